@@ -1,0 +1,358 @@
+//! Correctness: one kernel invocation on the device between guard words, held against the
+//! reference. The same case serves `lathe check`, the property tests and the benches' validation.
+
+use std::sync::Arc;
+
+use lathe_kernels::{Elem, Format, Kernel, Role, RopeSpec, Shape, StateWord, Tolerance, Variant};
+use lathe_reference as reference;
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::execute::cpu::{self, Outcome, Value};
+use crate::execute::gpu::decode_values;
+use crate::execute::{Execute, GpuExecutor};
+use crate::gpu::{Gpu, POISON, Pipelines, Policy};
+use crate::plan::{Plan, PlanError};
+use crate::recording::{Content, KvFormat, Label, Recording, TensorId};
+use crate::rng::Rng;
+use crate::weights::WeightRows;
+
+/// What became of one case.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "status")]
+pub enum Verdict {
+    /// Every element within its bound, nothing else touched.
+    Passed {
+        /// Largest normalised mean squared error of the outputs.
+        nmse: f64,
+        /// The element closest to its bound.
+        worst: Option<WorstElement>,
+    },
+    /// Something is wrong.
+    Failed {
+        /// What.
+        reason: String,
+    },
+    /// It cannot run here, which is not a pass.
+    Unavailable {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The element closest to (or farthest past) its bound.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorstElement {
+    /// Binding.
+    pub tensor: String,
+    /// Element.
+    pub index: usize,
+    /// What the device computed.
+    pub got: f64,
+    /// What the reference says.
+    pub expected: f64,
+    /// Largest allowed difference.
+    pub bound: f64,
+}
+
+/// One case with its verdict.
+#[derive(Clone, Debug, Serialize)]
+pub struct CaseResult {
+    /// Kernel.
+    pub kernel: String,
+    /// Variant or user file.
+    pub variant: String,
+    /// Parameters.
+    pub shape: String,
+    /// Seed of the inputs.
+    pub seed: u64,
+    /// Outcome.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+impl CaseResult {
+    /// The command that repeats this case alone.
+    pub fn reproducer(&self) -> String {
+        format!(
+            "lathe check {}/{} --shape {} --seed {}",
+            self.kernel, self.variant, self.shape, self.seed
+        )
+    }
+}
+
+/// One invocation with all its inputs, ready for either executor.
+#[derive(Debug)]
+pub struct Case {
+    /// A recording of one operation.
+    pub recording: Arc<Recording>,
+    /// What every tensor holds before, by tensor.
+    pub values: Vec<Value>,
+    kernel: &'static Kernel,
+    tolerance: Tolerance,
+}
+
+impl Case {
+    /// Draws inputs for a planned invocation from `seed`.
+    pub fn new(plan: Plan, shape: &Shape, seed: u64) -> Self {
+        let kernel = plan.kernel;
+        let mut rng = Rng::new(seed);
+        let mut recording = Recording::default();
+        let mut values = Vec::new();
+        let mut bound = Vec::new();
+        for b in kernel.bindings {
+            if b.role == Role::Scratch {
+                continue;
+            }
+            let (content, value) = draw(b.name, b.elem, b.role, (b.len)(shape), shape, &mut rng);
+            bound.push((b.name, recording.tensor(b.name, content)));
+            values.push(value);
+        }
+        recording.op(Label { layer: None, op: kernel.name }, plan, shape.clone(), &bound);
+        for scratch in &recording.tensors[values.len()..] {
+            values.push(Value::of(&scratch.content));
+        }
+        let tolerance = (kernel.tolerance)(shape);
+        Self { recording: Arc::new(recording), values, kernel, tolerance }
+    }
+
+    /// The case on a device with its inputs written, not yet run.
+    pub fn prepare(
+        &self,
+        gpu: &Arc<Gpu>,
+        pipelines: &Pipelines,
+        policy: Policy,
+    ) -> Result<GpuExecutor> {
+        let recording = Arc::clone(&self.recording);
+        let mut executor =
+            GpuExecutor::new(Arc::clone(gpu), pipelines, recording, policy, &mut |_, _| {})?;
+        self.write_inputs(&mut executor)?;
+        Ok(executor)
+    }
+
+    /// Writes every input (again), and poison into every output of a guarded executor.
+    pub fn write_inputs(&self, executor: &mut GpuExecutor) -> Result<()> {
+        for (i, tensor) in self.recording.tensors.iter().enumerate() {
+            let block = executor.block(TensorId(i));
+            match (&self.values[i], &tensor.content) {
+                (Value::U32(words), Content::Words(_)) if !self.is(i, Role::Scratch) => {
+                    executor.write_words(TensorId(i), 0, words)?;
+                }
+                (Value::F32(values), Content::Kv { format: KvFormat::F16, .. }) => {
+                    let bytes: Vec<u8> = values
+                        .iter()
+                        .flat_map(|v| half::f16::from_f32(*v).to_le_bytes())
+                        .collect();
+                    block.write(&executor.gpu, 0, &bytes);
+                }
+                (Value::F32(values), Content::Kv { .. } | Content::Values(_)) => {
+                    block.write(&executor.gpu, 0, bytemuck::cast_slice(values));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn is(&self, tensor: usize, role: Role) -> bool {
+        let name = self.recording.ops[0]
+            .bindings
+            .iter()
+            .find(|(_, id)| id.0 == tensor)
+            .and_then(|(name, _)| self.kernel.binding(name));
+        name.is_some_and(|b| b.role == role)
+    }
+
+    /// Holds what the device left behind against the reference.
+    pub fn judge(&self, executor: &GpuExecutor, policy: Policy) -> Result<Verdict> {
+        let op = &self.recording.ops[0];
+        let mut contents = Vec::new();
+        for (i, tensor) in self.recording.tensors.iter().enumerate() {
+            let bytes = match policy {
+                Policy::Plain => executor.block(TensorId(i)).read(&executor.gpu)?,
+                Policy::Guarded => {
+                    let (bytes, touched) =
+                        executor.block(TensorId(i)).read_guarded(&executor.gpu)?;
+                    if let Some(at) = touched {
+                        let reason = format!(
+                            "{}: wrote outside the tensor, at byte {at} of {}",
+                            tensor.name,
+                            bytes.len()
+                        );
+                        return Ok(Verdict::Failed { reason });
+                    }
+                    bytes
+                }
+            };
+            contents.push(bytes);
+        }
+        let mut nmse = 0.0f64;
+        let mut worst: Option<(f64, WorstElement)> = None;
+        for (tensor, outcome) in cpu::expected(op, &self.values) {
+            let name = &self.recording.tensors[tensor.0].name;
+            let bytes = &contents[tensor.0];
+            if policy == Policy::Guarded && self.is(tensor.0, Role::Output) {
+                let unwritten =
+                    bytes.chunks_exact(4).position(|word| word == POISON.to_le_bytes());
+                if let Some(index) = unwritten {
+                    let reason = format!("{name}[{index}] was never written");
+                    return Ok(Verdict::Failed { reason });
+                }
+            }
+            let failed = |m: reference::Mismatch| Verdict::Failed { reason: format!("{name}: {m}") };
+            match outcome {
+                Outcome::Words(words) => {
+                    let got: Vec<u32> = bytemuck::pod_collect_to_vec(bytes);
+                    if let Err(m) = reference::compare_exact(&words, &got) {
+                        return Ok(failed(m));
+                    }
+                }
+                Outcome::Real(expected) => {
+                    let got = decode_values(&self.recording.tensors[tensor.0].content, bytes);
+                    let tolerance = reference::Tolerance {
+                        k: self.tolerance.k,
+                        rounding: self.tolerance.rounding,
+                        nmse: self.tolerance.nmse,
+                    };
+                    match reference::compare(&expected, &got, &tolerance) {
+                        Err(m) => return Ok(failed(m)),
+                        Ok(agreement) => {
+                            nmse = nmse.max(agreement.nmse);
+                            let w = agreement.worst;
+                            if worst.as_ref().is_none_or(|(ratio, _)| w.ratio() > *ratio) {
+                                let element = WorstElement {
+                                    tensor: name.clone(),
+                                    index: w.index,
+                                    got: w.got,
+                                    expected: w.expected,
+                                    bound: w.bound,
+                                };
+                                worst = Some((w.ratio(), element));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(Verdict::Passed { nmse, worst: worst.map(|(_, w)| w) })
+    }
+}
+
+/// Checks one variant on one shape.
+pub fn check(
+    gpu: &Arc<Gpu>,
+    pipelines: &Pipelines,
+    kernel: &'static Kernel,
+    variant: &'static Variant,
+    shape: &Shape,
+    seed: u64,
+) -> Result<CaseResult> {
+    let verdict = match Plan::of(kernel, variant, shape, &gpu.caps) {
+        Ok(plan) => check_plan(gpu, pipelines, plan, shape, seed)?,
+        Err(PlanError::Unavailable(reason)) => Verdict::Unavailable { reason },
+        Err(e @ PlanError::Reflect(_)) => Verdict::Failed { reason: e.to_string() },
+    };
+    Ok(CaseResult {
+        kernel: kernel.name.into(),
+        variant: variant.name.into(),
+        shape: shape.show(kernel.params),
+        seed,
+        verdict,
+    })
+}
+
+/// Checks one planned invocation, whatever its source.
+pub fn check_plan(
+    gpu: &Arc<Gpu>,
+    pipelines: &Pipelines,
+    plan: Plan,
+    shape: &Shape,
+    seed: u64,
+) -> Result<Verdict> {
+    let case = Case::new(plan, shape, seed);
+    let mut executor = match case.prepare(gpu, pipelines, Policy::Guarded) {
+        Ok(executor) => executor,
+        Err(Error::Unavailable { what, reason, .. }) => {
+            return Ok(Verdict::Unavailable { reason: format!("{what}: {reason}") });
+        }
+        Err(e) => return Err(e),
+    };
+    executor.run(1)?;
+    case.judge(&executor, Policy::Guarded)
+}
+
+/// The shapes a sweep checks: the kernel's own cases, then `random` drawn ones, each with its
+/// seed. The same for every variant of a kernel.
+pub fn sweep(kernel: &Kernel, random: usize, seed: u64) -> Vec<(Shape, u64)> {
+    let mut shapes = (kernel.cases)();
+    let mut rng = Rng::derive(seed, kernel.name);
+    for _ in 0..random {
+        shapes.push(kernel.draw_shape(&mut |n| rng.below(n)));
+    }
+    shapes.into_iter().map(|shape| (shape, rng.next_u64() >> 16)).collect()
+}
+
+fn draw(
+    name: &str,
+    elem: Elem,
+    role: Role,
+    len: usize,
+    shape: &Shape,
+    rng: &mut Rng,
+) -> (Content, Value) {
+    match elem {
+        Elem::F32 if role == Role::Output => {
+            (Content::Activation(len), Value::F32(vec![f32::NAN; len]))
+        }
+        Elem::F32 => {
+            let values: Vec<f32> = if name == "logits" {
+                // Few distinct values, so that ties happen.
+                (0..len).map(|_| rng.below(4096) as f32 / 64.0 - 32.0).collect()
+            } else {
+                (0..len).map(|_| rng.normal()).collect()
+            };
+            (Content::Values(values.as_slice().into()), Value::F32(values))
+        }
+        Elem::U32 => {
+            let words: Vec<u32> = if name == "state" {
+                let mut state = vec![0; len];
+                state[StateWord::Position as usize] = shape.get("SEEN").map_or(0, |s| s as u32 - 1);
+                state[StateWord::Given as usize] = shape.get("GIVEN").map_or(1, |g| g as u32);
+                state
+            } else {
+                let vocab = shape.get("VOCAB").map_or(1000, |v| v as u32);
+                (0..len).map(|_| rng.below(vocab)).collect()
+            };
+            (Content::Words(len), Value::U32(words))
+        }
+        Elem::Weights => {
+            let format = Format::from_code(shape.dim("WEIGHT"));
+            let k = shape.get("K").or(shape.get("HIDDEN")).map_or(1, |k| k as usize);
+            let values: Vec<f32> = (0..len).map(|_| rng.normal()).collect();
+            let rows = WeightRows::from_f32(format, k, &values);
+            (Content::Weights(rows.clone()), Value::Weights(rows))
+        }
+        Elem::Kv => {
+            let format = if shape.dim("KV") == 1 { KvFormat::F16 } else { KvFormat::F32 };
+            let values: Vec<f32> = (0..len)
+                .map(|_| match format {
+                    KvFormat::F32 => rng.normal(),
+                    KvFormat::F16 => half::f16::from_f32(rng.normal()).to_f32(),
+                })
+                .collect();
+            (Content::Kv { len, format }, Value::F32(values))
+        }
+        Elem::Rope => {
+            let head_dim = shape.dim("HEAD_DIM");
+            let factors = (shape.dim("FACTORS") == 1)
+                .then(|| (0..head_dim / 2).map(|i| 1.0 + 31.0 * (i % 7) as f32 / 6.0).collect());
+            let spec = RopeSpec {
+                base: shape.float("BASE") as f32,
+                head_dim,
+                positions: shape.dim("SEEN"),
+                freq_factors: factors,
+            };
+            (Content::Rope(spec.clone()), Value::Rope(spec))
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! `lathe check`: the correctness sweep.
+
+use std::sync::Arc;
+
+use clap::Args;
+use lathe_kernels::{Kernel, Shape, Variant};
+use serde::Serialize;
+
+use super::Global;
+use crate::check::{CaseResult, Verdict, check, check_plan, sweep};
+use crate::error::{Error, Result};
+use crate::gpu::{AdapterSummary, Gpu, Pipelines};
+use crate::plan::{Plan, PlanError};
+use crate::report::{json, table};
+
+#[derive(Debug, Args)]
+pub(super) struct Opts {
+    /// KERNEL or KERNEL/VARIANT; all without
+    target: Option<String>,
+    /// Random shapes a variant, besides the kernel's fixed cases
+    #[arg(long, default_value_t = 16)]
+    cases: usize,
+    /// Seed of the shapes and inputs; with --shape, of that case's inputs
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// One shape instead of the sweep, such as ROWS=1152,K=6912,WEIGHT=bf16; what is not named
+    /// keeps the kernel's default
+    #[arg(long)]
+    shape: Option<String>,
+    /// A WGSL file with the bindings of KERNEL/VARIANT, checked in that variant's place
+    #[arg(long, value_name = "FILE")]
+    wgsl: Option<std::path::PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    adapter: AdapterSummary,
+    runtime_checks: &'static str,
+    seed: u64,
+    passed: usize,
+    failed: usize,
+    unavailable: usize,
+    cases: Vec<CaseResult>,
+}
+
+pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    let gpu = Arc::new(global.open()?);
+    let named = super::named(opts.target.as_deref())?;
+    if (opts.shape.is_some() || opts.wgsl.is_some()) && named.len() != 1 {
+        return Err(Error::Usage("--shape and --wgsl need a KERNEL".into()));
+    }
+    let mut work = Vec::new();
+    for (kernel, variants) in named {
+        let shapes = match &opts.shape {
+            Some(text) => {
+                let base = kernel.default_shape();
+                vec![(Shape::parse_over(&base, kernel.name, kernel.params, text)?, opts.seed)]
+            }
+            None => sweep(kernel, opts.cases, opts.seed),
+        };
+        for variant in variants {
+            work.extend(shapes.iter().map(|(shape, seed)| (kernel, variant, shape.clone(), *seed)));
+        }
+    }
+    let bar = global.progress(work.len() as u64, "checking", false);
+    let mut cases = Vec::with_capacity(work.len());
+    let mut pipelines = Pipelines::default();
+    let mut last = "";
+    for (kernel, variant, shape, seed) in work {
+        if last != variant.name {
+            // Pipelines of other variants will not be asked for again.
+            (pipelines, last) = (Pipelines::default(), variant.name);
+        }
+        cases.push(match &opts.wgsl {
+            Some(path) => check_file(&gpu, &pipelines, (kernel, variant), &shape, seed, path)?,
+            None => check(&gpu, &pipelines, kernel, variant, &shape, seed)?,
+        });
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let count = |f: fn(&Verdict) -> bool| cases.iter().filter(|c| f(&c.verdict)).count();
+    let report = Report {
+        adapter: gpu.adapter.clone(),
+        runtime_checks: gpu.checks.name(),
+        seed: opts.seed,
+        passed: count(|v| matches!(v, Verdict::Passed { .. })),
+        failed: count(|v| matches!(v, Verdict::Failed { .. })),
+        unavailable: count(|v| matches!(v, Verdict::Unavailable { .. })),
+        cases,
+    };
+    if global.json { json::print(&report) } else { print(&report) }
+    match report.failed {
+        0 if report.passed == 0 => Err(Error::Unavailable {
+            what: opts.target.clone().unwrap_or_else(|| "every variant".into()),
+            adapter: report.adapter.name.clone(),
+            reason: "no case could run".into(),
+        }),
+        0 => Ok(()),
+        n => Err(Error::CheckFailed(format!("{n} of {} cases failed", report.cases.len()))),
+    }
+}
+
+fn check_file(
+    gpu: &Arc<Gpu>,
+    pipelines: &Pipelines,
+    (kernel, variant): (&'static Kernel, &'static Variant),
+    shape: &Shape,
+    seed: u64,
+    path: &std::path::Path,
+) -> Result<CaseResult> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    let shown = path.display().to_string();
+    let verdict = match Plan::with_text(kernel, variant, shape, &gpu.caps, text, &shown) {
+        Ok(plan) => check_plan(gpu, pipelines, plan, shape, seed)?,
+        Err(PlanError::Unavailable(reason)) => Verdict::Unavailable { reason },
+        Err(PlanError::Reflect(e)) => return Err(e.into()),
+    };
+    Ok(CaseResult {
+        kernel: kernel.name.into(),
+        variant: shown,
+        shape: shape.show(kernel.params),
+        seed,
+        verdict,
+    })
+}
+
+fn print(report: &Report) {
+    let mut t = table::table(
+        &["kernel", "variant", "passed", "failed", "unavailable", "worst NMSE", "closest to bound"],
+        &[2, 3, 4, 5, 6],
+    );
+    let mut i = 0;
+    while i < report.cases.len() {
+        let first = &report.cases[i];
+        let same = |c: &&CaseResult| c.kernel == first.kernel && c.variant == first.variant;
+        let group: Vec<_> = report.cases[i..].iter().take_while(same).collect();
+        i += group.len();
+        let (mut counts, mut nmse, mut ratio) = ([0; 3], 0f64, 0f64);
+        for case in &group {
+            match &case.verdict {
+                Verdict::Passed { nmse: n, worst } => {
+                    counts[0] += 1;
+                    nmse = nmse.max(*n);
+                    if let Some(w) = worst {
+                        ratio = ratio.max((w.got - w.expected).abs() / w.bound);
+                    }
+                }
+                Verdict::Failed { .. } => counts[1] += 1,
+                Verdict::Unavailable { .. } => counts[2] += 1,
+            }
+        }
+        t.add_row(vec![
+            first.kernel.clone(),
+            first.variant.clone(),
+            counts[0].to_string(),
+            counts[1].to_string(),
+            counts[2].to_string(),
+            format!("{nmse:.1e}"),
+            format!("{:.0} %", 100.0 * ratio),
+        ]);
+    }
+    println!("{t}");
+    let mut reasons: Vec<String> = Vec::new();
+    for case in &report.cases {
+        match &case.verdict {
+            Verdict::Failed { reason } => {
+                println!("FAILED {reason}\n  repeat: {}", case.reproducer());
+            }
+            Verdict::Unavailable { reason } => {
+                let line = format!("unavailable {}/{}: {reason}", case.kernel, case.variant);
+                if !reasons.contains(&line) {
+                    reasons.push(line);
+                }
+            }
+            Verdict::Passed { .. } => {}
+        }
+    }
+    for line in reasons {
+        println!("{line}");
+    }
+    println!(
+        "{}: {} passed, {} failed, {} unavailable (seed {})",
+        report.adapter.name, report.passed, report.failed, report.unavailable, report.seed
+    );
+}

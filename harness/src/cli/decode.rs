@@ -1,0 +1,477 @@
+//! `lathe decode`: run a checkpoint, measure it, verify it.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use lathe_kernels::Capabilities;
+use serde::Serialize;
+
+use super::Global;
+use crate::decode::graph::{self, Selected};
+use crate::decode::session::{self, Verifier};
+use crate::decode::{DecodeGraph, GraphOptions, Run, RunOptions, Weights};
+use crate::error::{Error, Result};
+use crate::execute::{CpuExecutor, Execute, GpuExecutor};
+use crate::gpu::{Gpu, Pipelines, Policy};
+use crate::measure::{copy_bandwidth, stats};
+use crate::model::{Config, ModelFile};
+use crate::recording::KvFormat;
+use crate::report::{json, table};
+use crate::select::Hints;
+
+/// What says which model and which tokens; shared with `lathe diff`.
+#[derive(Debug, Args)]
+pub(super) struct ModelOpts {
+    /// GGUF file
+    #[arg(long, value_name = "FILE")]
+    pub(super) model: PathBuf,
+    /// Prompt as text, through the file's tokenizer
+    #[arg(long, conflicts_with = "prompt_tokens")]
+    prompt: Option<String>,
+    /// Prompt as token ids
+    #[arg(long, value_delimiter = ',', value_name = "2,5,7")]
+    prompt_tokens: Vec<u32>,
+    /// Storage of the KV cache
+    #[arg(long, default_value = "f16")]
+    kv: Kv,
+    /// Use this variant or fail: KERNEL=VARIANT, may be repeated
+    #[arg(long, value_name = "KERNEL=VARIANT")]
+    hint: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kv {
+    F32,
+    F16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ExecutorName {
+    Gpu,
+    Cpu,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Opts {
+    #[command(flatten)]
+    model: ModelOpts,
+    /// Tokens to generate
+    #[arg(short = 'n', long = "tokens", value_name = "N")]
+    generate: Option<usize>,
+    /// 0: greedy. Sampling is not available yet
+    #[arg(long, default_value_t = 0.0)]
+    temperature: f32,
+    /// Where the step runs
+    #[arg(long, default_value = "gpu")]
+    executor: ExecutorName,
+    /// Compare the logits of the first N positions (all without N) with the CPU reference
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = false)]
+    verify: Option<Option<usize>>,
+    /// Feed these tokens after the prompt instead of the generated ones
+    #[arg(long, value_delimiter = ',', value_name = "9,8,…")]
+    force_tokens: Vec<u32>,
+    /// Write raw little-endian f32 logits, one row of the vocabulary a position
+    #[arg(long, value_name = "FILE")]
+    logits_out: Option<PathBuf>,
+    /// Decode steps in one submission
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    steps_per_submit: usize,
+    /// Generate on after the end-of-sequence token
+    #[arg(long)]
+    ignore_eos: bool,
+}
+
+/// A model ready for a graph.
+pub(super) struct Loaded {
+    pub(super) file: Arc<ModelFile>,
+    pub(super) config: Config,
+    pub(super) weights: Weights,
+    pub(super) prompt: Vec<u32>,
+    pub(super) hints: Hints,
+    pub(super) kv: KvFormat,
+}
+
+impl ModelOpts {
+    pub(super) fn load(&self) -> Result<Loaded> {
+        let file = Arc::new(ModelFile::open(&self.model)?);
+        let config = file.config()?;
+        let weights = Weights::load(&file, &config)?;
+        let prompt = match &self.prompt {
+            Some(text) => super::text::encode(&file, text)?,
+            None => self.prompt_tokens.clone(),
+        };
+        if prompt.is_empty() {
+            return Err(Error::Usage("give --prompt TEXT or --prompt-tokens 2,5,7".into()));
+        }
+        let mut hints = Hints::new();
+        for hint in &self.hint {
+            let (kernel, variant) = hint.split_once('=').ok_or_else(|| {
+                Error::Usage(format!("--hint {hint}: expected KERNEL=VARIANT"))
+            })?;
+            if let Some(other) = hints.insert(kernel.to_owned(), variant.to_owned()) {
+                return Err(Error::Usage(format!(
+                    "--hint names {kernel} twice: {other} and {variant}"
+                )));
+            }
+        }
+        let kv = match self.kv {
+            Kv::F32 => KvFormat::F32,
+            Kv::F16 => KvFormat::F16,
+        };
+        Ok(Loaded { file, config, weights, prompt, hints, kv })
+    }
+}
+
+impl Loaded {
+    pub(super) fn graph(&self, caps: &Capabilities, context: usize) -> Result<DecodeGraph> {
+        if context > self.config.context_length {
+            tracing::warn!(
+                "{} positions exceed the {} the model was made for",
+                context,
+                self.config.context_length
+            );
+        }
+        let options = GraphOptions { context, kv: self.kv, hints: self.hints.clone() };
+        graph::build(&self.file.path, &self.config, &self.weights, caps, &options)
+    }
+}
+
+#[derive(Serialize)]
+struct AdapterName {
+    name: String,
+    driver: String,
+    backend: String,
+    runtime_checks: &'static str,
+}
+
+#[derive(Serialize)]
+struct StepMs {
+    p50: f64,
+    p95: f64,
+}
+
+#[derive(Serialize)]
+struct Verified {
+    positions: usize,
+    worst_nmse: f64,
+    limit: f64,
+}
+
+#[derive(Serialize)]
+struct Report {
+    model: PathBuf,
+    executor: &'static str,
+    adapter: AdapterName,
+    wgpu: &'static str,
+    kv: &'static str,
+    prompt_tokens: Vec<u32>,
+    generated: Vec<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    ttft_ms: f64,
+    prefill_tok_s: f64,
+    decode_tok_s: Option<f64>,
+    step_ms: Option<StepMs>,
+    steps_per_submit: usize,
+    submits_per_token: Option<f64>,
+    dispatches_per_token: usize,
+    gpu_ms_per_token: Option<f64>,
+    kv_cache_bytes: u64,
+    gpu_memory_bytes: u64,
+    bytes_per_token: u64,
+    copy_gb_s: Option<f64>,
+    bandwidth_fraction: Option<f64>,
+    verified: Option<Verified>,
+    selected: Vec<Selected>,
+}
+
+pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    if opts.temperature != 0.0 {
+        return Err(Error::Usage(format!(
+            "--temperature {}: only greedy decoding (0) is available",
+            opts.temperature
+        )));
+    }
+    let loaded = opts.model.load()?;
+    let generate = opts.generate.unwrap_or(match opts.force_tokens.len() {
+        0 => 32,
+        forced => forced,
+    });
+    if generate == 0 && opts.force_tokens.is_empty() && opts.logits_out.is_none() {
+        return Err(Error::Usage("-n 0 leaves nothing to do".into()));
+    }
+    let run_options = RunOptions {
+        prompt: loaded.prompt.clone(),
+        forced: opts.force_tokens.clone(),
+        generate,
+        steps_per_submit: opts.steps_per_submit,
+        stop_at: if opts.ignore_eos { None } else { loaded.config.eos },
+    };
+    let context = run_options.positions();
+    match opts.executor {
+        ExecutorName::Gpu => {
+            let gpu = Arc::new(global.open()?);
+            // Before the weights take the memory; a device too full to copy has no figure.
+            let copy = copy_bandwidth(&gpu).ok().map(|c| c.gb_s);
+            let graph = loaded.graph(&gpu.caps, context)?;
+            let bar = global.progress(0, "loading", true);
+            let mut executor = GpuExecutor::new(
+                Arc::clone(&gpu),
+                &Pipelines::default(),
+                Arc::clone(&graph.recording),
+                Policy::Plain,
+                &mut |done, total| {
+                    bar.set_length(total);
+                    bar.set_position(done);
+                },
+            )?;
+            bar.finish_and_clear();
+            let memory = executor.device_bytes();
+            let side = Side { gpu: Some(&gpu), memory, copy };
+            decode(global, opts, &loaded, &graph, &mut executor, &run_options, &side)
+        }
+        ExecutorName::Cpu => {
+            let graph = loaded.graph(&Capabilities::minimal(), context)?;
+            let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
+            let side = Side { gpu: None, memory: 0, copy: None };
+            decode(global, opts, &loaded, &graph, &mut executor, &run_options, &side)
+        }
+    }
+}
+
+struct Side<'a> {
+    gpu: Option<&'a Gpu>,
+    memory: u64,
+    copy: Option<f64>,
+}
+
+fn decode(
+    global: &Global,
+    opts: &Opts,
+    loaded: &Loaded,
+    graph: &DecodeGraph,
+    executor: &mut dyn Execute,
+    options: &RunOptions,
+    side: &Side<'_>,
+) -> Result<()> {
+    let positions = options.positions();
+    let verify = opts.verify.map(|n| n.unwrap_or(positions).min(positions));
+    let observe_all = opts.logits_out.is_some()
+        || !options.forced.is_empty()
+        || verify.is_some_and(|n| n == positions);
+    let bar = global.progress(positions as u64, "decoding", false);
+    let mut verified = None;
+    let mut observed = None;
+    if observe_all || verify.is_some() {
+        let seen = if observe_all { options.clone() } else { first(options, verify.unwrap_or(0)) };
+        let mut reference = verify.map(|_| CpuExecutor::new(Arc::clone(&graph.recording)));
+        let limit = match loaded.kv {
+            crate::recording::KvFormat::F32 => 1e-8,
+            crate::recording::KvFormat::F16 => 1e-5,
+        };
+        let mut verifier = match (&mut reference, verify) {
+            (Some(reference), Some(n)) => {
+                Some(Verifier::new(graph, reference, &seen, limit, n)?)
+            }
+            _ => None,
+        };
+        let mut logits = opts.logits_out.as_deref().map(LogitsFile::create).transpose()?;
+        let run = session::run_observed(graph, executor, &seen, &mut |step| {
+            if let Some(file) = &mut logits {
+                file.write(step.logits)?;
+            }
+            if let Some(verifier) = &mut verifier {
+                verifier.compare(step)?;
+            }
+            bar.inc(1);
+            Ok(())
+        })?;
+        if let Some(file) = logits {
+            file.finish()?;
+        }
+        verified = verifier
+            .map(|v| Verified { positions: v.compared, worst_nmse: v.worst, limit: v.limit });
+        observed = Some(run);
+    }
+    let run = match observed {
+        Some(run) if observe_all => run,
+        before => {
+            bar.set_position(options.prompt.len() as u64);
+            let run = session::run(graph, executor, options, &mut |_| bar.inc(1))?;
+            if let Some(before) = before
+                && !run.generated.starts_with(&before.generated)
+            {
+                return Err(Error::CheckFailed(format!(
+                    "the same prompt gave {:?} step by step and {:?} at full speed",
+                    before.generated,
+                    &run.generated[..before.generated.len().min(run.generated.len())]
+                )));
+            }
+            run
+        }
+    };
+    bar.finish_and_clear();
+    let report = report(opts, loaded, graph, options, side, &run, verified);
+    if global.json {
+        json::print(&report);
+    } else {
+        print(&report);
+    }
+    Ok(())
+}
+
+/// The same run cut down to its first `positions`.
+fn first(options: &RunOptions, positions: usize) -> RunOptions {
+    let prompt = options.prompt.len().min(positions.max(1));
+    RunOptions {
+        prompt: options.prompt[..prompt].to_vec(),
+        generate: if prompt < options.prompt.len() { 0 } else { positions + 1 - prompt },
+        ..options.clone()
+    }
+}
+
+fn report(
+    opts: &Opts,
+    loaded: &Loaded,
+    graph: &DecodeGraph,
+    options: &RunOptions,
+    side: &Side<'_>,
+    run: &Run,
+    verified: Option<Verified>,
+) -> Report {
+    let mut ms: Vec<f64> = run.steps.iter().map(|d| d.as_secs_f64() * 1e3).collect();
+    let wall: f64 = ms.iter().sum();
+    ms.sort_by(f64::total_cmp);
+    let decoded = run.steps.len();
+    let gpu_ms = run.gpu.map(|t| t.as_secs_f64() * 1e3 / run.decode_steps.max(1) as f64);
+    let middle = options.prompt.len() + decoded / 2;
+    let bytes_per_token = graph.weight_bytes + kv_read(graph, loaded, middle);
+    let adapter = side.gpu.map_or_else(
+        || AdapterName {
+            name: "CPU reference".into(),
+            driver: String::new(),
+            backend: "cpu".into(),
+            runtime_checks: "none",
+        },
+        |g| AdapterName {
+            name: g.adapter.name.clone(),
+            driver: g.adapter.driver.clone(),
+            backend: g.adapter.backend.clone(),
+            runtime_checks: g.checks.name(),
+        },
+    );
+    Report {
+        model: opts.model.model.clone(),
+        executor: if side.gpu.is_some() { "gpu" } else { "cpu" },
+        adapter,
+        wgpu: "30.0.1",
+        kv: match loaded.kv {
+            crate::recording::KvFormat::F32 => "f32",
+            crate::recording::KvFormat::F16 => "f16",
+        },
+        prompt_tokens: options.prompt.clone(),
+        generated: run.generated.clone(),
+        text: super::text::decode(&loaded.file, &run.generated),
+        ttft_ms: run.ttft.as_secs_f64() * 1e3,
+        prefill_tok_s: rate(options.prompt.len(), run.ttft),
+        decode_tok_s: (wall > 0.0).then(|| decoded as f64 * 1e3 / wall),
+        step_ms: (!ms.is_empty())
+            .then(|| StepMs { p50: stats::quantile(&ms, 0.5), p95: stats::quantile(&ms, 0.95) }),
+        steps_per_submit: options.steps_per_submit,
+        submits_per_token: (run.decode_steps > 0)
+            .then(|| run.submits as f64 / run.decode_steps as f64),
+        dispatches_per_token: graph.recording.dispatches(),
+        gpu_ms_per_token: gpu_ms,
+        kv_cache_bytes: graph.kv_bytes(),
+        gpu_memory_bytes: side.memory,
+        bytes_per_token,
+        copy_gb_s: side.copy,
+        bandwidth_fraction: gpu_ms.zip(side.copy).map(|(ms, copy)| {
+            bytes_per_token as f64 / (ms * 1e-3) / (copy * 1e9)
+        }),
+        verified,
+        selected: graph.selected.clone(),
+    }
+}
+
+fn rate(count: usize, time: Duration) -> f64 {
+    if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
+}
+
+/// Bytes of the KV cache that attention reads at a position.
+fn kv_read(graph: &DecodeGraph, loaded: &Loaded, seen: usize) -> u64 {
+    let slot = loaded.config.n_kv_heads * loaded.config.head_dim * loaded.kv.bytes();
+    graph.caches.iter().map(|c| (2 * slot * seen.min(c.capacity)) as u64).sum()
+}
+
+fn print(r: &Report) {
+    if let Some(text) = &r.text {
+        println!("{text}\n");
+    }
+    let ids: Vec<_> = r.generated.iter().map(ToString::to_string).collect();
+    println!("tokens {}", ids.join(","));
+    let mut t = table::table(&["", ""], &[1]);
+    let mut row = |name: &str, value: String| {
+        t.add_row(vec![name.to_owned(), value]);
+    };
+    row("adapter", format!("{} ({}, run-time checks {})", r.adapter.name, r.adapter.backend, r.adapter.runtime_checks));
+    row("time to first token", format!("{:.1} ms", r.ttft_ms));
+    row("prompt", format!("{} tokens, {:.1} tok/s", r.prompt_tokens.len(), r.prefill_tok_s));
+    if let (Some(rate), Some(step)) = (r.decode_tok_s, &r.step_ms) {
+        row("decode", format!("{rate:.1} tok/s"));
+        row("step p50 / p95", format!("{:.3} / {:.3} ms", step.p50, step.p95));
+    }
+    if let Some(ms) = r.gpu_ms_per_token {
+        row("GPU time a token", format!("{ms:.3} ms"));
+    }
+    if let Some(submits) = r.submits_per_token {
+        row("submissions a token", format!("{submits:.3}"));
+    }
+    row("dispatches a token", r.dispatches_per_token.to_string());
+    row("bytes a token", table::bytes(r.bytes_per_token));
+    if let Some(fraction) = r.bandwidth_fraction {
+        row("of copy bandwidth", format!("{:.1} %", 100.0 * fraction));
+    }
+    row("KV cache", format!("{} ({})", table::bytes(r.kv_cache_bytes), r.kv));
+    if r.gpu_memory_bytes > 0 {
+        row("device memory", table::bytes(r.gpu_memory_bytes));
+    }
+    if let Some(v) = &r.verified {
+        row("verified", format!("{} positions, NMSE ≤ {:.1e}", v.positions, v.worst_nmse));
+    }
+    println!("{t}");
+}
+
+/// Raw logits on their way to a file.
+struct LogitsFile {
+    path: PathBuf,
+    out: BufWriter<File>,
+}
+
+impl LogitsFile {
+    fn create(path: &Path) -> Result<Self> {
+        let error = |source| Error::Io { path: path.to_owned(), source };
+        if std::fs::metadata(path).is_ok_and(|m| m.len() > 0) {
+            eprintln!("lathe: {} is replaced", path.display());
+        }
+        let out = BufWriter::new(File::create(path).map_err(error)?);
+        Ok(Self { path: path.to_owned(), out })
+    }
+
+    fn write(&mut self, row: &[f32]) -> Result<()> {
+        for value in row {
+            self.out
+                .write_all(&value.to_le_bytes())
+                .map_err(|source| Error::Io { path: self.path.clone(), source })?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<()> {
+        self.out.flush().map_err(|source| Error::Io { path: self.path, source })
+    }
+}

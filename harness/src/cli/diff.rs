@@ -1,0 +1,88 @@
+//! `lathe diff`: the first operation at which GPU and CPU disagree.
+
+use std::sync::Arc;
+
+use clap::Args;
+use lathe_kernels::StateWord;
+use serde::Serialize;
+
+use super::Global;
+use super::decode::ModelOpts;
+use crate::decode::kv_cache;
+use crate::diff::{Divergence, step};
+use crate::error::{Error, Result};
+use crate::execute::{Execute, GpuExecutor};
+use crate::gpu::{Pipelines, Policy};
+use crate::report::json;
+
+#[derive(Debug, Args)]
+pub(super) struct Opts {
+    #[command(flatten)]
+    model: ModelOpts,
+    /// Generated steps to compare after the prompt
+    #[arg(short = 'n', long = "tokens", default_value_t = 0, value_name = "N")]
+    generate: usize,
+}
+
+#[derive(Serialize)]
+struct Report {
+    adapter: String,
+    steps: usize,
+    operations: usize,
+    divergence: Option<Divergence>,
+}
+
+pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    let loaded = opts.model.load()?;
+    let gpu = Arc::new(global.open()?);
+    let steps = loaded.prompt.len() + opts.generate;
+    let graph = loaded.graph(&gpu.caps, steps)?;
+    if let Some(token) = loaded.prompt.iter().find(|t| **t as usize >= graph.vocab) {
+        return Err(Error::Usage(format!(
+            "token {token} lies beyond the vocabulary of {}",
+            graph.vocab
+        )));
+    }
+    let mut executor = GpuExecutor::new(
+        Arc::clone(&gpu),
+        &Pipelines::default(),
+        Arc::clone(&graph.recording),
+        Policy::Plain,
+        &mut |_, _| {},
+    )?;
+    kv_cache::reset(&mut executor, &graph.caches, graph.state, loaded.prompt.len() as u32)?;
+    executor.write_words(graph.tokens, 0, &loaded.prompt)?;
+    let bar = global.progress(steps as u64, "comparing", false);
+    let mut divergence = None;
+    for position in 0..steps {
+        divergence = step(&mut executor, position)?;
+        bar.inc(1);
+        if divergence.is_some() {
+            break;
+        }
+        let seen = executor.read_words(graph.state)?[StateWord::Position as usize];
+        debug_assert_eq!(seen as usize, position + 1);
+    }
+    bar.finish_and_clear();
+    let report = Report {
+        adapter: gpu.adapter.name.clone(),
+        steps: divergence.as_ref().map_or(steps, |d| d.step + 1),
+        operations: graph.recording.ops.len(),
+        divergence,
+    };
+    if global.json {
+        json::print(&report);
+    } else if report.divergence.is_none() {
+        println!(
+            "{}: {} steps of {} operations agree with the CPU reference",
+            report.adapter, report.steps, report.operations
+        );
+    }
+    match report.divergence {
+        None => Ok(()),
+        Some(d) => Err(Error::CheckFailed(format!(
+            "step {}: first difference at operation {} ({}), {}/{} {}: {}",
+            d.step, d.op_index, d.label, d.kernel, d.variant, d.shape, d.reason
+        ))),
+    }
+}

@@ -1,0 +1,88 @@
+//! `lathe doctor`: what this machine offers.
+
+use clap::Args;
+use serde::Serialize;
+
+use super::Global;
+use crate::error::{Error, Result};
+use crate::gpu::{AdapterSummary, adapters};
+use crate::measure::{CopyBandwidth, copy_bandwidth};
+use crate::report::{json, table};
+
+#[derive(Debug, Args)]
+pub(super) struct Opts {
+    /// Measure the device-to-device copy bandwidth of the chosen adapter
+    #[arg(long)]
+    measure: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    adapters: Vec<AdapterSummary>,
+    chosen: usize,
+    timestamp_period_ns: f64,
+    runtime_checks: &'static str,
+    wgpu: &'static str,
+    copy: Option<CopyBandwidth>,
+}
+
+pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    let adapters = adapters();
+    let gpu = global.open()?;
+    let copy = opts.measure.then(|| copy_bandwidth(&gpu)).transpose()?;
+    let report = Report {
+        chosen: gpu.adapter.index,
+        timestamp_period_ns: gpu.timestamp_period,
+        runtime_checks: gpu.checks.name(),
+        wgpu: "30.0.1",
+        copy,
+        adapters,
+    };
+    if global.json {
+        json::print(&report);
+        return Ok(());
+    }
+    let mut t = table::table(
+        &["", "adapter", "driver", "backend", "kind", "subgroup", "f16", "timestamps", "binding", "workgroup memory"],
+        &[8, 9],
+    );
+    for a in &report.adapters {
+        let subgroup = match a.subgroup_size {
+            Some([min, max]) if min == max => min.to_string(),
+            Some([min, max]) => format!("{min}-{max}"),
+            None => "none".into(),
+        };
+        t.add_row(vec![
+            if a.index == report.chosen { format!("* {}", a.index) } else { format!("  {}", a.index) },
+            a.name.clone(),
+            a.driver.clone(),
+            a.backend.clone(),
+            a.kind.clone(),
+            subgroup,
+            yes(a.f16),
+            yes(a.timestamps),
+            table::bytes(a.max_binding_bytes),
+            table::bytes(u64::from(a.workgroup_memory)),
+        ]);
+    }
+    println!("{t}");
+    if report.adapters[report.chosen].software {
+        println!("The chosen adapter is a software implementation: right, but no subject for speed.");
+    }
+    if let Some(c) = report.copy {
+        println!(
+            "copy bandwidth: {:.1} GB/s read + write ({} at a time, spread {:.1} %)",
+            c.gb_s,
+            table::bytes(c.bytes),
+            100.0 * c.spread
+        );
+    }
+    gpu.check_faults().map_err(|e| Error::DeviceLost {
+        adapter: gpu.adapter.name.clone(),
+        reason: e.to_string(),
+    })
+}
+
+fn yes(b: bool) -> String {
+    if b { "yes" } else { "no" }.into()
+}

@@ -1,0 +1,129 @@
+//! `lathe list`: kernels, variants, what each needs, whether this adapter has it.
+
+use clap::Args;
+use lathe_kernels::{Capabilities, Kernel, Variant};
+use serde::Serialize;
+
+use super::Global;
+use crate::error::{Error, Result};
+use crate::plan::Plan;
+use crate::report::{json, table};
+
+#[derive(Debug, Args)]
+pub(super) struct Opts {}
+
+#[derive(Serialize)]
+struct Report {
+    adapter: Option<String>,
+    kernels: Vec<KernelLine>,
+}
+
+#[derive(Serialize)]
+struct KernelLine {
+    name: &'static str,
+    summary: &'static str,
+    params: Vec<ParamLine>,
+    variants: Vec<VariantLine>,
+}
+
+#[derive(Serialize)]
+struct ParamLine {
+    name: &'static str,
+    doc: &'static str,
+}
+
+#[derive(Serialize)]
+struct VariantLine {
+    name: &'static str,
+    requires: Vec<&'static str>,
+    dispatches: usize,
+    available: Option<bool>,
+    reason: Option<String>,
+}
+
+pub(super) fn run(global: &Global, _: &Opts) -> Result<()> {
+    // The list itself needs no device; without one, availability is unknown.
+    let gpu = match global.open() {
+        Ok(gpu) => Some(gpu),
+        Err(Error::NoAdapter(reason)) if global.adapter.is_none() => {
+            eprintln!("lathe: no adapter, availability unknown: {reason}");
+            None
+        }
+        Err(e) => return Err(e),
+    };
+    let caps = gpu.as_ref().map(|g| &g.caps);
+    let report = Report {
+        adapter: gpu.as_ref().map(|g| g.adapter.name.clone()),
+        kernels: lathe_kernels::KERNELS.iter().map(|k| kernel_line(k, caps)).collect(),
+    };
+    if global.json {
+        json::print(&report);
+        return Ok(());
+    }
+    let mut t = table::table(&["kernel", "variant", "needs", "dispatches", "here"], &[3]);
+    for k in &report.kernels {
+        for (i, v) in k.variants.iter().enumerate() {
+            let here = match (v.available, &v.reason) {
+                (Some(true), _) => "yes".to_owned(),
+                (Some(false), Some(reason)) => format!("no: {reason}"),
+                _ => "?".to_owned(),
+            };
+            t.add_row(vec![
+                if i == 0 { k.name } else { "" }.to_owned(),
+                v.name.to_owned(),
+                if v.requires.is_empty() { "-".into() } else { v.requires.join(", ") },
+                v.dispatches.to_string(),
+                here,
+            ]);
+        }
+    }
+    println!("{t}");
+    for k in &report.kernels {
+        println!("{:<18} {}", k.name, k.summary);
+    }
+    Ok(())
+}
+
+fn kernel_line(kernel: &'static Kernel, caps: Option<&Capabilities>) -> KernelLine {
+    KernelLine {
+        name: kernel.name,
+        summary: kernel.summary,
+        params: kernel.params.iter().map(|p| ParamLine { name: p.name, doc: p.doc }).collect(),
+        variants: kernel.variants.iter().map(|v| variant_line(kernel, v, caps)).collect(),
+    }
+}
+
+fn variant_line(
+    kernel: &'static Kernel,
+    variant: &'static Variant,
+    caps: Option<&Capabilities>,
+) -> VariantLine {
+    let mut requires = Vec::new();
+    if let Some(reflection) = lathe_kernels::reflection(kernel.name, variant.name) {
+        if reflection.needs_subgroup {
+            requires.push("subgroup");
+        }
+        if reflection.needs_f16 {
+            requires.push("shader-f16");
+        }
+    }
+    // Whether some shape of the kernel runs: a refusal of one shape is not one of the adapter.
+    let tried = caps.map(|caps| {
+        let shapes = (kernel.bench)().into_iter().chain((kernel.cases)());
+        let mut reason = None;
+        for shape in shapes {
+            match Plan::of(kernel, variant, &shape, caps) {
+                Ok(_) => return Ok(()),
+                Err(e) => reason = reason.or(Some(e.to_string())),
+            }
+        }
+        Err(reason.unwrap_or_default())
+    });
+    VariantLine {
+        name: variant.name,
+        requires,
+        dispatches: variant.stages.len(),
+        available: tried.as_ref().map(Result::is_ok),
+        reason: tried.and_then(Result::err),
+    }
+}

@@ -1,0 +1,171 @@
+//! The `lathe` command: arguments in, one call, plain data out. The only place that formats
+//! errors and chooses exit codes.
+
+mod bench;
+mod check;
+mod decode;
+mod diff;
+mod doctor;
+mod inspect;
+mod list;
+mod synth;
+mod text;
+mod validate;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lathe_kernels::{Kernel, Variant};
+
+use crate::error::{Error, Result};
+use crate::gpu::{Checks, Gpu};
+
+/// Workbench for WGSL language-model decode kernels.
+#[derive(Debug, Parser)]
+#[command(name = "lathe", version, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 good; 1 a check failed or a slowdown is confirmed; 2 usage; \
+     3 no adapter or feature; 4 device lost or timed out; 5 bad model file; 6 inconclusive";
+
+#[derive(Clone, Debug, Args)]
+struct Global {
+    /// Adapter by index or part of its name (also LATHE_ADAPTER)
+    #[arg(long, global = true, value_name = "NAME|INDEX")]
+    adapter: Option<String>,
+    /// Print exactly one JSON document on stdout
+    #[arg(long, global = true)]
+    json: bool,
+    /// Say more on stderr; twice for debugging
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// Compile shaders with wgpu's run-time checks
+    #[arg(long, global = true)]
+    runtime_checks: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show adapters, features, limits; measure the copy bandwidth
+    Doctor(doctor::Opts),
+    /// List kernels and variants and what each needs
+    List(list::Opts),
+    /// Pass every variant through naga and each back end's writer
+    Validate(validate::Opts),
+    /// Sweep correctness against the reference
+    Check(check::Opts),
+    /// Time kernels, cold and warm
+    Bench(bench::Opts),
+    /// Write a deterministic random checkpoint of a real shape
+    Synth(synth::Opts),
+    /// Show what a checkpoint holds and whether it can be decoded
+    Inspect(inspect::Opts),
+    /// Decode with a checkpoint
+    Decode(decode::Opts),
+    /// Find the first operation at which GPU and CPU disagree
+    Diff(diff::Opts),
+}
+
+impl Global {
+    fn open(&self) -> Result<Gpu> {
+        let checks = if self.runtime_checks { Checks::On } else { Checks::Off };
+        Gpu::open(self.adapter.as_deref(), checks)
+    }
+
+    /// A bar on stderr while work of `total` goes on; nothing where stderr is no terminal.
+    fn progress(&self, total: u64, what: &str, bytes: bool) -> ProgressBar {
+        let target = if std::io::stderr().is_terminal() {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let template = if bytes {
+            "{msg} {wide_bar} {bytes}/{total_bytes} {eta}"
+        } else {
+            "{msg} {wide_bar} {pos}/{len} {eta}"
+        };
+        let style = ProgressStyle::with_template(template).expect("a valid template");
+        ProgressBar::with_draw_target(Some(total), target)
+            .with_style(style)
+            .with_message(what.to_owned())
+    }
+}
+
+/// Parses the command line, runs it, and reports errors on stderr.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let _ = e.print();
+            return if e.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+        }
+    };
+    let level = match cli.global.verbose {
+        0 => "warn",
+        1 => "lathe_harness=info,warn",
+        _ => "lathe_harness=debug,info",
+    };
+    let colour = std::env::var_os("NO_COLOR").is_none() && std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(colour)
+        .without_time()
+        .with_target(false)
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("LATHE_LOG")
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level)),
+        )
+        .init();
+    let global = &cli.global;
+    let done = match cli.command {
+        Command::Doctor(opts) => doctor::run(global, &opts),
+        Command::List(opts) => list::run(global, &opts),
+        Command::Validate(opts) => validate::run(global, &opts),
+        Command::Check(opts) => check::run(global, &opts),
+        Command::Bench(opts) => bench::run(global, &opts),
+        Command::Synth(opts) => synth::run(global, &opts),
+        Command::Inspect(opts) => inspect::run(global, &opts),
+        Command::Decode(opts) => decode::run(global, &opts),
+        Command::Diff(opts) => diff::run(global, &opts),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("lathe: {e}");
+            ExitCode::from(e.exit_code())
+        }
+    }
+}
+
+/// The kernels and variants that `KERNEL`, `KERNEL/VARIANT` or nothing names.
+fn named(target: Option<&str>) -> Result<Vec<(&'static Kernel, Vec<&'static Variant>)>> {
+    let all = |k: &'static Kernel| (k, k.variants.iter().collect::<Vec<_>>());
+    let Some(target) = target else {
+        return Ok(lathe_kernels::KERNELS.iter().copied().map(all).collect());
+    };
+    let (kernel, variant) = match target.split_once('/') {
+        Some((k, v)) => (k, Some(v)),
+        None => (target, None),
+    };
+    let kernel = lathe_kernels::kernel(kernel).ok_or_else(|| {
+        let known: Vec<_> = lathe_kernels::KERNELS.iter().map(|k| k.name).collect();
+        Error::Usage(format!("no kernel `{kernel}`; there are {}", known.join(", ")))
+    })?;
+    let Some(variant) = variant else { return Ok(vec![all(kernel)]) };
+    let found = kernel.variant(variant).ok_or_else(|| {
+        let known: Vec<_> = kernel.variants.iter().map(|v| v.name).collect();
+        Error::Usage(format!(
+            "kernel {} has no variant `{variant}`; it has {}",
+            kernel.name,
+            known.join(", ")
+        ))
+    })?;
+    Ok(vec![(kernel, vec![found])])
+}

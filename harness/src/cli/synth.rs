@@ -1,0 +1,63 @@
+//! `lathe synth`: a deterministic random checkpoint.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Global;
+use crate::error::{Error, Result};
+use crate::model::synth::{SynthArch, SynthQuant, SynthSpec, write_synth};
+use crate::report::{json, table};
+
+#[derive(Debug, Args)]
+pub(super) struct Opts {
+    /// Shape: gemma3-1b, llama3.2-1b, qwen3-1.7b, gemma3-mini, llama-mini, qwen3-mini
+    #[arg(long)]
+    arch: String,
+    /// Storage of the matrices: f32, f16, bf16
+    #[arg(long, default_value = "bf16")]
+    quant: String,
+    /// Storage of the embedding, if another
+    #[arg(long)]
+    embed_quant: Option<String>,
+    /// Seed of all weights
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// File to write; an existing one is never overwritten
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    let quant = |text: &str| {
+        text.parse::<SynthQuant>().map_err(|e| Error::Usage(format!("--quant {e}")))
+    };
+    let spec = SynthSpec {
+        arch: opts
+            .arch
+            .parse::<SynthArch>()
+            .map_err(|e| Error::Usage(format!("--arch {e}")))?,
+        quant: quant(&opts.quant)?,
+        embed_quant: opts.embed_quant.as_deref().map(quant).transpose()?,
+        seed: opts.seed,
+    };
+    let bar = global.progress(0, "writing", true);
+    let summary = write_synth(&spec, &opts.output, &mut |written, total| {
+        bar.set_length(total);
+        bar.set_position(written);
+    })?;
+    bar.finish_and_clear();
+    if global.json {
+        json::print(&summary);
+    } else {
+        println!(
+            "{}: {} parameters in {} tensors, {} (seed {})",
+            summary.path.display(),
+            summary.parameters,
+            summary.tensors,
+            table::bytes(summary.bytes),
+            summary.seed
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! `lathe validate`: every variant through naga and each back end's writer, with the overrides of
+//! every benchmark and check shape applied. Needs no device.
+
+use clap::Args;
+use lathe_kernels::{Capabilities, Constants, Kernel, Reflection, Shape, Variant};
+use naga::back::{hlsl, msl, spv, wgsl};
+use serde::Serialize;
+
+use super::Global;
+use crate::error::{Error, Result};
+use crate::report::{json, table};
+
+#[derive(Debug, Args)]
+pub(super) struct Opts {
+    /// KERNEL or KERNEL/VARIANT; all without
+    target: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    passed: usize,
+    failed: usize,
+    variants: Vec<Line>,
+}
+
+#[derive(Serialize)]
+struct Line {
+    kernel: &'static str,
+    variant: &'static str,
+    shapes: usize,
+    back_ends: Vec<&'static str>,
+    errors: Vec<String>,
+}
+
+type Writer = fn(&naga::Module, &naga::valid::ModuleInfo, &str) -> Result<usize, String>;
+
+/// Every back end a browser or engine may compile these kernels for.
+const WRITERS: [(&str, Writer); 4] =
+    [("SPIR-V", write_spirv), ("MSL", write_msl), ("HLSL", write_hlsl), ("WGSL", write_wgsl)];
+
+pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    let mut lines = Vec::new();
+    for (kernel, variants) in super::named(opts.target.as_deref())? {
+        for variant in variants {
+            lines.push(validate(kernel, variant));
+        }
+    }
+    let failed = lines.iter().filter(|l| !l.errors.is_empty()).count();
+    let report = Report { passed: lines.len() - failed, failed, variants: lines };
+    if global.json {
+        json::print(&report);
+    } else {
+        let mut t = table::table(&["kernel", "variant", "shapes", "SPIR-V, MSL, HLSL, WGSL"], &[2]);
+        for l in &report.variants {
+            t.add_row(vec![
+                l.kernel.to_owned(),
+                l.variant.to_owned(),
+                l.shapes.to_string(),
+                if l.errors.is_empty() { "ok".into() } else { l.errors.join("\n") },
+            ]);
+        }
+        println!("{t}");
+        println!("{} variants valid, {} not", report.passed, report.failed);
+    }
+    match failed {
+        0 => Ok(()),
+        n => Err(Error::CheckFailed(format!("{n} variant(s) do not validate"))),
+    }
+}
+
+fn validate(kernel: &'static Kernel, variant: &'static Variant) -> Line {
+    // A generous adapter: what is validated is the code, not one machine's limits.
+    let caps = Capabilities {
+        subgroup: Some((32, 32)),
+        f16: true,
+        workgroup_memory: 32 << 10,
+        invocations: 1024,
+        binding_bytes: 1 << 31,
+        storage_buffers: 16,
+        grid_dimension: 65535,
+    };
+    let mut line = Line {
+        kernel: kernel.name,
+        variant: variant.name,
+        shapes: 0,
+        back_ends: WRITERS.map(|w| w.0).to_vec(),
+        errors: Vec::new(),
+    };
+    let Some(reflection) = lathe_kernels::reflection(kernel.name, variant.name) else {
+        line.errors.push("no WGSL file".into());
+        return line;
+    };
+    for shape in (kernel.bench)().into_iter().chain((kernel.cases)()) {
+        if (variant.refuses)(&shape, &caps).is_some() {
+            continue;
+        }
+        line.shapes += 1;
+        if let Err(e) = write_all(&reflection, variant, &shape, &caps) {
+            line.errors.push(format!("{}: {e}", shape.show(kernel.params)));
+        }
+    }
+    line
+}
+
+fn write_all(
+    reflection: &Reflection,
+    variant: &'static Variant,
+    shape: &Shape,
+    caps: &Capabilities,
+) -> Result<(), String> {
+    let tuned = (variant.constants)(shape, caps);
+    let constants: Constants =
+        reflection.constants(shape.iter().chain(tuned)).map_err(|e| e.to_string())?;
+    for stage in variant.stages {
+        let (module, info) =
+            reflection.resolved(stage.entry, &constants).map_err(|e| e.to_string())?;
+        for (name, write) in WRITERS {
+            let written = write(&module, &info, stage.entry)
+                .map_err(|e| format!("{name} ({}): {e}", stage.entry))?;
+            if written == 0 {
+                return Err(format!("{name} ({}): wrote nothing", stage.entry));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_spirv(
+    module: &naga::Module,
+    info: &naga::valid::ModuleInfo,
+    entry: &str,
+) -> Result<usize, String> {
+    let options = spv::Options { lang_version: (1, 3), ..Default::default() };
+    let pipeline = spv::PipelineOptions {
+        shader_stage: naga::ShaderStage::Compute,
+        entry_point: entry.into(),
+    };
+    spv::write_vec(module, info, &options, Some(&pipeline))
+        .map(|words| words.len())
+        .map_err(|e| e.to_string())
+}
+
+fn write_msl(
+    module: &naga::Module,
+    info: &naga::valid::ModuleInfo,
+    entry: &str,
+) -> Result<usize, String> {
+    let options = msl::Options {
+        lang_version: (2, 4),
+        fake_missing_bindings: true,
+        ..Default::default()
+    };
+    let pipeline = msl::PipelineOptions {
+        entry_point: Some((naga::ShaderStage::Compute, entry.into())),
+        ..Default::default()
+    };
+    msl::write_string(module, info, &options, &pipeline)
+        .map(|(text, _)| text.len())
+        .map_err(|e| e.to_string())
+}
+
+fn write_hlsl(
+    module: &naga::Module,
+    info: &naga::valid::ModuleInfo,
+    entry: &str,
+) -> Result<usize, String> {
+    let options = hlsl::Options {
+        shader_model: hlsl::ShaderModel::V6_2,
+        fake_missing_bindings: true,
+        ..Default::default()
+    };
+    let pipeline = hlsl::PipelineOptions {
+        entry_point: Some((naga::ShaderStage::Compute, entry.into())),
+    };
+    let mut text = String::new();
+    hlsl::Writer::new(&mut text, &options, &pipeline)
+        .write(module, info, None)
+        .map_err(|e| e.to_string())?;
+    Ok(text.len())
+}
+
+fn write_wgsl(
+    module: &naga::Module,
+    info: &naga::valid::ModuleInfo,
+    _: &str,
+) -> Result<usize, String> {
+    let text = wgsl::write_string(module, info, wgsl::WriterFlags::empty())
+        .map_err(|e| e.to_string())?;
+    // What naga writes must be WGSL again.
+    naga::front::wgsl::parse_str(&text)
+        .map(|_| text.len())
+        .map_err(|e| format!("does not parse back: {e}"))
+}

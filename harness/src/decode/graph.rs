@@ -1,0 +1,336 @@
+//! A model's decode step as a recording.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use lathe_kernels::{Capabilities, Constants, Format, RopeSpec, Shape};
+use serde::Serialize;
+
+use super::kv_cache::KvCache;
+use super::load::Weights;
+use crate::error::{Error, Result};
+use crate::model::{Activation, Config, RopeStyle};
+use crate::recording::{Content, KvFormat, Label, Recording, TensorId};
+use crate::select::{Hints, select};
+use crate::weights::WeightRows;
+
+/// What a graph is built for.
+#[derive(Clone, Debug)]
+pub struct GraphOptions {
+    /// Positions it must hold.
+    pub context: usize,
+    /// Storage of the KV cache.
+    pub kv: KvFormat,
+    /// Explicit variants.
+    pub hints: Hints,
+}
+
+/// Which variant serves an operation, and why.
+#[derive(Clone, Debug, Serialize)]
+pub struct Selected {
+    /// Operation, without its layer.
+    pub op: String,
+    /// Kernel.
+    pub kernel: String,
+    /// Variant.
+    pub variant: String,
+    /// Parameters.
+    pub shape: String,
+    /// Reason.
+    pub why: String,
+    /// Values of its overrides.
+    pub constants: Constants,
+}
+
+/// A decode step with handles to what a session reads and writes.
+#[derive(Clone, Debug)]
+pub struct DecodeGraph {
+    /// The step.
+    pub recording: Arc<Recording>,
+    /// Step state; see [`lathe_kernels::StateWord`].
+    pub state: TensorId,
+    /// Token of every position.
+    pub tokens: TensorId,
+    /// Logits of the last step.
+    pub logits: TensorId,
+    /// One cache a layer.
+    pub caches: Vec<KvCache>,
+    /// Positions it holds.
+    pub context: usize,
+    /// Vocabulary.
+    pub vocab: usize,
+    /// Selections, one an operation and shape.
+    pub selected: Vec<Selected>,
+    /// Bytes of weights read by one step.
+    pub weight_bytes: u64,
+}
+
+impl DecodeGraph {
+    /// Bytes of all KV caches.
+    pub fn kv_bytes(&self) -> u64 {
+        let tensors = self.caches.iter().flat_map(|c| [c.k, c.v]);
+        tensors.map(|t| self.recording.tensors[t.0].device_bytes()).sum()
+    }
+}
+
+struct Builder<'a> {
+    recording: Recording,
+    caps: &'a Capabilities,
+    hints: &'a Hints,
+    path: &'a Path,
+    selected: BTreeMap<(&'static str, String), Selected>,
+    order: Vec<(&'static str, String)>,
+}
+
+impl Builder<'_> {
+    fn op(
+        &mut self,
+        layer: Option<usize>,
+        op: &'static str,
+        kernel: &'static str,
+        shape: &[(&'static str, f64)],
+        bindings: &[(&'static str, TensorId)],
+    ) -> Result<()> {
+        let kernel = lathe_kernels::kernel(kernel).expect("a registered kernel");
+        let shape = Shape::new(shape);
+        let selection = select(kernel, &shape, self.caps, self.hints)
+            .map_err(|e| Error::Usage(format!("{}: {op}: {e}", self.path.display())))?;
+        let key = (op, shape.show(kernel.params));
+        if !self.selected.contains_key(&key) {
+            tracing::info!(op, kernel = kernel.name, variant = selection.plan.variant,
+                shape = key.1, why = selection.why, "selected");
+            self.order.push(key.clone());
+            self.selected.insert(
+                key,
+                Selected {
+                    op: op.into(),
+                    kernel: kernel.name.into(),
+                    variant: selection.plan.variant.clone(),
+                    shape: shape.show(kernel.params),
+                    why: selection.why,
+                    constants: selection.plan.constants.clone(),
+                },
+            );
+        }
+        self.recording.op(Label { layer, op }, selection.plan, shape, bindings);
+        Ok(())
+    }
+
+    fn values(&mut self, name: String, values: &Arc<[f32]>) -> TensorId {
+        self.recording.tensor(name, Content::Values(Arc::clone(values)))
+    }
+
+    fn gemv(
+        &mut self,
+        layer: Option<usize>,
+        op: &'static str,
+        rows: &WeightRows,
+        weights: TensorId,
+        [x, y]: [TensorId; 2],
+    ) -> Result<()> {
+        let shape = [
+            ("ROWS", rows.rows() as f64),
+            ("K", rows.k as f64),
+            ("WEIGHT", rows.format.code()),
+        ];
+        self.op(layer, op, "gemv", &shape, &[("weights", weights), ("x", x), ("y", y)])
+    }
+}
+
+/// Builds the decode step of a model. `path` names the model in errors.
+pub fn build(
+    path: &Path,
+    config: &Config,
+    weights: &Weights,
+    caps: &Capabilities,
+    options: &GraphOptions,
+) -> Result<DecodeGraph> {
+    for name in options.hints.keys() {
+        if lathe_kernels::kernel(name).is_none() {
+            let known: Vec<_> = lathe_kernels::KERNELS.iter().map(|k| k.name).collect();
+            return Err(Error::Usage(format!(
+                "hint for kernel {name}, which does not exist; there are {}",
+                known.join(", ")
+            )));
+        }
+    }
+    let c = config;
+    let (hidden, d) = (c.hidden, c.head_dim);
+    let mut b = Builder {
+        recording: Recording::default(),
+        caps,
+        hints: &options.hints,
+        path,
+        selected: BTreeMap::new(),
+        order: Vec::new(),
+    };
+    let state = b.recording.tensor("state", Content::Words(lathe_kernels::layout::STATE_WORDS));
+    let tokens = b.recording.tensor("tokens", Content::Words(options.context + 1));
+    let activation = |b: &mut Builder<'_>, name: &str, len: usize| {
+        b.recording.tensor(name, Content::Activation(len))
+    };
+    let x = activation(&mut b, "x", hidden);
+    let normed = activation(&mut b, "normed", hidden);
+    let branch = activation(&mut b, "branch", hidden);
+    let branch_normed = c.post_norms.then(|| activation(&mut b, "branch_normed", hidden));
+    let qkv = activation(&mut b, "qkv", (c.n_heads + 2 * c.n_kv_heads) * d);
+    let mixed = activation(&mut b, "attention", c.n_heads * d);
+    let gate_up = activation(&mut b, "gate_up", 2 * c.ffn);
+    let gated = activation(&mut b, "gated", c.ffn);
+    let logits = activation(&mut b, "logits", c.vocab);
+    let ones = b.values("ones".into(), &vec![1.0; d].into());
+
+    let mut ropes: Vec<(f32, TensorId)> = Vec::new();
+    let mut rope_of = |b: &mut Builder<'_>, base: f32| match ropes.iter().find(|r| r.0 == base) {
+        Some((_, id)) => *id,
+        None => {
+            let spec = RopeSpec {
+                base,
+                head_dim: d,
+                positions: options.context,
+                freq_factors: weights.rope_freqs.clone(),
+            };
+            let id = b.recording.tensor(format!("rope.{base}"), Content::Rope(spec));
+            ropes.push((base, id));
+            id
+        }
+    };
+
+    let embed = b.recording.tensor("token_embd", Content::Weights(weights.embed.clone()));
+    let embed_shape = [
+        ("VOCAB", c.vocab as f64),
+        ("HIDDEN", hidden as f64),
+        ("WEIGHT", weights.embed.format.code()),
+        ("SCALE", f64::from(c.embed_scale)),
+    ];
+    let embed_bindings = [("state", state), ("tokens", tokens), ("table", embed), ("x", x)];
+    b.op(None, "embed", "embed", &embed_shape, &embed_bindings)?;
+
+    let norm_shape = [
+        ("ROWS", 1.0),
+        ("N", hidden as f64),
+        ("EPS", f64::from(c.rms_eps)),
+        // GGUF stores Gemma's 1 + w.
+        ("OFFSET", 0.0),
+    ];
+    let heads_shape = [
+        ("GROUP", (c.n_heads / c.n_kv_heads) as f64),
+        ("KV_HEADS", c.n_kv_heads as f64),
+        ("HEAD_DIM", d as f64),
+    ];
+    let with = |more: &[(&'static str, f64)]| [&heads_shape[..], more].concat();
+    let glu_shape = [
+        ("N", c.ffn as f64),
+        ("ACT", if c.activation == Activation::Silu { 0.0 } else { 1.0 }),
+    ];
+    let mut caches = Vec::with_capacity(c.n_layers);
+    let mut weight_bytes = 0u64;
+    for (i, w) in weights.layers.iter().enumerate() {
+        let layer = Some(i);
+        let matrix = |b: &mut Builder<'_>, name: &str, rows: &WeightRows| {
+            b.recording.tensor(format!("l{i}.{name}"), Content::Weights(rows.clone()))
+        };
+        let window = c.layer_window(i);
+        let capacity = window.map_or(options.context, |w| w.min(options.context)).max(1);
+        let kv_len = c.n_kv_heads * capacity * d;
+        let kv_content = Content::Kv { len: kv_len, format: options.kv };
+        let cache = KvCache {
+            layer: i,
+            k: b.recording.tensor(format!("l{i}.k_cache"), kv_content.clone()),
+            v: b.recording.tensor(format!("l{i}.v_cache"), kv_content),
+            capacity,
+            sliding: window.is_some_and(|w| w < options.context),
+        };
+        caches.push(cache);
+
+        let attn_norm = b.values(format!("l{i}.attn_norm"), &w.attn_norm);
+        b.op(layer, "attn_norm", "rms_norm", &norm_shape, &[("x", x), ("weight", attn_norm), ("y", normed)])?;
+        let qkv_weights = matrix(&mut b, "qkv", &w.qkv);
+        b.gemv(layer, "qkv", &w.qkv, qkv_weights, [normed, qkv])?;
+        let [q_norm, k_norm] = match &w.qk_norm {
+            Some([q, k]) => {
+                [b.values(format!("l{i}.q_norm"), q), b.values(format!("l{i}.k_norm"), k)]
+            }
+            None => [ones, ones],
+        };
+        let rope = rope_of(&mut b, c.layer_rope_base(i));
+        let rope_shape = with(&[
+            ("NORM", f64::from(u8::from(c.qk_norm))),
+            ("STYLE", if c.rope_style == RopeStyle::Interleaved { 0.0 } else { 1.0 }),
+            ("EPS", f64::from(c.rms_eps)),
+            ("BASE", f64::from(c.layer_rope_base(i))),
+            ("FACTORS", f64::from(u8::from(weights.rope_freqs.is_some()))),
+        ]);
+        b.op(
+            layer,
+            "qk_norm_rope",
+            "qk_norm_rope",
+            &rope_shape,
+            &[("state", state), ("qkv", qkv), ("q_norm", q_norm), ("k_norm", k_norm), ("rope", rope)],
+        )?;
+        let cache_shape = with(&[("CAPACITY", capacity as f64), ("KV", options.kv.code())]);
+        let kv = [("state", state), ("qkv", qkv), ("k_cache", cache.k), ("v_cache", cache.v)];
+        b.op(layer, "kv_append", "kv_append", &cache_shape, &kv)?;
+        let attention_shape =
+            [&cache_shape[..], &[("SCALE", f64::from(c.attention_scale))]].concat();
+        let attention = [&kv[..], &[("out", mixed)]].concat();
+        b.op(layer, "attention", "attention_decode", &attention_shape, &attention)?;
+        let output = matrix(&mut b, "attn_output", &w.attn_output);
+        b.gemv(layer, "attn_output", &w.attn_output, output, [mixed, branch])?;
+        let add = |b: &mut Builder<'_>, op, norm_op, norm: &Option<Arc<[f32]>>| {
+            let delta = match (norm, branch_normed) {
+                (Some(weight), Some(out)) => {
+                    let weight = b.values(format!("l{i}.{norm_op}"), weight);
+                    let bindings = [("x", branch), ("weight", weight), ("y", out)];
+                    b.op(layer, norm_op, "rms_norm", &norm_shape, &bindings)?;
+                    out
+                }
+                _ => branch,
+            };
+            let shape = [("N", hidden as f64)];
+            b.op(layer, op, "residual_add", &shape, &[("x", x), ("delta", delta)])
+        };
+        add(&mut b, "attn_residual", "post_attention_norm", &w.post_attention_norm)?;
+
+        let ffn_norm = b.values(format!("l{i}.ffn_norm"), &w.ffn_norm);
+        b.op(layer, "ffn_norm", "rms_norm", &norm_shape, &[("x", x), ("weight", ffn_norm), ("y", normed)])?;
+        let gate_up_weights = matrix(&mut b, "gate_up", &w.gate_up);
+        b.gemv(layer, "ffn_gate_up", &w.gate_up, gate_up_weights, [normed, gate_up])?;
+        b.op(layer, "ffn_act", "glu", &glu_shape, &[("gate_up", gate_up), ("y", gated)])?;
+        let down = matrix(&mut b, "ffn_down", &w.ffn_down);
+        b.gemv(layer, "ffn_down", &w.ffn_down, down, [gated, branch])?;
+        add(&mut b, "ffn_residual", "post_ffw_norm", &w.post_ffw_norm)?;
+        for rows in [&w.qkv, &w.attn_output, &w.gate_up, &w.ffn_down] {
+            weight_bytes += (rows.rows() * rows.row_bytes()) as u64;
+        }
+    }
+    let output_norm = b.values("output_norm".into(), &weights.output_norm);
+    b.op(None, "output_norm", "rms_norm", &norm_shape, &[("x", x), ("weight", output_norm), ("y", normed)])?;
+    let (head_rows, head) = match &weights.head {
+        None => (&weights.embed, embed),
+        Some(rows) => (rows, b.recording.tensor("output", Content::Weights(rows.clone()))),
+    };
+    b.gemv(None, "lm_head", head_rows, head, [normed, logits])?;
+    weight_bytes += (head_rows.rows() * head_rows.row_bytes()) as u64;
+    let choose = [("logits", logits), ("tokens", tokens), ("state", state)];
+    b.op(None, "argmax", "argmax", &[("N", c.vocab as f64)], &choose)?;
+
+    let Builder { recording, mut selected, order, .. } = b;
+    Ok(DecodeGraph {
+        recording: Arc::new(recording),
+        state,
+        tokens,
+        logits,
+        caches,
+        context: options.context,
+        vocab: c.vocab,
+        selected: order.iter().filter_map(|key| selected.remove(key)).collect(),
+        weight_bytes,
+    })
+}
+
+/// The formats a decode graph reads, for messages.
+pub fn formats() -> String {
+    Format::NAMES.join(", ")
+}

@@ -1,0 +1,11 @@
+//! A model as a recording, and sessions that run it.
+
+pub mod graph;
+pub mod kv_cache;
+pub mod load;
+pub mod session;
+
+pub use graph::{DecodeGraph, GraphOptions};
+pub use kv_cache::KvCache;
+pub use load::Weights;
+pub use session::{Run, RunOptions};

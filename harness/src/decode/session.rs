@@ -1,0 +1,257 @@
+//! Running a decode graph: prompt, generation, per-step observation and verification.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use lathe_kernels::StateWord;
+use lathe_reference::nmse;
+
+use super::graph::DecodeGraph;
+use super::kv_cache;
+use crate::error::{Error, Result};
+use crate::execute::{Batch, Execute, Stream};
+
+/// What to run.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// Prompt tokens; at least one.
+    pub prompt: Vec<u32>,
+    /// Tokens fed in place of generated ones, after the prompt.
+    pub forced: Vec<u32>,
+    /// Tokens to generate.
+    pub generate: usize,
+    /// Decode steps a submission.
+    pub steps_per_submit: usize,
+    /// Stop after this token.
+    pub stop_at: Option<u32>,
+}
+
+impl RunOptions {
+    /// Positions processed: the prompt, all forced tokens, and what generation needs.
+    pub fn positions(&self) -> usize {
+        self.prompt.len() + self.generate.saturating_sub(1).max(self.forced.len())
+    }
+
+    fn given(&self) -> Vec<u32> {
+        [&self.prompt[..], &self.forced].concat()
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// The model's choices, starting with the one after the prompt.
+    pub generated: Vec<u32>,
+    /// Time to the first generated token.
+    pub ttft: Duration,
+    /// Wall time of every decode step after the first token.
+    pub steps: Vec<Duration>,
+    /// GPU time of all decode steps after the first token, where measured.
+    pub gpu: Option<Duration>,
+    /// Submissions of the decode phase.
+    pub submits: usize,
+    /// Steps run in the decode phase.
+    pub decode_steps: usize,
+}
+
+/// One observed step.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// Position processed.
+    pub position: usize,
+    /// Its logits.
+    pub logits: &'a [f32],
+    /// The greedy choice.
+    pub choice: u32,
+}
+
+fn begin(graph: &DecodeGraph, executor: &mut dyn Execute, options: &RunOptions) -> Result<()> {
+    let given = options.given();
+    if options.prompt.is_empty() {
+        return Err(Error::Usage("the prompt is empty; decoding starts from a token".into()));
+    }
+    if let Some(token) = given.iter().find(|t| **t as usize >= graph.vocab) {
+        return Err(Error::Usage(format!(
+            "token {token} lies beyond the vocabulary of {}",
+            graph.vocab
+        )));
+    }
+    if options.positions() > graph.context {
+        return Err(Error::Usage(format!(
+            "{} positions do not fit the context of {}",
+            options.positions(),
+            graph.context
+        )));
+    }
+    kv_cache::reset(executor, &graph.caches, graph.state, given.len() as u32)?;
+    executor.write_words(graph.tokens, 0, &given)
+}
+
+/// Runs at full speed: no step is looked at, tokens stay on the device between steps.
+pub fn run(
+    graph: &DecodeGraph,
+    executor: &mut dyn Execute,
+    options: &RunOptions,
+    on_token: &mut dyn FnMut(u32),
+) -> Result<Run> {
+    begin(graph, executor, options)?;
+    let prompt = options.prompt.len();
+    let mut run = Run::default();
+    if options.generate == 0 {
+        executor.stream(
+            Stream { steps: prompt, per_submit: PROMPT_STEPS, words: graph.tokens, from: 1 },
+            &mut |_| ControlFlow::Continue(()),
+        )?;
+        return Ok(run);
+    }
+    let begun = Instant::now();
+    let mut first = 0;
+    executor.stream(
+        Stream { steps: prompt, per_submit: PROMPT_STEPS, words: graph.tokens, from: 1 },
+        &mut |batch| {
+            first = batch.words.last().copied().unwrap_or(first);
+            ControlFlow::Continue(())
+        },
+    )?;
+    run.ttft = begun.elapsed();
+    run.generated.push(first);
+    on_token(first);
+    if options.stop_at == Some(first) {
+        return Ok(run);
+    }
+    let (mut last, mut gpu, mut timed) = (Duration::ZERO, Duration::ZERO, true);
+    let stream = Stream {
+        steps: options.generate - 1,
+        per_submit: options.steps_per_submit.max(1),
+        words: graph.tokens,
+        from: prompt + 1,
+    };
+    let mut on = |batch: Batch| {
+        let each = (batch.at - last) / batch.words.len().max(1) as u32;
+        last = batch.at;
+        match batch.gpu {
+            Some(time) => gpu += time,
+            None => timed = false,
+        }
+        run.decode_steps += batch.words.len();
+        for token in batch.words {
+            run.steps.push(each);
+            run.generated.push(token);
+            on_token(token);
+            if options.stop_at == Some(token) {
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    };
+    run.submits = executor.stream(stream, &mut on)?;
+    run.gpu = (timed && !run.steps.is_empty()).then_some(gpu);
+    Ok(run)
+}
+
+/// Steps a submission while the prompt is processed.
+const PROMPT_STEPS: usize = 16;
+
+/// Runs step by step and shows each step's logits to `observe`.
+pub fn run_observed(
+    graph: &DecodeGraph,
+    executor: &mut dyn Execute,
+    options: &RunOptions,
+    observe: &mut dyn FnMut(Observed<'_>) -> Result<()>,
+) -> Result<Run> {
+    begin(graph, executor, options)?;
+    let mut run = Run::default();
+    let begun = Instant::now();
+    for position in 0..options.positions() {
+        let step = Instant::now();
+        executor.run(1)?;
+        let choice = executor.read_words(graph.state)?[StateWord::Choice as usize];
+        let took = step.elapsed();
+        let logits = executor.read_f32(graph.logits)?;
+        observe(Observed { position, logits: &logits, choice })?;
+        let generated = position + 1 >= options.prompt.len();
+        if generated && run.generated.len() < options.generate.max(options.forced.len()) {
+            if run.generated.is_empty() {
+                run.ttft = begun.elapsed();
+            } else {
+                run.steps.push(took);
+                run.decode_steps += 1;
+                run.submits += 1;
+            }
+            run.generated.push(choice);
+            if options.stop_at == Some(choice) && options.forced.is_empty() {
+                break;
+            }
+        }
+    }
+    Ok(run)
+}
+
+/// A second executor that repeats each observed step and compares.
+pub struct Verifier<'a> {
+    graph: &'a DecodeGraph,
+    executor: &'a mut dyn Execute,
+    /// Largest accepted NMSE of a step's logits.
+    pub limit: f64,
+    /// Largest seen.
+    pub worst: f64,
+    /// Steps compared.
+    pub compared: usize,
+    /// Steps to compare.
+    pub steps: usize,
+}
+
+impl<'a> Verifier<'a> {
+    /// A verifier for the first `steps` positions of a run.
+    pub fn new(
+        graph: &'a DecodeGraph,
+        executor: &'a mut dyn Execute,
+        options: &RunOptions,
+        limit: f64,
+        steps: usize,
+    ) -> Result<Self> {
+        begin(graph, executor, options)?;
+        Ok(Self { graph, executor, limit, worst: 0.0, compared: 0, steps })
+    }
+
+    /// Compares one step; an error names the position and both choices.
+    pub fn compare(&mut self, seen: Observed<'_>) -> Result<()> {
+        if seen.position >= self.steps {
+            return Ok(());
+        }
+        self.executor.run(1)?;
+        let logits = self.executor.read_f32(self.graph.logits)?;
+        let choice = self.executor.read_words(self.graph.state)?[StateWord::Choice as usize];
+        let error = nmse(
+            logits.iter().map(|v| f64::from(*v)),
+            seen.logits.iter().map(|v| f64::from(*v)),
+        );
+        self.worst = self.worst.max(error);
+        self.compared += 1;
+        if error.is_nan() || error > self.limit {
+            return Err(Error::CheckFailed(format!(
+                "position {}: logits differ from the CPU reference, NMSE {error:.3e} > {:.0e} \
+                 (choices {} and {choice}); `lathe diff` names the first operation that differs",
+                seen.position, self.limit, seen.choice
+            )));
+        }
+        if choice != seen.choice {
+            let (a, b) = (logits[choice as usize], logits[seen.choice as usize]);
+            // Rounding may swap near ties; the run then follows the device.
+            let scale = logits.iter().fold(0f32, |m, v| m.max(v.abs()));
+            if (a - b).abs() > scale * (self.limit.sqrt() as f32) {
+                return Err(Error::CheckFailed(format!(
+                    "position {}: the device chose {} where the CPU reference chose {choice}",
+                    seen.position, seen.choice
+                )));
+            }
+            // Tokens the host gave stay; only a generated one is replaced.
+            let next = seen.position + 1;
+            let given = self.executor.read_words(self.graph.state)?[StateWord::Given as usize];
+            if next >= given as usize {
+                self.executor.write_words(self.graph.tokens, next, &[seen.choice])?;
+            }
+        }
+        Ok(())
+    }
+}

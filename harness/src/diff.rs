@@ -1,0 +1,110 @@
+//! `lathe diff`: the first operation at which the device and the reference disagree.
+//!
+//! Every operation is judged on its own: the reference gets the inputs the device had, so an error
+//! is found where it is made, not where it has grown large.
+
+use std::sync::Arc;
+
+use lathe_reference as reference;
+
+use crate::error::Result;
+use crate::execute::cpu::{self, Outcome, Value};
+use crate::execute::{Execute, GpuExecutor};
+use crate::recording::{Content, Op, Recording, TensorId};
+
+/// An operation whose output is off.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Divergence {
+    /// Step (position) at which it happened.
+    pub step: usize,
+    /// Index in the recording.
+    pub op_index: usize,
+    /// Layer and operation.
+    pub label: String,
+    /// Kernel.
+    pub kernel: String,
+    /// Variant.
+    pub variant: String,
+    /// Parameters.
+    pub shape: String,
+    /// Tensor and what is wrong with it.
+    pub reason: String,
+}
+
+/// Runs one step operation by operation; returns the first that disagrees.
+pub fn step(executor: &mut GpuExecutor, step: usize) -> Result<Option<Divergence>> {
+    let recording = Arc::clone(&executor.recording);
+    let mut values: Vec<Value> = recording.tensors.iter().map(|t| light(&t.content)).collect();
+    for (index, op) in recording.ops.iter().enumerate() {
+        refresh(executor, &recording, op, &mut values)?;
+        executor.run_op(index)?;
+        for (tensor, outcome) in cpu::expected(op, &values) {
+            if let Some(reason) = compare(executor, &recording, op, tensor, &outcome)? {
+                return Ok(Some(Divergence {
+                    step,
+                    op_index: index,
+                    label: op.label.to_string(),
+                    kernel: op.kernel().name.into(),
+                    variant: op.plan.variant.clone(),
+                    shape: op.shape.show(op.kernel().params),
+                    reason,
+                }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Weights and tables as they are; what operations write is filled by [`refresh`].
+fn light(content: &Content) -> Value {
+    match content {
+        Content::Activation(_) | Content::Kv { .. } => Value::F32(Vec::new()),
+        Content::Words(_) => Value::U32(Vec::new()),
+        other => Value::of(other),
+    }
+}
+
+fn refresh(
+    executor: &mut GpuExecutor,
+    recording: &Recording,
+    op: &Op,
+    values: &mut [Value],
+) -> Result<()> {
+    for (_, tensor) in &op.bindings {
+        match recording.tensors[tensor.0].content {
+            Content::Activation(_) | Content::Kv { .. } => {
+                values[tensor.0] = Value::F32(executor.read_values(*tensor)?);
+            }
+            Content::Words(_) => values[tensor.0] = Value::U32(executor.read_words(*tensor)?),
+            Content::Values(_) | Content::Weights(_) | Content::Rope(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn compare(
+    executor: &mut GpuExecutor,
+    recording: &Recording,
+    op: &Op,
+    tensor: TensorId,
+    outcome: &Outcome,
+) -> Result<Option<String>> {
+    let name = &recording.tensors[tensor.0].name;
+    let mismatch = match outcome {
+        Outcome::Words(words) => {
+            reference::compare_exact(words, &executor.read_words(tensor)?).err()
+        }
+        Outcome::Real(expected) => {
+            // Decode shapes carry no SEEN; the tolerance is that of a full cache.
+            let shape = match (op.shape.get("SEEN"), op.shape.get("CAPACITY")) {
+                (None, Some(capacity)) => op.shape.clone().with("SEEN", capacity),
+                _ => op.shape.clone(),
+            };
+            let t = (op.kernel().tolerance)(&shape);
+            let tolerance =
+                reference::Tolerance { k: t.k, rounding: t.rounding, nmse: t.nmse };
+            reference::compare(expected, &executor.read_values(tensor)?, &tolerance).err()
+        }
+    };
+    Ok(mismatch.map(|m| format!("{name}: {m}")))
+}

@@ -1,0 +1,90 @@
+//! The harness's one error type and the exit codes it stands for.
+
+use std::path::PathBuf;
+
+use lathe_kernels::{ReflectError, ShapeError};
+
+use crate::model::ModelError;
+
+/// Anything that ends a command early.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The command line asks for something that does not exist or contradicts itself.
+    #[error("{0}")]
+    Usage(String),
+    /// No adapter, or none of the name asked for.
+    #[error("no adapter: {0}")]
+    NoAdapter(String),
+    /// The adapter lacks what was explicitly asked for.
+    #[error("{what} is unavailable on {adapter}: {reason}")]
+    Unavailable {
+        /// Kernel and variant, or a feature.
+        what: String,
+        /// Adapter name.
+        adapter: String,
+        /// Why.
+        reason: String,
+    },
+    /// The device was lost or a submission did not end in time.
+    #[error("device {adapter}: {reason}")]
+    DeviceLost {
+        /// Adapter name.
+        adapter: String,
+        /// What was seen.
+        reason: String,
+    },
+    /// wgpu or the driver refused an operation.
+    #[error("{adapter} refused {what}: {reason}")]
+    Gpu {
+        /// Adapter name.
+        adapter: String,
+        /// What was attempted.
+        what: String,
+        /// The validation or driver message.
+        reason: String,
+    },
+    /// The model file cannot be used.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The model file is sound but needs something the decoder does not have.
+    #[error("{}: {reason}", path.display())]
+    Undecodable {
+        /// The file.
+        path: PathBuf,
+        /// Which tensor or setting, and why.
+        reason: String,
+    },
+    /// A `--shape` that is none.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// A WGSL source that naga or the kernel contract refuses.
+    #[error(transparent)]
+    Reflect(#[from] ReflectError),
+    /// A correctness check failed.
+    #[error("{0}")]
+    CheckFailed(String),
+    /// Reading or writing a file other than the model.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// The process exit code (see docs/architecture.md).
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::CheckFailed(_) => 1,
+            Error::Usage(_) | Error::Shape(_) | Error::Reflect(_) | Error::Io { .. } => 2,
+            Error::NoAdapter(_) | Error::Unavailable { .. } => 3,
+            Error::DeviceLost { .. } | Error::Gpu { .. } => 4,
+            Error::Model(_) | Error::Undecodable { .. } => 5,
+        }
+    }
+}
+
+/// Result with [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,305 @@
+//! The recording on the device: pipelines and bind groups prepared once, encoded any number of
+//! times.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Batch, Execute, Stream};
+use crate::error::Result;
+use crate::gpu::{Block, Gpu, Pipeline, Pipelines, Policy};
+use crate::recording::{Content, KvFormat, Recording, TensorId};
+
+/// Bytes packed at a time on the way to the device.
+const PIECE: usize = 16 << 20;
+
+/// A prepared recording.
+#[derive(Debug)]
+pub struct GpuExecutor {
+    /// The device.
+    pub gpu: Arc<Gpu>,
+    /// What is executed.
+    pub recording: Arc<Recording>,
+    blocks: Vec<Block>,
+    dispatches: Vec<Dispatch>,
+}
+
+#[derive(Debug)]
+struct Dispatch {
+    op: usize,
+    pipeline: Arc<Pipeline>,
+    bind_group: wgpu::BindGroup,
+    groups: [u32; 2],
+}
+
+impl GpuExecutor {
+    /// Allocates and fills all tensors and compiles all pipelines. `progress` hears the bytes
+    /// uploaded and their total.
+    pub fn new(
+        gpu: Arc<Gpu>,
+        pipelines: &Pipelines,
+        recording: Arc<Recording>,
+        policy: Policy,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self> {
+        let total = recording.device_bytes();
+        let mut done = 0;
+        let mut blocks = Vec::with_capacity(recording.tensors.len());
+        for tensor in &recording.tensors {
+            let block = Block::new(&gpu, &tensor.name, tensor.device_bytes(), policy)?;
+            fill(&gpu, &block, &tensor.content);
+            done += tensor.device_bytes();
+            progress(done, total);
+            gpu.check_faults()?;
+            blocks.push(block);
+        }
+        let mut dispatches = Vec::with_capacity(recording.dispatches());
+        for (index, op) in recording.ops.iter().enumerate() {
+            for (stage, pipeline) in op.plan.stages.iter().zip(pipelines.of(&gpu, &op.plan)?) {
+                let entries: Vec<_> = pipeline
+                    .bindings
+                    .iter()
+                    .map(|(binding, name)| wgpu::BindGroupEntry {
+                        binding: *binding,
+                        resource: wgpu::BindingResource::Buffer(
+                            blocks[op.tensor(name).0].binding(),
+                        ),
+                    })
+                    .collect();
+                let bind_group = gpu.scoped(&op.label.to_string(), |device| {
+                    device.create_bind_group(&wgpu::BindGroupDescriptor {
+                        label: None,
+                        layout: &pipeline.layout,
+                        entries: &entries,
+                    })
+                })?;
+                dispatches.push(Dispatch { op: index, pipeline, bind_group, groups: stage.groups });
+            }
+        }
+        Ok(Self { gpu, recording, blocks, dispatches })
+    }
+
+    /// The device memory of a tensor.
+    pub fn block(&self, tensor: TensorId) -> &Block {
+        &self.blocks[tensor.0]
+    }
+
+    /// Encodes the whole recording once.
+    pub fn encode(&self, pass: &mut wgpu::ComputePass<'_>) {
+        for dispatch in &self.dispatches {
+            dispatch.encode(pass);
+        }
+    }
+
+    /// Encodes one operation.
+    pub fn encode_op(&self, pass: &mut wgpu::ComputePass<'_>, op: usize) {
+        for dispatch in self.dispatches.iter().filter(|d| d.op == op) {
+            dispatch.encode(pass);
+        }
+    }
+
+    /// Runs one operation and waits for it.
+    pub fn run_op(&self, op: usize) -> Result<()> {
+        self.submit(|pass| self.encode_op(pass, op))
+    }
+
+    fn submit(&self, encode: impl FnOnce(&mut wgpu::ComputePass<'_>)) -> Result<()> {
+        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+        let mut pass = encoder.begin_compute_pass(&Default::default());
+        encode(&mut pass);
+        drop(pass);
+        let submission = self.gpu.queue.submit([encoder.finish()]);
+        self.gpu.wait(Some(submission))
+    }
+
+    /// Bytes of device memory held.
+    pub fn device_bytes(&self) -> u64 {
+        self.blocks.iter().map(|b| b.buffer.size()).sum()
+    }
+
+    /// The content of a tensor as `f32`s.
+    pub fn read_values(&self, tensor: TensorId) -> Result<Vec<f32>> {
+        let bytes = self.blocks[tensor.0].read(&self.gpu)?;
+        Ok(decode_values(&self.recording.tensors[tensor.0].content, &bytes))
+    }
+}
+
+/// Batches on their way at once: one runs while the next is recorded.
+const IN_FLIGHT: usize = 2;
+
+/// What one batch in flight needs for itself.
+#[derive(Debug)]
+struct StreamSlot {
+    words: wgpu::Buffer,
+    timing: Option<(wgpu::QuerySet, wgpu::Buffer, wgpu::Buffer)>,
+}
+
+impl StreamSlot {
+    fn new(gpu: &Gpu, per_submit: usize) -> Result<Self> {
+        let buffer = |size, usage| wgpu::BufferDescriptor {
+            label: Some("stream"),
+            size,
+            usage,
+            mapped_at_creation: false,
+        };
+        let read = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let resolve = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
+        gpu.scoped("stream buffers", |d| Self {
+            words: d.create_buffer(&buffer(4 * per_submit.max(1) as u64, read)),
+            timing: gpu.adapter.timestamps.then(|| {
+                let queries = d.create_query_set(&wgpu::QuerySetDescriptor {
+                    label: Some("stream"),
+                    ty: wgpu::QueryType::Timestamp,
+                    count: 2,
+                });
+                (queries, d.create_buffer(&buffer(16, resolve)), d.create_buffer(&buffer(16, read)))
+            }),
+        })
+    }
+
+    fn harvest(&self, gpu: &Gpu, count: usize) -> Result<(Vec<u32>, Option<Duration>)> {
+        let mut words: Vec<u32> = bytemuck::pod_collect_to_vec(&gpu.mapped(&self.words)?);
+        words.truncate(count);
+        let Some((_, _, staging)) = &self.timing else { return Ok((words, None)) };
+        let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&gpu.mapped(staging)?);
+        // A timestamp that did not advance is no measurement.
+        let gpu_time = ticks[1].checked_sub(ticks[0]).filter(|t| *t > 0).map(|t| {
+            Duration::from_nanos((t as f64 * gpu.timestamp_period) as u64)
+        });
+        Ok((words, gpu_time))
+    }
+}
+
+impl GpuExecutor {
+    fn submit_batch(
+        &self,
+        slot: &StreamSlot,
+        stream: Stream,
+        first: usize,
+        count: usize,
+    ) -> wgpu::SubmissionIndex {
+        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+        let timestamp_writes =
+            slot.timing.as_ref().map(|(queries, _, _)| wgpu::ComputePassTimestampWrites {
+                query_set: queries,
+                beginning_of_pass_write_index: Some(0),
+                end_of_pass_write_index: Some(1),
+            });
+        let mut pass = encoder
+            .begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
+        for _ in 0..count {
+            self.encode(&mut pass);
+        }
+        drop(pass);
+        let block = &self.blocks[stream.words.0];
+        let from = block.offset() + 4 * (stream.from + first) as u64;
+        encoder.copy_buffer_to_buffer(&block.buffer, from, &slot.words, 0, 4 * count as u64);
+        if let Some((queries, resolved, staging)) = &slot.timing {
+            encoder.resolve_query_set(queries, 0..2, resolved, 0);
+            encoder.copy_buffer_to_buffer(resolved, 0, staging, 0, 16);
+        }
+        let submission = self.gpu.queue.submit([encoder.finish()]);
+        slot.words.map_async(wgpu::MapMode::Read, .., |_| {});
+        if let Some((_, _, staging)) = &slot.timing {
+            staging.map_async(wgpu::MapMode::Read, .., |_| {});
+        }
+        submission
+    }
+}
+
+impl Dispatch {
+    fn encode(&self, pass: &mut wgpu::ComputePass<'_>) {
+        pass.set_pipeline(&self.pipeline.pipeline);
+        pass.set_bind_group(0, &self.bind_group, &[]);
+        pass.dispatch_workgroups(self.groups[0], self.groups[1], 1);
+    }
+}
+
+impl Execute for GpuExecutor {
+    fn write_words(&mut self, tensor: TensorId, at: usize, words: &[u32]) -> Result<()> {
+        self.blocks[tensor.0].write(&self.gpu, 4 * at as u64, bytemuck::cast_slice(words));
+        self.gpu.check_faults()
+    }
+
+    fn clear(&mut self, tensor: TensorId) -> Result<()> {
+        let block = &self.blocks[tensor.0];
+        let bytes = block.bytes.next_multiple_of(4);
+        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+        encoder.clear_buffer(&block.buffer, block.offset(), Some(bytes));
+        self.gpu.queue.submit([encoder.finish()]);
+        self.gpu.check_faults()
+    }
+
+    fn run(&mut self, steps: usize) -> Result<()> {
+        self.submit(|pass| {
+            for _ in 0..steps {
+                self.encode(pass);
+            }
+        })
+    }
+
+    fn stream(
+        &mut self,
+        stream: Stream,
+        on: &mut dyn FnMut(Batch) -> ControlFlow<()>,
+    ) -> Result<usize> {
+        let begun = Instant::now();
+        let mut slots = VecDeque::new();
+        for _ in 0..IN_FLIGHT.min(stream.steps.div_ceil(stream.per_submit.max(1))) {
+            slots.push_back(StreamSlot::new(&self.gpu, stream.per_submit)?);
+        }
+        let mut flying: VecDeque<(StreamSlot, wgpu::SubmissionIndex, usize)> = VecDeque::new();
+        let (mut submitted, mut submits) = (0, 0);
+        let mut stop = false;
+        loop {
+            while !stop && submitted < stream.steps {
+                let Some(slot) = slots.pop_front() else { break };
+                let count = stream.per_submit.clamp(1, stream.steps - submitted);
+                let submission = self.submit_batch(&slot, stream, submitted, count);
+                flying.push_back((slot, submission, count));
+                submitted += count;
+                submits += 1;
+            }
+            let Some((slot, submission, count)) = flying.pop_front() else { break };
+            self.gpu.wait(Some(submission))?;
+            let at = begun.elapsed();
+            let (words, gpu) = slot.harvest(&self.gpu, count)?;
+            slots.push_back(slot);
+            if !stop && on(Batch { words, at, gpu }).is_break() {
+                stop = true;
+            }
+        }
+        Ok(submits)
+    }
+
+    fn read_words(&mut self, tensor: TensorId) -> Result<Vec<u32>> {
+        let bytes = self.blocks[tensor.0].read(&self.gpu)?;
+        Ok(bytemuck::pod_collect_to_vec(&bytes))
+    }
+
+    fn read_f32(&mut self, tensor: TensorId) -> Result<Vec<f32>> {
+        self.read_values(tensor)
+    }
+}
+
+/// Bytes of a tensor as stored on the device, widened to `f32`.
+pub fn decode_values(content: &Content, bytes: &[u8]) -> Vec<f32> {
+    match content {
+        Content::Kv { format: KvFormat::F16, .. } => bytes
+            .chunks_exact(2)
+            .map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32())
+            .collect(),
+        _ => bytemuck::pod_collect_to_vec(bytes),
+    }
+}
+
+fn fill(gpu: &Gpu, block: &Block, content: &Content) {
+    match content {
+        // wgpu hands out zeroed memory.
+        Content::Activation(_) | Content::Words(_) | Content::Kv { .. } => {}
+        Content::Values(values) => block.write(gpu, 0, bytemuck::cast_slice(values)),
+        Content::Weights(rows) => rows.pack(PIECE, |offset, bytes| block.write(gpu, offset, bytes)),
+        Content::Rope(spec) => block.write(gpu, 0, bytemuck::cast_slice(&spec.table())),
+    }
+}

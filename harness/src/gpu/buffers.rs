@@ -1,0 +1,141 @@
+//! One block of device memory a tensor, in checks between guard words.
+
+use super::device::Gpu;
+use crate::error::{Error, Result};
+use lathe_kernels::layout::TENSOR_ALIGN;
+
+/// What guards, padding and unwritten outputs hold: a NaN no kernel produces.
+pub const POISON: u32 = 0x7fcb_ad42;
+
+/// Bytes before and after a guarded tensor; also the alignment of its binding.
+pub const GUARD_BYTES: u64 = 256;
+
+/// Bytes of one write through the queue, so that uploads need little staging memory.
+const UPLOAD_BYTES: usize = 16 << 20;
+
+/// How tensors are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// The tensor and its padding alone.
+    Plain,
+    /// Poisoned, with guard words on both sides.
+    Guarded,
+}
+
+/// A tensor's device memory.
+#[derive(Debug)]
+pub struct Block {
+    /// The buffer.
+    pub buffer: wgpu::Buffer,
+    /// Bytes of content.
+    pub bytes: u64,
+    policy: Policy,
+}
+
+impl Block {
+    /// Allocates a tensor. Zero bytes still make a bindable block.
+    pub fn new(gpu: &Gpu, name: &str, bytes: u64, policy: Policy) -> Result<Self> {
+        let bound = padded(bytes);
+        let size = bound + 2 * guard(policy);
+        let refuse = |reason: String| Error::Unavailable {
+            what: format!("tensor {name} of {bytes} bytes"),
+            adapter: gpu.adapter.name.clone(),
+            reason,
+        };
+        if bound > gpu.adapter.max_binding_bytes {
+            return Err(refuse(format!(
+                "it exceeds the adapter's largest storage binding, {} bytes",
+                gpu.adapter.max_binding_bytes
+            )));
+        }
+        if size > gpu.adapter.max_buffer_bytes {
+            return Err(refuse(format!(
+                "it exceeds the adapter's largest buffer, {} bytes",
+                gpu.adapter.max_buffer_bytes
+            )));
+        }
+        let buffer = gpu.scoped(&format!("tensor {name} of {size} bytes"), |device| {
+            device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some(name),
+                size,
+                usage: wgpu::BufferUsages::STORAGE
+                    | wgpu::BufferUsages::COPY_SRC
+                    | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        })?;
+        let block = Self { buffer, bytes, policy };
+        if policy == Policy::Guarded {
+            block.poison(gpu);
+        }
+        Ok(block)
+    }
+
+    /// Fills content, padding and guards with [`POISON`].
+    pub fn poison(&self, gpu: &Gpu) {
+        let words = vec![POISON; (self.buffer.size() / 4) as usize];
+        self.upload(gpu, 0, bytemuck::cast_slice(&words));
+    }
+
+    /// Writes content from its byte `offset` on. Offset and length are multiples of 4.
+    pub fn write(&self, gpu: &Gpu, offset: u64, data: &[u8]) {
+        assert!(offset + data.len() as u64 <= padded(self.bytes), "write past the tensor");
+        self.upload(gpu, guard(self.policy) + offset, data);
+    }
+
+    fn upload(&self, gpu: &Gpu, offset: u64, data: &[u8]) {
+        for (i, part) in data.chunks(UPLOAD_BYTES).enumerate() {
+            gpu.queue.write_buffer(&self.buffer, offset + (i * UPLOAD_BYTES) as u64, part);
+            if part.len() == UPLOAD_BYTES {
+                // Hands the staging memory back before the next part takes more.
+                gpu.queue.submit([]);
+                let _ = gpu.device.poll(wgpu::PollType::wait_indefinitely());
+            }
+        }
+    }
+
+    /// What a bind group binds: content and padding, without guards.
+    pub fn binding(&self) -> wgpu::BufferBinding<'_> {
+        wgpu::BufferBinding {
+            buffer: &self.buffer,
+            offset: guard(self.policy),
+            size: std::num::NonZeroU64::new(padded(self.bytes)),
+        }
+    }
+
+    /// Where the content starts in the buffer.
+    pub fn offset(&self) -> u64 {
+        guard(self.policy)
+    }
+
+    /// Reads the content back.
+    pub fn read(&self, gpu: &Gpu) -> Result<Vec<u8>> {
+        let mut bytes = gpu.read(&self.buffer, guard(self.policy), padded(self.bytes))?;
+        bytes.truncate(self.bytes as usize);
+        Ok(bytes)
+    }
+
+    /// Reads a guarded block back: the content, and the byte offset (relative to the content's
+    /// start) of the first word outside it that is no longer poison.
+    pub fn read_guarded(&self, gpu: &Gpu) -> Result<(Vec<u8>, Option<i64>)> {
+        let all = gpu.read(&self.buffer, 0, self.buffer.size())?;
+        let (start, end) = (GUARD_BYTES as usize, GUARD_BYTES as usize + self.bytes as usize);
+        let poison = POISON.to_le_bytes();
+        let touched = (0..all.len())
+            .filter(|i| *i < start || *i >= end)
+            .find(|i| all[*i] != poison[*i % 4])
+            .map(|i| i as i64 - start as i64);
+        Ok((all[start..end].to_vec(), touched))
+    }
+}
+
+fn guard(policy: Policy) -> u64 {
+    match policy {
+        Policy::Plain => 0,
+        Policy::Guarded => GUARD_BYTES,
+    }
+}
+
+fn padded(bytes: u64) -> u64 {
+    bytes.max(1).next_multiple_of(TENSOR_ALIGN as u64)
+}

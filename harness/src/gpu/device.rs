@@ -1,0 +1,197 @@
+//! One opened device. Nothing here panics on a GPU fault: uncaptured errors and device loss are
+//! collected and turned into [`Error`]s at the next wait.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lathe_kernels::Capabilities;
+
+use super::adapter::{self, AdapterSummary};
+use crate::error::{Error, Result};
+
+/// Whether shaders carry wgpu's run-time checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Checks {
+    /// Off: the shaders are ours and validated, and bounds clamps cost 2-3x in scalar loops.
+    #[default]
+    Off,
+    /// On, as untrusted WGSL needs.
+    On,
+}
+
+impl Checks {
+    /// As recorded in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Checks::Off => "off",
+            Checks::On => "on",
+        }
+    }
+}
+
+/// What went wrong outside any error scope.
+#[derive(Debug, Default)]
+struct Faults {
+    uncaptured: Vec<String>,
+    lost: Option<String>,
+}
+
+/// An opened device with its queue.
+#[derive(Debug)]
+pub struct Gpu {
+    /// wgpu's device.
+    pub device: wgpu::Device,
+    /// wgpu's queue.
+    pub queue: wgpu::Queue,
+    /// What it is.
+    pub adapter: AdapterSummary,
+    /// What kernels may rely on.
+    pub caps: Capabilities,
+    /// Run-time checks of the shaders compiled here.
+    pub checks: Checks,
+    /// Nanoseconds a timestamp tick.
+    pub timestamp_period: f64,
+    /// How long one submission may take before the device counts as hung.
+    pub patience: Duration,
+    faults: Arc<Mutex<Faults>>,
+}
+
+impl Gpu {
+    /// Opens the adapter of a name or index (default: the first real GPU, else software), with
+    /// every limit and feature it has that kernels use.
+    pub fn open(wanted: Option<&str>, checks: Checks) -> Result<Self> {
+        let from_env = std::env::var("LATHE_ADAPTER").ok().filter(|v| !v.is_empty());
+        let wanted = wanted.or(from_env.as_deref());
+        let instance = adapter::instance();
+        let (summary, adapter) = adapter::choose(adapter::enumerate(&instance), wanted)?;
+        let useful = wgpu::Features::SUBGROUP
+            | wgpu::Features::SHADER_F16
+            | wgpu::Features::TIMESTAMP_QUERY
+            | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
+            | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES;
+        let descriptor = wgpu::DeviceDescriptor {
+            label: Some("lathe"),
+            required_features: adapter.features() & useful,
+            required_limits: adapter.limits(),
+            memory_hints: wgpu::MemoryHints::Performance,
+            ..Default::default()
+        };
+        let (device, queue) =
+            pollster::block_on(adapter.request_device(&descriptor)).map_err(|e| Error::Gpu {
+                adapter: summary.name.clone(),
+                what: "a device".into(),
+                reason: e.to_string(),
+            })?;
+        let faults = Arc::new(Mutex::new(Faults::default()));
+        let sink = Arc::clone(&faults);
+        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+            let mut faults = sink.lock().unwrap_or_else(PoisonError::into_inner);
+            faults.uncaptured.push(error.to_string());
+        }));
+        let sink = Arc::clone(&faults);
+        device.set_device_lost_callback(move |reason, message| {
+            let mut faults = sink.lock().unwrap_or_else(PoisonError::into_inner);
+            faults.lost = Some(format!("lost ({reason:?}): {message}"));
+        });
+        let caps = Capabilities {
+            grid_dimension: device.limits().max_compute_workgroups_per_dimension,
+            ..summary.capabilities()
+        };
+        let timestamp_period = f64::from(queue.get_timestamp_period());
+        let patience = if summary.software { 600 } else { 60 };
+        Ok(Self {
+            device,
+            queue,
+            adapter: summary,
+            caps,
+            checks,
+            timestamp_period,
+            patience: Duration::from_secs(patience),
+            faults,
+        })
+    }
+
+    /// An error for anything that has gone wrong since the last call.
+    pub fn check_faults(&self) -> Result<()> {
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reason) = faults.lost.clone() {
+            return Err(Error::DeviceLost { adapter: self.adapter.name.clone(), reason });
+        }
+        if faults.uncaptured.is_empty() {
+            return Ok(());
+        }
+        let reason = std::mem::take(&mut faults.uncaptured).join("; ");
+        Err(Error::Gpu { adapter: self.adapter.name.clone(), what: "an operation".into(), reason })
+    }
+
+    /// Waits for a submission (the latest without one), no longer than [`Gpu::patience`].
+    pub fn wait(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<()> {
+        let poll = wgpu::PollType::Wait {
+            submission_index: submission,
+            timeout: Some(self.patience),
+        };
+        let polled = self.device.poll(poll);
+        self.check_faults()?;
+        polled.map(|_| ()).map_err(|e| Error::DeviceLost {
+            adapter: self.adapter.name.clone(),
+            reason: format!("a submission did not end within {:?}: {e}", self.patience),
+        })
+    }
+
+    /// Runs `create` and turns any validation, memory or internal error into an [`Error`].
+    pub fn scoped<T>(&self, what: &str, create: impl FnOnce(&wgpu::Device) -> T) -> Result<T> {
+        let filters = [
+            wgpu::ErrorFilter::Validation,
+            wgpu::ErrorFilter::OutOfMemory,
+            wgpu::ErrorFilter::Internal,
+        ];
+        let guards: Vec<_> =
+            filters.into_iter().map(|f| self.device.push_error_scope(f)).collect();
+        let made = create(&self.device);
+        let mut failure = None;
+        for guard in guards.into_iter().rev() {
+            if let Some(error) = pollster::block_on(guard.pop()) {
+                failure.get_or_insert(error.to_string());
+            }
+        }
+        match failure {
+            None => Ok(made),
+            Some(reason) => Err(Error::Gpu {
+                adapter: self.adapter.name.clone(),
+                what: what.to_owned(),
+                reason,
+            }),
+        }
+    }
+
+    /// Copies bytes of a buffer back to the host.
+    pub fn read(&self, buffer: &wgpu::Buffer, offset: u64, bytes: u64) -> Result<Vec<u8>> {
+        let staging = self.scoped("a staging buffer", |d| {
+            d.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("read back"),
+                size: bytes,
+                usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        })?;
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        encoder.copy_buffer_to_buffer(buffer, offset, &staging, 0, bytes);
+        let submission = self.queue.submit([encoder.finish()]);
+        staging.map_async(wgpu::MapMode::Read, .., |_| {});
+        self.wait(Some(submission))?;
+        self.mapped(&staging)
+    }
+
+    /// The bytes of a buffer whose mapping has completed.
+    pub fn mapped(&self, staging: &wgpu::Buffer) -> Result<Vec<u8>> {
+        let view = staging.slice(..).get_mapped_range().map_err(|e| Error::Gpu {
+            adapter: self.adapter.name.clone(),
+            what: "a read-back".into(),
+            reason: e.to_string(),
+        })?;
+        let bytes = view.to_vec();
+        drop(view);
+        staging.unmap();
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,11 @@
+//! The device: adapter choice, one opened device with its faults, pipelines and buffers.
+
+mod adapter;
+mod buffers;
+mod device;
+mod pipeline;
+
+pub use adapter::{AdapterSummary, adapters};
+pub use buffers::{Block, GUARD_BYTES, POISON, Policy};
+pub use device::{Checks, Gpu};
+pub use pipeline::{Pipeline, Pipelines};

@@ -1,0 +1,112 @@
+//! Pipelines, one per source, entry point and constants.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::device::{Checks, Gpu};
+use crate::error::Result;
+use crate::plan::Plan;
+
+/// A compiled dispatch.
+#[derive(Debug)]
+pub struct Pipeline {
+    /// wgpu's pipeline.
+    pub pipeline: wgpu::ComputePipeline,
+    /// Layout of its only bind group.
+    pub layout: wgpu::BindGroupLayout,
+    /// `@binding` and name of each buffer it uses.
+    pub bindings: Vec<(u32, String)>,
+}
+
+/// Pipelines compiled so far, shared by equal dispatches.
+#[derive(Debug, Default)]
+pub struct Pipelines {
+    compiled: Mutex<HashMap<String, Arc<Pipeline>>>,
+}
+
+impl Pipelines {
+    /// The pipelines of a plan's stages, in order.
+    pub fn of(&self, gpu: &Gpu, plan: &Plan) -> Result<Vec<Arc<Pipeline>>> {
+        plan.stages.iter().map(|stage| self.stage(gpu, plan, &stage.entry)).collect()
+    }
+
+    fn stage(&self, gpu: &Gpu, plan: &Plan, entry: &str) -> Result<Arc<Pipeline>> {
+        let key = key(plan, entry);
+        if let Some(found) = self.lock().get(&key) {
+            return Ok(Arc::clone(found));
+        }
+        let what = format!("{}/{} ({entry})", plan.kernel.name, plan.variant);
+        let pipeline = Arc::new(gpu.scoped(&what, |device| compile(device, gpu, plan, entry))?);
+        self.lock().insert(key, Arc::clone(&pipeline));
+        Ok(pipeline)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Pipeline>>> {
+        self.compiled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(plan: &Plan, entry: &str) -> String {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    plan.text.hash(&mut hasher);
+    format!("{}/{}/{entry}/{:x}/{:?}", plan.kernel.name, plan.variant, hasher.finish(), plan.constants)
+}
+
+fn compile(device: &wgpu::Device, gpu: &Gpu, plan: &Plan, entry: &str) -> Pipeline {
+    let label = format!("{}/{}", plan.kernel.name, plan.variant);
+    let source = wgpu::ShaderModuleDescriptor {
+        label: Some(&label),
+        source: wgpu::ShaderSource::Wgsl(plan.text.as_ref().into()),
+    };
+    let module = match gpu.checks {
+        Checks::On => device.create_shader_module(source),
+        // SAFETY: the source is one of this project's own, validated at build time. Its loops
+        // are bounded by constants or by the step state, its divisors are non-zero constants,
+        // and the correctness sweep runs it between guard words on every shape class.
+        Checks::Off => unsafe {
+            device.create_shader_module_trusted(source, wgpu::ShaderRuntimeChecks::unchecked())
+        },
+    };
+    let reflection = &plan.reflection;
+    let used = reflection.entry(entry).map(|e| e.buffers.as_slice()).unwrap_or_default();
+    let entries: Vec<_> = used
+        .iter()
+        .map(|&i| wgpu::BindGroupLayoutEntry {
+            binding: reflection.buffers[i].binding,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: wgpu::BufferBindingType::Storage {
+                    read_only: !reflection.buffers[i].writable,
+                },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        })
+        .collect();
+    let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+        label: Some(&label),
+        entries: &entries,
+    });
+    let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        label: Some(&label),
+        bind_group_layouts: &[Some(&layout)],
+        immediate_size: 0,
+    });
+    let constants: Vec<_> = plan.constants.iter().map(|(k, v)| (k.as_str(), *v)).collect();
+    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: Some(&label),
+        layout: Some(&pipeline_layout),
+        module: &module,
+        entry_point: Some(entry),
+        compilation_options: wgpu::PipelineCompilationOptions {
+            constants: &constants,
+            zero_initialize_workgroup_memory: gpu.checks == Checks::On,
+        },
+        cache: None,
+    });
+    let bindings =
+        used.iter().map(|&i| (reflection.buffers[i].binding, reflection.buffers[i].name.clone()));
+    Pipeline { pipeline, layout, bindings: bindings.collect() }
+}

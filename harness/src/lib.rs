@@ -1,0 +1,24 @@
+//! Everything that needs a device, and the `lathe` command.
+//!
+//! ```text
+//! GGUF bytes → model (checked views) → decode::Weights → decode::graph → Recording
+//!            → execute::{GpuExecutor, CpuExecutor} → tokens, logits
+//! ```
+
+pub mod check;
+pub mod cli;
+pub mod decode;
+pub mod diff;
+pub mod error;
+pub mod execute;
+pub mod gpu;
+pub mod measure;
+pub mod model;
+pub mod plan;
+pub mod recording;
+pub mod report;
+pub mod rng;
+pub mod select;
+pub mod weights;
+
+pub use error::{Error, Result};

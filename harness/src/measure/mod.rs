@@ -1,0 +1,10 @@
+//! Measuring: GPU time of kernels, cold and warm, against the measured copy bandwidth.
+
+mod bench;
+mod copy;
+mod span;
+pub mod stats;
+
+pub use bench::{Bench, BenchOptions, Measured, Temperature, Timing, measure};
+pub use copy::{CopyBandwidth, copy_bandwidth};
+pub use span::{Clock, Span};

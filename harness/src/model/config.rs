@@ -1,0 +1,414 @@
+//! The shape of a model: read from the metadata, then held against the tensors, so that whoever has
+//! a [`Config`] may rely on every tensor being there with the right dimensions. Weight types are not
+//! looked at: what can be decoded is for the decoder to say.
+//!
+//! What would change the result and is not implemented (biases, experts, soft-capping, scaled rope)
+//! is an error that names it, never ignored.
+
+mod refuse;
+mod tensors;
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::gguf::{Gguf, GgufError, Value};
+
+/// The architectures that are understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arch {
+    /// Gemma 3, text.
+    Gemma3,
+    /// Llama 3.2 and what else is stored as `llama`.
+    Llama,
+    /// Qwen3, dense.
+    Qwen3,
+}
+
+impl Arch {
+    /// Every architecture.
+    pub const ALL: [Self; 3] = [Self::Gemma3, Self::Llama, Self::Qwen3];
+
+    /// The name in `general.architecture`, which is also the prefix of its keys.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gemma3 => "gemma3",
+            Self::Llama => "llama",
+            Self::Qwen3 => "qwen3",
+        }
+    }
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Which elements of a head rope turns together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RopeStyle {
+    /// Pairs (2i, 2i+1).
+    Interleaved,
+    /// Pairs (i, i + head_dim/2).
+    Neox,
+}
+
+/// The activation of the gated feed-forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activation {
+    /// x · sigmoid(x).
+    Silu,
+    /// GELU by its tanh approximation.
+    GeluTanh,
+}
+
+/// The shape of a model. All sizes are above zero and agree with the tensors.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Config {
+    /// The architecture.
+    pub arch: Arch,
+    /// Number of layers.
+    pub n_layers: usize,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Width of the feed-forward.
+    pub ffn: usize,
+    /// Query heads.
+    pub n_heads: usize,
+    /// Key and value heads; divides `n_heads`.
+    pub n_kv_heads: usize,
+    /// Width of a head; even.
+    pub head_dim: usize,
+    /// Number of tokens.
+    pub vocab: usize,
+    /// Positions the model was trained for.
+    pub context_length: usize,
+    /// Epsilon of every RMSNorm, under the root.
+    pub rms_eps: f32,
+    /// Base of rope in global layers.
+    pub rope_base: f32,
+    /// Base of rope in local layers; `rope_base` where there are none.
+    pub rope_base_local: f32,
+    /// Keys that a local layer sees, the current one included.
+    pub window: Option<usize>,
+    /// Which elements rope turns together.
+    pub rope_style: RopeStyle,
+    /// Queries and keys are normalised per head before rope.
+    pub qk_norm: bool,
+    /// Attention and feed-forward outputs are normalised before they are added.
+    pub post_norms: bool,
+    /// Activation of the feed-forward.
+    pub activation: Activation,
+    /// Factor on the embedding.
+    pub embed_scale: f32,
+    /// Factor on query·key.
+    pub attention_scale: f32,
+    /// The head is the embedding, there is no `output.weight`.
+    pub tied_head: bool,
+    /// `rope_freqs.weight` divides the rope frequencies.
+    pub rope_freqs: bool,
+    /// Token that begins a text.
+    pub bos: Option<u32>,
+    /// Token that ends a text.
+    pub eos: Option<u32>,
+}
+
+/// Why a file holds no model that is understood.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ConfigError {
+    /// A value has the wrong type or does not fit.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    /// A key is missing.
+    #[error("metadata `{key}` is missing")]
+    MissingKey {
+        /// The key.
+        key: String,
+    },
+    /// The architecture is not supported.
+    #[error(
+        "byte {offset}, metadata `general.architecture`: `{found}` is not supported; supported are \
+         gemma3, llama, qwen3"
+    )]
+    Architecture {
+        /// Where the entry begins.
+        offset: usize,
+        /// What it says.
+        found: String,
+    },
+    /// A value makes no sense, or asks for something that is not implemented.
+    #[error("byte {offset}, metadata `{key}`: {value} is refused: {why}")]
+    Value {
+        /// Where the entry begins.
+        offset: usize,
+        /// The key.
+        key: String,
+        /// What it says.
+        value: String,
+        /// Why that is refused.
+        why: String,
+    },
+    /// A tensor is missing.
+    #[error("tensor `{name}` is missing")]
+    MissingTensor {
+        /// The tensor.
+        name: String,
+    },
+    /// A tensor has other dimensions than the metadata ask for.
+    #[error("tensor `{name}` has dimensions {found:?}, the metadata ask for {expected:?} ({why})")]
+    Shape {
+        /// The tensor.
+        name: String,
+        /// Its dimensions, row length first.
+        found: Vec<u64>,
+        /// Those it should have.
+        expected: Vec<u64>,
+        /// The same in words.
+        why: &'static str,
+    },
+    /// A tensor the architecture does not have; to ignore it would change the result.
+    #[error(
+        "tensor `{name}` is not part of {arch} as implemented here, ignoring it would change the result"
+    )]
+    UnexpectedTensor {
+        /// The tensor.
+        name: String,
+        /// The architecture.
+        arch: Arch,
+    },
+    /// A tensor holds values that cannot be.
+    #[error("byte {offset}, tensor `{name}`: {why}")]
+    TensorValue {
+        /// Where the value lies in the file.
+        offset: usize,
+        /// The tensor.
+        name: String,
+        /// What is wrong with the value.
+        why: String,
+    },
+}
+
+/// Gemma 3: every sixth layer is global, the others see a window.
+const GEMMA3_PERIOD: usize = 6;
+/// Gemma 3's base of rope in local layers, which files need not name.
+const GEMMA3_LOCAL_BASE: f32 = 10_000.0;
+/// Layers of the one Gemma 3 (27B) whose attention scale is not 1/√head_dim.
+const GEMMA3_27B_LAYERS: usize = 62;
+
+impl Config {
+    /// Reads the shape and holds it against the tensors. `bytes` are those that were parsed.
+    ///
+    /// # Errors
+    /// The first thing missing, contradictory, senseless or not implemented, with its key or tensor.
+    pub fn from_gguf(gguf: &Gguf, bytes: &[u8]) -> Result<Self, ConfigError> {
+        let keys = Keys::of(gguf)?;
+        refuse::metadata(&keys)?;
+
+        let n_layers = keys.size("block_count")?;
+        let hidden = keys.size("embedding_length")?;
+        let ffn = keys.size("feed_forward_length")?;
+        let n_heads = keys.size("attention.head_count")?;
+        let n_kv_heads = keys.size_or("attention.head_count_kv", n_heads)?;
+        if !n_heads.is_multiple_of(n_kv_heads) {
+            let why = format!("it does not divide the {n_heads} of attention.head_count");
+            return Err(keys.refused("attention.head_count_kv", why));
+        }
+        let head_dim = head_dim(&keys, hidden, n_heads)?;
+        let context_length = keys.size("context_length")?;
+        let rms_eps = keys.float("attention.layer_norm_rms_epsilon")?;
+        let rms_eps = keys.positive("attention.layer_norm_rms_epsilon", rms_eps)?;
+
+        let arch = keys.arch;
+        let rope_base = match (keys.optional_float("rope.freq_base")?, arch) {
+            (Some(base), _) => keys.positive("rope.freq_base", base)?,
+            // What files of Llama 1 and 2 leave out.
+            (None, Arch::Llama) => 10_000.0,
+            (None, _) => return Err(keys.missing("rope.freq_base")),
+        };
+        let (window, rope_base_local) = match arch {
+            Arch::Gemma3 => {
+                let window = keys.size("attention.sliding_window")?;
+                let base = keys.optional_float("rope.freq_base_swa")?.unwrap_or(GEMMA3_LOCAL_BASE);
+                (Some(window), keys.positive("rope.freq_base_swa", base)?)
+            }
+            Arch::Llama | Arch::Qwen3 => (None, rope_base),
+        };
+        let gemma = arch == Arch::Gemma3;
+        let scaled_by = match arch {
+            Arch::Gemma3 if n_layers == GEMMA3_27B_LAYERS => hidden as f64 / n_heads as f64,
+            _ => head_dim as f64,
+        };
+        let vocab = tensors::vocab(&keys)?;
+        let config = Self {
+            arch,
+            n_layers,
+            hidden,
+            ffn,
+            n_heads,
+            n_kv_heads,
+            head_dim,
+            vocab,
+            context_length,
+            rms_eps,
+            rope_base,
+            rope_base_local,
+            window,
+            rope_style: match arch {
+                Arch::Llama => RopeStyle::Interleaved,
+                Arch::Gemma3 | Arch::Qwen3 => RopeStyle::Neox,
+            },
+            qk_norm: arch != Arch::Llama,
+            post_norms: gemma,
+            activation: if gemma { Activation::GeluTanh } else { Activation::Silu },
+            embed_scale: if gemma { (hidden as f64).sqrt() as f32 } else { 1.0 },
+            attention_scale: (1.0 / scaled_by.sqrt()) as f32,
+            tied_head: gguf.tensor("output.weight").is_none(),
+            rope_freqs: arch == Arch::Llama && gguf.tensor("rope_freqs.weight").is_some(),
+            bos: keys.token("tokenizer.ggml.bos_token_id", vocab)?,
+            eos: keys.token("tokenizer.ggml.eos_token_id", vocab)?,
+        };
+        tensors::check(&config, gguf, bytes)?;
+        Ok(config)
+    }
+
+    /// Keys that this layer sees, the current one included; none if it sees all.
+    pub fn layer_window(&self, layer: usize) -> Option<usize> {
+        if self.is_global(layer) { None } else { self.window }
+    }
+
+    /// Base of rope in this layer.
+    pub fn layer_rope_base(&self, layer: usize) -> f32 {
+        if self.is_global(layer) { self.rope_base } else { self.rope_base_local }
+    }
+
+    fn is_global(&self, layer: usize) -> bool {
+        self.window.is_none() || layer % GEMMA3_PERIOD == GEMMA3_PERIOD - 1
+    }
+}
+
+fn head_dim(keys: &Keys<'_>, hidden: usize, n_heads: usize) -> Result<usize, ConfigError> {
+    let head_dim = match keys.optional_size("attention.key_length")? {
+        Some(len) => len,
+        None if hidden.is_multiple_of(n_heads) => hidden / n_heads,
+        None => {
+            let why = format!("it does not divide the {hidden} of embedding_length");
+            return Err(keys.refused("attention.head_count", why));
+        }
+    };
+    if !head_dim.is_multiple_of(2) {
+        let key = match keys.value("attention.key_length") {
+            Some(_) => "attention.key_length",
+            None => "attention.head_count",
+        };
+        return Err(keys.refused(key, format!("a head of {head_dim} cannot be turned in pairs")));
+    }
+    let same = [
+        "attention.value_length",
+        "attention.key_length_swa",
+        "attention.value_length_swa",
+        "rope.dimension_count",
+        "rope.dimension_count_swa",
+    ];
+    for key in same {
+        if keys.optional_size(key)?.is_some_and(|len| len != head_dim) {
+            return Err(
+                keys.refused(key, format!("only the head dimension {head_dim} is supported"))
+            );
+        }
+    }
+    Ok(head_dim)
+}
+
+/// The metadata of one architecture.
+struct Keys<'a> {
+    gguf: &'a Gguf,
+    arch: Arch,
+}
+
+impl<'a> Keys<'a> {
+    fn of(gguf: &'a Gguf) -> Result<Self, ConfigError> {
+        const KEY: &str = "general.architecture";
+        let found =
+            gguf.get_str(KEY)?.ok_or_else(|| ConfigError::MissingKey { key: KEY.to_owned() })?;
+        let arch = Arch::ALL.into_iter().find(|arch| arch.name() == found);
+        let arch = arch.ok_or_else(|| ConfigError::Architecture {
+            offset: gguf.metadata_offset(KEY).unwrap_or_default(),
+            found: found.to_owned(),
+        })?;
+        Ok(Self { gguf, arch })
+    }
+
+    /// `attention.head_count` → `llama.attention.head_count`; a full key stays as it is.
+    fn full(&self, key: &str) -> String {
+        let full = ["general.", "tokenizer.", "split."].iter().any(|head| key.starts_with(head));
+        if full { key.to_owned() } else { format!("{}.{key}", self.arch) }
+    }
+
+    fn value(&self, key: &str) -> Option<&'a Value> {
+        self.gguf.metadata.get(&self.full(key))
+    }
+
+    fn missing(&self, key: &str) -> ConfigError {
+        ConfigError::MissingKey { key: self.full(key) }
+    }
+
+    fn refused(&self, key: &str, why: impl Into<String>) -> ConfigError {
+        let key = self.full(key);
+        ConfigError::Value {
+            offset: self.gguf.metadata_offset(&key).unwrap_or_default(),
+            value: self.gguf.metadata.get(&key).map_or_else(String::new, Value::to_string),
+            key,
+            why: why.into(),
+        }
+    }
+
+    fn integer(&self, key: &str) -> Result<Option<u32>, ConfigError> {
+        Ok(self.gguf.get_u32(&self.full(key))?)
+    }
+
+    /// A size, above zero where it is given.
+    fn optional_size(&self, key: &str) -> Result<Option<usize>, ConfigError> {
+        match self.integer(key)? {
+            Some(0) => Err(self.refused(key, "it must be above zero")),
+            Some(size) => Ok(Some(size as usize)),
+            None => Ok(None),
+        }
+    }
+
+    fn size(&self, key: &str) -> Result<usize, ConfigError> {
+        self.optional_size(key)?.ok_or_else(|| self.missing(key))
+    }
+
+    fn size_or(&self, key: &str, default: usize) -> Result<usize, ConfigError> {
+        Ok(self.optional_size(key)?.unwrap_or(default))
+    }
+
+    fn optional_float(&self, key: &str) -> Result<Option<f32>, ConfigError> {
+        Ok(self.gguf.get_f32(&self.full(key))?)
+    }
+
+    fn float(&self, key: &str) -> Result<f32, ConfigError> {
+        self.optional_float(key)?.ok_or_else(|| self.missing(key))
+    }
+
+    fn positive(&self, key: &str, value: f32) -> Result<f32, ConfigError> {
+        if value.is_finite() && value > 0.0 {
+            Ok(value)
+        } else {
+            Err(self.refused(key, "it must be finite and above zero"))
+        }
+    }
+
+    fn token(&self, key: &str, vocab: usize) -> Result<Option<u32>, ConfigError> {
+        match self.integer(key)? {
+            Some(id) if id as usize >= vocab => {
+                Err(self.refused(key, format!("the vocabulary has {vocab} tokens")))
+            }
+            id => Ok(id),
+        }
+    }
+}

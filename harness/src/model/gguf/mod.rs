@@ -1,0 +1,314 @@
+//! GGUF: an index over the bytes of a file.
+//!
+//! [`Gguf::parse`] reads header, metadata and tensor list, checks them, and owns names and scalars;
+//! arrays and tensor data stay in the file as byte ranges, so the index of a checkpoint of any size
+//! is small and borrows nothing.
+//!
+//! Accepted is exactly this (the fuzz oracle states the same rules a second time):
+//! - magic `GGUF`, version 2 or 3, little-endian;
+//! - keys of 1 to 65535 bytes of UTF-8, each once; value types 0 to 12; bools 0 or 1; strings UTF-8;
+//!   arrays of anything but arrays;
+//! - `general.alignment`, if there is one, an u32 and a power of two from 8 to 65536 (default 32);
+//! - tensor names of 1 to 64 bytes of UTF-8, each once; up to 4 dimensions, the product of those
+//!   that are not zero below 2⁶³; a known type whose blocks divide the rows; an aligned offset; data
+//!   inside the file and shared with no other tensor. Order and gaps are free. Dimensions may be
+//!   zero.
+
+mod error;
+mod parse;
+mod types;
+mod value;
+pub mod writer;
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+pub use error::{GgufError, GgufErrorKind, Site};
+pub use types::GgmlType;
+pub use value::{ArrayView, Value, ValueType};
+
+/// The index of a GGUF file.
+#[derive(Debug, Clone)]
+pub struct Gguf {
+    /// Version of the format, 2 or 3.
+    pub version: u32,
+    /// Tensor offsets are multiples of this many bytes.
+    pub alignment: u32,
+    /// Where tensor data begin; past the end in a file that has no tensors and no padding.
+    pub data_start: u64,
+    /// Metadata in the order of the file.
+    pub metadata: Metadata,
+    /// Tensors in the order of the file.
+    pub tensors: Vec<TensorInfo>,
+    tensor_index: HashMap<String, usize>,
+}
+
+/// A tensor of the index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorInfo {
+    /// Its name, unique in the file.
+    pub name: String,
+    /// How its values are stored.
+    pub ty: GgmlType,
+    /// GGUF order: `dims[0]` is the row length, the fastest to vary.
+    pub dims: Vec<u64>,
+    /// Its bytes in the file.
+    pub range: Range<usize>,
+}
+
+impl TensorInfo {
+    /// Values in a row: the first dimension, 1 for a scalar.
+    pub fn row_len(&self) -> u64 {
+        self.dims.first().copied().unwrap_or(1)
+    }
+
+    /// Number of rows: the product of all other dimensions.
+    pub fn rows(&self) -> u64 {
+        // The parser bounded the product of the dimensions that are not zero.
+        self.dims.iter().skip(1).fold(1, |n, &d| n.saturating_mul(d))
+    }
+
+    /// Number of values.
+    pub fn elements(&self) -> u64 {
+        self.rows().saturating_mul(self.row_len())
+    }
+}
+
+/// Metadata in the order of the file, found by key.
+#[derive(Debug, Clone, Default)]
+pub struct Metadata {
+    entries: Vec<(String, Entry)>,
+    index: HashMap<String, usize>,
+}
+
+/// A value and the place in the file where its entry begins.
+#[derive(Debug, Clone)]
+struct Entry {
+    value: Value,
+    offset: usize,
+}
+
+impl Metadata {
+    fn entry(&self, key: &str) -> Option<&Entry> {
+        self.index.get(key).map(|&i| &self.entries[i].1)
+    }
+
+    fn insert(&mut self, key: &str, entry: Entry) {
+        self.index.insert(key.to_owned(), self.entries.len());
+        self.entries.push((key.to_owned(), entry));
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.entry(key).map(|e| &e.value)
+    }
+
+    /// Keys and values in the order of the file.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.entries.iter().map(|(key, entry)| (key.as_str(), &entry.value))
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no metadata.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl Gguf {
+    /// Reads and checks the index of a whole file.
+    ///
+    /// # Errors
+    /// The first fault, with its byte offset and the header field, key or tensor concerned.
+    pub fn parse(bytes: &[u8]) -> Result<Self, GgufError> {
+        parse::parse(bytes)
+    }
+
+    /// The tensor of this name.
+    pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.tensor_index.get(name).map(|&i| &self.tensors[i])
+    }
+
+    /// A non-negative integer of any integer type that fits; none if the key is missing.
+    ///
+    /// # Errors
+    /// The value is no integer or does not fit.
+    pub fn get_u32(&self, key: &str) -> Result<Option<u32>, GgufError> {
+        self.get_with(key, "an integer", |value| match value.as_integer() {
+            Some(v) => match u32::try_from(v) {
+                Ok(v) => Ok(v),
+                Err(_) => {
+                    Err(Some(GgufErrorKind::OutOfRange { value: v.to_string(), expected: "u32" }))
+                }
+            },
+            None => Err(None),
+        })
+    }
+
+    /// A float, an f64 rounded to f32; none if the key is missing.
+    ///
+    /// # Errors
+    /// The value is no float.
+    pub fn get_f32(&self, key: &str) -> Result<Option<f32>, GgufError> {
+        self.get_with(key, "a float", |value| match *value {
+            Value::F32(v) => Ok(v),
+            Value::F64(v) => Ok(v as f32),
+            _ => Err(None),
+        })
+    }
+
+    /// A bool; none if the key is missing.
+    ///
+    /// # Errors
+    /// The value is no bool.
+    pub fn get_bool(&self, key: &str) -> Result<Option<bool>, GgufError> {
+        self.get_with(key, "a bool", |value| match *value {
+            Value::Bool(v) => Ok(v),
+            _ => Err(None),
+        })
+    }
+
+    /// A string; none if the key is missing.
+    ///
+    /// # Errors
+    /// The value is no string.
+    pub fn get_str(&self, key: &str) -> Result<Option<&str>, GgufError> {
+        self.get_with(key, "a string", |value| match value {
+            Value::String(v) => Ok(v.as_str()),
+            _ => Err(None),
+        })
+    }
+
+    /// Where an array lies; none if the key is missing.
+    ///
+    /// # Errors
+    /// The value is no array.
+    pub fn get_array(&self, key: &str) -> Result<Option<&ArrayView>, GgufError> {
+        self.get_with(key, "an array", |value| match value {
+            Value::Array(v) => Ok(v),
+            _ => Err(None),
+        })
+    }
+
+    /// The strings of an array, borrowed from the same bytes that were parsed.
+    ///
+    /// # Errors
+    /// The value is no array of strings, or the bytes are not those that were parsed.
+    pub fn string_array<'a>(
+        &self,
+        key: &str,
+        bytes: &'a [u8],
+    ) -> Result<Option<Vec<&'a str>>, GgufError> {
+        let expected = "an array of strings";
+        let Some(array) = self.array_of(key, expected, |ty| ty == ValueType::String)? else {
+            return Ok(None);
+        };
+        let mut cursor = parse::Cursor::new(bytes, array.range.clone());
+        let mut out = Vec::with_capacity(array.len);
+        for _ in 0..array.len {
+            out.push(cursor.string().map_err(|fault| at_key(key, fault))?);
+        }
+        Ok(Some(out))
+    }
+
+    /// The floats of an array, an f64 rounded to f32.
+    ///
+    /// # Errors
+    /// The value is no array of floats, or the bytes are not those that were parsed.
+    pub fn f32_array(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<f32>>, GgufError> {
+        let float = |ty| matches!(ty, ValueType::F32 | ValueType::F64);
+        self.scalars(key, bytes, "an array of floats", float, |value| match value {
+            Value::F32(v) => Ok(v),
+            Value::F64(v) => Ok(v as f32),
+            other => Err(other),
+        })
+    }
+
+    /// The integers of an array of any integer type, as i32.
+    ///
+    /// # Errors
+    /// The value is no array of integers, one does not fit, or the bytes are not those that were
+    /// parsed.
+    pub fn i32_array(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<i32>>, GgufError> {
+        self.scalars(key, bytes, "an array of i32", is_integer, |value| {
+            value.as_integer().and_then(|v| i32::try_from(v).ok()).ok_or(value)
+        })
+    }
+
+    /// The integers of an array of any integer type, as u32.
+    ///
+    /// # Errors
+    /// As for [`Gguf::i32_array`].
+    pub fn u32_array(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<u32>>, GgufError> {
+        self.scalars(key, bytes, "an array of u32", is_integer, |value| {
+            value.as_integer().and_then(|v| u32::try_from(v).ok()).ok_or(value)
+        })
+    }
+
+    /// Byte offset of a metadata entry, for messages.
+    pub(crate) fn metadata_offset(&self, key: &str) -> Option<usize> {
+        self.metadata.entry(key).map(|e| e.offset)
+    }
+
+    fn get_with<'a, T>(
+        &'a self,
+        key: &str,
+        expected: &'static str,
+        read: impl FnOnce(&'a Value) -> Result<T, Option<GgufErrorKind>>,
+    ) -> Result<Option<T>, GgufError> {
+        let Some(entry) = self.metadata.entry(key) else { return Ok(None) };
+        read(&entry.value).map(Some).map_err(|kind| {
+            let found = || entry.value.describe_type();
+            let kind =
+                kind.unwrap_or_else(|| GgufErrorKind::WrongType { found: found(), expected });
+            at_key(key, (entry.offset, kind))
+        })
+    }
+
+    fn array_of(
+        &self,
+        key: &str,
+        expected: &'static str,
+        fits: impl Fn(ValueType) -> bool,
+    ) -> Result<Option<&ArrayView>, GgufError> {
+        self.get_with(key, expected, |value| match value {
+            Value::Array(array) if fits(array.ty) => Ok(array),
+            _ => Err(None),
+        })
+    }
+
+    fn scalars<T>(
+        &self,
+        key: &str,
+        bytes: &[u8],
+        expected: &'static str,
+        fits: impl Fn(ValueType) -> bool,
+        convert: impl Fn(Value) -> Result<T, Value>,
+    ) -> Result<Option<Vec<T>>, GgufError> {
+        let Some(array) = self.array_of(key, expected, fits)? else { return Ok(None) };
+        let mut cursor = parse::Cursor::new(bytes, array.range.clone());
+        let mut out = Vec::with_capacity(array.len);
+        for _ in 0..array.len {
+            let read = cursor.scalar(array.ty).map_err(|fault| at_key(key, fault))?;
+            // `fits` admits scalars only, so there is always a value.
+            let Some(value) = read else { continue };
+            out.push(convert(value).map_err(|value| {
+                let kind = GgufErrorKind::OutOfRange { value: value.to_string(), expected };
+                at_key(key, (array.range.start, kind))
+            })?);
+        }
+        Ok(Some(out))
+    }
+}
+
+fn is_integer(ty: ValueType) -> bool {
+    ty.fixed_size().is_some() && !matches!(ty, ValueType::F32 | ValueType::F64 | ValueType::Bool)
+}
+
+fn at_key(key: &str, (offset, kind): (usize, GgufErrorKind)) -> GgufError {
+    GgufError { offset, site: Site::Metadata(key.to_owned()), kind }
+}

@@ -1,0 +1,185 @@
+//! Metadata values. Scalars and strings are owned; arrays stay in the file.
+
+use std::fmt;
+use std::ops::Range;
+
+/// The type of a metadata value or of an array's elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum ValueType {
+    U8,
+    I8,
+    U16,
+    I16,
+    U32,
+    I32,
+    F32,
+    Bool,
+    String,
+    Array,
+    U64,
+    I64,
+    F64,
+}
+
+impl ValueType {
+    /// In the order of the format's numbers, from 0.
+    const ALL: [Self; 13] = [
+        Self::U8,
+        Self::I8,
+        Self::U16,
+        Self::I16,
+        Self::U32,
+        Self::I32,
+        Self::F32,
+        Self::Bool,
+        Self::String,
+        Self::Array,
+        Self::U64,
+        Self::I64,
+        Self::F64,
+    ];
+
+    /// The type with this number in the file.
+    pub fn from_code(code: u32) -> Option<Self> {
+        Self::ALL.get(usize::try_from(code).ok()?).copied()
+    }
+
+    /// The number in the file.
+    pub fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// The name used in messages, as `u32`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::U8 => "u8",
+            Self::I8 => "i8",
+            Self::U16 => "u16",
+            Self::I16 => "i16",
+            Self::U32 => "u32",
+            Self::I32 => "i32",
+            Self::F32 => "f32",
+            Self::Bool => "bool",
+            Self::String => "string",
+            Self::Array => "array",
+            Self::U64 => "u64",
+            Self::I64 => "i64",
+            Self::F64 => "f64",
+        }
+    }
+
+    /// Bytes of a value of fixed size; none for strings and arrays.
+    pub fn fixed_size(self) -> Option<u64> {
+        match self {
+            Self::U8 | Self::I8 | Self::Bool => Some(1),
+            Self::U16 | Self::I16 => Some(2),
+            Self::U32 | Self::I32 | Self::F32 => Some(4),
+            Self::U64 | Self::I64 | Self::F64 => Some(8),
+            Self::String | Self::Array => None,
+        }
+    }
+}
+
+impl fmt::Display for ValueType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A metadata value.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Value {
+    U8(u8),
+    I8(i8),
+    U16(u16),
+    I16(i16),
+    U32(u32),
+    I32(i32),
+    F32(f32),
+    Bool(bool),
+    String(String),
+    Array(ArrayView),
+    U64(u64),
+    I64(i64),
+    F64(f64),
+}
+
+/// Where an array lies in the file. Its elements were checked when the file was parsed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArrayView {
+    /// Type of the elements; never [`ValueType::Array`].
+    pub ty: ValueType,
+    /// Number of elements.
+    pub len: usize,
+    /// Bytes of the elements in the file. A string is an u64 length and as many bytes.
+    pub range: Range<usize>,
+}
+
+impl Value {
+    /// The type of this value.
+    pub fn value_type(&self) -> ValueType {
+        match self {
+            Self::U8(_) => ValueType::U8,
+            Self::I8(_) => ValueType::I8,
+            Self::U16(_) => ValueType::U16,
+            Self::I16(_) => ValueType::I16,
+            Self::U32(_) => ValueType::U32,
+            Self::I32(_) => ValueType::I32,
+            Self::F32(_) => ValueType::F32,
+            Self::Bool(_) => ValueType::Bool,
+            Self::String(_) => ValueType::String,
+            Self::Array(_) => ValueType::Array,
+            Self::U64(_) => ValueType::U64,
+            Self::I64(_) => ValueType::I64,
+            Self::F64(_) => ValueType::F64,
+        }
+    }
+
+    /// The value of any integer type.
+    pub fn as_integer(&self) -> Option<i128> {
+        Some(match *self {
+            Self::U8(v) => v.into(),
+            Self::I8(v) => v.into(),
+            Self::U16(v) => v.into(),
+            Self::I16(v) => v.into(),
+            Self::U32(v) => v.into(),
+            Self::I32(v) => v.into(),
+            Self::U64(v) => v.into(),
+            Self::I64(v) => v.into(),
+            Self::F32(_) | Self::Bool(_) | Self::String(_) | Self::Array(_) | Self::F64(_) => {
+                return None;
+            }
+        })
+    }
+
+    /// The type in words for messages: an array also names its elements.
+    pub(super) fn describe_type(&self) -> String {
+        match self {
+            Self::Array(array) => format!("array of {}", array.ty),
+            other => other.value_type().name().to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    /// The value in full, except that an array shows only its length and type.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::U8(v) => v.fmt(f),
+            Self::I8(v) => v.fmt(f),
+            Self::U16(v) => v.fmt(f),
+            Self::I16(v) => v.fmt(f),
+            Self::U32(v) => v.fmt(f),
+            Self::I32(v) => v.fmt(f),
+            Self::F32(v) => v.fmt(f),
+            Self::Bool(v) => v.fmt(f),
+            Self::String(v) => v.fmt(f),
+            Self::Array(v) => write!(f, "[{} × {}]", v.len, v.ty),
+            Self::U64(v) => v.fmt(f),
+            Self::I64(v) => v.fmt(f),
+            Self::F64(v) => v.fmt(f),
+        }
+    }
+}

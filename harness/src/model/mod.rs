@@ -1,0 +1,18 @@
+//! Checkpoints as plain data: the bytes of a GGUF file, checked views into them, and the shape of
+//! the model they hold. Nothing here knows the GPU.
+//!
+//! ```text
+//! path → ModelFile (mapped bytes + Gguf index) → Config (shapes, checked against the tensors)
+//! SynthSpec → write_synth → a valid file of random weights
+//! ```
+
+pub mod config;
+mod file;
+pub mod gguf;
+mod summary;
+pub mod synth;
+
+pub use config::{Activation, Arch, Config, ConfigError, RopeStyle};
+pub use file::{ModelError, ModelFile};
+pub use gguf::{GgmlType, Gguf, GgufError, TensorInfo};
+pub use summary::{MetadataLine, ModelSummary, TypeSummary, describe};

@@ -1,0 +1,200 @@
+//! A decode step (or a single check) as plain data: tensors, and the operations over them.
+//!
+//! Position and token live in a tensor, so one recording serves every step. The GPU executor, the
+//! CPU executor, the profiler and `lathe diff` all walk the same list.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lathe_kernels::{Format, Kernel, RopeSpec, Shape};
+
+use crate::weights::WeightRows;
+use crate::plan::Plan;
+
+/// A tensor of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TensorId(pub usize);
+
+/// What a tensor holds when the recording starts.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// `len` f32 values written by the recording itself.
+    Activation(usize),
+    /// `len` u32 words, zero at first: step state, tokens, indices.
+    Words(usize),
+    /// Given f32 values.
+    Values(Arc<[f32]>),
+    /// Weight rows, packed for the kernels at upload.
+    Weights(WeightRows),
+    /// KV cache of `len` values, zero at first.
+    Kv {
+        /// Values.
+        len: usize,
+        /// How they are stored.
+        format: KvFormat,
+    },
+    /// Rotary table, derived from its specification.
+    Rope(RopeSpec),
+}
+
+/// Storage format of a KV cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KvFormat {
+    /// 32-bit floats.
+    F32,
+    /// 16-bit floats.
+    F16,
+}
+
+impl KvFormat {
+    /// The value of the `KV` parameter.
+    pub fn code(self) -> f64 {
+        f64::from(self as u32)
+    }
+
+    /// Bytes of one value.
+    pub fn bytes(self) -> usize {
+        match self {
+            KvFormat::F32 => 4,
+            KvFormat::F16 => 2,
+        }
+    }
+}
+
+/// A tensor with its name for errors and reports.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    /// Name, such as `l3.k_cache`.
+    pub name: String,
+    /// What it holds.
+    pub content: Content,
+}
+
+impl Tensor {
+    /// Bytes on the device, before padding to whole vectors.
+    pub fn device_bytes(&self) -> u64 {
+        let bytes = match &self.content {
+            Content::Activation(len) | Content::Words(len) => 4 * len,
+            Content::Values(values) => 4 * values.len(),
+            Content::Weights(w) => w.format.packed_bytes(w.rows(), w.k),
+            Content::Kv { len, format } => len * format.bytes(),
+            Content::Rope(spec) => 4 * spec.positions * spec.head_dim,
+        };
+        bytes as u64
+    }
+}
+
+/// Where an operation stands in the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Label {
+    /// Layer, if it belongs to one.
+    pub layer: Option<usize>,
+    /// What it does there, such as `ffn_down`.
+    pub op: &'static str,
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.layer {
+            Some(layer) => write!(f, "l{layer}.{}", self.op),
+            None => f.write_str(self.op),
+        }
+    }
+}
+
+/// One kernel invocation.
+#[derive(Clone, Debug)]
+pub struct Op {
+    /// Where it stands.
+    pub label: Label,
+    /// Its parameters.
+    pub shape: Shape,
+    /// The specialised variant.
+    pub plan: Plan,
+    /// Tensor of each binding of the kernel, by name.
+    pub bindings: Vec<(&'static str, TensorId)>,
+}
+
+impl Op {
+    /// The kernel.
+    pub fn kernel(&self) -> &'static Kernel {
+        self.plan.kernel
+    }
+
+    /// The tensor bound to a name. Panics when there is none: recordings are checked when built.
+    pub fn tensor(&self, binding: &str) -> TensorId {
+        self.bindings
+            .iter()
+            .find(|(name, _)| *name == binding)
+            .map(|(_, id)| *id)
+            .unwrap_or_else(|| panic!("{}: nothing bound to {binding}", self.label))
+    }
+}
+
+/// Tensors and operations of one step.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// All tensors.
+    pub tensors: Vec<Tensor>,
+    /// Operations in order.
+    pub ops: Vec<Op>,
+}
+
+impl Recording {
+    /// Adds a tensor.
+    pub fn tensor(&mut self, name: impl Into<String>, content: Content) -> TensorId {
+        self.tensors.push(Tensor { name: name.into(), content });
+        TensorId(self.tensors.len() - 1)
+    }
+
+    /// Adds an operation. Every binding of the kernel but scratch must be given; scratch that the
+    /// variant declares and the caller did not bind is added here, shared with equal scratch.
+    pub fn op(
+        &mut self,
+        label: Label,
+        plan: Plan,
+        shape: Shape,
+        bindings: &[(&'static str, TensorId)],
+    ) {
+        let mut bindings = bindings.to_vec();
+        for b in plan.kernel.bindings {
+            if bindings.iter().any(|(name, _)| *name == b.name) {
+                continue;
+            }
+            assert!(b.role == lathe_kernels::Role::Scratch, "{label}: {} is not bound", b.name);
+            if !plan.reflection.buffers.iter().any(|v| v.name == b.name) {
+                continue;
+            }
+            let (len, name) = ((b.len)(&shape), format!("scratch.{}.{}", plan.kernel.name, b.name));
+            let content = match b.elem {
+                lathe_kernels::Elem::U32 => Content::Words(len),
+                _ => Content::Activation(len),
+            };
+            let same = |t: &Tensor| t.name == name && t.device_bytes() == 4 * len as u64;
+            let id = match self.tensors.iter().position(same) {
+                Some(i) => TensorId(i),
+                None => self.tensor(name, content),
+            };
+            bindings.push((b.name, id));
+        }
+        self.ops.push(Op { label, shape, plan, bindings });
+    }
+
+    /// Dispatches of one pass over the recording.
+    pub fn dispatches(&self) -> usize {
+        self.ops.iter().map(|op| op.plan.stages.len()).sum()
+    }
+
+    /// Bytes of all tensors on the device.
+    pub fn device_bytes(&self) -> u64 {
+        self.tensors.iter().map(Tensor::device_bytes).sum()
+    }
+
+    /// The format of a weight tensor.
+    pub fn weight_format(&self, id: TensorId) -> Option<Format> {
+        match &self.tensors[id.0].content {
+            Content::Weights(w) => Some(w.format),
+            _ => None,
+        }
+    }
+}

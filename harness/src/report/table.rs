@@ -1,0 +1,53 @@
+//! Tables for terminals.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+/// A table with a header; columns listed in `right` are aligned right.
+pub fn table(header: &[&str], right: &[usize]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header.to_vec());
+    for column in right {
+        if let Some(column) = table.column_mut(*column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// Bytes in a unit that reads well.
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = n as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{n} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// Microseconds with sensible digits.
+pub fn micros(us: f64) -> String {
+    match us {
+        us if us >= 10_000.0 => format!("{:.1} ms", us / 1000.0),
+        us if us >= 100.0 => format!("{us:.0} µs"),
+        us if us >= 10.0 => format!("{us:.1} µs"),
+        us => format!("{us:.2} µs"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units() {
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(604 << 20), "604.0 MiB");
+        assert_eq!(micros(3.456), "3.46 µs");
+        assert_eq!(micros(12_345.0), "12.3 ms");
+    }
+}

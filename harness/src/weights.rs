@@ -1,0 +1,148 @@
+//! Weight matrices on their way from a file to a device: rows in one format, possibly stacked
+//! from several tensors (Q over K over V), borrowed from the mapped file where nothing had to be
+//! converted.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use lathe_kernels::Format;
+
+use crate::model::ModelFile;
+
+/// Bytes of weight rows, tight and row-major as in the file.
+#[derive(Clone)]
+pub enum Bytes {
+    /// A range of a mapped model file.
+    Mapped(Arc<ModelFile>, Range<usize>),
+    /// Converted or generated.
+    Owned(Arc<[u8]>),
+}
+
+impl Bytes {
+    /// The bytes.
+    pub fn get(&self) -> &[u8] {
+        match self {
+            Bytes::Mapped(file, range) => &file.bytes()[range.clone()],
+            Bytes::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.get().len())
+    }
+}
+
+/// A matrix of `rows()` rows of `k` elements.
+#[derive(Clone, Debug)]
+pub struct WeightRows {
+    /// Storage format of every row.
+    pub format: Format,
+    /// Elements of a row.
+    pub k: usize,
+    /// Runs of rows, stacked.
+    pub parts: Vec<Bytes>,
+}
+
+impl WeightRows {
+    /// A matrix of one run of rows.
+    pub fn new(format: Format, k: usize, bytes: Bytes) -> Self {
+        Self { format, k, parts: vec![bytes] }
+    }
+
+    /// A matrix of f32 values rounded to `format`.
+    pub fn from_f32(format: Format, k: usize, values: &[f32]) -> Self {
+        let bytes: Arc<[u8]> = match format {
+            Format::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            Format::F16 => {
+                values.iter().flat_map(|v| half::f16::from_f32(*v).to_le_bytes()).collect()
+            }
+            Format::Bf16 => {
+                values.iter().flat_map(|v| half::bf16::from_f32(*v).to_le_bytes()).collect()
+            }
+        };
+        Self::new(format, k, Bytes::Owned(bytes))
+    }
+
+    /// Bytes of a row as stored.
+    pub fn row_bytes(&self) -> usize {
+        self.k * self.format.bytes()
+    }
+
+    /// Rows in all parts.
+    pub fn rows(&self) -> usize {
+        self.parts.iter().map(|p| self.rows_of(p)).sum()
+    }
+
+    /// Rows of one part.
+    pub fn rows_of(&self, part: &Bytes) -> usize {
+        part.get().len().checked_div(self.row_bytes()).unwrap_or(0)
+    }
+
+    /// Packs all rows for the kernels and hands them out in pieces of about `piece` bytes, each
+    /// with its byte offset.
+    pub fn pack(&self, piece: usize, mut sink: impl FnMut(u64, &[u8])) {
+        let (tight, stride) = (self.row_bytes(), self.format.row_stride(self.k));
+        if tight == 0 {
+            return;
+        }
+        let rows_a_piece = (piece / stride).max(1);
+        let mut packed = vec![0; rows_a_piece * stride];
+        let mut offset = 0;
+        for part in &self.parts {
+            for rows in part.get().chunks(rows_a_piece * tight) {
+                let packed = &mut packed[..rows.len() / tight * stride];
+                self.format.pack(rows, self.k, packed);
+                sink(offset, packed);
+                offset += packed.len() as u64;
+            }
+        }
+    }
+}
+
+/// Widens weight bytes to f32, exactly.
+pub fn widen(format: Format, bytes: &[u8]) -> Arc<[u8]> {
+    match format {
+        Format::F32 => bytes.into(),
+        Format::F16 => bytes
+            .chunks_exact(2)
+            .flat_map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32().to_le_bytes())
+            .collect(),
+        Format::Bf16 => bytes
+            .chunks_exact(2)
+            .flat_map(|b| half::bf16::from_le_bytes([b[0], b[1]]).to_f32().to_le_bytes())
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_and_packs_rows_in_pieces() {
+        let a = WeightRows::from_f32(Format::F16, 3, &[1.0, 2.0, 3.0]);
+        let b = WeightRows::from_f32(Format::F16, 3, &[4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
+        let both = WeightRows { format: Format::F16, k: 3, parts: vec![a.parts[0].clone(), b.parts[0].clone()] };
+        assert_eq!(both.rows(), 3);
+        let mut all = vec![0xff; Format::F16.packed_bytes(3, 3)];
+        both.pack(16, |offset, bytes| {
+            all[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        });
+        let row = |v: [f32; 3]| -> Vec<u8> {
+            let mut r: Vec<u8> = v.iter().flat_map(|x| half::f16::from_f32(*x).to_le_bytes()).collect();
+            r.resize(16, 0);
+            r
+        };
+        let expected = [row([1.0, 2.0, 3.0]), row([4.0, 5.0, 6.0]), row([7.0, 8.0, 9.0])].concat();
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn widening_is_exact() {
+        let bytes = half::bf16::from_f32(-1.5).to_le_bytes();
+        assert_eq!(*widen(Format::Bf16, &bytes), (-1.5f32).to_le_bytes());
+    }
+}

@@ -1,0 +1,210 @@
+//! Files that are read, odd as they are, and what cutting them does.
+
+use lathe_harness::model::gguf::writer::GgufWriter;
+use lathe_harness::model::gguf::{Value, ValueType};
+use lathe_harness::model::{GgmlType, Gguf, ModelFile, describe};
+
+/// One entry of every value type, arrays, and tensors of several types; its data end with the file.
+fn everything() -> Vec<u8> {
+    let mut writer = GgufWriter::new();
+    writer
+        .set_alignment(64)
+        .add_str("general.architecture", "llama")
+        .add_raw(b"t.u8", 0, &[200])
+        .add_raw(b"t.i8", 1, &[200])
+        .add_raw(b"t.u16", 2, &[1, 2])
+        .add_raw(b"t.i16", 3, &[0xff, 0xff])
+        .add_u32("t.u32", 7)
+        .add_raw(b"t.i32", 5, &(-5i32).to_le_bytes())
+        .add_f32("t.f32", 0.5)
+        .add_bool("t.bool", true)
+        .add_str("t.string", "Grüße")
+        .add_u64("t.u64", 1 << 40)
+        .add_raw(b"t.i64", 11, &(-6i64).to_le_bytes())
+        .add_raw(b"t.f64", 12, &0.25f64.to_le_bytes())
+        .add_str_array("t.strings", &["", "a", "▁b"])
+        .add_f32_array("t.floats", &[1.0, -2.0])
+        .add_i32_array("t.ints", &[3, -4])
+        .add_raw(b"t.bools", 9, &[7, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    writer.add_tensor("a.weight", GgmlType::F32, &[3, 5]);
+    writer.add_tensor("b.weight", GgmlType::Q4_0, &[64, 2, 1, 1]);
+    writer.add_tensor("scalar", GgmlType::F16, &[]);
+    writer.add_tensor("c.weight", GgmlType::Q6K, &[256, 2]);
+    writer.zeroed()
+}
+
+#[test]
+fn truncation_at_every_byte_is_an_error() {
+    let bytes = everything();
+    Gguf::parse(&bytes).unwrap();
+    for len in 0..bytes.len() {
+        let error = Gguf::parse(&bytes[..len]).expect_err("a part of a file").to_string();
+        assert!(error.starts_with("byte "), "{len}: {error}");
+    }
+}
+
+#[test]
+fn every_value_is_read() {
+    let bytes = everything();
+    let gguf = Gguf::parse(&bytes).unwrap();
+    assert_eq!((gguf.version, gguf.alignment), (3, 64));
+    assert_eq!(gguf.metadata.get("t.i8"), Some(&Value::I8(-56)));
+    assert_eq!(gguf.metadata.get("t.i16"), Some(&Value::I16(-1)));
+    assert_eq!(gguf.metadata.get("t.i64"), Some(&Value::I64(-6)));
+    assert_eq!(gguf.get_u32("t.u8"), Ok(Some(200)));
+    assert_eq!(gguf.get_u32("t.u16"), Ok(Some(513)));
+    assert_eq!(gguf.get_u32("nothing"), Ok(None));
+    assert_eq!(gguf.get_f32("t.f32"), Ok(Some(0.5)));
+    assert_eq!(gguf.get_f32("t.f64"), Ok(Some(0.25)));
+    assert_eq!(gguf.get_bool("t.bool"), Ok(Some(true)));
+    assert_eq!(gguf.get_str("t.string"), Ok(Some("Grüße")));
+    assert_eq!(gguf.string_array("t.strings", &bytes), Ok(Some(vec!["", "a", "▁b"])));
+    assert_eq!(gguf.f32_array("t.floats", &bytes), Ok(Some(vec![1.0, -2.0])));
+    assert_eq!(gguf.i32_array("t.ints", &bytes), Ok(Some(vec![3, -4])));
+    let bools = gguf.get_array("t.bools").unwrap().unwrap();
+    assert_eq!((bools.ty, bools.len, bools.range.len()), (ValueType::Bool, 2, 2));
+    let keys: Vec<&str> = gguf.metadata.iter().map(|(key, _)| key).collect();
+    assert_eq!(keys[..3], ["general.alignment", "general.architecture", "t.u8"]);
+}
+
+#[test]
+fn a_getter_of_the_wrong_type_names_key_and_offset() {
+    let bytes = everything();
+    let gguf = Gguf::parse(&bytes).unwrap();
+    let check = |error: lathe_harness::model::GgufError, key: &str, part: &str| {
+        let at = crate::find_name(&bytes, key);
+        crate::assert_says(
+            &error.to_string(),
+            &[format!("byte {at},"), format!("metadata `{key}`"), part.to_owned()],
+        );
+    };
+    check(gguf.get_u32("t.f32").unwrap_err(), "t.f32", "the value is f32, expected an integer");
+    check(gguf.get_u32("t.i32").unwrap_err(), "t.i32", "-5 does not fit u32");
+    check(gguf.get_u32("t.u64").unwrap_err(), "t.u64", "1099511627776 does not fit u32");
+    check(gguf.get_f32("t.u32").unwrap_err(), "t.u32", "expected a float");
+    check(gguf.get_bool("t.u8").unwrap_err(), "t.u8", "expected a bool");
+    check(gguf.get_str("t.strings").unwrap_err(), "t.strings", "the value is array of string");
+    check(gguf.string_array("t.ints", &bytes).unwrap_err(), "t.ints", "expected an array of str");
+    check(gguf.f32_array("t.ints", &bytes).unwrap_err(), "t.ints", "expected an array of floats");
+    check(gguf.i32_array("t.floats", &bytes).unwrap_err(), "t.floats", "expected an array of i32");
+    let error = gguf.u32_array("t.ints", &bytes).unwrap_err().to_string();
+    assert!(error.contains("`t.ints`") && error.contains("-4 does not fit"), "{error}");
+    // The index outlives the bytes; asked with others it fails and does not panic.
+    assert!(gguf.string_array("t.strings", &bytes[..40]).is_err());
+    assert!(gguf.f32_array("t.floats", &[]).is_err());
+}
+
+#[test]
+fn tensors_lie_where_the_writer_put_them() {
+    let bytes = everything();
+    let gguf = Gguf::parse(&bytes).unwrap();
+    let a = gguf.tensor("a.weight").unwrap();
+    assert_eq!((a.ty, a.row_len(), a.rows(), a.elements()), (GgmlType::F32, 3, 5, 15));
+    assert_eq!((a.range.start as u64, a.range.len()), (gguf.data_start, 60));
+    let b = gguf.tensor("b.weight").unwrap();
+    assert_eq!((b.dims.as_slice(), b.range.len()), (&[64, 2, 1, 1][..], 4 * 18));
+    assert_eq!(b.range.start - a.range.start, 64);
+    let scalar = gguf.tensor("scalar").unwrap();
+    assert_eq!((scalar.row_len(), scalar.rows(), scalar.range.len()), (1, 1, 2));
+    let c = gguf.tensor("c.weight").unwrap();
+    assert_eq!((c.range.len(), c.range.end), (2 * 210, bytes.len()));
+    assert_eq!(gguf.tensor("d.weight"), None);
+}
+
+pub(crate) fn zero_sized() -> Vec<u8> {
+    let mut writer = GgufWriter::new();
+    writer.add_tensor("none", GgmlType::F32, &[0]);
+    writer.add_tensor("no_rows", GgmlType::Q4K, &[256, 0]);
+    writer.add_tensor("some", GgmlType::F32, &[2]);
+    writer.add_tensor("no_columns", GgmlType::F16, &[0, 7, u64::from(u32::MAX)]);
+    let mut bytes = writer.zeroed();
+    // The last has no data, but its offset must lie in the file.
+    bytes.resize(bytes.len().next_multiple_of(32), 0);
+    bytes
+}
+
+#[test]
+fn zero_sized_dimensions_load() {
+    let gguf = Gguf::parse(&zero_sized()).unwrap();
+    for (name, elements) in [("none", 0), ("no_rows", 0), ("no_columns", 0), ("some", 2)] {
+        let tensor = gguf.tensor(name).unwrap();
+        assert_eq!(tensor.elements(), elements, "{name}");
+        assert_eq!(tensor.range.len() as u64, 4 * elements, "{name}");
+    }
+}
+
+#[test]
+fn order_and_gaps_are_free() {
+    let mut writer = GgufWriter::new();
+    writer.add_tensor_raw("last", 0, &[4], 128);
+    writer.add_tensor_raw("first", 0, &[4], 32);
+    let mut bytes = writer.head();
+    bytes.resize(bytes.len() + 144, 0);
+    let gguf = Gguf::parse(&bytes).unwrap();
+    assert!(gguf.tensors[0].range.start > gguf.tensors[1].range.end);
+}
+
+pub(crate) fn bare() -> Vec<u8> {
+    GgufWriter::new().head()[..24].to_vec()
+}
+
+#[test]
+fn a_file_of_nothing_is_valid() {
+    let gguf = Gguf::parse(&bare()).unwrap();
+    assert!(gguf.metadata.is_empty() && gguf.tensors.is_empty());
+}
+
+pub(crate) fn version_2() -> Vec<u8> {
+    let mut bytes = everything();
+    bytes[4] = 2;
+    bytes
+}
+
+#[test]
+fn version_2_is_read_like_3() {
+    let two = Gguf::parse(&version_2()).unwrap();
+    let three = Gguf::parse(&everything()).unwrap();
+    assert_eq!((two.version, two.tensors), (2, three.tensors));
+}
+
+#[test]
+fn files_are_described_whether_understood_or_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("odd.gguf");
+    std::fs::write(&path, everything()).unwrap();
+    let file = ModelFile::open(&path).unwrap();
+    assert_eq!(file.tensor_bytes(&file.gguf.tensors[0]), [0; 60]);
+    let summary = describe(&file);
+    assert_eq!(summary.architecture.as_deref(), Some("llama"));
+    assert_eq!(summary.config, None);
+    assert!(summary.config_error.unwrap().contains("llama.block_count"));
+    assert_eq!((summary.tensor_count, summary.parameters), (4, 15 + 128 + 1 + 512));
+    assert_eq!(summary.types[0].ty, GgmlType::Q6K);
+    assert_eq!(summary.tensor_bytes, 60 + 72 + 2 + 420);
+    assert!(summary.metadata.iter().any(|l| l.key == "t.strings" && l.value == "[3 × string]"));
+}
+
+#[test]
+fn errors_of_files_begin_with_the_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("broken.gguf");
+    let opened = || ModelFile::open(&path).unwrap_err().to_string();
+    let named = format!("{}: ", path.display());
+    assert!(opened().starts_with(&format!("{named}cannot open")), "{}", opened());
+    for bytes in [&b""[..], b"GGUF"] {
+        std::fs::write(&path, bytes).unwrap();
+        assert!(opened().starts_with(&format!("{named}byte ")), "{}", opened());
+    }
+    std::fs::write(&path, bare()).unwrap();
+    let error = ModelFile::open(&path).unwrap().config().unwrap_err().to_string();
+    assert_eq!(error, format!("{named}metadata `general.architecture` is missing"));
+}
+
+pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
+    vec![
+        ("valid_everything", everything()),
+        ("valid_zero_sized", zero_sized()),
+        ("valid_bare", bare()),
+        ("valid_version_2", version_2()),
+    ]
+}

@@ -1,0 +1,80 @@
+//! Greedy choice of the next token, and the end of a step.
+
+use crate::descriptor::*;
+use crate::layout::STATE_WORDS;
+use crate::shape::{Param, ParamKind, Shape};
+
+fn shape(n: usize, seen: usize, given: usize) -> Shape {
+    Shape::new(&[("N", n as f64), ("SEEN", seen as f64), ("GIVEN", given as f64)])
+}
+
+pub(crate) static KERNEL: Kernel = Kernel {
+    name: "argmax",
+    summary: "greedy choice (lower index wins ties), next token and position",
+    params: &[
+        Param {
+            name: "N",
+            doc: "logits",
+            kind: ParamKind::Dim { tile: 256, max: 70_000 },
+        },
+        Param {
+            name: "SEEN",
+            doc: "tokens seen, the current one included (tests only; decode keeps it on the GPU)",
+            kind: ParamKind::Dim { tile: 4, max: 9 },
+        },
+        Param {
+            name: "GIVEN",
+            doc: "tokens the host gave (tests only; decode keeps it on the GPU)",
+            kind: ParamKind::Dim { tile: 4, max: 9 },
+        },
+    ],
+    bindings: &[
+        Binding { name: "logits", role: Role::Input, elem: Elem::F32, len: |s| s.dim("N") },
+        Binding {
+            name: "tokens",
+            role: Role::InOut,
+            elem: Elem::U32,
+            len: |s| s.dim("SEEN") + 1,
+        },
+        Binding { name: "state", role: Role::InOut, elem: Elem::U32, len: |_| STATE_WORDS },
+        Binding { name: "partial_values", role: Role::Scratch, elem: Elem::F32, len: |_| 64 },
+        Binding { name: "partial_indices", role: Role::Scratch, elem: Elem::U32, len: |_| 64 },
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[Stage { entry: "main", grid: |_, _| 1 }],
+            constants: no_constants,
+            refuses: never_refuses,
+        },
+        Variant {
+            name: "workgroup",
+            stages: &[Stage { entry: "main", grid: |_, _| 1 }],
+            constants: no_constants,
+            refuses: never_refuses,
+        },
+        Variant {
+            name: "two_pass",
+            stages: &[
+                Stage { entry: "slices", grid: |_, c| c["PARTS"] as usize },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            constants: no_constants,
+            refuses: never_refuses,
+        },
+    ],
+    prefer: |s| {
+        if s.dim("N") >= 8192 { &["two_pass", "workgroup", "naive"] } else { &["workgroup", "naive"] }
+    },
+    cost: |s| Cost { bytes: 4.0 * s.float("N"), flops: 0.0 },
+    tolerance: |_| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "the index is exact" },
+    cases: || {
+        // Tails of a vocabulary: a tile times n plus 3.
+        [1, 2, 255, 256, 257, 64 * 256 + 3, 128_256, 262_147]
+            .into_iter()
+            .flat_map(|n| [shape(n, 3, 1), shape(n, 2, 5)])
+            .collect()
+    },
+    // All tokens given: repeated runs advance the position and must not write past `tokens`.
+    bench: || [262_144, 128_256, 151_936].map(|n| shape(n, 1, u32::MAX as usize)).to_vec(),
+};

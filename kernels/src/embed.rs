@@ -1,0 +1,109 @@
+//! Token embedding: gather one row and scale it.
+
+use crate::descriptor::*;
+use crate::layout::{Format, STATE_WORDS};
+use crate::shape::{Param, ParamKind, Shape};
+
+fn format(s: &Shape) -> Format {
+    Format::from_code(s.dim("WEIGHT"))
+}
+
+fn shape(vocab: usize, hidden: usize, format: Format, scale: f64, seen: usize) -> Shape {
+    Shape::new(&[
+        ("VOCAB", vocab as f64),
+        ("HIDDEN", hidden as f64),
+        ("WEIGHT", format.code()),
+        ("SCALE", scale),
+        ("SEEN", seen as f64),
+    ])
+}
+
+pub(crate) static KERNEL: Kernel = Kernel {
+    name: "embed",
+    summary: "gather the current token's embedding row and scale it",
+    params: &[
+        Param {
+            name: "VOCAB",
+            doc: "rows of the table",
+            kind: ParamKind::Dim { tile: 32, max: 300 },
+        },
+        Param {
+            name: "HIDDEN",
+            doc: "elements of a row",
+            kind: ParamKind::Dim { tile: 64, max: 1500 },
+        },
+        Param {
+            name: "WEIGHT",
+            doc: "storage format of the table",
+            kind: ParamKind::Choice(Format::NAMES),
+        },
+        Param {
+            name: "SCALE",
+            doc: "factor on every element; Gemma's is sqrt(HIDDEN)",
+            kind: ParamKind::Float { low: 0.5, high: 34.0 },
+        },
+        Param {
+            name: "SEEN",
+            doc: "tokens seen, the current one included (tests only; decode keeps it on the GPU)",
+            kind: ParamKind::Dim { tile: 8, max: 40 },
+        },
+    ],
+    bindings: &[
+        Binding { name: "state", role: Role::Input, elem: Elem::U32, len: |_| STATE_WORDS },
+        Binding { name: "tokens", role: Role::Input, elem: Elem::U32, len: |s| s.dim("SEEN") },
+        Binding {
+            name: "table",
+            role: Role::Input,
+            elem: Elem::Weights,
+            len: |s| s.dim("VOCAB") * s.dim("HIDDEN"),
+        },
+        Binding { name: "x", role: Role::Output, elem: Elem::F32, len: |s| s.dim("HIDDEN") },
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[Stage {
+                entry: "main",
+                grid: |s, c| s.dim("HIDDEN").div_ceil(c["WG"] as usize),
+            }],
+            constants: no_constants,
+            refuses: never_refuses,
+        },
+        Variant {
+            name: "vec4",
+            stages: &[Stage {
+                entry: "main",
+                grid: |s, c| {
+                    (format(s).row_stride(s.dim("HIDDEN")) / 16).div_ceil(c["WG"] as usize)
+                },
+            }],
+            constants: no_constants,
+            refuses: never_refuses,
+        },
+    ],
+    prefer: |_| &["vec4", "naive"],
+    cost: |s| {
+        let n = s.float("HIDDEN");
+        Cost { bytes: n * (format(s).bytes() as f64 + 4.0), flops: n }
+    },
+    tolerance: |_| Tolerance {
+        k: 1.0,
+        rounding: 0.0,
+        nmse: 1e-13,
+        reason: "one exact conversion and one rounded product",
+    },
+    cases: || {
+        Format::ALL
+            .iter()
+            .flat_map(|&f| {
+                [
+                    shape(320, 1152, f, f64::from(1152f32.sqrt()), 3),
+                    shape(7, 2048, f, 1.0, 1),
+                    shape(5, 13, f, 1.0, 9),
+                    shape(1, 1, f, 1.0, 1),
+                ]
+            })
+            .collect()
+    },
+    bench: || vec![shape(262_144, 1152, Format::Bf16, f64::from(1152f32.sqrt()), 1)],
+};

@@ -1,0 +1,68 @@
+//! Gated linear unit (Shazeer, arXiv 2002.05202): SwiGLU and GeGLU.
+
+use crate::descriptor::*;
+use crate::shape::{Param, ParamKind, Shape};
+
+fn shape(n: usize, act: u32) -> Shape {
+    Shape::new(&[("N", n as f64), ("ACT", f64::from(act))])
+}
+
+pub(crate) static KERNEL: Kernel = Kernel {
+    name: "glu",
+    summary: "act(gate) * up, SiLU or GELU (tanh)",
+    params: &[
+        Param {
+            name: "N",
+            doc: "elements of gate, of up and of y",
+            kind: ParamKind::Dim { tile: 64, max: 3000 },
+        },
+        Param {
+            name: "ACT",
+            doc: "activation of the gate",
+            kind: ParamKind::Choice(&["silu", "gelu_tanh"]),
+        },
+    ],
+    bindings: &[
+        Binding {
+            name: "gate_up",
+            role: Role::Input,
+            elem: Elem::F32,
+            len: |s| 2 * s.dim("N"),
+        },
+        Binding { name: "y", role: Role::Output, elem: Elem::F32, len: |s| s.dim("N") },
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[Stage { entry: "main", grid: |s, c| s.dim("N").div_ceil(c["WG"] as usize) }],
+            constants: no_constants,
+            refuses: never_refuses,
+        },
+        Variant {
+            name: "vec4",
+            stages: &[Stage {
+                entry: "main",
+                grid: |s, c| (s.dim("N") / 4).div_ceil(c["WG"] as usize),
+            }],
+            constants: no_constants,
+            refuses: |s, _| {
+                (s.dim("N") % 4 != 0).then(|| format!("N={} is no multiple of 4", s.dim("N")))
+            },
+        },
+    ],
+    prefer: |_| &["vec4", "naive"],
+    cost: |s| Cost { bytes: 12.0 * s.float("N"), flops: 10.0 * s.float("N") },
+    tolerance: |_| Tolerance {
+        k: 16.0,
+        rounding: 0.0,
+        nmse: 1e-11,
+        reason: "WGSL allows exp an error of 3 + 2|x| ULP; the magnitude carries |x|",
+    },
+    cases: || {
+        [0, 1]
+            .into_iter()
+            .flat_map(|act| [1, 3, 256, 1004, 6912, 8192].map(|n| shape(n, act)))
+            .collect()
+    },
+    bench: || vec![shape(6912, 1), shape(8192, 0), shape(6144, 0)],
+};

@@ -1,0 +1,84 @@
+//! What runs on the GPU: the WGSL sources of every kernel and variant, and a descriptor for each
+//! kernel (parameters, bindings, requirements, grid, cost, cases, tolerance).
+//!
+//! This crate knows naga, never wgpu: nothing here needs a device. `kernels/build.rs` has
+//! validated every source before this crate exists.
+
+use std::sync::{Arc, OnceLock};
+
+pub mod descriptor;
+pub mod layout;
+pub mod reflect;
+pub mod shape;
+
+mod argmax;
+mod attention_decode;
+mod embed;
+mod gemv;
+mod glu;
+mod kv_append;
+mod qk_norm_rope;
+mod residual_add;
+mod rms_norm;
+
+pub use descriptor::{
+    Binding, Capabilities, Constants, Cost, Elem, Kernel, Role, Stage, Tolerance, Variant,
+};
+pub use layout::{Format, RopeSpec, StateWord};
+pub use reflect::{ReflectError, Reflection};
+pub use shape::{Param, ParamKind, Shape, ShapeError};
+
+/// One composed WGSL source: the variant's file followed by its preludes.
+#[derive(Debug)]
+pub struct Source {
+    /// Kernel name, the folder below `wgsl/`.
+    pub kernel: &'static str,
+    /// Variant name, the file's stem.
+    pub variant: &'static str,
+    /// Path of the file inside the crate.
+    pub file: &'static str,
+    /// The WGSL handed to naga and to the device.
+    pub text: &'static str,
+}
+
+include!(concat!(env!("OUT_DIR"), "/sources.rs"));
+
+/// The registry: one line a kernel, in the order of a decode step.
+pub static KERNELS: &[&Kernel] = &[
+    &embed::KERNEL,
+    &rms_norm::KERNEL,
+    &gemv::KERNEL,
+    &qk_norm_rope::KERNEL,
+    &kv_append::KERNEL,
+    &attention_decode::KERNEL,
+    &glu::KERNEL,
+    &residual_add::KERNEL,
+    &argmax::KERNEL,
+];
+
+/// Every composed source, sorted by kernel and variant.
+pub fn sources() -> &'static [Source] {
+    SOURCES
+}
+
+/// The composed source of one variant, if its file exists.
+pub fn source(kernel: &str, variant: &str) -> Option<&'static Source> {
+    SOURCES.iter().find(|s| s.kernel == kernel && s.variant == variant)
+}
+
+/// What naga says of a built-in variant; parsed once. `None` when there is no such file.
+pub fn reflection(kernel: &str, variant: &str) -> Option<Arc<Reflection>> {
+    static CACHE: OnceLock<Vec<OnceLock<Arc<Reflection>>>> = OnceLock::new();
+    let cache = CACHE.get_or_init(|| SOURCES.iter().map(|_| OnceLock::new()).collect());
+    let index = SOURCES.iter().position(|s| s.kernel == kernel && s.variant == variant)?;
+    let source = &SOURCES[index];
+    Some(Arc::clone(cache[index].get_or_init(|| {
+        let reflection = Reflection::of(source.text, source.file);
+        Arc::new(reflection.expect("build.rs has validated every source"))
+    })))
+}
+
+/// The descriptor of a kernel by name.
+pub fn kernel(name: &str) -> Option<&'static Kernel> {
+    KERNELS.iter().copied().find(|k| k.name == name)
+}

@@ -1,0 +1,192 @@
+//! What a WGSL source says about itself, read from naga instead of being restated.
+
+use naga::valid::{Capabilities as Caps, ModuleInfo, ValidationFlags, Validator};
+use naga::{AddressSpace, Module, StorageAccess};
+
+use crate::descriptor::Constants;
+
+/// A parsed and validated source with what the harness needs to know of it.
+#[derive(Debug)]
+pub struct Reflection {
+    /// naga's module.
+    pub module: Module,
+    /// naga's analysis of it.
+    pub info: ModuleInfo,
+    /// Storage buffers in binding order.
+    pub buffers: Vec<Buffer>,
+    /// Overrides by name with their literal default, if they have one.
+    pub overrides: Vec<(String, Option<f64>)>,
+    /// Entry points.
+    pub entries: Vec<Entry>,
+    /// Subgroup operations are used.
+    pub needs_subgroup: bool,
+    /// 16-bit float types are used.
+    pub needs_f16: bool,
+}
+
+/// A storage buffer variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// Variable name.
+    pub name: String,
+    /// `@group`.
+    pub group: u32,
+    /// `@binding`.
+    pub binding: u32,
+    /// Declared `read_write`.
+    pub writable: bool,
+}
+
+/// An entry point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Function name.
+    pub name: String,
+    /// Indices into [`Reflection::buffers`] of the buffers it uses.
+    pub buffers: Vec<usize>,
+}
+
+/// Why a source cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ReflectError {
+    /// naga refuses it; the text is naga's annotated source.
+    #[error("{0}")]
+    Wgsl(String),
+    /// A resource that kernels do not use.
+    #[error("{path}: `{name}` is not a storage buffer with @group and @binding; kernels use nothing else")]
+    Resource {
+        /// File.
+        path: String,
+        /// Variable.
+        name: String,
+    },
+    /// An override has no value.
+    #[error("override `{0}` has neither a default nor a value in the shape")]
+    Override(String),
+    /// Overrides could not be applied.
+    #[error("{0}")]
+    Constants(String),
+}
+
+impl Reflection {
+    /// Parses, validates and reads `text`; `path` only names it in errors.
+    pub fn of(text: &str, path: &str) -> Result<Self, ReflectError> {
+        let module = naga::front::wgsl::parse_str(text)
+            .map_err(|e| ReflectError::Wgsl(e.emit_to_string_with_path(text, path)))?;
+        let validate = |caps| Validator::new(ValidationFlags::all(), caps).validate(&module);
+        let all = Caps::all();
+        let info = validate(all)
+            .map_err(|e| ReflectError::Wgsl(e.emit_to_string_with_path(text, path)))?;
+        let needs_subgroup =
+            validate(all.difference(Caps::SUBGROUP | Caps::SUBGROUP_BARRIER)).is_err();
+        let needs_f16 = validate(all.difference(Caps::SHADER_FLOAT16)).is_err();
+
+        let mut buffers = Vec::new();
+        let mut handles = Vec::new();
+        for (handle, var) in module.global_variables.iter() {
+            let name = var.name.clone().unwrap_or_default();
+            match (var.space, var.binding) {
+                (AddressSpace::WorkGroup | AddressSpace::Private, None) => {}
+                (AddressSpace::Storage { access }, Some(at)) => {
+                    let writable = access.contains(StorageAccess::STORE);
+                    buffers.push(Buffer { name, group: at.group, binding: at.binding, writable });
+                    handles.push(handle);
+                }
+                _ => return Err(ReflectError::Resource { path: path.to_owned(), name }),
+            }
+        }
+        let entries = module
+            .entry_points
+            .iter()
+            .enumerate()
+            .map(|(index, point)| {
+                let uses = info.get_entry_point(index);
+                let used = (0..handles.len()).filter(|i| !uses[handles[*i]].is_empty()).collect();
+                Entry { name: point.name.clone(), buffers: used }
+            })
+            .collect();
+        let overrides = module
+            .overrides
+            .iter()
+            .map(|(_, o)| {
+                let default = o.init.and_then(|e| literal(&module.global_expressions[e]));
+                (o.name.clone().unwrap_or_default(), default)
+            })
+            .collect();
+        Ok(Self { module, info, buffers, overrides, entries, needs_subgroup, needs_f16 })
+    }
+
+    /// The entry point of a name.
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|e| e.name == name)
+    }
+
+    /// All overrides with their values: `given` over the defaults. Names in `given` that the
+    /// source does not declare are left out.
+    pub fn constants(
+        &self,
+        given: impl IntoIterator<Item = (&'static str, f64)>,
+    ) -> Result<Constants, ReflectError> {
+        let mut all: std::collections::BTreeMap<&str, Option<f64>> =
+            self.overrides.iter().map(|(n, d)| (n.as_str(), *d)).collect();
+        for (name, value) in given {
+            if let Some(slot) = all.get_mut(name) {
+                *slot = Some(value);
+            }
+        }
+        all.into_iter()
+            .map(|(name, value)| {
+                value
+                    .map(|v| (name.to_owned(), v))
+                    .ok_or_else(|| ReflectError::Override(name.to_owned()))
+            })
+            .collect()
+    }
+
+    /// Bytes of workgroup memory and invocations of an entry point under `constants`.
+    pub fn workgroup(&self, entry: &str, constants: &Constants) -> Result<(u32, u32), ReflectError> {
+        let (module, info) = self.resolved(entry, constants)?;
+        let index = module
+            .entry_points
+            .iter()
+            .position(|e| e.name == entry)
+            .ok_or_else(|| ReflectError::Constants(format!("no entry point `{entry}`")))?;
+        let uses = info.get_entry_point(index);
+        let context = module.to_ctx();
+        let bytes = module
+            .global_variables
+            .iter()
+            .filter(|(h, v)| v.space == AddressSpace::WorkGroup && !uses[*h].is_empty())
+            .map(|(_, v)| module.types[v.ty].inner.size(context))
+            .sum();
+        Ok((bytes, module.entry_points[index].workgroup_size.iter().product()))
+    }
+
+    /// The module of one entry point with its overrides applied, as every back end needs it.
+    pub fn resolved(
+        &self,
+        entry: &str,
+        constants: &Constants,
+    ) -> Result<(Module, ModuleInfo), ReflectError> {
+        let values = constants.iter().map(|(k, v)| (k.clone(), *v)).collect();
+        let (module, info) = naga::back::pipeline_constants::process_overrides(
+            &self.module,
+            &self.info,
+            Some((naga::ShaderStage::Compute, entry)),
+            &values,
+        )
+        .map_err(|e| ReflectError::Constants(e.to_string()))?;
+        Ok((module.into_owned(), info.into_owned()))
+    }
+}
+
+fn literal(expression: &naga::Expression) -> Option<f64> {
+    use naga::{Expression, Literal};
+    match *expression {
+        Expression::Literal(Literal::U32(v)) => Some(f64::from(v)),
+        Expression::Literal(Literal::I32(v)) => Some(f64::from(v)),
+        Expression::Literal(Literal::F32(v)) => Some(f64::from(v)),
+        Expression::Literal(Literal::Bool(v)) => Some(f64::from(u8::from(v))),
+        _ => None,
+    }
+}

@@ -1,0 +1,86 @@
+//! Root-mean-square normalisation (Zhang and Sennrich, arXiv 1910.07467), standard and Gemma.
+
+use crate::descriptor::*;
+use crate::shape::{Param, ParamKind, Shape};
+
+fn shape(rows: usize, n: usize, eps: f32, offset: u32) -> Shape {
+    Shape::new(&[
+        ("ROWS", rows as f64),
+        ("N", n as f64),
+        ("EPS", f64::from(eps)),
+        ("OFFSET", f64::from(offset)),
+    ])
+}
+
+const fn variant(name: &'static str) -> Variant {
+    Variant {
+        name,
+        stages: &[Stage { entry: "main", grid: |s, _| s.dim("ROWS") }],
+        constants: no_constants,
+        refuses: |s, caps| {
+            let most = caps.grid_dimension as usize;
+            (s.dim("ROWS") > most).then(|| format!("ROWS={} exceeds {most} workgroups", s.dim("ROWS")))
+        },
+    }
+}
+
+pub(crate) static KERNEL: Kernel = Kernel {
+    name: "rms_norm",
+    summary: "RMSNorm of each row, standard (w) or Gemma (1 + w)",
+    params: &[
+        Param {
+            name: "ROWS",
+            doc: "rows normalised on their own; 1 in decode",
+            kind: ParamKind::Dim { tile: 2, max: 5 },
+        },
+        Param { name: "N", doc: "elements of a row", kind: ParamKind::Dim { tile: 256, max: 3000 } },
+        Param {
+            name: "EPS",
+            doc: "added to the mean square",
+            kind: ParamKind::Float { low: 1e-6, high: 1e-2 },
+        },
+        Param {
+            name: "OFFSET",
+            doc: "added to the weight: standard 0, Gemma 1 (GGUF files already hold 1 + w)",
+            kind: ParamKind::Choice(&["standard", "gemma"]),
+        },
+    ],
+    bindings: &[
+        Binding {
+            name: "x",
+            role: Role::Input,
+            elem: Elem::F32,
+            len: |s| s.dim("ROWS") * s.dim("N"),
+        },
+        Binding { name: "weight", role: Role::Input, elem: Elem::F32, len: |s| s.dim("N") },
+        Binding {
+            name: "y",
+            role: Role::Output,
+            elem: Elem::F32,
+            len: |s| s.dim("ROWS") * s.dim("N"),
+        },
+    ],
+    variants: &[variant("naive"), variant("workgroup"), variant("subgroup")],
+    prefer: |_| &["subgroup", "workgroup", "naive"],
+    cost: |s| {
+        let (rows, n) = (s.float("ROWS"), s.float("N"));
+        Cost { bytes: 8.0 * rows * n + 4.0 * n, flops: 4.0 * rows * n }
+    },
+    tolerance: |s| Tolerance {
+        k: 8.0 + s.float("N").sqrt(),
+        rounding: 0.0,
+        nmse: 1e-11,
+        reason: "the sum of N squares (no cancellation) and an inverseSqrt of 2 ULP scale the row",
+    },
+    cases: || {
+        let mut cases = Vec::new();
+        for offset in [0, 1] {
+            for (n, eps) in [(1, 1e-6), (1152, 1e-6), (2048, 1e-5), (255, 1e-5), (6912, 1e-6)] {
+                cases.push(shape(1, n, eps, offset));
+            }
+            cases.push(shape(8, 128, 1e-6, offset));
+        }
+        cases
+    },
+    bench: || vec![shape(1, 1152, 1e-6, 0), shape(1, 2048, 1e-5, 0)],
+};

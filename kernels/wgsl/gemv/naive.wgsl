@@ -1,0 +1,29 @@
+// gemv/naive: one invocation a row, sixteen bytes at a time.
+//
+//   y[r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K)  y: (ROWS), f32 accumulation
+//
+// Idea: the formula, nothing else. Neighbouring invocations read rows K elements apart, so every
+// load of a wave touches another cache line: this rung shows what coalescing is worth.
+// uses: dot_row, weights, grid
+override ROWS: u32;
+override WG: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let row = group_index(workgroup, groups) * WG + lid;
+    if (row >= ROWS) { return; }
+    let base = row * row_chunks();
+    var sum = 0.0;
+    for (var c = 0u; c < row_chunks(); c++) {
+        sum += dot_chunk(weights[base + c], load_x_chunk(c));
+    }
+    y[row] = sum;
+}

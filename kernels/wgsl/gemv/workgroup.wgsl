@@ -1,0 +1,40 @@
+// gemv/workgroup: LANES invocations a row, summed through workgroup memory; no subgroups needed.
+//
+//   y[r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K)  y: (ROWS), f32 accumulation
+//
+// Idea: neighbouring invocations read neighbouring chunks, then a tree in workgroup memory. The
+// rung for adapters and browsers without subgroup operations.
+// uses: dot_row, weights, grid
+override ROWS: u32;
+override WG: u32 = 256u;
+override LANES: u32 = 32u;
+
+@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+
+var<workgroup> slots: array<f32, WG>;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let lane = lid % LANES;
+    let row = group_index(workgroup, groups) * (WG / LANES) + lid / LANES;
+    var sum = 0.0;
+    if (row < ROWS) {
+        let base = row * row_chunks();
+        for (var c = lane; c < row_chunks(); c += LANES) {
+            sum += dot_chunk(weights[base + c], load_x_chunk(c));
+        }
+    }
+    slots[lid] = sum;
+    workgroupBarrier();
+    for (var step = LANES / 2u; step > 0u; step /= 2u) {
+        if (lane < step) { slots[lid] += slots[lid + step]; }
+        workgroupBarrier();
+    }
+    if (lane == 0u && row < ROWS) { y[row] = slots[lid]; }
+}

@@ -1,0 +1,13 @@
+// Sum over a workgroup: one subgroup operation, then one slot a subgroup in workgroup memory.
+// Subgroups have at least four lanes, so WG/4 slots suffice for any size.
+var<workgroup> reduce_slots: array<f32, WG / 4u>;
+
+fn workgroup_sum(lane: u32, subgroup: u32, subgroups: u32, value: f32) -> f32 {
+    let sum = subgroupAdd(value);
+    if (lane == 0u) { reduce_slots[subgroup] = sum; }
+    workgroupBarrier();
+    var total = 0.0;
+    for (var i = 0u; i < subgroups; i++) { total += reduce_slots[i]; }
+    workgroupBarrier();
+    return total;
+}

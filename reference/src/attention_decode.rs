@@ -1,0 +1,197 @@
+//! Attention of one new token over the cache, with grouped queries.
+//!
+//! For query head h with kv head g = ⌊h / (heads/kv_heads)⌋, over the filled slots i:
+//!
+//! ```text
+//! sᵢ = scale · Σ_d q[h][d]·K[g][i][d]
+//! pᵢ = exp(sᵢ − max s) / Σⱼ exp(sⱼ − max s)
+//! o[h][d] = Σᵢ pᵢ·V[g][i][d]
+//! ```
+//!
+//! `q` and `o` are heads × head_dim, the caches kv_heads × capacity × head_dim, `scale` is
+//! 1/√head_dim in most models. The order of slots does not matter, so a ring is read as it lies.
+//!
+//! Magnitude of `o[h][d]`: Σᵢ pᵢ·|Vᵢd| · (1 + 2·maxᵢ Sᵢ), where Sᵢ = |scale|·Σd |qd·Kᵢd|. A
+//! computed score is off by δᵢ ≤ c·ε·Sᵢ. Since ∂ ln pᵢ/∂sⱼ is 1 − pⱼ for j = i and −pⱼ otherwise, a
+//! weight then moves by |δᵢ − Σⱼ pⱼ·δⱼ| ≤ 2·max δ of itself, and with it each term pᵢ·Vᵢd. The
+//! difference sᵢ − max s and `exp`, whose error grows with its argument, add no more than the same
+//! multiple of S; the last sum adds c·ε·Σ pᵢ·|Vᵢd|, the 1.
+//!
+//! Sources: Vaswani et al., *Attention Is All You Need*, arXiv:1706.03762; Ainslie et al., *GQA*,
+//! arXiv:2305.13245.
+
+use crate::{Expected, kv_append::CacheShape};
+
+/// One decode step's queries against a cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attention {
+    /// Query heads, a multiple of the cache's kv_heads.
+    pub heads: usize,
+    /// Factor of the scores.
+    pub scale: f32,
+    /// Tokens appended so far, this one included: min(seen, capacity) slots are filled.
+    pub seen: usize,
+}
+
+/// The outputs (heads × head_dim) for `q` (heads × head_dim).
+///
+/// # Panics
+/// When `q` or a cache has not the size that the shapes say, `heads` is no multiple of kv_heads,
+/// or no slot is filled.
+pub fn attention_decode(
+    q: &[f32],
+    k_cache: &[f32],
+    v_cache: &[f32],
+    cache: &CacheShape,
+    attention: &Attention,
+) -> Expected {
+    let &Attention { heads, scale, seen } = attention;
+    let slots = seen.min(cache.capacity);
+    assert_eq!(q.len(), heads * cache.head_dim, "elements of q");
+    assert_eq!(k_cache.len(), cache.elements(), "elements of the key cache");
+    assert_eq!(v_cache.len(), cache.elements(), "elements of the value cache");
+    assert!(heads.is_multiple_of(cache.kv_heads), "{heads} heads over {} kv heads", cache.kv_heads);
+    assert!(slots > 0, "no token to attend to");
+
+    let (mut value, mut magnitude) = (vec![0.0; q.len()], vec![0.0; q.len()]);
+    for head in 0..heads {
+        let kv_head = head / (heads / cache.kv_heads);
+        let q = &q[head * cache.head_dim..][..cache.head_dim];
+
+        let (mut scores, mut largest_score, mut largest_sum) = (vec![], f64::NEG_INFINITY, 0.0f64);
+        for slot in 0..slots {
+            let (mut dot, mut sum) = (0.0, 0.0);
+            for (&q, &k) in q.iter().zip(&k_cache[cache.row(kv_head, slot)]) {
+                let product = f64::from(scale) * f64::from(q) * f64::from(k);
+                dot += product;
+                sum += product.abs();
+            }
+            scores.push(dot);
+            largest_score = largest_score.max(dot);
+            largest_sum = largest_sum.max(sum);
+        }
+        let weights: Vec<f64> = scores.iter().map(|s| (s - largest_score).exp()).collect();
+        let total: f64 = weights.iter().sum();
+
+        let out = head * cache.head_dim..(head + 1) * cache.head_dim;
+        let (value, magnitude) = (&mut value[out.clone()], &mut magnitude[out]);
+        for (slot, weight) in weights.iter().enumerate() {
+            let row = &v_cache[cache.row(kv_head, slot)];
+            for ((value, magnitude), &v) in value.iter_mut().zip(&mut *magnitude).zip(row) {
+                let term = weight / total * f64::from(v);
+                *value += term;
+                *magnitude += term.abs();
+            }
+        }
+        for magnitude in magnitude {
+            *magnitude *= 1.0 + 2.0 * largest_sum;
+        }
+    }
+    Expected { value, magnitude }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Tolerance, compare};
+    use approx::assert_relative_eq;
+    use proptest::prelude::*;
+
+    const SHAPE: CacheShape = CacheShape { kv_heads: 1, capacity: 2, head_dim: 1 };
+
+    #[test]
+    fn by_hand() {
+        // Scores 0 and ln 3: weights 1/4 and 3/4, and 4/4 + 3·8/4 = 7. A query of 0 averages: 6.
+        // The magnitudes are 7·(1 + 2·ln 3) and 6.
+        let ln_3 = 3f32.ln();
+        let attention = Attention { heads: 2, scale: 0.5, seen: 2 };
+        let o = attention_decode(&[ln_3, 0.0], &[0.0, 2.0], &[4.0, 8.0], &SHAPE, &attention);
+        assert_relative_eq!(o.value[..], [7.0, 6.0], max_relative = 1e-6);
+        let magnitude = [7.0 * (1.0 + 2.0 * 3f64.ln()), 6.0];
+        assert_relative_eq!(o.magnitude[..], magnitude, max_relative = 1e-6);
+    }
+
+    #[test]
+    fn unfilled_slots_are_not_read() {
+        let one = Attention { heads: 1, scale: 1.0, seen: 1 };
+        let poisoned = [4.0, f32::NAN];
+        assert_eq!(attention_decode(&[1.0], &poisoned, &poisoned, &SHAPE, &one).value, [4.0]);
+    }
+
+    #[test]
+    fn a_full_ring_uses_every_slot() {
+        let five = Attention { heads: 1, scale: 1.0, seen: 5 };
+        assert_eq!(attention_decode(&[0.0], &[1.0, 1.0], &[4.0, 8.0], &SHAPE, &five).value, [6.0]);
+    }
+
+    #[test]
+    fn query_heads_share_kv_heads_in_order() {
+        // Four query heads over two kv heads whose only values are (1, 2) and (3, 4).
+        let shape = CacheShape { kv_heads: 2, capacity: 1, head_dim: 2 };
+        let attention = Attention { heads: 4, scale: 1.0, seen: 1 };
+        let v = [1.0, 2.0, 3.0, 4.0];
+        let o = attention_decode(&[1.0; 8], &[1.0; 4], &v, &shape, &attention);
+        assert_eq!(o.value, [1.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 4.0]);
+    }
+
+    #[test]
+    fn large_scores_do_not_overflow() {
+        let attention = Attention { heads: 1, scale: 1.0, seen: 2 };
+        let o = attention_decode(&[1e4], &[1.0, 2.0], &[4.0, 8.0], &SHAPE, &attention);
+        assert_eq!(o.value, [8.0]);
+    }
+
+    proptest! {
+        #[test]
+        fn weights_sum_to_one(
+            q in prop::collection::vec(-4.0f32..4.0, 4),
+            k in prop::collection::vec(-4.0f32..4.0, 7 * 4),
+            seen in 1usize..12,
+        ) {
+            let shape = CacheShape { kv_heads: 1, capacity: 7, head_dim: 4 };
+            let attention = Attention { heads: 1, scale: 0.5, seen };
+            let o = attention_decode(&q, &k, &[1.0; 28], &shape, &attention);
+            assert_relative_eq!(o.value[..], [1.0; 4], max_relative = 1e-14);
+        }
+
+        #[test]
+        fn outputs_lie_among_the_values_and_ignore_a_shift_of_the_keys(
+            q in -4.0f32..4.0, k in prop::collection::vec(-64i16..64, 5), shift in -64i16..64,
+            v in prop::collection::vec(-4.0f32..4.0, 5),
+        ) {
+            let shape = CacheShape { kv_heads: 1, capacity: 5, head_dim: 1 };
+            let attention = Attention { heads: 1, scale: 0.125, seen: 5 };
+            let over = |shift| {
+                let k: Vec<f32> = k.iter().map(|k| f32::from(k + shift)).collect();
+                attention_decode(&[q], &k, &v, &shape, &attention).value[0]
+            };
+            let least = v.iter().copied().fold(f32::MAX, f32::min);
+            let most = v.iter().copied().fold(f32::MIN, f32::max);
+            let o = over(0);
+            prop_assert!(f64::from(least) - 1e-12 <= o && o <= f64::from(most) + 1e-12);
+            assert_relative_eq!(o, over(shift), epsilon = 1e-11);
+        }
+
+        #[test]
+        fn plain_f32_arithmetic_is_in_bound(
+            q in prop::collection::vec(-4.0f32..4.0, 2),
+            k in prop::collection::vec(-4.0f32..4.0, 6 * 2),
+            v in prop::collection::vec(-4.0f32..4.0, 6 * 2),
+        ) {
+            // One pass without a running maximum: scores up to 32 stay far from overflow.
+            let (mut total, mut sums) = (0.0, [0.0; 2]);
+            for (k, v) in k.chunks(2).zip(v.chunks(2)) {
+                let weight = (q[0] * k[0] + q[1] * k[1]).exp();
+                total += weight;
+                sums[0] += weight * v[0];
+                sums[1] += weight * v[1];
+            }
+            let shape = CacheShape { kv_heads: 1, capacity: 6, head_dim: 2 };
+            let attention = Attention { heads: 1, scale: 1.0, seen: 6 };
+            let tolerance = Tolerance { k: 8.0, rounding: 0.0, nmse: f64::INFINITY };
+            let expected = attention_decode(&q, &k, &v, &shape, &attention);
+            let o = sums.map(|sum| sum / total);
+            prop_assert!(compare(&expected, &o, &tolerance).is_ok());
+        }
+    }
+}

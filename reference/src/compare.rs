@@ -1,0 +1,455 @@
+//! The one comparator: is what a kernel produced within its derived bound of the oracle?
+//!
+//! An element passes when
+//!
+//! `|got − value| ≤ k·2⁻²³·magnitude + rounding·|value| + 2⁻¹²⁶`
+//!
+//! Rounding in `f32` moves a result by a few ε = 2⁻²³ of the terms that were summed, not of their
+//! sum, so the bound scales with `magnitude` (Σ|aᵢbᵢ| for a dot product) and stays honest under
+//! cancellation. `rounding` is that of the stored output type; the last term is the smallest
+//! normal `f32`, since a device may flush subnormals to zero.
+//!
+//! Beside the elements, NMSE = Σ(got − value)² / Σ value² limits a bias too small for any single
+//! bound. NaN, infinities, an output of zeros and an empty output each fail by name.
+//!
+//! Source of the bound: Higham, *Accuracy and Stability of Numerical Algorithms*, ch. 3.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// What a kernel should have produced, with, per element, the scale to which `f32` rounding errors
+/// are proportional (for a dot product Σ|aᵢbᵢ|).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Expected {
+    /// The values, in `f64`.
+    pub value: Vec<f64>,
+    /// The scale of rounding errors, one per value and in its unit; never negative.
+    pub magnitude: Vec<f64>,
+}
+
+impl Expected {
+    /// The values rounded to `f32`, as input for a next operation.
+    pub fn to_f32(&self) -> Vec<f32> {
+        self.value.iter().map(|&v| v as f32).collect()
+    }
+}
+
+/// Collects pairs of value and magnitude.
+impl FromIterator<(f64, f64)> for Expected {
+    fn from_iter<I: IntoIterator<Item = (f64, f64)>>(pairs: I) -> Self {
+        let (value, magnitude) = pairs.into_iter().unzip();
+        Expected { value, magnitude }
+    }
+}
+
+/// How far a kernel may be from its oracle.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Multiples of `f32` epsilon (2⁻²³) times magnitude.
+    pub k: f64,
+    /// Relative rounding of the stored output type, times |value|: 0 for f32, 2⁻¹¹ for f16.
+    pub rounding: f64,
+    /// Largest NMSE over the whole output.
+    pub nmse: f64,
+}
+
+impl Tolerance {
+    fn bound(&self, value: f64, magnitude: f64) -> f64 {
+        self.k * f64::from(f32::EPSILON) * magnitude
+            + self.rounding * value.abs()
+            + f64::from(f32::MIN_POSITIVE)
+    }
+}
+
+/// The element that uses most of its bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Worst {
+    /// Index in the output.
+    pub index: usize,
+    /// What the kernel wrote.
+    pub got: f64,
+    /// What the oracle says.
+    pub expected: f64,
+    /// The largest |got − expected| allowed here.
+    pub bound: f64,
+}
+
+impl Worst {
+    /// The share of the bound that is used; above 1 is a failure.
+    pub fn ratio(&self) -> f64 {
+        (self.got - self.expected).abs() / self.bound
+    }
+}
+
+impl fmt::Display for Worst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Worst { index, got, expected, bound } = self;
+        write!(f, "[{index}] is {got:e}, expected {expected:e} ± {bound:.3e}")
+    }
+}
+
+/// What a comparison that passed found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Agreement {
+    /// NMSE over the whole output.
+    pub nmse: f64,
+    /// The element with the largest |got − expected| / bound.
+    pub worst: Worst,
+    /// Elements compared.
+    pub elements: usize,
+}
+
+/// Why an output is not what it should be.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum Mismatch {
+    /// Nothing was compared, and nothing is not agreement.
+    #[error("nothing to compare: the output is empty")]
+    Empty,
+    /// The output has another length than the oracle's.
+    #[error("{got} elements, expected {expected}")]
+    Length {
+        /// Elements in the output.
+        got: usize,
+        /// Elements in the oracle's answer.
+        expected: usize,
+    },
+    /// The oracle's own answer or the bound is not finite: an error of the test's input.
+    #[error("the oracle itself is at fault: [{index}] expects {expected:e} ± {bound:e}")]
+    Oracle {
+        /// Index in the output.
+        index: usize,
+        /// What the oracle says.
+        expected: f64,
+        /// The bound that follows from it.
+        bound: f64,
+    },
+    /// The output holds NaN or an infinity.
+    #[error("not finite: {0}")]
+    NotFinite(Worst),
+    /// Every element is zero and should not be: most likely the kernel never ran.
+    #[error("all {elements} elements are zero: {worst}")]
+    AllZero {
+        /// Elements in the output.
+        elements: usize,
+        /// The element that should be furthest from zero, by its bound.
+        worst: Worst,
+    },
+    /// Elements are out of bound.
+    #[error("{exceeded} of {elements} elements out of bound, worst {worst}")]
+    Element {
+        /// The worst of them.
+        worst: Worst,
+        /// How many exceed their bound.
+        exceeded: usize,
+        /// Elements compared.
+        elements: usize,
+    },
+    /// Each element is in bound, and all together are too far.
+    #[error("NMSE {nmse:.3e} over the limit {limit:.3e}, worst {worst}")]
+    Nmse {
+        /// NMSE over the whole output.
+        nmse: f64,
+        /// The limit.
+        limit: f64,
+        /// The worst element, in bound.
+        worst: Worst,
+    },
+    /// Integers differ.
+    #[error(
+        "{differing} of {elements} integers differ, first [{index}] is {got}, expected {expected}"
+    )]
+    Exact {
+        /// Index of the first difference.
+        index: usize,
+        /// What the kernel wrote there.
+        got: u32,
+        /// What the oracle says.
+        expected: u32,
+        /// How many differ.
+        differing: usize,
+        /// Elements compared.
+        elements: usize,
+    },
+}
+
+fn same_length(expected: usize, got: usize) -> Result<(), Mismatch> {
+    match (expected, got) {
+        (0, 0) => Err(Mismatch::Empty),
+        _ if expected != got => Err(Mismatch::Length { got, expected }),
+        _ => Ok(()),
+    }
+}
+
+/// Compares an output with the oracle's answer, element by element and by NMSE.
+///
+/// # Errors
+/// The first that holds, in the order of [`Mismatch`]. A tolerance that is NaN fails.
+///
+/// # Panics
+/// When `expected` has not one magnitude per value.
+pub fn compare(
+    expected: &Expected,
+    got: &[f32],
+    tolerance: &Tolerance,
+) -> Result<Agreement, Mismatch> {
+    assert_eq!(expected.value.len(), expected.magnitude.len(), "one magnitude per value");
+    let elements = expected.value.len();
+    same_length(elements, got.len())?;
+
+    let mut worst = Worst { index: 0, got: 0.0, expected: 0.0, bound: f64::INFINITY };
+    let mut not_finite = None;
+    let mut exceeded = 0;
+    for (index, ((&value, &magnitude), &got)) in
+        expected.value.iter().zip(&expected.magnitude).zip(got).enumerate()
+    {
+        let bound = tolerance.bound(value, magnitude);
+        if !(value.is_finite() && bound.is_finite() && bound > 0.0) {
+            return Err(Mismatch::Oracle { index, expected: value, bound });
+        }
+        let this = Worst { index, got: got.into(), expected: value, bound };
+        if !got.is_finite() {
+            not_finite.get_or_insert(this);
+        }
+        if index == 0 || this.ratio() > worst.ratio() {
+            worst = this;
+        }
+        exceeded += usize::from(this.ratio() > 1.0);
+    }
+
+    if let Some(this) = not_finite {
+        return Err(Mismatch::NotFinite(this));
+    }
+    if exceeded > 0 {
+        return Err(if got.iter().all(|&g| g == 0.0) {
+            Mismatch::AllZero { elements, worst }
+        } else {
+            Mismatch::Element { worst, exceeded, elements }
+        });
+    }
+    let nmse = nmse(expected.value.iter().copied(), got.iter().map(|&g| g.into()));
+    if nmse <= tolerance.nmse {
+        Ok(Agreement { nmse, worst, elements })
+    } else {
+        Err(Mismatch::Nmse { nmse, limit: tolerance.nmse, worst })
+    }
+}
+
+/// Compares integers, which have no tolerance.
+///
+/// # Errors
+/// [`Mismatch::Empty`], [`Mismatch::Length`] or [`Mismatch::Exact`].
+pub fn compare_exact(expected: &[u32], got: &[u32]) -> Result<(), Mismatch> {
+    same_length(expected.len(), got.len())?;
+    let differ = |&(_, (expected, got)): &(usize, (&u32, &u32))| expected != got;
+    let mut differing = expected.iter().zip(got).enumerate().filter(differ);
+    match differing.next() {
+        None => Ok(()),
+        Some((index, (&expected_id, &got_id))) => Err(Mismatch::Exact {
+            index,
+            got: got_id,
+            expected: expected_id,
+            differing: 1 + differing.count(),
+            elements: got.len(),
+        }),
+    }
+}
+
+/// Normalised mean squared error: Σ(got − expected)² / Σ expected². 0/0 is 0, x/0 infinite.
+///
+/// # Panics
+/// When one side is longer than the other.
+pub fn nmse(expected: impl IntoIterator<Item = f64>, got: impl IntoIterator<Item = f64>) -> f64 {
+    let (mut expected, mut got) = (expected.into_iter(), got.into_iter());
+    let (mut error, mut energy) = (0.0, 0.0);
+    loop {
+        match (expected.next(), got.next()) {
+            (Some(e), Some(g)) => {
+                error += (g - e) * (g - e);
+                energy += e * e;
+            }
+            (None, None) => break if error == 0.0 { 0.0 } else { error / energy },
+            _ => panic!("NMSE needs as many values as expected ones"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use approx::assert_relative_eq;
+    use proptest::prelude::*;
+
+    const EPSILON: f64 = 1.0 / 8_388_608.0; // 2^-23
+
+    const TOLERANCE: Tolerance = Tolerance { k: 4.0, rounding: 0.0, nmse: 1e-9 };
+
+    fn expected() -> Expected {
+        [(1.0, 1.0), (-2.0, 3.0), (0.5, 8.0), (0.0, 1.0)].into_iter().collect()
+    }
+
+    fn output() -> Vec<f32> {
+        expected().to_f32()
+    }
+
+    fn with(index: usize, value: f32) -> Result<Agreement, Mismatch> {
+        let mut got = output();
+        got[index] = value;
+        compare(&expected(), &got, &TOLERANCE)
+    }
+
+    #[test]
+    fn equal_agrees() {
+        let agreement = compare(&expected(), &output(), &TOLERANCE).unwrap();
+        assert_eq!((agreement.nmse, agreement.elements), (0.0, 4));
+        assert_eq!(agreement.worst.ratio(), 0.0);
+    }
+
+    #[test]
+    fn the_bound_by_hand() {
+        // Element 2 may move by 4·2^-23·8 = 2^-18 (and 2^-126): 2^-18 passes, 2^-17 does not.
+        let agreement = with(2, 0.5 + 2f32.powi(-18)).unwrap();
+        assert_eq!(agreement.worst.index, 2);
+        assert_relative_eq!(agreement.worst.bound, 2f64.powi(-18));
+        assert_relative_eq!(agreement.worst.ratio(), 1.0);
+        // NMSE: 2^-36 over 1 + 4 + 0.25.
+        assert_relative_eq!(agreement.nmse, 2f64.powi(-36) / 5.25);
+        let Err(Mismatch::Element { worst, exceeded: 1, elements: 4 }) =
+            with(2, 0.5 + 2f32.powi(-17))
+        else {
+            panic!("twice the bound passed")
+        };
+        assert_eq!((worst.index, worst.expected), (2, 0.5));
+    }
+
+    #[test]
+    fn rounding_of_the_stored_type_widens_the_bound() {
+        // 2^-11 of |−2| is 2^-10.
+        let tolerance = Tolerance { k: 0.0, rounding: 2f64.powi(-11), nmse: 1.0 };
+        let mut got = output();
+        got[1] += 2f32.powi(-10);
+        assert!(compare(&expected(), &got, &tolerance).is_ok());
+        got[1] += 2f32.powi(-11);
+        assert!(compare(&expected(), &got, &tolerance).is_err());
+    }
+
+    #[test]
+    fn flushed_subnormals_agree() {
+        let tiny: Expected = [(1e-39, 1e-39), (1.0, 1.0)].into_iter().collect();
+        assert!(compare(&tiny, &[0.0, 1.0], &TOLERANCE).is_ok());
+    }
+
+    #[test]
+    fn one_flipped_element_fails() {
+        for (index, &value) in output().iter().enumerate() {
+            let flipped = if value == 0.0 { 1e-5 } else { -value };
+            let mismatch = with(index, flipped).unwrap_err();
+            let Mismatch::Element { worst, exceeded: 1, .. } = mismatch else {
+                panic!("{mismatch}")
+            };
+            assert_eq!(worst.index, index);
+        }
+    }
+
+    #[test]
+    fn one_nan_or_infinity_fails() {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mismatch = with(3, bad).unwrap_err();
+            assert!(matches!(mismatch, Mismatch::NotFinite(worst) if worst.index == 3));
+        }
+    }
+
+    #[test]
+    fn all_zeros_fail() {
+        let mismatch = compare(&expected(), &[0.0; 4], &TOLERANCE).unwrap_err();
+        assert!(
+            matches!(mismatch, Mismatch::AllZero { elements: 4, worst } if worst.index == 0),
+            "{mismatch}"
+        );
+        let zeros: Expected = [(0.0, 1.0), (0.0, 0.0)].into_iter().collect();
+        assert!(compare(&zeros, &[0.0, -0.0], &TOLERANCE).is_ok());
+    }
+
+    #[test]
+    fn a_missing_or_extra_element_fails() {
+        for length in [0, 3, 5] {
+            let mut got = output();
+            got.resize(length, 0.0);
+            let mismatch = compare(&expected(), &got, &TOLERANCE).unwrap_err();
+            assert_eq!(mismatch, Mismatch::Length { got: length, expected: 4 });
+        }
+        let nothing = compare(&Expected::default(), &[], &TOLERANCE);
+        assert_eq!(nothing, Err(Mismatch::Empty));
+    }
+
+    #[test]
+    fn nmse_fails_while_elements_pass() {
+        let tolerance = Tolerance { nmse: 1e-16, ..TOLERANCE };
+        let mut got = output();
+        got[2] += 2f32.powi(-18);
+        let mismatch = compare(&expected(), &got, &tolerance).unwrap_err();
+        assert!(matches!(mismatch, Mismatch::Nmse { worst, .. } if worst.ratio() <= 1.0));
+    }
+
+    #[test]
+    fn an_oracle_that_is_not_finite_fails_even_against_itself() {
+        for bad in [(f64::NAN, 1.0), (f64::INFINITY, 1.0), (1.0, f64::NAN), (1.0, -1e9)] {
+            let broken: Expected = [(1.0, 1.0), bad].into_iter().collect();
+            let mismatch = compare(&broken, &broken.to_f32(), &TOLERANCE).unwrap_err();
+            assert!(matches!(mismatch, Mismatch::Oracle { index: 1, .. }), "{mismatch}");
+        }
+    }
+
+    #[test]
+    fn a_tolerance_of_nan_fails() {
+        for tolerance in [
+            Tolerance { k: f64::NAN, ..TOLERANCE },
+            Tolerance { rounding: f64::NAN, ..TOLERANCE },
+            Tolerance { nmse: f64::NAN, ..TOLERANCE },
+        ] {
+            assert!(compare(&expected(), &output(), &tolerance).is_err());
+        }
+    }
+
+    #[test]
+    fn messages_name_index_got_expected_and_bound() {
+        let message = with(1, 7.0).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "1 of 4 elements out of bound, worst [1] is 7e0, expected -2e0 ± 1.431e-6"
+        );
+    }
+
+    #[test]
+    fn integers_compare_exactly() {
+        assert_eq!(compare_exact(&[1, 2, 3], &[1, 2, 3]), Ok(()));
+        let mismatch = compare_exact(&[1, 2, 3], &[1, 5, 4]).unwrap_err();
+        assert_eq!(mismatch.to_string(), "2 of 3 integers differ, first [1] is 5, expected 2");
+        assert_eq!(compare_exact(&[1], &[]), Err(Mismatch::Length { got: 0, expected: 1 }));
+        assert_eq!(compare_exact(&[], &[]), Err(Mismatch::Empty));
+    }
+
+    #[test]
+    fn nmse_by_hand() {
+        // (0 + 1) / (9 + 16)
+        assert_relative_eq!(nmse([3.0, 4.0], [3.0, 5.0]), 0.04);
+        assert_eq!(nmse([0.0], [0.0]), 0.0);
+        assert_eq!(nmse([0.0], [1.0]), f64::INFINITY);
+        assert!(nmse([1.0], [f64::NAN]).is_nan());
+    }
+
+    proptest! {
+        #[test]
+        fn errors_pass_exactly_when_in_bound(
+            value in -1.0f32..1.0,
+            k in 1.0f64..64.0,
+            share in prop_oneof![0.0f64..0.9, 1.1f64..2.0],
+        ) {
+            // A magnitude of 16 keeps the rounding of `got` itself far below the bound.
+            let expected: Expected = [(f64::from(value), 16.0)].into_iter().collect();
+            let got = (f64::from(value) + share * k * EPSILON * 16.0) as f32;
+            let tolerance = Tolerance { k, rounding: 0.0, nmse: f64::INFINITY };
+            prop_assert_eq!(compare(&expected, &[got], &tolerance).is_ok(), share < 1.0);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! CPU oracles for the kernels: what each one should have produced, and the one comparator.
+//!
+//! Every operation is plain loops over `f32` inputs with `f64` arithmetic, written from its
+//! formula and never from the shader. It returns an [`Expected`]: the values, and per element the
+//! magnitude to which `f32` rounding errors are proportional, so that [`compare()`] can bound each
+//! element by a reason instead of by a guess.
+//!
+//! ```
+//! use lathe_reference::{Format, Tolerance, compare, gemv};
+//!
+//! let weights: Vec<u8> = [1.0f32, 2.0, 3.0, -4.0].iter().flat_map(|w| w.to_le_bytes()).collect();
+//! let expected = gemv::gemv(Format::F32, &weights, 2, 2, &[10.0, 1.0]);
+//! let tolerance = Tolerance { k: 2.0, rounding: 0.0, nmse: 1e-12 };
+//! assert!(compare(&expected, &[12.0, 26.0], &tolerance).is_ok());
+//! assert!(compare(&expected, &[12.0, 26.1], &tolerance).is_err());
+//! ```
+//!
+//! Inputs are trusted: a shape that does not fit panics, and each function says when.
+
+pub mod argmax;
+pub mod attention_decode;
+pub mod compare;
+pub mod embed;
+pub mod gemv;
+pub mod glu;
+pub mod kv_append;
+pub mod qk_norm_rope;
+pub mod quant;
+pub mod residual_add;
+pub mod rms_norm;
+
+pub use compare::{Agreement, Expected, Mismatch, Tolerance, Worst, compare, compare_exact, nmse};
+pub use quant::Format;

@@ -1,0 +1,80 @@
+//! Root-mean-square norm: `y[i] = x[i] / √(mean(x²) + eps) · (offset + weight[i])`.
+//!
+//! `x` and `weight` have one length. `offset` is 0 in the standard form and 1 where a model stores
+//! its weight less one (Gemma's safetensors; GGUF files hold the sum).
+//!
+//! Magnitude: |y|. The squares are all positive, so their sum has a relative error of a few ε
+//! however it is ordered, and the root halves it; all other steps are products.
+//!
+//! Source: Zhang and Sennrich, *Root Mean Square Layer Normalization*, arXiv:1910.07467.
+
+use crate::Expected;
+
+/// `1 / √(mean(x²) + eps)`.
+pub(crate) fn inverse_rms(x: &[f32], eps: f32) -> f64 {
+    let squares: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+    1.0 / (squares / x.len() as f64 + f64::from(eps)).sqrt()
+}
+
+/// The normed and weighted `x`.
+///
+/// # Panics
+/// When `x` and `weight` differ in length.
+pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, weight_offset: f32) -> Expected {
+    assert_eq!(x.len(), weight.len(), "one weight per element");
+    let inverse = inverse_rms(x, eps);
+    x.iter()
+        .zip(weight)
+        .map(|(&x, &w)| {
+            let y = f64::from(x) * inverse * (f64::from(weight_offset) + f64::from(w));
+            (y, y.abs())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Tolerance, compare};
+    use approx::assert_relative_eq;
+    use proptest::prelude::*;
+
+    #[test]
+    fn by_hand() {
+        // mean(1, 49) = 25, so x/rms = (0.2, 1.4).
+        let y = rms_norm(&[1.0, 7.0], &[10.0, -0.5], 0.0, 0.0);
+        assert_relative_eq!(y.value[..], [2.0, -0.7]);
+        assert_relative_eq!(y.magnitude[..], [2.0, 0.7]);
+        // Weights (11, 0.5) with the offset.
+        let y = rms_norm(&[1.0, 7.0], &[10.0, -0.5], 0.0, 1.0);
+        assert_relative_eq!(y.value[..], [2.2, 0.7], max_relative = 1e-15);
+        // 25 + 11 = 36, so rms = 6.
+        let y = rms_norm(&[1.0, 7.0], &[6.0, 6.0], 11.0, 0.0);
+        assert_relative_eq!(y.value[..], [1.0, 7.0]);
+        assert_eq!(rms_norm(&[0.0; 2], &[1.0; 2], 1e-6, 0.0).value, [0.0; 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn has_unit_mean_square_at_any_scale(
+            x in prop::collection::vec(0.1f32..9.0, 1..40), exponent in -20i32..20,
+        ) {
+            let ones = vec![1.0; x.len()];
+            let normed = |x: &[f32]| rms_norm(x, &ones, 0.0, 0.0).value;
+            let y = normed(&x);
+            let energy: f64 = y.iter().map(|y| y * y).sum();
+            assert_relative_eq!(energy, x.len() as f64, max_relative = 1e-12);
+            let scaled: Vec<_> = x.iter().map(|x| x * 2f32.powi(exponent)).collect();
+            assert_relative_eq!(normed(&scaled)[..], y[..], max_relative = 1e-12);
+        }
+
+        #[test]
+        fn plain_f32_arithmetic_is_in_bound(x in prop::collection::vec(-9.0f32..9.0, 1..40)) {
+            let tolerance = Tolerance { k: 16.0, rounding: 0.0, nmse: f64::INFINITY };
+            let mean = x.iter().map(|x| x * x).sum::<f32>() / x.len() as f32;
+            let y: Vec<_> = x.iter().map(|x| x / (mean + 1e-6).sqrt() * (1.0 + 0.3)).collect();
+            let weight = vec![0.3; x.len()];
+            prop_assert!(compare(&rms_norm(&x, &weight, 1e-6, 1.0), &y, &tolerance).is_ok());
+        }
+    }
+}
