@@ -14,14 +14,25 @@ pub struct Reflection {
     pub info: ModuleInfo,
     /// Storage buffers in binding order.
     pub buffers: Vec<Buffer>,
-    /// Overrides by name with their literal default, if they have one.
-    pub overrides: Vec<(String, Option<f64>)>,
+    /// Overrides by name.
+    pub overrides: Vec<(String, Default)>,
     /// Entry points.
     pub entries: Vec<Entry>,
     /// Subgroup operations are used.
     pub needs_subgroup: bool,
     /// 16-bit float types are used.
     pub needs_f16: bool,
+}
+
+/// The value of an override that nobody sets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Default {
+    /// None: it must be set.
+    Required,
+    /// A literal.
+    Literal(f64),
+    /// Computed from other overrides; naga does that.
+    Derived,
 }
 
 /// A storage buffer variable.
@@ -60,6 +71,12 @@ pub enum ReflectError {
         /// Variable.
         name: String,
     },
+    /// naga 30 cannot apply overrides when an array length is an expression of them.
+    #[error(
+        "{0}: an array length is an expression of overrides; give the expression a name: \
+         `override SLOTS: u32 = WG / 4u;`, `array<f32, SLOTS>`"
+    )]
+    Anonymous(String),
     /// An override has no value.
     #[error("override `{0}` has neither a default nor a value in the shape")]
     Override(String),
@@ -109,10 +126,15 @@ impl Reflection {
             .overrides
             .iter()
             .map(|(_, o)| {
-                let default = o.init.and_then(|e| literal(&module.global_expressions[e]));
-                (o.name.clone().unwrap_or_default(), default)
+                let default = match o.init {
+                    None => Default::Required,
+                    Some(e) => literal(&module.global_expressions[e])
+                        .map_or(Default::Derived, Default::Literal),
+                };
+                let name = o.name.clone().ok_or_else(|| ReflectError::Anonymous(path.to_owned()))?;
+                Ok((name, default))
             })
-            .collect();
+            .collect::<Result<_, ReflectError>>()?;
         Ok(Self { module, info, buffers, overrides, entries, needs_subgroup, needs_f16 })
     }
 
@@ -127,18 +149,18 @@ impl Reflection {
         &self,
         given: impl IntoIterator<Item = (&'static str, f64)>,
     ) -> Result<Constants, ReflectError> {
-        let mut all: std::collections::BTreeMap<&str, Option<f64>> =
+        let mut all: std::collections::BTreeMap<&str, Default> =
             self.overrides.iter().map(|(n, d)| (n.as_str(), *d)).collect();
         for (name, value) in given {
             if let Some(slot) = all.get_mut(name) {
-                *slot = Some(value);
+                *slot = Default::Literal(value);
             }
         }
         all.into_iter()
-            .map(|(name, value)| {
-                value
-                    .map(|v| (name.to_owned(), v))
-                    .ok_or_else(|| ReflectError::Override(name.to_owned()))
+            .filter_map(|(name, value)| match value {
+                Default::Literal(v) => Some(Ok((name.to_owned(), v))),
+                Default::Required => Some(Err(ReflectError::Override(name.to_owned()))),
+                Default::Derived => None,
             })
             .collect()
     }
@@ -176,8 +198,47 @@ impl Reflection {
             &values,
         )
         .map_err(|e| ReflectError::Constants(e.to_string()))?;
-        Ok((module.into_owned(), info.into_owned()))
+        let (mut module, info) = (module.into_owned(), info.into_owned());
+        if !settle_array_sizes(&mut module)? {
+            return Ok((module, info));
+        }
+        let info = Validator::new(ValidationFlags::all(), Caps::all())
+            .validate(&module)
+            .map_err(|e| ReflectError::Constants(e.to_string()))?;
+        Ok((module, info))
     }
+}
+
+/// naga 30 leaves array lengths as references to overrides it has evaluated, which its WGSL writer
+/// cannot print. Puts the numbers in; says whether there were any.
+fn settle_array_sizes(module: &mut Module) -> Result<bool, ReflectError> {
+    use naga::{ArraySize, TypeInner};
+    let mut settled = Vec::new();
+    for (handle, ty) in module.types.iter() {
+        let TypeInner::Array { base, size: ArraySize::Pending(over), stride } = ty.inner else {
+            continue;
+        };
+        let length = module.overrides[over]
+            .init
+            .and_then(|e| match module.global_expressions[e] {
+                naga::Expression::Constant(c) => {
+                    literal(&module.global_expressions[module.constants[c].init])
+                }
+                ref other => literal(other),
+            })
+            .and_then(|n| std::num::NonZeroU32::new(n as u32))
+            .ok_or_else(|| ReflectError::Constants("an array length is not positive".into()))?;
+        let inner = TypeInner::Array { base, size: ArraySize::Constant(length), stride };
+        settled.push((handle, naga::Type { name: ty.name.clone(), inner }));
+    }
+    let any = !settled.is_empty();
+    for (handle, ty) in settled {
+        // Two arrays may now be the same type; naga wants each once, so the twin keeps its
+        // identity by name.
+        let name = ty.name.clone().or_else(|| Some(format!("sized_{}", handle.index())));
+        module.types.replace(handle, naga::Type { name, ..ty });
+    }
+    Ok(any)
 }
 
 fn literal(expression: &naga::Expression) -> Option<f64> {

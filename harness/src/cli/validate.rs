@@ -56,7 +56,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 l.kernel.to_owned(),
                 l.variant.to_owned(),
                 l.shapes.to_string(),
-                if l.errors.is_empty() { "ok".into() } else { l.errors.join("\n") },
+                if l.errors.is_empty() { "ok".into() } else { format!("{} of {} shapes; {}", l.errors.len(), l.shapes, l.errors[0]) },
             ]);
         }
         println!("{t}");

@@ -23,7 +23,8 @@ const LOWEST: f32 = -3.0e38;
 @group(0) @binding(3) var<storage, read> v_cache: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read_write> out: array<vec4<f32>>;
 
-var<workgroup> q: array<vec4<f32>, HEAD_DIM / 4u>;
+override FOURS: u32 = HEAD_DIM / 4u;
+var<workgroup> q: array<vec4<f32>, FOURS>;
 var<workgroup> weights: array<f32, WG>;
 var<workgroup> sums: array<vec4<f32>, WG>;
 

@@ -29,7 +29,8 @@ const HELD: u32 = 16u;
 
 var<workgroup> mosts: array<f32, SUBGROUPS>;
 var<workgroup> norms: array<f32, SUBGROUPS>;
-var<workgroup> sums: array<vec4<f32>, SUBGROUPS * HEAD_DIM / 4u>;
+override SUM_SLOTS: u32 = SUBGROUPS * HEAD_DIM / 4u;
+var<workgroup> sums: array<vec4<f32>, SUM_SLOTS>;
 
 @compute @workgroup_size(WG)
 fn main(

@@ -1,6 +1,7 @@
 // Sum over a workgroup: one subgroup operation, then one slot a subgroup in workgroup memory.
 // Subgroups have at least four lanes, so WG/4 slots suffice for any size.
-var<workgroup> reduce_slots: array<f32, WG / 4u>;
+override REDUCE_SLOTS: u32 = WG / 4u;
+var<workgroup> reduce_slots: array<f32, REDUCE_SLOTS>;
 
 fn workgroup_sum(lane: u32, subgroup: u32, subgroups: u32, value: f32) -> f32 {
     let sum = subgroupAdd(value);
