@@ -1,1 +1,147 @@
+//! What the criterion targets share. Times are GPU timestamps through `iter_custom`; outputs are
+//! held against the reference before and after; weights are rotated past the cache.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, Throughput};
+use lathe_harness::decode::{GraphOptions, RunOptions, Weights, graph, session};
+use lathe_harness::execute::GpuExecutor;
+use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
+use lathe_harness::measure::{Bench, BenchOptions, Temperature};
+use lathe_harness::model::ModelFile;
+use lathe_harness::model::synth::{SynthArch, SynthQuant, SynthSpec, write_synth};
+use lathe_harness::plan::Plan;
+use lathe_harness::recording::KvFormat;
+use lathe_harness::select::Hints;
+use lathe_harness::{Error, Result};
+
+const SEED: u64 = 42;
+
+/// Benchmarks every variant of a kernel; the body of its criterion target.
+pub fn kernel(name: &str) {
+    end(|criterion| kernel_with(criterion, name));
+}
+
+/// Benchmarks decode steps; the body of the decode target.
+pub fn decode() {
+    end(decode_with);
+}
+
+fn end(run: impl FnOnce(&mut Criterion) -> Result<()>) {
+    let mut criterion = Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2))
+        .configure_from_args();
+    if let Err(e) = run(&mut criterion) {
+        eprintln!("lathe: {e}");
+        std::process::exit(i32::from(e.exit_code()));
+    }
+    criterion.final_summary();
+}
+
+fn kernel_with(criterion: &mut Criterion, name: &str) -> Result<()> {
+    let kernel = lathe_kernels::kernel(name)
+        .ok_or_else(|| Error::Usage(format!("no kernel {name} in the registry")))?;
+    let gpu = Arc::new(Gpu::open(None, Checks::Off)?);
+    let options = BenchOptions::of(&gpu);
+    let mut group = criterion.benchmark_group(name);
+    for shape in (kernel.bench)() {
+        group.throughput(Throughput::Bytes((kernel.cost)(&shape).bytes as u64));
+        for variant in kernel.variants {
+            let text = shape.show(kernel.params);
+            let plan = match Plan::of(kernel, variant, &shape, &gpu.caps) {
+                Ok(plan) => plan,
+                Err(e) => {
+                    eprintln!("unavailable {name}/{} {text}: {e}", variant.name);
+                    continue;
+                }
+            };
+            let pipelines = Pipelines::default();
+            let made = Bench::new(&gpu, &pipelines, plan, &shape, SEED, options.rotate_bytes);
+            let mut bench = match made {
+                Ok(bench) => bench,
+                Err(Error::Unavailable { what, reason, .. }) => {
+                    eprintln!("unavailable {name}/{} {text}: {what}: {reason}", variant.name);
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            let mut failure = None;
+            for temperature in [Temperature::Cold, Temperature::Warm] {
+                let id = format!("{}/{temperature:?}", variant.name).to_lowercase();
+                group.bench_function(BenchmarkId::new(id, &text), |b| {
+                    b.iter_custom(|count| match bench.time(count, temperature) {
+                        Ok(time) => time,
+                        Err(e) => {
+                            failure.get_or_insert(e);
+                            // Criterion needs a positive time to end on its own.
+                            Duration::from_millis(1)
+                        }
+                    });
+                });
+            }
+            if let Some(e) = failure {
+                return Err(e);
+            }
+            bench.validate("after timing")?;
+        }
+    }
+    group.finish();
+    Ok(())
+}
+
+fn decode_with(criterion: &mut Criterion) -> Result<()> {
+    const STEPS: usize = 16;
+    let gpu = Arc::new(Gpu::open(None, Checks::Off)?);
+    let folder =
+        tempfile::tempdir().map_err(|source| Error::Io { path: std::env::temp_dir(), source })?;
+    let mut group = criterion.benchmark_group("decode");
+    group.throughput(Throughput::Elements(1));
+    for arch in [SynthArch::Gemma3Mini, SynthArch::LlamaMini, SynthArch::Qwen3Mini] {
+        let path = folder.path().join(format!("{arch}.gguf"));
+        let spec = SynthSpec { arch, quant: SynthQuant::Bf16, embed_quant: None, seed: SEED };
+        write_synth(&spec, &path, &mut |_, _| {})?;
+        let file = Arc::new(ModelFile::open(&path)?);
+        let config = file.config()?;
+        let weights = Weights::load(&file, &config)?;
+        let options = GraphOptions { context: STEPS + 4, kv: KvFormat::F16, hints: Hints::new() };
+        let graph = graph::build(&path, &config, &weights, &gpu.caps, &options)?;
+        let recording = Arc::clone(&graph.recording);
+        let mut executor = GpuExecutor::new(
+            Arc::clone(&gpu),
+            &Pipelines::default(),
+            recording,
+            Policy::Plain,
+            &mut |_, _| {},
+        )?;
+        let run = RunOptions {
+            prompt: vec![2, 5, 7],
+            generate: STEPS + 1,
+            steps_per_submit: 8,
+            ..Default::default()
+        };
+        let mut failure = None;
+        group.bench_function(BenchmarkId::new("step", arch), |b| {
+            b.iter_custom(|count| {
+                let mut time = Duration::ZERO;
+                let runs = count.div_ceil(STEPS as u64);
+                for _ in 0..runs {
+                    match session::run(&graph, &mut executor, &run, &mut |_| {}) {
+                        Ok(run) => time += run.steps.iter().sum::<Duration>(),
+                        Err(e) => {
+                            failure.get_or_insert(e);
+                            time += Duration::from_millis(1);
+                        }
+                    }
+                }
+                time.mul_f64(count as f64 / (runs * STEPS as u64) as f64)
+            });
+        });
+        if let Some(e) = failure {
+            return Err(e);
+        }
+    }
+    group.finish();
+    Ok(())
+}

@@ -139,10 +139,8 @@ impl Case {
                     executor.write_words(TensorId(i), 0, words)?;
                 }
                 (Value::F32(values), Content::Kv { format: KvFormat::F16, .. }) => {
-                    let bytes: Vec<u8> = values
-                        .iter()
-                        .flat_map(|v| half::f16::from_f32(*v).to_le_bytes())
-                        .collect();
+                    let bytes: Vec<u8> =
+                        values.iter().flat_map(|v| half::f16::from_f32(*v).to_le_bytes()).collect();
                     block.write(&executor.gpu, 0, &bytes);
                 }
                 (Value::F32(values), Content::Kv { .. } | Content::Values(_)) => {
@@ -152,6 +150,23 @@ impl Case {
             }
         }
         Ok(())
+    }
+
+    /// The tensors a cold benchmark rotates: weights and caches, which decode finds in device
+    /// memory; for kernels without any, all inputs. What is written stays shared, so that each
+    /// invocation waits for the one before, as in a decode step.
+    pub fn rotated(&self) -> Vec<TensorId> {
+        let op = &self.recording.ops[0];
+        let inputs = |large: bool| {
+            let kernel = self.kernel;
+            op.bindings.iter().filter_map(move |(name, id)| {
+                let b = kernel.binding(name)?;
+                let is_large = matches!(b.elem, Elem::Weights | Elem::Kv);
+                (b.role == Role::Input && (is_large || !large)).then_some(*id)
+            })
+        };
+        let large: Vec<_> = inputs(true).collect();
+        if large.is_empty() { inputs(false).collect() } else { large }
     }
 
     fn is(&self, tensor: usize, role: Role) -> bool {
@@ -192,14 +207,14 @@ impl Case {
             let name = &self.recording.tensors[tensor.0].name;
             let bytes = &contents[tensor.0];
             if policy == Policy::Guarded && self.is(tensor.0, Role::Output) {
-                let unwritten =
-                    bytes.chunks_exact(4).position(|word| word == POISON.to_le_bytes());
+                let unwritten = bytes.chunks_exact(4).position(|word| word == POISON.to_le_bytes());
                 if let Some(index) = unwritten {
                     let reason = format!("{name}[{index}] was never written");
                     return Ok(Verdict::Failed { reason });
                 }
             }
-            let failed = |m: reference::Mismatch| Verdict::Failed { reason: format!("{name}: {m}") };
+            let failed =
+                |m: reference::Mismatch| Verdict::Failed { reason: format!("{name}: {m}") };
             match outcome {
                 Outcome::Words(words) => {
                     let got: Vec<u32> = bytemuck::pod_collect_to_vec(bytes);

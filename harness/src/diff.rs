@@ -101,8 +101,7 @@ fn compare(
                 _ => op.shape.clone(),
             };
             let t = (op.kernel().tolerance)(&shape);
-            let tolerance =
-                reference::Tolerance { k: t.k, rounding: t.rounding, nmse: t.nmse };
+            let tolerance = reference::Tolerance { k: t.k, rounding: t.rounding, nmse: t.nmse };
             reference::compare(expected, &executor.read_values(tensor)?, &tolerance).err()
         }
     };

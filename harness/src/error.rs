@@ -78,7 +78,11 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::CheckFailed(_) => 1,
-            Error::Usage(_) | Error::Shape(_) | Error::Reflect(_) | Error::Io { .. } => 2,
+            Error::Usage(_)
+            | Error::Shape(_)
+            | Error::Reflect(_)
+            | Error::Io { .. }
+            | Error::Model(ModelError::Exists { .. }) => 2,
             Error::NoAdapter(_) | Error::Unavailable { .. } => 3,
             Error::DeviceLost { .. } | Error::Gpu { .. } => 4,
             Error::Model(_) | Error::Undecodable { .. } => 5,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use lathe_kernels::{Format, Kernel, RopeSpec, Shape};
 
-use crate::weights::WeightRows;
 use crate::plan::Plan;
+use crate::weights::WeightRows;
 
 /// A tensor of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

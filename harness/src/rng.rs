@@ -14,9 +14,9 @@ impl Rng {
     /// A seed from a base and a text, so that every case has its own stream.
     pub fn derive(seed: u64, text: &str) -> Self {
         // FNV-1a over the text.
-        let hash = text
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
+            (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
+        });
         Self(seed ^ hash)
     }
 

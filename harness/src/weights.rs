@@ -125,14 +125,19 @@ mod tests {
     fn stacks_and_packs_rows_in_pieces() {
         let a = WeightRows::from_f32(Format::F16, 3, &[1.0, 2.0, 3.0]);
         let b = WeightRows::from_f32(Format::F16, 3, &[4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
-        let both = WeightRows { format: Format::F16, k: 3, parts: vec![a.parts[0].clone(), b.parts[0].clone()] };
+        let both = WeightRows {
+            format: Format::F16,
+            k: 3,
+            parts: vec![a.parts[0].clone(), b.parts[0].clone()],
+        };
         assert_eq!(both.rows(), 3);
         let mut all = vec![0xff; Format::F16.packed_bytes(3, 3)];
         both.pack(16, |offset, bytes| {
             all[offset as usize..][..bytes.len()].copy_from_slice(bytes);
         });
         let row = |v: [f32; 3]| -> Vec<u8> {
-            let mut r: Vec<u8> = v.iter().flat_map(|x| half::f16::from_f32(*x).to_le_bytes()).collect();
+            let mut r: Vec<u8> =
+                v.iter().flat_map(|x| half::f16::from_f32(*x).to_le_bytes()).collect();
             r.resize(16, 0);
             r
         };

@@ -12,11 +12,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "argmax",
     summary: "greedy choice (lower index wins ties), next token and position",
     params: &[
-        Param {
-            name: "N",
-            doc: "logits",
-            kind: ParamKind::Dim { tile: 256, max: 70_000 },
-        },
+        Param { name: "N", doc: "logits", kind: ParamKind::Dim { tile: 256, max: 70_000 } },
         Param {
             name: "SEEN",
             doc: "tokens seen, the current one included (tests only; decode keeps it on the GPU)",
@@ -30,12 +26,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
     ],
     bindings: &[
         Binding { name: "logits", role: Role::Input, elem: Elem::F32, len: |s| s.dim("N") },
-        Binding {
-            name: "tokens",
-            role: Role::InOut,
-            elem: Elem::U32,
-            len: |s| s.dim("SEEN") + 1,
-        },
+        Binding { name: "tokens", role: Role::InOut, elem: Elem::U32, len: |s| s.dim("SEEN") + 1 },
         Binding { name: "state", role: Role::InOut, elem: Elem::U32, len: |_| STATE_WORDS },
         Binding { name: "partial_values", role: Role::Scratch, elem: Elem::F32, len: |_| 64 },
         Binding { name: "partial_indices", role: Role::Scratch, elem: Elem::U32, len: |_| 64 },
@@ -64,7 +55,11 @@ pub(crate) static KERNEL: Kernel = Kernel {
         },
     ],
     prefer: |s| {
-        if s.dim("N") >= 8192 { &["two_pass", "workgroup", "naive"] } else { &["workgroup", "naive"] }
+        if s.dim("N") >= 8192 {
+            &["two_pass", "workgroup", "naive"]
+        } else {
+            &["workgroup", "naive"]
+        }
     },
     cost: |s| Cost { bytes: 4.0 * s.float("N"), flops: 0.0 },
     tolerance: |_| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "the index is exact" },

@@ -44,11 +44,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             doc: "slots of the cache; min(SEEN, CAPACITY) of them are attended",
             kind: ParamKind::Dim { tile: 256, max: 700 },
         },
-        Param {
-            name: "KV",
-            doc: "storage format of the cache",
-            kind: ParamKind::Choice(KV_NAMES),
-        },
+        Param { name: "KV", doc: "storage format of the cache", kind: ParamKind::Choice(KV_NAMES) },
         Param {
             name: "SCALE",
             doc: "factor on the scores, usually HEAD_DIM^-1/2",

@@ -52,7 +52,10 @@ pub(crate) static KERNEL: Kernel = Kernel {
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage { entry: "main", grid: |s, c| s.dim("ROWS").div_ceil(c["WG"] as usize) }],
+            stages: &[Stage {
+                entry: "main",
+                grid: |s, c| s.dim("ROWS").div_ceil(c["WG"] as usize),
+            }],
             constants: no_constants,
             refuses: never_refuses,
         },
@@ -93,7 +96,10 @@ pub(crate) static KERNEL: Kernel = Kernel {
     },
     cost: |s| {
         let (rows, k) = (s.float("ROWS"), s.float("K"));
-        Cost { bytes: rows * k * format(s).bytes() as f64 + 4.0 * (rows + k), flops: 2.0 * rows * k }
+        Cost {
+            bytes: rows * k * format(s).bytes() as f64 + 4.0 * (rows + k),
+            flops: 2.0 * rows * k,
+        }
     },
     tolerance: |s| Tolerance {
         k: 8.0 + 2.0 * s.float("K").sqrt(),
@@ -106,9 +112,16 @@ pub(crate) static KERNEL: Kernel = Kernel {
         let mut cases = Vec::new();
         for &f in Format::ALL {
             // Gemma, Llama and Qwen widths, and widths no multiple of 8, 4 or 2.
-            for (rows, k) in
-                [(1, 1), (3, 7), (64, 1152), (33, 6912), (17, 2048), (65, 1004), (40, 1001), (1153, 12)]
-            {
+            for (rows, k) in [
+                (1, 1),
+                (3, 7),
+                (64, 1152),
+                (33, 6912),
+                (17, 2048),
+                (65, 1004),
+                (40, 1001),
+                (1153, 12),
+            ] {
                 cases.push(shape(rows, k, f));
             }
         }

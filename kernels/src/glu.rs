@@ -23,12 +23,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         },
     ],
     bindings: &[
-        Binding {
-            name: "gate_up",
-            role: Role::Input,
-            elem: Elem::F32,
-            len: |s| 2 * s.dim("N"),
-        },
+        Binding { name: "gate_up", role: Role::Input, elem: Elem::F32, len: |s| 2 * s.dim("N") },
         Binding { name: "y", role: Role::Output, elem: Elem::F32, len: |s| s.dim("N") },
     ],
     variants: &[

@@ -147,6 +147,9 @@ mod tests {
         let spec = RopeSpec { base: 100.0, head_dim: 4, positions: 3, freq_factors: None };
         let t = spec.table();
         // position 2: angles 2 * 100^0 = 2 and 2 * 100^(-1/2) = 0.2
-        assert_eq!(t[8..], [2f64.cos() as f32, 2f64.sin() as f32, 0.2f64.cos() as f32, 0.2f64.sin() as f32]);
+        assert_eq!(
+            t[8..],
+            [2f64.cos() as f32, 2f64.sin() as f32, 0.2f64.cos() as f32, 0.2f64.sin() as f32]
+        );
     }
 }

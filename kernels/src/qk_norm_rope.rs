@@ -110,5 +110,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             shape(4, 8, 64, 0, 0, 8192).with("BASE", 500_000.0).with("FACTORS", 1.0),
         ]
     },
-    bench: || vec![shape(4, 1, 256, 1, 1, 128), shape(4, 8, 64, 0, 0, 128), shape(2, 8, 128, 1, 1, 128)],
+    bench: || {
+        vec![shape(4, 1, 256, 1, 1, 128), shape(4, 8, 64, 0, 0, 128), shape(2, 8, 128, 1, 1, 128)]
+    },
 };

@@ -64,7 +64,9 @@ pub enum ReflectError {
     #[error("{0}")]
     Wgsl(String),
     /// A resource that kernels do not use.
-    #[error("{path}: `{name}` is not a storage buffer with @group and @binding; kernels use nothing else")]
+    #[error(
+        "{path}: `{name}` is not a storage buffer with @group and @binding; kernels use nothing else"
+    )]
     Resource {
         /// File.
         path: String,
@@ -131,7 +133,8 @@ impl Reflection {
                     Some(e) => literal(&module.global_expressions[e])
                         .map_or(Default::Derived, Default::Literal),
                 };
-                let name = o.name.clone().ok_or_else(|| ReflectError::Anonymous(path.to_owned()))?;
+                let name =
+                    o.name.clone().ok_or_else(|| ReflectError::Anonymous(path.to_owned()))?;
                 Ok((name, default))
             })
             .collect::<Result<_, ReflectError>>()?;
@@ -166,7 +169,11 @@ impl Reflection {
     }
 
     /// Bytes of workgroup memory and invocations of an entry point under `constants`.
-    pub fn workgroup(&self, entry: &str, constants: &Constants) -> Result<(u32, u32), ReflectError> {
+    pub fn workgroup(
+        &self,
+        entry: &str,
+        constants: &Constants,
+    ) -> Result<(u32, u32), ReflectError> {
         let (module, info) = self.resolved(entry, constants)?;
         let index = module
             .entry_points

@@ -10,11 +10,7 @@ fn shape(n: usize) -> Shape {
 pub(crate) static KERNEL: Kernel = Kernel {
     name: "residual_add",
     summary: "x += delta",
-    params: &[Param {
-        name: "N",
-        doc: "elements",
-        kind: ParamKind::Dim { tile: 64, max: 3000 },
-    }],
+    params: &[Param { name: "N", doc: "elements", kind: ParamKind::Dim { tile: 64, max: 3000 } }],
     bindings: &[
         Binding { name: "x", role: Role::InOut, elem: Elem::F32, len: |s| s.dim("N") },
         Binding { name: "delta", role: Role::Input, elem: Elem::F32, len: |s| s.dim("N") },
@@ -40,12 +36,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
     ],
     prefer: |_| &["vec4", "naive"],
     cost: |s| Cost { bytes: 12.0 * s.float("N"), flops: s.float("N") },
-    tolerance: |_| Tolerance {
-        k: 1.0,
-        rounding: 0.0,
-        nmse: 1e-13,
-        reason: "one rounded addition",
-    },
+    tolerance: |_| Tolerance { k: 1.0, rounding: 0.0, nmse: 1e-13, reason: "one rounded addition" },
     cases: || [1, 3, 64, 1152, 2048, 2051].map(shape).to_vec(),
     bench: || [1152, 2048].map(shape).to_vec(),
 };

@@ -19,7 +19,8 @@ const fn variant(name: &'static str) -> Variant {
         constants: no_constants,
         refuses: |s, caps| {
             let most = caps.grid_dimension as usize;
-            (s.dim("ROWS") > most).then(|| format!("ROWS={} exceeds {most} workgroups", s.dim("ROWS")))
+            (s.dim("ROWS") > most)
+                .then(|| format!("ROWS={} exceeds {most} workgroups", s.dim("ROWS")))
         },
     }
 }
@@ -33,7 +34,11 @@ pub(crate) static KERNEL: Kernel = Kernel {
             doc: "rows normalised on their own; 1 in decode",
             kind: ParamKind::Dim { tile: 2, max: 5 },
         },
-        Param { name: "N", doc: "elements of a row", kind: ParamKind::Dim { tile: 256, max: 3000 } },
+        Param {
+            name: "N",
+            doc: "elements of a row",
+            kind: ParamKind::Dim { tile: 256, max: 3000 },
+        },
         Param {
             name: "EPS",
             doc: "added to the mean square",

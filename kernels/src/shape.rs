@@ -112,7 +112,9 @@ impl Shape {
         for p in params {
             if let Some(v) = self.get(p.name) {
                 match p.kind {
-                    ParamKind::Choice(names) => parts.push(format!("{}={}", p.name, names[v as usize])),
+                    ParamKind::Choice(names) => {
+                        parts.push(format!("{}={}", p.name, names[v as usize]))
+                    }
                     ParamKind::Float { .. } => parts.push(format!("{}={}", p.name, v as f32)),
                     _ => parts.push(format!("{}={v}", p.name)),
                 }

@@ -51,7 +51,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         };
         for shape in &shapes {
             for variant in &variants {
-                let what = format!("{}/{} {}", kernel.name, variant.name, shape.show(kernel.params));
+                let what =
+                    format!("{}/{} {}", kernel.name, variant.name, shape.show(kernel.params));
                 let plan = match Plan::of(kernel, variant, shape, &gpu.caps) {
                     Ok(plan) => plan,
                     Err(PlanError::Unavailable(reason)) => {

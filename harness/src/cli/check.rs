@@ -88,7 +88,11 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         unavailable: count(|v| matches!(v, Verdict::Unavailable { .. })),
         cases,
     };
-    if global.json { json::print(&report) } else { print(&report) }
+    if global.json {
+        json::print(&report)
+    } else {
+        print(&report)
+    }
     match report.failed {
         0 if report.passed == 0 => Err(Error::Unavailable {
             what: opts.target.clone().unwrap_or_else(|| "every variant".into()),

@@ -109,9 +109,9 @@ impl ModelOpts {
         }
         let mut hints = Hints::new();
         for hint in &self.hint {
-            let (kernel, variant) = hint.split_once('=').ok_or_else(|| {
-                Error::Usage(format!("--hint {hint}: expected KERNEL=VARIANT"))
-            })?;
+            let (kernel, variant) = hint
+                .split_once('=')
+                .ok_or_else(|| Error::Usage(format!("--hint {hint}: expected KERNEL=VARIANT")))?;
             if let Some(other) = hints.insert(kernel.to_owned(), variant.to_owned()) {
                 return Err(Error::Usage(format!(
                     "--hint names {kernel} twice: {other} and {variant}"
@@ -274,9 +274,7 @@ fn decode(
             crate::recording::KvFormat::F16 => 1e-5,
         };
         let mut verifier = match (&mut reference, verify) {
-            (Some(reference), Some(n)) => {
-                Some(Verifier::new(graph, reference, &seen, limit, n)?)
-            }
+            (Some(reference), Some(n)) => Some(Verifier::new(graph, reference, &seen, limit, n)?),
             _ => None,
         };
         let mut logits = opts.logits_out.as_deref().map(LogitsFile::create).transpose()?;
@@ -293,8 +291,11 @@ fn decode(
         if let Some(file) = logits {
             file.finish()?;
         }
-        verified = verifier
-            .map(|v| Verified { positions: v.compared, worst_nmse: v.worst, limit: v.limit });
+        verified = verifier.map(|v| Verified {
+            positions: v.compared,
+            worst_nmse: v.worst,
+            limit: v.limit,
+        });
         observed = Some(run);
     }
     let run = match observed {
@@ -390,9 +391,9 @@ fn report(
         gpu_memory_bytes: side.memory,
         bytes_per_token,
         copy_gb_s: side.copy,
-        bandwidth_fraction: gpu_ms.zip(side.copy).map(|(ms, copy)| {
-            bytes_per_token as f64 / (ms * 1e-3) / (copy * 1e9)
-        }),
+        bandwidth_fraction: gpu_ms
+            .zip(side.copy)
+            .map(|(ms, copy)| bytes_per_token as f64 / (ms * 1e-3) / (copy * 1e9)),
         verified,
         selected: graph.selected.clone(),
     }
@@ -418,7 +419,13 @@ fn print(r: &Report) {
     let mut row = |name: &str, value: String| {
         t.add_row(vec![name.to_owned(), value]);
     };
-    row("adapter", format!("{} ({}, run-time checks {})", r.adapter.name, r.adapter.backend, r.adapter.runtime_checks));
+    row(
+        "adapter",
+        format!(
+            "{} ({}, run-time checks {})",
+            r.adapter.name, r.adapter.backend, r.adapter.runtime_checks
+        ),
+    );
     row("time to first token", format!("{:.1} ms", r.ttft_ms));
     row("prompt", format!("{} tokens, {:.1} tok/s", r.prompt_tokens.len(), r.prefill_tok_s));
     if let (Some(rate), Some(step)) = (r.decode_tok_s, &r.step_ms) {

@@ -43,7 +43,18 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         return Ok(());
     }
     let mut t = table::table(
-        &["", "adapter", "driver", "backend", "kind", "subgroup", "f16", "timestamps", "binding", "workgroup memory"],
+        &[
+            "",
+            "adapter",
+            "driver",
+            "backend",
+            "kind",
+            "subgroup",
+            "f16",
+            "timestamps",
+            "binding",
+            "workgroup memory",
+        ],
         &[8, 9],
     );
     for a in &report.adapters {
@@ -53,7 +64,11 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             None => "none".into(),
         };
         t.add_row(vec![
-            if a.index == report.chosen { format!("* {}", a.index) } else { format!("  {}", a.index) },
+            if a.index == report.chosen {
+                format!("* {}", a.index)
+            } else {
+                format!("  {}", a.index)
+            },
             a.name.clone(),
             a.driver.clone(),
             a.backend.clone(),
@@ -67,7 +82,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     }
     println!("{t}");
     if report.adapters[report.chosen].software {
-        println!("The chosen adapter is a software implementation: right, but no subject for speed.");
+        println!(
+            "The chosen adapter is a software implementation: right, but no subject for speed."
+        );
     }
     if let Some(c) = report.copy {
         println!(
@@ -77,10 +94,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             100.0 * c.spread
         );
     }
-    gpu.check_faults().map_err(|e| Error::DeviceLost {
-        adapter: gpu.adapter.name.clone(),
-        reason: e.to_string(),
-    })
+    gpu.check_faults()
+        .map_err(|e| Error::DeviceLost { adapter: gpu.adapter.name.clone(), reason: e.to_string() })
 }
 
 fn yes(b: bool) -> String {

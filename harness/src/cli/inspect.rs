@@ -30,11 +30,12 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let file = Arc::new(ModelFile::open(&opts.file)?);
     let summary = describe(&file);
     let loaded = file.config().map_err(Into::into).and_then(|c| Weights::load(&file, &c));
-    let reason = loaded.err().map(|e| e.to_string());
+    let refusal = loaded.err();
+    let reason = refusal.as_ref().map(ToString::to_string);
     let report = Report { summary, decodable: reason.is_none(), reason };
     if global.json {
         json::print(&report);
-        return Ok(());
+        return refusal.map_or(Ok(()), Err);
     }
     let s = &report.summary;
     println!(
@@ -75,9 +76,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         t.add_row(vec![line.key.clone(), line.ty.to_owned(), line.value.clone()]);
     }
     println!("{t}");
-    match &report.reason {
-        None => println!("can be decoded"),
-        Some(reason) => println!("cannot be decoded: {reason}"),
+    if refusal.is_none() {
+        println!("can be decoded");
     }
-    Ok(())
+    refusal.map_or(Ok(()), Err)
 }

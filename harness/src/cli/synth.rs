@@ -29,14 +29,10 @@ pub(super) struct Opts {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let quant = |text: &str| {
-        text.parse::<SynthQuant>().map_err(|e| Error::Usage(format!("--quant {e}")))
-    };
+    let quant =
+        |text: &str| text.parse::<SynthQuant>().map_err(|e| Error::Usage(format!("--quant {e}")));
     let spec = SynthSpec {
-        arch: opts
-            .arch
-            .parse::<SynthArch>()
-            .map_err(|e| Error::Usage(format!("--arch {e}")))?,
+        arch: opts.arch.parse::<SynthArch>().map_err(|e| Error::Usage(format!("--arch {e}")))?,
         quant: quant(&opts.quant)?,
         embed_quant: opts.embed_quant.as_deref().map(quant).transpose()?,
         seed: opts.seed,

@@ -56,7 +56,11 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 l.kernel.to_owned(),
                 l.variant.to_owned(),
                 l.shapes.to_string(),
-                if l.errors.is_empty() { "ok".into() } else { format!("{} of {} shapes; {}", l.errors.len(), l.shapes, l.errors[0]) },
+                if l.errors.is_empty() {
+                    "ok".into()
+                } else {
+                    format!("{} of {} shapes; {}", l.errors.len(), l.shapes, l.errors[0])
+                },
             ]);
         }
         println!("{t}");
@@ -145,11 +149,8 @@ fn write_msl(
     info: &naga::valid::ModuleInfo,
     entry: &str,
 ) -> Result<usize, String> {
-    let options = msl::Options {
-        lang_version: (2, 4),
-        fake_missing_bindings: true,
-        ..Default::default()
-    };
+    let options =
+        msl::Options { lang_version: (2, 4), fake_missing_bindings: true, ..Default::default() };
     let pipeline = msl::PipelineOptions {
         entry_point: Some((naga::ShaderStage::Compute, entry.into())),
         ..Default::default()
@@ -169,9 +170,8 @@ fn write_hlsl(
         fake_missing_bindings: true,
         ..Default::default()
     };
-    let pipeline = hlsl::PipelineOptions {
-        entry_point: Some((naga::ShaderStage::Compute, entry.into())),
-    };
+    let pipeline =
+        hlsl::PipelineOptions { entry_point: Some((naga::ShaderStage::Compute, entry.into())) };
     let mut text = String::new();
     hlsl::Writer::new(&mut text, &options, &pipeline)
         .write(module, info, None)
@@ -184,8 +184,8 @@ fn write_wgsl(
     info: &naga::valid::ModuleInfo,
     _: &str,
 ) -> Result<usize, String> {
-    let text = wgsl::write_string(module, info, wgsl::WriterFlags::empty())
-        .map_err(|e| e.to_string())?;
+    let text =
+        wgsl::write_string(module, info, wgsl::WriterFlags::empty()).map_err(|e| e.to_string())?;
     // What naga writes must be WGSL again.
     naga::front::wgsl::parse_str(&text)
         .map(|_| text.len())

@@ -98,8 +98,14 @@ impl Builder<'_> {
             .map_err(|e| Error::Usage(format!("{}: {op}: {e}", self.path.display())))?;
         let key = (op, shape.show(kernel.params));
         if !self.selected.contains_key(&key) {
-            tracing::info!(op, kernel = kernel.name, variant = selection.plan.variant,
-                shape = key.1, why = selection.why, "selected");
+            tracing::info!(
+                op,
+                kernel = kernel.name,
+                variant = selection.plan.variant,
+                shape = key.1,
+                why = selection.why,
+                "selected"
+            );
             self.order.push(key.clone());
             self.selected.insert(
                 key,
@@ -129,11 +135,8 @@ impl Builder<'_> {
         weights: TensorId,
         [x, y]: [TensorId; 2],
     ) -> Result<()> {
-        let shape = [
-            ("ROWS", rows.rows() as f64),
-            ("K", rows.k as f64),
-            ("WEIGHT", rows.format.code()),
-        ];
+        let shape =
+            [("ROWS", rows.rows() as f64), ("K", rows.k as f64), ("WEIGHT", rows.format.code())];
         self.op(layer, op, "gemv", &shape, &[("weights", weights), ("x", x), ("y", y)])
     }
 }
@@ -220,10 +223,8 @@ pub fn build(
         ("HEAD_DIM", d as f64),
     ];
     let with = |more: &[(&'static str, f64)]| [&heads_shape[..], more].concat();
-    let glu_shape = [
-        ("N", c.ffn as f64),
-        ("ACT", if c.activation == Activation::Silu { 0.0 } else { 1.0 }),
-    ];
+    let glu_shape =
+        [("N", c.ffn as f64), ("ACT", if c.activation == Activation::Silu { 0.0 } else { 1.0 })];
     let mut caches = Vec::with_capacity(c.n_layers);
     let mut weight_bytes = 0u64;
     for (i, w) in weights.layers.iter().enumerate() {
@@ -245,7 +246,13 @@ pub fn build(
         caches.push(cache);
 
         let attn_norm = b.values(format!("l{i}.attn_norm"), &w.attn_norm);
-        b.op(layer, "attn_norm", "rms_norm", &norm_shape, &[("x", x), ("weight", attn_norm), ("y", normed)])?;
+        b.op(
+            layer,
+            "attn_norm",
+            "rms_norm",
+            &norm_shape,
+            &[("x", x), ("weight", attn_norm), ("y", normed)],
+        )?;
         let qkv_weights = matrix(&mut b, "qkv", &w.qkv);
         b.gemv(layer, "qkv", &w.qkv, qkv_weights, [normed, qkv])?;
         let [q_norm, k_norm] = match &w.qk_norm {
@@ -267,7 +274,13 @@ pub fn build(
             "qk_norm_rope",
             "qk_norm_rope",
             &rope_shape,
-            &[("state", state), ("qkv", qkv), ("q_norm", q_norm), ("k_norm", k_norm), ("rope", rope)],
+            &[
+                ("state", state),
+                ("qkv", qkv),
+                ("q_norm", q_norm),
+                ("k_norm", k_norm),
+                ("rope", rope),
+            ],
         )?;
         let cache_shape = with(&[("CAPACITY", capacity as f64), ("KV", options.kv.code())]);
         let kv = [("state", state), ("qkv", qkv), ("k_cache", cache.k), ("v_cache", cache.v)];
@@ -294,7 +307,13 @@ pub fn build(
         add(&mut b, "attn_residual", "post_attention_norm", &w.post_attention_norm)?;
 
         let ffn_norm = b.values(format!("l{i}.ffn_norm"), &w.ffn_norm);
-        b.op(layer, "ffn_norm", "rms_norm", &norm_shape, &[("x", x), ("weight", ffn_norm), ("y", normed)])?;
+        b.op(
+            layer,
+            "ffn_norm",
+            "rms_norm",
+            &norm_shape,
+            &[("x", x), ("weight", ffn_norm), ("y", normed)],
+        )?;
         let gate_up_weights = matrix(&mut b, "gate_up", &w.gate_up);
         b.gemv(layer, "ffn_gate_up", &w.gate_up, gate_up_weights, [normed, gate_up])?;
         b.op(layer, "ffn_act", "glu", &glu_shape, &[("gate_up", gate_up), ("y", gated)])?;
@@ -306,7 +325,13 @@ pub fn build(
         }
     }
     let output_norm = b.values("output_norm".into(), &weights.output_norm);
-    b.op(None, "output_norm", "rms_norm", &norm_shape, &[("x", x), ("weight", output_norm), ("y", normed)])?;
+    b.op(
+        None,
+        "output_norm",
+        "rms_norm",
+        &norm_shape,
+        &[("x", x), ("weight", output_norm), ("y", normed)],
+    )?;
     let (head_rows, head) = match &weights.head {
         None => (&weights.embed, embed),
         Some(rows) => (rows, b.recording.tensor("output", Content::Weights(rows.clone()))),

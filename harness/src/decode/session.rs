@@ -222,10 +222,8 @@ impl<'a> Verifier<'a> {
         self.executor.run(1)?;
         let logits = self.executor.read_f32(self.graph.logits)?;
         let choice = self.executor.read_words(self.graph.state)?[StateWord::Choice as usize];
-        let error = nmse(
-            logits.iter().map(|v| f64::from(*v)),
-            seen.logits.iter().map(|v| f64::from(*v)),
-        );
+        let error =
+            nmse(logits.iter().map(|v| f64::from(*v)), seen.logits.iter().map(|v| f64::from(*v)));
         self.worst = self.worst.max(error);
         self.compared += 1;
         if error.is_nan() || error > self.limit {

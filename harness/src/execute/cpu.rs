@@ -211,9 +211,8 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Vec<(TensorId, Outcome)>> {
                 freq_factors: spec.freq_factors.as_deref(),
                 position: position(value("state")),
             };
-            let norm = |name| {
-                (s.dim("NORM") == 1).then(|| (value(name).f32s(), s.float("EPS") as f32))
-            };
+            let norm =
+                |name| (s.dim("NORM") == 1).then(|| (value(name).f32s(), s.float("EPS") as f32));
             let turned = |heads: &[f32], name| {
                 reference::qk_norm_rope::qk_norm_rope(heads, d, norm(name), &rope)
             };
@@ -228,7 +227,11 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Vec<(TensorId, Outcome)>> {
                 .map(|(name, new)| {
                     let mut cache = value(name).f32s().to_vec();
                     reference::kv_append::kv_append(
-                        &mut cache, new, &at.shape, at.position, at.format,
+                        &mut cache,
+                        new,
+                        &at.shape,
+                        at.position,
+                        at.format,
                     );
                     let all = cache.iter().map(|x| (f64::from(*x), 0.0)).collect();
                     (op.tensor(name), Outcome::Real(all))

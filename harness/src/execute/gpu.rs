@@ -21,7 +21,7 @@ pub struct GpuExecutor {
     pub gpu: Arc<Gpu>,
     /// What is executed.
     pub recording: Arc<Recording>,
-    blocks: Vec<Block>,
+    blocks: Vec<Arc<Block>>,
     dispatches: Vec<Dispatch>,
 }
 
@@ -52,8 +52,46 @@ impl GpuExecutor {
             done += tensor.device_bytes();
             progress(done, total);
             gpu.check_faults()?;
-            blocks.push(block);
+            blocks.push(Arc::new(block));
         }
+        Self::assemble(gpu, pipelines, recording, blocks)
+    }
+
+    /// Another executor of the same recording with its own copies of the tensors `own` names and
+    /// the rest shared: what rotates in a cold benchmark.
+    pub fn sibling(&self, pipelines: &Pipelines, own: &[TensorId]) -> Result<Self> {
+        let blocks = self
+            .blocks
+            .iter()
+            .enumerate()
+            .map(|(i, block)| {
+                if !own.contains(&TensorId(i)) {
+                    return Ok(Arc::clone(block));
+                }
+                let name = &self.recording.tensors[i].name;
+                let copy = Block::new(&self.gpu, name, block.bytes, Policy::Plain)?;
+                let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+                let bytes = block.bytes.next_multiple_of(4);
+                encoder.copy_buffer_to_buffer(
+                    &block.buffer,
+                    block.offset(),
+                    &copy.buffer,
+                    0,
+                    bytes,
+                );
+                self.gpu.queue.submit([encoder.finish()]);
+                Ok(Arc::new(copy))
+            })
+            .collect::<Result<_>>()?;
+        Self::assemble(Arc::clone(&self.gpu), pipelines, Arc::clone(&self.recording), blocks)
+    }
+
+    fn assemble(
+        gpu: Arc<Gpu>,
+        pipelines: &Pipelines,
+        recording: Arc<Recording>,
+        blocks: Vec<Arc<Block>>,
+    ) -> Result<Self> {
         let mut dispatches = Vec::with_capacity(recording.dispatches());
         for (index, op) in recording.ops.iter().enumerate() {
             for (stage, pipeline) in op.plan.stages.iter().zip(pipelines.of(&gpu, &op.plan)?) {
@@ -164,9 +202,10 @@ impl StreamSlot {
         let Some((_, _, staging)) = &self.timing else { return Ok((words, None)) };
         let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&gpu.mapped(staging)?);
         // A timestamp that did not advance is no measurement.
-        let gpu_time = ticks[1].checked_sub(ticks[0]).filter(|t| *t > 0).map(|t| {
-            Duration::from_nanos((t as f64 * gpu.timestamp_period) as u64)
-        });
+        let gpu_time = ticks[1]
+            .checked_sub(ticks[0])
+            .filter(|t| *t > 0)
+            .map(|t| Duration::from_nanos((t as f64 * gpu.timestamp_period) as u64));
         Ok((words, gpu_time))
     }
 }
@@ -286,10 +325,9 @@ impl Execute for GpuExecutor {
 /// Bytes of a tensor as stored on the device, widened to `f32`.
 pub fn decode_values(content: &Content, bytes: &[u8]) -> Vec<f32> {
     match content {
-        Content::Kv { format: KvFormat::F16, .. } => bytes
-            .chunks_exact(2)
-            .map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32())
-            .collect(),
+        Content::Kv { format: KvFormat::F16, .. } => {
+            bytes.chunks_exact(2).map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32()).collect()
+        }
         _ => bytemuck::pod_collect_to_vec(bytes),
     }
 }

@@ -109,8 +109,7 @@ pub(super) fn choose(
     mut all: Vec<wgpu::Adapter>,
     wanted: Option<&str>,
 ) -> Result<(AdapterSummary, wgpu::Adapter)> {
-    let summaries: Vec<_> =
-        all.iter().enumerate().map(|(i, a)| AdapterSummary::of(i, a)).collect();
+    let summaries: Vec<_> = all.iter().enumerate().map(|(i, a)| AdapterSummary::of(i, a)).collect();
     if summaries.is_empty() {
         return Err(Error::NoAdapter(
             "wgpu found none. Install a GPU driver, or software Vulkan (Debian and Ubuntu: \
@@ -131,14 +130,13 @@ pub(super) fn choose(
         }
         Some(text) => match text.parse::<usize>() {
             Ok(index) => (index < summaries.len()).then_some(index),
-            Err(_) => summaries
-                .iter()
-                .position(|s| s.name.to_lowercase().contains(&text.to_lowercase())),
+            Err(_) => {
+                summaries.iter().position(|s| s.name.to_lowercase().contains(&text.to_lowercase()))
+            }
         },
     };
     let Some(at) = at else {
-        let known: Vec<_> =
-            summaries.iter().map(|s| format!("{} {:?}", s.index, s.name)).collect();
+        let known: Vec<_> = summaries.iter().map(|s| format!("{} {:?}", s.index, s.name)).collect();
         return Err(Error::NoAdapter(format!(
             "none matches {:?}; there is {}",
             wanted.unwrap_or_default(),

@@ -126,10 +126,8 @@ impl Gpu {
 
     /// Waits for a submission (the latest without one), no longer than [`Gpu::patience`].
     pub fn wait(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<()> {
-        let poll = wgpu::PollType::Wait {
-            submission_index: submission,
-            timeout: Some(self.patience),
-        };
+        let poll =
+            wgpu::PollType::Wait { submission_index: submission, timeout: Some(self.patience) };
         let polled = self.device.poll(poll);
         self.check_faults()?;
         polled.map(|_| ()).map_err(|e| Error::DeviceLost {
@@ -145,8 +143,7 @@ impl Gpu {
             wgpu::ErrorFilter::OutOfMemory,
             wgpu::ErrorFilter::Internal,
         ];
-        let guards: Vec<_> =
-            filters.into_iter().map(|f| self.device.push_error_scope(f)).collect();
+        let guards: Vec<_> = filters.into_iter().map(|f| self.device.push_error_scope(f)).collect();
         let made = create(&self.device);
         let mut failure = None;
         for guard in guards.into_iter().rev() {

@@ -50,7 +50,13 @@ fn key(plan: &Plan, entry: &str) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
     plan.text.hash(&mut hasher);
-    format!("{}/{}/{entry}/{:x}/{:?}", plan.kernel.name, plan.variant, hasher.finish(), plan.constants)
+    format!(
+        "{}/{}/{entry}/{:x}/{:?}",
+        plan.kernel.name,
+        plan.variant,
+        hasher.finish(),
+        plan.constants
+    )
 }
 
 fn compile(device: &wgpu::Device, gpu: &Gpu, plan: &Plan, entry: &str) -> Pipeline {
@@ -76,9 +82,7 @@ fn compile(device: &wgpu::Device, gpu: &Gpu, plan: &Plan, entry: &str) -> Pipeli
             binding: reflection.buffers[i].binding,
             visibility: wgpu::ShaderStages::COMPUTE,
             ty: wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage {
-                    read_only: !reflection.buffers[i].writable,
-                },
+                ty: wgpu::BufferBindingType::Storage { read_only: !reflection.buffers[i].writable },
                 has_dynamic_offset: false,
                 min_binding_size: None,
             },

@@ -1,13 +1,14 @@
 //! GPU time of one kernel variant on one shape: validated, timed cold and warm, validated again.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lathe_kernels::Shape;
 use serde::Serialize;
 
 use super::span::{Clock, Span};
 use super::stats::{self, Summary};
+use super::steady::steady;
 use crate::check::{Case, Verdict};
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
@@ -17,7 +18,7 @@ use crate::plan::Plan;
 /// Where a dispatch finds its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Temperature {
-    /// Each dispatch has another copy of all tensors, rotated past the last-level cache.
+    /// Each dispatch has another copy of what it reads, rotated past the last-level cache.
     Cold,
     /// Every dispatch has the same tensors.
     Warm,
@@ -28,8 +29,6 @@ pub enum Temperature {
 pub struct BenchOptions {
     /// Bytes that rotated copies should exceed together.
     pub rotate_bytes: u64,
-    /// Time to run before samples count, so that clocks are up.
-    pub warm_up: Duration,
     /// Length of one sample.
     pub sample: Duration,
     /// Samples.
@@ -41,19 +40,9 @@ impl BenchOptions {
     /// fifth of a second to raise its clocks; a software adapter only has to show that it works.
     pub fn of(gpu: &Gpu) -> Self {
         if gpu.adapter.software {
-            Self {
-                rotate_bytes: 16 << 20,
-                warm_up: Duration::from_millis(20),
-                sample: Duration::from_millis(10),
-                samples: 5,
-            }
+            Self { rotate_bytes: 16 << 20, sample: Duration::from_millis(10), samples: 5 }
         } else {
-            Self {
-                rotate_bytes: 512 << 20,
-                warm_up: Duration::from_millis(200),
-                sample: Duration::from_millis(2),
-                samples: 25,
-            }
+            Self { rotate_bytes: 512 << 20, sample: Duration::from_millis(2), samples: 25 }
         }
     }
 }
@@ -70,6 +59,7 @@ pub struct Bench {
     gpu: Arc<Gpu>,
     case: Case,
     copies: Vec<GpuExecutor>,
+    rotated_bytes: u64,
     span: Span,
     cursor: usize,
 }
@@ -85,13 +75,23 @@ impl Bench {
         rotate_bytes: u64,
     ) -> Result<Self> {
         let case = Case::new(plan, shape, seed);
-        let each = case.recording.device_bytes().max(1);
-        let copies = (rotate_bytes.div_ceil(each) + 1).clamp(2, MOST_COPIES);
-        let copies = (0..copies)
-            .map(|_| case.prepare(gpu, pipelines, Policy::Plain))
-            .collect::<Result<_>>()?;
-        let mut bench =
-            Self { gpu: Arc::clone(gpu), case, copies, span: Span::new(gpu)?, cursor: 0 };
+        let own = case.rotated();
+        let each: u64 = own.iter().map(|t| case.recording.tensors[t.0].device_bytes()).sum();
+        let count = (rotate_bytes.div_ceil(each.max(1)) + 1).clamp(2, MOST_COPIES);
+        let mut copies = vec![case.prepare(gpu, pipelines, Policy::Plain)?];
+        for _ in 1..count {
+            let copy = copies[0].sibling(pipelines, &own)?;
+            copies.push(copy);
+        }
+        let rotated_bytes = each * count;
+        let mut bench = Self {
+            gpu: Arc::clone(gpu),
+            case,
+            copies,
+            rotated_bytes,
+            span: Span::new(gpu)?,
+            cursor: 0,
+        };
         bench.validate("before timing")?;
         Ok(bench)
     }
@@ -120,9 +120,9 @@ impl Bench {
         self.span.clock()
     }
 
-    /// Bytes of all copies together.
+    /// Bytes that the rotated copies cover together.
     pub fn rotated_bytes(&self) -> u64 {
-        self.copies.iter().map(GpuExecutor::device_bytes).sum()
+        self.rotated_bytes
     }
 
     /// Time of `count` invocations that wait for each other, as in a decode step.
@@ -147,23 +147,29 @@ impl Bench {
 
     /// Microseconds an invocation, sampled.
     pub fn sample(&mut self, options: &BenchOptions, temperature: Temperature) -> Result<Timing> {
-        let begun = Instant::now();
-        let mut count = 1;
-        let mut last = self.time(1, temperature)?;
-        while begun.elapsed() < options.warm_up || last < options.sample {
-            if last < options.sample && count < 1 << 20 {
-                let missing = options.sample.as_secs_f64() / last.as_secs_f64().max(1e-9);
-                count = (count as f64 * missing.clamp(1.2, 16.0)).ceil() as u64;
-            }
-            last = self.time(count, temperature)?;
-        }
+        // Grow the sample to its length, let times settle, and grow it again: what is long enough
+        // at idle clocks is too short at full ones.
+        let mut count = self.grow(1, options.sample, temperature)?;
+        let gpu = Arc::clone(&self.gpu);
+        let settled = steady(&gpu, &mut || self.time(count, temperature).map(|d| d.as_secs_f64()))?;
+        count = self.grow(count, options.sample, temperature)?;
         let samples: Vec<f64> = (0..options.samples)
-            .map(|_| {
-                self.time(count, temperature).map(|d| d.as_secs_f64() * 1e6 / count as f64)
-            })
+            .map(|_| self.time(count, temperature).map(|d| d.as_secs_f64() * 1e6 / count as f64))
             .collect::<Result<_>>()?;
         let Summary { median, min, spread, .. } = stats::summarise(&samples);
-        Ok(Timing { median_us: median, min_us: min, spread, dispatches: count })
+        Ok(Timing { median_us: median, min_us: min, spread, settled, dispatches: count })
+    }
+
+    fn grow(&mut self, from: u64, sample: Duration, temperature: Temperature) -> Result<u64> {
+        let mut count = from;
+        loop {
+            let took = self.time(count, temperature)?;
+            if took >= sample || count >= 1 << 20 {
+                return Ok(count);
+            }
+            let missing = sample.as_secs_f64() / took.as_secs_f64().max(1e-9);
+            count = (count as f64 * missing.clamp(1.2, 16.0)).ceil() as u64;
+        }
     }
 }
 
@@ -176,6 +182,8 @@ pub struct Timing {
     pub min_us: f64,
     /// Interquartile range over the median.
     pub spread: f64,
+    /// Times had stopped moving before samples were taken.
+    pub settled: bool,
     /// Invocations in a sample.
     pub dispatches: u64,
 }

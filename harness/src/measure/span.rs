@@ -126,5 +126,7 @@ fn stamp(
         beginning_of_pass_write_index: begin,
         end_of_pass_write_index: end,
     });
-    drop(encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes }));
+    drop(
+        encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes }),
+    );
 }

@@ -11,6 +11,7 @@ mod file;
 pub mod gguf;
 mod summary;
 pub mod synth;
+pub mod tokenizer;
 
 pub use config::{Activation, Arch, Config, ConfigError, RopeStyle};
 pub use file::{ModelError, ModelFile};

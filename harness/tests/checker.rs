@@ -1,0 +1,213 @@
+//! The checker itself: sabotaged kernels must fail, each in its own way.
+
+mod common;
+
+use lathe_harness::check::{Case, Verdict, check_plan};
+use lathe_harness::error::Error;
+use lathe_harness::execute::Execute;
+use lathe_harness::gpu::{GUARD_BYTES, Pipelines, Policy};
+use lathe_harness::plan::Plan;
+use lathe_kernels::{Shape, kernel, source};
+
+const SEED: u64 = 7;
+
+/// Checks `kernel/variant` with `from` replaced by `to` in its source; the replacement must occur.
+fn sabotaged(
+    name: &str,
+    variant: &str,
+    shape: &[(&'static str, f64)],
+    from: &str,
+    to: &str,
+) -> Option<Verdict> {
+    planned(name, variant, shape, from, to, |_| {})
+}
+
+fn planned(
+    name: &str,
+    variant: &str,
+    shape: &[(&'static str, f64)],
+    from: &str,
+    to: &str,
+    change: impl FnOnce(&mut Plan),
+) -> Option<Verdict> {
+    let gpu = common::gpu()?;
+    let _turn = common::turn();
+    let kernel = kernel(name).unwrap();
+    let text = source(name, variant).unwrap().text;
+    assert!(text.contains(from), "{from:?} does not occur in {name}/{variant}");
+    let shape =
+        shape.iter().fold(kernel.default_shape(), |s: Shape, (name, value)| s.with(name, *value));
+    let variant = kernel.variant(variant).unwrap();
+    let text = text.replace(from, to);
+    let mut plan =
+        Plan::with_text(kernel, variant, &shape, &gpu.caps, text, "sabotaged.wgsl").unwrap();
+    change(&mut plan);
+    Some(check_plan(&gpu, &Pipelines::default(), plan, &shape, SEED).unwrap())
+}
+
+fn fails_with(verdict: Option<Verdict>, words: &str) {
+    match verdict {
+        Some(Verdict::Failed { reason }) => assert!(reason.contains(words), "{reason}"),
+        Some(other) => panic!("the checker accepted it: {other:?}"),
+        None => {}
+    }
+}
+
+const ADD: &str = "x[i] = x[i] + delta[i];";
+
+#[test]
+fn an_honest_kernel_passes() {
+    let verdict = sabotaged("residual_add", "naive", &[("N", 100.0)], ADD, ADD);
+    assert!(matches!(verdict, None | Some(Verdict::Passed { .. })), "{verdict:?}");
+}
+
+#[test]
+fn one_flipped_element_fails() {
+    let flipped = "x[i] = select(x[i] + delta[i], -(x[i] + delta[i]), i == 71u);";
+    fails_with(sabotaged("residual_add", "naive", &[("N", 100.0)], ADD, flipped), "[71]");
+}
+
+#[test]
+fn one_element_off_by_a_little_fails() {
+    let off = "x[i] = select(1.0, 1.000002, i == 71u) * (x[i] + delta[i]);";
+    fails_with(sabotaged("residual_add", "naive", &[("N", 100.0)], ADD, off), "[71]");
+}
+
+#[test]
+fn a_nan_fails() {
+    let nan = "x[i] = select(x[i] + delta[i], bitcast<f32>(N * 0u + 0x7fc00001u), i == 3u);";
+    fails_with(sabotaged("residual_add", "naive", &[("N", 100.0)], ADD, nan), "[3]");
+}
+
+#[test]
+fn an_infinity_fails() {
+    let inf = "x[i] = select(x[i] + delta[i], bitcast<f32>(N * 0u + 0x7f800000u), i == 99u);";
+    fails_with(sabotaged("residual_add", "naive", &[("N", 100.0)], ADD, inf), "[99]");
+}
+
+#[test]
+fn a_skipped_dispatch_fails() {
+    // The second of two dispatches never runs: the output keeps its poison.
+    let shape = [("SEEN", 9.0), ("CAPACITY", 16.0)];
+    let verdict = planned("attention_decode", "naive", &shape, "fn mix(", "fn mix(", |plan| {
+        plan.stages.pop();
+    });
+    fails_with(verdict, "never written");
+}
+
+#[test]
+fn too_few_workgroups_fail() {
+    let verdict =
+        planned("gemv", "naive", &[("ROWS", 200.0), ("K", 16.0)], "y[row]", "y[row]", |plan| {
+            plan.stages[0].groups[0] -= 1;
+        });
+    fails_with(verdict, "y[192] was never written");
+}
+
+#[test]
+fn a_write_past_the_end_fails() {
+    // One invocation more than elements, and it writes into the tensor's padding.
+    let text = source("residual_add", "naive").unwrap().text;
+    let guard = "if (i >= N) { return; }";
+    assert!(text.contains(guard));
+    let past = sabotaged(
+        "residual_add",
+        "naive",
+        &[("N", 100.0)],
+        guard,
+        "if (i == N) { x[i] = 1.0; } if (i >= N) { return; }",
+    );
+    fails_with(past, "outside the tensor, at byte 400");
+}
+
+#[test]
+fn a_touched_guard_word_fails() {
+    // Drivers may drop writes outside a binding, so the guards are touched from the host.
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    let kernel = kernel("residual_add").unwrap();
+    let shape = kernel.default_shape().with("N", 96.0);
+    let plan = Plan::of(kernel, &kernel.variants[0], &shape, &gpu.caps).unwrap();
+    let case = Case::new(plan, &shape, SEED);
+    for (offset, byte) in
+        [(0, "byte -256"), (GUARD_BYTES - 4, "byte -4"), (GUARD_BYTES + 384, "byte 384")]
+    {
+        let mut executor = case.prepare(&gpu, &Pipelines::default(), Policy::Guarded).unwrap();
+        executor.run(1).unwrap();
+        assert!(matches!(case.judge(&executor, Policy::Guarded).unwrap(), Verdict::Passed { .. }));
+        let delta = case.recording.ops[0].tensor("delta");
+        gpu.queue.write_buffer(&executor.block(delta).buffer, offset, &[0; 4]);
+        let verdict = case.judge(&executor, Policy::Guarded).unwrap();
+        fails_with(Some(verdict), byte);
+    }
+}
+
+#[test]
+fn all_zeros_fail() {
+    let zero = sabotaged(
+        "gemv",
+        "naive",
+        &[("ROWS", 20.0), ("K", 16.0)],
+        "y[row] = sum;",
+        "y[row] = 0.0;",
+    );
+    fails_with(zero, "zero");
+}
+
+#[test]
+fn reading_the_padding_fails() {
+    // K = 13 leaves padding behind x; without the mask its poison reaches the sums.
+    let unmasked = sabotaged(
+        "gemv",
+        "naive",
+        &[("ROWS", 5.0), ("K", 13.0)],
+        "return select(vec4<f32>(0.0), v, at < vec4<u32>(K));",
+        "return v;",
+    );
+    fails_with(unmasked, "y");
+}
+
+#[test]
+fn a_wrong_tie_fails() {
+    // The higher of two equal indices wins.
+    let verdict = sabotaged(
+        "argmax",
+        "workgroup",
+        &[("N", 70_000.0), ("GIVEN", 1.0)],
+        "b.value == a.value && b.index < a.index",
+        "b.value == a.value && b.index > a.index && a.index != 0xffffffffu",
+    );
+    fails_with(verdict, "");
+}
+
+#[test]
+fn broken_wgsl_is_an_error_with_its_source() {
+    let Some(gpu) = common::gpu() else { return };
+    let kernel = kernel("residual_add").unwrap();
+    let error = Plan::with_text(
+        kernel,
+        &kernel.variants[0],
+        &kernel.default_shape(),
+        &gpu.caps,
+        "fn main() { x[0] = ; }".into(),
+        "mine.wgsl",
+    )
+    .unwrap_err();
+    assert!(error.to_string().contains("mine.wgsl"), "{error}");
+}
+
+#[test]
+fn a_pipeline_the_device_refuses_is_an_error_not_a_panic() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    let kernel = kernel("residual_add").unwrap();
+    let shape = kernel.default_shape();
+    let mut plan = Plan::of(kernel, &kernel.variants[0], &shape, &gpu.caps).unwrap();
+    // A thousand times the invocations any device allows.
+    plan.constants.insert("WG".into(), 1_048_576.0);
+    match check_plan(&gpu, &Pipelines::default(), plan, &shape, SEED) {
+        Err(Error::Gpu { what, .. }) => assert!(what.contains("residual_add"), "{what}"),
+        other => panic!("{other:?}"),
+    }
+    gpu.check_faults().unwrap();
+}

@@ -1,0 +1,261 @@
+//! The command's contract: exit codes, one JSON document on stdout, messages that name things.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn lathe(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lathe")).args(args).output().unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("killed: {output:?}"))
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// stdout as exactly one JSON document with a schema version.
+fn document(output: &Output) -> Value {
+    let value: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stdout)));
+    assert_eq!(value["schema_version"], 1);
+    value
+}
+
+fn golden(name: &str) -> String {
+    common::golden(name).display().to_string()
+}
+
+#[test]
+fn usage_errors_exit_2() {
+    for args in [
+        &["nonsense"][..],
+        &["check", "nonsense"],
+        &["check", "gemv/nonsense"],
+        &["check", "gemv", "--shape", "Q=1"],
+        &["check", "--shape", "K=1"],
+        &["decode"],
+        &["decode", "--model", &golden("llama-tiny-f16.gguf")],
+        &[
+            "decode",
+            "--model",
+            &golden("llama-tiny-f16.gguf"),
+            "--prompt-tokens",
+            "1",
+            "--temperature",
+            "0.8",
+        ],
+        &["decode", "--model", &golden("llama-tiny-f16.gguf"), "--prompt-tokens", "1,x"],
+        &[
+            "decode",
+            "--model",
+            &golden("llama-tiny-f16.gguf"),
+            "--prompt-tokens",
+            "999",
+            "--executor",
+            "cpu",
+        ],
+        &["synth", "--arch", "gpt-9", "-o", "unwritten.gguf"],
+        &["synth", "--arch", "gemma3-mini", "--quant", "q9", "-o", "unwritten.gguf"],
+    ] {
+        let output = lathe(args);
+        assert_eq!(code(&output), 2, "{args:?}: {}", stderr(&output));
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+    assert!(stderr(&lathe(&["check", "gemv/nonsense"])).contains("subgroup_multicol"));
+}
+
+#[test]
+fn without_an_adapter_exits_3_and_says_what_to_install() {
+    let none = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_lathe"))
+            .args(args)
+            .env("VK_DRIVER_FILES", "/nonexistent")
+            .env("VK_ICD_FILENAMES", "/nonexistent")
+            .output()
+            .unwrap()
+    };
+    if cfg!(target_os = "linux") {
+        let output = none(&["doctor"]);
+        assert_eq!(code(&output), 3);
+        assert!(stderr(&output).contains("mesa-vulkan-drivers"), "{}", stderr(&output));
+        // The list itself needs no device.
+        let list = document(&none(&["list", "--json"]));
+        assert!(list["kernels"][0]["variants"][0]["available"].is_null());
+    }
+    let output = lathe(&["doctor", "--adapter", "no such adapter"]);
+    assert_eq!(code(&output), 3);
+}
+
+#[test]
+fn every_hostile_file_exits_5_with_its_message() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/gguf");
+    let files: Vec<PathBuf> =
+        std::fs::read_dir(corpus).unwrap().map(|f| f.unwrap().path()).collect();
+    assert!(files.len() >= 30);
+    for file in files {
+        // None of these holds a whole model: the valid ones lack tensors.
+        let shown = file.display().to_string();
+        let output =
+            lathe(&["decode", "--model", &shown, "--prompt-tokens", "1", "--executor", "cpu"]);
+        assert_eq!(code(&output), 5, "{shown}: {}", stderr(&output));
+        assert!(stderr(&output).contains(&shown), "{}", stderr(&output));
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        eprintln!("{name}: {}", stderr(&output).trim().rsplit(&*name).next().unwrap_or_default());
+    }
+    let output = lathe(&["inspect", "no-such-file.gguf"]);
+    assert_eq!(code(&output), 5);
+    assert!(stderr(&output).contains("no-such-file.gguf"));
+}
+
+#[test]
+fn validate_and_list_print_one_document() {
+    let report = document(&lathe(&["validate", "--json"]));
+    assert_eq!(report["failed"], 0);
+    assert!(report["passed"].as_u64().unwrap() >= 20);
+    if common::gpu().is_none() {
+        return;
+    }
+    let list = document(&lathe(&["list", "--json"]));
+    for kernel in list["kernels"].as_array().unwrap() {
+        for variant in kernel["variants"].as_array().unwrap() {
+            assert!(variant["name"].is_string() && variant["requires"].is_array());
+            assert!(variant["available"] == true || variant["reason"].is_string(), "{variant}");
+        }
+    }
+    let doctor = document(&lathe(&["doctor", "--json"]));
+    assert!(doctor["adapters"].as_array().is_some_and(|a| !a.is_empty()));
+}
+
+#[test]
+fn check_reports_each_case_and_repeats_one() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let report = document(&lathe(&["check", "residual_add", "--cases", "3", "--json"]));
+    assert_eq!(report["failed"], 0);
+    let case = &report["cases"][0];
+    for key in ["kernel", "variant", "shape", "seed", "status", "nmse"] {
+        assert!(!case[key].is_null(), "{key} in {case}");
+    }
+    let target =
+        format!("{}/{}", case["kernel"].as_str().unwrap(), case["variant"].as_str().unwrap());
+    let seed = case["seed"].to_string();
+    let shape = case["shape"].as_str().unwrap();
+    let again = lathe(&["check", &target, "--shape", shape, "--seed", &seed, "--json"]);
+    assert_eq!(document(&again)["cases"][0]["nmse"], case["nmse"]);
+}
+
+#[test]
+fn check_refuses_a_wrong_kernel_of_the_users_own() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.wgsl");
+    let text = lathe_kernels::source("residual_add", "naive").unwrap().text;
+    let check = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        lathe(&[
+            "check",
+            "residual_add/naive",
+            "--cases",
+            "2",
+            "--wgsl",
+            &file.display().to_string(),
+        ])
+    };
+    assert_eq!(code(&check(text)), 0);
+    let wrong = check(&text.replace("x[i] + delta[i]", "x[i] - delta[i]"));
+    assert_eq!(code(&wrong), 1);
+    assert!(String::from_utf8_lossy(&wrong.stdout).contains("repeat: lathe check"));
+    let broken = check("fn main() {");
+    assert_eq!(code(&broken), 2);
+    assert!(stderr(&broken).contains("mine.wgsl"), "{}", stderr(&broken));
+}
+
+#[test]
+fn decode_writes_logits_of_every_position_and_its_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("logits.f32").display().to_string();
+    let model = golden("qwen3-tiny-bf16.gguf");
+    let base = ["decode", "--model", &model, "--prompt-tokens", "2,62,302", "--json"];
+    let mut executors = vec!["cpu"];
+    if common::gpu().is_some() {
+        executors.push("gpu");
+    }
+    let _turn = common::turn();
+    let mut seen = Vec::new();
+    for executor in executors {
+        let args = ["--executor", executor, "--force-tokens", "75,260", "--logits-out", &out];
+        let output = lathe(&[&base[..], &args].concat());
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let report = document(&output);
+        assert_eq!(report["generated"].as_array().unwrap().len(), 2);
+        let logits: Vec<f32> = bytemuck::pod_collect_to_vec(&std::fs::read(&out).unwrap());
+        assert_eq!(logits.len(), 5 * 320);
+        seen.push(logits);
+        for key in [
+            "model",
+            "adapter",
+            "prompt_tokens",
+            "generated",
+            "ttft_ms",
+            "prefill_tok_s",
+            "decode_tok_s",
+            "step_ms",
+            "submits_per_token",
+            "dispatches_per_token",
+            "kv_cache_bytes",
+            "gpu_memory_bytes",
+            "bytes_per_token",
+        ] {
+            assert!(!report[key].is_null(), "{key} in {report}");
+        }
+    }
+    if let [cpu, gpu] = &seen[..] {
+        let wide = |v: &[f32]| v.iter().map(|x| f64::from(*x)).collect::<Vec<_>>();
+        assert!(lathe_reference::nmse(wide(cpu), wide(gpu)) < 1e-5);
+        let output = lathe(&[&base[..], &["-n", "20", "--verify", "8"]].concat());
+        let report = document(&output);
+        assert_eq!(report["verified"]["positions"], 8);
+        assert!(report["submits_per_token"].as_f64().unwrap() <= 1.0);
+        assert!(report["gpu_ms_per_token"].as_f64().is_some() || report["adapter"].is_object());
+    }
+}
+
+#[test]
+fn synth_never_overwrites() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("m.gguf");
+    std::fs::write(&file, "precious").unwrap();
+    let shown = file.display().to_string();
+    let output = lathe(&["synth", "--arch", "llama-mini", "-o", &shown]);
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+    std::fs::remove_file(&file).unwrap();
+    let report = document(&lathe(&["synth", "--arch", "llama-mini", "-o", &shown, "--json"]));
+    assert_eq!(report["bytes"].as_u64().unwrap(), std::fs::metadata(&file).unwrap().len());
+    let inspect = document(&lathe(&["inspect", &shown, "--json"]));
+    assert_eq!(inspect["decodable"], true);
+    let text = lathe(&[
+        "decode",
+        "--model",
+        &shown,
+        "--prompt",
+        "hello",
+        "-n",
+        "2",
+        "--executor",
+        "cpu",
+        "--json",
+    ]);
+    assert!(document(&text)["text"].is_string());
+}

@@ -1,0 +1,367 @@
+//! Whole models: logits against transformers' (see goldens/), executors against each other, and
+//! the state that must not survive a run.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lathe_harness::decode::session::{self, Verifier};
+use lathe_harness::decode::{DecodeGraph, GraphOptions, RunOptions, Weights, graph, kv_cache};
+use lathe_harness::diff;
+use lathe_harness::error::Error;
+use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
+use lathe_harness::gpu::{Gpu, Pipelines, Policy};
+use lathe_harness::model::ModelFile;
+use lathe_harness::model::synth::{SynthArch, SynthQuant, SynthSpec, write_synth};
+use lathe_harness::plan::Plan;
+use lathe_harness::recording::KvFormat;
+use lathe_harness::select::Hints;
+use lathe_kernels::{Capabilities, StateWord};
+
+const GOLDENS: [&str; 3] = ["gemma3-tiny-f16", "llama-tiny-f16", "qwen3-tiny-bf16"];
+
+struct Golden {
+    prompt: Vec<u32>,
+    greedy: Vec<u32>,
+    logits: Vec<f32>,
+    file: Arc<ModelFile>,
+}
+
+impl Golden {
+    fn load(name: &str) -> Self {
+        let text = std::fs::read_to_string(common::golden(&format!("{name}.json"))).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let ids = |key: &str| -> Vec<u32> {
+            json[key].as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect()
+        };
+        let bytes = std::fs::read(common::golden(&format!("{name}.logits.f32"))).unwrap();
+        Self {
+            prompt: ids("prompt"),
+            greedy: ids("greedy"),
+            logits: bytemuck::pod_collect_to_vec(&bytes),
+            file: Arc::new(ModelFile::open(common::golden(&format!("{name}.gguf"))).unwrap()),
+        }
+    }
+
+    /// Prompt and the golden's own greedy tokens, all fed.
+    fn forced(&self) -> RunOptions {
+        RunOptions {
+            prompt: self.prompt.clone(),
+            forced: self.greedy.clone(),
+            generate: self.greedy.len(),
+            steps_per_submit: 1,
+            stop_at: None,
+        }
+    }
+
+    fn free(&self, steps_per_submit: usize) -> RunOptions {
+        RunOptions { forced: Vec::new(), steps_per_submit, ..self.forced() }
+    }
+}
+
+fn build(file: &Arc<ModelFile>, caps: &Capabilities, context: usize, kv: KvFormat) -> DecodeGraph {
+    let config = file.config().unwrap();
+    let weights = Weights::load(file, &config).unwrap();
+    let options = GraphOptions { context, kv, hints: Hints::new() };
+    graph::build(&file.path, &config, &weights, caps, &options).unwrap()
+}
+
+fn on_gpu(gpu: &Arc<Gpu>, graph: &DecodeGraph) -> GpuExecutor {
+    let recording = Arc::clone(&graph.recording);
+    GpuExecutor::new(
+        Arc::clone(gpu),
+        &Pipelines::default(),
+        recording,
+        Policy::Guarded,
+        &mut |_, _| {},
+    )
+    .unwrap()
+}
+
+fn logits_of(
+    graph: &DecodeGraph,
+    executor: &mut dyn Execute,
+    options: &RunOptions,
+) -> (Vec<f32>, Vec<u32>) {
+    let mut all = Vec::new();
+    let run = session::run_observed(graph, executor, options, &mut |step| {
+        all.extend_from_slice(step.logits);
+        Ok(())
+    })
+    .unwrap();
+    (all, run.generated)
+}
+
+fn nmse(expected: &[f32], got: &[f32]) -> f64 {
+    assert_eq!(expected.len(), got.len());
+    let wide = |v: &[f32]| v.iter().map(|x| f64::from(*x)).collect::<Vec<_>>();
+    lathe_reference::nmse(wide(expected), wide(got))
+}
+
+#[test]
+fn cpu_executor_has_the_logits_of_transformers() {
+    for name in GOLDENS {
+        let golden = Golden::load(name);
+        for (kv, limit) in [(KvFormat::F32, 1e-10), (KvFormat::F16, 1e-5)] {
+            let graph = build(&golden.file, &Capabilities::minimal(), 64, kv);
+            let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
+            let (logits, greedy) = logits_of(&graph, &mut executor, &golden.forced());
+            let error = nmse(&golden.logits, &logits);
+            eprintln!("{name} CPU {kv:?}: NMSE {error:.2e}");
+            assert!(error <= limit, "{name} {kv:?}: {error:e}");
+            assert_eq!(greedy, golden.greedy, "{name} {kv:?}");
+        }
+    }
+}
+
+#[test]
+fn gpu_executor_has_the_logits_of_transformers() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    for name in GOLDENS {
+        let golden = Golden::load(name);
+        for (kv, limit) in [(KvFormat::F32, 1e-8), (KvFormat::F16, 1e-5)] {
+            let graph = build(&golden.file, &gpu.caps, 64, kv);
+            let mut executor = on_gpu(&gpu, &graph);
+            let (logits, greedy) = logits_of(&graph, &mut executor, &golden.forced());
+            let error = nmse(&golden.logits, &logits);
+            eprintln!("{name} GPU {kv:?}: NMSE {error:.2e}");
+            assert!(error <= limit, "{name} {kv:?}: {error:e}");
+            assert_eq!(greedy, golden.greedy, "{name} {kv:?}");
+        }
+    }
+}
+
+#[test]
+fn every_variant_of_every_kernel_decodes_the_same() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    let golden = Golden::load("gemma3-tiny-f16");
+    let config = golden.file.config().unwrap();
+    let weights = Weights::load(&golden.file, &config).unwrap();
+    for kernel in lathe_kernels::KERNELS {
+        for variant in kernel.variants {
+            let hints = Hints::from([(kernel.name.to_owned(), variant.name.to_owned())]);
+            let options = GraphOptions { context: 64, kv: KvFormat::F32, hints };
+            let built = graph::build(&golden.file.path, &config, &weights, &gpu.caps, &options);
+            let graph = match built {
+                Ok(graph) => graph,
+                Err(e) => {
+                    assert!(gpu.caps.subgroup.is_none(), "{}/{}: {e}", kernel.name, variant.name);
+                    continue;
+                }
+            };
+            let used = graph.selected.iter().filter(|s| s.kernel == kernel.name);
+            assert!(used.clone().count() > 0);
+            assert!(
+                used.into_iter().all(|s| s.variant == variant.name && s.why == "explicit hint")
+            );
+            let mut executor = on_gpu(&gpu, &graph);
+            let options = RunOptions { generate: 6, ..golden.free(3) };
+            let run = session::run(&graph, &mut executor, &options, &mut |_| {}).unwrap();
+            assert_eq!(run.generated, golden.greedy[..6], "{}/{}", kernel.name, variant.name);
+        }
+    }
+}
+
+#[test]
+fn tokens_do_not_depend_on_the_steps_in_a_submission() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    for name in GOLDENS {
+        let golden = Golden::load(name);
+        let graph = build(&golden.file, &gpu.caps, 64, KvFormat::F32);
+        let mut executor = on_gpu(&gpu, &graph);
+        for steps in [1, 4, 7, 100] {
+            let options = golden.free(steps);
+            let mut heard = Vec::new();
+            let run =
+                session::run(&graph, &mut executor, &options, &mut |t| heard.push(t)).unwrap();
+            assert_eq!(run.generated, golden.greedy, "{name}, {steps} steps a submission");
+            assert_eq!(heard, run.generated);
+            assert_eq!(run.submits, 23usize.div_ceil(steps));
+            assert_eq!(run.decode_steps, 23);
+        }
+    }
+}
+
+/// A timed run that starts with the warm-up's cache or counter (seed 000) attends over too many
+/// slots. The comparison that would show it is first shown to be able to.
+#[test]
+fn a_run_after_a_reset_is_a_first_run_and_without_one_is_not() {
+    let golden = Golden::load("gemma3-tiny-f16");
+    let graph = build(&golden.file, &Capabilities::minimal(), 200, KvFormat::F32);
+    assert!(graph.caches.iter().any(|c| c.sliding), "the golden has sliding-window layers");
+    assert!(graph.caches.iter().any(|c| !c.sliding), "and a global one");
+    let mut cpu = CpuExecutor::new(Arc::clone(&graph.recording));
+    let mut executors: Vec<Box<dyn Execute>> = vec![Box::new(cpu_warm(&mut cpu, &graph, &golden))];
+    let gpu = common::gpu();
+    let _turn = common::turn();
+    if let Some(gpu) = &gpu {
+        let mut executor = on_gpu(gpu, &graph);
+        session::run(&graph, &mut executor, &golden.free(1), &mut |_| {}).unwrap();
+        executors.push(Box::new(executor));
+    }
+    for executor in &mut executors {
+        let seen =
+            |e: &mut dyn Execute| e.read_words(graph.state).unwrap()[StateWord::Position as usize];
+        assert_eq!(seen(executor.as_mut()), 63, "the warm-up left its count");
+        // Not reset: the next prompt continues where the warm-up stopped.
+        executor.write_words(graph.tokens, 63, &golden.prompt[..1]).unwrap();
+        executor.run(1).unwrap();
+        let stale = executor.read_f32(graph.logits).unwrap();
+        let first = &golden.logits[..graph.vocab];
+        assert!(nmse(first, &stale) > 1e-3, "a stale cache must be visible");
+        // Reset: no trace of it, neither in the counter nor in any cache.
+        kv_cache::reset(executor.as_mut(), &graph.caches, graph.state, 1).unwrap();
+        assert_eq!(seen(executor.as_mut()), 0);
+        for cache in &graph.caches {
+            for tensor in [cache.k, cache.v] {
+                assert!(executor.read_f32(tensor).unwrap().iter().all(|v| *v == 0.0));
+            }
+        }
+        let (logits, greedy) = logits_of(&graph, executor.as_mut(), &golden.forced());
+        assert!(nmse(&golden.logits, &logits) <= 1e-8);
+        assert_eq!(greedy, golden.greedy);
+    }
+}
+
+fn cpu_warm(cpu: &mut CpuExecutor, graph: &DecodeGraph, golden: &Golden) -> CpuExecutor {
+    session::run(graph, cpu, &golden.free(1), &mut |_| {}).unwrap();
+    CpuExecutor { recording: Arc::clone(&cpu.recording), values: cpu.values.clone() }
+}
+
+#[test]
+fn the_verifier_accepts_the_device_and_refuses_a_wrong_one() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    let golden = Golden::load("qwen3-tiny-bf16");
+    let mut graph = build(&golden.file, &gpu.caps, 64, KvFormat::F32);
+    let options = RunOptions { generate: 4, ..golden.free(1) };
+    let verify = |graph: &DecodeGraph| {
+        let mut device = on_gpu(&gpu, graph);
+        let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
+        let mut verifier = Verifier::new(graph, &mut reference, &options, 1e-8, 64).unwrap();
+        session::run_observed(graph, &mut device, &options, &mut |step| verifier.compare(step))
+            .map(|_| verifier.compared)
+    };
+    assert_eq!(verify(&graph).unwrap(), 43);
+    sabotage(&mut graph, &gpu, "glu", "* gate_up[N / 4u + i]", "* gate_up[i]");
+    match verify(&graph) {
+        Err(Error::CheckFailed(reason)) => assert!(reason.contains("position 0"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn diff_names_the_first_operation_that_is_off() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    for name in GOLDENS {
+        let golden = Golden::load(name);
+        let mut graph = build(&golden.file, &gpu.caps, 64, KvFormat::F16);
+        let begin = |graph: &DecodeGraph| {
+            let mut executor = on_gpu(&gpu, graph);
+            kv_cache::reset(&mut executor, &graph.caches, graph.state, 40).unwrap();
+            executor.write_words(graph.tokens, 0, &golden.prompt).unwrap();
+            executor
+        };
+        let mut honest = begin(&graph);
+        for position in 0..20 {
+            assert!(diff::step(&mut honest, position).unwrap().is_none(), "{name} {position}");
+        }
+        sabotage(
+            &mut graph,
+            &gpu,
+            "attention_decode",
+            "total / all_norm",
+            "total / (all_norm + 0.01)",
+        );
+        let found = diff::step(&mut begin(&graph), 0).unwrap().expect("the sabotage is found");
+        assert_eq!(found.label, "l1.attention", "{found:?}");
+        assert_eq!(found.kernel, "attention_decode");
+    }
+}
+
+/// Replaces `from` in the source of a kernel from layer 1 on.
+fn sabotage(graph: &mut DecodeGraph, gpu: &Gpu, kernel: &str, from: &str, to: &str) {
+    let recording = Arc::make_mut(&mut graph.recording);
+    for op in recording.ops.iter_mut().filter(|op| op.kernel().name == kernel) {
+        if op.label.layer == Some(0) {
+            continue;
+        }
+        let variant = op.kernel().variant(&op.plan.variant).unwrap();
+        assert!(op.plan.text.contains(from), "{from:?} is not in {kernel}/{}", variant.name);
+        let text = op.plan.text.replace(from, to);
+        op.plan =
+            Plan::with_text(op.kernel(), variant, &op.shape, &gpu.caps, text, "sabotage").unwrap();
+    }
+}
+
+#[test]
+fn runs_that_cannot_be_are_refused() {
+    let golden = Golden::load("llama-tiny-f16");
+    let graph = build(&golden.file, &Capabilities::minimal(), 8, KvFormat::F32);
+    let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
+    let mut refuse = |options: RunOptions| {
+        session::run(&graph, &mut executor, &options, &mut |_| {}).unwrap_err().to_string()
+    };
+    let base =
+        RunOptions { prompt: vec![1, 2], generate: 1, steps_per_submit: 1, ..Default::default() };
+    assert!(refuse(RunOptions { prompt: vec![], ..base.clone() }).contains("empty"));
+    assert!(refuse(RunOptions { prompt: vec![320], ..base.clone() }).contains("vocabulary of 320"));
+    assert!(refuse(RunOptions { generate: 9, ..base }).contains("context of 8"));
+}
+
+#[test]
+fn hints_win_or_fail_loudly() {
+    let golden = Golden::load("llama-tiny-f16");
+    let config = golden.file.config().unwrap();
+    let weights = Weights::load(&golden.file, &config).unwrap();
+    let built = |kernel: &str, variant: &str| {
+        let hints = Hints::from([(kernel.to_owned(), variant.to_owned())]);
+        let options = GraphOptions { context: 8, kv: KvFormat::F32, hints };
+        let caps = Capabilities::minimal();
+        graph::build(Path::new("m.gguf"), &config, &weights, &caps, &options)
+            .map_err(|e| e.to_string())
+    };
+    assert!(built("gemv", "naive").is_ok());
+    // The adapter has no subgroups: the choice fails, it is not replaced.
+    let error = built("gemv", "subgroup").unwrap_err();
+    assert!(error.contains("gemv=subgroup") && error.contains("subgroup operations"), "{error}");
+    assert!(built("gemv", "fastest").unwrap_err().contains("no such variant"));
+    assert!(built("gemm", "naive").unwrap_err().contains("gemm"));
+}
+
+#[test]
+fn synthetic_models_decode_alike_on_both_executors() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    let folder = tempfile::tempdir().unwrap();
+    for arch in [SynthArch::Gemma3Mini, SynthArch::LlamaMini, SynthArch::Qwen3Mini] {
+        for (quant, embed_quant) in [
+            (SynthQuant::F32, None),
+            (SynthQuant::F16, Some(SynthQuant::Bf16)),
+            (SynthQuant::Bf16, Some(SynthQuant::F32)),
+        ] {
+            let path = folder.path().join(format!("{arch}-{quant}.gguf"));
+            let spec = SynthSpec { arch, quant, embed_quant, seed: 3 };
+            write_synth(&spec, &path, &mut |_, _| {}).unwrap();
+            let file = Arc::new(ModelFile::open(&path).unwrap());
+            let graph = build(&file, &gpu.caps, 48, KvFormat::F16);
+            let options = RunOptions {
+                prompt: vec![2, 5, 7],
+                generate: 38,
+                steps_per_submit: 1,
+                ..Default::default()
+            };
+            let mut device = on_gpu(&gpu, &graph);
+            let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
+            let mut verifier = Verifier::new(&graph, &mut reference, &options, 1e-5, 40).unwrap();
+            session::run_observed(&graph, &mut device, &options, &mut |s| verifier.compare(s))
+                .unwrap_or_else(|e| panic!("{arch} {quant}: {e}"));
+            eprintln!("{arch} {quant}: NMSE {:.1e}", verifier.worst);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Every kernel and variant against its reference: the fixed cases, then random shapes at the
+//! edges of tiles. A failure shrinks to a small shape and prints the command that repeats it.
+
+mod common;
+
+use std::sync::Arc;
+
+use lathe_harness::check::{CaseResult, Verdict, check, sweep};
+use lathe_harness::gpu::{Gpu, Pipelines};
+use lathe_kernels::{KERNELS, Kernel, Shape};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+
+const SEED: u64 = 42;
+const RANDOM_CASES: u32 = 12;
+
+fn every_variant(
+    gpu: &Arc<Gpu>,
+    kernel: &'static Kernel,
+    shape: &Shape,
+    seed: u64,
+) -> Result<Vec<CaseResult>, String> {
+    let mut results = Vec::new();
+    for variant in kernel.variants {
+        let result = check(gpu, &Pipelines::default(), kernel, variant, shape, seed)
+            .map_err(|e| format!("{}/{}: {e}", kernel.name, variant.name))?;
+        if let Verdict::Failed { reason } = &result.verdict {
+            return Err(format!("{reason}\n  repeat: {}", result.reproducer()));
+        }
+        results.push(result);
+    }
+    Ok(results)
+}
+
+fn matches_reference(name: &str) {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    let kernel = lathe_kernels::kernel(name).unwrap();
+    let mut passed = vec![0; kernel.variants.len()];
+    for (shape, seed) in sweep(kernel, 0, SEED) {
+        let results = every_variant(&gpu, kernel, &shape, seed).unwrap_or_else(|e| panic!("{e}"));
+        for (count, result) in passed.iter_mut().zip(&results) {
+            *count += u32::from(matches!(result.verdict, Verdict::Passed { .. }));
+        }
+    }
+    for (count, variant) in passed.iter().zip(kernel.variants) {
+        eprintln!("{name}/{}: {count} fixed cases passed", variant.name);
+        let needs = lathe_kernels::reflection(name, variant.name).unwrap().needs_subgroup;
+        let expected = !needs || gpu.caps.subgroup.is_some();
+        assert!(!expected || *count > 0, "{name}/{} ran no fixed case", variant.name);
+    }
+    // Shapes come from a vector of draws, so that shrinking the draws shrinks the shape.
+    let draws = proptest::collection::vec(any::<u32>(), 2 * kernel.params.len());
+    let config = Config { cases: RANDOM_CASES, failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new(config);
+    let outcome = runner.run(&(draws, any::<u64>()), |(draws, seed)| {
+        let mut draws = draws.into_iter();
+        let shape = kernel.draw_shape(&mut |n| draws.next().unwrap_or(0) % n.max(1));
+        every_variant(&gpu, kernel, &shape, seed).map_err(TestCaseError::fail)?;
+        Ok(())
+    });
+    outcome.unwrap_or_else(|e| panic!("{e}"));
+}
+
+macro_rules! kernels {
+    ($($name:ident),* $(,)?) => {
+        $(#[test]
+        fn $name() {
+            matches_reference(stringify!($name));
+        })*
+
+        #[test]
+        fn no_kernel_is_left_out() {
+            let tested = [$(stringify!($name)),*];
+            for kernel in KERNELS {
+                assert!(tested.contains(&kernel.name), "{} has no property test", kernel.name);
+            }
+        }
+    };
+}
+
+kernels!(
+    embed,
+    rms_norm,
+    gemv,
+    qk_norm_rope,
+    kv_append,
+    attention_decode,
+    glu,
+    residual_add,
+    argmax,
+);

@@ -1,0 +1,185 @@
+//! What every kernel must have. A new kernel fails here, by name, until its pieces are in place.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use lathe_kernels::{
+    Capabilities, KERNELS, Kernel, Role, Shape, kernel, reflection, source, sources,
+};
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn shapes(kernel: &Kernel) -> Vec<Shape> {
+    let mut shapes = (kernel.bench)();
+    shapes.extend((kernel.cases)());
+    let mut n = 0u32;
+    for _ in 0..50 {
+        shapes.push(kernel.draw_shape(&mut |below| {
+            n = n.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (n >> 8) % below
+        }));
+    }
+    shapes
+}
+
+fn generous() -> Capabilities {
+    Capabilities {
+        subgroup: Some((4, 64)),
+        f16: true,
+        workgroup_memory: 32 << 10,
+        invocations: 1024,
+        ..Capabilities::minimal()
+    }
+}
+
+#[test]
+fn every_piece_of_a_kernel_exists() {
+    let mut missing = Vec::new();
+    for k in KERNELS {
+        for file in [
+            format!("kernels/src/{}.rs", k.name),
+            format!("reference/src/{}.rs", k.name),
+            format!("benches/benches/{}.rs", k.name),
+            format!("docs/kernels/{}.md", k.name),
+        ] {
+            if !workspace().join(&file).is_file() {
+                missing.push(file);
+            }
+        }
+    }
+    assert!(missing.is_empty(), "missing: {missing:#?}");
+}
+
+#[test]
+fn names_are_unique_and_found() {
+    let names: BTreeSet<_> = KERNELS.iter().map(|k| k.name).collect();
+    assert_eq!(names.len(), KERNELS.len());
+    for k in KERNELS {
+        assert!(std::ptr::eq(kernel(k.name).unwrap(), *k));
+        let variants: BTreeSet<_> = k.variants.iter().map(|v| v.name).collect();
+        assert_eq!(variants.len(), k.variants.len(), "{}", k.name);
+    }
+}
+
+#[test]
+fn variants_and_files_are_paired() {
+    for k in KERNELS {
+        for v in k.variants {
+            assert!(source(k.name, v.name).is_some(), "no file wgsl/{}/{}.wgsl", k.name, v.name);
+        }
+    }
+    for s in sources() {
+        let listed = kernel(s.kernel).and_then(|k| k.variant(s.variant));
+        assert!(listed.is_some(), "{} belongs to no variant in the registry", s.file);
+    }
+}
+
+#[test]
+fn headers_name_the_variant_and_its_idea() {
+    for s in sources() {
+        let head = format!("// {}/{}: ", s.kernel, s.variant);
+        assert!(s.text.starts_with(&head), "{} does not begin with {head:?}", s.file);
+        let comments = s.text.lines().take_while(|l| l.starts_with("//")).count();
+        assert!(comments >= 3, "{}: the header lacks formula or idea", s.file);
+    }
+}
+
+#[test]
+fn naive_comes_first_and_something_runs_everywhere() {
+    let minimal = Capabilities::minimal();
+    for k in KERNELS {
+        assert_eq!(k.variants[0].name, "naive", "{}", k.name);
+        let portable = k.variants.iter().any(|v| {
+            let r = reflection(k.name, v.name).unwrap();
+            !r.needs_subgroup && !r.needs_f16
+        });
+        assert!(portable, "{}: every variant needs an optional feature", k.name);
+        for shape in shapes(k) {
+            let runs = (k.prefer)(&shape).iter().any(|name| {
+                let v = k.variant(name).unwrap_or_else(|| panic!("{}: no {name}", k.name));
+                let r = reflection(k.name, name).unwrap();
+                !r.needs_subgroup && !r.needs_f16 && (v.refuses)(&shape, &minimal).is_none()
+            });
+            assert!(runs, "{}: nothing preferred runs {shape} without features", k.name);
+        }
+    }
+}
+
+#[test]
+fn bindings_match_the_descriptor() {
+    for k in KERNELS {
+        for v in k.variants {
+            let r = reflection(k.name, v.name).unwrap();
+            let at = format!("{}/{}", k.name, v.name);
+            for buffer in &r.buffers {
+                let b = k.binding(&buffer.name);
+                let b = b.unwrap_or_else(|| panic!("{at}: `{}` is no binding", buffer.name));
+                assert_eq!(buffer.writable, b.role != Role::Input, "{at}: access of {}", b.name);
+                assert_eq!(buffer.group, 0, "{at}: {} is not in group 0", b.name);
+            }
+            for b in k.bindings.iter().filter(|b| b.role != Role::Scratch) {
+                assert!(r.buffers.iter().any(|v| v.name == b.name), "{at}: lacks `{}`", b.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_shape_gives_every_override_a_value_and_every_stage_a_grid() {
+    for k in KERNELS {
+        for shape in shapes(k) {
+            for p in k.params {
+                assert!(shape.get(p.name).is_some(), "{}: {shape} lacks {}", k.name, p.name);
+            }
+            for v in k.variants {
+                if (v.refuses)(&shape, &generous()).is_some() {
+                    continue;
+                }
+                let r = reflection(k.name, v.name).unwrap();
+                let tuned = (v.constants)(&shape, &generous());
+                for (name, _) in &tuned {
+                    let known = r.overrides.iter().any(|(o, _)| o == name);
+                    assert!(known, "{}/{}: tunes {name}, which it lacks", k.name, v.name);
+                }
+                let constants = r.constants(shape.iter().chain(tuned)).unwrap();
+                for stage in v.stages {
+                    assert!(
+                        r.entry(stage.entry).is_some(),
+                        "{}/{}: no {}",
+                        k.name,
+                        v.name,
+                        stage.entry
+                    );
+                    assert!((stage.grid)(&shape, &constants) > 0);
+                    r.workgroup(stage.entry, &constants).unwrap();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn costs_and_tolerances_are_stated() {
+    for k in KERNELS {
+        for shape in shapes(k) {
+            assert!((k.cost)(&shape).bytes > 0.0, "{}: {shape} moves nothing", k.name);
+            let t = (k.tolerance)(&shape);
+            assert!(!t.reason.is_empty() && t.nmse < 1e-5, "{}: {t:?}", k.name);
+            // A wrong element must not hide: the bound stays far below the terms' size.
+            assert!(t.k * f64::from(f32::EPSILON) < 1e-3, "{}: {t:?}", k.name);
+        }
+    }
+}
+
+#[test]
+fn a_shape_survives_printing_and_parsing() {
+    for k in KERNELS {
+        for shape in shapes(k) {
+            let text = shape.show(k.params);
+            let back = Shape::parse_over(&Shape::default(), k.name, k.params, &text).unwrap();
+            assert_eq!(back.show(k.params), text, "{}", k.name);
+        }
+    }
+}
