@@ -32,12 +32,23 @@ pub enum Verdict {
     Failed {
         /// What.
         reason: String,
+        /// NMSE of the output that is off, where it could be compared at all.
+        nmse: Option<f64>,
+        /// The element farthest past its bound.
+        worst: Option<WorstElement>,
     },
     /// It cannot run here, which is not a pass.
     Unavailable {
         /// Why.
         reason: String,
     },
+}
+
+impl Verdict {
+    /// A failure that is no matter of one element.
+    fn broken(reason: String) -> Self {
+        Verdict::Failed { reason, nmse: None, worst: None }
+    }
 }
 
 /// The element closest to (or farthest past) its bound.
@@ -60,8 +71,11 @@ pub struct WorstElement {
 pub struct CaseResult {
     /// Kernel.
     pub kernel: String,
-    /// Variant or user file.
+    /// Variant.
     pub variant: String,
+    /// A file that stood in the variant's place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wgsl: Option<String>,
     /// Parameters.
     pub shape: String,
     /// Seed of the inputs.
@@ -74,8 +88,9 @@ pub struct CaseResult {
 impl CaseResult {
     /// The command that repeats this case alone.
     pub fn reproducer(&self) -> String {
+        let file = self.wgsl.as_ref().map(|f| format!(" --wgsl {f}")).unwrap_or_default();
         format!(
-            "lathe check {}/{} --shape {} --seed {}",
+            "lathe check {}/{} --shape {} --seed {}{file}",
             self.kernel, self.variant, self.shape, self.seed
         )
     }
@@ -194,7 +209,7 @@ impl Case {
                             tensor.name,
                             bytes.len()
                         );
-                        return Ok(Verdict::Failed { reason });
+                        return Ok(Verdict::broken(reason));
                     }
                     bytes
                 }
@@ -210,16 +225,14 @@ impl Case {
                 let unwritten = bytes.chunks_exact(4).position(|word| word == POISON.to_le_bytes());
                 if let Some(index) = unwritten {
                     let reason = format!("{name}[{index}] was never written");
-                    return Ok(Verdict::Failed { reason });
+                    return Ok(Verdict::broken(reason));
                 }
             }
-            let failed =
-                |m: reference::Mismatch| Verdict::Failed { reason: format!("{name}: {m}") };
             match outcome {
                 Outcome::Words(words) => {
                     let got: Vec<u32> = bytemuck::pod_collect_to_vec(bytes);
                     if let Err(m) = reference::compare_exact(&words, &got) {
-                        return Ok(failed(m));
+                        return Ok(Verdict::broken(format!("{name}: {m}")));
                     }
                 }
                 Outcome::Real(expected) => {
@@ -229,20 +242,31 @@ impl Case {
                         rounding: self.tolerance.rounding,
                         nmse: self.tolerance.nmse,
                     };
+                    let element = |w: &reference::Worst| WorstElement {
+                        tensor: name.clone(),
+                        index: w.index,
+                        got: w.got,
+                        expected: w.expected,
+                        bound: w.bound,
+                    };
                     match reference::compare(&expected, &got, &tolerance) {
-                        Err(m) => return Ok(failed(m)),
+                        Err(m) => {
+                            let same_length = expected.value.len() == got.len();
+                            let error = same_length.then(|| {
+                                let got = got.iter().map(|v| f64::from(*v));
+                                reference::nmse(expected.value.iter().copied(), got)
+                            });
+                            return Ok(Verdict::Failed {
+                                reason: format!("{name}: {m}"),
+                                nmse: error,
+                                worst: m.worst().map(element),
+                            });
+                        }
                         Ok(agreement) => {
                             nmse = nmse.max(agreement.nmse);
                             let w = agreement.worst;
                             if worst.as_ref().is_none_or(|(ratio, _)| w.ratio() > *ratio) {
-                                let element = WorstElement {
-                                    tensor: name.clone(),
-                                    index: w.index,
-                                    got: w.got,
-                                    expected: w.expected,
-                                    bound: w.bound,
-                                };
-                                worst = Some((w.ratio(), element));
+                                worst = Some((w.ratio(), element(&w)));
                             }
                         }
                     }
@@ -265,11 +289,12 @@ pub fn check(
     let verdict = match Plan::of(kernel, variant, shape, &gpu.caps) {
         Ok(plan) => check_plan(gpu, pipelines, plan, shape, seed)?,
         Err(PlanError::Unavailable(reason)) => Verdict::Unavailable { reason },
-        Err(e @ PlanError::Reflect(_)) => Verdict::Failed { reason: e.to_string() },
+        Err(e @ PlanError::Reflect(_)) => Verdict::broken(e.to_string()),
     };
     Ok(CaseResult {
         kernel: kernel.name.into(),
         variant: variant.name.into(),
+        wgsl: None,
         shape: shape.show(kernel.params),
         seed,
         verdict,

@@ -15,6 +15,9 @@ pub struct Plan {
     pub variant: String,
     /// WGSL handed to the device.
     pub text: Cow<'static, str>,
+    /// The text is a built-in variant's: its indexing is proven by the sweeps, so it may run
+    /// without wgpu's checks. Any other text never does.
+    pub trusted: bool,
     /// What naga says of it.
     pub reflection: Arc<Reflection>,
     /// Values of all overrides.
@@ -58,7 +61,8 @@ impl Plan {
         Self::build(kernel, variant, shape, caps, Cow::Borrowed(source.text), reflection)
     }
 
-    /// Specialises another WGSL text in the place of a variant's.
+    /// Specialises another WGSL text in the place of a variant's. Its `// uses:` lines name the
+    /// same preludes as a built-in file's.
     pub fn with_text(
         kernel: &'static Kernel,
         variant: &'static Variant,
@@ -67,6 +71,7 @@ impl Plan {
         text: String,
         path: &str,
     ) -> Result<Self, PlanError> {
+        let text = lathe_kernels::compose(text, path)?;
         let reflection = Arc::new(Reflection::of(&text, path)?);
         Self::build(kernel, variant, shape, caps, Cow::Owned(text), reflection)
     }
@@ -119,7 +124,15 @@ impl Plan {
             };
             stages.push(PlannedStage { entry: stage.entry.to_owned(), groups });
         }
-        Ok(Self { kernel, variant: variant.name.to_owned(), text, reflection, constants, stages })
+        Ok(Self {
+            kernel,
+            variant: variant.name.to_owned(),
+            trusted: matches!(text, Cow::Borrowed(_)),
+            text,
+            reflection,
+            constants,
+            stages,
+        })
     }
 }
 

@@ -126,8 +126,7 @@ impl Op {
         self.bindings
             .iter()
             .find(|(name, _)| *name == binding)
-            .map(|(_, id)| *id)
-            .unwrap_or_else(|| panic!("{}: nothing bound to {binding}", self.label))
+            .map_or_else(|| panic!("{}: nothing bound to {binding}", self.label), |(_, id)| *id)
     }
 }
 

@@ -1,4 +1,5 @@
 //! The command's contract: exit codes, one JSON document on stdout, messages that name things.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -99,13 +100,17 @@ fn every_hostile_file_exits_5_with_its_message() {
         std::fs::read_dir(corpus).unwrap().map(|f| f.unwrap().path()).collect();
     assert!(files.len() >= 30);
     for file in files {
-        // None of these holds a whole model: the valid ones lack tensors.
+        // A few sound models lie among them, so that fuzzing starts from something that decodes.
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        let expected = if name.starts_with("model_") { 0 } else { 5 };
         let shown = file.display().to_string();
         let output =
             lathe(&["decode", "--model", &shown, "--prompt-tokens", "1", "--executor", "cpu"]);
-        assert_eq!(code(&output), 5, "{shown}: {}", stderr(&output));
+        assert_eq!(code(&output), expected, "{shown}: {}", stderr(&output));
+        if expected == 0 {
+            continue;
+        }
         assert!(stderr(&output).contains(&shown), "{}", stderr(&output));
-        let name = file.file_name().unwrap().to_string_lossy().into_owned();
         eprintln!("{name}: {}", stderr(&output).trim().rsplit(&*name).next().unwrap_or_default());
     }
     let output = lathe(&["inspect", "no-such-file.gguf"]);

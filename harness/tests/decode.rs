@@ -1,5 +1,6 @@
 //! Whole models: logits against transformers' (see goldens/), executors against each other, and
 //! the state that must not survive a run.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -186,8 +187,7 @@ fn tokens_do_not_depend_on_the_steps_in_a_submission() {
     }
 }
 
-/// A timed run that starts with the warm-up's cache or counter (seed 000) attends over too many
-/// slots. The comparison that would show it is first shown to be able to.
+/// A timed run that starts with the warm-up's cache or counter attends over too many slots. The comparison that would show it is first shown to be able to.
 #[test]
 fn a_run_after_a_reset_is_a_first_run_and_without_one_is_not() {
     let golden = Golden::load("gemma3-tiny-f16");

@@ -1,5 +1,6 @@
 //! Every kernel and variant against its reference: the fixed cases, then random shapes at the
 //! edges of tiles. A failure shrinks to a small shape and prints the command that repeats it.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -24,7 +25,7 @@ fn every_variant(
     for variant in kernel.variants {
         let result = check(gpu, &Pipelines::default(), kernel, variant, shape, seed)
             .map_err(|e| format!("{}/{}: {e}", kernel.name, variant.name))?;
-        if let Verdict::Failed { reason } = &result.verdict {
+        if let Verdict::Failed { reason, .. } = &result.verdict {
             return Err(format!("{reason}\n  repeat: {}", result.reproducer()));
         }
         results.push(result);

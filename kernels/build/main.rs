@@ -48,6 +48,11 @@ fn main() {
             .expect("writing to a String");
         }
     }
+    table.push_str("];\npub(crate) static PRELUDES: &[(&str, &str)] = &[\n");
+    for file in sorted(&root.join("shared")) {
+        let text = fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        writeln!(table, "    ({:?}, {text:?}),", stem(&file)).expect("writing to a String");
+    }
     table.push_str("];\n");
     fs::write(out.join("sources.rs"), table).expect("writing to OUT_DIR");
     if broken > 0 {

@@ -63,6 +63,16 @@ pub enum ReflectError {
     /// naga refuses it; the text is naga's annotated source.
     #[error("{0}")]
     Wgsl(String),
+    /// A `// uses:` line names no prelude.
+    #[error("{path}: `// uses: {name}`: no such prelude; there are {known}")]
+    Prelude {
+        /// File.
+        path: String,
+        /// Name given.
+        name: String,
+        /// All preludes.
+        known: String,
+    },
     /// A resource that kernels do not use.
     #[error(
         "{path}: `{name}` is not a storage buffer with @group and @binding; kernels use nothing else"
@@ -92,7 +102,8 @@ impl Reflection {
     pub fn of(text: &str, path: &str) -> Result<Self, ReflectError> {
         let module = naga::front::wgsl::parse_str(text)
             .map_err(|e| ReflectError::Wgsl(e.emit_to_string_with_path(text, path)))?;
-        let validate = |caps| Validator::new(ValidationFlags::all(), caps).validate(&module);
+        let validate =
+            |caps| Validator::new(ValidationFlags::all(), caps).validate(&module).map_err(Box::new);
         let all = Caps::all();
         let info = validate(all)
             .map_err(|e| ReflectError::Wgsl(e.emit_to_string_with_path(text, path)))?;

@@ -113,7 +113,7 @@ impl Shape {
             if let Some(v) = self.get(p.name) {
                 match p.kind {
                     ParamKind::Choice(names) => {
-                        parts.push(format!("{}={}", p.name, names[v as usize]))
+                        parts.push(format!("{}={}", p.name, names[v as usize]));
                     }
                     ParamKind::Float { .. } => parts.push(format!("{}={}", p.name, v as f32)),
                     _ => parts.push(format!("{}={v}", p.name)),

@@ -1,4 +1,5 @@
 //! A broken shader must fail the build readably: file, line, naga's annotated source.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../build/wgsl.rs"]
 mod wgsl;

@@ -173,6 +173,22 @@ pub enum Mismatch {
     },
 }
 
+impl Mismatch {
+    /// The element farthest past its bound, where the mismatch is one of elements.
+    pub fn worst(&self) -> Option<&Worst> {
+        match self {
+            Mismatch::NotFinite(worst)
+            | Mismatch::AllZero { worst, .. }
+            | Mismatch::Element { worst, .. }
+            | Mismatch::Nmse { worst, .. } => Some(worst),
+            Mismatch::Empty
+            | Mismatch::Length { .. }
+            | Mismatch::Oracle { .. }
+            | Mismatch::Exact { .. } => None,
+        }
+    }
+}
+
 fn same_length(expected: usize, got: usize) -> Result<(), Mismatch> {
     match (expected, got) {
         (0, 0) => Err(Mismatch::Empty),

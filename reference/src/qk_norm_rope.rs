@@ -8,11 +8,9 @@
 //! a' = a·cos θᵢ − b·sin θᵢ        b' = a·sin θᵢ + b·cos θᵢ
 //! ```
 //!
-//! Magnitude, for both of a pair: (|a| + |b|)·(1 + |θ|). The norm errs relatively, the products
-//! err by ε of |a| and |b|, and so do sine and cosine, whose error is absolute near their zeros.
-//! An `f32` angle is itself off by about ε·|θ|, which moves a' by that times |b'| ≤ |a| + |b|: far
-//! positions are less certain, and a kernel that reads exact angles from a table does better than
-//! its bound.
+//! Magnitude, for both of a pair: |a| + |b|. The norm errs relatively, the products err by ε of
+//! |a| and |b|, and so do sine and cosine read from a table rounded once. A kernel that computes
+//! its angle in `f32` is off by another ε·|θ| of it and fails here at far positions, as it should.
 //!
 //! Sources: Su et al., *RoFormer*, arXiv:2104.09864; Henry et al., *Query-Key Normalization for
 //! Transformers*, arXiv:2010.04245; frequency factors as in Llama 3's `rope_freqs.weight`.
@@ -98,7 +96,7 @@ pub fn qk_norm_rope(
             let (sin, cos) = angle.sin_cos();
             value[first] = a * cos - b * sin;
             value[second] = a * sin + b * cos;
-            magnitude[first] = (a.abs() + b.abs()) * (1.0 + angle.abs());
+            magnitude[first] = a.abs() + b.abs();
             magnitude[second] = magnitude[first];
         }
     }
@@ -196,8 +194,8 @@ mod tests {
         fn plain_f32_arithmetic_is_in_bound(x in head(), position in 0u32..100_000) {
             let y: Vec<f32> = (0..4)
                 .flat_map(|i| {
-                    let angle = position as f32 * 1e4f32.powf(-2.0 * i as f32 / 8.0);
-                    let (sin, cos) = angle.sin_cos();
+                    let angle = f64::from(position) * 1e4f64.powf(-2.0 * i as f64 / 8.0);
+                    let (sin, cos) = (angle.sin() as f32, angle.cos() as f32);
                     let (a, b) = (x[2 * i], x[2 * i + 1]);
                     [a * cos - b * sin, a * sin + b * cos]
                 })

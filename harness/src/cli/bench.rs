@@ -76,7 +76,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let report = Report {
         adapter: gpu.adapter.clone(),
         runtime_checks: gpu.checks.name(),
-        wgpu: "30.0.1",
+        wgpu: crate::gpu::WGPU_VERSION,
         copy,
         cases,
         unavailable,

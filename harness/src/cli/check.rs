@@ -89,9 +89,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         cases,
     };
     if global.json {
-        json::print(&report)
+        json::print(&report);
     } else {
-        print(&report)
+        print(&report);
     }
     match report.failed {
         0 if report.passed == 0 => Err(Error::Unavailable {
@@ -122,7 +122,8 @@ fn check_file(
     };
     Ok(CaseResult {
         kernel: kernel.name.into(),
-        variant: shown,
+        variant: variant.name.into(),
+        wgsl: Some(shown),
         shape: shape.show(kernel.params),
         seed,
         verdict,
@@ -160,15 +161,15 @@ fn print(report: &Report) {
             counts[0].to_string(),
             counts[1].to_string(),
             counts[2].to_string(),
-            format!("{nmse:.1e}"),
-            format!("{:.0} %", 100.0 * ratio),
+            if counts[0] > 0 { format!("{nmse:.1e}") } else { "-".into() },
+            if counts[0] > 0 { format!("{:.0} %", 100.0 * ratio) } else { "-".into() },
         ]);
     }
     println!("{t}");
     let mut reasons: Vec<String> = Vec::new();
     for case in &report.cases {
         match &case.verdict {
-            Verdict::Failed { reason } => {
+            Verdict::Failed { reason, .. } => {
                 println!("FAILED {reason}\n  repeat: {}", case.reproducer());
             }
             Verdict::Unavailable { reason } => {

@@ -369,7 +369,7 @@ fn report(
         model: opts.model.model.clone(),
         executor: if side.gpu.is_some() { "gpu" } else { "cpu" },
         adapter,
-        wgpu: "30.0.1",
+        wgpu: crate::gpu::WGPU_VERSION,
         kv: match loaded.kv {
             crate::recording::KvFormat::F32 => "f32",
             crate::recording::KvFormat::F16 => "f16",

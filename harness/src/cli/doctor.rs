@@ -34,7 +34,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         chosen: gpu.adapter.index,
         timestamp_period_ns: gpu.timestamp_period,
         runtime_checks: gpu.checks.name(),
-        wgpu: "30.0.1",
+        wgpu: crate::gpu::WGPU_VERSION,
         copy,
         adapters,
     };

@@ -5,6 +5,9 @@ mod buffers;
 mod device;
 mod pipeline;
 
+/// The wgpu that shaders are compiled with; `Cargo.toml` pins it.
+pub const WGPU_VERSION: &str = "30.0.1";
+
 pub use adapter::{AdapterSummary, adapters};
 pub use buffers::{Block, GUARD_BYTES, POISON, Policy};
 pub use device::{Checks, Gpu};

@@ -103,7 +103,7 @@ impl Bench {
         executor.run(1)?;
         match self.case.judge(executor, Policy::Plain)? {
             Verdict::Passed { .. } => Ok(()),
-            Verdict::Failed { reason } | Verdict::Unavailable { reason } => {
+            Verdict::Failed { reason, .. } | Verdict::Unavailable { reason } => {
                 let op = &self.case.recording.ops[0];
                 Err(Error::CheckFailed(format!(
                     "{}/{} {} is wrong {when}: {reason}",
