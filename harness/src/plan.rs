@@ -68,7 +68,7 @@ impl Plan {
         variant: &'static Variant,
         shape: &Shape,
         caps: &Capabilities,
-        text: String,
+        text: &str,
         path: &str,
     ) -> Result<Self, PlanError> {
         let text = lathe_kernels::compose(text, path)?;

@@ -41,7 +41,7 @@ fn planned(
     let variant = kernel.variant(variant).unwrap();
     let text = text.replace(from, to);
     let mut plan =
-        Plan::with_text(kernel, variant, &shape, &gpu.caps, text, "sabotaged.wgsl").unwrap();
+        Plan::with_text(kernel, variant, &shape, &gpu.caps, &text, "sabotaged.wgsl").unwrap();
     change(&mut plan);
     Some(check_plan(&gpu, &Pipelines::default(), plan, &shape, SEED).unwrap())
 }
@@ -190,7 +190,7 @@ fn broken_wgsl_is_an_error_with_its_source() {
         &kernel.variants[0],
         &kernel.default_shape(),
         &gpu.caps,
-        "fn main() { x[0] = ; }".into(),
+        "fn main() { x[0] = ; }",
         "mine.wgsl",
     )
     .unwrap_err();

@@ -295,7 +295,7 @@ fn sabotage(graph: &mut DecodeGraph, gpu: &Gpu, kernel: &str, from: &str, to: &s
         assert!(op.plan.text.contains(from), "{from:?} is not in {kernel}/{}", variant.name);
         let text = op.plan.text.replace(from, to);
         op.plan =
-            Plan::with_text(op.kernel(), variant, &op.shape, &gpu.caps, text, "sabotage").unwrap();
+            Plan::with_text(op.kernel(), variant, &op.shape, &gpu.caps, &text, "sabotage").unwrap();
     }
 }
 

@@ -28,7 +28,7 @@ fn main() {
             }
             let (kernel, variant) = (stem(&kernel), stem(&file));
             let checked =
-                wgsl::compose(root, &file).and_then(|c| wgsl::validate(&file, &c).map(|()| c.text));
+                wgsl::read(root, &file).and_then(|c| wgsl::validate(&file, &c).map(|()| c.text));
             let text = match checked {
                 Ok(text) => text,
                 Err(message) => {

@@ -3,40 +3,24 @@
 use std::fs;
 use std::path::Path;
 
-/// A prelude's name and the line of the composed text at which it begins.
-pub(crate) struct Prelude {
-    name: String,
-    first_line: usize,
-}
+#[path = "../src/compose.rs"]
+mod compose;
 
-/// A variant's text followed by its preludes.
+/// A variant's text with its preludes, and where each of those begins.
 pub(crate) struct Composed {
     pub(crate) text: String,
-    preludes: Vec<Prelude>,
+    preludes: Vec<(String, usize)>,
 }
 
-/// Appends the preludes that `// uses:` lines of a variant name.
-pub(crate) fn compose(root: &Path, file: &Path) -> Result<Composed, String> {
-    let mut text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let wanted: Vec<String> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("// uses:"))
-        .flat_map(|names| names.split(','))
-        .map(|name| name.trim().to_owned())
-        .collect();
-    let mut preludes = Vec::new();
-    for name in wanted {
-        let path = root.join("shared").join(format!("{name}.wgsl"));
-        let body = fs::read_to_string(&path).map_err(|e| {
-            format!("{}: `// uses: {name}`: {}: {e}", file.display(), path.display())
-        })?;
-        if !text.ends_with('\n') {
-            text.push('\n');
-        }
-        preludes.push(Prelude { name, first_line: text.lines().count() + 1 });
-        text.push_str(&body);
-    }
-    Ok(Composed { text, preludes })
+/// Reads a variant and appends the preludes it names.
+pub(crate) fn read(root: &Path, file: &Path) -> Result<Composed, String> {
+    let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let find =
+        |name: &str| fs::read_to_string(root.join("shared").join(format!("{name}.wgsl"))).ok();
+    let composed = compose::compose(&text, find);
+    composed.map(|(text, preludes)| Composed { text, preludes }).map_err(|name| {
+        format!("{}: `// uses: {name}`: no wgsl/shared/{name}.wgsl", file.display())
+    })
 }
 
 /// Parses and validates; the error begins with `file:line` and holds naga's annotated source.
@@ -60,14 +44,12 @@ pub(crate) fn validate(file: &Path, composed: &Composed) -> Result<(), String> {
 }
 
 /// `file:line` of an error, in the prelude's own numbering when it lies in one.
-fn place(file: &str, line: Option<usize>, preludes: &[Prelude]) -> String {
+fn place(file: &str, line: Option<usize>, preludes: &[(String, usize)]) -> String {
     let Some(line) = line else { return file.to_owned() };
-    match preludes.iter().rev().find(|p| line >= p.first_line) {
-        Some(p) => format!(
-            "kernels/wgsl/shared/{}.wgsl:{} (used by {file})",
-            p.name,
-            line - p.first_line + 1
-        ),
+    match preludes.iter().rev().find(|(_, first)| line >= *first) {
+        Some((name, first)) => {
+            format!("kernels/wgsl/shared/{name}.wgsl:{} (used by {file})", line - first + 1)
+        }
         None => format!("{file}:{line}"),
     }
 }

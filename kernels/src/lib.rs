@@ -13,6 +13,7 @@ pub mod shape;
 
 mod argmax;
 mod attention_decode;
+mod compose;
 mod embed;
 mod gemv;
 mod glu;
@@ -68,32 +69,14 @@ pub fn source(kernel: &str, variant: &str) -> Option<&'static Source> {
 
 /// Appends the built-in preludes that `// uses:` lines of a WGSL text name, as the build script
 /// does for built-in variants. `path` only names it in errors.
-pub fn compose(mut text: String, path: &str) -> Result<String, ReflectError> {
-    let wanted: Vec<String> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("// uses:"))
-        .flat_map(|names| names.split(','))
-        .map(|name| name.trim().to_owned())
-        .collect();
-    for name in wanted {
-        let Some((_, body)) = PRELUDES.iter().find(|(known, _)| *known == name) else {
-            let known: Vec<_> = PRELUDES.iter().map(|(known, _)| *known).collect();
-            return Err(ReflectError::Prelude {
-                path: path.to_owned(),
-                name,
-                known: known.join(", "),
-            });
-        };
-        if !body.is_empty() && text.contains(body) {
-            // An already composed text, such as [`Source::text`].
-            continue;
-        }
-        if !text.ends_with('\n') {
-            text.push('\n');
-        }
-        text.push_str(body);
-    }
-    Ok(text)
+pub fn compose(text: &str, path: &str) -> Result<String, ReflectError> {
+    let find = |name: &str| {
+        PRELUDES.iter().find(|(known, _)| *known == name).map(|(_, body)| (*body).to_owned())
+    };
+    compose::compose(text, find).map(|(text, _)| text).map_err(|name| {
+        let known: Vec<_> = PRELUDES.iter().map(|(known, _)| *known).collect();
+        ReflectError::Prelude { path: path.to_owned(), name, known: known.join(", ") }
+    })
 }
 
 /// What naga says of a built-in variant; parsed once. `None` when there is no such file.

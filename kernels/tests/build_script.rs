@@ -25,7 +25,7 @@ impl Folder {
     }
 
     fn outcome(&self, file: &Path) -> Result<(), String> {
-        wgsl::compose(&self.0, file).and_then(|c| wgsl::validate(file, &c))
+        wgsl::read(&self.0, file).and_then(|c| wgsl::validate(file, &c))
     }
 }
 

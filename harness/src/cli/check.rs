@@ -115,7 +115,7 @@ fn check_file(
     let text = std::fs::read_to_string(path)
         .map_err(|source| Error::Io { path: path.to_owned(), source })?;
     let shown = path.display().to_string();
-    let verdict = match Plan::with_text(kernel, variant, shape, &gpu.caps, text, &shown) {
+    let verdict = match Plan::with_text(kernel, variant, shape, &gpu.caps, &text, &shown) {
         Ok(plan) => check_plan(gpu, pipelines, plan, shape, seed)?,
         Err(PlanError::Unavailable(reason)) => Verdict::Unavailable { reason },
         Err(PlanError::Reflect(e)) => return Err(e.into()),
