@@ -76,7 +76,7 @@ fn refresh(
                 values[tensor.0] = Value::F32(executor.read_values(*tensor)?);
             }
             Content::Words(_) => values[tensor.0] = Value::U32(executor.read_words(*tensor)?),
-            Content::Values(_) | Content::Weights(_) | Content::Rope(_) => {}
+            Content::Values(_) | Content::Weights(_) | Content::Rope(_) | Content::Uniform(_) => {}
         }
     }
     Ok(())

@@ -63,6 +63,9 @@ pub enum Error {
     /// A correctness check failed.
     #[error("{0}")]
     CheckFailed(String),
+    /// A measurement does not tell either way.
+    #[error("inconclusive: {0}")]
+    Inconclusive(String),
     /// Reading or writing a file other than the model.
     #[error("{}: {source}", path.display())]
     Io {
@@ -78,6 +81,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::CheckFailed(_) => 1,
+            Error::Inconclusive(_) => 6,
             Error::Usage(_)
             | Error::Shape(_)
             | Error::Reflect(_)

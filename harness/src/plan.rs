@@ -2,6 +2,7 @@
 //! Pure data; the GPU executor turns it into pipelines.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lathe_kernels::{Capabilities, Constants, Kernel, ReflectError, Reflection, Shape, Variant};
@@ -24,6 +25,10 @@ pub struct Plan {
     pub constants: Constants,
     /// Dispatches, in order.
     pub stages: Vec<PlannedStage>,
+    /// The kernel's name of each WGSL variable that has another.
+    pub bindings: BTreeMap<String, String>,
+    /// Content of uniform buffers, by variable; built-in kernels have none.
+    pub uniforms: Vec<(String, Vec<u8>)>,
 }
 
 /// One dispatch of a plan.
@@ -31,8 +36,8 @@ pub struct Plan {
 pub struct PlannedStage {
     /// WGSL entry point.
     pub entry: String,
-    /// Workgroups in x and y.
-    pub groups: [u32; 2],
+    /// Workgroups in x, y and z.
+    pub groups: [u32; 3],
 }
 
 /// Why a plan cannot be made.
@@ -61,8 +66,8 @@ impl Plan {
         Self::build(kernel, variant, shape, caps, Cow::Borrowed(source.text), reflection)
     }
 
-    /// Specialises another WGSL text in the place of a variant's. Its `// uses:` lines name the
-    /// same preludes as a built-in file's.
+    /// Specialises another WGSL text with a variant's own entry points and bindings. Its
+    /// `// uses:` lines name the same preludes as a built-in file's.
     pub fn with_text(
         kernel: &'static Kernel,
         variant: &'static Variant,
@@ -71,9 +76,29 @@ impl Plan {
         text: &str,
         path: &str,
     ) -> Result<Self, PlanError> {
+        let (text, reflection) = Self::reflect(text, path)?;
+        Self::build(kernel, variant, shape, caps, Cow::Owned(text), Arc::new(reflection))
+    }
+
+    /// A WGSL text with its preludes, and what naga says of it.
+    pub fn reflect(text: &str, path: &str) -> Result<(String, Reflection), PlanError> {
         let text = lathe_kernels::compose(text, path)?;
-        let reflection = Arc::new(Reflection::of(&text, path)?);
-        Self::build(kernel, variant, shape, caps, Cow::Owned(text), reflection)
+        let reflection = Reflection::of(&text, path)?;
+        Ok((text, reflection))
+    }
+
+    /// A hash of the source and its constants: equal exactly when the same code runs (FNV-1a).
+    pub fn fingerprint(&self) -> String {
+        let constants = format!("{:?}", self.constants);
+        let hash = self
+            .text
+            .bytes()
+            .chain([0])
+            .chain(constants.bytes())
+            .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
+                (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
+            });
+        format!("{hash:016x}")
     }
 
     fn build(
@@ -84,6 +109,41 @@ impl Plan {
         text: Cow<'static, str>,
         reflection: Arc<Reflection>,
     ) -> Result<Self, PlanError> {
+        if let Some(reason) = (variant.refuses)(shape, caps) {
+            return Err(PlanError::Unavailable(reason));
+        }
+        let tuned = (variant.constants)(shape, caps);
+        let constants = reflection.constants(shape.iter().chain(tuned))?;
+        let mut plan = Self {
+            kernel,
+            variant: variant.name.to_owned(),
+            trusted: matches!(text, Cow::Borrowed(_)),
+            text,
+            reflection,
+            constants,
+            stages: Vec::with_capacity(variant.stages.len()),
+            bindings: BTreeMap::new(),
+            uniforms: Vec::new(),
+        };
+        for stage in variant.stages {
+            plan.check_stage(stage.entry, caps)?;
+            let groups = fold((stage.grid)(shape, &plan.constants), caps.grid_dimension);
+            let groups = groups.ok_or_else(|| {
+                PlanError::Unavailable("needs more workgroups than two grid dimensions hold".into())
+            })?;
+            plan.stages.push(PlannedStage { entry: stage.entry.to_owned(), groups });
+        }
+        Ok(plan)
+    }
+
+    /// The kernel's name of a WGSL variable.
+    pub fn binding<'a>(&'a self, variable: &'a str) -> &'a str {
+        self.bindings.get(variable).map_or(variable, String::as_str)
+    }
+
+    /// Why an entry point cannot run on an adapter.
+    pub(crate) fn check_stage(&self, entry: &str, caps: &Capabilities) -> Result<(), PlanError> {
+        let reflection = &self.reflection;
         let unavailable = |reason: String| Err(PlanError::Unavailable(reason));
         if reflection.needs_subgroup && caps.subgroup.is_none() {
             return unavailable("needs subgroup operations".into());
@@ -91,57 +151,36 @@ impl Plan {
         if reflection.needs_f16 && !caps.f16 {
             return unavailable("needs 16-bit floats (shader-f16)".into());
         }
-        if let Some(reason) = (variant.refuses)(shape, caps) {
-            return unavailable(reason);
+        let (memory, invocations) = reflection.workgroup(entry, &self.constants)?;
+        if memory > caps.workgroup_memory {
+            return unavailable(format!(
+                "needs {memory} bytes of workgroup memory, the adapter has {}",
+                caps.workgroup_memory
+            ));
         }
-        let tuned = (variant.constants)(shape, caps);
-        let constants = reflection.constants(shape.iter().chain(tuned))?;
-        let mut stages = Vec::with_capacity(variant.stages.len());
-        for stage in variant.stages {
-            let (memory, invocations) = reflection.workgroup(stage.entry, &constants)?;
-            if memory > caps.workgroup_memory {
-                return unavailable(format!(
-                    "needs {memory} bytes of workgroup memory, the adapter has {}",
-                    caps.workgroup_memory
-                ));
-            }
-            if invocations > caps.invocations {
-                return unavailable(format!(
-                    "needs {invocations} invocations a workgroup, the adapter has {}",
-                    caps.invocations
-                ));
-            }
-            let buffers = reflection.entry(stage.entry).map_or(0, |e| e.buffers.len());
-            if buffers > caps.storage_buffers as usize {
-                return unavailable(format!(
-                    "needs {buffers} storage buffers, the adapter has {}",
-                    caps.storage_buffers
-                ));
-            }
-            let groups = fold((stage.grid)(shape, &constants), caps.grid_dimension);
-            let Some(groups) = groups else {
-                return unavailable("needs more workgroups than two grid dimensions hold".into());
-            };
-            stages.push(PlannedStage { entry: stage.entry.to_owned(), groups });
+        if invocations > caps.invocations {
+            return unavailable(format!(
+                "needs {invocations} invocations a workgroup, the adapter has {}",
+                caps.invocations
+            ));
         }
-        Ok(Self {
-            kernel,
-            variant: variant.name.to_owned(),
-            trusted: matches!(text, Cow::Borrowed(_)),
-            text,
-            reflection,
-            constants,
-            stages,
-        })
+        let buffers = reflection.entry(entry).map_or(0, |e| e.buffers.len());
+        if buffers > caps.storage_buffers as usize {
+            return unavailable(format!(
+                "needs {buffers} storage buffers, the adapter has {}",
+                caps.storage_buffers
+            ));
+        }
+        Ok(())
     }
 }
 
 /// Workgroups as x and y, y as small as the adapter's limit allows.
-fn fold(groups: usize, limit: u32) -> Option<[u32; 2]> {
+pub(crate) fn fold(groups: usize, limit: u32) -> Option<[u32; 3]> {
     let limit = limit as usize;
     let y = groups.div_ceil(limit).max(1);
     let x = groups.div_ceil(y);
-    (y <= limit).then_some([x as u32, y as u32])
+    (y <= limit).then_some([x as u32, y as u32, 1])
 }
 
 #[cfg(test)]
@@ -150,12 +189,12 @@ mod tests {
 
     #[test]
     fn folding_covers_all_groups_and_keeps_the_limit() {
-        assert_eq!(fold(1, 65535), Some([1, 1]));
-        assert_eq!(fold(65535, 65535), Some([65535, 1]));
-        assert_eq!(fold(65536, 65535), Some([32768, 2]));
+        assert_eq!(fold(1, 65535), Some([1, 1, 1]));
+        assert_eq!(fold(65535, 65535), Some([65535, 1, 1]));
+        assert_eq!(fold(65536, 65535), Some([32768, 2, 1]));
         assert_eq!(fold(10, 3), None);
         for n in 1..200 {
-            if let Some([x, y]) = fold(n, 16) {
+            if let Some([x, y, _]) = fold(n, 16) {
                 assert!(x <= 16 && y <= 16 && (x * y) as usize >= n);
             }
         }

@@ -33,6 +33,8 @@ pub enum Content {
         /// How they are stored.
         format: KvFormat,
     },
+    /// Fields of a user kernel's uniform buffer.
+    Uniform(Vec<u8>),
     /// Rotary table, derived from its specification.
     Rope(RopeSpec),
 }
@@ -78,6 +80,7 @@ impl Tensor {
             Content::Values(values) => 4 * values.len(),
             Content::Weights(w) => w.format.packed_bytes(w.rows(), w.k),
             Content::Kv { len, format } => len * format.bytes(),
+            Content::Uniform(bytes) => bytes.len(),
             Content::Rope(spec) => 4 * spec.positions * spec.head_dim,
         };
         bytes as u64
@@ -113,6 +116,8 @@ pub struct Op {
     pub plan: Plan,
     /// Tensor of each binding of the kernel, by name.
     pub bindings: Vec<(&'static str, TensorId)>,
+    /// Tensor of each uniform variable of a user kernel.
+    pub uniforms: Vec<(String, TensorId)>,
 }
 
 impl Op {
@@ -126,7 +131,9 @@ impl Op {
         self.bindings
             .iter()
             .find(|(name, _)| *name == binding)
-            .map_or_else(|| panic!("{}: nothing bound to {binding}", self.label), |(_, id)| *id)
+            .map(|(_, id)| *id)
+            .or_else(|| self.uniforms.iter().find(|(name, _)| name == binding).map(|(_, id)| *id))
+            .unwrap_or_else(|| panic!("{}: nothing bound to {binding}", self.label))
     }
 }
 
@@ -161,7 +168,7 @@ impl Recording {
                 continue;
             }
             assert!(b.role == lathe_kernels::Role::Scratch, "{label}: {} is not bound", b.name);
-            if !plan.reflection.buffers.iter().any(|v| v.name == b.name) {
+            if !plan.reflection.buffers.iter().any(|v| plan.binding(&v.name) == b.name) {
                 continue;
             }
             let (len, name) = ((b.len)(&shape), format!("scratch.{}.{}", plan.kernel.name, b.name));
@@ -176,7 +183,14 @@ impl Recording {
             };
             bindings.push((b.name, id));
         }
-        self.ops.push(Op { label, shape, plan, bindings });
+        let uniforms = plan
+            .uniforms
+            .iter()
+            .map(|(name, bytes)| {
+                (name.clone(), self.tensor(name.clone(), Content::Uniform(bytes.clone())))
+            })
+            .collect();
+        self.ops.push(Op { uniforms, label, shape, plan, bindings });
     }
 
     /// Dispatches of one pass over the recording.

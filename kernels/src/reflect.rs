@@ -46,6 +46,30 @@ pub struct Buffer {
     pub binding: u32,
     /// Declared `read_write`.
     pub writable: bool,
+    /// Fields of a uniform buffer; `None` for a storage buffer. Built-in kernels have none.
+    pub uniform: Option<Vec<Field>>,
+}
+
+/// A field of a uniform struct.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Name.
+    pub name: String,
+    /// Byte offset.
+    pub offset: u32,
+    /// Type.
+    pub scalar: Scalar,
+}
+
+/// Types a uniform field may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scalar {
+    /// `u32`
+    U32,
+    /// `i32`
+    I32,
+    /// `f32`
+    F32,
 }
 
 /// An entry point.
@@ -73,10 +97,16 @@ pub enum ReflectError {
         /// All preludes.
         known: String,
     },
+    /// A user's file does not fit the kernel.
+    #[error("{path}: {reason}")]
+    User {
+        /// File.
+        path: String,
+        /// What does not fit.
+        reason: String,
+    },
     /// A resource that kernels do not use.
-    #[error(
-        "{path}: `{name}` is not a storage buffer with @group and @binding; kernels use nothing else"
-    )]
+    #[error("{path}: `{name}` is no storage or uniform buffer with @group and @binding")]
     Resource {
         /// File.
         path: String,
@@ -119,7 +149,18 @@ impl Reflection {
                 (AddressSpace::WorkGroup | AddressSpace::Private, None) => {}
                 (AddressSpace::Storage { access }, Some(at)) => {
                     let writable = access.contains(StorageAccess::STORE);
-                    buffers.push(Buffer { name, group: at.group, binding: at.binding, writable });
+                    let (group, binding) = (at.group, at.binding);
+                    buffers.push(Buffer { name, group, binding, writable, uniform: None });
+                    handles.push(handle);
+                }
+                (AddressSpace::Uniform, Some(at)) => {
+                    let uniform = fields(&module, var.ty).map_err(|reason| ReflectError::User {
+                        path: path.to_owned(),
+                        reason: format!("uniform `{name}`: {reason}"),
+                    })?;
+                    let (group, binding) = (at.group, at.binding);
+                    let uniform = Some(uniform);
+                    buffers.push(Buffer { name, group, binding, writable: false, uniform });
                     handles.push(handle);
                 }
                 _ => return Err(ReflectError::Resource { path: path.to_owned(), name }),
@@ -159,9 +200,9 @@ impl Reflection {
 
     /// All overrides with their values: `given` over the defaults. Names in `given` that the
     /// source does not declare are left out.
-    pub fn constants(
+    pub fn constants<'a>(
         &self,
-        given: impl IntoIterator<Item = (&'static str, f64)>,
+        given: impl IntoIterator<Item = (&'a str, f64)>,
     ) -> Result<Constants, ReflectError> {
         let mut all: std::collections::BTreeMap<&str, Default> =
             self.overrides.iter().map(|(n, d)| (n.as_str(), *d)).collect();
@@ -225,6 +266,26 @@ impl Reflection {
             .map_err(|e| ReflectError::Constants(e.to_string()))?;
         Ok((module, info))
     }
+}
+
+fn fields(module: &Module, ty: naga::Handle<naga::Type>) -> Result<Vec<Field>, String> {
+    use naga::{Scalar as NagaScalar, ScalarKind, TypeInner};
+    let TypeInner::Struct { members, .. } = &module.types[ty].inner else {
+        return Err("is no struct".into());
+    };
+    members
+        .iter()
+        .map(|member| {
+            let name = member.name.clone().unwrap_or_default();
+            let scalar = match module.types[member.ty].inner {
+                TypeInner::Scalar(NagaScalar { kind: ScalarKind::Uint, width: 4 }) => Scalar::U32,
+                TypeInner::Scalar(NagaScalar { kind: ScalarKind::Sint, width: 4 }) => Scalar::I32,
+                TypeInner::Scalar(NagaScalar { kind: ScalarKind::Float, width: 4 }) => Scalar::F32,
+                _ => return Err(format!("field `{name}` is no u32, i32 or f32")),
+            };
+            Ok(Field { name, offset: member.offset, scalar })
+        })
+        .collect()
 }
 
 /// naga 30 leaves array lengths as references to overrides it has evaluated, which its WGSL writer

@@ -1,45 +1,92 @@
 //! `lathe bench`: GPU time, cold and warm, against the measured copy bandwidth.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use lathe_kernels::Shape;
-use serde::Serialize;
 
 use super::Global;
 use crate::error::{Error, Result};
-use crate::gpu::{AdapterSummary, Pipelines};
-use crate::measure::{BenchOptions, CopyBandwidth, Measured, copy_bandwidth, measure};
-use crate::plan::{Plan, PlanError};
-use crate::report::{json, table};
+use crate::measure::{Session, environment};
+use crate::plan::PlanError;
+use crate::report::record::{Bench, BenchCase, Body, Record};
+use crate::report::table;
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For a terminal.
+    Table,
+    /// The same, for a Markdown page.
+    Md,
+    /// One document.
+    Json,
+    /// One line a case, each with its environment.
+    Jsonl,
+    /// Comma-separated values.
+    Csv,
+}
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// KERNEL or KERNEL/VARIANT; all without
+    /// KERNEL or KERNEL/VARIANT, all without; or `decode` for a whole step by operation
     target: Option<String>,
+    /// For target `decode`: architecture of the synthetic checkpoint, such as gemma3-1b
+    #[arg(long)]
+    arch: Option<String>,
+    /// For target `decode`: storage of its weights
+    #[arg(long, default_value = "bf16")]
+    quant: String,
     /// One shape instead of the kernel's benchmark shapes
     #[arg(long)]
     shape: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Report {
-    adapter: AdapterSummary,
-    runtime_checks: &'static str,
-    wgpu: &'static str,
-    copy: CopyBandwidth,
-    cases: Vec<Measured>,
-    unavailable: Vec<String>,
+    /// A WGSL file with the bindings of KERNEL/VARIANT, timed in that variant's place
+    #[arg(long, value_name = "FILE")]
+    wgsl: Option<PathBuf>,
+    /// Run again whenever the --wgsl file is saved
+    #[arg(long, requires = "wgsl")]
+    watch: bool,
+    /// How to print results
+    #[arg(long, default_value = "table")]
+    format: Format,
+    /// Save the run as a record; an existing file is not overwritten
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Let a software adapter save records
+    #[arg(long)]
+    allow_software: bool,
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let gpu = Arc::new(global.open()?);
-    let named = super::named(opts.target.as_deref())?;
-    if opts.shape.is_some() && named.len() != 1 {
-        return Err(Error::Usage("--shape needs a KERNEL".into()));
+    if opts.target.as_deref() == Some("decode") {
+        let arch = opts.arch.as_deref().ok_or_else(|| {
+            Error::Usage("`lathe bench decode` needs --arch, such as gemma3-1b".into())
+        })?;
+        return super::decode::bench_arch(global, arch, &opts.quant, opts.save.as_deref());
     }
-    let copy = copy_bandwidth(&gpu)?;
-    let options = BenchOptions::of(&gpu);
+    let gpu = Arc::new(global.open()?);
+    if gpu.adapter.software && opts.save.is_some() && !opts.allow_software {
+        return Err(Error::Unavailable {
+            what: "a speed record".into(),
+            adapter: gpu.adapter.name.clone(),
+            reason: "a software adapter says nothing about a GPU; --allow-software saves it anyway"
+                .into(),
+        });
+    }
+    let session = &mut Session::new(&gpu)?;
+    match &opts.wgsl {
+        Some(path) if opts.watch => super::watch(path, || once(global, opts, session)),
+        _ => once(global, opts, session),
+    }
+}
+
+fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
+    let named = super::named(opts.target.as_deref())?;
+    if (opts.shape.is_some() || opts.wgsl.is_some()) && named.len() != 1 {
+        return Err(Error::Usage("--shape and --wgsl need a KERNEL".into()));
+    }
+    let mut environment = environment(&session.gpu);
     let (mut cases, mut unavailable) = (Vec::new(), Vec::new());
     for (kernel, variants) in named {
         let shapes = match &opts.shape {
@@ -49,68 +96,137 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             }
             None => (kernel.bench)(),
         };
+        // A file stands in the place of one variant.
+        let places = if opts.wgsl.is_some() { &variants[..1] } else { &variants[..] };
         for shape in &shapes {
-            for variant in &variants {
-                let what =
-                    format!("{}/{} {}", kernel.name, variant.name, shape.show(kernel.params));
-                let plan = match Plan::of(kernel, variant, shape, &gpu.caps) {
+            for variant in places {
+                let caps = &session.gpu.caps;
+                let text = shape.show(kernel.params);
+                let planned = super::plan_of(kernel, variant, shape, caps, opts.wgsl.as_deref());
+                let plan = match planned {
                     Ok(plan) => plan,
                     Err(PlanError::Unavailable(reason)) => {
-                        unavailable.push(format!("{what}: {reason}"));
+                        unavailable
+                            .push(format!("{}/{} {text}: {reason}", kernel.name, variant.name));
                         continue;
                     }
                     Err(PlanError::Reflect(e)) => return Err(e.into()),
                 };
-                eprintln!("timing {what}");
-                let pipelines = Pipelines::default();
-                match measure(&gpu, &pipelines, plan, shape, copy.gb_s, &options) {
-                    Ok(measured) => cases.push(measured),
-                    Err(Error::Unavailable { what, reason, .. }) => {
-                        unavailable.push(format!("{what}: {reason}"));
-                    }
+                tracing::info!("timing {}/{} {text}", kernel.name, plan.variant);
+                match session.measure(plan, shape) {
+                    Ok(case) => cases.push(case),
+                    Err(Error::Unavailable { what, reason, .. }) => unavailable
+                        .push(format!("{}/{} {text}: {what}: {reason}", kernel.name, variant.name)),
                     Err(e) => return Err(e),
                 }
             }
         }
     }
-    let report = Report {
-        adapter: gpu.adapter.clone(),
-        runtime_checks: gpu.checks.name(),
-        wgpu: crate::gpu::WGPU_VERSION,
-        copy,
-        cases,
-        unavailable,
-    };
-    if global.json {
-        json::print(&report);
-        return Ok(());
+    environment.copy_gb_s = Some(session.copy_gb_s);
+    environment.timestamp_quantum_ns = session.quantum_ns;
+    environment.canary_drift = Some(session.drift());
+    for line in &unavailable {
+        eprintln!("unavailable {line}");
     }
-    let mut t = table::table(
-        &["kernel", "variant", "shape", "cold", "±", "warm", "GB/s", "of copy"],
-        &[3, 4, 5, 6, 7],
-    );
-    for m in &report.cases {
+    if cases.is_empty() {
+        return Err(Error::Unavailable {
+            what: opts.target.clone().unwrap_or_else(|| "every variant".into()),
+            adapter: session.gpu.adapter.name.clone(),
+            reason: unavailable.join("; "),
+        });
+    }
+    let record = Record::new(environment, Body::Bench(Bench { cases }));
+    if let Some(path) = &opts.save {
+        record.write(path)?;
+        eprintln!("saved {}", path.display());
+    }
+    print(&record, if global.json { Format::Json } else { opts.format }, session);
+    Ok(())
+}
+
+fn print(record: &Record, format: Format, session: &Session) {
+    let Body::Bench(Bench { cases }) = &record.body else { return };
+    let to_json = |value: &dyn Fn() -> serde_json::Result<String>| match value() {
+        Ok(text) => println!("{text}"),
+        Err(e) => eprintln!("lathe: cannot write JSON: {e}"),
+    };
+    match format {
+        Format::Json => to_json(&|| serde_json::to_string_pretty(record)),
+        Format::Jsonl => {
+            for case in cases {
+                let line = Record::new(
+                    record.environment.clone(),
+                    Body::Bench(Bench { cases: vec![case.clone()] }),
+                );
+                to_json(&|| {
+                    // One flat row a case: what a query over many machines wants.
+                    let mut row = serde_json::to_value(case)?;
+                    if let Some(row) = row.as_object_mut() {
+                        row.insert("schema_version".into(), line.schema_version.into());
+                        row.insert("environment".into(), serde_json::to_value(&line.environment)?);
+                    }
+                    serde_json::to_string(&row)
+                });
+            }
+        }
+        Format::Csv => {
+            println!(
+                "kernel,variant,shape,cold_us,cold_noise,warm_us,bytes,gb_s,fraction_of_copy,flags"
+            );
+            for c in cases {
+                println!(
+                    "{},{},\"{}\",{},{},{},{},{},{},\"{}\"",
+                    c.kernel,
+                    c.variant.replace('"', "\"\""),
+                    c.shape,
+                    c.cold.median_us,
+                    c.cold.noise,
+                    c.warm.median_us,
+                    c.bytes,
+                    c.gb_s,
+                    c.fraction_of_copy,
+                    c.flags.join(" ")
+                );
+            }
+        }
+        Format::Table | Format::Md => {
+            println!("{}", cases_table(cases));
+            println!(
+                "{}: copy {:.0} GB/s (read + write); dependent dispatches, medians, ± half the \
+                 median's 95 % interval; run-time checks {}; canary drift {:.1} %",
+                record.environment.adapter,
+                session.copy_gb_s,
+                record.environment.runtime_checks,
+                100.0 * session.drift()
+            );
+            if let Some(quantum) = session.quantum_ns {
+                println!(
+                    "timestamp quantum {quantum:.0} ns; last-level cache {}, rotated past it",
+                    table::bytes(session.cache_bytes)
+                );
+            }
+            if record.environment.software {
+                println!("A software adapter: these times say nothing about a GPU.");
+            }
+        }
+    }
+}
+
+fn cases_table(cases: &[BenchCase]) -> String {
+    let header = ["kernel", "variant", "shape", "cold", "±", "warm", "GB/s", "of copy", "doubts"];
+    let mut t = table::table(&header, &[3, 4, 5, 6, 7]);
+    for c in cases {
         t.add_row(vec![
-            m.kernel.clone(),
-            m.variant.clone(),
-            m.shape.clone(),
-            table::micros(m.cold.median_us),
-            format!("{:.1} %", 100.0 * m.cold.spread),
-            table::micros(m.warm.median_us),
-            format!("{:.0}", m.gb_s),
-            format!("{:.1} %", 100.0 * m.fraction_of_copy),
+            c.kernel.clone(),
+            c.variant.clone(),
+            c.shape.clone(),
+            table::micros(c.cold.median_us),
+            format!("{:.1} %", 100.0 * c.cold.noise),
+            table::micros(c.warm.median_us),
+            format!("{:.0}", c.gb_s),
+            format!("{:.1} %", 100.0 * c.fraction_of_copy),
+            c.flags.join(", "),
         ]);
     }
-    println!("{t}");
-    for line in &report.unavailable {
-        println!("unavailable {line}");
-    }
-    println!(
-        "{}: copy {:.0} GB/s (read + write); dependent dispatches, median; run-time checks {}",
-        report.adapter.name, report.copy.gb_s, report.runtime_checks
-    );
-    if report.adapter.software {
-        println!("A software adapter: these times say nothing about a GPU.");
-    }
-    Ok(())
+    t.to_string()
 }

@@ -10,7 +10,7 @@ use super::Global;
 use crate::check::{CaseResult, Verdict, check, check_plan, sweep};
 use crate::error::{Error, Result};
 use crate::gpu::{AdapterSummary, Gpu, Pipelines};
-use crate::plan::{Plan, PlanError};
+use crate::plan::PlanError;
 use crate::report::{json, table};
 
 #[derive(Debug, Args)]
@@ -27,9 +27,13 @@ pub(super) struct Opts {
     /// keeps the kernel's default
     #[arg(long)]
     shape: Option<String>,
-    /// A WGSL file with the bindings of KERNEL/VARIANT, checked in that variant's place
+    /// A WGSL file with the bindings of KERNEL/VARIANT (or a TOML beside it that maps its own),
+    /// checked in that variant's place; KERNEL alone stands for its first variant
     #[arg(long, value_name = "FILE")]
     wgsl: Option<std::path::PathBuf>,
+    /// Check again whenever the --wgsl file is saved
+    #[arg(long, requires = "wgsl")]
+    watch: bool,
 }
 
 #[derive(Serialize)]
@@ -45,6 +49,13 @@ struct Report {
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let gpu = Arc::new(global.open()?);
+    match &opts.wgsl {
+        Some(path) if opts.watch => super::watch(path, || once(global, opts, &gpu)),
+        _ => once(global, opts, &gpu),
+    }
+}
+
+fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
     let named = super::named(opts.target.as_deref())?;
     if (opts.shape.is_some() || opts.wgsl.is_some()) && named.len() != 1 {
         return Err(Error::Usage("--shape and --wgsl need a KERNEL".into()));
@@ -58,8 +69,11 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             }
             None => sweep(kernel, opts.cases, opts.seed),
         };
-        for variant in variants {
-            work.extend(shapes.iter().map(|(shape, seed)| (kernel, variant, shape.clone(), *seed)));
+        let places = if opts.wgsl.is_some() { &variants[..1] } else { &variants[..] };
+        for variant in places {
+            work.extend(
+                shapes.iter().map(|(shape, seed)| (kernel, *variant, shape.clone(), *seed)),
+            );
         }
     }
     let bar = global.progress(work.len() as u64, "checking", false);
@@ -72,8 +86,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             (pipelines, last) = (Pipelines::default(), variant.name);
         }
         cases.push(match &opts.wgsl {
-            Some(path) => check_file(&gpu, &pipelines, (kernel, variant), &shape, seed, path)?,
-            None => check(&gpu, &pipelines, kernel, variant, &shape, seed)?,
+            Some(path) => check_file(gpu, &pipelines, (kernel, variant), &shape, seed, path)?,
+            None => check(gpu, &pipelines, kernel, variant, &shape, seed)?,
         });
         bar.inc(1);
     }
@@ -112,10 +126,8 @@ fn check_file(
     seed: u64,
     path: &std::path::Path,
 ) -> Result<CaseResult> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| Error::Io { path: path.to_owned(), source })?;
     let shown = path.display().to_string();
-    let verdict = match Plan::with_text(kernel, variant, shape, &gpu.caps, &text, &shown) {
+    let verdict = match super::plan_of(kernel, variant, shape, &gpu.caps, Some(path)) {
         Ok(plan) => check_plan(gpu, pipelines, plan, shape, seed)?,
         Err(PlanError::Unavailable(reason)) => Verdict::Unavailable { reason },
         Err(PlanError::Reflect(e)) => return Err(e.into()),

@@ -12,14 +12,20 @@ use serde::Serialize;
 
 use super::Global;
 use crate::decode::graph::{self, Selected};
+use crate::decode::profile;
 use crate::decode::session::{self, Verifier};
 use crate::decode::{DecodeGraph, GraphOptions, Run, RunOptions, Weights};
 use crate::error::{Error, Result};
 use crate::execute::{CpuExecutor, Execute, GpuExecutor};
 use crate::gpu::{Gpu, Pipelines, Policy};
-use crate::measure::{copy_bandwidth, stats};
+use crate::measure::ab::{self, AbOptions};
+use crate::measure::paired::{Block, Comparison};
+use crate::measure::{Span, copy_bandwidth, environment, stats, steady};
+use crate::model::synth::{SynthSpec, write_synth};
 use crate::model::{Config, ModelFile};
 use crate::recording::KvFormat;
+use crate::report::record::{Body, Profile, Record};
+use crate::report::trace::trace;
 use crate::report::{json, table};
 use crate::select::Hints;
 
@@ -38,6 +44,9 @@ pub(super) struct ModelOpts {
     /// Storage of the KV cache
     #[arg(long, default_value = "f16")]
     kv: Kv,
+    /// JSON file of hints, {"hints": {"KERNEL": "VARIANT"}}; --hint goes before it
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
     /// Use this variant or fail: KERNEL=VARIANT, may be repeated
     #[arg(long, value_name = "KERNEL=VARIANT")]
     hint: Vec<String>,
@@ -80,9 +89,45 @@ pub(super) struct Opts {
     /// Decode steps in one submission
     #[arg(long, default_value_t = 8, value_name = "N")]
     steps_per_submit: usize,
+    /// Time every operation and write the record (JSON); an existing file is not overwritten
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// Also write the profile as a Chrome trace
+    #[arg(long, value_name = "FILE", requires = "profile")]
+    trace: Option<PathBuf>,
+    /// With --profile, log every Nth step
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "profile")]
+    log_every: usize,
     /// Generate on after the end-of-sequence token
     #[arg(long)]
     ignore_eos: bool,
+}
+
+/// Hints of the form KERNEL=VARIANT.
+fn parse_hints(texts: &[String]) -> Result<Hints> {
+    let mut hints = Hints::new();
+    for hint in texts {
+        let (kernel, variant) = hint
+            .split_once('=')
+            .ok_or_else(|| Error::Usage(format!("hint {hint}: expected KERNEL=VARIANT")))?;
+        if let Some(other) = hints.insert(kernel.to_owned(), variant.to_owned()) {
+            return Err(Error::Usage(format!("hints name {kernel} twice: {other} and {variant}")));
+        }
+    }
+    Ok(hints)
+}
+
+fn read_manifest(path: &Path) -> Result<Hints> {
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Manifest {
+        hints: Hints,
+    }
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    serde_json::from_str::<Manifest>(&text)
+        .map(|m| m.hints)
+        .map_err(|e| Error::Usage(format!("{}: {e}", path.display())))
 }
 
 /// A model ready for a graph.
@@ -107,15 +152,14 @@ impl ModelOpts {
         if prompt.is_empty() {
             return Err(Error::Usage("give --prompt TEXT or --prompt-tokens 2,5,7".into()));
         }
-        let mut hints = Hints::new();
-        for hint in &self.hint {
-            let (kernel, variant) = hint
-                .split_once('=')
-                .ok_or_else(|| Error::Usage(format!("--hint {hint}: expected KERNEL=VARIANT")))?;
-            if let Some(other) = hints.insert(kernel.to_owned(), variant.to_owned()) {
-                return Err(Error::Usage(format!(
-                    "--hint names {kernel} twice: {other} and {variant}"
-                )));
+        let mut hints = parse_hints(&self.hint)?;
+        if let Some(path) = &self.manifest {
+            for (kernel, variant) in read_manifest(path)? {
+                if let Some(own) = hints.get(&kernel) {
+                    tracing::info!(kernel, own, variant, "--hint goes before the manifest");
+                } else {
+                    hints.insert(kernel, variant);
+                }
             }
         }
         let kv = match self.kv {
@@ -211,6 +255,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         steps_per_submit: opts.steps_per_submit,
         stop_at: if opts.ignore_eos { None } else { loaded.config.eos },
     };
+    if opts.profile.is_some() {
+        return profile(global, opts, &loaded, run_options);
+    }
     let context = run_options.positions();
     match opts.executor {
         ExecutorName::Gpu => {
@@ -218,18 +265,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             // Before the weights take the memory; a device too full to copy has no figure.
             let copy = copy_bandwidth(&gpu).ok().map(|c| c.gb_s);
             let graph = loaded.graph(&gpu.caps, context)?;
-            let bar = global.progress(0, "loading", true);
-            let mut executor = GpuExecutor::new(
-                Arc::clone(&gpu),
-                &Pipelines::default(),
-                Arc::clone(&graph.recording),
-                Policy::Plain,
-                &mut |done, total| {
-                    bar.set_length(total);
-                    bar.set_position(done);
-                },
-            )?;
-            bar.finish_and_clear();
+            let mut executor = on_device(global, &gpu, &graph)?;
             let memory = executor.device_bytes();
             let side = Side { gpu: Some(&gpu), memory, copy };
             decode(global, opts, &loaded, &graph, &mut executor, &run_options, &side)
@@ -240,6 +276,254 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             let side = Side { gpu: None, memory: 0, copy: None };
             decode(global, opts, &loaded, &graph, &mut executor, &run_options, &side)
         }
+    }
+}
+
+/// Writes a model's graph onto a device.
+fn on_device(global: &Global, gpu: &Arc<Gpu>, graph: &DecodeGraph) -> Result<GpuExecutor> {
+    let bar = global.progress(0, "loading", true);
+    let recording = Arc::clone(&graph.recording);
+    let executor = GpuExecutor::new(
+        Arc::clone(gpu),
+        &Pipelines::default(),
+        recording,
+        Policy::Plain,
+        &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        },
+    )?;
+    bar.finish_and_clear();
+    Ok(executor)
+}
+
+fn profile(global: &Global, opts: &Opts, loaded: &Loaded, options: RunOptions) -> Result<()> {
+    let observed = opts.logits_out.is_some() || opts.verify.is_some() || !options.forced.is_empty();
+    if observed || opts.executor != ExecutorName::Gpu {
+        return Err(Error::Usage(
+            "--profile times a free run on the GPU; it goes with none of --verify, --logits-out, \
+             --force-tokens and --executor cpu"
+                .into(),
+        ));
+    }
+    if options.generate < 2 {
+        return Err(Error::Usage("--profile needs at least 2 tokens (-n)".into()));
+    }
+    let gpu = Arc::new(global.open()?);
+    let record = profile_record(global, &gpu, loaded, &options, opts.log_every)?;
+    if let Some(path) = &opts.profile {
+        record.write(path)?;
+        eprintln!("saved {}", path.display());
+    }
+    let Body::Profile(profile) = &record.body else { return Ok(()) };
+    if let Some(path) = &opts.trace {
+        let text = trace(profile).to_string();
+        std::fs::write(path, text).map_err(|source| Error::Io { path: path.clone(), source })?;
+    }
+    if global.json {
+        json::print(&Quiet(profile))
+    } else {
+        print_profile(profile)
+    }
+    Ok(())
+}
+
+/// A profile without its steps, which the record holds.
+struct Quiet<'a>(&'a Profile);
+
+impl Serialize for Quiet<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let p = self.0;
+        let mut s = serializer.serialize_struct("Profile", 6)?;
+        s.serialize_field("model", &p.model)?;
+        s.serialize_field("decode_tok_s", &p.unprofiled.decode_tok_s)?;
+        s.serialize_field("gpu_ms_per_token", &p.unprofiled.gpu_ms_per_token)?;
+        s.serialize_field("serialised_ms_per_token", &p.serialised_ms_per_token)?;
+        s.serialize_field("by_op", &p.by_op)?;
+        s.serialize_field("selected", &p.selected)?;
+        s.end()
+    }
+}
+
+fn profile_record(
+    global: &Global,
+    gpu: &Arc<Gpu>,
+    loaded: &Loaded,
+    options: &RunOptions,
+    log_every: usize,
+) -> Result<Record> {
+    let mut environment = environment(gpu);
+    let copy = copy_bandwidth(gpu)?.gb_s;
+    environment.copy_gb_s = Some(copy);
+    environment.timestamp_quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
+    let graph = loaded.graph(&gpu.caps, options.positions())?;
+    let mut executor = on_device(global, gpu, &graph)?;
+    let kv = kv_name(loaded.kv);
+    let model = loaded.file.path.file_name().unwrap_or_default().to_string_lossy();
+    let bar = global.progress(options.generate as u64, "profiling", false);
+    let (profile, _) =
+        profile::profile(&graph, &mut executor, options, (&model, kv), Some(copy), &mut |step| {
+            bar.inc(1);
+            let index = step.position - options.prompt.len();
+            if log_every > 0 && index % log_every == 0 {
+                let gpu_ms = step.us.iter().sum::<f64>() / 1e3;
+                bar.suspend(|| {
+                    eprintln!(
+                        "position {}: operations {gpu_ms:.3} ms, record {:.3}, submit {:.3}, wait \
+                         {:.3} ms",
+                        step.position, step.record_ms, step.submit_ms, step.wait_ms
+                    );
+                });
+            }
+        })?;
+    bar.finish_and_clear();
+    Ok(Record::new(environment, Body::Profile(profile)))
+}
+
+fn print_profile(p: &Profile) {
+    let header = ["operation", "kernel", "×", "ms", "%", "bytes", "floor ms", "measured / floor"];
+    let mut t = table::table(&header, &[2, 3, 4, 5, 6, 7]);
+    for op in &p.by_op {
+        t.add_row(vec![
+            op.op.clone(),
+            op.kernel.clone(),
+            op.count.to_string(),
+            format!("{:.4}", op.ms),
+            format!("{:.1}", op.percent),
+            table::bytes(op.bytes as u64),
+            op.floor_ms.map_or_else(|| "-".into(), |f| format!("{f:.4}")),
+            op.over_floor.map_or_else(|| "-".into(), |f| format!("{f:.1}")),
+        ]);
+    }
+    println!("{t}");
+    println!(
+        "{:.4} ms a token as the sum of operations timed one by one; {} ms of GPU time and {:.1} \
+         tok/s when nobody looks",
+        p.serialised_ms_per_token,
+        p.unprofiled.gpu_ms_per_token.map_or_else(|| "-".into(), |ms| format!("{ms:.4}")),
+        p.unprofiled.decode_tok_s
+    );
+}
+
+/// `lathe bench decode --arch NAME`: expected against measured by operation, on a synthetic
+/// checkpoint that is made for it and removed again.
+pub(super) fn bench_arch(
+    global: &Global,
+    arch: &str,
+    quant: &str,
+    save: Option<&Path>,
+) -> Result<()> {
+    let folder = tempdir()?;
+    let path = folder.0.join(format!("{arch}-{quant}.gguf"));
+    let parse = |e: crate::model::synth::UnknownName| Error::Usage(e.to_string());
+    let spec = SynthSpec {
+        arch: arch.parse().map_err(parse)?,
+        quant: quant.parse().map_err(parse)?,
+        embed_quant: None,
+        seed: 42,
+    };
+    let bar = global.progress(0, "writing weights", true);
+    write_synth(&spec, &path, &mut |written, total| {
+        bar.set_length(total);
+        bar.set_position(written);
+    })?;
+    bar.finish_and_clear();
+    let gpu = Arc::new(global.open()?);
+    let opts = ModelOpts {
+        model: path,
+        prompt: None,
+        prompt_tokens: vec![2, 5, 7, 11],
+        kv: Kv::F16,
+        manifest: None,
+        hint: Vec::new(),
+    };
+    let loaded = opts.load()?;
+    let options = RunOptions {
+        prompt: loaded.prompt.clone(),
+        generate: if gpu.adapter.software { 4 } else { 64 },
+        steps_per_submit: 8,
+        ..Default::default()
+    };
+    let record = profile_record(global, &gpu, &loaded, &options, 0)?;
+    if let Some(path) = save {
+        record.write(path)?;
+        eprintln!("saved {}", path.display());
+    }
+    let Body::Profile(profile) = &record.body else { return Ok(()) };
+    if global.json {
+        json::print(&Quiet(profile))
+    } else {
+        print_profile(profile)
+    }
+    Ok(())
+}
+
+/// A folder that goes when dropped.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn tempdir() -> Result<Folder> {
+    let path = std::env::temp_dir().join(format!("lathe-{}", std::process::id()));
+    std::fs::create_dir_all(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+    Ok(Folder(path))
+}
+
+/// Whole decode steps of two selections against each other, microseconds a step.
+pub(super) fn ab(
+    gpu: &Arc<Gpu>,
+    model: &Path,
+    sides: [&str; 2],
+    options: &AbOptions,
+) -> Result<(Comparison, Vec<Block>)> {
+    const STEPS: usize = 32;
+    let run = RunOptions {
+        prompt: vec![1, 2, 3, 4],
+        generate: STEPS + 1,
+        steps_per_submit: 8,
+        ..Default::default()
+    };
+    let file = Arc::new(ModelFile::open(model)?);
+    let config = file.config()?;
+    let weights = Weights::load(&file, &config)?;
+    let ready = |hint: &str| -> Result<(DecodeGraph, GpuExecutor)> {
+        let hints = parse_hints(&[hint.to_owned()])?;
+        let options = GraphOptions { context: run.positions(), kv: KvFormat::F16, hints };
+        let graph = graph::build(model, &config, &weights, &gpu.caps, &options)?;
+        let recording = Arc::clone(&graph.recording);
+        let mut executor = GpuExecutor::new(
+            Arc::clone(gpu),
+            &Pipelines::default(),
+            recording,
+            Policy::Plain,
+            &mut |_, _| {},
+        )?;
+        // Checked before it is timed.
+        let first = RunOptions { prompt: run.prompt[..2].to_vec(), generate: 2, ..run.clone() };
+        let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
+        let mut verifier = Verifier::new(&graph, &mut reference, &first, 1e-5, 3)?;
+        session::run_observed(&graph, &mut executor, &first, &mut |s| verifier.compare(s))?;
+        Ok((graph, executor))
+    };
+    let (mut a, mut b) = (ready(sides[0])?, ready(sides[1])?);
+    let time = |(graph, executor): &mut (DecodeGraph, GpuExecutor)| -> Result<f64> {
+        let run = session::run(graph, executor, &run, &mut |_| {})?;
+        let wall: Duration = run.steps.iter().sum();
+        Ok(wall.as_secs_f64() * 1e6 / run.steps.len().max(1) as f64)
+    };
+    steady(gpu, &mut || Ok(time(&mut a)? + time(&mut b)?))?;
+    ab::run(options, &mut || time(&mut a), &mut || time(&mut b))
+}
+
+fn kv_name(kv: KvFormat) -> &'static str {
+    match kv {
+        KvFormat::F32 => "f32",
+        KvFormat::F16 => "f16",
     }
 }
 
@@ -270,8 +554,8 @@ fn decode(
         let seen = if observe_all { options.clone() } else { first(options, verify.unwrap_or(0)) };
         let mut reference = verify.map(|_| CpuExecutor::new(Arc::clone(&graph.recording)));
         let limit = match loaded.kv {
-            crate::recording::KvFormat::F32 => 1e-8,
-            crate::recording::KvFormat::F16 => 1e-5,
+            KvFormat::F32 => 1e-8,
+            KvFormat::F16 => 1e-5,
         };
         let mut verifier = match (&mut reference, verify) {
             (Some(reference), Some(n)) => Some(Verifier::new(graph, reference, &seen, limit, n)?),
@@ -370,10 +654,7 @@ fn report(
         executor: if side.gpu.is_some() { "gpu" } else { "cpu" },
         adapter,
         wgpu: crate::gpu::WGPU_VERSION,
-        kv: match loaded.kv {
-            crate::recording::KvFormat::F32 => "f32",
-            crate::recording::KvFormat::F16 => "f16",
-        },
+        kv: kv_name(loaded.kv),
         prompt_tokens: options.prompt.clone(),
         generated: run.generated.clone(),
         text: super::text::decode(&loaded.file, &run.generated),

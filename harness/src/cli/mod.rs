@@ -1,26 +1,32 @@
 //! The `lathe` command: arguments in, one call, plain data out. The only place that formats
 //! errors and chooses exit codes.
 
+mod ab;
 mod bench;
 mod check;
+mod compare;
 mod decode;
 mod diff;
 mod doctor;
 mod inspect;
 mod list;
+mod report;
 mod synth;
 mod text;
 mod validate;
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lathe_kernels::{Kernel, Variant};
+use lathe_kernels::{Capabilities, Kernel, Shape, Variant};
 
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu};
+use crate::plan::{Plan, PlanError};
+use crate::user::UserKernel;
 
 /// Workbench for WGSL language-model decode kernels.
 #[derive(Debug, Parser)]
@@ -63,6 +69,12 @@ enum Command {
     Check(check::Opts),
     /// Time kernels, cold and warm
     Bench(bench::Opts),
+    /// Compare two variants in one run, with a verdict
+    Ab(ab::Opts),
+    /// Compare two saved runs; fails only on a confirmed slowdown
+    Compare(compare::Opts),
+    /// Make one offline HTML page of saved runs
+    Report(report::Opts),
     /// Write a deterministic random checkpoint of a real shape
     Synth(synth::Opts),
     /// Show what a checkpoint holds and whether it can be decoded
@@ -130,6 +142,9 @@ pub fn main() -> ExitCode {
         Command::Validate(opts) => validate::run(global, &opts),
         Command::Check(opts) => check::run(global, &opts),
         Command::Bench(opts) => bench::run(global, &opts),
+        Command::Ab(opts) => ab::run(global, &opts),
+        Command::Compare(opts) => compare::run(global, &opts),
+        Command::Report(opts) => report::run(global, &opts),
         Command::Synth(opts) => synth::run(global, &opts),
         Command::Inspect(opts) => inspect::run(global, &opts),
         Command::Decode(opts) => decode::run(global, &opts),
@@ -140,6 +155,39 @@ pub fn main() -> ExitCode {
         Err(e) => {
             eprintln!("lathe: {e}");
             ExitCode::from(e.exit_code())
+        }
+    }
+}
+
+/// The plan of a variant, or of a file that stands in its place.
+fn plan_of(
+    kernel: &'static Kernel,
+    variant: &'static Variant,
+    shape: &Shape,
+    caps: &Capabilities,
+    file: Option<&Path>,
+) -> Result<Plan, PlanError> {
+    match file {
+        None => Plan::of(kernel, variant, shape, caps),
+        Some(path) => UserKernel::read(path, kernel)?.plan(variant, shape, caps),
+    }
+}
+
+/// Runs `work` now and whenever `path` is saved, until interrupted. An error is shown and waits
+/// for the next save.
+fn watch(path: &Path, mut work: impl FnMut() -> Result<()>) -> Result<()> {
+    let stamp = || std::fs::metadata(path).and_then(|m| m.modified()).ok();
+    loop {
+        let seen = stamp();
+        if let Err(e) = work() {
+            if matches!(e, Error::DeviceLost { .. }) {
+                return Err(e);
+            }
+            eprintln!("lathe: {e}");
+        }
+        eprintln!("watching {}", path.display());
+        while stamp() == seen || stamp().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(200));
         }
     }
 }

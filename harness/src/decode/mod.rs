@@ -3,6 +3,7 @@
 pub mod graph;
 pub mod kv_cache;
 pub mod load;
+pub mod profile;
 pub mod session;
 
 pub use graph::{DecodeGraph, GraphOptions};

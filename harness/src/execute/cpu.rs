@@ -48,6 +48,7 @@ impl Value {
             Content::Values(values) => Value::F32(values.to_vec()),
             Content::Weights(rows) => Value::Weights(rows.clone()),
             Content::Rope(spec) => Value::Rope(spec.clone()),
+            Content::Uniform(bytes) => Value::U32(bytemuck::pod_collect_to_vec(bytes)),
         }
     }
 

@@ -30,7 +30,7 @@ struct Dispatch {
     op: usize,
     pipeline: Arc<Pipeline>,
     bind_group: wgpu::BindGroup,
-    groups: [u32; 2],
+    groups: [u32; 3],
 }
 
 impl GpuExecutor {
@@ -101,7 +101,7 @@ impl GpuExecutor {
                     .map(|(binding, name)| wgpu::BindGroupEntry {
                         binding: *binding,
                         resource: wgpu::BindingResource::Buffer(
-                            blocks[op.tensor(name).0].binding(),
+                            blocks[op.tensor(op.plan.binding(name)).0].binding(),
                         ),
                     })
                     .collect();
@@ -247,11 +247,126 @@ impl GpuExecutor {
     }
 }
 
+/// Queries for timing every operation of a step on its own.
+#[derive(Debug)]
+pub struct OpTimer {
+    /// Sets of at most [`OPS_A_SET`] operations, two timestamps each, with where they resolve to.
+    sets: Vec<(wgpu::QuerySet, wgpu::Buffer, wgpu::Buffer, usize)>,
+}
+
+/// wgpu allows 4096 queries in a set.
+const OPS_A_SET: usize = 2048;
+
+/// One step, timed operation by operation.
+#[derive(Clone, Debug)]
+pub struct TimedStep {
+    /// GPU time of each operation, microseconds.
+    pub us: Vec<f64>,
+    /// CPU time of recording the commands.
+    pub record: Duration,
+    /// CPU time of submitting them.
+    pub submit: Duration,
+    /// CPU time of waiting for the result.
+    pub wait: Duration,
+}
+
+impl GpuExecutor {
+    /// Allocates queries for [`GpuExecutor::timed_step`]; an error without timestamps.
+    pub fn op_timer(&self) -> Result<OpTimer> {
+        if !self.gpu.adapter.timestamps {
+            return Err(crate::Error::Unavailable {
+                what: "a profile by operation".into(),
+                adapter: self.gpu.adapter.name.clone(),
+                reason: "it has no GPU timestamps".into(),
+            });
+        }
+        let count = self.recording.ops.len();
+        let sizes = (0..count.div_ceil(OPS_A_SET)).map(|i| (count - i * OPS_A_SET).min(OPS_A_SET));
+        let sets = self.gpu.scoped("timestamp queries", |device| {
+            sizes
+                .map(|ops| {
+                    let buffer = |usage| {
+                        device.create_buffer(&wgpu::BufferDescriptor {
+                            label: Some("op timestamps"),
+                            size: 16 * ops as u64,
+                            usage,
+                            mapped_at_creation: false,
+                        })
+                    };
+                    let set = device.create_query_set(&wgpu::QuerySetDescriptor {
+                        label: Some("ops"),
+                        ty: wgpu::QueryType::Timestamp,
+                        count: 2 * ops as u32,
+                    });
+                    let usage = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
+                    let read = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+                    (set, buffer(usage), buffer(read), ops)
+                })
+                .collect()
+        })?;
+        Ok(OpTimer { sets })
+    }
+
+    /// Runs one step with every operation in a pass of its own between two timestamps. The labels
+    /// of the recording say what each is.
+    pub fn timed_step(&self, timer: &OpTimer) -> Result<TimedStep> {
+        let begun = Instant::now();
+        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+        let mut dispatches = self.dispatches.iter().peekable();
+        for op in 0..self.recording.ops.len() {
+            let at = 2 * (op % OPS_A_SET) as u32;
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                label: None,
+                timestamp_writes: Some(wgpu::ComputePassTimestampWrites {
+                    query_set: &timer.sets[op / OPS_A_SET].0,
+                    beginning_of_pass_write_index: Some(at),
+                    end_of_pass_write_index: Some(at + 1),
+                }),
+            });
+            while let Some(dispatch) = dispatches.next_if(|d| d.op == op) {
+                dispatch.encode(&mut pass);
+            }
+        }
+        for (set, resolved, staging, ops) in &timer.sets {
+            encoder.resolve_query_set(set, 0..2 * *ops as u32, resolved, 0);
+            encoder.copy_buffer_to_buffer(resolved, 0, staging, 0, 16 * *ops as u64);
+        }
+        let commands = encoder.finish();
+        let record = begun.elapsed();
+        let submission = self.gpu.queue.submit([commands]);
+        let submit = begun.elapsed() - record;
+        for (_, _, staging, _) in &timer.sets {
+            staging.map_async(wgpu::MapMode::Read, .., |_| {});
+        }
+        self.gpu.wait(Some(submission))?;
+        let wait = begun.elapsed() - record - submit;
+        let mut us = Vec::with_capacity(self.recording.ops.len());
+        for (_, _, staging, _) in &timer.sets {
+            let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&self.gpu.mapped(staging)?);
+            us.extend(ticks.chunks_exact(2).map(|pair| {
+                // A pass whose timestamps run backwards was not measured.
+                let ticks = pair[1].checked_sub(pair[0]).map_or(f64::NAN, |t| t as f64);
+                // Whole nanoseconds, which is what a record of thousands of them holds.
+                (ticks * self.gpu.timestamp_period).round() / 1e3
+            }));
+        }
+        if us.iter().any(|t| t.is_nan()) {
+            return Err(crate::Error::Gpu {
+                adapter: self.gpu.adapter.name.clone(),
+                what: "a profile".into(),
+                reason: "timestamps ran backwards".into(),
+            });
+        }
+        Ok(TimedStep { us, record, submit, wait })
+    }
+}
+
 impl Dispatch {
     fn encode(&self, pass: &mut wgpu::ComputePass<'_>) {
         pass.set_pipeline(&self.pipeline.pipeline);
         pass.set_bind_group(0, &self.bind_group, &[]);
-        pass.dispatch_workgroups(self.groups[0], self.groups[1], 1);
+        let [x, y, z] = self.groups;
+        pass.dispatch_workgroups(x, y, z);
     }
 }
 
@@ -339,5 +454,6 @@ fn fill(gpu: &Gpu, block: &Block, content: &Content) {
         Content::Values(values) => block.write(gpu, 0, bytemuck::cast_slice(values)),
         Content::Weights(rows) => rows.pack(PIECE, |offset, bytes| block.write(gpu, offset, bytes)),
         Content::Rope(spec) => block.write(gpu, 0, bytemuck::cast_slice(&spec.table())),
+        Content::Uniform(bytes) => block.write(gpu, 0, bytes),
     }
 }

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::recording::TensorId;
 
 pub use cpu::CpuExecutor;
-pub use gpu::GpuExecutor;
+pub use gpu::{GpuExecutor, OpTimer, TimedStep};
 
 /// Steps that ended together.
 #[derive(Clone, Debug)]

@@ -59,6 +59,7 @@ impl Block {
                 label: Some(name),
                 size,
                 usage: wgpu::BufferUsages::STORAGE
+                    | wgpu::BufferUsages::UNIFORM
                     | wgpu::BufferUsages::COPY_SRC
                     | wgpu::BufferUsages::COPY_DST,
                 mapped_at_creation: false,

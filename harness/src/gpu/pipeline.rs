@@ -83,7 +83,12 @@ fn compile(device: &wgpu::Device, gpu: &Gpu, plan: &Plan, entry: &str) -> Pipeli
             binding: reflection.buffers[i].binding,
             visibility: wgpu::ShaderStages::COMPUTE,
             ty: wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage { read_only: !reflection.buffers[i].writable },
+                ty: match reflection.buffers[i].uniform {
+                    Some(_) => wgpu::BufferBindingType::Uniform,
+                    None => wgpu::BufferBindingType::Storage {
+                        read_only: !reflection.buffers[i].writable,
+                    },
+                },
                 has_dynamic_offset: false,
                 min_binding_size: None,
             },

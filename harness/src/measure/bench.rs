@@ -1,19 +1,20 @@
 //! GPU time of one kernel variant on one shape: validated, timed cold and warm, validated again.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lathe_kernels::Shape;
-use serde::Serialize;
 
+use super::copy::Copier;
 use super::span::{Clock, Span};
-use super::stats::{self, Summary};
+use super::stats;
 use super::steady::steady;
 use crate::check::{Case, Verdict};
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
 use crate::gpu::{Gpu, Pipelines, Policy};
 use crate::plan::Plan;
+use crate::report::record::{BenchCase, Timing};
 
 /// Where a dispatch finds its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,20 +30,36 @@ pub enum Temperature {
 pub struct BenchOptions {
     /// Bytes that rotated copies should exceed together.
     pub rotate_bytes: u64,
-    /// Length of one sample.
+    /// Least length of one sample.
     pub sample: Duration,
-    /// Samples.
+    /// Samples are taken until the median is known this well (see [`stats::Summary::noise`]) …
+    pub noise: f64,
+    /// … or this time is over.
+    pub time_out: Duration,
+    /// Least samples.
     pub samples: usize,
 }
 
 impl BenchOptions {
-    /// Settings for an adapter: a real GPU needs hundreds of megabytes to leave its cache and a
-    /// fifth of a second to raise its clocks; a software adapter only has to show that it works.
+    /// Settings for an adapter: a real GPU must leave its cache and needs milliseconds for its
+    /// timestamps' quantum not to matter; a software adapter only has to show that it works.
     pub fn of(gpu: &Gpu) -> Self {
         if gpu.adapter.software {
-            Self { rotate_bytes: 16 << 20, sample: Duration::from_millis(10), samples: 5 }
+            Self {
+                rotate_bytes: 16 << 20,
+                sample: Duration::from_millis(5),
+                noise: 0.05,
+                time_out: Duration::from_millis(200),
+                samples: 5,
+            }
         } else {
-            Self { rotate_bytes: 512 << 20, sample: Duration::from_millis(2), samples: 25 }
+            Self {
+                rotate_bytes: 512 << 20,
+                sample: Duration::from_millis(2),
+                noise: 0.002,
+                time_out: Duration::from_secs(3),
+                samples: 25,
+            }
         }
     }
 }
@@ -52,6 +69,18 @@ const MOST_COPIES: u64 = 512;
 
 /// Most dispatches in one submission.
 const MOST_DISPATCHES: u64 = 4096;
+
+/// A sample is at least this many timestamp quanta long, so that the quantum stays below 0.1 %.
+const QUANTA: f64 = 1000.0;
+
+/// How far above the copy bandwidth a cold result may lie before it cannot be true.
+const ABOVE_COPY: f64 = 1.1;
+
+/// Noise above which a result is flagged.
+const NOISY: f64 = 0.02;
+
+/// Seed of benchmark inputs.
+pub(crate) const SEED: u64 = 42;
 
 /// A case ready to be timed.
 #[derive(Debug)]
@@ -83,15 +112,9 @@ impl Bench {
             let copy = copies[0].sibling(pipelines, &own)?;
             copies.push(copy);
         }
+        let span = Span::new(gpu)?;
         let rotated_bytes = each * count;
-        let mut bench = Self {
-            gpu: Arc::clone(gpu),
-            case,
-            copies,
-            rotated_bytes,
-            span: Span::new(gpu)?,
-            cursor: 0,
-        };
+        let mut bench = Self { gpu: Arc::clone(gpu), case, copies, rotated_bytes, span, cursor: 0 };
         bench.validate("before timing")?;
         Ok(bench)
     }
@@ -145,19 +168,14 @@ impl Bench {
         Ok(total)
     }
 
-    /// Microseconds an invocation, sampled.
-    pub fn sample(&mut self, options: &BenchOptions, temperature: Temperature) -> Result<Timing> {
-        // Grow the sample to its length, let times settle, and grow it again: what is long enough
-        // at idle clocks is too short at full ones.
-        let mut count = self.grow(1, options.sample, temperature)?;
+    /// Warms up until times no longer move; returns the invocations that make a sample of at
+    /// least `sample`, and whether times had settled.
+    pub fn warm_up(&mut self, sample: Duration, temperature: Temperature) -> Result<(u64, bool)> {
+        let count = self.grow(1, sample, temperature)?;
         let gpu = Arc::clone(&self.gpu);
         let settled = steady(&gpu, &mut || self.time(count, temperature).map(|d| d.as_secs_f64()))?;
-        count = self.grow(count, options.sample, temperature)?;
-        let samples: Vec<f64> = (0..options.samples)
-            .map(|_| self.time(count, temperature).map(|d| d.as_secs_f64() * 1e6 / count as f64))
-            .collect::<Result<_>>()?;
-        let Summary { median, min, spread, .. } = stats::summarise(&samples);
-        Ok(Timing { median_us: median, min_us: min, spread, settled, dispatches: count })
+        // What is long enough at idle clocks is too short at full ones.
+        Ok((self.grow(count, sample, temperature)?, settled))
     }
 
     fn grow(&mut self, from: u64, sample: Duration, temperature: Temperature) -> Result<u64> {
@@ -171,77 +189,144 @@ impl Bench {
             count = (count as f64 * missing.clamp(1.2, 16.0)).ceil() as u64;
         }
     }
+
+    /// Microseconds an invocation, sampled until the median is known well enough.
+    pub fn sample(
+        &mut self,
+        options: &BenchOptions,
+        quantum_ns: Option<f64>,
+        temperature: Temperature,
+    ) -> Result<(Timing, bool)> {
+        let quanta = Duration::from_nanos((quantum_ns.unwrap_or(0.0) * QUANTA) as u64);
+        let (count, settled) = self.warm_up(options.sample.max(quanta), temperature)?;
+        let begun = Instant::now();
+        let mut samples_us = Vec::new();
+        let (mut summary, mut timed_out);
+        loop {
+            let took = self.time(count, temperature)?;
+            samples_us.push(took.as_secs_f64() * 1e6 / count as f64);
+            summary = stats::summarise(&samples_us);
+            timed_out = begun.elapsed() >= options.time_out;
+            let known = samples_us.len() >= options.samples && summary.noise <= options.noise;
+            if known || (timed_out && samples_us.len() >= 5) {
+                break;
+            }
+        }
+        let timing = Timing {
+            median_us: summary.median,
+            min_us: summary.min,
+            spread: summary.spread,
+            noise: summary.noise,
+            settled,
+            dispatches: count,
+            samples_us,
+        };
+        Ok((timing, timed_out && summary.noise > options.noise))
+    }
 }
 
-/// Time of one invocation.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Timing {
-    /// Median over the samples, microseconds.
-    pub median_us: f64,
-    /// Smallest sample, microseconds.
-    pub min_us: f64,
-    /// Interquartile range over the median.
-    pub spread: f64,
-    /// Times had stopped moving before samples were taken.
-    pub settled: bool,
-    /// Invocations in a sample.
-    pub dispatches: u64,
+/// What one benchmark run shares between its cases.
+#[derive(Debug)]
+pub struct Session {
+    /// The device.
+    pub gpu: Arc<Gpu>,
+    /// How long to measure.
+    pub options: BenchOptions,
+    /// Measured copy bandwidth, 10^9 bytes a second.
+    pub copy_gb_s: f64,
+    /// Timestamp quantum, nanoseconds.
+    pub quantum_ns: Option<f64>,
+    /// Bytes of the last-level cache, as found by measurement.
+    pub cache_bytes: u64,
+    copier: Copier,
+    canaries: Vec<f64>,
 }
 
-/// A benchmark line.
-#[derive(Clone, Debug, Serialize)]
-pub struct Measured {
-    /// Kernel.
-    pub kernel: String,
-    /// Variant.
-    pub variant: String,
-    /// Parameters.
-    pub shape: String,
-    /// Inputs rotated past the cache.
-    pub cold: Timing,
-    /// Inputs in the cache, if they fit.
-    pub warm: Timing,
-    /// Bytes an invocation must move.
-    pub bytes: f64,
-    /// `bytes` over the cold median, 10^9 a second.
-    pub gb_s: f64,
-    /// `gb_s` over the measured copy bandwidth.
-    pub fraction_of_copy: f64,
-    /// Bytes the cold copies cover together.
-    pub rotated_bytes: u64,
-    /// Where times come from.
-    pub clock: Clock,
-}
+/// Change of the canary that makes a result doubtful.
+const DRIFT: f64 = 0.02;
 
-/// Validates, times cold and warm, validates again.
-pub fn measure(
-    gpu: &Arc<Gpu>,
-    pipelines: &Pipelines,
-    plan: Plan,
-    shape: &Shape,
-    copy_gb_s: f64,
-    options: &BenchOptions,
-) -> Result<Measured> {
-    let (kernel, variant) = (plan.kernel, plan.variant.clone());
-    let mut bench = Bench::new(gpu, pipelines, plan, shape, SEED, options.rotate_bytes)?;
-    let cold = bench.sample(options, Temperature::Cold)?;
-    let warm = bench.sample(options, Temperature::Warm)?;
-    bench.validate("after timing")?;
-    let bytes = (kernel.cost)(shape).bytes;
-    let gb_s = bytes / cold.median_us / 1e3;
-    Ok(Measured {
-        kernel: kernel.name.into(),
-        variant,
-        shape: shape.show(kernel.params),
-        cold,
-        warm,
-        bytes,
-        gb_s,
-        fraction_of_copy: gb_s / copy_gb_s,
-        rotated_bytes: bench.rotated_bytes(),
-        clock: bench.clock(),
-    })
-}
+impl Session {
+    /// Measures what every case is held against.
+    pub fn new(gpu: &Arc<Gpu>) -> Result<Self> {
+        let copier = Copier::new(gpu)?;
+        let copy_gb_s = copier.bandwidth(gpu)?.gb_s;
+        let mut options = BenchOptions::of(gpu);
+        let mut cache_bytes = 0;
+        if !gpu.adapter.software {
+            cache_bytes = copier.cache_bytes(gpu)?;
+            options.rotate_bytes = options.rotate_bytes.max(4 * cache_bytes);
+        }
+        let quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
+        let canaries = vec![copier.canary(gpu)?];
+        let gpu = Arc::clone(gpu);
+        Ok(Self { gpu, options, copy_gb_s, quantum_ns, cache_bytes, copier, canaries })
+    }
 
-/// Seed of benchmark inputs.
-const SEED: u64 = 42;
+    /// Largest change of the canary's time so far, as a fraction of its smallest.
+    pub fn drift(&self) -> f64 {
+        let low = self.canaries.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = self.canaries.iter().copied().fold(0.0, f64::max);
+        if low > 0.0 { high / low - 1.0 } else { 0.0 }
+    }
+
+    /// Times the canary again; says whether it moved since the last time.
+    pub fn canary(&mut self) -> Result<bool> {
+        let before = self.canaries.last().copied().unwrap_or(0.0);
+        let now = self.copier.canary(&self.gpu)?;
+        self.canaries.push(now);
+        Ok((now / before - 1.0).abs() > DRIFT)
+    }
+
+    /// Validates, times cold and warm, validates again.
+    pub fn measure(&mut self, plan: Plan, shape: &Shape) -> Result<BenchCase> {
+        let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
+        let gpu = Arc::clone(&self.gpu);
+        let rotate = self.options.rotate_bytes;
+        let mut bench = Bench::new(&gpu, &Pipelines::default(), plan, shape, SEED, rotate)?;
+        let (cold, cold_out) = bench.sample(&self.options, self.quantum_ns, Temperature::Cold)?;
+        let (warm, warm_out) = bench.sample(&self.options, self.quantum_ns, Temperature::Warm)?;
+        let drifted = self.canary()?;
+        bench.validate("after timing")?;
+        let cost = (kernel.cost)(shape);
+        let gb_s = cost.bytes / cold.median_us / 1e3;
+        let fraction_of_copy = gb_s / self.copy_gb_s;
+        if fraction_of_copy > ABOVE_COPY && !gpu.adapter.software {
+            return Err(Error::CheckFailed(format!(
+                "{}/{variant} {}: {gb_s:.0} GB/s cold lies above the measured copy bandwidth of \
+                 {:.0} GB/s; {} rotated bytes did not leave the cache, or the kernel's byte count \
+                 is wrong",
+                kernel.name,
+                shape.show(kernel.params),
+                self.copy_gb_s,
+                bench.rotated_bytes()
+            )));
+        }
+        let mut flags = Vec::new();
+        for (doubtful, flag) in [
+            (!cold.settled || !warm.settled, "not settled"),
+            (drifted, "drift"),
+            (cold.noise.max(warm.noise) > NOISY, "noisy"),
+            (cold_out || warm_out, "timed out"),
+            (bench.clock() == Clock::Wall, "wall clock"),
+        ] {
+            if doubtful {
+                flags.push(flag.to_owned());
+            }
+        }
+        Ok(BenchCase {
+            kernel: kernel.name.into(),
+            variant,
+            shape: shape.show(kernel.params),
+            source,
+            cold,
+            warm,
+            bytes: cost.bytes,
+            flops: cost.flops,
+            gb_s,
+            fraction_of_copy,
+            rotated_bytes: bench.rotated_bytes(),
+            clock: bench.clock().name().into(),
+            flags,
+        })
+    }
+}

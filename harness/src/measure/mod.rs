@@ -1,12 +1,16 @@
 //! Measuring: GPU time of kernels, cold and warm, against the measured copy bandwidth.
 
+pub mod ab;
 mod bench;
 mod copy;
+mod environment;
+pub mod paired;
 mod span;
 pub mod stats;
 mod steady;
 
-pub use bench::{Bench, BenchOptions, Measured, Temperature, Timing, measure};
-pub use copy::{CopyBandwidth, copy_bandwidth};
+pub use bench::{Bench, BenchOptions, Session, Temperature};
+pub use copy::{Copier, CopyBandwidth, copy_bandwidth};
+pub use environment::environment;
 pub use span::{Clock, Span};
 pub use steady::steady;

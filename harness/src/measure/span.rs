@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::error::Result;
+use serde::Serialize;
+
+use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 
 /// Where a time comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
     /// Timestamps written by the GPU.
@@ -15,10 +17,27 @@ pub enum Clock {
     Wall,
 }
 
+impl Clock {
+    /// As in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Clock::Gpu => "gpu",
+            Clock::Wall => "wall",
+        }
+    }
+}
+
 /// Reusable queries and buffers for timing submissions.
 #[derive(Debug)]
 pub struct Span {
-    queries: Option<(wgpu::QuerySet, wgpu::Buffer, wgpu::Buffer)>,
+    queries: Option<Queries>,
+}
+
+#[derive(Debug)]
+struct Queries {
+    set: wgpu::QuerySet,
+    resolved: wgpu::Buffer,
+    staging: wgpu::Buffer,
 }
 
 impl Span {
@@ -34,14 +53,17 @@ impl Span {
                         mapped_at_creation: false,
                     })
                 };
-                let queries = device.create_query_set(&wgpu::QuerySetDescriptor {
-                    label: Some("span"),
-                    ty: wgpu::QueryType::Timestamp,
-                    count: 2,
-                });
-                let usage = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
-                let read = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-                (queries, buffer(usage), buffer(read))
+                Queries {
+                    set: device.create_query_set(&wgpu::QuerySetDescriptor {
+                        label: Some("span"),
+                        ty: wgpu::QueryType::Timestamp,
+                        count: 2,
+                    }),
+                    resolved: buffer(
+                        wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
+                    ),
+                    staging: buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST),
+                }
             })
         });
         Ok(Self { queries: queries.transpose()? })
@@ -59,12 +81,7 @@ impl Span {
         encode: impl FnOnce(&mut wgpu::ComputePass<'_>),
     ) -> Result<Duration> {
         let mut encoder = gpu.device.create_command_encoder(&Default::default());
-        let timestamp_writes =
-            self.queries.as_ref().map(|(set, _, _)| wgpu::ComputePassTimestampWrites {
-                query_set: set,
-                beginning_of_pass_write_index: Some(0),
-                end_of_pass_write_index: Some(1),
-            });
+        let timestamp_writes = self.queries.as_ref().map(|q| q.writes(Some(0), Some(1)));
         let mut pass = encoder
             .begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
         encode(&mut pass);
@@ -72,61 +89,100 @@ impl Span {
         self.submit(gpu, encoder)
     }
 
-    /// Times commands of an encoder that are no pass, such as copies. Where the device cannot
-    /// write timestamps between commands, empty passes around them carry the queries.
+    /// Times commands of an encoder that are no pass, such as copies: empty passes around them
+    /// carry the timestamps.
     pub fn commands(
         &self,
         gpu: &Gpu,
         encode: impl FnOnce(&mut wgpu::CommandEncoder),
     ) -> Result<Duration> {
         let mut encoder = gpu.device.create_command_encoder(&Default::default());
-        if let Some((set, _, _)) = &self.queries {
-            stamp(&mut encoder, set, Some(0), None);
-            encode(&mut encoder);
-            stamp(&mut encoder, set, None, Some(1));
-        } else {
-            encode(&mut encoder);
-        }
+        let stamp = |encoder: &mut wgpu::CommandEncoder, begin, end| {
+            if let Some(queries) = &self.queries {
+                drop(encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                    label: None,
+                    timestamp_writes: Some(queries.writes(begin, end)),
+                }));
+            }
+        };
+        stamp(&mut encoder, Some(0), None);
+        encode(&mut encoder);
+        stamp(&mut encoder, None, Some(1));
         self.submit(gpu, encoder)
     }
 
-    fn submit(&self, gpu: &Gpu, mut encoder: wgpu::CommandEncoder) -> Result<Duration> {
-        let Some((set, resolved, staging)) = &self.queries else {
+    /// The smallest step of this device's timestamps, in nanoseconds: what all differences seen
+    /// are multiples of. `None` without timestamps.
+    pub fn quantum_ns(&self, gpu: &Gpu) -> Result<Option<f64>> {
+        let Some(queries) = &self.queries else { return Ok(None) };
+        let mut seen = Vec::new();
+        for _ in 0..64 {
+            let mut encoder = gpu.device.create_command_encoder(&Default::default());
+            drop(encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                label: None,
+                timestamp_writes: Some(queries.writes(Some(0), Some(1))),
+            }));
+            seen.extend(queries.read(gpu, encoder)?);
+        }
+        let step = seen
+            .windows(2)
+            .map(|pair| pair[0].abs_diff(pair[1]))
+            .fold(0, |step, difference| gcd(step, difference));
+        Ok((step > 0).then_some(step as f64 * gpu.timestamp_period))
+    }
+
+    fn submit(&self, gpu: &Gpu, encoder: wgpu::CommandEncoder) -> Result<Duration> {
+        let Some(queries) = &self.queries else {
             let commands = encoder.finish();
             let begun = Instant::now();
             let submission = gpu.queue.submit([commands]);
             gpu.wait(Some(submission))?;
             return Ok(begun.elapsed());
         };
-        encoder.resolve_query_set(set, 0..2, resolved, 0);
-        encoder.copy_buffer_to_buffer(resolved, 0, staging, 0, 16);
-        let submission = gpu.queue.submit([encoder.finish()]);
-        staging.map_async(wgpu::MapMode::Read, .., |_| {});
-        gpu.wait(Some(submission))?;
-        let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&gpu.mapped(staging)?);
-        let span = ticks[1].checked_sub(ticks[0]).filter(|t| *t > 0);
-        span.map(|t| Duration::from_nanos((t as f64 * gpu.timestamp_period) as u64)).ok_or_else(
-            || crate::Error::Gpu {
+        let [begin, end] = queries.read(gpu, encoder)?;
+        end.checked_sub(begin)
+            .filter(|ticks| *ticks > 0)
+            .map(|ticks| Duration::from_nanos((ticks as f64 * gpu.timestamp_period) as u64))
+            .ok_or_else(|| Error::Gpu {
                 adapter: gpu.adapter.name.clone(),
                 what: "a measurement".into(),
-                reason: format!("timestamps did not advance: {} to {}", ticks[0], ticks[1]),
-            },
-        )
+                reason: format!("timestamps did not advance: {begin} to {end}"),
+            })
     }
 }
 
-fn stamp(
-    encoder: &mut wgpu::CommandEncoder,
-    set: &wgpu::QuerySet,
-    begin: Option<u32>,
-    end: Option<u32>,
-) {
-    let timestamp_writes = Some(wgpu::ComputePassTimestampWrites {
-        query_set: set,
-        beginning_of_pass_write_index: begin,
-        end_of_pass_write_index: end,
-    });
-    drop(
-        encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes }),
-    );
+impl Queries {
+    fn writes(&self, begin: Option<u32>, end: Option<u32>) -> wgpu::ComputePassTimestampWrites<'_> {
+        wgpu::ComputePassTimestampWrites {
+            query_set: &self.set,
+            beginning_of_pass_write_index: begin,
+            end_of_pass_write_index: end,
+        }
+    }
+
+    fn read(&self, gpu: &Gpu, mut encoder: wgpu::CommandEncoder) -> Result<[u64; 2]> {
+        encoder.resolve_query_set(&self.set, 0..2, &self.resolved, 0);
+        encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, 16);
+        let submission = gpu.queue.submit([encoder.finish()]);
+        self.staging.map_async(wgpu::MapMode::Read, .., |_| {});
+        gpu.wait(Some(submission))?;
+        let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&gpu.mapped(&self.staging)?);
+        Ok([ticks[0], ticks[1]])
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::gcd;
+
+    #[test]
+    fn the_step_divides_every_difference() {
+        assert_eq!([96, 64, 0, 160].into_iter().fold(0, gcd), 32);
+        assert_eq!([7, 5].into_iter().fold(0, gcd), 1);
+        assert_eq!([].into_iter().fold(0, gcd), 0);
+    }
 }

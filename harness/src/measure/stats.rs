@@ -11,6 +11,9 @@ pub struct Summary {
     pub min: f64,
     /// Interquartile range over the median, as a fraction.
     pub spread: f64,
+    /// Half-width of the median's 95 % interval over the median (order statistics; makes no
+    /// assumption about the distribution).
+    pub noise: f64,
     /// Number of samples.
     pub samples: usize,
 }
@@ -29,10 +32,15 @@ pub fn summarise(samples: &[f64]) -> Summary {
     sorted.sort_by(f64::total_cmp);
     let median = quantile(&sorted, 0.5);
     let range = quantile(&sorted, 0.75) - quantile(&sorted, 0.25);
+    // The ranks n/2 ± 0.98 √n enclose the median in 95 % of cases.
+    let n = sorted.len() as f64;
+    let reach = if n > 0.0 { 0.98 / n.sqrt() } else { 0.0 };
+    let interval = quantile(&sorted, 0.5 + reach) - quantile(&sorted, 0.5 - reach);
     Summary {
         median,
         min: sorted.first().copied().unwrap_or(0.0),
         spread: if median > 0.0 { range / median } else { 0.0 },
+        noise: if median > 0.0 { interval / 2.0 / median } else { 0.0 },
         samples: samples.len(),
     }
 }
@@ -48,6 +56,17 @@ mod tests {
         assert_eq!(quantile(&v, 0.5), 2.5);
         assert_eq!(quantile(&v, 1.0), 4.0);
         assert_eq!(quantile(&[], 0.5), 0.0);
+    }
+
+    #[test]
+    fn noise_shrinks_with_samples_and_ignores_the_tail() {
+        let wave =
+            |n: usize| -> Vec<f64> { (0..n).map(|i| 1.0 + (i % 10) as f64 / 100.0).collect() };
+        assert!(summarise(&wave(1000)).noise < summarise(&wave(50)).noise);
+        let mut tailed = wave(1000);
+        tailed[3] = 1e9;
+        assert!(summarise(&tailed).noise < 0.01);
+        assert_eq!(summarise(&[2.0; 30]).noise, 0.0);
     }
 
     #[test]

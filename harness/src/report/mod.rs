@@ -1,4 +1,8 @@
 //! How results leave the command: tables for people, one JSON document for programs.
 
+pub mod compare;
+pub mod html;
 pub mod json;
+pub mod record;
 pub mod table;
+pub mod trace;

@@ -1,0 +1,167 @@
+//! `lathe ab`: is B really faster than A?
+
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::Args;
+use lathe_kernels::Shape;
+
+use super::Global;
+use crate::error::{Error, Result};
+use crate::gpu::Pipelines;
+use crate::measure::ab::{self, AbOptions};
+use crate::measure::paired::{Comparison, Verdict};
+use crate::measure::{Bench, BenchOptions, Span, environment};
+use crate::plan::{Plan, PlanError};
+use crate::report::record::{Ab, Body, Ratio, Record};
+use crate::report::table;
+
+#[derive(Debug, Args)]
+pub(super) struct Opts {
+    /// KERNEL, or `decode` for whole steps
+    kernel: String,
+    /// First side: a VARIANT or FILE.wgsl; for `decode` KERNEL=VARIANT
+    #[arg(long, value_name = "VARIANT")]
+    a: String,
+    /// Second side, judged against the first
+    #[arg(long, value_name = "VARIANT")]
+    b: String,
+    /// Shape; what is not named keeps the kernel's default
+    #[arg(long)]
+    shape: Option<String>,
+    /// GGUF file, for `decode`
+    #[arg(long, value_name = "FILE")]
+    model: Option<std::path::PathBuf>,
+    /// Seconds after which the run ends whatever is known
+    #[arg(long, value_name = "SECONDS")]
+    time_out: Option<u64>,
+    /// Save the run as a record; an existing file is not overwritten
+    #[arg(long, value_name = "FILE")]
+    save: Option<std::path::PathBuf>,
+    /// Let a software adapter give a verdict
+    #[arg(long)]
+    allow_software: bool,
+}
+
+pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    let gpu = Arc::new(global.open()?);
+    if gpu.adapter.software && !opts.allow_software {
+        return Err(Error::Unavailable {
+            what: "a speed verdict".into(),
+            adapter: gpu.adapter.name.clone(),
+            reason: "a software adapter says nothing about a GPU; --allow-software runs it anyway"
+                .into(),
+        });
+    }
+    let mut options = AbOptions::new(gpu.adapter.software);
+    if let Some(seconds) = opts.time_out {
+        options.time_out = std::time::Duration::from_secs(seconds);
+    }
+    let (shape, (comparison, blocks)) = if opts.kernel == "decode" {
+        let model = opts
+            .model
+            .as_deref()
+            .ok_or_else(|| Error::Usage("`lathe ab decode` needs --model FILE".into()))?;
+        let sides = super::decode::ab(&gpu, model, [&opts.a, &opts.b], &options)?;
+        (model.display().to_string(), sides)
+    } else {
+        let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
+        let base = kernel.default_shape();
+        let shape = match &opts.shape {
+            Some(text) => Shape::parse_over(&base, kernel.name, kernel.params, text)?,
+            None => base,
+        };
+        let bench_options = BenchOptions::of(&gpu);
+        let side = |name: &str| -> Result<Bench> {
+            let plan = side_plan(kernel, name, &shape, &gpu.caps).map_err(|e| match e {
+                PlanError::Unavailable(reason) => Error::Unavailable {
+                    what: format!("{}/{name}", kernel.name),
+                    adapter: gpu.adapter.name.clone(),
+                    reason,
+                },
+                PlanError::Reflect(e) => e.into(),
+            })?;
+            let seed = 42;
+            let rotate = bench_options.rotate_bytes;
+            Bench::new(&gpu, &Pipelines::default(), plan, &shape, seed, rotate)
+        };
+        let (mut a, mut b) = (side(&opts.a)?, side(&opts.b)?);
+        let outcome = ab::kernels(&mut a, &mut b, &bench_options, &options)?;
+        a.validate("after timing")?;
+        b.validate("after timing")?;
+        (shape.show(kernel.params), outcome)
+    };
+    let median = |times: Vec<f64>| crate::measure::stats::summarise(&times).median;
+    let body = Ab {
+        kernel: opts.kernel.clone(),
+        shape,
+        a: opts.a.clone(),
+        b: opts.b.clone(),
+        a_us: median(blocks.iter().flat_map(|b| b.a).collect()),
+        b_us: median(blocks.iter().flat_map(|b| b.b).collect()),
+        verdict: comparison.verdict.to_string(),
+        ratio: ratio(&comparison.ratio),
+        control: ratio(&comparison.control),
+        indifference: comparison.indifference,
+        blocks: comparison.blocks,
+    };
+    let mut environment = environment(&gpu);
+    environment.timestamp_quantum_ns = Span::new(&gpu)?.quantum_ns(&gpu)?;
+    let record = Record::new(environment, Body::Ab(body.clone()));
+    if let Some(path) = &opts.save {
+        record.write(path)?;
+        eprintln!("saved {}", path.display());
+    }
+    if global.json {
+        match serde_json::to_string_pretty(&record) {
+            Ok(text) => println!("{text}"),
+            Err(e) => eprintln!("lathe: cannot write JSON: {e}"),
+        }
+    } else {
+        print(&body, &comparison);
+    }
+    match comparison.verdict {
+        Verdict::Inconclusive => Err(Error::Inconclusive(format!(
+            "{} against {}: {} blocks do not tell",
+            opts.b, opts.a, comparison.blocks
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A variant's plan, or that of a user's file in the place of the first variant.
+fn side_plan(
+    kernel: &'static lathe_kernels::Kernel,
+    name: &str,
+    shape: &Shape,
+    caps: &lathe_kernels::Capabilities,
+) -> Result<Plan, PlanError> {
+    let file = Path::new(name);
+    if file.extension().is_some_and(|e| e == "wgsl") {
+        return super::plan_of(kernel, &kernel.variants[0], shape, caps, Some(file));
+    }
+    let variant = kernel.variant(name).ok_or_else(|| {
+        let known: Vec<_> = kernel.variants.iter().map(|v| v.name).collect();
+        PlanError::Unavailable(format!("no such variant; there are {}", known.join(", ")))
+    })?;
+    super::plan_of(kernel, variant, shape, caps, None)
+}
+
+fn ratio(interval: &crate::measure::paired::Interval) -> Ratio {
+    Ratio { median: interval.median, low: interval.low, high: interval.high }
+}
+
+fn print(ab: &Ab, comparison: &Comparison) {
+    println!("{} {}", ab.kernel, ab.shape);
+    println!("A  {:<28} {}", ab.a, table::micros(ab.a_us));
+    println!("B  {:<28} {}", ab.b, table::micros(ab.b_us));
+    let show = |r: &Ratio| format!("{:.4}  [{:.4}, {:.4}]", r.median, r.low, r.high);
+    println!("B / A     {}", show(&ab.ratio));
+    println!("A / A     {}   control, same run", show(&ab.control));
+    println!(
+        "B is {} ({} blocks of ABBA; within ±{:.2} % counts as the same)",
+        comparison.verdict,
+        ab.blocks,
+        100.0 * ab.indifference
+    );
+}

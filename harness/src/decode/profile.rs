@@ -1,0 +1,134 @@
+//! A decode by operation: what each costs, what it should cost, and what the whole step costs
+//! when nobody looks.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::graph::DecodeGraph;
+use super::session::{self, RunOptions};
+use crate::error::Result;
+use crate::execute::{Execute, GpuExecutor};
+use crate::recording::Op;
+use crate::report::record::{
+    OpTotal, Profile, ProfiledOp, ProfiledStep, SelectionLine, Unprofiled,
+};
+
+/// Runs the decode twice: at full speed, then step by step with a timestamp around every
+/// operation. `on_step` hears each profiled step.
+pub fn profile(
+    graph: &DecodeGraph,
+    executor: &mut GpuExecutor,
+    options: &RunOptions,
+    about: (&str, &str),
+    copy_gb_s: Option<f64>,
+    on_step: &mut dyn FnMut(&ProfiledStep),
+) -> Result<(Profile, session::Run)> {
+    // Once to raise the clocks, once to measure.
+    session::run(graph, executor, options, &mut |_| {})?;
+    let run = session::run(graph, executor, options, &mut |_| {})?;
+    let milliseconds = |d: &Duration| (d.as_secs_f64() * 1e6).round() / 1e3;
+    let wall: f64 = run.steps.iter().map(milliseconds).sum();
+    let unprofiled = Unprofiled {
+        decode_tok_s: if wall > 0.0 { run.steps.len() as f64 * 1e3 / wall } else { 0.0 },
+        gpu_ms_per_token: run.gpu.map(|t| milliseconds(&t) / run.decode_steps.max(1) as f64),
+        step_ms: run.steps.iter().map(milliseconds).collect(),
+        steps_per_submit: options.steps_per_submit,
+    };
+
+    // The prompt at full speed, then the same steps again, one by one.
+    let prompt_only = RunOptions { generate: 1, ..options.clone() };
+    session::run(graph, executor, &prompt_only, &mut |_| {})?;
+    let timer = executor.op_timer()?;
+    let mut steps = Vec::with_capacity(run.decode_steps);
+    for step in 0..run.decode_steps {
+        let timed = executor.timed_step(&timer)?;
+        let profiled = ProfiledStep {
+            position: options.prompt.len() + step,
+            us: timed.us,
+            record_ms: milliseconds(&timed.record),
+            submit_ms: milliseconds(&timed.submit),
+            wait_ms: milliseconds(&timed.wait),
+        };
+        on_step(&profiled);
+        steps.push(profiled);
+    }
+    let tokens = executor.read_words(graph.tokens)?;
+    let from = options.prompt.len();
+    let again = &tokens[from..(from + run.generated.len()).min(tokens.len())];
+    if again != run.generated {
+        return Err(crate::Error::CheckFailed(format!(
+            "the profiled decode gave other tokens: {again:?} instead of {:?}",
+            run.generated
+        )));
+    }
+
+    let ops: Vec<_> = graph.recording.ops.iter().map(described).collect();
+    let sums: Vec<f64> = steps.iter().map(|s| s.us.iter().sum::<f64>()).collect();
+    let serialised_ms_per_token = sums.iter().sum::<f64>() / 1e3 / steps.len().max(1) as f64;
+    let middle = options.prompt.len() + steps.len() / 2 + 1;
+    let by_op = totals(&graph.recording.ops, &steps, middle, copy_gb_s);
+    let selected = graph.selected.iter().map(|s| SelectionLine {
+        op: s.op.clone(),
+        kernel: s.kernel.clone(),
+        variant: s.variant.clone(),
+        shape: s.shape.clone(),
+        why: s.why.clone(),
+    });
+    let profile = Profile {
+        model: about.0.to_owned(),
+        kv: about.1.to_owned(),
+        prompt_tokens: options.prompt.len(),
+        unprofiled,
+        ops,
+        steps,
+        by_op,
+        serialised_ms_per_token,
+        selected: selected.collect(),
+    };
+    Ok((profile, run))
+}
+
+fn described(op: &Op) -> ProfiledOp {
+    ProfiledOp {
+        layer: op.label.layer,
+        op: op.label.op.to_owned(),
+        kernel: op.kernel().name.to_owned(),
+        variant: op.plan.variant.clone(),
+        shape: op.shape.show(op.kernel().params),
+    }
+}
+
+/// Means over the steps by operation, slowest first. `seen` tokens are what attention covers in
+/// the middle of the run; its bytes are counted there.
+fn totals(ops: &[Op], steps: &[ProfiledStep], seen: usize, copy_gb_s: Option<f64>) -> Vec<OpTotal> {
+    let mut by_op: BTreeMap<(&str, String), OpTotal> = BTreeMap::new();
+    let count = steps.len().max(1) as f64;
+    let mut all = 0.0;
+    for (i, op) in ops.iter().enumerate() {
+        let ms = steps.iter().map(|s| s.us[i]).sum::<f64>() / 1e3 / count;
+        all += ms;
+        let shape = op.shape.clone().with("SEEN", seen as f64);
+        let kernel = format!("{}/{}", op.kernel().name, op.plan.variant);
+        let total = by_op.entry((op.label.op, kernel.clone())).or_insert_with(|| OpTotal {
+            op: op.label.op.to_owned(),
+            kernel,
+            count: 0,
+            ms: 0.0,
+            percent: 0.0,
+            bytes: 0.0,
+            floor_ms: None,
+            over_floor: None,
+        });
+        total.count += 1;
+        total.ms += ms;
+        total.bytes += (op.kernel().cost)(&shape).bytes;
+    }
+    let mut totals: Vec<_> = by_op.into_values().collect();
+    for total in &mut totals {
+        total.percent = if all > 0.0 { 100.0 * total.ms / all } else { 0.0 };
+        total.floor_ms = copy_gb_s.map(|gb_s| total.bytes / gb_s / 1e6);
+        total.over_floor = total.floor_ms.filter(|f| *f > 0.0).map(|f| total.ms / f);
+    }
+    totals.sort_by(|a, b| b.ms.total_cmp(&a.ms));
+    totals
+}

@@ -1,0 +1,372 @@
+//! The section of a profile record.
+
+use std::collections::BTreeMap;
+
+use super::bars::roofline;
+use super::crossover;
+use super::markup::{
+    Set, Table, maybe, meter, number, paragraph, percent, plural, quantile, ratio, sorted, sound,
+    tiles,
+};
+use super::steps::{Series, StepChart, covered};
+use super::svg::figure;
+use crate::report::record::{Environment, Profile, SelectionLine};
+
+/// Operations with a colour of their own; what is left is drawn as one.
+pub(super) const SHOWN: usize = 8;
+
+/// Colours by operation, so that an operation looks the same in every section.
+pub(super) type Colours = BTreeMap<String, usize>;
+
+/// Sums over layers: for each operation its time in each step, milliseconds, most time first.
+pub(super) fn by_op(profile: &Profile) -> Vec<(String, Vec<f64>)> {
+    let steps = profile.steps.len();
+    let mut sums: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for (i, op) in profile.ops.iter().enumerate() {
+        let sum = sums.entry(&op.op).or_insert_with(|| vec![0.0; steps]);
+        for (sum, step) in sum.iter_mut().zip(&profile.steps) {
+            *sum += step.us.get(i).copied().and_then(sound).unwrap_or(0.0) / 1000.0;
+        }
+    }
+    let total = |values: &[f64]| values.iter().sum::<f64>();
+    let mut sums: Vec<(String, Vec<f64>)> =
+        sums.into_iter().map(|(op, values)| (op.to_owned(), values)).collect();
+    sums.sort_by(|a, b| total(&b.1).total_cmp(&total(&a.1)).then_with(|| a.0.cmp(&b.0)));
+    sums
+}
+
+/// The body of a profile record.
+pub(super) fn section(profile: &Profile, env: &Environment, colours: &mut Colours) -> String {
+    let positions: Vec<usize> = profile.steps.iter().map(|s| s.position).collect();
+    let sums = by_op(profile);
+    let mut out = headline(profile);
+    out.push_str(&over_steps(profile, &sums, &positions, colours));
+    out.push_str(&crossover::figure_of(profile, &positions));
+    out.push_str(&throughput(profile));
+    out.push_str(&ops_table(profile));
+    out.push_str(&rooflines(profile, env));
+    out.push_str(&cpu(profile, &positions));
+    out.push_str(&selection(&profile.selected));
+    out
+}
+
+fn headline(profile: &Profile) -> String {
+    let full = &profile.unprofiled;
+    let wall = ratio(1000.0, full.decode_tok_s);
+    let floor: Option<f64> = profile.by_op.iter().map(|op| op.floor_ms.and_then(sound)).sum();
+    let floor = floor.filter(|f| *f > 0.0);
+    let gpu = full.gpu_ms_per_token.and_then(sound);
+    let busy = gpu.zip(wall).map(|(gpu, wall)| gpu / wall);
+    let over = gpu.zip(floor).map(|(gpu, floor)| gpu / floor);
+    let serialised = sound(profile.serialised_ms_per_token);
+    let beyond = serialised.zip(gpu).and_then(|(s, gpu)| ratio(s, gpu));
+    let mut out = tiles(&[
+        (
+            "decode, un-profiled",
+            number(full.decode_tok_s, if full.decode_tok_s < 100.0 { 1 } else { 0 }),
+            "tok/s",
+            format!("wall clock, {} ms a token", maybe(wall, 3)),
+        ),
+        (
+            "GPU, un-profiled",
+            maybe(gpu, 3),
+            "ms a token",
+            busy.map_or_else(
+                || "no GPU time was taken".to_owned(),
+                |busy| format!("{} of the wall clock", percent(busy)),
+            ),
+        ),
+        (
+            "bandwidth floor",
+            maybe(floor, 3),
+            "ms a token",
+            over.map_or_else(
+                || "all bytes at copy bandwidth".to_owned(),
+                |over| format!("GPU time is {over:.2}× the floor"),
+            ),
+        ),
+        (
+            "serialised",
+            number(profile.serialised_ms_per_token, 3),
+            "ms a token",
+            beyond.map_or_else(
+                || "sum of all operations".to_owned(),
+                |beyond| format!("sum of all operations, {beyond:.2}× un-profiled"),
+            ),
+        ),
+    ]);
+    out.push_str(&paragraph(
+        "Serialised: for the profile every operation runs alone in a pass of its own between two \
+         timestamps, so start-up, drain and barriers are paid by each and nothing overlaps. That \
+         sum exceeds a real step; it ranks operations and is no measure of speed.",
+    ));
+    let mut facts = vec![
+        format!("KV cache {}", profile.kv),
+        plural(profile.prompt_tokens, "prompt token"),
+        plural(profile.steps.len(), "profiled step"),
+        plural(profile.ops.len(), "operation") + " a step",
+    ];
+    facts.push(format!("{} a submission at full speed", plural(full.steps_per_submit, "step")));
+    out.push_str(&format!("<p class=\"facts\">{}</p>\n", super::markup::text(&facts.join(" · "))));
+    out
+}
+
+/// A colour for each of `ops`, the one an earlier section used where it is free.
+fn slots(ops: &[(String, Vec<f64>)], colours: &mut Colours) -> Vec<usize> {
+    let mut slots: Vec<Option<usize>> =
+        ops.iter().map(|(op, _)| colours.get(op).copied()).collect();
+    let mut free: Vec<usize> = (0..SHOWN).rev().filter(|s| !slots.contains(&Some(*s))).collect();
+    for (slot, (op, _)) in slots.iter_mut().zip(ops) {
+        if slot.is_none() {
+            *slot = free.pop();
+            colours.insert(op.clone(), slot.unwrap_or(SHOWN));
+        }
+    }
+    // Two operations of different sections may have been given one colour: the later moves.
+    let mut used = [false; SHOWN + 1];
+    let mut out = Vec::new();
+    for slot in slots {
+        let mut slot = slot.unwrap_or(SHOWN);
+        if used[slot] {
+            slot = free.pop().unwrap_or(SHOWN);
+        }
+        used[slot] = true;
+        out.push(slot);
+    }
+    out
+}
+
+fn over_steps(
+    profile: &Profile,
+    sums: &[(String, Vec<f64>)],
+    positions: &[usize],
+    colours: &mut Colours,
+) -> String {
+    let all: f64 = sums.iter().flat_map(|(_, values)| values).sum();
+    let legend = |values: &[f64]| {
+        let total: f64 = values.iter().sum();
+        format!("{} ms  {}", number(total, 1), percent(ratio(total, all).unwrap_or(0.0)))
+    };
+    let (shown, rest) = sums.split_at(sums.len().min(SHOWN));
+    let colours = slots(shown, colours);
+    let mut bands: Vec<Series> = shown
+        .iter()
+        .zip(colours)
+        .map(|((op, values), slot)| Series {
+            name: op.clone(),
+            slot,
+            legend: legend(values),
+            values: values.clone(),
+        })
+        .collect();
+    if !rest.is_empty() {
+        let values: Vec<f64> = (0..profile.steps.len())
+            .map(|i| rest.iter().filter_map(|(_, values)| values.get(i)).sum())
+            .collect();
+        let name = format!("other ({})", rest.len());
+        bands.push(Series { name, slot: SHOWN, legend: legend(&values), values });
+    }
+    let head = format!("total over {}", plural(profile.steps.len(), "step"));
+    let (chart, note) = StepChart {
+        description: format!("GPU time of each operation over {} steps, stacked", positions.len()),
+        unit: "ms a step",
+        step: "profiled step",
+        positions,
+        bands,
+        lines: Vec::new(),
+        legend: &head,
+        mark: None,
+        from_zero: true,
+        height: 300.0,
+    }
+    .draw();
+    let caption = format!(
+        "GPU time of the operations, summed over layers, serialised. {} {note}",
+        covered(positions)
+    );
+    figure("Decode time by operation", &chart, caption.trim())
+}
+
+fn throughput(profile: &Profile) -> String {
+    let steps = &profile.unprofiled.step_ms;
+    let values: Vec<f64> = steps.iter().map(|ms| ratio(1000.0, *ms).unwrap_or(f64::NAN)).collect();
+    let all = sorted(values.iter().copied());
+    let at = |fraction| maybe(quantile(&all, fraction), 1);
+    let spread = format!("Median {}, 5th percentile {}, 95th {}.", at(0.5), at(0.05), at(0.95));
+    let (chart, note) = StepChart {
+        description: format!("Tokens a second for each of {} tokens. {spread}", values.len()),
+        unit: "tok/s",
+        step: "generated token",
+        positions: &[],
+        bands: Vec::new(),
+        lines: vec![Series { name: "tok/s".into(), slot: 0, values, legend: String::new() }],
+        legend: "",
+        mark: None,
+        from_zero: false,
+        height: 200.0,
+    }
+    .draw();
+    let caption = format!(
+        "Un-profiled, from the wall time of each step. {spread} The axis starts at zero only if \
+         zero is written on it. {note}"
+    );
+    figure("Throughput by token", &chart, caption.trim())
+}
+
+fn ops_table(profile: &Profile) -> String {
+    if profile.by_op.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(
+        "Means a token, serialised, slowest first",
+        &[
+            ("operation", Set::Name),
+            ("kernel", Set::Name),
+            ("count", Set::Figure),
+            ("ms", Set::Figure),
+            ("share", Set::Figure),
+            ("", Set::Bar),
+            ("MB", Set::Figure),
+            ("floor ms", Set::Figure),
+            ("over floor", Set::Figure),
+            ("excess ms", Set::Figure),
+        ],
+    );
+    for op in &profile.by_op {
+        let over = op.over_floor.and_then(sound);
+        table.row(&[
+            op.op.clone(),
+            op.kernel.clone(),
+            op.count.to_string(),
+            number(op.ms, 4),
+            percent(op.percent / 100.0),
+            meter(op.percent / 100.0),
+            number(op.bytes / 1e6, 2),
+            maybe(op.floor_ms, 4),
+            over.map_or_else(
+                || maybe(None, 1),
+                |o| format!("{} ×", number(o, if o < 100.0 { 1 } else { 0 })),
+            ),
+            maybe(op.floor_ms.map(|floor| (op.ms - floor).max(0.0)), 4),
+        ]);
+    }
+    figure(
+        "Expected and measured",
+        &table.finish(),
+        "Floor: the bytes an operation must move, at the measured copy bandwidth. Excess: what it \
+         takes beyond that, the most that a better kernel could give back.",
+    )
+}
+
+fn rooflines(profile: &Profile, env: &Environment) -> String {
+    if profile.by_op.is_empty() {
+        return String::new();
+    }
+    let caption = match env.copy_gb_s.and_then(sound) {
+        Some(_) => {
+            "Bytes an operation must move over its serialised time, against the copy bandwidth \
+             measured on this adapter. Short operations are bound by start-up, not by bandwidth. \
+             A bar beyond the copy line (other colour) reads from a cache, or its bytes are \
+             counted wrongly."
+        }
+        None => {
+            "Bytes an operation must move over its serialised time. No copy bandwidth was \
+             measured, so the bars compare the operations with each other only."
+        }
+    };
+    figure("Roofline", &roofline(&profile.by_op, env.copy_gb_s), caption)
+}
+
+fn cpu(profile: &Profile, positions: &[usize]) -> String {
+    let steps = &profile.steps;
+    let gpu: Vec<f64> = steps
+        .iter()
+        .map(|s| s.us.iter().copied().filter_map(sound).sum::<f64>() / 1000.0)
+        .collect();
+    let parts = [
+        ("record", 0, steps.iter().map(|s| s.record_ms).collect::<Vec<_>>()),
+        ("submit", 4, steps.iter().map(|s| s.submit_ms).collect()),
+        ("wait", 6, steps.iter().map(|s| s.wait_ms).collect()),
+    ];
+    let median = |values: &[f64]| {
+        let values = sorted(values.iter().copied());
+        format!("{} ms", maybe(quantile(&values, 0.5), 3))
+    };
+    let mut table = Table::new(
+        "Milliseconds a profiled step",
+        &[
+            ("", Set::Name),
+            ("median", Set::Figure),
+            ("95th percentile", Set::Figure),
+            ("largest", Set::Figure),
+        ],
+    );
+    let named = parts.iter().map(|(name, _, values)| (format!("CPU {name}"), values));
+    for (name, values) in named.chain([("GPU, operations".to_owned(), &gpu)]) {
+        let values = sorted(values.iter().copied());
+        let at = |fraction| maybe(quantile(&values, fraction), 3);
+        table.row(&[name, at(0.5), at(0.95), at(1.0)]);
+    }
+    let gpu = Series { name: "GPU".into(), slot: SHOWN + 1, legend: median(&gpu), values: gpu };
+    let bands = parts.map(|(name, slot, values)| {
+        let legend = median(&values);
+        Series { name: format!("CPU {name}"), slot, values, legend }
+    });
+    let (chart, note) = StepChart {
+        description: "CPU time to record, submit and wait, and GPU time, for each step".into(),
+        unit: "ms a step",
+        step: "profiled step",
+        positions,
+        bands: bands.into(),
+        lines: vec![gpu],
+        legend: "median",
+        mark: None,
+        from_zero: true,
+        height: 190.0,
+    }
+    .draw();
+    let caption = format!(
+        "Of profiled steps, which are recorded and awaited one by one; at full speed recording \
+         overlaps the GPU. Where the stack stands well above the line, the GPU was not what the \
+         step waited for. {note}"
+    );
+    figure("CPU and GPU", &(chart + &table.finish()), caption.trim())
+}
+
+/// The selection log; lines that are the same for many layers appear once, with their number.
+fn selection(lines: &[SelectionLine]) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
+    let mut unique: Vec<(&SelectionLine, usize)> = Vec::new();
+    let mut seen: BTreeMap<[&str; 5], usize> = BTreeMap::new();
+    for line in lines {
+        let key = [&*line.op, &*line.kernel, &*line.variant, &*line.shape, &*line.why];
+        let at = *seen.entry(key).or_insert(unique.len());
+        match unique.get_mut(at) {
+            Some((_, count)) => *count += 1,
+            None => unique.push((line, 1)),
+        }
+    }
+    let mut table = Table::new(
+        "What was selected",
+        &[
+            ("operation", Set::Name),
+            ("kernel", Set::Name),
+            ("variant", Set::Name),
+            ("shape", Set::Name),
+            ("reason", Set::Prose),
+        ],
+    );
+    for (line, count) in unique {
+        let times = if count > 1 { format!(" ×{count}") } else { String::new() };
+        table.row(&[
+            line.op.clone() + &times,
+            line.kernel.clone(),
+            line.variant.clone(),
+            line.shape.replace(',', ", "),
+            line.why.clone(),
+        ]);
+    }
+    figure("Selection", &table.finish(), "Which variant serves what, and why it was taken.")
+}

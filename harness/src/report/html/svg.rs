@@ -1,0 +1,237 @@
+//! What the charts are drawn with: scales, ticks, paths and axes. Coordinates are those of the
+//! view box, about one CSS pixel each.
+
+use std::ops::Range;
+
+use super::markup::text;
+
+/// A linear map from `low..=high` to `from..=to`; values outside are drawn at the edge.
+#[derive(Clone, Copy)]
+pub(super) struct Scale {
+    pub(super) low: f64,
+    pub(super) high: f64,
+    from: f64,
+    to: f64,
+}
+
+impl Scale {
+    /// A scale; an empty or unusable domain becomes one unit wide.
+    pub(super) fn new(low: f64, high: f64, from: f64, to: f64) -> Self {
+        let low = if low.is_finite() { low } else { 0.0 };
+        let high = if high.is_finite() && high > low { high } else { low + 1.0 };
+        Self { low, high, from, to }
+    }
+
+    /// Where `value` is drawn.
+    pub(super) fn at(&self, value: f64) -> f64 {
+        let part = ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0);
+        self.from + part * (self.to - self.from)
+    }
+
+    /// Round values inside the domain, about `wanted` of them, and the digits they need.
+    pub(super) fn ticks(&self, wanted: usize) -> (Vec<f64>, usize) {
+        let rough = (self.high - self.low) / wanted.max(1) as f64;
+        let power = 10f64.powf(rough.log10().floor());
+        let step =
+            [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= rough * 0.999);
+        let step = step.unwrap_or(10.0 * power);
+        let first = (self.low / step - 1e-9).ceil();
+        let decimals = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
+        let ticks = (0..=2 * wanted)
+            .map(|i| (first + i as f64) * step)
+            .take_while(|t| *t <= self.high + step * 1e-9)
+            .collect();
+        (ticks, decimals)
+    }
+}
+
+/// The smallest round number that is not below `value`, for the end of an axis.
+pub(super) fn round_up(value: f64) -> f64 {
+    if !(value.is_finite() && value > 0.0) {
+        return 1.0;
+    }
+    let power = 10f64.powf(value.log10().floor());
+    let steps = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
+    steps.into_iter().map(|s| s * power).find(|s| *s >= value * 0.9999).unwrap_or(value)
+}
+
+/// At most `limit` runs of about one length that cover `0..count`: what a chart has pixels for.
+pub(super) fn buckets(count: usize, limit: usize) -> Vec<Range<usize>> {
+    let limit = limit.clamp(1, count.max(1));
+    (0..limit)
+        .map(|i| i * count / limit..(i + 1) * count / limit)
+        .filter(|r| !r.is_empty())
+        .collect()
+}
+
+/// A path of straight lines, written in tenths and relative steps to keep it short.
+#[derive(Default)]
+pub(super) struct Path {
+    data: String,
+    at: Option<(i64, i64)>,
+}
+
+impl Path {
+    /// Draws to the point, or starts there.
+    pub(super) fn to(&mut self, x: f64, y: f64) {
+        let point = ((x * 10.0).round() as i64, (y * 10.0).round() as i64);
+        let (letter, (dx, dy)) = match self.at {
+            None => ('M', point),
+            Some((x, y)) => ('l', (point.0 - x, point.1 - y)),
+        };
+        self.data.push(letter);
+        self.data.push_str(&tenths(dx));
+        let dy = tenths(dy);
+        if !dy.starts_with('-') {
+            self.data.push(' ');
+        }
+        self.data.push_str(&dy);
+        self.at = Some(point);
+    }
+
+    /// Lifts the pen: the next point starts a line.
+    pub(super) fn lift(&mut self) {
+        self.at = None;
+    }
+
+    /// Closes the outline.
+    pub(super) fn close(&mut self) {
+        if self.at.take().is_some() {
+            self.data.push('z');
+        }
+    }
+
+    /// The path as an element of `class`, nothing for an empty one.
+    pub(super) fn element(&self, class: &str) -> String {
+        if self.data.is_empty() {
+            return String::new();
+        }
+        format!("<path class=\"{class}\" d=\"{}\"/>\n", self.data)
+    }
+}
+
+fn tenths(n: i64) -> String {
+    let sign = if n < 0 { "-" } else { "" };
+    let (whole, tenth) = (n.unsigned_abs() / 10, n.unsigned_abs() % 10);
+    if tenth == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{tenth}") }
+}
+
+/// A coordinate or length, in tenths.
+pub(super) fn px(value: f64) -> String {
+    tenths((value * 10.0).round() as i64)
+}
+
+/// Text at a point; `class` sets colour and anchor. `raw` is escaped here.
+pub(super) fn label(x: f64, y: f64, class: &str, raw: &str) -> String {
+    format!("<text class=\"{class}\" x=\"{}\" y=\"{}\">{}</text>\n", px(x), px(y), text(raw))
+}
+
+/// A straight line.
+pub(super) fn line(from: (f64, f64), to: (f64, f64), class: &str) -> String {
+    format!(
+        "<line class=\"{class}\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>\n",
+        px(from.0),
+        px(from.1),
+        px(to.0),
+        px(to.1)
+    )
+}
+
+/// A rectangle of `(x, y, width, height)` with a tooltip, which is escaped here.
+pub(super) fn rect(area: (f64, f64, f64, f64), class: &str, tooltip: &str) -> String {
+    let (x, y, width, height) = area;
+    let size = format!("width=\"{}\" height=\"{}\"", px(width.max(0.0)), px(height.max(0.0)));
+    let open = format!("<rect class=\"{class}\" x=\"{}\" y=\"{}\" {size}", px(x), px(y));
+    if tooltip.is_empty() {
+        return format!("{open}/>\n");
+    }
+    // A line break survives in a tooltip; `text` would make it a space.
+    let lines: Vec<String> = tooltip.lines().map(text).collect();
+    format!("{open}><title>{}</title></rect>\n", lines.join("\n"))
+}
+
+/// A chart of this size around `body`, described by `description` (escaped here).
+pub(super) fn chart(width: f64, height: f64, description: &str, body: &str) -> String {
+    format!(
+        "<div class=\"scroll\"><svg class=\"chart\" viewBox=\"0 0 {} {}\" role=\"img\" \
+         aria-label=\"{}\">\n{body}</svg></div>\n",
+        px(width),
+        px(height),
+        text(description)
+    )
+}
+
+/// A figure: heading, chart or table, and a caption (plain text) that says how to read it.
+pub(super) fn figure(heading: &str, chart: &str, caption: &str) -> String {
+    format!(
+        "<figure>\n<h3>{}</h3>\n{chart}<figcaption>{}</figcaption>\n</figure>\n",
+        text(heading),
+        text(caption)
+    )
+}
+
+/// Heights for labels that want to stand at `wanted`, moved apart to `gap` and kept inside
+/// `top..=bottom` as far as they fit. The order of `wanted` is kept from bottom to top.
+pub(super) fn spread(wanted: &[f64], gap: f64, top: f64, bottom: f64) -> Vec<f64> {
+    let mut placed = Vec::with_capacity(wanted.len());
+    let mut limit = bottom;
+    for want in wanted {
+        let at = want.min(limit);
+        placed.push(at);
+        limit = at - gap;
+    }
+    let mut limit = top;
+    for at in placed.iter_mut().rev() {
+        *at = at.max(limit);
+        limit = *at + gap;
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        let (ticks, decimals) = Scale::new(0.0, 2.5, 0.0, 100.0).ticks(5);
+        assert_eq!((ticks, decimals), (vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5], 1));
+        for (low, high) in [(0.0, 0.0), (f64::NAN, f64::INFINITY), (0.0, 1e14), (3.0, 3.0001)] {
+            let (ticks, _) = Scale::new(low, high, 0.0, 1.0).ticks(5);
+            assert!((1..=11).contains(&ticks.len()), "{low} {high}: {ticks:?}");
+        }
+        assert_eq!(round_up(2.31), 2.5);
+        assert_eq!(round_up(0.0), 1.0);
+    }
+
+    #[test]
+    fn buckets_cover_everything_once() {
+        for (count, limit) in [(0, 5), (1, 5), (5, 5), (1024, 400), (7, 3)] {
+            let runs = buckets(count, limit);
+            assert!(runs.len() <= limit);
+            assert_eq!(
+                runs.iter().flat_map(Clone::clone).collect::<Vec<_>>(),
+                (0..count).collect::<Vec<_>>()
+            );
+        }
+    }
+
+    #[test]
+    fn paths_do_not_drift() {
+        let mut path = Path::default();
+        for i in 0..4 {
+            path.to(f64::from(i) * 0.34, 1.0);
+        }
+        assert_eq!(path.element("p"), "<path class=\"p\" d=\"M0 1l0.3 0l0.4 0l0.3 0\"/>\n");
+        path.lift();
+        path.to(5.0, -1.0);
+        assert!(path.element("p").contains("M5-1"));
+    }
+
+    #[test]
+    fn labels_keep_their_distance_and_order() {
+        let placed = spread(&[95.0, 94.0, 50.0, 2.0, 1.0], 14.0, 10.0, 100.0);
+        assert!(placed.windows(2).all(|w| w[0] - w[1] >= 14.0 - 1e-9), "{placed:?}");
+        assert!(placed.iter().all(|p| (10.0..=100.0).contains(p)), "{placed:?}");
+    }
+}

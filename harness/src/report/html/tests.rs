@@ -1,0 +1,305 @@
+//! Tests of the whole document on made-up records.
+
+mod synthetic;
+
+use super::crossover::Crossover;
+use super::{profile, render};
+use crate::report::record::{
+    Ab, Bench, BenchCase, Body, OpTotal, Profile, Ratio, Record, SelectionLine,
+};
+
+fn named(records: Vec<Record>) -> Vec<(String, Record)> {
+    let name = |(i, record)| (format!("run-{i}.json"), record);
+    records.into_iter().enumerate().map(name).collect()
+}
+
+fn inner(record: &mut Record) -> &mut Profile {
+    match &mut record.body {
+        Body::Profile(profile) => profile,
+        _ => panic!("not a profile"),
+    }
+}
+
+/// Every tag closed in order, attributes quoted, ids unique, links resolved, nothing fetched,
+/// no number that is none.
+fn assert_sound(html: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut ids: Vec<&str> = Vec::new();
+    let mut rest = html.strip_prefix("<!DOCTYPE html>").expect("doctype");
+    while let Some(start) = rest.find('<') {
+        assert!(!rest[..start].contains('>'), "stray > in {:?}", &rest[..start]);
+        let end = start + rest[start..].find('>').expect("unclosed tag");
+        let tag = &rest[start + 1..end];
+        rest = &rest[end + 1..];
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "before {:?}", &rest[..rest.len().min(80)]);
+            continue;
+        }
+        assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+        let name = tag.split([' ', '/']).next().expect("a name");
+        assert!(name.chars().all(|c| c.is_ascii_alphanumeric()), "{tag}");
+        // Outside quotes there are only names and `=`.
+        for bare in tag[name.len()..].split('"').step_by(2) {
+            assert!(bare.chars().all(|c| c.is_ascii_alphabetic() || " =-/12".contains(c)), "{tag}");
+        }
+        for attribute in ["src=", "style=", " on"] {
+            assert!(!tag.split('"').step_by(2).any(|p| p.contains(attribute)), "{tag}");
+        }
+        if let Some(id) = tag.split(" id=\"").nth(1).and_then(|t| t.split('"').next()) {
+            assert!(!ids.contains(&id), "{id} twice");
+            ids.push(id);
+        }
+        if !tag.ends_with('/') && name != "meta" {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "left open: {open:?}");
+    for link in html.split("href=\"").skip(1).filter_map(|t| t.split('"').next()) {
+        assert!(link.strip_prefix('#').is_some_and(|id| ids.contains(&id)), "{link}");
+    }
+    let banned = ["http", "<script", "url(", "@import", "NaN", "inf\"", ">inf", "<link", "<img"];
+    for word in banned {
+        assert!(
+            !html.contains(word),
+            "{word} near {:?}",
+            html.split(word).next().map(|h| {
+                h.chars().rev().take(60).collect::<String>().chars().rev().collect::<String>()
+            })
+        );
+    }
+}
+
+#[test]
+fn a_profile_of_256_and_of_1024_steps_stays_small() {
+    let sizes = [256, 1024].map(|steps| {
+        let record = synthetic::profile(steps);
+        let Body::Profile(body) = &record.body else { panic!("not a profile") };
+        assert_eq!(body.ops.len(), 369);
+        let html = render(&named(vec![record]));
+        assert_sound(&html);
+        assert!(html.len() < 500_000, "{steps} steps: {} bytes", html.len());
+        html.len()
+    });
+    // Aggregated: four times the steps are not twice the file.
+    assert!(sizes[1] < 2 * sizes[0], "{sizes:?}");
+}
+
+#[test]
+fn everything_asked_for_is_there() {
+    let html = render(&named(vec![synthetic::profile(256)]));
+    for part in [
+        "Decode profile: gemma3-1b bf16",
+        "tok/s",
+        "ms a token",
+        "exceeds a real step",
+        "Decode time by operation",
+        "total over 256 steps",
+        "other (11)",
+        "Attention crossover",
+        "Throughput by token",
+        "over floor",
+        "ffn_gate_up",
+        "Roofline",
+        "copy 4312 GB/s",
+        "CPU record",
+        "Selection",
+        "subgroup_wide",
+        "Environment",
+        "NVIDIA 580.159",
+        "<title>step 0–1, position 128–129",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    assert!(!html.contains("<nav"), "one record needs no contents");
+}
+
+#[test]
+fn several_records_have_contents_and_equal_bytes_each_time() {
+    let records = || {
+        named(vec![
+            synthetic::profile(64),
+            synthetic::bench(),
+            synthetic::ab("FASTER", 0.742, 0.012),
+            synthetic::ab("INCONCLUSIVE", 1.012, 0.02),
+        ])
+    };
+    let html = render(&records());
+    assert_sound(&html);
+    assert_eq!(html, render(&records()));
+    assert_eq!(html.matches("<section id=").count(), 4);
+    for part in [
+        "href=\"#r3\"",
+        "All comparisons",
+        "takes 25.8 % less time than subgroup_rows",
+        "cannot tell",
+        "not settled",
+        "wall clock",
+        "above copy",
+        "A against itself",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn strings_of_a_record_stay_text() {
+    const EVIL: &str = "</title></style><script>alert('1')</script>\"onload=\"x\u{202e}&\u{0}";
+    let mut record = synthetic::profile(4);
+    let body = inner(&mut record);
+    body.model = EVIL.into();
+    body.kv = EVIL.into();
+    for op in &mut body.ops {
+        (op.op, op.kernel) = (EVIL.into(), format!("attention gemv {EVIL}"));
+    }
+    for op in &mut body.by_op {
+        (op.op, op.kernel) = (EVIL.into(), EVIL.into());
+    }
+    let line = |s: &str| SelectionLine {
+        op: s.into(),
+        kernel: s.into(),
+        variant: s.into(),
+        shape: s.into(),
+        why: s.into(),
+    };
+    body.selected = vec![line(EVIL), line(EVIL)];
+    let mut environment = synthetic::environment();
+    environment.adapter = EVIL.into();
+    environment.commit = Some(EVIL.into());
+    environment.driver = EVIL.into();
+    environment.software = true;
+    record.environment = environment;
+    let mut bench = synthetic::bench();
+    if let Body::Bench(Bench { cases }) = &mut bench.body {
+        for case in cases {
+            (case.kernel, case.variant, case.shape) = (EVIL.into(), EVIL.into(), EVIL.into());
+            (case.clock, case.flags) = (EVIL.into(), vec![EVIL.into()]);
+        }
+    }
+    let mut ab = synthetic::ab(EVIL, 1.0, 0.1);
+    if let Body::Ab(body) = &mut ab.body {
+        (body.kernel, body.shape) = (EVIL.into(), EVIL.into());
+        (body.a, body.b) = (EVIL.into(), EVIL.into());
+    }
+    for records in [vec![record.clone()], vec![record, bench, ab.clone(), ab]] {
+        let records = records.into_iter().map(|r| (EVIL.to_owned(), r)).collect::<Vec<_>>();
+        let html = render(&records);
+        assert_sound(&html);
+        assert!(html.contains("&lt;script&gt;"));
+        assert!(!html.contains('\u{202e}') && !html.contains('\0'));
+    }
+}
+
+#[test]
+fn empty_and_unsound_records_render() {
+    assert_sound(&render(&[]));
+    let empty_bench = Body::Bench(Bench { cases: Vec::new() });
+    let mut records = vec![Record { body: empty_bench, ..synthetic::bench() }];
+    for steps in [0, 1, 2, 3, 7, 96, 97, 320, 321] {
+        let mut record = synthetic::profile(steps.max(1));
+        let body = inner(&mut record);
+        body.steps.truncate(steps);
+        body.unprofiled.step_ms.truncate(steps);
+        records.push(record);
+    }
+    let mut bare = synthetic::profile(1);
+    let body = inner(&mut bare);
+    (body.ops, body.steps, body.by_op, body.selected) = Default::default();
+    body.unprofiled.step_ms.clear();
+    records.push(bare);
+    for value in [f64::NAN, f64::INFINITY, 0.0, -1.0, f64::MAX] {
+        records.extend(filled_with(value));
+    }
+    for record in &records {
+        assert_sound(&render(&named(vec![record.clone()])));
+    }
+    assert_sound(&render(&named(records)));
+}
+
+/// A record of each kind whose every number is `value`.
+fn filled_with(value: f64) -> [Record; 3] {
+    let mut record = synthetic::profile(12);
+    let environment = &mut record.environment;
+    (environment.copy_gb_s, environment.canary_drift) = (Some(value), Some(value));
+    environment.timestamp_quantum_ns = Some(value);
+    let body = inner(&mut record);
+    body.serialised_ms_per_token = value;
+    body.unprofiled.decode_tok_s = value;
+    body.unprofiled.gpu_ms_per_token = Some(value);
+    body.unprofiled.step_ms.fill(value);
+    for step in &mut body.steps {
+        step.us.fill(value);
+        step.us.truncate(200);
+        (step.record_ms, step.submit_ms, step.wait_ms) = (value, value, value);
+    }
+    for op in &mut body.by_op {
+        *op = OpTotal {
+            ms: value,
+            percent: value,
+            bytes: value,
+            floor_ms: Some(value),
+            over_floor: Some(value),
+            ..op.clone()
+        };
+    }
+    let mut bench = synthetic::bench();
+    bench.environment = record.environment.clone();
+    if let Body::Bench(Bench { cases }) = &mut bench.body {
+        for case in cases {
+            let mut cold = case.cold.clone();
+            (cold.median_us, cold.noise) = (value, value);
+            *case = BenchCase {
+                warm: cold.clone(),
+                cold,
+                bytes: value,
+                gb_s: value,
+                fraction_of_copy: value,
+                ..case.clone()
+            };
+        }
+    }
+    let mut ab = synthetic::ab("SAME", 1.0, 0.01);
+    if let Body::Ab(body) = &mut ab.body {
+        let ratio = Ratio { median: value, low: value, high: value };
+        let (a_us, b_us) = (value, value);
+        *body = Ab { a_us, b_us, ratio, control: ratio, indifference: value, ..body.clone() };
+    }
+    [record, bench, ab]
+}
+
+#[test]
+fn the_crossover_is_the_first_step_where_attention_is_not_below() {
+    let mut record = synthetic::profile(6);
+    let body = inner(&mut record);
+    let at = |op: &str| body.ops.iter().position(|o| o.op == op).expect("an operation");
+    let (attention, down, head) = (at("attention"), at("ffn_down"), at("lm_head"));
+    for (i, step) in body.steps.iter_mut().enumerate() {
+        step.us.fill(0.0);
+        step.us[attention] = 4.0 + i as f64;
+        (step.us[down], step.us[head]) = (3.0, 7.0);
+    }
+    let found = Crossover::of(body).expect("both are there");
+    assert_eq!((found.matmul.as_str(), found.first), ("lm_head", Some(3)));
+    let html = render(&named(vec![record.clone()]));
+    assert!(html.contains("at step 3 (position 131); from there on it stays so to the end."));
+    let body = inner(&mut record);
+    for step in &mut body.steps {
+        step.us[attention] = 1.0;
+    }
+    assert_eq!(Crossover::of(body).expect("both are there").first, None);
+    assert!(render(&named(vec![record.clone()])).contains("No crossover"));
+    let body = inner(&mut record);
+    body.ops.retain(|op| op.op != "attention");
+    assert!(Crossover::of(body).is_none());
+}
+
+#[test]
+fn sums_over_layers_keep_the_total() {
+    let mut record = synthetic::profile(5);
+    let body = inner(&mut record);
+    let all: f64 = body.steps.iter().flat_map(|s| &s.us).sum::<f64>() / 1000.0;
+    let sums = profile::by_op(body);
+    let summed: f64 = sums.iter().flat_map(|(_, values)| values).sum();
+    assert!((all - summed).abs() < 1e-9 * all);
+    assert_eq!(sums.len(), 19);
+    assert_eq!(sums[0].0, "ffn_gate_up");
+}

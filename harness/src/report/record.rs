@@ -1,0 +1,302 @@
+//! What a saved run looks like: one versioned JSON document, complete enough that a number in it
+//! can be questioned later. See docs/records.md for the schema in words.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::json::SCHEMA_VERSION;
+use crate::error::{Error, Result};
+
+/// A saved run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// Where and with what it ran.
+    pub environment: Environment,
+    /// What ran.
+    #[serde(flatten)]
+    pub body: Body,
+}
+
+/// The kinds of run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Body {
+    /// `lathe bench`: kernels on their own.
+    Bench(Bench),
+    /// `lathe ab`: two variants in one run.
+    Ab(Ab),
+    /// `lathe decode --profile`: a whole decode, step by step.
+    Profile(Profile),
+}
+
+/// Where and with what a run took place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Start of the run, UTC, such as 2026-11-20T16:00:00Z.
+    pub date: String,
+    /// Commit of the source tree that was built, if it was one.
+    pub commit: Option<String>,
+    /// The tree had changes that no commit holds.
+    pub dirty: Option<bool>,
+    /// Version of this command.
+    pub lathe: String,
+    /// Version of wgpu.
+    pub wgpu: String,
+    /// Operating system and architecture.
+    pub os: String,
+    /// Adapter name.
+    pub adapter: String,
+    /// Driver and its version.
+    pub driver: String,
+    /// vulkan, metal or dx12.
+    pub backend: String,
+    /// A software adapter: no subject for speed claims.
+    pub software: bool,
+    /// wgpu's run-time checks in built-in shaders: on or off.
+    pub runtime_checks: String,
+    /// Smallest step of the GPU's timestamps, nanoseconds; absent without timestamps.
+    pub timestamp_quantum_ns: Option<f64>,
+    /// Measured copy bandwidth, read plus written, 10^9 bytes a second.
+    pub copy_gb_s: Option<f64>,
+    /// Largest change of the canary kernel's time during the run, as a fraction of its median.
+    pub canary_drift: Option<f64>,
+}
+
+/// `lathe bench`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Bench {
+    /// One entry a kernel, variant and shape.
+    pub cases: Vec<BenchCase>,
+}
+
+/// One measured kernel.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BenchCase {
+    /// Kernel.
+    pub kernel: String,
+    /// Variant, or a user's file.
+    pub variant: String,
+    /// Parameters, `NAME=VALUE,…`.
+    pub shape: String,
+    /// Hash of the WGSL and its constants.
+    pub source: String,
+    /// Weights rotated past the last-level cache.
+    pub cold: Timing,
+    /// The same weights every time.
+    pub warm: Timing,
+    /// Bytes an invocation must move.
+    pub bytes: f64,
+    /// Floating-point operations of an invocation.
+    pub flops: f64,
+    /// `bytes` over the cold median, 10^9 a second.
+    pub gb_s: f64,
+    /// `gb_s` over the measured copy bandwidth.
+    pub fraction_of_copy: f64,
+    /// Bytes the cold copies cover together.
+    pub rotated_bytes: u64,
+    /// `gpu` (timestamps) or `wall`.
+    pub clock: String,
+    /// What makes the number doubtful: `not settled`, `drift`, `noisy`, `quantum`, `timed out`.
+    pub flags: Vec<String>,
+}
+
+/// Time of one invocation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Timing {
+    /// Median over the samples, microseconds.
+    pub median_us: f64,
+    /// Smallest sample, microseconds.
+    pub min_us: f64,
+    /// Interquartile range over the median.
+    pub spread: f64,
+    /// Half-width of the median's 95 % interval over the median.
+    pub noise: f64,
+    /// Times had stopped moving before samples were taken.
+    pub settled: bool,
+    /// Invocations in a sample.
+    pub dispatches: u64,
+    /// The samples themselves, microseconds an invocation, in order.
+    pub samples_us: Vec<f64>,
+}
+
+/// `lathe ab`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ab {
+    /// Kernel, or `decode`.
+    pub kernel: String,
+    /// Parameters, or the model.
+    pub shape: String,
+    /// First side.
+    pub a: String,
+    /// Second side.
+    pub b: String,
+    /// Median time of A, microseconds.
+    pub a_us: f64,
+    /// Median time of B, microseconds.
+    pub b_us: f64,
+    /// FASTER, SLOWER, SAME or INCONCLUSIVE: B against A.
+    pub verdict: String,
+    /// Time of B over time of A.
+    pub ratio: Ratio,
+    /// A against itself in the same run.
+    pub control: Ratio,
+    /// Half-width of the zone around 1 that counts as the same.
+    pub indifference: f64,
+    /// Blocks of A B B A.
+    pub blocks: usize,
+}
+
+/// A ratio of times with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// Median.
+    pub median: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// `lathe decode --profile`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Profile {
+    /// Model file or architecture.
+    pub model: String,
+    /// Storage of the KV cache.
+    pub kv: String,
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// The same decode without a timestamp between its operations.
+    pub unprofiled: Unprofiled,
+    /// Operations of a step, in order.
+    pub ops: Vec<ProfiledOp>,
+    /// Profiled steps.
+    pub steps: Vec<ProfiledStep>,
+    /// Sums over steps and layers, by operation, slowest first.
+    pub by_op: Vec<OpTotal>,
+    /// Mean of the summed operation times of a step, milliseconds. Operations are timed one after
+    /// the other, each in its own pass, so this exceeds the un-profiled step.
+    pub serialised_ms_per_token: f64,
+    /// Which variant serves what, and why.
+    pub selected: Vec<SelectionLine>,
+}
+
+/// Decode at full speed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Unprofiled {
+    /// Tokens a second, wall clock.
+    pub decode_tok_s: f64,
+    /// GPU time of a step, milliseconds.
+    pub gpu_ms_per_token: Option<f64>,
+    /// Wall time of each step, milliseconds.
+    pub step_ms: Vec<f64>,
+    /// Decode steps in a submission.
+    pub steps_per_submit: usize,
+}
+
+/// One operation of a step.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProfiledOp {
+    /// Layer, if it belongs to one.
+    pub layer: Option<usize>,
+    /// What it does, such as `ffn_down`.
+    pub op: String,
+    /// Kernel.
+    pub kernel: String,
+    /// Variant.
+    pub variant: String,
+    /// Parameters.
+    pub shape: String,
+}
+
+/// One profiled step.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProfiledStep {
+    /// Position processed; attention covers this many tokens and one more.
+    pub position: usize,
+    /// GPU time of each operation, microseconds, as [`Profile::ops`].
+    pub us: Vec<f64>,
+    /// Time the CPU took to record the step, milliseconds.
+    pub record_ms: f64,
+    /// Time the CPU took to submit it, milliseconds.
+    pub submit_ms: f64,
+    /// Time the CPU waited for it, milliseconds.
+    pub wait_ms: f64,
+}
+
+/// One operation over all layers and profiled steps, per token.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OpTotal {
+    /// What it does.
+    pub op: String,
+    /// Kernel and variant.
+    pub kernel: String,
+    /// Invocations a step.
+    pub count: usize,
+    /// Mean time a step, milliseconds.
+    pub ms: f64,
+    /// Share of all operations, percent.
+    pub percent: f64,
+    /// Bytes a step must move for it, at the middle position.
+    pub bytes: f64,
+    /// Those bytes at the measured copy bandwidth, milliseconds.
+    pub floor_ms: Option<f64>,
+    /// `ms` over `floor_ms`.
+    pub over_floor: Option<f64>,
+}
+
+/// Which variant serves an operation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SelectionLine {
+    /// Operation.
+    pub op: String,
+    /// Kernel.
+    pub kernel: String,
+    /// Variant.
+    pub variant: String,
+    /// Parameters.
+    pub shape: String,
+    /// Reason.
+    pub why: String,
+}
+
+impl Record {
+    /// A record of this version.
+    pub fn new(environment: Environment, body: Body) -> Self {
+        Self { schema_version: SCHEMA_VERSION, environment, body }
+    }
+
+    /// Reads a record; errors name the file and, for a malformed one, line and key.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        let bad = |reason: String| Error::Usage(format!("{}: {reason}", path.display()));
+        let version: serde_json::Value =
+            serde_json::from_str(&text).map_err(|e| bad(format!("not JSON: {e}")))?;
+        match version["schema_version"].as_u64() {
+            Some(v) if v == u64::from(SCHEMA_VERSION) => {}
+            Some(v) => {
+                return Err(bad(format!(
+                    "schema_version {v}; this version reads {SCHEMA_VERSION}"
+                )));
+            }
+            None => return Err(bad("no schema_version: not a record".into())),
+        }
+        serde_json::from_str(&text).map_err(|e| bad(format!("not a record: {e}")))
+    }
+
+    /// Writes a record. An existing file is never overwritten.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        use std::io::Write;
+        let error = |source| Error::Io { path: path.to_owned(), source };
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(error)?;
+        }
+        let text = serde_json::to_string(self).map_err(|e| error(e.into()))?;
+        let mut file = std::fs::File::create_new(path).map_err(error)?;
+        file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")).map_err(error)
+    }
+}

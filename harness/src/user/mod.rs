@@ -1,0 +1,275 @@
+//! A user's own WGSL file in the place of a built-in variant.
+//!
+//! A file with the kernel's entry points and binding names runs as it is. One written for another
+//! engine gets a TOML file of the same name beside it that maps what differs:
+//!
+//! ```toml
+//! [[stage]]
+//! entry = "gemv_main"
+//! workgroups = ["(ROWS + 3) / 4", "1", "1"]   # over parameters and overrides, rounds down
+//!
+//! [bindings]                # their name = ours
+//! W = "weights"
+//! input = "x"
+//! result = "y"
+//!
+//! [uniforms.params]         # their uniform variable: field = value or parameter
+//! n_rows = "ROWS"
+//! n_cols = "K"
+//! alpha = 1.0
+//!
+//! [overrides]
+//! TILE = 64
+//! ```
+//!
+//! `enable subgroups;` (which Tint requires and naga refuses) is accepted.
+
+mod expression;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use lathe_kernels::reflect::{Field, Scalar};
+use lathe_kernels::{Capabilities, Kernel, ReflectError, Role, Shape, Variant};
+use serde::Deserialize;
+
+use crate::plan::{Plan, PlanError, PlannedStage};
+
+/// A user's file with its mapping.
+#[derive(Debug)]
+pub struct UserKernel {
+    path: PathBuf,
+    text: String,
+    kernel: &'static Kernel,
+    mapping: Option<Mapping>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Mapping {
+    #[serde(default)]
+    stage: Vec<StageMapping>,
+    #[serde(default)]
+    bindings: BTreeMap<String, String>,
+    #[serde(default)]
+    uniforms: BTreeMap<String, BTreeMap<String, Number>>,
+    #[serde(default)]
+    overrides: BTreeMap<String, Number>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StageMapping {
+    entry: String,
+    workgroups: Vec<Number>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Number {
+    Literal(f64),
+    Expression(String),
+}
+
+fn refused(path: &Path, reason: impl std::fmt::Display) -> PlanError {
+    ReflectError::User { path: path.display().to_string(), reason: reason.to_string() }.into()
+}
+
+impl UserKernel {
+    /// Reads `path` and the TOML file beside it, if there is one.
+    pub fn read(path: &Path, kernel: &'static Kernel) -> Result<Self, PlanError> {
+        let text = std::fs::read_to_string(path).map_err(|e| refused(path, e))?;
+        let beside = path.with_extension("toml");
+        let mapping = match std::fs::read_to_string(&beside) {
+            Ok(text) => Some(toml::from_str(&text).map_err(|e| refused(&beside, e))?),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+            Err(e) => return Err(refused(&beside, e)),
+        };
+        // The directive goes, its line stays.
+        let text = text
+            .lines()
+            .map(|line| if line.trim() == "enable subgroups;" { "" } else { line })
+            .collect::<Vec<_>>()
+            .join("\n");
+        Ok(Self { path: path.to_owned(), text, kernel, mapping })
+    }
+
+    /// Specialises the file for a shape, with the stages of `variant` where no mapping gives any.
+    pub fn plan(
+        &self,
+        variant: &'static Variant,
+        shape: &Shape,
+        caps: &Capabilities,
+    ) -> Result<Plan, PlanError> {
+        let shown = self.path.display().to_string();
+        let no_mapping = Mapping::default();
+        let mapping = self.mapping.as_ref().unwrap_or(&no_mapping);
+        let reflection = Plan::reflect(&self.text, &shown)?;
+        let parameters: BTreeMap<String, f64> =
+            shape.iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let value = |number: &Number, names: &BTreeMap<String, f64>| match number {
+            Number::Literal(value) => Ok(*value),
+            Number::Expression(text) => expression::evaluate(text, names)
+                .map_err(|e| refused(&self.path, format!("`{text}`: {e}"))),
+        };
+
+        let mut given: BTreeMap<String, f64> = parameters.clone();
+        for (name, constant) in (variant.constants)(shape, caps) {
+            given.insert(name.to_owned(), constant);
+        }
+        for (name, number) in &mapping.overrides {
+            if !reflection.1.overrides.iter().any(|(known, _)| known == name) {
+                return Err(refused(&self.path, format!("has no override `{name}`")));
+            }
+            given.insert(name.clone(), value(number, &parameters)?);
+        }
+        let constants = reflection.1.constants(given.iter().map(|(n, v)| (n.as_str(), *v)))?;
+        let mut names = parameters.clone();
+        names.extend(constants.iter().map(|(n, v)| (n.clone(), *v)));
+
+        let stages = if mapping.stage.is_empty() {
+            variant
+                .stages
+                .iter()
+                .map(|stage| {
+                    if reflection.1.entry(stage.entry).is_none() {
+                        return Err(refused(
+                            &self.path,
+                            format!(
+                                "has no entry point `{}`; map yours in a [[stage]]",
+                                stage.entry
+                            ),
+                        ));
+                    }
+                    // The grid of the built-in variant counts on its own tunables.
+                    let lacks = (variant.constants)(shape, caps)
+                        .iter()
+                        .any(|(name, _)| !constants.contains_key(*name));
+                    if lacks {
+                        return Err(refused(
+                            &self.path,
+                            format!(
+                                "lacks overrides of {}/{}, whose grid it would use; give \
+                                 workgroups in a [[stage]]",
+                                self.kernel.name, variant.name
+                            ),
+                        ));
+                    }
+                    Ok((stage.entry.to_owned(), [(stage.grid)(shape, &constants), 1, 1]))
+                })
+                .collect::<Result<Vec<_>, _>>()?
+        } else {
+            let mut stages = Vec::new();
+            for stage in &mapping.stage {
+                let mut groups = [1; 3];
+                if stage.workgroups.is_empty() || stage.workgroups.len() > 3 {
+                    return Err(refused(&self.path, "workgroups needs one to three numbers"));
+                }
+                for (slot, number) in groups.iter_mut().zip(&stage.workgroups) {
+                    let count = value(number, &names)?.floor();
+                    if !(1.0..=f64::from(u32::MAX)).contains(&count) {
+                        return Err(refused(&self.path, format!("{count} workgroups")));
+                    }
+                    *slot = count as usize;
+                }
+                stages.push((stage.entry.clone(), groups));
+            }
+            stages
+        };
+
+        let mut bindings = BTreeMap::new();
+        let mut uniforms = Vec::new();
+        for buffer in &reflection.1.buffers {
+            if let Some(fields) = &buffer.uniform {
+                let given = mapping.uniforms.get(&buffer.name).ok_or_else(|| {
+                    refused(
+                        &self.path,
+                        format!("uniform `{0}` needs a section [uniforms.{0}]", buffer.name),
+                    )
+                })?;
+                uniforms
+                    .push((buffer.name.clone(), self.pack(fields, given, |n| value(n, &names))?));
+                continue;
+            }
+            let ours = mapping.bindings.get(&buffer.name).unwrap_or(&buffer.name);
+            if self.kernel.binding(ours).is_none() {
+                let known: Vec<_> = self.kernel.bindings.iter().map(|b| b.name).collect();
+                return Err(refused(
+                    &self.path,
+                    format!(
+                        "buffer `{}` is no binding of {}; map it in [bindings] to one of {}",
+                        buffer.name,
+                        self.kernel.name,
+                        known.join(", ")
+                    ),
+                ));
+            }
+            bindings.insert(buffer.name.clone(), ours.clone());
+        }
+        for b in self.kernel.bindings.iter().filter(|b| b.role == Role::Output) {
+            if !bindings.values().any(|ours| ours == b.name) {
+                return Err(refused(
+                    &self.path,
+                    format!("nothing is bound to output `{}`", b.name),
+                ));
+            }
+        }
+        let (text, reflection) = reflection;
+        let mut plan = Plan {
+            kernel: self.kernel,
+            variant: shown,
+            trusted: false,
+            text: text.into(),
+            reflection: reflection.into(),
+            constants,
+            stages: Vec::new(),
+            bindings,
+            uniforms,
+        };
+        for (entry, groups) in stages {
+            plan.check_stage(&entry, caps)?;
+            let groups = match groups {
+                [x, 1, 1] => crate::plan::fold(x, caps.grid_dimension),
+                [x, y, z] => [x, y, z]
+                    .iter()
+                    .all(|n| *n <= caps.grid_dimension as usize)
+                    .then_some([x as u32, y as u32, z as u32]),
+            };
+            let groups = groups.ok_or_else(|| {
+                PlanError::Unavailable("needs more workgroups than a grid holds".into())
+            })?;
+            plan.stages.push(PlannedStage { entry, groups });
+        }
+        Ok(plan)
+    }
+
+    fn pack(
+        &self,
+        fields: &[Field],
+        given: &BTreeMap<String, Number>,
+        value: impl Fn(&Number) -> Result<f64, PlanError>,
+    ) -> Result<Vec<u8>, PlanError> {
+        if let Some(name) = given.keys().find(|n| !fields.iter().any(|f| f.name == **n)) {
+            return Err(refused(&self.path, format!("the uniform has no field `{name}`")));
+        }
+        let mut bytes = Vec::new();
+        for field in fields {
+            let number = given.get(&field.name).ok_or_else(|| {
+                refused(&self.path, format!("uniform field `{}` has no value", field.name))
+            })?;
+            let number = value(number)?;
+            let word = match field.scalar {
+                Scalar::U32 => (number as u32).to_le_bytes(),
+                Scalar::I32 => (number as i32).to_le_bytes(),
+                Scalar::F32 => (number as f32).to_le_bytes(),
+            };
+            let end = field.offset as usize + 4;
+            if bytes.len() < end {
+                bytes.resize(end, 0);
+            }
+            bytes[end - 4..end].copy_from_slice(&word);
+        }
+        bytes.resize(bytes.len().next_multiple_of(16), 0);
+        Ok(bytes)
+    }
+}
