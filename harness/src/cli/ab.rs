@@ -72,20 +72,20 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             None => base,
         };
         let bench_options = BenchOptions::of(&gpu);
-        let side = |name: &str| -> Result<Bench> {
-            let plan = side_plan(kernel, name, &shape, &gpu.caps).map_err(|e| match e {
+        let plan = |name: &str| -> Result<Plan> {
+            side_plan(kernel, name, &shape, &gpu.caps).map_err(|e| match e {
                 PlanError::Unavailable(reason) => Error::Unavailable {
                     what: format!("{}/{name}", kernel.name),
                     adapter: gpu.adapter.name.clone(),
                     reason,
                 },
                 PlanError::Reflect(e) => e.into(),
-            })?;
-            let seed = 42;
-            let rotate = bench_options.rotate_bytes;
-            Bench::new(&gpu, &Pipelines::default(), plan, &shape, seed, rotate)
+            })
         };
-        let (mut a, mut b) = (side(&opts.a)?, side(&opts.b)?);
+        const SEED: u64 = 42;
+        let (pipelines, rotate) = (Pipelines::default(), bench_options.rotate_bytes);
+        let mut a = Bench::new(&gpu, &pipelines, plan(&opts.a)?, &shape, SEED, rotate)?;
+        let mut b = a.beside(&pipelines, plan(&opts.b)?, &shape, SEED)?;
         let outcome = ab::kernels(&mut a, &mut b, &bench_options, &options)?;
         a.validate("after timing")?;
         b.validate("after timing")?;

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::Global;
 use crate::error::{Error, Result};
-use crate::report::compare::{Options, compare};
+use crate::report::compare::compare;
 use crate::report::record::Record;
 use crate::report::{json, table};
 
@@ -23,7 +23,7 @@ pub(super) struct Opts {
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let (base, new) = (Record::read(&opts.base)?, Record::read(&opts.new)?);
-    let report = compare(&base, &new, &Options { force: opts.force, ..Default::default() })?;
+    let report = compare(&base, &new, opts.force)?;
     for warning in &report.warnings {
         eprintln!("lathe: {warning}");
     }

@@ -491,26 +491,31 @@ pub(super) fn ab(
     let file = Arc::new(ModelFile::open(model)?);
     let config = file.config()?;
     let weights = Weights::load(&file, &config)?;
-    let ready = |hint: &str| -> Result<(DecodeGraph, GpuExecutor)> {
+    let built = |hint: &str| -> Result<DecodeGraph> {
         let hints = parse_hints(&[hint.to_owned()])?;
         let options = GraphOptions { context: run.positions(), kv: KvFormat::F16, hints };
-        let graph = graph::build(model, &config, &weights, &gpu.caps, &options)?;
-        let recording = Arc::clone(&graph.recording);
-        let mut executor = GpuExecutor::new(
-            Arc::clone(gpu),
-            &Pipelines::default(),
-            recording,
-            Policy::Plain,
-            &mut |_, _| {},
-        )?;
-        // Checked before it is timed.
+        graph::build(model, &config, &weights, &gpu.caps, &options)
+    };
+    // Checked before it is timed.
+    let verified = |graph: &DecodeGraph, executor: &mut GpuExecutor| -> Result<()> {
         let first = RunOptions { prompt: run.prompt[..2].to_vec(), generate: 2, ..run.clone() };
         let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
-        let mut verifier = Verifier::new(&graph, &mut reference, &first, 1e-5, 3)?;
-        session::run_observed(&graph, &mut executor, &first, &mut |s| verifier.compare(s))?;
-        Ok((graph, executor))
+        let mut verifier = Verifier::new(graph, &mut reference, &first, 1e-5, 3)?;
+        session::run_observed(graph, executor, &first, &mut |s| verifier.compare(s)).map(|_| ())
     };
-    let (mut a, mut b) = (ready(sides[0])?, ready(sides[1])?);
+    let pipelines = Pipelines::default();
+    let (graph_a, graph_b) = (built(sides[0])?, built(sides[1])?);
+    let mut executor_a = GpuExecutor::new(
+        Arc::clone(gpu),
+        &pipelines,
+        Arc::clone(&graph_a.recording),
+        Policy::Plain,
+        &mut |_, _| {},
+    )?;
+    let mut executor_b = executor_a.sharing(&pipelines, Arc::clone(&graph_b.recording))?;
+    verified(&graph_a, &mut executor_a)?;
+    verified(&graph_b, &mut executor_b)?;
+    let (mut a, mut b) = ((graph_a, executor_a), (graph_b, executor_b));
     let time = |(graph, executor): &mut (DecodeGraph, GpuExecutor)| -> Result<f64> {
         let run = session::run(graph, executor, &run, &mut |_| {})?;
         let wall: Duration = run.steps.iter().sum();

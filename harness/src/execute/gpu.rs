@@ -86,6 +86,29 @@ impl GpuExecutor {
         Self::assemble(Arc::clone(&self.gpu), pipelines, Arc::clone(&self.recording), blocks)
     }
 
+    /// An executor of another recording that shares every tensor of the same name and size with
+    /// this one. Two variants compared over the same memory differ in nothing but their code:
+    /// the same weights elsewhere in memory can be a percent slower.
+    pub fn sharing(&self, pipelines: &Pipelines, recording: Arc<Recording>) -> Result<Self> {
+        let blocks = recording
+            .tensors
+            .iter()
+            .map(|tensor| {
+                let same = self.recording.tensors.iter().position(|t| {
+                    t.name == tensor.name && t.device_bytes() == tensor.device_bytes()
+                });
+                if let Some(i) = same {
+                    return Ok(Arc::clone(&self.blocks[i]));
+                }
+                let bytes = tensor.device_bytes();
+                let block = Block::new(&self.gpu, &tensor.name, bytes, Policy::Plain)?;
+                fill(&self.gpu, &block, &tensor.content);
+                Ok(Arc::new(block))
+            })
+            .collect::<Result<_>>()?;
+        Self::assemble(Arc::clone(&self.gpu), pipelines, recording, blocks)
+    }
+
     fn assemble(
         gpu: Arc<Gpu>,
         pipelines: &Pipelines,

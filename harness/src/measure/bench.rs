@@ -119,6 +119,32 @@ impl Bench {
         Ok(bench)
     }
 
+    /// Another plan of the same kernel and shape over the very same memory.
+    pub fn beside(
+        &self,
+        pipelines: &Pipelines,
+        plan: Plan,
+        shape: &Shape,
+        seed: u64,
+    ) -> Result<Self> {
+        let case = Case::new(plan, shape, seed);
+        let copies = self
+            .copies
+            .iter()
+            .map(|copy| copy.sharing(pipelines, Arc::clone(&case.recording)))
+            .collect::<Result<_>>()?;
+        let mut bench = Self {
+            gpu: Arc::clone(&self.gpu),
+            case,
+            copies,
+            rotated_bytes: self.rotated_bytes,
+            span: Span::new(&self.gpu)?,
+            cursor: 0,
+        };
+        bench.validate("before timing")?;
+        Ok(bench)
+    }
+
     /// Runs the case once on fresh inputs and holds its output against the reference.
     pub fn validate(&mut self, when: &str) -> Result<()> {
         let executor = &mut self.copies[0];

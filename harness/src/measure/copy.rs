@@ -134,14 +134,15 @@ impl Copier {
     /// Bytes of the last-level cache, found by measurement: the largest footprint whose repeated
     /// copy clearly beats that of the largest block. Zero where nothing does.
     pub fn cache_bytes(&self, gpu: &Gpu) -> Result<u64> {
-        let rate = |bytes: u64| -> Result<f64> {
-            // Long enough that launches do not hide the cache.
+        let time = |bytes: u64| -> Result<f64> {
             let times = ((256 << 20) / bytes).clamp(2, 512) as u32;
-            let mut seconds: Vec<f64> =
+            let seconds: Vec<f64> =
                 (0..5).map(|_| self.kernel(gpu, bytes, times)).collect::<Result<_>>()?;
-            seconds.sort_by(f64::total_cmp);
-            Ok(bytes as f64 / stats::quantile(&seconds, 0.5))
+            Ok(stats::summarise(&seconds).median)
         };
+        // What a dispatch costs beside its bytes would hide a small cache.
+        let launch = time(4096)?;
+        let rate = |bytes: u64| time(bytes).map(|t| bytes as f64 / (t - launch).max(1e-9));
         let memory = rate(self.bytes)?;
         let mut bytes = self.bytes / 2;
         while bytes >= 1 << 20 {

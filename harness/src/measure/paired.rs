@@ -482,7 +482,8 @@ mod tests {
             }
             let rate = f64::from(wrong) / RUNS as f64;
             eprintln!(
-                "identical, {name}, asked after every block: {:.1} % FASTER or SLOWER, {:.0} blocks",
+                "identical, {name}, asked after every block: {:.1} % FASTER or SLOWER after {:.0} \
+                 blocks",
                 100.0 * rate,
                 blocks as f64 / RUNS as f64
             );

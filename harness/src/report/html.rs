@@ -22,7 +22,7 @@ mod svg;
 #[cfg(test)]
 mod tests;
 
-use markup::{Set, Table, maybe, number, plural, sound, text, warning};
+use markup::{maybe, number, plural, sound, text, warning};
 
 use super::record::{Ab, Body, Environment, Record};
 
@@ -52,10 +52,9 @@ pub fn render(records: &[(String, Record)]) -> String {
             html.push_str(&comparisons(records));
         }
     }
-    let level = if records.len() == 1 { "h1" } else { "h2" };
     let mut colours = profile::Colours::new();
     for (i, (file, record)) in records.iter().enumerate() {
-        html.push_str(&section(i, level, file, record, &mut colours));
+        html.push_str(&section(i, records.len(), file, record, &mut colours));
     }
     html.push_str("</main>\n</body>\n</html>\n");
     html
@@ -63,14 +62,16 @@ pub fn render(records: &[(String, Record)]) -> String {
 
 fn section(
     index: usize,
-    level: &str,
+    of: usize,
     file: &str,
     record: &Record,
     colours: &mut profile::Colours,
 ) -> String {
     let env = &record.environment;
+    let (level, number) =
+        if of == 1 { ("h1", String::new()) } else { ("h2", format!("{}. ", index + 1)) };
     let mut html = format!(
-        "<section id=\"r{index}\">\n<{level}>{}</{level}>\n<p class=\"facts\">{}</p>\n",
+        "<section id=\"r{index}\">\n<{level}>{number}{}</{level}>\n<p class=\"facts\">{}</p>\n",
         text(&subject(&record.body)),
         text(&[file, &env.adapter, &env.driver, &env.date].join(" · "))
     );
@@ -132,8 +133,9 @@ fn contents(records: &[(String, Record)]) -> String {
 fn comparisons(records: &[(String, Record)]) -> String {
     let rows: Vec<(String, &Ab)> = records
         .iter()
-        .filter_map(|(_, record)| match &record.body {
-            Body::Ab(ab) => Some((format!("{} {}", ab.kernel, ab.b), ab)),
+        .enumerate()
+        .filter_map(|(i, (_, record))| match &record.body {
+            Body::Ab(ab) => Some((format!("{}. {} {}", i + 1, ab.kernel, ab.b), ab)),
             _ => None,
         })
         .collect();
@@ -190,10 +192,10 @@ fn environment(record: &Record) -> String {
         ("wgpu", env.wgpu.clone()),
         ("record schema", record.schema_version.to_string()),
     ];
-    let mut table =
-        Table::new("Where and with what this ran", &[("", Set::Name), ("", Set::Prose)]);
+    let mut list = String::from("<dl class=\"environment\">\n");
     for (name, value) in rows {
-        table.row(&[name.to_owned(), value]);
+        list.push_str(&format!("<div><dt>{}</dt><dd>{}</dd></div>\n", text(name), text(&value)));
     }
-    svg::figure("Environment", &table.finish(), "")
+    list.push_str("</dl>\n");
+    svg::figure("Environment", &list, "")
 }

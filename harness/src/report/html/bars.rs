@@ -20,11 +20,11 @@ pub(super) fn roofline(ops: &[OpTotal], copy_gb_s: Option<f64>) -> String {
     let (left, right) = (172.0, 740.0);
     let scale = Scale::new(0.0, end, left, right);
     let bottom = TOP + ops.len() as f64 * ROW;
-    let mut body = label(4.0, 16.0, "unit", "operation");
+    let mut body = label(left - 8.0, 16.0, "end unit", "operation");
     body.push_str(&label(830.0, 16.0, "end unit", "GB/s"));
     body.push_str(&label(902.0, 16.0, "end unit", "of copy"));
     body.push_str(&label(976.0, 16.0, "end unit", "of time"));
-    let (ticks, decimals) = scale.ticks(6);
+    let (ticks, decimals) = scale.ticks(scale.step(6));
     for tick in ticks {
         let x = scale.at(tick);
         body.push_str(&line((x, TOP), (x, bottom), "grid"));
@@ -91,7 +91,7 @@ pub(super) fn ratio_strip(rows: &[(String, &Ab)]) -> String {
         body.push_str(&label(one + 10.0, 16.0, "unit", "B takes more time →"));
     }
     body.push_str(&label(976.0, 16.0, "end unit", "ratio, 95 % interval"));
-    let (ticks, decimals) = scale.ticks(7);
+    let (ticks, decimals) = scale.ticks(scale.step(7));
     for tick in ticks {
         let x = scale.at(tick);
         body.push_str(&line((x, TOP), (x, bottom), "grid"));

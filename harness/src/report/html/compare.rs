@@ -2,8 +2,8 @@
 
 use super::bars::ratio_strip;
 use super::markup::{
-    NONE, Set, Table, flags, maybe, meter, number, paragraph, percent, plural, ratio, sound, tiles,
-    warning,
+    NONE, Set, Table, at_least, flags, maybe, meter, number, paragraph, percent, plural, ratio,
+    sound, tiles, warning,
 };
 use super::svg::figure;
 use crate::report::record::{Ab, Bench, Environment};
@@ -48,7 +48,7 @@ pub(super) fn bench(bench: &Bench, environment: &Environment) -> String {
             percent(case.cold.noise),
             number(case.warm.median_us, 2),
             percent(case.warm.noise),
-            number(case.bytes / 1e6, 2),
+            at_least(case.bytes / 1e6, 2),
             number(case.gb_s, 1),
             percent(case.fraction_of_copy),
             meter(case.fraction_of_copy),

@@ -2,12 +2,15 @@
 //! does not.
 
 use super::markup::{paragraph, percent, plural, ratio, sound};
+use super::profile::Colours;
 use super::steps::{Series, StepChart};
 use super::svg::figure;
 use crate::report::record::Profile;
 
 /// Attention against the largest matrix product, milliseconds a step, and where they cross.
 pub(super) struct Crossover {
+    /// Name of the first attention operation.
+    pub(super) attention: String,
     /// Name of the matrix product that takes most time over the run.
     pub(super) matmul: String,
     /// All attention operations of each step.
@@ -39,12 +42,13 @@ impl Crossover {
                 (name.to_owned(), series(&ops))
             })
             .max_by(|a, b| a.1.iter().sum::<f64>().total_cmp(&b.1.iter().sum()))?;
-        if attention.is_empty() || profile.steps.is_empty() {
+        let first = profile.ops.get(*attention.first()?)?.op.clone();
+        if profile.steps.is_empty() {
             return None;
         }
         let attention_ms = series(&attention);
-        let first = attention_ms.iter().zip(&matmul_ms).position(|(a, m)| a >= m && *a > 0.0);
-        Some(Self { matmul, attention_ms, matmul_ms, first })
+        let crossing = attention_ms.iter().zip(&matmul_ms).position(|(a, m)| a >= m && *a > 0.0);
+        Some(Self { attention: first, matmul, attention_ms, matmul_ms, first: crossing })
     }
 
     /// Share of the steps from the first crossing on in which attention stays the larger.
@@ -89,7 +93,7 @@ fn indices(profile: &Profile, is: impl Fn(&str) -> bool) -> Vec<usize> {
 }
 
 /// The figure, or a sentence where there is nothing to draw.
-pub(super) fn figure_of(profile: &Profile, positions: &[usize]) -> String {
+pub(super) fn figure_of(profile: &Profile, positions: &[usize], slots: &Colours) -> String {
     let heading = "Attention crossover";
     let Some(crossover) = Crossover::of(profile) else {
         let line = "The profile does not hold both an attention kernel and a matrix product.";
@@ -97,10 +101,16 @@ pub(super) fn figure_of(profile: &Profile, positions: &[usize]) -> String {
     };
     let sentence = crossover.sentence(positions);
     let mark = crossover.first.map(|step| (step, format!("step {step}")));
+    // The colours these operations have in the stack, unless that is grey for both.
+    let slot_of = |op: &str, other| slots.get(op).copied().unwrap_or(other);
+    let slots = match (slot_of(&crossover.attention, 4), slot_of(&crossover.matmul, 0)) {
+        (a, b) if a == b => (4, 0),
+        different => different,
+    };
     let line = |name: &str, slot, values: Vec<f64>| {
         let ends = [values.first(), values.last()].map(|v| v.copied().unwrap_or(0.0));
         let legend = format!("{:.3} → {:.3}", ends[0], ends[1]);
-        Series { name: name.to_owned(), slot, values, legend }
+        Series { name: name.to_owned(), slot, values, legend: (legend, String::new()) }
     };
     let (chart, note) = StepChart {
         description: sentence.clone(),
@@ -109,8 +119,8 @@ pub(super) fn figure_of(profile: &Profile, positions: &[usize]) -> String {
         positions,
         bands: Vec::new(),
         lines: vec![
-            line("attention", 4, crossover.attention_ms),
-            line(&crossover.matmul, 0, crossover.matmul_ms),
+            line("attention", slots.0, crossover.attention_ms),
+            line(&crossover.matmul, slots.1, crossover.matmul_ms),
         ],
         legend: "first → last step",
         mark,

@@ -41,6 +41,15 @@ pub(super) fn number(value: f64, decimals: usize) -> String {
     sound(value).map_or_else(|| NONE.to_owned(), |value| format!("{value:.decimals$}"))
 }
 
+/// As [`number`], but what would be shown as zero and is not is `<0.01` and the like.
+pub(super) fn at_least(value: f64, decimals: usize) -> String {
+    let least = 10f64.powi(-(decimals as i32));
+    if value > 0.0 && value < 0.5 * least {
+        return format!("<{least:.decimals$}");
+    }
+    number(value, decimals)
+}
+
 /// As [`number`], for a value that may be absent.
 pub(super) fn maybe(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| NONE.to_owned(), |value| number(value, decimals))
@@ -52,7 +61,7 @@ pub(super) fn brief(value: f64) -> String {
         v if v >= 100.0 => 0,
         v if v >= 10.0 => 1,
         v if v >= 1.0 => 2,
-        v if v == 0.0 => 0,
+        0.0 => 0,
         _ => 3,
     };
     number(value, decimals)
@@ -60,7 +69,7 @@ pub(super) fn brief(value: f64) -> String {
 
 /// A fraction in percent, such as `93.1 %`.
 pub(super) fn percent(fraction: f64) -> String {
-    sound(fraction).map_or_else(|| NONE.to_owned(), |f| format!("{:.1} %", f * 100.0))
+    sound(fraction).map_or_else(|| NONE.to_owned(), |f| format!("{} %", at_least(f * 100.0, 1)))
 }
 
 /// `1 step`, `2 steps`.
@@ -155,14 +164,15 @@ impl Table {
     }
 }
 
-/// A bar of a table cell: `fraction` of a track that ends at 1.
+/// A bar of a table cell: `fraction` of a track that ends at 1, in another colour beyond it.
 pub(super) fn meter(fraction: f64) -> String {
     let Some(fraction) = sound(fraction) else { return String::new() };
+    let class = if fraction > 1.0 { "f4" } else { "f0" };
     let width = (fraction.min(1.0) * 1000.0).round() / 10.0;
     format!(
         "<svg class=\"meter\" viewBox=\"0 0 100 8\" preserveAspectRatio=\"none\" \
          aria-hidden=\"true\"><rect class=\"track\" width=\"100\" height=\"8\"/>\
-         <rect class=\"f0\" width=\"{width}\" height=\"8\"/></svg>"
+         <rect class=\"{class}\" width=\"{width}\" height=\"8\"/></svg>"
     )
 }
 
@@ -222,6 +232,7 @@ mod tests {
         }
         assert_eq!(number(0.0, 2), "0.00");
         assert_eq!(maybe(None, 1), NONE);
+        assert_eq!([0.0, 1e-5, 6e-5].map(|v| at_least(v, 4)), ["0.0000", "<0.0001", "0.0001"]);
         assert_eq!(ratio(1.0, 0.0), None);
         assert_eq!(quantile(&[], 0.5), None);
         assert_eq!(quantile(&sorted([3.0, f64::NAN, 1.0, 2.0]), 0.5), Some(2.0));

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::bars::roofline;
 use super::crossover;
 use super::markup::{
-    Set, Table, maybe, meter, number, paragraph, percent, plural, quantile, ratio, sorted, sound,
-    tiles,
+    NONE, Set, Table, at_least, maybe, meter, number, paragraph, percent, plural, quantile, ratio,
+    sorted, sound, tiles,
 };
 use super::steps::{Series, StepChart, covered};
 use super::svg::figure;
@@ -39,9 +39,11 @@ pub(super) fn by_op(profile: &Profile) -> Vec<(String, Vec<f64>)> {
 pub(super) fn section(profile: &Profile, env: &Environment, colours: &mut Colours) -> String {
     let positions: Vec<usize> = profile.steps.iter().map(|s| s.position).collect();
     let sums = by_op(profile);
+    let shown = &sums[..sums.len().min(SHOWN)];
+    let slots = slots(shown, colours);
     let mut out = headline(profile);
-    out.push_str(&over_steps(profile, &sums, &positions, colours));
-    out.push_str(&crossover::figure_of(profile, &positions));
+    out.push_str(&over_steps(profile, &sums, &positions, &slots));
+    out.push_str(&crossover::figure_of(profile, &positions, &slots));
     out.push_str(&throughput(profile));
     out.push_str(&ops_table(profile));
     out.push_str(&rooflines(profile, env));
@@ -95,11 +97,16 @@ fn headline(profile: &Profile) -> String {
             ),
         ),
     ]);
-    out.push_str(&paragraph(
+    let sum = if beyond.is_none_or(|beyond| beyond > 1.0) {
+        "That sum exceeds a real step; it"
+    } else {
+        "Here that sum does not exceed a real step. It"
+    };
+    out.push_str(&paragraph(&format!(
         "Serialised: for the profile every operation runs alone in a pass of its own between two \
-         timestamps, so start-up, drain and barriers are paid by each and nothing overlaps. That \
-         sum exceeds a real step; it ranks operations and is no measure of speed.",
-    ));
+         timestamps, so start-up, drain and barriers are paid by each and nothing overlaps. {sum} \
+         ranks operations and is no measure of speed."
+    )));
     let mut facts = vec![
         format!("KV cache {}", profile.kv),
         plural(profile.prompt_tokens, "prompt token"),
@@ -111,50 +118,44 @@ fn headline(profile: &Profile) -> String {
     out
 }
 
-/// A colour for each of `ops`, the one an earlier section used where it is free.
-fn slots(ops: &[(String, Vec<f64>)], colours: &mut Colours) -> Vec<usize> {
-    let mut slots: Vec<Option<usize>> =
-        ops.iter().map(|(op, _)| colours.get(op).copied()).collect();
-    let mut free: Vec<usize> = (0..SHOWN).rev().filter(|s| !slots.contains(&Some(*s))).collect();
-    for (slot, (op, _)) in slots.iter_mut().zip(ops) {
-        if slot.is_none() {
-            *slot = free.pop();
-            colours.insert(op.clone(), slot.unwrap_or(SHOWN));
+/// A colour for each of `ops`, the one an earlier section gave it where no other has it here.
+fn slots(ops: &[(String, Vec<f64>)], colours: &mut Colours) -> Colours {
+    let mut here = Colours::new();
+    for (op, _) in ops {
+        if let Some(slot) = colours.get(op).filter(|slot| here.values().all(|s| s != *slot)) {
+            here.insert(op.clone(), *slot);
         }
     }
-    // Two operations of different sections may have been given one colour: the later moves.
-    let mut used = [false; SHOWN + 1];
-    let mut out = Vec::new();
-    for slot in slots {
-        let mut slot = slot.unwrap_or(SHOWN);
-        if used[slot] {
-            slot = free.pop().unwrap_or(SHOWN);
+    for (op, _) in ops {
+        if !here.contains_key(op) {
+            let free = (0..SHOWN).find(|slot| here.values().all(|s| s != slot));
+            here.insert(op.clone(), free.unwrap_or(SHOWN));
         }
-        used[slot] = true;
-        out.push(slot);
     }
-    out
+    for (op, slot) in &here {
+        colours.entry(op.clone()).or_insert(*slot);
+    }
+    here
 }
 
 fn over_steps(
     profile: &Profile,
     sums: &[(String, Vec<f64>)],
     positions: &[usize],
-    colours: &mut Colours,
+    slots: &Colours,
 ) -> String {
     let all: f64 = sums.iter().flat_map(|(_, values)| values).sum();
     let legend = |values: &[f64]| {
         let total: f64 = values.iter().sum();
-        format!("{} ms  {}", number(total, 1), percent(ratio(total, all).unwrap_or(0.0)))
+        let share = percent(ratio(total, all).unwrap_or(0.0));
+        (format!("{} ms", number(total, 1)), share)
     };
     let (shown, rest) = sums.split_at(sums.len().min(SHOWN));
-    let colours = slots(shown, colours);
     let mut bands: Vec<Series> = shown
         .iter()
-        .zip(colours)
-        .map(|((op, values), slot)| Series {
+        .map(|(op, values)| Series {
             name: op.clone(),
-            slot,
+            slot: slots.get(op).copied().unwrap_or(SHOWN),
             legend: legend(values),
             values: values.clone(),
         })
@@ -199,17 +200,14 @@ fn throughput(profile: &Profile) -> String {
         step: "generated token",
         positions: &[],
         bands: Vec::new(),
-        lines: vec![Series { name: "tok/s".into(), slot: 0, values, legend: String::new() }],
+        lines: vec![Series { name: "tok/s".into(), slot: 0, values, legend: Default::default() }],
         legend: "",
         mark: None,
         from_zero: false,
         height: 200.0,
     }
     .draw();
-    let caption = format!(
-        "Un-profiled, from the wall time of each step. {spread} The axis starts at zero only if \
-         zero is written on it. {note}"
-    );
+    let caption = format!("Un-profiled, from the wall time of each step. {spread} {note}");
     figure("Throughput by token", &chart, caption.trim())
 }
 
@@ -234,6 +232,7 @@ fn ops_table(profile: &Profile) -> String {
     );
     for op in &profile.by_op {
         let over = op.over_floor.and_then(sound);
+        let excess = op.floor_ms.and_then(sound).zip(sound(op.ms)).map(|(floor, ms)| ms - floor);
         table.row(&[
             op.op.clone(),
             op.kernel.clone(),
@@ -241,13 +240,10 @@ fn ops_table(profile: &Profile) -> String {
             number(op.ms, 4),
             percent(op.percent / 100.0),
             meter(op.percent / 100.0),
-            number(op.bytes / 1e6, 2),
-            maybe(op.floor_ms, 4),
-            over.map_or_else(
-                || maybe(None, 1),
-                |o| format!("{} ×", number(o, if o < 100.0 { 1 } else { 0 })),
-            ),
-            maybe(op.floor_ms.map(|floor| (op.ms - floor).max(0.0)), 4),
+            at_least(op.bytes / 1e6, 2),
+            op.floor_ms.map_or_else(|| NONE.to_owned(), |ms| at_least(ms, 4)),
+            over.map_or_else(|| NONE.to_owned(), |over| format!("{over:.1} ×")),
+            maybe(excess.map(|excess| excess.max(0.0)), 4),
         ]);
     }
     figure(
@@ -286,11 +282,11 @@ fn cpu(profile: &Profile, positions: &[usize]) -> String {
     let parts = [
         ("record", 0, steps.iter().map(|s| s.record_ms).collect::<Vec<_>>()),
         ("submit", 4, steps.iter().map(|s| s.submit_ms).collect()),
-        ("wait", 6, steps.iter().map(|s| s.wait_ms).collect()),
+        ("wait", SHOWN, steps.iter().map(|s| s.wait_ms).collect()),
     ];
     let median = |values: &[f64]| {
         let values = sorted(values.iter().copied());
-        format!("{} ms", maybe(quantile(&values, 0.5), 3))
+        (format!("{} ms", maybe(quantile(&values, 0.5), 3)), String::new())
     };
     let mut table = Table::new(
         "Milliseconds a profiled step",
@@ -326,9 +322,9 @@ fn cpu(profile: &Profile, positions: &[usize]) -> String {
     }
     .draw();
     let caption = format!(
-        "Of profiled steps, which are recorded and awaited one by one; at full speed recording \
-         overlaps the GPU. Where the stack stands well above the line, the GPU was not what the \
-         step waited for. {note}"
+        "What the CPU spent on each profiled step, stacked, and the sum of its operations on the \
+         GPU, as a line. Where the stack stands well above the line, the GPU was not what the step \
+         waited for. {note}"
     );
     figure("CPU and GPU", &(chart + &table.finish()), caption.trim())
 }

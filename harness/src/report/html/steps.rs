@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::markup::{brief, cut, paragraph, plural, quantile, ratio, sorted, sound};
-use super::svg::{Path, Scale, buckets, chart, label, line, px, rect, round_up, spread};
+use super::svg::{Path, Scale, buckets, chart, label, line, px, rect, round_step, spread};
 
 const WIDTH: f64 = 980.0;
 const LEFT: f64 = 52.0;
@@ -24,8 +24,8 @@ pub(super) struct Series {
     pub(super) slot: usize,
     /// One value a step; one that is not sound is a gap in a line and nothing in a band.
     pub(super) values: Vec<f64>,
-    /// What the legend says after the name.
-    pub(super) legend: String,
+    /// What the legend says after the name, in two columns.
+    pub(super) legend: (String, String),
 }
 
 impl Series {
@@ -73,6 +73,8 @@ struct Frame {
     y: Scale,
     right: f64,
     bottom: f64,
+    /// Distance of the ticks on the value axis.
+    step: f64,
 }
 
 impl StepChart<'_> {
@@ -86,7 +88,7 @@ impl StepChart<'_> {
         if count == 0 {
             return (paragraph("No steps were recorded."), String::new());
         }
-        let (low, high, note) = self.domain(count);
+        let (low, high, step, note) = self.domain(count);
         let right = WIDTH - if self.legend.is_empty() { 16.0 } else { LEGEND };
         let bottom = TOP + self.height;
         let steps = if count == 1 { (-0.5, 0.5) } else { (0.0, (count - 1) as f64) };
@@ -95,6 +97,7 @@ impl StepChart<'_> {
             y: Scale::new(low, high, bottom, TOP),
             right,
             bottom,
+            step,
         };
         let mut body = self.axes(&frame);
         body.push_str(&self.draw_bands(&frame, count));
@@ -111,16 +114,16 @@ impl StepChart<'_> {
                 (false, true) => "the mean",
                 (false, false) => "the mean (lines: the median)",
             };
-            let per = count as f64 / POINTS as f64;
-            notes.push(format!("Each point is {kind} of about {} steps.", brief(per)));
+            let most = count.div_ceil(POINTS);
+            notes.push(format!("Each point is {kind} of up to {most} steps."));
         }
         notes.extend(note);
         (chart(WIDTH, bottom + BOTTOM, &self.description, &body), notes.join(" "))
     }
 
-    /// Ends of the value axis. A few extreme steps must not flatten all the others: what lies
+    /// Ends of the value axis, the distance of its ticks, and what a reader must know of it. A few extreme steps must not flatten all the others: what lies
     /// far outside is cut off, and the sentence says so.
-    fn domain(&self, count: usize) -> (f64, f64, Option<String>) {
+    fn domain(&self, count: usize) -> (f64, f64, f64, Vec<String>) {
         let totals = (0..count).map(|i| {
             self.bands.iter().filter_map(|s| s.values.get(i).copied().and_then(sound)).sum::<f64>()
         });
@@ -136,31 +139,35 @@ impl StepChart<'_> {
         } else {
             (top - 1.15 * (top - usual.0).max(0.16 * top)).max(0.0)
         };
-        let step = round_up((top - base) / 6.0);
+        let step = round_step((top - base) / 6.0);
         let (low, high) = ((base / step).floor() * step, (top / step).ceil() * step);
         let outside = all.iter().filter(|v| **v < low || **v > high).count();
-        let note = (outside > 0).then(|| {
-            format!(
+        let mut notes = Vec::new();
+        if low > 0.0 {
+            notes.push("The axis does not start at zero.".to_owned());
+        }
+        if outside > 0 {
+            notes.push(format!(
                 "{} outside the scale (smallest {}, largest {} {}).",
                 if outside == 1 { "1 value lies".into() } else { format!("{outside} values lie") },
                 brief(least),
                 brief(most),
                 self.unit
-            )
-        });
-        (low, high, note)
+            ));
+        }
+        (low, high, step, notes)
     }
 
     fn axes(&self, frame: &Frame) -> String {
         let mut out = label(4.0, 13.0, "unit", self.unit);
-        let (ticks, decimals) = frame.y.ticks(6);
+        let (ticks, decimals) = frame.y.ticks(frame.step);
         for tick in ticks {
             let y = frame.y.at(tick);
             out.push_str(&line((LEFT, y), (frame.right, y), "grid"));
             out.push_str(&label(LEFT - 6.0, y + 4.0, "end", &format!("{tick:.decimals$}")));
         }
-        let (ticks, _) = frame.x.ticks(8);
-        for tick in ticks.into_iter().filter(|t| *t >= 0.0 && (t - t.round()).abs() < 1e-6) {
+        let (ticks, _) = frame.x.ticks(frame.x.step(8).max(1.0));
+        for tick in ticks.into_iter().filter(|t| *t >= 0.0) {
             let x = frame.x.at(tick);
             out.push_str(&line((x, frame.bottom), (x, frame.bottom + 4.0), "axis"));
             out.push_str(&label(x, frame.bottom + 17.0, "mid", &format!("{tick:.0}")));
@@ -294,7 +301,11 @@ impl StepChart<'_> {
             let swatch = (left, at - 5.0, 10.0, 10.0);
             out.push_str(&rect(swatch, &format!("f{}", series.slot), ""));
             out.push_str(&label(left + 16.0, at + 4.0, "name", &cut(&series.name, 20)));
-            out.push_str(&label(WIDTH - 4.0, at + 4.0, "end", &series.legend));
+            let (first, second) = &series.legend;
+            let end = WIDTH - 4.0;
+            let middle = if second.is_empty() { end } else { end - 56.0 };
+            out.push_str(&label(middle, at + 4.0, "end", first));
+            out.push_str(&label(end, at + 4.0, "end", second));
         }
         out
     }

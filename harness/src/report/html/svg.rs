@@ -28,31 +28,34 @@ impl Scale {
         self.from + part * (self.to - self.from)
     }
 
-    /// Round values inside the domain, about `wanted` of them, and the digits they need.
-    pub(super) fn ticks(&self, wanted: usize) -> (Vec<f64>, usize) {
-        let rough = (self.high - self.low) / wanted.max(1) as f64;
-        let power = 10f64.powf(rough.log10().floor());
-        let step =
-            [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= rough * 0.999);
-        let step = step.unwrap_or(10.0 * power);
+    /// The multiples of `step` inside the domain, and the digits they need.
+    pub(super) fn ticks(&self, step: f64) -> (Vec<f64>, usize) {
         let first = (self.low / step - 1e-9).ceil();
         let decimals = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
-        let ticks = (0..=2 * wanted)
+        let ticks = (0..=MOST_TICKS)
             .map(|i| (first + i as f64) * step)
             .take_while(|t| *t <= self.high + step * 1e-9)
             .collect();
         (ticks, decimals)
     }
+
+    /// The distance of about `wanted` ticks over the domain.
+    pub(super) fn step(&self, wanted: usize) -> f64 {
+        round_step((self.high - self.low) / wanted.max(1) as f64)
+    }
 }
 
-/// The smallest round number that is not below `value`, for the end of an axis.
-pub(super) fn round_up(value: f64) -> f64 {
-    if !(value.is_finite() && value > 0.0) {
+/// No axis has more ticks than this.
+const MOST_TICKS: usize = 24;
+
+/// The smallest of 1, 2, 5 times a power of ten that is not below `rough`.
+pub(super) fn round_step(rough: f64) -> f64 {
+    if !(rough.is_finite() && rough > 0.0) {
         return 1.0;
     }
-    let power = 10f64.powf(value.log10().floor());
-    let steps = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
-    steps.into_iter().map(|s| s * power).find(|s| *s >= value * 0.9999).unwrap_or(value)
+    let power = 10f64.powf(rough.log10().floor());
+    let steps = [1.0, 2.0, 5.0].map(|m| m * power);
+    steps.into_iter().find(|s| *s >= rough * 0.999).unwrap_or(10.0 * power)
 }
 
 /// At most `limit` runs of about one length that cover `0..count`: what a chart has pixels for.
@@ -163,11 +166,11 @@ pub(super) fn chart(width: f64, height: f64, description: &str, body: &str) -> S
 
 /// A figure: heading, chart or table, and a caption (plain text) that says how to read it.
 pub(super) fn figure(heading: &str, chart: &str, caption: &str) -> String {
-    format!(
-        "<figure>\n<h3>{}</h3>\n{chart}<figcaption>{}</figcaption>\n</figure>\n",
-        text(heading),
-        text(caption)
-    )
+    let caption = match caption {
+        "" => String::new(),
+        caption => format!("<figcaption>{}</figcaption>\n", text(caption)),
+    };
+    format!("<figure>\n<h3>{}</h3>\n{chart}{caption}</figure>\n", text(heading))
 }
 
 /// Heights for labels that want to stand at `wanted`, moved apart to `gap` and kept inside
@@ -194,14 +197,14 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_few() {
-        let (ticks, decimals) = Scale::new(0.0, 2.5, 0.0, 100.0).ticks(5);
+        let (ticks, decimals) = Scale::new(0.0, 2.5, 0.0, 100.0).ticks(0.5);
         assert_eq!((ticks, decimals), (vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5], 1));
         for (low, high) in [(0.0, 0.0), (f64::NAN, f64::INFINITY), (0.0, 1e14), (3.0, 3.0001)] {
-            let (ticks, _) = Scale::new(low, high, 0.0, 1.0).ticks(5);
+            let scale = Scale::new(low, high, 0.0, 1.0);
+            let (ticks, _) = scale.ticks(scale.step(5));
             assert!((1..=11).contains(&ticks.len()), "{low} {high}: {ticks:?}");
         }
-        assert_eq!(round_up(2.31), 2.5);
-        assert_eq!(round_up(0.0), 1.0);
+        assert_eq!([2.31, 0.31, 0.0, f64::NAN].map(round_step), [5.0, 0.5, 1.0, 1.0]);
     }
 
     #[test]
