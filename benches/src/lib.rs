@@ -105,7 +105,12 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
         let file = Arc::new(ModelFile::open(&path)?);
         let config = file.config()?;
         let weights = Weights::load(&file, &config)?;
-        let options = GraphOptions { context: STEPS + 4, kv: KvFormat::F16, hints: Hints::new() };
+        let options = GraphOptions {
+            context: STEPS + 4,
+            kv: KvFormat::F16,
+            hints: Hints::new(),
+            tuned: None,
+        };
         let graph = graph::build(&path, &config, &weights, &gpu.caps, &options)?;
         let recording = Arc::clone(&graph.recording);
         let mut executor = GpuExecutor::new(

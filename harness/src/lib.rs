@@ -19,6 +19,7 @@ pub mod recording;
 pub mod report;
 pub mod rng;
 pub mod select;
+pub mod tune;
 pub mod user;
 pub mod weights;
 

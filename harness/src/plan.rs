@@ -59,11 +59,23 @@ impl Plan {
         shape: &Shape,
         caps: &Capabilities,
     ) -> Result<Self, PlanError> {
+        Self::tuned(kernel, variant, shape, caps, &Constants::new())
+    }
+
+    /// Specialises a built-in variant with some overrides set.
+    pub fn tuned(
+        kernel: &'static Kernel,
+        variant: &'static Variant,
+        shape: &Shape,
+        caps: &Capabilities,
+        constants: &Constants,
+    ) -> Result<Self, PlanError> {
         let source = lathe_kernels::source(kernel.name, variant.name)
             .expect("the contract test pairs variants and files");
         let reflection = lathe_kernels::reflection(kernel.name, variant.name)
             .expect("the contract test pairs variants and files");
-        Self::build(kernel, variant, shape, caps, Cow::Borrowed(source.text), reflection)
+        let text = Cow::Borrowed(source.text);
+        Self::build(kernel, variant, shape, caps, text, reflection, constants)
     }
 
     /// Specialises another WGSL text with a variant's own entry points and bindings. Its
@@ -77,7 +89,15 @@ impl Plan {
         path: &str,
     ) -> Result<Self, PlanError> {
         let (text, reflection) = Self::reflect(text, path)?;
-        Self::build(kernel, variant, shape, caps, Cow::Owned(text), Arc::new(reflection))
+        Self::build(
+            kernel,
+            variant,
+            shape,
+            caps,
+            Cow::Owned(text),
+            Arc::new(reflection),
+            &Constants::new(),
+        )
     }
 
     /// A WGSL text with its preludes, and what naga says of it.
@@ -108,12 +128,15 @@ impl Plan {
         caps: &Capabilities,
         text: Cow<'static, str>,
         reflection: Arc<Reflection>,
+        set: &Constants,
     ) -> Result<Self, PlanError> {
         if let Some(reason) = (variant.refuses)(shape, caps) {
             return Err(PlanError::Unavailable(reason));
         }
         let tuned = (variant.constants)(shape, caps);
-        let constants = reflection.constants(shape.iter().chain(tuned))?;
+        let mut given: Vec<(&str, f64)> = shape.iter().chain(tuned).collect();
+        given.extend(set.iter().map(|(name, value)| (name.as_str(), *value)));
+        let constants = reflection.constants(given)?;
         let mut plan = Self {
             kernel,
             variant: variant.name.to_owned(),

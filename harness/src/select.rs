@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use lathe_kernels::{Capabilities, Kernel, Shape};
 
 use crate::plan::{Plan, PlanError};
+use crate::tune::Tuned;
 
 /// A selected variant, specialised, with the reason it was taken.
 #[derive(Clone, Debug)]
@@ -55,12 +56,14 @@ pub enum SelectError {
     },
 }
 
-/// Selects a variant. An explicit choice always wins or fails loudly.
+/// Selects a variant. An explicit choice always wins or fails loudly; then comes what was tuned
+/// for this adapter and shape, then the kernel's own preferences.
 pub fn select(
     kernel: &'static Kernel,
     shape: &Shape,
     caps: &Capabilities,
     hints: &Hints,
+    tuned: Option<&Tuned>,
 ) -> Result<Selection, SelectError> {
     if let Some(hint) = hints.get(kernel.name) {
         let variant = kernel.variant(hint).ok_or_else(|| SelectError::UnknownVariant {
@@ -77,6 +80,9 @@ pub fn select(
                 reason: e.to_string(),
             }),
         };
+    }
+    if let Some((plan, why)) = tuned.and_then(|t| t.find(kernel, shape, caps)) {
+        return Ok(Selection { plan, why });
     }
     let mut passed_over = Vec::new();
     for name in (kernel.prefer)(shape) {

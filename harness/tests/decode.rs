@@ -64,7 +64,7 @@ impl Golden {
 fn build(file: &Arc<ModelFile>, caps: &Capabilities, context: usize, kv: KvFormat) -> DecodeGraph {
     let config = file.config().unwrap();
     let weights = Weights::load(file, &config).unwrap();
-    let options = GraphOptions { context, kv, hints: Hints::new() };
+    let options = GraphOptions { context, kv, hints: Hints::new(), tuned: None };
     graph::build(&file.path, &config, &weights, caps, &options).unwrap()
 }
 
@@ -144,7 +144,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
     for kernel in lathe_kernels::KERNELS {
         for variant in kernel.variants {
             let hints = Hints::from([(kernel.name.to_owned(), variant.name.to_owned())]);
-            let options = GraphOptions { context: 64, kv: KvFormat::F32, hints };
+            let options = GraphOptions { context: 64, kv: KvFormat::F32, hints, tuned: None };
             let built = graph::build(&golden.file.path, &config, &weights, &gpu.caps, &options);
             let graph = match built {
                 Ok(graph) => graph,
@@ -321,7 +321,7 @@ fn hints_win_or_fail_loudly() {
     let weights = Weights::load(&golden.file, &config).unwrap();
     let built = |kernel: &str, variant: &str| {
         let hints = Hints::from([(kernel.to_owned(), variant.to_owned())]);
-        let options = GraphOptions { context: 8, kv: KvFormat::F32, hints };
+        let options = GraphOptions { context: 8, kv: KvFormat::F32, hints, tuned: None };
         let caps = Capabilities::minimal();
         graph::build(Path::new("m.gguf"), &config, &weights, &caps, &options)
             .map_err(|e| e.to_string())

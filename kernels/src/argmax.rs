@@ -36,12 +36,14 @@ pub(crate) static KERNEL: Kernel = Kernel {
             name: "naive",
             stages: &[Stage { entry: "main", grid: |_, _| 1 }],
             constants: no_constants,
+            tunables: &[],
             refuses: never_refuses,
         },
         Variant {
             name: "workgroup",
             stages: &[Stage { entry: "main", grid: |_, _| 1 }],
             constants: no_constants,
+            tunables: &[("WG", &[128.0, 256.0, 512.0, 1024.0])],
             refuses: never_refuses,
         },
         Variant {
@@ -51,6 +53,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 Stage { entry: "choose", grid: |_, _| 1 },
             ],
             constants: no_constants,
+            tunables: &[("WG", &[128.0, 256.0, 512.0]), ("PARTS", &[16.0, 32.0, 64.0])],
             refuses: never_refuses,
         },
     ],

@@ -93,12 +93,14 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 },
             ],
             constants: no_constants,
+            tunables: WORKGROUPS,
             refuses: never_refuses,
         },
         Variant {
             name: "online",
             stages: &[Stage { entry: "main", grid: |s, _| heads(s) }],
             constants: no_constants,
+            tunables: &[("WG", &[64.0, 128.0, 256.0])],
             refuses: never_refuses,
         },
         Variant {
@@ -116,6 +118,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                     ("SUBGROUPS", f64::from(subgroups)),
                 ]
             },
+            tunables: &[],
             refuses: |s, _| {
                 (s.dim("HEAD_DIM") > 256)
                     .then(|| format!("HEAD_DIM={} exceeds 256", s.dim("HEAD_DIM")))

@@ -79,6 +79,8 @@ pub struct Variant {
     pub stages: &'static [Stage],
     /// Values of tunable overrides for a shape on an adapter; the rest keep their WGSL defaults.
     pub constants: fn(&Shape, &Capabilities) -> Vec<(&'static str, f64)>,
+    /// Overrides a tuner may try, with the values worth trying.
+    pub tunables: &'static [(&'static str, &'static [f64])],
     /// Why this variant cannot run a shape, beyond what reflection finds (features, memory).
     pub refuses: fn(&Shape, &Capabilities) -> Option<String>,
 }
@@ -181,6 +183,19 @@ impl Kernel {
         self.params.iter().find(|p| p.name == name)
     }
 
+    /// A shape's parameters that some variant compiles in: what a tuned choice depends on. Those
+    /// only tests set, such as the tokens seen, are left out.
+    pub fn key(&self, shape: &Shape) -> String {
+        let compiled = |name: &str| {
+            self.variants.iter().any(|v| {
+                crate::reflection(self.name, v.name)
+                    .is_some_and(|r| r.overrides.iter().any(|(o, _)| o == name))
+            })
+        };
+        let params: Vec<Param> = self.params.iter().filter(|p| compiled(p.name)).copied().collect();
+        shape.show(&params)
+    }
+
     /// The default shape: the first benchmark shape.
     pub fn default_shape(&self) -> Shape {
         (self.bench)().swap_remove(0)
@@ -216,6 +231,9 @@ impl Kernel {
 pub(crate) fn no_constants(_: &Shape, _: &Capabilities) -> Vec<(&'static str, f64)> {
     Vec::new()
 }
+
+/// Workgroup sizes worth trying.
+pub(crate) const WORKGROUPS: &[(&str, &[f64])] = &[("WG", &[32.0, 64.0, 128.0, 256.0])];
 
 /// Runs every shape.
 pub(crate) fn never_refuses(_: &Shape, _: &Capabilities) -> Option<String> {

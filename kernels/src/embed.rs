@@ -67,6 +67,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 grid: |s, c| s.dim("HIDDEN").div_ceil(c["WG"] as usize),
             }],
             constants: no_constants,
+            tunables: WORKGROUPS,
             refuses: never_refuses,
         },
         Variant {
@@ -78,6 +79,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 },
             }],
             constants: no_constants,
+            tunables: WORKGROUPS,
             refuses: never_refuses,
         },
     ],

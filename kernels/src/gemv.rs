@@ -57,6 +57,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 grid: |s, c| s.dim("ROWS").div_ceil(c["WG"] as usize),
             }],
             constants: no_constants,
+            tunables: WORKGROUPS,
             refuses: never_refuses,
         },
         Variant {
@@ -66,6 +67,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 grid: |s, c| s.dim("ROWS").div_ceil((c["WG"] / c["LANES"]) as usize),
             }],
             constants: no_constants,
+            tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", &[8.0, 16.0, 32.0, 64.0])],
             refuses: never_refuses,
         },
         Variant {
@@ -75,6 +77,10 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 grid: |s, c| s.dim("ROWS").div_ceil(c["ROWS_PER_WG"] as usize),
             }],
             constants: |_, caps| rows_per_group(caps, 1.0),
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0, 512.0]),
+                ("ROWS_PER_WG", &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]),
+            ],
             refuses: never_refuses,
         },
         Variant {
@@ -84,6 +90,10 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 grid: |s, c| s.dim("ROWS").div_ceil(c["ROWS_PER_WG"] as usize),
             }],
             constants: |_, caps| rows_per_group(caps, 4.0),
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0, 512.0]),
+                ("ROWS_PER_WG", &[4.0, 8.0, 16.0, 32.0, 64.0, 128.0]),
+            ],
             refuses: never_refuses,
         },
     ],

@@ -67,6 +67,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             },
         }],
         constants: no_constants,
+        tunables: WORKGROUPS,
         refuses: never_refuses,
     }],
     prefer: |_| &["naive"],

@@ -22,11 +22,17 @@ fn qkv_len(s: &Shape) -> usize {
     s.dim("KV_HEADS") * (s.dim("GROUP") + 2) * s.dim("HEAD_DIM")
 }
 
-const fn variant(name: &'static str) -> Variant {
+const WIDTHS: &[(&str, &[f64])] = &[("WG", &[32.0, 64.0, 128.0, 256.0])];
+
+const fn variant(
+    name: &'static str,
+    tunables: &'static [(&'static str, &'static [f64])],
+) -> Variant {
     Variant {
         name,
         stages: &[Stage { entry: "main", grid: |s, _| s.dim("KV_HEADS") * (s.dim("GROUP") + 1) }],
         constants: no_constants,
+        tunables,
         refuses: never_refuses,
     }
 }
@@ -89,7 +95,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             len: |s| s.dim("SEEN") * s.dim("HEAD_DIM"),
         },
     ],
-    variants: &[variant("naive"), variant("workgroup"), variant("subgroup")],
+    variants: &[variant("naive", &[]), variant("workgroup", WIDTHS), variant("subgroup", WIDTHS)],
     prefer: |_| &["subgroup", "workgroup", "naive"],
     cost: |s| {
         let elements = s.float("KV_HEADS") * (s.float("GROUP") + 1.0) * s.float("HEAD_DIM");

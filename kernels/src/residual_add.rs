@@ -20,6 +20,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             name: "naive",
             stages: &[Stage { entry: "main", grid: |s, c| s.dim("N").div_ceil(c["WG"] as usize) }],
             constants: no_constants,
+            tunables: WORKGROUPS,
             refuses: never_refuses,
         },
         Variant {
@@ -29,6 +30,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 grid: |s, c| (s.dim("N") / 4).div_ceil(c["WG"] as usize),
             }],
             constants: no_constants,
+            tunables: WORKGROUPS,
             refuses: |s, _| {
                 (s.dim("N") % 4 != 0).then(|| format!("N={} is no multiple of 4", s.dim("N")))
             },

@@ -12,11 +12,17 @@ fn shape(rows: usize, n: usize, eps: f32, offset: u32) -> Shape {
     ])
 }
 
-const fn variant(name: &'static str) -> Variant {
+const WIDTHS: &[(&str, &[f64])] = &[("WG", &[64.0, 128.0, 256.0, 512.0, 1024.0])];
+
+const fn variant(
+    name: &'static str,
+    tunables: &'static [(&'static str, &'static [f64])],
+) -> Variant {
     Variant {
         name,
         stages: &[Stage { entry: "main", grid: |s, _| s.dim("ROWS") }],
         constants: no_constants,
+        tunables,
         refuses: |s, caps| {
             let most = caps.grid_dimension as usize;
             (s.dim("ROWS") > most)
@@ -65,7 +71,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             len: |s| s.dim("ROWS") * s.dim("N"),
         },
     ],
-    variants: &[variant("naive"), variant("workgroup"), variant("subgroup")],
+    variants: &[variant("naive", &[]), variant("workgroup", WIDTHS), variant("subgroup", WIDTHS)],
     prefer: |_| &["subgroup", "workgroup", "naive"],
     cost: |s| {
         let (rows, n) = (s.float("ROWS"), s.float("N"));

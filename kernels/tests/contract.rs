@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use lathe_kernels::reflect::Default;
 use lathe_kernels::{
     Capabilities, KERNELS, Kernel, Role, Shape, kernel, reflection, source, sources,
 };
@@ -156,6 +157,20 @@ fn every_shape_gives_every_override_a_value_and_every_stage_a_grid() {
                     assert!((stage.grid)(&shape, &constants) > 0);
                     r.workgroup(stage.entry, &constants).unwrap();
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn tunables_are_overrides_with_a_default() {
+    for k in KERNELS {
+        for v in k.variants {
+            let r = reflection(k.name, v.name).unwrap();
+            for (name, values) in v.tunables {
+                let known = r.overrides.iter().any(|(o, d)| o == name && *d != Default::Required);
+                assert!(known, "{}/{}: {name} is no override with a default", k.name, v.name);
+                assert!(!values.is_empty());
             }
         }
     }

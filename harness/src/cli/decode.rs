@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use lathe_kernels::Capabilities;
+use lathe_kernels::{Capabilities, Kernel, Shape};
 use serde::Serialize;
 
 use super::Global;
@@ -28,6 +28,7 @@ use crate::report::record::{Body, Profile, Record};
 use crate::report::trace::trace;
 use crate::report::{json, table};
 use crate::select::Hints;
+use crate::tune::Store;
 
 /// What says which model and which tokens; shared with `lathe diff`.
 #[derive(Debug, Args)]
@@ -47,6 +48,9 @@ pub(super) struct ModelOpts {
     /// JSON file of hints, {"hints": {"KERNEL": "VARIANT"}}; --hint goes before it
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
+    /// Leave tuned choices out; only hints and the kernels' own preferences count
+    #[arg(long)]
+    untuned: bool,
     /// Use this variant or fail: KERNEL=VARIANT, may be repeated
     #[arg(long, value_name = "KERNEL=VARIANT")]
     hint: Vec<String>,
@@ -138,6 +142,8 @@ pub(super) struct Loaded {
     pub(super) prompt: Vec<u32>,
     pub(super) hints: Hints,
     pub(super) kv: KvFormat,
+    /// Where tuned choices are looked up, if they are.
+    store: Option<PathBuf>,
 }
 
 impl ModelOpts {
@@ -166,12 +172,14 @@ impl ModelOpts {
             Kv::F32 => KvFormat::F32,
             Kv::F16 => KvFormat::F16,
         };
-        Ok(Loaded { file, config, weights, prompt, hints, kv })
+        let store = (!self.untuned).then(Store::default_path);
+        Ok(Loaded { file, config, weights, prompt, hints, kv, store })
     }
 }
 
 impl Loaded {
-    pub(super) fn graph(&self, caps: &Capabilities, context: usize) -> Result<DecodeGraph> {
+    /// The decode step for a device, or without one for the CPU executor.
+    pub(super) fn graph(&self, gpu: Option<&Gpu>, context: usize) -> Result<DecodeGraph> {
         if context > self.config.context_length {
             tracing::warn!(
                 "{} positions exceed the {} the model was made for",
@@ -179,8 +187,13 @@ impl Loaded {
                 self.config.context_length
             );
         }
-        let options = GraphOptions { context, kv: self.kv, hints: self.hints.clone() };
-        graph::build(&self.file.path, &self.config, &self.weights, caps, &options)
+        let caps = gpu.map_or_else(Capabilities::minimal, |g| g.caps.clone());
+        let tuned = match (gpu, &self.store) {
+            (Some(gpu), Some(path)) => Some(Arc::new(Store::read(path)?.of(&gpu.adapter))),
+            _ => None,
+        };
+        let options = GraphOptions { context, kv: self.kv, hints: self.hints.clone(), tuned };
+        graph::build(&self.file.path, &self.config, &self.weights, &caps, &options)
     }
 }
 
@@ -264,14 +277,14 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             let gpu = Arc::new(global.open()?);
             // Before the weights take the memory; a device too full to copy has no figure.
             let copy = copy_bandwidth(&gpu).ok().map(|c| c.gb_s);
-            let graph = loaded.graph(&gpu.caps, context)?;
+            let graph = loaded.graph(Some(&gpu), context)?;
             let mut executor = on_device(global, &gpu, &graph)?;
             let memory = executor.device_bytes();
             let side = Side { gpu: Some(&gpu), memory, copy };
             decode(global, opts, &loaded, &graph, &mut executor, &run_options, &side)
         }
         ExecutorName::Cpu => {
-            let graph = loaded.graph(&Capabilities::minimal(), context)?;
+            let graph = loaded.graph(None, context)?;
             let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
             let side = Side { gpu: None, memory: 0, copy: None };
             decode(global, opts, &loaded, &graph, &mut executor, &run_options, &side)
@@ -357,7 +370,7 @@ fn profile_record(
     let copy = copy_bandwidth(gpu)?.gb_s;
     environment.copy_gb_s = Some(copy);
     environment.timestamp_quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
-    let graph = loaded.graph(&gpu.caps, options.positions())?;
+    let graph = loaded.graph(Some(gpu), options.positions())?;
     let mut executor = on_device(global, gpu, &graph)?;
     let kv = kv_name(loaded.kv);
     let model = loaded.file.path.file_name().unwrap_or_default().to_string_lossy();
@@ -436,6 +449,7 @@ pub(super) fn bench_arch(
         prompt_tokens: vec![2, 5, 7, 11],
         kv: Kv::F16,
         manifest: None,
+        untuned: false,
         hint: Vec::new(),
     };
     let loaded = opts.load()?;
@@ -493,7 +507,8 @@ pub(super) fn ab(
     let weights = Weights::load(&file, &config)?;
     let built = |hint: &str| -> Result<DecodeGraph> {
         let hints = parse_hints(&[hint.to_owned()])?;
-        let options = GraphOptions { context: run.positions(), kv: KvFormat::F16, hints };
+        let options =
+            GraphOptions { context: run.positions(), kv: KvFormat::F16, hints, tuned: None };
         graph::build(model, &config, &weights, &gpu.caps, &options)
     };
     // Checked before it is timed.
@@ -523,6 +538,30 @@ pub(super) fn ab(
     };
     steady(gpu, &mut || Ok(time(&mut a)? + time(&mut b)?))?;
     ab::run(options, &mut || time(&mut a), &mut || time(&mut b))
+}
+
+/// Every kernel and compiled-in shape that decoding a file needs, each once, with the parameters
+/// that only tests set at their defaults.
+pub(super) fn shapes(model: &Path, caps: &Capabilities) -> Result<Vec<(&'static Kernel, Shape)>> {
+    let file = Arc::new(ModelFile::open(model)?);
+    let config = file.config()?;
+    let weights = Weights::load(&file, &config)?;
+    let options =
+        GraphOptions { context: 512, kv: KvFormat::F16, hints: Hints::new(), tuned: None };
+    let graph = graph::build(model, &config, &weights, caps, &options)?;
+    let mut shapes: Vec<(&'static Kernel, Shape)> = Vec::new();
+    for op in &graph.recording.ops {
+        let kernel = op.kernel();
+        let known = shapes
+            .iter()
+            .any(|(k, s)| k.name == kernel.name && kernel.key(s) == kernel.key(&op.shape));
+        if !known {
+            let shape =
+                op.shape.iter().fold(kernel.default_shape(), |s, (name, v)| s.with(name, v));
+            shapes.push((kernel, shape));
+        }
+    }
+    Ok(shapes)
 }
 
 fn kv_name(kv: KvFormat) -> &'static str {

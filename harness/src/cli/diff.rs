@@ -36,7 +36,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let loaded = opts.model.load()?;
     let gpu = Arc::new(global.open()?);
     let steps = loaded.prompt.len() + opts.generate;
-    let graph = loaded.graph(&gpu.caps, steps)?;
+    let graph = loaded.graph(Some(&gpu), steps)?;
     if let Some(token) = loaded.prompt.iter().find(|t| **t as usize >= graph.vocab) {
         return Err(Error::Usage(format!(
             "token {token} lies beyond the vocabulary of {}",

@@ -13,6 +13,7 @@ mod list;
 mod report;
 mod synth;
 mod text;
+mod tune;
 mod validate;
 
 use std::io::IsTerminal;
@@ -75,6 +76,10 @@ enum Command {
     Compare(compare::Opts),
     /// Make one offline HTML page of saved runs
     Report(report::Opts),
+    /// Search the fastest variant and constants, checking every candidate first
+    Tune(tune::Opts),
+    #[command(hide = true)]
+    TuneCandidate(tune::CandidateOpts),
     /// Write a deterministic random checkpoint of a real shape
     Synth(synth::Opts),
     /// Show what a checkpoint holds and whether it can be decoded
@@ -145,6 +150,8 @@ pub fn main() -> ExitCode {
         Command::Ab(opts) => ab::run(global, &opts),
         Command::Compare(opts) => compare::run(global, &opts),
         Command::Report(opts) => report::run(global, &opts),
+        Command::Tune(opts) => tune::run(global, &opts),
+        Command::TuneCandidate(opts) => tune::candidate(global, &opts),
         Command::Synth(opts) => synth::run(global, &opts),
         Command::Inspect(opts) => inspect::run(global, &opts),
         Command::Decode(opts) => decode::run(global, &opts),

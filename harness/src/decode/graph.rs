@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::model::{Activation, Config, RopeStyle};
 use crate::recording::{Content, KvFormat, Label, Recording, TensorId};
 use crate::select::{Hints, select};
+use crate::tune::Tuned;
 use crate::weights::WeightRows;
 
 /// What a graph is built for.
@@ -24,6 +25,8 @@ pub struct GraphOptions {
     pub kv: KvFormat,
     /// Explicit variants.
     pub hints: Hints,
+    /// Tuned choices of the adapter at hand.
+    pub tuned: Option<Arc<Tuned>>,
 }
 
 /// Which variant serves an operation, and why.
@@ -78,6 +81,7 @@ struct Builder<'a> {
     recording: Recording,
     caps: &'a Capabilities,
     hints: &'a Hints,
+    tuned: Option<&'a Tuned>,
     path: &'a Path,
     selected: BTreeMap<(&'static str, String), Selected>,
     order: Vec<(&'static str, String)>,
@@ -94,7 +98,7 @@ impl Builder<'_> {
     ) -> Result<()> {
         let kernel = lathe_kernels::kernel(kernel).expect("a registered kernel");
         let shape = Shape::new(shape);
-        let selection = select(kernel, &shape, self.caps, self.hints)
+        let selection = select(kernel, &shape, self.caps, self.hints, self.tuned)
             .map_err(|e| Error::Usage(format!("{}: {op}: {e}", self.path.display())))?;
         let key = (op, shape.show(kernel.params));
         if !self.selected.contains_key(&key) {
@@ -164,6 +168,7 @@ pub fn build(
         recording: Recording::default(),
         caps,
         hints: &options.hints,
+        tuned: options.tuned.as_deref(),
         path,
         selected: BTreeMap::new(),
         order: Vec::new(),

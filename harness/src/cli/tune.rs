@@ -1,0 +1,180 @@
+//! `lathe tune`: a checked search for the fastest variant and constants.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use lathe_kernels::{Kernel, Shape};
+use serde::Serialize;
+
+use super::Global;
+use crate::error::{Error, Result};
+use crate::measure::ab::AbOptions;
+use crate::report::{json, table};
+use crate::tune::{Candidate, Found, Store, Trial, TuneOptions, trial, tune};
+
+#[derive(Debug, Args)]
+pub(super) struct Opts {
+    /// KERNEL
+    kernel: Option<String>,
+    /// Shape; what is not named keeps the kernel's default
+    #[arg(long)]
+    shape: Option<String>,
+    /// Tune every kernel and shape that decoding this file needs
+    #[arg(long, value_name = "FILE", conflicts_with = "kernel")]
+    model: Option<PathBuf>,
+    /// Show stored choices and do nothing
+    #[arg(long)]
+    show: bool,
+    /// A WGSL file among the candidates; may be repeated. It is never stored
+    #[arg(long, value_name = "FILE")]
+    candidate: Vec<PathBuf>,
+    /// Seconds a candidate's process may live
+    #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
+    time_out: f64,
+    /// File of stored choices (also LATHE_TUNED)
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+    /// Let a software adapter be tuned
+    #[arg(long)]
+    allow_software: bool,
+}
+
+/// The child process of one candidate.
+#[derive(Debug, Args)]
+pub(super) struct CandidateOpts {
+    kernel: String,
+    shape: String,
+    spec: String,
+}
+
+#[derive(Serialize)]
+struct Report {
+    store: PathBuf,
+    found: Vec<Found>,
+}
+
+pub(super) fn candidate(global: &Global, opts: &CandidateOpts) -> Result<()> {
+    let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
+    let base = kernel.default_shape();
+    let shape = Shape::parse_over(&base, kernel.name, kernel.params, &opts.shape)?;
+    let candidate: Candidate = serde_json::from_str(&opts.spec)
+        .map_err(|e| Error::Usage(format!("{}: {e}", opts.spec)))?;
+    let gpu = Arc::new(global.open()?);
+    let outcome = trial(&gpu, kernel, &shape, &candidate);
+    println!("{}", serde_json::to_string(&outcome).map_err(|e| Error::Usage(e.to_string()))?);
+    Ok(())
+}
+
+pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    let path = opts.store.clone().unwrap_or_else(Store::default_path);
+    if opts.show {
+        return show(global, &Store::read(&path)?);
+    }
+    let gpu = Arc::new(global.open()?);
+    if gpu.adapter.software && !opts.allow_software {
+        return Err(Error::Unavailable {
+            what: "tuning".into(),
+            adapter: gpu.adapter.name.clone(),
+            reason: "a software adapter says nothing about a GPU; --allow-software tunes it anyway"
+                .into(),
+        });
+    }
+    let work: Vec<(&'static Kernel, Shape)> = match (&opts.kernel, &opts.model) {
+        (Some(name), None) => {
+            let (kernel, _) = super::named(Some(name))?.swap_remove(0);
+            let base = kernel.default_shape();
+            let shape = match &opts.shape {
+                Some(text) => Shape::parse_over(&base, kernel.name, kernel.params, text)?,
+                None => base,
+            };
+            vec![(kernel, shape)]
+        }
+        (None, Some(model)) => super::decode::shapes(model, &gpu.caps)?,
+        _ => return Err(Error::Usage("give a KERNEL or --model FILE".into())),
+    };
+    let mut store = Store::read(&path)?;
+    let options = TuneOptions {
+        time_out: Duration::from_secs_f64(opts.time_out.clamp(0.1, 3600.0)),
+        finalists: 5,
+        files: opts.candidate.clone(),
+        ab: AbOptions::new(gpu.adapter.software),
+    };
+    let mut all = Vec::new();
+    for (kernel, shape) in work {
+        let count = crate::tune::candidates(kernel, &options.files).len() as u64;
+        let bar = global.progress(count, &format!("tuning {}", kernel.name), false);
+        let found = tune(&gpu, kernel, &shape, &options, &mut |candidate, trial| {
+            bar.inc(1);
+            if let Trial::Rejected { reason } = trial {
+                tracing::info!("rejected {}: {reason}", candidate.show());
+            }
+        })?;
+        bar.finish_and_clear();
+        if let Some(entry) = &found.stored {
+            store.put(entry.clone());
+            store.write(&path)?;
+        }
+        if !global.json {
+            print(&found);
+        }
+        all.push(found);
+    }
+    if global.json {
+        json::print(&Report { store: path, found: all });
+    } else {
+        println!("stored choices: {}", path.display());
+    }
+    Ok(())
+}
+
+fn print(f: &Found) {
+    println!("{} {}: {} candidates, {} rejected", f.kernel, f.shape, f.tried, f.rejected.len());
+    for (candidate, reason) in &f.rejected {
+        let first = reason.lines().next().unwrap_or_default();
+        println!("  rejected {candidate}: {first}");
+    }
+    let mut t = table::table(&["finalist", "cold"], &[1]);
+    for (name, us) in &f.finalists {
+        t.add_row(vec![name.clone(), table::micros(*us)]);
+    }
+    println!("{t}");
+    match (&f.comparison, &f.stored) {
+        (None, _) => println!("the incumbent, {}, stays", f.incumbent),
+        (Some(c), stored) => println!(
+            "{} against {}: {} {:.4} [{:.4}, {:.4}]; {}",
+            f.winner,
+            f.incumbent,
+            c.verdict,
+            c.ratio.median,
+            c.ratio.low,
+            c.ratio.high,
+            if stored.is_some() { "stored" } else { "not stored" }
+        ),
+    }
+}
+
+fn show(global: &Global, store: &Store) -> Result<()> {
+    if global.json {
+        json::print(store);
+        return Ok(());
+    }
+    let header = ["adapter", "kernel", "shape", "variant", "constants", "time over", "of", "date"];
+    let mut t = table::table(&header, &[5]);
+    for e in &store.entries {
+        let set: Vec<_> = e.constants.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        t.add_row(vec![
+            e.adapter.clone(),
+            e.kernel.clone(),
+            e.shape.clone(),
+            e.variant.clone(),
+            set.join(","),
+            format!("{:.4}", e.ratio.median),
+            e.incumbent.clone(),
+            e.date.clone(),
+        ]);
+    }
+    println!("{t}");
+    Ok(())
+}
