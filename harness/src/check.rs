@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use lathe_kernels::{Elem, Format, Kernel, Role, RopeSpec, Shape, StateWord, Tolerance, Variant};
+use lathe_kernels::{
+    Elem, Format, Kernel, ParamKind, Role, RopeSpec, Shape, StateWord, Tolerance, Variant,
+};
 use lathe_reference as reference;
 use serde::Serialize;
 
@@ -108,9 +110,17 @@ pub struct Case {
 }
 
 impl Case {
-    /// Draws inputs for a planned invocation from `seed`.
-    pub fn new(plan: Plan, shape: &Shape, seed: u64) -> Self {
+    /// Draws inputs for a planned invocation from `seed`. An error when a tensor exceeds what
+    /// `gpu` can bind: that is asked before any of it is made.
+    pub fn new(gpu: &Gpu, plan: Plan, shape: &Shape, seed: u64) -> Result<Self> {
         let kernel = plan.kernel;
+        if let Some(reason) = too_large(kernel, shape, gpu.caps.binding_bytes) {
+            return Err(Error::Unavailable {
+                what: format!("{} {}", kernel.name, shape.show(kernel.params)),
+                adapter: gpu.adapter.name.clone(),
+                reason,
+            });
+        }
         let mut rng = Rng::new(seed);
         let mut recording = Recording::default();
         let mut values = Vec::new();
@@ -128,7 +138,7 @@ impl Case {
             values.push(Value::of(&scratch.content));
         }
         let tolerance = (kernel.tolerance)(shape);
-        Self { recording: Arc::new(recording), values, kernel, tolerance }
+        Ok(Self { recording: Arc::new(recording), values, kernel, tolerance })
     }
 
     /// The case on a device with its inputs written, not yet run.
@@ -145,12 +155,17 @@ impl Case {
         Ok(executor)
     }
 
-    /// Writes every input (again), and poison into every output of a guarded executor.
+    /// Writes every input (again), and poison into every output and scratch tensor.
     pub fn write_inputs(&self, executor: &mut GpuExecutor) -> Result<()> {
         for (i, tensor) in self.recording.tensors.iter().enumerate() {
             let block = executor.block(TensorId(i));
+            if self.is(i, Role::Output) || self.is(i, Role::Scratch) {
+                // What an earlier run or another variant left there must not pass for a result.
+                block.poison(&executor.gpu);
+                continue;
+            }
             match (&self.values[i], &tensor.content) {
-                (Value::U32(words), Content::Words(_)) if !self.is(i, Role::Scratch) => {
+                (Value::U32(words), Content::Words(_)) => {
                     executor.write_words(TensorId(i), 0, words)?;
                 }
                 (Value::F32(values), Content::Kv { format: KvFormat::F16, .. }) => {
@@ -221,7 +236,7 @@ impl Case {
         for (tensor, outcome) in cpu::expected(op, &self.values) {
             let name = &self.recording.tensors[tensor.0].name;
             let bytes = &contents[tensor.0];
-            if policy == Policy::Guarded && self.is(tensor.0, Role::Output) {
+            if self.is(tensor.0, Role::Output) {
                 let unwritten = bytes.chunks_exact(4).position(|word| word == POISON.to_le_bytes());
                 if let Some(index) = unwritten {
                     let reason = format!("{name}[{index}] was never written");
@@ -309,9 +324,16 @@ pub fn check_plan(
     shape: &Shape,
     seed: u64,
 ) -> Result<Verdict> {
-    let case = Case::new(plan, shape, seed);
-    let mut executor = match case.prepare(gpu, pipelines, Policy::Guarded) {
-        Ok(executor) => executor,
+    let prepared = Case::new(gpu, plan, shape, seed).and_then(|case| {
+        let executor = case.prepare(gpu, pipelines, Policy::Guarded)?;
+        Ok((case, executor))
+    });
+    let (case, mut executor) = match prepared {
+        Ok(prepared) => prepared,
+        // One pipeline that the driver refuses is one failure, not the end of a sweep.
+        Err(e @ (Error::Gpu { .. } | Error::Reflect(_))) => {
+            return Ok(Verdict::broken(e.to_string()));
+        }
         Err(Error::Unavailable { what, reason, .. }) => {
             return Ok(Verdict::Unavailable { reason: format!("{what}: {reason}") });
         }
@@ -330,6 +352,25 @@ pub fn sweep(kernel: &Kernel, random: usize, seed: u64) -> Vec<(Shape, u64)> {
         shapes.push(kernel.draw_shape(&mut |n| rng.below(n)));
     }
     shapes.into_iter().map(|shape| (shape, rng.next_u64() >> 16)).collect()
+}
+
+/// Why a shape has tensors that no binding holds.
+fn too_large(kernel: &Kernel, shape: &Shape, limit: u64) -> Option<String> {
+    // Lengths are products of sizes; beyond 2^53 elements they are not even computed.
+    let sizes = kernel.params.iter().filter(|p| {
+        matches!(p.kind, ParamKind::Dim { .. } | ParamKind::OneOf(_)) && p.name != "GIVEN"
+    });
+    let all: f64 = sizes.filter_map(|p| shape.get(p.name)).product();
+    if all > 9.0e15 {
+        return Some("its sizes multiply beyond what can be addressed".into());
+    }
+    kernel.bindings.iter().find_map(|b| {
+        let bytes = 4 * (b.len)(shape) as u64;
+        // At least half of that is stored, whatever the format.
+        (bytes / 2 > limit).then(|| {
+            format!("{} needs at least {} bytes, the largest binding is {limit}", b.name, bytes / 2)
+        })
+    })
 }
 
 fn draw(

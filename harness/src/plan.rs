@@ -107,9 +107,11 @@ impl Plan {
         Ok((text, reflection))
     }
 
-    /// A hash of the source and its constants: equal exactly when the same code runs (FNV-1a).
+    /// A hash of the source, its constants, grid and bindings: equal when the same code runs the
+    /// same way (FNV-1a).
     pub fn fingerprint(&self) -> String {
-        let constants = format!("{:?}", self.constants);
+        let Self { constants, stages, bindings, uniforms, .. } = self;
+        let constants = format!("{constants:?}{stages:?}{bindings:?}{uniforms:?}");
         let hash = self
             .text
             .bytes()
@@ -150,13 +152,27 @@ impl Plan {
         };
         for stage in variant.stages {
             plan.check_stage(stage.entry, caps)?;
-            let groups = fold((stage.grid)(shape, &plan.constants), caps.grid_dimension);
-            let groups = groups.ok_or_else(|| {
-                PlanError::Unavailable("needs more workgroups than two grid dimensions hold".into())
-            })?;
+            let groups = plan.fold(stage.entry, (stage.grid)(shape, &plan.constants), caps)?;
             plan.stages.push(PlannedStage { entry: stage.entry.to_owned(), groups });
         }
         Ok(plan)
+    }
+
+    /// Workgroups of an entry point in two dimensions, where one is not enough and it can tell.
+    pub(crate) fn fold(
+        &self,
+        entry: &str,
+        groups: usize,
+        caps: &Capabilities,
+    ) -> Result<[u32; 3], PlanError> {
+        let unfolds = self.reflection.entry(entry).is_some_and(|e| e.unfolds);
+        match fold(groups, caps.grid_dimension) {
+            Some([x, y, z]) if y == 1 || unfolds => Ok([x, y, z]),
+            _ => Err(PlanError::Unavailable(format!(
+                "needs {groups} workgroups, a grid dimension holds {}",
+                caps.grid_dimension
+            ))),
+        }
     }
 
     /// The kernel's name of a WGSL variable.
@@ -199,7 +215,7 @@ impl Plan {
 }
 
 /// Workgroups as x and y, y as small as the adapter's limit allows.
-pub(crate) fn fold(groups: usize, limit: u32) -> Option<[u32; 3]> {
+fn fold(groups: usize, limit: u32) -> Option<[u32; 3]> {
     let limit = limit as usize;
     let y = groups.div_ceil(limit).max(1);
     let x = groups.div_ceil(y);

@@ -6,6 +6,7 @@
 //! fresh samples against the incumbent, and is stored only when it is FASTER.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::check::{Verdict, check_plan};
 use crate::error::{Error, Result};
-use crate::gpu::{AdapterSummary, Gpu, Pipelines};
+use crate::gpu::{AdapterSummary, Checks, Gpu, Pipelines};
 use crate::measure::ab::{self, AbOptions};
 use crate::measure::{Bench, BenchOptions, Temperature, paired, stats};
 use crate::plan::{Plan, PlanError};
@@ -281,7 +282,7 @@ pub fn trial(
 
 /// Runs [`trial`] in a child process of this very command.
 fn trial_in_child(
-    adapter: &AdapterSummary,
+    (adapter, checks): (&AdapterSummary, Checks),
     kernel: &Kernel,
     shape: &str,
     candidate: &Candidate,
@@ -294,6 +295,7 @@ fn trial_in_child(
     };
     let spec = serde_json::to_string(candidate).map_err(|e| error(e.into()))?;
     let mut child = Command::new(command)
+        .args((checks == Checks::On).then_some("--runtime-checks"))
         .args(["--adapter", &adapter.index.to_string(), "tune-candidate"])
         .args([kernel.name, shape, &spec])
         .stdin(Stdio::null())
@@ -301,6 +303,18 @@ fn trial_in_child(
         .stderr(Stdio::piped())
         .spawn()
         .map_err(error)?;
+    // Read while it runs: a child that says much would otherwise wait for its reader.
+    let reader = |pipe: Option<Box<dyn Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            if let Some(mut pipe) = pipe {
+                let _ = pipe.read_to_end(&mut bytes);
+            }
+            bytes
+        })
+    };
+    let stdout = reader(child.stdout.take().map(|p| Box::new(p) as Box<dyn Read + Send>));
+    let stderr = reader(child.stderr.take().map(|p| Box::new(p) as Box<dyn Read + Send>));
     let begun = Instant::now();
     let status = loop {
         match child.try_wait().map_err(error)? {
@@ -314,11 +328,11 @@ fn trial_in_child(
             None => std::thread::sleep(Duration::from_millis(10)),
         }
     };
-    let output = child.wait_with_output().map_err(error)?;
-    if let Ok(trial) = serde_json::from_slice(&output.stdout) {
+    let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
+    if let Ok(trial) = serde_json::from_slice(&stdout) {
         return Ok(trial);
     }
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = String::from_utf8_lossy(&stderr);
     let last = said.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("nothing");
     Ok(Trial::Rejected { reason: format!("its process ended with {status}; it said: {last}") })
 }
@@ -377,7 +391,8 @@ pub fn tune(
     let text = shape.show(kernel.params);
     let (mut timed, mut rejected) = (Vec::new(), Vec::new());
     for (rank, candidate) in all.iter().enumerate() {
-        let trial = trial_in_child(&gpu.adapter, kernel, &text, candidate, options.time_out)?;
+        let trial =
+            trial_in_child((&gpu.adapter, gpu.checks), kernel, &text, candidate, options.time_out)?;
         on_trial(candidate, &trial);
         match trial {
             Trial::Timed { us } => timed.push((us, rank)),
@@ -433,7 +448,7 @@ pub fn tune(
     if plan.fingerprint() == planned(&incumbent)?.fingerprint() {
         return Ok(found);
     }
-    let mut bench = base.beside(&pipelines, plan.clone(), shape, SEED + 1)?;
+    let mut bench = base.beside(&pipelines, plan.clone(), shape, SEED)?;
     let (comparison, _) = ab::kernels(&mut base, &mut bench, &bench_options, &options.ab)?;
     bench.validate("after timing")?;
     found.comparison = Some(comparison);

@@ -4,7 +4,6 @@
 mod common;
 
 use lathe_harness::check::{Case, Verdict, check_plan};
-use lathe_harness::error::Error;
 use lathe_harness::execute::Execute;
 use lathe_harness::gpu::{GUARD_BYTES, Pipelines, Policy};
 use lathe_harness::plan::Plan;
@@ -129,7 +128,7 @@ fn a_touched_guard_word_fails() {
     let kernel = kernel("residual_add").unwrap();
     let shape = kernel.default_shape().with("N", 96.0);
     let plan = Plan::of(kernel, &kernel.variants[0], &shape, &gpu.caps).unwrap();
-    let case = Case::new(plan, &shape, SEED);
+    let case = Case::new(&gpu, plan, &shape, SEED).unwrap();
     for (offset, byte) in
         [(0, "byte -256"), (GUARD_BYTES - 4, "byte -4"), (GUARD_BYTES + 384, "byte 384")]
     {
@@ -198,7 +197,7 @@ fn broken_wgsl_is_an_error_with_its_source() {
 }
 
 #[test]
-fn a_pipeline_the_device_refuses_is_an_error_not_a_panic() {
+fn a_pipeline_the_device_refuses_is_a_failure_not_a_panic() {
     let Some(gpu) = common::gpu() else { return };
     let _turn = common::turn();
     let kernel = kernel("residual_add").unwrap();
@@ -206,9 +205,7 @@ fn a_pipeline_the_device_refuses_is_an_error_not_a_panic() {
     let mut plan = Plan::of(kernel, &kernel.variants[0], &shape, &gpu.caps).unwrap();
     // A thousand times the invocations any device allows.
     plan.constants.insert("WG".into(), 1_048_576.0);
-    match check_plan(&gpu, &Pipelines::default(), plan, &shape, SEED) {
-        Err(Error::Gpu { what, .. }) => assert!(what.contains("residual_add"), "{what}"),
-        other => panic!("{other:?}"),
-    }
+    let verdict = check_plan(&gpu, &Pipelines::default(), plan, &shape, SEED).unwrap();
+    fails_with(Some(verdict), "refused residual_add/naive");
     gpu.check_faults().unwrap();
 }

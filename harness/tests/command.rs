@@ -72,6 +72,39 @@ fn usage_errors_exit_2() {
 }
 
 #[test]
+fn nothing_on_the_command_line_panics() {
+    let model = golden("llama-tiny-f16.gguf");
+    let decode = ["decode", "--model", &model, "--prompt-tokens", "1", "--executor", "cpu"];
+    let most = "18446744073709551615";
+    for (args, expected) in [
+        ([&decode[..], &["-n", most]].concat(), 2),
+        ([&decode[..], &["--steps-per-submit", most]].concat(), 2),
+        ([&decode[..], &["--steps-per-submit", "0"]].concat(), 2),
+        ([&decode[..], &["--verify", "0"]].concat(), 2),
+        (vec!["tune", "gemv", "--time-out", "nan"], 2),
+    ] {
+        assert_eq!(code(&lathe(&args)), expected, "{args:?}");
+    }
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    for shape in [
+        "gemv ROWS=100000000,K=100000",
+        "gemv ROWS=4294967295,K=4294967295",
+        "gemv ROWS=1,K=4294967295",
+        "rms_norm ROWS=1,N=4294967295",
+        "argmax N=5,SEEN=4294967295",
+        "embed VOCAB=4294967295,HIDDEN=4294967295",
+        "qk_norm_rope GROUP=70000,KV_HEADS=1,HEAD_DIM=32,SEEN=1",
+    ] {
+        let (kernel, shape) = shape.split_once(' ').unwrap();
+        let output = lathe(&["check", kernel, "--shape", shape]);
+        assert_eq!(code(&output), 3, "{kernel} {shape}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn without_an_adapter_exits_3_and_says_what_to_install() {
     let none = |args: &[&str]| {
         Command::new(env!("CARGO_BIN_EXE_lathe"))

@@ -64,7 +64,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             name: "workgroup",
             stages: &[Stage {
                 entry: "main",
-                grid: |s, c| s.dim("ROWS").div_ceil((c["WG"] / c["LANES"]) as usize),
+                grid: |s, c| s.dim("ROWS").div_ceil(((c["WG"] / c["LANES"]) as usize).max(1)),
             }],
             constants: no_constants,
             tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", &[8.0, 16.0, 32.0, 64.0])],

@@ -79,6 +79,8 @@ pub struct Entry {
     pub name: String,
     /// Indices into [`Reflection::buffers`] of the buffers it uses.
     pub buffers: Vec<usize>,
+    /// It reads `num_workgroups`, so it can find its place in a grid folded into two dimensions.
+    pub unfolds: bool,
 }
 
 /// Why a source cannot be used.
@@ -173,7 +175,10 @@ impl Reflection {
             .map(|(index, point)| {
                 let uses = info.get_entry_point(index);
                 let used = (0..handles.len()).filter(|i| !uses[handles[*i]].is_empty()).collect();
-                Entry { name: point.name.clone(), buffers: used }
+                let unfolds = point.function.arguments.iter().any(|a| {
+                    a.binding == Some(naga::Binding::BuiltIn(naga::BuiltIn::NumWorkGroups))
+                });
+                Entry { name: point.name.clone(), buffers: used, unfolds }
             })
             .collect();
         let overrides = module

@@ -181,9 +181,9 @@ impl Param {
                 .position(|n| n.eq_ignore_ascii_case(text))
                 .map(|i| i as f64)
                 .ok_or_else(|| wrong(format!("one of {}", names.join(", ")))),
-            ParamKind::Float { .. } => match text.parse::<f32>() {
-                Ok(v) if v.is_finite() => Ok(f64::from(v)),
-                _ => Err(wrong("a finite number".into())),
+            ParamKind::Float { low, .. } => match text.parse::<f32>() {
+                Ok(v) if v.is_finite() && (v >= 0.0 || low < 0.0) => Ok(f64::from(v)),
+                _ => Err(wrong("a finite number, not negative".into())),
             },
         }
     }

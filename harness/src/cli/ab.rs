@@ -58,6 +58,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         options.time_out = std::time::Duration::from_secs(seconds);
     }
     let (shape, (comparison, blocks)) = if opts.kernel == "decode" {
+        if opts.shape.is_some() {
+            return Err(Error::Usage("--shape does not go with `ab decode`".into()));
+        }
         let model = opts
             .model
             .as_deref()
@@ -66,6 +69,11 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         (model.display().to_string(), sides)
     } else {
         let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
+        for side in [&opts.a, &opts.b] {
+            if Path::new(side).extension().is_none_or(|e| e != "wgsl") {
+                super::named(Some(&format!("{}/{side}", kernel.name)))?;
+            }
+        }
         let base = kernel.default_shape();
         let shape = match &opts.shape {
             Some(text) => Shape::parse_over(&base, kernel.name, kernel.params, text)?,
@@ -140,10 +148,7 @@ fn side_plan(
     if file.extension().is_some_and(|e| e == "wgsl") {
         return super::plan_of(kernel, &kernel.variants[0], shape, caps, Some(file));
     }
-    let variant = kernel.variant(name).ok_or_else(|| {
-        let known: Vec<_> = kernel.variants.iter().map(|v| v.name).collect();
-        PlanError::Unavailable(format!("no such variant; there are {}", known.join(", ")))
-    })?;
+    let variant = kernel.variant(name).expect("`run` has looked it up");
     super::plan_of(kernel, variant, shape, caps, None)
 }
 

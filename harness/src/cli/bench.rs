@@ -8,6 +8,7 @@ use lathe_kernels::Shape;
 
 use super::Global;
 use crate::error::{Error, Result};
+use crate::gpu::Gpu;
 use crate::measure::{Session, environment};
 use crate::plan::PlanError;
 use crate::report::record::{Bench, BenchCase, Body, Record};
@@ -60,25 +61,42 @@ pub(super) struct Opts {
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if opts.target.as_deref() == Some("decode") {
+        let foreign = [
+            (opts.shape.is_some(), "--shape"),
+            (opts.wgsl.is_some(), "--wgsl"),
+            (opts.format != Format::Table, "--format"),
+        ];
+        if let Some((_, flag)) = foreign.iter().find(|(given, _)| *given) {
+            return Err(Error::Usage(format!("{flag} does not go with `bench decode`")));
+        }
+        refuse_software(&global.open()?, opts)?;
         let arch = opts.arch.as_deref().ok_or_else(|| {
             Error::Usage("`lathe bench decode` needs --arch, such as gemma3-1b".into())
         })?;
         return super::decode::bench_arch(global, arch, &opts.quant, opts.save.as_deref());
     }
-    let gpu = Arc::new(global.open()?);
-    if gpu.adapter.software && opts.save.is_some() && !opts.allow_software {
-        return Err(Error::Unavailable {
-            what: "a speed record".into(),
-            adapter: gpu.adapter.name.clone(),
-            reason: "a software adapter says nothing about a GPU; --allow-software saves it anyway"
-                .into(),
-        });
+    if opts.watch {
+        super::refuse_watch_json(global)?;
     }
+    let gpu = Arc::new(global.open()?);
+    refuse_software(&gpu, opts)?;
     let session = &mut Session::new(&gpu)?;
     match &opts.wgsl {
         Some(path) if opts.watch => super::watch(path, || once(global, opts, session)),
         _ => once(global, opts, session),
     }
+}
+
+fn refuse_software(gpu: &Gpu, opts: &Opts) -> Result<()> {
+    if !gpu.adapter.software || opts.save.is_none() || opts.allow_software {
+        return Ok(());
+    }
+    Err(Error::Unavailable {
+        what: "a speed record".into(),
+        adapter: gpu.adapter.name.clone(),
+        reason: "a software adapter says nothing about a GPU; --allow-software saves it anyway"
+            .into(),
+    })
 }
 
 fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
@@ -201,8 +219,11 @@ fn print(record: &Record, format: Format, session: &Session) {
             );
             if let Some(quantum) = session.quantum_ns {
                 println!(
-                    "timestamp quantum {quantum:.0} ns; last-level cache {}, rotated past it",
-                    table::bytes(session.cache_bytes)
+                    "timestamp quantum {quantum:.0} ns; last-level cache {}",
+                    match session.cache_bytes {
+                        0 => "not measured".to_owned(),
+                        bytes => format!("about {}", table::bytes(bytes)),
+                    }
                 );
             }
             if record.environment.software {

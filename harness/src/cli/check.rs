@@ -49,6 +49,9 @@ struct Report {
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let gpu = Arc::new(global.open()?);
+    if opts.watch {
+        super::refuse_watch_json(global)?;
+    }
     match &opts.wgsl {
         Some(path) if opts.watch => super::watch(path, || once(global, opts, &gpu)),
         _ => once(global, opts, &gpu),

@@ -73,7 +73,7 @@ pub(super) struct Opts {
     #[command(flatten)]
     model: ModelOpts,
     /// Tokens to generate
-    #[arg(short = 'n', long = "tokens", value_name = "N")]
+    #[arg(short = 'n', long = "tokens", value_name = "N", value_parser = super::count)]
     generate: Option<usize>,
     /// 0: greedy. Sampling is not available yet
     #[arg(long, default_value_t = 0.0)]
@@ -82,7 +82,7 @@ pub(super) struct Opts {
     #[arg(long, default_value = "gpu")]
     executor: ExecutorName,
     /// Compare the logits of the first N positions (all without N) with the CPU reference
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = false)]
+    #[arg(long, value_name = "N", num_args = 0..=1, value_parser = super::count)]
     verify: Option<Option<usize>>,
     /// Feed these tokens after the prompt instead of the generated ones
     #[arg(long, value_delimiter = ',', value_name = "9,8,…")]
@@ -91,7 +91,7 @@ pub(super) struct Opts {
     #[arg(long, value_name = "FILE")]
     logits_out: Option<PathBuf>,
     /// Decode steps in one submission
-    #[arg(long, default_value_t = 8, value_name = "N")]
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = super::batch)]
     steps_per_submit: usize,
     /// Time every operation and write the record (JSON); an existing file is not overwritten
     #[arg(long, value_name = "FILE")]
@@ -261,6 +261,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if generate == 0 && opts.force_tokens.is_empty() && opts.logits_out.is_none() {
         return Err(Error::Usage("-n 0 leaves nothing to do".into()));
     }
+    if opts.verify == Some(Some(0)) {
+        return Err(Error::Usage("--verify 0 verifies nothing".into()));
+    }
     let run_options = RunOptions {
         prompt: loaded.prompt.clone(),
         forced: opts.force_tokens.clone(),
@@ -269,7 +272,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         stop_at: if opts.ignore_eos { None } else { loaded.config.eos },
     };
     if opts.profile.is_some() {
-        return profile(global, opts, &loaded, run_options);
+        return profile(global, opts, &loaded, &run_options);
     }
     let context = run_options.positions();
     match opts.executor {
@@ -310,7 +313,7 @@ fn on_device(global: &Global, gpu: &Arc<Gpu>, graph: &DecodeGraph) -> Result<Gpu
     Ok(executor)
 }
 
-fn profile(global: &Global, opts: &Opts, loaded: &Loaded, options: RunOptions) -> Result<()> {
+fn profile(global: &Global, opts: &Opts, loaded: &Loaded, options: &RunOptions) -> Result<()> {
     let observed = opts.logits_out.is_some() || opts.verify.is_some() || !options.forced.is_empty();
     if observed || opts.executor != ExecutorName::Gpu {
         return Err(Error::Usage(
@@ -323,7 +326,7 @@ fn profile(global: &Global, opts: &Opts, loaded: &Loaded, options: RunOptions) -
         return Err(Error::Usage("--profile needs at least 2 tokens (-n)".into()));
     }
     let gpu = Arc::new(global.open()?);
-    let record = profile_record(global, &gpu, loaded, &options, opts.log_every)?;
+    let record = profile_record(global, &gpu, loaded, options, opts.log_every)?;
     if let Some(path) = &opts.profile {
         record.write(path)?;
         eprintln!("saved {}", path.display());
@@ -334,28 +337,24 @@ fn profile(global: &Global, opts: &Opts, loaded: &Loaded, options: RunOptions) -
         std::fs::write(path, text).map_err(|source| Error::Io { path: path.clone(), source })?;
     }
     if global.json {
-        json::print(&Quiet(profile))
+        print_quietly(&record);
     } else {
-        print_profile(profile)
+        print_profile(profile);
     }
     Ok(())
 }
 
-/// A profile without its steps, which the record holds.
-struct Quiet<'a>(&'a Profile);
-
-impl Serialize for Quiet<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use serde::ser::SerializeStruct;
-        let p = self.0;
-        let mut s = serializer.serialize_struct("Profile", 6)?;
-        s.serialize_field("model", &p.model)?;
-        s.serialize_field("decode_tok_s", &p.unprofiled.decode_tok_s)?;
-        s.serialize_field("gpu_ms_per_token", &p.unprofiled.gpu_ms_per_token)?;
-        s.serialize_field("serialised_ms_per_token", &p.serialised_ms_per_token)?;
-        s.serialize_field("by_op", &p.by_op)?;
-        s.serialize_field("selected", &p.selected)?;
-        s.end()
+/// Prints a record without its steps and operations, which only the saved one needs.
+fn print_quietly(record: &Record) {
+    match serde_json::to_value(record) {
+        Ok(mut value) => {
+            if let Some(body) = value.as_object_mut() {
+                body.remove("steps");
+                body.remove("ops");
+            }
+            println!("{value:#}");
+        }
+        Err(e) => eprintln!("lathe: cannot write JSON: {e}"),
     }
 }
 
@@ -379,7 +378,7 @@ fn profile_record(
         profile::profile(&graph, &mut executor, options, (&model, kv), Some(copy), &mut |step| {
             bar.inc(1);
             let index = step.position - options.prompt.len();
-            if log_every > 0 && index % log_every == 0 {
+            if log_every > 0 && index.is_multiple_of(log_every) {
                 let gpu_ms = step.us.iter().sum::<f64>() / 1e3;
                 bar.suspend(|| {
                     eprintln!(
@@ -427,8 +426,9 @@ pub(super) fn bench_arch(
     quant: &str,
     save: Option<&Path>,
 ) -> Result<()> {
-    let folder = tempdir()?;
-    let path = folder.0.join(format!("{arch}-{quant}.gguf"));
+    let folder =
+        tempfile::tempdir().map_err(|source| Error::Io { path: std::env::temp_dir(), source })?;
+    let path = folder.path().join(format!("{arch}-{quant}.gguf"));
     let parse = |e: crate::model::synth::UnknownName| Error::Usage(e.to_string());
     let spec = SynthSpec {
         arch: arch.parse().map_err(parse)?,
@@ -466,26 +466,11 @@ pub(super) fn bench_arch(
     }
     let Body::Profile(profile) = &record.body else { return Ok(()) };
     if global.json {
-        json::print(&Quiet(profile))
+        print_quietly(&record);
     } else {
-        print_profile(profile)
+        print_profile(profile);
     }
     Ok(())
-}
-
-/// A folder that goes when dropped.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn tempdir() -> Result<Folder> {
-    let path = std::env::temp_dir().join(format!("lathe-{}", std::process::id()));
-    std::fs::create_dir_all(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
-    Ok(Folder(path))
 }
 
 /// Whole decode steps of two selections against each other, microseconds a step.
@@ -571,6 +556,14 @@ fn kv_name(kv: KvFormat) -> &'static str {
     }
 }
 
+/// A run with how it was run.
+struct Outcome {
+    run: Run,
+    /// Step by step, with every step's logits read back.
+    observed: bool,
+    verified: Option<Verified>,
+}
+
 struct Side<'a> {
     gpu: Option<&'a Gpu>,
     memory: u64,
@@ -644,7 +637,14 @@ fn decode(
         }
     };
     bar.finish_and_clear();
-    let report = report(opts, loaded, graph, options, side, &run, verified);
+    let report = report(
+        opts,
+        loaded,
+        graph,
+        options,
+        side,
+        Outcome { run, observed: observe_all, verified },
+    );
     if global.json {
         json::print(&report);
     } else {
@@ -669,9 +669,9 @@ fn report(
     graph: &DecodeGraph,
     options: &RunOptions,
     side: &Side<'_>,
-    run: &Run,
-    verified: Option<Verified>,
+    outcome: Outcome,
 ) -> Report {
+    let Outcome { run, observed, verified } = outcome;
     let mut ms: Vec<f64> = run.steps.iter().map(|d| d.as_secs_f64() * 1e3).collect();
     let wall: f64 = ms.iter().sum();
     ms.sort_by(f64::total_cmp);
@@ -707,7 +707,7 @@ fn report(
         decode_tok_s: (wall > 0.0).then(|| decoded as f64 * 1e3 / wall),
         step_ms: (!ms.is_empty())
             .then(|| StepMs { p50: stats::quantile(&ms, 0.5), p95: stats::quantile(&ms, 0.95) }),
-        steps_per_submit: options.steps_per_submit,
+        steps_per_submit: if observed { 1 } else { options.steps_per_submit },
         submits_per_token: (run.decode_steps > 0)
             .then(|| run.submits as f64 / run.decode_steps as f64),
         dispatches_per_token: graph.recording.dispatches(),

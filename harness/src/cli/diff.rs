@@ -20,7 +20,7 @@ pub(super) struct Opts {
     #[command(flatten)]
     model: ModelOpts,
     /// Generated steps to compare after the prompt
-    #[arg(short = 'n', long = "tokens", default_value_t = 0, value_name = "N")]
+    #[arg(short = 'n', long = "tokens", default_value_t = 0, value_name = "N", value_parser = super::count)]
     generate: usize,
 }
 

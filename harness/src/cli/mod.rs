@@ -117,6 +117,15 @@ impl Global {
 
 /// Parses the command line, runs it, and reports errors on stderr.
 pub fn main() -> ExitCode {
+    // A reader that has seen enough (`| head`) is no reason to panic.
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let text = info.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if text.starts_with("failed printing to stdout") {
+            std::process::exit(0);
+        }
+        report(info);
+    }));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {
@@ -163,6 +172,31 @@ pub fn main() -> ExitCode {
             eprintln!("lathe: {e}");
             ExitCode::from(e.exit_code())
         }
+    }
+}
+
+/// A count for the command line: from 0 to 2^24, which is more than any context holds.
+fn count(text: &str) -> Result<usize, String> {
+    const MOST: usize = 1 << 24;
+    match text.parse() {
+        Ok(n) if n <= MOST => Ok(n),
+        _ => Err(format!("expected a whole number from 0 to {MOST}")),
+    }
+}
+
+/// Steps in one submission.
+fn batch(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if (1..=4096).contains(&n) => Ok(n),
+        _ => Err("expected a whole number from 1 to 4096".into()),
+    }
+}
+
+/// Refuses what would print more than one document.
+fn refuse_watch_json(global: &Global) -> Result<()> {
+    match global.json {
+        true => Err(Error::Usage("--watch prints again and again, --json one document".into())),
+        false => Ok(()),
     }
 }
 

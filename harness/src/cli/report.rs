@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::Global;
 use crate::error::{Error, Result};
-use crate::report::html;
 use crate::report::record::Record;
+use crate::report::{html, json};
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
@@ -19,7 +19,7 @@ pub(super) struct Opts {
     output: PathBuf,
 }
 
-pub(super) fn run(_: &Global, opts: &Opts) -> Result<()> {
+pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let records = opts
         .records
         .iter()
@@ -42,6 +42,10 @@ pub(super) fn run(_: &Global, opts: &Opts) -> Result<()> {
     }
     std::fs::write(&opts.output, &page)
         .map_err(|source| Error::Io { path: opts.output.clone(), source })?;
-    println!("{}: {} bytes", opts.output.display(), page.len());
+    if global.json {
+        json::print(&serde_json::json!({ "output": opts.output, "bytes": page.len() }));
+    } else {
+        println!("{}: {} bytes", opts.output.display(), page.len());
+    }
     Ok(())
 }

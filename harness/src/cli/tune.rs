@@ -68,6 +68,9 @@ pub(super) fn candidate(global: &Global, opts: &CandidateOpts) -> Result<()> {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    if !opts.time_out.is_finite() {
+        return Err(Error::Usage(format!("--time-out {}", opts.time_out)));
+    }
     let path = opts.store.clone().unwrap_or_else(Store::default_path);
     if opts.show {
         return show(global, &Store::read(&path)?);

@@ -12,7 +12,7 @@ use super::load::Weights;
 use crate::error::{Error, Result};
 use crate::model::{Activation, Config, RopeStyle};
 use crate::recording::{Content, KvFormat, Label, Recording, TensorId};
-use crate::select::{Hints, select};
+use crate::select::{Hints, SelectError, select};
 use crate::tune::Tuned;
 use crate::weights::WeightRows;
 
@@ -98,8 +98,19 @@ impl Builder<'_> {
     ) -> Result<()> {
         let kernel = lathe_kernels::kernel(kernel).expect("a registered kernel");
         let shape = Shape::new(shape);
-        let selection = select(kernel, &shape, self.caps, self.hints, self.tuned)
-            .map_err(|e| Error::Usage(format!("{}: {op}: {e}", self.path.display())))?;
+        let selection =
+            select(kernel, &shape, self.caps, self.hints, self.tuned).map_err(|e| match e {
+                SelectError::UnknownVariant { .. } => {
+                    Error::Usage(format!("{}: {op}: {e}", self.path.display()))
+                }
+                SelectError::HintUnavailable { .. } | SelectError::Nothing { .. } => {
+                    Error::Unavailable {
+                        what: format!("{op} of {}", self.path.display()),
+                        adapter: "this adapter".into(),
+                        reason: e.to_string(),
+                    }
+                }
+            })?;
         let key = (op, shape.show(kernel.params));
         if !self.selected.contains_key(&key) {
             tracing::info!(

@@ -44,7 +44,8 @@ pub struct Run {
     pub generated: Vec<u32>,
     /// Time to the first generated token.
     pub ttft: Duration,
-    /// Wall time of every decode step after the first token.
+    /// Wall time of every decode step after the first token; steps of one submission end together
+    /// and share their mean.
     pub steps: Vec<Duration>,
     /// GPU time of all decode steps after the first token, where measured.
     pub gpu: Option<Duration>,
@@ -134,6 +135,7 @@ pub fn run(
             None => timed = false,
         }
         run.decode_steps += batch.words.len();
+        run.submits += 1;
         for token in batch.words {
             run.steps.push(each);
             run.generated.push(token);
@@ -144,7 +146,7 @@ pub fn run(
         }
         ControlFlow::Continue(())
     };
-    run.submits = executor.stream(stream, &mut on)?;
+    executor.stream(stream, &mut on)?;
     run.gpu = (timed && !run.steps.is_empty()).then_some(gpu);
     Ok(run)
 }
@@ -161,19 +163,20 @@ pub fn run_observed(
 ) -> Result<Run> {
     begin(graph, executor, options)?;
     let mut run = Run::default();
-    let begun = Instant::now();
     for position in 0..options.positions() {
         let step = Instant::now();
         executor.run(1)?;
         let choice = executor.read_words(graph.state)?[StateWord::Choice as usize];
+        // Neither reading the logits nor looking at them counts.
         let took = step.elapsed();
+        if run.generated.is_empty() {
+            run.ttft += took;
+        }
         let logits = executor.read_f32(graph.logits)?;
         observe(Observed { position, logits: &logits, choice })?;
         let generated = position + 1 >= options.prompt.len();
         if generated && run.generated.len() < options.generate.max(options.forced.len()) {
-            if run.generated.is_empty() {
-                run.ttft = begun.elapsed();
-            } else {
+            if !run.generated.is_empty() {
                 run.steps.push(took);
                 run.decode_steps += 1;
                 run.submits += 1;

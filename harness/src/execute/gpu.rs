@@ -95,7 +95,8 @@ impl GpuExecutor {
             .iter()
             .map(|tensor| {
                 let same = self.recording.tensors.iter().position(|t| {
-                    t.name == tensor.name && t.device_bytes() == tensor.device_bytes()
+                    let own = matches!(tensor.content, Content::Uniform(_));
+                    !own && t.name == tensor.name && t.device_bytes() == tensor.device_bytes()
                 });
                 if let Some(i) = same {
                     return Ok(Arc::clone(&self.blocks[i]));
@@ -424,7 +425,7 @@ impl Execute for GpuExecutor {
         let begun = Instant::now();
         let mut slots = VecDeque::new();
         for _ in 0..IN_FLIGHT.min(stream.steps.div_ceil(stream.per_submit.max(1))) {
-            slots.push_back(StreamSlot::new(&self.gpu, stream.per_submit)?);
+            slots.push_back(StreamSlot::new(&self.gpu, stream.per_submit.min(stream.steps))?);
         }
         let mut flying: VecDeque<(StreamSlot, wgpu::SubmissionIndex, usize)> = VecDeque::new();
         let (mut submitted, mut submits) = (0, 0);

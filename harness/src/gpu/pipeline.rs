@@ -36,7 +36,18 @@ impl Pipelines {
             return Ok(Arc::clone(found));
         }
         let what = format!("{}/{} ({entry})", plan.kernel.name, plan.variant);
-        let pipeline = Arc::new(gpu.scoped(&what, |device| compile(device, gpu, plan, entry))?);
+        let compiled = gpu.scoped(&what, |device| compile(device, gpu, plan, entry));
+        let pipeline = Arc::new(compiled.map_err(|e| {
+            match e {
+                // The fault of a user's file is not the device's.
+                e if plan.trusted => e,
+                e => lathe_kernels::ReflectError::User {
+                    path: plan.variant.clone(),
+                    reason: format!("the device refuses it: {e}"),
+                }
+                .into(),
+            }
+        })?);
         self.lock().insert(key, Arc::clone(&pipeline));
         Ok(pipeline)
     }
@@ -68,9 +79,11 @@ fn compile(device: &wgpu::Device, gpu: &Gpu, plan: &Plan, entry: &str) -> Pipeli
     let unchecked = gpu.checks == Checks::Off && plan.trusted;
     let module = match unchecked {
         false => device.create_shader_module(source),
-        // SAFETY: the source is one of this project's own, validated at build time. Its loops
-        // are bounded by constants or by the step state, its divisors are non-zero constants,
-        // and the correctness sweep runs it between guard words on every shape class.
+        // SAFETY: the source is one of this project's own, validated at build time. Its loops are
+        // bounded by constants, by the length of a binding or by the step state, whose position a
+        // session keeps below the context; where a benchmark lets the position run on, what is
+        // written is bounded by the binding. Its divisors are non-zero constants. The correctness
+        // sweep runs it between guard words on every shape class.
         true => unsafe {
             device.create_shader_module_trusted(source, wgpu::ShaderRuntimeChecks::unchecked())
         },

@@ -59,7 +59,9 @@ pub fn run(
     Ok((paired::compare(&blocks, &options.paired), blocks))
 }
 
-/// Two kernels against each other, cold, both in microseconds an invocation.
+/// Two kernels against each other, cold, both in microseconds an invocation. Both sides run
+/// equally many invocations a sample over the same copies in the same order: what a sample costs
+/// beside its invocations, and which copies it finds in the cache, is the same for both.
 pub fn kernels(
     a: &mut Bench,
     b: &mut Bench,
@@ -68,9 +70,9 @@ pub fn kernels(
 ) -> Result<(Comparison, Vec<Block>)> {
     let (count_a, _) = a.warm_up(bench.sample, Temperature::Cold)?;
     let (count_b, _) = b.warm_up(bench.sample, Temperature::Cold)?;
-    run(
-        options,
-        &mut || a.time(count_a, Temperature::Cold).map(|d| d.as_secs_f64() * 1e6 / count_a as f64),
-        &mut || b.time(count_b, Temperature::Cold).map(|d| d.as_secs_f64() * 1e6 / count_b as f64),
-    )
+    let count = count_a.max(count_b);
+    let microseconds = |d: Duration| d.as_secs_f64() * 1e6 / count as f64;
+    run(options, &mut || a.time_from_first(count).map(microseconds), &mut || {
+        b.time_from_first(count).map(microseconds)
+    })
 }

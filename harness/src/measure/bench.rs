@@ -103,7 +103,7 @@ impl Bench {
         seed: u64,
         rotate_bytes: u64,
     ) -> Result<Self> {
-        let case = Case::new(plan, shape, seed);
+        let case = Case::new(gpu, plan, shape, seed)?;
         let own = case.rotated();
         let each: u64 = own.iter().map(|t| case.recording.tensors[t.0].device_bytes()).sum();
         let count = (rotate_bytes.div_ceil(each.max(1)) + 1).clamp(2, MOST_COPIES);
@@ -127,7 +127,7 @@ impl Bench {
         shape: &Shape,
         seed: u64,
     ) -> Result<Self> {
-        let case = Case::new(plan, shape, seed);
+        let case = Case::new(&self.gpu, plan, shape, seed)?;
         let copies = self
             .copies
             .iter()
@@ -192,6 +192,13 @@ impl Bench {
             })?;
         }
         Ok(total)
+    }
+
+    /// Time of `count` cold invocations that begin with the first copy: two sides that do this
+    /// touch the same memory in the same order.
+    pub fn time_from_first(&mut self, count: u64) -> Result<Duration> {
+        self.cursor = 0;
+        self.time(count, Temperature::Cold)
     }
 
     /// Warms up until times no longer move; returns the invocations that make a sample of at
@@ -334,6 +341,7 @@ impl Session {
             (cold.noise.max(warm.noise) > NOISY, "noisy"),
             (cold_out || warm_out, "timed out"),
             (bench.clock() == Clock::Wall, "wall clock"),
+            (bench.rotated_bytes() < 2 * self.cache_bytes, "not cold"),
         ] {
             if doubtful {
                 flags.push(flag.to_owned());

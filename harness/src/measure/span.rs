@@ -124,10 +124,7 @@ impl Span {
             }));
             seen.extend(queries.read(gpu, encoder)?);
         }
-        let step = seen
-            .windows(2)
-            .map(|pair| pair[0].abs_diff(pair[1]))
-            .fold(0, |step, difference| gcd(step, difference));
+        let step = seen.windows(2).map(|pair| pair[0].abs_diff(pair[1])).fold(0, gcd);
         Ok((step > 0).then_some(step as f64 * gpu.timestamp_period))
     }
 

@@ -61,7 +61,7 @@ pub struct Environment {
     pub timestamp_quantum_ns: Option<f64>,
     /// Measured copy bandwidth, read plus written, 10^9 bytes a second.
     pub copy_gb_s: Option<f64>,
-    /// Largest change of the canary kernel's time during the run, as a fraction of its median.
+    /// Largest change of the canary kernel's time during the run, as a fraction of its smallest.
     pub canary_drift: Option<f64>,
 }
 
@@ -99,7 +99,8 @@ pub struct BenchCase {
     pub rotated_bytes: u64,
     /// `gpu` (timestamps) or `wall`.
     pub clock: String,
-    /// What makes the number doubtful: `not settled`, `drift`, `noisy`, `quantum`, `timed out`.
+    /// What makes the number doubtful: `not settled`, `drift`, `noisy`, `timed out`, `wall clock`,
+    /// `not cold` (the rotated copies may have stayed in the cache).
     pub flags: Vec<String>,
 }
 

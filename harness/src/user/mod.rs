@@ -29,7 +29,7 @@ mod expression;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use lathe_kernels::reflect::{Field, Scalar};
+use lathe_kernels::reflect::{Default, Field, Scalar};
 use lathe_kernels::{Capabilities, Kernel, ReflectError, Role, Shape, Variant};
 use serde::Deserialize;
 
@@ -141,20 +141,7 @@ impl UserKernel {
                             ),
                         ));
                     }
-                    // The grid of the built-in variant counts on its own tunables.
-                    let lacks = (variant.constants)(shape, caps)
-                        .iter()
-                        .any(|(name, _)| !constants.contains_key(*name));
-                    if lacks {
-                        return Err(refused(
-                            &self.path,
-                            format!(
-                                "lacks overrides of {}/{}, whose grid it would use; give \
-                                 workgroups in a [[stage]]",
-                                self.kernel.name, variant.name
-                            ),
-                        ));
-                    }
+                    self.fits_grid(variant, &constants)?;
                     Ok((stage.entry.to_owned(), [(stage.grid)(shape, &constants), 1, 1]))
                 })
                 .collect::<Result<Vec<_>, _>>()?
@@ -204,7 +191,19 @@ impl UserKernel {
                     ),
                 ));
             }
+            let role = self.kernel.binding(ours).map(|b| b.role);
+            if buffer.writable && role == Some(Role::Input) {
+                return Err(refused(
+                    &self.path,
+                    format!("`{}` is an input and must be declared `read`", buffer.name),
+                ));
+            }
             bindings.insert(buffer.name.clone(), ours.clone());
+        }
+        let variables = || reflection.1.buffers.iter().map(|b| &b.name);
+        let mapped = mapping.bindings.keys().chain(mapping.uniforms.keys());
+        if let Some(name) = mapped.into_iter().find(|n| !variables().any(|v| v == *n)) {
+            return Err(refused(&self.path, format!("the mapping names `{name}`, which it lacks")));
         }
         for b in self.kernel.bindings.iter().filter(|b| b.role == Role::Output) {
             if !bindings.values().any(|ours| ours == b.name) {
@@ -228,19 +227,50 @@ impl UserKernel {
         };
         for (entry, groups) in stages {
             plan.check_stage(&entry, caps)?;
+            let limit = caps.grid_dimension as usize;
             let groups = match groups {
-                [x, 1, 1] => crate::plan::fold(x, caps.grid_dimension),
-                [x, y, z] => [x, y, z]
-                    .iter()
-                    .all(|n| *n <= caps.grid_dimension as usize)
-                    .then_some([x as u32, y as u32, z as u32]),
+                [x, 1, 1] => plan.fold(&entry, x, caps)?,
+                [x, y, z] if x.max(y).max(z) <= limit => [x as u32, y as u32, z as u32],
+                _ => {
+                    let reason = "needs more workgroups than a grid holds";
+                    return Err(PlanError::Unavailable(reason.into()));
+                }
             };
-            let groups = groups.ok_or_else(|| {
-                PlanError::Unavailable("needs more workgroups than a grid holds".into())
-            })?;
             plan.stages.push(PlannedStage { entry, groups });
         }
         Ok(plan)
+    }
+
+    /// The grid of a built-in variant counts on the tunables of that variant's own source.
+    fn fits_grid(
+        &self,
+        variant: &'static Variant,
+        constants: &lathe_kernels::Constants,
+    ) -> Result<(), PlanError> {
+        let own = lathe_kernels::reflection(self.kernel.name, variant.name)
+            .expect("the contract test pairs variants and files");
+        for (name, default) in &own.overrides {
+            if !matches!(default, Default::Literal(_)) {
+                continue;
+            }
+            match constants.get(name) {
+                Some(v) if v.is_finite() && (*v >= 1.0 || name == "SG") => {}
+                Some(v) => return Err(refused(&self.path, format!("override {name} = {v}"))),
+                None => {
+                    return Err(refused(
+                        &self.path,
+                        format!(
+                            "lacks the override `{name}` of {}/{}, whose grid it would use; give \
+                             workgroups in a [[stage]] of {}",
+                            self.kernel.name,
+                            variant.name,
+                            self.path.with_extension("toml").display()
+                        ),
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn pack(
@@ -258,6 +288,19 @@ impl UserKernel {
                 refused(&self.path, format!("uniform field `{}` has no value", field.name))
             })?;
             let number = value(number)?;
+            let fits = match field.scalar {
+                Scalar::U32 => number.fract() == 0.0 && (0.0..=4_294_967_295.0).contains(&number),
+                Scalar::I32 => {
+                    number.fract() == 0.0 && (-2_147_483_648.0..=2_147_483_647.0).contains(&number)
+                }
+                Scalar::F32 => (number as f32).is_finite(),
+            };
+            if !fits {
+                return Err(refused(
+                    &self.path,
+                    format!("uniform field `{}` cannot hold {number}", field.name),
+                ));
+            }
             let word = match field.scalar {
                 Scalar::U32 => (number as u32).to_le_bytes(),
                 Scalar::I32 => (number as i32).to_le_bytes(),

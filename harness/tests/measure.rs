@@ -1,0 +1,471 @@
+//! The measuring commands end to end. On a software adapter the numbers mean nothing; what is
+//! tested is that each command measures, refuses, records and judges as it says.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use lathe_harness::report::record::{Body, Record};
+use serde_json::Value;
+
+fn lathe(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lathe")).args(args).env_remove("LATHE_TUNED").output().unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("killed: {output:?}"))
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn document(output: &Output) -> Value {
+    let value: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    assert_eq!(value["schema_version"], 1);
+    value
+}
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.0.path().join(name), text).unwrap();
+        self.path(name)
+    }
+}
+
+fn golden(name: &str) -> String {
+    common::golden(name).display().to_string()
+}
+
+const SMALL: [&str; 2] = ["--shape", "ROWS=96,K=160"];
+
+#[test]
+fn bench_prints_one_document_and_every_format_and_saves_a_record_once() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    let folder = Folder::new();
+    let record = folder.path("bench.json");
+    let base = [&["bench", "gemv/workgroup"][..], &SMALL].concat();
+    let save = ["--json", "--allow-software", "--save", &record];
+    let report = document(&lathe(&[&base[..], &save].concat()));
+    let case = &report["cases"][0];
+    for key in ["kernel", "variant", "shape", "bytes", "gb_s", "fraction_of_copy"] {
+        assert!(!case[key].is_null(), "{key} in {case}");
+    }
+    for side in ["cold", "warm"] {
+        assert!(case[side]["median_us"].as_f64().unwrap() > 0.0);
+        assert!(case[side]["samples_us"].as_array().unwrap().len() >= 5);
+    }
+    for key in ["adapter", "driver", "wgpu", "runtime_checks", "copy_gb_s", "date", "os"] {
+        assert!(!report["environment"][key].is_null(), "{key}");
+    }
+    let saved = Record::read(Path::new(&record)).unwrap();
+    assert!(matches!(saved.body, Body::Bench(b) if b.cases.len() == 1));
+    // A record is never overwritten.
+    let again = lathe(&[&base[..], &save].concat());
+    assert_eq!(code(&again), 2, "{}", stderr(&again));
+    for format in ["jsonl", "csv", "md", "table"] {
+        let output = lathe(&[&base[..], &["--format", format]].concat());
+        let text = String::from_utf8(output.stdout.clone()).unwrap();
+        assert!(text.contains("gemv") && text.contains("workgroup"), "{format}: {text}");
+        if format == "jsonl" {
+            let row: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+            assert_eq!(row["environment"]["adapter"], gpu.adapter.name.as_str());
+        }
+    }
+}
+
+#[test]
+fn software_adapters_make_no_speed_claims_unless_forced() {
+    let Some(gpu) = common::gpu() else { return };
+    if !gpu.adapter.software {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = Folder::new();
+    let save = folder.path("r.json");
+    for args in [
+        vec!["ab", "gemv", "--a", "naive", "--b", "workgroup"],
+        vec!["tune", "residual_add"],
+        vec!["bench", "residual_add", "--save", &save],
+    ] {
+        let output = lathe(&args);
+        assert_eq!(code(&output), 3, "{args:?}");
+        assert!(stderr(&output).contains("--allow-software"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn ab_tells_a_much_slower_variant_and_reports_its_control() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = Folder::new();
+    // The second half of the work is thrown away: twice the time, whatever runs beside it.
+    let text = lathe_kernels::source("gemv", "naive").unwrap().text;
+    let body = "sum += dot_chunk(weights[base + c], load_x_chunk(c));";
+    assert!(text.contains(body));
+    let slow = text.replace(
+        body,
+        &format!("for (var again = 0u; again < 6u; again++) {{ sum += 1e-30 * dot_chunk(weights[base + (c ^ again) % row_chunks()], load_x_chunk(c)); }}\n{body}"),
+    );
+    let slow = folder.write("slow.wgsl", &slow);
+    let sides = ["ab", "gemv", "--a", "naive", "--b", &slow, "--shape", "ROWS=300,K=2048"];
+    let rest = ["--allow-software", "--time-out", "20", "--json"];
+    let output = lathe(&[&sides[..], &rest].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let report = document(&output);
+    assert_eq!(report["verdict"], "SLOWER", "{report}");
+    assert!(report["ratio"]["median"].as_f64().unwrap() > 1.2);
+    assert!(report["control"]["median"].as_f64().is_some());
+    assert_eq!(
+        code(&lathe(&["ab", "gemv", "--a", "naive", "--b", "nonsense", "--allow-software"])),
+        2
+    );
+}
+
+#[test]
+fn ab_refuses_to_time_a_wrong_kernel() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = Folder::new();
+    let text = lathe_kernels::source("gemv", "naive").unwrap().text;
+    let wrong = folder.write("wrong.wgsl", &text.replace("y[row] = sum;", "y[row] = 0.5 * sum;"));
+    let sides = [&["ab", "gemv", "--a", "naive", "--b", &wrong, "--allow-software"][..], &SMALL];
+    let output = lathe(&sides.concat());
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("is wrong before timing"), "{}", stderr(&output));
+}
+
+#[test]
+fn ab_refuses_a_kernel_that_writes_nothing() {
+    // Both sides share their memory: what A left in the output must not pass for B's.
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = Folder::new();
+    let text = lathe_kernels::source("gemv", "naive").unwrap().text;
+    let idle = text.replace("y[row] = sum;", "if (ROWS == 0u) { y[row] = sum; }");
+    let idle = folder.write("idle.wgsl", &idle);
+    let sides = [&["ab", "gemv", "--a", "naive", "--b", &idle, "--allow-software"][..], &SMALL];
+    let output = lathe(&sides.concat());
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("never written"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_winner_with_weights_is_measured_and_only_a_faster_one_is_stored() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = Folder::new();
+    let store = folder.path("tuned.json");
+    let output = lathe(&[
+        "tune",
+        "gemv",
+        "--shape",
+        "ROWS=256,K=256",
+        "--allow-software",
+        "--store",
+        &store,
+        "--json",
+    ]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let found = &document(&output)["found"][0];
+    let faster = found["comparison"]["verdict"] == "FASTER";
+    assert_eq!(found["stored"].is_object(), faster, "{found}");
+    if found["winner"] != found["incumbent"] {
+        assert!(found["comparison"].is_object(), "{found}");
+    }
+    let show = document(&lathe(&["tune", "--show", "--store", &store, "--json"]));
+    assert_eq!(show["entries"].as_array().unwrap().len(), usize::from(faster));
+}
+
+fn fake_record(scale: f64, adapter: &str, path: &Path) {
+    use lathe_harness::report::record::{Bench, BenchCase, Environment, Timing};
+    let timing = |scale: f64| Timing {
+        median_us: 10.0 * scale,
+        min_us: 9.9 * scale,
+        spread: 0.002,
+        noise: 0.001,
+        settled: true,
+        dispatches: 100,
+        samples_us: (0..40).map(|i| scale * (10.0 + 0.01 * f64::from(i % 5))).collect(),
+    };
+    let case = BenchCase {
+        kernel: "gemv".into(),
+        variant: "subgroup".into(),
+        shape: "ROWS=1".into(),
+        source: "0".into(),
+        cold: timing(scale),
+        warm: timing(scale),
+        bytes: 1e6,
+        flops: 1e6,
+        gb_s: 100.0,
+        fraction_of_copy: 0.5,
+        rotated_bytes: 1,
+        clock: "gpu".into(),
+        flags: Vec::new(),
+    };
+    let environment = Environment {
+        date: "2026-01-01T00:00:00Z".into(),
+        commit: None,
+        dirty: None,
+        lathe: "0".into(),
+        wgpu: "30.0.1".into(),
+        os: "any".into(),
+        adapter: adapter.into(),
+        driver: "1".into(),
+        backend: "vulkan".into(),
+        software: false,
+        runtime_checks: "off".into(),
+        timestamp_quantum_ns: Some(32.0),
+        copy_gb_s: Some(4000.0),
+        canary_drift: Some(0.001),
+    };
+    Record::new(environment, Body::Bench(Bench { cases: vec![case] })).write(path).unwrap();
+}
+
+#[test]
+fn compare_fails_only_on_a_confirmed_slowdown() {
+    let folder = Folder::new();
+    let record = |name: &str, scale, adapter| {
+        let path = PathBuf::from(folder.path(name));
+        fake_record(scale, adapter, &path);
+        path.display().to_string()
+    };
+    let base = record("base.json", 1.0, "A");
+    let same = record("same.json", 1.004, "A");
+    let slow = record("slow.json", 1.05, "A");
+    let other = record("other.json", 1.0, "B");
+    assert_eq!(code(&lathe(&["compare", &base, &same])), 0);
+    let output = lathe(&["compare", &base, &slow, "--json"]);
+    assert_eq!(code(&output), 1);
+    assert_eq!(document(&output)["slowdowns"], 1);
+    assert_eq!(code(&lathe(&["compare", &slow, &base])), 0, "faster is no failure");
+    assert_eq!(code(&lathe(&["compare", &base, &other])), 2);
+    let broken = folder.write("broken.json", "{\"schema_version\": 1, \"kind\": \"bench\"}");
+    let output = lathe(&["compare", &base, &broken]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("broken.json"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_tuner_rejects_wrong_hanging_and_refused_candidates_and_harms_nothing() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = Folder::new();
+    let text = lathe_kernels::source("residual_add", "naive").unwrap().text;
+    let body = "x[i] = x[i] + delta[i];";
+    assert!(text.contains(body));
+    let wrong = folder.write("wrong.wgsl", &text.replace(body, "x[i] = delta[i];"));
+    // Loops do not hang a software adapter, which bounds them; four thousand million workgroups do.
+    let hang = folder.write("hang.wgsl", text);
+    folder.write(
+        "hang.toml",
+        "[[stage]]\nentry = \"main\"\nworkgroups = [\"ceil(N / WG)\", 65535, 65535]\n",
+    );
+    let refused = folder.write("refused.wgsl", &text.replace("@group(0)", "@group(1)"));
+    let store = folder.path("tuned.json");
+    let output = lathe(&[
+        "tune",
+        "residual_add",
+        "--shape",
+        "N=512",
+        "--allow-software",
+        "--time-out",
+        "6",
+        "--candidate",
+        &wrong,
+        "--candidate",
+        &hang,
+        "--candidate",
+        &refused,
+        "--store",
+        &store,
+        "--json",
+    ]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let found = &document(&output)["found"][0];
+    let reason = |file: &str| -> String {
+        let all = found["rejected"].as_array().unwrap();
+        let one = all.iter().find(|r| r[0].as_str().unwrap().contains(file));
+        one.unwrap_or_else(|| panic!("{file} was not rejected: {found}"))[1]
+            .as_str()
+            .unwrap()
+            .into()
+    };
+    assert!(reason("wrong.wgsl").starts_with("wrong: x"), "{}", reason("wrong.wgsl"));
+    assert!(reason("hang.wgsl").starts_with("hung"), "{}", reason("hang.wgsl"));
+    assert!(reason("refused.wgsl").contains("refuses"), "{}", reason("refused.wgsl"));
+    assert!(!found["finalists"].as_array().unwrap().is_empty());
+    let show = document(&lathe(&["tune", "--show", "--store", &store, "--json"]));
+    assert!(show["entries"].is_array());
+}
+
+#[test]
+fn a_kernel_of_another_engine_runs_through_its_mapping() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    let folder = Folder::new();
+    let file = folder.write(
+        "other.wgsl",
+        "struct Params { n_rows: u32, n_cols: u32, alpha: f32 }\n\
+         @group(0) @binding(0) var<uniform> params: Params;\n\
+         @group(0) @binding(1) var<storage, read> W: array<f32>;\n\
+         @group(0) @binding(2) var<storage, read> input: array<f32>;\n\
+         @group(0) @binding(3) var<storage, read_write> result: array<f32>;\n\
+         override TILE: u32;\n\
+         @compute @workgroup_size(TILE)\n\
+         fn gemv_main(@builtin(global_invocation_id) id: vec3<u32>) {\n\
+             if (id.x >= params.n_rows) { return; }\n\
+             var s = 0.0;\n\
+             for (var k = 0u; k < params.n_cols; k++) { s += W[id.x * params.n_cols + k] * input[k]; }\n\
+             result[id.x] = s * params.alpha;\n\
+         }\n",
+    );
+    let args = ["check", "gemv", "--shape", "ROWS=70,K=128,WEIGHT=f32", "--wgsl", &file];
+    let unmapped = lathe(&args);
+    assert_eq!(code(&unmapped), 2);
+    let mapping = |alpha: &str| {
+        format!(
+            "[[stage]]\nentry = \"gemv_main\"\nworkgroups = [\"ceil(ROWS / TILE)\"]\n\
+             [bindings]\nW = \"weights\"\ninput = \"x\"\nresult = \"y\"\n\
+             [uniforms.params]\nn_rows = \"ROWS\"\nn_cols = \"K\"\nalpha = {alpha}\n\
+             [overrides]\nTILE = 32\n"
+        )
+    };
+    folder.write("other.toml", &mapping("1.0"));
+    let mapped = lathe(&args);
+    assert_eq!(code(&mapped), 0, "{}", stderr(&mapped));
+    folder.write("other.toml", &mapping("1.001"));
+    assert_eq!(code(&lathe(&args)), 1, "the mapping's values reach the kernel");
+    folder.write("other.toml", &mapping("1.0").replace("result = \"y\"", "result = \"z\""));
+    let wrong = lathe(&args);
+    assert_eq!(code(&wrong), 2);
+    assert!(stderr(&wrong).contains("`result`") && stderr(&wrong).contains("weights, x, y"));
+    if gpu.caps.subgroup.is_some() {
+        // Tint wants the directive, naga refuses it.
+        let text = lathe_kernels::source("gemv", "subgroup").unwrap().text;
+        let file = folder.write("tint.wgsl", &format!("enable subgroups;\n{text}"));
+        let output = lathe(&["check", "gemv/subgroup", "--cases", "1", "--wgsl", &file]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_profile_adds_up_and_becomes_an_offline_page() {
+    let Some(gpu) = common::gpu() else { return };
+    if !gpu.adapter.timestamps {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = Folder::new();
+    let (record, trace) = (folder.path("p.json"), folder.path("t.json"));
+    let model = golden("gemma3-tiny-f16.gguf");
+    let output = lathe(&[
+        "decode",
+        "--model",
+        &model,
+        "--prompt-tokens",
+        "2,5,7",
+        "-n",
+        "12",
+        "--profile",
+        &record,
+        "--trace",
+        &trace,
+        "--log-every",
+        "4",
+        "--json",
+    ]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stderr(&output).contains("position 3:") && stderr(&output).contains("position 11:"));
+    assert!(!stderr(&output).contains("position 4:"), "the log is sparse");
+    document(&output);
+    let saved = Record::read(Path::new(&record)).unwrap();
+    let Body::Profile(profile) = saved.body else { panic!("no profile") };
+    assert_eq!(profile.steps.len(), 11);
+    assert_eq!(profile.unprofiled.step_ms.len(), 11);
+    let sum: f64 = profile.steps.iter().flat_map(|s| &s.us).sum::<f64>() / 1e3 / 11.0;
+    assert!((sum - profile.serialised_ms_per_token).abs() < 1e-6 * sum);
+    let by_op: f64 = profile.by_op.iter().map(|o| o.ms).sum();
+    assert!((by_op - sum).abs() < 1e-6 * sum);
+    for step in &profile.steps {
+        assert_eq!(step.us.len(), profile.ops.len());
+        assert!(step.us.iter().all(|us| us.is_finite()));
+    }
+    assert!(profile.ops.iter().any(|o| o.op == "ffn_down" && o.layer == Some(6)));
+    let trace: Value = serde_json::from_str(&std::fs::read_to_string(trace).unwrap()).unwrap();
+    assert!(trace["traceEvents"].as_array().unwrap().len() > 11 * profile.ops.len());
+    let page = folder.path("report.html");
+    let output = lathe(&["report", &record, "-o", &page]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert!(html.len() < 500_000 && html.contains("ffn_down"));
+    assert!(!html.contains("<script") && !html.contains("http"));
+    let model_as_page = lathe(&["report", &record, "-o", &record]);
+    assert_eq!(code(&model_as_page), 2, "a record is no page to replace");
+}
+
+#[test]
+fn an_explicit_attention_variant_always_wins() {
+    // Selection once asked "is this decode?" before it asked which tier was configured, and ran
+    // the slowest kernel whatever the tier said.
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    let kernel = lathe_kernels::kernel("attention_decode").unwrap();
+    let model = golden("gemma3-tiny-f16.gguf");
+    let folder = Folder::new();
+    for kv in ["f32", "f16"] {
+        for variant in kernel.variants {
+            let manifest = folder.write(
+                "manifest.json",
+                &format!("{{\"hints\": {{\"attention_decode\": \"{}\"}}}}", variant.name),
+            );
+            let hint = format!("attention_decode={}", variant.name);
+            for choice in [["--hint", &hint], ["--manifest", &manifest]] {
+                let args =
+                    ["decode", "--model", &model, "--prompt-tokens", "2", "-n", "2", "--json"];
+                let output = lathe(&[&args[..], &["--kv", kv], &choice].concat());
+                let needs = lathe_kernels::reflection(kernel.name, variant.name).unwrap();
+                if needs.needs_subgroup && gpu.caps.subgroup.is_none() {
+                    assert_eq!(code(&output), 3);
+                    continue;
+                }
+                let report = document(&output);
+                let used: Vec<_> = report["selected"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .filter(|s| s["kernel"] == "attention_decode")
+                    .collect();
+                assert!(!used.is_empty());
+                for line in used {
+                    assert_eq!(line["variant"], variant.name, "{kv} {choice:?}");
+                    assert_eq!(line["why"], "explicit hint");
+                }
+            }
+        }
+    }
+}
