@@ -397,6 +397,7 @@ fn a_profile_adds_up_and_becomes_an_offline_page() {
         &trace,
         "--log-every",
         "4",
+        "--allow-software",
         "--json",
     ]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));

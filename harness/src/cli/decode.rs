@@ -102,6 +102,9 @@ pub(super) struct Opts {
     /// With --profile, log every Nth step
     #[arg(long, value_name = "N", default_value_t = 0, requires = "profile")]
     log_every: usize,
+    /// Let a software adapter save a profile
+    #[arg(long, requires = "profile")]
+    allow_software: bool,
     /// Generate on after the end-of-sequence token
     #[arg(long)]
     ignore_eos: bool,
@@ -326,6 +329,14 @@ fn profile(global: &Global, opts: &Opts, loaded: &Loaded, options: &RunOptions) 
         return Err(Error::Usage("--profile needs at least 2 tokens (-n)".into()));
     }
     let gpu = Arc::new(global.open()?);
+    if gpu.adapter.software && !opts.allow_software {
+        return Err(Error::Unavailable {
+            what: "a profile record".into(),
+            adapter: gpu.adapter.name.clone(),
+            reason: "a software adapter says nothing about a GPU; --allow-software saves it anyway"
+                .into(),
+        });
+    }
     let record = profile_record(global, &gpu, loaded, options, opts.log_every)?;
     if let Some(path) = &opts.profile {
         record.write(path)?;
@@ -622,6 +633,11 @@ fn decode(
     let run = match observed {
         Some(run) if observe_all => run,
         before => {
+            if let Some(gpu) = side.gpu.filter(|gpu| !gpu.adapter.software) {
+                bar.set_message("warming up");
+                warm_up(gpu, graph, executor, options)?;
+                bar.set_message("decoding");
+            }
             bar.set_position(options.prompt.len() as u64);
             let run = session::run(graph, executor, options, &mut |_| bar.inc(1))?;
             if let Some(before) = before
@@ -649,6 +665,28 @@ fn decode(
         json::print(&report);
     } else {
         print(&report);
+    }
+    Ok(())
+}
+
+/// Repeats the first steps of a run until their times no longer move: a GPU that has idled while
+/// weights were read runs its first seconds at a fraction of its clocks.
+fn warm_up(
+    gpu: &Gpu,
+    graph: &DecodeGraph,
+    executor: &mut dyn Execute,
+    options: &RunOptions,
+) -> Result<()> {
+    let short =
+        RunOptions { generate: options.generate.clamp(2, 33), stop_at: None, ..options.clone() };
+    let short = if short.positions() <= graph.context { short } else { options.clone() };
+    let settled = steady(gpu, &mut || {
+        let run = session::run(graph, executor, &short, &mut |_| {})?;
+        let wall: Duration = run.steps.iter().sum();
+        Ok(wall.as_secs_f64() / run.steps.len().max(1) as f64)
+    })?;
+    if !settled {
+        tracing::warn!("step times had not settled when the measured run began");
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use super::graph::DecodeGraph;
 use super::session::{self, RunOptions};
 use crate::error::Result;
 use crate::execute::{Execute, GpuExecutor};
+use crate::measure::steady;
 use crate::recording::Op;
 use crate::report::record::{
     OpTotal, Profile, ProfiledOp, ProfiledStep, SelectionLine, Unprofiled,
@@ -23,8 +24,13 @@ pub fn profile(
     copy_gb_s: Option<f64>,
     on_step: &mut dyn FnMut(&ProfiledStep),
 ) -> Result<(Profile, session::Run)> {
-    // Once to raise the clocks, once to measure.
-    session::run(graph, executor, options, &mut |_| {})?;
+    // Until the clocks are up, then once to measure.
+    let gpu = std::sync::Arc::clone(&executor.gpu);
+    steady(&gpu, &mut || {
+        let run = session::run(graph, executor, options, &mut |_| {})?;
+        let wall: Duration = run.steps.iter().sum();
+        Ok(wall.as_secs_f64() / run.steps.len().max(1) as f64)
+    })?;
     let run = session::run(graph, executor, options, &mut |_| {})?;
     let milliseconds = |d: &Duration| (d.as_secs_f64() * 1e6).round() / 1e3;
     let wall: f64 = run.steps.iter().map(milliseconds).sum();

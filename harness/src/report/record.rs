@@ -179,7 +179,7 @@ pub struct Profile {
     /// Sums over steps and layers, by operation, slowest first.
     pub by_op: Vec<OpTotal>,
     /// Mean of the summed operation times of a step, milliseconds. Operations are timed one after
-    /// the other, each in its own pass, so this exceeds the un-profiled step.
+    /// the other, each in its own pass; on a GPU this exceeds the un-profiled step.
     pub serialised_ms_per_token: f64,
     /// Which variant serves what, and why.
     pub selected: Vec<SelectionLine>,
