@@ -430,6 +430,77 @@ fn a_profile_adds_up_and_becomes_an_offline_page() {
 }
 
 #[test]
+fn every_committed_record_reads_and_makes_a_page() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/records/nvidia-h200");
+    let mut records = Vec::new();
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        // Decode documents are no records: they hold one run's summary.
+        if name.ends_with(".json") && !name.contains("-decode-") {
+            let record = Record::read(&path).unwrap_or_else(|e| panic!("{e}"));
+            assert!(!record.environment.software, "{name}");
+            records.push((name, record));
+        }
+    }
+    assert!(records.len() >= 8);
+    let page = lathe_harness::report::html::render(&records);
+    assert!(page.contains("NVIDIA H200") && !page.contains("<script"));
+}
+
+#[test]
+fn watch_runs_again_when_the_file_is_saved() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = Folder::new();
+    let text = lathe_kernels::source("residual_add", "naive").unwrap().text;
+    let file = folder.write("mine.wgsl", text);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_lathe"))
+        .args(["check", "residual_add", "--cases", "1", "--watch", "--wgsl", &file])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let (said, heard) = std::sync::mpsc::channel();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(|l| drop(said.send(l))));
+    let verdict = || loop {
+        let line = heard.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+        if line.contains(" passed, ") {
+            return line;
+        }
+    };
+    assert!(verdict().contains(" 0 failed"));
+    // A save is seen by its time, which some file systems keep to the second.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    folder.write("mine.wgsl", &text.replace("x[i] + delta[i]", "x[i] - delta[i]"));
+    assert!(verdict().contains(" 0 passed"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn bench_decode_needs_no_checkpoint() {
+    let Some(gpu) = common::gpu() else { return };
+    if !gpu.adapter.timestamps {
+        return;
+    }
+    let _turn = common::turn();
+    let output = lathe(&["bench", "decode", "--arch", "llama-mini", "--json"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let report = document(&output);
+    let down = report["by_op"].as_array().unwrap().iter().find(|o| o["op"] == "ffn_down").unwrap();
+    assert_eq!(down["count"], 4);
+    for key in ["ms", "percent", "bytes", "floor_ms", "over_floor"] {
+        assert!(down[key].as_f64().unwrap() > 0.0, "{key} in {down}");
+    }
+    assert!(report["environment"]["adapter"].is_string());
+    assert_eq!(code(&lathe(&["bench", "decode", "--arch", "llama-mini", "--shape", "K=1"])), 2);
+}
+
+#[test]
 fn an_explicit_attention_variant_always_wins() {
     // Selection once asked "is this decode?" before it asked which tier was configured, and ran
     // the slowest kernel whatever the tier said.
