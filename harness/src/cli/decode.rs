@@ -1,5 +1,8 @@
 //! `lathe decode`: run a checkpoint, measure it, verify it.
 
+mod profile;
+mod sides;
+
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +15,6 @@ use serde::Serialize;
 
 use super::Global;
 use crate::decode::graph::{self, Selected};
-use crate::decode::profile;
 use crate::decode::session::{self, Verifier};
 use crate::decode::{DecodeGraph, GraphOptions, Run, RunOptions, Weights};
 use crate::error::{Error, Result};
@@ -29,6 +31,9 @@ use crate::report::trace::trace;
 use crate::report::{json, table};
 use crate::select::Hints;
 use crate::tune::Store;
+
+pub(super) use profile::bench_arch;
+pub(super) use sides::{ab, shapes};
 
 /// What says which model and which tokens; shared with `lathe diff`.
 #[derive(Debug, Args)]
@@ -275,7 +280,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         stop_at: if opts.ignore_eos { None } else { loaded.config.eos },
     };
     if opts.profile.is_some() {
-        return profile(global, opts, &loaded, &run_options);
+        return profile::profile(global, opts, &loaded, &run_options);
     }
     let context = run_options.positions();
     match opts.executor {
@@ -314,250 +319,6 @@ fn on_device(global: &Global, gpu: &Arc<Gpu>, graph: &DecodeGraph) -> Result<Gpu
     )?;
     bar.finish_and_clear();
     Ok(executor)
-}
-
-fn profile(global: &Global, opts: &Opts, loaded: &Loaded, options: &RunOptions) -> Result<()> {
-    let observed = opts.logits_out.is_some() || opts.verify.is_some() || !options.forced.is_empty();
-    if observed || opts.executor != ExecutorName::Gpu {
-        return Err(Error::Usage(
-            "--profile times a free run on the GPU; it goes with none of --verify, --logits-out, \
-             --force-tokens and --executor cpu"
-                .into(),
-        ));
-    }
-    if options.generate < 2 {
-        return Err(Error::Usage("--profile needs at least 2 tokens (-n)".into()));
-    }
-    let gpu = Arc::new(global.open()?);
-    if gpu.adapter.software && !opts.allow_software {
-        return Err(Error::Unavailable {
-            what: "a profile record".into(),
-            adapter: gpu.adapter.name.clone(),
-            reason: "a software adapter says nothing about a GPU; --allow-software saves it anyway"
-                .into(),
-        });
-    }
-    let record = profile_record(global, &gpu, loaded, options, opts.log_every)?;
-    if let Some(path) = &opts.profile {
-        record.write(path)?;
-        eprintln!("saved {}", path.display());
-    }
-    let Body::Profile(profile) = &record.body else { return Ok(()) };
-    if let Some(path) = &opts.trace {
-        let text = trace(profile).to_string();
-        std::fs::write(path, text).map_err(|source| Error::Io { path: path.clone(), source })?;
-    }
-    if global.json {
-        print_quietly(&record);
-    } else {
-        print_profile(profile);
-    }
-    Ok(())
-}
-
-/// Prints a record without its steps and operations, which only the saved one needs.
-fn print_quietly(record: &Record) {
-    match serde_json::to_value(record) {
-        Ok(mut value) => {
-            if let Some(body) = value.as_object_mut() {
-                body.remove("steps");
-                body.remove("ops");
-            }
-            println!("{value:#}");
-        }
-        Err(e) => eprintln!("lathe: cannot write JSON: {e}"),
-    }
-}
-
-fn profile_record(
-    global: &Global,
-    gpu: &Arc<Gpu>,
-    loaded: &Loaded,
-    options: &RunOptions,
-    log_every: usize,
-) -> Result<Record> {
-    let mut environment = environment(gpu);
-    let copy = copy_bandwidth(gpu)?.gb_s;
-    environment.copy_gb_s = Some(copy);
-    environment.timestamp_quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
-    let graph = loaded.graph(Some(gpu), options.positions())?;
-    let mut executor = on_device(global, gpu, &graph)?;
-    let kv = kv_name(loaded.kv);
-    let model = loaded.file.path.file_name().unwrap_or_default().to_string_lossy();
-    let bar = global.progress(options.generate as u64, "profiling", false);
-    let (profile, _) =
-        profile::profile(&graph, &mut executor, options, (&model, kv), Some(copy), &mut |step| {
-            bar.inc(1);
-            let index = step.position - options.prompt.len();
-            if log_every > 0 && index.is_multiple_of(log_every) {
-                let gpu_ms = step.us.iter().sum::<f64>() / 1e3;
-                bar.suspend(|| {
-                    eprintln!(
-                        "position {}: operations {gpu_ms:.3} ms, record {:.3}, submit {:.3}, wait \
-                         {:.3} ms",
-                        step.position, step.record_ms, step.submit_ms, step.wait_ms
-                    );
-                });
-            }
-        })?;
-    bar.finish_and_clear();
-    Ok(Record::new(environment, Body::Profile(profile)))
-}
-
-fn print_profile(p: &Profile) {
-    let header = ["operation", "kernel", "×", "ms", "%", "bytes", "floor ms", "measured / floor"];
-    let mut t = table::table(&header, &[2, 3, 4, 5, 6, 7]);
-    for op in &p.by_op {
-        t.add_row(vec![
-            op.op.clone(),
-            op.kernel.clone(),
-            op.count.to_string(),
-            format!("{:.4}", op.ms),
-            format!("{:.1}", op.percent),
-            table::bytes(op.bytes as u64),
-            op.floor_ms.map_or_else(|| "-".into(), |f| format!("{f:.4}")),
-            op.over_floor.map_or_else(|| "-".into(), |f| format!("{f:.1}")),
-        ]);
-    }
-    println!("{t}");
-    println!(
-        "{:.4} ms a token as the sum of operations timed one by one; {} ms of GPU time and {:.1} \
-         tok/s when nobody looks",
-        p.serialised_ms_per_token,
-        p.unprofiled.gpu_ms_per_token.map_or_else(|| "-".into(), |ms| format!("{ms:.4}")),
-        p.unprofiled.decode_tok_s
-    );
-}
-
-/// `lathe bench decode --arch NAME`: expected against measured by operation, on a synthetic
-/// checkpoint that is made for it and removed again.
-pub(super) fn bench_arch(
-    global: &Global,
-    arch: &str,
-    quant: &str,
-    save: Option<&Path>,
-) -> Result<()> {
-    let folder =
-        tempfile::tempdir().map_err(|source| Error::Io { path: std::env::temp_dir(), source })?;
-    let path = folder.path().join(format!("{arch}-{quant}.gguf"));
-    let parse = |e: crate::model::synth::UnknownName| Error::Usage(e.to_string());
-    let spec = SynthSpec {
-        arch: arch.parse().map_err(parse)?,
-        quant: quant.parse().map_err(parse)?,
-        embed_quant: None,
-        seed: 42,
-    };
-    let bar = global.progress(0, "writing weights", true);
-    write_synth(&spec, &path, &mut |written, total| {
-        bar.set_length(total);
-        bar.set_position(written);
-    })?;
-    bar.finish_and_clear();
-    let gpu = Arc::new(global.open()?);
-    let opts = ModelOpts {
-        model: path,
-        prompt: None,
-        prompt_tokens: vec![2, 5, 7, 11],
-        kv: Kv::F16,
-        manifest: None,
-        untuned: false,
-        hint: Vec::new(),
-    };
-    let loaded = opts.load()?;
-    let options = RunOptions {
-        prompt: loaded.prompt.clone(),
-        generate: if gpu.adapter.software { 4 } else { 64 },
-        steps_per_submit: 8,
-        ..Default::default()
-    };
-    let record = profile_record(global, &gpu, &loaded, &options, 0)?;
-    if let Some(path) = save {
-        record.write(path)?;
-        eprintln!("saved {}", path.display());
-    }
-    let Body::Profile(profile) = &record.body else { return Ok(()) };
-    if global.json {
-        print_quietly(&record);
-    } else {
-        print_profile(profile);
-    }
-    Ok(())
-}
-
-/// Whole decode steps of two selections against each other, microseconds a step.
-pub(super) fn ab(
-    gpu: &Arc<Gpu>,
-    model: &Path,
-    sides: [&str; 2],
-    options: &AbOptions,
-) -> Result<(Comparison, Vec<Block>)> {
-    const STEPS: usize = 32;
-    let run = RunOptions {
-        prompt: vec![1, 2, 3, 4],
-        generate: STEPS + 1,
-        steps_per_submit: 8,
-        ..Default::default()
-    };
-    let file = Arc::new(ModelFile::open(model)?);
-    let config = file.config()?;
-    let weights = Weights::load(&file, &config)?;
-    let built = |hint: &str| -> Result<DecodeGraph> {
-        let hints = parse_hints(&[hint.to_owned()])?;
-        let options =
-            GraphOptions { context: run.positions(), kv: KvFormat::F16, hints, tuned: None };
-        graph::build(model, &config, &weights, &gpu.caps, &options)
-    };
-    // Checked before it is timed.
-    let verified = |graph: &DecodeGraph, executor: &mut GpuExecutor| -> Result<()> {
-        let first = RunOptions { prompt: run.prompt[..2].to_vec(), generate: 2, ..run.clone() };
-        let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
-        let mut verifier = Verifier::new(graph, &mut reference, &first, 1e-5, 3)?;
-        session::run_observed(graph, executor, &first, &mut |s| verifier.compare(s)).map(|_| ())
-    };
-    let pipelines = Pipelines::default();
-    let (graph_a, graph_b) = (built(sides[0])?, built(sides[1])?);
-    let mut executor_a = GpuExecutor::new(
-        Arc::clone(gpu),
-        &pipelines,
-        Arc::clone(&graph_a.recording),
-        Policy::Plain,
-        &mut |_, _| {},
-    )?;
-    let mut executor_b = executor_a.sharing(&pipelines, Arc::clone(&graph_b.recording))?;
-    verified(&graph_a, &mut executor_a)?;
-    verified(&graph_b, &mut executor_b)?;
-    let (mut a, mut b) = ((graph_a, executor_a), (graph_b, executor_b));
-    let time = |(graph, executor): &mut (DecodeGraph, GpuExecutor)| -> Result<f64> {
-        let run = session::run(graph, executor, &run, &mut |_| {})?;
-        let wall: Duration = run.steps.iter().sum();
-        Ok(wall.as_secs_f64() * 1e6 / run.steps.len().max(1) as f64)
-    };
-    steady(gpu, &mut || Ok(time(&mut a)? + time(&mut b)?))?;
-    ab::run(options, &mut || time(&mut a), &mut || time(&mut b))
-}
-
-/// Every kernel and compiled-in shape that decoding a file needs, each once, with the parameters
-/// that only tests set at their defaults.
-pub(super) fn shapes(model: &Path, caps: &Capabilities) -> Result<Vec<(&'static Kernel, Shape)>> {
-    let file = Arc::new(ModelFile::open(model)?);
-    let config = file.config()?;
-    let weights = Weights::load(&file, &config)?;
-    let options =
-        GraphOptions { context: 512, kv: KvFormat::F16, hints: Hints::new(), tuned: None };
-    let graph = graph::build(model, &config, &weights, caps, &options)?;
-    let mut shapes: Vec<(&'static Kernel, Shape)> = Vec::new();
-    for op in &graph.recording.ops {
-        let kernel = op.kernel();
-        let known = shapes
-            .iter()
-            .any(|(k, s)| k.name == kernel.name && kernel.key(s) == kernel.key(&op.shape));
-        if !known {
-            let shape =
-                op.shape.iter().fold(kernel.default_shape(), |s, (name, v)| s.with(name, v));
-            shapes.push((kernel, shape));
-        }
-    }
-    Ok(shapes)
 }
 
 fn kv_name(kv: KvFormat) -> &'static str {

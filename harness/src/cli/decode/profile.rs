@@ -1,0 +1,182 @@
+//! A decode by operation: `decode --profile` and `bench decode`.
+
+use super::*;
+
+pub(super) fn profile(
+    global: &Global,
+    opts: &Opts,
+    loaded: &Loaded,
+    options: &RunOptions,
+) -> Result<()> {
+    let observed = opts.logits_out.is_some() || opts.verify.is_some() || !options.forced.is_empty();
+    if observed || opts.executor != ExecutorName::Gpu {
+        return Err(Error::Usage(
+            "--profile times a free run on the GPU; it goes with none of --verify, --logits-out, \
+             --force-tokens and --executor cpu"
+                .into(),
+        ));
+    }
+    if options.generate < 2 {
+        return Err(Error::Usage("--profile needs at least 2 tokens (-n)".into()));
+    }
+    let gpu = Arc::new(global.open()?);
+    if gpu.adapter.software && !opts.allow_software {
+        return Err(Error::Unavailable {
+            what: "a profile record".into(),
+            adapter: gpu.adapter.name.clone(),
+            reason: "a software adapter says nothing about a GPU; --allow-software saves it anyway"
+                .into(),
+        });
+    }
+    let record = profile_record(global, &gpu, loaded, options, opts.log_every)?;
+    if let Some(path) = &opts.profile {
+        record.write(path)?;
+        eprintln!("saved {}", path.display());
+    }
+    let Body::Profile(profile) = &record.body else { return Ok(()) };
+    if let Some(path) = &opts.trace {
+        let text = trace(profile).to_string();
+        std::fs::write(path, text).map_err(|source| Error::Io { path: path.clone(), source })?;
+    }
+    if global.json {
+        print_quietly(&record);
+    } else {
+        print_profile(profile);
+    }
+    Ok(())
+}
+
+/// Prints a record without its steps and operations, which only the saved one needs.
+fn print_quietly(record: &Record) {
+    match serde_json::to_value(record) {
+        Ok(mut value) => {
+            if let Some(body) = value.as_object_mut() {
+                body.remove("steps");
+                body.remove("ops");
+            }
+            println!("{value:#}");
+        }
+        Err(e) => eprintln!("lathe: cannot write JSON: {e}"),
+    }
+}
+
+fn profile_record(
+    global: &Global,
+    gpu: &Arc<Gpu>,
+    loaded: &Loaded,
+    options: &RunOptions,
+    log_every: usize,
+) -> Result<Record> {
+    let mut environment = environment(gpu);
+    let copy = copy_bandwidth(gpu)?.gb_s;
+    environment.copy_gb_s = Some(copy);
+    environment.timestamp_quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
+    let graph = loaded.graph(Some(gpu), options.positions())?;
+    let mut executor = on_device(global, gpu, &graph)?;
+    let kv = kv_name(loaded.kv);
+    let model = loaded.file.path.file_name().unwrap_or_default().to_string_lossy();
+    let bar = global.progress(options.generate as u64, "profiling", false);
+    let (profile, _) = crate::decode::profile::profile(
+        &graph,
+        &mut executor,
+        options,
+        (&model, kv),
+        Some(copy),
+        &mut |step| {
+            bar.inc(1);
+            let index = step.position - options.prompt.len();
+            if log_every > 0 && index.is_multiple_of(log_every) {
+                let gpu_ms = step.us.iter().sum::<f64>() / 1e3;
+                bar.suspend(|| {
+                    eprintln!(
+                        "position {}: operations {gpu_ms:.3} ms, record {:.3}, submit {:.3}, wait \
+                         {:.3} ms",
+                        step.position, step.record_ms, step.submit_ms, step.wait_ms
+                    );
+                });
+            }
+        },
+    )?;
+    bar.finish_and_clear();
+    Ok(Record::new(environment, Body::Profile(profile)))
+}
+
+fn print_profile(p: &Profile) {
+    let header = ["operation", "kernel", "×", "ms", "%", "bytes", "floor ms", "measured / floor"];
+    let mut t = table::table(&header, &[2, 3, 4, 5, 6, 7]);
+    for op in &p.by_op {
+        t.add_row(vec![
+            op.op.clone(),
+            op.kernel.clone(),
+            op.count.to_string(),
+            format!("{:.4}", op.ms),
+            format!("{:.1}", op.percent),
+            table::bytes(op.bytes as u64),
+            op.floor_ms.map_or_else(|| "-".into(), |f| format!("{f:.4}")),
+            op.over_floor.map_or_else(|| "-".into(), |f| format!("{f:.1}")),
+        ]);
+    }
+    println!("{t}");
+    println!(
+        "{:.4} ms a token as the sum of operations timed one by one; {} ms of GPU time and {:.1} \
+         tok/s when nobody looks",
+        p.serialised_ms_per_token,
+        p.unprofiled.gpu_ms_per_token.map_or_else(|| "-".into(), |ms| format!("{ms:.4}")),
+        p.unprofiled.decode_tok_s
+    );
+}
+
+/// `lathe bench decode --arch NAME`: expected against measured by operation, on a synthetic
+/// checkpoint that is made for it and removed again.
+pub(in crate::cli) fn bench_arch(
+    global: &Global,
+    arch: &str,
+    quant: &str,
+    save: Option<&Path>,
+) -> Result<()> {
+    let folder =
+        tempfile::tempdir().map_err(|source| Error::Io { path: std::env::temp_dir(), source })?;
+    let path = folder.path().join(format!("{arch}-{quant}.gguf"));
+    let parse = |e: crate::model::synth::UnknownName| Error::Usage(e.to_string());
+    let spec = SynthSpec {
+        arch: arch.parse().map_err(parse)?,
+        quant: quant.parse().map_err(parse)?,
+        embed_quant: None,
+        seed: 42,
+    };
+    let bar = global.progress(0, "writing weights", true);
+    write_synth(&spec, &path, &mut |written, total| {
+        bar.set_length(total);
+        bar.set_position(written);
+    })?;
+    bar.finish_and_clear();
+    let gpu = Arc::new(global.open()?);
+    let opts = ModelOpts {
+        model: path,
+        prompt: None,
+        prompt_tokens: vec![2, 5, 7, 11],
+        kv: Kv::F16,
+        manifest: None,
+        untuned: false,
+        hint: Vec::new(),
+    };
+    let loaded = opts.load()?;
+    let options = RunOptions {
+        prompt: loaded.prompt.clone(),
+        generate: if gpu.adapter.software { 4 } else { 64 },
+        steps_per_submit: 8,
+        ..Default::default()
+    };
+    let record = profile_record(global, &gpu, &loaded, &options, 0)?;
+    if let Some(path) = save {
+        record.write(path)?;
+        eprintln!("saved {}", path.display());
+    }
+    let Body::Profile(profile) = &record.body else { return Ok(()) };
+    if global.json {
+        print_quietly(&record);
+    } else {
+        print_profile(profile);
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! Decode for `ab` and `tune`: two selections against each other, and every shape a file needs.
+
+use super::*;
+
+/// Whole decode steps of two selections against each other, microseconds a step.
+pub(in crate::cli) fn ab(
+    gpu: &Arc<Gpu>,
+    model: &Path,
+    sides: [&str; 2],
+    options: &AbOptions,
+) -> Result<(Comparison, Vec<Block>)> {
+    const STEPS: usize = 32;
+    let run = RunOptions {
+        prompt: vec![1, 2, 3, 4],
+        generate: STEPS + 1,
+        steps_per_submit: 8,
+        ..Default::default()
+    };
+    let file = Arc::new(ModelFile::open(model)?);
+    let config = file.config()?;
+    let weights = Weights::load(&file, &config)?;
+    let built = |hint: &str| -> Result<DecodeGraph> {
+        let hints = parse_hints(&[hint.to_owned()])?;
+        let options =
+            GraphOptions { context: run.positions(), kv: KvFormat::F16, hints, tuned: None };
+        graph::build(model, &config, &weights, &gpu.caps, &options)
+    };
+    // Checked before it is timed.
+    let verified = |graph: &DecodeGraph, executor: &mut GpuExecutor| -> Result<()> {
+        let first = RunOptions { prompt: run.prompt[..2].to_vec(), generate: 2, ..run.clone() };
+        let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
+        let mut verifier = Verifier::new(graph, &mut reference, &first, 1e-5, 3)?;
+        session::run_observed(graph, executor, &first, &mut |s| verifier.compare(s)).map(|_| ())
+    };
+    let pipelines = Pipelines::default();
+    let (graph_a, graph_b) = (built(sides[0])?, built(sides[1])?);
+    let mut executor_a = GpuExecutor::new(
+        Arc::clone(gpu),
+        &pipelines,
+        Arc::clone(&graph_a.recording),
+        Policy::Plain,
+        &mut |_, _| {},
+    )?;
+    let mut executor_b = executor_a.sharing(&pipelines, Arc::clone(&graph_b.recording))?;
+    verified(&graph_a, &mut executor_a)?;
+    verified(&graph_b, &mut executor_b)?;
+    let (mut a, mut b) = ((graph_a, executor_a), (graph_b, executor_b));
+    let time = |(graph, executor): &mut (DecodeGraph, GpuExecutor)| -> Result<f64> {
+        let run = session::run(graph, executor, &run, &mut |_| {})?;
+        let wall: Duration = run.steps.iter().sum();
+        Ok(wall.as_secs_f64() * 1e6 / run.steps.len().max(1) as f64)
+    };
+    steady(gpu, &mut || Ok(time(&mut a)? + time(&mut b)?))?;
+    ab::run(options, &mut || time(&mut a), &mut || time(&mut b))
+}
+
+/// Every kernel and compiled-in shape that decoding a file needs, each once, with the parameters
+/// that only tests set at their defaults.
+pub(in crate::cli) fn shapes(
+    model: &Path,
+    caps: &Capabilities,
+) -> Result<Vec<(&'static Kernel, Shape)>> {
+    let file = Arc::new(ModelFile::open(model)?);
+    let config = file.config()?;
+    let weights = Weights::load(&file, &config)?;
+    let options =
+        GraphOptions { context: 512, kv: KvFormat::F16, hints: Hints::new(), tuned: None };
+    let graph = graph::build(model, &config, &weights, caps, &options)?;
+    let mut shapes: Vec<(&'static Kernel, Shape)> = Vec::new();
+    for op in &graph.recording.ops {
+        let kernel = op.kernel();
+        let known = shapes
+            .iter()
+            .any(|(k, s)| k.name == kernel.name && kernel.key(s) == kernel.key(&op.shape));
+        if !known {
+            let shape =
+                op.shape.iter().fold(kernel.default_shape(), |s, (name, v)| s.with(name, v));
+            shapes.push((kernel, shape));
+        }
+    }
+    Ok(shapes)
+}
