@@ -482,6 +482,48 @@ fn watch_runs_again_when_the_file_is_saved() {
 }
 
 #[test]
+fn whole_steps_are_compared_and_a_models_own_shapes_are_tuned() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = Folder::new();
+    let model = golden("llama-tiny-f16.gguf");
+    let sides = ["ab", "decode", "--model", &model, "--a", "gemv=workgroup", "--b", "gemv=naive"];
+    let rest = ["--allow-software", "--time-out", "4", "--json"];
+    let output = lathe(&[&sides[..], &rest].concat());
+    assert!([0, 6].contains(&code(&output)), "{}", stderr(&output));
+    let report = document(&output);
+    assert_eq!(report["kernel"], "decode");
+    assert!(report["a_us"].as_f64().unwrap() > 0.0 && report["b_us"].as_f64().unwrap() > 0.0);
+    let store = folder.path("tuned.json");
+    let tune = ["tune", "residual_add", "--model", &model, "--store", &store];
+    let output = lathe(&[&tune[..], &["--allow-software", "--json"]].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let found = document(&output)["found"].clone();
+    let found = found.as_array().unwrap();
+    // llama-tiny adds residuals of its hidden size only.
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0]["shape"], "N=128");
+}
+
+#[test]
+fn a_users_kernel_is_timed_without_recompiling() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = Folder::new();
+    let text = lathe_kernels::source("gemv", "naive").unwrap().text;
+    let file = folder.write("mine.wgsl", text);
+    let output = lathe(&[&["bench", "gemv", "--wgsl", &file, "--json"][..], &SMALL].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let report = document(&output);
+    assert_eq!(report["cases"].as_array().unwrap().len(), 1);
+    assert!(report["cases"][0]["variant"].as_str().unwrap().ends_with("mine.wgsl"));
+}
+
+#[test]
 fn bench_decode_needs_no_checkpoint() {
     let Some(gpu) = common::gpu() else { return };
     if !gpu.adapter.timestamps {

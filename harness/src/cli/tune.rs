@@ -16,13 +16,13 @@ use crate::tune::{Candidate, Found, Store, Trial, TuneOptions, trial, tune};
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// KERNEL
+    /// KERNEL; with --model, only that one's shapes
     kernel: Option<String>,
     /// Shape; what is not named keeps the kernel's default
     #[arg(long)]
     shape: Option<String>,
     /// Tune every kernel and shape that decoding this file needs
-    #[arg(long, value_name = "FILE", conflicts_with = "kernel")]
+    #[arg(long, value_name = "FILE", conflicts_with = "shape")]
     model: Option<PathBuf>,
     /// Show stored choices and do nothing
     #[arg(long)]
@@ -94,8 +94,15 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             };
             vec![(kernel, shape)]
         }
-        (None, Some(model)) => super::decode::shapes(model, &gpu.caps)?,
-        _ => return Err(Error::Usage("give a KERNEL or --model FILE".into())),
+        (name, Some(model)) => {
+            let mut shapes = super::decode::shapes(model, &gpu.caps)?;
+            if let Some(name) = name {
+                let (kernel, _) = super::named(Some(name))?.swap_remove(0);
+                shapes.retain(|(k, _)| k.name == kernel.name);
+            }
+            shapes
+        }
+        (None, None) => return Err(Error::Usage("give a KERNEL or --model FILE".into())),
     };
     let mut store = Store::read(&path)?;
     let options = TuneOptions {
