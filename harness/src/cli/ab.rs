@@ -99,6 +99,13 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         b.validate("after timing")?;
         (shape.show(kernel.params), outcome)
     };
+    let file = |side: &str| Path::new(side).extension().is_some_and(|e| e == "wgsl");
+    if file(&opts.a) != file(&opts.b) && !global.runtime_checks {
+        eprintln!(
+            "lathe: a user's file carries wgpu's run-time checks, a built-in variant does not; \
+             --runtime-checks compares like with like"
+        );
+    }
     let median = |times: Vec<f64>| crate::measure::stats::summarise(&times).median;
     let body = Ab {
         kernel: opts.kernel.clone(),

@@ -12,7 +12,7 @@ use super::steady::steady;
 use crate::check::{Case, Verdict};
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
-use crate::gpu::{Gpu, Pipelines, Policy};
+use crate::gpu::{Checks, Gpu, Pipelines, Policy};
 use crate::plan::Plan;
 use crate::report::record::{BenchCase, Timing};
 
@@ -313,6 +313,7 @@ impl Session {
     /// Validates, times cold and warm, validates again.
     pub fn measure(&mut self, plan: Plan, shape: &Shape) -> Result<BenchCase> {
         let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
+        let checked = self.gpu.checks == Checks::Off && !plan.trusted;
         let gpu = Arc::clone(&self.gpu);
         let rotate = self.options.rotate_bytes;
         let mut bench = Bench::new(&gpu, &Pipelines::default(), plan, shape, SEED, rotate)?;
@@ -341,6 +342,8 @@ impl Session {
             (cold.noise.max(warm.noise) > NOISY, "noisy"),
             (cold_out || warm_out, "timed out"),
             (bench.clock() == Clock::Wall, "wall clock"),
+            // A user's file keeps them where built-in variants run without.
+            (checked, "run-time checks on"),
             (bench.rotated_bytes() < 2 * self.cache_bytes, "not cold"),
         ] {
             if doubtful {

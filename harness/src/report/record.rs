@@ -100,7 +100,7 @@ pub struct BenchCase {
     /// `gpu` (timestamps) or `wall`.
     pub clock: String,
     /// What makes the number doubtful: `not settled`, `drift`, `noisy`, `timed out`, `wall clock`,
-    /// `not cold` (the rotated copies may have stayed in the cache).
+    /// `run-time checks on` (a user's file, where built-in variants run without), `not cold` (the rotated copies may have stayed in the cache).
     pub flags: Vec<String>,
 }
 
