@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lathe_kernels::{Format, Kernel, RopeSpec, Shape};
+use lathe_kernels::{Kernel, RopeSpec, Shape};
 
 use crate::plan::Plan;
 use crate::weights::WeightRows;
@@ -201,13 +201,5 @@ impl Recording {
     /// Bytes of all tensors on the device.
     pub fn device_bytes(&self) -> u64 {
         self.tensors.iter().map(Tensor::device_bytes).sum()
-    }
-
-    /// The format of a weight tensor.
-    pub fn weight_format(&self, id: TensorId) -> Option<Format> {
-        match &self.tensors[id.0].content {
-            Content::Weights(w) => Some(w.format),
-            _ => None,
-        }
     }
 }

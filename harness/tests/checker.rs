@@ -164,7 +164,11 @@ fn reading_the_padding_fails() {
         "return select(vec4<f32>(0.0), v, at < vec4<u32>(K));",
         "return v;",
     );
-    fails_with(unmasked, "y");
+    // Hardware may keep the poison's own NaN in the sum or make another.
+    if let Some(verdict) = unmasked {
+        let Verdict::Failed { reason, .. } = &verdict else { panic!("{verdict:?}") };
+        assert!(reason.contains("never written") || reason.contains("not finite"), "{reason}");
+    }
 }
 
 #[test]
@@ -177,7 +181,7 @@ fn a_wrong_tie_fails() {
         "b.value == a.value && b.index < a.index",
         "b.value == a.value && b.index > a.index && a.index != 0xffffffffu",
     );
-    fails_with(verdict, "");
+    fails_with(verdict, "integers differ");
 }
 
 #[test]

@@ -287,7 +287,14 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         ExecutorName::Gpu => {
             let gpu = Arc::new(global.open()?);
             // Before the weights take the memory; a device too full to copy has no figure.
-            let copy = copy_bandwidth(&gpu).ok().map(|c| c.gb_s);
+            let copy = match copy_bandwidth(&gpu) {
+                Ok(copy) => Some(copy.gb_s),
+                Err(lost @ Error::DeviceLost { .. }) => return Err(lost),
+                Err(e) => {
+                    tracing::warn!("no copy bandwidth: {e}");
+                    None
+                }
+            };
             let graph = loaded.graph(Some(&gpu), context)?;
             let mut executor = on_device(global, &gpu, &graph)?;
             let memory = executor.device_bytes();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use lathe_kernels::{Capabilities, Constants, Format, RopeSpec, Shape};
+use lathe_kernels::{Capabilities, Constants, RopeSpec, Shape};
 use serde::Serialize;
 
 use super::kv_cache::KvCache;
@@ -369,9 +369,4 @@ pub fn build(
         selected: order.iter().filter_map(|key| selected.remove(key)).collect(),
         weight_bytes,
     })
-}
-
-/// The formats a decode graph reads, for messages.
-pub fn formats() -> String {
-    Format::NAMES.join(", ")
 }

@@ -90,7 +90,11 @@ impl Block {
             if part.len() == UPLOAD_BYTES {
                 // Hands the staging memory back before the next part takes more.
                 gpu.queue.submit([]);
-                let _ = gpu.device.poll(wgpu::PollType::wait_indefinitely());
+                // A fault shows at the next check; waiting for it has an end.
+                let _ = gpu.device.poll(wgpu::PollType::Wait {
+                    submission_index: None,
+                    timeout: Some(gpu.patience),
+                });
             }
         }
     }
