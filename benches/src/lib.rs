@@ -12,7 +12,7 @@ use lathe_harness::measure::{Bench, BenchOptions, Temperature};
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::synth::{SynthArch, SynthQuant, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
-use lathe_harness::recording::KvFormat;
+use lathe_harness::recording::FloatFormat;
 use lathe_harness::select::Hints;
 use lathe_harness::{Error, Result};
 
@@ -107,7 +107,8 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
         let weights = Weights::load(&file, &config)?;
         let options = GraphOptions {
             context: STEPS + 4,
-            kv: KvFormat::F16,
+            kv: FloatFormat::F16,
+            acts: FloatFormat::F32,
             hints: Hints::new(),
             tuned: None,
         };

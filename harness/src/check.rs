@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use lathe_kernels::{
-    Elem, Format, Kernel, ParamKind, Role, RopeSpec, Shape, StateWord, Tolerance, Variant,
+    Binding, Elem, Format, Kernel, Packing, ParamKind, Role, RopeSpec, Shape, StateWord, Tolerance,
+    Variant,
 };
 use lathe_reference as reference;
 use serde::Serialize;
@@ -15,7 +16,7 @@ use crate::execute::gpu::decode_values;
 use crate::execute::{Execute, GpuExecutor};
 use crate::gpu::{Gpu, POISON, Pipelines, Policy};
 use crate::plan::{Plan, PlanError};
-use crate::recording::{Content, KvFormat, Label, Recording, TensorId};
+use crate::recording::{Content, FloatFormat, Label, Recording, TensorId};
 use crate::rng::Rng;
 use crate::weights::WeightRows;
 
@@ -129,7 +130,7 @@ impl Case {
             if b.role == Role::Scratch {
                 continue;
             }
-            let (content, value) = draw(b.name, b.elem, b.role, (b.len)(shape), shape, &mut rng);
+            let (content, value) = draw(b, shape, plan.packing, &mut rng);
             bound.push((b.name, recording.tensor(b.name, content)));
             values.push(value);
         }
@@ -168,12 +169,20 @@ impl Case {
                 (Value::U32(words), Content::Words(_)) => {
                     executor.write_words(TensorId(i), 0, words)?;
                 }
-                (Value::F32(values), Content::Kv { format: KvFormat::F16, .. }) => {
-                    let bytes: Vec<u8> =
+                (
+                    Value::F32(values),
+                    Content::Kv { format: FloatFormat::F16, .. }
+                    | Content::Activation { format: FloatFormat::F16, .. },
+                ) => {
+                    let mut bytes: Vec<u8> =
                         values.iter().flat_map(|v| half::f16::from_f32(*v).to_le_bytes()).collect();
+                    bytes.resize(bytes.len().next_multiple_of(4), 0);
                     block.write(&executor.gpu, 0, &bytes);
                 }
-                (Value::F32(values), Content::Kv { .. } | Content::Values(_)) => {
+                (
+                    Value::F32(values),
+                    Content::Kv { .. } | Content::Values(_) | Content::Activation { .. },
+                ) => {
                     block.write(&executor.gpu, 0, bytemuck::cast_slice(values));
                 }
                 _ => {}
@@ -251,12 +260,9 @@ impl Case {
                     }
                 }
                 Outcome::Real(expected) => {
-                    let got = decode_values(&self.recording.tensors[tensor.0].content, bytes);
-                    let tolerance = reference::Tolerance {
-                        k: self.tolerance.k,
-                        rounding: self.tolerance.rounding,
-                        nmse: self.tolerance.nmse,
-                    };
+                    let content = &self.recording.tensors[tensor.0].content;
+                    let got = decode_values(content, bytes);
+                    let tolerance = tolerance(&self.tolerance, content);
                     let element = |w: &reference::Worst| WorstElement {
                         tensor: name.clone(),
                         index: w.index,
@@ -289,6 +295,15 @@ impl Case {
             }
         }
         Ok(Verdict::Passed { nmse, worst: worst.map(|(_, w)| w) })
+    }
+}
+
+/// A kernel's tolerance for an output, with the rounding of the type it is stored in.
+pub fn tolerance(of: &Tolerance, stored: &Content) -> reference::Tolerance {
+    let tolerance = reference::Tolerance { k: of.k, rounding: of.rounding, nmse: of.nmse };
+    match stored {
+        Content::Activation { format: FloatFormat::F16, .. } => tolerance.stored_as_f16(),
+        _ => tolerance,
     }
 }
 
@@ -373,17 +388,29 @@ fn too_large(kernel: &Kernel, shape: &Shape, limit: u64) -> Option<String> {
     })
 }
 
-fn draw(
-    name: &str,
-    elem: Elem,
-    role: Role,
-    len: usize,
-    shape: &Shape,
-    rng: &mut Rng,
-) -> (Content, Value) {
-    match elem {
-        Elem::F32 if role == Role::Output => {
-            (Content::Activation(len), Value::F32(vec![f32::NAN; len]))
+fn draw(b: &Binding, shape: &Shape, packing: Packing, rng: &mut Rng) -> (Content, Value) {
+    let (name, len) = (b.name, (b.len)(shape));
+    let format = |param: &str| {
+        if shape.dim(param) == 1 { FloatFormat::F16 } else { FloatFormat::F32 }
+    };
+    // Values as a buffer of that format holds them.
+    let stored = |format: FloatFormat, value: f32| match format {
+        FloatFormat::F32 => value,
+        FloatFormat::F16 => half::f16::from_f32(value).to_f32(),
+    };
+    match b.elem {
+        Elem::F32 if b.role == Role::Output => {
+            let format = FloatFormat::F32;
+            (Content::Activation { len, format }, Value::F32(vec![f32::NAN; len]))
+        }
+        Elem::Act => {
+            let format = format("ACTS");
+            let value = |_| match b.role {
+                Role::Output => f32::NAN,
+                _ => stored(format, rng.normal()),
+            };
+            let values = (0..len).map(value).collect();
+            (Content::Activation { len, format }, Value::F32(values))
         }
         Elem::F32 => {
             let values: Vec<f32> = if name == "logits" {
@@ -411,16 +438,11 @@ fn draw(
             let k = shape.get("K").or(shape.get("HIDDEN")).map_or(1, |k| k as usize);
             let values: Vec<f32> = (0..len).map(|_| rng.normal()).collect();
             let rows = WeightRows::from_f32(format, k, &values);
-            (Content::Weights(rows.clone()), Value::Weights(rows))
+            (Content::Weights(rows.clone(), packing), Value::Weights(rows))
         }
         Elem::Kv => {
-            let format = if shape.dim("KV") == 1 { KvFormat::F16 } else { KvFormat::F32 };
-            let values: Vec<f32> = (0..len)
-                .map(|_| match format {
-                    KvFormat::F32 => rng.normal(),
-                    KvFormat::F16 => half::f16::from_f32(rng.normal()).to_f32(),
-                })
-                .collect();
+            let format = format("KV");
+            let values = (0..len).map(|_| stored(format, rng.normal())).collect();
             (Content::Kv { len, format }, Value::F32(values))
         }
         Elem::Rope => {

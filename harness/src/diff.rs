@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use lathe_reference as reference;
 
+use crate::check;
 use crate::error::Result;
 use crate::execute::cpu::{self, Outcome, Value};
 use crate::execute::{Execute, GpuExecutor};
@@ -58,7 +59,7 @@ pub fn step(executor: &mut GpuExecutor, step: usize) -> Result<Option<Divergence
 /// Weights and tables as they are; what operations write is filled by [`refresh`].
 fn light(content: &Content) -> Value {
     match content {
-        Content::Activation(_) | Content::Kv { .. } => Value::F32(Vec::new()),
+        Content::Activation { .. } | Content::Kv { .. } => Value::F32(Vec::new()),
         Content::Words(_) => Value::U32(Vec::new()),
         other => Value::of(other),
     }
@@ -72,11 +73,11 @@ fn refresh(
 ) -> Result<()> {
     for (_, tensor) in &op.bindings {
         match recording.tensors[tensor.0].content {
-            Content::Activation(_) | Content::Kv { .. } => {
+            Content::Activation { .. } | Content::Kv { .. } => {
                 values[tensor.0] = Value::F32(executor.read_values(*tensor)?);
             }
             Content::Words(_) => values[tensor.0] = Value::U32(executor.read_words(*tensor)?),
-            Content::Values(_) | Content::Weights(_) | Content::Rope(_) | Content::Uniform(_) => {}
+            Content::Values(_) | Content::Weights(..) | Content::Rope(_) | Content::Uniform(_) => {}
         }
     }
     Ok(())
@@ -100,8 +101,8 @@ fn compare(
                 (None, Some(capacity)) => op.shape.clone().with("SEEN", capacity),
                 _ => op.shape.clone(),
             };
-            let t = (op.kernel().tolerance)(&shape);
-            let tolerance = reference::Tolerance { k: t.k, rounding: t.rounding, nmse: t.nmse };
+            let content = &recording.tensors[tensor.0].content;
+            let tolerance = check::tolerance(&(op.kernel().tolerance)(&shape), content);
             reference::compare(expected, &executor.read_values(tensor)?, &tolerance).err()
         }
     };

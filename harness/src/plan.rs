@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lathe_kernels::{Capabilities, Constants, Kernel, ReflectError, Reflection, Shape, Variant};
+use lathe_kernels::{
+    Capabilities, Constants, Kernel, Packing, ReflectError, Reflection, Shape, Variant,
+};
 
 /// One variant, specialised for one shape on one adapter.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub struct Plan {
     pub constants: Constants,
     /// Dispatches, in order.
     pub stages: Vec<PlannedStage>,
+    /// How it reads quantised weight rows.
+    pub packing: Packing,
     /// The kernel's name of each WGSL variable that has another.
     pub bindings: BTreeMap<String, String>,
     /// Content of uniform buffers, by variable; built-in kernels have none.
@@ -147,6 +151,7 @@ impl Plan {
             reflection,
             constants,
             stages: Vec::with_capacity(variant.stages.len()),
+            packing: kernel.packing(variant, shape),
             bindings: BTreeMap::new(),
             uniforms: Vec::new(),
         };

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lathe_kernels::{Kernel, RopeSpec, Shape};
+use lathe_kernels::{Kernel, Packing, RopeSpec, Shape};
 
 use crate::plan::Plan;
 use crate::weights::WeightRows;
@@ -18,20 +18,25 @@ pub struct TensorId(pub usize);
 /// What a tensor holds when the recording starts.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// `len` f32 values written by the recording itself.
-    Activation(usize),
+    /// `len` values written by the recording itself.
+    Activation {
+        /// Values.
+        len: usize,
+        /// How they are stored.
+        format: FloatFormat,
+    },
     /// `len` u32 words, zero at first: step state, tokens, indices.
     Words(usize),
     /// Given f32 values.
     Values(Arc<[f32]>),
     /// Weight rows, packed for the kernels at upload.
-    Weights(WeightRows),
+    Weights(WeightRows, Packing),
     /// KV cache of `len` values, zero at first.
     Kv {
         /// Values.
         len: usize,
         /// How they are stored.
-        format: KvFormat,
+        format: FloatFormat,
     },
     /// Fields of a user kernel's uniform buffer.
     Uniform(Vec<u8>),
@@ -39,26 +44,34 @@ pub enum Content {
     Rope(RopeSpec),
 }
 
-/// Storage format of a KV cache.
+/// Storage format of a KV cache or of activations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum KvFormat {
+pub enum FloatFormat {
     /// 32-bit floats.
     F32,
     /// 16-bit floats.
     F16,
 }
 
-impl KvFormat {
-    /// The value of the `KV` parameter.
+impl FloatFormat {
+    /// The value of the `KV` or `ACTS` parameter.
     pub fn code(self) -> f64 {
         f64::from(self as u32)
+    }
+
+    /// Name as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            FloatFormat::F32 => "f32",
+            FloatFormat::F16 => "f16",
+        }
     }
 
     /// Bytes of one value.
     pub fn bytes(self) -> usize {
         match self {
-            KvFormat::F32 => 4,
-            KvFormat::F16 => 2,
+            FloatFormat::F32 => 4,
+            FloatFormat::F16 => 2,
         }
     }
 }
@@ -76,9 +89,11 @@ impl Tensor {
     /// Bytes on the device, before padding to whole vectors.
     pub fn device_bytes(&self) -> u64 {
         let bytes = match &self.content {
-            Content::Activation(len) | Content::Words(len) => 4 * len,
+            Content::Words(len) => 4 * len,
+            // Whole words: an odd last f16 has a neighbour of padding.
+            Content::Activation { len, format } => (len * format.bytes()).next_multiple_of(4),
             Content::Values(values) => 4 * values.len(),
-            Content::Weights(w) => w.format.packed_bytes(w.rows(), w.k),
+            Content::Weights(w, packing) => w.format.packed_bytes(w.rows(), w.k, *packing),
             Content::Kv { len, format } => len * format.bytes(),
             Content::Uniform(bytes) => bytes.len(),
             Content::Rope(spec) => 4 * spec.positions * spec.head_dim,
@@ -174,7 +189,7 @@ impl Recording {
             let (len, name) = ((b.len)(&shape), format!("scratch.{}.{}", plan.kernel.name, b.name));
             let content = match b.elem {
                 lathe_kernels::Elem::U32 => Content::Words(len),
-                _ => Content::Activation(len),
+                _ => Content::Activation { len, format: FloatFormat::F32 },
             };
             let same = |t: &Tensor| t.name == name && t.device_bytes() == 4 * len as u64;
             let id = match self.tensors.iter().position(same) {
@@ -182,6 +197,12 @@ impl Recording {
                 None => self.tensor(name, content),
             };
             bindings.push((b.name, id));
+        }
+        for (name, id) in &bindings {
+            if let Content::Weights(rows, packing) = &self.tensors[id.0].content {
+                let same = rows.format.is_dense() || *packing == plan.packing;
+                assert!(same, "{label}: {name} is packed as {packing:?}, not {:?}", plan.packing);
+            }
         }
         let uniforms = plan
             .uniforms

@@ -6,9 +6,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use lathe_kernels::Format;
+use lathe_kernels::{Format, Packing};
 
 use crate::model::ModelFile;
+use crate::model::quantise::quantise;
 
 /// Bytes of weight rows, tight and row-major as in the file.
 #[derive(Clone)]
@@ -62,13 +63,14 @@ impl WeightRows {
             Format::Bf16 => {
                 values.iter().flat_map(|v| half::bf16::from_f32(*v).to_le_bytes()).collect()
             }
+            quantised => quantise(quantised, k, values).into(),
         };
         Self::new(format, k, Bytes::Owned(bytes))
     }
 
     /// Bytes of a row as stored.
     pub fn row_bytes(&self) -> usize {
-        self.k * self.format.bytes()
+        self.format.row_bytes(self.k)
     }
 
     /// Rows in all parts.
@@ -83,8 +85,8 @@ impl WeightRows {
 
     /// Packs all rows for the kernels and hands them out in pieces of about `piece` bytes, each
     /// with its byte offset.
-    pub fn pack(&self, piece: usize, mut sink: impl FnMut(u64, &[u8])) {
-        let (tight, stride) = (self.row_bytes(), self.format.row_stride(self.k));
+    pub fn pack(&self, packing: Packing, piece: usize, mut sink: impl FnMut(u64, &[u8])) {
+        let (tight, stride) = (self.row_bytes(), self.format.row_stride(self.k, packing));
         if tight == 0 {
             return;
         }
@@ -94,7 +96,7 @@ impl WeightRows {
         for part in &self.parts {
             for rows in part.get().chunks(rows_a_piece * tight) {
                 let packed = &mut packed[..rows.len() / tight * stride];
-                self.format.pack(rows, self.k, packed);
+                self.format.pack(rows, self.k, packing, packed);
                 sink(offset, packed);
                 offset += packed.len() as u64;
             }
@@ -102,19 +104,15 @@ impl WeightRows {
     }
 }
 
-/// Widens weight bytes to f32, exactly.
-pub fn widen(format: Format, bytes: &[u8]) -> Arc<[u8]> {
-    match format {
-        Format::F32 => bytes.into(),
-        Format::F16 => bytes
-            .chunks_exact(2)
-            .flat_map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32().to_le_bytes())
-            .collect(),
-        Format::Bf16 => bytes
-            .chunks_exact(2)
-            .flat_map(|b| half::bf16::from_le_bytes([b[0], b[1]]).to_f32().to_le_bytes())
-            .collect(),
-    }
+/// Decodes a row of stored weights exactly.
+pub fn decode(format: Format, bytes: &[u8], row: &mut [f32]) {
+    oracle_format(format).decode(bytes, row);
+}
+
+/// The reference's name of a format. Two crates that do not know each other list the same ones; a
+/// test holds them to it.
+pub fn oracle_format(format: Format) -> lathe_reference::Format {
+    lathe_reference::Format::ALL[format as usize]
 }
 
 #[cfg(test)]
@@ -131,8 +129,8 @@ mod tests {
             parts: vec![a.parts[0].clone(), b.parts[0].clone()],
         };
         assert_eq!(both.rows(), 3);
-        let mut all = vec![0xff; Format::F16.packed_bytes(3, 3)];
-        both.pack(16, |offset, bytes| {
+        let mut all = vec![0xff; Format::F16.packed_bytes(3, 3, Packing::Blocks)];
+        both.pack(Packing::Blocks, 16, |offset, bytes| {
             all[offset as usize..][..bytes.len()].copy_from_slice(bytes);
         });
         let row = |v: [f32; 3]| -> Vec<u8> {
@@ -146,8 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn widening_is_exact() {
-        let bytes = half::bf16::from_f32(-1.5).to_le_bytes();
-        assert_eq!(*widen(Format::Bf16, &bytes), (-1.5f32).to_le_bytes());
+    fn both_crates_list_the_same_formats() {
+        assert_eq!(Format::ALL.len(), lathe_reference::Format::ALL.len());
+        for &ours in Format::ALL {
+            let oracle = oracle_format(ours);
+            assert_eq!(ours.name(), oracle.name());
+            assert_eq!(ours.block_len(), oracle.block_len());
+            assert_eq!(ours.block_bytes(), oracle.block_bytes());
+        }
     }
 }

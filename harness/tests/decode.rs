@@ -16,7 +16,7 @@ use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::synth::{SynthArch, SynthQuant, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
-use lathe_harness::recording::KvFormat;
+use lathe_harness::recording::FloatFormat;
 use lathe_harness::select::Hints;
 use lathe_kernels::{Capabilities, StateWord};
 
@@ -61,10 +61,16 @@ impl Golden {
     }
 }
 
-fn build(file: &Arc<ModelFile>, caps: &Capabilities, context: usize, kv: KvFormat) -> DecodeGraph {
+fn build(
+    file: &Arc<ModelFile>,
+    caps: &Capabilities,
+    context: usize,
+    kv: FloatFormat,
+) -> DecodeGraph {
     let config = file.config().unwrap();
     let weights = Weights::load(file, &config).unwrap();
-    let options = GraphOptions { context, kv, hints: Hints::new(), tuned: None };
+    let options =
+        GraphOptions { context, kv, acts: FloatFormat::F32, hints: Hints::new(), tuned: None };
     graph::build(&file.path, &config, &weights, caps, &options).unwrap()
 }
 
@@ -104,7 +110,7 @@ fn nmse(expected: &[f32], got: &[f32]) -> f64 {
 fn cpu_executor_has_the_logits_of_transformers() {
     for name in GOLDENS {
         let golden = Golden::load(name);
-        for (kv, limit) in [(KvFormat::F32, 1e-10), (KvFormat::F16, 1e-5)] {
+        for (kv, limit) in [(FloatFormat::F32, 1e-10), (FloatFormat::F16, 1e-5)] {
             let graph = build(&golden.file, &Capabilities::minimal(), 64, kv);
             let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
             let (logits, greedy) = logits_of(&graph, &mut executor, &golden.forced());
@@ -122,7 +128,7 @@ fn gpu_executor_has_the_logits_of_transformers() {
     let _turn = common::turn();
     for name in GOLDENS {
         let golden = Golden::load(name);
-        for (kv, limit) in [(KvFormat::F32, 1e-8), (KvFormat::F16, 1e-5)] {
+        for (kv, limit) in [(FloatFormat::F32, 1e-8), (FloatFormat::F16, 1e-5)] {
             let graph = build(&golden.file, &gpu.caps, 64, kv);
             let mut executor = on_gpu(&gpu, &graph);
             let (logits, greedy) = logits_of(&graph, &mut executor, &golden.forced());
@@ -144,7 +150,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
     for kernel in lathe_kernels::KERNELS {
         for variant in kernel.variants {
             let hints = Hints::from([(kernel.name.to_owned(), variant.name.to_owned())]);
-            let options = GraphOptions { context: 64, kv: KvFormat::F32, hints, tuned: None };
+            let options = GraphOptions { context: 64, kv: FloatFormat::F32, hints, tuned: None };
             let built = graph::build(&golden.file.path, &config, &weights, &gpu.caps, &options);
             let graph = match built {
                 Ok(graph) => graph,
@@ -172,7 +178,7 @@ fn tokens_do_not_depend_on_the_steps_in_a_submission() {
     let _turn = common::turn();
     for name in GOLDENS {
         let golden = Golden::load(name);
-        let graph = build(&golden.file, &gpu.caps, 64, KvFormat::F32);
+        let graph = build(&golden.file, &gpu.caps, 64, FloatFormat::F32);
         let mut executor = on_gpu(&gpu, &graph);
         for steps in [1, 4, 7, 100] {
             let options = golden.free(steps);
@@ -191,7 +197,7 @@ fn tokens_do_not_depend_on_the_steps_in_a_submission() {
 #[test]
 fn a_run_after_a_reset_is_a_first_run_and_without_one_is_not() {
     let golden = Golden::load("gemma3-tiny-f16");
-    let graph = build(&golden.file, &Capabilities::minimal(), 200, KvFormat::F32);
+    let graph = build(&golden.file, &Capabilities::minimal(), 200, FloatFormat::F32);
     assert!(graph.caches.iter().any(|c| c.sliding), "the golden has sliding-window layers");
     assert!(graph.caches.iter().any(|c| !c.sliding), "and a global one");
     let mut cpu = CpuExecutor::new(Arc::clone(&graph.recording));
@@ -237,7 +243,7 @@ fn the_verifier_accepts_the_device_and_refuses_a_wrong_one() {
     let Some(gpu) = common::gpu() else { return };
     let _turn = common::turn();
     let golden = Golden::load("qwen3-tiny-bf16");
-    let mut graph = build(&golden.file, &gpu.caps, 64, KvFormat::F32);
+    let mut graph = build(&golden.file, &gpu.caps, 64, FloatFormat::F32);
     let options = RunOptions { generate: 4, ..golden.free(1) };
     let verify = |graph: &DecodeGraph| {
         let mut device = on_gpu(&gpu, graph);
@@ -260,7 +266,7 @@ fn diff_names_the_first_operation_that_is_off() {
     let _turn = common::turn();
     for name in GOLDENS {
         let golden = Golden::load(name);
-        let mut graph = build(&golden.file, &gpu.caps, 64, KvFormat::F16);
+        let mut graph = build(&golden.file, &gpu.caps, 64, FloatFormat::F16);
         let begin = |graph: &DecodeGraph| {
             let mut executor = on_gpu(&gpu, graph);
             kv_cache::reset(&mut executor, &graph.caches, graph.state, 40).unwrap();
@@ -302,7 +308,7 @@ fn sabotage(graph: &mut DecodeGraph, gpu: &Gpu, kernel: &str, from: &str, to: &s
 #[test]
 fn runs_that_cannot_be_are_refused() {
     let golden = Golden::load("llama-tiny-f16");
-    let graph = build(&golden.file, &Capabilities::minimal(), 8, KvFormat::F32);
+    let graph = build(&golden.file, &Capabilities::minimal(), 8, FloatFormat::F32);
     let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
     let mut refuse = |options: RunOptions| {
         session::run(&graph, &mut executor, &options, &mut |_| {}).unwrap_err().to_string()
@@ -321,7 +327,7 @@ fn hints_win_or_fail_loudly() {
     let weights = Weights::load(&golden.file, &config).unwrap();
     let built = |kernel: &str, variant: &str| {
         let hints = Hints::from([(kernel.to_owned(), variant.to_owned())]);
-        let options = GraphOptions { context: 8, kv: KvFormat::F32, hints, tuned: None };
+        let options = GraphOptions { context: 8, kv: FloatFormat::F32, hints, tuned: None };
         let caps = Capabilities::minimal();
         graph::build(Path::new("m.gguf"), &config, &weights, &caps, &options)
             .map_err(|e| e.to_string())
@@ -349,7 +355,7 @@ fn synthetic_models_decode_alike_on_both_executors() {
             let spec = SynthSpec { arch, quant, embed_quant, seed: 3 };
             write_synth(&spec, &path, &mut |_, _| {}).unwrap();
             let file = Arc::new(ModelFile::open(&path).unwrap());
-            let graph = build(&file, &gpu.caps, 48, KvFormat::F16);
+            let graph = build(&file, &gpu.caps, 48, FloatFormat::F16);
             let options = RunOptions {
                 prompt: vec![2, 5, 7],
                 generate: 38,

@@ -84,6 +84,7 @@ kernels!(
     embed,
     rms_norm,
     gemv,
+    gemv_q,
     qk_norm_rope,
     kv_append,
     attention_decode,

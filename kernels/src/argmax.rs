@@ -35,16 +35,14 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "naive",
             stages: &[Stage { entry: "main", grid: |_, _| 1 }],
-            constants: no_constants,
             tunables: &[],
-            refuses: never_refuses,
+            ..PLAIN
         },
         Variant {
             name: "workgroup",
             stages: &[Stage { entry: "main", grid: |_, _| 1 }],
-            constants: no_constants,
             tunables: &[("WG", &[128.0, 256.0, 512.0, 1024.0])],
-            refuses: never_refuses,
+            ..PLAIN
         },
         Variant {
             name: "two_pass",
@@ -52,9 +50,8 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 Stage { entry: "slices", grid: |_, c| c["PARTS"] as usize },
                 Stage { entry: "choose", grid: |_, _| 1 },
             ],
-            constants: no_constants,
             tunables: &[("WG", &[128.0, 256.0, 512.0]), ("PARTS", &[16.0, 32.0, 64.0])],
-            refuses: never_refuses,
+            ..PLAIN
         },
     ],
     prefer: |s| {

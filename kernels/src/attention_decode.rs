@@ -92,16 +92,14 @@ pub(crate) static KERNEL: Kernel = Kernel {
                     grid: |s, c| (heads(s) * s.dim("HEAD_DIM")).div_ceil(c["WG"] as usize),
                 },
             ],
-            constants: no_constants,
             tunables: WORKGROUPS,
-            refuses: never_refuses,
+            ..PLAIN
         },
         Variant {
             name: "online",
             stages: &[Stage { entry: "main", grid: |s, _| heads(s) }],
-            constants: no_constants,
             tunables: &[("WG", &[64.0, 128.0, 256.0])],
-            refuses: never_refuses,
+            ..PLAIN
         },
         Variant {
             name: "online_subgroup",
@@ -123,6 +121,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 (s.dim("HEAD_DIM") > 256)
                     .then(|| format!("HEAD_DIM={} exceeds 256", s.dim("HEAD_DIM")))
             },
+            ..PLAIN
         },
     ],
     prefer: |_| &["online_subgroup", "online", "naive"],

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::layout::{Format, Packing};
 use crate::shape::{Param, ParamKind, Shape};
 
 /// One kernel: a named operation with its variants.
@@ -62,8 +63,12 @@ pub enum Elem {
     F32,
     /// 32-bit unsigned.
     U32,
-    /// Packed weight rows in the format of parameter `WEIGHT`; see [`crate::layout::Format`].
+    /// Packed weight rows in the format of parameter `WEIGHT`; see [`crate::layout::Format`] and
+    /// [`Kernel::packing`].
     Weights,
+    /// Activations in the format of parameter `ACTS`: f32, or f16 two to a word. What a kernel
+    /// reads of them beyond their length is padding.
+    Act,
     /// KV cache values in the format of parameter `KV`.
     Kv,
     /// `(cos, sin)` pairs; see [`crate::layout::RopeSpec`].
@@ -83,7 +88,19 @@ pub struct Variant {
     pub tunables: &'static [(&'static str, &'static [f64])],
     /// Why this variant cannot run a shape, beyond what reflection finds (features, memory).
     pub refuses: fn(&Shape, &Capabilities) -> Option<String>,
+    /// How it wants quantised weight rows laid out; see [`Kernel::packing`].
+    pub packing: Packing,
 }
+
+/// A variant without anything special: completes the others with `..PLAIN`.
+pub(crate) const PLAIN: Variant = Variant {
+    name: "",
+    stages: &[],
+    constants: |_, _| Vec::new(),
+    tunables: &[],
+    refuses: |_, _| None,
+    packing: Packing::Blocks,
+};
 
 /// One dispatch of a variant.
 #[derive(Debug)]
@@ -178,6 +195,17 @@ impl Kernel {
         self.bindings.iter().find(|b| b.name == name)
     }
 
+    /// How a variant finds quantised weight rows: as the shape says where the kernel has a
+    /// parameter `PACKING` (it reads any), else as the variant wants them. Dense rows have one
+    /// layout only.
+    pub fn packing(&self, variant: &Variant, shape: &Shape) -> Packing {
+        match (shape.get("WEIGHT"), shape.get("PACKING")) {
+            (Some(code), _) if Format::from_code(code as usize).is_dense() => Packing::Blocks,
+            (_, Some(code)) => Packing::from_code(code as usize),
+            (_, None) => variant.packing,
+        }
+    }
+
     /// The parameter of a name.
     pub fn param(&self, name: &str) -> Option<&Param> {
         self.params.iter().find(|p| p.name == name)
@@ -215,6 +243,11 @@ impl Kernel {
                     4 => (2 * tile + 3).min(max),
                     _ => 1 + pick(max),
                 }),
+                ParamKind::Start { max } => f64::from(match pick(3) {
+                    0 | 1 => 0,
+                    _ => pick(max + 1),
+                }),
+                ParamKind::Formats(set) => set[pick(set.len() as u32) as usize].code(),
                 ParamKind::OneOf(set) => f64::from(set[pick(set.len() as u32) as usize]),
                 ParamKind::Choice(names) => f64::from(pick(names.len() as u32)),
                 ParamKind::Float { low, high } => {
@@ -227,15 +260,5 @@ impl Kernel {
     }
 }
 
-/// No tunables beyond the WGSL defaults.
-pub(crate) fn no_constants(_: &Shape, _: &Capabilities) -> Vec<(&'static str, f64)> {
-    Vec::new()
-}
-
 /// Workgroup sizes worth trying.
 pub(crate) const WORKGROUPS: &[(&str, &[f64])] = &[("WG", &[32.0, 64.0, 128.0, 256.0])];
-
-/// Runs every shape.
-pub(crate) fn never_refuses(_: &Shape, _: &Capabilities) -> Option<String> {
-    None
-}

@@ -1,7 +1,7 @@
 //! Token embedding: gather one row and scale it.
 
 use crate::descriptor::*;
-use crate::layout::{Format, STATE_WORDS};
+use crate::layout::{Format, Packing, STATE_WORDS};
 use crate::shape::{Param, ParamKind, Shape};
 
 fn format(s: &Shape) -> Format {
@@ -13,6 +13,7 @@ fn shape(vocab: usize, hidden: usize, format: Format, scale: f64, seen: usize) -
         ("VOCAB", vocab as f64),
         ("HIDDEN", hidden as f64),
         ("WEIGHT", format.code()),
+        ("PACKING", Packing::Blocks.code()),
         ("SCALE", scale),
         ("SEEN", seen as f64),
     ])
@@ -35,7 +36,12 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Param {
             name: "WEIGHT",
             doc: "storage format of the table",
-            kind: ParamKind::Choice(Format::NAMES),
+            kind: ParamKind::Formats(Format::ALL),
+        },
+        Param {
+            name: "PACKING",
+            doc: "layout of quantised rows; a tied head decides it",
+            kind: ParamKind::Choice(Packing::NAMES),
         },
         Param {
             name: "SCALE",
@@ -66,44 +72,48 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 entry: "main",
                 grid: |s, c| s.dim("HIDDEN").div_ceil(c["WG"] as usize),
             }],
-            constants: no_constants,
             tunables: WORKGROUPS,
-            refuses: never_refuses,
+            ..PLAIN
         },
         Variant {
             name: "vec4",
             stages: &[Stage {
                 entry: "main",
                 grid: |s, c| {
-                    (format(s).row_stride(s.dim("HIDDEN")) / 16).div_ceil(c["WG"] as usize)
+                    (format(s).row_stride(s.dim("HIDDEN"), Packing::Blocks) / 16)
+                        .div_ceil(c["WG"] as usize)
                 },
             }],
-            constants: no_constants,
             tunables: WORKGROUPS,
-            refuses: never_refuses,
+            refuses: |s, _| {
+                (!format(s).is_dense()).then(|| format!("{} has blocks", format(s).name()))
+            },
+            ..PLAIN
         },
     ],
     prefer: |_| &["vec4", "naive"],
     cost: |s| {
         let n = s.float("HIDDEN");
-        Cost { bytes: n * (format(s).bytes() as f64 + 4.0), flops: n }
+        Cost { bytes: format(s).row_bytes(s.dim("HIDDEN")) as f64 + 4.0 * n, flops: n }
     },
     tolerance: |_| Tolerance {
-        k: 1.0,
+        k: 2.0,
         rounding: 0.0,
         nmse: 1e-13,
-        reason: "one exact conversion and one rounded product",
+        reason: "a conversion exact but for the sum with a minimum, and one rounded product",
     },
     cases: || {
-        Format::ALL
-            .iter()
-            .flat_map(|&f| {
+        let packings = [Packing::Blocks, Packing::Planes];
+        let all = Format::ALL.iter().flat_map(|f| packings.map(|p| (*f, p)));
+        all.filter(|(f, p)| !f.is_dense() || *p == Packing::Blocks)
+            .flat_map(|(f, p)| {
                 [
                     shape(320, 1152, f, f64::from(1152f32.sqrt()), 3),
                     shape(7, 2048, f, 1.0, 1),
                     shape(5, 13, f, 1.0, 9),
                     shape(1, 1, f, 1.0, 1),
                 ]
+                .map(|s| s.with("PACKING", p.code()))
             })
             .collect()
     },

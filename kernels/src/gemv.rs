@@ -1,7 +1,7 @@
 //! Matrix times vector, the bulk of every decode step.
 
 use crate::descriptor::*;
-use crate::layout::Format;
+use crate::layout::{ACT_NAMES, Format, act_bytes};
 use crate::shape::{Param, ParamKind, Shape};
 
 fn format(s: &Shape) -> Format {
@@ -16,7 +16,13 @@ fn rows_per_group(caps: &Capabilities, each: f64) -> Vec<(&'static str, f64)> {
 }
 
 fn shape(rows: usize, k: usize, format: Format) -> Shape {
-    Shape::new(&[("ROWS", rows as f64), ("K", k as f64), ("WEIGHT", format.code())])
+    Shape::new(&[
+        ("ROWS", rows as f64),
+        ("K", k as f64),
+        ("WEIGHT", format.code()),
+        ("ACTS", 0.0),
+        ("FIRST", 0.0),
+    ])
 }
 
 pub(crate) static KERNEL: Kernel = Kernel {
@@ -36,7 +42,13 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Param {
             name: "WEIGHT",
             doc: "storage format of the matrix",
-            kind: ParamKind::Choice(Format::NAMES),
+            kind: ParamKind::Formats(Format::DENSE),
+        },
+        Param { name: "ACTS", doc: "storage format of x", kind: ParamKind::Choice(ACT_NAMES) },
+        Param {
+            name: "FIRST",
+            doc: "element of y that row 0 makes: matrices of several formats fill one vector",
+            kind: ParamKind::Start { max: 70 },
         },
     ],
     bindings: &[
@@ -46,8 +58,13 @@ pub(crate) static KERNEL: Kernel = Kernel {
             elem: Elem::Weights,
             len: |s| s.dim("ROWS") * s.dim("K"),
         },
-        Binding { name: "x", role: Role::Input, elem: Elem::F32, len: |s| s.dim("K") },
-        Binding { name: "y", role: Role::Output, elem: Elem::F32, len: |s| s.dim("ROWS") },
+        Binding { name: "x", role: Role::Input, elem: Elem::Act, len: |s| s.dim("K") },
+        Binding {
+            name: "y",
+            role: Role::InOut,
+            elem: Elem::F32,
+            len: |s| s.dim("FIRST") + s.dim("ROWS"),
+        },
     ],
     variants: &[
         Variant {
@@ -56,9 +73,8 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 entry: "main",
                 grid: |s, c| s.dim("ROWS").div_ceil(c["WG"] as usize),
             }],
-            constants: no_constants,
             tunables: WORKGROUPS,
-            refuses: never_refuses,
+            ..PLAIN
         },
         Variant {
             name: "workgroup",
@@ -66,9 +82,8 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 entry: "main",
                 grid: |s, c| s.dim("ROWS").div_ceil(((c["WG"] / c["LANES"]) as usize).max(1)),
             }],
-            constants: no_constants,
             tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", &[8.0, 16.0, 32.0, 64.0])],
-            refuses: never_refuses,
+            ..PLAIN
         },
         Variant {
             name: "subgroup",
@@ -81,7 +96,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("ROWS_PER_WG", &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]),
             ],
-            refuses: never_refuses,
+            ..PLAIN
         },
         Variant {
             name: "subgroup_multicol",
@@ -94,7 +109,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("ROWS_PER_WG", &[4.0, 8.0, 16.0, 32.0, 64.0, 128.0]),
             ],
-            refuses: never_refuses,
+            ..PLAIN
         },
     ],
     prefer: |s| {
@@ -107,7 +122,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
     cost: |s| {
         let (rows, k) = (s.float("ROWS"), s.float("K"));
         Cost {
-            bytes: rows * k * format(s).bytes() as f64 + 4.0 * (rows + k),
+            bytes: rows * format(s).row_bytes(s.dim("K")) as f64 + 4.0 * rows + act_bytes(s) * k,
             flops: 2.0 * rows * k,
         }
     },
@@ -122,8 +137,11 @@ pub(crate) static KERNEL: Kernel = Kernel {
     },
     cases: || {
         let mut cases = Vec::new();
-        for &f in Format::ALL {
+        for &f in Format::DENSE {
             // Gemma, Llama and Qwen widths, and widths no multiple of 8, 4 or 2.
+            // f16 activations and a later first element, on whole and on ragged rows.
+            cases.push(shape(40, 1152, f).with("ACTS", 1.0).with("FIRST", 64.0));
+            cases.push(shape(9, 1003, f).with("ACTS", 1.0).with("FIRST", 1.0));
             for (rows, k) in [
                 (1, 1),
                 (3, 7),

@@ -1,10 +1,11 @@
 //! Gated linear unit (Shazeer, arXiv 2002.05202): SwiGLU and GeGLU.
 
 use crate::descriptor::*;
+use crate::layout::{ACT_NAMES, act_bytes};
 use crate::shape::{Param, ParamKind, Shape};
 
-fn shape(n: usize, act: u32) -> Shape {
-    Shape::new(&[("N", n as f64), ("ACT", f64::from(act))])
+fn shape(n: usize, act: u32, acts: u32) -> Shape {
+    Shape::new(&[("N", n as f64), ("ACT", f64::from(act)), ("ACTS", f64::from(acts))])
 }
 
 pub(crate) static KERNEL: Kernel = Kernel {
@@ -21,18 +22,21 @@ pub(crate) static KERNEL: Kernel = Kernel {
             doc: "activation of the gate",
             kind: ParamKind::Choice(&["silu", "gelu_tanh"]),
         },
+        Param { name: "ACTS", doc: "storage format of y", kind: ParamKind::Choice(ACT_NAMES) },
     ],
     bindings: &[
         Binding { name: "gate_up", role: Role::Input, elem: Elem::F32, len: |s| 2 * s.dim("N") },
-        Binding { name: "y", role: Role::Output, elem: Elem::F32, len: |s| s.dim("N") },
+        Binding { name: "y", role: Role::Output, elem: Elem::Act, len: |s| s.dim("N") },
     ],
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage { entry: "main", grid: |s, c| s.dim("N").div_ceil(c["WG"] as usize) }],
-            constants: no_constants,
+            stages: &[Stage {
+                entry: "main",
+                grid: |s, c| s.dim("N").div_ceil(2 * c["WG"] as usize),
+            }],
             tunables: WORKGROUPS,
-            refuses: never_refuses,
+            ..PLAIN
         },
         Variant {
             name: "vec4",
@@ -40,15 +44,15 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 entry: "main",
                 grid: |s, c| (s.dim("N") / 4).div_ceil(c["WG"] as usize),
             }],
-            constants: no_constants,
             tunables: WORKGROUPS,
             refuses: |s, _| {
                 (s.dim("N") % 4 != 0).then(|| format!("N={} is no multiple of 4", s.dim("N")))
             },
+            ..PLAIN
         },
     ],
     prefer: |_| &["vec4", "naive"],
-    cost: |s| Cost { bytes: 12.0 * s.float("N"), flops: 10.0 * s.float("N") },
+    cost: |s| Cost { bytes: (8.0 + act_bytes(s)) * s.float("N"), flops: 10.0 * s.float("N") },
     tolerance: |_| Tolerance {
         k: 16.0,
         rounding: 0.0,
@@ -58,8 +62,10 @@ pub(crate) static KERNEL: Kernel = Kernel {
     cases: || {
         [0, 1]
             .into_iter()
-            .flat_map(|act| [1, 3, 256, 1004, 6912, 8192].map(|n| shape(n, act)))
+            .flat_map(|act| {
+                [1, 3, 256, 1004, 6912, 8192].map(move |n| shape(n, act, (n as u32 / 2 + act) % 2))
+            })
             .collect()
     },
-    bench: || vec![shape(6912, 1), shape(8192, 0), shape(6144, 0)],
+    bench: || vec![shape(6912, 1, 0), shape(8192, 0, 0), shape(6144, 0, 0)],
 };

@@ -66,9 +66,8 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 words.div_ceil(c["WG"] as usize)
             },
         }],
-        constants: no_constants,
         tunables: WORKGROUPS,
-        refuses: never_refuses,
+        ..PLAIN
     }],
     prefer: |_| &["naive"],
     cost: |s| {

@@ -16,6 +16,7 @@ mod attention_decode;
 mod compose;
 mod embed;
 mod gemv;
+mod gemv_q;
 mod glu;
 mod kv_append;
 mod qk_norm_rope;
@@ -25,7 +26,7 @@ mod rms_norm;
 pub use descriptor::{
     Binding, Capabilities, Constants, Cost, Elem, Kernel, Role, Stage, Tolerance, Variant,
 };
-pub use layout::{Format, RopeSpec, StateWord};
+pub use layout::{Format, Packing, RopeSpec, StateWord};
 pub use reflect::{ReflectError, Reflection};
 pub use shape::{Param, ParamKind, Shape, ShapeError};
 
@@ -49,6 +50,7 @@ pub static KERNELS: &[&Kernel] = &[
     &embed::KERNEL,
     &rms_norm::KERNEL,
     &gemv::KERNEL,
+    &gemv_q::KERNEL,
     &qk_norm_rope::KERNEL,
     &kv_append::KERNEL,
     &attention_decode::KERNEL,

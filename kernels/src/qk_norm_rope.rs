@@ -31,9 +31,8 @@ const fn variant(
     Variant {
         name,
         stages: &[Stage { entry: "main", grid: |s, _| s.dim("KV_HEADS") * (s.dim("GROUP") + 1) }],
-        constants: no_constants,
         tunables,
-        refuses: never_refuses,
+        ..PLAIN
     }
 }
 

@@ -19,9 +19,8 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "naive",
             stages: &[Stage { entry: "main", grid: |s, c| s.dim("N").div_ceil(c["WG"] as usize) }],
-            constants: no_constants,
             tunables: WORKGROUPS,
-            refuses: never_refuses,
+            ..PLAIN
         },
         Variant {
             name: "vec4",
@@ -29,11 +28,11 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 entry: "main",
                 grid: |s, c| (s.dim("N") / 4).div_ceil(c["WG"] as usize),
             }],
-            constants: no_constants,
             tunables: WORKGROUPS,
             refuses: |s, _| {
                 (s.dim("N") % 4 != 0).then(|| format!("N={} is no multiple of 4", s.dim("N")))
             },
+            ..PLAIN
         },
     ],
     prefer: |_| &["vec4", "naive"],

@@ -1,14 +1,16 @@
 //! Root-mean-square normalisation (Zhang and Sennrich, arXiv 1910.07467), standard and Gemma.
 
 use crate::descriptor::*;
+use crate::layout::{ACT_NAMES, act_bytes};
 use crate::shape::{Param, ParamKind, Shape};
 
-fn shape(rows: usize, n: usize, eps: f32, offset: u32) -> Shape {
+fn shape(rows: usize, n: usize, eps: f32, offset: u32, acts: u32) -> Shape {
     Shape::new(&[
         ("ROWS", rows as f64),
         ("N", n as f64),
         ("EPS", f64::from(eps)),
         ("OFFSET", f64::from(offset)),
+        ("ACTS", f64::from(acts)),
     ])
 }
 
@@ -21,13 +23,17 @@ const fn variant(
     Variant {
         name,
         stages: &[Stage { entry: "main", grid: |s, _| s.dim("ROWS") }],
-        constants: no_constants,
         tunables,
         refuses: |s, caps| {
-            let most = caps.grid_dimension as usize;
-            (s.dim("ROWS") > most)
-                .then(|| format!("ROWS={} exceeds {most} workgroups", s.dim("ROWS")))
+            let (rows, n, most) = (s.dim("ROWS"), s.dim("N"), caps.grid_dimension as usize);
+            if rows > most {
+                return Some(format!("ROWS={rows} exceeds {most} workgroups"));
+            }
+            // Two workgroups would write one word.
+            (rows > 1 && n % 2 == 1 && s.dim("ACTS") == 1)
+                .then(|| format!("N={n} is odd: with f16 activations rows would share words"))
         },
+        ..PLAIN
     }
 }
 
@@ -55,6 +61,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             doc: "added to the weight: standard 0, Gemma 1 (GGUF files already hold 1 + w)",
             kind: ParamKind::Choice(&["standard", "gemma"]),
         },
+        Param { name: "ACTS", doc: "storage format of y", kind: ParamKind::Choice(ACT_NAMES) },
     ],
     bindings: &[
         Binding {
@@ -67,15 +74,19 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Binding {
             name: "y",
             role: Role::Output,
-            elem: Elem::F32,
+            elem: Elem::Act,
             len: |s| s.dim("ROWS") * s.dim("N"),
         },
     ],
-    variants: &[variant("naive", &[]), variant("workgroup", WIDTHS), variant("subgroup", WIDTHS)],
+    variants: &[
+        Variant { name: "naive", stages: &[Stage { entry: "main", grid: |_, _| 1 }], ..PLAIN },
+        variant("workgroup", WIDTHS),
+        variant("subgroup", WIDTHS),
+    ],
     prefer: |_| &["subgroup", "workgroup", "naive"],
     cost: |s| {
         let (rows, n) = (s.float("ROWS"), s.float("N"));
-        Cost { bytes: 8.0 * rows * n + 4.0 * n, flops: 4.0 * rows * n }
+        Cost { bytes: (4.0 + act_bytes(s)) * rows * n + 4.0 * n, flops: 4.0 * rows * n }
     },
     tolerance: |s| Tolerance {
         k: 8.0 + s.float("N").sqrt(),
@@ -87,11 +98,11 @@ pub(crate) static KERNEL: Kernel = Kernel {
         let mut cases = Vec::new();
         for offset in [0, 1] {
             for (n, eps) in [(1, 1e-6), (1152, 1e-6), (2048, 1e-5), (255, 1e-5), (6912, 1e-6)] {
-                cases.push(shape(1, n, eps, offset));
+                cases.push(shape(1, n, eps, offset, offset));
             }
-            cases.push(shape(8, 128, 1e-6, offset));
+            cases.push(shape(8, 128, 1e-6, offset, 1 - offset));
         }
         cases
     },
-    bench: || vec![shape(1, 1152, 1e-6, 0), shape(1, 2048, 1e-5, 0)],
+    bench: || vec![shape(1, 1152, 1e-6, 0, 0), shape(1, 2048, 1e-5, 0, 0)],
 };

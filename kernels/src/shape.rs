@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::layout::Format;
+
 /// How a parameter is read, swept and printed.
 #[derive(Clone, Copy, Debug)]
 pub enum ParamKind {
@@ -15,6 +17,13 @@ pub enum ParamKind {
     },
     /// A size out of a fixed set, such as head_dim.
     OneOf(&'static [u32]),
+    /// A place from 0 on, such as the first element written. Tests draw 0 or up to `max`.
+    Start {
+        /// Largest place a correctness sweep draws.
+        max: u32,
+    },
+    /// A weight format out of a set, passed to WGSL as its code.
+    Formats(&'static [Format]),
     /// A named alternative, passed to WGSL as its index.
     Choice(&'static [&'static str]),
     /// A real number, drawn from `[low, high]` in sweeps.
@@ -115,6 +124,9 @@ impl Shape {
                     ParamKind::Choice(names) => {
                         parts.push(format!("{}={}", p.name, names[v as usize]));
                     }
+                    ParamKind::Formats(_) => {
+                        parts.push(format!("{}={}", p.name, Format::from_code(v as usize).name()));
+                    }
                     ParamKind::Float { .. } => parts.push(format!("{}={}", p.name, v as f32)),
                     _ => parts.push(format!("{}={v}", p.name)),
                 }
@@ -172,6 +184,19 @@ impl Param {
                 Ok(v) if v > 0 => Ok(f64::from(v)),
                 _ => Err(wrong("a whole number from 1 to 4294967295".into())),
             },
+            ParamKind::Start { .. } => {
+                let wanted = || wrong("a whole number from 0 to 4294967295".into());
+                text.parse::<u32>().map(f64::from).map_err(|_| wanted())
+            }
+            ParamKind::Formats(set) => {
+                set.iter().find(|f| f.name().eq_ignore_ascii_case(text)).map_or_else(
+                    || {
+                        let names: Vec<_> = set.iter().map(|f| f.name()).collect();
+                        Err(wrong(format!("one of {}", names.join(", "))))
+                    },
+                    |f| Ok(f.code()),
+                )
+            }
             ParamKind::OneOf(set) => match text.parse::<u32>() {
                 Ok(v) if set.contains(&v) => Ok(f64::from(v)),
                 _ => Err(wrong(format!("one of {set:?}"))),

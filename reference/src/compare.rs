@@ -2,12 +2,13 @@
 //!
 //! An element passes when
 //!
-//! `|got − value| ≤ k·2⁻²³·magnitude + rounding·|value| + 2⁻¹²⁶`
+//! `|got − value| ≤ k·2⁻²³·magnitude + rounding·|value| + smallest`
 //!
 //! Rounding in `f32` moves a result by a few ε = 2⁻²³ of the terms that were summed, not of their
 //! sum, so the bound scales with `magnitude` (Σ|aᵢbᵢ| for a dot product) and stays honest under
 //! cancellation. `rounding` is that of the stored output type; the last term is the smallest
-//! normal `f32`, since a device may flush subnormals to zero.
+//! normal `f32`, since a device may flush subnormals to zero, or, for outputs stored as `f16`, the
+//! spacing 2⁻²⁴ of its subnormals.
 //!
 //! Beside the elements, NMSE = Σ(got − value)² / Σ value² limits a bias too small for any single
 //! bound. NaN, infinities, an output of zeros and an empty output each fail by name.
@@ -54,11 +55,22 @@ pub struct Tolerance {
     pub nmse: f64,
 }
 
+/// Distance of neighbouring subnormal `f16`s.
+const F16_SPACING: f64 = 1.0 / (1 << 24) as f64;
+
 impl Tolerance {
+    /// This tolerance for an output that is stored as `f16`.
+    #[must_use]
+    pub fn stored_as_f16(self) -> Self {
+        // The mean square of a rounding error that is even over +-2^-11 of a value, with room for
+        // values that lie just above a power of two.
+        Self { rounding: 1.0 / 2048.0, nmse: self.nmse.max(1.2e-7), ..self }
+    }
+
     fn bound(&self, value: f64, magnitude: f64) -> f64 {
         self.k * f64::from(f32::EPSILON) * magnitude
             + self.rounding * value.abs()
-            + f64::from(f32::MIN_POSITIVE)
+            + if self.rounding > 0.0 { F16_SPACING } else { f64::from(f32::MIN_POSITIVE) }
     }
 }
 

@@ -25,7 +25,7 @@ use crate::measure::paired::{Block, Comparison};
 use crate::measure::{Span, copy_bandwidth, environment, stats, steady};
 use crate::model::synth::{SynthSpec, write_synth};
 use crate::model::{Config, ModelFile};
-use crate::recording::KvFormat;
+use crate::recording::FloatFormat;
 use crate::report::record::{Body, Profile, Record};
 use crate::report::trace::trace;
 use crate::report::{json, table};
@@ -49,7 +49,10 @@ pub(super) struct ModelOpts {
     prompt_tokens: Vec<u32>,
     /// Storage of the KV cache
     #[arg(long, default_value = "f16")]
-    kv: Kv,
+    kv: Float,
+    /// Storage of what goes into matrices; f16 halves that traffic and costs accuracy
+    #[arg(long, default_value = "f32", value_name = "FORMAT")]
+    activations: Float,
     /// JSON file of hints, {"hints": {"KERNEL": "VARIANT"}}; --hint goes before it
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
@@ -62,9 +65,18 @@ pub(super) struct ModelOpts {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Kv {
+enum Float {
     F32,
     F16,
+}
+
+impl Float {
+    fn format(self) -> FloatFormat {
+        match self {
+            Float::F32 => FloatFormat::F32,
+            Float::F16 => FloatFormat::F16,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -149,7 +161,8 @@ pub(super) struct Loaded {
     pub(super) weights: Weights,
     pub(super) prompt: Vec<u32>,
     pub(super) hints: Hints,
-    pub(super) kv: KvFormat,
+    pub(super) kv: FloatFormat,
+    pub(super) acts: FloatFormat,
     /// Where tuned choices are looked up, if they are.
     store: Option<PathBuf>,
 }
@@ -176,12 +189,9 @@ impl ModelOpts {
                 }
             }
         }
-        let kv = match self.kv {
-            Kv::F32 => KvFormat::F32,
-            Kv::F16 => KvFormat::F16,
-        };
+        let (kv, acts) = (self.kv.format(), self.activations.format());
         let store = (!self.untuned).then(Store::default_path);
-        Ok(Loaded { file, config, weights, prompt, hints, kv, store })
+        Ok(Loaded { file, config, weights, prompt, hints, kv, acts, store })
     }
 }
 
@@ -200,7 +210,8 @@ impl Loaded {
             (Some(gpu), Some(path)) => Some(Arc::new(Store::read(path)?.of(&gpu.adapter))),
             _ => None,
         };
-        let options = GraphOptions { context, kv: self.kv, hints: self.hints.clone(), tuned };
+        let (kv, acts, hints) = (self.kv, self.acts, self.hints.clone());
+        let options = GraphOptions { context, kv, acts, hints, tuned };
         graph::build(&self.file.path, &self.config, &self.weights, &caps, &options)
     }
 }
@@ -233,6 +244,7 @@ struct Report {
     adapter: AdapterName,
     wgpu: &'static str,
     kv: &'static str,
+    activations: &'static str,
     prompt_tokens: Vec<u32>,
     generated: Vec<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -328,13 +340,6 @@ fn on_device(global: &Global, gpu: &Arc<Gpu>, graph: &DecodeGraph) -> Result<Gpu
     Ok(executor)
 }
 
-fn kv_name(kv: KvFormat) -> &'static str {
-    match kv {
-        KvFormat::F32 => "f32",
-        KvFormat::F16 => "f16",
-    }
-}
-
 /// A run with how it was run.
 struct Outcome {
     run: Run,
@@ -369,9 +374,9 @@ fn decode(
     if observe_all || verify.is_some() {
         let seen = if observe_all { options.clone() } else { first(options, verify.unwrap_or(0)) };
         let mut reference = verify.map(|_| CpuExecutor::new(Arc::clone(&graph.recording)));
-        let limit = match loaded.kv {
-            KvFormat::F32 => 1e-8,
-            KvFormat::F16 => 1e-5,
+        let limit = match (loaded.kv, loaded.acts) {
+            (FloatFormat::F32, FloatFormat::F32) => 1e-8,
+            _ => 1e-5,
         };
         let mut verifier = match (&mut reference, verify) {
             (Some(reference), Some(n)) => Some(Verifier::new(graph, reference, &seen, limit, n)?),
@@ -504,7 +509,8 @@ fn report(
         executor: if side.gpu.is_some() { "gpu" } else { "cpu" },
         adapter,
         wgpu: crate::gpu::WGPU_VERSION,
-        kv: kv_name(loaded.kv),
+        kv: loaded.kv.name(),
+        activations: loaded.acts.name(),
         prompt_tokens: options.prompt.clone(),
         generated: run.generated.clone(),
         text: super::text::decode(&loaded.file, &run.generated),

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::slice;
 use std::sync::Arc;
 
-use lathe_kernels::{Capabilities, Constants, RopeSpec, Shape};
+use lathe_kernels::{Capabilities, Constants, Packing, RopeSpec, Shape};
 use serde::Serialize;
 
 use super::kv_cache::KvCache;
 use super::load::Weights;
 use crate::error::{Error, Result};
 use crate::model::{Activation, Config, RopeStyle};
-use crate::recording::{Content, KvFormat, Label, Recording, TensorId};
+use crate::plan::Plan;
+use crate::recording::{Content, FloatFormat, Label, Recording, TensorId};
 use crate::select::{Hints, SelectError, select};
 use crate::tune::Tuned;
 use crate::weights::WeightRows;
@@ -22,7 +24,10 @@ pub struct GraphOptions {
     /// Positions it must hold.
     pub context: usize,
     /// Storage of the KV cache.
-    pub kv: KvFormat,
+    pub kv: FloatFormat,
+    /// Storage of what goes into matrices: normalised, gated and mixed vectors. The residual stream
+    /// and the sums of products stay in f32.
+    pub acts: FloatFormat,
     /// Explicit variants.
     pub hints: Hints,
     /// Tuned choices of the adapter at hand.
@@ -96,6 +101,17 @@ impl Builder<'_> {
         shape: &[(&'static str, f64)],
         bindings: &[(&'static str, TensorId)],
     ) -> Result<()> {
+        let (plan, shape) = self.select(op, kernel, shape)?;
+        self.recording.op(Label { layer, op }, plan, shape, bindings);
+        Ok(())
+    }
+
+    fn select(
+        &mut self,
+        op: &'static str,
+        kernel: &'static str,
+        shape: &[(&'static str, f64)],
+    ) -> Result<(Plan, Shape)> {
         let kernel = lathe_kernels::kernel(kernel).expect("a registered kernel");
         let shape = Shape::new(shape);
         let selection =
@@ -134,26 +150,78 @@ impl Builder<'_> {
                 },
             );
         }
-        self.recording.op(Label { layer, op }, selection.plan, shape, bindings);
-        Ok(())
+        Ok((selection.plan, shape))
     }
 
     fn values(&mut self, name: String, values: &Arc<[f32]>) -> TensorId {
         self.recording.tensor(name, Content::Values(Arc::clone(values)))
     }
 
+    /// A matrix on the device, packed as its GEMV wants it, with that GEMV.
+    fn matrix(
+        &mut self,
+        op: &'static str,
+        name: String,
+        rows: &WeightRows,
+        first: usize,
+        acts: FloatFormat,
+    ) -> Result<Matrix> {
+        let kernel = if rows.format.is_dense() { "gemv" } else { "gemv_q" };
+        let shape = [
+            ("ROWS", rows.rows() as f64),
+            ("K", rows.k as f64),
+            ("WEIGHT", rows.format.code()),
+            ("ACTS", acts.code()),
+            ("FIRST", first as f64),
+        ];
+        let (plan, shape) = self.select(op, kernel, &shape)?;
+        let weights = self.recording.tensor(name, Content::Weights(rows.clone(), plan.packing));
+        Ok(Matrix { op, plan, shape, weights })
+    }
+
+    fn product(&mut self, layer: Option<usize>, matrix: Matrix, [x, y]: [TensorId; 2]) {
+        let Matrix { op, plan, shape, weights } = matrix;
+        let bindings = [("weights", weights), ("x", x), ("y", y)];
+        self.recording.op(Label { layer, op }, plan, shape, &bindings);
+    }
+
+    /// Matrices under each other times x: one GEMV each, side by side in y.
     fn gemv(
         &mut self,
         layer: Option<usize>,
         op: &'static str,
-        rows: &WeightRows,
-        weights: TensorId,
+        matrices: &[WeightRows],
         [x, y]: [TensorId; 2],
     ) -> Result<()> {
-        let shape =
-            [("ROWS", rows.rows() as f64), ("K", rows.k as f64), ("WEIGHT", rows.format.code())];
-        self.op(layer, op, "gemv", &shape, &[("weights", weights), ("x", x), ("y", y)])
+        let mut first = 0;
+        for (i, rows) in matrices.iter().enumerate() {
+            let name = match (layer, i) {
+                (Some(layer), 0) => format!("l{layer}.{op}"),
+                (Some(layer), _) => format!("l{layer}.{op}.{i}"),
+                (None, _) => op.to_owned(),
+            };
+            let acts = self.format(x);
+            let matrix = self.matrix(op, name, rows, first, acts)?;
+            self.product(layer, matrix, [x, y]);
+            first += rows.rows();
+        }
+        Ok(())
     }
+
+    fn format(&self, activation: TensorId) -> FloatFormat {
+        match self.recording.tensors[activation.0].content {
+            Content::Activation { format, .. } => format,
+            _ => FloatFormat::F32,
+        }
+    }
+}
+
+/// A matrix on the device with the GEMV that reads it.
+struct Matrix {
+    op: &'static str,
+    plan: Plan,
+    shape: Shape,
+    weights: TensorId,
 }
 
 /// Builds the decode step of a model. `path` names the model in errors.
@@ -186,17 +254,18 @@ pub fn build(
     };
     let state = b.recording.tensor("state", Content::Words(lathe_kernels::layout::STATE_WORDS));
     let tokens = b.recording.tensor("tokens", Content::Words(options.context + 1));
-    let activation = |b: &mut Builder<'_>, name: &str, len: usize| {
-        b.recording.tensor(name, Content::Activation(len))
+    let tensor = |b: &mut Builder<'_>, name: &str, len: usize, format: FloatFormat| {
+        b.recording.tensor(name, Content::Activation { len, format })
     };
+    let activation = |b: &mut Builder<'_>, name: &str, len| tensor(b, name, len, FloatFormat::F32);
     let x = activation(&mut b, "x", hidden);
-    let normed = activation(&mut b, "normed", hidden);
+    let normed = tensor(&mut b, "normed", hidden, options.acts);
     let branch = activation(&mut b, "branch", hidden);
     let branch_normed = c.post_norms.then(|| activation(&mut b, "branch_normed", hidden));
     let qkv = activation(&mut b, "qkv", (c.n_heads + 2 * c.n_kv_heads) * d);
     let mixed = activation(&mut b, "attention", c.n_heads * d);
     let gate_up = activation(&mut b, "gate_up", 2 * c.ffn);
-    let gated = activation(&mut b, "gated", c.ffn);
+    let gated = tensor(&mut b, "gated", c.ffn, options.acts);
     let logits = activation(&mut b, "logits", c.vocab);
     let ones = b.values("ones".into(), &vec![1.0; d].into());
 
@@ -216,12 +285,25 @@ pub fn build(
         }
     };
 
-    let embed = b.recording.tensor("token_embd", Content::Weights(weights.embed.clone()));
+    // The head first: a tied one decides how the embedding is packed.
+    let (head_rows, head_name) = match &weights.head {
+        None => (&weights.embed, "token_embd"),
+        Some(rows) => (rows, "output"),
+    };
+    let head = b.matrix("lm_head", head_name.into(), head_rows, 0, options.acts)?;
+    let (embed, embed_packing) = match &weights.head {
+        None => (head.weights, head.plan.packing),
+        Some(_) => {
+            let content = Content::Weights(weights.embed.clone(), Packing::Blocks);
+            (b.recording.tensor("token_embd", content), Packing::Blocks)
+        }
+    };
     let embed_shape = [
         ("VOCAB", c.vocab as f64),
         ("HIDDEN", hidden as f64),
         ("WEIGHT", weights.embed.format.code()),
         ("SCALE", f64::from(c.embed_scale)),
+        ("PACKING", embed_packing.code()),
     ];
     let embed_bindings = [("state", state), ("tokens", tokens), ("table", embed), ("x", x)];
     b.op(None, "embed", "embed", &embed_shape, &embed_bindings)?;
@@ -233,21 +315,23 @@ pub fn build(
         // GGUF stores Gemma's 1 + w.
         ("OFFSET", 0.0),
     ];
+    let normed_shape = [&norm_shape[..], &[("ACTS", options.acts.code())]].concat();
+    let branch_shape = [&norm_shape[..], &[("ACTS", FloatFormat::F32.code())]].concat();
     let heads_shape = [
         ("GROUP", (c.n_heads / c.n_kv_heads) as f64),
         ("KV_HEADS", c.n_kv_heads as f64),
         ("HEAD_DIM", d as f64),
     ];
     let with = |more: &[(&'static str, f64)]| [&heads_shape[..], more].concat();
-    let glu_shape =
-        [("N", c.ffn as f64), ("ACT", if c.activation == Activation::Silu { 0.0 } else { 1.0 })];
+    let glu_shape = [
+        ("N", c.ffn as f64),
+        ("ACT", if c.activation == Activation::Silu { 0.0 } else { 1.0 }),
+        ("ACTS", options.acts.code()),
+    ];
     let mut caches = Vec::with_capacity(c.n_layers);
     let mut weight_bytes = 0u64;
     for (i, w) in weights.layers.iter().enumerate() {
         let layer = Some(i);
-        let matrix = |b: &mut Builder<'_>, name: &str, rows: &WeightRows| {
-            b.recording.tensor(format!("l{i}.{name}"), Content::Weights(rows.clone()))
-        };
         let window = c.layer_window(i);
         let capacity = window.map_or(options.context, |w| w.min(options.context)).max(1);
         let kv_len = c.n_kv_heads * capacity * d;
@@ -266,11 +350,10 @@ pub fn build(
             layer,
             "attn_norm",
             "rms_norm",
-            &norm_shape,
+            &normed_shape,
             &[("x", x), ("weight", attn_norm), ("y", normed)],
         )?;
-        let qkv_weights = matrix(&mut b, "qkv", &w.qkv);
-        b.gemv(layer, "qkv", &w.qkv, qkv_weights, [normed, qkv])?;
+        b.gemv(layer, "qkv", &w.qkv, [normed, qkv])?;
         let [q_norm, k_norm] = match &w.qk_norm {
             Some([q, k]) => {
                 [b.values(format!("l{i}.q_norm"), q), b.values(format!("l{i}.k_norm"), k)]
@@ -305,14 +388,13 @@ pub fn build(
             [&cache_shape[..], &[("SCALE", f64::from(c.attention_scale))]].concat();
         let attention = [&kv[..], &[("out", mixed)]].concat();
         b.op(layer, "attention", "attention_decode", &attention_shape, &attention)?;
-        let output = matrix(&mut b, "attn_output", &w.attn_output);
-        b.gemv(layer, "attn_output", &w.attn_output, output, [mixed, branch])?;
+        b.gemv(layer, "attn_output", slice::from_ref(&w.attn_output), [mixed, branch])?;
         let add = |b: &mut Builder<'_>, op, norm_op, norm: &Option<Arc<[f32]>>| {
             let delta = match (norm, branch_normed) {
                 (Some(weight), Some(out)) => {
                     let weight = b.values(format!("l{i}.{norm_op}"), weight);
                     let bindings = [("x", branch), ("weight", weight), ("y", out)];
-                    b.op(layer, norm_op, "rms_norm", &norm_shape, &bindings)?;
+                    b.op(layer, norm_op, "rms_norm", &branch_shape, &bindings)?;
                     out
                 }
                 _ => branch,
@@ -327,16 +409,14 @@ pub fn build(
             layer,
             "ffn_norm",
             "rms_norm",
-            &norm_shape,
+            &normed_shape,
             &[("x", x), ("weight", ffn_norm), ("y", normed)],
         )?;
-        let gate_up_weights = matrix(&mut b, "gate_up", &w.gate_up);
-        b.gemv(layer, "ffn_gate_up", &w.gate_up, gate_up_weights, [normed, gate_up])?;
+        b.gemv(layer, "ffn_gate_up", &w.gate_up, [normed, gate_up])?;
         b.op(layer, "ffn_act", "glu", &glu_shape, &[("gate_up", gate_up), ("y", gated)])?;
-        let down = matrix(&mut b, "ffn_down", &w.ffn_down);
-        b.gemv(layer, "ffn_down", &w.ffn_down, down, [gated, branch])?;
+        b.gemv(layer, "ffn_down", slice::from_ref(&w.ffn_down), [gated, branch])?;
         add(&mut b, "ffn_residual", "post_ffw_norm", &w.post_ffw_norm)?;
-        for rows in [&w.qkv, &w.attn_output, &w.gate_up, &w.ffn_down] {
+        for rows in w.qkv.iter().chain(&w.gate_up).chain([&w.attn_output, &w.ffn_down]) {
             weight_bytes += (rows.rows() * rows.row_bytes()) as u64;
         }
     }
@@ -345,14 +425,10 @@ pub fn build(
         None,
         "output_norm",
         "rms_norm",
-        &norm_shape,
+        &normed_shape,
         &[("x", x), ("weight", output_norm), ("y", normed)],
     )?;
-    let (head_rows, head) = match &weights.head {
-        None => (&weights.embed, embed),
-        Some(rows) => (rows, b.recording.tensor("output", Content::Weights(rows.clone()))),
-    };
-    b.gemv(None, "lm_head", head_rows, head, [normed, logits])?;
+    b.product(None, head, [normed, logits]);
     weight_bytes += (head_rows.rows() * head_rows.row_bytes()) as u64;
     let choose = [("logits", logits), ("tokens", tokens), ("state", state)];
     b.op(None, "argmax", "argmax", &[("N", c.vocab as f64)], &choose)?;

@@ -29,8 +29,9 @@ pub struct Weights {
 pub struct LayerWeights {
     /// (hidden)
     pub attn_norm: Arc<[f32]>,
-    /// Q, K and V stacked: ((heads + 2 kv_heads) * head_dim, hidden)
-    pub qkv: WeightRows,
+    /// Q, K and V under each other: ((heads + 2 kv_heads) * head_dim, hidden); one matrix for
+    /// each run of neighbours in one format
+    pub qkv: Vec<WeightRows>,
     /// (head_dim) of Q and of K, where heads are normalised.
     pub qk_norm: Option<[Arc<[f32]>; 2]>,
     /// (hidden, heads * head_dim)
@@ -39,8 +40,8 @@ pub struct LayerWeights {
     pub post_attention_norm: Option<Arc<[f32]>>,
     /// (hidden)
     pub ffn_norm: Arc<[f32]>,
-    /// Gate and up stacked: (2 ffn, hidden)
-    pub gate_up: WeightRows,
+    /// Gate and up under each other: (2 ffn, hidden); one matrix, or two in two formats
+    pub gate_up: Vec<WeightRows>,
     /// (hidden, ffn)
     pub ffn_down: WeightRows,
     /// (hidden), Gemma only.
@@ -63,19 +64,19 @@ impl Weights {
                     true => Some([vector("attn_q_norm")?, vector("attn_k_norm")?]),
                     false => None,
                 },
-                attn_output: source.stack(&[name("attn_output")])?,
+                attn_output: source.matrix(&name("attn_output"))?,
                 post_attention_norm: post_norm("post_attention_norm")?,
                 ffn_norm: vector("ffn_norm")?,
                 gate_up: source.stack(&[name("ffn_gate"), name("ffn_up")])?,
-                ffn_down: source.stack(&[name("ffn_down")])?,
+                ffn_down: source.matrix(&name("ffn_down"))?,
                 post_ffw_norm: post_norm("post_ffw_norm")?,
             })
         };
         Ok(Self {
-            embed: source.stack(&["token_embd.weight".into()])?,
+            embed: source.matrix("token_embd.weight")?,
             head: match config.tied_head {
                 true => None,
-                false => Some(source.stack(&["output.weight".into()])?),
+                false => Some(source.matrix("output.weight")?),
             },
             output_norm: source.vector("output_norm.weight")?,
             rope_freqs: match config.rope_freqs {
@@ -102,44 +103,52 @@ impl Source<'_> {
             .gguf
             .tensor(name)
             .ok_or_else(|| self.error(format!("tensor {name} is missing")))?;
-        let format = match info.ty {
-            GgmlType::F32 => Format::F32,
-            GgmlType::F16 => Format::F16,
-            GgmlType::Bf16 => Format::Bf16,
-            other => {
-                return Err(self.error(format!(
-                    "tensor {name} is stored as {}, which no kernel decodes yet; supported are {}",
-                    other.name(),
-                    Format::NAMES.join(", ")
-                )));
-            }
-        };
+        let format = format_of(info.ty).ok_or_else(|| {
+            let known: Vec<_> = Format::ALL.iter().map(|f| f.name()).collect();
+            self.error(format!(
+                "tensor {name} is stored as {}, which no kernel decodes; supported are {}",
+                info.ty.name(),
+                known.join(", ")
+            ))
+        })?;
         Ok((info, format))
     }
 
-    /// Rows of several matrices under each other, in one format: their own if they share it,
-    /// else f32, which holds each of them exactly.
-    fn stack(&self, names: &[String]) -> Result<WeightRows> {
-        let found: Vec<_> = names.iter().map(|n| self.find(n)).collect::<Result<_>>()?;
-        let (first, format) = found[0];
-        let shared = found.iter().all(|(_, f)| *f == format);
-        let parts = found.iter().map(|(info, own)| {
-            if shared {
-                Bytes::Mapped(Arc::clone(self.file), info.range.clone())
-            } else {
-                Bytes::Owned(weights::widen(*own, self.file.tensor_bytes(info)))
+    fn matrix(&self, name: &str) -> Result<WeightRows> {
+        let (info, format) = self.find(name)?;
+        let bytes = Bytes::Mapped(Arc::clone(self.file), info.range.clone());
+        Ok(WeightRows::new(format, info.row_len() as usize, bytes))
+    }
+
+    /// Matrices under each other; neighbours of one format become one matrix, so that a single
+    /// GEMV makes them.
+    fn stack(&self, names: &[String]) -> Result<Vec<WeightRows>> {
+        let mut stacked: Vec<WeightRows> = Vec::new();
+        for name in names {
+            let next = self.matrix(name)?;
+            match stacked.last_mut() {
+                Some(last) if last.format == next.format && last.k == next.k => {
+                    last.parts.extend(next.parts);
+                }
+                _ => stacked.push(next),
             }
-        });
-        Ok(WeightRows {
-            format: if shared { format } else { Format::F32 },
-            k: first.row_len() as usize,
-            parts: parts.collect(),
-        })
+        }
+        Ok(stacked)
     }
 
     fn vector(&self, name: &str) -> Result<Arc<[f32]>> {
         let (info, format) = self.find(name)?;
-        let bytes = weights::widen(format, self.file.tensor_bytes(info));
-        Ok(bytemuck::pod_collect_to_vec::<u8, f32>(&bytes).into())
+        let mut values = vec![0.0; info.row_len() as usize];
+        let bytes = self.file.tensor_bytes(info);
+        if format.row_bytes(values.len()) != bytes.len() {
+            return Err(self.error(format!("tensor {name} is no vector")));
+        }
+        weights::decode(format, bytes, &mut values);
+        Ok(values.into())
     }
+}
+
+/// The kernels' format of a file's tensor type, where there is one.
+pub fn format_of(ty: GgmlType) -> Option<Format> {
+    Format::ALL.iter().copied().find(|f| f.name().eq_ignore_ascii_case(ty.name()))
 }

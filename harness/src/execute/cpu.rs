@@ -14,8 +14,8 @@ use rayon::prelude::*;
 
 use super::{Batch, Execute, Stream};
 use crate::error::Result;
-use crate::recording::{Content, KvFormat, Op, Recording, TensorId};
-use crate::weights::WeightRows;
+use crate::recording::{Content, FloatFormat, Op, Recording, TensorId};
+use crate::weights::{WeightRows, oracle_format};
 
 /// A tensor on the host.
 #[derive(Clone, Debug)]
@@ -43,10 +43,12 @@ impl Value {
     /// The host value of a tensor's initial content.
     pub fn of(content: &Content) -> Self {
         match content {
-            Content::Activation(len) | Content::Kv { len, .. } => Value::F32(vec![0.0; *len]),
+            Content::Activation { len, .. } | Content::Kv { len, .. } => {
+                Value::F32(vec![0.0; *len])
+            }
             Content::Words(len) => Value::U32(vec![0; *len]),
             Content::Values(values) => Value::F32(values.to_vec()),
-            Content::Weights(rows) => Value::Weights(rows.clone()),
+            Content::Weights(rows, _) => Value::Weights(rows.clone()),
             Content::Rope(spec) => Value::Rope(spec.clone()),
             Content::Uniform(bytes) => Value::U32(bytemuck::pod_collect_to_vec(bytes)),
         }
@@ -113,7 +115,16 @@ impl CpuExecutor {
         }
         for (tensor, outcome) in expected(op, &self.values) {
             self.values[tensor.0] = match outcome {
-                Outcome::Real(e) => Value::F32(e.to_f32()),
+                Outcome::Real(e) => {
+                    let mut values = e.to_f32();
+                    let content = &recording.tensors[tensor.0].content;
+                    if let Content::Activation { format: FloatFormat::F16, .. } = content {
+                        for v in &mut values {
+                            *v = half::f16::from_f32(*v).to_f32();
+                        }
+                    }
+                    Value::F32(values)
+                }
                 Outcome::Words(w) => Value::U32(w),
             };
         }
@@ -197,7 +208,10 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Vec<(TensorId, Outcome)>> {
             let rows = x.chunks(s.dim("N"));
             real("y", join(rows.map(|r| reference::rms_norm::rms_norm(r, weight, eps, offset))))
         }
-        "gemv" => real("y", gemv(value("weights").weights(), value("x").f32s())),
+        "gemv" | "gemv_q" => {
+            let product = gemv(value("weights").weights(), value("x").f32s());
+            real("y", placed(value("y").f32s(), s.dim("FIRST"), product))
+        }
         "qk_norm_rope" => {
             let qkv = value("qkv").f32s();
             let d = s.dim("HEAD_DIM");
@@ -281,6 +295,13 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Vec<(TensorId, Outcome)>> {
     })
 }
 
+/// `new` from element `first` on among values that stay as they are.
+fn placed(old: &[f32], first: usize, new: Expected) -> Expected {
+    let kept = |values: &[f32]| values.iter().map(|v| (f64::from(*v), 0.0)).collect();
+    let end = first + new.value.len();
+    join([kept(&old[..first]), new, kept(&old[end..])])
+}
+
 fn position(state: &Value) -> u32 {
     state.words()[lathe_kernels::StateWord::Position as usize]
 }
@@ -295,11 +316,7 @@ fn join(parts: impl IntoIterator<Item = Expected>) -> Expected {
 }
 
 fn format_of(rows: &WeightRows) -> quant::Format {
-    match rows.format {
-        lathe_kernels::Format::F32 => quant::Format::F32,
-        lathe_kernels::Format::F16 => quant::Format::F16,
-        lathe_kernels::Format::Bf16 => quant::Format::Bf16,
-    }
+    oracle_format(rows.format)
 }
 
 fn row_of(rows: &WeightRows, mut index: usize) -> &[u8] {
@@ -363,7 +380,9 @@ impl KvAppend {
             shape: cache_shape(s),
             position: position(&values[op.tensor("state").0]),
             format: match s.get("KV") {
-                Some(code) if code == KvFormat::F16.code() => reference::kv_append::KvFormat::F16,
+                Some(code) if code == FloatFormat::F16.code() => {
+                    reference::kv_append::KvFormat::F16
+                }
                 _ => reference::kv_append::KvFormat::F32,
             },
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::{Batch, Execute, Stream};
 use crate::error::Result;
 use crate::gpu::{Block, Gpu, Pipeline, Pipelines, Policy};
-use crate::recording::{Content, KvFormat, Recording, TensorId};
+use crate::recording::{Content, FloatFormat, Recording, Tensor, TensorId};
 
 /// Bytes packed at a time on the way to the device.
 const PIECE: usize = 16 << 20;
@@ -96,7 +96,7 @@ impl GpuExecutor {
             .map(|tensor| {
                 let same = self.recording.tensors.iter().position(|t| {
                     let own = matches!(tensor.content, Content::Uniform(_));
-                    !own && t.name == tensor.name && t.device_bytes() == tensor.device_bytes()
+                    !own && t.name == tensor.name && alike(&t.content, &tensor.content)
                 });
                 if let Some(i) = same {
                     return Ok(Arc::clone(&self.blocks[i]));
@@ -464,19 +464,34 @@ impl Execute for GpuExecutor {
 /// Bytes of a tensor as stored on the device, widened to `f32`.
 pub fn decode_values(content: &Content, bytes: &[u8]) -> Vec<f32> {
     match content {
-        Content::Kv { format: KvFormat::F16, .. } => {
-            bytes.chunks_exact(2).map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32()).collect()
-        }
+        Content::Kv { len, format: FloatFormat::F16 }
+        | Content::Activation { len, format: FloatFormat::F16 } => bytes
+            .chunks_exact(2)
+            .take(*len)
+            .map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32())
+            .collect(),
         _ => bytemuck::pod_collect_to_vec(bytes),
     }
+}
+
+/// Whether two tensors of one name can be the same memory: as long, and laid out alike.
+fn alike(a: &Content, b: &Content) -> bool {
+    let bytes = |c: &Content| Tensor { name: String::new(), content: c.clone() }.device_bytes();
+    let packing = |c: &Content| match c {
+        Content::Weights(rows, packing) if !rows.format.is_dense() => Some(*packing),
+        _ => None,
+    };
+    bytes(a) == bytes(b) && packing(a) == packing(b)
 }
 
 fn fill(gpu: &Gpu, block: &Block, content: &Content) {
     match content {
         // wgpu hands out zeroed memory.
-        Content::Activation(_) | Content::Words(_) | Content::Kv { .. } => {}
+        Content::Activation { .. } | Content::Words(_) | Content::Kv { .. } => {}
         Content::Values(values) => block.write(gpu, 0, bytemuck::cast_slice(values)),
-        Content::Weights(rows) => rows.pack(PIECE, |offset, bytes| block.write(gpu, offset, bytes)),
+        Content::Weights(rows, packing) => {
+            rows.pack(*packing, PIECE, |offset, bytes| block.write(gpu, offset, bytes));
+        }
         Content::Rope(spec) => block.write(gpu, 0, bytemuck::cast_slice(&spec.table())),
         Content::Uniform(bytes) => block.write(gpu, 0, bytes),
     }

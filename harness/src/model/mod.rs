@@ -9,6 +9,7 @@
 pub mod config;
 mod file;
 pub mod gguf;
+pub mod quantise;
 mod summary;
 pub mod synth;
 pub mod tokenizer;

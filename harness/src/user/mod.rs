@@ -222,6 +222,7 @@ impl UserKernel {
             reflection: reflection.into(),
             constants,
             stages: Vec::new(),
+            packing: self.kernel.packing(&self.kernel.variants[0], shape),
             bindings,
             uniforms,
         };

@@ -1,15 +1,16 @@
 // gemv/naive: one invocation a row, sixteen bytes at a time.
 //
-//   y[r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K)  y: (ROWS), f32 accumulation
+//   y[FIRST + r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
 //
 // Idea: the formula, nothing else. Neighbouring invocations read rows K elements apart, so every
 // load of a wave touches another cache line: this rung shows what coalescing is worth.
 // uses: dot_row, weights, grid
 override ROWS: u32;
+override FIRST: u32;
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
 @compute @workgroup_size(WG)
@@ -25,5 +26,5 @@ fn main(
     for (var c = 0u; c < row_chunks(); c++) {
         sum += dot_chunk(weights[base + c], load_x_chunk(c));
     }
-    y[row] = sum;
+    y[FIRST + row] = sum;
 }

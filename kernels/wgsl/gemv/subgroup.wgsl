@@ -1,6 +1,6 @@
 // gemv/subgroup: one subgroup a row, four loads in flight a lane.
 //
-//   y[r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K)  y: (ROWS), f32 accumulation
+//   y[FIRST + r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
 //
 // Idea: coalesced 16-byte loads across the lanes, all four of a round issued before the first
 // use, one subgroupAdd at the end. With SG known the trip count is a constant and the driver
@@ -8,12 +8,13 @@
 // mapping holds on adapters whose subgroup size varies.
 // uses: dot_row, weights, grid
 override ROWS: u32;
+override FIRST: u32;
 override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 8u;
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
 // A chunk of the row, zero beyond its end.
@@ -56,6 +57,6 @@ fn main(
             sum += contribute(w2, c2) + contribute(w3, c3);
         }
         let total = subgroupAdd(sum);
-        if (lane == 0u) { y[row] = total; }
+        if (lane == 0u) { y[FIRST + row] = total; }
     }
 }

@@ -1,18 +1,19 @@
 // gemv/subgroup_multicol: four output columns (rows of W) a subgroup.
 //
-//   y[r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K)  y: (ROWS), f32 accumulation
+//   y[FIRST + r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
 //
 // Idea: x is loaded and unpacked once for four rows, and four independent loads are in flight.
 // Meant for very tall matrices (an LM head of 262144 rows); on few rows it leaves most of a
 // large GPU idle.
 // uses: dot_row, weights, grid
 override ROWS: u32;
+override FIRST: u32;
 override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 32u; // a multiple of 4
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
 @compute @workgroup_size(WG)
@@ -47,6 +48,6 @@ fn main(
             );
         }
         let total = subgroupAdd(sum);
-        if (lane < 4u && row + lane < ROWS) { y[row + lane] = total[lane]; }
+        if (lane < 4u && row + lane < ROWS) { y[FIRST + row + lane] = total[lane]; }
     }
 }

@@ -1,16 +1,17 @@
 // gemv/workgroup: LANES invocations a row, summed through workgroup memory; no subgroups needed.
 //
-//   y[r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K)  y: (ROWS), f32 accumulation
+//   y[FIRST + r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
 //
 // Idea: neighbouring invocations read neighbouring chunks, then a tree in workgroup memory. The
 // rung for adapters and browsers without subgroup operations.
 // uses: dot_row, weights, grid
 override ROWS: u32;
+override FIRST: u32;
 override WG: u32 = 256u;
 override LANES: u32 = 32u;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
 var<workgroup> slots: array<f32, WG>;
@@ -36,5 +37,5 @@ fn main(
         if (lane < step) { slots[lid] += slots[lid + step]; }
         workgroupBarrier();
     }
-    if (lane == 0u && row < ROWS) { y[row] = slots[lid]; }
+    if (lane == 0u && row < ROWS) { y[FIRST + row] = slots[lid]; }
 }

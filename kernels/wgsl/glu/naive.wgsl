@@ -1,14 +1,14 @@
-// glu/naive: one invocation an element.
+// glu/naive: one invocation two elements.
 //
-//   y[i] = act(gate[i]) * up[i]        gate_up: [gate (N) | up (N)]  y: (N)
+//   y[i] = act(gate[i]) * up[i]        gate_up: [gate (N) | up (N)]  y: (N) f32 or f16
 //
-// Idea: gate and up come out of one GEMV over stacked rows, so they share a buffer.
-// uses: activation, grid
+// Idea: gate and up come out of one GEMV over stacked rows, so they share a buffer. Two elements, because two f16 make a word.
+// uses: activation, acts_pair, grid
 override N: u32;
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> gate_up: array<f32>;
-@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<u32>;
 
 @compute @workgroup_size(WG)
 fn main(
@@ -17,6 +17,10 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let i = group_index(workgroup, groups) * WG + lid;
-    if (i >= N) { return; }
-    y[i] = activate(gate_up[i]) * gate_up[N + i];
+    if (2u * i >= N) { return; }
+    let both = 2u * i + 1u < N;
+    var v = vec2<f32>(0.0);
+    v.x = activate(gate_up[2u * i]) * gate_up[N + 2u * i];
+    if (both) { v.y = activate(gate_up[2u * i + 1u]) * gate_up[N + 2u * i + 1u]; }
+    store_pair(2u * i, v, both);
 }

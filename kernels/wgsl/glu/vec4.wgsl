@@ -1,14 +1,14 @@
 // glu/vec4: one invocation four elements; N a multiple of 4.
 //
-//   y[i] = act(gate[i]) * up[i]        gate_up: [gate (N) | up (N)]  y: (N)
+//   y[i] = act(gate[i]) * up[i]        gate_up: [gate (N) | up (N)]  y: (N) f32 or f16
 //
 // Idea: 16-byte loads and stores.
-// uses: activation, grid
+// uses: activation, acts_four, grid
 override N: u32;
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> gate_up: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> y: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read_write> y: array<vec2<u32>>;
 
 @compute @workgroup_size(WG)
 fn main(
@@ -20,5 +20,5 @@ fn main(
     if (i >= N / 4u) { return; }
     let g = gate_up[i];
     let a = vec4<f32>(activate(g.x), activate(g.y), activate(g.z), activate(g.w));
-    y[i] = a * gate_up[N / 4u + i];
+    store_four(i, a * gate_up[N / 4u + i]);
 }

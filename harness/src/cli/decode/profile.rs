@@ -73,7 +73,7 @@ fn profile_record(
     environment.timestamp_quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
     let graph = loaded.graph(Some(gpu), options.positions())?;
     let mut executor = on_device(global, gpu, &graph)?;
-    let kv = kv_name(loaded.kv);
+    let kv = loaded.kv.name();
     let model = loaded.file.path.file_name().unwrap_or_default().to_string_lossy();
     let bar = global.progress(options.generate as u64, "profiling", false);
     let (profile, _) = crate::decode::profile::profile(
@@ -155,7 +155,8 @@ pub(in crate::cli) fn bench_arch(
         model: path,
         prompt: None,
         prompt_tokens: vec![2, 5, 7, 11],
-        kv: Kv::F16,
+        kv: Float::F16,
+        activations: Float::F32,
         manifest: None,
         untuned: false,
         hint: Vec::new(),

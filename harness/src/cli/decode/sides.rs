@@ -21,8 +21,13 @@ pub(in crate::cli) fn ab(
     let weights = Weights::load(&file, &config)?;
     let built = |hint: &str| -> Result<DecodeGraph> {
         let hints = parse_hints(&[hint.to_owned()])?;
-        let options =
-            GraphOptions { context: run.positions(), kv: KvFormat::F16, hints, tuned: None };
+        let options = GraphOptions {
+            context: run.positions(),
+            kv: FloatFormat::F16,
+            acts: FloatFormat::F32,
+            hints,
+            tuned: None,
+        };
         graph::build(model, &config, &weights, &gpu.caps, &options)
     };
     // Checked before it is timed.
@@ -63,8 +68,13 @@ pub(in crate::cli) fn shapes(
     let file = Arc::new(ModelFile::open(model)?);
     let config = file.config()?;
     let weights = Weights::load(&file, &config)?;
-    let options =
-        GraphOptions { context: 512, kv: KvFormat::F16, hints: Hints::new(), tuned: None };
+    let options = GraphOptions {
+        context: 512,
+        kv: FloatFormat::F16,
+        acts: FloatFormat::F32,
+        hints: Hints::new(),
+        tuned: None,
+    };
     let graph = graph::build(model, &config, &weights, caps, &options)?;
     let mut shapes: Vec<(&'static Kernel, Shape)> = Vec::new();
     for op in &graph.recording.ops {
