@@ -11,8 +11,9 @@ use lathe_reference as reference;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::execute::cpu::{self, Outcome, Value};
+use crate::execute::cpu::{Outcome, Value};
 use crate::execute::gpu::decode_values;
+use crate::execute::oracle;
 use crate::execute::{Execute, GpuExecutor};
 use crate::gpu::{Gpu, POISON, Pipelines, Policy};
 use crate::plan::{Plan, PlanError};
@@ -242,7 +243,7 @@ impl Case {
         }
         let mut nmse = 0.0f64;
         let mut worst: Option<(f64, WorstElement)> = None;
-        for (tensor, outcome) in cpu::expected(op, &self.values) {
+        for (tensor, outcome) in oracle::expected(op, &self.values) {
             let name = &self.recording.tensors[tensor.0].name;
             let bytes = &contents[tensor.0];
             if self.is(tensor.0, Role::Output) {

@@ -9,7 +9,8 @@ use lathe_reference as reference;
 
 use crate::check;
 use crate::error::Result;
-use crate::execute::cpu::{self, Outcome, Value};
+use crate::execute::cpu::{Outcome, Value};
+use crate::execute::oracle;
 use crate::execute::{Execute, GpuExecutor};
 use crate::recording::{Content, Op, Recording, TensorId};
 
@@ -39,7 +40,7 @@ pub fn step(executor: &mut GpuExecutor, step: usize) -> Result<Option<Divergence
     for (index, op) in recording.ops.iter().enumerate() {
         refresh(executor, &recording, op, &mut values)?;
         executor.run_op(index)?;
-        for (tensor, outcome) in cpu::expected(op, &values) {
+        for (tensor, outcome) in oracle::expected(op, &values) {
             if let Some(reason) = compare(executor, &recording, op, tensor, &outcome)? {
                 return Ok(Some(Divergence {
                     step,

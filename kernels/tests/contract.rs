@@ -40,9 +40,11 @@ fn generous() -> Capabilities {
 fn every_piece_of_a_kernel_exists() {
     let mut missing = Vec::new();
     for k in KERNELS {
+        // Quantised kernels compute what the dense ones do, over other rows.
+        let oracle = k.name.strip_suffix("_q").unwrap_or(k.name);
         for file in [
             format!("kernels/src/{}.rs", k.name),
-            format!("reference/src/{}.rs", k.name),
+            format!("reference/src/{oracle}.rs"),
             format!("benches/benches/{}.rs", k.name),
             format!("docs/kernels/{}.md", k.name),
         ] {

@@ -2,6 +2,7 @@
 
 pub mod cpu;
 pub mod gpu;
+pub(crate) mod oracle;
 
 use std::ops::ControlFlow;
 use std::time::Duration;
