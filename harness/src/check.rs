@@ -1,7 +1,7 @@
 //! Correctness: one kernel invocation on the device between guard words, held against the
 //! reference. The same case serves `lathe check`, the property tests and the benches' validation.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lathe_kernels::{
     Binding, Elem, Format, Kernel, Packing, ParamKind, Role, RopeSpec, Shape, StateWord, Tolerance,
@@ -105,10 +105,20 @@ impl CaseResult {
 pub struct Case {
     /// A recording of one operation.
     pub recording: Arc<Recording>,
-    /// What every tensor holds before, by tensor.
-    pub values: Vec<Value>,
+    inputs: Arc<Inputs>,
     kernel: &'static Kernel,
     tolerance: Tolerance,
+}
+
+/// What was drawn for a shape and a seed, and what should come of it: the same for every plan.
+#[derive(Debug)]
+struct Inputs {
+    shape: Shape,
+    /// Every binding but scratch, in order: its name, content and value. The first tensors of the
+    /// recording.
+    drawn: Vec<(&'static str, Content)>,
+    values: Vec<Value>,
+    expected: OnceLock<Vec<(TensorId, Outcome)>>,
 }
 
 impl Case {
@@ -124,23 +134,46 @@ impl Case {
             });
         }
         let mut rng = Rng::new(seed);
-        let mut recording = Recording::default();
-        let mut values = Vec::new();
-        let mut bound = Vec::new();
-        for b in kernel.bindings {
-            if b.role == Role::Scratch {
-                continue;
-            }
+        let (mut drawn, mut values) = (Vec::new(), Vec::new());
+        for b in kernel.bindings.iter().filter(|b| b.role != Role::Scratch) {
             let (content, value) = draw(b, shape, plan.packing, &mut rng);
-            bound.push((b.name, recording.tensor(b.name, content)));
+            drawn.push((b.name, content));
             values.push(value);
         }
-        recording.op(Label { layer: None, op: kernel.name }, plan, shape.clone(), &bound);
-        for scratch in &recording.tensors[values.len()..] {
-            values.push(Value::of(&scratch.content));
-        }
-        let tolerance = (kernel.tolerance)(shape);
-        Ok(Self { recording: Arc::new(recording), values, kernel, tolerance })
+        let shape = shape.clone();
+        let inputs = Inputs { shape, drawn, values, expected: OnceLock::new() };
+        Ok(Self::over(Arc::new(inputs), plan))
+    }
+
+    /// The same inputs for another plan of the same kernel and shape.
+    pub fn with_plan(&self, plan: Plan) -> Self {
+        Self::over(Arc::clone(&self.inputs), plan)
+    }
+
+    fn over(inputs: Arc<Inputs>, plan: Plan) -> Self {
+        let (kernel, packing) = (plan.kernel, plan.packing);
+        let mut recording = Recording::default();
+        let bound: Vec<_> = inputs
+            .drawn
+            .iter()
+            .map(|(name, content)| {
+                let content = match content {
+                    Content::Weights(rows, _) => Content::Weights(rows.clone(), packing),
+                    other => other.clone(),
+                };
+                (*name, recording.tensor(*name, content))
+            })
+            .collect();
+        let shape = inputs.shape.clone();
+        let tolerance = (kernel.tolerance)(&shape);
+        recording.op(Label { layer: None, op: kernel.name }, plan, shape, &bound);
+        Self { recording: Arc::new(recording), inputs, kernel, tolerance }
+    }
+
+    /// What the invocation should leave behind; computed once for all plans.
+    fn expected(&self) -> &[(TensorId, Outcome)] {
+        let op = &self.recording.ops[0];
+        self.inputs.expected.get_or_init(|| oracle::expected(op, &self.inputs.values))
     }
 
     /// The case on a device with its inputs written, not yet run.
@@ -166,7 +199,8 @@ impl Case {
                 block.poison(&executor.gpu);
                 continue;
             }
-            match (&self.values[i], &tensor.content) {
+            let Some(value) = self.inputs.values.get(i) else { continue };
+            match (value, &tensor.content) {
                 (Value::U32(words), Content::Words(_)) => {
                     executor.write_words(TensorId(i), 0, words)?;
                 }
@@ -220,7 +254,6 @@ impl Case {
 
     /// Holds what the device left behind against the reference.
     pub fn judge(&self, executor: &GpuExecutor, policy: Policy) -> Result<Verdict> {
-        let op = &self.recording.ops[0];
         let mut contents = Vec::new();
         for (i, tensor) in self.recording.tensors.iter().enumerate() {
             let bytes = match policy {
@@ -243,7 +276,7 @@ impl Case {
         }
         let mut nmse = 0.0f64;
         let mut worst: Option<(f64, WorstElement)> = None;
-        for (tensor, outcome) in oracle::expected(op, &self.values) {
+        for (tensor, outcome) in self.expected() {
             let name = &self.recording.tensors[tensor.0].name;
             let bytes = &contents[tensor.0];
             if self.is(tensor.0, Role::Output) {
@@ -256,7 +289,7 @@ impl Case {
             match outcome {
                 Outcome::Words(words) => {
                     let got: Vec<u32> = bytemuck::pod_collect_to_vec(bytes);
-                    if let Err(m) = reference::compare_exact(&words, &got) {
+                    if let Err(m) = reference::compare_exact(words, &got) {
                         return Ok(Verdict::broken(format!("{name}: {m}")));
                     }
                 }
@@ -271,7 +304,7 @@ impl Case {
                         expected: w.expected,
                         bound: w.bound,
                     };
-                    match reference::compare(&expected, &got, &tolerance) {
+                    match reference::compare(expected, &got, &tolerance) {
                         Err(m) => {
                             let same_length = expected.value.len() == got.len();
                             let error = same_length.then(|| {
@@ -340,11 +373,18 @@ pub fn check_plan(
     shape: &Shape,
     seed: u64,
 ) -> Result<Verdict> {
-    let prepared = Case::new(gpu, plan, shape, seed).and_then(|case| {
-        let executor = case.prepare(gpu, pipelines, Policy::Guarded)?;
-        Ok((case, executor))
-    });
-    let (case, mut executor) = match prepared {
+    match Case::new(gpu, plan, shape, seed) {
+        Ok(case) => check_case(gpu, pipelines, &case),
+        Err(Error::Unavailable { what, reason, .. }) => {
+            Ok(Verdict::Unavailable { reason: format!("{what}: {reason}") })
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Checks one case.
+pub fn check_case(gpu: &Arc<Gpu>, pipelines: &Pipelines, case: &Case) -> Result<Verdict> {
+    let mut executor = match case.prepare(gpu, pipelines, Policy::Guarded) {
         Ok(prepared) => prepared,
         // One pipeline that the driver refuses is one failure, not the end of a sweep.
         Err(e @ (Error::Gpu { .. } | Error::Reflect(_))) => {

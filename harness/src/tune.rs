@@ -1,21 +1,22 @@
 //! Tuned choices and the search for them.
 //!
 //! Every candidate is checked against the reference in a child process before it is timed, so one
-//! that is wrong, hangs or is refused by the driver harms nothing. What survives is timed
+//! that is wrong, hangs or is refused by the driver harms nothing: the next gets a new process. What survives is timed
 //! round-robin over the same memory; ties go to the simpler; the winner is measured again, on
 //! fresh samples against the incumbent, and is stored only when it is FASTER.
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use lathe_kernels::{Capabilities, Constants, Kernel, Shape, Variant};
 use serde::{Deserialize, Serialize};
 
-use crate::check::{Verdict, check_plan};
+use crate::check::{Case, Verdict, check_case};
 use crate::error::{Error, Result};
 use crate::gpu::{AdapterSummary, Checks, Gpu, Pipelines};
 use crate::measure::ab::{self, AbOptions};
@@ -231,35 +232,78 @@ pub enum Trial {
     },
 }
 
-/// Checks and times one candidate; the body of the child process.
-pub fn trial(
-    gpu: &Arc<Gpu>,
+/// What a child process answers to a candidate.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// What became of it.
+    pub trial: Trial,
+    /// Whether the device survived it: a process that lost its device can try no other.
+    pub alive: bool,
+}
+
+/// Checks and times candidates of one kernel and shape over the same inputs: what the child
+/// process does.
+#[derive(Debug)]
+pub struct Trials {
+    gpu: Arc<Gpu>,
     kernel: &'static Kernel,
-    shape: &Shape,
-    candidate: &Candidate,
-) -> Trial {
-    let rejected = |reason: String| Trial::Rejected { reason };
-    let attempt = || -> Result<Trial> {
-        for seed in [SEED, SEED + 1] {
-            let plan = match candidate.plan(kernel, shape, &gpu.caps) {
-                Ok(plan) => plan,
-                Err(e) => return Ok(rejected(e.to_string())),
-            };
-            match check_plan(gpu, &Pipelines::default(), plan, shape, seed)? {
-                Verdict::Passed { .. } => {}
-                Verdict::Failed { reason, .. } => return Ok(rejected(format!("wrong: {reason}"))),
-                Verdict::Unavailable { reason } => return Ok(rejected(reason)),
+    shape: Shape,
+    /// One for each seed, once a candidate could be planned.
+    cases: Vec<Case>,
+    base: Option<Bench>,
+}
+
+impl Trials {
+    /// Nothing tried yet.
+    pub fn new(gpu: Arc<Gpu>, kernel: &'static Kernel, shape: Shape) -> Self {
+        Self { gpu, kernel, shape, cases: Vec::new(), base: None }
+    }
+
+    /// Checks a candidate on two seeds and times it.
+    pub fn run(&mut self, candidate: &Candidate) -> Answer {
+        let attempt = self.attempt(candidate);
+        let trial = attempt.unwrap_or_else(|e| Trial::Rejected { reason: e.to_string() });
+        Answer { trial, alive: self.gpu.check_faults().is_ok() }
+    }
+
+    fn attempt(&mut self, candidate: &Candidate) -> Result<Trial> {
+        let rejected = |reason: String| Ok(Trial::Rejected { reason });
+        let gpu = &self.gpu;
+        let plan = match candidate.plan(self.kernel, &self.shape, &gpu.caps) {
+            Ok(plan) => plan,
+            Err(e) => return rejected(e.to_string()),
+        };
+        if self.cases.is_empty() {
+            for seed in [SEED, SEED + 1] {
+                self.cases.push(Case::new(gpu, plan.clone(), &self.shape, seed)?);
             }
         }
-        let plan =
-            candidate.plan(kernel, shape, &gpu.caps).map_err(|e| Error::Usage(e.to_string()))?;
-        let options = BenchOptions::of(gpu);
         let pipelines = Pipelines::default();
-        let mut bench = Bench::new(gpu, &pipelines, plan, shape, SEED, options.rotate_bytes)?;
+        for case in &self.cases {
+            match check_case(gpu, &pipelines, &case.with_plan(plan.clone()))? {
+                Verdict::Passed { .. } => {}
+                Verdict::Failed { reason, .. } => return rejected(format!("wrong: {reason}")),
+                Verdict::Unavailable { reason } => return rejected(reason),
+            }
+        }
+        let options = BenchOptions::of(gpu);
+        // The first candidate finds the clocks low and allocates what all of them share.
+        let first = self.base.is_none();
+        let mut bench = match &self.base {
+            Some(base) => base.beside(&pipelines, plan)?,
+            None => {
+                Bench::of(gpu, &pipelines, self.cases[0].with_plan(plan), options.rotate_bytes)?
+            }
+        };
         let mut count = 1u64;
         let begun = Instant::now();
         // Enough for a ranking; the finalists are measured properly.
-        let warm_up = Duration::from_millis(if gpu.adapter.software { 10 } else { 150 });
+        let warm_up = match (gpu.adapter.software, first) {
+            (true, _) => 10,
+            (false, true) => 300,
+            (false, false) => 40,
+        };
+        let warm_up = Duration::from_millis(warm_up);
         while begun.elapsed() < warm_up || count == 1 {
             let took = bench.time(count, Temperature::Cold)?;
             if took < options.sample {
@@ -275,72 +319,105 @@ pub fn trial(
                 Ok(took.as_secs_f64() * 1e6 / count as f64)
             })
             .collect::<Result<_>>()?;
+        if first {
+            self.base = Some(bench);
+        }
         Ok(Trial::Timed { us: stats::summarise(&samples).median })
-    };
-    attempt().unwrap_or_else(|e| rejected(e.to_string()))
+    }
 }
 
-/// Runs [`trial`] in a child process of this very command.
-fn trial_in_child(
-    (adapter, checks): (&AdapterSummary, Checks),
-    kernel: &Kernel,
-    shape: &str,
-    candidate: &Candidate,
-    time_out: Duration,
-) -> Result<Trial> {
-    let error = |source| Error::Io { path: "tuner's child process".into(), source };
-    let command = match std::env::var_os("LATHE_COMMAND") {
-        Some(path) => path.into(),
-        None => std::env::current_exe().map_err(error)?,
-    };
-    let spec = serde_json::to_string(candidate).map_err(|e| error(e.into()))?;
-    let mut child = Command::new(command)
-        .args((checks == Checks::On).then_some("--runtime-checks"))
-        .args(["--adapter", &adapter.index.to_string(), "tune-candidate"])
-        .args([kernel.name, shape, &spec])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(error)?;
-    // Read while it runs: a child that says much would otherwise wait for its reader.
-    let reader = |pipe: Option<Box<dyn Read + Send>>| {
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            if let Some(mut pipe) = pipe {
-                let _ = pipe.read_to_end(&mut bytes);
-            }
-            bytes
-        })
-    };
-    let stdout = reader(child.stdout.take().map(|p| Box::new(p) as Box<dyn Read + Send>));
-    let stderr = reader(child.stderr.take().map(|p| Box::new(p) as Box<dyn Read + Send>));
-    let begun = Instant::now();
-    let status = loop {
-        match child.try_wait().map_err(error)? {
-            Some(status) => break status,
-            None if begun.elapsed() >= time_out => {
-                child.kill().map_err(error)?;
-                child.wait().map_err(error)?;
-                let reason = format!("hung: did not end within {:.0} s", time_out.as_secs_f64());
-                return Ok(Trial::Rejected { reason });
-            }
-            None => std::thread::sleep(Duration::from_millis(10)),
-        }
-    };
-    let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
-    if let Ok(trial) = serde_json::from_slice(&stdout) {
-        return Ok(trial);
+/// A child process of this very command that runs [`Trials`]: one candidate a line in, one outcome
+/// a line out. Opening a device and drawing inputs cost more than a trial, so it lives until a
+/// candidate kills it.
+struct Child {
+    process: std::process::Child,
+    requests: ChildStdin,
+    outcomes: Receiver<String>,
+    complaints: Receiver<String>,
+}
+
+impl Child {
+    fn start(
+        adapter: &AdapterSummary,
+        checks: Checks,
+        kernel: &Kernel,
+        shape: &str,
+    ) -> Result<Self> {
+        let command = match std::env::var_os("LATHE_COMMAND") {
+            Some(path) => path.into(),
+            None => std::env::current_exe().map_err(child_error)?,
+        };
+        let mut process = Command::new(command)
+            .args((checks == Checks::On).then_some("--runtime-checks"))
+            .args(["--adapter", &adapter.index.to_string(), "tune-candidates"])
+            .args([kernel.name, shape])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(child_error)?;
+        let missing = || child_error(std::io::ErrorKind::BrokenPipe.into());
+        let requests = process.stdin.take().ok_or_else(missing)?;
+        let outcomes = lines(process.stdout.take().ok_or_else(missing)?);
+        let complaints = lines(process.stderr.take().ok_or_else(missing)?);
+        Ok(Self { process, requests, outcomes, complaints })
     }
-    let said = String::from_utf8_lossy(&stderr);
-    let last = said.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("nothing");
-    Ok(Trial::Rejected { reason: format!("its process ended with {status}; it said: {last}") })
+
+    /// The outcome of a candidate, and whether the process can take another.
+    fn run(&mut self, candidate: &Candidate, time_out: Duration) -> Result<(Trial, bool)> {
+        let spec = serde_json::to_string(candidate).map_err(|e| child_error(e.into()))?;
+        // Where the process has died, waiting for its answer tells.
+        let _ = writeln!(self.requests, "{spec}").and_then(|()| self.requests.flush());
+        let dead = |reason| Ok((Trial::Rejected { reason }, false));
+        match self.outcomes.recv_timeout(time_out) {
+            Ok(line) => match serde_json::from_str::<Answer>(&line) {
+                Ok(answer) => Ok((answer.trial, answer.alive)),
+                Err(e) => dead(format!("its process said `{line}`: {e}")),
+            },
+            Err(RecvTimeoutError::Timeout) => {
+                dead(format!("hung: did not end within {:.0} s", time_out.as_secs_f64()))
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = self.process.wait().map_err(child_error)?;
+                let said: Vec<_> = self.complaints.iter().collect();
+                let last = said.iter().rev().find(|l| !l.trim().is_empty());
+                let last = last.map_or("nothing", String::as_str);
+                dead(format!("its process ended with {status}; it said: {last}"))
+            }
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It may hang in a driver; nobody waits for it to see the end of its input.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn child_error(source: std::io::Error) -> Error {
+    Error::Io { path: "tuner's child process".into(), source }
+}
+
+/// The lines of a pipe, read while its writer runs: one that says much would otherwise wait for
+/// its reader.
+fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(std::result::Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
 }
 
 /// How to search.
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
-    /// Longest life of a candidate's process.
+    /// Longest trial of a candidate.
     pub time_out: Duration,
     /// Candidates that are measured properly.
     pub finalists: usize,
@@ -361,6 +438,8 @@ pub struct Found {
     pub tried: usize,
     /// Those that were rejected, with the reason.
     pub rejected: Vec<(String, String)>,
+    /// Every candidate that was timed with its time in the search, microseconds, fastest first.
+    pub ranking: Vec<(String, f64)>,
     /// Finalists with their times, microseconds, fastest first.
     pub finalists: Vec<(String, f64)>,
     /// What runs without tuning.
@@ -390,16 +469,23 @@ pub fn tune(
     let all = candidates(kernel, &options.files);
     let text = shape.show(kernel.params);
     let (mut timed, mut rejected) = (Vec::new(), Vec::new());
+    let mut child: Option<Child> = None;
     for (rank, candidate) in all.iter().enumerate() {
-        let trial =
-            trial_in_child((&gpu.adapter, gpu.checks), kernel, &text, candidate, options.time_out)?;
+        let mut running = match child.take() {
+            Some(running) => running,
+            None => Child::start(&gpu.adapter, gpu.checks, kernel, &text)?,
+        };
+        let (trial, alive) = running.run(candidate, options.time_out)?;
+        child = alive.then_some(running);
         on_trial(candidate, &trial);
         match trial {
             Trial::Timed { us } => timed.push((us, rank)),
             Trial::Rejected { reason } => rejected.push((candidate.show(), reason)),
         }
     }
+    drop(child);
     timed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let ranking = timed.iter().map(|(us, rank)| (all[*rank].show(), *us)).collect();
     timed.truncate(options.finalists.max(1));
     // The incumbent takes part in the final whatever its trial said.
     let pipelines = Pipelines::default();
@@ -411,7 +497,7 @@ pub fn tune(
     let mut base = Bench::new(gpu, &pipelines, planned(&incumbent)?, shape, SEED, rotate)?;
     let mut finalists = Vec::new();
     for (_, rank) in &timed {
-        let mut bench = base.beside(&pipelines, planned(&all[*rank])?, shape, SEED)?;
+        let mut bench = base.beside(&pipelines, planned(&all[*rank])?)?;
         let (count, _) = bench.warm_up(bench_options.sample, Temperature::Cold)?;
         finalists.push((*rank, bench, count, Vec::new()));
     }
@@ -430,6 +516,7 @@ pub fn tune(
         shape: kernel.key(shape),
         tried: all.len(),
         rejected,
+        ranking,
         finalists: results.iter().map(|(us, rank)| (all[*rank].show(), *us)).collect(),
         incumbent: incumbent.show(),
         winner: incumbent.show(),
@@ -448,7 +535,7 @@ pub fn tune(
     if plan.fingerprint() == planned(&incumbent)?.fingerprint() {
         return Ok(found);
     }
-    let mut bench = base.beside(&pipelines, plan.clone(), shape, SEED)?;
+    let mut bench = base.beside(&pipelines, plan.clone())?;
     let (comparison, _) = ab::kernels(&mut base, &mut bench, &bench_options, &options.ab)?;
     bench.validate("after timing")?;
     found.comparison = Some(comparison);

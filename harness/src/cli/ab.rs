@@ -93,7 +93,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         const SEED: u64 = 42;
         let (pipelines, rotate) = (Pipelines::default(), bench_options.rotate_bytes);
         let mut a = Bench::new(&gpu, &pipelines, plan(&opts.a)?, &shape, SEED, rotate)?;
-        let mut b = a.beside(&pipelines, plan(&opts.b)?, &shape, SEED)?;
+        let mut b = a.beside(&pipelines, plan(&opts.b)?)?;
         let outcome = ab::kernels(&mut a, &mut b, &bench_options, &options)?;
         a.validate("after timing")?;
         b.validate("after timing")?;

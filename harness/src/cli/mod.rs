@@ -79,7 +79,7 @@ enum Command {
     /// Search the fastest variant and constants, checking every candidate first
     Tune(tune::Opts),
     #[command(hide = true)]
-    TuneCandidate(tune::CandidateOpts),
+    TuneCandidates(tune::CandidatesOpts),
     /// Write a deterministic random checkpoint of a real shape
     Synth(synth::Opts),
     /// Show what a checkpoint holds and whether it can be decoded
@@ -160,7 +160,7 @@ pub fn main() -> ExitCode {
         Command::Compare(opts) => compare::run(global, &opts),
         Command::Report(opts) => report::run(global, &opts),
         Command::Tune(opts) => tune::run(global, &opts),
-        Command::TuneCandidate(opts) => tune::candidate(global, &opts),
+        Command::TuneCandidates(opts) => tune::candidates(global, &opts),
         Command::Synth(opts) => synth::run(global, &opts),
         Command::Inspect(opts) => inspect::run(global, &opts),
         Command::Decode(opts) => decode::run(global, &opts),

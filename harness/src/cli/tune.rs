@@ -12,7 +12,7 @@ use super::Global;
 use crate::error::{Error, Result};
 use crate::measure::ab::AbOptions;
 use crate::report::{json, table};
-use crate::tune::{Candidate, Found, Store, Trial, TuneOptions, trial, tune};
+use crate::tune::{Candidate, Found, Store, Trial, Trials, TuneOptions, tune};
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
@@ -30,7 +30,7 @@ pub(super) struct Opts {
     /// A WGSL file among the candidates; may be repeated. It is never stored
     #[arg(long, value_name = "FILE")]
     candidate: Vec<PathBuf>,
-    /// Seconds a candidate's process may live
+    /// Seconds a candidate may take
     #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
     time_out: f64,
     /// File of stored choices (also LATHE_TUNED)
@@ -41,12 +41,11 @@ pub(super) struct Opts {
     allow_software: bool,
 }
 
-/// The child process of one candidate.
+/// The child process that tries candidates.
 #[derive(Debug, Args)]
-pub(super) struct CandidateOpts {
+pub(super) struct CandidatesOpts {
     kernel: String,
     shape: String,
-    spec: String,
 }
 
 #[derive(Serialize)]
@@ -55,15 +54,22 @@ struct Report {
     found: Vec<Found>,
 }
 
-pub(super) fn candidate(global: &Global, opts: &CandidateOpts) -> Result<()> {
+/// One candidate a line on stdin, its outcome a line on stdout.
+pub(super) fn candidates(global: &Global, opts: &CandidatesOpts) -> Result<()> {
     let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
     let base = kernel.default_shape();
     let shape = Shape::parse_over(&base, kernel.name, kernel.params, &opts.shape)?;
-    let candidate: Candidate = serde_json::from_str(&opts.spec)
-        .map_err(|e| Error::Usage(format!("{}: {e}", opts.spec)))?;
-    let gpu = Arc::new(global.open()?);
-    let outcome = trial(&gpu, kernel, &shape, &candidate);
-    println!("{}", serde_json::to_string(&outcome).map_err(|e| Error::Usage(e.to_string()))?);
+    let mut trials = Trials::new(Arc::new(global.open()?), kernel, shape);
+    for line in std::io::stdin().lines() {
+        let line = line.map_err(|e| Error::Usage(format!("candidates on stdin: {e}")))?;
+        let candidate: Candidate =
+            serde_json::from_str(&line).map_err(|e| Error::Usage(format!("{line}: {e}")))?;
+        let answer = trials.run(&candidate);
+        println!("{}", serde_json::to_string(&answer).map_err(|e| Error::Usage(e.to_string()))?);
+        if !answer.alive {
+            break;
+        }
+    }
     Ok(())
 }
 

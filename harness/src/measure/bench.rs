@@ -103,7 +103,16 @@ impl Bench {
         seed: u64,
         rotate_bytes: u64,
     ) -> Result<Self> {
-        let case = Case::new(gpu, plan, shape, seed)?;
+        Self::of(gpu, pipelines, Case::new(gpu, plan, shape, seed)?, rotate_bytes)
+    }
+
+    /// Prepares copies of a case whose inputs exist and checks the first one's output.
+    pub fn of(
+        gpu: &Arc<Gpu>,
+        pipelines: &Pipelines,
+        case: Case,
+        rotate_bytes: u64,
+    ) -> Result<Self> {
         let own = case.rotated();
         let each: u64 = own.iter().map(|t| case.recording.tensors[t.0].device_bytes()).sum();
         let count = (rotate_bytes.div_ceil(each.max(1)) + 1).clamp(2, MOST_COPIES);
@@ -120,14 +129,8 @@ impl Bench {
     }
 
     /// Another plan of the same kernel and shape over the very same memory.
-    pub fn beside(
-        &self,
-        pipelines: &Pipelines,
-        plan: Plan,
-        shape: &Shape,
-        seed: u64,
-    ) -> Result<Self> {
-        let case = Case::new(&self.gpu, plan, shape, seed)?;
+    pub fn beside(&self, pipelines: &Pipelines, plan: Plan) -> Result<Self> {
+        let case = self.case.with_plan(plan);
         let copies = self
             .copies
             .iter()
