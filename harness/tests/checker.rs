@@ -97,11 +97,10 @@ fn a_skipped_dispatch_fails() {
 
 #[test]
 fn too_few_workgroups_fail() {
-    let verdict =
-        planned("gemv", "naive", &[("ROWS", 200.0), ("K", 16.0)], "y[row]", "y[row]", |plan| {
-            plan.stages[0].groups[0] -= 1;
-        });
-    fails_with(verdict, "y[192] was never written");
+    let verdict = planned("glu", "naive", &[("N", 200.0)], "store_pair(", "store_pair(", |plan| {
+        plan.stages[0].groups[0] -= 1;
+    });
+    fails_with(verdict, "y[128] was never written");
 }
 
 #[test]
@@ -145,11 +144,11 @@ fn a_touched_guard_word_fails() {
 #[test]
 fn all_zeros_fail() {
     let zero = sabotaged(
-        "gemv",
+        "glu",
         "naive",
-        &[("ROWS", 20.0), ("K", 16.0)],
-        "y[row] = sum;",
-        "y[row] = 0.0;",
+        &[("N", 20.0)],
+        "store_pair(2u * i, v, both);",
+        "store_pair(2u * i, vec2<f32>(0.0), both);",
     );
     fails_with(zero, "zero");
 }
