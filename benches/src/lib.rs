@@ -15,6 +15,7 @@ use lathe_harness::plan::Plan;
 use lathe_harness::recording::FloatFormat;
 use lathe_harness::select::Hints;
 use lathe_harness::{Error, Result};
+use lathe_kernels::{Kernel, Shape};
 
 const SEED: u64 = 42;
 
@@ -46,7 +47,7 @@ fn kernel_with(criterion: &mut Criterion, name: &str) -> Result<()> {
     let gpu = Arc::new(Gpu::open(None, Checks::Off)?);
     let options = BenchOptions::of(&gpu);
     let mut group = criterion.benchmark_group(name);
-    for shape in (kernel.bench)() {
+    for shape in shapes(kernel, &gpu) {
         group.throughput(Throughput::Bytes((kernel.cost)(&shape).bytes as u64));
         for variant in kernel.variants {
             let text = shape.show(kernel.params);
@@ -89,6 +90,22 @@ fn kernel_with(criterion: &mut Criterion, name: &str) -> Result<()> {
     }
     group.finish();
     Ok(())
+}
+
+/// The kernel's benchmark shapes; on a software adapter, which can only show that a benchmark
+/// works, the quickest of them and those that take it no more than a moment.
+fn shapes(kernel: &Kernel, gpu: &Gpu) -> Vec<Shape> {
+    const MOMENT: f64 = 1e8;
+    let mut shapes = (kernel.bench)();
+    if gpu.adapter.software {
+        let effort = |shape: &Shape| {
+            let cost = (kernel.cost)(shape);
+            cost.bytes + cost.flops
+        };
+        let least = shapes.iter().map(effort).fold(f64::INFINITY, f64::min);
+        shapes.retain(|shape| effort(shape) <= MOMENT.max(least));
+    }
+    shapes
 }
 
 fn decode_with(criterion: &mut Criterion) -> Result<()> {
