@@ -1,6 +1,7 @@
 //! Matrix times vector, the bulk of every decode step.
 
 use crate::descriptor::*;
+use crate::geometry::*;
 use crate::layout::{ACT_NAMES, Format, act_bytes};
 use crate::shape::{Param, ParamKind, Shape};
 
@@ -8,11 +9,17 @@ fn format(s: &Shape) -> Format {
     Format::from_code(s.dim("WEIGHT"))
 }
 
-/// Rows a subgroup variant gives a workgroup of 256: `each` to every subgroup.
-fn rows_per_group(caps: &Capabilities, each: f64) -> Vec<(&'static str, f64)> {
-    let size = caps.subgroup.map_or(32, |(_, max)| max.max(4));
-    let subgroups = f64::from((256 / size).max(1));
-    vec![("ROWS_PER_WG", each * subgroups), ("SG", f64::from(caps.fixed_subgroup()))]
+/// Most columns of the variants that keep a sum for each.
+const MOST_COLS: usize = 8;
+
+fn few_columns(s: &Shape, _: &Capabilities) -> Option<String> {
+    let cols = s.dim("COLS");
+    (cols > MOST_COLS).then(|| format!("COLS={cols} exceeds {MOST_COLS} sums"))
+}
+
+fn one_column(s: &Shape, _: &Capabilities) -> Option<String> {
+    let cols = s.dim("COLS");
+    (cols > 1).then(|| format!("COLS={cols}: it keeps one sum a row"))
 }
 
 fn shape(rows: usize, k: usize, format: Format) -> Shape {
@@ -22,6 +29,7 @@ fn shape(rows: usize, k: usize, format: Format) -> Shape {
         ("WEIGHT", format.code()),
         ("ACTS", 0.0),
         ("FIRST", 0.0),
+        ("COLS", 1.0),
     ])
 }
 
@@ -50,6 +58,11 @@ pub(crate) static KERNEL: Kernel = Kernel {
             doc: "element of y that row 0 makes: matrices of several formats fill one vector",
             kind: ParamKind::Start { max: 70 },
         },
+        Param {
+            name: "COLS",
+            doc: "vectors in x, each with a y: tokens decoded together",
+            kind: ParamKind::Dim { tile: 1, max: 8 },
+        },
     ],
     bindings: &[
         Binding {
@@ -58,12 +71,17 @@ pub(crate) static KERNEL: Kernel = Kernel {
             elem: Elem::Weights,
             len: |s| s.dim("ROWS") * s.dim("K"),
         },
-        Binding { name: "x", role: Role::Input, elem: Elem::Act, len: |s| s.dim("K") },
+        Binding {
+            name: "x",
+            role: Role::Input,
+            elem: Elem::Act,
+            len: |s| s.dim("COLS") * s.dim("K"),
+        },
         Binding {
             name: "y",
             role: Role::InOut,
             elem: Elem::F32,
-            len: |s| s.dim("FIRST") + s.dim("ROWS"),
+            len: |s| s.dim("COLS") * (s.dim("FIRST") + s.dim("ROWS")),
         },
     ],
     variants: &[
@@ -82,48 +100,118 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 entry: "main",
                 grid: |s, c| s.dim("ROWS").div_ceil(((c["WG"] / c["LANES"]) as usize).max(1)),
             }],
-            tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", &[8.0, 16.0, 32.0, 64.0])],
+            constants: |s, caps| {
+                // No more lanes than chunks, and more of them where rows are few.
+                let most = if s.dim("ROWS") < 4096 { 64 } else { 32 };
+                let lanes = chunks16(s).next_power_of_two().clamp(8, most);
+                vec![("LANES", lanes as f64), ("WG", f64::from(caps.invocations.min(256)))]
+            },
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0]),
+                ("LANES", &[8.0, 16.0, 32.0, 64.0, 128.0]),
+                ("UNROLL", &[4.0, 9.0]),
+            ],
+            refuses: few_columns,
             ..PLAIN
         },
         Variant {
             name: "subgroup",
-            stages: &[Stage {
-                entry: "main",
-                grid: |s, c| s.dim("ROWS").div_ceil(c["ROWS_PER_WG"] as usize),
-            }],
+            stages: &[Stage { entry: "main", grid: rows_grid }],
             constants: |_, caps| rows_per_group(caps, 1.0),
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("ROWS_PER_WG", &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]),
             ],
+            refuses: few_columns,
             ..PLAIN
         },
         Variant {
             name: "subgroup_multicol",
-            stages: &[Stage {
-                entry: "main",
-                grid: |s, c| s.dim("ROWS").div_ceil(c["ROWS_PER_WG"] as usize),
-            }],
+            stages: &[Stage { entry: "main", grid: rows_grid }],
             constants: |_, caps| rows_per_group(caps, 4.0),
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("ROWS_PER_WG", &[4.0, 8.0, 16.0, 32.0, 64.0, 128.0]),
             ],
+            refuses: one_column,
+            ..PLAIN
+        },
+        Variant {
+            name: "subgroup_cols",
+            stages: &[Stage { entry: "main", grid: |s, _| s.dim("ROWS").div_ceil(4) }],
+            constants: |s, caps| {
+                // A workgroup is four rows: with many of them one subgroup does.
+                let most = if s.dim("ROWS") < 16_384 { 256 } else { 64 };
+                let wg = chunks16(s).next_power_of_two().clamp(32, most);
+                vec![("WG", wg.min(caps.invocations as usize) as f64)]
+            },
+            tunables: &[("WG", &[32.0, 64.0, 128.0, 256.0, 512.0])],
+            refuses: few_columns,
+            ..PLAIN
+        },
+        Variant {
+            name: "vec4",
+            stages: &[Stage { entry: "main", grid: rows_grid }],
+            constants: |_, caps| rows_per_group(caps, 1.0),
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0, 512.0]),
+                ("ROWS_PER_WG", &[2.0, 4.0, 8.0, 16.0]),
+                ("UNROLL", &[3.0, 5.0, 9.0]),
+            ],
+            refuses: one_column,
+            ..PLAIN
+        },
+        Variant {
+            name: "vec2",
+            stages: &[Stage { entry: "main", grid: team_grid }],
+            constants: |s, caps| team(s, caps, chunks8(s), 1),
+            tunables: TEAMS,
+            refuses: |s, caps| match format(s) {
+                Format::F32 => Some("WEIGHT=f32: eight bytes are two weights".into()),
+                _ => one_column(s, caps),
+            },
+            ..PLAIN
+        },
+        Variant {
+            name: "split_row",
+            stages: &[Stage { entry: "main", grid: team_grid }],
+            constants: |s, caps| team(s, caps, chunks16(s), 1),
+            tunables: TEAMS,
+            refuses: one_column,
+            ..PLAIN
+        },
+        Variant {
+            name: "split_k",
+            stages: &[Stage { entry: "main", grid: team_grid }],
+            constants: |s, caps| {
+                let mut values = team(s, caps, chunks16(s), 3);
+                values.push(("RUN", 3.0));
+                values
+            },
+            tunables: STACKED_TEAMS,
+            refuses: one_column,
             ..PLAIN
         },
     ],
     prefer: |s| {
-        if s.dim("ROWS") >= 32_768 {
+        let bytes = s.float("ROWS") * s.float("K") * 2.0;
+        if s.dim("COLS") > 1 {
+            &["subgroup_cols", "subgroup", "workgroup", "naive"]
+        } else if s.dim("ROWS") >= 32_768 {
             &["subgroup_multicol", "subgroup", "workgroup", "naive"]
+        } else if s.dim("ROWS") >= 8192 && bytes > 16e6 {
+            // Bandwidth decides, and x takes a larger part of it than the weights.
+            &["vec2", "vec4", "workgroup", "naive"]
         } else {
-            &["subgroup", "workgroup", "naive"]
+            &["split_row", "vec4", "workgroup", "naive"]
         }
     },
     cost: |s| {
-        let (rows, k) = (s.float("ROWS"), s.float("K"));
+        let (rows, k, cols) = (s.float("ROWS"), s.float("K"), s.float("COLS"));
+        let each = cols * (4.0 * rows + act_bytes(s) * k);
         Cost {
-            bytes: rows * format(s).row_bytes(s.dim("K")) as f64 + 4.0 * rows + act_bytes(s) * k,
-            flops: 2.0 * rows * k,
+            bytes: rows * format(s).row_bytes(s.dim("K")) as f64 + each,
+            flops: 2.0 * rows * k * cols,
         }
     },
     tolerance: |s| Tolerance {
@@ -142,27 +230,26 @@ pub(crate) static KERNEL: Kernel = Kernel {
             // f16 activations and a later first element, on whole and on ragged rows.
             cases.push(shape(40, 1152, f).with("ACTS", 1.0).with("FIRST", 64.0));
             cases.push(shape(9, 1003, f).with("ACTS", 1.0).with("FIRST", 1.0));
-            for (rows, k) in [
-                (1, 1),
-                (3, 7),
-                (64, 1152),
-                (33, 6912),
-                (17, 2048),
-                (65, 1004),
-                (40, 1001),
-                (1153, 12),
-            ] {
+            for (rows, k) in
+                [(1, 1), (3, 7), (33, 6912), (17, 2048), (65, 1004), (40, 1001), (1153, 12)]
+            {
                 cases.push(shape(rows, k, f));
             }
+            // Columns on whole and on ragged rows: those then share their words and chunks.
+            cases.push(shape(21, 1152, f).with("COLS", 4.0).with("FIRST", 3.0));
+            cases.push(shape(6, 301, f).with("COLS", 8.0).with("ACTS", 1.0));
         }
+        // As many rows as decide for other lanes.
+        cases.push(shape(1152, 1152, Format::Bf16));
+        cases.push(shape(2, 16_411, Format::F16));
         // More workgroups than one grid dimension holds, for the variants of few rows a group.
         cases.push(shape(262_147, 5, Format::F16));
         cases
     },
     bench: || {
-        [(1152, 1152), (13824, 1152), (1152, 6912), (8192, 2048), (262_144, 1152)]
-            .into_iter()
-            .map(|(rows, k)| shape(rows, k, Format::Bf16))
-            .collect()
+        let sizes = [(1152, 1152), (13824, 1152), (1152, 6912), (8192, 2048), (262_144, 1152)];
+        let one = sizes.into_iter().map(|(rows, k)| shape(rows, k, Format::Bf16));
+        let four = [(1152, 6912), (13824, 1152)].into_iter();
+        one.chain(four.map(|(rows, k)| shape(rows, k, Format::Bf16).with("COLS", 4.0))).collect()
     },
 };

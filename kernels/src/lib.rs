@@ -17,6 +17,7 @@ mod compose;
 mod embed;
 mod gemv;
 mod gemv_q;
+mod geometry;
 mod glu;
 mod kv_append;
 mod qk_norm_rope;

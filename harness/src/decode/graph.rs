@@ -173,6 +173,7 @@ impl Builder<'_> {
             ("WEIGHT", rows.format.code()),
             ("ACTS", acts.code()),
             ("FIRST", first as f64),
+            ("COLS", 1.0),
         ];
         let (plan, shape) = self.select(op, kernel, &shape)?;
         let weights = self.recording.tensor(name, Content::Weights(rows.clone(), plan.packing));

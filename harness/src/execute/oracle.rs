@@ -94,8 +94,12 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             real("y", join(rows.map(|r| reference::rms_norm::rms_norm(r, weight, eps, offset))))
         }
         "gemv" | "gemv_q" => {
-            let product = gemv(inputs.weights("weights"), inputs.f32s("x"));
-            real("y", placed(inputs.f32s("y"), s.dim("FIRST"), product))
+            let weights = inputs.weights("weights");
+            let cols = s.get("COLS").map_or(1, |c| c as usize);
+            let pitch = s.dim("FIRST") + s.dim("ROWS");
+            let columns = inputs.f32s("x").chunks(s.dim("K")).zip(inputs.f32s("y").chunks(pitch));
+            let product = |(x, y)| placed(y, s.dim("FIRST"), gemv(weights, x));
+            real("y", join(columns.take(cols).map(product)))
         }
         "qk_norm_rope" => {
             let qkv = inputs.f32s("qkv");

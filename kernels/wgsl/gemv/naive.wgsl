@@ -1,10 +1,11 @@
 // gemv/naive: one invocation a row, sixteen bytes at a time.
 //
-//   y[FIRST + r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
+//   y[c][FIRST + r] = sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16
+//   y: (COLS, FIRST + ROWS), f32 accumulation
 //
 // Idea: the formula, nothing else. Neighbouring invocations read rows K elements apart, so every
 // load of a wave touches another cache line: this rung shows what coalescing is worth.
-// uses: dot_row, weights, grid
+// uses: dot_row, columns, weights, grid
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 64u;
@@ -22,9 +23,11 @@ fn main(
     let row = group_index(workgroup, groups) * WG + lid;
     if (row >= ROWS) { return; }
     let base = row * row_chunks();
-    var sum = 0.0;
-    for (var c = 0u; c < row_chunks(); c++) {
-        sum += dot_chunk(weights[base + c], load_x_chunk(c));
+    for (var column = 0u; column < COLS; column++) {
+        var sum = 0.0;
+        for (var c = 0u; c < row_chunks(); c++) {
+            sum += dot_chunk(weights[base + c], load_x_column(column, c));
+        }
+        y[y_at(column, row)] = sum;
     }
-    y[FIRST + row] = sum;
 }

@@ -1,12 +1,12 @@
 // gemv/subgroup: one subgroup a row, four loads in flight a lane.
 //
-//   y[FIRST + r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
+//   y[c][FIRST + r] = sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16
+//   y: (COLS, FIRST + ROWS), f32 accumulation
 //
 // Idea: coalesced 16-byte loads across the lanes, all four of a round issued before the first
-// use, one subgroupAdd at the end. With SG known the trip count is a constant and the driver
-// unrolls the loop. A workgroup owns ROWS_PER_WG rows whatever the subgroup size is, so the
-// mapping holds on adapters whose subgroup size varies.
-// uses: dot_row, weights, grid
+// use and used for every column, one subgroupAdd a column at the end. A workgroup owns ROWS_PER_WG
+// rows whatever the subgroup size is, so the mapping holds on adapters whose subgroup size varies.
+// uses: dot_row, columns, weights, grid
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;
@@ -23,8 +23,8 @@ fn load_w(base: u32, c: u32) -> vec4<u32> {
     return vec4<u32>(0u);
 }
 
-fn contribute(w: vec4<u32>, c: u32) -> f32 {
-    if (c < row_chunks()) { return dot_chunk(w, load_x_chunk(c)); }
+fn contribute(w: vec4<u32>, column: u32, c: u32) -> f32 {
+    if (c < row_chunks()) { return dot_chunk(w, load_x_column(column, c)); }
     return 0.0;
 }
 
@@ -39,11 +39,13 @@ fn main(
 ) {
     let sg = select(SG, size, SG == 0u);
     let first = group_index(workgroup, groups) * ROWS_PER_WG;
-    for (var r = subgroup; r < ROWS_PER_WG; r += subgroups) {
-        let row = first + r;
-        if (row >= ROWS) { break; }
+    // Every subgroup takes as many turns: subgroup operations need uniform control flow. Rows past
+    // the end repeat the last one, and what they make is dropped.
+    for (var turn = 0u; turn < ROWS_PER_WG; turn += subgroups) {
+        let r = turn + subgroup;
+        let row = min(first + r, ROWS - 1u);
         let base = row * row_chunks();
-        var sum = 0.0;
+        var sums: array<f32, 8>;
         for (var round = 0u; round < row_chunks(); round += 4u * sg) {
             let c0 = round + lane;
             let c1 = c0 + sg;
@@ -53,10 +55,16 @@ fn main(
             let w1 = load_w(base, c1);
             let w2 = load_w(base, c2);
             let w3 = load_w(base, c3);
-            sum += contribute(w0, c0) + contribute(w1, c1);
-            sum += contribute(w2, c2) + contribute(w3, c3);
+            for (var column = 0u; column < COLS; column++) {
+                sums[column] += contribute(w0, column, c0) + contribute(w1, column, c1);
+                sums[column] += contribute(w2, column, c2) + contribute(w3, column, c3);
+            }
         }
-        let total = subgroupAdd(sum);
-        if (lane == 0u) { y[FIRST + row] = total; }
+        for (var column = 0u; column < COLS; column++) {
+            let total = subgroupAdd(sums[column]);
+            if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) {
+                y[y_at(column, row)] = total;
+            }
+        }
     }
 }

@@ -27,12 +27,13 @@ fn main(
 ) {
     let sg = select(SG, size, SG == 0u);
     let first = group_index(workgroup, groups) * ROWS_PER_WG;
-    for (var r = 4u * subgroup; r < ROWS_PER_WG; r += 4u * subgroups) {
+    // Every subgroup takes as many turns: subgroup operations need uniform control flow.
+    for (var turn = 0u; turn < ROWS_PER_WG; turn += 4u * subgroups) {
+        let r = turn + 4u * subgroup;
         let row = first + r;
-        if (row >= ROWS) { break; }
         // Rows past the end repeat the last one: loads stay inside, results are dropped.
         let last = ROWS - 1u;
-        let base0 = row * row_chunks();
+        let base0 = min(row, last) * row_chunks();
         let base1 = min(row + 1u, last) * row_chunks();
         let base2 = min(row + 2u, last) * row_chunks();
         let base3 = min(row + 3u, last) * row_chunks();
@@ -48,6 +49,6 @@ fn main(
             );
         }
         let total = subgroupAdd(sum);
-        if (lane < 4u && row + lane < ROWS) { y[FIRST + row + lane] = total[lane]; }
+        if (lane < 4u && r < ROWS_PER_WG && row + lane < ROWS) { y[FIRST + row + lane] = total[lane]; }
     }
 }

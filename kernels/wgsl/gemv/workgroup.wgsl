@@ -1,20 +1,25 @@
 // gemv/workgroup: LANES invocations a row, summed through workgroup memory; no subgroups needed.
 //
-//   y[FIRST + r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
+//   y[c][FIRST + r] = sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16
+//   y: (COLS, FIRST + ROWS), f32 accumulation
 //
-// Idea: neighbouring invocations read neighbouring chunks, then a tree in workgroup memory. The
-// rung for adapters and browsers without subgroup operations.
-// uses: dot_row, weights, grid
+// Idea: neighbouring invocations read neighbouring chunks, all loads of a round in flight together;
+// then eight of them add up the row's sums and one adds up the eight: two barriers where a tree
+// has log2(LANES). The rung for adapters and browsers without subgroup operations.
+// uses: dot_row, columns, row_dense, share, weights, grid
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;
-override LANES: u32 = 32u;
+override LANES: u32 = 32u; // any number up to WG
+override SLOTS: u32 = WG * COLS;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
-var<workgroup> slots: array<f32, WG>;
+var<workgroup> slots: array<f32, SLOTS>;
+
+const FAN: u32 = 8u;
 
 @compute @workgroup_size(WG)
 fn main(
@@ -23,19 +28,36 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let lane = lid % LANES;
+    // Invocations beyond the last whole row of a workgroup repeat what the next one does.
     let row = group_index(workgroup, groups) * (WG / LANES) + lid / LANES;
-    var sum = 0.0;
-    if (row < ROWS) {
-        let base = row * row_chunks();
+    let mine = row < ROWS && lid / LANES < WG / LANES;
+    var sums: array<f32, 8>;
+    if (mine && COLS == 1u) { sums[0] = share(row, lane, LANES); }
+    if (mine && COLS > 1u) {
         for (var c = lane; c < row_chunks(); c += LANES) {
-            sum += dot_chunk(weights[base + c], load_x_chunk(c));
+            let w = load_chunk(row, c);
+            for (var column = 0u; column < COLS; column++) {
+                sums[column] += dot_chunk(w, load_x_column(column, c));
+            }
         }
     }
-    slots[lid] = sum;
+    for (var column = 0u; column < COLS; column++) { slots[column * WG + lid] = sums[column]; }
     workgroupBarrier();
-    for (var step = LANES / 2u; step > 0u; step /= 2u) {
-        if (lane < step) { slots[lid] += slots[lid + step]; }
-        workgroupBarrier();
+    if (mine && lane < FAN) {
+        for (var column = 0u; column < COLS; column++) {
+            let at = column * WG + lid;
+            var sum = slots[at];
+            for (var i = FAN; lane + i < LANES; i += FAN) { sum += slots[at + i]; }
+            slots[at] = sum;
+        }
     }
-    if (lane == 0u && row < ROWS) { y[FIRST + row] = slots[lid]; }
+    workgroupBarrier();
+    if (mine && lane == 0u) {
+        for (var column = 0u; column < COLS; column++) {
+            let at = column * WG + lid;
+            var sum = slots[at];
+            for (var i = 1u; i < min(FAN, LANES); i++) { sum += slots[at + i]; }
+            y[y_at(column, row)] = sum;
+        }
+    }
 }

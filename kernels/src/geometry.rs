@@ -1,0 +1,129 @@
+//! Geometry of kernels that read rows of a matrix: which lanes read how much of which row.
+
+use crate::descriptor::{Capabilities, Constants};
+use crate::layout::{Format, Packing};
+use crate::shape::Shape;
+
+/// Values of overrides.
+type Values = Vec<(&'static str, f64)>;
+
+/// Invocations over all rows that fill a large GPU (132 processors of 2048, at half occupancy).
+const FULL: usize = 110_000;
+
+/// Loads a lane may have in flight: the upper end of `UNROLL` in `shared/share.wgsl`.
+const IN_FLIGHT: usize = 9;
+
+/// Chunks of 16 bytes in a dense row.
+pub(crate) fn chunks16(s: &Shape) -> usize {
+    let format = Format::from_code(s.dim("WEIGHT"));
+    format.row_stride(s.dim("K"), Packing::Blocks) / 16
+}
+
+/// Chunks of 8 bytes in a dense 16-bit row.
+pub(crate) fn chunks8(s: &Shape) -> usize {
+    s.dim("K").div_ceil(4)
+}
+
+/// Rows a subgroup variant gives a workgroup of 256: `each` to every subgroup.
+pub(crate) fn rows_per_group(caps: &Capabilities, each: f64) -> Values {
+    let size = caps.subgroup.map_or(32, |(_, max)| max.max(4));
+    let subgroups = f64::from((256 / size).max(1));
+    vec![("ROWS_PER_WG", each * subgroups), ("SG", f64::from(caps.fixed_subgroup()))]
+}
+
+/// Workgroups of a variant with `ROWS_PER_WG`.
+pub(crate) fn rows_grid(s: &Shape, c: &Constants) -> usize {
+    s.dim("ROWS").div_ceil(c["ROWS_PER_WG"] as usize)
+}
+
+/// Lanes that share a row of `chunks`: as few as still fill a large GPU, so that each has several
+/// loads in flight; every lane with as many, where the row divides that way.
+fn lanes(rows: usize, chunks: usize, run: usize, most: usize) -> usize {
+    let fits = |n: &usize| {
+        let lanes = chunks / n;
+        chunks.is_multiple_of(*n) && lanes <= most && (lanes.is_multiple_of(16) || *n == 1)
+    };
+    let fills = |n: &usize| rows.div_ceil(run) * chunks / n >= FULL;
+    let even: Vec<usize> = (1..=IN_FLIGHT / run).filter(fits).collect();
+    let best = even.iter().rev().find(|n| fills(n)).or(even.first());
+    match best {
+        Some(n) if chunks / n >= 16 => chunks / n,
+        // The power of two that leaves the fewest idle in the last round, at most nine rounds.
+        _ => (chunks.div_ceil(IN_FLIGHT / run)).next_power_of_two().clamp(16, most.max(16)),
+    }
+}
+
+/// A team's lanes and the teams of a workgroup (`shared/team.wgsl`), of `RUN` rows at a time.
+pub(crate) fn team(s: &Shape, caps: &Capabilities, chunks: usize, run: usize) -> Values {
+    let most = (caps.invocations as usize).min(512);
+    let lanes = lanes(s.dim("ROWS"), chunks, run, most);
+    // Several teams fill whole subgroups, of any size an adapter may have.
+    let size = caps.subgroup.map_or(64, |(_, max)| max.max(4)) as usize;
+    let whole = (1..=size).find(|teams| (lanes * teams).is_multiple_of(size)).unwrap_or(1);
+    let wanted = (192 / (lanes * whole)).max(1) * whole;
+    let teams = if lanes * wanted <= most && lanes < 128 { wanted } else { 1 };
+    let sg = f64::from(caps.fixed_subgroup());
+    vec![("LANES", lanes as f64), ("TEAMS", teams as f64), ("SG", sg)]
+}
+
+/// Workgroups of teams.
+pub(crate) fn team_grid(s: &Shape, c: &Constants) -> usize {
+    let run = c.get("RUN").map_or(1, |r| *r as usize);
+    s.dim("ROWS").div_ceil(c["TEAMS"] as usize * run)
+}
+
+/// Lanes and teams worth trying: rows of 1152, 2048, 6912 and 8192 16-bit weights are 144, 256,
+/// 864 and 1024 chunks of 16 bytes.
+pub(crate) const TEAMS: &[(&str, &[f64])] = &[
+    (
+        "LANES",
+        &[
+            16.0, 32.0, 48.0, 64.0, 72.0, 96.0, 108.0, 128.0, 144.0, 192.0, 216.0, 256.0, 288.0,
+            512.0,
+        ],
+    ),
+    ("TEAMS", &[1.0, 2.0, 4.0, 8.0]),
+];
+
+/// The same with rows a team works on at a time.
+pub(crate) const STACKED_TEAMS: &[(&str, &[f64])] = &[
+    ("LANES", &[16.0, 32.0, 48.0, 64.0, 96.0, 128.0, 144.0, 192.0, 256.0]),
+    ("TEAMS", &[1.0, 2.0, 4.0]),
+    ("RUN", &[2.0, 3.0, 4.0]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caps() -> Capabilities {
+        Capabilities { subgroup: Some((32, 32)), invocations: 1024, ..Capabilities::minimal() }
+    }
+
+    fn team_of(rows: usize, k: usize) -> (f64, f64) {
+        let s = Shape::new(&[("ROWS", rows as f64), ("K", k as f64), ("WEIGHT", 2.0)]);
+        let team = team(&s, &caps(), chunks16(&s), 1);
+        (team[0].1, team[1].1)
+    }
+
+    #[test]
+    fn few_rows_get_many_lanes() {
+        // 144 chunks: one a lane. 864: nine.
+        assert_eq!(team_of(1152, 1152), (144.0, 1.0));
+        assert_eq!(team_of(1152, 6912), (96.0, 2.0));
+        // 144 chunks of many rows: nine a lane.
+        assert_eq!(team_of(13824, 1152), (16.0, 12.0));
+        assert_eq!(team_of(2048, 2048), (64.0, 3.0));
+    }
+
+    #[test]
+    fn teams_beside_each_other_fill_subgroups() {
+        for rows in [1, 7, 1152, 13824] {
+            for k in [1, 12, 300, 1001, 1003, 1152, 2048, 6912, 8192] {
+                let (lanes, teams) = team_of(rows, k);
+                assert!(lanes * teams <= 512.0);
+                assert!(teams == 1.0 || (lanes * teams) % 32.0 == 0.0, "{lanes} x {teams}");
+            }
+        }
+    }
+}
