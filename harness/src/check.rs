@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use lathe_kernels::{
-    Binding, Elem, Format, Kernel, Packing, ParamKind, Role, RopeSpec, Shape, StateWord, Tolerance,
-    Variant,
+    Binding, Elem, Format, Kernel, Order, Packing, ParamKind, Role, RopeSpec, Shape, StateWord,
+    Tolerance, Variant,
 };
 use lathe_reference as reference;
 use serde::Serialize;
@@ -123,6 +123,7 @@ impl Case {
                 reason,
             });
         }
+        let tolerance = kernel.tolerance_of(&plan.variant, shape);
         let mut rng = Rng::new(seed);
         let mut recording = Recording::default();
         let mut values = Vec::new();
@@ -139,7 +140,6 @@ impl Case {
         for scratch in &recording.tensors[values.len()..] {
             values.push(Value::of(&scratch.content));
         }
-        let tolerance = (kernel.tolerance)(shape);
         Ok(Self { recording: Arc::new(recording), values, kernel, tolerance })
     }
 
@@ -438,7 +438,7 @@ fn draw(b: &Binding, shape: &Shape, packing: Packing, rng: &mut Rng) -> (Content
             let format = Format::from_code(shape.dim("WEIGHT"));
             let k = shape.get("K").or(shape.get("HIDDEN")).map_or(1, |k| k as usize);
             let values: Vec<f32> = (0..len).map(|_| rng.normal()).collect();
-            let rows = WeightRows::from_f32(format, k, &values);
+            let rows = WeightRows::from_f32(format, Order::of(shape), k, &values);
             (Content::Weights(rows.clone(), packing), Value::Weights(rows))
         }
         Elem::Kv => {

@@ -173,6 +173,8 @@ impl Builder<'_> {
             ("WEIGHT", rows.format.code()),
             ("ACTS", acts.code()),
             ("FIRST", first as f64),
+            ("COLS", 1.0),
+            ("ORDER", rows.order.code()),
         ];
         let (plan, shape) = self.select(op, kernel, &shape)?;
         let weights = self.recording.tensor(name, Content::Weights(rows.clone(), plan.packing));
