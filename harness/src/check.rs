@@ -4,8 +4,8 @@
 use std::sync::{Arc, OnceLock};
 
 use lathe_kernels::{
-    Binding, Elem, Format, Kernel, Packing, ParamKind, Role, RopeSpec, Shape, StateWord, Tolerance,
-    Variant,
+    Binding, Elem, Format, Kernel, Order, Packing, ParamKind, Role, RopeSpec, Shape, StateWord,
+    Tolerance, Variant,
 };
 use lathe_reference as reference;
 use serde::Serialize;
@@ -165,7 +165,7 @@ impl Case {
             })
             .collect();
         let shape = inputs.shape.clone();
-        let tolerance = (kernel.tolerance)(&shape);
+        let tolerance = kernel.tolerance_of(&plan.variant, &shape);
         recording.op(Label { layer: None, op: kernel.name }, plan, shape, &bound);
         Self { recording: Arc::new(recording), inputs, kernel, tolerance }
     }
@@ -478,7 +478,7 @@ fn draw(b: &Binding, shape: &Shape, packing: Packing, rng: &mut Rng) -> (Content
             let format = Format::from_code(shape.dim("WEIGHT"));
             let k = shape.get("K").or(shape.get("HIDDEN")).map_or(1, |k| k as usize);
             let values: Vec<f32> = (0..len).map(|_| rng.normal()).collect();
-            let rows = WeightRows::from_f32(format, k, &values);
+            let rows = WeightRows::from_f32(format, Order::of(shape), k, &values);
             (Content::Weights(rows.clone(), packing), Value::Weights(rows))
         }
         Elem::Kv => {

@@ -103,7 +103,8 @@ fn compare(
                 _ => op.shape.clone(),
             };
             let content = &recording.tensors[tensor.0].content;
-            let tolerance = check::tolerance(&(op.kernel().tolerance)(&shape), content);
+            let tolerance =
+                check::tolerance(&op.kernel().tolerance_of(&op.plan.variant, &shape), content);
             reference::compare(expected, &executor.read_values(tensor)?, &tolerance).err()
         }
     };

@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use lathe_kernels::{Format, Packing};
+use lathe_kernels::{Format, Order, Packing};
 
 use crate::model::ModelFile;
 use crate::model::quantise::quantise;
@@ -36,13 +36,16 @@ impl fmt::Debug for Bytes {
     }
 }
 
-/// A matrix of `rows()` rows of `k` elements.
+/// A matrix of `rows()` rows of `k` elements, or, where its blocks run in another order, its
+/// `rows()` streams of `k` values.
 #[derive(Clone, Debug)]
 pub struct WeightRows {
     /// Storage format of every row.
     pub format: Format,
     /// Elements of a row.
     pub k: usize,
+    /// What the rows are of the matrix.
+    pub order: Order,
     /// Runs of rows, stacked.
     pub parts: Vec<Bytes>,
 }
@@ -50,11 +53,19 @@ pub struct WeightRows {
 impl WeightRows {
     /// A matrix of one run of rows.
     pub fn new(format: Format, k: usize, bytes: Bytes) -> Self {
-        Self { format, k, parts: vec![bytes] }
+        Self { format, k, order: Order::RowWise, parts: vec![bytes] }
     }
 
-    /// A matrix of f32 values rounded to `format`.
-    pub fn from_f32(format: Format, k: usize, values: &[f32]) -> Self {
+    /// A matrix of f32 values, rows of `k`, rounded to `format` in the given order.
+    pub fn from_f32(format: Format, order: Order, k: usize, values: &[f32]) -> Self {
+        let rows = values.len() / k;
+        let (_, len) = order.streams(rows, k);
+        if order == Order::ColumnWise {
+            let columns = (0..values.len()).map(|i| values[i % rows * k + i / rows]);
+            let columns: Vec<f32> = columns.collect();
+            return Self { order, ..Self::from_f32(format, Order::RowWise, len, &columns) };
+        }
+        let (k, values) = (len, values);
         let bytes: Arc<[u8]> = match format {
             Format::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
             Format::F16 => {
@@ -65,7 +76,7 @@ impl WeightRows {
             }
             quantised => quantise(quantised, k, values).into(),
         };
-        Self::new(format, k, Bytes::Owned(bytes))
+        Self { order, ..Self::new(format, k, Bytes::Owned(bytes)) }
     }
 
     /// Bytes of a row as stored.
@@ -121,11 +132,13 @@ mod tests {
 
     #[test]
     fn stacks_and_packs_rows_in_pieces() {
-        let a = WeightRows::from_f32(Format::F16, 3, &[1.0, 2.0, 3.0]);
-        let b = WeightRows::from_f32(Format::F16, 3, &[4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
+        let a = WeightRows::from_f32(Format::F16, Order::RowWise, 3, &[1.0, 2.0, 3.0]);
+        let b =
+            WeightRows::from_f32(Format::F16, Order::RowWise, 3, &[4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
         let both = WeightRows {
             format: Format::F16,
             k: 3,
+            order: Order::RowWise,
             parts: vec![a.parts[0].clone(), b.parts[0].clone()],
         };
         assert_eq!(both.rows(), 3);
@@ -141,6 +154,28 @@ mod tests {
         };
         let expected = [row([1.0, 2.0, 3.0]), row([4.0, 5.0, 6.0]), row([7.0, 8.0, 9.0])].concat();
         assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn orders_are_streams_of_the_same_matrix() {
+        let values: Vec<f32> = (0..3 * 40).map(|i| (i % 11) as f32 - 5.0).collect();
+        for (order, streams, len) in
+            [(Order::RowWise, 3, 40), (Order::Flat, 1, 120), (Order::ColumnWise, 40, 3)]
+        {
+            let w = WeightRows::from_f32(Format::Q8_0, order, 40, &values);
+            assert_eq!((w.order, w.rows(), w.k), (order, streams, len));
+            let mut stream = vec![0.0; len];
+            for (i, bytes) in w.parts[0].get().chunks(w.row_bytes()).enumerate() {
+                decode(Format::Q8_0, bytes, &mut stream);
+                for (j, value) in stream.iter().enumerate() {
+                    let at = match order {
+                        Order::ColumnWise => j * 40 + i,
+                        _ => i * 40 + j,
+                    };
+                    assert!((value - values[at]).abs() < 0.03, "{order:?} {i} {j}");
+                }
+            }
+        }
     }
 
     #[test]

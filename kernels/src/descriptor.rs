@@ -90,6 +90,9 @@ pub struct Variant {
     pub refuses: fn(&Shape, &Capabilities) -> Option<String>,
     /// How it wants quantised weight rows laid out; see [`Kernel::packing`].
     pub packing: Packing,
+    /// A tolerance of its own, for a variant that computes less exactly by design. Such a one is
+    /// never preferred: a hint asks for it.
+    pub tolerance: Option<fn(&Shape) -> Tolerance>,
 }
 
 /// A variant without anything special: completes the others with `..PLAIN`.
@@ -100,6 +103,7 @@ pub(crate) const PLAIN: Variant = Variant {
     tunables: &[],
     refuses: |_, _| None,
     packing: Packing::Blocks,
+    tolerance: None,
 };
 
 /// One dispatch of a variant.
@@ -204,6 +208,13 @@ impl Kernel {
             (_, Some(code)) => Packing::from_code(code as usize),
             (_, None) => variant.packing,
         }
+    }
+
+    /// How far a variant's arithmetic may lie from the reference. Another name, that of a user's
+    /// file, stands for none of them.
+    pub fn tolerance_of(&self, variant: &str, shape: &Shape) -> Tolerance {
+        let own = self.variants.iter().find(|v| v.name == variant).and_then(|v| v.tolerance);
+        own.unwrap_or(self.tolerance)(shape)
     }
 
     /// The parameter of a name.

@@ -33,9 +33,53 @@ pub enum Format {
     Q6K,
 }
 
-/// A plane of a packed row: one field of all its blocks, in order. Byte offset and length of the
-/// field in a block.
-type Plane = (usize, usize);
+/// A plane of a packed row: what it holds of every block, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plane {
+    /// Some bits of the code of every weight.
+    Bits {
+        /// Bits a weight: 1, 2 or 4.
+        bits: u32,
+        /// The lowest of them in the code.
+        shift: u32,
+    },
+    /// Bytes of the block as they are: scales, whole codes.
+    Bytes {
+        /// The first.
+        offset: usize,
+        /// How many.
+        bytes: usize,
+    },
+}
+
+/// Low four bits of the codes.
+const LOW: Plane = Plane::Bits { bits: 4, shift: 0 };
+/// The fifth bit of the codes.
+const FIFTH: Plane = Plane::Bits { bits: 1, shift: 4 };
+/// The upper two bits of six.
+const UPPER: Plane = Plane::Bits { bits: 2, shift: 4 };
+
+const fn bytes(offset: usize, bytes: usize) -> Plane {
+    Plane::Bytes { offset, bytes }
+}
+
+impl Plane {
+    /// Bytes it takes of a block of `len` weights.
+    fn bytes_of(self, len: usize) -> usize {
+        match self {
+            Plane::Bits { bits, .. } => len * bits as usize / 8,
+            Plane::Bytes { bytes, .. } => bytes,
+        }
+    }
+
+    /// The bit of a word at which the field of its weight `i` (of 32 / `bits`) begins. Of every
+    /// eight weights the first four lie in the lower half-word and the last four, in the same
+    /// places, in the upper one: with one shift and one mask two fields lie in the mantissas of a
+    /// pair of f16. Four-bit fields so stand in the order of the weights.
+    const fn bit(bits: u32, i: u32) -> u32 {
+        16 * (i / 4 % 2) + bits * (4 * (i / 8) + i % 4)
+    }
+}
 
 impl Format {
     /// In the order of their `WEIGHT` values.
@@ -91,23 +135,61 @@ impl Format {
 
     /// Bytes of a block.
     pub fn block_bytes(self) -> usize {
-        self.planes().iter().map(|(_, bytes)| bytes).sum()
+        self.planes().iter().map(|plane| plane.bytes_of(self.block_len())).sum()
     }
 
-    /// The fields of a block in the order in which [`Packing::Planes`] lays them out: codes, high
-    /// bits, scales.
+    /// What [`Packing::Planes`] lays out apart, in its order: codes, their higher bits, scales.
     pub fn planes(self) -> &'static [Plane] {
         match self {
-            Format::F32 => &[(0, 4)],
-            Format::F16 | Format::Bf16 => &[(0, 2)],
-            Format::Q8_0 => &[(2, 32), (0, 2)],
-            Format::Q4_0 => &[(2, 16), (0, 2)],
-            Format::Q4_1 => &[(4, 16), (0, 4)],
-            Format::Q5_0 => &[(6, 16), (2, 4), (0, 2)],
-            Format::Q5_1 => &[(8, 16), (4, 4), (0, 4)],
-            Format::Q4K => &[(16, 128), (0, 16)],
-            Format::Q5K => &[(48, 128), (16, 32), (0, 16)],
-            Format::Q6K => &[(0, 128), (128, 64), (192, 16), (208, 2)],
+            Format::F32 => const { &[bytes(0, 4)] },
+            Format::F16 | Format::Bf16 => const { &[bytes(0, 2)] },
+            Format::Q8_0 => const { &[bytes(2, 32), bytes(0, 2)] },
+            Format::Q4_0 => const { &[LOW, bytes(0, 2)] },
+            Format::Q4_1 => const { &[LOW, bytes(0, 4)] },
+            Format::Q5_0 => const { &[LOW, FIFTH, bytes(0, 2)] },
+            Format::Q5_1 => const { &[LOW, FIFTH, bytes(0, 4)] },
+            Format::Q4K => const { &[LOW, bytes(0, 16)] },
+            Format::Q5K => const { &[LOW, FIFTH, bytes(0, 16)] },
+            Format::Q6K => const { &[LOW, UPPER, bytes(192, 16), bytes(208, 2)] },
+        }
+    }
+
+    /// The codes of a block in the order of its weights, for formats with [`Plane::Bits`].
+    fn codes(self, block: &[u8], codes: &mut [u8]) {
+        // 32 bytes of nibbles are two runs of 32, 16 bytes two of 16: low nibbles, then high ones.
+        let nibbles = |bytes: &[u8], run: usize, codes: &mut [u8]| {
+            for (bytes, codes) in bytes.chunks_exact(run).zip(codes.chunks_exact_mut(2 * run)) {
+                let (low, high) = codes.split_at_mut(run);
+                for ((byte, low), high) in bytes.iter().zip(low).zip(high) {
+                    (*low, *high) = (byte & 15, byte >> 4);
+                }
+            }
+        };
+        match self {
+            Format::F32 | Format::F16 | Format::Bf16 | Format::Q8_0 => {}
+            Format::Q4_0 => nibbles(&block[2..], 16, codes),
+            Format::Q4_1 => nibbles(&block[4..], 16, codes),
+            Format::Q5_0 | Format::Q5_1 => {
+                let (high, low) = block[self.block_bytes() - 20..].split_at(4);
+                nibbles(low, 16, codes);
+                for (i, code) in codes.iter_mut().enumerate() {
+                    *code |= (high[i / 8] >> (i % 8) & 1) << 4;
+                }
+            }
+            Format::Q4K => nibbles(&block[16..], 32, codes),
+            Format::Q5K => {
+                nibbles(&block[48..], 32, codes);
+                for (i, code) in codes.iter_mut().enumerate() {
+                    *code |= (block[16 + i % 32] >> (i / 32) & 1) << 4;
+                }
+            }
+            Format::Q6K => {
+                let (low, high) = block[..192].split_at(128);
+                nibbles(low, 64, codes);
+                for (i, code) in codes.iter_mut().enumerate() {
+                    *code |= (high[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3) << 4;
+                }
+            }
         }
     }
 
@@ -133,9 +215,9 @@ impl Format {
     /// Start and end of every plane in a packed row of `k` elements, each a multiple of 16 bytes.
     pub fn plane_starts(self, k: usize) -> Vec<(usize, usize)> {
         let mut end = 0;
-        let plane = |(_, bytes): &Plane| {
+        let plane = |plane: &Plane| {
             let start = end;
-            end = (start + self.blocks(k) * bytes).next_multiple_of(16);
+            end = (start + self.blocks(k) * plane.bytes_of(self.block_len())).next_multiple_of(16);
             (start, end)
         };
         self.planes().iter().map(plane).collect()
@@ -161,13 +243,34 @@ impl Format {
                 out[..tight].copy_from_slice(row);
                 continue;
             }
-            for ((from, bytes), (start, _)) in self.planes().iter().zip(&starts) {
-                let fields = out[*start..].chunks_exact_mut(*bytes);
-                for (block, field) in row.chunks_exact(self.block_bytes()).zip(fields) {
-                    field.copy_from_slice(&block[*from..from + bytes]);
+            let mut codes = [0; 256];
+            let codes = &mut codes[..self.block_len()];
+            for (i, block) in row.chunks_exact(self.block_bytes()).enumerate() {
+                self.codes(block, codes);
+                for (plane, (start, _)) in self.planes().iter().zip(&starts) {
+                    let len = plane.bytes_of(self.block_len());
+                    let out = &mut out[start + i * len..][..len];
+                    match *plane {
+                        Plane::Bytes { offset, bytes } => {
+                            out.copy_from_slice(&block[offset..offset + bytes]);
+                        }
+                        Plane::Bits { bits, shift } => put(bits, shift, codes, out),
+                    }
                 }
             }
         }
+    }
+}
+
+/// Writes `bits` bits from `shift` on of every code, in words laid out as [`Plane::bit`] says.
+fn put(bits: u32, shift: u32, codes: &[u8], out: &mut [u8]) {
+    let words = out.chunks_exact_mut(4);
+    for (word, codes) in words.zip(codes.chunks_exact(32 / bits as usize)) {
+        let mut all = 0;
+        for (i, code) in (0..).zip(codes) {
+            all |= (u32::from(*code) >> shift & ((1 << bits) - 1)) << Plane::bit(bits, i);
+        }
+        word.copy_from_slice(&all.to_le_bytes());
     }
 }
 
@@ -177,7 +280,8 @@ pub enum Packing {
     /// Rows as in the file. The only packing of dense rows.
     Blocks,
     /// Within each row the fields of its blocks apart (see [`Format::planes`]), every plane on 16
-    /// bytes: all codes are loaded as `vec4<u32>`, whatever the block's length is.
+    /// bytes, and the codes in the order of the weights ([`Plane::Bits`]): sixteen bytes hold 32
+    /// neighbours under one scale, whatever the format, and are loaded as a `vec4<u32>`.
     Planes,
 }
 
@@ -193,6 +297,46 @@ impl Packing {
     /// The packing of a `PACKING` value. Panics on a value no shape can hold.
     pub fn from_code(code: usize) -> Self {
         [Packing::Blocks, Packing::Planes][code]
+    }
+}
+
+/// In which order the values of a matrix run through the blocks of a quantised format. Its blocks
+/// hold streams of values; a stream is stored and packed as a row is. Model files have rows; the
+/// others are made when a matrix is quantised, for widths that are no whole number of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Order {
+    /// Every row is a stream, its last block padded.
+    RowWise,
+    /// The matrix is one stream, row after row: blocks run across row ends and only the last is
+    /// padded.
+    Flat,
+    /// Every column is a stream, its last block padded.
+    ColumnWise,
+}
+
+impl Order {
+    /// In the order of their `ORDER` values.
+    pub const ALL: &'static [Order] = &[Order::RowWise, Order::Flat, Order::ColumnWise];
+    /// Names, in the order of the `ORDER` values.
+    pub const NAMES: &'static [&'static str] = &["row_wise", "flat", "column_wise"];
+
+    /// The value of the `ORDER` override.
+    pub fn code(self) -> f64 {
+        f64::from(self as u32)
+    }
+
+    /// The order of a shape; row-wise where it has none.
+    pub fn of(shape: &crate::Shape) -> Self {
+        shape.get("ORDER").map_or(Order::RowWise, |code| Self::ALL[code as usize])
+    }
+
+    /// Streams of a matrix of `rows` rows of `k` values, and the length of each.
+    pub fn streams(self, rows: usize, k: usize) -> (usize, usize) {
+        match self {
+            Order::RowWise => (rows, k),
+            Order::Flat => (1, rows * k),
+            Order::ColumnWise => (k, rows),
+        }
     }
 }
 
@@ -276,30 +420,44 @@ mod tests {
     }
 
     #[test]
-    fn planes_cover_every_byte_of_a_block_once() {
-        for format in Format::ALL {
-            let mut planes = format.planes().to_vec();
-            planes.sort_unstable();
-            let mut end = 0;
-            for (from, bytes) in planes {
-                assert_eq!(from, end, "{}", format.name());
-                end = from + bytes;
-            }
-            assert_eq!(end, format.block_bytes());
-        }
+    fn planes_hold_as_many_bytes_as_a_block() {
+        let bytes: Vec<_> = Format::ALL.iter().map(|f| f.block_bytes()).collect();
+        assert_eq!(bytes, [4, 2, 2, 34, 18, 20, 22, 24, 144, 176, 210]);
     }
 
     #[test]
     fn planes_by_hand() {
-        // Two q4_0 blocks: scales 0x0100 and 0x1312, codes 2..18 and 20..36.
+        // Two q4_0 blocks: scales 0x0100 and 0x1312, codes of the low nibbles of bytes 2..18 and
+        // 20..36, then their high nibbles (0, and from byte 16 on 1; 1, and from byte 32 on 2).
         let row: Vec<u8> = (0..36).collect();
         let mut packed = vec![0xff; Format::Q4_0.row_stride(64, Packing::Planes)];
         Format::Q4_0.pack(&row, 64, Packing::Planes, &mut packed);
         assert_eq!(packed.len(), 48);
-        assert_eq!(packed[..16], row[2..18]);
-        assert_eq!(packed[16..32], row[20..36]);
+        assert_eq!(packed[..8], [0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe, 0x10]);
+        assert_eq!(packed[8..16], [0, 0, 0, 0, 0, 0, 0, 0x11]);
+        assert_eq!(packed[16..24], [0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe, 0x10, 0x32]);
+        assert_eq!(packed[24..32], [0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x22, 0x22]);
         assert_eq!(packed[32..36], [0, 1, 18, 19]);
         assert_eq!(packed[36..], [0; 12]);
+    }
+
+    #[test]
+    fn higher_bits_pair_weights_four_apart() {
+        // One q5_0 block with only the fifth bits of codes 0, 4, 9 and 31: places 0, 16 + 0, 4 + 1
+        // and 16 + 12 + 3.
+        let mut row = [0; 22];
+        row[2..6].copy_from_slice(&(1u32 | 1 << 4 | 1 << 9 | 1 << 31).to_le_bytes());
+        let mut packed = [0xff; 48];
+        Format::Q5_0.pack(&row, 32, Packing::Planes, &mut packed);
+        assert_eq!(packed[..16], [0; 16]);
+        assert_eq!(packed[16..20], (1u32 | 1 << 16 | 1 << 5 | 1 << 31).to_le_bytes());
+        // One q6_k block with 11b over codes 5 and 8: places 16 + 2 and 8.
+        let mut row = [0; 210];
+        (row[128 + 5], row[128 + 8]) = (3, 3);
+        let mut packed = [0xff; 224];
+        Format::Q6K.pack(&row, 256, Packing::Planes, &mut packed);
+        assert_eq!(packed[128..132], (3u32 << 18 | 3 << 8).to_le_bytes());
+        assert_eq!(packed[132..192], [0; 60]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod rms_norm;
 pub use descriptor::{
     Binding, Capabilities, Constants, Cost, Elem, Kernel, Role, Stage, Tolerance, Variant,
 };
-pub use layout::{Format, Packing, RopeSpec, StateWord};
+pub use layout::{Format, Order, Packing, RopeSpec, StateWord};
 pub use reflect::{ReflectError, Reflection};
 pub use shape::{Param, ParamKind, Shape, ShapeError};
 

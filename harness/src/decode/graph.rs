@@ -174,6 +174,7 @@ impl Builder<'_> {
             ("ACTS", acts.code()),
             ("FIRST", first as f64),
             ("COLS", 1.0),
+            ("ORDER", rows.order.code()),
         ];
         let (plan, shape) = self.select(op, kernel, &shape)?;
         let weights = self.recording.tensor(name, Content::Weights(rows.clone(), plan.packing));

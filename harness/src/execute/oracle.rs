@@ -2,6 +2,8 @@
 //!
 //! A kernel of a few lines has its arm in [`oracle`]; a longer one has a module of its name below.
 
+mod gemv_q;
+
 use lathe_kernels::Shape;
 use lathe_reference as reference;
 use lathe_reference::Expected;
@@ -93,7 +95,8 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             let rows = x.chunks(s.dim("N"));
             real("y", join(rows.map(|r| reference::rms_norm::rms_norm(r, weight, eps, offset))))
         }
-        "gemv" | "gemv_q" => {
+        "gemv_q" => gemv_q::gemv_q(&inputs),
+        "gemv" => {
             let weights = inputs.weights("weights");
             let cols = s.get("COLS").map_or(1, |c| c as usize);
             let pitch = s.dim("FIRST") + s.dim("ROWS");

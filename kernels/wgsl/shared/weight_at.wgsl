@@ -2,7 +2,7 @@
 // trust. The file that uses it defines `fn packed_word(i: u32) -> u32`, word i of the
 // matrix; `k` is the length of a row. What the fields of a block mean: lathe_reference::quant.
 override WEIGHT: u32; // Format: 0 f32, 1 f16, 2 bf16, 3 q8_0, 4 q4_0, 5 q4_1, 6 q5_0, 7 q5_1, 8 q4_k, 9 q5_k, 10 q6_k
-override PACKING: u32 = 0u; // 0 blocks as in the file, 1 the fields of a row's blocks apart
+override PACKING: u32 = 0u; // 0 blocks as in the file, 1 planes: codes in the order of the weights, scales apart
 
 // Byte offset of a field in a block, its bytes, and the bytes of all fields that the planes hold
 // before it, for one block.
@@ -102,13 +102,32 @@ fn half_at(at: u32) -> f32 {
     return unpack2x16float(byte_at(at) | (byte_at(at + 1u) << 8u)).x;
 }
 
-// The nibble of code i (of 32) at a run of 16 bytes: the low nibbles are the first half.
-fn nibble_at(at: u32, i: u32) -> u32 {
-    return (byte_at(at + i % 16u) >> (4u * (i / 16u))) & 15u;
+// The field of weight e of a block in a plane of `bits` bits a weight that begins at byte `at`:
+// of every eight weights the last four lie sixteen bits above the first four.
+fn plane_bits(at: u32, bits: u32, e: u32) -> u32 {
+    let i = e % (32u / bits);
+    let bit = 16u * (i / 4u % 2u) + bits * (4u * (i / 8u) + i % 4u);
+    return (packed_word(at / 4u + e * bits / 32u) >> bit) & ((1u << bits) - 1u);
 }
 
-fn fifth_bit(at: u32, i: u32) -> u32 {
-    return ((byte_at(at + i / 8u) >> (i % 8u)) & 1u) << 4u;
+// The low four bits of code e. In a block, 2 * run codes share `run` bytes: the first half has the
+// low nibbles.
+fn nibble_at(at: u32, run: u32, e: u32) -> u32 {
+    if (PACKING == 1u) { return plane_bits(at, 4u, e); }
+    let byte = byte_at(at + e / (2u * run) * run + e % run);
+    return (byte >> (4u * (e / run % 2u))) & 15u;
+}
+
+fn fifth_bit(at: u32, e: u32) -> u32 {
+    if (PACKING == 1u) { return plane_bits(at, 1u, e) << 4u; }
+    if (WEIGHT == 9u) { return ((byte_at(at + e % 32u) >> (e / 32u)) & 1u) << 4u; }
+    return ((byte_at(at + e / 8u) >> (e % 8u)) & 1u) << 4u;
+}
+
+// Bits 4 and 5 of code e of a q6_k block.
+fn upper_bits(at: u32, e: u32) -> u32 {
+    if (PACKING == 1u) { return plane_bits(at, 2u, e) << 4u; }
+    return ((byte_at(at + e / 128u * 32u + e % 32u) >> (2u * (e / 32u % 4u))) & 3u) << 4u;
 }
 
 // Scale and minimum of sub-block j out of twelve bytes of 6-bit values.
@@ -137,28 +156,23 @@ fn weight_at(row: u32, i: u32, k: u32) -> f32 {
         case 1u: { return half_at(codes); }
         case 2u: { return bitcast<f32>((byte_at(codes) << 16u) | (byte_at(codes + 1u) << 24u)); }
         case 3u: { return half_at(last) * signed_byte_at(codes + e); }
-        case 4u: { return half_at(last) * (f32(nibble_at(codes, e)) - 8.0); }
-        case 5u: { return half_at(last) * f32(nibble_at(codes, e)) + half_at(last + 2u); }
+        case 4u: { return half_at(last) * (f32(nibble_at(codes, 16u, e)) - 8.0); }
+        case 5u: { return half_at(last) * f32(nibble_at(codes, 16u, e)) + half_at(last + 2u); }
         case 6u: {
-            return half_at(last) * (f32(nibble_at(codes, e) | fifth_bit(middle, e)) - 16.0);
+            return half_at(last) * (f32(nibble_at(codes, 16u, e) | fifth_bit(middle, e)) - 16.0);
         }
         case 7u: {
-            let q = nibble_at(codes, e) | fifth_bit(middle, e);
+            let q = nibble_at(codes, 16u, e) | fifth_bit(middle, e);
             return half_at(last) * f32(q) + half_at(last + 2u);
         }
         case 8u, 9u: {
-            let j = e / 32u;
-            var q = (byte_at(codes + (j / 2u) * 32u + e % 32u) >> (4u * (j % 2u))) & 15u;
-            if (WEIGHT == 9u) { q |= ((byte_at(middle + e % 32u) >> j) & 1u) << 4u; }
-            let sm = scale_min(last + 4u, j);
+            var q = nibble_at(codes, 32u, e);
+            if (WEIGHT == 9u) { q |= fifth_bit(middle, e); }
+            let sm = scale_min(last + 4u, e / 32u);
             return half_at(last) * sm.x * f32(q) - half_at(last + 2u) * sm.y;
         }
         default: {
-            let half = e / 128u;
-            let j = (e / 32u) % 4u;
-            let low = byte_at(codes + half * 64u + (j % 2u) * 32u + e % 32u) >> (4u * (j / 2u));
-            let high = byte_at(middle + half * 32u + e % 32u) >> (2u * j);
-            let q = f32((low & 15u) | ((high & 3u) << 4u)) - 32.0;
+            let q = f32(nibble_at(codes, 64u, e) | upper_bits(middle, e)) - 32.0;
             let scale = signed_byte_at(base + field_at(2u, block, blocks) + e / 16u);
             return half_at(last) * scale * q;
         }

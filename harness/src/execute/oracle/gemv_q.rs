@@ -1,0 +1,57 @@
+//! `gemv_q`: several columns of activations, and blocks that run in any order.
+
+use lathe_kernels::Order;
+use lathe_reference as reference;
+use lathe_reference::Expected;
+use rayon::prelude::*;
+
+use super::{Inputs, Outcomes, format_of, gemv, join, placed};
+use crate::weights::WeightRows;
+
+pub(super) fn gemv_q(inputs: &Inputs<'_>) -> Outcomes {
+    let s = inputs.shape();
+    let (rows, first, k) = (s.dim("ROWS"), s.dim("FIRST"), s.dim("K"));
+    let weights = inputs.weights("weights");
+    let columns = inputs.f32s("x").chunks(k).zip(inputs.f32s("y").chunks(first + rows));
+    let products = columns.map(|(x, y)| {
+        let product = match weights.order {
+            Order::RowWise => gemv(weights, x),
+            Order::Flat | Order::ColumnWise => reordered(weights, rows, x),
+        };
+        placed(y, first, product)
+    });
+    inputs.real("y", join(products))
+}
+
+/// The product of a matrix whose rows are no runs of whole blocks: some at a time are decoded and
+/// multiplied as f32 rows.
+fn reordered(weights: &WeightRows, rows: usize, x: &[f32]) -> Expected {
+    let (format, k) = (format_of(weights), x.len());
+    // As many rows as a block has values, so that a column's block is decoded once.
+    let tile = format.block_len();
+    let block = format.block_bytes();
+    let bytes = weights.parts[0].get();
+    let (mut value, mut magnitude) = (vec![0.0; rows], vec![0.0; rows]);
+    let tiles = value.par_chunks_mut(tile).zip(magnitude.par_chunks_mut(tile));
+    tiles.enumerate().for_each(|(t, (value, magnitude))| {
+        let mut decoded = vec![0.0f32; value.len() * k];
+        if weights.order == Order::Flat {
+            // A tile begins at a multiple of block_len values and so at a block.
+            let from = t * k * block;
+            let end = (from + decoded.len().div_ceil(tile) * block).min(bytes.len());
+            format.decode(&bytes[from..end], &mut decoded);
+        } else {
+            let mut column = vec![0.0; value.len()];
+            for i in 0..k {
+                let from = i * weights.row_bytes() + t * block;
+                format.decode(&bytes[from..from + block], &mut column);
+                for (r, v) in column.iter().enumerate() {
+                    decoded[r * k + i] = *v;
+                }
+            }
+        }
+        let rows: Vec<u8> = decoded.iter().flat_map(|v| v.to_le_bytes()).collect();
+        reference::gemv::gemv_rows(reference::Format::F32, &rows, k, x, value, magnitude);
+    });
+    Expected { value, magnitude }
+}

@@ -1,0 +1,91 @@
+// gemv_q/planes_multicol: four output columns (rows of W) to LANES lanes.
+//
+//   y[FIRST + r] = sum_k W[r][k] * x[k]     W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
+//
+// Idea: a chunk of 16 bytes meets 128 bytes of x, eight times what it is itself: with one row a
+// lane the first-level cache would serve x at its full width. Four rows share each load of x and
+// its sum, and four chunks are in flight; the next four are issued before these are used. LANES
+// is chosen to divide the chunks of a row: 1152 weights are 36 chunks, which 32 lanes read in two
+// rounds and 8 lanes in five.
+// uses: planes, grid
+override FIRST: u32;
+override WG: u32 = 256u;
+override LANES: u32 = 32u; // a power of two from 4 on
+override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
+
+@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_size) size: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    let sg = select(SG, size, SG == 0u);
+    let lanes = min(LANES, sg);
+    let slot = subgroup * (sg / lanes) + lane / lanes;
+    let slots = WG / LANES;
+    let row = 4u * (group_index(workgroup, groups) * slots + slot);
+    // Rows past the end repeat the last one: loads stay inside, results are dropped.
+    let last = ROWS - 1u;
+    let base0 = row_base(min(row, last));
+    let base1 = row_base(min(row + 1u, last));
+    let base2 = row_base(min(row + 2u, last));
+    let base3 = row_base(min(row + 3u, last));
+    let first0 = row_first(min(row, last));
+    let first1 = row_first(min(row + 1u, last));
+    let first2 = row_first(min(row + 2u, last));
+    let first3 = row_first(min(row + 3u, last));
+
+    let rounds = (row_chunks() + lanes - 1u) / lanes;
+    let whole = row_chunks() % lanes == 0u;
+    var c = min(lane % lanes, row_chunks() - 1u);
+    var w0 = load_chunk(base0, first0 + c);
+    var w1 = load_chunk(base1, first1 + c);
+    var w2 = load_chunk(base2, first2 + c);
+    var w3 = load_chunk(base3, first3 + c);
+    c = lane % lanes;
+    var sum = vec4<f32>(0.0);
+    for (var round = 1u; round <= rounds; round++) {
+        var n0 = w0;
+        var n1 = w1;
+        var n2 = w2;
+        var n3 = w3;
+        if (round < rounds) {
+            let next = min(c + lanes, row_chunks() - 1u);
+            n0 = load_chunk(base0, first0 + next);
+            n1 = load_chunk(base1, first1 + next);
+            n2 = load_chunk(base2, first2 + next);
+            n3 = load_chunk(base3, first3 + next);
+        }
+        if (whole || c < row_chunks()) {
+            let v = load_x(0u, c);
+            sum += vec4<f32>(
+                dot_chunk(w0, first0 + c, v),
+                dot_chunk(w1, first1 + c, v),
+                dot_chunk(w2, first2 + c, v),
+                dot_chunk(w3, first3 + c, v),
+            );
+        }
+        w0 = n0;
+        w1 = n1;
+        w2 = n2;
+        w3 = n3;
+        c += lanes;
+    }
+
+    // Half of the lanes keep two of the rows, then a quarter one: six exchanges and not twenty.
+    let upper = (lane & (lanes / 2u)) != 0u;
+    let odd = (lane & (lanes / 4u)) != 0u;
+    let two = select(sum.xy, sum.zw, upper)
+        + subgroupShuffleXor(select(sum.zw, sum.xy, upper), lanes / 2u);
+    var one = select(two.x, two.y, odd)
+        + subgroupShuffleXor(select(two.y, two.x, odd), lanes / 4u);
+    for (var step = lanes / 8u; step > 0u; step /= 2u) { one += subgroupShuffleXor(one, step); }
+    let mine = row + 2u * u32(upper) + u32(odd);
+    if (slot < slots && lane % (lanes / 4u) == 0u && mine < ROWS) { y[FIRST + mine] = one; }
+}
