@@ -135,7 +135,7 @@ impl Case {
         }
         let mut rng = Rng::new(seed);
         let (mut drawn, mut values) = (Vec::new(), Vec::new());
-        for b in kernel.bindings.iter().filter(|b| b.role != Role::Scratch) {
+        for b in kernel.bindings.iter().filter(|b| !b.role.is_own()) {
             let (content, value) = draw(b, shape, plan.packing, &mut rng);
             drawn.push((b.name, content));
             values.push(value);
@@ -190,7 +190,8 @@ impl Case {
         Ok(executor)
     }
 
-    /// Writes every input (again), and poison into every output and scratch tensor.
+    /// Writes every input (again), zeros into counters, and poison into every output and scratch
+    /// tensor.
     pub fn write_inputs(&self, executor: &mut GpuExecutor) -> Result<()> {
         for (i, tensor) in self.recording.tensors.iter().enumerate() {
             let block = executor.block(TensorId(i));
@@ -273,6 +274,12 @@ impl Case {
                 }
             };
             contents.push(bytes);
+        }
+        for (i, bytes) in contents.iter().enumerate().filter(|(i, _)| self.is(*i, Role::Counter)) {
+            if let Some(at) = bytes.chunks_exact(4).position(|word| word != [0; 4]) {
+                let name = &self.recording.tensors[i].name;
+                return Ok(Verdict::broken(format!("{name}[{at}] was not left zero")));
+            }
         }
         let mut nmse = 0.0f64;
         let mut worst: Option<(f64, WorstElement)> = None;

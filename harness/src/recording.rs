@@ -168,8 +168,9 @@ impl Recording {
         TensorId(self.tensors.len() - 1)
     }
 
-    /// Adds an operation. Every binding of the kernel but scratch must be given; scratch that the
-    /// variant declares and the caller did not bind is added here, shared with equal scratch.
+    /// Adds an operation. Every binding of the kernel but scratch and counters must be given;
+    /// those that the variant declares and the caller did not bind are added here, shared with
+    /// equal ones.
     pub fn op(
         &mut self,
         label: Label,
@@ -182,7 +183,7 @@ impl Recording {
             if bindings.iter().any(|(name, _)| *name == b.name) {
                 continue;
             }
-            assert!(b.role == lathe_kernels::Role::Scratch, "{label}: {} is not bound", b.name);
+            assert!(b.role.is_own(), "{label}: {} is not bound", b.name);
             if !plan.reflection.buffers.iter().any(|v| plan.binding(&v.name) == b.name) {
                 continue;
             }

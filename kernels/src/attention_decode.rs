@@ -1,7 +1,7 @@
 //! Attention of one new token over the KV cache, grouped-query, full or sliding window.
 
 use crate::descriptor::*;
-use crate::layout::{KV_NAMES, STATE_WORDS};
+use crate::layout::{ACT_NAMES, KV_NAMES, STATE_WORDS, act_bytes};
 use crate::shape::{Param, ParamKind, Shape};
 
 fn shape(group: u32, kv_heads: u32, head_dim: u32, capacity: u32, kv: u32, seen: u32) -> Shape {
@@ -11,6 +11,7 @@ fn shape(group: u32, kv_heads: u32, head_dim: u32, capacity: u32, kv: u32, seen:
         ("HEAD_DIM", f64::from(head_dim)),
         ("CAPACITY", f64::from(capacity)),
         ("KV", f64::from(kv)),
+        ("ACTS", 0.0),
         ("SCALE", f64::from(1.0 / (head_dim as f32).sqrt())),
         ("SEEN", f64::from(seen)),
     ])
@@ -24,6 +25,150 @@ fn cache_len(s: &Shape) -> usize {
     s.dim("KV_HEADS") * s.dim("CAPACITY") * s.dim("HEAD_DIM")
 }
 
+/// Bytes of a slot's row in one head of a cache.
+pub(crate) fn row_bytes(s: &Shape) -> usize {
+    s.dim("HEAD_DIM") * if s.dim("KV") == 1 { 2 } else { 4 }
+}
+
+/// Why caches cannot be read 16 bytes at a time.
+pub(crate) fn ragged(s: &Shape) -> Option<String> {
+    let bytes = row_bytes(s);
+    (!bytes.is_multiple_of(16)).then(|| format!("rows of {bytes} bytes are no whole 16-byte chunks"))
+}
+
+/// `n` as a value of an override.
+pub(crate) fn number(n: usize) -> f64 {
+    n as f64
+}
+
+/// The largest power of two up to `n`, at least 1.
+pub(crate) fn power_up_to(n: usize) -> usize {
+    1 << n.max(1).ilog2()
+}
+
+/// Most splits of a KV head the scratch memory has room for; `splits()` in split_common.wgsl.
+fn most_splits(s: &Shape) -> usize {
+    512usize.div_ceil(s.dim("KV_HEADS")).min(s.dim("CAPACITY").div_ceil(8))
+}
+
+fn split_grid(s: &Shape, c: &Constants) -> usize {
+    s.dim("KV_HEADS") * (c["SPLITS"] as usize).clamp(1, most_splits(s))
+}
+
+fn combine_grid(s: &Shape, _: &Constants) -> usize {
+    heads(s) * s.dim("HEAD_DIM").div_ceil(32)
+}
+
+/// Splits that make about `workgroups` of all KV heads.
+fn splits_for(s: &Shape, workgroups: usize) -> f64 {
+    number(workgroups.div_ceil(s.dim("KV_HEADS")).clamp(1, most_splits(s)))
+}
+
+/// Geometry of the split variants with subgroups.
+fn split_constants(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64)> {
+    let (smallest, largest) = caps.subgroup.unwrap_or((32, 32));
+    let (smallest, largest) = (smallest.max(4) as usize, largest.max(4) as usize);
+    let chunks = row_bytes(s) / 16;
+    let lanes = chunks.next_power_of_two().min(smallest);
+    let held = chunks.div_ceil(lanes);
+    // The upper half of the subgroups leaves its sums in workgroup memory, with room for tops.
+    let sums = s.dim("GROUP") * (4 * s.dim("HEAD_DIM") + 16);
+    let room = caps.workgroup_memory as usize - 64;
+    let mut wg = 256usize.min(caps.invocations as usize).max(largest);
+    while wg > largest && (wg / smallest / 2).max(1) * sums > room {
+        wg /= 2;
+    }
+    let in_flight = (8 / held).clamp(1, 4);
+    vec![
+        ("WG", number(wg)),
+        ("LANES", number(lanes)),
+        ("IN_FLIGHT", number(in_flight)),
+        ("SPLITS", splits_for(s, 264)),
+        ("SG_MIN", number(smallest)),
+        ("SG_MAX", number(largest)),
+    ]
+}
+
+fn split_refuses(s: &Shape, caps: &Capabilities) -> Option<String> {
+    let lanes = split_constants(s, caps).iter().find(|(n, _)| *n == "LANES").map_or(1.0, |c| c.1);
+    let held = s.dim("GROUP") * s.dim("HEAD_DIM").div_ceil(4 * lanes as usize);
+    ragged(s).or_else(|| too_many_heads(s)).or_else(|| {
+        (held > 64).then(|| format!("a lane would hold {held} vectors of the query, 64 at most"))
+    })
+}
+
+fn too_many_heads(s: &Shape) -> Option<String> {
+    (s.dim("GROUP") > 8).then(|| format!("GROUP={} exceeds 8", s.dim("GROUP")))
+}
+
+fn workgroup_constants(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64)> {
+    let lanes = (row_bytes(s) / 16).next_power_of_two().min(8);
+    let group = s.dim("GROUP");
+    let bytes = |wg: usize, in_flight: usize| {
+        let scores = wg / lanes * in_flight * group;
+        4 * (group * s.dim("HEAD_DIM") + scores + wg * (in_flight * group + 8)) + 8 * wg
+    };
+    let least = (row_bytes(s) / 16).next_power_of_two().max(32);
+    let (mut wg, mut in_flight) = (least.max(128), 4);
+    let most = caps.workgroup_memory.min(16 << 10) as usize;
+    while in_flight > 1 && bytes(wg, in_flight) > most {
+        in_flight /= 2;
+    }
+    while wg > least && bytes(wg, in_flight) > most {
+        wg /= 2;
+    }
+    vec![
+        ("WG", number(wg)),
+        ("LANES", number(lanes)),
+        ("IN_FLIGHT", number(in_flight)),
+        ("SPLITS", splits_for(s, 264)),
+    ]
+}
+
+/// Bytes of workgroup memory of attention_tiled.wgsl.
+pub(crate) fn tiled_bytes(s: &Shape, rows: usize, wg: usize, tile: usize, lanes: usize) -> usize {
+    let row = row_bytes(s);
+    rows * s.dim("HEAD_DIM") * 4
+        + tile * (2 * row + 16)
+        + 4 * tile * rows * (lanes + 1)
+        + wg * (8 + 16 * (1 + s.dim("KV")))
+}
+
+/// Geometry of attention_tiled.wgsl for `rows` rows a workgroup in `room` bytes.
+pub(crate) fn tiled_constants(
+    s: &Shape,
+    rows: usize,
+    least_wg: usize,
+    tiles: usize,
+    room: usize,
+) -> Vec<(&'static str, f64)> {
+    let chunks = row_bytes(s).div_ceil(16);
+    let wg = (rows * chunks).next_power_of_two().max(least_wg);
+    let lanes = |tile: usize| {
+        power_up_to(wg / (tile * rows).max(1)).clamp(1, 8).min(chunks.next_power_of_two())
+    };
+    let mut tile = tiles;
+    while tile > 1 && tiled_bytes(s, rows, wg, tile, lanes(tile)) > room {
+        tile /= 2;
+    }
+    vec![
+        ("WG", number(wg)),
+        ("ROWS", number(rows)),
+        ("TILE", number(tile)),
+        ("LANES", number(lanes(tile))),
+    ]
+}
+
+const LARGE_TILES: u32 = 32 << 10;
+
+const SPLIT_STAGES: &[Stage] = &[
+    Stage { entry: "attend", grid: split_grid },
+    Stage { entry: "combine", grid: combine_grid },
+];
+
+/// Splits worth trying: from 8 to 528 workgroups over 1 or 8 KV heads.
+const SPLITS: &[f64] = &[8.0, 16.0, 17.0, 33.0, 66.0, 132.0, 264.0];
+
 pub(crate) static KERNEL: Kernel = Kernel {
     name: "attention_decode",
     summary: "attention of one token over a full or ring KV cache, grouped queries, f32 or f16",
@@ -31,7 +176,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Param {
             name: "GROUP",
             doc: "query heads per KV head",
-            kind: ParamKind::Dim { tile: 2, max: 5 },
+            kind: ParamKind::Dim { tile: 2, max: 8 },
         },
         Param { name: "KV_HEADS", doc: "KV heads", kind: ParamKind::Dim { tile: 2, max: 4 } },
         Param {
@@ -45,6 +190,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             kind: ParamKind::Dim { tile: 256, max: 700 },
         },
         Param { name: "KV", doc: "storage format of the cache", kind: ParamKind::Choice(KV_NAMES) },
+        Param { name: "ACTS", doc: "storage format of y", kind: ParamKind::Choice(ACT_NAMES) },
         Param {
             name: "SCALE",
             doc: "factor on the scores, usually HEAD_DIM^-1/2",
@@ -59,10 +205,10 @@ pub(crate) static KERNEL: Kernel = Kernel {
     bindings: &[
         Binding { name: "state", role: Role::Input, elem: Elem::U32, len: |_| STATE_WORDS },
         Binding {
-            name: "qkv",
+            name: "q",
             role: Role::Input,
             elem: Elem::F32,
-            len: |s| s.dim("KV_HEADS") * (s.dim("GROUP") + 2) * s.dim("HEAD_DIM"),
+            len: |s| heads(s) * s.dim("HEAD_DIM"),
         },
         Binding { name: "k_cache", role: Role::Input, elem: Elem::Kv, len: cache_len },
         Binding { name: "v_cache", role: Role::Input, elem: Elem::Kv, len: cache_len },
@@ -73,9 +219,21 @@ pub(crate) static KERNEL: Kernel = Kernel {
             len: |s| heads(s) * s.dim("CAPACITY"),
         },
         Binding {
-            name: "out",
-            role: Role::Output,
+            name: "tops",
+            role: Role::Scratch,
             elem: Elem::F32,
+            len: |s| 2 * heads(s) * most_splits(s),
+        },
+        Binding {
+            name: "partials",
+            role: Role::Scratch,
+            elem: Elem::F32,
+            len: |s| heads(s) * most_splits(s) * s.dim("HEAD_DIM"),
+        },
+        Binding {
+            name: "y",
+            role: Role::Output,
+            elem: Elem::Act,
             len: |s| heads(s) * s.dim("HEAD_DIM"),
         },
     ],
@@ -89,16 +247,58 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 },
                 Stage {
                     entry: "mix",
-                    grid: |s, c| (heads(s) * s.dim("HEAD_DIM")).div_ceil(c["WG"] as usize),
+                    grid: |s, c| (heads(s) * s.dim("HEAD_DIM")).div_ceil(2 * c["WG"] as usize),
                 },
             ],
             tunables: WORKGROUPS,
             ..PLAIN
         },
         Variant {
+            name: "streaming",
+            stages: &[Stage { entry: "main", grid: |s, _| heads(s) }],
+            tunables: &[("WG", &[64.0, 128.0, 256.0])],
+            refuses: |s, _| {
+                let d = s.dim("HEAD_DIM");
+                (!d.is_multiple_of(4) || d > 1024)
+                    .then(|| format!("HEAD_DIM={d} is no multiple of 4 up to 1024"))
+            },
+            ..PLAIN
+        },
+        Variant {
+            name: "tiled_small",
+            stages: &[Stage { entry: "main", grid: |s, _| heads(s) }],
+            constants: |s, _| tiled_constants(s, 1, 64, 32, 12 << 10),
+            tunables: &[("TILE", &[4.0, 8.0, 16.0, 32.0])],
+            refuses: |s, _| ragged(s),
+            ..PLAIN
+        },
+        Variant {
+            name: "tiled_large",
+            stages: &[Stage { entry: "main", grid: |s, _| s.dim("KV_HEADS") }],
+            constants: |s, caps| {
+                let room = (caps.workgroup_memory as usize).min(48 << 10);
+                tiled_constants(s, s.dim("GROUP"), 256, 128, room)
+            },
+            tunables: &[("TILE", &[16.0, 32.0, 64.0])],
+            refuses: |s, caps| {
+                ragged(s).or_else(|| {
+                    let has = caps.workgroup_memory;
+                    (has < LARGE_TILES).then(|| {
+                        format!("needs {LARGE_TILES} bytes of workgroup memory, the adapter has {has}")
+                    })
+                })
+            },
+            ..PLAIN
+        },
+        Variant {
             name: "online",
             stages: &[Stage { entry: "main", grid: |s, _| heads(s) }],
             tunables: &[("WG", &[64.0, 128.0, 256.0])],
+            refuses: |s, _| {
+                let d = s.dim("HEAD_DIM");
+                (!d.is_multiple_of(4) || d > 1024)
+                    .then(|| format!("HEAD_DIM={d} is no multiple of 4 up to 1024"))
+            },
             ..PLAIN
         },
         Variant {
@@ -118,21 +318,46 @@ pub(crate) static KERNEL: Kernel = Kernel {
             },
             tunables: &[],
             refuses: |s, _| {
-                (s.dim("HEAD_DIM") > 256)
-                    .then(|| format!("HEAD_DIM={} exceeds 256", s.dim("HEAD_DIM")))
+                let d = s.dim("HEAD_DIM");
+                (!d.is_multiple_of(4) || d > 256)
+                    .then(|| format!("HEAD_DIM={d} is no multiple of 4 up to 256"))
             },
             ..PLAIN
         },
+        Variant {
+            name: "split_kv_workgroup",
+            stages: SPLIT_STAGES,
+            constants: workgroup_constants,
+            tunables: &[("SPLITS", SPLITS), ("WG", &[64.0, 128.0, 256.0])],
+            refuses: |s, _| ragged(s).or_else(|| too_many_heads(s)),
+            ..PLAIN
+        },
+        Variant {
+            name: "split_kv",
+            stages: SPLIT_STAGES,
+            constants: split_constants,
+            tunables: &[
+                ("SPLITS", SPLITS),
+                ("WG", &[128.0, 256.0, 512.0]),
+                ("IN_FLIGHT", &[2.0, 4.0, 8.0]),
+            ],
+            refuses: split_refuses,
+            ..PLAIN
+        },
     ],
-    prefer: |_| &["online_subgroup", "online", "naive"],
+    prefer: |s| {
+        // Below, the second dispatch costs more than the one workgroup a head that it saves.
+        if s.dim("CAPACITY") <= 128 {
+            &["online_subgroup", "split_kv", "online", "streaming", "naive"]
+        } else {
+            &["split_kv", "online_subgroup", "split_kv_workgroup", "online", "streaming", "naive"]
+        }
+    },
     cost: |s| {
         let slots = s.float("SEEN").min(s.float("CAPACITY"));
-        let cache = 2.0 * slots * s.float("KV_HEADS") * s.float("HEAD_DIM");
+        let cache = 2.0 * slots * s.float("KV_HEADS") * row_bytes(s) as f64;
         let query = s.float("KV_HEADS") * s.float("GROUP") * s.float("HEAD_DIM");
-        Cost {
-            bytes: cache * 4.0 / (1.0 + s.float("KV")) + 8.0 * query,
-            flops: 4.0 * slots * query,
-        }
+        Cost { bytes: cache + (4.0 + act_bytes(s)) * query, flops: 4.0 * slots * query }
     },
     tolerance: |s| Tolerance {
         k: 16.0 + s.float("HEAD_DIM").sqrt() + s.float("SEEN").sqrt(),
@@ -144,20 +369,27 @@ pub(crate) static KERNEL: Kernel = Kernel {
     cases: || {
         let mut cases = Vec::new();
         for kv in [0, 1] {
+            let acts = f64::from(kv);
             cases.push(shape(4, 1, 256, 512, kv, 700)); // Gemma, local layer, ring wrapped
-            cases.push(shape(4, 1, 256, 1024, kv, 300)); // Gemma, global layer
+            cases.push(shape(4, 1, 256, 1024, kv, 300).with("ACTS", acts)); // global layer
             cases.push(shape(4, 8, 64, 300, kv, 257)); // Llama
-            cases.push(shape(2, 8, 128, 130, kv, 129)); // Qwen
+            cases.push(shape(2, 8, 128, 130, kv, 129).with("ACTS", acts)); // Qwen
             cases.push(shape(1, 1, 32, 1, kv, 1));
             cases.push(shape(2, 1, 32, 16, kv, 17));
+            cases.push(shape(8, 1, 256, 40, kv, 40));
+            cases.push(shape(3, 2, 80, 100, kv, 70)); // teams with idle lanes
         }
+        // Several rounds of every team, the last one ragged.
+        cases.push(shape(2, 1, 64, 9000, 1, 8771));
         cases
     },
     bench: || {
-        vec![
-            shape(4, 1, 256, 512, 1, 512),
-            shape(4, 8, 64, 8192, 1, 8192),
-            shape(2, 8, 128, 8192, 1, 8192),
-        ]
+        let mut shapes = Vec::new();
+        for context in [512, 8192, 32_768] {
+            for (group, kv_heads, head_dim) in [(4, 1, 256), (4, 8, 64), (2, 8, 128)] {
+                shapes.push(shape(group, kv_heads, head_dim, context, 1, context));
+            }
+        }
+        shapes
     },
 };

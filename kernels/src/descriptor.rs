@@ -54,6 +54,16 @@ pub enum Role {
     InOut,
     /// Private to the invocation; holds nothing before or after.
     Scratch,
+    /// Private to the invocation, of [`Elem::U32`]: zero before, and left zero for the next one.
+    /// What workgroups count each other with.
+    Counter,
+}
+
+impl Role {
+    /// Nobody else sees it: a variant may do without it, and a recording adds it where it is used.
+    pub fn is_own(self) -> bool {
+        matches!(self, Role::Scratch | Role::Counter)
+    }
 }
 
 /// Element type of a binding.

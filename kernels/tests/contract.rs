@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use lathe_kernels::reflect::Default;
 use lathe_kernels::{
-    Capabilities, KERNELS, Kernel, Role, Shape, kernel, reflection, source, sources,
+    Capabilities, Elem, KERNELS, Kernel, Role, Shape, kernel, reflection, source, sources,
 };
 
 fn workspace() -> PathBuf {
@@ -123,7 +123,10 @@ fn bindings_match_the_descriptor() {
                 assert_eq!(buffer.writable, b.role != Role::Input, "{at}: access of {}", b.name);
                 assert_eq!(buffer.group, 0, "{at}: {} is not in group 0", b.name);
             }
-            for b in k.bindings.iter().filter(|b| b.role != Role::Scratch) {
+            for b in k.bindings.iter().filter(|b| b.role == Role::Counter) {
+                assert_eq!(b.elem, Elem::U32, "{at}: counter {} holds no words", b.name);
+            }
+            for b in k.bindings.iter().filter(|b| !b.role.is_own()) {
                 assert!(r.buffers.iter().any(|v| v.name == b.name), "{at}: lacks `{}`", b.name);
             }
         }

@@ -265,7 +265,7 @@ pub fn build(
     let branch = activation(&mut b, "branch", hidden);
     let branch_normed = c.post_norms.then(|| activation(&mut b, "branch_normed", hidden));
     let qkv = activation(&mut b, "qkv", (c.n_heads + 2 * c.n_kv_heads) * d);
-    let mixed = activation(&mut b, "attention", c.n_heads * d);
+    let mixed = tensor(&mut b, "attention", c.n_heads * d, options.acts);
     let gate_up = activation(&mut b, "gate_up", 2 * c.ffn);
     let gated = tensor(&mut b, "gated", c.ffn, options.acts);
     let logits = activation(&mut b, "logits", c.vocab);
@@ -386,9 +386,17 @@ pub fn build(
         let cache_shape = with(&[("CAPACITY", capacity as f64), ("KV", options.kv.code())]);
         let kv = [("state", state), ("qkv", qkv), ("k_cache", cache.k), ("v_cache", cache.v)];
         b.op(layer, "kv_append", "kv_append", &cache_shape, &kv)?;
+        let scale = f64::from(c.attention_scale);
         let attention_shape =
-            [&cache_shape[..], &[("SCALE", f64::from(c.attention_scale))]].concat();
-        let attention = [&kv[..], &[("out", mixed)]].concat();
+            [&cache_shape[..], &[("SCALE", scale), ("ACTS", options.acts.code())]].concat();
+        // The first part of qkv is q.
+        let attention = [
+            ("state", state),
+            ("q", qkv),
+            ("k_cache", cache.k),
+            ("v_cache", cache.v),
+            ("y", mixed),
+        ];
         b.op(layer, "attention", "attention_decode", &attention_shape, &attention)?;
         b.gemv(layer, "attn_output", slice::from_ref(&w.attn_output), [mixed, branch])?;
         let add = |b: &mut Builder<'_>, op, norm_op, norm: &Option<Arc<[f32]>>| {

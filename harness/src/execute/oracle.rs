@@ -153,9 +153,9 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
                 scale: s.float("SCALE") as f32,
                 seen: inputs.position() as usize + 1,
             };
-            let q = &inputs.f32s("qkv")[..heads * s.dim("HEAD_DIM")];
+            let q = &inputs.f32s("q")[..heads * s.dim("HEAD_DIM")];
             let (k, v) = (inputs.f32s("k_cache"), inputs.f32s("v_cache"));
-            real("out", reference::attention_decode::attention_decode(q, k, v, &cache, &attention))
+            real("y", reference::attention_decode::attention_decode(q, k, v, &cache, &attention))
         }
         "glu" => {
             let (gate, up) = inputs.f32s("gate_up").split_at(s.dim("N"));

@@ -1,13 +1,13 @@
 // attention_decode/online: one workgroup a query head, softmax kept running; no subgroups needed.
 //
-//   out[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / GROUP
-//   q: first KV_HEADS*GROUP heads of qkv   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
+//   y[h] = sum_t softmax_t(SCALE * query[h] . K[g][t]) * V[g][t]      g = h / GROUP
+//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
 //   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
 //
 // Idea: online softmax (Milakov and Gimelshein, arXiv 1805.02867) over tiles of WG slots. Scores:
 // one invocation a slot. Values: one invocation four elements of a slot in PARTS, so the reads of
 // V are coalesced. Nothing but the output goes to device memory.
-// uses: state, kv_vec4, reduce_workgroup
+// uses: state, kv_vec4, acts_four, reduce_workgroup
 override GROUP: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // a multiple of 4, at most 4*WG
@@ -18,13 +18,13 @@ override WG: u32 = 256u;
 const LOWEST: f32 = -3.0e38;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
-@group(0) @binding(1) var<storage, read> qkv: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k_cache: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read> v_cache: array<vec2<u32>>;
-@group(0) @binding(4) var<storage, read_write> out: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read_write> y: array<vec2<u32>>;
 
 override FOURS: u32 = HEAD_DIM / 4u;
-var<workgroup> q: array<vec4<f32>, FOURS>;
+var<workgroup> query: array<vec4<f32>, FOURS>;
 var<workgroup> weights: array<f32, WG>;
 var<workgroup> sums: array<vec4<f32>, WG>;
 
@@ -37,7 +37,7 @@ fn main(
     let fours = HEAD_DIM / 4u;
     let cache = (head / GROUP) * CAPACITY * fours;
     let n = min(state[POSITION] + 1u, CAPACITY);
-    for (var i = lid; i < fours; i += WG) { q[i] = qkv[head * fours + i]; }
+    for (var i = lid; i < fours; i += WG) { query[i] = q[head * fours + i]; }
     workgroupBarrier();
 
     let parts = WG / fours;
@@ -51,7 +51,7 @@ fn main(
         var score = LOWEST;
         if (t < n) {
             var products = vec4<f32>(0.0);
-            for (var i = 0u; i < fours; i++) { products += q[i] * k_four(cache + t * fours + i); }
+            for (var i = 0u; i < fours; i++) { products += query[i] * k_four(cache + t * fours + i); }
             score = SCALE * (products.x + products.y + products.z + products.w);
         }
         let tile_most = max(most, workgroup_max(lid, score));
@@ -75,6 +75,6 @@ fn main(
     if (lid < fours) {
         var total = vec4<f32>(0.0);
         for (var p = 0u; p < parts; p++) { total += sums[p * fours + lid]; }
-        out[head * fours + lid] = total / norm;
+        store_four(head * fours + lid, total / norm);
     }
 }

@@ -1,13 +1,13 @@
 // attention_decode/online_subgroup: one workgroup a query head, one subgroup a slot.
 //
-//   out[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / GROUP
-//   q: first KV_HEADS*GROUP heads of qkv   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
+//   y[h] = sum_t softmax_t(SCALE * query[h] . K[g][t]) * V[g][t]      g = h / GROUP
+//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
 //   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
 //
 // Idea: every subgroup keeps its own online softmax over the slots it owns, four at a time so
 // that four K and four V rows are in flight; reads of K and V are coalesced across its lanes; the
 // subgroups meet once, at the end, in workgroup memory.
-// uses: state, kv_vec4
+// uses: state, kv_vec4, acts_four
 override GROUP: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // a multiple of 4, at most 256
@@ -22,10 +22,10 @@ const LOWEST: f32 = -3.0e38;
 const HELD: u32 = 16u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
-@group(0) @binding(1) var<storage, read> qkv: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k_cache: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read> v_cache: array<vec2<u32>>;
-@group(0) @binding(4) var<storage, read_write> out: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read_write> y: array<vec2<u32>>;
 
 var<workgroup> mosts: array<f32, SUBGROUPS>;
 var<workgroup> norms: array<f32, SUBGROUPS>;
@@ -47,13 +47,13 @@ fn main(
     let cache = (head / GROUP) * CAPACITY * fours;
     let n = min(state[POSITION] + 1u, CAPACITY);
 
-    var q: array<vec4<f32>, HELD>;
+    var query: array<vec4<f32>, HELD>;
     var sum: array<vec4<f32>, HELD>;
     for (var i = 0u; i < held; i++) {
         let f = lane + i * size;
         sum[i] = vec4<f32>(0.0);
-        q[i] = vec4<f32>(0.0);
-        if (f < fours) { q[i] = SCALE * qkv[head * fours + f]; }
+        query[i] = vec4<f32>(0.0);
+        if (f < fours) { query[i] = SCALE * q[head * fours + f]; }
     }
 
     var most = LOWEST;
@@ -67,10 +67,10 @@ fn main(
             let f = lane + i * size;
             if (f < fours) {
                 scores += vec4<f32>(
-                    dot(q[i], k_four(cache + t.x * fours + f)),
-                    dot(q[i], k_four(cache + t.y * fours + f)),
-                    dot(q[i], k_four(cache + t.z * fours + f)),
-                    dot(q[i], k_four(cache + t.w * fours + f)),
+                    dot(query[i], k_four(cache + t.x * fours + f)),
+                    dot(query[i], k_four(cache + t.y * fours + f)),
+                    dot(query[i], k_four(cache + t.z * fours + f)),
+                    dot(query[i], k_four(cache + t.w * fours + f)),
                 );
             }
         }
@@ -111,6 +111,6 @@ fn main(
             all_norm += weight * norms[s];
             total += weight * sums[s * fours + f];
         }
-        out[head * fours + f] = total / all_norm;
+        store_four(head * fours + f, total / all_norm);
     }
 }
