@@ -123,6 +123,7 @@ impl Case {
                 reason,
             });
         }
+        let tolerance = (plan.tolerance)(shape);
         let mut rng = Rng::new(seed);
         let mut recording = Recording::default();
         let mut values = Vec::new();
@@ -139,7 +140,6 @@ impl Case {
         for scratch in &recording.tensors[values.len()..] {
             values.push(Value::of(&scratch.content));
         }
-        let tolerance = (kernel.tolerance)(shape);
         Ok(Self { recording: Arc::new(recording), values, kernel, tolerance })
     }
 
@@ -299,7 +299,7 @@ impl Case {
     }
 }
 
-/// A kernel's tolerance for an output, with the rounding of the type it is stored in.
+/// A plan's tolerance for an output, with the rounding of the type it is stored in.
 pub fn tolerance(of: &Tolerance, stored: &Content) -> reference::Tolerance {
     let tolerance = reference::Tolerance { k: of.k, rounding: of.rounding, nmse: of.nmse };
     match stored {

@@ -1,6 +1,7 @@
 //! What a kernel declares about itself, once, for check, bench, select, decode and docs alike.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::layout::{Format, Packing};
 use crate::shape::{Param, ParamKind, Shape};
@@ -90,6 +91,8 @@ pub struct Variant {
     pub refuses: fn(&Shape, &Capabilities) -> Option<String>,
     /// How it wants quantised weight rows laid out; see [`Kernel::packing`].
     pub packing: Packing,
+    /// Its own tolerance where its arithmetic is not the kernel's, such as rounding its inputs.
+    pub tolerance: Option<fn(&Shape) -> Tolerance>,
 }
 
 /// A variant without anything special: completes the others with `..PLAIN`.
@@ -100,6 +103,7 @@ pub(crate) const PLAIN: Variant = Variant {
     tunables: &[],
     refuses: |_, _| None,
     packing: Packing::Blocks,
+    tolerance: None,
 };
 
 /// One dispatch of a variant.
@@ -132,6 +136,50 @@ pub struct Capabilities {
     pub storage_buffers: u32,
     /// Workgroups per grid dimension.
     pub grid_dimension: u32,
+    /// Cooperative matrices that a subgroup multiplies.
+    pub cooperative_matrices: Vec<CooperativeMatrix>,
+}
+
+/// Sizes and types of cooperative matrices, C (m, n) += A (m, k) times B (k, n), that an adapter
+/// multiplies in one operation of a subgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CooperativeMatrix {
+    /// Rows of A and C.
+    pub m: u32,
+    /// Columns of B and C.
+    pub n: u32,
+    /// Columns of A, rows of B.
+    pub k: u32,
+    /// Elements of A and B.
+    pub inputs: MatrixScalar,
+    /// Elements of C.
+    pub sums: MatrixScalar,
+}
+
+/// Element type of a cooperative matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MatrixScalar {
+    /// IEEE binary16.
+    F16,
+    /// IEEE binary32.
+    F32,
+    /// 32-bit signed.
+    I32,
+    /// 32-bit unsigned.
+    U32,
+}
+
+impl fmt::Display for CooperativeMatrix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |s: MatrixScalar| match s {
+            MatrixScalar::F16 => "f16",
+            MatrixScalar::F32 => "f32",
+            MatrixScalar::I32 => "i32",
+            MatrixScalar::U32 => "u32",
+        };
+        let Self { m, n, k, inputs, sums } = *self;
+        write!(f, "{m}x{n}x{k} {} to {}", name(inputs), name(sums))
+    }
 }
 
 impl Capabilities {
@@ -145,6 +193,7 @@ impl Capabilities {
             binding_bytes: 128 << 20,
             storage_buffers: 8,
             grid_dimension: 65535,
+            cooperative_matrices: Vec::new(),
         }
     }
 
@@ -204,6 +253,11 @@ impl Kernel {
             (_, Some(code)) => Packing::from_code(code as usize),
             (_, None) => variant.packing,
         }
+    }
+
+    /// How far a variant may lie from the reference.
+    pub fn tolerance_of(&self, variant: &Variant) -> fn(&Shape) -> Tolerance {
+        variant.tolerance.unwrap_or(self.tolerance)
     }
 
     /// The parameter of a name.

@@ -19,12 +19,14 @@ mod gemv;
 mod gemv_q;
 mod glu;
 mod kv_append;
+mod matmul;
 mod qk_norm_rope;
 mod residual_add;
 mod rms_norm;
 
 pub use descriptor::{
-    Binding, Capabilities, Constants, Cost, Elem, Kernel, Role, Stage, Tolerance, Variant,
+    Binding, Capabilities, Constants, CooperativeMatrix, Cost, Elem, Kernel, MatrixScalar, Role,
+    Stage, Tolerance, Variant,
 };
 pub use layout::{Format, Packing, RopeSpec, StateWord};
 pub use reflect::{ReflectError, Reflection};
@@ -51,6 +53,7 @@ pub static KERNELS: &[&Kernel] = &[
     &rms_norm::KERNEL,
     &gemv::KERNEL,
     &gemv_q::KERNEL,
+    &matmul::KERNEL,
     &qk_norm_rope::KERNEL,
     &kv_append::KERNEL,
     &attention_decode::KERNEL,

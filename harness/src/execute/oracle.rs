@@ -2,6 +2,8 @@
 //!
 //! A kernel of a few lines has its arm in [`oracle`]; a longer one has a module of its name below.
 
+mod matmul;
+
 use lathe_kernels::Shape;
 use lathe_reference as reference;
 use lathe_reference::Expected;
@@ -97,6 +99,7 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             let product = gemv(inputs.weights("weights"), inputs.f32s("x"));
             real("y", placed(inputs.f32s("y"), s.dim("FIRST"), product))
         }
+        "matmul" => matmul::matmul(&inputs),
         "qk_norm_rope" => {
             let qkv = inputs.f32s("qkv");
             let d = s.dim("HEAD_DIM");
