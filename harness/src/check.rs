@@ -165,7 +165,7 @@ impl Case {
             })
             .collect();
         let shape = inputs.shape.clone();
-        let tolerance = kernel.tolerance_of(&plan.variant, &shape);
+        let tolerance = (plan.tolerance)(&shape);
         recording.op(Label { layer: None, op: kernel.name }, plan, shape, &bound);
         Self { recording: Arc::new(recording), inputs, kernel, tolerance }
     }
@@ -339,7 +339,7 @@ impl Case {
     }
 }
 
-/// A kernel's tolerance for an output, with the rounding of the type it is stored in.
+/// A plan's tolerance for an output, with the rounding of the type it is stored in.
 pub fn tolerance(of: &Tolerance, stored: &Content) -> reference::Tolerance {
     let tolerance = reference::Tolerance { k: of.k, rounding: of.rounding, nmse: of.nmse };
     match stored {

@@ -103,8 +103,7 @@ fn compare(
                 _ => op.shape.clone(),
             };
             let content = &recording.tensors[tensor.0].content;
-            let tolerance =
-                check::tolerance(&op.kernel().tolerance_of(&op.plan.variant, &shape), content);
+            let tolerance = check::tolerance(&(op.plan.tolerance)(&shape), content);
             reference::compare(expected, &executor.read_values(tensor)?, &tolerance).err()
         }
     };

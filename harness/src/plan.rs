@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lathe_kernels::{
-    Capabilities, Constants, Kernel, Packing, ReflectError, Reflection, Shape, Variant,
+    Capabilities, Constants, Kernel, Packing, ReflectError, Reflection, Shape, Tolerance, Variant,
 };
 
 /// One variant, specialised for one shape on one adapter.
@@ -29,6 +29,8 @@ pub struct Plan {
     pub stages: Vec<PlannedStage>,
     /// How it reads quantised weight rows.
     pub packing: Packing,
+    /// How far it may lie from the reference.
+    pub tolerance: fn(&Shape) -> Tolerance,
     /// The kernel's name of each WGSL variable that has another.
     pub bindings: BTreeMap<String, String>,
     /// Content of uniform buffers, by variable; built-in kernels have none.
@@ -152,6 +154,7 @@ impl Plan {
             constants,
             stages: Vec::with_capacity(variant.stages.len()),
             packing: kernel.packing(variant, shape),
+            tolerance: kernel.tolerance_of(variant),
             bindings: BTreeMap::new(),
             uniforms: Vec::new(),
         };
@@ -194,6 +197,19 @@ impl Plan {
         }
         if reflection.needs_f16 && !caps.f16 {
             return unavailable("needs 16-bit floats (shader-f16)".into());
+        }
+        for wanted in &reflection.needs_cooperative_matrix {
+            let offered = &caps.cooperative_matrices;
+            if !offered.contains(wanted) {
+                let offered: Vec<_> = offered.iter().map(ToString::to_string).collect();
+                let offered = match offered.as_slice() {
+                    [] => "none".to_owned(),
+                    some => some.join(", "),
+                };
+                return unavailable(format!(
+                    "needs cooperative matrices {wanted}, the adapter has {offered}"
+                ));
+            }
         }
         let (memory, invocations) = reflection.workgroup(entry, &self.constants)?;
         if memory > caps.workgroup_memory {

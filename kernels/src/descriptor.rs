@@ -1,6 +1,7 @@
 //! What a kernel declares about itself, once, for check, bench, select, decode and docs alike.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::layout::{Format, Packing};
 use crate::shape::{Param, ParamKind, Shape};
@@ -100,8 +101,7 @@ pub struct Variant {
     pub refuses: fn(&Shape, &Capabilities) -> Option<String>,
     /// How it wants quantised weight rows laid out; see [`Kernel::packing`].
     pub packing: Packing,
-    /// A tolerance of its own, for a variant that computes less exactly by design. Such a one is
-    /// never preferred: a hint asks for it.
+    /// Its own tolerance where its arithmetic is not the kernel's, such as rounding its inputs.
     pub tolerance: Option<fn(&Shape) -> Tolerance>,
 }
 
@@ -146,6 +146,50 @@ pub struct Capabilities {
     pub storage_buffers: u32,
     /// Workgroups per grid dimension.
     pub grid_dimension: u32,
+    /// Cooperative matrices that a subgroup multiplies.
+    pub cooperative_matrices: Vec<CooperativeMatrix>,
+}
+
+/// Sizes and types of cooperative matrices, C (m, n) += A (m, k) times B (k, n), that an adapter
+/// multiplies in one operation of a subgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CooperativeMatrix {
+    /// Rows of A and C.
+    pub m: u32,
+    /// Columns of B and C.
+    pub n: u32,
+    /// Columns of A, rows of B.
+    pub k: u32,
+    /// Elements of A and B.
+    pub inputs: MatrixScalar,
+    /// Elements of C.
+    pub sums: MatrixScalar,
+}
+
+/// Element type of a cooperative matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MatrixScalar {
+    /// IEEE binary16.
+    F16,
+    /// IEEE binary32.
+    F32,
+    /// 32-bit signed.
+    I32,
+    /// 32-bit unsigned.
+    U32,
+}
+
+impl fmt::Display for CooperativeMatrix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |s: MatrixScalar| match s {
+            MatrixScalar::F16 => "f16",
+            MatrixScalar::F32 => "f32",
+            MatrixScalar::I32 => "i32",
+            MatrixScalar::U32 => "u32",
+        };
+        let Self { m, n, k, inputs, sums } = *self;
+        write!(f, "{m}x{n}x{k} {} to {}", name(inputs), name(sums))
+    }
 }
 
 impl Capabilities {
@@ -159,6 +203,7 @@ impl Capabilities {
             binding_bytes: 128 << 20,
             storage_buffers: 8,
             grid_dimension: 65535,
+            cooperative_matrices: Vec::new(),
         }
     }
 
@@ -220,11 +265,9 @@ impl Kernel {
         }
     }
 
-    /// How far a variant's arithmetic may lie from the reference. Another name, that of a user's
-    /// file, stands for none of them.
-    pub fn tolerance_of(&self, variant: &str, shape: &Shape) -> Tolerance {
-        let own = self.variants.iter().find(|v| v.name == variant).and_then(|v| v.tolerance);
-        own.unwrap_or(self.tolerance)(shape)
+    /// How far a variant may lie from the reference.
+    pub fn tolerance_of(&self, variant: &Variant) -> fn(&Shape) -> Tolerance {
+        variant.tolerance.unwrap_or(self.tolerance)
     }
 
     /// The parameter of a name.

@@ -20,12 +20,14 @@ mod gemv_q;
 mod geometry;
 mod glu;
 mod kv_append;
+mod matmul;
 mod qk_norm_rope;
 mod residual_add;
 mod rms_norm;
 
 pub use descriptor::{
-    Binding, Capabilities, Constants, Cost, Elem, Kernel, Role, Stage, Tolerance, Variant,
+    Binding, Capabilities, Constants, CooperativeMatrix, Cost, Elem, Kernel, MatrixScalar, Role,
+    Stage, Tolerance, Variant,
 };
 pub use layout::{Format, Order, Packing, RopeSpec, StateWord};
 pub use reflect::{ReflectError, Reflection};
@@ -52,6 +54,7 @@ pub static KERNELS: &[&Kernel] = &[
     &rms_norm::KERNEL,
     &gemv::KERNEL,
     &gemv_q::KERNEL,
+    &matmul::KERNEL,
     &qk_norm_rope::KERNEL,
     &kv_append::KERNEL,
     &attention_decode::KERNEL,

@@ -3,7 +3,7 @@
 use naga::valid::{Capabilities as Caps, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, StorageAccess};
 
-use crate::descriptor::Constants;
+use crate::descriptor::{Constants, CooperativeMatrix, MatrixScalar};
 
 /// A parsed and validated source with what the harness needs to know of it.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub struct Reflection {
     pub needs_subgroup: bool,
     /// 16-bit float types are used.
     pub needs_f16: bool,
+    /// Cooperative matrices that are multiplied; empty where none are used.
+    pub needs_cooperative_matrix: Vec<CooperativeMatrix>,
 }
 
 /// The value of an override that nobody sets.
@@ -195,7 +197,17 @@ impl Reflection {
                 Ok((name, default))
             })
             .collect::<Result<_, ReflectError>>()?;
-        Ok(Self { module, info, buffers, overrides, entries, needs_subgroup, needs_f16 })
+        let needs_cooperative_matrix = products(&module, &info);
+        Ok(Self {
+            module,
+            info,
+            buffers,
+            overrides,
+            entries,
+            needs_subgroup,
+            needs_f16,
+            needs_cooperative_matrix,
+        })
     }
 
     /// The entry point of a name.
@@ -271,6 +283,43 @@ impl Reflection {
             .map_err(|e| ReflectError::Constants(e.to_string()))?;
         Ok((module, info))
     }
+}
+
+/// The cooperative products that the functions of a module ask for, each once.
+fn products(module: &Module, info: &ModuleInfo) -> Vec<CooperativeMatrix> {
+    use naga::{Expression, ScalarKind, TypeInner};
+    let matrix = |function: &naga::valid::FunctionInfo, e: naga::Handle<naga::Expression>| {
+        match *function[e].ty.inner_with(&module.types) {
+            TypeInner::CooperativeMatrix { columns, rows, scalar, .. } => {
+                let scalar = match (scalar.kind, scalar.width) {
+                    (ScalarKind::Float, 2) => MatrixScalar::F16,
+                    (ScalarKind::Sint, _) => MatrixScalar::I32,
+                    (ScalarKind::Uint, _) => MatrixScalar::U32,
+                    _ => MatrixScalar::F32,
+                };
+                Some((columns as u32, rows as u32, scalar))
+            }
+            _ => None,
+        }
+    };
+    let functions = module.functions.iter().map(|(h, f)| (f, &info[h]));
+    let entries = module.entry_points.iter().enumerate();
+    let entries = entries.map(|(i, point)| (&point.function, info.get_entry_point(i)));
+    let mut found = Vec::new();
+    for (function, types) in functions.chain(entries) {
+        for (_, expression) in function.expressions.iter() {
+            let Expression::CooperativeMultiplyAdd { a, b, c } = *expression else { continue };
+            let (Some((k, m, inputs)), Some((n, ..)), Some((_, _, sums))) =
+                (matrix(types, a), matrix(types, b), matrix(types, c))
+            else {
+                continue;
+            };
+            found.push(CooperativeMatrix { m, n, k, inputs, sums });
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
 }
 
 fn fields(module: &Module, ty: naga::Handle<naga::Type>) -> Result<Vec<Field>, String> {

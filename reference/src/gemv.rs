@@ -51,7 +51,7 @@ pub fn gemv_rows(
 }
 
 /// Σ aᵢ·bᵢ and Σ |aᵢ·bᵢ|. A product of two `f32` is exact in `f64`.
-fn dot(a: &[f32], b: &[f32]) -> (f64, f64) {
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> (f64, f64) {
     let (mut sums, mut magnitudes) = ([0.0; LANES], [0.0; LANES]);
     for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
         let sums = sums.iter_mut().zip(&mut magnitudes);

@@ -189,11 +189,12 @@ fn print(record: &Record, format: Format, session: &Session) {
         }
         Format::Csv => {
             println!(
-                "kernel,variant,shape,cold_us,cold_noise,warm_us,bytes,gb_s,fraction_of_copy,flags"
+                "kernel,variant,shape,cold_us,cold_noise,warm_us,bytes,gb_s,fraction_of_copy,flags,\
+                 tflop_s"
             );
             for c in cases {
                 println!(
-                    "{},{},\"{}\",{},{},{},{},{},{},\"{}\"",
+                    "{},{},\"{}\",{},{},{},{},{},{},\"{}\",{}",
                     c.kernel,
                     c.variant.replace('"', "\"\""),
                     c.shape,
@@ -203,7 +204,8 @@ fn print(record: &Record, format: Format, session: &Session) {
                     c.bytes,
                     c.gb_s,
                     c.fraction_of_copy,
-                    c.flags.join(" ")
+                    c.flags.join(" "),
+                    c.tflop_s.map(|t| t.to_string()).unwrap_or_default()
                 );
             }
         }
@@ -234,8 +236,9 @@ fn print(record: &Record, format: Format, session: &Session) {
 }
 
 fn cases_table(cases: &[BenchCase]) -> String {
-    let header = ["kernel", "variant", "shape", "cold", "±", "warm", "GB/s", "of copy", "doubts"];
-    let mut t = table::table(&header, &[3, 4, 5, 6, 7]);
+    let header =
+        ["kernel", "variant", "shape", "cold", "±", "warm", "GB/s", "of copy", "TFLOP/s", "doubts"];
+    let mut t = table::table(&header, &[3, 4, 5, 6, 7, 8]);
     for c in cases {
         t.add_row(vec![
             c.kernel.clone(),
@@ -246,8 +249,18 @@ fn cases_table(cases: &[BenchCase]) -> String {
             table::micros(c.warm.median_us),
             format!("{:.0}", c.gb_s),
             format!("{:.1} %", 100.0 * c.fraction_of_copy),
+            c.tflop_s.map(tflop_s).unwrap_or_default(),
             c.flags.join(", "),
         ]);
     }
     t.to_string()
+}
+
+/// Three digits: from a tensor core's hundreds to what a vector kernel does on the side.
+fn tflop_s(t: f64) -> String {
+    match t {
+        t if t >= 99.95 => format!("{t:.0}"),
+        t if t >= 9.995 => format!("{t:.1}"),
+        t => format!("{t:.2}"),
+    }
 }

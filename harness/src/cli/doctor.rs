@@ -52,10 +52,11 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             "subgroup",
             "f16",
             "timestamps",
+            "matrices",
             "binding",
             "workgroup memory",
         ],
-        &[8, 9],
+        &[9, 10],
     );
     for a in &report.adapters {
         let subgroup = match a.subgroup_size {
@@ -76,6 +77,10 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             subgroup,
             yes(a.f16),
             yes(a.timestamps),
+            match a.cooperative_matrices.as_slice() {
+                [] => "none".into(),
+                some => some.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+            },
             table::bytes(a.max_binding_bytes),
             table::bytes(u64::from(a.workgroup_memory)),
         ]);

@@ -3,6 +3,7 @@
 //! A kernel of a few lines has its arm in [`oracle`]; a longer one has a module of its name below.
 
 mod gemv_q;
+mod matmul;
 
 use lathe_kernels::Shape;
 use lathe_reference as reference;
@@ -104,6 +105,7 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             let product = |(x, y)| placed(y, s.dim("FIRST"), gemv(weights, x));
             real("y", join(columns.take(cols).map(product)))
         }
+        "matmul" => matmul::matmul(&inputs),
         "qk_norm_rope" => {
             let qkv = inputs.f32s("qkv");
             let d = s.dim("HEAD_DIM");

@@ -1,8 +1,8 @@
 //! Finding adapters and choosing one.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use lathe_kernels::Capabilities;
+use lathe_kernels::{Capabilities, CooperativeMatrix, MatrixScalar};
 
 use crate::error::{Error, Result};
 
@@ -37,6 +37,48 @@ pub struct AdapterSummary {
     pub invocations: u32,
     /// Storage buffers a stage may bind.
     pub storage_buffers: u32,
+    /// Cooperative matrices a subgroup multiplies, as `MxNxK inputs to sums`.
+    #[serde(serialize_with = "as_text")]
+    pub cooperative_matrices: Vec<CooperativeMatrix>,
+}
+
+fn as_text<S: Serializer>(
+    all: &[CooperativeMatrix],
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_seq(all.iter().map(ToString::to_string))
+}
+
+/// Whether an adapter has cooperative matrices.
+pub(super) fn multiplies_matrices(adapter: &wgpu::Adapter) -> bool {
+    adapter.features().contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX)
+}
+
+fn cooperative_matrices(adapter: &wgpu::Adapter) -> Vec<CooperativeMatrix> {
+    if !multiplies_matrices(adapter) {
+        return Vec::new();
+    }
+    let scalar = |s| match s {
+        wgpu::CooperativeScalarType::F16 => MatrixScalar::F16,
+        wgpu::CooperativeScalarType::F32 => MatrixScalar::F32,
+        wgpu::CooperativeScalarType::I32 => MatrixScalar::I32,
+        wgpu::CooperativeScalarType::U32 => MatrixScalar::U32,
+    };
+    let mut all: Vec<_> = adapter
+        .cooperative_matrix_properties()
+        .iter()
+        .map(|p| CooperativeMatrix {
+            m: p.m_size,
+            n: p.n_size,
+            k: p.k_size,
+            inputs: scalar(p.ab_type),
+            sums: scalar(p.cr_type),
+        })
+        .collect();
+    // Saturating and wrapping integer forms are listed apart.
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 impl AdapterSummary {
@@ -65,6 +107,7 @@ impl AdapterSummary {
             workgroup_memory: limits.max_compute_workgroup_storage_size,
             invocations: limits.max_compute_invocations_per_workgroup,
             storage_buffers: limits.max_storage_buffers_per_shader_stage,
+            cooperative_matrices: cooperative_matrices(adapter),
         }
     }
 
@@ -78,6 +121,7 @@ impl AdapterSummary {
             binding_bytes: self.max_binding_bytes,
             storage_buffers: self.storage_buffers,
             grid_dimension: 65535,
+            cooperative_matrices: self.cooperative_matrices.clone(),
         }
     }
 }

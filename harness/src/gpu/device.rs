@@ -68,10 +68,20 @@ impl Gpu {
             | wgpu::Features::SHADER_F16
             | wgpu::Features::TIMESTAMP_QUERY
             | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
-            | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES;
+            | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES
+            | wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+        let required_features = adapter.features() & useful;
+        let experimental_features = match adapter::multiplies_matrices(&adapter) {
+            // SAFETY: cooperative matrices are asked for only in this project's own sources, which
+            // stay inside their tiles, and in a user's file that names them; no other experimental
+            // feature is requested.
+            true => unsafe { wgpu::ExperimentalFeatures::enabled() },
+            false => wgpu::ExperimentalFeatures::disabled(),
+        };
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("lathe"),
-            required_features: adapter.features() & useful,
+            required_features,
+            experimental_features,
             required_limits: adapter.limits(),
             memory_hints: wgpu::MemoryHints::Performance,
             ..Default::default()

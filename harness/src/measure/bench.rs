@@ -353,6 +353,7 @@ impl Session {
                 flags.push(flag.to_owned());
             }
         }
+        let cold_us = cold.median_us;
         Ok(BenchCase {
             kernel: kernel.name.into(),
             variant,
@@ -364,6 +365,7 @@ impl Session {
             flops: cost.flops,
             gb_s,
             fraction_of_copy,
+            tflop_s: Some(cost.flops / cold_us / 1e6),
             rotated_bytes: bench.rotated_bytes(),
             clock: bench.clock().name().into(),
             flags,

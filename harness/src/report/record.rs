@@ -95,6 +95,9 @@ pub struct BenchCase {
     pub gb_s: f64,
     /// `gb_s` over the measured copy bandwidth.
     pub fraction_of_copy: f64,
+    /// `flops` over the cold median, 10^12 a second; absent in records from before it was kept.
+    #[serde(default)]
+    pub tflop_s: Option<f64>,
     /// Bytes the cold copies cover together.
     pub rotated_bytes: u64,
     /// `gpu` (timestamps) or `wall`.

@@ -223,6 +223,7 @@ impl UserKernel {
             constants,
             stages: Vec::new(),
             packing: self.kernel.packing(&self.kernel.variants[0], shape),
+            tolerance: self.kernel.tolerance,
             bindings,
             uniforms,
         };
