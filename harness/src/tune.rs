@@ -2,7 +2,7 @@
 //!
 //! Every candidate is checked against the reference in a child process before it is timed, so one
 //! that is wrong, hangs or is refused by the driver harms nothing: the next gets a new process. What survives is timed
-//! round-robin over the same memory; ties go to the simpler; the winner is measured again, on
+//! round-robin over the same memory, with nothing compiled or uploaded in between; ties go to the simpler; the winner is measured again, on
 //! fresh samples against the incumbent, and is stored only when it is FASTER.
 
 use std::collections::BTreeMap;
@@ -13,12 +13,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use lathe_kernels::{Capabilities, Constants, Kernel, Shape, Variant};
+use lathe_kernels::{Capabilities, Constants, Kernel, Packing, Shape, Variant};
 use serde::{Deserialize, Serialize};
 
-use crate::check::{Case, Verdict, check_case};
+use crate::check::{Case, Verdict};
 use crate::error::{Error, Result};
-use crate::gpu::{AdapterSummary, Checks, Gpu, Pipelines};
+use crate::execute::{Execute, GpuExecutor};
+use crate::gpu::{AdapterSummary, Checks, Gpu, Pipelines, Policy};
 use crate::measure::ab::{self, AbOptions};
 use crate::measure::{Bench, BenchOptions, Temperature, paired, stats};
 use crate::plan::{Plan, PlanError};
@@ -216,29 +217,31 @@ pub fn candidates(kernel: &'static Kernel, files: &[PathBuf]) -> Vec<Candidate> 
     all
 }
 
-/// What a child process says of a candidate.
+/// What a child process is asked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Hold a candidate against the reference.
+    Check(Candidate),
+    /// Time every candidate that passed, in the order they were given.
+    Rank,
+}
+
+/// What a child process answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "status", rename_all = "snake_case")]
-pub enum Trial {
-    /// Right, and this fast, microseconds an invocation, cold.
-    Timed {
-        /// Median of a few samples.
-        us: f64,
-    },
-    /// Rejected.
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// The candidate is right.
+    Right,
+    /// It is not, or cannot run.
     Rejected {
         /// Why.
         reason: String,
+        /// Whether the device survived: a process that lost its device can try no other.
+        alive: bool,
     },
-}
-
-/// What a child process answers to a candidate.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Answer {
-    /// What became of it.
-    pub trial: Trial,
-    /// Whether the device survived it: a process that lost its device can try no other.
-    pub alive: bool,
+    /// Microseconds an invocation, cold, of every candidate that was right.
+    Times(Vec<f64>),
 }
 
 /// Checks and times candidates of one kernel and shape over the same inputs: what the child
@@ -248,86 +251,137 @@ pub struct Trials {
     gpu: Arc<Gpu>,
     kernel: &'static Kernel,
     shape: Shape,
-    /// One for each seed, once a candidate could be planned.
-    cases: Vec<Case>,
-    base: Option<Bench>,
+    bases: Vec<Base>,
+    /// The candidates that are right, ready to be timed.
+    right: Vec<Bench>,
+}
+
+/// Memory that all candidates of one packing share.
+#[derive(Debug)]
+struct Base {
+    packing: Packing,
+    /// One for each seed, between guard words.
+    checked: Vec<(Case, GpuExecutor)>,
+    bench: Bench,
 }
 
 impl Trials {
     /// Nothing tried yet.
     pub fn new(gpu: Arc<Gpu>, kernel: &'static Kernel, shape: Shape) -> Self {
-        Self { gpu, kernel, shape, cases: Vec::new(), base: None }
+        Self { gpu, kernel, shape, bases: Vec::new(), right: Vec::new() }
     }
 
-    /// Checks a candidate on two seeds and times it.
-    pub fn run(&mut self, candidate: &Candidate) -> Answer {
-        let attempt = self.attempt(candidate);
-        let trial = attempt.unwrap_or_else(|e| Trial::Rejected { reason: e.to_string() });
-        Answer { trial, alive: self.gpu.check_faults().is_ok() }
+    /// Does what is asked.
+    pub fn answer(&mut self, request: &Request) -> Result<Answer> {
+        let Request::Check(candidate) = request else { return Ok(Answer::Times(self.rank()?)) };
+        let reason = match self.check(candidate) {
+            Ok(None) => return Ok(Answer::Right),
+            Ok(Some(reason)) => reason,
+            Err(e) => e.to_string(),
+        };
+        Ok(Answer::Rejected { reason, alive: self.gpu.check_faults().is_ok() })
     }
 
-    fn attempt(&mut self, candidate: &Candidate) -> Result<Trial> {
-        let rejected = |reason: String| Ok(Trial::Rejected { reason });
+    /// Why a candidate is out, if it is.
+    fn check(&mut self, candidate: &Candidate) -> Result<Option<String>> {
         let gpu = &self.gpu;
         let plan = match candidate.plan(self.kernel, &self.shape, &gpu.caps) {
             Ok(plan) => plan,
-            Err(e) => return rejected(e.to_string()),
+            Err(e) => return Ok(Some(e.to_string())),
         };
-        if self.cases.is_empty() {
-            for seed in [SEED, SEED + 1] {
-                self.cases.push(Case::new(gpu, plan.clone(), &self.shape, seed)?);
-            }
-        }
         let pipelines = Pipelines::default();
-        for case in &self.cases {
-            match check_case(gpu, &pipelines, &case.with_plan(plan.clone()))? {
-                Verdict::Passed { .. } => {}
-                Verdict::Failed { reason, .. } => return rejected(format!("wrong: {reason}")),
-                Verdict::Unavailable { reason } => return rejected(reason),
+        let Some(base) = self.bases.iter().find(|b| b.packing == plan.packing) else {
+            let (base, verdict) = self.base(&pipelines, plan)?;
+            self.right.extend(verdict.is_none().then(|| base.bench.again(&pipelines)).transpose()?);
+            self.bases.push(base);
+            return Ok(verdict);
+        };
+        for (case, executor) in &base.checked {
+            let case = case.with_plan(plan.clone());
+            let recording = Arc::clone(&case.recording);
+            let mut executor = executor.sharing(&pipelines, recording, Policy::Guarded)?;
+            if let Some(reason) = verdict(&case, &mut executor)? {
+                return Ok(Some(reason));
             }
         }
-        let options = BenchOptions::of(gpu);
-        // The first candidate finds the clocks low and allocates what all of them share.
-        let first = self.base.is_none();
-        let mut bench = match &self.base {
-            Some(base) => base.beside(&pipelines, plan)?,
-            None => {
-                Bench::of(gpu, &pipelines, self.cases[0].with_plan(plan), options.rotate_bytes)?
-            }
-        };
-        let mut count = 1u64;
+        self.right.push(base.bench.beside(&pipelines, plan)?);
+        Ok(None)
+    }
+
+    /// The first candidate of a packing lays out the memory for those that follow; whether it is
+    /// right is another matter.
+    fn base(&self, pipelines: &Pipelines, plan: Plan) -> Result<(Base, Option<String>)> {
+        let gpu = &self.gpu;
+        let mut wrong = None;
+        let mut checked = Vec::new();
+        for (i, seed) in [SEED, SEED + 1].into_iter().enumerate() {
+            // What was drawn for another packing serves again.
+            let case = match self.bases.first() {
+                Some(other) => other.checked[i].0.with_plan(plan.clone()),
+                None => Case::new(gpu, plan.clone(), &self.shape, seed)?,
+            };
+            let mut executor = case.prepare(gpu, pipelines, Policy::Guarded)?;
+            wrong = wrong.or(verdict(&case, &mut executor)?);
+            checked.push((case, executor));
+        }
+        let case = checked[0].0.with_plan(plan.clone());
+        let bench = Bench::unchecked(gpu, pipelines, case, BenchOptions::of(gpu).rotate_bytes)?;
+        Ok((Base { packing: plan.packing, checked, bench }, wrong))
+    }
+
+    /// Times all in turn, so that none finds other clocks than the rest: no pipeline is compiled
+    /// and nothing is uploaded meanwhile. Those far behind are not asked again.
+    fn rank(&mut self) -> Result<Vec<f64>> {
+        /// How far behind the best a candidate may lie after each round to stay in the next.
+        const ROUNDS: &[f64] = &[2.5, 1.6, 1.3, 1.2, 1.15, 1.15, 1.15];
+        let options = BenchOptions::of(&self.gpu);
+        let mut samples = vec![Vec::new(); self.right.len()];
+        let Some(first) = self.right.first_mut() else { return Ok(Vec::new()) };
+        let warm_up = if self.gpu.adapter.software { 10 } else { 500 };
         let begun = Instant::now();
-        // Enough for a ranking; the finalists are measured properly.
-        let warm_up = match (gpu.adapter.software, first) {
-            (true, _) => 10,
-            (false, true) => 300,
-            (false, false) => 40,
-        };
-        let warm_up = Duration::from_millis(warm_up);
-        while begun.elapsed() < warm_up || count == 1 {
-            let took = bench.time(count, Temperature::Cold)?;
-            if took < options.sample {
-                let missing = options.sample.as_secs_f64() / took.as_secs_f64().max(1e-9);
-                count = (count as f64 * missing.clamp(1.2, 16.0)).ceil() as u64;
-            } else {
-                count = count.max(2);
+        while begun.elapsed() < Duration::from_millis(warm_up) {
+            first.time(100, Temperature::Cold)?;
+        }
+        let mut counts = vec![1u64; self.right.len()];
+        let mut alive = vec![true; self.right.len()];
+        for behind in ROUNDS {
+            for (i, bench) in self.right.iter_mut().enumerate().filter(|(i, _)| alive[*i]) {
+                let mut took = bench.time(counts[i], Temperature::Cold)?;
+                if samples[i].is_empty() {
+                    // The first run of a pipeline is no sample; it says how many make one.
+                    took = bench.time(counts[i], Temperature::Cold)?;
+                    let each = took.as_secs_f64().max(1e-7);
+                    counts[i] =
+                        ((options.sample.as_secs_f64() / each).ceil() as u64).clamp(1, 2000);
+                    if counts[i] > 1 {
+                        took = bench.time(counts[i], Temperature::Cold)?;
+                    }
+                }
+                samples[i].push(took.as_secs_f64() * 1e6 / counts[i] as f64);
+            }
+            let medians: Vec<f64> = samples.iter().map(|s| stats::summarise(s).median).collect();
+            let best = medians.iter().copied().fold(f64::INFINITY, f64::min);
+            for (alive, median) in alive.iter_mut().zip(&medians) {
+                *alive &= *median <= behind * best;
             }
         }
-        let samples: Vec<f64> = (0..7)
-            .map(|_| {
-                let took = bench.time(count, Temperature::Cold)?;
-                Ok(took.as_secs_f64() * 1e6 / count as f64)
-            })
-            .collect::<Result<_>>()?;
-        if first {
-            self.base = Some(bench);
-        }
-        Ok(Trial::Timed { us: stats::summarise(&samples).median })
+        Ok(samples.iter().map(|s| stats::summarise(s).median).collect())
     }
 }
 
-/// A child process of this very command that runs [`Trials`]: one candidate a line in, one outcome
-/// a line out. Opening a device and drawing inputs cost more than a trial, so it lives until a
+/// Runs a case and says why its outcome is not right, if it is not.
+fn verdict(case: &Case, executor: &mut GpuExecutor) -> Result<Option<String>> {
+    case.write_inputs(executor)?;
+    executor.run(1)?;
+    Ok(match case.judge(executor, Policy::Guarded)? {
+        Verdict::Passed { .. } => None,
+        Verdict::Failed { reason, .. } => Some(format!("wrong: {reason}")),
+        Verdict::Unavailable { reason } => Some(reason),
+    })
+}
+
+/// A child process of this very command that runs [`Trials`]: one request a line in, one answer a
+/// line out. Opening a device and drawing inputs cost more than a trial, so it lives until a
 /// candidate kills it.
 struct Child {
     process: std::process::Child,
@@ -363,17 +417,15 @@ impl Child {
         Ok(Self { process, requests, outcomes, complaints })
     }
 
-    /// The outcome of a candidate, and whether the process can take another.
-    fn run(&mut self, candidate: &Candidate, time_out: Duration) -> Result<(Trial, bool)> {
-        let spec = serde_json::to_string(candidate).map_err(|e| child_error(e.into()))?;
+    /// The answer to a request, or why there will be none, now or later.
+    fn ask(&mut self, request: &Request, time_out: Duration) -> Result<Answer> {
+        let line = serde_json::to_string(request).map_err(|e| child_error(e.into()))?;
         // Where the process has died, waiting for its answer tells.
-        let _ = writeln!(self.requests, "{spec}").and_then(|()| self.requests.flush());
-        let dead = |reason| Ok((Trial::Rejected { reason }, false));
+        let _ = writeln!(self.requests, "{line}").and_then(|()| self.requests.flush());
+        let dead = |reason| Ok(Answer::Rejected { reason, alive: false });
         match self.outcomes.recv_timeout(time_out) {
-            Ok(line) => match serde_json::from_str::<Answer>(&line) {
-                Ok(answer) => Ok((answer.trial, answer.alive)),
-                Err(e) => dead(format!("its process said `{line}`: {e}")),
-            },
+            Ok(line) => serde_json::from_str(&line)
+                .or_else(|e| dead(format!("its process said `{line}`: {e}"))),
             Err(RecvTimeoutError::Timeout) => {
                 dead(format!("hung: did not end within {:.0} s", time_out.as_secs_f64()))
             }
@@ -457,32 +509,50 @@ const SEED: u64 = 42;
 /// Finalists whose times lie this close are a tie.
 const TIE: f64 = 1.01;
 
-/// Searches the best candidate for one shape. `on_trial` hears each outcome.
+/// Searches the best candidate for one shape. `on_trial` hears of each candidate why it is out, if
+/// it is.
 pub fn tune(
     gpu: &Arc<Gpu>,
     kernel: &'static Kernel,
     shape: &Shape,
     options: &TuneOptions,
-    on_trial: &mut dyn FnMut(&Candidate, &Trial),
+    on_trial: &mut dyn FnMut(&Candidate, Option<&str>),
 ) -> Result<Found> {
     let incumbent = incumbent(kernel, shape, &gpu.caps)?;
     let all = candidates(kernel, &options.files);
     let text = shape.show(kernel.params);
-    let (mut timed, mut rejected) = (Vec::new(), Vec::new());
-    let mut child: Option<Child> = None;
+    let mut rejected = Vec::new();
+    let start = || Child::start(&gpu.adapter, gpu.checks, kernel, &text);
+    let mut child = start()?;
+    let mut right: Vec<usize> = Vec::new();
     for (rank, candidate) in all.iter().enumerate() {
-        let mut running = match child.take() {
-            Some(running) => running,
-            None => Child::start(&gpu.adapter, gpu.checks, kernel, &text)?,
-        };
-        let (trial, alive) = running.run(candidate, options.time_out)?;
-        child = alive.then_some(running);
-        on_trial(candidate, &trial);
-        match trial {
-            Trial::Timed { us } => timed.push((us, rank)),
-            Trial::Rejected { reason } => rejected.push((candidate.show(), reason)),
+        let answer = child.ask(&Request::Check(candidate.clone()), options.time_out)?;
+        if let Answer::Rejected { reason, alive } = answer {
+            on_trial(candidate, Some(&reason));
+            rejected.push((candidate.show(), reason));
+            if !alive {
+                child = start()?;
+                // The new process has to know those that were right.
+                for rank in &right {
+                    child.ask(&Request::Check(all[*rank].clone()), options.time_out)?;
+                }
+            }
+        } else {
+            on_trial(candidate, None);
+            right.push(rank);
         }
     }
+    // Several rounds over all of them.
+    let times = match child.ask(&Request::Rank, 20 * options.time_out)? {
+        Answer::Times(times) if times.len() == right.len() => times,
+        other => {
+            return Err(Error::CheckFailed(format!(
+                "{} {text}: candidates that were right could not be timed: {other:?}",
+                kernel.name
+            )));
+        }
+    };
+    let mut timed: Vec<(f64, usize)> = times.into_iter().zip(right).collect();
     drop(child);
     timed.sort_by(|a, b| a.0.total_cmp(&b.0));
     let ranking = timed.iter().map(|(us, rank)| (all[*rank].show(), *us)).collect();

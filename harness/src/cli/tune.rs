@@ -12,7 +12,7 @@ use super::Global;
 use crate::error::{Error, Result};
 use crate::measure::ab::AbOptions;
 use crate::report::{json, table};
-use crate::tune::{Candidate, Found, Store, Trial, Trials, TuneOptions, tune};
+use crate::tune::{Answer, Found, Request, Store, Trials, TuneOptions, tune};
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
@@ -54,7 +54,7 @@ struct Report {
     found: Vec<Found>,
 }
 
-/// One candidate a line on stdin, its outcome a line on stdout.
+/// One request a line on stdin, its answer a line on stdout.
 pub(super) fn candidates(global: &Global, opts: &CandidatesOpts) -> Result<()> {
     let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
     let base = kernel.default_shape();
@@ -62,11 +62,11 @@ pub(super) fn candidates(global: &Global, opts: &CandidatesOpts) -> Result<()> {
     let mut trials = Trials::new(Arc::new(global.open()?), kernel, shape);
     for line in std::io::stdin().lines() {
         let line = line.map_err(|e| Error::Usage(format!("candidates on stdin: {e}")))?;
-        let candidate: Candidate =
+        let request: Request =
             serde_json::from_str(&line).map_err(|e| Error::Usage(format!("{line}: {e}")))?;
-        let answer = trials.run(&candidate);
+        let answer = trials.answer(&request)?;
         println!("{}", serde_json::to_string(&answer).map_err(|e| Error::Usage(e.to_string()))?);
-        if !answer.alive {
+        if matches!(answer, Answer::Rejected { alive: false, .. }) {
             break;
         }
     }
@@ -121,9 +121,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     for (kernel, shape) in work {
         let count = crate::tune::candidates(kernel, &options.files).len() as u64;
         let bar = global.progress(count, &format!("tuning {}", kernel.name), false);
-        let found = tune(&gpu, kernel, &shape, &options, &mut |candidate, trial| {
+        let found = tune(&gpu, kernel, &shape, &options, &mut |candidate, rejected| {
             bar.inc(1);
-            if let Trial::Rejected { reason } = trial {
+            if let Some(reason) = rejected {
                 tracing::info!("rejected {}: {reason}", candidate.show());
             }
         })?;

@@ -89,7 +89,12 @@ impl GpuExecutor {
     /// An executor of another recording that shares every tensor of the same name and size with
     /// this one. Two variants compared over the same memory differ in nothing but their code:
     /// the same weights elsewhere in memory can be a percent slower.
-    pub fn sharing(&self, pipelines: &Pipelines, recording: Arc<Recording>) -> Result<Self> {
+    pub fn sharing(
+        &self,
+        pipelines: &Pipelines,
+        recording: Arc<Recording>,
+        policy: Policy,
+    ) -> Result<Self> {
         let blocks = recording
             .tensors
             .iter()
@@ -102,7 +107,7 @@ impl GpuExecutor {
                     return Ok(Arc::clone(&self.blocks[i]));
                 }
                 let bytes = tensor.device_bytes();
-                let block = Block::new(&self.gpu, &tensor.name, bytes, Policy::Plain)?;
+                let block = Block::new(&self.gpu, &tensor.name, bytes, policy)?;
                 fill(&self.gpu, &block, &tensor.content);
                 Ok(Arc::new(block))
             })
@@ -145,6 +150,11 @@ impl GpuExecutor {
     /// The device memory of a tensor.
     pub fn block(&self, tensor: TensorId) -> &Block {
         &self.blocks[tensor.0]
+    }
+
+    /// Whether a block is one of this executor's tensors.
+    pub(crate) fn holds(&self, block: &Block) -> bool {
+        self.blocks.iter().any(|own| std::ptr::eq(&raw const **own, block))
     }
 
     /// Encodes the whole recording once.

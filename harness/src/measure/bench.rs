@@ -113,6 +113,18 @@ impl Bench {
         case: Case,
         rotate_bytes: u64,
     ) -> Result<Self> {
+        let mut bench = Self::unchecked(gpu, pipelines, case, rotate_bytes)?;
+        bench.validate("before timing")?;
+        Ok(bench)
+    }
+
+    /// As [`Bench::of`] for a case whose output was or will be checked elsewhere.
+    pub(crate) fn unchecked(
+        gpu: &Arc<Gpu>,
+        pipelines: &Pipelines,
+        case: Case,
+        rotate_bytes: u64,
+    ) -> Result<Self> {
         let own = case.rotated();
         let each: u64 = own.iter().map(|t| case.recording.tensors[t.0].device_bytes()).sum();
         let count = (rotate_bytes.div_ceil(each.max(1)) + 1).clamp(2, MOST_COPIES);
@@ -123,29 +135,47 @@ impl Bench {
         }
         let span = Span::new(gpu)?;
         let rotated_bytes = each * count;
-        let mut bench = Self { gpu: Arc::clone(gpu), case, copies, rotated_bytes, span, cursor: 0 };
-        bench.validate("before timing")?;
-        Ok(bench)
+        Ok(Self { gpu: Arc::clone(gpu), case, copies, rotated_bytes, span, cursor: 0 })
     }
 
     /// Another plan of the same kernel and shape over the very same memory.
     pub fn beside(&self, pipelines: &Pipelines, plan: Plan) -> Result<Self> {
         let case = self.case.with_plan(plan);
-        let copies = self
-            .copies
-            .iter()
-            .map(|copy| copy.sharing(pipelines, Arc::clone(&case.recording)))
-            .collect::<Result<_>>()?;
-        let mut bench = Self {
+        let mut bench = self.over(pipelines, case)?;
+        bench.validate("before timing")?;
+        Ok(bench)
+    }
+
+    /// The same plan once more over the very same memory.
+    pub(crate) fn again(&self, pipelines: &Pipelines) -> Result<Self> {
+        self.over(pipelines, self.case.with_plan(self.case.recording.ops[0].plan.clone()))
+    }
+
+    fn over(&self, pipelines: &Pipelines, case: Case) -> Result<Self> {
+        let own = case.rotated();
+        let shared = |copy: &GpuExecutor| {
+            copy.sharing(pipelines, Arc::clone(&case.recording), Policy::Plain)
+        };
+        let first = shared(&self.copies[0])?;
+        // Where the first had to lay out tensors anew, the others copy them on the device.
+        let anew: Vec<_> =
+            own.iter().copied().filter(|t| !self.copies[0].holds(first.block(*t))).collect();
+        let mut copies = vec![first];
+        for copy in &self.copies[1..] {
+            let next = match anew.is_empty() {
+                true => shared(copy)?,
+                false => copies[0].sibling(pipelines, &own)?,
+            };
+            copies.push(next);
+        }
+        Ok(Self {
             gpu: Arc::clone(&self.gpu),
             case,
             copies,
             rotated_bytes: self.rotated_bytes,
             span: Span::new(&self.gpu)?,
             cursor: 0,
-        };
-        bench.validate("before timing")?;
-        Ok(bench)
+        })
     }
 
     /// Runs the case once on fresh inputs and holds its output against the reference.

@@ -46,7 +46,8 @@ pub(in crate::cli) fn ab(
         Policy::Plain,
         &mut |_, _| {},
     )?;
-    let mut executor_b = executor_a.sharing(&pipelines, Arc::clone(&graph_b.recording))?;
+    let mut executor_b =
+        executor_a.sharing(&pipelines, Arc::clone(&graph_b.recording), Policy::Plain)?;
     verified(&graph_a, &mut executor_a)?;
     verified(&graph_b, &mut executor_b)?;
     let (mut a, mut b) = ((graph_a, executor_a), (graph_b, executor_b));
