@@ -85,6 +85,7 @@ kernels!(
     rms_norm,
     gemv,
     gemv_q,
+    norm_gemv,
     qk_norm_rope,
     kv_append,
     attention_decode,

@@ -104,21 +104,9 @@ pub(crate) static KERNEL: Kernel = Kernel {
         },
         Variant {
             name: "workgroup",
-            stages: &[Stage {
-                entry: "main",
-                grid: |s, c| s.dim("ROWS").div_ceil(((c["WG"] / c["LANES"]) as usize).max(1)),
-            }],
-            constants: |s, caps| {
-                // No more lanes than chunks, and more of them where rows are few.
-                let most = if s.dim("ROWS") < 4096 { 64 } else { 32 };
-                let lanes = chunks16(s).next_power_of_two().clamp(8, most);
-                vec![("LANES", lanes as f64), ("WG", f64::from(caps.invocations.min(256)))]
-            },
-            tunables: &[
-                ("WG", &[64.0, 128.0, 256.0]),
-                ("LANES", &[8.0, 16.0, 32.0, 64.0, 128.0]),
-                ("UNROLL", &[4.0, 9.0]),
-            ],
+            stages: &[Stage { entry: "main", grid: lanes_grid }],
+            constants: workgroup_lanes,
+            tunables: WORKGROUP_LANES,
             refuses: few_columns,
             ..PLAIN
         },
@@ -161,11 +149,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             name: "vec4",
             stages: &[Stage { entry: "main", grid: rows_grid }],
             constants: |_, caps| rows_per_group(caps, 1.0),
-            tunables: &[
-                ("WG", &[64.0, 128.0, 256.0, 512.0]),
-                ("ROWS_PER_WG", &[2.0, 4.0, 8.0, 16.0]),
-                ("UNROLL", &[3.0, 5.0, 9.0]),
-            ],
+            tunables: WHOLE_SHARES,
             refuses: one_column,
             ..PLAIN
         },
@@ -191,11 +175,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "split_k",
             stages: &[Stage { entry: "main", grid: team_grid }],
-            constants: |s, caps| {
-                let mut values = team(s, caps, chunks16(s), 3);
-                values.push(("RUN", 3.0));
-                values
-            },
+            constants: |s, caps| stacked_team(s, caps, chunks16(s), 3),
             tunables: STACKED_TEAMS,
             refuses: one_column,
             ..PLAIN

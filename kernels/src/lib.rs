@@ -20,6 +20,7 @@ mod gemv_q;
 mod geometry;
 mod glu;
 mod kv_append;
+mod norm_gemv;
 mod qk_norm_rope;
 mod residual_add;
 mod rms_norm;
@@ -52,6 +53,7 @@ pub static KERNELS: &[&Kernel] = &[
     &rms_norm::KERNEL,
     &gemv::KERNEL,
     &gemv_q::KERNEL,
+    &norm_gemv::KERNEL,
     &qk_norm_rope::KERNEL,
     &kv_append::KERNEL,
     &attention_decode::KERNEL,
