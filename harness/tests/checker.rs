@@ -98,10 +98,11 @@ fn a_skipped_dispatch_fails() {
 #[test]
 fn too_few_workgroups_fail() {
     let verdict =
-        planned("gemv", "naive", &[("ROWS", 200.0), ("K", 16.0)], "y[row]", "y[row]", |plan| {
+        planned("gemv", "naive", &[("ROWS", 200.0), ("K", 16.0)], "= sum;", "= sum;", |plan| {
             plan.stages[0].groups[0] -= 1;
         });
-    fails_with(verdict, "y[192] was never written");
+    // y may be filled by several matrices, so what it held before stays instead of poison.
+    fails_with(verdict, "8 of 200 elements out of bound");
 }
 
 #[test]
@@ -148,8 +149,8 @@ fn all_zeros_fail() {
         "gemv",
         "naive",
         &[("ROWS", 20.0), ("K", 16.0)],
-        "y[row] = sum;",
-        "y[row] = 0.0;",
+        "y[y_at(column, row)] = sum;",
+        "y[y_at(column, row)] = 0.0;",
     );
     fails_with(zero, "zero");
 }
