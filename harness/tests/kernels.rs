@@ -86,6 +86,7 @@ kernels!(
     gemv,
     gemv_q,
     matmul,
+    norm_gemv,
     qk_norm_rope,
     kv_append,
     attention_decode,

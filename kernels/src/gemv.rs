@@ -17,6 +17,14 @@ fn few_columns(s: &Shape, _: &Capabilities) -> Option<String> {
     (cols > MOST_COLS).then(|| format!("COLS={cols} exceeds {MOST_COLS} sums"))
 }
 
+/// Columns that begin anywhere are read element by element: left to the portable variants.
+fn whole_columns(s: &Shape, caps: &Capabilities) -> Option<String> {
+    let (cols, k) = (s.dim("COLS"), s.dim("K"));
+    (cols > 1 && !k.is_multiple_of(8))
+        .then(|| format!("COLS={cols} of K={k}: columns are no whole number of chunks"))
+        .or_else(|| few_columns(s, caps))
+}
+
 fn one_column(s: &Shape, _: &Capabilities) -> Option<String> {
     let cols = s.dim("COLS");
     (cols > 1).then(|| format!("COLS={cols}: it keeps one sum a row"))
@@ -96,21 +104,9 @@ pub(crate) static KERNEL: Kernel = Kernel {
         },
         Variant {
             name: "workgroup",
-            stages: &[Stage {
-                entry: "main",
-                grid: |s, c| s.dim("ROWS").div_ceil(((c["WG"] / c["LANES"]) as usize).max(1)),
-            }],
-            constants: |s, caps| {
-                // No more lanes than chunks, and more of them where rows are few.
-                let most = if s.dim("ROWS") < 4096 { 64 } else { 32 };
-                let lanes = chunks16(s).next_power_of_two().clamp(8, most);
-                vec![("LANES", lanes as f64), ("WG", f64::from(caps.invocations.min(256)))]
-            },
-            tunables: &[
-                ("WG", &[64.0, 128.0, 256.0]),
-                ("LANES", &[8.0, 16.0, 32.0, 64.0, 128.0]),
-                ("UNROLL", &[4.0, 9.0]),
-            ],
+            stages: &[Stage { entry: "main", grid: lanes_grid }],
+            constants: workgroup_lanes,
+            tunables: WORKGROUP_LANES,
             refuses: few_columns,
             ..PLAIN
         },
@@ -122,7 +118,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("ROWS_PER_WG", &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]),
             ],
-            refuses: few_columns,
+            refuses: whole_columns,
             ..PLAIN
         },
         Variant {
@@ -146,18 +142,14 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 vec![("WG", wg.min(caps.invocations as usize) as f64)]
             },
             tunables: &[("WG", &[32.0, 64.0, 128.0, 256.0, 512.0])],
-            refuses: few_columns,
+            refuses: whole_columns,
             ..PLAIN
         },
         Variant {
             name: "vec4",
             stages: &[Stage { entry: "main", grid: rows_grid }],
             constants: |_, caps| rows_per_group(caps, 1.0),
-            tunables: &[
-                ("WG", &[64.0, 128.0, 256.0, 512.0]),
-                ("ROWS_PER_WG", &[2.0, 4.0, 8.0, 16.0]),
-                ("UNROLL", &[3.0, 5.0, 9.0]),
-            ],
+            tunables: WHOLE_SHARES,
             refuses: one_column,
             ..PLAIN
         },
@@ -183,11 +175,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "split_k",
             stages: &[Stage { entry: "main", grid: team_grid }],
-            constants: |s, caps| {
-                let mut values = team(s, caps, chunks16(s), 3);
-                values.push(("RUN", 3.0));
-                values
-            },
+            constants: |s, caps| stacked_team(s, caps, chunks16(s), 3),
             tunables: STACKED_TEAMS,
             refuses: one_column,
             ..PLAIN
@@ -224,22 +212,19 @@ pub(crate) static KERNEL: Kernel = Kernel {
                  bound K*eps would hide a missing product",
     },
     cases: || {
-        let mut cases = Vec::new();
+        // Gemma, Llama and Qwen widths, and widths no multiple of 8, 4 or 2.
+        let sizes = [(1, 1), (33, 6912), (17, 2048), (65, 1004), (40, 1001), (1153, 12)];
+        let mut cases = sizes.map(|(rows, k)| shape(rows, k, Format::Bf16)).to_vec();
         for &f in Format::DENSE {
-            // Gemma, Llama and Qwen widths, and widths no multiple of 8, 4 or 2.
+            cases.push(shape(3, 7, f));
             // f16 activations and a later first element, on whole and on ragged rows.
             cases.push(shape(40, 1152, f).with("ACTS", 1.0).with("FIRST", 64.0));
             cases.push(shape(9, 1003, f).with("ACTS", 1.0).with("FIRST", 1.0));
-            for (rows, k) in
-                [(1, 1), (3, 7), (33, 6912), (17, 2048), (65, 1004), (40, 1001), (1153, 12)]
-            {
-                cases.push(shape(rows, k, f));
-            }
-            // Columns on whole and on ragged rows: those then share their words and chunks.
-            cases.push(shape(21, 1152, f).with("COLS", 4.0).with("FIRST", 3.0));
-            cases.push(shape(6, 301, f).with("COLS", 8.0).with("ACTS", 1.0));
+            cases.push(shape(21, 640, f).with("COLS", 4.0).with("FIRST", 3.0));
         }
-        // As many rows as decide for other lanes.
+        // Ragged columns share their words and chunks.
+        cases.push(shape(6, 301, Format::F16).with("COLS", 8.0).with("ACTS", 1.0));
+        // As many rows as decide for other lanes, and more rounds than one.
         cases.push(shape(1152, 1152, Format::Bf16));
         cases.push(shape(2, 16_411, Format::F16));
         // More workgroups than one grid dimension holds, for the variants of few rows a group.

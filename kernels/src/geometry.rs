@@ -53,6 +53,18 @@ fn lanes(rows: usize, chunks: usize, run: usize, most: usize) -> usize {
     }
 }
 
+/// Lanes of the portable variants: no more than chunks, and more of them where rows are few.
+pub(crate) fn workgroup_lanes(s: &Shape, caps: &Capabilities) -> Values {
+    let most = if s.dim("ROWS") < 4096 { 64 } else { 32 };
+    let lanes = chunks16(s).next_power_of_two().clamp(8, most);
+    vec![("LANES", lanes as f64), ("WG", f64::from(caps.invocations.min(256)))]
+}
+
+/// Workgroups of a portable variant.
+pub(crate) fn lanes_grid(s: &Shape, c: &Constants) -> usize {
+    s.dim("ROWS").div_ceil(((c["WG"] / c["LANES"]) as usize).max(1))
+}
+
 /// A team's lanes and the teams of a workgroup (`shared/team.wgsl`), of `RUN` rows at a time.
 pub(crate) fn team(s: &Shape, caps: &Capabilities, chunks: usize, run: usize) -> Values {
     let most = (caps.invocations as usize).min(512);
@@ -66,11 +78,32 @@ pub(crate) fn team(s: &Shape, caps: &Capabilities, chunks: usize, run: usize) ->
     vec![("LANES", lanes as f64), ("TEAMS", teams as f64), ("SG", sg)]
 }
 
+/// The same with `RUN` given.
+pub(crate) fn stacked_team(s: &Shape, caps: &Capabilities, chunks: usize, run: usize) -> Values {
+    let mut values = team(s, caps, chunks, run);
+    values.push(("RUN", run as f64));
+    values
+}
+
 /// Workgroups of teams.
 pub(crate) fn team_grid(s: &Shape, c: &Constants) -> usize {
     let run = c.get("RUN").map_or(1, |r| *r as usize);
     s.dim("ROWS").div_ceil(c["TEAMS"] as usize * run)
 }
+
+/// What the portable variants may try.
+pub(crate) const WORKGROUP_LANES: &[(&str, &[f64])] = &[
+    ("WG", &[64.0, 128.0, 256.0]),
+    ("LANES", &[8.0, 16.0, 32.0, 64.0, 128.0]),
+    ("UNROLL", &[4.0, 9.0]),
+];
+
+/// What a subgroup a row with its whole share in flight may try.
+pub(crate) const WHOLE_SHARES: &[(&str, &[f64])] = &[
+    ("WG", &[64.0, 128.0, 256.0, 512.0]),
+    ("ROWS_PER_WG", &[2.0, 4.0, 8.0, 16.0]),
+    ("UNROLL", &[3.0, 5.0, 9.0]),
+];
 
 /// Lanes and teams worth trying: rows of 1152, 2048, 6912 and 8192 16-bit weights are 144, 256,
 /// 864 and 1024 chunks of 16 bytes.

@@ -21,6 +21,7 @@ mod geometry;
 mod glu;
 mod kv_append;
 mod matmul;
+mod norm_gemv;
 mod qk_norm_rope;
 mod residual_add;
 mod rms_norm;
@@ -55,6 +56,7 @@ pub static KERNELS: &[&Kernel] = &[
     &gemv::KERNEL,
     &gemv_q::KERNEL,
     &matmul::KERNEL,
+    &norm_gemv::KERNEL,
     &qk_norm_rope::KERNEL,
     &kv_append::KERNEL,
     &attention_decode::KERNEL,

@@ -39,8 +39,21 @@ pub fn gemv_rows(
     value: &mut [f64],
     magnitude: &mut [f64],
 ) {
-    let row_bytes = format.row_bytes(k);
     assert_eq!(x.len(), k, "elements of x");
+    let x: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+    gemv_of(format, weights, &x, value, magnitude);
+}
+
+/// As [`gemv_rows`] of an `x` that need not be `f32`.
+pub(crate) fn gemv_of(
+    format: Format,
+    weights: &[u8],
+    x: &[f64],
+    value: &mut [f64],
+    magnitude: &mut [f64],
+) {
+    let k = x.len();
+    let row_bytes = format.row_bytes(k);
     assert_eq!(value.len(), magnitude.len(), "one magnitude per value");
     assert_eq!(weights.len(), value.len() * row_bytes, "bytes of the rows");
     let mut row = vec![0.0; k];
@@ -51,12 +64,12 @@ pub fn gemv_rows(
 }
 
 /// Σ aᵢ·bᵢ and Σ |aᵢ·bᵢ|. A product of two `f32` is exact in `f64`.
-pub(crate) fn dot(a: &[f32], b: &[f32]) -> (f64, f64) {
+pub(crate) fn dot<T: Copy + Into<f64>>(a: &[f32], b: &[T]) -> (f64, f64) {
     let (mut sums, mut magnitudes) = ([0.0; LANES], [0.0; LANES]);
     for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
         let sums = sums.iter_mut().zip(&mut magnitudes);
         for ((sum, magnitude), (&a, &b)) in sums.zip(a.iter().zip(b)) {
-            let product = f64::from(a) * f64::from(b);
+            let product = f64::from(a) * b.into();
             *sum += product;
             *magnitude += product.abs();
         }

@@ -25,6 +25,7 @@ pub mod gemv;
 pub mod glu;
 pub mod kv_append;
 pub mod matmul;
+pub mod norm_gemv;
 pub mod qk_norm_rope;
 pub mod quant;
 pub mod residual_add;

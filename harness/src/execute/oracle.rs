@@ -106,6 +106,15 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             real("y", join(columns.take(cols).map(product)))
         }
         "matmul" => matmul::matmul(&inputs),
+        "norm_gemv" => {
+            let (eps, offset) = (s.float("EPS") as f32, s.float("OFFSET") as f32);
+            let (x, weight) = (inputs.f32s("x"), inputs.f32s("norm_weight"));
+            let n = reference::norm_gemv::normed(x, weight, eps, offset);
+            let product = over_rows(inputs.weights("weights"), |format, rows, v, m| {
+                reference::norm_gemv::norm_rows(format, rows, &n, v, m);
+            });
+            real("y", placed(inputs.f32s("y"), s.dim("FIRST"), product))
+        }
         "qk_norm_rope" => {
             let qkv = inputs.f32s("qkv");
             let d = s.dim("HEAD_DIM");
@@ -224,8 +233,19 @@ fn row_of(rows: &WeightRows, mut index: usize) -> &[u8] {
     panic!("row {index} past the end of {rows:?}")
 }
 
-/// The reference's GEMV with rows spread over threads.
+/// The reference's GEMV.
 fn gemv(rows: &WeightRows, x: &[f32]) -> Expected {
+    over_rows(rows, |format, bytes, v, m| {
+        reference::gemv::gemv_rows(format, bytes, rows.k, x, v, m);
+    })
+}
+
+/// What `product` makes of some rows, with values and magnitudes to fill: all of them, spread over
+/// threads.
+fn over_rows(
+    rows: &WeightRows,
+    product: impl Fn(quant::Format, &[u8], &mut [f64], &mut [f64]) + Sync,
+) -> Expected {
     const ROWS_A_TASK: usize = 64;
     let format = format_of(rows);
     let count = rows.rows();
@@ -239,9 +259,7 @@ fn gemv(rows: &WeightRows, x: &[f32]) -> Expected {
         v.par_chunks_mut(ROWS_A_TASK)
             .zip(m.par_chunks_mut(ROWS_A_TASK))
             .zip(part.get().par_chunks((ROWS_A_TASK * rows.row_bytes()).max(1)))
-            .for_each(|((v, m), bytes)| {
-                reference::gemv::gemv_rows(format, bytes, rows.k, x, v, m);
-            });
+            .for_each(|((v, m), bytes)| product(format, bytes, v, m));
     }
     Expected { value, magnitude }
 }

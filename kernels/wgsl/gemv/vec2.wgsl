@@ -19,9 +19,8 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
     @builtin(subgroup_id) subgroup: u32,
-    @builtin(num_subgroups) subgroups: u32,
     @builtin(subgroup_size) size: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    split_row(take_place(workgroup, groups, lid, subgroup, subgroups, size, lane));
+    split_row(take_place(workgroup, groups, lid, subgroup, size, lane));
 }

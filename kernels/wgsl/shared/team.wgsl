@@ -14,15 +14,16 @@ var<workgroup> team_slots: array<Partial, SLOTS>;
 
 // An invocation's place: with several teams next to each other within a subgroup, as shuffles
 // need it. WG is then a multiple of the subgroup size.
-struct Place { first: u32, at: u32, lid: u32, subgroup: u32, subgroups: u32, lane: u32 }
+struct Place { first: u32, at: u32, lid: u32, subgroup: u32, size: u32, lane: u32 }
 
 fn take_place(
     workgroup: vec3<u32>, groups: vec3<u32>, lid: u32,
-    subgroup: u32, subgroups: u32, size: u32, lane: u32,
+    subgroup: u32, subgroup_size: u32, lane: u32,
 ) -> Place {
-    let at = select(subgroup * select(SG, size, SG == 0u) + lane, lid, TEAMS == 1u);
+    let size = select(SG, subgroup_size, SG == 0u);
+    let at = select(subgroup * size + lane, lid, TEAMS == 1u);
     let first = TEAMS * RUN * flat_index(workgroup, groups, (ROWS - 1u) / (TEAMS * RUN) + 1u);
-    return Place(first, at, lid, subgroup, subgroups, lane);
+    return Place(first, at, lid, subgroup, size, lane);
 }
 
 // Row r of the place's team. Rows past the end repeat the last: loads stay inside, and what they
@@ -43,8 +44,7 @@ fn unit_sum(v: Partial) -> Partial {
 // Sums of subgroups or units that make a row.
 fn row_parts(p: Place) -> u32 {
     if (TEAMS > 1u) { return LANES / UNIT; }
-    if (SG > 0u) { return (LANES + SG - 1u) / SG; }
-    return p.subgroups;
+    return (LANES + p.size - 1u) / p.size;
 }
 
 // Adds up a team's sums and stores its rows.

@@ -1,0 +1,5 @@
+//! GPU time of `norm_gemv`, every variant on its benchmark shapes.
+
+fn main() {
+    lathe_benches::kernel("norm_gemv");
+}
