@@ -6,7 +6,7 @@
 // neighbours under one scale, coalesced across the lanes; scales come from their own plane at the
 // same time instead of before. All of a round is issued before the first use. One row has all
 // lanes (LANES 32) for matrices of few rows: the more lanes a row, the more of the GPU they fill.
-// uses: planes, grid
+// uses: planes, x_four, grid
 override FIRST: u32;
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // a power of two from 4 on

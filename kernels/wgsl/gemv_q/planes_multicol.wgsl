@@ -7,7 +7,7 @@
 // its sum, and four chunks are in flight; the next four are issued before these are used. LANES
 // is chosen to divide the chunks of a row: 1152 weights are 36 chunks, which 32 lanes read in two
 // rounds and 8 lanes in five.
-// uses: planes, grid
+// uses: planes, x_four, sum_four, grid
 override FIRST: u32;
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // a power of two from 4 on
@@ -78,14 +78,7 @@ fn main(
         c += lanes;
     }
 
-    // Half of the lanes keep two of the rows, then a quarter one: six exchanges and not twenty.
-    let upper = (lane & (lanes / 2u)) != 0u;
-    let odd = (lane & (lanes / 4u)) != 0u;
-    let two = select(sum.xy, sum.zw, upper)
-        + subgroupShuffleXor(select(sum.zw, sum.xy, upper), lanes / 2u);
-    var one = select(two.x, two.y, odd)
-        + subgroupShuffleXor(select(two.y, two.x, odd), lanes / 4u);
-    for (var step = lanes / 8u; step > 0u; step /= 2u) { one += subgroupShuffleXor(one, step); }
-    let mine = row + 2u * u32(upper) + u32(odd);
+    let one = sum_four(sum, lane, lanes);
+    let mine = row + lane % lanes / (lanes / 4u);
     if (slot < slots && lane % (lanes / 4u) == 0u && mine < ROWS) { y[FIRST + mine] = one; }
 }
