@@ -13,17 +13,20 @@ fn chunk(s: &Shape) -> usize {
     if format(s) == Format::Q8_0 { 16 } else { 32 }
 }
 
-/// Lanes for a row: the most, up to a subgroup, of which at least nine tenths have a chunk in
-/// every round; 1152 weights are 36 chunks, for which 32 lanes would mostly idle in a second one.
-/// Rows of few chunks for their number get what wastes least.
-fn lanes(s: &Shape, most: u32) -> u32 {
+/// Lanes for the rows that a subgroup variant takes `each` at a time. As many, up to a subgroup, as
+/// are needed to fill a large GPU with subgroups; beyond that those of which at least nine tenths
+/// have a chunk in every round: 1152 weights are 36 chunks, which keep 32 lanes half idle and 8
+/// lanes busy.
+fn lanes(s: &Shape, most: u32, each: usize) -> u32 {
+    const SUBGROUPS: usize = 1536;
     let chunks = s.dim("K").div_ceil(chunk(s)) as u32;
+    let fills = |lanes: u32| s.dim("ROWS") * lanes as usize >= each * SUBGROUPS * most as usize;
     let busy = |lanes: u32| f64::from(chunks) / f64::from(chunks.next_multiple_of(lanes));
-    let all = || (2..).map(|i| 1 << i).take_while(|l| *l <= most.max(4));
-    all().filter(|l| busy(*l) >= 0.9).last().unwrap_or_else(|| {
-        // Of equally good ones the widest.
-        all().max_by(|a, b| busy(*a).total_cmp(&busy(*b)).then(a.cmp(b))).unwrap_or(4)
-    })
+    let mut lanes = most.max(4);
+    while lanes > 4 && fills(lanes / 2) && busy(lanes) < 0.9 {
+        lanes /= 2;
+    }
+    lanes
 }
 
 fn subgroup(caps: &Capabilities) -> u32 {
@@ -128,12 +131,12 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Param {
             name: "COLS",
             doc: "vectors multiplied at once: x is (COLS, K), y is (COLS, FIRST + ROWS)",
-            kind: ParamKind::OneOf(&[1, 2, 3, 4, 5, 6, 7, 8]),
+            kind: ParamKind::Dim { tile: 1, max: 8 },
         },
         Param {
             name: "ORDER",
             doc: "how the values of the matrix run through its blocks; model files are row_wise",
-            kind: ParamKind::Choice(Order::NAMES),
+            kind: ParamKind::Mostly(Order::NAMES),
         },
     ],
     bindings: &[
@@ -187,7 +190,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "workgroup",
             stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, 1) }],
-            constants: |s, _| vec![("LANES", f64::from(lanes(s, 32)))],
+            constants: |s, _| vec![("LANES", f64::from(lanes(s, 32, 1)))],
             tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
             refuses: columns_aligned,
             packing: Packing::Planes,
@@ -204,9 +207,13 @@ pub(crate) static KERNEL: Kernel = Kernel {
         },
         Variant {
             name: "planes_multicol",
-            stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, 4) }],
-            constants: |s, caps| geometry(lanes(s, subgroup(caps)), caps),
-            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", LANES)],
+            stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, c["EACH"] as usize) }],
+            constants: |s, caps| geometry(lanes(s, subgroup(caps), 4), caps),
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0, 512.0]),
+                ("LANES", LANES),
+                ("EACH", &[2.0, 4.0]),
+            ],
             refuses: one_column,
             packing: Packing::Planes,
             ..PLAIN
@@ -214,16 +221,19 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "planes_batch",
             stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, 4) }],
-            constants: |s, caps| geometry(lanes(s, subgroup(caps)), caps),
+            constants: |s, caps| geometry(lanes(s, subgroup(caps), 4), caps),
             tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
-            refuses: columns_aligned,
+            refuses: |s, caps| {
+                let many = || (s.dim("COLS") > 8).then(|| "at most 8 columns".to_owned());
+                columns_aligned(s, caps).or_else(many)
+            },
             packing: Packing::Planes,
             ..PLAIN
         },
         Variant {
             name: "planes_dp4a",
             stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, 4) }],
-            constants: |s, caps| geometry(lanes(s, subgroup(caps)), caps),
+            constants: |s, caps| geometry(lanes(s, subgroup(caps), 4), caps),
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", LANES)],
             refuses: |s, caps| {
                 let short = || (s.dim("K") < 32).then(|| "K is below a block of 32".to_owned());
@@ -256,7 +266,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
     ],
     prefer: |s| match (Order::of(s), s.dim("COLS")) {
         (Order::ColumnWise, _) => &["column_wise", "naive"],
-        (_, 1) if s.dim("ROWS") >= 4096 => &["planes_multicol", "planes", "workgroup", "naive"],
+        (_, 1) if s.dim("ROWS") >= 6144 => &["planes_multicol", "planes", "workgroup", "naive"],
         (_, 1) => &["planes", "workgroup", "naive"],
         _ => &["planes_batch", "workgroup", "naive"],
     },
