@@ -101,7 +101,7 @@ impl WeightRows {
         if tight == 0 {
             return;
         }
-        let rows_a_piece = (piece / stride).max(1);
+        let rows_a_piece = (piece / stride).clamp(1, self.rows().max(1));
         let mut packed = vec![0; rows_a_piece * stride];
         let mut offset = 0;
         for part in &self.parts {

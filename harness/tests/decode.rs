@@ -20,7 +20,14 @@ use lathe_harness::recording::FloatFormat;
 use lathe_harness::select::Hints;
 use lathe_kernels::{Capabilities, StateWord};
 
-const GOLDENS: [&str; 3] = ["gemma3-tiny-f16", "llama-tiny-f16", "qwen3-tiny-bf16"];
+const GOLDENS: [&str; 6] = [
+    "gemma3-tiny-f16",
+    "llama-tiny-f16",
+    "qwen3-tiny-bf16",
+    "gemma3-tiny-q4km",
+    "llama-tiny-q4km",
+    "qwen3-tiny-q80",
+];
 
 struct Golden {
     prompt: Vec<u32>,
@@ -144,18 +151,29 @@ fn gpu_executor_has_the_logits_of_transformers() {
 fn every_variant_of_every_kernel_decodes_the_same() {
     let Some(gpu) = common::gpu() else { return };
     let _turn = common::turn();
-    let golden = Golden::load("gemma3-tiny-f16");
-    let config = golden.file.config().unwrap();
-    let weights = Weights::load(&golden.file, &config).unwrap();
     for kernel in lathe_kernels::KERNELS {
+        let quantised = kernel.name.ends_with("_q");
+        let name = if quantised { "gemma3-tiny-q4km" } else { "gemma3-tiny-f16" };
+        let golden = Golden::load(name);
+        let config = golden.file.config().unwrap();
+        let weights = Weights::load(&golden.file, &config).unwrap();
         for variant in kernel.variants {
             let hints = Hints::from([(kernel.name.to_owned(), variant.name.to_owned())]);
-            let options = GraphOptions { context: 64, kv: FloatFormat::F32, hints, tuned: None };
+            let options = GraphOptions {
+                context: 64,
+                kv: FloatFormat::F32,
+                acts: FloatFormat::F32,
+                hints,
+                tuned: None,
+            };
             let built = graph::build(&golden.file.path, &config, &weights, &gpu.caps, &options);
             let graph = match built {
                 Ok(graph) => graph,
                 Err(e) => {
-                    assert!(gpu.caps.subgroup.is_none(), "{}/{}: {e}", kernel.name, variant.name);
+                    // Model files have no columns of blocks.
+                    let never = (kernel.name, variant.name) == ("gemv_q", "column_wise");
+                    let lacks = never || gpu.caps.subgroup.is_none();
+                    assert!(lacks, "{}/{}: {e}", kernel.name, variant.name);
                     continue;
                 }
             };
@@ -167,7 +185,10 @@ fn every_variant_of_every_kernel_decodes_the_same() {
             let mut executor = on_gpu(&gpu, &graph);
             let options = RunOptions { generate: 6, ..golden.free(3) };
             let run = session::run(&graph, &mut executor, &options, &mut |_| {}).unwrap();
-            assert_eq!(run.generated, golden.greedy[..6], "{}/{}", kernel.name, variant.name);
+            // Where activations are rounded, a close call may go the other way.
+            if variant.tolerance.is_none() {
+                assert_eq!(run.generated, golden.greedy[..6], "{}/{}", kernel.name, variant.name);
+            }
         }
     }
 }

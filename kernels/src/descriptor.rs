@@ -314,6 +314,10 @@ impl Kernel {
                 ParamKind::Formats(set) => set[pick(set.len() as u32) as usize].code(),
                 ParamKind::OneOf(set) => f64::from(set[pick(set.len() as u32) as usize]),
                 ParamKind::Choice(names) => f64::from(pick(names.len() as u32)),
+                ParamKind::Mostly(names) => f64::from(match pick(2) {
+                    0 => 0,
+                    _ => pick(names.len() as u32),
+                }),
                 ParamKind::Float { low, high } => {
                     f64::from(low + (high - low) * (pick(1001) as f32 / 1000.0))
                 }

@@ -13,17 +13,20 @@ fn chunk(s: &Shape) -> usize {
     if format(s) == Format::Q8_0 { 16 } else { 32 }
 }
 
-/// Lanes for a row: the most, up to a subgroup, of which at least nine tenths have a chunk in
-/// every round; 1152 weights are 36 chunks, for which 32 lanes would mostly idle in a second one.
-/// Rows of few chunks for their number get what wastes least.
-fn lanes(s: &Shape, most: u32) -> u32 {
+/// Lanes for the rows that a subgroup variant takes `each` at a time. As many, up to a subgroup, as
+/// are needed to fill a large GPU with subgroups; beyond that those of which at least nine tenths
+/// have a chunk in every round: 1152 weights are 36 chunks, which keep 32 lanes half idle and 8
+/// lanes busy.
+fn lanes(s: &Shape, most: u32, each: usize) -> u32 {
+    const SUBGROUPS: usize = 1536;
     let chunks = s.dim("K").div_ceil(chunk(s)) as u32;
+    let fills = |lanes: u32| s.dim("ROWS") * lanes as usize >= each * SUBGROUPS * most as usize;
     let busy = |lanes: u32| f64::from(chunks) / f64::from(chunks.next_multiple_of(lanes));
-    let all = || (2..).map(|i| 1 << i).take_while(|l| *l <= most.max(4));
-    all().filter(|l| busy(*l) >= 0.9).last().unwrap_or_else(|| {
-        // Of equally good ones the widest.
-        all().max_by(|a, b| busy(*a).total_cmp(&busy(*b)).then(a.cmp(b))).unwrap_or(4)
-    })
+    let mut lanes = most.max(4);
+    while lanes > 4 && fills(lanes / 2) && busy(lanes) < 0.9 {
+        lanes /= 2;
+    }
+    lanes
 }
 
 fn subgroup(caps: &Capabilities) -> u32 {
@@ -47,6 +50,37 @@ fn whole_chunks(s: &Shape) -> Option<String> {
         Order::Flat if k.is_multiple_of(chunk) => None,
         Order::Flat => Some(format!("flat rows of {k} begin within {chunk} weights of one scale")),
         Order::ColumnWise => Some("its rows are no runs of weights".into()),
+    }
+}
+
+/// Columns of x must begin on whole vectors.
+fn columns_aligned(s: &Shape, _: &Capabilities) -> Option<String> {
+    let (cols, k) = (s.dim("COLS"), s.dim("K"));
+    let ragged = || (cols > 1 && k % 8 > 0).then(|| format!("columns of {k} are not aligned"));
+    whole_chunks(s).or_else(ragged)
+}
+
+/// Workgroups that share the columns of the same rows in `column_wise`: enough to fill a large
+/// GPU, each with some columns left.
+fn splits(s: &Shape) -> usize {
+    let (tiles, k) = (s.dim("ROWS").div_ceil(256), s.dim("K"));
+    (512 / tiles).min(k / 64).clamp(1, 16)
+}
+
+/// What rounding activations to 8 bits allows, for normally distributed ones and K >= 32.
+fn rounded(s: &Shape) -> Tolerance {
+    Tolerance {
+        k: 0.02 / f64::from(f32::EPSILON),
+        rounding: 0.0,
+        // The fewer rows, the more the share of error in them varies.
+        nmse: match s.dim("ROWS") {
+            0..8 => 5e-3,
+            8..64 => 5e-4,
+            _ => 1e-4,
+        },
+        reason: "activations are rounded by up to max|x of 32| / 254, in the mean square by that \
+                 / sqrt 3: with a maximum of some 2.2 deviations an NMSE of 2.5e-5, and over 32 \
+                 weights a deviation of 0.14 % of sum|w x|, less over more",
     }
 }
 
@@ -97,12 +131,12 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Param {
             name: "COLS",
             doc: "vectors multiplied at once: x is (COLS, K), y is (COLS, FIRST + ROWS)",
-            kind: ParamKind::OneOf(&[1, 2, 3, 4, 5, 6, 7, 8]),
+            kind: ParamKind::Dim { tile: 1, max: 8 },
         },
         Param {
             name: "ORDER",
             doc: "how the values of the matrix run through its blocks; model files are row_wise",
-            kind: ParamKind::Choice(Order::NAMES),
+            kind: ParamKind::Mostly(Order::NAMES),
         },
     ],
     bindings: &[
@@ -124,6 +158,12 @@ pub(crate) static KERNEL: Kernel = Kernel {
             elem: Elem::F32,
             len: |s| s.dim("COLS") * (s.dim("FIRST") + s.dim("ROWS")),
         },
+        Binding {
+            name: "parts",
+            role: Role::Scratch,
+            elem: Elem::F32,
+            len: |s| s.dim("COLS") * splits(s) * s.dim("ROWS"),
+        },
     ],
     variants: &[
         Variant {
@@ -133,6 +173,27 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 grid: |s, c| s.dim("ROWS").div_ceil(c["WG"] as usize),
             }],
             tunables: WORKGROUPS,
+            ..PLAIN
+        },
+        Variant {
+            name: "blocks",
+            stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, 1) }],
+            constants: |_, caps| geometry(subgroup(caps).min(32), caps),
+            tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
+            refuses: |s, _| match (Order::of(s), s.dim("COLS")) {
+                (Order::RowWise, 1) => None,
+                (Order::RowWise, _) => Some("one column of activations only".into()),
+                _ => Some("blocks run along the rows only".into()),
+            },
+            ..PLAIN
+        },
+        Variant {
+            name: "workgroup",
+            stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, 1) }],
+            constants: |s, _| vec![("LANES", f64::from(lanes(s, 32, 1)))],
+            tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
+            refuses: columns_aligned,
+            packing: Packing::Planes,
             ..PLAIN
         },
         Variant {
@@ -146,20 +207,68 @@ pub(crate) static KERNEL: Kernel = Kernel {
         },
         Variant {
             name: "planes_multicol",
-            stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, 4) }],
-            constants: |s, caps| geometry(lanes(s, subgroup(caps)), caps),
-            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", LANES)],
+            stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, c["EACH"] as usize) }],
+            constants: |s, caps| geometry(lanes(s, subgroup(caps), 4), caps),
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0, 512.0]),
+                ("LANES", LANES),
+                ("EACH", &[2.0, 4.0]),
+            ],
             refuses: one_column,
             packing: Packing::Planes,
             ..PLAIN
         },
+        Variant {
+            name: "planes_batch",
+            stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, 4) }],
+            constants: |s, caps| geometry(lanes(s, subgroup(caps), 4), caps),
+            tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
+            refuses: |s, caps| {
+                let many = || (s.dim("COLS") > 8).then(|| "at most 8 columns".to_owned());
+                columns_aligned(s, caps).or_else(many)
+            },
+            packing: Packing::Planes,
+            ..PLAIN
+        },
+        Variant {
+            name: "planes_dp4a",
+            stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, 4) }],
+            constants: |s, caps| geometry(lanes(s, subgroup(caps), 4), caps),
+            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", LANES)],
+            refuses: |s, caps| {
+                let short = || (s.dim("K") < 32).then(|| "K is below a block of 32".to_owned());
+                one_column(s, caps).or_else(short)
+            },
+            packing: Packing::Planes,
+            tolerance: Some(rounded),
+        },
+        Variant {
+            name: "column_wise",
+            stages: &[
+                Stage {
+                    entry: "main",
+                    grid: |s, _| s.dim("ROWS").div_ceil(256) * splits(s) * s.dim("COLS"),
+                },
+                Stage { entry: "sum", grid: |s, _| (s.dim("ROWS") * s.dim("COLS")).div_ceil(64) },
+            ],
+            constants: |s, _| vec![("SPLITS", splits(s) as f64)],
+            tunables: &[("WG", &[64.0, 128.0, 256.0])],
+            refuses: |s, _| match (Order::of(s), format(s)) {
+                (Order::ColumnWise, Format::Q8_0 | Format::Q6K) => {
+                    Some(format!("{} has no 32 weights of one scale in 16 bytes", format(s).name()))
+                }
+                (Order::ColumnWise, _) => None,
+                _ => Some("its columns are no runs of weights".into()),
+            },
+            packing: Packing::Planes,
+            ..PLAIN
+        },
     ],
-    prefer: |s| {
-        if s.dim("ROWS") >= 4096 {
-            &["planes_multicol", "planes", "naive"]
-        } else {
-            &["planes", "naive"]
-        }
+    prefer: |s| match (Order::of(s), s.dim("COLS")) {
+        (Order::ColumnWise, _) => &["column_wise", "naive"],
+        (_, 1) if s.dim("ROWS") >= 6144 => &["planes_multicol", "planes", "workgroup", "naive"],
+        (_, 1) => &["planes", "workgroup", "naive"],
+        _ => &["planes_batch", "workgroup", "naive"],
     },
     cost: |s| {
         let (rows, k, cols) = (s.float("ROWS"), s.float("K"), s.float("COLS"));
@@ -182,13 +291,28 @@ pub(crate) static KERNEL: Kernel = Kernel {
     },
     cases: || {
         let mut cases = Vec::new();
-        for &f in Format::QUANTISED {
-            // Widths of the models; 1152 is no whole number of superblocks of 256.
-            for (rows, k) in [(64, 1152), (17, 2048), (3, 6912), (33, 256), (5, 300), (1, 7)] {
-                cases.push(shape(rows, k, f));
-            }
-            cases.push(shape(40, 512, f).with("ACTS", 1.0).with("FIRST", 64.0));
+        for (i, &f) in Format::QUANTISED.iter().enumerate() {
+            // 1152 is no whole number of superblocks of 256.
+            let acts = (i % 2) as f64;
+            cases.push(shape(37, 1152, f).with("ACTS", acts).with("FIRST", 64.0 * acts));
         }
+        let [q4_k, q8_0, q6_k] = [Format::Q4K, Format::Q8_0, Format::Q6K];
+        cases.extend([
+            // No whole number of anything.
+            shape(5, 300, q8_0),
+            shape(9, 300, q6_k),
+            shape(3, 6912, q4_k),
+            shape(70, 2048, Format::Q4_0),
+            shape(1, 7, Format::Q5_1),
+            shape(33, 512, q4_k).with("COLS", 3.0).with("FIRST", 3.0),
+            shape(9, 1152, q6_k).with("COLS", 8.0).with("ACTS", 1.0),
+            shape(40, 72, q8_0).with("COLS", 2.0),
+            shape(9, 301, q8_0).with("COLS", 2.0),
+            // The packings of rows that are no whole number of superblocks.
+            shape(67, 1152, q4_k).with("ORDER", Order::Flat.code()),
+            shape(1152, 65, q4_k).with("ORDER", Order::ColumnWise.code()).with("COLS", 2.0),
+            shape(300, 300, Format::Q5K).with("ORDER", Order::ColumnWise.code()),
+        ]);
         cases
     },
     bench: || {
@@ -197,6 +321,11 @@ pub(crate) static KERNEL: Kernel = Kernel {
         for f in [Format::Q4K, Format::Q4_0] {
             shapes.push(shape((8192, 2048), f));
             shapes.push(shape((262_144, 1152), f));
+        }
+        for order in [Order::Flat, Order::ColumnWise] {
+            for size in [(1152, 6912), (262_144, 1152)] {
+                shapes.push(shape(size, Format::Q4K).with("ORDER", order.code()));
+            }
         }
         shapes.extend(Format::QUANTISED.iter().map(|f| shape((2048, 8192), *f)));
         shapes

@@ -26,6 +26,8 @@ pub enum ParamKind {
     Formats(&'static [Format]),
     /// A named alternative, passed to WGSL as its index.
     Choice(&'static [&'static str]),
+    /// As `Choice`; sweeps mostly draw the first.
+    Mostly(&'static [&'static str]),
     /// A real number, drawn from `[low, high]` in sweeps.
     Float {
         /// Lower end of the sweep.
@@ -121,7 +123,7 @@ impl Shape {
         for p in params {
             if let Some(v) = self.get(p.name) {
                 match p.kind {
-                    ParamKind::Choice(names) => {
+                    ParamKind::Choice(names) | ParamKind::Mostly(names) => {
                         parts.push(format!("{}={}", p.name, names[v as usize]));
                     }
                     ParamKind::Formats(_) => {
@@ -201,7 +203,7 @@ impl Param {
                 Ok(v) if set.contains(&v) => Ok(f64::from(v)),
                 _ => Err(wrong(format!("one of {set:?}"))),
             },
-            ParamKind::Choice(names) => names
+            ParamKind::Choice(names) | ParamKind::Mostly(names) => names
                 .iter()
                 .position(|n| n.eq_ignore_ascii_case(text))
                 .map(|i| i as f64)

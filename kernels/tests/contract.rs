@@ -190,6 +190,15 @@ fn costs_and_tolerances_are_stated() {
             assert!(!t.reason.is_empty() && t.nmse < 1e-5, "{}: {t:?}", k.name);
             // A wrong element must not hide: the bound stays far below the terms' size.
             assert!(t.k * f64::from(f32::EPSILON) < 1e-3, "{}: {t:?}", k.name);
+            for v in k.variants {
+                // What is less exact by design says why, and nothing selects it by itself.
+                let Some(own) = v.tolerance else { continue };
+                let t = own(&shape);
+                assert!(!t.reason.is_empty() && t.nmse <= 5e-3, "{}/{}: {t:?}", k.name, v.name);
+                assert!(t.k * f64::from(f32::EPSILON) <= 0.02, "{}/{}: {t:?}", k.name, v.name);
+                let preferred = (k.prefer)(&shape).contains(&v.name);
+                assert!(!preferred, "{}/{} is preferred for {shape}", k.name, v.name);
+            }
         }
     }
 }

@@ -22,6 +22,8 @@
 //! TILE = 64
 //! ```
 //!
+//! `packing = "planes"` before all sections asks for quantised rows in that layout.
+//!
 //! `enable subgroups;` (which Tint requires and naga refuses) is accepted.
 
 mod expression;
@@ -30,7 +32,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use lathe_kernels::reflect::{Default, Field, Scalar};
-use lathe_kernels::{Capabilities, Kernel, ReflectError, Role, Shape, Variant};
+use lathe_kernels::{Capabilities, Kernel, Packing, ReflectError, Role, Shape, Variant};
 use serde::Deserialize;
 
 use crate::plan::{Plan, PlanError, PlannedStage};
@@ -47,6 +49,7 @@ pub struct UserKernel {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Mapping {
+    packing: Option<String>,
     #[serde(default)]
     stage: Vec<StageMapping>,
     #[serde(default)]
@@ -213,6 +216,10 @@ impl UserKernel {
                 ));
             }
         }
+        let packing = match &mapping.packing {
+            None => self.kernel.packing(variant, shape),
+            Some(name) => self.packing(name, shape)?,
+        };
         let (text, reflection) = reflection;
         let mut plan = Plan {
             kernel: self.kernel,
@@ -222,7 +229,7 @@ impl UserKernel {
             reflection: reflection.into(),
             constants,
             stages: Vec::new(),
-            packing: self.kernel.packing(&self.kernel.variants[0], shape),
+            packing,
             tolerance: self.kernel.tolerance,
             bindings,
             uniforms,
@@ -241,6 +248,16 @@ impl UserKernel {
             plan.stages.push(PlannedStage { entry, groups });
         }
         Ok(plan)
+    }
+
+    /// The layout a mapping asks for, where quantised rows leave a choice.
+    fn packing(&self, name: &str, shape: &Shape) -> Result<Packing, PlanError> {
+        let code = Packing::NAMES.iter().position(|n| *n == name).ok_or_else(|| {
+            let known = Packing::NAMES.join(", ");
+            refused(&self.path, format!("no packing `{name}`; there are {known}"))
+        })?;
+        let asking = Variant { packing: Packing::from_code(code), ..self.kernel.variants[0] };
+        Ok(self.kernel.packing(&asking, shape))
     }
 
     /// The grid of a built-in variant counts on the tunables of that variant's own source.

@@ -6,7 +6,7 @@
 // neighbours under one scale, coalesced across the lanes; scales come from their own plane at the
 // same time instead of before. All of a round is issued before the first use. One row has all
 // lanes (LANES 32) for matrices of few rows: the more lanes a row, the more of the GPU they fill.
-// uses: planes, grid
+// uses: planes, x_four, grid
 override FIRST: u32;
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // a power of two from 4 on
@@ -16,9 +16,10 @@ override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
-// Past the row's end its last chunk again: in bounds, and not used.
+// Nothing past the row's end.
 fn load(base: u32, first: u32, c: u32) -> Chunk {
-    return load_chunk(base, first + min(c, row_chunks() - 1u));
+    if (c < row_chunks()) { return load_chunk(base, first + c); }
+    return Chunk();
 }
 
 fn contribute(chunk: Chunk, first: u32, c: u32) -> f32 {

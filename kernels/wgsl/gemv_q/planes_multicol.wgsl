@@ -1,15 +1,16 @@
-// gemv_q/planes_multicol: four output columns (rows of W) to LANES lanes.
+// gemv_q/planes_multicol: EACH (2 or 4) output columns (rows of W) to LANES lanes.
 //
 //   y[FIRST + r] = sum_k W[r][k] * x[k]     W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
 //
 // Idea: a chunk of 16 bytes meets 128 bytes of x, eight times what it is itself: with one row a
-// lane the first-level cache would serve x at its full width. Four rows share each load of x and
-// its sum, and four chunks are in flight; the next four are issued before these are used. LANES
-// is chosen to divide the chunks of a row: 1152 weights are 36 chunks, which 32 lanes read in two
+// lane the first-level cache would serve x at its full width. The rows share each load of x and
+// its sum; a chunk of each is in flight, and the next are issued before these are used. LANES is
+// chosen to divide the chunks of a row: 1152 weights are 36 chunks, which 32 lanes read in two
 // rounds and 8 lanes in five.
-// uses: planes, grid
+// uses: planes, x_four, sum_four, grid
 override FIRST: u32;
 override WG: u32 = 256u;
+override EACH: u32 = 4u;
 override LANES: u32 = 32u; // a power of two from 4 on
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
 
@@ -29,7 +30,7 @@ fn main(
     let lanes = min(LANES, sg);
     let slot = subgroup * (sg / lanes) + lane / lanes;
     let slots = WG / LANES;
-    let row = 4u * (group_index(workgroup, groups) * slots + slot);
+    let row = EACH * (group_index(workgroup, groups) * slots + slot);
     // Rows past the end repeat the last one: loads stay inside, results are dropped.
     let last = ROWS - 1u;
     let base0 = row_base(min(row, last));
@@ -46,8 +47,12 @@ fn main(
     var c = min(lane % lanes, row_chunks() - 1u);
     var w0 = load_chunk(base0, first0 + c);
     var w1 = load_chunk(base1, first1 + c);
-    var w2 = load_chunk(base2, first2 + c);
-    var w3 = load_chunk(base3, first3 + c);
+    var w2: Chunk;
+    var w3: Chunk;
+    if (EACH > 2u) {
+        w2 = load_chunk(base2, first2 + c);
+        w3 = load_chunk(base3, first3 + c);
+    }
     c = lane % lanes;
     var sum = vec4<f32>(0.0);
     for (var round = 1u; round <= rounds; round++) {
@@ -59,17 +64,19 @@ fn main(
             let next = min(c + lanes, row_chunks() - 1u);
             n0 = load_chunk(base0, first0 + next);
             n1 = load_chunk(base1, first1 + next);
-            n2 = load_chunk(base2, first2 + next);
-            n3 = load_chunk(base3, first3 + next);
+            if (EACH > 2u) {
+                n2 = load_chunk(base2, first2 + next);
+                n3 = load_chunk(base3, first3 + next);
+            }
         }
         if (whole || c < row_chunks()) {
             let v = load_x(0u, c);
-            sum += vec4<f32>(
-                dot_chunk(w0, first0 + c, v),
-                dot_chunk(w1, first1 + c, v),
-                dot_chunk(w2, first2 + c, v),
-                dot_chunk(w3, first3 + c, v),
-            );
+            sum.x += dot_chunk(w0, first0 + c, v);
+            sum.y += dot_chunk(w1, first1 + c, v);
+            if (EACH > 2u) {
+                sum.z += dot_chunk(w2, first2 + c, v);
+                sum.w += dot_chunk(w3, first3 + c, v);
+            }
         }
         w0 = n0;
         w1 = n1;
@@ -78,14 +85,9 @@ fn main(
         c += lanes;
     }
 
-    // Half of the lanes keep two of the rows, then a quarter one: six exchanges and not twenty.
-    let upper = (lane & (lanes / 2u)) != 0u;
-    let odd = (lane & (lanes / 4u)) != 0u;
-    let two = select(sum.xy, sum.zw, upper)
-        + subgroupShuffleXor(select(sum.zw, sum.xy, upper), lanes / 2u);
-    var one = select(two.x, two.y, odd)
-        + subgroupShuffleXor(select(two.y, two.x, odd), lanes / 4u);
-    for (var step = lanes / 8u; step > 0u; step /= 2u) { one += subgroupShuffleXor(one, step); }
-    let mine = row + 2u * u32(upper) + u32(odd);
-    if (slot < slots && lane % (lanes / 4u) == 0u && mine < ROWS) { y[FIRST + mine] = one; }
+    let one = sum_four(sum, lane, lanes);
+    let which = lane % lanes / (lanes / 4u);
+    if (slot < slots && lane % (lanes / 4u) == 0u && which < EACH && row + which < ROWS) {
+        y[FIRST + row + which] = one;
+    }
 }

@@ -1,11 +1,9 @@
 // Quantised rows packed as planes (layout::Packing::Planes) against activations, sixteen bytes of
-// codes (a chunk) at a time: `weights: array<vec4<u32>>`, `x: array<vec4<u32>>`. Everything that
-// depends on overrides alone folds to constants, so a pipeline holds one format's code.
+// codes (a chunk) at a time: `weights: array<vec4<u32>>`. Everything that depends on overrides
+// alone folds to constants, so a pipeline holds one format's code. Needs x_four.
 override WEIGHT: u32; // layout::Format: 3 q8_0, 4 q4_0, 5 q4_1, 6 q5_0, 7 q5_1, 8 q4_k, 9 q5_k, 10 q6_k
-override ORDER: u32; // layout::Order: 0 superblocks in rows, 1 across row ends, 2 down columns
-override ACTS: u32; // 0 f32, 1 f16
+override ORDER: u32; // layout::Order: 0 blocks along rows, 1 across row ends, 2 down columns
 override ROWS: u32;
-override K: u32;
 
 // Weights in a chunk, all of one scale (q6_k: two).
 fn chunk_elements() -> u32 { return select(32u, 16u, WEIGHT == 3u); }
@@ -164,27 +162,6 @@ fn eight(chunk: Chunk, j: u32) -> Eight {
     let high = vec4<f32>(a.y, b.y, c.y, d.y);
     if (WEIGHT == 10u) { return Eight(low - 96.0, high - 96.0); }
     return Eight(low, high);
-}
-
-// Elements 4i..4i+4 of column `col` of x. Beyond K they are padding of unknown content or another
-// column, here zero; a chunk may end beyond the buffer. Several columns: K is a multiple of 8.
-fn x_four(col: u32, i: u32) -> vec4<f32> {
-    let ragged = K % chunk_elements() != 0u;
-    if (ragged && 4u * i >= K) { return vec4<f32>(0.0); }
-    let at = col * (K / 4u) + i;
-    var v: vec4<f32>;
-    if (ACTS == 0u) {
-        v = bitcast<vec4<f32>>(x[at]);
-    } else {
-        let w = x[at / 2u];
-        let half = select(w.xy, w.zw, at % 2u == 1u);
-        v = vec4<f32>(unpack2x16float(half.x), unpack2x16float(half.y));
-    }
-    if (ragged) {
-        let e = vec4<u32>(4u * i) + vec4<u32>(0u, 1u, 2u, 3u);
-        v = select(vec4<f32>(0.0), v, e < vec4<u32>(K));
-    }
-    return v;
 }
 
 // The activations a chunk meets, and their sum.

@@ -12,7 +12,10 @@ pub(super) fn gemv_q(inputs: &Inputs<'_>) -> Outcomes {
     let s = inputs.shape();
     let (rows, first, k) = (s.dim("ROWS"), s.dim("FIRST"), s.dim("K"));
     let weights = inputs.weights("weights");
-    let columns = inputs.f32s("x").chunks(k).zip(inputs.f32s("y").chunks(first + rows));
+    let y = inputs.f32s("y");
+    // One column may end before y does: other matrices fill the rest.
+    let stride = if s.dim("COLS") == 1 { y.len() } else { first + rows };
+    let columns = inputs.f32s("x").chunks(k).zip(y.chunks(stride));
     let products = columns.map(|(x, y)| {
         let product = match weights.order {
             Order::RowWise => gemv(weights, x),
