@@ -2,6 +2,8 @@
 //!
 //! A kernel of a few lines has its arm in [`oracle`]; a longer one has a module of its name below.
 
+mod attention_prefill;
+
 use lathe_kernels::Shape;
 use lathe_reference as reference;
 use lathe_reference::Expected;
@@ -150,6 +152,7 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             let (k, v) = (inputs.f32s("k_cache"), inputs.f32s("v_cache"));
             real("y", reference::attention_decode::attention_decode(q, k, v, &cache, &attention))
         }
+        "attention_prefill" => attention_prefill::attention_prefill(&inputs),
         "glu" => {
             let (gate, up) = inputs.f32s("gate_up").split_at(s.dim("N"));
             let activation = match s.dim("ACT") {
