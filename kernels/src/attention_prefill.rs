@@ -51,7 +51,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "attention_prefill",
     summary: "causal attention of M tokens over a cache that holds them, optionally in a window",
     params: &[
-        Param { name: "M", doc: "tokens", kind: ParamKind::Dim { tile: 16, max: 70 } },
+        Param { name: "M", doc: "tokens", kind: ParamKind::Dim { tile: 16, max: 40 } },
         Param {
             name: "GROUP",
             doc: "query heads per KV head",
@@ -117,10 +117,15 @@ pub(crate) static KERNEL: Kernel = Kernel {
             stages: &[Stage {
                 entry: "main",
                 grid: |s, c| {
-                    (s.dim("M") * heads(s) * s.dim("HEAD_DIM")).div_ceil(2 * c["WG"] as usize)
+                    let pieces = s.dim("HEAD_DIM").div_ceil(16);
+                    (s.dim("M") * heads(s) * pieces).div_ceil(c["WG"] as usize)
                 },
             }],
             tunables: WORKGROUPS,
+            refuses: |s, _| {
+                let odd = !s.dim("HEAD_DIM").is_multiple_of(2);
+                odd.then(|| format!("HEAD_DIM={} is odd", s.dim("HEAD_DIM")))
+            },
             ..PLAIN
         },
         Variant {

@@ -1,4 +1,4 @@
-// attention_prefill/naive: one invocation two elements, three passes over the keys.
+// attention_prefill/naive: one invocation sixteen elements of a head, two passes over the keys.
 //
 //   y[i][h] = sum_t softmax_t(SCALE * q[i][h] . K[g][t]) * V[g][t]      i < M, g = h / GROUP
 //   q: M rows of heads (ROW q) or of heads and their KV heads (ROW qkv), HEAD_DIM each, f32
@@ -6,13 +6,13 @@
 //   query i stands at p = min(position + i, CAPACITY - 1); t runs over max(0, p+1-WINDOW) to p, from
 //   0 without a window
 //
-// Idea: the formula. Every element computes all scores of its query again, once for the largest and
-// once for the weights.
+// Idea: the formula. Every invocation computes all scores of its query, once for the largest and
+// again for the weights.
 // uses: state, prefill_rows, kv_scalar, acts_pair, grid
 override M: u32;
 override GROUP: u32;
 override KV_HEADS: u32;
-override HEAD_DIM: u32;
+override HEAD_DIM: u32; // even
 override CAPACITY: u32;
 override WINDOW: u32;
 override ROW: u32;
@@ -31,10 +31,21 @@ fn score(query: u32, k: u32) -> f32 {
     return SCALE * sum;
 }
 
-// Element i of the output.
-fn mixed(i: u32) -> f32 {
-    let row = i / HEAD_DIM;
+const COLUMNS: u32 = 16u;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let pieces = (HEAD_DIM + COLUMNS - 1u) / COLUMNS;
+    let i = group_index(workgroup, groups) * WG + lid;
+    let row = i / pieces;
+    if (row >= M * heads()) { return; }
     let head = row % heads();
+    let first = i % pieces * COLUMNS;
+    let count = min(COLUMNS, HEAD_DIM - first);
     let query = query_start(row / heads(), head);
     let slots = query_slots(row / heads());
     let cache = (head / GROUP) * CAPACITY * HEAD_DIM;
@@ -43,27 +54,16 @@ fn mixed(i: u32) -> f32 {
         most = max(most, score(query, cache + t * HEAD_DIM));
     }
     var norm = 0.0;
-    var sum = 0.0;
+    var sum: array<f32, COLUMNS>;
+    for (var e = 0u; e < COLUMNS; e++) { sum[e] = 0.0; }
     for (var t = slots.x; t < slots.y; t++) {
         let p = exp(score(query, cache + t * HEAD_DIM) - most);
         norm += p;
-        sum += p * v_at(cache + t * HEAD_DIM + i % HEAD_DIM);
+        for (var e = 0u; e < count; e++) {
+            sum[e] += p * v_at(cache + t * HEAD_DIM + first + e);
+        }
     }
-    return sum / norm;
-}
-
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lid: u32,
-) {
-    // Two elements an invocation: f16 shares words.
-    let i = 2u * (group_index(workgroup, groups) * WG + lid);
-    let elements = M * heads() * HEAD_DIM;
-    if (i >= elements) { return; }
-    let both = i + 1u < elements;
-    var second = 0.0;
-    if (both) { second = mixed(i + 1u); }
-    store_pair(i, vec2<f32>(mixed(i), second), both);
+    for (var e = 0u; e < count; e += 2u) {
+        store_pair(row * HEAD_DIM + first + e, vec2<f32>(sum[e], sum[e + 1u]) / norm, true);
+    }
 }
