@@ -33,7 +33,8 @@ pub(crate) fn row_bytes(s: &Shape) -> usize {
 /// Why caches cannot be read 16 bytes at a time.
 pub(crate) fn ragged(s: &Shape) -> Option<String> {
     let bytes = row_bytes(s);
-    (!bytes.is_multiple_of(16)).then(|| format!("rows of {bytes} bytes are no whole 16-byte chunks"))
+    (!bytes.is_multiple_of(16))
+        .then(|| format!("rows of {bytes} bytes are no whole 16-byte chunks"))
 }
 
 /// `n` as a value of an override.
@@ -80,7 +81,7 @@ fn split_constants(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64)> {
     }
     // Registers and code grow with what a lane holds.
     let vectors = s.dim("GROUP") * s.dim("HEAD_DIM").div_ceil(4 * lanes);
-    let most = if smallest < 16 { 32 } else { 64 };
+    let most = if smallest < 16 { 16 } else { 64 };
     let in_flight = power_up_to((8 / held).min(most / vectors.max(1))).min(4);
     vec![
         ("WG", number(wg)),
@@ -112,7 +113,7 @@ fn workgroup_constants(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64
         4 * (group * s.dim("HEAD_DIM") + scores + wg * (in_flight * group + 8)) + 8 * wg
     };
     let least = (row_bytes(s) / 16).next_power_of_two().max(32);
-    let (mut wg, mut in_flight) = (least.max(128), 4);
+    let (mut wg, mut in_flight) = (least.max(128), 2);
     let most = caps.workgroup_memory.min(16 << 10) as usize;
     while in_flight > 1 && bytes(wg, in_flight) > most {
         in_flight /= 2;
@@ -164,10 +165,8 @@ pub(crate) fn tiled_constants(
 
 const LARGE_TILES: u32 = 32 << 10;
 
-const SPLIT_STAGES: &[Stage] = &[
-    Stage { entry: "attend", grid: split_grid },
-    Stage { entry: "combine", grid: combine_grid },
-];
+const SPLIT_STAGES: &[Stage] =
+    &[Stage { entry: "attend", grid: split_grid }, Stage { entry: "combine", grid: combine_grid }];
 
 /// Splits worth trying: from 8 to 528 workgroups over 1 or 8 KV heads.
 const SPLITS: &[f64] = &[8.0, 16.0, 17.0, 33.0, 66.0, 132.0, 264.0];
@@ -234,6 +233,12 @@ pub(crate) static KERNEL: Kernel = Kernel {
             len: |s| heads(s) * most_splits(s) * s.dim("HEAD_DIM"),
         },
         Binding {
+            name: "counters",
+            role: Role::Counter,
+            elem: Elem::U32,
+            len: |s| s.dim("KV_HEADS"),
+        },
+        Binding {
             name: "y",
             role: Role::Output,
             elem: Elem::Act,
@@ -287,7 +292,9 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 ragged(s).or_else(|| {
                     let has = caps.workgroup_memory;
                     (has < LARGE_TILES).then(|| {
-                        format!("needs {LARGE_TILES} bytes of workgroup memory, the adapter has {has}")
+                        format!(
+                            "needs {LARGE_TILES} bytes of workgroup memory, the adapter has {has}"
+                        )
                     })
                 })
             },
@@ -331,7 +338,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             name: "split_kv_workgroup",
             stages: SPLIT_STAGES,
             constants: workgroup_constants,
-            tunables: &[("SPLITS", SPLITS), ("WG", &[64.0, 128.0, 256.0])],
+            tunables: &[("SPLITS", SPLITS), ("IN_FLIGHT", &[1.0, 2.0, 4.0])],
             refuses: |s, _| ragged(s).or_else(|| too_many_heads(s)),
             ..PLAIN
         },
@@ -339,6 +346,26 @@ pub(crate) static KERNEL: Kernel = Kernel {
             name: "split_kv",
             stages: SPLIT_STAGES,
             constants: split_constants,
+            tunables: &[
+                ("SPLITS", SPLITS),
+                ("WG", &[128.0, 256.0, 512.0]),
+                ("IN_FLIGHT", &[2.0, 4.0, 8.0]),
+            ],
+            refuses: split_refuses,
+            ..PLAIN
+        },
+        Variant {
+            name: "split_kv_last",
+            stages: &[Stage { entry: "attend", grid: split_grid }],
+            constants: |s, caps| {
+                // One workgroup reads the results of all splits of a KV head.
+                let most = ((128 << 10) / (s.dim("GROUP") * 4 * s.dim("HEAD_DIM"))).max(8);
+                let mut constants = split_constants(s, caps);
+                for (_, splits) in constants.iter_mut().filter(|c| c.0 == "SPLITS") {
+                    *splits = splits.min(number(most));
+                }
+                constants
+            },
             tunables: &[
                 ("SPLITS", SPLITS),
                 ("WG", &[128.0, 256.0, 512.0]),

@@ -149,9 +149,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             name: "flash",
             stages: &[Stage {
                 entry: "main",
-                grid: |s, c| {
-                    s.dim("KV_HEADS") * rows(s).div_ceil(16 * c["ROWS_EACH"] as usize)
-                },
+                grid: |s, c| s.dim("KV_HEADS") * rows(s).div_ceil(16 * c["ROWS_EACH"] as usize),
             }],
             constants: |s, _| {
                 // Larger blocks do more with what they load, as long as there are enough of them.
@@ -203,7 +201,8 @@ pub(crate) static KERNEL: Kernel = Kernel {
         ]
     },
     bench: || {
-        let shapes = [512, 4096].map(|context| [GEMMA, LLAMA, QWEN].map(|h| shape(h, 512, context)));
+        let shapes =
+            [512, 4096].map(|context| [GEMMA, LLAMA, QWEN].map(|h| shape(h, 512, context)));
         shapes.concat()
     },
 };

@@ -18,7 +18,7 @@ override SCALE: f32;
 override WG: u32 = 128u;
 override SPLITS: u32 = 16u;
 override LANES: u32 = 8u;
-override IN_FLIGHT: u32 = 4u; // rows of K an invocation loads at once
+override IN_FLIGHT: u32 = 2u; // rows of K an invocation loads at once
 
 const LOG2_E: f32 = 1.4426950408889634;
 const MOST_HEADS: u32 = 8u;
