@@ -151,11 +151,15 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 entry: "main",
                 grid: |s, c| s.dim("KV_HEADS") * rows(s).div_ceil(16 * c["ROWS_EACH"] as usize),
             }],
-            constants: |s, _| {
+            constants: |s, caps| {
                 // Larger blocks do more with what they load, as long as there are enough of them.
                 let blocks = |each: usize| s.dim("KV_HEADS") * rows(s).div_ceil(16 * each);
-                let each = [4, 2].into_iter().find(|each| blocks(*each) >= 128).unwrap_or(1);
-                vec![("ROWS_EACH", number(each))]
+                // A tile of values, and per row a slice of the query, weights and tops.
+                let bytes = |each: usize| 16 * (1024 + 16 * each * (9 + 17 + 4));
+                let fits = |each: &usize| {
+                    blocks(*each) >= 128 && bytes(*each) <= caps.workgroup_memory as usize
+                };
+                vec![("ROWS_EACH", number([4, 2].into_iter().find(fits).unwrap_or(1)))]
             },
             tunables: &[("ROWS_EACH", &[1.0, 2.0, 4.0])],
             refuses: |s, _| {
