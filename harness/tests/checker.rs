@@ -212,3 +212,25 @@ fn a_pipeline_the_device_refuses_is_a_failure_not_a_panic() {
     fails_with(Some(verdict), "refused residual_add/naive");
     gpu.check_faults().unwrap();
 }
+
+#[test]
+fn a_counter_that_is_not_set_back_fails() {
+    let shape = [
+        ("GROUP", 1.0),
+        ("KV_HEADS", 2.0),
+        ("HEAD_DIM", 64.0),
+        ("CAPACITY", 300.0),
+        ("SEEN", 300.0),
+    ];
+    let back = "atomicStore(&counters[kv_head], 0u);";
+    let kept = "atomicStore(&counters[kv_head], kv_head);";
+    let verdict = |to| sabotaged("attention_decode", "split_kv_last", &shape, back, to);
+    if has_subgroups() {
+        assert!(matches!(verdict(back), None | Some(Verdict::Passed { .. })));
+        fails_with(verdict(kept), "counters[1] was not left zero");
+    }
+}
+
+fn has_subgroups() -> bool {
+    common::gpu().is_some_and(|gpu| gpu.caps.subgroup.is_some())
+}

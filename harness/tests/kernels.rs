@@ -90,6 +90,7 @@ kernels!(
     qk_norm_rope,
     kv_append,
     attention_decode,
+    attention_prefill,
     glu,
     residual_add,
     argmax,

@@ -13,6 +13,7 @@ pub mod shape;
 
 mod argmax;
 mod attention_decode;
+mod attention_prefill;
 mod compose;
 mod embed;
 mod gemv;
@@ -60,6 +61,7 @@ pub static KERNELS: &[&Kernel] = &[
     &qk_norm_rope::KERNEL,
     &kv_append::KERNEL,
     &attention_decode::KERNEL,
+    &attention_prefill::KERNEL,
     &glu::KERNEL,
     &residual_add::KERNEL,
     &argmax::KERNEL,

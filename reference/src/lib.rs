@@ -19,6 +19,7 @@
 
 pub mod argmax;
 pub mod attention_decode;
+pub mod attention_prefill;
 pub mod compare;
 pub mod embed;
 pub mod gemv;

@@ -4,6 +4,7 @@
 
 mod gemv_q;
 mod matmul;
+mod attention_prefill;
 
 use lathe_kernels::Shape;
 use lathe_reference as reference;
@@ -168,6 +169,7 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             let (k, v) = (inputs.f32s("k_cache"), inputs.f32s("v_cache"));
             real("y", reference::attention_decode::attention_decode(q, k, v, &cache, &attention))
         }
+        "attention_prefill" => attention_prefill::attention_prefill(&inputs),
         "glu" => {
             let (gate, up) = inputs.f32s("gate_up").split_at(s.dim("N"));
             let activation = match s.dim("ACT") {

@@ -18,13 +18,13 @@ override SCALE: f32;
 override WG: u32 = 128u;
 override SPLITS: u32 = 16u;
 override LANES: u32 = 8u;
-override IN_FLIGHT: u32 = 4u; // rows of K an invocation loads at once
+override IN_FLIGHT: u32 = 2u; // rows of K an invocation loads at once
 
 const LOG2_E: f32 = 1.4426950408889634;
 const MOST_HEADS: u32 = 8u;
 const MOST_IN_FLIGHT: u32 = 8u;
 const MOST_SCORES: u32 = 64u; // MOST_HEADS * MOST_IN_FLIGHT
-const V_AT_ONCE: u32 = 8u;
+const V_AT_ONCE: u32 = 4u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;

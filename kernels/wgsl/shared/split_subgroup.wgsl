@@ -9,7 +9,8 @@
 const LOG2_E: f32 = 1.4426950408889634;
 // Limits of what a lane holds, in registers when the loops below are unrolled.
 const MOST_HEADS: u32 = 8u;
-const MOST_HELD: u32 = 64u; // fours, GROUP * HEAD_DIM / 4 / LANES
+const MOST_HELD: u32 = 32u; // fours, GROUP * HEAD_DIM / 4 / LANES
+const MOST_SCORES: u32 = 64u; // GROUP * IN_FLIGHT
 const MOST_LOADS: u32 = 32u; // IN_FLIGHT * HELD
 
 // What the upper half of the subgroups leaves for the lower.
@@ -66,7 +67,7 @@ fn attend_share(kv_head: u32, split: u32, n: u32, subgroup: u32, lane: u32, subg
     let stride = used_splits(n) * teams();
     var k: array<vec4<u32>, MOST_LOADS>;
     var v: array<vec4<u32>, MOST_LOADS>;
-    var score: array<f32, MOST_HELD>;
+    var score: array<f32, MOST_SCORES>;
     for (var round = 0u; round < n; round += IN_FLIGHT * stride) {
         let first = round + split * teams() + team;
         // All K and V of the round before the first use. Slots past the end repeat the last one

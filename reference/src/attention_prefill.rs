@@ -1,0 +1,145 @@
+//! Attention of several consecutive tokens over a cache that already holds them.
+//!
+//! Query i of head h stands at p = min(first + i, capacity − 1) and attends, with kv head
+//! g = ⌊h / (heads/kv_heads)⌋, to the slots t ≤ p, under a window w > 0 only to t > p − w:
+//!
+//! ```text
+//! sₜ = scale · Σ_d q[i][h][d]·K[g][t][d]
+//! o[i][h][d] = Σₜ exp(sₜ − max s) / Σⱼ exp(sⱼ − max s) · V[g][t][d]
+//! ```
+//!
+//! Slot t holds the token at t: nothing wraps. Queries past the last slot count as standing there,
+//! so that every shape has an answer.
+//!
+//! Magnitude: as in [`crate::attention_decode`], of which each query is a case.
+//!
+//! Sources: Vaswani et al., *Attention Is All You Need*, arXiv:1706.03762; Dao et al.,
+//! *FlashAttention*, arXiv:2205.14135.
+
+use crate::{Expected, kv_append::CacheShape};
+
+/// The queries of a prefill against a cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prefill {
+    /// Query heads, a multiple of the cache's kv_heads.
+    pub heads: usize,
+    /// Factor of the scores.
+    pub scale: f32,
+    /// Position of the first query.
+    pub first: usize,
+    /// Tokens a query sees, itself included; all before it when absent.
+    pub window: Option<usize>,
+}
+
+impl Prefill {
+    /// The slots that query `i` attends to.
+    pub fn slots(&self, i: usize, capacity: usize) -> std::ops::Range<usize> {
+        let end = (self.first + i).min(capacity - 1) + 1;
+        end - self.window.map_or(end, |w| w.min(end))..end
+    }
+}
+
+/// The outputs (queries × heads × head_dim) for `queries`, each heads × head_dim.
+///
+/// # Panics
+/// When a query or a cache has not the size that the shapes say, `heads` is no multiple of
+/// kv_heads, the cache has no slot or the window is empty.
+pub fn attention_prefill(
+    queries: &[&[f32]],
+    k_cache: &[f32],
+    v_cache: &[f32],
+    cache: &CacheShape,
+    prefill: &Prefill,
+) -> Expected {
+    let &Prefill { heads, scale, .. } = prefill;
+    assert_eq!(k_cache.len(), cache.elements(), "elements of the key cache");
+    assert_eq!(v_cache.len(), cache.elements(), "elements of the value cache");
+    assert!(heads.is_multiple_of(cache.kv_heads), "{heads} heads over {} kv heads", cache.kv_heads);
+    let mut all = Expected::default();
+    for (i, query) in queries.iter().enumerate() {
+        assert_eq!(query.len(), heads * cache.head_dim, "elements of query {i}");
+        let slots = prefill.slots(i, cache.capacity);
+        assert!(!slots.is_empty(), "no token to attend to");
+        for (head, q) in query.chunks(cache.head_dim).enumerate() {
+            let kv_head = head / (heads / cache.kv_heads);
+            // Per slot: the score, and the sum of its terms' sizes.
+            let scores = slots.clone().map(|slot| {
+                let products = q.iter().zip(&k_cache[cache.row(kv_head, slot)]);
+                products.fold((0.0, 0.0), |(dot, size), (&q, &k)| {
+                    let product = f64::from(scale) * f64::from(q) * f64::from(k);
+                    (dot + product, size + product.abs())
+                })
+            });
+            let scores: Vec<(f64, f64)> = scores.collect();
+            let most = scores.iter().fold(f64::NEG_INFINITY, |m, s| m.max(s.0));
+            let largest = scores.iter().fold(0.0f64, |m, s| m.max(s.1));
+            let total: f64 = scores.iter().map(|s| (s.0 - most).exp()).sum();
+            let (mut value, mut size) = (vec![0.0; cache.head_dim], vec![0.0; cache.head_dim]);
+            for (slot, (score, _)) in slots.clone().zip(&scores) {
+                let weight = (score - most).exp() / total;
+                for (d, &v) in v_cache[cache.row(kv_head, slot)].iter().enumerate() {
+                    value[d] += weight * f64::from(v);
+                    size[d] += weight * f64::from(v).abs();
+                }
+            }
+            all.value.extend(value);
+            all.magnitude.extend(size.iter().map(|size| size * (1.0 + 2.0 * largest)));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attention_decode::{Attention, attention_decode};
+    use approx::assert_relative_eq;
+    use proptest::prelude::*;
+
+    const SHAPE: CacheShape = CacheShape { kv_heads: 1, capacity: 3, head_dim: 1 };
+
+    #[test]
+    fn by_hand() {
+        // Query 0 sees slot 0 alone. Query 1 has scores 0 and ln 3: weights 1/4 and 3/4, and
+        // 4/4 + 3·8/4 = 7, magnitude 7·(1 + 2·ln 3).
+        let ln_3 = 3f32.ln();
+        let prefill = Prefill { heads: 1, scale: 0.5, first: 0, window: None };
+        let queries: [&[f32]; 2] = [&[ln_3], &[ln_3]];
+        let (k, v) = ([0.0, 2.0, f32::NAN], [4.0, 8.0, f32::NAN]);
+        let o = attention_prefill(&queries, &k, &v, &SHAPE, &prefill);
+        assert_relative_eq!(o.value[..], [4.0, 7.0], max_relative = 1e-6);
+        let magnitude = [4.0, 7.0 * (1.0 + 2.0 * 3f64.ln())];
+        assert_relative_eq!(o.magnitude[..], magnitude, max_relative = 1e-6);
+    }
+
+    #[test]
+    fn a_window_forgets_and_the_last_slot_holds_what_comes_after() {
+        // A query of 0 averages what it sees: slots 0..=1, then 1..=2, then 1..=2 again.
+        let prefill = Prefill { heads: 1, scale: 1.0, first: 1, window: Some(2) };
+        let queries: [&[f32]; 3] = [&[0.0]; 3];
+        let o = attention_prefill(&queries, &[1.0; 3], &[2.0, 4.0, 8.0], &SHAPE, &prefill);
+        assert_eq!(o.value, [3.0, 6.0, 6.0]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_query_is_a_decode_step(
+            q in prop::collection::vec(-4.0f32..4.0, 3 * 4 * 2),
+            k in prop::collection::vec(-4.0f32..4.0, 2 * 7 * 2),
+            v in prop::collection::vec(-4.0f32..4.0, 2 * 7 * 2),
+            first in 0usize..5,
+        ) {
+            let shape = CacheShape { kv_heads: 2, capacity: 7, head_dim: 2 };
+            let queries: Vec<&[f32]> = q.chunks(8).collect();
+            let prefill = Prefill { heads: 4, scale: 0.5, first, window: None };
+            let all = attention_prefill(&queries, &k, &v, &shape, &prefill);
+            for (i, query) in queries.iter().enumerate() {
+                let attention = Attention { heads: 4, scale: 0.5, seen: first + i + 1 };
+                let one = attention_decode(query, &k, &v, &shape, &attention);
+                assert_relative_eq!(all.value[8 * i..][..8], one.value[..], max_relative = 1e-12);
+                let magnitude = &all.magnitude[8 * i..][..8];
+                assert_relative_eq!(magnitude, &one.magnitude[..], max_relative = 1e-12);
+            }
+        }
+    }
+}
