@@ -128,7 +128,7 @@ impl Case {
         let mut values = Vec::new();
         let mut bound = Vec::new();
         for b in kernel.bindings {
-            if b.role == Role::Scratch {
+            if b.role.is_private() {
                 continue;
             }
             let (content, value) = draw(b, shape, plan.packing, &mut rng);
@@ -157,7 +157,8 @@ impl Case {
         Ok(executor)
     }
 
-    /// Writes every input (again), and poison into every output and scratch tensor.
+    /// Writes every input (again), zero into counters, and poison into every output and scratch
+    /// tensor.
     pub fn write_inputs(&self, executor: &mut GpuExecutor) -> Result<()> {
         for (i, tensor) in self.recording.tensors.iter().enumerate() {
             let block = executor.block(TensorId(i));
@@ -167,7 +168,7 @@ impl Case {
                 continue;
             }
             match (&self.values[i], &tensor.content) {
-                (Value::U32(words), Content::Words(_)) => {
+                (Value::U32(words), Content::Words(_) | Content::Counter(_)) => {
                     executor.write_words(TensorId(i), 0, words)?;
                 }
                 (
@@ -239,6 +240,10 @@ impl Case {
                     bytes
                 }
             };
+            if self.is(i, Role::Counter) && bytes.iter().any(|byte| *byte != 0) {
+                let reason = format!("{}: the counter was not left at zero", tensor.name);
+                return Ok(Verdict::broken(reason));
+            }
             contents.push(bytes);
         }
         let mut nmse = 0.0f64;

@@ -54,6 +54,16 @@ pub enum Role {
     InOut,
     /// Private to the invocation; holds nothing before or after.
     Scratch,
+    /// U32 words shared by the workgroups of a dispatch: zero before, and left at zero again, so
+    /// that no one has to clear them between invocations. May be absent in some variants.
+    Counter,
+}
+
+impl Role {
+    /// Memory of the variant's own, which whoever records it need not bind.
+    pub fn is_private(self) -> bool {
+        matches!(self, Role::Scratch | Role::Counter)
+    }
 }
 
 /// Element type of a binding.
