@@ -90,5 +90,6 @@ kernels!(
     attention_decode,
     glu,
     residual_add,
+    residual_rms_norm,
     argmax,
 );

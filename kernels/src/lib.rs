@@ -21,6 +21,7 @@ mod glu;
 mod kv_append;
 mod qk_norm_rope;
 mod residual_add;
+mod residual_rms_norm;
 mod rms_norm;
 
 pub use descriptor::{
@@ -56,6 +57,7 @@ pub static KERNELS: &[&Kernel] = &[
     &attention_decode::KERNEL,
     &glu::KERNEL,
     &residual_add::KERNEL,
+    &residual_rms_norm::KERNEL,
     &argmax::KERNEL,
 ];
 

@@ -27,6 +27,7 @@ pub mod kv_append;
 pub mod qk_norm_rope;
 pub mod quant;
 pub mod residual_add;
+pub mod residual_rms_norm;
 pub mod rms_norm;
 
 pub use compare::{Agreement, Expected, Mismatch, Tolerance, Worst, compare, compare_exact, nmse};

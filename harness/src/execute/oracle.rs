@@ -2,6 +2,8 @@
 //!
 //! A kernel of a few lines has its arm in [`oracle`]; a longer one has a module of its name below.
 
+mod residual_rms_norm;
+
 use lathe_kernels::Shape;
 use lathe_reference as reference;
 use lathe_reference::Expected;
@@ -162,6 +164,7 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             let (x, delta) = (inputs.f32s("x"), inputs.f32s("delta"));
             real("x", reference::residual_add::residual_add(x, delta))
         }
+        "residual_rms_norm" => residual_rms_norm::residual_rms_norm(&inputs),
         "argmax" => {
             let mut tokens = inputs.words("tokens").to_vec();
             let mut state = inputs.words("state").to_vec();
