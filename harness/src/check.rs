@@ -309,6 +309,12 @@ pub fn tolerance(of: &Tolerance, stored: &Content) -> reference::Tolerance {
     let tolerance = reference::Tolerance { k: of.k, rounding: of.rounding, nmse: of.nmse };
     match stored {
         Content::Activation { format: FloatFormat::F16, .. } => tolerance.stored_as_f16(),
+        // WGSL leaves the direction of f32 to f16 rounding open: a whole step of f16.
+        Content::Kv { format: FloatFormat::F16, .. } => reference::Tolerance {
+            rounding: tolerance.rounding.max(1.0 / 1024.0),
+            nmse: tolerance.nmse.max(1e-6),
+            ..tolerance
+        },
         _ => tolerance,
     }
 }

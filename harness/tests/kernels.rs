@@ -87,6 +87,7 @@ kernels!(
     gemv_q,
     qk_norm_rope,
     kv_append,
+    qkv_rope_append,
     attention_decode,
     glu,
     residual_add,

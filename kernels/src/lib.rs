@@ -20,6 +20,7 @@ mod gemv_q;
 mod glu;
 mod kv_append;
 mod qk_norm_rope;
+mod qkv_rope_append;
 mod residual_add;
 mod residual_rms_norm;
 mod rms_norm;
@@ -54,6 +55,7 @@ pub static KERNELS: &[&Kernel] = &[
     &gemv_q::KERNEL,
     &qk_norm_rope::KERNEL,
     &kv_append::KERNEL,
+    &qkv_rope_append::KERNEL,
     &attention_decode::KERNEL,
     &glu::KERNEL,
     &residual_add::KERNEL,

@@ -25,6 +25,7 @@ pub mod gemv;
 pub mod glu;
 pub mod kv_append;
 pub mod qk_norm_rope;
+pub mod qkv_rope_append;
 pub mod quant;
 pub mod residual_add;
 pub mod residual_rms_norm;

@@ -2,6 +2,7 @@
 //!
 //! A kernel of a few lines has its arm in [`oracle`]; a longer one has a module of its name below.
 
+mod qkv_rope_append;
 mod residual_rms_norm;
 
 use lathe_kernels::Shape;
@@ -25,8 +26,13 @@ pub(crate) fn expected(op: &Op, values: &[Value]) -> Vec<(TensorId, Outcome)> {
 /// Runs an operation that changes little of a large tensor without copying it: a cache is far
 /// larger than what a step appends to it. False when the operation is no such one.
 pub(super) fn in_place(op: &Op, values: &mut [Value]) -> bool {
-    if op.kernel().name != "kv_append" {
-        return false;
+    match op.kernel().name {
+        "kv_append" => {}
+        "qkv_rope_append" => {
+            qkv_rope_append::in_place(op, values);
+            return true;
+        }
+        _ => return false,
     }
     let at = KvAppend::of(op, values);
     for (name, new) in [("k_cache", &at.k), ("v_cache", &at.v)] {
@@ -103,16 +109,7 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             let qkv = inputs.f32s("qkv");
             let d = s.dim("HEAD_DIM");
             let (queries, keys) = (s.dim("KV_HEADS") * s.dim("GROUP") * d, s.dim("KV_HEADS") * d);
-            let spec = inputs.value("rope").rope();
-            let rope = reference::qk_norm_rope::Rope {
-                style: match s.dim("STYLE") {
-                    0 => reference::qk_norm_rope::RopeStyle::Interleaved,
-                    _ => reference::qk_norm_rope::RopeStyle::Neox,
-                },
-                base: spec.base,
-                freq_factors: spec.freq_factors.as_deref(),
-                position: inputs.position(),
-            };
+            let rope = rope(&inputs);
             let norm =
                 |name| (s.dim("NORM") == 1).then(|| (inputs.f32s(name), s.float("EPS") as f32));
             let turned = |heads: &[f32], name| {
@@ -123,6 +120,7 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             let untouched = v.iter().map(|x| (f64::from(*x), 0.0)).collect();
             real("qkv", join([turned(q, "q_norm"), turned(k, "k_norm"), untouched]))
         }
+        "qkv_rope_append" => qkv_rope_append::qkv_rope_append(&inputs),
         "kv_append" => {
             let at = KvAppend::of(op, values);
             [("k_cache", &at.k), ("v_cache", &at.v)]
@@ -240,6 +238,27 @@ fn gemv(rows: &WeightRows, x: &[f32]) -> Expected {
     Expected { value, magnitude }
 }
 
+/// The rotation of the position at hand.
+fn rope<'a>(inputs: &Inputs<'a>) -> reference::qk_norm_rope::Rope<'a> {
+    let spec = inputs.value("rope").rope();
+    reference::qk_norm_rope::Rope {
+        style: match inputs.shape().dim("STYLE") {
+            0 => reference::qk_norm_rope::RopeStyle::Interleaved,
+            _ => reference::qk_norm_rope::RopeStyle::Neox,
+        },
+        base: spec.base,
+        freq_factors: spec.freq_factors.as_deref(),
+        position: inputs.position(),
+    }
+}
+
+fn kv_format(s: &Shape) -> reference::kv_append::KvFormat {
+    match s.get("KV") {
+        Some(code) if code == FloatFormat::F16.code() => reference::kv_append::KvFormat::F16,
+        _ => reference::kv_append::KvFormat::F32,
+    }
+}
+
 fn cache_shape(s: &Shape) -> CacheShape {
     CacheShape {
         kv_heads: s.dim("KV_HEADS"),
@@ -267,12 +286,7 @@ impl KvAppend {
             v: qkv[from + keys..from + 2 * keys].to_vec(),
             shape: cache_shape(s),
             position: position(&values[op.tensor("state").0]),
-            format: match s.get("KV") {
-                Some(code) if code == FloatFormat::F16.code() => {
-                    reference::kv_append::KvFormat::F16
-                }
-                _ => reference::kv_append::KvFormat::F32,
-            },
+            format: kv_format(s),
         }
     }
 }
