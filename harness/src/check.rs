@@ -128,7 +128,7 @@ impl Case {
         let mut values = Vec::new();
         let mut bound = Vec::new();
         for b in kernel.bindings {
-            if b.role.is_private() {
+            if b.role.is_own() {
                 continue;
             }
             let (content, value) = draw(b, shape, plan.packing, &mut rng);

@@ -186,7 +186,7 @@ impl Recording {
             if bindings.iter().any(|(name, _)| *name == b.name) {
                 continue;
             }
-            assert!(b.role.is_private(), "{label}: {} is not bound", b.name);
+            assert!(b.role.is_own(), "{label}: {} is not bound", b.name);
             if !plan.reflection.buffers.iter().any(|v| plan.binding(&v.name) == b.name) {
                 continue;
             }

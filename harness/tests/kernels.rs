@@ -90,6 +90,7 @@ kernels!(
     qkv_rope_append,
     attention_decode,
     glu,
+    fused_ffn,
     residual_add,
     residual_rms_norm,
     argmax,

@@ -61,7 +61,7 @@ pub enum Role {
 
 impl Role {
     /// Memory of the variant's own, which whoever records it need not bind.
-    pub fn is_private(self) -> bool {
+    pub fn is_own(self) -> bool {
         matches!(self, Role::Scratch | Role::Counter)
     }
 }

@@ -15,6 +15,7 @@ mod argmax;
 mod attention_decode;
 mod compose;
 mod embed;
+mod fused_ffn;
 mod gemv;
 mod gemv_q;
 mod glu;
@@ -58,6 +59,7 @@ pub static KERNELS: &[&Kernel] = &[
     &qkv_rope_append::KERNEL,
     &attention_decode::KERNEL,
     &glu::KERNEL,
+    &fused_ffn::KERNEL,
     &residual_add::KERNEL,
     &residual_rms_norm::KERNEL,
     &argmax::KERNEL,

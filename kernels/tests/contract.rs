@@ -123,7 +123,7 @@ fn bindings_match_the_descriptor() {
                 assert_eq!(buffer.writable, b.role != Role::Input, "{at}: access of {}", b.name);
                 assert_eq!(buffer.group, 0, "{at}: {} is not in group 0", b.name);
             }
-            for b in k.bindings.iter().filter(|b| !b.role.is_private()) {
+            for b in k.bindings.iter().filter(|b| !b.role.is_own()) {
                 assert!(r.buffers.iter().any(|v| v.name == b.name), "{at}: lacks `{}`", b.name);
             }
         }

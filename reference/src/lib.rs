@@ -21,6 +21,7 @@ pub mod argmax;
 pub mod attention_decode;
 pub mod compare;
 pub mod embed;
+pub mod fused_ffn;
 pub mod gemv;
 pub mod glu;
 pub mod kv_append;

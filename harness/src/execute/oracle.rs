@@ -2,6 +2,7 @@
 //!
 //! A kernel of a few lines has its arm in [`oracle`]; a longer one has a module of its name below.
 
+mod fused_ffn;
 mod qkv_rope_append;
 mod residual_rms_norm;
 
@@ -152,12 +153,9 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
         }
         "glu" => {
             let (gate, up) = inputs.f32s("gate_up").split_at(s.dim("N"));
-            let activation = match s.dim("ACT") {
-                0 => reference::glu::Activation::Silu,
-                _ => reference::glu::Activation::GeluTanh,
-            };
-            real("y", reference::glu::glu(gate, up, activation))
+            real("y", reference::glu::glu(gate, up, activation(s)))
         }
+        "fused_ffn" => fused_ffn::fused_ffn(&inputs),
         "residual_add" => {
             let (x, delta) = (inputs.f32s("x"), inputs.f32s("delta"));
             real("x", reference::residual_add::residual_add(x, delta))
@@ -249,6 +247,13 @@ fn rope<'a>(inputs: &Inputs<'a>) -> reference::qk_norm_rope::Rope<'a> {
         base: spec.base,
         freq_factors: spec.freq_factors.as_deref(),
         position: inputs.position(),
+    }
+}
+
+fn activation(s: &Shape) -> reference::glu::Activation {
+    match s.dim("ACT") {
+        0 => reference::glu::Activation::Silu,
+        _ => reference::glu::Activation::GeluTanh,
     }
 }
 

@@ -1,0 +1,57 @@
+// fused_ffn/naive: one invocation two outputs, one weight at a time, in any format.
+//
+//   y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K  y: (N) f32 or f16
+//   v = x (NORM none; f32 or f16) or stream / rms(stream) * norm_weight (NORM rms; f32), (K)
+//   act: SiLU (ACT 0) or GELU, tanh form (ACT 1); rms(s) = sqrt(mean s^2 + EPS)
+//
+// Idea: the formula, nothing else. Two outputs, because two f16 make a word.
+// uses: activation, weight_at, acts_at, store_pair, grid
+override N: u32;
+override K: u32;
+override NORM: u32;
+override EPS: f32;
+override WG: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> weights: array<u32>;
+@group(0) @binding(1) var<storage, read> x: array<u32>;
+@group(0) @binding(2) var<storage, read> stream: array<f32>;
+@group(0) @binding(3) var<storage, read> norm_weight: array<f32>;
+@group(0) @binding(4) var<storage, read_write> y: array<u32>;
+
+fn packed_word(i: u32) -> u32 { return weights[i]; }
+
+fn v_at(i: u32) -> f32 {
+    if (NORM == 0u) { return x_at(i); }
+    return stream[i] * norm_weight[i];
+}
+
+fn output(i: u32, factor: f32) -> f32 {
+    var gate = 0.0;
+    var up = 0.0;
+    for (var k = 0u; k < K; k++) {
+        let v = v_at(k);
+        gate += weight_at(i, k, K) * v;
+        up += weight_at(N + i, k, K) * v;
+    }
+    return activate(gate * factor) * (up * factor);
+}
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let at = 2u * (group_index(workgroup, groups) * WG + lid);
+    if (at >= N) { return; }
+    var factor = 1.0;
+    if (NORM == 1u) {
+        var squares = 0.0;
+        for (var k = 0u; k < K; k++) { squares += stream[k] * stream[k]; }
+        factor = inverseSqrt(squares / f32(K) + EPS);
+    }
+    let both = at + 1u < N;
+    var v = vec2<f32>(output(at, factor), 0.0);
+    if (both) { v.y = output(at + 1u, factor); }
+    store_pair(at, v, both);
+}
