@@ -448,7 +448,9 @@ fn draw(b: &Binding, shape: &Shape, packing: Packing, rng: &mut Rng) -> (Content
         Elem::Weights => {
             let format = Format::from_code(shape.dim("WEIGHT"));
             let k = shape.get("K").or(shape.get("HIDDEN")).map_or(1, |k| k as usize);
-            let values: Vec<f32> = (0..len).map(|_| rng.normal()).collect();
+            // Where an activation follows, products of about one: far below zero it leaves nothing.
+            let gain = if shape.get("ACT").is_some() { (k as f32).sqrt().recip() } else { 1.0 };
+            let values: Vec<f32> = (0..len).map(|_| gain * rng.normal()).collect();
             let rows = WeightRows::from_f32(format, k, &values);
             (Content::Weights(rows.clone(), packing), Value::Weights(rows))
         }
