@@ -93,5 +93,6 @@ kernels!(
     fused_ffn,
     residual_add,
     residual_rms_norm,
+    matmul_rmsnorm_fused,
     argmax,
 );

@@ -20,6 +20,7 @@ mod gemv;
 mod gemv_q;
 mod glu;
 mod kv_append;
+mod matmul_rmsnorm_fused;
 mod qk_norm_rope;
 mod qkv_rope_append;
 mod residual_add;
@@ -62,6 +63,7 @@ pub static KERNELS: &[&Kernel] = &[
     &fused_ffn::KERNEL,
     &residual_add::KERNEL,
     &residual_rms_norm::KERNEL,
+    &matmul_rmsnorm_fused::KERNEL,
     &argmax::KERNEL,
 ];
 

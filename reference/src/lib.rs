@@ -25,6 +25,7 @@ pub mod fused_ffn;
 pub mod gemv;
 pub mod glu;
 pub mod kv_append;
+pub mod matmul_rmsnorm_fused;
 pub mod qk_norm_rope;
 pub mod qkv_rope_append;
 pub mod quant;

@@ -3,6 +3,7 @@
 //! A kernel of a few lines has its arm in [`oracle`]; a longer one has a module of its name below.
 
 mod fused_ffn;
+mod matmul_rmsnorm_fused;
 mod qkv_rope_append;
 mod residual_rms_norm;
 
@@ -160,6 +161,7 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             let (x, delta) = (inputs.f32s("x"), inputs.f32s("delta"));
             real("x", reference::residual_add::residual_add(x, delta))
         }
+        "matmul_rmsnorm_fused" => matmul_rmsnorm_fused::matmul_rmsnorm_fused(&inputs),
         "residual_rms_norm" => residual_rms_norm::residual_rms_norm(&inputs),
         "argmax" => {
             let mut tokens = inputs.words("tokens").to_vec();

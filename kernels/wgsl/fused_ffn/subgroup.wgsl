@@ -8,7 +8,7 @@
 // row a lane, and one subgroupAdd for gate, up and squares. With SG known the trip count is a
 // constant. Results meet in workgroup memory, so that an invocation stores two neighbours: two f16
 // make a word, whatever the number of subgroups is.
-// uses: activation, ffn_chunks, normed_x, dot_row, weights, store_pair, grid
+// uses: activation, chunk_span, normed_x, dot_row, weights, store_pair, grid
 override N: u32;
 override WG: u32 = 256u;
 override OUTS_PER_WG: u32 = 8u; // even

@@ -8,7 +8,7 @@
 // and the pair that shares an f16 word needs no workgroup memory. Pays where the cache traffic of
 // v and the norm's weights, not the matrix, is the limit; with few outputs it leaves a large GPU
 // idle.
-// uses: activation, ffn_chunks, normed_x, dot_row, weights, store_pair, grid
+// uses: activation, chunk_span, normed_x, dot_row, weights, store_pair, grid
 override N: u32;
 override WG: u32 = 256u;
 override OUTS_PER_WG: u32 = 16u; // even

@@ -23,6 +23,10 @@ fn sum_all(p: Place, value: f32) -> f32 { return workgroup_sum(p.lid, value); }
 
 fn delta_at(i: u32) -> f32 { return delta[i]; }
 
+fn stream_at(i: u32) -> f32 { return x[i]; }
+
+fn set_stream(i: u32, value: f32) { x[i] = value; }
+
 @compute @workgroup_size(WG)
 fn main(@builtin(local_invocation_index) lid: u32) {
     residual_norm(Place(lid), true);

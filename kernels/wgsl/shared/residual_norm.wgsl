@@ -1,6 +1,7 @@
 // One workgroup takes a branch into the residual stream and norms the stream for what follows.
 // The file that uses it defines N, `struct Place` with the invocation's `lid` and what else
-// `fn sum_all(p: Place, value: f32) -> f32` needs, and `fn delta_at(i: u32) -> f32`.
+// `fn sum_all(p: Place, value: f32) -> f32` needs, `fn delta_at(i: u32) -> f32` for the branch,
+// `fn stream_at(i: u32) -> f32` and `fn set_stream(i: u32, value: f32)`.
 override WG: u32 = 256u;
 override EPS: f32;
 override OFFSET: u32; // 0: standard, 1: Gemma's (1 + w)
@@ -16,9 +17,9 @@ fn delta_pair(at: u32) -> vec2<f32> {
     return vec2<f32>(0.0);
 }
 
-fn x_pair(at: u32) -> vec2<f32> {
-    if (at + 1u < N) { return vec2<f32>(x[at], x[at + 1u]); }
-    if (at < N) { return vec2<f32>(x[at], 0.0); }
+fn stream_pair(at: u32) -> vec2<f32> {
+    if (at + 1u < N) { return vec2<f32>(stream_at(at), stream_at(at + 1u)); }
+    if (at < N) { return vec2<f32>(stream_at(at), 0.0); }
     return vec2<f32>(0.0);
 }
 
@@ -37,7 +38,8 @@ fn next_pair(at: u32) -> vec2<f32> {
     return vec2<f32>(0.0);
 }
 
-// x += delta or rms_norm(delta) * post_weight; then, if `next`, y = rms_norm(x) * next_weight.
+// stream += delta or rms_norm(delta) * post_weight; then, if `next`, y = rms_norm(stream) *
+// next_weight.
 fn residual_norm(p: Place, next: bool) {
     let rounds = (N + 2u * WG - 1u) / (2u * WG);
     var deltas: array<vec2<f32>, HELD>;
@@ -52,7 +54,7 @@ fn residual_norm(p: Place, next: bool) {
         squares += dot(d, d);
         if (j < HELD) {
             deltas[j] = d;
-            xs[j] = x_pair(at);
+            xs[j] = stream_pair(at);
             posts[j] = post_pair(at);
             if (next) { nexts[j] = next_pair(at); }
         }
@@ -67,10 +69,10 @@ fn residual_norm(p: Place, next: bool) {
             v = xs[j] + deltas[j] * scale * posts[j];
             xs[j] = v;
         } else {
-            v = x_pair(at) + delta_pair(at) * scale * post_pair(at);
+            v = stream_pair(at) + delta_pair(at) * scale * post_pair(at);
         }
-        if (at < N) { x[at] = v.x; }
-        if (at + 1u < N) { x[at + 1u] = v.y; }
+        if (at < N) { set_stream(at, v.x); }
+        if (at + 1u < N) { set_stream(at + 1u, v.y); }
         squares += dot(v, v);
     }
     if (!next) { return; }
@@ -81,7 +83,7 @@ fn residual_norm(p: Place, next: bool) {
         if (j < HELD) {
             v = xs[j] * scale * nexts[j];
         } else {
-            v = x_pair(at) * scale * next_pair(at);
+            v = stream_pair(at) * scale * next_pair(at);
         }
         if (at < N) { store_pair(at, v, at + 1u < N); }
     }

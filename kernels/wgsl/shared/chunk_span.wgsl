@@ -1,5 +1,5 @@
-// Chunks of a row by whole spans of lanes: begin..begin+sg is one chunk a lane. Conditions on `begin`
-// are the same in all lanes, and constants where the subgroup size is.
+// Chunks of a row by whole spans of lanes: begin..begin+lanes is one chunk a lane. Conditions on
+// `begin` are the same in all lanes, and constants where the number of lanes is.
 
 // The lane's chunk, or the row's last where the row ends within the span: loads need no branch.
 fn own_chunk(begin: u32, lane: u32) -> u32 { return min(begin + lane, row_chunks() - 1u); }
