@@ -4,9 +4,9 @@
 //   v = x (NORM none; f32 or f16) or stream / rms(stream) * norm_weight (NORM rms; f32), (K)
 //   act: SiLU (ACT 0) or GELU, tanh form (ACT 1); rms(s) = sqrt(mean s^2 + EPS)
 //
-// Idea: as workgroup, with all loads of a round issued before the first use, four chunks of each
-// row a lane, and one subgroupAdd for gate, up and squares. With SG known the trip count is a
-// constant. Results meet in workgroup memory, so that an invocation stores two neighbours: two f16
+// Idea: as workgroup, with all loads of a round issued before the first use, up to five chunks of
+// each row a lane (1152 weights of 16 bits are 4.5 for 32 lanes, and so one round), and one
+// subgroupAdd for gate, up and squares. With SG known the trip count is a constant. Results meet in workgroup memory, so that an invocation stores two neighbours: two f16
 // make a word, whatever the number of subgroups is.
 // uses: activation, chunk_span, normed_x, dot_row, weights, store_pair, grid
 override N: u32;
@@ -41,6 +41,7 @@ fn main(
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
     let sg = select(SG, size, SG == 0u);
+    let deep = depth(sg, 5u);
     let first = group_index(workgroup, groups) * OUTS_PER_WG;
     for (var o = 0u; o < OUTS_PER_WG; o += subgroups) {
         // Outputs past the end repeat the last one: loads stay inside, results are dropped.
@@ -48,10 +49,12 @@ fn main(
         let gate = i * row_chunks();
         let up = (N + i) * row_chunks();
         var sum = vec3<f32>(0.0);
-        for (var c0 = 0u; c0 < row_chunks(); c0 += 4u * sg) {
-            let c1 = c0 + sg;
-            let c2 = c1 + sg;
-            let c3 = c2 + sg;
+        for (var c0 = 0u; c0 < row_chunks(); c0 += deep * sg) {
+            // Spans past the round's end hold no chunk.
+            let c1 = select(row_chunks(), c0 + sg, deep > 1u);
+            let c2 = select(row_chunks(), c0 + 2u * sg, deep > 2u);
+            let c3 = select(row_chunks(), c0 + 3u * sg, deep > 3u);
+            let c4 = select(row_chunks(), c0 + 4u * sg, deep > 4u);
             let g0 = load_chunk(gate, c0, lane);
             let u0 = load_chunk(up, c0, lane);
             let g1 = load_chunk(gate, c1, lane);
@@ -60,8 +63,11 @@ fn main(
             let u2 = load_chunk(up, c2, lane);
             let g3 = load_chunk(gate, c3, lane);
             let u3 = load_chunk(up, c3, lane);
+            let g4 = load_chunk(gate, c4, lane);
+            let u4 = load_chunk(up, c4, lane);
             sum += contribute(g0, u0, c0, lane) + contribute(g1, u1, c1, lane);
             sum += contribute(g2, u2, c2, lane) + contribute(g3, u3, c3, lane);
+            sum += contribute(g4, u4, c4, lane);
         }
         let total = subgroupAdd(sum);
         if (lane == 0u && o + subgroup < OUTS_PER_WG) {

@@ -9,3 +9,10 @@ fn load_chunk(base: u32, begin: u32, lane: u32) -> vec4<u32> {
     if (begin >= row_chunks()) { return vec4<u32>(0u); }
     return weights[base + own_chunk(begin, lane)];
 }
+
+// Spans of a round: at most `most`, and rounds as even as they go.
+fn depth(lanes: u32, most: u32) -> u32 {
+    let spans = (row_chunks() + lanes - 1u) / lanes;
+    let rounds = (spans + most - 1u) / most;
+    return (spans + rounds - 1u) / rounds;
+}
