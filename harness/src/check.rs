@@ -200,6 +200,10 @@ impl Case {
                 block.poison(&executor.gpu);
                 continue;
             }
+            if self.is(i, Role::Counter) {
+                block.write(&executor.gpu, 0, &vec![0; block.bytes as usize]);
+                continue;
+            }
             let Some(value) = self.inputs.values.get(i) else { continue };
             match (value, &tensor.content) {
                 (Value::U32(words), Content::Words(_)) => {
@@ -273,13 +277,11 @@ impl Case {
                     bytes
                 }
             };
-            contents.push(bytes);
-        }
-        for (i, bytes) in contents.iter().enumerate().filter(|(i, _)| self.is(*i, Role::Counter)) {
-            if let Some(at) = bytes.chunks_exact(4).position(|word| word != [0; 4]) {
-                let name = &self.recording.tensors[i].name;
-                return Ok(Verdict::broken(format!("{name}[{at}] was not left zero")));
+            if self.is(i, Role::Counter) && bytes.iter().any(|byte| *byte != 0) {
+                let reason = format!("{}: the counter was not left at zero", tensor.name);
+                return Ok(Verdict::broken(reason));
             }
+            contents.push(bytes);
         }
         let mut nmse = 0.0f64;
         let mut worst: Option<(f64, WorstElement)> = None;
@@ -344,6 +346,12 @@ pub fn tolerance(of: &Tolerance, stored: &Content) -> reference::Tolerance {
     let tolerance = reference::Tolerance { k: of.k, rounding: of.rounding, nmse: of.nmse };
     match stored {
         Content::Activation { format: FloatFormat::F16, .. } => tolerance.stored_as_f16(),
+        // WGSL leaves the direction of f32 to f16 rounding open: a whole step of f16.
+        Content::Kv { format: FloatFormat::F16, .. } => reference::Tolerance {
+            rounding: tolerance.rounding.max(1.0 / 1024.0),
+            nmse: tolerance.nmse.max(1e-6),
+            ..tolerance
+        },
         _ => tolerance,
     }
 }
@@ -484,7 +492,9 @@ fn draw(b: &Binding, shape: &Shape, packing: Packing, rng: &mut Rng) -> (Content
         Elem::Weights => {
             let format = Format::from_code(shape.dim("WEIGHT"));
             let k = shape.get("K").or(shape.get("HIDDEN")).map_or(1, |k| k as usize);
-            let values: Vec<f32> = (0..len).map(|_| rng.normal()).collect();
+            // Where an activation follows, products of about one: far below zero it leaves nothing.
+            let gain = if shape.get("ACT").is_some() { (k as f32).sqrt().recip() } else { 1.0 };
+            let values: Vec<f32> = (0..len).map(|_| gain * rng.normal()).collect();
             let rows = WeightRows::from_f32(format, Order::of(shape), k, &values);
             (Content::Weights(rows.clone(), packing), Value::Weights(rows))
         }

@@ -78,7 +78,11 @@ fn refresh(
                 values[tensor.0] = Value::F32(executor.read_values(*tensor)?);
             }
             Content::Words(_) => values[tensor.0] = Value::U32(executor.read_words(*tensor)?),
-            Content::Values(_) | Content::Weights(..) | Content::Rope(_) | Content::Uniform(_) => {}
+            Content::Counter(_)
+            | Content::Values(_)
+            | Content::Weights(..)
+            | Content::Rope(_)
+            | Content::Uniform(_) => {}
         }
     }
     Ok(())

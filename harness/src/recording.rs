@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lathe_kernels::{Kernel, Packing, RopeSpec, Shape};
+use lathe_kernels::{Elem, Kernel, Packing, Role, RopeSpec, Shape};
 
 use crate::plan::Plan;
 use crate::weights::WeightRows;
@@ -27,6 +27,9 @@ pub enum Content {
     },
     /// `len` u32 words, zero at first: step state, tokens, indices.
     Words(usize),
+    /// `len` u32 words with which the workgroups of a dispatch agree, zero before and after every
+    /// operation.
+    Counter(usize),
     /// Given f32 values.
     Values(Arc<[f32]>),
     /// Weight rows, packed for the kernels at upload.
@@ -89,7 +92,7 @@ impl Tensor {
     /// Bytes on the device, before padding to whole vectors.
     pub fn device_bytes(&self) -> u64 {
         let bytes = match &self.content {
-            Content::Words(len) => 4 * len,
+            Content::Words(len) | Content::Counter(len) => 4 * len,
             // Whole words: an odd last f16 has a neighbour of padding.
             Content::Activation { len, format } => (len * format.bytes()).next_multiple_of(4),
             Content::Values(values) => 4 * values.len(),
@@ -168,9 +171,9 @@ impl Recording {
         TensorId(self.tensors.len() - 1)
     }
 
-    /// Adds an operation. Every binding of the kernel but scratch and counters must be given;
-    /// those that the variant declares and the caller did not bind are added here, shared with
-    /// equal ones.
+    /// Adds an operation. Every binding of the kernel but scratch and counters must be given; those
+    /// that the variant declares and the caller did not bind are added here, shared with equal ones
+    /// of the same kernel: its operations never run at the same time.
     pub fn op(
         &mut self,
         label: Label,
@@ -188,8 +191,9 @@ impl Recording {
                 continue;
             }
             let (len, name) = ((b.len)(&shape), format!("scratch.{}.{}", plan.kernel.name, b.name));
-            let content = match b.elem {
-                lathe_kernels::Elem::U32 => Content::Words(len),
+            let content = match (b.role, b.elem) {
+                (Role::Counter, _) => Content::Counter(len),
+                (_, Elem::U32) => Content::Words(len),
                 _ => Content::Activation { len, format: FloatFormat::F32 },
             };
             let same = |t: &Tensor| t.name == name && t.device_bytes() == 4 * len as u64;

@@ -89,9 +89,13 @@ kernels!(
     norm_gemv,
     qk_norm_rope,
     kv_append,
+    qkv_rope_append,
     attention_decode,
     attention_prefill,
     glu,
+    fused_ffn,
     residual_add,
+    residual_rms_norm,
+    matmul_rmsnorm_fused,
     argmax,
 );

@@ -55,13 +55,13 @@ pub enum Role {
     InOut,
     /// Private to the invocation; holds nothing before or after.
     Scratch,
-    /// Private to the invocation, of [`Elem::U32`]: zero before, and left zero for the next one.
-    /// What workgroups count each other with.
+    /// U32 words shared by the workgroups of a dispatch: zero before, and left at zero again, so
+    /// that no one has to clear them between invocations. May be absent in some variants.
     Counter,
 }
 
 impl Role {
-    /// Nobody else sees it: a variant may do without it, and a recording adds it where it is used.
+    /// Memory of the variant's own, which whoever records it need not bind.
     pub fn is_own(self) -> bool {
         matches!(self, Role::Scratch | Role::Counter)
     }

@@ -16,6 +16,7 @@ mod attention_decode;
 mod attention_prefill;
 mod compose;
 mod embed;
+mod fused_ffn;
 mod gemv;
 mod gemv_q;
 mod geometry;
@@ -23,8 +24,11 @@ mod glu;
 mod kv_append;
 mod matmul;
 mod norm_gemv;
+mod matmul_rmsnorm_fused;
 mod qk_norm_rope;
+mod qkv_rope_append;
 mod residual_add;
+mod residual_rms_norm;
 mod rms_norm;
 
 pub use descriptor::{
@@ -60,10 +64,14 @@ pub static KERNELS: &[&Kernel] = &[
     &norm_gemv::KERNEL,
     &qk_norm_rope::KERNEL,
     &kv_append::KERNEL,
+    &qkv_rope_append::KERNEL,
     &attention_decode::KERNEL,
     &attention_prefill::KERNEL,
     &glu::KERNEL,
+    &fused_ffn::KERNEL,
     &residual_add::KERNEL,
+    &residual_rms_norm::KERNEL,
+    &matmul_rmsnorm_fused::KERNEL,
     &argmax::KERNEL,
 ];
 

@@ -123,11 +123,26 @@ fn bindings_match_the_descriptor() {
                 assert_eq!(buffer.writable, b.role != Role::Input, "{at}: access of {}", b.name);
                 assert_eq!(buffer.group, 0, "{at}: {} is not in group 0", b.name);
             }
-            for b in k.bindings.iter().filter(|b| b.role == Role::Counter) {
-                assert_eq!(b.elem, Elem::U32, "{at}: counter {} holds no words", b.name);
-            }
             for b in k.bindings.iter().filter(|b| !b.role.is_own()) {
                 assert!(r.buffers.iter().any(|v| v.name == b.name), "{at}: lacks `{}`", b.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn counters_are_atomic_words() {
+    for k in KERNELS {
+        for b in k.bindings.iter().filter(|b| b.role == Role::Counter) {
+            assert_eq!(b.elem, Elem::U32, "{}: {}", k.name, b.name);
+            let declared = format!("var<storage, read_write> {}: array<atomic<u32>>;", b.name);
+            let users =
+                sources().iter().filter(|s| s.kernel == k.name && s.text.contains(&declared));
+            assert!(users.count() > 0, "{}: no variant has `{declared}`", k.name);
+            for s in sources().iter().filter(|s| s.kernel == k.name) {
+                let other =
+                    s.text.contains(&format!("> {}: ", b.name)) && !s.text.contains(&declared);
+                assert!(!other, "{}: declare `{declared}`", s.file);
             }
         }
     }

@@ -33,24 +33,23 @@ pub enum Activation {
 /// When `gate` and `up` differ in length.
 pub fn glu(gate: &[f32], up: &[f32], activation: Activation) -> Expected {
     assert_eq!(gate.len(), up.len(), "one gate per element");
-    gate.iter()
-        .zip(up)
-        .map(|(&g, &up)| {
-            let (g, up) = (f64::from(g), f64::from(up));
-            match activation {
-                Activation::Silu => {
-                    let sigmoid = 1.0 / (1.0 + (-g).exp());
-                    let y = g * sigmoid * up;
-                    let flushed = (g * up).abs() * 2f64.powi(-103);
-                    (y, y.abs() * (1.0 + g.abs() * (1.0 - sigmoid)) + flushed)
-                }
-                Activation::GeluTanh => {
-                    let z = (2.0 / std::f64::consts::PI).sqrt() * (g + 0.044715 * g * g * g);
-                    (0.5 * g * (1.0 + z.tanh()) * up, (g * up).abs())
-                }
-            }
-        })
-        .collect()
+    gate.iter().zip(up).map(|(&g, &up)| gated(f64::from(g), f64::from(up), activation)).collect()
+}
+
+/// One output with its magnitude.
+pub(crate) fn gated(g: f64, up: f64, activation: Activation) -> (f64, f64) {
+    match activation {
+        Activation::Silu => {
+            let sigmoid = 1.0 / (1.0 + (-g).exp());
+            let y = g * sigmoid * up;
+            let flushed = (g * up).abs() * 2f64.powi(-103);
+            (y, y.abs() * (1.0 + g.abs() * (1.0 - sigmoid)) + flushed)
+        }
+        Activation::GeluTanh => {
+            let z = (2.0 / std::f64::consts::PI).sqrt() * (g + 0.044715 * g * g * g);
+            (0.5 * g * (1.0 + z.tanh()) * up, (g * up).abs())
+        }
+    }
 }
 
 #[cfg(test)]

@@ -32,6 +32,44 @@ pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, weight_offset: f32) -> Expe
         .collect()
 }
 
+/// A norm with its weight, for vectors that carry errors of their own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RmsNorm<'a> {
+    /// One weight per element.
+    pub weight: &'a [f32],
+    /// Added to the mean square.
+    pub eps: f32,
+    /// Added to the weight.
+    pub offset: f32,
+}
+
+impl RmsNorm<'_> {
+    /// The normed and weighted `x`, whose elements err by their magnitudes (in units of ε).
+    ///
+    /// Magnitude: |y| as in [`rms_norm`], and what the errors m of x add: one reaches its own
+    /// element through the factor w/rms, and all reach the root, whose relative error is at most
+    /// Σ|x·m| / Σx² ≤ rms(m)/rms(x) by Cauchy's inequality.
+    ///
+    /// # Panics
+    /// When `x` and the weight differ in length.
+    pub fn of(&self, x: &Expected) -> Expected {
+        assert_eq!(x.value.len(), self.weight.len(), "one weight per element");
+        let mean = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>() / v.len() as f64;
+        let inverse = 1.0 / (mean(&x.value) + f64::from(self.eps)).sqrt();
+        let spread = mean(&x.magnitude).sqrt() * inverse;
+        x.value
+            .iter()
+            .zip(&x.magnitude)
+            .zip(self.weight)
+            .map(|((x, magnitude), &w)| {
+                let factor = inverse * (f64::from(self.offset) + f64::from(w));
+                let y = x * factor;
+                (y, y.abs() * (1.0 + spread) + magnitude * factor.abs())
+            })
+            .collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,6 +90,15 @@ mod tests {
         let y = rms_norm(&[1.0, 7.0], &[6.0, 6.0], 11.0, 0.0);
         assert_relative_eq!(y.value[..], [1.0, 7.0]);
         assert_eq!(rms_norm(&[0.0; 2], &[1.0; 2], 1e-6, 0.0).value, [0.0; 2]);
+    }
+
+    #[test]
+    fn errors_of_the_input_by_hand() {
+        // rms 5. Errors (0, 5*sqrt 2) have rms 5, which the root passes on whole: spread 1.
+        let x = [(1.0, 0.0), (7.0, 5.0 * 2f64.sqrt())].into_iter().collect();
+        let y = RmsNorm { weight: &[10.0, 4.0], eps: 0.0, offset: 1.0 }.of(&x);
+        assert_relative_eq!(y.value[..], [2.2, 7.0], max_relative = 1e-15);
+        assert_relative_eq!(y.magnitude[..], [4.4, 14.0 + 5.0 * 2f64.sqrt()], max_relative = 1e-15);
     }
 
     proptest! {

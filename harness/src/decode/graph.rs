@@ -226,6 +226,15 @@ struct Matrix {
     weights: TensorId,
 }
 
+/// Gate and up as one dense matrix, which [`fused_ffn`](lathe_kernels) reads: of quantised rows a
+/// GEMV and an activation are faster.
+fn one_dense(gate_up: &[WeightRows]) -> Option<&WeightRows> {
+    match gate_up {
+        [rows] if rows.format.is_dense() => Some(rows),
+        _ => None,
+    }
+}
+
 /// Builds the decode step of a model. `path` names the model in errors.
 pub fn build(
     path: &Path,
@@ -263,10 +272,11 @@ pub fn build(
     let x = activation(&mut b, "x", hidden);
     let normed = tensor(&mut b, "normed", hidden, options.acts);
     let branch = activation(&mut b, "branch", hidden);
-    let branch_normed = c.post_norms.then(|| activation(&mut b, "branch_normed", hidden));
     let qkv = activation(&mut b, "qkv", (c.n_heads + 2 * c.n_kv_heads) * d);
+    let q = activation(&mut b, "q", c.n_heads * d);
     let mixed = tensor(&mut b, "attention", c.n_heads * d, options.acts);
-    let gate_up = activation(&mut b, "gate_up", 2 * c.ffn);
+    let split = weights.layers.iter().any(|w| one_dense(&w.gate_up).is_none());
+    let gate_up = split.then(|| activation(&mut b, "gate_up", 2 * c.ffn));
     let gated = tensor(&mut b, "gated", c.ffn, options.acts);
     let logits = activation(&mut b, "logits", c.vocab);
     let ones = b.values("ones".into(), &vec![1.0; d].into());
@@ -311,25 +321,38 @@ pub fn build(
     b.op(None, "embed", "embed", &embed_shape, &embed_bindings)?;
 
     let norm_shape = [
-        ("ROWS", 1.0),
         ("N", hidden as f64),
         ("EPS", f64::from(c.rms_eps)),
         // GGUF stores Gemma's 1 + w.
         ("OFFSET", 0.0),
+        ("ACTS", options.acts.code()),
     ];
-    let normed_shape = [&norm_shape[..], &[("ACTS", options.acts.code())]].concat();
-    let branch_shape = [&norm_shape[..], &[("ACTS", FloatFormat::F32.code())]].concat();
     let heads_shape = [
         ("GROUP", (c.n_heads / c.n_kv_heads) as f64),
         ("KV_HEADS", c.n_kv_heads as f64),
         ("HEAD_DIM", d as f64),
     ];
     let with = |more: &[(&'static str, f64)]| [&heads_shape[..], more].concat();
-    let glu_shape = [
+    let ffn_shape = [
         ("N", c.ffn as f64),
         ("ACT", if c.activation == Activation::Silu { 0.0 } else { 1.0 }),
         ("ACTS", options.acts.code()),
     ];
+    // Each layer's first norm, and the last of all: whatever adds to the stream makes the next.
+    let mut norms: Vec<TensorId> = weights
+        .layers
+        .iter()
+        .enumerate()
+        .map(|(i, w)| b.values(format!("l{i}.attn_norm"), &w.attn_norm))
+        .collect();
+    norms.push(b.values("output_norm".into(), &weights.output_norm));
+    b.op(
+        (c.n_layers > 0).then_some(0),
+        if c.n_layers > 0 { "attn_norm" } else { "output_norm" },
+        "rms_norm",
+        &[&norm_shape[..], &[("ROWS", 1.0)]].concat(),
+        &[("x", x), ("weight", norms[0]), ("y", normed)],
+    )?;
     let mut caches = Vec::with_capacity(c.n_layers);
     let mut weight_bytes = 0u64;
     for (i, w) in weights.layers.iter().enumerate() {
@@ -347,14 +370,6 @@ pub fn build(
         };
         caches.push(cache);
 
-        let attn_norm = b.values(format!("l{i}.attn_norm"), &w.attn_norm);
-        b.op(
-            layer,
-            "attn_norm",
-            "rms_norm",
-            &normed_shape,
-            &[("x", x), ("weight", attn_norm), ("y", normed)],
-        )?;
         b.gemv(layer, "qkv", &w.qkv, [normed, qkv])?;
         let [q_norm, k_norm] = match &w.qk_norm {
             Some([q, k]) => {
@@ -363,81 +378,83 @@ pub fn build(
             None => [ones, ones],
         };
         let rope = rope_of(&mut b, c.layer_rope_base(i));
-        let rope_shape = with(&[
+        let cache_shape = with(&[("CAPACITY", capacity as f64), ("KV", options.kv.code())]);
+        let rope_shape = [
             ("NORM", f64::from(u8::from(c.qk_norm))),
             ("STYLE", if c.rope_style == RopeStyle::Interleaved { 0.0 } else { 1.0 }),
             ("EPS", f64::from(c.rms_eps)),
             ("BASE", f64::from(c.layer_rope_base(i))),
             ("FACTORS", f64::from(u8::from(weights.rope_freqs.is_some()))),
-        ]);
+        ];
+        let kv = [("state", state), ("k_cache", cache.k), ("v_cache", cache.v)];
+        let heads =
+            [("qkv", qkv), ("q_norm", q_norm), ("k_norm", k_norm), ("rope", rope), ("q", q)];
         b.op(
             layer,
-            "qk_norm_rope",
-            "qk_norm_rope",
-            &rope_shape,
-            &[
-                ("state", state),
-                ("qkv", qkv),
-                ("q_norm", q_norm),
-                ("k_norm", k_norm),
-                ("rope", rope),
-            ],
+            "qkv_rope_append",
+            "qkv_rope_append",
+            &[&cache_shape[..], &rope_shape].concat(),
+            &[&kv[..], &heads].concat(),
         )?;
-        let cache_shape = with(&[("CAPACITY", capacity as f64), ("KV", options.kv.code())]);
-        let kv = [("state", state), ("qkv", qkv), ("k_cache", cache.k), ("v_cache", cache.v)];
-        b.op(layer, "kv_append", "kv_append", &cache_shape, &kv)?;
         let scale = f64::from(c.attention_scale);
         let attention_shape =
             [&cache_shape[..], &[("SCALE", scale), ("ACTS", options.acts.code())]].concat();
-        // The first part of qkv is q.
-        let attention = [
-            ("state", state),
-            ("q", qkv),
-            ("k_cache", cache.k),
-            ("v_cache", cache.v),
-            ("y", mixed),
-        ];
+        let attention = [&kv[..], &[("q", q), ("y", mixed)]].concat();
         b.op(layer, "attention", "attention_decode", &attention_shape, &attention)?;
         b.gemv(layer, "attn_output", slice::from_ref(&w.attn_output), [mixed, branch])?;
-        let add = |b: &mut Builder<'_>, op, norm_op, norm: &Option<Arc<[f32]>>| {
-            let delta = match (norm, branch_normed) {
-                (Some(weight), Some(out)) => {
-                    let weight = b.values(format!("l{i}.{norm_op}"), weight);
-                    let bindings = [("x", branch), ("weight", weight), ("y", out)];
-                    b.op(layer, norm_op, "rms_norm", &branch_shape, &bindings)?;
-                    out
-                }
-                _ => branch,
-            };
-            let shape = [("N", hidden as f64)];
-            b.op(layer, op, "residual_add", &shape, &[("x", x), ("delta", delta)])
-        };
-        add(&mut b, "attn_residual", "post_attention_norm", &w.post_attention_norm)?;
-
         let ffn_norm = b.values(format!("l{i}.ffn_norm"), &w.ffn_norm);
-        b.op(
-            layer,
-            "ffn_norm",
-            "rms_norm",
-            &normed_shape,
-            &[("x", x), ("weight", ffn_norm), ("y", normed)],
-        )?;
-        b.gemv(layer, "ffn_gate_up", &w.gate_up, [normed, gate_up])?;
-        b.op(layer, "ffn_act", "glu", &glu_shape, &[("gate_up", gate_up), ("y", gated)])?;
+        let add = |b: &mut Builder<'_>, op, post: (&str, &Option<Arc<[f32]>>), next| {
+            let (name, post) = post;
+            let post = post.as_ref().map(|weight| b.values(format!("l{i}.{name}"), weight));
+            let bindings = [
+                ("x", x),
+                ("delta", branch),
+                // Not read where the branch has no norm.
+                ("post_weight", post.unwrap_or(next)),
+                ("next_weight", next),
+                ("y", normed),
+            ];
+            let post = ("POST", f64::from(u8::from(post.is_some())));
+            let shape = [&norm_shape[..], &[post]].concat();
+            b.op(layer, op, "residual_rms_norm", &shape, &bindings)
+        };
+        let post = ("post_attention_norm", &w.post_attention_norm);
+        add(&mut b, "attn_residual", post, ffn_norm)?;
+
+        match (one_dense(&w.gate_up), gate_up) {
+            (None, Some(gate_up)) => {
+                b.gemv(layer, "ffn_gate_up", &w.gate_up, [normed, gate_up])?;
+                let bindings = [("gate_up", gate_up), ("y", gated)];
+                b.op(layer, "ffn_act", "glu", &ffn_shape, &bindings)?;
+            }
+            (rows, _) => {
+                let rows = rows.unwrap_or(&w.gate_up[0]);
+                let fused = [
+                    ("K", hidden as f64),
+                    ("WEIGHT", rows.format.code()),
+                    ("NORM", 0.0),
+                    ("EPS", f64::from(c.rms_eps)),
+                ];
+                let shape = [&ffn_shape[..], &fused].concat();
+                let (plan, shape) = b.select("ffn_gate_up", "fused_ffn", &shape)?;
+                let content = Content::Weights(rows.clone(), plan.packing);
+                let bindings = [
+                    ("weights", b.recording.tensor(format!("l{i}.ffn_gate_up"), content)),
+                    ("x", normed),
+                    // Not read: the norm is made where the stream is.
+                    ("stream", x),
+                    ("norm_weight", ffn_norm),
+                    ("y", gated),
+                ];
+                b.recording.op(Label { layer, op: "ffn_gate_up" }, plan, shape, &bindings);
+            }
+        }
         b.gemv(layer, "ffn_down", slice::from_ref(&w.ffn_down), [gated, branch])?;
-        add(&mut b, "ffn_residual", "post_ffw_norm", &w.post_ffw_norm)?;
+        add(&mut b, "ffn_residual", ("post_ffw_norm", &w.post_ffw_norm), norms[i + 1])?;
         for rows in w.qkv.iter().chain(&w.gate_up).chain([&w.attn_output, &w.ffn_down]) {
             weight_bytes += (rows.rows() * rows.row_bytes()) as u64;
         }
     }
-    let output_norm = b.values("output_norm".into(), &weights.output_norm);
-    b.op(
-        None,
-        "output_norm",
-        "rms_norm",
-        &normed_shape,
-        &[("x", x), ("weight", output_norm), ("y", normed)],
-    )?;
     b.product(None, head, [normed, logits]);
     weight_bytes += (head_rows.rows() * head_rows.row_bytes()) as u64;
     let choose = [("logits", logits), ("tokens", tokens), ("state", state)];

@@ -42,7 +42,7 @@ impl Value {
             Content::Activation { len, .. } | Content::Kv { len, .. } => {
                 Value::F32(vec![0.0; *len])
             }
-            Content::Words(len) => Value::U32(vec![0; *len]),
+            Content::Words(len) | Content::Counter(len) => Value::U32(vec![0; *len]),
             Content::Values(values) => Value::F32(values.to_vec()),
             Content::Weights(rows, _) => Value::Weights(rows.clone()),
             Content::Rope(spec) => Value::Rope(spec.clone()),

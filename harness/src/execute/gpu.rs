@@ -496,7 +496,8 @@ fn alike(a: &Content, b: &Content) -> bool {
 
 fn fill(gpu: &Gpu, block: &Block, content: &Content) {
     match content {
-        // wgpu hands out zeroed memory.
+        // wgpu hands out zeroed memory, but a guarded block is poisoned.
+        Content::Counter(len) => block.write(gpu, 0, &vec![0; 4 * len]),
         Content::Activation { .. } | Content::Words(_) | Content::Kv { .. } => {}
         Content::Values(values) => block.write(gpu, 0, bytemuck::cast_slice(values)),
         Content::Weights(rows, packing) => {

@@ -5,6 +5,10 @@
 mod gemv_q;
 mod matmul;
 mod attention_prefill;
+mod fused_ffn;
+mod matmul_rmsnorm_fused;
+mod qkv_rope_append;
+mod residual_rms_norm;
 
 use lathe_kernels::Shape;
 use lathe_reference as reference;
@@ -27,8 +31,13 @@ pub(crate) fn expected(op: &Op, values: &[Value]) -> Vec<(TensorId, Outcome)> {
 /// Runs an operation that changes little of a large tensor without copying it: a cache is far
 /// larger than what a step appends to it. False when the operation is no such one.
 pub(super) fn in_place(op: &Op, values: &mut [Value]) -> bool {
-    if op.kernel().name != "kv_append" {
-        return false;
+    match op.kernel().name {
+        "kv_append" => {}
+        "qkv_rope_append" => {
+            qkv_rope_append::in_place(op, values);
+            return true;
+        }
+        _ => return false,
     }
     let at = KvAppend::of(op, values);
     for (name, new) in [("k_cache", &at.k), ("v_cache", &at.v)] {
@@ -120,16 +129,7 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             let qkv = inputs.f32s("qkv");
             let d = s.dim("HEAD_DIM");
             let (queries, keys) = (s.dim("KV_HEADS") * s.dim("GROUP") * d, s.dim("KV_HEADS") * d);
-            let spec = inputs.value("rope").rope();
-            let rope = reference::qk_norm_rope::Rope {
-                style: match s.dim("STYLE") {
-                    0 => reference::qk_norm_rope::RopeStyle::Interleaved,
-                    _ => reference::qk_norm_rope::RopeStyle::Neox,
-                },
-                base: spec.base,
-                freq_factors: spec.freq_factors.as_deref(),
-                position: inputs.position(),
-            };
+            let rope = rope(&inputs);
             let norm =
                 |name| (s.dim("NORM") == 1).then(|| (inputs.f32s(name), s.float("EPS") as f32));
             let turned = |heads: &[f32], name| {
@@ -140,6 +140,7 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             let untouched = v.iter().map(|x| (f64::from(*x), 0.0)).collect();
             real("qkv", join([turned(q, "q_norm"), turned(k, "k_norm"), untouched]))
         }
+        "qkv_rope_append" => qkv_rope_append::qkv_rope_append(&inputs),
         "kv_append" => {
             let at = KvAppend::of(op, values);
             [("k_cache", &at.k), ("v_cache", &at.v)]
@@ -172,16 +173,15 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
         "attention_prefill" => attention_prefill::attention_prefill(&inputs),
         "glu" => {
             let (gate, up) = inputs.f32s("gate_up").split_at(s.dim("N"));
-            let activation = match s.dim("ACT") {
-                0 => reference::glu::Activation::Silu,
-                _ => reference::glu::Activation::GeluTanh,
-            };
-            real("y", reference::glu::glu(gate, up, activation))
+            real("y", reference::glu::glu(gate, up, activation(s)))
         }
+        "fused_ffn" => fused_ffn::fused_ffn(&inputs),
         "residual_add" => {
             let (x, delta) = (inputs.f32s("x"), inputs.f32s("delta"));
             real("x", reference::residual_add::residual_add(x, delta))
         }
+        "matmul_rmsnorm_fused" => matmul_rmsnorm_fused::matmul_rmsnorm_fused(&inputs),
+        "residual_rms_norm" => residual_rms_norm::residual_rms_norm(&inputs),
         "argmax" => {
             let mut tokens = inputs.words("tokens").to_vec();
             let mut state = inputs.words("state").to_vec();
@@ -266,6 +266,34 @@ fn over_rows(
     Expected { value, magnitude }
 }
 
+/// The rotation of the position at hand.
+fn rope<'a>(inputs: &Inputs<'a>) -> reference::qk_norm_rope::Rope<'a> {
+    let spec = inputs.value("rope").rope();
+    reference::qk_norm_rope::Rope {
+        style: match inputs.shape().dim("STYLE") {
+            0 => reference::qk_norm_rope::RopeStyle::Interleaved,
+            _ => reference::qk_norm_rope::RopeStyle::Neox,
+        },
+        base: spec.base,
+        freq_factors: spec.freq_factors.as_deref(),
+        position: inputs.position(),
+    }
+}
+
+fn activation(s: &Shape) -> reference::glu::Activation {
+    match s.dim("ACT") {
+        0 => reference::glu::Activation::Silu,
+        _ => reference::glu::Activation::GeluTanh,
+    }
+}
+
+fn kv_format(s: &Shape) -> reference::kv_append::KvFormat {
+    match s.get("KV") {
+        Some(code) if code == FloatFormat::F16.code() => reference::kv_append::KvFormat::F16,
+        _ => reference::kv_append::KvFormat::F32,
+    }
+}
+
 fn cache_shape(s: &Shape) -> CacheShape {
     CacheShape {
         kv_heads: s.dim("KV_HEADS"),
@@ -293,12 +321,7 @@ impl KvAppend {
             v: qkv[from + keys..from + 2 * keys].to_vec(),
             shape: cache_shape(s),
             position: position(&values[op.tensor("state").0]),
-            format: match s.get("KV") {
-                Some(code) if code == FloatFormat::F16.code() => {
-                    reference::kv_append::KvFormat::F16
-                }
-                _ => reference::kv_append::KvFormat::F32,
-            },
+            format: kv_format(s),
         }
     }
 }

@@ -1,0 +1,192 @@
+//! Gate and up projection with their activation: the first half of a gated feed-forward block.
+
+use crate::descriptor::*;
+use crate::layout::{ACT_NAMES, Format, act_bytes};
+use crate::shape::{Param, ParamKind, Shape};
+
+fn format(s: &Shape) -> Format {
+    Format::from_code(s.dim("WEIGHT"))
+}
+
+fn shape(n: usize, k: usize, format: Format, act: u32) -> Shape {
+    Shape::new(&[
+        ("N", n as f64),
+        ("K", k as f64),
+        ("WEIGHT", format.code()),
+        ("ACT", f64::from(act)),
+        ("ACTS", 0.0),
+        ("NORM", 0.0),
+        ("EPS", f64::from(1e-6f32)),
+    ])
+}
+
+/// Outputs a subgroup variant gives a workgroup of 256: `each` to every subgroup, an even number.
+fn outputs_per_group(caps: &Capabilities, each: f64) -> Vec<(&'static str, f64)> {
+    let size = caps.subgroup.map_or(32, |(_, max)| max.max(4));
+    let subgroups = f64::from((256 / size).max(2));
+    vec![("OUTS_PER_WG", each * subgroups), ("SG", f64::from(caps.fixed_subgroup()))]
+}
+
+const OUTS: &[Stage] =
+    &[Stage { entry: "main", grid: |s, c| s.dim("N").div_ceil(c["OUTS_PER_WG"] as usize) }];
+
+const TEAMS: &[Stage] = &[Stage {
+    entry: "main",
+    grid: |s, c| s.dim("N").div_ceil(((c["WG"] / c["LANES"]) as usize).max(1)),
+}];
+
+const LANES: &[(&str, &[f64])] =
+    &[("WG", &[64.0, 128.0, 256.0]), ("LANES", &[4.0, 8.0, 16.0, 32.0])];
+
+fn dense_only(s: &Shape, _: &Capabilities) -> Option<String> {
+    (!format(s).is_dense()).then(|| format!("reads dense weights, not {}", format(s).name()))
+}
+
+pub(crate) static KERNEL: Kernel = Kernel {
+    name: "fused_ffn",
+    summary: "act(gate) * up of one product with gate and up rows, SwiGLU or GeGLU",
+    params: &[
+        Param {
+            name: "N",
+            doc: "elements of y; the matrix has N gate rows, then N up rows",
+            kind: ParamKind::Dim { tile: 16, max: 120 },
+        },
+        Param {
+            name: "K",
+            doc: "columns of the matrix, elements of the vector",
+            kind: ParamKind::Dim { tile: 256, max: 1000 },
+        },
+        Param {
+            name: "WEIGHT",
+            doc: "storage format of the matrix",
+            kind: ParamKind::Formats(Format::ALL),
+        },
+        Param {
+            name: "ACT",
+            doc: "activation of the gate",
+            kind: ParamKind::Choice(&["silu", "gelu_tanh"]),
+        },
+        Param {
+            name: "ACTS",
+            doc: "storage format of x and y",
+            kind: ParamKind::Choice(ACT_NAMES),
+        },
+        Param {
+            name: "NORM",
+            doc: "what the matrix meets: none: x; rms: the RMSNorm of stream",
+            kind: ParamKind::Choice(&["none", "rms"]),
+        },
+        Param {
+            name: "EPS",
+            doc: "added to the mean square",
+            kind: ParamKind::Float { low: 1e-6, high: 1e-2 },
+        },
+    ],
+    bindings: &[
+        Binding {
+            name: "weights",
+            role: Role::Input,
+            elem: Elem::Weights,
+            len: |s| 2 * s.dim("N") * s.dim("K"),
+        },
+        Binding { name: "x", role: Role::Input, elem: Elem::Act, len: |s| s.dim("K") },
+        Binding { name: "stream", role: Role::Input, elem: Elem::F32, len: |s| s.dim("K") },
+        Binding { name: "norm_weight", role: Role::Input, elem: Elem::F32, len: |s| s.dim("K") },
+        Binding { name: "y", role: Role::Output, elem: Elem::Act, len: |s| s.dim("N") },
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[Stage {
+                entry: "main",
+                grid: |s, c| s.dim("N").div_ceil(2 * c["WG"] as usize),
+            }],
+            tunables: WORKGROUPS,
+            ..PLAIN
+        },
+        Variant { name: "workgroup", stages: TEAMS, tunables: LANES, refuses: dense_only, ..PLAIN },
+        Variant {
+            name: "workgroup_q",
+            stages: TEAMS,
+            tunables: LANES,
+            refuses: |s, _| format(s).is_dense().then(|| "reads quantised weights only".into()),
+            ..PLAIN
+        },
+        Variant {
+            name: "subgroup",
+            stages: OUTS,
+            constants: |_, caps| outputs_per_group(caps, 1.0),
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0, 512.0]),
+                ("OUTS_PER_WG", &[2.0, 4.0, 8.0, 16.0, 32.0]),
+            ],
+            refuses: dense_only,
+            ..PLAIN
+        },
+        Variant {
+            name: "subgroup_pair",
+            stages: OUTS,
+            constants: |_, caps| outputs_per_group(caps, 2.0),
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0, 512.0]),
+                ("OUTS_PER_WG", &[4.0, 8.0, 16.0, 32.0, 64.0]),
+            ],
+            refuses: dense_only,
+            ..PLAIN
+        },
+    ],
+    prefer: |s| {
+        if format(s).is_dense() {
+            &["subgroup", "workgroup", "naive"]
+        } else {
+            &["workgroup_q", "naive"]
+        }
+    },
+    cost: |s| {
+        let (n, k) = (s.float("N"), s.float("K"));
+        let vector = if s.dim("NORM") == 1 { 8.0 } else { act_bytes(s) };
+        Cost {
+            bytes: 2.0 * n * format(s).row_bytes(s.dim("K")) as f64 + act_bytes(s) * n + vector * k,
+            flops: 4.0 * n * k + 10.0 * n,
+        }
+    },
+    tolerance: |s| Tolerance {
+        k: 16.0 + 2.0 * s.float("K").sqrt(),
+        rounding: 0.0,
+        nmse: if s.dim("N") < 8 { 9e-6 } else { 1e-10 },
+        reason: "two products as in gemv; how far their errors reach the result is in the \
+                 reference's magnitude, exp is allowed 3 + 2|x| ULP",
+    },
+    cases: || {
+        let mut cases = Vec::new();
+        for &f in Format::DENSE {
+            // The models' widths, and some that are no multiple of 8, 4 or 2.
+            cases.push(shape(1, 1, f, 0));
+            cases.push(shape(40, 1152, f, 1));
+            cases.push(shape(33, 1001, f, 0));
+            cases.push(shape(3, 7, f, 1).with("NORM", 1.0).with("ACTS", 1.0));
+            cases.push(shape(17, 1004, f, 0).with("NORM", 1.0).with("ACTS", 1.0));
+        }
+        cases.push(shape(18, 2048, Format::Bf16, 0));
+        cases.push(shape(9, 1152, Format::F16, 1).with("ACTS", 1.0));
+        for &f in Format::QUANTISED {
+            cases.push(shape(7, 1152, f, 1).with("ACTS", 1.0));
+            cases.push(shape(16, 300, f, 0).with("NORM", 1.0));
+        }
+        // More workgroups than one grid dimension holds, for those of few outputs a group.
+        cases.push(shape(524_295, 3, Format::F16, 0).with("ACTS", 1.0));
+        cases
+    },
+    bench: || {
+        let gemma = |f| shape(6912, 1152, f, 1);
+        vec![
+            gemma(Format::Bf16),
+            gemma(Format::Bf16).with("NORM", 1.0),
+            shape(8192, 2048, Format::Bf16, 0),
+            shape(6144, 2048, Format::Bf16, 0),
+            gemma(Format::F16),
+            gemma(Format::Q4_0),
+            shape(8192, 2048, Format::Q4K, 0),
+        ]
+    },
+};

@@ -1,0 +1,193 @@
+//! A product, its norm and the residual stream: the second half of a feed-forward block, or the
+//! output projection of attention.
+
+use crate::descriptor::*;
+use crate::layout::{ACT_NAMES, Format, act_bytes};
+use crate::residual_rms_norm::{OFFSET, POST};
+use crate::shape::{Param, ParamKind, Shape};
+
+fn format(s: &Shape) -> Format {
+    Format::from_code(s.dim("WEIGHT"))
+}
+
+fn rows(s: &Shape) -> usize {
+    s.dim("ROWS")
+}
+
+fn shape(rows: usize, k: usize, format: Format, post: u32, next: u32) -> Shape {
+    Shape::new(&[
+        ("ROWS", rows as f64),
+        ("K", k as f64),
+        ("WEIGHT", format.code()),
+        ("ACTS", 0.0),
+        ("EPS", f64::from(1e-6f32)),
+        ("OFFSET", 0.0),
+        ("POST", f64::from(post)),
+        ("NEXT", f64::from(next)),
+    ])
+}
+
+const FINISH: Stage = Stage { entry: "finish", grid: |_, _| 1 };
+
+const TWO: &[Stage] = &[
+    Stage {
+        entry: "product",
+        grid: |s, c| rows(s).div_ceil(((c["WG"] / c["LANES"]) as usize).max(1)),
+    },
+    FINISH,
+];
+
+const LANES: &[(&str, &[f64])] =
+    &[("WG", &[64.0, 128.0, 256.0]), ("LANES", &[8.0, 16.0, 32.0, 64.0])];
+
+fn dense_only(s: &Shape, _: &Capabilities) -> Option<String> {
+    (!format(s).is_dense()).then(|| format!("reads dense weights, not {}", format(s).name()))
+}
+
+pub(crate) static KERNEL: Kernel = Kernel {
+    name: "matmul_rmsnorm_fused",
+    summary: "matrix times vector, normed, added to the residual stream, and its next norm",
+    params: &[
+        Param {
+            name: "ROWS",
+            doc: "rows of the matrix, elements of the stream",
+            kind: ParamKind::Dim { tile: 32, max: 300 },
+        },
+        Param {
+            name: "K",
+            doc: "columns of the matrix, elements of x",
+            kind: ParamKind::Dim { tile: 256, max: 1500 },
+        },
+        Param {
+            name: "WEIGHT",
+            doc: "storage format of the matrix",
+            kind: ParamKind::Formats(Format::ALL),
+        },
+        Param {
+            name: "ACTS",
+            doc: "storage format of x and y",
+            kind: ParamKind::Choice(ACT_NAMES),
+        },
+        Param {
+            name: "EPS",
+            doc: "added to the mean squares",
+            kind: ParamKind::Float { low: 1e-6, high: 1e-2 },
+        },
+        OFFSET,
+        POST,
+        Param {
+            name: "NEXT",
+            doc: "norm the stream for the next matrix; y and next_weight are used only then",
+            kind: ParamKind::Choice(&["none", "rms"]),
+        },
+    ],
+    bindings: &[
+        Binding {
+            name: "weights",
+            role: Role::Input,
+            elem: Elem::Weights,
+            len: |s| rows(s) * s.dim("K"),
+        },
+        Binding { name: "x", role: Role::Input, elem: Elem::Act, len: |s| s.dim("K") },
+        Binding { name: "stream", role: Role::InOut, elem: Elem::F32, len: rows },
+        Binding { name: "post_weight", role: Role::Input, elem: Elem::F32, len: rows },
+        Binding { name: "next_weight", role: Role::Input, elem: Elem::F32, len: rows },
+        // Stays as it is without NEXT.
+        Binding { name: "y", role: Role::InOut, elem: Elem::Act, len: rows },
+        Binding { name: "branch", role: Role::Scratch, elem: Elem::F32, len: rows },
+        Binding { name: "arrived", role: Role::Counter, elem: Elem::U32, len: |_| 1 },
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[
+                Stage { entry: "product", grid: |s, c| rows(s).div_ceil(c["WG"] as usize) },
+                FINISH,
+            ],
+            tunables: WORKGROUPS,
+            ..PLAIN
+        },
+        Variant {
+            name: "single_workgroup",
+            stages: &[Stage { entry: "main", grid: |_, _| 1 }],
+            tunables: &[("WG", &[128.0, 256.0, 512.0, 1024.0])],
+            refuses: dense_only,
+            ..PLAIN
+        },
+        Variant { name: "two_pass", stages: TWO, tunables: LANES, refuses: dense_only, ..PLAIN },
+        Variant {
+            name: "two_pass_q",
+            stages: TWO,
+            tunables: LANES,
+            refuses: |s, _| format(s).is_dense().then(|| "reads quantised weights only".into()),
+            ..PLAIN
+        },
+        Variant {
+            name: "last_workgroup",
+            stages: &[Stage {
+                entry: "main",
+                grid: |s, c| rows(s).div_ceil(c["ROWS_PER_WG"] as usize),
+            }],
+            constants: |s, _| {
+                // One wave of workgroups, and four loads a lane where rows are short.
+                let spans = format(s).row_bytes(s.dim("K")).div_ceil(16 * 256);
+                let by_rows = if rows(s) > 1536 { 2 } else { 1 };
+                let by_loads = if spans == 1 { 4 } else { 4 / spans.min(4) };
+                vec![("ROWS_PER_WG", f64::from(by_rows.max(by_loads as u32)))]
+            },
+            tunables: &[
+                ("WG", &[128.0, 192.0, 224.0, 256.0, 320.0, 448.0, 512.0]),
+                ("ROWS_PER_WG", &[1.0, 2.0, 4.0]),
+            ],
+            refuses: dense_only,
+            ..PLAIN
+        },
+    ],
+    prefer: |s| {
+        if format(s).is_dense() {
+            &["last_workgroup", "two_pass", "naive"]
+        } else {
+            &["two_pass_q", "naive"]
+        }
+    },
+    cost: |s| {
+        let (r, k) = (s.float("ROWS"), s.float("K"));
+        let norms = 4.0 * s.float("POST") + s.float("NEXT") * (4.0 + act_bytes(s));
+        Cost {
+            bytes: r * (format(s).row_bytes(s.dim("K")) as f64 + 8.0 + norms) + act_bytes(s) * k,
+            flops: 2.0 * r * k + r * (1.0 + 4.0 * (s.float("POST") + s.float("NEXT"))),
+        }
+    },
+    tolerance: |s| Tolerance {
+        k: 16.0 + 2.0 * s.float("K").sqrt() + s.float("ROWS").sqrt(),
+        rounding: 0.0,
+        nmse: if rows(s) < 8 { 9e-6 } else { 1e-10 },
+        reason: "a product as in gemv and norms as in rms_norm; how far an error of the product \
+                 reaches the stream and y is in the reference's magnitude",
+    },
+    cases: || {
+        let mut cases = Vec::new();
+        for &f in Format::DENSE {
+            cases.push(shape(48, 6912, f, 1, 0));
+            cases.push(shape(130, 1152, f, 1, 1).with("ACTS", 1.0).with("OFFSET", 1.0));
+            cases.push(shape(67, 1001, f, 0, 1));
+            cases.push(shape(1, 1, f, 1, 0));
+        }
+        cases.push(shape(2048, 64, Format::Bf16, 0, 1));
+        cases.push(shape(2601, 12, Format::F16, 1, 1).with("ACTS", 1.0));
+        for &f in Format::QUANTISED {
+            cases.push(shape(9, 1152, f, 1, 0));
+            cases.push(shape(20, 300, f, 0, 1).with("ACTS", 1.0));
+        }
+        cases
+    },
+    bench: || {
+        vec![
+            shape(1152, 6912, Format::Bf16, 1, 0),
+            shape(1152, 6912, Format::Bf16, 1, 1),
+            shape(1152, 1024, Format::Bf16, 1, 1),
+            shape(2048, 8192, Format::Bf16, 0, 1),
+            shape(1152, 6912, Format::F32, 1, 0),
+        ]
+    },
+};

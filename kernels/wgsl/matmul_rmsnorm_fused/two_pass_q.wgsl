@@ -1,0 +1,60 @@
+// matmul_rmsnorm_fused/two_pass_q: as two_pass, one quantised weight at a time.
+//
+//   b = W . x, or (W . x) / rms(W . x) * (OFFSET + post_weight) with POST rms
+//   stream = stream + b;  with NEXT rms: y = stream / rms(stream) * (OFFSET + next_weight)
+//   W: (ROWS, K)  x: (K) f32 or f16  stream, weights of the norms: (ROWS)  y: (ROWS) f32 or f16
+//   rms(v) = sqrt(mean v^2 + EPS)  OFFSET 0: standard, 1: Gemma's
+//
+// Idea: every weight finds its scale again: what is simple enough to trust without subgroups.
+// uses: residual_norm, weight_at, acts_at, store_pair, reduce_workgroup, grid
+override ROWS: u32;
+override K: u32;
+override NEXT: u32;
+override N: u32 = ROWS;
+override LANES: u32 = 32u; // invocations a row, a power of two
+
+@group(0) @binding(0) var<storage, read> weights: array<u32>;
+@group(0) @binding(1) var<storage, read> x: array<u32>;
+@group(0) @binding(2) var<storage, read_write> stream: array<f32>;
+@group(0) @binding(3) var<storage, read> post_weight: array<f32>;
+@group(0) @binding(4) var<storage, read> next_weight: array<f32>;
+@group(0) @binding(5) var<storage, read_write> y: array<u32>;
+@group(0) @binding(6) var<storage, read_write> branch: array<f32>;
+
+fn packed_word(i: u32) -> u32 { return weights[i]; }
+
+struct Place { lid: u32 }
+
+fn sum_all(p: Place, value: f32) -> f32 { return workgroup_sum(p.lid, value); }
+
+fn delta_at(i: u32) -> f32 { return branch[i]; }
+
+fn stream_at(i: u32) -> f32 { return stream[i]; }
+
+fn set_stream(i: u32, value: f32) { stream[i] = value; }
+
+@compute @workgroup_size(WG)
+fn product(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let lane = lid % LANES;
+    let row = group_index(workgroup, groups) * (WG / LANES) + lid / LANES;
+    var sum = 0.0;
+    if (row < ROWS) {
+        for (var i = lane; i < K; i += LANES) { sum += weight_at(row, i, K) * x_at(i); }
+    }
+    reduce_slots[lid] = sum;
+    workgroupBarrier();
+    for (var step = LANES / 2u; step > 0u; step /= 2u) {
+        if (lane < step) { reduce_slots[lid] += reduce_slots[lid + step]; }
+        workgroupBarrier();
+    }
+    if (lane == 0u && row < ROWS) { branch[row] = reduce_slots[lid]; }
+}
+
+@compute @workgroup_size(WG)
+fn finish(@builtin(local_invocation_index) lid: u32) {
+    residual_norm(Place(lid), NEXT == 1u);
+}

@@ -1,0 +1,12 @@
+// As acts_pair, for a file that also reads activations: ACTS is declared there.
+
+// Elements `at` and `at + 1`, `at` even with f16; `both` is false where the second lies beyond
+// the end.
+fn store_pair(at: u32, v: vec2<f32>, both: bool) {
+    if (ACTS == 1u) {
+        y[at / 2u] = pack2x16float(v);
+        return;
+    }
+    y[at] = bitcast<u32>(v.x);
+    if (both) { y[at + 1u] = bitcast<u32>(v.y); }
+}

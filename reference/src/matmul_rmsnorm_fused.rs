@@ -1,0 +1,54 @@
+//! A product, its norm and the residual stream, the second half of a feed-forward block:
+//!
+//! ```text
+//! b = W·x, or rms_norm(W·x) where a norm follows the block (Gemma)
+//! stream' = stream + b        y = rms_norm(stream'), where the next norm is made here too
+//! ```
+//!
+//! The product comes from [`gemv()`](crate::gemv::gemv()) with its magnitudes, which
+//! [`residual_rms_norm()`] carries through the norms and the sum.
+
+use crate::residual_rms_norm::residual_rms_norm;
+use crate::{Expected, rms_norm::RmsNorm};
+
+/// The stream after the block, and its norm where one is asked for.
+///
+/// # Panics
+/// When lengths differ.
+pub fn matmul_rmsnorm_fused(
+    product: &Expected,
+    stream: &[f32],
+    post: Option<&RmsNorm<'_>>,
+    next: Option<&RmsNorm<'_>>,
+) -> (Expected, Option<Expected>) {
+    residual_rms_norm(stream, product, post, next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Format, gemv::gemv};
+    use approx::assert_relative_eq;
+
+    #[test]
+    fn by_hand() {
+        // (1, 2)·(1, 0) = 1 and (3, 4)·(1, 1)... with x = (1, 1): 3 and 21, whose rms is 15:
+        // (0.2, 1.4), weights (10, 5): (2, 7). On the stream (1, -7): (3, 0), rms 3/sqrt 2.
+        let weights: Vec<u8> =
+            [1.0f32, 2.0, 20.0, 1.0].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let product = gemv(Format::F32, &weights, 2, 2, &[1.0, 1.0]);
+        let norm = |weight| RmsNorm { weight, eps: 0.0, offset: 0.0 };
+        let (stream, y) = matmul_rmsnorm_fused(
+            &product,
+            &[1.0, -7.0],
+            Some(&norm(&[10.0, 5.0])),
+            Some(&norm(&[1.0, 1.0])),
+        );
+        assert_relative_eq!(stream.value[..], [3.0, 0.0], epsilon = 1e-14);
+        assert_relative_eq!(y.unwrap().value[..], [2f64.sqrt(), 0.0], epsilon = 1e-14);
+        // The error of the second sum, which all but vanishes, is that of the branch it had.
+        assert!(stream.magnitude[1] > 7.0);
+        let (stream, y) = matmul_rmsnorm_fused(&product, &[1.0, -7.0], None, None);
+        assert_eq!((stream.value, y), (vec![4.0, 14.0], None));
+    }
+}

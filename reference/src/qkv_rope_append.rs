@@ -1,0 +1,86 @@
+//! What happens to the product of the QKV matrix before attention: queries and keys are normed
+//! (where the model does) and turned by their position, keys and values go into the cache.
+//!
+//! `qkv` is query heads, key heads, value heads. Everything is [`qk_norm_rope()`] and the slot of
+//! [`kv_append`](crate::kv_append); values are stored as they are.
+//!
+//! Magnitudes: those of the rotation; 0 for what is only copied.
+
+use crate::kv_append::CacheShape;
+use crate::qk_norm_rope::{Rope, qk_norm_rope};
+use crate::{Expected, residual_rms_norm::exact};
+
+/// One token's queries, and its keys and values as the cache is to hold them, unrounded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Token {
+    /// heads × head_dim.
+    pub q: Expected,
+    /// kv_heads × head_dim.
+    pub k: Expected,
+    /// kv_heads × head_dim.
+    pub v: Expected,
+}
+
+/// Norms (`[q, k]` weights of head_dim, eps) and turns the heads of `qkv`.
+///
+/// # Panics
+/// When `qkv` is shorter than two sets of KV heads, and as [`qk_norm_rope()`].
+pub fn qkv_rope_append(
+    qkv: &[f32],
+    cache: &CacheShape,
+    norm: Option<([&[f32]; 2], f32)>,
+    rope: &Rope<'_>,
+) -> Token {
+    let stored = cache.kv_heads * cache.head_dim;
+    let (q, rest) = qkv.split_at(qkv.len() - 2 * stored);
+    let (k, v) = rest.split_at(stored);
+    let turned = |heads: &[f32], which: usize| {
+        let norm = norm.map(|(weights, eps)| (weights[which], eps));
+        qk_norm_rope(heads, cache.head_dim, norm, rope)
+    };
+    Token { q: turned(q, 0), k: turned(k, 1), v: exact(v) }
+}
+
+/// A cache that holds `old` after `new` (kv_heads × head_dim) went into the slot of `position`.
+///
+/// # Panics
+/// When `old` or `new` has not the size that `shape` says.
+pub fn stored(old: &[f32], new: &Expected, shape: &CacheShape, position: u32) -> Expected {
+    assert_eq!(old.len(), shape.elements(), "elements of the cache");
+    assert_eq!(new.value.len(), shape.kv_heads * shape.head_dim, "elements of the token");
+    let mut cache = exact(old);
+    let slot = position as usize % shape.capacity;
+    for head in 0..shape.kv_heads {
+        let (row, from) = (shape.row(head, slot), head * shape.head_dim);
+        let token = from..from + shape.head_dim;
+        cache.value[row.clone()].copy_from_slice(&new.value[token.clone()]);
+        cache.magnitude[row].copy_from_slice(&new.magnitude[token]);
+    }
+    cache
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::qk_norm_rope::RopeStyle;
+    use approx::assert_relative_eq;
+
+    #[test]
+    fn by_hand() {
+        // Base 1 and factor 2/pi: a quarter turn at position 1, (a, b) -> (-b, a). One query head,
+        // one key head normed by its rms 5, one value head.
+        let factor = [2.0 / std::f32::consts::PI];
+        let rope =
+            Rope { style: RopeStyle::Neox, base: 1.0, freq_factors: Some(&factor), position: 1 };
+        let cache = CacheShape { kv_heads: 1, capacity: 3, head_dim: 2 };
+        let qkv = [2.0, 2.0, 1.0, 7.0, 5.0, 6.0];
+        let norm = Some(([&[1.0, 3.0][..], &[10.0, 5.0][..]], 0.0));
+        let token = qkv_rope_append(&qkv, &cache, norm, &rope);
+        assert_relative_eq!(token.q.value[..], [-3.0, 1.0], epsilon = 1e-6);
+        assert_relative_eq!(token.k.value[..], [-7.0, 2.0], epsilon = 1e-6);
+        assert_eq!(token.v, exact(&[5.0, 6.0]));
+        // Position 4 of 3 slots is slot 1.
+        let after = stored(&[1.0; 6], &token.v, &cache, 4);
+        assert_eq!(after, exact(&[1.0, 1.0, 5.0, 6.0, 1.0, 1.0]));
+    }
+}
