@@ -322,6 +322,9 @@ pub(crate) static KERNEL: Kernel = Kernel {
             shapes.push(shape((8192, 2048), f));
             shapes.push(shape((262_144, 1152), f));
         }
+        for cols in [4.0, 8.0] {
+            shapes.push(shape((8192, 2048), Format::Q4K).with("COLS", cols));
+        }
         for order in [Order::Flat, Order::ColumnWise] {
             for size in [(1152, 6912), (262_144, 1152)] {
                 shapes.push(shape(size, Format::Q4K).with("ORDER", order.code()));
