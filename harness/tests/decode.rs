@@ -362,13 +362,8 @@ fn hints_win_or_fail_loudly() {
     let weights = Weights::load(&golden.file, &config).unwrap();
     let built = |kernel: &str, variant: &str| {
         let hints = Hints::from([(kernel.to_owned(), variant.to_owned())]);
-        let options = GraphOptions {
-            context: 8,
-            kv: FloatFormat::F32,
-            acts: FloatFormat::F32,
-            hints,
-            tuned: None,
-        };
+        let (kv, acts) = (FloatFormat::F32, FloatFormat::F32);
+        let options = GraphOptions { context: 8, kv, acts, hints, tuned: None };
         let caps = Capabilities::minimal();
         graph::build(Path::new("m.gguf"), &config, &weights, &caps, &options)
             .map_err(|e| e.to_string())

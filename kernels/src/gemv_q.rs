@@ -33,8 +33,25 @@ fn subgroup(caps: &Capabilities) -> u32 {
     caps.subgroup.map_or(32, |(_, max)| max.max(4))
 }
 
+/// Chunks of `columns` vectors that are held in workgroup memory at a time (see `x_tile.wgsl`): all
+/// of them if possible, else what keeps any number of lanes busy.
+fn tile(s: &Shape, caps: &Capabilities, columns: usize) -> usize {
+    let one = 16 * columns * (chunk(s) / 4 + 1);
+    // What else the variants keep there.
+    let fits = (caps.workgroup_memory as usize).saturating_sub(2048) / one;
+    let whole = if fits < 64 { (fits / 2 + 1).next_power_of_two() } else { fits / 64 * 64 };
+    whole.min(s.dim("K").div_ceil(chunk(s)))
+}
+
 fn geometry(lanes: u32, caps: &Capabilities) -> Vec<(&'static str, f64)> {
     vec![("LANES", f64::from(lanes)), ("SG", f64::from(caps.fixed_subgroup()))]
+}
+
+/// As [`geometry`] for a variant that holds activations in workgroup memory.
+fn staged(s: &Shape, lanes: u32, caps: &Capabilities) -> Vec<(&'static str, f64)> {
+    let mut constants = geometry(lanes, caps);
+    constants.push(("TILE", tile(s, caps, 1) as f64));
+    constants
 }
 
 /// Workgroups of `each` rows to every group of LANES lanes.
@@ -190,7 +207,10 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "workgroup",
             stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, 1) }],
-            constants: |s, _| vec![("LANES", f64::from(lanes(s, 32, 1)))],
+            constants: |s, caps| {
+                let tile = tile(s, caps, 1) as f64;
+                vec![("LANES", f64::from(lanes(s, 32, 1))), ("TILE", tile)]
+            },
             tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
             refuses: columns_aligned,
             packing: Packing::Planes,
@@ -199,7 +219,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "planes",
             stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, 1) }],
-            constants: |_, caps| geometry(subgroup(caps).min(32), caps),
+            constants: |s, caps| staged(s, subgroup(caps).min(32), caps),
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", LANES)],
             refuses: one_column,
             packing: Packing::Planes,
@@ -208,7 +228,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "planes_multicol",
             stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, c["EACH"] as usize) }],
-            constants: |s, caps| geometry(lanes(s, subgroup(caps), 4), caps),
+            constants: |s, caps| staged(s, lanes(s, subgroup(caps), 4), caps),
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("LANES", LANES),
@@ -221,7 +241,14 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "planes_batch",
             stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, 4) }],
-            constants: |s, caps| geometry(lanes(s, subgroup(caps), 4), caps),
+            constants: |s, caps| {
+                let tile = tile(s, caps, s.dim("COLS"));
+                let lanes = lanes(s, subgroup(caps), 4).min(1 << tile.ilog2()).max(4);
+                let mut constants = geometry(lanes, caps);
+                constants.push(("TILE", tile as f64));
+                constants.push(("X_COLUMNS", s.float("COLS")));
+                constants
+            },
             tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
             refuses: |s, caps| {
                 let many = || (s.dim("COLS") > 8).then(|| "at most 8 columns".to_owned());
@@ -236,8 +263,14 @@ pub(crate) static KERNEL: Kernel = Kernel {
             constants: |s, caps| geometry(lanes(s, subgroup(caps), 4), caps),
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", LANES)],
             refuses: |s, caps| {
-                let short = || (s.dim("K") < 32).then(|| "K is below a block of 32".to_owned());
-                one_column(s, caps).or_else(short)
+                let unfit = || match caps.subgroup {
+                    _ if s.dim("K") < 32 => Some("K is below a block of 32".to_owned()),
+                    Some((least, _)) if least < 8 => {
+                        Some(format!("needs subgroups of 8, the adapter has {least}"))
+                    }
+                    _ => None,
+                };
+                one_column(s, caps).or_else(unfit)
             },
             packing: Packing::Planes,
             tolerance: Some(rounded),
@@ -321,6 +354,9 @@ pub(crate) static KERNEL: Kernel = Kernel {
         for f in [Format::Q4K, Format::Q4_0] {
             shapes.push(shape((8192, 2048), f));
             shapes.push(shape((262_144, 1152), f));
+        }
+        for cols in [4.0, 8.0] {
+            shapes.push(shape((8192, 2048), Format::Q4K).with("COLS", cols));
         }
         for order in [Order::Flat, Order::ColumnWise] {
             for size in [(1152, 6912), (262_144, 1152)] {

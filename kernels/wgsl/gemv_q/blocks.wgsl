@@ -8,6 +8,7 @@
 // uses: x_four, grid
 override WEIGHT: u32; // layout::Format: 3 q8_0, 4 q4_0, 5 q4_1, 6 q5_0, 7 q5_1, 8 q4_k, 9 q5_k, 10 q6_k
 override ROWS: u32;
+override K: u32;
 override FIRST: u32;
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // a power of two

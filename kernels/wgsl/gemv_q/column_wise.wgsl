@@ -9,9 +9,10 @@
 // WG / 8 columns at a time, four in flight; SPLITS workgroups share the columns of 256 rows, and a
 // second dispatch adds them up: no order of the loads makes a column-wise matrix give whole rows
 // to many workgroups without it.
-// uses: planes, x_four, grid
+// uses: planes, grid
 override FIRST: u32;
 override COLS: u32;
+override ACTS: u32; // 0 f32, 1 f16
 override SPLITS: u32 = 1u;
 override WG: u32 = 128u; // a power of two from 16 on
 

@@ -6,7 +6,7 @@
 // Idea: decoding costs several times a multiply-add, so eight weights of each of four rows are
 // decoded exactly and meet every column before the next eight; the weights cross the bus once for
 // all columns. For several tokens at once: speculative decoding, several sequences.
-// uses: planes, x_four, sum_four, grid
+// uses: planes, x_four, x_tile, sum_four, grid
 override FIRST: u32;
 override COLS: u32;
 override WG: u32 = 128u;
@@ -43,11 +43,12 @@ fn decoded(chunk: Chunk, s: vec2<f32>, j: u32) -> Eight {
     return Eight(q.low * f.x + f.y, q.high * f.x + f.y);
 }
 
+// Slot i of a column's tile and the next against eight weights of four rows.
 fn column(col: u32, i: u32, a: Eight, b: Eight, c: Eight, d: Eight) -> vec4<f32> {
-    let v = x_four(col, i);
+    let v = xs[x_slot(col, 0u) + i];
     let low = vec4<f32>(dot(a.low, v), dot(b.low, v), dot(c.low, v), dot(d.low, v));
     if (WEIGHT == 3u) { return low; }
-    let u = x_four(col, i + 1u);
+    let u = xs[x_slot(col, 0u) + i + 1u];
     return low + vec4<f32>(dot(a.high, u), dot(b.high, u), dot(c.high, u), dot(d.high, u));
 }
 
@@ -66,6 +67,7 @@ fn columns(i: u32, a: Eight, b: Eight, c: Eight, d: Eight) {
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
     @builtin(subgroup_id) subgroup: u32,
     @builtin(subgroup_size) size: u32,
     @builtin(subgroup_invocation_id) lane: u32,
@@ -81,22 +83,27 @@ fn main(
     let r1 = min(row + 1u, last);
     let r2 = min(row + 2u, last);
     let r3 = min(row + 3u, last);
-    for (var c = lane % lanes; c < row_chunks(); c += lanes) {
-        let w0 = load_chunk(row_base(r0), row_first(r0) + c);
-        let w1 = load_chunk(row_base(r1), row_first(r1) + c);
-        let w2 = load_chunk(row_base(r2), row_first(r2) + c);
-        let w3 = load_chunk(row_base(r3), row_first(r3) + c);
-        let s0 = scales(w0, row_first(r0) + c);
-        let s1 = scales(w1, row_first(r1) + c);
-        let s2 = scales(w2, row_first(r2) + c);
-        let s3 = scales(w3, row_first(r3) + c);
-        let i = c * (chunk_elements() / 4u);
-        for (var j = 0u; j < 4u; j++) {
-            columns(
-                i + j * (chunk_elements() / 16u),
-                decoded(w0, s0, j), decoded(w1, s1, j), decoded(w2, s2, j), decoded(w3, s3, j),
-            );
+    for (var tile = 0u; tile < row_chunks(); tile += TILE) {
+        stage_x(lid, 0u, tile);
+        let end = min(row_chunks(), tile + TILE);
+        for (var c = tile + lane % lanes; c < end; c += lanes) {
+            let w0 = load_chunk(row_base(r0), row_first(r0) + c);
+            let w1 = load_chunk(row_base(r1), row_first(r1) + c);
+            let w2 = load_chunk(row_base(r2), row_first(r2) + c);
+            let w3 = load_chunk(row_base(r3), row_first(r3) + c);
+            let s0 = scales(w0, row_first(r0) + c);
+            let s1 = scales(w1, row_first(r1) + c);
+            let s2 = scales(w2, row_first(r2) + c);
+            let s3 = scales(w3, row_first(r3) + c);
+            let i = x_slot(0u, c - tile);
+            for (var j = 0u; j < 4u; j++) {
+                columns(
+                    i + j * (chunk_elements() / 16u),
+                    decoded(w0, s0, j), decoded(w1, s1, j), decoded(w2, s2, j), decoded(w3, s3, j),
+                );
+            }
         }
+        workgroupBarrier();
     }
     let mine = row + lane % lanes / (lanes / 4u);
     let keeps = slot < slots && lane % (lanes / 4u) == 0u && mine < ROWS;

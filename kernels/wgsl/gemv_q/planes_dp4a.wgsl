@@ -25,48 +25,46 @@ var<workgroup> xq: array<vec4<u32>, RUNS>; // sixteen codes each
 // the rounded activations' sum: what remains of the rounding is that of weights, not of codes.
 var<workgroup> about: array<vec4<f32>, BLOCKS>;
 
-fn largest(v: vec4<f32>) -> f32 { return max(max(abs(v.x), abs(v.y)), max(abs(v.z), abs(v.w))); }
+// Rounds x, four elements a lane, eight neighbouring lanes a block: coalesced, and what they share
+// goes through the subgroup, which has at least eight. Four lanes make sixteen codes, of every
+// eight neighbours those in the even nibbles of a word of weights, then those in the odd ones;
+// q8_0 has them in their own order. `at` counts lanes over the workgroup, subgroup by subgroup.
+fn quantise(at: u32) {
+    for (var start = 0u; start < 8u * BLOCKS; start += WG) {
+        let i = start + at;
+        var v = vec4<f32>(0.0);
+        if (i < 8u * BLOCKS) { v = x_four(0u, i); }
+        let a = abs(v);
+        var most = max(max(a.x, a.y), max(a.z, a.w));
+        most = max(most, subgroupShuffleXor(most, 1u));
+        most = max(most, subgroupShuffleXor(most, 2u));
+        most = max(most, subgroupShuffleXor(most, 4u));
+        let scale = most / 127.0;
+        // Of a block of zeros, or of numbers too small for their inverse, nothing is left.
+        let q = vec4<i32>(round(v * select(0.0, 127.0 / most, most > 1e-30)));
+        var sum = q.x + q.y + q.z + q.w;
+        sum += subgroupShuffleXor(sum, 1u);
+        sum += subgroupShuffleXor(sum, 2u);
+        let half = scale * f32(sum);
+        let other_half = subgroupShuffleXor(half, 4u);
 
-// Codes of eight neighbours: those in the even nibbles of a word of weights, then those in the
-// odd ones. q8_0 has them in their own order.
-fn packed(a: vec4<i32>, b: vec4<i32>) -> vec2<u32> {
-    if (WEIGHT == 3u) { return vec2<u32>(pack4xI8(a), pack4xI8(b)); }
-    return vec2<u32>(
-        pack4xI8(vec4<i32>(a.x, a.z, b.x, b.z)),
-        pack4xI8(vec4<i32>(a.y, a.w, b.y, b.w)),
-    );
-}
-
-fn quantise(block: u32) {
-    let i = 8u * block;
-    let a = x_four(0u, i);
-    let b = x_four(0u, i + 1u);
-    let c = x_four(0u, i + 2u);
-    let d = x_four(0u, i + 3u);
-    let e = x_four(0u, i + 4u);
-    let f = x_four(0u, i + 5u);
-    let g = x_four(0u, i + 6u);
-    let h = x_four(0u, i + 7u);
-    let most = max(
-        max(max(largest(a), largest(b)), max(largest(c), largest(d))),
-        max(max(largest(e), largest(f)), max(largest(g), largest(h))),
-    );
-    let scale = most / 127.0;
-    // Of a block of zeros, or of numbers too small for their inverse, nothing is left.
-    let inverse = select(0.0, 127.0 / most, most > 1e-30);
-    let qa = vec4<i32>(round(a * inverse));
-    let qb = vec4<i32>(round(b * inverse));
-    let qc = vec4<i32>(round(c * inverse));
-    let qd = vec4<i32>(round(d * inverse));
-    let qe = vec4<i32>(round(e * inverse));
-    let qf = vec4<i32>(round(f * inverse));
-    let qg = vec4<i32>(round(g * inverse));
-    let qh = vec4<i32>(round(h * inverse));
-    xq[2u * block] = vec4<u32>(packed(qa, qb), packed(qc, qd));
-    xq[2u * block + 1u] = vec4<u32>(packed(qe, qf), packed(qg, qh));
-    let low = scale * total(vec4<f32>(qa + qb + qc + qd));
-    let high = scale * total(vec4<f32>(qe + qf + qg + qh));
-    about[block] = vec4<f32>(scale, low + high, low, high);
+        // This lane's word of the sixteen, made with its neighbour: even lanes keep what lies in
+        // even places.
+        let even = i % 2u == 0u;
+        let codes = vec4<u32>(q) & vec4<u32>(255u);
+        let evens = codes.x | (codes.z << 8u);
+        let odds = codes.y | (codes.w << 8u);
+        let theirs = subgroupShuffleXor(select(evens, odds, even), 1u);
+        var word = select(theirs | (odds << 16u), evens | (theirs << 16u), even);
+        if (WEIGHT == 3u) { word = pack4xI8(q); }
+        let beside = subgroupShuffleXor(word, 1u);
+        let pair = select(vec2<u32>(beside, word), vec2<u32>(word, beside), even);
+        let next = subgroupShuffleXor(pair, 2u);
+        if (i < 8u * BLOCKS && i % 4u == 0u) { xq[i / 4u] = vec4<u32>(pair, next); }
+        if (i < 8u * BLOCKS && i % 8u == 0u) {
+            about[i / 8u] = vec4<f32>(scale, half + other_half, half, other_half);
+        }
+    }
 }
 
 // The codes of word j of a chunk in bytes: even places, odd places.
@@ -120,7 +118,6 @@ fn dot_rounded(chunk: Chunk, c: u32, low: vec4<u32>, high: vec4<u32>, s: vec4<f3
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lid: u32,
     @builtin(subgroup_id) subgroup: u32,
     @builtin(subgroup_size) size: u32,
     @builtin(subgroup_invocation_id) lane: u32,
@@ -147,7 +144,7 @@ fn main(
     var w1 = load_chunk(base1, first1 + c);
     var w2 = load_chunk(base2, first2 + c);
     var w3 = load_chunk(base3, first3 + c);
-    for (var block = lid; block < BLOCKS; block += WG) { quantise(block); }
+    quantise(subgroup * sg + lane);
     workgroupBarrier();
 
     c = lane % lanes;

@@ -3,11 +3,10 @@
 //   y[FIRST + r] = sum_k W[r][k] * x[k]     W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
 //
 // Idea: a chunk of 16 bytes meets 128 bytes of x, eight times what it is itself: with one row a
-// lane the first-level cache would serve x at its full width. The rows share each load of x and
-// its sum; a chunk of each is in flight, and the next are issued before these are used. LANES is
+// lane workgroup memory would serve x at its full width. The rows share each load of x; a chunk of each is in flight, and the next are issued before these are used. LANES is
 // chosen to divide the chunks of a row: 1152 weights are 36 chunks, which 32 lanes read in two
 // rounds and 8 lanes in five.
-// uses: planes, x_four, sum_four, grid
+// uses: planes, x_four, x_tile, sum_four, grid
 override FIRST: u32;
 override WG: u32 = 256u;
 override EACH: u32 = 4u;
@@ -22,6 +21,7 @@ override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
     @builtin(subgroup_id) subgroup: u32,
     @builtin(subgroup_size) size: u32,
     @builtin(subgroup_invocation_id) lane: u32,
@@ -42,49 +42,52 @@ fn main(
     let first2 = row_first(min(row + 2u, last));
     let first3 = row_first(min(row + 3u, last));
 
-    let rounds = (row_chunks() + lanes - 1u) / lanes;
-    let whole = row_chunks() % lanes == 0u;
-    var c = min(lane % lanes, row_chunks() - 1u);
-    var w0 = load_chunk(base0, first0 + c);
-    var w1 = load_chunk(base1, first1 + c);
-    var w2: Chunk;
-    var w3: Chunk;
-    if (EACH > 2u) {
-        w2 = load_chunk(base2, first2 + c);
-        w3 = load_chunk(base3, first3 + c);
-    }
-    c = lane % lanes;
     var sum = vec4<f32>(0.0);
-    for (var round = 1u; round <= rounds; round++) {
-        var n0 = w0;
-        var n1 = w1;
-        var n2 = w2;
-        var n3 = w3;
-        if (round < rounds) {
-            let next = min(c + lanes, row_chunks() - 1u);
-            n0 = load_chunk(base0, first0 + next);
-            n1 = load_chunk(base1, first1 + next);
-            if (EACH > 2u) {
-                n2 = load_chunk(base2, first2 + next);
-                n3 = load_chunk(base3, first3 + next);
-            }
+    for (var tile = 0u; tile < row_chunks(); tile += TILE) {
+        let end = min(row_chunks(), tile + TILE);
+        let rounds = (end - tile + lanes - 1u) / lanes;
+        var c = tile + lane % lanes;
+        let start = min(c, end - 1u);
+        var w0 = load_chunk(base0, first0 + start);
+        var w1 = load_chunk(base1, first1 + start);
+        var w2: Chunk;
+        var w3: Chunk;
+        if (EACH > 2u) {
+            w2 = load_chunk(base2, first2 + start);
+            w3 = load_chunk(base3, first3 + start);
         }
-        if (whole || c < row_chunks()) {
-            let v = load_x(0u, c);
-            sum.x += dot_chunk(w0, first0 + c, v);
-            sum.y += dot_chunk(w1, first1 + c, v);
-            if (EACH > 2u) {
-                sum.z += dot_chunk(w2, first2 + c, v);
-                sum.w += dot_chunk(w3, first3 + c, v);
+        stage_x(lid, 0u, tile);
+        for (var round = 1u; round <= rounds; round++) {
+            var n0 = w0;
+            var n1 = w1;
+            var n2 = w2;
+            var n3 = w3;
+            if (round < rounds) {
+                let next = min(c + lanes, end - 1u);
+                n0 = load_chunk(base0, first0 + next);
+                n1 = load_chunk(base1, first1 + next);
+                if (EACH > 2u) {
+                    n2 = load_chunk(base2, first2 + next);
+                    n3 = load_chunk(base3, first3 + next);
+                }
             }
+            if (c < end) {
+                let v = load_x(c - tile);
+                sum.x += dot_chunk(w0, first0 + c, v);
+                sum.y += dot_chunk(w1, first1 + c, v);
+                if (EACH > 2u) {
+                    sum.z += dot_chunk(w2, first2 + c, v);
+                    sum.w += dot_chunk(w3, first3 + c, v);
+                }
+            }
+            w0 = n0;
+            w1 = n1;
+            w2 = n2;
+            w3 = n3;
+            c += lanes;
         }
-        w0 = n0;
-        w1 = n1;
-        w2 = n2;
-        w3 = n3;
-        c += lanes;
+        workgroupBarrier();
     }
-
     let one = sum_four(sum, lane, lanes);
     let which = lane % lanes / (lanes / 4u);
     if (slot < slots && lane % (lanes / 4u) == 0u && which < EACH && row + which < ROWS) {

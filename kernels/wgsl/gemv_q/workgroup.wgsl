@@ -6,7 +6,7 @@
 // Idea: the loads of `planes`, then a tree in workgroup memory. The rung for adapters and browsers
 // without subgroup operations. Several columns are taken one after another: the weights of the
 // later ones come from the cache.
-// uses: planes, x_four, grid
+// uses: planes, x_four, x_tile, grid
 override FIRST: u32;
 override COLS: u32;
 override WG: u32 = 256u;
@@ -26,14 +26,18 @@ fn main(
 ) {
     let lane = lid % LANES;
     let row = group_index(workgroup, groups) * (WG / LANES) + lid / LANES;
+    // Past the end the last row again; the result is dropped.
+    let base = row_base(min(row, ROWS - 1u));
+    let first = row_first(min(row, ROWS - 1u));
     for (var col = 0u; col < COLS; col++) {
         var sum = 0.0;
-        if (row < ROWS) {
-            let base = row_base(row);
-            let first = row_first(row);
-            for (var c = lane; c < row_chunks(); c += LANES) {
-                sum += dot_chunk(load_chunk(base, first + c), first + c, load_x(col, c));
+        for (var tile = 0u; tile < row_chunks(); tile += TILE) {
+            stage_x(lid, col, tile);
+            let end = min(row_chunks(), tile + TILE);
+            for (var c = tile + lane; c < end; c += LANES) {
+                sum += dot_chunk(load_chunk(base, first + c), first + c, load_x(c - tile));
             }
+            workgroupBarrier();
         }
         slots[lid] = sum;
         workgroupBarrier();

@@ -1,9 +1,10 @@
 // Quantised rows packed as planes (layout::Packing::Planes) against activations, sixteen bytes of
 // codes (a chunk) at a time: `weights: array<vec4<u32>>`. Everything that depends on overrides
-// alone folds to constants, so a pipeline holds one format's code. Needs x_four.
+// alone folds to constants, so a pipeline holds one format's code.
 override WEIGHT: u32; // layout::Format: 3 q8_0, 4 q4_0, 5 q4_1, 6 q5_0, 7 q5_1, 8 q4_k, 9 q5_k, 10 q6_k
 override ORDER: u32; // layout::Order: 0 blocks along rows, 1 across row ends, 2 down columns
 override ROWS: u32;
+override K: u32;
 
 // Weights in a chunk, all of one scale (q6_k: two).
 fn chunk_elements() -> u32 { return select(32u, 16u, WEIGHT == 3u); }
@@ -172,23 +173,6 @@ struct XChunk {
 }
 
 fn total(v: vec4<f32>) -> f32 { return (v.x + v.y) + (v.z + v.w); }
-
-fn load_x(col: u32, c: u32) -> XChunk {
-    let i = c * (chunk_elements() / 4u);
-    var v: XChunk;
-    v.a = x_four(col, i);
-    v.b = x_four(col, i + 1u);
-    v.c = x_four(col, i + 2u);
-    v.d = x_four(col, i + 3u);
-    if (WEIGHT != 3u) {
-        v.e = x_four(col, i + 4u);
-        v.f = x_four(col, i + 5u);
-        v.g = x_four(col, i + 6u);
-        v.h = x_four(col, i + 7u);
-    }
-    if (offset() != 0.0) { v.sum = total(v.a + v.b + v.c + v.d + (v.e + v.f + v.g + v.h)); }
-    return v;
-}
 
 // A chunk's share of the product. The scale is applied once, and sum((q + offset) x) =
 // sum(q x) + offset sum(x) takes one multiply-add a chunk instead of one a weight; minimums alike.

@@ -1,6 +1,5 @@
 // Activations four at a time out of `x: array<vec4<u32>>`, COLS vectors of K elements, in f32
-// (ACTS 0) or f16 (ACTS 1).
-override K: u32;
+// (ACTS 0) or f16 (ACTS 1). The file declares K.
 override ACTS: u32;
 
 // Elements 4i..4i+4 of vector `col`. Beyond K they are padding of unknown content or another
