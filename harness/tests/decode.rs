@@ -376,6 +376,42 @@ fn hints_win_or_fail_loudly() {
     assert!(built("gemm", "naive").unwrap_err().contains("gemm"));
 }
 
+/// Whatever the kernel would prefer for a decode, a cache format or a size: a named variant runs.
+#[test]
+fn an_explicit_attention_variant_wins_for_every_cache_and_context() {
+    let golden = Golden::load("gemma3-tiny-f16");
+    let config = golden.file.config().unwrap();
+    let weights = Weights::load(&golden.file, &config).unwrap();
+    let caps = Capabilities {
+        subgroup: Some((32, 32)),
+        workgroup_memory: 48 << 10,
+        invocations: 1024,
+        ..Capabilities::minimal()
+    };
+    let kernel = lathe_kernels::kernel("attention_decode").unwrap();
+    for kv in [FloatFormat::F32, FloatFormat::F16] {
+        for context in [16, 512, 4096] {
+            let selected = |hints: Hints| {
+                let options =
+                    GraphOptions { context, kv, acts: FloatFormat::F16, hints, tuned: None };
+                let path = &golden.file.path;
+                let graph = graph::build(path, &config, &weights, &caps, &options).unwrap();
+                graph.selected.into_iter().filter(|s| s.op == "attention").collect::<Vec<_>>()
+            };
+            for variant in kernel.variants {
+                let name = variant.name.to_owned();
+                for s in selected(Hints::from([(kernel.name.to_owned(), name)])) {
+                    assert_eq!(
+                        (s.variant.as_str(), s.why.as_str()),
+                        (variant.name, "explicit hint")
+                    );
+                }
+            }
+            assert!(selected(Hints::new()).iter().all(|s| s.why != "explicit hint"));
+        }
+    }
+}
+
 #[test]
 fn synthetic_models_decode_alike_on_both_executors() {
     let Some(gpu) = common::gpu() else { return };

@@ -1,6 +1,6 @@
 // Second stage of split decode attention: the splits' partial softmaxes become one. A workgroup
 // makes COMBINE_FOURS fours of a head; COMBINE / COMBINE_FOURS invocations share the splits of
-// each. No load depends on another, so the stage takes one trip to memory.
+// each, with a trip count known when compiled: all loads can be on their way at once.
 override COMBINE: u32 = 256u;
 const COMBINE_FOURS: u32 = 8u;
 
@@ -24,15 +24,15 @@ fn combine(
     var sum = vec4<f32>(0.0);
     for (var begin = 0u; begin < splits(); begin += parts) {
         let split = begin + part;
-        let at = ((head / GROUP) * splits() + min(split, splits() - 1u)) * GROUP + head % GROUP;
-        // What lies beyond the splits at work was never written.
-        let its_top = select(vec2<f32>(LOWEST, 0.0), tops[at], split < used);
+        // Beyond the splits at work nothing was written: the last one again, without weight.
+        let at = ((head / GROUP) * splits() + min(split, used - 1u)) * GROUP + head % GROUP;
+        let its_top = tops[at];
         let its_sum = partials[at * fours + min(four, fours - 1u)];
         let most = max(top.x, its_top.x);
         let mine = exp2(top.x - most);
-        let other = exp2(its_top.x - most);
+        let other = select(0.0, exp2(its_top.x - most), split < used);
         top = vec2<f32>(most, top.y * mine + its_top.y * other);
-        sum = sum * mine + select(vec4<f32>(0.0), its_sum * other, split < used);
+        sum = sum * mine + its_sum * other;
     }
     part_tops[lid] = top;
     part_sums[lid] = sum;

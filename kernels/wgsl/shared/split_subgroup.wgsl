@@ -10,8 +10,8 @@ const LOG2_E: f32 = 1.4426950408889634;
 // Limits of what a lane holds, in registers when the loops below are unrolled.
 const MOST_HEADS: u32 = 8u;
 const MOST_HELD: u32 = 32u; // fours, GROUP * HEAD_DIM / 4 / LANES
-const MOST_SCORES: u32 = 64u; // GROUP * IN_FLIGHT
-const MOST_LOADS: u32 = 32u; // IN_FLIGHT * HELD
+const MOST_SCORES: u32 = 64u; // GROUP * in_flight()
+const MOST_LOADS: u32 = 32u; // in_flight() * held()
 
 // What the upper half of the subgroups leaves for the lower.
 override SUM_SLOTS: u32 = WG / SG_MIN * GROUP * HEAD_DIM / 8u + 1u;
@@ -24,6 +24,9 @@ fn teams() -> u32 { return WG / LANES; }
 fn row_chunks() -> u32 { return HEAD_DIM / (4u * chunk_fours()); }
 
 fn held() -> u32 { return (row_chunks() + LANES - 1u) / LANES; }
+
+// Rows a lane has on their way, of K and of V.
+fn in_flight() -> u32 { return min(IN_FLIGHT, min(MOST_LOADS / held(), MOST_SCORES / GROUP)); }
 
 fn team_sum(value: f32) -> f32 {
     var v = value;
@@ -68,23 +71,23 @@ fn attend_share(kv_head: u32, split: u32, n: u32, subgroup: u32, lane: u32, subg
     var k: array<vec4<u32>, MOST_LOADS>;
     var v: array<vec4<u32>, MOST_LOADS>;
     var score: array<f32, MOST_SCORES>;
-    for (var round = 0u; round < n; round += IN_FLIGHT * stride) {
+    for (var round = 0u; round < n; round += in_flight() * stride) {
         let first = round + split * teams() + team;
         // All K and V of the round before the first use. Slots past the end repeat the last one
         // with weight zero, chunks past a row's end its last one.
-        for (var j = 0u; j < IN_FLIGHT; j++) {
+        for (var j = 0u; j < in_flight(); j++) {
             let row = cache + min(first + j * stride, n - 1u) * row_chunks();
             for (var i = 0u; i < held(); i++) {
                 k[j * held() + i] = k_cache[row + min(member + i * LANES, row_chunks() - 1u)];
             }
         }
-        for (var j = 0u; j < IN_FLIGHT; j++) {
+        for (var j = 0u; j < in_flight(); j++) {
             let row = cache + min(first + j * stride, n - 1u) * row_chunks();
             for (var i = 0u; i < held(); i++) {
                 v[j * held() + i] = v_cache[row + min(member + i * LANES, row_chunks() - 1u)];
             }
         }
-        for (var j = 0u; j < IN_FLIGHT; j++) {
+        for (var j = 0u; j < in_flight(); j++) {
             for (var h = 0u; h < GROUP; h++) { score[j * GROUP + h] = 0.0; }
             for (var i = 0u; i < held(); i++) {
                 for (var p = 0u; p < parts; p++) {
@@ -95,7 +98,7 @@ fn attend_share(kv_head: u32, split: u32, n: u32, subgroup: u32, lane: u32, subg
                 }
             }
         }
-        for (var j = 0u; j < IN_FLIGHT; j++) {
+        for (var j = 0u; j < in_flight(); j++) {
             let live = first + j * stride < n;
             for (var h = 0u; h < GROUP; h++) {
                 score[j * GROUP + h] = select(LOWEST, team_sum(score[j * GROUP + h]), live);
@@ -103,12 +106,12 @@ fn attend_share(kv_head: u32, split: u32, n: u32, subgroup: u32, lane: u32, subg
         }
         for (var h = 0u; h < GROUP; h++) {
             var top = most[h];
-            for (var j = 0u; j < IN_FLIGHT; j++) { top = max(top, score[j * GROUP + h]); }
+            for (var j = 0u; j < in_flight(); j++) { top = max(top, score[j * GROUP + h]); }
             let decay = exp2(most[h] - top);
             most[h] = top;
             var total = norm[h] * decay;
             for (var f = 0u; f < per_head; f++) { sum[h * per_head + f] *= decay; }
-            for (var j = 0u; j < IN_FLIGHT; j++) {
+            for (var j = 0u; j < in_flight(); j++) {
                 let live = first + j * stride < n;
                 let weight = select(0.0, exp2(score[j * GROUP + h] - top), live);
                 score[j * GROUP + h] = weight;
@@ -116,7 +119,7 @@ fn attend_share(kv_head: u32, split: u32, n: u32, subgroup: u32, lane: u32, subg
             }
             norm[h] = total;
         }
-        for (var j = 0u; j < IN_FLIGHT; j++) {
+        for (var j = 0u; j < in_flight(); j++) {
             for (var i = 0u; i < held(); i++) {
                 for (var p = 0u; p < parts; p++) {
                     let four = chunk_four(v[j * held() + i], p);
