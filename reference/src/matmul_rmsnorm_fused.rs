@@ -32,8 +32,8 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // (1, 2)·(1, 0) = 1 and (3, 4)·(1, 1)... with x = (1, 1): 3 and 21, whose rms is 15:
-        // (0.2, 1.4), weights (10, 5): (2, 7). On the stream (1, -7): (3, 0), rms 3/sqrt 2.
+        // (1, 2)·(1, 1) = 3 and (20, 1)·(1, 1) = 21, rms 15: (0.2, 1.4), weights (10, 5): (2, 7).
+        // On the stream (1, -7): (3, 0), whose rms is 3/sqrt 2.
         let weights: Vec<u8> =
             [1.0f32, 2.0, 20.0, 1.0].iter().flat_map(|w| w.to_le_bytes()).collect();
         let product = gemv(Format::F32, &weights, 2, 2, &[1.0, 1.0]);
