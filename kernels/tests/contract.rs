@@ -183,10 +183,13 @@ fn costs_and_tolerances_are_stated() {
     for k in KERNELS {
         for shape in shapes(k) {
             assert!((k.cost)(&shape).bytes > 0.0, "{}: {shape} moves nothing", k.name);
-            let t = (k.tolerance)(&shape);
-            assert!(!t.reason.is_empty() && t.nmse < 1e-5, "{}: {t:?}", k.name);
-            // A wrong element must not hide: the bound stays far below the terms' size.
-            assert!(t.k * f64::from(f32::EPSILON) < 1e-3, "{}: {t:?}", k.name);
+            for v in k.variants {
+                let t = k.tolerance_of(v)(&shape);
+                assert!(!t.reason.is_empty() && t.nmse < 1e-5, "{}/{}: {t:?}", k.name, v.name);
+                // A wrong element must not hide: the bound stays far below the terms' size.
+                let bound = t.k * f64::from(f32::EPSILON);
+                assert!(bound < 1e-3, "{}/{} {shape}: {t:?}", k.name, v.name);
+            }
         }
     }
 }

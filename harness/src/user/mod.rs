@@ -222,8 +222,8 @@ impl UserKernel {
             reflection: reflection.into(),
             constants,
             stages: Vec::new(),
-            packing: self.kernel.packing(&self.kernel.variants[0], shape),
-            tolerance: self.kernel.tolerance,
+            packing: self.kernel.packing(variant, shape),
+            tolerance: self.kernel.tolerance_of(variant),
             bindings,
             uniforms,
         };
@@ -252,7 +252,8 @@ impl UserKernel {
         let own = lathe_kernels::reflection(self.kernel.name, variant.name)
             .expect("the contract test pairs variants and files");
         for (name, default) in &own.overrides {
-            if !matches!(default, Default::Literal(_)) {
+            // The grid takes parameters from the shape.
+            if !matches!(default, Default::Literal(_)) || self.kernel.param(name).is_some() {
                 continue;
             }
             match constants.get(name) {
