@@ -204,3 +204,14 @@ fn a_shape_survives_printing_and_parsing() {
         }
     }
 }
+
+#[test]
+fn matrix_units_are_read_from_the_source() {
+    let needs = |variant| {
+        let r = reflection("matmul", variant).unwrap();
+        r.needs_cooperative_matrix.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(needs("cooperative_matrix"), ["16x16x16 f16 to f32"]);
+    assert_eq!(needs("cooperative_matrix_8"), ["8x8x8 f16 to f32"]);
+    assert!(needs("register_tiled").is_empty());
+}
