@@ -46,8 +46,10 @@ fn matches_reference(name: &str) {
     }
     for (count, variant) in passed.iter().zip(kernel.variants) {
         eprintln!("{name}/{}: {count} fixed cases passed", variant.name);
-        let needs = lathe_kernels::reflection(name, variant.name).unwrap().needs_subgroup;
-        let expected = !needs || gpu.caps.subgroup.is_some();
+        let needs = lathe_kernels::reflection(name, variant.name).unwrap();
+        let matrices = &gpu.caps.cooperative_matrices;
+        let expected = (!needs.needs_subgroup || gpu.caps.subgroup.is_some())
+            && needs.needs_cooperative_matrix.iter().all(|m| matrices.contains(m));
         assert!(!expected || *count > 0, "{name}/{} ran no fixed case", variant.name);
     }
     // Shapes come from a vector of draws, so that shrinking the draws shrinks the shape.

@@ -59,6 +59,22 @@ fn f16_tolerance(s: &Shape) -> Tolerance {
     }
 }
 
+/// Tiles of `tile` x `tile` elements, FM x FN fragments a subgroup.
+fn fragments(caps: &Capabilities, tile: f64, fm: f64, fn_: f64) -> Vec<(&'static str, f64)> {
+    let subgroup = caps.subgroup.map_or(32, |(_, max)| max);
+    vec![("TM", tile), ("TN", tile), ("FM", fm), ("FN", fn_), ("SG", f64::from(subgroup))]
+}
+
+/// What the variants on matrix units share.
+const MATRIX_UNITS: Variant = Variant {
+    stages: &[Stage { entry: "main", grid: |s, c| tiles(s, c["TM"] as usize, c["TN"] as usize) }],
+    refuses: |s, _| {
+        (s.dim("M") < 8).then(|| "fewer than 8 rows: half of a fragment is idle".into())
+    },
+    tolerance: Some(f16_tolerance),
+    ..PLAIN
+};
+
 pub(crate) static KERNEL: Kernel = Kernel {
     name: "matmul",
     summary: "rows (M, K) times a matrix (ROWS, K) transposed, f32 accumulation",
@@ -151,21 +167,10 @@ pub(crate) static KERNEL: Kernel = Kernel {
         },
         Variant {
             name: "cooperative_matrix",
-            stages: &[Stage {
-                entry: "main",
-                grid: |s, c| tiles(s, c["TM"] as usize, c["TN"] as usize),
-            }],
             constants: |s, caps| {
-                let (tile, fm) =
-                    if tiles(s, 128, 128) >= ENOUGH { (128.0, 4.0) } else { (64.0, 2.0) };
-                let subgroup = caps.subgroup.map_or(32, |(_, max)| max);
-                vec![
-                    ("TM", tile),
-                    ("TN", tile),
-                    ("FM", fm),
-                    ("FN", 2.0),
-                    ("SG", f64::from(subgroup)),
-                ]
+                let large = tiles(s, 128, 128) >= ENOUGH;
+                let (tile, fm) = if large { (128.0, 4.0) } else { (64.0, 2.0) };
+                fragments(caps, tile, fm, 2.0)
             },
             tunables: &[
                 ("TM", &[64.0, 128.0]),
@@ -174,18 +179,26 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 ("FM", &[2.0, 4.0]),
                 ("FN", &[2.0, 4.0]),
             ],
-            refuses: |s, _| {
-                (s.dim("M") < 8).then(|| "fewer than 8 rows: half of a fragment is idle".into())
-            },
-            tolerance: Some(f16_tolerance),
-            ..PLAIN
+            ..MATRIX_UNITS
+        },
+        Variant {
+            name: "cooperative_matrix_8",
+            constants: |_, caps| fragments(caps, 32.0, 2.0, 2.0),
+            tunables: &[
+                ("TM", &[32.0, 64.0]),
+                ("TN", &[32.0, 64.0]),
+                ("TK", &[16.0, 32.0]),
+                ("FM", &[2.0, 4.0]),
+                ("FN", &[2.0, 4.0]),
+            ],
+            ..MATRIX_UNITS
         },
     ],
     // Matrix units only where the caller has f16 activations already and weights lose little:
     // f32 activations may lie beyond f16's range, and f32 weights were wanted as they are.
     prefer: |s| {
         if s.dim("ACTS") == 1 && format(s) != Format::F32 {
-            &["cooperative_matrix", "register_tiled", "tiled", "naive"]
+            &["cooperative_matrix", "cooperative_matrix_8", "register_tiled", "tiled", "naive"]
         } else {
             &["register_tiled", "tiled", "naive"]
         }
@@ -207,9 +220,9 @@ pub(crate) static KERNEL: Kernel = Kernel {
             cases.push(shape(9, 70, 300, f));
             cases.push(shape(33, 130, 256, f).with("ACTS", 1.0).with("FIRST", 4.0));
             if quantised {
-                cases.push(shape(17, 65, 300, f).with("PACKING", 1.0).with("ACTS", 1.0));
+                let ragged = shape(17, 65, 300, f).with("PACKING", 1.0).with("ACTS", 1.0);
+                cases.push(ragged.with("AFTER", 3.0));
                 cases.push(shape(16, 24, 1152, f).with("PACKING", 1.0));
-                cases.push(shape(12, 8, 1152, f).with("AFTER", 3.0));
             } else {
                 // K in no words, whole tiles of y between others' elements.
                 cases.push(shape(12, 40, 77, f).with("ACTS", 1.0).with("FIRST", 1.0));

@@ -35,7 +35,7 @@ struct ParamLine {
 #[derive(Serialize)]
 struct VariantLine {
     name: &'static str,
-    requires: Vec<&'static str>,
+    requires: Vec<String>,
     dispatches: usize,
     available: Option<bool>,
     reason: Option<String>,
@@ -101,11 +101,13 @@ fn variant_line(
     let mut requires = Vec::new();
     if let Some(reflection) = lathe_kernels::reflection(kernel.name, variant.name) {
         if reflection.needs_subgroup {
-            requires.push("subgroup");
+            requires.push("subgroup".to_owned());
         }
         if reflection.needs_f16 {
-            requires.push("shader-f16");
+            requires.push("shader-f16".to_owned());
         }
+        let matrices = reflection.needs_cooperative_matrix.iter();
+        requires.extend(matrices.map(|m| format!("cooperative matrices {m}")));
     }
     // Whether some shape of the kernel runs: a refusal of one shape is not one of the adapter.
     let tried = caps.map(|caps| {

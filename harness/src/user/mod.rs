@@ -230,7 +230,7 @@ impl UserKernel {
             constants,
             stages: Vec::new(),
             packing,
-            tolerance: self.kernel.tolerance,
+            tolerance: self.kernel.tolerance_of(variant),
             bindings,
             uniforms,
         };
@@ -269,7 +269,8 @@ impl UserKernel {
         let own = lathe_kernels::reflection(self.kernel.name, variant.name)
             .expect("the contract test pairs variants and files");
         for (name, default) in &own.overrides {
-            if !matches!(default, Default::Literal(_)) {
+            // The grid takes parameters from the shape.
+            if !matches!(default, Default::Literal(_)) || self.kernel.param(name).is_some() {
                 continue;
             }
             match constants.get(name) {

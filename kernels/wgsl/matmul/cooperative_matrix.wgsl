@@ -1,4 +1,4 @@
-// matmul/cooperative_matrix: TM x TN elements of y a workgroup on the matrix units, f32 sums.
+// matmul/cooperative_matrix: TM x TN elements of y a workgroup on 16 x 16 matrix units, f32 sums.
 //
 //   y[m][FIRST + r] = sum_k f16(x[m][k]) * f16(W[r][k])
 //   x: (M, K) f32 or f16   W: (ROWS, K) in any format   y: (M, FIRST + ROWS + AFTER) f32
@@ -11,218 +11,30 @@
 // spreads eight of them over all banks. Tiles beyond M, ROWS or K are zero; where a tile of y is
 // not whole, or its rows do not begin on 16 bytes, sums go through workgroup memory.
 //
-// A subgroup beyond the last block repeats one, so WG may count on the largest subgroup size of an
-// adapter and control flow stays uniform. Fragments are named and not indexed: an array of them
-// that a driver does not unroll would leave the registers.
-//
 // Source: SPV_KHR_cooperative_matrix; the staging is that of register_tiled.
-// uses: weight_eight, x_eight, grid
+// uses: matmul_fragments, weight_eight, x_eight, grid
 enable f16;
 enable wgpu_cooperative_matrix;
-
-override ROWS: u32;
-override FIRST: u32;
-override AFTER: u32;
-override TM: u32 = 128u; // a multiple of 16 FM
-override TN: u32 = 128u; // a multiple of 16 FN
-override TK: u32 = 32u; // a multiple of 16
-override FM: u32 = 4u; // 1 to 4
-override FN: u32 = 2u; // 1 to 4
-override SG: u32 = 32u; // the adapter's largest subgroup size
-
-const FRAG: u32 = 16u;
-override STRIDE: u32 = TK / 4u + 2u; // vec4s from a staged row to the next
-override PIECES: u32 = TK / 8u; // eights of a row
-override X_PIECES: u32 = TM * PIECES;
-override W_PIECES: u32 = TN * PIECES;
-override BLOCKS_N: u32 = TN / (FRAG * FN);
-override BLOCKS: u32 = BLOCKS_N * (TM / (FRAG * FM));
-override WG: u32 = BLOCKS * SG;
-override XS: u32 = TM * STRIDE;
-override WS: u32 = TN * STRIDE;
-override EDGE: u32 = BLOCKS * FRAG * FRAG;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
-var<workgroup> xs: array<vec4<f16>, XS>;
-var<workgroup> ws: array<vec4<f16>, WS>;
-var<workgroup> edge: array<f32, EDGE>;
+alias FragmentA = coop_mat16x16<f16, A>;
+alias FragmentB = coop_mat16x16<f16, B>;
+alias FragmentC = coop_mat16x16<f32, C>;
+const FRAG: u32 = 16u;
 
-// Piece p of a tile: eight elements of a row.
-fn fetch_x(p: u32, m0: u32, k: u32) -> Raw {
-    var raw: Raw;
-    if (p < X_PIECES) { raw = load_x(m0 + p / PIECES, k + 8u * (p % PIECES)); }
-    return raw;
+// Eight bytes a store.
+alias Unit = vec4<f16>;
+const UNIT: u32 = 4u;
+
+fn store_x(at: u32, e: Eight) {
+    xs[at] = Unit(e.low);
+    xs[at + 1u] = Unit(e.high);
 }
 
-fn fetch_w(p: u32, n0: u32, k: u32) -> Raw {
-    var raw: Raw;
-    let i = k + 8u * (p % PIECES);
-    let n = n0 + p / PIECES;
-    if (p < W_PIECES && n < ROWS && i < K) { raw = load_weights(n, i); }
-    return raw;
-}
-
-fn stage_x(p: u32, raw: Raw) {
-    if (p >= X_PIECES) { return; }
-    let e = decode_x(raw);
-    let at = p / PIECES * STRIDE + 2u * (p % PIECES);
-    xs[at] = vec4<f16>(e.low);
-    xs[at + 1u] = vec4<f16>(e.high);
-}
-
-fn stage_w(p: u32, raw: Raw, k: u32) {
-    if (p >= W_PIECES) { return; }
-    let e = decode_weights(raw, k + 8u * (p % PIECES));
-    let at = p / PIECES * STRIDE + 2u * (p % PIECES);
-    ws[at] = vec4<f16>(e.low);
-    ws[at + 1u] = vec4<f16>(e.high);
-}
-
-// Where a workgroup and a subgroup in it are.
-struct Place { m0: u32, n0: u32, block: u32, whole: bool, lid: u32 }
-
-// Stores fragment (i, j) of every block. naga 30 evaluates an index written inside coopStoreT
-// after the store: it needs a name before.
-fn put(c: coop_mat16x16<f32, C>, i: u32, j: u32, place: Place) {
-    let row = FIRST + ROWS + AFTER;
-    if (place.whole) {
-        let m = place.m0 + (place.block / BLOCKS_N * FM + i) * FRAG;
-        let n = place.n0 + (place.block % BLOCKS_N * FN + j) * FRAG;
-        let at = m * row + FIRST + n;
-        coopStoreT(c, &y[at], row);
-        return;
-    }
-    let own = place.block * FRAG * FRAG;
-    coopStoreT(c, &edge[own], FRAG);
-    workgroupBarrier();
-    for (var e = place.lid; e < EDGE; e += WG) {
-        let block = e / (FRAG * FRAG);
-        let m = place.m0 + (block / BLOCKS_N * FM + i) * FRAG + e / FRAG % FRAG;
-        let n = place.n0 + (block % BLOCKS_N * FN + j) * FRAG + e % FRAG;
-        if (m < M && n < ROWS) { y[m * row + FIRST + n] = edge[e]; }
-    }
-    workgroupBarrier();
-}
-
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lid: u32,
-    @builtin(subgroup_id) subgroup: u32,
-) {
-    let group = group_index(workgroup, groups);
-    let tiles = (M + TM - 1u) / TM;
-    let m0 = group % tiles * TM;
-    let n0 = group / tiles * TN;
-    let block = subgroup % BLOCKS;
-    let a = block / BLOCKS_N * FM * FRAG * STRIDE;
-    let b = block % BLOCKS_N * FN * FRAG * STRIDE;
-    var c00 = coop_mat16x16<f32, C>();
-    var c01 = coop_mat16x16<f32, C>();
-    var c02 = coop_mat16x16<f32, C>();
-    var c03 = coop_mat16x16<f32, C>();
-    var c10 = coop_mat16x16<f32, C>();
-    var c11 = coop_mat16x16<f32, C>();
-    var c12 = coop_mat16x16<f32, C>();
-    var c13 = coop_mat16x16<f32, C>();
-    var c20 = coop_mat16x16<f32, C>();
-    var c21 = coop_mat16x16<f32, C>();
-    var c22 = coop_mat16x16<f32, C>();
-    var c23 = coop_mat16x16<f32, C>();
-    var c30 = coop_mat16x16<f32, C>();
-    var c31 = coop_mat16x16<f32, C>();
-    var c32 = coop_mat16x16<f32, C>();
-    var c33 = coop_mat16x16<f32, C>();
-    var x0 = fetch_x(lid, m0, 0u);
-    var x1 = fetch_x(lid + WG, m0, 0u);
-    var x2 = fetch_x(lid + 2u * WG, m0, 0u);
-    var x3 = fetch_x(lid + 3u * WG, m0, 0u);
-    var w0 = fetch_w(lid, n0, 0u);
-    var w1 = fetch_w(lid + WG, n0, 0u);
-    var w2 = fetch_w(lid + 2u * WG, n0, 0u);
-    var w3 = fetch_w(lid + 3u * WG, n0, 0u);
-    for (var k = 0u; k < K; k += TK) {
-        stage_x(lid, x0);
-        if (WG < X_PIECES) { stage_x(lid + WG, x1); }
-        if (2u * WG < X_PIECES) { stage_x(lid + 2u * WG, x2); }
-        if (3u * WG < X_PIECES) { stage_x(lid + 3u * WG, x3); }
-        stage_w(lid, w0, k);
-        if (WG < W_PIECES) { stage_w(lid + WG, w1, k); }
-        if (2u * WG < W_PIECES) { stage_w(lid + 2u * WG, w2, k); }
-        if (3u * WG < W_PIECES) { stage_w(lid + 3u * WG, w3, k); }
-        // What four loads an invocation do not cover is not fetched ahead.
-        for (var p = lid + 4u * WG; p < X_PIECES; p += WG) { stage_x(p, fetch_x(p, m0, k)); }
-        for (var p = lid + 4u * WG; p < W_PIECES; p += WG) { stage_w(p, fetch_w(p, n0, k), k); }
-        workgroupBarrier();
-        // Past the last tile nothing is loaded.
-        x0 = fetch_x(lid, m0, k + TK);
-        if (WG < X_PIECES) { x1 = fetch_x(lid + WG, m0, k + TK); }
-        if (2u * WG < X_PIECES) { x2 = fetch_x(lid + 2u * WG, m0, k + TK); }
-        if (3u * WG < X_PIECES) { x3 = fetch_x(lid + 3u * WG, m0, k + TK); }
-        w0 = fetch_w(lid, n0, k + TK);
-        if (WG < W_PIECES) { w1 = fetch_w(lid + WG, n0, k + TK); }
-        if (2u * WG < W_PIECES) { w2 = fetch_w(lid + 2u * WG, n0, k + TK); }
-        if (3u * WG < W_PIECES) { w3 = fetch_w(lid + 3u * WG, n0, k + TK); }
-        for (var i = 0u; i < TK / 4u; i += FRAG / 4u) {
-            let a0 = coopLoadT<coop_mat16x16<f16, A>>(&xs[a + i], STRIDE);
-            var a1 = a0;
-            if (FM > 1u) { a1 = coopLoadT<coop_mat16x16<f16, A>>(&xs[a + i + FRAG * STRIDE], STRIDE); }
-            var a2 = a0;
-            if (FM > 2u) { a2 = coopLoadT<coop_mat16x16<f16, A>>(&xs[a + i + 2u * FRAG * STRIDE], STRIDE); }
-            var a3 = a0;
-            if (FM > 3u) { a3 = coopLoadT<coop_mat16x16<f16, A>>(&xs[a + i + 3u * FRAG * STRIDE], STRIDE); }
-            // W is staged by rows, which are the columns of its transpose.
-            let b0 = coopLoad<coop_mat16x16<f16, B>>(&ws[b + i], STRIDE);
-            c00 = coopMultiplyAdd(a0, b0, c00);
-            if (FM > 1u) { c10 = coopMultiplyAdd(a1, b0, c10); }
-            if (FM > 2u) { c20 = coopMultiplyAdd(a2, b0, c20); }
-            if (FM > 3u) { c30 = coopMultiplyAdd(a3, b0, c30); }
-            if (FN > 1u) {
-                let b1 = coopLoad<coop_mat16x16<f16, B>>(&ws[b + i + FRAG * STRIDE], STRIDE);
-                c01 = coopMultiplyAdd(a0, b1, c01);
-                if (FM > 1u) { c11 = coopMultiplyAdd(a1, b1, c11); }
-                if (FM > 2u) { c21 = coopMultiplyAdd(a2, b1, c21); }
-                if (FM > 3u) { c31 = coopMultiplyAdd(a3, b1, c31); }
-            }
-            if (FN > 2u) {
-                let b2 = coopLoad<coop_mat16x16<f16, B>>(&ws[b + i + 2u * FRAG * STRIDE], STRIDE);
-                c02 = coopMultiplyAdd(a0, b2, c02);
-                if (FM > 1u) { c12 = coopMultiplyAdd(a1, b2, c12); }
-                if (FM > 2u) { c22 = coopMultiplyAdd(a2, b2, c22); }
-                if (FM > 3u) { c32 = coopMultiplyAdd(a3, b2, c32); }
-            }
-            if (FN > 3u) {
-                let b3 = coopLoad<coop_mat16x16<f16, B>>(&ws[b + i + 3u * FRAG * STRIDE], STRIDE);
-                c03 = coopMultiplyAdd(a0, b3, c03);
-                if (FM > 1u) { c13 = coopMultiplyAdd(a1, b3, c13); }
-                if (FM > 2u) { c23 = coopMultiplyAdd(a2, b3, c23); }
-                if (FM > 3u) { c33 = coopMultiplyAdd(a3, b3, c33); }
-            }
-        }
-        workgroupBarrier();
-    }
-    // Stores of whole fragments need rows on 16 bytes.
-    let aligned = FIRST % 4u == 0u && (ROWS + AFTER) % 4u == 0u;
-    let whole = aligned && m0 + TM <= M && n0 + TN <= ROWS;
-    let place = Place(m0, n0, block, whole, lid);
-    put(c00, 0u, 0u, place);
-    if (FN > 1u) { put(c01, 0u, 1u, place); }
-    if (FN > 2u) { put(c02, 0u, 2u, place); }
-    if (FN > 3u) { put(c03, 0u, 3u, place); }
-    if (FM > 1u) { put(c10, 1u, 0u, place); }
-    if (FM > 1u && FN > 1u) { put(c11, 1u, 1u, place); }
-    if (FM > 1u && FN > 2u) { put(c12, 1u, 2u, place); }
-    if (FM > 1u && FN > 3u) { put(c13, 1u, 3u, place); }
-    if (FM > 2u) { put(c20, 2u, 0u, place); }
-    if (FM > 2u && FN > 1u) { put(c21, 2u, 1u, place); }
-    if (FM > 2u && FN > 2u) { put(c22, 2u, 2u, place); }
-    if (FM > 2u && FN > 3u) { put(c23, 2u, 3u, place); }
-    if (FM > 3u) { put(c30, 3u, 0u, place); }
-    if (FM > 3u && FN > 1u) { put(c31, 3u, 1u, place); }
-    if (FM > 3u && FN > 2u) { put(c32, 3u, 2u, place); }
-    if (FM > 3u && FN > 3u) { put(c33, 3u, 3u, place); }
+fn store_w(at: u32, e: Eight) {
+    ws[at] = Unit(e.low);
+    ws[at + 1u] = Unit(e.high);
 }
