@@ -82,6 +82,7 @@ macro_rules! kernels {
 
 kernels!(
     embed,
+    dequant,
     rms_norm,
     gemv,
     gemv_q,

@@ -14,6 +14,7 @@ pub mod shape;
 mod argmax;
 mod attention_decode;
 mod compose;
+mod dequant;
 mod embed;
 mod gemv;
 mod gemv_q;
@@ -48,6 +49,7 @@ include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 /// The registry: one line a kernel, in the order of a decode step.
 pub static KERNELS: &[&Kernel] = &[
     &embed::KERNEL,
+    &dequant::KERNEL,
     &rms_norm::KERNEL,
     &gemv::KERNEL,
     &gemv_q::KERNEL,

@@ -20,6 +20,7 @@
 pub mod argmax;
 pub mod attention_decode;
 pub mod compare;
+pub mod dequant;
 pub mod embed;
 pub mod gemv;
 pub mod glu;

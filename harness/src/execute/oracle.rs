@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use super::cpu::{Outcome, Value};
 use crate::recording::{FloatFormat, Op, TensorId};
-use crate::weights::{WeightRows, oracle_format};
+use crate::weights::{Bytes, WeightRows, oracle_format};
 
 /// What an operation should leave in the tensors it writes, given what all tensors hold before.
 /// Panics for a kernel without an oracle, which the contract test rules out.
@@ -86,6 +86,13 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             let row = row_of(table, token as usize);
             let scale = s.float("SCALE") as f32;
             real("x", reference::embed::embed(format_of(table), row, table.k, 0, scale))
+        }
+        "dequant" => {
+            let rows = inputs.weights("weights");
+            let parts = rows.parts.iter();
+            let values =
+                |part: &Bytes| reference::dequant::dequant(format_of(rows), part.get(), rows.k);
+            real("y", join(parts.map(values)))
         }
         "rms_norm" => {
             let (x, weight) = (inputs.f32s("x"), inputs.f32s("weight"));

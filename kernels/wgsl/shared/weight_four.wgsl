@@ -1,0 +1,92 @@
+// Four quantised weights at a time, in any packing; with weight_at, whose helpers it uses. The file
+// that uses it defines `fn packed_word(i: u32) -> u32` and `fn packed_chunk(i: u32) -> vec4<u32>`:
+// word i and sixteen bytes i of the packed rows. `base` is the byte at which a row begins, `blocks`
+// its blocks, `e` an element of `block`, a multiple of 4.
+
+// The word at an even byte: blocks of 34, 18, 22 or 210 bytes begin between words.
+fn word_at(at: u32) -> u32 {
+    let low = packed_word(at / 4u);
+    if (PACKING == 1u || block_bytes() % 4u == 0u || at % 4u == 0u) { return low; }
+    return (low >> 16u) | (packed_word(at / 4u + 1u) << 16u);
+}
+
+// The f16 at an even byte.
+fn half_of(at: u32) -> f32 {
+    return unpack2x16float(packed_word(at / 4u) >> (8u * (at % 4u))).x;
+}
+
+// Elements that share a scale.
+fn sub_elements() -> u32 { return select(32u, 16u, WEIGHT == 10u); }
+
+// Scale and addend of the sub-block of element e: a weight is code * x + y.
+fn scale_addend(base: u32, block: u32, blocks: u32, e: u32) -> vec2<f32> {
+    let last = base + field_at(planes() - 1u, block, blocks);
+    switch WEIGHT {
+        case 3u, 4u, 6u: { return vec2<f32>(half_of(last), 0.0); }
+        case 5u, 7u: { return unpack2x16float(packed_word(last / 4u)); }
+        case 8u, 9u: {
+            let head = packed_chunk(last / 16u);
+            let packed = head.yzw >> vec3<u32>(8u * (e / 32u % 4u));
+            var sm = packed.xy & vec2<u32>(63u);
+            if (e >= 128u) {
+                let low = vec2<u32>(packed.z, packed.z >> 4u) & vec2<u32>(15u);
+                sm = low | ((packed.xy >> vec2<u32>(2u)) & vec2<u32>(48u));
+            }
+            return unpack2x16float(head.x) * vec2<f32>(sm) * vec2<f32>(1.0, -1.0);
+        }
+        default: {
+            let at = base + field_at(2u, block, blocks) + e / 16u;
+            let scale = f32(extractBits(bitcast<i32>(packed_word(at / 4u)), 8u * (at % 4u), 8u));
+            return vec2<f32>(half_of(last) * scale, 0.0);
+        }
+    }
+}
+
+// The bytes of a word, the lowest first.
+fn bytes_of(word: u32) -> vec4<f32> {
+    return vec4<f32>((vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u));
+}
+
+fn signed_bytes_of(word: u32) -> vec4<f32> {
+    let high = bitcast<vec4<i32>>(vec4<u32>(word) << vec4<u32>(24u, 16u, 8u, 0u));
+    return vec4<f32>(high >> vec4<u32>(24u));
+}
+
+// Bits 0..4 as the fifth bits of four bytes.
+fn fifth_bits(four: u32) -> u32 { return (((four & 15u) * 0x204081u) & 0x1010101u) << 4u; }
+
+// The codes of elements e..e+4, around zero where a format has no addend.
+fn codes_four(base: u32, block: u32, blocks: u32, e: u32) -> vec4<f32> {
+    let codes = base + field_at(0u, block, blocks);
+    let middle = base + field_at(1u, block, blocks);
+    switch WEIGHT {
+        case 3u: { return signed_bytes_of(word_at(codes + e)); }
+        case 4u, 5u, 6u, 7u: {
+            var q = (word_at(codes + e % 16u) >> (4u * (e / 16u))) & 0xf0f0f0fu;
+            if (WEIGHT >= 6u) { q |= fifth_bits(word_at(middle) >> e); }
+            let around = select(0.0, select(8.0, 16.0, WEIGHT == 6u), WEIGHT % 2u == 0u);
+            return bytes_of(q) - around;
+        }
+        case 8u, 9u: {
+            let j = e / 32u;
+            var q = (word_at(codes + j / 2u * 32u + e % 32u) >> (4u * (j % 2u))) & 0xf0f0f0fu;
+            if (WEIGHT == 9u) { q |= ((word_at(middle + e % 32u) >> j) & 0x1010101u) << 4u; }
+            return bytes_of(q);
+        }
+        default: {
+            let half = e / 128u;
+            let j = e / 32u % 4u;
+            let low = word_at(codes + half * 64u + j % 2u * 32u + e % 32u) >> (4u * (j / 2u));
+            let high = word_at(middle + half * 32u + e % 32u) >> (2u * j);
+            let q = (low & 0xf0f0f0fu) | ((high & 0x3030303u) << 4u);
+            return bytes_of(q) - 32.0;
+        }
+    }
+}
+
+// The product is exact, so a contraction to fma gives the same bits; without an addend nothing is
+// added, which would lose the sign of a zero.
+fn weigh(codes: vec4<f32>, by: vec2<f32>) -> vec4<f32> {
+    if (WEIGHT == 5u || (WEIGHT >= 7u && WEIGHT <= 9u)) { return codes * by.x + by.y; }
+    return codes * by.x;
+}
