@@ -32,8 +32,25 @@ fn ragged(s: &Shape, _: &Capabilities) -> Option<String> {
     (k % each != 0).then(|| format!("K={k} is no multiple of {each}: rows begin between stores"))
 }
 
-fn planes(_: &Shape, _: &Capabilities) -> Vec<(&'static str, f64)> {
-    vec![("PACKING", Packing::Planes.code())]
+/// Several stores an invocation only where one already fills a large device (270336 invocations
+/// on 132 multiprocessors).
+fn rounds(s: &Shape) -> Vec<(&'static str, f64)> {
+    let per = match elements(s) / each(s) {
+        0..=0x4_0000 => 1.0,
+        0x4_0001..=0x8_0000 => 2.0,
+        _ => 4.0,
+    };
+    vec![("PER", per)]
+}
+
+/// With where the fields of packed rows lie.
+fn over(
+    packing: Packing,
+    s: &Shape,
+    mut constants: Vec<(&'static str, f64)>,
+) -> Vec<(&'static str, f64)> {
+    constants.extend(format(s).fields(s.dim("K"), packing));
+    constants
 }
 
 const ROUNDS: &[(&str, &[f64])] =
@@ -78,10 +95,11 @@ pub(crate) static KERNEL: Kernel = Kernel {
                     (s.dim("ROWS") * s.dim("K").div_ceil(256)).div_ceil(c["SPANS_PER_WG"] as usize)
                 },
             }],
-            constants: |_, caps| {
+            constants: |s, caps| {
                 let size = caps.subgroup.map_or(32, |(_, max)| max.max(4));
                 let subgroups = f64::from((256 / size).max(1));
-                vec![("SPANS_PER_WG", subgroups), ("SG", f64::from(caps.fixed_subgroup()))]
+                let fixed = f64::from(caps.fixed_subgroup());
+                over(Packing::Blocks, s, vec![("SPANS_PER_WG", subgroups), ("SG", fixed)])
             },
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
@@ -96,6 +114,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 entry: "main",
                 grid: |s, c| s.dim("ROWS") * s.dim("K").div_ceil(c["TILE"] as usize),
             }],
+            constants: |s, _| over(Packing::Blocks, s, Vec::new()),
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("TILE", &[2048.0, 4096.0, 8192.0])],
             refuses: ragged,
             ..PLAIN
@@ -106,7 +125,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 entry: "main",
                 grid: |s, c| (elements(s) / each(s)).div_ceil((c["WG"] * c["PER"]) as usize),
             }],
-            constants: planes,
+            constants: |s, _| over(Packing::Planes, s, rounds(s)),
             tunables: ROUNDS,
             refuses: ragged,
             packing: Packing::Planes,
@@ -120,7 +139,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                     (groups * (s.dim("K") / each(s))).div_ceil(c["WG"] as usize)
                 },
             }],
-            constants: planes,
+            constants: |s, _| over(Packing::Planes, s, rounds(s)),
             tunables: ROUNDS,
             refuses: ragged,
             packing: Packing::Planes,
@@ -142,15 +161,18 @@ pub(crate) static KERNEL: Kernel = Kernel {
     },
     cases: || {
         let mut cases = Vec::new();
-        for &f in Format::QUANTISED {
-            // 1152 is no whole number of superblocks; 2304 reaches a second tile.
-            cases.push(shape(9, 1152, f, 0));
-            cases.push(shape(3, 2304, f, 1));
-            cases.push(shape(5, 77, f, u32::from(f.block_len() == 32)));
+        for (acts, &f) in [0, 1].into_iter().cycle().zip(Format::QUANTISED) {
+            // Nine superblocks: more than one tile.
+            cases.push(shape(5, 2304, f, acts));
+            cases.push(shape(5, 77, f, acts));
         }
+        // No whole number of superblocks; more rows than invocations take together.
+        cases.push(shape(9, 1152, Format::Q4K, 0));
+        cases.push(shape(9, 1152, Format::Q5_0, 0));
         cases.push(shape(1, 1, Format::Q8_0, 0));
-        // More workgroups than one grid dimension holds, for the variants of one row a group.
-        cases.push(shape(65_537, 8, Format::Q4_0, 1));
+        // More workgroups than one grid dimension holds, for the variants of one row a group; four
+        // rounds for those that have them.
+        cases.push(shape(65_537, 32, Format::Q4_0, 0));
         cases
     },
     bench: || {

@@ -141,6 +141,36 @@ impl Format {
         self.planes().iter().map(plane).collect()
     }
 
+    /// The layout of packed rows of `k` elements as the overrides of `shared/weight_four.wgsl`.
+    pub(crate) fn fields(self, k: usize, packing: Packing) -> Vec<(&'static str, f64)> {
+        let planes = self.planes();
+        let starts = self.plane_starts(k);
+        // Where the first block's field of a plane lies, and how far the next block's.
+        let field = |plane: Option<usize>| match (plane, packing) {
+            (None, _) => (0, 0),
+            (Some(p), Packing::Blocks) => (planes[p].0, self.block_bytes()),
+            (Some(p), Packing::Planes) => (starts[p].0, planes[p].1),
+        };
+        let codes = field(Some(0));
+        let high = field((planes.len() > 2).then_some(1));
+        let scales = field((planes.len() > 3).then_some(2));
+        let last = field(Some(planes.len() - 1));
+        [
+            ("BLOCK", self.block_len()),
+            ("ROW_BYTES", self.row_stride(k, packing)),
+            ("CODES", codes.0),
+            ("CODES_STEP", codes.1),
+            ("HIGH", high.0),
+            ("HIGH_STEP", high.1),
+            ("SCALES", scales.0),
+            ("SCALES_STEP", scales.1),
+            ("LAST", last.0),
+            ("LAST_STEP", last.1),
+        ]
+        .map(|(name, value)| (name, value as f64))
+        .into()
+    }
+
     /// Bytes of a packed matrix.
     pub fn packed_bytes(self, rows: usize, k: usize, packing: Packing) -> usize {
         rows * self.row_stride(k, packing)

@@ -4,7 +4,7 @@
 //
 // Idea: where a weight's fields lie is found once for all rows: they differ by a stride. Rows are
 // far apart, so the stores of a lane go to four streams, each of neighbouring lanes.
-// uses: weight_at, weight_four, dequant_chunk, grid
+// uses: weight_four, dequant_chunk, grid
 override ROWS: u32;
 override K: u32;
 override WG: u32 = 256u;
@@ -18,11 +18,10 @@ fn packed_chunk(i: u32) -> vec4<u32> { return weights[i]; }
 
 // Rows past the end repeat the last one: loads stay inside, results are dropped.
 fn make(row: u32, k: u32) -> vec4<u32> {
-    let base = min(row, ROWS - 1u) * row_stride(K);
-    let blocks = (K + block_elements() - 1u) / block_elements();
-    let block = k / block_elements();
-    let e = k % block_elements();
-    return chunk_of(base, block, blocks, e, scale_addend(base, block, blocks, e));
+    let base = min(row, ROWS - 1u) * ROW_BYTES;
+    let block = k / BLOCK;
+    let e = k % BLOCK;
+    return chunk_of(base, block, e, scale_addend(base, block, e));
 }
 
 @compute @workgroup_size(WG)

@@ -5,7 +5,7 @@
 // Idea: blocks as in the file begin between words; eight of them are always whole sixteen bytes.
 // TILE columns are loaded in sixteen-byte chunks, and taken apart where an unaligned word costs
 // nothing. No subgroups, no repacking at load.
-// uses: weight_at, weight_four, dequant_chunk, grid
+// uses: weight_four, dequant_chunk, grid
 override ROWS: u32;
 override K: u32;
 override WG: u32 = 256u;
@@ -32,8 +32,8 @@ fn main(
     let tile = group % tiles;
     if (row >= ROWS) { return; }
 
-    let row_chunks = row_stride(K) / 16u;
-    let tile_chunks = TILE / block_elements() * block_bytes() / 16u;
+    let row_chunks = ROW_BYTES / 16u;
+    let tile_chunks = TILE / BLOCK * CODES_STEP / 16u;
     let begin = row * row_chunks + tile * tile_chunks;
     let count = min(tile_chunks, row_chunks - tile * tile_chunks);
     for (var i = lid; i < count; i += WG) { raw[i] = weights[begin + i]; }
@@ -42,8 +42,8 @@ fn main(
     let width = min(TILE, K - tile * TILE) / EACH;
     let at = (row * K + tile * TILE) / EACH;
     for (var i = lid; i < width; i += WG) {
-        let block = i * EACH / block_elements();
-        let e = i * EACH % block_elements();
-        y[at + i] = chunk_of(0u, block, 0u, e, scale_addend(0u, block, 0u, e));
+        let block = i * EACH / BLOCK;
+        let e = i * EACH % BLOCK;
+        y[at + i] = chunk_of(0u, block, e, scale_addend(0u, block, e));
     }
 }

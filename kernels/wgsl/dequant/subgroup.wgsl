@@ -5,7 +5,7 @@
 // Idea: unpacking a scale costs more than the weight it is for. In each round of the subgroup a
 // lane unpacks the scale of one sub-block, and a shuffle hands it to the lanes whose sixteen bytes
 // of y lie there.
-// uses: weight_at, weight_four, dequant_chunk, grid
+// uses: weight_four, dequant_chunk, grid
 override ROWS: u32;
 override K: u32;
 override WG: u32 = 256u;
@@ -36,7 +36,7 @@ fn main(
         let mine = first + s + subgroup;
         let valid = s + subgroup < SPANS_PER_WG && mine < ROWS * spans;
         let span = min(mine, ROWS * spans - 1u);
-        let base = span / spans * row_stride(K);
+        let base = span / spans * ROW_BYTES;
         let begin = span % spans * 256u;
         let width = min(256u, K - begin);
         for (var round = 0u; round < 256u; round += sg * EACH) {
@@ -44,7 +44,7 @@ fn main(
             let first_sub = round / sub_elements();
             let sub = min((first_sub + lane) * sub_elements(), width - 1u);
             let at = begin + sub;
-            let by = scale_addend(base, at / block_elements(), 0u, at % block_elements());
+            let by = scale_addend(base, at / BLOCK, at % BLOCK);
             let e = round + lane * EACH;
             let own = e / sub_elements() - first_sub;
             let scale = subgroupShuffle(by.x, own);
@@ -53,9 +53,8 @@ fn main(
                 let k = begin + e;
                 let chunk = chunk_of(
                     base,
-                    k / block_elements(),
-                    0u,
-                    k % block_elements(),
+                    k / BLOCK,
+                    k % BLOCK,
                     vec2<f32>(scale, addend),
                 );
                 y[(span / spans * K + k) / EACH] = chunk;

@@ -6,7 +6,7 @@
 // the PER rounds neighbouring lanes write neighbouring sixteen bytes. Planes put every code on a
 // word and the scales of a superblock on sixteen bytes: a lane loads one word of codes (two for
 // f16) and one chunk of scales that its neighbours share. All rounds load before the first store.
-// uses: weight_at, weight_four, dequant_chunk, grid
+// uses: weight_four, dequant_chunk, grid
 override ROWS: u32;
 override K: u32;
 override WG: u32 = 256u;
@@ -23,12 +23,11 @@ fn chunks() -> u32 { return ROWS * (K / EACH); }
 // Chunk i of y; beyond the end the last one, which is then not stored.
 fn make(i: u32) -> vec4<u32> {
     let c = min(i, chunks() - 1u);
-    let base = c / (K / EACH) * row_stride(K);
+    let base = c / (K / EACH) * ROW_BYTES;
     let k = c % (K / EACH) * EACH;
-    let blocks = (K + block_elements() - 1u) / block_elements();
-    let block = k / block_elements();
-    let e = k % block_elements();
-    return chunk_of(base, block, blocks, e, scale_addend(base, block, blocks, e));
+    let block = k / BLOCK;
+    let e = k % BLOCK;
+    return chunk_of(base, block, e, scale_addend(base, block, e));
 }
 
 fn store(i: u32, chunk: vec4<u32>) {

@@ -1,12 +1,24 @@
-// Four quantised weights at a time, in any packing; with weight_at, whose helpers it uses. The file
-// that uses it defines `fn packed_word(i: u32) -> u32` and `fn packed_chunk(i: u32) -> vec4<u32>`:
-// word i and sixteen bytes i of the packed rows. `base` is the byte at which a row begins, `blocks`
-// its blocks, `e` an element of `block`, a multiple of 4.
+// Four quantised weights at a time, in any packing. The file that uses it defines
+// `fn packed_word(i: u32) -> u32` and `fn packed_chunk(i: u32) -> vec4<u32>`: word i and sixteen
+// bytes i of the packed rows. `base` is the byte at which a row begins, `e` an element of `block`,
+// a multiple of 4. Where the fields lie comes from layout::Format::fields: numbers, not code.
+override WEIGHT: u32; // Format: 3 q8_0, 4 q4_0, 5 q4_1, 6 q5_0, 7 q5_1, 8 q4_k, 9 q5_k, 10 q6_k
+override BLOCK: u32; // elements of a block
+override ROW_BYTES: u32; // from one packed row to the next
+// Byte of the first block's field in a row, and bytes to the next block's.
+override CODES: u32;
+override CODES_STEP: u32;
+override HIGH: u32; // high bits of the codes, where the format has them
+override HIGH_STEP: u32;
+override SCALES: u32; // 8-bit scales of q6_k
+override SCALES_STEP: u32;
+override LAST: u32; // the f16 scales, with the 6-bit ones where the format has them
+override LAST_STEP: u32;
 
 // The word at an even byte: blocks of 34, 18, 22 or 210 bytes begin between words.
 fn word_at(at: u32) -> u32 {
     let low = packed_word(at / 4u);
-    if (PACKING == 1u || block_bytes() % 4u == 0u || at % 4u == 0u) { return low; }
+    if ((CODES | CODES_STEP | HIGH | HIGH_STEP) % 4u == 0u || at % 4u == 0u) { return low; }
     return (low >> 16u) | (packed_word(at / 4u + 1u) << 16u);
 }
 
@@ -19,8 +31,8 @@ fn half_of(at: u32) -> f32 {
 fn sub_elements() -> u32 { return select(32u, 16u, WEIGHT == 10u); }
 
 // Scale and addend of the sub-block of element e: a weight is code * x + y.
-fn scale_addend(base: u32, block: u32, blocks: u32, e: u32) -> vec2<f32> {
-    let last = base + field_at(planes() - 1u, block, blocks);
+fn scale_addend(base: u32, block: u32, e: u32) -> vec2<f32> {
+    let last = base + LAST + block * LAST_STEP;
     switch WEIGHT {
         case 3u, 4u, 6u: { return vec2<f32>(half_of(last), 0.0); }
         case 5u, 7u: { return unpack2x16float(packed_word(last / 4u)); }
@@ -35,7 +47,7 @@ fn scale_addend(base: u32, block: u32, blocks: u32, e: u32) -> vec2<f32> {
             return unpack2x16float(head.x) * vec2<f32>(sm) * vec2<f32>(1.0, -1.0);
         }
         default: {
-            let at = base + field_at(2u, block, blocks) + e / 16u;
+            let at = base + SCALES + block * SCALES_STEP + e / 16u;
             let scale = f32(extractBits(bitcast<i32>(packed_word(at / 4u)), 8u * (at % 4u), 8u));
             return vec2<f32>(half_of(last) * scale, 0.0);
         }
@@ -56,29 +68,29 @@ fn signed_bytes_of(word: u32) -> vec4<f32> {
 fn fifth_bits(four: u32) -> u32 { return (((four & 15u) * 0x204081u) & 0x1010101u) << 4u; }
 
 // The codes of elements e..e+4, around zero where a format has no addend.
-fn codes_four(base: u32, block: u32, blocks: u32, e: u32) -> vec4<f32> {
-    let codes = base + field_at(0u, block, blocks);
-    let middle = base + field_at(1u, block, blocks);
+fn codes_four(base: u32, block: u32, e: u32) -> vec4<f32> {
+    let codes = base + CODES + block * CODES_STEP;
+    let high = base + HIGH + block * HIGH_STEP;
     switch WEIGHT {
         case 3u: { return signed_bytes_of(word_at(codes + e)); }
         case 4u, 5u, 6u, 7u: {
             var q = (word_at(codes + e % 16u) >> (4u * (e / 16u))) & 0xf0f0f0fu;
-            if (WEIGHT >= 6u) { q |= fifth_bits(word_at(middle) >> e); }
+            if (WEIGHT >= 6u) { q |= fifth_bits(word_at(high) >> e); }
             let around = select(0.0, select(8.0, 16.0, WEIGHT == 6u), WEIGHT % 2u == 0u);
             return bytes_of(q) - around;
         }
         case 8u, 9u: {
             let j = e / 32u;
             var q = (word_at(codes + j / 2u * 32u + e % 32u) >> (4u * (j % 2u))) & 0xf0f0f0fu;
-            if (WEIGHT == 9u) { q |= ((word_at(middle + e % 32u) >> j) & 0x1010101u) << 4u; }
+            if (WEIGHT == 9u) { q |= ((word_at(high + e % 32u) >> j) & 0x1010101u) << 4u; }
             return bytes_of(q);
         }
         default: {
             let half = e / 128u;
             let j = e / 32u % 4u;
             let low = word_at(codes + half * 64u + j % 2u * 32u + e % 32u) >> (4u * (j / 2u));
-            let high = word_at(middle + half * 32u + e % 32u) >> (2u * j);
-            let q = (low & 0xf0f0f0fu) | ((high & 0x3030303u) << 4u);
+            let top = word_at(high + half * 32u + e % 32u) >> (2u * j);
+            let q = (low & 0xf0f0f0fu) | ((top & 0x3030303u) << 4u);
             return bytes_of(q) - 32.0;
         }
     }
