@@ -83,6 +83,7 @@ macro_rules! kernels {
 kernels!(
     embed,
     dequant,
+    cast,
     rms_norm,
     gemv,
     gemv_q,

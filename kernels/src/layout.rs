@@ -234,6 +234,9 @@ pub(crate) fn act_bytes(s: &crate::Shape) -> f64 {
     if s.dim("ACTS") == 1 { 2.0 } else { 4.0 }
 }
 
+/// Storage formats of plain values, as the value of `cast`'s parameters.
+pub const FLOAT_NAMES: &[&str] = &["f32", "f16", "bf16"];
+
 /// Storage formats of the KV cache, as the value of the `KV` parameter.
 pub const KV_NAMES: &[&str] = &["f32", "f16"];
 

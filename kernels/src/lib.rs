@@ -13,6 +13,7 @@ pub mod shape;
 
 mod argmax;
 mod attention_decode;
+mod cast;
 mod compose;
 mod dequant;
 mod embed;
@@ -50,6 +51,7 @@ include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 pub static KERNELS: &[&Kernel] = &[
     &embed::KERNEL,
     &dequant::KERNEL,
+    &cast::KERNEL,
     &rms_norm::KERNEL,
     &gemv::KERNEL,
     &gemv_q::KERNEL,

@@ -19,6 +19,7 @@
 
 pub mod argmax;
 pub mod attention_decode;
+pub mod cast;
 pub mod compare;
 pub mod dequant;
 pub mod embed;

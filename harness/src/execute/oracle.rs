@@ -94,6 +94,11 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
                 |part: &Bytes| reference::dequant::dequant(format_of(rows), part.get(), rows.k);
             real("y", join(parts.map(values)))
         }
+        "cast" => {
+            let to = FloatFormat::from_code(s.dim("TO"));
+            let rounded = to == FloatFormat::Bf16;
+            real("y", reference::cast::cast(inputs.f32s("x"), rounded))
+        }
         "rms_norm" => {
             let (x, weight) = (inputs.f32s("x"), inputs.f32s("weight"));
             let (eps, offset) = (s.float("EPS") as f32, s.float("OFFSET") as f32);
