@@ -14,11 +14,11 @@ use lathe_harness::error::Error;
 use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::model::ModelFile;
-use lathe_harness::model::synth::{SynthArch, SynthQuant, SynthSpec, write_synth};
+use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
 use lathe_harness::recording::FloatFormat;
 use lathe_harness::select::Hints;
-use lathe_kernels::{Capabilities, StateWord};
+use lathe_kernels::{Capabilities, Format, StateWord};
 
 const GOLDENS: [&str; 3] = ["gemma3-tiny-f16", "llama-tiny-f16", "qwen3-tiny-bf16"];
 
@@ -150,7 +150,13 @@ fn every_variant_of_every_kernel_decodes_the_same() {
     for kernel in lathe_kernels::KERNELS {
         for variant in kernel.variants {
             let hints = Hints::from([(kernel.name.to_owned(), variant.name.to_owned())]);
-            let options = GraphOptions { context: 64, kv: FloatFormat::F32, hints, tuned: None };
+            let options = GraphOptions {
+                context: 64,
+                kv: FloatFormat::F32,
+                acts: FloatFormat::F32,
+                hints,
+                tuned: None,
+            };
             let built = graph::build(&golden.file.path, &config, &weights, &gpu.caps, &options);
             let graph = match built {
                 Ok(graph) => graph,
@@ -327,7 +333,13 @@ fn hints_win_or_fail_loudly() {
     let weights = Weights::load(&golden.file, &config).unwrap();
     let built = |kernel: &str, variant: &str| {
         let hints = Hints::from([(kernel.to_owned(), variant.to_owned())]);
-        let options = GraphOptions { context: 8, kv: FloatFormat::F32, hints, tuned: None };
+        let options = GraphOptions {
+            context: 8,
+            kv: FloatFormat::F32,
+            acts: FloatFormat::F32,
+            hints,
+            tuned: None,
+        };
         let caps = Capabilities::minimal();
         graph::build(Path::new("m.gguf"), &config, &weights, &caps, &options)
             .map_err(|e| e.to_string())
@@ -347,11 +359,14 @@ fn synthetic_models_decode_alike_on_both_executors() {
     let folder = tempfile::tempdir().unwrap();
     for arch in [SynthArch::Gemma3Mini, SynthArch::LlamaMini, SynthArch::Qwen3Mini] {
         for (quant, embed_quant) in [
-            (SynthQuant::F32, None),
-            (SynthQuant::F16, Some(SynthQuant::Bf16)),
-            (SynthQuant::Bf16, Some(SynthQuant::F32)),
+            (Format::F32, None),
+            (Format::F16, Some(Format::Bf16)),
+            (Format::Bf16, Some(Format::F32)),
+            // With rows no multiple of 256 or of 32, five formats in one model.
+            (Format::Q4K, Some(Format::Q6K)),
         ] {
-            let path = folder.path().join(format!("{arch}-{quant}.gguf"));
+            let name = quant.name();
+            let path = folder.path().join(format!("{arch}-{name}.gguf"));
             let spec = SynthSpec { arch, quant, embed_quant, seed: 3 };
             write_synth(&spec, &path, &mut |_, _| {}).unwrap();
             let file = Arc::new(ModelFile::open(&path).unwrap());
@@ -366,8 +381,8 @@ fn synthetic_models_decode_alike_on_both_executors() {
             let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
             let mut verifier = Verifier::new(&graph, &mut reference, &options, 1e-5, 40).unwrap();
             session::run_observed(&graph, &mut device, &options, &mut |s| verifier.compare(s))
-                .unwrap_or_else(|e| panic!("{arch} {quant}: {e}"));
-            eprintln!("{arch} {quant}: NMSE {:.1e}", verifier.worst);
+                .unwrap_or_else(|e| panic!("{arch} {name}: {e}"));
+            eprintln!("{arch} {name}: NMSE {:.1e}", verifier.worst);
         }
     }
 }
