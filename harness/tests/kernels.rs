@@ -87,6 +87,7 @@ kernels!(
     rms_norm,
     gemv,
     gemv_q,
+    rope,
     qk_norm_rope,
     kv_append,
     attention_decode,

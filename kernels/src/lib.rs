@@ -24,6 +24,7 @@ mod kv_append;
 mod qk_norm_rope;
 mod residual_add;
 mod rms_norm;
+mod rope;
 
 pub use descriptor::{
     Binding, Capabilities, Constants, Cost, Elem, Kernel, Role, Stage, Tolerance, Variant,
@@ -55,6 +56,7 @@ pub static KERNELS: &[&Kernel] = &[
     &rms_norm::KERNEL,
     &gemv::KERNEL,
     &gemv_q::KERNEL,
+    &rope::KERNEL,
     &qk_norm_rope::KERNEL,
     &kv_append::KERNEL,
     &attention_decode::KERNEL,

@@ -7,6 +7,7 @@ use lathe_reference as reference;
 use lathe_reference::Expected;
 use lathe_reference::kv_append::CacheShape;
 use lathe_reference::quant;
+use lathe_reference::rope::{Rope, RopeStyle};
 use rayon::prelude::*;
 
 use super::cpu::{Outcome, Value};
@@ -69,6 +70,20 @@ impl<'a> Inputs<'a> {
         position(self.value("state"))
     }
 
+    /// The rotation of the position at hand.
+    fn rope(&self) -> Rope<'a> {
+        let spec = self.value("rope").rope();
+        Rope {
+            style: match self.shape().dim("STYLE") {
+                0 => RopeStyle::Interleaved,
+                _ => RopeStyle::Neox,
+            },
+            base: spec.base,
+            freq_factors: spec.freq_factors.as_deref(),
+            position: self.position(),
+        }
+    }
+
     /// The only output, as real numbers.
     fn real(&self, name: &str, expected: Expected) -> Outcomes {
         vec![(self.op.tensor(name), Outcome::Real(expected))]
@@ -109,20 +124,16 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             let product = gemv(inputs.weights("weights"), inputs.f32s("x"));
             real("y", placed(inputs.f32s("y"), s.dim("FIRST"), product))
         }
+        "rope" => {
+            let d = s.dim("HEAD_DIM");
+            let stride = s.dim("STRIDE").max(d);
+            real("x", reference::rope::rope(inputs.f32s("x"), d, stride, &inputs.rope()))
+        }
         "qk_norm_rope" => {
             let qkv = inputs.f32s("qkv");
             let d = s.dim("HEAD_DIM");
             let (queries, keys) = (s.dim("KV_HEADS") * s.dim("GROUP") * d, s.dim("KV_HEADS") * d);
-            let spec = inputs.value("rope").rope();
-            let rope = reference::qk_norm_rope::Rope {
-                style: match s.dim("STYLE") {
-                    0 => reference::qk_norm_rope::RopeStyle::Interleaved,
-                    _ => reference::qk_norm_rope::RopeStyle::Neox,
-                },
-                base: spec.base,
-                freq_factors: spec.freq_factors.as_deref(),
-                position: inputs.position(),
-            };
+            let rope = inputs.rope();
             let norm =
                 |name| (s.dim("NORM") == 1).then(|| (inputs.f32s(name), s.float("EPS") as f32));
             let turned = |heads: &[f32], name| {
