@@ -147,6 +147,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
     let golden = Golden::load("gemma3-tiny-f16");
     let config = golden.file.config().unwrap();
     let weights = Weights::load(&golden.file, &config).unwrap();
+    let mut decoded = std::collections::BTreeSet::new();
     for kernel in lathe_kernels::KERNELS {
         for variant in kernel.variants {
             let hints = Hints::from([(kernel.name.to_owned(), variant.name.to_owned())]);
@@ -160,13 +161,19 @@ fn every_variant_of_every_kernel_decodes_the_same() {
             let built = graph::build(&golden.file.path, &config, &weights, &gpu.caps, &options);
             let graph = match built {
                 Ok(graph) => graph,
+                // Not on this adapter, or not of this model's formats.
                 Err(e) => {
-                    assert!(gpu.caps.subgroup.is_none(), "{}/{}: {e}", kernel.name, variant.name);
+                    let refused = e.to_string().contains("cannot hold for");
+                    assert!(refused, "{}/{}: {e}", kernel.name, variant.name);
                     continue;
                 }
             };
             let used = graph.selected.iter().filter(|s| s.kernel == kernel.name);
-            assert!(used.clone().count() > 0);
+            if used.clone().count() == 0 {
+                // No model of this kind has such an operation.
+                continue;
+            }
+            decoded.insert(kernel.name);
             assert!(
                 used.into_iter().all(|s| s.variant == variant.name && s.why == "explicit hint")
             );
@@ -176,6 +183,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
             assert_eq!(run.generated, golden.greedy[..6], "{}/{}", kernel.name, variant.name);
         }
     }
+    assert!(decoded.len() >= 9, "{decoded:?}");
 }
 
 #[test]

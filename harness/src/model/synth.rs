@@ -261,7 +261,6 @@ mod tests {
     use super::*;
     use crate::model::config::{Arch, Config};
     use crate::model::gguf::{GgmlType, Gguf};
-    use crate::weights;
 
     fn bytes_of(spec: &SynthSpec) -> Vec<u8> {
         let mut out = Vec::new();
@@ -374,7 +373,7 @@ mod tests {
 
     fn decode(format: Format, data: &[u8]) -> Vec<f64> {
         let mut values = vec![0.0; data.len() / format.block_bytes() * format.block_len()];
-        weights::decode(format, data, &mut values);
+        crate::weights::decode(format, data, &mut values);
         values.into_iter().map(f64::from).collect()
     }
 
