@@ -10,12 +10,12 @@ use lathe_harness::execute::GpuExecutor;
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
 use lathe_harness::measure::{Bench, BenchOptions, Temperature};
 use lathe_harness::model::ModelFile;
-use lathe_harness::model::synth::{SynthArch, SynthQuant, SynthSpec, write_synth};
+use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
 use lathe_harness::recording::FloatFormat;
 use lathe_harness::select::Hints;
 use lathe_harness::{Error, Result};
-use lathe_kernels::{Kernel, Shape};
+use lathe_kernels::{Format, Kernel, Shape};
 
 const SEED: u64 = 42;
 
@@ -117,7 +117,7 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
     group.throughput(Throughput::Elements(1));
     for arch in [SynthArch::Gemma3Mini, SynthArch::LlamaMini, SynthArch::Qwen3Mini] {
         let path = folder.path().join(format!("{arch}.gguf"));
-        let spec = SynthSpec { arch, quant: SynthQuant::Bf16, embed_quant: None, seed: SEED };
+        let spec = SynthSpec { arch, quant: Format::Bf16, embed_quant: None, seed: SEED };
         write_synth(&spec, &path, &mut |_, _| {})?;
         let file = Arc::new(ModelFile::open(&path)?);
         let config = file.config()?;

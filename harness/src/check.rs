@@ -211,18 +211,11 @@ impl Case {
                 }
                 (
                     Value::F32(values),
-                    Content::Kv { format: FloatFormat::F16, .. }
-                    | Content::Activation { format: FloatFormat::F16, .. },
+                    Content::Kv { format, .. } | Content::Activation { format, .. },
                 ) => {
-                    let mut bytes: Vec<u8> =
-                        values.iter().flat_map(|v| half::f16::from_f32(*v).to_le_bytes()).collect();
-                    bytes.resize(bytes.len().next_multiple_of(4), 0);
-                    block.write(&executor.gpu, 0, &bytes);
+                    block.write(&executor.gpu, 0, &format.encode(values));
                 }
-                (
-                    Value::F32(values),
-                    Content::Kv { .. } | Content::Values(_) | Content::Activation { .. },
-                ) => {
+                (Value::F32(values), Content::Values(_)) => {
                     block.write(&executor.gpu, 0, bytemuck::cast_slice(values));
                 }
                 _ => {}
@@ -446,24 +439,20 @@ fn too_large(kernel: &Kernel, shape: &Shape, limit: u64) -> Option<String> {
 
 fn draw(b: &Binding, shape: &Shape, packing: Packing, rng: &mut Rng) -> (Content, Value) {
     let (name, len) = (b.name, (b.len)(shape));
-    let format = |param: &str| {
-        if shape.dim(param) == 1 { FloatFormat::F16 } else { FloatFormat::F32 }
-    };
-    // Values as a buffer of that format holds them.
-    let stored = |format: FloatFormat, value: f32| match format {
-        FloatFormat::F32 => value,
-        FloatFormat::F16 => half::f16::from_f32(value).to_f32(),
-    };
+    let format = |param: &str| FloatFormat::from_code(shape.dim(param));
     match b.elem {
         Elem::F32 if b.role == Role::Output => {
             let format = FloatFormat::F32;
             (Content::Activation { len, format }, Value::F32(vec![f32::NAN; len]))
         }
-        Elem::Act => {
-            let format = format("ACTS");
+        Elem::Act | Elem::Floats(_) => {
+            let format = match b.elem {
+                Elem::Floats(param) => format(param),
+                _ => format("ACTS"),
+            };
             let value = |_| match b.role {
                 Role::Output => f32::NAN,
-                _ => stored(format, rng.normal()),
+                _ => format.round(rng.normal()),
             };
             let values = (0..len).map(value).collect();
             (Content::Activation { len, format }, Value::F32(values))
@@ -500,7 +489,7 @@ fn draw(b: &Binding, shape: &Shape, packing: Packing, rng: &mut Rng) -> (Content
         }
         Elem::Kv => {
             let format = format("KV");
-            let values = (0..len).map(|_| stored(format, rng.normal())).collect();
+            let values = (0..len).map(|_| format.round(rng.normal())).collect();
             (Content::Kv { len, format }, Value::F32(values))
         }
         Elem::Rope => {

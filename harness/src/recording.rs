@@ -54,10 +54,17 @@ pub enum FloatFormat {
     F32,
     /// 16-bit floats.
     F16,
+    /// The upper half of 32-bit floats; only `cast` reads and writes it.
+    Bf16,
 }
 
 impl FloatFormat {
-    /// The value of the `KV` or `ACTS` parameter.
+    /// The format of a parameter's value. Panics on a value no shape can hold.
+    pub fn from_code(code: usize) -> Self {
+        [FloatFormat::F32, FloatFormat::F16, FloatFormat::Bf16][code]
+    }
+
+    /// The value of the `KV`, `ACTS`, `FROM` or `TO` parameter.
     pub fn code(self) -> f64 {
         f64::from(self as u32)
     }
@@ -67,6 +74,7 @@ impl FloatFormat {
         match self {
             FloatFormat::F32 => "f32",
             FloatFormat::F16 => "f16",
+            FloatFormat::Bf16 => "bf16",
         }
     }
 
@@ -74,7 +82,41 @@ impl FloatFormat {
     pub fn bytes(self) -> usize {
         match self {
             FloatFormat::F32 => 4,
-            FloatFormat::F16 => 2,
+            FloatFormat::F16 | FloatFormat::Bf16 => 2,
+        }
+    }
+
+    /// The stored value nearest to `value`, ties to even.
+    pub fn round(self, value: f32) -> f32 {
+        match self {
+            FloatFormat::F32 => value,
+            FloatFormat::F16 => half::f16::from_f32(value).to_f32(),
+            FloatFormat::Bf16 => half::bf16::from_f32(value).to_f32(),
+        }
+    }
+
+    /// Values as stored, in whole words.
+    pub fn encode(self, values: &[f32]) -> Vec<u8> {
+        let mut bytes: Vec<u8> = match self {
+            FloatFormat::F32 => bytemuck::cast_slice(values).to_vec(),
+            FloatFormat::F16 => {
+                values.iter().flat_map(|v| half::f16::from_f32(*v).to_le_bytes()).collect()
+            }
+            FloatFormat::Bf16 => {
+                values.iter().flat_map(|v| half::bf16::from_f32(*v).to_le_bytes()).collect()
+            }
+        };
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    /// The first `len` stored values, widened.
+    pub fn decode(self, bytes: &[u8], len: usize) -> Vec<f32> {
+        let halves = || bytes.chunks_exact(2).take(len).map(|b| [b[0], b[1]]);
+        match self {
+            FloatFormat::F32 => bytemuck::pod_collect_to_vec(&bytes[..4 * len]),
+            FloatFormat::F16 => halves().map(|b| half::f16::from_le_bytes(b).to_f32()).collect(),
+            FloatFormat::Bf16 => halves().map(|b| half::bf16::from_le_bytes(b).to_f32()).collect(),
         }
     }
 }

@@ -14,11 +14,11 @@ use lathe_harness::error::Error;
 use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::model::ModelFile;
-use lathe_harness::model::synth::{SynthArch, SynthQuant, SynthSpec, write_synth};
+use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
 use lathe_harness::recording::FloatFormat;
 use lathe_harness::select::Hints;
-use lathe_kernels::{Capabilities, Shape, StateWord, Variant};
+use lathe_kernels::{Capabilities, Format, Shape, StateWord, Variant};
 
 const GOLDENS: [&str; 6] = [
     "gemma3-tiny-f16",
@@ -151,6 +151,7 @@ fn gpu_executor_has_the_logits_of_transformers() {
 fn every_variant_of_every_kernel_decodes_the_same() {
     let Some(gpu) = common::gpu() else { return };
     let _turn = common::turn();
+    let mut decoded = std::collections::BTreeSet::new();
     for kernel in lathe_kernels::KERNELS {
         let quantised = kernel.name.ends_with("_q");
         let name = if quantised { "gemma3-tiny-q4km" } else { "gemma3-tiny-f16" };
@@ -179,19 +180,20 @@ fn every_variant_of_every_kernel_decodes_the_same() {
             let built = graph::build(&golden.file.path, &config, &weights, &gpu.caps, &options);
             let graph = match built {
                 Ok(graph) => graph,
+                // Not on this adapter, or not of this model's formats.
                 Err(e) => {
-                    // Model files have no columns of blocks.
-                    let never = (kernel.name, variant.name) == ("gemv_q", "column_wise");
-                    let lacks = never || gpu.caps.subgroup.is_none();
-                    assert!(lacks, "{}/{}: {e}", kernel.name, variant.name);
+                    let refused = e.to_string().contains("cannot hold for");
+                    assert!(refused, "{}/{}: {e}", kernel.name, variant.name);
                     continue;
                 }
             };
             // A decode of this model does not use every kernel.
             let used = graph.selected.iter().filter(|s| s.kernel == kernel.name);
             if used.clone().count() == 0 {
+                // No model of this kind has such an operation.
                 continue;
             }
+            decoded.insert(kernel.name);
             assert!(
                 used.into_iter().all(|s| s.variant == variant.name && s.why == "explicit hint")
             );
@@ -204,6 +206,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
             }
         }
     }
+    assert!(decoded.len() >= 9, "{decoded:?}");
 }
 
 #[test]
@@ -419,11 +422,14 @@ fn synthetic_models_decode_alike_on_both_executors() {
     let folder = tempfile::tempdir().unwrap();
     for arch in [SynthArch::Gemma3Mini, SynthArch::LlamaMini, SynthArch::Qwen3Mini] {
         for (quant, embed_quant) in [
-            (SynthQuant::F32, None),
-            (SynthQuant::F16, Some(SynthQuant::Bf16)),
-            (SynthQuant::Bf16, Some(SynthQuant::F32)),
+            (Format::F32, None),
+            (Format::F16, Some(Format::Bf16)),
+            (Format::Bf16, Some(Format::F32)),
+            // With rows no multiple of 256 or of 32, five formats in one model.
+            (Format::Q4K, Some(Format::Q6K)),
         ] {
-            let path = folder.path().join(format!("{arch}-{quant}.gguf"));
+            let name = quant.name();
+            let path = folder.path().join(format!("{arch}-{name}.gguf"));
             let spec = SynthSpec { arch, quant, embed_quant, seed: 3 };
             write_synth(&spec, &path, &mut |_, _| {}).unwrap();
             let file = Arc::new(ModelFile::open(&path).unwrap());
@@ -438,8 +444,8 @@ fn synthetic_models_decode_alike_on_both_executors() {
             let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
             let mut verifier = Verifier::new(&graph, &mut reference, &options, 1e-5, 40).unwrap();
             session::run_observed(&graph, &mut device, &options, &mut |s| verifier.compare(s))
-                .unwrap_or_else(|e| panic!("{arch} {quant}: {e}"));
-            eprintln!("{arch} {quant}: NMSE {:.1e}", verifier.worst);
+                .unwrap_or_else(|e| panic!("{arch} {name}: {e}"));
+            eprintln!("{arch} {name}: NMSE {:.1e}", verifier.worst);
         }
     }
 }

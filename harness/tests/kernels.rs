@@ -84,11 +84,14 @@ macro_rules! kernels {
 
 kernels!(
     embed,
+    dequant,
+    cast,
     rms_norm,
     gemv,
     gemv_q,
     matmul,
     norm_gemv,
+    rope,
     qk_norm_rope,
     kv_append,
     qkv_rope_append,

@@ -82,6 +82,8 @@ pub enum Elem {
     Act,
     /// KV cache values in the format of parameter `KV`.
     Kv,
+    /// Values in the format of the named parameter: f32, f16 or bf16, 16-bit ones two to a word.
+    Floats(&'static str),
     /// `(cos, sin)` pairs; see [`crate::layout::RopeSpec`].
     Rope,
 }

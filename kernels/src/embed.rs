@@ -90,8 +90,30 @@ pub(crate) static KERNEL: Kernel = Kernel {
             },
             ..PLAIN
         },
+        Variant {
+            name: "quantised",
+            stages: &[Stage {
+                entry: "main",
+                grid: |s, c| (s.dim("HIDDEN") / 4).div_ceil(c["WG"] as usize),
+            }],
+            constants: |s, _| {
+                let packing = Packing::from_code(s.dim("PACKING"));
+                format(s).fields(s.dim("HIDDEN"), packing)
+            },
+            tunables: WORKGROUPS,
+            refuses: |s, _| {
+                let n = s.dim("HIDDEN");
+                if format(s).is_dense() {
+                    return Some(format!("{} has no blocks", format(s).name()));
+                }
+                (n % 4 != 0).then(|| format!("HIDDEN={n} is no multiple of 4"))
+            },
+            ..PLAIN
+        },
     ],
-    prefer: |_| &["vec4", "naive"],
+    prefer: |s| {
+        if format(s).is_dense() { &["vec4", "naive"] } else { &["quantised", "naive"] }
+    },
     cost: |s| {
         let n = s.float("HIDDEN");
         Cost { bytes: format(s).row_bytes(s.dim("HIDDEN")) as f64 + 4.0 * n, flops: n }
@@ -117,5 +139,9 @@ pub(crate) static KERNEL: Kernel = Kernel {
             })
             .collect()
     },
-    bench: || vec![shape(262_144, 1152, Format::Bf16, f64::from(1152f32.sqrt()), 1)],
+    bench: || {
+        [Format::Bf16, Format::Q8_0, Format::Q6K]
+            .map(|f| shape(262_144, 1152, f, f64::from(1152f32.sqrt()), 1))
+            .into()
+    },
 };

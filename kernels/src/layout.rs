@@ -223,6 +223,50 @@ impl Format {
         self.planes().iter().map(plane).collect()
     }
 
+    /// The layout of packed rows of `k` elements as the overrides of `shared/weight_four.wgsl`.
+    pub(crate) fn fields(self, k: usize, packing: Packing) -> Vec<(&'static str, f64)> {
+        let planes = self.planes();
+        let starts = self.plane_starts(k);
+        // Where the first block's field of a plane lies, and how far the next block's.
+        let field = |plane: Option<usize>| match (plane, packing) {
+            (None, _) => (0, 0),
+            (Some(p), Packing::Blocks) => (self.offset(planes[p]), self.block_bytes()),
+            (Some(p), Packing::Planes) => (starts[p].0, planes[p].bytes_of(self.block_len())),
+        };
+        let codes = field(Some(0));
+        let high = field((planes.len() > 2).then_some(1));
+        let scales = field((planes.len() > 3).then_some(2));
+        let last = field(Some(planes.len() - 1));
+        [
+            ("PACKING", packing as usize),
+            ("BLOCK", self.block_len()),
+            ("ROW_BYTES", self.row_stride(k, packing)),
+            ("CODES", codes.0),
+            ("CODES_STEP", codes.1),
+            ("HIGH", high.0),
+            ("HIGH_STEP", high.1),
+            ("SCALES", scales.0),
+            ("SCALES_STEP", scales.1),
+            ("LAST", last.0),
+            ("LAST_STEP", last.1),
+        ]
+        .map(|(name, value)| (name, value as f64))
+        .into()
+    }
+
+    /// Where in a block of the file a plane's field begins.
+    fn offset(self, plane: Plane) -> usize {
+        match plane {
+            Plane::Bytes { offset, .. } => offset,
+            // Q6_K has its codes first; the others end with the low bits, and before those come
+            // the high ones.
+            LOW if self == Format::Q6K => 0,
+            LOW => self.block_bytes() - LOW.bytes_of(self.block_len()),
+            UPPER => 128,
+            high => self.offset(LOW) - high.bytes_of(self.block_len()),
+        }
+    }
+
     /// Bytes of a packed matrix.
     pub fn packed_bytes(self, rows: usize, k: usize, packing: Packing) -> usize {
         rows * self.row_stride(k, packing)
@@ -347,6 +391,9 @@ pub const ACT_NAMES: &[&str] = &["f32", "f16"];
 pub(crate) fn act_bytes(s: &crate::Shape) -> f64 {
     if s.dim("ACTS") == 1 { 2.0 } else { 4.0 }
 }
+
+/// Storage formats of plain values, as the value of `cast`'s parameters.
+pub const FLOAT_NAMES: &[&str] = &["f32", "f16", "bf16"];
 
 /// Storage formats of the KV cache, as the value of the `KV` parameter.
 pub const KV_NAMES: &[&str] = &["f32", "f16"];

@@ -14,7 +14,9 @@ pub mod shape;
 mod argmax;
 mod attention_decode;
 mod attention_prefill;
+mod cast;
 mod compose;
+mod dequant;
 mod embed;
 mod fused_ffn;
 mod gemv;
@@ -23,13 +25,14 @@ mod geometry;
 mod glu;
 mod kv_append;
 mod matmul;
-mod norm_gemv;
 mod matmul_rmsnorm_fused;
+mod norm_gemv;
 mod qk_norm_rope;
 mod qkv_rope_append;
 mod residual_add;
 mod residual_rms_norm;
 mod rms_norm;
+mod rope;
 
 pub use descriptor::{
     Binding, Capabilities, Constants, CooperativeMatrix, Cost, Elem, Kernel, MatrixScalar, Role,
@@ -57,11 +60,14 @@ include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 /// The registry: one line a kernel, in the order of a decode step.
 pub static KERNELS: &[&Kernel] = &[
     &embed::KERNEL,
+    &dequant::KERNEL,
+    &cast::KERNEL,
     &rms_norm::KERNEL,
     &gemv::KERNEL,
     &gemv_q::KERNEL,
     &matmul::KERNEL,
     &norm_gemv::KERNEL,
+    &rope::KERNEL,
     &qk_norm_rope::KERNEL,
     &kv_append::KERNEL,
     &qkv_rope_append::KERNEL,

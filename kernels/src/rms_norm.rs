@@ -24,17 +24,23 @@ const fn variant(
         name,
         stages: &[Stage { entry: "main", grid: |s, _| s.dim("ROWS") }],
         tunables,
-        refuses: |s, caps| {
-            let (rows, n, most) = (s.dim("ROWS"), s.dim("N"), caps.grid_dimension as usize);
-            if rows > most {
-                return Some(format!("ROWS={rows} exceeds {most} workgroups"));
-            }
-            // Two workgroups would write one word.
-            (rows > 1 && n % 2 == 1 && s.dim("ACTS") == 1)
-                .then(|| format!("N={n} is odd: with f16 activations rows would share words"))
-        },
+        refuses: too_many_or_odd,
         ..PLAIN
     }
+}
+
+fn too_many(s: &Shape, caps: &Capabilities) -> Option<String> {
+    let (rows, most) = (s.dim("ROWS"), caps.grid_dimension as usize);
+    (rows > most).then(|| format!("ROWS={rows} exceeds {most} workgroups"))
+}
+
+fn too_many_or_odd(s: &Shape, caps: &Capabilities) -> Option<String> {
+    let (rows, n) = (s.dim("ROWS"), s.dim("N"));
+    too_many(s, caps).or_else(|| {
+        // Two workgroups would write one word.
+        (rows > 1 && n % 2 == 1 && s.dim("ACTS") == 1)
+            .then(|| format!("N={n} is odd: with f16 activations rows would share words"))
+    })
 }
 
 pub(crate) static KERNEL: Kernel = Kernel {
@@ -82,8 +88,24 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant { name: "naive", stages: &[Stage { entry: "main", grid: |_, _| 1 }], ..PLAIN },
         variant("workgroup", WIDTHS),
         variant("subgroup", WIDTHS),
+        Variant {
+            constants: |s, caps| {
+                // An invocation for every four elements, in whole subgroups of any size.
+                let most = caps.invocations.min(512) as usize / 64 * 64;
+                let width = (s.dim("N") / 4).next_multiple_of(64).clamp(64, most.max(64));
+                vec![("WG", width as f64)]
+            },
+            refuses: |s, caps| {
+                let n = s.dim("N");
+                if n % 4 != 0 {
+                    return Some(format!("N={n} is no multiple of 4"));
+                }
+                too_many(s, caps)
+            },
+            ..variant("subgroup_vec4", WIDTHS)
+        },
     ],
-    prefer: |_| &["subgroup", "workgroup", "naive"],
+    prefer: |_| &["subgroup_vec4", "subgroup", "workgroup", "naive"],
     cost: |s| {
         let (rows, n) = (s.float("ROWS"), s.float("N"));
         Cost { bytes: (4.0 + act_bytes(s)) * rows * n + 4.0 * n, flops: 4.0 * rows * n }

@@ -20,21 +20,24 @@
 pub mod argmax;
 pub mod attention_decode;
 pub mod attention_prefill;
+pub mod cast;
 pub mod compare;
+pub mod dequant;
 pub mod embed;
 pub mod fused_ffn;
 pub mod gemv;
 pub mod glu;
 pub mod kv_append;
 pub mod matmul;
-pub mod norm_gemv;
 pub mod matmul_rmsnorm_fused;
+pub mod norm_gemv;
 pub mod qk_norm_rope;
 pub mod qkv_rope_append;
 pub mod quant;
 pub mod residual_add;
 pub mod residual_rms_norm;
 pub mod rms_norm;
+pub mod rope;
 
 pub use compare::{Agreement, Expected, Mismatch, Tolerance, Worst, compare, compare_exact, nmse};
 pub use quant::Format;

@@ -15,44 +15,9 @@
 //! Sources: Su et al., *RoFormer*, arXiv:2104.09864; Henry et al., *Query-Key Normalization for
 //! Transformers*, arXiv:2010.04245; frequency factors as in Llama 3's `rope_freqs.weight`.
 
-use crate::{Expected, rms_norm::inverse_rms};
-
-/// Which elements of a head turn together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RopeStyle {
-    /// Pairs (2i, 2i+1).
-    Interleaved,
-    /// Pairs (i, i + head_dim/2).
-    Neox,
-}
-
-/// The rotation of one position.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rope<'a> {
-    /// Which elements turn together.
-    pub style: RopeStyle,
-    /// Base of the frequencies, such as 10 000.
-    pub base: f32,
-    /// Divisors of the angles, head_dim/2 of them; none means 1.
-    pub freq_factors: Option<&'a [f32]>,
-    /// Index of the token, from 0.
-    pub position: u32,
-}
-
-impl Rope<'_> {
-    fn angle(&self, i: usize, head_dim: usize) -> f64 {
-        let frequency = f64::from(self.base).powf(-2.0 * i as f64 / head_dim as f64);
-        let factor = self.freq_factors.map_or(1.0, |f| f64::from(f[i]));
-        f64::from(self.position) * frequency / factor
-    }
-
-    fn pair(&self, i: usize, head_dim: usize) -> (usize, usize) {
-        match self.style {
-            RopeStyle::Interleaved => (2 * i, 2 * i + 1),
-            RopeStyle::Neox => (i, i + head_dim / 2),
-        }
-    }
-}
+use crate::Expected;
+use crate::rms_norm::inverse_rms;
+use crate::rope::Rope;
 
 /// Norms (`weight` of head_dim, `eps`) and rotates each of `heads` (n × head_dim). Called once for
 /// the queries and once for the keys.
@@ -71,9 +36,6 @@ pub fn qk_norm_rope(
     if let Some((weight, _)) = norm {
         assert_eq!(weight.len(), head_dim, "one weight per element of a head");
     }
-    if let Some(factors) = rope.freq_factors {
-        assert_eq!(factors.len(), head_dim / 2, "one frequency factor per pair");
-    }
 
     let mut out = Expected { value: vec![0.0; heads.len()], magnitude: vec![0.0; heads.len()] };
     for (n, head) in heads.chunks_exact(head_dim).enumerate() {
@@ -89,16 +51,7 @@ pub fn qk_norm_rope(
         };
         let value = &mut out.value[n * head_dim..][..head_dim];
         let magnitude = &mut out.magnitude[n * head_dim..][..head_dim];
-        for i in 0..head_dim / 2 {
-            let (first, second) = rope.pair(i, head_dim);
-            let (a, b) = (normed[first], normed[second]);
-            let angle = rope.angle(i, head_dim);
-            let (sin, cos) = angle.sin_cos();
-            value[first] = a * cos - b * sin;
-            value[second] = a * sin + b * cos;
-            magnitude[first] = a.abs() + b.abs();
-            magnitude[second] = magnitude[first];
-        }
+        rope.turn(&normed, value, magnitude);
     }
     out
 }
@@ -106,8 +59,8 @@ pub fn qk_norm_rope(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rope::RopeStyle::{self, Interleaved, Neox};
     use crate::{Tolerance, compare};
-    use RopeStyle::{Interleaved, Neox};
     use approx::assert_relative_eq;
     use proptest::prelude::*;
 

@@ -7,7 +7,8 @@
 //! Magnitudes: those of the rotation; 0 for what is only copied.
 
 use crate::kv_append::CacheShape;
-use crate::qk_norm_rope::{Rope, qk_norm_rope};
+use crate::qk_norm_rope::qk_norm_rope;
+use crate::rope::Rope;
 use crate::{Expected, residual_rms_norm::exact};
 
 /// One token's queries, and its keys and values as the cache is to hold them, unrounded.
@@ -62,7 +63,7 @@ pub fn stored(old: &[f32], new: &Expected, shape: &CacheShape, position: u32) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::qk_norm_rope::RopeStyle;
+    use crate::rope::RopeStyle;
     use approx::assert_relative_eq;
 
     #[test]

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::Global;
 use crate::error::{Error, Result};
-use crate::model::synth::{SynthArch, SynthQuant, SynthSpec, write_synth};
+use crate::model::synth::{SynthArch, SynthSpec, weight_type, write_synth};
 use crate::report::{json, table};
 
 #[derive(Debug, Args)]
@@ -14,7 +14,8 @@ pub(super) struct Opts {
     /// Shape: gemma3-1b, llama3.2-1b, qwen3-1.7b, gemma3-mini, llama-mini, qwen3-mini
     #[arg(long)]
     arch: String,
-    /// Storage of the matrices: f32, f16, bf16
+    /// Storage of the matrices: f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k.
+    /// Rows that are no multiple of 256 are stored as llama-quantize would
     #[arg(long, default_value = "bf16")]
     quant: String,
     /// Storage of the embedding, if another
@@ -29,8 +30,7 @@ pub(super) struct Opts {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let quant =
-        |text: &str| text.parse::<SynthQuant>().map_err(|e| Error::Usage(format!("--quant {e}")));
+    let quant = |text: &str| weight_type(text).map_err(|e| Error::Usage(format!("--quant {e}")));
     let spec = SynthSpec {
         arch: opts.arch.parse::<SynthArch>().map_err(|e| Error::Usage(format!("--arch {e}")))?,
         quant: quant(&opts.quant)?,
@@ -54,6 +54,15 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             table::bytes(summary.bytes),
             summary.seed
         );
+        let types: Vec<String> =
+            summary.types.iter().map(|(name, tensors)| format!("{tensors} {name}")).collect();
+        println!("tensors: {}", types.join(", "));
+        for f in &summary.fallbacks {
+            println!(
+                "{} of them as {} in place of {}: rows of {} are no whole blocks",
+                f.tensors, f.stored, f.asked, f.row_len
+            );
+        }
     }
     Ok(())
 }

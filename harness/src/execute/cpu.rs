@@ -10,7 +10,7 @@ use lathe_reference::Expected;
 use super::oracle::{self, expected};
 use super::{Batch, Execute, Stream};
 use crate::error::Result;
-use crate::recording::{Content, FloatFormat, Recording, TensorId};
+use crate::recording::{Content, Recording, TensorId};
 use crate::weights::WeightRows;
 
 /// A tensor on the host.
@@ -107,9 +107,9 @@ impl CpuExecutor {
                 Outcome::Real(e) => {
                     let mut values = e.to_f32();
                     let content = &recording.tensors[tensor.0].content;
-                    if let Content::Activation { format: FloatFormat::F16, .. } = content {
+                    if let Content::Activation { format, .. } = content {
                         for v in &mut values {
-                            *v = half::f16::from_f32(*v).to_f32();
+                            *v = format.round(*v);
                         }
                     }
                     Value::F32(values)

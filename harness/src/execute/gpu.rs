@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::{Batch, Execute, Stream};
 use crate::error::Result;
 use crate::gpu::{Block, Gpu, Pipeline, Pipelines, Policy};
-use crate::recording::{Content, FloatFormat, Recording, Tensor, TensorId};
+use crate::recording::{Content, Recording, Tensor, TensorId};
 
 /// Bytes packed at a time on the way to the device.
 const PIECE: usize = 16 << 20;
@@ -474,12 +474,9 @@ impl Execute for GpuExecutor {
 /// Bytes of a tensor as stored on the device, widened to `f32`.
 pub fn decode_values(content: &Content, bytes: &[u8]) -> Vec<f32> {
     match content {
-        Content::Kv { len, format: FloatFormat::F16 }
-        | Content::Activation { len, format: FloatFormat::F16 } => bytes
-            .chunks_exact(2)
-            .take(*len)
-            .map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32())
-            .collect(),
+        Content::Kv { len, format } | Content::Activation { len, format } => {
+            format.decode(bytes, *len)
+        }
         _ => bytemuck::pod_collect_to_vec(bytes),
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! A kernel of a few lines has its arm in [`oracle`]; a longer one has a module of its name below.
 
-mod gemv_q;
-mod matmul;
 mod attention_prefill;
 mod fused_ffn;
+mod gemv_q;
+mod matmul;
 mod matmul_rmsnorm_fused;
 mod qkv_rope_append;
 mod residual_rms_norm;
@@ -15,11 +15,12 @@ use lathe_reference as reference;
 use lathe_reference::Expected;
 use lathe_reference::kv_append::CacheShape;
 use lathe_reference::quant;
+use lathe_reference::rope::{Rope, RopeStyle};
 use rayon::prelude::*;
 
 use super::cpu::{Outcome, Value};
 use crate::recording::{FloatFormat, Op, TensorId};
-use crate::weights::{WeightRows, oracle_format};
+use crate::weights::{Bytes, WeightRows, oracle_format};
 
 /// What an operation should leave in the tensors it writes, given what all tensors hold before.
 /// Panics for a kernel without an oracle, which the contract test rules out.
@@ -82,6 +83,20 @@ impl<'a> Inputs<'a> {
         position(self.value("state"))
     }
 
+    /// The rotation of the position at hand.
+    fn rope(&self) -> Rope<'a> {
+        let spec = self.value("rope").rope();
+        Rope {
+            style: match self.shape().dim("STYLE") {
+                0 => RopeStyle::Interleaved,
+                _ => RopeStyle::Neox,
+            },
+            base: spec.base,
+            freq_factors: spec.freq_factors.as_deref(),
+            position: self.position(),
+        }
+    }
+
     /// The only output, as real numbers.
     fn real(&self, name: &str, expected: Expected) -> Outcomes {
         vec![(self.op.tensor(name), Outcome::Real(expected))]
@@ -99,6 +114,18 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             let row = row_of(table, token as usize);
             let scale = s.float("SCALE") as f32;
             real("x", reference::embed::embed(format_of(table), row, table.k, 0, scale))
+        }
+        "dequant" => {
+            let rows = inputs.weights("weights");
+            let parts = rows.parts.iter();
+            let values =
+                |part: &Bytes| reference::dequant::dequant(format_of(rows), part.get(), rows.k);
+            real("y", join(parts.map(values)))
+        }
+        "cast" => {
+            let to = FloatFormat::from_code(s.dim("TO"));
+            let rounded = to == FloatFormat::Bf16;
+            real("y", reference::cast::cast(inputs.f32s("x"), rounded))
         }
         "rms_norm" => {
             let (x, weight) = (inputs.f32s("x"), inputs.f32s("weight"));
@@ -125,11 +152,16 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             });
             real("y", placed(inputs.f32s("y"), s.dim("FIRST"), product))
         }
+        "rope" => {
+            let d = s.dim("HEAD_DIM");
+            let stride = s.dim("STRIDE").max(d);
+            real("x", reference::rope::rope(inputs.f32s("x"), d, stride, &inputs.rope()))
+        }
         "qk_norm_rope" => {
             let qkv = inputs.f32s("qkv");
             let d = s.dim("HEAD_DIM");
             let (queries, keys) = (s.dim("KV_HEADS") * s.dim("GROUP") * d, s.dim("KV_HEADS") * d);
-            let rope = rope(&inputs);
+            let rope = inputs.rope();
             let norm =
                 |name| (s.dim("NORM") == 1).then(|| (inputs.f32s(name), s.float("EPS") as f32));
             let turned = |heads: &[f32], name| {
@@ -265,21 +297,6 @@ fn over_rows(
     }
     Expected { value, magnitude }
 }
-
-/// The rotation of the position at hand.
-fn rope<'a>(inputs: &Inputs<'a>) -> reference::qk_norm_rope::Rope<'a> {
-    let spec = inputs.value("rope").rope();
-    reference::qk_norm_rope::Rope {
-        style: match inputs.shape().dim("STYLE") {
-            0 => reference::qk_norm_rope::RopeStyle::Interleaved,
-            _ => reference::qk_norm_rope::RopeStyle::Neox,
-        },
-        base: spec.base,
-        freq_factors: spec.freq_factors.as_deref(),
-        position: inputs.position(),
-    }
-}
-
 fn activation(s: &Shape) -> reference::glu::Activation {
     match s.dim("ACT") {
         0 => reference::glu::Activation::Silu,

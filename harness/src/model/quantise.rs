@@ -21,13 +21,14 @@ pub fn quantise(format: Format, k: usize, values: &[f32]) -> Vec<u8> {
         for part in row.chunks(len) {
             block[..part.len()].copy_from_slice(part);
             block[part.len()..].fill(0.0);
-            encode(format, block, &mut bytes);
+            encode_block(format, block, &mut bytes);
         }
     }
     bytes
 }
 
-fn encode(format: Format, x: &[f32], out: &mut Vec<u8>) {
+/// Appends one block of as many values as the format takes.
+pub(super) fn encode_block(format: Format, x: &[f32], out: &mut Vec<u8>) {
     match format {
         Format::F32 | Format::F16 | Format::Bf16 => panic!("{} has no blocks", format.name()),
         Format::Q8_0 => {

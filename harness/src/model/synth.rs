@@ -8,16 +8,17 @@ mod plan;
 mod vocab;
 mod weights;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use lathe_kernels::Format;
 use rayon::prelude::*;
 
 use super::file::ModelError;
-use super::gguf::GgmlType;
 use plan::Plan;
 
 /// The shapes that can be written.
@@ -62,38 +63,6 @@ impl SynthArch {
     }
 }
 
-/// How the matrices are stored. Norms and rope factors are always F32.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names are the format's own")]
-pub enum SynthQuant {
-    F32,
-    F16,
-    Bf16,
-}
-
-impl SynthQuant {
-    /// Every type.
-    pub const ALL: [Self; 3] = [Self::F32, Self::F16, Self::Bf16];
-
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::Bf16 => "bf16",
-        }
-    }
-
-    /// The type in the file.
-    pub fn ggml_type(self) -> GgmlType {
-        match self {
-            Self::F32 => GgmlType::F32,
-            Self::F16 => GgmlType::F16,
-            Self::Bf16 => GgmlType::Bf16,
-        }
-    }
-}
-
 /// A name that is none of those known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not a known {what}; known are {known}")]
@@ -122,20 +91,12 @@ impl FromStr for SynthArch {
     }
 }
 
-impl FromStr for SynthQuant {
-    type Err = UnknownName;
-    fn from_str(given: &str) -> Result<Self, UnknownName> {
-        by_name("weight type", given, &Self::ALL, Self::name)
-    }
+/// The storage format of a name on the command line.
+pub fn weight_type(given: &str) -> Result<Format, UnknownName> {
+    by_name("weight type", given, Format::ALL, Format::name)
 }
 
 impl fmt::Display for SynthArch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl fmt::Display for SynthQuant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -146,10 +107,10 @@ impl fmt::Display for SynthQuant {
 pub struct SynthSpec {
     /// The shape.
     pub arch: SynthArch,
-    /// How the matrices are stored.
-    pub quant: SynthQuant,
+    /// How the matrices are stored. Norms and rope factors are always F32.
+    pub quant: Format,
     /// How the embedding, and with it the tied head, is stored, if otherwise.
-    pub embed_quant: Option<SynthQuant>,
+    pub embed_quant: Option<Format>,
     /// Another seed gives other weights.
     pub seed: u64,
 }
@@ -167,12 +128,29 @@ pub struct SynthSummary {
     pub parameters: u64,
     /// The seed.
     pub seed: u64,
+    /// Tensors by how they are stored.
+    pub types: BTreeMap<&'static str, usize>,
+    /// Matrices whose rows hold no whole blocks of what was asked for.
+    pub fallbacks: Vec<Fallback>,
 }
 
-/// Bytes generated between two writes, and the part of it a thread takes at a time: large enough to
+/// Matrices stored otherwise than asked for. A row of a GGUF file is whole blocks.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Fallback {
+    /// The format asked for.
+    pub asked: &'static str,
+    /// The format in its place, as llama-quantize chooses it.
+    pub stored: &'static str,
+    /// Values of a row.
+    pub row_len: u64,
+    /// Matrices of such rows.
+    pub tensors: usize,
+}
+
+/// Bytes that a thread takes at a time, and parts generated between two writes: large enough to
 /// hide the calls, small enough to stay in memory beside anything else.
-const BATCH: usize = 16 << 20;
 const PART: usize = 256 << 10;
+const PARTS: usize = 64;
 
 /// Writes a checkpoint. It is written beside `path` under another name and renamed when complete, so
 /// a file at `path` is always whole. `progress` is told the bytes written so far and in all.
@@ -197,12 +175,18 @@ pub fn write_synth(
     // Someone else may have put a file there meanwhile.
     absent()?;
     file.finish(path).map_err(refused("rename the finished file to"))?;
+    let mut types = BTreeMap::new();
+    for tensor in &plan.tensors {
+        *types.entry(tensor.stored.name()).or_default() += 1;
+    }
     Ok(SynthSummary {
         path: path.to_owned(),
         bytes: plan.total_bytes(),
         tensors: plan.tensors.len(),
         parameters: plan.tensors.iter().map(plan::Tensor::elements).sum(),
         seed: spec.seed,
+        types,
+        fallbacks: plan.fallbacks,
     })
 }
 
@@ -246,18 +230,22 @@ fn stream(plan: &Plan, out: &mut impl Write, progress: &mut dyn FnMut(u64, u64))
     let data_start = plan.head.len() as u64;
     let mut written = data_start;
     progress(written, total);
-    let mut buffer = vec![0u8; BATCH];
+    let mut buffer = vec![0u8; PARTS * PART];
     for tensor in &plan.tensors {
         let padding = data_start + tensor.offset - written;
         io::copy(&mut io::Read::take(io::repeat(0), padding), out)?;
         written += padding;
+        let (block_len, block_bytes) = (tensor.stored.block_len(), tensor.stored.block_bytes());
+        let blocks_a_part = PART / block_bytes;
+        let part_bytes = blocks_a_part * block_bytes;
         let mut done = 0;
         while done < tensor.bytes() {
-            let len = (tensor.bytes() - done).min(BATCH as u64);
+            let len = (tensor.bytes() - done).min((PARTS * part_bytes) as u64);
             let batch = &mut buffer[..len as usize];
-            batch.par_chunks_mut(PART).enumerate().for_each(|(part, bytes)| {
-                let first = (done + (part * PART) as u64) / tensor.value_bytes();
-                tensor.values.fill(tensor.stored, first, bytes);
+            let first_block = done / block_bytes as u64;
+            batch.par_chunks_mut(part_bytes).enumerate().for_each(|(part, bytes)| {
+                let block = first_block + (part * blocks_a_part) as u64;
+                tensor.values.fill(tensor.stored, block * block_len as u64, bytes);
             });
             out.write_all(batch)?;
             done += len;
@@ -272,7 +260,7 @@ fn stream(plan: &Plan, out: &mut impl Write, progress: &mut dyn FnMut(u64, u64))
 mod tests {
     use super::*;
     use crate::model::config::{Arch, Config};
-    use crate::model::gguf::Gguf;
+    use crate::model::gguf::{GgmlType, Gguf};
 
     fn bytes_of(spec: &SynthSpec) -> Vec<u8> {
         let mut out = Vec::new();
@@ -281,7 +269,7 @@ mod tests {
     }
 
     fn mini(arch: SynthArch) -> SynthSpec {
-        SynthSpec { arch, quant: SynthQuant::Bf16, embed_quant: None, seed: 7 }
+        SynthSpec { arch, quant: Format::Bf16, embed_quant: None, seed: 7 }
     }
 
     const MINIS: [SynthArch; 3] =
@@ -289,13 +277,15 @@ mod tests {
 
     #[test]
     fn same_seed_same_bytes_for_any_thread_count() {
-        let spec = mini(SynthArch::LlamaMini);
-        let on = |threads| {
+        let on = |threads, spec: &SynthSpec| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| bytes_of(&spec))
+            pool.install(|| bytes_of(spec))
         };
-        let one = on(1);
-        assert!(one == on(3), "one thread and three disagree");
+        let spec = mini(SynthArch::LlamaMini);
+        let quantised = SynthSpec { quant: Format::Q4K, embed_quant: Some(Format::Q6K), ..spec };
+        assert!(on(1, &quantised) == on(3, &quantised), "one thread and three disagree");
+        let one = on(1, &spec);
+        assert!(one == on(3, &spec), "one thread and three disagree");
         let other = bytes_of(&SynthSpec { seed: 8, ..spec });
         assert_eq!(one.len(), other.len());
         assert!(one != other, "another seed gives the same bytes");
@@ -354,7 +344,7 @@ mod tests {
 
     #[test]
     fn values_have_the_stated_spread_in_every_type() {
-        for quant in SynthQuant::ALL {
+        for &quant in Format::ALL {
             let spec = SynthSpec { quant, ..mini(SynthArch::Qwen3Mini) };
             let bytes = bytes_of(&spec);
             let gguf = Gguf::parse(&bytes).unwrap();
@@ -364,7 +354,7 @@ mod tests {
                 ("blk.3.attn_q.weight", 1.0 / 256f64.sqrt()),
             ] {
                 let tensor = gguf.tensor(name).unwrap();
-                assert_eq!(tensor.ty, quant.ggml_type());
+                assert_eq!(tensor.ty, plan::ggml_type(quant));
                 let data = &bytes[tensor.range.clone()];
                 let values = decode(quant, data);
                 let n = values.len() as f64;
@@ -375,27 +365,54 @@ mod tests {
                 assert!((var.sqrt() / std - 1.0).abs() < 0.01, "{name}: std {}", var.sqrt());
             }
             let norm = gguf.tensor("blk.0.attn_norm.weight").unwrap();
-            let values = decode(SynthQuant::F32, &bytes[norm.range.clone()]);
+            let values = decode(Format::F32, &bytes[norm.range.clone()]);
             assert!(values.iter().all(|v| (0.9..=1.1).contains(v)));
             assert!(values.iter().any(|v| *v < 0.95) && values.iter().any(|v| *v > 1.05));
         }
     }
 
-    fn decode(quant: SynthQuant, data: &[u8]) -> Vec<f64> {
-        let u16s = || data.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]]));
-        match quant {
-            SynthQuant::F32 => data
-                .chunks_exact(4)
-                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]).into())
-                .collect(),
-            SynthQuant::F16 => u16s().map(|v| half::f16::from_bits(v).to_f64()).collect(),
-            SynthQuant::Bf16 => u16s().map(|v| half::bf16::from_bits(v).to_f64()).collect(),
-        }
+    fn decode(format: Format, data: &[u8]) -> Vec<f64> {
+        let mut values = vec![0.0; data.len() / format.block_bytes() * format.block_len()];
+        crate::weights::decode(format, data, &mut values);
+        values.into_iter().map(f64::from).collect()
+    }
+
+    #[test]
+    fn rows_no_multiple_of_a_superblock_are_stored_as_llama_quantize_would() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.gguf");
+        let spec = SynthSpec {
+            quant: Format::Q4K,
+            embed_quant: Some(Format::Q6K),
+            ..mini(SynthArch::Gemma3Mini)
+        };
+        let summary = write_synth(&spec, &path, &mut |_, _| {}).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        let gguf = Gguf::parse(&bytes).unwrap();
+        let ty = |name: &str| gguf.tensor(name).unwrap().ty;
+        // Rows of 320, of 4 x 64 = 256 and of 1004.
+        assert_eq!(ty("token_embd.weight"), GgmlType::Q8_0);
+        assert_eq!(ty("blk.0.attn_q.weight"), GgmlType::Q5_0);
+        assert_eq!(ty("blk.0.attn_output.weight"), GgmlType::Q4K);
+        assert_eq!(ty("blk.0.ffn_down.weight"), GgmlType::F16);
+        assert_eq!(ty("blk.0.attn_norm.weight"), GgmlType::F32);
+        let counted = [("f16", 8), ("f32", 49), ("q4_k", 8), ("q5_0", 40), ("q8_0", 1)];
+        assert_eq!(summary.types, BTreeMap::from(counted));
+        let fallback =
+            |asked, stored, row_len, tensors| Fallback { asked, stored, row_len, tensors };
+        assert_eq!(
+            summary.fallbacks,
+            [
+                fallback("q4_k", "f16", 1004, 8),
+                fallback("q4_k", "q5_0", 320, 40),
+                fallback("q6_k", "q8_0", 320, 1),
+            ]
+        );
     }
 
     #[test]
     fn embedding_may_have_its_own_type() {
-        let spec = SynthSpec { embed_quant: Some(SynthQuant::F16), ..mini(SynthArch::LlamaMini) };
+        let spec = SynthSpec { embed_quant: Some(Format::F16), ..mini(SynthArch::LlamaMini) };
         let gguf = Gguf::parse(&bytes_of(&spec)).unwrap();
         assert_eq!(gguf.tensor("token_embd.weight").unwrap().ty, GgmlType::F16);
         assert_eq!(gguf.tensor("blk.0.attn_q.weight").unwrap().ty, GgmlType::Bf16);
@@ -421,7 +438,8 @@ mod tests {
         for arch in SynthArch::ALL {
             assert_eq!(arch.to_string().parse(), Ok(arch));
         }
-        let error = "q9_9".parse::<SynthQuant>().unwrap_err().to_string();
-        assert_eq!(error, "`q9_9` is not a known weight type; known are f32, f16, bf16");
+        let error = weight_type("q9_9").unwrap_err().to_string();
+        assert!(error.starts_with("`q9_9` is not a known weight type; known are f32, f16, bf16"));
+        assert_eq!(weight_type("Q4_K"), Ok(Format::Q4K));
     }
 }

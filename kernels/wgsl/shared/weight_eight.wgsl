@@ -88,13 +88,24 @@ fn load_weights(row: u32, i: u32) -> Raw {
     }
     if (WEIGHT < 8u) {
         let code = f.x + e % 16u;
-        var a = vec4<u32>(word_at(code), word_at(code + 4u), 0u, 0u);
+        var a = vec4<u32>(0u);
+        if (PACKING == 1u) {
+            a.x = word_around(f.x + e / 2u);
+        } else {
+            a.x = word_at(code);
+            a.y = word_at(code + 4u);
+        }
         // A scale alone, or a scale and a minimum.
         if (WEIGHT % 2u == 0u) { a.z = half_word(f.z); } else { a.z = word_around(f.z); }
         if (WEIGHT >= 6u) { a.w = word_at(f.y); }
         return Raw(a, none);
     }
     if (WEIGHT < 10u) {
+        if (PACKING == 1u) {
+            var a = vec4<u32>(word_around(f.x + e / 2u), 0u, 0u, 0u);
+            if (WEIGHT == 9u) { a.w = word_around(f.y + e / 32u * 4u); }
+            return Raw(a, weights[f.z / 16u]);
+        }
         let code = f.x + e / 64u * 32u + e % 32u;
         var a = vec4<u32>(word_around(code), word_around(code + 4u), 0u, 0u);
         if (WEIGHT == 9u) {
@@ -103,10 +114,15 @@ fn load_weights(row: u32, i: u32) -> Raw {
         }
         return Raw(a, weights[f.z / 16u]);
     }
-    let code = f.x + e / 128u * 64u + e % 64u;
-    let high = f.y + e / 128u * 32u + e % 32u;
     let scale = f.z + e / 16u;
-    let a = vec4<u32>(word_at(code), word_at(code + 4u), word_at(high), word_at(high + 4u));
+    var a: vec4<u32>;
+    if (PACKING == 1u) {
+        a = vec4<u32>(word_around(f.x + e / 2u), 0u, 0u, word_around(f.y + e / 16u * 4u));
+    } else {
+        let code = f.x + e / 128u * 64u + e % 64u;
+        let high = f.y + e / 128u * 32u + e % 32u;
+        a = vec4<u32>(word_at(code), word_at(code + 4u), word_at(high), word_at(high + 4u));
+    }
     return Raw(a, vec4<u32>(word_around(scale) >> (8u * (scale % 4u)), half_word(f.w), 0u, 0u));
 }
 
@@ -122,6 +138,49 @@ fn bytes_of(word: u32) -> vec4<f32> {
 // Bits 0..4 of a word as the lowest bit of each byte.
 fn spread(word: u32) -> u32 {
     return ((word & 15u) * 0x00204081u) & 0x01010101u;
+}
+
+// Four nibbles, and four pairs of bits, as four bytes.
+fn nibbles(word: u32) -> u32 {
+    let two = (word | (word << 8u)) & 0x00ff00ffu;
+    return (two | (two << 4u)) & 0x0f0f0f0fu;
+}
+
+fn bit_pairs(word: u32) -> u32 {
+    let two = (word | (word << 12u)) & 0x000f000fu;
+    return (two | (two << 6u)) & 0x03030303u;
+}
+
+// The codes of elements e..e+8 of a block, a byte each. Blocks pair codes half a run apart; planes
+// keep the order of the weights, of every eight the last four sixteen bits above the first four.
+fn codes_of(a: vec4<u32>, e: u32) -> vec2<u32> {
+    if (PACKING == 1u) {
+        var q = vec2<u32>(nibbles(a.x & 0xffffu), nibbles(a.x >> 16u));
+        if (WEIGHT == 10u) {
+            let w = a.w >> (8u * (e / 8u % 2u));
+            q |= vec2<u32>(bit_pairs(w & 255u), bit_pairs((w >> 16u) & 255u)) << vec2<u32>(4u);
+        } else if (WEIGHT == 6u || WEIGHT == 7u || WEIGHT == 9u) {
+            let w = a.w >> (4u * (e / 8u % 4u));
+            q |= vec2<u32>(spread(w), spread(w >> 16u)) << vec2<u32>(4u);
+        }
+        return q;
+    }
+    let nibble = vec2<u32>(0x0f0f0f0fu);
+    if (WEIGHT < 8u) {
+        var q = (a.xy >> vec2<u32>(e / 16u * 4u)) & nibble;
+        if (WEIGHT >= 6u) {
+            q |= vec2<u32>(spread(a.w >> e), spread(a.w >> (e + 4u))) << vec2<u32>(4u);
+        }
+        return q;
+    }
+    let j = e / 32u;
+    if (WEIGHT < 10u) {
+        var q = (a.xy >> vec2<u32>(j % 2u * 4u)) & nibble;
+        if (WEIGHT == 9u) { q |= ((a.zw >> vec2<u32>(j)) & vec2<u32>(0x01010101u)) << vec2<u32>(4u); }
+        return q;
+    }
+    let high = (a.zw >> vec2<u32>(2u * (j % 4u))) & vec2<u32>(0x03030303u);
+    return ((a.xy >> vec2<u32>(j % 4u / 2u * 4u)) & nibble) | (high << vec2<u32>(4u));
 }
 
 // The values at i..i+8 out of what load_weights found there; all-zero words give zeros.
@@ -148,19 +207,11 @@ fn decode_weights(raw: Raw, i: u32) -> Eight {
             scale * vec4<f32>(unpack4xI8(a.y)),
         );
     }
-    // Codes of the low bits, with the high bits above them; a value is scale * code + least.
-    var low: u32;
-    var high: u32;
+    // A value is scale * code + least.
+    let q = codes_of(a, e);
     var scale: f32;
     var least: f32;
     if (WEIGHT < 8u) {
-        let shift = e / 16u * 4u;
-        low = (a.x >> shift) & 0x0f0f0f0fu;
-        high = (a.y >> shift) & 0x0f0f0f0fu;
-        if (WEIGHT >= 6u) {
-            low |= spread(a.w >> e) << 4u;
-            high |= spread(a.w >> (e + 4u)) << 4u;
-        }
         let both = unpack2x16float(a.z);
         scale = both.x;
         least = both.y;
@@ -169,27 +220,19 @@ fn decode_weights(raw: Raw, i: u32) -> Eight {
         if (WEIGHT == 6u) { least = -16.0 * scale; }
     } else if (WEIGHT < 10u) {
         let j = e / 32u;
-        let shift = j % 2u * 4u;
-        low = (a.x >> shift) & 0x0f0f0f0fu;
-        high = (a.y >> shift) & 0x0f0f0f0fu;
-        if (WEIGHT == 9u) {
-            low |= ((a.z >> j) & 0x01010101u) << 4u;
-            high |= ((a.w >> j) & 0x01010101u) << 4u;
-        }
         // Twelve bytes hold eight 6-bit scales and minimums: four whole ones each, whose spare
         // bits are the upper ones of the other four.
         let s = (raw.b.yzw >> vec3<u32>(j % 4u * 8u)) & vec3<u32>(0xffu);
         var pair = s.xy & vec2<u32>(63u);
-        if (j >= 4u) { pair = vec2<u32>(s.z & 15u, s.z >> 4u) | (s.xy >> vec2<u32>(6u)) << vec2<u32>(4u); }
+        if (j >= 4u) {
+            pair = vec2<u32>(s.z & 15u, s.z >> 4u) | (s.xy >> vec2<u32>(6u)) << vec2<u32>(4u);
+        }
         let scales = unpack2x16float(raw.b.x) * vec2<f32>(pair);
         scale = scales.x;
         least = -scales.y;
     } else {
-        let j = e / 32u % 4u;
-        low = ((a.x >> (j / 2u * 4u)) & 0x0f0f0f0fu) | (((a.z >> (2u * j)) & 0x03030303u) << 4u);
-        high = ((a.y >> (j / 2u * 4u)) & 0x0f0f0f0fu) | (((a.w >> (2u * j)) & 0x03030303u) << 4u);
         scale = unpack2x16float(raw.b.y).x * f32(bitcast<i32>(raw.b.x << 24u) >> 24u);
-        return Eight(scale * (bytes_of(low) - 32.0), scale * (bytes_of(high) - 32.0));
+        return Eight(scale * (bytes_of(q.x) - 32.0), scale * (bytes_of(q.y) - 32.0));
     }
-    return Eight(scale * bytes_of(low) + least, scale * bytes_of(high) + least);
+    return Eight(scale * bytes_of(q.x) + least, scale * bytes_of(q.y) + least);
 }

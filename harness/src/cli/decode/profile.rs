@@ -140,7 +140,7 @@ pub(in crate::cli) fn bench_arch(
     let parse = |e: crate::model::synth::UnknownName| Error::Usage(e.to_string());
     let spec = SynthSpec {
         arch: arch.parse().map_err(parse)?,
-        quant: quant.parse().map_err(parse)?,
+        quant: crate::model::synth::weight_type(quant).map_err(parse)?,
         embed_quant: None,
         seed: 42,
     };

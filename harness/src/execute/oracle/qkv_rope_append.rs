@@ -3,14 +3,14 @@
 use lathe_reference::kv_append::kv_append;
 use lathe_reference::qkv_rope_append as reference;
 
-use super::{Inputs, Outcome, Outcomes, Value, cache_shape, kv_format, rope};
+use super::{Inputs, Outcome, Outcomes, Value, cache_shape, kv_format};
 use crate::recording::Op;
 
 fn token(inputs: &Inputs<'_>) -> reference::Token {
     let s = inputs.shape();
     let norm = (s.dim("NORM") == 1)
         .then(|| (["q_norm", "k_norm"].map(|name| inputs.f32s(name)), s.float("EPS") as f32));
-    reference::qkv_rope_append(inputs.f32s("qkv"), &cache_shape(s), norm, &rope(inputs))
+    reference::qkv_rope_append(inputs.f32s("qkv"), &cache_shape(s), norm, &inputs.rope())
 }
 
 pub(super) fn qkv_rope_append(inputs: &Inputs<'_>) -> Outcomes {

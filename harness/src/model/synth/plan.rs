@@ -1,8 +1,13 @@
 //! What a synthetic checkpoint holds: its metadata, and its tensors with the spread of their values.
 
+use std::collections::BTreeMap;
+
+use lathe_kernels::Format;
+
 use super::weights::Values;
-use super::{SynthArch, SynthQuant, SynthSpec, vocab};
+use super::{Fallback, SynthArch, SynthSpec, vocab};
 use crate::model::config::Arch;
+use crate::model::gguf::GgmlType;
 use crate::model::gguf::writer::GgufWriter;
 
 /// The shape of a model.
@@ -105,7 +110,7 @@ fn shape(arch: SynthArch) -> Shape {
 
 /// A tensor to be written.
 pub(super) struct Tensor {
-    pub(super) stored: SynthQuant,
+    pub(super) stored: Format,
     pub(super) values: Values,
     /// Offset from the start of the tensor data.
     pub(super) offset: u64,
@@ -117,12 +122,9 @@ impl Tensor {
         self.dims.iter().product()
     }
 
-    pub(super) fn value_bytes(&self) -> u64 {
-        self.stored.ggml_type().block_bytes()
-    }
-
     pub(super) fn bytes(&self) -> u64 {
-        self.elements() * self.value_bytes()
+        let blocks = self.elements() / self.stored.block_len() as u64;
+        blocks * self.stored.block_bytes() as u64
     }
 }
 
@@ -130,7 +132,27 @@ impl Tensor {
 pub(super) struct Plan {
     pub(super) head: Vec<u8>,
     pub(super) tensors: Vec<Tensor>,
+    pub(super) fallbacks: Vec<Fallback>,
     data_len: u64,
+}
+
+/// The type in the file.
+pub(super) fn ggml_type(format: Format) -> GgmlType {
+    let same = |ty: &GgmlType| ty.name().eq_ignore_ascii_case(format.name());
+    GgmlType::all().find(same).expect("ggml has every format of the kernels")
+}
+
+/// How rows of a length are stored when `asked` for: a GGUF row is whole blocks, so what
+/// llama-quantize takes in place of superblocks, and f16 where no block fits.
+fn fitting(asked: Format, row_len: u64) -> Format {
+    let fits = |format: &Format| row_len.is_multiple_of(format.block_len() as u64);
+    let smaller = match asked {
+        Format::Q4K => Format::Q5_0,
+        Format::Q5K => Format::Q5_1,
+        Format::Q6K => Format::Q8_0,
+        other => other,
+    };
+    [asked, smaller].into_iter().find(fits).unwrap_or(Format::F16)
 }
 
 impl Plan {
@@ -142,23 +164,51 @@ impl Plan {
         let shape = shape(spec.arch);
         let mut writer = GgufWriter::new();
         metadata(&mut writer, spec, &shape);
-        let mut list = List { spec, writer, tensors: Vec::new() };
+        let mut list = List { spec, writer, tensors: Vec::new(), fallbacks: BTreeMap::new() };
         list.model(&shape);
-        Self { head: list.writer.head(), data_len: list.writer.data_len(), tensors: list.tensors }
+        let fallbacks = list
+            .fallbacks
+            .iter()
+            .map(|(&(asked, stored, row_len), &tensors)| Fallback {
+                asked: asked.name(),
+                stored: stored.name(),
+                row_len,
+                tensors,
+            })
+            .collect();
+        Self {
+            head: list.writer.head(),
+            data_len: list.writer.data_len(),
+            tensors: list.tensors,
+            fallbacks,
+        }
     }
 }
 
 fn metadata(writer: &mut GgufWriter, spec: &SynthSpec, shape: &Shape) {
-    let SynthSpec { arch, quant, seed, .. } = spec;
+    let SynthSpec { arch, quant, embed_quant, seed } = spec;
     writer.add_str("general.architecture", shape.arch.name());
     writer.add_str("general.type", "model");
-    writer.add_str("general.name", &format!("{arch} synthetic {quant} seed {seed}"));
+    let name = format!("{arch} synthetic {} seed {seed}", quant.name());
+    writer.add_str("general.name", &name);
+    // llama.cpp's llama_ftype; of the mixtures of superblocks the one of a single type.
     let file_type = match quant {
-        SynthQuant::F32 => 0,
-        SynthQuant::F16 => 1,
-        SynthQuant::Bf16 => 32,
+        Format::F32 => 0,
+        Format::F16 => 1,
+        Format::Q4_0 => 2,
+        Format::Q4_1 => 3,
+        Format::Q8_0 => 7,
+        Format::Q5_0 => 8,
+        Format::Q5_1 => 9,
+        Format::Q4K => 14,
+        Format::Q5K => 16,
+        Format::Q6K => 18,
+        Format::Bf16 => 32,
     };
     writer.add_u32("general.file_type", file_type);
+    if !(quant.is_dense() && embed_quant.is_none_or(Format::is_dense)) {
+        writer.add_u32("general.quantization_version", 2);
+    }
     writer.add_u64("lathe.synth.seed", *seed);
 
     let key = |key: &str| format!("{}.{key}", shape.arch);
@@ -186,12 +236,18 @@ struct List<'a> {
     spec: &'a SynthSpec,
     writer: GgufWriter,
     tensors: Vec<Tensor>,
+    /// Tensors by what was asked for, what they are stored as, and the length of their rows.
+    fallbacks: BTreeMap<(Format, Format, u64), usize>,
 }
 
 impl List<'_> {
-    fn add(&mut self, name: &str, stored: SynthQuant, dims: &[u32], values: Values) {
+    fn add(&mut self, name: &str, asked: Format, dims: &[u32], values: Values) {
         let dims: Vec<u64> = dims.iter().copied().map(u64::from).collect();
-        let offset = self.writer.add_tensor(name, stored.ggml_type(), &dims);
+        let stored = fitting(asked, dims[0]);
+        if stored != asked {
+            *self.fallbacks.entry((asked, stored, dims[0])).or_default() += 1;
+        }
+        let offset = self.writer.add_tensor(name, ggml_type(stored), &dims);
         self.tensors.push(Tensor { stored, values, offset, dims });
     }
 
@@ -208,7 +264,7 @@ impl List<'_> {
 
     fn norm(&mut self, name: &str, len: u32) {
         let values = Values::about_one(self.spec.seed, self.stream());
-        self.add(name, SynthQuant::F32, &[len], values);
+        self.add(name, Format::F32, &[len], values);
     }
 
     fn model(&mut self, s: &Shape) {
@@ -227,7 +283,7 @@ impl List<'_> {
             let factors = llama3_rope_factors(s.head_dim, f64::from(s.rope_base));
             let dims = [s.head_dim / 2];
             let values = Values::Given(factors);
-            self.add("rope_freqs.weight", SynthQuant::F32, &dims, values);
+            self.add("rope_freqs.weight", Format::F32, &dims, values);
         }
         for layer in 0..s.layers {
             let name = |part: &str| format!("blk.{layer}.{part}.weight");
@@ -279,6 +335,17 @@ fn llama3_rope_factors(head_dim: u32, base: f64) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_that_no_block_fits_fall_back() {
+        assert_eq!(fitting(Format::Q4K, 2048), Format::Q4K);
+        assert_eq!(fitting(Format::Q4K, 1152), Format::Q5_0);
+        assert_eq!(fitting(Format::Q5K, 1152), Format::Q5_1);
+        assert_eq!(fitting(Format::Q6K, 1152), Format::Q8_0);
+        assert_eq!(fitting(Format::Q4_0, 1152), Format::Q4_0);
+        assert_eq!(fitting(Format::Q6K, 1004), Format::F16);
+        assert_eq!(fitting(Format::F32, 1), Format::F32);
+    }
 
     #[test]
     fn rope_factors_match_a_converted_checkpoint() {

@@ -1,8 +1,9 @@
 //! Values as a function of seed, tensor and element.
 
 use half::{bf16, f16};
+use lathe_kernels::Format;
 
-use super::SynthQuant;
+use crate::model::quantise::encode_block;
 
 /// The values of a tensor.
 pub(super) enum Values {
@@ -48,8 +49,8 @@ impl Values {
         Self::AboutOne { key: key(seed, stream) }
     }
 
-    /// Stores the values from number `first` on, as many as `out` holds.
-    pub(super) fn fill(&self, stored: SynthQuant, first: u64, out: &mut [u8]) {
+    /// Stores the values from number `first` on, as many as `out` holds: whole blocks.
+    pub(super) fn fill(&self, stored: Format, first: u64, out: &mut [u8]) {
         match self {
             Self::Normal { key, scale } => store(stored, first, out, |i| {
                 let r = random(*key, i);
@@ -67,22 +68,36 @@ impl Values {
 }
 
 #[inline]
-fn store(stored: SynthQuant, first: u64, out: &mut [u8], value: impl Fn(u64) -> f32) {
+fn store(stored: Format, first: u64, out: &mut [u8], value: impl Fn(u64) -> f32) {
     // The conversions round to the nearest, ties to even.
     match stored {
-        SynthQuant::F32 => {
+        Format::F32 => {
             for (cell, i) in out.chunks_exact_mut(4).zip(first..) {
                 cell.copy_from_slice(&value(i).to_le_bytes());
             }
         }
-        SynthQuant::F16 => {
+        Format::F16 => {
             for (cell, i) in out.chunks_exact_mut(2).zip(first..) {
                 cell.copy_from_slice(&f16::from_f32(value(i)).to_le_bytes());
             }
         }
-        SynthQuant::Bf16 => {
+        Format::Bf16 => {
             for (cell, i) in out.chunks_exact_mut(2).zip(first..) {
                 cell.copy_from_slice(&bf16::from_f32(value(i)).to_le_bytes());
+            }
+        }
+        quantised => {
+            let mut block = [0.0; 256];
+            let block = &mut block[..quantised.block_len()];
+            let mut bytes = Vec::with_capacity(quantised.block_bytes());
+            let mut numbers = first..;
+            for cell in out.chunks_exact_mut(quantised.block_bytes()) {
+                for (v, i) in block.iter_mut().zip(&mut numbers) {
+                    *v = value(i);
+                }
+                bytes.clear();
+                encode_block(quantised, block, &mut bytes);
+                cell.copy_from_slice(&bytes);
             }
         }
     }
@@ -105,9 +120,22 @@ mod tests {
     fn a_part_equals_the_same_part_of_the_whole() {
         let values = Values::normal(3, 5, 1.0);
         let mut whole = vec![0; 2 * 1000];
-        values.fill(SynthQuant::F16, 0, &mut whole);
+        values.fill(Format::F16, 0, &mut whole);
         let mut part = vec![0; 2 * 100];
-        values.fill(SynthQuant::F16, 777, &mut part);
+        values.fill(Format::F16, 777, &mut part);
         assert_eq!(part, whole[2 * 777..2 * 877]);
+    }
+
+    #[test]
+    fn blocks_in_parts_are_the_blocks_of_the_whole() {
+        for &format in Format::QUANTISED {
+            let values = Values::normal(3, 5, 1.0);
+            let (len, bytes) = (format.block_len(), format.block_bytes());
+            let mut whole = vec![0; 6 * bytes];
+            values.fill(format, 0, &mut whole);
+            let mut part = vec![0; 2 * bytes];
+            values.fill(format, 3 * len as u64, &mut part);
+            assert_eq!(part, whole[3 * bytes..5 * bytes], "{}", format.name());
+        }
     }
 }

@@ -1,0 +1,186 @@
+//! Storage formats on the device, bit for bit: `dequant` over the blocks of the official package,
+//! `cast` over every pattern of bits that matters.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::sync::Arc;
+
+use half::{bf16, f16};
+use lathe_harness::execute::{Execute, GpuExecutor};
+use lathe_harness::gpu::{Gpu, Pipelines, Policy};
+use lathe_harness::plan::{Plan, PlanError};
+use lathe_harness::recording::{Content, FloatFormat, Label, Recording};
+use lathe_harness::weights::{Bytes, WeightRows};
+use lathe_kernels::{Format, Shape, Variant};
+
+/// Blocks of a golden.
+const BLOCKS: usize = 24;
+const ROWS: usize = 4;
+
+fn golden(format: Format, what: &str) -> Vec<u8> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../reference/tests/goldens/dequant");
+    std::fs::read(format!("{folder}/{}.{what}", format.name().to_uppercase())).unwrap()
+}
+
+/// What a variant makes of a golden's blocks; `None` where the adapter rules it out.
+fn run(
+    gpu: &Arc<Gpu>,
+    format: Format,
+    acts: FloatFormat,
+    variant: &'static Variant,
+) -> Option<Vec<f32>> {
+    let kernel = lathe_kernels::kernel("dequant").unwrap();
+    let k = BLOCKS / ROWS * format.block_len();
+    let shape = Shape::new(&[
+        ("ROWS", ROWS as f64),
+        ("K", k as f64),
+        ("WEIGHT", format.code()),
+        ("ACTS", acts.code()),
+    ]);
+    let plan = match Plan::of(kernel, variant, &shape, &gpu.caps) {
+        Ok(plan) => plan,
+        Err(PlanError::Unavailable(_)) => return None,
+        Err(e) => panic!("{}: {e}", variant.name),
+    };
+    let bytes = Bytes::Owned(golden(format, "blocks.bin").into());
+    let rows = WeightRows::new(format, k, bytes);
+    let mut recording = Recording::default();
+    let weights = recording.tensor("weights", Content::Weights(rows, plan.packing));
+    let y = recording.tensor("y", Content::Activation { len: ROWS * k, format: acts });
+    let label = Label { layer: None, op: "dequant" };
+    recording.op(label, plan, shape, &[("weights", weights), ("y", y)]);
+    let mut executor = GpuExecutor::new(
+        Arc::clone(gpu),
+        &Pipelines::default(),
+        Arc::new(recording),
+        Policy::Guarded,
+        &mut |_, _| {},
+    )
+    .unwrap();
+    executor.run(1).unwrap();
+    Some(executor.read_values(y).unwrap())
+}
+
+#[test]
+fn every_variant_decodes_the_goldens_bit_for_bit() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    for variant in lathe_kernels::kernel("dequant").unwrap().variants {
+        let mut compared = 0;
+        for &format in Format::QUANTISED {
+            let expected: Vec<f32> = bytemuck::pod_collect_to_vec(&golden(format, "expected.f32"));
+            assert_eq!(expected.len(), BLOCKS * format.block_len());
+            for acts in [FloatFormat::F32, FloatFormat::F16] {
+                let Some(got) = run(&gpu, format, acts, variant) else { continue };
+                assert_eq!(got.len(), expected.len());
+                for (i, (got, &exact)) in got.into_iter().zip(&expected).enumerate() {
+                    let at = format!("{}/{} {}[{i}]", variant.name, format.name(), acts.name());
+                    if acts == FloatFormat::F32 {
+                        assert_eq!(got.to_bits(), exact.to_bits(), "{at}: {got} {exact}");
+                    } else {
+                        // WGSL leaves the direction of rounding to the driver.
+                        let step = exact.abs() / 1024.0 + f16::MIN_POSITIVE_SUBNORMAL.to_f32();
+                        assert!((got - exact).abs() <= step, "{at}: {got} {exact}");
+                    }
+                    compared += 1;
+                }
+            }
+        }
+        eprintln!("dequant/{}: {compared} values", variant.name);
+        let needs = lathe_kernels::reflection("dequant", variant.name).unwrap().needs_subgroup;
+        assert!(compared > 0 || needs && gpu.caps.subgroup.is_none(), "{}", variant.name);
+    }
+}
+
+const F32: f64 = 0.0;
+const F16: f64 = 1.0;
+const BF16: f64 = 2.0;
+
+/// `words` cast by every variant: the words of `n` results each.
+fn casts(gpu: &Arc<Gpu>, words: &[u32], n: usize, from: f64, to: f64) -> Vec<Vec<u32>> {
+    let kernel = lathe_kernels::kernel("cast").unwrap();
+    let shape = Shape::new(&[("N", n as f64), ("FROM", from), ("TO", to)]);
+    let run = |variant| {
+        let plan = Plan::of(kernel, variant, &shape, &gpu.caps).unwrap();
+        let mut recording = Recording::default();
+        let x = recording.tensor("x", Content::Words(words.len()));
+        let y = recording.tensor("y", Content::Words(if to == F32 { n } else { n / 2 }));
+        let label = Label { layer: None, op: "cast" };
+        recording.op(label, plan, shape.clone(), &[("x", x), ("y", y)]);
+        let recording = Arc::new(recording);
+        let pipelines = Pipelines::default();
+        let policy = Policy::Guarded;
+        let mut executor =
+            GpuExecutor::new(Arc::clone(gpu), &pipelines, recording, policy, &mut |_, _| {})
+                .unwrap();
+        executor.write_words(x, 0, words).unwrap();
+        executor.run(1).unwrap();
+        executor.read_words(y).unwrap()
+    };
+    kernel.variants.iter().map(run).collect()
+}
+
+fn halves(words: &[u32]) -> Vec<u16> {
+    bytemuck::cast_slice(words).to_vec()
+}
+
+/// Every pattern of the upper half, with lower halves around the ties.
+fn f32_patterns() -> Vec<u32> {
+    let lower = [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff];
+    (0..=0xffffu32).flat_map(|upper| lower.map(|low| upper << 16 | low)).collect()
+}
+
+#[test]
+fn bf16_is_rounded_to_the_nearest_even_and_nan_stays_nan() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    let bits = f32_patterns();
+    for got in casts(&gpu, &bits, bits.len(), F32, BF16) {
+        for (got, &bits) in halves(&got).into_iter().zip(&bits) {
+            let expected = bf16::from_f32(f32::from_bits(bits));
+            let nan = expected.is_nan() && bf16::from_bits(got).is_nan();
+            assert!(nan || got == expected.to_bits(), "{bits:08x}: {got:04x} {expected:?}");
+        }
+    }
+}
+
+#[test]
+fn sixteen_bits_widen_exactly() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    let patterns: Vec<u16> = (0..=0xffff).collect();
+    let words: Vec<u32> = bytemuck::cast_slice(&patterns).to_vec();
+    for got in casts(&gpu, &words, patterns.len(), BF16, F32) {
+        assert!(got.iter().zip(&patterns).all(|(got, &p)| *got == u32::from(p) << 16));
+    }
+    for got in casts(&gpu, &words, patterns.len(), F16, F32) {
+        // WGSL lets infinities and NaN be anything.
+        for (got, &p) in got.iter().zip(&patterns).filter(|(_, p)| f16::from_bits(**p).is_finite())
+        {
+            assert_eq!(*got, f16::from_bits(p).to_f32().to_bits(), "{p:04x}");
+        }
+    }
+}
+
+#[test]
+fn f16_is_rounded_to_a_neighbour() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    let bits: Vec<u32> = f32_patterns()
+        .into_iter()
+        .filter(|bits| f32::from_bits(*bits).abs() < f16::MAX.to_f32())
+        .collect();
+    let bits = &bits[..bits.len() / 8 * 8];
+    for got in casts(&gpu, bits, bits.len(), F32, F16) {
+        let mut others = 0;
+        for (got, &bits) in halves(&got).into_iter().zip(bits) {
+            let x = f32::from_bits(bits);
+            let step = x.abs() / 1024.0 + f16::MIN_POSITIVE_SUBNORMAL.to_f32();
+            let got = f16::from_bits(got);
+            assert!((got.to_f32() - x).abs() <= step, "{x}: {got}");
+            others += u32::from(got != f16::from_f32(x));
+        }
+        eprintln!("f16: {others} of {} not to the nearest even", bits.len());
+    }
+}
