@@ -335,7 +335,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             shape(5, 300, q8_0),
             shape(9, 300, q6_k),
             shape(3, 6912, q4_k),
-            shape(70, 2048, Format::Q4_0),
+            shape(33, 2048, Format::Q4_0),
             shape(1, 7, Format::Q5_1),
             shape(33, 512, q4_k).with("COLS", 3.0).with("FIRST", 3.0),
             shape(9, 1152, q6_k).with("COLS", 8.0).with("ACTS", 1.0),
@@ -343,7 +343,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             shape(9, 301, q8_0).with("COLS", 2.0),
             // The packings of rows that are no whole number of superblocks.
             shape(67, 1152, q4_k).with("ORDER", Order::Flat.code()),
-            shape(1152, 65, q4_k).with("ORDER", Order::ColumnWise.code()).with("COLS", 2.0),
+            shape(520, 33, q4_k).with("ORDER", Order::ColumnWise.code()).with("COLS", 2.0),
             shape(300, 300, Format::Q5K).with("ORDER", Order::ColumnWise.code()),
         ]);
         cases
