@@ -226,11 +226,10 @@ struct Matrix {
     weights: TensorId,
 }
 
-/// Gate and up as one dense matrix, which [`fused_ffn`](lathe_kernels) reads: of quantised rows a
-/// GEMV and an activation are faster.
-fn one_dense(gate_up: &[WeightRows]) -> Option<&WeightRows> {
+/// Gate and up as one matrix, which `fused_ffn` reads; absent when they have two formats.
+fn one_matrix(gate_up: &[WeightRows]) -> Option<&WeightRows> {
     match gate_up {
-        [rows] if rows.format.is_dense() => Some(rows),
+        [rows] => Some(rows),
         _ => None,
     }
 }
@@ -275,7 +274,7 @@ pub fn build(
     let qkv = activation(&mut b, "qkv", (c.n_heads + 2 * c.n_kv_heads) * d);
     let q = activation(&mut b, "q", c.n_heads * d);
     let mixed = tensor(&mut b, "attention", c.n_heads * d, options.acts);
-    let split = weights.layers.iter().any(|w| one_dense(&w.gate_up).is_none());
+    let split = weights.layers.iter().any(|w| one_matrix(&w.gate_up).is_none());
     let gate_up = split.then(|| activation(&mut b, "gate_up", 2 * c.ffn));
     let gated = tensor(&mut b, "gated", c.ffn, options.acts);
     let logits = activation(&mut b, "logits", c.vocab);
@@ -421,7 +420,7 @@ pub fn build(
         let post = ("post_attention_norm", &w.post_attention_norm);
         add(&mut b, "attn_residual", post, ffn_norm)?;
 
-        match (one_dense(&w.gate_up), gate_up) {
+        match (one_matrix(&w.gate_up), gate_up) {
             (None, Some(gate_up)) => {
                 b.gemv(layer, "ffn_gate_up", &w.gate_up, [normed, gate_up])?;
                 let bindings = [("gate_up", gate_up), ("y", gated)];

@@ -1,31 +1,21 @@
-// fused_ffn/workgroup_q: LANES invocations an output, one quantised weight at a time.
+// fused_ffn/workgroup_q: LANES invocations an output, summed through workgroup memory; quantised.
 //
-//   y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K  y: (N) f32 or f16
+//   y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K, quantised, in planes
 //   v = x (NORM none; f32 or f16) or stream / rms(stream) * norm_weight (NORM rms; f32), (K)
-//   act: SiLU (ACT 0) or GELU, tanh form (ACT 1); rms(s) = sqrt(mean s^2 + EPS)
+//   y: (N) f32 or f16  act: SiLU (ACT 0) or GELU, tanh form (ACT 1); rms(s) = sqrt(mean s^2 + EPS)
 //
-// Idea: as workgroup, over any format. Every weight finds its scale again, so this is what is
-// simple enough to trust on adapters without subgroups.
-// uses: activation, weight_at, acts_at, store_pair, grid
+// Idea: as workgroup, sixteen bytes of codes at a time: 32 weights under one scale, apart from the
+// scales (planes). The rung for adapters and browsers without subgroup operations.
+// uses: activation, planes, normed_four, x_tile, store_pair, grid
 override N: u32;
-override K: u32;
-override NORM: u32;
-override EPS: f32;
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // invocations an output, a power of two, at most WG/2
 
-@group(0) @binding(0) var<storage, read> weights: array<u32>;
-@group(0) @binding(1) var<storage, read> x: array<u32>;
-@group(0) @binding(2) var<storage, read> stream: array<f32>;
-@group(0) @binding(3) var<storage, read> norm_weight: array<f32>;
+@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read> stream: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> norm_weight: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read_write> y: array<u32>;
-
-fn packed_word(i: u32) -> u32 { return weights[i]; }
-
-fn rms_factor(squares: f32) -> f32 {
-    if (NORM == 0u) { return 1.0; }
-    return inverseSqrt(squares / f32(K) + EPS);
-}
 
 // A lane's share of gate, up and the squares of an output.
 var<workgroup> slots: array<vec3<f32>, WG>;
@@ -40,20 +30,21 @@ fn main(
     let outputs = WG / LANES;
     let first = group_index(workgroup, groups) * outputs;
     let i = first + lid / LANES;
+    // Past the end the last output again; the result is dropped.
+    let gate = row_base(min(i, N - 1u));
+    let up = row_base(N + min(i, N - 1u));
     var sum = vec3<f32>(0.0);
-    if (i < N) {
-        for (var k = lane; k < K; k += LANES) {
-            var v = 0.0;
-            if (NORM == 0u) {
-                v = x_at(k);
-            } else {
-                let s = stream[k];
-                sum.z += s * s;
-                v = s * norm_weight[k];
-            }
-            sum.x += weight_at(i, k, K) * v;
-            sum.y += weight_at(N + i, k, K) * v;
+    for (var tile = 0u; tile < row_chunks(); tile += TILE) {
+        stage_x(lid, 0u, tile);
+        let end = min(row_chunks(), tile + TILE);
+        for (var c = tile + lane; c < end; c += LANES) {
+            let v = load_x(c - tile);
+            let products = vec2<f32>(
+                dot_chunk(load_chunk(gate, c), c, v), dot_chunk(load_chunk(up, c), c, v),
+            );
+            sum += vec3<f32>(products, chunk_squares(c));
         }
+        workgroupBarrier();
     }
     slots[lid] = sum;
     workgroupBarrier();

@@ -1,0 +1,46 @@
+// In the place of x_four, for one vector, and as normed_x for quantised chunks: `x` as it is (NORM 0), or the
+// RMSNorm of `stream` without its factor 1/rms, which is applied to the sums.
+override ACTS: u32;
+override NORM: u32;
+override EPS: f32;
+
+// Beyond K lies padding of unknown content, here zero.
+fn bounded(i: u32, v: vec4<f32>) -> vec4<f32> {
+    if (K % 32u == 0u) { return v; }
+    let e = vec4<u32>(4u * i) + vec4<u32>(0u, 1u, 2u, 3u);
+    return select(vec4<f32>(0.0), v, e < vec4<u32>(K));
+}
+
+fn is_past(i: u32) -> bool { return K % 32u != 0u && 4u * i >= K; }
+
+fn stream_four(i: u32) -> vec4<f32> {
+    if (is_past(i)) { return vec4<f32>(0.0); }
+    return bounded(i, stream[i]);
+}
+
+// Elements 4i..4i+4. There is one vector.
+fn x_four(col: u32, i: u32) -> vec4<f32> {
+    if (is_past(i)) { return vec4<f32>(0.0); }
+    if (NORM == 1u) { return bounded(i, stream[i] * norm_weight[i]); }
+    if (ACTS == 0u) { return bounded(i, bitcast<vec4<f32>>(x[i])); }
+    let w = x[i / 2u];
+    let half = select(w.xy, w.zw, i % 2u == 1u);
+    return bounded(i, vec4<f32>(unpack2x16float(half.x), unpack2x16float(half.y)));
+}
+
+// The squares of what chunk c meets.
+fn chunk_squares(c: u32) -> f32 {
+    if (NORM == 0u) { return 0.0; }
+    let first = c * (chunk_elements() / 4u);
+    var sum = 0.0;
+    for (var j = 0u; j < chunk_elements() / 4u; j++) {
+        let v = stream_four(first + j);
+        sum += dot(v, v);
+    }
+    return sum;
+}
+
+fn rms_factor(squares: f32) -> f32 {
+    if (NORM == 0u) { return 1.0; }
+    return inverseSqrt(squares / f32(K) + EPS);
+}
