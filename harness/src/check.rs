@@ -427,6 +427,7 @@ fn draw(b: &Binding, shape: &Shape, packing: Packing, rng: &mut Rng) -> (Content
                 let mut state = vec![0; len];
                 state[StateWord::Position as usize] = shape.get("SEEN").map_or(0, |s| s as u32 - 1);
                 state[StateWord::Given as usize] = shape.get("GIVEN").map_or(1, |g| g as u32);
+                state[StateWord::Seed as usize] = rng.next_u64() as u32;
                 state
             } else {
                 let vocab = shape.get("VOCAB").map_or(1000, |v| v as u32);

@@ -91,4 +91,5 @@ kernels!(
     glu,
     residual_add,
     argmax,
+    sample,
 );

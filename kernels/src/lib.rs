@@ -22,6 +22,7 @@ mod kv_append;
 mod qk_norm_rope;
 mod residual_add;
 mod rms_norm;
+mod sample;
 
 pub use descriptor::{
     Binding, Capabilities, Constants, Cost, Elem, Kernel, Role, Stage, Tolerance, Variant,
@@ -57,6 +58,7 @@ pub static KERNELS: &[&Kernel] = &[
     &glu::KERNEL,
     &residual_add::KERNEL,
     &argmax::KERNEL,
+    &sample::KERNEL,
 ];
 
 /// Every composed source, sorted by kernel and variant.

@@ -28,6 +28,7 @@ pub mod qk_norm_rope;
 pub mod quant;
 pub mod residual_add;
 pub mod rms_norm;
+pub mod sample;
 
 pub use compare::{Agreement, Expected, Mismatch, Tolerance, Worst, compare, compare_exact, nmse};
 pub use quant::Format;

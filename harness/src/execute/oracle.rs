@@ -2,6 +2,8 @@
 //!
 //! A kernel of a few lines has its arm in [`oracle`]; a longer one has a module of its name below.
 
+mod choose;
+
 use lathe_kernels::Shape;
 use lathe_reference as reference;
 use lathe_reference::Expected;
@@ -162,20 +164,8 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             let (x, delta) = (inputs.f32s("x"), inputs.f32s("delta"));
             real("x", reference::residual_add::residual_add(x, delta))
         }
-        "argmax" => {
-            let mut tokens = inputs.words("tokens").to_vec();
-            let mut state = inputs.words("state").to_vec();
-            let choice = reference::argmax::argmax(inputs.f32s("logits"));
-            let next = state[0] + 1;
-            if next >= state[1] {
-                tokens[next as usize] = choice;
-            }
-            (state[0], state[2]) = (next, choice);
-            vec![
-                (op.tensor("tokens"), Outcome::Words(tokens)),
-                (op.tensor("state"), Outcome::Words(state)),
-            ]
-        }
+        "argmax" => choose::end(&inputs, reference::argmax::argmax(inputs.f32s("logits"))),
+        "sample" => choose::sample(&inputs),
         _ => return None,
     })
 }
