@@ -7,6 +7,19 @@ use crate::shape::{Param, ParamKind, Shape};
 /// Logits, beyond which sums of their weights would leave 64 bits.
 const MOST: usize = 1 << 24;
 
+/// Entries that a workgroup sorts at once.
+const LIST: usize = 1024;
+
+/// Tokens that the lists of `candidates` hold.
+const MOST_CANDIDATES: usize = 256;
+
+const MOST_MERGERS: usize = 64;
+
+/// Tokens that top-k keeps, 0 for all; the greedy choice is the first of them.
+fn kept(s: &Shape) -> usize {
+    if s.float("TEMPERATURE") == 0.0 { 1 } else { s.dim("TOP_K") }
+}
+
 fn shape(n: usize, [temperature, top_p, penalty]: [f32; 3], top_k: usize) -> Shape {
     Shape::new(&[
         ("N", n as f64),
@@ -78,15 +91,84 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Binding { name: "tokens", role: Role::InOut, elem: Elem::U32, len: |s| s.dim("SEEN") + 1 },
         Binding { name: "state", role: Role::InOut, elem: Elem::U32, len: |_| STATE_WORDS },
         Binding { name: "keys", role: Role::Scratch, elem: Elem::U32, len: |s| s.dim("N") },
+        Binding {
+            name: "lists",
+            role: Role::Scratch,
+            elem: Elem::U32,
+            // `sorted` has every logit, `candidates` the first of every slice, of 256 at the least.
+            len: |s| {
+                2 * s
+                    .dim("N")
+                    .next_multiple_of(LIST)
+                    .max(kept(s).min(MOST_CANDIDATES) * s.dim("N").div_ceil(256))
+            },
+        },
+        Binding {
+            name: "merged",
+            role: Role::Scratch,
+            elem: Elem::U32,
+            len: |s| 2 * MOST_MERGERS * kept(s),
+        },
+        Binding {
+            name: "masses",
+            role: Role::Scratch,
+            elem: Elem::U32,
+            len: |s| 2 * s.dim("N").next_multiple_of(LIST),
+        },
+        Binding {
+            name: "brackets",
+            role: Role::Scratch,
+            elem: Elem::U32,
+            len: |s| 4 * s.dim("N").div_ceil(LIST),
+        },
     ],
-    variants: &[Variant {
-        name: "naive",
-        stages: &[Stage { entry: "main", grid: |_, _| 1 }],
-        constants: |_, caps| vec![("WG", largest_group(caps))],
-        refuses: impossible,
-        ..PLAIN
-    }],
-    prefer: |_| &["naive"],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[Stage { entry: "main", grid: |_, _| 1 }],
+            constants: |_, caps| vec![("WG", largest_group(caps))],
+            refuses: impossible,
+            ..PLAIN
+        },
+        Variant {
+            name: "candidates",
+            stages: &[
+                Stage { entry: "slices", grid: |s, c| s.dim("N").div_ceil(c["SLICE"] as usize) },
+                Stage {
+                    entry: "merge",
+                    grid: |s, c| match s.dim("N").div_ceil(c["SLICE"] as usize) * kept(s) {
+                        0..=LIST => 0,
+                        _ => c["MERGERS"] as usize,
+                    },
+                },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            tunables: &[
+                ("WG", &[128.0, 256.0, 512.0]),
+                ("SLICE", &[256.0, 512.0, 1024.0, 2048.0]),
+                ("MERGERS", &[8.0, 16.0, 32.0]),
+            ],
+            refuses: |s, caps| {
+                impossible(s, caps).or_else(|| {
+                    let fits = (1..=MOST_CANDIDATES).contains(&kept(s));
+                    (!fits).then(|| format!("its lists hold 1 to {MOST_CANDIDATES} tokens"))
+                })
+            },
+            ..PLAIN
+        },
+        Variant {
+            name: "sorted",
+            stages: &[
+                Stage { entry: "sort", grid: |s, _| s.dim("N").div_ceil(LIST) },
+                Stage { entry: "weigh", grid: |s, _| s.dim("N").div_ceil(LIST) },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            tunables: &[("WG", &[128.0, 256.0, 512.0])],
+            refuses: impossible,
+            ..PLAIN
+        },
+    ],
+    prefer: |_| &["candidates", "sorted", "naive"],
     cost: |s| Cost { bytes: 4.0 * s.float("N"), flops: 0.0 },
     tolerance: |_| Tolerance {
         k: 0.0,
@@ -96,27 +178,26 @@ pub(crate) static KERNEL: Kernel = Kernel {
                  token is exact",
     },
     cases: || {
-        let mut cases = Vec::new();
-        for n in [1, 2, 50, 257, 1024, 1025, 5000] {
-            cases.push(shape(n, [0.8, 0.9, 1.3], 40));
-            cases.push(shape(n, [1.0, 0.95, 1.0], 0));
-            cases.push(shape(n, [1.5, 1.0, 1.0], 0).with("GIVEN", 20.0));
-        }
-        cases.push(shape(3000, [0.0, 1.0, 1.1], 0));
-        // A run that ends within many equal logits, all tokens kept, none but one kept.
-        cases.push(shape(5000, [2.0, 0.5, 1.0], 300));
-        cases.push(shape(700, [1e-3, 0.999, 1.0], 699));
-        cases.push(shape(700, [1e30, 0.5, 1.0], 0).with("LAST_N", 3.0));
-        cases.push(shape(700, [1.0, 0.0, 1.0], 0));
-        cases.push(shape(262_147, [0.7, 0.9, 1.1], 50).with("LAST_N", 4.0));
-        cases
+        vec![
+            shape(1, [0.8, 0.9, 1.3], 40),
+            shape(50, [1.0, 0.95, 1.3], 20),
+            shape(257, [1.5, 1.0, 1.0], 0).with("GIVEN", 20.0),
+            shape(1024, [0.8, 0.95, 1.3], 40),
+            shape(1025, [1.0, 0.95, 1.3], 0),
+            shape(3000, [0.0, 1.0, 1.1], 0),
+            // Runs that end among many equal logits, with all tokens but one, with one alone.
+            shape(5000, [2.0, 0.5, 1.0], 300),
+            shape(700, [1e-3, 0.999, 1.0], 699),
+            shape(700, [1e30, 0.5, 1.2], 0).with("LAST_N", 3.0),
+            shape(700, [1.0, 0.0, 1.0], 200),
+            shape(131_075, [0.7, 0.9, 1.1], 50).with("LAST_N", 4.0),
+        ]
     },
     // All tokens given: repeated runs advance the position and must not write past `tokens`.
     bench: || {
         let given = |s: Shape| s.with("SEEN", 1.0).with("GIVEN", f64::from(u32::MAX));
-        let mut shapes: Vec<_> = [262_144, 128_256, 151_936]
-            .map(|n| given(shape(n, [0.8, 0.9, 1.0], 50)))
-            .to_vec();
+        let mut shapes: Vec<_> =
+            [262_144, 128_256, 151_936].map(|n| given(shape(n, [0.8, 0.9, 1.0], 50))).to_vec();
         shapes.push(given(shape(262_144, [0.8, 0.9, 1.1], 50)));
         shapes.push(given(shape(262_144, [0.8, 0.9, 1.0], 0)));
         shapes

@@ -267,7 +267,8 @@ mod tests {
         let ln2 = std::f32::consts::LN_2;
         let logits = [-ln2, -2.0 * ln2, 0.0, -2.0 * ln2];
         let draw = |s: &Sampling, u: f64| sample(&logits, &[], s, (u * 2f64.powi(32)) as u32);
-        for (u, token) in [(0.0, 2), (0.49, 2), (0.51, 0), (0.74, 0), (0.76, 1), (0.87, 1), (0.88, 3)]
+        for (u, token) in
+            [(0.0, 2), (0.49, 2), (0.51, 0), (0.74, 0), (0.76, 1), (0.87, 1), (0.88, 3)]
         {
             assert_eq!(draw(&PLAIN, u), token, "{u}");
         }
@@ -344,7 +345,10 @@ mod tests {
         for (seed, sampling) in settings.iter().enumerate() {
             let (chi, freedom) = chi_square(&logits, sampling, seed as u32, 20_000);
             // Mean f, variance 2f: five deviations above is below 1e-5 for a true distribution.
-            assert!(chi < freedom + 5.0 * (2.0 * freedom).sqrt(), "{sampling:?}: {chi} of {freedom}");
+            assert!(
+                chi < freedom + 5.0 * (2.0 * freedom).sqrt(),
+                "{sampling:?}: {chi} of {freedom}"
+            );
             assert!(chi > freedom - 5.0 * (2.0 * freedom).sqrt(), "{sampling:?}: too good, {chi}");
         }
     }

@@ -26,16 +26,7 @@ fn measure(lid: u32, key: u32, top: u32, weighed: bool) -> vec2<u32> {
     return workgroup_sum64(lid, sum);
 }
 
-// The largest key from which on `needed` is reached.
-fn cut(lid: u32, needed: vec2<u32>, top: u32, weighed: bool) -> u32 {
-    var key = 0u;
-    for (var bit = 0x80000000u; bit > 0u; bit >>= 1u) {
-        if (reaches(measure(lid, key | bit, top, weighed), needed)) { key |= bit; }
-    }
-    return key;
-}
-
-// Tokens with this key or a lower index than i.
+// Tokens below `end` with this key.
 fn ties_below(lid: u32, key: u32, end: u32) -> u32 {
     var sum = 0u;
     for (var i = lid; i < end; i += WG) { sum += select(0u, 1u, keys[i] == key); }
@@ -55,26 +46,36 @@ fn main(@builtin(local_invocation_index) lid: u32) {
     }
     storageBarrier();
     workgroupBarrier();
-    let top = cut(lid, vec2<u32>(1u, 0u), 0u, false);
-    var total = measure(lid, 0u, top, true);
-    let kept = tokens_kept();
-    if (kept > 0u && kept < N) {
-        let key = cut(lid, vec2<u32>(kept, 0u), top, false);
-        let of_key = kept - measure(lid, key + 1u, top, false).x;
-        let above = measure(lid, key + 1u, top, true);
-        total = add64(above, times64(weight_of(key, top), of_key));
-    }
-    if (TOP_P < 1.0) {
-        let needed = needed_by_top_p(total);
-        let key = cut(lid, needed, top, true);
+    var top = 0u;
+    var total = vec2<u32>(0u);
+    var key = 0u;
+    var rank = 0u;
+    // Largest key, top-k, top-p and draw; the last three leave the weight up to their last token.
+    for (var round = 0u; round < 4u; round++) {
+        if (round == 1u && (tokens_kept() == 0u || tokens_kept() >= N)) { continue; }
+        if (round == 2u && TOP_P >= 1.0) { continue; }
+        var needed = vec2<u32>(1u, 0u);
+        if (round == 1u) { needed.x = tokens_kept(); }
+        if (round == 2u) { needed = needed_by_top_p(total); }
+        if (round == 3u) { needed = needed_by_draw(total); }
+        key = 0u;
+        for (var bit = 0x80000000u; bit > 0u; bit >>= 1u) {
+            if (reaches(measure(lid, key | bit, top, round > 1u), needed)) { key |= bit; }
+        }
+        if (round == 0u) {
+            top = key;
+            total = measure(lid, 0u, top, true);
+            continue;
+        }
         let above = measure(lid, key + 1u, top, true);
         let w = weight_of(key, top);
-        total = add64(above, times64(w, tokens_to_reach(needed, above, w, N)));
+        if (round == 1u) {
+            rank = tokens_kept() - measure(lid, key + 1u, top, false).x;
+        } else {
+            rank = tokens_to_reach(needed, above, w, N);
+        }
+        total = add64(above, times64(w, rank));
     }
-    let needed = needed_by_draw(total);
-    let key = cut(lid, needed, top, true);
-    let above = measure(lid, key + 1u, top, true);
-    let rank = tokens_to_reach(needed, above, weight_of(key, top), N);
     // The token of that rank among equals: the largest i with fewer than `rank` of them below it.
     var token = 0u;
     for (var bit = 0x800000u; bit > 0u; bit >>= 1u) {
