@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lathe_harness::decode::session::{self, Verifier};
-use lathe_harness::decode::{DecodeGraph, GraphOptions, RunOptions, Weights, graph, kv_cache};
+use lathe_harness::decode::{
+    DecodeGraph, GraphOptions, RunOptions, Sampling, Weights, graph, kv_cache,
+};
 use lathe_harness::diff;
 use lathe_harness::error::Error;
 use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
@@ -53,6 +55,7 @@ impl Golden {
             generate: self.greedy.len(),
             steps_per_submit: 1,
             stop_at: None,
+            seed: 0,
         }
     }
 
@@ -67,10 +70,26 @@ fn build(
     context: usize,
     kv: FloatFormat,
 ) -> DecodeGraph {
+    sampled(file, caps, context, kv, None)
+}
+
+fn sampled(
+    file: &Arc<ModelFile>,
+    caps: &Capabilities,
+    context: usize,
+    kv: FloatFormat,
+    sampling: Option<Sampling>,
+) -> DecodeGraph {
     let config = file.config().unwrap();
     let weights = Weights::load(file, &config).unwrap();
-    let options =
-        GraphOptions { context, kv, acts: FloatFormat::F32, hints: Hints::new(), tuned: None };
+    let options = GraphOptions {
+        context,
+        kv,
+        acts: FloatFormat::F32,
+        sampling,
+        hints: Hints::new(),
+        tuned: None,
+    };
     graph::build(&file.path, &config, &weights, caps, &options).unwrap()
 }
 
@@ -150,7 +169,14 @@ fn every_variant_of_every_kernel_decodes_the_same() {
     for kernel in lathe_kernels::KERNELS {
         for variant in kernel.variants {
             let hints = Hints::from([(kernel.name.to_owned(), variant.name.to_owned())]);
-            let options = GraphOptions { context: 64, kv: FloatFormat::F32, hints, tuned: None };
+            let options = GraphOptions {
+                context: 64,
+                kv: FloatFormat::F32,
+                acts: FloatFormat::F32,
+                sampling: None,
+                hints,
+                tuned: None,
+            };
             let built = graph::build(&golden.file.path, &config, &weights, &gpu.caps, &options);
             let graph = match built {
                 Ok(graph) => graph,
@@ -327,7 +353,14 @@ fn hints_win_or_fail_loudly() {
     let weights = Weights::load(&golden.file, &config).unwrap();
     let built = |kernel: &str, variant: &str| {
         let hints = Hints::from([(kernel.to_owned(), variant.to_owned())]);
-        let options = GraphOptions { context: 8, kv: FloatFormat::F32, hints, tuned: None };
+        let options = GraphOptions {
+            context: 8,
+            kv: FloatFormat::F32,
+            acts: FloatFormat::F32,
+            sampling: None,
+            hints,
+            tuned: None,
+        };
         let caps = Capabilities::minimal();
         graph::build(Path::new("m.gguf"), &config, &weights, &caps, &options)
             .map_err(|e| e.to_string())

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::kv_cache::KvCache;
 use super::load::Weights;
+use super::sampling::Sampling;
 use crate::error::{Error, Result};
 use crate::model::{Activation, Config, RopeStyle};
 use crate::plan::Plan;
@@ -28,6 +29,8 @@ pub struct GraphOptions {
     /// Storage of what goes into matrices: normalised, gated and mixed vectors. The residual stream
     /// and the sums of products stay in f32.
     pub acts: FloatFormat,
+    /// How tokens are drawn; none for the greedy choice.
+    pub sampling: Option<Sampling>,
     /// Explicit variants.
     pub hints: Hints,
     /// Tuned choices of the adapter at hand.
@@ -64,6 +67,8 @@ pub struct DecodeGraph {
     pub logits: TensorId,
     /// One cache a layer.
     pub caches: Vec<KvCache>,
+    /// How tokens are drawn; none for the greedy choice.
+    pub sampling: Option<Sampling>,
     /// Positions it holds.
     pub context: usize,
     /// Vocabulary.
@@ -431,7 +436,10 @@ pub fn build(
     b.product(None, head, [normed, logits]);
     weight_bytes += (head_rows.rows() * head_rows.row_bytes()) as u64;
     let choose = [("logits", logits), ("tokens", tokens), ("state", state)];
-    b.op(None, "argmax", "argmax", &[("N", c.vocab as f64)], &choose)?;
+    match &options.sampling {
+        None => b.op(None, "argmax", "argmax", &[("N", c.vocab as f64)], &choose)?,
+        Some(sampling) => b.op(None, "sample", "sample", &sampling.shape(c.vocab), &choose)?,
+    }
 
     let Builder { recording, mut selected, order, .. } = b;
     Ok(DecodeGraph {
@@ -440,6 +448,7 @@ pub fn build(
         tokens,
         logits,
         caches,
+        sampling: options.sampling,
         context: options.context,
         vocab: c.vocab,
         selected: order.iter().filter_map(|key| selected.remove(key)).collect(),
