@@ -91,5 +91,7 @@ kernels!(
     glu,
     residual_add,
     argmax,
+    lm_head_argmax,
+    lm_head_topk,
     sample,
 );

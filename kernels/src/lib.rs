@@ -19,6 +19,8 @@ mod gemv;
 mod gemv_q;
 mod glu;
 mod kv_append;
+mod lm_head_argmax;
+mod lm_head_topk;
 mod qk_norm_rope;
 mod residual_add;
 mod rms_norm;
@@ -58,6 +60,8 @@ pub static KERNELS: &[&Kernel] = &[
     &glu::KERNEL,
     &residual_add::KERNEL,
     &argmax::KERNEL,
+    &lm_head_argmax::KERNEL,
+    &lm_head_topk::KERNEL,
     &sample::KERNEL,
 ];
 

@@ -24,6 +24,8 @@ pub mod embed;
 pub mod gemv;
 pub mod glu;
 pub mod kv_append;
+pub mod lm_head_argmax;
+pub mod lm_head_topk;
 pub mod qk_norm_rope;
 pub mod quant;
 pub mod residual_add;

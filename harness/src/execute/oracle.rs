@@ -3,6 +3,7 @@
 //! A kernel of a few lines has its arm in [`oracle`]; a longer one has a module of its name below.
 
 mod choose;
+mod lm_head;
 
 use lathe_kernels::Shape;
 use lathe_reference as reference;
@@ -166,6 +167,8 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
         }
         "argmax" => choose::end(&inputs, reference::argmax::argmax(inputs.f32s("logits"))),
         "sample" => choose::sample(&inputs),
+        "lm_head_argmax" => lm_head::argmax(&inputs),
+        "lm_head_topk" => lm_head::top_k(&inputs),
         _ => return None,
     })
 }

@@ -8,11 +8,11 @@
 // Idea: the whole GPU sorts slices in workgroup memory, and no other token than the first k of a
 // slice can stay. Then few lists are left, and the last workgroup sums, cuts and draws in its own
 // memory. For up to 256 tokens that stay; three dependent dispatches, two where the lists are short.
-// uses: state, choose, sampling, u64, top_list, seen, grid
+// uses: state, choose, sampling, u64, sort_key, top_list
+// uses: merge_lists, seen, grid
 override N: u32;
 override WG: u32 = 256u;
 override SLICE: u32 = 1024u;
-override MERGERS: u32 = 16u;
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
 @group(0) @binding(1) var<storage, read_write> tokens: array<u32>;
@@ -25,7 +25,9 @@ const MOST: u32 = 256u;
 var<workgroup> sums: array<vec2<u32>, 512>;
 var<workgroup> found: u32;
 
-fn listed() -> u32 { return (N + SLICE - 1u) / SLICE * tokens_kept(); }
+fn kept() -> u32 { return tokens_kept(); }
+
+fn listed() -> u32 { return (N + SLICE - 1u) / SLICE * kept(); }
 
 @compute @workgroup_size(WG)
 fn slices(
@@ -35,8 +37,8 @@ fn slices(
 ) {
     let slice = group_index(workgroup, groups);
     let end = min((slice + 1u) * SLICE, N);
-    let count = min(SLOTS, power_of_two_from(max(SLICE, tokens_kept())));
-    // The first tokens_kept() slots hold the list so far, once there is one.
+    let count = min(SLOTS, power_of_two_from(max(SLICE, kept())));
+    // The first kept() slots hold the list so far, once there is one.
     var held = 0u;
     var base = slice * SLICE;
     while (base < end) {
@@ -51,30 +53,10 @@ fn slices(
         }
         sort_slots(lid, count);
         base += count - held;
-        held = tokens_kept();
+        held = kept();
     }
     if (slice * SLICE >= N) { return; }
-    for (var s = lid; s < tokens_kept(); s += WG) { lists[slice * tokens_kept() + s] = slots[s]; }
-}
-
-// The first tokens_kept() of lists[first..end], or of merged.
-fn first_of(lid: u32, first: u32, end: u32, of_merged: bool) {
-    let count = min(SLOTS, power_of_two_from(max(end - first, tokens_kept())));
-    var held = 0u;
-    var base = first;
-    while (base < end) {
-        for (var s = held + lid; s < count; s += WG) {
-            let i = base + s - held;
-            var entry = vec2<u32>(0u);
-            if (i < end) {
-                if (of_merged) { entry = merged[i]; } else { entry = lists[i]; }
-            }
-            slots[s] = entry;
-        }
-        sort_slots(lid, count);
-        base += count - held;
-        held = tokens_kept();
-    }
+    for (var s = lid; s < kept(); s += WG) { lists[slice * kept() + s] = slots[s]; }
 }
 
 @compute @workgroup_size(WG)
@@ -82,12 +64,7 @@ fn merge(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let share = (listed() + MERGERS - 1u) / MERGERS;
-    let end = min((workgroup.x + 1u) * share, listed());
-    for (var s = lid; s < tokens_kept(); s += WG) { slots[s] = vec2<u32>(0u); }
-    workgroupBarrier();
-    first_of(lid, min(workgroup.x * share, end), end, false);
-    for (var s = lid; s < tokens_kept(); s += WG) { merged[workgroup.x * tokens_kept() + s] = slots[s]; }
+    merge_share(lid, workgroup.x);
 }
 
 // The first of the running sums in `half` that reaches what is needed.
@@ -104,14 +81,10 @@ fn first_reaching(lid: u32, needed: vec2<u32>, half: u32) -> u32 {
 
 @compute @workgroup_size(WG)
 fn choose(@builtin(local_invocation_index) lid: u32) {
-    if (listed() > SLOTS) {
-        first_of(lid, 0u, MERGERS * tokens_kept(), true);
-    } else {
-        first_of(lid, 0u, listed(), false);
-    }
+    merge_all(lid);
     for (var e = lid; e < MOST; e += WG) {
         var w = vec2<u32>(0u);
-        if (e < tokens_kept() && slots[e].x > 0u) { w = weight_of(slots[e].x, slots[0].x); }
+        if (e < kept() && slots[e].x > 0u) { w = weight_of(slots[e].x, slots[0].x); }
         sums[e] = w;
     }
     workgroupBarrier();

@@ -7,7 +7,7 @@
 // Idea: top-k, top-p and draw are each the largest key from which on enough tokens or weight lies,
 // and among tokens of that key the lower indices. Each of the 32 bits of a key reads all of them,
 // with one core of the GPU.
-// uses: state, choose, sampling, u64, sum64
+// uses: state, choose, sampling, u64, sort_key, sum64
 override N: u32;
 override WG: u32 = 256u;
 

@@ -9,7 +9,7 @@
 // Idea: any number of tokens may stay. How many tokens and how much weight of a slice lie from a key
 // on is a binary search in it, so a cut needs no pass over the logits: the last workgroup finds each
 // bit by bit, and every slice only searches between the places of the keys already tried.
-// uses: state, choose, sampling, u64, sum64, top_list, seen, grid
+// uses: state, choose, sampling, u64, sort_key, sum64, top_list, seen, grid
 override N: u32;
 override WG: u32 = 256u;
 

@@ -1,5 +1,6 @@
 // The definition of `sample` (lathe_reference::sample): what rounds, rounds as there, and sums are
-// integers, so that no order of adding matters and every device draws the same token.
+// integers, so that no order of adding matters and every device draws the same token. Needs
+// sort_key, u64 and state.
 override TEMPERATURE: f32;
 override TOP_K: u32; // 0: all
 override TOP_P: f32; // 1 and above: all
@@ -18,24 +19,11 @@ fn window_start() -> u32 {
     return select(seen - min(LAST_N, seen), 0u, LAST_N == 0u);
 }
 
-fn canonical(bits: u32) -> u32 {
-    if ((bits & 0x7f800000u) == 0u) { return 0u; } // subnormals and -0
-    if ((bits & 0x7fffffffu) > 0x7f800000u) { return 0xff800000u; } // NaN
-    return bits;
-}
-
-// A logit as an integer of the same order, penalised if its token was seen. None is 0.
+// A logit's key, penalised if its token was seen.
 fn key_of(logit: f32, seen: bool) -> u32 {
-    var bits = canonical(bitcast<u32>(logit));
-    if (seen) {
-        let l = bitcast<f32>(bits);
-        bits = canonical(bitcast<u32>(l * select(REPEAT_PENALTY, INVERSE, l > 0.0)));
-    }
-    return select(bits | 0x80000000u, ~bits, (bits >> 31u) == 1u);
-}
-
-fn score_of(key: u32) -> f32 {
-    return bitcast<f32>(select(~key, key & 0x7fffffffu, (key >> 31u) == 1u));
+    let l = canonical(logit);
+    if (!seen) { return sort_key(l); }
+    return sort_key(canonical(l * select(REPEAT_PENALTY, INVERSE, l > 0.0)));
 }
 
 fn high_product(a: u32, b: u32) -> u32 { return mul64(a, b).y; }
@@ -43,7 +31,7 @@ fn high_product(a: u32, b: u32) -> u32 { return mul64(a, b).y; }
 // 2^(-(score of top - score of key) * log2(e) / T) in units of 2^-40.
 fn weight_of(key: u32, top: u32) -> vec2<u32> {
     if (key == top) { return vec2<u32>(0u, 256u); }
-    let t = (score_of(top) - score_of(key)) * EXPONENT;
+    let t = (value_of(top) - value_of(key)) * EXPONENT;
     if (!(t < 63.0)) { return vec2<u32>(0u); }
     let fixed = u32(t * 67108864.0);
     let f = fixed << 6u;

@@ -8,18 +8,27 @@ use crate::execute::cpu::Outcome;
 
 /// The end of a step that chose `token`.
 pub(super) fn end(inputs: &Inputs<'_>, token: u32) -> Outcomes {
+    end_among(inputs, vec![token])
+}
+
+/// The end of a step that chose one of some tokens, the reference the first.
+pub(super) fn end_among(inputs: &Inputs<'_>, among: Vec<u32>) -> Outcomes {
     let mut tokens = inputs.words("tokens").to_vec();
     let mut state = inputs.words("state").to_vec();
     let next = inputs.position() + 1;
-    if next >= state[StateWord::Given as usize] && (next as usize) < tokens.len() {
-        tokens[next as usize] = token;
-    }
+    let given = state[StateWord::Given as usize];
+    let (choice, at) = (StateWord::Choice as usize, next as usize);
     state[StateWord::Position as usize] = next;
-    state[StateWord::Choice as usize] = token;
-    vec![
-        (inputs.op.tensor("tokens"), Outcome::Words(tokens)),
-        (inputs.op.tensor("state"), Outcome::Words(state)),
-    ]
+    state[choice] = among[0];
+    let tokens = match tokens.get_mut(at) {
+        Some(token) if next >= given => {
+            *token = among[0];
+            Outcome::Choice { words: tokens, at, among: among.clone() }
+        }
+        _ => Outcome::Words(tokens),
+    };
+    let state = Outcome::Choice { words: state, at: choice, among };
+    vec![(inputs.op.tensor("tokens"), tokens), (inputs.op.tensor("state"), state)]
 }
 
 pub(super) fn sample(inputs: &Inputs<'_>) -> Outcomes {
