@@ -8,6 +8,7 @@
 // the first lane of each row keeps the best of its rows until the end. Every weight finds its scale
 // again, so the floor is far; a variant over planes would read codes sixteen bytes at a time.
 // uses: weight_at, acts_at, grid, state, choose, choose_workgroup, head_best
+// uses: lane_sum
 override ROWS: u32;
 override FIRST: u32;
 override K: u32;
@@ -23,8 +24,6 @@ override ROWS_PER_WG: u32 = 64u; // a multiple of WG / LANES
 @group(0) @binding(5) var<storage, read_write> best_index: array<u32>;
 @group(0) @binding(6) var<storage, read_write> partial_values: array<f32>;
 @group(0) @binding(7) var<storage, read_write> partial_indices: array<u32>;
-
-var<workgroup> lane_sums: array<f32, WG>;
 
 fn packed_word(i: u32) -> u32 { return weights[i]; }
 
@@ -47,14 +46,8 @@ fn rows(
                 sum += weight_at(row, i, K) * x_at(i);
             }
         }
-        lane_sums[lid] = sum;
-        workgroupBarrier();
-        for (var step = LANES / 2u; step > 0u; step /= 2u) {
-            if (lane < step) { lane_sums[lid] += lane_sums[lid + step]; }
-            workgroupBarrier();
-        }
-        if (lane == 0u && row < ROWS) { best = better(best, Candidate(lane_sums[lid], FIRST + row)); }
-        workgroupBarrier();
+        sum = lane_sum(lid, sum);
+        if (lane == 0u && row < ROWS) { best = better(best, Candidate(sum, FIRST + row)); }
     }
     best = workgroup_best(lid, best);
     if (lid == 0u && group < groups()) { leave(group, best); }

@@ -7,6 +7,7 @@
 // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums them, and
 // the first lane of each row keeps the best of its rows until the end.
 // uses: dot_row, weights, grid, state, choose, choose_workgroup, head_best
+// uses: lane_sum
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;
@@ -21,8 +22,6 @@ override ROWS_PER_WG: u32 = 64u; // a multiple of WG / LANES
 @group(0) @binding(5) var<storage, read_write> best_index: array<u32>;
 @group(0) @binding(6) var<storage, read_write> partial_values: array<f32>;
 @group(0) @binding(7) var<storage, read_write> partial_indices: array<u32>;
-
-var<workgroup> lane_sums: array<f32, WG>;
 
 fn groups() -> u32 { return (ROWS + ROWS_PER_WG - 1u) / ROWS_PER_WG; }
 
@@ -44,14 +43,8 @@ fn rows(
                 sum += dot_chunk(weights[base + c], load_x_chunk(c));
             }
         }
-        lane_sums[lid] = sum;
-        workgroupBarrier();
-        for (var step = LANES / 2u; step > 0u; step /= 2u) {
-            if (lane < step) { lane_sums[lid] += lane_sums[lid + step]; }
-            workgroupBarrier();
-        }
-        if (lane == 0u && row < ROWS) { best = better(best, Candidate(lane_sums[lid], FIRST + row)); }
-        workgroupBarrier();
+        sum = lane_sum(lid, sum);
+        if (lane == 0u && row < ROWS) { best = better(best, Candidate(sum, FIRST + row)); }
     }
     best = workgroup_best(lid, best);
     if (lid == 0u && group < groups()) { leave(group, best); }

@@ -6,10 +6,10 @@
 //   lists: (groups of rows, TOP_K) of (key, index)  merged: (MERGERS, TOP_K)
 //
 // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums them, and
-// the logits stay there to be sorted. Every weight finds its scale
-// again, so the floor is far; a variant over planes would read codes sixteen bytes at a time.
+// the logits stay there to be sorted. Every weight finds its scale again, so the floor is far; a
+// variant over planes would read codes sixteen bytes at a time.
 // uses: weight_at, acts_at, grid, sort_key, top_list
-// uses: merge_lists, head_top
+// uses: merge_lists, head_top, lane_sum
 override ROWS: u32;
 override FIRST: u32;
 override K: u32;
@@ -22,8 +22,6 @@ override LANES: u32 = 32u;
 @group(0) @binding(3) var<storage, read_write> top_indices: array<u32>;
 @group(0) @binding(4) var<storage, read_write> lists: array<vec2<u32>>;
 @group(0) @binding(5) var<storage, read_write> merged: array<vec2<u32>>;
-
-var<workgroup> lane_sums: array<f32, WG>;
 
 fn packed_word(i: u32) -> u32 { return weights[i]; }
 
@@ -44,14 +42,8 @@ fn rows(
                 sum += weight_at(row, i, K) * x_at(i);
             }
         }
-        lane_sums[lid] = sum;
-        workgroupBarrier();
-        for (var step = LANES / 2u; step > 0u; step /= 2u) {
-            if (lane < step) { lane_sums[lid] += lane_sums[lid + step]; }
-            workgroupBarrier();
-        }
-        if (lane == 0u && row < ROWS) { slots[r + lid / LANES] = entry_of(lane_sums[lid], row); }
-        workgroupBarrier();
+        sum = lane_sum(lid, sum);
+        if (lane == 0u && row < ROWS) { slots[r + lid / LANES] = entry_of(sum, row); }
     }
     leave_list(lid, group);
 }

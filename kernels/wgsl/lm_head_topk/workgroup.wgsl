@@ -8,7 +8,7 @@
 // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums them, and
 // the logits stay there to be sorted.
 // uses: dot_row, weights, grid, sort_key, top_list
-// uses: merge_lists, head_top
+// uses: merge_lists, head_top, lane_sum
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;
@@ -20,8 +20,6 @@ override LANES: u32 = 32u;
 @group(0) @binding(3) var<storage, read_write> top_indices: array<u32>;
 @group(0) @binding(4) var<storage, read_write> lists: array<vec2<u32>>;
 @group(0) @binding(5) var<storage, read_write> merged: array<vec2<u32>>;
-
-var<workgroup> lane_sums: array<f32, WG>;
 
 @compute @workgroup_size(WG)
 fn rows(
@@ -41,14 +39,8 @@ fn rows(
                 sum += dot_chunk(weights[base + c], load_x_chunk(c));
             }
         }
-        lane_sums[lid] = sum;
-        workgroupBarrier();
-        for (var step = LANES / 2u; step > 0u; step /= 2u) {
-            if (lane < step) { lane_sums[lid] += lane_sums[lid + step]; }
-            workgroupBarrier();
-        }
-        if (lane == 0u && row < ROWS) { slots[r + lid / LANES] = entry_of(lane_sums[lid], row); }
-        workgroupBarrier();
+        sum = lane_sum(lid, sum);
+        if (lane == 0u && row < ROWS) { slots[r + lid / LANES] = entry_of(sum, row); }
     }
     leave_list(lid, group);
 }
