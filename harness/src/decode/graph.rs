@@ -184,6 +184,22 @@ impl Builder<'_> {
         Ok(Matrix { op, plan, shape, weights })
     }
 
+    /// A matrix in as many parts as bindings need, with the first row of each.
+    fn parts(
+        &mut self,
+        op: &'static str,
+        name: &str,
+        rows: &WeightRows,
+        acts: FloatFormat,
+    ) -> Result<Vec<(usize, Matrix)>> {
+        let parts = rows.split(self.caps.binding_bytes).into_iter();
+        parts
+            .map(|(first, rows)| {
+                Ok((first, self.matrix(op, part_name(name, first), &rows, first, acts)?))
+            })
+            .collect()
+    }
+
     fn product(&mut self, layer: Option<usize>, matrix: Matrix, [x, y]: [TensorId; 2]) {
         let Matrix { op, plan, shape, weights } = matrix;
         let bindings = [("weights", weights), ("x", x), ("y", y)];
@@ -218,6 +234,14 @@ impl Builder<'_> {
             Content::Activation { format, .. } => format,
             _ => FloatFormat::F32,
         }
+    }
+}
+
+/// The name of a part of a matrix.
+fn part_name(name: &str, first: usize) -> String {
+    match first {
+        0 => name.to_owned(),
+        row => format!("{name}.{row}"),
     }
 }
 
@@ -295,23 +319,35 @@ pub fn build(
         None => (&weights.embed, "token_embd"),
         Some(rows) => (rows, "output"),
     };
-    let head = b.matrix("lm_head", head_name.into(), head_rows, 0, options.acts)?;
-    let (embed, embed_packing) = match &weights.head {
-        None => (head.weights, head.plan.packing),
+    let head = b.parts("lm_head", head_name, head_rows, options.acts)?;
+    let tables: Vec<_> = match &weights.head {
+        None => head.iter().map(|(first, m)| (*first, m.weights, m.plan.packing)).collect(),
         Some(_) => {
-            let content = Content::Weights(weights.embed.clone(), Packing::Blocks);
-            (b.recording.tensor("token_embd", content), Packing::Blocks)
+            let parts = weights.embed.split(caps.binding_bytes).into_iter();
+            parts
+                .map(|(first, rows)| {
+                    let content = Content::Weights(rows, Packing::Blocks);
+                    let name = part_name("token_embd", first);
+                    (first, b.recording.tensor(name, content), Packing::Blocks)
+                })
+                .collect()
         }
     };
-    let embed_shape = [
-        ("VOCAB", c.vocab as f64),
-        ("HIDDEN", hidden as f64),
-        ("WEIGHT", weights.embed.format.code()),
-        ("SCALE", f64::from(c.embed_scale)),
-        ("PACKING", embed_packing.code()),
-    ];
-    let embed_bindings = [("state", state), ("tokens", tokens), ("table", embed), ("x", x)];
-    b.op(None, "embed", "embed", &embed_shape, &embed_bindings)?;
+    let part = f64::from(u8::from(tables.len() > 1));
+    for (i, (first, table, packing)) in tables.iter().enumerate() {
+        let end = tables.get(i + 1).map_or(c.vocab, |next| next.0);
+        let shape = [
+            ("VOCAB", (end - first) as f64),
+            ("HIDDEN", hidden as f64),
+            ("WEIGHT", weights.embed.format.code()),
+            ("SCALE", f64::from(c.embed_scale)),
+            ("PACKING", packing.code()),
+            ("FIRST", *first as f64),
+            ("PART", part),
+        ];
+        let bindings = [("state", state), ("tokens", tokens), ("table", *table), ("x", x)];
+        b.op(None, "embed", "embed", &shape, &bindings)?;
+    }
 
     let norm_shape = [
         ("ROWS", 1.0),
@@ -433,7 +469,9 @@ pub fn build(
         &normed_shape,
         &[("x", x), ("weight", output_norm), ("y", normed)],
     )?;
-    b.product(None, head, [normed, logits]);
+    for (_, part) in head {
+        b.product(None, part, [normed, logits]);
+    }
     weight_bytes += (head_rows.rows() * head_rows.row_bytes()) as u64;
     let choose = [("logits", logits), ("tokens", tokens), ("state", state)];
     match &options.sampling {

@@ -86,9 +86,15 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
         "embed" => {
             let table = inputs.weights("table");
             let token = inputs.words("tokens")[inputs.position() as usize];
-            let row = row_of(table, token as usize);
+            let first = if s.dim("PART") == 1 { s.dim("FIRST") } else { 0 };
             let scale = s.float("SCALE") as f32;
-            real("x", reference::embed::embed(format_of(table), row, table.k, 0, scale))
+            match (token as usize).checked_sub(first).filter(|row| *row < table.rows()) {
+                Some(row) => {
+                    let row = row_of(table, row);
+                    real("x", reference::embed::embed(format_of(table), row, table.k, 0, scale))
+                }
+                None => real("x", kept(inputs.f32s("x"))),
+            }
         }
         "rms_norm" => {
             let (x, weight) = (inputs.f32s("x"), inputs.f32s("weight"));
@@ -175,9 +181,13 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
 
 /// `new` from element `first` on among values that stay as they are.
 fn placed(old: &[f32], first: usize, new: Expected) -> Expected {
-    let kept = |values: &[f32]| values.iter().map(|v| (f64::from(*v), 0.0)).collect();
     let end = first + new.value.len();
     join([kept(&old[..first]), new, kept(&old[end..])])
+}
+
+/// Values that stay as they are.
+fn kept(values: &[f32]) -> Expected {
+    values.iter().map(|v| (f64::from(*v), 0.0)).collect()
 }
 
 fn position(state: &Value) -> u32 {
