@@ -567,6 +567,9 @@ fn print(r: &Report) {
             r.adapter.name, r.adapter.backend, r.adapter.runtime_checks
         ),
     );
+    if let Some(s) = &r.sampling {
+        row("sampling", s.to_string());
+    }
     row("time to first token", format!("{:.1} ms", r.ttft_ms));
     row("prompt", format!("{} tokens, {:.1} tok/s", r.prompt_tokens.len(), r.prefill_tok_s));
     if let (Some(rate), Some(step)) = (r.decode_tok_s, &r.step_ms) {

@@ -1,5 +1,7 @@
 //! Options of sampling and what they may be.
 
+use std::fmt;
+
 use clap::Args;
 use serde::Serialize;
 
@@ -79,6 +81,23 @@ impl SamplingOpts {
     /// The seed of the draws.
     pub(super) fn seed(&self) -> u32 {
         self.seed.unwrap_or(SEED)
+    }
+}
+
+impl fmt::Display for Reported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = &self.settings;
+        write!(f, "temperature {}", s.temperature)?;
+        if s.top_k > 0 {
+            write!(f, ", top-k {}", s.top_k)?;
+        }
+        if s.top_p < 1.0 {
+            write!(f, ", top-p {}", s.top_p)?;
+        }
+        if s.repeat_penalty != 1.0 {
+            write!(f, ", penalty {}", s.repeat_penalty)?;
+        }
+        write!(f, ", seed {}", self.seed)
     }
 }
 
