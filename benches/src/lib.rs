@@ -126,6 +126,7 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
             context: STEPS + 4,
             kv: FloatFormat::F16,
             acts: FloatFormat::F32,
+            sampling: None,
             hints: Hints::new(),
             tuned: None,
         };

@@ -278,6 +278,7 @@ impl Case {
         }
         let mut nmse = 0.0f64;
         let mut worst: Option<(f64, WorstElement)> = None;
+        let mut chosen = None;
         for (tensor, outcome) in self.expected() {
             let name = &self.recording.tensors[tensor.0].name;
             let bytes = &contents[tensor.0];
@@ -288,7 +289,23 @@ impl Case {
                     return Ok(Verdict::broken(reason));
                 }
             }
-            match outcome {
+            match &outcome {
+                Outcome::Choice { .. } => {
+                    let got: Vec<u32> = bytemuck::pod_collect_to_vec(bytes);
+                    if let Err(m) = outcome.choice(&got, &mut chosen) {
+                        return Ok(Verdict::broken(format!("{name}: {m}")));
+                    }
+                }
+                Outcome::Ranking { values, rows, .. } => {
+                    let got: Vec<u32> = bytemuck::pod_collect_to_vec(bytes);
+                    let content = &self.recording.tensors[values.0].content;
+                    let values = decode_values(content, &contents[values.0]);
+                    let tolerance = tolerance(&self.tolerance, content);
+                    if let Err(m) = reference::lm_head_topk::judge(rows, &tolerance, &values, &got)
+                    {
+                        return Ok(Verdict::broken(format!("{name}: {m}")));
+                    }
+                }
                 Outcome::Words(words) => {
                     let got: Vec<u32> = bytemuck::pod_collect_to_vec(bytes);
                     if let Err(m) = reference::compare_exact(words, &got) {
@@ -458,12 +475,17 @@ fn draw(b: &Binding, shape: &Shape, packing: Packing, rng: &mut Rng) -> (Content
             (Content::Activation { len, format }, Value::F32(values))
         }
         Elem::F32 => {
-            let values: Vec<f32> = if name == "logits" {
+            let mut values: Vec<f32> = if name == "logits" {
                 // Few distinct values, so that ties happen.
                 (0..len).map(|_| rng.below(4096) as f32 / 64.0 - 32.0).collect()
             } else {
                 (0..len).map(|_| rng.normal()).collect()
             };
+            if let ("best_value" | "top_values", Some(k)) = (name, shape.get("K")) {
+                // Logits of an earlier part, in order, above and below those to come.
+                values.iter_mut().for_each(|v| *v *= 3.0 * k.sqrt() as f32);
+                values.sort_by(|a, b| b.total_cmp(a));
+            }
             (Content::Values(values.as_slice().into()), Value::F32(values))
         }
         Elem::U32 => {
@@ -471,7 +493,11 @@ fn draw(b: &Binding, shape: &Shape, packing: Packing, rng: &mut Rng) -> (Content
                 let mut state = vec![0; len];
                 state[StateWord::Position as usize] = shape.get("SEEN").map_or(0, |s| s as u32 - 1);
                 state[StateWord::Given as usize] = shape.get("GIVEN").map_or(1, |g| g as u32);
+                state[StateWord::Seed as usize] = rng.next_u64() as u32;
                 state
+            } else if name == "top_indices" {
+                // Tokens of an earlier part.
+                (0..len as u32).map(|i| 0x10_0000 + i).collect()
             } else {
                 let vocab = shape.get("VOCAB").map_or(1000, |v| v as u32);
                 (0..len).map(|_| rng.below(vocab)).collect()
@@ -483,7 +509,18 @@ fn draw(b: &Binding, shape: &Shape, packing: Packing, rng: &mut Rng) -> (Content
             let k = shape.get("K").or(shape.get("HIDDEN")).map_or(1, |k| k as usize);
             // Where an activation follows, products of about one: far below zero it leaves nothing.
             let gain = if shape.get("ACT").is_some() { (k as f32).sqrt().recip() } else { 1.0 };
-            let values: Vec<f32> = (0..len).map(|_| gain * rng.normal()).collect();
+            let mut values: Vec<f32> = (0..len).map(|_| gain * rng.normal()).collect();
+            if shape.get("PART").is_some() {
+                // Some rows of a head are equal, near each other and far apart: ties happen.
+                for row in 0..len / k {
+                    let other = match row % 8 {
+                        5 => row - 5,
+                        3 => row / 2,
+                        _ => row,
+                    };
+                    values.copy_within(other * k..(other + 1) * k, row * k);
+                }
+            }
             let rows = WeightRows::from_f32(format, Order::of(shape), k, &values);
             (Content::Weights(rows.clone(), packing), Value::Weights(rows))
         }

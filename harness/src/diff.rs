@@ -40,8 +40,10 @@ pub fn step(executor: &mut GpuExecutor, step: usize) -> Result<Option<Divergence
     for (index, op) in recording.ops.iter().enumerate() {
         refresh(executor, &recording, op, &mut values)?;
         executor.run_op(index)?;
+        let mut chosen = None;
         for (tensor, outcome) in oracle::expected(op, &values) {
-            if let Some(reason) = compare(executor, &recording, op, tensor, &outcome)? {
+            let reason = compare(executor, &recording, op, tensor, &outcome, &mut chosen)?;
+            if let Some(reason) = reason {
                 return Ok(Some(Divergence {
                     step,
                     op_index: index,
@@ -94,11 +96,19 @@ fn compare(
     op: &Op,
     tensor: TensorId,
     outcome: &Outcome,
+    chosen: &mut Option<u32>,
 ) -> Result<Option<String>> {
     let name = &recording.tensors[tensor.0].name;
     let mismatch = match outcome {
-        Outcome::Words(words) => {
-            reference::compare_exact(words, &executor.read_words(tensor)?).err()
+        Outcome::Words(words) => reference::compare_exact(words, &executor.read_words(tensor)?)
+            .err()
+            .map(|m| m.to_string()),
+        Outcome::Choice { .. } => outcome.choice(&executor.read_words(tensor)?, chosen).err(),
+        Outcome::Ranking { values, rows, .. } => {
+            let content = &recording.tensors[values.0].content;
+            let tolerance = check::tolerance(&(op.kernel().tolerance)(&op.shape), content);
+            let (values, indices) = (executor.read_values(*values)?, executor.read_words(tensor)?);
+            reference::lm_head_topk::judge(rows, &tolerance, &values, &indices).err()
         }
         Outcome::Real(expected) => {
             // Decode shapes carry no SEEN; the tolerance is that of a full cache.
@@ -108,7 +118,8 @@ fn compare(
             };
             let content = &recording.tensors[tensor.0].content;
             let tolerance = check::tolerance(&(op.plan.tolerance)(&shape), content);
-            reference::compare(expected, &executor.read_values(tensor)?, &tolerance).err()
+            let got = executor.read_values(tensor)?;
+            reference::compare(expected, &got, &tolerance).err().map(|m| m.to_string())
         }
     };
     Ok(mismatch.map(|m| format!("{name}: {m}")))

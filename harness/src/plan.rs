@@ -159,8 +159,12 @@ impl Plan {
             uniforms: Vec::new(),
         };
         for stage in variant.stages {
+            let groups = (stage.grid)(shape, &plan.constants);
+            if groups == 0 {
+                continue;
+            }
             plan.check_stage(stage.entry, caps)?;
-            let groups = plan.fold(stage.entry, (stage.grid)(shape, &plan.constants), caps)?;
+            let groups = plan.fold(stage.entry, groups, caps)?;
             plan.stages.push(PlannedStage { entry: stage.entry.to_owned(), groups });
         }
         Ok(plan)

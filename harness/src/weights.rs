@@ -79,6 +79,45 @@ impl WeightRows {
         Self { order, ..Self::new(format, k, Bytes::Owned(bytes)) }
     }
 
+    /// Some of the rows, as a matrix of their own.
+    pub fn slice(&self, rows: Range<usize>) -> Self {
+        let bytes = self.row_bytes();
+        let mut parts = Vec::new();
+        let mut first = 0;
+        for part in &self.parts {
+            let end = first + self.rows_of(part);
+            let here = rows.start.clamp(first, end) - first..rows.end.clamp(first, end) - first;
+            let here = here.start * bytes..here.end * bytes;
+            first = end;
+            if here.is_empty() {
+                continue;
+            }
+            parts.push(match part {
+                Bytes::Mapped(file, range) => {
+                    let start = range.start;
+                    Bytes::Mapped(Arc::clone(file), start + here.start..start + here.end)
+                }
+                Bytes::Owned(all) => Bytes::Owned(all[here].into()),
+            });
+        }
+        Self { format: self.format, k: self.k, order: self.order, parts }
+    }
+
+    /// The matrix in as few parts as fit bindings of `limit` bytes, however they are packed, with
+    /// the first row of each. Parts are equally long but for the last, so that one pipeline serves
+    /// them.
+    pub fn split(&self, limit: u64) -> Vec<(usize, Self)> {
+        let stride = |packing| self.format.row_stride(self.k, packing) as u64;
+        let stride = stride(Packing::Blocks).max(stride(Packing::Planes)).max(1);
+        let most = usize::try_from(limit / stride).unwrap_or(usize::MAX).max(1);
+        if self.rows() <= most {
+            return vec![(0, self.clone())];
+        }
+        let each = self.rows().div_ceil(self.rows().div_ceil(most));
+        let firsts = (0..self.rows()).step_by(each);
+        firsts.map(|first| (first, self.slice(first..(first + each).min(self.rows())))).collect()
+    }
+
     /// Bytes of a row as stored.
     pub fn row_bytes(&self) -> usize {
         self.format.row_bytes(self.k)
@@ -176,6 +215,28 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn splits_at_rows() {
+        let values: Vec<f32> = (0..21).map(|v| v as f32).collect();
+        let row_wise = |v: &[f32]| WeightRows::from_f32(Format::F32, Order::RowWise, 3, v);
+        let a = row_wise(&values[..12]);
+        let b = row_wise(&values[12..]);
+        let parts = vec![a.parts[0].clone(), b.parts[0].clone()];
+        let all = WeightRows { parts, ..a };
+        assert_eq!(all.split(7 * 16).len(), 1);
+        // Two packed rows fit 47 bytes, so seven rows are four parts of two rows but for the last.
+        let parts = all.split(47);
+        assert_eq!(
+            parts.iter().map(|(f, m)| (*f, m.rows())).collect::<Vec<_>>(),
+            [(0, 2), (2, 2), (4, 2), (6, 1)]
+        );
+        let bytes =
+            |m: &WeightRows| m.parts.iter().flat_map(|p| p.get().to_vec()).collect::<Vec<_>>();
+        assert_eq!(parts.iter().flat_map(|(_, m)| bytes(m)).collect::<Vec<_>>(), bytes(&all));
+        // A part may hold rows of both runs.
+        assert_eq!(all.slice(3..5).parts.len(), 2);
     }
 
     #[test]

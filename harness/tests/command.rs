@@ -49,7 +49,7 @@ fn usage_errors_exit_2() {
             "--prompt-tokens",
             "1",
             "--temperature",
-            "0.8",
+            "-0.8",
         ],
         &["decode", "--model", &golden("llama-tiny-f16.gguf"), "--prompt-tokens", "1,x"],
         &[
@@ -266,6 +266,53 @@ fn decode_writes_logits_of_every_position_and_its_document() {
         assert_eq!(report["verified"]["positions"], 8);
         assert!(report["submits_per_token"].as_f64().unwrap() <= 1.0);
         assert!(report["gpu_ms_per_token"].as_f64().is_some() || report["adapter"].is_object());
+    }
+}
+
+#[test]
+fn decode_samples_by_seed() {
+    let model = golden("qwen3-tiny-bf16.gguf");
+    let base = ["decode", "--model", &model, "--prompt-tokens", "2,62,302", "-n", "20"];
+    let base = [&base[..], &["--ignore-eos", "--json"]].concat();
+    let run = |more: &[&str]| {
+        let output = lathe(&[&base[..], more].concat());
+        assert_eq!(code(&output), 0, "{more:?}: {}", stderr(&output));
+        document(&output)
+    };
+    let warm = |executor, seed| {
+        let settings = ["--temperature", "0.9", "--top-k", "40", "--top-p", "0.95"];
+        let more = ["--repeat-penalty", "1.1", "--seed", seed, "--executor", executor];
+        run(&[&settings[..], &more].concat())
+    };
+    let _turn = common::turn();
+    let first = warm("cpu", "1");
+    assert_eq!(first["sampling"]["seed"], 1);
+    assert_eq!(first["sampling"]["top_k"], 40);
+    assert_eq!(first["generated"], warm("cpu", "1")["generated"]);
+    assert_ne!(first["generated"], warm("cpu", "2")["generated"]);
+    let greedy = run(&["--executor", "cpu"]);
+    assert!(greedy["sampling"].is_null());
+    let zero = run(&["--executor", "cpu", "--temperature", "0"]);
+    assert_eq!(greedy["generated"], zero["generated"]);
+    if common::gpu().is_some() {
+        assert_eq!(first["generated"], warm("gpu", "1")["generated"]);
+        let verified = run(&["--temperature", "0.9", "--seed", "3", "--verify"]);
+        assert_eq!(verified["verified"]["positions"], 22);
+    }
+    for (wrong, named) in [
+        (&["--temperature", "nan"][..], "temperature"),
+        (&["--temperature", "1e-9"], "temperature"),
+        (&["--temperature", "1", "--top-p", "0"], "top-p"),
+        (&["--temperature", "1", "--top-p", "1.5"], "top-p"),
+        (&["--temperature", "1", "--repeat-penalty", "0"], "repeat-penalty"),
+        (&["--temperature", "1", "--repeat-last-n", "9"], "repeat-penalty"),
+        (&["--temperature", "1", "--seed", "4294967296"], "seed"),
+        (&["--top-k", "40"], "temperature"),
+        (&["--seed", "7"], "temperature"),
+    ] {
+        let output = lathe(&[&base[..], wrong].concat());
+        assert_eq!(code(&output), 2, "{wrong:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(named), "{wrong:?}: {}", stderr(&output));
     }
 }
 

@@ -4,11 +4,14 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use lathe_harness::decode::session::{self, Verifier};
-use lathe_harness::decode::{DecodeGraph, GraphOptions, RunOptions, Weights, graph, kv_cache};
+use lathe_harness::decode::{
+    DecodeGraph, GraphOptions, RunOptions, Sampling, Weights, graph, kv_cache,
+};
 use lathe_harness::diff;
 use lathe_harness::error::Error;
 use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
@@ -60,6 +63,7 @@ impl Golden {
             generate: self.greedy.len(),
             steps_per_submit: 1,
             stop_at: None,
+            seed: 0,
         }
     }
 
@@ -76,8 +80,14 @@ fn build(
 ) -> DecodeGraph {
     let config = file.config().unwrap();
     let weights = Weights::load(file, &config).unwrap();
-    let options =
-        GraphOptions { context, kv, acts: FloatFormat::F32, hints: Hints::new(), tuned: None };
+    let options = GraphOptions {
+        context,
+        kv,
+        acts: FloatFormat::F32,
+        sampling: None,
+        hints: Hints::new(),
+        tuned: None,
+    };
     graph::build(&file.path, &config, &weights, caps, &options).unwrap()
 }
 
@@ -151,7 +161,9 @@ fn gpu_executor_has_the_logits_of_transformers() {
 fn every_variant_of_every_kernel_decodes_the_same() {
     let Some(gpu) = common::gpu() else { return };
     let _turn = common::turn();
-    let mut decoded = std::collections::BTreeSet::new();
+    let greedy =
+        Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, repeat_penalty: 1.0, repeat_last_n: 0 };
+    let mut decoded = BTreeSet::new();
     for kernel in lathe_kernels::KERNELS {
         let quantised = kernel.name.ends_with("_q");
         let name = if quantised { "gemma3-tiny-q4km" } else { "gemma3-tiny-f16" };
@@ -159,6 +171,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
         let config = golden.file.config().unwrap();
         let weights = Weights::load(&golden.file, &config).unwrap();
         let plain = build(&golden.file, &gpu.caps, 64, FloatFormat::F32).selected;
+        let sampled = kernel.name == "sample";
         // What serves other models, or was replaced by a kernel that does more, decodes nothing.
         let shapes: Vec<_> = plain.iter().filter(|s| s.kernel == kernel.name).collect();
         let refuses = |variant: &Variant| {
@@ -168,12 +181,14 @@ fn every_variant_of_every_kernel_decodes_the_same() {
                 (variant.refuses)(&shape, &gpu.caps).is_some()
             })
         };
-        for variant in kernel.variants.iter().filter(|v| !shapes.is_empty() && !refuses(v)) {
+        let serves = |v: &Variant| sampled || (!shapes.is_empty() && !refuses(v));
+        for variant in kernel.variants.iter().filter(|v| serves(v)) {
             let hints = Hints::from([(kernel.name.to_owned(), variant.name.to_owned())]);
             let options = GraphOptions {
                 context: 64,
                 kv: FloatFormat::F32,
                 acts: FloatFormat::F32,
+                sampling: sampled.then_some(greedy),
                 hints,
                 tuned: None,
             };
@@ -206,7 +221,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
             }
         }
     }
-    assert!(decoded.len() >= 9, "{decoded:?}");
+    assert!(decoded.len() >= 10 && decoded.contains("sample"), "{decoded:?}");
 }
 
 #[test]
@@ -373,7 +388,7 @@ fn hints_win_or_fail_loudly() {
     let built = |kernel: &str, variant: &str| {
         let hints = Hints::from([(kernel.to_owned(), variant.to_owned())]);
         let (kv, acts) = (FloatFormat::F32, FloatFormat::F32);
-        let options = GraphOptions { context: 8, kv, acts, hints, tuned: None };
+        let options = GraphOptions { context: 8, kv, acts, sampling: None, hints, tuned: None };
         let caps = Capabilities::minimal();
         graph::build(Path::new("m.gguf"), &config, &weights, &caps, &options)
             .map_err(|e| e.to_string())

@@ -103,4 +103,7 @@ kernels!(
     residual_rms_norm,
     matmul_rmsnorm_fused,
     argmax,
+    lm_head_argmax,
+    lm_head_topk,
+    sample,
 );

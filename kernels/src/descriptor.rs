@@ -124,7 +124,8 @@ pub struct Stage {
     /// WGSL entry point.
     pub entry: &'static str,
     /// Workgroups. The executor folds more than 65535 into two dimensions; kernels read
-    /// `workgroup_id.y * num_workgroups.x + workgroup_id.x` and return beyond their last.
+    /// `workgroup_id.y * num_workgroups.x + workgroup_id.x` and return beyond their last. With
+    /// none the dispatch is left out.
     pub grid: fn(&Shape, &Constants) -> usize,
 }
 

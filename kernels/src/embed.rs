@@ -15,6 +15,8 @@ fn shape(vocab: usize, hidden: usize, format: Format, scale: f64, seen: usize) -
         ("WEIGHT", format.code()),
         ("PACKING", Packing::Blocks.code()),
         ("SCALE", scale),
+        ("FIRST", 0.0),
+        ("PART", 0.0),
         ("SEEN", seen as f64),
     ])
 }
@@ -49,6 +51,16 @@ pub(crate) static KERNEL: Kernel = Kernel {
             kind: ParamKind::Float { low: 0.5, high: 34.0 },
         },
         Param {
+            name: "FIRST",
+            doc: "token of row 0 of a part: a table too large for one binding comes in parts",
+            kind: ParamKind::Start { max: 70 },
+        },
+        Param {
+            name: "PART",
+            doc: "the whole table, or a part that leaves x as it is for tokens of the others",
+            kind: ParamKind::Choice(&["whole", "part"]),
+        },
+        Param {
             name: "SEEN",
             doc: "tokens seen, the current one included (tests only; decode keeps it on the GPU)",
             kind: ParamKind::Dim { tile: 8, max: 40 },
@@ -63,7 +75,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             elem: Elem::Weights,
             len: |s| s.dim("VOCAB") * s.dim("HIDDEN"),
         },
-        Binding { name: "x", role: Role::Output, elem: Elem::F32, len: |s| s.dim("HIDDEN") },
+        Binding { name: "x", role: Role::InOut, elem: Elem::F32, len: |s| s.dim("HIDDEN") },
     ],
     variants: &[
         Variant {
@@ -137,6 +149,11 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 ]
                 .map(|s| s.with("PACKING", p.code()))
             })
+            // Before, in and behind a part: the token is below 90.
+            .chain([0.0, 40.0, 80.0, 100.0].into_iter().flat_map(|first| {
+                [Format::Bf16, Format::Q4K]
+                    .map(|f| shape(90, 256, f, 1.0, 3).with("PART", 1.0).with("FIRST", first))
+            }))
             .collect()
     },
     bench: || {

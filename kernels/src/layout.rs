@@ -406,8 +406,10 @@ pub enum StateWord {
     Position = 0,
     /// `tokens[0..given]` came from the host and are never replaced by sampled ones.
     Given = 1,
-    /// The last step's greedy choice, whether or not it was used.
+    /// The last step's choice, whether or not it was used.
     Choice = 2,
+    /// Seed of sampling; with the position it gives each step's random number.
+    Seed = 3,
 }
 
 /// Words in the step state buffer.

@@ -24,6 +24,8 @@ mod gemv_q;
 mod geometry;
 mod glu;
 mod kv_append;
+mod lm_head_argmax;
+mod lm_head_topk;
 mod matmul;
 mod matmul_rmsnorm_fused;
 mod norm_gemv;
@@ -33,6 +35,7 @@ mod residual_add;
 mod residual_rms_norm;
 mod rms_norm;
 mod rope;
+mod sample;
 
 pub use descriptor::{
     Binding, Capabilities, Constants, CooperativeMatrix, Cost, Elem, Kernel, MatrixScalar, Role,
@@ -79,6 +82,9 @@ pub static KERNELS: &[&Kernel] = &[
     &residual_rms_norm::KERNEL,
     &matmul_rmsnorm_fused::KERNEL,
     &argmax::KERNEL,
+    &lm_head_argmax::KERNEL,
+    &lm_head_topk::KERNEL,
+    &sample::KERNEL,
 ];
 
 /// Every composed source, sorted by kernel and variant.

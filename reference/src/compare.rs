@@ -67,7 +67,8 @@ impl Tolerance {
         Self { rounding: 1.0 / 2048.0, nmse: self.nmse.max(2.5e-7), ..self }
     }
 
-    fn bound(&self, value: f64, magnitude: f64) -> f64 {
+    /// How far a result may lie from `value`, whose rounding errors scale with `magnitude`.
+    pub fn bound(&self, value: f64, magnitude: f64) -> f64 {
         self.k * f64::from(f32::EPSILON) * magnitude
             + self.rounding * value.abs()
             + if self.rounding > 0.0 { F16_SPACING } else { f64::from(f32::MIN_POSITIVE) }

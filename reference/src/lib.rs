@@ -28,6 +28,8 @@ pub mod fused_ffn;
 pub mod gemv;
 pub mod glu;
 pub mod kv_append;
+pub mod lm_head_argmax;
+pub mod lm_head_topk;
 pub mod matmul;
 pub mod matmul_rmsnorm_fused;
 pub mod norm_gemv;
@@ -38,6 +40,7 @@ pub mod residual_add;
 pub mod residual_rms_norm;
 pub mod rms_norm;
 pub mod rope;
+pub mod sample;
 
 pub use compare::{Agreement, Expected, Mismatch, Tolerance, Worst, compare, compare_exact, nmse};
 pub use quant::Format;

@@ -1,10 +1,10 @@
 //! `lathe decode`: run a checkpoint, measure it, verify it.
 
+mod logits;
 mod profile;
+mod sampling;
 mod sides;
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::Global;
 use crate::decode::graph::{self, Selected};
 use crate::decode::session::{self, Verifier};
-use crate::decode::{DecodeGraph, GraphOptions, Run, RunOptions, Weights};
+use crate::decode::{DecodeGraph, GraphOptions, Run, RunOptions, Sampling, Weights};
 use crate::error::{Error, Result};
 use crate::execute::{CpuExecutor, Execute, GpuExecutor};
 use crate::gpu::{Gpu, Pipelines, Policy};
@@ -31,6 +31,9 @@ use crate::report::trace::trace;
 use crate::report::{json, table};
 use crate::select::Hints;
 use crate::tune::Store;
+
+use logits::LogitsFile;
+use sampling::SamplingOpts;
 
 pub(super) use profile::bench_arch;
 pub(super) use sides::{ab, shapes};
@@ -62,6 +65,8 @@ pub(super) struct ModelOpts {
     /// Use this variant or fail: KERNEL=VARIANT, may be repeated
     #[arg(long, value_name = "KERNEL=VARIANT")]
     hint: Vec<String>,
+    #[command(flatten)]
+    sampling: SamplingOpts,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -92,9 +97,6 @@ pub(super) struct Opts {
     /// Tokens to generate
     #[arg(short = 'n', long = "tokens", value_name = "N", value_parser = super::count)]
     generate: Option<usize>,
-    /// 0: greedy. Sampling is not available yet
-    #[arg(long, default_value_t = 0.0)]
-    temperature: f32,
     /// Where the step runs
     #[arg(long, default_value = "gpu")]
     executor: ExecutorName,
@@ -163,12 +165,15 @@ pub(super) struct Loaded {
     pub(super) hints: Hints,
     pub(super) kv: FloatFormat,
     pub(super) acts: FloatFormat,
+    pub(super) sampling: Option<Sampling>,
+    pub(super) seed: u32,
     /// Where tuned choices are looked up, if they are.
     store: Option<PathBuf>,
 }
 
 impl ModelOpts {
     pub(super) fn load(&self) -> Result<Loaded> {
+        let (sampling, seed) = (self.sampling.settings()?, self.sampling.seed());
         let file = Arc::new(ModelFile::open(&self.model)?);
         let config = file.config()?;
         let weights = Weights::load(&file, &config)?;
@@ -191,7 +196,7 @@ impl ModelOpts {
         }
         let (kv, acts) = (self.kv.format(), self.activations.format());
         let store = (!self.untuned).then(Store::default_path);
-        Ok(Loaded { file, config, weights, prompt, hints, kv, acts, store })
+        Ok(Loaded { file, config, weights, prompt, hints, kv, acts, sampling, seed, store })
     }
 }
 
@@ -211,7 +216,8 @@ impl Loaded {
             _ => None,
         };
         let (kv, acts, hints) = (self.kv, self.acts, self.hints.clone());
-        let options = GraphOptions { context, kv, acts, hints, tuned };
+        let sampling = self.sampling;
+        let options = GraphOptions { context, kv, acts, sampling, hints, tuned };
         graph::build(&self.file.path, &self.config, &self.weights, &caps, &options)
     }
 }
@@ -245,6 +251,8 @@ struct Report {
     wgpu: &'static str,
     kv: &'static str,
     activations: &'static str,
+    /// Absent when greedy.
+    sampling: Option<sampling::Reported>,
     prompt_tokens: Vec<u32>,
     generated: Vec<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -267,12 +275,6 @@ struct Report {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    if opts.temperature != 0.0 {
-        return Err(Error::Usage(format!(
-            "--temperature {}: only greedy decoding (0) is available",
-            opts.temperature
-        )));
-    }
     let loaded = opts.model.load()?;
     let generate = opts.generate.unwrap_or(match opts.force_tokens.len() {
         0 => 32,
@@ -290,6 +292,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         generate,
         steps_per_submit: opts.steps_per_submit,
         stop_at: if opts.ignore_eos { None } else { loaded.config.eos },
+        seed: loaded.seed,
     };
     if opts.profile.is_some() {
         return profile::profile(global, opts, &loaded, &run_options);
@@ -511,6 +514,7 @@ fn report(
         wgpu: crate::gpu::WGPU_VERSION,
         kv: loaded.kv.name(),
         activations: loaded.acts.name(),
+        sampling: loaded.sampling.map(|s| sampling::Reported::of(s, loaded.seed)),
         prompt_tokens: options.prompt.clone(),
         generated: run.generated.clone(),
         text: super::text::decode(&loaded.file, &run.generated),
@@ -563,6 +567,9 @@ fn print(r: &Report) {
             r.adapter.name, r.adapter.backend, r.adapter.runtime_checks
         ),
     );
+    if let Some(s) = &r.sampling {
+        row("sampling", s.to_string());
+    }
     row("time to first token", format!("{:.1} ms", r.ttft_ms));
     row("prompt", format!("{} tokens, {:.1} tok/s", r.prompt_tokens.len(), r.prefill_tok_s));
     if let (Some(rate), Some(step)) = (r.decode_tok_s, &r.step_ms) {
@@ -588,34 +595,4 @@ fn print(r: &Report) {
         row("verified", format!("{} positions, NMSE ≤ {:.1e}", v.positions, v.worst_nmse));
     }
     println!("{t}");
-}
-
-/// Raw logits on their way to a file.
-struct LogitsFile {
-    path: PathBuf,
-    out: BufWriter<File>,
-}
-
-impl LogitsFile {
-    fn create(path: &Path) -> Result<Self> {
-        let error = |source| Error::Io { path: path.to_owned(), source };
-        if std::fs::metadata(path).is_ok_and(|m| m.len() > 0) {
-            eprintln!("lathe: {} is replaced", path.display());
-        }
-        let out = BufWriter::new(File::create(path).map_err(error)?);
-        Ok(Self { path: path.to_owned(), out })
-    }
-
-    fn write(&mut self, row: &[f32]) -> Result<()> {
-        for value in row {
-            self.out
-                .write_all(&value.to_le_bytes())
-                .map_err(|source| Error::Io { path: self.path.clone(), source })?;
-        }
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<()> {
-        self.out.flush().map_err(|source| Error::Io { path: self.path, source })
-    }
 }

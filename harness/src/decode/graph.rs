@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::kv_cache::KvCache;
 use super::load::Weights;
+use super::sampling::Sampling;
 use crate::error::{Error, Result};
 use crate::model::{Activation, Config, RopeStyle};
 use crate::plan::Plan;
@@ -28,6 +29,8 @@ pub struct GraphOptions {
     /// Storage of what goes into matrices: normalised, gated and mixed vectors. The residual stream
     /// and the sums of products stay in f32.
     pub acts: FloatFormat,
+    /// How tokens are drawn; none for the greedy choice.
+    pub sampling: Option<Sampling>,
     /// Explicit variants.
     pub hints: Hints,
     /// Tuned choices of the adapter at hand.
@@ -64,6 +67,8 @@ pub struct DecodeGraph {
     pub logits: TensorId,
     /// One cache a layer.
     pub caches: Vec<KvCache>,
+    /// How tokens are drawn; none for the greedy choice.
+    pub sampling: Option<Sampling>,
     /// Positions it holds.
     pub context: usize,
     /// Vocabulary.
@@ -181,6 +186,22 @@ impl Builder<'_> {
         Ok(Matrix { op, plan, shape, weights })
     }
 
+    /// A matrix in as many parts as bindings need, with the first row of each.
+    fn parts(
+        &mut self,
+        op: &'static str,
+        name: &str,
+        rows: &WeightRows,
+        acts: FloatFormat,
+    ) -> Result<Vec<(usize, Matrix)>> {
+        let parts = rows.split(self.caps.binding_bytes).into_iter();
+        parts
+            .map(|(first, rows)| {
+                Ok((first, self.matrix(op, part_name(name, first), &rows, first, acts)?))
+            })
+            .collect()
+    }
+
     fn product(&mut self, layer: Option<usize>, matrix: Matrix, [x, y]: [TensorId; 2]) {
         let Matrix { op, plan, shape, weights } = matrix;
         let bindings = [("weights", weights), ("x", x), ("y", y)];
@@ -215,6 +236,14 @@ impl Builder<'_> {
             Content::Activation { format, .. } => format,
             _ => FloatFormat::F32,
         }
+    }
+}
+
+/// The name of a part of a matrix.
+fn part_name(name: &str, first: usize) -> String {
+    match first {
+        0 => name.to_owned(),
+        row => format!("{name}.{row}"),
     }
 }
 
@@ -301,23 +330,35 @@ pub fn build(
         None => (&weights.embed, "token_embd"),
         Some(rows) => (rows, "output"),
     };
-    let head = b.matrix("lm_head", head_name.into(), head_rows, 0, options.acts)?;
-    let (embed, embed_packing) = match &weights.head {
-        None => (head.weights, head.plan.packing),
+    let head = b.parts("lm_head", head_name, head_rows, options.acts)?;
+    let tables: Vec<_> = match &weights.head {
+        None => head.iter().map(|(first, m)| (*first, m.weights, m.plan.packing)).collect(),
         Some(_) => {
-            let content = Content::Weights(weights.embed.clone(), Packing::Blocks);
-            (b.recording.tensor("token_embd", content), Packing::Blocks)
+            let parts = weights.embed.split(caps.binding_bytes).into_iter();
+            parts
+                .map(|(first, rows)| {
+                    let content = Content::Weights(rows, Packing::Blocks);
+                    let name = part_name("token_embd", first);
+                    (first, b.recording.tensor(name, content), Packing::Blocks)
+                })
+                .collect()
         }
     };
-    let embed_shape = [
-        ("VOCAB", c.vocab as f64),
-        ("HIDDEN", hidden as f64),
-        ("WEIGHT", weights.embed.format.code()),
-        ("SCALE", f64::from(c.embed_scale)),
-        ("PACKING", embed_packing.code()),
-    ];
-    let embed_bindings = [("state", state), ("tokens", tokens), ("table", embed), ("x", x)];
-    b.op(None, "embed", "embed", &embed_shape, &embed_bindings)?;
+    let part = f64::from(u8::from(tables.len() > 1));
+    for (i, (first, table, packing)) in tables.iter().enumerate() {
+        let end = tables.get(i + 1).map_or(c.vocab, |next| next.0);
+        let shape = [
+            ("VOCAB", (end - first) as f64),
+            ("HIDDEN", hidden as f64),
+            ("WEIGHT", weights.embed.format.code()),
+            ("SCALE", f64::from(c.embed_scale)),
+            ("PACKING", packing.code()),
+            ("FIRST", *first as f64),
+            ("PART", part),
+        ];
+        let bindings = [("state", state), ("tokens", tokens), ("table", *table), ("x", x)];
+        b.op(None, "embed", "embed", &shape, &bindings)?;
+    }
 
     let norm_shape = [
         ("N", hidden as f64),
@@ -454,10 +495,15 @@ pub fn build(
             weight_bytes += (rows.rows() * rows.row_bytes()) as u64;
         }
     }
-    b.product(None, head, [normed, logits]);
+    for (_, part) in head {
+        b.product(None, part, [normed, logits]);
+    }
     weight_bytes += (head_rows.rows() * head_rows.row_bytes()) as u64;
     let choose = [("logits", logits), ("tokens", tokens), ("state", state)];
-    b.op(None, "argmax", "argmax", &[("N", c.vocab as f64)], &choose)?;
+    match &options.sampling {
+        None => b.op(None, "argmax", "argmax", &[("N", c.vocab as f64)], &choose)?,
+        Some(sampling) => b.op(None, "sample", "sample", &sampling.shape(c.vocab), &choose)?,
+    }
 
     let Builder { recording, mut selected, order, .. } = b;
     Ok(DecodeGraph {
@@ -466,6 +512,7 @@ pub fn build(
         tokens,
         logits,
         caches,
+        sampling: options.sampling,
         context: options.context,
         vocab: c.vocab,
         selected: order.iter().filter_map(|key| selected.remove(key)).collect(),

@@ -4,9 +4,11 @@ pub mod graph;
 pub mod kv_cache;
 pub mod load;
 pub mod profile;
+pub mod sampling;
 pub mod session;
 
 pub use graph::{DecodeGraph, GraphOptions};
 pub use kv_cache::KvCache;
 pub use load::Weights;
+pub use sampling::Sampling;
 pub use session::{Run, RunOptions};

@@ -24,6 +24,8 @@ pub struct RunOptions {
     pub steps_per_submit: usize,
     /// Stop after this token.
     pub stop_at: Option<u32>,
+    /// Seed of the draws; nothing to a greedy graph.
+    pub seed: u32,
 }
 
 impl RunOptions {
@@ -62,7 +64,7 @@ pub struct Observed<'a> {
     pub position: usize,
     /// Its logits.
     pub logits: &'a [f32],
-    /// The greedy choice.
+    /// The token chosen after it.
     pub choice: u32,
 }
 
@@ -85,6 +87,7 @@ fn begin(graph: &DecodeGraph, executor: &mut dyn Execute, options: &RunOptions) 
         )));
     }
     kv_cache::reset(executor, &graph.caches, graph.state, given.len() as u32)?;
+    executor.write_words(graph.state, StateWord::Seed as usize, &[options.seed])?;
     executor.write_words(graph.tokens, 0, &given)
 }
 
@@ -236,11 +239,28 @@ impl<'a> Verifier<'a> {
                 seen.position, self.limit, seen.choice
             )));
         }
+        let state = self.executor.read_words(self.graph.state)?;
+        let drawn = match &self.graph.sampling {
+            None => None,
+            // A draw is exact: from the device's own logits the reference draws the same token.
+            Some(sampling) => {
+                let tokens = self.executor.read_words(self.graph.tokens)?;
+                let seed = state[StateWord::Seed as usize];
+                Some(sampling.draw(seen.logits, &tokens, seen.position, seed))
+            }
+        };
+        if let Some(drawn) = drawn.filter(|drawn| *drawn != seen.choice) {
+            return Err(Error::CheckFailed(format!(
+                "position {}: the device drew {} where the CPU reference draws {drawn} from the same \
+                 logits",
+                seen.position, seen.choice
+            )));
+        }
         if choice != seen.choice {
             let (a, b) = (logits[choice as usize], logits[seen.choice as usize]);
             // Rounding may swap near ties; the run then follows the device.
             let scale = logits.iter().fold(0f32, |m, v| m.max(v.abs()));
-            if (a - b).abs() > scale * (self.limit.sqrt() as f32) {
+            if drawn.is_none() && (a - b).abs() > scale * (self.limit.sqrt() as f32) {
                 return Err(Error::CheckFailed(format!(
                     "position {}: the device chose {} where the CPU reference chose {choice}",
                     seen.position, seen.choice
@@ -248,8 +268,7 @@ impl<'a> Verifier<'a> {
             }
             // Tokens the host gave stay; only a generated one is replaced.
             let next = seen.position + 1;
-            let given = self.executor.read_words(self.graph.state)?[StateWord::Given as usize];
-            if next >= given as usize {
+            if next >= state[StateWord::Given as usize] as usize {
                 self.executor.write_words(self.graph.tokens, next, &[seen.choice])?;
             }
         }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lathe_kernels::RopeSpec;
-use lathe_reference::Expected;
+use lathe_reference::lm_head_topk::Row;
+use lathe_reference::{Expected, compare_exact};
 
 use super::oracle::{self, expected};
 use super::{Batch, Execute, Stream};
@@ -33,6 +34,43 @@ pub enum Outcome {
     Real(Expected),
     /// Exact words.
     Words(Vec<u32>),
+    /// Exact words but for one, a choice that rounding decides. All choices of an operation are the
+    /// same.
+    Choice {
+        /// The words with the reference's own choice.
+        words: Vec<u32>,
+        /// Which of them is the choice.
+        at: usize,
+        /// What it may be.
+        among: Vec<u32>,
+    },
+    /// Indices of the largest values, which another tensor holds.
+    Ranking {
+        /// The reference's own.
+        indices: Vec<u32>,
+        /// The tensor of values.
+        values: TensorId,
+        /// Everything ranked.
+        rows: Vec<Row>,
+    },
+}
+
+impl Outcome {
+    /// What is wrong with the words a device left, if they are a choice that this allows. `chosen`
+    /// is what other tensors of the operation hold of the same choice.
+    pub fn choice(&self, got: &[u32], chosen: &mut Option<u32>) -> Result<(), String> {
+        let Outcome::Choice { words, at, among } = self else { return Ok(()) };
+        let mut expected = words.clone();
+        let word = got.get(*at).copied().unwrap_or_default();
+        if among.contains(&word) && chosen.is_none_or(|c| c == word) {
+            expected[*at] = word;
+            *chosen = Some(word);
+        }
+        compare_exact(&expected, got).map_err(|m| match among.len() {
+            1 => m.to_string(),
+            n => format!("{m}, and {n} choices lie within rounding of each other"),
+        })
+    }
 }
 
 impl Value {
@@ -114,7 +152,9 @@ impl CpuExecutor {
                     }
                     Value::F32(values)
                 }
-                Outcome::Words(w) => Value::U32(w),
+                Outcome::Words(words)
+                | Outcome::Choice { words, .. }
+                | Outcome::Ranking { indices: words, .. } => Value::U32(words),
             };
         }
     }

@@ -3,8 +3,10 @@
 //! A kernel of a few lines has its arm in [`oracle`]; a longer one has a module of its name below.
 
 mod attention_prefill;
+mod choose;
 mod fused_ffn;
 mod gemv_q;
+mod lm_head;
 mod matmul;
 mod matmul_rmsnorm_fused;
 mod qkv_rope_append;
@@ -111,9 +113,15 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
         "embed" => {
             let table = inputs.weights("table");
             let token = inputs.words("tokens")[inputs.position() as usize];
-            let row = row_of(table, token as usize);
+            let first = if s.dim("PART") == 1 { s.dim("FIRST") } else { 0 };
             let scale = s.float("SCALE") as f32;
-            real("x", reference::embed::embed(format_of(table), row, table.k, 0, scale))
+            match (token as usize).checked_sub(first).filter(|row| *row < table.rows()) {
+                Some(row) => {
+                    let row = row_of(table, row);
+                    real("x", reference::embed::embed(format_of(table), row, table.k, 0, scale))
+                }
+                None => real("x", kept(inputs.f32s("x"))),
+            }
         }
         "dequant" => {
             let rows = inputs.weights("weights");
@@ -214,29 +222,23 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
         }
         "matmul_rmsnorm_fused" => matmul_rmsnorm_fused::matmul_rmsnorm_fused(&inputs),
         "residual_rms_norm" => residual_rms_norm::residual_rms_norm(&inputs),
-        "argmax" => {
-            let mut tokens = inputs.words("tokens").to_vec();
-            let mut state = inputs.words("state").to_vec();
-            let choice = reference::argmax::argmax(inputs.f32s("logits"));
-            let next = state[0] + 1;
-            if next >= state[1] {
-                tokens[next as usize] = choice;
-            }
-            (state[0], state[2]) = (next, choice);
-            vec![
-                (op.tensor("tokens"), Outcome::Words(tokens)),
-                (op.tensor("state"), Outcome::Words(state)),
-            ]
-        }
+        "argmax" => choose::end(&inputs, reference::argmax::argmax(inputs.f32s("logits"))),
+        "sample" => choose::sample(&inputs),
+        "lm_head_argmax" => lm_head::argmax(&inputs),
+        "lm_head_topk" => lm_head::top_k(&inputs),
         _ => return None,
     })
 }
 
 /// `new` from element `first` on among values that stay as they are.
 fn placed(old: &[f32], first: usize, new: Expected) -> Expected {
-    let kept = |values: &[f32]| values.iter().map(|v| (f64::from(*v), 0.0)).collect();
     let end = first + new.value.len();
     join([kept(&old[..first]), new, kept(&old[end..])])
+}
+
+/// Values that stay as they are.
+fn kept(values: &[f32]) -> Expected {
+    values.iter().map(|v| (f64::from(*v), 0.0)).collect()
 }
 
 fn position(state: &Value) -> u32 {

@@ -2,11 +2,9 @@
 //
 //   x[i] = table[tokens[position]][i] * SCALE      table: (VOCAB, HIDDEN)  x: (HIDDEN)
 //
-// Idea: the gather, nothing else, of any format. Gemma scales by sqrt(HIDDEN), the others by 1. A token beyond
-// the vocabulary reads row VOCAB-1; the host rejects such tokens before they get here.
-// uses: state, weight_at
+// Idea: the gather, nothing else, of any format. Gemma scales by sqrt(HIDDEN), the others by 1.
+// uses: state, table_row, weight_at
 override HIDDEN: u32;
-override VOCAB: u32;
 override SCALE: f32;
 override WG: u32 = 64u;
 
@@ -21,6 +19,7 @@ fn packed_word(i: u32) -> u32 { return table[i]; }
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let i = id.x;
     if (i >= HIDDEN) { return; }
-    let token = min(tokens[state[POSITION]], VOCAB - 1u);
-    x[i] = weight_at(token, i, HIDDEN) * SCALE;
+    let row = table_row();
+    if (row >= VOCAB) { return; }
+    x[i] = weight_at(row, i, HIDDEN) * SCALE;
 }

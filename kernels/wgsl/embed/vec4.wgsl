@@ -4,9 +4,8 @@
 //
 // Idea: each chunk of the row is loaded once and all its elements are written by the invocation
 // that loaded it.
-// uses: state, weights
+// uses: state, table_row, weights
 override HIDDEN: u32;
-override VOCAB: u32;
 override SCALE: f32;
 override WG: u32 = 64u;
 
@@ -25,8 +24,9 @@ fn store(at: u32, v: vec4<f32>) {
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let chunks = (HIDDEN + chunk_elements() - 1u) / chunk_elements();
     if (id.x >= chunks) { return; }
-    let token = min(tokens[state[POSITION]], VOCAB - 1u);
-    let chunk = table[token * chunks + id.x];
+    let row = table_row();
+    if (row >= VOCAB) { return; }
+    let chunk = table[row * chunks + id.x];
     let at = id.x * chunk_elements();
     store(at, unpack_low(chunk));
     if (WEIGHT != 0u) { store(at + 4u, unpack_high(chunk)); }

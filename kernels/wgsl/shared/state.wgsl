@@ -2,3 +2,4 @@
 const POSITION: u32 = 0u;
 const GIVEN: u32 = 1u;
 const CHOICE: u32 = 2u;
+const SEED: u32 = 3u;

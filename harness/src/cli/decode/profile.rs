@@ -160,6 +160,7 @@ pub(in crate::cli) fn bench_arch(
         manifest: None,
         untuned: false,
         hint: Vec::new(),
+        sampling: SamplingOpts::default(),
     };
     let loaded = opts.load()?;
     let options = RunOptions {

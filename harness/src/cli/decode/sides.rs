@@ -25,6 +25,7 @@ pub(in crate::cli) fn ab(
             context: run.positions(),
             kv: FloatFormat::F16,
             acts: FloatFormat::F32,
+            sampling: None,
             hints,
             tuned: None,
         };
@@ -73,6 +74,7 @@ pub(in crate::cli) fn shapes(
         context: 512,
         kv: FloatFormat::F16,
         acts: FloatFormat::F32,
+        sampling: None,
         hints: Hints::new(),
         tuned: None,
     };

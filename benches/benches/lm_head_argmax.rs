@@ -1,0 +1,5 @@
+//! GPU time of `lm_head_argmax`, every variant on its benchmark shapes.
+
+fn main() {
+    lathe_benches::kernel("lm_head_argmax");
+}

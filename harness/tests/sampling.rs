@@ -1,0 +1,200 @@
+//! Sampling on the device: many draws against the distribution and against the reference, whole
+//! decodes on both executors, and parts of a head.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::sync::Arc;
+
+use lathe_harness::decode::session::{self, Verifier};
+use lathe_harness::decode::{DecodeGraph, GraphOptions, RunOptions, Sampling, Weights, graph};
+use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
+use lathe_harness::gpu::{Gpu, Pipelines, Policy};
+use lathe_harness::model::ModelFile;
+use lathe_harness::plan::Plan;
+use lathe_harness::recording::{Content, FloatFormat, Label, Recording};
+use lathe_harness::select::Hints;
+use lathe_kernels::{Capabilities, Shape, StateWord};
+use lathe_reference::sample;
+
+const SEED: u32 = 5;
+
+/// Tokens that a variant draws from the same logits at positions 0..draws.
+fn draws(gpu: &Arc<Gpu>, variant: &str, logits: &[f32], s: &Sampling, draws: usize) -> Vec<u32> {
+    let kernel = lathe_kernels::kernel("sample").unwrap();
+    let shape = Shape::new(&[
+        ("N", logits.len() as f64),
+        ("TEMPERATURE", f64::from(s.temperature)),
+        ("TOP_K", f64::from(s.top_k)),
+        ("TOP_P", f64::from(s.top_p)),
+        ("REPEAT_PENALTY", 1.0),
+        ("LAST_N", 0.0),
+    ]);
+    let plan = Plan::of(kernel, kernel.variant(variant).unwrap(), &shape, &gpu.caps).unwrap();
+    let mut recording = Recording::default();
+    let state = recording.tensor("state", Content::Words(4));
+    let tokens = recording.tensor("tokens", Content::Words(draws + 1));
+    let values = recording.tensor("logits", Content::Values(logits.into()));
+    let bindings = [("logits", values), ("tokens", tokens), ("state", state)];
+    recording.op(Label { layer: None, op: "sample" }, plan, shape, &bindings);
+    let mut executor = GpuExecutor::new(
+        Arc::clone(gpu),
+        &Pipelines::default(),
+        Arc::new(recording),
+        Policy::Plain,
+        &mut |_, _| {},
+    )
+    .unwrap();
+    executor.write_words(state, StateWord::Seed as usize, &[SEED]).unwrap();
+    for first in (0..draws).step_by(2000) {
+        executor.run((draws - first).min(2000)).unwrap();
+    }
+    executor.read_words(tokens).unwrap()[1..].to_vec()
+}
+
+#[test]
+fn twenty_thousand_draws_fit_the_distribution() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    let logits: Vec<f32> = (0..50u32).map(|i| ((i * 29) % 50) as f32 / 16.0 - 1.0).collect();
+    let mut settings = Sampling {
+        temperature: 1.2,
+        top_k: 30,
+        top_p: 0.95,
+        repeat_penalty: 1.0,
+        repeat_last_n: 0,
+    };
+    for (variant, top_k, count) in
+        [("candidates", 30, 20_000), ("sorted", 0, 1000), ("naive", 0, 500)]
+    {
+        settings.top_k = top_k;
+        let tokens = draws(&gpu, variant, &logits, &settings, count);
+        for (position, token) in tokens.iter().enumerate() {
+            let own = settings.draw(&logits, &[0; 20_001], position, SEED);
+            assert_eq!(*token, own, "{variant}, position {position}");
+        }
+        let plain = sample::Sampling {
+            temperature: settings.temperature,
+            top_k: top_k as usize,
+            top_p: settings.top_p,
+            repeat_penalty: 1.0,
+        };
+        let mut counts = vec![0.0; logits.len()];
+        tokens.iter().for_each(|t| counts[*t as usize] += 1.0);
+        let (mut chi, mut cells) = (0.0, 0.0f64);
+        for (seen, p) in counts.iter().zip(sample::probabilities(&logits, &[], &plain)) {
+            if p > 0.0 {
+                let expected = p * count as f64;
+                chi += (seen - expected).powi(2) / expected;
+                cells += 1.0;
+            }
+        }
+        // Mean f, variance 2f: five deviations are below 1e-5 for a true distribution.
+        let freedom = cells - 1.0;
+        eprintln!("{variant}: chi-square {chi:.1} of {freedom} after {count} draws");
+        assert!((chi - freedom).abs() < 5.0 * (2.0 * freedom).sqrt(), "{variant}: {chi}");
+    }
+}
+
+fn built(name: &str, caps: &Capabilities, sampling: Option<Sampling>) -> DecodeGraph {
+    let file = Arc::new(ModelFile::open(common::golden(&format!("{name}.gguf"))).unwrap());
+    let config = file.config().unwrap();
+    let weights = Weights::load(&file, &config).unwrap();
+    let options = GraphOptions {
+        context: 64,
+        kv: FloatFormat::F32,
+        acts: FloatFormat::F32,
+        sampling,
+        hints: Hints::new(),
+        tuned: None,
+    };
+    graph::build(&file.path, &config, &weights, caps, &options).unwrap()
+}
+
+fn on_gpu(gpu: &Arc<Gpu>, graph: &DecodeGraph) -> GpuExecutor {
+    let recording = Arc::clone(&graph.recording);
+    let pipelines = Pipelines::default();
+    GpuExecutor::new(Arc::clone(gpu), &pipelines, recording, Policy::Guarded, &mut |_, _| {})
+        .unwrap()
+}
+
+#[test]
+fn both_executors_draw_the_same_tokens() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    let plain =
+        Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, repeat_penalty: 1.0, repeat_last_n: 0 };
+    for (name, settings) in [
+        ("gemma3-tiny-f16", Sampling { top_k: 40, top_p: 0.9, ..plain }),
+        ("llama-tiny-f16", Sampling { top_p: 0.95, repeat_penalty: 1.2, ..plain }),
+        ("qwen3-tiny-bf16", Sampling { temperature: 0.0, repeat_penalty: 1.3, ..plain }),
+    ] {
+        let graph = built(name, &gpu.caps, Some(settings));
+        let options = RunOptions {
+            prompt: vec![2, 62, 302],
+            generate: 40,
+            steps_per_submit: 7,
+            seed: SEED,
+            ..Default::default()
+        };
+        let mut device = on_gpu(&gpu, &graph);
+        let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
+        let run = |e: &mut dyn Execute, options: &RunOptions| {
+            session::run(&graph, e, options, &mut |_| {}).unwrap().generated
+        };
+        let tokens = run(&mut device, &options);
+        assert_eq!(tokens, run(&mut reference, &options), "{name}");
+        assert_eq!(tokens, run(&mut device, &options), "{name}: the same seed again");
+        let other = run(&mut device, &RunOptions { seed: SEED + 1, ..options.clone() });
+        assert_eq!(tokens == other, settings.temperature == 0.0, "{name}: another seed");
+        let mut verifier = Verifier::new(&graph, &mut reference, &options, 1e-8, 64).unwrap();
+        session::run_observed(&graph, &mut device, &options, &mut |s| verifier.compare(s)).unwrap();
+        assert_eq!(verifier.compared, 42);
+    }
+}
+
+#[test]
+fn the_verifier_refuses_a_token_that_was_not_drawn() {
+    let settings =
+        Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, repeat_penalty: 1.0, repeat_last_n: 0 };
+    let graph = built("llama-tiny-f16", &Capabilities::minimal(), Some(settings));
+    let options = RunOptions { prompt: vec![2, 62], generate: 3, seed: SEED, ..Default::default() };
+    let mut device = CpuExecutor::new(Arc::clone(&graph.recording));
+    let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
+    let mut verifier = Verifier::new(&graph, &mut reference, &options, 1e-8, 64).unwrap();
+    let error = session::run_observed(&graph, &mut device, &options, &mut |mut seen| {
+        seen.choice ^= u32::from(seen.position == 1);
+        verifier.compare(seen)
+    })
+    .unwrap_err()
+    .to_string();
+    assert!(error.contains("position 1") && error.contains("draws"), "{error}");
+}
+
+#[test]
+fn a_head_in_parts_decodes_the_same() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    for name in ["gemma3-tiny-f16", "llama-tiny-f16"] {
+        let whole = built(name, &gpu.caps, None);
+        let caps = Capabilities { binding_bytes: 12 << 10, ..gpu.caps.clone() };
+        let parts = built(name, &caps, None);
+        let count =
+            |g: &DecodeGraph, op| g.recording.ops.iter().filter(|o| o.label.op == op).count();
+        assert_eq!((count(&whole, "lm_head"), count(&whole, "embed")), (1, 1));
+        assert!(count(&parts, "lm_head") > 2 && count(&parts, "embed") > 2);
+        let options =
+            RunOptions { prompt: vec![2, 310, 62], generate: 20, seed: 0, ..Default::default() };
+        let run = |graph: &DecodeGraph| {
+            let mut executor = on_gpu(&gpu, graph);
+            let mut logits = Vec::new();
+            let run = session::run_observed(graph, &mut executor, &options, &mut |step| {
+                logits.extend_from_slice(step.logits);
+                Ok(())
+            });
+            (run.unwrap().generated, logits)
+        };
+        assert_eq!(run(&whole), run(&parts), "{name}");
+        assert_eq!(whole.weight_bytes, parts.weight_bytes);
+    }
+}

@@ -1,0 +1,224 @@
+//! The LM head fused with the greedy choice: no logit is written.
+
+use crate::descriptor::*;
+use crate::layout::{ACT_NAMES, Format, STATE_WORDS, act_bytes};
+use crate::shape::{Param, ParamKind, Shape};
+
+fn format(s: &Shape) -> Format {
+    Format::from_code(s.dim("WEIGHT"))
+}
+
+/// Parameters of a head, whatever is made of its logits.
+pub(crate) const ROWS: Param = Param {
+    name: "ROWS",
+    doc: "rows of the matrix: tokens of the vocabulary, or of a part of it",
+    kind: ParamKind::Dim { tile: 64, max: 600 },
+};
+pub(crate) const K: Param = Param {
+    name: "K",
+    doc: "columns of the matrix, elements of x",
+    kind: ParamKind::Dim { tile: 64, max: 700 },
+};
+pub(crate) const WEIGHT: Param = Param {
+    name: "WEIGHT",
+    doc: "storage format of the matrix",
+    kind: ParamKind::Formats(Format::ALL),
+};
+pub(crate) const ACTS: Param =
+    Param { name: "ACTS", doc: "storage format of x", kind: ParamKind::Choice(ACT_NAMES) };
+pub(crate) const FIRST: Param = Param {
+    name: "FIRST",
+    doc: "token of row 0: a matrix too large for one binding comes in parts",
+    kind: ParamKind::Start { max: 70 },
+};
+pub(crate) const PART: Param = Param {
+    name: "PART",
+    doc: "which part of the matrix this is; all but the first go on from what the last one left",
+    kind: ParamKind::Choice(&["whole", "first", "middle", "last"]),
+};
+
+/// `ROWS_PER_WG` rows a workgroup.
+pub(crate) fn row_groups(s: &Shape, c: &Constants) -> usize {
+    s.dim("ROWS").div_ceil(c["ROWS_PER_WG"] as usize)
+}
+
+/// Why a variant for dense rows cannot run a shape.
+pub(crate) fn dense_only(s: &Shape, _: &Capabilities) -> Option<String> {
+    (!format(s).is_dense()).then(|| format!("{} has blocks", format(s).name()))
+}
+
+/// Why a variant for blocks does not run a shape.
+pub(crate) fn quantised_only(s: &Shape, _: &Capabilities) -> Option<String> {
+    format(s).is_dense().then(|| format!("{} has no blocks", format(s).name()))
+}
+
+/// Weights and x once; what is left of the logits is negligible.
+pub(crate) fn cost(s: &Shape) -> Cost {
+    let (rows, k) = (s.float("ROWS"), s.float("K"));
+    Cost {
+        bytes: rows * format(s).row_bytes(s.dim("K")) as f64 + act_bytes(s) * k,
+        flops: 2.0 * rows * k,
+    }
+}
+
+fn shape(rows: usize, k: usize, format: Format) -> Shape {
+    Shape::new(&[
+        ("ROWS", rows as f64),
+        ("K", k as f64),
+        ("WEIGHT", format.code()),
+        ("ACTS", 0.0),
+        ("FIRST", 0.0),
+        ("PART", 0.0),
+        ("SEEN", 3.0),
+        ("GIVEN", 1.0),
+    ])
+}
+
+pub(crate) static KERNEL: Kernel = Kernel {
+    name: "lm_head_argmax",
+    summary: "largest element of matrix (ROWS, K) times vector (K), next token and position",
+    params: &[
+        ROWS,
+        K,
+        WEIGHT,
+        ACTS,
+        FIRST,
+        PART,
+        Param {
+            name: "SEEN",
+            doc: "tokens seen, the current one included (tests only; decode keeps it on the GPU)",
+            kind: ParamKind::Dim { tile: 4, max: 9 },
+        },
+        Param {
+            name: "GIVEN",
+            doc: "tokens the host gave (tests only; decode keeps it on the GPU)",
+            kind: ParamKind::Dim { tile: 4, max: 9 },
+        },
+    ],
+    bindings: &[
+        Binding {
+            name: "weights",
+            role: Role::Input,
+            elem: Elem::Weights,
+            len: |s| s.dim("ROWS") * s.dim("K"),
+        },
+        Binding { name: "x", role: Role::Input, elem: Elem::Act, len: |s| s.dim("K") },
+        Binding { name: "tokens", role: Role::InOut, elem: Elem::U32, len: |s| s.dim("SEEN") + 1 },
+        Binding { name: "state", role: Role::InOut, elem: Elem::U32, len: |_| STATE_WORDS },
+        Binding { name: "best_value", role: Role::InOut, elem: Elem::F32, len: |_| 1 },
+        Binding { name: "best_index", role: Role::InOut, elem: Elem::U32, len: |_| 1 },
+        // A candidate a workgroup, which has at least a row.
+        Binding {
+            name: "partial_values",
+            role: Role::Scratch,
+            elem: Elem::F32,
+            len: |s| s.dim("ROWS"),
+        },
+        Binding {
+            name: "partial_indices",
+            role: Role::Scratch,
+            elem: Elem::U32,
+            len: |s| s.dim("ROWS"),
+        },
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[
+                Stage { entry: "rows", grid: |s, c| s.dim("ROWS").div_ceil(c["WG"] as usize) },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            tunables: WORKGROUPS,
+            ..PLAIN
+        },
+        Variant {
+            name: "workgroup",
+            stages: &[
+                Stage { entry: "rows", grid: row_groups },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0]),
+                ("LANES", &[16.0, 32.0, 64.0]),
+                ("ROWS_PER_WG", &[64.0, 128.0, 256.0]),
+            ],
+            refuses: dense_only,
+            ..PLAIN
+        },
+        Variant {
+            name: "blocks",
+            stages: &[
+                Stage { entry: "rows", grid: row_groups },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0]),
+                ("LANES", &[16.0, 32.0, 64.0]),
+                ("ROWS_PER_WG", &[64.0, 128.0, 256.0]),
+            ],
+            refuses: quantised_only,
+            ..PLAIN
+        },
+        Variant {
+            name: "subgroup",
+            stages: &[
+                Stage { entry: "rows", grid: row_groups },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            constants: |_, caps| vec![("SG", f64::from(caps.fixed_subgroup()))],
+            tunables: &[
+                ("WG", &[128.0, 256.0, 512.0]),
+                ("ROWS_PER_WG", &[32.0, 64.0, 128.0, 256.0, 512.0]),
+            ],
+            refuses: dense_only,
+            ..PLAIN
+        },
+    ],
+    prefer: |s| {
+        if format(s).is_dense() {
+            &["subgroup", "workgroup", "naive"]
+        } else {
+            &["blocks", "naive"]
+        }
+    },
+    cost,
+    tolerance: |s| Tolerance {
+        k: 8.0 + 2.0 * s.float("K").sqrt(),
+        rounding: 0.0,
+        // One value: NMSE says no more of it than its own bound does.
+        nmse: 9e-6,
+        reason: "K rounded additions behave as a random walk of step eps * sum|w x|; the token may \
+                 be any whose logit could be the largest within twice that",
+    },
+    cases: || {
+        let mut cases = Vec::new();
+        for &f in Format::DENSE {
+            cases.push(shape(300, 1152, f).with("ACTS", 1.0));
+            cases.push(shape(129, 1003, f).with("PART", 3.0).with("FIRST", 64.0));
+        }
+        for &f in Format::QUANTISED {
+            cases.push(shape(70, 300, f));
+        }
+        cases.push(shape(1, 1, Format::F32));
+        for part in 0..4 {
+            let part = |s: Shape| s.with("PART", f64::from(part)).with("FIRST", 9.0);
+            cases.push(part(shape(513, 64, Format::F16)));
+            cases.push(part(shape(40, 256, Format::Q4K)).with("GIVEN", 9.0));
+        }
+        // More workgroups than one grid dimension holds, for the variant of few rows a group.
+        cases.push(shape(262_147, 5, Format::F16));
+        cases
+    },
+    // All tokens given: repeated runs advance the position and must not write past `tokens`.
+    bench: || {
+        let given = |s: Shape| s.with("SEEN", 1.0).with("GIVEN", f64::from(u32::MAX));
+        [
+            (262_144, 1152, Format::Bf16),
+            (128_256, 2048, Format::Bf16),
+            (262_144, 1152, Format::Q8_0),
+            (128_256, 2048, Format::Q6K),
+        ]
+        .map(|(rows, k, f)| given(shape(rows, k, f)))
+        .to_vec()
+    },
+};

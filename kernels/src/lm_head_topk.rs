@@ -1,0 +1,177 @@
+//! The LM head fused with the largest logits: the others are never written.
+
+use crate::descriptor::*;
+use crate::layout::Format;
+use crate::lm_head_argmax::{
+    ACTS, FIRST, K, PART, ROWS, WEIGHT, cost, dense_only, quantised_only, row_groups,
+};
+use crate::shape::{Param, ParamKind, Shape};
+
+/// Entries that a workgroup sorts at once.
+const LIST: usize = 1024;
+
+/// A quarter of them, so that sorting more than fit goes on.
+const MOST: usize = LIST / 4;
+
+const MOST_MERGERS: usize = 64;
+
+fn too_many(s: &Shape, _: &Capabilities) -> Option<String> {
+    (s.dim("TOP_K") > MOST).then(|| format!("its lists hold {MOST} logits"))
+}
+
+/// A variant of `rows`, `merge` and `choose`; merging is left out where all lists fit at once.
+const fn stages() -> &'static [Stage] {
+    &[
+        Stage { entry: "rows", grid: row_groups },
+        Stage {
+            entry: "merge",
+            grid: |s, c| match row_groups(s, c) * s.dim("TOP_K") {
+                0..=LIST => 0,
+                _ => c["MERGERS"] as usize,
+            },
+        },
+        Stage { entry: "choose", grid: |_, _| 1 },
+    ]
+}
+
+fn shape(rows: usize, k: usize, format: Format, top_k: usize) -> Shape {
+    Shape::new(&[
+        ("ROWS", rows as f64),
+        ("K", k as f64),
+        ("WEIGHT", format.code()),
+        ("ACTS", 0.0),
+        ("FIRST", 0.0),
+        ("PART", 0.0),
+        ("TOP_K", top_k as f64),
+    ])
+}
+
+const LANE_TUNABLES: &[(&str, &[f64])] = &[
+    ("WG", &[64.0, 128.0, 256.0]),
+    ("LANES", &[16.0, 32.0, 64.0]),
+    ("ROWS_PER_WG", &[128.0, 256.0, 512.0]),
+    ("MERGERS", &[8.0, 16.0, 32.0]),
+];
+
+pub(crate) static KERNEL: Kernel = Kernel {
+    name: "lm_head_topk",
+    summary: "largest TOP_K elements of matrix (ROWS, K) times vector (K), in order",
+    params: &[
+        ROWS,
+        K,
+        WEIGHT,
+        ACTS,
+        FIRST,
+        PART,
+        Param { name: "TOP_K", doc: "logits wanted", kind: ParamKind::Dim { tile: 16, max: 64 } },
+    ],
+    bindings: &[
+        Binding {
+            name: "weights",
+            role: Role::Input,
+            elem: Elem::Weights,
+            len: |s| s.dim("ROWS") * s.dim("K"),
+        },
+        Binding { name: "x", role: Role::Input, elem: Elem::Act, len: |s| s.dim("K") },
+        Binding { name: "top_values", role: Role::InOut, elem: Elem::F32, len: |s| s.dim("TOP_K") },
+        Binding {
+            name: "top_indices",
+            role: Role::InOut,
+            elem: Elem::U32,
+            len: |s| s.dim("TOP_K"),
+        },
+        Binding {
+            name: "lists",
+            role: Role::Scratch,
+            elem: Elem::U32,
+            // A list of every workgroup, of 64 rows at the least.
+            len: |s| 2 * s.dim("ROWS").div_ceil(64) * s.dim("TOP_K"),
+        },
+        Binding {
+            name: "merged",
+            role: Role::Scratch,
+            elem: Elem::U32,
+            len: |s| 2 * MOST_MERGERS * s.dim("TOP_K"),
+        },
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: stages(),
+            tunables: WORKGROUPS,
+            refuses: too_many,
+            ..PLAIN
+        },
+        Variant {
+            name: "workgroup",
+            stages: stages(),
+            tunables: LANE_TUNABLES,
+            refuses: |s, caps| too_many(s, caps).or_else(|| dense_only(s, caps)),
+            ..PLAIN
+        },
+        Variant {
+            name: "blocks",
+            stages: stages(),
+            tunables: LANE_TUNABLES,
+            refuses: |s, caps| too_many(s, caps).or_else(|| quantised_only(s, caps)),
+            ..PLAIN
+        },
+        Variant {
+            name: "subgroup",
+            stages: stages(),
+            constants: |_, caps| vec![("SG", f64::from(caps.fixed_subgroup()))],
+            tunables: &[
+                ("WG", &[128.0, 256.0, 512.0]),
+                ("ROWS_PER_WG", &[128.0, 256.0, 512.0, 1024.0]),
+                ("MERGERS", &[8.0, 16.0, 32.0]),
+            ],
+            refuses: |s, caps| too_many(s, caps).or_else(|| dense_only(s, caps)),
+            ..PLAIN
+        },
+    ],
+    prefer: |s| {
+        if Format::from_code(s.dim("WEIGHT")).is_dense() {
+            &["subgroup", "workgroup", "naive"]
+        } else {
+            &["blocks", "naive"]
+        }
+    },
+    cost,
+    tolerance: |s| Tolerance {
+        k: 8.0 + 2.0 * s.float("K").sqrt(),
+        rounding: 0.0,
+        // A few rows may all but cancel; each of them still has its own bound.
+        nmse: if s.dim("ROWS") < 8 { 9e-6 } else { 1e-10 },
+        reason: "K rounded additions behave as a random walk of step eps * sum|w x|; sorted values \
+                 move no farther than the farthest of them, and a logit belongs to its index",
+    },
+    cases: || {
+        let mut cases = Vec::new();
+        for &f in Format::DENSE {
+            cases.push(shape(700, 1152, f, 50).with("ACTS", 1.0));
+            cases.push(shape(129, 1003, f, 20).with("PART", 3.0).with("FIRST", 64.0));
+        }
+        for &f in Format::QUANTISED {
+            cases.push(shape(70, 300, f, 16));
+        }
+        // Fewer rows than wanted.
+        cases.push(shape(1, 1, Format::F32, 5));
+        for part in 0..4 {
+            let part = |s: Shape| s.with("PART", f64::from(part)).with("FIRST", 9.0);
+            cases.push(part(shape(13, 64, Format::F16, 40)));
+            cases.push(part(shape(40, 256, Format::Q4K, 8)));
+        }
+        // Lists to merge, and more workgroups than one grid dimension holds.
+        cases.push(shape(100_003, 5, Format::F16, 64));
+        cases
+    },
+    bench: || {
+        [
+            (262_144, 1152, Format::Bf16, 64),
+            (128_256, 2048, Format::Bf16, 64),
+            (262_144, 1152, Format::Q8_0, 64),
+        ]
+        .map(|(rows, k, f, top)| shape(rows, k, f, top))
+        .to_vec()
+    },
+};

@@ -1,0 +1,52 @@
+// The first TOP_K rows of a matrix: each workgroup sorts ROWS_PER_WG rows in workgroup memory and
+// leaves a list, lists are merged, the last stage adds what earlier parts of the matrix left. Needs
+// sort_key, top_list, merge_lists, and ROWS and FIRST of the file.
+override PART: u32; // 0 the whole matrix, 1 its first part, 2 one in between, 3 its last
+override TOP_K: u32; // at most 64
+override ROWS_PER_WG: u32 = 256u; // a multiple of 4, at most 1024
+
+fn kept() -> u32 { return TOP_K; }
+
+fn row_groups() -> u32 { return (ROWS + ROWS_PER_WG - 1u) / ROWS_PER_WG; }
+
+fn listed() -> u32 { return row_groups() * TOP_K; }
+
+fn sorted_rows() -> u32 { return power_of_two_from(max(ROWS_PER_WG, TOP_K)); }
+
+fn clear_rows(lid: u32) {
+    for (var s = lid; s < sorted_rows(); s += WG) { slots[s] = vec2<u32>(0u); }
+    workgroupBarrier();
+}
+
+fn entry_of(logit: f32, row: u32) -> vec2<u32> {
+    return vec2<u32>(sort_key(canonical(logit)), FIRST + row);
+}
+
+// Sorts a workgroup's rows and notes the first.
+fn leave_list(lid: u32, group: u32) {
+    sort_slots(lid, sorted_rows());
+    if (group >= row_groups()) { return; }
+    for (var s = lid; s < TOP_K; s += WG) { lists[group * TOP_K + s] = slots[s]; }
+}
+
+fn conclude(lid: u32) {
+    merge_all(lid);
+    if (PART >= 2u) {
+        for (var s = lid; s < TOP_K; s += WG) {
+            var entry = vec2<u32>(0u);
+            if (top_indices[s] != 0xffffffffu) {
+                entry = vec2<u32>(sort_key(canonical(top_values[s])), top_indices[s]);
+            }
+            slots[TOP_K + s] = entry;
+        }
+        let count = power_of_two_from(2u * TOP_K);
+        for (var s = 2u * TOP_K + lid; s < count; s += WG) { slots[s] = vec2<u32>(0u); }
+        sort_slots(lid, count);
+    }
+    for (var s = lid; s < TOP_K; s += WG) {
+        let entry = slots[s];
+        // Fewer rows than TOP_K: the rest is marked.
+        top_values[s] = select(-3.4028234e38, value_of(entry.x), entry.x > 0u);
+        top_indices[s] = select(0xffffffffu, entry.y, entry.x > 0u);
+    }
+}

@@ -1,0 +1,409 @@
+//! Sampling the next token: repetition penalty, temperature, top-k, top-p and one draw.
+//!
+//! 1. penalty r over the distinct tokens of `seen`: l ← l > 0 ? l · (1/r) : l · r;
+//! 2. temperature T: weight wᵢ = 2^(−(max − lᵢ) · log₂e / T), so that wᵢ / Σw is the softmax of l/T;
+//! 3. top-k: the k tokens of largest l stay, of equal l those of lower index;
+//! 4. top-p: of these the shortest run in that order whose Σw reaches p · Σ of all k, at least one;
+//! 5. draw: the first token of the run whose cumulative Σw exceeds u · Σ of the run, u in [0, 1).
+//!
+//! **The arithmetic is part of the definition**, so that every device draws the very same token. Two
+//! steps round in f32, to nearest: the product of the penalty and the product
+//! t = (max − l) · (log₂e / T), with 1/r and log₂e/T rounded once themselves. All else is integers:
+//!
+//! - t is cut to 26 fractional bits; [`weight`] is 2^(−t) in units of 2⁻⁴⁰, by a polynomial of degree
+//!   six on 32-bit words, within 1e-8 of the power relatively, and 0 from t = 63 on;
+//! - sums are exact 64-bit integers, whatever their order, for up to 2²⁴ tokens;
+//! - p is cut to 32 fractional bits (an f32 below 1 loses none above 2⁻⁸), and
+//!   u = word / 2³² for a 32-bit word of Philox4x32-10 at counter (position, 0, 0, 0) and key
+//!   (seed, 0).
+//!
+//! NaN counts as −∞, subnormals as 0. T = 0 is the greedy choice: the largest l after the penalty,
+//! the lower index of equal ones.
+//!
+//! Compared exactly, by [`compare_exact`](crate::compare_exact). [`probabilities`] is the same in
+//! plain f64 without any of the above: the tests hold one against the other.
+//!
+//! Source: Keskar et al., *CTRL*, arXiv:1909.05858 (penalty); Fan et al., arXiv:1805.04833 (top-k);
+//! Holtzman et al., arXiv:1904.09751 (top-p); Salmon et al., *Parallel random numbers: as easy as
+//! 1, 2, 3*, SC11 (Philox).
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// How to sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// Divides the logits; 0 takes the largest.
+    pub temperature: f32,
+    /// Tokens that stay; 0 keeps all.
+    pub top_k: usize,
+    /// Share of the probability that stays; 1 keeps all.
+    pub top_p: f32,
+    /// Divides positive and multiplies negative logits of seen tokens; 1 changes nothing.
+    pub repeat_penalty: f32,
+}
+
+/// The weight of the most likely token.
+pub const UNIT: u64 = 1 << 40;
+
+/// 2^(−f) = 1 − f·(c₁ − f·(c₂ − …)) on [0, 1), in units of 2⁻³².
+const EXP2: [u32; 6] =
+    [0xb172_15b2, 0x3d7f_577e, 0x0e34_a75b, 0x0273_d361, 0x0053_9803, 0x0007_2a3c];
+
+/// Four random words for a counter and a key.
+pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+    let [mut a, mut b, mut c, mut d] = counter;
+    let [mut k0, mut k1] = key;
+    for _ in 0..10 {
+        let (p, q) = (u64::from(a) * 0xd251_1f53, u64::from(c) * 0xcd9e_8d57);
+        (a, b, c, d) = ((q >> 32) as u32 ^ b ^ k0, q as u32, (p >> 32) as u32 ^ d ^ k1, p as u32);
+        (k0, k1) = (k0.wrapping_add(0x9e37_79b9), k1.wrapping_add(0xbb67_ae85));
+    }
+    [a, b, c, d]
+}
+
+/// The draw of a position, in units of 2⁻³².
+pub fn uniform(seed: u32, position: u32) -> u32 {
+    philox4x32_10([position, 0, 0, 0], [seed, 0])[0]
+}
+
+/// The part of `tokens[0..=position]` that the penalty looks at: the last `last_n`, or all for 0.
+pub fn window(tokens: &[u32], position: usize, last_n: usize) -> &[u32] {
+    let seen = &tokens[..=position];
+    match last_n {
+        0 => seen,
+        n => &seen[seen.len().saturating_sub(n)..],
+    }
+}
+
+/// The token drawn by `uniform` (in units of 2⁻³²). Tokens of `seen` that `logits` lacks are passed
+/// over.
+///
+/// # Panics
+/// When `logits` is empty or longer than 2²⁴.
+pub fn sample(logits: &[f32], seen: &[u32], sampling: &Sampling, uniform: u32) -> u32 {
+    assert!(!logits.is_empty(), "no logits");
+    assert!(logits.len() < 1 << 24, "sums of more weights leave 64 bits");
+    let scores = scores(logits, seen, sampling.repeat_penalty);
+    let order = order(&scores, sampling);
+    let max = scores[order[0]];
+    let weight = |i: usize| weight(max, scores[i], sampling.temperature);
+    let total: u64 = order.iter().map(|&i| weight(i)).sum();
+    // p · total in units of 2^-32; every f32 of [0, 1) times 2^32 is below 2^32.
+    let reached = match sampling.top_p {
+        p if p < 1.0 => u128::from((p * 2f32.powi(32)) as u32) * u128::from(total),
+        _ => u128::from(total) << 32,
+    };
+    let mut run = 0;
+    let mut sum = 0u64;
+    for &i in &order {
+        sum += weight(i);
+        run += 1;
+        if u128::from(sum) << 32 >= reached && sum > 0 {
+            break;
+        }
+    }
+    let drawn = u128::from(uniform) * u128::from(sum);
+    let mut sum = 0u64;
+    let chosen = order[..run].iter().find(|&&i| {
+        sum += weight(i);
+        u128::from(sum) << 32 > drawn
+    });
+    chosen.map_or(0, |&i| i as u32)
+}
+
+/// The probability of every token, in f64 and from the formulas alone.
+pub fn probabilities(logits: &[f32], seen: &[u32], sampling: &Sampling) -> Vec<f64> {
+    let penalised: BTreeSet<u32> = seen.iter().copied().collect();
+    let penalty = f64::from(sampling.repeat_penalty);
+    let score = |(i, l): (usize, &f32)| match f64::from(*l) {
+        l if !penalised.contains(&(i as u32)) => l,
+        l if l > 0.0 => l / penalty,
+        l => l * penalty,
+    };
+    let scores: Vec<f64> = logits.iter().enumerate().map(score).collect();
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
+    if sampling.temperature == 0.0 {
+        order.truncate(1);
+    } else if sampling.top_k > 0 {
+        order.truncate(sampling.top_k);
+    }
+    let exp = |i: usize| ((scores[i] - scores[order[0]]) / f64::from(sampling.temperature)).exp();
+    let weight = |i: usize| if i == order[0] { 1.0 } else { exp(i) };
+    let total: f64 = order.iter().map(|&i| weight(i)).sum();
+    let mut kept = Vec::new();
+    let mut sum = 0.0;
+    for &i in &order {
+        kept.push(i);
+        sum += weight(i);
+        if sampling.top_p < 1.0 && sum >= f64::from(sampling.top_p) * total {
+            break;
+        }
+    }
+    let mut probabilities = vec![0.0; logits.len()];
+    for i in kept {
+        probabilities[i] = weight(i) / sum;
+    }
+    probabilities
+}
+
+/// Logits after the penalty, without NaN, subnormals and −0.
+fn scores(logits: &[f32], seen: &[u32], penalty: f32) -> Vec<f32> {
+    let mut scores: Vec<f32> = logits.iter().map(|l| canonical(*l)).collect();
+    let seen: BTreeSet<u32> = seen.iter().copied().collect();
+    for token in seen {
+        if let Some(l) = scores.get_mut(token as usize) {
+            *l = canonical(*l * if *l > 0.0 { 1.0 / penalty } else { penalty });
+        }
+    }
+    scores
+}
+
+fn canonical(l: f32) -> f32 {
+    if l.is_nan() {
+        f32::NEG_INFINITY
+    } else if l.abs() < f32::MIN_POSITIVE {
+        0.0
+    } else {
+        l
+    }
+}
+
+/// The tokens that stay after top-k, best first.
+fn order(scores: &[f32], sampling: &Sampling) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    // Scores hold neither NaN nor −0, so the total order is that of the numbers.
+    order.sort_unstable_by_key(|&i| (Reverse(Total(scores[i])), i));
+    let keep = if sampling.temperature == 0.0 { 1 } else { sampling.top_k };
+    if keep > 0 {
+        order.truncate(keep);
+    }
+    order
+}
+
+#[derive(PartialEq)]
+struct Total(f32);
+
+impl Eq for Total {}
+
+impl Ord for Total {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Total {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// 2^(−(max − score) · log₂e / T) in units of 2⁻⁴⁰.
+pub fn weight(max: f32, score: f32, temperature: f32) -> u64 {
+    if score == max {
+        return UNIT;
+    }
+    let t = (max - score) * (std::f32::consts::LOG2_E / temperature.max(1e-37));
+    if t.is_nan() || t >= 63.0 {
+        return 0;
+    }
+    let fixed = (t * 2f32.powi(26)) as u32;
+    let (whole, fraction) = (fixed >> 26, u64::from(fixed << 6));
+    let times = |a: u32| ((u64::from(a) * fraction) >> 32) as u32;
+    let tail = EXP2[1..].iter().rev().copied().reduce(|tail, c| c - times(tail)).unwrap_or(0);
+    let power = (1 << 31) - (times(EXP2[0] - times(tail)) >> 1);
+    u64::from(power) << 9 >> whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PLAIN: Sampling =
+        Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, repeat_penalty: 1.0 };
+
+    #[test]
+    fn philox_has_the_published_answers() {
+        // Random123's kat_vectors: zeros, ones, digits of pi.
+        let cases = [
+            ([0; 4], [0; 2], [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]),
+            ([!0; 4], [!0; 2], [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]),
+            (
+                [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
+                [0xa409_3822, 0x299f_31d0],
+                [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1],
+            ),
+        ];
+        for (counter, key, expected) in cases {
+            assert_eq!(philox4x32_10(counter, key), expected);
+        }
+        assert_eq!(uniform(0, 0), 0x6627_e8d5);
+    }
+
+    #[test]
+    fn weights_are_powers() {
+        // A whole number of halvings is exact: log2(e) rounds, so t is given by the difference.
+        assert_eq!(weight(3.0, 3.0, 0.7), UNIT);
+        let mut worst = 0f64;
+        for step in 1..200_000 {
+            let score = -(step as f32) / 8192.0;
+            let t = f64::from(-score * std::f32::consts::LOG2_E);
+            let exact = (-t).exp2() * UNIT as f64;
+            let error = (weight(0.0, score, 1.0) as f64 - exact).abs();
+            worst = worst.max((error - 1.0) / exact);
+        }
+        assert!(worst < 1.5e-8, "{worst}");
+        assert_eq!(weight(0.0, -100.0, 1.0), 0);
+        assert_eq!(weight(0.0, f32::NEG_INFINITY, 1.0), 0);
+        assert_eq!(weight(f32::INFINITY, 1.0, 1.0), 0);
+        assert_eq!(weight(1.0, 0.999_999_94, 0.0), 0);
+    }
+
+    #[test]
+    fn by_hand() {
+        // Weights 1, 1/2, 1/4, 1/4 of a total of 2, in the order of tokens 2, 0, 1, 3.
+        let ln2 = std::f32::consts::LN_2;
+        let logits = [-ln2, -2.0 * ln2, 0.0, -2.0 * ln2];
+        let draw = |s: &Sampling, u: f64| sample(&logits, &[], s, (u * 2f64.powi(32)) as u32);
+        for (u, token) in
+            [(0.0, 2), (0.49, 2), (0.51, 0), (0.74, 0), (0.76, 1), (0.87, 1), (0.88, 3)]
+        {
+            assert_eq!(draw(&PLAIN, u), token, "{u}");
+        }
+        assert_eq!(draw(&PLAIN, 1.0 - 1e-9), 3);
+        // Top-2: 2/3 and 1/3.
+        let two = Sampling { top_k: 2, ..PLAIN };
+        assert_eq!((draw(&two, 0.66), draw(&two, 0.67), draw(&two, 0.999)), (2, 0, 0));
+        // Of equal logits the lower index stays.
+        let three = Sampling { top_k: 3, ..PLAIN };
+        assert_eq!(draw(&three, 0.999), 1);
+        // Top-p 0.6 needs the second token, 0.49 does not, 0 keeps one.
+        for (p, u, token) in [(0.6, 0.999, 0), (0.49, 0.999, 2), (0.0, 0.999, 2), (0.8, 0.999, 1)] {
+            assert_eq!(draw(&Sampling { top_p: p, ..PLAIN }, u), token, "{p}");
+        }
+        let greedy = Sampling { temperature: 0.0, ..PLAIN };
+        assert_eq!(draw(&greedy, 0.999), 2);
+    }
+
+    #[test]
+    fn the_penalty_divides_positive_and_multiplies_negative_logits() {
+        let greedy = Sampling { temperature: 0.0, repeat_penalty: 2.0, ..PLAIN };
+        let choose = |logits: &[f32], seen: &[u32]| sample(logits, seen, &greedy, 0);
+        assert_eq!(choose(&[3.0, 2.0, -1.0], &[]), 0);
+        assert_eq!(choose(&[3.0, 2.0, -1.0], &[0]), 1);
+        // Once a token, however often it was seen; tokens beyond the logits do nothing.
+        assert_eq!(choose(&[3.0, 1.4, -1.0], &[0, 0, 0, 99]), 0);
+        assert_eq!(choose(&[-1.0, -1.5], &[0]), 1);
+    }
+
+    #[test]
+    fn odd_logits() {
+        let greedy = Sampling { temperature: 0.0, ..PLAIN };
+        assert_eq!(sample(&[f32::NAN, -3.0], &[], &greedy, 0), 1);
+        assert_eq!(sample(&[f32::NAN, f32::NAN], &[], &greedy, 0), 0);
+        assert_eq!(sample(&[-0.0, 0.0, 1e-40], &[], &greedy, 0), 0);
+        assert_eq!(sample(&[1.0, f32::INFINITY], &[], &PLAIN, u32::MAX), 1);
+    }
+
+    #[test]
+    fn windows() {
+        assert_eq!(window(&[1, 2, 3, 4, 9, 9], 3, 0), [1, 2, 3, 4]);
+        assert_eq!(window(&[1, 2, 3, 4, 9, 9], 3, 2), [3, 4]);
+        assert_eq!(window(&[1, 2, 3, 4], 1, 7), [1, 2]);
+    }
+
+    /// χ² of `draws` positions against the f64 probabilities, and its degrees of freedom.
+    fn chi_square(logits: &[f32], sampling: &Sampling, seed: u32, draws: u32) -> (f64, f64) {
+        let seen = [3, 7];
+        let mut counts = vec![0u32; logits.len()];
+        for position in 0..draws {
+            counts[sample(logits, &seen, sampling, uniform(seed, position)) as usize] += 1;
+        }
+        let (mut chi, mut cells) = (0.0, 0.0);
+        for (count, p) in counts.iter().zip(probabilities(logits, &seen, sampling)) {
+            let expected = p * f64::from(draws);
+            if p == 0.0 {
+                assert_eq!(*count, 0, "a token that should not stay was drawn");
+            } else {
+                chi += (f64::from(*count) - expected).powi(2) / expected;
+                cells += 1.0;
+            }
+        }
+        (chi, cells - 1.0)
+    }
+
+    #[test]
+    fn twenty_thousand_draws_fit_the_distribution() {
+        let logits: Vec<f32> = (0..50u32).map(|i| ((i * 29) % 50) as f32 / 16.0 - 1.0).collect();
+        let settings = [
+            PLAIN,
+            Sampling { temperature: 0.7, top_p: 0.9, repeat_penalty: 1.3, ..PLAIN },
+            Sampling { temperature: 1.4, top_k: 20, top_p: 0.95, ..PLAIN },
+        ];
+        for (seed, sampling) in settings.iter().enumerate() {
+            let (chi, freedom) = chi_square(&logits, sampling, seed as u32, 20_000);
+            // Mean f, variance 2f: five deviations above is below 1e-5 for a true distribution.
+            assert!(
+                chi < freedom + 5.0 * (2.0 * freedom).sqrt(),
+                "{sampling:?}: {chi} of {freedom}"
+            );
+            assert!(chi > freedom - 5.0 * (2.0 * freedom).sqrt(), "{sampling:?}: too good, {chi}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_distribution_does_not_fit() {
+        let logits: Vec<f32> = (0..50u32).map(|i| ((i * 29) % 50) as f32 / 16.0 - 1.0).collect();
+        let warm = Sampling { temperature: 1.1, ..PLAIN };
+        let mut counts = [0u32; 50];
+        for position in 0..20_000 {
+            counts[sample(&logits, &[], &warm, uniform(1, position)) as usize] += 1;
+        }
+        let expected = probabilities(&logits, &[], &PLAIN);
+        let cells = counts.iter().zip(expected).map(|(c, p)| (f64::from(*c), p * 20_000.0));
+        let chi: f64 = cells.map(|(c, e)| (c - e).powi(2) / e).sum();
+        assert!(chi > 49.0 + 5.0 * 98f64.sqrt(), "{chi}");
+    }
+
+    proptest! {
+        #[test]
+        fn integer_and_real_probabilities_agree(
+            logits in prop::collection::vec(-12f32..12.0, 1..60),
+            seen in prop::collection::vec(0u32..80, 0..6),
+            temperature in 0.2f32..2.0,
+            top_k in 0usize..70,
+            penalty in 1f32..2.0,
+        ) {
+            let sampling =
+                Sampling { temperature, top_k, top_p: 1.0, repeat_penalty: penalty };
+            let exact = probabilities(&logits, &seen, &sampling);
+            let scores = scores(&logits, &seen, penalty);
+            let order = order(&scores, &sampling);
+            let weights: Vec<u64> =
+                order.iter().map(|i| weight(scores[order[0]], scores[*i], temperature)).collect();
+            let total: u64 = weights.iter().sum();
+            for (i, w) in order.iter().zip(weights) {
+                // f32 rounds the exponent, at most 63, to 2^-24 relatively, a few times.
+                let got = w as f64 / total as f64;
+                prop_assert!((got - exact[*i]).abs() <= 4e-5 * exact[*i] + 1e-11, "{got} {}", exact[*i]);
+            }
+        }
+
+        #[test]
+        fn draws_are_tokens_that_stay(
+            logits in prop::collection::vec(-6i8..6, 1..40),
+            top_k in 0usize..50,
+            top_p in 0f32..1.0,
+            word in any::<u32>(),
+        ) {
+            let logits: Vec<f32> = logits.into_iter().map(f32::from).collect();
+            let sampling = Sampling { top_k, top_p, ..PLAIN };
+            let token = sample(&logits, &[], &sampling, word) as usize;
+            // Without the threshold's own rounding: a token more or less may stay in f64.
+            let wider = Sampling { top_p: (top_p + 1e-6).min(1.0), ..sampling };
+            prop_assert!(probabilities(&logits, &[], &wider)[token] > 0.0);
+        }
+    }
+}
