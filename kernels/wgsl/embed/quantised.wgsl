@@ -5,9 +5,8 @@
 // Idea: four codes are one word, or half of one that two invocations share; where their fields lie
 // are numbers from the host. A row is so short that latency is all: one load of codes, one of
 // scales, one 16-byte store.
-// uses: state, weight_four
+// uses: state, table_row, weight_four
 override HIDDEN: u32;
-override VOCAB: u32;
 override SCALE: f32;
 override WG: u32 = 64u;
 
@@ -22,7 +21,9 @@ fn packed_chunk(i: u32) -> vec4<u32> { return table[i]; }
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if (id.x >= HIDDEN / 4u) { return; }
-    let base = min(tokens[state[POSITION]], VOCAB - 1u) * ROW_BYTES;
+    let row = table_row();
+    if (row >= VOCAB) { return; }
+    let base = row * ROW_BYTES;
     let block = 4u * id.x / BLOCK;
     let e = 4u * id.x % BLOCK;
     x[id.x] = weigh(codes_four(base, block, e), scale_addend(base, block, e)) * SCALE;
