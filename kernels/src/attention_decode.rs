@@ -75,19 +75,21 @@ fn split_constants(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64)> {
     // The upper half of the subgroups leaves its sums in workgroup memory, with room for tops.
     let sums = s.dim("GROUP") * (4 * s.dim("HEAD_DIM") + 16);
     let room = caps.workgroup_memory as usize - 64;
-    let mut wg = 256usize.min(caps.invocations as usize).max(largest);
+    // Long contexts keep more lanes busy with fewer loads each.
+    let (lanes_wanted, loads) = if s.dim("CAPACITY") > 16 << 10 { (512, 4) } else { (256, 8) };
+    let mut wg = lanes_wanted.min(caps.invocations as usize).max(largest);
     while wg > largest && (wg / smallest / 2).max(1) * sums > room {
         wg /= 2;
     }
     // Registers and code grow with what a lane holds.
     let vectors = s.dim("GROUP") * s.dim("HEAD_DIM").div_ceil(4 * lanes);
     let most = if smallest < 16 { 16 } else { 64 };
-    let in_flight = power_up_to((8 / held).min(most / vectors.max(1))).min(4);
+    let in_flight = power_up_to((8 / held).min(most / vectors.max(1))).min(loads);
     vec![
         ("WG", number(wg)),
         ("LANES", number(lanes)),
         ("IN_FLIGHT", number(in_flight)),
-        ("SPLITS", splits_for(s, 264)),
+        ("SPLITS", splits_for(s, 132)),
         ("SG_MIN", number(smallest)),
         ("SG_MAX", number(largest)),
     ]

@@ -186,7 +186,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
     ],
     prefer: |s| {
         if format(s).is_dense() {
-            &["subgroup", "workgroup", "naive"]
+            &["workgroup", "subgroup", "naive"]
         } else {
             &["planes", "workgroup_q", "naive"]
         }

@@ -156,7 +156,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "vec2",
             stages: &[Stage { entry: "main", grid: team_grid }],
-            constants: |s, caps| team(s, caps, chunks8(s), 1),
+            constants: |s, caps| shared_team(caps, chunks8(s), 2),
             tunables: TEAMS,
             refuses: |s, caps| match format(s) {
                 Format::F32 => Some("WEIGHT=f32: eight bytes are two weights".into()),
@@ -175,23 +175,21 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "split_k",
             stages: &[Stage { entry: "main", grid: team_grid }],
-            constants: |s, caps| stacked_team(s, caps, chunks16(s), 3),
+            constants: |s, caps| [shared_team(caps, chunks16(s), 1), vec![("RUN", 2.0)]].concat(),
             tunables: STACKED_TEAMS,
             refuses: one_column,
             ..PLAIN
         },
     ],
     prefer: |s| {
-        let bytes = s.float("ROWS") * s.float("K") * 2.0;
         if s.dim("COLS") > 1 {
             &["subgroup_cols", "subgroup", "workgroup", "naive"]
         } else if s.dim("ROWS") >= 32_768 {
             &["subgroup_multicol", "subgroup", "workgroup", "naive"]
-        } else if s.dim("ROWS") >= 8192 && bytes > 16e6 {
-            // Bandwidth decides, and x takes a larger part of it than the weights.
-            &["vec2", "vec4", "workgroup", "naive"]
+        } else if chunks16(s) > 512 && format(s) != Format::F32 {
+            &["vec2", "split_row", "workgroup", "naive"]
         } else {
-            &["split_row", "vec4", "workgroup", "naive"]
+            &["split_k", "split_row", "workgroup", "naive"]
         }
     },
     cost: |s| {

@@ -85,6 +85,18 @@ pub(crate) fn stacked_team(s: &Shape, caps: &Capabilities, chunks: usize, run: u
     values
 }
 
+/// A team that gives every lane `each` loads of a row, up to 512 lanes, and two teams a workgroup
+/// where they fit: measured faster than longer shares (docs/findings/gemv-wants-one-load-a-lane.md).
+pub(crate) fn shared_team(caps: &Capabilities, chunks: usize, each: usize) -> Values {
+    let most = (caps.invocations as usize).min(512);
+    let lanes = chunks.div_ceil(each).next_multiple_of(16).min(most);
+    // Several teams fill whole subgroups, of any size an adapter may have.
+    let size = caps.subgroup.map_or(64, |(_, max)| max.max(4)) as usize;
+    let teams = if 2 * lanes <= most && (2 * lanes).is_multiple_of(size) { 2 } else { 1 };
+    let sg = f64::from(caps.fixed_subgroup());
+    vec![("LANES", lanes as f64), ("TEAMS", f64::from(teams)), ("SG", sg)]
+}
+
 /// Workgroups of teams.
 pub(crate) fn team_grid(s: &Shape, c: &Constants) -> usize {
     let run = c.get("RUN").map_or(1, |r| *r as usize);

@@ -169,8 +169,8 @@ pub(crate) static KERNEL: Kernel = Kernel {
             name: "cooperative_matrix",
             constants: |s, caps| {
                 let large = tiles(s, 128, 128) >= ENOUGH;
-                let (tile, fm) = if large { (128.0, 4.0) } else { (64.0, 2.0) };
-                fragments(caps, tile, fm, 2.0)
+                let (tile, each) = if large { (128.0, 4.0) } else { (64.0, 2.0) };
+                fragments(caps, tile, each, each)
             },
             tunables: &[
                 ("TM", &[64.0, 128.0]),

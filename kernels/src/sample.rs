@@ -143,6 +143,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 },
                 Stage { entry: "choose", grid: |_, _| 1 },
             ],
+            constants: |_, caps| vec![("WG", largest_group(caps).min(512.0))],
             tunables: &[
                 ("WG", &[128.0, 256.0, 512.0]),
                 ("SLICE", &[256.0, 512.0, 1024.0, 2048.0]),

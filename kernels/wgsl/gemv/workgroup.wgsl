@@ -10,7 +10,7 @@
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;
-override LANES: u32 = 32u; // any number up to WG
+override LANES: u32 = 32u;
 override SLOTS: u32 = WG * COLS;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
@@ -27,14 +27,15 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let lane = lid % LANES;
+    let lanes = min(LANES, WG);
+    let lane = lid % lanes;
     // Invocations beyond the last whole row of a workgroup repeat what the next one does.
-    let row = group_index(workgroup, groups) * (WG / LANES) + lid / LANES;
-    let mine = row < ROWS && lid / LANES < WG / LANES;
+    let row = group_index(workgroup, groups) * (WG / lanes) + lid / lanes;
+    let mine = row < ROWS && lid / lanes < WG / lanes;
     var sums: array<f32, 8>;
-    if (mine && COLS == 1u) { sums[0] = share(row, lane, LANES); }
+    if (mine && COLS == 1u) { sums[0] = share(row, lane, lanes); }
     if (mine && COLS > 1u) {
-        for (var c = lane; c < row_chunks(); c += LANES) {
+        for (var c = lane; c < row_chunks(); c += lanes) {
             let w = load_chunk(row, c);
             for (var column = 0u; column < COLS; column++) {
                 sums[column] += dot_chunk(w, load_x_column(column, c));
@@ -47,7 +48,7 @@ fn main(
         for (var column = 0u; column < COLS; column++) {
             let at = column * WG + lid;
             var sum = slots[at];
-            for (var i = FAN; lane + i < LANES; i += FAN) { sum += slots[at + i]; }
+            for (var i = FAN; lane + i < lanes; i += FAN) { sum += slots[at + i]; }
             slots[at] = sum;
         }
     }
@@ -56,7 +57,7 @@ fn main(
         for (var column = 0u; column < COLS; column++) {
             let at = column * WG + lid;
             var sum = slots[at];
-            for (var i = 1u; i < min(FAN, LANES); i++) { sum += slots[at + i]; }
+            for (var i = 1u; i < min(FAN, lanes); i++) { sum += slots[at + i]; }
             y[y_at(column, row)] = sum;
         }
     }

@@ -70,6 +70,7 @@ fn bench(seed: u64, noise: f64, between: f64, slow: f64) -> Record {
                 flops: 1e6,
                 gb_s: 100.0,
                 fraction_of_copy: 0.5,
+                tflop_s: None,
                 rotated_bytes: 1 << 29,
                 clock: "gpu".into(),
                 flags: Vec::new(),
