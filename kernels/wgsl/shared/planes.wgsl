@@ -93,14 +93,16 @@ fn scales(chunk: Chunk, c: u32) -> vec2<f32> {
         case 5u, 7u: { return d; }
         case 8u, 9u: {
             // Sub-blocks 0..4 have their six bits in a byte each of y and z, the others four bits
-            // in w and the rest on top of those bytes.
-            let shift = 8u * (c & 3u);
-            let y = chunk.scale.y >> shift;
-            let z = chunk.scale.z >> shift;
-            let w = chunk.scale.w >> shift;
+            // in w and the rest on top of those bytes. Masks and shifts depend on c alone, which
+            // rows share.
             let late = (c & 4u) != 0u;
-            let s = select(y & 63u, (w & 15u) | ((y >> 2u) & 48u), late);
-            let m = select(z & 63u, ((w >> 4u) & 15u) | ((z >> 2u) & 48u), late);
+            let shift = 8u * (c & 3u);
+            let low = select(63u, 15u, late);
+            let top = select(0u, 48u, late);
+            let y = select(chunk.scale.y, chunk.scale.w, late) >> shift;
+            let z = select(chunk.scale.z, chunk.scale.w, late) >> (shift + select(0u, 4u, late));
+            let s = (y & low) | ((chunk.scale.y >> (shift + 2u)) & top);
+            let m = (z & low) | ((chunk.scale.z >> (shift + 2u)) & top);
             return vec2<f32>(d.x, -d.y) * vec2<f32>(vec2<u32>(s, m));
         }
         default: {

@@ -1,0 +1,294 @@
+// Rows in planes times activations rounded to integers, four products an instruction
+// (dot4I8Packed). Needs planes, x_four, sum_four, grid, and of the variant the bindings of gemv_q and
+//
+//   const BYTES: u32;    bytes of a rounded activation, 1 or 2
+//   const LARGEST: f32;  its largest value: 127, or 127 * 256 + 127
+//
+// An activation of two bytes is 256 * high + low, both signed.
+override FIRST: u32;
+override WG: u32 = 256u;
+override EACH: u32 = 4u; // rows to LANES lanes: 1, 2 or 4
+override LANES: u32 = 32u; // a power of two from 4 on
+override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
+// Workgroups at most. Each rounds all of x, so with many rows it takes more than one turn.
+override GROUPS: u32 = 264u;
+override SLOTS: u32 = WG / LANES;
+override TURN_ROWS: u32 = EACH * SLOTS;
+override SETS: u32 = (ROWS + TURN_ROWS - 1u) / TURN_ROWS;
+override TURNS: u32 = (SETS + GROUPS - 1u) / GROUPS;
+override GRID: u32 = (SETS + TURNS - 1u) / TURNS;
+
+// Rounded activations of a block of 32. In word j of a block's weights, eight of them, even nibbles
+// meet what `evens` holds, odd ones `odds`; q8_0 has four weights a word, the first four meet
+// `evens`. With two bytes vec4 j is (evens, odds) of the high bytes and of the low ones; with one
+// it is (evens, odds) for words 2j and 2j + 1. First comes vec4 0 of every block, then vec4 1 and
+// so on: lanes with neighbouring blocks read neighbouring vec4, one from every bank.
+override BLOCKS: u32 = (K + 31u) / 32u;
+override RUNS: u32 = 2u * BYTES * BLOCKS;
+var<workgroup> rounded: array<vec4<u32>, RUNS>;
+// Of a block: the step between integers, step * sum, both as f32 bits, and the sums of its halves.
+// Minimums and zero points take off the rounded activations' sum: what remains of the rounding is
+// that of weights, not of codes.
+var<workgroup> about: array<vec4<u32>, BLOCKS>;
+
+// Bytes 1 and bytes 0 of four words.
+fn high_low(v: vec4<u32>) -> vec2<u32> {
+    let even = (v.x & 0xffffu) | (v.z << 16u);
+    let odd = (v.y & 0xffffu) | (v.w << 16u);
+    let low = (even & 0x00ff00ffu) | ((odd & 0x00ff00ffu) << 8u);
+    return vec2<u32>(((even >> 8u) & 0x00ff00ffu) | (odd & 0xff00ff00u), low);
+}
+
+fn ones(v: vec2<u32>) -> i32 {
+    return dot4I8Packed(v.x, 0x01010101u) + dot4I8Packed(v.y, 0x01010101u);
+}
+
+// Rounds x into workgroup memory, eight elements a lane, four neighbouring lanes a block; what
+// these share goes through the subgroup. `at` counts lanes over the workgroup, subgroup by subgroup.
+fn round_x(at: u32) {
+    let end = 4u * BLOCKS;
+    var a = vec4<f32>(0.0);
+    var b = vec4<f32>(0.0);
+    if (at < end) {
+        a = x_four(0u, 2u * at);
+        b = x_four(0u, 2u * at + 1u);
+    }
+    for (var start = 0u; start < end; start += WG) {
+        let i = start + at;
+        // The next elements are on their way while these are rounded.
+        var next_a = vec4<f32>(0.0);
+        var next_b = vec4<f32>(0.0);
+        if (i + WG < end) {
+            next_a = x_four(0u, 2u * (i + WG));
+            next_b = x_four(0u, 2u * (i + WG) + 1u);
+        }
+        // Magnitudes compare as their bits do, and a NaN, which a maximum of floats may drop, lies
+        // above all: it becomes the step and so every product.
+        let bits = max(bitcast<vec4<u32>>(a) & vec4<u32>(0x7fffffffu),
+            bitcast<vec4<u32>>(b) & vec4<u32>(0x7fffffffu));
+        var top = max(max(bits.x, bits.y), max(bits.z, bits.w));
+        top = max(top, subgroupShuffleXor(top, 1u));
+        top = max(top, subgroupShuffleXor(top, 2u));
+        let most = bitcast<f32>(top);
+        let step = most * (1.0 / LARGEST);
+        // Of a block of zeros, or of numbers too small for their inverse, nothing is left.
+        let inverse = select(0.0, LARGEST / most, most > 1e-30);
+        // Near 1.5 * 2^23 floats are 1 apart: the sum rounds, and its low bits are the integer in
+        // two's complement. With 128 more, byte 1 is the high byte of the nearest multiple of 256,
+        // and byte 0 the rest plus 128.
+        let shift = vec4<f32>(12582912.0 + f32(BYTES - 1u) * 128.0);
+        let u = bitcast<vec4<u32>>(a * inverse + shift);
+        let v = bitcast<vec4<u32>>(b * inverse + shift);
+        var p = high_low(vec4<u32>(u.xz, v.xz));
+        var q = high_low(vec4<u32>(u.yw, v.yw));
+        if (WEIGHT == 3u) {
+            p = high_low(u);
+            q = high_low(v);
+        }
+        var high = vec2<u32>(0u);
+        var low = vec2<u32>(p.y, q.y);
+        if (BYTES == 2u) {
+            high = vec2<u32>(p.x, q.x);
+            low ^= vec2<u32>(0x80808080u);
+        }
+        var sum = 256 * ones(high) + ones(low);
+        sum += subgroupShuffleXor(sum, 1u);
+        let other = subgroupShuffleXor(sum, 2u);
+
+        let slot = i % 4u;
+        if (BYTES == 2u) {
+            if (i < end) { rounded[slot * BLOCKS + i / 4u] = vec4<u32>(high, low); }
+        } else {
+            let beside = subgroupShuffleXor(low, 1u);
+            if (i < end && i % 2u == 0u) {
+                rounded[slot / 2u * BLOCKS + i / 4u] = vec4<u32>(low, beside);
+            }
+        }
+        if (i < end && slot == 0u) {
+            about[i / 4u] = vec4<u32>(
+                bitcast<u32>(step), bitcast<u32>(step * f32(sum + other)),
+                bitcast<u32>(sum), bitcast<u32>(other),
+            );
+        }
+        a = next_a;
+        b = next_b;
+    }
+}
+
+// What a chunk meets: its first two words a (and b), its last two c (and d).
+struct Rounded { a: vec4<u32>, b: vec4<u32>, c: vec4<u32>, d: vec4<u32>, about: vec4<u32> }
+
+fn load_rounded(c: u32) -> Rounded {
+    var v: Rounded;
+    if (WEIGHT == 3u) {
+        // A chunk of q8_0 is half a block.
+        let at = c % 2u * BYTES * BLOCKS + c / 2u;
+        v.a = rounded[at];
+        if (BYTES == 2u) { v.b = rounded[at + BLOCKS]; }
+        v.about = about[c / 2u];
+        return v;
+    }
+    v.a = rounded[c];
+    v.c = rounded[BYTES * BLOCKS + c];
+    if (BYTES == 2u) {
+        v.b = rounded[BLOCKS + c];
+        v.d = rounded[3u * BLOCKS + c];
+    }
+    v.about = about[c];
+    return v;
+}
+
+fn moved(v: u32, left: i32) -> u32 {
+    if (left < 0) { return v >> u32(-left); }
+    return v << u32(left);
+}
+
+// The codes of word j of a chunk in bytes: even places, odd places. A shift and an and-or bring
+// what upper bits two of four codes have.
+fn code_bytes(chunk: Chunk, j: u32) -> vec2<u32> {
+    var w = vec2<u32>(chunk.codes[j], chunk.codes[j] >> 4u) & vec2<u32>(0x0f0f0f0fu);
+    switch WEIGHT {
+        case 6u, 7u, 9u: {
+            let h = chunk.high.x;
+            let at = 4 * i32(j);
+            w |= vec2<u32>(moved(h, 4 - at), moved(h, 3 - at)) & vec2<u32>(0x00100010u);
+            w |= vec2<u32>(moved(h, 10 - at), moved(h, 9 - at)) & vec2<u32>(0x10001000u);
+        }
+        case 10u: {
+            let h = chunk.high[j / 2u];
+            let at = 8 * i32(j % 2u);
+            w |= vec2<u32>(moved(h, 4 - at), moved(h, 2 - at)) & vec2<u32>(0x00300030u);
+            w |= vec2<u32>(moved(h, 8 - at), moved(h, 6 - at)) & vec2<u32>(0x30003000u);
+        }
+        default: {}
+    }
+    return w;
+}
+
+// Products of two words of weights with sixteen activations. With two bytes no sum is above
+// 32 * 63 * 32639 in size (q8_0: 16 * 128 * 32639), a thirtieth of what an i32 holds.
+fn products(p: vec2<u32>, q: vec2<u32>, a: vec4<u32>, b: vec4<u32>) -> i32 {
+    if (BYTES == 1u) {
+        return dot4I8Packed(p.x, a.x) + dot4I8Packed(p.y, a.y)
+            + dot4I8Packed(q.x, a.z) + dot4I8Packed(q.y, a.w);
+    }
+    let high = dot4I8Packed(p.x, a.x) + dot4I8Packed(p.y, a.y)
+        + dot4I8Packed(q.x, b.x) + dot4I8Packed(q.y, b.y);
+    let low = dot4I8Packed(p.x, a.z) + dot4I8Packed(p.y, a.w)
+        + dot4I8Packed(q.x, b.z) + dot4I8Packed(q.y, b.w);
+    return 256 * high + low;
+}
+
+// A chunk's share of the product; integers as long as they can be.
+fn dot_rounded(chunk: Chunk, c: u32, v: Rounded) -> f32 {
+    let f = scales(chunk, c);
+    let step = bitcast<f32>(v.about.x);
+    if (WEIGHT == 3u) {
+        return f.x * (step * f32(products(chunk.codes.xy, chunk.codes.zw, v.a, v.b)));
+    }
+    let sums = bitcast<vec2<i32>>(v.about.zw);
+    let first = products(code_bytes(chunk, 0u), code_bytes(chunk, 1u), v.a, v.b);
+    let last = products(code_bytes(chunk, 2u), code_bytes(chunk, 3u), v.c, v.d);
+    if (WEIGHT == 10u) {
+        return step * (f.x * f32(first - 32 * sums.x) + f.y * f32(last - 32 * sums.y));
+    }
+    var all = first + last;
+    if (WEIGHT == 4u) { all -= 8 * (sums.x + sums.y); }
+    if (WEIGHT == 6u) { all -= 16 * (sums.x + sums.y); }
+    let product = f.x * (step * f32(all));
+    if (WEIGHT == 4u || WEIGHT == 6u) { return product; }
+    return product + f.y * bitcast<f32>(v.about.y);
+}
+
+struct Rows { a: Chunk, b: Chunk, c: Chunk, d: Chunk }
+
+// The first of EACH rows to load for rows `row` on: at the end the matrix's last ones, so that
+// loads stay inside and rows lie a constant apart.
+fn first_row(row: u32) -> u32 {
+    if (ROWS >= EACH) { return min(row, ROWS - EACH); }
+    return min(row, ROWS - 1u);
+}
+
+fn row_after(first: u32, i: u32) -> u32 {
+    if (ROWS >= EACH) { return first + i; }
+    return min(first + i, ROWS - 1u);
+}
+
+fn load_row(first: u32, i: u32, c: u32) -> Chunk {
+    let row = row_after(first, i);
+    return load_chunk(row_base(row), row_first(row) + c);
+}
+
+// Chunk c of each row.
+fn load_rows(first: u32, c: u32) -> Rows {
+    var rows: Rows;
+    rows.a = load_row(first, 0u, c);
+    if (EACH > 1u) { rows.b = load_row(first, 1u, c); }
+    if (EACH > 2u) {
+        rows.c = load_row(first, 2u, c);
+        rows.d = load_row(first, 3u, c);
+    }
+    return rows;
+}
+
+fn dot_row(chunk: Chunk, first: u32, i: u32, c: u32, v: Rounded) -> f32 {
+    return dot_rounded(chunk, row_first(row_after(first, i)) + c, v);
+}
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_size) size: u32,
+    @builtin(subgroup_invocation_id) subgroup_lane: u32,
+) {
+    let sg = select(SG, size, SG == 0u);
+    let lanes = min(LANES, sg);
+    let lane = subgroup_lane % lanes;
+    let slot = subgroup * (sg / lanes) + subgroup_lane / lanes;
+    let chunks = row_chunks();
+    let rounds = (chunks + lanes - 1u) / lanes;
+    let begin = min(lane, chunks - 1u);
+
+    var row = EACH * (flat_index(workgroup, groups, GRID) * SLOTS + slot);
+    var first = first_row(row);
+    var now = load_rows(first, begin);
+    round_x(subgroup * sg + subgroup_lane);
+    workgroupBarrier();
+
+    for (var turn = 1u; turn <= TURNS; turn++) {
+        let next_row = row + GRID * TURN_ROWS;
+        let next_first = first_row(next_row);
+        var sum = vec4<f32>(0.0);
+        var c = lane;
+        for (var round = 1u; round <= rounds; round++) {
+            // Under way while a chunk of each row is used: the rows' next, or the next rows' first.
+            let more = round < rounds;
+            var next = now;
+            if (more || turn < TURNS) {
+                let at = select(begin, min(c + lanes, chunks - 1u), more);
+                next = load_rows(select(next_first, first, more), at);
+            }
+            if (c < chunks) {
+                let v = load_rounded(c);
+                sum.x += dot_row(now.a, first, 0u, c, v);
+                if (EACH > 1u) { sum.y += dot_row(now.b, first, 1u, c, v); }
+                if (EACH > 2u) {
+                    sum.z += dot_row(now.c, first, 2u, c, v);
+                    sum.w += dot_row(now.d, first, 3u, c, v);
+                }
+            }
+            now = next;
+            c += lanes;
+        }
+        let one = sum_four(sum, subgroup_lane, lanes);
+        let which = lane / (lanes / 4u);
+        let mine = first + which;
+        if (slot < SLOTS && lane % (lanes / 4u) == 0u && which < EACH && mine >= row && mine < ROWS) {
+            y[FIRST + mine] = one;
+        }
+        row = next_row;
+        first = next_first;
+    }
+}
