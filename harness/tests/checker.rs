@@ -231,6 +231,40 @@ fn a_counter_that_is_not_set_back_fails() {
     }
 }
 
+/// 16-bit activations have the bounds of 16 bits: eight, or a digit that is off, are outside.
+#[test]
+fn coarser_rounding_of_activations_fails() {
+    if !has_subgroups() {
+        return;
+    }
+    let check = |rows: f64, k: f64, from: &str, to: &str| {
+        let shape = [("ROWS", rows), ("K", k)];
+        sabotaged("gemv_q", "planes_dp4a16", &shape, from, to)
+    };
+    let largest = "const LARGEST: f32 = 32639.0;";
+    for (rows, k) in [(5.0, 300.0), (37.0, 1152.0), (100.0, 64.0), (9.0, 6912.0)] {
+        let honest = check(rows, k, largest, largest);
+        assert!(matches!(honest, Some(Verdict::Passed { .. })), "{honest:?}");
+        // Twelve bits in the place of sixteen, and eight.
+        fails_with(check(rows, k, largest, "const LARGEST: f32 = 2047.0;"), "y");
+        fails_with(check(rows, k, largest, "const LARGEST: f32 = 127.0;"), "y");
+    }
+    let low = "low ^= vec2<u32>(0x80808080u);";
+    fails_with(check(37.0, 1152.0, low, ""), "y");
+}
+
+/// Integers know no NaN: one among the activations must not vanish when they are rounded.
+#[test]
+fn a_nan_survives_the_rounding_of_activations() {
+    if has_subgroups() {
+        let load = "a = x_four(0u, 2u * at);";
+        let poisoned =
+            format!("{load} if (at == 3u) {{ a.y = bitcast<f32>(0x7fc00000u + 0u * at); }}");
+        let shape = [("ROWS", 7.0), ("K", 300.0)];
+        fails_with(sabotaged("gemv_q", "planes_dp4a16", &shape, load, &poisoned), "NaN");
+    }
+}
+
 fn has_subgroups() -> bool {
     common::gpu().is_some_and(|gpu| gpu.caps.subgroup.is_some())
 }

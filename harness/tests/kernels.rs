@@ -6,9 +6,10 @@ mod common;
 
 use std::sync::Arc;
 
-use lathe_harness::check::{CaseResult, Verdict, check, sweep};
+use lathe_harness::check::{CaseResult, Verdict, check, check_plan, sweep};
 use lathe_harness::gpu::{Gpu, Pipelines};
-use lathe_kernels::{KERNELS, Kernel, Shape};
+use lathe_harness::plan::Plan;
+use lathe_kernels::{Constants, Format, KERNELS, Kernel, Order, Shape};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
@@ -107,3 +108,34 @@ kernels!(
     lm_head_topk,
     sample,
 );
+
+/// With constants as they are only matrices of very many rows make a workgroup take a second turn.
+#[test]
+fn gemv_q_in_several_turns_matches_reference() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    if gpu.caps.subgroup.is_none() {
+        eprintln!("UNAVAILABLE, not tested: no subgroups");
+        return;
+    }
+    let kernel = lathe_kernels::kernel("gemv_q").unwrap();
+    let shape = |rows: f64, k: f64, format: Format| {
+        kernel.default_shape().with("ROWS", rows).with("K", k).with("WEIGHT", format.code())
+    };
+    for (shape, each) in [
+        (shape(199.0, 800.0, Format::Q4K), 4.0),
+        (shape(199.0, 160.0, Format::Q6K).with("ORDER", Order::Flat.code()), 4.0),
+        (shape(150.0, 301.0, Format::Q8_0).with("FIRST", 3.0), 2.0),
+        (shape(75.0, 96.0, Format::Q5_0).with("ACTS", 1.0), 1.0),
+        (shape(3.0, 96.0, Format::Q4_0), 4.0),
+    ] {
+        let variant = kernel.variant("planes_dp4a16").unwrap();
+        let constants = [("WG", 64.0), ("LANES", 4.0), ("EACH", each), ("GROUPS", 2.0)];
+        let constants: Constants =
+            constants.into_iter().map(|(name, v)| (name.to_owned(), v)).collect();
+        let plan = Plan::tuned(kernel, variant, &shape, &gpu.caps, &constants).unwrap();
+        assert!(plan.stages[0].groups[0] <= 2);
+        let verdict = check_plan(&gpu, &Pipelines::default(), plan, &shape, SEED).unwrap();
+        assert!(matches!(verdict, Verdict::Passed { .. }), "{shape}: {verdict:?}");
+    }
+}

@@ -154,13 +154,6 @@ const DOT4_STAGES: &[Stage] = &[Stage {
     },
 }];
 
-const DOT4_TUNABLES: &[(&str, &[f64])] = &[
-    ("WG", &[128.0, 256.0, 512.0]),
-    ("LANES", LANES),
-    ("EACH", &[1.0, 2.0, 4.0]),
-    ("GROUPS", &[132.0, 264.0, 528.0, 1056.0, 65535.0]),
-];
-
 fn shape(rows: usize, k: usize, format: Format) -> Shape {
     Shape::new(&[
         ("ROWS", rows as f64),
@@ -316,7 +309,12 @@ pub(crate) static KERNEL: Kernel = Kernel {
             name: "planes_dp4a16",
             stages: DOT4_STAGES,
             constants: dot4_constants,
-            tunables: DOT4_TUNABLES,
+            tunables: &[
+                ("WG", &[128.0, 256.0]),
+                ("LANES", LANES),
+                ("EACH", &[1.0, 2.0, 4.0]),
+                ("GROUPS", &[264.0, 1056.0, 65535.0]),
+            ],
             refuses: dot4_refuses,
             packing: Packing::Planes,
             tolerance: Some(rounded_finely),
@@ -325,7 +323,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             name: "planes_dp4a",
             stages: DOT4_STAGES,
             constants: dot4_constants,
-            tunables: DOT4_TUNABLES,
+            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", LANES)],
             refuses: dot4_refuses,
             packing: Packing::Planes,
             tolerance: Some(rounded),
@@ -354,9 +352,12 @@ pub(crate) static KERNEL: Kernel = Kernel {
     ],
     prefer: |s| match (Order::of(s), s.dim("COLS")) {
         (Order::ColumnWise, _) => &["column_wise", "naive"],
-        (_, 1) if s.dim("ROWS") >= 6144 => {
+        // Only a vocabulary is that tall: what rounding x does to it reaches the logits once. In
+        // every layer it would add up beyond what a decode may be off by.
+        (_, 1) if s.dim("ROWS") >= 32768 => {
             &["planes_dp4a16", "planes_multicol", "planes", "workgroup", "naive"]
         }
+        (_, 1) if s.dim("ROWS") >= 6144 => &["planes_multicol", "planes", "workgroup", "naive"],
         (_, 1) => &["planes", "workgroup", "naive"],
         _ => &["planes_batch", "workgroup", "naive"],
     },
