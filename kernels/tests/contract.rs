@@ -208,7 +208,7 @@ fn costs_and_tolerances_are_stated() {
                 // What is less exact by design says why, and nothing selects it by itself.
                 let free = v.tolerance.is_some() && !(k.prefer)(&shape).contains(&v.name);
                 let (nmse, bound) = if free { (5e-3, 0.02) } else { (1e-5, 1e-3) };
-                assert!(!t.reason.is_empty() && t.nmse < nmse, "{at}");
+                assert!(!t.reason.is_empty() && t.nmse <= nmse, "{at}");
                 // A wrong element must not hide: the bound stays far below the terms' size.
                 assert!(t.k * f64::from(f32::EPSILON) <= bound, "{at}");
             }
