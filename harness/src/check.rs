@@ -241,6 +241,13 @@ impl Case {
         if large.is_empty() { inputs(false).collect() } else { large }
     }
 
+    /// The tensors a variant writes, scratch memory included.
+    pub fn written(&self) -> Vec<TensorId> {
+        let op = &self.recording.ops[0];
+        let writes = |name| self.kernel.binding(name).is_some_and(|b| b.role != Role::Input);
+        op.bindings.iter().filter(|(name, _)| writes(name)).map(|(_, id)| *id).collect()
+    }
+
     fn is(&self, tensor: usize, role: Role) -> bool {
         let name = self.recording.ops[0]
             .bindings

@@ -185,10 +185,14 @@ impl Candidate {
     }
 }
 
-/// All variants with all combinations of their tunables, simplest first, then users' files.
-pub fn candidates(kernel: &'static Kernel, files: &[PathBuf]) -> Vec<Candidate> {
+/// The given variants with all combinations of their tunables, simplest first, then users' files.
+pub fn candidates(
+    kernel: &'static Kernel,
+    variants: &[&'static Variant],
+    files: &[PathBuf],
+) -> Vec<Candidate> {
     let mut all = Vec::new();
-    for variant in kernel.variants {
+    for variant in variants {
         let plain =
             |constants| Candidate { variant: variant.name.to_owned(), constants, wgsl: None };
         all.push(plain(BTreeMap::new()));
@@ -509,17 +513,18 @@ const SEED: u64 = 42;
 /// Finalists whose times lie this close are a tie.
 const TIE: f64 = 1.01;
 
-/// Searches the best candidate for one shape. `on_trial` hears of each candidate why it is out, if
+/// Searches the best candidate of some variants for one shape. `on_trial` hears of each candidate why it is out, if
 /// it is.
 pub fn tune(
     gpu: &Arc<Gpu>,
     kernel: &'static Kernel,
+    variants: &[&'static Variant],
     shape: &Shape,
     options: &TuneOptions,
     on_trial: &mut dyn FnMut(&Candidate, Option<&str>),
 ) -> Result<Found> {
     let incumbent = incumbent(kernel, shape, &gpu.caps)?;
-    let all = candidates(kernel, &options.files);
+    let all = candidates(kernel, variants, &options.files);
     let text = shape.show(kernel.params);
     let mut rejected = Vec::new();
     let start = || Child::start(&gpu.adapter, gpu.checks, kernel, &text);
@@ -703,7 +708,7 @@ mod tests {
     #[test]
     fn candidates_cover_every_combination_simplest_first() {
         let kernel = lathe_kernels::kernel("gemv").expect("gemv");
-        let all = candidates(kernel, &[]);
+        let all = candidates(kernel, &kernel.variants.iter().collect::<Vec<_>>(), &[]);
         let of = |name: &str| all.iter().filter(|c| c.variant == name).count();
         assert_eq!(of("workgroup"), 1 + 3 * 4);
         assert_eq!(of("subgroup"), 1 + 4 * 6);

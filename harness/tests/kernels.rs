@@ -9,7 +9,8 @@ use std::sync::Arc;
 use lathe_harness::check::{CaseResult, Verdict, check, check_plan, sweep};
 use lathe_harness::gpu::{Gpu, Pipelines};
 use lathe_harness::plan::Plan;
-use lathe_kernels::{Constants, Format, KERNELS, Kernel, Order, Shape};
+use lathe_harness::select::{Hints, select};
+use lathe_kernels::{Capabilities, Constants, Format, KERNELS, Kernel, Order, Shape};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
@@ -137,5 +138,33 @@ fn gemv_q_in_several_turns_matches_reference() {
         assert!(plan.stages[0].groups[0] <= 2);
         let verdict = check_plan(&gpu, &Pipelines::default(), plan, &shape, SEED).unwrap();
         assert!(matches!(verdict, Verdict::Passed { .. }), "{shape}: {verdict:?}");
+
+/// `naive` is the first rung: 30 and more times slower. What decoding selects for a benchmarked
+/// shape must be another, with the least an adapter may have as with plenty.
+#[test]
+fn no_benchmarked_shape_falls_to_naive() {
+    let least = Capabilities { binding_bytes: 2 << 30, ..Capabilities::minimal() };
+    let software = Capabilities {
+        subgroup: Some((8, 8)),
+        f16: true,
+        workgroup_memory: 32 << 10,
+        invocations: 1024,
+        ..least.clone()
+    };
+    let large =
+        Capabilities { subgroup: Some((32, 32)), workgroup_memory: 48 << 10, ..software.clone() };
+    for kernel in KERNELS.iter().filter(|k| k.variants.len() > 1) {
+        for shape in (kernel.bench)() {
+            for caps in [&least, &software, &large] {
+                let chosen = select(kernel, &shape, caps, &Hints::new(), None).unwrap();
+                assert!(
+                    chosen.plan.variant != "naive",
+                    "{} {}: {} with {caps:?}",
+                    kernel.name,
+                    shape.show(kernel.params),
+                    chosen.why
+                );
+            }
+        }
     }
 }

@@ -60,9 +60,10 @@ fn combine_grid(s: &Shape, _: &Constants) -> usize {
     heads(s) * s.dim("HEAD_DIM").div_ceil(32)
 }
 
-/// Splits that make about `workgroups` of all KV heads.
+/// Splits that make up to `workgroups` of all KV heads: one more than there are processors would
+/// keep all others waiting.
 fn splits_for(s: &Shape, workgroups: usize) -> f64 {
-    number(workgroups.div_ceil(s.dim("KV_HEADS")).clamp(1, most_splits(s)))
+    number((workgroups / s.dim("KV_HEADS")).clamp(1, most_splits(s)))
 }
 
 /// Geometry of the split variants with subgroups.

@@ -1,7 +1,9 @@
 //! Attention of several consecutive tokens over a cache that already holds them: causal,
 //! grouped-query, full or within a window.
 
-use crate::attention_decode::{number, power_up_to, ragged, row_bytes, tiled_constants};
+use crate::attention_decode::{
+    number, power_up_to, ragged, row_bytes, tiled_bytes, tiled_constants,
+};
 use crate::descriptor::*;
 use crate::layout::{ACT_NAMES, KV_NAMES, STATE_WORDS, act_bytes};
 use crate::shape::{Param, ParamKind, Shape};
@@ -137,8 +139,11 @@ pub(crate) static KERNEL: Kernel = Kernel {
             constants: |s, caps| {
                 // Rows whose chunks fill a workgroup, and a tile that leaves room for them.
                 let chunks = row_bytes(s).div_ceil(16);
-                let rows = power_up_to(256 / chunks.max(1)).min(rows(s).next_power_of_two()).min(8);
                 let room = caps.workgroup_memory.min(16 << 10) as usize;
+                let wg = |rows: usize| (rows * chunks).next_power_of_two().max(64);
+                let fits = |rows: &usize| tiled_bytes(s, *rows, wg(*rows), 4, 8) <= room;
+                let most = power_up_to(256 / chunks.max(1)).min(rows(s).next_power_of_two()).min(8);
+                let rows = [8, 4, 2].into_iter().filter(|r| *r <= most).find(fits).unwrap_or(1);
                 tiled_constants(s, rows, 64, 32, room)
             },
             tunables: &[("TILE", &[4.0, 8.0, 16.0])],

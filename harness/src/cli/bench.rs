@@ -32,7 +32,17 @@ enum Format {
 #[derive(Debug, Args)]
 pub(super) struct Opts {
     /// KERNEL or KERNEL/VARIANT, all without; or `decode` for a whole step by operation
-    target: Option<String>,
+    #[arg(value_name = "TARGET")]
+    targets: Vec<String>,
+    /// Of every shape only the variant that decoding would select
+    #[arg(long, conflicts_with = "wgsl")]
+    selected: bool,
+    /// Only the first of a kernel's benchmark shapes
+    #[arg(long, conflicts_with = "shape")]
+    first: bool,
+    /// Time invocations that overlap too, each with its own outputs
+    #[arg(long)]
+    overlapped: bool,
     /// For target `decode`: architecture of the synthetic checkpoint, such as gemma3-1b
     #[arg(long)]
     arch: Option<String>,
@@ -60,8 +70,12 @@ pub(super) struct Opts {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    if opts.target.as_deref() == Some("decode") {
+    if opts.targets.iter().any(|t| t == "decode") {
         let foreign = [
+            (opts.targets.len() > 1, "another target"),
+            (opts.selected, "--selected"),
+            (opts.first, "--first"),
+            (opts.overlapped, "--overlapped"),
             (opts.shape.is_some(), "--shape"),
             (opts.wgsl.is_some(), "--wgsl"),
             (opts.format != Format::Table, "--format"),
@@ -81,6 +95,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let gpu = Arc::new(global.open()?);
     refuse_software(&gpu, opts)?;
     let session = &mut Session::new(&gpu)?;
+    session.options.overlapped = opts.overlapped;
     match &opts.wgsl {
         Some(path) if opts.watch => super::watch(path, || once(global, opts, session)),
         _ => once(global, opts, session),
@@ -100,7 +115,13 @@ fn refuse_software(gpu: &Gpu, opts: &Opts) -> Result<()> {
 }
 
 fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
-    let named = super::named(opts.target.as_deref())?;
+    let mut named = Vec::new();
+    for target in &opts.targets {
+        named.extend(super::named(Some(target))?);
+    }
+    if opts.targets.is_empty() {
+        named = super::named(None)?;
+    }
     if (opts.shape.is_some() || opts.wgsl.is_some()) && named.len() != 1 {
         return Err(Error::Usage("--shape and --wgsl need a KERNEL".into()));
     }
@@ -112,13 +133,26 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
                 let base = kernel.default_shape();
                 vec![Shape::parse_over(&base, kernel.name, kernel.params, text)?]
             }
+            None if opts.first => (kernel.bench)().into_iter().take(1).collect(),
             None => (kernel.bench)(),
         };
         // A file stands in the place of one variant.
         let places = if opts.wgsl.is_some() { &variants[..1] } else { &variants[..] };
         for shape in &shapes {
+            let caps = session.gpu.caps.clone();
+            let hints = crate::select::Hints::new();
+            let wanted = match opts.selected {
+                true => Some(
+                    crate::select::select(kernel, shape, &caps, &hints, None)
+                        .map_err(|e| Error::Usage(e.to_string()))?
+                        .plan
+                        .variant,
+                ),
+                false => None,
+            };
+            let places = places.iter().filter(|v| wanted.as_ref().is_none_or(|w| w == v.name));
             for variant in places {
-                let caps = &session.gpu.caps;
+                let caps = &caps;
                 let text = shape.show(kernel.params);
                 let planned = super::plan_of(kernel, variant, shape, caps, opts.wgsl.as_deref());
                 let plan = match planned {
@@ -148,7 +182,10 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
     }
     if cases.is_empty() {
         return Err(Error::Unavailable {
-            what: opts.target.clone().unwrap_or_else(|| "every variant".into()),
+            what: match opts.targets.is_empty() {
+                true => "every variant".into(),
+                false => opts.targets.join(", "),
+            },
             adapter: session.gpu.adapter.name.clone(),
             reason: unavailable.join("; "),
         });
@@ -190,11 +227,11 @@ fn print(record: &Record, format: Format, session: &Session) {
         Format::Csv => {
             println!(
                 "kernel,variant,shape,cold_us,cold_noise,warm_us,bytes,gb_s,fraction_of_copy,flags,\
-                 tflop_s"
+                 tflop_s,overlapped_us"
             );
             for c in cases {
                 println!(
-                    "{},{},\"{}\",{},{},{},{},{},{},\"{}\",{}",
+                    "{},{},\"{}\",{},{},{},{},{},{},\"{}\",{},{}",
                     c.kernel,
                     c.variant.replace('"', "\"\""),
                     c.shape,
@@ -205,12 +242,13 @@ fn print(record: &Record, format: Format, session: &Session) {
                     c.gb_s,
                     c.fraction_of_copy,
                     c.flags.join(" "),
-                    c.tflop_s.map(|t| t.to_string()).unwrap_or_default()
+                    c.tflop_s.map(|t| t.to_string()).unwrap_or_default(),
+                    c.overlapped.as_ref().map(|t| t.median_us.to_string()).unwrap_or_default()
                 );
             }
         }
         Format::Table | Format::Md => {
-            println!("{}", cases_table(cases));
+            println!("{}", cases_table(cases, session.copy_gb_s));
             println!(
                 "{}: copy {:.0} GB/s (read + write); dependent dispatches, medians, ± half the \
                  median's 95 % interval; run-time checks {}; canary drift {:.1} %",
@@ -235,23 +273,37 @@ fn print(record: &Record, format: Format, session: &Session) {
     }
 }
 
-fn cases_table(cases: &[BenchCase]) -> String {
-    let header =
-        ["kernel", "variant", "shape", "cold", "±", "warm", "GB/s", "of copy", "TFLOP/s", "doubts"];
-    let mut t = table::table(&header, &[3, 4, 5, 6, 7, 8]);
+fn cases_table(cases: &[BenchCase], copy_gb_s: f64) -> String {
+    let overlapped = cases.iter().any(|c| c.overlapped.is_some());
+    let mut header = vec!["kernel", "variant", "shape", "floor", "cold", "±", "warm", "GB/s"];
+    header.extend(["of copy", "TFLOP/s"]);
+    if overlapped {
+        header.extend(["overlapped", "of copy"]);
+    }
+    header.push("doubts");
+    let numbers: Vec<usize> = (3..header.len() - 1).collect();
+    let mut t = table::table(&header, &numbers);
     for c in cases {
-        t.add_row(vec![
+        let mut row = vec![
             c.kernel.clone(),
             c.variant.clone(),
             c.shape.clone(),
+            table::micros(c.bytes / copy_gb_s / 1e3),
             table::micros(c.cold.median_us),
             format!("{:.1} %", 100.0 * c.cold.noise),
             table::micros(c.warm.median_us),
             format!("{:.0}", c.gb_s),
             format!("{:.1} %", 100.0 * c.fraction_of_copy),
             c.tflop_s.map(tflop_s).unwrap_or_default(),
-            c.flags.join(", "),
-        ]);
+        ];
+        if overlapped {
+            let us = c.overlapped.as_ref().map(|t| t.median_us);
+            row.push(us.map(table::micros).unwrap_or_default());
+            let share = |us| format!("{:.1} %", 100.0 * c.bytes / us / 1e3 / copy_gb_s);
+            row.push(us.map(share).unwrap_or_default());
+        }
+        row.push(c.flags.join(", "));
+        t.add_row(row);
     }
     t.to_string()
 }

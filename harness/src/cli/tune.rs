@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use lathe_kernels::{Kernel, Shape};
+use lathe_kernels::{Kernel, Shape, Variant};
 use serde::Serialize;
 
 use super::Global;
@@ -16,7 +16,7 @@ use crate::tune::{Answer, Found, Request, Store, Trials, TuneOptions, tune};
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// KERNEL; with --model, only that one's shapes
+    /// KERNEL or KERNEL/VARIANT; with --model, only that one's shapes
     kernel: Option<String>,
     /// Shape; what is not named keeps the kernel's default
     #[arg(long)]
@@ -90,23 +90,25 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 .into(),
         });
     }
-    let work: Vec<(&'static Kernel, Shape)> = match (&opts.kernel, &opts.model) {
+    type Work = (&'static Kernel, Vec<&'static Variant>, Shape);
+    let work: Vec<Work> = match (&opts.kernel, &opts.model) {
         (Some(name), None) => {
-            let (kernel, _) = super::named(Some(name))?.swap_remove(0);
+            let (kernel, variants) = super::named(Some(name))?.swap_remove(0);
             let base = kernel.default_shape();
             let shape = match &opts.shape {
                 Some(text) => Shape::parse_over(&base, kernel.name, kernel.params, text)?,
                 None => base,
             };
-            vec![(kernel, shape)]
+            vec![(kernel, variants, shape)]
         }
         (name, Some(model)) => {
-            let mut shapes = super::decode::shapes(model, &gpu.caps)?;
-            if let Some(name) = name {
-                let (kernel, _) = super::named(Some(name))?.swap_remove(0);
-                shapes.retain(|(k, _)| k.name == kernel.name);
-            }
-            shapes
+            let named = super::named(name.as_deref())?;
+            let shapes = super::decode::shapes(model, &gpu.caps)?.into_iter();
+            let wanted = |(kernel, shape): (&'static Kernel, Shape)| {
+                let (_, variants) = named.iter().find(|(k, _)| k.name == kernel.name)?;
+                Some((kernel, variants.clone(), shape))
+            };
+            shapes.filter_map(wanted).collect()
         }
         (None, None) => return Err(Error::Usage("give a KERNEL or --model FILE".into())),
     };
@@ -118,10 +120,10 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         ab: AbOptions::new(gpu.adapter.software),
     };
     let mut all = Vec::new();
-    for (kernel, shape) in work {
-        let count = crate::tune::candidates(kernel, &options.files).len() as u64;
+    for (kernel, variants, shape) in work {
+        let count = crate::tune::candidates(kernel, &variants, &options.files).len() as u64;
         let bar = global.progress(count, &format!("tuning {}", kernel.name), false);
-        let found = tune(&gpu, kernel, &shape, &options, &mut |candidate, rejected| {
+        let found = tune(&gpu, kernel, &variants, &shape, &options, &mut |candidate, rejected| {
             bar.inc(1);
             if let Some(reason) = rejected {
                 tracing::info!("rejected {}: {reason}", candidate.show());

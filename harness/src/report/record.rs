@@ -87,6 +87,10 @@ pub struct BenchCase {
     pub cold: Timing,
     /// The same weights every time.
     pub warm: Timing,
+    /// Each invocation with its own outputs too, so that neighbours overlap: what throughput leaves
+    /// of the launch. Absent unless asked for.
+    #[serde(default)]
+    pub overlapped: Option<Timing>,
     /// Bytes an invocation must move.
     pub bytes: f64,
     /// Floating-point operations of an invocation.

@@ -6,8 +6,8 @@
 //
 // Idea: as many workgroups as the machine holds read the cache once: the GROUP query heads of a KV
 // head go together, and the slots are dealt out by what is filled now, so every split has work
-// at every position. A lane issues the 16-byte loads of IN_FLIGHT rows of K and of V before it
-// uses the first. Flash-Decoding (Dao et al., 2023) with online softmax (arXiv 1805.02867).
+// at every position. A lane has the 16-byte loads of IN_FLIGHT rows of K and of V on their way while
+// it computes with those before. Flash-Decoding (Dao et al., 2023) with online softmax (arXiv 1805.02867).
 // uses: state, kv_chunk, acts_four, split_common, split_subgroup, split_combine
 override GROUP: u32;
 override KV_HEADS: u32;
@@ -40,8 +40,5 @@ fn attend(
     @builtin(subgroup_size) size: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    let split = workgroup.x % splits();
-    let n = attended();
-    if (split >= used_splits(n)) { return; }
-    attend_share(workgroup.x / splits(), split, n, subgroup, lane, size);
+    attend_share(workgroup.x / splits(), workgroup.x % splits(), subgroup, lane, size);
 }

@@ -136,10 +136,8 @@ fn attend(
 ) {
     let split = workgroup.x % splits();
     let kv_head = workgroup.x / splits();
-    let n = attended();
-    let used = used_splits(n);
-    if (split >= used) { return; }
-    attend_share(kv_head, split, n, subgroup, lane, size);
+    if (!attend_share(kv_head, split, subgroup, lane, size)) { return; }
+    let used = used_splits(attended());
     storageBarrier();
     if (lid == 0u) { arrived = atomicAdd(&counters[kv_head], 1u); }
     if (workgroupUniformLoad(&arrived) + 1u < used) { return; }

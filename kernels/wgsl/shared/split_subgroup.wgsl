@@ -4,8 +4,14 @@
 // of V; i counts [KV head][split][head of the group].
 //
 // LANES lanes are a team and hold one slot's row of 16-byte chunks, held() of them each. Team i of
-// all teams at work takes slots i, i + teams, ...: whatever n is, none has more than one slot more
-// than another.
+// all teams takes slots i, i + teams, ...: whatever n is, none has more than one slot more than
+// another. A round is in_flight() slots of a team. The next round's K is on its way as soon as this
+// round's scores are made of the last, the next V as soon as this one is added up, so that memory
+// never waits for arithmetic.
+//
+// A round's scores, index j * GROUP + h, are summed over the team by halves: each step a lane hands
+// half of its sums to another and keeps the other half. In the end every lane owns kept() scores and
+// alone takes their exponentials; the team reads the weights from their owners.
 const LOG2_E: f32 = 1.4426950408889634;
 // Limits of what a lane holds, in registers when the loops below are unrolled.
 const MOST_HEADS: u32 = 8u;
@@ -25,40 +31,127 @@ fn row_chunks() -> u32 { return HEAD_DIM / (4u * chunk_fours()); }
 
 fn held() -> u32 { return (row_chunks() + LANES - 1u) / LANES; }
 
-// Rows a lane has on their way, of K and of V.
-fn in_flight() -> u32 { return min(IN_FLIGHT, min(MOST_LOADS / held(), MOST_SCORES / GROUP)); }
+// Rows a lane has on their way, of K and of V: a power of two.
+fn in_flight() -> u32 {
+    return 1u << firstLeadingBit(min(IN_FLIGHT, min(MOST_LOADS / held(), MOST_SCORES / GROUP)));
+}
 
-fn team_sum(value: f32) -> f32 {
+fn scores() -> u32 { return in_flight() * GROUP; }
+
+// Steps that halve the scores, until the team is at its end or an odd number is left.
+fn halvings() -> u32 { return min(countTrailingZeros(LANES), countTrailingZeros(scores())); }
+
+// Of these, steps that part slots; the others part heads.
+fn slot_halvings() -> u32 { return min(halvings(), countTrailingZeros(in_flight())); }
+
+// Scores a lane owns, and of how many heads they are.
+fn kept() -> u32 { return scores() >> halvings(); }
+fn heads_kept() -> u32 { return min(kept(), GROUP); }
+
+// Parts of the scores are owned in the order of the reversed bits of lanes.
+fn part_of(member: u32) -> u32 {
+    if (halvings() == 0u) { return 0u; }
+    return reverseBits(member & ((1u << halvings()) - 1u)) >> (32u - halvings());
+}
+
+// Step `step` of the sum over a team.
+fn fold(score: ptr<function, array<f32, MOST_SCORES>>, step: u32, member: u32) {
+    let far = 1u << step;
+    if (step < halvings()) {
+        let half = scores() >> (step + 1u);
+        let upper = (member & far) != 0u;
+        for (var i = 0u; i < half; i++) {
+            let low = (*score)[i];
+            let high = (*score)[half + i];
+            (*score)[i] = select(low, high, upper) + subgroupShuffleXor(select(high, low, upper), far);
+        }
+    } else {
+        for (var i = 0u; i < kept(); i++) { (*score)[i] += subgroupShuffleXor((*score)[i], far); }
+    }
+}
+
+fn fold_all(score: ptr<function, array<f32, MOST_SCORES>>, member: u32) {
+    if (LANES > 1u) { fold(score, 0u, member); }
+    if (LANES > 2u) { fold(score, 1u, member); }
+    if (LANES > 4u) { fold(score, 2u, member); }
+    if (LANES > 8u) { fold(score, 3u, member); }
+    if (LANES > 16u) { fold(score, 4u, member); }
+    if (LANES > 32u) { fold(score, 5u, member); }
+}
+
+// The largest over the lanes that own other slots of the same heads.
+fn slots_max(value: f32) -> f32 {
     var v = value;
-    if (LANES > 1u) { v += subgroupShuffleXor(v, 1u); }
-    if (LANES > 2u) { v += subgroupShuffleXor(v, 2u); }
-    if (LANES > 4u) { v += subgroupShuffleXor(v, 4u); }
-    if (LANES > 8u) { v += subgroupShuffleXor(v, 8u); }
-    if (LANES > 16u) { v += subgroupShuffleXor(v, 16u); }
-    if (LANES > 32u) { v += subgroupShuffleXor(v, 32u); }
+    if (slot_halvings() > 0u) { v = max(v, subgroupShuffleXor(v, 1u)); }
+    if (slot_halvings() > 1u) { v = max(v, subgroupShuffleXor(v, 2u)); }
+    if (slot_halvings() > 2u) { v = max(v, subgroupShuffleXor(v, 4u)); }
+    if (slot_halvings() > 3u) { v = max(v, subgroupShuffleXor(v, 8u)); }
     return v;
 }
 
-fn attend_share(kv_head: u32, split: u32, n: u32, subgroup: u32, lane: u32, subgroup_size: u32) {
+fn slots_sum(value: f32) -> f32 {
+    var v = value;
+    if (slot_halvings() > 0u) { v += subgroupShuffleXor(v, 1u); }
+    if (slot_halvings() > 1u) { v += subgroupShuffleXor(v, 2u); }
+    if (slot_halvings() > 2u) { v += subgroupShuffleXor(v, 4u); }
+    if (slot_halvings() > 3u) { v += subgroupShuffleXor(v, 8u); }
+    return v;
+}
+
+// The lane of the subgroup that owns score i of the team that begins at lane `team_lane`.
+fn owner(i: u32, team_lane: u32) -> u32 {
+    if (halvings() == 0u) { return team_lane; }
+    return team_lane + (reverseBits(i / kept()) >> (32u - halvings()));
+}
+
+struct Rows { cache: u32, member: u32, first: u32, stride: u32, last: u32 }
+
+// The chunk that a lane holds of its j-th slot; slots past the last one repeat it, chunks past a
+// row's end the last of the row.
+fn chunk_at(r: Rows, j: u32, i: u32) -> u32 {
+    let row = r.cache + min(r.first + j * r.stride, r.last) * row_chunks();
+    return row + min(r.member + i * LANES, row_chunks() - 1u);
+}
+
+fn fetch_k(k: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: Rows) {
+    for (var j = 0u; j < in_flight(); j++) {
+        for (var i = 0u; i < held(); i++) { (*k)[j * held() + i] = k_cache[chunk_at(r, j, i)]; }
+    }
+}
+
+fn fetch_v(v: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: Rows) {
+    for (var j = 0u; j < in_flight(); j++) {
+        for (var i = 0u; i < held(); i++) { (*v)[j * held() + i] = v_cache[chunk_at(r, j, i)]; }
+    }
+}
+
+// Whether the split had work.
+fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_size: u32) -> bool {
     let size = select(subgroup_size, SG_MIN, SG_MIN == SG_MAX);
     let fours = HEAD_DIM / 4u;
     let member = lane % LANES;
+    let team_lane = lane - member;
     let team = subgroup * (size / LANES) + lane / LANES;
     let parts = chunk_fours();
     let per_head = held() * parts;
 
+    // Which slots a team has depends on n only where there are fewer of them than teams, and then
+    // it has one at most: the first keys are loaded while n is.
+    let stride = splits() * teams();
+    let begin = split * teams() + team;
+    var rows = Rows(kv_head * CAPACITY * row_chunks(), member, begin, stride, CAPACITY - 1u);
+    var k: array<vec4<u32>, MOST_LOADS>;
+    var v: array<vec4<u32>, MOST_LOADS>;
+    fetch_k(&k, rows);
+
     var sum: array<vec4<f32>, MOST_HELD>;
-    var most: array<f32, MOST_HEADS>;
-    var norm: array<f32, MOST_HEADS>;
     var query: array<vec4<f32>, MOST_HELD>;
     for (var h = 0u; h < GROUP; h++) {
-        most[h] = LOWEST;
-        norm[h] = 0.0;
         for (var i = 0u; i < held(); i++) {
             let c = member + i * LANES;
             for (var p = 0u; p < parts; p++) {
-                let begin = (kv_head * GROUP + h) * fours + min(c, row_chunks() - 1u) * parts + p;
-                let scaled = SCALE * LOG2_E * q[begin];
+                let at = (kv_head * GROUP + h) * fours + min(c, row_chunks() - 1u) * parts + p;
+                let scaled = SCALE * LOG2_E * q[at];
                 query[h * per_head + i * parts + p] =
                     select(vec4<f32>(0.0), scaled, c < row_chunks());
                 sum[h * per_head + i * parts + p] = vec4<f32>(0.0);
@@ -66,27 +159,23 @@ fn attend_share(kv_head: u32, split: u32, n: u32, subgroup: u32, lane: u32, subg
         }
     }
 
-    let cache = kv_head * CAPACITY * row_chunks();
-    let stride = used_splits(n) * teams();
-    var k: array<vec4<u32>, MOST_LOADS>;
-    var v: array<vec4<u32>, MOST_LOADS>;
+    let n = attended();
+    if (split >= used_splits(n)) { return false; }
+    rows.last = n - 1u;
+    fetch_v(&v, rows);
+
+    // Of the heads whose scores this lane owns.
+    var own_most: array<f32, MOST_HEADS>;
+    var own_norm: array<f32, MOST_HEADS>;
+    var decay: array<f32, MOST_HEADS>;
+    var weight: array<f32, MOST_HEADS>;
+    for (var h = 0u; h < heads_kept(); h++) { own_most[h] = LOWEST; }
+    let own = part_of(member) * kept();
     var score: array<f32, MOST_SCORES>;
     for (var round = 0u; round < n; round += in_flight() * stride) {
-        let first = round + split * teams() + team;
-        // All K and V of the round before the first use. Slots past the end repeat the last one
-        // with weight zero, chunks past a row's end its last one.
-        for (var j = 0u; j < in_flight(); j++) {
-            let row = cache + min(first + j * stride, n - 1u) * row_chunks();
-            for (var i = 0u; i < held(); i++) {
-                k[j * held() + i] = k_cache[row + min(member + i * LANES, row_chunks() - 1u)];
-            }
-        }
-        for (var j = 0u; j < in_flight(); j++) {
-            let row = cache + min(first + j * stride, n - 1u) * row_chunks();
-            for (var i = 0u; i < held(); i++) {
-                v[j * held() + i] = v_cache[row + min(member + i * LANES, row_chunks() - 1u)];
-            }
-        }
+        let first = rows.first;
+        rows.first += in_flight() * stride;
+        let more = round + in_flight() * stride < n;
         for (var j = 0u; j < in_flight(); j++) {
             for (var h = 0u; h < GROUP; h++) { score[j * GROUP + h] = 0.0; }
             for (var i = 0u; i < held(); i++) {
@@ -98,37 +187,50 @@ fn attend_share(kv_head: u32, split: u32, n: u32, subgroup: u32, lane: u32, subg
                 }
             }
         }
-        for (var j = 0u; j < in_flight(); j++) {
-            let live = first + j * stride < n;
-            for (var h = 0u; h < GROUP; h++) {
-                score[j * GROUP + h] = select(LOWEST, team_sum(score[j * GROUP + h]), live);
+        if (more) { fetch_k(&k, rows); }
+        fold_all(&score, member);
+        // Slots past the end were the last one again, or what lay there before n was known.
+        for (var i = 0u; i < kept(); i++) {
+            let live = first + (own + i) / GROUP * stride < n;
+            score[i] = select(LOWEST, score[i], live);
+        }
+        for (var h = 0u; h < heads_kept(); h++) {
+            var top = own_most[h];
+            for (var i = h; i < kept(); i += GROUP) { top = max(top, score[i]); }
+            top = slots_max(top);
+            decay[h] = exp2(own_most[h] - top);
+            own_most[h] = top;
+            var total = own_norm[h] * decay[h];
+            for (var i = h; i < kept(); i += GROUP) {
+                let live = first + (own + i) / GROUP * stride < n;
+                score[i] = select(0.0, exp2(score[i] - top), live);
+                total += score[i];
             }
+            own_norm[h] = total;
         }
         for (var h = 0u; h < GROUP; h++) {
-            var top = most[h];
-            for (var j = 0u; j < in_flight(); j++) { top = max(top, score[j * GROUP + h]); }
-            let decay = exp2(most[h] - top);
-            most[h] = top;
-            var total = norm[h] * decay;
-            for (var f = 0u; f < per_head; f++) { sum[h * per_head + f] *= decay; }
-            for (var j = 0u; j < in_flight(); j++) {
-                let live = first + j * stride < n;
-                let weight = select(0.0, exp2(score[j * GROUP + h] - top), live);
-                score[j * GROUP + h] = weight;
-                total += weight;
-            }
-            norm[h] = total;
+            let shrink = subgroupShuffle(decay[h % kept()], owner(h, team_lane));
+            for (var f = 0u; f < per_head; f++) { sum[h * per_head + f] *= shrink; }
         }
         for (var j = 0u; j < in_flight(); j++) {
-            for (var i = 0u; i < held(); i++) {
-                for (var p = 0u; p < parts; p++) {
-                    let four = chunk_four(v[j * held() + i], p);
-                    for (var h = 0u; h < GROUP; h++) {
-                        sum[h * per_head + i * parts + p] += score[j * GROUP + h] * four;
-                    }
-                }
+            for (var h = 0u; h < GROUP; h++) {
+                let at = j * GROUP + h;
+                weight[h] = subgroupShuffle(score[at % kept()], owner(at, team_lane));
+            }
+            for (var f = 0u; f < per_head; f++) {
+                let four = chunk_four(v[j * held() + f / parts], f % parts);
+                for (var h = 0u; h < GROUP; h++) { sum[h * per_head + f] += weight[h] * four; }
             }
         }
+        if (more) { fetch_v(&v, rows); }
+    }
+
+    var most: array<f32, MOST_HEADS>;
+    var norm: array<f32, MOST_HEADS>;
+    for (var h = 0u; h < heads_kept(); h++) { own_norm[h] = slots_sum(own_norm[h]); }
+    for (var h = 0u; h < GROUP; h++) {
+        most[h] = subgroupShuffle(own_most[h % kept()], owner(h, team_lane));
+        norm[h] = subgroupShuffle(own_norm[h % kept()], owner(h, team_lane));
     }
 
     // The teams of a subgroup.
@@ -194,4 +296,5 @@ fn attend_share(kv_head: u32, split: u32, n: u32, subgroup: u32, lane: u32, subg
             }
         }
     }
+    return true;
 }

@@ -71,6 +71,7 @@ fn bench(seed: u64, noise: f64, between: f64, slow: f64) -> Record {
                 gb_s: 100.0,
                 fraction_of_copy: 0.5,
                 tflop_s: None,
+                overlapped: None,
                 rotated_bytes: 1 << 29,
                 clock: "gpu".into(),
                 flags: Vec::new(),

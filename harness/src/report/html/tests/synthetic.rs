@@ -196,6 +196,7 @@ pub(super) fn bench() -> Record {
             gb_s,
             fraction_of_copy: gb_s / COPY,
             tflop_s: None,
+            overlapped: None,
             rotated_bytes: 400 << 20,
             clock: "gpu".into(),
             flags: flags.iter().map(|f| (*f).to_owned()).collect(),
