@@ -110,6 +110,36 @@ kernels!(
     sample,
 );
 
+/// `naive` is the first rung: 30 and more times slower. What decoding selects for a benchmarked
+/// shape must be another, with the least an adapter may have as with plenty.
+#[test]
+fn no_benchmarked_shape_falls_to_naive() {
+    let least = Capabilities { binding_bytes: 2 << 30, ..Capabilities::minimal() };
+    let software = Capabilities {
+        subgroup: Some((8, 8)),
+        f16: true,
+        workgroup_memory: 32 << 10,
+        invocations: 1024,
+        ..least.clone()
+    };
+    let large =
+        Capabilities { subgroup: Some((32, 32)), workgroup_memory: 48 << 10, ..software.clone() };
+    for kernel in KERNELS.iter().filter(|k| k.variants.len() > 1) {
+        for shape in (kernel.bench)() {
+            for caps in [&least, &software, &large] {
+                let chosen = select(kernel, &shape, caps, &Hints::new(), None).unwrap();
+                assert!(
+                    chosen.plan.variant != "naive",
+                    "{} {}: {} with {caps:?}",
+                    kernel.name,
+                    shape.show(kernel.params),
+                    chosen.why
+                );
+            }
+        }
+    }
+}
+
 /// With constants as they are only matrices of very many rows make a workgroup take a second turn.
 #[test]
 fn gemv_q_in_several_turns_matches_reference() {
@@ -138,33 +168,5 @@ fn gemv_q_in_several_turns_matches_reference() {
         assert!(plan.stages[0].groups[0] <= 2);
         let verdict = check_plan(&gpu, &Pipelines::default(), plan, &shape, SEED).unwrap();
         assert!(matches!(verdict, Verdict::Passed { .. }), "{shape}: {verdict:?}");
-
-/// `naive` is the first rung: 30 and more times slower. What decoding selects for a benchmarked
-/// shape must be another, with the least an adapter may have as with plenty.
-#[test]
-fn no_benchmarked_shape_falls_to_naive() {
-    let least = Capabilities { binding_bytes: 2 << 30, ..Capabilities::minimal() };
-    let software = Capabilities {
-        subgroup: Some((8, 8)),
-        f16: true,
-        workgroup_memory: 32 << 10,
-        invocations: 1024,
-        ..least.clone()
-    };
-    let large =
-        Capabilities { subgroup: Some((32, 32)), workgroup_memory: 48 << 10, ..software.clone() };
-    for kernel in KERNELS.iter().filter(|k| k.variants.len() > 1) {
-        for shape in (kernel.bench)() {
-            for caps in [&least, &software, &large] {
-                let chosen = select(kernel, &shape, caps, &Hints::new(), None).unwrap();
-                assert!(
-                    chosen.plan.variant != "naive",
-                    "{} {}: {} with {caps:?}",
-                    kernel.name,
-                    shape.show(kernel.params),
-                    chosen.why
-                );
-            }
-        }
     }
 }
