@@ -153,15 +153,15 @@ fn gemv_q_in_several_turns_matches_reference() {
     let shape = |rows: f64, k: f64, format: Format| {
         kernel.default_shape().with("ROWS", rows).with("K", k).with("WEIGHT", format.code())
     };
-    for (shape, each) in [
-        (shape(199.0, 800.0, Format::Q4K), 4.0),
-        (shape(199.0, 160.0, Format::Q6K).with("ORDER", Order::Flat.code()), 4.0),
-        (shape(150.0, 301.0, Format::Q8_0).with("FIRST", 3.0), 2.0),
-        (shape(75.0, 96.0, Format::Q5_0).with("ACTS", 1.0), 1.0),
-        (shape(3.0, 96.0, Format::Q4_0), 4.0),
+    for (shape, each, lanes) in [
+        (shape(199.0, 800.0, Format::Q4K), 4.0, 4.0),
+        (shape(199.0, 160.0, Format::Q6K).with("ORDER", Order::Flat.code()), 4.0, 8.0),
+        (shape(150.0, 301.0, Format::Q8_0).with("FIRST", 3.0), 2.0, 32.0),
+        (shape(75.0, 96.0, Format::Q5_0).with("ACTS", 1.0), 1.0, 16.0),
+        (shape(3.0, 96.0, Format::Q4_0), 4.0, 4.0),
     ] {
         let variant = kernel.variant("planes_dp4a16").unwrap();
-        let constants = [("WG", 64.0), ("LANES", 4.0), ("EACH", each), ("GROUPS", 2.0)];
+        let constants = [("WG", 64.0), ("LANES", lanes), ("EACH", each), ("GROUPS", 2.0)];
         let constants: Constants =
             constants.into_iter().map(|(name, v)| (name.to_owned(), v)).collect();
         let plan = Plan::tuned(kernel, variant, &shape, &gpu.caps, &constants).unwrap();
