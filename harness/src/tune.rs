@@ -295,7 +295,7 @@ impl Trials {
         };
         let pipelines = Pipelines::default();
         let Some(base) = self.bases.iter().find(|b| b.packing == plan.packing) else {
-            let (base, verdict) = self.base(&pipelines, plan)?;
+            let (base, verdict) = self.base(&pipelines, &plan)?;
             self.right.extend(verdict.is_none().then(|| base.bench.again(&pipelines)).transpose()?);
             self.bases.push(base);
             return Ok(verdict);
@@ -314,7 +314,7 @@ impl Trials {
 
     /// The first candidate of a packing lays out the memory for those that follow; whether it is
     /// right is another matter.
-    fn base(&self, pipelines: &Pipelines, plan: Plan) -> Result<(Base, Option<String>)> {
+    fn base(&self, pipelines: &Pipelines, plan: &Plan) -> Result<(Base, Option<String>)> {
         let gpu = &self.gpu;
         let mut wrong = None;
         let mut checked = Vec::new();
@@ -531,6 +531,11 @@ pub fn tune(
     let mut child = start()?;
     let mut right: Vec<usize> = Vec::new();
     for (rank, candidate) in all.iter().enumerate() {
+        if let Some(reason) = rounds_more(kernel, shape, candidate) {
+            on_trial(candidate, Some(&reason));
+            rejected.push((candidate.show(), reason));
+            continue;
+        }
         let answer = child.ask(&Request::Check(candidate.clone()), options.time_out)?;
         if let Answer::Rejected { reason, alive } = answer {
             on_trial(candidate, Some(&reason));
@@ -637,6 +642,15 @@ pub fn tune(
 }
 
 /// What runs untuned: the first preference that can.
+/// Why decoding must not take a candidate unasked: what is stored replaces the preference, and a
+/// variant with a tolerance of its own is less exact than the kernel.
+fn rounds_more(kernel: &Kernel, shape: &Shape, candidate: &Candidate) -> Option<String> {
+    let preferred = (kernel.prefer)(shape).contains(&candidate.variant.as_str());
+    let own = kernel.variant(&candidate.variant)?.tolerance.is_some();
+    (own && !preferred)
+        .then(|| "its tolerance is its own, so only a hint takes it for this shape".to_owned())
+}
+
 fn incumbent(kernel: &'static Kernel, shape: &Shape, caps: &Capabilities) -> Result<Candidate> {
     let hints = crate::select::Hints::new();
     let selection = crate::select::select(kernel, shape, caps, &hints, None)

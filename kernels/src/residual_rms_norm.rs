@@ -80,7 +80,9 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 vec![("WG", wide as f64)]
             },
             tunables: &[("WG", &[128.0, 256.0, 288.0, 512.0, 1024.0])],
-            refuses: |s, _| (n(s) % 4 != 0).then(|| format!("N={} is no multiple of 4", n(s))),
+            refuses: |s, _| {
+                (!n(s).is_multiple_of(4)).then(|| format!("N={} is no multiple of 4", n(s)))
+            },
             ..PLAIN
         },
     ],
