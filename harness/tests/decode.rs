@@ -417,8 +417,14 @@ fn an_explicit_attention_variant_wins_for_every_cache_and_context() {
     for kv in [FloatFormat::F32, FloatFormat::F16] {
         for context in [16, 512, 4096] {
             let selected = |hints: Hints| {
-                let options =
-                    GraphOptions { context, kv, acts: FloatFormat::F16, hints, tuned: None };
+                let options = GraphOptions {
+                    context,
+                    kv,
+                    acts: FloatFormat::F16,
+                    sampling: None,
+                    hints,
+                    tuned: None,
+                };
                 let path = &golden.file.path;
                 let graph = graph::build(path, &config, &weights, &caps, &options).unwrap();
                 graph.selected.into_iter().filter(|s| s.op == "attention").collect::<Vec<_>>()
