@@ -27,7 +27,7 @@ fn draws(gpu: &Arc<Gpu>, variant: &str, logits: &[f32], s: &Sampling, draws: usi
         ("TEMPERATURE", f64::from(s.temperature)),
         ("TOP_K", f64::from(s.top_k)),
         ("TOP_P", f64::from(s.top_p)),
-        ("REPEAT_PENALTY", 1.0),
+        ("REPEAT_PENALTY", f64::from(s.repeat_penalty)),
         ("LAST_N", 0.0),
     ]);
     let plan = Plan::of(kernel, kernel.variant(variant).unwrap(), &shape, &gpu.caps).unwrap();
@@ -64,9 +64,12 @@ fn twenty_thousand_draws_fit_the_distribution() {
         repeat_penalty: 1.0,
         repeat_last_n: 0,
     };
-    for (variant, top_k, count) in
-        [("candidates", 30, 20_000), ("sorted", 0, 1000), ("naive", 0, 500)]
-    {
+    for (variant, top_k, count) in [
+        ("threshold", 30, 20_000),
+        ("candidates", 30, 1000),
+        ("sorted", 0, 1000),
+        ("naive", 0, 500),
+    ] {
         settings.top_k = top_k;
         let tokens = draws(&gpu, variant, &logits, &settings, count);
         for (position, token) in tokens.iter().enumerate() {
@@ -93,6 +96,56 @@ fn twenty_thousand_draws_fit_the_distribution() {
         let freedom = cells - 1.0;
         eprintln!("{variant}: chi-square {chi:.1} of {freedom} after {count} draws");
         assert!((chi - freedom).abs() < 5.0 * (2.0 * freedom).sqrt(), "{variant}: {chi}");
+    }
+}
+
+/// Logits that break what a fast top-k hopes for: that few are near the k-th, and that they lie apart.
+#[test]
+fn adversarial_logits_are_drawn_exactly() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    // Beyond 16384 logits a group of `threshold` has several vectors, v % 4096 of its own.
+    let many = 65_537;
+    let all = |n: usize, f: &dyn Fn(usize) -> f32| (0..n).map(f).collect::<Vec<f32>>();
+    let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 0.0, 1e-40, -1e-40, 3.0, -3.0];
+    let cases = [
+        ("all equal", all(5000, &|_| 1.5)),
+        ("all minus infinity", all(2500, &|_| f32::NEG_INFINITY)),
+        ("all NaN", all(2500, &|_| f32::NAN)),
+        ("ascending", all(many, &|i| i as f32 / 4096.0)),
+        ("descending", all(many, &|i| i as f32 / -4096.0)),
+        (
+            "all but ten masked",
+            all(many, &|i| match i % 6000 {
+                77 => (i / 6000) as f32,
+                _ => f32::NEG_INFINITY,
+            }),
+        ),
+        ("ties on the threshold", all(5000, &|i| if i % 167 == 3 { 2.0 } else { (i % 2) as f32 })),
+        // More than fit in workgroup memory in a few groups, each beating those before it.
+        (
+            "crowded groups",
+            all(many, &|i| match i / 4 % 4096 {
+                0..300 => 1.0 + i as f32 / many as f32,
+                _ => 0.0,
+            }),
+        ),
+        ("odd numbers", all(700, &|i| odd[i * i % 83 % odd.len()])),
+        ("one number", vec![f32::NAN]),
+    ];
+    for (name, logits) in &cases {
+        for (top_k, top_p, repeat_penalty) in [(50, 0.9, 1.5), (256, 1.1, 1.0)] {
+            let settings =
+                Sampling { temperature: 0.7, top_k, top_p, repeat_penalty, repeat_last_n: 0 };
+            let mut own = vec![0];
+            for position in 0..8 {
+                own.push(settings.draw(logits, &own, position, SEED));
+            }
+            for variant in ["threshold", "candidates"] {
+                let drawn = draws(&gpu, variant, logits, &settings, 8);
+                assert_eq!(drawn, own[1..], "{variant}: {name}, top-k {top_k}");
+            }
+        }
     }
 }
 

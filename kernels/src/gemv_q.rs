@@ -17,7 +17,7 @@ fn chunk(s: &Shape) -> usize {
 /// are needed to fill a large GPU with subgroups; beyond that those of which at least nine tenths
 /// have a chunk in every round: 1152 weights are 36 chunks, which keep 32 lanes half idle and 8
 /// lanes busy.
-fn lanes(s: &Shape, most: u32, each: usize) -> u32 {
+pub(crate) fn lanes(s: &Shape, most: u32, each: usize) -> u32 {
     const SUBGROUPS: usize = 1536;
     let chunks = s.dim("K").div_ceil(chunk(s)) as u32;
     let fills = |lanes: u32| s.dim("ROWS") * lanes as usize >= each * SUBGROUPS * most as usize;
@@ -29,13 +29,13 @@ fn lanes(s: &Shape, most: u32, each: usize) -> u32 {
     lanes
 }
 
-fn subgroup(caps: &Capabilities) -> u32 {
+pub(crate) fn subgroup(caps: &Capabilities) -> u32 {
     caps.subgroup.map_or(32, |(_, max)| max.max(4))
 }
 
 /// Chunks of `columns` vectors that are held in workgroup memory at a time (see `x_tile.wgsl`): all
 /// of them if possible, else what keeps any number of lanes busy.
-fn tile(s: &Shape, caps: &Capabilities, columns: usize) -> usize {
+pub(crate) fn tile(s: &Shape, caps: &Capabilities, columns: usize) -> usize {
     let one = 16 * columns * (chunk(s) / 4 + 1);
     // What else the variants keep there.
     let fits = (caps.workgroup_memory as usize).saturating_sub(2048) / one;

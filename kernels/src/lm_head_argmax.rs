@@ -1,7 +1,8 @@
 //! The LM head fused with the greedy choice: no logit is written.
 
 use crate::descriptor::*;
-use crate::layout::{ACT_NAMES, Format, STATE_WORDS, act_bytes};
+use crate::gemv_q;
+use crate::layout::{ACT_NAMES, Format, Order, Packing, STATE_WORDS, act_bytes};
 use crate::shape::{Param, ParamKind, Shape};
 
 fn format(s: &Shape) -> Format {
@@ -50,6 +51,23 @@ pub(crate) fn dense_only(s: &Shape, _: &Capabilities) -> Option<String> {
 /// Why a variant for blocks does not run a shape.
 pub(crate) fn quantised_only(s: &Shape, _: &Capabilities) -> Option<String> {
     format(s).is_dense().then(|| format!("{} has no blocks", format(s).name()))
+}
+
+/// Lanes, tile and order of the variants over planes, beside `other` bytes of workgroup memory.
+pub(crate) fn planes_geometry(
+    s: &Shape,
+    caps: &Capabilities,
+    other: u32,
+) -> Vec<(&'static str, f64)> {
+    let lanes = gemv_q::lanes(s, gemv_q::subgroup(caps).min(32), 4);
+    let workgroup_memory = caps.workgroup_memory.saturating_sub(other);
+    let left = Capabilities { workgroup_memory, ..caps.clone() };
+    vec![
+        ("LANES", f64::from(lanes)),
+        ("SG", f64::from(caps.fixed_subgroup())),
+        ("TILE", gemv_q::tile(s, &left, 1) as f64),
+        ("ORDER", Order::RowWise.code()),
+    ]
 }
 
 /// Weights and x once; what is left of the logits is negligible.
@@ -173,12 +191,29 @@ pub(crate) static KERNEL: Kernel = Kernel {
             refuses: dense_only,
             ..PLAIN
         },
+        Variant {
+            name: "planes",
+            stages: &[
+                Stage { entry: "rows", grid: row_groups },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            // Candidates of up to 1024 invocations.
+            constants: |s, caps| planes_geometry(s, caps, 8 * 1024),
+            tunables: &[
+                ("WG", &[128.0, 256.0, 512.0]),
+                ("LANES", &[4.0, 8.0, 16.0, 32.0]),
+                ("ROWS_PER_WG", &[128.0, 256.0, 512.0, 1024.0]),
+            ],
+            refuses: quantised_only,
+            packing: Packing::Planes,
+            ..PLAIN
+        },
     ],
     prefer: |s| {
         if format(s).is_dense() {
             &["subgroup", "workgroup", "naive"]
         } else {
-            &["blocks", "naive"]
+            &["planes", "blocks", "naive"]
         }
     },
     cost,
@@ -199,6 +234,10 @@ pub(crate) static KERNEL: Kernel = Kernel {
         for &f in Format::QUANTISED {
             cases.push(shape(70, 300, f));
         }
+        // Rows longer than is staged at once, and more of them than a workgroup has.
+        cases.push(shape(9, 6912, Format::Q4K));
+        cases.push(shape(21, 5003, Format::Q8_0));
+        cases.push(shape(1100, 70, Format::Q5_1).with("ACTS", 1.0));
         cases.push(shape(1, 1, Format::F32));
         for part in 0..4 {
             let part = |s: Shape| s.with("PART", f64::from(part)).with("FIRST", 9.0);

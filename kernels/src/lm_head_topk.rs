@@ -1,9 +1,10 @@
 //! The LM head fused with the largest logits: the others are never written.
 
 use crate::descriptor::*;
-use crate::layout::Format;
+use crate::layout::{Format, Packing};
 use crate::lm_head_argmax::{
-    ACTS, FIRST, K, PART, ROWS, WEIGHT, cost, dense_only, quantised_only, row_groups,
+    ACTS, FIRST, K, PART, ROWS, WEIGHT, cost, dense_only, planes_geometry, quantised_only,
+    row_groups,
 };
 use crate::shape::{Param, ParamKind, Shape};
 
@@ -128,12 +129,26 @@ pub(crate) static KERNEL: Kernel = Kernel {
             refuses: |s, caps| too_many(s, caps).or_else(|| dense_only(s, caps)),
             ..PLAIN
         },
+        Variant {
+            name: "planes",
+            stages: stages(),
+            constants: |s, caps| planes_geometry(s, caps, 8 * LIST as u32),
+            tunables: &[
+                ("WG", &[128.0, 256.0, 512.0]),
+                ("LANES", &[4.0, 8.0, 16.0, 32.0]),
+                ("ROWS_PER_WG", &[256.0, 512.0, 1024.0]),
+                ("MERGERS", &[8.0, 16.0, 32.0]),
+            ],
+            refuses: |s, caps| too_many(s, caps).or_else(|| quantised_only(s, caps)),
+            packing: Packing::Planes,
+            ..PLAIN
+        },
     ],
     prefer: |s| {
         if Format::from_code(s.dim("WEIGHT")).is_dense() {
             &["subgroup", "workgroup", "naive"]
         } else {
-            &["blocks", "naive"]
+            &["planes", "blocks", "naive"]
         }
     },
     cost,
@@ -154,6 +169,10 @@ pub(crate) static KERNEL: Kernel = Kernel {
         for &f in Format::QUANTISED {
             cases.push(shape(70, 300, f, 16));
         }
+        // Rows longer than is staged at once, and more of them than a workgroup has.
+        cases.push(shape(9, 6912, Format::Q4K, 8));
+        cases.push(shape(21, 5003, Format::Q8_0, 8));
+        cases.push(shape(1100, 70, Format::Q5_1, 8).with("ACTS", 1.0));
         // Fewer rows than wanted.
         cases.push(shape(1, 1, Format::F32, 5));
         for part in 0..4 {

@@ -15,6 +15,10 @@ const MOST_CANDIDATES: usize = 256;
 
 const MOST_MERGERS: usize = 64;
 
+/// Groups of logits that a workgroup of `threshold` has, and the most such workgroups.
+const RUN: usize = 32;
+const MOST_BLOCKS: usize = 256;
+
 /// Tokens that top-k keeps, 0 for all; the greedy choice is the first of them.
 fn kept(s: &Shape) -> usize {
     if s.float("TEMPERATURE") == 0.0 { 1 } else { s.dim("TOP_K") }
@@ -43,6 +47,14 @@ fn impossible(s: &Shape, _: &Capabilities) -> Option<String> {
         return Some(format!("sums of {MOST} weights and more leave 64 bits"));
     }
     (s.float("REPEAT_PENALTY") <= 0.0).then(|| "a penalty of 0 divides by it".into())
+}
+
+/// Why the variants that hold all tokens that stay in workgroup memory cannot run a shape.
+fn too_many(s: &Shape, caps: &Capabilities) -> Option<String> {
+    impossible(s, caps).or_else(|| {
+        let fits = (1..=MOST_CANDIDATES).contains(&kept(s));
+        (!fits).then(|| format!("its lists hold 1 to {MOST_CANDIDATES} tokens"))
+    })
 }
 
 pub(crate) static KERNEL: Kernel = Kernel {
@@ -90,7 +102,19 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Binding { name: "logits", role: Role::Input, elem: Elem::F32, len: |s| s.dim("N") },
         Binding { name: "tokens", role: Role::InOut, elem: Elem::U32, len: |s| s.dim("SEEN") + 1 },
         Binding { name: "state", role: Role::InOut, elem: Elem::U32, len: |_| STATE_WORDS },
-        Binding { name: "keys", role: Role::Scratch, elem: Elem::U32, len: |s| s.dim("N") },
+        Binding {
+            name: "keys",
+            role: Role::Scratch,
+            elem: Elem::U32,
+            // Whole vectors of four.
+            len: |s| s.dim("N").next_multiple_of(4),
+        },
+        Binding {
+            name: "maxima",
+            role: Role::Scratch,
+            elem: Elem::U32,
+            len: |_| RUN * MOST_BLOCKS + 1,
+        },
         Binding {
             name: "lists",
             role: Role::Scratch,
@@ -149,12 +173,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 ("SLICE", &[256.0, 512.0, 1024.0, 2048.0]),
                 ("MERGERS", &[8.0, 16.0, 32.0]),
             ],
-            refuses: |s, caps| {
-                impossible(s, caps).or_else(|| {
-                    let fits = (1..=MOST_CANDIDATES).contains(&kept(s));
-                    (!fits).then(|| format!("its lists hold 1 to {MOST_CANDIDATES} tokens"))
-                })
-            },
+            refuses: too_many,
             ..PLAIN
         },
         Variant {
@@ -168,8 +187,33 @@ pub(crate) static KERNEL: Kernel = Kernel {
             refuses: impossible,
             ..PLAIN
         },
+        Variant {
+            name: "threshold",
+            stages: &[
+                // One more than take maxima: it prepares the draw.
+                Stage { entry: "scan", grid: |_, c| c["BLOCKS"] as usize + 1 },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            constants: |s, caps| {
+                // A vector a group where there are no more, and as many as fill a large GPU.
+                let blocks = s.dim("N").div_ceil(4 * RUN).next_power_of_two().min(128);
+                let coarse = (2 * kept(s)).next_power_of_two().clamp(128, 512);
+                vec![
+                    ("WG", largest_group(caps).min(512.0)),
+                    ("BLOCKS", blocks as f64),
+                    ("COARSE", coarse as f64),
+                ]
+            },
+            tunables: &[
+                ("WG", &[256.0, 512.0, 1024.0]),
+                ("BLOCKS", &[64.0, 128.0, 256.0]),
+                ("COARSE", &[128.0, 256.0, 512.0]),
+            ],
+            refuses: too_many,
+            ..PLAIN
+        },
     ],
-    prefer: |_| &["candidates", "sorted", "naive"],
+    prefer: |_| &["threshold", "candidates", "sorted", "naive"],
     cost: |s| Cost { bytes: 4.0 * s.float("N"), flops: 0.0 },
     tolerance: |_| Tolerance {
         k: 0.0,

@@ -6,7 +6,7 @@
 //
 // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums them, and
 // the first lane of each row keeps the best of its rows until the end. Every weight finds its scale
-// again, so the floor is far; a variant over planes would read codes sixteen bytes at a time.
+// again, so the floor is far; `planes` reads codes sixteen bytes at a time.
 // uses: weight_at, acts_at, grid, state, choose, choose_workgroup, head_best
 // uses: lane_sum
 override ROWS: u32;

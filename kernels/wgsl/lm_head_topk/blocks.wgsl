@@ -6,8 +6,8 @@
 //   lists: (groups of rows, TOP_K) of (key, index)  merged: (MERGERS, TOP_K)
 //
 // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums them, and
-// the logits stay there to be sorted. Every weight finds its scale again, so the floor is far; a
-// variant over planes would read codes sixteen bytes at a time.
+// the logits stay there to be sorted. Every weight finds its scale again, so the floor is far;
+// `planes` reads codes sixteen bytes at a time.
 // uses: weight_at, acts_at, grid, sort_key, top_list
 // uses: merge_lists, head_top, lane_sum
 override ROWS: u32;

@@ -57,7 +57,12 @@ fn needed_by_top_p(total: vec2<u32>) -> vec2<u32> {
 
 // What the first token of a run beyond u * total reaches.
 fn needed_by_draw(total: vec2<u32>) -> vec2<u32> {
-    return add64(share64(total, uniform_word(state[SEED], state[POSITION]), false), vec2<u32>(1u, 0u));
+    return needed_by_word(total, uniform_word(state[SEED], state[POSITION]));
+}
+
+// The same with u in units of 2^-32.
+fn needed_by_word(total: vec2<u32>, word: u32) -> vec2<u32> {
+    return add64(share64(total, word, false), vec2<u32>(1u, 0u));
 }
 
 // The least number of tokens of weight w, of `most`, with which `above` reaches `needed`.

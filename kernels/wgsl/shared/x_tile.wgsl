@@ -4,7 +4,8 @@
 // In the one more lies the chunk's sum. Needs planes, x_four and WG.
 override TILE: u32 = 64u;
 override X_COLUMNS: u32 = 1u;
-override X_SLOTS: u32 = TILE * X_COLUMNS * select(9u, 5u, WEIGHT == 3u);
+// As x_slot has it: five vec4 a chunk of q8_0, nine otherwise.
+override X_SLOTS: u32 = TILE * X_COLUMNS * (5u + 4u * min(WEIGHT - 3u, 1u));
 var<workgroup> xs: array<vec4<f32>, X_SLOTS>;
 
 fn x_slot(column: u32, c: u32) -> u32 {
