@@ -70,7 +70,8 @@ fn splits_for(s: &Shape, workgroups: usize) -> f64 {
 fn split_constants(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64)> {
     let (smallest, largest) = caps.subgroup.unwrap_or((32, 32));
     let (smallest, largest) = (smallest.max(4) as usize, largest.max(4) as usize);
-    let chunks = row_bytes(s) / 16;
+    // Rows of less than a chunk are refused, by what is made here too.
+    let chunks = (row_bytes(s) / 16).max(1);
     let lanes = chunks.next_power_of_two().min(smallest);
     let held = chunks.div_ceil(lanes);
     // The upper half of the subgroups leaves its sums in workgroup memory, with room for tops.

@@ -10,9 +10,11 @@ use super::Global;
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::measure::{Session, environment};
-use crate::plan::PlanError;
+use crate::plan::{Plan, PlanError};
 use crate::report::record::{Bench, BenchCase, Body, Record};
 use crate::report::table;
+use crate::select::{Hints, select};
+use crate::tune::{Store, Tuned};
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -37,6 +39,9 @@ pub(super) struct Opts {
     /// Of every shape only the variant that decoding would select
     #[arg(long, conflicts_with = "wgsl")]
     selected: bool,
+    /// With --selected: leave tuned choices out
+    #[arg(long, requires = "selected")]
+    untuned: bool,
     /// Only the first of a kernel's benchmark shapes
     #[arg(long, conflicts_with = "shape")]
     first: bool,
@@ -125,6 +130,11 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
     if (opts.shape.is_some() || opts.wgsl.is_some()) && named.len() != 1 {
         return Err(Error::Usage("--shape and --wgsl need a KERNEL".into()));
     }
+    let tuned = match opts.selected && !opts.untuned {
+        true => Store::read(&Store::default_path())?.of(&session.gpu.adapter),
+        false => Tuned::default(),
+    };
+    let tuned = opts.selected.then_some(tuned);
     let mut environment = environment(&session.gpu);
     let (mut cases, mut unavailable) = (Vec::new(), Vec::new());
     for (kernel, variants) in named {
@@ -139,22 +149,22 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
         // A file stands in the place of one variant.
         let places = if opts.wgsl.is_some() { &variants[..1] } else { &variants[..] };
         for shape in &shapes {
-            let caps = session.gpu.caps.clone();
-            let hints = crate::select::Hints::new();
-            let wanted = match opts.selected {
-                true => Some(
-                    crate::select::select(kernel, shape, &caps, &hints, None)
-                        .map_err(|e| Error::Usage(e.to_string()))?
-                        .plan
-                        .variant,
-                ),
-                false => None,
+            let caps = &session.gpu.caps;
+            // What decoding would take of these variants, or each of them.
+            let plans: Vec<Result<Plan, PlanError>> = match &tuned {
+                Some(tuned) => {
+                    let selection = select(kernel, shape, caps, &Hints::new(), Some(tuned))
+                        .map_err(|e| Error::Usage(e.to_string()))?;
+                    let among = places.iter().any(|v| v.name == selection.plan.variant);
+                    among.then_some(Ok(selection.plan)).into_iter().collect()
+                }
+                None => {
+                    let wgsl = opts.wgsl.as_deref();
+                    places.iter().map(|v| super::plan_of(kernel, v, shape, caps, wgsl)).collect()
+                }
             };
-            let places = places.iter().filter(|v| wanted.as_ref().is_none_or(|w| w == v.name));
-            for variant in places {
-                let caps = &caps;
+            for (planned, variant) in plans.into_iter().zip(places) {
                 let text = shape.show(kernel.params);
-                let planned = super::plan_of(kernel, variant, shape, caps, opts.wgsl.as_deref());
                 let plan = match planned {
                     Ok(plan) => plan,
                     Err(PlanError::Unavailable(reason)) => {
@@ -164,11 +174,13 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
                     }
                     Err(PlanError::Reflect(e)) => return Err(e.into()),
                 };
-                tracing::info!("timing {}/{} {text}", kernel.name, plan.variant);
+                let named = format!("{}/{}", kernel.name, plan.variant);
+                tracing::info!("timing {named} {text}");
                 match session.measure(plan, shape) {
                     Ok(case) => cases.push(case),
-                    Err(Error::Unavailable { what, reason, .. }) => unavailable
-                        .push(format!("{}/{} {text}: {what}: {reason}", kernel.name, variant.name)),
+                    Err(Error::Unavailable { what, reason, .. }) => {
+                        unavailable.push(format!("{named} {text}: {what}: {reason}"));
+                    }
                     Err(e) => return Err(e),
                 }
             }
