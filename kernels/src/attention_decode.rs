@@ -172,8 +172,8 @@ const LARGE_TILES: u32 = 32 << 10;
 const SPLIT_STAGES: &[Stage] =
     &[Stage { entry: "attend", grid: split_grid }, Stage { entry: "combine", grid: combine_grid }];
 
-/// Splits worth trying: from 8 to 528 workgroups over 1 or 8 KV heads.
-const SPLITS: &[f64] = &[8.0, 16.0, 17.0, 33.0, 66.0, 132.0, 264.0];
+/// Splits worth trying: from 16 to 528 workgroups over 1 or 8 KV heads.
+const SPLITS: &[f64] = &[16.0, 33.0, 66.0, 132.0, 264.0];
 
 pub(crate) static KERNEL: Kernel = Kernel {
     name: "attention_decode",
