@@ -190,10 +190,22 @@ impl Case {
         Ok(executor)
     }
 
-    /// Writes every input (again), zeros into counters, and poison into every output and scratch
-    /// tensor.
-    pub fn write_inputs(&self, executor: &mut GpuExecutor) -> Result<()> {
+    /// Writes every input, zeros into counters, and poison into every output and scratch tensor.
+    fn write_inputs(&self, executor: &mut GpuExecutor) -> Result<()> {
+        self.write(executor, true)
+    }
+
+    /// Undoes a run: what it may have written is as [`Case::prepare`] left it. Inputs that are
+    /// only read still are; caches of a long context would take longer to write than to attend to.
+    pub fn reset(&self, executor: &mut GpuExecutor) -> Result<()> {
+        self.write(executor, false)
+    }
+
+    fn write(&self, executor: &mut GpuExecutor, inputs: bool) -> Result<()> {
         for (i, tensor) in self.recording.tensors.iter().enumerate() {
+            if self.is(i, Role::Input) && !inputs {
+                continue;
+            }
             let block = executor.block(TensorId(i));
             if self.is(i, Role::Output) || self.is(i, Role::Scratch) {
                 // What an earlier run or another variant left there must not pass for a result.
@@ -261,6 +273,11 @@ impl Case {
     pub fn judge(&self, executor: &GpuExecutor, policy: Policy) -> Result<Verdict> {
         let mut contents = Vec::new();
         for (i, tensor) in self.recording.tensors.iter().enumerate() {
+            // Bound to be read only: nothing can have changed there.
+            if self.is(i, Role::Input) {
+                contents.push(Vec::new());
+                continue;
+            }
             let bytes = match policy {
                 Policy::Plain => executor.block(TensorId(i)).read(&executor.gpu)?,
                 Policy::Guarded => {

@@ -375,7 +375,7 @@ impl Trials {
 
 /// Runs a case and says why its outcome is not right, if it is not.
 fn verdict(case: &Case, executor: &mut GpuExecutor) -> Result<Option<String>> {
-    case.write_inputs(executor)?;
+    case.reset(executor)?;
     executor.run(1)?;
     Ok(match case.judge(executor, Policy::Guarded)? {
         Verdict::Passed { .. } => None,
@@ -479,6 +479,8 @@ pub struct TuneOptions {
     pub finalists: usize,
     /// Users' files among the candidates.
     pub files: Vec<PathBuf>,
+    /// No further candidate is checked after this time; those that were are still measured.
+    pub within: Duration,
     /// How the winner is measured against the incumbent.
     pub ab: AbOptions,
 }
@@ -492,6 +494,8 @@ pub struct Found {
     pub shape: String,
     /// Candidates tried.
     pub tried: usize,
+    /// Candidates that time did not suffice for.
+    pub skipped: usize,
     /// Those that were rejected, with the reason.
     pub rejected: Vec<(String, String)>,
     /// Every candidate that was timed with its time in the search, microseconds, fastest first.
@@ -530,7 +534,13 @@ pub fn tune(
     let start = || Child::start(&gpu.adapter, gpu.checks, kernel, &text);
     let mut child = start()?;
     let mut right: Vec<usize> = Vec::new();
+    let begun = Instant::now();
+    let mut skipped = 0;
     for (rank, candidate) in all.iter().enumerate() {
+        if begun.elapsed() > options.within {
+            skipped += 1;
+            continue;
+        }
         if let Some(reason) = rounds_more(kernel, shape, candidate) {
             on_trial(candidate, Some(&reason));
             rejected.push((candidate.show(), reason));
@@ -594,7 +604,8 @@ pub fn tune(
     let mut found = Found {
         kernel: kernel.name.to_owned(),
         shape: kernel.key(shape),
-        tried: all.len(),
+        tried: all.len() - skipped,
+        skipped,
         rejected,
         ranking,
         finalists: results.iter().map(|(us, rank)| (all[*rank].show(), *us)).collect(),

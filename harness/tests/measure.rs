@@ -117,11 +117,11 @@ fn ab_tells_a_much_slower_variant_and_reports_its_control() {
     let folder = Folder::new();
     // The second half of the work is thrown away: twice the time, whatever runs beside it.
     let text = lathe_kernels::source("gemv", "naive").unwrap().text;
-    let body = "sum += dot_chunk(weights[base + c], load_x_chunk(c));";
+    let body = "sum += dot_chunk(weights[base + c], load_x_column(column, c));";
     assert!(text.contains(body));
     let slow = text.replace(
         body,
-        &format!("for (var again = 0u; again < 6u; again++) {{ sum += 1e-30 * dot_chunk(weights[base + (c ^ again) % row_chunks()], load_x_chunk(c)); }}\n{body}"),
+        &format!("for (var again = 0u; again < 6u; again++) {{ sum += 1e-30 * dot_chunk(weights[base + (c ^ again) % row_chunks()], load_x_column(column, c)); }}\n{body}"),
     );
     let slow = folder.write("slow.wgsl", &slow);
     let sides = ["ab", "gemv", "--a", "naive", "--b", &slow, "--shape", "ROWS=300,K=2048"];

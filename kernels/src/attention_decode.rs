@@ -66,8 +66,9 @@ fn splits_for(s: &Shape, workgroups: usize) -> f64 {
     number((workgroups / s.dim("KV_HEADS")).clamp(1, most_splits(s)))
 }
 
-/// Geometry of the split variants with subgroups.
-fn split_constants(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64)> {
+/// Geometry of the split variants with subgroups; `each` bytes of workgroup memory an invocation
+/// come on top.
+fn split_constants(s: &Shape, caps: &Capabilities, each: usize) -> Vec<(&'static str, f64)> {
     let (smallest, largest) = caps.subgroup.unwrap_or((32, 32));
     let (smallest, largest) = (smallest.max(4) as usize, largest.max(4) as usize);
     // Rows of less than a chunk are refused, by what is made here too.
@@ -77,28 +78,32 @@ fn split_constants(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64)> {
     // The upper half of the subgroups leaves its sums in workgroup memory, with room for tops.
     let sums = s.dim("GROUP") * (4 * s.dim("HEAD_DIM") + 16);
     let room = caps.workgroup_memory as usize - 64;
-    // Long contexts keep more lanes busy with fewer loads each.
-    let (lanes_wanted, loads) = if s.dim("CAPACITY") > 16 << 10 { (512, 4) } else { (256, 8) };
-    let mut wg = lanes_wanted.min(caps.invocations as usize).max(largest);
-    while wg > largest && (wg / smallest / 2).max(1) * sums > room {
+    // 512 invocations a processor of a large GPU: many small workgroups merge faster, but all that
+    // one KV head has leave partial results for the second stage.
+    let wanted = if s.dim("KV_HEADS") >= 4 { 128 } else { 512 };
+    let splits = splits_for(s, 132 * 512 / wanted);
+    let mut wg = wanted.min(caps.invocations as usize).max(largest);
+    while wg > largest && (wg / smallest / 2).max(1) * sums + wg * each > room {
         wg /= 2;
     }
-    // Registers and code grow with what a lane holds.
+    // Registers grow with what a lane holds: beyond eight scores a round they no longer fit.
     let vectors = s.dim("GROUP") * s.dim("HEAD_DIM").div_ceil(4 * lanes);
     let most = if smallest < 16 { 16 } else { 64 };
-    let in_flight = power_up_to((8 / held).min(most / vectors.max(1))).min(loads);
+    let in_flight = (8 / held).min(most / vectors.max(1)).min(8 / s.dim("GROUP").min(8));
+    let in_flight = power_up_to(in_flight);
     vec![
         ("WG", number(wg)),
         ("LANES", number(lanes)),
         ("IN_FLIGHT", number(in_flight)),
-        ("SPLITS", splits_for(s, 132)),
+        ("SPLITS", splits),
         ("SG_MIN", number(smallest)),
         ("SG_MAX", number(largest)),
     ]
 }
 
 fn split_refuses(s: &Shape, caps: &Capabilities) -> Option<String> {
-    let lanes = split_constants(s, caps).iter().find(|(n, _)| *n == "LANES").map_or(1.0, |c| c.1);
+    let lanes =
+        split_constants(s, caps, 0).iter().find(|(n, _)| *n == "LANES").map_or(1.0, |c| c.1);
     let held = s.dim("GROUP") * s.dim("HEAD_DIM").div_ceil(4 * lanes as usize);
     ragged(s).or_else(|| too_many_heads(s)).or_else(|| {
         (held > 32).then(|| format!("a lane would hold {held} vectors of the query, 32 at most"))
@@ -349,7 +354,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "split_kv",
             stages: SPLIT_STAGES,
-            constants: split_constants,
+            constants: |s, caps| split_constants(s, caps, 0),
             tunables: &[
                 ("SPLITS", SPLITS),
                 ("WG", &[128.0, 256.0, 512.0]),
@@ -364,7 +369,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             constants: |s, caps| {
                 // One workgroup reads the results of all splits of a KV head.
                 let most = ((128 << 10) / (s.dim("GROUP") * 4 * s.dim("HEAD_DIM"))).max(8);
-                let mut constants = split_constants(s, caps);
+                let mut constants = split_constants(s, caps, 24);
                 for (_, splits) in constants.iter_mut().filter(|c| c.0 == "SPLITS") {
                     *splits = splits.min(number(most));
                 }

@@ -199,7 +199,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 let blocks = s.dim("N").div_ceil(4 * RUN).next_power_of_two().min(128);
                 let coarse = (2 * kept(s)).next_power_of_two().clamp(128, 512);
                 vec![
-                    ("WG", largest_group(caps).min(512.0)),
+                    ("WG", largest_group(caps)),
                     ("BLOCKS", blocks as f64),
                     ("COARSE", coarse as f64),
                 ]

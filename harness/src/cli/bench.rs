@@ -135,7 +135,12 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
         false => Tuned::default(),
     };
     let tuned = opts.selected.then_some(tuned);
-    let mut environment = environment(&session.gpu);
+    if let Some(path) = opts.save.as_ref().filter(|path| path.exists()) {
+        return Err(Error::Usage(format!(
+            "{} exists; a record is not overwritten",
+            path.display()
+        )));
+    }
     let (mut cases, mut unavailable) = (Vec::new(), Vec::new());
     for (kernel, variants) in named {
         let shapes = match &opts.shape {
@@ -180,15 +185,21 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
                     Ok(case) => cases.push(case),
                     Err(Error::Unavailable { what, reason, .. }) => {
                         unavailable.push(format!("{named} {text}: {what}: {reason}"));
+                        continue;
                     }
                     Err(e) => return Err(e),
+                }
+                // A run that is cut short leaves what it had.
+                let record = record(session, &cases);
+                if let Some(path) = &opts.save {
+                    if cases.len() == 1 { record.write(path)? } else { record.rewrite(path)? }
+                }
+                if let Some(case) = cases.last() {
+                    eprintln!("{:>9}  {named} {text}", table::micros(case.cold.median_us));
                 }
             }
         }
     }
-    environment.copy_gb_s = Some(session.copy_gb_s);
-    environment.timestamp_quantum_ns = session.quantum_ns;
-    environment.canary_drift = Some(session.drift());
     for line in &unavailable {
         eprintln!("unavailable {line}");
     }
@@ -202,13 +213,20 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
             reason: unavailable.join("; "),
         });
     }
-    let record = Record::new(environment, Body::Bench(Bench { cases }));
     if let Some(path) = &opts.save {
-        record.write(path)?;
         eprintln!("saved {}", path.display());
     }
+    let record = record(session, &cases);
     print(&record, if global.json { Format::Json } else { opts.format }, session);
     Ok(())
+}
+
+fn record(session: &Session, cases: &[BenchCase]) -> Record {
+    let mut environment = environment(&session.gpu);
+    environment.copy_gb_s = Some(session.copy_gb_s);
+    environment.timestamp_quantum_ns = session.quantum_ns;
+    environment.canary_drift = Some(session.drift());
+    Record::new(environment, Body::Bench(Bench { cases: cases.to_vec() }))
 }
 
 fn print(record: &Record, format: Format, session: &Session) {

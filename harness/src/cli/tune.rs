@@ -33,6 +33,9 @@ pub(super) struct Opts {
     /// Seconds a candidate may take
     #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
     time_out: f64,
+    /// Seconds after which no further candidate of a shape is checked
+    #[arg(long, default_value_t = 3600.0, value_name = "SECONDS")]
+    within: f64,
     /// File of stored choices (also LATHE_TUNED)
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
@@ -74,8 +77,10 @@ pub(super) fn candidates(global: &Global, opts: &CandidatesOpts) -> Result<()> {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    if !opts.time_out.is_finite() {
-        return Err(Error::Usage(format!("--time-out {}", opts.time_out)));
+    for (name, value) in [("--time-out", opts.time_out), ("--within", opts.within)] {
+        if !value.is_finite() || value < 0.0 {
+            return Err(Error::Usage(format!("{name} {value}")));
+        }
     }
     let path = opts.store.clone().unwrap_or_else(Store::default_path);
     if opts.show {
@@ -117,6 +122,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         time_out: Duration::from_secs_f64(opts.time_out.clamp(0.1, 3600.0)),
         finalists: 5,
         files: opts.candidate.clone(),
+        within: Duration::from_secs_f64(opts.within.min(1e6)),
         ab: AbOptions::new(gpu.adapter.software),
     };
     let mut all = Vec::new();
@@ -148,7 +154,11 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
 }
 
 fn print(f: &Found) {
-    println!("{} {}: {} candidates, {} rejected", f.kernel, f.shape, f.tried, f.rejected.len());
+    print!("{} {}: {} candidates, {} rejected", f.kernel, f.shape, f.tried, f.rejected.len());
+    match f.skipped {
+        0 => println!(),
+        n => println!(", {n} left out for time"),
+    }
     for (candidate, reason) in &f.rejected {
         let first = reason.lines().next().unwrap_or_default();
         println!("  rejected {candidate}: {first}");

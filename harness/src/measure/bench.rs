@@ -200,7 +200,7 @@ impl Bench {
     /// Runs the case once on fresh inputs and holds its output against the reference.
     pub fn validate(&mut self, when: &str) -> Result<()> {
         let executor = &mut self.copies[0];
-        self.case.write_inputs(executor)?;
+        self.case.reset(executor)?;
         executor.run(1)?;
         match self.case.judge(executor, Policy::Plain)? {
             Verdict::Passed { .. } => Ok(()),

@@ -303,8 +303,22 @@ impl Record {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(error)?;
         }
-        let text = serde_json::to_string(self).map_err(|e| error(e.into()))?;
         let mut file = std::fs::File::create_new(path).map_err(error)?;
-        file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")).map_err(error)
+        file.write_all(&self.line(path)?).map_err(error)
+    }
+
+    /// Puts this in the place of the record that the same run wrote before.
+    pub fn rewrite(&self, path: &Path) -> Result<()> {
+        let error = |source| Error::Io { path: path.to_owned(), source };
+        let beside = path.with_extension(format!("{}.tmp", std::process::id()));
+        std::fs::write(&beside, self.line(path)?).map_err(error)?;
+        std::fs::rename(&beside, path).map_err(error)
+    }
+
+    fn line(&self, path: &Path) -> Result<Vec<u8>> {
+        let mut text = serde_json::to_vec(self)
+            .map_err(|e| Error::Io { path: path.to_owned(), source: e.into() })?;
+        text.push(b'\n');
+        Ok(text)
     }
 }
