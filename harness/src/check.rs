@@ -491,11 +491,11 @@ fn draw(b: &Binding, shape: &Shape, packing: Packing, rng: &mut Rng) -> (Content
                 Elem::Floats(param) => format(param),
                 _ => format("ACTS"),
             };
-            let value = |_| match b.role {
-                Role::Output => f32::NAN,
-                _ => format.round(rng.normal()),
+            let mut values = match b.role {
+                Role::Output => vec![f32::NAN; len],
+                _ => rng.normals(len),
             };
-            let values = (0..len).map(value).collect();
+            values.iter_mut().for_each(|v| *v = format.round(*v));
             (Content::Activation { len, format }, Value::F32(values))
         }
         Elem::F32 => {
@@ -503,7 +503,7 @@ fn draw(b: &Binding, shape: &Shape, packing: Packing, rng: &mut Rng) -> (Content
                 // Few distinct values, so that ties happen.
                 (0..len).map(|_| rng.below(4096) as f32 / 64.0 - 32.0).collect()
             } else {
-                (0..len).map(|_| rng.normal()).collect()
+                rng.normals(len)
             };
             if let ("best_value" | "top_values", Some(k)) = (name, shape.get("K")) {
                 // Logits of an earlier part, in order, above and below those to come.
@@ -533,7 +533,10 @@ fn draw(b: &Binding, shape: &Shape, packing: Packing, rng: &mut Rng) -> (Content
             let k = shape.get("K").or(shape.get("HIDDEN")).map_or(1, |k| k as usize);
             // Where an activation follows, products of about one: far below zero it leaves nothing.
             let gain = if shape.get("ACT").is_some() { (k as f32).sqrt().recip() } else { 1.0 };
-            let mut values: Vec<f32> = (0..len).map(|_| gain * rng.normal()).collect();
+            let mut values = rng.normals(len);
+            if gain != 1.0 {
+                values.iter_mut().for_each(|v| *v *= gain);
+            }
             if shape.get("PART").is_some() {
                 // Some rows of a head are equal, near each other and far apart: ties happen.
                 for row in 0..len / k {
@@ -550,7 +553,8 @@ fn draw(b: &Binding, shape: &Shape, packing: Packing, rng: &mut Rng) -> (Content
         }
         Elem::Kv => {
             let format = format("KV");
-            let values = (0..len).map(|_| format.round(rng.normal())).collect();
+            let mut values = rng.normals(len);
+            values.iter_mut().for_each(|v| *v = format.round(*v));
             (Content::Kv { len, format }, Value::F32(values))
         }
         Elem::Rope => {

@@ -7,9 +7,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use lathe_kernels::{Format, Order, Packing};
+use rayon::prelude::*;
 
 use crate::model::ModelFile;
 use crate::model::quantise::quantise;
+
+/// Values that a task encodes, about.
+const ELEMENTS_A_TASK: usize = 1 << 16;
 
 /// Bytes of weight rows, tight and row-major as in the file.
 #[derive(Clone)]
@@ -66,17 +70,19 @@ impl WeightRows {
             return Self { order, ..Self::from_f32(format, Order::RowWise, len, &columns) };
         }
         let (k, values) = (len, values);
-        let bytes: Arc<[u8]> = match format {
-            Format::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
-            Format::F16 => {
-                values.iter().flat_map(|v| half::f16::from_f32(*v).to_le_bytes()).collect()
+        let encode = |values: &[f32]| -> Vec<u8> {
+            let each = values.iter();
+            match format {
+                Format::F32 => each.flat_map(|v| v.to_le_bytes()).collect(),
+                Format::F16 => each.flat_map(|v| half::f16::from_f32(*v).to_le_bytes()).collect(),
+                Format::Bf16 => each.flat_map(|v| half::bf16::from_f32(*v).to_le_bytes()).collect(),
+                quantised => quantise(quantised, k, values),
             }
-            Format::Bf16 => {
-                values.iter().flat_map(|v| half::bf16::from_f32(*v).to_le_bytes()).collect()
-            }
-            quantised => quantise(quantised, k, values).into(),
         };
-        Self { order, ..Self::new(format, k, Bytes::Owned(bytes)) }
+        // Whole rows a task.
+        let a_task = k * (ELEMENTS_A_TASK / k.max(1)).max(1);
+        let parts: Vec<Vec<u8>> = values.par_chunks(a_task.max(1)).map(encode).collect();
+        Self { order, ..Self::new(format, k, Bytes::Owned(parts.concat().into())) }
     }
 
     /// Some of the rows, as a matrix of their own.

@@ -134,8 +134,8 @@ fn a_touched_guard_word_fails() {
         let mut executor = case.prepare(&gpu, &Pipelines::default(), Policy::Guarded).unwrap();
         executor.run(1).unwrap();
         assert!(matches!(case.judge(&executor, Policy::Guarded).unwrap(), Verdict::Passed { .. }));
-        let delta = case.recording.ops[0].tensor("delta");
-        gpu.queue.write_buffer(&executor.block(delta).buffer, offset, &[0; 4]);
+        let written = case.recording.ops[0].tensor("x");
+        gpu.queue.write_buffer(&executor.block(written).buffer, offset, &[0; 4]);
         let verdict = case.judge(&executor, Policy::Guarded).unwrap();
         fails_with(Some(verdict), byte);
     }

@@ -306,6 +306,20 @@ pub(crate) static KERNEL: Kernel = Kernel {
             ..PLAIN
         },
         Variant {
+            name: "planes_dp4a24",
+            stages: DOT4_STAGES,
+            constants: dot4_constants,
+            tunables: &[
+                ("WG", &[128.0, 256.0]),
+                ("LANES", LANES),
+                ("EACH", &[1.0, 2.0, 4.0]),
+                ("GROUPS", &[264.0, 1056.0, 65535.0]),
+            ],
+            refuses: dot4_refuses,
+            packing: Packing::Planes,
+            ..PLAIN
+        },
+        Variant {
             name: "planes_dp4a16",
             stages: DOT4_STAGES,
             constants: dot4_constants,
@@ -352,10 +366,8 @@ pub(crate) static KERNEL: Kernel = Kernel {
     ],
     prefer: |s| match (Order::of(s), s.dim("COLS")) {
         (Order::ColumnWise, _) => &["column_wise", "naive"],
-        // Only a vocabulary is that tall: what rounding x does to it reaches the logits once. In
-        // every layer it would add up beyond what a decode may be off by.
         (_, 1) if s.dim("ROWS") >= 32768 => {
-            &["planes_dp4a16", "planes_multicol", "planes", "workgroup", "naive"]
+            &["planes_dp4a24", "planes_multicol", "planes", "workgroup", "naive"]
         }
         (_, 1) if s.dim("ROWS") >= 6144 => &["planes_multicol", "planes", "workgroup", "naive"],
         (_, 1) => &["planes", "workgroup", "naive"],

@@ -200,15 +200,27 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
         }
         "attention_decode" => {
             let cache = cache_shape(s);
-            let heads = s.dim("KV_HEADS") * s.dim("GROUP");
+            let (heads, d) = (s.dim("KV_HEADS") * s.dim("GROUP"), s.dim("HEAD_DIM"));
             let attention = reference::attention_decode::Attention {
-                heads,
+                heads: 1,
                 scale: s.float("SCALE") as f32,
                 seen: inputs.position() as usize + 1,
             };
-            let q = &inputs.f32s("q")[..heads * s.dim("HEAD_DIM")];
+            let q = &inputs.f32s("q")[..heads * d];
             let (k, v) = (inputs.f32s("k_cache"), inputs.f32s("v_cache"));
-            real("y", reference::attention_decode::attention_decode(q, k, v, &cache, &attention))
+            // A head a task: query heads do not know of each other.
+            let one = CacheShape { kv_heads: 1, ..cache };
+            let of_head = |(head, q): (usize, &[f32])| {
+                let part = head / s.dim("GROUP") * one.elements()..;
+                let (k, v) = (&k[part.clone()][..one.elements()], &v[part][..one.elements()]);
+                reference::attention_decode::attention_decode(q, k, v, &one, &attention)
+            };
+            let parts: Vec<_> = q.par_chunks(d).enumerate().map(of_head).collect();
+            let joined = Expected {
+                value: parts.iter().flat_map(|p| p.value.iter().copied()).collect(),
+                magnitude: parts.iter().flat_map(|p| p.magnitude.iter().copied()).collect(),
+            };
+            real("y", joined)
         }
         "attention_prefill" => attention_prefill::attention_prefill(&inputs),
         "glu" => {

@@ -7,8 +7,7 @@
 // dot4I8Packed take four weights, one with h and one with l, and the sums join once a chunk. A
 // weight so costs half an instruction plus a third to unpack, where a float takes three. The
 // rounding costs 2e-5 of the activations' size (an NMSE near 4e-10), 257 times less than with
-// eight bits: matrices as tall as a vocabulary prefer it; in every layer of a decode it adds up
-// to 3e-8, so others take a hint. 32639 = 256 * 127 + 127 keeps h and l within a signed byte.
+// eight bits; in every layer of a decode it adds up to 3e-8, so it takes a hint. 32639 = 256 * 127 + 127 keeps h and l within a signed byte.
 // Workgroups take several turns of rows and round x once.
 // Source: own; integers per 32 activations as in ggml's q8_1.
 // uses: planes, planes_dot4, x_four, sum_four, grid
