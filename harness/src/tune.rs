@@ -652,7 +652,6 @@ pub fn tune(
     Ok(found)
 }
 
-/// What runs untuned: the first preference that can.
 /// Why decoding must not take a candidate unasked: what is stored replaces the preference, and a
 /// variant with a tolerance of its own is less exact than the kernel.
 fn rounds_more(kernel: &Kernel, shape: &Shape, candidate: &Candidate) -> Option<String> {
@@ -662,6 +661,7 @@ fn rounds_more(kernel: &Kernel, shape: &Shape, candidate: &Candidate) -> Option<
         .then(|| "its tolerance is its own, so only a hint takes it for this shape".to_owned())
 }
 
+/// What runs untuned: the first preference that can.
 fn incumbent(kernel: &'static Kernel, shape: &Shape, caps: &Capabilities) -> Result<Candidate> {
     let hints = crate::select::Hints::new();
     let selection = crate::select::select(kernel, shape, caps, &hints, None)

@@ -261,7 +261,32 @@ fn a_nan_survives_the_rounding_of_activations() {
         let poisoned =
             format!("{load} if (at == 3u) {{ a.y = bitcast<f32>(0x7fc00000u + 0u * at); }}");
         let shape = [("ROWS", 7.0), ("K", 300.0)];
-        fails_with(sabotaged("gemv_q", "planes_dp4a16", &shape, load, &poisoned), "NaN");
+        for variant in ["planes_dp4a16", "planes_dp4a24"] {
+            fails_with(sabotaged("gemv_q", variant, &shape, load, &poisoned), "NaN");
+        }
+    }
+}
+
+/// 23 bits have the kernel's own bounds: fewer are outside, and so is a digit that is off. A
+/// division that errs by as much as devices may changes nothing, and just one more would.
+#[test]
+fn activations_of_23_bits_are_as_exact_as_floats() {
+    if !has_subgroups() {
+        return;
+    }
+    let check = |rows: f64, k: f64, from: &str, to: &str| {
+        let shape = [("ROWS", rows), ("K", k)];
+        sabotaged("gemv_q", "planes_dp4a24", &shape, from, to)
+    };
+    let largest = "const LARGEST: f32 = 4161400.0;";
+    fails_with(check(37.0, 1152.0, largest, "const LARGEST: f32 = 8000.0;"), "y");
+    let sign = "tops = (tops & vec2<u32>(0x7f7f7f7fu))";
+    fails_with(check(37.0, 1152.0, sign, "tops = (tops & vec2<u32>(0x7f7f7f7eu))"), "y");
+    let inverse = "LARGEST / most, most > 1e-30";
+    for ulps in ["2u", "0xfffffffeu"] {
+        let off = format!("bitcast<f32>(bitcast<u32>(LARGEST / most) + {ulps}), most > 1e-30");
+        let verdict = check(100.0, 1152.0, inverse, &off);
+        assert!(matches!(verdict, Some(Verdict::Passed { .. })), "{ulps}: {verdict:?}");
     }
 }
 

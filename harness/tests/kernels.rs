@@ -160,13 +160,15 @@ fn gemv_q_in_several_turns_matches_reference() {
         (shape(75.0, 96.0, Format::Q5_0).with("ACTS", 1.0), 1.0, 16.0),
         (shape(3.0, 96.0, Format::Q4_0), 4.0, 4.0),
     ] {
-        let variant = kernel.variant("planes_dp4a16").unwrap();
         let constants = [("WG", 64.0), ("LANES", lanes), ("EACH", each), ("GROUPS", 2.0)];
         let constants: Constants =
             constants.into_iter().map(|(name, v)| (name.to_owned(), v)).collect();
-        let plan = Plan::tuned(kernel, variant, &shape, &gpu.caps, &constants).unwrap();
-        assert!(plan.stages[0].groups[0] <= 2);
-        let verdict = check_plan(&gpu, &Pipelines::default(), plan, &shape, SEED).unwrap();
-        assert!(matches!(verdict, Verdict::Passed { .. }), "{shape}: {verdict:?}");
+        for name in ["planes_dp4a16", "planes_dp4a24"] {
+            let variant = kernel.variant(name).unwrap();
+            let plan = Plan::tuned(kernel, variant, &shape, &gpu.caps, &constants).unwrap();
+            assert!(plan.stages[0].groups[0] <= 2);
+            let verdict = check_plan(&gpu, &Pipelines::default(), plan, &shape, SEED).unwrap();
+            assert!(matches!(verdict, Verdict::Passed { .. }), "{name} {shape}: {verdict:?}");
+        }
     }
 }

@@ -87,7 +87,7 @@ fn split_constants(s: &Shape, caps: &Capabilities, each: usize) -> Vec<(&'static
         wg /= 2;
     }
     // Registers grow with what a lane holds: beyond eight scores a round they no longer fit.
-    let vectors = s.dim("GROUP") * s.dim("HEAD_DIM").div_ceil(4 * lanes);
+    let vectors = held_vectors(s, lanes);
     let most = if smallest < 16 { 16 } else { 64 };
     let in_flight = (8 / held).min(most / vectors.max(1)).min(8 / s.dim("GROUP").min(8));
     let in_flight = power_up_to(in_flight);
@@ -101,10 +101,16 @@ fn split_constants(s: &Shape, caps: &Capabilities, each: usize) -> Vec<(&'static
     ]
 }
 
+/// Fours of the queries that a lane holds: whole chunks of its rows, for every head of the group.
+fn held_vectors(s: &Shape, lanes: usize) -> usize {
+    let fours = if s.dim("KV") == 1 { 2 } else { 1 };
+    s.dim("GROUP") * (row_bytes(s) / 16).max(1).div_ceil(lanes) * fours
+}
+
 fn split_refuses(s: &Shape, caps: &Capabilities) -> Option<String> {
     let lanes =
         split_constants(s, caps, 0).iter().find(|(n, _)| *n == "LANES").map_or(1.0, |c| c.1);
-    let held = s.dim("GROUP") * s.dim("HEAD_DIM").div_ceil(4 * lanes as usize);
+    let held = held_vectors(s, lanes as usize);
     ragged(s).or_else(|| too_many_heads(s)).or_else(|| {
         (held > 32).then(|| format!("a lane would hold {held} vectors of the query, 32 at most"))
     })
@@ -432,3 +438,40 @@ pub(crate) static KERNEL: Kernel = Kernel {
         shapes
     },
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What split_subgroup.wgsl holds in arrays of fixed length, by its own count.
+    #[test]
+    fn what_lanes_hold_fits_or_is_refused() {
+        for size in [4, 8, 16, 32, 64] {
+            let caps = Capabilities {
+                subgroup: Some((size, size)),
+                workgroup_memory: 32 << 10,
+                ..Capabilities::minimal()
+            };
+            for (group, kv) in [1, 2, 3, 4, 5, 6, 7, 8].into_iter().flat_map(|g| [(g, 0), (g, 1)]) {
+                for head_dim in (8..=256).step_by(8) {
+                    let s = shape(group, 1, head_dim, 1024, kv, 9);
+                    if split_refuses(&s, &caps).is_some() {
+                        continue;
+                    }
+                    let constants = split_constants(&s, &caps, 0);
+                    let of = |name| {
+                        let found = constants.iter().find(|(n, _)| *n == name);
+                        found.map_or(0, |(_, value)| *value as usize)
+                    };
+                    let chunk_fours = 1 + kv as usize;
+                    let row_chunks = head_dim as usize / (4 * chunk_fours);
+                    let held = row_chunks.div_ceil(of("LANES"));
+                    let text = format!("{s} on subgroups of {size}");
+                    assert!(group as usize * held * chunk_fours <= 32, "MOST_HELD: {text}");
+                    assert!(of("IN_FLIGHT") * group as usize <= 64, "MOST_SCORES: {text}");
+                    assert!(of("IN_FLIGHT") * held <= 32, "MOST_LOADS: {text}");
+                }
+            }
+        }
+    }
+}

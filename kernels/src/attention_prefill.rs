@@ -210,8 +210,8 @@ pub(crate) static KERNEL: Kernel = Kernel {
         ]
     },
     bench: || {
-        let shapes =
-            [512, 4096].map(|context| [GEMMA, LLAMA, QWEN].map(|h| shape(h, 512, context)));
-        shapes.concat()
+        let long = [512, 4096].map(|context| [GEMMA, LLAMA, QWEN].map(|h| shape(h, 512, context)));
+        let short = [GEMMA, LLAMA, QWEN].map(|h| shape(h, 32, 32));
+        [&long.concat()[..], &short].concat()
     },
 };

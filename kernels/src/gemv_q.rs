@@ -48,14 +48,14 @@ fn geometry(lanes: u32, caps: &Capabilities) -> Vec<(&'static str, f64)> {
 }
 
 /// As [`geometry`] for a variant that holds activations in workgroup memory.
-fn staged(s: &Shape, lanes: u32, caps: &Capabilities) -> Vec<(&'static str, f64)> {
+pub(crate) fn staged(s: &Shape, lanes: u32, caps: &Capabilities) -> Vec<(&'static str, f64)> {
     let mut constants = geometry(lanes, caps);
     constants.push(("TILE", tile(s, caps, 1) as f64));
     constants
 }
 
 /// Workgroups of `each` rows to every group of LANES lanes.
-fn groups(s: &Shape, c: &Constants, each: usize) -> usize {
+pub(crate) fn groups(s: &Shape, c: &Constants, each: usize) -> usize {
     s.dim("ROWS").div_ceil(each * (c["WG"] as usize / c["LANES"] as usize).max(1))
 }
 
@@ -166,7 +166,7 @@ fn shape(rows: usize, k: usize, format: Format) -> Shape {
     ])
 }
 
-const LANES: &[f64] = &[4.0, 8.0, 16.0, 32.0];
+pub(crate) const LANES: &[f64] = &[4.0, 8.0, 16.0, 32.0];
 
 pub(crate) static KERNEL: Kernel = Kernel {
     name: "gemv_q",
@@ -366,9 +366,6 @@ pub(crate) static KERNEL: Kernel = Kernel {
     ],
     prefer: |s| match (Order::of(s), s.dim("COLS")) {
         (Order::ColumnWise, _) => &["column_wise", "naive"],
-        (_, 1) if s.dim("ROWS") >= 32768 => {
-            &["planes_dp4a24", "planes_multicol", "planes", "workgroup", "naive"]
-        }
         (_, 1) if s.dim("ROWS") >= 6144 => &["planes_multicol", "planes", "workgroup", "naive"],
         (_, 1) => &["planes", "workgroup", "naive"],
         _ => &["planes_batch", "workgroup", "naive"],

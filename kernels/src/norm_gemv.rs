@@ -1,13 +1,25 @@
 //! RMSNorm as the prologue of a matrix times vector: a dispatch less where a norm has one reader.
 
 use crate::descriptor::*;
+use crate::gemv_q::{LANES, groups, lanes, staged, subgroup, tile};
 use crate::geometry::*;
-use crate::layout::Format;
+use crate::layout::{Format, Packing};
 use crate::shape::{Param, ParamKind, Shape};
 
 fn format(s: &Shape) -> Format {
     Format::from_code(s.dim("WEIGHT"))
 }
+
+fn dense_only(s: &Shape, _: &Capabilities) -> Option<String> {
+    (!format(s).is_dense()).then(|| format!("reads dense weights, not {}", format(s).name()))
+}
+
+fn quantised_only(s: &Shape, _: &Capabilities) -> Option<String> {
+    format(s).is_dense().then(|| "reads quantised weights only".into())
+}
+
+/// Rows, each a stream of blocks of its own, as `planes.wgsl` asks.
+const ALONG_ROWS: (&str, f64) = ("ORDER", 0.0);
 
 fn shape(rows: usize, k: usize, format: Format, eps: f32, offset: u32) -> Shape {
     Shape::new(&[
@@ -37,7 +49,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Param {
             name: "WEIGHT",
             doc: "storage format of the matrix",
-            kind: ParamKind::Formats(Format::DENSE),
+            kind: ParamKind::Formats(Format::ALL),
         },
         Param {
             name: "FIRST",
@@ -86,6 +98,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             stages: &[Stage { entry: "main", grid: lanes_grid }],
             constants: workgroup_lanes,
             tunables: WORKGROUP_LANES,
+            refuses: dense_only,
             ..PLAIN
         },
         Variant {
@@ -93,6 +106,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             stages: &[Stage { entry: "main", grid: rows_grid }],
             constants: |_, caps| rows_per_group(caps, 1.0),
             tunables: WHOLE_SHARES,
+            refuses: dense_only,
             ..PLAIN
         },
         Variant {
@@ -100,9 +114,9 @@ pub(crate) static KERNEL: Kernel = Kernel {
             stages: &[Stage { entry: "main", grid: team_grid }],
             constants: |s, caps| team(s, caps, chunks8(s), 1),
             tunables: TEAMS,
-            refuses: |s, _| {
-                let wide = format(s) == Format::F32;
-                wide.then(|| "WEIGHT=f32: eight bytes are two weights".into())
+            refuses: |s, caps| match format(s) {
+                Format::F32 => Some("WEIGHT=f32: eight bytes are two weights".into()),
+                _ => dense_only(s, caps),
             },
             ..PLAIN
         },
@@ -111,6 +125,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             stages: &[Stage { entry: "main", grid: team_grid }],
             constants: |s, caps| team(s, caps, chunks16(s), 1),
             tunables: TEAMS,
+            refuses: dense_only,
             ..PLAIN
         },
         Variant {
@@ -118,10 +133,37 @@ pub(crate) static KERNEL: Kernel = Kernel {
             stages: &[Stage { entry: "main", grid: team_grid }],
             constants: |s, caps| stacked_team(s, caps, chunks16(s), 3),
             tunables: STACKED_TEAMS,
+            refuses: dense_only,
+            ..PLAIN
+        },
+        Variant {
+            name: "workgroup_q",
+            stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, 1) }],
+            constants: |s, caps| {
+                let tile = tile(s, caps, 1) as f64;
+                vec![ALONG_ROWS, ("LANES", f64::from(lanes(s, 32, 1))), ("TILE", tile)]
+            },
+            tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
+            refuses: quantised_only,
+            packing: Packing::Planes,
+            ..PLAIN
+        },
+        Variant {
+            name: "planes",
+            stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, 1) }],
+            constants: |s, caps| {
+                let mut constants = staged(s, subgroup(caps).min(32), caps);
+                constants.push(ALONG_ROWS);
+                constants
+            },
+            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", LANES)],
+            refuses: quantised_only,
+            packing: Packing::Planes,
             ..PLAIN
         },
     ],
     prefer: |s| match (s.dim("ROWS"), format(s)) {
+        (_, quantised) if !quantised.is_dense() => &["planes", "workgroup_q", "naive"],
         // x and the norm's weights weigh more than a row: few loads of them count, until lanes
         // run short.
         (4096.., _) => &["split_k", "subgroup", "workgroup", "naive"],
@@ -136,7 +178,12 @@ pub(crate) static KERNEL: Kernel = Kernel {
         }
     },
     tolerance: |s| Tolerance {
-        k: 16.0 + 3.0 * s.float("K").sqrt(),
+        // Codes may be summed with an offset that is taken out per 32 weights, as in gemv_q.
+        k: if format(s).is_dense() {
+            16.0 + 3.0 * s.float("K").sqrt()
+        } else {
+            64.0 + 4.0 * s.float("K").sqrt()
+        },
         rounding: 0.0,
         // A few rows may all but cancel, and NMSE then divides by next to nothing; the element
         // bound, which is relative to sum|w n|, still holds each of them.
@@ -157,6 +204,11 @@ pub(crate) static KERNEL: Kernel = Kernel {
         for (rows, k) in [(1, 1), (33, 6912), (17, 2048), (65, 1004), (40, 1001)] {
             cases.push(shape(rows, k, Format::Bf16, 1e-6, 0));
         }
+        for (i, &f) in Format::QUANTISED.iter().enumerate() {
+            let offset = (i % 2) as u32;
+            cases.push(shape(37, 1152, f, 1e-6, offset).with("FIRST", 64.0 * f64::from(offset)));
+            cases.push(shape(5, 300 + i, f, 1e-5, 1 - offset));
+        }
         // As many rows as decide for other lanes, and more workgroups than one dimension holds.
         cases.push(shape(1536, 1152, Format::Bf16, 1e-6, 1));
         cases.push(shape(262_147, 5, Format::F16, 1e-6, 0));
@@ -166,6 +218,10 @@ pub(crate) static KERNEL: Kernel = Kernel {
         [(1536, 1152), (13824, 1152), (3072, 2048), (4096, 2048), (16384, 2048), (12288, 2048)]
             .into_iter()
             .map(|(rows, k)| shape(rows, k, Format::Bf16, 1e-6, 0))
+            .chain([
+                shape(1536, 1152, Format::Q4_0, 1e-6, 0),
+                shape(3072, 2048, Format::Q4K, 1e-5, 0),
+            ])
             .collect()
     },
 };

@@ -182,11 +182,15 @@ impl Bench {
         })
     }
 
-    /// The same plan over the same weights with outputs of its own for every copy: invocations that
-    /// no barrier keeps apart until a copy's turn comes again.
-    fn overlapping(&self, pipelines: &Pipelines) -> Result<Self> {
+    /// The same plan over the same weights with outputs of its own for every copy: invocations of
+    /// one dispatch that no barrier keeps apart until a copy's turn comes again. Of several, those
+    /// inside an invocation remain. Outputs take no more memory than `most` bytes.
+    fn overlapping(&self, pipelines: &Pipelines, most: u64) -> Result<Self> {
         let written = self.case.written();
-        let copies = self.copies.iter().map(|copy| copy.sibling(pipelines, &written));
+        let each: u64 =
+            written.iter().map(|t| self.case.recording.tensors[t.0].device_bytes()).sum();
+        let count = usize::try_from(most / each.max(1)).unwrap_or(usize::MAX).max(2);
+        let copies = self.copies.iter().take(count).map(|copy| copy.sibling(pipelines, &written));
         Ok(Self {
             gpu: Arc::clone(&self.gpu),
             case: self.case.with_plan(self.case.recording.ops[0].plan.clone()),
@@ -372,15 +376,15 @@ impl Session {
         let mut bench = Bench::new(&gpu, &pipelines, plan, shape, SEED, rotate)?;
         let (cold, cold_out) = bench.sample(&self.options, self.quantum_ns, Temperature::Cold)?;
         let (warm, warm_out) = bench.sample(&self.options, self.quantum_ns, Temperature::Warm)?;
-        let overlapped = match self.options.overlapped {
+        let (overlapped, overlapped_out) = match self.options.overlapped {
             true => {
-                let mut overlapping = bench.overlapping(&pipelines)?;
-                let (timing, _) =
+                let mut overlapping = bench.overlapping(&pipelines, rotate)?;
+                let (timing, out) =
                     overlapping.sample(&self.options, self.quantum_ns, Temperature::Cold)?;
                 overlapping.validate("after overlapping")?;
-                Some(timing)
+                (Some(timing), out)
             }
-            false => None,
+            false => (None, false),
         };
         let drifted = self.canary()?;
         bench.validate("after timing")?;
@@ -405,7 +409,7 @@ impl Session {
             (!timings().all(|t| t.settled), "not settled"),
             (drifted, "drift"),
             (timings().any(|t| t.noise > NOISY), "noisy"),
-            (cold_out || warm_out, "timed out"),
+            (cold_out || warm_out || overlapped_out, "timed out"),
             (bench.clock() == Clock::Wall, "wall clock"),
             // A user's file keeps them where built-in variants run without.
             (checked, "run-time checks on"),

@@ -1,17 +1,18 @@
 // gemv_q/planes_dp4a24: activations as integers of 23 bits, four thirds of products an instruction.
 //
-//   y[FIRST + r] = sum_k W[r][k] * (d[k / 32] * xq[k])   d = max |x| of 32 / 4161407, xq = round(x / d)
+//   y[FIRST + r] = sum_k W[r][k] * (d[k / 32] * xq[k])   d = max |x| of 32 / 4161400, xq = round(x / d)
 //   W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
 //
 // Idea: as planes_dp4a16 with one byte more: xq = 65536 t + 256 h + l. Three dot4I8Packed take four
 // weights, three quarters of an instruction a weight and a third to unpack, where a float takes three;
-// and an activation is off by at most 2^-23 of the largest of its 32, what adding f32 products rounds
-// away anyway. So it has the bounds of the kernel, and none of its own.
-// 4161407 = 2^22 - 1 - 32896 is the largest that the rounding by an addition holds.
+// and an activation is off by at most 2^-23 of the largest of its 32, about what adding f32 products
+// rounds away. So it has the bounds of the kernel, and none of its own.
+// 2^22 - 1 - 32896 is the largest integer that the rounding by an addition holds; seven less leaves
+// room for a division that is not correctly rounded, which would turn the largest one's sign.
 // Source: own.
 // uses: planes, planes_dot4, x_four, sum_four, grid
 const BYTES: u32 = 3u;
-const LARGEST: f32 = 4161407.0;
+const LARGEST: f32 = 4161400.0;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;

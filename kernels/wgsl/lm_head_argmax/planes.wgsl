@@ -11,7 +11,7 @@
 // uses: planes, x_four, x_tile, sum_four, head_planes
 override FIRST: u32;
 override WG: u32 = 256u;
-override ROWS_PER_WG: u32 = 256u; // a multiple of 4 * WG / LANES
+override ROWS_PER_WG: u32 = 256u;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;

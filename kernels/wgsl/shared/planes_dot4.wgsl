@@ -2,7 +2,7 @@
 // (dot4I8Packed). Needs planes, x_four, sum_four, grid, and of the variant the bindings of gemv_q and
 //
 //   const BYTES: u32;    bytes of a rounded activation, 1 to 3
-//   const LARGEST: f32;  its largest value: 127, 127 * 256 + 127, or 2^22 - 1 - 32896
+//   const LARGEST: f32;  its largest value: 127, 127 * 256 + 127, or 4161400
 //
 // An activation is 65536 * top + 256 * high + low, as many of them as it has bytes, all signed.
 override FIRST: u32;
