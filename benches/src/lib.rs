@@ -95,7 +95,7 @@ fn kernel_with(criterion: &mut Criterion, name: &str) -> Result<()> {
 /// The kernel's benchmark shapes; on a software adapter, which can only show that a benchmark
 /// works, the quickest of them and those that take it no more than a moment.
 fn shapes(kernel: &Kernel, gpu: &Gpu) -> Vec<Shape> {
-    const MOMENT: f64 = 1e8;
+    const MOMENT: f64 = 2e7;
     let mut shapes = (kernel.bench)();
     if gpu.adapter.software {
         let effort = |shape: &Shape| {
