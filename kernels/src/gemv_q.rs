@@ -166,6 +166,14 @@ fn shape(rows: usize, k: usize, format: Format) -> Shape {
     ])
 }
 
+/// What the variants whose workgroups take turns of rows may try.
+const TURNS: &[(&str, &[f64])] = &[
+    ("WG", &[128.0, 256.0]),
+    ("LANES", LANES),
+    ("EACH", &[1.0, 2.0, 4.0]),
+    ("GROUPS", &[264.0, 1056.0, 65535.0]),
+];
+
 pub(crate) const LANES: &[f64] = &[4.0, 8.0, 16.0, 32.0];
 
 pub(crate) static KERNEL: Kernel = Kernel {
@@ -309,12 +317,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             name: "planes_dp4a24",
             stages: DOT4_STAGES,
             constants: dot4_constants,
-            tunables: &[
-                ("WG", &[128.0, 256.0]),
-                ("LANES", LANES),
-                ("EACH", &[1.0, 2.0, 4.0]),
-                ("GROUPS", &[264.0, 1056.0, 65535.0]),
-            ],
+            tunables: TURNS,
             refuses: dot4_refuses,
             packing: Packing::Planes,
             ..PLAIN
@@ -323,12 +326,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             name: "planes_dp4a16",
             stages: DOT4_STAGES,
             constants: dot4_constants,
-            tunables: &[
-                ("WG", &[128.0, 256.0]),
-                ("LANES", LANES),
-                ("EACH", &[1.0, 2.0, 4.0]),
-                ("GROUPS", &[264.0, 1056.0, 65535.0]),
-            ],
+            tunables: TURNS,
             refuses: dot4_refuses,
             packing: Packing::Planes,
             tolerance: Some(rounded_finely),

@@ -2,7 +2,7 @@
 //!
 //! Logits that come out of rounding are not exact, so the choice is exact only where the largest
 //! stands out: [`winners`] lists every row whose logit could be the largest within the bounds of a
-//! [`Tolerance`](crate::Tolerance), the largest in f64 first. Usually that is one row. Ties go to the
+//! [`Tolerance`], the largest in f64 first. Usually that is one row. Ties go to the
 //! lower index.
 
 use crate::{Expected, Tolerance};
