@@ -268,7 +268,7 @@ fn a_nan_survives_the_rounding_of_activations() {
 }
 
 /// 23 bits have the kernel's own bounds: fewer are outside, and so is a digit that is off. A
-/// division that errs by as much as devices may changes nothing, and just one more would.
+/// division that errs by the two and a half ULP that devices may err by changes nothing.
 #[test]
 fn activations_of_23_bits_are_as_exact_as_floats() {
     if !has_subgroups() {

@@ -587,3 +587,49 @@ fn an_explicit_attention_variant_always_wins() {
         }
     }
 }
+
+#[test]
+fn bench_selects_takes_several_targets_and_lets_invocations_overlap() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let kernels = ["residual_add", "glu"];
+    let flags = ["--selected", "--untuned", "--first", "--overlapped", "--json"];
+    let output = lathe(&[&["bench"][..], &kernels, &flags].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let report = document(&output);
+    let cases = report["cases"].as_array().unwrap();
+    let names: Vec<_> = cases.iter().map(|c| c["kernel"].as_str().unwrap()).collect();
+    assert_eq!(names, kernels, "one variant of one shape each");
+    for case in cases {
+        assert_ne!(case["variant"], "naive");
+        assert!(case["overlapped"]["median_us"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn tune_keeps_to_the_variant_and_the_time_it_is_given() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = Folder::new();
+    let store = folder.path("tuned.json");
+    let tune = |more: &[&str]| {
+        let rest = ["--allow-software", "--store", &store, "--json"];
+        let output = lathe(&[&["tune", "residual_add/vec4"], more, &rest].concat());
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        document(&output)["found"][0].clone()
+    };
+    let all = tune(&[]);
+    assert_eq!(all["skipped"], 0);
+    let ranking = all["ranking"].as_array().unwrap();
+    assert!(!ranking.is_empty());
+    assert!(ranking.iter().all(|r| r[0].as_str().unwrap().starts_with("vec4")), "{ranking:?}");
+    let none = tune(&["--within", "0"]);
+    assert_eq!(
+        (none["tried"].as_u64(), none["skipped"].as_u64()),
+        (Some(0), all["tried"].as_u64())
+    );
+}
