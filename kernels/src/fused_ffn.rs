@@ -1,6 +1,7 @@
 //! Gate and up projection with their activation: the first half of a gated feed-forward block.
 
 use crate::descriptor::*;
+use crate::geometry::{dense_only, quantised_only};
 use crate::layout::{ACT_NAMES, Format, Packing, act_bytes};
 use crate::shape::{Param, ParamKind, Shape};
 
@@ -66,14 +67,6 @@ fn tile(s: &Shape, caps: &Capabilities) -> (&'static str, f64) {
     let fits = (caps.workgroup_memory as usize).saturating_sub(4096) / (16 * (chunk / 4 + 1));
     let most = ((fits / 2 + 1).next_power_of_two()).max(1);
     ("TILE", most.min(s.dim("K").div_ceil(chunk)) as f64)
-}
-
-fn quantised_only(s: &Shape, _: &Capabilities) -> Option<String> {
-    format(s).is_dense().then(|| "reads quantised weights only".into())
-}
-
-fn dense_only(s: &Shape, _: &Capabilities) -> Option<String> {
-    (!format(s).is_dense()).then(|| format!("reads dense weights, not {}", format(s).name()))
 }
 
 pub(crate) static KERNEL: Kernel = Kernel {

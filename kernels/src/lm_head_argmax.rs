@@ -2,6 +2,7 @@
 
 use crate::descriptor::*;
 use crate::gemv_q;
+use crate::geometry::{dense_only, quantised_only};
 use crate::layout::{ACT_NAMES, Format, Order, Packing, STATE_WORDS, act_bytes};
 use crate::shape::{Param, ParamKind, Shape};
 
@@ -41,16 +42,6 @@ pub(crate) const PART: Param = Param {
 /// `ROWS_PER_WG` rows a workgroup.
 pub(crate) fn row_groups(s: &Shape, c: &Constants) -> usize {
     s.dim("ROWS").div_ceil(c["ROWS_PER_WG"] as usize)
-}
-
-/// Why a variant for dense rows cannot run a shape.
-pub(crate) fn dense_only(s: &Shape, _: &Capabilities) -> Option<String> {
-    (!format(s).is_dense()).then(|| format!("{} has blocks", format(s).name()))
-}
-
-/// Why a variant for blocks does not run a shape.
-pub(crate) fn quantised_only(s: &Shape, _: &Capabilities) -> Option<String> {
-    format(s).is_dense().then(|| format!("{} has no blocks", format(s).name()))
 }
 
 /// Lanes, tile and order of the variants over planes, beside `other` bytes of workgroup memory.

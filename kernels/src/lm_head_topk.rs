@@ -1,10 +1,10 @@
 //! The LM head fused with the largest logits: the others are never written.
 
 use crate::descriptor::*;
+use crate::geometry::{dense_only, quantised_only};
 use crate::layout::{Format, Packing};
 use crate::lm_head_argmax::{
-    ACTS, FIRST, K, PART, ROWS, WEIGHT, cost, dense_only, planes_geometry, quantised_only,
-    row_groups,
+    ACTS, FIRST, K, PART, ROWS, WEIGHT, cost, planes_geometry, row_groups,
 };
 use crate::shape::{Param, ParamKind, Shape};
 

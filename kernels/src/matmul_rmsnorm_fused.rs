@@ -2,6 +2,7 @@
 //! output projection of attention.
 
 use crate::descriptor::*;
+use crate::geometry::{dense_only, quantised_only};
 use crate::layout::{ACT_NAMES, Format, act_bytes};
 use crate::residual_rms_norm::{OFFSET, POST};
 use crate::shape::{Param, ParamKind, Shape};
@@ -39,10 +40,6 @@ const TWO: &[Stage] = &[
 
 const LANES: &[(&str, &[f64])] =
     &[("WG", &[64.0, 128.0, 256.0]), ("LANES", &[8.0, 16.0, 32.0, 64.0])];
-
-fn dense_only(s: &Shape, _: &Capabilities) -> Option<String> {
-    (!format(s).is_dense()).then(|| format!("reads dense weights, not {}", format(s).name()))
-}
 
 pub(crate) static KERNEL: Kernel = Kernel {
     name: "matmul_rmsnorm_fused",
@@ -119,7 +116,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             name: "two_pass_q",
             stages: TWO,
             tunables: LANES,
-            refuses: |s, _| format(s).is_dense().then(|| "reads quantised weights only".into()),
+            refuses: quantised_only,
             ..PLAIN
         },
         Variant {

@@ -10,14 +10,6 @@ fn format(s: &Shape) -> Format {
     Format::from_code(s.dim("WEIGHT"))
 }
 
-fn dense_only(s: &Shape, _: &Capabilities) -> Option<String> {
-    (!format(s).is_dense()).then(|| format!("reads dense weights, not {}", format(s).name()))
-}
-
-fn quantised_only(s: &Shape, _: &Capabilities) -> Option<String> {
-    format(s).is_dense().then(|| "reads quantised weights only".into())
-}
-
 /// Rows, each a stream of blocks of its own, as `planes.wgsl` asks.
 const ALONG_ROWS: (&str, f64) = ("ORDER", 0.0);
 
