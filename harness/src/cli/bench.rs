@@ -54,7 +54,7 @@ pub(super) struct Opts {
     /// For target `decode`: storage of its weights
     #[arg(long, default_value = "bf16")]
     quant: String,
-    /// One shape instead of the kernel's benchmark shapes
+    /// One shape of one kernel instead of its benchmark shapes
     #[arg(long)]
     shape: Option<String>,
     /// A WGSL file with the bindings of KERNEL/VARIANT, timed in that variant's place
@@ -127,8 +127,11 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
     if opts.targets.is_empty() {
         named = super::named(None)?;
     }
-    if (opts.shape.is_some() || opts.wgsl.is_some()) && named.len() != 1 {
-        return Err(Error::Usage("--shape and --wgsl need a KERNEL".into()));
+    if opts.wgsl.is_some() && named.len() != 1 {
+        return Err(Error::Usage("--wgsl needs a KERNEL".into()));
+    }
+    if opts.shape.is_some() && named.iter().any(|(kernel, _)| kernel.name != named[0].0.name) {
+        return Err(Error::Usage("--shape needs a KERNEL, or variants of one".into()));
     }
     let tuned = match opts.selected && !opts.untuned {
         true => Store::read(&Store::default_path())?.of(&session.gpu.adapter),

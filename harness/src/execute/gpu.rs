@@ -164,6 +164,16 @@ impl GpuExecutor {
         }
     }
 
+    /// Dispatches of the whole recording.
+    pub(crate) fn dispatches(&self) -> usize {
+        self.dispatches.len()
+    }
+
+    /// Encodes one dispatch of the recording.
+    pub(crate) fn encode_dispatch(&self, pass: &mut wgpu::ComputePass<'_>, dispatch: usize) {
+        self.dispatches[dispatch].encode(pass);
+    }
+
     /// Encodes one operation.
     pub fn encode_op(&self, pass: &mut wgpu::ComputePass<'_>, op: usize) {
         for dispatch in self.dispatches.iter().filter(|d| d.op == op) {

@@ -71,6 +71,9 @@ impl BenchOptions {
 /// Most copies of a case: tiny kernels stop being cold before they leave a large cache.
 const MOST_COPIES: u64 = 512;
 
+/// Least invocations that overlap before all wait: the wait is then little of the time.
+const LEAST_TURN: usize = 64;
+
 /// Most dispatches in one submission.
 const MOST_DISPATCHES: u64 = 4096;
 
@@ -95,6 +98,8 @@ pub struct Bench {
     rotated_bytes: u64,
     span: Span,
     cursor: usize,
+    /// Whether no two copies share anything that is written.
+    apart: bool,
 }
 
 impl Bench {
@@ -139,7 +144,15 @@ impl Bench {
         }
         let span = Span::new(gpu)?;
         let rotated_bytes = each * count;
-        Ok(Self { gpu: Arc::clone(gpu), case, copies, rotated_bytes, span, cursor: 0 })
+        Ok(Self {
+            gpu: Arc::clone(gpu),
+            case,
+            copies,
+            rotated_bytes,
+            span,
+            cursor: 0,
+            apart: false,
+        })
     }
 
     /// Another plan of the same kernel and shape over the very same memory.
@@ -179,18 +192,21 @@ impl Bench {
             rotated_bytes: self.rotated_bytes,
             span: Span::new(&self.gpu)?,
             cursor: 0,
+            apart: false,
         })
     }
 
-    /// The same plan over the same weights with outputs of its own for every copy: invocations of
-    /// one dispatch that no barrier keeps apart until a copy's turn comes again. Of several, those
-    /// inside an invocation remain. Outputs take no more memory than `most` bytes.
+    /// The same plan over the same weights, whose copies take turns as before, with outputs and
+    /// scratch memory of its own for each of at least [`LEAST_TURN`] invocations, but as many as
+    /// `most` bytes hold.
     fn overlapping(&self, pipelines: &Pipelines, most: u64) -> Result<Self> {
         let written = self.case.written();
         let each: u64 =
             written.iter().map(|t| self.case.recording.tensors[t.0].device_bytes()).sum();
-        let count = usize::try_from(most / each.max(1)).unwrap_or(usize::MAX).max(2);
-        let copies = self.copies.iter().take(count).map(|copy| copy.sibling(pipelines, &written));
+        let room = usize::try_from(most / each.max(1)).unwrap_or(usize::MAX).max(2);
+        let count = self.copies.len().max(LEAST_TURN).min(room);
+        let copies = self.copies.iter().cycle().take(count);
+        let copies = copies.map(|copy| copy.sibling(pipelines, &written));
         Ok(Self {
             gpu: Arc::clone(&self.gpu),
             case: self.case.with_plan(self.case.recording.ops[0].plan.clone()),
@@ -198,6 +214,7 @@ impl Bench {
             rotated_bytes: self.rotated_bytes,
             span: Span::new(&self.gpu)?,
             cursor: 0,
+            apart: true,
         })
     }
 
@@ -230,8 +247,34 @@ impl Bench {
         self.rotated_bytes
     }
 
+    /// Time of `count` invocations in turns of all copies, between which there is a barrier. A
+    /// turn runs all invocations' first dispatch, then their second and so on: each of these rounds
+    /// is a pass in a command buffer of its own, since inside one wgpu places a barrier before
+    /// whatever writes to what was written before, and a barrier waits for all.
+    fn time_apart(&mut self, count: u64) -> Result<Duration> {
+        let (copies, each) = (&self.copies, self.copies[0].dispatches());
+        let turn = copies.len() as u64;
+        let mut total = Duration::ZERO;
+        let mut left = count;
+        while left > 0 {
+            let now = left.min(MOST_DISPATCHES.max(turn) / turn * turn);
+            left -= now;
+            let passes = now.div_ceil(turn) as usize * each;
+            total += self.span.passes(&self.gpu, passes, |pass, i| {
+                let begun = (i / each) as u64 * turn;
+                for copy in &copies[..(now - begun).min(turn) as usize] {
+                    copy.encode_dispatch(pass, i % each);
+                }
+            })?;
+        }
+        Ok(total)
+    }
+
     /// Time of `count` invocations that wait for each other, as in a decode step.
     pub fn time(&mut self, count: u64, temperature: Temperature) -> Result<Duration> {
+        if self.apart {
+            return self.time_apart(count);
+        }
         let mut total = Duration::ZERO;
         let mut left = count;
         while left > 0 {

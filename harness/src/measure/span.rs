@@ -80,13 +80,38 @@ impl Span {
         gpu: &Gpu,
         encode: impl FnOnce(&mut wgpu::ComputePass<'_>),
     ) -> Result<Duration> {
-        let mut encoder = gpu.device.create_command_encoder(&Default::default());
-        let timestamp_writes = self.queries.as_ref().map(|q| q.writes(Some(0), Some(1)));
-        let mut pass = encoder
-            .begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
-        encode(&mut pass);
-        drop(pass);
-        self.submit(gpu, encoder)
+        let mut encode = Some(encode);
+        self.passes(gpu, 1, |pass, _| {
+            if let Some(encode) = encode.take() {
+                encode(pass);
+            }
+        })
+    }
+
+    /// Times `count` compute passes, at least one, each in a command buffer of its own: what one
+    /// uses first needs no barrier inside it, all that pass on between two share the one between.
+    pub fn passes(
+        &self,
+        gpu: &Gpu,
+        count: usize,
+        mut encode: impl FnMut(&mut wgpu::ComputePass<'_>, usize),
+    ) -> Result<Duration> {
+        let last = count.saturating_sub(1);
+        let mut record = |i: usize| {
+            let mut encoder = gpu.device.create_command_encoder(&Default::default());
+            let (begin, end) = ((i == 0).then_some(0), (i == last).then_some(1));
+            let queries = self.queries.as_ref().filter(|_| begin.or(end).is_some());
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                label: None,
+                timestamp_writes: queries.map(|q| q.writes(begin, end)),
+            });
+            encode(&mut pass, i);
+            drop(pass);
+            encoder
+        };
+        let before = (0..last).map(|i| record(i).finish()).collect();
+        let encoder = record(last);
+        self.submit(gpu, before, encoder)
     }
 
     /// Times commands of an encoder that are no pass, such as copies: empty passes around them
@@ -108,7 +133,7 @@ impl Span {
         stamp(&mut encoder, Some(0), None);
         encode(&mut encoder);
         stamp(&mut encoder, None, Some(1));
-        self.submit(gpu, encoder)
+        self.submit(gpu, Vec::new(), encoder)
     }
 
     /// The smallest step of this device's timestamps, in nanoseconds: what all differences seen
@@ -122,21 +147,27 @@ impl Span {
                 label: None,
                 timestamp_writes: Some(queries.writes(Some(0), Some(1))),
             }));
-            seen.extend(queries.read(gpu, encoder)?);
+            seen.extend(queries.read(gpu, Vec::new(), encoder)?);
         }
         let step = seen.windows(2).map(|pair| pair[0].abs_diff(pair[1])).fold(0, gcd);
         Ok((step > 0).then_some(step as f64 * gpu.timestamp_period))
     }
 
-    fn submit(&self, gpu: &Gpu, encoder: wgpu::CommandEncoder) -> Result<Duration> {
+    /// Submits `before` and then `encoder`, and waits.
+    fn submit(
+        &self,
+        gpu: &Gpu,
+        mut before: Vec<wgpu::CommandBuffer>,
+        encoder: wgpu::CommandEncoder,
+    ) -> Result<Duration> {
         let Some(queries) = &self.queries else {
-            let commands = encoder.finish();
+            before.push(encoder.finish());
             let begun = Instant::now();
-            let submission = gpu.queue.submit([commands]);
+            let submission = gpu.queue.submit(before);
             gpu.wait(Some(submission))?;
             return Ok(begun.elapsed());
         };
-        let [begin, end] = queries.read(gpu, encoder)?;
+        let [begin, end] = queries.read(gpu, before, encoder)?;
         end.checked_sub(begin)
             .filter(|ticks| *ticks > 0)
             .map(|ticks| Duration::from_nanos((ticks as f64 * gpu.timestamp_period) as u64))
@@ -157,10 +188,16 @@ impl Queries {
         }
     }
 
-    fn read(&self, gpu: &Gpu, mut encoder: wgpu::CommandEncoder) -> Result<[u64; 2]> {
+    fn read(
+        &self,
+        gpu: &Gpu,
+        mut before: Vec<wgpu::CommandBuffer>,
+        mut encoder: wgpu::CommandEncoder,
+    ) -> Result<[u64; 2]> {
         encoder.resolve_query_set(&self.set, 0..2, &self.resolved, 0);
         encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, 16);
-        let submission = gpu.queue.submit([encoder.finish()]);
+        before.push(encoder.finish());
+        let submission = gpu.queue.submit(before);
         self.staging.map_async(wgpu::MapMode::Read, .., |_| {});
         gpu.wait(Some(submission))?;
         let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&gpu.mapped(&self.staging)?);

@@ -24,13 +24,15 @@ fn combine(
     var sum = vec4<f32>(0.0);
     for (var begin = 0u; begin < splits(); begin += parts) {
         let split = begin + part;
-        // Beyond the splits at work nothing was written: the last one again, without weight.
-        let at = ((head / GROUP) * splits() + min(split, used - 1u)) * GROUP + head % GROUP;
-        let its_top = tops[at];
-        let its_sum = partials[at * fours + min(four, fours - 1u)];
+        // The loads do not wait for `used`; what lies beyond the splits at work may be anything.
+        let at = ((head / GROUP) * splits() + min(split, splits() - 1u)) * GROUP + head % GROUP;
+        let at_work = vec4<bool>(split < used);
+        let its_top = select(vec2<f32>(LOWEST, 0.0), tops[at], at_work.xy);
+        let its_sum =
+            select(vec4<f32>(0.0), partials[at * fours + min(four, fours - 1u)], at_work);
         let most = max(top.x, its_top.x);
         let mine = exp2(top.x - most);
-        let other = select(0.0, exp2(its_top.x - most), split < used);
+        let other = exp2(its_top.x - most);
         top = vec2<f32>(most, top.y * mine + its_top.y * other);
         sum = sum * mine + its_sum * other;
     }
