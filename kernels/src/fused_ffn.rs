@@ -1,6 +1,7 @@
 //! Gate and up projection with their activation: the first half of a gated feed-forward block.
 
 use crate::descriptor::*;
+use crate::gemv_q;
 use crate::geometry::{dense_only, quantised_only};
 use crate::layout::{ACT_NAMES, Format, Packing, act_bytes};
 use crate::shape::{Param, ParamKind, Shape};
@@ -47,17 +48,7 @@ fn stacked(s: &Shape) -> Vec<(&'static str, f64)> {
 /// Lanes an output: as many as a subgroup has, unless fewer fill a large GPU as well and idle less
 /// in the last round. 1152 weights are 36 chunks, which keep 32 lanes half idle and 4 lanes busy.
 fn lanes(s: &Shape, caps: &Capabilities) -> f64 {
-    const SUBGROUPS: usize = 1536;
-    let most = caps.subgroup.map_or(32, |(_, max)| max.max(4)).min(32);
-    let chunk = if format(s) == Format::Q8_0 { 16 } else { 32 };
-    let chunks = s.dim("K").div_ceil(chunk) as u32;
-    let fills = |lanes: u32| s.dim("N") * lanes as usize >= SUBGROUPS * most as usize;
-    let busy = |lanes: u32| f64::from(chunks) / f64::from(chunks.next_multiple_of(lanes));
-    let mut lanes = most;
-    while lanes > 4 && fills(lanes / 2) && busy(lanes) < 0.9 {
-        lanes /= 2;
-    }
-    f64::from(lanes)
+    f64::from(gemv_q::lanes_of(s, s.dim("N"), gemv_q::subgroup(caps).min(32), 1))
 }
 
 /// Chunks of x that lie in workgroup memory at a time (see `x_tile.wgsl`), beside at most
@@ -155,6 +146,22 @@ pub(crate) static KERNEL: Kernel = Kernel {
             ..PLAIN
         },
         Variant {
+            name: "planes_dp4a24",
+            stages: &[Stage { entry: "main", grid: |s, c| gemv_q::dot4_groups(2 * s.dim("N"), c) }],
+            // Two outputs to a group of lanes: they may make one word of f16.
+            constants: |s, caps| {
+                [&stacked(s)[..], &gemv_q::dot4(s, caps, 2 * s.dim("N"), 4, 1056)].concat()
+            },
+            tunables: &[
+                ("WG", &[128.0, 256.0, 512.0]),
+                ("LANES", &[4.0, 8.0, 16.0, 32.0]),
+                ("GROUPS", &[132.0, 264.0, 1056.0]),
+            ],
+            refuses: |s, caps| quantised_only(s, caps).or_else(|| gemv_q::below_a_block(s)),
+            packing: Packing::Planes,
+            ..PLAIN
+        },
+        Variant {
             name: "subgroup",
             stages: OUTS,
             constants: |_, caps| outputs_per_group(caps, 1.0),
@@ -181,7 +188,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         if format(s).is_dense() {
             &["workgroup", "subgroup", "naive"]
         } else {
-            &["planes", "workgroup_q", "naive"]
+            &["planes_dp4a24", "planes", "workgroup_q", "naive"]
         }
     },
     cost: |s| {

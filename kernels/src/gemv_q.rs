@@ -13,14 +13,24 @@ fn chunk(s: &Shape) -> usize {
     if format(s) == Format::Q8_0 { 16 } else { 32 }
 }
 
+/// Chunks of a row.
+fn chunks(s: &Shape) -> usize {
+    s.dim("K").div_ceil(chunk(s))
+}
+
 /// Lanes for the rows that a subgroup variant takes `each` at a time. As many, up to a subgroup, as
 /// are needed to fill a large GPU with subgroups; beyond that those of which at least nine tenths
 /// have a chunk in every round: 1152 weights are 36 chunks, which keep 32 lanes half idle and 8
 /// lanes busy.
 pub(crate) fn lanes(s: &Shape, most: u32, each: usize) -> u32 {
+    lanes_of(s, s.dim("ROWS"), most, each)
+}
+
+/// The same for `rows` rows of the length of the shape's.
+pub(crate) fn lanes_of(s: &Shape, rows: usize, most: u32, each: usize) -> u32 {
     const SUBGROUPS: usize = 1536;
-    let chunks = s.dim("K").div_ceil(chunk(s)) as u32;
-    let fills = |lanes: u32| s.dim("ROWS") * lanes as usize >= each * SUBGROUPS * most as usize;
+    let chunks = chunks(s) as u32;
+    let fills = |lanes: u32| rows * lanes as usize >= each * SUBGROUPS * most as usize;
     let busy = |lanes: u32| f64::from(chunks) / f64::from(chunks.next_multiple_of(lanes));
     let mut lanes = most.max(4);
     while lanes > 4 && fills(lanes / 2) && busy(lanes) < 0.9 {
@@ -40,7 +50,7 @@ pub(crate) fn tile(s: &Shape, caps: &Capabilities, columns: usize) -> usize {
     // What else the variants keep there.
     let fits = (caps.workgroup_memory as usize).saturating_sub(2048) / one;
     let whole = if fits < 64 { (fits / 2 + 1).next_power_of_two() } else { fits / 64 * 64 };
-    whole.min(s.dim("K").div_ceil(chunk(s)))
+    whole.min(chunks(s))
 }
 
 fn geometry(lanes: u32, caps: &Capabilities) -> Vec<(&'static str, f64)> {
@@ -130,29 +140,49 @@ fn one_column(s: &Shape, _: &Capabilities) -> Option<String> {
 
 /// What the variants over `planes_dot4.wgsl` ask of a shape. Their workgroup memory holds all of x.
 fn dot4_refuses(s: &Shape, caps: &Capabilities) -> Option<String> {
-    let short = || (s.dim("K") < 32).then(|| "K is below a block of 32".to_owned());
-    one_column(s, caps).or_else(short)
+    one_column(s, caps).or_else(|| below_a_block(s))
 }
 
-/// Few rows go to more subgroups, each with fewer of them.
-fn dot4_constants(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64)> {
-    let each = match s.dim("ROWS") {
-        0..3072 => 1,
-        3072..6144 => 2,
-        _ => 4,
-    };
-    let mut constants = geometry(lanes(s, subgroup(caps), each), caps);
-    constants.push(("EACH", each as f64));
+/// Why activations are not rounded.
+pub(crate) fn below_a_block(s: &Shape) -> Option<String> {
+    (s.dim("K") < 32).then(|| "K is below a block of 32".to_owned())
+}
+
+/// Geometry of planes_dot4.wgsl over `rows` rows, `each` to a group of lanes, in at most `groups`
+/// workgroups.
+pub(crate) fn dot4(
+    s: &Shape,
+    caps: &Capabilities,
+    rows: usize,
+    each: usize,
+    groups: usize,
+) -> Vec<(&'static str, f64)> {
+    let mut constants = geometry(lanes_of(s, rows, subgroup(caps), each), caps);
+    constants.extend([("EACH", each as f64), ("GROUPS", groups as f64)]);
     constants
 }
 
-const DOT4_STAGES: &[Stage] = &[Stage {
-    entry: "main",
-    grid: |s, c| {
-        let sets = groups(s, c, c["EACH"] as usize);
-        sets.div_ceil(sets.div_ceil(c["GROUPS"] as usize))
-    },
-}];
+/// Measured: one row where rows are few and short, so that subgroups are many; two where a row takes a
+/// subgroup several rounds; four where there are rows for all, which also take turns, so that not
+/// every few of them round x anew.
+pub(crate) fn dot4_constants(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64)> {
+    let (each, groups) = match (s.dim("ROWS"), s.dim("K")) {
+        (0..3072, 0..4096) => (1, 1056),
+        (0..16384, _) => (2, 1056),
+        _ => (4, 264),
+    };
+    dot4(s, caps, s.dim("ROWS"), each, groups)
+}
+
+/// Workgroups of planes_dot4.wgsl over `rows` rows.
+pub(crate) fn dot4_groups(rows: usize, c: &Constants) -> usize {
+    let turn = (c["EACH"] * c["WG"] / c["LANES"]) as usize;
+    let sets = rows.div_ceil(turn.max(1));
+    sets.div_ceil(sets.div_ceil(c["GROUPS"] as usize))
+}
+
+const DOT4_STAGES: &[Stage] =
+    &[Stage { entry: "main", grid: |s, c| dot4_groups(s.dim("ROWS"), c) }];
 
 fn shape(rows: usize, k: usize, format: Format) -> Shape {
     Shape::new(&[
@@ -167,8 +197,8 @@ fn shape(rows: usize, k: usize, format: Format) -> Shape {
 }
 
 /// What the variants whose workgroups take turns of rows may try.
-const TURNS: &[(&str, &[f64])] = &[
-    ("WG", &[128.0, 256.0]),
+pub(crate) const TURNS: &[(&str, &[f64])] = &[
+    ("WG", &[128.0, 256.0, 512.0]),
     ("LANES", LANES),
     ("EACH", &[1.0, 2.0, 4.0]),
     ("GROUPS", &[264.0, 1056.0, 65535.0]),
@@ -368,8 +398,10 @@ pub(crate) static KERNEL: Kernel = Kernel {
     ],
     prefer: |s| match (Order::of(s), s.dim("COLS")) {
         (Order::ColumnWise, _) => &["column_wise", "naive"],
-        (_, 1) if s.dim("ROWS") >= 6144 => &["planes_multicol", "planes", "workgroup", "naive"],
-        (_, 1) => &["planes", "workgroup", "naive"],
+        (_, 1) if s.dim("ROWS") >= 6144 => {
+            &["planes_dp4a24", "planes_multicol", "planes", "workgroup", "naive"]
+        }
+        (_, 1) => &["planes_dp4a24", "planes", "workgroup", "naive"],
         _ => &["planes_batch", "workgroup", "naive"],
     },
     cost: |s| {

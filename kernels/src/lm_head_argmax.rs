@@ -61,6 +61,30 @@ pub(crate) fn planes_geometry(
     ]
 }
 
+/// Geometry of the variants over planes_dot4.wgsl: every workgroup has at least 64 rows and at most
+/// 1024, what lm_head_topk has room for.
+pub(crate) fn dot4_geometry(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64)> {
+    let rows = s.dim("ROWS");
+    let groups = rows.div_ceil(64).min(264.max(rows.div_ceil(1024)));
+    let mut constants = gemv_q::dot4(s, caps, rows, 4, groups);
+    constants.push(("ORDER", Order::RowWise.code()));
+    constants
+}
+
+/// Workgroups of theirs.
+pub(crate) fn dot4_groups(s: &Shape, c: &Constants) -> usize {
+    gemv_q::dot4_groups(s.dim("ROWS"), c)
+}
+
+/// What they ask of a shape.
+pub(crate) fn dot4_refuses(s: &Shape, caps: &Capabilities) -> Option<String> {
+    quantised_only(s, caps).or_else(|| gemv_q::below_a_block(s))
+}
+
+/// What they may try.
+pub(crate) const DOT4_TUNABLES: &[(&str, &[f64])] =
+    &[("WG", &[128.0, 256.0, 512.0]), ("LANES", &[4.0, 8.0, 16.0, 32.0])];
+
 /// Weights and x once; what is left of the logits is negligible.
 pub(crate) fn cost(s: &Shape) -> Cost {
     let (rows, k) = (s.float("ROWS"), s.float("K"));
@@ -199,12 +223,24 @@ pub(crate) static KERNEL: Kernel = Kernel {
             packing: Packing::Planes,
             ..PLAIN
         },
+        Variant {
+            name: "planes_dp4a24",
+            stages: &[
+                Stage { entry: "rows", grid: dot4_groups },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            constants: dot4_geometry,
+            tunables: DOT4_TUNABLES,
+            refuses: dot4_refuses,
+            packing: Packing::Planes,
+            ..PLAIN
+        },
     ],
     prefer: |s| {
         if format(s).is_dense() {
             &["subgroup", "workgroup", "naive"]
         } else {
-            &["planes", "blocks", "naive"]
+            &["planes_dp4a24", "planes", "blocks", "naive"]
         }
     },
     cost,

@@ -4,7 +4,8 @@ use crate::descriptor::*;
 use crate::geometry::{dense_only, quantised_only};
 use crate::layout::{Format, Packing};
 use crate::lm_head_argmax::{
-    ACTS, FIRST, K, PART, ROWS, WEIGHT, cost, planes_geometry, row_groups,
+    ACTS, DOT4_TUNABLES, FIRST, K, PART, ROWS, WEIGHT, cost, dot4_geometry, dot4_groups,
+    dot4_refuses, planes_geometry, row_groups,
 };
 use crate::shape::{Param, ParamKind, Shape};
 
@@ -24,15 +25,17 @@ fn too_many(s: &Shape, _: &Capabilities) -> Option<String> {
 const fn stages() -> &'static [Stage] {
     &[
         Stage { entry: "rows", grid: row_groups },
-        Stage {
-            entry: "merge",
-            grid: |s, c| match row_groups(s, c) * s.dim("TOP_K") {
-                0..=LIST => 0,
-                _ => c["MERGERS"] as usize,
-            },
-        },
+        Stage { entry: "merge", grid: |s, c| mergers(s, c, row_groups(s, c)) },
         Stage { entry: "choose", grid: |_, _| 1 },
     ]
+}
+
+/// Workgroups that merge the lists of `groups` others.
+fn mergers(s: &Shape, c: &Constants, groups: usize) -> usize {
+    match groups * s.dim("TOP_K") {
+        0..=LIST => 0,
+        _ => c["MERGERS"] as usize,
+    }
 }
 
 fn shape(rows: usize, k: usize, format: Format, top_k: usize) -> Shape {
@@ -143,12 +146,25 @@ pub(crate) static KERNEL: Kernel = Kernel {
             packing: Packing::Planes,
             ..PLAIN
         },
+        Variant {
+            name: "planes_dp4a24",
+            stages: &[
+                Stage { entry: "rows", grid: dot4_groups },
+                Stage { entry: "merge", grid: |s, c| mergers(s, c, dot4_groups(s, c)) },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            constants: dot4_geometry,
+            tunables: DOT4_TUNABLES,
+            refuses: |s, caps| too_many(s, caps).or_else(|| dot4_refuses(s, caps)),
+            packing: Packing::Planes,
+            ..PLAIN
+        },
     ],
     prefer: |s| {
         if Format::from_code(s.dim("WEIGHT")).is_dense() {
             &["subgroup", "workgroup", "naive"]
         } else {
-            &["planes", "blocks", "naive"]
+            &["planes_dp4a24", "planes", "blocks", "naive"]
         }
     },
     cost,

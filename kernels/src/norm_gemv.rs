@@ -1,7 +1,7 @@
 //! RMSNorm as the prologue of a matrix times vector: a dispatch less where a norm has one reader.
 
 use crate::descriptor::*;
-use crate::gemv_q::{LANES, groups, lanes, staged, subgroup, tile};
+use crate::gemv_q::{self, LANES, groups, lanes, staged, subgroup, tile};
 use crate::geometry::*;
 use crate::layout::{Format, Packing};
 use crate::shape::{Param, ParamKind, Shape};
@@ -153,9 +153,24 @@ pub(crate) static KERNEL: Kernel = Kernel {
             packing: Packing::Planes,
             ..PLAIN
         },
+        Variant {
+            name: "planes_dp4a24",
+            stages: &[Stage { entry: "main", grid: |s, c| gemv_q::dot4_groups(s.dim("ROWS"), c) }],
+            constants: |s, caps| {
+                let mut constants = gemv_q::dot4_constants(s, caps);
+                constants.push(ALONG_ROWS);
+                constants
+            },
+            tunables: gemv_q::TURNS,
+            refuses: |s, caps| quantised_only(s, caps).or_else(|| gemv_q::below_a_block(s)),
+            packing: Packing::Planes,
+            ..PLAIN
+        },
     ],
     prefer: |s| match (s.dim("ROWS"), format(s)) {
-        (_, quantised) if !quantised.is_dense() => &["planes", "workgroup_q", "naive"],
+        (_, quantised) if !quantised.is_dense() => {
+            &["planes_dp4a24", "planes", "workgroup_q", "naive"]
+        }
         // x and the norm's weights weigh more than a row: few loads of them count, until lanes
         // run short.
         (4096.., _) => &["split_k", "subgroup", "workgroup", "naive"],

@@ -7,13 +7,8 @@
 // weights, three quarters of an instruction a weight and a third to unpack, where a float takes three;
 // and an activation is off by at most 2^-23 of the largest of its 32, about what adding f32 products
 // rounds away. So it has the bounds of the kernel, and none of its own.
-// 2^22 - 1 - 32896 is the largest integer that the rounding by an addition holds; seven less leaves
-// room for a division that is not correctly rounded, which would turn the largest one's sign.
 // Source: own.
-// uses: planes, planes_dot4, x_four, sum_four, grid
-const BYTES: u32 = 3u;
-const LARGEST: f32 = 4161400.0;
-
+// uses: planes, rounded_x, planes_dot4, planes_product, three_bytes, unscaled, x_four, sum_four, grid
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;

@@ -11,6 +11,7 @@ override ROWS: u32;
 override FIRST: u32;
 override K: u32;
 override WG: u32 = 64u;
+override ROWS_PER_WG: u32 = 256u;
 
 @group(0) @binding(0) var<storage, read> weights: array<u32>;
 @group(0) @binding(1) var<storage, read> x: array<u32>;
@@ -20,6 +21,8 @@ override WG: u32 = 64u;
 @group(0) @binding(5) var<storage, read_write> merged: array<vec2<u32>>;
 
 fn packed_word(i: u32) -> u32 { return weights[i]; }
+
+fn group_rows() -> u32 { return ROWS_PER_WG; }
 
 @compute @workgroup_size(WG)
 fn rows(

@@ -12,6 +12,7 @@
 // uses: planes, x_four, x_tile, sum_four, head_planes
 override FIRST: u32;
 override WG: u32 = 256u;
+override ROWS_PER_WG: u32 = 256u;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
@@ -21,6 +22,8 @@ override WG: u32 = 256u;
 @group(0) @binding(5) var<storage, read_write> merged: array<vec2<u32>>;
 
 fn note(row: u32, logit: f32) { slots[row % ROWS_PER_WG] = entry_of(logit, row); }
+
+fn group_rows() -> u32 { return ROWS_PER_WG; }
 
 @compute @workgroup_size(WG)
 fn rows(

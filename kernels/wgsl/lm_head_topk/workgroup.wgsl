@@ -13,6 +13,7 @@ override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;
 override LANES: u32 = 32u;
+override ROWS_PER_WG: u32 = 256u;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
@@ -20,6 +21,8 @@ override LANES: u32 = 32u;
 @group(0) @binding(3) var<storage, read_write> top_indices: array<u32>;
 @group(0) @binding(4) var<storage, read_write> lists: array<vec2<u32>>;
 @group(0) @binding(5) var<storage, read_write> merged: array<vec2<u32>>;
+
+fn group_rows() -> u32 { return ROWS_PER_WG; }
 
 @compute @workgroup_size(WG)
 fn rows(

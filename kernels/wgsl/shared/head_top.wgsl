@@ -1,17 +1,16 @@
-// The first TOP_K rows of a matrix: each workgroup sorts ROWS_PER_WG rows in workgroup memory and
-// leaves a list, lists are merged, the last stage adds what earlier parts of the matrix left. Needs
-// sort_key, top_list, merge_lists, and ROWS and FIRST of the file.
+// The first TOP_K rows of a matrix: each workgroup sorts its rows in workgroup memory and leaves a
+// list, lists are merged, the last stage adds what earlier parts of the matrix left. Needs sort_key,
+// top_list, merge_lists, and of the file ROWS, FIRST and group_rows(), the rows of a workgroup: a
+// multiple of 4, at most 1024.
 override PART: u32; // 0 the whole matrix, 1 its first part, 2 one in between, 3 its last
 override TOP_K: u32; // at most 64
-override ROWS_PER_WG: u32 = 256u; // a multiple of 4, at most 1024
-
 fn kept() -> u32 { return TOP_K; }
 
-fn row_groups() -> u32 { return (ROWS + ROWS_PER_WG - 1u) / ROWS_PER_WG; }
+fn row_groups() -> u32 { return (ROWS + group_rows() - 1u) / group_rows(); }
 
 fn listed() -> u32 { return row_groups() * TOP_K; }
 
-fn sorted_rows() -> u32 { return power_of_two_from(max(ROWS_PER_WG, TOP_K)); }
+fn sorted_rows() -> u32 { return power_of_two_from(max(group_rows(), TOP_K)); }
 
 fn clear_rows(lid: u32) {
     for (var s = lid; s < sorted_rows(); s += WG) { slots[s] = vec2<u32>(0u); }

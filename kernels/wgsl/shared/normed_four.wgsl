@@ -13,9 +13,12 @@ fn bounded(i: u32, v: vec4<f32>) -> vec4<f32> {
 
 fn is_past(i: u32) -> bool { return K % 32u != 0u && 4u * i >= K; }
 
-fn stream_four(i: u32) -> vec4<f32> {
-    if (is_past(i)) { return vec4<f32>(0.0); }
-    return bounded(i, stream[i]);
+fn normed() -> bool { return NORM == 1u; }
+
+fn squares_of(i: u32) -> f32 {
+    if (is_past(i)) { return 0.0; }
+    let v = bounded(i, stream[i]);
+    return dot(v, v);
 }
 
 // Elements 4i..4i+4. There is one vector.
@@ -33,10 +36,7 @@ fn chunk_squares(c: u32) -> f32 {
     if (NORM == 0u) { return 0.0; }
     let first = c * (chunk_elements() / 4u);
     var sum = 0.0;
-    for (var j = 0u; j < chunk_elements() / 4u; j++) {
-        let v = stream_four(first + j);
-        sum += dot(v, v);
-    }
+    for (var j = 0u; j < chunk_elements() / 4u; j++) { sum += squares_of(first + j); }
     return sum;
 }
 

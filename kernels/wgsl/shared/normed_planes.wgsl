@@ -3,8 +3,6 @@
 override EPS: f32;
 override OFFSET: u32; // 0, or Gemma's 1
 
-alias Partial = vec2<f32>; // product, squares
-
 // Beyond K lies padding of unknown content, here zero.
 fn bounded(i: u32, v: vec4<f32>) -> vec4<f32> {
     if (K % 32u == 0u) { return v; }
@@ -20,17 +18,12 @@ fn x_four(col: u32, i: u32) -> vec4<f32> {
     return bounded(i, x[i] * (f32(OFFSET) + norm_weight[i]));
 }
 
-// What a chunk of weights and its chunk c of x, staged from chunk `tile` on, add.
-fn weigh(chunk: Chunk, at: u32, c: u32, tile: u32) -> vec2<f32> {
-    let first = c * (chunk_elements() / 4u);
-    var squares = 0.0;
-    for (var i = first; i < first + chunk_elements() / 4u; i++) {
-        if (!is_past(i)) {
-            let v = bounded(i, x[i]);
-            squares += dot(v, v);
-        }
-    }
-    return vec2<f32>(dot_chunk(chunk, at, load_x(c - tile)), squares);
+fn normed() -> bool { return true; }
+
+fn squares_of(i: u32) -> f32 {
+    if (is_past(i)) { return 0.0; }
+    let v = bounded(i, x[i]);
+    return dot(v, v);
 }
 
-fn finish(sum: vec2<f32>) -> f32 { return sum.x * inverseSqrt(sum.y / f32(K) + EPS); }
+fn rms_factor(squares: f32) -> f32 { return inverseSqrt(squares / f32(K) + EPS); }

@@ -44,9 +44,10 @@ fn halvings() -> u32 { return min(countTrailingZeros(LANES), countTrailingZeros(
 // Of these, steps that part slots; the others part heads.
 fn slot_halvings() -> u32 { return min(halvings(), countTrailingZeros(in_flight())); }
 
-// Scores a lane owns, and of how many heads they are.
+// Scores a lane owns, of how many heads and of how many slots they are.
 fn kept() -> u32 { return scores() >> halvings(); }
 fn heads_kept() -> u32 { return min(kept(), GROUP); }
+fn slots_kept() -> u32 { return kept() / heads_kept(); }
 
 // Parts of the scores are owned in the order of the reversed bits of lanes.
 fn part_of(member: u32) -> u32 {
@@ -196,12 +197,13 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
         }
         for (var h = 0u; h < heads_kept(); h++) {
             var top = own_most[h];
-            for (var i = h; i < kept(); i += GROUP) { top = max(top, score[i]); }
+            for (var j = 0u; j < slots_kept(); j++) { top = max(top, score[j * GROUP + h]); }
             top = slots_max(top);
             decay[h] = exp2(own_most[h] - top);
             own_most[h] = top;
             var total = own_norm[h] * decay[h];
-            for (var i = h; i < kept(); i += GROUP) {
+            for (var j = 0u; j < slots_kept(); j++) {
+                let i = j * GROUP + h;
                 let live = first + (own + i) / GROUP * stride < n;
                 score[i] = select(0.0, exp2(score[i] - top), live);
                 total += score[i];

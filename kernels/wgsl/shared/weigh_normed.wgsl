@@ -1,0 +1,12 @@
+// What planes_row and planes_tree add up where x goes through a norm; needs normed_planes and x_tile.
+alias Partial = vec2<f32>; // product, squares
+
+// What a chunk of weights and its chunk c of x, staged from chunk `tile` on, add.
+fn weigh(chunk: Chunk, at: u32, c: u32, tile: u32) -> vec2<f32> {
+    let first = c * (chunk_elements() / 4u);
+    var squares = 0.0;
+    for (var i = first; i < first + chunk_elements() / 4u; i++) { squares += squares_of(i); }
+    return vec2<f32>(dot_chunk(chunk, at, load_x(c - tile)), squares);
+}
+
+fn finish(sum: vec2<f32>) -> f32 { return sum.x * rms_factor(sum.y); }
