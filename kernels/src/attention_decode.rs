@@ -56,8 +56,8 @@ fn split_grid(s: &Shape, c: &Constants) -> usize {
     s.dim("KV_HEADS") * (c["SPLITS"] as usize).clamp(1, most_splits(s))
 }
 
-fn combine_grid(s: &Shape, _: &Constants) -> usize {
-    heads(s) * s.dim("HEAD_DIM").div_ceil(32)
+fn combine_grid(s: &Shape, c: &Constants) -> usize {
+    heads(s) * s.dim("HEAD_DIM").div_ceil(4 * c["COMBINE_FOURS"] as usize)
 }
 
 /// Splits that make up to `workgroups` of all KV heads: one more than there are processors would
@@ -78,18 +78,24 @@ fn split_constants(s: &Shape, caps: &Capabilities, each: usize) -> Vec<(&'static
     // The upper half of the subgroups leaves its sums in workgroup memory, with room for tops.
     let sums = s.dim("GROUP") * (4 * s.dim("HEAD_DIM") + 16);
     let room = caps.workgroup_memory as usize - 64;
-    // 512 invocations a processor of a large GPU: many small workgroups merge faster, but all that
-    // one KV head has leave partial results for the second stage.
-    let wanted = if s.dim("KV_HEADS") >= 4 { 128 } else { 512 };
-    let splits = splits_for(s, 132 * 512 / wanted);
-    let mut wg = wanted.min(caps.invocations as usize).max(largest);
+    // Measured: a workgroup a processor of a large GPU where slots are few; with more of them four,
+    // of which some wait for memory while others compute. But all that one KV head has leave partial
+    // results to the second stage, and two for each processor are what pays.
+    let splits = match (s.dim("CAPACITY"), s.dim("KV_HEADS")) {
+        (..=2048, _) | (..=16384, ..4) => splits_for(s, 132),
+        (_, ..4) => splits_for(s, 264),
+        _ => splits_for(s, 528),
+    };
+    let mut wg = (caps.invocations as usize).min(128).max(largest);
     while wg > largest && (wg / smallest / 2).max(1) * sums + wg * each > room {
         wg /= 2;
     }
-    // Registers grow with what a lane holds: beyond eight scores a round they no longer fit.
+    // Measured: as many scores a round as lanes to own them where a row takes a subgroup of 32 and
+    // slots are many, else eight. Registers grow with what a lane holds.
     let vectors = held_vectors(s, lanes);
     let most = if smallest < 16 { 16 } else { 64 };
-    let in_flight = (8 / held).min(most / vectors.max(1)).min(8 / s.dim("GROUP").min(8));
+    let scores = if lanes >= 32 && s.dim("CAPACITY") > 2048 { lanes } else { 8 };
+    let in_flight = (8 / held).min(most / vectors.max(1)).min(scores / s.dim("GROUP").min(8));
     let in_flight = power_up_to(in_flight);
     vec![
         ("WG", number(wg)),
@@ -360,7 +366,13 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "split_kv",
             stages: SPLIT_STAGES,
-            constants: |s, caps| split_constants(s, caps, 0),
+            constants: |s, caps| {
+                let mut constants = split_constants(s, caps, 0);
+                // Many splits are shared by more invocations of the second stage.
+                let many = constants.iter().any(|c| c.0 == "SPLITS" && c.1 > 128.0);
+                constants.push(("COMBINE_FOURS", if many { 4.0 } else { 8.0 }));
+                constants
+            },
             tunables: &[
                 ("SPLITS", SPLITS),
                 ("WG", &[128.0, 256.0, 512.0]),
@@ -452,9 +464,11 @@ mod tests {
                 workgroup_memory: 32 << 10,
                 ..Capabilities::minimal()
             };
-            for (group, kv) in [1, 2, 3, 4, 5, 6, 7, 8].into_iter().flat_map(|g| [(g, 0), (g, 1)]) {
+            let groups = [1, 2, 3, 4, 5, 6, 7, 8];
+            let kinds = [(0, 1024), (1, 1024), (0, 4096), (1, 4096)];
+            for (group, (kv, slots)) in groups.into_iter().flat_map(|g| kinds.map(|k| (g, k))) {
                 for head_dim in (8..=256).step_by(8) {
-                    let s = shape(group, 1, head_dim, 1024, kv, 9);
+                    let s = shape(group, 1, head_dim, slots, kv, 9);
                     if split_refuses(&s, &caps).is_some() {
                         continue;
                     }

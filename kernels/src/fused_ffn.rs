@@ -150,7 +150,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             stages: &[Stage { entry: "main", grid: |s, c| gemv_q::dot4_groups(2 * s.dim("N"), c) }],
             // Two outputs to a group of lanes: they may make one word of f16.
             constants: |s, caps| {
-                [&stacked(s)[..], &gemv_q::dot4(s, caps, 2 * s.dim("N"), 4, 1056)].concat()
+                [&stacked(s)[..], &gemv_q::dot4(s, caps, 2 * s.dim("N"), 4, 264)].concat()
             },
             tunables: &[
                 ("WG", &[128.0, 256.0, 512.0]),

@@ -65,7 +65,7 @@ pub(crate) fn planes_geometry(
 /// 1024, what lm_head_topk has room for.
 pub(crate) fn dot4_geometry(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64)> {
     let rows = s.dim("ROWS");
-    let groups = rows.div_ceil(64).min(264.max(rows.div_ceil(1024)));
+    let groups = rows.div_ceil(64).min(256.max(rows.div_ceil(1024)));
     let mut constants = gemv_q::dot4(s, caps, rows, 4, groups);
     constants.push(("ORDER", Order::RowWise.code()));
     constants

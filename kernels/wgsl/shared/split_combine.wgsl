@@ -1,11 +1,30 @@
 // Second stage of split decode attention: the splits' partial softmaxes become one. A workgroup
 // makes COMBINE_FOURS fours of a head; COMBINE / COMBINE_FOURS invocations share the splits of
-// each, with a trip count known when compiled: all loads can be on their way at once.
+// each, four at a time: all loads are on their way at once for up to 4 COMBINE / COMBINE_FOURS.
 override COMBINE: u32 = 256u;
-const COMBINE_FOURS: u32 = 8u;
+override COMBINE_FOURS: u32 = 8u;
 
 var<workgroup> part_tops: array<vec2<f32>, COMBINE>;
 var<workgroup> part_sums: array<vec4<f32>, COMBINE>;
+
+// What a split left of a head: the score its sums are relative to, their norm, and one of the sums.
+struct Part { top: vec2<f32>, sum: vec4<f32> }
+
+// The loads do not wait for `used`; what lies beyond the splits at work may be anything.
+fn load_part(head: u32, four: u32, split: u32, used: u32) -> Part {
+    let at = ((head / GROUP) * splits() + min(split, splits() - 1u)) * GROUP + head % GROUP;
+    let at_work = vec4<bool>(split < used);
+    return Part(
+        select(vec2<f32>(LOWEST, 0.0), tops[at], at_work.xy),
+        select(vec4<f32>(0.0), partials[at * (HEAD_DIM / 4u) + four], at_work),
+    );
+}
+
+// `a` relative to `most`.
+fn scaled(a: Part, most: f32) -> Part {
+    let weight = exp2(a.top.x - most);
+    return Part(vec2<f32>(most, a.top.y * weight), a.sum * weight);
+}
 
 @compute @workgroup_size(COMBINE)
 fn combine(
@@ -20,34 +39,36 @@ fn combine(
     let parts = COMBINE / COMBINE_FOURS;
     let used = used_splits(attended());
 
-    var top = vec2<f32>(LOWEST, 0.0);
-    var sum = vec4<f32>(0.0);
-    for (var begin = 0u; begin < splits(); begin += parts) {
+    let own = min(four, fours - 1u);
+    var all = Part(vec2<f32>(LOWEST, 0.0), vec4<f32>(0.0));
+    for (var begin = 0u; begin < splits(); begin += 4u * parts) {
         let split = begin + part;
-        // The loads do not wait for `used`; what lies beyond the splits at work may be anything.
-        let at = ((head / GROUP) * splits() + min(split, splits() - 1u)) * GROUP + head % GROUP;
-        let at_work = vec4<bool>(split < used);
-        let its_top = select(vec2<f32>(LOWEST, 0.0), tops[at], at_work.xy);
-        let its_sum =
-            select(vec4<f32>(0.0), partials[at * fours + min(four, fours - 1u)], at_work);
-        let most = max(top.x, its_top.x);
-        let mine = exp2(top.x - most);
-        let other = exp2(its_top.x - most);
-        top = vec2<f32>(most, top.y * mine + its_top.y * other);
-        sum = sum * mine + its_sum * other;
+        let a = load_part(head, own, split, used);
+        let b = load_part(head, own, split + parts, used);
+        let c = load_part(head, own, split + 2u * parts, used);
+        let d = load_part(head, own, split + 3u * parts, used);
+        let most = max(max(max(a.top.x, b.top.x), max(c.top.x, d.top.x)), all.top.x);
+        let e = scaled(a, most);
+        let f = scaled(b, most);
+        let g = scaled(c, most);
+        let h = scaled(d, most);
+        let before = scaled(all, most);
+        all = Part(
+            vec2<f32>(most, before.top.y + (e.top.y + f.top.y) + (g.top.y + h.top.y)),
+            before.sum + (e.sum + f.sum) + (g.sum + h.sum),
+        );
     }
-    part_tops[lid] = top;
-    part_sums[lid] = sum;
+    part_tops[lid] = all.top;
+    part_sums[lid] = all.sum;
     workgroupBarrier();
     for (var step = parts / 2u; step > 0u; step /= 2u) {
         if (part < step) {
             let far = lid + step * COMBINE_FOURS;
             let most = max(part_tops[lid].x, part_tops[far].x);
-            let mine = exp2(part_tops[lid].x - most);
-            let other = exp2(part_tops[far].x - most);
-            part_tops[lid] =
-                vec2<f32>(most, part_tops[lid].y * mine + part_tops[far].y * other);
-            part_sums[lid] = part_sums[lid] * mine + part_sums[far] * other;
+            let mine = scaled(Part(part_tops[lid], part_sums[lid]), most);
+            let other = scaled(Part(part_tops[far], part_sums[far]), most);
+            part_tops[lid] = vec2<f32>(most, mine.top.y + other.top.y);
+            part_sums[lid] = mine.sum + other.sum;
         }
         workgroupBarrier();
     }
