@@ -27,7 +27,7 @@ var<workgroup> found: u32;
 
 fn kept() -> u32 { return tokens_kept(); }
 
-fn listed() -> u32 { return (N + SLICE - 1u) / SLICE * kept(); }
+fn listed() -> u32 { return (N + SLICE - 1u) / SLICE; }
 
 @compute @workgroup_size(WG)
 fn slices(
@@ -51,7 +51,7 @@ fn slices(
                 slots[s] = vec2<u32>(0u);
             }
         }
-        sort_slots(lid, count);
+        first_slots(lid, count, list_slots());
         base += count - held;
         held = kept();
     }

@@ -8,7 +8,7 @@ fn kept() -> u32 { return TOP_K; }
 
 fn row_groups() -> u32 { return (ROWS + group_rows() - 1u) / group_rows(); }
 
-fn listed() -> u32 { return row_groups() * TOP_K; }
+fn listed() -> u32 { return row_groups(); }
 
 fn sorted_rows() -> u32 { return power_of_two_from(max(group_rows(), TOP_K)); }
 
@@ -23,7 +23,7 @@ fn entry_of(logit: f32, row: u32) -> vec2<u32> {
 
 // Sorts a workgroup's rows and notes the first.
 fn leave_list(lid: u32, group: u32) {
-    sort_slots(lid, sorted_rows());
+    first_slots(lid, sorted_rows(), list_slots());
     if (group >= row_groups()) { return; }
     for (var s = lid; s < TOP_K; s += WG) { lists[group * TOP_K + s] = slots[s]; }
 }

@@ -1,26 +1,34 @@
 // Many sorted lists of kept() entries become one, in the first slots: where they are more than fit,
 // in two steps. The file that uses it has `lists` and `merged: array<vec2<u32>>` and says how many
-// entries lists hold, listed(). Needs top_list.
+// lists there are, listed(). Needs top_list.
 override MERGERS: u32 = 16u;
 
-// The first kept() of lists[first..end], or of merged.
+// Slots of a list.
+fn list_slots() -> u32 { return power_of_two_from(kept()); }
+
+// The first kept() of lists `first` to `end`, or of those in merged.
 fn first_of(lid: u32, first: u32, end: u32, of_merged: bool) {
-    let count = min(SLOTS, power_of_two_from(max(end - first, kept())));
-    // The first slots hold the entries so far, once there are any.
+    let run = list_slots();
+    let count = min(SLOTS, power_of_two_from(max(end - first, 1u)) * run);
+    // The first run holds the entries so far, once there are any.
     var held = 0u;
     var base = first;
     while (base < end) {
-        for (var s = held + lid; s < count; s += WG) {
-            let i = base + s - held;
+        for (var s = held * run + lid; s < count; s += WG) {
+            let which = s / run;
+            let list = base + which - held;
+            // Every other one backwards.
+            let rank = select(s % run, run - 1u - s % run, which % 2u == 1u);
             var entry = vec2<u32>(0u);
-            if (i < end) {
+            if (list < end && rank < kept()) {
+                let i = list * kept() + rank;
                 if (of_merged) { entry = merged[i]; } else { entry = lists[i]; }
             }
             slots[s] = entry;
         }
-        sort_slots(lid, count);
-        base += count - held;
-        held = kept();
+        join_runs(lid, count, run);
+        base += count / run - held;
+        held = 1u;
     }
 }
 
@@ -36,6 +44,6 @@ fn merge_share(lid: u32, group: u32) {
 
 // All of them; after merge_share where there are more than fit.
 fn merge_all(lid: u32) {
-    let of_merged = listed() > SLOTS;
-    first_of(lid, 0u, select(listed(), MERGERS * kept(), of_merged), of_merged);
+    let of_merged = listed() * kept() > SLOTS;
+    first_of(lid, 0u, select(listed(), MERGERS, of_merged), of_merged);
 }
