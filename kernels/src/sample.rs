@@ -243,7 +243,8 @@ pub(crate) static KERNEL: Kernel = Kernel {
         let given = |s: Shape| s.with("SEEN", 1.0).with("GIVEN", f64::from(u32::MAX));
         let mut shapes: Vec<_> =
             [262_144, 128_256, 151_936].map(|n| given(shape(n, [0.8, 0.9, 1.0], 50))).to_vec();
-        shapes.push(given(shape(262_144, [0.8, 0.9, 1.1], 50)));
+        let penalised = given(shape(262_144, [0.8, 0.9, 1.1], 50));
+        shapes.push(penalised.with("SEEN", 64.0).with("LAST_N", 64.0));
         shapes.push(given(shape(262_144, [0.8, 0.9, 1.0], 0)));
         shapes
     },

@@ -16,7 +16,7 @@ fn finish(best: Candidate) {
     let token = select(best.index, 0u, best.index == 0xffffffffu);
     let next = state[POSITION] + 1u;
     state[CHOICE] = token;
-    // The bound matters only to a benchmark, which repeats this and so advances without end.
     if (next >= state[GIVEN] && next < arrayLength(&tokens)) { tokens[next] = token; }
-    state[POSITION] = next;
+    // The bound matters only to a benchmark, which repeats this and so would leave `tokens`.
+    state[POSITION] = min(next, max(arrayLength(&tokens), 1u) - 1u);
 }
