@@ -219,6 +219,7 @@ fn fake_record(scale: f64, adapter: &str, path: &Path) {
         cold: timing(scale),
         warm: timing(scale),
         overlapped: None,
+        stages: Vec::new(),
         bytes: 1e6,
         flops: 1e6,
         gb_s: 100.0,
@@ -606,6 +607,29 @@ fn bench_selects_takes_several_targets_and_lets_invocations_overlap() {
         assert_ne!(case["variant"], "naive");
         assert!(case["overlapped"]["median_us"].as_f64().unwrap() > 0.0);
     }
+}
+
+#[test]
+fn bench_times_dispatches_apart_and_variants_of_one_kernel_at_one_shape() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let shape = ["--shape", "N=5000,SEEN=1,GIVEN=4294967295", "--stages", "--json"];
+    let output = lathe(&[&["bench", "argmax/two_pass", "argmax/workgroup"][..], &shape].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let report = document(&output);
+    let cases = report["cases"].as_array().unwrap();
+    let of = |variant: &str| cases.iter().find(|c| c["variant"] == variant).unwrap();
+    let stages = of("two_pass")["stages"].as_array().unwrap();
+    let entries: Vec<_> = stages.iter().map(|s| s["entry"].as_str().unwrap()).collect();
+    assert_eq!(entries, ["slices", "choose"]);
+    assert!(stages.iter().all(|s| s["cold"]["median_us"].as_f64().unwrap() > 0.0));
+    assert!(of("workgroup").get("stages").is_none(), "one dispatch is the whole");
+
+    let output = lathe(&["bench", "argmax", "glu", "--shape", "N=5000"]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("--shape needs a KERNEL"), "{}", stderr(&output));
 }
 
 #[test]

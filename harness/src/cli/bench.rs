@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::measure::{Session, environment};
 use crate::plan::{Plan, PlanError};
-use crate::report::record::{Bench, BenchCase, Body, Record};
+use crate::report::record::{Bench, BenchCase, Body, Record, StageTiming};
 use crate::report::table;
 use crate::select::{Hints, select};
 use crate::tune::{Store, Tuned};
@@ -48,6 +48,9 @@ pub(super) struct Opts {
     /// Time invocations that overlap too, each with its own outputs
     #[arg(long)]
     overlapped: bool,
+    /// Where an invocation is several dispatches, time each of them alone too
+    #[arg(long)]
+    stages: bool,
     /// For target `decode`: architecture of the synthetic checkpoint, such as gemma3-1b
     #[arg(long)]
     arch: Option<String>,
@@ -81,6 +84,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             (opts.selected, "--selected"),
             (opts.first, "--first"),
             (opts.overlapped, "--overlapped"),
+            (opts.stages, "--stages"),
             (opts.shape.is_some(), "--shape"),
             (opts.wgsl.is_some(), "--wgsl"),
             (opts.format != Format::Table, "--format"),
@@ -101,6 +105,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     refuse_software(&gpu, opts)?;
     let session = &mut Session::new(&gpu)?;
     session.options.overlapped = opts.overlapped;
+    session.options.stages = opts.stages;
     match &opts.wgsl {
         Some(path) if opts.watch => super::watch(path, || once(global, opts, session)),
         _ => once(global, opts, session),
@@ -313,8 +318,12 @@ fn cases_table(cases: &[BenchCase], copy_gb_s: f64) -> String {
     if overlapped {
         header.extend(["overlapped", "of copy"]);
     }
+    let staged = cases.iter().any(|c| !c.stages.is_empty());
+    if staged {
+        header.push("each dispatch alone");
+    }
     header.push("doubts");
-    let numbers: Vec<usize> = (3..header.len() - 1).collect();
+    let numbers: Vec<usize> = (3..header.len() - 1 - usize::from(staged)).collect();
     let mut t = table::table(&header, &numbers);
     for c in cases {
         let mut row = vec![
@@ -334,6 +343,11 @@ fn cases_table(cases: &[BenchCase], copy_gb_s: f64) -> String {
             row.push(us.map(table::micros).unwrap_or_default());
             let share = |us| format!("{:.1} %", 100.0 * c.bytes / us / 1e3 / copy_gb_s);
             row.push(us.map(share).unwrap_or_default());
+        }
+        if staged {
+            let stage =
+                |s: &StageTiming| format!("{} {}", s.entry, table::micros(s.cold.median_us));
+            row.push(c.stages.iter().map(stage).collect::<Vec<_>>().join(", "));
         }
         row.push(c.flags.join(", "));
         t.add_row(row);

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
 use crate::gpu::{Checks, Gpu, Pipelines, Policy};
 use crate::plan::Plan;
-use crate::report::record::{BenchCase, Timing};
+use crate::report::record::{BenchCase, StageTiming, Timing};
 
 /// Where a dispatch finds its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub struct BenchOptions {
     pub samples: usize,
     /// Time overlapping invocations too.
     pub overlapped: bool,
+    /// Time the dispatches of an invocation apart too, where it has several.
+    pub stages: bool,
 }
 
 impl BenchOptions {
@@ -54,6 +56,7 @@ impl BenchOptions {
                 time_out: Duration::from_millis(200),
                 samples: 5,
                 overlapped: false,
+                stages: false,
             }
         } else {
             Self {
@@ -63,6 +66,7 @@ impl BenchOptions {
                 time_out: Duration::from_secs(3),
                 samples: 25,
                 overlapped: false,
+                stages: false,
             }
         }
     }
@@ -100,6 +104,8 @@ pub struct Bench {
     cursor: usize,
     /// Whether no two copies share anything that is written.
     apart: bool,
+    /// The only dispatch of an invocation to run.
+    only: Option<usize>,
 }
 
 impl Bench {
@@ -152,6 +158,7 @@ impl Bench {
             span,
             cursor: 0,
             apart: false,
+            only: None,
         })
     }
 
@@ -193,6 +200,7 @@ impl Bench {
             span: Span::new(&self.gpu)?,
             cursor: 0,
             apart: false,
+            only: None,
         })
     }
 
@@ -215,6 +223,7 @@ impl Bench {
             span: Span::new(&self.gpu)?,
             cursor: 0,
             apart: true,
+            only: None,
         })
     }
 
@@ -275,6 +284,7 @@ impl Bench {
         if self.apart {
             return self.time_apart(count);
         }
+        let only = self.only;
         let mut total = Duration::ZERO;
         let mut left = count;
         while left > 0 {
@@ -283,7 +293,10 @@ impl Bench {
             let (copies, cursor) = (&self.copies, &mut self.cursor);
             total += self.span.pass(&self.gpu, |pass| {
                 for _ in 0..now {
-                    copies[*cursor].encode(pass);
+                    match only {
+                        Some(dispatch) => copies[*cursor].encode_dispatch(pass, dispatch),
+                        None => copies[*cursor].encode(pass),
+                    }
                     if temperature == Temperature::Cold {
                         *cursor = (*cursor + 1) % copies.len();
                     }
@@ -412,6 +425,7 @@ impl Session {
     /// Validates, times cold and warm, validates again.
     pub fn measure(&mut self, plan: Plan, shape: &Shape) -> Result<BenchCase> {
         let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
+        let entries: Vec<_> = plan.stages.iter().map(|stage| stage.entry.clone()).collect();
         let checked = self.gpu.checks == Checks::Off && !plan.trusted;
         let gpu = Arc::clone(&self.gpu);
         let rotate = self.options.rotate_bytes;
@@ -429,6 +443,15 @@ impl Session {
             }
             false => (None, false),
         };
+        let mut stages = Vec::new();
+        if self.options.stages && entries.len() > 1 {
+            for (dispatch, entry) in entries.into_iter().enumerate() {
+                bench.only = Some(dispatch);
+                let cold = bench.sample(&self.options, self.quantum_ns, Temperature::Cold)?.0;
+                stages.push(StageTiming { entry, cold });
+            }
+            bench.only = None;
+        }
         let drifted = self.canary()?;
         bench.validate("after timing")?;
         let cost = (kernel.cost)(shape);
@@ -471,6 +494,7 @@ impl Session {
             cold,
             warm,
             overlapped,
+            stages,
             bytes: cost.bytes,
             flops: cost.flops,
             gb_s,

@@ -91,6 +91,9 @@ pub struct BenchCase {
     /// of the launch. Absent unless asked for.
     #[serde(default)]
     pub overlapped: Option<Timing>,
+    /// Each dispatch of an invocation alone, cold. Empty unless asked for, and for one dispatch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<StageTiming>,
     /// Bytes an invocation must move.
     pub bytes: f64,
     /// Floating-point operations of an invocation.
@@ -109,6 +112,15 @@ pub struct BenchCase {
     /// What makes the number doubtful: `not settled`, `drift`, `noisy`, `timed out`, `wall clock`,
     /// `run-time checks on` (a user's file, where built-in variants run without), `not cold` (the rotated copies may have stayed in the cache).
     pub flags: Vec<String>,
+}
+
+/// Time of one dispatch among those of an invocation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StageTiming {
+    /// WGSL entry point.
+    pub entry: String,
+    /// The dispatch again and again, over what a whole invocation left in scratch memory.
+    pub cold: Timing,
 }
 
 /// Time of one invocation.

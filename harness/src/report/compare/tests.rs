@@ -72,6 +72,7 @@ fn bench(seed: u64, noise: f64, between: f64, slow: f64) -> Record {
                 fraction_of_copy: 0.5,
                 tflop_s: None,
                 overlapped: None,
+                stages: Vec::new(),
                 rotated_bytes: 1 << 29,
                 clock: "gpu".into(),
                 flags: Vec::new(),

@@ -197,6 +197,7 @@ pub(super) fn bench() -> Record {
             fraction_of_copy: gb_s / COPY,
             tflop_s: None,
             overlapped: None,
+            stages: Vec::new(),
             rotated_bytes: 400 << 20,
             clock: "gpu".into(),
             flags: flags.iter().map(|f| (*f).to_owned()).collect(),
