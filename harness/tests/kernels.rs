@@ -6,9 +6,11 @@ mod common;
 
 use std::sync::Arc;
 
-use lathe_harness::check::{CaseResult, Verdict, check, check_plan, sweep};
-use lathe_harness::gpu::{Gpu, Pipelines};
+use lathe_harness::check::{Case, CaseResult, Verdict, check, check_plan, sweep};
+use lathe_harness::execute::Execute;
+use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::plan::Plan;
+use lathe_harness::recording::TensorId;
 use lathe_harness::select::{Hints, select};
 use lathe_kernels::{Capabilities, Constants, Format, KERNELS, Kernel, Order, Shape};
 use proptest::prelude::*;
@@ -138,6 +140,63 @@ fn no_benchmarked_shape_falls_to_naive() {
             }
         }
     }
+}
+
+/// The other kernels over planes_dot4.wgsl, in several turns: what stays from turn to turn, rows that belong
+/// together, lists of more rows than a turn has.
+#[test]
+fn kernels_over_rounded_activations_match_in_several_turns() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    if gpu.caps.subgroup.is_none() {
+        eprintln!("UNAVAILABLE, not tested: no subgroups");
+        return;
+    }
+    let q = |f: Format| ("WEIGHT", f.code());
+    let cases: [(&str, &[(&str, f64)]); 8] = [
+        ("norm_gemv", &[("ROWS", 199.0), ("K", 800.0), q(Format::Q4K), ("EACH", 4.0)]),
+        ("norm_gemv", &[("ROWS", 77.0), ("K", 301.0), q(Format::Q8_0), ("EACH", 1.0)]),
+        ("fused_ffn", &[("N", 101.0), ("K", 300.0), q(Format::Q4_0), ("ACTS", 1.0)]),
+        ("fused_ffn", &[("N", 101.0), ("K", 96.0), q(Format::Q6K), ("ACTS", 1.0), ("NORM", 1.0)]),
+        ("lm_head_argmax", &[("ROWS", 501.0), ("K", 160.0), q(Format::Q5_1)]),
+        ("lm_head_topk", &[("ROWS", 501.0), ("K", 160.0), q(Format::Q4K), ("TOP_K", 50.0)]),
+        ("lm_head_topk", &[("ROWS", 1900.0), ("K", 33.0), q(Format::Q8_0), ("TOP_K", 9.0)]),
+        ("lm_head_topk", &[("ROWS", 131.0), ("K", 64.0), q(Format::Q4_1), ("TOP_K", 200.0)]),
+    ];
+    for (name, values) in cases {
+        let kernel = lathe_kernels::kernel(name).unwrap();
+        let variant = kernel.variant("planes_dp4a24").unwrap();
+        let mut shape = kernel.default_shape();
+        for (value, number) in values.iter().filter(|v| v.0 != "EACH") {
+            shape = shape.with(value, *number);
+        }
+        let each = values.iter().find(|v| v.0 == "EACH").map_or(4.0, |v| v.1);
+        let lanes = 4.0;
+        let constants = [("WG", 64.0), ("LANES", lanes), ("EACH", each), ("GROUPS", 2.0)];
+        let constants: Constants =
+            constants.into_iter().map(|(name, v)| (name.to_owned(), v)).collect();
+        let plan = Plan::tuned(kernel, variant, &shape, &gpu.caps, &constants).unwrap();
+        assert!(plan.stages[0].groups[0] <= 2);
+        let verdict = check_plan(&gpu, &Pipelines::default(), plan, &shape, SEED).unwrap();
+        assert!(matches!(verdict, Verdict::Passed { .. }), "{name} {shape}: {verdict:?}");
+    }
+}
+
+/// A benchmark repeats a step without end: the position stays within the tokens there are.
+#[test]
+fn the_position_never_leaves_the_tokens() {
+    let Some(gpu) = common::gpu() else { return };
+    let _turn = common::turn();
+    let kernel = lathe_kernels::kernel("argmax").unwrap();
+    let shape = kernel.default_shape().with("N", 100.0).with("SEEN", 2.0).with("GIVEN", 1.0);
+    let plan = Plan::of(kernel, kernel.variant("naive").unwrap(), &shape, &gpu.caps).unwrap();
+    let case = Case::new(&gpu, plan, &shape, SEED).unwrap();
+    let mut executor = case.prepare(&gpu, &Pipelines::default(), Policy::Guarded).unwrap();
+    let tensor = |name| case.recording.tensors.iter().position(|t| t.name == name).unwrap();
+    let state = TensorId(tensor("state"));
+    let tokens = executor.block(TensorId(tensor("tokens"))).binding().size.unwrap().get() / 4;
+    executor.run(tokens as usize + 5).unwrap();
+    assert_eq!(u64::from(executor.read_words(state).unwrap()[0]), tokens - 1);
 }
 
 /// With constants as they are only matrices of very many rows make a workgroup take a second turn.

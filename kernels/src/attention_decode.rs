@@ -84,7 +84,7 @@ fn split_constants(s: &Shape, caps: &Capabilities, each: usize) -> Vec<(&'static
     let splits = match (s.dim("CAPACITY"), s.dim("KV_HEADS")) {
         (..=2048, _) | (..=16384, ..4) => splits_for(s, 132),
         (_, ..4) => splits_for(s, 264),
-        _ => splits_for(s, 528),
+        _ => splits_for(s, 512),
     };
     let mut wg = (caps.invocations as usize).min(128).max(largest);
     while wg > largest && (wg / smallest / 2).max(1) * sums + wg * each > room {
@@ -189,7 +189,7 @@ const LARGE_TILES: u32 = 32 << 10;
 const SPLIT_STAGES: &[Stage] =
     &[Stage { entry: "attend", grid: split_grid }, Stage { entry: "combine", grid: combine_grid }];
 
-/// Splits worth trying: from 16 to 528 workgroups over 1 or 8 KV heads.
+/// Splits worth trying; what exceeds [`most_splits`], 64 of 8 KV heads, is that many.
 const SPLITS: &[f64] = &[16.0, 33.0, 66.0, 132.0, 264.0];
 
 pub(crate) static KERNEL: Kernel = Kernel {

@@ -288,3 +288,36 @@ pub(crate) static KERNEL: Kernel = Kernel {
         .to_vec()
     },
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shaders run without bounds checks: lm_head_topk sorts at most 1024 rows a workgroup, and its lists have
+    /// room for one of every 64 rows.
+    #[test]
+    fn workgroups_of_a_head_have_64_to_1024_rows() {
+        let tunable = |name| DOT4_TUNABLES.iter().find(|t| t.0 == name).map_or(&[][..], |t| t.1);
+        for size in [4, 8, 16, 32, 64] {
+            let caps = Capabilities { subgroup: Some((size, size)), ..Capabilities::minimal() };
+            for rows in (1..3000).chain([32_000, 128_256, 151_936, 262_144, 262_147, 600_001]) {
+                let s = shape(rows, 1152, Format::Q4K);
+                let constants = dot4_geometry(&s, &caps);
+                for &wg in tunable("WG") {
+                    for &lanes in tunable("LANES") {
+                        let mut c: Constants =
+                            constants.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect();
+                        c.insert("WG".into(), wg);
+                        c.insert("LANES".into(), lanes);
+                        let groups = dot4_groups(&s, &c);
+                        let turn = (c["EACH"] * wg / lanes) as usize;
+                        let each = rows.div_ceil(turn).div_ceil(groups) * turn;
+                        assert!(each.min(rows.next_multiple_of(turn)) <= 1024, "{each} of {rows}");
+                        assert!(groups <= rows.div_ceil(64), "{groups} of {rows} rows");
+                        assert!(groups * each >= rows);
+                    }
+                }
+            }
+        }
+    }
+}

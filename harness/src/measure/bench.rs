@@ -443,12 +443,14 @@ impl Session {
             }
             false => (None, false),
         };
-        let mut stages = Vec::new();
+        let (mut stages, mut stages_out) = (Vec::new(), false);
         if self.options.stages && entries.len() > 1 {
             for (dispatch, entry) in entries.into_iter().enumerate() {
                 bench.only = Some(dispatch);
-                let cold = bench.sample(&self.options, self.quantum_ns, Temperature::Cold)?.0;
+                let (cold, out) =
+                    bench.sample(&self.options, self.quantum_ns, Temperature::Cold)?;
                 stages.push(StageTiming { entry, cold });
+                stages_out |= out;
             }
             bench.only = None;
         }
@@ -469,13 +471,16 @@ impl Session {
                 bench.rotated_bytes()
             )));
         }
-        let timings = || [&cold, &warm].into_iter().chain(&overlapped);
+        let timings = || {
+            let alone = stages.iter().map(|stage| &stage.cold);
+            [&cold, &warm].into_iter().chain(&overlapped).chain(alone)
+        };
         let mut flags = Vec::new();
         for (doubtful, flag) in [
             (!timings().all(|t| t.settled), "not settled"),
             (drifted, "drift"),
             (timings().any(|t| t.noise > NOISY), "noisy"),
-            (cold_out || warm_out || overlapped_out, "timed out"),
+            (cold_out || warm_out || overlapped_out || stages_out, "timed out"),
             (bench.clock() == Clock::Wall, "wall clock"),
             // A user's file keeps them where built-in variants run without.
             (checked, "run-time checks on"),

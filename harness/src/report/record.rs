@@ -87,8 +87,8 @@ pub struct BenchCase {
     pub cold: Timing,
     /// The same weights every time.
     pub warm: Timing,
-    /// Each invocation with its own outputs too, so that neighbours overlap: what throughput leaves
-    /// of the launch. Absent unless asked for.
+    /// Cold invocations each with outputs of its own, in turns without a barrier, so that neighbours
+    /// overlap: what throughput leaves of the launch. None unless asked for.
     #[serde(default)]
     pub overlapped: Option<Timing>,
     /// Each dispatch of an invocation alone, cold. Empty unless asked for, and for one dispatch.
