@@ -141,8 +141,7 @@ fn cpu_executor_has_the_logits_of_transformers() {
 
 #[test]
 fn gpu_executor_has_the_logits_of_transformers() {
-    let Some(gpu) = common::gpu() else { return };
-    let _turn = common::turn();
+    let Some(gpu) = common::own_gpu() else { return };
     for name in GOLDENS {
         let golden = Golden::load(name);
         for (kv, limit) in [(FloatFormat::F32, 1e-8), (FloatFormat::F16, 1e-5)] {
@@ -159,8 +158,7 @@ fn gpu_executor_has_the_logits_of_transformers() {
 
 #[test]
 fn every_variant_of_every_kernel_decodes_the_same() {
-    let Some(gpu) = common::gpu() else { return };
-    let _turn = common::turn();
+    let Some(gpu) = common::own_gpu() else { return };
     let greedy =
         Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, repeat_penalty: 1.0, repeat_last_n: 0 };
     let mut decoded = BTreeSet::new();
@@ -226,8 +224,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
 
 #[test]
 fn tokens_do_not_depend_on_the_steps_in_a_submission() {
-    let Some(gpu) = common::gpu() else { return };
-    let _turn = common::turn();
+    let Some(gpu) = common::own_gpu() else { return };
     for name in GOLDENS {
         let golden = Golden::load(name);
         let graph = build(&golden.file, &gpu.caps, 64, FloatFormat::F32);
@@ -254,8 +251,7 @@ fn a_run_after_a_reset_is_a_first_run_and_without_one_is_not() {
     assert!(graph.caches.iter().any(|c| !c.sliding), "and a global one");
     let mut cpu = CpuExecutor::new(Arc::clone(&graph.recording));
     let mut executors: Vec<Box<dyn Execute>> = vec![Box::new(cpu_warm(&mut cpu, &graph, &golden))];
-    let gpu = common::gpu();
-    let _turn = common::turn();
+    let gpu = common::own_gpu();
     if let Some(gpu) = &gpu {
         let mut executor = on_gpu(gpu, &graph);
         session::run(&graph, &mut executor, &golden.free(1), &mut |_| {}).unwrap();
@@ -292,8 +288,7 @@ fn cpu_warm(cpu: &mut CpuExecutor, graph: &DecodeGraph, golden: &Golden) -> CpuE
 
 #[test]
 fn the_verifier_accepts_the_device_and_refuses_a_wrong_one() {
-    let Some(gpu) = common::gpu() else { return };
-    let _turn = common::turn();
+    let Some(gpu) = common::own_gpu() else { return };
     let golden = Golden::load("qwen3-tiny-bf16");
     let mut graph = build(&golden.file, &gpu.caps, 64, FloatFormat::F32);
     let options = RunOptions { generate: 4, ..golden.free(1) };
@@ -315,8 +310,7 @@ fn the_verifier_accepts_the_device_and_refuses_a_wrong_one() {
 
 #[test]
 fn diff_names_the_first_operation_that_is_off() {
-    let Some(gpu) = common::gpu() else { return };
-    let _turn = common::turn();
+    let Some(gpu) = common::own_gpu() else { return };
     for name in GOLDENS {
         let golden = Golden::load(name);
         let mut graph = build(&golden.file, &gpu.caps, 64, FloatFormat::F16);
@@ -445,8 +439,7 @@ fn an_explicit_attention_variant_wins_for_every_cache_and_context() {
 
 #[test]
 fn synthetic_models_decode_alike_on_both_executors() {
-    let Some(gpu) = common::gpu() else { return };
-    let _turn = common::turn();
+    let Some(gpu) = common::own_gpu() else { return };
     let folder = tempfile::tempdir().unwrap();
     for arch in [SynthArch::Gemma3Mini, SynthArch::LlamaMini, SynthArch::Qwen3Mini] {
         for (quant, embed_quant) in [

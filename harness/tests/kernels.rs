@@ -38,8 +38,7 @@ fn every_variant(
 }
 
 fn matches_reference(name: &str) {
-    let Some(gpu) = common::gpu() else { return };
-    let _turn = common::turn();
+    let Some(gpu) = common::own_gpu() else { return };
     let kernel = lathe_kernels::kernel(name).unwrap();
     let mut passed = vec![0; kernel.variants.len()];
     for (shape, seed) in sweep(kernel, 0, SEED) {
@@ -146,8 +145,7 @@ fn no_benchmarked_shape_falls_to_naive() {
 /// together, lists of more rows than a turn has.
 #[test]
 fn kernels_over_rounded_activations_match_in_several_turns() {
-    let Some(gpu) = common::gpu() else { return };
-    let _turn = common::turn();
+    let Some(gpu) = common::own_gpu() else { return };
     if gpu.caps.subgroup.is_none() {
         eprintln!("UNAVAILABLE, not tested: no subgroups");
         return;
@@ -185,8 +183,7 @@ fn kernels_over_rounded_activations_match_in_several_turns() {
 /// A benchmark repeats a step without end: the position stays within the tokens there are.
 #[test]
 fn the_position_never_leaves_the_tokens() {
-    let Some(gpu) = common::gpu() else { return };
-    let _turn = common::turn();
+    let Some(gpu) = common::own_gpu() else { return };
     let kernel = lathe_kernels::kernel("argmax").unwrap();
     let shape = kernel.default_shape().with("N", 100.0).with("SEEN", 2.0).with("GIVEN", 1.0);
     let plan = Plan::of(kernel, kernel.variant("naive").unwrap(), &shape, &gpu.caps).unwrap();
@@ -202,8 +199,7 @@ fn the_position_never_leaves_the_tokens() {
 /// With constants as they are only matrices of very many rows make a workgroup take a second turn.
 #[test]
 fn gemv_q_in_several_turns_matches_reference() {
-    let Some(gpu) = common::gpu() else { return };
-    let _turn = common::turn();
+    let Some(gpu) = common::own_gpu() else { return };
     if gpu.caps.subgroup.is_none() {
         eprintln!("UNAVAILABLE, not tested: no subgroups");
         return;

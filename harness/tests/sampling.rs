@@ -54,8 +54,7 @@ fn draws(gpu: &Arc<Gpu>, variant: &str, logits: &[f32], s: &Sampling, draws: usi
 
 #[test]
 fn twenty_thousand_draws_fit_the_distribution() {
-    let Some(gpu) = common::gpu() else { return };
-    let _turn = common::turn();
+    let Some(gpu) = common::own_gpu() else { return };
     let logits: Vec<f32> = (0..50u32).map(|i| ((i * 29) % 50) as f32 / 16.0 - 1.0).collect();
     let mut settings = Sampling {
         temperature: 1.2,
@@ -102,8 +101,7 @@ fn twenty_thousand_draws_fit_the_distribution() {
 /// Logits that break what a fast top-k hopes for: that few are near the k-th, and that they lie apart.
 #[test]
 fn adversarial_logits_are_drawn_exactly() {
-    let Some(gpu) = common::gpu() else { return };
-    let _turn = common::turn();
+    let Some(gpu) = common::own_gpu() else { return };
     // Beyond 16384 logits a group of `threshold` has several vectors, v % 4096 of its own.
     let many = 65_537;
     let all = |n: usize, f: &dyn Fn(usize) -> f32| (0..n).map(f).collect::<Vec<f32>>();
@@ -173,8 +171,7 @@ fn on_gpu(gpu: &Arc<Gpu>, graph: &DecodeGraph) -> GpuExecutor {
 
 #[test]
 fn both_executors_draw_the_same_tokens() {
-    let Some(gpu) = common::gpu() else { return };
-    let _turn = common::turn();
+    let Some(gpu) = common::own_gpu() else { return };
     let plain =
         Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, repeat_penalty: 1.0, repeat_last_n: 0 };
     for (name, settings) in [
@@ -226,8 +223,7 @@ fn the_verifier_refuses_a_token_that_was_not_drawn() {
 
 #[test]
 fn a_head_in_parts_decodes_the_same() {
-    let Some(gpu) = common::gpu() else { return };
-    let _turn = common::turn();
+    let Some(gpu) = common::own_gpu() else { return };
     for name in ["gemma3-tiny-f16", "llama-tiny-f16"] {
         let whole = built(name, &gpu.caps, None);
         let caps = Capabilities { binding_bytes: 12 << 10, ..gpu.caps.clone() };

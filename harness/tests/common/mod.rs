@@ -23,7 +23,14 @@ pub(crate) fn gpu() -> Option<Arc<Gpu>> {
     .clone()
 }
 
-/// One test at a time on the device: a software adapter already uses every core.
+/// A device that no other test uses, for those that compile much and time nothing: a software adapter
+/// compiles on one core, and not before a dispatch, so a shared device would keep the others idle.
+pub(crate) fn own_gpu() -> Option<Arc<Gpu>> {
+    gpu()?;
+    Some(Arc::new(Gpu::open(None, Checks::Off).unwrap()))
+}
+
+/// One test at a time on the shared device.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
