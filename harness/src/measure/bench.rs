@@ -511,3 +511,41 @@ impl Session {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    /// What is timed must be whole invocations: of two dispatches the second reads what the first of the
+    /// same invocation left. [`Bench::validate`] runs one anew and would not notice.
+    #[test]
+    fn overlapping_invocations_run_all_their_dispatches_in_order() {
+        let gpu = match Gpu::open(None, Checks::Off) {
+            Ok(gpu) => Arc::new(gpu),
+            Err(e) => {
+                assert!(std::env::var("LATHE_REQUIRE_GPU").as_deref() != Ok("1"), "{e}");
+                eprintln!("UNAVAILABLE, not tested: {e}");
+                return;
+            }
+        };
+        let kernel = lathe_kernels::kernel("attention_decode").unwrap();
+        let variant = kernel.variant("split_kv_workgroup").unwrap();
+        let shape = kernel.default_shape().with("CAPACITY", 40.0).with("SEEN", 33.0);
+        let plan = Plan::of(kernel, variant, &shape, &gpu.caps).unwrap();
+        let pipelines = Pipelines::default();
+        let bench = Bench::new(&gpu, &pipelines, plan, &shape, SEED, 1 << 20).unwrap();
+        let mut bench = bench.overlapping(&pipelines, 64 << 20).unwrap();
+        assert_eq!((bench.copies.len(), bench.copies[0].dispatches()), (LEAST_TURN, 2));
+        for copy in &mut bench.copies {
+            bench.case.reset(copy).unwrap();
+        }
+        // A second turn that not all take part in.
+        bench.time(LEAST_TURN as u64 + 3, Temperature::Cold).unwrap();
+        for (i, copy) in bench.copies.iter_mut().enumerate() {
+            let verdict = bench.case.judge(copy, Policy::Plain).unwrap();
+            assert!(matches!(verdict, Verdict::Passed { .. }), "invocation {i}: {verdict:?}");
+        }
+    }
+}

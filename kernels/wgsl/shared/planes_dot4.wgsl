@@ -17,7 +17,6 @@ override SETS: u32 = (ROWS + TURN_ROWS - 1u) / TURN_ROWS;
 override TURNS: u32 = (SETS + GROUPS - 1u) / GROUPS;
 override GRID: u32 = (SETS + TURNS - 1u) / TURNS;
 
-
 // Row `row`'s product with x; `live` on one lane. `at` counts the rows of the workgroup, in the order
 // of turns. EACH neighbouring rows have theirs on lanes that lie lanes / 4 apart.
 struct Product { value: f32, row: u32, at: u32, live: bool }
