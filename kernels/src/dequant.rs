@@ -33,14 +33,14 @@ fn ragged(s: &Shape, _: &Capabilities) -> Option<String> {
 }
 
 /// Several stores an invocation only where one already fills a large device (270336 invocations
-/// on 132 multiprocessors).
+/// on 132 multiprocessors), and then in smaller workgroups.
 fn rounds(s: &Shape) -> Vec<(&'static str, f64)> {
-    let per = match elements(s) / each(s) {
-        0..=0x4_0000 => 1.0,
-        0x4_0001..=0x8_0000 => 2.0,
-        _ => 4.0,
+    let (per, wg) = match elements(s) / each(s) {
+        0..=0x4_0000 => (1.0, 256.0),
+        0x4_0001..=0x8_0000 => (2.0, 256.0),
+        _ => (4.0, 64.0),
     };
-    vec![("PER", per)]
+    vec![("PER", per), ("WG", wg)]
 }
 
 /// With where the fields of packed rows lie.
