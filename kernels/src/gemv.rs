@@ -38,6 +38,7 @@ fn shape(rows: usize, k: usize, format: Format) -> Shape {
         ("ACTS", 0.0),
         ("FIRST", 0.0),
         ("COLS", 1.0),
+        ("BETA", 0.0),
     ])
 }
 
@@ -70,6 +71,11 @@ pub(crate) static KERNEL: Kernel = Kernel {
             name: "COLS",
             doc: "vectors in x, each with a y: tokens decoded together",
             kind: ParamKind::Dim { tile: 1, max: 8 },
+        },
+        Param {
+            name: "BETA",
+            doc: "factor of what y held, to which the product is added: a residual stream with 1",
+            kind: ParamKind::Mostly(&["0", "1"]),
         },
     ],
     bindings: &[
@@ -194,7 +200,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
     },
     cost: |s| {
         let (rows, k, cols) = (s.float("ROWS"), s.float("K"), s.float("COLS"));
-        let each = cols * (4.0 * rows + act_bytes(s) * k);
+        let each = cols * (4.0 * (1.0 + s.float("BETA")) * rows + act_bytes(s) * k);
         Cost {
             bytes: rows * format(s).row_bytes(s.dim("K")) as f64 + each,
             flops: 2.0 * rows * k * cols,
@@ -219,6 +225,9 @@ pub(crate) static KERNEL: Kernel = Kernel {
             cases.push(shape(40, 1152, f).with("ACTS", 1.0).with("FIRST", 64.0));
             cases.push(shape(9, 1003, f).with("ACTS", 1.0).with("FIRST", 1.0));
             cases.push(shape(21, 640, f).with("COLS", 4.0).with("FIRST", 3.0));
+            // Into the residual stream.
+            cases.push(shape(39, 2048, f).with("BETA", 1.0).with("FIRST", 2.0));
+            cases.push(shape(5, 304, f).with("BETA", 1.0).with("COLS", 3.0));
         }
         // Ragged columns share their words and chunks.
         cases.push(shape(6, 301, Format::F16).with("COLS", 8.0).with("ACTS", 1.0));

@@ -158,7 +158,7 @@ pub(crate) fn dot4(
     groups: usize,
 ) -> Vec<(&'static str, f64)> {
     let mut constants = geometry(lanes_of(s, rows, subgroup(caps), each), caps);
-    constants.extend([("EACH", each as f64), ("GROUPS", groups as f64)]);
+    constants.extend([("EACH", each as f64), ("GROUPS", groups as f64), ("SPLIT", 1.0)]);
     constants
 }
 
@@ -166,17 +166,22 @@ pub(crate) fn dot4(
 /// subgroup several rounds; four where there are rows for all, which also take turns, so that not
 /// every few of them round x anew.
 pub(crate) fn dot4_constants(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64)> {
-    let (each, groups) = match (s.dim("ROWS"), s.dim("K")) {
-        (0..3072, 0..4096) => (1, 1056),
-        (0..16384, _) => (2, 1056),
-        _ => (4, 264),
+    let (each, groups, split, wg) = match (s.dim("ROWS"), s.dim("K")) {
+        (0..4096, 4096..) => (4, 1056, 8, 512),
+        (0..3072, _) => (1, 1056, 1, 256),
+        (0..16384, _) => (2, 1056, 1, 256),
+        _ => (4, 264, 1, 256),
     };
-    dot4(s, caps, s.dim("ROWS"), each, groups)
+    let mut constants = dot4(s, caps, s.dim("ROWS"), each, groups);
+    constants.retain(|(name, _)| *name != "SPLIT");
+    constants.extend([("SPLIT", f64::from(split)), ("WG", f64::from(caps.invocations.min(wg)))]);
+    constants
 }
 
 /// Workgroups of planes_dot4.wgsl over `rows` rows.
 pub(crate) fn dot4_groups(rows: usize, c: &Constants) -> usize {
-    let turn = (c["EACH"] * c["WG"] / c["LANES"]) as usize;
+    let teams = (c["WG"] / c["LANES"]) as usize;
+    let turn = c["EACH"] as usize * (teams / (c["SPLIT"] as usize).min(teams).max(1));
     let sets = rows.div_ceil(turn.max(1));
     sets.div_ceil(sets.div_ceil(c["GROUPS"] as usize))
 }
@@ -193,15 +198,17 @@ fn shape(rows: usize, k: usize, format: Format) -> Shape {
         ("FIRST", 0.0),
         ("COLS", 1.0),
         ("ORDER", Order::RowWise.code()),
+        ("BETA", 0.0),
     ])
 }
 
 /// What the variants whose workgroups take turns of rows may try.
 pub(crate) const TURNS: &[(&str, &[f64])] = &[
-    ("WG", &[128.0, 256.0, 512.0]),
-    ("LANES", LANES),
+    ("WG", &[128.0, 256.0, 512.0, 1024.0]),
+    ("LANES", &[8.0, 16.0, 32.0]),
     ("EACH", &[1.0, 2.0, 4.0]),
-    ("GROUPS", &[264.0, 1056.0, 65535.0]),
+    ("GROUPS", &[264.0, 65535.0]),
+    ("SPLIT", &[1.0, 4.0, 8.0]),
 ];
 
 pub(crate) const LANES: &[f64] = &[4.0, 8.0, 16.0, 32.0];
@@ -240,6 +247,11 @@ pub(crate) static KERNEL: Kernel = Kernel {
             name: "ORDER",
             doc: "how the values of the matrix run through its blocks; model files are row_wise",
             kind: ParamKind::Mostly(Order::NAMES),
+        },
+        Param {
+            name: "BETA",
+            doc: "factor of what y held, to which the product is added: a residual stream with 1",
+            kind: ParamKind::Mostly(&["0", "1"]),
         },
     ],
     bindings: &[
@@ -409,7 +421,8 @@ pub(crate) static KERNEL: Kernel = Kernel {
         // What a row's last block holds beyond it need not be read.
         let weight = format(s).block_bytes() as f64 / format(s).block_len() as f64;
         Cost {
-            bytes: rows * k * weight + cols * (4.0 * rows + act_bytes(s) * k),
+            bytes: rows * k * weight
+                + cols * (4.0 * (1.0 + s.float("BETA")) * rows + act_bytes(s) * k),
             flops: 2.0 * rows * k * cols,
         }
     },
@@ -429,6 +442,8 @@ pub(crate) static KERNEL: Kernel = Kernel {
             // 1152 is no whole number of superblocks of 256.
             let acts = (i % 2) as f64;
             cases.push(shape(37, 1152, f).with("ACTS", acts).with("FIRST", 64.0 * acts));
+            // Into the residual stream.
+            cases.push(shape(39, 320, f).with("BETA", 1.0).with("FIRST", 2.0 * acts));
         }
         let [q4_k, q8_0, q6_k] = [Format::Q4K, Format::Q8_0, Format::Q6K];
         cases.extend([
@@ -440,12 +455,12 @@ pub(crate) static KERNEL: Kernel = Kernel {
             shape(1, 7, Format::Q5_1),
             shape(33, 512, q4_k).with("COLS", 3.0).with("FIRST", 3.0),
             shape(9, 1152, q6_k).with("COLS", 8.0).with("ACTS", 1.0),
-            shape(40, 72, q8_0).with("COLS", 2.0),
+            shape(40, 72, q8_0).with("COLS", 2.0).with("BETA", 1.0),
             shape(9, 301, q8_0).with("COLS", 2.0),
             // The packings of rows that are no whole number of superblocks.
             shape(67, 1152, q4_k).with("ORDER", Order::Flat.code()),
             shape(520, 33, q4_k).with("ORDER", Order::ColumnWise.code()).with("COLS", 2.0),
-            shape(300, 300, Format::Q5K).with("ORDER", Order::ColumnWise.code()),
+            shape(300, 300, Format::Q5K).with("ORDER", Order::ColumnWise.code()).with("BETA", 1.0),
         ]);
         cases
     },

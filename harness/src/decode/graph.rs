@@ -169,21 +169,29 @@ impl Builder<'_> {
         name: String,
         rows: &WeightRows,
         first: usize,
-        acts: FloatFormat,
+        input: Input,
+        beta: f64,
     ) -> Result<Matrix> {
-        let kernel = if rows.format.is_dense() { "gemv" } else { "gemv_q" };
-        let shape = [
+        let mut shape = vec![
             ("ROWS", rows.rows() as f64),
             ("K", rows.k as f64),
             ("WEIGHT", rows.format.code()),
-            ("ACTS", acts.code()),
             ("FIRST", first as f64),
-            ("COLS", 1.0),
-            ("ORDER", rows.order.code()),
         ];
+        let kernel = match input {
+            Input::Vector(x) => {
+                let (acts, order) = (self.format(x).code(), rows.order.code());
+                shape.extend([("ACTS", acts), ("COLS", 1.0), ("ORDER", order), ("BETA", beta)]);
+                if rows.format.is_dense() { "gemv" } else { "gemv_q" }
+            }
+            Input::Norm { eps, .. } => {
+                shape.extend([("EPS", eps), ("OFFSET", 0.0)]);
+                "norm_gemv"
+            }
+        };
         let (plan, shape) = self.select(op, kernel, &shape)?;
         let weights = self.recording.tensor(name, Content::Weights(rows.clone(), plan.packing));
-        Ok(Matrix { op, plan, shape, weights })
+        Ok(Matrix { op, plan, shape, weights, input })
     }
 
     /// A matrix in as many parts as bindings need, with the first row of each.
@@ -192,30 +200,42 @@ impl Builder<'_> {
         op: &'static str,
         name: &str,
         rows: &WeightRows,
-        acts: FloatFormat,
+        input: Input,
     ) -> Result<Vec<(usize, Matrix)>> {
         let parts = rows.split(self.caps.binding_bytes).into_iter();
         parts
             .map(|(first, rows)| {
-                Ok((first, self.matrix(op, part_name(name, first), &rows, first, acts)?))
+                Ok((first, self.matrix(op, part_name(name, first), &rows, first, input, 0.0)?))
             })
             .collect()
     }
 
-    fn product(&mut self, layer: Option<usize>, matrix: Matrix, [x, y]: [TensorId; 2]) {
-        let Matrix { op, plan, shape, weights } = matrix;
-        let bindings = [("weights", weights), ("x", x), ("y", y)];
+    fn product(&mut self, layer: Option<usize>, matrix: Matrix, y: TensorId) {
+        let Matrix { op, plan, shape, weights, input } = matrix;
+        let mut bindings = vec![("weights", weights), ("y", y)];
+        match input {
+            Input::Vector(x) => bindings.push(("x", x)),
+            Input::Norm { stream, weight, .. } => {
+                bindings.extend([("x", stream), ("norm_weight", weight)]);
+            }
+        }
         self.recording.op(Label { layer, op }, plan, shape, &bindings);
     }
 
-    /// Matrices under each other times x: one GEMV each, side by side in y.
+    /// Matrices under each other times their input: one GEMV each, side by side in y, or added to
+    /// what is there.
     fn gemv(
         &mut self,
         layer: Option<usize>,
         op: &'static str,
         matrices: &[WeightRows],
-        [x, y]: [TensorId; 2],
+        input: Input,
+        to: To,
     ) -> Result<()> {
+        let (y, beta) = match to {
+            To::Vector(y) => (y, 0.0),
+            To::Stream(stream) => (stream, 1.0),
+        };
         let mut first = 0;
         for (i, rows) in matrices.iter().enumerate() {
             let name = match (layer, i) {
@@ -223,9 +243,8 @@ impl Builder<'_> {
                 (Some(layer), _) => format!("l{layer}.{op}.{i}"),
                 (None, _) => op.to_owned(),
             };
-            let acts = self.format(x);
-            let matrix = self.matrix(op, name, rows, first, acts)?;
-            self.product(layer, matrix, [x, y]);
+            let matrix = self.matrix(op, name, rows, first, input, beta)?;
+            self.product(layer, matrix, y);
             first += rows.rows();
         }
         Ok(())
@@ -247,12 +266,31 @@ fn part_name(name: &str, first: usize) -> String {
     }
 }
 
-/// A matrix on the device with the GEMV that reads it.
+/// What a matrix meets.
+#[derive(Clone, Copy, Debug)]
+enum Input {
+    /// A vector as it is.
+    Vector(TensorId),
+    /// The norm of the residual stream, made on the way.
+    Norm { stream: TensorId, weight: TensorId, eps: f64 },
+}
+
+/// Where a product goes.
+#[derive(Clone, Copy, Debug)]
+enum To {
+    /// A vector of its own.
+    Vector(TensorId),
+    /// Onto the residual stream.
+    Stream(TensorId),
+}
+
+/// A matrix on the device with the GEMV that reads it, and what that meets.
 struct Matrix {
     op: &'static str,
     plan: Plan,
     shape: Shape,
     weights: TensorId,
+    input: Input,
 }
 
 /// Gate and up as one matrix, which `fused_ffn` reads; absent when they have two formats.
@@ -330,7 +368,7 @@ pub fn build(
         None => (&weights.embed, "token_embd"),
         Some(rows) => (rows, "output"),
     };
-    let head = b.parts("lm_head", head_name, head_rows, options.acts)?;
+    let head = b.parts("lm_head", head_name, head_rows, Input::Vector(normed))?;
     let tables: Vec<_> = match &weights.head {
         None => head.iter().map(|(first, m)| (*first, m.weights, m.plan.packing)).collect(),
         Some(_) => {
@@ -378,7 +416,9 @@ pub fn build(
         ("ACT", if c.activation == Activation::Silu { 0.0 } else { 1.0 }),
         ("ACTS", options.acts.code()),
     ];
-    // Each layer's first norm, and the last of all: whatever adds to the stream makes the next.
+    // Where branches are normed before they are added, one dispatch does that, adds, and norms the
+    // stream for the next matrix, beginning with each layer's first norm and ending with the last of
+    // all. Else the matrix that ends a branch adds to the stream, and the next one norms what it reads.
     let mut norms: Vec<TensorId> = weights
         .layers
         .iter()
@@ -386,13 +426,19 @@ pub fn build(
         .map(|(i, w)| b.values(format!("l{i}.attn_norm"), &w.attn_norm))
         .collect();
     norms.push(b.values("output_norm".into(), &weights.output_norm));
-    b.op(
-        (c.n_layers > 0).then_some(0),
-        if c.n_layers > 0 { "attn_norm" } else { "output_norm" },
-        "rms_norm",
-        &[&norm_shape[..], &[("ROWS", 1.0)]].concat(),
-        &[("x", x), ("weight", norms[0]), ("y", normed)],
-    )?;
+    let eps = f64::from(c.rms_eps);
+    let norm = |b: &mut Builder<'_>, layer: Option<usize>, op, weight| {
+        let shape = [&norm_shape[..], &[("ROWS", 1.0)]].concat();
+        b.op(layer, op, "rms_norm", &shape, &[("x", x), ("weight", weight), ("y", normed)])
+    };
+    if c.post_norms && c.n_layers > 0 {
+        norm(&mut b, Some(0), "attn_norm", norms[0])?;
+    }
+    let input = |weight| match c.post_norms {
+        true => Input::Vector(normed),
+        false => Input::Norm { stream: x, weight, eps },
+    };
+    let to = if c.post_norms { To::Vector(branch) } else { To::Stream(x) };
     let mut caches = Vec::with_capacity(c.n_layers);
     let mut weight_bytes = 0u64;
     for (i, w) in weights.layers.iter().enumerate() {
@@ -410,7 +456,7 @@ pub fn build(
         };
         caches.push(cache);
 
-        b.gemv(layer, "qkv", &w.qkv, [normed, qkv])?;
+        b.gemv(layer, "qkv", &w.qkv, input(norms[i]), To::Vector(qkv))?;
         let [q_norm, k_norm] = match &w.qk_norm {
             Some([q, k]) => {
                 [b.values(format!("l{i}.q_norm"), q), b.values(format!("l{i}.k_norm"), k)]
@@ -441,21 +487,15 @@ pub fn build(
             [&cache_shape[..], &[("SCALE", scale), ("ACTS", options.acts.code())]].concat();
         let attention = [&kv[..], &[("q", q), ("y", mixed)]].concat();
         b.op(layer, "attention", "attention_decode", &attention_shape, &attention)?;
-        b.gemv(layer, "attn_output", slice::from_ref(&w.attn_output), [mixed, branch])?;
+        let rows = slice::from_ref(&w.attn_output);
+        b.gemv(layer, "attn_output", rows, Input::Vector(mixed), to)?;
         let ffn_norm = b.values(format!("l{i}.ffn_norm"), &w.ffn_norm);
         let add = |b: &mut Builder<'_>, op, post: (&str, &Option<Arc<[f32]>>), next| {
-            let (name, post) = post;
-            let post = post.as_ref().map(|weight| b.values(format!("l{i}.{name}"), weight));
-            let bindings = [
-                ("x", x),
-                ("delta", branch),
-                // Not read where the branch has no norm.
-                ("post_weight", post.unwrap_or(next)),
-                ("next_weight", next),
-                ("y", normed),
-            ];
-            let post = ("POST", f64::from(u8::from(post.is_some())));
-            let shape = [&norm_shape[..], &[post]].concat();
+            let (name, Some(post)) = post else { return Ok(()) };
+            let post = b.values(format!("l{i}.{name}"), post);
+            let weights = [("post_weight", post), ("next_weight", next)];
+            let bindings = [&[("x", x), ("delta", branch), ("y", normed)], &weights[..]].concat();
+            let shape = [&norm_shape[..], &[("POST", 1.0)]].concat();
             b.op(layer, op, "residual_rms_norm", &shape, &bindings)
         };
         let post = ("post_attention_norm", &w.post_attention_norm);
@@ -463,7 +503,7 @@ pub fn build(
 
         match (one_matrix(&w.gate_up), gate_up) {
             (None, Some(gate_up)) => {
-                b.gemv(layer, "ffn_gate_up", &w.gate_up, [normed, gate_up])?;
+                b.gemv(layer, "ffn_gate_up", &w.gate_up, input(ffn_norm), To::Vector(gate_up))?;
                 let bindings = [("gate_up", gate_up), ("y", gated)];
                 b.op(layer, "ffn_act", "glu", &ffn_shape, &bindings)?;
             }
@@ -472,16 +512,17 @@ pub fn build(
                 let fused = [
                     ("K", hidden as f64),
                     ("WEIGHT", rows.format.code()),
-                    ("NORM", 0.0),
-                    ("EPS", f64::from(c.rms_eps)),
+                    ("NORM", f64::from(u8::from(!c.post_norms))),
+                    ("EPS", eps),
                 ];
                 let shape = [&ffn_shape[..], &fused].concat();
                 let (plan, shape) = b.select("ffn_gate_up", "fused_ffn", &shape)?;
                 let content = Content::Weights(rows.clone(), plan.packing);
                 let bindings = [
                     ("weights", b.recording.tensor(format!("l{i}.ffn_gate_up"), content)),
+                    // Read without a norm,
                     ("x", normed),
-                    // Not read: the norm is made where the stream is.
+                    // and these with one.
                     ("stream", x),
                     ("norm_weight", ffn_norm),
                     ("y", gated),
@@ -489,14 +530,17 @@ pub fn build(
                 b.recording.op(Label { layer, op: "ffn_gate_up" }, plan, shape, &bindings);
             }
         }
-        b.gemv(layer, "ffn_down", slice::from_ref(&w.ffn_down), [gated, branch])?;
+        b.gemv(layer, "ffn_down", slice::from_ref(&w.ffn_down), Input::Vector(gated), to)?;
         add(&mut b, "ffn_residual", ("post_ffw_norm", &w.post_ffw_norm), norms[i + 1])?;
         for rows in w.qkv.iter().chain(&w.gate_up).chain([&w.attn_output, &w.ffn_down]) {
             weight_bytes += (rows.rows() * rows.row_bytes()) as u64;
         }
     }
+    if !c.post_norms || c.n_layers == 0 {
+        norm(&mut b, None, "output_norm", norms[c.n_layers])?;
+    }
     for (_, part) in head {
-        b.product(None, part, [normed, logits]);
+        b.product(None, part, logits);
     }
     weight_bytes += (head_rows.rows() * head_rows.row_bytes()) as u64;
     let choose = [("logits", logits), ("tokens", tokens), ("state", state)];

@@ -147,7 +147,7 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             let cols = s.get("COLS").map_or(1, |c| c as usize);
             let pitch = s.dim("FIRST") + s.dim("ROWS");
             let columns = inputs.f32s("x").chunks(s.dim("K")).zip(inputs.f32s("y").chunks(pitch));
-            let product = |(x, y)| placed(y, s.dim("FIRST"), gemv(weights, x));
+            let product = |(x, y)| placed(y, s.dim("FIRST"), onto(y, s, gemv(weights, x)));
             real("y", join(columns.take(cols).map(product)))
         }
         "matmul" => matmul::matmul(&inputs),
@@ -246,6 +246,19 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
 fn placed(old: &[f32], first: usize, new: Expected) -> Expected {
     let end = first + new.value.len();
     join([kept(&old[..first]), new, kept(&old[end..])])
+}
+
+/// A product with BETA times what its elements of `y` held: nothing, or all of it.
+fn onto(y: &[f32], s: &Shape, mut product: Expected) -> Expected {
+    if s.dim("BETA") == 0 {
+        return product;
+    }
+    let sums = product.value.iter_mut().zip(&mut product.magnitude);
+    for ((value, magnitude), held) in sums.zip(&y[s.dim("FIRST")..]) {
+        *value += f64::from(*held);
+        *magnitude += f64::from(held.abs());
+    }
+    product
 }
 
 /// Values that stay as they are.

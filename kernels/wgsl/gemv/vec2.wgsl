@@ -5,7 +5,7 @@
 // Idea: eight 16-bit weights meet 32 bytes of f32 activations, so lanes with 16 bytes of weights
 // read x in strides of 32 and every load takes twice the passes through the cache. With 8 bytes
 // of weights both streams are contiguous, and 1152 weights are 32 lanes x 9 loads without a rest.
-// uses: row_dense8, share, team, weights, grid
+// uses: row_dense8, share, team, weights, store_y, grid
 override ROWS: u32;
 override FIRST: u32;
 

@@ -5,7 +5,7 @@
 // Idea: a lane takes 32 weights of one scale and reads the words it needs, all of them before the
 // first use; blocks of 18, 22, 34 and 210 bytes lie across words, so two words are shifted into
 // one. For whoever cannot repack: what `planes` gains over it is what repacking is worth.
-// uses: x_four, grid
+// uses: x_four, store_y, grid
 override WEIGHT: u32; // layout::Format: 3 q8_0, 4 q4_0, 5 q4_1, 6 q5_0, 7 q5_1, 8 q4_k, 9 q5_k, 10 q6_k
 override ROWS: u32;
 override K: u32;
@@ -160,5 +160,5 @@ fn main(
         }
     }
     for (var step = lanes / 2u; step > 0u; step /= 2u) { sum += subgroupShuffleXor(sum, step); }
-    if (live && lane % lanes == 0u) { y[FIRST + row] = sum; }
+    if (live && lane % lanes == 0u) { store_y(FIRST + row, sum); }
 }

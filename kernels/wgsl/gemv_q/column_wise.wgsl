@@ -9,7 +9,7 @@
 // WG / 8 columns at a time, four in flight; SPLITS workgroups share the columns of 256 rows, and a
 // second dispatch adds them up: no order of the loads makes a column-wise matrix give whole rows
 // to many workgroups without it.
-// uses: planes, grid
+// uses: planes, store_y, grid
 override FIRST: u32;
 override COLS: u32;
 override ACTS: u32; // 0 f32, 1 f16
@@ -116,5 +116,5 @@ fn sum(
     let row = at % ROWS;
     var all = 0.0;
     for (var i = 0u; i < SPLITS; i++) { all += parts[(col * SPLITS + i) * ROWS + row]; }
-    y[col * (FIRST + ROWS) + FIRST + row] = all;
+    store_y(col * (FIRST + ROWS) + FIRST + row, all);
 }

@@ -5,7 +5,7 @@
 //
 // Idea: the formula over blocks as the file has them, in any order of the superblocks. Every weight
 // finds its scale again.
-// uses: weight_at, acts_at, grid
+// uses: weight_at, acts_at, store_y, grid
 override ROWS: u32;
 override COLS: u32;
 override FIRST: u32;
@@ -37,6 +37,6 @@ fn main(
     for (var c = 0u; c < COLS; c++) {
         var sum = 0.0;
         for (var k = 0u; k < K; k++) { sum += weight(row, k) * x_at(c * K + k); }
-        y[c * (FIRST + ROWS) + FIRST + row] = sum;
+        store_y(c * (FIRST + ROWS) + FIRST + row, sum);
     }
 }

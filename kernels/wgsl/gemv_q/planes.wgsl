@@ -6,7 +6,7 @@
 // neighbours under one scale, coalesced across the lanes; scales come from their own plane at the
 // same time instead of before. All of a round is issued before the first use. One row has all
 // lanes (LANES 32) for matrices of few rows: the more lanes a row, the more of the GPU they fill.
-// uses: planes, x_four, x_tile, planes_row, grid
+// uses: planes, x_four, x_tile, planes_row, store_y, grid
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;

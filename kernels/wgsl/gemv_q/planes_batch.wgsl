@@ -6,7 +6,7 @@
 // Idea: decoding costs several times a multiply-add, so eight weights of each of four rows are
 // decoded exactly and meet every column before the next eight; the weights cross the bus once for
 // all columns. For several tokens at once: speculative decoding, several sequences.
-// uses: planes, x_four, x_tile, sum_four, grid
+// uses: planes, x_four, x_tile, sum_four, store_y, grid
 override FIRST: u32;
 override COLS: u32;
 override WG: u32 = 128u;
@@ -120,6 +120,6 @@ fn main(
             default: {}
         }
         let one = sum_four(sum, lane, lanes);
-        if (keeps) { y[col * (FIRST + ROWS) + FIRST + mine] = one; }
+        if (keeps) { store_y(col * (FIRST + ROWS) + FIRST + mine, one); }
     }
 }

@@ -6,7 +6,7 @@
 // lane workgroup memory would serve x at its full width. The rows share each load of x; a chunk of each is in flight, and the next are issued before these are used. LANES is
 // chosen to divide the chunks of a row: 1152 weights are 36 chunks, which 32 lanes read in two
 // rounds and 8 lanes in five.
-// uses: planes, x_four, x_tile, sum_four, grid
+// uses: planes, x_four, x_tile, sum_four, store_y, grid
 override FIRST: u32;
 override WG: u32 = 256u;
 override EACH: u32 = 4u;
@@ -91,6 +91,6 @@ fn main(
     let one = sum_four(sum, lane, lanes);
     let which = lane % lanes / (lanes / 4u);
     if (slot < slots && lane % (lanes / 4u) == 0u && which < EACH && row + which < ROWS) {
-        y[FIRST + row + which] = one;
+        store_y(FIRST + row + which, one);
     }
 }

@@ -6,7 +6,7 @@
 // Idea: the loads of `planes`, then a tree in workgroup memory. The rung for adapters and browsers
 // without subgroup operations. Several columns are taken one after another: the weights of the
 // later ones come from the cache.
-// uses: planes, x_four, x_tile, planes_tree, grid
+// uses: planes, x_four, x_tile, planes_tree, store_y, grid
 override COLS: u32;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;

@@ -8,7 +8,7 @@
 // scale is one factor on each product.
 // Source: own.
 // uses: planes, rounded_x, planes_dot4, planes_product, three_bytes, normed_planes, rounded_norm
-// uses: sum_four, grid
+// uses: sum_four, store_y, grid
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> norm_weight: array<vec4<f32>>;

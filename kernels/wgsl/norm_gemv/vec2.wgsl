@@ -6,7 +6,7 @@
 // Idea: sixteen bytes of 16-bit weights meet 64 bytes of x and g, read in strides of 32: nine
 // times the passes through the cache of the weights alone. With 8 bytes all three streams are
 // contiguous, and five passes do.
-// uses: row_norm8, share, team, weights, grid
+// uses: row_norm8, share, team, weights, store_y, grid
 override ROWS: u32;
 override FIRST: u32;
 

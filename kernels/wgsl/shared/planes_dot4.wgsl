@@ -1,5 +1,5 @@
-// Rows in planes times rounded activations, EACH rows to LANES lanes. Needs rounded_x and what it needs,
-// sum_four, and of the file
+// Rows in planes times rounded activations, EACH rows to a team of SPLIT times LANES lanes. Needs
+// rounded_x and what it needs, sum_four, and of the file
 //
 //   stored_row(row)       the row of the matrix that is taken as row `row`
 //   PAIRED                whether rows of an even and the next number must go to the same lanes
@@ -8,10 +8,12 @@
 override WG: u32 = 256u;
 override EACH: u32 = 4u; // rows to LANES lanes: 1, 2 or 4
 override LANES: u32 = 32u; // a power of two from 4 on
+override SPLIT: u32 = 1u; // groups of lanes that share the columns of the same rows
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
 // Workgroups at most. Each rounds all of x, so with many rows it takes more than one turn.
 override GROUPS: u32 = 264u;
-override TEAMS: u32 = WG / LANES;
+override PARTS: u32 = min(SPLIT, WG / LANES); // of a row
+override TEAMS: u32 = WG / (LANES * PARTS);
 override TURN_ROWS: u32 = EACH * TEAMS;
 override SETS: u32 = (ROWS + TURN_ROWS - 1u) / TURN_ROWS;
 override TURNS: u32 = (SETS + GROUPS - 1u) / GROUPS;
@@ -22,6 +24,10 @@ override GRID: u32 = (SETS + TURNS - 1u) / TURNS;
 struct Product { value: f32, row: u32, at: u32, live: bool }
 
 struct Rows { a: Chunk, b: Chunk, c: Chunk, d: Chunk }
+
+// What the parts of a workgroup's rows add up to.
+override SHARES: u32 = select(1u, EACH * TEAMS * PARTS, PARTS > 1u);
+var<workgroup> shares: array<f32, SHARES>;
 
 // The first of EACH rows to load for rows `row` on: at the end the matrix's last ones, so that
 // loads stay inside and rows lie a constant apart. Rows that belong together stay together.
@@ -63,14 +69,16 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
     let sg = select(SG, size, SG == 0u);
     let lanes = min(LANES, sg);
     let lane = subgroup_lane % lanes;
-    let slot = subgroup * (sg / lanes) + subgroup_lane / lanes;
+    let share = subgroup * (sg / lanes) + subgroup_lane / lanes;
+    let slot = share / PARTS;
     let chunks = row_chunks();
-    let rounds = (chunks + lanes - 1u) / lanes;
-    let begin = min(lane, chunks - 1u);
+    let step = lanes * PARTS;
+    let rounds = (chunks + step - 1u) / step;
+    let begin = share % PARTS * lanes + lane;
 
     var row = EACH * (group * TEAMS + slot);
     var first = first_row(row);
-    var now = load_rows(first, begin);
+    var now = load_rows(first, min(begin, chunks - 1u));
     round_x(subgroup, sg, subgroup_lane);
     workgroupBarrier();
     let factor = factor_of(sg);
@@ -79,14 +87,14 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
         let next_row = row + GRID * TURN_ROWS;
         let next_first = first_row(next_row);
         var sum = vec4<f32>(0.0);
-        var c = lane;
+        var c = begin;
         for (var round = 1u; round <= rounds; round++) {
             // Under way while a chunk of each row is used: the rows' next, or the next rows' first.
             let more = round < rounds;
             var next = now;
             if (more || turn < TURNS) {
-                let at = select(begin, min(c + lanes, chunks - 1u), more);
-                next = load_rows(select(next_first, first, more), at);
+                let at = select(begin, c + step, more);
+                next = load_rows(select(next_first, first, more), min(at, chunks - 1u));
             }
             if (c < chunks) {
                 let v = load_rounded(c);
@@ -98,13 +106,24 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
                 }
             }
             now = next;
-            c += lanes;
+            c += step;
         }
         let which = lane / (lanes / 4u);
         let mine = first + which;
-        let live = slot < TEAMS && lane % (lanes / 4u) == 0u && which < EACH && mine >= row && mine < ROWS;
+        let holds = slot < TEAMS && lane % (lanes / 4u) == 0u && which < EACH;
+        var value = sum_four(sum, subgroup_lane, lanes);
+        if (PARTS > 1u) {
+            if (turn > 1u) { workgroupBarrier(); }
+            if (holds) { shares[share * EACH + which] = value; }
+            workgroupBarrier();
+            value = 0.0;
+            if (holds) {
+                for (var i = 0u; i < PARTS; i++) { value += shares[(slot * PARTS + i) * EACH + which]; }
+            }
+        }
+        let live = holds && share % PARTS == 0u && mine >= row && mine < ROWS;
         let at = (turn - 1u) * TURN_ROWS + EACH * slot + which;
-        keep(Product(factor * sum_four(sum, subgroup_lane, lanes), mine, at, live), lanes);
+        keep(Product(factor * value, mine, at, live), lanes);
         row = next_row;
         first = next_first;
     }

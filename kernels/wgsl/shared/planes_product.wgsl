@@ -5,7 +5,7 @@ const PAIRED: bool = false;
 fn stored_row(row: u32) -> u32 { return row; }
 
 fn keep(product: Product, lanes: u32) {
-    if (product.live) { y[FIRST + product.row] = product.value; }
+    if (product.live) { store_y(FIRST + product.row, product.value); }
 }
 
 @compute @workgroup_size(WG)

@@ -54,7 +54,7 @@ fn store_rows(p: Place, sums: ptr<function, array<Partial, 4>>) {
         if (p.at % LANES == 0u) {
             for (var r = 0u; r < RUN; r++) {
                 let row = p.first + p.at / LANES * RUN + r;
-                if (row < ROWS) { y[FIRST + row] = finish((*sums)[r]); }
+                if (row < ROWS) { store_y(FIRST + row, finish((*sums)[r])); }
             }
         }
         return;
@@ -70,7 +70,7 @@ fn store_rows(p: Place, sums: ptr<function, array<Partial, 4>>) {
         let begin = p.lid % RUN * units + p.lid / RUN * (LANES / UNIT);
         var total = Partial();
         for (var i = 0u; i < row_parts(p); i++) { total += team_slots[begin + i]; }
-        y[FIRST + row] = finish(total);
+        store_y(FIRST + row, finish(total));
     }
 }
 

@@ -5,7 +5,7 @@ use lathe_reference as reference;
 use lathe_reference::Expected;
 use rayon::prelude::*;
 
-use super::{Inputs, Outcomes, format_of, gemv, join, placed};
+use super::{Inputs, Outcomes, format_of, gemv, join, onto, placed};
 use crate::weights::WeightRows;
 
 pub(super) fn gemv_q(inputs: &Inputs<'_>) -> Outcomes {
@@ -21,7 +21,7 @@ pub(super) fn gemv_q(inputs: &Inputs<'_>) -> Outcomes {
             Order::RowWise => gemv(weights, x),
             Order::Flat | Order::ColumnWise => reordered(weights, rows, x),
         };
-        placed(y, first, product)
+        placed(y, first, onto(y, s, product))
     });
     inputs.real("y", join(products))
 }
