@@ -1,6 +1,7 @@
 //! Running a decode graph: prompt, generation, per-step observation and verification.
 
 use std::ops::ControlFlow;
+use std::slice;
 use std::time::{Duration, Instant};
 
 use lathe_kernels::StateWord;
@@ -100,58 +101,56 @@ pub fn run(
 ) -> Result<Run> {
     begin(graph, executor, options)?;
     let prompt = options.prompt.len();
+    let decode = options.generate.saturating_sub(1);
+    // One stream, so that the first decode steps are recorded while the prompt runs.
+    let mut batches = pieces(prompt, PROMPT_STEPS);
+    batches.extend(pieces(decode, options.steps_per_submit.max(1)));
+    let stream = Stream { batches, words: graph.tokens, from: 1 };
     let mut run = Run::default();
-    if options.generate == 0 {
-        executor.stream(
-            Stream { steps: prompt, per_submit: PROMPT_STEPS, words: graph.tokens, from: 1 },
-            &mut |_| ControlFlow::Continue(()),
-        )?;
-        return Ok(run);
-    }
-    let begun = Instant::now();
-    let mut first = 0;
-    executor.stream(
-        Stream { steps: prompt, per_submit: PROMPT_STEPS, words: graph.tokens, from: 1 },
-        &mut |batch| {
-            first = batch.words.last().copied().unwrap_or(first);
-            ControlFlow::Continue(())
-        },
-    )?;
-    run.ttft = begun.elapsed();
-    run.generated.push(first);
-    on_token(first);
-    if options.stop_at == Some(first) {
-        return Ok(run);
-    }
-    let (mut last, mut gpu, mut timed) = (Duration::ZERO, Duration::ZERO, true);
-    let stream = Stream {
-        steps: options.generate - 1,
-        per_submit: options.steps_per_submit.max(1),
-        words: graph.tokens,
-        from: prompt + 1,
-    };
+    let (mut done, mut last) = (0, Duration::ZERO);
+    let (mut gpu, mut timed) = (Duration::ZERO, true);
     let mut on = |batch: Batch| {
-        let each = (batch.at - last) / batch.words.len().max(1) as u32;
+        let took = batch.at - last;
         last = batch.at;
-        match batch.gpu {
-            Some(time) => gpu += time,
-            None => timed = false,
+        done += batch.words.len();
+        // Tokens of the prompt are known; the last step of it makes the first that is not.
+        let decodes = done > prompt;
+        let new = match &batch.words[..] {
+            words if decodes => words,
+            [.., first] if done == prompt && options.generate > 0 => {
+                run.ttft = batch.at;
+                slice::from_ref(first)
+            }
+            _ => &[],
+        };
+        if decodes {
+            match batch.gpu {
+                Some(time) => gpu += time,
+                None => timed = false,
+            }
+            run.decode_steps += new.len();
+            run.submits += 1;
         }
-        run.decode_steps += batch.words.len();
-        run.submits += 1;
-        for token in batch.words {
-            run.steps.push(each);
-            run.generated.push(token);
-            on_token(token);
-            if options.stop_at == Some(token) {
+        for token in new {
+            if decodes {
+                run.steps.push(took / new.len() as u32);
+            }
+            run.generated.push(*token);
+            on_token(*token);
+            if options.stop_at == Some(*token) {
                 return ControlFlow::Break(());
             }
         }
         ControlFlow::Continue(())
     };
-    executor.stream(stream, &mut on)?;
+    executor.stream(&stream, &mut on)?;
     run.gpu = (timed && !run.steps.is_empty()).then_some(gpu);
     Ok(run)
+}
+
+/// `all` in pieces of `each`, the last one smaller.
+fn pieces(all: usize, each: usize) -> Vec<usize> {
+    (0..all).step_by(each).map(|from| each.min(all - from)).collect()
 }
 
 /// Steps a submission while the prompt is processed.

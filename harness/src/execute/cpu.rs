@@ -188,11 +188,11 @@ impl Execute for CpuExecutor {
 
     fn stream(
         &mut self,
-        stream: Stream,
+        stream: &Stream,
         on: &mut dyn FnMut(Batch) -> ControlFlow<()>,
-    ) -> Result<usize> {
+    ) -> Result<()> {
         let begun = Instant::now();
-        for step in 0..stream.steps {
+        for step in 0..stream.batches.iter().sum() {
             self.run(1)?;
             let word = self.values[stream.words.0].words()[stream.from + step];
             let batch = Batch { words: vec![word], at: begun.elapsed(), gpu: None };
@@ -200,7 +200,7 @@ impl Execute for CpuExecutor {
                 break;
             }
         }
-        Ok(0)
+        Ok(())
     }
 
     fn read_words(&mut self, tensor: TensorId) -> Result<Vec<u32>> {

@@ -258,7 +258,7 @@ impl GpuExecutor {
     fn submit_batch(
         &self,
         slot: &StreamSlot,
-        stream: Stream,
+        stream: &Stream,
         first: usize,
         count: usize,
     ) -> wgpu::SubmissionIndex {
@@ -439,25 +439,26 @@ impl Execute for GpuExecutor {
 
     fn stream(
         &mut self,
-        stream: Stream,
+        stream: &Stream,
         on: &mut dyn FnMut(Batch) -> ControlFlow<()>,
-    ) -> Result<usize> {
+    ) -> Result<()> {
         let begun = Instant::now();
+        let longest = stream.batches.iter().copied().max().unwrap_or(0);
         let mut slots = VecDeque::new();
-        for _ in 0..IN_FLIGHT.min(stream.steps.div_ceil(stream.per_submit.max(1))) {
-            slots.push_back(StreamSlot::new(&self.gpu, stream.per_submit.min(stream.steps))?);
+        for _ in 0..IN_FLIGHT.min(stream.batches.len()) {
+            slots.push_back(StreamSlot::new(&self.gpu, longest)?);
         }
         let mut flying: VecDeque<(StreamSlot, wgpu::SubmissionIndex, usize)> = VecDeque::new();
-        let (mut submitted, mut submits) = (0, 0);
+        let mut batches = stream.batches.iter();
+        let mut submitted = 0;
         let mut stop = false;
         loop {
-            while !stop && submitted < stream.steps {
+            while !stop && !slots.is_empty() {
+                let Some(&count) = batches.next() else { break };
                 let Some(slot) = slots.pop_front() else { break };
-                let count = stream.per_submit.clamp(1, stream.steps - submitted);
                 let submission = self.submit_batch(&slot, stream, submitted, count);
                 flying.push_back((slot, submission, count));
                 submitted += count;
-                submits += 1;
             }
             let Some((slot, submission, count)) = flying.pop_front() else { break };
             self.gpu.wait(Some(submission))?;
@@ -468,7 +469,7 @@ impl Execute for GpuExecutor {
                 stop = true;
             }
         }
-        Ok(submits)
+        Ok(())
     }
 
     fn read_words(&mut self, tensor: TensorId) -> Result<Vec<u32>> {

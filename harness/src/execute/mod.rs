@@ -25,12 +25,10 @@ pub struct Batch {
 }
 
 /// Which steps a stream runs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Stream {
-    /// How many in all.
-    pub steps: usize,
-    /// How many in one submission.
-    pub per_submit: usize,
+    /// How many each submission has, at least one.
+    pub batches: Vec<usize>,
     /// The tensor of words each step appends to.
     pub words: TensorId,
     /// The word the first step writes.
@@ -47,12 +45,12 @@ pub trait Execute {
     fn run(&mut self, steps: usize) -> Result<()>;
     /// Runs many steps without waiting for each: the next batch is recorded while the last one
     /// runs. `on` hears of each batch in order and may end the stream early; batches already
-    /// submitted then still run. Returns the number of submissions.
+    /// submitted then still run.
     fn stream(
         &mut self,
-        stream: Stream,
+        stream: &Stream,
         on: &mut dyn FnMut(Batch) -> ControlFlow<()>,
-    ) -> Result<usize>;
+    ) -> Result<()>;
     /// Reads words back.
     fn read_words(&mut self, tensor: TensorId) -> Result<Vec<u32>>;
     /// Reads f32 values (KV values widened) back.
