@@ -151,9 +151,10 @@ fn kernels_over_rounded_activations_match_in_several_turns() {
         return;
     }
     let q = |f: Format| ("WEIGHT", f.code());
-    let cases: [(&str, &[(&str, f64)]); 8] = [
+    let cases: [(&str, &[(&str, f64)]); 9] = [
         ("norm_gemv", &[("ROWS", 199.0), ("K", 800.0), q(Format::Q4K), ("EACH", 4.0)]),
         ("norm_gemv", &[("ROWS", 77.0), ("K", 301.0), q(Format::Q8_0), ("EACH", 1.0)]),
+        ("norm_gemv", &[("ROWS", 77.0), ("K", 800.0), q(Format::Q4_0), ("SPLIT", 4.0)]),
         ("fused_ffn", &[("N", 101.0), ("K", 300.0), q(Format::Q4_0), ("ACTS", 1.0)]),
         ("fused_ffn", &[("N", 101.0), ("K", 96.0), q(Format::Q6K), ("ACTS", 1.0), ("NORM", 1.0)]),
         ("lm_head_argmax", &[("ROWS", 501.0), ("K", 160.0), q(Format::Q5_1)]),
@@ -165,12 +166,13 @@ fn kernels_over_rounded_activations_match_in_several_turns() {
         let kernel = lathe_kernels::kernel(name).unwrap();
         let variant = kernel.variant("planes_dp4a24").unwrap();
         let mut shape = kernel.default_shape();
-        for (value, number) in values.iter().filter(|v| v.0 != "EACH") {
+        for (value, number) in values.iter().filter(|v| kernel.param(v.0).is_some()) {
             shape = shape.with(value, *number);
         }
-        let each = values.iter().find(|v| v.0 == "EACH").map_or(4.0, |v| v.1);
-        let lanes = 4.0;
-        let constants = [("WG", 64.0), ("LANES", lanes), ("EACH", each), ("GROUPS", 2.0)];
+        let of = |name| values.iter().find(|v| v.0 == name).map(|v| v.1);
+        let (each, split) = (of("EACH").unwrap_or(4.0), of("SPLIT").unwrap_or(1.0));
+        let constants =
+            [("WG", 64.0), ("LANES", 4.0), ("EACH", each), ("GROUPS", 2.0), ("SPLIT", split)];
         let constants: Constants =
             constants.into_iter().map(|(name, v)| (name.to_owned(), v)).collect();
         let plan = Plan::tuned(kernel, variant, &shape, &gpu.caps, &constants).unwrap();
@@ -208,14 +210,19 @@ fn gemv_q_in_several_turns_matches_reference() {
     let shape = |rows: f64, k: f64, format: Format| {
         kernel.default_shape().with("ROWS", rows).with("K", k).with("WEIGHT", format.code())
     };
-    for (shape, each, lanes) in [
-        (shape(199.0, 800.0, Format::Q4K), 4.0, 4.0),
-        (shape(199.0, 160.0, Format::Q6K).with("ORDER", Order::Flat.code()), 4.0, 8.0),
-        (shape(150.0, 301.0, Format::Q8_0).with("FIRST", 3.0), 2.0, 32.0),
-        (shape(75.0, 96.0, Format::Q5_0).with("ACTS", 1.0), 1.0, 16.0),
-        (shape(3.0, 96.0, Format::Q4_0), 4.0, 4.0),
+    for (shape, each, lanes, split) in [
+        (shape(199.0, 800.0, Format::Q4K), 4.0, 4.0, 1.0),
+        (shape(199.0, 160.0, Format::Q6K).with("ORDER", Order::Flat.code()), 4.0, 8.0, 2.0),
+        (shape(150.0, 301.0, Format::Q8_0).with("FIRST", 3.0), 2.0, 32.0, 1.0),
+        (shape(75.0, 96.0, Format::Q5_0).with("ACTS", 1.0), 1.0, 16.0, 1.0),
+        (shape(3.0, 96.0, Format::Q4_0), 4.0, 4.0, 1.0),
+        // Rows shared by parts of a workgroup: fewer chunks than lanes, and more parts than fit.
+        (shape(101.0, 1000.0, Format::Q5_1).with("BETA", 1.0), 4.0, 4.0, 4.0),
+        (shape(98.0, 96.0, Format::Q8_0).with("BETA", 1.0), 2.0, 4.0, 8.0),
+        (shape(37.0, 800.0, Format::Q4K), 1.0, 32.0, 8.0),
     ] {
-        let constants = [("WG", 64.0), ("LANES", lanes), ("EACH", each), ("GROUPS", 2.0)];
+        let constants =
+            [("WG", 64.0), ("LANES", lanes), ("EACH", each), ("GROUPS", 2.0), ("SPLIT", split)];
         let constants: Constants =
             constants.into_iter().map(|(name, v)| (name.to_owned(), v)).collect();
         for name in ["planes_dp4a16", "planes_dp4a24"] {

@@ -164,10 +164,11 @@ pub(crate) fn dot4(
 
 /// Measured: one row where rows are few and short, so that subgroups are many; two where a row takes a
 /// subgroup several rounds; four where there are rows for all, which also take turns, so that not
-/// every few of them round x anew.
+/// every few of them round x anew. Few long rows are shared by four subgroups.
 pub(crate) fn dot4_constants(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64)> {
     let (each, groups, split, wg) = match (s.dim("ROWS"), s.dim("K")) {
-        (0..4096, 4096..) => (4, 1056, 8, 512),
+        (0..1536, 4096..) => (2, 1056, 4, 1024),
+        (0..4096, 4096..) => (4, 1056, 4, 512),
         (0..3072, _) => (1, 1056, 1, 256),
         (0..16384, _) => (2, 1056, 1, 256),
         _ => (4, 264, 1, 256),

@@ -22,6 +22,8 @@ const PAIRED: bool = true;
 // Row 2i is output i's gate row, row 2i + 1 its up row.
 fn stored_row(row: u32) -> u32 { return row % 2u * N + row / 2u; }
 
+fn held_of(row: u32) -> f32 { return 0.0; }
+
 fn keep(product: Product, lanes: u32) {
     let up = subgroupShuffleXor(product.value, lanes / 4u);
     let one = activate(product.value) * up;

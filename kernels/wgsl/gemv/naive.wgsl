@@ -28,6 +28,6 @@ fn main(
         for (var c = 0u; c < row_chunks(); c++) {
             sum += dot_chunk(weights[base + c], load_x_column(column, c));
         }
-        store_y(y_at(column, row), sum);
+        store_y(y_at(column, row), sum, held_y(y_at(column, row)));
     }
 }

@@ -63,7 +63,7 @@ fn main(
         for (var column = 0u; column < COLS; column++) {
             let total = subgroupAdd(sums[column]);
             if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) {
-                store_y(y_at(column, row), total);
+                store_y(y_at(column, row), total, held_y(y_at(column, row)));
             }
         }
     }

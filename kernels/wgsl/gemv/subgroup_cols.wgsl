@@ -77,7 +77,7 @@ fn main(
         var total = 0.0;
         for (var s = 0u; s < subgroups; s++) { total += slots[column * subgroups + s][i % 4u]; }
         let row = first + i % 4u;
-        if (row < ROWS) { store_y(y_at(column, row), total); }
+        if (row < ROWS) { store_y(y_at(column, row), total, held_y(y_at(column, row))); }
     }
 }
 

@@ -49,6 +49,6 @@ fn main(
             );
         }
         let total = subgroupAdd(sum);
-        if (lane < 4u && r < ROWS_PER_WG && row + lane < ROWS) { store_y(FIRST + row + lane, total[lane]); }
+        if (lane < 4u && r < ROWS_PER_WG && row + lane < ROWS) { store_y(FIRST + row + lane, total[lane], held_y(FIRST + row + lane)); }
     }
 }

@@ -36,6 +36,6 @@ fn main(
         let r = turn + subgroup;
         let row = min(first + r, ROWS - 1u);
         let total = subgroupAdd(share(row, lane, sg));
-        if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) { store_y(FIRST + row, total); }
+        if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) { store_y(FIRST + row, total, held_y(FIRST + row)); }
     }
 }

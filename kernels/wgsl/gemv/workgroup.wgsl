@@ -58,7 +58,7 @@ fn main(
             let at = column * WG + lid;
             var sum = slots[at];
             for (var i = 1u; i < min(FAN, lanes); i++) { sum += slots[at + i]; }
-            store_y(y_at(column, row), sum);
+            store_y(y_at(column, row), sum, held_y(y_at(column, row)));
         }
     }
 }

@@ -160,5 +160,5 @@ fn main(
         }
     }
     for (var step = lanes / 2u; step > 0u; step /= 2u) { sum += subgroupShuffleXor(sum, step); }
-    if (live && lane % lanes == 0u) { store_y(FIRST + row, sum); }
+    if (live && lane % lanes == 0u) { store_y(FIRST + row, sum, held_y(FIRST + row)); }
 }

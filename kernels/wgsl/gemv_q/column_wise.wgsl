@@ -116,5 +116,5 @@ fn sum(
     let row = at % ROWS;
     var all = 0.0;
     for (var i = 0u; i < SPLITS; i++) { all += parts[(col * SPLITS + i) * ROWS + row]; }
-    store_y(col * (FIRST + ROWS) + FIRST + row, all);
+    store_y(col * (FIRST + ROWS) + FIRST + row, all, held_y(col * (FIRST + ROWS) + FIRST + row));
 }

@@ -120,6 +120,6 @@ fn main(
             default: {}
         }
         let one = sum_four(sum, lane, lanes);
-        if (keeps) { store_y(col * (FIRST + ROWS) + FIRST + mine, one); }
+        if (keeps) { store_y(col * (FIRST + ROWS) + FIRST + mine, one, held_y(col * (FIRST + ROWS) + FIRST + mine)); }
     }
 }

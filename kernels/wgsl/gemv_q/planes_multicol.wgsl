@@ -91,6 +91,6 @@ fn main(
     let one = sum_four(sum, lane, lanes);
     let which = lane % lanes / (lanes / 4u);
     if (slot < slots && lane % (lanes / 4u) == 0u && which < EACH && row + which < ROWS) {
-        store_y(FIRST + row + which, one);
+        store_y(FIRST + row + which, one, held_y(FIRST + row + which));
     }
 }

@@ -25,6 +25,8 @@ var<private> best: Candidate;
 
 fn stored_row(row: u32) -> u32 { return row; }
 
+fn held_of(row: u32) -> f32 { return 0.0; }
+
 fn keep(product: Product, lanes: u32) {
     if (product.live) { best = better(best, Candidate(product.value, FIRST + product.row)); }
 }

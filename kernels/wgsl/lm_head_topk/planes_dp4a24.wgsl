@@ -22,6 +22,8 @@ const PAIRED: bool = false;
 
 fn stored_row(row: u32) -> u32 { return row; }
 
+fn held_of(row: u32) -> f32 { return 0.0; }
+
 fn keep(product: Product, lanes: u32) {
     if (product.live) { slots[product.at] = entry_of(product.value, product.row); }
 }

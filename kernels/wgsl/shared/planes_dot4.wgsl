@@ -4,6 +4,7 @@
 //   stored_row(row)       the row of the matrix that is taken as row `row`
 //   PAIRED                whether rows of an even and the next number must go to the same lanes
 //   factor_of(size)       a factor on every product, once x is rounded
+//   held_of(row)          what keep will want of the row, on its way while the product is made
 //   keep(product, lanes)  takes a product, in uniform control flow
 override WG: u32 = 256u;
 override EACH: u32 = 4u; // rows to LANES lanes: 1, 2 or 4
@@ -21,7 +22,7 @@ override GRID: u32 = (SETS + TURNS - 1u) / TURNS;
 
 // Row `row`'s product with x; `live` on one lane. `at` counts the rows of the workgroup, in the order
 // of turns. EACH neighbouring rows have theirs on lanes that lie lanes / 4 apart.
-struct Product { value: f32, row: u32, at: u32, live: bool }
+struct Product { value: f32, held: f32, row: u32, at: u32, live: bool }
 
 struct Rows { a: Chunk, b: Chunk, c: Chunk, d: Chunk }
 
@@ -79,6 +80,13 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
     var row = EACH * (group * TEAMS + slot);
     var first = first_row(row);
     var now = load_rows(first, min(begin, chunks - 1u));
+    // Of EACH rows this lane is left with one, and of the parts the first keeps it.
+    let which = lane / (lanes / 4u);
+    let holds = slot < TEAMS && lane % (lanes / 4u) == 0u && which < EACH;
+    let keeps = holds && share % PARTS == 0u;
+    var live = keeps && first + which >= row && first + which < ROWS;
+    var held = 0.0;
+    if (live) { held = held_of(first + which); }
     round_x(subgroup, sg, subgroup_lane);
     workgroupBarrier();
     let factor = factor_of(sg);
@@ -108,9 +116,6 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
             now = next;
             c += step;
         }
-        let which = lane / (lanes / 4u);
-        let mine = first + which;
-        let holds = slot < TEAMS && lane % (lanes / 4u) == 0u && which < EACH;
         var value = sum_four(sum, subgroup_lane, lanes);
         if (PARTS > 1u) {
             if (turn > 1u) { workgroupBarrier(); }
@@ -121,10 +126,11 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
                 for (var i = 0u; i < PARTS; i++) { value += shares[(slot * PARTS + i) * EACH + which]; }
             }
         }
-        let live = holds && share % PARTS == 0u && mine >= row && mine < ROWS;
         let at = (turn - 1u) * TURN_ROWS + EACH * slot + which;
-        keep(Product(factor * value, mine, at, live), lanes);
+        keep(Product(factor * value, held, first + which, at, live), lanes);
         row = next_row;
         first = next_first;
+        live = keeps && first + which >= row && first + which < ROWS;
+        if (live && turn < TURNS) { held = held_of(first + which); }
     }
 }

@@ -50,5 +50,5 @@ fn planes_row(group: u32, lid: u32, subgroup: u32, size: u32, lane: u32) {
         workgroupBarrier();
     }
     for (var step = lanes / 2u; step > 0u; step /= 2u) { sum += subgroupShuffleXor(sum, step); }
-    if (live && lane % lanes == 0u) { store_y(FIRST + row, finish(sum)); }
+    if (live && lane % lanes == 0u) { store_y(FIRST + row, finish(sum), held_y(FIRST + row)); }
 }

@@ -28,5 +28,5 @@ fn planes_tree(group: u32, lid: u32, col: u32) {
         if (lane < step) { slots[lid] += slots[lid + step]; }
         workgroupBarrier();
     }
-    if (lane == 0u && row < ROWS) { store_y(col * (FIRST + ROWS) + FIRST + row, finish(slots[lid])); }
+    if (lane == 0u && row < ROWS) { store_y(col * (FIRST + ROWS) + FIRST + row, finish(slots[lid]), held_y(col * (FIRST + ROWS) + FIRST + row)); }
 }

@@ -4,6 +4,7 @@
 const HELD: u32 = 16u;
 
 fn split_k(p: Place) {
+    let before = held_rows(p);
     var sums: array<Partial, 4>;
     var held: array<Chunk, HELD>;
     let lane = p.at % LANES;
@@ -23,5 +24,5 @@ fn split_k(p: Place) {
             }
         }
     }
-    store_rows(p, &sums);
+    store_rows(p, &sums, before);
 }

@@ -47,14 +47,29 @@ fn row_parts(p: Place) -> u32 {
     return (LANES + p.size - 1u) / p.size;
 }
 
+// Whether a team is one unit, whose first lane then stores all its rows.
+fn is_unit() -> bool { return select(LANES == UNIT, SG > 0u && LANES <= SG, TEAMS == 1u); }
+
+// What y holds where this invocation will store.
+fn held_rows(p: Place) -> vec4<f32> {
+    var held = vec4<f32>(0.0);
+    if (BETA == 0u) { return held; }
+    if (!is_unit()) {
+        if (p.lid < TEAMS * RUN) { held.x = held_y(FIRST + min(p.first + p.lid, ROWS - 1u)); }
+    } else if (p.at % LANES == 0u) {
+        for (var r = 0u; r < RUN; r++) { held[r] = held_y(FIRST + team_row(p, r)); }
+    }
+    return held;
+}
+
 // Adds up a team's sums and stores its rows.
-fn store_rows(p: Place, sums: ptr<function, array<Partial, 4>>) {
+fn store_rows(p: Place, sums: ptr<function, array<Partial, 4>>, held: vec4<f32>) {
     for (var r = 0u; r < RUN; r++) { (*sums)[r] = unit_sum((*sums)[r]); }
-    if (select(LANES == UNIT, SG > 0u && LANES <= SG, TEAMS == 1u)) {
+    if (is_unit()) {
         if (p.at % LANES == 0u) {
             for (var r = 0u; r < RUN; r++) {
                 let row = p.first + p.at / LANES * RUN + r;
-                if (row < ROWS) { store_y(FIRST + row, finish((*sums)[r])); }
+                if (row < ROWS) { store_y(FIRST + row, finish((*sums)[r]), held[r]); }
             }
         }
         return;
@@ -70,13 +85,14 @@ fn store_rows(p: Place, sums: ptr<function, array<Partial, 4>>) {
         let begin = p.lid % RUN * units + p.lid / RUN * (LANES / UNIT);
         var total = Partial();
         for (var i = 0u; i < row_parts(p); i++) { total += team_slots[begin + i]; }
-        store_y(FIRST + row, finish(total));
+        store_y(FIRST + row, finish(total), held.x);
     }
 }
 
 // One row a team.
 fn split_row(p: Place) {
+    let held = held_rows(p);
     var sums: array<Partial, 4>;
     sums[0] = share(team_row(p, 0u), p.at % LANES, LANES);
-    store_rows(p, &sums);
+    store_rows(p, &sums, held);
 }
