@@ -334,13 +334,13 @@ fn diff_names_the_first_operation_that_is_off() {
         sabotage(
             &mut graph,
             &gpu,
-            "attention_decode",
-            "total / all_norm",
-            "total / (all_norm + 0.01)",
+            "attention_append",
+            "/ part_tops[lid].y",
+            "/ (part_tops[lid].y + 0.01)",
         );
         let found = diff::step(&mut begin(&graph), 0).unwrap().expect("the sabotage is found");
         assert_eq!(found.label, "l1.attention", "{found:?}");
-        assert_eq!(found.kernel, "attention_decode");
+        assert_eq!(found.kernel, "attention_append");
     }
 }
 
@@ -407,7 +407,7 @@ fn an_explicit_attention_variant_wins_for_every_cache_and_context() {
         invocations: 1024,
         ..Capabilities::minimal()
     };
-    let kernel = lathe_kernels::kernel("attention_decode").unwrap();
+    let kernels = ["attention_decode", "attention_append"].map(lathe_kernels::kernel);
     for kv in [FloatFormat::F32, FloatFormat::F16] {
         for context in [16, 512, 4096] {
             let selected = |hints: Hints| {
@@ -423,13 +423,15 @@ fn an_explicit_attention_variant_wins_for_every_cache_and_context() {
                 let graph = graph::build(path, &config, &weights, &caps, &options).unwrap();
                 graph.selected.into_iter().filter(|s| s.op == "attention").collect::<Vec<_>>()
             };
-            for variant in kernel.variants {
-                let name = variant.name.to_owned();
-                for s in selected(Hints::from([(kernel.name.to_owned(), name)])) {
-                    assert_eq!(
-                        (s.variant.as_str(), s.why.as_str()),
-                        (variant.name, "explicit hint")
-                    );
+            for kernel in kernels.into_iter().flatten() {
+                for variant in kernel.variants {
+                    let name = variant.name.to_owned();
+                    for s in selected(Hints::from([(kernel.name.to_owned(), name)])) {
+                        assert_eq!(
+                            (s.kernel.as_str(), s.variant.as_str(), s.why.as_str()),
+                            (kernel.name, variant.name, "explicit hint")
+                        );
+                    }
                 }
             }
             assert!(selected(Hints::new()).iter().all(|s| s.why != "explicit hint"));

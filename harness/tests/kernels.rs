@@ -99,6 +99,7 @@ kernels!(
     kv_append,
     qkv_rope_append,
     attention_decode,
+    attention_append,
     attention_prefill,
     glu,
     fused_ffn,

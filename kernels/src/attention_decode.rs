@@ -17,11 +17,11 @@ fn shape(group: u32, kv_heads: u32, head_dim: u32, capacity: u32, kv: u32, seen:
     ])
 }
 
-fn heads(s: &Shape) -> usize {
+pub(crate) fn heads(s: &Shape) -> usize {
     s.dim("KV_HEADS") * s.dim("GROUP")
 }
 
-fn cache_len(s: &Shape) -> usize {
+pub(crate) fn cache_len(s: &Shape) -> usize {
     s.dim("KV_HEADS") * s.dim("CAPACITY") * s.dim("HEAD_DIM")
 }
 
@@ -48,15 +48,15 @@ pub(crate) fn power_up_to(n: usize) -> usize {
 }
 
 /// Most splits of a KV head the scratch memory has room for; `splits()` in split_common.wgsl.
-fn most_splits(s: &Shape) -> usize {
+pub(crate) fn most_splits(s: &Shape) -> usize {
     512usize.div_ceil(s.dim("KV_HEADS")).min(s.dim("CAPACITY").div_ceil(8))
 }
 
-fn split_grid(s: &Shape, c: &Constants) -> usize {
+pub(crate) fn split_grid(s: &Shape, c: &Constants) -> usize {
     s.dim("KV_HEADS") * (c["SPLITS"] as usize).clamp(1, most_splits(s))
 }
 
-fn combine_grid(s: &Shape, c: &Constants) -> usize {
+pub(crate) fn combine_grid(s: &Shape, c: &Constants) -> usize {
     heads(s) * s.dim("HEAD_DIM").div_ceil(4 * c["COMBINE_FOURS"] as usize)
 }
 
@@ -67,8 +67,13 @@ fn splits_for(s: &Shape, workgroups: usize) -> f64 {
 }
 
 /// Geometry of the split variants with subgroups; `each` bytes of workgroup memory an invocation
-/// come on top.
-fn split_constants(s: &Shape, caps: &Capabilities, each: usize) -> Vec<(&'static str, f64)> {
+/// and `fixed` ones come on top.
+pub(crate) fn split_constants(
+    s: &Shape,
+    caps: &Capabilities,
+    each: usize,
+    fixed: usize,
+) -> Vec<(&'static str, f64)> {
     let (smallest, largest) = caps.subgroup.unwrap_or((32, 32));
     let (smallest, largest) = (smallest.max(4) as usize, largest.max(4) as usize);
     // Rows of less than a chunk are refused, by what is made here too.
@@ -77,7 +82,7 @@ fn split_constants(s: &Shape, caps: &Capabilities, each: usize) -> Vec<(&'static
     let held = chunks.div_ceil(lanes);
     // The upper half of the subgroups leaves its sums in workgroup memory, with room for tops.
     let sums = s.dim("GROUP") * (4 * s.dim("HEAD_DIM") + 16);
-    let room = caps.workgroup_memory as usize - 64;
+    let room = (caps.workgroup_memory as usize).saturating_sub(64 + fixed);
     // Measured: a workgroup a processor of a large GPU where slots are few; with more of them four,
     // of which some wait for memory while others compute. But all that one KV head has leave partial
     // results to the second stage, and two for each processor are what pays.
@@ -107,31 +112,43 @@ fn split_constants(s: &Shape, caps: &Capabilities, each: usize) -> Vec<(&'static
     ]
 }
 
+/// With what the second stage takes: many splits are shared by more invocations of it.
+pub(crate) fn two_stages(mut constants: Vec<(&'static str, f64)>) -> Vec<(&'static str, f64)> {
+    let many = constants.iter().any(|c| c.0 == "SPLITS" && c.1 > 128.0);
+    constants.push(("COMBINE_FOURS", if many { 4.0 } else { 8.0 }));
+    constants
+}
+
 /// Fours of the queries that a lane holds: whole chunks of its rows, for every head of the group.
 fn held_vectors(s: &Shape, lanes: usize) -> usize {
     let fours = if s.dim("KV") == 1 { 2 } else { 1 };
     s.dim("GROUP") * (row_bytes(s) / 16).max(1).div_ceil(lanes) * fours
 }
 
-fn split_refuses(s: &Shape, caps: &Capabilities) -> Option<String> {
+pub(crate) fn split_refuses(s: &Shape, caps: &Capabilities) -> Option<String> {
     let lanes =
-        split_constants(s, caps, 0).iter().find(|(n, _)| *n == "LANES").map_or(1.0, |c| c.1);
+        split_constants(s, caps, 0, 0).iter().find(|(n, _)| *n == "LANES").map_or(1.0, |c| c.1);
     let held = held_vectors(s, lanes as usize);
     ragged(s).or_else(|| too_many_heads(s)).or_else(|| {
         (held > 32).then(|| format!("a lane would hold {held} vectors of the query, 32 at most"))
     })
 }
 
-fn too_many_heads(s: &Shape) -> Option<String> {
+pub(crate) fn too_many_heads(s: &Shape) -> Option<String> {
     (s.dim("GROUP") > 8).then(|| format!("GROUP={} exceeds 8", s.dim("GROUP")))
 }
 
-fn workgroup_constants(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64)> {
+/// Geometry of split_workgroup.wgsl beside `fixed` bytes of workgroup memory.
+pub(crate) fn workgroup_constants(
+    s: &Shape,
+    caps: &Capabilities,
+    fixed: usize,
+) -> Vec<(&'static str, f64)> {
     let lanes = (row_bytes(s) / 16).next_power_of_two().min(8);
     let group = s.dim("GROUP");
     let bytes = |wg: usize, in_flight: usize| {
         let scores = wg / lanes * in_flight * group;
-        4 * (group * s.dim("HEAD_DIM") + scores + wg * (in_flight * group + 8)) + 8 * wg
+        fixed + 4 * (group * s.dim("HEAD_DIM") + scores + wg * (in_flight * group + 8)) + 8 * wg
     };
     let least = (row_bytes(s) / 16).next_power_of_two().max(32);
     let (mut wg, mut in_flight) = (least.max(128), 2);
@@ -186,11 +203,11 @@ pub(crate) fn tiled_constants(
 
 const LARGE_TILES: u32 = 32 << 10;
 
-const SPLIT_STAGES: &[Stage] =
+pub(crate) const SPLIT_STAGES: &[Stage] =
     &[Stage { entry: "attend", grid: split_grid }, Stage { entry: "combine", grid: combine_grid }];
 
 /// Splits worth trying; what exceeds [`most_splits`], 64 of 8 KV heads, is that many.
-const SPLITS: &[f64] = &[16.0, 33.0, 66.0, 132.0, 264.0];
+pub(crate) const SPLITS: &[f64] = &[16.0, 33.0, 66.0, 132.0, 264.0];
 
 pub(crate) static KERNEL: Kernel = Kernel {
     name: "attention_decode",
@@ -358,7 +375,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "split_kv_workgroup",
             stages: SPLIT_STAGES,
-            constants: workgroup_constants,
+            constants: |s, caps| workgroup_constants(s, caps, 0),
             tunables: &[("SPLITS", SPLITS), ("IN_FLIGHT", &[1.0, 2.0, 4.0])],
             refuses: |s, _| ragged(s).or_else(|| too_many_heads(s)),
             ..PLAIN
@@ -366,13 +383,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "split_kv",
             stages: SPLIT_STAGES,
-            constants: |s, caps| {
-                let mut constants = split_constants(s, caps, 0);
-                // Many splits are shared by more invocations of the second stage.
-                let many = constants.iter().any(|c| c.0 == "SPLITS" && c.1 > 128.0);
-                constants.push(("COMBINE_FOURS", if many { 4.0 } else { 8.0 }));
-                constants
-            },
+            constants: |s, caps| two_stages(split_constants(s, caps, 0, 0)),
             tunables: &[
                 ("SPLITS", SPLITS),
                 ("WG", &[128.0, 256.0, 512.0]),
@@ -387,7 +398,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             constants: |s, caps| {
                 // One workgroup reads the results of all splits of a KV head.
                 let most = ((128 << 10) / (s.dim("GROUP") * 4 * s.dim("HEAD_DIM"))).max(8);
-                let mut constants = split_constants(s, caps, 24);
+                let mut constants = split_constants(s, caps, 24, 0);
                 for (_, splits) in constants.iter_mut().filter(|c| c.0 == "SPLITS") {
                     *splits = splits.min(number(most));
                 }
@@ -472,7 +483,7 @@ mod tests {
                     if split_refuses(&s, &caps).is_some() {
                         continue;
                     }
-                    let constants = split_constants(&s, &caps, 0);
+                    let constants = split_constants(&s, &caps, 0, 0);
                     let of = |name| {
                         let found = constants.iter().find(|(n, _)| *n == name);
                         found.map_or(0, |(_, value)| *value as usize)

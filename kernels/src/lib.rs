@@ -12,6 +12,7 @@ pub mod reflect;
 pub mod shape;
 
 mod argmax;
+mod attention_append;
 mod attention_decode;
 mod attention_prefill;
 mod cast;
@@ -75,6 +76,7 @@ pub static KERNELS: &[&Kernel] = &[
     &kv_append::KERNEL,
     &qkv_rope_append::KERNEL,
     &attention_decode::KERNEL,
+    &attention_append::KERNEL,
     &attention_prefill::KERNEL,
     &glu::KERNEL,
     &fused_ffn::KERNEL,

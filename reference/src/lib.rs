@@ -18,6 +18,7 @@
 //! Inputs are trusted: a shape that does not fit panics, and each function says when.
 
 pub mod argmax;
+pub mod attention_append;
 pub mod attention_decode;
 pub mod attention_prefill;
 pub mod cast;

@@ -250,12 +250,67 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// A token's heads and its attention: one operation; two where a hint names one of theirs, and where
+    /// only the naive variant of the one would run.
+    fn attention(&mut self, layer: usize, h: &Heads<'_>) -> Result<()> {
+        let label = Some(layer);
+        let [k_cache, v_cache] = h.caches;
+        let kv = [("state", h.state), ("k_cache", k_cache), ("v_cache", v_cache)];
+        let token = [("qkv", h.qkv), ("rope", h.rope)];
+        let shape = [&h.cache[..], &h.turn, &h.mix].concat();
+        if !self.apart(&shape) {
+            let weights = h.qk_norm.map(|weights| &weights[..]).concat();
+            let qk_norm = self.values(format!("l{layer}.qk_norm"), &weights.into());
+            let bindings = [&kv[..], &token, &[("qk_norm", qk_norm), ("y", h.y)]].concat();
+            return self.op(label, "attention", "attention_append", &shape, &bindings);
+        }
+        let [q, k] = h.qk_norm;
+        let q_norm = self.values(format!("l{layer}.q_norm"), q);
+        let k_norm = self.values(format!("l{layer}.k_norm"), k);
+        let shape = [&h.cache[..], &h.turn].concat();
+        let own = [("q_norm", q_norm), ("k_norm", k_norm), ("q", h.q)];
+        let bindings = [&kv[..], &token, &own].concat();
+        self.op(label, "qkv_rope_append", "qkv_rope_append", &shape, &bindings)?;
+        let shape = [&h.cache[..], &h.mix].concat();
+        let bindings = [&kv[..], &[("q", h.q), ("y", h.y)]].concat();
+        self.op(label, "attention", "attention_decode", &shape, &bindings)
+    }
+
+    fn apart(&self, shape: &[(&'static str, f64)]) -> bool {
+        let hinted = |name: &str| self.hints.contains_key(name);
+        if hinted("attention_append") {
+            return false;
+        }
+        let kernel = lathe_kernels::kernel("attention_append").expect("a registered kernel");
+        let fused = select(kernel, &Shape::new(shape), self.caps, self.hints, self.tuned);
+        hinted("qkv_rope_append")
+            || hinted("attention_decode")
+            || fused.is_ok_and(|fused| fused.plan.variant == "naive")
+    }
+
     fn format(&self, activation: TensorId) -> FloatFormat {
         match self.recording.tensors[activation.0].content {
             Content::Activation { format, .. } => format,
             _ => FloatFormat::F32,
         }
     }
+}
+
+/// What turns a layer's heads and mixes its values.
+struct Heads<'a> {
+    /// Parameters of the cache, of what happens to heads, of the mix.
+    cache: Vec<(&'static str, f64)>,
+    turn: Vec<(&'static str, f64)>,
+    mix: Vec<(&'static str, f64)>,
+    /// Weights of the norms of queries and keys.
+    qk_norm: [&'a Arc<[f32]>; 2],
+    state: TensorId,
+    caches: [TensorId; 2],
+    rope: TensorId,
+    qkv: TensorId,
+    /// Turned queries, where they have a tensor.
+    q: TensorId,
+    y: TensorId,
 }
 
 /// The name of a part of a matrix.
@@ -345,7 +400,7 @@ pub fn build(
     let gate_up = split.then(|| activation(&mut b, "gate_up", 2 * c.ffn));
     let gated = tensor(&mut b, "gated", c.ffn, options.acts);
     let logits = activation(&mut b, "logits", c.vocab);
-    let ones = b.values("ones".into(), &vec![1.0; d].into());
+    let ones: Arc<[f32]> = vec![1.0; d].into();
 
     let mut ropes: Vec<(f32, TensorId)> = Vec::new();
     let mut rope_of = |b: &mut Builder<'_>, base: f32| match ropes.iter().find(|r| r.0 == base) {
@@ -457,36 +512,27 @@ pub fn build(
         caches.push(cache);
 
         b.gemv(layer, "qkv", &w.qkv, input(norms[i]), To::Vector(qkv))?;
-        let [q_norm, k_norm] = match &w.qk_norm {
-            Some([q, k]) => {
-                [b.values(format!("l{i}.q_norm"), q), b.values(format!("l{i}.k_norm"), k)]
-            }
-            None => [ones, ones],
-        };
         let rope = rope_of(&mut b, c.layer_rope_base(i));
-        let cache_shape = with(&[("CAPACITY", capacity as f64), ("KV", options.kv.code())]);
-        let rope_shape = [
-            ("NORM", f64::from(u8::from(c.qk_norm))),
-            ("STYLE", if c.rope_style == RopeStyle::Interleaved { 0.0 } else { 1.0 }),
-            ("EPS", f64::from(c.rms_eps)),
-            ("BASE", f64::from(c.layer_rope_base(i))),
-            ("FACTORS", f64::from(u8::from(weights.rope_freqs.is_some()))),
-        ];
-        let kv = [("state", state), ("k_cache", cache.k), ("v_cache", cache.v)];
-        let heads =
-            [("qkv", qkv), ("q_norm", q_norm), ("k_norm", k_norm), ("rope", rope), ("q", q)];
-        b.op(
-            layer,
-            "qkv_rope_append",
-            "qkv_rope_append",
-            &[&cache_shape[..], &rope_shape].concat(),
-            &[&kv[..], &heads].concat(),
-        )?;
-        let scale = f64::from(c.attention_scale);
-        let attention_shape =
-            [&cache_shape[..], &[("SCALE", scale), ("ACTS", options.acts.code())]].concat();
-        let attention = [&kv[..], &[("q", q), ("y", mixed)]].concat();
-        b.op(layer, "attention", "attention_decode", &attention_shape, &attention)?;
+        let qk_norm = w.qk_norm.as_ref().map_or([&ones, &ones], |[q, k]| [q, k]);
+        let heads = Heads {
+            cache: with(&[("CAPACITY", capacity as f64), ("KV", options.kv.code())]),
+            turn: vec![
+                ("NORM", f64::from(u8::from(c.qk_norm))),
+                ("STYLE", if c.rope_style == RopeStyle::Interleaved { 0.0 } else { 1.0 }),
+                ("EPS", f64::from(c.rms_eps)),
+                ("BASE", f64::from(c.layer_rope_base(i))),
+                ("FACTORS", f64::from(u8::from(weights.rope_freqs.is_some()))),
+            ],
+            mix: vec![("SCALE", f64::from(c.attention_scale)), ("ACTS", options.acts.code())],
+            qk_norm,
+            state,
+            caches: [cache.k, cache.v],
+            rope,
+            qkv,
+            q,
+            y: mixed,
+        };
+        b.attention(i, &heads)?;
         let rows = slice::from_ref(&w.attn_output);
         b.gemv(layer, "attn_output", rows, Input::Vector(mixed), to)?;
         let ffn_norm = b.values(format!("l{i}.ffn_norm"), &w.ffn_norm);

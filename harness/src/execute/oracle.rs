@@ -2,6 +2,7 @@
 //!
 //! A kernel of a few lines has its arm in [`oracle`]; a longer one has a module of its name below.
 
+mod attention_append;
 mod attention_prefill;
 mod choose;
 mod fused_ffn;
@@ -38,6 +39,10 @@ pub(super) fn in_place(op: &Op, values: &mut [Value]) -> bool {
         "kv_append" => {}
         "qkv_rope_append" => {
             qkv_rope_append::in_place(op, values);
+            return true;
+        }
+        "attention_append" => {
+            attention_append::in_place(op, values);
             return true;
         }
         _ => return false,
@@ -222,6 +227,7 @@ fn oracle(op: &Op, values: &[Value]) -> Option<Outcomes> {
             };
             real("y", joined)
         }
+        "attention_append" => attention_append::attention_append(&inputs),
         "attention_prefill" => attention_prefill::attention_prefill(&inputs),
         "glu" => {
             let (gate, up) = inputs.f32s("gate_up").split_at(s.dim("N"));

@@ -8,7 +8,7 @@
 //   qkv: [q | k | v] x HEAD_DIM  q: heads x HEAD_DIM  caches: (KV_HEADS, CAPACITY, HEAD_DIM)
 //
 // Idea: as workgroup, with two barriers instead of the tree's log2(WG).
-// uses: rope_append, state, reduce_subgroup
+// uses: rope_heads, rope_append, state, reduce_subgroup
 override WG: u32 = 64u; // at least HEAD_DIM/4
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;

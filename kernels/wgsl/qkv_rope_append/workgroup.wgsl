@@ -10,7 +10,7 @@
 // Idea: rotation and append of a token touch a few kilobytes: one dispatch instead of two saves a
 // launch and a barrier. Keys and values go from the product into the cache and nowhere else. An
 // invocation keeps its four elements in registers; all loads are issued before the sum.
-// uses: rope_append, state, reduce_workgroup
+// uses: rope_heads, rope_append, state, reduce_workgroup
 override WG: u32 = 64u; // a power of two, at least HEAD_DIM/4
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;

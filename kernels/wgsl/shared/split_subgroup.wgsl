@@ -1,7 +1,8 @@
 // One workgroup's share of split decode attention: all GROUP query heads of a KV head over the
 // slots of one split. The file that uses it stores what comes out: `store_top(i, top)`, the largest
 // score (in units of log2) and the sum of weights, and `store_sum(i, v)`, fours of the weighted sum
-// of V; i counts [KV head][split][head of the group].
+// of V; i counts [KV head][split][head of the group]. Queries, and what the new token brings, are those of
+// `cached` or `fresh`.
 //
 // LANES lanes are a team and hold one slot's row of 16-byte chunks, held() of them each. Team i of
 // all teams takes slots i, i + teams, ...: whatever n is, none has more than one slot more than
@@ -109,10 +110,26 @@ struct Rows { cache: u32, member: u32, first: u32, stride: u32, last: u32 }
 
 // The chunk that a lane holds of its j-th slot; slots past the last one repeat it, chunks past a
 // row's end the last of the row.
+fn slot_at(r: Rows, j: u32) -> u32 { return min(r.first + j * r.stride, r.last); }
+
+fn own_chunk(r: Rows, i: u32) -> u32 { return min(r.member + i * LANES, row_chunks() - 1u); }
+
 fn chunk_at(r: Rows, j: u32, i: u32) -> u32 {
-    let row = r.cache + min(r.first + j * r.stride, r.last) * row_chunks();
-    return row + min(r.member + i * LANES, row_chunks() - 1u);
+    return r.cache + slot_at(r, j) * row_chunks() + own_chunk(r, i);
 }
+
+// Puts the new token's key (row 0) or value (1) where its slot was loaded: nobody has stored it yet.
+fn renew(chunks: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: Rows, row: u32) {
+    if (!APPENDS) { return; }
+    for (var j = 0u; j < in_flight(); j++) {
+        if (slot_at(r, j) == new_slot()) {
+            for (var i = 0u; i < held(); i++) { (*chunks)[j * held() + i] = new_chunk(row, own_chunk(r, i)); }
+        }
+    }
+}
+
+// The split whose workgroup has slot `slot`.
+fn split_of(slot: u32, n: u32) -> u32 { return slot % (splits() * teams()) / teams(); }
 
 fn fetch_k(k: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: Rows) {
     for (var j = 0u; j < in_flight(); j++) {
@@ -144,6 +161,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     var k: array<vec4<u32>, MOST_LOADS>;
     var v: array<vec4<u32>, MOST_LOADS>;
     fetch_k(&k, rows);
+    if (!ready(kv_head, split, Invocation(subgroup * size + lane, subgroup, lane, size))) { return false; }
 
     var sum: array<vec4<f32>, MOST_HELD>;
     var query: array<vec4<f32>, MOST_HELD>;
@@ -151,8 +169,8 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
         for (var i = 0u; i < held(); i++) {
             let c = member + i * LANES;
             for (var p = 0u; p < parts; p++) {
-                let at = (kv_head * GROUP + h) * fours + min(c, row_chunks() - 1u) * parts + p;
-                let scaled = SCALE * LOG2_E * q[at];
+                let four = min(c, row_chunks() - 1u) * parts + p;
+                let scaled = SCALE * LOG2_E * query_four(kv_head, h, four);
                 query[h * per_head + i * parts + p] =
                     select(vec4<f32>(0.0), scaled, c < row_chunks());
                 sum[h * per_head + i * parts + p] = vec4<f32>(0.0);
@@ -175,6 +193,8 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     var score: array<f32, MOST_SCORES>;
     for (var round = 0u; round < n; round += in_flight() * stride) {
         let first = rows.first;
+        let here = rows;
+        renew(&k, here, 0u);
         rows.first += in_flight() * stride;
         let more = round + in_flight() * stride < n;
         for (var j = 0u; j < in_flight(); j++) {
@@ -214,6 +234,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
             let shrink = subgroupShuffle(decay[h % kept()], owner(h, team_lane));
             for (var f = 0u; f < per_head; f++) { sum[h * per_head + f] *= shrink; }
         }
+        renew(&v, here, 1u);
         for (var j = 0u; j < in_flight(); j++) {
             for (var h = 0u; h < GROUP; h++) {
                 let at = j * GROUP + h;

@@ -7,9 +7,16 @@ use super::{Inputs, Outcome, Outcomes, Value, cache_shape, kv_format};
 use crate::recording::Op;
 
 fn token(inputs: &Inputs<'_>) -> reference::Token {
+    token_of(inputs, || ["q_norm", "k_norm"].map(|name| inputs.f32s(name)))
+}
+
+/// The token, with what gives the norms' weights where there are some.
+pub(super) fn token_of<'a>(
+    inputs: &Inputs<'a>,
+    weights: impl FnOnce() -> [&'a [f32]; 2],
+) -> reference::Token {
     let s = inputs.shape();
-    let norm = (s.dim("NORM") == 1)
-        .then(|| (["q_norm", "k_norm"].map(|name| inputs.f32s(name)), s.float("EPS") as f32));
+    let norm = (s.dim("NORM") == 1).then(|| (weights(), s.float("EPS") as f32));
     reference::qkv_rope_append(inputs.f32s("qkv"), &cache_shape(s), norm, &inputs.rope())
 }
 

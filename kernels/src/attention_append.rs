@@ -1,0 +1,248 @@
+//! A token from the product of its QKV matrix to its mixed values: heads normed and turned, key and value
+//! appended, attention over the cache.
+
+use crate::attention_decode::{
+    SPLIT_STAGES, SPLITS, cache_len, heads, most_splits, ragged, row_bytes, split_constants,
+    split_refuses, too_many_heads, two_stages, workgroup_constants,
+};
+use crate::descriptor::*;
+use crate::layout::{ACT_NAMES, KV_NAMES, STATE_WORDS, act_bytes};
+use crate::shape::{Param, ParamKind, Shape};
+
+fn shape(group: u32, kv_heads: u32, head_dim: u32, norm: u32, style: u32) -> Shape {
+    Shape::new(&[
+        ("GROUP", f64::from(group)),
+        ("KV_HEADS", f64::from(kv_heads)),
+        ("HEAD_DIM", f64::from(head_dim)),
+        ("NORM", f64::from(norm)),
+        ("STYLE", f64::from(style)),
+        ("EPS", f64::from(1e-6f32)),
+        ("BASE", 10_000.0),
+        ("FACTORS", 0.0),
+        ("CAPACITY", 512.0),
+        ("KV", 1.0),
+        ("ACTS", 0.0),
+        ("SCALE", f64::from(1.0 / (head_dim as f32).sqrt())),
+        ("SEEN", 129.0),
+    ])
+}
+
+/// Bytes of workgroup memory for the new token's heads.
+fn fresh_bytes(s: &Shape) -> usize {
+    (s.dim("GROUP") + 2) * s.dim("HEAD_DIM") * 4
+}
+
+/// Turned pairs are taken two by two.
+fn odd_pairs(s: &Shape) -> Option<String> {
+    let d = s.dim("HEAD_DIM");
+    (!d.is_multiple_of(4)).then(|| format!("HEAD_DIM={d} is no multiple of 4"))
+}
+
+pub(crate) static KERNEL: Kernel = Kernel {
+    name: "attention_append",
+    summary: "qkv_rope_append and attention_decode in one: from the QKV product to mixed values",
+    params: &[
+        Param {
+            name: "GROUP",
+            doc: "query heads per KV head",
+            kind: ParamKind::Dim { tile: 2, max: 5 },
+        },
+        Param { name: "KV_HEADS", doc: "KV heads", kind: ParamKind::Dim { tile: 2, max: 4 } },
+        Param {
+            name: "HEAD_DIM",
+            doc: "elements of a head",
+            kind: ParamKind::OneOf(&[32, 64, 80, 96, 128, 256]),
+        },
+        Param {
+            name: "NORM",
+            doc: "norm each query and key head first",
+            kind: ParamKind::Choice(&["none", "rms"]),
+        },
+        Param {
+            name: "STYLE",
+            doc: "pairs that turn together: (2i, 2i+1) or (i, i + HEAD_DIM/2)",
+            kind: ParamKind::Choice(&["interleaved", "neox"]),
+        },
+        Param {
+            name: "EPS",
+            doc: "added to the mean square",
+            kind: ParamKind::Float { low: 1e-6, high: 1e-3 },
+        },
+        Param {
+            name: "BASE",
+            doc: "base of the frequencies (in the rope table)",
+            kind: ParamKind::Float { low: 1e4, high: 1e6 },
+        },
+        Param {
+            name: "FACTORS",
+            doc: "frequency divisors, Llama 3's rope_freqs (in the rope table)",
+            kind: ParamKind::Choice(&["none", "llama3"]),
+        },
+        Param {
+            name: "CAPACITY",
+            doc: "slots of the cache; position modulo CAPACITY is written, min(SEEN, CAPACITY) are \
+                  attended",
+            kind: ParamKind::Dim { tile: 256, max: 700 },
+        },
+        Param { name: "KV", doc: "storage format of the cache", kind: ParamKind::Choice(KV_NAMES) },
+        Param { name: "ACTS", doc: "storage format of y", kind: ParamKind::Choice(ACT_NAMES) },
+        Param {
+            name: "SCALE",
+            doc: "factor on the scores, usually HEAD_DIM^-1/2",
+            kind: ParamKind::Float { low: 0.05, high: 0.3 },
+        },
+        Param {
+            name: "SEEN",
+            doc: "tokens seen, the current one included (tests only; decode keeps it on the GPU)",
+            kind: ParamKind::Dim { tile: 256, max: 900 },
+        },
+    ],
+    bindings: &[
+        Binding { name: "state", role: Role::Input, elem: Elem::U32, len: |_| STATE_WORDS },
+        Binding {
+            name: "qkv",
+            role: Role::Input,
+            elem: Elem::F32,
+            len: |s| (heads(s) + 2 * s.dim("KV_HEADS")) * s.dim("HEAD_DIM"),
+        },
+        Binding {
+            name: "qk_norm",
+            role: Role::Input,
+            elem: Elem::F32,
+            len: |s| 2 * s.dim("HEAD_DIM"),
+        },
+        Binding {
+            name: "rope",
+            role: Role::Input,
+            elem: Elem::Rope,
+            len: |s| s.dim("SEEN") * s.dim("HEAD_DIM"),
+        },
+        Binding { name: "k_cache", role: Role::InOut, elem: Elem::Kv, len: cache_len },
+        Binding { name: "v_cache", role: Role::InOut, elem: Elem::Kv, len: cache_len },
+        Binding {
+            name: "q",
+            role: Role::Scratch,
+            elem: Elem::F32,
+            len: |s| heads(s) * s.dim("HEAD_DIM"),
+        },
+        Binding {
+            name: "scores",
+            role: Role::Scratch,
+            elem: Elem::F32,
+            len: |s| heads(s) * s.dim("CAPACITY"),
+        },
+        Binding {
+            name: "tops",
+            role: Role::Scratch,
+            elem: Elem::F32,
+            len: |s| 2 * heads(s) * most_splits(s),
+        },
+        Binding {
+            name: "partials",
+            role: Role::Scratch,
+            elem: Elem::F32,
+            len: |s| heads(s) * most_splits(s) * s.dim("HEAD_DIM"),
+        },
+        Binding {
+            name: "y",
+            role: Role::Output,
+            elem: Elem::Act,
+            len: |s| heads(s) * s.dim("HEAD_DIM"),
+        },
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[
+                Stage { entry: "append", grid: |s, _| heads(s) + 2 * s.dim("KV_HEADS") },
+                Stage {
+                    entry: "score",
+                    grid: |s, c| (heads(s) * s.dim("CAPACITY")).div_ceil(c["WG"] as usize),
+                },
+                Stage {
+                    entry: "mix",
+                    grid: |s, c| (heads(s) * s.dim("HEAD_DIM")).div_ceil(2 * c["WG"] as usize),
+                },
+            ],
+            tunables: WORKGROUPS,
+            ..PLAIN
+        },
+        Variant {
+            name: "split_kv_workgroup",
+            stages: SPLIT_STAGES,
+            constants: |s, caps| workgroup_constants(s, caps, fresh_bytes(s)),
+            tunables: &[("SPLITS", SPLITS), ("IN_FLIGHT", &[1.0, 2.0, 4.0])],
+            refuses: |s, _| ragged(s).or_else(|| odd_pairs(s)).or_else(|| too_many_heads(s)),
+            ..PLAIN
+        },
+        Variant {
+            name: "split_kv",
+            stages: SPLIT_STAGES,
+            constants: |s, caps| two_stages(split_constants(s, caps, 0, fresh_bytes(s))),
+            tunables: &[
+                ("SPLITS", SPLITS),
+                ("WG", &[128.0, 256.0, 512.0]),
+                ("IN_FLIGHT", &[2.0, 4.0, 8.0]),
+            ],
+            refuses: |s, caps| odd_pairs(s).or_else(|| split_refuses(s, caps)),
+            ..PLAIN
+        },
+    ],
+    prefer: |_| &["split_kv", "split_kv_workgroup", "naive"],
+    cost: |s| {
+        let slots = s.float("SEEN").min(s.float("CAPACITY"));
+        let (kv_heads, d) = (s.float("KV_HEADS"), s.float("HEAD_DIM"));
+        let (query, row) = (kv_heads * s.float("GROUP") * d, kv_heads * row_bytes(s) as f64);
+        // The new token's row is written and not read.
+        Cost {
+            bytes: 2.0 * slots * row
+                + 4.0 * (query + 2.0 * kv_heads * d)
+                + act_bytes(s) * query
+                + 12.0 * d,
+            flops: 4.0 * slots * query + 7.0 * (query + kv_heads * d),
+        }
+    },
+    tolerance: |s| Tolerance {
+        k: 24.0 + 3.0 * s.float("HEAD_DIM").sqrt() + s.float("SEEN").sqrt(),
+        rounding: 0.0,
+        // A step of f16 in the new key and value, whose direction WGSL leaves open.
+        nmse: if s.dim("KV") == 1 { 1e-6 } else { 1e-9 },
+        reason: "as attention_decode over queries and a key off as qkv_rope_append's, whose magnitudes \
+                 are in the scores'; what rounding the new key and value to f16 may move is in \
+                 the reference's magnitude",
+    },
+    cases: || {
+        // Every variant compiles anew for every shape: few shapes, each for several reasons.
+        let at = |s: Shape, capacity: u32, seen: u32| {
+            s.with("CAPACITY", f64::from(capacity)).with("SEEN", f64::from(seen))
+        };
+        let f32s = |s: Shape| s.with("KV", 0.0);
+        let f16 = |s: Shape| s.with("ACTS", 1.0);
+        let gemma = shape(4, 1, 256, 1, 1);
+        let llama = shape(4, 8, 64, 0, 0);
+        let qwen = shape(2, 8, 128, 1, 1);
+        vec![
+            at(gemma.clone(), 512, 700), // local layer, ring wrapped
+            at(f32s(f16(gemma)), 1024, 300),
+            f16(at(llama.clone(), 300, 257)).with("BASE", 500_000.0).with("FACTORS", 1.0),
+            at(f32s(llama), 40, 1),
+            at(f32s(qwen.clone()), 130, 129),
+            at(qwen, 130, 131),
+            at(f32s(shape(1, 1, 32, 0, 1)), 1, 7),
+            at(shape(2, 1, 32, 1, 0), 16, 17),
+            at(shape(3, 2, 80, 1, 0), 100, 70), // teams with idle lanes
+            at(f32s(shape(8, 1, 64, 1, 1)), 40, 40),
+            // Several rounds of every team, the last one ragged.
+            at(f32s(shape(1, 1, 64, 0, 1)), 9000, 8771),
+        ]
+    },
+    bench: || {
+        let mut shapes = Vec::new();
+        for context in [512.0, 8192.0, 32_768.0] {
+            for s in [shape(4, 1, 256, 1, 1), shape(4, 8, 64, 0, 0), shape(2, 8, 128, 1, 1)] {
+                shapes.push(s.with("CAPACITY", context).with("SEEN", context));
+            }
+        }
+        shapes
+    },
+};

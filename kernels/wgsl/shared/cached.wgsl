@@ -1,0 +1,15 @@
+// For split decode attention over caches that hold the new token already, with `q` as array<vec4<f32>>.
+const APPENDS: bool = false;
+
+struct Invocation { index: u32, subgroup: u32, lane: u32, size: u32 }
+
+fn ready(kv_head: u32, split: u32, at: Invocation) -> bool { return true; }
+
+// Elements 4 four.. of the KV head's query h.
+fn query_four(kv_head: u32, h: u32, four: u32) -> vec4<f32> {
+    return q[(kv_head * GROUP + h) * (HEAD_DIM / 4u) + four];
+}
+
+fn new_slot() -> u32 { return CAPACITY; }
+
+fn new_chunk(row: u32, c: u32) -> vec4<u32> { return vec4<u32>(0u); }

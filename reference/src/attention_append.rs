@@ -1,0 +1,197 @@
+//! A token from the product of its QKV matrix to its mixed values: [`qkv_rope_append()`], then
+//! [`attention_decode`](crate::attention_decode) over the caches that hold it.
+//!
+//! Magnitude: Σᵢ pᵢ·|Vᵢd| · (1 + 2·maxᵢ Sᵢ) as there, with Sᵢ = |scale|·Σd |q|d·|K|id over the
+//! magnitudes of the turned query and, in its slot, the turned key: rotations round what lies before
+//! the cancellation.
+//!
+//! A cache of f16 rounds the new key and value by up to a step, of a direction that is not ours to say. A
+//! relative error δ of both moves the new slot's score by at most δ·S, its weight p by p·S·δ, all
+//! others' by as much together, and its own term by p·|V|·δ: `renewed` is p·(|Vd| + S·(|Vd| + Σᵢ
+//! pᵢ·|Vᵢd|)), the factor of δ.
+
+use crate::Expected;
+use crate::attention_decode::Attention;
+use crate::kv_append::CacheShape;
+use crate::qkv_rope_append::Token;
+
+/// The mixed values of one token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mixed {
+    /// heads × head_dim.
+    pub y: Expected,
+    /// How much a relative error of the new key and value may move each, per unit of it.
+    pub renewed: Vec<f64>,
+}
+
+/// Attention of `token` over caches (kv_heads × capacity × head_dim) that hold it already, as the
+/// last of `attention.seen`.
+///
+/// # Panics
+/// When the token or a cache has not the size that `cache` and `attention` say.
+pub fn attention_append(
+    token: &Token,
+    k_cache: &[f32],
+    v_cache: &[f32],
+    cache: &CacheShape,
+    attention: &Attention,
+) -> Mixed {
+    let &Attention { heads, scale, seen } = attention;
+    let d = cache.head_dim;
+    assert_eq!(token.q.value.len(), heads * d, "elements of the queries");
+    assert_eq!(token.k.value.len(), cache.kv_heads * d, "elements of the keys");
+    assert_eq!(k_cache.len(), cache.elements(), "elements of the key cache");
+    assert_eq!(v_cache.len(), cache.elements(), "elements of the value cache");
+    assert!(heads.is_multiple_of(cache.kv_heads), "{heads} heads over {} kv heads", cache.kv_heads);
+    assert!(seen > 0, "no token to attend to");
+    let slots = seen.min(cache.capacity);
+    let new = (seen - 1) % cache.capacity;
+    let scale = f64::from(scale);
+
+    let mut y = Expected { value: vec![0.0; heads * d], magnitude: vec![0.0; heads * d] };
+    let mut renewed = vec![0.0; heads * d];
+    for head in 0..heads {
+        let kv_head = head / (heads / cache.kv_heads);
+        let own = head * d..(head + 1) * d;
+        let (q, q_size) = (&token.q.value[own.clone()], &token.q.magnitude[own.clone()]);
+        let new_size = &token.k.magnitude[kv_head * d..][..d];
+
+        let (mut scores, mut sizes) = (Vec::with_capacity(slots), Vec::with_capacity(slots));
+        for slot in 0..slots {
+            let k = &k_cache[cache.row(kv_head, slot)];
+            let size = |i: usize| match slot == new {
+                true => new_size[i].max(f64::from(k[i]).abs()),
+                false => f64::from(k[i]).abs(),
+            };
+            scores.push((0..d).map(|i| scale * q[i] * f64::from(k[i])).sum::<f64>());
+            let terms = (0..d).map(|i| q_size[i].max(q[i].abs()) * size(i));
+            sizes.push(scale.abs() * terms.sum::<f64>());
+        }
+        let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = scores.iter().map(|s| (s - largest).exp()).collect();
+        let total: f64 = weights.iter().sum();
+
+        let (value, magnitude) = (&mut y.value[own.clone()], &mut y.magnitude[own.clone()]);
+        for (slot, weight) in weights.iter().enumerate() {
+            let row = &v_cache[cache.row(kv_head, slot)];
+            for ((value, magnitude), &v) in value.iter_mut().zip(&mut *magnitude).zip(row) {
+                let term = weight / total * f64::from(v);
+                *value += term;
+                *magnitude += term.abs();
+            }
+        }
+        let (p, size) = (weights[new] / total, sizes[new]);
+        let row = &v_cache[cache.row(kv_head, new)];
+        for ((renewed, mixed), &v) in renewed[own].iter_mut().zip(&*magnitude).zip(row) {
+            let v = f64::from(v).abs();
+            *renewed = p * (v + size * (v + mixed));
+        }
+        let largest_size = sizes.iter().copied().fold(0.0, f64::max);
+        for magnitude in magnitude {
+            *magnitude *= 1.0 + 2.0 * largest_size;
+        }
+    }
+    Mixed { y, renewed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attention_decode::attention_decode;
+    use crate::residual_rms_norm::exact;
+    use approx::assert_relative_eq;
+    use proptest::prelude::*;
+
+    const SHAPE: CacheShape = CacheShape { kv_heads: 1, capacity: 2, head_dim: 1 };
+
+    fn token(q: &[f32], k: &[f32]) -> Token {
+        let with_size =
+            |v: &[f32]| v.iter().map(|v| (f64::from(*v), f64::from(v.abs()))).collect::<Expected>();
+        Token { q: with_size(q), k: with_size(k), v: exact(k) }
+    }
+
+    #[test]
+    fn by_hand() {
+        // Scores 0 and ln 3 weigh 1/4 and 3/4: 4/4 + 3·8/4 = 7. The new slot is the second: p = 3/4, S = ln
+        // 3, renewed = 3/4·(8 + ln 3·(8 + 7)).
+        let ln_3 = 3f32.ln();
+        let attention = Attention { heads: 1, scale: 1.0, seen: 2 };
+        let mixed = attention_append(
+            &token(&[1.0], &[ln_3]),
+            &[0.0, ln_3],
+            &[4.0, 8.0],
+            &SHAPE,
+            &attention,
+        );
+        assert_relative_eq!(mixed.y.value[0], 7.0, epsilon = 1e-6);
+        assert_relative_eq!(
+            mixed.y.magnitude[0],
+            7.0 * (1.0 + 2.0 * f64::from(ln_3)),
+            epsilon = 1e-5
+        );
+        assert_relative_eq!(
+            mixed.renewed[0],
+            0.75 * (8.0 + 15.0 * f64::from(ln_3)),
+            epsilon = 1e-5
+        );
+    }
+
+    #[test]
+    fn a_ring_begins_anew() {
+        // The third token of a cache of two lies in slot 0.
+        let attention = Attention { heads: 1, scale: 1.0, seen: 3 };
+        let k = [100.0, 0.0];
+        let mixed = attention_append(&token(&[1.0], &[100.0]), &k, &[4.0, 8.0], &SHAPE, &attention);
+        assert_relative_eq!(mixed.y.value[0], 4.0, epsilon = 1e-12);
+        assert!(mixed.renewed[0] > 4.0, "the weight is all slot 0's");
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_attention_decode(
+            q in prop::collection::vec(-2.0f32..2.0, 4 * 6),
+            k in prop::collection::vec(-2.0f32..2.0, 2 * 5 * 6),
+            v in prop::collection::vec(-2.0f32..2.0, 2 * 5 * 6),
+            seen in 1usize..12,
+        ) {
+            let shape = CacheShape { kv_heads: 2, capacity: 5, head_dim: 6 };
+            let attention = Attention { heads: 4, scale: 0.4, seen };
+            let new = (seen - 1) % 5;
+            let keys: Vec<f32> = (0..2).flat_map(|h| k[shape.row(h, new)].to_vec()).collect();
+            let mixed = attention_append(&token(&q, &keys), &k, &v, &shape, &attention);
+            let decode = attention_decode(&q, &k, &v, &shape, &attention);
+            for (a, b) in mixed.y.value.iter().zip(&decode.value) {
+                assert_relative_eq!(*a, *b, epsilon = 1e-12);
+            }
+            for (a, b) in mixed.y.magnitude.iter().zip(&decode.magnitude) {
+                assert_relative_eq!(*a, *b, epsilon = 1e-9);
+            }
+        }
+
+        #[test]
+        fn an_error_of_the_new_row_moves_no_more_than_said(
+            q in prop::collection::vec(-2.0f32..2.0, 6),
+            k in prop::collection::vec(-2.0f32..2.0, 5 * 6),
+            v in prop::collection::vec(-2.0f32..2.0, 5 * 6),
+            signs in prop::collection::vec(any::<bool>(), 12),
+        ) {
+            let shape = CacheShape { kv_heads: 1, capacity: 5, head_dim: 6 };
+            let attention = Attention { heads: 1, scale: 0.4, seen: 5 };
+            let step = 1.0 / 1024.0;
+            let new = shape.row(0, 4);
+            let mixed = attention_append(&token(&q, &k[new.clone()]), &k, &v, &shape, &attention);
+            let (mut near_k, mut near_v) = (k.clone(), v.clone());
+            for (i, at) in new.enumerate() {
+                near_k[at] *= if signs[i] { 1.0 + step } else { 1.0 - step };
+                near_v[at] *= if signs[6 + i] { 1.0 + step } else { 1.0 - step };
+            }
+            let other = attention_decode(&q, &near_k, &near_v, &shape, &attention);
+            for i in 0..6 {
+                let moved = (other.value[i] - mixed.y.value[i]).abs();
+                // A second order remains.
+                let most = mixed.renewed[i] * f64::from(step) * 1.01 + 1e-5;
+                prop_assert!(moved <= most, "{moved} > {most}");
+            }
+        }
+    }
+}
