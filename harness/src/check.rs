@@ -237,8 +237,8 @@ impl Case {
     }
 
     /// The tensors a cold benchmark rotates: weights and caches, which decode finds in device
-    /// memory; for kernels without any, all inputs. What is written stays shared, so that each
-    /// invocation waits for the one before, as in a decode step.
+    /// memory; for kernels without any, all inputs. What is written stays shared but for caches, so
+    /// that each invocation waits for the one before, as in a decode step.
     pub fn rotated(&self) -> Vec<TensorId> {
         let op = &self.recording.ops[0];
         let inputs = |large: bool| {
@@ -246,7 +246,8 @@ impl Case {
             op.bindings.iter().filter_map(move |(name, id)| {
                 let b = kernel.binding(name)?;
                 let is_large = matches!(b.elem, Elem::Weights | Elem::Kv);
-                (b.role == Role::Input && (is_large || !large)).then_some(*id)
+                let is_read = b.role == Role::Input || (b.role == Role::InOut && is_large);
+                (is_read && (is_large || !large)).then_some(*id)
             })
         };
         let large: Vec<_> = inputs(true).collect();

@@ -23,13 +23,18 @@ fn head_of(kv_head: u32, j: u32) -> u32 {
     return KV_HEADS * j + kv_head;
 }
 
-// Quad i of head j, whose scale is known.
-fn make_quad(kv_head: u32, j: u32, i: u32, scale: f32, position: u32) {
-    let head = head_of(kv_head, j);
-    var v = load_quad(head, i);
+// What makes quad i of a head: itself, its weights, the turns.
+struct Parts { v: Quad, w: Quad, t: vec4<f32> }
+
+fn load_parts(head: u32, i: u32, position: u32) -> Parts {
+    return Parts(load_quad(head, i), norm_quad(head, i), turns(head, i, position));
+}
+
+// Quad i of head j, which is `head` of all.
+fn make_quad(j: u32, head: u32, i: u32, p: Parts, scale: f32) {
+    var v = p.v;
     if (!is_value(head)) {
-        let w = norm_quad(head, i);
-        v = turned(Quad(v.low * scale * w.low, v.high * scale * w.high), turns(head, i, position));
+        v = turned(Quad(v.low * scale * p.w.low, v.high * scale * p.w.high), p.t);
     }
     fresh[j * (HEAD_DIM / 2u) + low_at(i)] = v.low;
     fresh[j * (HEAD_DIM / 2u) + high_at(i)] = v.high;

@@ -1,18 +1,42 @@
-// The heads of `fresh`, one to a subgroup at a time.
+// The heads of `fresh`, two to a subgroup at a time, every load under way before the first sum: key and value
+// then cost the workgroup that makes them no second wait. Needs SG_MIN.
+const MOST_QUADS: u32 = 16u;
+override QUADS: u32 = (HEAD_DIM / 4u + SG_MIN - 1u) / SG_MIN; // of a head to a lane
+
 fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation) {
     let subgroups = WG / at.size;
-    for (var first = 0u; first < count; first += subgroups) {
+    for (var first = 0u; first < count; first += 2u * subgroups) {
         let j = first + at.subgroup;
-        var scale = 1.0;
-        if (NORM == 1u) {
-            let head = head_of(kv_head, min(j, GROUP + 1u));
-            var sum = 0.0;
-            for (var i = at.lane; i < HEAD_DIM / 4u; i += at.size) { sum += squares(load_quad(head, i)); }
-            scale = head_scale(subgroupAdd(sum));
+        let k = j + subgroups;
+        let both = first + subgroups < count;
+        // Without a head of its own a subgroup repeats the last one and drops it.
+        let head_j = head_of(kv_head, min(j, GROUP + 1u));
+        let head_k = head_of(kv_head, min(k, GROUP + 1u));
+        var of_j: array<Parts, MOST_QUADS>;
+        var of_k: array<Parts, MOST_QUADS>;
+        var sums = vec2<f32>(0.0);
+        for (var q = 0u; q < QUADS; q++) {
+            let i = at.lane + q * at.size;
+            if (i < HEAD_DIM / 4u) {
+                of_j[q] = load_parts(head_j, i, position);
+                if (both) { of_k[q] = load_parts(head_k, i, position); }
+            }
         }
-        if (j < count) {
-            for (var i = at.lane; i < HEAD_DIM / 4u; i += at.size) {
-                make_quad(kv_head, j, i, scale, position);
+        for (var q = 0u; q < QUADS; q++) {
+            if (at.lane + q * at.size < HEAD_DIM / 4u) {
+                sums += vec2<f32>(squares(of_j[q].v), squares(of_k[q].v));
+            }
+        }
+        var scales = vec2<f32>(1.0);
+        if (NORM == 1u) {
+            sums = subgroupAdd(sums);
+            scales = vec2<f32>(head_scale(sums.x), head_scale(sums.y));
+        }
+        for (var q = 0u; q < QUADS; q++) {
+            let i = at.lane + q * at.size;
+            if (i < HEAD_DIM / 4u) {
+                if (j < count) { make_quad(j, head_j, i, of_j[q], scales.x); }
+                if (k < count) { make_quad(k, head_k, i, of_k[q], scales.y); }
             }
         }
     }

@@ -1,15 +1,15 @@
 // The heads of `fresh`, one after the other by the whole workgroup; no subgroups.
 fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation) {
     for (var j = 0u; j < count; j++) {
+        let head = head_of(kv_head, j);
         var scale = 1.0;
         if (NORM == 1u) {
-            let head = head_of(kv_head, j);
             var sum = 0.0;
             for (var i = at.index; i < HEAD_DIM / 4u; i += WG) { sum += squares(load_quad(head, i)); }
             scale = head_scale(workgroup_sum(at.index, sum));
         }
         for (var i = at.index; i < HEAD_DIM / 4u; i += WG) {
-            make_quad(kv_head, j, i, scale, position);
+            make_quad(j, head, i, load_parts(head, i, position), scale);
         }
     }
 }
