@@ -235,3 +235,47 @@ fn gemv_q_in_several_turns_matches_reference() {
         }
     }
 }
+
+/// Slots that no token has filled may hold anything: a NaN under a weight of zero is still one.
+#[test]
+fn attention_does_not_mix_what_no_token_filled() {
+    let Some(gpu) = common::own_gpu() else { return };
+    let (capacity, seen, kv_heads, head_dim) = (300, 41, 2, 64);
+    for name in ["attention_decode", "attention_append"] {
+        let kernel = lathe_kernels::kernel(name).unwrap();
+        let values = [
+            ("GROUP", 2.0),
+            ("KV_HEADS", kv_heads as f64),
+            ("HEAD_DIM", head_dim as f64),
+            ("CAPACITY", capacity as f64),
+            ("KV", 0.0),
+            ("SEEN", seen as f64),
+        ];
+        let shape = values.iter().fold(kernel.default_shape(), |s, (n, v)| s.with(n, *v));
+        for variant in kernel.variants {
+            let Ok(plan) = Plan::of(kernel, variant, &shape, &gpu.caps) else { continue };
+            let case = Case::new(&gpu, plan, &shape, SEED).unwrap();
+            let mixed = |fill: Option<f32>| {
+                let mut executor =
+                    case.prepare(&gpu, &Pipelines::default(), Policy::Plain).unwrap();
+                let tensor = |name: &str| {
+                    TensorId(case.recording.tensors.iter().position(|t| t.name == name).unwrap())
+                };
+                for cache in ["k_cache", "v_cache"] {
+                    for head in 0..kv_heads {
+                        let Some(fill) = fill else { continue };
+                        let first = 4 * head_dim * (head * capacity + seen);
+                        let empty = vec![fill; head_dim * (capacity - seen)];
+                        let bytes = bytemuck::cast_slice(&empty);
+                        executor.block(tensor(cache)).write(&gpu, first as u64, bytes);
+                    }
+                }
+                executor.run(1).unwrap();
+                executor.read_f32(tensor("y")).unwrap()
+            };
+            let (expected, got) = (mixed(None), mixed(Some(f32::NAN)));
+            assert!(expected.iter().all(|v| v.is_finite()), "{name}/{}", variant.name);
+            assert_eq!(got, expected, "{name}/{}", variant.name);
+        }
+    }
+}

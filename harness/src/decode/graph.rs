@@ -250,8 +250,10 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// A token's heads and its attention: one operation; two where a hint names one of theirs, and where
-    /// only the naive variant of the one would run.
+    /// A token's heads and its attention: one operation; two where a hint names one of theirs, where only
+    /// the naive variant of the one would run, and where a workgroup a head takes all slots: that
+    /// attention is one dispatch, and measured no slower by one more
+    /// (docs/kernels/attention_append.md).
     fn attention(&mut self, layer: usize, h: &Heads<'_>) -> Result<()> {
         let label = Some(layer);
         let [k_cache, v_cache] = h.caches;
@@ -283,8 +285,10 @@ impl Builder<'_> {
         }
         let kernel = lathe_kernels::kernel("attention_append").expect("a registered kernel");
         let fused = select(kernel, &Shape::new(shape), self.caps, self.hints, self.tuned);
+        let capacity = shape.iter().find(|p| p.0 == "CAPACITY").map_or(0.0, |p| p.1);
         hinted("qkv_rope_append")
             || hinted("attention_decode")
+            || capacity <= 128.0
             || fused.is_ok_and(|fused| fused.plan.variant == "naive")
     }
 

@@ -128,7 +128,8 @@ fn renew(chunks: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: Rows, row: u32)
     }
 }
 
-// Zeros for the slots past the end.
+// Zeros for the slots past the end: what was loaded before n was known may be anything, and a NaN stays
+// one under a weight of zero.
 fn drop_dead(v: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: Rows, n: u32) {
     for (var j = 0u; j < in_flight(); j++) {
         if (r.first + j * r.stride >= n) {
@@ -163,14 +164,16 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     let per_head = held() * parts;
 
     // Which slots a team has depends on n only where there are fewer of them than teams, and then
-    // it has one at most: the first keys and values are loaded while n is.
+    // it has one at most: the first keys are loaded while n is.
     let stride = splits() * teams();
     let begin = split * teams() + team;
     var rows = Rows(kv_head * CAPACITY * row_chunks(), member, begin, stride, CAPACITY - 1u);
     var k: array<vec4<u32>, MOST_LOADS>;
     var v: array<vec4<u32>, MOST_LOADS>;
     fetch_k(&k, rows);
-    fetch_v(&v, rows);
+    // Values too where the position is waited for twice, for n and then for the turns; else the second
+    // stream of loads at once costs more than it saves.
+    if (APPENDS) { fetch_v(&v, rows); }
     if (!ready(kv_head, split, Invocation(subgroup * size + lane, subgroup, lane, size))) { return false; }
 
     var sum: array<vec4<f32>, MOST_HELD>;
@@ -191,6 +194,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     let n = attended();
     if (split >= used_splits(n)) { return false; }
     rows.last = n - 1u;
+    if (!APPENDS) { fetch_v(&v, rows); }
 
     // Of the heads whose scores this lane owns.
     var own_most: array<f32, MOST_HEADS>;
@@ -244,9 +248,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
             for (var f = 0u; f < per_head; f++) { sum[h * per_head + f] *= shrink; }
         }
         renew(&v, here, 1u);
-        // The first values were loaded before n was known: where no token is, anything may lie, and
-        // would be a NaN times its weight of zero.
-        if (round == 0u) { drop_dead(&v, here, n); }
+        if (APPENDS && round == 0u) { drop_dead(&v, here, n); }
         for (var j = 0u; j < in_flight(); j++) {
             for (var h = 0u; h < GROUP; h++) {
                 let at = j * GROUP + h;
