@@ -251,9 +251,8 @@ impl Builder<'_> {
     }
 
     /// A token's heads and its attention: one operation; two where a hint names one of theirs, where only
-    /// the naive variant of the one would run, and where a workgroup a head takes all slots: that
-    /// attention is one dispatch, and measured no slower by one more
-    /// (docs/kernels/attention_append.md).
+    /// the naive variant of the one would run, and for caches of so few or so many slots that two were
+    /// measured to be as fast or faster (docs/kernels/attention_append.md).
     fn attention(&mut self, layer: usize, h: &Heads<'_>) -> Result<()> {
         let label = Some(layer);
         let [k_cache, v_cache] = h.caches;
@@ -288,7 +287,7 @@ impl Builder<'_> {
         let capacity = shape.iter().find(|p| p.0 == "CAPACITY").map_or(0.0, |p| p.1);
         hinted("qkv_rope_append")
             || hinted("attention_decode")
-            || capacity <= 128.0
+            || !(129.0..=8192.0).contains(&capacity)
             || fused.is_ok_and(|fused| fused.plan.variant == "naive")
     }
 

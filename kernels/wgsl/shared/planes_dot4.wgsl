@@ -80,13 +80,9 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
     var row = EACH * (group * TEAMS + slot);
     var first = first_row(row);
     var now = load_rows(first, min(begin, chunks - 1u));
-    // Of EACH rows this lane is left with one, and of the parts the first keeps it.
-    let which = lane / (lanes / 4u);
-    let holds = slot < TEAMS && lane % (lanes / 4u) == 0u && which < EACH;
-    let keeps = holds && share % PARTS == 0u;
-    var live = keeps && first + which >= row && first + which < ROWS;
-    var held = 0.0;
-    if (live) { held = held_of(first + which); }
+    // Of EACH rows this lane will be left with one. No condition: where held_of is a constant nothing of
+    // this is alive through the loop below, whose registers decide how many workgroups fit.
+    var held = held_of(min(first + lane / (lanes / 4u), ROWS - 1u));
     round_x(subgroup, sg, subgroup_lane);
     workgroupBarrier();
     let factor = factor_of(sg);
@@ -116,6 +112,8 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
             now = next;
             c += step;
         }
+        let which = lane / (lanes / 4u);
+        let holds = slot < TEAMS && lane % (lanes / 4u) == 0u && which < EACH;
         var value = sum_four(sum, subgroup_lane, lanes);
         if (PARTS > 1u) {
             if (turn > 1u) { workgroupBarrier(); }
@@ -126,11 +124,12 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
                 for (var i = 0u; i < PARTS; i++) { value += shares[(slot * PARTS + i) * EACH + which]; }
             }
         }
+        let mine = first + which;
+        let live = holds && share % PARTS == 0u && mine >= row && mine < ROWS;
         let at = (turn - 1u) * TURN_ROWS + EACH * slot + which;
-        keep(Product(factor * value, held, first + which, at, live), lanes);
+        keep(Product(factor * value, held, mine, at, live), lanes);
         row = next_row;
         first = next_first;
-        live = keeps && first + which >= row && first + which < ROWS;
-        if (live && turn < TURNS) { held = held_of(first + which); }
+        if (turn < TURNS) { held = held_of(min(first + which, ROWS - 1u)); }
     }
 }

@@ -40,7 +40,9 @@ pub(super) fn attention_append(inputs: &Inputs<'_>) -> Outcomes {
         KvFormat::F16 => 1.0 / 1024.0,
         KvFormat::F32 => 0.0,
     };
-    let k = (inputs.op.kernel().tolerance)(inputs.shape()).k * f64::from(f32::EPSILON);
+    // A decode step keeps SEEN in its state.
+    let seen = inputs.shape().clone().with("SEEN", f64::from(inputs.position()) + 1.0);
+    let k = (inputs.op.kernel().tolerance)(&seen).k * f64::from(f32::EPSILON);
     for (magnitude, renewed) in y.magnitude.iter_mut().zip(&renewed) {
         *magnitude += renewed * step / k;
     }
