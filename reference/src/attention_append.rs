@@ -1,4 +1,5 @@
-//! A token from the product of its QKV matrix to its mixed values: [`qkv_rope_append()`], then
+//! A token from the product of its QKV matrix to its mixed values:
+//! [`qkv_rope_append`](crate::qkv_rope_append), then
 //! [`attention_decode`](crate::attention_decode) over the caches that hold it.
 //!
 //! Magnitude: Σᵢ pᵢ·|Vᵢd| · (1 + 2·maxᵢ Sᵢ) as there, with Sᵢ = |scale|·Σd |q|d·|K|id over the
