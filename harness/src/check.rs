@@ -237,17 +237,20 @@ impl Case {
     }
 
     /// The tensors a cold benchmark rotates: weights and caches, which decode finds in device
-    /// memory; for kernels without any, all inputs. What is written stays shared but for caches, so
-    /// that each invocation waits for the one before, as in a decode step.
+    /// memory; for kernels without any, all inputs. An output stays shared, so that each invocation
+    /// waits for the one before, as in a decode step.
     pub fn rotated(&self) -> Vec<TensorId> {
         let op = &self.recording.ops[0];
+        let bindings =
+            || op.bindings.iter().filter_map(|(name, id)| Some((self.kernel.binding(name)?, *id)));
+        let is_large = |b: &Binding| matches!(b.elem, Elem::Weights | Elem::Kv);
+        // A cache that is written only rotates beside an output that does not.
+        let waits = bindings().any(|(b, _)| b.role != Role::Input && !is_large(b));
         let inputs = |large: bool| {
-            let kernel = self.kernel;
-            op.bindings.iter().filter_map(move |(name, id)| {
-                let b = kernel.binding(name)?;
-                let is_large = matches!(b.elem, Elem::Weights | Elem::Kv);
-                let is_read = b.role == Role::Input || (b.role == Role::InOut && is_large);
-                (is_read && (is_large || !large)).then_some(*id)
+            bindings().filter_map(move |(b, id)| {
+                let is_read =
+                    b.role == Role::Input || (b.role == Role::InOut && is_large(b) && waits);
+                (is_read && (is_large(b) || !large)).then_some(id)
             })
         };
         let large: Vec<_> = inputs(true).collect();

@@ -240,8 +240,13 @@ fn gemv_q_in_several_turns_matches_reference() {
 #[test]
 fn attention_does_not_mix_what_no_token_filled() {
     let Some(gpu) = common::own_gpu() else { return };
-    let (capacity, seen, kv_heads, head_dim) = (300, 41, 2, 64);
-    for name in ["attention_decode", "attention_append"] {
+    // One round of every team, then several: of these the last has dead slots.
+    let sizes = [(300, 41, 2, 64), (1024, 600, 8, 128)];
+    let names = ["attention_decode", "attention_append"];
+    for (name, size) in names.into_iter().flat_map(|name| sizes.map(|size| (name, size))) {
+        let (capacity, seen, kv_heads, head_dim) = size;
+        // What the kernel itself appends nobody has filled before.
+        let filled = seen - usize::from(name == "attention_append");
         let kernel = lathe_kernels::kernel(name).unwrap();
         let values = [
             ("GROUP", 2.0),
@@ -264,8 +269,8 @@ fn attention_does_not_mix_what_no_token_filled() {
                 for cache in ["k_cache", "v_cache"] {
                     for head in 0..kv_heads {
                         let Some(fill) = fill else { continue };
-                        let first = 4 * head_dim * (head * capacity + seen);
-                        let empty = vec![fill; head_dim * (capacity - seen)];
+                        let first = 4 * head_dim * (head * capacity + filled);
+                        let empty = vec![fill; head_dim * (capacity - filled)];
                         let bytes = bytemuck::cast_slice(&empty);
                         executor.block(tensor(cache)).write(&gpu, first as u64, bytes);
                     }

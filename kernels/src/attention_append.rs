@@ -32,6 +32,13 @@ fn fresh_bytes(s: &Shape) -> usize {
     (s.dim("GROUP") + 2) * s.dim("HEAD_DIM") * 4
 }
 
+/// What fresh_subgroup.wgsl holds of a head in arrays of fixed length.
+fn too_long(s: &Shape, caps: &Capabilities) -> Option<String> {
+    let size = caps.subgroup.map_or(32, |(smallest, _)| smallest.max(4)) as usize;
+    let quads = s.dim("HEAD_DIM").div_ceil(4 * size);
+    (quads > 16).then(|| format!("a lane would hold {quads} fours of a head, 16 at most"))
+}
+
 /// Turned pairs are taken two by two.
 fn odd_pairs(s: &Shape) -> Option<String> {
     let d = s.dim("HEAD_DIM");
@@ -170,7 +177,8 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "split_kv_workgroup",
             stages: SPLIT_STAGES,
-            constants: |s, caps| workgroup_constants(s, caps, fresh_bytes(s)),
+            // Its sums take a word an invocation.
+            constants: |s, caps| workgroup_constants(s, caps, 4, fresh_bytes(s)),
             tunables: &[("SPLITS", SPLITS), ("IN_FLIGHT", &[1.0, 2.0, 4.0])],
             refuses: |s, _| ragged(s).or_else(|| odd_pairs(s)).or_else(|| too_many_heads(s)),
             ..PLAIN
@@ -184,7 +192,9 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 ("WG", &[128.0, 256.0, 512.0]),
                 ("IN_FLIGHT", &[2.0, 4.0, 8.0]),
             ],
-            refuses: |s, caps| odd_pairs(s).or_else(|| split_refuses(s, caps)),
+            refuses: |s, caps| {
+                odd_pairs(s).or_else(|| too_long(s, caps)).or_else(|| split_refuses(s, caps))
+            },
             ..PLAIN
         },
     ],

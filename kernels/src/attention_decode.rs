@@ -138,17 +138,20 @@ pub(crate) fn too_many_heads(s: &Shape) -> Option<String> {
     (s.dim("GROUP") > 8).then(|| format!("GROUP={} exceeds 8", s.dim("GROUP")))
 }
 
-/// Geometry of split_workgroup.wgsl beside `fixed` bytes of workgroup memory.
+/// Geometry of split_workgroup.wgsl beside `each` bytes of workgroup memory an invocation and `fixed` ones.
 pub(crate) fn workgroup_constants(
     s: &Shape,
     caps: &Capabilities,
+    each: usize,
     fixed: usize,
 ) -> Vec<(&'static str, f64)> {
     let lanes = (row_bytes(s) / 16).next_power_of_two().min(8);
     let group = s.dim("GROUP");
     let bytes = |wg: usize, in_flight: usize| {
         let scores = wg / lanes * in_flight * group;
-        fixed + 4 * (group * s.dim("HEAD_DIM") + scores + wg * (in_flight * group + 8)) + 8 * wg
+        fixed
+            + 4 * (group * s.dim("HEAD_DIM") + scores + wg * (in_flight * group + 8))
+            + (8 + each) * wg
     };
     let least = (row_bytes(s) / 16).next_power_of_two().max(32);
     let (mut wg, mut in_flight) = (least.max(128), 2);
@@ -375,7 +378,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "split_kv_workgroup",
             stages: SPLIT_STAGES,
-            constants: |s, caps| workgroup_constants(s, caps, 0),
+            constants: |s, caps| workgroup_constants(s, caps, 0, 0),
             tunables: &[("SPLITS", SPLITS), ("IN_FLIGHT", &[1.0, 2.0, 4.0])],
             refuses: |s, _| ragged(s).or_else(|| too_many_heads(s)),
             ..PLAIN

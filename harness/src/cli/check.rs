@@ -1,6 +1,7 @@
 //! `lathe check`: the correctness sweep.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use clap::Args;
 use lathe_kernels::{Kernel, Shape, Variant};
@@ -36,6 +37,9 @@ pub(super) struct Opts {
     watch: bool,
 }
 
+/// One case to come: kernel, variant, shape, seed.
+type Work = (&'static Kernel, &'static Variant, Shape, u64);
+
 #[derive(Serialize)]
 struct Report {
     adapter: AdapterSummary,
@@ -63,7 +67,7 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
     if (opts.shape.is_some() || opts.wgsl.is_some()) && named.len() != 1 {
         return Err(Error::Usage("--shape and --wgsl need a KERNEL".into()));
     }
-    let mut work = Vec::new();
+    let mut work: Vec<Work> = Vec::new();
     for (kernel, variants) in named {
         let shapes = match &opts.shape {
             Some(text) => {
@@ -80,20 +84,21 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
         }
     }
     let bar = global.progress(work.len() as u64, "checking", false);
-    let mut cases = Vec::with_capacity(work.len());
-    let mut pipelines = Pipelines::default();
-    let mut last = "";
-    for (kernel, variant, shape, seed) in work {
-        if last != variant.name {
-            // Pipelines of other variants will not be asked for again.
-            (pipelines, last) = (Pipelines::default(), variant.name);
-        }
-        cases.push(match &opts.wgsl {
-            Some(path) => check_file(gpu, &pipelines, (kernel, variant), &shape, seed, path)?,
-            None => check(gpu, &pipelines, kernel, variant, &shape, seed)?,
-        });
-        bar.inc(1);
-    }
+    // Pipelines of a variant are asked for again by its other shapes only.
+    let runs: Vec<_> = work.chunk_by(|a, b| (a.0.name, a.1.name) == (b.0.name, b.1.name)).collect();
+    let cases: Vec<Vec<CaseResult>> = side_by_side(global, gpu, &runs, |gpu, run| {
+        let pipelines = Pipelines::default();
+        let case = |(kernel, variant, shape, seed): &Work| {
+            let case = match &opts.wgsl {
+                Some(path) => check_file(gpu, &pipelines, (kernel, variant), shape, *seed, path),
+                None => check(gpu, &pipelines, kernel, variant, shape, *seed),
+            };
+            bar.inc(1);
+            case
+        };
+        run.iter().map(case).collect()
+    })?;
+    let cases: Vec<CaseResult> = cases.into_iter().flatten().collect();
     bar.finish_and_clear();
     let count = |f: fn(&Verdict) -> bool| cases.iter().filter(|c| f(&c.verdict)).count();
     let report = Report {
@@ -119,6 +124,51 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
         0 => Ok(()),
         n => Err(Error::CheckFailed(format!("{n} of {} cases failed", report.cases.len()))),
     }
+}
+
+/// Most devices at once.
+const DEVICES: usize = 8;
+
+/// Runs `one` over all runs, on as many devices as there are processors, and returns what comes of each
+/// in their order. Compiling is what a sweep spends its time on, and a device compiles for one caller at
+/// a time.
+fn side_by_side<R: Sync, T: Send>(
+    global: &Global,
+    gpu: &Arc<Gpu>,
+    runs: &[R],
+    one: impl Fn(&Arc<Gpu>, &R) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(runs.len())));
+    let failed = OnceLock::new();
+    let work = |gpu: &Arc<Gpu>| {
+        while failed.get().is_none() {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(run) = runs.get(index) else { break };
+            match one(gpu, run) {
+                Ok(result) => {
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((index, result));
+                }
+                // The first is told; others are its consequences, or come again.
+                Err(e) => drop(failed.set(e)),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..processors.min(DEVICES).min(runs.len()) {
+            scope.spawn(|| match global.open() {
+                Ok(gpu) => work(&Arc::new(gpu)),
+                Err(e) => tracing::warn!("another device: {e}; fewer check side by side"),
+            });
+        }
+        work(gpu);
+    });
+    if let Some(e) = failed.into_inner() {
+        return Err(e);
+    }
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(index, _)| *index);
+    Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
 fn check_file(

@@ -26,8 +26,8 @@ pub struct GraphOptions {
     pub context: usize,
     /// Storage of the KV cache.
     pub kv: FloatFormat,
-    /// Storage of what goes into matrices: normalised, gated and mixed vectors. The residual stream
-    /// and the sums of products stay in f32.
+    /// Storage of what goes into matrices: normalised, gated and mixed vectors, where they are stored at all. The
+    /// residual stream and the sums of products stay in f32, and so does a norm that its reader makes.
     pub acts: FloatFormat,
     /// How tokens are drawn; none for the greedy choice.
     pub sampling: Option<Sampling>,
@@ -288,7 +288,7 @@ impl Builder<'_> {
         hinted("qkv_rope_append")
             || hinted("attention_decode")
             || !(129.0..=8192.0).contains(&capacity)
-            || fused.is_ok_and(|fused| fused.plan.variant == "naive")
+            || fused.map_or(true, |fused| fused.plan.variant == "naive")
     }
 
     fn format(&self, activation: TensorId) -> FloatFormat {

@@ -1,6 +1,6 @@
 // gemv/naive: one invocation a row, sixteen bytes at a time.
 //
-//   y[c][FIRST + r] = sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16
+//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16
 //   y: (COLS, FIRST + ROWS), f32 accumulation
 //
 // Idea: the formula, nothing else. Neighbouring invocations read rows K elements apart, so every

@@ -1,6 +1,6 @@
 // gemv/split_k: a team of LANES invocations over RUN rows at once.
 //
-//   y[FIRST + r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
+//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
 //
 // Idea: x is twice the bytes of 16-bit weights and comes through the same cache; what a lane reads
 // of it serves RUN rows. All RUN x (chunks a lane) loads of weights are in flight together; K is

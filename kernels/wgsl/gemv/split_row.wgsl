@@ -1,6 +1,6 @@
 // gemv/split_row: a team of LANES invocations a row, of any number.
 //
-//   y[FIRST + r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
+//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
 //
 // Idea: few rows leave a large GPU idle unless each is read by many lanes; and a lane that waits
 // for memory once wants few chunks, all in flight. 1152 rows of 1152 16-bit weights are 144 lanes

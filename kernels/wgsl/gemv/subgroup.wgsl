@@ -1,6 +1,6 @@
 // gemv/subgroup: one subgroup a row, four loads in flight a lane.
 //
-//   y[c][FIRST + r] = sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16
+//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16
 //   y: (COLS, FIRST + ROWS), f32 accumulation
 //
 // Idea: coalesced 16-byte loads across the lanes, all four of a round issued before the first

@@ -1,6 +1,6 @@
 // gemv/subgroup_cols: four rows a workgroup for up to eight vectors at once.
 //
-//   y[c][FIRST + r] = sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16
+//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16
 //   y: (COLS, FIRST + ROWS), f32 accumulation
 //
 // Idea: decoding several tokens together reads the weights once. A chunk of each of four rows meets

@@ -1,6 +1,6 @@
 // gemv/subgroup_multicol: four output columns (rows of W) a subgroup.
 //
-//   y[FIRST + r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
+//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
 //
 // Idea: x is loaded and unpacked once for four rows, and four independent loads are in flight.
 // Meant for very tall matrices (an LM head of 262144 rows); on few rows it leaves most of a

@@ -1,6 +1,6 @@
 // gemv/vec2: as split_row with loads of 8 bytes.
 //
-//   y[FIRST + r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
+//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
 //
 // Idea: eight 16-bit weights meet 32 bytes of f32 activations, so lanes with 16 bytes of weights
 // read x in strides of 32 and every load takes twice the passes through the cache. With 8 bytes

@@ -1,6 +1,6 @@
 // gemv/vec4: one subgroup a row, the lane's whole share in flight at once.
 //
-//   y[FIRST + r] = sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
+//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
 //
 // Idea: with SG known the trip count is a constant and up to UNROLL 16-byte loads are issued
 // before the first use, without a branch: the ragged last one reads the row's last chunk and is

@@ -1,6 +1,6 @@
 // gemv/workgroup: LANES invocations a row, summed through workgroup memory; no subgroups needed.
 //
-//   y[c][FIRST + r] = sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16
+//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16
 //   y: (COLS, FIRST + ROWS), f32 accumulation
 //
 // Idea: neighbouring invocations read neighbouring chunks, all loads of a round in flight together;

@@ -1,6 +1,6 @@
 // gemv_q/blocks: one subgroup a row over blocks as the file has them.
 //
-//   y[FIRST + r] = sum_k W[r][k] * x[k]        W: (ROWS, K) quantised  x: (K) f32 or f16
+//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K) quantised  x: (K) f32 or f16
 //
 // Idea: a lane takes 32 weights of one scale and reads the words it needs, all of them before the
 // first use; blocks of 18, 22, 34 and 210 bytes lie across words, so two words are shifted into

@@ -1,6 +1,6 @@
 // gemv_q/column_wise: columns of W added up, for blocks that run down the columns.
 //
-//   y[c][FIRST + r] = sum_k x[c][k] * W[r][k]
+//   y[c][FIRST + r] = BETA y + sum_k x[c][k] * W[r][k]
 //   W: (ROWS, K) quantised column by column, in planes  x: (COLS, K)  y: (COLS, FIRST + ROWS)
 //
 // Idea: with ORDER column_wise sixteen bytes of codes are 32 rows of one column, and one activation

@@ -1,6 +1,6 @@
 // gemv_q/naive: one invocation a row, one weight at a time.
 //
-//   y[c][FIRST + r] = sum_k W[r][k] * x[c][k]
+//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]
 //   W: (ROWS, K) quantised  x: (COLS, K) f32 or f16  y: (COLS, FIRST + ROWS)
 //
 // Idea: the formula over blocks as the file has them, in any order of the superblocks. Every weight

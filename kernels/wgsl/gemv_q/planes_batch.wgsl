@@ -1,6 +1,6 @@
 // gemv_q/planes_batch: up to eight columns of activations over weights that are decoded once.
 //
-//   y[c][FIRST + r] = sum_k W[r][k] * x[c][k]
+//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]
 //   W: (ROWS, K) quantised, in planes  x: (COLS, K) f32 or f16  y: (COLS, FIRST + ROWS)
 //
 // Idea: decoding costs several times a multiply-add, so eight weights of each of four rows are

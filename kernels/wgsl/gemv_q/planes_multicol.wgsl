@@ -1,6 +1,6 @@
 // gemv_q/planes_multicol: EACH (2 or 4) output columns (rows of W) to LANES lanes.
 //
-//   y[FIRST + r] = sum_k W[r][k] * x[k]     W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
+//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]     W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
 //
 // Idea: a chunk of 16 bytes meets 128 bytes of x, eight times what it is itself: with one row a
 // lane workgroup memory would serve x at its full width. The rows share each load of x; a chunk of each is in flight, and the next are issued before these are used. LANES is

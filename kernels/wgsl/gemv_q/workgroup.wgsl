@@ -1,6 +1,6 @@
 // gemv_q/workgroup: LANES invocations a row, summed through workgroup memory; no subgroups needed.
 //
-//   y[c][FIRST + r] = sum_k W[r][k] * x[c][k]
+//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]
 //   W: (ROWS, K) quantised, in planes  x: (COLS, K) f32 or f16  y: (COLS, FIRST + ROWS)
 //
 // Idea: the loads of `planes`, then a tree in workgroup memory. The rung for adapters and browsers

@@ -1,11 +1,11 @@
 // For split decode attention that makes the new token's heads itself: a workgroup holds those of one KV
-// head, and the one that attends to the new token's slot also stores its key and value. Nobody reads that
-// slot from the cache: other splits do not have it, and this one has it here. Needs rope_heads, kv_chunk,
+// head, and the one that attends to the new token's slot also stores its key and value. Nobody uses what
+// the cache holds there: other splits do not have the slot, and this one has it here. Needs rope_heads, kv_chunk,
 // split_common, `qk_norm: array<vec2<f32>>` (queries' weights, then keys'), split_of(slot, n) and
-// make_heads(kv_head, count, position, at).
+// make_heads(kv_head, count, position, at, size).
 const APPENDS: bool = true;
 
-struct Invocation { index: u32, subgroup: u32, lane: u32, size: u32 }
+struct Invocation { index: u32, subgroup: u32, lane: u32 }
 
 // GROUP queries, the key, the value; normed and turned, f32 pairs.
 override FRESH_PAIRS: u32 = (GROUP + 2u) * HEAD_DIM / 2u;
@@ -43,13 +43,13 @@ fn make_quad(j: u32, head: u32, i: u32, p: Parts, scale: f32) {
 fn head_scale(squares: f32) -> f32 { return inverseSqrt(squares / f32(HEAD_DIM) + EPS); }
 
 // Makes the heads; false where the split has no slot yet.
-fn ready(kv_head: u32, split: u32, at: Invocation) -> bool {
+fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool {
     let n = attended();
     if (split >= used_splits(n)) { return false; }
     let position = state[POSITION];
     let slot = position % CAPACITY;
     let appends = split_of(slot, n) == split;
-    make_heads(kv_head, select(GROUP, GROUP + 2u, appends), position, at);
+    make_heads(kv_head, select(GROUP, GROUP + 2u, appends), position, at, size);
     workgroupBarrier();
     if (appends) {
         own_slot = slot;

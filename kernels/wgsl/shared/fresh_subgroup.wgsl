@@ -1,10 +1,11 @@
 // The heads of `fresh`, two to a subgroup at a time, every load under way before the first sum: key and value
-// then cost the workgroup that makes them no second wait. Needs SG_MIN.
+// then cost the workgroup that makes them no second wait. Needs SG_MIN. `size` comes apart: the loop is uniform
+// as long as what decides it is in no struct beside what differs.
 const MOST_QUADS: u32 = 16u;
 override QUADS: u32 = (HEAD_DIM / 4u + SG_MIN - 1u) / SG_MIN; // of a head to a lane
 
-fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation) {
-    let subgroups = WG / at.size;
+fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation, size: u32) {
+    let subgroups = WG / size;
     for (var first = 0u; first < count; first += 2u * subgroups) {
         let j = first + at.subgroup;
         let k = j + subgroups;
@@ -16,14 +17,14 @@ fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation) {
         var of_k: array<Parts, MOST_QUADS>;
         var sums = vec2<f32>(0.0);
         for (var q = 0u; q < QUADS; q++) {
-            let i = at.lane + q * at.size;
+            let i = at.lane + q * size;
             if (i < HEAD_DIM / 4u) {
                 of_j[q] = load_parts(head_j, i, position);
                 if (both) { of_k[q] = load_parts(head_k, i, position); }
             }
         }
         for (var q = 0u; q < QUADS; q++) {
-            if (at.lane + q * at.size < HEAD_DIM / 4u) {
+            if (at.lane + q * size < HEAD_DIM / 4u) {
                 sums += vec2<f32>(squares(of_j[q].v), squares(of_k[q].v));
             }
         }
@@ -33,7 +34,7 @@ fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation) {
             scales = vec2<f32>(head_scale(sums.x), head_scale(sums.y));
         }
         for (var q = 0u; q < QUADS; q++) {
-            let i = at.lane + q * at.size;
+            let i = at.lane + q * size;
             if (i < HEAD_DIM / 4u) {
                 if (j < count) { make_quad(j, head_j, i, of_j[q], scales.x); }
                 if (k < count) { make_quad(k, head_k, i, of_k[q], scales.y); }

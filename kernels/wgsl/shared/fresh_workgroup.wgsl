@@ -1,5 +1,5 @@
 // The heads of `fresh`, one after the other by the whole workgroup; no subgroups.
-fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation) {
+fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation, size: u32) {
     for (var j = 0u; j < count; j++) {
         let head = head_of(kv_head, j);
         var scale = 1.0;

@@ -128,8 +128,8 @@ fn renew(chunks: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: Rows, row: u32)
     }
 }
 
-// Zeros for the slots past the end: what was loaded before n was known may be anything, and a NaN stays
-// one under a weight of zero.
+// Zeros for the slots past the end, where a NaN would stay one under a weight of zero: before n was known
+// anything was loaded, later the last slot again, which may be the new token's and not be stored yet.
 fn drop_dead(v: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: Rows, n: u32) {
     for (var j = 0u; j < in_flight(); j++) {
         if (r.first + j * r.stride >= n) {
@@ -174,7 +174,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     // Values too where the position is waited for twice, for n and then for the turns; else the second
     // stream of loads at once costs more than it saves.
     if (APPENDS) { fetch_v(&v, rows); }
-    if (!ready(kv_head, split, Invocation(subgroup * size + lane, subgroup, lane, size))) { return false; }
+    if (!ready(kv_head, split, Invocation(subgroup * size + lane, subgroup, lane), size)) { return false; }
 
     var sum: array<vec4<f32>, MOST_HELD>;
     var query: array<vec4<f32>, MOST_HELD>;
@@ -248,7 +248,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
             for (var f = 0u; f < per_head; f++) { sum[h * per_head + f] *= shrink; }
         }
         renew(&v, here, 1u);
-        if (APPENDS && round == 0u) { drop_dead(&v, here, n); }
+        if (APPENDS && (round == 0u || !more)) { drop_dead(&v, here, n); }
         for (var j = 0u; j < in_flight(); j++) {
             for (var h = 0u; h < GROUP; h++) {
                 let at = j * GROUP + h;

@@ -32,7 +32,7 @@ fn attend_tiles(kv_head: u32, split: u32, lid: u32) {
     let n = attended();
     let used = used_splits(n);
     if (split >= used) { return; }
-    if (!ready(kv_head, split, Invocation(lid, 0u, 0u, 0u))) { return; }
+    if (!ready(kv_head, split, Invocation(lid, 0u, 0u), 0u)) { return; }
     let fours = HEAD_DIM / 4u;
     let chunks = row_chunks();
     let per_chunk = chunk_fours();
