@@ -11,7 +11,9 @@
 //! spacing 2⁻²⁴ of its subnormals.
 //!
 //! Beside the elements, NMSE = Σ(got − value)² / Σ value² limits a bias too small for any single
-//! bound. NaN, infinities, an output of zeros and an empty output each fail by name.
+//! bound. Where the values themselves are as small as `smallest`, n·smallest² of its numerator is
+//! what the stored type cannot express, and allowed on top. NaN, infinities, an output of zeros and
+//! an empty output each fail by name.
 //!
 //! Source of the bound: Higham, *Accuracy and Stability of Numerical Algorithms*, ch. 3.
 
@@ -69,9 +71,18 @@ impl Tolerance {
 
     /// How far a result may lie from `value`, whose rounding errors scale with `magnitude`.
     pub fn bound(&self, value: f64, magnitude: f64) -> f64 {
-        self.k * f64::from(f32::EPSILON) * magnitude
-            + self.rounding * value.abs()
-            + if self.rounding > 0.0 { F16_SPACING } else { f64::from(f32::MIN_POSITIVE) }
+        self.k * f64::from(f32::EPSILON) * magnitude + self.rounding * value.abs() + self.smallest()
+    }
+
+    /// The absolute error that the stored type leaves even in a value near zero.
+    fn smallest(&self) -> f64 {
+        if self.rounding > 0.0 { F16_SPACING } else { f64::from(f32::MIN_POSITIVE) }
+    }
+
+    /// The largest NMSE that `values` allow.
+    fn nmse_limit(&self, values: &[f64]) -> f64 {
+        let energy: f64 = values.iter().map(|v| v * v).sum();
+        self.nmse + values.len() as f64 * self.smallest().powi(2) / energy
     }
 }
 
@@ -257,10 +268,11 @@ pub fn compare(
         });
     }
     let nmse = nmse(expected.value.iter().copied(), got.iter().map(|&g| g.into()));
-    if nmse <= tolerance.nmse {
+    let limit = tolerance.nmse_limit(&expected.value);
+    if nmse <= limit {
         Ok(Agreement { nmse, worst, elements })
     } else {
-        Err(Mismatch::Nmse { nmse, limit: tolerance.nmse, worst })
+        Err(Mismatch::Nmse { nmse, limit, worst })
     }
 }
 
@@ -418,6 +430,25 @@ mod tests {
         got[2] += 2f32.powi(-18);
         let mismatch = compare(&expected(), &got, &tolerance).unwrap_err();
         assert!(matches!(mismatch, Mismatch::Nmse { worst, .. } if worst.ratio() <= 1.0));
+    }
+
+    #[test]
+    fn subnormal_f16_agree_and_a_bias_of_normal_ones_does_not() {
+        // Half a spacing of subnormals off, at 20 spacings: NMSE 6e-4, and no f16 is nearer.
+        let tolerance = TOLERANCE.stored_as_f16();
+        let values = |scale: f64| -> Expected {
+            (0..16).map(|i| scale * (20.5 + f64::from(i))).map(|v| (v, v)).collect()
+        };
+        let tiny = values(F16_SPACING);
+        let below: Vec<f32> =
+            tiny.value.iter().map(|v| ((v / F16_SPACING).floor() * F16_SPACING) as f32).collect();
+        assert!(compare(&tiny, &below, &tolerance).unwrap().nmse > 1e-4);
+        // The same share of values that f16 holds to 11 bits: an error, by its bound and by NMSE.
+        let normal = values(1.0);
+        let scaled: Vec<f32> = below.iter().map(|v| v / F16_SPACING as f32).collect();
+        assert!(matches!(compare(&normal, &scaled, &tolerance), Err(Mismatch::Element { .. })));
+        let wide = Tolerance { rounding: 0.1, ..tolerance };
+        assert!(matches!(compare(&normal, &scaled, &wide), Err(Mismatch::Nmse { .. })));
     }
 
     #[test]
