@@ -533,7 +533,7 @@ fn draw(b: &Binding, shape: &Shape, packing: Packing, rng: &mut Rng) -> (Content
             (Content::Words(len), Value::U32(words))
         }
         Elem::Weights => {
-            let format = Format::from_code(shape.dim("WEIGHT"));
+            let format = Format::of(shape);
             let k = shape.get("K").or(shape.get("HIDDEN")).map_or(1, |k| k as usize);
             // Where an activation follows, products of about one: far below zero it leaves nothing.
             let gain = if shape.get("ACT").is_some() { (k as f32).sqrt().recip() } else { 1.0 };

@@ -2,7 +2,8 @@
 
 use crate::descriptor::*;
 use crate::layout::STATE_WORDS;
-use crate::shape::{Param, ParamKind, Shape};
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 fn shape(n: usize, seen: usize, given: usize) -> Shape {
     Shape::new(&[("N", n as f64), ("SEEN", seen as f64), ("GIVEN", given as f64)])
@@ -11,25 +12,13 @@ fn shape(n: usize, seen: usize, given: usize) -> Shape {
 pub(crate) static KERNEL: Kernel = Kernel {
     name: "argmax",
     summary: "greedy choice (lower index wins ties), next token and position",
-    params: &[
-        Param { name: "N", doc: "logits", kind: ParamKind::Dim { tile: 256, max: 70_000 } },
-        Param {
-            name: "SEEN",
-            doc: "tokens seen, the current one included (tests only; decode keeps it on the GPU)",
-            kind: ParamKind::Dim { tile: 4, max: 9 },
-        },
-        Param {
-            name: "GIVEN",
-            doc: "tokens the host gave (tests only; decode keeps it on the GPU)",
-            kind: ParamKind::Dim { tile: 4, max: 9 },
-        },
-    ],
+    params: &[Param::dim("N", "logits", 256, 70_000), seen(4, 9), GIVEN],
     bindings: &[
-        Binding { name: "logits", role: Role::Input, elem: Elem::F32, len: |s| s.dim("N") },
-        Binding { name: "tokens", role: Role::InOut, elem: Elem::U32, len: |s| s.dim("SEEN") + 1 },
-        Binding { name: "state", role: Role::InOut, elem: Elem::U32, len: |_| STATE_WORDS },
-        Binding { name: "partial_values", role: Role::Scratch, elem: Elem::F32, len: |_| 64 },
-        Binding { name: "partial_indices", role: Role::Scratch, elem: Elem::U32, len: |_| 64 },
+        Binding::input("logits", Elem::F32, |s| s.dim("N")),
+        Binding::in_out("tokens", Elem::U32, |s| s.dim("SEEN") + 1),
+        Binding::in_out("state", Elem::U32, |_| STATE_WORDS),
+        Binding::scratch("partial_values", Elem::F32, |_| 64),
+        Binding::scratch("partial_indices", Elem::U32, |_| 64),
     ],
     variants: &[
         Variant {

@@ -2,12 +2,13 @@
 //! appended, attention over the cache.
 
 use crate::attention_decode::{
-    SPLIT_STAGES, SPLITS, cache_len, heads, most_splits, ragged, row_bytes, split_constants,
-    split_refuses, too_many_heads, two_stages, workgroup_constants,
+    SPLIT_STAGES, SPLITS, most_splits, ragged, row_bytes, split_constants, split_refuses,
+    too_many_heads, two_stages, workgroup_constants,
 };
 use crate::descriptor::*;
-use crate::layout::{ACT_NAMES, KV_NAMES, STATE_WORDS, act_bytes};
-use crate::shape::{Param, ParamKind, Shape};
+use crate::layout::act_bytes;
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 fn shape(group: u32, kv_heads: u32, head_dim: u32, norm: u32, style: u32) -> Shape {
     Shape::new(&[
@@ -49,113 +50,38 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "attention_append",
     summary: "qkv_rope_append and attention_decode in one: from the QKV product to mixed values",
     params: &[
-        Param {
-            name: "GROUP",
-            doc: "query heads per KV head",
-            kind: ParamKind::Dim { tile: 2, max: 5 },
-        },
-        Param { name: "KV_HEADS", doc: "KV heads", kind: ParamKind::Dim { tile: 2, max: 4 } },
-        Param {
-            name: "HEAD_DIM",
-            doc: "elements of a head",
-            kind: ParamKind::OneOf(&[32, 64, 80, 96, 128, 256]),
-        },
-        Param {
-            name: "NORM",
-            doc: "norm each query and key head first",
-            kind: ParamKind::Choice(&["none", "rms"]),
-        },
-        Param {
-            name: "STYLE",
-            doc: "pairs that turn together: (2i, 2i+1) or (i, i + HEAD_DIM/2)",
-            kind: ParamKind::Choice(&["interleaved", "neox"]),
-        },
-        Param {
-            name: "EPS",
-            doc: "added to the mean square",
-            kind: ParamKind::Float { low: 1e-6, high: 1e-3 },
-        },
-        Param {
-            name: "BASE",
-            doc: "base of the frequencies (in the rope table)",
-            kind: ParamKind::Float { low: 1e4, high: 1e6 },
-        },
-        Param {
-            name: "FACTORS",
-            doc: "frequency divisors, Llama 3's rope_freqs (in the rope table)",
-            kind: ParamKind::Choice(&["none", "llama3"]),
-        },
-        Param {
-            name: "CAPACITY",
-            doc: "slots of the cache; position modulo CAPACITY is written, min(SEEN, CAPACITY) are \
+        GROUP,
+        kv_heads(4),
+        HEAD_DIM,
+        QK_NORM,
+        STYLE,
+        EPS,
+        BASE,
+        FACTORS,
+        Param::dim(
+            "CAPACITY",
+            "slots of the cache; position modulo CAPACITY is written, min(SEEN, CAPACITY) are \
                   attended",
-            kind: ParamKind::Dim { tile: 256, max: 700 },
-        },
-        Param { name: "KV", doc: "storage format of the cache", kind: ParamKind::Choice(KV_NAMES) },
-        Param { name: "ACTS", doc: "storage format of y", kind: ParamKind::Choice(ACT_NAMES) },
-        Param {
-            name: "SCALE",
-            doc: "factor on the scores, usually HEAD_DIM^-1/2",
-            kind: ParamKind::Float { low: 0.05, high: 0.3 },
-        },
-        Param {
-            name: "SEEN",
-            doc: "tokens seen, the current one included (tests only; decode keeps it on the GPU)",
-            kind: ParamKind::Dim { tile: 256, max: 900 },
-        },
+            256,
+            700,
+        ),
+        KV,
+        ACTS_OUT,
+        SCALE,
+        seen(256, 900),
     ],
     bindings: &[
-        Binding { name: "state", role: Role::Input, elem: Elem::U32, len: |_| STATE_WORDS },
-        Binding {
-            name: "qkv",
-            role: Role::Input,
-            elem: Elem::F32,
-            len: |s| (heads(s) + 2 * s.dim("KV_HEADS")) * s.dim("HEAD_DIM"),
-        },
-        Binding {
-            name: "qk_norm",
-            role: Role::Input,
-            elem: Elem::F32,
-            len: |s| 2 * s.dim("HEAD_DIM"),
-        },
-        Binding {
-            name: "rope",
-            role: Role::Input,
-            elem: Elem::Rope,
-            len: |s| s.dim("SEEN") * s.dim("HEAD_DIM"),
-        },
-        Binding { name: "k_cache", role: Role::InOut, elem: Elem::Kv, len: cache_len },
-        Binding { name: "v_cache", role: Role::InOut, elem: Elem::Kv, len: cache_len },
-        Binding {
-            name: "q",
-            role: Role::Scratch,
-            elem: Elem::F32,
-            len: |s| heads(s) * s.dim("HEAD_DIM"),
-        },
-        Binding {
-            name: "scores",
-            role: Role::Scratch,
-            elem: Elem::F32,
-            len: |s| heads(s) * s.dim("CAPACITY"),
-        },
-        Binding {
-            name: "tops",
-            role: Role::Scratch,
-            elem: Elem::F32,
-            len: |s| 2 * heads(s) * most_splits(s),
-        },
-        Binding {
-            name: "partials",
-            role: Role::Scratch,
-            elem: Elem::F32,
-            len: |s| heads(s) * most_splits(s) * s.dim("HEAD_DIM"),
-        },
-        Binding {
-            name: "y",
-            role: Role::Output,
-            elem: Elem::Act,
-            len: |s| heads(s) * s.dim("HEAD_DIM"),
-        },
+        STATE,
+        Binding::input("qkv", Elem::F32, qkv_len),
+        Binding::input("qk_norm", Elem::F32, |s| 2 * s.dim("HEAD_DIM")),
+        ROPE,
+        Binding::in_out("k_cache", Elem::Kv, cache_len),
+        Binding::in_out("v_cache", Elem::Kv, cache_len),
+        Binding::scratch("q", Elem::F32, |s| heads(s) * s.dim("HEAD_DIM")),
+        Binding::scratch("scores", Elem::F32, |s| heads(s) * s.dim("CAPACITY")),
+        Binding::scratch("tops", Elem::F32, |s| 2 * heads(s) * most_splits(s)),
+        Binding::scratch("partials", Elem::F32, |s| heads(s) * most_splits(s) * s.dim("HEAD_DIM")),
+        Binding::output("y", Elem::Act, |s| heads(s) * s.dim("HEAD_DIM")),
     ],
     variants: &[
         Variant {

@@ -1,8 +1,9 @@
 //! Attention of one new token over the KV cache, grouped-query, full or sliding window.
 
 use crate::descriptor::*;
-use crate::layout::{ACT_NAMES, KV_NAMES, STATE_WORDS, act_bytes};
-use crate::shape::{Param, ParamKind, Shape};
+use crate::layout::act_bytes;
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 fn shape(group: u32, kv_heads: u32, head_dim: u32, capacity: u32, kv: u32, seen: u32) -> Shape {
     Shape::new(&[
@@ -15,14 +16,6 @@ fn shape(group: u32, kv_heads: u32, head_dim: u32, capacity: u32, kv: u32, seen:
         ("SCALE", f64::from(1.0 / (head_dim as f32).sqrt())),
         ("SEEN", f64::from(seen)),
     ])
-}
-
-pub(crate) fn heads(s: &Shape) -> usize {
-    s.dim("KV_HEADS") * s.dim("GROUP")
-}
-
-pub(crate) fn cache_len(s: &Shape) -> usize {
-    s.dim("KV_HEADS") * s.dim("CAPACITY") * s.dim("HEAD_DIM")
 }
 
 /// Bytes of a slot's row in one head of a cache.
@@ -216,75 +209,30 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "attention_decode",
     summary: "attention of one token over a full or ring KV cache, grouped queries, f32 or f16",
     params: &[
-        Param {
-            name: "GROUP",
-            doc: "query heads per KV head",
-            kind: ParamKind::Dim { tile: 2, max: 5 },
-        },
-        Param { name: "KV_HEADS", doc: "KV heads", kind: ParamKind::Dim { tile: 2, max: 4 } },
-        Param {
-            name: "HEAD_DIM",
-            doc: "elements of a head",
-            kind: ParamKind::OneOf(&[32, 64, 80, 96, 128, 256]),
-        },
-        Param {
-            name: "CAPACITY",
-            doc: "slots of the cache; min(SEEN, CAPACITY) of them are attended",
-            kind: ParamKind::Dim { tile: 256, max: 700 },
-        },
-        Param { name: "KV", doc: "storage format of the cache", kind: ParamKind::Choice(KV_NAMES) },
-        Param { name: "ACTS", doc: "storage format of y", kind: ParamKind::Choice(ACT_NAMES) },
-        Param {
-            name: "SCALE",
-            doc: "factor on the scores, usually HEAD_DIM^-1/2",
-            kind: ParamKind::Float { low: 0.05, high: 0.3 },
-        },
-        Param {
-            name: "SEEN",
-            doc: "tokens seen, the current one included (tests only; decode keeps it on the GPU)",
-            kind: ParamKind::Dim { tile: 256, max: 900 },
-        },
+        GROUP,
+        kv_heads(4),
+        HEAD_DIM,
+        Param::dim(
+            "CAPACITY",
+            "slots of the cache; min(SEEN, CAPACITY) of them are attended",
+            256,
+            700,
+        ),
+        KV,
+        ACTS_OUT,
+        SCALE,
+        seen(256, 900),
     ],
     bindings: &[
-        Binding { name: "state", role: Role::Input, elem: Elem::U32, len: |_| STATE_WORDS },
-        Binding {
-            name: "q",
-            role: Role::Input,
-            elem: Elem::F32,
-            len: |s| heads(s) * s.dim("HEAD_DIM"),
-        },
-        Binding { name: "k_cache", role: Role::Input, elem: Elem::Kv, len: cache_len },
-        Binding { name: "v_cache", role: Role::Input, elem: Elem::Kv, len: cache_len },
-        Binding {
-            name: "scores",
-            role: Role::Scratch,
-            elem: Elem::F32,
-            len: |s| heads(s) * s.dim("CAPACITY"),
-        },
-        Binding {
-            name: "tops",
-            role: Role::Scratch,
-            elem: Elem::F32,
-            len: |s| 2 * heads(s) * most_splits(s),
-        },
-        Binding {
-            name: "partials",
-            role: Role::Scratch,
-            elem: Elem::F32,
-            len: |s| heads(s) * most_splits(s) * s.dim("HEAD_DIM"),
-        },
-        Binding {
-            name: "counters",
-            role: Role::Counter,
-            elem: Elem::U32,
-            len: |s| s.dim("KV_HEADS"),
-        },
-        Binding {
-            name: "y",
-            role: Role::Output,
-            elem: Elem::Act,
-            len: |s| heads(s) * s.dim("HEAD_DIM"),
-        },
+        STATE,
+        Binding::input("q", Elem::F32, |s| heads(s) * s.dim("HEAD_DIM")),
+        Binding::input("k_cache", Elem::Kv, cache_len),
+        Binding::input("v_cache", Elem::Kv, cache_len),
+        Binding::scratch("scores", Elem::F32, |s| heads(s) * s.dim("CAPACITY")),
+        Binding::scratch("tops", Elem::F32, |s| 2 * heads(s) * most_splits(s)),
+        Binding::scratch("partials", Elem::F32, |s| heads(s) * most_splits(s) * s.dim("HEAD_DIM")),
+        Binding::counter("counters", |s| s.dim("KV_HEADS")),
+        Binding::output("y", Elem::Act, |s| heads(s) * s.dim("HEAD_DIM")),
     ],
     variants: &[
         Variant {

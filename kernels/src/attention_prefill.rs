@@ -5,8 +5,9 @@ use crate::attention_decode::{
     number, power_up_to, ragged, row_bytes, tiled_bytes, tiled_constants,
 };
 use crate::descriptor::*;
-use crate::layout::{ACT_NAMES, KV_NAMES, STATE_WORDS, act_bytes};
-use crate::shape::{Param, ParamKind, Shape};
+use crate::layout::act_bytes;
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 /// A prefill of `m` tokens that ends with position `context` - 1.
 fn shape((group, kv_heads, head_dim): (u32, u32, u32), m: u32, context: u32) -> Shape {
@@ -29,17 +30,9 @@ const GEMMA: (u32, u32, u32) = (4, 1, 256);
 const LLAMA: (u32, u32, u32) = (4, 8, 64);
 const QWEN: (u32, u32, u32) = (2, 8, 128);
 
-fn heads(s: &Shape) -> usize {
-    s.dim("KV_HEADS") * s.dim("GROUP")
-}
-
 /// Rows of a KV head: query heads of all tokens.
 fn rows(s: &Shape) -> usize {
     s.dim("M") * s.dim("GROUP")
-}
-
-fn cache_len(s: &Shape) -> usize {
-    s.dim("KV_HEADS") * s.dim("CAPACITY") * s.dim("HEAD_DIM")
 }
 
 /// Keys each token attends to, in order.
@@ -53,65 +46,41 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "attention_prefill",
     summary: "causal attention of M tokens over a cache that holds them, optionally in a window",
     params: &[
-        Param { name: "M", doc: "tokens", kind: ParamKind::Dim { tile: 16, max: 40 } },
-        Param {
-            name: "GROUP",
-            doc: "query heads per KV head",
-            kind: ParamKind::Dim { tile: 2, max: 4 },
-        },
-        Param { name: "KV_HEADS", doc: "KV heads", kind: ParamKind::Dim { tile: 2, max: 3 } },
-        Param {
-            name: "HEAD_DIM",
-            doc: "elements of a head",
-            kind: ParamKind::OneOf(&[32, 64, 80, 96, 128, 256]),
-        },
-        Param {
-            name: "CAPACITY",
-            doc: "slots of the cache; position t lies in slot t, and nothing wraps",
-            kind: ParamKind::Dim { tile: 64, max: 200 },
-        },
-        Param {
-            name: "WINDOW",
-            doc: "tokens a query sees, itself included; 0: all",
-            kind: ParamKind::Start { max: 70 },
-        },
-        Param {
-            name: "ROW",
-            doc: "what lies in a row of q: query heads, or query, key and value heads",
-            kind: ParamKind::Choice(&["q", "qkv"]),
-        },
-        Param { name: "KV", doc: "storage format of the cache", kind: ParamKind::Choice(KV_NAMES) },
-        Param { name: "ACTS", doc: "storage format of y", kind: ParamKind::Choice(ACT_NAMES) },
-        Param {
-            name: "SCALE",
-            doc: "factor on the scores, usually HEAD_DIM^-1/2",
-            kind: ParamKind::Float { low: 0.05, high: 0.3 },
-        },
-        Param {
-            name: "SEEN",
-            doc: "tokens seen with the first query (tests only; the position is on the GPU)",
-            kind: ParamKind::Dim { tile: 32, max: 120 },
-        },
+        Param::dim("M", "tokens", 16, 40),
+        GROUP,
+        kv_heads(3),
+        HEAD_DIM,
+        Param::dim(
+            "CAPACITY",
+            "slots of the cache; position t lies in slot t, and nothing wraps",
+            64,
+            200,
+        ),
+        Param::start("WINDOW", "tokens a query sees, itself included; 0: all", 70),
+        Param::choice(
+            "ROW",
+            "what lies in a row of q: query heads, or query, key and value heads",
+            &["q", "qkv"],
+        ),
+        KV,
+        ACTS_OUT,
+        SCALE,
+        Param::dim(
+            "SEEN",
+            "tokens seen with the first query (tests only; the position is on the GPU)",
+            32,
+            120,
+        ),
     ],
     bindings: &[
-        Binding { name: "state", role: Role::Input, elem: Elem::U32, len: |_| STATE_WORDS },
-        Binding {
-            name: "q",
-            role: Role::Input,
-            elem: Elem::F32,
-            len: |s| {
-                let others = if s.dim("ROW") == 1 { 2 * s.dim("KV_HEADS") } else { 0 };
-                s.dim("M") * (heads(s) + others) * s.dim("HEAD_DIM")
-            },
-        },
-        Binding { name: "k_cache", role: Role::Input, elem: Elem::Kv, len: cache_len },
-        Binding { name: "v_cache", role: Role::Input, elem: Elem::Kv, len: cache_len },
-        Binding {
-            name: "y",
-            role: Role::Output,
-            elem: Elem::Act,
-            len: |s| s.dim("M") * heads(s) * s.dim("HEAD_DIM"),
-        },
+        STATE,
+        Binding::input("q", Elem::F32, |s| {
+            let others = if s.dim("ROW") == 1 { 2 * s.dim("KV_HEADS") } else { 0 };
+            s.dim("M") * (heads(s) + others) * s.dim("HEAD_DIM")
+        }),
+        Binding::input("k_cache", Elem::Kv, cache_len),
+        Binding::input("v_cache", Elem::Kv, cache_len),
+        Binding::output("y", Elem::Act, |s| s.dim("M") * heads(s) * s.dim("HEAD_DIM")),
     ],
     variants: &[
         Variant {

@@ -2,7 +2,7 @@
 
 use crate::descriptor::*;
 use crate::layout::FLOAT_NAMES;
-use crate::shape::{Param, ParamKind, Shape};
+use crate::shape::{Param, Shape};
 
 const F32: u32 = 0;
 const F16: u32 = 1;
@@ -20,13 +20,13 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "cast",
     summary: "values between f32, f16 and bf16",
     params: &[
-        Param { name: "N", doc: "values", kind: ParamKind::Dim { tile: 64, max: 3000 } },
-        Param { name: "FROM", doc: "storage format of x", kind: ParamKind::Choice(FLOAT_NAMES) },
-        Param { name: "TO", doc: "storage format of y", kind: ParamKind::Choice(FLOAT_NAMES) },
+        Param::dim("N", "values", 64, 3000),
+        Param::choice("FROM", "storage format of x", FLOAT_NAMES),
+        Param::choice("TO", "storage format of y", FLOAT_NAMES),
     ],
     bindings: &[
-        Binding { name: "x", role: Role::Input, elem: Elem::Floats("FROM"), len: |s| s.dim("N") },
-        Binding { name: "y", role: Role::Output, elem: Elem::Floats("TO"), len: |s| s.dim("N") },
+        Binding::input("x", Elem::Floats("FROM"), |s| s.dim("N")),
+        Binding::output("y", Elem::Floats("TO"), |s| s.dim("N")),
     ],
     variants: &[
         Variant {

@@ -1,12 +1,9 @@
 //! Quantised rows to plain values: what a generic matrix product, or a reader of weights, needs.
 
 use crate::descriptor::*;
-use crate::layout::{ACT_NAMES, Format, Packing, act_bytes};
-use crate::shape::{Param, ParamKind, Shape};
-
-fn format(s: &Shape) -> Format {
-    Format::from_code(s.dim("WEIGHT"))
-}
+use crate::layout::{Format, Packing, act_bytes};
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 fn shape(rows: usize, k: usize, format: Format, acts: u32) -> Shape {
     Shape::new(&[
@@ -49,7 +46,7 @@ fn over(
     s: &Shape,
     mut constants: Vec<(&'static str, f64)>,
 ) -> Vec<(&'static str, f64)> {
-    constants.extend(format(s).fields(s.dim("K"), packing));
+    constants.extend(Format::of(s).fields(s.dim("K"), packing));
     constants
 }
 
@@ -60,22 +57,14 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "dequant",
     summary: "quantised rows (ROWS, K) to f32 or f16, tight row-major",
     params: &[
-        Param { name: "ROWS", doc: "rows", kind: ParamKind::Dim { tile: 8, max: 40 } },
-        Param {
-            name: "K",
-            doc: "elements of a row",
-            kind: ParamKind::Dim { tile: 256, max: 2500 },
-        },
-        Param {
-            name: "WEIGHT",
-            doc: "storage format of the rows",
-            kind: ParamKind::Formats(Format::QUANTISED),
-        },
-        Param { name: "ACTS", doc: "storage format of y", kind: ParamKind::Choice(ACT_NAMES) },
+        Param::dim("ROWS", "rows", 8, 40),
+        Param::dim("K", "elements of a row", 256, 2500),
+        Param::formats("WEIGHT", "storage format of the rows", Format::QUANTISED),
+        ACTS_OUT,
     ],
     bindings: &[
-        Binding { name: "weights", role: Role::Input, elem: Elem::Weights, len: elements },
-        Binding { name: "y", role: Role::Output, elem: Elem::Act, len: elements },
+        Binding::input("weights", Elem::Weights, elements),
+        Binding::output("y", Elem::Act, elements),
     ],
     variants: &[
         Variant {
@@ -151,7 +140,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
     cost: |s| {
         let n = elements(s) as f64;
         Cost {
-            bytes: s.float("ROWS") * format(s).row_bytes(s.dim("K")) as f64 + act_bytes(s) * n,
+            bytes: s.float("ROWS") * Format::of(s).row_bytes(s.dim("K")) as f64 + act_bytes(s) * n,
             flops: 2.0 * n,
         }
     },

@@ -44,6 +44,35 @@ pub struct Binding {
     pub len: fn(&Shape) -> usize,
 }
 
+type Len = fn(&Shape) -> usize;
+
+impl Binding {
+    /// A buffer that is only read.
+    pub const fn input(name: &'static str, elem: Elem, len: Len) -> Self {
+        Self { name, role: Role::Input, elem, len }
+    }
+
+    /// A buffer that is written completely and never read.
+    pub const fn output(name: &'static str, elem: Elem, len: Len) -> Self {
+        Self { name, role: Role::Output, elem, len }
+    }
+
+    /// A buffer that is read and partly or wholly rewritten.
+    pub const fn in_out(name: &'static str, elem: Elem, len: Len) -> Self {
+        Self { name, role: Role::InOut, elem, len }
+    }
+
+    /// Memory of the invocation's own.
+    pub const fn scratch(name: &'static str, elem: Elem, len: Len) -> Self {
+        Self { name, role: Role::Scratch, elem, len }
+    }
+
+    /// Words that are zero before and after.
+    pub const fn counter(name: &'static str, len: Len) -> Self {
+        Self { name, role: Role::Counter, elem: Elem::U32, len }
+    }
+}
+
 /// Direction of data through a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {

@@ -1,12 +1,9 @@
 //! Token embedding: gather one row and scale it.
 
 use crate::descriptor::*;
-use crate::layout::{Format, Packing, STATE_WORDS};
-use crate::shape::{Param, ParamKind, Shape};
-
-fn format(s: &Shape) -> Format {
-    Format::from_code(s.dim("WEIGHT"))
-}
+use crate::layout::{Format, Packing};
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 fn shape(vocab: usize, hidden: usize, format: Format, scale: f64, seen: usize) -> Shape {
     Shape::new(&[
@@ -25,57 +22,32 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "embed",
     summary: "gather the current token's embedding row and scale it",
     params: &[
-        Param {
-            name: "VOCAB",
-            doc: "rows of the table",
-            kind: ParamKind::Dim { tile: 32, max: 300 },
-        },
-        Param {
-            name: "HIDDEN",
-            doc: "elements of a row",
-            kind: ParamKind::Dim { tile: 64, max: 1500 },
-        },
-        Param {
-            name: "WEIGHT",
-            doc: "storage format of the table",
-            kind: ParamKind::Formats(Format::ALL),
-        },
-        Param {
-            name: "PACKING",
-            doc: "layout of quantised rows; a tied head decides it",
-            kind: ParamKind::Choice(Packing::NAMES),
-        },
-        Param {
-            name: "SCALE",
-            doc: "factor on every element; Gemma's is sqrt(HIDDEN)",
-            kind: ParamKind::Float { low: 0.5, high: 34.0 },
-        },
-        Param {
-            name: "FIRST",
-            doc: "token of row 0 of a part: a table too large for one binding comes in parts",
-            kind: ParamKind::Start { max: 70 },
-        },
-        Param {
-            name: "PART",
-            doc: "the whole table, or a part that leaves x as it is for tokens of the others",
-            kind: ParamKind::Choice(&["whole", "part"]),
-        },
-        Param {
-            name: "SEEN",
-            doc: "tokens seen, the current one included (tests only; decode keeps it on the GPU)",
-            kind: ParamKind::Dim { tile: 8, max: 40 },
-        },
+        Param::dim("VOCAB", "rows of the table", 32, 300),
+        Param::dim("HIDDEN", "elements of a row", 64, 1500),
+        Param::formats("WEIGHT", "storage format of the table", Format::ALL),
+        Param::choice(
+            "PACKING",
+            "layout of quantised rows; a tied head decides it",
+            Packing::NAMES,
+        ),
+        Param::float("SCALE", "factor on every element; Gemma's is sqrt(HIDDEN)", 0.5, 34.0),
+        Param::start(
+            "FIRST",
+            "token of row 0 of a part: a table too large for one binding comes in parts",
+            70,
+        ),
+        Param::choice(
+            "PART",
+            "the whole table, or a part that leaves x as it is for tokens of the others",
+            &["whole", "part"],
+        ),
+        seen(8, 40),
     ],
     bindings: &[
-        Binding { name: "state", role: Role::Input, elem: Elem::U32, len: |_| STATE_WORDS },
-        Binding { name: "tokens", role: Role::Input, elem: Elem::U32, len: |s| s.dim("SEEN") },
-        Binding {
-            name: "table",
-            role: Role::Input,
-            elem: Elem::Weights,
-            len: |s| s.dim("VOCAB") * s.dim("HIDDEN"),
-        },
-        Binding { name: "x", role: Role::InOut, elem: Elem::F32, len: |s| s.dim("HIDDEN") },
+        STATE,
+        Binding::input("tokens", Elem::U32, |s| s.dim("SEEN")),
+        Binding::input("table", Elem::Weights, |s| s.dim("VOCAB") * s.dim("HIDDEN")),
+        Binding::in_out("x", Elem::F32, |s| s.dim("HIDDEN")),
     ],
     variants: &[
         Variant {
@@ -92,13 +64,13 @@ pub(crate) static KERNEL: Kernel = Kernel {
             stages: &[Stage {
                 entry: "main",
                 grid: |s, c| {
-                    (format(s).row_stride(s.dim("HIDDEN"), Packing::Blocks) / 16)
+                    (Format::of(s).row_stride(s.dim("HIDDEN"), Packing::Blocks) / 16)
                         .div_ceil(c["WG"] as usize)
                 },
             }],
             tunables: WORKGROUPS,
             refuses: |s, _| {
-                (!format(s).is_dense()).then(|| format!("{} has blocks", format(s).name()))
+                (!Format::of(s).is_dense()).then(|| format!("{} has blocks", Format::of(s).name()))
             },
             ..PLAIN
         },
@@ -110,13 +82,13 @@ pub(crate) static KERNEL: Kernel = Kernel {
             }],
             constants: |s, _| {
                 let packing = Packing::from_code(s.dim("PACKING"));
-                format(s).fields(s.dim("HIDDEN"), packing)
+                Format::of(s).fields(s.dim("HIDDEN"), packing)
             },
             tunables: WORKGROUPS,
             refuses: |s, _| {
                 let n = s.dim("HIDDEN");
-                if format(s).is_dense() {
-                    return Some(format!("{} has no blocks", format(s).name()));
+                if Format::of(s).is_dense() {
+                    return Some(format!("{} has no blocks", Format::of(s).name()));
                 }
                 (n % 4 != 0).then(|| format!("HIDDEN={n} is no multiple of 4"))
             },
@@ -124,11 +96,11 @@ pub(crate) static KERNEL: Kernel = Kernel {
         },
     ],
     prefer: |s| {
-        if format(s).is_dense() { &["vec4", "naive"] } else { &["quantised", "naive"] }
+        if Format::of(s).is_dense() { &["vec4", "naive"] } else { &["quantised", "naive"] }
     },
     cost: |s| {
         let n = s.float("HIDDEN");
-        Cost { bytes: format(s).row_bytes(s.dim("HIDDEN")) as f64 + 4.0 * n, flops: n }
+        Cost { bytes: Format::of(s).row_bytes(s.dim("HIDDEN")) as f64 + 4.0 * n, flops: n }
     },
     tolerance: |_| Tolerance {
         k: 2.0,

@@ -3,12 +3,9 @@
 use crate::descriptor::*;
 use crate::gemv_q;
 use crate::geometry::{dense_only, quantised_only};
-use crate::layout::{ACT_NAMES, Format, Packing, act_bytes};
-use crate::shape::{Param, ParamKind, Shape};
-
-fn format(s: &Shape) -> Format {
-    Format::from_code(s.dim("WEIGHT"))
-}
+use crate::layout::{Format, Packing, act_bytes};
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 fn shape(n: usize, k: usize, format: Format, act: u32) -> Shape {
     Shape::new(&[
@@ -54,7 +51,7 @@ fn lanes(s: &Shape, caps: &Capabilities) -> f64 {
 /// Chunks of x that lie in workgroup memory at a time (see `x_tile.wgsl`), beside at most
 /// 4 KiB of sums: a power of two, so that any number of lanes is busy.
 fn tile(s: &Shape, caps: &Capabilities) -> (&'static str, f64) {
-    let chunk: usize = if format(s) == Format::Q8_0 { 16 } else { 32 };
+    let chunk: usize = if Format::of(s) == Format::Q8_0 { 16 } else { 32 };
     let fits = (caps.workgroup_memory as usize).saturating_sub(4096) / (16 * (chunk / 4 + 1));
     let most = ((fits / 2 + 1).next_power_of_two()).max(1);
     ("TILE", most.min(s.dim("K").div_ceil(chunk)) as f64)
@@ -64,53 +61,24 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "fused_ffn",
     summary: "act(gate) * up of one product with gate and up rows, SwiGLU or GeGLU",
     params: &[
-        Param {
-            name: "N",
-            doc: "elements of y; the matrix has N gate rows, then N up rows",
-            kind: ParamKind::Dim { tile: 16, max: 120 },
-        },
-        Param {
-            name: "K",
-            doc: "columns of the matrix, elements of the vector",
-            kind: ParamKind::Dim { tile: 256, max: 1000 },
-        },
-        Param {
-            name: "WEIGHT",
-            doc: "storage format of the matrix",
-            kind: ParamKind::Formats(Format::ALL),
-        },
-        Param {
-            name: "ACT",
-            doc: "activation of the gate",
-            kind: ParamKind::Choice(&["silu", "gelu_tanh"]),
-        },
-        Param {
-            name: "ACTS",
-            doc: "storage format of x and y",
-            kind: ParamKind::Choice(ACT_NAMES),
-        },
-        Param {
-            name: "NORM",
-            doc: "what the matrix meets: none: x; rms: the RMSNorm of stream",
-            kind: ParamKind::Choice(&["none", "rms"]),
-        },
-        Param {
-            name: "EPS",
-            doc: "added to the mean square",
-            kind: ParamKind::Float { low: 1e-6, high: 1e-2 },
-        },
+        Param::dim("N", "elements of y; the matrix has N gate rows, then N up rows", 16, 120),
+        Param::dim("K", "columns of the matrix, elements of the vector", 256, 1000),
+        weight(Format::ALL),
+        ACT,
+        ACTS,
+        Param::choice(
+            "NORM",
+            "what the matrix meets: none: x; rms: the RMSNorm of stream",
+            &["none", "rms"],
+        ),
+        EPS,
     ],
     bindings: &[
-        Binding {
-            name: "weights",
-            role: Role::Input,
-            elem: Elem::Weights,
-            len: |s| 2 * s.dim("N") * s.dim("K"),
-        },
-        Binding { name: "x", role: Role::Input, elem: Elem::Act, len: |s| s.dim("K") },
-        Binding { name: "stream", role: Role::Input, elem: Elem::F32, len: |s| s.dim("K") },
-        Binding { name: "norm_weight", role: Role::Input, elem: Elem::F32, len: |s| s.dim("K") },
-        Binding { name: "y", role: Role::Output, elem: Elem::Act, len: |s| s.dim("N") },
+        Binding::input("weights", Elem::Weights, |s| 2 * s.dim("N") * s.dim("K")),
+        Binding::input("x", Elem::Act, |s| s.dim("K")),
+        Binding::input("stream", Elem::F32, |s| s.dim("K")),
+        Binding::input("norm_weight", Elem::F32, |s| s.dim("K")),
+        Binding::output("y", Elem::Act, |s| s.dim("N")),
     ],
     variants: &[
         Variant {
@@ -185,7 +153,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         },
     ],
     prefer: |s| {
-        if format(s).is_dense() {
+        if Format::of(s).is_dense() {
             &["workgroup", "subgroup", "naive"]
         } else {
             &["planes_dp4a24", "planes", "workgroup_q", "naive"]
@@ -195,12 +163,14 @@ pub(crate) static KERNEL: Kernel = Kernel {
         let (n, k) = (s.float("N"), s.float("K"));
         let vector = if s.dim("NORM") == 1 { 8.0 } else { act_bytes(s) };
         Cost {
-            bytes: 2.0 * n * format(s).row_bytes(s.dim("K")) as f64 + act_bytes(s) * n + vector * k,
+            bytes: 2.0 * n * Format::of(s).row_bytes(s.dim("K")) as f64
+                + act_bytes(s) * n
+                + vector * k,
             flops: 4.0 * n * k + 10.0 * n,
         }
     },
     tolerance: |s| Tolerance {
-        k: if format(s).is_dense() {
+        k: if Format::of(s).is_dense() {
             16.0 + 2.0 * s.float("K").sqrt()
         } else {
             64.0 + 4.0 * s.float("K").sqrt()

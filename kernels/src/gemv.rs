@@ -2,12 +2,9 @@
 
 use crate::descriptor::*;
 use crate::geometry::*;
-use crate::layout::{ACT_NAMES, Format, act_bytes};
-use crate::shape::{Param, ParamKind, Shape};
-
-fn format(s: &Shape) -> Format {
-    Format::from_code(s.dim("WEIGHT"))
-}
+use crate::layout::{Format, act_bytes};
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 /// Most columns of the variants that keep a sum for each.
 const MOST_COLS: usize = 8;
@@ -46,57 +43,18 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "gemv",
     summary: "matrix (ROWS, K) times vector (K), f32 accumulation",
     params: &[
-        Param {
-            name: "ROWS",
-            doc: "rows of the matrix, elements of y",
-            kind: ParamKind::Dim { tile: 32, max: 300 },
-        },
-        Param {
-            name: "K",
-            doc: "columns of the matrix, elements of x",
-            kind: ParamKind::Dim { tile: 256, max: 1500 },
-        },
-        Param {
-            name: "WEIGHT",
-            doc: "storage format of the matrix",
-            kind: ParamKind::Formats(Format::DENSE),
-        },
-        Param { name: "ACTS", doc: "storage format of x", kind: ParamKind::Choice(ACT_NAMES) },
-        Param {
-            name: "FIRST",
-            doc: "element of y that row 0 makes: matrices of several formats fill one vector",
-            kind: ParamKind::Start { max: 70 },
-        },
-        Param {
-            name: "COLS",
-            doc: "vectors in x, each with a y: tokens decoded together",
-            kind: ParamKind::Dim { tile: 1, max: 8 },
-        },
-        Param {
-            name: "BETA",
-            doc: "factor of what y held, to which the product is added: a residual stream with 1",
-            kind: ParamKind::Mostly(&["0", "1"]),
-        },
+        ROWS,
+        columns(1500),
+        weight(Format::DENSE),
+        ACTS_IN,
+        FIRST,
+        Param::dim("COLS", "vectors in x, each with a y: tokens decoded together", 1, 8),
+        BETA,
     ],
     bindings: &[
-        Binding {
-            name: "weights",
-            role: Role::Input,
-            elem: Elem::Weights,
-            len: |s| s.dim("ROWS") * s.dim("K"),
-        },
-        Binding {
-            name: "x",
-            role: Role::Input,
-            elem: Elem::Act,
-            len: |s| s.dim("COLS") * s.dim("K"),
-        },
-        Binding {
-            name: "y",
-            role: Role::InOut,
-            elem: Elem::F32,
-            len: |s| s.dim("COLS") * (s.dim("FIRST") + s.dim("ROWS")),
-        },
+        Binding::input("weights", Elem::Weights, |s| s.dim("ROWS") * s.dim("K")),
+        Binding::input("x", Elem::Act, |s| s.dim("COLS") * s.dim("K")),
+        Binding::in_out("y", Elem::F32, |s| s.dim("COLS") * (s.dim("FIRST") + s.dim("ROWS"))),
     ],
     variants: &[
         Variant {
@@ -164,7 +122,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             stages: &[Stage { entry: "main", grid: team_grid }],
             constants: |s, caps| shared_team(caps, chunks8(s), 2),
             tunables: TEAMS,
-            refuses: |s, caps| match format(s) {
+            refuses: |s, caps| match Format::of(s) {
                 Format::F32 => Some("WEIGHT=f32: eight bytes are two weights".into()),
                 _ => one_column(s, caps),
             },
@@ -192,7 +150,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             &["subgroup_cols", "subgroup", "workgroup", "naive"]
         } else if s.dim("ROWS") >= 32_768 {
             &["subgroup_multicol", "subgroup", "workgroup", "naive"]
-        } else if chunks16(s) > 512 && format(s) != Format::F32 {
+        } else if chunks16(s) > 512 && Format::of(s) != Format::F32 {
             &["vec2", "split_row", "workgroup", "naive"]
         } else {
             &["split_k", "split_row", "workgroup", "naive"]
@@ -202,7 +160,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         let (rows, k, cols) = (s.float("ROWS"), s.float("K"), s.float("COLS"));
         let each = cols * (4.0 * (1.0 + s.float("BETA")) * rows + act_bytes(s) * k);
         Cost {
-            bytes: rows * format(s).row_bytes(s.dim("K")) as f64 + each,
+            bytes: rows * Format::of(s).row_bytes(s.dim("K")) as f64 + each,
             flops: 2.0 * rows * k * cols,
         }
     },

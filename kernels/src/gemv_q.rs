@@ -1,16 +1,13 @@
 //! Quantised matrix times vector: ggml blocks are decoded on the way.
 
 use crate::descriptor::*;
-use crate::layout::{ACT_NAMES, Format, Order, Packing, act_bytes};
-use crate::shape::{Param, ParamKind, Shape};
-
-fn format(s: &Shape) -> Format {
-    Format::from_code(s.dim("WEIGHT"))
-}
+use crate::layout::{Format, Order, Packing, act_bytes};
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 /// Weights in sixteen bytes of codes; see `planes.wgsl`.
 fn chunk(s: &Shape) -> usize {
-    if format(s) == Format::Q8_0 { 16 } else { 32 }
+    if Format::of(s) == Format::Q8_0 { 16 } else { 32 }
 }
 
 /// Chunks of a row.
@@ -218,68 +215,29 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "gemv_q",
     summary: "quantised matrix (ROWS, K) times vector (K), f32 accumulation",
     params: &[
-        Param {
-            name: "ROWS",
-            doc: "rows of the matrix, elements of y",
-            kind: ParamKind::Dim { tile: 32, max: 300 },
-        },
-        Param {
-            name: "K",
-            doc: "columns of the matrix, elements of x",
-            kind: ParamKind::Dim { tile: 256, max: 1000 },
-        },
-        Param {
-            name: "WEIGHT",
-            doc: "storage format of the matrix",
-            kind: ParamKind::Formats(Format::QUANTISED),
-        },
-        Param { name: "ACTS", doc: "storage format of x", kind: ParamKind::Choice(ACT_NAMES) },
-        Param {
-            name: "FIRST",
-            doc: "element of y that row 0 makes: matrices of several formats fill one vector",
-            kind: ParamKind::Start { max: 70 },
-        },
-        Param {
-            name: "COLS",
-            doc: "vectors multiplied at once: x is (COLS, K), y is (COLS, FIRST + ROWS)",
-            kind: ParamKind::Dim { tile: 1, max: 8 },
-        },
-        Param {
-            name: "ORDER",
-            doc: "how the values of the matrix run through its blocks; model files are row_wise",
-            kind: ParamKind::Mostly(Order::NAMES),
-        },
-        Param {
-            name: "BETA",
-            doc: "factor of what y held, to which the product is added: a residual stream with 1",
-            kind: ParamKind::Mostly(&["0", "1"]),
-        },
+        ROWS,
+        columns(1000),
+        weight(Format::QUANTISED),
+        ACTS_IN,
+        FIRST,
+        Param::dim(
+            "COLS",
+            "vectors multiplied at once: x is (COLS, K), y is (COLS, FIRST + ROWS)",
+            1,
+            8,
+        ),
+        Param::mostly(
+            "ORDER",
+            "how the values of the matrix run through its blocks; model files are row_wise",
+            Order::NAMES,
+        ),
+        BETA,
     ],
     bindings: &[
-        Binding {
-            name: "weights",
-            role: Role::Input,
-            elem: Elem::Weights,
-            len: |s| s.dim("ROWS") * s.dim("K"),
-        },
-        Binding {
-            name: "x",
-            role: Role::Input,
-            elem: Elem::Act,
-            len: |s| s.dim("COLS") * s.dim("K"),
-        },
-        Binding {
-            name: "y",
-            role: Role::InOut,
-            elem: Elem::F32,
-            len: |s| s.dim("COLS") * (s.dim("FIRST") + s.dim("ROWS")),
-        },
-        Binding {
-            name: "parts",
-            role: Role::Scratch,
-            elem: Elem::F32,
-            len: |s| s.dim("COLS") * splits(s) * s.dim("ROWS"),
-        },
+        Binding::input("weights", Elem::Weights, |s| s.dim("ROWS") * s.dim("K")),
+        Binding::input("x", Elem::Act, |s| s.dim("COLS") * s.dim("K")),
+        Binding::in_out("y", Elem::F32, |s| s.dim("COLS") * (s.dim("FIRST") + s.dim("ROWS"))),
+        Binding::scratch("parts", Elem::F32, |s| s.dim("COLS") * splits(s) * s.dim("ROWS")),
     ],
     variants: &[
         Variant {
@@ -398,10 +356,11 @@ pub(crate) static KERNEL: Kernel = Kernel {
             ],
             constants: |s, _| vec![("SPLITS", splits(s) as f64)],
             tunables: &[("WG", &[64.0, 128.0, 256.0])],
-            refuses: |s, _| match (Order::of(s), format(s)) {
-                (Order::ColumnWise, Format::Q8_0 | Format::Q6K) => {
-                    Some(format!("{} has no 32 weights of one scale in 16 bytes", format(s).name()))
-                }
+            refuses: |s, _| match (Order::of(s), Format::of(s)) {
+                (Order::ColumnWise, Format::Q8_0 | Format::Q6K) => Some(format!(
+                    "{} has no 32 weights of one scale in 16 bytes",
+                    Format::of(s).name()
+                )),
                 (Order::ColumnWise, _) => None,
                 _ => Some("its columns are no runs of weights".into()),
             },
@@ -420,7 +379,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
     cost: |s| {
         let (rows, k, cols) = (s.float("ROWS"), s.float("K"), s.float("COLS"));
         // What a row's last block holds beyond it need not be read.
-        let weight = format(s).block_bytes() as f64 / format(s).block_len() as f64;
+        let weight = Format::of(s).block_bytes() as f64 / Format::of(s).block_len() as f64;
         Cost {
             bytes: rows * k * weight
                 + cols * (4.0 * (1.0 + s.float("BETA")) * rows + act_bytes(s) * k),

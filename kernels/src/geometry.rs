@@ -13,23 +13,22 @@ const FULL: usize = 110_000;
 /// Loads a lane may have in flight: the upper end of `UNROLL` in `shared/share.wgsl`.
 const IN_FLIGHT: usize = 9;
 
-fn format(s: &Shape) -> Format {
-    Format::from_code(s.dim("WEIGHT"))
-}
-
 /// Why a variant for dense rows does not run a shape.
 pub(crate) fn dense_only(s: &Shape, _: &Capabilities) -> Option<String> {
-    (!format(s).is_dense()).then(|| format!("reads dense weights, not {}", format(s).name()))
+    (!Format::of(s).is_dense())
+        .then(|| format!("reads dense weights, not {}", Format::of(s).name()))
 }
 
 /// Why a variant for blocks does not.
 pub(crate) fn quantised_only(s: &Shape, _: &Capabilities) -> Option<String> {
-    format(s).is_dense().then(|| format!("reads quantised weights, not {}", format(s).name()))
+    Format::of(s)
+        .is_dense()
+        .then(|| format!("reads quantised weights, not {}", Format::of(s).name()))
 }
 
 /// Chunks of 16 bytes in a dense row.
 pub(crate) fn chunks16(s: &Shape) -> usize {
-    format(s).row_stride(s.dim("K"), Packing::Blocks) / 16
+    Format::of(s).row_stride(s.dim("K"), Packing::Blocks) / 16
 }
 
 /// Chunks of 8 bytes in a dense 16-bit row.

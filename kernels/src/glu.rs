@@ -1,8 +1,9 @@
 //! Gated linear unit (Shazeer, arXiv 2002.05202): SwiGLU and GeGLU.
 
 use crate::descriptor::*;
-use crate::layout::{ACT_NAMES, act_bytes};
-use crate::shape::{Param, ParamKind, Shape};
+use crate::layout::act_bytes;
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 fn shape(n: usize, act: u32, acts: u32) -> Shape {
     Shape::new(&[("N", n as f64), ("ACT", f64::from(act)), ("ACTS", f64::from(acts))])
@@ -11,22 +12,10 @@ fn shape(n: usize, act: u32, acts: u32) -> Shape {
 pub(crate) static KERNEL: Kernel = Kernel {
     name: "glu",
     summary: "act(gate) * up, SiLU or GELU (tanh)",
-    params: &[
-        Param {
-            name: "N",
-            doc: "elements of gate, of up and of y",
-            kind: ParamKind::Dim { tile: 64, max: 3000 },
-        },
-        Param {
-            name: "ACT",
-            doc: "activation of the gate",
-            kind: ParamKind::Choice(&["silu", "gelu_tanh"]),
-        },
-        Param { name: "ACTS", doc: "storage format of y", kind: ParamKind::Choice(ACT_NAMES) },
-    ],
+    params: &[Param::dim("N", "elements of gate, of up and of y", 64, 3000), ACT, ACTS_OUT],
     bindings: &[
-        Binding { name: "gate_up", role: Role::Input, elem: Elem::F32, len: |s| 2 * s.dim("N") },
-        Binding { name: "y", role: Role::Output, elem: Elem::Act, len: |s| s.dim("N") },
+        Binding::input("gate_up", Elem::F32, |s| 2 * s.dim("N")),
+        Binding::output("y", Elem::Act, |s| s.dim("N")),
     ],
     variants: &[
         Variant {

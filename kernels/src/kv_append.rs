@@ -1,8 +1,8 @@
 //! Writes the current token's K and V into the cache.
 
 use crate::descriptor::*;
-use crate::layout::{KV_NAMES, STATE_WORDS};
-use crate::shape::{Param, ParamKind, Shape};
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 fn shape(group: u32, kv_heads: u32, head_dim: u32, capacity: u32, kv: u32, seen: u32) -> Shape {
     Shape::new(&[
@@ -15,47 +15,22 @@ fn shape(group: u32, kv_heads: u32, head_dim: u32, capacity: u32, kv: u32, seen:
     ])
 }
 
-fn cache_len(s: &Shape) -> usize {
-    s.dim("KV_HEADS") * s.dim("CAPACITY") * s.dim("HEAD_DIM")
-}
-
 pub(crate) static KERNEL: Kernel = Kernel {
     name: "kv_append",
     summary: "append K and V of the current token to a full or ring cache, f32 or f16",
     params: &[
-        Param {
-            name: "GROUP",
-            doc: "query heads per KV head (they lie before K and V in qkv)",
-            kind: ParamKind::Dim { tile: 2, max: 5 },
-        },
-        Param { name: "KV_HEADS", doc: "KV heads", kind: ParamKind::Dim { tile: 2, max: 5 } },
-        Param {
-            name: "HEAD_DIM",
-            doc: "elements of a head",
-            kind: ParamKind::OneOf(&[32, 64, 80, 96, 128, 256]),
-        },
-        Param {
-            name: "CAPACITY",
-            doc: "slots; position modulo CAPACITY is written",
-            kind: ParamKind::Dim { tile: 16, max: 60 },
-        },
-        Param { name: "KV", doc: "storage format", kind: ParamKind::Choice(KV_NAMES) },
-        Param {
-            name: "SEEN",
-            doc: "tokens seen, the current one included (tests only; decode keeps it on the GPU)",
-            kind: ParamKind::Dim { tile: 16, max: 200 },
-        },
+        GROUP,
+        kv_heads(5),
+        HEAD_DIM,
+        Param::dim("CAPACITY", "slots; position modulo CAPACITY is written", 16, 60),
+        KV,
+        seen(16, 200),
     ],
     bindings: &[
-        Binding { name: "state", role: Role::Input, elem: Elem::U32, len: |_| STATE_WORDS },
-        Binding {
-            name: "qkv",
-            role: Role::Input,
-            elem: Elem::F32,
-            len: |s| s.dim("KV_HEADS") * (s.dim("GROUP") + 2) * s.dim("HEAD_DIM"),
-        },
-        Binding { name: "k_cache", role: Role::InOut, elem: Elem::Kv, len: cache_len },
-        Binding { name: "v_cache", role: Role::InOut, elem: Elem::Kv, len: cache_len },
+        STATE,
+        Binding::input("qkv", Elem::F32, qkv_len),
+        Binding::in_out("k_cache", Elem::Kv, cache_len),
+        Binding::in_out("v_cache", Elem::Kv, cache_len),
     ],
     variants: &[Variant {
         name: "naive",

@@ -102,6 +102,11 @@ impl Format {
         Self::ALL[code]
     }
 
+    /// The format of a shape's weights. Panics where it has no `WEIGHT`.
+    pub fn of(shape: &crate::Shape) -> Self {
+        Self::from_code(shape.dim("WEIGHT"))
+    }
+
     /// Name as in `--shape WEIGHT=…`.
     pub fn name(self) -> &'static str {
         match self {

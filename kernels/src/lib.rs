@@ -10,6 +10,7 @@ pub mod descriptor;
 pub mod layout;
 pub mod reflect;
 pub mod shape;
+mod shared;
 
 mod argmax;
 mod attention_append;

@@ -3,41 +3,22 @@
 use crate::descriptor::*;
 use crate::gemv_q;
 use crate::geometry::{dense_only, quantised_only};
-use crate::layout::{ACT_NAMES, Format, Order, Packing, STATE_WORDS, act_bytes};
-use crate::shape::{Param, ParamKind, Shape};
-
-fn format(s: &Shape) -> Format {
-    Format::from_code(s.dim("WEIGHT"))
-}
+use crate::layout::{Format, Order, Packing, STATE_WORDS, act_bytes};
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 /// Parameters of a head, whatever is made of its logits.
-pub(crate) const ROWS: Param = Param {
-    name: "ROWS",
-    doc: "rows of the matrix: tokens of the vocabulary, or of a part of it",
-    kind: ParamKind::Dim { tile: 64, max: 600 },
-};
-pub(crate) const K: Param = Param {
-    name: "K",
-    doc: "columns of the matrix, elements of x",
-    kind: ParamKind::Dim { tile: 64, max: 700 },
-};
-pub(crate) const WEIGHT: Param = Param {
-    name: "WEIGHT",
-    doc: "storage format of the matrix",
-    kind: ParamKind::Formats(Format::ALL),
-};
-pub(crate) const ACTS: Param =
-    Param { name: "ACTS", doc: "storage format of x", kind: ParamKind::Choice(ACT_NAMES) };
-pub(crate) const FIRST: Param = Param {
-    name: "FIRST",
-    doc: "token of row 0: a matrix too large for one binding comes in parts",
-    kind: ParamKind::Start { max: 70 },
-};
-pub(crate) const PART: Param = Param {
-    name: "PART",
-    doc: "which part of the matrix this is; all but the first go on from what the last one left",
-    kind: ParamKind::Choice(&["whole", "first", "middle", "last"]),
-};
+pub(crate) const HEAD_ROWS: Param =
+    Param::dim("ROWS", "rows of the matrix: tokens of the vocabulary, or of a part of it", 64, 600);
+pub(crate) const HEAD_COLUMNS: Param =
+    Param::dim("K", "columns of the matrix, elements of x", 64, 700);
+pub(crate) const HEAD_FIRST: Param =
+    Param::start("FIRST", "token of row 0: a matrix too large for one binding comes in parts", 70);
+pub(crate) const PART: Param = Param::choice(
+    "PART",
+    "which part of the matrix this is; all but the first go on from what the last one left",
+    &["whole", "first", "middle", "last"],
+);
 
 /// `ROWS_PER_WG` rows a workgroup.
 pub(crate) fn row_groups(s: &Shape, c: &Constants) -> usize {
@@ -89,7 +70,7 @@ pub(crate) const DOT4_TUNABLES: &[(&str, &[f64])] =
 pub(crate) fn cost(s: &Shape) -> Cost {
     let (rows, k) = (s.float("ROWS"), s.float("K"));
     Cost {
-        bytes: rows * format(s).row_bytes(s.dim("K")) as f64 + act_bytes(s) * k,
+        bytes: rows * Format::of(s).row_bytes(s.dim("K")) as f64 + act_bytes(s) * k,
         flops: 2.0 * rows * k,
     }
 }
@@ -111,48 +92,25 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "lm_head_argmax",
     summary: "largest element of matrix (ROWS, K) times vector (K), next token and position",
     params: &[
-        ROWS,
-        K,
-        WEIGHT,
-        ACTS,
-        FIRST,
+        HEAD_ROWS,
+        HEAD_COLUMNS,
+        weight(Format::ALL),
+        ACTS_IN,
+        HEAD_FIRST,
         PART,
-        Param {
-            name: "SEEN",
-            doc: "tokens seen, the current one included (tests only; decode keeps it on the GPU)",
-            kind: ParamKind::Dim { tile: 4, max: 9 },
-        },
-        Param {
-            name: "GIVEN",
-            doc: "tokens the host gave (tests only; decode keeps it on the GPU)",
-            kind: ParamKind::Dim { tile: 4, max: 9 },
-        },
+        seen(4, 9),
+        GIVEN,
     ],
     bindings: &[
-        Binding {
-            name: "weights",
-            role: Role::Input,
-            elem: Elem::Weights,
-            len: |s| s.dim("ROWS") * s.dim("K"),
-        },
-        Binding { name: "x", role: Role::Input, elem: Elem::Act, len: |s| s.dim("K") },
-        Binding { name: "tokens", role: Role::InOut, elem: Elem::U32, len: |s| s.dim("SEEN") + 1 },
-        Binding { name: "state", role: Role::InOut, elem: Elem::U32, len: |_| STATE_WORDS },
-        Binding { name: "best_value", role: Role::InOut, elem: Elem::F32, len: |_| 1 },
-        Binding { name: "best_index", role: Role::InOut, elem: Elem::U32, len: |_| 1 },
+        Binding::input("weights", Elem::Weights, |s| s.dim("ROWS") * s.dim("K")),
+        Binding::input("x", Elem::Act, |s| s.dim("K")),
+        Binding::in_out("tokens", Elem::U32, |s| s.dim("SEEN") + 1),
+        Binding::in_out("state", Elem::U32, |_| STATE_WORDS),
+        Binding::in_out("best_value", Elem::F32, |_| 1),
+        Binding::in_out("best_index", Elem::U32, |_| 1),
         // A candidate a workgroup, which has at least a row.
-        Binding {
-            name: "partial_values",
-            role: Role::Scratch,
-            elem: Elem::F32,
-            len: |s| s.dim("ROWS"),
-        },
-        Binding {
-            name: "partial_indices",
-            role: Role::Scratch,
-            elem: Elem::U32,
-            len: |s| s.dim("ROWS"),
-        },
+        Binding::scratch("partial_values", Elem::F32, |s| s.dim("ROWS")),
+        Binding::scratch("partial_indices", Elem::U32, |s| s.dim("ROWS")),
     ],
     variants: &[
         Variant {
@@ -237,7 +195,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         },
     ],
     prefer: |s| {
-        if format(s).is_dense() {
+        if Format::of(s).is_dense() {
             &["subgroup", "workgroup", "naive"]
         } else {
             &["planes_dp4a24", "planes", "blocks", "naive"]

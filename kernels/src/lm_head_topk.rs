@@ -4,10 +4,11 @@ use crate::descriptor::*;
 use crate::geometry::{dense_only, quantised_only};
 use crate::layout::{Format, Packing};
 use crate::lm_head_argmax::{
-    ACTS, DOT4_TUNABLES, FIRST, K, PART, ROWS, WEIGHT, cost, dot4_geometry, dot4_groups,
+    DOT4_TUNABLES, HEAD_COLUMNS, HEAD_FIRST, HEAD_ROWS, PART, cost, dot4_geometry, dot4_groups,
     dot4_refuses, planes_geometry, row_groups,
 };
-use crate::shape::{Param, ParamKind, Shape};
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 /// Entries that a workgroup sorts at once.
 const LIST: usize = 1024;
@@ -68,42 +69,22 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "lm_head_topk",
     summary: "largest TOP_K elements of matrix (ROWS, K) times vector (K), in order",
     params: &[
-        ROWS,
-        K,
-        WEIGHT,
-        ACTS,
-        FIRST,
+        HEAD_ROWS,
+        HEAD_COLUMNS,
+        weight(Format::ALL),
+        ACTS_IN,
+        HEAD_FIRST,
         PART,
-        Param { name: "TOP_K", doc: "logits wanted", kind: ParamKind::Dim { tile: 16, max: 64 } },
+        Param::dim("TOP_K", "logits wanted", 16, 64),
     ],
     bindings: &[
-        Binding {
-            name: "weights",
-            role: Role::Input,
-            elem: Elem::Weights,
-            len: |s| s.dim("ROWS") * s.dim("K"),
-        },
-        Binding { name: "x", role: Role::Input, elem: Elem::Act, len: |s| s.dim("K") },
-        Binding { name: "top_values", role: Role::InOut, elem: Elem::F32, len: |s| s.dim("TOP_K") },
-        Binding {
-            name: "top_indices",
-            role: Role::InOut,
-            elem: Elem::U32,
-            len: |s| s.dim("TOP_K"),
-        },
-        Binding {
-            name: "lists",
-            role: Role::Scratch,
-            elem: Elem::U32,
-            // A list of every workgroup, of 64 rows at the least.
-            len: |s| 2 * s.dim("ROWS").div_ceil(64) * s.dim("TOP_K"),
-        },
-        Binding {
-            name: "merged",
-            role: Role::Scratch,
-            elem: Elem::U32,
-            len: |s| 2 * MOST_MERGERS * s.dim("TOP_K"),
-        },
+        Binding::input("weights", Elem::Weights, |s| s.dim("ROWS") * s.dim("K")),
+        Binding::input("x", Elem::Act, |s| s.dim("K")),
+        Binding::in_out("top_values", Elem::F32, |s| s.dim("TOP_K")),
+        Binding::in_out("top_indices", Elem::U32, |s| s.dim("TOP_K")),
+        // A list of every workgroup, of 64 rows at the least.
+        Binding::scratch("lists", Elem::U32, |s| 2 * s.dim("ROWS").div_ceil(64) * s.dim("TOP_K")),
+        Binding::scratch("merged", Elem::U32, |s| 2 * MOST_MERGERS * s.dim("TOP_K")),
     ],
     variants: &[
         Variant {
@@ -174,7 +155,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         },
     ],
     prefer: |s| {
-        if Format::from_code(s.dim("WEIGHT")).is_dense() {
+        if Format::of(s).is_dense() {
             &["subgroup", "workgroup", "naive"]
         } else {
             &["planes_dp4a24", "planes", "blocks", "naive"]

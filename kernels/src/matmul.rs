@@ -1,12 +1,9 @@
 //! Matrix times matrix, the bulk of a prompt: many tokens at once.
 
 use crate::descriptor::*;
-use crate::layout::{ACT_NAMES, Format, Packing, act_bytes};
-use crate::shape::{Param, ParamKind, Shape};
-
-fn format(s: &Shape) -> Format {
-    Format::from_code(s.dim("WEIGHT"))
-}
+use crate::layout::{Format, Packing, act_bytes};
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 fn shape(m: usize, rows: usize, k: usize, format: Format) -> Shape {
     Shape::new(&[
@@ -44,7 +41,7 @@ fn f32_tolerance(s: &Shape) -> Tolerance {
 /// What rounding the operands to f16 adds. Activations that are f16 already and weights whose
 /// values have 11 bits or fewer are not rounded again.
 fn f16_tolerance(s: &Shape) -> Tolerance {
-    let exact = matches!(format(s), Format::F16 | Format::Bf16);
+    let exact = matches!(Format::of(s), Format::F16 | Format::Bf16);
     let rounded = f64::from(u8::from(!exact)) + f64::from(u8::from(s.dim("ACTS") == 0));
     let k = s.float("K");
     // 2^-11, half a unit in the last place of f16, in multiples of 2^-23.
@@ -79,57 +76,21 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "matmul",
     summary: "rows (M, K) times a matrix (ROWS, K) transposed, f32 accumulation",
     params: &[
-        Param {
-            name: "M",
-            doc: "rows of x and y: tokens",
-            kind: ParamKind::Dim { tile: 16, max: 70 },
-        },
-        Param {
-            name: "ROWS",
-            doc: "rows of the matrix, elements made in a row of y",
-            kind: ParamKind::Dim { tile: 64, max: 140 },
-        },
-        Param {
-            name: "K",
-            doc: "columns of the matrix, elements of a row of x",
-            kind: ParamKind::Dim { tile: 32, max: 300 },
-        },
-        Param {
-            name: "WEIGHT",
-            doc: "storage format of the matrix",
-            kind: ParamKind::Formats(Format::ALL),
-        },
-        Param {
-            name: "PACKING",
-            doc: "how quantised rows are laid out",
-            kind: ParamKind::Choice(Packing::NAMES),
-        },
-        Param { name: "ACTS", doc: "storage format of x", kind: ParamKind::Choice(ACT_NAMES) },
-        Param {
-            name: "FIRST",
-            doc: "element of a row of y that row 0 of the matrix makes",
-            kind: ParamKind::Start { max: 70 },
-        },
-        Param {
-            name: "AFTER",
-            doc: "elements of a row of y after those made here",
-            kind: ParamKind::Start { max: 70 },
-        },
+        Param::dim("M", "rows of x and y: tokens", 16, 70),
+        Param::dim("ROWS", "rows of the matrix, elements made in a row of y", 64, 140),
+        Param::dim("K", "columns of the matrix, elements of a row of x", 32, 300),
+        weight(Format::ALL),
+        Param::choice("PACKING", "how quantised rows are laid out", Packing::NAMES),
+        ACTS_IN,
+        Param::start("FIRST", "element of a row of y that row 0 of the matrix makes", 70),
+        Param::start("AFTER", "elements of a row of y after those made here", 70),
     ],
     bindings: &[
-        Binding {
-            name: "weights",
-            role: Role::Input,
-            elem: Elem::Weights,
-            len: |s| s.dim("ROWS") * s.dim("K"),
-        },
-        Binding { name: "x", role: Role::Input, elem: Elem::Act, len: |s| s.dim("M") * s.dim("K") },
-        Binding {
-            name: "y",
-            role: Role::InOut,
-            elem: Elem::F32,
-            len: |s| s.dim("M") * (s.dim("FIRST") + s.dim("ROWS") + s.dim("AFTER")),
-        },
+        Binding::input("weights", Elem::Weights, |s| s.dim("ROWS") * s.dim("K")),
+        Binding::input("x", Elem::Act, |s| s.dim("M") * s.dim("K")),
+        Binding::in_out("y", Elem::F32, |s| {
+            s.dim("M") * (s.dim("FIRST") + s.dim("ROWS") + s.dim("AFTER"))
+        }),
     ],
     variants: &[
         Variant {
@@ -197,7 +158,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
     // Matrix units only where the caller has f16 activations already and weights lose little:
     // f32 activations may lie beyond f16's range, and f32 weights were wanted as they are.
     prefer: |s| {
-        if s.dim("ACTS") == 1 && format(s) != Format::F32 {
+        if s.dim("ACTS") == 1 && Format::of(s) != Format::F32 {
             &["cooperative_matrix", "cooperative_matrix_8", "register_tiled", "tiled", "naive"]
         } else {
             &["register_tiled", "tiled", "naive"]
@@ -206,7 +167,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
     cost: |s| {
         let (m, rows, k) = (s.float("M"), s.float("ROWS"), s.float("K"));
         Cost {
-            bytes: rows * format(s).row_bytes(s.dim("K")) as f64
+            bytes: rows * Format::of(s).row_bytes(s.dim("K")) as f64
                 + m * (4.0 * rows + act_bytes(s) * k),
             flops: 2.0 * m * rows * k,
         }

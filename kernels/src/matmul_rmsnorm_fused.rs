@@ -3,13 +3,9 @@
 
 use crate::descriptor::*;
 use crate::geometry::{dense_only, quantised_only};
-use crate::layout::{ACT_NAMES, Format, act_bytes};
-use crate::residual_rms_norm::{OFFSET, POST};
-use crate::shape::{Param, ParamKind, Shape};
-
-fn format(s: &Shape) -> Format {
-    Format::from_code(s.dim("WEIGHT"))
-}
+use crate::layout::{Format, act_bytes};
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 fn rows(s: &Shape) -> usize {
     s.dim("ROWS")
@@ -45,54 +41,29 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "matmul_rmsnorm_fused",
     summary: "matrix times vector, normed, added to the residual stream, and its next norm",
     params: &[
-        Param {
-            name: "ROWS",
-            doc: "rows of the matrix, elements of the stream",
-            kind: ParamKind::Dim { tile: 32, max: 300 },
-        },
-        Param {
-            name: "K",
-            doc: "columns of the matrix, elements of x",
-            kind: ParamKind::Dim { tile: 256, max: 1500 },
-        },
-        Param {
-            name: "WEIGHT",
-            doc: "storage format of the matrix",
-            kind: ParamKind::Formats(Format::ALL),
-        },
-        Param {
-            name: "ACTS",
-            doc: "storage format of x and y",
-            kind: ParamKind::Choice(ACT_NAMES),
-        },
-        Param {
-            name: "EPS",
-            doc: "added to the mean squares",
-            kind: ParamKind::Float { low: 1e-6, high: 1e-2 },
-        },
+        Param::dim("ROWS", "rows of the matrix, elements of the stream", 32, 300),
+        columns(1500),
+        weight(Format::ALL),
+        ACTS,
+        Param::float("EPS", "added to the mean squares", 1e-6, 1e-2),
         OFFSET,
         POST,
-        Param {
-            name: "NEXT",
-            doc: "norm the stream for the next matrix; y and next_weight are used only then",
-            kind: ParamKind::Choice(&["none", "rms"]),
-        },
+        Param::choice(
+            "NEXT",
+            "norm the stream for the next matrix; y and next_weight are used only then",
+            &["none", "rms"],
+        ),
     ],
     bindings: &[
-        Binding {
-            name: "weights",
-            role: Role::Input,
-            elem: Elem::Weights,
-            len: |s| rows(s) * s.dim("K"),
-        },
-        Binding { name: "x", role: Role::Input, elem: Elem::Act, len: |s| s.dim("K") },
-        Binding { name: "stream", role: Role::InOut, elem: Elem::F32, len: rows },
-        Binding { name: "post_weight", role: Role::Input, elem: Elem::F32, len: rows },
-        Binding { name: "next_weight", role: Role::Input, elem: Elem::F32, len: rows },
+        Binding::input("weights", Elem::Weights, |s| rows(s) * s.dim("K")),
+        Binding::input("x", Elem::Act, |s| s.dim("K")),
+        Binding::in_out("stream", Elem::F32, rows),
+        Binding::input("post_weight", Elem::F32, rows),
+        Binding::input("next_weight", Elem::F32, rows),
         // Stays as it is without NEXT.
-        Binding { name: "y", role: Role::InOut, elem: Elem::Act, len: rows },
-        Binding { name: "branch", role: Role::Scratch, elem: Elem::F32, len: rows },
-        Binding { name: "arrived", role: Role::Counter, elem: Elem::U32, len: |_| 1 },
+        Binding::in_out("y", Elem::Act, rows),
+        Binding::scratch("branch", Elem::F32, rows),
+        Binding::counter("arrived", |_| 1),
     ],
     variants: &[
         Variant {
@@ -127,7 +98,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             }],
             constants: |s, _| {
                 // Four loads a lane where rows are short; half as many arrivals as rows at the most.
-                let spans = format(s).row_bytes(s.dim("K")).div_ceil(16 * 256);
+                let spans = Format::of(s).row_bytes(s.dim("K")).div_ceil(16 * 256);
                 vec![("ROWS_PER_WG", if spans == 1 { 4.0 } else { 2.0 })]
             },
             tunables: &[
@@ -139,7 +110,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         },
     ],
     prefer: |s| {
-        if format(s).is_dense() {
+        if Format::of(s).is_dense() {
             // What `last_workgroup` relies on is more than WGSL promises: by hint or tuned choice.
             &["two_pass", "naive"]
         } else {
@@ -150,7 +121,8 @@ pub(crate) static KERNEL: Kernel = Kernel {
         let (r, k) = (s.float("ROWS"), s.float("K"));
         let norms = 4.0 * s.float("POST") + s.float("NEXT") * (4.0 + act_bytes(s));
         Cost {
-            bytes: r * (format(s).row_bytes(s.dim("K")) as f64 + 8.0 + norms) + act_bytes(s) * k,
+            bytes: r * (Format::of(s).row_bytes(s.dim("K")) as f64 + 8.0 + norms)
+                + act_bytes(s) * k,
             flops: 2.0 * r * k + r * (1.0 + 4.0 * (s.float("POST") + s.float("NEXT"))),
         }
     },

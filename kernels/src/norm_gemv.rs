@@ -4,11 +4,8 @@ use crate::descriptor::*;
 use crate::gemv_q::{self, LANES, groups, lanes, staged, subgroup, tile};
 use crate::geometry::*;
 use crate::layout::{Format, Packing};
-use crate::shape::{Param, ParamKind, Shape};
-
-fn format(s: &Shape) -> Format {
-    Format::from_code(s.dim("WEIGHT"))
-}
+use crate::shape::Shape;
+use crate::shared::*;
 
 /// Rows, each a stream of blocks of its own, as `planes.wgsl` asks.
 const ALONG_ROWS: (&str, f64) = ("ORDER", 0.0);
@@ -27,53 +24,12 @@ fn shape(rows: usize, k: usize, format: Format, eps: f32, offset: u32) -> Shape 
 pub(crate) static KERNEL: Kernel = Kernel {
     name: "norm_gemv",
     summary: "matrix (ROWS, K) times the RMSNorm of a vector (K)",
-    params: &[
-        Param {
-            name: "ROWS",
-            doc: "rows of the matrix, elements of y",
-            kind: ParamKind::Dim { tile: 32, max: 300 },
-        },
-        Param {
-            name: "K",
-            doc: "columns of the matrix, elements of x",
-            kind: ParamKind::Dim { tile: 256, max: 1500 },
-        },
-        Param {
-            name: "WEIGHT",
-            doc: "storage format of the matrix",
-            kind: ParamKind::Formats(Format::ALL),
-        },
-        Param {
-            name: "FIRST",
-            doc: "element of y that row 0 makes: matrices of several formats fill one vector",
-            kind: ParamKind::Start { max: 70 },
-        },
-        Param {
-            name: "EPS",
-            doc: "added to the mean square",
-            kind: ParamKind::Float { low: 1e-6, high: 1e-2 },
-        },
-        Param {
-            name: "OFFSET",
-            doc: "added to the norm's weight: standard 0, Gemma 1 (GGUF files already hold 1 + w)",
-            kind: ParamKind::Choice(&["standard", "gemma"]),
-        },
-    ],
+    params: &[ROWS, columns(1500), weight(Format::ALL), FIRST, EPS, OFFSET],
     bindings: &[
-        Binding {
-            name: "weights",
-            role: Role::Input,
-            elem: Elem::Weights,
-            len: |s| s.dim("ROWS") * s.dim("K"),
-        },
-        Binding { name: "x", role: Role::Input, elem: Elem::F32, len: |s| s.dim("K") },
-        Binding { name: "norm_weight", role: Role::Input, elem: Elem::F32, len: |s| s.dim("K") },
-        Binding {
-            name: "y",
-            role: Role::InOut,
-            elem: Elem::F32,
-            len: |s| s.dim("FIRST") + s.dim("ROWS"),
-        },
+        Binding::input("weights", Elem::Weights, |s| s.dim("ROWS") * s.dim("K")),
+        Binding::input("x", Elem::F32, |s| s.dim("K")),
+        Binding::input("norm_weight", Elem::F32, |s| s.dim("K")),
+        Binding::in_out("y", Elem::F32, |s| s.dim("FIRST") + s.dim("ROWS")),
     ],
     variants: &[
         Variant {
@@ -106,7 +62,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             stages: &[Stage { entry: "main", grid: team_grid }],
             constants: |s, caps| team(s, caps, chunks8(s), 1),
             tunables: TEAMS,
-            refuses: |s, caps| match format(s) {
+            refuses: |s, caps| match Format::of(s) {
                 Format::F32 => Some("WEIGHT=f32: eight bytes are two weights".into()),
                 _ => dense_only(s, caps),
             },
@@ -167,7 +123,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             ..PLAIN
         },
     ],
-    prefer: |s| match (s.dim("ROWS"), format(s)) {
+    prefer: |s| match (s.dim("ROWS"), Format::of(s)) {
         (_, quantised) if !quantised.is_dense() => {
             &["planes_dp4a24", "planes", "workgroup_q", "naive"]
         }
@@ -180,13 +136,13 @@ pub(crate) static KERNEL: Kernel = Kernel {
     cost: |s| {
         let (rows, k) = (s.float("ROWS"), s.float("K"));
         Cost {
-            bytes: rows * format(s).row_bytes(s.dim("K")) as f64 + 4.0 * rows + 8.0 * k,
+            bytes: rows * Format::of(s).row_bytes(s.dim("K")) as f64 + 4.0 * rows + 8.0 * k,
             flops: 2.0 * rows * k + 4.0 * k,
         }
     },
     tolerance: |s| Tolerance {
         // Codes may be summed with an offset that is taken out per 32 weights, as in gemv_q.
-        k: if format(s).is_dense() {
+        k: if Format::of(s).is_dense() {
             16.0 + 3.0 * s.float("K").sqrt()
         } else {
             64.0 + 4.0 * s.float("K").sqrt()

@@ -1,8 +1,8 @@
 //! QK-norm and rotary position embedding (Su et al., arXiv 2104.09864) on Q and K in place.
 
 use crate::descriptor::*;
-use crate::layout::STATE_WORDS;
-use crate::shape::{Param, ParamKind, Shape};
+use crate::shape::Shape;
+use crate::shared::*;
 
 fn shape(group: u32, kv_heads: u32, head_dim: u32, norm: u32, style: u32, seen: u32) -> Shape {
     Shape::new(&[
@@ -17,12 +17,6 @@ fn shape(group: u32, kv_heads: u32, head_dim: u32, norm: u32, style: u32, seen: 
         ("SEEN", f64::from(seen)),
     ])
 }
-
-fn qkv_len(s: &Shape) -> usize {
-    s.dim("KV_HEADS") * (s.dim("GROUP") + 2) * s.dim("HEAD_DIM")
-}
-
-const WIDTHS: &[(&str, &[f64])] = &[("WG", &[32.0, 64.0, 128.0, 256.0])];
 
 const fn variant(
     name: &'static str,
@@ -39,62 +33,19 @@ const fn variant(
 pub(crate) static KERNEL: Kernel = Kernel {
     name: "qk_norm_rope",
     summary: "per-head RMSNorm (optional) and rotary embedding of Q and K, in place",
-    params: &[
-        Param {
-            name: "GROUP",
-            doc: "query heads per KV head",
-            kind: ParamKind::Dim { tile: 2, max: 5 },
-        },
-        Param { name: "KV_HEADS", doc: "KV heads", kind: ParamKind::Dim { tile: 2, max: 5 } },
-        Param {
-            name: "HEAD_DIM",
-            doc: "elements of a head",
-            kind: ParamKind::OneOf(&[32, 64, 80, 96, 128, 256]),
-        },
-        Param {
-            name: "NORM",
-            doc: "normalise each head first",
-            kind: ParamKind::Choice(&["none", "rms"]),
-        },
-        Param {
-            name: "STYLE",
-            doc: "pairs that turn together: (2i, 2i+1) or (i, i + HEAD_DIM/2)",
-            kind: ParamKind::Choice(&["interleaved", "neox"]),
-        },
-        Param {
-            name: "EPS",
-            doc: "added to the mean square",
-            kind: ParamKind::Float { low: 1e-6, high: 1e-3 },
-        },
-        Param {
-            name: "BASE",
-            doc: "base of the frequencies (in the rope table)",
-            kind: ParamKind::Float { low: 1e4, high: 1e6 },
-        },
-        Param {
-            name: "FACTORS",
-            doc: "frequency divisors, Llama 3's rope_freqs (in the rope table)",
-            kind: ParamKind::Choice(&["none", "llama3"]),
-        },
-        Param {
-            name: "SEEN",
-            doc: "tokens seen, the current one included (tests only; decode keeps it on the GPU)",
-            kind: ParamKind::Dim { tile: 512, max: 2000 },
-        },
-    ],
+    params: &[GROUP, kv_heads(5), HEAD_DIM, QK_NORM, STYLE, EPS, BASE, FACTORS, seen(512, 2000)],
     bindings: &[
-        Binding { name: "state", role: Role::Input, elem: Elem::U32, len: |_| STATE_WORDS },
-        Binding { name: "qkv", role: Role::InOut, elem: Elem::F32, len: qkv_len },
-        Binding { name: "q_norm", role: Role::Input, elem: Elem::F32, len: |s| s.dim("HEAD_DIM") },
-        Binding { name: "k_norm", role: Role::Input, elem: Elem::F32, len: |s| s.dim("HEAD_DIM") },
-        Binding {
-            name: "rope",
-            role: Role::Input,
-            elem: Elem::Rope,
-            len: |s| s.dim("SEEN") * s.dim("HEAD_DIM"),
-        },
+        STATE,
+        Binding::in_out("qkv", Elem::F32, qkv_len),
+        Binding::input("q_norm", Elem::F32, |s| s.dim("HEAD_DIM")),
+        Binding::input("k_norm", Elem::F32, |s| s.dim("HEAD_DIM")),
+        ROPE,
     ],
-    variants: &[variant("naive", &[]), variant("workgroup", WIDTHS), variant("subgroup", WIDTHS)],
+    variants: &[
+        variant("naive", &[]),
+        variant("workgroup", WORKGROUPS),
+        variant("subgroup", WORKGROUPS),
+    ],
     prefer: |_| &["subgroup", "workgroup", "naive"],
     cost: |s| {
         let elements = s.float("KV_HEADS") * (s.float("GROUP") + 1.0) * s.float("HEAD_DIM");

@@ -2,8 +2,8 @@
 //! queries and keys, keys and values into the cache.
 
 use crate::descriptor::*;
-use crate::layout::{KV_NAMES, STATE_WORDS};
-use crate::shape::{Param, ParamKind, Shape};
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 fn shape(group: u32, kv_heads: u32, head_dim: u32, norm: u32, style: u32) -> Shape {
     Shape::new(&[
@@ -21,92 +21,33 @@ fn shape(group: u32, kv_heads: u32, head_dim: u32, norm: u32, style: u32) -> Sha
     ])
 }
 
-fn heads(s: &Shape) -> usize {
-    s.dim("KV_HEADS") * (s.dim("GROUP") + 2)
-}
-
-fn cache_len(s: &Shape) -> usize {
-    s.dim("KV_HEADS") * s.dim("CAPACITY") * s.dim("HEAD_DIM")
-}
-
-const A_HEAD: &[Stage] = &[Stage { entry: "main", grid: |s, _| heads(s) }];
+const A_HEAD: &[Stage] = &[Stage { entry: "main", grid: |s, _| heads(s) + 2 * s.dim("KV_HEADS") }];
 
 pub(crate) static KERNEL: Kernel = Kernel {
     name: "qkv_rope_append",
     summary: "per-head RMSNorm (optional) and rotary embedding of Q and K, K and V into the cache",
     params: &[
-        Param {
-            name: "GROUP",
-            doc: "query heads per KV head",
-            kind: ParamKind::Dim { tile: 2, max: 5 },
-        },
-        Param { name: "KV_HEADS", doc: "KV heads", kind: ParamKind::Dim { tile: 2, max: 5 } },
-        Param {
-            name: "HEAD_DIM",
-            doc: "elements of a head",
-            kind: ParamKind::OneOf(&[32, 64, 80, 96, 128, 256]),
-        },
-        Param {
-            name: "NORM",
-            doc: "norm each query and key head first",
-            kind: ParamKind::Choice(&["none", "rms"]),
-        },
-        Param {
-            name: "STYLE",
-            doc: "pairs that turn together: (2i, 2i+1) or (i, i + HEAD_DIM/2)",
-            kind: ParamKind::Choice(&["interleaved", "neox"]),
-        },
-        Param {
-            name: "EPS",
-            doc: "added to the mean square",
-            kind: ParamKind::Float { low: 1e-6, high: 1e-3 },
-        },
-        Param {
-            name: "BASE",
-            doc: "base of the frequencies (in the rope table)",
-            kind: ParamKind::Float { low: 1e4, high: 1e6 },
-        },
-        Param {
-            name: "FACTORS",
-            doc: "frequency divisors, Llama 3's rope_freqs (in the rope table)",
-            kind: ParamKind::Choice(&["none", "llama3"]),
-        },
-        Param {
-            name: "CAPACITY",
-            doc: "slots of the cache; position modulo CAPACITY is written",
-            kind: ParamKind::Dim { tile: 16, max: 60 },
-        },
-        Param { name: "KV", doc: "storage format of the cache", kind: ParamKind::Choice(KV_NAMES) },
-        Param {
-            name: "SEEN",
-            doc: "tokens seen, the current one included (tests only; decode keeps it on the GPU)",
-            kind: ParamKind::Dim { tile: 16, max: 200 },
-        },
+        GROUP,
+        kv_heads(5),
+        HEAD_DIM,
+        QK_NORM,
+        STYLE,
+        EPS,
+        BASE,
+        FACTORS,
+        Param::dim("CAPACITY", "slots of the cache; position modulo CAPACITY is written", 16, 60),
+        KV,
+        seen(16, 200),
     ],
     bindings: &[
-        Binding { name: "state", role: Role::Input, elem: Elem::U32, len: |_| STATE_WORDS },
-        Binding {
-            name: "qkv",
-            role: Role::Input,
-            elem: Elem::F32,
-            len: |s| heads(s) * s.dim("HEAD_DIM"),
-        },
-        Binding { name: "q_norm", role: Role::Input, elem: Elem::F32, len: |s| s.dim("HEAD_DIM") },
-        Binding { name: "k_norm", role: Role::Input, elem: Elem::F32, len: |s| s.dim("HEAD_DIM") },
-        Binding {
-            name: "rope",
-            role: Role::Input,
-            elem: Elem::Rope,
-            len: |s| s.dim("SEEN") * s.dim("HEAD_DIM"),
-        },
-        Binding {
-            name: "q",
-            role: Role::Output,
-            elem: Elem::F32,
-            len: |s| s.dim("KV_HEADS") * s.dim("GROUP") * s.dim("HEAD_DIM"),
-        },
-        Binding { name: "k_cache", role: Role::InOut, elem: Elem::Kv, len: cache_len },
-        Binding { name: "v_cache", role: Role::InOut, elem: Elem::Kv, len: cache_len },
+        STATE,
+        Binding::input("qkv", Elem::F32, qkv_len),
+        Binding::input("q_norm", Elem::F32, |s| s.dim("HEAD_DIM")),
+        Binding::input("k_norm", Elem::F32, |s| s.dim("HEAD_DIM")),
+        ROPE,
+        Binding::output("q", Elem::F32, |s| heads(s) * s.dim("HEAD_DIM")),
+        Binding::in_out("k_cache", Elem::Kv, cache_len),
+        Binding::in_out("v_cache", Elem::Kv, cache_len),
     ],
     variants: &[
         Variant { name: "naive", stages: A_HEAD, ..PLAIN },

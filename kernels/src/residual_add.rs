@@ -1,7 +1,7 @@
 //! Adds a block's output to the residual stream.
 
 use crate::descriptor::*;
-use crate::shape::{Param, ParamKind, Shape};
+use crate::shape::{Param, Shape};
 
 fn shape(n: usize) -> Shape {
     Shape::new(&[("N", n as f64)])
@@ -10,10 +10,10 @@ fn shape(n: usize) -> Shape {
 pub(crate) static KERNEL: Kernel = Kernel {
     name: "residual_add",
     summary: "x += delta",
-    params: &[Param { name: "N", doc: "elements", kind: ParamKind::Dim { tile: 64, max: 3000 } }],
+    params: &[Param::dim("N", "elements", 64, 3000)],
     bindings: &[
-        Binding { name: "x", role: Role::InOut, elem: Elem::F32, len: |s| s.dim("N") },
-        Binding { name: "delta", role: Role::Input, elem: Elem::F32, len: |s| s.dim("N") },
+        Binding::in_out("x", Elem::F32, |s| s.dim("N")),
+        Binding::input("delta", Elem::F32, |s| s.dim("N")),
     ],
     variants: &[
         Variant {

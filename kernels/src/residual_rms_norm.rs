@@ -1,8 +1,9 @@
 //! A branch into the residual stream and the stream's norm for the next matrix, in one dispatch.
 
 use crate::descriptor::*;
-use crate::layout::{ACT_NAMES, act_bytes};
-use crate::shape::{Param, ParamKind, Shape};
+use crate::layout::act_bytes;
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 fn shape(n: usize, eps: f32, post: u32, acts: u32) -> Shape {
     Shape::new(&[
@@ -19,18 +20,11 @@ fn n(s: &Shape) -> usize {
 }
 
 /// Parameter `POST`.
-pub(crate) const POST: Param = Param {
-    name: "POST",
-    doc: "norm the branch before it is added (Gemma); post_weight is read only then",
-    kind: ParamKind::Choice(&["none", "rms"]),
-};
-
-/// Parameter `OFFSET`.
-pub(crate) const OFFSET: Param = Param {
-    name: "OFFSET",
-    doc: "added to the weights: standard 0, Gemma 1 (GGUF files already hold 1 + w)",
-    kind: ParamKind::Choice(&["standard", "gemma"]),
-};
+pub(crate) const POST: Param = Param::choice(
+    "POST",
+    "norm the branch before it is added (Gemma); post_weight is read only then",
+    &["none", "rms"],
+);
 
 const ONE: &[Stage] = &[Stage { entry: "main", grid: |_, _| 1 }];
 
@@ -38,26 +32,18 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "residual_rms_norm",
     summary: "x += delta or rms_norm(delta), then y = rms_norm(x), in one workgroup",
     params: &[
-        Param {
-            name: "N",
-            doc: "elements of every vector",
-            kind: ParamKind::Dim { tile: 256, max: 5000 },
-        },
-        Param {
-            name: "EPS",
-            doc: "added to the mean squares",
-            kind: ParamKind::Float { low: 1e-6, high: 1e-2 },
-        },
+        Param::dim("N", "elements of every vector", 256, 5000),
+        Param::float("EPS", "added to the mean squares", 1e-6, 1e-2),
         OFFSET,
         POST,
-        Param { name: "ACTS", doc: "storage format of y", kind: ParamKind::Choice(ACT_NAMES) },
+        ACTS_OUT,
     ],
     bindings: &[
-        Binding { name: "x", role: Role::InOut, elem: Elem::F32, len: n },
-        Binding { name: "delta", role: Role::Input, elem: Elem::F32, len: n },
-        Binding { name: "post_weight", role: Role::Input, elem: Elem::F32, len: n },
-        Binding { name: "next_weight", role: Role::Input, elem: Elem::F32, len: n },
-        Binding { name: "y", role: Role::Output, elem: Elem::Act, len: n },
+        Binding::in_out("x", Elem::F32, n),
+        Binding::input("delta", Elem::F32, n),
+        Binding::input("post_weight", Elem::F32, n),
+        Binding::input("next_weight", Elem::F32, n),
+        Binding::output("y", Elem::Act, n),
     ],
     variants: &[
         Variant { name: "naive", stages: ONE, ..PLAIN },

@@ -1,8 +1,9 @@
 //! Root-mean-square normalisation (Zhang and Sennrich, arXiv 1910.07467), standard and Gemma.
 
 use crate::descriptor::*;
-use crate::layout::{ACT_NAMES, act_bytes};
-use crate::shape::{Param, ParamKind, Shape};
+use crate::layout::act_bytes;
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 fn shape(rows: usize, n: usize, eps: f32, offset: u32, acts: u32) -> Shape {
     Shape::new(&[
@@ -47,42 +48,16 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "rms_norm",
     summary: "RMSNorm of each row, standard (w) or Gemma (1 + w)",
     params: &[
-        Param {
-            name: "ROWS",
-            doc: "rows normalised on their own; 1 in decode",
-            kind: ParamKind::Dim { tile: 2, max: 5 },
-        },
-        Param {
-            name: "N",
-            doc: "elements of a row",
-            kind: ParamKind::Dim { tile: 256, max: 3000 },
-        },
-        Param {
-            name: "EPS",
-            doc: "added to the mean square",
-            kind: ParamKind::Float { low: 1e-6, high: 1e-2 },
-        },
-        Param {
-            name: "OFFSET",
-            doc: "added to the weight: standard 0, Gemma 1 (GGUF files already hold 1 + w)",
-            kind: ParamKind::Choice(&["standard", "gemma"]),
-        },
-        Param { name: "ACTS", doc: "storage format of y", kind: ParamKind::Choice(ACT_NAMES) },
+        Param::dim("ROWS", "rows normalised on their own; 1 in decode", 2, 5),
+        Param::dim("N", "elements of a row", 256, 3000),
+        EPS,
+        OFFSET,
+        ACTS_OUT,
     ],
     bindings: &[
-        Binding {
-            name: "x",
-            role: Role::Input,
-            elem: Elem::F32,
-            len: |s| s.dim("ROWS") * s.dim("N"),
-        },
-        Binding { name: "weight", role: Role::Input, elem: Elem::F32, len: |s| s.dim("N") },
-        Binding {
-            name: "y",
-            role: Role::Output,
-            elem: Elem::Act,
-            len: |s| s.dim("ROWS") * s.dim("N"),
-        },
+        Binding::input("x", Elem::F32, |s| s.dim("ROWS") * s.dim("N")),
+        Binding::input("weight", Elem::F32, |s| s.dim("N")),
+        Binding::output("y", Elem::Act, |s| s.dim("ROWS") * s.dim("N")),
     ],
     variants: &[
         Variant { name: "naive", stages: &[Stage { entry: "main", grid: |_, _| 1 }], ..PLAIN },

@@ -1,8 +1,8 @@
 //! Rotary position embedding (Su et al., arXiv 2104.09864) of heads in place, on its own.
 
 use crate::descriptor::*;
-use crate::layout::STATE_WORDS;
-use crate::shape::{Param, ParamKind, Shape};
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 fn shape(heads: u32, head_dim: u32, stride: u32, style: u32, seen: u32) -> Shape {
     Shape::new(&[
@@ -21,58 +21,26 @@ fn stride(s: &Shape) -> usize {
     s.dim("STRIDE").max(s.dim("HEAD_DIM"))
 }
 
-const WIDTHS: &[(&str, &[f64])] = &[("WG", &[32.0, 64.0, 128.0, 256.0])];
-
 pub(crate) static KERNEL: Kernel = Kernel {
     name: "rope",
     summary: "rotary embedding of heads, in place",
     params: &[
-        Param { name: "HEADS", doc: "heads", kind: ParamKind::Dim { tile: 8, max: 40 } },
-        Param {
-            name: "HEAD_DIM",
-            doc: "elements of a head",
-            kind: ParamKind::OneOf(&[32, 64, 80, 96, 128, 256]),
-        },
-        Param {
-            name: "STRIDE",
-            doc: "elements from one head to the next; less than HEAD_DIM means HEAD_DIM",
-            kind: ParamKind::Start { max: 600 },
-        },
-        Param {
-            name: "STYLE",
-            doc: "pairs that turn together: (2i, 2i+1) or (i, i + HEAD_DIM/2)",
-            kind: ParamKind::Choice(&["interleaved", "neox"]),
-        },
-        Param {
-            name: "BASE",
-            doc: "base of the frequencies (in the rope table)",
-            kind: ParamKind::Float { low: 1e4, high: 1e6 },
-        },
-        Param {
-            name: "FACTORS",
-            doc: "frequency divisors, Llama 3's rope_freqs (in the rope table)",
-            kind: ParamKind::Choice(&["none", "llama3"]),
-        },
-        Param {
-            name: "SEEN",
-            doc: "tokens seen, the current one included (tests only; decode keeps it on the GPU)",
-            kind: ParamKind::Dim { tile: 512, max: 2000 },
-        },
+        Param::dim("HEADS", "heads", 8, 40),
+        HEAD_DIM,
+        Param::start(
+            "STRIDE",
+            "elements from one head to the next; less than HEAD_DIM means HEAD_DIM",
+            600,
+        ),
+        STYLE,
+        BASE,
+        FACTORS,
+        seen(512, 2000),
     ],
     bindings: &[
-        Binding { name: "state", role: Role::Input, elem: Elem::U32, len: |_| STATE_WORDS },
-        Binding {
-            name: "x",
-            role: Role::InOut,
-            elem: Elem::F32,
-            len: |s| (s.dim("HEADS") - 1) * stride(s) + s.dim("HEAD_DIM"),
-        },
-        Binding {
-            name: "rope",
-            role: Role::Input,
-            elem: Elem::Rope,
-            len: |s| s.dim("SEEN") * s.dim("HEAD_DIM"),
-        },
+        STATE,
+        Binding::in_out("x", Elem::F32, |s| (s.dim("HEADS") - 1) * stride(s) + s.dim("HEAD_DIM")),
+        ROPE,
     ],
     variants: &[
         Variant {
@@ -81,7 +49,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 entry: "main",
                 grid: |s, c| (s.dim("HEADS") * s.dim("HEAD_DIM") / 2).div_ceil(c["WG"] as usize),
             }],
-            tunables: WIDTHS,
+            tunables: WORKGROUPS,
             ..PLAIN
         },
         Variant {
@@ -90,7 +58,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 entry: "main",
                 grid: |s, c| (s.dim("HEADS") * s.dim("HEAD_DIM") / 8).div_ceil(c["WG"] as usize),
             }],
-            tunables: WIDTHS,
+            tunables: WORKGROUPS,
             refuses: |s, _| {
                 let (d, stride) = (s.dim("HEAD_DIM"), stride(s));
                 if d % 8 != 0 {

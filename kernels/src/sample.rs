@@ -2,7 +2,8 @@
 
 use crate::descriptor::*;
 use crate::layout::STATE_WORDS;
-use crate::shape::{Param, ParamKind, Shape};
+use crate::shape::{Param, Shape};
+use crate::shared::*;
 
 /// Logits, beyond which sums of their weights would leave 64 bits.
 const MOST: usize = 1 << 24;
@@ -61,90 +62,41 @@ pub(crate) static KERNEL: Kernel = Kernel {
     name: "sample",
     summary: "repetition penalty, temperature, top-k, top-p, one draw; next token and position",
     params: &[
-        Param { name: "N", doc: "logits", kind: ParamKind::Dim { tile: 1024, max: 4000 } },
-        Param {
-            name: "TEMPERATURE",
-            doc: "divides the logits; 0 takes the largest",
-            kind: ParamKind::Float { low: 0.0, high: 2.0 },
-        },
-        Param {
-            name: "TOP_K",
-            doc: "tokens that stay; 0 keeps all",
-            kind: ParamKind::Start { max: 70 },
-        },
-        Param {
-            name: "TOP_P",
-            doc: "share of the probability that stays; 1 keeps all",
-            kind: ParamKind::Float { low: 0.0, high: 1.1 },
-        },
-        Param {
-            name: "REPEAT_PENALTY",
-            doc: "divides positive, multiplies negative logits of seen tokens; 1 changes nothing",
-            kind: ParamKind::Float { low: 1.0, high: 2.0 },
-        },
-        Param {
-            name: "LAST_N",
-            doc: "last tokens the penalty looks at, the current one included; 0 for all",
-            kind: ParamKind::Start { max: 5 },
-        },
-        Param {
-            name: "SEEN",
-            doc: "tokens seen, the current one included (tests only; decode keeps it on the GPU)",
-            kind: ParamKind::Dim { tile: 4, max: 9 },
-        },
-        Param {
-            name: "GIVEN",
-            doc: "tokens the host gave (tests only; decode keeps it on the GPU)",
-            kind: ParamKind::Dim { tile: 4, max: 9 },
-        },
+        Param::dim("N", "logits", 1024, 4000),
+        Param::float("TEMPERATURE", "divides the logits; 0 takes the largest", 0.0, 2.0),
+        Param::start("TOP_K", "tokens that stay; 0 keeps all", 70),
+        Param::float("TOP_P", "share of the probability that stays; 1 keeps all", 0.0, 1.1),
+        Param::float(
+            "REPEAT_PENALTY",
+            "divides positive, multiplies negative logits of seen tokens; 1 changes nothing",
+            1.0,
+            2.0,
+        ),
+        Param::start(
+            "LAST_N",
+            "last tokens the penalty looks at, the current one included; 0 for all",
+            5,
+        ),
+        seen(4, 9),
+        GIVEN,
     ],
     bindings: &[
-        Binding { name: "logits", role: Role::Input, elem: Elem::F32, len: |s| s.dim("N") },
-        Binding { name: "tokens", role: Role::InOut, elem: Elem::U32, len: |s| s.dim("SEEN") + 1 },
-        Binding { name: "state", role: Role::InOut, elem: Elem::U32, len: |_| STATE_WORDS },
-        Binding {
-            name: "keys",
-            role: Role::Scratch,
-            elem: Elem::U32,
-            // Whole vectors of four.
-            len: |s| s.dim("N").next_multiple_of(4),
-        },
-        Binding {
-            name: "maxima",
-            role: Role::Scratch,
-            elem: Elem::U32,
-            len: |_| RUN * MOST_BLOCKS + 1,
-        },
-        Binding {
-            name: "lists",
-            role: Role::Scratch,
-            elem: Elem::U32,
-            // `sorted` has every logit, `candidates` the first of every slice, of 256 at the least.
-            len: |s| {
-                2 * s
-                    .dim("N")
-                    .next_multiple_of(LIST)
-                    .max(kept(s).min(MOST_CANDIDATES) * s.dim("N").div_ceil(256))
-            },
-        },
-        Binding {
-            name: "merged",
-            role: Role::Scratch,
-            elem: Elem::U32,
-            len: |s| 2 * MOST_MERGERS * kept(s),
-        },
-        Binding {
-            name: "masses",
-            role: Role::Scratch,
-            elem: Elem::U32,
-            len: |s| 2 * s.dim("N").next_multiple_of(LIST),
-        },
-        Binding {
-            name: "brackets",
-            role: Role::Scratch,
-            elem: Elem::U32,
-            len: |s| 4 * s.dim("N").div_ceil(LIST),
-        },
+        Binding::input("logits", Elem::F32, |s| s.dim("N")),
+        Binding::in_out("tokens", Elem::U32, |s| s.dim("SEEN") + 1),
+        Binding::in_out("state", Elem::U32, |_| STATE_WORDS),
+        // Whole vectors of four.
+        Binding::scratch("keys", Elem::U32, |s| s.dim("N").next_multiple_of(4)),
+        Binding::scratch("maxima", Elem::U32, |_| RUN * MOST_BLOCKS + 1),
+        // `sorted` has every logit, `candidates` the first of every slice, of 256 at the least.
+        Binding::scratch("lists", Elem::U32, |s| {
+            2 * s
+                .dim("N")
+                .next_multiple_of(LIST)
+                .max(kept(s).min(MOST_CANDIDATES) * s.dim("N").div_ceil(256))
+        }),
+        Binding::scratch("merged", Elem::U32, |s| 2 * MOST_MERGERS * kept(s)),
+        Binding::scratch("masses", Elem::U32, |s| 2 * s.dim("N").next_multiple_of(LIST)),
+        Binding::scratch("brackets", Elem::U32, |s| 4 * s.dim("N").div_ceil(LIST)),
     ],
     variants: &[
         Variant {

@@ -175,6 +175,49 @@ impl fmt::Display for Shape {
 }
 
 impl Param {
+    /// A size; see [`ParamKind::Dim`].
+    pub const fn dim(name: &'static str, doc: &'static str, tile: u32, max: u32) -> Self {
+        Self { name, doc, kind: ParamKind::Dim { tile, max } }
+    }
+
+    /// A size out of a fixed set.
+    pub const fn one_of(name: &'static str, doc: &'static str, set: &'static [u32]) -> Self {
+        Self { name, doc, kind: ParamKind::OneOf(set) }
+    }
+
+    /// A place from 0 on; sweeps draw at most `max`.
+    pub const fn start(name: &'static str, doc: &'static str, max: u32) -> Self {
+        Self { name, doc, kind: ParamKind::Start { max } }
+    }
+
+    /// A weight format out of a set.
+    pub const fn formats(name: &'static str, doc: &'static str, set: &'static [Format]) -> Self {
+        Self { name, doc, kind: ParamKind::Formats(set) }
+    }
+
+    /// A named alternative.
+    pub const fn choice(
+        name: &'static str,
+        doc: &'static str,
+        names: &'static [&'static str],
+    ) -> Self {
+        Self { name, doc, kind: ParamKind::Choice(names) }
+    }
+
+    /// A named alternative of which sweeps mostly draw the first.
+    pub const fn mostly(
+        name: &'static str,
+        doc: &'static str,
+        names: &'static [&'static str],
+    ) -> Self {
+        Self { name, doc, kind: ParamKind::Mostly(names) }
+    }
+
+    /// A real number; sweeps draw it from `[low, high]`.
+    pub const fn float(name: &'static str, doc: &'static str, low: f32, high: f32) -> Self {
+        Self { name, doc, kind: ParamKind::Float { low, high } }
+    }
+
     fn parse(&self, text: &str) -> Result<f64, ShapeError> {
         let wrong = |expected: String| ShapeError::Value {
             name: self.name,

@@ -11,15 +11,7 @@
 //
 // Idea: the formula: heads into q and the caches, scores (heads, CAPACITY), then the mix, all through
 // device memory.
-// uses: state, kv_scalar, acts_pair, grid
-override GROUP: u32;
-override KV_HEADS: u32;
-override HEAD_DIM: u32;
-override NORM: u32;
-override STYLE: u32;
-override EPS: f32;
-override CAPACITY: u32;
-override SCALE: f32;
+// uses: state, head_norm, append_head, kv_scalar, acts_pair, grid, score_and_mix
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
@@ -32,64 +24,10 @@ override WG: u32 = 64u;
 @group(0) @binding(7) var<storage, read_write> scores: array<f32>;
 @group(0) @binding(8) var<storage, read_write> y: array<u32>;
 
-// Element e of a query or key head, normed.
-fn normed(head: u32, e: u32, scale: f32) -> f32 {
-    let v = qkv[head * HEAD_DIM + e];
-    if (NORM == 0u) { return v; }
-    if (head < KV_HEADS * GROUP) { return v * scale * qk_norm[e]; }
-    return v * scale * qk_norm[HEAD_DIM + e];
-}
-
-// Element e of a query or key head, normed and turned.
-fn turned(head: u32, e: u32, scale: f32) -> f32 {
-    let half = HEAD_DIM / 2u;
-    let pair = select(e % half, e / 2u, STYLE == 0u);
-    let first = select(e < half, e % 2u == 0u, STYLE == 0u);
-    let i = select(pair, 2u * pair, STYLE == 0u);
-    let j = select(pair + half, 2u * pair + 1u, STYLE == 0u);
-    let turn = rope[state[POSITION] * half + pair];
-    let a = normed(head, i, scale);
-    let b = normed(head, j, scale);
-    return select(a * turn.y + b * turn.x, a * turn.x - b * turn.y, first);
-}
+fn norm_at(query: bool, e: u32) -> f32 { return qk_norm[select(HEAD_DIM + e, e, query)]; }
 
 @compute @workgroup_size(1)
-fn append(@builtin(workgroup_id) workgroup: vec3<u32>) {
-    let head = workgroup.x;
-    var scale = 1.0;
-    if (NORM == 1u) {
-        var sum = 0.0;
-        for (var e = 0u; e < HEAD_DIM; e++) {
-            sum += qkv[head * HEAD_DIM + e] * qkv[head * HEAD_DIM + e];
-        }
-        scale = inverseSqrt(sum / f32(HEAD_DIM) + EPS);
-    }
-    let keys = KV_HEADS * GROUP;
-    let values = keys + KV_HEADS;
-    let slot = state[POSITION] % CAPACITY;
-    for (var e = 0u; e < HEAD_DIM; e += 2u) {
-        var v = vec2<f32>(qkv[head * HEAD_DIM + e], qkv[head * HEAD_DIM + e + 1u]);
-        if (head < values) { v = vec2<f32>(turned(head, e, scale), turned(head, e + 1u, scale)); }
-        if (head < keys) {
-            q[head * HEAD_DIM + e] = v.x;
-            q[head * HEAD_DIM + e + 1u] = v.y;
-            continue;
-        }
-        let row = ((head - select(keys, values, head >= values)) * CAPACITY + slot) * HEAD_DIM;
-        if (KV == 1u) {
-            let word = pack2x16float(v);
-            if (head < values) { k_cache[(row + e) / 2u] = word; } else { v_cache[(row + e) / 2u] = word; }
-        } else if (head < values) {
-            k_cache[row + e] = bitcast<u32>(v.x);
-            k_cache[row + e + 1u] = bitcast<u32>(v.y);
-        } else {
-            v_cache[row + e] = bitcast<u32>(v.x);
-            v_cache[row + e + 1u] = bitcast<u32>(v.y);
-        }
-    }
-}
-
-fn slots() -> u32 { return min(state[POSITION] + 1u, CAPACITY); }
+fn append(@builtin(workgroup_id) workgroup: vec3<u32>) { append_head(workgroup.x); }
 
 @compute @workgroup_size(WG)
 fn score(
@@ -97,31 +35,7 @@ fn score(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let i = group_index(workgroup, groups) * WG + lid;
-    let head = i / CAPACITY;
-    let t = i % CAPACITY;
-    if (head >= KV_HEADS * GROUP || t >= slots()) { return; }
-    let k = ((head / GROUP) * CAPACITY + t) * HEAD_DIM;
-    var sum = 0.0;
-    for (var d = 0u; d < HEAD_DIM; d++) { sum += q[head * HEAD_DIM + d] * k_at(k + d); }
-    scores[i] = SCALE * sum;
-}
-
-// Element i of the output.
-fn mixed(i: u32) -> f32 {
-    let head = i / HEAD_DIM;
-    let n = slots();
-    var most = scores[head * CAPACITY];
-    for (var t = 1u; t < n; t++) { most = max(most, scores[head * CAPACITY + t]); }
-    let v = (head / GROUP) * CAPACITY * HEAD_DIM + i % HEAD_DIM;
-    var norm = 0.0;
-    var sum = 0.0;
-    for (var t = 0u; t < n; t++) {
-        let p = exp(scores[head * CAPACITY + t] - most);
-        norm += p;
-        sum += p * v_at(v + t * HEAD_DIM);
-    }
-    return sum / norm;
+    leave_score(group_index(workgroup, groups) * WG + lid);
 }
 
 @compute @workgroup_size(WG)
@@ -130,12 +44,5 @@ fn mix(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    // Two elements an invocation: f16 shares words.
-    let i = 2u * (group_index(workgroup, groups) * WG + lid);
-    let elements = KV_HEADS * GROUP * HEAD_DIM;
-    if (i >= elements) { return; }
-    let both = i + 1u < elements;
-    var second = 0.0;
-    if (both) { second = mixed(i + 1u); }
-    store_pair(i, vec2<f32>(mixed(i), second), both);
+    leave_pair(2u * (group_index(workgroup, groups) * WG + lid));
 }

@@ -7,13 +7,7 @@
 //   qkv: [q (KV_HEADS*GROUP heads) | k (KV_HEADS) | v (KV_HEADS)] x HEAD_DIM, q and k in place
 //   STYLE 0: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
 //   rope: (positions, HEAD_DIM/2) of (cos, sin)
-// uses: state
-override GROUP: u32;
-override KV_HEADS: u32;
-override HEAD_DIM: u32;
-override NORM: u32;
-override STYLE: u32;
-override EPS: f32;
+// uses: state, head_norm, two_norms, turn_in_place
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read_write> qkv: array<f32>;
@@ -21,35 +15,10 @@ override EPS: f32;
 @group(0) @binding(3) var<storage, read> k_norm: array<f32>;
 @group(0) @binding(4) var<storage, read> rope: array<vec2<f32>>;
 
-fn norm_weight(head: u32, i: u32) -> f32 {
-    if (NORM == 0u) { return 1.0; }
-    if (head < KV_HEADS * GROUP) { return q_norm[i]; }
-    return k_norm[i];
-}
-
-// Normalises and rotates one pair of a head.
-fn rotate(head: u32, pair: u32, scale: f32) {
-    let half = HEAD_DIM / 2u;
-    let i = select(2u * pair, pair, STYLE == 1u);
-    let j = select(2u * pair + 1u, pair + half, STYLE == 1u);
-    let base = head * HEAD_DIM;
-    let a = qkv[base + i] * scale * norm_weight(head, i);
-    let b = qkv[base + j] * scale * norm_weight(head, j);
-    let turn = rope[state[POSITION] * half + pair];
-    qkv[base + i] = a * turn.x - b * turn.y;
-    qkv[base + j] = a * turn.y + b * turn.x;
-}
-
 @compute @workgroup_size(1)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>) {
     let head = workgroup.x;
     var scale = 1.0;
-    if (NORM == 1u) {
-        var sum = 0.0;
-        for (var i = 0u; i < HEAD_DIM; i++) {
-            sum += qkv[head * HEAD_DIM + i] * qkv[head * HEAD_DIM + i];
-        }
-        scale = inverseSqrt(sum / f32(HEAD_DIM) + EPS);
-    }
-    for (var pair = 0u; pair < HEAD_DIM / 2u; pair++) { rotate(head, pair, scale); }
+    if (NORM == 1u) { scale = head_scale(head_squares(head, 0u, 1u)); }
+    for (var pair = 0u; pair < HEAD_DIM / 2u; pair++) { turn_pair(head, pair, scale); }
 }
