@@ -236,6 +236,38 @@ fn gemv_q_in_several_turns_matches_reference() {
     }
 }
 
+/// Several passes over the columns, several turns of rows, and both.
+#[test]
+fn columns_in_passes_and_turns_match_reference() {
+    let Some(gpu) = common::own_gpu() else { return };
+    if gpu.caps.subgroup.is_none() {
+        eprintln!("UNAVAILABLE, not tested: no subgroups");
+        return;
+    }
+    let kernel = lathe_kernels::kernel("gemv_q").unwrap();
+    let variant = kernel.variant("planes_dp4a24_cols").unwrap();
+    for (rows, k, format, cols, held, groups, ran) in [
+        (199.0, 800.0, Format::Q4K, 5.0, 2.0, 7.0, 6),
+        (75.0, 96.0, Format::Q8_0, 8.0, 8.0, 1.0, 1),
+        (75.0, 1152.0, Format::Q6K, 7.0, 3.0, 3.0, 3),
+        (3.0, 64.0, Format::Q5_0, 3.0, 1.0, 264.0, 3),
+        (130.0, 320.0, Format::Q4_1, 1.0, 1.0, 2.0, 2),
+    ] {
+        let shape = [("ROWS", rows), ("K", k), ("WEIGHT", format.code()), ("COLS", cols)]
+            .iter()
+            .fold(kernel.default_shape(), |s, (name, value)| s.with(name, *value))
+            .with("FIRST", 3.0)
+            .with("BETA", 1.0);
+        let constants = [("WG", 64.0), ("LANES", 8.0), ("X_COLUMNS", held), ("GROUPS", groups)];
+        let constants: Constants =
+            constants.into_iter().map(|(name, v)| (name.to_owned(), v)).collect();
+        let plan = Plan::tuned(kernel, variant, &shape, &gpu.caps, &constants).unwrap();
+        assert_eq!(plan.stages[0].groups[0], ran, "{shape}");
+        let verdict = check_plan(&gpu, &Pipelines::default(), plan, &shape, SEED).unwrap();
+        assert!(matches!(verdict, Verdict::Passed { .. }), "{shape}: {verdict:?}");
+    }
+}
+
 /// Slots that no token has filled may hold anything: a NaN under a weight of zero is still one.
 #[test]
 fn attention_does_not_mix_what_no_token_filled() {

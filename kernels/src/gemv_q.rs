@@ -184,6 +184,23 @@ pub(crate) fn dot4_groups(rows: usize, c: &Constants) -> usize {
     sets.div_ceil(sets.div_ceil(c["GROUPS"] as usize))
 }
 
+/// Rounded columns of three bytes that planes_dp4a24_cols holds at a time: as many as have room,
+/// dealt out evenly over the passes that takes. None where there is no room for two.
+fn held_columns(s: &Shape, caps: &Capabilities) -> Option<usize> {
+    const OTHERS: usize = 1024;
+    let one = 112 * s.dim("K").div_ceil(32);
+    let room = (caps.workgroup_memory as usize).saturating_sub(OTHERS) / one;
+    let cols = s.dim("COLS");
+    (room >= cols.min(2)).then(|| cols.div_ceil(cols.div_ceil(room)))
+}
+
+/// Workgroups of planes_dp4a24_cols: sets of rows times passes over the columns.
+fn column_groups(s: &Shape, c: &Constants) -> usize {
+    let sets = s.dim("ROWS").div_ceil(4 * (c["WG"] / c["LANES"]) as usize);
+    let passes = s.dim("COLS").div_ceil(c["X_COLUMNS"] as usize);
+    sets.div_ceil(sets.div_ceil((c["GROUPS"] as usize / passes).max(1))) * passes
+}
+
 const DOT4_STAGES: &[Stage] =
     &[Stage { entry: "main", grid: |s, c| dot4_groups(s.dim("ROWS"), c) }];
 
@@ -315,6 +332,31 @@ pub(crate) static KERNEL: Kernel = Kernel {
             ..PLAIN
         },
         Variant {
+            name: "planes_dp4a24_cols",
+            stages: &[Stage { entry: "main", grid: column_groups }],
+            constants: |s, caps| {
+                let held = held_columns(s, caps).unwrap_or(1);
+                let mut constants = geometry(lanes(s, subgroup(caps), 4), caps);
+                constants.extend([("X_COLUMNS", held as f64), ("GROUPS", 264.0)]);
+                constants
+            },
+            tunables: &[
+                ("WG", &[128.0, 256.0, 512.0]),
+                ("LANES", &[8.0, 16.0, 32.0]),
+                ("GROUPS", &[132.0, 264.0, 528.0, 65535.0]),
+            ],
+            refuses: |s, caps| {
+                let many = || (s.dim("COLS") > 8).then(|| "at most 8 columns".to_owned());
+                let full = || {
+                    let room = held_columns(s, caps);
+                    room.is_none().then(|| "no room for two rounded columns".to_owned())
+                };
+                columns_aligned(s, caps).or_else(many).or_else(|| below_a_block(s)).or_else(full)
+            },
+            packing: Packing::Planes,
+            ..PLAIN
+        },
+        Variant {
             name: "planes_dp4a24",
             stages: DOT4_STAGES,
             constants: dot4_constants,
@@ -419,6 +461,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             shape(9, 301, q8_0).with("COLS", 2.0),
             // The packings of rows that are no whole number of superblocks.
             shape(67, 1152, q4_k).with("ORDER", Order::Flat.code()),
+            shape(21, 1152, q4_k).with("ORDER", Order::Flat.code()).with("COLS", 5.0),
             shape(520, 33, q4_k).with("ORDER", Order::ColumnWise.code()).with("COLS", 2.0),
             shape(300, 300, Format::Q5K).with("ORDER", Order::ColumnWise.code()).with("BETA", 1.0),
         ]);

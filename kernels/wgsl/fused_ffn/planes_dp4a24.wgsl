@@ -8,7 +8,7 @@
 // they leave on lanes apart meets by two exchanges. Every workgroup rounds all of v, and sums its squares on
 // that way.
 // Source: own.
-// uses: activation, planes, rounded_x, planes_dot4, three_bytes, normed_four, rounded_norm, store_pair
+// uses: activation, planes, rounded_x, planes_rows, planes_dot4, three_bytes, normed_four, rounded_norm, store_pair
 // uses: sum_four, grid
 override N: u32;
 const PAIRED: bool = true;

@@ -8,7 +8,7 @@
 // its first weights are on their way. The rounding costs about 5e-3 of the activations' size (an
 // NMSE near 3e-5), so this one has a tolerance of its own and runs only when a hint asks for it.
 // Source: ggml's q8_1 products (mmvq).
-// uses: planes, rounded_x, planes_dot4, planes_product, unscaled, x_four, sum_four, store_y, grid
+// uses: planes, rounded_x, planes_rows, planes_dot4, planes_product, unscaled, x_four, sum_four, store_y, grid
 const BYTES: u32 = 1u;
 const LARGEST: f32 = 127.0;
 

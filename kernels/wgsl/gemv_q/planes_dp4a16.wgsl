@@ -10,7 +10,7 @@
 // eight bits; in every layer of a decode it adds up to 3e-8, so it takes a hint. 32639 = 256 * 127 + 127 keeps h and l within a signed byte.
 // Workgroups take several turns of rows and round x once.
 // Source: own; integers per 32 activations as in ggml's q8_1.
-// uses: planes, rounded_x, planes_dot4, planes_product, unscaled, x_four, sum_four, store_y, grid
+// uses: planes, rounded_x, planes_rows, planes_dot4, planes_product, unscaled, x_four, sum_four, store_y, grid
 const BYTES: u32 = 2u;
 const LARGEST: f32 = 32639.0;
 

@@ -8,7 +8,7 @@
 // and an activation is off by at most 2^-23 of the largest of its 32, about what adding f32 products
 // rounds away. So it has the bounds of the kernel, and none of its own.
 // Source: own.
-// uses: planes, rounded_x, planes_dot4, planes_product, three_bytes, unscaled, x_four, sum_four, store_y, grid
+// uses: planes, rounded_x, planes_rows, planes_dot4, planes_product, three_bytes, unscaled, x_four, sum_four, store_y, grid
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;

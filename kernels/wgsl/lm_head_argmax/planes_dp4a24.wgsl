@@ -8,7 +8,7 @@
 // whose products end in it.
 // Source: own.
 // uses: grid, state, choose, choose_workgroup, head_best
-// uses: planes, rounded_x, planes_dot4, three_bytes, unscaled, x_four, sum_four
+// uses: planes, rounded_x, planes_rows, planes_dot4, three_bytes, unscaled, x_four, sum_four
 override FIRST: u32;
 const PAIRED: bool = false;
 

@@ -9,7 +9,7 @@
 // workgroup memory at the end, as in the other variants.
 // Source: own.
 // uses: grid, sort_key, top_list, merge_lists, head_top
-// uses: planes, rounded_x, planes_dot4, three_bytes, unscaled, x_four, sum_four
+// uses: planes, rounded_x, planes_rows, planes_dot4, three_bytes, unscaled, x_four, sum_four
 override FIRST: u32;
 const PAIRED: bool = false;
 

@@ -1,8 +1,6 @@
 // Rows in planes times rounded activations, EACH rows to a team of SPLIT times LANES lanes. Needs
-// rounded_x and what it needs, sum_four, and of the file
+// rounded_x, planes_rows and what they need, sum_four, and of the file
 //
-//   stored_row(row)       the row of the matrix that is taken as row `row`
-//   PAIRED                whether rows of an even and the next number must go to the same lanes
 //   factor_of(size)       a factor on every product, once x is rounded
 //   held_of(row)          what keep will want of the row, on its way while the product is made
 //   keep(product, lanes)  takes a product, in uniform control flow
@@ -24,45 +22,12 @@ override GRID: u32 = (SETS + TURNS - 1u) / TURNS;
 // of turns. EACH neighbouring rows have theirs on lanes that lie lanes / 4 apart.
 struct Product { value: f32, held: f32, row: u32, at: u32, live: bool }
 
-struct Rows { a: Chunk, b: Chunk, c: Chunk, d: Chunk }
-
 // What the parts of a workgroup's rows add up to.
 override SHARES: u32 = select(1u, EACH * TEAMS * PARTS, PARTS > 1u);
 var<workgroup> shares: array<f32, SHARES>;
 
-// The first of EACH rows to load for rows `row` on: at the end the matrix's last ones, so that
-// loads stay inside and rows lie a constant apart. Rows that belong together stay together.
-fn slides() -> bool { return ROWS >= EACH && (!PAIRED || ROWS % EACH == 0u); }
-
-fn first_row(row: u32) -> u32 {
-    if (slides()) { return min(row, ROWS - EACH); }
-    return min(row, (ROWS - 1u) / EACH * EACH);
-}
-
-fn row_after(first: u32, i: u32) -> u32 {
-    if (slides()) { return first + i; }
-    return min(first + i, ROWS - 1u);
-}
-
-fn load_row(first: u32, i: u32, c: u32) -> Chunk {
-    let row = stored_row(row_after(first, i));
-    return load_chunk(row_base(row), row_first(row) + c);
-}
-
-// Chunk c of each row.
-fn load_rows(first: u32, c: u32) -> Rows {
-    var rows: Rows;
-    rows.a = load_row(first, 0u, c);
-    if (EACH > 1u) { rows.b = load_row(first, 1u, c); }
-    if (EACH > 2u) {
-        rows.c = load_row(first, 2u, c);
-        rows.d = load_row(first, 3u, c);
-    }
-    return rows;
-}
-
 fn dot_row(chunk: Chunk, first: u32, i: u32, c: u32, v: Rounded) -> f32 {
-    return dot_rounded(chunk, row_first(stored_row(row_after(first, i))) + c, v);
+    return dot_rounded(codes_of(chunk, row_first(stored_row(row_after(first, i))) + c), v);
 }
 
 // All rows of workgroup `group`.
@@ -83,7 +48,7 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
     // Of EACH rows this lane will be left with one. No condition: where held_of is a constant nothing of
     // this is alive through the loop below, whose registers decide how many workgroups fit.
     var held = held_of(min(first + lane / (lanes / 4u), ROWS - 1u));
-    round_x(subgroup, sg, subgroup_lane);
+    round_x(0u, subgroup, sg, subgroup_lane);
     workgroupBarrier();
     let factor = factor_of(sg);
 
@@ -101,7 +66,7 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
                 next = load_rows(select(next_first, first, more), min(at, chunks - 1u));
             }
             if (c < chunks) {
-                let v = load_rounded(c);
+                let v = load_rounded(0u, c);
                 sum.x += dot_row(now.a, first, 0u, c, v);
                 if (EACH > 1u) { sum.y += dot_row(now.b, first, 1u, c, v); }
                 if (EACH > 2u) {

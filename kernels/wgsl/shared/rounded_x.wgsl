@@ -3,7 +3,7 @@
 //
 //   WG, BYTES         invocations; bytes of a rounded activation, 1 to 3
 //   LARGEST           its largest value: 127, 127 * 256 + 127, or 4161400
-//   x_four(0, i)      elements 4i..4i+4 of x, zeros past its end
+//   x_four(col, i)    elements 4i..4i+4 of vector `col` of x, zeros past its end
 //   normed()          whether sums of squares are wanted, and
 //   squares_of(i)     the sum of these four squared
 //
@@ -16,12 +16,15 @@
 // ones. First comes vec4 0 of every block, then vec4 1 and so on: lanes with neighbouring blocks
 // read neighbouring vec4, one from every bank.
 override BLOCKS: u32 = (K + 31u) / 32u;
-override RUNS: u32 = 2u * BYTES * BLOCKS;
+override COLS: u32 = 1u; // vectors in x
+override X_COLUMNS: u32 = 1u; // of them in memory: their blocks follow each other in every run
+override SPAN: u32 = X_COLUMNS * BLOCKS;
+override RUNS: u32 = 2u * BYTES * SPAN;
 var<workgroup> rounded: array<vec4<u32>, RUNS>;
 // Of a block: the step between integers, step * sum, both as f32 bits, and the sums of its halves.
 // Minimums and zero points take off the rounded activations' sum: what remains of the rounding is
 // that of weights, not of codes.
-var<workgroup> about: array<vec4<u32>, BLOCKS>;
+var<workgroup> about: array<vec4<u32>, SPAN>;
 
 // Bytes 1 and bytes 0 of four words.
 fn high_low(v: vec4<u32>) -> vec2<u32> {
@@ -46,17 +49,25 @@ fn ones(v: vec2<u32>) -> i32 {
 override SQUARES: u32 = WG / 4u;
 var<workgroup> squares: array<f32, SQUARES>;
 
-// Rounds x into workgroup memory, eight elements a lane, four neighbouring lanes a block; what
-// these share goes through the subgroup. Afterwards needs a barrier.
-fn round_x(subgroup: u32, size: u32, lane: u32) {
+// Half i of eight elements, those of vectors `first` on after each other: the first four of half 2j and
+// the last of 2j + 1 are eight neighbours. The last vector again past it.
+fn half_eight(first: u32, i: u32) -> vec4<f32> {
+    if (X_COLUMNS == 1u) { return x_four(first, i); }
+    let column = i / (8u * BLOCKS);
+    return x_four(min(first + column, COLS - 1u), i - 8u * BLOCKS * column);
+}
+
+// Rounds vectors `first` on into workgroup memory, eight elements a lane, four neighbouring lanes a
+// block; what these share goes through the subgroup. Afterwards needs a barrier.
+fn round_x(first: u32, subgroup: u32, size: u32, lane: u32) {
     let at = subgroup * size + lane;
-    let end = 4u * BLOCKS;
+    let end = 4u * SPAN;
     var square = 0.0;
     var a = vec4<f32>(0.0);
     var b = vec4<f32>(0.0);
     if (at < end) {
-        a = x_four(0u, 2u * at);
-        b = x_four(0u, 2u * at + 1u);
+        a = half_eight(first, 2u * at);
+        b = half_eight(first, 2u * at + 1u);
     }
     for (var start = 0u; start < end; start += WG) {
         let i = start + at;
@@ -64,8 +75,8 @@ fn round_x(subgroup: u32, size: u32, lane: u32) {
         var next_a = vec4<f32>(0.0);
         var next_b = vec4<f32>(0.0);
         if (i + WG < end) {
-            next_a = x_four(0u, 2u * (i + WG));
-            next_b = x_four(0u, 2u * (i + WG) + 1u);
+            next_a = half_eight(first, 2u * (i + WG));
+            next_b = half_eight(first, 2u * (i + WG) + 1u);
         }
         if (normed() && i < end) { square += squares_of(2u * i) + squares_of(2u * i + 1u); }
         // Magnitudes compare as their bits do, and a NaN, which a maximum of floats may drop, lies
@@ -116,13 +127,13 @@ fn round_x(subgroup: u32, size: u32, lane: u32) {
         let other = subgroupShuffleXor(sum, 2u);
 
         let slot = i % 4u;
-        if (BYTES > 1u && i < end) { rounded[slot * BLOCKS + i / 4u] = vec4<u32>(high, low); }
+        if (BYTES > 1u && i < end) { rounded[slot * SPAN + i / 4u] = vec4<u32>(high, low); }
         if (BYTES != 2u) {
             let mine = select(tops, low, vec2<bool>(BYTES == 1u));
             let beside = subgroupShuffleXor(mine, 1u);
             if (i < end && i % 2u == 0u) {
                 let run = select(4u, 0u, BYTES == 1u) + slot / 2u;
-                rounded[run * BLOCKS + i / 4u] = vec4<u32>(mine, beside);
+                rounded[run * SPAN + i / 4u] = vec4<u32>(mine, beside);
             }
         }
         if (i < end && slot == 0u) {
@@ -153,28 +164,30 @@ struct Rounded {
     about: vec4<u32>,
 }
 
-fn load_rounded(c: u32) -> Rounded {
+fn load_rounded(column: u32, c: u32) -> Rounded {
     var v: Rounded;
     if (WEIGHT == 3u) {
         // A chunk of q8_0 is half a block.
-        let at = c % 2u * min(BYTES, 2u) * BLOCKS + c / 2u;
+        let block = column * BLOCKS + c / 2u;
+        let at = c % 2u * min(BYTES, 2u) * SPAN + block;
         v.a = rounded[at];
-        if (BYTES > 1u) { v.b = rounded[at + BLOCKS]; }
-        if (BYTES == 3u) { v.e = rounded[(4u + c % 2u) * BLOCKS + c / 2u]; }
-        v.about = about[c / 2u];
+        if (BYTES > 1u) { v.b = rounded[at + SPAN]; }
+        if (BYTES == 3u) { v.e = rounded[(4u + c % 2u) * SPAN + block]; }
+        v.about = about[block];
         return v;
     }
-    v.a = rounded[c];
-    v.c = rounded[min(BYTES, 2u) * BLOCKS + c];
+    let block = column * BLOCKS + c;
+    v.a = rounded[block];
+    v.c = rounded[min(BYTES, 2u) * SPAN + block];
     if (BYTES > 1u) {
-        v.b = rounded[BLOCKS + c];
-        v.d = rounded[3u * BLOCKS + c];
+        v.b = rounded[SPAN + block];
+        v.d = rounded[3u * SPAN + block];
     }
     if (BYTES == 3u) {
-        v.e = rounded[4u * BLOCKS + c];
-        v.f = rounded[5u * BLOCKS + c];
+        v.e = rounded[4u * SPAN + block];
+        v.f = rounded[5u * SPAN + block];
     }
-    v.about = about[c];
+    v.about = about[block];
     return v;
 }
 
@@ -233,17 +246,32 @@ fn joined(parts: vec2<i32>, zero: i32, sum: i32) -> f32 {
     return all - f32(zero) * f32(sum);
 }
 
-// A chunk's share of the product.
-fn dot_rounded(chunk: Chunk, c: u32, v: Rounded) -> f32 {
-    let f = scales(chunk, c);
-    let step = bitcast<f32>(v.about.x);
+// A chunk's codes in bytes, a word (q8_0: half a word) of them each, and its scales.
+struct Codes { a: vec2<u32>, b: vec2<u32>, c: vec2<u32>, d: vec2<u32>, scale: vec2<f32> }
+
+fn codes_of(chunk: Chunk, c: u32) -> Codes {
+    var w: Codes;
+    w.scale = scales(chunk, c);
     if (WEIGHT == 3u) {
-        let parts = products(chunk.codes.xy, chunk.codes.zw, v.a, v.b, v.e);
-        return f.x * (step * joined(parts, 0, 0));
+        w.a = chunk.codes.xy;
+        w.b = chunk.codes.zw;
+        return w;
     }
+    w.a = code_bytes(chunk, 0u);
+    w.b = code_bytes(chunk, 1u);
+    w.c = code_bytes(chunk, 2u);
+    w.d = code_bytes(chunk, 3u);
+    return w;
+}
+
+// A chunk's share of the product.
+fn dot_rounded(w: Codes, v: Rounded) -> f32 {
+    let f = w.scale;
+    let step = bitcast<f32>(v.about.x);
+    let first = products(w.a, w.b, v.a, v.b, v.e);
+    if (WEIGHT == 3u) { return f.x * (step * joined(first, 0, 0)); }
     let sums = bitcast<vec2<i32>>(v.about.zw);
-    let first = products(code_bytes(chunk, 0u), code_bytes(chunk, 1u), v.a, v.b, v.e);
-    let last = products(code_bytes(chunk, 2u), code_bytes(chunk, 3u), v.c, v.d, v.f);
+    let last = products(w.c, w.d, v.c, v.d, v.f);
     if (WEIGHT == 10u) {
         return step * (f.x * joined(first, 32, sums.x) + f.y * joined(last, 32, sums.y));
     }
