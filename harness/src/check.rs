@@ -11,9 +11,9 @@ use lathe_reference as reference;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::execute::cpu::{Outcome, Value};
 use crate::execute::gpu::decode_values;
 use crate::execute::oracle;
+use crate::execute::value::{Outcome, Value};
 use crate::execute::{Execute, GpuExecutor};
 use crate::gpu::{Gpu, POISON, Pipelines, Policy};
 use crate::plan::{Plan, PlanError};

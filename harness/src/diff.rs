@@ -9,8 +9,8 @@ use lathe_reference as reference;
 
 use crate::check;
 use crate::error::Result;
-use crate::execute::cpu::{Outcome, Value};
 use crate::execute::oracle;
+use crate::execute::value::{Outcome, Value};
 use crate::execute::{Execute, GpuExecutor};
 use crate::recording::{Content, Op, Recording, TensorId};
 

@@ -20,6 +20,7 @@ pub mod report;
 pub mod rng;
 pub mod select;
 pub mod tune;
+pub mod tuned;
 pub mod user;
 pub mod weights;
 

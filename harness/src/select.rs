@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lathe_kernels::{Capabilities, Kernel, Shape};
 
 use crate::plan::{Plan, PlanError};
-use crate::tune::Tuned;
+use crate::tuned::Tuned;
 
 /// A selected variant, specialised, with the reason it was taken.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use crate::plan::{Plan, PlanError};
 use crate::report::record::{Bench, BenchCase, Body, Record, StageTiming};
 use crate::report::table;
 use crate::select::{Hints, select};
-use crate::tune::{Store, Tuned};
+use crate::tuned::{Store, Tuned};
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

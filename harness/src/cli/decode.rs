@@ -30,7 +30,7 @@ use crate::report::record::{Body, Profile, Record};
 use crate::report::trace::trace;
 use crate::report::{json, table};
 use crate::select::Hints;
-use crate::tune::Store;
+use crate::tuned::Store;
 
 use logits::LogitsFile;
 use sampling::SamplingOpts;

@@ -12,7 +12,8 @@ use super::Global;
 use crate::error::{Error, Result};
 use crate::measure::ab::AbOptions;
 use crate::report::{json, table};
-use crate::tune::{Answer, Found, Request, Store, Trials, TuneOptions, tune};
+use crate::tune::{Answer, Found, Request, Trials, TuneOptions, tune};
+use crate::tuned::Store;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {

@@ -16,7 +16,7 @@ use crate::model::{Activation, Config, RopeStyle};
 use crate::plan::Plan;
 use crate::recording::{Content, FloatFormat, Label, Recording, TensorId};
 use crate::select::{Hints, SelectError, select};
-use crate::tune::Tuned;
+use crate::tuned::Tuned;
 use crate::weights::WeightRows;
 
 /// What a graph is built for.

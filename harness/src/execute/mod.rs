@@ -3,6 +3,7 @@
 pub mod cpu;
 pub mod gpu;
 pub(crate) mod oracle;
+pub mod value;
 
 use std::ops::ControlFlow;
 use std::time::Duration;

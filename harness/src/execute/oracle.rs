@@ -21,7 +21,7 @@ use lathe_reference::quant;
 use lathe_reference::rope::{Rope, RopeStyle};
 use rayon::prelude::*;
 
-use super::cpu::{Outcome, Value};
+use super::value::{Outcome, Value};
 use crate::recording::{FloatFormat, Op, TensorId};
 use crate::weights::{Bytes, WeightRows, oracle_format};
 

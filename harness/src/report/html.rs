@@ -52,7 +52,7 @@ pub fn render(records: &[(String, Record)]) -> String {
             html.push_str(&comparisons(records));
         }
     }
-    let mut colours = profile::Colours::new();
+    let mut colours = svg::Colours::new();
     for (i, (file, record)) in records.iter().enumerate() {
         html.push_str(&section(i, records.len(), file, record, &mut colours));
     }
@@ -65,7 +65,7 @@ fn section(
     of: usize,
     file: &str,
     record: &Record,
-    colours: &mut profile::Colours,
+    colours: &mut svg::Colours,
 ) -> String {
     let env = &record.environment;
     let (level, number) =

@@ -4,7 +4,7 @@ use lathe_kernels::{Shape, StateWord};
 use lathe_reference::sample::{self, Sampling};
 
 use super::{Inputs, Outcomes};
-use crate::execute::cpu::Outcome;
+use crate::execute::value::Outcome;
 
 /// The end of a step that chose `token`.
 pub(super) fn end(inputs: &Inputs<'_>, token: u32) -> Outcomes {

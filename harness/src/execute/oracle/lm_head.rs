@@ -5,7 +5,7 @@ use lathe_reference::lm_head_topk::{NONE, Row};
 use lathe_reference::{Expected, Tolerance};
 
 use super::{Inputs, Outcomes, choose, gemv, row_of};
-use crate::execute::cpu::Outcome;
+use crate::execute::value::Outcome;
 
 /// Values of parameter `PART`.
 const WHOLE: usize = 0;

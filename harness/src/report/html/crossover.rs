@@ -2,9 +2,8 @@
 //! does not.
 
 use super::markup::{paragraph, percent, plural, ratio, sound};
-use super::profile::Colours;
 use super::steps::{Series, StepChart};
-use super::svg::figure;
+use super::svg::{Colours, figure};
 use crate::report::record::Profile;
 
 /// Attention against the largest matrix product, milliseconds a step, and where they cross.

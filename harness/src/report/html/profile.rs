@@ -9,14 +9,11 @@ use super::markup::{
     sorted, sound, tiles,
 };
 use super::steps::{Series, StepChart, covered};
-use super::svg::figure;
+use super::svg::{Colours, figure};
 use crate::report::record::{Environment, Profile, SelectionLine};
 
 /// Operations with a colour of their own; what is left is drawn as one.
 pub(super) const SHOWN: usize = 8;
-
-/// Colours by operation, so that an operation looks the same in every section.
-pub(super) type Colours = BTreeMap<String, usize>;
 
 /// Sums over layers: for each operation its time in each step, milliseconds, most time first.
 pub(super) fn by_op(profile: &Profile) -> Vec<(String, Vec<f64>)> {

@@ -1,9 +1,13 @@
 //! What the charts are drawn with: scales, ticks, paths and axes. Coordinates are those of the
 //! view box, about one CSS pixel each.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::markup::text;
+
+/// Colours by operation, so that an operation looks the same in every section.
+pub(super) type Colours = BTreeMap<String, usize>;
 
 /// A linear map from `low..=high` to `from..=to`; values outside are drawn at the edge.
 #[derive(Clone, Copy)]
