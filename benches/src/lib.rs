@@ -44,7 +44,7 @@ fn end(run: impl FnOnce(&mut Criterion) -> Result<()>) {
 fn kernel_with(criterion: &mut Criterion, name: &str) -> Result<()> {
     let kernel = lathe_kernels::kernel(name)
         .ok_or_else(|| Error::Usage(format!("no kernel {name} in the registry")))?;
-    let gpu = Arc::new(Gpu::open(None, Checks::Off)?);
+    let gpu = Arc::new(Gpu::open(None, Checks::Files)?);
     let options = BenchOptions::of(&gpu);
     let mut group = criterion.benchmark_group(name);
     for shape in shapes(kernel, &gpu) {
@@ -110,7 +110,7 @@ fn shapes(kernel: &Kernel, gpu: &Gpu) -> Vec<Shape> {
 
 fn decode_with(criterion: &mut Criterion) -> Result<()> {
     const STEPS: usize = 16;
-    let gpu = Arc::new(Gpu::open(None, Checks::Off)?);
+    let gpu = Arc::new(Gpu::open(None, Checks::Files)?);
     let folder =
         tempfile::tempdir().map_err(|source| Error::Io { path: std::env::temp_dir(), source })?;
     let mut group = criterion.benchmark_group("decode");

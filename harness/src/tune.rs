@@ -68,9 +68,8 @@ impl Candidate {
 
 /// The given variants with all combinations of their tunables, simplest first, then users' files.
 pub fn candidates(
-    kernel: &'static Kernel,
     variants: &[&'static Variant],
-    files: &[PathBuf],
+    files: &[(&'static Variant, PathBuf)],
 ) -> Vec<Candidate> {
     let mut all = Vec::new();
     for variant in variants {
@@ -92,9 +91,9 @@ pub fn candidates(
         }
         all.extend(sets.into_iter().filter(|s| !s.is_empty()).map(plain));
     }
-    for path in files {
+    for (variant, path) in files {
         all.push(Candidate {
-            variant: kernel.variants[0].name.to_owned(),
+            variant: variant.name.to_owned(),
             constants: BTreeMap::new(),
             wgsl: Some(path.clone()),
         });
@@ -287,7 +286,11 @@ impl Child {
             None => std::env::current_exe().map_err(child_error)?,
         };
         let mut process = Command::new(command)
-            .args((checks == Checks::On).then_some("--runtime-checks"))
+            .args(match checks {
+                Checks::Files => None,
+                Checks::Everywhere => Some("--runtime-checks"),
+                Checks::Nowhere => Some("--unchecked-files"),
+            })
             .args(["--adapter", &adapter.index.to_string(), "tune-candidates"])
             .args([kernel.name, shape])
             .stdin(Stdio::piped())
@@ -358,8 +361,8 @@ pub struct TuneOptions {
     pub time_out: Duration,
     /// Candidates that are measured properly.
     pub finalists: usize,
-    /// Users' files among the candidates.
-    pub files: Vec<PathBuf>,
+    /// Users' files among the candidates, and in which variant's place each stands.
+    pub files: Vec<(&'static Variant, PathBuf)>,
     /// No further candidate is checked after this time; those that were are still measured.
     pub within: Duration,
     /// How the winner is measured against the incumbent.
@@ -409,7 +412,7 @@ pub fn tune(
     on_trial: &mut dyn FnMut(&Candidate, Option<&str>),
 ) -> Result<Found> {
     let incumbent = incumbent(kernel, shape, &gpu.caps)?;
-    let all = candidates(kernel, variants, &options.files);
+    let all = candidates(variants, &options.files);
     let text = shape.show(kernel.params);
     let mut rejected = Vec::new();
     let start = || Child::start(&gpu.adapter, gpu.checks, kernel, &text);
@@ -559,7 +562,7 @@ mod tests {
     #[test]
     fn candidates_cover_every_combination_simplest_first() {
         let kernel = lathe_kernels::kernel("gemv").expect("gemv");
-        let all = candidates(kernel, &kernel.variants.iter().collect::<Vec<_>>(), &[]);
+        let all = candidates(&kernel.variants.iter().collect::<Vec<_>>(), &[]);
         let of = |name: &str| all.iter().filter(|c| c.variant == name).count();
         for variant in kernel.variants {
             let sets: usize = variant.tunables.iter().map(|(_, values)| values.len()).product();

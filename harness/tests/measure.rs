@@ -296,6 +296,9 @@ fn the_tuner_rejects_wrong_hanging_and_refused_candidates_and_harms_nothing() {
         "[[stage]]\nentry = \"main\"\nworkgroups = [\"ceil(N / WG)\", 65535, 65535]\n",
     );
     let refused = folder.write("refused.wgsl", &text.replace("@group(0)", "@group(1)"));
+    // In naive's place it is right; in that of vec4, whose grid is a quarter, the rest stays undone.
+    let short = format!("vec4={}", folder.write("short.wgsl", text));
+    let right = folder.write("right.wgsl", text);
     let store = folder.path("tuned.json");
     let output = lathe(&[
         "tune",
@@ -311,6 +314,10 @@ fn the_tuner_rejects_wrong_hanging_and_refused_candidates_and_harms_nothing() {
         &hang,
         "--candidate",
         &refused,
+        "--candidate",
+        &short,
+        "--candidate",
+        &right,
         "--store",
         &store,
         "--json",
@@ -328,6 +335,9 @@ fn the_tuner_rejects_wrong_hanging_and_refused_candidates_and_harms_nothing() {
     assert!(reason("wrong.wgsl").starts_with("wrong: x"), "{}", reason("wrong.wgsl"));
     assert!(reason("hang.wgsl").starts_with("hung"), "{}", reason("hang.wgsl"));
     assert!(reason("refused.wgsl").contains("refuses"), "{}", reason("refused.wgsl"));
+    assert!(reason("short.wgsl").starts_with("wrong: x"), "{}", reason("short.wgsl"));
+    let rejected = found["rejected"].as_array().unwrap();
+    assert!(!rejected.iter().any(|r| r[0].as_str().unwrap().contains("right.wgsl")), "{found}");
     assert!(!found["finalists"].as_array().unwrap().is_empty());
     let show = document(&lathe(&["tune", "--show", "--store", &store, "--json"]));
     assert!(show["entries"].is_array());

@@ -8,7 +8,7 @@ use lathe_kernels::Shape;
 
 use super::Global;
 use crate::error::{Error, Result};
-use crate::gpu::Pipelines;
+use crate::gpu::{Checks, Pipelines};
 use crate::measure::ab::{self, AbOptions};
 use crate::measure::paired::{Comparison, Verdict};
 use crate::measure::{Bench, BenchOptions, Span, environment};
@@ -20,7 +20,8 @@ use crate::report::table;
 pub(super) struct Opts {
     /// KERNEL, or `decode` for whole steps
     kernel: String,
-    /// First side: a VARIANT or FILE.wgsl; for `decode` KERNEL=VARIANT
+    /// First side: VARIANT or [VARIANT=]FILE.wgsl, a file in that variant's place (else the first's);
+    /// for `decode` KERNEL=VARIANT
     #[arg(long, value_name = "VARIANT")]
     a: String,
     /// Second side, judged against the first
@@ -69,21 +70,19 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         (model.display().to_string(), sides)
     } else {
         let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
-        for side in [&opts.a, &opts.b] {
-            if Path::new(side).extension().is_none_or(|e| e != "wgsl") {
-                super::named(Some(&format!("{}/{side}", kernel.name)))?;
-            }
-        }
+        let sides = [super::place(kernel, &opts.a)?, super::place(kernel, &opts.b)?];
         let base = kernel.default_shape();
         let shape = match &opts.shape {
             Some(text) => Shape::parse_over(&base, kernel.name, kernel.params, text)?,
             None => base,
         };
         let bench_options = BenchOptions::of(&gpu);
-        let plan = |name: &str| -> Result<Plan> {
-            side_plan(kernel, name, &shape, &gpu.caps).map_err(|e| match e {
+        let plan = |side: usize| -> Result<Plan> {
+            let (variant, file) = &sides[side];
+            let plan = super::plan_of(kernel, variant, &shape, &gpu.caps, file.as_deref());
+            plan.map_err(|e| match e {
                 PlanError::Unavailable(reason) => Error::Unavailable {
-                    what: format!("{}/{name}", kernel.name),
+                    what: format!("{}/{}", kernel.name, [&opts.a, &opts.b][side]),
                     adapter: gpu.adapter.name.clone(),
                     reason,
                 },
@@ -92,18 +91,18 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         };
         const SEED: u64 = 42;
         let (pipelines, rotate) = (Pipelines::default(), bench_options.rotate_bytes);
-        let mut a = Bench::new(&gpu, &pipelines, plan(&opts.a)?, &shape, SEED, rotate)?;
-        let mut b = a.beside(&pipelines, plan(&opts.b)?)?;
+        let mut a = Bench::new(&gpu, &pipelines, plan(0)?, &shape, SEED, rotate)?;
+        let mut b = a.beside(&pipelines, plan(1)?)?;
         let outcome = ab::kernels(&mut a, &mut b, &bench_options, &options)?;
         a.validate("after timing")?;
         b.validate("after timing")?;
         (shape.show(kernel.params), outcome)
     };
     let file = |side: &str| Path::new(side).extension().is_some_and(|e| e == "wgsl");
-    if file(&opts.a) != file(&opts.b) && !global.runtime_checks {
+    if file(&opts.a) != file(&opts.b) && gpu.checks == Checks::Files {
         eprintln!(
             "lathe: a user's file carries wgpu's run-time checks, a built-in variant does not; \
-             --runtime-checks compares like with like"
+             --runtime-checks (both) or --unchecked-files (neither) compares like with like"
         );
     }
     let median = |times: Vec<f64>| crate::measure::stats::summarise(&times).median;
@@ -142,21 +141,6 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         ))),
         _ => Ok(()),
     }
-}
-
-/// A variant's plan, or that of a user's file in the place of the first variant.
-fn side_plan(
-    kernel: &'static lathe_kernels::Kernel,
-    name: &str,
-    shape: &Shape,
-    caps: &lathe_kernels::Capabilities,
-) -> Result<Plan, PlanError> {
-    let file = Path::new(name);
-    if file.extension().is_some_and(|e| e == "wgsl") {
-        return super::plan_of(kernel, &kernel.variants[0], shape, caps, Some(file));
-    }
-    let variant = kernel.variant(name).expect("`run` has looked it up");
-    super::plan_of(kernel, variant, shape, caps, None)
 }
 
 fn ratio(interval: &crate::measure::paired::Interval) -> Ratio {

@@ -17,7 +17,7 @@ mod tune;
 mod validate;
 
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -56,6 +56,10 @@ struct Global {
     /// Compile shaders with wgpu's run-time checks
     #[arg(long, global = true)]
     runtime_checks: bool,
+    /// Compile your own files without wgpu's run-time checks, as built-in kernels are: what they access out
+    /// of bounds is then read, written, or ends the driver
+    #[arg(long, global = true, conflicts_with = "runtime_checks")]
+    unchecked_files: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -92,7 +96,11 @@ enum Command {
 
 impl Global {
     fn open(&self) -> Result<Gpu> {
-        let checks = if self.runtime_checks { Checks::On } else { Checks::Off };
+        let checks = match (self.runtime_checks, self.unchecked_files) {
+            (true, _) => Checks::Everywhere,
+            (_, true) => Checks::Nowhere,
+            _ => Checks::Files,
+        };
         Gpu::open(self.adapter.as_deref(), checks)
     }
 
@@ -211,6 +219,23 @@ fn plan_of(
     match file {
         None => Plan::of(kernel, variant, shape, caps),
         Some(path) => UserKernel::read(path, kernel)?.plan(variant, shape, caps),
+    }
+}
+
+/// `VARIANT`, `FILE.wgsl` or `VARIANT=FILE.wgsl`: a variant, and the file that stands in its place.
+/// Alone a file stands in that of the first.
+fn place(kernel: &'static Kernel, text: &str) -> Result<(&'static Variant, Option<PathBuf>)> {
+    let variant = |name: &str| -> Result<&'static Variant> {
+        let mut found = named(Some(&format!("{}/{name}", kernel.name)))?;
+        Ok(found.swap_remove(0).1.swap_remove(0))
+    };
+    if Path::new(text).extension().is_none_or(|e| e != "wgsl") {
+        return Ok((variant(text)?, None));
+    }
+    match text.split_once('=') {
+        // A file's own name may have one.
+        Some((name, file)) if !Path::new(text).exists() => Ok((variant(name)?, Some(file.into()))),
+        _ => Ok((&kernel.variants[0], Some(text.into()))),
     }
 }
 

@@ -28,9 +28,10 @@ pub(super) struct Opts {
     /// Show stored choices and do nothing
     #[arg(long)]
     show: bool,
-    /// A WGSL file among the candidates; may be repeated. It is never stored
-    #[arg(long, value_name = "FILE")]
-    candidate: Vec<PathBuf>,
+    /// A WGSL file among the candidates, in the place of VARIANT (else of the first); may be repeated.
+    /// It is never stored
+    #[arg(long, value_name = "[VARIANT=]FILE")]
+    candidate: Vec<String>,
     /// Seconds a candidate may take
     #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
     time_out: f64,
@@ -96,6 +97,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 .into(),
         });
     }
+    if opts.kernel.is_none() && !opts.candidate.is_empty() {
+        return Err(Error::Usage("--candidate goes with a KERNEL".into()));
+    }
     type Work = (&'static Kernel, Vec<&'static Variant>, Shape);
     let work: Vec<Work> = match (&opts.kernel, &opts.model) {
         (Some(name), None) => {
@@ -119,16 +123,22 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         (None, None) => return Err(Error::Usage("give a KERNEL or --model FILE".into())),
     };
     let mut store = Store::read(&path)?;
-    let options = TuneOptions {
+    let mut options = TuneOptions {
         time_out: Duration::from_secs_f64(opts.time_out.clamp(0.1, 3600.0)),
         finalists: 5,
-        files: opts.candidate.clone(),
+        files: Vec::new(),
         within: Duration::from_secs_f64(opts.within.min(1e6)),
         ab: AbOptions::new(gpu.adapter.software),
     };
     let mut all = Vec::new();
     for (kernel, variants, shape) in work {
-        let count = crate::tune::candidates(kernel, &variants, &options.files).len() as u64;
+        options.files.clear();
+        for text in &opts.candidate {
+            let (variant, file) = super::place(kernel, text)?;
+            let file = file.ok_or_else(|| Error::Usage(format!("{text}: not a .wgsl file")))?;
+            options.files.push((variant, file));
+        }
+        let count = crate::tune::candidates(&variants, &options.files).len() as u64;
         let bar = global.progress(count, &format!("tuning {}", kernel.name), false);
         let found = tune(&gpu, kernel, &variants, &shape, &options, &mut |candidate, rejected| {
             bar.inc(1);

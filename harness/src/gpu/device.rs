@@ -8,23 +8,36 @@ use lathe_kernels::Capabilities;
 
 use super::adapter::{self, AdapterSummary};
 use crate::error::{Error, Result};
+use crate::plan::Plan;
 
-/// Whether shaders carry wgpu's run-time checks.
+/// Which shaders carry wgpu's run-time checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Checks {
-    /// Off: the shaders are ours and validated, and bounds clamps cost 2-3x in scalar loops.
+    /// Users' files only: built-in ones are validated, and bounds clamps cost 2-3x in scalar loops.
     #[default]
-    Off,
-    /// On, as untrusted WGSL needs.
-    On,
+    Files,
+    /// All.
+    Everywhere,
+    /// None: the user vouches for their files.
+    Nowhere,
 }
 
 impl Checks {
+    /// Whether a plan's shaders carry them.
+    pub(crate) fn cover(self, plan: &Plan) -> bool {
+        match self {
+            Checks::Files => !plan.trusted,
+            Checks::Everywhere => true,
+            Checks::Nowhere => false,
+        }
+    }
+
     /// As recorded in results.
     pub fn name(self) -> &'static str {
         match self {
-            Checks::Off => "off",
-            Checks::On => "on",
+            Checks::Files => "off",
+            Checks::Everywhere => "on",
+            Checks::Nowhere => "nowhere",
         }
     }
 }

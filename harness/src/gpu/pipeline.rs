@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::device::{Checks, Gpu};
+use super::device::Gpu;
 use crate::error::Result;
 use crate::plan::Plan;
 
@@ -76,15 +76,16 @@ fn compile(device: &wgpu::Device, gpu: &Gpu, plan: &Plan, entry: &str) -> Pipeli
         label: Some(&label),
         source: wgpu::ShaderSource::Wgsl(plan.text.as_ref().into()),
     };
-    let unchecked = gpu.checks == Checks::Off && plan.trusted;
-    let module = match unchecked {
-        false => device.create_shader_module(source),
+    let checked = gpu.checks.cover(plan);
+    let module = match checked {
+        true => device.create_shader_module(source),
         // SAFETY: the source is one of this project's own, validated at build time. Its loops are
         // bounded by constants, by the length of a binding or by the step state, whose position a
         // session keeps below the context; where a benchmark lets the position run on, what is
         // written is bounded by the binding. Its divisors are non-zero constants. The correctness
-        // sweep runs it between guard words on every shape class.
-        true => unsafe {
+        // sweep runs it between guard words on every shape class. Or it is a user's file, and the user
+        // has vouched for as much with --unchecked-files.
+        false => unsafe {
             device.create_shader_module_trusted(source, wgpu::ShaderRuntimeChecks::unchecked())
         },
     };
@@ -125,7 +126,7 @@ fn compile(device: &wgpu::Device, gpu: &Gpu, plan: &Plan, entry: &str) -> Pipeli
         entry_point: Some(entry),
         compilation_options: wgpu::PipelineCompilationOptions {
             constants: &constants,
-            zero_initialize_workgroup_memory: !unchecked,
+            zero_initialize_workgroup_memory: checked,
         },
         cache: None,
     });

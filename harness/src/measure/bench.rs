@@ -426,7 +426,7 @@ impl Session {
     pub fn measure(&mut self, plan: Plan, shape: &Shape) -> Result<BenchCase> {
         let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
         let entries: Vec<_> = plan.stages.iter().map(|stage| stage.entry.clone()).collect();
-        let checked = self.gpu.checks == Checks::Off && !plan.trusted;
+        let checked = self.gpu.checks == Checks::Files && !plan.trusted;
         let gpu = Arc::clone(&self.gpu);
         let rotate = self.options.rotate_bytes;
         let pipelines = Pipelines::default();
@@ -522,7 +522,7 @@ mod tests {
     /// same invocation left. [`Bench::validate`] runs one anew and would not notice.
     #[test]
     fn overlapping_invocations_run_all_their_dispatches_in_order() {
-        let gpu = match Gpu::open(None, Checks::Off) {
+        let gpu = match Gpu::open(None, Checks::Files) {
             Ok(gpu) => Arc::new(gpu),
             Err(e) => {
                 assert!(std::env::var("LATHE_REQUIRE_GPU").as_deref() != Ok("1"), "{e}");

@@ -10,7 +10,7 @@ use lathe_harness::gpu::{Checks, Gpu};
 /// which `./x test` sets, a missing adapter fails: skipped is not passed.
 pub(crate) fn gpu() -> Option<Arc<Gpu>> {
     static GPU: OnceLock<Option<Arc<Gpu>>> = OnceLock::new();
-    GPU.get_or_init(|| match Gpu::open(None, Checks::Off) {
+    GPU.get_or_init(|| match Gpu::open(None, Checks::Files) {
         Ok(gpu) => Some(Arc::new(gpu)),
         Err(e) if std::env::var("LATHE_REQUIRE_GPU").is_ok_and(|v| v == "1") => {
             panic!("LATHE_REQUIRE_GPU=1: {e}")
@@ -27,7 +27,7 @@ pub(crate) fn gpu() -> Option<Arc<Gpu>> {
 /// compiles on one core, and not before a dispatch, so a shared device would keep the others idle.
 pub(crate) fn own_gpu() -> Option<Arc<Gpu>> {
     gpu()?;
-    Some(Arc::new(Gpu::open(None, Checks::Off).unwrap()))
+    Some(Arc::new(Gpu::open(None, Checks::Files).unwrap()))
 }
 
 /// One test at a time on the shared device.
