@@ -185,7 +185,7 @@ pub(crate) fn dot4_groups(rows: usize, c: &Constants) -> usize {
 }
 
 /// Rounded columns of three bytes that planes_dp4a24_cols holds at a time: as many as have room,
-/// dealt out evenly over the passes that takes. None where there is no room for two.
+/// dealt out evenly over the passes that takes. None where there is no room for two of several.
 fn held_columns(s: &Shape, caps: &Capabilities) -> Option<usize> {
     const OTHERS: usize = 1024;
     let one = 112 * s.dim("K").div_ceil(32);
@@ -196,7 +196,7 @@ fn held_columns(s: &Shape, caps: &Capabilities) -> Option<usize> {
 
 /// Workgroups of planes_dp4a24_cols: sets of rows times passes over the columns.
 fn column_groups(s: &Shape, c: &Constants) -> usize {
-    let sets = s.dim("ROWS").div_ceil(4 * (c["WG"] / c["LANES"]) as usize);
+    let sets = s.dim("ROWS").div_ceil(4 * ((c["WG"] / c["LANES"]) as usize).max(1));
     let passes = s.dim("COLS").div_ceil(c["X_COLUMNS"] as usize);
     sets.div_ceil(sets.div_ceil((c["GROUPS"] as usize / passes).max(1))) * passes
 }
@@ -349,7 +349,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
                 let many = || (s.dim("COLS") > 8).then(|| "at most 8 columns".to_owned());
                 let full = || {
                     let room = held_columns(s, caps);
-                    room.is_none().then(|| "no room for two rounded columns".to_owned())
+                    room.is_none().then(|| "too little memory for its rounded columns".to_owned())
                 };
                 columns_aligned(s, caps).or_else(many).or_else(|| below_a_block(s)).or_else(full)
             },

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use lathe_kernels::reflect::{Default, Field, Scalar};
-use lathe_kernels::{Capabilities, Kernel, Packing, ReflectError, Role, Shape, Variant};
+use lathe_kernels::{Capabilities, Constants, Kernel, Packing, ReflectError, Role, Shape, Variant};
 use serde::Deserialize;
 
 use crate::plan::{Plan, PlanError, PlannedStage};
@@ -131,6 +131,10 @@ impl UserKernel {
         names.extend(constants.iter().map(|(n, v)| (n.clone(), *v)));
 
         let stages = if mapping.stage.is_empty() {
+            // It has the variant's grid, and with that what the variant takes.
+            if let Some(reason) = (variant.refuses)(shape, caps) {
+                return Err(PlanError::Unavailable(reason));
+            }
             variant
                 .stages
                 .iter()
@@ -144,7 +148,7 @@ impl UserKernel {
                             ),
                         ));
                     }
-                    self.fits_grid(variant, &constants)?;
+                    self.fits_grid(variant, shape, caps, &constants)?;
                     Ok((stage.entry.to_owned(), [(stage.grid)(shape, &constants), 1, 1]))
                 })
                 .collect::<Result<Vec<_>, _>>()?
@@ -235,7 +239,14 @@ impl UserKernel {
             uniforms,
         };
         for (entry, groups) in stages {
-            plan.check_stage(&entry, caps)?;
+            if groups[0] == 0 {
+                continue;
+            }
+            // Array lengths and the like, which follow from constants.
+            plan.check_stage(&entry, caps).map_err(|e| match e {
+                PlanError::Reflect(ReflectError::Constants(reason)) => refused(&self.path, reason),
+                other => other,
+            })?;
             let limit = caps.grid_dimension as usize;
             let groups = match groups {
                 [x, 1, 1] => plan.fold(&entry, x, caps)?,
@@ -264,17 +275,21 @@ impl UserKernel {
     fn fits_grid(
         &self,
         variant: &'static Variant,
-        constants: &lathe_kernels::Constants,
+        shape: &Shape,
+        caps: &Capabilities,
+        constants: &Constants,
     ) -> Result<(), PlanError> {
         let own = lathe_kernels::reflection(self.kernel.name, variant.name)
             .expect("the contract test pairs variants and files");
+        let its = own.constants(shape.iter().chain((variant.constants)(shape, caps)))?;
         for (name, default) in &own.overrides {
             // The grid takes parameters from the shape.
             if !matches!(default, Default::Literal(_)) || self.kernel.param(name).is_some() {
                 continue;
             }
             match constants.get(name) {
-                Some(v) if v.is_finite() && (*v >= 1.0 || name == "SG") => {}
+                // A grid divides by some of them; one that is zero in the variant is none of these.
+                Some(v) if v.is_finite() && (*v >= 1.0 || its.get(name) == Some(v)) => {}
                 Some(v) => return Err(refused(&self.path, format!("override {name} = {v}"))),
                 None => {
                     return Err(refused(
@@ -334,5 +349,57 @@ impl UserKernel {
         }
         bytes.resize(bytes.len().next_multiple_of(16), 0);
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A copy of a variant in that variant's place runs the same: constants, grids, bindings and
+    /// what is refused.
+    #[test]
+    fn a_copy_stands_in_its_variant_s_place() {
+        let folder = std::env::temp_dir().join(format!("lathe-copies-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for copies");
+        let caps = Capabilities {
+            subgroup: Some((32, 32)),
+            f16: true,
+            workgroup_memory: 48 << 10,
+            invocations: 1024,
+            binding_bytes: 2 << 30,
+            ..Capabilities::minimal()
+        };
+        let mut compared = 0;
+        for kernel in lathe_kernels::KERNELS {
+            for variant in kernel.variants {
+                let source = lathe_kernels::source(kernel.name, variant.name).expect("its source");
+                let path = folder.join(format!("{}-{}.wgsl", kernel.name, variant.name));
+                std::fs::write(&path, source.text).expect("a copy");
+                let file = UserKernel::read(&path, kernel).expect("the copy");
+                for shape in (kernel.bench)().into_iter().chain((kernel.cases)()) {
+                    let own = Plan::of(kernel, variant, &shape, &caps);
+                    let copy = file.plan(variant, &shape, &caps);
+                    match (own, copy) {
+                        (Ok(own), Ok(copy)) => {
+                            assert_eq!(own.constants, copy.constants, "{} {shape}", path.display());
+                            let stages = |plan: &Plan| format!("{:?}", plan.stages);
+                            assert_eq!(stages(&own), stages(&copy), "{} {shape}", path.display());
+                            assert_eq!(own.packing, copy.packing, "{} {shape}", path.display());
+                            compared += 1;
+                        }
+                        (Err(PlanError::Unavailable(own)), Err(PlanError::Unavailable(copy))) => {
+                            assert_eq!(own, copy, "{} {shape}", path.display());
+                        }
+                        (own, copy) => {
+                            let of = |plan: Result<Plan, _>| plan.map(|_| "a plan");
+                            panic!("{} {shape}: {:?}, {:?}", path.display(), of(own), of(copy))
+                        }
+                    }
+                }
+            }
+        }
+        std::fs::remove_dir_all(&folder).expect("copies removed");
+        assert!(compared > 500, "{compared}");
     }
 }

@@ -10,6 +10,8 @@
 // Source: own.
 // uses: planes, rounded_x, planes_rows, three_bytes, unscaled, x_four, sum_four, store_y, grid
 override FIRST: u32;
+override COLS: u32;
+override X_COLUMNS: u32 = 1u; // of them in memory
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // a power of two from 4 on
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time

@@ -4,6 +4,8 @@
 //   factor_of(size)       a factor on every product, once x is rounded
 //   held_of(row)          what keep will want of the row, on its way while the product is made
 //   keep(product, lanes)  takes a product, in uniform control flow
+const COLS: u32 = 1u;
+const X_COLUMNS: u32 = 1u;
 override WG: u32 = 256u;
 override EACH: u32 = 4u; // rows to LANES lanes: 1, 2 or 4
 override LANES: u32 = 32u; // a power of two from 4 on

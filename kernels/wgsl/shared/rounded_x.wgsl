@@ -2,6 +2,7 @@
 // an instruction (dot4I8Packed). Needs planes, and
 //
 //   WG, BYTES         invocations; bytes of a rounded activation, 1 to 3
+//   COLS, X_COLUMNS   vectors in x; of them in memory, where their blocks follow each other in every run
 //   LARGEST           its largest value: 127, 127 * 256 + 127, or 4161400
 //   x_four(col, i)    elements 4i..4i+4 of vector `col` of x, zeros past its end
 //   normed()          whether sums of squares are wanted, and
@@ -16,8 +17,6 @@
 // ones. First comes vec4 0 of every block, then vec4 1 and so on: lanes with neighbouring blocks
 // read neighbouring vec4, one from every bank.
 override BLOCKS: u32 = (K + 31u) / 32u;
-override COLS: u32 = 1u; // vectors in x
-override X_COLUMNS: u32 = 1u; // of them in memory: their blocks follow each other in every run
 override SPAN: u32 = X_COLUMNS * BLOCKS;
 override RUNS: u32 = 2u * BYTES * SPAN;
 var<workgroup> rounded: array<vec4<u32>, RUNS>;
