@@ -27,7 +27,8 @@ pub(super) fn gemv_q(inputs: &Inputs<'_>) -> Outcomes {
 }
 
 /// The product of a matrix whose rows are no runs of whole blocks: some at a time are decoded and
-/// multiplied as f32 rows.
+/// multiplied as f32 rows. A weight is made of terms as large as the largest of its block, of which the
+/// row may hold nothing else: the magnitude is of those.
 fn reordered(weights: &WeightRows, rows: usize, x: &[f32]) -> Expected {
     let (format, k) = (format_of(weights), x.len());
     // As many rows as a block has values, so that a column's block is decoded once.
@@ -38,23 +39,37 @@ fn reordered(weights: &WeightRows, rows: usize, x: &[f32]) -> Expected {
     let tiles = value.par_chunks_mut(tile).zip(magnitude.par_chunks_mut(tile));
     tiles.enumerate().for_each(|(t, (value, magnitude))| {
         let mut decoded = vec![0.0f32; value.len() * k];
+        let mut largest = vec![0.0f32; value.len() * k];
         if weights.order == Order::Flat {
             // A tile begins at a multiple of block_len values and so at a block.
             let from = t * k * block;
             let end = (from + decoded.len().div_ceil(tile) * block).min(bytes.len());
             format.decode(&bytes[from..end], &mut decoded);
+            for (block, largest) in decoded.chunks(tile).zip(largest.chunks_mut(tile)) {
+                largest.fill(largest_of(block));
+            }
         } else {
             let mut column = vec![0.0; value.len()];
             for i in 0..k {
                 let from = i * weights.row_bytes() + t * block;
                 format.decode(&bytes[from..from + block], &mut column);
+                let most = largest_of(&column);
                 for (r, v) in column.iter().enumerate() {
                     decoded[r * k + i] = *v;
+                    largest[r * k + i] = most;
                 }
             }
         }
         let rows: Vec<u8> = decoded.iter().flat_map(|v| v.to_le_bytes()).collect();
         reference::gemv::gemv_rows(reference::Format::F32, &rows, k, x, value, magnitude);
+        for (magnitude, largest) in magnitude.iter_mut().zip(largest.chunks(k)) {
+            let terms = largest.iter().zip(x).map(|(w, x)| f64::from(w * x).abs());
+            *magnitude = terms.sum();
+        }
     });
     Expected { value, magnitude }
+}
+
+fn largest_of(values: &[f32]) -> f32 {
+    values.iter().fold(0.0, |most, v| most.max(v.abs()))
 }
