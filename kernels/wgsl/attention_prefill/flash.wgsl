@@ -131,7 +131,7 @@ fn main(
         // Softmax: the largest score of a row, then weights.
         let t = vec4<u32>(tile + 4u * down) + vec4<u32>(0u, 1u, 2u, 3u);
         for (var i = 0u; i < ROWS_EACH; i++) {
-            let live = t >= vec4<u32>(slots[i].x) & t < vec4<u32>(slots[i].y);
+            let live = (t >= vec4<u32>(slots[i].x)) & (t < vec4<u32>(slots[i].y));
             score[i] = select(vec4<f32>(LOWEST), score[i], live);
             let two = max(score[i].xy, score[i].zw);
             tops[(across + SIDE * i) * SIDE + down] = max(two.x, two.y);
@@ -142,7 +142,7 @@ fn main(
             for (var j = 0u; j < SIDE; j++) { top = max(top, tops[(across + SIDE * i) * SIDE + j]); }
             let decay = exp2(most[i] - top);
             most[i] = top;
-            let live = t >= vec4<u32>(slots[i].x) & t < vec4<u32>(slots[i].y);
+            let live = (t >= vec4<u32>(slots[i].x)) & (t < vec4<u32>(slots[i].y));
             let weight = select(vec4<f32>(0.0), exp2(score[i] - vec4<f32>(top)), live);
             norm[i] = norm[i] * decay + (weight.x + weight.y) + (weight.z + weight.w);
             for (var f = 0u; f < 4u; f++) { sum[4u * i + f] *= decay; }

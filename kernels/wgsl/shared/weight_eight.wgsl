@@ -225,7 +225,7 @@ fn decode_weights(raw: Raw, i: u32) -> Eight {
         let s = (raw.b.yzw >> vec3<u32>(j % 4u * 8u)) & vec3<u32>(0xffu);
         var pair = s.xy & vec2<u32>(63u);
         if (j >= 4u) {
-            pair = vec2<u32>(s.z & 15u, s.z >> 4u) | (s.xy >> vec2<u32>(6u)) << vec2<u32>(4u);
+            pair = vec2<u32>(s.z & 15u, s.z >> 4u) | ((s.xy >> vec2<u32>(6u)) << vec2<u32>(4u));
         }
         let scales = unpack2x16float(raw.b.x) * vec2<f32>(pair);
         scale = scales.x;
