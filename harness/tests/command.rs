@@ -171,6 +171,33 @@ fn validate_and_list_print_one_document() {
 }
 
 #[test]
+fn validate_writes_a_page_for_browsers() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("page.html");
+    let shown = file.display().to_string();
+    let report = document(&lathe(&["validate", "matmul", "--page", &shown, "--json"]));
+    let page = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(report["bytes"].as_u64().unwrap(), page.len() as u64);
+    let left_out = report["left_out"].as_array().unwrap();
+    assert!(left_out.iter().any(|name| name == "matmul/cooperative_matrix"), "{report}");
+    // What the page asks for is what the registry has.
+    let data = page.split_once("const MODULES = ").unwrap().1.split_once(";\n").unwrap().0;
+    let modules: Value = serde_json::from_str(data).unwrap();
+    let modules = modules.as_array().unwrap();
+    assert_eq!(report["variants"].as_u64().unwrap(), modules.len() as u64);
+    for module in modules {
+        let (kernel, variant) = module["name"].as_str().unwrap().split_once('/').unwrap();
+        let source = lathe_kernels::source(kernel, variant).unwrap().text;
+        assert!(module["code"].as_str().unwrap().ends_with(source));
+        assert!(!module["pipelines"].as_array().unwrap().is_empty(), "{kernel}/{variant}");
+    }
+    assert_eq!(code(&lathe(&["validate", "glu", "--page", &shown])), 0);
+    std::fs::write(&file, "precious").unwrap();
+    assert_eq!(code(&lathe(&["validate", "glu", "--page", &shown])), 2);
+    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+}
+
+#[test]
 fn check_reports_each_case_and_repeats_one() {
     if common::gpu().is_none() {
         return;

@@ -222,6 +222,21 @@ fn plan_of(
     }
 }
 
+/// Writes a page. One can be made again from what it shows; only another kind of file is kept.
+fn write_page(path: &Path, page: &str) -> Result<()> {
+    if std::fs::metadata(path).is_ok_and(|m| m.len() > 0) {
+        let old = std::fs::read_to_string(path).unwrap_or_default();
+        if !old.starts_with("<!doctype html>") && !old.starts_with("<!DOCTYPE html>") {
+            return Err(Error::Usage(format!(
+                "{}: exists and is no HTML page; remove it first",
+                path.display()
+            )));
+        }
+        eprintln!("lathe: {} is replaced", path.display());
+    }
+    std::fs::write(path, page).map_err(|source| Error::Io { path: path.to_owned(), source })
+}
+
 /// `VARIANT`, `FILE.wgsl` or `VARIANT=FILE.wgsl`: a variant, and the file that stands in its place.
 /// Alone a file stands in that of the first.
 fn place(kernel: &'static Kernel, text: &str) -> Result<(&'static Variant, Option<PathBuf>)> {

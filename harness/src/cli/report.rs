@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Global;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::report::record::Record;
 use crate::report::{html, json};
 
@@ -29,19 +29,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         })
         .collect::<Result<Vec<_>>>()?;
     let page = html::render(&records);
-    if std::fs::metadata(&opts.output).is_ok_and(|m| m.len() > 0) {
-        // A page can be made again from its records; only another kind of file is kept.
-        let old = std::fs::read_to_string(&opts.output).unwrap_or_default();
-        if !old.starts_with("<!doctype html>") && !old.starts_with("<!DOCTYPE html>") {
-            return Err(Error::Usage(format!(
-                "{}: exists and is no HTML page; remove it first",
-                opts.output.display()
-            )));
-        }
-        eprintln!("lathe: {} is replaced", opts.output.display());
-    }
-    std::fs::write(&opts.output, &page)
-        .map_err(|source| Error::Io { path: opts.output.clone(), source })?;
+    super::write_page(&opts.output, &page)?;
     if global.json {
         json::print(&serde_json::json!({ "output": opts.output, "bytes": page.len() }));
     } else {

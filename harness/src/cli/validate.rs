@@ -1,19 +1,26 @@
 //! `lathe validate`: every variant through naga and each back end's writer, with the overrides of
 //! every benchmark and check shape applied. Needs no device.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
 use clap::Args;
-use lathe_kernels::{Capabilities, Constants, Kernel, Reflection, Shape, Variant};
+use lathe_kernels::{Capabilities, Constants, Kernel, ParamKind, Reflection, Shape, Variant};
 use naga::back::{hlsl, msl, spv, wgsl};
 use serde::Serialize;
 
 use super::Global;
 use crate::error::{Error, Result};
-use crate::report::{json, table};
+use crate::plan::{Plan, PlanError};
+use crate::report::{browser, json, table};
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
     /// KERNEL or KERNEL/VARIANT; all without
     target: Option<String>,
+    /// Write a page that validates them in the browser that opens it, by its own compiler
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -68,6 +75,9 @@ const WRITERS: [(&str, Writer); 4] =
     [("SPIR-V", write_spirv), ("MSL", write_msl), ("HLSL", write_hlsl), ("WGSL", write_wgsl)];
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    if let Some(path) = &opts.page {
+        return page(global, opts, path);
+    }
     let mut lines = Vec::new();
     for (kernel, variants) in super::named(opts.target.as_deref())? {
         for variant in variants {
@@ -101,6 +111,96 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         0 => Ok(()),
         n => Err(Error::CheckFailed(format!("{n} variant(s) do not validate"))),
     }
+}
+
+/// Writes the page for a browser.
+fn page(global: &Global, opts: &Opts, path: &Path) -> Result<()> {
+    let mut modules = Vec::new();
+    let mut left_out = Vec::new();
+    for (kernel, variants) in super::named(opts.target.as_deref())? {
+        for variant in variants {
+            let name = format!("{}/{}", kernel.name, variant.name);
+            match browser_module(kernel, variant, &name)? {
+                Some(module) => modules.push(module),
+                None => left_out.push(name),
+            }
+        }
+    }
+    let page = browser::render(&modules);
+    super::write_page(path, &page)?;
+    let pipelines: usize = modules.iter().map(|m| m.pipelines.len()).sum();
+    if global.json {
+        json::print(&serde_json::json!({
+            "output": path, "bytes": page.len(), "variants": modules.len(), "pipelines": pipelines,
+            "left_out": left_out,
+        }));
+    } else {
+        println!(
+            "{}: {} variants, {pipelines} pipelines; open it in a browser with WebGPU",
+            path.display(),
+            modules.len()
+        );
+        for name in left_out {
+            println!("left out {name}: no browser has cooperative matrices");
+        }
+    }
+    Ok(())
+}
+
+/// A variant with the pipelines that its benchmark and check shapes make on an adapter of default
+/// limits, of those that differ in sizes alone the first. None where no browser has what it needs.
+fn browser_module(
+    kernel: &'static Kernel,
+    variant: &'static Variant,
+    name: &str,
+) -> Result<Option<browser::Module>> {
+    let Some(reflection) = lathe_kernels::reflection(kernel.name, variant.name) else {
+        return Err(Error::CheckFailed(format!("{name}: no WGSL file")));
+    };
+    if !reflection.needs_cooperative_matrix.is_empty() {
+        return Ok(None);
+    }
+    let mut features = Vec::new();
+    let mut code = String::new();
+    if reflection.needs_subgroup {
+        features.push("subgroups");
+        code.push_str("enable subgroups;\n");
+    }
+    if reflection.needs_f16 {
+        features.push("shader-f16");
+    }
+    let source = lathe_kernels::source(kernel.name, variant.name).map_or("", |s| s.text);
+    code.push_str(source);
+    let caps = Capabilities {
+        subgroup: Some((32, 32)),
+        f16: reflection.needs_f16,
+        ..Capabilities::minimal()
+    };
+    let is_size = |name: &str| {
+        use ParamKind::{Choice, Formats, Mostly};
+        let kind = kernel.param(name).map(|p| p.kind);
+        !matches!(kind, None | Some(Choice(_) | Mostly(_) | Formats(_)))
+    };
+    let mut seen = BTreeSet::new();
+    let mut pipelines = Vec::new();
+    for shape in (kernel.bench)().into_iter().chain((kernel.cases)()) {
+        let plan = match Plan::of(kernel, variant, &shape, &caps) {
+            Ok(plan) => plan,
+            Err(PlanError::Unavailable(_)) => continue,
+            Err(PlanError::Reflect(e)) => return Err(e.into()),
+        };
+        for stage in &plan.stages {
+            let kinds: Vec<_> = plan.constants.iter().filter(|(name, _)| !is_size(name)).collect();
+            if seen.insert(format!("{} {kinds:?}", stage.entry)) {
+                pipelines.push(browser::Pipeline {
+                    entry: stage.entry.clone(),
+                    shape: shape.show(kernel.params),
+                    constants: plan.constants.clone(),
+                });
+            }
+        }
+    }
+    Ok(Some(browser::Module { name: name.to_owned(), code, features, pipelines }))
 }
 
 fn validate(kernel: &'static Kernel, variant: &'static Variant) -> Line {

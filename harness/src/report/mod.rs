@@ -1,5 +1,6 @@
 //! How results leave the command: tables for people, one JSON document for programs.
 
+pub mod browser;
 pub mod compare;
 pub mod html;
 pub mod json;
