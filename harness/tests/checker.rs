@@ -257,7 +257,7 @@ fn coarser_rounding_of_activations_fails() {
 #[test]
 fn a_nan_survives_the_rounding_of_activations() {
     if has_subgroups() {
-        let load = "a = x_four(0u, 2u * at);";
+        let load = "a = half_eight(first, 2u * at);";
         let poisoned =
             format!("{load} if (at == 3u) {{ a.y = bitcast<f32>(0x7fc00000u + 0u * at); }}");
         let shape = [("ROWS", 7.0), ("K", 300.0)];

@@ -264,7 +264,7 @@ pub fn compare(
     let (error, energy) = squares(expected.value.iter().copied(), got.iter().map(|&g| g.into()));
     let unavoidable = elements as f64 * tolerance.smallest().powi(2);
     let nmse = quotient(error, energy);
-    if error <= tolerance.nmse * energy + unavoidable {
+    if nmse <= tolerance.nmse || error <= tolerance.nmse * energy + unavoidable {
         // Where all values are zero any error is infinitely large beside them: this one is none.
         let nmse = if energy == 0.0 { 0.0 } else { nmse };
         Ok(Agreement { nmse, worst, elements })
@@ -472,6 +472,8 @@ mod tests {
         let stored = TOLERANCE.stored_as_f16();
         let agreement = compare(&zeros, &[F16_SPACING as f32, 0.0], &stored).unwrap();
         assert_eq!(agreement.nmse, 0.0);
+        let unlimited = Tolerance { nmse: f64::INFINITY, ..TOLERANCE };
+        assert!(compare(&zeros, &[0.0, 0.0], &unlimited).is_ok());
     }
 
     #[test]

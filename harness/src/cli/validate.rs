@@ -148,7 +148,7 @@ fn page(global: &Global, opts: &Opts, path: &Path) -> Result<()> {
 }
 
 /// A variant with the pipelines that its benchmark and check shapes make on an adapter of default
-/// limits, of those that differ in sizes alone the first. None where no browser has what it needs.
+/// limits, as many as show every value of what is no size. None where no browser has what it needs.
 fn browser_module(
     kernel: &'static Kernel,
     variant: &'static Variant,
@@ -190,8 +190,11 @@ fn browser_module(
             Err(PlanError::Reflect(e)) => return Err(e.into()),
         };
         for stage in &plan.stages {
-            let kinds: Vec<_> = plan.constants.iter().filter(|(name, _)| !is_size(name)).collect();
-            if seen.insert(format!("{} {kinds:?}", stage.entry)) {
+            let kinds = plan.constants.iter().filter(|(name, _)| !is_size(name));
+            let kinds = kinds.map(|(name, value)| (stage.entry.clone(), format!("{name}={value}")));
+            let before = seen.len();
+            seen.extend(kinds.chain([(stage.entry.clone(), String::new())]));
+            if seen.len() > before {
                 pipelines.push(browser::Pipeline {
                     entry: stage.entry.clone(),
                     shape: shape.show(kernel.params),
