@@ -154,7 +154,9 @@ fn browser_module(
     variant: &'static Variant,
     name: &str,
 ) -> Result<Option<browser::Module>> {
-    let Some(reflection) = lathe_kernels::reflection(kernel.name, variant.name) else {
+    let reflection = lathe_kernels::reflection(kernel.name, variant.name);
+    let source = lathe_kernels::source(kernel.name, variant.name);
+    let (Some(reflection), Some(source)) = (reflection, source) else {
         return Err(Error::CheckFailed(format!("{name}: no WGSL file")));
     };
     if !reflection.needs_cooperative_matrix.is_empty() {
@@ -169,8 +171,7 @@ fn browser_module(
     if reflection.needs_f16 {
         features.push("shader-f16");
     }
-    let source = lathe_kernels::source(kernel.name, variant.name).map_or("", |s| s.text);
-    code.push_str(source);
+    code.push_str(source.text);
     let caps = Capabilities {
         subgroup: Some((32, 32)),
         f16: reflection.needs_f16,

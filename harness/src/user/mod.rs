@@ -360,8 +360,7 @@ mod tests {
     /// what is refused.
     #[test]
     fn a_copy_stands_in_its_variant_s_place() {
-        let folder = std::env::temp_dir().join(format!("lathe-copies-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder for copies");
+        let folder = tempfile::tempdir().expect("a folder for copies");
         let caps = Capabilities {
             subgroup: Some((32, 32)),
             f16: true,
@@ -374,7 +373,7 @@ mod tests {
         for kernel in lathe_kernels::KERNELS {
             for variant in kernel.variants {
                 let source = lathe_kernels::source(kernel.name, variant.name).expect("its source");
-                let path = folder.join(format!("{}-{}.wgsl", kernel.name, variant.name));
+                let path = folder.path().join(format!("{}-{}.wgsl", kernel.name, variant.name));
                 std::fs::write(&path, source.text).expect("a copy");
                 let file = UserKernel::read(&path, kernel).expect("the copy");
                 for shape in (kernel.bench)().into_iter().chain((kernel.cases)()) {
@@ -399,7 +398,6 @@ mod tests {
                 }
             }
         }
-        std::fs::remove_dir_all(&folder).expect("copies removed");
         assert!(compared > 500, "{compared}");
     }
 }
