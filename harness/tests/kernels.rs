@@ -12,7 +12,9 @@ use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::plan::Plan;
 use lathe_harness::recording::TensorId;
 use lathe_harness::select::{Hints, select};
-use lathe_kernels::{Capabilities, Constants, Format, KERNELS, Kernel, Order, Shape};
+use lathe_kernels::{
+    Capabilities, Constants, CooperativeMatrix, Format, KERNELS, Kernel, MatrixScalar, Order, Shape,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
@@ -140,6 +142,32 @@ fn no_benchmarked_shape_falls_to_naive() {
             }
         }
     }
+}
+
+/// A rung that no benchmark reaches is kept by belief.
+#[test]
+fn every_variant_is_benchmarked_somewhere() {
+    let (inputs, sums) = (MatrixScalar::F16, MatrixScalar::F32);
+    let matrix = |m| CooperativeMatrix { m, n: m, k: m, inputs, sums };
+    let large = Capabilities {
+        binding_bytes: 2 << 30,
+        subgroup: Some((32, 32)),
+        f16: true,
+        workgroup_memory: 48 << 10,
+        invocations: 1024,
+        cooperative_matrices: vec![matrix(16), matrix(8)],
+        ..Capabilities::minimal()
+    };
+    let mut never = Vec::new();
+    for kernel in KERNELS {
+        let shapes = (kernel.bench)();
+        for variant in kernel.variants {
+            if !shapes.iter().any(|s| Plan::of(kernel, variant, s, &large).is_ok()) {
+                never.push(format!("{}/{}", kernel.name, variant.name));
+            }
+        }
+    }
+    assert!(never.is_empty(), "no benchmarked shape for {never:?}");
 }
 
 /// The other kernels over planes_dot4.wgsl, in several turns: what stays from turn to turn, rows that belong

@@ -156,6 +156,8 @@ pub(crate) static KERNEL: Kernel = Kernel {
             shape(1152, 1024, Format::Bf16, 1, 1),
             shape(2048, 8192, Format::Bf16, 0, 1),
             shape(1152, 6912, Format::F32, 1, 0),
+            shape(1152, 6912, Format::Q4_0, 1, 1),
+            shape(2048, 8192, Format::Q4K, 0, 1),
         ]
     },
 };
