@@ -149,7 +149,7 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
             path.display()
         )));
     }
-    let (mut cases, mut unavailable) = (Vec::new(), Vec::new());
+    let (mut cases, mut unavailable, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     for (kernel, variants) in named {
         let shapes = match &opts.shape {
             Some(text) => {
@@ -195,6 +195,12 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
                         unavailable.push(format!("{named} {text}: {what}: {reason}"));
                         continue;
                     }
+                    // One that is wrong costs the run its success and not the other cases.
+                    Err(Error::CheckFailed(reason)) => {
+                        eprintln!("FAILED {reason}");
+                        failed.push(named);
+                        continue;
+                    }
                     Err(e) => return Err(e),
                 }
                 // A run that is cut short leaves what it had.
@@ -211,7 +217,7 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
     for line in &unavailable {
         eprintln!("unavailable {line}");
     }
-    if cases.is_empty() {
+    if cases.is_empty() && failed.is_empty() {
         return Err(Error::Unavailable {
             what: match opts.targets.is_empty() {
                 true => "every variant".into(),
@@ -221,17 +227,28 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
             reason: unavailable.join("; "),
         });
     }
-    if let Some(path) = &opts.save {
-        eprintln!("saved {}", path.display());
+    if !cases.is_empty() {
+        if let Some(path) = &opts.save {
+            eprintln!("saved {}", path.display());
+        }
+        let record = record(session, &cases);
+        print(&record, if global.json { Format::Json } else { opts.format }, session);
     }
-    let record = record(session, &cases);
-    print(&record, if global.json { Format::Json } else { opts.format }, session);
-    Ok(())
+    match failed.as_slice() {
+        [] => Ok(()),
+        _ => Err(Error::CheckFailed(format!(
+            "{} of {} cases were not timed, or are no result: {}",
+            failed.len(),
+            failed.len() + cases.len(),
+            failed.join(", ")
+        ))),
+    }
 }
 
 fn record(session: &Session, cases: &[BenchCase]) -> Record {
     let mut environment = environment(&session.gpu);
     environment.copy_gb_s = Some(session.copy_gb_s);
+    environment.read_gb_s = Some(session.read_gb_s);
     environment.timestamp_quantum_ns = session.quantum_ns;
     environment.canary_drift = Some(session.drift());
     Record::new(environment, Body::Bench(Bench { cases: cases.to_vec() }))
@@ -288,10 +305,11 @@ fn print(record: &Record, format: Format, session: &Session) {
         Format::Table | Format::Md => {
             println!("{}", cases_table(cases, session.copy_gb_s));
             println!(
-                "{}: copy {:.0} GB/s (read + write); dependent dispatches, medians, ± half the \
-                 median's 95 % interval; run-time checks {}; canary drift {:.1} %",
+                "{}: copy {:.0} GB/s (read + write), reading alone {:.0}; dependent dispatches, \
+                 medians, ± half the median's 95 % interval; run-time checks {}; canary drift {:.1} %",
                 record.environment.adapter,
                 session.copy_gb_s,
+                session.read_gb_s,
                 record.environment.runtime_checks,
                 100.0 * session.drift()
             );

@@ -6,12 +6,12 @@ use serde::Serialize;
 use super::Global;
 use crate::error::{Error, Result};
 use crate::gpu::{AdapterSummary, adapters};
-use crate::measure::{CopyBandwidth, copy_bandwidth};
+use crate::measure::{Copier, CopyBandwidth};
 use crate::report::{json, table};
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// Measure the device-to-device copy bandwidth of the chosen adapter
+    /// Measure the bandwidth of the chosen adapter: device-to-device copy, and reading alone
     #[arg(long)]
     measure: bool,
 }
@@ -24,18 +24,22 @@ struct Report {
     runtime_checks: &'static str,
     wgpu: &'static str,
     copy: Option<CopyBandwidth>,
+    read_gb_s: Option<f64>,
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let adapters = adapters();
     let gpu = global.open()?;
-    let copy = opts.measure.then(|| copy_bandwidth(&gpu)).transpose()?;
+    let copier = opts.measure.then(|| Copier::new(&gpu)).transpose()?;
+    let copy = copier.as_ref().map(|c| c.bandwidth(&gpu)).transpose()?;
+    let read_gb_s = copier.as_ref().map(|c| c.read_gb_s(&gpu)).transpose()?;
     let report = Report {
         chosen: gpu.adapter.index,
         timestamp_period_ns: gpu.timestamp_period,
         runtime_checks: gpu.checks.name(),
         wgpu: crate::gpu::WGPU_VERSION,
         copy,
+        read_gb_s,
         adapters,
     };
     if global.json {
@@ -98,6 +102,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             table::bytes(c.bytes),
             100.0 * c.spread
         );
+    }
+    if let Some(gb_s) = report.read_gb_s {
+        println!("reading alone: {gb_s:.1} GB/s");
     }
     gpu.check_faults()
         .map_err(|e| Error::DeviceLost { adapter: gpu.adapter.name.clone(), reason: e.to_string() })

@@ -1,6 +1,7 @@
 //! The ceiling: bandwidth of a device-to-device copy, bytes read plus bytes written. The same
 //! copy, over and over, is the canary that shows whether clocks moved during a run, and over
-//! growing blocks it finds the last-level cache.
+//! growing blocks it finds the last-level cache. Reading alone, what most kernels of a decode
+//! step do, may go beyond a copy; what it reaches bounds what a result can be.
 
 use serde::Serialize;
 
@@ -25,12 +26,13 @@ pub struct CopyBandwidth {
     pub spread: f64,
 }
 
-/// Two blocks and a kernel that copies one to the other.
+/// Two blocks, a kernel that copies one to the other and one that only reads.
 #[derive(Debug)]
 pub struct Copier {
     from: wgpu::Buffer,
     to: wgpu::Buffer,
-    pipeline: wgpu::ComputePipeline,
+    copy: wgpu::ComputePipeline,
+    read: wgpu::ComputePipeline,
     span: Span,
     bytes: u64,
 }
@@ -56,25 +58,38 @@ impl Copier {
                 })
             })
         };
-        let pipeline = gpu.scoped("the copy kernel", |device| {
+        let (copy, read) = gpu.scoped("the copy kernels", |device| {
             let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
                 label: Some("copy"),
                 source: wgpu::ShaderSource::Wgsl(include_str!("copy.wgsl").into()),
             });
-            device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: Some("copy"),
-                layout: None,
-                module: &module,
-                entry_point: Some("main"),
-                compilation_options: Default::default(),
-                cache: None,
-            })
+            let pipeline = |entry| {
+                device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                    label: Some(entry),
+                    layout: None,
+                    module: &module,
+                    entry_point: Some(entry),
+                    compilation_options: Default::default(),
+                    cache: None,
+                })
+            };
+            (pipeline("copy_block"), pipeline("read_block"))
         })?;
-        Ok(Self { from: make()?, to: make()?, pipeline, span: Span::new(gpu)?, bytes })
+        Ok(Self { from: make()?, to: make()?, copy, read, span: Span::new(gpu)?, bytes })
     }
 
     /// Seconds of one copy of the first `bytes`, as one of `times` that wait for each other.
     pub fn kernel(&self, gpu: &Gpu, bytes: u64, times: u32) -> Result<f64> {
+        self.dispatch(gpu, &self.copy, bytes, times)
+    }
+
+    fn dispatch(
+        &self,
+        gpu: &Gpu,
+        pipeline: &wgpu::ComputePipeline,
+        bytes: u64,
+        times: u32,
+    ) -> Result<f64> {
         let part = |buffer| {
             wgpu::BindingResource::Buffer(wgpu::BufferBinding {
                 buffer,
@@ -84,7 +99,7 @@ impl Copier {
         };
         let bind_group = gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: Some("copy"),
-            layout: &self.pipeline.get_bind_group_layout(0),
+            layout: &pipeline.get_bind_group_layout(0),
             entries: &[
                 wgpu::BindGroupEntry { binding: 0, resource: part(&self.from) },
                 wgpu::BindGroupEntry { binding: 1, resource: part(&self.to) },
@@ -93,7 +108,7 @@ impl Copier {
         let groups = (bytes / 16).div_ceil(WORKGROUP * ROUNDS) as u32;
         let y = groups.div_ceil(32768).max(1);
         let time = self.span.pass(gpu, |pass| {
-            pass.set_pipeline(&self.pipeline);
+            pass.set_pipeline(pipeline);
             pass.set_bind_group(0, &bind_group, &[]);
             for _ in 0..times {
                 pass.dispatch_workgroups(groups.div_ceil(y), y, 1);
@@ -129,6 +144,12 @@ impl Copier {
             bytes: self.bytes,
             spread: best.spread,
         })
+    }
+
+    /// Bandwidth of reading alone, 10^9 bytes a second.
+    pub fn read_gb_s(&self, gpu: &Gpu) -> Result<f64> {
+        let read = sample(gpu, &mut || self.dispatch(gpu, &self.read, self.bytes, 1))?;
+        Ok(self.bytes as f64 / read.median / 1e9)
     }
 
     /// Bytes of the last-level cache, found by measurement: the largest footprint whose repeated

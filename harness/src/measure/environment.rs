@@ -22,6 +22,7 @@ pub fn environment(gpu: &Gpu) -> Environment {
         runtime_checks: gpu.checks.name().into(),
         timestamp_quantum_ns: None,
         copy_gb_s: None,
+        read_gb_s: None,
         canary_drift: None,
     }
 }

@@ -61,6 +61,9 @@ pub struct Environment {
     pub timestamp_quantum_ns: Option<f64>,
     /// Measured copy bandwidth, read plus written, 10^9 bytes a second.
     pub copy_gb_s: Option<f64>,
+    /// Measured bandwidth of reading alone, 10^9 bytes a second.
+    #[serde(default)]
+    pub read_gb_s: Option<f64>,
     /// Largest change of the canary kernel's time during the run, as a fraction of its smallest.
     pub canary_drift: Option<f64>,
 }
