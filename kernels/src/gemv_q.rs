@@ -416,7 +416,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             &["planes_dp4a24", "planes_multicol", "planes", "workgroup", "naive"]
         }
         (_, 1) => &["planes_dp4a24", "planes", "workgroup", "naive"],
-        _ => &["planes_batch", "workgroup", "naive"],
+        _ => &["planes_dp4a24_cols", "planes_batch", "workgroup", "naive"],
     },
     cost: |s| {
         let (rows, k, cols) = (s.float("ROWS"), s.float("K"), s.float("COLS"));

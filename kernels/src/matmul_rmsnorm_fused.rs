@@ -2,8 +2,9 @@
 //! output projection of attention.
 
 use crate::descriptor::*;
-use crate::geometry::{dense_only, quantised_only};
-use crate::layout::{Format, act_bytes};
+use crate::gemv_q;
+use crate::geometry::*;
+use crate::layout::{Format, Packing, act_bytes};
 use crate::shape::{Param, Shape};
 use crate::shared::*;
 
@@ -24,18 +25,19 @@ fn shape(rows: usize, k: usize, format: Format, post: u32, next: u32) -> Shape {
     ])
 }
 
-const FINISH: Stage = Stage { entry: "finish", grid: |_, _| 1 };
+/// One workgroup for the norms.
+const NORMS: Stage = Stage { entry: "norms", grid: |_, _| 1 };
 
 const TWO: &[Stage] = &[
     Stage {
         entry: "product",
         grid: |s, c| rows(s).div_ceil(((c["WG"] / c["LANES"]) as usize).max(1)),
     },
-    FINISH,
+    NORMS,
 ];
 
-const LANES: &[(&str, &[f64])] =
-    &[("WG", &[64.0, 128.0, 256.0]), ("LANES", &[8.0, 16.0, 32.0, 64.0])];
+/// The matrix as `planes.wgsl` sees it.
+const ALONG_ROWS: (&str, f64) = ("ORDER", 0.0);
 
 pub(crate) static KERNEL: Kernel = Kernel {
     name: "matmul_rmsnorm_fused",
@@ -70,7 +72,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             name: "naive",
             stages: &[
                 Stage { entry: "product", grid: |s, c| rows(s).div_ceil(c["WG"] as usize) },
-                FINISH,
+                NORMS,
             ],
             tunables: WORKGROUPS,
             ..PLAIN
@@ -82,12 +84,49 @@ pub(crate) static KERNEL: Kernel = Kernel {
             refuses: dense_only,
             ..PLAIN
         },
-        Variant { name: "two_pass", stages: TWO, tunables: LANES, refuses: dense_only, ..PLAIN },
+        Variant {
+            name: "two_pass",
+            stages: TWO,
+            constants: workgroup_lanes,
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0]),
+                ("LANES", &[8.0, 16.0, 32.0, 64.0]),
+                ("UNROLL", &[4.0, 9.0]),
+            ],
+            refuses: dense_only,
+            ..PLAIN
+        },
         Variant {
             name: "two_pass_q",
             stages: TWO,
-            tunables: LANES,
+            constants: |s, caps| {
+                let tile = gemv_q::tile(s, caps, 1) as f64;
+                let lanes = f64::from(gemv_q::lanes(s, 32, 1));
+                vec![ALONG_ROWS, ("LANES", lanes), ("TILE", tile)]
+            },
+            tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", gemv_q::LANES)],
             refuses: quantised_only,
+            packing: Packing::Planes,
+            ..PLAIN
+        },
+        Variant {
+            name: "two_pass_subgroup",
+            stages: &[Stage { entry: "product", grid: team_grid }, NORMS],
+            constants: |s, caps| [shared_team(caps, chunks16(s), 1), vec![("RUN", 2.0)]].concat(),
+            tunables: STACKED_TEAMS,
+            refuses: dense_only,
+            ..PLAIN
+        },
+        Variant {
+            name: "two_pass_dp4a24",
+            stages: &[
+                Stage { entry: "product", grid: |s, c| gemv_q::dot4_groups(rows(s), c) },
+                NORMS,
+            ],
+            constants: |s, caps| [gemv_q::dot4_constants(s, caps), vec![ALONG_ROWS]].concat(),
+            tunables: gemv_q::TURNS,
+            refuses: |s, caps| quantised_only(s, caps).or_else(|| gemv_q::below_a_block(s)),
+            packing: Packing::Planes,
             ..PLAIN
         },
         Variant {
@@ -112,9 +151,9 @@ pub(crate) static KERNEL: Kernel = Kernel {
     prefer: |s| {
         if Format::of(s).is_dense() {
             // What `last_workgroup` relies on is more than WGSL promises: by hint or tuned choice.
-            &["two_pass", "naive"]
+            &["two_pass_subgroup", "two_pass", "naive"]
         } else {
-            &["two_pass_q", "naive"]
+            &["two_pass_dp4a24", "two_pass_q", "naive"]
         }
     },
     cost: |s| {
@@ -127,11 +166,17 @@ pub(crate) static KERNEL: Kernel = Kernel {
         }
     },
     tolerance: |s| Tolerance {
-        k: 16.0 + 2.0 * s.float("K").sqrt() + s.float("ROWS").sqrt(),
+        // Codes may be summed with an offset that is taken out per 32 weights, as in gemv_q.
+        k: s.float("ROWS").sqrt()
+            + if Format::of(s).is_dense() {
+                16.0 + 2.0 * s.float("K").sqrt()
+            } else {
+                64.0 + 4.0 * s.float("K").sqrt()
+            },
         rounding: 0.0,
         nmse: if rows(s) < 8 { 9e-6 } else { 1e-10 },
-        reason: "a product as in gemv and norms as in rms_norm; how far an error of the product \
-                 reaches the stream and y is in the reference's magnitude",
+        reason: "a product as in gemv or gemv_q and norms as in rms_norm; how far an error of the \
+                 product reaches the stream and y is in the reference's magnitude",
     },
     cases: || {
         let mut cases = Vec::new();

@@ -8,6 +8,7 @@
 // later ones come from the cache.
 // uses: planes, x_four, x_tile, planes_tree, store_y, grid
 override COLS: u32;
+override FIRST: u32;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;

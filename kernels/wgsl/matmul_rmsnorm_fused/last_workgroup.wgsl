@@ -19,6 +19,7 @@
 override ROWS: u32;
 override NEXT: u32;
 override N: u32 = ROWS;
+override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 1u; // 1, 2 or 4: rows that all lanes work on together
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;

@@ -39,7 +39,7 @@ fn product(
 }
 
 @compute @workgroup_size(1)
-fn finish() {
+fn norms() {
     var squares = 0.0;
     for (var r = 0u; r < ROWS; r++) { squares += branch[r] * branch[r]; }
     let post = inverseSqrt(squares / f32(ROWS) + EPS);

@@ -12,6 +12,7 @@
 override ROWS: u32;
 override NEXT: u32;
 override N: u32 = ROWS;
+override WG: u32 = 256u;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;

@@ -6,11 +6,13 @@
 //   rms(v) = sqrt(mean v^2 + EPS)  OFFSET 0: standard, 1: Gemma's
 //
 // Idea: a matrix wants every processor, a norm of a few kilobytes wants one workgroup: two
-// dispatches, of which the second is latency only. No subgroups needed.
-// uses: residual_norm, dot_row, weights, store_pair, reduce_workgroup, grid
+// dispatches, of which the second is latency only. All loads of a round are in flight together, as in
+// gemv/workgroup. No subgroups needed.
+// uses: residual_norm, dot_row, row_dense, share, weights, store_pair, reduce_workgroup, grid
 override ROWS: u32;
 override NEXT: u32;
 override N: u32 = ROWS;
+override WG: u32 = 256u;
 override LANES: u32 = 32u; // invocations a row, a power of two
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
@@ -40,12 +42,7 @@ fn product(
     let lane = lid % LANES;
     let row = group_index(workgroup, groups) * (WG / LANES) + lid / LANES;
     var sum = 0.0;
-    if (row < ROWS) {
-        let base = row * row_chunks();
-        for (var c = lane; c < row_chunks(); c += LANES) {
-            sum += dot_chunk(weights[base + c], load_x_chunk(c));
-        }
-    }
+    if (row < ROWS) { sum = share(row, lane, LANES); }
     reduce_slots[lid] = sum;
     workgroupBarrier();
     for (var step = LANES / 2u; step > 0u; step /= 2u) {
@@ -56,6 +53,6 @@ fn product(
 }
 
 @compute @workgroup_size(WG)
-fn finish(@builtin(local_invocation_index) lid: u32) {
+fn norms(@builtin(local_invocation_index) lid: u32) {
     residual_norm(Place(lid), NEXT == 1u);
 }

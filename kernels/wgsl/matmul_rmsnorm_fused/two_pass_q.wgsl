@@ -1,27 +1,35 @@
-// matmul_rmsnorm_fused/two_pass_q: as two_pass, one quantised weight at a time.
+// matmul_rmsnorm_fused/two_pass_q: as two_pass, over quantised weights; no subgroups needed.
 //
 //   b = W . x, or (W . x) / rms(W . x) * (OFFSET + post_weight) with POST rms
 //   stream = stream + b;  with NEXT rms: y = stream / rms(stream) * (OFFSET + next_weight)
-//   W: (ROWS, K)  x: (K) f32 or f16  stream, weights of the norms: (ROWS)  y: (ROWS) f32 or f16
+//   W: (ROWS, K) quantised, in planes  x: (K) f32 or f16  stream, weights of the norms: (ROWS)  y: (ROWS) f32 or f16
 //   rms(v) = sqrt(mean v^2 + EPS)  OFFSET 0: standard, 1: Gemma's
 //
-// Idea: every weight finds its scale again: what is simple enough to trust without subgroups.
-// uses: residual_norm, weight_at, acts_at, store_pair, reduce_workgroup, grid
-override ROWS: u32;
-override K: u32;
+// Idea: the product of gemv_q/workgroup. The rung for adapters and browsers without subgroup operations.
+// uses: residual_norm, planes, x_four, x_tile, planes_tree, store_pair, reduce_workgroup, grid
 override NEXT: u32;
 override N: u32 = ROWS;
-override LANES: u32 = 32u; // invocations a row, a power of two
+const FIRST: u32 = 0u; // of planes_tree
 
-@group(0) @binding(0) var<storage, read> weights: array<u32>;
-@group(0) @binding(1) var<storage, read> x: array<u32>;
+@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> stream: array<f32>;
 @group(0) @binding(3) var<storage, read> post_weight: array<f32>;
 @group(0) @binding(4) var<storage, read> next_weight: array<f32>;
 @group(0) @binding(5) var<storage, read_write> y: array<u32>;
 @group(0) @binding(6) var<storage, read_write> branch: array<f32>;
 
-fn packed_word(i: u32) -> u32 { return weights[i]; }
+alias Partial = f32;
+
+fn weigh(chunk: Chunk, at: u32, c: u32, tile: u32) -> f32 {
+    return dot_chunk(chunk, at, load_x(c - tile));
+}
+
+fn finish(sum: f32) -> f32 { return sum; }
+
+fn held_y(at: u32) -> f32 { return 0.0; }
+
+fn store_y(at: u32, product: f32, held: f32) { branch[at] = product; }
 
 struct Place { lid: u32 }
 
@@ -39,22 +47,10 @@ fn product(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let lane = lid % LANES;
-    let row = group_index(workgroup, groups) * (WG / LANES) + lid / LANES;
-    var sum = 0.0;
-    if (row < ROWS) {
-        for (var i = lane; i < K; i += LANES) { sum += weight_at(row, i, K) * x_at(i); }
-    }
-    reduce_slots[lid] = sum;
-    workgroupBarrier();
-    for (var step = LANES / 2u; step > 0u; step /= 2u) {
-        if (lane < step) { reduce_slots[lid] += reduce_slots[lid + step]; }
-        workgroupBarrier();
-    }
-    if (lane == 0u && row < ROWS) { branch[row] = reduce_slots[lid]; }
+    planes_tree(group_index(workgroup, groups), lid, 0u);
 }
 
 @compute @workgroup_size(WG)
-fn finish(@builtin(local_invocation_index) lid: u32) {
+fn norms(@builtin(local_invocation_index) lid: u32) {
     residual_norm(Place(lid), NEXT == 1u);
 }

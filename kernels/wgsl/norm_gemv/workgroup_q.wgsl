@@ -6,6 +6,8 @@
 // Idea: as planes, joined by a tree in workgroup memory. The rung for adapters and browsers without
 // subgroup operations.
 // uses: planes, normed_planes, weigh_normed, x_tile, planes_tree, store_y, grid
+override FIRST: u32;
+
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> norm_weight: array<vec4<f32>>;

@@ -10,6 +10,7 @@
 // between the two sums, and the second weight is on its way before the first sum.
 // uses: residual_norm, acts_pair, reduce_workgroup
 override N: u32;
+override WG: u32 = 256u;
 
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 @group(0) @binding(1) var<storage, read> delta: array<f32>;

@@ -1,15 +1,14 @@
 // One workgroup takes a branch into the residual stream and norms the stream for what follows.
-// The file that uses it defines N, `struct Place` with the invocation's `lid` and what else
+// The file that uses it defines N, WG, `struct Place` with the invocation's `lid` and what else
 // `fn sum_all(p: Place, value: f32) -> f32` needs, `fn delta_at(i: u32) -> f32` for the branch,
 // `fn stream_at(i: u32) -> f32` and `fn set_stream(i: u32, value: f32)`.
-override WG: u32 = 256u;
 override EPS: f32;
 override OFFSET: u32; // 0: standard, 1: Gemma's (1 + w)
 override POST: u32; // 1: the branch is normed first
 
 // Pairs of elements that an invocation keeps in registers between the sums. Those of a longer
 // vector are read again.
-const HELD: u32 = 4u;
+const KEPT: u32 = 4u;
 
 fn delta_pair(at: u32) -> vec2<f32> {
     if (at + 1u < N) { return vec2<f32>(delta_at(at), delta_at(at + 1u)); }
@@ -42,17 +41,17 @@ fn next_pair(at: u32) -> vec2<f32> {
 // next_weight.
 fn residual_norm(p: Place, next: bool) {
     let rounds = (N + 2u * WG - 1u) / (2u * WG);
-    var deltas: array<vec2<f32>, HELD>;
-    var xs: array<vec2<f32>, HELD>;
-    var posts: array<vec2<f32>, HELD>;
-    var nexts: array<vec2<f32>, HELD>;
+    var deltas: array<vec2<f32>, KEPT>;
+    var xs: array<vec2<f32>, KEPT>;
+    var posts: array<vec2<f32>, KEPT>;
+    var nexts: array<vec2<f32>, KEPT>;
     var squares = 0.0;
     // Whatever can be loaded is, before the first sum makes everyone wait.
     for (var j = 0u; j < rounds; j++) {
         let at = 2u * (j * WG + p.lid);
         let d = delta_pair(at);
         squares += dot(d, d);
-        if (j < HELD) {
+        if (j < KEPT) {
             deltas[j] = d;
             xs[j] = stream_pair(at);
             posts[j] = post_pair(at);
@@ -65,7 +64,7 @@ fn residual_norm(p: Place, next: bool) {
     for (var j = 0u; j < rounds; j++) {
         let at = 2u * (j * WG + p.lid);
         var v = vec2<f32>(0.0);
-        if (j < HELD) {
+        if (j < KEPT) {
             v = xs[j] + deltas[j] * scale * posts[j];
             xs[j] = v;
         } else {
@@ -80,7 +79,7 @@ fn residual_norm(p: Place, next: bool) {
     for (var j = 0u; j < rounds; j++) {
         let at = 2u * (j * WG + p.lid);
         var v = vec2<f32>(0.0);
-        if (j < HELD) {
+        if (j < KEPT) {
             v = xs[j] * scale * nexts[j];
         } else {
             v = stream_pair(at) * scale * next_pair(at);

@@ -1,0 +1,61 @@
+// matmul_rmsnorm_fused/two_pass_subgroup: two_pass with the product of gemv/split_k; dense weights.
+//
+//   b = W . x, or (W . x) / rms(W . x) * (OFFSET + post_weight) with POST rms
+//   stream = stream + b;  with NEXT rms: y = stream / rms(stream) * (OFFSET + next_weight)
+//   W: (ROWS, K)  x: (K) f32 or f16  stream, weights of the norms: (ROWS)  y: (ROWS) f32 or f16
+//   rms(v) = sqrt(mean v^2 + EPS)  OFFSET 0: standard, 1: Gemma's
+//
+// Idea: two_pass waits for two trees in workgroup memory; shuffles take a tenth of that, and what a lane
+// reads of x serves RUN rows.
+// uses: residual_norm, dot_row, row_dense, share, team, stack, weights, store_pair, reduce_subgroup, grid
+override ROWS: u32;
+override NEXT: u32;
+override N: u32 = ROWS;
+
+// Of team: where a product goes.
+const FIRST: u32 = 0u;
+const BETA: u32 = 0u;
+
+@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read_write> stream: array<f32>;
+@group(0) @binding(3) var<storage, read> post_weight: array<f32>;
+@group(0) @binding(4) var<storage, read> next_weight: array<f32>;
+@group(0) @binding(5) var<storage, read_write> y: array<u32>;
+@group(0) @binding(6) var<storage, read_write> branch: array<f32>;
+
+fn held_y(at: u32) -> f32 { return 0.0; }
+
+fn store_y(at: u32, product: f32, held: f32) { branch[at] = product; }
+
+fn sum_all(p: Place, value: f32) -> f32 {
+    return workgroup_sum(p.lane, p.subgroup, (WG + p.size - 1u) / p.size, value);
+}
+
+fn delta_at(i: u32) -> f32 { return branch[i]; }
+
+fn stream_at(i: u32) -> f32 { return stream[i]; }
+
+fn set_stream(i: u32, value: f32) { stream[i] = value; }
+
+@compute @workgroup_size(WG)
+fn product(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_size) size: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    split_k(take_place(workgroup, groups, lid, subgroup, size, lane));
+}
+
+@compute @workgroup_size(WG)
+fn norms(
+    @builtin(local_invocation_index) lid: u32,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_size) size: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    residual_norm(Place(0u, lid, lid, subgroup, size, lane), NEXT == 1u);
+}
