@@ -185,13 +185,23 @@ pub(crate) fn dot4_groups(rows: usize, c: &Constants) -> usize {
 }
 
 /// Rounded columns of three bytes that planes_dp4a24_cols holds at a time: as many as have room,
-/// dealt out evenly over the passes that takes. None where there is no room for two of several.
+/// dealt out evenly over the passes that takes. None where there is no room for one.
 fn held_columns(s: &Shape, caps: &Capabilities) -> Option<usize> {
-    const OTHERS: usize = 1024;
+    // A float a subgroup of four lanes, WG up to 512.
+    const OTHERS: usize = 512;
     let one = 112 * s.dim("K").div_ceil(32);
     let room = (caps.workgroup_memory as usize).saturating_sub(OTHERS) / one;
     let cols = s.dim("COLS");
-    (room >= cols.min(2)).then(|| cols.div_ceil(cols.div_ceil(room)))
+    (room > 0).then(|| cols.div_ceil(cols.div_ceil(room)))
+}
+
+/// Lanes of planes_dp4a24_cols: every column's sums cross all of them at the end of a row, so as few, from
+/// eight on, as leave the subgroups that a large GPU wants. Measured from 2 to 8 columns.
+fn column_lanes(s: &Shape, caps: &Capabilities) -> u32 {
+    let most = subgroup(caps);
+    let wanted = if s.dim("COLS") > 4 { 500 } else { 800 };
+    let enough = |lanes: &u32| s.dim("ROWS") / 4 * *lanes as usize >= wanted * most as usize;
+    [8, 16].into_iter().filter(|lanes| *lanes < most).find(enough).unwrap_or(most)
 }
 
 /// Workgroups of planes_dp4a24_cols: sets of rows times passes over the columns.
@@ -336,7 +346,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
             stages: &[Stage { entry: "main", grid: column_groups }],
             constants: |s, caps| {
                 let held = held_columns(s, caps).unwrap_or(1);
-                let mut constants = geometry(lanes(s, subgroup(caps), 4), caps);
+                let mut constants = geometry(column_lanes(s, caps), caps);
                 constants.extend([("X_COLUMNS", held as f64), ("GROUPS", 264.0)]);
                 constants
             },
