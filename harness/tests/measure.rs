@@ -249,6 +249,7 @@ fn fake_record(scale: f64, adapter: &str, path: &Path) {
         runtime_checks: "off".into(),
         timestamp_quantum_ns: Some(32.0),
         copy_gb_s: Some(4000.0),
+        read_gb_s: Some(4200.0),
         canary_drift: Some(0.001),
     };
     Record::new(environment, Body::Bench(Bench { cases: vec![case] })).write(path).unwrap();

@@ -183,6 +183,7 @@ fn environment(record: &Record) -> String {
         ("driver", env.driver.clone()),
         ("backend", env.backend.clone()),
         ("copy bandwidth", format!("{} GB/s, read plus written", maybe(env.copy_gb_s, 1))),
+        ("reading alone", format!("{} GB/s", maybe(env.read_gb_s, 1))),
         ("timestamp quantum", format!("{} ns", maybe(env.timestamp_quantum_ns, 2))),
         ("canary drift", format!("{} %", maybe(env.canary_drift.map(|d| d * 100.0), 2))),
         ("run-time checks", env.runtime_checks.clone()),

@@ -24,6 +24,7 @@ fn environment() -> Environment {
         runtime_checks: "off".into(),
         timestamp_quantum_ns: Some(32.0),
         copy_gb_s: Some(4000.0),
+        read_gb_s: Some(4200.0),
         canary_drift: Some(0.003),
     }
 }

@@ -63,6 +63,7 @@ pub(super) fn environment() -> Environment {
         runtime_checks: "off".into(),
         timestamp_quantum_ns: Some(32.0),
         copy_gb_s: Some(COPY),
+        read_gb_s: Some(1.06 * COPY),
         canary_drift: Some(0.004),
     }
 }
