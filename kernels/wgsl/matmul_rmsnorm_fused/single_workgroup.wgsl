@@ -8,7 +8,7 @@
 // Idea: the norm needs all rows, so one workgroup that makes them all needs no second pass. It
 // gives up the GPU for that: one of 132 processors works, and a matrix of 16 MB took 793 us where
 // 4 us of memory traffic are due. Kept to show what a fusion must not cost.
-// uses: residual_norm, dot_row, weights, store_pair, reduce_workgroup
+// uses: residual_norm, tree_sums, dot_row, weights, store_pair, reduce_workgroup
 override ROWS: u32;
 override NEXT: u32;
 override N: u32 = ROWS;
@@ -22,10 +22,6 @@ override WG: u32 = 256u;
 @group(0) @binding(5) var<storage, read_write> y: array<u32>;
 
 var<workgroup> rows: array<f32, ROWS>;
-
-struct Place { lid: u32 }
-
-fn sum_all(p: Place, value: f32) -> f32 { return workgroup_sum(p.lid, value); }
 
 fn delta_at(i: u32) -> f32 { return rows[i]; }
 

@@ -8,10 +8,8 @@
 // Idea: a matrix wants every processor, a norm of a few kilobytes wants one workgroup: two
 // dispatches, of which the second is latency only. All loads of a round are in flight together, as in
 // gemv/workgroup. No subgroups needed.
-// uses: residual_norm, dot_row, row_dense, share, weights, store_pair, reduce_workgroup, grid
+// uses: residual_norm, stored_branch, tree_sums, dot_row, row_dense, share, weights, store_pair, reduce_workgroup, grid
 override ROWS: u32;
-override NEXT: u32;
-override N: u32 = ROWS;
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // invocations a row, a power of two
 
@@ -22,16 +20,6 @@ override LANES: u32 = 32u; // invocations a row, a power of two
 @group(0) @binding(4) var<storage, read> next_weight: array<f32>;
 @group(0) @binding(5) var<storage, read_write> y: array<u32>;
 @group(0) @binding(6) var<storage, read_write> branch: array<f32>;
-
-struct Place { lid: u32 }
-
-fn sum_all(p: Place, value: f32) -> f32 { return workgroup_sum(p.lid, value); }
-
-fn delta_at(i: u32) -> f32 { return branch[i]; }
-
-fn stream_at(i: u32) -> f32 { return stream[i]; }
-
-fn set_stream(i: u32, value: f32) { stream[i] = value; }
 
 @compute @workgroup_size(WG)
 fn product(

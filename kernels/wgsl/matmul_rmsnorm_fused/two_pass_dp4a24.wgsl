@@ -7,10 +7,8 @@
 //
 // Idea: the product over activations as integers of 23 bits, whose error is that of adding f32 products,
 // and the norms in a workgroup that sums by subgroup operations.
-// uses: residual_norm, planes, rounded_x, planes_rows, planes_dot4, three_bytes, unscaled, x_four, sum_four
+// uses: residual_norm, stored_branch, planes, rounded_x, planes_rows, planes_dot4, three_bytes, unscaled, x_four, sum_four
 // uses: store_pair, reduce_subgroup, grid
-override NEXT: u32;
-override N: u32 = ROWS;
 const PAIRED: bool = false;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
@@ -34,12 +32,6 @@ struct Place { lid: u32, lane: u32, subgroup: u32, subgroups: u32 }
 fn sum_all(p: Place, value: f32) -> f32 {
     return workgroup_sum(p.lane, p.subgroup, p.subgroups, value);
 }
-
-fn delta_at(i: u32) -> f32 { return branch[i]; }
-
-fn stream_at(i: u32) -> f32 { return stream[i]; }
-
-fn set_stream(i: u32, value: f32) { stream[i] = value; }
 
 @compute @workgroup_size(WG)
 fn product(

@@ -6,11 +6,7 @@
 //   rms(v) = sqrt(mean v^2 + EPS)  OFFSET 0: standard, 1: Gemma's
 //
 // Idea: the product of gemv_q/workgroup. The rung for adapters and browsers without subgroup operations.
-// uses: residual_norm, planes, x_four, x_tile, planes_tree, store_pair, reduce_workgroup, grid
-override NEXT: u32;
-override N: u32 = ROWS;
-const FIRST: u32 = 0u; // of planes_tree
-
+// uses: residual_norm, stored_branch, tree_sums, planes, x_four, x_tile, planes_tree, store_pair, reduce_workgroup, grid
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> stream: array<f32>;
@@ -26,20 +22,6 @@ fn weigh(chunk: Chunk, at: u32, c: u32, tile: u32) -> f32 {
 }
 
 fn finish(sum: f32) -> f32 { return sum; }
-
-fn held_y(at: u32) -> f32 { return 0.0; }
-
-fn store_y(at: u32, product: f32, held: f32) { branch[at] = product; }
-
-struct Place { lid: u32 }
-
-fn sum_all(p: Place, value: f32) -> f32 { return workgroup_sum(p.lid, value); }
-
-fn delta_at(i: u32) -> f32 { return branch[i]; }
-
-fn stream_at(i: u32) -> f32 { return stream[i]; }
-
-fn set_stream(i: u32, value: f32) { stream[i] = value; }
 
 @compute @workgroup_size(WG)
 fn product(

@@ -5,16 +5,10 @@
 //   W: (ROWS, K)  x: (K) f32 or f16  stream, weights of the norms: (ROWS)  y: (ROWS) f32 or f16
 //   rms(v) = sqrt(mean v^2 + EPS)  OFFSET 0: standard, 1: Gemma's
 //
-// Idea: two_pass waits for two trees in workgroup memory; shuffles take a tenth of that, and what a lane
-// reads of x serves RUN rows.
-// uses: residual_norm, dot_row, row_dense, share, team, stack, weights, store_pair, reduce_subgroup, grid
+// Idea: subgroup sums in the place of trees in workgroup memory, and what a lane reads of x serves RUN rows.
+// uses: residual_norm, stored_branch, dot_row, row_dense, share, team, stack, weights, store_pair, reduce_subgroup, grid
 override ROWS: u32;
-override NEXT: u32;
-override N: u32 = ROWS;
-
-// Of team: where a product goes.
-const FIRST: u32 = 0u;
-const BETA: u32 = 0u;
+const BETA: u32 = 0u; // of team
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
@@ -24,19 +18,9 @@ const BETA: u32 = 0u;
 @group(0) @binding(5) var<storage, read_write> y: array<u32>;
 @group(0) @binding(6) var<storage, read_write> branch: array<f32>;
 
-fn held_y(at: u32) -> f32 { return 0.0; }
-
-fn store_y(at: u32, product: f32, held: f32) { branch[at] = product; }
-
 fn sum_all(p: Place, value: f32) -> f32 {
     return workgroup_sum(p.lane, p.subgroup, (WG + p.size - 1u) / p.size, value);
 }
-
-fn delta_at(i: u32) -> f32 { return branch[i]; }
-
-fn stream_at(i: u32) -> f32 { return stream[i]; }
-
-fn set_stream(i: u32, value: f32) { stream[i] = value; }
 
 @compute @workgroup_size(WG)
 fn product(

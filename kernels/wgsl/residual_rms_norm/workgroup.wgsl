@@ -8,7 +8,7 @@
 // Idea: three dispatches of a step become one, which costs little more than one of them: each is a
 // few kilobytes and otherwise all launch, barrier and latency. The values stay in registers
 // between the two sums, and the second weight is on its way before the first sum.
-// uses: residual_norm, acts_pair, reduce_workgroup
+// uses: residual_norm, tree_sums, acts_pair, reduce_workgroup
 override N: u32;
 override WG: u32 = 256u;
 
@@ -17,10 +17,6 @@ override WG: u32 = 256u;
 @group(0) @binding(2) var<storage, read> post_weight: array<f32>;
 @group(0) @binding(3) var<storage, read> next_weight: array<f32>;
 @group(0) @binding(4) var<storage, read_write> y: array<u32>;
-
-struct Place { lid: u32 }
-
-fn sum_all(p: Place, value: f32) -> f32 { return workgroup_sum(p.lid, value); }
 
 fn delta_at(i: u32) -> f32 { return delta[i]; }
 

@@ -1,0 +1,15 @@
+// For residual_norm where the product is a dispatch of its own: rows go to `branch: array<f32>`, and the
+// branch comes from there into `stream: array<f32>`. Needs ROWS.
+override NEXT: u32;
+override N: u32 = ROWS;
+const FIRST: u32 = 0u;
+
+fn held_y(at: u32) -> f32 { return 0.0; }
+
+fn store_y(at: u32, product: f32, held: f32) { branch[at] = product; }
+
+fn delta_at(i: u32) -> f32 { return branch[i]; }
+
+fn stream_at(i: u32) -> f32 { return stream[i]; }
+
+fn set_stream(i: u32, value: f32) { stream[i] = value; }
