@@ -64,7 +64,7 @@ struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show adapters, features, limits; measure the copy bandwidth
+    /// Show adapters, features, limits; measure the bandwidth
     Doctor(doctor::Opts),
     /// List kernels and variants and what each needs
     List(list::Opts),
