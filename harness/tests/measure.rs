@@ -89,6 +89,33 @@ fn bench_prints_one_document_and_every_format_and_saves_a_record_once() {
 }
 
 #[test]
+fn bench_goes_on_after_a_wrong_case_and_fails() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = Folder::new();
+    let text = lathe_kernels::source("residual_add", "naive").unwrap().text;
+    // Wrong at the first benchmarked shape only.
+    let wrong = replaced(text, "+ delta[i]", "+ select(1.0, 0.5, N == 1152u) * delta[i]");
+    let file = folder.write("wrong.wgsl", &wrong);
+    let record = folder.path("bench.json");
+    let save = ["--allow-software", "--save", &record, "--json"];
+    let output = lathe(&[&["bench", "residual_add/naive", "--wgsl", &file][..], &save].concat());
+    assert_eq!(code(&output), 1);
+    let said = stderr(&output);
+    assert!(said.contains("FAILED") && said.contains("N=1152 is wrong before timing"), "{said}");
+    assert!(said.contains("1 of 2 cases"), "{said}");
+    let report = document(&output);
+    let cases = report["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 1, "{report}");
+    assert_eq!(cases[0]["shape"], "N=2048");
+    assert!(report["environment"]["read_gb_s"].as_f64().unwrap() > 0.0);
+    let saved = Record::read(Path::new(&record)).unwrap();
+    assert!(matches!(saved.body, Body::Bench(b) if b.cases.len() == 1));
+}
+
+#[test]
 fn software_adapters_make_no_speed_claims_unless_forced() {
     let Some(gpu) = common::gpu() else { return };
     if !gpu.adapter.software {
