@@ -180,7 +180,7 @@ fn kernels_over_rounded_activations_match_in_several_turns() {
         return;
     }
     let q = |f: Format| ("WEIGHT", f.code());
-    let cases: [(&str, &[(&str, f64)]); 9] = [
+    let cases: [(&str, &[(&str, f64)]); 12] = [
         ("norm_gemv", &[("ROWS", 199.0), ("K", 800.0), q(Format::Q4K), ("EACH", 4.0)]),
         ("norm_gemv", &[("ROWS", 77.0), ("K", 301.0), q(Format::Q8_0), ("EACH", 1.0)]),
         ("norm_gemv", &[("ROWS", 77.0), ("K", 800.0), q(Format::Q4_0), ("SPLIT", 4.0)]),
@@ -190,10 +190,19 @@ fn kernels_over_rounded_activations_match_in_several_turns() {
         ("lm_head_topk", &[("ROWS", 501.0), ("K", 160.0), q(Format::Q4K), ("TOP_K", 50.0)]),
         ("lm_head_topk", &[("ROWS", 1900.0), ("K", 33.0), q(Format::Q8_0), ("TOP_K", 9.0)]),
         ("lm_head_topk", &[("ROWS", 131.0), ("K", 64.0), q(Format::Q4_1), ("TOP_K", 200.0)]),
+        ("matmul_rmsnorm_fused", &[("ROWS", 101.0), ("K", 800.0), q(Format::Q4K), ("NEXT", 1.0)]),
+        (
+            "matmul_rmsnorm_fused",
+            &[("ROWS", 101.0), ("K", 800.0), q(Format::Q5_0), ("POST", 1.0), ("SPLIT", 4.0)],
+        ),
+        (
+            "matmul_rmsnorm_fused",
+            &[("ROWS", 75.0), ("K", 301.0), q(Format::Q8_0), ("NEXT", 1.0), ("EACH", 2.0)],
+        ),
     ];
     for (name, values) in cases {
         let kernel = lathe_kernels::kernel(name).unwrap();
-        let variant = kernel.variant("planes_dp4a24").unwrap();
+        let variant = kernel.variants.iter().find(|v| v.name.ends_with("_dp4a24")).unwrap();
         let mut shape = kernel.default_shape();
         for (value, number) in values.iter().filter(|v| kernel.param(v.0).is_some()) {
             shape = shape.with(value, *number);

@@ -106,13 +106,19 @@ fn bench_goes_on_after_a_wrong_case_and_fails() {
     let said = stderr(&output);
     assert!(said.contains("FAILED") && said.contains("N=1152 is wrong before timing"), "{said}");
     assert!(said.contains("1 of 2 cases"), "{said}");
+    let none = ["bench", "residual_add/naive", "--wgsl", &file, "--shape", "N=1152", "--json"];
+    let output_of_none = lathe(&none);
+    assert_eq!(code(&output_of_none), 1);
+    let nothing = document(&output_of_none);
+    assert_eq!(nothing["cases"].as_array().unwrap().len(), 0, "{nothing}");
+    assert!(nothing["failed"][0].as_str().unwrap().contains("N=1152"), "{nothing}");
     let report = document(&output);
     let cases = report["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 1, "{report}");
     assert_eq!(cases[0]["shape"], "N=2048");
     assert!(report["environment"]["read_gb_s"].as_f64().unwrap() > 0.0);
     let saved = Record::read(Path::new(&record)).unwrap();
-    assert!(matches!(saved.body, Body::Bench(b) if b.cases.len() == 1));
+    assert!(matches!(saved.body, Body::Bench(b) if b.cases.len() == 1 && b.failed.len() == 1));
 }
 
 #[test]
@@ -279,7 +285,9 @@ fn fake_record(scale: f64, adapter: &str, path: &Path) {
         read_gb_s: Some(4200.0),
         canary_drift: Some(0.001),
     };
-    Record::new(environment, Body::Bench(Bench { cases: vec![case] })).write(path).unwrap();
+    Record::new(environment, Body::Bench(Bench { cases: vec![case], failed: Vec::new() }))
+        .write(path)
+        .unwrap();
 }
 
 #[test]

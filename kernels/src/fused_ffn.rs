@@ -39,7 +39,7 @@ const LANES: &[(&str, &[f64])] =
 
 /// The matrix as `planes.wgsl` sees it: rows, each a stream of blocks of its own.
 fn stacked(s: &Shape) -> Vec<(&'static str, f64)> {
-    vec![("ROWS", 2.0 * s.float("N")), ("ORDER", 0.0)]
+    vec![("ROWS", 2.0 * s.float("N")), ALONG_ROWS]
 }
 
 /// Lanes an output: as many as a subgroup has, unless fewer fill a large GPU as well and idle less

@@ -54,6 +54,11 @@ fn geometry(lanes: u32, caps: &Capabilities) -> Vec<(&'static str, f64)> {
     vec![("LANES", f64::from(lanes)), ("SG", f64::from(caps.fixed_subgroup()))]
 }
 
+/// Constants of planes_tree.wgsl.
+pub(crate) fn tree_constants(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64)> {
+    vec![("LANES", f64::from(lanes(s, 32, 1))), ("TILE", tile(s, caps, 1) as f64)]
+}
+
 /// As [`geometry`] for a variant that holds activations in workgroup memory.
 pub(crate) fn staged(s: &Shape, lanes: u32, caps: &Capabilities) -> Vec<(&'static str, f64)> {
     let mut constants = geometry(lanes, caps);
@@ -172,7 +177,14 @@ pub(crate) fn dot4_constants(s: &Shape, caps: &Capabilities) -> Vec<(&'static st
     };
     let mut constants = dot4(s, caps, s.dim("ROWS"), each, groups);
     constants.retain(|(name, _)| *name != "SPLIT");
-    constants.extend([("SPLIT", f64::from(split)), ("WG", f64::from(caps.invocations.min(wg)))]);
+    // Beside three bytes an activation a workgroup holds a float a subgroup of four and at most one
+    // a part of a row: what does not fit takes fewer invocations.
+    let mut wg = caps.invocations.min(wg);
+    let bytes = |wg: u32| 112 * s.dim("K").div_ceil(32) + (1 + each) * wg as usize;
+    while wg > 64 && bytes(wg) > caps.workgroup_memory as usize {
+        wg /= 2;
+    }
+    constants.extend([("SPLIT", f64::from(split)), ("WG", f64::from(wg))]);
     constants
 }
 
@@ -201,7 +213,7 @@ fn column_lanes(s: &Shape, caps: &Capabilities) -> u32 {
     let most = subgroup(caps);
     let wanted = if s.dim("COLS") > 4 { 500 } else { 800 };
     let enough = |lanes: &u32| s.dim("ROWS") / 4 * *lanes as usize >= wanted * most as usize;
-    [8, 16].into_iter().filter(|lanes| *lanes < most).find(enough).unwrap_or(most)
+    (3..7).map(|log| 1 << log).filter(|lanes| *lanes < most).find(enough).unwrap_or(most)
 }
 
 /// Workgroups of planes_dp4a24_cols: sets of rows times passes over the columns.
@@ -291,10 +303,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "workgroup",
             stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, 1) }],
-            constants: |s, caps| {
-                let tile = tile(s, caps, 1) as f64;
-                vec![("LANES", f64::from(lanes(s, 32, 1))), ("TILE", tile)]
-            },
+            constants: tree_constants,
             tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
             refuses: columns_aligned,
             packing: Packing::Planes,

@@ -370,8 +370,8 @@ impl Order {
     pub const NAMES: &'static [&'static str] = &["row_wise", "flat", "column_wise"];
 
     /// The value of the `ORDER` override.
-    pub fn code(self) -> f64 {
-        f64::from(self as u32)
+    pub const fn code(self) -> f64 {
+        self as u32 as f64
     }
 
     /// The order of a shape; row-wise where it has none.

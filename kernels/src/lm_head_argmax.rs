@@ -3,7 +3,7 @@
 use crate::descriptor::*;
 use crate::gemv_q;
 use crate::geometry::{dense_only, quantised_only};
-use crate::layout::{Format, Order, Packing, STATE_WORDS, act_bytes};
+use crate::layout::{Format, Packing, STATE_WORDS, act_bytes};
 use crate::shape::{Param, Shape};
 use crate::shared::*;
 
@@ -38,7 +38,7 @@ pub(crate) fn planes_geometry(
         ("LANES", f64::from(lanes)),
         ("SG", f64::from(caps.fixed_subgroup())),
         ("TILE", gemv_q::tile(s, &left, 1) as f64),
-        ("ORDER", Order::RowWise.code()),
+        ALONG_ROWS,
     ]
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn dot4_geometry(s: &Shape, caps: &Capabilities) -> Vec<(&'static str
     let rows = s.dim("ROWS");
     let groups = rows.div_ceil(64).min(256.max(rows.div_ceil(1024)));
     let mut constants = gemv_q::dot4(s, caps, rows, 4, groups);
-    constants.push(("ORDER", Order::RowWise.code()));
+    constants.push(ALONG_ROWS);
     constants
 }
 

@@ -28,16 +28,31 @@ fn shape(rows: usize, k: usize, format: Format, post: u32, next: u32) -> Shape {
 /// One workgroup for the norms.
 const NORMS: Stage = Stage { entry: "norms", grid: |_, _| 1 };
 
-const TWO: &[Stage] = &[
-    Stage {
-        entry: "product",
-        grid: |s, c| rows(s).div_ceil(((c["WG"] / c["LANES"]) as usize).max(1)),
-    },
-    NORMS,
-];
+const TWO: &[Stage] = &[Stage { entry: "product", grid: lanes_grid }, NORMS];
 
-/// The matrix as `planes.wgsl` sees it.
-const ALONG_ROWS: (&str, f64) = ("ORDER", 0.0);
+/// Lanes as in [`workgroup_lanes`], in a workgroup whose norms are summed in a tree.
+fn tree_lanes(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64)> {
+    let mut constants = workgroup_lanes(s, caps);
+    constants.retain(|(name, _)| *name != "WG");
+    constants.push(("WG", f64::from(1u32 << caps.invocations.clamp(1, 256).ilog2())));
+    constants
+}
+
+/// Teams of a workgroup that is wide enough for the norms too.
+fn wide_teams(s: &Shape, caps: &Capabilities) -> Vec<(&'static str, f64)> {
+    let mut constants = shared_team(caps, chunks16(s), 1);
+    constants.push(("RUN", 2.0));
+    let size = caps.subgroup.map_or(64, |(_, max)| max.max(4));
+    let lanes = constants.iter().find(|c| c.0 == "LANES").map_or(1, |c| c.1 as u32);
+    let wide = |teams: &u32| lanes * teams >= 256 && (lanes * teams).is_multiple_of(size);
+    let teams = (1..=caps.invocations.min(512) / lanes).find(wide);
+    for (name, value) in &mut constants {
+        if let ("TEAMS", Some(teams)) = (*name, teams) {
+            *value = f64::from(teams);
+        }
+    }
+    constants
+}
 
 pub(crate) static KERNEL: Kernel = Kernel {
     name: "matmul_rmsnorm_fused",
@@ -87,7 +102,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "two_pass",
             stages: TWO,
-            constants: workgroup_lanes,
+            constants: tree_lanes,
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0]),
                 ("LANES", &[8.0, 16.0, 32.0, 64.0]),
@@ -99,11 +114,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "two_pass_q",
             stages: TWO,
-            constants: |s, caps| {
-                let tile = gemv_q::tile(s, caps, 1) as f64;
-                let lanes = f64::from(gemv_q::lanes(s, 32, 1));
-                vec![ALONG_ROWS, ("LANES", lanes), ("TILE", tile)]
-            },
+            constants: |s, caps| [gemv_q::tree_constants(s, caps), vec![ALONG_ROWS]].concat(),
             tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", gemv_q::LANES)],
             refuses: quantised_only,
             packing: Packing::Planes,
@@ -112,7 +123,7 @@ pub(crate) static KERNEL: Kernel = Kernel {
         Variant {
             name: "two_pass_subgroup",
             stages: &[Stage { entry: "product", grid: team_grid }, NORMS],
-            constants: |s, caps| [shared_team(caps, chunks16(s), 1), vec![("RUN", 2.0)]].concat(),
+            constants: wide_teams,
             tunables: STACKED_TEAMS,
             refuses: dense_only,
             ..PLAIN

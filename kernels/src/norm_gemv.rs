@@ -1,14 +1,11 @@
 //! RMSNorm as the prologue of a matrix times vector: a dispatch less where a norm has one reader.
 
 use crate::descriptor::*;
-use crate::gemv_q::{self, LANES, groups, lanes, staged, subgroup, tile};
+use crate::gemv_q::{self, LANES, groups, staged, subgroup};
 use crate::geometry::*;
 use crate::layout::{Format, Packing};
 use crate::shape::Shape;
 use crate::shared::*;
-
-/// Rows, each a stream of blocks of its own, as `planes.wgsl` asks.
-const ALONG_ROWS: (&str, f64) = ("ORDER", 0.0);
 
 fn shape(rows: usize, k: usize, format: Format, eps: f32, offset: u32) -> Shape {
     Shape::new(&[
@@ -88,8 +85,9 @@ pub(crate) static KERNEL: Kernel = Kernel {
             name: "workgroup_q",
             stages: &[Stage { entry: "main", grid: |s, c| groups(s, c, 1) }],
             constants: |s, caps| {
-                let tile = tile(s, caps, 1) as f64;
-                vec![ALONG_ROWS, ("LANES", f64::from(lanes(s, 32, 1))), ("TILE", tile)]
+                let mut constants = gemv_q::tree_constants(s, caps);
+                constants.push(ALONG_ROWS);
+                constants
             },
             tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
             refuses: quantised_only,

@@ -2,7 +2,7 @@
 //! `wgsl/shared/` is to the shaders.
 
 use crate::descriptor::{Binding, Elem};
-use crate::layout::{ACT_NAMES, Format, KV_NAMES, STATE_WORDS};
+use crate::layout::{ACT_NAMES, Format, KV_NAMES, Order, STATE_WORDS};
 use crate::shape::{Param, Shape};
 
 /// Rows of a matrix that makes one vector.
@@ -17,6 +17,9 @@ pub(crate) const fn columns(max: u32) -> Param {
 pub(crate) const fn weight(set: &'static [Format]) -> Param {
     Param::formats("WEIGHT", "storage format of the matrix", set)
 }
+
+/// `ORDER` of kernels over planes that have no such parameter: blocks run along the rows.
+pub(crate) const ALONG_ROWS: (&str, f64) = ("ORDER", Order::RowWise.code());
 
 /// Format of the activations a kernel reads.
 pub(crate) const ACTS_IN: Param = Param::choice("ACTS", "storage format of x", ACT_NAMES);

@@ -198,13 +198,13 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
                     // One that is wrong costs the run its success and not the other cases.
                     Err(Error::CheckFailed(reason)) => {
                         eprintln!("FAILED {reason}");
-                        failed.push(named);
+                        failed.push(reason);
                         continue;
                     }
                     Err(e) => return Err(e),
                 }
                 // A run that is cut short leaves what it had.
-                let record = record(session, &cases);
+                let record = record(session, &cases, &failed);
                 if let Some(path) = &opts.save {
                     if cases.len() == 1 { record.write(path)? } else { record.rewrite(path)? }
                 }
@@ -227,35 +227,33 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
             reason: unavailable.join("; "),
         });
     }
-    if !cases.is_empty() {
-        if let Some(path) = &opts.save {
-            eprintln!("saved {}", path.display());
-        }
-        let record = record(session, &cases);
-        print(&record, if global.json { Format::Json } else { opts.format }, session);
+    let record = record(session, &cases, &failed);
+    if let Some(path) = opts.save.as_ref().filter(|_| !cases.is_empty()) {
+        record.rewrite(path)?;
+        eprintln!("saved {}", path.display());
     }
-    match failed.as_slice() {
-        [] => Ok(()),
-        _ => Err(Error::CheckFailed(format!(
-            "{} of {} cases were not timed, or are no result: {}",
-            failed.len(),
-            failed.len() + cases.len(),
-            failed.join(", ")
+    print(&record, if global.json { Format::Json } else { opts.format }, session);
+    match failed.len() {
+        0 => Ok(()),
+        n => Err(Error::CheckFailed(format!(
+            "{n} of {} cases gave no result, see FAILED above",
+            n + cases.len()
         ))),
     }
 }
 
-fn record(session: &Session, cases: &[BenchCase]) -> Record {
+fn record(session: &Session, cases: &[BenchCase], failed: &[String]) -> Record {
     let mut environment = environment(&session.gpu);
     environment.copy_gb_s = Some(session.copy_gb_s);
     environment.read_gb_s = Some(session.read_gb_s);
     environment.timestamp_quantum_ns = session.quantum_ns;
     environment.canary_drift = Some(session.drift());
-    Record::new(environment, Body::Bench(Bench { cases: cases.to_vec() }))
+    let (cases, failed) = (cases.to_vec(), failed.to_vec());
+    Record::new(environment, Body::Bench(Bench { cases, failed }))
 }
 
 fn print(record: &Record, format: Format, session: &Session) {
-    let Body::Bench(Bench { cases }) = &record.body else { return };
+    let Body::Bench(Bench { cases, .. }) = &record.body else { return };
     let to_json = |value: &dyn Fn() -> serde_json::Result<String>| match value() {
         Ok(text) => println!("{text}"),
         Err(e) => eprintln!("lathe: cannot write JSON: {e}"),
@@ -266,7 +264,7 @@ fn print(record: &Record, format: Format, session: &Session) {
             for case in cases {
                 let line = Record::new(
                     record.environment.clone(),
-                    Body::Bench(Bench { cases: vec![case.clone()] }),
+                    Body::Bench(Bench { cases: vec![case.clone()], failed: Vec::new() }),
                 );
                 to_json(&|| {
                     // One flat row a case: what a query over many machines wants.

@@ -1,7 +1,7 @@
 //! The ceiling: bandwidth of a device-to-device copy, bytes read plus bytes written. The same
 //! copy, over and over, is the canary that shows whether clocks moved during a run, and over
 //! growing blocks it finds the last-level cache. Reading alone, what most kernels of a decode
-//! step do, may go beyond a copy; what it reaches bounds what a result can be.
+//! step do, may go beyond a copy: the better of the two bounds what a result can be.
 
 use serde::Serialize;
 
@@ -98,7 +98,7 @@ impl Copier {
             })
         };
         let bind_group = gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some("copy"),
+            label: Some("copy or read"),
             layout: &pipeline.get_bind_group_layout(0),
             entries: &[
                 wgpu::BindGroupEntry { binding: 0, resource: part(&self.from) },
@@ -146,7 +146,13 @@ impl Copier {
         })
     }
 
-    /// Bandwidth of reading alone, 10^9 bytes a second.
+    /// Bytes of a block.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bandwidth of reading alone, 10^9 bytes a second. A block that stays in a cache is read from
+    /// there.
     pub fn read_gb_s(&self, gpu: &Gpu) -> Result<f64> {
         let read = sample(gpu, &mut || self.dispatch(gpu, &self.read, self.bytes, 1))?;
         Ok(self.bytes as f64 / read.median / 1e9)

@@ -1,5 +1,5 @@
-// Device-to-device copy, sixteen bytes an invocation and round: the ceiling of what a kernel can
-// move. Drivers copy buffers with a copy engine that may reach less. `read_block` leaves the stores out:
+// Device-to-device copy, sixteen bytes an invocation and round: what kernels' rates are given in parts
+// of. Drivers copy buffers with a copy engine that may reach less. `read_block` leaves the stores out:
 // memory that need not turn from reading to writing is a little faster.
 @group(0) @binding(0) var<storage, read> source: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read_write> target_: array<vec4<u32>>;

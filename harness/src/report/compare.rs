@@ -147,7 +147,11 @@ fn compare_resampled(
             .map(|e| e.timestamp_quantum_ns.unwrap_or(0.0) / 1e3),
     };
     let cases = match (&base.body, &new.body) {
-        (Body::Bench(base), Body::Bench(new)) => gate.benches(base, new)?,
+        (Body::Bench(base), Body::Bench(new)) => {
+            warnings
+                .extend(new.failed.iter().map(|case| format!("no result in the new one: {case}")));
+            gate.benches(base, new)?
+        }
         (Body::Profile(base), Body::Profile(new)) => gate.profiles(base, new, &mut warnings)?,
         (Body::Ab(_), _) | (_, Body::Ab(_)) => {
             let text = "an A/B record holds its own comparison; compare bench or profile records";

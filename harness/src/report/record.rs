@@ -73,6 +73,9 @@ pub struct Environment {
 pub struct Bench {
     /// One entry a kernel, variant and shape.
     pub cases: Vec<BenchCase>,
+    /// What gave no result: a wrong output, or a rate that cannot be. Empty in most records.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<String>,
 }
 
 /// One measured kernel.

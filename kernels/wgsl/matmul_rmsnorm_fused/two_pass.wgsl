@@ -10,7 +10,7 @@
 // gemv/workgroup. No subgroups needed.
 // uses: residual_norm, stored_branch, tree_sums, dot_row, row_dense, share, weights, store_pair, reduce_workgroup, grid
 override ROWS: u32;
-override WG: u32 = 256u;
+override WG: u32 = 256u; // a power of two
 override LANES: u32 = 32u; // invocations a row, a power of two
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;

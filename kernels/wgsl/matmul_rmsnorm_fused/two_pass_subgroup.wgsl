@@ -18,8 +18,10 @@ const BETA: u32 = 0u; // of team
 @group(0) @binding(5) var<storage, read_write> y: array<u32>;
 @group(0) @binding(6) var<storage, read_write> branch: array<f32>;
 
+var<private> norm_subgroups: u32;
+
 fn sum_all(p: Place, value: f32) -> f32 {
-    return workgroup_sum(p.lane, p.subgroup, (WG + p.size - 1u) / p.size, value);
+    return workgroup_sum(p.lane, p.subgroup, norm_subgroups, value);
 }
 
 @compute @workgroup_size(WG)
@@ -38,8 +40,10 @@ fn product(
 fn norms(
     @builtin(local_invocation_index) lid: u32,
     @builtin(subgroup_id) subgroup: u32,
+    @builtin(num_subgroups) subgroups: u32,
     @builtin(subgroup_size) size: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
+    norm_subgroups = subgroups;
     residual_norm(Place(0u, lid, lid, subgroup, size, lane), NEXT == 1u);
 }

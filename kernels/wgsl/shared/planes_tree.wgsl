@@ -1,5 +1,5 @@
 // A row of planes to LANES invocations, summed through a tree in workgroup memory; no subgroups. The
-// file that uses it has FIRST, `weigh`, Partial and `finish` as for planes_row.
+// file that uses it has `weigh`, Partial and `finish` as for planes_row, FIRST, `held_y` and `store_y`.
 override WG: u32 = 256u;
 override LANES: u32 = 32u;
 

@@ -1,5 +1,6 @@
 // For residual_norm where the product is a dispatch of its own: rows go to `branch: array<f32>`, and the
-// branch comes from there into `stream: array<f32>`. Needs ROWS.
+// branch comes from there into `stream: array<f32>`. Needs ROWS. FIRST, held_y and store_y are what team and
+// planes_tree ask for.
 override NEXT: u32;
 override N: u32 = ROWS;
 const FIRST: u32 = 0u;

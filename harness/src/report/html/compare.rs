@@ -62,6 +62,9 @@ pub(super) fn bench(bench: &Bench, environment: &Environment) -> String {
             plural(doubtful, "case")
         )));
     }
+    for reason in &bench.failed {
+        out.push_str(&warning(&format!("No result: {reason}")));
+    }
     let copy = environment.copy_gb_s.and_then(sound);
     let against = match copy {
         Some(copy) => format!("the copy bandwidth measured in this run, {copy:.0} GB/s"),

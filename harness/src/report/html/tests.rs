@@ -169,7 +169,7 @@ fn strings_of_a_record_stay_text() {
     environment.software = true;
     record.environment = environment;
     let mut bench = synthetic::bench();
-    if let Body::Bench(Bench { cases }) = &mut bench.body {
+    if let Body::Bench(Bench { cases, .. }) = &mut bench.body {
         for case in cases {
             (case.kernel, case.variant, case.shape) = (EVIL.into(), EVIL.into(), EVIL.into());
             (case.clock, case.flags) = (EVIL.into(), vec![EVIL.into()]);
@@ -192,7 +192,7 @@ fn strings_of_a_record_stay_text() {
 #[test]
 fn empty_and_unsound_records_render() {
     assert_sound(&render(&[]));
-    let empty_bench = Body::Bench(Bench { cases: Vec::new() });
+    let empty_bench = Body::Bench(Bench { cases: Vec::new(), failed: Vec::new() });
     let mut records = vec![Record { body: empty_bench, ..synthetic::bench() }];
     for steps in [0, 1, 2, 3, 7, 96, 97, 320, 321] {
         let mut record = synthetic::profile(steps.max(1));
@@ -243,7 +243,7 @@ fn filled_with(value: f64) -> [Record; 3] {
     }
     let mut bench = synthetic::bench();
     bench.environment = record.environment.clone();
-    if let Body::Bench(Bench { cases }) = &mut bench.body {
+    if let Body::Bench(Bench { cases, .. }) = &mut bench.body {
         for case in cases {
             let mut cold = case.cold.clone();
             (cold.median_us, cold.noise) = (value, value);

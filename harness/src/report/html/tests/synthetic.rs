@@ -208,7 +208,11 @@ pub(super) fn bench() -> Record {
         LAYER.iter().chain(&AFTER).map(|kind| case(kind, kind.5, &[])).collect();
     cases.push(case(&LAYER[9], 6.1, &["noisy", "drift"]));
     cases.push(BenchCase { clock: "wall".into(), ..case(&LAYER[1], 96.0, &["not settled"]) });
-    Record { schema_version: 1, environment: environment(), body: Body::Bench(Bench { cases }) }
+    Record {
+        schema_version: 1,
+        environment: environment(),
+        body: Body::Bench(Bench { cases, failed: Vec::new() }),
+    }
 }
 
 /// B over A with the median at `ratio` and the interval `half` to either side.
