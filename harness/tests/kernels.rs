@@ -170,6 +170,41 @@ fn every_variant_is_benchmarked_somewhere() {
     assert!(never.is_empty(), "no benchmarked shape for {never:?}");
 }
 
+/// Limits that no adapter at hand has: much parallelism over little memory, and a number of invocations
+/// that is no power of two, which a tree of sums would lose a part of.
+#[test]
+fn workgroups_fit_unusual_limits() {
+    let caps =
+        Capabilities { invocations: 1024, subgroup: Some((32, 32)), ..Capabilities::minimal() };
+    let gemv_q = lathe_kernels::kernel("gemv_q").unwrap();
+    let long = [("ROWS", 1000.0), ("K", 4480.0), ("WEIGHT", Format::Q4K.code())];
+    let shape = long.iter().fold(gemv_q.default_shape(), |s, (name, value)| s.with(name, *value));
+    let plan = Plan::of(gemv_q, gemv_q.variant("planes_dp4a24").unwrap(), &shape, &caps).unwrap();
+    assert!(plan.constants["WG"] < 1024.0, "{:?}", plan.constants);
+
+    let caps = Capabilities { invocations: 192, ..caps };
+    let fused = lathe_kernels::kernel("matmul_rmsnorm_fused").unwrap();
+    let shape = fused.default_shape().with("ROWS", 300.0).with("K", 1000.0);
+    let plan = Plan::of(fused, fused.variant("two_pass").unwrap(), &shape, &caps).unwrap();
+    assert_eq!(plan.constants["WG"], 128.0);
+}
+
+/// The norms of two_pass_subgroup run in the workgroup that its product asks for.
+#[test]
+fn norms_are_never_left_to_a_few_invocations() {
+    let fused = lathe_kernels::kernel("matmul_rmsnorm_fused").unwrap();
+    let variant = fused.variant("two_pass_subgroup").unwrap();
+    for size in [4, 8, 32, 64] {
+        let caps = Capabilities { subgroup: Some((size, size)), ..Capabilities::minimal() };
+        for k in [8.0, 64.0, 512.0, 1152.0, 6912.0] {
+            let shape = fused.default_shape().with("ROWS", 2048.0).with("K", k);
+            let plan = Plan::of(fused, variant, &shape, &caps).unwrap();
+            let wide = plan.constants["LANES"] * plan.constants["TEAMS"];
+            assert!((128.0..=256.0).contains(&wide), "{size} {k}: {:?}", plan.constants);
+        }
+    }
+}
+
 /// The other kernels over planes_dot4.wgsl, in several turns: what stays from turn to turn, rows that belong
 /// together, lists of more rows than a turn has.
 #[test]

@@ -245,7 +245,7 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
 fn record(session: &Session, cases: &[BenchCase], failed: &[String]) -> Record {
     let mut environment = environment(&session.gpu);
     environment.copy_gb_s = Some(session.copy_gb_s);
-    environment.read_gb_s = Some(session.read_gb_s);
+    environment.read_gb_s = session.read_gb_s;
     environment.timestamp_quantum_ns = session.quantum_ns;
     environment.canary_drift = Some(session.drift());
     let (cases, failed) = (cases.to_vec(), failed.to_vec());
@@ -303,11 +303,11 @@ fn print(record: &Record, format: Format, session: &Session) {
         Format::Table | Format::Md => {
             println!("{}", cases_table(cases, session.copy_gb_s));
             println!(
-                "{}: copy {:.0} GB/s (read + write), reading alone {:.0}; dependent dispatches, \
+                "{}: copy {:.0} GB/s (read + write), reading alone {}; dependent dispatches, \
                  medians, ± half the median's 95 % interval; run-time checks {}; canary drift {:.1} %",
                 record.environment.adapter,
                 session.copy_gb_s,
-                session.read_gb_s,
+                session.read_gb_s.map_or("not measured".into(), |gb_s| format!("{gb_s:.0}")),
                 record.environment.runtime_checks,
                 100.0 * session.drift()
             );

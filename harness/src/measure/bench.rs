@@ -379,8 +379,9 @@ pub struct Session {
     pub options: BenchOptions,
     /// Measured copy bandwidth, 10^9 bytes a second.
     pub copy_gb_s: f64,
-    /// Measured bandwidth of reading alone, 10^9 bytes a second.
-    pub read_gb_s: f64,
+    /// Measured bandwidth of reading alone, 10^9 bytes a second. None where the largest block that
+    /// can be read might stay in the cache.
+    pub read_gb_s: Option<f64>,
     /// Timestamp quantum, nanoseconds.
     pub quantum_ns: Option<f64>,
     /// Bytes of the last-level cache, as found by measurement.
@@ -397,13 +398,14 @@ impl Session {
     pub fn new(gpu: &Arc<Gpu>) -> Result<Self> {
         let copier = Copier::new(gpu)?;
         let copy_gb_s = copier.bandwidth(gpu)?.gb_s;
-        let read_gb_s = copier.read_gb_s(gpu)?;
         let mut options = BenchOptions::of(gpu);
         let mut cache_bytes = 0;
         if !gpu.adapter.software {
             cache_bytes = copier.cache_bytes(gpu)?;
             options.rotate_bytes = options.rotate_bytes.max(4 * cache_bytes);
         }
+        let beyond_cache = copier.bytes() >= 4 * cache_bytes;
+        let read_gb_s = beyond_cache.then(|| copier.read_gb_s(gpu)).transpose()?;
         let quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
         let canaries = vec![copier.canary(gpu)?];
         let gpu = Arc::clone(gpu);
@@ -463,9 +465,7 @@ impl Session {
         let rate = |timing: &Timing| cost.bytes / timing.median_us / 1e3;
         let fraction_of_copy = rate(&cold) / self.copy_gb_s;
         let gb_s = overlapped.iter().map(rate).fold(rate(&cold), f64::max);
-        // A block that the cache holds is read faster than memory is.
-        let read = if self.copier.bytes() < 4 * self.cache_bytes { 0.0 } else { self.read_gb_s };
-        let most = self.copy_gb_s.max(read);
+        let most = self.copy_gb_s.max(self.read_gb_s.unwrap_or(0.0));
         if gb_s > ABOVE_MEASURED * most && !gpu.adapter.software {
             return Err(Error::CheckFailed(format!(
                 "{}/{variant} {}: {gb_s:.0} GB/s cold lies above the measured bandwidth of \

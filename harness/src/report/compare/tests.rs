@@ -313,6 +313,19 @@ fn doubtful_environments_are_warned_of() {
 }
 
 #[test]
+fn cases_without_a_result_are_warned_of() {
+    let base = bench(1, 0.005, 0.0, 1.0);
+    let mut new = bench(2, 0.005, 0.0, 1.0);
+    cases_of(&mut new).remove(2);
+    let Body::Bench(body) = &mut new.body else { panic!("a bench") };
+    body.failed.push("gemv/naive N=1 is wrong before timing".into());
+    let report = gate(&base, &new);
+    let said = |text: &str| report.warnings.iter().any(|w| w.contains(text));
+    assert!(said("no result in the new one: gemv/naive N=1 is wrong"), "{report:?}");
+    assert!(said("1 of the earlier record's cases missing"), "{report:?}");
+}
+
+#[test]
 fn missing_and_new_cases_are_listed() {
     let base = bench(1, 0.005, 0.0, 1.0);
     let mut new = bench(2, 0.005, 0.0, 1.0);

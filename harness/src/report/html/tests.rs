@@ -169,7 +169,8 @@ fn strings_of_a_record_stay_text() {
     environment.software = true;
     record.environment = environment;
     let mut bench = synthetic::bench();
-    if let Body::Bench(Bench { cases, .. }) = &mut bench.body {
+    if let Body::Bench(Bench { cases, failed }) = &mut bench.body {
+        failed.push(EVIL.into());
         for case in cases {
             (case.kernel, case.variant, case.shape) = (EVIL.into(), EVIL.into(), EVIL.into());
             (case.clock, case.flags) = (EVIL.into(), vec![EVIL.into()]);
@@ -180,6 +181,7 @@ fn strings_of_a_record_stay_text() {
         (body.kernel, body.shape) = (EVIL.into(), EVIL.into());
         (body.a, body.b) = (EVIL.into(), EVIL.into());
     }
+    assert!(render(&[(String::new(), bench.clone())]).contains("No result: "));
     for records in [vec![record.clone()], vec![record, bench, ab.clone(), ab]] {
         let records = records.into_iter().map(|r| (EVIL.to_owned(), r)).collect::<Vec<_>>();
         let html = render(&records);
