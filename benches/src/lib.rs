@@ -12,10 +12,9 @@ use lathe_harness::measure::{Bench, BenchOptions, Temperature};
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
-use lathe_harness::recording::FloatFormat;
 use lathe_harness::select::Hints;
 use lathe_harness::{Error, Result};
-use lathe_kernels::{Format, Kernel, Shape};
+use lathe_kernels::{FloatFormat, Format, Kernel, Problem};
 
 const SEED: u64 = 42;
 
@@ -47,11 +46,11 @@ fn kernel_with(criterion: &mut Criterion, name: &str) -> Result<()> {
     let gpu = Arc::new(Gpu::open(None, Checks::Files)?);
     let options = BenchOptions::of(&gpu);
     let mut group = criterion.benchmark_group(name);
-    for shape in shapes(kernel, &gpu) {
-        group.throughput(Throughput::Bytes((kernel.cost)(&shape).bytes as u64));
-        for variant in kernel.variants {
-            let text = shape.show(kernel.params);
-            let plan = match Plan::of(kernel, variant, &shape, &gpu.caps) {
+    for problem in problems(kernel, &gpu) {
+        group.throughput(Throughput::Bytes(kernel.cost(&problem).bytes as u64));
+        for variant in &kernel.variants {
+            let text = kernel.show(&problem);
+            let plan = match Plan::of(kernel, variant, &problem.shape, &gpu.caps) {
                 Ok(plan) => plan,
                 Err(e) => {
                     eprintln!("unavailable {name}/{} {text}: {e}", variant.name);
@@ -59,7 +58,7 @@ fn kernel_with(criterion: &mut Criterion, name: &str) -> Result<()> {
                 }
             };
             let pipelines = Pipelines::default();
-            let made = Bench::new(&gpu, &pipelines, plan, &shape, SEED, options.rotate_bytes);
+            let made = Bench::new(&gpu, &pipelines, plan, &problem, SEED, options.rotate_bytes);
             let mut bench = match made {
                 Ok(bench) => bench,
                 Err(Error::Unavailable { what, reason, .. }) => {
@@ -92,20 +91,20 @@ fn kernel_with(criterion: &mut Criterion, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The kernel's benchmark shapes; on a software adapter, which can only show that a benchmark
+/// The kernel's benchmarked problems; on a software adapter, which can only show that a benchmark
 /// works, the quickest of them and those that take it no more than a moment.
-fn shapes(kernel: &Kernel, gpu: &Gpu) -> Vec<Shape> {
+fn problems(kernel: &Kernel, gpu: &Gpu) -> Vec<Problem> {
     const MOMENT: f64 = 2e7;
-    let mut shapes = (kernel.bench)();
+    let mut problems = kernel.bench();
     if gpu.adapter.software {
-        let effort = |shape: &Shape| {
-            let cost = (kernel.cost)(shape);
+        let effort = |problem: &Problem| {
+            let cost = kernel.cost(problem);
             cost.bytes + cost.flops
         };
-        let least = shapes.iter().map(effort).fold(f64::INFINITY, f64::min);
-        shapes.retain(|shape| effort(shape) <= MOMENT.max(least));
+        let least = problems.iter().map(effort).fold(f64::INFINITY, f64::min);
+        problems.retain(|problem| effort(problem) <= MOMENT.max(least));
     }
-    shapes
+    problems
 }
 
 fn decode_with(criterion: &mut Criterion) -> Result<()> {

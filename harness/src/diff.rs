@@ -3,16 +3,15 @@
 //! Every operation is judged on its own: the reference gets the inputs the device had, so an error
 //! is found where it is made, not where it has grown large.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lathe_reference as reference;
-
-use crate::check;
 use crate::error::Result;
 use crate::execute::oracle;
-use crate::execute::value::{Outcome, Value};
+use crate::execute::value::Value;
 use crate::execute::{Execute, GpuExecutor};
-use crate::recording::{Content, Op, Recording, TensorId};
+use crate::judge::judge;
+use crate::recording::{Content, Op, Recording};
 
 /// An operation whose output is off.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -40,20 +39,22 @@ pub fn step(executor: &mut GpuExecutor, step: usize) -> Result<Option<Divergence
     for (index, op) in recording.ops.iter().enumerate() {
         refresh(executor, &recording, op, &mut values)?;
         executor.run_op(index)?;
-        let mut chosen = None;
-        for (tensor, outcome) in oracle::expected(op, &values) {
-            let reason = compare(executor, &recording, op, tensor, &outcome, &mut chosen)?;
-            if let Some(reason) = reason {
-                return Ok(Some(Divergence {
-                    step,
-                    op_index: index,
-                    label: op.label.to_string(),
-                    kernel: op.kernel().name.into(),
-                    variant: op.plan.variant.clone(),
-                    shape: op.shape.show(op.kernel().params),
-                    reason,
-                }));
-            }
+        let outcomes = oracle::expected(op, &values);
+        let mut left = BTreeMap::new();
+        for (tensor, _) in &outcomes {
+            left.insert(*tensor, executor.block(*tensor).read(&executor.gpu)?);
+        }
+        let state = oracle::state(op, &values);
+        if let Err(fault) = judge(&recording, op, state, &outcomes, &left) {
+            return Ok(Some(Divergence {
+                step,
+                op_index: index,
+                label: op.label.to_string(),
+                kernel: op.kernel().name.into(),
+                variant: op.plan.variant.clone(),
+                shape: op.shape.show(op.kernel().params),
+                reason: fault.to_string(),
+            }));
         }
     }
     Ok(None)
@@ -88,39 +89,4 @@ fn refresh(
         }
     }
     Ok(())
-}
-
-fn compare(
-    executor: &mut GpuExecutor,
-    recording: &Recording,
-    op: &Op,
-    tensor: TensorId,
-    outcome: &Outcome,
-    chosen: &mut Option<u32>,
-) -> Result<Option<String>> {
-    let name = &recording.tensors[tensor.0].name;
-    let mismatch = match outcome {
-        Outcome::Words(words) => reference::compare_exact(words, &executor.read_words(tensor)?)
-            .err()
-            .map(|m| m.to_string()),
-        Outcome::Choice { .. } => outcome.choice(&executor.read_words(tensor)?, chosen).err(),
-        Outcome::Ranking { values, rows, .. } => {
-            let content = &recording.tensors[values.0].content;
-            let tolerance = check::tolerance(&(op.kernel().tolerance)(&op.shape), content);
-            let (values, indices) = (executor.read_values(*values)?, executor.read_words(tensor)?);
-            reference::lm_head_topk::judge(rows, &tolerance, &values, &indices).err()
-        }
-        Outcome::Real(expected) => {
-            // Decode shapes carry no SEEN; the tolerance is that of a full cache.
-            let shape = match (op.shape.get("SEEN"), op.shape.get("CAPACITY")) {
-                (None, Some(capacity)) => op.shape.clone().with("SEEN", capacity),
-                _ => op.shape.clone(),
-            };
-            let content = &recording.tensors[tensor.0].content;
-            let tolerance = check::tolerance(&(op.plan.tolerance)(&shape), content);
-            let got = executor.read_values(tensor)?;
-            reference::compare(expected, &got, &tolerance).err().map(|m| m.to_string())
-        }
-    };
-    Ok(mismatch.map(|m| format!("{name}: {m}")))
 }

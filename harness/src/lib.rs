@@ -12,6 +12,7 @@ pub mod diff;
 pub mod error;
 pub mod execute;
 pub mod gpu;
+pub mod judge;
 pub mod measure;
 pub mod model;
 pub mod plan;

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lathe_kernels::{
-    Capabilities, Constants, Kernel, Packing, ReflectError, Reflection, Shape, Tolerance, Variant,
+    Capabilities, Constants, Kernel, KernelVariant, Packing, Problem, ReflectError, Reflection,
+    Shape, Tolerance,
 };
 
 /// One variant, specialised for one shape on one adapter.
@@ -29,8 +30,8 @@ pub struct Plan {
     pub stages: Vec<PlannedStage>,
     /// How it reads quantised weight rows.
     pub packing: Packing,
-    /// How far it may lie from the reference.
-    pub tolerance: fn(&Shape) -> Tolerance,
+    /// The built-in variant whose stages, or at least whose tolerance, it has.
+    pub declared: &'static KernelVariant,
     /// The kernel's name of each WGSL variable that has another.
     pub bindings: BTreeMap<String, String>,
     /// Content of uniform buffers, by variable; built-in kernels have none.
@@ -61,7 +62,7 @@ impl Plan {
     /// Specialises a built-in variant.
     pub fn of(
         kernel: &'static Kernel,
-        variant: &'static Variant,
+        variant: &'static KernelVariant,
         shape: &Shape,
         caps: &Capabilities,
     ) -> Result<Self, PlanError> {
@@ -71,7 +72,7 @@ impl Plan {
     /// Specialises a built-in variant with some overrides set.
     pub fn tuned(
         kernel: &'static Kernel,
-        variant: &'static Variant,
+        variant: &'static KernelVariant,
         shape: &Shape,
         caps: &Capabilities,
         constants: &Constants,
@@ -88,7 +89,7 @@ impl Plan {
     /// `// uses:` lines name the same preludes as a built-in file's.
     pub fn with_text(
         kernel: &'static Kernel,
-        variant: &'static Variant,
+        variant: &'static KernelVariant,
         shape: &Shape,
         caps: &Capabilities,
         text: &str,
@@ -131,17 +132,17 @@ impl Plan {
 
     fn build(
         kernel: &'static Kernel,
-        variant: &'static Variant,
+        variant: &'static KernelVariant,
         shape: &Shape,
         caps: &Capabilities,
         text: Cow<'static, str>,
         reflection: Arc<Reflection>,
         set: &Constants,
     ) -> Result<Self, PlanError> {
-        if let Some(reason) = (variant.refuses)(shape, caps) {
+        if let Some(reason) = variant.unsupported(shape, caps) {
             return Err(PlanError::Unavailable(reason));
         }
-        let tuned = (variant.constants)(shape, caps);
+        let tuned = variant.constants(shape, caps);
         let mut given: Vec<(&str, f64)> = shape.iter().chain(tuned).collect();
         given.extend(set.iter().map(|(name, value)| (name.as_str(), *value)));
         let constants = reflection.constants(given)?;
@@ -153,13 +154,13 @@ impl Plan {
             reflection,
             constants,
             stages: Vec::with_capacity(variant.stages.len()),
-            packing: kernel.packing(variant, shape),
-            tolerance: kernel.tolerance_of(variant),
+            packing: kernel.packing(variant.packing, shape),
+            declared: variant,
             bindings: BTreeMap::new(),
             uniforms: Vec::new(),
         };
-        for stage in variant.stages {
-            let groups = (stage.grid)(shape, &plan.constants);
+        for stage in &variant.stages {
+            let groups = stage.grid(shape, &plan.constants);
             if groups == 0 {
                 continue;
             }
@@ -185,6 +186,11 @@ impl Plan {
                 caps.grid_dimension
             ))),
         }
+    }
+
+    /// How far it may lie from the reference.
+    pub fn tolerance(&self, problem: &Problem) -> Tolerance {
+        self.kernel.tolerance(Some(self.declared), problem)
     }
 
     /// The kernel's name of a WGSL variable.

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lathe_kernels::{Elem, Kernel, Packing, Role, RopeSpec, Shape};
+use lathe_kernels::{Elem, FloatFormat, Kernel, Packing, Problem, Role, RopeSpec, Shape, State};
 
 use crate::plan::Plan;
 use crate::weights::WeightRows;
@@ -47,93 +47,10 @@ pub enum Content {
     Rope(RopeSpec),
 }
 
-/// Storage format of a KV cache or of activations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FloatFormat {
-    /// 32-bit floats.
-    F32,
-    /// 16-bit floats.
-    F16,
-    /// The upper half of 32-bit floats; only `cast` reads and writes it.
-    Bf16,
-}
-
-impl FloatFormat {
-    /// The format of a parameter's value. Panics on a value no shape can hold.
-    pub fn from_code(code: usize) -> Self {
-        [FloatFormat::F32, FloatFormat::F16, FloatFormat::Bf16][code]
-    }
-
-    /// The value of the `KV`, `ACTS`, `FROM` or `TO` parameter.
-    pub fn code(self) -> f64 {
-        f64::from(self as u32)
-    }
-
-    /// Name as on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            FloatFormat::F32 => "f32",
-            FloatFormat::F16 => "f16",
-            FloatFormat::Bf16 => "bf16",
-        }
-    }
-
-    /// Bytes of one value.
-    pub fn bytes(self) -> usize {
-        match self {
-            FloatFormat::F32 => 4,
-            FloatFormat::F16 | FloatFormat::Bf16 => 2,
-        }
-    }
-
-    /// The stored value nearest to `value`, ties to even.
-    pub fn round(self, value: f32) -> f32 {
-        match self {
-            FloatFormat::F32 => value,
-            FloatFormat::F16 => half::f16::from_f32(value).to_f32(),
-            FloatFormat::Bf16 => half::bf16::from_f32(value).to_f32(),
-        }
-    }
-
-    /// Values as stored, in whole words.
-    pub fn encode(self, values: &[f32]) -> Vec<u8> {
-        let mut bytes: Vec<u8> = match self {
-            FloatFormat::F32 => bytemuck::cast_slice(values).to_vec(),
-            FloatFormat::F16 => {
-                values.iter().flat_map(|v| half::f16::from_f32(*v).to_le_bytes()).collect()
-            }
-            FloatFormat::Bf16 => {
-                values.iter().flat_map(|v| half::bf16::from_f32(*v).to_le_bytes()).collect()
-            }
-        };
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
-
-    /// The first `len` stored values, widened.
-    pub fn decode(self, bytes: &[u8], len: usize) -> Vec<f32> {
-        let halves = || bytes.chunks_exact(2).take(len).map(|b| [b[0], b[1]]);
-        match self {
-            FloatFormat::F32 => bytemuck::pod_collect_to_vec(&bytes[..4 * len]),
-            FloatFormat::F16 => halves().map(|b| half::f16::from_le_bytes(b).to_f32()).collect(),
-            FloatFormat::Bf16 => halves().map(|b| half::bf16::from_le_bytes(b).to_f32()).collect(),
-        }
-    }
-}
-
-/// A tensor with its name for errors and reports.
-#[derive(Clone, Debug)]
-pub struct Tensor {
-    /// Name, such as `l3.k_cache`.
-    pub name: String,
-    /// What it holds.
-    pub content: Content,
-}
-
-impl Tensor {
+impl Content {
     /// Bytes on the device, before padding to whole vectors.
     pub fn device_bytes(&self) -> u64 {
-        let bytes = match &self.content {
+        let bytes = match self {
             Content::Words(len) | Content::Counter(len) => 4 * len,
             // Whole words: an odd last f16 has a neighbour of padding.
             Content::Activation { len, format } => (len * format.bytes()).next_multiple_of(4),
@@ -145,6 +62,25 @@ impl Tensor {
         };
         bytes as u64
     }
+
+    /// Bytes as stored on the device, widened to `f32`.
+    pub fn values(&self, bytes: &[u8]) -> Vec<f32> {
+        match self {
+            Content::Kv { len, format } | Content::Activation { len, format } => {
+                format.decode(bytes, *len)
+            }
+            _ => FloatFormat::F32.decode(bytes, bytes.len() / 4),
+        }
+    }
+}
+
+/// A tensor with its name for errors and reports.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    /// Name, such as `l3.k_cache`.
+    pub name: String,
+    /// What it holds.
+    pub content: Content,
 }
 
 /// Where an operation stands in the model.
@@ -224,7 +160,8 @@ impl Recording {
         bindings: &[(&'static str, TensorId)],
     ) {
         let mut bindings = bindings.to_vec();
-        for b in plan.kernel.bindings {
+        let problem = Problem { shape: shape.clone(), state: State::default() };
+        for b in &plan.kernel.bindings {
             if bindings.iter().any(|(name, _)| *name == b.name) {
                 continue;
             }
@@ -232,13 +169,13 @@ impl Recording {
             if !plan.reflection.buffers.iter().any(|v| plan.binding(&v.name) == b.name) {
                 continue;
             }
-            let (len, name) = ((b.len)(&shape), format!("scratch.{}.{}", plan.kernel.name, b.name));
-            let content = match (b.role, b.elem) {
+            let (len, name) = (b.len(&problem), format!("scratch.{}.{}", plan.kernel.name, b.name));
+            let content = match (b.role, b.elem(&problem)) {
                 (Role::Counter, _) => Content::Counter(len),
                 (_, Elem::U32) => Content::Words(len),
                 _ => Content::Activation { len, format: FloatFormat::F32 },
             };
-            let same = |t: &Tensor| t.name == name && t.device_bytes() == 4 * len as u64;
+            let same = |t: &Tensor| t.name == name && t.content.device_bytes() == 4 * len as u64;
             let id = match self.tensors.iter().position(same) {
                 Some(i) => TensorId(i),
                 None => self.tensor(name, content),
@@ -268,6 +205,6 @@ impl Recording {
 
     /// Bytes of all tensors on the device.
     pub fn device_bytes(&self) -> u64 {
-        self.tensors.iter().map(Tensor::device_bytes).sum()
+        self.tensors.iter().map(|t| t.content.device_bytes()).sum()
     }
 }

@@ -81,11 +81,17 @@ pub fn select(
             }),
         };
     }
+    // For `bench --selected` and `tune`, which look at one operation; a graph has decided already.
+    let apart = kernel.fuses.as_ref().and_then(|fusion| {
+        let reason = fusion.against(shape)?;
+        Some(format!("; decode takes {} instead: {reason}", fusion.of.join(" and ")))
+    });
+    let apart = apart.unwrap_or_default();
     if let Some((plan, why)) = tuned.and_then(|t| t.find(kernel, shape, caps)) {
-        return Ok(Selection { plan, why });
+        return Ok(Selection { plan, why: why + &apart });
     }
     let mut passed_over = Vec::new();
-    for name in (kernel.prefer)(shape) {
+    for name in kernel.prefer(shape) {
         let variant = kernel.variant(name).expect("the contract test checks preferences");
         match Plan::of(kernel, variant, shape, caps) {
             Ok(plan) => {
@@ -94,7 +100,7 @@ pub fn select(
                 } else {
                     format!("first that can run; {}", passed_over.join("; "))
                 };
-                return Ok(Selection { plan, why });
+                return Ok(Selection { plan, why: why + &apart });
             }
             Err(e @ (PlanError::Unavailable(_) | PlanError::Reflect(_))) => {
                 passed_over.push(format!("{name}: {e}"));

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use lathe_kernels::{Capabilities, Constants, Kernel, Packing, Shape, Variant};
+use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, Packing, Problem, Shape};
 use serde::{Deserialize, Serialize};
 
 use crate::check::{Case, Verdict};
@@ -68,8 +68,8 @@ impl Candidate {
 
 /// The given variants with all combinations of their tunables, simplest first, then users' files.
 pub fn candidates(
-    variants: &[&'static Variant],
-    files: &[(&'static Variant, PathBuf)],
+    variants: &[&'static KernelVariant],
+    files: &[(&'static KernelVariant, PathBuf)],
 ) -> Vec<Candidate> {
     let mut all = Vec::new();
     for variant in variants {
@@ -134,7 +134,7 @@ pub enum Answer {
 pub struct Trials {
     gpu: Arc<Gpu>,
     kernel: &'static Kernel,
-    shape: Shape,
+    problem: Problem,
     bases: Vec<Base>,
     /// The candidates that are right, ready to be timed.
     right: Vec<Bench>,
@@ -151,8 +151,8 @@ struct Base {
 
 impl Trials {
     /// Nothing tried yet.
-    pub fn new(gpu: Arc<Gpu>, kernel: &'static Kernel, shape: Shape) -> Self {
-        Self { gpu, kernel, shape, bases: Vec::new(), right: Vec::new() }
+    pub fn new(gpu: Arc<Gpu>, kernel: &'static Kernel, problem: Problem) -> Self {
+        Self { gpu, kernel, problem, bases: Vec::new(), right: Vec::new() }
     }
 
     /// Does what is asked.
@@ -169,7 +169,7 @@ impl Trials {
     /// Why a candidate is out, if it is.
     fn check(&mut self, candidate: &Candidate) -> Result<Option<String>> {
         let gpu = &self.gpu;
-        let plan = match candidate.plan(self.kernel, &self.shape, &gpu.caps) {
+        let plan = match candidate.plan(self.kernel, &self.problem.shape, &gpu.caps) {
             Ok(plan) => plan,
             Err(e) => return Ok(Some(e.to_string())),
         };
@@ -202,7 +202,7 @@ impl Trials {
             // What was drawn for another packing serves again.
             let case = match self.bases.first() {
                 Some(other) => other.checked[i].0.with_plan(plan.clone()),
-                None => Case::new(gpu, plan.clone(), &self.shape, seed)?,
+                None => Case::new(gpu, plan.clone(), &self.problem, seed)?,
             };
             let mut executor = case.prepare(gpu, pipelines, Policy::Guarded)?;
             wrong = wrong.or(verdict(&case, &mut executor)?);
@@ -362,7 +362,7 @@ pub struct TuneOptions {
     /// Candidates that are measured properly.
     pub finalists: usize,
     /// Users' files among the candidates, and in which variant's place each stands.
-    pub files: Vec<(&'static Variant, PathBuf)>,
+    pub files: Vec<(&'static KernelVariant, PathBuf)>,
     /// No further candidate is checked after this time; those that were are still measured.
     pub within: Duration,
     /// How the winner is measured against the incumbent.
@@ -406,14 +406,15 @@ const TIE: f64 = 1.01;
 pub fn tune(
     gpu: &Arc<Gpu>,
     kernel: &'static Kernel,
-    variants: &[&'static Variant],
-    shape: &Shape,
+    variants: &[&'static KernelVariant],
+    problem: &Problem,
     options: &TuneOptions,
     on_trial: &mut dyn FnMut(&Candidate, Option<&str>),
 ) -> Result<Found> {
+    let shape = &problem.shape;
     let incumbent = incumbent(kernel, shape, &gpu.caps)?;
     let all = candidates(variants, &options.files);
-    let text = shape.show(kernel.params);
+    let text = kernel.show(problem);
     let mut rejected = Vec::new();
     let start = || Child::start(&gpu.adapter, gpu.checks, kernel, &text);
     let mut child = start()?;
@@ -468,7 +469,7 @@ pub fn tune(
         c.plan(kernel, shape, &gpu.caps).map_err(|e| Error::Usage(format!("{}: {e}", c.show())))
     };
     let rotate = bench_options.rotate_bytes;
-    let mut base = Bench::new(gpu, &pipelines, planned(&incumbent)?, shape, SEED, rotate)?;
+    let mut base = Bench::new(gpu, &pipelines, planned(&incumbent)?, problem, SEED, rotate)?;
     let mut finalists = Vec::new();
     for (_, rank) in &timed {
         let mut bench = base.beside(&pipelines, planned(&all[*rank])?)?;
@@ -539,8 +540,8 @@ pub fn tune(
 /// Why decoding must not take a candidate unasked: what is stored replaces the preference, and a
 /// variant with a tolerance of its own is less exact than the kernel.
 fn rounds_more(kernel: &Kernel, shape: &Shape, candidate: &Candidate) -> Option<String> {
-    let preferred = (kernel.prefer)(shape).contains(&candidate.variant.as_str());
-    let own = kernel.variant(&candidate.variant)?.tolerance.is_some();
+    let preferred = kernel.prefer(shape).contains(&candidate.variant.as_str());
+    let own = kernel.variant(&candidate.variant)?.has_own_tolerance();
     (own && !preferred)
         .then(|| "its tolerance is its own, so only a hint takes it for this shape".to_owned())
 }
@@ -550,7 +551,7 @@ fn incumbent(kernel: &'static Kernel, shape: &Shape, caps: &Capabilities) -> Res
     let hints = crate::select::Hints::new();
     let selection = crate::select::select(kernel, shape, caps, &hints, None)
         .map_err(|e| Error::Usage(e.to_string()))?;
-    let variant: &'static Variant =
+    let variant: &'static KernelVariant =
         kernel.variant(&selection.plan.variant).expect("selected from this kernel");
     Ok(Candidate { variant: variant.name.to_owned(), constants: Constants::new(), wgsl: None })
 }
@@ -564,7 +565,7 @@ mod tests {
         let kernel = lathe_kernels::kernel("gemv").expect("gemv");
         let all = candidates(&kernel.variants.iter().collect::<Vec<_>>(), &[]);
         let of = |name: &str| all.iter().filter(|c| c.variant == name).count();
-        for variant in kernel.variants {
+        for variant in &kernel.variants {
             let sets: usize = variant.tunables.iter().map(|(_, values)| values.len()).product();
             assert_eq!(of(variant.name), 1 + if variant.tunables.is_empty() { 0 } else { sets });
         }

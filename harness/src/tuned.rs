@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_tuned_choice_comes_after_a_hint_and_before_preferences_and_stale_ones_are_ignored() {
         let kernel = lathe_kernels::kernel("gemv").expect("gemv");
-        let shape = kernel.default_shape();
+        let shape = kernel.default_problem().shape;
         let caps = Capabilities::minimal();
         let mut entry = entry(kernel, &shape);
         let chosen = |tuned: &Tuned, hints: &crate::select::Hints| {
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn the_store_keeps_one_choice_an_adapter_and_shape() {
         let kernel = lathe_kernels::kernel("gemv").expect("gemv");
-        let one = entry(kernel, &kernel.default_shape());
+        let one = entry(kernel, &kernel.default_problem().shape);
         let mut store = Store { schema_version: 1, entries: vec![] };
         store.put(one.clone());
         store.put(Entry { variant: "naive".into(), ..one.clone() });

@@ -7,25 +7,19 @@ use lathe_harness::check::{Case, Verdict, check_plan};
 use lathe_harness::execute::Execute;
 use lathe_harness::gpu::{GUARD_BYTES, Pipelines, Policy};
 use lathe_harness::plan::Plan;
-use lathe_kernels::{Shape, kernel, source};
+use lathe_kernels::{kernel, source};
 
 const SEED: u64 = 7;
 
 /// Checks `kernel/variant` with `from` replaced by `to` in its source; the replacement must occur.
-fn sabotaged(
-    name: &str,
-    variant: &str,
-    shape: &[(&'static str, f64)],
-    from: &str,
-    to: &str,
-) -> Option<Verdict> {
-    planned(name, variant, shape, from, to, |_| {})
+fn sabotaged(name: &str, variant: &str, problem: &str, from: &str, to: &str) -> Option<Verdict> {
+    planned(name, variant, problem, from, to, |_| {})
 }
 
 fn planned(
     name: &str,
     variant: &str,
-    shape: &[(&'static str, f64)],
+    problem: &str,
     from: &str,
     to: &str,
     change: impl FnOnce(&mut Plan),
@@ -35,14 +29,14 @@ fn planned(
     let kernel = kernel(name).unwrap();
     let text = source(name, variant).unwrap().text;
     assert!(text.contains(from), "{from:?} does not occur in {name}/{variant}");
-    let shape =
-        shape.iter().fold(kernel.default_shape(), |s: Shape, (name, value)| s.with(name, *value));
+    let problem = common::problem(kernel, problem);
     let variant = kernel.variant(variant).unwrap();
     let text = text.replace(from, to);
     let mut plan =
-        Plan::with_text(kernel, variant, &shape, &gpu.caps, &text, "sabotaged.wgsl").unwrap();
+        Plan::with_text(kernel, variant, &problem.shape, &gpu.caps, &text, "sabotaged.wgsl")
+            .unwrap();
     change(&mut plan);
-    Some(check_plan(&gpu, &Pipelines::default(), plan, &shape, SEED).unwrap())
+    Some(check_plan(&gpu, &Pipelines::default(), plan, &problem, SEED).unwrap())
 }
 
 fn fails_with(verdict: Option<Verdict>, words: &str) {
@@ -57,39 +51,39 @@ const ADD: &str = "x[i] = x[i] + delta[i];";
 
 #[test]
 fn an_honest_kernel_passes() {
-    let verdict = sabotaged("residual_add", "naive", &[("N", 100.0)], ADD, ADD);
+    let verdict = sabotaged("residual_add", "naive", "N=100", ADD, ADD);
     assert!(matches!(verdict, None | Some(Verdict::Passed { .. })), "{verdict:?}");
 }
 
 #[test]
 fn one_flipped_element_fails() {
     let flipped = "x[i] = select(x[i] + delta[i], -(x[i] + delta[i]), i == 71u);";
-    fails_with(sabotaged("residual_add", "naive", &[("N", 100.0)], ADD, flipped), "[71]");
+    fails_with(sabotaged("residual_add", "naive", "N=100", ADD, flipped), "[71]");
 }
 
 #[test]
 fn one_element_off_by_a_little_fails() {
     let off = "x[i] = select(1.0, 1.000002, i == 71u) * (x[i] + delta[i]);";
-    fails_with(sabotaged("residual_add", "naive", &[("N", 100.0)], ADD, off), "[71]");
+    fails_with(sabotaged("residual_add", "naive", "N=100", ADD, off), "[71]");
 }
 
 #[test]
 fn a_nan_fails() {
     let nan = "x[i] = select(x[i] + delta[i], bitcast<f32>(N * 0u + 0x7fc00001u), i == 3u);";
-    fails_with(sabotaged("residual_add", "naive", &[("N", 100.0)], ADD, nan), "[3]");
+    fails_with(sabotaged("residual_add", "naive", "N=100", ADD, nan), "[3]");
 }
 
 #[test]
 fn an_infinity_fails() {
     let inf = "x[i] = select(x[i] + delta[i], bitcast<f32>(N * 0u + 0x7f800000u), i == 99u);";
-    fails_with(sabotaged("residual_add", "naive", &[("N", 100.0)], ADD, inf), "[99]");
+    fails_with(sabotaged("residual_add", "naive", "N=100", ADD, inf), "[99]");
 }
 
 #[test]
 fn a_skipped_dispatch_fails() {
     // The second of two dispatches never runs: the output keeps its poison.
-    let shape = [("SEEN", 9.0), ("CAPACITY", 16.0)];
-    let verdict = planned("attention_decode", "naive", &shape, "fn mix(", "fn mix(", |plan| {
+    let problem = "SEEN=9,CAPACITY=16";
+    let verdict = planned("attention_decode", "naive", problem, "fn mix(", "fn mix(", |plan| {
         plan.stages.pop();
     });
     fails_with(verdict, "never written");
@@ -97,7 +91,7 @@ fn a_skipped_dispatch_fails() {
 
 #[test]
 fn too_few_workgroups_fail() {
-    let verdict = planned("glu", "naive", &[("N", 200.0)], "store_pair(", "store_pair(", |plan| {
+    let verdict = planned("glu", "naive", "N=200", "store_pair(", "store_pair(", |plan| {
         plan.stages[0].groups[0] -= 1;
     });
     fails_with(verdict, "y[128] was never written");
@@ -112,7 +106,7 @@ fn a_write_past_the_end_fails() {
     let past = sabotaged(
         "residual_add",
         "naive",
-        &[("N", 100.0)],
+        "N=100",
         guard,
         "if (i == N) { x[i] = 1.0; } if (i >= N) { return; }",
     );
@@ -125,9 +119,9 @@ fn a_touched_guard_word_fails() {
     let Some(gpu) = common::gpu() else { return };
     let _turn = common::turn();
     let kernel = kernel("residual_add").unwrap();
-    let shape = kernel.default_shape().with("N", 96.0);
-    let plan = Plan::of(kernel, &kernel.variants[0], &shape, &gpu.caps).unwrap();
-    let case = Case::new(&gpu, plan, &shape, SEED).unwrap();
+    let problem = common::problem(kernel, "N=96");
+    let plan = Plan::of(kernel, &kernel.variants[0], &problem.shape, &gpu.caps).unwrap();
+    let case = Case::new(&gpu, plan, &problem, SEED).unwrap();
     for (offset, byte) in
         [(0, "byte -256"), (GUARD_BYTES - 4, "byte -4"), (GUARD_BYTES + 384, "byte 384")]
     {
@@ -146,7 +140,7 @@ fn all_zeros_fail() {
     let zero = sabotaged(
         "glu",
         "naive",
-        &[("N", 20.0)],
+        "N=20",
         "store_pair(2u * i, v, both);",
         "store_pair(2u * i, vec2<f32>(0.0), both);",
     );
@@ -159,7 +153,7 @@ fn reading_the_padding_fails() {
     let unmasked = sabotaged(
         "gemv",
         "naive",
-        &[("ROWS", 5.0), ("K", 13.0)],
+        "ROWS=5,K=13",
         "return select(vec4<f32>(0.0), v, at < vec4<u32>(K));",
         "return v;",
     );
@@ -176,7 +170,7 @@ fn a_wrong_tie_fails() {
     let verdict = sabotaged(
         "argmax",
         "workgroup",
-        &[("N", 70_000.0), ("GIVEN", 1.0)],
+        "N=70000,GIVEN=1",
         "b.value == a.value && b.index < a.index",
         "b.value == a.value && b.index > a.index && a.index != 0xffffffffu",
     );
@@ -190,7 +184,7 @@ fn broken_wgsl_is_an_error_with_its_source() {
     let error = Plan::with_text(
         kernel,
         &kernel.variants[0],
-        &kernel.default_shape(),
+        &kernel.default_problem().shape,
         &gpu.caps,
         "fn main() { x[0] = ; }",
         "mine.wgsl",
@@ -204,27 +198,21 @@ fn a_pipeline_the_device_refuses_is_a_failure_not_a_panic() {
     let Some(gpu) = common::gpu() else { return };
     let _turn = common::turn();
     let kernel = kernel("residual_add").unwrap();
-    let shape = kernel.default_shape();
-    let mut plan = Plan::of(kernel, &kernel.variants[0], &shape, &gpu.caps).unwrap();
+    let problem = kernel.default_problem();
+    let mut plan = Plan::of(kernel, &kernel.variants[0], &problem.shape, &gpu.caps).unwrap();
     // A thousand times the invocations any device allows.
     plan.constants.insert("WG".into(), 1_048_576.0);
-    let verdict = check_plan(&gpu, &Pipelines::default(), plan, &shape, SEED).unwrap();
+    let verdict = check_plan(&gpu, &Pipelines::default(), plan, &problem, SEED).unwrap();
     fails_with(Some(verdict), "refused residual_add/naive");
     gpu.check_faults().unwrap();
 }
 
 #[test]
 fn a_counter_that_is_not_set_back_fails() {
-    let shape = [
-        ("GROUP", 1.0),
-        ("KV_HEADS", 2.0),
-        ("HEAD_DIM", 64.0),
-        ("CAPACITY", 300.0),
-        ("SEEN", 300.0),
-    ];
+    let problem = "GROUP=1,KV_HEADS=2,HEAD_DIM=64,CAPACITY=300,SEEN=300";
     let back = "atomicStore(&counters[kv_head], 0u);";
     let kept = "atomicStore(&counters[kv_head], kv_head);";
-    let verdict = |to| sabotaged("attention_decode", "split_kv_last", &shape, back, to);
+    let verdict = |to| sabotaged("attention_decode", "split_kv_last", problem, back, to);
     if has_subgroups() {
         assert!(matches!(verdict(back), None | Some(Verdict::Passed { .. })));
         fails_with(verdict(kept), "the counter was not left at zero");
@@ -237,12 +225,11 @@ fn coarser_rounding_of_activations_fails() {
     if !has_subgroups() {
         return;
     }
-    let check = |rows: f64, k: f64, from: &str, to: &str| {
-        let shape = [("ROWS", rows), ("K", k)];
-        sabotaged("gemv_q", "planes_dp4a16", &shape, from, to)
+    let check = |rows: usize, k: usize, from: &str, to: &str| {
+        sabotaged("gemv_q", "planes_dp4a16", &format!("ROWS={rows},K={k}"), from, to)
     };
     let largest = "const LARGEST: f32 = 32639.0;";
-    for (rows, k) in [(5.0, 300.0), (37.0, 1152.0), (100.0, 64.0), (9.0, 6912.0)] {
+    for (rows, k) in [(5, 300), (37, 1152), (100, 64), (9, 6912)] {
         let honest = check(rows, k, largest, largest);
         assert!(matches!(honest, Some(Verdict::Passed { .. })), "{honest:?}");
         // Twelve bits in the place of sixteen, and eight.
@@ -250,7 +237,7 @@ fn coarser_rounding_of_activations_fails() {
         fails_with(check(rows, k, largest, "const LARGEST: f32 = 127.0;"), "y");
     }
     let low = "low ^= vec2<u32>(0x80808080u);";
-    fails_with(check(37.0, 1152.0, low, ""), "y");
+    fails_with(check(37, 1152, low, ""), "y");
 }
 
 /// Integers know no NaN: one among the activations must not vanish when they are rounded.
@@ -260,9 +247,8 @@ fn a_nan_survives_the_rounding_of_activations() {
         let load = "a = half_eight(first, 2u * at);";
         let poisoned =
             format!("{load} if (at == 3u) {{ a.y = bitcast<f32>(0x7fc00000u + 0u * at); }}");
-        let shape = [("ROWS", 7.0), ("K", 300.0)];
         for variant in ["planes_dp4a16", "planes_dp4a24"] {
-            fails_with(sabotaged("gemv_q", variant, &shape, load, &poisoned), "NaN");
+            fails_with(sabotaged("gemv_q", variant, "ROWS=7,K=300", load, &poisoned), "NaN");
         }
     }
 }
@@ -274,18 +260,17 @@ fn activations_of_23_bits_are_as_exact_as_floats() {
     if !has_subgroups() {
         return;
     }
-    let check = |rows: f64, k: f64, from: &str, to: &str| {
-        let shape = [("ROWS", rows), ("K", k)];
-        sabotaged("gemv_q", "planes_dp4a24", &shape, from, to)
+    let check = |rows: usize, k: usize, from: &str, to: &str| {
+        sabotaged("gemv_q", "planes_dp4a24", &format!("ROWS={rows},K={k}"), from, to)
     };
     let largest = "const LARGEST: f32 = 4161400.0;";
-    fails_with(check(37.0, 1152.0, largest, "const LARGEST: f32 = 8000.0;"), "y");
+    fails_with(check(37, 1152, largest, "const LARGEST: f32 = 8000.0;"), "y");
     let sign = "tops = (tops & vec2<u32>(0x7f7f7f7fu))";
-    fails_with(check(37.0, 1152.0, sign, "tops = (tops & vec2<u32>(0x7f7f7f7eu))"), "y");
+    fails_with(check(37, 1152, sign, "tops = (tops & vec2<u32>(0x7f7f7f7eu))"), "y");
     let inverse = "LARGEST / most, most > 1e-30";
     for ulps in ["2u", "0xfffffffeu"] {
         let off = format!("bitcast<f32>(bitcast<u32>(LARGEST / most) + {ulps}), most > 1e-30");
-        let verdict = check(100.0, 1152.0, inverse, &off);
+        let verdict = check(100, 1152, inverse, &off);
         assert!(matches!(verdict, Some(Verdict::Passed { .. })), "{ulps}: {verdict:?}");
     }
 }

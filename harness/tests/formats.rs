@@ -10,9 +10,11 @@ use half::{bf16, f16};
 use lathe_harness::execute::{Execute, GpuExecutor};
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::plan::{Plan, PlanError};
-use lathe_harness::recording::{Content, FloatFormat, Label, Recording};
+use lathe_harness::recording::{Content, Label, Recording};
 use lathe_harness::weights::{Bytes, WeightRows};
-use lathe_kernels::{Format, Shape, Variant};
+use lathe_kernels::cast::Cast;
+use lathe_kernels::dequant::Dequant;
+use lathe_kernels::{FloatFormat, Format, KernelVariant, Params};
 
 /// Blocks of a golden.
 const BLOCKS: usize = 24;
@@ -28,16 +30,11 @@ fn run(
     gpu: &Arc<Gpu>,
     format: Format,
     acts: FloatFormat,
-    variant: &'static Variant,
+    variant: &'static KernelVariant,
 ) -> Option<Vec<f32>> {
     let kernel = lathe_kernels::kernel("dequant").unwrap();
     let k = BLOCKS / ROWS * format.block_len();
-    let shape = Shape::new(&[
-        ("ROWS", ROWS as f64),
-        ("K", k as f64),
-        ("WEIGHT", format.code()),
-        ("ACTS", acts.code()),
-    ]);
+    let shape = Dequant { rows: ROWS, k, weight: format, act_format: acts }.shape();
     let plan = match Plan::of(kernel, variant, &shape, &gpu.caps) {
         Ok(plan) => plan,
         Err(PlanError::Unavailable(_)) => return None,
@@ -66,7 +63,7 @@ fn run(
 fn every_variant_decodes_the_goldens_bit_for_bit() {
     let Some(gpu) = common::gpu() else { return };
     let _turn = common::turn();
-    for variant in lathe_kernels::kernel("dequant").unwrap().variants {
+    for variant in &lathe_kernels::kernel("dequant").unwrap().variants {
         let mut compared = 0;
         for &format in Format::QUANTISED {
             let expected: Vec<f32> = bytemuck::pod_collect_to_vec(&golden(format, "expected.f32"));
@@ -93,19 +90,21 @@ fn every_variant_decodes_the_goldens_bit_for_bit() {
     }
 }
 
-const F32: f64 = 0.0;
-const F16: f64 = 1.0;
-const BF16: f64 = 2.0;
-
 /// `words` cast by every variant: the words of `n` results each.
-fn casts(gpu: &Arc<Gpu>, words: &[u32], n: usize, from: f64, to: f64) -> Vec<Vec<u32>> {
+fn casts(
+    gpu: &Arc<Gpu>,
+    words: &[u32],
+    n: usize,
+    from: FloatFormat,
+    to: FloatFormat,
+) -> Vec<Vec<u32>> {
     let kernel = lathe_kernels::kernel("cast").unwrap();
-    let shape = Shape::new(&[("N", n as f64), ("FROM", from), ("TO", to)]);
+    let shape = Cast { n, from, to }.shape();
     let run = |variant| {
         let plan = Plan::of(kernel, variant, &shape, &gpu.caps).unwrap();
         let mut recording = Recording::default();
         let x = recording.tensor("x", Content::Words(words.len()));
-        let y = recording.tensor("y", Content::Words(if to == F32 { n } else { n / 2 }));
+        let y = recording.tensor("y", Content::Words(n * to.bytes() / 4));
         let label = Label { layer: None, op: "cast" };
         recording.op(label, plan, shape.clone(), &[("x", x), ("y", y)]);
         let recording = Arc::new(recording);
@@ -136,7 +135,7 @@ fn bf16_is_rounded_to_the_nearest_even_and_nan_stays_nan() {
     let Some(gpu) = common::gpu() else { return };
     let _turn = common::turn();
     let bits = f32_patterns();
-    for got in casts(&gpu, &bits, bits.len(), F32, BF16) {
+    for got in casts(&gpu, &bits, bits.len(), FloatFormat::F32, FloatFormat::Bf16) {
         for (got, &bits) in halves(&got).into_iter().zip(&bits) {
             let expected = bf16::from_f32(f32::from_bits(bits));
             let nan = expected.is_nan() && bf16::from_bits(got).is_nan();
@@ -151,10 +150,10 @@ fn sixteen_bits_widen_exactly() {
     let _turn = common::turn();
     let patterns: Vec<u16> = (0..=0xffff).collect();
     let words: Vec<u32> = bytemuck::cast_slice(&patterns).to_vec();
-    for got in casts(&gpu, &words, patterns.len(), BF16, F32) {
+    for got in casts(&gpu, &words, patterns.len(), FloatFormat::Bf16, FloatFormat::F32) {
         assert!(got.iter().zip(&patterns).all(|(got, &p)| *got == u32::from(p) << 16));
     }
-    for got in casts(&gpu, &words, patterns.len(), F16, F32) {
+    for got in casts(&gpu, &words, patterns.len(), FloatFormat::F16, FloatFormat::F32) {
         // WGSL lets infinities and NaN be anything.
         for (got, &p) in got.iter().zip(&patterns).filter(|(_, p)| f16::from_bits(**p).is_finite())
         {
@@ -172,7 +171,7 @@ fn f16_is_rounded_to_a_neighbour() {
         .filter(|bits| f32::from_bits(*bits).abs() < f16::MAX.to_f32())
         .collect();
     let bits = &bits[..bits.len() / 8 * 8];
-    for got in casts(&gpu, bits, bits.len(), F32, F16) {
+    for got in casts(&gpu, bits, bits.len(), FloatFormat::F32, FloatFormat::F16) {
         let mut others = 0;
         for (got, &bits) in halves(&got).into_iter().zip(bits) {
             let x = f32::from_bits(bits);

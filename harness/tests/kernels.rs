@@ -12,8 +12,10 @@ use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::plan::Plan;
 use lathe_harness::recording::TensorId;
 use lathe_harness::select::{Hints, select};
+use lathe_kernels::gemv_q::GemvQ;
 use lathe_kernels::{
-    Capabilities, Constants, CooperativeMatrix, Format, KERNELS, Kernel, MatrixScalar, Order, Shape,
+    Beta, Capabilities, Constants, CooperativeMatrix, FloatFormat, Format, Kernel, MatrixScalar,
+    Order, Params, Problem, State, kernels,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -24,12 +26,12 @@ const RANDOM_CASES: u32 = 12;
 fn every_variant(
     gpu: &Arc<Gpu>,
     kernel: &'static Kernel,
-    shape: &Shape,
+    problem: &Problem,
     seed: u64,
 ) -> Result<Vec<CaseResult>, String> {
     let mut results = Vec::new();
-    for variant in kernel.variants {
-        let result = check(gpu, &Pipelines::default(), kernel, variant, shape, seed)
+    for variant in &kernel.variants {
+        let result = check(gpu, &Pipelines::default(), kernel, variant, problem, seed)
             .map_err(|e| format!("{}/{}: {e}", kernel.name, variant.name))?;
         if let Verdict::Failed { reason, .. } = &result.verdict {
             return Err(format!("{reason}\n  repeat: {}", result.reproducer()));
@@ -43,13 +45,13 @@ fn matches_reference(name: &str) {
     let Some(gpu) = common::own_gpu() else { return };
     let kernel = lathe_kernels::kernel(name).unwrap();
     let mut passed = vec![0; kernel.variants.len()];
-    for (shape, seed) in sweep(kernel, 0, SEED) {
-        let results = every_variant(&gpu, kernel, &shape, seed).unwrap_or_else(|e| panic!("{e}"));
+    for (problem, seed) in sweep(kernel, 0, SEED) {
+        let results = every_variant(&gpu, kernel, &problem, seed).unwrap_or_else(|e| panic!("{e}"));
         for (count, result) in passed.iter_mut().zip(&results) {
             *count += u32::from(matches!(result.verdict, Verdict::Passed { .. }));
         }
     }
-    for (count, variant) in passed.iter().zip(kernel.variants) {
+    for (count, variant) in passed.iter().zip(&kernel.variants) {
         eprintln!("{name}/{}: {count} fixed cases passed", variant.name);
         let needs = lathe_kernels::reflection(name, variant.name).unwrap();
         let matrices = &gpu.caps.cooperative_matrices;
@@ -57,21 +59,22 @@ fn matches_reference(name: &str) {
             && needs.needs_cooperative_matrix.iter().all(|m| matrices.contains(m));
         assert!(!expected || *count > 0, "{name}/{} ran no fixed case", variant.name);
     }
-    // Shapes come from a vector of draws, so that shrinking the draws shrinks the shape.
-    let draws = proptest::collection::vec(any::<u32>(), 2 * kernel.params.len());
+    // Problems come from a vector of draws, so that shrinking the draws shrinks the problem.
+    let drawn = kernel.params.len() + kernel.state.len();
+    let draws = proptest::collection::vec(any::<u32>(), 2 * drawn);
     let config = Config { cases: RANDOM_CASES, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new(config);
     let outcome = runner.run(&(draws, any::<u64>()), |(draws, seed)| {
         let mut draws = draws.into_iter();
-        let shape = kernel.draw_shape(&mut |n| draws.next().unwrap_or(0) % n.max(1));
-        every_variant(&gpu, kernel, &shape, seed).map_err(TestCaseError::fail)?;
+        let problem = kernel.draw(&mut |n| draws.next().unwrap_or(0) % n.max(1));
+        every_variant(&gpu, kernel, &problem, seed).map_err(TestCaseError::fail)?;
         Ok(())
     });
     outcome.unwrap_or_else(|e| panic!("{e}"));
 }
 
-macro_rules! kernels {
-    ($($name:ident),* $(,)?) => {
+macro_rules! matches_reference {
+    ($($name:ident)*) => {
         $(#[test]
         fn $name() {
             matches_reference(stringify!($name));
@@ -80,39 +83,14 @@ macro_rules! kernels {
         #[test]
         fn no_kernel_is_left_out() {
             let tested = [$(stringify!($name)),*];
-            for kernel in KERNELS {
+            for kernel in kernels() {
                 assert!(tested.contains(&kernel.name), "{} has no property test", kernel.name);
             }
         }
     };
 }
 
-kernels!(
-    embed,
-    dequant,
-    cast,
-    rms_norm,
-    gemv,
-    gemv_q,
-    matmul,
-    norm_gemv,
-    rope,
-    qk_norm_rope,
-    kv_append,
-    qkv_rope_append,
-    attention_decode,
-    attention_append,
-    attention_prefill,
-    glu,
-    fused_ffn,
-    residual_add,
-    residual_rms_norm,
-    matmul_rmsnorm_fused,
-    argmax,
-    lm_head_argmax,
-    lm_head_topk,
-    sample,
-);
+lathe_kernels::for_each_operation!(matches_reference);
 
 /// `naive` is the first rung: 30 and more times slower. What decoding selects for a benchmarked
 /// shape must be another, with the least an adapter may have as with plenty.
@@ -128,15 +106,15 @@ fn no_benchmarked_shape_falls_to_naive() {
     };
     let large =
         Capabilities { subgroup: Some((32, 32)), workgroup_memory: 48 << 10, ..software.clone() };
-    for kernel in KERNELS.iter().filter(|k| k.variants.len() > 1) {
-        for shape in (kernel.bench)() {
+    for kernel in kernels().iter().filter(|k| k.variants.len() > 1) {
+        for problem in kernel.bench() {
             for caps in [&least, &software, &large] {
-                let chosen = select(kernel, &shape, caps, &Hints::new(), None).unwrap();
+                let chosen = select(kernel, &problem.shape, caps, &Hints::new(), None).unwrap();
                 assert!(
                     chosen.plan.variant != "naive",
                     "{} {}: {} with {caps:?}",
                     kernel.name,
-                    shape.show(kernel.params),
+                    kernel.show(&problem),
                     chosen.why
                 );
             }
@@ -159,10 +137,10 @@ fn every_variant_is_benchmarked_somewhere() {
         ..Capabilities::minimal()
     };
     let mut never = Vec::new();
-    for kernel in KERNELS {
-        let shapes = (kernel.bench)();
-        for variant in kernel.variants {
-            if !shapes.iter().any(|s| Plan::of(kernel, variant, s, &large).is_ok()) {
+    for kernel in kernels() {
+        let problems = kernel.bench();
+        for variant in &kernel.variants {
+            if !problems.iter().any(|p| Plan::of(kernel, variant, &p.shape, &large).is_ok()) {
                 never.push(format!("{}/{}", kernel.name, variant.name));
             }
         }
@@ -177,14 +155,13 @@ fn workgroups_fit_unusual_limits() {
     let caps =
         Capabilities { invocations: 1024, subgroup: Some((32, 32)), ..Capabilities::minimal() };
     let gemv_q = lathe_kernels::kernel("gemv_q").unwrap();
-    let long = [("ROWS", 1000.0), ("K", 4480.0), ("WEIGHT", Format::Q4K.code())];
-    let shape = long.iter().fold(gemv_q.default_shape(), |s, (name, value)| s.with(name, *value));
+    let shape = common::problem(gemv_q, "ROWS=1000,K=4480,WEIGHT=q4_k").shape;
     let plan = Plan::of(gemv_q, gemv_q.variant("planes_dp4a24").unwrap(), &shape, &caps).unwrap();
     assert!(plan.constants["WG"] < 1024.0, "{:?}", plan.constants);
 
     let caps = Capabilities { invocations: 192, ..caps };
     let fused = lathe_kernels::kernel("matmul_rmsnorm_fused").unwrap();
-    let shape = fused.default_shape().with("ROWS", 300.0).with("K", 1000.0);
+    let shape = common::problem(fused, "ROWS=300,K=1000").shape;
     let plan = Plan::of(fused, fused.variant("two_pass").unwrap(), &shape, &caps).unwrap();
     assert_eq!(plan.constants["WG"], 128.0);
 }
@@ -196,8 +173,8 @@ fn norms_are_never_left_to_a_few_invocations() {
     let variant = fused.variant("two_pass_subgroup").unwrap();
     for size in [4, 8, 32, 64] {
         let caps = Capabilities { subgroup: Some((size, size)), ..Capabilities::minimal() };
-        for k in [8.0, 64.0, 512.0, 1152.0, 6912.0] {
-            let shape = fused.default_shape().with("ROWS", 2048.0).with("K", k);
+        for k in [8, 64, 512, 1152, 6912] {
+            let shape = common::problem(fused, &format!("ROWS=2048,K={k}")).shape;
             let plan = Plan::of(fused, variant, &shape, &caps).unwrap();
             let wide = plan.constants["LANES"] * plan.constants["TEAMS"];
             assert!((128.0..=256.0).contains(&wide), "{size} {k}: {:?}", plan.constants);
@@ -214,44 +191,32 @@ fn kernels_over_rounded_activations_match_in_several_turns() {
         eprintln!("UNAVAILABLE, not tested: no subgroups");
         return;
     }
-    let q = |f: Format| ("WEIGHT", f.code());
-    let cases: [(&str, &[(&str, f64)]); 12] = [
-        ("norm_gemv", &[("ROWS", 199.0), ("K", 800.0), q(Format::Q4K), ("EACH", 4.0)]),
-        ("norm_gemv", &[("ROWS", 77.0), ("K", 301.0), q(Format::Q8_0), ("EACH", 1.0)]),
-        ("norm_gemv", &[("ROWS", 77.0), ("K", 800.0), q(Format::Q4_0), ("SPLIT", 4.0)]),
-        ("fused_ffn", &[("N", 101.0), ("K", 300.0), q(Format::Q4_0), ("ACTS", 1.0)]),
-        ("fused_ffn", &[("N", 101.0), ("K", 96.0), q(Format::Q6K), ("ACTS", 1.0), ("NORM", 1.0)]),
-        ("lm_head_argmax", &[("ROWS", 501.0), ("K", 160.0), q(Format::Q5_1)]),
-        ("lm_head_topk", &[("ROWS", 501.0), ("K", 160.0), q(Format::Q4K), ("TOP_K", 50.0)]),
-        ("lm_head_topk", &[("ROWS", 1900.0), ("K", 33.0), q(Format::Q8_0), ("TOP_K", 9.0)]),
-        ("lm_head_topk", &[("ROWS", 131.0), ("K", 64.0), q(Format::Q4_1), ("TOP_K", 200.0)]),
-        ("matmul_rmsnorm_fused", &[("ROWS", 101.0), ("K", 800.0), q(Format::Q4K), ("NEXT", 1.0)]),
-        (
-            "matmul_rmsnorm_fused",
-            &[("ROWS", 101.0), ("K", 800.0), q(Format::Q5_0), ("POST", 1.0), ("SPLIT", 4.0)],
-        ),
-        (
-            "matmul_rmsnorm_fused",
-            &[("ROWS", 75.0), ("K", 301.0), q(Format::Q8_0), ("NEXT", 1.0), ("EACH", 2.0)],
-        ),
-    ];
-    for (name, values) in cases {
+    for (name, text, each, split) in [
+        ("norm_gemv", "ROWS=199,K=800,WEIGHT=q4_k", 4.0, 1.0),
+        ("norm_gemv", "ROWS=77,K=301,WEIGHT=q8_0", 1.0, 1.0),
+        ("norm_gemv", "ROWS=77,K=800,WEIGHT=q4_0", 4.0, 4.0),
+        ("fused_ffn", "N=101,K=300,WEIGHT=q4_0,ACTS=f16", 4.0, 1.0),
+        ("fused_ffn", "N=101,K=96,WEIGHT=q6_k,ACTS=f16,NORM=rms", 4.0, 1.0),
+        ("lm_head_argmax", "ROWS=501,K=160,WEIGHT=q5_1", 4.0, 1.0),
+        ("lm_head_topk", "ROWS=501,K=160,WEIGHT=q4_k,TOP_K=50", 4.0, 1.0),
+        ("lm_head_topk", "ROWS=1900,K=33,WEIGHT=q8_0,TOP_K=9", 4.0, 1.0),
+        ("lm_head_topk", "ROWS=131,K=64,WEIGHT=q4_1,TOP_K=200", 4.0, 1.0),
+        ("matmul_rmsnorm_fused", "ROWS=101,K=800,WEIGHT=q4_k,NEXT=rms", 4.0, 1.0),
+        ("matmul_rmsnorm_fused", "ROWS=101,K=800,WEIGHT=q5_0,POST=rms", 4.0, 4.0),
+        ("matmul_rmsnorm_fused", "ROWS=75,K=301,WEIGHT=q8_0,NEXT=rms", 2.0, 1.0),
+    ] {
         let kernel = lathe_kernels::kernel(name).unwrap();
         let variant = kernel.variants.iter().find(|v| v.name.ends_with("_dp4a24")).unwrap();
-        let mut shape = kernel.default_shape();
-        for (value, number) in values.iter().filter(|v| kernel.param(v.0).is_some()) {
-            shape = shape.with(value, *number);
-        }
-        let of = |name| values.iter().find(|v| v.0 == name).map(|v| v.1);
-        let (each, split) = (of("EACH").unwrap_or(4.0), of("SPLIT").unwrap_or(1.0));
+        let problem = common::problem(kernel, text);
         let constants =
             [("WG", 64.0), ("LANES", 4.0), ("EACH", each), ("GROUPS", 2.0), ("SPLIT", split)];
         let constants: Constants =
             constants.into_iter().map(|(name, v)| (name.to_owned(), v)).collect();
-        let plan = Plan::tuned(kernel, variant, &shape, &gpu.caps, &constants).unwrap();
+        let plan = Plan::tuned(kernel, variant, &problem.shape, &gpu.caps, &constants).unwrap();
         assert!(plan.stages[0].groups[0] <= 2);
-        let verdict = check_plan(&gpu, &Pipelines::default(), plan, &shape, SEED).unwrap();
-        assert!(matches!(verdict, Verdict::Passed { .. }), "{name} {shape}: {verdict:?}");
+        let verdict = check_plan(&gpu, &Pipelines::default(), plan, &problem, SEED).unwrap();
+        let shown = kernel.show(&problem);
+        assert!(matches!(verdict, Verdict::Passed { .. }), "{name} {shown}: {verdict:?}");
     }
 }
 
@@ -260,15 +225,30 @@ fn kernels_over_rounded_activations_match_in_several_turns() {
 fn the_position_never_leaves_the_tokens() {
     let Some(gpu) = common::own_gpu() else { return };
     let kernel = lathe_kernels::kernel("argmax").unwrap();
-    let shape = kernel.default_shape().with("N", 100.0).with("SEEN", 2.0).with("GIVEN", 1.0);
-    let plan = Plan::of(kernel, kernel.variant("naive").unwrap(), &shape, &gpu.caps).unwrap();
-    let case = Case::new(&gpu, plan, &shape, SEED).unwrap();
+    let problem = common::problem(kernel, "N=100,SEEN=2,GIVEN=1");
+    let naive = kernel.variant("naive").unwrap();
+    let plan = Plan::of(kernel, naive, &problem.shape, &gpu.caps).unwrap();
+    let case = Case::new(&gpu, plan, &problem, SEED).unwrap();
     let mut executor = case.prepare(&gpu, &Pipelines::default(), Policy::Guarded).unwrap();
     let tensor = |name| case.recording.tensors.iter().position(|t| t.name == name).unwrap();
     let state = TensorId(tensor("state"));
     let tokens = executor.block(TensorId(tensor("tokens"))).binding().size.unwrap().get() / 4;
     executor.run(tokens as usize + 5).unwrap();
     assert_eq!(u64::from(executor.read_words(state).unwrap()[0]), tokens - 1);
+}
+
+/// One vector of f32 times rows in the order of model files, into the beginning of y.
+fn one_vector(rows: usize, k: usize, weight: Format) -> GemvQ {
+    GemvQ {
+        rows,
+        k,
+        weight,
+        act_format: FloatFormat::F32,
+        y_offset: 0,
+        n_vectors: 1,
+        order: Order::RowWise,
+        beta: Beta::Zero,
+    }
 }
 
 /// With constants as they are only matrices of very many rows make a workgroup take a second turn.
@@ -280,30 +260,34 @@ fn gemv_q_in_several_turns_matches_reference() {
         return;
     }
     let kernel = lathe_kernels::kernel("gemv_q").unwrap();
-    let shape = |rows: f64, k: f64, format: Format| {
-        kernel.default_shape().with("ROWS", rows).with("K", k).with("WEIGHT", format.code())
-    };
-    for (shape, each, lanes, split) in [
-        (shape(199.0, 800.0, Format::Q4K), 4.0, 4.0, 1.0),
-        (shape(199.0, 160.0, Format::Q6K).with("ORDER", Order::Flat.code()), 4.0, 8.0, 2.0),
-        (shape(150.0, 301.0, Format::Q8_0).with("FIRST", 3.0), 2.0, 32.0, 1.0),
-        (shape(75.0, 96.0, Format::Q5_0).with("ACTS", 1.0), 1.0, 16.0, 1.0),
-        (shape(3.0, 96.0, Format::Q4_0), 4.0, 4.0, 1.0),
+    for (gemv_q, each, lanes, split) in [
+        (one_vector(199, 800, Format::Q4K), 4.0, 4.0, 1.0),
+        (GemvQ { order: Order::Flat, ..one_vector(199, 160, Format::Q6K) }, 4.0, 8.0, 2.0),
+        (GemvQ { y_offset: 3, ..one_vector(150, 301, Format::Q8_0) }, 2.0, 32.0, 1.0),
+        (
+            GemvQ { act_format: FloatFormat::F16, ..one_vector(75, 96, Format::Q5_0) },
+            1.0,
+            16.0,
+            1.0,
+        ),
+        (one_vector(3, 96, Format::Q4_0), 4.0, 4.0, 1.0),
         // Rows shared by parts of a workgroup: fewer chunks than lanes, and more parts than fit.
-        (shape(101.0, 1000.0, Format::Q5_1).with("BETA", 1.0), 4.0, 4.0, 4.0),
-        (shape(98.0, 96.0, Format::Q8_0).with("BETA", 1.0), 2.0, 4.0, 8.0),
-        (shape(37.0, 800.0, Format::Q4K), 1.0, 32.0, 8.0),
+        (GemvQ { beta: Beta::One, ..one_vector(101, 1000, Format::Q5_1) }, 4.0, 4.0, 4.0),
+        (GemvQ { beta: Beta::One, ..one_vector(98, 96, Format::Q8_0) }, 2.0, 4.0, 8.0),
+        (one_vector(37, 800, Format::Q4K), 1.0, 32.0, 8.0),
     ] {
+        let problem = Problem { shape: gemv_q.shape(), state: State::default() };
         let constants =
             [("WG", 64.0), ("LANES", lanes), ("EACH", each), ("GROUPS", 2.0), ("SPLIT", split)];
         let constants: Constants =
             constants.into_iter().map(|(name, v)| (name.to_owned(), v)).collect();
         for name in ["planes_dp4a16", "planes_dp4a24"] {
             let variant = kernel.variant(name).unwrap();
-            let plan = Plan::tuned(kernel, variant, &shape, &gpu.caps, &constants).unwrap();
+            let plan = Plan::tuned(kernel, variant, &problem.shape, &gpu.caps, &constants).unwrap();
             assert!(plan.stages[0].groups[0] <= 2);
-            let verdict = check_plan(&gpu, &Pipelines::default(), plan, &shape, SEED).unwrap();
-            assert!(matches!(verdict, Verdict::Passed { .. }), "{name} {shape}: {verdict:?}");
+            let verdict = check_plan(&gpu, &Pipelines::default(), plan, &problem, SEED).unwrap();
+            let shown = kernel.show(&problem);
+            assert!(matches!(verdict, Verdict::Passed { .. }), "{name} {shown}: {verdict:?}");
         }
     }
 }
@@ -319,24 +303,23 @@ fn columns_in_passes_and_turns_match_reference() {
     let kernel = lathe_kernels::kernel("gemv_q").unwrap();
     let variant = kernel.variant("planes_dp4a24_cols").unwrap();
     for (rows, k, format, cols, held, groups, ran) in [
-        (199.0, 800.0, Format::Q4K, 5.0, 2.0, 7.0, 6),
-        (75.0, 96.0, Format::Q8_0, 8.0, 8.0, 1.0, 1),
-        (75.0, 1152.0, Format::Q6K, 7.0, 3.0, 3.0, 3),
-        (3.0, 64.0, Format::Q5_0, 3.0, 1.0, 264.0, 3),
-        (130.0, 320.0, Format::Q4_1, 1.0, 1.0, 2.0, 2),
+        (199, 800, Format::Q4K, 5, 2.0, 7.0, 6),
+        (75, 96, Format::Q8_0, 8, 8.0, 1.0, 1),
+        (75, 1152, Format::Q6K, 7, 3.0, 3.0, 3),
+        (3, 64, Format::Q5_0, 3, 1.0, 264.0, 3),
+        (130, 320, Format::Q4_1, 1, 1.0, 2.0, 2),
     ] {
-        let shape = [("ROWS", rows), ("K", k), ("WEIGHT", format.code()), ("COLS", cols)]
-            .iter()
-            .fold(kernel.default_shape(), |s, (name, value)| s.with(name, *value))
-            .with("FIRST", 3.0)
-            .with("BETA", 1.0);
+        let beta = Beta::One;
+        let gemv_q = GemvQ { n_vectors: cols, y_offset: 3, beta, ..one_vector(rows, k, format) };
+        let problem = Problem { shape: gemv_q.shape(), state: State::default() };
         let constants = [("WG", 64.0), ("LANES", 8.0), ("X_COLUMNS", held), ("GROUPS", groups)];
         let constants: Constants =
             constants.into_iter().map(|(name, v)| (name.to_owned(), v)).collect();
-        let plan = Plan::tuned(kernel, variant, &shape, &gpu.caps, &constants).unwrap();
-        assert_eq!(plan.stages[0].groups[0], ran, "{shape}");
-        let verdict = check_plan(&gpu, &Pipelines::default(), plan, &shape, SEED).unwrap();
-        assert!(matches!(verdict, Verdict::Passed { .. }), "{shape}: {verdict:?}");
+        let plan = Plan::tuned(kernel, variant, &problem.shape, &gpu.caps, &constants).unwrap();
+        let shown = kernel.show(&problem);
+        assert_eq!(plan.stages[0].groups[0], ran, "{shown}");
+        let verdict = check_plan(&gpu, &Pipelines::default(), plan, &problem, SEED).unwrap();
+        assert!(matches!(verdict, Verdict::Passed { .. }), "{shown}: {verdict:?}");
     }
 }
 
@@ -352,18 +335,13 @@ fn attention_does_not_mix_what_no_token_filled() {
         // What the kernel itself appends nobody has filled before.
         let filled = seen - usize::from(name == "attention_append");
         let kernel = lathe_kernels::kernel(name).unwrap();
-        let values = [
-            ("GROUP", 2.0),
-            ("KV_HEADS", kv_heads as f64),
-            ("HEAD_DIM", head_dim as f64),
-            ("CAPACITY", capacity as f64),
-            ("KV", 0.0),
-            ("SEEN", seen as f64),
-        ];
-        let shape = values.iter().fold(kernel.default_shape(), |s, (n, v)| s.with(n, *v));
-        for variant in kernel.variants {
-            let Ok(plan) = Plan::of(kernel, variant, &shape, &gpu.caps) else { continue };
-            let case = Case::new(&gpu, plan, &shape, SEED).unwrap();
+        let text = format!(
+            "GROUP=2,KV_HEADS={kv_heads},HEAD_DIM={head_dim},CAPACITY={capacity},KV=f32,SEEN={seen}"
+        );
+        let problem = common::problem(kernel, &text);
+        for variant in &kernel.variants {
+            let Ok(plan) = Plan::of(kernel, variant, &problem.shape, &gpu.caps) else { continue };
+            let case = Case::new(&gpu, plan, &problem, SEED).unwrap();
             let mixed = |fill: Option<f32>| {
                 let mut executor =
                     case.prepare(&gpu, &Pipelines::default(), Policy::Plain).unwrap();

@@ -609,7 +609,7 @@ fn an_explicit_attention_variant_always_wins() {
     let model = golden("gemma3-tiny-f16.gguf");
     let folder = Folder::new();
     for kv in ["f32", "f16"] {
-        for variant in kernel.variants {
+        for variant in &kernel.variants {
             let manifest = folder.write(
                 "manifest.json",
                 &format!("{{\"hints\": {{\"attention_decode\": \"{}\"}}}}", variant.name),

@@ -174,6 +174,14 @@ codes! {
         Part = "part",
     }
 
+    /// What lies in a row of the queries of a prefill.
+    QueryRow("ROW_") {
+        /// Query heads.
+        Q = "q",
+        /// Query, key and value heads: a row of the QKV product.
+        Qkv = "qkv",
+    }
+
     /// Factor of what an output held before (BLAS's beta).
     Beta("BETA_") {
         /// Overwritten.

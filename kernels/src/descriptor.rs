@@ -1,75 +1,193 @@
-//! What a kernel declares about itself, once, for check, bench, select, decode and docs alike.
+//! What an operation declares about itself, once, for check, bench, select, decode and pages alike.
+//!
+//! [`Declaration`] is written with typed parameters; [`Kernel`] is the same without the type, as
+//! everything sees it that works on any operation.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::layout::{Format, Packing};
-use crate::shape::{Param, ParamKind, Shape};
+use crate::adapter::Capabilities;
+use crate::codes::{FloatFormat, Format, Order, Packing};
+use crate::layout::RopeSpec;
+use crate::param::{Param, Params, Problem, Shape, ShapeError, State};
 
-/// One kernel: a named operation with its variants.
+/// Values of overrides by name.
+pub type Overrides = Vec<(&'static str, f64)>;
+
+/// Values of all overrides of a variant for one shape.
+pub type Constants = BTreeMap<String, f64>;
+
+/// Overrides a tuner may try, with the values worth trying.
+pub type Tunables = &'static [(&'static str, &'static [f64])];
+
+/// Workgroup sizes worth trying.
+pub const WORKGROUPS: Tunables = &[("WG", &[32.0, 64.0, 128.0, 256.0])];
+
+/// What an operation of parameters `P` is: everything that any part of Lathe needs to know of it.
 #[derive(Debug)]
-pub struct Kernel {
-    /// The one name: WGSL folder, module, reference, test, bench and page.
+pub struct Declaration<P: 'static> {
+    /// The one name: folder, reference, oracle, benchmark and page.
     pub name: &'static str,
     /// One line for `lathe list`.
     pub summary: &'static str,
-    /// Parameters, in the order they are printed.
-    pub params: &'static [Param],
+    /// The operations that it replaces where it pays.
+    pub fuses: Option<Fusion<P>>,
+    /// Words of the step state that its inputs or outputs depend on: [`crate::param::n_kv`],
+    /// [`crate::param::PROMPT_LEN`].
+    pub state: &'static [Param],
     /// Buffers, by their name in WGSL.
-    pub bindings: &'static [Binding],
+    pub bindings: &'static [Binding<P>],
     /// Variants, naive first.
-    pub variants: &'static [Variant],
+    pub variants: &'static [Variant<P>],
     /// Variants from the one expected to be fastest downwards; the first that can run is selected.
-    pub prefer: fn(&Shape) -> &'static [&'static str],
+    pub prefer: fn(&P) -> &'static [&'static str],
     /// Bytes and flops a perfect implementation must move and do.
-    pub cost: fn(&Shape) -> Cost,
+    pub cost: fn(&P, State) -> Cost,
     /// How far f32 arithmetic may lie from the reference.
-    pub tolerance: fn(&Shape) -> Tolerance,
-    /// Shapes that are always checked: the models' own and known traps.
-    pub cases: fn() -> Vec<Shape>,
-    /// The shapes a benchmark runs when none is named; the first is also the default of `--shape`.
-    pub bench: fn() -> Vec<Shape>,
+    pub tolerance: fn(&P, State) -> Tolerance,
+    /// Problems that are always checked: the models' own and known traps.
+    pub cases: fn() -> Vec<Case<P>>,
+    /// The problems a benchmark runs when none is named; the first is also the default of
+    /// `--shape`.
+    pub bench: fn() -> Vec<Case<P>>,
 }
 
-/// One buffer of a kernel.
+/// Operations that one replaces.
 #[derive(Debug)]
-pub struct Binding {
+pub struct Fusion<P> {
+    /// Their names, in order.
+    pub of: &'static [&'static str],
+    /// Why it is better not to, if it is: what was measured.
+    pub against: fn(&P) -> Option<String>,
+}
+
+/// Parameters with the state they meet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Case<P> {
+    /// Parameters.
+    pub params: P,
+    /// State of the sequence.
+    pub state: State,
+}
+
+impl<P> Case<P> {
+    /// With tokens of the sequence so far, the current one included.
+    #[must_use]
+    pub fn n_kv(mut self, n_kv: usize) -> Self {
+        self.state.n_kv = n_kv;
+        self
+    }
+
+    /// With tokens the host gave.
+    #[must_use]
+    pub fn prompt_len(mut self, prompt_len: usize) -> Self {
+        self.state.prompt_len = prompt_len;
+        self
+    }
+
+    /// With some parameters changed: `case.with(|p| p.k = 7)`.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut P)) -> Self {
+        change(&mut self.params);
+        self
+    }
+}
+
+impl<P> From<P> for Case<P> {
+    fn from(params: P) -> Self {
+        Self { params, state: State::default() }
+    }
+}
+
+/// Number of elements of a binding, and the same as text for pages; [`crate::len!`] makes both.
+pub struct Len<P> {
+    /// From the parameters and the state.
+    pub count: fn(&P, State) -> usize,
+    /// As written.
+    pub text: &'static str,
+}
+
+impl<P> fmt::Debug for Len<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text)
+    }
+}
+
+/// The length of a binding: `len!(p => p.rows * p.k)`, or with the state `len!(p, s => s.n_kv)`.
+#[macro_export]
+macro_rules! len {
+    ($p:pat => $len:expr) => {
+        $crate::descriptor::Len { count: |$p, _| $len, text: stringify!($len) }
+    };
+    ($p:pat, $state:pat => $len:expr) => {
+        $crate::descriptor::Len { count: |$p, $state| $len, text: stringify!($len) }
+    };
+}
+
+/// One buffer of an operation.
+#[derive(Debug)]
+pub struct Binding<P> {
     /// Name of the WGSL variable.
     pub name: &'static str,
     /// Direction of data.
     pub role: Role,
     /// What its elements are.
-    pub elem: Elem,
-    /// Elements, from the shape.
-    pub len: fn(&Shape) -> usize,
+    pub elem: fn(&P, State) -> Elem,
+    /// Elements.
+    pub len: Len<P>,
+    /// What checks and benchmarks put there.
+    pub draw: fn(&P) -> Draw,
 }
 
-type Len = fn(&Shape) -> usize;
+/// Elements of 32-bit floats.
+pub fn f32s<P>(_: &P, _: State) -> Elem {
+    Elem::F32
+}
 
-impl Binding {
+/// Elements of 32-bit words.
+pub fn words<P>(_: &P, _: State) -> Elem {
+    Elem::U32
+}
+
+fn normal<P>(_: &P) -> Draw {
+    Draw::Normal
+}
+
+impl<P> Binding<P> {
+    const fn new(name: &'static str, role: Role, elem: fn(&P, State) -> Elem, len: Len<P>) -> Self {
+        Self { name, role, elem, len, draw: normal }
+    }
+
     /// A buffer that is only read.
-    pub const fn input(name: &'static str, elem: Elem, len: Len) -> Self {
-        Self { name, role: Role::Input, elem, len }
+    pub const fn input(name: &'static str, elem: fn(&P, State) -> Elem, len: Len<P>) -> Self {
+        Self::new(name, Role::Input, elem, len)
     }
 
     /// A buffer that is written completely and never read.
-    pub const fn output(name: &'static str, elem: Elem, len: Len) -> Self {
-        Self { name, role: Role::Output, elem, len }
+    pub const fn output(name: &'static str, elem: fn(&P, State) -> Elem, len: Len<P>) -> Self {
+        Self::new(name, Role::Output, elem, len)
     }
 
     /// A buffer that is read and partly or wholly rewritten.
-    pub const fn in_out(name: &'static str, elem: Elem, len: Len) -> Self {
-        Self { name, role: Role::InOut, elem, len }
+    pub const fn in_out(name: &'static str, elem: fn(&P, State) -> Elem, len: Len<P>) -> Self {
+        Self::new(name, Role::InOut, elem, len)
     }
 
     /// Memory of the invocation's own.
-    pub const fn scratch(name: &'static str, elem: Elem, len: Len) -> Self {
-        Self { name, role: Role::Scratch, elem, len }
+    pub const fn scratch(name: &'static str, elem: fn(&P, State) -> Elem, len: Len<P>) -> Self {
+        Self::new(name, Role::Scratch, elem, len)
     }
 
     /// Words that are zero before and after.
-    pub const fn counter(name: &'static str, len: Len) -> Self {
-        Self { name, role: Role::Counter, elem: Elem::U32, len }
+    pub const fn counter(name: &'static str, len: Len<P>) -> Self {
+        Self::new(name, Role::Counter, words, len)
+    }
+
+    /// With other content in checks than normal values.
+    #[must_use]
+    pub const fn drawn(mut self, draw: fn(&P) -> Draw) -> Self {
+        self.draw = draw;
+        self
     }
 }
 
@@ -96,156 +214,108 @@ impl Role {
     }
 }
 
-/// Element type of a binding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the elements of a binding are.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Elem {
     /// 32-bit float.
     F32,
     /// 32-bit unsigned.
     U32,
-    /// Packed weight rows in the format of parameter `WEIGHT`; see [`crate::layout::Format`] and
-    /// [`Kernel::packing`].
-    Weights,
-    /// Activations in the format of parameter `ACTS`: f32, or f16 two to a word. What a kernel
-    /// reads of them beyond their length is padding.
-    Act,
-    /// KV cache values in the format of parameter `KV`.
-    Kv,
-    /// Values in the format of the named parameter: f32, f16 or bf16, 16-bit ones two to a word.
-    Floats(&'static str),
-    /// `(cos, sin)` pairs; see [`crate::layout::RopeSpec`].
-    Rope,
+    /// Activations or plain values, 16-bit ones two to a word. What a kernel reads of them beyond
+    /// their length is padding.
+    Floats(FloatFormat),
+    /// KV cache values.
+    Kv(FloatFormat),
+    /// Packed weight rows.
+    Weights(Matrix),
+    /// `(cos, sin)` pairs.
+    Rope(RopeSpec),
 }
 
-/// One implementation of a kernel: a WGSL file of the same name.
+/// A matrix of weights.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Matrix {
+    /// Storage.
+    pub format: Format,
+    /// Elements of a row.
+    pub k: usize,
+    /// How values run through blocks.
+    pub order: Order,
+    /// How rows are packed, where the operation reads any packing and a parameter says which; else
+    /// the variant decides.
+    pub packing: Option<Packing>,
+}
+
+impl Matrix {
+    /// Row after row, packed as the variant wants.
+    pub const fn rows(format: Format, k: usize) -> Self {
+        Self { format, k, order: Order::RowWise, packing: None }
+    }
+}
+
+/// What a check puts into a binding.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Draw {
+    /// Normally distributed values of variance one, rounded to the storage format.
+    Normal,
+    /// Normal values times 1 / sqrt(k), so that products are about one: far below zero an
+    /// activation leaves nothing.
+    UnitProducts,
+    /// Normal rows of which some are equal, near each other and far apart: ties happen.
+    TiedRows,
+    /// Few distinct values, so that ties happen.
+    Ties,
+    /// Normal values times a factor, the largest first: what an earlier part left.
+    Descending(f32),
+    /// The step state: position, prompt length, seed.
+    State,
+    /// Tokens below a vocabulary's size.
+    Tokens(usize),
+    /// Ascending numbers from one on.
+    Count(u32),
+}
+
+/// One implementation of an operation: a WGSL file of the same name.
 #[derive(Debug)]
-pub struct Variant {
+pub struct Variant<P: 'static> {
     /// File stem.
     pub name: &'static str,
     /// Dispatches, in order.
-    pub stages: &'static [Stage],
+    pub stages: &'static [Stage<P>],
     /// Values of tunable overrides for a shape on an adapter; the rest keep their WGSL defaults.
-    pub constants: fn(&Shape, &Capabilities) -> Vec<(&'static str, f64)>,
+    pub constants: fn(&P, &Capabilities) -> Overrides,
     /// Overrides a tuner may try, with the values worth trying.
-    pub tunables: &'static [(&'static str, &'static [f64])],
+    pub tunables: Tunables,
     /// Why this variant cannot run a shape, beyond what reflection finds (features, memory).
-    pub refuses: fn(&Shape, &Capabilities) -> Option<String>,
+    pub unsupported: fn(&P, &Capabilities) -> Option<String>,
     /// How it wants quantised weight rows laid out; see [`Kernel::packing`].
     pub packing: Packing,
-    /// Its own tolerance where its arithmetic is not the kernel's, such as rounding its inputs.
-    pub tolerance: Option<fn(&Shape) -> Tolerance>,
+    /// Its own tolerance where its arithmetic is not the operation's, such as rounding its inputs.
+    pub tolerance: Option<fn(&P, State) -> Tolerance>,
 }
 
-/// A variant without anything special: completes the others with `..PLAIN`.
-pub(crate) const PLAIN: Variant = Variant {
-    name: "",
-    stages: &[],
-    constants: |_, _| Vec::new(),
-    tunables: &[],
-    refuses: |_, _| None,
-    packing: Packing::Blocks,
-    tolerance: None,
-};
+impl<P> Variant<P> {
+    /// A variant without anything special: completes the others with `..Variant::PLAIN`.
+    pub const PLAIN: Self = Self {
+        name: "",
+        stages: &[],
+        constants: |_, _| Vec::new(),
+        tunables: &[],
+        unsupported: |_, _| None,
+        packing: Packing::Blocks,
+        tolerance: None,
+    };
+}
 
 /// One dispatch of a variant.
 #[derive(Debug)]
-pub struct Stage {
+pub struct Stage<P> {
     /// WGSL entry point.
     pub entry: &'static str,
     /// Workgroups. The executor folds more than 65535 into two dimensions; kernels read
     /// `workgroup_id.y * num_workgroups.x + workgroup_id.x` and return beyond their last. With
     /// none the dispatch is left out.
-    pub grid: fn(&Shape, &Constants) -> usize,
-}
-
-/// Values of all overrides of a variant for one shape.
-pub type Constants = BTreeMap<String, f64>;
-
-/// What an adapter offers, as far as kernels care.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Capabilities {
-    /// Smallest and largest subgroup size, when subgroup operations are available.
-    pub subgroup: Option<(u32, u32)>,
-    /// 16-bit floats in WGSL.
-    pub f16: bool,
-    /// Bytes of workgroup memory.
-    pub workgroup_memory: u32,
-    /// Invocations in a workgroup.
-    pub invocations: u32,
-    /// Bytes of one storage binding.
-    pub binding_bytes: u64,
-    /// Storage buffers a stage may bind.
-    pub storage_buffers: u32,
-    /// Workgroups per grid dimension.
-    pub grid_dimension: u32,
-    /// Cooperative matrices that a subgroup multiplies.
-    pub cooperative_matrices: Vec<CooperativeMatrix>,
-}
-
-/// Sizes and types of cooperative matrices, C (m, n) += A (m, k) times B (k, n), that an adapter
-/// multiplies in one operation of a subgroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CooperativeMatrix {
-    /// Rows of A and C.
-    pub m: u32,
-    /// Columns of B and C.
-    pub n: u32,
-    /// Columns of A, rows of B.
-    pub k: u32,
-    /// Elements of A and B.
-    pub inputs: MatrixScalar,
-    /// Elements of C.
-    pub sums: MatrixScalar,
-}
-
-/// Element type of a cooperative matrix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum MatrixScalar {
-    /// IEEE binary16.
-    F16,
-    /// IEEE binary32.
-    F32,
-    /// 32-bit signed.
-    I32,
-    /// 32-bit unsigned.
-    U32,
-}
-
-impl fmt::Display for CooperativeMatrix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |s: MatrixScalar| match s {
-            MatrixScalar::F16 => "f16",
-            MatrixScalar::F32 => "f32",
-            MatrixScalar::I32 => "i32",
-            MatrixScalar::U32 => "u32",
-        };
-        let Self { m, n, k, inputs, sums } = *self;
-        write!(f, "{m}x{n}x{k} {} to {}", name(inputs), name(sums))
-    }
-}
-
-impl Capabilities {
-    /// What every WebGPU adapter offers: no optional feature, the default limits.
-    pub fn minimal() -> Self {
-        Self {
-            subgroup: None,
-            f16: false,
-            workgroup_memory: 16 << 10,
-            invocations: 256,
-            binding_bytes: 128 << 20,
-            storage_buffers: 8,
-            grid_dimension: 65535,
-            cooperative_matrices: Vec::new(),
-        }
-    }
-
-    /// The subgroup size if every pipeline gets the same one, else 0 (read it at run time).
-    pub fn fixed_subgroup(&self) -> u32 {
-        match self.subgroup {
-            Some((min, max)) if min == max => min,
-            _ => 0,
-        }
-    }
+    pub grid: fn(&P, &Constants) -> usize,
 }
 
 /// What a perfect implementation must move and compute.
@@ -270,45 +340,294 @@ pub struct Tolerance {
     pub reason: &'static str,
 }
 
+type Of<T> = Box<dyn Fn(&Shape, State) -> T + Send + Sync>;
+type OfShape<T> = Box<dyn Fn(&Shape) -> T + Send + Sync>;
+type On<A, T> = Box<dyn Fn(&Shape, &A) -> T + Send + Sync>;
+type Problems = Box<dyn Fn() -> Vec<Problem> + Send + Sync>;
+
+/// An operation as everything sees it that works on any: its [`Declaration`] without the type.
+pub struct Kernel {
+    /// The one name.
+    pub name: &'static str,
+    /// One line for `lathe list`.
+    pub summary: &'static str,
+    /// Parameters, in the order they are printed.
+    pub params: &'static [Param],
+    /// Words of the step state that it depends on.
+    pub state: &'static [Param],
+    /// Buffers.
+    pub bindings: Vec<KernelBinding>,
+    /// Variants, naive first.
+    pub variants: Vec<KernelVariant>,
+    /// The operations that it replaces where it pays.
+    pub fuses: Option<KernelFusion>,
+    prefer: OfShape<&'static [&'static str]>,
+    cost: Of<Cost>,
+    tolerance: Of<Tolerance>,
+    cases: Problems,
+    bench: Problems,
+}
+
+/// A [`Fusion`] without the type.
+pub struct KernelFusion {
+    /// The operations replaced.
+    pub of: &'static [&'static str],
+    against: OfShape<Option<String>>,
+}
+
+impl KernelFusion {
+    /// Why it is better not to fuse, if it is.
+    pub fn against(&self, shape: &Shape) -> Option<String> {
+        (self.against)(shape)
+    }
+}
+
+/// A [`Binding`] without the type.
+pub struct KernelBinding {
+    /// Name of the WGSL variable.
+    pub name: &'static str,
+    /// Direction of data.
+    pub role: Role,
+    /// Its length as text, in terms of the parameters.
+    pub len_text: &'static str,
+    elem: Of<Elem>,
+    len: Of<usize>,
+    draw: OfShape<Draw>,
+}
+
+/// A [`Variant`] without the type.
+pub struct KernelVariant {
+    /// File stem.
+    pub name: &'static str,
+    /// Dispatches, in order.
+    pub stages: Vec<KernelStage>,
+    /// Overrides a tuner may try, with the values worth trying.
+    pub tunables: Tunables,
+    /// How it wants quantised weight rows laid out; see [`Kernel::packing`].
+    pub packing: Packing,
+    constants: On<Capabilities, Overrides>,
+    unsupported: On<Capabilities, Option<String>>,
+    tolerance: Option<Of<Tolerance>>,
+}
+
+/// A [`Stage`] without the type.
+pub struct KernelStage {
+    /// WGSL entry point.
+    pub entry: &'static str,
+    grid: On<Constants, usize>,
+}
+
+impl<P: Params> Declaration<P> {
+    /// The declaration without its type, for the registry. `self` is a static: what it refers to
+    /// lives as long as the program.
+    pub fn erase(&'static self) -> Kernel {
+        let problems = |cases: Vec<Case<P>>| {
+            let problem = |c: Case<P>| Problem { shape: c.params.shape(), state: c.state };
+            cases.into_iter().map(problem).collect()
+        };
+        Kernel {
+            name: self.name,
+            summary: self.summary,
+            params: P::PARAMS,
+            state: self.state,
+            bindings: self.bindings.iter().map(Binding::erase).collect(),
+            variants: self.variants.iter().map(Variant::erase).collect(),
+            fuses: self.fuses.as_ref().map(|fusion| KernelFusion {
+                of: fusion.of,
+                against: Box::new(|shape| (fusion.against)(&P::read(shape))),
+            }),
+            prefer: Box::new(|shape| (self.prefer)(&P::read(shape))),
+            cost: Box::new(|shape, state| (self.cost)(&P::read(shape), state)),
+            tolerance: Box::new(|shape, state| (self.tolerance)(&P::read(shape), state)),
+            cases: Box::new(move || problems((self.cases)())),
+            bench: Box::new(move || problems((self.bench)())),
+        }
+    }
+}
+
+impl<P: Params> Binding<P> {
+    fn erase(&'static self) -> KernelBinding {
+        KernelBinding {
+            name: self.name,
+            role: self.role,
+            len_text: self.len.text,
+            elem: Box::new(|shape, state| (self.elem)(&P::read(shape), state)),
+            len: Box::new(|shape, state| (self.len.count)(&P::read(shape), state)),
+            draw: Box::new(|shape| (self.draw)(&P::read(shape))),
+        }
+    }
+}
+
+impl<P: Params> Variant<P> {
+    fn erase(&'static self) -> KernelVariant {
+        let stage = |stage: &'static Stage<P>| KernelStage {
+            entry: stage.entry,
+            grid: Box::new(|shape, constants| (stage.grid)(&P::read(shape), constants)),
+        };
+        KernelVariant {
+            name: self.name,
+            stages: self.stages.iter().map(stage).collect(),
+            tunables: self.tunables,
+            packing: self.packing,
+            constants: Box::new(|shape, caps| (self.constants)(&P::read(shape), caps)),
+            unsupported: Box::new(|shape, caps| (self.unsupported)(&P::read(shape), caps)),
+            tolerance: self.tolerance.map(|tolerance| -> Of<Tolerance> {
+                Box::new(move |shape, state| tolerance(&P::read(shape), state))
+            }),
+        }
+    }
+}
+
+impl KernelBinding {
+    /// What its elements are.
+    pub fn elem(&self, problem: &Problem) -> Elem {
+        (self.elem)(&problem.shape, problem.state)
+    }
+
+    /// Elements.
+    pub fn len(&self, problem: &Problem) -> usize {
+        (self.len)(&problem.shape, problem.state)
+    }
+
+    /// What checks and benchmarks put there.
+    pub fn draw(&self, shape: &Shape) -> Draw {
+        (self.draw)(shape)
+    }
+}
+
+impl KernelVariant {
+    /// Values of tunable overrides for a shape on an adapter.
+    pub fn constants(&self, shape: &Shape, caps: &Capabilities) -> Overrides {
+        (self.constants)(shape, caps)
+    }
+
+    /// Why it cannot run a shape, beyond what reflection finds.
+    pub fn unsupported(&self, shape: &Shape, caps: &Capabilities) -> Option<String> {
+        (self.unsupported)(shape, caps)
+    }
+
+    /// Whether it has a tolerance of its own.
+    pub fn has_own_tolerance(&self) -> bool {
+        self.tolerance.is_some()
+    }
+}
+
+impl KernelStage {
+    /// Workgroups; see [`Stage::grid`].
+    pub fn grid(&self, shape: &Shape, constants: &Constants) -> usize {
+        (self.grid)(shape, constants)
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for KernelBinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}[{}]", self.role, self.name, self.len_text)
+    }
+}
+
+impl fmt::Debug for KernelVariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelVariant").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
 impl Kernel {
     /// The variant of a name.
-    pub fn variant(&self, name: &str) -> Option<&'static Variant>
-    where
-        Self: 'static,
-    {
-        // `variants` is 'static whatever the borrow of self.
-        let variants: &'static [Variant] = self.variants;
-        variants.iter().find(|v| v.name == name)
+    pub fn variant(&self, name: &str) -> Option<&KernelVariant> {
+        self.variants.iter().find(|v| v.name == name)
     }
 
     /// The binding of a name.
-    pub fn binding(&self, name: &str) -> Option<&Binding> {
+    pub fn binding(&self, name: &str) -> Option<&KernelBinding> {
         self.bindings.iter().find(|b| b.name == name)
     }
 
-    /// How a variant finds quantised weight rows: as the shape says where the kernel has a
-    /// parameter `PACKING` (it reads any), else as the variant wants them. Dense rows have one
-    /// layout only.
-    pub fn packing(&self, variant: &Variant, shape: &Shape) -> Packing {
-        match (shape.get("WEIGHT"), shape.get("PACKING")) {
-            (Some(code), _) if Format::from_code(code as usize).is_dense() => Packing::Blocks,
-            (_, Some(code)) => Packing::from_code(code as usize),
-            (_, None) => variant.packing,
-        }
+    /// The parameter or word of the state of a name.
+    pub fn param(&self, name: &str) -> Option<&Param> {
+        self.params.iter().chain(self.state).find(|p| p.name == name)
+    }
+
+    /// Variants from the one expected to be fastest downwards.
+    pub fn prefer(&self, shape: &Shape) -> &'static [&'static str] {
+        (self.prefer)(shape)
+    }
+
+    /// Bytes and flops a perfect implementation must move and do.
+    pub fn cost(&self, problem: &Problem) -> Cost {
+        (self.cost)(&problem.shape, problem.state)
     }
 
     /// How far a variant may lie from the reference.
-    pub fn tolerance_of(&self, variant: &Variant) -> fn(&Shape) -> Tolerance {
-        variant.tolerance.unwrap_or(self.tolerance)
+    pub fn tolerance(&self, variant: Option<&KernelVariant>, problem: &Problem) -> Tolerance {
+        let own = variant.and_then(|v| v.tolerance.as_ref());
+        own.unwrap_or(&self.tolerance)(&problem.shape, problem.state)
     }
 
-    /// The parameter of a name.
-    pub fn param(&self, name: &str) -> Option<&Param> {
-        self.params.iter().find(|p| p.name == name)
+    /// Problems that are always checked.
+    pub fn cases(&self) -> Vec<Problem> {
+        (self.cases)()
     }
 
-    /// A shape's parameters that some variant compiles in: what a tuned choice depends on. Those
-    /// only tests set, such as the tokens seen, are left out.
+    /// Problems a benchmark runs when none is named.
+    pub fn bench(&self) -> Vec<Problem> {
+        (self.bench)()
+    }
+
+    /// The first benchmarked problem: the default of `--shape`.
+    pub fn default_problem(&self) -> Problem {
+        self.bench().swap_remove(0)
+    }
+
+    /// How quantised weight rows are packed: as a parameter says where the operation reads any
+    /// packing, else as the variant wants them. Dense rows have one layout only.
+    pub fn packing(&self, wanted: Packing, shape: &Shape) -> Packing {
+        let problem = Problem { shape: shape.clone(), state: State::default() };
+        let matrix = self.bindings.iter().find_map(|b| match b.elem(&problem) {
+            Elem::Weights(matrix) => Some(matrix),
+            _ => None,
+        });
+        match matrix {
+            Some(m) if m.format.is_dense() => Packing::Blocks,
+            Some(Matrix { packing: Some(packing), .. }) => packing,
+            _ => wanted,
+        }
+    }
+
+    /// A problem as text: `NAME=VALUE,…`, parameters first, then the state.
+    pub fn show(&self, problem: &Problem) -> String {
+        problem.show(self.params, self.state)
+    }
+
+    /// Reads `NAME=VALUE,…` over another problem.
+    pub fn parse_over(&self, base: &Problem, text: &str) -> Result<Problem, ShapeError> {
+        base.parse_over(self.name, &[self.params, self.state], text).map(|(problem, _)| problem)
+    }
+
+    /// Reads the text of a record or of a tuned choice, which may have been written before a
+    /// parameter was renamed or added. State that it does not name keeps its default.
+    pub fn parse_complete(&self, text: &str) -> Result<Problem, ShapeError> {
+        let base = self.default_problem();
+        let params = &[self.params, self.state];
+        let (mut problem, named) = base.parse_over(self.name, params, text)?;
+        for param in self.params.iter().filter(|p| !named.contains(&p.name)) {
+            let name = param.name;
+            let value = param.neutral.ok_or_else(|| ShapeError::Missing {
+                kernel: self.name,
+                text: text.to_owned(),
+                name,
+            })?;
+            problem.set(param, value);
+        }
+        Ok(problem)
+    }
+
+    /// The parameters that some variant compiles in: what a tuned choice depends on.
     pub fn key(&self, shape: &Shape) -> String {
         let compiled = |name: &str| {
             self.variants.iter().any(|v| {
@@ -320,45 +639,14 @@ impl Kernel {
         shape.show(&params)
     }
 
-    /// The default shape: the first benchmark shape.
-    pub fn default_shape(&self) -> Shape {
-        (self.bench)().swap_remove(0)
-    }
-
-    /// A shape with every parameter drawn by `pick(n)`, which returns a number below `n`: sizes
-    /// from the edges of their tile or at random, the rest uniformly.
-    pub fn draw_shape(&self, pick: &mut dyn FnMut(u32) -> u32) -> Shape {
-        let mut shape = Shape::default();
-        for p in self.params {
-            let value = match p.kind {
-                ParamKind::Dim { tile, max } => f64::from(match pick(7) {
-                    0 => 1,
-                    1 => tile.saturating_sub(1).clamp(1, max),
-                    2 => tile.min(max),
-                    3 => (tile + 1).min(max),
-                    4 => (2 * tile + 3).min(max),
-                    _ => 1 + pick(max),
-                }),
-                ParamKind::Start { max } => f64::from(match pick(3) {
-                    0 | 1 => 0,
-                    _ => pick(max + 1),
-                }),
-                ParamKind::Formats(set) => set[pick(set.len() as u32) as usize].code(),
-                ParamKind::OneOf(set) => f64::from(set[pick(set.len() as u32) as usize]),
-                ParamKind::Choice(names) => f64::from(pick(names.len() as u32)),
-                ParamKind::Mostly(names) => f64::from(match pick(2) {
-                    0 => 0,
-                    _ => pick(names.len() as u32),
-                }),
-                ParamKind::Float { low, high } => {
-                    f64::from(low + (high - low) * (pick(1001) as f32 / 1000.0))
-                }
-            };
-            shape = shape.with(p.name, value);
+    /// A problem with every parameter and word of the state drawn by `pick(n)`, which returns a
+    /// number below `n`.
+    pub fn draw(&self, pick: &mut dyn FnMut(u32) -> u32) -> Problem {
+        let mut problem = Problem::default();
+        for param in self.params.iter().chain(self.state) {
+            let value = param.draw(pick);
+            problem.set(param, value);
         }
-        shape
+        problem
     }
 }
-
-/// Workgroup sizes worth trying.
-pub(crate) const WORKGROUPS: &[(&str, &[f64])] = &[("WG", &[32.0, 64.0, 128.0, 256.0])];

@@ -1,37 +1,13 @@
 //! Layouts the kernels agree on with whoever fills their buffers: weight rows, the step state,
 //! the rope table, padding.
 
+use half::{bf16, f16};
+
+use crate::codes::{FloatFormat, Format, Order, Packing, RopeFactors};
+
 /// Every tensor is allocated in multiples of this many bytes, so that a kernel may load the last
 /// elements of a vector whole. What lies in the padding is undefined; kernels mask it.
 pub const TENSOR_ALIGN: usize = 32;
-
-/// Storage formats of weights that kernels read, as the value of the `WEIGHT` parameter. Quantised
-/// ones are ggml's, block for block; what the fields mean is in `lathe_reference::quant`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Format {
-    /// IEEE binary32.
-    F32,
-    /// IEEE binary16.
-    F16,
-    /// bfloat16: the upper half of a binary32.
-    Bf16,
-    /// 8-bit codes, one scale per 32.
-    Q8_0,
-    /// 4-bit codes around 8, one scale per 32.
-    Q4_0,
-    /// 4-bit codes, one scale and minimum per 32.
-    Q4_1,
-    /// 5-bit codes around 16, one scale per 32.
-    Q5_0,
-    /// 5-bit codes, one scale and minimum per 32.
-    Q5_1,
-    /// 4-bit codes, superblocks of 8 x 32 with 6-bit scales and minimums.
-    Q4K,
-    /// 5-bit codes, superblocks of 8 x 32 with 6-bit scales and minimums.
-    Q5K,
-    /// 6-bit codes around 32, superblocks of 16 x 16 with 8-bit scales.
-    Q6K,
-}
 
 /// A plane of a packed row: what it holds of every block, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,48 +58,6 @@ impl Plane {
 }
 
 impl Format {
-    /// In the order of their `WEIGHT` values.
-    pub const ALL: &'static [Format] = {
-        use Format::*;
-        &[F32, F16, Bf16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4K, Q5K, Q6K]
-    };
-    /// One value after another, without blocks.
-    pub const DENSE: &'static [Format] = Self::ALL.split_at(3).0;
-    /// In blocks with scales.
-    pub const QUANTISED: &'static [Format] = Self::ALL.split_at(3).1;
-
-    /// The value of the `WEIGHT` override.
-    pub fn code(self) -> f64 {
-        f64::from(self as u32)
-    }
-
-    /// The format of a `WEIGHT` value. Panics on a value no shape can hold.
-    pub fn from_code(code: usize) -> Self {
-        Self::ALL[code]
-    }
-
-    /// The format of a shape's weights. Panics where it has no `WEIGHT`.
-    pub fn of(shape: &crate::Shape) -> Self {
-        Self::from_code(shape.dim("WEIGHT"))
-    }
-
-    /// Name as in `--shape WEIGHT=…`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::F32 => "f32",
-            Format::F16 => "f16",
-            Format::Bf16 => "bf16",
-            Format::Q8_0 => "q8_0",
-            Format::Q4_0 => "q4_0",
-            Format::Q4_1 => "q4_1",
-            Format::Q5_0 => "q5_0",
-            Format::Q5_1 => "q5_1",
-            Format::Q4K => "q4_k",
-            Format::Q5K => "q5_k",
-            Format::Q6K => "q6_k",
-        }
-    }
-
     /// Whether elements are stored one by one, without blocks.
     pub fn is_dense(self) -> bool {
         self.block_len() == 1
@@ -323,62 +257,43 @@ fn put(bits: u32, shift: u32, codes: &[u8], out: &mut [u8]) {
     }
 }
 
-/// How packed weight rows are laid out in device memory. A row never shares 16 bytes with another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Packing {
-    /// Rows as in the file. The only packing of dense rows.
-    Blocks,
-    /// Within each row the fields of its blocks apart (see [`Format::planes`]), every plane on 16
-    /// bytes, and the codes in the order of the weights ([`Plane::Bits`]): sixteen bytes hold 32
-    /// neighbours under one scale, whatever the format, and are loaded as a `vec4<u32>`.
-    Planes,
-}
-
-impl Packing {
-    /// Names, in the order of the `PACKING` values.
-    pub const NAMES: &'static [&'static str] = &["blocks", "planes"];
-
-    /// The value of the `PACKING` override.
-    pub fn code(self) -> f64 {
-        f64::from(self as u32)
+impl FloatFormat {
+    /// The stored value nearest to `value`, ties to even.
+    pub fn round(self, value: f32) -> f32 {
+        match self {
+            FloatFormat::F32 => value,
+            FloatFormat::F16 => f16::from_f32(value).to_f32(),
+            FloatFormat::Bf16 => bf16::from_f32(value).to_f32(),
+        }
     }
 
-    /// The packing of a `PACKING` value. Panics on a value no shape can hold.
-    pub fn from_code(code: usize) -> Self {
-        [Packing::Blocks, Packing::Planes][code]
+    /// Values as stored, in whole words.
+    pub fn encode(self, values: &[f32]) -> Vec<u8> {
+        let each = values.iter();
+        let mut bytes: Vec<u8> = match self {
+            FloatFormat::F32 => each.flat_map(|v| v.to_le_bytes()).collect(),
+            FloatFormat::F16 => each.flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect(),
+            FloatFormat::Bf16 => each.flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect(),
+        };
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
     }
-}
 
-/// In which order the values of a matrix run through the blocks of a quantised format. Its blocks
-/// hold streams of values; a stream is stored and packed as a row is. Model files have rows; the
-/// others are made when a matrix is quantised, for widths that are no whole number of blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Order {
-    /// Every row is a stream, its last block padded.
-    RowWise,
-    /// The matrix is one stream, row after row: blocks run across row ends and only the last is
-    /// padded.
-    Flat,
-    /// Every column is a stream, its last block padded.
-    ColumnWise,
+    /// The first `len` stored values, widened.
+    pub fn decode(self, bytes: &[u8], len: usize) -> Vec<f32> {
+        let halves = || bytes.chunks_exact(2).take(len).map(|b| [b[0], b[1]]);
+        match self {
+            FloatFormat::F32 => {
+                let words = bytes.chunks_exact(4).take(len);
+                words.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+            }
+            FloatFormat::F16 => halves().map(|b| f16::from_le_bytes(b).to_f32()).collect(),
+            FloatFormat::Bf16 => halves().map(|b| bf16::from_le_bytes(b).to_f32()).collect(),
+        }
+    }
 }
 
 impl Order {
-    /// In the order of their `ORDER` values.
-    pub const ALL: &'static [Order] = &[Order::RowWise, Order::Flat, Order::ColumnWise];
-    /// Names, in the order of the `ORDER` values.
-    pub const NAMES: &'static [&'static str] = &["row_wise", "flat", "column_wise"];
-
-    /// The value of the `ORDER` override.
-    pub const fn code(self) -> f64 {
-        self as u32 as f64
-    }
-
-    /// The order of a shape; row-wise where it has none.
-    pub fn of(shape: &crate::Shape) -> Self {
-        shape.get("ORDER").map_or(Order::RowWise, |code| Self::ALL[code as usize])
-    }
-
     /// Streams of a matrix of `rows` rows of `k` values, and the length of each.
     pub fn streams(self, rows: usize, k: usize) -> (usize, usize) {
         match self {
@@ -388,20 +303,6 @@ impl Order {
         }
     }
 }
-
-/// Storage formats of activations, as the value of the `ACTS` parameter.
-pub const ACT_NAMES: &[&str] = &["f32", "f16"];
-
-/// Bytes of one activation of a shape.
-pub(crate) fn act_bytes(s: &crate::Shape) -> f64 {
-    if s.dim("ACTS") == 1 { 2.0 } else { 4.0 }
-}
-
-/// Storage formats of plain values, as the value of `cast`'s parameters.
-pub const FLOAT_NAMES: &[&str] = &["f32", "f16", "bf16"];
-
-/// Storage formats of the KV cache, as the value of the `KV` parameter.
-pub const KV_NAMES: &[&str] = &["f32", "f16"];
 
 /// Words of the step state buffer. There is one counter of tokens seen, for global and
 /// sliding-window caches alike: nothing can fall out of step with it.
@@ -434,6 +335,17 @@ pub struct RopeSpec {
 }
 
 impl RopeSpec {
+    /// The table that checks of an operation with these parameters use: all positions up to the
+    /// current one, and divisors from 1 to 32 where there are some.
+    pub fn drawn(base: f32, head_dim: usize, factors: RopeFactors, n_kv: usize) -> Self {
+        let divisor = |i: usize| 1.0 + 31.0 * (i % 7) as f32 / 6.0;
+        let freq_factors = match factors {
+            RopeFactors::None => None,
+            RopeFactors::Llama3 => Some((0..head_dim / 2).map(divisor).collect()),
+        };
+        Self { base, head_dim, positions: n_kv, freq_factors }
+    }
+
     /// `(cos, sin)` of `position * base^(-2i/head_dim) / factor[i]`, as
     /// `[positions][head_dim/2][2]`. Computed in f64 on the host: WGSL promises `sin` and `cos`
     /// only to 2^-11 and only within one turn, too little at position 30000.

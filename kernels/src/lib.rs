@@ -6,46 +6,78 @@
 
 use std::sync::{Arc, OnceLock};
 
+pub mod adapter;
+pub mod codes;
 pub mod descriptor;
 pub mod layout;
+pub mod param;
 pub mod reflect;
-pub mod shape;
-mod shared;
+pub mod shared;
 
-mod argmax;
-mod attention_append;
-mod attention_decode;
-mod attention_prefill;
-mod cast;
 mod compose;
-mod dequant;
-mod embed;
-mod fused_ffn;
-mod gemv;
-mod gemv_q;
-mod geometry;
-mod glu;
-mod kv_append;
-mod lm_head_argmax;
-mod lm_head_topk;
-mod matmul;
-mod matmul_rmsnorm_fused;
-mod norm_gemv;
-mod qk_norm_rope;
-mod qkv_rope_append;
-mod residual_add;
-mod residual_rms_norm;
-mod rms_norm;
-mod rope;
-mod sample;
 
+#[path = "../ops/argmax/mod.rs"]
+pub mod argmax;
+#[path = "../ops/attention/mod.rs"]
+pub mod attention;
+#[path = "../ops/attention/attention_append/mod.rs"]
+pub mod attention_append;
+#[path = "../ops/attention/attention_decode/mod.rs"]
+pub mod attention_decode;
+#[path = "../ops/attention/attention_prefill/mod.rs"]
+pub mod attention_prefill;
+#[path = "../ops/cast/mod.rs"]
+pub mod cast;
+#[path = "../ops/dequant/mod.rs"]
+pub mod dequant;
+#[path = "../ops/embed/mod.rs"]
+pub mod embed;
+#[path = "../ops/matvec/fused_ffn/mod.rs"]
+pub mod fused_ffn;
+#[path = "../ops/matvec/gemv/mod.rs"]
+pub mod gemv;
+#[path = "../ops/matvec/gemv_q/mod.rs"]
+pub mod gemv_q;
+#[path = "../ops/glu/mod.rs"]
+pub mod glu;
+#[path = "../ops/kv_append/mod.rs"]
+pub mod kv_append;
+#[path = "../ops/matvec/lm_head_argmax/mod.rs"]
+pub mod lm_head_argmax;
+#[path = "../ops/matvec/lm_head_topk/mod.rs"]
+pub mod lm_head_topk;
+#[path = "../ops/matmul/mod.rs"]
+pub mod matmul;
+#[path = "../ops/matvec/matmul_rmsnorm_fused/mod.rs"]
+pub mod matmul_rmsnorm_fused;
+#[path = "../ops/matvec/mod.rs"]
+pub mod matvec;
+#[path = "../ops/matvec/norm_gemv/mod.rs"]
+pub mod norm_gemv;
+#[path = "../ops/qk_norm_rope/mod.rs"]
+pub mod qk_norm_rope;
+#[path = "../ops/qkv_rope_append/mod.rs"]
+pub mod qkv_rope_append;
+#[path = "../ops/residual_add/mod.rs"]
+pub mod residual_add;
+#[path = "../ops/residual_rms_norm/mod.rs"]
+pub mod residual_rms_norm;
+#[path = "../ops/rms_norm/mod.rs"]
+pub mod rms_norm;
+#[path = "../ops/rope/mod.rs"]
+pub mod rope;
+#[path = "../ops/sample/mod.rs"]
+pub mod sample;
+
+pub use adapter::{Capabilities, CooperativeMatrix, MatrixScalar};
+pub use codes::*;
 pub use descriptor::{
-    Binding, Capabilities, Constants, CooperativeMatrix, Cost, Elem, Kernel, MatrixScalar, Role,
-    Stage, Tolerance, Variant,
+    Binding, Case, Constants, Cost, Declaration, Draw, Elem, Kernel, KernelBinding, KernelVariant,
+    Matrix, Role, Stage, Tolerance, Variant,
 };
-pub use layout::{Format, Order, Packing, RopeSpec, StateWord};
+pub use layout::{RopeSpec, StateWord};
+pub use param::{Param, ParamKind, Params, Problem, Shape, ShapeError, State};
 pub use reflect::{ReflectError, Reflection};
-pub use shape::{Param, ParamKind, Shape, ShapeError};
 
 /// One composed WGSL source: the variant's file followed by its preludes.
 #[derive(Debug)]
@@ -62,33 +94,25 @@ pub struct Source {
 
 include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 
-/// The registry: one line a kernel, in the order of a decode step.
-pub static KERNELS: &[&Kernel] = &[
-    &embed::KERNEL,
-    &dequant::KERNEL,
-    &cast::KERNEL,
-    &rms_norm::KERNEL,
-    &gemv::KERNEL,
-    &gemv_q::KERNEL,
-    &matmul::KERNEL,
-    &norm_gemv::KERNEL,
-    &rope::KERNEL,
-    &qk_norm_rope::KERNEL,
-    &kv_append::KERNEL,
-    &qkv_rope_append::KERNEL,
-    &attention_decode::KERNEL,
-    &attention_append::KERNEL,
-    &attention_prefill::KERNEL,
-    &glu::KERNEL,
-    &fused_ffn::KERNEL,
-    &residual_add::KERNEL,
-    &residual_rms_norm::KERNEL,
-    &matmul_rmsnorm_fused::KERNEL,
-    &argmax::KERNEL,
-    &lm_head_argmax::KERNEL,
-    &lm_head_topk::KERNEL,
-    &sample::KERNEL,
-];
+/// Calls a macro with the names of all built-in operations.
+#[macro_export]
+macro_rules! for_each_operation {
+    ($then:ident) => {
+        $then! { argmax attention_append attention_decode attention_prefill cast dequant embed fused_ffn gemv gemv_q glu kv_append lm_head_argmax lm_head_topk matmul matmul_rmsnorm_fused norm_gemv qk_norm_rope qkv_rope_append residual_add residual_rms_norm rms_norm rope sample }
+    };
+}
+
+macro_rules! erased {
+    ($($name:ident)*) => {
+        vec![$($name::OPERATION.erase()),*]
+    };
+}
+
+/// Every built-in operation, by name.
+pub fn kernels() -> &'static [Kernel] {
+    static KERNELS: OnceLock<Vec<Kernel>> = OnceLock::new();
+    KERNELS.get_or_init(|| for_each_operation!(erased))
+}
 
 /// Every composed source, sorted by kernel and variant.
 pub fn sources() -> &'static [Source] {
@@ -124,7 +148,7 @@ pub fn reflection(kernel: &str, variant: &str) -> Option<Arc<Reflection>> {
     })))
 }
 
-/// The descriptor of a kernel by name.
+/// The operation of a name.
 pub fn kernel(name: &str) -> Option<&'static Kernel> {
-    KERNELS.iter().copied().find(|k| k.name == name)
+    kernels().iter().find(|k| k.name == name)
 }

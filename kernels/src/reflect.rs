@@ -3,7 +3,8 @@
 use naga::valid::{Capabilities as Caps, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, StorageAccess};
 
-use crate::descriptor::{Constants, CooperativeMatrix, MatrixScalar};
+use crate::adapter::{CooperativeMatrix, MatrixScalar};
+use crate::descriptor::Constants;
 
 /// A parsed and validated source with what the harness needs to know of it.
 #[derive(Debug)]

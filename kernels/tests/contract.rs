@@ -6,24 +6,35 @@ use std::path::{Path, PathBuf};
 
 use lathe_kernels::reflect::Default;
 use lathe_kernels::{
-    Capabilities, Elem, KERNELS, Kernel, Role, Shape, kernel, reflection, source, sources,
+    Capabilities, Elem, Kernel, Problem, Role, kernel, kernels, reflection, source, sources,
 };
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-fn shapes(kernel: &Kernel) -> Vec<Shape> {
-    let mut shapes = (kernel.bench)();
-    shapes.extend((kernel.cases)());
+fn problems(kernel: &Kernel) -> Vec<Problem> {
+    let mut problems = kernel.bench();
+    problems.extend(kernel.cases());
     let mut n = 0u32;
     for _ in 0..50 {
-        shapes.push(kernel.draw_shape(&mut |below| {
+        problems.push(kernel.draw(&mut |below| {
             n = n.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (n >> 8) % below
         }));
     }
-    shapes
+    problems
+}
+
+/// Folders below `dir`, at any depth.
+fn folders(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
+    let mut found = Vec::new();
+    for folder in entries.filter(|path| path.is_dir()) {
+        found.extend(folders(&folder));
+        found.push(folder);
+    }
+    found
 }
 
 fn generous() -> Capabilities {
@@ -39,15 +50,15 @@ fn generous() -> Capabilities {
 #[test]
 fn every_piece_of_a_kernel_exists() {
     let mut missing = Vec::new();
-    for k in KERNELS {
+    let folders = folders(&workspace().join("kernels/ops"));
+    for k in kernels() {
+        let mut declarations = folders.iter().filter(|f| f.ends_with(k.name));
+        if !declarations.any(|f| f.join("mod.rs").is_file()) {
+            missing.push(format!("kernels/ops/**/{}/mod.rs", k.name));
+        }
         // Quantised kernels compute what the dense ones do, over other rows.
         let oracle = k.name.strip_suffix("_q").unwrap_or(k.name);
-        for file in [
-            format!("kernels/src/{}.rs", k.name),
-            format!("reference/src/{oracle}.rs"),
-            format!("benches/benches/{}.rs", k.name),
-            format!("docs/kernels/{}.md", k.name),
-        ] {
+        for file in [format!("reference/src/{oracle}.rs"), format!("docs/kernels/{}.md", k.name)] {
             if !workspace().join(&file).is_file() {
                 missing.push(file);
             }
@@ -58,10 +69,10 @@ fn every_piece_of_a_kernel_exists() {
 
 #[test]
 fn names_are_unique_and_found() {
-    let names: BTreeSet<_> = KERNELS.iter().map(|k| k.name).collect();
-    assert_eq!(names.len(), KERNELS.len());
-    for k in KERNELS {
-        assert!(std::ptr::eq(kernel(k.name).unwrap(), *k));
+    let names: BTreeSet<_> = kernels().iter().map(|k| k.name).collect();
+    assert_eq!(names.len(), kernels().len());
+    for k in kernels() {
+        assert!(std::ptr::eq(kernel(k.name).unwrap(), k));
         let variants: BTreeSet<_> = k.variants.iter().map(|v| v.name).collect();
         assert_eq!(variants.len(), k.variants.len(), "{}", k.name);
     }
@@ -69,9 +80,9 @@ fn names_are_unique_and_found() {
 
 #[test]
 fn variants_and_files_are_paired() {
-    for k in KERNELS {
-        for v in k.variants {
-            assert!(source(k.name, v.name).is_some(), "no file wgsl/{}/{}.wgsl", k.name, v.name);
+    for k in kernels() {
+        for v in &k.variants {
+            assert!(source(k.name, v.name).is_some(), "{}: no file {}.wgsl", k.name, v.name);
         }
     }
     for s in sources() {
@@ -93,28 +104,30 @@ fn headers_name_the_variant_and_its_idea() {
 #[test]
 fn naive_comes_first_and_something_runs_everywhere() {
     let minimal = Capabilities::minimal();
-    for k in KERNELS {
+    for k in kernels() {
         assert_eq!(k.variants[0].name, "naive", "{}", k.name);
         let portable = k.variants.iter().any(|v| {
             let r = reflection(k.name, v.name).unwrap();
             !r.needs_subgroup && !r.needs_f16
         });
         assert!(portable, "{}: every variant needs an optional feature", k.name);
-        for shape in shapes(k) {
-            let runs = (k.prefer)(&shape).iter().any(|name| {
+        for problem in problems(k) {
+            let runs = k.prefer(&problem.shape).iter().any(|name| {
                 let v = k.variant(name).unwrap_or_else(|| panic!("{}: no {name}", k.name));
                 let r = reflection(k.name, name).unwrap();
-                !r.needs_subgroup && !r.needs_f16 && (v.refuses)(&shape, &minimal).is_none()
+                let lacks = v.unsupported(&problem.shape, &minimal);
+                !r.needs_subgroup && !r.needs_f16 && lacks.is_none()
             });
-            assert!(runs, "{}: nothing preferred runs {shape} without features", k.name);
+            let shown = k.show(&problem);
+            assert!(runs, "{}: nothing preferred runs {shown} without features", k.name);
         }
     }
 }
 
 #[test]
 fn bindings_match_the_descriptor() {
-    for k in KERNELS {
-        for v in k.variants {
+    for k in kernels() {
+        for v in &k.variants {
             let r = reflection(k.name, v.name).unwrap();
             let at = format!("{}/{}", k.name, v.name);
             for buffer in &r.buffers {
@@ -132,9 +145,11 @@ fn bindings_match_the_descriptor() {
 
 #[test]
 fn counters_are_atomic_words() {
-    for k in KERNELS {
+    for k in kernels() {
         for b in k.bindings.iter().filter(|b| b.role == Role::Counter) {
-            assert_eq!(b.elem, Elem::U32, "{}: {}", k.name, b.name);
+            for problem in problems(k) {
+                assert_eq!(b.elem(&problem), Elem::U32, "{}: {}", k.name, b.name);
+            }
             let declared = format!("var<storage, read_write> {}: array<atomic<u32>>;", b.name);
             let users =
                 sources().iter().filter(|s| s.kernel == k.name && s.text.contains(&declared));
@@ -150,25 +165,26 @@ fn counters_are_atomic_words() {
 
 #[test]
 fn every_shape_gives_every_override_a_value_and_every_stage_a_grid() {
-    for k in KERNELS {
-        for shape in shapes(k) {
+    for k in kernels() {
+        for problem in problems(k) {
+            let shape = &problem.shape;
             for p in k.params {
                 assert!(shape.get(p.name).is_some(), "{}: {shape} lacks {}", k.name, p.name);
             }
-            for v in k.variants {
-                if (v.refuses)(&shape, &generous()).is_some() {
+            for v in &k.variants {
+                if v.unsupported(shape, &generous()).is_some() {
                     continue;
                 }
                 let r = reflection(k.name, v.name).unwrap();
-                let tuned = (v.constants)(&shape, &generous());
+                let tuned = v.constants(shape, &generous());
                 for (name, _) in &tuned {
                     let known = r.overrides.iter().any(|(o, _)| o == name);
                     assert!(known, "{}/{}: tunes {name}, which it lacks", k.name, v.name);
                 }
                 let constants = r.constants(shape.iter().chain(tuned)).unwrap();
-                let groups = v.stages.iter().map(|s| (s.grid)(&shape, &constants));
+                let groups = v.stages.iter().map(|s| s.grid(shape, &constants));
                 assert!(groups.sum::<usize>() > 0, "{}/{}: no work for {shape}", k.name, v.name);
-                for stage in v.stages {
+                for stage in &v.stages {
                     assert!(
                         r.entry(stage.entry).is_some(),
                         "{}/{}: no {}",
@@ -185,8 +201,8 @@ fn every_shape_gives_every_override_a_value_and_every_stage_a_grid() {
 
 #[test]
 fn tunables_are_overrides_with_a_default() {
-    for k in KERNELS {
-        for v in k.variants {
+    for k in kernels() {
+        for v in &k.variants {
             let r = reflection(k.name, v.name).unwrap();
             for (name, values) in v.tunables {
                 let known = r.overrides.iter().any(|(o, d)| o == name && *d != Default::Required);
@@ -199,14 +215,16 @@ fn tunables_are_overrides_with_a_default() {
 
 #[test]
 fn costs_and_tolerances_are_stated() {
-    for k in KERNELS {
-        for shape in shapes(k) {
-            assert!((k.cost)(&shape).bytes > 0.0, "{}: {shape} moves nothing", k.name);
-            for v in k.variants {
-                let t = k.tolerance_of(v)(&shape);
-                let at = format!("{}/{} {shape}: {t:?}", k.name, v.name);
+    for k in kernels() {
+        for problem in problems(k) {
+            let shown = k.show(&problem);
+            assert!(k.cost(&problem).bytes > 0.0, "{}: {shown} moves nothing", k.name);
+            for v in &k.variants {
+                let t = k.tolerance(Some(v), &problem);
+                let at = format!("{}/{} {shown}: {t:?}", k.name, v.name);
                 // What is less exact by design says why, and nothing selects it by itself.
-                let free = v.tolerance.is_some() && !(k.prefer)(&shape).contains(&v.name);
+                let preferred = k.prefer(&problem.shape).contains(&v.name);
+                let free = v.has_own_tolerance() && !preferred;
                 let (nmse, bound) = if free { (5e-3, 0.02) } else { (1e-5, 1e-3) };
                 assert!(!t.reason.is_empty() && t.nmse <= nmse, "{at}");
                 // A wrong element must not hide: the bound stays far below the terms' size.
@@ -217,12 +235,12 @@ fn costs_and_tolerances_are_stated() {
 }
 
 #[test]
-fn a_shape_survives_printing_and_parsing() {
-    for k in KERNELS {
-        for shape in shapes(k) {
-            let text = shape.show(k.params);
-            let back = Shape::parse_over(&Shape::default(), k.name, k.params, &text).unwrap();
-            assert_eq!(back.show(k.params), text, "{}", k.name);
+fn a_problem_survives_printing_and_parsing() {
+    for k in kernels() {
+        for problem in problems(k) {
+            let text = k.show(&problem);
+            let back = k.parse_over(&Problem::default(), &text).unwrap();
+            assert_eq!(k.show(&back), text, "{}", k.name);
         }
     }
 }

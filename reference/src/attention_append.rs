@@ -8,25 +8,16 @@
 //!
 //! A cache of f16 rounds the new key and value by up to a step, of a direction that is not ours to say. A
 //! relative error δ of both moves the new slot's score by at most δ·S, its weight p by p·S·δ, all
-//! others' by as much together, and its own term by p·|V|·δ: `renewed` is p·(|Vd| + S·(|Vd| + Σᵢ
-//! pᵢ·|Vᵢd|)), the factor of δ.
+//! others' by as much together, and its own term by p·|V|·δ: the absolute allowance is
+//! δ·p·(|Vd| + S·(|Vd| + Σᵢ pᵢ·|Vᵢd|)).
 
 use crate::Expected;
 use crate::attention_decode::Attention;
 use crate::kv_append::CacheShape;
 use crate::qkv_rope_append::Token;
 
-/// The mixed values of one token.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Mixed {
-    /// heads × head_dim.
-    pub y: Expected,
-    /// How much a relative error of the new key and value may move each, per unit of it.
-    pub renewed: Vec<f64>,
-}
-
 /// Attention of `token` over caches (kv_heads × capacity × head_dim) that hold it already, as the
-/// last of `attention.seen`.
+/// last of `attention.seen`. `step` is the largest relative rounding of what the caches store: δ.
 ///
 /// # Panics
 /// When the token or a cache has not the size that `cache` and `attention` say.
@@ -36,7 +27,8 @@ pub fn attention_append(
     v_cache: &[f32],
     cache: &CacheShape,
     attention: &Attention,
-) -> Mixed {
+    step: f64,
+) -> Expected {
     let &Attention { heads, scale, seen } = attention;
     let d = cache.head_dim;
     assert_eq!(token.q.value.len(), heads * d, "elements of the queries");
@@ -49,8 +41,8 @@ pub fn attention_append(
     let new = (seen - 1) % cache.capacity;
     let scale = f64::from(scale);
 
-    let mut y = Expected { value: vec![0.0; heads * d], magnitude: vec![0.0; heads * d] };
-    let mut renewed = vec![0.0; heads * d];
+    let mut y = Expected::zeros(heads * d);
+    y.absolute = vec![0.0; heads * d];
     for head in 0..heads {
         let kv_head = head / (heads / cache.kv_heads);
         let own = head * d..(head + 1) * d;
@@ -83,32 +75,33 @@ pub fn attention_append(
         }
         let (p, size) = (weights[new] / total, sizes[new]);
         let row = &v_cache[cache.row(kv_head, new)];
-        for ((renewed, mixed), &v) in renewed[own].iter_mut().zip(&*magnitude).zip(row) {
+        for ((absolute, output), &v) in y.absolute[own].iter_mut().zip(&*magnitude).zip(row) {
             let v = f64::from(v).abs();
-            *renewed = p * (v + size * (v + mixed));
+            *absolute = step * p * (v + size * (v + output));
         }
         let largest_size = sizes.iter().copied().fold(0.0, f64::max);
         for magnitude in magnitude {
             *magnitude *= 1.0 + 2.0 * largest_size;
         }
     }
-    Mixed { y, renewed }
+    y
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::attention_decode::attention_decode;
-    use crate::residual_rms_norm::exact;
     use approx::assert_relative_eq;
     use proptest::prelude::*;
 
+    /// Of f16, any direction.
+    const STEP: f64 = 1.0 / 1024.0;
     const SHAPE: CacheShape = CacheShape { kv_heads: 1, capacity: 2, head_dim: 1 };
 
     fn token(q: &[f32], k: &[f32]) -> Token {
         let with_size =
             |v: &[f32]| v.iter().map(|v| (f64::from(*v), f64::from(v.abs()))).collect::<Expected>();
-        Token { q: with_size(q), k: with_size(k), v: exact(k) }
+        Token { q: with_size(q), k: with_size(k), v: Expected::exact(k) }
     }
 
     #[test]
@@ -117,23 +110,20 @@ mod tests {
         // 3, renewed = 3/4·(8 + ln 3·(8 + 7)).
         let ln_3 = 3f32.ln();
         let attention = Attention { heads: 1, scale: 1.0, seen: 2 };
-        let mixed = attention_append(
+        let y = attention_append(
             &token(&[1.0], &[ln_3]),
             &[0.0, ln_3],
             &[4.0, 8.0],
             &SHAPE,
             &attention,
+            STEP,
         );
-        assert_relative_eq!(mixed.y.value[0], 7.0, epsilon = 1e-6);
+        assert_relative_eq!(y.value[0], 7.0, epsilon = 1e-6);
+        assert_relative_eq!(y.magnitude[0], 7.0 * (1.0 + 2.0 * f64::from(ln_3)), epsilon = 1e-5);
         assert_relative_eq!(
-            mixed.y.magnitude[0],
-            7.0 * (1.0 + 2.0 * f64::from(ln_3)),
-            epsilon = 1e-5
-        );
-        assert_relative_eq!(
-            mixed.renewed[0],
-            0.75 * (8.0 + 15.0 * f64::from(ln_3)),
-            epsilon = 1e-5
+            y.absolute[0],
+            STEP * 0.75 * (8.0 + 15.0 * f64::from(ln_3)),
+            epsilon = 1e-8
         );
     }
 
@@ -142,9 +132,10 @@ mod tests {
         // The third token of a cache of two lies in slot 0.
         let attention = Attention { heads: 1, scale: 1.0, seen: 3 };
         let k = [100.0, 0.0];
-        let mixed = attention_append(&token(&[1.0], &[100.0]), &k, &[4.0, 8.0], &SHAPE, &attention);
-        assert_relative_eq!(mixed.y.value[0], 4.0, epsilon = 1e-12);
-        assert!(mixed.renewed[0] > 4.0, "the weight is all slot 0's");
+        let y =
+            attention_append(&token(&[1.0], &[100.0]), &k, &[4.0, 8.0], &SHAPE, &attention, STEP);
+        assert_relative_eq!(y.value[0], 4.0, epsilon = 1e-12);
+        assert!(y.absolute[0] > STEP * 4.0, "the weight is all slot 0's");
     }
 
     proptest! {
@@ -159,12 +150,12 @@ mod tests {
             let attention = Attention { heads: 4, scale: 0.4, seen };
             let new = (seen - 1) % 5;
             let keys: Vec<f32> = (0..2).flat_map(|h| k[shape.row(h, new)].to_vec()).collect();
-            let mixed = attention_append(&token(&q, &keys), &k, &v, &shape, &attention);
+            let y = attention_append(&token(&q, &keys), &k, &v, &shape, &attention, STEP);
             let decode = attention_decode(&q, &k, &v, &shape, &attention);
-            for (a, b) in mixed.y.value.iter().zip(&decode.value) {
+            for (a, b) in y.value.iter().zip(&decode.value) {
                 assert_relative_eq!(*a, *b, epsilon = 1e-12);
             }
-            for (a, b) in mixed.y.magnitude.iter().zip(&decode.magnitude) {
+            for (a, b) in y.magnitude.iter().zip(&decode.magnitude) {
                 assert_relative_eq!(*a, *b, epsilon = 1e-9);
             }
         }
@@ -178,9 +169,9 @@ mod tests {
         ) {
             let shape = CacheShape { kv_heads: 1, capacity: 5, head_dim: 6 };
             let attention = Attention { heads: 1, scale: 0.4, seen: 5 };
-            let step = 1.0 / 1024.0;
+            let step = STEP as f32;
             let new = shape.row(0, 4);
-            let mixed = attention_append(&token(&q, &k[new.clone()]), &k, &v, &shape, &attention);
+            let y = attention_append(&token(&q, &k[new.clone()]), &k, &v, &shape, &attention, STEP);
             let (mut near_k, mut near_v) = (k.clone(), v.clone());
             for (i, at) in new.enumerate() {
                 near_k[at] *= if signs[i] { 1.0 + step } else { 1.0 - step };
@@ -188,9 +179,9 @@ mod tests {
             }
             let other = attention_decode(&q, &near_k, &near_v, &shape, &attention);
             for i in 0..6 {
-                let moved = (other.value[i] - mixed.y.value[i]).abs();
+                let moved = (other.value[i] - y.value[i]).abs();
                 // A second order remains.
-                let most = mixed.renewed[i] * f64::from(step) * 1.01 + 1e-5;
+                let most = y.absolute[i] * 1.01 + 1e-5;
                 prop_assert!(moved <= most, "{moved} > {most}");
             }
         }

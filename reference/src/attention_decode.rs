@@ -87,7 +87,7 @@ pub fn attention_decode(
             *magnitude *= 1.0 + 2.0 * largest_sum;
         }
     }
-    Expected { value, magnitude }
+    Expected::new(value, magnitude)
 }
 
 #[cfg(test)]

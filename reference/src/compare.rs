@@ -2,11 +2,12 @@
 //!
 //! An element passes when
 //!
-//! `|got − value| ≤ k·2⁻²³·magnitude + rounding·|value| + smallest`
+//! `|got − value| ≤ k·2⁻²³·magnitude + absolute + rounding·|value| + smallest`
 //!
 //! Rounding in `f32` moves a result by a few ε = 2⁻²³ of the terms that were summed, not of their
 //! sum, so the bound scales with `magnitude` (Σ|aᵢbᵢ| for a dot product) and stays honest under
-//! cancellation. `rounding` is that of the stored output type; the last term is the smallest
+//! cancellation. `absolute` is what the oracle itself allows on top, such as what another rounding
+//! of a stored intermediate may move. `rounding` is that of the stored output type; the last term is the smallest
 //! normal `f32`, since a device may flush subnormals to zero, or, for outputs stored as `f16`, the
 //! spacing 2⁻²⁴ of its subnormals.
 //!
@@ -29,9 +30,43 @@ pub struct Expected {
     pub value: Vec<f64>,
     /// The scale of rounding errors, one per value and in its unit; never negative.
     pub magnitude: Vec<f64>,
+    /// What a correct kernel may be off whatever its arithmetic, one per value and in its unit;
+    /// empty where that is nothing.
+    pub absolute: Vec<f64>,
 }
 
 impl Expected {
+    /// Values and magnitudes without an absolute allowance.
+    pub fn new(value: Vec<f64>, magnitude: Vec<f64>) -> Self {
+        Self { value, magnitude, absolute: Vec::new() }
+    }
+
+    /// So many zeros.
+    pub fn zeros(len: usize) -> Self {
+        Self::new(vec![0.0; len], vec![0.0; len])
+    }
+
+    /// Values that must come out as they are.
+    pub fn exact(values: &[f32]) -> Self {
+        values.iter().map(|v| (f64::from(*v), 0.0)).collect()
+    }
+
+    /// Several outputs behind each other.
+    pub fn join(parts: impl IntoIterator<Item = Expected>) -> Self {
+        let mut all = Self::default();
+        for part in parts {
+            if !part.absolute.is_empty() {
+                all.absolute.resize(all.value.len(), 0.0);
+                all.absolute.extend(part.absolute);
+            } else if !all.absolute.is_empty() {
+                all.absolute.resize(all.value.len() + part.value.len(), 0.0);
+            }
+            all.value.extend(part.value);
+            all.magnitude.extend(part.magnitude);
+        }
+        all
+    }
+
     /// The values rounded to `f32`, as input for a next operation.
     pub fn to_f32(&self) -> Vec<f32> {
         self.value.iter().map(|&v| v as f32).collect()
@@ -42,7 +77,7 @@ impl Expected {
 impl FromIterator<(f64, f64)> for Expected {
     fn from_iter<I: IntoIterator<Item = (f64, f64)>>(pairs: I) -> Self {
         let (value, magnitude) = pairs.into_iter().unzip();
-        Expected { value, magnitude }
+        Expected::new(value, magnitude)
     }
 }
 
@@ -221,7 +256,7 @@ fn same_length(expected: usize, got: usize) -> Result<(), Mismatch> {
 /// The first that holds, in the order of [`Mismatch`]. A tolerance that is NaN fails.
 ///
 /// # Panics
-/// When `expected` has not one magnitude per value.
+/// When `expected` has not one magnitude per value, or absolute allowances for some only.
 pub fn compare(
     expected: &Expected,
     got: &[f32],
@@ -229,6 +264,7 @@ pub fn compare(
 ) -> Result<Agreement, Mismatch> {
     assert_eq!(expected.value.len(), expected.magnitude.len(), "one magnitude per value");
     let elements = expected.value.len();
+    assert!([0, elements].contains(&expected.absolute.len()), "one allowance per value, or none");
     same_length(elements, got.len())?;
 
     let mut worst = Worst { index: 0, got: 0.0, expected: 0.0, bound: f64::INFINITY };
@@ -237,7 +273,8 @@ pub fn compare(
     for (index, ((&value, &magnitude), &got)) in
         expected.value.iter().zip(&expected.magnitude).zip(got).enumerate()
     {
-        let bound = tolerance.bound(value, magnitude);
+        let absolute = expected.absolute.get(index).copied().unwrap_or(0.0);
+        let bound = tolerance.bound(value, magnitude) + absolute;
         if !(value.is_finite() && bound.is_finite() && bound > 0.0) {
             return Err(Mismatch::Oracle { index, expected: value, bound });
         }

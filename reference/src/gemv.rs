@@ -21,7 +21,7 @@ const LANES: usize = 8;
 /// When the sizes of `weights` and `x` are not those of `rows` and `k`, or when `k` is no whole
 /// number of blocks.
 pub fn gemv(format: Format, weights: &[u8], rows: usize, k: usize, x: &[f32]) -> Expected {
-    let mut y = Expected { value: vec![0.0; rows], magnitude: vec![0.0; rows] };
+    let mut y = Expected::zeros(rows);
     gemv_rows(format, weights, k, x, &mut y.value, &mut y.magnitude);
     y
 }

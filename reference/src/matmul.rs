@@ -18,7 +18,7 @@ pub fn matmul(format: Format, weights: &[u8], k: usize, x: &[f32]) -> Expected {
     assert_eq!(weights.len() % row_bytes, 0, "bytes of the rows");
     let rows = weights.len() / row_bytes;
     let m = x.len() / k;
-    let mut y = Expected { value: vec![0.0; m * rows], magnitude: vec![0.0; m * rows] };
+    let mut y = Expected::zeros(m * rows);
     let mut column = vec![(0.0, 0.0); m];
     for (r, row) in weights.chunks_exact(row_bytes).enumerate() {
         matmul_column(format, row, k, x, &mut column);

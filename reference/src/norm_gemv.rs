@@ -48,7 +48,7 @@ pub fn norm_gemv(
     weight_offset: f32,
 ) -> Expected {
     let n = normed(x, weight, eps, weight_offset);
-    let mut y = Expected { value: vec![0.0; rows], magnitude: vec![0.0; rows] };
+    let mut y = Expected::zeros(rows);
     norm_rows(format, weights, &n, &mut y.value, &mut y.magnitude);
     y
 }

@@ -37,7 +37,7 @@ pub fn qk_norm_rope(
         assert_eq!(weight.len(), head_dim, "one weight per element of a head");
     }
 
-    let mut out = Expected { value: vec![0.0; heads.len()], magnitude: vec![0.0; heads.len()] };
+    let mut out = Expected::zeros(heads.len());
     for (n, head) in heads.chunks_exact(head_dim).enumerate() {
         let normed: Vec<f64> = match norm {
             None => head.iter().map(|&x| x.into()).collect(),

@@ -6,10 +6,10 @@
 //!
 //! Magnitudes: those of the rotation; 0 for what is only copied.
 
+use crate::Expected;
 use crate::kv_append::CacheShape;
 use crate::qk_norm_rope::qk_norm_rope;
 use crate::rope::Rope;
-use crate::{Expected, residual_rms_norm::exact};
 
 /// One token's queries, and its keys and values as the cache is to hold them, unrounded.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +39,7 @@ pub fn qkv_rope_append(
         let norm = norm.map(|(weights, eps)| (weights[which], eps));
         qk_norm_rope(heads, cache.head_dim, norm, rope)
     };
-    Token { q: turned(q, 0), k: turned(k, 1), v: exact(v) }
+    Token { q: turned(q, 0), k: turned(k, 1), v: Expected::exact(v) }
 }
 
 /// A cache that holds `old` after `new` (kv_heads × head_dim) went into the slot of `position`.
@@ -49,7 +49,7 @@ pub fn qkv_rope_append(
 pub fn stored(old: &[f32], new: &Expected, shape: &CacheShape, position: u32) -> Expected {
     assert_eq!(old.len(), shape.elements(), "elements of the cache");
     assert_eq!(new.value.len(), shape.kv_heads * shape.head_dim, "elements of the token");
-    let mut cache = exact(old);
+    let mut cache = Expected::exact(old);
     let slot = position as usize % shape.capacity;
     for head in 0..shape.kv_heads {
         let (row, from) = (shape.row(head, slot), head * shape.head_dim);
@@ -79,9 +79,9 @@ mod tests {
         let token = qkv_rope_append(&qkv, &cache, norm, &rope);
         assert_relative_eq!(token.q.value[..], [-3.0, 1.0], epsilon = 1e-6);
         assert_relative_eq!(token.k.value[..], [-7.0, 2.0], epsilon = 1e-6);
-        assert_eq!(token.v, exact(&[5.0, 6.0]));
+        assert_eq!(token.v, Expected::exact(&[5.0, 6.0]));
         // Position 4 of 3 slots is slot 1.
         let after = stored(&[1.0; 6], &token.v, &cache, 4);
-        assert_eq!(after, exact(&[1.0, 1.0, 5.0, 6.0, 1.0, 1.0]));
+        assert_eq!(after, Expected::exact(&[1.0, 1.0, 5.0, 6.0, 1.0, 1.0]));
     }
 }

@@ -12,11 +12,6 @@
 
 use crate::{Expected, rms_norm::RmsNorm};
 
-/// Values that carry no error.
-pub fn exact(values: &[f32]) -> Expected {
-    values.iter().map(|&v| (f64::from(v), 0.0)).collect()
-}
-
 /// The stream after the branch, and its norm where one is asked for.
 ///
 /// # Panics
@@ -56,8 +51,12 @@ mod tests {
     #[test]
     fn by_hand() {
         // (1, 1) + (0, 6) = (1, 7), whose rms is 5: (0.2, 1.4), weights (10, 5).
-        let (x, y) =
-            residual_rms_norm(&[1.0; 2], &exact(&[0.0, 6.0]), None, Some(&norm(&[10.0, 5.0])));
+        let (x, y) = residual_rms_norm(
+            &[1.0; 2],
+            &Expected::exact(&[0.0, 6.0]),
+            None,
+            Some(&norm(&[10.0, 5.0])),
+        );
         assert_eq!(x, [(1.0, 1.0), (7.0, 7.0)].into_iter().collect());
         assert_relative_eq!(y.unwrap().value[..], [2.0, 7.0], max_relative = 1e-15);
     }
@@ -67,7 +66,7 @@ mod tests {
         // (1, 7) over its rms 5, weights (5, 5): (1, 7). With x = (2, -6): (3, 1), rms sqrt 5.
         let (x, y) = residual_rms_norm(
             &[2.0, -6.0],
-            &exact(&[1.0, 7.0]),
+            &Expected::exact(&[1.0, 7.0]),
             Some(&norm(&[5.0; 2])),
             Some(&norm(&[1.0; 2])),
         );
@@ -92,7 +91,7 @@ mod tests {
             let stream: Vec<f32> = x.iter().zip(normed(&delta)).map(|(x, b)| x + b).collect();
             let tolerance = Tolerance { k: 16.0, rounding: 0.0, nmse: f64::INFINITY };
             let norm = RmsNorm { weight: &weight, eps: 1e-6, offset: 0.0 };
-            let (x, y) = residual_rms_norm(&x, &exact(&delta), Some(&norm), Some(&norm));
+            let (x, y) = residual_rms_norm(&x, &Expected::exact(&delta), Some(&norm), Some(&norm));
             prop_assert!(compare(&x, &stream, &tolerance).is_ok());
             prop_assert!(compare(&y.unwrap(), &normed(&stream), &tolerance).is_ok());
         }

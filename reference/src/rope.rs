@@ -90,7 +90,7 @@ pub fn rope(x: &[f32], head_dim: usize, stride: usize, rope: &Rope<'_>) -> Expec
         let head = value[..head_dim].to_vec();
         rope.turn(&head, &mut value[..head_dim], &mut magnitude[..head_dim]);
     }
-    Expected { value, magnitude }
+    Expected::new(value, magnitude)
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use lathe_kernels::Shape;
 
 use super::Global;
 use crate::error::{Error, Result};
@@ -71,15 +70,11 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     } else {
         let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
         let sides = [super::place(kernel, &opts.a)?, super::place(kernel, &opts.b)?];
-        let base = kernel.default_shape();
-        let shape = match &opts.shape {
-            Some(text) => Shape::parse_over(&base, kernel.name, kernel.params, text)?,
-            None => base,
-        };
+        let problem = super::problem(kernel, opts.shape.as_deref())?;
         let bench_options = BenchOptions::of(&gpu);
         let plan = |side: usize| -> Result<Plan> {
             let (variant, file) = &sides[side];
-            let plan = super::plan_of(kernel, variant, &shape, &gpu.caps, file.as_deref());
+            let plan = super::plan_of(kernel, variant, &problem.shape, &gpu.caps, file.as_deref());
             plan.map_err(|e| match e {
                 PlanError::Unavailable(reason) => Error::Unavailable {
                     what: format!("{}/{}", kernel.name, [&opts.a, &opts.b][side]),
@@ -91,12 +86,12 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         };
         const SEED: u64 = 42;
         let (pipelines, rotate) = (Pipelines::default(), bench_options.rotate_bytes);
-        let mut a = Bench::new(&gpu, &pipelines, plan(0)?, &shape, SEED, rotate)?;
+        let mut a = Bench::new(&gpu, &pipelines, plan(0)?, &problem, SEED, rotate)?;
         let mut b = a.beside(&pipelines, plan(1)?)?;
         let outcome = ab::kernels(&mut a, &mut b, &bench_options, &options)?;
         a.validate("after timing")?;
         b.validate("after timing")?;
-        (shape.show(kernel.params), outcome)
+        (kernel.show(&problem), outcome)
     };
     let file = |side: &str| Path::new(side).extension().is_some_and(|e| e == "wgsl");
     if file(&opts.a) != file(&opts.b) && gpu.checks == Checks::Files {

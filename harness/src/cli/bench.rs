@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use lathe_kernels::Shape;
 
 use super::Global;
 use crate::error::{Error, Result};
@@ -151,23 +150,21 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
     }
     let (mut cases, mut unavailable, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     for (kernel, variants) in named {
-        let shapes = match &opts.shape {
-            Some(text) => {
-                let base = kernel.default_shape();
-                vec![Shape::parse_over(&base, kernel.name, kernel.params, text)?]
-            }
-            None if opts.first => (kernel.bench)().into_iter().take(1).collect(),
-            None => (kernel.bench)(),
+        let problems = match &opts.shape {
+            Some(text) => vec![super::problem(kernel, Some(text))?],
+            None if opts.first => vec![kernel.default_problem()],
+            None => kernel.bench(),
         };
         // A file stands in the place of one variant.
         let places = if opts.wgsl.is_some() { &variants[..1] } else { &variants[..] };
-        for shape in &shapes {
-            let caps = &session.gpu.caps;
+        for problem in &problems {
+            let (caps, shape) = (&session.gpu.caps, &problem.shape);
             // What decoding would take of these variants, or each of them.
             let plans: Vec<Result<Plan, PlanError>> = match &tuned {
                 Some(tuned) => {
                     let selection = select(kernel, shape, caps, &Hints::new(), Some(tuned))
                         .map_err(|e| Error::Usage(e.to_string()))?;
+                    tracing::info!("{} {}: {}", kernel.name, selection.plan.variant, selection.why);
                     let among = places.iter().any(|v| v.name == selection.plan.variant);
                     among.then_some(Ok(selection.plan)).into_iter().collect()
                 }
@@ -177,7 +174,7 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
                 }
             };
             for (planned, variant) in plans.into_iter().zip(places) {
-                let text = shape.show(kernel.params);
+                let text = kernel.show(problem);
                 let plan = match planned {
                     Ok(plan) => plan,
                     Err(PlanError::Unavailable(reason)) => {
@@ -189,7 +186,7 @@ fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
                 };
                 let named = format!("{}/{}", kernel.name, plan.variant);
                 tracing::info!("timing {named} {text}");
-                match session.measure(plan, shape) {
+                match session.measure(plan, problem) {
                     Ok(case) => cases.push(case),
                     Err(Error::Unavailable { what, reason, .. }) => {
                         unavailable.push(format!("{named} {text}: {what}: {reason}"));

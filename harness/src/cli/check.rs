@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use clap::Args;
-use lathe_kernels::{Kernel, Shape, Variant};
+use lathe_kernels::{Kernel, KernelVariant, Problem};
 use serde::Serialize;
 
 use super::Global;
@@ -38,7 +38,7 @@ pub(super) struct Opts {
 }
 
 /// One case to come: kernel, variant, shape, seed.
-type Work = (&'static Kernel, &'static Variant, Shape, u64);
+type Work = (&'static Kernel, &'static KernelVariant, Problem, u64);
 
 #[derive(Serialize)]
 struct Report {
@@ -69,17 +69,14 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
     }
     let mut work: Vec<Work> = Vec::new();
     for (kernel, variants) in named {
-        let shapes = match &opts.shape {
-            Some(text) => {
-                let base = kernel.default_shape();
-                vec![(Shape::parse_over(&base, kernel.name, kernel.params, text)?, opts.seed)]
-            }
+        let problems = match &opts.shape {
+            Some(text) => vec![(super::problem(kernel, Some(text))?, opts.seed)],
             None => sweep(kernel, opts.cases, opts.seed),
         };
         let places = if opts.wgsl.is_some() { &variants[..1] } else { &variants[..] };
         for variant in places {
             work.extend(
-                shapes.iter().map(|(shape, seed)| (kernel, *variant, shape.clone(), *seed)),
+                problems.iter().map(|(problem, seed)| (kernel, *variant, problem.clone(), *seed)),
             );
         }
     }
@@ -88,10 +85,10 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
     let runs: Vec<_> = work.chunk_by(|a, b| (a.0.name, a.1.name) == (b.0.name, b.1.name)).collect();
     let cases: Vec<Vec<CaseResult>> = side_by_side(global, gpu, &runs, |gpu, run| {
         let pipelines = Pipelines::default();
-        let case = |(kernel, variant, shape, seed): &Work| {
+        let case = |(kernel, variant, problem, seed): &Work| {
             let case = match &opts.wgsl {
-                Some(path) => check_file(gpu, &pipelines, (kernel, variant), shape, *seed, path),
-                None => check(gpu, &pipelines, kernel, variant, shape, *seed),
+                Some(path) => check_file(gpu, &pipelines, (kernel, variant), problem, *seed, path),
+                None => check(gpu, &pipelines, kernel, variant, problem, *seed),
             };
             bar.inc(1);
             case
@@ -174,14 +171,14 @@ fn side_by_side<R: Sync, T: Send>(
 fn check_file(
     gpu: &Arc<Gpu>,
     pipelines: &Pipelines,
-    (kernel, variant): (&'static Kernel, &'static Variant),
-    shape: &Shape,
+    (kernel, variant): (&'static Kernel, &'static KernelVariant),
+    problem: &Problem,
     seed: u64,
     path: &std::path::Path,
 ) -> Result<CaseResult> {
     let shown = path.display().to_string();
-    let verdict = match super::plan_of(kernel, variant, shape, &gpu.caps, Some(path)) {
-        Ok(plan) => check_plan(gpu, pipelines, plan, shape, seed)?,
+    let verdict = match super::plan_of(kernel, variant, &problem.shape, &gpu.caps, Some(path)) {
+        Ok(plan) => check_plan(gpu, pipelines, plan, problem, seed)?,
         Err(PlanError::Unavailable(reason)) => Verdict::Unavailable { reason },
         Err(PlanError::Reflect(e)) => return Err(e.into()),
     };
@@ -189,7 +186,7 @@ fn check_file(
         kernel: kernel.name.into(),
         variant: variant.name.into(),
         wgsl: Some(shown),
-        shape: shape.show(kernel.params),
+        shape: kernel.show(problem),
         seed,
         verdict,
     })

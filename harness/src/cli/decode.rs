@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use lathe_kernels::{Capabilities, Kernel, Shape};
+use lathe_kernels::{Capabilities, FloatFormat, Kernel, Problem};
 use serde::Serialize;
 
 use super::Global;
@@ -25,7 +25,6 @@ use crate::measure::paired::{Block, Comparison};
 use crate::measure::{Span, copy_bandwidth, environment, stats, steady};
 use crate::model::synth::{SynthSpec, write_synth};
 use crate::model::{Config, ModelFile};
-use crate::recording::FloatFormat;
 use crate::report::record::{Body, Profile, Record};
 use crate::report::trace::trace;
 use crate::report::{json, table};
@@ -36,7 +35,7 @@ use logits::LogitsFile;
 use sampling::SamplingOpts;
 
 pub(super) use profile::bench_arch;
-pub(super) use sides::{ab, shapes};
+pub(super) use sides::{ab, problems};
 
 /// What says which model and which tokens; shared with `lathe diff`.
 #[derive(Debug, Args)]
@@ -492,7 +491,7 @@ fn report(
     let decoded = run.steps.len();
     let gpu_ms = run.gpu.map(|t| t.as_secs_f64() * 1e3 / run.decode_steps.max(1) as f64);
     let middle = options.prompt.len() + decoded / 2;
-    let bytes_per_token = graph.weight_bytes + kv_read(graph, loaded, middle);
+    let bytes_per_token = graph.bytes(middle + 1) as u64;
     let adapter = side.gpu.map_or_else(
         || AdapterName {
             name: "CPU reference".into(),
@@ -542,12 +541,6 @@ fn report(
 
 fn rate(count: usize, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
-}
-
-/// Bytes of the KV cache that attention reads at a position.
-fn kv_read(graph: &DecodeGraph, loaded: &Loaded, seen: usize) -> u64 {
-    let slot = loaded.config.n_kv_heads * loaded.config.head_dim * loaded.kv.bytes();
-    graph.caches.iter().map(|c| (2 * slot * seen.min(c.capacity)) as u64).sum()
 }
 
 fn print(r: &Report) {

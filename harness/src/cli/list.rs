@@ -1,7 +1,7 @@
 //! `lathe list`: kernels, variants, what each needs, whether this adapter has it.
 
 use clap::Args;
-use lathe_kernels::{Capabilities, Kernel, Variant};
+use lathe_kernels::{Capabilities, Kernel, KernelVariant};
 use serde::Serialize;
 
 use super::Global;
@@ -54,7 +54,7 @@ pub(super) fn run(global: &Global, _: &Opts) -> Result<()> {
     let caps = gpu.as_ref().map(|g| &g.caps);
     let report = Report {
         adapter: gpu.as_ref().map(|g| g.adapter.name.clone()),
-        kernels: lathe_kernels::KERNELS.iter().map(|k| kernel_line(k, caps)).collect(),
+        kernels: lathe_kernels::kernels().iter().map(|k| kernel_line(k, caps)).collect(),
     };
     if global.json {
         json::print(&report);
@@ -95,7 +95,7 @@ fn kernel_line(kernel: &'static Kernel, caps: Option<&Capabilities>) -> KernelLi
 
 fn variant_line(
     kernel: &'static Kernel,
-    variant: &'static Variant,
+    variant: &'static KernelVariant,
     caps: Option<&Capabilities>,
 ) -> VariantLine {
     let mut requires = Vec::new();
@@ -111,10 +111,10 @@ fn variant_line(
     }
     // Whether some shape of the kernel runs: a refusal of one shape is not one of the adapter.
     let tried = caps.map(|caps| {
-        let shapes = (kernel.bench)().into_iter().chain((kernel.cases)());
+        let problems = kernel.bench().into_iter().chain(kernel.cases());
         let mut reason = None;
-        for shape in shapes {
-            match Plan::of(kernel, variant, &shape, caps) {
+        for problem in problems {
+            match Plan::of(kernel, variant, &problem.shape, caps) {
                 Ok(_) => return Ok(()),
                 Err(e) => reason = reason.or(Some(e.to_string())),
             }

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lathe_kernels::{Capabilities, Kernel, Shape, Variant};
+use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem, Shape};
 
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu};
@@ -211,7 +211,7 @@ fn refuse_watch_json(global: &Global) -> Result<()> {
 /// The plan of a variant, or of a file that stands in its place.
 fn plan_of(
     kernel: &'static Kernel,
-    variant: &'static Variant,
+    variant: &'static KernelVariant,
     shape: &Shape,
     caps: &Capabilities,
     file: Option<&Path>,
@@ -220,6 +220,11 @@ fn plan_of(
         None => Plan::of(kernel, variant, shape, caps),
         Some(path) => UserKernel::read(path, kernel)?.plan(variant, shape, caps),
     }
+}
+
+/// The problem that `--shape` describes; what it does not name is that of the first benchmark.
+fn problem(kernel: &Kernel, text: Option<&str>) -> Result<Problem> {
+    Ok(kernel.parse_over(&kernel.default_problem(), text.unwrap_or_default())?)
 }
 
 /// Writes a page. One can be made again from what it shows; only another kind of file is kept.
@@ -239,8 +244,8 @@ fn write_page(path: &Path, page: &str) -> Result<()> {
 
 /// `VARIANT`, `FILE.wgsl` or `VARIANT=FILE.wgsl`: a variant, and the file that stands in its place.
 /// Alone a file stands in that of the first.
-fn place(kernel: &'static Kernel, text: &str) -> Result<(&'static Variant, Option<PathBuf>)> {
-    let variant = |name: &str| -> Result<&'static Variant> {
+fn place(kernel: &'static Kernel, text: &str) -> Result<(&'static KernelVariant, Option<PathBuf>)> {
+    let variant = |name: &str| -> Result<&'static KernelVariant> {
         let mut found = named(Some(&format!("{}/{name}", kernel.name)))?;
         Ok(found.swap_remove(0).1.swap_remove(0))
     };
@@ -274,17 +279,17 @@ fn watch(path: &Path, mut work: impl FnMut() -> Result<()>) -> Result<()> {
 }
 
 /// The kernels and variants that `KERNEL`, `KERNEL/VARIANT` or nothing names.
-fn named(target: Option<&str>) -> Result<Vec<(&'static Kernel, Vec<&'static Variant>)>> {
+fn named(target: Option<&str>) -> Result<Vec<(&'static Kernel, Vec<&'static KernelVariant>)>> {
     let all = |k: &'static Kernel| (k, k.variants.iter().collect::<Vec<_>>());
     let Some(target) = target else {
-        return Ok(lathe_kernels::KERNELS.iter().copied().map(all).collect());
+        return Ok(lathe_kernels::kernels().iter().map(all).collect());
     };
     let (kernel, variant) = match target.split_once('/') {
         Some((k, v)) => (k, Some(v)),
         None => (target, None),
     };
     let kernel = lathe_kernels::kernel(kernel).ok_or_else(|| {
-        let known: Vec<_> = lathe_kernels::KERNELS.iter().map(|k| k.name).collect();
+        let known: Vec<_> = lathe_kernels::kernels().iter().map(|k| k.name).collect();
         Error::Usage(format!("no kernel `{kernel}`; there are {}", known.join(", ")))
     })?;
     let Some(variant) = variant else { return Ok(vec![all(kernel)]) };

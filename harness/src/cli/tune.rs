@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use lathe_kernels::{Kernel, Shape, Variant};
+use lathe_kernels::{Kernel, KernelVariant, Problem};
 use serde::Serialize;
 
 use super::Global;
@@ -62,9 +62,8 @@ struct Report {
 /// One request a line on stdin, its answer a line on stdout.
 pub(super) fn candidates(global: &Global, opts: &CandidatesOpts) -> Result<()> {
     let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
-    let base = kernel.default_shape();
-    let shape = Shape::parse_over(&base, kernel.name, kernel.params, &opts.shape)?;
-    let mut trials = Trials::new(Arc::new(global.open()?), kernel, shape);
+    let problem = super::problem(kernel, Some(&opts.shape))?;
+    let mut trials = Trials::new(Arc::new(global.open()?), kernel, problem);
     for line in std::io::stdin().lines() {
         let line = line.map_err(|e| Error::Usage(format!("candidates on stdin: {e}")))?;
         let request: Request =
@@ -100,25 +99,20 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if opts.kernel.is_none() && !opts.candidate.is_empty() {
         return Err(Error::Usage("--candidate goes with a KERNEL".into()));
     }
-    type Work = (&'static Kernel, Vec<&'static Variant>, Shape);
+    type Work = (&'static Kernel, Vec<&'static KernelVariant>, Problem);
     let work: Vec<Work> = match (&opts.kernel, &opts.model) {
         (Some(name), None) => {
             let (kernel, variants) = super::named(Some(name))?.swap_remove(0);
-            let base = kernel.default_shape();
-            let shape = match &opts.shape {
-                Some(text) => Shape::parse_over(&base, kernel.name, kernel.params, text)?,
-                None => base,
-            };
-            vec![(kernel, variants, shape)]
+            vec![(kernel, variants, super::problem(kernel, opts.shape.as_deref())?)]
         }
         (name, Some(model)) => {
             let named = super::named(name.as_deref())?;
-            let shapes = super::decode::shapes(model, &gpu.caps)?.into_iter();
-            let wanted = |(kernel, shape): (&'static Kernel, Shape)| {
+            let problems = super::decode::problems(model, &gpu.caps)?.into_iter();
+            let wanted = |(kernel, problem): (&'static Kernel, Problem)| {
                 let (_, variants) = named.iter().find(|(k, _)| k.name == kernel.name)?;
-                Some((kernel, variants.clone(), shape))
+                Some((kernel, variants.clone(), problem))
             };
-            shapes.filter_map(wanted).collect()
+            problems.filter_map(wanted).collect()
         }
         (None, None) => return Err(Error::Usage("give a KERNEL or --model FILE".into())),
     };
@@ -131,7 +125,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         ab: AbOptions::new(gpu.adapter.software),
     };
     let mut all = Vec::new();
-    for (kernel, variants, shape) in work {
+    for (kernel, variants, problem) in work {
         options.files.clear();
         for text in &opts.candidate {
             let (variant, file) = super::place(kernel, text)?;
@@ -140,12 +134,13 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         }
         let count = crate::tune::candidates(&variants, &options.files).len() as u64;
         let bar = global.progress(count, &format!("tuning {}", kernel.name), false);
-        let found = tune(&gpu, kernel, &variants, &shape, &options, &mut |candidate, rejected| {
-            bar.inc(1);
-            if let Some(reason) = rejected {
-                tracing::info!("rejected {}: {reason}", candidate.show());
-            }
-        })?;
+        let found =
+            tune(&gpu, kernel, &variants, &problem, &options, &mut |candidate, rejected| {
+                bar.inc(1);
+                if let Some(reason) = rejected {
+                    tracing::info!("rejected {}: {reason}", candidate.show());
+                }
+            })?;
         bar.finish_and_clear();
         if let Some(entry) = &found.stored {
             store.put(entry.clone());

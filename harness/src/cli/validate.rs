@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lathe_kernels::{Capabilities, Constants, Kernel, ParamKind, Reflection, Shape, Variant};
+use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, ParamKind, Reflection, Shape};
 use naga::back::{hlsl, msl, spv, wgsl};
 use serde::Serialize;
 
@@ -151,7 +151,7 @@ fn page(global: &Global, opts: &Opts, path: &Path) -> Result<()> {
 /// limits, as many as show every value of what is no size. None where no browser has what it needs.
 fn browser_module(
     kernel: &'static Kernel,
-    variant: &'static Variant,
+    variant: &'static KernelVariant,
     name: &str,
 ) -> Result<Option<browser::Module>> {
     let reflection = lathe_kernels::reflection(kernel.name, variant.name);
@@ -178,14 +178,13 @@ fn browser_module(
         ..Capabilities::minimal()
     };
     let is_size = |name: &str| {
-        use ParamKind::{Choice, Formats, Mostly};
         let kind = kernel.param(name).map(|p| p.kind);
-        !matches!(kind, None | Some(Choice(_) | Mostly(_) | Formats(_)))
+        !matches!(kind, None | Some(ParamKind::Choice { .. }))
     };
     let mut seen = BTreeSet::new();
     let mut pipelines = Vec::new();
-    for shape in (kernel.bench)().into_iter().chain((kernel.cases)()) {
-        let plan = match Plan::of(kernel, variant, &shape, &caps) {
+    for problem in kernel.bench().into_iter().chain(kernel.cases()) {
+        let plan = match Plan::of(kernel, variant, &problem.shape, &caps) {
             Ok(plan) => plan,
             Err(PlanError::Unavailable(_)) => continue,
             Err(PlanError::Reflect(e)) => return Err(e.into()),
@@ -198,7 +197,7 @@ fn browser_module(
             if seen.len() > before {
                 pipelines.push(browser::Pipeline {
                     entry: stage.entry.clone(),
-                    shape: shape.show(kernel.params),
+                    shape: kernel.show(&problem),
                     constants: plan.constants.clone(),
                 });
             }
@@ -207,7 +206,7 @@ fn browser_module(
     Ok(Some(browser::Module { name: name.to_owned(), code, features, pipelines }))
 }
 
-fn validate(kernel: &'static Kernel, variant: &'static Variant) -> Line {
+fn validate(kernel: &'static Kernel, variant: &'static KernelVariant) -> Line {
     // A generous adapter: what is validated is the code, not one machine's limits.
     let caps = Capabilities {
         subgroup: Some((32, 32)),
@@ -233,13 +232,13 @@ fn validate(kernel: &'static Kernel, variant: &'static Variant) -> Line {
     };
     line.unsupported = WRITERS.iter().filter_map(|w| limitation(w.0, &reflection)).collect();
     line.back_ends.retain(|name| !line.unsupported.iter().any(|l| l.back_end == *name));
-    for shape in (kernel.bench)().into_iter().chain((kernel.cases)()) {
-        if (variant.refuses)(&shape, &caps).is_some() {
+    for problem in kernel.bench().into_iter().chain(kernel.cases()) {
+        if variant.unsupported(&problem.shape, &caps).is_some() {
             continue;
         }
         line.shapes += 1;
-        if let Err(e) = write_all(&reflection, variant, &shape, &caps) {
-            line.errors.push(format!("{}: {e}", shape.show(kernel.params)));
+        if let Err(e) = write_all(&reflection, variant, &problem.shape, &caps) {
+            line.errors.push(format!("{}: {e}", kernel.show(&problem)));
         }
     }
     line
@@ -247,14 +246,14 @@ fn validate(kernel: &'static Kernel, variant: &'static Variant) -> Line {
 
 fn write_all(
     reflection: &Reflection,
-    variant: &'static Variant,
+    variant: &'static KernelVariant,
     shape: &Shape,
     caps: &Capabilities,
 ) -> Result<(), String> {
-    let tuned = (variant.constants)(shape, caps);
+    let tuned = variant.constants(shape, caps);
     let constants: Constants =
         reflection.constants(shape.iter().chain(tuned)).map_err(|e| e.to_string())?;
-    for stage in variant.stages {
+    for stage in &variant.stages {
         let (module, info) =
             reflection.resolved(stage.entry, &constants).map_err(|e| e.to_string())?;
         for (name, write) in WRITERS {

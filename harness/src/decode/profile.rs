@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lathe_kernels::{Problem, State};
+
 use super::graph::DecodeGraph;
 use super::session::{self, RunOptions};
 use crate::error::Result;
@@ -104,16 +106,17 @@ fn described(op: &Op) -> ProfiledOp {
     }
 }
 
-/// Means over the steps by operation, slowest first. `seen` tokens are what attention covers in
+/// Means over the steps by operation, slowest first. `n_kv` tokens are what attention covers in
 /// the middle of the run; its bytes are counted there.
-fn totals(ops: &[Op], steps: &[ProfiledStep], seen: usize, copy_gb_s: Option<f64>) -> Vec<OpTotal> {
+fn totals(ops: &[Op], steps: &[ProfiledStep], n_kv: usize, copy_gb_s: Option<f64>) -> Vec<OpTotal> {
     let mut by_op: BTreeMap<(&str, String), OpTotal> = BTreeMap::new();
     let count = steps.len().max(1) as f64;
     let mut all = 0.0;
+    let state = State { n_kv, ..State::default() };
     for (i, op) in ops.iter().enumerate() {
         let ms = steps.iter().map(|s| s.us[i]).sum::<f64>() / 1e3 / count;
         all += ms;
-        let shape = op.shape.clone().with("SEEN", seen as f64);
+        let problem = Problem { shape: op.shape.clone(), state };
         let kernel = format!("{}/{}", op.kernel().name, op.plan.variant);
         let total = by_op.entry((op.label.op, kernel.clone())).or_insert_with(|| OpTotal {
             op: op.label.op.to_owned(),
@@ -127,7 +130,7 @@ fn totals(ops: &[Op], steps: &[ProfiledStep], seen: usize, copy_gb_s: Option<f64
         });
         total.count += 1;
         total.ms += ms;
-        total.bytes += (op.kernel().cost)(&shape).bytes;
+        total.bytes += op.kernel().cost(&problem).bytes;
     }
     let mut totals: Vec<_> = by_op.into_values().collect();
     for total in &mut totals {

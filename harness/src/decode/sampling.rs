@@ -1,5 +1,6 @@
 //! How a decode chooses tokens: greedily, or by the definition in [`lathe_reference::sample`].
 
+use lathe_kernels::sample::Sample;
 use lathe_reference::sample;
 use serde::Serialize;
 
@@ -20,16 +21,16 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// The parameters of kernel `sample`.
-    pub(crate) fn shape(&self, vocab: usize) -> [(&'static str, f64); 6] {
-        [
-            ("N", vocab as f64),
-            ("TEMPERATURE", f64::from(self.temperature)),
-            ("TOP_K", f64::from(self.top_k)),
-            ("TOP_P", f64::from(self.top_p)),
-            ("REPEAT_PENALTY", f64::from(self.repeat_penalty)),
-            ("LAST_N", f64::from(self.repeat_last_n)),
-        ]
+    /// The parameters of operation `sample`.
+    pub(crate) fn params(&self, vocab: usize) -> Sample {
+        Sample {
+            n: vocab,
+            temperature: self.temperature,
+            top_k: self.top_k as usize,
+            top_p: self.top_p,
+            repeat_penalty: self.repeat_penalty,
+            last_n: self.repeat_last_n as usize,
+        }
     }
 
     /// What the reference draws at a position. `tokens` holds all up to it.

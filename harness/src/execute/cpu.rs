@@ -45,6 +45,7 @@ impl CpuExecutor {
                     }
                     Value::F32(values)
                 }
+                Outcome::Largest(logits) => Value::F32(vec![logits.own()]),
                 Outcome::Words(words)
                 | Outcome::Choice { words, .. }
                 | Outcome::Ranking { indices: words, .. } => Value::U32(words),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::{Batch, Execute, Stream};
 use crate::error::Result;
 use crate::gpu::{Block, Gpu, Pipeline, Pipelines, Policy};
-use crate::recording::{Content, Recording, Tensor, TensorId};
+use crate::recording::{Content, Recording, TensorId};
 
 /// Bytes packed at a time on the way to the device.
 const PIECE: usize = 16 << 20;
@@ -47,9 +47,9 @@ impl GpuExecutor {
         let mut done = 0;
         let mut blocks = Vec::with_capacity(recording.tensors.len());
         for tensor in &recording.tensors {
-            let block = Block::new(&gpu, &tensor.name, tensor.device_bytes(), policy)?;
+            let block = Block::new(&gpu, &tensor.name, tensor.content.device_bytes(), policy)?;
             fill(&gpu, &block, &tensor.content);
-            done += tensor.device_bytes();
+            done += tensor.content.device_bytes();
             progress(done, total);
             gpu.check_faults()?;
             blocks.push(Arc::new(block));
@@ -106,7 +106,7 @@ impl GpuExecutor {
                 if let Some(i) = same {
                     return Ok(Arc::clone(&self.blocks[i]));
                 }
-                let bytes = tensor.device_bytes();
+                let bytes = tensor.content.device_bytes();
                 let block = Block::new(&self.gpu, &tensor.name, bytes, policy)?;
                 fill(&self.gpu, &block, &tensor.content);
                 Ok(Arc::new(block))
@@ -203,7 +203,7 @@ impl GpuExecutor {
     /// The content of a tensor as `f32`s.
     pub fn read_values(&self, tensor: TensorId) -> Result<Vec<f32>> {
         let bytes = self.blocks[tensor.0].read(&self.gpu)?;
-        Ok(decode_values(&self.recording.tensors[tensor.0].content, &bytes))
+        Ok(self.recording.tensors[tensor.0].content.values(&bytes))
     }
 }
 
@@ -482,24 +482,13 @@ impl Execute for GpuExecutor {
     }
 }
 
-/// Bytes of a tensor as stored on the device, widened to `f32`.
-pub fn decode_values(content: &Content, bytes: &[u8]) -> Vec<f32> {
-    match content {
-        Content::Kv { len, format } | Content::Activation { len, format } => {
-            format.decode(bytes, *len)
-        }
-        _ => bytemuck::pod_collect_to_vec(bytes),
-    }
-}
-
 /// Whether two tensors of one name can be the same memory: as long, and laid out alike.
 fn alike(a: &Content, b: &Content) -> bool {
-    let bytes = |c: &Content| Tensor { name: String::new(), content: c.clone() }.device_bytes();
     let packing = |c: &Content| match c {
         Content::Weights(rows, packing) if !rows.format.is_dense() => Some(*packing),
         _ => None,
     };
-    bytes(a) == bytes(b) && packing(a) == packing(b)
+    a.device_bytes() == b.device_bytes() && packing(a) == packing(b)
 }
 
 fn fill(gpu: &Gpu, block: &Block, content: &Content) {

@@ -2,7 +2,7 @@
 
 pub mod cpu;
 pub mod gpu;
-pub(crate) mod oracle;
+pub mod oracle;
 pub mod value;
 
 use std::ops::ControlFlow;

@@ -1,9 +1,13 @@
 //! Tensors on the host, and what operations should leave in them.
 
-use lathe_kernels::RopeSpec;
-use lathe_reference::lm_head_topk::Row;
-use lathe_reference::{Expected, compare_exact};
+use std::sync::Arc;
 
+use lathe_kernels::RopeSpec;
+use lathe_reference::lm_head_argmax::winners;
+use lathe_reference::lm_head_topk::Row;
+use lathe_reference::{Expected, Tolerance};
+
+use super::oracle::rows::row_of;
 use crate::recording::{Content, TensorId};
 use crate::weights::WeightRows;
 
@@ -27,16 +31,18 @@ pub enum Outcome {
     Real(Expected),
     /// Exact words.
     Words(Vec<u32>),
-    /// Exact words but for one, a choice that rounding decides. All choices of an operation are the
-    /// same.
+    /// Exact words but for one, a choice that rounding may decide. All choices of an operation are
+    /// the same.
     Choice {
         /// The words with the reference's own choice.
         words: Vec<u32>,
         /// Which of them is the choice.
         at: usize,
         /// What it may be.
-        among: Vec<u32>,
+        among: Among,
     },
+    /// The largest of some logits.
+    Largest(Arc<Logits>),
     /// Indices of the largest values, which another tensor holds.
     Ranking {
         /// The reference's own.
@@ -48,21 +54,71 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
-    /// What is wrong with the words a device left, if they are a choice that this allows. `chosen`
-    /// is what other tensors of the operation hold of the same choice.
-    pub fn choice(&self, got: &[u32], chosen: &mut Option<u32>) -> Result<(), String> {
-        let Outcome::Choice { words, at, among } = self else { return Ok(()) };
-        let mut expected = words.clone();
-        let word = got.get(*at).copied().unwrap_or_default();
-        if among.contains(&word) && chosen.is_none_or(|c| c == word) {
-            expected[*at] = word;
-            *chosen = Some(word);
+/// What a choice may be.
+#[derive(Clone, Debug)]
+pub enum Among {
+    /// This token.
+    One(u32),
+    /// Any token whose logit may be the largest, given how exact logits are.
+    Largest(Arc<Logits>),
+}
+
+impl Among {
+    /// The reference's own choice.
+    pub fn own(&self) -> u32 {
+        match self {
+            Among::One(token) => *token,
+            Among::Largest(logits) => logits.tokens[logits.largest()],
         }
-        compare_exact(&expected, got).map_err(|m| match among.len() {
-            1 => m.to_string(),
-            n => format!("{m}, and {n} choices lie within rounding of each other"),
-        })
+    }
+
+    /// All choices that logits of this exactness allow.
+    pub fn allowed(&self, tolerance: &Tolerance) -> Vec<u32> {
+        match self {
+            Among::One(token) => vec![*token],
+            Among::Largest(logits) => {
+                logits.winners(tolerance).iter().map(|w| logits.tokens[*w]).collect()
+            }
+        }
+    }
+}
+
+/// Logits that a choice is made among.
+#[derive(Clone, Debug)]
+pub struct Logits {
+    /// The logits.
+    pub logits: Expected,
+    /// The token of each.
+    pub tokens: Vec<u32>,
+    /// The rows that made the first of them: logits of equal rows are equal.
+    pub rows: WeightRows,
+}
+
+impl Logits {
+    fn largest(&self) -> usize {
+        let value = |i: &usize| self.logits.value[*i];
+        // Of equal ones the first.
+        (0..self.tokens.len()).rev().max_by(|a, b| value(a).total_cmp(&value(b))).unwrap_or(0)
+    }
+
+    fn winners(&self, tolerance: &Tolerance) -> Vec<usize> {
+        let rows = self.rows.rows();
+        let same = |a: usize, b: usize| {
+            a < rows && b < rows && row_of(&self.rows, a) == row_of(&self.rows, b)
+        };
+        winners(&self.logits, tolerance, same)
+    }
+
+    /// The largest logit, off by as much as any that may be the largest.
+    pub fn value(&self, tolerance: &Tolerance) -> Expected {
+        let winners = self.winners(tolerance);
+        let magnitude = winners.iter().map(|w| self.logits.magnitude[*w]).fold(0.0, f64::max);
+        [(self.logits.value[winners[0]], magnitude)].into_iter().collect()
+    }
+
+    /// The reference's own largest logit.
+    pub fn own(&self) -> f32 {
+        self.logits.value[self.largest()] as f32
     }
 }
 

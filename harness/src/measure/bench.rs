@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lathe_kernels::Shape;
+use lathe_kernels::Problem;
 
 use super::copy::Copier;
 use super::span::{Clock, Span};
@@ -114,11 +114,11 @@ impl Bench {
         gpu: &Arc<Gpu>,
         pipelines: &Pipelines,
         plan: Plan,
-        shape: &Shape,
+        problem: &Problem,
         seed: u64,
         rotate_bytes: u64,
     ) -> Result<Self> {
-        Self::of(gpu, pipelines, Case::new(gpu, plan, shape, seed)?, rotate_bytes)
+        Self::of(gpu, pipelines, Case::new(gpu, plan, problem, seed)?, rotate_bytes)
     }
 
     /// Prepares copies of a case whose inputs exist and checks the first one's output.
@@ -141,7 +141,8 @@ impl Bench {
         rotate_bytes: u64,
     ) -> Result<Self> {
         let own = case.rotated();
-        let each: u64 = own.iter().map(|t| case.recording.tensors[t.0].device_bytes()).sum();
+        let each: u64 =
+            own.iter().map(|t| case.recording.tensors[t.0].content.device_bytes()).sum();
         let count = (rotate_bytes.div_ceil(each.max(1)) + 1).clamp(2, MOST_COPIES);
         let mut copies = vec![case.prepare(gpu, pipelines, Policy::Plain)?];
         for _ in 1..count {
@@ -210,7 +211,7 @@ impl Bench {
     fn overlapping(&self, pipelines: &Pipelines, most: u64) -> Result<Self> {
         let written = self.case.written();
         let each: u64 =
-            written.iter().map(|t| self.case.recording.tensors[t.0].device_bytes()).sum();
+            written.iter().map(|t| self.case.recording.tensors[t.0].content.device_bytes()).sum();
         let room = usize::try_from(most / each.max(1)).unwrap_or(usize::MAX).max(2);
         let count = self.copies.len().max(LEAST_TURN).min(room);
         let copies = self.copies.iter().cycle().take(count);
@@ -428,14 +429,14 @@ impl Session {
     }
 
     /// Validates, times cold and warm, validates again.
-    pub fn measure(&mut self, plan: Plan, shape: &Shape) -> Result<BenchCase> {
+    pub fn measure(&mut self, plan: Plan, problem: &Problem) -> Result<BenchCase> {
         let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
         let entries: Vec<_> = plan.stages.iter().map(|stage| stage.entry.clone()).collect();
         let checked = self.gpu.checks == Checks::Files && !plan.trusted;
         let gpu = Arc::clone(&self.gpu);
         let rotate = self.options.rotate_bytes;
         let pipelines = Pipelines::default();
-        let mut bench = Bench::new(&gpu, &pipelines, plan, shape, SEED, rotate)?;
+        let mut bench = Bench::new(&gpu, &pipelines, plan, problem, SEED, rotate)?;
         let (cold, cold_out) = bench.sample(&self.options, self.quantum_ns, Temperature::Cold)?;
         let (warm, warm_out) = bench.sample(&self.options, self.quantum_ns, Temperature::Warm)?;
         let (overlapped, overlapped_out) = match self.options.overlapped {
@@ -461,7 +462,7 @@ impl Session {
         }
         let drifted = self.canary()?;
         bench.validate("after timing")?;
-        let cost = (kernel.cost)(shape);
+        let cost = kernel.cost(problem);
         let rate = |timing: &Timing| cost.bytes / timing.median_us / 1e3;
         let fraction_of_copy = rate(&cold) / self.copy_gb_s;
         let gb_s = overlapped.iter().map(rate).fold(rate(&cold), f64::max);
@@ -472,7 +473,7 @@ impl Session {
                  {most:.0} GB/s; {} rotated bytes did not leave the cache, or the kernel's byte \
                  count is wrong",
                 kernel.name,
-                shape.show(kernel.params),
+                kernel.show(problem),
                 bench.rotated_bytes()
             )));
         }
@@ -499,7 +500,7 @@ impl Session {
         Ok(BenchCase {
             kernel: kernel.name.into(),
             variant,
-            shape: shape.show(kernel.params),
+            shape: kernel.show(problem),
             source,
             cold,
             warm,
@@ -537,10 +538,11 @@ mod tests {
         };
         let kernel = lathe_kernels::kernel("attention_decode").unwrap();
         let variant = kernel.variant("split_kv_workgroup").unwrap();
-        let shape = kernel.default_shape().with("CAPACITY", 40.0).with("SEEN", 33.0);
-        let plan = Plan::of(kernel, variant, &shape, &gpu.caps).unwrap();
+        let problem = kernel.default_problem();
+        let problem = kernel.parse_over(&problem, "CAPACITY=40,SEEN=33").unwrap();
+        let plan = Plan::of(kernel, variant, &problem.shape, &gpu.caps).unwrap();
         let pipelines = Pipelines::default();
-        let bench = Bench::new(&gpu, &pipelines, plan, &shape, SEED, 1 << 20).unwrap();
+        let bench = Bench::new(&gpu, &pipelines, plan, &problem, SEED, 1 << 20).unwrap();
         let mut bench = bench.overlapping(&pipelines, 64 << 20).unwrap();
         assert_eq!((bench.copies.len(), bench.copies[0].dispatches()), (LEAST_TURN, 2));
         for copy in &mut bench.copies {

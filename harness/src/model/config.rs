@@ -10,7 +10,9 @@ mod tensors;
 
 use std::fmt;
 
-use serde::Serialize;
+use lathe_kernels::param::Choice;
+use lathe_kernels::{Activation, RopeStyle};
+use serde::{Serialize, Serializer};
 
 use super::gguf::{Gguf, GgufError, Value};
 
@@ -46,24 +48,8 @@ impl fmt::Display for Arch {
     }
 }
 
-/// Which elements of a head rope turns together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RopeStyle {
-    /// Pairs (2i, 2i+1).
-    Interleaved,
-    /// Pairs (i, i + head_dim/2).
-    Neox,
-}
-
-/// The activation of the gated feed-forward.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Activation {
-    /// x · sigmoid(x).
-    Silu,
-    /// GELU by its tanh approximation.
-    GeluTanh,
+fn by_name<T: Choice, S: Serializer>(choice: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(choice.name())
 }
 
 /// The shape of a model. All sizes are above zero and agree with the tensors.
@@ -96,12 +82,14 @@ pub struct Config {
     /// Keys that a local layer sees, the current one included.
     pub window: Option<usize>,
     /// Which elements rope turns together.
+    #[serde(serialize_with = "by_name")]
     pub rope_style: RopeStyle,
     /// Queries and keys are normalised per head before rope.
     pub qk_norm: bool,
     /// Attention and feed-forward outputs are normalised before they are added.
     pub post_norms: bool,
     /// Activation of the feed-forward.
+    #[serde(serialize_with = "by_name")]
     pub activation: Activation,
     /// Factor on the embedding.
     pub embed_scale: f32,

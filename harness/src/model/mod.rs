@@ -14,7 +14,7 @@ mod summary;
 pub mod synth;
 pub mod tokenizer;
 
-pub use config::{Activation, Arch, Config, ConfigError, RopeStyle};
+pub use config::{Arch, Config, ConfigError};
 pub use file::{ModelError, ModelFile};
 pub use gguf::{GgmlType, Gguf, GgufError, TensorInfo};
 pub use summary::{MetadataLine, ModelSummary, TypeSummary, describe};

@@ -4,6 +4,7 @@ pub mod browser;
 pub mod compare;
 pub mod html;
 pub mod json;
+pub mod pages;
 pub mod record;
 pub mod table;
 pub mod trace;

@@ -32,7 +32,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use lathe_kernels::reflect::{Default, Field, Scalar};
-use lathe_kernels::{Capabilities, Constants, Kernel, Packing, ReflectError, Role, Shape, Variant};
+use lathe_kernels::{
+    Capabilities, Constants, Kernel, KernelVariant, Packing, ReflectError, Role, Shape,
+};
 use serde::Deserialize;
 
 use crate::plan::{Plan, PlanError, PlannedStage};
@@ -100,7 +102,7 @@ impl UserKernel {
     /// Specialises the file for a shape, with the stages of `variant` where no mapping gives any.
     pub fn plan(
         &self,
-        variant: &'static Variant,
+        variant: &'static KernelVariant,
         shape: &Shape,
         caps: &Capabilities,
     ) -> Result<Plan, PlanError> {
@@ -117,7 +119,7 @@ impl UserKernel {
         };
 
         let mut given: BTreeMap<String, f64> = parameters.clone();
-        for (name, constant) in (variant.constants)(shape, caps) {
+        for (name, constant) in variant.constants(shape, caps) {
             given.insert(name.to_owned(), constant);
         }
         for (name, number) in &mapping.overrides {
@@ -132,7 +134,7 @@ impl UserKernel {
 
         let stages = if mapping.stage.is_empty() {
             // It has the variant's grid, and with that what the variant takes.
-            if let Some(reason) = (variant.refuses)(shape, caps) {
+            if let Some(reason) = variant.unsupported(shape, caps) {
                 return Err(PlanError::Unavailable(reason));
             }
             variant
@@ -149,7 +151,7 @@ impl UserKernel {
                         ));
                     }
                     self.fits_grid(variant, shape, caps, &constants)?;
-                    Ok((stage.entry.to_owned(), [(stage.grid)(shape, &constants), 1, 1]))
+                    Ok((stage.entry.to_owned(), [stage.grid(shape, &constants), 1, 1]))
                 })
                 .collect::<Result<Vec<_>, _>>()?
         } else {
@@ -221,7 +223,7 @@ impl UserKernel {
             }
         }
         let packing = match &mapping.packing {
-            None => self.kernel.packing(variant, shape),
+            None => self.kernel.packing(variant.packing, shape),
             Some(name) => self.packing(name, shape)?,
         };
         let (text, reflection) = reflection;
@@ -234,7 +236,7 @@ impl UserKernel {
             constants,
             stages: Vec::new(),
             packing,
-            tolerance: self.kernel.tolerance_of(variant),
+            declared: variant,
             bindings,
             uniforms,
         };
@@ -263,25 +265,25 @@ impl UserKernel {
 
     /// The layout a mapping asks for, where quantised rows leave a choice.
     fn packing(&self, name: &str, shape: &Shape) -> Result<Packing, PlanError> {
-        let code = Packing::NAMES.iter().position(|n| *n == name).ok_or_else(|| {
-            let known = Packing::NAMES.join(", ");
+        let asked = Packing::ALL.iter().find(|p| p.name() == name).ok_or_else(|| {
+            let known: Vec<_> = Packing::ALL.iter().map(|p| p.name()).collect();
+            let known = known.join(", ");
             refused(&self.path, format!("no packing `{name}`; there are {known}"))
         })?;
-        let asking = Variant { packing: Packing::from_code(code), ..self.kernel.variants[0] };
-        Ok(self.kernel.packing(&asking, shape))
+        Ok(self.kernel.packing(*asked, shape))
     }
 
     /// The grid of a built-in variant counts on the tunables of that variant's own source.
     fn fits_grid(
         &self,
-        variant: &'static Variant,
+        variant: &'static KernelVariant,
         shape: &Shape,
         caps: &Capabilities,
         constants: &Constants,
     ) -> Result<(), PlanError> {
         let own = lathe_kernels::reflection(self.kernel.name, variant.name)
             .expect("the contract test pairs variants and files");
-        let its = own.constants(shape.iter().chain((variant.constants)(shape, caps)))?;
+        let its = own.constants(shape.iter().chain(variant.constants(shape, caps)))?;
         for (name, default) in &own.overrides {
             // The grid takes parameters from the shape.
             if !matches!(default, Default::Literal(_)) || self.kernel.param(name).is_some() {
@@ -370,15 +372,16 @@ mod tests {
             ..Capabilities::minimal()
         };
         let mut compared = 0;
-        for kernel in lathe_kernels::KERNELS {
-            for variant in kernel.variants {
+        for kernel in lathe_kernels::kernels() {
+            for variant in &kernel.variants {
                 let source = lathe_kernels::source(kernel.name, variant.name).expect("its source");
                 let path = folder.path().join(format!("{}-{}.wgsl", kernel.name, variant.name));
                 std::fs::write(&path, source.text).expect("a copy");
                 let file = UserKernel::read(&path, kernel).expect("the copy");
-                for shape in (kernel.bench)().into_iter().chain((kernel.cases)()) {
-                    let own = Plan::of(kernel, variant, &shape, &caps);
-                    let copy = file.plan(variant, &shape, &caps);
+                for problem in kernel.bench().into_iter().chain(kernel.cases()) {
+                    let shape = &problem.shape;
+                    let own = Plan::of(kernel, variant, shape, &caps);
+                    let copy = file.plan(variant, shape, &caps);
                     match (own, copy) {
                         (Ok(own), Ok(copy)) => {
                             assert_eq!(own.constants, copy.constants, "{} {shape}", path.display());

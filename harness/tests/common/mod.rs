@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lathe_harness::gpu::{Checks, Gpu};
+use lathe_kernels::{Kernel, Problem};
 
 /// The device, or `None` with a word on stderr where there is none. With `LATHE_REQUIRE_GPU=1`,
 /// which `./x test` sets, a missing adapter fails: skipped is not passed.
@@ -34,6 +35,11 @@ pub(crate) fn own_gpu() -> Option<Arc<Gpu>> {
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The kernel's default problem with the parameters and the state that `text` names.
+pub(crate) fn problem(kernel: &Kernel, text: &str) -> Problem {
+    kernel.parse_over(&kernel.default_problem(), text).unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
 /// A file below `tests/goldens`.

@@ -61,12 +61,12 @@ pub(in crate::cli) fn ab(
     ab::run(options, &mut || time(&mut a), &mut || time(&mut b))
 }
 
-/// Every kernel and compiled-in shape that decoding a file needs, each once, with the parameters
-/// that only tests set at their defaults.
-pub(in crate::cli) fn shapes(
+/// Every kernel and compiled-in shape that decoding a file needs, each once, with the state of the
+/// kernel's first benchmark.
+pub(in crate::cli) fn problems(
     model: &Path,
     caps: &Capabilities,
-) -> Result<Vec<(&'static Kernel, Shape)>> {
+) -> Result<Vec<(&'static Kernel, Problem)>> {
     let file = Arc::new(ModelFile::open(model)?);
     let config = file.config()?;
     let weights = Weights::load(&file, &config)?;
@@ -79,17 +79,16 @@ pub(in crate::cli) fn shapes(
         tuned: None,
     };
     let graph = graph::build(model, &config, &weights, caps, &options)?;
-    let mut shapes: Vec<(&'static Kernel, Shape)> = Vec::new();
+    let mut problems: Vec<(&'static Kernel, Problem)> = Vec::new();
     for op in &graph.recording.ops {
         let kernel = op.kernel();
-        let known = shapes
-            .iter()
-            .any(|(k, s)| k.name == kernel.name && kernel.key(s) == kernel.key(&op.shape));
+        let known = problems.iter().any(|(k, problem)| {
+            k.name == kernel.name && kernel.key(&problem.shape) == kernel.key(&op.shape)
+        });
         if !known {
-            let shape =
-                op.shape.iter().fold(kernel.default_shape(), |s, (name, v)| s.with(name, v));
-            shapes.push((kernel, shape));
+            let state = kernel.default_problem().state;
+            problems.push((kernel, Problem { shape: op.shape.clone(), state }));
         }
     }
-    Ok(shapes)
+    Ok(problems)
 }

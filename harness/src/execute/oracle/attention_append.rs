@@ -1,68 +1,66 @@
 //! A token's heads and its attention in one.
 
+use lathe_kernels::attention::Heads;
+use lathe_kernels::attention_append::AttentionAppend;
+use lathe_kernels::{FloatFormat, Norm};
+use lathe_reference::Expected;
 use lathe_reference::attention_append as reference;
 use lathe_reference::attention_decode::Attention;
-use lathe_reference::kv_append::{KvFormat, kv_append};
-use lathe_reference::qkv_rope_append::{Token, stored};
+use lathe_reference::kv_append::kv_append;
+use lathe_reference::qkv_rope_append::{Token, qkv_rope_append, stored};
 
-use super::qkv_rope_append::token_of;
-use super::{Inputs, Outcome, Outcomes, Value, cache_shape, kv_format};
-use crate::recording::{FloatFormat, Op};
+use super::{Inputs, Oracle, Outcomes, cache};
+use crate::execute::value::{Outcome, Value};
+use crate::recording::Op;
 
-fn token(inputs: &Inputs<'_>) -> Token {
-    token_of(inputs, || inputs.f32s("qk_norm").split_at(inputs.shape().dim("HEAD_DIM")).into())
+fn token(p: &AttentionAppend, inputs: &Inputs<'_>) -> Token {
+    let weights = || (inputs.f32s("qk_norm").split_at(p.head_dim).into(), p.eps);
+    let norm = (p.qk_norm == Norm::Rms).then(weights);
+    let rope = inputs.rotation(p.rope_style);
+    qkv_rope_append(inputs.f32s("qkv"), &cache::shape(p), norm, &rope)
 }
 
-fn mixed(inputs: &Inputs<'_>, token: &Token, k: &[f32], v: &[f32]) -> reference::Mixed {
-    let s = inputs.shape();
-    let attention = Attention {
-        heads: s.dim("KV_HEADS") * s.dim("GROUP"),
-        scale: s.float("SCALE") as f32,
-        seen: inputs.position() as usize + 1,
+fn attended(
+    p: &AttentionAppend,
+    inputs: &Inputs<'_>,
+    token: &Token,
+    [k, v]: [&[f32]; 2],
+) -> Expected {
+    let seen = inputs.position() as usize + 1;
+    let attention = Attention { heads: p.q_heads(), scale: p.scale, seen };
+    // WGSL leaves the direction of rounding to f16 open: a whole step of the new row.
+    let step = match p.kv_format {
+        FloatFormat::F16 => 1.0 / 1024.0,
+        _ => 0.0,
     };
-    reference::attention_append(token, k, v, &cache_shape(s), &attention)
+    reference::attention_append(token, k, v, &cache::shape(p), &attention, step)
 }
 
-pub(super) fn attention_append(inputs: &Inputs<'_>) -> Outcomes {
-    let (new, shape) = (token(inputs), cache_shape(inputs.shape()));
-    let format = kv_format(inputs.shape());
-    let caches = [("k_cache", &new.k), ("v_cache", &new.v)].map(|(name, row)| {
-        let old = inputs.f32s(name);
-        let mut cache = old.to_vec();
-        kv_append(&mut cache, &row.to_f32(), &shape, inputs.position(), format);
-        let expected = stored(old, row, &shape, inputs.position());
-        (cache, (inputs.op.tensor(name), Outcome::Real(expected)))
-    });
-    let [(k, k_stored), (v, v_stored)] = caches;
-    let reference::Mixed { mut y, renewed } = mixed(inputs, &new, &k, &v);
-    // What rounding the new row may move is not proportional to f32's: in units of the bound.
-    let step = match format {
-        KvFormat::F16 => 1.0 / 1024.0,
-        KvFormat::F32 => 0.0,
-    };
-    // A decode step keeps SEEN in its state.
-    let seen = inputs.shape().clone().with("SEEN", f64::from(inputs.position()) + 1.0);
-    let k = (inputs.op.kernel().tolerance)(&seen).k * f64::from(f32::EPSILON);
-    for (magnitude, renewed) in y.magnitude.iter_mut().zip(&renewed) {
-        *magnitude += renewed * step / k;
+impl Oracle for AttentionAppend {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        let (new, shape) = (token(self, inputs), cache::shape(self));
+        let caches = [("k_cache", &new.k), ("v_cache", &new.v)].map(|(name, row)| {
+            let old = inputs.f32s(name);
+            let mut cache = old.to_vec();
+            let format = cache::format(self);
+            kv_append(&mut cache, &row.to_f32(), &shape, inputs.position(), format);
+            let expected = stored(old, row, &shape, inputs.position());
+            (cache, (inputs.op.tensor(name), Outcome::Real(expected)))
+        });
+        let [(k, k_stored), (v, v_stored)] = caches;
+        let y = inputs.real("y", attended(self, inputs, &new, [&k, &v]));
+        y.into_iter().chain([k_stored, v_stored]).collect()
     }
-    let y = inputs.real("y", y);
-    y.into_iter().chain([k_stored, v_stored]).collect()
-}
 
-/// As the operation does, without a copy of the caches.
-pub(super) fn in_place(op: &Op, values: &mut [Value]) {
-    let inputs = Inputs { op, values };
-    let (new, position) = (token(&inputs), inputs.position());
-    let (shape, format) = (cache_shape(&op.shape), kv_format(&op.shape));
-    for (name, row) in [("k_cache", &new.k), ("v_cache", &new.v)] {
-        if let Value::F32(cache) = &mut values[op.tensor(name).0] {
-            kv_append(cache, &row.to_f32(), &shape, position, format);
-        }
+    fn in_place(&self, op: &Op, values: &mut [Value]) -> bool {
+        let inputs = Inputs { op, values };
+        let (new, position) = (token(self, &inputs), inputs.position());
+        cache::append(self, op, values, position, [&new.k.to_f32(), &new.v.to_f32()]);
+        let inputs = Inputs { op, values };
+        let caches = ["k_cache", "v_cache"].map(|name| inputs.f32s(name));
+        let y = attended(self, &inputs, &new, caches).to_f32();
+        let y = y.iter().map(|v| self.act_format.round(*v)).collect();
+        values[op.tensor("y").0] = Value::F32(y);
+        true
     }
-    let inputs = Inputs { op, values };
-    let mixed = mixed(&inputs, &new, inputs.f32s("k_cache"), inputs.f32s("v_cache"));
-    let acts = FloatFormat::from_code(op.shape.dim("ACTS"));
-    let y = mixed.y.to_f32().iter().map(|v| acts.round(*v)).collect();
-    values[op.tensor("y").0] = Value::F32(y);
 }

@@ -1,32 +1,34 @@
-//! `attention_prefill`: rows of q with or without K and V beside them, queries spread over threads.
+//! Rows of q with or without K and V beside them, queries spread over threads.
 
-use lathe_reference::attention_prefill::{Prefill, attention_prefill as reference};
+use lathe_kernels::attention::Heads;
+use lathe_kernels::attention_prefill::AttentionPrefill;
+use lathe_reference::Expected;
+use lathe_reference::attention_prefill::{Prefill, attention_prefill};
 use rayon::prelude::*;
 
-use super::{Inputs, Outcomes, cache_shape, join};
+use super::{Inputs, Oracle, Outcomes, cache};
 
-/// What the queries of `q` find in the caches.
-pub(super) fn attention_prefill(inputs: &Inputs<'_>) -> Outcomes {
-    const QUERIES_A_TASK: usize = 8;
-    let s = inputs.shape();
-    let cache = cache_shape(s);
-    let heads = cache.kv_heads * s.dim("GROUP");
-    let others = if s.dim("ROW") == 1 { 2 * cache.kv_heads } else { 0 };
-    let rows = inputs.f32s("q").chunks((heads + others) * cache.head_dim).take(s.dim("M"));
-    let queries: Vec<&[f32]> = rows.map(|row| &row[..heads * cache.head_dim]).collect();
-    let (k, v) = (inputs.f32s("k_cache"), inputs.f32s("v_cache"));
-    let position = inputs.position() as usize;
-    let tasks = queries.par_chunks(QUERIES_A_TASK).enumerate();
-    let parts: Vec<_> = tasks
-        .map(|(i, queries)| {
-            let prefill = Prefill {
-                heads,
-                scale: s.float("SCALE") as f32,
-                first: position + i * QUERIES_A_TASK,
-                window: Some(s.dim("WINDOW")).filter(|w| *w > 0),
-            };
-            reference(queries, k, v, &cache, &prefill)
-        })
-        .collect();
-    inputs.real("y", join(parts))
+impl Oracle for AttentionPrefill {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        const QUERIES_A_TASK: usize = 8;
+        let shape = cache::shape(self);
+        let (heads, d) = (self.q_heads(), self.head_dim);
+        let rows = inputs.f32s("q").chunks(self.row_elements()).take(self.n_tokens);
+        let queries: Vec<&[f32]> = rows.map(|row| &row[..heads * d]).collect();
+        let (k, v) = (inputs.f32s("k_cache"), inputs.f32s("v_cache"));
+        let position = inputs.position() as usize;
+        let tasks = queries.par_chunks(QUERIES_A_TASK).enumerate();
+        let parts: Vec<_> = tasks
+            .map(|(i, queries)| {
+                let prefill = Prefill {
+                    heads,
+                    scale: self.scale,
+                    first: position + i * QUERIES_A_TASK,
+                    window: Some(self.window).filter(|w| *w > 0),
+                };
+                attention_prefill(queries, k, v, &shape, &prefill)
+            })
+            .collect();
+        inputs.real("y", Expected::join(parts))
+    }
 }

@@ -1,29 +1,32 @@
-//! `gemv_q`: several columns of activations, and blocks that run in any order.
+//! `gemv_q`: several vectors of activations, and blocks that run in any order.
 
 use lathe_kernels::Order;
+use lathe_kernels::gemv_q::GemvQ;
 use lathe_reference as reference;
 use lathe_reference::Expected;
 use rayon::prelude::*;
 
-use super::{Inputs, Outcomes, format_of, gemv, join, onto, placed};
+use super::rows::{format_of, gemv, onto, placed};
+use super::{Inputs, Oracle, Outcomes};
 use crate::weights::WeightRows;
 
-pub(super) fn gemv_q(inputs: &Inputs<'_>) -> Outcomes {
-    let s = inputs.shape();
-    let (rows, first, k) = (s.dim("ROWS"), s.dim("FIRST"), s.dim("K"));
-    let weights = inputs.weights("weights");
-    let y = inputs.f32s("y");
-    // One column may end before y does: other matrices fill the rest.
-    let stride = if s.dim("COLS") == 1 { y.len() } else { first + rows };
-    let columns = inputs.f32s("x").chunks(k).zip(y.chunks(stride));
-    let products = columns.map(|(x, y)| {
-        let product = match weights.order {
-            Order::RowWise => gemv(weights, x),
-            Order::Flat | Order::ColumnWise => reordered(weights, rows, x),
-        };
-        placed(y, first, onto(y, s, product))
-    });
-    inputs.real("y", join(products))
+impl Oracle for GemvQ {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        let (rows, first) = (self.rows, self.y_offset);
+        let weights = inputs.weights("weights");
+        let y = inputs.f32s("y");
+        // The one vector may end before y does: other matrices fill the rest.
+        let stride = if self.n_vectors == 1 { y.len() } else { first + rows };
+        let vectors = inputs.f32s("x").chunks(self.k).zip(y.chunks(stride));
+        let products = vectors.map(|(x, y)| {
+            let product = match weights.order {
+                Order::RowWise => gemv(weights, x),
+                Order::Flat | Order::ColumnWise => reordered(weights, rows, x),
+            };
+            placed(y, first, onto(y, first, self.beta, product))
+        });
+        inputs.real("y", Expected::join(products))
+    }
 }
 
 /// The product of a matrix whose rows are no runs of whole blocks: some at a time are decoded and
@@ -67,7 +70,7 @@ fn reordered(weights: &WeightRows, rows: usize, x: &[f32]) -> Expected {
             *magnitude = terms.sum();
         }
     });
-    Expected { value, magnitude }
+    Expected::new(value, magnitude)
 }
 
 fn largest_of(values: &[f32]) -> f32 {

@@ -1,33 +1,33 @@
-//! Expected outcome of `matmul`.
+//! The reference's product with rows of the matrix spread over threads, put in its place in y.
 
-use lathe_reference as reference;
+use lathe_kernels::matmul::Matmul;
 use lathe_reference::Expected;
+use lathe_reference::matmul::matmul_column;
 use rayon::prelude::*;
 
-use super::{Inputs, Outcomes, format_of, row_of};
+use super::rows::{format_of, row_of};
+use super::{Inputs, Oracle, Outcomes};
 
-/// The reference's product with rows of the matrix spread over threads, put in its place in y.
-pub(super) fn matmul(inputs: &Inputs<'_>) -> Outcomes {
-    let s = inputs.shape();
-    let (weights, x, y) = (inputs.weights("weights"), inputs.f32s("x"), inputs.f32s("y"));
-    let (m, rows, first) = (s.dim("M"), s.dim("ROWS"), s.dim("FIRST"));
-    let columns: Vec<_> = (0..rows)
-        .into_par_iter()
-        .map(|r| {
-            let mut column = vec![(0.0, 0.0); m];
-            let row = row_of(weights, r);
-            let format = format_of(weights);
-            reference::matmul::matmul_column(format, row, weights.k, x, &mut column);
-            column
-        })
-        .collect();
-    let mut expected: Expected = y.iter().map(|v| (f64::from(*v), 0.0)).collect();
-    let stride = first + rows + s.dim("AFTER");
-    for (r, column) in columns.iter().enumerate() {
-        for (m, (value, magnitude)) in column.iter().enumerate() {
-            expected.value[m * stride + first + r] = *value;
-            expected.magnitude[m * stride + first + r] = *magnitude;
+impl Oracle for Matmul {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        let (weights, x) = (inputs.weights("weights"), inputs.f32s("x"));
+        let columns: Vec<_> = (0..self.rows)
+            .into_par_iter()
+            .map(|r| {
+                let mut column = vec![(0.0, 0.0); self.m];
+                let row = row_of(weights, r);
+                matmul_column(format_of(weights), row, weights.k, x, &mut column);
+                column
+            })
+            .collect();
+        let mut expected = Expected::exact(inputs.f32s("y"));
+        let (first, stride) = (self.y_offset, self.y_offset + self.rows + self.y_after);
+        for (r, column) in columns.iter().enumerate() {
+            for (m, (value, magnitude)) in column.iter().enumerate() {
+                expected.value[m * stride + first + r] = *value;
+                expected.magnitude[m * stride + first + r] = *magnitude;
+            }
         }
+        inputs.real("y", expected)
     }
-    inputs.real("y", expected)
 }

@@ -1,25 +1,28 @@
 //! A product into the residual stream.
 
-use lathe_reference::matmul_rmsnorm_fused as reference;
-use lathe_reference::residual_rms_norm::exact;
+use lathe_kernels::Norm;
+use lathe_kernels::matmul_rmsnorm_fused::MatmulRmsnormFused;
+use lathe_reference::Expected;
+use lathe_reference::matmul_rmsnorm_fused::matmul_rmsnorm_fused;
 
 use super::residual_rms_norm::norm;
-use super::{Inputs, Outcome, Outcomes, gemv};
+use super::rows::gemv;
+use super::{Inputs, Oracle, Outcomes};
+use crate::execute::value::Outcome;
 
-pub(super) fn matmul_rmsnorm_fused(inputs: &Inputs<'_>) -> Outcomes {
-    let wanted =
-        |param: &str, weight: &str| (inputs.shape().dim(param) == 1).then(|| norm(inputs, weight));
-    let (post, next) = (wanted("POST", "post_weight"), wanted("NEXT", "next_weight"));
-    let product = gemv(inputs.weights("weights"), inputs.f32s("x"));
-    let (stream, y) = reference::matmul_rmsnorm_fused(
-        &product,
-        inputs.f32s("stream"),
-        post.as_ref(),
-        next.as_ref(),
-    );
-    // Without a next norm y stays as it is.
-    let y = y.unwrap_or_else(|| exact(inputs.f32s("y")));
-    [("stream", stream), ("y", y)]
-        .map(|(name, values)| (inputs.op.tensor(name), Outcome::Real(values)))
-        .into()
+impl Oracle for MatmulRmsnormFused {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        let wanted = |asked: Norm, weight: &str| {
+            (asked == Norm::Rms).then(|| norm(inputs, weight, self.eps, self.weight_offset))
+        };
+        let (post, next) = (wanted(self.post, "post_weight"), wanted(self.next, "next_weight"));
+        let product = gemv(inputs.weights("weights"), inputs.f32s("x"));
+        let stream = inputs.f32s("stream");
+        let (stream, y) = matmul_rmsnorm_fused(&product, stream, post.as_ref(), next.as_ref());
+        // Without a next norm y stays as it is.
+        let y = y.unwrap_or_else(|| Expected::exact(inputs.f32s("y")));
+        [("stream", stream), ("y", y)]
+            .map(|(name, values)| (inputs.op.tensor(name), Outcome::Real(values)))
+            .into()
+    }
 }

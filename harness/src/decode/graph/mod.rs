@@ -1,0 +1,136 @@
+//! A model's decode step as a recording, in passes: list the operations, select a variant for each,
+//! pack the weights.
+
+mod choose;
+mod step;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lathe_kernels::{Capabilities, Constants, FloatFormat, Problem, State};
+use serde::Serialize;
+
+use super::kv_cache::KvCache;
+use super::load::Weights;
+use super::sampling::Sampling;
+use crate::error::{Error, Result};
+use crate::model::Config;
+use crate::recording::{Recording, TensorId};
+use crate::select::Hints;
+use crate::tuned::Tuned;
+use choose::Chooser;
+
+/// What a graph is built for.
+#[derive(Clone, Debug)]
+pub struct GraphOptions {
+    /// Positions it must hold.
+    pub context: usize,
+    /// Storage of the KV cache.
+    pub kv: FloatFormat,
+    /// Storage of what goes into matrices: normalised, gated and mixed vectors, where they are stored at all. The
+    /// residual stream and the sums of products stay in f32, and so does a norm that its reader makes.
+    pub acts: FloatFormat,
+    /// How tokens are drawn; none for the greedy choice.
+    pub sampling: Option<Sampling>,
+    /// Explicit variants.
+    pub hints: Hints,
+    /// Tuned choices of the adapter at hand.
+    pub tuned: Option<Arc<Tuned>>,
+}
+
+/// Which variant serves an operation, and why.
+#[derive(Clone, Debug, Serialize)]
+pub struct Selected {
+    /// Operation, without its layer.
+    pub op: String,
+    /// Kernel.
+    pub kernel: String,
+    /// Variant.
+    pub variant: String,
+    /// Parameters.
+    pub shape: String,
+    /// Reason.
+    pub why: String,
+    /// Values of its overrides.
+    pub constants: Constants,
+}
+
+/// A decode step with handles to what a session reads and writes.
+#[derive(Clone, Debug)]
+pub struct DecodeGraph {
+    /// The step.
+    pub recording: Arc<Recording>,
+    /// Step state; see [`lathe_kernels::StateWord`].
+    pub state: TensorId,
+    /// Token of every position.
+    pub tokens: TensorId,
+    /// Logits of the last step.
+    pub logits: TensorId,
+    /// One cache a layer.
+    pub caches: Vec<KvCache>,
+    /// How tokens are drawn; none for the greedy choice.
+    pub sampling: Option<Sampling>,
+    /// Positions it holds.
+    pub context: usize,
+    /// Vocabulary.
+    pub vocab: usize,
+    /// Selections, one an operation and shape.
+    pub selected: Vec<Selected>,
+}
+
+impl DecodeGraph {
+    /// Bytes of all KV caches.
+    pub fn kv_bytes(&self) -> u64 {
+        let tensors = self.caches.iter().flat_map(|c| [c.k, c.v]);
+        tensors.map(|t| self.recording.tensors[t.0].content.device_bytes()).sum()
+    }
+
+    /// Bytes that a step must move when `n_kv` tokens are in the sequence, the current one
+    /// included: what its operations declare.
+    pub fn bytes(&self, n_kv: usize) -> f64 {
+        let state = State { n_kv, ..State::default() };
+        let bytes = self
+            .recording
+            .ops
+            .iter()
+            .map(|op| op.kernel().cost(&Problem { shape: op.shape.clone(), state }).bytes);
+        bytes.sum()
+    }
+}
+
+/// Builds the decode step of a model: lists its operations, selects a variant for each, packs the
+/// weights as those read them. `path` names the model in errors.
+pub fn build(
+    path: &Path,
+    config: &Config,
+    weights: &Weights,
+    caps: &Capabilities,
+    options: &GraphOptions,
+) -> Result<DecodeGraph> {
+    for name in options.hints.keys() {
+        if lathe_kernels::kernel(name).is_none() {
+            let known: Vec<_> = lathe_kernels::kernels().iter().map(|k| k.name).collect();
+            return Err(Error::Usage(format!(
+                "hint for kernel {name}, which does not exist; there are {}",
+                known.join(", ")
+            )));
+        }
+    }
+    let mut step = step::one_token(config, weights, options, caps.binding_bytes);
+    let tuned = options.tuned.as_deref();
+    let chooser = Chooser { caps, hints: &options.hints, tuned, path };
+    let (recording, selected, moved) = chooser.record(&mut step)?;
+    let moved = |tensor: TensorId| moved[tensor.0].expect("kept for the session");
+    let caches = step.caches.iter().map(|c| KvCache { k: moved(c.k), v: moved(c.v), ..*c });
+    Ok(DecodeGraph {
+        state: moved(step.state),
+        tokens: moved(step.tokens),
+        logits: moved(step.logits),
+        caches: caches.collect(),
+        sampling: options.sampling,
+        context: options.context,
+        vocab: config.vocab,
+        selected,
+        recording: Arc::new(recording),
+    })
+}

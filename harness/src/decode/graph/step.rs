@@ -1,0 +1,600 @@
+//! First pass: the operations of a step and the tensors between them, before any variant is chosen.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lathe_kernels::argmax::Argmax;
+use lathe_kernels::attention_append::AttentionAppend;
+use lathe_kernels::attention_decode::AttentionDecode;
+use lathe_kernels::embed::Embed;
+use lathe_kernels::fused_ffn::FusedFfn;
+use lathe_kernels::gemv::Gemv;
+use lathe_kernels::gemv_q::GemvQ;
+use lathe_kernels::glu::Glu;
+use lathe_kernels::norm_gemv::NormGemv;
+use lathe_kernels::qkv_rope_append::QkvRopeAppend;
+use lathe_kernels::residual_rms_norm::ResidualRmsNorm;
+use lathe_kernels::rms_norm::RmsNorm;
+use lathe_kernels::{
+    Beta, Declaration, FloatFormat, Norm, NormOffset, Packing, Params, RopeFactors, RopeSpec,
+    Shape, TablePart,
+};
+
+use super::GraphOptions;
+use crate::decode::kv_cache::KvCache;
+use crate::decode::load::{LayerWeights, Weights};
+use crate::model::Config;
+use crate::recording::{Content, Label, Tensor, TensorId};
+use crate::weights::WeightRows;
+
+/// An operation of the step, or several ways to do the same.
+#[derive(Debug)]
+pub(super) enum Node {
+    /// One operation.
+    Op(Listed),
+    /// One operation that stands for several, and those.
+    Fused(Listed, Vec<Listed>),
+}
+
+/// An operation without a variant.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub(super) label: Label,
+    pub(super) kernel: &'static str,
+    pub(super) shape: ListedShape,
+    pub(super) bindings: Vec<(&'static str, TensorId)>,
+}
+
+/// Parameters of a listed operation.
+pub(super) enum ListedShape {
+    /// All are known.
+    Fixed(Shape),
+    /// It reads its matrix as others packed it.
+    AsPacked(Box<dyn Fn(Packing) -> Shape>),
+}
+
+impl fmt::Debug for ListedShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListedShape::Fixed(shape) => shape.fmt(f),
+            ListedShape::AsPacked(shape) => shape(Packing::Blocks).fmt(f),
+        }
+    }
+}
+
+/// A decode step of one token: what it computes, not how.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) tensors: Vec<Tensor>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) state: TensorId,
+    pub(super) tokens: TensorId,
+    pub(super) logits: TensorId,
+    pub(super) caches: Vec<KvCache>,
+}
+
+/// A vector that operations pass on.
+#[derive(Clone, Copy, Debug)]
+struct Vector {
+    id: TensorId,
+    format: FloatFormat,
+}
+
+/// What a matrix meets.
+#[derive(Clone, Copy, Debug)]
+enum Input {
+    /// A vector as it is.
+    Vector(Vector),
+    /// The norm of the residual stream, made on the way.
+    Norm { stream: Vector, weight: TensorId },
+}
+
+/// Where a product goes.
+#[derive(Clone, Copy, Debug)]
+enum To {
+    /// A vector of its own.
+    Vector(Vector),
+    /// Onto the residual stream.
+    Stream(Vector),
+}
+
+struct Lister<'a> {
+    config: &'a Config,
+    weights: &'a Weights,
+    options: &'a GraphOptions,
+    /// Bytes of the largest binding: larger matrices come in parts.
+    binding_bytes: u64,
+    tensors: Vec<Tensor>,
+    nodes: Vec<Node>,
+    ropes: Vec<(f32, TensorId)>,
+}
+
+/// Vectors of a layer.
+struct Vectors {
+    state: TensorId,
+    stream: Vector,
+    normed: Vector,
+    branch: Vector,
+    qkv: Vector,
+    q: Vector,
+    attended: Vector,
+    gate_up: Option<Vector>,
+    gated: Vector,
+}
+
+/// Lists a decode step of one token.
+pub(super) fn one_token(
+    config: &Config,
+    weights: &Weights,
+    options: &GraphOptions,
+    binding_bytes: u64,
+) -> Step {
+    let lister = Lister {
+        config,
+        weights,
+        options,
+        binding_bytes,
+        tensors: Vec::new(),
+        nodes: Vec::new(),
+        ropes: Vec::new(),
+    };
+    lister.list()
+}
+
+fn listed<P: Params>(
+    layer: Option<usize>,
+    op: &'static str,
+    kernel: &Declaration<P>,
+    params: &P,
+    bindings: &[(&'static str, TensorId)],
+) -> Listed {
+    Listed {
+        label: Label { layer, op },
+        kernel: kernel.name,
+        shape: ListedShape::Fixed(params.shape()),
+        bindings: bindings.to_vec(),
+    }
+}
+
+/// Gate and up as one matrix, which `fused_ffn` reads; absent when they have two formats.
+fn one_matrix(gate_up: &[WeightRows]) -> Option<&WeightRows> {
+    match gate_up {
+        [rows] => Some(rows),
+        _ => None,
+    }
+}
+
+/// The name of a part of a matrix.
+fn part_name(name: &str, first: usize) -> String {
+    match first {
+        0 => name.to_owned(),
+        row => format!("{name}.{row}"),
+    }
+}
+
+fn norm(wanted: bool) -> Norm {
+    if wanted { Norm::Rms } else { Norm::None }
+}
+
+impl Lister<'_> {
+    fn tensor(&mut self, name: impl Into<String>, content: Content) -> TensorId {
+        self.tensors.push(Tensor { name: name.into(), content });
+        TensorId(self.tensors.len() - 1)
+    }
+
+    fn vector(&mut self, name: &str, len: usize, format: FloatFormat) -> Vector {
+        Vector { id: self.tensor(name, Content::Activation { len, format }), format }
+    }
+
+    fn values(&mut self, name: String, values: &Arc<[f32]>) -> TensorId {
+        self.tensor(name, Content::Values(Arc::clone(values)))
+    }
+
+    /// A matrix; how its rows are packed is decided with the variant that reads them.
+    fn matrix(&mut self, name: String, rows: &WeightRows) -> TensorId {
+        self.tensor(name, Content::Weights(rows.clone(), Packing::Blocks))
+    }
+
+    fn op<P: Params>(
+        &mut self,
+        layer: Option<usize>,
+        op: &'static str,
+        kernel: &Declaration<P>,
+        params: &P,
+        bindings: &[(&'static str, TensorId)],
+    ) {
+        self.nodes.push(Node::Op(listed(layer, op, kernel, params, bindings)));
+    }
+
+    /// The table of a rope base, one for all layers that have it.
+    fn rope(&mut self, base: f32) -> TensorId {
+        if let Some((_, id)) = self.ropes.iter().find(|(known, _)| *known == base) {
+            return *id;
+        }
+        let spec = RopeSpec {
+            base,
+            head_dim: self.config.head_dim,
+            positions: self.options.context,
+            freq_factors: self.weights.rope_freqs.clone(),
+        };
+        let id = self.tensor(format!("rope.{base}"), Content::Rope(spec));
+        self.ropes.push((base, id));
+        id
+    }
+
+    /// One matrix times its input, from element `y_offset` of the output on.
+    fn product(
+        &mut self,
+        (layer, op): (Option<usize>, &'static str),
+        (weights, rows): (TensorId, &WeightRows),
+        input: Input,
+        to: To,
+        y_offset: usize,
+    ) {
+        let (y, beta) = match to {
+            To::Vector(y) => (y, Beta::Zero),
+            To::Stream(stream) => (stream, Beta::One),
+        };
+        let (k, weight, n) = (rows.k, rows.format, rows.rows());
+        match input {
+            Input::Vector(x) => {
+                let bindings = [("weights", weights), ("y", y.id), ("x", x.id)];
+                let act_format = x.format;
+                if weight.is_dense() {
+                    let gemv =
+                        Gemv { rows: n, k, weight, act_format, y_offset, n_vectors: 1, beta };
+                    self.op(layer, op, &lathe_kernels::gemv::OPERATION, &gemv, &bindings);
+                } else {
+                    let order = rows.order;
+                    let gemv = GemvQ {
+                        rows: n,
+                        k,
+                        weight,
+                        act_format,
+                        y_offset,
+                        n_vectors: 1,
+                        order,
+                        beta,
+                    };
+                    self.op(layer, op, &lathe_kernels::gemv_q::OPERATION, &gemv, &bindings);
+                }
+            }
+            Input::Norm { stream, weight: norm_weight } => {
+                let gemv = NormGemv {
+                    rows: n,
+                    k,
+                    weight,
+                    y_offset,
+                    eps: self.config.rms_eps,
+                    weight_offset: NormOffset::Standard,
+                };
+                let bindings = [
+                    ("weights", weights),
+                    ("y", y.id),
+                    ("x", stream.id),
+                    ("norm_weight", norm_weight),
+                ];
+                self.op(layer, op, &lathe_kernels::norm_gemv::OPERATION, &gemv, &bindings);
+            }
+        }
+    }
+
+    /// Matrices under each other times their input: one product each, side by side in the output,
+    /// or added to what is there.
+    fn products(
+        &mut self,
+        layer: usize,
+        op: &'static str,
+        matrices: &[WeightRows],
+        input: Input,
+        to: To,
+    ) {
+        let mut y_offset = 0;
+        for (i, rows) in matrices.iter().enumerate() {
+            let name = match i {
+                0 => format!("l{layer}.{op}"),
+                _ => format!("l{layer}.{op}.{i}"),
+            };
+            let weights = self.matrix(name, rows);
+            self.product((Some(layer), op), (weights, rows), input, to, y_offset);
+            y_offset += rows.rows();
+        }
+    }
+
+    fn list(mut self) -> Step {
+        let (c, options) = (self.config, self.options);
+        let state = self.tensor("state", Content::Words(lathe_kernels::layout::STATE_WORDS));
+        let tokens = self.tensor("tokens", Content::Words(options.context + 1));
+        let split = self.weights.layers.iter().any(|w| one_matrix(&w.gate_up).is_none());
+        let (f32s, acts, d) = (FloatFormat::F32, options.acts, c.head_dim);
+        let v = Vectors {
+            state,
+            stream: self.vector("x", c.hidden, f32s),
+            normed: self.vector("normed", c.hidden, acts),
+            branch: self.vector("branch", c.hidden, f32s),
+            qkv: self.vector("qkv", (c.n_heads + 2 * c.n_kv_heads) * d, f32s),
+            q: self.vector("q", c.n_heads * d, f32s),
+            attended: self.vector("attention", c.n_heads * d, acts),
+            gate_up: split.then(|| self.vector("gate_up", 2 * c.ffn, f32s)),
+            gated: self.vector("gated", c.ffn, acts),
+        };
+        let logits = self.vector("logits", c.vocab, f32s);
+        let tables = self.embed(&v, tokens);
+
+        // Where branches are normed before they are added, one dispatch does that, adds, and norms
+        // the stream for the next matrix, beginning with each layer's first norm and ending with
+        // the last of all. Else the matrix that ends a branch adds to the stream, and the next one
+        // norms what it reads.
+        let layers = &self.weights.layers;
+        let mut norms: Vec<TensorId> = layers
+            .iter()
+            .enumerate()
+            .map(|(i, w)| self.values(format!("l{i}.attn_norm"), &w.attn_norm))
+            .collect();
+        norms.push(self.values("output_norm".into(), &self.weights.output_norm));
+        if c.post_norms && c.n_layers > 0 {
+            self.norm(Some(0), "attn_norm", &v, norms[0]);
+        }
+        let mut caches = Vec::with_capacity(c.n_layers);
+        for (i, w) in layers.iter().enumerate() {
+            caches.push(self.attention(i, w, &v, norms[i]));
+            self.feed_forward(i, w, &v, norms[i + 1]);
+        }
+        if !c.post_norms || c.n_layers == 0 {
+            self.norm(None, "output_norm", &v, norms[c.n_layers]);
+        }
+
+        let head = match &self.weights.head {
+            None => tables,
+            Some(rows) => self.parts("output", rows),
+        };
+        for (first, weights, rows) in &head {
+            let input = Input::Vector(v.normed);
+            let to = To::Vector(logits);
+            self.product((None, "lm_head"), (*weights, rows), input, to, *first);
+        }
+        let choose = [("logits", logits.id), ("tokens", tokens), ("state", state)];
+        match &options.sampling {
+            None => {
+                let argmax = Argmax { n: c.vocab };
+                self.op(None, "argmax", &lathe_kernels::argmax::OPERATION, &argmax, &choose);
+            }
+            Some(sampling) => {
+                let sample = sampling.params(c.vocab);
+                self.op(None, "sample", &lathe_kernels::sample::OPERATION, &sample, &choose);
+            }
+        }
+        let Self { tensors, nodes, .. } = self;
+        Step { tensors, nodes, state, tokens, logits: logits.id, caches }
+    }
+
+    /// A matrix in as many parts as bindings need, with the first row of each.
+    fn parts(&mut self, name: &str, rows: &WeightRows) -> Vec<(usize, TensorId, WeightRows)> {
+        let parts = rows.split(self.binding_bytes).into_iter();
+        parts
+            .map(|(first, rows)| (first, self.matrix(part_name(name, first), &rows), rows))
+            .collect()
+    }
+
+    /// The current token's row, and the parts of the table it comes from.
+    fn embed(&mut self, v: &Vectors, tokens: TensorId) -> Vec<(usize, TensorId, WeightRows)> {
+        let rows = &self.weights.embed;
+        let tables = self.parts("token_embd", rows);
+        let part = if tables.len() > 1 { TablePart::Part } else { TablePart::Whole };
+        for (first, table, part_rows) in &tables {
+            let embed = Embed {
+                vocab: part_rows.rows(),
+                hidden: self.config.hidden,
+                weight: rows.format,
+                packing: Packing::Blocks,
+                scale: self.config.embed_scale,
+                first_row: *first,
+                part,
+            };
+            let bindings =
+                [("state", v.state), ("tokens", tokens), ("table", *table), ("x", v.stream.id)];
+            let kernel = &lathe_kernels::embed::OPERATION;
+            // A tied head decides how the table is packed.
+            let as_packed = move |packing| Embed { packing, ..embed }.shape();
+            let shape = ListedShape::AsPacked(Box::new(as_packed));
+            self.nodes.push(Node::Op(Listed {
+                shape,
+                ..listed(None, "embed", kernel, &embed, &bindings)
+            }));
+        }
+        tables
+    }
+
+    /// The norm of the residual stream as an operation of its own.
+    fn norm(&mut self, layer: Option<usize>, op: &'static str, v: &Vectors, weight: TensorId) {
+        let norm = RmsNorm {
+            n: self.config.hidden,
+            rows: 1,
+            eps: self.config.rms_eps,
+            // GGUF stores Gemma's 1 + w.
+            weight_offset: NormOffset::Standard,
+            act_format: v.normed.format,
+        };
+        let bindings = [("x", v.stream.id), ("weight", weight), ("y", v.normed.id)];
+        self.op(layer, op, &lathe_kernels::rms_norm::OPERATION, &norm, &bindings);
+    }
+
+    /// What a layer's matrices read, and where those that end a branch write.
+    fn ends(&self, v: &Vectors, weight: TensorId) -> (Input, To) {
+        match self.config.post_norms {
+            true => (Input::Vector(v.normed), To::Vector(v.branch)),
+            false => (Input::Norm { stream: v.stream, weight }, To::Stream(v.stream)),
+        }
+    }
+
+    /// A branch normed, added to the stream, and the stream normed for the next matrix.
+    fn residual(
+        &mut self,
+        layer: usize,
+        op: &'static str,
+        v: &Vectors,
+        post: (&str, Option<&Arc<[f32]>>),
+        next: TensorId,
+    ) {
+        let (name, Some(post)) = post else { return };
+        let post = self.values(format!("l{layer}.{name}"), post);
+        let residual = ResidualRmsNorm {
+            n: self.config.hidden,
+            eps: self.config.rms_eps,
+            weight_offset: NormOffset::Standard,
+            post: Norm::Rms,
+            act_format: v.normed.format,
+        };
+        let bindings = [
+            ("x", v.stream.id),
+            ("delta", v.branch.id),
+            ("y", v.normed.id),
+            ("post_weight", post),
+            ("next_weight", next),
+        ];
+        let kernel = &lathe_kernels::residual_rms_norm::OPERATION;
+        self.op(Some(layer), op, kernel, &residual, &bindings);
+    }
+
+    fn attention(
+        &mut self,
+        layer: usize,
+        w: &LayerWeights,
+        v: &Vectors,
+        attn_norm: TensorId,
+    ) -> KvCache {
+        let (c, options) = (self.config, self.options);
+        let window = c.layer_window(layer);
+        let capacity = window.map_or(options.context, |w| w.min(options.context)).max(1);
+        let len = c.n_kv_heads * capacity * c.head_dim;
+        let content = Content::Kv { len, format: options.kv };
+        let cache = KvCache {
+            layer,
+            k: self.tensor(format!("l{layer}.k_cache"), content.clone()),
+            v: self.tensor(format!("l{layer}.v_cache"), content),
+            capacity,
+            sliding: window.is_some_and(|w| w < options.context),
+        };
+        let (input, to) = self.ends(v, attn_norm);
+        self.products(layer, "qkv", &w.qkv, input, To::Vector(v.qkv));
+
+        let rope_base = c.layer_rope_base(layer);
+        let rope = self.rope(rope_base);
+        let rope_factors = match self.weights.rope_freqs {
+            Some(_) => RopeFactors::Llama3,
+            None => RopeFactors::None,
+        };
+        let fused = AttentionAppend {
+            q_per_kv: c.n_heads / c.n_kv_heads,
+            kv_heads: c.n_kv_heads,
+            head_dim: c.head_dim,
+            qk_norm: norm(c.qk_norm),
+            rope_style: c.rope_style,
+            eps: c.rms_eps,
+            rope_base,
+            rope_factors,
+            kv_size: capacity,
+            kv_format: options.kv,
+            act_format: v.attended.format,
+            scale: c.attention_scale,
+        };
+        let ones: Arc<[f32]> = vec![1.0; c.head_dim].into();
+        let [q_norm, k_norm] = w.qk_norm.as_ref().map_or([&ones, &ones], |[q, k]| [q, k]);
+        let both = self.values(format!("l{layer}.qk_norm"), &[&q_norm[..], k_norm].concat().into());
+        let q_norm = self.values(format!("l{layer}.q_norm"), q_norm);
+        let k_norm = self.values(format!("l{layer}.k_norm"), k_norm);
+        let kv = [("state", v.state), ("k_cache", cache.k), ("v_cache", cache.v)];
+        let token = [("qkv", v.qkv.id), ("rope", rope)];
+        let label = Some(layer);
+        let one = listed(
+            label,
+            "attention",
+            &lathe_kernels::attention_append::OPERATION,
+            &fused,
+            &[&kv[..], &token, &[("qk_norm", both), ("y", v.attended.id)]].concat(),
+        );
+        let append = listed(
+            label,
+            "qkv_rope_append",
+            &lathe_kernels::qkv_rope_append::OPERATION,
+            &QkvRopeAppend {
+                q_per_kv: fused.q_per_kv,
+                kv_heads: fused.kv_heads,
+                head_dim: fused.head_dim,
+                qk_norm: fused.qk_norm,
+                rope_style: fused.rope_style,
+                eps: fused.eps,
+                rope_base,
+                rope_factors,
+                kv_size: capacity,
+                kv_format: options.kv,
+            },
+            &[&kv[..], &token, &[("q_norm", q_norm), ("k_norm", k_norm), ("q", v.q.id)]].concat(),
+        );
+        let decode = listed(
+            label,
+            "attention",
+            &lathe_kernels::attention_decode::OPERATION,
+            &AttentionDecode {
+                q_per_kv: fused.q_per_kv,
+                kv_heads: fused.kv_heads,
+                head_dim: fused.head_dim,
+                kv_size: capacity,
+                kv_format: options.kv,
+                act_format: fused.act_format,
+                scale: fused.scale,
+            },
+            &[&kv[..], &[("q", v.q.id), ("y", v.attended.id)]].concat(),
+        );
+        self.nodes.push(Node::Fused(one, vec![append, decode]));
+
+        let output = std::slice::from_ref(&w.attn_output);
+        self.products(layer, "attn_output", output, Input::Vector(v.attended), to);
+        cache
+    }
+
+    fn feed_forward(&mut self, layer: usize, w: &LayerWeights, v: &Vectors, next_norm: TensorId) {
+        let c = self.config;
+        let ffn_norm = self.values(format!("l{layer}.ffn_norm"), &w.ffn_norm);
+        let post = ("post_attention_norm", w.post_attention_norm.as_ref());
+        self.residual(layer, "attn_residual", v, post, ffn_norm);
+        let (input, to) = self.ends(v, ffn_norm);
+        match (one_matrix(&w.gate_up), v.gate_up) {
+            (None, Some(gate_up)) => {
+                self.products(layer, "ffn_gate_up", &w.gate_up, input, To::Vector(gate_up));
+                let glu = Glu { n: c.ffn, activation: c.activation, act_format: v.gated.format };
+                let bindings = [("gate_up", gate_up.id), ("y", v.gated.id)];
+                let kernel = &lathe_kernels::glu::OPERATION;
+                self.op(Some(layer), "ffn_act", kernel, &glu, &bindings);
+            }
+            (rows, _) => {
+                let rows = rows.unwrap_or(&w.gate_up[0]);
+                let fused = FusedFfn {
+                    n: c.ffn,
+                    k: c.hidden,
+                    weight: rows.format,
+                    activation: c.activation,
+                    act_format: v.gated.format,
+                    input_norm: norm(!c.post_norms),
+                    eps: c.rms_eps,
+                };
+                let weights = self.matrix(format!("l{layer}.ffn_gate_up"), rows);
+                let bindings = [
+                    ("weights", weights),
+                    // Read without a norm,
+                    ("x", v.normed.id),
+                    // and these with one.
+                    ("stream", v.stream.id),
+                    ("norm_weight", ffn_norm),
+                    ("y", v.gated.id),
+                ];
+                let kernel = &lathe_kernels::fused_ffn::OPERATION;
+                self.op(Some(layer), "ffn_gate_up", kernel, &fused, &bindings);
+            }
+        }
+        let down = std::slice::from_ref(&w.ffn_down);
+        self.products(layer, "ffn_down", down, Input::Vector(v.gated), to);
+        let post = ("post_ffw_norm", w.post_ffw_norm.as_ref());
+        self.residual(layer, "ffn_residual", v, post, next_norm);
+    }
+}

@@ -1,0 +1,54 @@
+//! KV caches as the reference sees them.
+
+use lathe_kernels::FloatFormat;
+use lathe_kernels::attention::{Cache, Heads};
+use lathe_reference::Expected;
+use lathe_reference::kv_append::{self, CacheShape, KvFormat};
+
+use super::{Inputs, Outcomes};
+use crate::execute::value::{Outcome, Value};
+use crate::recording::Op;
+
+pub(super) fn shape<P: Cache>(p: &P) -> CacheShape {
+    CacheShape { kv_heads: p.kv_heads(), capacity: p.kv_size(), head_dim: p.head_dim() }
+}
+
+pub(super) fn format<P: Cache>(p: &P) -> KvFormat {
+    match p.kv_format() {
+        FloatFormat::F16 => KvFormat::F16,
+        _ => KvFormat::F32,
+    }
+}
+
+/// Key and value heads in the product of a QKV matrix.
+pub(super) fn new_rows<'a, P: Heads>(p: &P, qkv: &'a [f32]) -> [&'a [f32]; 2] {
+    let (_, rest) = qkv.split_at(p.q_heads() * p.head_dim());
+    let (k, rest) = rest.split_at(p.kv_heads() * p.head_dim());
+    [k, &rest[..k.len()]]
+}
+
+/// Both caches with a token's rows in their slot.
+pub(super) fn appended<P: Cache>(p: &P, inputs: &Inputs<'_>, rows: [&[f32]; 2]) -> Outcomes {
+    let caches = ["k_cache", "v_cache"].into_iter().zip(rows);
+    let outcome = |(name, row)| {
+        let mut cache = inputs.f32s(name).to_vec();
+        kv_append::kv_append(&mut cache, row, &shape(p), inputs.position(), format(p));
+        (inputs.op.tensor(name), Outcome::Real(Expected::exact(&cache)))
+    };
+    caches.map(outcome).collect()
+}
+
+/// The same without copying the caches.
+pub(super) fn append<P: Cache>(
+    p: &P,
+    op: &Op,
+    values: &mut [Value],
+    position: u32,
+    rows: [&[f32]; 2],
+) {
+    for (name, row) in ["k_cache", "v_cache"].into_iter().zip(rows) {
+        if let Value::F32(cache) = &mut values[op.tensor(name).0] {
+            kv_append::kv_append(cache, row, &shape(p), position, format(p));
+        }
+    }
+}

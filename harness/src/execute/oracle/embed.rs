@@ -1,0 +1,25 @@
+//! A row of the table, or x as it was where a part of the table lacks the token.
+
+use lathe_kernels::TablePart;
+use lathe_kernels::embed::Embed;
+use lathe_reference::Expected;
+use lathe_reference::embed::embed;
+
+use super::rows::{format_of, row_of};
+use super::{Inputs, Oracle, Outcomes};
+
+impl Oracle for Embed {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        let table = inputs.weights("table");
+        let token = inputs.words("tokens")[inputs.position() as usize] as usize;
+        let first = match self.part {
+            TablePart::Part => self.first_row,
+            TablePart::Whole => 0,
+        };
+        let x = match token.checked_sub(first).filter(|row| *row < table.rows()) {
+            Some(row) => embed(format_of(table), row_of(table, row), table.k, 0, self.scale),
+            None => Expected::exact(inputs.f32s("x")),
+        };
+        inputs.real("x", x)
+    }
+}

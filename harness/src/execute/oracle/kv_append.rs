@@ -1,0 +1,21 @@
+//! A token's keys and values in their slot.
+
+use lathe_kernels::kv_append::KvAppend;
+
+use super::{Inputs, Oracle, Outcomes, cache};
+use crate::execute::value::Value;
+use crate::recording::Op;
+
+impl Oracle for KvAppend {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        cache::appended(self, inputs, cache::new_rows(self, inputs.f32s("qkv")))
+    }
+
+    fn in_place(&self, op: &Op, values: &mut [Value]) -> bool {
+        let inputs = Inputs { op, values };
+        let position = inputs.position();
+        let [k, v] = cache::new_rows(self, inputs.f32s("qkv")).map(<[f32]>::to_vec);
+        cache::append(self, op, values, position, [&k, &v]);
+        true
+    }
+}

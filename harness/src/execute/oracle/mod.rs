@@ -1,0 +1,148 @@
+//! The one place where an operation's parameters and bindings meet its reference: a file of its
+//! name, which implements [`Oracle`] for its parameters.
+
+mod cache;
+mod choose;
+pub(super) mod rows;
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+
+use lathe_kernels::{Declaration, Params, RopeStyle, State, StateWord};
+use lathe_reference as reference;
+use lathe_reference::Expected;
+
+use super::value::{Outcome, Value};
+use crate::recording::{Op, TensorId};
+use crate::weights::WeightRows;
+
+/// What an operation should leave in the tensors it writes.
+pub type Outcomes = Vec<(TensorId, Outcome)>;
+
+/// The reference of an operation: what invocations with these parameters should leave behind.
+pub trait Oracle: Params {
+    /// What each written tensor should hold, given what all tensors hold before.
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes;
+
+    /// Runs an operation that changes little of a large tensor without copying it: a cache is far
+    /// larger than what a step appends to it. False where [`Oracle::expected`] is to be used.
+    fn in_place(&self, _op: &Op, _values: &mut [Value]) -> bool {
+        false
+    }
+}
+
+/// What an operation finds: the values of its bindings.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// The operation.
+    pub op: &'a Op,
+    /// One value a tensor of the recording.
+    pub values: &'a [Value],
+}
+
+impl<'a> Inputs<'a> {
+    fn value(&self, name: &str) -> &'a Value {
+        &self.values[self.op.tensor(name).0]
+    }
+
+    /// Floats bound to a name.
+    pub fn f32s(&self, name: &str) -> &'a [f32] {
+        self.value(name).f32s()
+    }
+
+    /// Words bound to a name.
+    pub fn words(&self, name: &str) -> &'a [u32] {
+        self.value(name).words()
+    }
+
+    /// Weight rows bound to a name.
+    pub fn weights(&self, name: &str) -> &'a WeightRows {
+        self.value(name).weights()
+    }
+
+    /// The position in `state`: tokens of the sequence before the one at hand.
+    pub fn position(&self) -> u32 {
+        self.words("state")[StateWord::Position as usize]
+    }
+
+    /// The rotation of the position at hand.
+    fn rotation(&self, style: RopeStyle) -> reference::rope::Rope<'a> {
+        let spec = self.value("rope").rope();
+        reference::rope::Rope {
+            style: match style {
+                RopeStyle::Interleaved => reference::rope::RopeStyle::Interleaved,
+                RopeStyle::Neox => reference::rope::RopeStyle::Neox,
+            },
+            base: spec.base,
+            freq_factors: spec.freq_factors.as_deref(),
+            position: self.position(),
+        }
+    }
+
+    /// One output of real numbers.
+    pub fn real(&self, name: &str, expected: Expected) -> Outcomes {
+        vec![(self.op.tensor(name), Outcome::Real(expected))]
+    }
+}
+
+/// The state an operation finds; that of a first token where it reads none.
+pub(crate) fn state(op: &Op, values: &[Value]) -> State {
+    let Some((_, tensor)) = op.bindings.iter().find(|(name, _)| *name == "state") else {
+        return State::default();
+    };
+    let words = values[tensor.0].words();
+    State {
+        n_kv: words[StateWord::Position as usize] as usize + 1,
+        prompt_len: words[StateWord::Given as usize] as usize,
+    }
+}
+
+/// An [`Oracle`] without its type.
+trait AnyOracle: Send + Sync {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes;
+    fn in_place(&self, op: &Op, values: &mut [Value]) -> bool;
+}
+
+struct Of<P>(PhantomData<fn() -> P>);
+
+impl<P: Oracle> AnyOracle for Of<P> {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        P::read(&inputs.op.shape).expected(inputs)
+    }
+
+    fn in_place(&self, op: &Op, values: &mut [Value]) -> bool {
+        P::read(&op.shape).in_place(op, values)
+    }
+}
+
+fn of<P: Oracle>(_: &'static Declaration<P>) -> Box<dyn AnyOracle> {
+    Box::new(Of::<P>(PhantomData))
+}
+
+/// A module of the operation's name for each, and the table of them.
+macro_rules! oracles {
+    ($($name:ident)*) => {
+        $(mod $name;)*
+
+        fn built_in() -> BTreeMap<&'static str, Box<dyn AnyOracle>> {
+            [$((stringify!($name), of(&lathe_kernels::$name::OPERATION))),*].into()
+        }
+    };
+}
+lathe_kernels::for_each_operation!(oracles);
+
+fn oracle(op: &Op) -> &'static dyn AnyOracle {
+    static BUILT_IN: OnceLock<BTreeMap<&'static str, Box<dyn AnyOracle>>> = OnceLock::new();
+    BUILT_IN.get_or_init(built_in)[op.kernel().name].as_ref()
+}
+
+/// What an operation should leave in the tensors it writes, given what all tensors hold before.
+pub(crate) fn expected(op: &Op, values: &[Value]) -> Outcomes {
+    oracle(op).expected(&Inputs { op, values })
+}
+
+/// See [`Oracle::in_place`].
+pub(super) fn in_place(op: &Op, values: &mut [Value]) -> bool {
+    oracle(op).in_place(op, values)
+}

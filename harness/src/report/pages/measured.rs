@@ -1,0 +1,437 @@
+//! What records say of each operation: the tables of its page, and the index of all records.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use lathe_kernels::{Kernel, Problem};
+
+use super::REWRITE;
+use super::declared::Shapes;
+use super::markdown::{code, digits, plain, relink, table};
+use crate::report::record::{BenchCase, Body, Environment, Record};
+
+/// Folder of the records, from the root of the repository.
+const FOLDER: &str = "benches/records";
+
+/// A record and its file.
+pub struct Saved {
+    /// `<adapter>/<name>.json`, below the folder of the records.
+    pub file: String,
+    /// What it holds.
+    pub record: Record,
+}
+
+/// One measured variant and shape.
+struct Measurement {
+    kernel: &'static Kernel,
+    problem: Problem,
+    /// The problem as text: equal for equal problems, however the record wrote it.
+    key: String,
+    case: BenchCase,
+    environment: Environment,
+    file: String,
+}
+
+/// Everything that records hold, oldest first.
+pub struct Measurements {
+    saved: Vec<Saved>,
+    bench: Vec<Measurement>,
+    /// What is not shown, and why.
+    left_over: BTreeMap<String, Vec<String>>,
+}
+
+impl Measurements {
+    /// Sorts the records of all kernels. A shape that the declarations of today cannot read is left
+    /// over with its reason, and so is what a tree with uncommitted changes or a software adapter
+    /// measured.
+    pub fn of(kernels: &'static [Kernel], mut saved: Vec<Saved>) -> Self {
+        let order = |s: &Saved| (s.record.environment.date.clone(), s.file.clone());
+        saved.sort_by_key(order);
+        let mut bench = Vec::new();
+        let mut left_over = BTreeMap::<String, Vec<String>>::new();
+        for Saved { file, record } in &saved {
+            let Body::Bench(body) = &record.body else { continue };
+            let environment = &record.environment;
+            for case in &body.cases {
+                match read(kernels, environment, case) {
+                    Ok((kernel, problem)) => bench.push(Measurement {
+                        kernel,
+                        key: kernel.show(&problem),
+                        problem,
+                        case: case.clone(),
+                        environment: environment.clone(),
+                        file: file.clone(),
+                    }),
+                    Err(reason) => {
+                        let reasons = left_over.entry(file.clone()).or_default();
+                        if !reasons.contains(&reason) {
+                            reasons.push(reason);
+                        }
+                    }
+                }
+            }
+        }
+        Self { saved, bench, left_over }
+    }
+
+    /// The newest measurement of every variant and shape on an adapter, in the order of the
+    /// declarations; shapes that are benchmarked today come first.
+    fn newest(&self, kernel: &Kernel, adapter: &str) -> Vec<&Measurement> {
+        let mut newest = BTreeMap::new();
+        for m in self.of_kernel(kernel, adapter) {
+            newest.insert((m.key.as_str(), m.case.variant.as_str()), m);
+        }
+        let benched: Vec<_> = kernel.bench().iter().map(|p| kernel.show(p)).collect();
+        let shape =
+            |m: &Measurement| benched.iter().position(|key| *key == m.key).unwrap_or(benched.len());
+        let variant = |m: &Measurement| {
+            kernel.variants.iter().position(|v| v.name == m.case.variant).unwrap_or_default()
+        };
+        let mut rows: Vec<_> = newest.into_values().collect();
+        rows.sort_by_key(|m| (shape(m), m.key.clone(), variant(m)));
+        rows
+    }
+
+    fn of_kernel(&self, kernel: &Kernel, adapter: &str) -> impl Iterator<Item = &Measurement> {
+        let name = kernel.name;
+        self.bench.iter().filter(move |m| m.kernel.name == name && m.environment.adapter == adapter)
+    }
+
+    /// Names of the adapters, in order.
+    fn adapters(&self) -> Vec<&str> {
+        let names = self.saved.iter().map(|s| s.record.environment.adapter.as_str());
+        let mut names: Vec<_> = names.collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+fn read(
+    kernels: &'static [Kernel],
+    environment: &Environment,
+    case: &BenchCase,
+) -> Result<(&'static Kernel, Problem), String> {
+    if environment.software {
+        return Err("a software adapter".into());
+    }
+    if environment.dirty == Some(true) {
+        return Err("a tree with uncommitted changes".into());
+    }
+    let BenchCase { kernel: name, variant, shape, .. } = case;
+    let kernel =
+        kernels.iter().find(|k| k.name == *name).ok_or_else(|| format!("no kernel `{name}`"))?;
+    if kernel.variant(variant).is_none() {
+        return Err(format!("{name} has no variant `{variant}`"));
+    }
+    let problem = kernel.parse_complete(shape).map_err(|e| e.to_string())?;
+    Ok((kernel, problem))
+}
+
+/// The measured tables of an operation, one an adapter.
+pub(super) fn tables(kernel: &Kernel, measurements: &Measurements) -> String {
+    let mut text = String::new();
+    for adapter in measurements.adapters() {
+        let rows = measurements.newest(kernel, adapter);
+        if rows.is_empty() {
+            continue;
+        }
+        let gap = if text.is_empty() { "" } else { "\n" };
+        let _ = write!(text, "{gap}{}", table_of(kernel, adapter, &rows));
+    }
+    match text.is_empty() {
+        true => "No record holds it.\n".into(),
+        false => text,
+    }
+}
+
+fn table_of(kernel: &Kernel, adapter: &str, measurements: &[&Measurement]) -> String {
+    let problems: Vec<_> = measurements.iter().map(|m| m.problem.clone()).collect();
+    let shapes = Shapes::of(kernel, &problems);
+    let independent = measurements.iter().any(|m| m.case.overlapped.is_some());
+    // Beyond some fifty operations a byte no GPU of today is bound by memory.
+    let products = measurements.iter().any(|m| m.case.flops > 50.0 * m.case.bytes);
+    let mut titles = vec!["shape", "variant", ">cold µs", ">warm µs"];
+    titles.extend(independent.then_some(">independent µs"));
+    titles.extend([">GB/s", ">% of copy"]);
+    titles.extend(products.then_some(">TFLOP/s"));
+    titles.extend(["record", "commit", "flags"]);
+    let rows: Vec<_> = measurements
+        .iter()
+        .map(|m| {
+            let case = &m.case;
+            let shape = shapes.short(kernel, &m.problem);
+            let mut row = vec![
+                if shape.is_empty() { "–".into() } else { code(&shape) },
+                code(&case.variant),
+                digits(case.cold.median_us),
+                digits(case.warm.median_us),
+            ];
+            let overlapped = case.overlapped.as_ref();
+            if independent {
+                row.push(overlapped.map_or("–".into(), |t| digits(t.median_us)));
+            }
+            row.extend([digits(case.gb_s), percent(case)]);
+            if products {
+                row.push(digits(case.flops / case.cold.median_us * 1e-6));
+            }
+            row.extend([link("../../benches/records/", m), commit(&m.environment), flags(case)]);
+            row
+        })
+        .collect();
+    let independent = match independent {
+        true => " Independent: launches that need not wait for each other.",
+        false => "",
+    };
+    format!(
+        "{}, newest record of each variant and shape: median times of dependent launches, and GB/s \
+         over the copy bandwidth of the same run ([measuring](../measuring.md#one-case)).\
+         {independent}{}\n\n{}",
+        plain(adapter),
+        shapes.common(),
+        table(&titles, &rows)
+    )
+}
+
+fn percent(case: &BenchCase) -> String {
+    format!("{:.1}", 100.0 * case.fraction_of_copy)
+}
+
+fn day(environment: &Environment) -> &str {
+    environment.date.split('T').next().unwrap_or_default()
+}
+
+fn commit(environment: &Environment) -> String {
+    environment.commit.as_deref().map_or("–".into(), |c| c.chars().take(7).collect())
+}
+
+fn flags(case: &BenchCase) -> String {
+    if case.flags.is_empty() { "–".into() } else { case.flags.join(", ") }
+}
+
+fn link(folder: &str, m: &Measurement) -> String {
+    format!("[{}]({folder}{})", day(&m.environment), m.file)
+}
+
+/// The index of all records, `benches/records/README.md`: `text` is the hand-written part, which
+/// lies at `text_path`, and `others` are files that are no records.
+pub fn index(
+    kernels: &'static [Kernel],
+    text: &str,
+    text_path: &str,
+    measurements: &Measurements,
+    others: &[String],
+) -> String {
+    let mut page =
+        format!("<!-- Generated by `{REWRITE}`.\n     Written by hand: {text_path}. -->\n\n");
+    page.push_str(relink(text, FOLDER, FOLDER, str::to_owned).trim_end());
+    page.push('\n');
+    for adapter in measurements.adapters() {
+        let sections = [
+            ("kernels", kernel_rows(kernels, adapter, measurements)),
+            ("decode, operation by operation", profile_rows(adapter, measurements)),
+            ("A/B", ab_rows(adapter, measurements)),
+        ];
+        for (title, table) in sections {
+            if let Some(table) = table {
+                let _ = write!(page, "\n## {}: {title}\n\n{table}", plain(adapter));
+            }
+        }
+    }
+    if !others.is_empty() {
+        page.push_str("\n## Documents of `lathe decode --json`\n\n");
+        for file in others {
+            let _ = writeln!(page, "- [{file}]({file})");
+        }
+    }
+    if !measurements.left_over.is_empty() {
+        page.push_str("\n## Not shown\n\n");
+        for (file, reasons) in &measurements.left_over {
+            let _ = writeln!(page, "- [{file}]({file}): {}", plain(&reasons.join("; ")));
+        }
+    }
+    page
+}
+
+fn kernel_rows(kernels: &'static [Kernel], adapter: &str, all: &Measurements) -> Option<String> {
+    let mut rows = Vec::new();
+    for kernel in kernels {
+        let newest = all.newest(kernel, adapter);
+        let problems: Vec<_> = newest.iter().map(|m| m.problem.clone()).collect();
+        let shapes = Shapes::of(kernel, &problems);
+        for of_shape in newest.chunk_by(|a, b| a.key == b.key) {
+            let time = |m: &&&Measurement| m.case.cold.median_us;
+            let best = of_shape.iter().min_by(|a, b| time(a).total_cmp(&time(b)));
+            let Some(best) = best else { continue };
+            let before = all.of_kernel(kernel, adapter).filter(|m| {
+                m.key == best.key
+                    && m.case.variant == best.case.variant
+                    && m.environment.date < best.environment.date
+            });
+            let shape = shapes.short(kernel, &best.problem);
+            rows.push(vec![
+                format!("[{0}](../../docs/kernels/{0}.md)", kernel.name),
+                if shape.is_empty() { "–".into() } else { code(&shape) },
+                code(&best.case.variant),
+                digits(best.case.cold.median_us),
+                percent(&best.case),
+                link("", best),
+                commit(&best.environment),
+                before.last().map_or("–".into(), |m| {
+                    let change = best.case.cold.median_us / m.case.cold.median_us - 1.0;
+                    format!("{} since {}", signed(change), link("", m))
+                }),
+                flags(&best.case),
+            ]);
+        }
+    }
+    let titles = [
+        "kernel",
+        "shape",
+        "fastest variant",
+        ">cold µs",
+        ">% of copy",
+        "record",
+        "commit",
+        "change",
+        "flags",
+    ];
+    (!rows.is_empty()).then(|| table(&titles, &rows))
+}
+
+fn signed(change: f64) -> String {
+    let tenths = (1000.0 * change).round() / 10.0;
+    // Of a zero the sign says nothing.
+    if tenths == 0.0 { "0.0 %".into() } else { format!("{tenths:+.1} %") }
+}
+
+/// The newest profile of every model and prompt.
+fn profile_rows(adapter: &str, all: &Measurements) -> Option<String> {
+    let of_adapter = |s: &&Saved| s.record.environment.adapter == adapter;
+    let profiles = || {
+        all.saved.iter().filter(of_adapter).filter_map(|s| match &s.record.body {
+            Body::Profile(p) => Some((s, p, (p.model.as_str(), p.kv.as_str(), p.prompt_tokens))),
+            _ => None,
+        })
+    };
+    let mut newest = BTreeMap::new();
+    for (saved, profile, key) in profiles() {
+        newest.insert(key, (saved, profile));
+    }
+    let rows: Vec<_> = newest
+        .iter()
+        .map(|(key, (saved, profile))| {
+            let environment = &saved.record.environment;
+            let free = &profile.unprofiled;
+            let before = profiles()
+                .rfind(|(s, _, k)| k == key && s.record.environment.date < environment.date);
+            vec![
+                plain(&profile.model),
+                code(&profile.kv),
+                profile.prompt_tokens.to_string(),
+                format!("{:.1}", free.decode_tok_s),
+                free.gpu_ms_per_token.map_or("–".into(), |ms| format!("{ms:.3}")),
+                format!("{:.3}", profile.serialised_ms_per_token),
+                format!("[{}]({})", day(environment), saved.file),
+                commit(environment),
+                before.map_or("–".into(), |(s, p, _)| {
+                    let change = free.decode_tok_s / p.unprofiled.decode_tok_s - 1.0;
+                    let date = day(&s.record.environment);
+                    format!("{} since [{date}]({})", signed(change), s.file)
+                }),
+            ]
+        })
+        .collect();
+    let titles = [
+        "model",
+        "KV",
+        ">prompt",
+        ">tok/s, unprofiled",
+        ">GPU ms a token",
+        ">sum of operations, ms",
+        "record",
+        "commit",
+        "change of tok/s",
+    ];
+    (!rows.is_empty()).then(|| table(&titles, &rows))
+}
+
+fn ab_rows(adapter: &str, all: &Measurements) -> Option<String> {
+    let of_adapter = |s: &&Saved| s.record.environment.adapter == adapter;
+    let rows: Vec<_> = all
+        .saved
+        .iter()
+        .filter(of_adapter)
+        .filter_map(|s| match &s.record.body {
+            Body::Ab(ab) => Some(vec![
+                ab.kernel.clone(),
+                code(&ab.shape),
+                code(&ab.a),
+                code(&ab.b),
+                format!("{:.4} [{:.4}, {:.4}]", ab.ratio.median, ab.ratio.low, ab.ratio.high),
+                ab.verdict.clone(),
+                format!("[{}]({})", day(&s.record.environment), s.file),
+                commit(&s.record.environment),
+            ]),
+            _ => None,
+        })
+        .collect();
+    let titles = ["kernel", "shape", "A", "B", "time of B over A", "B is", "record", "commit"];
+    (!rows.is_empty()).then(|| table(&titles, &rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record of one case, as an older version wrote it.
+    fn saved(date: &str, shape: &str, us: f64, dirty: bool) -> Saved {
+        let timing = format!(
+            r#"{{"median_us":{us},"min_us":{us},"spread":0,"noise":0,"settled":true,
+            "dispatches":1,"samples_us":[{us}]}}"#
+        );
+        let text = format!(
+            r#"{{"schema_version":1,"environment":{{"date":"{date}T00:00:00Z",
+            "commit":"0123456789ab","dirty":{dirty},"lathe":"0","wgpu":"0","os":"o",
+            "adapter":"GPU","driver":"d","backend":"vulkan","software":false,
+            "runtime_checks":"off","timestamp_quantum_ns":1,"copy_gb_s":1,"canary_drift":0}},
+            "kind":"bench","cases":[{{"kernel":"embed","variant":"vec4","shape":"{shape}",
+            "source":"","cold":{timing},"warm":{timing},"bytes":1,"flops":1,"gb_s":2,
+            "fraction_of_copy":0.5,"rotated_bytes":1,"clock":"gpu","flags":["noisy"]}}]}}"#
+        );
+        let record = serde_json::from_str(&text).unwrap();
+        Saved { file: format!("gpu/{date}.json"), record }
+    }
+
+    const SHAPE: &str = "VOCAB=262144,HIDDEN=1152,WEIGHT=bf16,PACKING=blocks,SCALE=33.941124";
+
+    fn embed() -> &'static Kernel {
+        lathe_kernels::kernel("embed").unwrap()
+    }
+
+    #[test]
+    fn the_newest_record_counts_and_its_change_is_to_the_one_before() {
+        let full = format!("{SHAPE},FIRST=0,PART=whole,SEEN=1");
+        let files = vec![
+            saved("2026-01-03", &full, 3.0, false),
+            saved("2026-01-01", SHAPE, 6.0, false),
+            saved("2026-01-04", &full, 1.0, true),
+        ];
+        let all = Measurements::of(lathe_kernels::kernels(), files);
+        let text = tables(embed(), &all);
+        assert!(text.contains("| 3.00 | 3.00 | 2.00 | 50.0 | [2026-01-03](../../benches/records/"));
+        assert!(!text.contains("2026-01-01") && !text.contains("2026-01-04"), "{text}");
+        let index = index(lathe_kernels::kernels(), "# Records", "page.md", &all, &[]);
+        assert!(index.contains("-50.0 % since [2026-01-01](gpu/2026-01-01.json) | noisy"));
+        assert!(index.contains("gpu/2026-01-04.json): a tree with uncommitted changes"), "{index}");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_listed() {
+        let files = vec![saved("2026-01-01", "VOCAB=8,TURNS=3", 1.0, false)];
+        let all = Measurements::of(lathe_kernels::kernels(), files);
+        assert_eq!(tables(embed(), &all), "No record holds it.\n");
+        let index = index(lathe_kernels::kernels(), "# Records", "page.md", &all, &[]);
+        assert!(index.contains("has no parameter `TURNS`"), "{index}");
+    }
+}

@@ -1,0 +1,140 @@
+//! Committed pages say what declarations and records say: `docs/kernels/<op>.md` and
+//! `benches/records/README.md` are generated again and compared. `LATHE_BLESS=1` rewrites them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lathe_harness::report::pages::{Measurements, Page, Saved, WORKBENCH, index, stale};
+use lathe_harness::report::record::Record;
+
+const RECORDS: &str = "benches/records";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// Every file below a folder, as sorted paths from the root.
+fn files(folder: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root().join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let path = format!("{folder}/{}", entry.file_name().to_str().unwrap());
+            if entry.file_type().unwrap().is_dir() { folders.push(path) } else { all.push(path) }
+        }
+    }
+    all.sort();
+    all
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// Hand-written parts by operation: `kernels/ops/…/<op>/page.md`.
+fn texts() -> BTreeMap<String, String> {
+    let pages = files("kernels/ops").into_iter().filter(|path| path.ends_with("/page.md"));
+    pages.map(|path| (path.rsplit('/').nth(1).unwrap().to_owned(), path)).collect()
+}
+
+/// All records, and the other JSON files beside them.
+fn measurements() -> (Measurements, Vec<String>) {
+    let (mut saved, mut others) = (Vec::new(), Vec::new());
+    for path in files(RECORDS).into_iter().filter(|path| path.ends_with(".json")) {
+        let file = path.strip_prefix(RECORDS).unwrap().trim_start_matches('/').to_owned();
+        let text = read(&path);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        if value.get("kind").is_some() {
+            let record = Record::read(&root().join(&path)).unwrap();
+            saved.push(Saved { file, record });
+        } else {
+            others.push(file);
+        }
+    }
+    (Measurements::of(lathe_kernels::kernels(), saved), others)
+}
+
+/// Every generated file by its path.
+fn generated() -> BTreeMap<String, String> {
+    let (measurements, others) = measurements();
+    let texts = texts();
+    let mut pages = BTreeMap::new();
+    for kernel in lathe_kernels::kernels() {
+        let name = kernel.name;
+        let text_path = texts.get(name).unwrap_or_else(|| panic!("{name} has no page.md"));
+        let text = &read(text_path);
+        let page = Page { kernel, text, text_path, measurements: &measurements };
+        pages.insert(page.path(), page.markdown());
+    }
+    let head = format!("{RECORDS}/page.md");
+    let kernels = lathe_kernels::kernels();
+    let index = index(kernels, &read(&head), &head, &measurements, &others);
+    pages.insert(format!("{RECORDS}/README.md"), index);
+    pages
+}
+
+#[test]
+fn pages_and_index_are_what_declarations_and_records_say() {
+    let bless = std::env::var_os("LATHE_BLESS").is_some();
+    let mut wrong = Vec::new();
+    for (path, text) in generated() {
+        let at = root().join(&path);
+        let committed = fs::read_to_string(&at).unwrap_or_default();
+        match stale(&path, &committed, &text) {
+            Some(_) if bless => fs::write(at, text).unwrap(),
+            Some(message) => wrong.push(message),
+            None => {}
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn a_stale_page_is_found() {
+    for (path, text) in generated() {
+        let line = text.lines().count() / 2;
+        let changed: Vec<_> = text
+            .lines()
+            .enumerate()
+            .map(|(i, old)| if i == line { format!("{old} and more") } else { old.to_owned() })
+            .collect();
+        let message = stale(&path, &(changed.join("\n") + "\n"), &text).unwrap();
+        let at = format!("{path} is stale, first in line {}\n", line + 1);
+        assert!(message.starts_with(&at), "{message}");
+        assert!(message.contains("LATHE_BLESS=1"), "{message}");
+    }
+}
+
+/// A page of an operation that is gone, or a text without an operation, would never change again.
+#[test]
+fn every_page_has_its_operation() {
+    for (name, path) in texts() {
+        assert!(lathe_kernels::kernel(&name).is_some(), "{path}: no operation {name}");
+    }
+    for name in WORKBENCH {
+        assert!(lathe_kernels::kernel(name).is_some(), "WORKBENCH: no operation {name}");
+    }
+    for path in files("docs/kernels") {
+        let name = path.rsplit('/').next().unwrap().trim_end_matches(".md").to_owned();
+        assert!(lathe_kernels::kernel(&name).is_some(), "{path}: no operation {name}");
+    }
+}
+
+#[test]
+fn hand_written_parts_link_to_files_that_exist() {
+    let (measurements, _) = measurements();
+    for kernel in lathe_kernels::kernels() {
+        let text_path = &texts()[kernel.name];
+        let text = &read(text_path);
+        let page = Page { kernel, text, text_path, measurements: &measurements };
+        for link in page.links() {
+            assert!(
+                root().join(&link).exists(),
+                "{text_path} links to {link}, which does not exist"
+            );
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! A token from the product of its QKV matrix to the output of attention: its heads are normed and
+//! rotated, its key and value appended, and attention runs over the cache.
+
+use crate::adapter::Capabilities;
+use crate::attention::geometry::*;
+use crate::attention::*;
+use crate::codes::{FloatFormat, Norm, RopeFactors, RopeStyle};
+use crate::descriptor::*;
+use crate::len;
+use crate::param::{dim, n_kv};
+use crate::shared::*;
+
+crate::params! {
+    /// Parameters of `attention_append`.
+    pub struct AttentionAppend {
+        q_per_kv: usize = Q_PER_KV,
+        kv_heads: usize = kv_heads(4),
+        head_dim: usize = HEAD_DIM,
+        qk_norm: Norm = QK_NORM,
+        rope_style: RopeStyle = ROPE_STYLE,
+        eps: f32 = EPS,
+        rope_base: f32 = ROPE_BASE,
+        rope_factors: RopeFactors = ROPE_FACTORS,
+        kv_size: usize = dim(
+            "CAPACITY",
+            "slots of the cache; position modulo CAPACITY is written, min(SEEN, CAPACITY) are \
+             attended",
+            256,
+            700,
+        ),
+        kv_format: FloatFormat = KV_FORMAT,
+        act_format: FloatFormat = ACTS_OUT,
+        scale: f32 = SCALE,
+    }
+}
+
+has_cache!(AttentionAppend);
+
+impl Rotates for AttentionAppend {
+    fn table(&self) -> (f32, usize, RopeFactors) {
+        (self.rope_base, self.head_dim, self.rope_factors)
+    }
+}
+
+/// Over an f16 cache of `kv_size` slots, with f32 output.
+fn over(kv_size: usize, layer: Layer) -> AttentionAppend {
+    let Layer { q_per_kv, kv_heads, head_dim, qk_norm, rope_style } = layer;
+    AttentionAppend {
+        q_per_kv,
+        kv_heads,
+        head_dim,
+        qk_norm,
+        rope_style,
+        eps: 1e-6,
+        rope_base: 10_000.0,
+        rope_factors: RopeFactors::None,
+        kv_size,
+        kv_format: FloatFormat::F16,
+        act_format: FloatFormat::F32,
+        scale: layer.scale(),
+    }
+}
+
+/// Bytes of workgroup memory for the new token's heads.
+fn fresh_bytes(p: &AttentionAppend) -> usize {
+    (p.q_per_kv + 2) * p.head_dim * 4
+}
+
+/// What fresh_subgroup.wgsl holds of a head in arrays of fixed length.
+fn too_long(p: &AttentionAppend, caps: &Capabilities) -> Option<String> {
+    let size = caps.subgroup.map_or(32, |(smallest, _)| smallest.max(4)) as usize;
+    let quads = p.head_dim.div_ceil(4 * size);
+    (quads > 16).then(|| format!("a lane would hold {quads} fours of a head, 16 at most"))
+}
+
+/// Rotated pairs are taken two by two.
+fn odd_pairs(p: &AttentionAppend) -> Option<String> {
+    let d = p.head_dim;
+    (!d.is_multiple_of(4)).then(|| format!("HEAD_DIM={d} is no multiple of 4"))
+}
+
+/// The declaration.
+pub static OPERATION: Declaration<AttentionAppend> = Declaration {
+    name: "attention_append",
+    summary: "qkv_rope_append and attention_decode in one: QKV product to attention's output",
+    fuses: Some(Fusion {
+        of: &["qkv_rope_append", "attention_decode"],
+        // Caches of so few or so many slots were measured to be as fast or faster apart; page.md.
+        against: |p| {
+            let slots = p.kv_size;
+            (!(129..=8192).contains(&slots))
+                .then(|| format!("measured no faster with {slots} slots, only with 129 to 8192"))
+        },
+    }),
+    state: &[n_kv(256, 900)],
+    bindings: &[
+        state(),
+        qkv(),
+        Binding::input("qk_norm", f32s, len!(p => 2 * p.head_dim)),
+        rope(),
+        appended_cache("k_cache"),
+        appended_cache("v_cache"),
+        Binding::scratch("q", f32s, len!(p => p.q_heads() * p.head_dim)),
+        scores(),
+        tops(),
+        partials(),
+        Binding::output(
+            "y",
+            |p, _| Elem::Floats(p.act_format),
+            len!(p => p.q_heads() * p.head_dim),
+        ),
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[
+                Stage { entry: "append", grid: |p, _| p.qkv_heads() },
+                Stage {
+                    entry: "score",
+                    grid: |p, c| (p.q_heads() * p.kv_size).div_ceil(c["WG"] as usize),
+                },
+                Stage { entry: "mix", grid: |p, c| p.q_elements().div_ceil(2 * c["WG"] as usize) },
+            ],
+            tunables: WORKGROUPS,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "split_kv_workgroup",
+            stages: &split_stages(),
+            // Its sums take a word an invocation.
+            constants: |p, caps| workgroup_constants(p, caps, 4, fresh_bytes(p)),
+            tunables: SPLIT_WORKGROUP_TUNABLES,
+            unsupported: |p, _| ragged(p).or_else(|| odd_pairs(p)).or_else(|| too_many_heads(p)),
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "split_kv",
+            stages: &split_stages(),
+            constants: |p, caps| two_stages(split_constants(p, caps, 0, fresh_bytes(p))),
+            tunables: SPLIT_TUNABLES,
+            unsupported: |p, caps| {
+                odd_pairs(p).or_else(|| too_long(p, caps)).or_else(|| split_unsupported(p, caps))
+            },
+            ..Variant::PLAIN
+        },
+    ],
+    prefer: |_| &["split_kv", "split_kv_workgroup", "naive"],
+    cost: |p, s| {
+        let (slots, query, key) = (p.slots(s.n_kv), p.q_elements(), p.k_elements());
+        // The new token's row is written and not read.
+        let cache = 2 * slots * p.kv_heads * p.row_bytes();
+        let heads = 4 * (query + 2 * key) + p.act_format.bytes() * query;
+        Cost {
+            bytes: (cache + heads + 12 * p.head_dim) as f64,
+            flops: (4 * slots * query + 7 * (query + key)) as f64,
+        }
+    },
+    tolerance: |p, s| Tolerance {
+        k: 24.0 + 3.0 * (p.head_dim as f64).sqrt() + (s.n_kv as f64).sqrt(),
+        rounding: 0.0,
+        // A step of f16 in the new key and value, whose direction WGSL leaves open.
+        nmse: if p.kv_format == FloatFormat::F16 { 1e-6 } else { 1e-9 },
+        reason: "as attention_decode over queries and a key off as qkv_rope_append's, whose \
+                 magnitudes are in the scores'; what rounding the new key and value to f16 may \
+                 move is in the reference's magnitude",
+    },
+    cases: || {
+        use RopeStyle::{Interleaved, Neox};
+        // Every variant compiles anew for every shape: few shapes, each for several reasons.
+        let case = |p: AttentionAppend, n_kv| Case::from(p).n_kv(n_kv);
+        let f32_cache = |p| AttentionAppend { kv_format: FloatFormat::F32, ..p };
+        let f16_output = |p| AttentionAppend { act_format: FloatFormat::F16, ..p };
+        let (rope_base, rope_factors) = (500_000.0, RopeFactors::Llama3);
+        let llama3 = |p| AttentionAppend { rope_base, rope_factors, ..p };
+        let normed = |q_per_kv, head_dim, rope_style| {
+            let qk_norm = Norm::Rms;
+            Layer { q_per_kv, kv_heads: 1, head_dim, qk_norm, rope_style }
+        };
+        let plain = |head_dim| Layer { qk_norm: Norm::None, ..normed(1, head_dim, Neox) };
+        let three_of_80 = Layer { kv_heads: 2, ..normed(3, 80, Interleaved) };
+        vec![
+            case(over(512, GEMMA), 700), // local layer, ring wrapped
+            case(f32_cache(f16_output(over(1024, GEMMA))), 300),
+            case(f16_output(llama3(over(300, LLAMA))), 257),
+            case(f32_cache(over(40, LLAMA)), 1),
+            case(f32_cache(over(130, QWEN)), 129),
+            case(over(130, QWEN), 131),
+            case(f32_cache(over(1, plain(32))), 7),
+            case(over(16, normed(2, 32, Interleaved)), 17),
+            case(over(100, three_of_80), 70), // teams with idle lanes
+            case(f32_cache(over(40, normed(8, 64, Neox))), 40),
+            // Several rounds of every team, the last one ragged.
+            case(f32_cache(over(9000, plain(64))), 8771),
+        ]
+    },
+    bench: || {
+        let mut problems = Vec::new();
+        for context in [512, 8192, 32_768] {
+            for layer in MODELS {
+                problems.push(Case::from(over(context, layer)).n_kv(context));
+            }
+        }
+        problems
+    },
+};

@@ -1,0 +1,238 @@
+//! Attention of one new token over the KV cache, grouped-query, full or sliding window.
+
+use crate::attention::geometry::*;
+use crate::attention::*;
+use crate::codes::FloatFormat;
+use crate::descriptor::*;
+use crate::len;
+use crate::param::{dim, n_kv};
+use crate::shared::*;
+
+crate::params! {
+    /// Parameters of `attention_decode`.
+    pub struct AttentionDecode {
+        q_per_kv: usize = Q_PER_KV,
+        kv_heads: usize = kv_heads(4),
+        head_dim: usize = HEAD_DIM,
+        kv_size: usize = dim(
+            "CAPACITY",
+            "slots of the cache; min(SEEN, CAPACITY) of them are attended",
+            256,
+            700,
+        ),
+        kv_format: FloatFormat = KV_FORMAT,
+        act_format: FloatFormat = ACTS_OUT.neutral(0.0),
+        scale: f32 = SCALE,
+    }
+}
+
+has_cache!(AttentionDecode);
+
+/// Over an f16 cache of `kv_size` slots, with f32 output.
+fn over(kv_size: usize, layer: Layer) -> AttentionDecode {
+    let Layer { q_per_kv, kv_heads, head_dim, .. } = layer;
+    AttentionDecode {
+        q_per_kv,
+        kv_heads,
+        head_dim,
+        kv_size,
+        kv_format: FloatFormat::F16,
+        act_format: FloatFormat::F32,
+        scale: layer.scale(),
+    }
+}
+
+/// Heads are taken in fours, at most `most` elements of them.
+fn no_fours(p: &AttentionDecode, most: usize) -> Option<String> {
+    let d = p.head_dim;
+    (!d.is_multiple_of(4) || d > most)
+        .then(|| format!("HEAD_DIM={d} is no multiple of 4 up to {most}"))
+}
+
+const LARGE_TILES: u32 = 32 << 10;
+
+/// A workgroup a query head.
+const A_HEAD: &[Stage<AttentionDecode>] = &[Stage { entry: "main", grid: |p, _| p.q_heads() }];
+
+/// The declaration.
+pub static OPERATION: Declaration<AttentionDecode> = Declaration {
+    name: "attention_decode",
+    summary: "attention of one token over a full or ring KV cache, grouped queries, f32 or f16",
+    fuses: None,
+    state: &[n_kv(256, 900)],
+    bindings: &[
+        state(),
+        Binding::input("q", f32s, len!(p => p.q_heads() * p.head_dim)),
+        read_cache("k_cache"),
+        read_cache("v_cache"),
+        scores(),
+        tops(),
+        partials(),
+        Binding::counter("counters", len!(p => p.kv_heads)),
+        Binding::output(
+            "y",
+            |p, _| Elem::Floats(p.act_format),
+            len!(p => p.q_heads() * p.head_dim),
+        ),
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[
+                Stage {
+                    entry: "score",
+                    grid: |p, c| (p.q_heads() * p.kv_size).div_ceil(c["WG"] as usize),
+                },
+                Stage { entry: "mix", grid: |p, c| p.q_elements().div_ceil(2 * c["WG"] as usize) },
+            ],
+            tunables: WORKGROUPS,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "streaming",
+            stages: A_HEAD,
+            tunables: &[("WG", &[64.0, 128.0, 256.0])],
+            unsupported: |p, _| no_fours(p, 1024),
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "tiled_small",
+            stages: A_HEAD,
+            constants: |p, _| tiled_constants(p, 1, 64, 32, 12 << 10),
+            tunables: &[("TILE", &[4.0, 8.0, 16.0, 32.0])],
+            unsupported: |p, _| ragged(p),
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "tiled_large",
+            stages: &[Stage { entry: "main", grid: |p, _| p.kv_heads }],
+            constants: |p, caps| {
+                let room = (caps.workgroup_memory as usize).min(48 << 10);
+                tiled_constants(p, p.q_per_kv, 256, 128, room)
+            },
+            tunables: &[("TILE", &[16.0, 32.0, 64.0])],
+            unsupported: |p, caps| {
+                ragged(p).or_else(|| {
+                    let has = caps.workgroup_memory;
+                    (has < LARGE_TILES).then(|| {
+                        format!(
+                            "needs {LARGE_TILES} bytes of workgroup memory, the adapter has {has}"
+                        )
+                    })
+                })
+            },
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "online",
+            stages: A_HEAD,
+            tunables: &[("WG", &[64.0, 128.0, 256.0])],
+            unsupported: |p, _| no_fours(p, 1024),
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "online_subgroup",
+            stages: A_HEAD,
+            constants: |p, caps| {
+                let size = caps.subgroup.map_or(32, |(min, _)| min.max(4));
+                // As many subgroups as workgroup memory holds accumulators for.
+                let slot = 4 * p.head_dim as u32 + 8;
+                let most = (caps.workgroup_memory / slot).min(caps.invocations / size).max(1);
+                let subgroups = 1u32 << most.min(32).ilog2();
+                vec![
+                    ("WG", f64::from(subgroups * size)),
+                    ("SG_MIN", f64::from(size)),
+                    ("SUBGROUPS", f64::from(subgroups)),
+                ]
+            },
+            unsupported: |p, _| no_fours(p, 256),
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "split_kv_workgroup",
+            stages: &split_stages(),
+            constants: |p, caps| workgroup_constants(p, caps, 0, 0),
+            tunables: SPLIT_WORKGROUP_TUNABLES,
+            unsupported: |p, _| ragged(p).or_else(|| too_many_heads(p)),
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "split_kv",
+            stages: &split_stages(),
+            constants: |p, caps| two_stages(split_constants(p, caps, 0, 0)),
+            tunables: SPLIT_TUNABLES,
+            unsupported: split_unsupported,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "split_kv_last",
+            stages: &[Stage { entry: "attend", grid: split_grid }],
+            constants: |p, caps| {
+                // One workgroup reads the results of all splits of a KV head.
+                let most = ((128 << 10) / (p.q_per_kv * 4 * p.head_dim)).max(8);
+                let mut constants = split_constants(p, caps, 24, 0);
+                for (_, splits) in constants.iter_mut().filter(|c| c.0 == "SPLITS") {
+                    *splits = splits.min(most as f64);
+                }
+                constants
+            },
+            tunables: SPLIT_TUNABLES,
+            unsupported: split_unsupported,
+            ..Variant::PLAIN
+        },
+    ],
+    prefer: |p| {
+        // Below, the second dispatch costs more than the one workgroup a head that it saves.
+        if p.kv_size <= 128 {
+            &["online_subgroup", "split_kv", "online", "streaming", "naive"]
+        } else {
+            &["split_kv", "online_subgroup", "split_kv_workgroup", "online", "streaming", "naive"]
+        }
+    },
+    cost: |p, s| {
+        let slots = p.slots(s.n_kv);
+        let cache = 2 * slots * p.kv_heads * p.row_bytes();
+        let query = p.q_elements();
+        Cost {
+            bytes: (cache + (4 + p.act_format.bytes()) * query) as f64,
+            flops: (4 * slots * query) as f64,
+        }
+    },
+    tolerance: |p, s| Tolerance {
+        k: 16.0 + (p.head_dim as f64).sqrt() + (s.n_kv as f64).sqrt(),
+        rounding: 0.0,
+        nmse: 1e-9,
+        reason: "score errors act through exp on every weight (in the reference's magnitude); sums \
+                 over head_dim and slots behave as random walks",
+    },
+    cases: || {
+        // Every variant compiles anew for every shape: few shapes, each for several reasons.
+        let case = |p: AttentionDecode, n_kv| Case::from(p).n_kv(n_kv);
+        let f32_cache = |p| AttentionDecode { kv_format: FloatFormat::F32, ..p };
+        let f16_output = |p| AttentionDecode { act_format: FloatFormat::F16, ..p };
+        let heads = |q_per_kv, head_dim| Layer { q_per_kv, kv_heads: 1, head_dim, ..GEMMA };
+        let three_of_80 = Layer { kv_heads: 2, ..heads(3, 80) };
+        vec![
+            case(over(512, GEMMA), 700), // local layer, ring wrapped
+            case(f32_cache(f16_output(over(1024, GEMMA))), 300), // global layer
+            case(f16_output(over(300, LLAMA)), 257),
+            case(f32_cache(over(130, QWEN)), 129),
+            case(over(130, QWEN), 130),
+            case(over(1, heads(1, 32)), 1),
+            case(f32_cache(over(16, heads(2, 32))), 17),
+            case(over(40, heads(8, 64)), 40),
+            case(over(100, three_of_80), 70), // teams with idle lanes
+            // Several rounds of every team, the last one ragged.
+            case(over(9000, heads(1, 64)), 8771),
+        ]
+    },
+    bench: || {
+        let mut problems = Vec::new();
+        for context in [512, 8192, 32_768] {
+            for layer in MODELS {
+                problems.push(Case::from(over(context, layer)).n_kv(context));
+            }
+        }
+        problems
+    },
+};

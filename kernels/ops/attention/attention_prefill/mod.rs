@@ -1,0 +1,228 @@
+//! Attention of several consecutive tokens over a cache that already holds them: causal,
+//! grouped-query, full or within a window.
+
+use crate::attention::geometry::*;
+use crate::attention::*;
+use crate::codes::{FloatFormat, QueryRow};
+use crate::descriptor::*;
+use crate::len;
+use crate::param::{Param, State, choice, dim, n_kv, start};
+use crate::shared::*;
+
+crate::params! {
+    /// Parameters of `attention_prefill`.
+    pub struct AttentionPrefill {
+        n_tokens: usize = dim("M", "tokens", 16, 40),
+        q_per_kv: usize = Q_PER_KV,
+        kv_heads: usize = kv_heads(3),
+        head_dim: usize = HEAD_DIM,
+        kv_size: usize = dim(
+            "CAPACITY",
+            "slots of the cache; position t lies in slot t, and nothing wraps",
+            64,
+            200,
+        ),
+        window: usize = start("WINDOW", "tokens a query attends to, itself included; 0: all", 70),
+        q_row: QueryRow = choice(
+            "ROW",
+            "what lies in a row of q: query heads, or query, key and value heads",
+            &QueryRow::ALL,
+        ),
+        kv_format: FloatFormat = KV_FORMAT,
+        act_format: FloatFormat = ACTS_OUT,
+        scale: f32 = SCALE,
+    }
+}
+
+has_cache!(AttentionPrefill);
+
+impl AttentionPrefill {
+    /// Rows of a KV head: query heads of all tokens.
+    fn rows(&self) -> usize {
+        self.n_tokens * self.q_per_kv
+    }
+
+    /// Heads in a row of q.
+    fn row_heads(&self) -> usize {
+        match self.q_row {
+            QueryRow::Q => self.q_heads(),
+            QueryRow::Qkv => self.qkv_heads(),
+        }
+    }
+
+    /// Elements of a row of q.
+    pub fn row_elements(&self) -> usize {
+        self.row_heads() * self.head_dim
+    }
+
+    /// Keys each token attends to, in order.
+    fn keys(&self, state: State) -> impl Iterator<Item = usize> + use<> {
+        let (first, kv_size) = (state.n_kv - 1, self.kv_size);
+        let window = if self.window == 0 { usize::MAX } else { self.window };
+        (0..self.n_tokens).map(move |i| ((first + i).min(kv_size - 1) + 1).min(window))
+    }
+
+    /// Most keys a token attends to.
+    fn most_keys(&self, state: State) -> usize {
+        self.keys(state).max().unwrap_or(0)
+    }
+
+    /// The last tokens of a sequence of `context`, whose cache has no slot more.
+    fn at_end_of(self, context: usize) -> Case<Self> {
+        Case::from(Self { kv_size: context, ..self }).n_kv(context - self.n_tokens + 1)
+    }
+}
+
+/// Tokens whose queries lie in a QKV product, over an f16 cache, with f32 output.
+fn tokens(n_tokens: usize, layer: Layer) -> AttentionPrefill {
+    let Layer { q_per_kv, kv_heads, head_dim, .. } = layer;
+    AttentionPrefill {
+        n_tokens,
+        q_per_kv,
+        kv_heads,
+        head_dim,
+        kv_size: n_tokens,
+        window: 0,
+        q_row: QueryRow::Qkv,
+        kv_format: FloatFormat::F16,
+        act_format: FloatFormat::F32,
+        scale: layer.scale(),
+    }
+}
+
+/// The declaration.
+pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
+    name: "attention_prefill",
+    summary: "causal attention of M tokens over a cache that holds them, optionally in a window",
+    fuses: None,
+    state: &[Param {
+        doc: "tokens of the sequence up to the first query's (state: the position is on the GPU)",
+        ..n_kv(32, 120)
+    }],
+    bindings: &[
+        state(),
+        Binding::input("q", f32s, len!(p => p.n_tokens * p.row_heads() * p.head_dim)),
+        read_cache("k_cache"),
+        read_cache("v_cache"),
+        Binding::output(
+            "y",
+            |p, _| Elem::Floats(p.act_format),
+            len!(p => p.n_tokens * p.q_heads() * p.head_dim),
+        ),
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[Stage {
+                entry: "main",
+                grid: |p, c| {
+                    let pieces = p.head_dim.div_ceil(16);
+                    (p.n_tokens * p.q_heads() * pieces).div_ceil(c["WG"] as usize)
+                },
+            }],
+            tunables: WORKGROUPS,
+            unsupported: |p, _| {
+                let odd = !p.head_dim.is_multiple_of(2);
+                odd.then(|| format!("HEAD_DIM={} is odd", p.head_dim))
+            },
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "tiled",
+            stages: &[Stage {
+                entry: "main",
+                grid: |p, c| p.kv_heads * p.rows().div_ceil(c["ROWS"] as usize),
+            }],
+            constants: |p, caps| {
+                // Rows whose chunks fill a workgroup, and a tile that leaves room for them.
+                let chunks = p.row_chunks();
+                let room = caps.workgroup_memory.min(16 << 10) as usize;
+                let wg = |rows: usize| (rows * chunks).next_power_of_two().max(64);
+                let fits = |rows: &usize| tiled_bytes(p, *rows, wg(*rows), 4, 8) <= room;
+                let most =
+                    power_up_to(256 / chunks.max(1)).min(p.rows().next_power_of_two()).min(8);
+                let rows = [8, 4, 2].into_iter().filter(|r| *r <= most).find(fits).unwrap_or(1);
+                tiled_constants(p, rows, 64, 32, room)
+            },
+            tunables: &[("TILE", &[4.0, 8.0, 16.0])],
+            unsupported: |p, _| ragged(p),
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "flash",
+            stages: &[Stage {
+                entry: "main",
+                grid: |p, c| p.kv_heads * p.rows().div_ceil(16 * c["ROWS_EACH"] as usize),
+            }],
+            constants: |p, caps| {
+                // Larger blocks do more with what they load, as long as there are enough of them.
+                let blocks = |each: usize| p.kv_heads * p.rows().div_ceil(16 * each);
+                // A tile of values, and per row a slice of the query, weights and tops.
+                let bytes = |each: usize| 16 * (1024 + 16 * each * (9 + 17 + 4));
+                let fits = |each: &usize| {
+                    blocks(*each) >= 128 && bytes(*each) <= caps.workgroup_memory as usize
+                };
+                vec![("ROWS_EACH", [4, 2].into_iter().find(fits).unwrap_or(1) as f64)]
+            },
+            tunables: &[("ROWS_EACH", &[1.0, 2.0, 4.0])],
+            unsupported: |p, _| {
+                ragged(p).or_else(|| {
+                    let d = p.head_dim;
+                    (d > 256).then(|| format!("HEAD_DIM={d} exceeds 256"))
+                })
+            },
+            ..Variant::PLAIN
+        },
+    ],
+    prefer: |p| {
+        // Measured on 132 processors: `flash` takes 64 keys at a time, more than a few tokens at
+        // the start of a sequence have (at the end of a long one they lose 4 to 11 % with
+        // `tiled`); and with heads of 256 it takes longer a key, up to 64 blocks of rows.
+        let blocks = p.kv_heads * p.rows().div_ceil(16);
+        if p.n_tokens <= 32 || (p.head_dim > 128 && blocks <= 64) {
+            &["tiled", "flash", "naive"]
+        } else {
+            &["flash", "tiled", "naive"]
+        }
+    },
+    cost: |p, s| {
+        // With a window, what the first query attends to, and one key more for each further query.
+        let slots = (p.most_keys(s) + p.n_tokens - 1).min(p.kv_size).min(s.n_kv + p.n_tokens);
+        let cache = 2 * slots * p.kv_heads * p.row_bytes();
+        let query = p.q_elements();
+        Cost {
+            bytes: (cache + (4 + p.act_format.bytes()) * p.n_tokens * query) as f64,
+            flops: (4 * p.keys(s).sum::<usize>() * query) as f64,
+        }
+    },
+    tolerance: |p, s| Tolerance {
+        k: 16.0 + (p.head_dim as f64).sqrt() + (p.most_keys(s) as f64).sqrt(),
+        rounding: 0.0,
+        nmse: 1e-9,
+        reason: "as attention_decode: score errors act through exp on every weight (in the \
+                 reference's magnitude); sums over head_dim and keys behave as random walks",
+    },
+    cases: || {
+        use FloatFormat::{F16, F32};
+        let heads = |q_per_kv, head_dim| Layer { q_per_kv, kv_heads: 1, head_dim, ..GEMMA };
+        let three_of_80 = Layer { kv_heads: 2, ..heads(3, 80) };
+        vec![
+            // Windows that begin inside the call; tiles that only some rows reach.
+            tokens(40, GEMMA).at_end_of(100).with(|p| (p.act_format, p.window) = (F16, 33)),
+            tokens(17, LLAMA).at_end_of(150),
+            tokens(20, QWEN).at_end_of(80).with(|p| {
+                (p.kv_format, p.act_format, p.q_row) = (F32, F16, QueryRow::Q);
+            }),
+            tokens(33, three_of_80).at_end_of(70),
+            tokens(130, heads(1, 32)).at_end_of(130).with(|p| p.kv_format = F32),
+            tokens(1, heads(1, 32)).at_end_of(1).with(|p| p.window = 1),
+            // Queries past the last slot.
+            tokens(70, heads(2, 64)).at_end_of(90).n_kv(50).with(|p| p.window = 64),
+        ]
+    },
+    bench: || {
+        let long = [512, 4096].map(|context| MODELS.map(|m| tokens(512, m).at_end_of(context)));
+        let short = MODELS.map(|m| tokens(32, m).at_end_of(32));
+        [&long.concat()[..], &short].concat()
+    },
+};

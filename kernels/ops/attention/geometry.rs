@@ -1,0 +1,240 @@
+//! Geometry of the attention variants: splits of the cache, lanes of a row, tiles.
+
+use super::{Cache, Heads};
+use crate::adapter::Capabilities;
+use crate::descriptor::*;
+
+/// Splits worth trying; what exceeds [`Cache::most_splits`], 64 of 8 KV heads, is that many.
+const SPLITS: &[f64] = &[16.0, 33.0, 66.0, 132.0, 264.0];
+
+/// What the split variants with subgroups may try.
+pub const SPLIT_TUNABLES: Tunables =
+    &[("SPLITS", SPLITS), ("WG", &[128.0, 256.0, 512.0]), ("IN_FLIGHT", &[2.0, 4.0, 8.0])];
+
+/// What the split variants without subgroups may try.
+pub const SPLIT_WORKGROUP_TUNABLES: Tunables =
+    &[("SPLITS", SPLITS), ("IN_FLIGHT", &[1.0, 2.0, 4.0])];
+
+/// The largest power of two up to `n`, at least 1.
+pub fn power_up_to(n: usize) -> usize {
+    1 << n.max(1).ilog2()
+}
+
+/// Why caches cannot be read 16 bytes at a time.
+pub fn ragged<P: Cache>(p: &P) -> Option<String> {
+    let bytes = p.row_bytes();
+    (!bytes.is_multiple_of(16))
+        .then(|| format!("rows of {bytes} bytes are no whole 16-byte chunks"))
+}
+
+/// Why the split variants, which hold a score of every head, do not run a shape.
+pub fn too_many_heads<P: Heads>(p: &P) -> Option<String> {
+    (p.q_per_kv() > 8).then(|| format!("GROUP={} exceeds 8", p.q_per_kv()))
+}
+
+/// Workgroups of the stage that attends: a split of a KV head each.
+pub fn split_grid<P: Cache>(p: &P, c: &Constants) -> usize {
+    p.kv_heads() * (c["SPLITS"] as usize).clamp(1, p.most_splits())
+}
+
+/// Workgroups of the stage that combines the splits.
+fn combine_grid<P: Heads>(p: &P, c: &Constants) -> usize {
+    p.q_heads() * p.head_dim().div_ceil(4 * c["COMBINE_FOURS"] as usize)
+}
+
+/// Stages of the split variants that leave the splits' results to a second dispatch.
+pub const fn split_stages<P: Cache>() -> [Stage<P>; 2] {
+    [Stage { entry: "attend", grid: split_grid }, Stage { entry: "combine", grid: combine_grid }]
+}
+
+/// Splits that make up to `workgroups` of all KV heads: one more than there are processors would
+/// keep all others waiting.
+fn splits_for<P: Cache>(p: &P, workgroups: usize) -> usize {
+    (workgroups / p.kv_heads()).clamp(1, p.most_splits())
+}
+
+/// Geometry of the split variants with subgroups; `each` bytes of workgroup memory an invocation
+/// and `fixed` ones come on top.
+pub fn split_constants<P: Cache>(
+    p: &P,
+    caps: &Capabilities,
+    each: usize,
+    fixed: usize,
+) -> Overrides {
+    let (smallest, largest) = caps.subgroup.unwrap_or((32, 32));
+    let (smallest, largest) = (smallest.max(4) as usize, largest.max(4) as usize);
+    // Rows of less than a chunk are refused, by what is made here too.
+    let chunks = (p.row_bytes() / 16).max(1);
+    let lanes = chunks.next_power_of_two().min(smallest);
+    let held = chunks.div_ceil(lanes);
+    // The upper half of the subgroups leaves its sums in workgroup memory, with room for tops.
+    let sums = p.q_per_kv() * (4 * p.head_dim() + 16);
+    let room = (caps.workgroup_memory as usize).saturating_sub(64 + fixed);
+    // Measured: a workgroup a processor of a large GPU where slots are few; with more of them four,
+    // of which some wait for memory while others compute. But all that one KV head has leave
+    // partial results to the second stage, and two for each processor are what pays.
+    let splits = match (p.kv_size(), p.kv_heads()) {
+        (..=2048, _) | (..=16384, ..4) => splits_for(p, 132),
+        (_, ..4) => splits_for(p, 264),
+        _ => splits_for(p, 512),
+    };
+    let mut wg = (caps.invocations as usize).min(128).max(largest);
+    while wg > largest && (wg / smallest / 2).max(1) * sums + wg * each > room {
+        wg /= 2;
+    }
+    // Measured: as many scores a round as lanes to own them where a row takes a subgroup of 32 and
+    // slots are many, else eight. Registers grow with what a lane holds.
+    let vectors = held_vectors(p, lanes);
+    let most = if smallest < 16 { 16 } else { 64 };
+    let scores = if lanes >= 32 && p.kv_size() > 2048 { lanes } else { 8 };
+    let in_flight = (8 / held).min(most / vectors.max(1)).min(scores / p.q_per_kv().min(8));
+    let in_flight = power_up_to(in_flight);
+    vec![
+        ("WG", wg as f64),
+        ("LANES", lanes as f64),
+        ("IN_FLIGHT", in_flight as f64),
+        ("SPLITS", splits as f64),
+        ("SG_MIN", smallest as f64),
+        ("SG_MAX", largest as f64),
+    ]
+}
+
+/// With what the second stage takes: many splits are shared by more invocations of it.
+pub fn two_stages(mut constants: Overrides) -> Overrides {
+    let many = constants.iter().any(|c| c.0 == "SPLITS" && c.1 > 128.0);
+    constants.push(("COMBINE_FOURS", if many { 4.0 } else { 8.0 }));
+    constants
+}
+
+/// Fours of the queries that a lane holds: whole chunks of its rows, for every head of the group.
+fn held_vectors<P: Cache>(p: &P, lanes: usize) -> usize {
+    p.q_per_kv() * (p.row_bytes() / 16).max(1).div_ceil(lanes) * p.chunk_fours()
+}
+
+/// Why the split variants with subgroups do not run a shape.
+pub fn split_unsupported<P: Cache>(p: &P, caps: &Capabilities) -> Option<String> {
+    let lanes =
+        split_constants(p, caps, 0, 0).iter().find(|(n, _)| *n == "LANES").map_or(1.0, |c| c.1);
+    let held = held_vectors(p, lanes as usize);
+    ragged(p).or_else(|| too_many_heads(p)).or_else(|| {
+        (held > 32).then(|| format!("a lane would hold {held} vectors of the query, 32 at most"))
+    })
+}
+
+/// Geometry of split_workgroup.wgsl beside `each` bytes of workgroup memory an invocation and
+/// `fixed` ones.
+pub fn workgroup_constants<P: Cache>(
+    p: &P,
+    caps: &Capabilities,
+    each: usize,
+    fixed: usize,
+) -> Overrides {
+    let lanes = (p.row_bytes() / 16).next_power_of_two().min(8);
+    let group = p.q_per_kv();
+    let bytes = |wg: usize, in_flight: usize| {
+        let scores = wg / lanes * in_flight * group;
+        fixed + 4 * (group * p.head_dim() + scores + wg * (in_flight * group + 8)) + (8 + each) * wg
+    };
+    let least = (p.row_bytes() / 16).next_power_of_two().max(32);
+    let (mut wg, mut in_flight) = (least.max(128), 2);
+    let most = caps.workgroup_memory.min(16 << 10) as usize;
+    while in_flight > 1 && bytes(wg, in_flight) > most {
+        in_flight /= 2;
+    }
+    while wg > least && bytes(wg, in_flight) > most {
+        wg /= 2;
+    }
+    vec![
+        ("WG", wg as f64),
+        ("LANES", lanes as f64),
+        ("IN_FLIGHT", in_flight as f64),
+        ("SPLITS", splits_for(p, 264) as f64),
+    ]
+}
+
+/// Bytes of workgroup memory of attention_tiled.wgsl.
+pub fn tiled_bytes<P: Cache>(p: &P, rows: usize, wg: usize, tile: usize, lanes: usize) -> usize {
+    rows * p.head_dim() * 4
+        + tile * (2 * p.row_bytes() + 16)
+        + 4 * tile * rows * (lanes + 1)
+        + wg * (8 + 16 * p.chunk_fours())
+}
+
+/// Geometry of attention_tiled.wgsl for `rows` rows a workgroup in `room` bytes.
+pub fn tiled_constants<P: Cache>(
+    p: &P,
+    rows: usize,
+    least_wg: usize,
+    tiles: usize,
+    room: usize,
+) -> Overrides {
+    let chunks = p.row_chunks();
+    let wg = (rows * chunks).next_power_of_two().max(least_wg);
+    let lanes = |tile: usize| {
+        power_up_to(wg / (tile * rows).max(1)).clamp(1, 8).min(chunks.next_power_of_two())
+    };
+    let mut tile = tiles;
+    while tile > 1 && tiled_bytes(p, rows, wg, tile, lanes(tile)) > room {
+        tile /= 2;
+    }
+    vec![
+        ("WG", wg as f64),
+        ("ROWS", rows as f64),
+        ("TILE", tile as f64),
+        ("LANES", lanes(tile) as f64),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attention::has_cache;
+    use crate::codes::FloatFormat;
+
+    #[derive(Debug)]
+    struct OneKvHead {
+        q_per_kv: usize,
+        kv_heads: usize,
+        head_dim: usize,
+        kv_size: usize,
+        kv_format: FloatFormat,
+    }
+
+    has_cache!(OneKvHead);
+
+    /// What split_subgroup.wgsl holds in arrays of fixed length, by its own count.
+    #[test]
+    fn what_lanes_hold_fits_or_is_refused() {
+        for size in [4, 8, 16, 32, 64] {
+            let caps = Capabilities {
+                subgroup: Some((size, size)),
+                workgroup_memory: 32 << 10,
+                ..Capabilities::minimal()
+            };
+            let kinds = [1024, 4096].map(|n| FloatFormat::STORED.iter().map(move |f| (*f, n)));
+            let kinds: Vec<_> = kinds.into_iter().flatten().collect();
+            for (q_per_kv, (kv_format, kv_size)) in
+                (1..=8).flat_map(|g| kinds.iter().map(move |k| (g, *k)))
+            {
+                for head_dim in (8..=256).step_by(8) {
+                    let p = OneKvHead { q_per_kv, kv_heads: 1, head_dim, kv_size, kv_format };
+                    if split_unsupported(&p, &caps).is_some() {
+                        continue;
+                    }
+                    let constants = split_constants(&p, &caps, 0, 0);
+                    let of = |name| {
+                        let found = constants.iter().find(|(n, _)| *n == name);
+                        found.map_or(0, |(_, value)| *value as usize)
+                    };
+                    let chunk_fours = if kv_format == FloatFormat::F16 { 2 } else { 1 };
+                    let row_chunks = head_dim / (4 * chunk_fours);
+                    let held = row_chunks.div_ceil(of("LANES"));
+                    let text = format!("{p:?} on subgroups of {size}");
+                    assert!(q_per_kv * held * chunk_fours <= 32, "MOST_HELD: {text}");
+                    assert!(of("IN_FLIGHT") * q_per_kv <= 64, "MOST_SCORES: {text}");
+                    assert!(of("IN_FLIGHT") * held <= 32, "MOST_LOADS: {text}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What operations on the heads of a layer share: their parameters as traits, their bindings, the
+//! heads of the models that cases and benchmarks take.
+
+use crate::codes::{FloatFormat, Norm, RopeStyle};
+use crate::descriptor::*;
+use crate::len;
+
+pub mod geometry;
+
+/// Parameters that say which heads a layer has.
+pub trait Heads {
+    /// KV heads.
+    fn kv_heads(&self) -> usize;
+    /// Query heads of each KV head.
+    fn q_per_kv(&self) -> usize;
+    /// Elements of a head.
+    fn head_dim(&self) -> usize;
+
+    /// Query heads.
+    fn q_heads(&self) -> usize {
+        self.kv_heads() * self.q_per_kv()
+    }
+
+    /// Heads of the QKV product: query, key and value heads.
+    fn qkv_heads(&self) -> usize {
+        self.q_heads() + 2 * self.kv_heads()
+    }
+
+    /// Elements of a token's query heads.
+    fn q_elements(&self) -> usize {
+        self.q_heads() * self.head_dim()
+    }
+
+    /// Elements of a token's key heads, and of its value heads.
+    fn k_elements(&self) -> usize {
+        self.kv_heads() * self.head_dim()
+    }
+}
+
+/// Parameters of a cache of keys and one of values, each (kv_heads, kv_size, head_dim).
+pub trait Cache: Heads {
+    /// Slots.
+    fn kv_size(&self) -> usize;
+    /// Storage.
+    fn kv_format(&self) -> FloatFormat;
+
+    /// Bytes of a slot's row in one head of a cache.
+    fn row_bytes(&self) -> usize {
+        self.head_dim() * self.kv_format().bytes()
+    }
+
+    /// Chunks of 16 bytes that hold such a row.
+    fn row_chunks(&self) -> usize {
+        self.row_bytes().div_ceil(16)
+    }
+
+    /// Fours of values in a chunk of 16 bytes.
+    fn chunk_fours(&self) -> usize {
+        4 / self.kv_format().bytes()
+    }
+
+    /// Slots that attention reads after `n_kv` tokens.
+    fn slots(&self, n_kv: usize) -> usize {
+        n_kv.min(self.kv_size())
+    }
+
+    /// Most splits of a KV head the scratch memory has room for; `splits()` in split_common.wgsl.
+    fn most_splits(&self) -> usize {
+        512usize.div_ceil(self.kv_heads()).min(self.kv_size().div_ceil(8))
+    }
+}
+
+/// Implements [`Heads`] for a struct of parameters by its fields of the same names.
+macro_rules! has_heads {
+    ($params:ty) => {
+        impl $crate::attention::Heads for $params {
+            fn kv_heads(&self) -> usize {
+                self.kv_heads
+            }
+            fn q_per_kv(&self) -> usize {
+                self.q_per_kv
+            }
+            fn head_dim(&self) -> usize {
+                self.head_dim
+            }
+        }
+    };
+}
+
+/// Implements [`Heads`] and [`Cache`] for a struct of parameters by its fields of the same names.
+macro_rules! has_cache {
+    ($params:ty) => {
+        $crate::attention::has_heads!($params);
+
+        impl $crate::attention::Cache for $params {
+            fn kv_size(&self) -> usize {
+                self.kv_size
+            }
+            fn kv_format(&self) -> $crate::codes::FloatFormat {
+                self.kv_format
+            }
+        }
+    };
+}
+
+pub(crate) use {has_cache, has_heads};
+
+/// Length of the QKV product of a token.
+pub const fn qkv_len<P: Heads>() -> Len<P> {
+    len!(p => p.qkv_heads() * p.head_dim())
+}
+
+/// The QKV product of a token, only read.
+pub const fn qkv<P: Heads>() -> Binding<P> {
+    Binding::input("qkv", f32s, qkv_len())
+}
+
+/// A norm's weight for the heads of one kind.
+pub const fn head_norm<P: Heads>(name: &'static str) -> Binding<P> {
+    Binding::input(name, f32s, len!(p => p.head_dim()))
+}
+
+const fn cache_len<P: Cache>() -> Len<P> {
+    len!(p => p.kv_heads() * p.kv_size() * p.head_dim())
+}
+
+/// A cache that is only read.
+pub const fn read_cache<P: Cache>(name: &'static str) -> Binding<P> {
+    Binding::input(name, |p, _| Elem::Kv(p.kv_format()), cache_len())
+}
+
+/// A cache that gets the current token's heads.
+pub const fn appended_cache<P: Cache>(name: &'static str) -> Binding<P> {
+    Binding::in_out(name, |p, _| Elem::Kv(p.kv_format()), cache_len())
+}
+
+/// Scores of every slot, of the naive variants.
+pub const fn scores<P: Cache>() -> Binding<P> {
+    Binding::scratch("scores", f32s, len!(p => p.q_heads() * p.kv_size()))
+}
+
+/// Largest score and sum of weights of every head in every split.
+pub const fn tops<P: Cache>() -> Binding<P> {
+    Binding::scratch("tops", f32s, len!(p => 2 * p.q_heads() * p.most_splits()))
+}
+
+/// PV product of every head in every split.
+pub const fn partials<P: Cache>() -> Binding<P> {
+    Binding::scratch("partials", f32s, len!(p => p.q_heads() * p.most_splits() * p.head_dim()))
+}
+
+/// Heads of a layer, and what happens to them before attention.
+#[derive(Clone, Copy, Debug)]
+pub struct Layer {
+    /// Query heads of each KV head.
+    pub q_per_kv: usize,
+    /// KV heads.
+    pub kv_heads: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+    /// QK-norm.
+    pub qk_norm: Norm,
+    /// Which elements of a head rotate together.
+    pub rope_style: RopeStyle,
+}
+
+impl Layer {
+    /// The usual factor on the scores.
+    pub fn scale(&self) -> f32 {
+        1.0 / (self.head_dim as f32).sqrt()
+    }
+}
+
+/// Gemma 3 1B.
+pub const GEMMA: Layer = Layer {
+    q_per_kv: 4,
+    kv_heads: 1,
+    head_dim: 256,
+    qk_norm: Norm::Rms,
+    rope_style: RopeStyle::Neox,
+};
+
+/// Llama 3.2 1B.
+pub const LLAMA: Layer = Layer {
+    q_per_kv: 4,
+    kv_heads: 8,
+    head_dim: 64,
+    qk_norm: Norm::None,
+    rope_style: RopeStyle::Interleaved,
+};
+
+/// Qwen3 0.6B.
+pub const QWEN: Layer = Layer {
+    q_per_kv: 2,
+    kv_heads: 8,
+    head_dim: 128,
+    qk_norm: Norm::Rms,
+    rope_style: RopeStyle::Neox,
+};
+
+/// The layers that benchmarks take.
+pub const MODELS: [Layer; 3] = [GEMMA, LLAMA, QWEN];

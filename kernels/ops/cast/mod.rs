@@ -1,0 +1,74 @@
+//! Values in another storage format: what a KV cache or an engine's own activations need.
+
+use crate::codes::FloatFormat::{self, *};
+use crate::descriptor::*;
+use crate::len;
+use crate::param::{choice, dim};
+
+crate::params! {
+    /// Parameters of `cast`.
+    pub struct Cast {
+        n: usize = dim("N", "values", 64, 3000),
+        from: FloatFormat = choice("FROM", "storage format of x", &FloatFormat::ALL),
+        to: FloatFormat = choice("TO", "storage format of y", &FloatFormat::ALL),
+    }
+}
+
+/// The declaration.
+pub static OPERATION: Declaration<Cast> = Declaration {
+    name: "cast",
+    summary: "values between f32, f16 and bf16",
+    fuses: None,
+    state: &[],
+    bindings: &[
+        Binding::input("x", |p, _| Elem::Floats(p.from), len!(p => p.n)),
+        Binding::output("y", |p, _| Elem::Floats(p.to), len!(p => p.n)),
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[Stage { entry: "main", grid: |p, c| p.n.div_ceil(2 * c["WG"] as usize) }],
+            tunables: WORKGROUPS,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "vec4",
+            stages: &[Stage {
+                entry: "main",
+                grid: |p, c| (p.n * p.to.bytes() / 16).div_ceil(c["WG"] as usize),
+            }],
+            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0])],
+            unsupported: |p, _| (p.n % 8 != 0).then(|| format!("N={} is no multiple of 8", p.n)),
+            ..Variant::PLAIN
+        },
+    ],
+    prefer: |_| &["vec4", "naive"],
+    cost: |p, _| Cost { bytes: (p.n * (p.from.bytes() + p.to.bytes())) as f64, flops: 0.0 },
+    tolerance: |_, _| Tolerance {
+        k: 0.0,
+        rounding: 0.0,
+        nmse: 1e-14,
+        reason: "f32 holds each value exactly and bf16 has one nearest; f16 adds the rounding of \
+                 what stores it",
+    },
+    cases: || {
+        let mut cases = Vec::new();
+        for &from in FloatFormat::ALL {
+            for &to in FloatFormat::ALL {
+                cases.push(Cast { n: 1152, from, to }.into());
+                cases.push(Cast { n: 77, from, to }.into());
+            }
+        }
+        cases.push(Cast { n: 1, from: F32, to: Bf16 }.into());
+        // More workgroups than one grid dimension holds.
+        cases.push(Cast { n: 128 * 65_536 + 8, from: F16, to: F32 }.into());
+        cases
+    },
+    bench: || {
+        // A KV cache of 8192 positions of Llama 3.2 1B, 16 layers of K.
+        let n = 16 * 8192 * 512;
+        [(F32, F16), (F16, F32), (F32, Bf16), (Bf16, F32)]
+            .map(|(from, to)| Cast { n, from, to }.into())
+            .into()
+    },
+};

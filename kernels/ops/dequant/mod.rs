@@ -1,0 +1,180 @@
+//! Quantised rows to plain values: what a generic matrix product, or a reader of weights, needs.
+
+use crate::adapter::Capabilities;
+use crate::codes::{FloatFormat, Format, Packing};
+use crate::descriptor::*;
+use crate::len;
+use crate::param::{choice, dim};
+use crate::shared::*;
+
+crate::params! {
+    /// Parameters of `dequant`.
+    pub struct Dequant {
+        rows: usize = dim("ROWS", "rows", 8, 40),
+        k: usize = dim("K", "elements of a row", 256, 2500),
+        weight: Format = choice("WEIGHT", "storage format of the rows", &Format::QUANTISED),
+        act_format: FloatFormat = ACTS_OUT,
+    }
+}
+
+impl Dequant {
+    fn elements(&self) -> usize {
+        self.rows * self.k
+    }
+
+    /// Elements of a store of sixteen bytes.
+    fn per_store(&self) -> usize {
+        16 / self.act_format.bytes()
+    }
+
+    /// Values of `PER` and `WG`. Several stores an invocation only where one already fills a large
+    /// device (270336 invocations on 132 multiprocessors), and then in smaller workgroups.
+    fn rounds(&self) -> Overrides {
+        let (per, wg) = match self.elements() / self.per_store() {
+            0..=0x4_0000 => (1.0, 256.0),
+            0x4_0001..=0x8_0000 => (2.0, 256.0),
+            _ => (4.0, 64.0),
+        };
+        vec![("PER", per), ("WG", wg)]
+    }
+
+    /// `overrides`, and where the fields of packed rows lie.
+    fn with_fields(&self, packing: Packing, mut overrides: Overrides) -> Overrides {
+        overrides.extend(self.weight.fields(self.k, packing));
+        overrides
+    }
+}
+
+/// Rows of y begin on sixteen bytes only then.
+fn whole_stores(p: &Dequant, _: &Capabilities) -> Option<String> {
+    let (k, each) = (p.k, p.per_store());
+    (k % each != 0).then(|| format!("K={k} is no multiple of {each}: rows begin between stores"))
+}
+
+const ROUNDS: Tunables = &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("PER", &[1.0, 2.0, 4.0])];
+
+/// The declaration.
+pub static OPERATION: Declaration<Dequant> = Declaration {
+    name: "dequant",
+    summary: "quantised rows (ROWS, K) to f32 or f16, tight row-major",
+    fuses: None,
+    state: &[],
+    bindings: &[
+        Binding::input(
+            "weights",
+            |p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
+            len!(p => p.rows * p.k),
+        ),
+        Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.k)),
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[Stage {
+                entry: "main",
+                grid: |p, c| p.elements().div_ceil(2 * c["WG"] as usize),
+            }],
+            tunables: WORKGROUPS,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "subgroup",
+            stages: &[Stage {
+                entry: "main",
+                grid: |p, c| (p.rows * p.k.div_ceil(256)).div_ceil(c["SPANS_PER_WG"] as usize),
+            }],
+            constants: |p, caps| {
+                let size = caps.subgroup.map_or(32, |(_, max)| max.max(4));
+                let subgroups = f64::from((256 / size).max(1));
+                let fixed = f64::from(caps.fixed_subgroup());
+                p.with_fields(Packing::Blocks, vec![("SPANS_PER_WG", subgroups), ("SG", fixed)])
+            },
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0, 512.0]),
+                ("SPANS_PER_WG", &[2.0, 4.0, 8.0, 16.0, 32.0]),
+            ],
+            unsupported: whole_stores,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "shared",
+            stages: &[Stage {
+                entry: "main",
+                grid: |p, c| p.rows * p.k.div_ceil(c["TILE"] as usize),
+            }],
+            constants: |p, _| p.with_fields(Packing::Blocks, Vec::new()),
+            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("TILE", &[2048.0, 4096.0, 8192.0])],
+            unsupported: whole_stores,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "vec4",
+            stages: &[Stage {
+                entry: "main",
+                grid: |p, c| (p.elements() / p.per_store()).div_ceil((c["WG"] * c["PER"]) as usize),
+            }],
+            constants: |p, _| p.with_fields(Packing::Planes, p.rounds()),
+            tunables: ROUNDS,
+            unsupported: whole_stores,
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "multicol",
+            stages: &[Stage {
+                entry: "main",
+                grid: |p, c| {
+                    let groups = p.rows.div_ceil(c["PER"] as usize);
+                    (groups * (p.k / p.per_store())).div_ceil(c["WG"] as usize)
+                },
+            }],
+            constants: |p, _| p.with_fields(Packing::Planes, p.rounds()),
+            tunables: ROUNDS,
+            unsupported: whole_stores,
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+    ],
+    prefer: |_| &["vec4", "naive"],
+    cost: |p, _| {
+        let n = p.elements() as f64;
+        let read = p.rows as f64 * p.weight.row_bytes(p.k) as f64;
+        Cost { bytes: read + p.act_format.bytes() as f64 * n, flops: 2.0 * n }
+    },
+    tolerance: |_, _| Tolerance {
+        k: 0.0,
+        rounding: 0.0,
+        nmse: 1e-14,
+        reason: "every product is exact in f32 and at most one sum is rounded, in any order",
+    },
+    cases: || {
+        let mut cases = Vec::new();
+        let both = FloatFormat::STORED.iter().cycle();
+        for (&act_format, &weight) in both.zip(Format::QUANTISED) {
+            // Nine superblocks: more than one tile.
+            cases.push(Dequant { rows: 5, k: 2304, weight, act_format }.into());
+            cases.push(Dequant { rows: 5, k: 77, weight, act_format }.into());
+        }
+        let act_format = FloatFormat::F32;
+        // No whole number of superblocks; more rows than invocations take together.
+        for weight in [Format::Q4K, Format::Q5_0] {
+            cases.push(Dequant { rows: 9, k: 1152, weight, act_format }.into());
+        }
+        cases.push(Dequant { rows: 1, k: 1, weight: Format::Q8_0, act_format }.into());
+        // More workgroups than one grid dimension holds, for the variants of one row a group; four
+        // rounds for those that have them.
+        cases.push(Dequant { rows: 65_537, k: 32, weight: Format::Q4_0, act_format }.into());
+        cases
+    },
+    bench: || {
+        let mut problems = Vec::new();
+        for weight in [Format::Q4K, Format::Q8_0, Format::Q4_0, Format::Q6K] {
+            for &act_format in FloatFormat::STORED {
+                problems.push(Dequant { rows: 8192, k: 8192, weight, act_format }.into());
+            }
+        }
+        let (weight, act_format) = (Format::Q4_0, FloatFormat::F32);
+        problems.push(Dequant { rows: 65_536, k: 1152, weight, act_format }.into());
+        problems
+    },
+};

@@ -1,0 +1,236 @@
+//! Matrix times matrix, the bulk of a prompt: many tokens at once.
+
+use crate::adapter::Capabilities;
+use crate::codes::{FloatFormat, Format, Packing};
+use crate::descriptor::*;
+use crate::len;
+use crate::param::{State, choice, dim, start};
+use crate::shared::*;
+
+crate::params! {
+    /// Parameters of `matmul`.
+    pub struct Matmul {
+        m: usize = dim("M", "rows of x and y: tokens", 16, 70),
+        rows: usize = dim("ROWS", "rows of the matrix, elements made in a row of y", 64, 140),
+        k: usize = dim("K", "columns of the matrix, elements of a row of x", 32, 300),
+        weight: Format = weight(&Format::ALL),
+        packing: Packing = choice("PACKING", "how quantised rows are laid out", &Packing::ALL),
+        act_format: FloatFormat = ACTS_IN,
+        y_offset: usize =
+            start("FIRST", "element of a row of y that row 0 of the matrix makes", 70),
+        y_after: usize = start("AFTER", "elements of a row of y after those made here", 70),
+    }
+}
+
+/// One element, of f32 activations and rows in blocks; completes other sizes.
+fn of(weight: Format) -> Matmul {
+    Matmul {
+        m: 1,
+        rows: 1,
+        k: 1,
+        weight,
+        packing: Packing::Blocks,
+        act_format: FloatFormat::F32,
+        y_offset: 0,
+        y_after: 0,
+    }
+}
+
+/// The same of f16 activations.
+fn f16_of(weight: Format) -> Matmul {
+    Matmul { act_format: FloatFormat::F16, ..of(weight) }
+}
+
+/// Tiles of `tm` rows of x and `tn` rows of the matrix.
+fn tiles(p: &Matmul, tm: usize, tn: usize) -> usize {
+    p.m.div_ceil(tm) * p.rows.div_ceil(tn)
+}
+
+/// Tiles of the sizes a variant is compiled with.
+fn tile_grid(p: &Matmul, c: &Constants) -> usize {
+    tiles(p, c["TM"] as usize, c["TN"] as usize)
+}
+
+/// Workgroups below which a GPU of a hundred or more compute units idles: smaller tiles then.
+const ENOUGH: usize = 128;
+
+/// What f32 arithmetic costs, the same for every variant that keeps its operands.
+fn f32_tolerance(p: &Matmul, _: State) -> Tolerance {
+    Tolerance {
+        k: 8.0 + 2.0 * (p.k as f64).sqrt(),
+        rounding: 0.0,
+        // A few elements may all but cancel, and NMSE then divides by next to nothing; the element
+        // bound, which is relative to sum|w x|, still holds each of them.
+        nmse: if p.m * p.rows < 8 { 9e-6 } else { 1e-10 },
+        reason: "K rounded additions behave as a random walk of step eps * sum|w x|; the rigorous \
+                 bound K*eps would hide a missing product",
+    }
+}
+
+/// What rounding the operands to f16 adds. Activations that are f16 already and weights whose
+/// values have 11 bits or fewer are not rounded again.
+fn f16_tolerance(p: &Matmul, _: State) -> Tolerance {
+    let weights = !matches!(p.weight, Format::F16 | Format::Bf16);
+    let activations = p.act_format == FloatFormat::F32;
+    let rounded = f64::from(u8::from(weights)) + f64::from(u8::from(activations));
+    let k = p.k as f64;
+    // 2^-11, half a unit in the last place of f16, in multiples of 2^-23.
+    let half_ulp = 4096.0;
+    Tolerance {
+        k: 8.0 + 2.0 * k.sqrt() + k / 16.0 + rounded * half_ulp * (4.0 / k.sqrt()).min(1.0),
+        rounding: 0.0,
+        nmse: if rounded > 0.0 { 1e-6 } else { 1e-9 },
+        reason: "operands rounded to f16 err by up to 2^-11 each, as a random walk of K such steps \
+                 of which 4 sqrt(K) are six deviations or more; matrix units truncate sums, up to \
+                 one unit in the last place every 16 products; else as f32",
+    }
+}
+
+/// Tiles of `tile` x `tile` elements, FM x FN fragments a subgroup.
+fn fragments(caps: &Capabilities, tile: f64, fm: f64, fn_: f64) -> Overrides {
+    let subgroup = caps.subgroup.map_or(32, |(_, max)| max);
+    vec![("TM", tile), ("TN", tile), ("FM", fm), ("FN", fn_), ("SG", f64::from(subgroup))]
+}
+
+/// What the variants on matrix units share.
+const MATRIX_UNITS: Variant<Matmul> = Variant {
+    stages: &[Stage { entry: "main", grid: tile_grid }],
+    unsupported: |p, _| (p.m < 8).then(|| "fewer than 8 rows: half of a fragment is idle".into()),
+    tolerance: Some(f16_tolerance),
+    ..Variant::PLAIN
+};
+
+/// The declaration.
+pub static OPERATION: Declaration<Matmul> = Declaration {
+    name: "matmul",
+    summary: "rows (M, K) times a matrix (ROWS, K) transposed, f32 accumulation",
+    fuses: None,
+    state: &[],
+    bindings: &[
+        Binding::input(
+            "weights",
+            |p, _| {
+                let packing = Some(p.packing);
+                Elem::Weights(Matrix { packing, ..Matrix::rows(p.weight, p.k) })
+            },
+            len!(p => p.rows * p.k),
+        ),
+        Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.m * p.k)),
+        Binding::in_out("y", f32s, len!(p => p.m * (p.y_offset + p.rows + p.y_after))),
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[Stage {
+                entry: "main",
+                grid: |p, c| (p.m * p.rows).div_ceil(c["WG"] as usize),
+            }],
+            tunables: WORKGROUPS,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "tiled",
+            stages: &[Stage { entry: "main", grid: |p, _| tiles(p, 16, 16) }],
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "register_tiled",
+            stages: &[Stage { entry: "main", grid: tile_grid }],
+            constants: |p, _| {
+                let (tm, tn, rm) = if tiles(p, 128, 128) >= ENOUGH {
+                    (128.0, 128.0, 8.0)
+                } else if tiles(p, 64, 128) >= ENOUGH {
+                    (64.0, 128.0, 4.0)
+                } else {
+                    (64.0, 64.0, 4.0)
+                };
+                vec![("TM", tm), ("TN", tn), ("RM", rm)]
+            },
+            tunables: &[("TM", &[64.0, 128.0]), ("TN", &[64.0, 128.0]), ("RM", &[4.0, 8.0])],
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "cooperative_matrix",
+            constants: |p, caps| {
+                let large = tiles(p, 128, 128) >= ENOUGH;
+                let (tile, each) = if large { (128.0, 4.0) } else { (64.0, 2.0) };
+                fragments(caps, tile, each, each)
+            },
+            tunables: &[
+                ("TM", &[64.0, 128.0]),
+                ("TN", &[64.0, 128.0]),
+                ("TK", &[32.0, 64.0]),
+                ("FM", &[2.0, 4.0]),
+                ("FN", &[2.0, 4.0]),
+            ],
+            ..MATRIX_UNITS
+        },
+        Variant {
+            name: "cooperative_matrix_8",
+            constants: |_, caps| fragments(caps, 32.0, 2.0, 2.0),
+            tunables: &[
+                ("TM", &[32.0, 64.0]),
+                ("TN", &[32.0, 64.0]),
+                ("TK", &[16.0, 32.0]),
+                ("FM", &[2.0, 4.0]),
+                ("FN", &[2.0, 4.0]),
+            ],
+            ..MATRIX_UNITS
+        },
+    ],
+    // Matrix units only where the caller has f16 activations already and weights lose little:
+    // f32 activations may lie beyond f16's range, and f32 weights were wanted as they are.
+    prefer: |p| {
+        if p.act_format == FloatFormat::F16 && p.weight != Format::F32 {
+            &["cooperative_matrix", "cooperative_matrix_8", "register_tiled", "tiled", "naive"]
+        } else {
+            &["register_tiled", "tiled", "naive"]
+        }
+    },
+    cost: |p, _| {
+        let (m, rows, k) = (p.m as f64, p.rows as f64, p.k as f64);
+        let row = 4.0 * rows + p.act_format.bytes() as f64 * k;
+        Cost { bytes: rows * p.weight.row_bytes(p.k) as f64 + m * row, flops: 2.0 * m * rows * k }
+    },
+    tolerance: f32_tolerance,
+    cases: || {
+        let packing = Packing::Planes;
+        let mut cases = Vec::new();
+        for &f in Format::ALL {
+            // Several depths of a tile and of a block, tiles not full in M and ROWS.
+            cases.push(Matmul { m: 9, rows: 70, k: 300, ..of(f) });
+            cases.push(Matmul { m: 33, rows: 130, k: 256, y_offset: 4, ..f16_of(f) });
+            if f.is_dense() {
+                // K in no words, whole tiles of y between others' elements.
+                cases.push(Matmul { m: 12, rows: 40, k: 77, y_offset: 1, ..f16_of(f) });
+                cases.push(Matmul { m: 10, rows: 3, k: 44, y_after: 2, ..of(f) });
+            } else {
+                cases.push(Matmul { m: 17, rows: 65, k: 300, packing, y_after: 3, ..f16_of(f) });
+                cases.push(Matmul { m: 16, rows: 24, k: 1152, packing, ..of(f) });
+            }
+        }
+        // A whole tile of 128 x 128, one of 64 x 64 beside others' elements, one element.
+        cases.push(Matmul { m: 128, rows: 128, k: 64, ..f16_of(Format::F16) });
+        let tile = Matmul { m: 64, rows: 64, k: 96, ..f16_of(Format::Bf16) };
+        cases.push(Matmul { y_offset: 64, y_after: 32, ..tile });
+        cases.push(of(Format::F32));
+        cases.into_iter().map(Case::from).collect()
+    },
+    bench: || {
+        let f16 = |m, rows, k| Matmul { m, rows, k, ..f16_of(Format::F16) };
+        let packing = Packing::Planes;
+        let q4_k = |m| Matmul { m, rows: 8192, k: 2048, packing, ..f16_of(Format::Q4K) };
+        [
+            f16(128, 1152, 1152),
+            f16(512, 1152, 1152),
+            f16(128, 13824, 1152),
+            f16(512, 13824, 1152),
+            f16(128, 8192, 2048),
+            f16(512, 8192, 2048),
+            q4_k(128),
+            q4_k(512),
+        ]
+        .map(Case::from)
+        .into()
+    },
+};

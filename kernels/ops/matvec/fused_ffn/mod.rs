@@ -1,0 +1,243 @@
+//! Gate and up projection with their activation: the first half of a gated feed-forward block.
+
+use crate::adapter::Capabilities;
+use crate::codes::{Activation, FloatFormat, Format, Norm, Packing};
+use crate::descriptor::*;
+use crate::len;
+use crate::matvec::geometry::{dense_only, quantised_only};
+use crate::matvec::{ALONG_ROWS, MatVec, soa};
+use crate::param::{choice, dim};
+use crate::shared::*;
+
+crate::params! {
+    /// Parameters of `fused_ffn`.
+    pub struct FusedFfn {
+        n: usize = dim("N", "elements of y; the matrix has N gate rows, then N up rows", 16, 120),
+        k: usize = dim("K", "columns of the matrix, elements of the vector", 256, 1000),
+        weight: Format = weight(&Format::ALL),
+        activation: Activation = ACTIVATION,
+        act_format: FloatFormat = ACTS,
+        input_norm: Norm = choice(
+            "NORM",
+            "what the matrix meets: none: x; rms: the RMSNorm of stream",
+            &Norm::ALL,
+        ),
+        eps: f32 = EPS,
+    }
+}
+
+/// Gate rows, then up rows.
+impl MatVec for FusedFfn {
+    fn rows(&self) -> usize {
+        2 * self.n
+    }
+    fn k(&self) -> usize {
+        self.k
+    }
+    fn weight(&self) -> Format {
+        self.weight
+    }
+}
+
+/// A block that reads and writes f32 as it is.
+fn block(n: usize, k: usize, weight: Format, activation: Activation) -> FusedFfn {
+    let (act_format, input_norm) = (FloatFormat::F32, Norm::None);
+    FusedFfn { n, k, weight, activation, act_format, input_norm, eps: 1e-6 }
+}
+
+/// Outputs a subgroup variant gives a workgroup of 256: `each` to every subgroup, an even number.
+fn outputs_per_group(caps: &Capabilities, each: f64) -> Overrides {
+    let size = caps.subgroup.map_or(32, |(_, max)| max.max(4));
+    let subgroups = f64::from((256 / size).max(2));
+    vec![("OUTS_PER_WG", each * subgroups), ("SG", f64::from(caps.fixed_subgroup()))]
+}
+
+const OUTS: &[Stage<FusedFfn>] =
+    &[Stage { entry: "main", grid: |p, c| p.n.div_ceil(c["OUTS_PER_WG"] as usize) }];
+
+const TEAMS: &[Stage<FusedFfn>] =
+    &[Stage { entry: "main", grid: |p, c| p.n.div_ceil(((c["WG"] / c["LANES"]) as usize).max(1)) }];
+
+const LANES: Tunables = &[("WG", &[64.0, 128.0, 256.0]), ("LANES", &[4.0, 8.0, 16.0, 32.0])];
+
+/// The matrix as `planes.wgsl` sees it: rows, each a stream of blocks of its own.
+fn stacked(p: &FusedFfn) -> Overrides {
+    vec![("ROWS", p.rows() as f64), ALONG_ROWS]
+}
+
+/// Lanes an output: as many as a subgroup has, unless fewer fill a large GPU as well and idle less
+/// in the last round. 1152 weights are 36 chunks, which keep 32 lanes half idle and 4 lanes busy.
+fn lanes(p: &FusedFfn, caps: &Capabilities) -> f64 {
+    f64::from(soa::lanes_of(p, p.n, soa::subgroup(caps).min(32), 1))
+}
+
+/// Chunks of x that lie in workgroup memory at a time (see `x_tile.wgsl`), beside at most
+/// 4 KiB of sums: a power of two, so that any number of lanes is busy.
+fn tile(p: &FusedFfn, caps: &Capabilities) -> (&'static str, f64) {
+    let chunk: usize = if p.weight == Format::Q8_0 { 16 } else { 32 };
+    let fits = (caps.workgroup_memory as usize).saturating_sub(4096) / (16 * (chunk / 4 + 1));
+    let most = ((fits / 2 + 1).next_power_of_two()).max(1);
+    ("TILE", most.min(p.k.div_ceil(chunk)) as f64)
+}
+
+/// The declaration.
+pub static OPERATION: Declaration<FusedFfn> = Declaration {
+    name: "fused_ffn",
+    summary: "act(gate) * up of one product with gate and up rows, SwiGLU or GeGLU",
+    fuses: None,
+    state: &[],
+    bindings: &[
+        Binding::<FusedFfn>::input(
+            "weights",
+            |p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
+            len!(p => 2 * p.n * p.k),
+        )
+        .drawn(|_| Draw::UnitProducts),
+        Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.k)),
+        Binding::input("stream", f32s, len!(p => p.k)),
+        Binding::input("norm_weight", f32s, len!(p => p.k)),
+        Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.n)),
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[Stage { entry: "main", grid: |p, c| p.n.div_ceil(2 * c["WG"] as usize) }],
+            tunables: WORKGROUPS,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "workgroup",
+            stages: TEAMS,
+            tunables: LANES,
+            unsupported: dense_only,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "workgroup_q",
+            stages: TEAMS,
+            constants: |p, caps| [&stacked(p)[..], &[tile(p, caps)]].concat(),
+            tunables: LANES,
+            unsupported: quantised_only,
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "planes",
+            stages: TEAMS,
+            constants: |p, caps| {
+                let geometry =
+                    [("LANES", lanes(p, caps)), ("SG", f64::from(caps.fixed_subgroup()))];
+                [&stacked(p)[..], &geometry, &[tile(p, caps)]].concat()
+            },
+            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", &[4.0, 8.0, 16.0, 32.0])],
+            unsupported: quantised_only,
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "planes_dp4a24",
+            stages: &[Stage { entry: "main", grid: |p, c| soa::dot4_groups(p.rows(), c) }],
+            // Two outputs to a group of lanes: they may make one word of f16.
+            constants: |p, caps| [&stacked(p)[..], &soa::dot4(p, caps, p.rows(), 4, 264)].concat(),
+            tunables: &[
+                ("WG", &[128.0, 256.0, 512.0]),
+                ("LANES", &[4.0, 8.0, 16.0, 32.0]),
+                ("GROUPS", &[132.0, 264.0, 1056.0]),
+            ],
+            unsupported: |p, caps| quantised_only(p, caps).or_else(|| soa::below_a_block(p)),
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "subgroup",
+            stages: OUTS,
+            constants: |_, caps| outputs_per_group(caps, 1.0),
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0, 512.0]),
+                ("OUTS_PER_WG", &[2.0, 4.0, 8.0, 16.0, 32.0]),
+            ],
+            unsupported: dense_only,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "subgroup_pair",
+            stages: OUTS,
+            constants: |_, caps| outputs_per_group(caps, 2.0),
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0, 512.0]),
+                ("OUTS_PER_WG", &[4.0, 8.0, 16.0, 32.0, 64.0]),
+            ],
+            unsupported: dense_only,
+            ..Variant::PLAIN
+        },
+    ],
+    prefer: |p| {
+        if p.weight.is_dense() {
+            &["workgroup", "subgroup", "naive"]
+        } else {
+            &["planes_dp4a24", "planes", "workgroup_q", "naive"]
+        }
+    },
+    cost: |p, _| {
+        let (n, k) = (p.n as f64, p.k as f64);
+        let act = p.act_format.bytes() as f64;
+        let vector = match p.input_norm {
+            Norm::None => act,
+            // The stream and the norm's weights.
+            Norm::Rms => 8.0,
+        };
+        Cost {
+            bytes: 2.0 * n * p.weight.row_bytes(p.k) as f64 + act * n + vector * k,
+            flops: 4.0 * n * k + 10.0 * n,
+        }
+    },
+    tolerance: |p, _| Tolerance {
+        k: if p.weight.is_dense() {
+            16.0 + 2.0 * (p.k as f64).sqrt()
+        } else {
+            64.0 + 4.0 * (p.k as f64).sqrt()
+        },
+        rounding: 0.0,
+        nmse: if p.n < 8 { 9e-6 } else { 1e-10 },
+        reason: "two products as in gemv and gemv_q; how far their errors reach the result is in the \
+                 reference's magnitude, exp is allowed 3 + 2|x| ULP",
+    },
+    cases: || {
+        use Activation::{GeluTanh, Silu};
+        let act_format = FloatFormat::F16;
+        let input_norm = Norm::Rms;
+        let mut cases = Vec::new();
+        for &f in Format::DENSE {
+            // The models' widths, and some that are no multiple of 8, 4 or 2.
+            cases.push(block(1, 1, f, Silu));
+            cases.push(block(40, 1152, f, GeluTanh));
+            cases.push(block(33, 1001, f, Silu));
+            cases.push(FusedFfn { input_norm, act_format, ..block(3, 7, f, GeluTanh) });
+            cases.push(FusedFfn { input_norm, act_format, ..block(17, 1004, f, Silu) });
+        }
+        cases.push(block(18, 2048, Format::Bf16, Silu));
+        cases.push(FusedFfn { act_format, ..block(9, 1152, Format::F16, GeluTanh) });
+        for &f in Format::QUANTISED {
+            cases.push(FusedFfn { act_format, ..block(7, 1152, f, GeluTanh) });
+            cases.push(FusedFfn { input_norm, ..block(16, 300, f, Silu) });
+        }
+        // More workgroups than one grid dimension holds, for those of few outputs a group.
+        cases.push(FusedFfn { act_format, ..block(524_295, 3, Format::F16, Silu) });
+        cases.into_iter().map(Case::from).collect()
+    },
+    bench: || {
+        use Activation::{GeluTanh, Silu};
+        let gemma = |weight| block(6912, 1152, weight, GeluTanh);
+        [
+            gemma(Format::Bf16),
+            FusedFfn { input_norm: Norm::Rms, ..gemma(Format::Bf16) },
+            block(8192, 2048, Format::Bf16, Silu),
+            block(6144, 2048, Format::Bf16, Silu),
+            gemma(Format::F16),
+            gemma(Format::Q4_0),
+            block(8192, 2048, Format::Q4K, Silu),
+        ]
+        .map(Case::from)
+        .into()
+    },
+};

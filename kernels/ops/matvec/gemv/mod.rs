@@ -1,0 +1,226 @@
+//! Matrix times vector, the bulk of every decode step.
+
+use crate::adapter::Capabilities;
+use crate::codes::{Beta, FloatFormat, Format};
+use crate::descriptor::*;
+use crate::len;
+use crate::matvec::MatVec;
+use crate::matvec::geometry::*;
+use crate::param::dim;
+use crate::shared::*;
+
+crate::params! {
+    /// Parameters of `gemv`.
+    pub struct Gemv {
+        rows: usize = ROWS,
+        k: usize = columns(1500),
+        weight: Format = weight(&Format::DENSE),
+        act_format: FloatFormat = ACTS_IN.neutral(0.0),
+        y_offset: usize = Y_OFFSET,
+        n_vectors: usize =
+            dim("COLS", "vectors in x, each with a y: tokens decoded together", 1, 8).neutral(1.0),
+        beta: Beta = BETA,
+    }
+}
+
+impl MatVec for Gemv {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+    fn k(&self) -> usize {
+        self.k
+    }
+    fn weight(&self) -> Format {
+        self.weight
+    }
+}
+
+/// Most vectors of the variants that keep a sum for each.
+const MOST_VECTORS: usize = 8;
+
+fn few_vectors(p: &Gemv, _: &Capabilities) -> Option<String> {
+    let cols = p.n_vectors;
+    (cols > MOST_VECTORS).then(|| format!("COLS={cols} exceeds {MOST_VECTORS} sums"))
+}
+
+/// Vectors that begin anywhere are read element by element: left to the portable variants.
+fn whole_vectors(p: &Gemv, caps: &Capabilities) -> Option<String> {
+    let (cols, k) = (p.n_vectors, p.k);
+    (cols > 1 && !k.is_multiple_of(8))
+        .then(|| format!("COLS={cols} of K={k}: columns are no whole number of chunks"))
+        .or_else(|| few_vectors(p, caps))
+}
+
+fn one_vector(p: &Gemv, _: &Capabilities) -> Option<String> {
+    let cols = p.n_vectors;
+    (cols > 1).then(|| format!("COLS={cols}: it keeps one sum a row"))
+}
+
+/// A matrix times one vector of f32 that fills all of y.
+fn matrix(rows: usize, k: usize, weight: Format) -> Gemv {
+    let act_format = FloatFormat::F32;
+    Gemv { rows, k, weight, act_format, y_offset: 0, n_vectors: 1, beta: Beta::Zero }
+}
+
+/// The declaration.
+pub static OPERATION: Declaration<Gemv> = Declaration {
+    name: "gemv",
+    summary: "matrix (ROWS, K) times vector (K), f32 accumulation",
+    fuses: None,
+    state: &[],
+    bindings: &[
+        Binding::input(
+            "weights",
+            |p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
+            len!(p => p.rows * p.k),
+        ),
+        Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.n_vectors * p.k)),
+        Binding::in_out("y", f32s, len!(p => p.n_vectors * (p.y_offset + p.rows))),
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[Stage { entry: "main", grid: |p, c| p.rows.div_ceil(c["WG"] as usize) }],
+            tunables: WORKGROUPS,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "workgroup",
+            stages: &[Stage { entry: "main", grid: lanes_grid }],
+            constants: workgroup_lanes,
+            tunables: WORKGROUP_LANES,
+            unsupported: few_vectors,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "subgroup",
+            stages: &[Stage { entry: "main", grid: rows_grid }],
+            constants: |_, caps| rows_per_group(caps, 1.0),
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0, 512.0]),
+                ("ROWS_PER_WG", &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]),
+            ],
+            unsupported: whole_vectors,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "subgroup_multicol",
+            stages: &[Stage { entry: "main", grid: rows_grid }],
+            constants: |_, caps| rows_per_group(caps, 4.0),
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0, 512.0]),
+                ("ROWS_PER_WG", &[4.0, 8.0, 16.0, 32.0, 64.0, 128.0]),
+            ],
+            unsupported: one_vector,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "subgroup_cols",
+            stages: &[Stage { entry: "main", grid: |p, _| p.rows.div_ceil(4) }],
+            constants: |p, caps| {
+                // A workgroup is four rows: with many of them one subgroup does.
+                let most = if p.rows < 16_384 { 256 } else { 64 };
+                let wg = p.chunks16().next_power_of_two().clamp(32, most);
+                vec![("WG", wg.min(caps.invocations as usize) as f64)]
+            },
+            tunables: &[("WG", &[32.0, 64.0, 128.0, 256.0, 512.0])],
+            unsupported: whole_vectors,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "vec4",
+            stages: &[Stage { entry: "main", grid: rows_grid }],
+            constants: |_, caps| rows_per_group(caps, 1.0),
+            tunables: WHOLE_SHARES,
+            unsupported: one_vector,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "vec2",
+            stages: &[Stage { entry: "main", grid: team_grid }],
+            constants: |p, caps| shared_team(caps, p.chunks8(), 2),
+            tunables: TEAMS,
+            unsupported: |p, caps| match p.weight {
+                Format::F32 => Some("WEIGHT=f32: eight bytes are two weights".into()),
+                _ => one_vector(p, caps),
+            },
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "split_row",
+            stages: &[Stage { entry: "main", grid: team_grid }],
+            constants: |p, caps| team(p, caps, p.chunks16(), 1),
+            tunables: TEAMS,
+            unsupported: one_vector,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "split_k",
+            stages: &[Stage { entry: "main", grid: team_grid }],
+            constants: |p, caps| [shared_team(caps, p.chunks16(), 1), vec![("RUN", 2.0)]].concat(),
+            tunables: STACKED_TEAMS,
+            unsupported: one_vector,
+            ..Variant::PLAIN
+        },
+    ],
+    prefer: |p| {
+        if p.n_vectors > 1 {
+            &["subgroup_cols", "subgroup", "workgroup", "naive"]
+        } else if p.rows >= 32_768 {
+            &["subgroup_multicol", "subgroup", "workgroup", "naive"]
+        } else if p.chunks16() > 512 && p.weight != Format::F32 {
+            &["vec2", "split_row", "workgroup", "naive"]
+        } else {
+            &["split_k", "split_row", "workgroup", "naive"]
+        }
+    },
+    cost: |p, _| {
+        let (rows, k, cols) = (p.rows as f64, p.k as f64, p.n_vectors as f64);
+        let y = 4.0 * (1.0 + f64::from(p.beta.value())) * rows;
+        let x = p.act_format.bytes() as f64 * k;
+        Cost {
+            bytes: rows * p.weight.row_bytes(p.k) as f64 + cols * (y + x),
+            flops: 2.0 * rows * k * cols,
+        }
+    },
+    tolerance: |p, _| Tolerance {
+        k: 8.0 + 2.0 * (p.k as f64).sqrt(),
+        rounding: 0.0,
+        // A few rows may all but cancel, and NMSE then divides by next to nothing; the element
+        // bound, which is relative to sum|w x|, still holds each of them.
+        nmse: if p.rows < 8 { 9e-6 } else { 1e-10 },
+        reason: "K rounded additions behave as a random walk of step eps * sum|w x|; the rigorous \
+                 bound K*eps would hide a missing product",
+    },
+    cases: || {
+        use FloatFormat::F16;
+        // Gemma, Llama and Qwen widths, and widths no multiple of 8, 4 or 2.
+        let sizes = [(1, 1), (33, 6912), (17, 2048), (65, 1004), (40, 1001), (1153, 12)];
+        let mut cases = sizes.map(|(rows, k)| matrix(rows, k, Format::Bf16)).to_vec();
+        for &f in Format::DENSE {
+            cases.push(matrix(3, 7, f));
+            // f16 activations and a later first element, on whole and on ragged rows.
+            cases.push(Gemv { act_format: F16, y_offset: 64, ..matrix(40, 1152, f) });
+            cases.push(Gemv { act_format: F16, y_offset: 1, ..matrix(9, 1003, f) });
+            cases.push(Gemv { n_vectors: 4, y_offset: 3, ..matrix(21, 640, f) });
+            // Into the residual stream.
+            cases.push(Gemv { beta: Beta::One, y_offset: 2, ..matrix(39, 2048, f) });
+            cases.push(Gemv { beta: Beta::One, n_vectors: 3, ..matrix(5, 304, f) });
+        }
+        // Ragged vectors share their words and chunks.
+        cases.push(Gemv { n_vectors: 8, act_format: F16, ..matrix(6, 301, Format::F16) });
+        // As many rows as decide for other lanes, and more rounds than one.
+        cases.push(matrix(1152, 1152, Format::Bf16));
+        cases.push(matrix(2, 16_411, Format::F16));
+        // More workgroups than one grid dimension holds, for the variants of few rows a group.
+        cases.push(matrix(262_147, 5, Format::F16));
+        cases.into_iter().map(Case::from).collect()
+    },
+    bench: || {
+        let sizes = [(1152, 1152), (13824, 1152), (1152, 6912), (8192, 2048), (262_144, 1152)];
+        let one = sizes.into_iter().map(|(rows, k)| matrix(rows, k, Format::Bf16));
+        let four = [(1152, 6912), (13824, 1152)].into_iter();
+        let four = four.map(|(rows, k)| Gemv { n_vectors: 4, ..matrix(rows, k, Format::Bf16) });
+        one.chain(four).map(Case::from).collect()
+    },
+};

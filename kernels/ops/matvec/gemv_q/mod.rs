@@ -1,0 +1,418 @@
+//! Quantised matrix times vector: ggml blocks are decoded on the way.
+
+use crate::adapter::Capabilities;
+use crate::codes::{Beta, FloatFormat, Format, Order, Packing};
+use crate::descriptor::*;
+use crate::len;
+use crate::matvec::MatVec;
+use crate::matvec::soa::{self, LANES, TURNS, geometry, groups, lanes, staged, subgroup, tile};
+use crate::param::{State, dim, mostly};
+use crate::shared::*;
+
+crate::params! {
+    /// Parameters of `gemv_q`.
+    pub struct GemvQ {
+        rows: usize = ROWS,
+        k: usize = columns(1000),
+        weight: Format = weight(&Format::QUANTISED),
+        act_format: FloatFormat = ACTS_IN.neutral(0.0),
+        y_offset: usize = Y_OFFSET,
+        n_vectors: usize = dim(
+            "COLS",
+            "vectors multiplied at once: x is (COLS, K), y is (COLS, FIRST + ROWS)",
+            1,
+            8,
+        )
+        .neutral(1.0),
+        order: Order = mostly(
+            "ORDER",
+            "how the values of the matrix run through its blocks; model files are row_wise",
+            &Order::ALL,
+        )
+        .neutral(0.0),
+        beta: Beta = BETA,
+    }
+}
+
+impl MatVec for GemvQ {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+    fn k(&self) -> usize {
+        self.k
+    }
+    fn weight(&self) -> Format {
+        self.weight
+    }
+}
+
+impl GemvQ {
+    /// Workgroups that share the columns of the same rows in `column_wise`: enough to fill a large
+    /// GPU, each with some columns left.
+    fn splits(&self) -> usize {
+        let tiles = self.rows.div_ceil(256);
+        (512 / tiles).min(self.k / 64).clamp(1, 16)
+    }
+}
+
+/// What the variants over SoA-repacked blocks ask of the order.
+fn whole_chunks(p: &GemvQ) -> Option<String> {
+    let (k, chunk) = (p.k, soa::chunk(p));
+    match p.order {
+        Order::RowWise => None,
+        Order::Flat if k.is_multiple_of(chunk) => None,
+        Order::Flat => Some(format!("flat rows of {k} begin within {chunk} weights of one scale")),
+        Order::ColumnWise => Some("its rows are no runs of weights".into()),
+    }
+}
+
+/// Columns of x must begin on whole vectors.
+fn columns_aligned(p: &GemvQ, _: &Capabilities) -> Option<String> {
+    let (cols, k) = (p.n_vectors, p.k);
+    let ragged = || (cols > 1 && k % 8 > 0).then(|| format!("columns of {k} are not aligned"));
+    whole_chunks(p).or_else(ragged)
+}
+
+/// What rounding activations to 8 bits allows, for normally distributed ones and K >= 32.
+fn rounded(p: &GemvQ, _: State) -> Tolerance {
+    Tolerance {
+        k: 0.02 / f64::from(f32::EPSILON),
+        rounding: 0.0,
+        // The fewer rows, the more the share of error in them varies.
+        nmse: match p.rows {
+            0..8 => 5e-3,
+            8..64 => 5e-4,
+            _ => 1e-4,
+        },
+        reason: "activations are rounded by up to max|x of 32| / 254, in the mean square by that \
+                 / sqrt 3: with a maximum of some 2.2 deviations an NMSE of 2.5e-5, and over 32 \
+                 weights a deviation of 0.14 % of sum|w x|, less over more",
+    }
+}
+
+/// What rounding activations to 16 bits adds to the kernel's own bounds, for normally distributed
+/// ones and K >= 32.
+fn rounded_finely(p: &GemvQ, _: State) -> Tolerance {
+    let k = p.k as f64;
+    Tolerance {
+        k: 64.0 + 4.0 * k.sqrt() + 2048.0 / k.sqrt(),
+        rounding: 0.0,
+        // The fewer rows, the more the share of error in them varies; fewer than 8 may all but
+        // cancel, one in 5000 beyond even this.
+        nmse: match p.rows {
+            0..8 => 5e-3,
+            8..64 => 2e-8,
+            _ => 4e-9,
+        },
+        reason: "activations are rounded by up to max|x of 32| / 65278, in the mean square by that \
+                 / sqrt 3: with a maximum of some 2.2 deviations an NMSE of 4e-10, and over K \
+                 weights a deviation of 256 eps / sqrt K of sum|w x|, of which the bound allows \
+                 eight; beside it the random walk of K / 32 rounded additions, with scale and \
+                 minimum apart",
+    }
+}
+
+fn one_column(p: &GemvQ, _: &Capabilities) -> Option<String> {
+    let columns = || (p.n_vectors > 1).then(|| "one column of activations only".to_owned());
+    whole_chunks(p).or_else(columns)
+}
+
+fn at_most_eight_columns(p: &GemvQ) -> Option<String> {
+    (p.n_vectors > 8).then(|| "at most 8 columns".to_owned())
+}
+
+/// What the variants over `planes_dot4.wgsl` ask of a shape. Their workgroup memory holds all of x.
+fn dot4_unsupported(p: &GemvQ, caps: &Capabilities) -> Option<String> {
+    one_column(p, caps).or_else(|| soa::below_a_block(p))
+}
+
+/// Rounded columns of three bytes that planes_dp4a24_cols holds at a time: as many as have room,
+/// dealt out evenly over the passes that takes. None where there is no room for one.
+fn held_columns(p: &GemvQ, caps: &Capabilities) -> Option<usize> {
+    // A float a subgroup of four lanes, WG up to 512.
+    const OTHERS: usize = 512;
+    let one = 112 * p.k.div_ceil(32);
+    let room = (caps.workgroup_memory as usize).saturating_sub(OTHERS) / one;
+    let cols = p.n_vectors;
+    (room > 0).then(|| cols.div_ceil(cols.div_ceil(room)))
+}
+
+/// Lanes of planes_dp4a24_cols: every column's sums cross all of them at the end of a row, so as
+/// few, from eight on, as leave the subgroups that a large GPU wants. Measured from 2 to 8 columns.
+fn column_lanes(p: &GemvQ, caps: &Capabilities) -> u32 {
+    let most = subgroup(caps);
+    let wanted = if p.n_vectors > 4 { 500 } else { 800 };
+    let enough = |lanes: &u32| p.rows / 4 * *lanes as usize >= wanted * most as usize;
+    (3..7).map(|log| 1 << log).filter(|lanes| *lanes < most).find(enough).unwrap_or(most)
+}
+
+/// Workgroups of planes_dp4a24_cols: sets of rows times passes over the columns.
+fn column_groups(p: &GemvQ, c: &Constants) -> usize {
+    let sets = p.rows.div_ceil(4 * ((c["WG"] / c["LANES"]) as usize).max(1));
+    let passes = p.n_vectors.div_ceil(c["X_COLUMNS"] as usize);
+    sets.div_ceil(sets.div_ceil((c["GROUPS"] as usize / passes).max(1))) * passes
+}
+
+const DOT4_STAGES: &[Stage<GemvQ>] =
+    &[Stage { entry: "main", grid: |p, c| soa::dot4_groups(p.rows, c) }];
+
+/// One vector of f32 times rows in the order of model files, into the beginning of y.
+fn matrix(rows: usize, k: usize, weight: Format) -> GemvQ {
+    GemvQ {
+        rows,
+        k,
+        weight,
+        act_format: FloatFormat::F32,
+        y_offset: 0,
+        n_vectors: 1,
+        order: Order::RowWise,
+        beta: Beta::Zero,
+    }
+}
+
+/// The declaration.
+pub static OPERATION: Declaration<GemvQ> = Declaration {
+    name: "gemv_q",
+    summary: "quantised matrix (ROWS, K) times vector (K), f32 accumulation",
+    fuses: None,
+    state: &[],
+    bindings: &[
+        Binding::input(
+            "weights",
+            |p, _| {
+                let order = p.order;
+                Elem::Weights(Matrix { order, ..Matrix::rows(p.weight, p.k) })
+            },
+            len!(p => p.rows * p.k),
+        ),
+        Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.n_vectors * p.k)),
+        Binding::in_out("y", f32s, len!(p => p.n_vectors * (p.y_offset + p.rows))),
+        Binding::scratch("parts", f32s, len!(p => p.n_vectors * p.splits() * p.rows)),
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[Stage { entry: "main", grid: |p, c| p.rows.div_ceil(c["WG"] as usize) }],
+            tunables: WORKGROUPS,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "blocks",
+            stages: &[Stage { entry: "main", grid: |p, c| groups(p, c, 1) }],
+            constants: |_, caps| geometry(subgroup(caps).min(32), caps),
+            tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
+            unsupported: |p, _| match (p.order, p.n_vectors) {
+                (Order::RowWise, 1) => None,
+                (Order::RowWise, _) => Some("one column of activations only".into()),
+                _ => Some("blocks run along the rows only".into()),
+            },
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "workgroup",
+            stages: &[Stage { entry: "main", grid: |p, c| groups(p, c, 1) }],
+            constants: soa::tree_constants,
+            tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
+            unsupported: columns_aligned,
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "planes",
+            stages: &[Stage { entry: "main", grid: |p, c| groups(p, c, 1) }],
+            constants: |p, caps| staged(p, subgroup(caps).min(32), caps),
+            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", LANES)],
+            unsupported: one_column,
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "planes_multicol",
+            stages: &[Stage { entry: "main", grid: |p, c| groups(p, c, c["EACH"] as usize) }],
+            constants: |p, caps| staged(p, lanes(p, subgroup(caps), 4), caps),
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0, 512.0]),
+                ("LANES", LANES),
+                ("EACH", &[2.0, 4.0]),
+            ],
+            unsupported: one_column,
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "planes_batch",
+            stages: &[Stage { entry: "main", grid: |p, c| groups(p, c, 4) }],
+            constants: |p, caps| {
+                let tile = tile(p, caps, p.n_vectors);
+                let lanes = lanes(p, subgroup(caps), 4).min(1 << tile.ilog2()).max(4);
+                let mut constants = geometry(lanes, caps);
+                constants.push(("TILE", tile as f64));
+                constants.push(("X_COLUMNS", p.n_vectors as f64));
+                constants
+            },
+            tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
+            unsupported: |p, caps| columns_aligned(p, caps).or_else(|| at_most_eight_columns(p)),
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "planes_dp4a24_cols",
+            stages: &[Stage { entry: "main", grid: column_groups }],
+            constants: |p, caps| {
+                let held = held_columns(p, caps).unwrap_or(1);
+                let mut constants = geometry(column_lanes(p, caps), caps);
+                constants.extend([("X_COLUMNS", held as f64), ("GROUPS", 264.0)]);
+                constants
+            },
+            tunables: &[
+                ("WG", &[128.0, 256.0, 512.0]),
+                ("LANES", &[8.0, 16.0, 32.0]),
+                ("GROUPS", &[132.0, 264.0, 528.0, 65535.0]),
+            ],
+            unsupported: |p, caps| {
+                let full = || {
+                    let room = held_columns(p, caps);
+                    room.is_none().then(|| "too little memory for its rounded columns".to_owned())
+                };
+                columns_aligned(p, caps)
+                    .or_else(|| at_most_eight_columns(p))
+                    .or_else(|| soa::below_a_block(p))
+                    .or_else(full)
+            },
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "planes_dp4a24",
+            stages: DOT4_STAGES,
+            constants: soa::dot4_constants,
+            tunables: TURNS,
+            unsupported: dot4_unsupported,
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "planes_dp4a16",
+            stages: DOT4_STAGES,
+            constants: soa::dot4_constants,
+            tunables: TURNS,
+            unsupported: dot4_unsupported,
+            packing: Packing::Planes,
+            tolerance: Some(rounded_finely),
+        },
+        Variant {
+            name: "planes_dp4a",
+            stages: DOT4_STAGES,
+            constants: soa::dot4_constants,
+            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", LANES)],
+            unsupported: |p, caps| {
+                // One such row in twenty cancels to where nothing can be held against it.
+                let few = || (p.rows < 4).then(|| "too coarse for fewer than 4 rows".into());
+                dot4_unsupported(p, caps).or_else(few)
+            },
+            packing: Packing::Planes,
+            tolerance: Some(rounded),
+        },
+        Variant {
+            name: "column_wise",
+            stages: &[
+                Stage {
+                    entry: "main",
+                    grid: |p, _| p.rows.div_ceil(256) * p.splits() * p.n_vectors,
+                },
+                Stage { entry: "sum", grid: |p, _| (p.rows * p.n_vectors).div_ceil(64) },
+            ],
+            constants: |p, _| vec![("SPLITS", p.splits() as f64)],
+            tunables: &[("WG", &[64.0, 128.0, 256.0])],
+            unsupported: |p, _| match (p.order, p.weight) {
+                (Order::ColumnWise, Format::Q8_0 | Format::Q6K) => {
+                    Some(format!("{} has no 32 weights of one scale in 16 bytes", p.weight.name()))
+                }
+                (Order::ColumnWise, _) => None,
+                _ => Some("its columns are no runs of weights".into()),
+            },
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+    ],
+    prefer: |p| match (p.order, p.n_vectors) {
+        (Order::ColumnWise, _) => &["column_wise", "naive"],
+        (_, 1) if p.rows >= 6144 => {
+            &["planes_dp4a24", "planes_multicol", "planes", "workgroup", "naive"]
+        }
+        (_, 1) => &["planes_dp4a24", "planes", "workgroup", "naive"],
+        _ => &["planes_dp4a24_cols", "planes_batch", "workgroup", "naive"],
+    },
+    cost: |p, _| {
+        let (rows, k, cols) = (p.rows as f64, p.k as f64, p.n_vectors as f64);
+        // What a row's last block holds beyond it need not be read.
+        let weight = p.weight.block_bytes() as f64 / p.weight.block_len() as f64;
+        let y_bytes = 4.0 * (1.0 + f64::from(p.beta.value())) * rows;
+        Cost {
+            bytes: rows * k * weight + cols * (y_bytes + p.act_format.bytes() as f64 * k),
+            flops: 2.0 * rows * k * cols,
+        }
+    },
+    tolerance: |p, _| Tolerance {
+        k: 64.0 + 4.0 * (p.k as f64).sqrt(),
+        rounding: 0.0,
+        // A few rows may all but cancel, and NMSE then divides by next to nothing; the element
+        // bound, which is relative to sum|w x|, still holds each of them.
+        nmse: if p.rows < 8 { 9e-6 } else { 1e-10 },
+        reason: "K rounded additions behave as a random walk of step eps * sum|w x|. Codes may be \
+                 summed with an offset of up to 48 steps that is taken out per 32 weights, and \
+                 scale and minimum apart: then terms some times larger than w x are rounded",
+    },
+    cases: || {
+        use FloatFormat::{F16, F32};
+        let mut cases: Vec<Case<GemvQ>> = Vec::new();
+        for (i, &f) in Format::QUANTISED.iter().enumerate() {
+            let odd = i % 2;
+            // 1152 is no whole number of superblocks of 256.
+            let act_format = [F32, F16][odd];
+            cases.push(GemvQ { act_format, y_offset: 64 * odd, ..matrix(37, 1152, f) }.into());
+            // Into the residual stream.
+            cases.push(GemvQ { beta: Beta::One, y_offset: 2 * odd, ..matrix(39, 320, f) }.into());
+        }
+        let [q4_k, q8_0, q6_k] = [Format::Q4K, Format::Q8_0, Format::Q6K];
+        let (flat, column_wise) = (Order::Flat, Order::ColumnWise);
+        cases.extend(
+            [
+                // No whole number of anything.
+                matrix(5, 300, q8_0),
+                matrix(9, 300, q6_k),
+                matrix(3, 6912, q4_k),
+                matrix(33, 2048, Format::Q4_0),
+                matrix(1, 7, Format::Q5_1),
+                GemvQ { n_vectors: 3, y_offset: 3, ..matrix(33, 512, q4_k) },
+                GemvQ { n_vectors: 8, act_format: F16, ..matrix(9, 1152, q6_k) },
+                GemvQ { n_vectors: 2, beta: Beta::One, ..matrix(40, 72, q8_0) },
+                GemvQ { n_vectors: 2, ..matrix(9, 301, q8_0) },
+                // The packings of rows that are no whole number of superblocks.
+                GemvQ { order: flat, ..matrix(67, 1152, q4_k) },
+                GemvQ { order: flat, n_vectors: 5, ..matrix(21, 1152, q4_k) },
+                GemvQ { order: column_wise, n_vectors: 2, ..matrix(520, 33, q4_k) },
+                GemvQ { order: column_wise, beta: Beta::One, ..matrix(300, 300, Format::Q5K) },
+            ]
+            .map(Case::from),
+        );
+        cases
+    },
+    bench: || {
+        let mut matrices = Vec::new();
+        for f in [Format::Q4K, Format::Q4_0] {
+            matrices.push(matrix(8192, 2048, f));
+            matrices.push(matrix(262_144, 1152, f));
+        }
+        for n_vectors in [4, 8] {
+            matrices.push(GemvQ { n_vectors, ..matrix(8192, 2048, Format::Q4K) });
+        }
+        for order in [Order::Flat, Order::ColumnWise] {
+            for (rows, k) in [(1152, 6912), (262_144, 1152)] {
+                matrices.push(GemvQ { order, ..matrix(rows, k, Format::Q4K) });
+            }
+        }
+        matrices.extend(Format::QUANTISED.iter().map(|f| matrix(2048, 8192, *f)));
+        matrices.into_iter().map(Case::from).collect()
+    },
+};

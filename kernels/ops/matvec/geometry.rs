@@ -1,0 +1,190 @@
+//! Geometry of kernels that read rows of a matrix: which lanes read how much of which row.
+
+use crate::adapter::Capabilities;
+use crate::descriptor::{Constants, Overrides, Tunables};
+use crate::matvec::MatVec;
+
+/// Invocations over all rows that fill a large GPU (132 processors of 2048, at half occupancy).
+const FULL: usize = 110_000;
+
+/// Loads a lane may have in flight: the upper end of `UNROLL` in `shared/share.wgsl`.
+const IN_FLIGHT: usize = 9;
+
+/// Why a variant for dense rows does not run a shape.
+pub fn dense_only<P: MatVec>(p: &P, _: &Capabilities) -> Option<String> {
+    let weight = p.weight();
+    (!weight.is_dense()).then(|| format!("reads dense weights, not {}", weight.name()))
+}
+
+/// Why a variant for blocks does not.
+pub fn quantised_only<P: MatVec>(p: &P, _: &Capabilities) -> Option<String> {
+    let weight = p.weight();
+    weight.is_dense().then(|| format!("reads quantised weights, not {}", weight.name()))
+}
+
+/// Rows a subgroup variant gives a workgroup of 256: `each` to every subgroup.
+pub fn rows_per_group(caps: &Capabilities, each: f64) -> Overrides {
+    let size = caps.subgroup.map_or(32, |(_, max)| max.max(4));
+    let subgroups = f64::from((256 / size).max(1));
+    vec![("ROWS_PER_WG", each * subgroups), ("SG", f64::from(caps.fixed_subgroup()))]
+}
+
+/// Workgroups of a variant with `ROWS_PER_WG`.
+pub fn rows_grid<P: MatVec>(p: &P, c: &Constants) -> usize {
+    p.rows().div_ceil(c["ROWS_PER_WG"] as usize)
+}
+
+/// Lanes that share a row of `chunks`: as few as still fill a large GPU, so that each has several
+/// loads in flight; every lane with as many, where the row divides that way.
+fn lanes(rows: usize, chunks: usize, run: usize, most: usize) -> usize {
+    let fits = |n: &usize| {
+        let lanes = chunks / n;
+        chunks.is_multiple_of(*n) && lanes <= most && (lanes.is_multiple_of(16) || *n == 1)
+    };
+    let fills = |n: &usize| rows.div_ceil(run) * chunks / n >= FULL;
+    let even: Vec<usize> = (1..=IN_FLIGHT / run).filter(fits).collect();
+    let best = even.iter().rev().find(|n| fills(n)).or(even.first());
+    match best {
+        Some(n) if chunks / n >= 16 => chunks / n,
+        // The power of two that leaves the fewest idle in the last round, at most nine rounds.
+        _ => (chunks.div_ceil(IN_FLIGHT / run)).next_power_of_two().clamp(16, most.max(16)),
+    }
+}
+
+/// Lanes of the portable variants: no more than chunks, and more of them where rows are few.
+pub fn workgroup_lanes<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
+    let most = if p.rows() < 4096 { 64 } else { 32 };
+    let lanes = p.chunks16().next_power_of_two().clamp(8, most);
+    vec![("LANES", lanes as f64), ("WG", f64::from(caps.invocations.min(256)))]
+}
+
+/// Workgroups of a portable variant.
+pub fn lanes_grid<P: MatVec>(p: &P, c: &Constants) -> usize {
+    p.rows().div_ceil(((c["WG"] / c["LANES"]) as usize).max(1))
+}
+
+/// A team's lanes and the teams of a workgroup (`shared/team.wgsl`), of `RUN` rows at a time.
+pub fn team<P: MatVec>(p: &P, caps: &Capabilities, chunks: usize, run: usize) -> Overrides {
+    let most = (caps.invocations as usize).min(512);
+    let lanes = lanes(p.rows(), chunks, run, most);
+    // Several teams fill whole subgroups, of any size an adapter may have.
+    let size = caps.subgroup.map_or(64, |(_, max)| max.max(4)) as usize;
+    let whole = (1..=size).find(|teams| (lanes * teams).is_multiple_of(size)).unwrap_or(1);
+    let wanted = (192 / (lanes * whole)).max(1) * whole;
+    let teams = if lanes * wanted <= most && lanes < 128 { wanted } else { 1 };
+    let sg = f64::from(caps.fixed_subgroup());
+    vec![("LANES", lanes as f64), ("TEAMS", teams as f64), ("SG", sg)]
+}
+
+/// The same with `RUN` given.
+pub fn stacked_team<P: MatVec>(p: &P, caps: &Capabilities, chunks: usize, run: usize) -> Overrides {
+    let mut values = team(p, caps, chunks, run);
+    values.push(("RUN", run as f64));
+    values
+}
+
+/// A team that gives every lane `each` loads of a row, up to 512 lanes, and two teams a workgroup
+/// where they fit: measured faster than longer shares (docs/findings/gemv-wants-one-load-a-lane.md).
+pub fn shared_team(caps: &Capabilities, chunks: usize, each: usize) -> Overrides {
+    let most = (caps.invocations as usize).min(512);
+    let lanes = chunks.div_ceil(each).next_multiple_of(16).min(most);
+    // Several teams fill whole subgroups, of any size an adapter may have.
+    let size = caps.subgroup.map_or(64, |(_, max)| max.max(4)) as usize;
+    let teams = if 2 * lanes <= most && (2 * lanes).is_multiple_of(size) { 2 } else { 1 };
+    let sg = f64::from(caps.fixed_subgroup());
+    vec![("LANES", lanes as f64), ("TEAMS", f64::from(teams)), ("SG", sg)]
+}
+
+/// Workgroups of teams.
+pub fn team_grid<P: MatVec>(p: &P, c: &Constants) -> usize {
+    let run = c.get("RUN").map_or(1, |r| *r as usize);
+    p.rows().div_ceil(c["TEAMS"] as usize * run)
+}
+
+/// What the portable variants may try.
+pub const WORKGROUP_LANES: Tunables = &[
+    ("WG", &[64.0, 128.0, 256.0]),
+    ("LANES", &[8.0, 16.0, 32.0, 64.0, 128.0]),
+    ("UNROLL", &[4.0, 9.0]),
+];
+
+/// What a subgroup a row with its whole share in flight may try.
+pub const WHOLE_SHARES: Tunables = &[
+    ("WG", &[64.0, 128.0, 256.0, 512.0]),
+    ("ROWS_PER_WG", &[2.0, 4.0, 8.0, 16.0]),
+    ("UNROLL", &[3.0, 5.0, 9.0]),
+];
+
+/// Lanes and teams worth trying: rows of 1152, 2048, 6912 and 8192 16-bit weights are 144, 256,
+/// 864 and 1024 chunks of 16 bytes.
+pub const TEAMS: Tunables = &[
+    (
+        "LANES",
+        &[
+            16.0, 32.0, 48.0, 64.0, 72.0, 96.0, 108.0, 128.0, 144.0, 192.0, 216.0, 256.0, 288.0,
+            512.0,
+        ],
+    ),
+    ("TEAMS", &[1.0, 2.0, 4.0, 8.0]),
+];
+
+/// The same with rows a team works on at a time.
+pub const STACKED_TEAMS: Tunables = &[
+    ("LANES", &[16.0, 32.0, 48.0, 64.0, 96.0, 128.0, 144.0, 192.0, 256.0]),
+    ("TEAMS", &[1.0, 2.0, 4.0]),
+    ("RUN", &[2.0, 3.0, 4.0]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codes::Format;
+
+    fn caps() -> Capabilities {
+        Capabilities { subgroup: Some((32, 32)), invocations: 1024, ..Capabilities::minimal() }
+    }
+
+    struct Matrix {
+        rows: usize,
+        k: usize,
+    }
+
+    impl MatVec for Matrix {
+        fn rows(&self) -> usize {
+            self.rows
+        }
+        fn k(&self) -> usize {
+            self.k
+        }
+        fn weight(&self) -> Format {
+            Format::Bf16
+        }
+    }
+
+    fn team_of(rows: usize, k: usize) -> (f64, f64) {
+        let matrix = Matrix { rows, k };
+        let team = team(&matrix, &caps(), matrix.chunks16(), 1);
+        (team[0].1, team[1].1)
+    }
+
+    #[test]
+    fn few_rows_get_many_lanes() {
+        // 144 chunks: one a lane. 864: nine.
+        assert_eq!(team_of(1152, 1152), (144.0, 1.0));
+        assert_eq!(team_of(1152, 6912), (96.0, 2.0));
+        // 144 chunks of many rows: nine a lane.
+        assert_eq!(team_of(13824, 1152), (16.0, 12.0));
+        assert_eq!(team_of(2048, 2048), (64.0, 3.0));
+    }
+
+    #[test]
+    fn teams_beside_each_other_fill_subgroups() {
+        for rows in [1, 7, 1152, 13824] {
+            for k in [1, 12, 300, 1001, 1003, 1152, 2048, 6912, 8192] {
+                let (lanes, teams) = team_of(rows, k);
+                assert!(lanes * teams <= 512.0);
+                assert!(teams == 1.0 || (lanes * teams) % 32.0 == 0.0, "{lanes} x {teams}");
+            }
+        }
+    }
+}

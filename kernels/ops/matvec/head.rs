@@ -1,0 +1,139 @@
+//! The LM head, whatever is made of its logits: parameters and geometry.
+
+use super::geometry::quantised_only;
+use super::{MatVec, soa};
+use crate::adapter::Capabilities;
+use crate::codes::{FloatFormat, HeadPart};
+use crate::descriptor::{Constants, Cost, Overrides, Tunables};
+use crate::param::{Typed, choice, dim, start};
+
+/// Rows of a head.
+pub const ROWS: Typed<usize> =
+    dim("ROWS", "rows of the matrix: tokens of the vocabulary, or of a part of it", 64, 600);
+
+/// Columns of a head.
+pub const COLUMNS: Typed<usize> = dim("K", "columns of the matrix, elements of x", 64, 700);
+
+/// Where in the vocabulary a part of a head begins.
+pub const FIRST_ROW: Typed<usize> =
+    start("FIRST", "token of row 0: a matrix too large for one binding comes in parts", 70)
+        .neutral(0.0);
+
+/// Which part of a head an operation reads.
+pub const PART: Typed<HeadPart> = choice(
+    "PART",
+    "which part of the matrix this is; all but the first go on from what the last one left",
+    &HeadPart::ALL,
+)
+.neutral(0.0);
+
+/// `ROWS_PER_WG` rows a workgroup.
+pub fn row_groups<P: MatVec>(p: &P, c: &Constants) -> usize {
+    p.rows().div_ceil(c["ROWS_PER_WG"] as usize)
+}
+
+/// Lanes, tile and order of the variants over SoA-repacked blocks, beside `other` bytes of
+/// workgroup memory.
+pub fn planes_geometry<P: MatVec>(p: &P, caps: &Capabilities, other: u32) -> Overrides {
+    let lanes = soa::lanes(p, soa::subgroup(caps).min(32), 4);
+    let workgroup_memory = caps.workgroup_memory.saturating_sub(other);
+    let left = Capabilities { workgroup_memory, ..caps.clone() };
+    vec![
+        ("LANES", f64::from(lanes)),
+        ("SG", f64::from(caps.fixed_subgroup())),
+        ("TILE", soa::tile(p, &left, 1) as f64),
+        super::ALONG_ROWS,
+    ]
+}
+
+/// Geometry of the variants over planes_dot4.wgsl: every workgroup has at least 64 rows and at most
+/// 1024, what lm_head_topk has room for.
+pub fn dot4_geometry<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
+    let rows = p.rows();
+    let groups = rows.div_ceil(64).min(256.max(rows.div_ceil(1024)));
+    let mut constants = soa::dot4(p, caps, rows, 4, groups);
+    constants.push(super::ALONG_ROWS);
+    constants
+}
+
+/// Workgroups of theirs.
+pub fn dot4_groups<P: MatVec>(p: &P, c: &Constants) -> usize {
+    soa::dot4_groups(p.rows(), c)
+}
+
+/// What they ask of a shape.
+pub fn dot4_unsupported<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
+    quantised_only(p, caps).or_else(|| soa::below_a_block(p))
+}
+
+/// What they may try.
+pub const DOT4_TUNABLES: Tunables =
+    &[("WG", &[128.0, 256.0, 512.0]), ("LANES", &[4.0, 8.0, 16.0, 32.0])];
+
+/// Variants from the one expected to be fastest downwards.
+pub fn prefer<P: MatVec>(p: &P) -> &'static [&'static str] {
+    if p.weight().is_dense() {
+        &["subgroup", "workgroup", "naive"]
+    } else {
+        &["planes_dp4a24", "planes", "blocks", "naive"]
+    }
+}
+
+/// Weights and x once; what is left of the logits is negligible.
+pub fn cost<P: MatVec>(p: &P, act_format: FloatFormat) -> Cost {
+    let (rows, k) = (p.rows() as f64, p.k() as f64);
+    Cost {
+        bytes: rows * p.weight().row_bytes(p.k()) as f64 + act_format.bytes() as f64 * k,
+        flops: 2.0 * rows * k,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codes::Format;
+
+    struct Head {
+        rows: usize,
+    }
+
+    impl MatVec for Head {
+        fn rows(&self) -> usize {
+            self.rows
+        }
+        fn k(&self) -> usize {
+            1152
+        }
+        fn weight(&self) -> Format {
+            Format::Q4K
+        }
+    }
+
+    /// Shaders run without bounds checks: lm_head_topk sorts at most 1024 rows a workgroup, and its
+    /// lists have room for one of every 64 rows.
+    #[test]
+    fn workgroups_of_a_head_have_64_to_1024_rows() {
+        let tunable = |name| DOT4_TUNABLES.iter().find(|t| t.0 == name).map_or(&[][..], |t| t.1);
+        for size in [4, 8, 16, 32, 64] {
+            let caps = Capabilities { subgroup: Some((size, size)), ..Capabilities::minimal() };
+            for rows in (1..3000).chain([32_000, 128_256, 151_936, 262_144, 262_147, 600_001]) {
+                let head = Head { rows };
+                let constants = dot4_geometry(&head, &caps);
+                for &wg in tunable("WG") {
+                    for &lanes in tunable("LANES") {
+                        let mut c: Constants =
+                            constants.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect();
+                        c.insert("WG".into(), wg);
+                        c.insert("LANES".into(), lanes);
+                        let groups = dot4_groups(&head, &c);
+                        let turn = (c["EACH"] * wg / lanes) as usize;
+                        let each = rows.div_ceil(turn).div_ceil(groups) * turn;
+                        assert!(each.min(rows.next_multiple_of(turn)) <= 1024, "{each} of {rows}");
+                        assert!(groups <= rows.div_ceil(64), "{groups} of {rows} rows");
+                        assert!(groups * each >= rows);
+                    }
+                }
+            }
+        }
+    }
+}

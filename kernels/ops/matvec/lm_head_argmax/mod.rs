@@ -1,0 +1,194 @@
+//! The LM head fused with the greedy choice: no logit is written.
+
+use crate::codes::{FloatFormat, Format, HeadPart, Packing};
+use crate::descriptor::*;
+use crate::layout::STATE_WORDS;
+use crate::len;
+use crate::matvec::geometry::{dense_only, quantised_only};
+use crate::matvec::{MatVec, head};
+use crate::param::{PROMPT_LEN, n_kv};
+use crate::shared::{ACTS_IN, weight};
+
+crate::params! {
+    /// Parameters of `lm_head_argmax`.
+    pub struct LmHeadArgmax {
+        rows: usize = head::ROWS,
+        k: usize = head::COLUMNS,
+        weight: Format = weight(&Format::ALL),
+        act_format: FloatFormat = ACTS_IN.neutral(0.0),
+        first_row: usize = head::FIRST_ROW,
+        part: HeadPart = head::PART,
+    }
+}
+
+impl MatVec for LmHeadArgmax {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+    fn k(&self) -> usize {
+        self.k
+    }
+    fn weight(&self) -> Format {
+        self.weight
+    }
+}
+
+/// A whole head of f32 activations.
+fn whole(rows: usize, k: usize, weight: Format) -> LmHeadArgmax {
+    let act_format = FloatFormat::F32;
+    LmHeadArgmax { rows, k, weight, act_format, first_row: 0, part: HeadPart::Whole }
+}
+
+/// The declaration.
+pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
+    name: "lm_head_argmax",
+    summary: "largest element of matrix (ROWS, K) times vector (K), next token and position",
+    fuses: None,
+    state: &[n_kv(4, 9), PROMPT_LEN],
+    bindings: &[
+        Binding::<LmHeadArgmax>::input(
+            "weights",
+            |p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
+            len!(p => p.rows * p.k),
+        )
+        .drawn(|_| Draw::TiedRows),
+        Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.k)),
+        Binding::in_out("tokens", words, len!(_, s => s.n_kv + 1)).drawn(|_| Draw::Tokens(1000)),
+        Binding::in_out("state", words, len!(_ => STATE_WORDS)).drawn(|_| Draw::State),
+        Binding::in_out("best_value", f32s, len!(_ => 1))
+            .drawn(|p| Draw::Descending(3.0 * (p.k as f32).sqrt())),
+        Binding::in_out("best_index", words, len!(_ => 1)).drawn(|_| Draw::Tokens(1000)),
+        // A candidate a workgroup, which has at least a row.
+        Binding::scratch("partial_values", f32s, len!(p => p.rows)),
+        Binding::scratch("partial_indices", words, len!(p => p.rows)),
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[
+                Stage { entry: "rows", grid: |p, c| p.rows.div_ceil(c["WG"] as usize) },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            tunables: WORKGROUPS,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "workgroup",
+            stages: &[
+                Stage { entry: "rows", grid: head::row_groups },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0]),
+                ("LANES", &[16.0, 32.0, 64.0]),
+                ("ROWS_PER_WG", &[64.0, 128.0, 256.0]),
+            ],
+            unsupported: dense_only,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "blocks",
+            stages: &[
+                Stage { entry: "rows", grid: head::row_groups },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0]),
+                ("LANES", &[16.0, 32.0, 64.0]),
+                ("ROWS_PER_WG", &[64.0, 128.0, 256.0]),
+            ],
+            unsupported: quantised_only,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "subgroup",
+            stages: &[
+                Stage { entry: "rows", grid: head::row_groups },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            constants: |_, caps| vec![("SG", f64::from(caps.fixed_subgroup()))],
+            tunables: &[
+                ("WG", &[128.0, 256.0, 512.0]),
+                ("ROWS_PER_WG", &[32.0, 64.0, 128.0, 256.0, 512.0]),
+            ],
+            unsupported: dense_only,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "planes",
+            stages: &[
+                Stage { entry: "rows", grid: head::row_groups },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            // Candidates of up to 1024 invocations.
+            constants: |p, caps| head::planes_geometry(p, caps, 8 * 1024),
+            tunables: &[
+                ("WG", &[128.0, 256.0, 512.0]),
+                ("LANES", &[4.0, 8.0, 16.0, 32.0]),
+                ("ROWS_PER_WG", &[128.0, 256.0, 512.0, 1024.0]),
+            ],
+            unsupported: quantised_only,
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "planes_dp4a24",
+            stages: &[
+                Stage { entry: "rows", grid: head::dot4_groups },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            constants: head::dot4_geometry,
+            tunables: head::DOT4_TUNABLES,
+            unsupported: head::dot4_unsupported,
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+    ],
+    prefer: head::prefer,
+    cost: |p, _| head::cost(p, p.act_format),
+    tolerance: |p, _| Tolerance {
+        k: 8.0 + 2.0 * (p.k as f64).sqrt(),
+        rounding: 0.0,
+        // One value: NMSE says no more of it than its own bound does.
+        nmse: 9e-6,
+        reason: "K rounded additions behave as a random walk of step eps * sum|w x|; the token may \
+                 be any whose logit could be the largest within twice that",
+    },
+    cases: || {
+        let act_format = FloatFormat::F16;
+        let case = |p: LmHeadArgmax| Case::from(p).n_kv(3);
+        let mut cases = Vec::new();
+        for &f in Format::DENSE {
+            cases.push(case(LmHeadArgmax { act_format, ..whole(300, 1152, f) }));
+            let (part, first_row) = (HeadPart::Last, 64);
+            cases.push(case(LmHeadArgmax { part, first_row, ..whole(129, 1003, f) }));
+        }
+        for &f in Format::QUANTISED {
+            cases.push(case(whole(70, 300, f)));
+        }
+        // Rows longer than is staged at once, and more of them than a workgroup has.
+        cases.push(case(whole(9, 6912, Format::Q4K)));
+        cases.push(case(whole(21, 5003, Format::Q8_0)));
+        cases.push(case(LmHeadArgmax { act_format, ..whole(1100, 70, Format::Q5_1) }));
+        cases.push(case(whole(1, 1, Format::F32)));
+        for &part in HeadPart::ALL {
+            let part = |p: LmHeadArgmax| case(LmHeadArgmax { part, first_row: 9, ..p });
+            cases.push(part(whole(513, 64, Format::F16)));
+            cases.push(part(whole(40, 256, Format::Q4K)).prompt_len(9));
+        }
+        // More workgroups than one grid dimension holds, for the variant of few rows a group.
+        cases.push(case(whole(262_147, 5, Format::F16)));
+        cases
+    },
+    // All tokens given: repeated runs advance the position and must not write past `tokens`.
+    bench: || {
+        [
+            (262_144, 1152, Format::Bf16),
+            (128_256, 2048, Format::Bf16),
+            (262_144, 1152, Format::Q8_0),
+            (128_256, 2048, Format::Q6K),
+        ]
+        .map(|(rows, k, f)| Case::from(whole(rows, k, f)).n_kv(1).prompt_len(u32::MAX as usize))
+        .into()
+    },
+};

@@ -1,0 +1,256 @@
+//! A product, its norm and the residual stream: the second half of a feed-forward block, or the
+//! output projection of attention.
+
+use crate::adapter::Capabilities;
+use crate::codes::{FloatFormat, Format, Norm, NormOffset, Packing};
+use crate::descriptor::*;
+use crate::len;
+use crate::matvec::geometry::*;
+use crate::matvec::{ALONG_ROWS, MatVec, soa};
+use crate::param::{choice, dim, float};
+use crate::shared::*;
+
+crate::params! {
+    /// Parameters of `matmul_rmsnorm_fused`.
+    pub struct MatmulRmsnormFused {
+        rows: usize = dim("ROWS", "rows of the matrix, elements of the stream", 32, 300),
+        k: usize = columns(1500),
+        weight: Format = weight(&Format::ALL),
+        act_format: FloatFormat = ACTS,
+        eps: f32 = float("EPS", "added to the mean squares", 1e-6, 1e-2),
+        weight_offset: NormOffset = OFFSET,
+        post: Norm = POST,
+        next: Norm = choice(
+            "NEXT",
+            "norm the stream for the next matrix; y and next_weight are used only then",
+            &Norm::ALL,
+        ),
+    }
+}
+
+impl MatVec for MatmulRmsnormFused {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+    fn k(&self) -> usize {
+        self.k
+    }
+    fn weight(&self) -> Format {
+        self.weight
+    }
+}
+
+/// f32 activations and neither norm.
+fn matrix(rows: usize, k: usize, weight: Format) -> MatmulRmsnormFused {
+    MatmulRmsnormFused {
+        rows,
+        k,
+        weight,
+        act_format: FloatFormat::F32,
+        eps: 1e-6,
+        weight_offset: NormOffset::Standard,
+        post: Norm::None,
+        next: Norm::None,
+    }
+}
+
+/// As [`matrix`] with a norm of the branch.
+fn post(rows: usize, k: usize, weight: Format) -> MatmulRmsnormFused {
+    MatmulRmsnormFused { post: Norm::Rms, ..matrix(rows, k, weight) }
+}
+
+/// As [`matrix`] with the next matrix's norm of the stream.
+fn next(rows: usize, k: usize, weight: Format) -> MatmulRmsnormFused {
+    MatmulRmsnormFused { next: Norm::Rms, ..matrix(rows, k, weight) }
+}
+
+/// As [`matrix`] with both norms.
+fn both(rows: usize, k: usize, weight: Format) -> MatmulRmsnormFused {
+    MatmulRmsnormFused { post: Norm::Rms, ..next(rows, k, weight) }
+}
+
+/// One workgroup for the norms.
+const NORMS: Stage<MatmulRmsnormFused> = Stage { entry: "norms", grid: |_, _| 1 };
+
+const TWO: &[Stage<MatmulRmsnormFused>] = &[Stage { entry: "product", grid: lanes_grid }, NORMS];
+
+/// Lanes as in [`workgroup_lanes`], in a workgroup whose norms are summed in a tree.
+fn tree_lanes(p: &MatmulRmsnormFused, caps: &Capabilities) -> Overrides {
+    let mut constants = workgroup_lanes(p, caps);
+    constants.retain(|(name, _)| *name != "WG");
+    constants.push(("WG", f64::from(1u32 << caps.invocations.clamp(1, 256).ilog2())));
+    constants
+}
+
+/// Teams of a workgroup that is wide enough for the norms too.
+fn wide_teams(p: &MatmulRmsnormFused, caps: &Capabilities) -> Overrides {
+    let mut constants = shared_team(caps, p.chunks16(), 1);
+    constants.push(("RUN", 2.0));
+    let size = caps.subgroup.map_or(64, |(_, max)| max.max(4));
+    let lanes = constants.iter().find(|c| c.0 == "LANES").map_or(1, |c| c.1 as u32);
+    let wide = |teams: &u32| lanes * teams >= 256 && (lanes * teams).is_multiple_of(size);
+    let teams = (1..=caps.invocations.min(512) / lanes).find(wide);
+    for (name, value) in &mut constants {
+        if let ("TEAMS", Some(teams)) = (*name, teams) {
+            *value = f64::from(teams);
+        }
+    }
+    constants
+}
+
+/// The declaration.
+pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
+    name: "matmul_rmsnorm_fused",
+    summary: "matrix times vector, normed, added to the residual stream, and its next norm",
+    fuses: None,
+    state: &[],
+    bindings: &[
+        Binding::input(
+            "weights",
+            |p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
+            len!(p => p.rows * p.k),
+        ),
+        Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.k)),
+        Binding::in_out("stream", f32s, len!(p => p.rows)),
+        Binding::input("post_weight", f32s, len!(p => p.rows)),
+        Binding::input("next_weight", f32s, len!(p => p.rows)),
+        // Stays as it is without NEXT.
+        Binding::in_out("y", |p, _| Elem::Floats(p.act_format), len!(p => p.rows)),
+        Binding::scratch("branch", f32s, len!(p => p.rows)),
+        Binding::counter("arrived", len!(_ => 1)),
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[
+                Stage { entry: "product", grid: |p, c| p.rows.div_ceil(c["WG"] as usize) },
+                NORMS,
+            ],
+            tunables: WORKGROUPS,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "single_workgroup",
+            stages: &[Stage { entry: "main", grid: |_, _| 1 }],
+            tunables: &[("WG", &[128.0, 256.0, 512.0, 1024.0])],
+            unsupported: dense_only,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "two_pass",
+            stages: TWO,
+            constants: tree_lanes,
+            tunables: &[
+                ("WG", &[64.0, 128.0, 256.0]),
+                ("LANES", &[8.0, 16.0, 32.0, 64.0]),
+                ("UNROLL", &[4.0, 9.0]),
+            ],
+            unsupported: dense_only,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "two_pass_q",
+            stages: TWO,
+            constants: |p, caps| [soa::tree_constants(p, caps), vec![ALONG_ROWS]].concat(),
+            tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", soa::LANES)],
+            unsupported: quantised_only,
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "two_pass_subgroup",
+            stages: &[Stage { entry: "product", grid: team_grid }, NORMS],
+            constants: wide_teams,
+            tunables: STACKED_TEAMS,
+            unsupported: dense_only,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "two_pass_dp4a24",
+            stages: &[Stage { entry: "product", grid: |p, c| soa::dot4_groups(p.rows, c) }, NORMS],
+            constants: |p, caps| [soa::dot4_constants(p, caps), vec![ALONG_ROWS]].concat(),
+            tunables: soa::TURNS,
+            unsupported: |p, caps| quantised_only(p, caps).or_else(|| soa::below_a_block(p)),
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "last_workgroup",
+            stages: &[Stage { entry: "main", grid: rows_grid }],
+            constants: |p, _| {
+                // Four loads a lane where rows are short; half as many arrivals as rows at the most.
+                let spans = p.weight.row_bytes(p.k).div_ceil(16 * 256);
+                vec![("ROWS_PER_WG", if spans == 1 { 4.0 } else { 2.0 })]
+            },
+            tunables: &[
+                ("WG", &[128.0, 192.0, 224.0, 256.0, 320.0, 448.0, 512.0]),
+                ("ROWS_PER_WG", &[1.0, 2.0, 4.0]),
+            ],
+            unsupported: dense_only,
+            ..Variant::PLAIN
+        },
+    ],
+    prefer: |p| {
+        if p.weight.is_dense() {
+            // What `last_workgroup` relies on is more than WGSL promises: by hint or tuned choice.
+            &["two_pass_subgroup", "two_pass", "naive"]
+        } else {
+            &["two_pass_dp4a24", "two_pass_q", "naive"]
+        }
+    },
+    cost: |p, _| {
+        let (rows, k) = (p.rows as f64, p.k as f64);
+        let act = p.act_format.bytes() as f64;
+        let count = |norm: Norm| f64::from(u8::from(norm == Norm::Rms));
+        let (post, next) = (count(p.post), count(p.next));
+        let norms = 4.0 * post + next * (4.0 + act);
+        Cost {
+            bytes: rows * (p.weight.row_bytes(p.k) as f64 + 8.0 + norms) + act * k,
+            flops: 2.0 * rows * k + rows * (1.0 + 4.0 * (post + next)),
+        }
+    },
+    tolerance: |p, _| Tolerance {
+        // Quants may be summed with an offset that is taken out per 32 weights, as in gemv_q.
+        k: (p.rows as f64).sqrt()
+            + if p.weight.is_dense() {
+                16.0 + 2.0 * (p.k as f64).sqrt()
+            } else {
+                64.0 + 4.0 * (p.k as f64).sqrt()
+            },
+        rounding: 0.0,
+        nmse: if p.rows < 8 { 9e-6 } else { 1e-10 },
+        reason: "a product as in gemv or gemv_q and norms as in rms_norm; how far an error of the \
+                 product reaches the stream and y is in the reference's magnitude",
+    },
+    cases: || {
+        let act_format = FloatFormat::F16;
+        let weight_offset = NormOffset::Gemma;
+        let mut cases = Vec::new();
+        for &f in Format::DENSE {
+            cases.push(post(48, 6912, f));
+            cases.push(MatmulRmsnormFused { act_format, weight_offset, ..both(130, 1152, f) });
+            cases.push(next(67, 1001, f));
+            cases.push(post(1, 1, f));
+        }
+        cases.push(next(2048, 64, Format::Bf16));
+        cases.push(MatmulRmsnormFused { act_format, ..both(2601, 12, Format::F16) });
+        for &f in Format::QUANTISED {
+            cases.push(post(9, 1152, f));
+            cases.push(MatmulRmsnormFused { act_format, ..next(20, 300, f) });
+        }
+        cases.into_iter().map(Case::from).collect()
+    },
+    bench: || {
+        [
+            post(1152, 6912, Format::Bf16),
+            both(1152, 6912, Format::Bf16),
+            both(1152, 1024, Format::Bf16),
+            next(2048, 8192, Format::Bf16),
+            post(1152, 6912, Format::F32),
+            both(1152, 6912, Format::Q4_0),
+            next(2048, 8192, Format::Q4K),
+        ]
+        .map(Case::from)
+        .into()
+    },
+};

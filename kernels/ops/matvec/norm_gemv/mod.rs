@@ -1,0 +1,217 @@
+//! RMSNorm as the prologue of a matrix times vector: a dispatch less where a norm has one reader.
+
+use crate::codes::{Format, NormOffset, Packing};
+use crate::descriptor::*;
+use crate::len;
+use crate::matvec::geometry::*;
+use crate::matvec::{ALONG_ROWS, MatVec, soa};
+use crate::shared::*;
+
+crate::params! {
+    /// Parameters of `norm_gemv`.
+    pub struct NormGemv {
+        rows: usize = ROWS,
+        k: usize = columns(1500),
+        weight: Format = weight(&Format::ALL),
+        y_offset: usize = Y_OFFSET,
+        eps: f32 = EPS,
+        weight_offset: NormOffset = OFFSET,
+    }
+}
+
+impl MatVec for NormGemv {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+    fn k(&self) -> usize {
+        self.k
+    }
+    fn weight(&self) -> Format {
+        self.weight
+    }
+}
+
+/// A matrix that fills all of y, after a standard norm.
+fn matrix(rows: usize, k: usize, weight: Format) -> NormGemv {
+    let weight_offset = NormOffset::Standard;
+    NormGemv { rows, k, weight, y_offset: 0, eps: 1e-6, weight_offset }
+}
+
+/// The declaration.
+pub static OPERATION: Declaration<NormGemv> = Declaration {
+    name: "norm_gemv",
+    summary: "matrix (ROWS, K) times the RMSNorm of a vector (K)",
+    fuses: None,
+    state: &[],
+    bindings: &[
+        Binding::input(
+            "weights",
+            |p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
+            len!(p => p.rows * p.k),
+        ),
+        Binding::input("x", f32s, len!(p => p.k)),
+        Binding::input("norm_weight", f32s, len!(p => p.k)),
+        Binding::in_out("y", f32s, len!(p => p.y_offset + p.rows)),
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[Stage { entry: "main", grid: |p, c| p.rows.div_ceil(c["WG"] as usize) }],
+            tunables: WORKGROUPS,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "workgroup",
+            stages: &[Stage { entry: "main", grid: lanes_grid }],
+            constants: workgroup_lanes,
+            tunables: WORKGROUP_LANES,
+            unsupported: dense_only,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "subgroup",
+            stages: &[Stage { entry: "main", grid: rows_grid }],
+            constants: |_, caps| rows_per_group(caps, 1.0),
+            tunables: WHOLE_SHARES,
+            unsupported: dense_only,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "vec2",
+            stages: &[Stage { entry: "main", grid: team_grid }],
+            constants: |p, caps| team(p, caps, p.chunks8(), 1),
+            tunables: TEAMS,
+            unsupported: |p, caps| match p.weight {
+                Format::F32 => Some("WEIGHT=f32: eight bytes are two weights".into()),
+                _ => dense_only(p, caps),
+            },
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "split_row",
+            stages: &[Stage { entry: "main", grid: team_grid }],
+            constants: |p, caps| team(p, caps, p.chunks16(), 1),
+            tunables: TEAMS,
+            unsupported: dense_only,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "split_k",
+            stages: &[Stage { entry: "main", grid: team_grid }],
+            constants: |p, caps| stacked_team(p, caps, p.chunks16(), 3),
+            tunables: STACKED_TEAMS,
+            unsupported: dense_only,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "workgroup_q",
+            stages: &[Stage { entry: "main", grid: |p, c| soa::groups(p, c, 1) }],
+            constants: |p, caps| {
+                let mut constants = soa::tree_constants(p, caps);
+                constants.push(ALONG_ROWS);
+                constants
+            },
+            tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", soa::LANES)],
+            unsupported: quantised_only,
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "planes",
+            stages: &[Stage { entry: "main", grid: |p, c| soa::groups(p, c, 1) }],
+            constants: |p, caps| {
+                let mut constants = soa::staged(p, soa::subgroup(caps).min(32), caps);
+                constants.push(ALONG_ROWS);
+                constants
+            },
+            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", soa::LANES)],
+            unsupported: quantised_only,
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "planes_dp4a24",
+            stages: &[Stage { entry: "main", grid: |p, c| soa::dot4_groups(p.rows, c) }],
+            constants: |p, caps| {
+                let mut constants = soa::dot4_constants(p, caps);
+                constants.push(ALONG_ROWS);
+                constants
+            },
+            tunables: soa::TURNS,
+            unsupported: |p, caps| quantised_only(p, caps).or_else(|| soa::below_a_block(p)),
+            packing: Packing::Planes,
+            ..Variant::PLAIN
+        },
+    ],
+    prefer: |p| match (p.rows, p.weight) {
+        (_, quantised) if !quantised.is_dense() => {
+            &["planes_dp4a24", "planes", "workgroup_q", "naive"]
+        }
+        // x and the norm's weights weigh more than a row: few loads of them count, until lanes
+        // run short.
+        (4096.., _) => &["split_k", "subgroup", "workgroup", "naive"],
+        (_, Format::F32) => &["split_row", "subgroup", "workgroup", "naive"],
+        _ => &["vec2", "split_row", "workgroup", "naive"],
+    },
+    cost: |p, _| {
+        let (rows, k) = (p.rows as f64, p.k as f64);
+        Cost {
+            bytes: rows * p.weight.row_bytes(p.k) as f64 + 4.0 * rows + 8.0 * k,
+            flops: 2.0 * rows * k + 4.0 * k,
+        }
+    },
+    tolerance: |p, _| Tolerance {
+        // Quants may be summed with an offset that is taken out per 32 weights, as in gemv_q.
+        k: if p.weight.is_dense() {
+            16.0 + 3.0 * (p.k as f64).sqrt()
+        } else {
+            64.0 + 4.0 * (p.k as f64).sqrt()
+        },
+        rounding: 0.0,
+        // A few rows may all but cancel, and NMSE then divides by next to nothing; the element
+        // bound, which is relative to sum|w n|, still holds each of them.
+        nmse: if p.rows < 8 { 9e-6 } else { 1e-10 },
+        reason: "K rounded products and additions behave as a random walk of step eps * sum|w n|; \
+                 so does the sum of K squares, of which a root of 2 ULP scales the row",
+    },
+    cases: || {
+        use NormOffset::{Gemma, Standard};
+        // Both conventions of a norm's weight, alternating from format to format.
+        let conventions =
+            |i: usize| if i.is_multiple_of(2) { (Standard, Gemma) } else { (Gemma, Standard) };
+        let mut cases = Vec::new();
+        for (i, &f) in Format::DENSE.iter().enumerate() {
+            let (weight_offset, other) = conventions(i);
+            // A later first element, on whole and on ragged rows.
+            cases.push(NormGemv { weight_offset, y_offset: 64, ..matrix(40, 1152, f) });
+            let ragged = NormGemv { eps: 1e-5, weight_offset: other, ..matrix(9, 1003, f) };
+            cases.push(NormGemv { y_offset: 1, ..ragged });
+            cases.push(NormGemv { weight_offset, ..matrix(3, 7, f) });
+        }
+        // Gemma, Llama and Qwen widths, and widths no multiple of 8, 4 or 2.
+        for (rows, k) in [(1, 1), (33, 6912), (17, 2048), (65, 1004), (40, 1001)] {
+            cases.push(matrix(rows, k, Format::Bf16));
+        }
+        for (i, &f) in Format::QUANTISED.iter().enumerate() {
+            let (weight_offset, other) = conventions(i);
+            let y_offset = if weight_offset == Gemma { 64 } else { 0 };
+            cases.push(NormGemv { weight_offset, y_offset, ..matrix(37, 1152, f) });
+            cases.push(NormGemv { eps: 1e-5, weight_offset: other, ..matrix(5, 300 + i, f) });
+        }
+        // As many rows as decide for other lanes, and more workgroups than one dimension holds.
+        cases.push(NormGemv { weight_offset: Gemma, ..matrix(1536, 1152, Format::Bf16) });
+        cases.push(matrix(262_147, 5, Format::F16));
+        cases.into_iter().map(Case::from).collect()
+    },
+    bench: || {
+        [(1536, 1152), (13824, 1152), (3072, 2048), (4096, 2048), (16384, 2048), (12288, 2048)]
+            .into_iter()
+            .map(|(rows, k)| matrix(rows, k, Format::Bf16))
+            .chain([
+                matrix(1536, 1152, Format::Q4_0),
+                NormGemv { eps: 1e-5, ..matrix(3072, 2048, Format::Q4K) },
+            ])
+            .map(Case::from)
+            .collect()
+    },
+};

@@ -1,0 +1,140 @@
+//! Geometry of variants that read SoA-repacked quantised rows ([`crate::Packing::Planes`]): which
+//! lanes read how much of which row.
+
+use super::MatVec;
+use crate::adapter::Capabilities;
+use crate::codes::Format;
+use crate::descriptor::{Constants, Overrides, Tunables};
+
+/// Weights in sixteen bytes of codes; see `planes.wgsl`.
+pub fn chunk<P: MatVec>(p: &P) -> usize {
+    if p.weight() == Format::Q8_0 { 16 } else { 32 }
+}
+
+/// Chunks of a row.
+fn chunks<P: MatVec>(p: &P) -> usize {
+    p.k().div_ceil(chunk(p))
+}
+
+/// Lanes for the rows that a subgroup variant takes `each` at a time. As many, up to a subgroup, as
+/// are needed to fill a large GPU with subgroups; beyond that those of which at least nine tenths
+/// have a chunk in every round: 1152 weights are 36 chunks, which keep 32 lanes half idle and 8
+/// lanes busy.
+pub fn lanes<P: MatVec>(p: &P, most: u32, each: usize) -> u32 {
+    lanes_of(p, p.rows(), most, each)
+}
+
+/// The same for `rows` rows of the length of the operation's.
+pub fn lanes_of<P: MatVec>(p: &P, rows: usize, most: u32, each: usize) -> u32 {
+    const SUBGROUPS: usize = 1536;
+    let chunks = chunks(p) as u32;
+    let fills = |lanes: u32| rows * lanes as usize >= each * SUBGROUPS * most as usize;
+    let busy = |lanes: u32| f64::from(chunks) / f64::from(chunks.next_multiple_of(lanes));
+    let mut lanes = most.max(4);
+    while lanes > 4 && fills(lanes / 2) && busy(lanes) < 0.9 {
+        lanes /= 2;
+    }
+    lanes
+}
+
+/// Largest subgroup an adapter may have, 32 where it has none.
+pub fn subgroup(caps: &Capabilities) -> u32 {
+    caps.subgroup.map_or(32, |(_, max)| max.max(4))
+}
+
+/// Chunks of `columns` vectors that are held in workgroup memory at a time (see `x_tile.wgsl`): all
+/// of them if possible, else what keeps any number of lanes busy.
+pub fn tile<P: MatVec>(p: &P, caps: &Capabilities, columns: usize) -> usize {
+    let one = 16 * columns * (chunk(p) / 4 + 1);
+    // What else the variants keep there.
+    let fits = (caps.workgroup_memory as usize).saturating_sub(2048) / one;
+    let whole = if fits < 64 { (fits / 2 + 1).next_power_of_two() } else { fits / 64 * 64 };
+    whole.min(chunks(p))
+}
+
+/// Constants of every variant whose rows are shared by `lanes` lanes of a subgroup.
+pub fn geometry(lanes: u32, caps: &Capabilities) -> Overrides {
+    vec![("LANES", f64::from(lanes)), ("SG", f64::from(caps.fixed_subgroup()))]
+}
+
+/// Constants of planes_tree.wgsl.
+pub fn tree_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
+    vec![("LANES", f64::from(lanes(p, 32, 1))), ("TILE", tile(p, caps, 1) as f64)]
+}
+
+/// As [`geometry`] for a variant that holds activations in workgroup memory.
+pub fn staged<P: MatVec>(p: &P, lanes: u32, caps: &Capabilities) -> Overrides {
+    let mut constants = geometry(lanes, caps);
+    constants.push(("TILE", tile(p, caps, 1) as f64));
+    constants
+}
+
+/// Workgroups of `each` rows to every group of LANES lanes.
+pub fn groups<P: MatVec>(p: &P, c: &Constants, each: usize) -> usize {
+    p.rows().div_ceil(each * (c["WG"] as usize / c["LANES"] as usize).max(1))
+}
+
+/// Why activations are not rounded.
+pub fn below_a_block<P: MatVec>(p: &P) -> Option<String> {
+    (p.k() < 32).then(|| "K is below a block of 32".to_owned())
+}
+
+/// Geometry of planes_dot4.wgsl over `rows` rows, `each` to a group of lanes, in at most `groups`
+/// workgroups.
+pub fn dot4<P: MatVec>(
+    p: &P,
+    caps: &Capabilities,
+    rows: usize,
+    each: usize,
+    groups: usize,
+) -> Overrides {
+    let mut constants = geometry(lanes_of(p, rows, subgroup(caps), each), caps);
+    constants.extend([("EACH", each as f64), ("GROUPS", groups as f64), ("SPLIT", 1.0)]);
+    constants
+}
+
+/// The same over all rows. Measured: one row where rows are few and short, so that subgroups are
+/// many; two where a row takes a subgroup several rounds; four where there are rows for all, which
+/// also take turns, so that not every few of them round x anew. Few long rows are shared by four
+/// subgroups.
+pub fn dot4_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
+    let (rows, k) = (p.rows(), p.k());
+    let (each, groups, split, wg) = match (rows, k) {
+        (0..1536, 4096..) => (2, 1056, 4, 1024),
+        (0..4096, 4096..) => (4, 1056, 4, 512),
+        (0..3072, _) => (1, 1056, 1, 256),
+        (0..16384, _) => (2, 1056, 1, 256),
+        _ => (4, 264, 1, 256),
+    };
+    let mut constants = dot4(p, caps, rows, each, groups);
+    constants.retain(|(name, _)| *name != "SPLIT");
+    // Beside three bytes an activation a workgroup holds a float a subgroup of four and at most one
+    // a part of a row: what does not fit takes fewer invocations.
+    let mut wg = caps.invocations.min(wg);
+    let bytes = |wg: u32| 112 * k.div_ceil(32) + (1 + each) * wg as usize;
+    while wg > 64 && bytes(wg) > caps.workgroup_memory as usize {
+        wg /= 2;
+    }
+    constants.extend([("SPLIT", f64::from(split)), ("WG", f64::from(wg))]);
+    constants
+}
+
+/// Workgroups of planes_dot4.wgsl over `rows` rows.
+pub fn dot4_groups(rows: usize, c: &Constants) -> usize {
+    let teams = (c["WG"] / c["LANES"]) as usize;
+    let turn = c["EACH"] as usize * (teams / (c["SPLIT"] as usize).min(teams).max(1));
+    let sets = rows.div_ceil(turn.max(1));
+    sets.div_ceil(sets.div_ceil(c["GROUPS"] as usize))
+}
+
+/// What the variants whose workgroups take turns of rows may try.
+pub const TURNS: Tunables = &[
+    ("WG", &[128.0, 256.0, 512.0, 1024.0]),
+    ("LANES", &[8.0, 16.0, 32.0]),
+    ("EACH", &[1.0, 2.0, 4.0]),
+    ("GROUPS", &[264.0, 65535.0]),
+    ("SPLIT", &[1.0, 4.0, 8.0]),
+];
+
+/// Lanes worth trying where a group of them shares a row.
+pub const LANES: &[f64] = &[4.0, 8.0, 16.0, 32.0];

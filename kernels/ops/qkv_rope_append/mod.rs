@@ -1,0 +1,140 @@
+//! What happens to the product of the QKV matrix before attention: norm of the heads, rotation of
+//! queries and keys, keys and values into the cache.
+
+use crate::attention::*;
+use crate::codes::{FloatFormat, Norm, RopeFactors, RopeStyle};
+use crate::descriptor::*;
+use crate::len;
+use crate::param::{dim, n_kv};
+use crate::shared::*;
+
+crate::params! {
+    /// Parameters of `qkv_rope_append`.
+    pub struct QkvRopeAppend {
+        q_per_kv: usize = Q_PER_KV,
+        kv_heads: usize = kv_heads(5),
+        head_dim: usize = HEAD_DIM,
+        qk_norm: Norm = QK_NORM,
+        rope_style: RopeStyle = ROPE_STYLE,
+        eps: f32 = EPS,
+        rope_base: f32 = ROPE_BASE,
+        rope_factors: RopeFactors = ROPE_FACTORS,
+        kv_size: usize =
+            dim("CAPACITY", "slots of the cache; position modulo CAPACITY is written", 16, 60),
+        kv_format: FloatFormat = KV_FORMAT,
+    }
+}
+
+has_cache!(QkvRopeAppend);
+
+impl Rotates for QkvRopeAppend {
+    fn table(&self) -> (f32, usize, RopeFactors) {
+        (self.rope_base, self.head_dim, self.rope_factors)
+    }
+}
+
+/// The heads of a layer, rotated without divisors, into f32 caches of 512 slots.
+fn heads(layer: Layer) -> QkvRopeAppend {
+    let Layer { q_per_kv, kv_heads, head_dim, qk_norm, rope_style } = layer;
+    QkvRopeAppend {
+        q_per_kv,
+        kv_heads,
+        head_dim,
+        qk_norm,
+        rope_style,
+        eps: 1e-6,
+        rope_base: 10_000.0,
+        rope_factors: RopeFactors::None,
+        kv_size: 512,
+        kv_format: FloatFormat::F32,
+    }
+}
+
+const A_HEAD: &[Stage<QkvRopeAppend>] = &[Stage { entry: "main", grid: |p, _| p.qkv_heads() }];
+
+/// The declaration.
+pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
+    name: "qkv_rope_append",
+    summary: "per-head RMSNorm (optional) and rotary embedding of Q and K, K and V into the cache",
+    fuses: None,
+    state: &[n_kv(16, 200)],
+    bindings: &[
+        state(),
+        qkv(),
+        head_norm("q_norm"),
+        head_norm("k_norm"),
+        rope(),
+        Binding::output("q", f32s, len!(p => p.q_heads() * p.head_dim)),
+        appended_cache("k_cache"),
+        appended_cache("v_cache"),
+    ],
+    variants: &[
+        Variant { name: "naive", stages: A_HEAD, ..Variant::PLAIN },
+        Variant {
+            name: "workgroup",
+            stages: A_HEAD,
+            constants: |p, _| vec![("WG", (p.head_dim / 4).next_power_of_two().max(4) as f64)],
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "subgroup",
+            stages: A_HEAD,
+            constants: |p, caps| {
+                // Whole subgroups: drivers disagree on how many a workgroup with a rest has.
+                let size = caps.subgroup.map_or(32, |(_, max)| max.max(4)) as usize;
+                vec![("WG", (p.head_dim / 4).next_multiple_of(size) as f64)]
+            },
+            ..Variant::PLAIN
+        },
+    ],
+    prefer: |_| &["subgroup", "workgroup", "naive"],
+    cost: |p, _| {
+        let (query, key) = (p.q_elements(), p.k_elements());
+        Cost {
+            bytes: (8 * query + 2 * key * (4 + p.kv_format.bytes()) + 12 * p.head_dim) as f64,
+            flops: (7 * (query + key)) as f64,
+        }
+    },
+    tolerance: |p, _| Tolerance {
+        k: 8.0 + (p.head_dim as f64).sqrt(),
+        rounding: 0.0,
+        nmse: 1e-11,
+        reason: "as rms_norm, then two products with table entries rounded once; f16 caches add \
+                 the rounding of their type, whose direction WGSL leaves open",
+    },
+    cases: || {
+        let case = |p: QkvRopeAppend, n_kv| Case::from(p).n_kv(n_kv);
+        let f16 = |p| QkvRopeAppend { kv_format: FloatFormat::F16, ..p };
+        let (gemma, llama) = (heads(GEMMA), heads(LLAMA));
+        let qwen = QkvRopeAppend { kv_size: 64, ..heads(QWEN) };
+        let (rope_base, rope_factors) = (500_000.0, RopeFactors::Llama3);
+        let one_of_32 = Layer {
+            q_per_kv: 1,
+            kv_heads: 1,
+            head_dim: 32,
+            qk_norm: Norm::None,
+            rope_style: RopeStyle::Neox,
+        };
+        let three_of_80 = Layer {
+            q_per_kv: 3,
+            kv_heads: 2,
+            head_dim: 80,
+            qk_norm: Norm::Rms,
+            rope_style: RopeStyle::Interleaved,
+        };
+        vec![
+            case(gemma, 513), // the ring begins anew
+            case(f16(gemma), 700),
+            case(QkvRopeAppend { rope_base, rope_factors, ..llama }, 512),
+            case(f16(llama), 129),
+            case(qwen, 30_000),
+            case(f16(qwen), 1),
+            case(QkvRopeAppend { kv_size: 1, ..heads(one_of_32) }, 7),
+            case(f16(QkvRopeAppend { kv_size: 5, ..heads(three_of_80) }), 10),
+        ]
+    },
+    bench: || {
+        let f16 = |p| QkvRopeAppend { kv_format: FloatFormat::F16, ..p };
+        MODELS.map(|layer| Case::from(f16(heads(layer))).n_kv(129)).into()
+    },
+};

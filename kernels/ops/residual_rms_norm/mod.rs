@@ -1,0 +1,100 @@
+//! A branch into the residual stream and the stream's norm for the next matrix, in one dispatch.
+
+use crate::codes::{FloatFormat, Norm, NormOffset};
+use crate::descriptor::*;
+use crate::len;
+use crate::param::{dim, float};
+use crate::shared::*;
+
+crate::params! {
+    /// Parameters of `residual_rms_norm`.
+    pub struct ResidualRmsNorm {
+        n: usize = dim("N", "elements of every vector", 256, 5000),
+        eps: f32 = float("EPS", "added to the mean squares", 1e-6, 1e-2),
+        weight_offset: NormOffset = OFFSET,
+        post: Norm = POST,
+        act_format: FloatFormat = ACTS_OUT,
+    }
+}
+
+/// Standard, to f32.
+fn vectors(n: usize, eps: f32, post: Norm) -> ResidualRmsNorm {
+    let (weight_offset, act_format) = (NormOffset::Standard, FloatFormat::F32);
+    ResidualRmsNorm { n, eps, weight_offset, post, act_format }
+}
+
+const ONE: &[Stage<ResidualRmsNorm>] = &[Stage { entry: "main", grid: |_, _| 1 }];
+
+/// The declaration.
+pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
+    name: "residual_rms_norm",
+    summary: "x += delta or rms_norm(delta), then y = rms_norm(x), in one workgroup",
+    fuses: None,
+    state: &[],
+    bindings: &[
+        Binding::in_out("x", f32s, len!(p => p.n)),
+        Binding::input("delta", f32s, len!(p => p.n)),
+        Binding::input("post_weight", f32s, len!(p => p.n)),
+        Binding::input("next_weight", f32s, len!(p => p.n)),
+        Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.n)),
+    ],
+    variants: &[
+        Variant { name: "naive", stages: ONE, ..Variant::PLAIN },
+        Variant {
+            name: "workgroup",
+            stages: ONE,
+            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0, 1024.0])],
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "subgroup",
+            stages: ONE,
+            constants: |p, caps| {
+                // As many invocations as there are fours of elements, in whole subgroups.
+                let size = caps.subgroup.map_or(32, |(_, max)| max.max(4)) as usize;
+                let most = (caps.invocations.min(512) as usize / size).max(1) * size;
+                let fours = (p.n / 4).max(1);
+                let each = fours.div_ceil(most);
+                let wide = fours.div_ceil(each).next_multiple_of(size);
+                vec![("WG", wide as f64)]
+            },
+            tunables: &[("WG", &[128.0, 256.0, 288.0, 512.0, 1024.0])],
+            unsupported: |p, _| (p.n % 4 != 0).then(|| format!("N={} is no multiple of 4", p.n)),
+            ..Variant::PLAIN
+        },
+    ],
+    prefer: |_| &["subgroup", "workgroup", "naive"],
+    cost: |p, _| {
+        let n = p.n as f64;
+        let post = match p.post {
+            Norm::None => 0.0,
+            Norm::Rms => 1.0,
+        };
+        let read = 16.0 + 4.0 * post;
+        Cost { bytes: (read + p.act_format.bytes() as f64) * n, flops: (5.0 + 4.0 * post) * n }
+    },
+    tolerance: |p, _| Tolerance {
+        k: 8.0 + (p.n as f64).sqrt(),
+        rounding: 0.0,
+        // Few elements may cancel in x + branch, and NMSE then divides by next to nothing.
+        nmse: if p.n < 8 { 9e-6 } else { 1e-11 },
+        reason: "two norms as in rms_norm and a rounded sum between them; how far an error of the \
+                 branch reaches y is in the reference's magnitude",
+    },
+    cases: || {
+        use FloatFormat::{F16, F32};
+        let mut cases = Vec::new();
+        for (post, even, odd) in [(Norm::None, F32, F16), (Norm::Rms, F16, F32)] {
+            for (n, eps) in [(1, 1e-6), (3, 1e-2), (1152, 1e-6), (2048, 1e-5), (2051, 1e-6)] {
+                let act_format = if n % 2 == 0 { even } else { odd };
+                cases.push(ResidualRmsNorm { act_format, ..vectors(n, eps, post) }.into());
+            }
+            // Longer than what a workgroup of 256 or 512 keeps in registers.
+            let long = vectors(8200, 1e-6, post);
+            let weight_offset = NormOffset::Gemma;
+            cases.push(ResidualRmsNorm { weight_offset, act_format: F16, ..long }.into());
+        }
+        cases
+    },
+    bench: || vec![vectors(1152, 1e-6, Norm::Rms).into(), vectors(2048, 1e-5, Norm::None).into()],
+};

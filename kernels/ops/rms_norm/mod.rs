@@ -1,0 +1,117 @@
+//! Root-mean-square normalisation (Zhang and Sennrich, arXiv 1910.07467), standard and Gemma.
+
+use crate::adapter::Capabilities;
+use crate::codes::{FloatFormat, NormOffset};
+use crate::descriptor::*;
+use crate::len;
+use crate::param::dim;
+use crate::shared::*;
+
+crate::params! {
+    /// Parameters of `rms_norm`.
+    pub struct RmsNorm {
+        rows: usize = dim("ROWS", "rows normalised on their own; 1 in decode", 2, 5),
+        n: usize = dim("N", "elements of a row", 256, 3000),
+        eps: f32 = EPS,
+        weight_offset: NormOffset = OFFSET,
+        act_format: FloatFormat = ACTS_OUT.neutral(0.0),
+    }
+}
+
+/// One row, standard, to f32.
+fn row(n: usize, eps: f32) -> RmsNorm {
+    let (weight_offset, act_format) = (NormOffset::Standard, FloatFormat::F32);
+    RmsNorm { rows: 1, n, eps, weight_offset, act_format }
+}
+
+const WIDTHS: Tunables = &[("WG", &[64.0, 128.0, 256.0, 512.0, 1024.0])];
+
+/// A variant with a workgroup a row.
+const fn variant(name: &'static str) -> Variant<RmsNorm> {
+    Variant {
+        name,
+        stages: &[Stage { entry: "main", grid: |p, _| p.rows }],
+        tunables: WIDTHS,
+        unsupported: too_many_or_odd,
+        ..Variant::PLAIN
+    }
+}
+
+fn too_many(p: &RmsNorm, caps: &Capabilities) -> Option<String> {
+    let (rows, most) = (p.rows, caps.grid_dimension as usize);
+    (rows > most).then(|| format!("ROWS={rows} exceeds {most} workgroups"))
+}
+
+fn too_many_or_odd(p: &RmsNorm, caps: &Capabilities) -> Option<String> {
+    too_many(p, caps).or_else(|| {
+        let n = p.n;
+        // Two workgroups would write one word.
+        (p.rows > 1 && n % 2 == 1 && p.act_format == FloatFormat::F16)
+            .then(|| format!("N={n} is odd: with f16 activations rows would share words"))
+    })
+}
+
+/// The declaration.
+pub static OPERATION: Declaration<RmsNorm> = Declaration {
+    name: "rms_norm",
+    summary: "RMSNorm of each row, standard (w) or Gemma (1 + w)",
+    fuses: None,
+    state: &[],
+    bindings: &[
+        Binding::input("x", f32s, len!(p => p.rows * p.n)),
+        Binding::input("weight", f32s, len!(p => p.n)),
+        Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[Stage { entry: "main", grid: |_, _| 1 }],
+            ..Variant::PLAIN
+        },
+        variant("workgroup"),
+        variant("subgroup"),
+        Variant {
+            constants: |p, caps| {
+                // An invocation for every four elements, in whole subgroups of any size.
+                let most = caps.invocations.min(512) as usize / 64 * 64;
+                let width = (p.n / 4).next_multiple_of(64).clamp(64, most.max(64));
+                vec![("WG", width as f64)]
+            },
+            unsupported: |p, caps| {
+                let n = p.n;
+                if n % 4 != 0 {
+                    return Some(format!("N={n} is no multiple of 4"));
+                }
+                too_many(p, caps)
+            },
+            ..variant("subgroup_vec4")
+        },
+    ],
+    prefer: |_| &["subgroup_vec4", "subgroup", "workgroup", "naive"],
+    cost: |p, _| {
+        let (rows, n) = (p.rows as f64, p.n as f64);
+        let bytes = (4.0 + p.act_format.bytes() as f64) * rows * n + 4.0 * n;
+        Cost { bytes, flops: 4.0 * rows * n }
+    },
+    tolerance: |p, _| Tolerance {
+        k: 8.0 + (p.n as f64).sqrt(),
+        rounding: 0.0,
+        nmse: 1e-11,
+        reason: "the sum of N squares (no cancellation) and an inverseSqrt of 2 ULP scale the row",
+    },
+    cases: || {
+        use FloatFormat::{F16, F32};
+        let mut cases = Vec::new();
+        for (weight_offset, one_row, rows) in
+            [(NormOffset::Standard, F32, F16), (NormOffset::Gemma, F16, F32)]
+        {
+            for (n, eps) in [(1, 1e-6), (1152, 1e-6), (2048, 1e-5), (255, 1e-5), (6912, 1e-6)] {
+                cases.push(RmsNorm { weight_offset, act_format: one_row, ..row(n, eps) }.into());
+            }
+            let eight = RmsNorm { rows: 8, weight_offset, act_format: rows, ..row(128, 1e-6) };
+            cases.push(eight.into());
+        }
+        cases
+    },
+    bench: || vec![row(1152, 1e-6).into(), row(2048, 1e-5).into()],
+};

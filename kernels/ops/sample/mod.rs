@@ -1,0 +1,216 @@
+//! Sampling of the next token, and the end of a step.
+
+use crate::adapter::Capabilities;
+use crate::descriptor::*;
+use crate::layout::STATE_WORDS;
+use crate::len;
+use crate::param::{PROMPT_LEN, dim, float, n_kv, start};
+
+crate::params! {
+    /// Parameters of `sample`.
+    pub struct Sample {
+        n: usize = dim("N", "logits", 1024, 4000),
+        temperature: f32 =
+            float("TEMPERATURE", "divides the logits; 0 takes the largest", 0.0, 2.0),
+        top_k: usize = start("TOP_K", "tokens that stay; 0 keeps all", 70),
+        top_p: f32 = float("TOP_P", "share of the probability that stays; 1 keeps all", 0.0, 1.1),
+        repeat_penalty: f32 = float(
+            "REPEAT_PENALTY",
+            "divides positive, multiplies negative logits of the sequence's tokens; 1 changes \
+             nothing",
+            1.0,
+            2.0,
+        ),
+        last_n: usize = start(
+            "LAST_N",
+            "last tokens the penalty looks at, the current one included; 0 for all",
+            5,
+        ),
+    }
+}
+
+/// Logits, beyond which sums of their weights would leave 64 bits.
+const MOST: usize = 1 << 24;
+
+/// Entries that a workgroup sorts at once.
+const LIST: usize = 1024;
+
+/// Tokens that the lists of `candidates` hold.
+const MOST_CANDIDATES: usize = 256;
+
+const MOST_MERGERS: usize = 64;
+
+/// Groups of logits that a workgroup of `threshold` has, and the most such workgroups.
+const RUN: usize = 32;
+const MOST_BLOCKS: usize = 256;
+
+impl Sample {
+    /// Tokens that top-k keeps, 0 for all; the greedy choice is the first of them.
+    fn kept(&self) -> usize {
+        if self.temperature == 0.0 { 1 } else { self.top_k }
+    }
+
+    /// Entries of lists: `sorted` has every logit, `candidates` the first of every slice, of 256 at
+    /// the least.
+    fn listed(&self) -> usize {
+        let candidates = self.kept().min(MOST_CANDIDATES) * self.n.div_ceil(256);
+        self.n.next_multiple_of(LIST).max(candidates)
+    }
+}
+
+/// One draw from the `k` largest of `n` logits with a share `p` of the probability: temperature one,
+/// no penalty.
+fn top(n: usize, k: usize, p: f32) -> Sample {
+    Sample { n, temperature: 1.0, top_k: k, top_p: p, repeat_penalty: 1.0, last_n: 0 }
+}
+
+/// The largest power of two of invocations in a workgroup, up to 1024.
+fn largest_group(caps: &Capabilities) -> f64 {
+    f64::from(1 << caps.invocations.clamp(1, 1024).ilog2())
+}
+
+fn impossible(p: &Sample, _: &Capabilities) -> Option<String> {
+    if p.n >= MOST {
+        return Some(format!("sums of {MOST} weights and more leave 64 bits"));
+    }
+    (p.repeat_penalty <= 0.0).then(|| "a penalty of 0 divides by it".into())
+}
+
+/// Why the variants that hold all tokens that stay in workgroup memory cannot run a shape.
+fn too_many(p: &Sample, caps: &Capabilities) -> Option<String> {
+    impossible(p, caps).or_else(|| {
+        let fits = (1..=MOST_CANDIDATES).contains(&p.kept());
+        (!fits).then(|| format!("its lists hold 1 to {MOST_CANDIDATES} tokens"))
+    })
+}
+
+/// The declaration.
+pub static OPERATION: Declaration<Sample> = Declaration {
+    name: "sample",
+    summary: "repetition penalty, temperature, top-k, top-p, one draw; next token and position",
+    fuses: None,
+    state: &[n_kv(4, 9), PROMPT_LEN],
+    bindings: &[
+        Binding::<Sample>::input("logits", f32s, len!(p => p.n)).drawn(|_| Draw::Ties),
+        Binding::in_out("tokens", words, len!(_, s => s.n_kv + 1)).drawn(|_| Draw::Tokens(1000)),
+        Binding::in_out("state", words, len!(_ => STATE_WORDS)).drawn(|_| Draw::State),
+        // Whole vectors of four.
+        Binding::scratch("keys", words, len!(p => p.n.next_multiple_of(4))),
+        Binding::scratch("maxima", words, len!(_ => RUN * MOST_BLOCKS + 1)),
+        Binding::scratch("lists", words, len!(p => 2 * p.listed())),
+        Binding::scratch("merged", words, len!(p => 2 * MOST_MERGERS * p.kept())),
+        Binding::scratch("masses", words, len!(p => 2 * p.n.next_multiple_of(LIST))),
+        Binding::scratch("brackets", words, len!(p => 4 * p.n.div_ceil(LIST))),
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[Stage { entry: "main", grid: |_, _| 1 }],
+            constants: |_, caps| vec![("WG", largest_group(caps))],
+            unsupported: impossible,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "candidates",
+            stages: &[
+                Stage { entry: "slices", grid: |p, c| p.n.div_ceil(c["SLICE"] as usize) },
+                Stage {
+                    entry: "merge",
+                    grid: |p, c| match p.n.div_ceil(c["SLICE"] as usize) * p.kept() {
+                        0..=LIST => 0,
+                        _ => c["MERGERS"] as usize,
+                    },
+                },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            constants: |_, caps| vec![("WG", largest_group(caps).min(512.0))],
+            tunables: &[
+                ("WG", &[128.0, 256.0, 512.0]),
+                ("SLICE", &[256.0, 512.0, 1024.0, 2048.0]),
+                ("MERGERS", &[8.0, 16.0, 32.0]),
+            ],
+            unsupported: too_many,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "sorted",
+            stages: &[
+                Stage { entry: "sort", grid: |p, _| p.n.div_ceil(LIST) },
+                Stage { entry: "weigh", grid: |p, _| p.n.div_ceil(LIST) },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            tunables: &[("WG", &[128.0, 256.0, 512.0])],
+            unsupported: impossible,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "threshold",
+            stages: &[
+                // One more than take maxima: it prepares the draw.
+                Stage { entry: "scan", grid: |_, c| c["BLOCKS"] as usize + 1 },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            constants: |p, caps| {
+                // A vector a group where there are no more, and as many as fill a large GPU.
+                let blocks = p.n.div_ceil(4 * RUN).next_power_of_two().min(128);
+                let coarse = (2 * p.kept()).next_power_of_two().clamp(128, 512);
+                vec![
+                    ("WG", largest_group(caps)),
+                    ("BLOCKS", blocks as f64),
+                    ("COARSE", coarse as f64),
+                ]
+            },
+            tunables: &[
+                ("WG", &[256.0, 512.0, 1024.0]),
+                ("BLOCKS", &[64.0, 128.0, 256.0]),
+                ("COARSE", &[128.0, 256.0, 512.0]),
+            ],
+            unsupported: too_many,
+            ..Variant::PLAIN
+        },
+    ],
+    prefer: |_| &["threshold", "candidates", "sorted", "naive"],
+    cost: |p, _| Cost { bytes: 4.0 * p.n as f64, flops: 0.0 },
+    tolerance: |_, _| Tolerance {
+        k: 0.0,
+        rounding: 0.0,
+        nmse: 0.0,
+        reason: "weights and sums are integers, and the two rounded products are defined: the \
+                 token is exact",
+    },
+    cases: || {
+        let case = |p: Sample| Case::from(p).n_kv(9);
+        vec![
+            case(Sample { temperature: 0.8, repeat_penalty: 1.3, ..top(1, 40, 0.9) }),
+            case(Sample { repeat_penalty: 1.3, ..top(50, 20, 0.95) }),
+            case(Sample { temperature: 1.5, ..top(257, 0, 1.0) }).prompt_len(20),
+            case(Sample { temperature: 0.8, repeat_penalty: 1.3, ..top(1024, 40, 0.95) }),
+            case(Sample { repeat_penalty: 1.3, ..top(1025, 0, 0.95) }),
+            case(Sample { temperature: 0.0, repeat_penalty: 1.1, ..top(3000, 0, 1.0) }),
+            // Runs that end among many equal logits, with all tokens but one, with one alone.
+            case(Sample { temperature: 2.0, ..top(5000, 300, 0.5) }),
+            case(Sample { temperature: 1e-3, ..top(700, 699, 0.999) }),
+            case(Sample { temperature: 1e30, repeat_penalty: 1.2, last_n: 3, ..top(700, 0, 0.5) }),
+            case(top(700, 200, 0.0)),
+            case(Sample {
+                temperature: 0.7,
+                repeat_penalty: 1.1,
+                last_n: 4,
+                ..top(131_075, 50, 0.9)
+            }),
+        ]
+    },
+    // All tokens given: repeated runs advance the position and must not write past `tokens`.
+    bench: || {
+        let given = |p: Sample| Case::from(p).n_kv(1).prompt_len(u32::MAX as usize);
+        let sampled = |n, k| Sample { temperature: 0.8, ..top(n, k, 0.9) };
+        let penalised = Sample { repeat_penalty: 1.1, last_n: 64, ..sampled(262_144, 50) };
+        vec![
+            given(sampled(262_144, 50)),
+            given(sampled(128_256, 50)),
+            given(sampled(151_936, 50)),
+            given(penalised).n_kv(64),
+            given(sampled(262_144, 0)),
+        ]
+    },
+};

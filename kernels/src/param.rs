@@ -1,0 +1,591 @@
+//! Parameters of operations: typed fields of a struct, each also known by name, so that a shape can
+//! be read from a command line, drawn in a sweep, printed in a record and handed to WGSL.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::codes::{
+    Activation, Beta, FloatFormat, Format, HeadPart, Norm, NormOffset, Order, Packing, QueryRow,
+    RopeFactors, RopeStyle, TablePart,
+};
+
+/// How a parameter is read, swept and printed.
+#[derive(Clone, Copy, Debug)]
+pub enum ParamKind {
+    /// A size. Tests sweep {1, tile-1, tile, tile+1, 2*tile+3, random up to `max`}.
+    Dim {
+        /// The tile at whose edges kernels go wrong.
+        tile: u32,
+        /// Largest size a correctness sweep draws.
+        max: u32,
+    },
+    /// A size out of a fixed set, such as head_dim.
+    OneOf(&'static [u32]),
+    /// A place from 0 on, such as the first element written. Tests draw 0 or up to `max`.
+    Start {
+        /// Largest place a correctness sweep draws.
+        max: u32,
+    },
+    /// A named alternative, passed to WGSL as its code.
+    Choice {
+        /// The alternatives.
+        set: &'static dyn Alternatives,
+        /// Sweeps mostly draw the first.
+        mostly_first: bool,
+    },
+    /// A real number, drawn from `[low, high]` in sweeps.
+    Float {
+        /// Lower end of the sweep.
+        low: f32,
+        /// Upper end of the sweep.
+        high: f32,
+    },
+}
+
+/// Alternatives of a choice: names and codes.
+pub trait Alternatives: fmt::Debug + Sync {
+    /// Name and code of each.
+    fn all(&self) -> Vec<(&'static str, u32)>;
+}
+
+impl<T: Choice> Alternatives for &'static [T] {
+    fn all(&self) -> Vec<(&'static str, u32)> {
+        self.iter().map(|c| (c.name(), c.code())).collect()
+    }
+}
+
+/// An enum of named alternatives; see [`crate::codes`].
+pub trait Choice: Copy + fmt::Debug + Sync + 'static {
+    /// All, in the order of their codes.
+    const ALL: &'static [Self];
+    /// Name on the command line.
+    fn name(self) -> &'static str;
+    /// Value in WGSL.
+    fn code(self) -> u32;
+}
+
+macro_rules! choices {
+    ($($name:ident),*) => {
+        $(impl Choice for $name {
+            const ALL: &'static [Self] = $name::ALL;
+            fn name(self) -> &'static str { $name::name(self) }
+            fn code(self) -> u32 { $name::code(self) }
+        }
+        impl Value for $name {
+            fn from_f64(value: f64) -> Self { $name::ALL[value as usize] }
+            fn to_f64(self) -> f64 { f64::from(self.code()) }
+        })*
+    };
+}
+
+/// A type a parameter can have. Every value is exact in an f64, which is also how pipeline
+/// constants travel.
+pub trait Value: Copy {
+    /// The value of a number that [`Value::to_f64`] made.
+    fn from_f64(value: f64) -> Self;
+    /// As a number.
+    fn to_f64(self) -> f64;
+}
+
+impl Value for usize {
+    fn from_f64(value: f64) -> Self {
+        value as usize
+    }
+    fn to_f64(self) -> f64 {
+        self as f64
+    }
+}
+
+impl Value for f32 {
+    fn from_f64(value: f64) -> Self {
+        value as f32
+    }
+    fn to_f64(self) -> f64 {
+        f64::from(self)
+    }
+}
+
+choices!(
+    Activation,
+    Beta,
+    FloatFormat,
+    Format,
+    HeadPart,
+    Norm,
+    NormOffset,
+    Order,
+    Packing,
+    QueryRow,
+    RopeFactors,
+    RopeStyle,
+    TablePart
+);
+
+/// A parameter of an operation. Where a WGSL `override` has the same name, it gets this value.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// Name as in WGSL, upper case.
+    pub name: &'static str,
+    /// Names it had before: still read on the command line, in records and in tuned choices.
+    pub before: &'static [&'static str],
+    /// What it is, with its unit.
+    pub doc: &'static str,
+    /// How it is read, swept and printed.
+    pub kind: ParamKind,
+    /// Value where a record or a tuned choice of before does not name it yet.
+    pub neutral: Option<f64>,
+}
+
+/// A [`Param`] with the type of the field that holds it.
+#[derive(Clone, Copy, Debug)]
+pub struct Typed<T> {
+    /// The parameter.
+    pub param: Param,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Typed<T> {
+    const fn new(name: &'static str, doc: &'static str, kind: ParamKind) -> Self {
+        let param = Param { name, before: &[], doc, kind, neutral: None };
+        Self { param, of: PhantomData }
+    }
+
+    /// With names it had before.
+    #[must_use]
+    pub const fn before(mut self, names: &'static [&'static str]) -> Self {
+        self.param.before = names;
+        self
+    }
+
+    /// With the value that texts of before mean, which do not name it.
+    #[must_use]
+    pub const fn neutral(mut self, value: f64) -> Self {
+        self.param.neutral = Some(value);
+        self
+    }
+}
+
+/// A size; see [`ParamKind::Dim`].
+pub const fn dim(name: &'static str, doc: &'static str, tile: u32, max: u32) -> Typed<usize> {
+    Typed::new(name, doc, ParamKind::Dim { tile, max })
+}
+
+/// A size out of a fixed set.
+pub const fn one_of(name: &'static str, doc: &'static str, set: &'static [u32]) -> Typed<usize> {
+    Typed::new(name, doc, ParamKind::OneOf(set))
+}
+
+/// A place from 0 on; sweeps draw at most `max`.
+pub const fn start(name: &'static str, doc: &'static str, max: u32) -> Typed<usize> {
+    Typed::new(name, doc, ParamKind::Start { max })
+}
+
+/// A real number; sweeps draw it from `[low, high]`.
+pub const fn float(name: &'static str, doc: &'static str, low: f32, high: f32) -> Typed<f32> {
+    Typed::new(name, doc, ParamKind::Float { low, high })
+}
+
+/// One of the alternatives in `set`.
+pub const fn choice<T: Choice>(
+    name: &'static str,
+    doc: &'static str,
+    set: &'static &'static [T],
+) -> Typed<T> {
+    Typed::new(name, doc, ParamKind::Choice { set, mostly_first: false })
+}
+
+/// As [`choice`]; sweeps mostly draw the first.
+pub const fn mostly<T: Choice>(
+    name: &'static str,
+    doc: &'static str,
+    set: &'static &'static [T],
+) -> Typed<T> {
+    Typed::new(name, doc, ParamKind::Choice { set, mostly_first: true })
+}
+
+/// The typed parameters of an operation; [`crate::params!`] writes the implementation.
+pub trait Params: Clone + fmt::Debug + PartialEq + Send + Sync + 'static {
+    /// In the order they are printed.
+    const PARAMS: &'static [Param];
+    /// Reads a complete shape.
+    fn read(shape: &Shape) -> Self;
+    /// The same by name.
+    fn shape(&self) -> Shape;
+}
+
+/// Declares a struct of parameters: `field: Type = parameter`, where the parameter's type must be
+/// the field's.
+///
+/// ```
+/// use lathe_kernels::param::{Params, Typed, dim, float};
+///
+/// lathe_kernels::params! {
+///     /// Parameters of `scale`.
+///     pub struct Scale {
+///         n: usize = dim("N", "elements", 64, 1000),
+///         by: f32 = float("BY", "factor", 0.5, 2.0),
+///     }
+/// }
+/// assert_eq!(Scale { n: 3, by: 0.5 }.shape().show(Scale::PARAMS), "N=3,BY=0.5");
+/// ```
+///
+/// A field that is missing, misspelled or of another type does not compile:
+///
+/// ```compile_fail
+/// # use lathe_kernels::param::{Params, dim};
+/// # lathe_kernels::params! { struct Scale { n: usize = dim("N", "elements", 64, 1000), } }
+/// let wrong = Scale { m: 3 };
+/// ```
+#[macro_export]
+macro_rules! params {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+        $($(#[$doc:meta])* $field:ident: $type:ty = $param:expr,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        #[allow(missing_docs, reason = "a parameter's own text says what it is")]
+        $vis struct $name {
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        impl $crate::param::Params for $name {
+            const PARAMS: &'static [$crate::param::Param] = &[
+                $({
+                    const PARAM: $crate::param::Typed<$type> = $param;
+                    PARAM.param
+                },)*
+            ];
+
+            fn read(shape: &$crate::Shape) -> Self {
+                Self {
+                    $($field: {
+                        const PARAM: $crate::param::Typed<$type> = $param;
+                        <$type as $crate::param::Value>::from_f64(shape.value(PARAM.param.name))
+                    },)*
+                }
+            }
+
+            fn shape(&self) -> $crate::Shape {
+                $crate::Shape::new([
+                    $({
+                        const PARAM: $crate::param::Typed<$type> = $param;
+                        (PARAM.param.name, $crate::param::Value::to_f64(self.$field))
+                    },)*
+                ])
+            }
+        }
+    };
+}
+
+/// What a step finds on the GPU: state of the sequence, no parameter of any operation. Checks draw
+/// it, decode keeps it in a buffer; see [`crate::StateWord`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Tokens of the sequence so far, the current one included: position + 1.
+    pub n_kv: usize,
+    /// Tokens the host gave.
+    pub prompt_len: usize,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { n_kv: 1, prompt_len: 1 }
+    }
+}
+
+impl State {
+    /// Name of [`State::n_kv`] in shapes.
+    pub const N_KV: &'static str = "SEEN";
+    /// Name of [`State::prompt_len`] in shapes.
+    pub const PROMPT_LEN: &'static str = "GIVEN";
+
+    fn get(&self, name: &str) -> Option<usize> {
+        match name {
+            Self::N_KV => Some(self.n_kv),
+            Self::PROMPT_LEN => Some(self.prompt_len),
+            _ => None,
+        }
+    }
+
+    fn set(&mut self, name: &str, value: usize) {
+        match name {
+            Self::N_KV => self.n_kv = value,
+            Self::PROMPT_LEN => self.prompt_len = value,
+            _ => {}
+        }
+    }
+}
+
+/// Tokens of the sequence so far; sweeps draw them as a size of `tile`, at most `max`.
+pub const fn n_kv(tile: u32, max: u32) -> Param {
+    let doc =
+        "tokens of the sequence, the current one included (state: decode keeps it on the GPU)";
+    dim(State::N_KV, doc, tile, max).param
+}
+
+/// Tokens of the prompt.
+pub const PROMPT_LEN: Param =
+    dim(State::PROMPT_LEN, "tokens the host gave (state: decode keeps it on the GPU)", 4, 9).param;
+
+/// Why a `--shape` text is not a shape of this kernel.
+#[derive(Debug, thiserror::Error, PartialEq)]
+pub enum ShapeError {
+    /// Not of the form `NAME=VALUE`.
+    #[error("`{0}` is not of the form NAME=VALUE")]
+    Form(String),
+    /// No such parameter.
+    #[error("kernel {kernel} has no parameter `{name}`; it has {known}")]
+    Unknown {
+        /// The kernel asked.
+        kernel: &'static str,
+        /// The name given.
+        name: String,
+        /// All its parameters.
+        known: String,
+    },
+    /// The value does not fit the parameter.
+    #[error("{name}={value}: expected {expected}")]
+    Value {
+        /// Parameter.
+        name: &'static str,
+        /// Text given.
+        value: String,
+        /// What would be accepted.
+        expected: String,
+    },
+    /// A text without a parameter that has no neutral value.
+    #[error("{kernel}: `{text}` does not say {name}")]
+    Missing {
+        /// The kernel asked.
+        kernel: &'static str,
+        /// The text.
+        text: String,
+        /// Parameter.
+        name: &'static str,
+    },
+}
+
+/// Values of an operation's parameters by name: how they travel to WGSL, records and hashes. Code
+/// that knows its operation uses the typed parameters instead.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shape {
+    values: BTreeMap<&'static str, f64>,
+}
+
+impl Shape {
+    /// A shape of the given values.
+    pub fn new(values: impl IntoIterator<Item = (&'static str, f64)>) -> Self {
+        Self { values: values.into_iter().collect() }
+    }
+
+    /// The value of a parameter, if set.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.values.get(name).copied()
+    }
+
+    /// The value of a parameter. Panics when it is not set: shapes are complete, made from typed
+    /// parameters or parsed over a complete one.
+    pub fn value(&self, name: &str) -> f64 {
+        self.get(name).unwrap_or_else(|| panic!("shape {self} has no parameter {name}"))
+    }
+
+    /// All values by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+        self.values.iter().map(|(n, v)| (*n, *v))
+    }
+
+    /// `NAME=VALUE,…` in the order of `params`, choices by name.
+    pub fn show(&self, params: &[Param]) -> String {
+        let shown = params.iter().filter_map(|p| Some(p.show(self.get(p.name)?)));
+        shown.collect::<Vec<_>>().join(",")
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (name, value)) in self.iter().enumerate() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            write!(f, "{name}={value}")?;
+        }
+        Ok(())
+    }
+}
+
+/// One invocation to check, time or describe: its parameters, and the state it finds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Problem {
+    /// Parameters.
+    pub shape: Shape,
+    /// State of the sequence.
+    pub state: State,
+}
+
+impl Problem {
+    /// `NAME=VALUE,…` of parameters, then of the state that the operation reads.
+    pub fn show(&self, params: &[Param], state: &[Param]) -> String {
+        let mut all = self.shape.show(params);
+        for p in state {
+            let value = self.state.get(p.name).unwrap_or_default();
+            all.push_str(&format!("{}{}={value}", if all.is_empty() { "" } else { "," }, p.name));
+        }
+        all
+    }
+
+    /// Sets a parameter or a word of the state by name.
+    pub fn set(&mut self, param: &Param, value: f64) {
+        if self.state.get(param.name).is_some() {
+            self.state.set(param.name, value as usize);
+        } else {
+            self.shape.values.insert(param.name, value);
+        }
+    }
+
+    /// Reads `NAME=VALUE,…` over `self`; names are matched without regard to case, and names of
+    /// before are known. Also returns which parameters the text named.
+    pub fn parse_over(
+        &self,
+        kernel: &'static str,
+        params: &[&[Param]],
+        text: &str,
+    ) -> Result<(Problem, Vec<&'static str>), ShapeError> {
+        let (mut problem, mut named) = (self.clone(), Vec::new());
+        let all = || params.iter().copied().flatten();
+        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+            let (name, value) =
+                part.split_once('=').ok_or_else(|| ShapeError::Form(part.to_owned()))?;
+            let (name, value) = (name.trim(), value.trim());
+            let is = |p: &&Param| {
+                p.name.eq_ignore_ascii_case(name)
+                    || p.before.iter().any(|b| b.eq_ignore_ascii_case(name))
+            };
+            let param = all().find(is).ok_or_else(|| ShapeError::Unknown {
+                kernel,
+                name: name.to_owned(),
+                known: all().map(|p| p.name).collect::<Vec<_>>().join(", "),
+            })?;
+            problem.set(param, param.parse(value)?);
+            named.push(param.name);
+        }
+        Ok((problem, named))
+    }
+}
+
+impl Param {
+    /// `NAME=VALUE`, choices by name.
+    pub fn show(&self, value: f64) -> String {
+        let name = self.name;
+        match self.kind {
+            ParamKind::Choice { set, .. } => {
+                let all = set.all();
+                let known = all.iter().find(|(_, code)| f64::from(*code) == value);
+                let text = known.map_or_else(|| value.to_string(), |(name, _)| (*name).to_owned());
+                format!("{name}={text}")
+            }
+            ParamKind::Float { .. } => format!("{name}={}", value as f32),
+            _ => format!("{name}={value}"),
+        }
+    }
+
+    /// A value drawn by `pick(n)`, which returns a number below `n`: sizes from the edges of their
+    /// tile or at random, the rest uniformly.
+    pub fn draw(&self, pick: &mut dyn FnMut(u32) -> u32) -> f64 {
+        match self.kind {
+            ParamKind::Dim { tile, max } => f64::from(match pick(7) {
+                0 => 1,
+                1 => tile.saturating_sub(1).clamp(1, max),
+                2 => tile.min(max),
+                3 => (tile + 1).min(max),
+                4 => (2 * tile + 3).min(max),
+                _ => 1 + pick(max),
+            }),
+            ParamKind::Start { max } => f64::from(match pick(3) {
+                0 | 1 => 0,
+                _ => pick(max + 1),
+            }),
+            ParamKind::OneOf(set) => f64::from(set[pick(set.len() as u32) as usize]),
+            ParamKind::Choice { set, mostly_first } => {
+                let all = set.all();
+                let first = mostly_first && pick(2) == 0;
+                f64::from(if first { all[0].1 } else { all[pick(all.len() as u32) as usize].1 })
+            }
+            ParamKind::Float { low, high } => {
+                f64::from(low + (high - low) * (pick(1001) as f32 / 1000.0))
+            }
+        }
+    }
+
+    fn parse(&self, text: &str) -> Result<f64, ShapeError> {
+        let wrong = |expected: String| ShapeError::Value {
+            name: self.name,
+            value: text.to_owned(),
+            expected,
+        };
+        match self.kind {
+            ParamKind::Dim { .. } => match text.parse::<u32>() {
+                Ok(v) if v > 0 => Ok(f64::from(v)),
+                _ => Err(wrong("a whole number from 1 to 4294967295".into())),
+            },
+            ParamKind::Start { .. } => {
+                let wanted = || wrong("a whole number from 0 to 4294967295".into());
+                text.parse::<u32>().map(f64::from).map_err(|_| wanted())
+            }
+            ParamKind::OneOf(set) => match text.parse::<u32>() {
+                Ok(v) if set.contains(&v) => Ok(f64::from(v)),
+                _ => Err(wrong(format!("one of {set:?}"))),
+            },
+            ParamKind::Choice { set, .. } => {
+                let all = set.all();
+                let known = all.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+                known.map(|(_, code)| f64::from(*code)).ok_or_else(|| {
+                    let names: Vec<_> = all.iter().map(|(name, _)| *name).collect();
+                    wrong(format!("one of {}", names.join(", ")))
+                })
+            }
+            ParamKind::Float { low, .. } => match text.parse::<f32>() {
+                Ok(v) if v.is_finite() && (v >= 0.0 || low < 0.0) => Ok(f64::from(v)),
+                _ => Err(wrong("a finite number, not negative".into())),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    crate::params! {
+        /// Parameters of a test.
+        struct Gemv {
+            k: usize = dim("K", "", 8, 64),
+            weight: Format = choice("WEIGHT", "", &Format::DENSE).before(&["W"]),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Problem, ShapeError> {
+        let base = Gemv { k: 1, weight: Format::F32 }.shape();
+        let base = Problem { shape: base, ..Problem::default() };
+        base.parse_over("gemv", &[Gemv::PARAMS, &[n_kv(4, 9)]], text).map(|(p, _)| p)
+    }
+
+    #[test]
+    fn parses_over_a_base_and_prints_back() {
+        let problem = parse("k=1152, weight=F16, seen=7").unwrap();
+        assert_eq!(problem.show(Gemv::PARAMS, &[n_kv(4, 9)]), "K=1152,WEIGHT=f16,SEEN=7");
+        assert_eq!(Gemv::read(&problem.shape), Gemv { k: 1152, weight: Format::F16 });
+        assert_eq!(problem.state, State { n_kv: 7, ..State::default() });
+        assert_eq!(parse("w=f16").unwrap(), parse("weight=f16").unwrap());
+    }
+
+    #[test]
+    fn errors_name_what_is_wrong() {
+        let error = |t| parse(t).unwrap_err().to_string();
+        assert_eq!(error("K"), "`K` is not of the form NAME=VALUE");
+        assert_eq!(error("M=1"), "kernel gemv has no parameter `M`; it has K, WEIGHT, SEEN");
+        assert_eq!(error("WEIGHT=q9"), "WEIGHT=q9: expected one of f32, f16, bf16");
+        assert!(error("K=0").starts_with("K=0: expected a whole number"));
+        assert!(error("K=-3").starts_with("K=-3: expected a whole number"));
+    }
+}
