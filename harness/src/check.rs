@@ -10,6 +10,7 @@ use lathe_kernels::{
 use lathe_reference as reference;
 use serde::Serialize;
 
+use crate::data::rng::Rng;
 use crate::error::{Error, Result};
 use crate::execute::gpu::decode_values;
 use crate::execute::oracle;
@@ -18,7 +19,6 @@ use crate::execute::{Execute, GpuExecutor};
 use crate::gpu::{Gpu, POISON, Pipelines, Policy};
 use crate::plan::{Plan, PlanError};
 use crate::recording::{Content, FloatFormat, Label, Recording, TensorId};
-use crate::rng::Rng;
 use crate::weights::WeightRows;
 
 /// What became of one case.

@@ -17,13 +17,13 @@ use lathe_kernels::{Capabilities, Constants, Kernel, Packing, Shape, Variant};
 use serde::{Deserialize, Serialize};
 
 use crate::check::{Case, Verdict};
+use crate::data::{AdapterSummary, paired, stats};
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
-use crate::gpu::{AdapterSummary, Checks, Gpu, Pipelines, Policy};
+use crate::gpu::{Checks, Gpu, Pipelines, Policy};
 use crate::measure::ab::{self, AbOptions};
-use crate::measure::{Bench, BenchOptions, Temperature, paired, stats};
+use crate::measure::{Bench, BenchOptions, Temperature};
 use crate::plan::{Plan, PlanError};
-use crate::report::record::Ratio;
 use crate::tuned::Entry;
 use crate::user::UserKernel;
 
@@ -524,11 +524,7 @@ pub fn tune(
             variant: winner.variant.clone(),
             constants: winner.constants.clone(),
             source: plan.fingerprint(),
-            ratio: Ratio {
-                median: comparison.ratio.median,
-                low: comparison.ratio.low,
-                high: comparison.ratio.high,
-            },
+            ratio: comparison.ratio,
             incumbent: incumbent.show(),
             date: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
         });

@@ -7,13 +7,14 @@ use clap::Args;
 use lathe_kernels::Shape;
 
 use super::Global;
+use crate::data::paired::{Comparison, Verdict};
+use crate::data::record::{Ab, Body, Record};
+use crate::data::{Ratio, stats};
 use crate::error::{Error, Result};
-use crate::gpu::{Checks, Pipelines};
+use crate::gpu::{Checks, Pipelines, Span};
 use crate::measure::ab::{self, AbOptions};
-use crate::measure::paired::{Comparison, Verdict};
-use crate::measure::{Bench, BenchOptions, Span, environment};
+use crate::measure::{Bench, BenchOptions, environment};
 use crate::plan::{Plan, PlanError};
-use crate::report::record::{Ab, Body, Ratio, Record};
 use crate::report::table;
 
 #[derive(Debug, Args)]
@@ -105,7 +106,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
              --runtime-checks (both) or --unchecked-files (neither) compares like with like"
         );
     }
-    let median = |times: Vec<f64>| crate::measure::stats::summarise(&times).median;
+    let median = |times: Vec<f64>| stats::summarise(&times).median;
     let body = Ab {
         kernel: opts.kernel.clone(),
         shape,
@@ -113,9 +114,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         b: opts.b.clone(),
         a_us: median(blocks.iter().flat_map(|b| b.a).collect()),
         b_us: median(blocks.iter().flat_map(|b| b.b).collect()),
-        verdict: comparison.verdict.to_string(),
-        ratio: ratio(&comparison.ratio),
-        control: ratio(&comparison.control),
+        verdict: comparison.verdict.into(),
+        ratio: comparison.ratio,
+        control: comparison.control,
         indifference: comparison.indifference,
         blocks: comparison.blocks,
     };
@@ -141,10 +142,6 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         ))),
         _ => Ok(()),
     }
-}
-
-fn ratio(interval: &crate::measure::paired::Interval) -> Ratio {
-    Ratio { median: interval.median, low: interval.low, high: interval.high }
 }
 
 fn print(ab: &Ab, comparison: &Comparison) {

@@ -6,15 +6,14 @@ use std::time::{Duration, Instant};
 use lathe_kernels::Shape;
 
 use super::copy::Copier;
-use super::span::{Clock, Span};
-use super::stats;
-use super::steady::steady;
 use crate::check::{Case, Verdict};
+use crate::data::record::{BenchCase, Clock, Flag, StageTiming, Timing};
+use crate::data::stats;
+use crate::data::steady::steady;
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
-use crate::gpu::{Checks, Gpu, Pipelines, Policy};
+use crate::gpu::{Checks, Gpu, Pipelines, Policy, Span};
 use crate::plan::Plan;
-use crate::report::record::{BenchCase, StageTiming, Timing};
 
 /// Where a dispatch finds its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,7 +317,8 @@ impl Bench {
     pub fn warm_up(&mut self, sample: Duration, temperature: Temperature) -> Result<(u64, bool)> {
         let count = self.grow(1, sample, temperature)?;
         let gpu = Arc::clone(&self.gpu);
-        let settled = steady(&gpu, &mut || self.time(count, temperature).map(|d| d.as_secs_f64()))?;
+        let settled =
+            steady(&gpu.adapter, &mut || self.time(count, temperature).map(|d| d.as_secs_f64()))?;
         // What is long enough at idle clocks is too short at full ones.
         Ok((self.grow(count, sample, temperature)?, settled))
     }
@@ -482,17 +482,17 @@ impl Session {
         };
         let mut flags = Vec::new();
         for (doubtful, flag) in [
-            (!timings().all(|t| t.settled), "not settled"),
-            (drifted, "drift"),
-            (timings().any(|t| t.noise > NOISY), "noisy"),
-            (cold_out || warm_out || overlapped_out || stages_out, "timed out"),
-            (bench.clock() == Clock::Wall, "wall clock"),
+            (!timings().all(|t| t.settled), Flag::NotSettled),
+            (drifted, Flag::Drift),
+            (timings().any(|t| t.noise > NOISY), Flag::Noisy),
+            (cold_out || warm_out || overlapped_out || stages_out, Flag::TimedOut),
+            (bench.clock() == Clock::Wall, Flag::WallClock),
             // A user's file keeps them where built-in variants run without.
-            (checked, "run-time checks on"),
-            (bench.rotated_bytes() < 2 * self.cache_bytes, "not cold"),
+            (checked, Flag::RuntimeChecksOn),
+            (bench.rotated_bytes() < 2 * self.cache_bytes, Flag::NotCold),
         ] {
             if doubtful {
-                flags.push(flag.to_owned());
+                flags.push(flag.into());
             }
         }
         let (gb_s, tflop_s) = (rate(&cold), cost.flops / cold.median_us / 1e6);
@@ -511,7 +511,7 @@ impl Session {
             fraction_of_copy,
             tflop_s: Some(tflop_s),
             rotated_bytes: bench.rotated_bytes(),
-            clock: bench.clock().name().into(),
+            clock: bench.clock().into(),
             flags,
         })
     }

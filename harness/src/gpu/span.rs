@@ -2,30 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-
+use super::Gpu;
+use crate::data::record::Clock;
 use crate::error::{Error, Result};
-use crate::gpu::Gpu;
-
-/// Where a time comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Clock {
-    /// Timestamps written by the GPU.
-    Gpu,
-    /// The host's clock around submit and wait.
-    Wall,
-}
-
-impl Clock {
-    /// As in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Clock::Gpu => "gpu",
-            Clock::Wall => "wall",
-        }
-    }
-}
 
 /// Reusable queries and buffers for timing submissions.
 #[derive(Debug)]
