@@ -4,9 +4,9 @@ mod synthetic;
 
 use super::crossover::Crossover;
 use super::{profile, render};
-use crate::data::{Ratio, Word};
 use crate::data::paired::Verdict;
 use crate::data::record::{Ab, Bench, BenchCase, Body, OpTotal, Profile, Record, SelectionLine};
+use crate::data::{Ratio, Word};
 
 fn named(records: Vec<Record>) -> Vec<(String, Record)> {
     let name = |(i, record)| (format!("run-{i}.json"), record);
