@@ -7,13 +7,14 @@ use clap::Args;
 use lathe_kernels::Shape;
 
 use super::Global;
+use crate::check::Case;
 use crate::data::paired::{Comparison, Verdict};
 use crate::data::record::{Ab, Body, Record};
 use crate::data::{Ratio, stats};
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Pipelines, Span};
 use crate::measure::ab::{self, AbOptions};
-use crate::measure::{Bench, BenchOptions, environment};
+use crate::measure::{Bench, BenchOptions, Output, environment};
 use crate::plan::{Plan, PlanError};
 use crate::report::table;
 
@@ -92,8 +93,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         };
         const SEED: u64 = 42;
         let (pipelines, rotate) = (Pipelines::default(), bench_options.rotate_bytes);
-        let mut a = Bench::new(&gpu, &pipelines, plan(0)?, &shape, SEED, rotate)?;
-        let mut b = a.beside(&pipelines, plan(1)?)?;
+        let case = Case::new(&gpu, plan(0)?, &shape, SEED)?;
+        let mut a = Bench::new(&gpu, &pipelines, case, rotate, Output::Validated)?;
+        let mut b = a.beside(&pipelines, plan(1)?, Output::Validated)?;
         let outcome = ab::kernels(&mut a, &mut b, &bench_options, &options)?;
         a.validate("after timing")?;
         b.validate("after timing")?;

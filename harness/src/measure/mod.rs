@@ -5,6 +5,6 @@ mod bench;
 mod copy;
 mod environment;
 
-pub use bench::{Bench, BenchOptions, Session, Temperature};
+pub use bench::{Bench, BenchOptions, Output, Session, Temperature};
 pub use copy::{Copier, CopyBandwidth, copy_bandwidth};
 pub use environment::environment;
