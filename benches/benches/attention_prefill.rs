@@ -1,5 +1,5 @@
-//! GPU time of `attention_prefill`, every variant on its benchmark shapes.
+//! GPU time of the kernel that this target is named after, every variant on its benchmark shapes.
 
 fn main() {
-    lathe_benches::kernel("attention_prefill");
+    lathe_benches::kernel(env!("CARGO_CRATE_NAME"));
 }

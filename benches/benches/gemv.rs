@@ -1,5 +1,5 @@
-//! GPU time of `gemv`, every variant on its benchmark shapes.
+//! GPU time of the kernel that this target is named after, every variant on its benchmark shapes.
 
 fn main() {
-    lathe_benches::kernel("gemv");
+    lathe_benches::kernel(env!("CARGO_CRATE_NAME"));
 }

@@ -1,5 +1,5 @@
-//! GPU time of `qk_norm_rope`, every variant on its benchmark shapes.
+//! GPU time of the kernel that this target is named after, every variant on its benchmark shapes.
 
 fn main() {
-    lathe_benches::kernel("qk_norm_rope");
+    lathe_benches::kernel(env!("CARGO_CRATE_NAME"));
 }

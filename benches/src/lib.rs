@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
+use lathe_harness::check::Case;
 use lathe_harness::decode::{GraphOptions, RunOptions, Weights, graph, session};
 use lathe_harness::execute::GpuExecutor;
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
-use lathe_harness::measure::{Bench, BenchOptions, Temperature};
+use lathe_harness::measure::{Bench, BenchOptions, Output, Temperature};
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
@@ -58,7 +59,9 @@ fn kernel_with(criterion: &mut Criterion, name: &str) -> Result<()> {
                 }
             };
             let pipelines = Pipelines::default();
-            let made = Bench::new(&gpu, &pipelines, plan, &problem, SEED, options.rotate_bytes);
+            let made = Case::new(&gpu, plan, &problem, SEED).and_then(|case| {
+                Bench::new(&gpu, &pipelines, case, options.rotate_bytes, Output::Validated)
+            });
             let mut bench = match made {
                 Ok(bench) => bench,
                 Err(Error::Unavailable { what, reason, .. }) => {

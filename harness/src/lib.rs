@@ -7,6 +7,7 @@
 
 pub mod check;
 pub mod cli;
+pub mod data;
 pub mod decode;
 pub mod diff;
 pub mod error;
@@ -18,7 +19,6 @@ pub mod model;
 pub mod plan;
 pub mod recording;
 pub mod report;
-pub mod rng;
 pub mod select;
 pub mod tune;
 pub mod tuned;

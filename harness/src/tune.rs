@@ -17,13 +17,13 @@ use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, Packing, Pro
 use serde::{Deserialize, Serialize};
 
 use crate::check::{Case, Verdict};
+use crate::data::{AdapterSummary, paired, stats};
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
-use crate::gpu::{AdapterSummary, Checks, Gpu, Pipelines, Policy};
+use crate::gpu::{Checks, Gpu, Pipelines, Policy};
 use crate::measure::ab::{self, AbOptions};
-use crate::measure::{Bench, BenchOptions, Temperature, paired, stats};
+use crate::measure::{Bench, BenchOptions, Output, Temperature};
 use crate::plan::{Plan, PlanError};
-use crate::report::record::Ratio;
 use crate::tuned::Entry;
 use crate::user::UserKernel;
 
@@ -176,7 +176,9 @@ impl Trials {
         let pipelines = Pipelines::default();
         let Some(base) = self.bases.iter().find(|b| b.packing == plan.packing) else {
             let (base, verdict) = self.base(&pipelines, &plan)?;
-            self.right.extend(verdict.is_none().then(|| base.bench.again(&pipelines)).transpose()?);
+            if verdict.is_none() {
+                self.right.push(base.bench.beside(&pipelines, plan, Output::Trusted)?);
+            }
             self.bases.push(base);
             return Ok(verdict);
         };
@@ -188,7 +190,7 @@ impl Trials {
                 return Ok(Some(reason));
             }
         }
-        self.right.push(base.bench.beside(&pipelines, plan)?);
+        self.right.push(base.bench.beside(&pipelines, plan, Output::Validated)?);
         Ok(None)
     }
 
@@ -209,7 +211,8 @@ impl Trials {
             checked.push((case, executor));
         }
         let case = checked[0].0.with_plan(plan.clone());
-        let bench = Bench::unchecked(gpu, pipelines, case, BenchOptions::of(gpu).rotate_bytes)?;
+        let rotate = BenchOptions::of(gpu).rotate_bytes;
+        let bench = Bench::new(gpu, pipelines, case, rotate, Output::Trusted)?;
         Ok((Base { packing: plan.packing, checked, bench }, wrong))
     }
 
@@ -469,10 +472,11 @@ pub fn tune(
         c.plan(kernel, shape, &gpu.caps).map_err(|e| Error::Usage(format!("{}: {e}", c.show())))
     };
     let rotate = bench_options.rotate_bytes;
-    let mut base = Bench::new(gpu, &pipelines, planned(&incumbent)?, problem, SEED, rotate)?;
+    let case = Case::new(gpu, planned(&incumbent)?, problem, SEED)?;
+    let mut base = Bench::new(gpu, &pipelines, case, rotate, Output::Validated)?;
     let mut finalists = Vec::new();
     for (_, rank) in &timed {
-        let mut bench = base.beside(&pipelines, planned(&all[*rank])?)?;
+        let mut bench = base.beside(&pipelines, planned(&all[*rank])?, Output::Validated)?;
         let (count, _) = bench.warm_up(bench_options.sample, Temperature::Cold)?;
         finalists.push((*rank, bench, count, Vec::new()));
     }
@@ -511,7 +515,7 @@ pub fn tune(
     if plan.fingerprint() == planned(&incumbent)?.fingerprint() {
         return Ok(found);
     }
-    let mut bench = base.beside(&pipelines, plan.clone())?;
+    let mut bench = base.beside(&pipelines, plan.clone(), Output::Validated)?;
     let (comparison, _) = ab::kernels(&mut base, &mut bench, &bench_options, &options.ab)?;
     bench.validate("after timing")?;
     found.comparison = Some(comparison);
@@ -525,11 +529,7 @@ pub fn tune(
             variant: winner.variant.clone(),
             constants: winner.constants.clone(),
             source: plan.fingerprint(),
-            ratio: Ratio {
-                median: comparison.ratio.median,
-                low: comparison.ratio.low,
-                high: comparison.ratio.high,
-            },
+            ratio: comparison.ratio,
             incumbent: incumbent.show(),
             date: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
         });

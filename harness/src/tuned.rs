@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use lathe_kernels::{Capabilities, Kernel, Shape};
 use serde::{Deserialize, Serialize};
 
+use crate::data::{AdapterSummary, Ratio};
 use crate::error::{Error, Result};
-use crate::gpu::AdapterSummary;
 use crate::plan::Plan;
-use crate::report::record::Ratio;
 
 /// One stored choice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use lathe_harness::report::record::{Body, Record};
+use lathe_harness::data::record::{Body, Record};
 use serde_json::Value;
 
 fn lathe(args: &[&str]) -> Output {
@@ -240,7 +240,7 @@ fn a_winner_with_weights_is_measured_and_only_a_faster_one_is_stored() {
 }
 
 fn fake_record(scale: f64, adapter: &str, path: &Path) {
-    use lathe_harness::report::record::{Bench, BenchCase, Environment, Timing};
+    use lathe_harness::data::record::{Bench, BenchCase, Clock, Environment, Timing};
     let timing = |scale: f64| Timing {
         median_us: 10.0 * scale,
         min_us: 9.9 * scale,
@@ -265,7 +265,7 @@ fn fake_record(scale: f64, adapter: &str, path: &Path) {
         fraction_of_copy: 0.5,
         tflop_s: None,
         rotated_bytes: 1,
-        clock: "gpu".into(),
+        clock: Clock::Gpu.into(),
         flags: Vec::new(),
     };
     let environment = Environment {

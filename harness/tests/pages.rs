@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use lathe_harness::data::record::Record;
 use lathe_harness::report::pages::{Measurements, Page, Saved, WORKBENCH, index, stale};
-use lathe_harness::report::record::Record;
 
 const RECORDS: &str = "benches/records";
 

@@ -7,6 +7,7 @@ use lathe_kernels::{Elem, Kernel, KernelBinding, ParamKind, Problem, Role};
 
 use super::Verdict;
 use super::draw::draw;
+use crate::data::rng::Rng;
 use crate::error::{Error, Result};
 use crate::execute::oracle::{self, Outcomes};
 use crate::execute::value::Value;
@@ -15,7 +16,6 @@ use crate::gpu::{Gpu, POISON, Pipelines, Policy};
 use crate::judge::{Within, judge};
 use crate::plan::Plan;
 use crate::recording::{Content, Label, Recording, TensorId};
-use crate::rng::Rng;
 
 /// One invocation with all its inputs, ready for either executor.
 #[derive(Debug)]

@@ -4,9 +4,9 @@ use lathe_kernels::{
     Draw, Elem, FloatFormat, KernelBinding, Matrix, Packing, Problem, Role, StateWord,
 };
 
+use crate::data::rng::Rng;
 use crate::execute::value::Value;
 use crate::recording::Content;
-use crate::rng::Rng;
 use crate::weights::WeightRows;
 
 /// Content and value of one binding.

@@ -11,12 +11,12 @@ use serde::Serialize;
 
 pub use case::Case;
 
+use crate::data::rng::Rng;
 use crate::error::{Error, Result};
 use crate::execute::Execute;
 use crate::gpu::{Gpu, Pipelines, Policy};
 use crate::judge::WorstElement;
 use crate::plan::{Plan, PlanError};
-use crate::rng::Rng;
 
 /// What became of one case.
 #[derive(Clone, Debug, Serialize)]

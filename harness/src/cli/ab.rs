@@ -6,13 +6,15 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::Global;
+use crate::check::Case;
+use crate::data::paired::{Comparison, Verdict};
+use crate::data::record::{Ab, Body, Record};
+use crate::data::{Ratio, stats};
 use crate::error::{Error, Result};
-use crate::gpu::{Checks, Pipelines};
+use crate::gpu::{Checks, Pipelines, Span};
 use crate::measure::ab::{self, AbOptions};
-use crate::measure::paired::{Comparison, Verdict};
-use crate::measure::{Bench, BenchOptions, Span, environment};
+use crate::measure::{Bench, BenchOptions, Output, environment};
 use crate::plan::{Plan, PlanError};
-use crate::report::record::{Ab, Body, Ratio, Record};
 use crate::report::table;
 
 #[derive(Debug, Args)]
@@ -86,8 +88,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         };
         const SEED: u64 = 42;
         let (pipelines, rotate) = (Pipelines::default(), bench_options.rotate_bytes);
-        let mut a = Bench::new(&gpu, &pipelines, plan(0)?, &problem, SEED, rotate)?;
-        let mut b = a.beside(&pipelines, plan(1)?)?;
+        let case = Case::new(&gpu, plan(0)?, &problem, SEED)?;
+        let mut a = Bench::new(&gpu, &pipelines, case, rotate, Output::Validated)?;
+        let mut b = a.beside(&pipelines, plan(1)?, Output::Validated)?;
         let outcome = ab::kernels(&mut a, &mut b, &bench_options, &options)?;
         a.validate("after timing")?;
         b.validate("after timing")?;
@@ -100,7 +103,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
              --runtime-checks (both) or --unchecked-files (neither) compares like with like"
         );
     }
-    let median = |times: Vec<f64>| crate::measure::stats::summarise(&times).median;
+    let median = |times: Vec<f64>| stats::summarise(&times).median;
     let body = Ab {
         kernel: opts.kernel.clone(),
         shape,
@@ -108,9 +111,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         b: opts.b.clone(),
         a_us: median(blocks.iter().flat_map(|b| b.a).collect()),
         b_us: median(blocks.iter().flat_map(|b| b.b).collect()),
-        verdict: comparison.verdict.to_string(),
-        ratio: ratio(&comparison.ratio),
-        control: ratio(&comparison.control),
+        verdict: comparison.verdict.into(),
+        ratio: comparison.ratio,
+        control: comparison.control,
         indifference: comparison.indifference,
         blocks: comparison.blocks,
     };
@@ -136,10 +139,6 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         ))),
         _ => Ok(()),
     }
-}
-
-fn ratio(interval: &crate::measure::paired::Interval) -> Ratio {
-    Ratio { median: interval.median, low: interval.low, high: interval.high }
 }
 
 fn print(ab: &Ab, comparison: &Comparison) {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 
 use super::Global;
+use crate::data::record::{Bench, BenchCase, Body, Record, StageTiming};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::measure::{Session, environment};
 use crate::plan::{Plan, PlanError};
-use crate::report::record::{Bench, BenchCase, Body, Record, StageTiming};
 use crate::report::table;
 use crate::select::{Hints, select};
 use crate::tuned::{Store, Tuned};
@@ -291,7 +291,7 @@ fn print(record: &Record, format: Format, session: &Session) {
                     c.bytes,
                     c.gb_s,
                     c.fraction_of_copy,
-                    c.flags.join(" "),
+                    words(c, " "),
                     c.tflop_s.map(|t| t.to_string()).unwrap_or_default(),
                     c.overlapped.as_ref().map(|t| t.median_us.to_string()).unwrap_or_default()
                 );
@@ -362,7 +362,7 @@ fn cases_table(cases: &[BenchCase], copy_gb_s: f64) -> String {
                 |s: &StageTiming| format!("{} {}", s.entry, table::micros(s.cold.median_us));
             row.push(c.stages.iter().map(stage).collect::<Vec<_>>().join(", "));
         }
-        row.push(c.flags.join(", "));
+        row.push(words(c, ", "));
         t.add_row(row);
     }
     t.to_string()
@@ -375,4 +375,9 @@ fn tflop_s(t: f64) -> String {
         t if t >= 9.995 => format!("{t:.1}"),
         t => format!("{t:.2}"),
     }
+}
+
+/// The flags of a case as one text.
+fn words(case: &BenchCase, between: &str) -> String {
+    case.flags.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
 }

@@ -9,8 +9,9 @@ use serde::Serialize;
 
 use super::Global;
 use crate::check::{CaseResult, Verdict, check, check_plan, sweep};
+use crate::data::AdapterSummary;
 use crate::error::{Error, Result};
-use crate::gpu::{AdapterSummary, Gpu, Pipelines};
+use crate::gpu::{Gpu, Pipelines};
 use crate::plan::PlanError;
 use crate::report::{json, table};
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Global;
+use crate::data::gate::compare;
+use crate::data::record::Record;
 use crate::error::{Error, Result};
-use crate::report::compare::compare;
-use crate::report::record::Record;
 use crate::report::{json, table};
 
 #[derive(Debug, Args)]

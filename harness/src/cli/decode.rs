@@ -14,18 +14,20 @@ use lathe_kernels::{Capabilities, FloatFormat, Kernel, Problem};
 use serde::Serialize;
 
 use super::Global;
+use crate::data::paired::{Block, Comparison};
+use crate::data::record::{Body, Profile, Record};
+use crate::data::stats;
+use crate::data::steady::steady;
 use crate::decode::graph::{self, Selected};
 use crate::decode::session::{self, Verifier};
 use crate::decode::{DecodeGraph, GraphOptions, Run, RunOptions, Sampling, Weights};
 use crate::error::{Error, Result};
 use crate::execute::{CpuExecutor, Execute, GpuExecutor};
-use crate::gpu::{Gpu, Pipelines, Policy};
+use crate::gpu::{Gpu, Pipelines, Policy, Span};
 use crate::measure::ab::{self, AbOptions};
-use crate::measure::paired::{Block, Comparison};
-use crate::measure::{Span, copy_bandwidth, environment, stats, steady};
+use crate::measure::{copy_bandwidth, environment};
 use crate::model::synth::{SynthSpec, write_synth};
 use crate::model::{Config, ModelFile};
-use crate::report::record::{Body, Profile, Record};
 use crate::report::trace::trace;
 use crate::report::{json, table};
 use crate::select::Hints;
@@ -455,7 +457,7 @@ fn warm_up(
     let short =
         RunOptions { generate: options.generate.clamp(2, 33), stop_at: None, ..options.clone() };
     let short = if short.positions() <= graph.context { short } else { options.clone() };
-    let settled = steady(gpu, &mut || {
+    let settled = steady(&gpu.adapter, &mut || {
         let run = session::run(graph, executor, &short, &mut |_| {})?;
         let wall: Duration = run.steps.iter().sum();
         Ok(wall.as_secs_f64() / run.steps.len().max(1) as f64)

@@ -4,8 +4,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Global;
+use crate::data::AdapterSummary;
 use crate::error::{Error, Result};
-use crate::gpu::{AdapterSummary, adapters};
+use crate::gpu::adapters;
 use crate::measure::{Copier, CopyBandwidth};
 use crate::report::{json, table};
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Global;
+use crate::data::record::Record;
 use crate::error::Result;
-use crate::report::record::Record;
 use crate::report::{html, json};
 
 #[derive(Debug, Args)]

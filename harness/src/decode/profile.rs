@@ -8,13 +8,11 @@ use lathe_kernels::{Problem, State};
 
 use super::graph::DecodeGraph;
 use super::session::{self, RunOptions};
+use crate::data::record::{OpTotal, Profile, ProfiledOp, ProfiledStep, SelectionLine, Unprofiled};
+use crate::data::steady::steady;
 use crate::error::Result;
 use crate::execute::{Execute, GpuExecutor};
-use crate::measure::steady;
 use crate::recording::Op;
-use crate::report::record::{
-    OpTotal, Profile, ProfiledOp, ProfiledStep, SelectionLine, Unprofiled,
-};
 
 /// Runs the decode twice: at full speed, then step by step with a timestamp around every
 /// operation. `on_step` hears each profiled step.
@@ -28,7 +26,7 @@ pub fn profile(
 ) -> Result<(Profile, session::Run)> {
     // Until the clocks are up, then once to measure.
     let gpu = std::sync::Arc::clone(&executor.gpu);
-    steady(&gpu, &mut || {
+    steady(&gpu.adapter, &mut || {
         let run = session::run(graph, executor, options, &mut |_| {})?;
         let wall: Duration = run.steps.iter().sum();
         Ok(wall.as_secs_f64() / run.steps.len().max(1) as f64)

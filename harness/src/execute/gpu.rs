@@ -1,18 +1,20 @@
 //! The recording on the device: pipelines and bind groups prepared once, encoded any number of
 //! times.
 
-use std::collections::VecDeque;
+mod content;
+mod op_timer;
+mod stream;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use super::{Batch, Execute, Stream};
 use crate::error::Result;
 use crate::gpu::{Block, Gpu, Pipeline, Pipelines, Policy};
 use crate::recording::{Content, Recording, TensorId};
 
-/// Bytes packed at a time on the way to the device.
-const PIECE: usize = 16 << 20;
+use content::{alike, fill};
+pub use op_timer::{OpTimer, TimedStep};
 
 /// A prepared recording.
 #[derive(Debug)]
@@ -207,204 +209,6 @@ impl GpuExecutor {
     }
 }
 
-/// Batches on their way at once: one runs while the next is recorded.
-const IN_FLIGHT: usize = 2;
-
-/// What one batch in flight needs for itself.
-#[derive(Debug)]
-struct StreamSlot {
-    words: wgpu::Buffer,
-    timing: Option<(wgpu::QuerySet, wgpu::Buffer, wgpu::Buffer)>,
-}
-
-impl StreamSlot {
-    fn new(gpu: &Gpu, per_submit: usize) -> Result<Self> {
-        let buffer = |size, usage| wgpu::BufferDescriptor {
-            label: Some("stream"),
-            size,
-            usage,
-            mapped_at_creation: false,
-        };
-        let read = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        let resolve = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
-        gpu.scoped("stream buffers", |d| Self {
-            words: d.create_buffer(&buffer(4 * per_submit.max(1) as u64, read)),
-            timing: gpu.adapter.timestamps.then(|| {
-                let queries = d.create_query_set(&wgpu::QuerySetDescriptor {
-                    label: Some("stream"),
-                    ty: wgpu::QueryType::Timestamp,
-                    count: 2,
-                });
-                (queries, d.create_buffer(&buffer(16, resolve)), d.create_buffer(&buffer(16, read)))
-            }),
-        })
-    }
-
-    fn harvest(&self, gpu: &Gpu, count: usize) -> Result<(Vec<u32>, Option<Duration>)> {
-        let mut words: Vec<u32> = bytemuck::pod_collect_to_vec(&gpu.mapped(&self.words)?);
-        words.truncate(count);
-        let Some((_, _, staging)) = &self.timing else { return Ok((words, None)) };
-        let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&gpu.mapped(staging)?);
-        // A timestamp that did not advance is no measurement.
-        let gpu_time = ticks[1]
-            .checked_sub(ticks[0])
-            .filter(|t| *t > 0)
-            .map(|t| Duration::from_nanos((t as f64 * gpu.timestamp_period) as u64));
-        Ok((words, gpu_time))
-    }
-}
-
-impl GpuExecutor {
-    fn submit_batch(
-        &self,
-        slot: &StreamSlot,
-        stream: &Stream,
-        first: usize,
-        count: usize,
-    ) -> wgpu::SubmissionIndex {
-        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
-        let timestamp_writes =
-            slot.timing.as_ref().map(|(queries, _, _)| wgpu::ComputePassTimestampWrites {
-                query_set: queries,
-                beginning_of_pass_write_index: Some(0),
-                end_of_pass_write_index: Some(1),
-            });
-        let mut pass = encoder
-            .begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
-        for _ in 0..count {
-            self.encode(&mut pass);
-        }
-        drop(pass);
-        let block = &self.blocks[stream.words.0];
-        let from = block.offset() + 4 * (stream.from + first) as u64;
-        encoder.copy_buffer_to_buffer(&block.buffer, from, &slot.words, 0, 4 * count as u64);
-        if let Some((queries, resolved, staging)) = &slot.timing {
-            encoder.resolve_query_set(queries, 0..2, resolved, 0);
-            encoder.copy_buffer_to_buffer(resolved, 0, staging, 0, 16);
-        }
-        let submission = self.gpu.queue.submit([encoder.finish()]);
-        slot.words.map_async(wgpu::MapMode::Read, .., |_| {});
-        if let Some((_, _, staging)) = &slot.timing {
-            staging.map_async(wgpu::MapMode::Read, .., |_| {});
-        }
-        submission
-    }
-}
-
-/// Queries for timing every operation of a step on its own.
-#[derive(Debug)]
-pub struct OpTimer {
-    /// Sets of at most [`OPS_A_SET`] operations, two timestamps each, with where they resolve to.
-    sets: Vec<(wgpu::QuerySet, wgpu::Buffer, wgpu::Buffer, usize)>,
-}
-
-/// wgpu allows 4096 queries in a set.
-const OPS_A_SET: usize = 2048;
-
-/// One step, timed operation by operation.
-#[derive(Clone, Debug)]
-pub struct TimedStep {
-    /// GPU time of each operation, microseconds.
-    pub us: Vec<f64>,
-    /// CPU time of recording the commands.
-    pub record: Duration,
-    /// CPU time of submitting them.
-    pub submit: Duration,
-    /// CPU time of waiting for the result.
-    pub wait: Duration,
-}
-
-impl GpuExecutor {
-    /// Allocates queries for [`GpuExecutor::timed_step`]; an error without timestamps.
-    pub fn op_timer(&self) -> Result<OpTimer> {
-        if !self.gpu.adapter.timestamps {
-            return Err(crate::Error::Unavailable {
-                what: "a profile by operation".into(),
-                adapter: self.gpu.adapter.name.clone(),
-                reason: "it has no GPU timestamps".into(),
-            });
-        }
-        let count = self.recording.ops.len();
-        let sizes = (0..count.div_ceil(OPS_A_SET)).map(|i| (count - i * OPS_A_SET).min(OPS_A_SET));
-        let sets = self.gpu.scoped("timestamp queries", |device| {
-            sizes
-                .map(|ops| {
-                    let buffer = |usage| {
-                        device.create_buffer(&wgpu::BufferDescriptor {
-                            label: Some("op timestamps"),
-                            size: 16 * ops as u64,
-                            usage,
-                            mapped_at_creation: false,
-                        })
-                    };
-                    let set = device.create_query_set(&wgpu::QuerySetDescriptor {
-                        label: Some("ops"),
-                        ty: wgpu::QueryType::Timestamp,
-                        count: 2 * ops as u32,
-                    });
-                    let usage = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
-                    let read = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-                    (set, buffer(usage), buffer(read), ops)
-                })
-                .collect()
-        })?;
-        Ok(OpTimer { sets })
-    }
-
-    /// Runs one step with every operation in a pass of its own between two timestamps. The labels
-    /// of the recording say what each is.
-    pub fn timed_step(&self, timer: &OpTimer) -> Result<TimedStep> {
-        let begun = Instant::now();
-        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
-        let mut dispatches = self.dispatches.iter().peekable();
-        for op in 0..self.recording.ops.len() {
-            let at = 2 * (op % OPS_A_SET) as u32;
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
-                label: None,
-                timestamp_writes: Some(wgpu::ComputePassTimestampWrites {
-                    query_set: &timer.sets[op / OPS_A_SET].0,
-                    beginning_of_pass_write_index: Some(at),
-                    end_of_pass_write_index: Some(at + 1),
-                }),
-            });
-            while let Some(dispatch) = dispatches.next_if(|d| d.op == op) {
-                dispatch.encode(&mut pass);
-            }
-        }
-        for (set, resolved, staging, ops) in &timer.sets {
-            encoder.resolve_query_set(set, 0..2 * *ops as u32, resolved, 0);
-            encoder.copy_buffer_to_buffer(resolved, 0, staging, 0, 16 * *ops as u64);
-        }
-        let commands = encoder.finish();
-        let record = begun.elapsed();
-        let submission = self.gpu.queue.submit([commands]);
-        let submit = begun.elapsed() - record;
-        for (_, _, staging, _) in &timer.sets {
-            staging.map_async(wgpu::MapMode::Read, .., |_| {});
-        }
-        self.gpu.wait(Some(submission))?;
-        let wait = begun.elapsed() - record - submit;
-        let mut us = Vec::with_capacity(self.recording.ops.len());
-        for (_, _, staging, _) in &timer.sets {
-            let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&self.gpu.mapped(staging)?);
-            us.extend(ticks.chunks_exact(2).map(|pair| {
-                // A pass whose timestamps run backwards was not measured.
-                let ticks = pair[1].checked_sub(pair[0]).map_or(f64::NAN, |t| t as f64);
-                // Whole nanoseconds, which is what a record of thousands of them holds.
-                (ticks * self.gpu.timestamp_period).round() / 1e3
-            }));
-        }
-        if us.iter().any(|t| t.is_nan()) {
-            return Err(crate::Error::Gpu {
-                adapter: self.gpu.adapter.name.clone(),
-                what: "a profile".into(),
-                reason: "timestamps ran backwards".into(),
-            });
-        }
-        Ok(TimedStep { us, record, submit, wait })
-    }
-}
-
 impl Dispatch {
     fn encode(&self, pass: &mut wgpu::ComputePass<'_>) {
         pass.set_pipeline(&self.pipeline.pipeline);
@@ -442,34 +246,7 @@ impl Execute for GpuExecutor {
         stream: &Stream,
         on: &mut dyn FnMut(Batch) -> ControlFlow<()>,
     ) -> Result<()> {
-        let begun = Instant::now();
-        let longest = stream.batches.iter().copied().max().unwrap_or(0);
-        let mut slots = VecDeque::new();
-        for _ in 0..IN_FLIGHT.min(stream.batches.len()) {
-            slots.push_back(StreamSlot::new(&self.gpu, longest)?);
-        }
-        let mut flying: VecDeque<(StreamSlot, wgpu::SubmissionIndex, usize)> = VecDeque::new();
-        let mut batches = stream.batches.iter();
-        let mut submitted = 0;
-        let mut stop = false;
-        loop {
-            while !stop && !slots.is_empty() {
-                let Some(&count) = batches.next() else { break };
-                let Some(slot) = slots.pop_front() else { break };
-                let submission = self.submit_batch(&slot, stream, submitted, count);
-                flying.push_back((slot, submission, count));
-                submitted += count;
-            }
-            let Some((slot, submission, count)) = flying.pop_front() else { break };
-            self.gpu.wait(Some(submission))?;
-            let at = begun.elapsed();
-            let (words, gpu) = slot.harvest(&self.gpu, count)?;
-            slots.push_back(slot);
-            if !stop && on(Batch { words, at, gpu }).is_break() {
-                stop = true;
-            }
-        }
-        Ok(())
+        self.run_stream(stream, on)
     }
 
     fn read_words(&mut self, tensor: TensorId) -> Result<Vec<u32>> {
@@ -479,28 +256,5 @@ impl Execute for GpuExecutor {
 
     fn read_f32(&mut self, tensor: TensorId) -> Result<Vec<f32>> {
         self.read_values(tensor)
-    }
-}
-
-/// Whether two tensors of one name can be the same memory: as long, and laid out alike.
-fn alike(a: &Content, b: &Content) -> bool {
-    let packing = |c: &Content| match c {
-        Content::Weights(rows, packing) if !rows.format.is_dense() => Some(*packing),
-        _ => None,
-    };
-    a.device_bytes() == b.device_bytes() && packing(a) == packing(b)
-}
-
-fn fill(gpu: &Gpu, block: &Block, content: &Content) {
-    match content {
-        // wgpu hands out zeroed memory, but a guarded block is poisoned.
-        Content::Counter(len) => block.write(gpu, 0, &vec![0; 4 * len]),
-        Content::Activation { .. } | Content::Words(_) | Content::Kv { .. } => {}
-        Content::Values(values) => block.write(gpu, 0, bytemuck::cast_slice(values)),
-        Content::Weights(rows, packing) => {
-            rows.pack(*packing, PIECE, |offset, bytes| block.write(gpu, offset, bytes));
-        }
-        Content::Rope(spec) => block.write(gpu, 0, bytemuck::cast_slice(&spec.table())),
-        Content::Uniform(bytes) => block.write(gpu, 0, bytes),
     }
 }

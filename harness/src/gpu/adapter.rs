@@ -1,53 +1,9 @@
 //! Finding adapters and choosing one.
 
-use serde::{Serialize, Serializer};
+use lathe_kernels::{CooperativeMatrix, MatrixScalar};
 
-use lathe_kernels::{Capabilities, CooperativeMatrix, MatrixScalar};
-
+use crate::data::AdapterSummary;
 use crate::error::{Error, Result};
-
-/// What `doctor` and every record say of an adapter.
-#[derive(Clone, Debug, Serialize)]
-pub struct AdapterSummary {
-    /// Place in the list of adapters.
-    pub index: usize,
-    /// Marketing name.
-    pub name: String,
-    /// Driver and its version.
-    pub driver: String,
-    /// vulkan, metal or dx12.
-    pub backend: String,
-    /// discrete-gpu, integrated-gpu, cpu, …
-    pub kind: String,
-    /// A software implementation: right, but no subject for speed claims.
-    pub software: bool,
-    /// Smallest and largest subgroup size, absent without subgroup operations.
-    pub subgroup_size: Option<[u32; 2]>,
-    /// 16-bit floats.
-    pub f16: bool,
-    /// GPU timestamps around passes.
-    pub timestamps: bool,
-    /// Bytes of one storage binding.
-    pub max_binding_bytes: u64,
-    /// Bytes of one buffer.
-    pub max_buffer_bytes: u64,
-    /// Bytes of workgroup memory.
-    pub workgroup_memory: u32,
-    /// Invocations of a workgroup.
-    pub invocations: u32,
-    /// Storage buffers a stage may bind.
-    pub storage_buffers: u32,
-    /// Cooperative matrices a subgroup multiplies, as `MxNxK inputs to sums`.
-    #[serde(serialize_with = "as_text")]
-    pub cooperative_matrices: Vec<CooperativeMatrix>,
-}
-
-fn as_text<S: Serializer>(
-    all: &[CooperativeMatrix],
-    serializer: S,
-) -> std::result::Result<S::Ok, S::Error> {
-    serializer.collect_seq(all.iter().map(ToString::to_string))
-}
 
 /// Whether an adapter has cooperative matrices.
 pub(super) fn multiplies_matrices(adapter: &wgpu::Adapter) -> bool {
@@ -81,48 +37,32 @@ fn cooperative_matrices(adapter: &wgpu::Adapter) -> Vec<CooperativeMatrix> {
     all
 }
 
-impl AdapterSummary {
-    pub(super) fn of(index: usize, adapter: &wgpu::Adapter) -> Self {
-        let (info, limits, features) = (adapter.get_info(), adapter.limits(), adapter.features());
-        let subgroups = features.contains(wgpu::Features::SUBGROUP);
-        Self {
-            index,
-            name: info.name,
-            driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
-            backend: info.backend.to_string(),
-            kind: match info.device_type {
-                wgpu::DeviceType::DiscreteGpu => "discrete-gpu",
-                wgpu::DeviceType::IntegratedGpu => "integrated-gpu",
-                wgpu::DeviceType::VirtualGpu => "virtual-gpu",
-                wgpu::DeviceType::Cpu => "cpu",
-                wgpu::DeviceType::Other => "other",
-            }
-            .to_owned(),
-            software: info.device_type == wgpu::DeviceType::Cpu,
-            subgroup_size: subgroups.then_some([info.subgroup_min_size, info.subgroup_max_size]),
-            f16: features.contains(wgpu::Features::SHADER_F16),
-            timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
-            max_binding_bytes: limits.max_storage_buffer_binding_size,
-            max_buffer_bytes: limits.max_buffer_size,
-            workgroup_memory: limits.max_compute_workgroup_storage_size,
-            invocations: limits.max_compute_invocations_per_workgroup,
-            storage_buffers: limits.max_storage_buffers_per_shader_stage,
-            cooperative_matrices: cooperative_matrices(adapter),
+fn summary(index: usize, adapter: &wgpu::Adapter) -> AdapterSummary {
+    let (info, limits, features) = (adapter.get_info(), adapter.limits(), adapter.features());
+    let subgroups = features.contains(wgpu::Features::SUBGROUP);
+    AdapterSummary {
+        index,
+        name: info.name,
+        driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
+        backend: info.backend.to_string(),
+        kind: match info.device_type {
+            wgpu::DeviceType::DiscreteGpu => "discrete-gpu",
+            wgpu::DeviceType::IntegratedGpu => "integrated-gpu",
+            wgpu::DeviceType::VirtualGpu => "virtual-gpu",
+            wgpu::DeviceType::Cpu => "cpu",
+            wgpu::DeviceType::Other => "other",
         }
-    }
-
-    /// The same facts as kernels ask for them.
-    pub fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            subgroup: self.subgroup_size.map(|[min, max]| (min, max)),
-            f16: self.f16,
-            workgroup_memory: self.workgroup_memory,
-            invocations: self.invocations,
-            binding_bytes: self.max_binding_bytes,
-            storage_buffers: self.storage_buffers,
-            grid_dimension: 65535,
-            cooperative_matrices: self.cooperative_matrices.clone(),
-        }
+        .to_owned(),
+        software: info.device_type == wgpu::DeviceType::Cpu,
+        subgroup_size: subgroups.then_some([info.subgroup_min_size, info.subgroup_max_size]),
+        f16: features.contains(wgpu::Features::SHADER_F16),
+        timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
+        max_binding_bytes: limits.max_storage_buffer_binding_size,
+        max_buffer_bytes: limits.max_buffer_size,
+        workgroup_memory: limits.max_compute_workgroup_storage_size,
+        invocations: limits.max_compute_invocations_per_workgroup,
+        storage_buffers: limits.max_storage_buffers_per_shader_stage,
+        cooperative_matrices: cooperative_matrices(adapter),
     }
 }
 
@@ -145,7 +85,7 @@ pub(super) fn enumerate(instance: &wgpu::Instance) -> Vec<wgpu::Adapter> {
 /// All adapters of this machine.
 pub fn adapters() -> Vec<AdapterSummary> {
     let all = enumerate(&instance());
-    all.iter().enumerate().map(|(i, a)| AdapterSummary::of(i, a)).collect()
+    all.iter().enumerate().map(|(i, a)| summary(i, a)).collect()
 }
 
 /// The adapter of an index or a part of a name; without either, real GPUs come before software.
@@ -153,7 +93,7 @@ pub(super) fn choose(
     mut all: Vec<wgpu::Adapter>,
     wanted: Option<&str>,
 ) -> Result<(AdapterSummary, wgpu::Adapter)> {
-    let summaries: Vec<_> = all.iter().enumerate().map(|(i, a)| AdapterSummary::of(i, a)).collect();
+    let summaries: Vec<_> = all.iter().enumerate().map(|(i, a)| summary(i, a)).collect();
     if summaries.is_empty() {
         return Err(Error::NoAdapter(
             "wgpu found none. Install a GPU driver, or software Vulkan (Debian and Ubuntu: \

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use lathe_kernels::Capabilities;
 
-use super::adapter::{self, AdapterSummary};
+use super::adapter;
+use crate::data::AdapterSummary;
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 

@@ -1,14 +1,19 @@
-//! The device: adapter choice, one opened device with its faults, pipelines and buffers.
+//! The device: adapter choice, one opened device with its faults, pipelines, buffers and
+//! the timing of submissions.
 
 mod adapter;
 mod buffers;
 mod device;
 mod pipeline;
+mod span;
+mod timestamps;
 
 /// The wgpu that shaders are compiled with; `Cargo.toml` pins it.
 pub const WGPU_VERSION: &str = "30.0.1";
 
-pub use adapter::{AdapterSummary, adapters};
+pub use adapter::adapters;
 pub use buffers::{Block, GUARD_BYTES, POISON, Policy};
 pub use device::{Checks, Gpu};
 pub use pipeline::{Pipeline, Pipelines};
+pub use span::Span;
+pub(crate) use timestamps::Timestamps;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::bench::{Bench, BenchOptions, Temperature};
-use super::paired::{self, Block, Comparison, Options};
+use crate::data::paired::{self, Block, Comparison, Options};
 use crate::error::Result;
 
 /// How long an A/B run may take.

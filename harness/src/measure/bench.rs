@@ -6,15 +6,14 @@ use std::time::{Duration, Instant};
 use lathe_kernels::Problem;
 
 use super::copy::Copier;
-use super::span::{Clock, Span};
-use super::stats;
-use super::steady::steady;
 use crate::check::{Case, Verdict};
+use crate::data::record::{BenchCase, Clock, Flag, StageTiming, Timing};
+use crate::data::stats;
+use crate::data::steady::steady;
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
-use crate::gpu::{Checks, Gpu, Pipelines, Policy};
+use crate::gpu::{Checks, Gpu, Pipelines, Policy, Span};
 use crate::plan::Plan;
-use crate::report::record::{BenchCase, StageTiming, Timing};
 
 /// Where a dispatch finds its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +92,26 @@ const NOISY: f64 = 0.02;
 /// Seed of benchmark inputs.
 pub(crate) const SEED: u64 = 42;
 
+/// What becomes of a case's output before it is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// It is held against the reference.
+    Validated,
+    /// Nothing: it was or will be checked elsewhere.
+    Trusted,
+}
+
+/// How the invocations of a sample follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// Each waits for the one before, as in a decode step.
+    Waiting,
+    /// So does this one dispatch of each, all that runs of it.
+    Stage(usize),
+    /// Those of a turn overlap; no two copies share anything that is written.
+    Overlapping,
+}
+
 /// A case ready to be timed.
 #[derive(Debug)]
 pub struct Bench {
@@ -102,43 +121,17 @@ pub struct Bench {
     rotated_bytes: u64,
     span: Span,
     cursor: usize,
-    /// Whether no two copies share anything that is written.
-    apart: bool,
-    /// The only dispatch of an invocation to run.
-    only: Option<usize>,
+    order: Order,
 }
 
 impl Bench {
-    /// Prepares copies of a case and checks the first one's output.
+    /// Prepares a case in copies that exceed `rotate_bytes` together.
     pub fn new(
         gpu: &Arc<Gpu>,
         pipelines: &Pipelines,
-        plan: Plan,
-        problem: &Problem,
-        seed: u64,
-        rotate_bytes: u64,
-    ) -> Result<Self> {
-        Self::of(gpu, pipelines, Case::new(gpu, plan, problem, seed)?, rotate_bytes)
-    }
-
-    /// Prepares copies of a case whose inputs exist and checks the first one's output.
-    pub fn of(
-        gpu: &Arc<Gpu>,
-        pipelines: &Pipelines,
         case: Case,
         rotate_bytes: u64,
-    ) -> Result<Self> {
-        let mut bench = Self::unchecked(gpu, pipelines, case, rotate_bytes)?;
-        bench.validate("before timing")?;
-        Ok(bench)
-    }
-
-    /// As [`Bench::of`] for a case whose output was or will be checked elsewhere.
-    pub(crate) fn unchecked(
-        gpu: &Arc<Gpu>,
-        pipelines: &Pipelines,
-        case: Case,
-        rotate_bytes: u64,
+        output: Output,
     ) -> Result<Self> {
         let own = case.rotated();
         let each: u64 =
@@ -149,34 +142,12 @@ impl Bench {
             let copy = copies[0].sibling(pipelines, &own)?;
             copies.push(copy);
         }
-        let span = Span::new(gpu)?;
-        let rotated_bytes = each * count;
-        Ok(Self {
-            gpu: Arc::clone(gpu),
-            case,
-            copies,
-            rotated_bytes,
-            span,
-            cursor: 0,
-            apart: false,
-            only: None,
-        })
+        Self::of(Arc::clone(gpu), case, copies, each * count)?.with(output)
     }
 
-    /// Another plan of the same kernel and shape over the very same memory.
-    pub fn beside(&self, pipelines: &Pipelines, plan: Plan) -> Result<Self> {
+    /// A plan of the same kernel and shape over the very same memory.
+    pub fn beside(&self, pipelines: &Pipelines, plan: Plan, output: Output) -> Result<Self> {
         let case = self.case.with_plan(plan);
-        let mut bench = self.over(pipelines, case)?;
-        bench.validate("before timing")?;
-        Ok(bench)
-    }
-
-    /// The same plan once more over the very same memory.
-    pub(crate) fn again(&self, pipelines: &Pipelines) -> Result<Self> {
-        self.over(pipelines, self.case.with_plan(self.case.recording.ops[0].plan.clone()))
-    }
-
-    fn over(&self, pipelines: &Pipelines, case: Case) -> Result<Self> {
         let own = case.rotated();
         let shared = |copy: &GpuExecutor| {
             copy.sharing(pipelines, Arc::clone(&case.recording), Policy::Plain)
@@ -193,16 +164,7 @@ impl Bench {
             };
             copies.push(next);
         }
-        Ok(Self {
-            gpu: Arc::clone(&self.gpu),
-            case,
-            copies,
-            rotated_bytes: self.rotated_bytes,
-            span: Span::new(&self.gpu)?,
-            cursor: 0,
-            apart: false,
-            only: None,
-        })
+        Self::of(Arc::clone(&self.gpu), case, copies, self.rotated_bytes)?.with(output)
     }
 
     /// The same plan over the same weights, whose copies take turns as before, with outputs and
@@ -215,17 +177,22 @@ impl Bench {
         let room = usize::try_from(most / each.max(1)).unwrap_or(usize::MAX).max(2);
         let count = self.copies.len().max(LEAST_TURN).min(room);
         let copies = self.copies.iter().cycle().take(count);
-        let copies = copies.map(|copy| copy.sibling(pipelines, &written));
-        Ok(Self {
-            gpu: Arc::clone(&self.gpu),
-            case: self.case.with_plan(self.case.recording.ops[0].plan.clone()),
-            copies: copies.collect::<Result<_>>()?,
-            rotated_bytes: self.rotated_bytes,
-            span: Span::new(&self.gpu)?,
-            cursor: 0,
-            apart: true,
-            only: None,
-        })
+        let copies = copies.map(|copy| copy.sibling(pipelines, &written)).collect::<Result<_>>()?;
+        let case = self.case.with_plan(self.case.recording.ops[0].plan.clone());
+        let bench = Self::of(Arc::clone(&self.gpu), case, copies, self.rotated_bytes)?;
+        Ok(Self { order: Order::Overlapping, ..bench })
+    }
+
+    fn of(gpu: Arc<Gpu>, case: Case, copies: Vec<GpuExecutor>, rotated_bytes: u64) -> Result<Self> {
+        let span = Span::new(&gpu)?;
+        Ok(Self { gpu, case, copies, rotated_bytes, span, cursor: 0, order: Order::Waiting })
+    }
+
+    fn with(mut self, output: Output) -> Result<Self> {
+        if output == Output::Validated {
+            self.validate("before timing")?;
+        }
+        Ok(self)
     }
 
     /// Runs the case once on fresh inputs and holds its output against the reference.
@@ -261,7 +228,7 @@ impl Bench {
     /// turn runs all invocations' first dispatch, then their second and so on: each of these rounds
     /// is a pass in a command buffer of its own, since inside one wgpu places a barrier before
     /// whatever writes to what was written before, and a barrier waits for all.
-    fn time_apart(&mut self, count: u64) -> Result<Duration> {
+    fn time_overlapping(&mut self, count: u64) -> Result<Duration> {
         let (copies, each) = (&self.copies, self.copies[0].dispatches());
         let turn = copies.len() as u64;
         let mut total = Duration::ZERO;
@@ -280,12 +247,13 @@ impl Bench {
         Ok(total)
     }
 
-    /// Time of `count` invocations that wait for each other, as in a decode step.
+    /// Time of `count` invocations, in the order of this bench.
     pub fn time(&mut self, count: u64, temperature: Temperature) -> Result<Duration> {
-        if self.apart {
-            return self.time_apart(count);
-        }
-        let only = self.only;
+        let stage = match self.order {
+            Order::Waiting => None,
+            Order::Stage(dispatch) => Some(dispatch),
+            Order::Overlapping => return self.time_overlapping(count),
+        };
         let mut total = Duration::ZERO;
         let mut left = count;
         while left > 0 {
@@ -294,7 +262,7 @@ impl Bench {
             let (copies, cursor) = (&self.copies, &mut self.cursor);
             total += self.span.pass(&self.gpu, |pass| {
                 for _ in 0..now {
-                    match only {
+                    match stage {
                         Some(dispatch) => copies[*cursor].encode_dispatch(pass, dispatch),
                         None => copies[*cursor].encode(pass),
                     }
@@ -319,7 +287,8 @@ impl Bench {
     pub fn warm_up(&mut self, sample: Duration, temperature: Temperature) -> Result<(u64, bool)> {
         let count = self.grow(1, sample, temperature)?;
         let gpu = Arc::clone(&self.gpu);
-        let settled = steady(&gpu, &mut || self.time(count, temperature).map(|d| d.as_secs_f64()))?;
+        let settled =
+            steady(&gpu.adapter, &mut || self.time(count, temperature).map(|d| d.as_secs_f64()))?;
         // What is long enough at idle clocks is too short at full ones.
         Ok((self.grow(count, sample, temperature)?, settled))
     }
@@ -436,7 +405,8 @@ impl Session {
         let gpu = Arc::clone(&self.gpu);
         let rotate = self.options.rotate_bytes;
         let pipelines = Pipelines::default();
-        let mut bench = Bench::new(&gpu, &pipelines, plan, problem, SEED, rotate)?;
+        let case = Case::new(&gpu, plan, problem, SEED)?;
+        let mut bench = Bench::new(&gpu, &pipelines, case, rotate, Output::Validated)?;
         let (cold, cold_out) = bench.sample(&self.options, self.quantum_ns, Temperature::Cold)?;
         let (warm, warm_out) = bench.sample(&self.options, self.quantum_ns, Temperature::Warm)?;
         let (overlapped, overlapped_out) = match self.options.overlapped {
@@ -452,13 +422,13 @@ impl Session {
         let (mut stages, mut stages_out) = (Vec::new(), false);
         if self.options.stages && entries.len() > 1 {
             for (dispatch, entry) in entries.into_iter().enumerate() {
-                bench.only = Some(dispatch);
+                bench.order = Order::Stage(dispatch);
                 let (cold, out) =
                     bench.sample(&self.options, self.quantum_ns, Temperature::Cold)?;
                 stages.push(StageTiming { entry, cold });
                 stages_out |= out;
             }
-            bench.only = None;
+            bench.order = Order::Waiting;
         }
         let drifted = self.canary()?;
         bench.validate("after timing")?;
@@ -483,17 +453,17 @@ impl Session {
         };
         let mut flags = Vec::new();
         for (doubtful, flag) in [
-            (!timings().all(|t| t.settled), "not settled"),
-            (drifted, "drift"),
-            (timings().any(|t| t.noise > NOISY), "noisy"),
-            (cold_out || warm_out || overlapped_out || stages_out, "timed out"),
-            (bench.clock() == Clock::Wall, "wall clock"),
+            (!timings().all(|t| t.settled), Flag::NotSettled),
+            (drifted, Flag::Drift),
+            (timings().any(|t| t.noise > NOISY), Flag::Noisy),
+            (cold_out || warm_out || overlapped_out || stages_out, Flag::TimedOut),
+            (bench.clock() == Clock::Wall, Flag::WallClock),
             // A user's file keeps them where built-in variants run without.
-            (checked, "run-time checks on"),
-            (bench.rotated_bytes() < 2 * self.cache_bytes, "not cold"),
+            (checked, Flag::RuntimeChecksOn),
+            (bench.rotated_bytes() < 2 * self.cache_bytes, Flag::NotCold),
         ] {
             if doubtful {
-                flags.push(flag.to_owned());
+                flags.push(flag.into());
             }
         }
         let (gb_s, tflop_s) = (rate(&cold), cost.flops / cold.median_us / 1e6);
@@ -512,7 +482,7 @@ impl Session {
             fraction_of_copy,
             tflop_s: Some(tflop_s),
             rotated_bytes: bench.rotated_bytes(),
-            clock: bench.clock().name().into(),
+            clock: bench.clock().into(),
             flags,
         })
     }
@@ -542,7 +512,8 @@ mod tests {
         let problem = kernel.parse_over(&problem, "CAPACITY=40,SEEN=33").unwrap();
         let plan = Plan::of(kernel, variant, &problem.shape, &gpu.caps).unwrap();
         let pipelines = Pipelines::default();
-        let bench = Bench::new(&gpu, &pipelines, plan, &problem, SEED, 1 << 20).unwrap();
+        let case = Case::new(&gpu, plan, &problem, SEED).unwrap();
+        let bench = Bench::new(&gpu, &pipelines, case, 1 << 20, Output::Validated).unwrap();
         let mut bench = bench.overlapping(&pipelines, 64 << 20).unwrap();
         assert_eq!((bench.copies.len(), bench.copies[0].dispatches()), (LEAST_TURN, 2));
         for copy in &mut bench.copies {

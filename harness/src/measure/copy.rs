@@ -5,11 +5,10 @@
 
 use serde::Serialize;
 
-use super::span::Span;
-use super::stats::{self, Summary};
-use super::steady::steady;
+use crate::data::stats::{self, Summary};
+use crate::data::steady::steady;
 use crate::error::Result;
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, Span};
 
 /// Measured copy bandwidth: the better of a copying kernel and the driver's buffer copy.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -188,7 +187,7 @@ pub fn copy_bandwidth(gpu: &Gpu) -> Result<CopyBandwidth> {
 }
 
 fn sample(gpu: &Gpu, run: &mut dyn FnMut() -> Result<f64>) -> Result<Summary> {
-    steady(gpu, run)?;
+    steady(&gpu.adapter, run)?;
     let runs = if gpu.adapter.software { 5 } else { 25 };
     let seconds: Vec<f64> = (0..runs).map(|_| run()).collect::<Result<_>>()?;
     Ok(stats::summarise(&seconds))

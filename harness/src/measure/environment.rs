@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
+use crate::data::record::Environment;
 use crate::gpu::{Gpu, WGPU_VERSION};
-use crate::report::record::Environment;
 
 /// The environment of a run on `gpu`, as far as it is known before anything is measured.
 pub fn environment(gpu: &Gpu) -> Environment {

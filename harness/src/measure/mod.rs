@@ -4,13 +4,7 @@ pub mod ab;
 mod bench;
 mod copy;
 mod environment;
-pub mod paired;
-mod span;
-pub mod stats;
-mod steady;
 
-pub use bench::{Bench, BenchOptions, Session, Temperature};
+pub use bench::{Bench, BenchOptions, Output, Session, Temperature};
 pub use copy::{Copier, CopyBandwidth, copy_bandwidth};
 pub use environment::environment;
-pub use span::{Clock, Span};
-pub use steady::steady;

@@ -158,7 +158,7 @@ fn q6_k(x: &[f32], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
+    use crate::data::rng::Rng;
     use crate::weights::decode;
 
     /// Largest error as a share of the block's largest value, by the bits of a code.

@@ -24,7 +24,7 @@ mod tests;
 
 use markup::{maybe, number, plural, sound, text, warning};
 
-use super::record::{Ab, Body, Environment, Record};
+use crate::data::record::{Ab, Body, Environment, Record};
 
 /// Fraction by which the canary kernel may drift before the numbers are doubtful.
 const DRIFT: f64 = 0.02;

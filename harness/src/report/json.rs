@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-/// Version of every document this command prints.
-pub const SCHEMA_VERSION: u32 = 1;
+use crate::data::record::SCHEMA_VERSION;
 
 #[derive(Serialize)]
 struct Document<'a, T: Serialize> {

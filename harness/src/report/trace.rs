@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::record::Profile;
+use crate::data::record::Profile;
 
 /// The trace-event document of a profile.
 pub fn trace(profile: &Profile) -> Value {

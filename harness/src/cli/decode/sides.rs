@@ -57,7 +57,7 @@ pub(in crate::cli) fn ab(
         let wall: Duration = run.steps.iter().sum();
         Ok(wall.as_secs_f64() * 1e6 / run.steps.len().max(1) as f64)
     };
-    steady(gpu, &mut || Ok(time(&mut a)? + time(&mut b)?))?;
+    steady(&gpu.adapter, &mut || Ok(time(&mut a)? + time(&mut b)?))?;
     ab::run(options, &mut || time(&mut a), &mut || time(&mut b))
 }
 

@@ -2,7 +2,8 @@
 
 use super::markup::{brief, cut, number, percent, sound};
 use super::svg::{Scale, chart, label, line, px, rect};
-use crate::report::record::{Ab, OpTotal, Ratio};
+use crate::data::Ratio;
+use crate::data::record::{Ab, OpTotal};
 
 const WIDTH: f64 = 980.0;
 const ROW: f64 = 22.0;

@@ -6,7 +6,9 @@ use super::markup::{
     sound, tiles, warning,
 };
 use super::svg::figure;
-use crate::report::record::{Ab, Bench, Environment};
+use crate::data::Word;
+use crate::data::paired::Verdict;
+use crate::data::record::{Ab, Bench, Clock, Environment};
 
 /// The body of a bench record.
 pub(super) fn bench(bench: &Bench, environment: &Environment) -> String {
@@ -32,8 +34,8 @@ pub(super) fn bench(bench: &Bench, environment: &Environment) -> String {
     );
     let mut doubtful = 0;
     for case in &bench.cases {
-        let mut doubts = case.flags.clone();
-        if case.clock != "gpu" {
+        let mut doubts: Vec<_> = case.flags.iter().map(ToString::to_string).collect();
+        if case.clock != Clock::Gpu {
             doubts.push(format!("{} clock", case.clock));
         }
         if sound(case.fraction_of_copy).is_some_and(|f| f > 1.1) {
@@ -86,7 +88,7 @@ pub(super) fn bench(bench: &Bench, environment: &Environment) -> String {
 pub(super) fn ab(ab: &Ab) -> String {
     let mut out = format!(
         "<p class=\"verdict\"><strong>{}</strong> {}</p>\n",
-        super::markup::text(&ab.verdict),
+        super::markup::text(&ab.verdict.to_string()),
         super::markup::text(&in_words(ab))
     );
     let times = |us: f64| if us >= 10_000.0 { (us / 1000.0, "ms") } else { (us, "µs") };
@@ -129,19 +131,23 @@ fn in_words(ab: &Ab) -> String {
     );
     let zone = format!("the zone of ±{} around 1", percent(ab.indifference));
     let (a, b) = (&ab.a, &ab.b);
-    match ab.verdict.as_str() {
-        "FASTER" => {
+    match ab.verdict {
+        Word::Known(Verdict::Faster) => {
             let speed = maybe(ratio(1.0, ab.ratio.median), 2);
             format!(
                 "{b} takes {change} than {a} ({speed}× its speed): the interval is below {zone}."
             )
         }
-        "SLOWER" => format!("{b} takes {change} than {a}: the interval is above {zone}."),
-        "SAME" => format!("{b} and {a} take the same time: the interval is inside {zone}."),
-        "INCONCLUSIVE" => format!(
+        Word::Known(Verdict::Slower) => {
+            format!("{b} takes {change} than {a}: the interval is above {zone}.")
+        }
+        Word::Known(Verdict::Same) => {
+            format!("{b} and {a} take the same time: the interval is inside {zone}.")
+        }
+        Word::Known(Verdict::Inconclusive) => format!(
             "This run cannot tell {b} from {a}: the interval reaches across an end of {zone}. \
              More blocks or a quieter machine may."
         ),
-        _ => format!("{b} against {a}: {}.", interval(ab)),
+        Word::Other(_) => format!("{b} against {a}: {}.", interval(ab)),
     }
 }

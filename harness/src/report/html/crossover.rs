@@ -4,7 +4,7 @@
 use super::markup::{paragraph, percent, plural, ratio, sound};
 use super::steps::{Series, StepChart};
 use super::svg::{Colours, figure};
-use crate::report::record::Profile;
+use crate::data::record::Profile;
 
 /// Attention against the largest matrix product, milliseconds a step, and where they cross.
 pub(super) struct Crossover {

@@ -10,7 +10,7 @@ use super::markup::{
 };
 use super::steps::{Series, StepChart, covered};
 use super::svg::{Colours, figure};
-use crate::report::record::{Environment, Profile, SelectionLine};
+use crate::data::record::{Environment, Profile, SelectionLine};
 
 /// Operations with a colour of their own; what is left is drawn as one.
 pub(super) const SHOWN: usize = 8;

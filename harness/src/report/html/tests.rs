@@ -4,9 +4,9 @@ mod synthetic;
 
 use super::crossover::Crossover;
 use super::{profile, render};
-use crate::report::record::{
-    Ab, Bench, BenchCase, Body, OpTotal, Profile, Ratio, Record, SelectionLine,
-};
+use crate::data::paired::Verdict;
+use crate::data::record::{Ab, Bench, BenchCase, Body, OpTotal, Profile, Record, SelectionLine};
+use crate::data::{Ratio, Word};
 
 fn named(records: Vec<Record>) -> Vec<(String, Record)> {
     let name = |(i, record)| (format!("run-{i}.json"), record);
@@ -119,8 +119,8 @@ fn several_records_have_contents_and_equal_bytes_each_time() {
         named(vec![
             synthetic::profile(64),
             synthetic::bench(),
-            synthetic::ab("FASTER", 0.742, 0.012),
-            synthetic::ab("INCONCLUSIVE", 1.012, 0.02),
+            synthetic::ab(Verdict::Faster, 0.742, 0.012),
+            synthetic::ab(Verdict::Inconclusive, 1.012, 0.02),
         ])
     };
     let html = render(&records());
@@ -173,11 +173,13 @@ fn strings_of_a_record_stay_text() {
         failed.push(EVIL.into());
         for case in cases {
             (case.kernel, case.variant, case.shape) = (EVIL.into(), EVIL.into(), EVIL.into());
-            (case.clock, case.flags) = (EVIL.into(), vec![EVIL.into()]);
+            let evil = || EVIL.to_owned();
+            (case.clock, case.flags) = (Word::Other(evil()), vec![Word::Other(evil())]);
         }
     }
-    let mut ab = synthetic::ab(EVIL, 1.0, 0.1);
+    let mut ab = synthetic::ab(Verdict::Same, 1.0, 0.1);
     if let Body::Ab(body) = &mut ab.body {
+        body.verdict = Word::Other(EVIL.into());
         (body.kernel, body.shape) = (EVIL.into(), EVIL.into());
         (body.a, body.b) = (EVIL.into(), EVIL.into());
     }
@@ -259,7 +261,7 @@ fn filled_with(value: f64) -> [Record; 3] {
             };
         }
     }
-    let mut ab = synthetic::ab("SAME", 1.0, 0.01);
+    let mut ab = synthetic::ab(Verdict::Same, 1.0, 0.01);
     if let Body::Ab(body) = &mut ab.body {
         let ratio = Ratio { median: value, low: value, high: value };
         let (a_us, b_us) = (value, value);

@@ -8,7 +8,7 @@ use lathe_kernels::{Kernel, Problem};
 use super::REWRITE;
 use super::declared::Shapes;
 use super::markdown::{code, digits, plain, relink, table};
-use crate::report::record::{BenchCase, Body, Environment, Record};
+use crate::data::record::{BenchCase, Body, Environment, Record};
 
 /// Folder of the records, from the root of the repository.
 const FOLDER: &str = "benches/records";
@@ -206,7 +206,11 @@ fn commit(environment: &Environment) -> String {
 }
 
 fn flags(case: &BenchCase) -> String {
-    if case.flags.is_empty() { "–".into() } else { case.flags.join(", ") }
+    if case.flags.is_empty() {
+        "–".into()
+    } else {
+        case.flags.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
 }
 
 fn link(folder: &str, m: &Measurement) -> String {
@@ -369,7 +373,7 @@ fn ab_rows(adapter: &str, all: &Measurements) -> Option<String> {
                 code(&ab.a),
                 code(&ab.b),
                 format!("{:.4} [{:.4}, {:.4}]", ab.ratio.median, ab.ratio.low, ab.ratio.high),
-                ab.verdict.clone(),
+                ab.verdict.to_string(),
                 format!("[{}]({})", day(&s.record.environment), s.file),
                 commit(&s.record.environment),
             ]),

@@ -1,9 +1,11 @@
 //! Made-up records of believable size and shape. Gemma 3 1B in bf16: 26 layers of 14 operations
 //! and 5 outside the layers make the 369 operations of a step.
 
-use crate::report::record::{
-    Ab, Bench, BenchCase, Body, Environment, OpTotal, Profile, ProfiledOp, ProfiledStep, Ratio,
-    Record, SelectionLine, Timing, Unprofiled,
+use crate::data::Ratio;
+use crate::data::paired::Verdict;
+use crate::data::record::{
+    Ab, Bench, BenchCase, Body, Clock, Environment, Flag, OpTotal, Profile, ProfiledOp,
+    ProfiledStep, Record, SelectionLine, Timing, Unprofiled,
 };
 
 /// Reproducible noise in -1..1.
@@ -174,7 +176,7 @@ fn by_op(kinds: &[(Option<usize>, &Kind)], steps: &[ProfiledStep]) -> Vec<OpTota
 
 /// Kernels on their own, two of them doubtful.
 pub(super) fn bench() -> Record {
-    let case = |kind: &Kind, cold: f64, flags: &[&str]| {
+    let case = |kind: &Kind, cold: f64, flags: &[Flag]| {
         let timing = |us: f64| Timing {
             median_us: us,
             min_us: us * 0.98,
@@ -200,14 +202,17 @@ pub(super) fn bench() -> Record {
             overlapped: None,
             stages: Vec::new(),
             rotated_bytes: 400 << 20,
-            clock: "gpu".into(),
-            flags: flags.iter().map(|f| (*f).to_owned()).collect(),
+            clock: Clock::Gpu.into(),
+            flags: flags.iter().map(|f| (*f).into()).collect(),
         }
     };
     let mut cases: Vec<BenchCase> =
         LAYER.iter().chain(&AFTER).map(|kind| case(kind, kind.5, &[])).collect();
-    cases.push(case(&LAYER[9], 6.1, &["noisy", "drift"]));
-    cases.push(BenchCase { clock: "wall".into(), ..case(&LAYER[1], 96.0, &["not settled"]) });
+    cases.push(case(&LAYER[9], 6.1, &[Flag::Noisy, Flag::Drift]));
+    cases.push(BenchCase {
+        clock: Clock::Wall.into(),
+        ..case(&LAYER[1], 96.0, &[Flag::NotSettled])
+    });
     Record {
         schema_version: 1,
         environment: environment(),
@@ -216,7 +221,7 @@ pub(super) fn bench() -> Record {
 }
 
 /// B over A with the median at `ratio` and the interval `half` to either side.
-pub(super) fn ab(verdict: &str, ratio: f64, half: f64) -> Record {
+pub(super) fn ab(verdict: Verdict, ratio: f64, half: f64) -> Record {
     let around = |median: f64, half: f64| Ratio { median, low: median - half, high: median + half };
     let ab = Ab {
         kernel: "gemv".into(),

@@ -1,8 +1,8 @@
 //! The gate over simulated records: what it must let pass and what it must catch.
 
-use super::super::record::{OpTotal, ProfiledOp, ProfiledStep, Timing, Unprofiled};
 use super::*;
-use crate::measure::stats;
+use crate::data::record::{OpTotal, ProfiledOp, ProfiledStep, Timing, Unprofiled};
+use crate::data::stats;
 
 const RUNS: u64 = 200;
 const CASES: usize = 10;
@@ -75,7 +75,7 @@ fn bench(seed: u64, noise: f64, between: f64, slow: f64) -> Record {
                 overlapped: None,
                 stages: Vec::new(),
                 rotated_bytes: 1 << 29,
-                clock: "gpu".into(),
+                clock: Clock::Gpu.into(),
                 flags: Vec::new(),
             }
         })
@@ -384,7 +384,7 @@ fn samples_without_a_median_are_unclear() {
         |case| case.cold.samples_us.truncate(4),
         |case| case.cold.samples_us[7] = 0.0,
         |case| case.cold.samples_us[7] = f64::NAN,
-        |case| case.clock = "wall".into(),
+        |case| case.clock = Clock::Wall.into(),
     ];
     for (at, change) in changes.into_iter().enumerate() {
         let mut new = base.clone();
@@ -405,7 +405,7 @@ fn warm_times_are_noted_and_do_not_gate() {
     let case = &mut cases_of(&mut new)[3];
     case.warm.samples_us.iter_mut().for_each(|t| *t *= 1.3);
     case.cold.settled = false;
-    case.flags = vec!["drift".into()];
+    case.flags = vec![Flag::Drift.into()];
     let report = gate(&base, &new);
     assert_eq!(report.exit_code(), 0);
     let found = &report.cases[3];

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::stats;
+use super::{AdapterSummary, stats};
 use crate::error::Result;
-use crate::gpu::Gpu;
 
 /// How far two successive windows may lie apart.
 const STEADY: f64 = 0.01;
@@ -12,8 +11,8 @@ const STEADY: f64 = 0.01;
 /// Runs until the medians of three successive windows agree within 1 %, or a time-out. A real GPU
 /// gets at least half a second: an idle one raises its clocks in steps, and a step looks steady.
 /// Returns whether times had settled.
-pub fn steady(gpu: &Gpu, run: &mut dyn FnMut() -> Result<f64>) -> Result<bool> {
-    let (least, window, most) = if gpu.adapter.software {
+pub fn steady(adapter: &AdapterSummary, run: &mut dyn FnMut() -> Result<f64>) -> Result<bool> {
+    let (least, window, most) = if adapter.software {
         (Duration::ZERO, Duration::from_millis(5), Duration::from_millis(200))
     } else {
         (Duration::from_millis(500), Duration::from_millis(60), Duration::from_secs(5))

@@ -1,12 +1,17 @@
 //! What a saved run looks like: one versioned JSON document, complete enough that a number in it
 //! can be questioned later. See docs/records.md for the schema in words.
 
+use std::fmt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::json::SCHEMA_VERSION;
+use super::paired::Verdict;
+use super::{Ratio, Word};
 use crate::error::{Error, Result};
+
+/// Version of every document this command writes.
+pub const SCHEMA_VERSION: u32 = 1;
 
 /// A saved run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -113,11 +118,58 @@ pub struct BenchCase {
     pub tflop_s: Option<f64>,
     /// Bytes the cold copies cover together.
     pub rotated_bytes: u64,
-    /// `gpu` (timestamps) or `wall`.
-    pub clock: String,
-    /// What makes the number doubtful: `not settled`, `drift`, `noisy`, `timed out`, `wall clock`,
-    /// `run-time checks on` (a user's file, where built-in variants run without), `not cold` (the rotated copies may have stayed in the cache).
-    pub flags: Vec<String>,
+    /// Where the times come from.
+    pub clock: Word<Clock>,
+    /// What makes the number doubtful.
+    pub flags: Vec<Word<Flag>>,
+}
+
+/// Where a time comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Clock {
+    /// Timestamps written by the GPU.
+    Gpu,
+    /// The host's clock around submit and wait.
+    Wall,
+}
+
+/// What makes a number doubtful.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Flag {
+    /// Times still moved when samples were taken.
+    #[serde(rename = "not settled")]
+    NotSettled,
+    /// The canary moved since the case before.
+    #[serde(rename = "drift")]
+    Drift,
+    /// The median is not known well.
+    #[serde(rename = "noisy")]
+    Noisy,
+    /// The time was over before the median was known well enough.
+    #[serde(rename = "timed out")]
+    TimedOut,
+    /// The host's clock was read, not the GPU's.
+    #[serde(rename = "wall clock")]
+    WallClock,
+    /// wgpu's run-time checks are in this shader, a user's file, where built-in ones run without.
+    #[serde(rename = "run-time checks on")]
+    RuntimeChecksOn,
+    /// The rotated copies may have stayed in the cache.
+    #[serde(rename = "not cold")]
+    NotCold,
+}
+
+impl fmt::Display for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+impl fmt::Display for Flag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// Time of one dispatch among those of an invocation.
@@ -163,8 +215,8 @@ pub struct Ab {
     pub a_us: f64,
     /// Median time of B, microseconds.
     pub b_us: f64,
-    /// FASTER, SLOWER, SAME or INCONCLUSIVE: B against A.
-    pub verdict: String,
+    /// B against A.
+    pub verdict: Word<Verdict>,
     /// Time of B over time of A.
     pub ratio: Ratio,
     /// A against itself in the same run.
@@ -173,17 +225,6 @@ pub struct Ab {
     pub indifference: f64,
     /// Blocks of A B B A.
     pub blocks: usize,
-}
-
-/// A ratio of times with its 95 % interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ratio {
-    /// Median.
-    pub median: f64,
-    /// Lower end.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
 }
 
 /// `lathe decode --profile`.

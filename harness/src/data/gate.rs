@@ -17,10 +17,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{Bench, BenchCase, Body, Environment, Profile, Ratio, Record};
+use super::record::{Bench, BenchCase, Body, Clock, Environment, Flag, Profile, Record};
+use super::rng::Rng;
+use super::{Ratio, paired};
 use crate::error::{Error, Result};
-use crate::measure::paired;
-use crate::rng::Rng;
 
 /// Key of the un-profiled step among the cases of a profile.
 pub const STEP: &str = "un-profiled step";
@@ -252,7 +252,7 @@ impl Gate {
             self.common.max(base.cold.noise.hypot(new.cold.noise)),
             |threshold, (case, quantum_us)| {
                 let sample_us = case.cold.median_us * case.cold.dispatches as f64;
-                let quantum = if case.clock == "gpu" { quantum_us / sample_us } else { 0.0 };
+                let quantum = if case.clock == Clock::Gpu { quantum_us / sample_us } else { 0.0 };
                 threshold.max(moved(&case.cold.samples_us)).max(quantum)
             },
         );
@@ -266,9 +266,9 @@ impl Gate {
             notes.push(format!("clocks differ: {} and {}", base.clock, new.clock));
         }
         for (which, case) in [("earlier", base), ("new", new)] {
-            let mut flags = case.flags.clone();
-            if !case.cold.settled && !flags.iter().any(|flag| flag == "not settled") {
-                flags.push("not settled".into());
+            let mut flags: Vec<_> = case.flags.iter().map(ToString::to_string).collect();
+            if !case.cold.settled && !case.flags.contains(&Flag::NotSettled.into()) {
+                flags.push(Flag::NotSettled.to_string());
             }
             if !flags.is_empty() {
                 notes.push(format!("{which} run: {}", flags.join(", ")));
@@ -388,17 +388,16 @@ impl Gate {
         };
         let (base, new) = (medians(base), medians(new));
         let differences = new.iter().zip(&base).map(|(new, base)| new - base).collect();
-        let (low, high) = paired::percentiles(differences, CONFIDENCE);
-        Some(Ratio { median: centre.exp(), low: low.exp(), high: high.exp() })
+        let ends = paired::percentiles(differences, CONFIDENCE);
+        Some(Ratio::exp(centre, ends))
     }
 
     /// New over base of steps at the same positions.
     fn paired(&self, base: &[f64], new: &[f64], rng: &mut Rng) -> Option<Ratio> {
         median(base).and(median(new))?;
         let logs: Vec<f64> = base.iter().zip(new).map(|(base, new)| (new / base).ln()).collect();
-        let (low, high) = paired::bootstrap(&logs, self.resamples, CONFIDENCE, rng);
-        let median = paired::median(&logs).exp();
-        Some(Ratio { median, low: low.exp(), high: high.exp() })
+        let ends = paired::bootstrap(&logs, self.resamples, CONFIDENCE, rng);
+        Some(Ratio::exp(paired::median(&logs), ends))
     }
 }
 

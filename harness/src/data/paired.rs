@@ -17,10 +17,10 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::stats;
-use crate::rng::Rng;
+use super::rng::Rng;
+use super::{Ratio, stats};
 
 /// Fewest blocks that a verdict can rest on.
 pub const FEWEST_BLOCKS: usize = 5;
@@ -47,7 +47,7 @@ pub struct Block {
 }
 
 /// B against A.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verdict {
     /// B takes less time, by more than the zone.
@@ -72,53 +72,7 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Verdict::Faster => "FASTER",
-            Verdict::Slower => "SLOWER",
-            Verdict::Same => "SAME",
-            Verdict::Inconclusive => "INCONCLUSIVE",
-        })
-    }
-}
-
-/// A ratio of times and the interval it lies in at the confidence asked for. Always finite, so
-/// that it survives JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Interval {
-    /// Median.
-    pub median: f64,
-    /// Lower end.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-}
-
-impl Interval {
-    /// Nothing is known: any ratio from nothing to a million.
-    pub const UNKNOWN: Self = Self { median: 1.0, low: 0.0, high: 1e6 };
-
-    /// Half of its width in log space, which for small widths is a fraction of the ratio.
-    pub fn half_width(&self) -> f64 {
-        (self.high.ln() - self.low.ln()) / 2.0
-    }
-
-    /// Back from logarithms.
-    fn exp(median: f64, (low, high): (f64, f64)) -> Self {
-        Self { median: median.exp(), low: low.exp(), high: high.exp() }
-    }
-
-    /// How far its ends lie from 1, in log space.
-    fn reach(&self) -> f64 {
-        self.low.ln().abs().max(self.high.ln().abs())
-    }
-}
-
-impl fmt::Display for Interval {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.low <= 0.0 {
-            return f.write_str("unknown");
-        }
-        write!(f, "{:.4} [{:.4}, {:.4}]", self.median, self.low, self.high)
+        self.serialize(f)
     }
 }
 
@@ -146,11 +100,11 @@ impl Default for Options {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Time of B over time of A.
-    pub ratio: Interval,
+    pub ratio: Ratio,
     /// A over itself.
-    pub control: Interval,
+    pub control: Ratio,
     /// B over itself; with it, swapping the sides mirrors the verdict.
-    pub control_b: Interval,
+    pub control_b: Ratio,
     /// The zone after widening: ratios from `1 / (1 + indifference)` to `1 + indifference` are
     /// neither faster nor slower.
     pub indifference: f64,
@@ -177,9 +131,9 @@ pub fn compare(blocks: &[Block], options: &Options) -> Comparison {
     };
     if unusable.is_some() {
         return Comparison {
-            ratio: Interval::UNKNOWN,
-            control: Interval::UNKNOWN,
-            control_b: Interval::UNKNOWN,
+            ratio: Ratio::UNKNOWN,
+            control: Ratio::UNKNOWN,
+            control_b: Ratio::UNKNOWN,
             indifference: asked,
             verdict: Verdict::Inconclusive,
             blocks: blocks.len(),
@@ -196,7 +150,7 @@ pub fn compare(blocks: &[Block], options: &Options) -> Comparison {
         // The controls resample alike, whichever side is called A.
         let mut rng = Rng::new(options.seed);
         let ends = bootstrap(logs, options.resamples, options.confidence, &mut rng);
-        Interval::exp(median(logs), ends)
+        Ratio::exp(median(logs), ends)
     };
     let ratio = interval(&ratios);
     let (control, control_b) = (interval(&against_itself(&a)), interval(&against_itself(&b)));
@@ -595,7 +549,7 @@ mod tests {
                 *[a0, b0, b1, a1][at] = bad;
                 let found = compare(&blocks, &Options::default());
                 assert_eq!(found.verdict, Verdict::Inconclusive, "{bad}");
-                assert_eq!(found.ratio, Interval::UNKNOWN);
+                assert_eq!(found.ratio, Ratio::UNKNOWN);
                 let json = serde_json::to_value(found).unwrap();
                 assert!(json["control"]["high"].is_number(), "{json}");
             }
@@ -640,8 +594,5 @@ mod tests {
             assert_eq!(serde_json::to_value(verdict).unwrap(), text);
             assert_eq!(verdict.exit_code(), code);
         }
-        let ratio = Interval { median: 1.03, low: 1.0264, high: 1.0337 };
-        assert_eq!(ratio.to_string(), "1.0300 [1.0264, 1.0337]");
-        assert_eq!(Interval::UNKNOWN.to_string(), "unknown");
     }
 }

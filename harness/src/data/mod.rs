@@ -1,0 +1,16 @@
+//! Plain data, and what is computed from it alone: records, statistics, the regression gate. What
+//! measures fills these, what reports reads them, and nothing here knows a device.
+
+pub mod adapter;
+pub mod gate;
+pub mod paired;
+pub mod ratio;
+pub mod record;
+pub mod rng;
+pub mod stats;
+pub mod steady;
+pub mod word;
+
+pub use adapter::AdapterSummary;
+pub use ratio::Ratio;
+pub use word::Word;

@@ -1,0 +1,31 @@
+//! What tensors hold, as bytes of the device: laid out, read back, shared.
+
+use crate::gpu::{Block, Gpu};
+use crate::recording::Content;
+
+/// Bytes packed at a time on the way to the device.
+const PIECE: usize = 16 << 20;
+
+/// Whether two tensors of one name can be the same memory: as long, and laid out alike.
+pub(super) fn alike(a: &Content, b: &Content) -> bool {
+    let packing = |c: &Content| match c {
+        Content::Weights(rows, packing) if !rows.format.is_dense() => Some(*packing),
+        _ => None,
+    };
+    a.device_bytes() == b.device_bytes() && packing(a) == packing(b)
+}
+
+/// Writes what a new tensor holds.
+pub(super) fn fill(gpu: &Gpu, block: &Block, content: &Content) {
+    match content {
+        // wgpu hands out zeroed memory, but a guarded block is poisoned.
+        Content::Counter(len) => block.write(gpu, 0, &vec![0; 4 * len]),
+        Content::Activation { .. } | Content::Words(_) | Content::Kv { .. } => {}
+        Content::Values(values) => block.write(gpu, 0, bytemuck::cast_slice(values)),
+        Content::Weights(rows, packing) => {
+            rows.pack(*packing, PIECE, |offset, bytes| block.write(gpu, offset, bytes));
+        }
+        Content::Rope(spec) => block.write(gpu, 0, bytemuck::cast_slice(&spec.table())),
+        Content::Uniform(bytes) => block.write(gpu, 0, bytes),
+    }
+}

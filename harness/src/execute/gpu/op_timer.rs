@@ -1,0 +1,72 @@
+//! One step with a timestamp around every operation.
+
+use std::time::{Duration, Instant};
+
+use super::GpuExecutor;
+use crate::error::{Error, Result};
+use crate::gpu::Timestamps;
+
+/// Queries for timing every operation of a step on its own.
+#[derive(Debug)]
+pub struct OpTimer(Timestamps);
+
+/// One step, timed operation by operation.
+#[derive(Clone, Debug)]
+pub struct TimedStep {
+    /// GPU time of each operation, microseconds.
+    pub us: Vec<f64>,
+    /// CPU time of recording the commands.
+    pub record: Duration,
+    /// CPU time of submitting them.
+    pub submit: Duration,
+    /// CPU time of waiting for the result.
+    pub wait: Duration,
+}
+
+impl GpuExecutor {
+    /// Allocates queries for [`GpuExecutor::timed_step`]; an error without timestamps.
+    pub fn op_timer(&self) -> Result<OpTimer> {
+        let timestamps = Timestamps::new(&self.gpu, self.recording.ops.len())?;
+        timestamps.map(OpTimer).ok_or_else(|| Error::Unavailable {
+            what: "a profile by operation".into(),
+            adapter: self.gpu.adapter.name.clone(),
+            reason: "it has no GPU timestamps".into(),
+        })
+    }
+
+    /// Runs one step with every operation in a pass of its own between two timestamps. The labels
+    /// of the recording say what each is.
+    pub fn timed_step(&self, OpTimer(stamps): &OpTimer) -> Result<TimedStep> {
+        let begun = Instant::now();
+        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+        let mut dispatches = self.dispatches.iter().peekable();
+        for op in 0..self.recording.ops.len() {
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                label: None,
+                timestamp_writes: Some(stamps.around(op)),
+            });
+            while let Some(dispatch) = dispatches.next_if(|d| d.op == op) {
+                dispatch.encode(&mut pass);
+            }
+        }
+        stamps.resolve(&mut encoder);
+        let commands = encoder.finish();
+        let record = begun.elapsed();
+        let submission = self.gpu.queue.submit([commands]);
+        let submit = begun.elapsed() - record;
+        stamps.map();
+        self.gpu.wait(Some(submission))?;
+        let wait = begun.elapsed() - record - submit;
+        // Whole nanoseconds, which is what a record of thousands of them holds.
+        let microseconds = |ticks: u64| (ticks as f64 * self.gpu.timestamp_period).round() / 1e3;
+        let ticks = stamps.read(&self.gpu)?;
+        let us: Option<Vec<f64>> =
+            ticks.into_iter().map(|span| span.elapsed().map(microseconds)).collect();
+        let us = us.ok_or_else(|| Error::Gpu {
+            adapter: self.gpu.adapter.name.clone(),
+            what: "a profile".into(),
+            reason: "timestamps ran backwards".into(),
+        })?;
+        Ok(TimedStep { us, record, submit, wait })
+    }
+}
