@@ -13,5 +13,5 @@ override N: u32;
 fn main() {
     var best = NOBODY;
     for (var i = 0u; i < N; i++) { best = better(best, Candidate(logits[i], i)); }
-    finish(best);
+    end_step(best);
 }

@@ -38,5 +38,5 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
         best = better(best, Candidate(partial_values[i], partial_indices[i]));
     }
     best = workgroup_best(lid, best);
-    if (lid == 0u) { finish(best); }
+    if (lid == 0u) { end_step(best); }
 }

@@ -17,5 +17,5 @@ fn main(@builtin(local_invocation_index) lid: u32) {
     var best = NOBODY;
     for (var i = lid; i < N; i += WG) { best = better(best, Candidate(logits[i], i)); }
     best = workgroup_best(lid, best);
-    if (lid == 0u) { finish(best); }
+    if (lid == 0u) { end_step(best); }
 }

@@ -11,7 +11,8 @@
 //
 // Idea: the formula: heads into q and the caches, scores (heads, CAPACITY), then the mix, all through
 // device memory.
-// uses: state, head_norm, append_head, kv_scalar, acts_pair, grid, score_and_mix
+// uses: state, head_norm, append_head, kv_scalar, store_pair, grid, score_and_mix, head_scale
+override ACTS: u32;
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
@@ -35,7 +36,7 @@ fn score(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    leave_score(group_index(workgroup, groups) * WG + lid);
+    store_score(group_index(workgroup, groups) * WG + lid);
 }
 
 @compute @workgroup_size(WG)
@@ -44,5 +45,5 @@ fn mix(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    leave_pair(2u * (group_index(workgroup, groups) * WG + lid));
+    store_output_pair(2u * (group_index(workgroup, groups) * WG + lid));
 }

@@ -13,7 +13,7 @@
 // one that has the new token's slot makes key and value too, uses them from workgroup memory and stores
 // them. That costs a barrier, and saves a dispatch and its wait.
 // Source: own; Flash-Decoding (Dao et al., 2023) and online softmax (arXiv 1805.02867) as there.
-// uses: state, rope_heads, kv_chunk, acts_four, split_common, split_subgroup, fresh, fresh_subgroup
+// uses: state, rope_heads, kv_chunk, acts_four, split_common, split_subgroup, fresh, fresh_subgroup, softmax, attended, head_scale, invocation
 // uses: split_combine
 override GROUP: u32;
 override KV_HEADS: u32;

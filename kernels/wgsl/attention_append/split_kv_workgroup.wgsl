@@ -11,7 +11,7 @@
 //
 // Idea: attention_decode/split_kv_workgroup whose workgroups make the new token's heads, one after the
 // other.
-// uses: state, rope_heads, reduce_workgroup, kv_chunk, acts_four, split_common, split_workgroup, fresh
+// uses: state, rope_heads, reduce_workgroup, kv_chunk, acts_four, split_common, split_workgroup, fresh, softmax, attended, head_scale, invocation
 // uses: fresh_workgroup, split_combine
 override GROUP: u32;
 override KV_HEADS: u32;
@@ -38,5 +38,5 @@ fn attend(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    attend_tiles(workgroup.x / splits(), workgroup.x % splits(), lid);
+    attend_split_tiles(workgroup.x / splits(), workgroup.x % splits(), lid);
 }

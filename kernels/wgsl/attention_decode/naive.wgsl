@@ -5,7 +5,8 @@
 //   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
 //
 // Idea: the textbook in two dispatches. scores is (heads, CAPACITY) in device memory.
-// uses: state, kv_scalar, acts_pair, grid, score_and_mix
+// uses: state, kv_scalar, store_pair, grid, score_and_mix
+override ACTS: u32;
 override GROUP: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32;
@@ -25,7 +26,7 @@ fn score(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    leave_score(group_index(workgroup, groups) * WG + lid);
+    store_score(group_index(workgroup, groups) * WG + lid);
 }
 
 @compute @workgroup_size(WG)
@@ -34,5 +35,5 @@ fn mix(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    leave_pair(2u * (group_index(workgroup, groups) * WG + lid));
+    store_output_pair(2u * (group_index(workgroup, groups) * WG + lid));
 }

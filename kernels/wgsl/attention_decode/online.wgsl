@@ -7,15 +7,13 @@
 // Idea: online softmax (Milakov and Gimelshein, arXiv 1805.02867) over tiles of WG slots. Scores:
 // one invocation a slot. Values: one invocation four elements of a slot in PARTS, so the reads of
 // V are coalesced. Nothing but the output goes to device memory.
-// uses: state, kv_vec4, acts_four, reduce_workgroup
+// uses: state, kv_vec4, acts_four, reduce_workgroup, softmax
 override GROUP: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // a multiple of 4, at most 4*WG
 override CAPACITY: u32;
 override SCALE: f32;
 override WG: u32 = 256u;
-
-const LOWEST: f32 = -3.0e38;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
@@ -25,7 +23,7 @@ const LOWEST: f32 = -3.0e38;
 
 override FOURS: u32 = HEAD_DIM / 4u;
 var<workgroup> query: array<vec4<f32>, FOURS>;
-var<workgroup> weights: array<f32, WG>;
+var<workgroup> softmax_weights: array<f32, WG>;
 var<workgroup> sums: array<vec4<f32>, WG>;
 
 @compute @workgroup_size(WG)
@@ -56,7 +54,7 @@ fn main(
         }
         let tile_most = max(most, workgroup_max(lid, score));
         let weight = select(0.0, exp(score - tile_most), t < n);
-        weights[lid] = weight;
+        softmax_weights[lid] = weight;
         let decay = exp(most - tile_most);
         norm = norm * decay + workgroup_sum(lid, weight);
         sum *= decay;
@@ -64,7 +62,7 @@ fn main(
         if (part < parts) {
             let count = min(WG, n - tile);
             for (var j = part; j < count; j += parts) {
-                sum += weights[j] * v_four(cache + (tile + j) * fours + four);
+                sum += softmax_weights[j] * v_four(cache + (tile + j) * fours + four);
             }
         }
         workgroupBarrier();

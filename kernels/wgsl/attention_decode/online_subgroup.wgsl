@@ -7,7 +7,7 @@
 // Idea: every subgroup keeps its own online softmax over the slots it owns, four at a time so
 // that four K and four V rows are in flight; reads of K and V are coalesced across its lanes; the
 // subgroups meet once, at the end, in workgroup memory.
-// uses: state, kv_vec4, acts_four
+// uses: state, kv_vec4, acts_four, softmax
 override GROUP: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // a multiple of 4, at most 256
@@ -17,7 +17,6 @@ override WG: u32 = 256u;
 override SG_MIN: u32 = 4u; // the adapter's smallest subgroup size
 override SUBGROUPS: u32 = 64u; // WG / SG_MIN
 
-const LOWEST: f32 = -3.0e38;
 // A lane holds HEAD_DIM/4/SG_MIN groups of four elements: 16 for 256 elements on 4 lanes.
 const HELD: u32 = 16u;
 

@@ -8,7 +8,7 @@
 // head go together, and the slots are dealt out by what is filled now, so every split has work
 // at every position. A lane has the 16-byte loads of IN_FLIGHT rows of K and of V on their way while
 // it computes with those before. Flash-Decoding (Dao et al., 2023) with online softmax (arXiv 1805.02867).
-// uses: state, kv_chunk, acts_four, split_common, split_subgroup, cached, split_combine
+// uses: state, kv_chunk, acts_four, split_common, split_subgroup, cached, split_combine, softmax, attended, invocation
 override GROUP: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // whole chunks of 16 bytes

@@ -14,7 +14,7 @@
 // storageBarrier() between them and the counter. naga writes it with device scope for SPIR-V and
 // HLSL; in MSL it is a fence of the threadgroup, and nothing is promised. So this variant is for a
 // hint or a tuned choice, which a check has seen to work.
-// uses: state, kv_chunk, acts_four, split_common, split_subgroup, cached
+// uses: state, kv_chunk, acts_four, split_common, split_subgroup, cached, softmax, attended, invocation
 override GROUP: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // whole chunks of 16 bytes

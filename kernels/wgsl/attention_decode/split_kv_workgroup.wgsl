@@ -6,7 +6,7 @@
 //
 // Idea: SPLITS workgroups a KV head, GROUP query heads together, a second stage that merges them,
 // as in split_kv.
-// uses: state, kv_chunk, acts_four, split_common, split_workgroup, cached, split_combine
+// uses: state, kv_chunk, acts_four, split_common, split_workgroup, cached, split_combine, softmax, attended, invocation
 override GROUP: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // whole chunks of 16 bytes, at most WG of them
@@ -30,5 +30,5 @@ fn attend(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    attend_tiles(workgroup.x / splits(), workgroup.x % splits(), lid);
+    attend_split_tiles(workgroup.x / splits(), workgroup.x % splits(), lid);
 }

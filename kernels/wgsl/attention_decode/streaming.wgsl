@@ -8,17 +8,15 @@
 // head's size is: for heads of which no tile fits. Scores: one invocation a slot, its query read
 // through the cache, the same for all. Values: neighbouring invocations read neighbouring fours, and
 // the invocations of a part keep an online softmax (arXiv 1805.02867) of their own.
-// uses: state, kv_vec4, acts_four
+// uses: state, kv_vec4, acts_four, softmax
 override GROUP: u32;
 override HEAD_DIM: u32; // a multiple of 4
 override CAPACITY: u32;
 override SCALE: f32;
 override WG: u32 = 128u;
 
-const LOWEST: f32 = -3.0e38;
-const LOG2_E: f32 = 1.4426950408889634;
 // Fours an invocation can hold: heads of up to 16 * WG elements.
-const MOST_HELD: u32 = 4u;
+const MOST_PREFETCHED: u32 = 4u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
@@ -26,7 +24,7 @@ const MOST_HELD: u32 = 4u;
 @group(0) @binding(3) var<storage, read> v_cache: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read_write> y: array<vec2<u32>>;
 
-var<workgroup> scores: array<f32, WG>;
+var<workgroup> slot_scores: array<f32, WG>;
 var<workgroup> part_tops: array<vec2<f32>, WG>;
 var<workgroup> part_sums: array<vec4<f32>, WG>;
 
@@ -46,7 +44,7 @@ fn main(
 
     var most = LOWEST;
     var norm = 0.0;
-    var sum: array<vec4<f32>, MOST_HELD>;
+    var sum: array<vec4<f32>, MOST_PREFETCHED>;
     for (var i = 0u; i < held; i++) { sum[i] = vec4<f32>(0.0); }
     for (var tile = 0u; tile < n; tile += WG) {
         let t = min(tile + lid, n - 1u);
@@ -55,18 +53,18 @@ fn main(
             products += q[head * fours + i] * k_four(cache + t * fours + i);
         }
         let score = SCALE * LOG2_E * (products.x + products.y + products.z + products.w);
-        scores[lid] = select(LOWEST, score, tile + lid < n);
+        slot_scores[lid] = select(LOWEST, score, tile + lid < n);
         workgroupBarrier();
         if (part < parts) {
             let count = min(WG, n - tile);
             var top = most;
-            for (var s = part; s < count; s += parts) { top = max(top, scores[s]); }
+            for (var s = part; s < count; s += parts) { top = max(top, slot_scores[s]); }
             let decay = exp2(most - top);
             most = top;
             norm *= decay;
             for (var i = 0u; i < held; i++) { sum[i] *= decay; }
             for (var s = part; s < count; s += parts) {
-                let weight = exp2(scores[s] - top);
+                let weight = exp2(slot_scores[s] - top);
                 norm += weight;
                 for (var i = 0u; i < held; i++) {
                     let four = min(lid % wide + i * wide, fours - 1u);

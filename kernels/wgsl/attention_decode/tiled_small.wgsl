@@ -7,7 +7,7 @@
 // Idea: K and V come in coalesced 16-byte loads, eight KiB of them at a time, whatever the head is;
 // what each invocation then needs of them it finds in workgroup memory. Runs in 16 KiB of it and
 // without subgroups: what every browser has. Online softmax (arXiv 1805.02867).
-// uses: state, kv_chunk, acts_four, attention_tiled
+// uses: state, kv_chunk, acts_four, attention_tiled, softmax, attended
 override GROUP: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // whole chunks of 16 bytes; ROWS of them at most WG
@@ -23,8 +23,6 @@ override LANES: u32 = 4u; // invocations a score
 @group(0) @binding(2) var<storage, read> k_cache: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> v_cache: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read_write> y: array<vec2<u32>>;
-
-fn attended() -> u32 { return min(state[POSITION] + 1u, CAPACITY); }
 
 fn row_query(row: u32) -> u32 { return row * HEAD_DIM / 4u; }
 

@@ -12,7 +12,7 @@
 // sixteenth four of the values: each vector it reads from workgroup memory serves ROWS_EACH or
 // four multiply-adds a component. The weights between the two products go through workgroup memory,
 // with an online softmax (arXiv 1805.02867). Blocks with most keys start first.
-// uses: state, prefill_rows, kv_chunk, acts_four, grid
+// uses: state, prefill_rows, kv_chunk, acts_four, grid, softmax
 override M: u32;
 override GROUP: u32;
 override KV_HEADS: u32;
@@ -23,13 +23,11 @@ override ROW: u32;
 override SCALE: f32;
 override ROWS_EACH: u32 = 2u; // 1, 2 or 4
 
-const LOWEST: f32 = -3.0e38;
-const LOG2_E: f32 = 1.4426950408889634;
 const SIDE: u32 = 16u;
 const WG: u32 = 256u; // SIDE * SIDE
 const KEYS: u32 = 64u; // 4 * SIDE
 const SLICE: u32 = 8u; // fours of Q and K at a time
-const STRIDE: u32 = 9u; // of a row of a slice: neighbours do not share banks
+const K_STRIDE: u32 = 9u; // of a row of a slice: neighbours do not share banks
 const WEIGHT_STRIDE: u32 = 17u; // KEYS / 4 and one
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
@@ -38,13 +36,13 @@ const WEIGHT_STRIDE: u32 = 17u; // KEYS / 4 and one
 @group(0) @binding(3) var<storage, read> v_cache: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read_write> y: array<vec2<u32>>;
 
-override QUERY_SLOTS: u32 = SIDE * ROWS_EACH * STRIDE;
+override QUERY_SLOTS: u32 = SIDE * ROWS_EACH * K_STRIDE;
 override WEIGHT_SLOTS: u32 = SIDE * ROWS_EACH * WEIGHT_STRIDE;
 override TOP_SLOTS: u32 = SIDE * ROWS_EACH * SIDE;
 var<workgroup> queries: array<vec4<f32>, QUERY_SLOTS>;
-// A slice of K, KEYS rows of STRIDE, or of V, value_keys() rows of a whole head.
+// A slice of K, KEYS rows of K_STRIDE, or of V, value_keys() rows of a whole head.
 var<workgroup> staged: array<vec4<f32>, 1024>;
-var<workgroup> weights: array<vec4<f32>, WEIGHT_SLOTS>;
+var<workgroup> softmax_weights: array<vec4<f32>, WEIGHT_SLOTS>;
 var<workgroup> tops: array<f32, TOP_SLOTS>;
 
 fn fours() -> u32 { return HEAD_DIM / 4u; }
@@ -101,7 +99,7 @@ fn main(
                 let at = query_start(row / GROUP, kv_head * GROUP + row % GROUP) / 4u;
                 var v = vec4<f32>(0.0);
                 if (four < fours()) { v = SCALE * LOG2_E * q[at + four]; }
-                queries[i / SLICE * STRIDE + i % SLICE] = v;
+                queries[i / SLICE * K_STRIDE + i % SLICE] = v;
             }
             let slice_chunks = SLICE / per_chunk;
             for (var i = lid; i < KEYS * slice_chunks; i += WG) {
@@ -110,19 +108,19 @@ fn main(
                 let t = min(tile + key, end - 1u);
                 let chunk = k_cache[cache + t * chunks + min(c, chunks - 1u)];
                 // Key 4 * d + j lies at SIDE * j + d: what neighbours read at once is adjacent.
-                let at = (key % 4u * SIDE + key / 4u) * STRIDE + i % slice_chunks * per_chunk;
+                let at = (key % 4u * SIDE + key / 4u) * K_STRIDE + i % slice_chunks * per_chunk;
                 for (var p = 0u; p < per_chunk; p++) {
                     staged[at + p] = select(vec4<f32>(0.0), chunk_four(chunk, p), c < chunks);
                 }
             }
             workgroupBarrier();
             for (var f = 0u; f < SLICE; f++) {
-                let k0 = staged[down * STRIDE + f];
-                let k1 = staged[(SIDE + down) * STRIDE + f];
-                let k2 = staged[(2u * SIDE + down) * STRIDE + f];
-                let k3 = staged[(3u * SIDE + down) * STRIDE + f];
+                let k0 = staged[down * K_STRIDE + f];
+                let k1 = staged[(SIDE + down) * K_STRIDE + f];
+                let k2 = staged[(2u * SIDE + down) * K_STRIDE + f];
+                let k3 = staged[(3u * SIDE + down) * K_STRIDE + f];
                 for (var i = 0u; i < ROWS_EACH; i++) {
-                    let v = queries[(across + SIDE * i) * STRIDE + f];
+                    let v = queries[(across + SIDE * i) * K_STRIDE + f];
                     score[i] += vec4<f32>(dot(v, k0), dot(v, k1), dot(v, k2), dot(v, k3));
                 }
             }
@@ -146,7 +144,7 @@ fn main(
             let weight = select(vec4<f32>(0.0), exp2(score[i] - vec4<f32>(top)), live);
             norm[i] = norm[i] * decay + (weight.x + weight.y) + (weight.z + weight.w);
             for (var f = 0u; f < 4u; f++) { sum[4u * i + f] *= decay; }
-            weights[(across + SIDE * i) * WEIGHT_STRIDE + down] = weight;
+            softmax_weights[(across + SIDE * i) * WEIGHT_STRIDE + down] = weight;
         }
 
         // Values.
@@ -162,7 +160,7 @@ fn main(
             for (var key = 0u; key < value_keys(); key += 4u) {
                 var w: array<vec4<f32>, 4>;
                 for (var i = 0u; i < ROWS_EACH; i++) {
-                    w[i] = weights[(across + SIDE * i) * WEIGHT_STRIDE + (some + key) / 4u];
+                    w[i] = softmax_weights[(across + SIDE * i) * WEIGHT_STRIDE + (some + key) / 4u];
                 }
                 for (var f = 0u; f * SIDE < fours(); f++) {
                     let at = key * fours() + min(down + SIDE * f, fours() - 1u);

@@ -8,7 +8,8 @@
 //
 // Idea: the formula. Every invocation computes all scores of its query, once for the largest and
 // again for the weights.
-// uses: state, prefill_rows, kv_scalar, acts_pair, grid
+// uses: state, prefill_rows, kv_scalar, store_pair, grid
+override ACTS: u32;
 override M: u32;
 override GROUP: u32;
 override KV_HEADS: u32;

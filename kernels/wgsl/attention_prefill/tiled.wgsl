@@ -10,7 +10,7 @@
 // read once for ROWS of them; the GROUP heads of a token stand side by side. Tiles that no row of
 // the block attends to are not read. Runs in 16 KiB of workgroup memory, without subgroups. Online
 // softmax (arXiv 1805.02867).
-// uses: state, prefill_rows, kv_chunk, acts_four, attention_tiled, grid
+// uses: state, prefill_rows, kv_chunk, acts_four, attention_tiled, grid, softmax
 override M: u32;
 override GROUP: u32;
 override KV_HEADS: u32;

@@ -4,7 +4,8 @@
 //
 // Idea: the formats' definition, byte by byte. Two weights, because two f16 make a word; they may
 // lie in two rows. Blocks begin at any even byte, so nothing is loaded wider than a word.
-// uses: weight_at, acts_pair, grid
+// uses: weight_at, store_pair, grid
+override ACTS: u32;
 override ROWS: u32;
 override K: u32;
 override WG: u32 = 64u;

@@ -26,5 +26,5 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let base = row * ROW_BYTES;
     let block = 4u * id.x / BLOCK;
     let e = 4u * id.x % BLOCK;
-    x[id.x] = weigh(codes_four(base, block, e), scale_addend(base, block, e)) * SCALE;
+    x[id.x] = dequant_four(codes_four(base, block, e), scale_addend(base, block, e)) * SCALE;
 }

@@ -20,7 +20,7 @@ override WG: u32 = 64u;
 
 fn packed_word(i: u32) -> u32 { return weights[i]; }
 
-fn v_at(i: u32) -> f32 {
+fn up_at(i: u32) -> f32 {
     if (NORM == 0u) { return x_at(i); }
     return stream[i] * norm_weight[i];
 }
@@ -45,7 +45,7 @@ fn main(
         let i = at + r % 2u;
         if (i < N) {
             var sum = 0.0;
-            for (var k = 0u; k < K; k++) { sum += weight_at(i + (r / 2u) * N, k, K) * v_at(k); }
+            for (var k = 0u; k < K; k++) { sum += weight_at(i + (r / 2u) * N, k, K) * up_at(k); }
             sums[r] = sum * factor;
         }
     }

@@ -9,7 +9,7 @@
 // their squares serve two rows. Two chunks of each row are in flight
 // a lane while x goes to workgroup memory. Results meet in
 // workgroup memory, where an invocation finds the two that make a word of f16.
-// uses: activation, planes, normed_four, x_tile, store_pair, grid
+// uses: activation, planes, normed_four, x_tile, store_pair, grid, bounded
 override N: u32;
 override WG: u32 = 256u;
 override LANES: u32 = 16u; // a power of two from 4 on, at most WG/2
@@ -25,16 +25,16 @@ override OUTS: u32 = WG / LANES;
 var<workgroup> sums: array<vec2<f32>, OUTS>;
 
 // Nothing past the end.
-fn load(base: u32, c: u32, end: u32) -> Chunk {
-    if (c < end) { return load_chunk(base, c); }
-    return Chunk();
+fn load(base: u32, c: u32, end: u32) -> SoaChunk {
+    if (c < end) { return load_soa_chunk(base, c); }
+    return SoaChunk();
 }
 
 // What chunk c of an output's gate and up rows adds to gate, up and squares; x is staged from
 // chunk `tile` on.
-fn gate_up(gate: Chunk, up: Chunk, c: u32, tile: u32) -> vec3<f32> {
-    let v = load_x(c - tile);
-    return vec3<f32>(dot_chunk(gate, c, v), dot_chunk(up, c, v), chunk_squares(c));
+fn gate_up(gate: SoaChunk, up: SoaChunk, c: u32, tile: u32) -> vec3<f32> {
+    let v = load_x_tile(c - tile);
+    return vec3<f32>(dot_soa_chunk(gate, c, v), dot_soa_chunk(up, c, v), chunk_squares(c));
 }
 
 @compute @workgroup_size(WG)
@@ -52,17 +52,17 @@ fn main(
     let first = group_index(workgroup, groups) * OUTS;
     // Without an output of its own a group of lanes repeats the last one and drops the result.
     let i = min(first + slot, N - 1u);
-    let gate = row_base(i);
-    let up = row_base(N + i);
+    let gate = stream_base(i);
+    let up = stream_base(N + i);
     var sum = vec3<f32>(0.0);
-    for (var tile = 0u; tile < row_chunks(); tile += TILE) {
-        let end = min(row_chunks(), tile + TILE);
+    for (var tile = 0u; tile < soa_row_chunks(); tile += TILE) {
+        let end = min(soa_row_chunks(), tile + TILE);
         let c = tile + lane % lanes;
         var g0 = load(gate, c, end);
         var u0 = load(up, c, end);
         var g1 = load(gate, c + lanes, end);
         var u1 = load(up, c + lanes, end);
-        stage_x(lid, 0u, tile);
+        stage_x_tile(lid, 0u, tile);
         for (var c0 = c; c0 < end; c0 += 2u * lanes) {
             let c1 = c0 + lanes;
             sum += gate_up(g0, u0, c0, tile);

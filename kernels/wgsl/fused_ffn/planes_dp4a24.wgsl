@@ -8,7 +8,7 @@
 // they leave on lanes apart meets by two exchanges. Every workgroup rounds all of v, and sums its squares on
 // that way.
 // Source: own.
-// uses: activation, planes, rounded_x, planes_rows, planes_dot4, three_bytes, normed_four, rounded_norm, store_pair
+// uses: activation, planes, rounded_x, planes_rows, planes_dot4, three_bytes, normed_four, rounded_norm, store_pair, bounded
 // uses: sum_four, grid
 override N: u32;
 const PAIRED: bool = true;
@@ -22,9 +22,9 @@ const PAIRED: bool = true;
 // Row 2i is output i's gate row, row 2i + 1 its up row.
 fn stored_row(row: u32) -> u32 { return row % 2u * N + row / 2u; }
 
-fn held_of(row: u32) -> f32 { return 0.0; }
+fn old_of_row(row: u32) -> f32 { return 0.0; }
 
-fn keep(product: Product, lanes: u32) {
+fn store_product(product: Product, lanes: u32) {
     let up = subgroupShuffleXor(product.value, lanes / 4u);
     let one = activate(product.value) * up;
     let other = subgroupShuffleXor(one, lanes / 2u);

@@ -8,7 +8,7 @@
 // each row a lane (1152 weights of 16 bits are 4.5 for 32 lanes, and so one round), and one
 // subgroupAdd for gate, up and squares. With SG known the trip count is a constant. Results meet in workgroup memory, so that an invocation stores two neighbours: two f16
 // make a word, whatever the number of subgroups is.
-// uses: activation, chunk_span, normed_x, dot_row, weights, store_pair, grid
+// uses: activation, chunk_span, normed_x, dot_row, weights, store_pair, grid, masked
 override N: u32;
 override WG: u32 = 256u;
 override OUTS_PER_WG: u32 = 8u; // even
@@ -25,7 +25,7 @@ var<workgroup> sums: array<vec2<f32>, OUTS_PER_WG>;
 // What the lane's chunk of begin..begin+sg adds to gate, up and squares.
 fn contribute(g: vec4<u32>, u: vec4<u32>, begin: u32, lane: u32) -> vec3<f32> {
     if (begin >= row_chunks()) { return vec3<f32>(0.0); }
-    let part = load_part(own_chunk(begin, lane));
+    let part = load_normed_chunk(span_chunk(begin, lane));
     let sum = vec3<f32>(dot_chunk(g, part.v), dot_chunk(u, part.v), part.squares);
     return select(vec3<f32>(0.0), sum, begin + lane < row_chunks());
 }
@@ -41,7 +41,7 @@ fn main(
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
     let sg = select(SG, size, SG == 0u);
-    let deep = depth(sg, 5u);
+    let deep = spans_a_round(sg, 5u);
     let first = group_index(workgroup, groups) * OUTS_PER_WG;
     for (var o = 0u; o < OUTS_PER_WG; o += subgroups) {
         // Outputs past the end repeat the last one: loads stay inside, results are dropped.
@@ -55,16 +55,16 @@ fn main(
             let c2 = select(row_chunks(), c0 + 2u * sg, deep > 2u);
             let c3 = select(row_chunks(), c0 + 3u * sg, deep > 3u);
             let c4 = select(row_chunks(), c0 + 4u * sg, deep > 4u);
-            let g0 = load_chunk(gate, c0, lane);
-            let u0 = load_chunk(up, c0, lane);
-            let g1 = load_chunk(gate, c1, lane);
-            let u1 = load_chunk(up, c1, lane);
-            let g2 = load_chunk(gate, c2, lane);
-            let u2 = load_chunk(up, c2, lane);
-            let g3 = load_chunk(gate, c3, lane);
-            let u3 = load_chunk(up, c3, lane);
-            let g4 = load_chunk(gate, c4, lane);
-            let u4 = load_chunk(up, c4, lane);
+            let g0 = load_span_chunk(gate, c0, lane);
+            let u0 = load_span_chunk(up, c0, lane);
+            let g1 = load_span_chunk(gate, c1, lane);
+            let u1 = load_span_chunk(up, c1, lane);
+            let g2 = load_span_chunk(gate, c2, lane);
+            let u2 = load_span_chunk(up, c2, lane);
+            let g3 = load_span_chunk(gate, c3, lane);
+            let u3 = load_span_chunk(up, c3, lane);
+            let g4 = load_span_chunk(gate, c4, lane);
+            let u4 = load_span_chunk(up, c4, lane);
             sum += contribute(g0, u0, c0, lane) + contribute(g1, u1, c1, lane);
             sum += contribute(g2, u2, c2, lane) + contribute(g3, u3, c3, lane);
             sum += contribute(g4, u4, c4, lane);

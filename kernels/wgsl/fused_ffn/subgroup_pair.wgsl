@@ -8,7 +8,7 @@
 // and the pair that shares an f16 word needs no workgroup memory. Pays where the cache traffic of
 // v and the norm's weights, not the matrix, is the limit; with few outputs it leaves a large GPU
 // idle.
-// uses: activation, chunk_span, normed_x, dot_row, weights, store_pair, grid
+// uses: activation, chunk_span, normed_x, dot_row, weights, store_pair, grid, masked
 override N: u32;
 override WG: u32 = 256u;
 override OUTS_PER_WG: u32 = 16u; // even
@@ -27,7 +27,7 @@ fn contribute(
     ga: vec4<u32>, ua: vec4<u32>, gb: vec4<u32>, ub: vec4<u32>, begin: u32, lane: u32,
 ) -> Sums {
     if (begin >= row_chunks()) { return Sums(vec4<f32>(0.0), 0.0); }
-    let part = load_part(own_chunk(begin, lane));
+    let part = load_normed_chunk(span_chunk(begin, lane));
     let rows = vec4<f32>(
         dot_chunk(ga, part.v), dot_chunk(ua, part.v), dot_chunk(gb, part.v), dot_chunk(ub, part.v),
     );
@@ -59,14 +59,14 @@ fn main(
         var squares = 0.0;
         for (var c0 = 0u; c0 < row_chunks(); c0 += 2u * sg) {
             let c1 = c0 + sg;
-            let ga0 = load_chunk(gate_a, c0, lane);
-            let ua0 = load_chunk(up_a, c0, lane);
-            let gb0 = load_chunk(gate_b, c0, lane);
-            let ub0 = load_chunk(up_b, c0, lane);
-            let ga1 = load_chunk(gate_a, c1, lane);
-            let ua1 = load_chunk(up_a, c1, lane);
-            let gb1 = load_chunk(gate_b, c1, lane);
-            let ub1 = load_chunk(up_b, c1, lane);
+            let ga0 = load_span_chunk(gate_a, c0, lane);
+            let ua0 = load_span_chunk(up_a, c0, lane);
+            let gb0 = load_span_chunk(gate_b, c0, lane);
+            let ub0 = load_span_chunk(up_b, c0, lane);
+            let ga1 = load_span_chunk(gate_a, c1, lane);
+            let ua1 = load_span_chunk(up_a, c1, lane);
+            let gb1 = load_span_chunk(gate_b, c1, lane);
+            let ub1 = load_span_chunk(up_b, c1, lane);
             let s0 = contribute(ga0, ua0, gb0, ub0, c0, lane);
             let s1 = contribute(ga1, ua1, gb1, ub1, c1, lane);
             rows += s0.rows + s1.rows;

@@ -8,7 +8,7 @@
 // (2N) vector between GEMV and activation is neither written nor read, and a dispatch is saved.
 // The norm before the matrix costs another: its factor is applied to the sums (normed_x). No
 // subgroups needed.
-// uses: activation, normed_x, dot_row, weights, store_pair, grid
+// uses: activation, normed_x, dot_row, weights, store_pair, grid, masked
 override N: u32;
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // invocations an output, a power of two, at most WG/2
@@ -37,7 +37,7 @@ fn main(
         let gate = i * row_chunks();
         let up = (N + i) * row_chunks();
         for (var c = lane; c < row_chunks(); c += LANES) {
-            let part = load_part(c);
+            let part = load_normed_chunk(c);
             let g = dot_chunk(weights[gate + c], part.v);
             let u = dot_chunk(weights[up + c], part.v);
             sum += vec3<f32>(g, u, part.squares);

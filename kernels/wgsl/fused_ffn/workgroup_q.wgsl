@@ -6,7 +6,7 @@
 //
 // Idea: as workgroup, sixteen bytes of codes at a time: 32 weights under one scale, apart from the
 // scales (planes). The rung for adapters and browsers without subgroup operations.
-// uses: activation, planes, normed_four, x_tile, store_pair, grid
+// uses: activation, planes, normed_four, x_tile, store_pair, grid, bounded
 override N: u32;
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // invocations an output, a power of two, at most WG/2
@@ -31,16 +31,16 @@ fn main(
     let first = group_index(workgroup, groups) * outputs;
     let i = first + lid / LANES;
     // Past the end the last output again; the result is dropped.
-    let gate = row_base(min(i, N - 1u));
-    let up = row_base(N + min(i, N - 1u));
+    let gate = stream_base(min(i, N - 1u));
+    let up = stream_base(N + min(i, N - 1u));
     var sum = vec3<f32>(0.0);
-    for (var tile = 0u; tile < row_chunks(); tile += TILE) {
-        stage_x(lid, 0u, tile);
-        let end = min(row_chunks(), tile + TILE);
+    for (var tile = 0u; tile < soa_row_chunks(); tile += TILE) {
+        stage_x_tile(lid, 0u, tile);
+        let end = min(soa_row_chunks(), tile + TILE);
         for (var c = tile + lane; c < end; c += LANES) {
-            let v = load_x(c - tile);
+            let v = load_x_tile(c - tile);
             let products = vec2<f32>(
-                dot_chunk(load_chunk(gate, c), c, v), dot_chunk(load_chunk(up, c), c, v),
+                dot_soa_chunk(load_soa_chunk(gate, c), c, v), dot_soa_chunk(load_soa_chunk(up, c), c, v),
             );
             sum += vec3<f32>(products, chunk_squares(c));
         }

@@ -5,7 +5,7 @@
 //
 // Idea: the formula, nothing else. Neighbouring invocations read rows K elements apart, so every
 // load of a wave touches another cache line: this rung shows what coalescing is worth.
-// uses: dot_row, columns, weights, store_y, grid
+// uses: dot_row, columns, weights, store_y, grid, masked
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 64u;
@@ -28,6 +28,6 @@ fn main(
         for (var c = 0u; c < row_chunks(); c++) {
             sum += dot_chunk(weights[base + c], load_x_column(column, c));
         }
-        store_y(y_at(column, row), sum, held_y(y_at(column, row)));
+        store_y(y_at(column, row), sum, old_y(y_at(column, row)));
     }
 }

@@ -5,7 +5,7 @@
 // Idea: x is twice the bytes of 16-bit weights and comes through the same cache; what a lane reads
 // of it serves RUN rows. All RUN x (chunks a lane) loads of weights are in flight together; K is
 // split over the subgroups of the team, which meet once in workgroup memory.
-// uses: dot_row, row_dense, share, team, stack, weights, store_y, grid
+// uses: dot_row, row_dense, share, team, stack, weights, store_y, grid, masked
 override ROWS: u32;
 override FIRST: u32;
 

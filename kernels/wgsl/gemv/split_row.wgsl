@@ -6,7 +6,7 @@
 // for memory once wants few chunks, all in flight. 1152 rows of 1152 16-bit weights are 144 lanes
 // with one chunk, rows of 6912 are 96 lanes with nine. With fewer lanes than a subgroup, several
 // rows share one.
-// uses: dot_row, row_dense, share, team, weights, store_y, grid
+// uses: dot_row, row_dense, share, team, weights, store_y, grid, masked
 override ROWS: u32;
 override FIRST: u32;
 

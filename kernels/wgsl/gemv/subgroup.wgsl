@@ -6,7 +6,7 @@
 // Idea: coalesced 16-byte loads across the lanes, all four of a round issued before the first
 // use and used for every column, one subgroupAdd a column at the end. A workgroup owns ROWS_PER_WG
 // rows whatever the subgroup size is, so the mapping holds on adapters whose subgroup size varies.
-// uses: dot_row, columns, weights, store_y, grid
+// uses: dot_row, columns, weights, store_y, grid, masked
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;
@@ -63,7 +63,7 @@ fn main(
         for (var column = 0u; column < COLS; column++) {
             let total = subgroupAdd(sums[column]);
             if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) {
-                store_y(y_at(column, row), total, held_y(y_at(column, row)));
+                store_y(y_at(column, row), total, old_y(y_at(column, row)));
             }
         }
     }

@@ -7,7 +7,7 @@
 // a chunk of every column: x, which is larger than the weights by then, is read once for four
 // rows. Sums are named vectors, so all of them stay in registers. The workgroup's subgroups split
 // K and meet once in workgroup memory.
-// uses: dot_row, columns, weights, store_y, grid
+// uses: dot_row, columns, weights, store_y, grid, masked
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 128u;
@@ -77,7 +77,7 @@ fn main(
         var total = 0.0;
         for (var s = 0u; s < subgroups; s++) { total += slots[column * subgroups + s][i % 4u]; }
         let row = first + i % 4u;
-        if (row < ROWS) { store_y(y_at(column, row), total, held_y(y_at(column, row))); }
+        if (row < ROWS) { store_y(y_at(column, row), total, old_y(y_at(column, row))); }
     }
 }
 

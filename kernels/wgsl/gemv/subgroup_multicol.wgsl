@@ -5,7 +5,7 @@
 // Idea: x is loaded and unpacked once for four rows, and four independent loads are in flight.
 // Meant for very tall matrices (an LM head of 262144 rows); on few rows it leaves most of a
 // large GPU idle.
-// uses: dot_row, weights, store_y, grid
+// uses: dot_row, weights, store_y, grid, masked
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;
@@ -49,6 +49,6 @@ fn main(
             );
         }
         let total = subgroupAdd(sum);
-        if (lane < 4u && r < ROWS_PER_WG && row + lane < ROWS) { store_y(FIRST + row + lane, total[lane], held_y(FIRST + row + lane)); }
+        if (lane < 4u && r < ROWS_PER_WG && row + lane < ROWS) { store_y(FIRST + row + lane, total[lane], old_y(FIRST + row + lane)); }
     }
 }

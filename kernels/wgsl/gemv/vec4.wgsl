@@ -6,7 +6,7 @@
 // before the first use, without a branch: the ragged last one reads the row's last chunk and is
 // dropped. A row of 1152 16-bit weights costs one wait for memory, where four loads a round cost
 // two.
-// uses: dot_row, row_dense, share, weights, store_y, grid
+// uses: dot_row, row_dense, share, weights, store_y, grid, masked
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;
@@ -36,6 +36,6 @@ fn main(
         let r = turn + subgroup;
         let row = min(first + r, ROWS - 1u);
         let total = subgroupAdd(share(row, lane, sg));
-        if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) { store_y(FIRST + row, total, held_y(FIRST + row)); }
+        if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) { store_y(FIRST + row, total, old_y(FIRST + row)); }
     }
 }

@@ -6,7 +6,7 @@
 // Idea: neighbouring invocations read neighbouring chunks, all loads of a round in flight together;
 // then eight of them add up the row's sums and one adds up the eight: two barriers where a tree
 // has log2(LANES). The rung for adapters and browsers without subgroup operations.
-// uses: dot_row, columns, row_dense, share, weights, store_y, grid
+// uses: dot_row, columns, row_dense, share, weights, store_y, grid, masked
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;
@@ -58,7 +58,7 @@ fn main(
             let at = column * WG + lid;
             var sum = slots[at];
             for (var i = 1u; i < min(FAN, lanes); i++) { sum += slots[at + i]; }
-            store_y(y_at(column, row), sum, held_y(y_at(column, row)));
+            store_y(y_at(column, row), sum, old_y(y_at(column, row)));
         }
     }
 }

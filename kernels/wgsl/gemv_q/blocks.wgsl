@@ -18,7 +18,7 @@ override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
-fn block_bytes() -> u32 {
+fn file_block_bytes() -> u32 {
     switch WEIGHT {
         case 3u: { return 34u; }
         case 4u: { return 18u; }
@@ -31,28 +31,28 @@ fn block_bytes() -> u32 {
     }
 }
 
-fn row_stride() -> u32 {
+fn file_row_bytes() -> u32 {
     let len = select(32u, 256u, WEIGHT >= 8u);
-    return ((K + len - 1u) / len * block_bytes() + 15u) & ~15u;
+    return ((K + len - 1u) / len * file_block_bytes() + 15u) & ~15u;
 }
 
 // Four bytes from an even address on, which may lie across two words. An aligned one reads its own
 // word twice: the next may be beyond the buffer.
-fn word_at(at: u32) -> u32 {
+fn file_word(at: u32) -> u32 {
     let low = weights[at / 4u];
-    if (block_bytes() % 4u == 0u) { return low; }
+    if (file_block_bytes() % 4u == 0u) { return low; }
     let high = weights[(at + 2u) / 4u];
     return select(low, (low >> 16u) | (high << 16u), (at & 2u) != 0u);
 }
 
-fn half_at(at: u32) -> f32 { return unpack2x16float(weights[at / 4u] >> (8u * (at & 2u))).x; }
+fn file_half(at: u32) -> f32 { return unpack2x16float(weights[at / 4u] >> (8u * (at & 2u))).x; }
 
-fn byte_at(at: u32) -> u32 { return (weights[at / 4u] >> (8u * (at & 3u))) & 255u; }
+fn file_byte(at: u32) -> u32 { return (weights[at / 4u] >> (8u * (at & 3u))) & 255u; }
 
 // Where the block of 32 weights c of the row at byte `base` begins, and which 32 of it they are.
 fn block_of(base: u32, c: u32) -> vec2<u32> {
-    if (WEIGHT >= 8u) { return vec2<u32>(base + c / 8u * block_bytes(), c % 8u); }
-    return vec2<u32>(base + c * block_bytes(), 0u);
+    if (WEIGHT >= 8u) { return vec2<u32>(base + c / 8u * file_block_bytes(), c % 8u); }
+    return vec2<u32>(base + c * file_block_bytes(), 0u);
 }
 
 // Codes 4i..4i+4 of them, a byte each.
@@ -60,24 +60,24 @@ fn codes(at: vec2<u32>, i: u32) -> u32 {
     let b = at.x;
     let j = at.y;
     switch WEIGHT {
-        case 3u: { return word_at(b + 2u + 4u * i); }
+        case 3u: { return file_word(b + 2u + 4u * i); }
         case 4u, 5u, 6u, 7u: {
-            let w = word_at(b + block_bytes() - 16u + 4u * (i % 4u));
+            let w = file_word(b + file_block_bytes() - 16u + 4u * (i % 4u));
             let low = (w >> (4u * (i / 4u))) & 0x0f0f0f0fu;
             if (WEIGHT < 6u) { return low; }
             // Four bits, multiplied to the bottom of a byte each.
-            let h = (word_at(b + block_bytes() - 20u) >> (4u * i)) & 15u;
+            let h = (file_word(b + file_block_bytes() - 20u) >> (4u * i)) & 15u;
             return low | (((h * 0x00204081u) & 0x01010101u) << 4u);
         }
         case 8u, 9u: {
-            let w = word_at(b + block_bytes() - 128u + j / 2u * 32u + 4u * i);
+            let w = file_word(b + file_block_bytes() - 128u + j / 2u * 32u + 4u * i);
             let low = (w >> (4u * (j % 2u))) & 0x0f0f0f0fu;
             if (WEIGHT == 8u) { return low; }
-            return low | (((word_at(b + 16u + 4u * i) >> j) & 0x01010101u) << 4u);
+            return low | (((file_word(b + 16u + 4u * i) >> j) & 0x01010101u) << 4u);
         }
         default: {
-            let w = word_at(b + j / 4u * 64u + j % 2u * 32u + 4u * i);
-            let h = word_at(b + 128u + j / 4u * 32u + 4u * i);
+            let w = file_word(b + j / 4u * 64u + j % 2u * 32u + 4u * i);
+            let h = file_word(b + 128u + j / 4u * 32u + 4u * i);
             return ((w >> (4u * (j % 4u / 2u))) & 0x0f0f0f0fu)
                 | (((h >> (2u * (j % 4u))) & 0x03030303u) << 4u);
         }
@@ -95,26 +95,26 @@ fn values(code: u32) -> vec4<f32> {
 }
 
 // (s, m) of weight = s * q + m; q6_k: s of the first and the last 16.
-fn scales(at: vec2<u32>) -> vec2<f32> {
+fn file_scales(at: vec2<u32>) -> vec2<f32> {
     let b = at.x;
     let j = at.y;
     switch WEIGHT {
-        case 3u, 4u, 6u: { return vec2<f32>(half_at(b), 0.0); }
-        case 5u, 7u: { return unpack2x16float(word_at(b)); }
+        case 3u, 4u, 6u: { return vec2<f32>(file_half(b), 0.0); }
+        case 5u, 7u: { return unpack2x16float(file_word(b)); }
         case 8u, 9u: {
-            let d = unpack2x16float(word_at(b));
-            let s = byte_at(b + 4u + j % 4u);
-            let m = byte_at(b + 8u + j % 4u);
-            let w = byte_at(b + 12u + j % 4u);
+            let d = unpack2x16float(file_word(b));
+            let s = file_byte(b + 4u + j % 4u);
+            let m = file_byte(b + 8u + j % 4u);
+            let w = file_byte(b + 12u + j % 4u);
             let late = j >= 4u;
             let sc = select(s & 63u, (w & 15u) | ((s >> 6u) << 4u), late);
             let mn = select(m & 63u, (w >> 4u) | ((m >> 6u) << 4u), late);
             return vec2<f32>(d.x, -d.y) * vec2<f32>(vec2<u32>(sc, mn));
         }
         default: {
-            let two = vec2<u32>(byte_at(b + 192u + 2u * j), byte_at(b + 193u + 2u * j));
+            let two = vec2<u32>(file_byte(b + 192u + 2u * j), file_byte(b + 193u + 2u * j));
             let s = bitcast<vec2<i32>>(two << vec2<u32>(24u)) >> vec2<u32>(24u);
-            return half_at(b + 208u) * vec2<f32>(s);
+            return file_half(b + 208u) * vec2<f32>(s);
         }
     }
 }
@@ -134,11 +134,11 @@ fn main(
     let row = group_index(workgroup, groups) * rows + slot;
     let live = slot < rows && row < ROWS;
     // Without a row of its own a group of lanes repeats the last one and drops the result.
-    let base = min(row, ROWS - 1u) * row_stride();
+    let base = min(row, ROWS - 1u) * file_row_bytes();
     var sum = 0.0;
     for (var c = lane % lanes; c < (K + 31u) / 32u; c += lanes) {
         let at = block_of(base, c);
-        let s = scales(at);
+        let s = file_scales(at);
         var first = vec4<f32>(0.0);
         var last = vec4<f32>(0.0);
         var all = vec4<f32>(0.0);
@@ -160,5 +160,5 @@ fn main(
         }
     }
     for (var step = lanes / 2u; step > 0u; step /= 2u) { sum += subgroupShuffleXor(sum, step); }
-    if (live && lane % lanes == 0u) { store_y(FIRST + row, sum, held_y(FIRST + row)); }
+    if (live && lane % lanes == 0u) { store_y(FIRST + row, sum, old_y(FIRST + row)); }
 }

@@ -33,13 +33,13 @@ fn x_one(i: u32) -> f32 {
 var<private> rows: array<vec4<f32>, 8>;
 var<private> rest: f32;
 
-fn add(chunk: Chunk, c: u32, v: f32) {
-    let s = scales(chunk, c);
+fn add(chunk: SoaChunk, c: u32, v: f32) {
+    let s = soa_scales(chunk, c);
     let f = s.x * v;
-    let p = eight(chunk, 0u);
-    let q = eight(chunk, 1u);
-    let r = eight(chunk, 2u);
-    let t = eight(chunk, 3u);
+    let p = quants_at(chunk, 0u);
+    let q = quants_at(chunk, 1u);
+    let r = quants_at(chunk, 2u);
+    let t = quants_at(chunk, 3u);
     rows[0] += f * p.low;
     rows[1] += f * p.high;
     rows[2] += f * q.low;
@@ -48,7 +48,7 @@ fn add(chunk: Chunk, c: u32, v: f32) {
     rows[5] += f * r.high;
     rows[6] += f * t.low;
     rows[7] += f * t.high;
-    rest += s.y * v - offset() * f;
+    rest += s.y * v - quant_offset() * f;
 }
 
 fn tiles() -> u32 { return (ROWS + 255u) / 256u; }
@@ -71,10 +71,10 @@ fn main(
         let k1 = min(k + step, K - 1u);
         let k2 = min(k + 2u * step, K - 1u);
         let k3 = min(k + 3u * step, K - 1u);
-        let w0 = load_chunk(k * stream_stride(), row_chunk);
-        let w1 = load_chunk(k1 * stream_stride(), row_chunk);
-        let w2 = load_chunk(k2 * stream_stride(), row_chunk);
-        let w3 = load_chunk(k3 * stream_stride(), row_chunk);
+        let w0 = load_soa_chunk(k * stream_stride(), row_chunk);
+        let w1 = load_soa_chunk(k1 * stream_stride(), row_chunk);
+        let w2 = load_soa_chunk(k2 * stream_stride(), row_chunk);
+        let w3 = load_soa_chunk(k3 * stream_stride(), row_chunk);
         add(w0, row_chunk, x_one(start + k));
         if (k + step < K) { add(w1, row_chunk, x_one(start + k1)); }
         if (k + 2u * step < K) { add(w2, row_chunk, x_one(start + k2)); }
@@ -116,5 +116,5 @@ fn sum(
     let row = at % ROWS;
     var all = 0.0;
     for (var i = 0u; i < SPLITS; i++) { all += parts[(col * SPLITS + i) * ROWS + row]; }
-    store_y(col * (FIRST + ROWS) + FIRST + row, all, held_y(col * (FIRST + ROWS) + FIRST + row));
+    store_y(col * (FIRST + ROWS) + FIRST + row, all, old_y(col * (FIRST + ROWS) + FIRST + row));
 }

@@ -37,6 +37,6 @@ fn main(
     for (var c = 0u; c < COLS; c++) {
         var sum = 0.0;
         for (var k = 0u; k < K; k++) { sum += weight(row, k) * x_at(c * K + k); }
-        store_y(c * (FIRST + ROWS) + FIRST + row, sum, held_y(c * (FIRST + ROWS) + FIRST + row));
+        store_y(c * (FIRST + ROWS) + FIRST + row, sum, old_y(c * (FIRST + ROWS) + FIRST + row));
     }
 }

@@ -13,11 +13,11 @@
 
 alias Partial = f32;
 
-fn weigh(chunk: Chunk, at: u32, c: u32, tile: u32) -> f32 {
-    return dot_chunk(chunk, at, load_x(c - tile));
+fn dot_tile_chunk(chunk: SoaChunk, at: u32, c: u32, tile: u32) -> Partial {
+    return dot_soa_chunk(chunk, at, load_x_tile(c - tile));
 }
 
-fn finish(sum: f32) -> f32 { return sum; }
+fn epilogue(sum: Partial) -> f32 { return sum; }
 
 @compute @workgroup_size(WG)
 fn main(

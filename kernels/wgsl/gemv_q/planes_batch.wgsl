@@ -27,32 +27,32 @@ var<private> sum5: vec4<f32>;
 var<private> sum6: vec4<f32>;
 var<private> sum7: vec4<f32>;
 
-// Factor and summand that make weights of what `eight` returns, for word j of a chunk.
+// Factor and summand that make weights of what `quants_at` returns, for word j of a chunk.
 fn affine(s: vec2<f32>, j: u32) -> vec2<f32> {
     switch WEIGHT {
         case 3u: { return vec2<f32>(s.x, 0.0); }
         case 10u: { return vec2<f32>(select(s.x, s.y, j >= 2u), 0.0); }
-        case 4u, 6u: { return vec2<f32>(s.x, -offset() * s.x); }
-        default: { return vec2<f32>(s.x, s.y - offset() * s.x); }
+        case 4u, 6u: { return vec2<f32>(s.x, -quant_offset() * s.x); }
+        default: { return vec2<f32>(s.x, s.y - quant_offset() * s.x); }
     }
 }
 
-fn decoded(chunk: Chunk, s: vec2<f32>, j: u32) -> Eight {
-    let q = eight(chunk, j);
+fn decoded(chunk: SoaChunk, s: vec2<f32>, j: u32) -> Quants {
+    let q = quants_at(chunk, j);
     let f = affine(s, j);
-    return Eight(q.low * f.x + f.y, q.high * f.x + f.y);
+    return Quants(q.low * f.x + f.y, q.high * f.x + f.y);
 }
 
 // Slot i of a column's tile and the next against eight weights of four rows.
-fn column(col: u32, i: u32, a: Eight, b: Eight, c: Eight, d: Eight) -> vec4<f32> {
-    let v = xs[x_slot(col, 0u) + i];
+fn column(col: u32, i: u32, a: Quants, b: Quants, c: Quants, d: Quants) -> vec4<f32> {
+    let v = x_tile[x_slot(col, 0u) + i];
     let low = vec4<f32>(dot(a.low, v), dot(b.low, v), dot(c.low, v), dot(d.low, v));
     if (WEIGHT == 3u) { return low; }
-    let u = xs[x_slot(col, 0u) + i + 1u];
+    let u = x_tile[x_slot(col, 0u) + i + 1u];
     return low + vec4<f32>(dot(a.high, u), dot(b.high, u), dot(c.high, u), dot(d.high, u));
 }
 
-fn columns(i: u32, a: Eight, b: Eight, c: Eight, d: Eight) {
+fn columns(i: u32, a: Quants, b: Quants, c: Quants, d: Quants) {
     sum0 += column(0u, i, a, b, c, d);
     if (COLS > 1u) { sum1 += column(1u, i, a, b, c, d); }
     if (COLS > 2u) { sum2 += column(2u, i, a, b, c, d); }
@@ -83,22 +83,22 @@ fn main(
     let r1 = min(row + 1u, last);
     let r2 = min(row + 2u, last);
     let r3 = min(row + 3u, last);
-    for (var tile = 0u; tile < row_chunks(); tile += TILE) {
-        stage_x(lid, 0u, tile);
-        let end = min(row_chunks(), tile + TILE);
+    for (var tile = 0u; tile < soa_row_chunks(); tile += TILE) {
+        stage_x_tile(lid, 0u, tile);
+        let end = min(soa_row_chunks(), tile + TILE);
         for (var c = tile + lane % lanes; c < end; c += lanes) {
-            let w0 = load_chunk(row_base(r0), row_first(r0) + c);
-            let w1 = load_chunk(row_base(r1), row_first(r1) + c);
-            let w2 = load_chunk(row_base(r2), row_first(r2) + c);
-            let w3 = load_chunk(row_base(r3), row_first(r3) + c);
-            let s0 = scales(w0, row_first(r0) + c);
-            let s1 = scales(w1, row_first(r1) + c);
-            let s2 = scales(w2, row_first(r2) + c);
-            let s3 = scales(w3, row_first(r3) + c);
+            let w0 = load_soa_chunk(stream_base(r0), stream_chunk(r0) + c);
+            let w1 = load_soa_chunk(stream_base(r1), stream_chunk(r1) + c);
+            let w2 = load_soa_chunk(stream_base(r2), stream_chunk(r2) + c);
+            let w3 = load_soa_chunk(stream_base(r3), stream_chunk(r3) + c);
+            let s0 = soa_scales(w0, stream_chunk(r0) + c);
+            let s1 = soa_scales(w1, stream_chunk(r1) + c);
+            let s2 = soa_scales(w2, stream_chunk(r2) + c);
+            let s3 = soa_scales(w3, stream_chunk(r3) + c);
             let i = x_slot(0u, c - tile);
             for (var j = 0u; j < 4u; j++) {
                 columns(
-                    i + j * (chunk_elements() / 16u),
+                    i + j * (soa_chunk_elements() / 16u),
                     decoded(w0, s0, j), decoded(w1, s1, j), decoded(w2, s2, j), decoded(w3, s3, j),
                 );
             }
@@ -120,6 +120,6 @@ fn main(
             default: {}
         }
         let one = sum_four(sum, lane, lanes);
-        if (keeps) { store_y(col * (FIRST + ROWS) + FIRST + mine, one, held_y(col * (FIRST + ROWS) + FIRST + mine)); }
+        if (keeps) { store_y(col * (FIRST + ROWS) + FIRST + mine, one, old_y(col * (FIRST + ROWS) + FIRST + mine)); }
     }
 }

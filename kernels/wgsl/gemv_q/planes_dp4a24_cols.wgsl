@@ -54,8 +54,8 @@ fn clear_sums() {
 
 fn stored_row(row: u32) -> u32 { return row; }
 
-fn codes_in(chunk: Chunk, first: u32, i: u32, c: u32) -> Codes {
-    return codes_of(chunk, row_first(row_after(first, i)) + c);
+fn codes_in(chunk: SoaChunk, first: u32, i: u32, c: u32) -> Codes {
+    return codes_of(chunk, stream_chunk(row_after(first, i)) + c);
 }
 
 // Chunk c of four rows against a column of those in memory.
@@ -64,7 +64,7 @@ fn column(which: u32, c: u32, a: Codes, b: Codes, d: Codes, e: Codes) -> vec4<f3
     return vec4<f32>(dot_rounded(a, v), dot_rounded(b, v), dot_rounded(d, v), dot_rounded(e, v));
 }
 
-fn columns(rows: Rows, first: u32, c: u32) {
+fn columns(rows: RowChunks, first: u32, c: u32) {
     let a = codes_in(rows.a, first, 0u, c);
     let b = codes_in(rows.b, first, 1u, c);
     let d = codes_in(rows.c, first, 2u, c);
@@ -106,12 +106,12 @@ fn main(
     let lanes = min(LANES, sg);
     let lane = subgroup_lane % lanes;
     let team = subgroup * (sg / lanes) + subgroup_lane / lanes;
-    let chunks = row_chunks();
+    let chunks = soa_row_chunks();
     let rounds = (chunks + lanes - 1u) / lanes;
 
     var row = EACH * (group / PASSES * TEAMS + team);
     var first = first_row(row);
-    var now = load_rows(first, min(lane, chunks - 1u));
+    var now = load_row_chunks(first, min(lane, chunks - 1u));
     round_x(first_column, subgroup, sg, subgroup_lane);
     workgroupBarrier();
 
@@ -126,7 +126,7 @@ fn main(
             var next = now;
             if (more || turn < TURNS) {
                 let at = select(lane, c + lanes, more);
-                next = load_rows(select(next_first, first, more), min(at, chunks - 1u));
+                next = load_row_chunks(select(next_first, first, more), min(at, chunks - 1u));
             }
             if (c < chunks) { columns(now, first, c); }
             now = next;
@@ -137,7 +137,7 @@ fn main(
         for (var i = 0u; i < X_COLUMNS; i++) {
             let one = sum_four(sum_of(i), subgroup_lane, lanes);
             let at = (first_column + i) * (FIRST + ROWS) + FIRST + mine;
-            if (keeps && first_column + i < COLS) { store_y(at, one, held_y(at)); }
+            if (keeps && first_column + i < COLS) { store_y(at, one, old_y(at)); }
         }
         row = next_row;
         first = next_first;

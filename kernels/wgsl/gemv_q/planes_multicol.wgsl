@@ -33,30 +33,30 @@ fn main(
     let row = EACH * (group_index(workgroup, groups) * slots + slot);
     // Rows past the end repeat the last one: loads stay inside, results are dropped.
     let last = ROWS - 1u;
-    let base0 = row_base(min(row, last));
-    let base1 = row_base(min(row + 1u, last));
-    let base2 = row_base(min(row + 2u, last));
-    let base3 = row_base(min(row + 3u, last));
-    let first0 = row_first(min(row, last));
-    let first1 = row_first(min(row + 1u, last));
-    let first2 = row_first(min(row + 2u, last));
-    let first3 = row_first(min(row + 3u, last));
+    let base0 = stream_base(min(row, last));
+    let base1 = stream_base(min(row + 1u, last));
+    let base2 = stream_base(min(row + 2u, last));
+    let base3 = stream_base(min(row + 3u, last));
+    let first0 = stream_chunk(min(row, last));
+    let first1 = stream_chunk(min(row + 1u, last));
+    let first2 = stream_chunk(min(row + 2u, last));
+    let first3 = stream_chunk(min(row + 3u, last));
 
     var sum = vec4<f32>(0.0);
-    for (var tile = 0u; tile < row_chunks(); tile += TILE) {
-        let end = min(row_chunks(), tile + TILE);
+    for (var tile = 0u; tile < soa_row_chunks(); tile += TILE) {
+        let end = min(soa_row_chunks(), tile + TILE);
         let rounds = (end - tile + lanes - 1u) / lanes;
         var c = tile + lane % lanes;
         let start = min(c, end - 1u);
-        var w0 = load_chunk(base0, first0 + start);
-        var w1 = load_chunk(base1, first1 + start);
-        var w2: Chunk;
-        var w3: Chunk;
+        var w0 = load_soa_chunk(base0, first0 + start);
+        var w1 = load_soa_chunk(base1, first1 + start);
+        var w2: SoaChunk;
+        var w3: SoaChunk;
         if (EACH > 2u) {
-            w2 = load_chunk(base2, first2 + start);
-            w3 = load_chunk(base3, first3 + start);
+            w2 = load_soa_chunk(base2, first2 + start);
+            w3 = load_soa_chunk(base3, first3 + start);
         }
-        stage_x(lid, 0u, tile);
+        stage_x_tile(lid, 0u, tile);
         for (var round = 1u; round <= rounds; round++) {
             var n0 = w0;
             var n1 = w1;
@@ -64,20 +64,20 @@ fn main(
             var n3 = w3;
             if (round < rounds) {
                 let next = min(c + lanes, end - 1u);
-                n0 = load_chunk(base0, first0 + next);
-                n1 = load_chunk(base1, first1 + next);
+                n0 = load_soa_chunk(base0, first0 + next);
+                n1 = load_soa_chunk(base1, first1 + next);
                 if (EACH > 2u) {
-                    n2 = load_chunk(base2, first2 + next);
-                    n3 = load_chunk(base3, first3 + next);
+                    n2 = load_soa_chunk(base2, first2 + next);
+                    n3 = load_soa_chunk(base3, first3 + next);
                 }
             }
             if (c < end) {
-                let v = load_x(c - tile);
-                sum.x += dot_chunk(w0, first0 + c, v);
-                sum.y += dot_chunk(w1, first1 + c, v);
+                let v = load_x_tile(c - tile);
+                sum.x += dot_soa_chunk(w0, first0 + c, v);
+                sum.y += dot_soa_chunk(w1, first1 + c, v);
                 if (EACH > 2u) {
-                    sum.z += dot_chunk(w2, first2 + c, v);
-                    sum.w += dot_chunk(w3, first3 + c, v);
+                    sum.z += dot_soa_chunk(w2, first2 + c, v);
+                    sum.w += dot_soa_chunk(w3, first3 + c, v);
                 }
             }
             w0 = n0;
@@ -91,6 +91,6 @@ fn main(
     let one = sum_four(sum, lane, lanes);
     let which = lane % lanes / (lanes / 4u);
     if (slot < slots && lane % (lanes / 4u) == 0u && which < EACH && row + which < ROWS) {
-        store_y(FIRST + row + which, one, held_y(FIRST + row + which));
+        store_y(FIRST + row + which, one, old_y(FIRST + row + which));
     }
 }

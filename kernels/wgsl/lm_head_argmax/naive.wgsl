@@ -39,8 +39,8 @@ fn rows(
         best = better(best, Candidate(sum, FIRST + row));
     }
     best = workgroup_best(lid, best);
-    if (lid == 0u && group < groups()) { leave(group, best); }
+    if (lid == 0u && group < groups()) { store_group_best(group, best); }
 }
 
 @compute @workgroup_size(WG)
-fn choose(@builtin(local_invocation_index) lid: u32) { conclude(lid, groups()); }
+fn choose(@builtin(local_invocation_index) lid: u32) { merge_best(lid, groups()); }

@@ -24,7 +24,7 @@ override ROWS_PER_WG: u32 = 256u;
 
 var<private> best: Candidate;
 
-fn note(row: u32, logit: f32) { best = better(best, Candidate(logit, FIRST + row)); }
+fn push_logit(row: u32, logit: f32) { best = better(best, Candidate(logit, FIRST + row)); }
 
 fn groups() -> u32 { return (ROWS + ROWS_PER_WG - 1u) / ROWS_PER_WG; }
 
@@ -41,8 +41,8 @@ fn rows(
     best = NOBODY;
     weigh_rows(lid, group, subgroup, size, lane);
     let all = workgroup_best(lid, best);
-    if (lid == 0u && group < groups()) { leave(group, all); }
+    if (lid == 0u && group < groups()) { store_group_best(group, all); }
 }
 
 @compute @workgroup_size(WG)
-fn choose(@builtin(local_invocation_index) lid: u32) { conclude(lid, groups()); }
+fn choose(@builtin(local_invocation_index) lid: u32) { merge_best(lid, groups()); }

@@ -25,9 +25,9 @@ var<private> best: Candidate;
 
 fn stored_row(row: u32) -> u32 { return row; }
 
-fn held_of(row: u32) -> f32 { return 0.0; }
+fn old_of_row(row: u32) -> f32 { return 0.0; }
 
-fn keep(product: Product, lanes: u32) {
+fn store_product(product: Product, lanes: u32) {
     if (product.live) { best = better(best, Candidate(product.value, FIRST + product.row)); }
 }
 
@@ -44,8 +44,8 @@ fn rows(
     best = NOBODY;
     walk_rows(group, subgroup, size, lane);
     let all = workgroup_best(lid, best);
-    if (lid == 0u && group < GRID) { leave(group, all); }
+    if (lid == 0u && group < GRID) { store_group_best(group, all); }
 }
 
 @compute @workgroup_size(WG)
-fn choose(@builtin(local_invocation_index) lid: u32) { conclude(lid, GRID); }
+fn choose(@builtin(local_invocation_index) lid: u32) { merge_best(lid, GRID); }

@@ -7,7 +7,7 @@
 // Idea: gemv/subgroup_multicol (x is loaded and unpacked once for four rows, four independent loads
 // in flight), but no logit is written: after its rows a workgroup leaves one candidate. Many rows a
 // workgroup keep the second stage short, few of them balance the load.
-// uses: dot_row, weights, grid, state, choose, choose_workgroup, head_best
+// uses: dot_row, weights, grid, state, choose, choose_workgroup, head_best, masked
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;
@@ -64,8 +64,8 @@ fn rows(
         }
     }
     best = workgroup_best(lid, best);
-    if (lid == 0u && group < groups()) { leave(group, best); }
+    if (lid == 0u && group < groups()) { store_group_best(group, best); }
 }
 
 @compute @workgroup_size(WG)
-fn choose(@builtin(local_invocation_index) lid: u32) { conclude(lid, groups()); }
+fn choose(@builtin(local_invocation_index) lid: u32) { merge_best(lid, groups()); }

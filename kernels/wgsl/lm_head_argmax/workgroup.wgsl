@@ -6,7 +6,7 @@
 //
 // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums them, and
 // the first lane of each row keeps the best of its rows until the end.
-// uses: dot_row, weights, grid, state, choose, choose_workgroup, head_best
+// uses: dot_row, weights, grid, state, choose, choose_workgroup, head_best, masked
 // uses: lane_sum
 override ROWS: u32;
 override FIRST: u32;
@@ -47,8 +47,8 @@ fn rows(
         if (lane == 0u && row < ROWS) { best = better(best, Candidate(sum, FIRST + row)); }
     }
     best = workgroup_best(lid, best);
-    if (lid == 0u && group < groups()) { leave(group, best); }
+    if (lid == 0u && group < groups()) { store_group_best(group, best); }
 }
 
 @compute @workgroup_size(WG)
-fn choose(@builtin(local_invocation_index) lid: u32) { conclude(lid, groups()); }
+fn choose(@builtin(local_invocation_index) lid: u32) { merge_best(lid, groups()); }

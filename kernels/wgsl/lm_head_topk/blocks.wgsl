@@ -46,9 +46,9 @@ fn rows(
             }
         }
         sum = lane_sum(lid, sum);
-        if (lane == 0u && row < ROWS) { slots[r + lid / LANES] = entry_of(sum, row); }
+        if (lane == 0u && row < ROWS) { list_entries[r + lid / LANES] = entry_of(sum, row); }
     }
-    leave_list(lid, group);
+    store_group_list(lid, group);
 }
 
 @compute @workgroup_size(WG)
@@ -57,4 +57,4 @@ fn merge(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_
 }
 
 @compute @workgroup_size(WG)
-fn choose(@builtin(local_invocation_index) lid: u32) { conclude(lid); }
+fn choose(@builtin(local_invocation_index) lid: u32) { merge_lists_last(lid); }

@@ -37,10 +37,10 @@ fn rows(
         if (row < ROWS) {
             var sum = 0.0;
             for (var i = 0u; i < K; i++) { sum += weight_at(row, i, K) * x_at(i); }
-            slots[r] = entry_of(sum, row);
+            list_entries[r] = entry_of(sum, row);
         }
     }
-    leave_list(lid, group);
+    store_group_list(lid, group);
 }
 
 @compute @workgroup_size(WG)
@@ -49,4 +49,4 @@ fn merge(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_
 }
 
 @compute @workgroup_size(WG)
-fn choose(@builtin(local_invocation_index) lid: u32) { conclude(lid); }
+fn choose(@builtin(local_invocation_index) lid: u32) { merge_lists_last(lid); }

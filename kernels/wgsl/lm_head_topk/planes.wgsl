@@ -21,7 +21,7 @@ override ROWS_PER_WG: u32 = 256u;
 @group(0) @binding(4) var<storage, read_write> lists: array<vec2<u32>>;
 @group(0) @binding(5) var<storage, read_write> merged: array<vec2<u32>>;
 
-fn note(row: u32, logit: f32) { slots[row % ROWS_PER_WG] = entry_of(logit, row); }
+fn push_logit(row: u32, logit: f32) { list_entries[row % ROWS_PER_WG] = entry_of(logit, row); }
 
 fn group_rows() -> u32 { return ROWS_PER_WG; }
 
@@ -37,7 +37,7 @@ fn rows(
     let group = group_index(workgroup, grid);
     clear_rows(lid);
     weigh_rows(lid, group, subgroup, size, lane);
-    leave_list(lid, group);
+    store_group_list(lid, group);
 }
 
 @compute @workgroup_size(WG)
@@ -46,4 +46,4 @@ fn merge(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_
 }
 
 @compute @workgroup_size(WG)
-fn choose(@builtin(local_invocation_index) lid: u32) { conclude(lid); }
+fn choose(@builtin(local_invocation_index) lid: u32) { merge_lists_last(lid); }

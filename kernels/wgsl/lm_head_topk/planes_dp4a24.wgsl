@@ -22,10 +22,10 @@ const PAIRED: bool = false;
 
 fn stored_row(row: u32) -> u32 { return row; }
 
-fn held_of(row: u32) -> f32 { return 0.0; }
+fn old_of_row(row: u32) -> f32 { return 0.0; }
 
-fn keep(product: Product, lanes: u32) {
-    if (product.live) { slots[product.at] = entry_of(product.value, product.row); }
+fn store_product(product: Product, lanes: u32) {
+    if (product.live) { list_entries[product.at] = entry_of(product.value, product.row); }
 }
 
 fn group_rows() -> u32 { return TURNS * TURN_ROWS; }
@@ -42,7 +42,7 @@ fn rows(
     let group = group_index(workgroup, grid);
     clear_rows(lid);
     walk_rows(group, subgroup, size, lane);
-    leave_list(lid, group);
+    store_group_list(lid, group);
 }
 
 @compute @workgroup_size(WG)
@@ -51,4 +51,4 @@ fn merge(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_
 }
 
 @compute @workgroup_size(WG)
-fn choose(@builtin(local_invocation_index) lid: u32) { conclude(lid); }
+fn choose(@builtin(local_invocation_index) lid: u32) { merge_lists_last(lid); }

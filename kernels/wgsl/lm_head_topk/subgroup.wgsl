@@ -8,7 +8,7 @@
 // Idea: gemv/subgroup_multicol (x is loaded and unpacked once for four rows, four independent loads
 // in flight), but the logits stay in workgroup memory, and of them TOP_K are written. Many rows a
 // workgroup keep the merging short, few of them balance the load.
-// uses: dot_row, weights, grid, sort_key, top_list
+// uses: dot_row, weights, grid, sort_key, top_list, masked
 // uses: merge_lists, head_top
 override ROWS: u32;
 override FIRST: u32;
@@ -59,9 +59,9 @@ fn rows(
             );
         }
         let total = subgroupAdd(sum);
-        if (lane < 4u && row + lane < ROWS) { slots[r + lane] = entry_of(total[lane], row + lane); }
+        if (lane < 4u && row + lane < ROWS) { list_entries[r + lane] = entry_of(total[lane], row + lane); }
     }
-    leave_list(lid, group);
+    store_group_list(lid, group);
 }
 
 @compute @workgroup_size(WG)
@@ -70,4 +70,4 @@ fn merge(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_
 }
 
 @compute @workgroup_size(WG)
-fn choose(@builtin(local_invocation_index) lid: u32) { conclude(lid); }
+fn choose(@builtin(local_invocation_index) lid: u32) { merge_lists_last(lid); }

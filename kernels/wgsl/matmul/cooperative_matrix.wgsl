@@ -30,11 +30,11 @@ alias Unit = vec4<f16>;
 const UNIT: u32 = 4u;
 
 fn store_x(at: u32, e: Eight) {
-    xs[at] = Unit(e.low);
-    xs[at + 1u] = Unit(e.high);
+    x_fragments[at] = Unit(e.low);
+    x_fragments[at + 1u] = Unit(e.high);
 }
 
 fn store_w(at: u32, e: Eight) {
-    ws[at] = Unit(e.low);
-    ws[at + 1u] = Unit(e.high);
+    w_fragments[at] = Unit(e.low);
+    w_fragments[at + 1u] = Unit(e.high);
 }

@@ -25,23 +25,23 @@ alias Unit = f16;
 const UNIT: u32 = 1u;
 
 fn store_x(at: u32, e: Eight) {
-    xs[at] = f16(e.low.x);
-    xs[at + 1u] = f16(e.low.y);
-    xs[at + 2u] = f16(e.low.z);
-    xs[at + 3u] = f16(e.low.w);
-    xs[at + 4u] = f16(e.high.x);
-    xs[at + 5u] = f16(e.high.y);
-    xs[at + 6u] = f16(e.high.z);
-    xs[at + 7u] = f16(e.high.w);
+    x_fragments[at] = f16(e.low.x);
+    x_fragments[at + 1u] = f16(e.low.y);
+    x_fragments[at + 2u] = f16(e.low.z);
+    x_fragments[at + 3u] = f16(e.low.w);
+    x_fragments[at + 4u] = f16(e.high.x);
+    x_fragments[at + 5u] = f16(e.high.y);
+    x_fragments[at + 6u] = f16(e.high.z);
+    x_fragments[at + 7u] = f16(e.high.w);
 }
 
 fn store_w(at: u32, e: Eight) {
-    ws[at] = f16(e.low.x);
-    ws[at + 1u] = f16(e.low.y);
-    ws[at + 2u] = f16(e.low.z);
-    ws[at + 3u] = f16(e.low.w);
-    ws[at + 4u] = f16(e.high.x);
-    ws[at + 5u] = f16(e.high.y);
-    ws[at + 6u] = f16(e.high.z);
-    ws[at + 7u] = f16(e.high.w);
+    w_fragments[at] = f16(e.low.x);
+    w_fragments[at + 1u] = f16(e.low.y);
+    w_fragments[at + 2u] = f16(e.low.z);
+    w_fragments[at + 3u] = f16(e.low.w);
+    w_fragments[at + 4u] = f16(e.high.x);
+    w_fragments[at + 5u] = f16(e.high.y);
+    w_fragments[at + 6u] = f16(e.high.z);
+    w_fragments[at + 7u] = f16(e.high.w);
 }

@@ -42,7 +42,7 @@ fn slot(row: u32, j: u32) -> u32 {
 // Piece p of a tile: half a row, eight elements.
 fn fetch_x(p: u32, m0: u32, k: u32) -> Raw {
     var raw: Raw;
-    if (p < 2u * TM) { raw = load_x(m0 + p / 2u, k + 8u * (p % 2u)); }
+    if (p < 2u * TM) { raw = load_x_words(m0 + p / 2u, k + 8u * (p % 2u)); }
     return raw;
 }
 

@@ -18,7 +18,7 @@ override AFTER: u32;
 
 const TILE: u32 = 16u;
 // Rows of 64 elements and four of padding, so that sixteen rows lie in different banks.
-const STRIDE: u32 = 17u;
+const TILE_STRIDE: u32 = 17u;
 var<workgroup> xs: array<vec4<f32>, 272>;
 var<workgroup> ws: array<vec4<f32>, 272>;
 
@@ -40,18 +40,18 @@ fn main(
     var sum = 0.0;
     for (var k = 0u; k < K; k += 64u) {
         if (lid < 128u) {
-            let e = decode_x(load_x(m0 + at, k + 8u * i));
-            xs[at * STRIDE + 2u * i] = e.low;
-            xs[at * STRIDE + 2u * i + 1u] = e.high;
+            let e = decode_x(load_x_words(m0 + at, k + 8u * i));
+            xs[at * TILE_STRIDE + 2u * i] = e.low;
+            xs[at * TILE_STRIDE + 2u * i + 1u] = e.high;
         } else {
             var raw: Raw;
             if (n0 + at < ROWS && k + 8u * i < K) { raw = load_weights(n0 + at, k + 8u * i); }
             let e = decode_weights(raw, k + 8u * i);
-            ws[at * STRIDE + 2u * i] = e.low;
-            ws[at * STRIDE + 2u * i + 1u] = e.high;
+            ws[at * TILE_STRIDE + 2u * i] = e.low;
+            ws[at * TILE_STRIDE + 2u * i + 1u] = e.high;
         }
         workgroupBarrier();
-        for (var j = 0u; j < 16u; j++) { sum += dot(xs[m * STRIDE + j], ws[n * STRIDE + j]); }
+        for (var j = 0u; j < 16u; j++) { sum += dot(xs[m * TILE_STRIDE + j], ws[n * TILE_STRIDE + j]); }
         workgroupBarrier();
     }
     if (m0 + m < M && n0 + n < ROWS) {

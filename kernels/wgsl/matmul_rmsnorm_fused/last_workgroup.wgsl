@@ -15,7 +15,7 @@
 // the counter keeps them in order (naga makes it an acquire-release barrier of device scope on
 // Vulkan; D3D12's and Metal's are barriers of device memory). The pattern is that of CUDA's
 // threadFenceReduction sample, with a barrier for __threadfence.
-// uses: residual_norm, chunk_span, dot_row, weights, store_pair, reduce_subgroup, grid
+// uses: residual_norm, chunk_span, dot_row, weights, store_pair, reduce_subgroup, grid, masked
 override ROWS: u32;
 override NEXT: u32;
 override N: u32 = ROWS;
@@ -32,13 +32,13 @@ override ROWS_PER_WG: u32 = 1u; // 1, 2 or 4: rows that all lanes work on togeth
 @group(0) @binding(7) var<storage, read_write> arrived: array<atomic<u32>>;
 
 override SLOTS: u32 = WG / 4u; // subgroups have at least four lanes
-var<workgroup> row_slots: array<vec4<f32>, SLOTS>;
+var<workgroup> row_sums: array<vec4<f32>, SLOTS>;
 var<workgroup> before: u32;
 
-struct Place { lid: u32, lane: u32, subgroup: u32, subgroups: u32 }
+struct NormLane { lid: u32, lane: u32, subgroup: u32, subgroups: u32 }
 
-fn sum_all(p: Place, value: f32) -> f32 {
-    return workgroup_sum(p.lane, p.subgroup, p.subgroups, value);
+fn sum_all(p: NormLane, value: f32) -> f32 {
+    return sum_of_subgroups(p.lane, p.subgroup, p.subgroups, value);
 }
 
 fn delta_at(i: u32) -> f32 { return bitcast<f32>(atomicLoad(&branch[i])); }
@@ -50,22 +50,22 @@ fn set_stream(i: u32, value: f32) { stream[i] = value; }
 // A chunk of each of the rows.
 struct Chunks { a: vec4<u32>, b: vec4<u32>, c: vec4<u32>, d: vec4<u32> }
 
-fn row_base(row: u32) -> u32 { return min(row, ROWS - 1u) * row_chunks(); }
+fn sum_base(row: u32) -> u32 { return min(row, ROWS - 1u) * row_chunks(); }
 
 fn load_rows(first: u32, begin: u32, lid: u32) -> Chunks {
     var w: Chunks;
-    w.a = load_chunk(row_base(first), begin, lid);
-    if (ROWS_PER_WG > 1u) { w.b = load_chunk(row_base(first + 1u), begin, lid); }
+    w.a = load_span_chunk(sum_base(first), begin, lid);
+    if (ROWS_PER_WG > 1u) { w.b = load_span_chunk(sum_base(first + 1u), begin, lid); }
     if (ROWS_PER_WG > 2u) {
-        w.c = load_chunk(row_base(first + 2u), begin, lid);
-        w.d = load_chunk(row_base(first + 3u), begin, lid);
+        w.c = load_span_chunk(sum_base(first + 2u), begin, lid);
+        w.d = load_span_chunk(sum_base(first + 3u), begin, lid);
     }
     return w;
 }
 
 fn contribute(w: Chunks, begin: u32, lid: u32) -> vec4<f32> {
     if (begin >= row_chunks()) { return vec4<f32>(0.0); }
-    let v = load_x_chunk(own_chunk(begin, lid));
+    let v = load_x_chunk(span_chunk(begin, lid));
     var sum = vec4<f32>(dot_chunk(w.a, v), 0.0, 0.0, 0.0);
     if (ROWS_PER_WG > 1u) { sum.y = dot_chunk(w.b, v); }
     if (ROWS_PER_WG > 2u) {
@@ -101,11 +101,11 @@ fn main(
         sum += contribute(w2, c2, lid) + contribute(w3, c3, lid);
     }
     let part = subgroupAdd(sum);
-    if (lane == 0u) { row_slots[subgroup] = part; }
+    if (lane == 0u) { row_sums[subgroup] = part; }
     workgroupBarrier();
     if (lid < ROWS_PER_WG && first + lid < ROWS) {
         var total = 0.0;
-        for (var i = 0u; i < subgroups; i++) { total += row_slots[i][lid]; }
+        for (var i = 0u; i < subgroups; i++) { total += row_sums[i][lid]; }
         atomicStore(&branch[first + lid], bitcast<u32>(total));
     }
     storageBarrier();
@@ -114,5 +114,5 @@ fn main(
     if (workgroupUniformLoad(&before) + 1u < all) { return; }
     storageBarrier();
     if (lid == 0u) { atomicStore(&arrived[0], 0u); }
-    residual_norm(Place(lid, lane, subgroup, subgroups), NEXT == 1u);
+    residual_norm(NormLane(lid, lane, subgroup, subgroups), NEXT == 1u);
 }

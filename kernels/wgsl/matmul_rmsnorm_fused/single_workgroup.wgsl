@@ -8,7 +8,7 @@
 // Idea: the norm needs all rows, so one workgroup that makes them all needs no second pass. It
 // gives up the GPU for that: one of 132 processors works, and a matrix of 16 MB takes 1240 us where
 // 4 us of memory traffic are due. Kept to show what a fusion must not cost.
-// uses: residual_norm, tree_sums, dot_row, weights, store_pair, reduce_workgroup
+// uses: residual_norm, tree_sums, dot_row, weights, store_pair, reduce_workgroup, masked
 override ROWS: u32;
 override NEXT: u32;
 override N: u32 = ROWS;
@@ -40,5 +40,5 @@ fn main(@builtin(local_invocation_index) lid: u32) {
         rows[row] = sum;
     }
     workgroupBarrier();
-    residual_norm(Place(lid), NEXT == 1u);
+    residual_norm(NormLane(lid), NEXT == 1u);
 }

@@ -8,7 +8,7 @@
 // Idea: a matrix wants every processor, a norm of a few kilobytes wants one workgroup: two
 // dispatches, of which the second is latency only. All loads of a round are in flight together, as in
 // gemv/workgroup. No subgroups needed.
-// uses: residual_norm, stored_branch, tree_sums, dot_row, row_dense, share, weights, store_pair, reduce_workgroup, grid
+// uses: residual_norm, stored_branch, tree_sums, dot_row, row_dense, share, weights, store_pair, reduce_workgroup, grid, masked
 override ROWS: u32;
 override WG: u32 = 256u; // a power of two
 override LANES: u32 = 32u; // invocations a row, a power of two
@@ -42,5 +42,5 @@ fn product(
 
 @compute @workgroup_size(WG)
 fn norms(@builtin(local_invocation_index) lid: u32) {
-    residual_norm(Place(lid), NEXT == 1u);
+    residual_norm(NormLane(lid), NEXT == 1u);
 }

@@ -21,16 +21,16 @@ const PAIRED: bool = false;
 
 fn stored_row(row: u32) -> u32 { return row; }
 
-fn held_of(row: u32) -> f32 { return 0.0; }
+fn old_of_row(row: u32) -> f32 { return 0.0; }
 
-fn keep(product: Product, lanes: u32) {
+fn store_product(product: Product, lanes: u32) {
     if (product.live) { branch[product.row] = product.value; }
 }
 
-struct Place { lid: u32, lane: u32, subgroup: u32, subgroups: u32 }
+struct NormLane { lid: u32, lane: u32, subgroup: u32, subgroups: u32 }
 
-fn sum_all(p: Place, value: f32) -> f32 {
-    return workgroup_sum(p.lane, p.subgroup, p.subgroups, value);
+fn sum_all(p: NormLane, value: f32) -> f32 {
+    return sum_of_subgroups(p.lane, p.subgroup, p.subgroups, value);
 }
 
 @compute @workgroup_size(WG)
@@ -51,5 +51,5 @@ fn norms(
     @builtin(num_subgroups) subgroups: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    residual_norm(Place(lid, lane, subgroup, subgroups), NEXT == 1u);
+    residual_norm(NormLane(lid, lane, subgroup, subgroups), NEXT == 1u);
 }

@@ -6,7 +6,7 @@
 //   rms(v) = sqrt(mean v^2 + EPS)  OFFSET 0: standard, 1: Gemma's
 //
 // Idea: subgroup sums in the place of trees in workgroup memory, and what a lane reads of x serves RUN rows.
-// uses: residual_norm, stored_branch, dot_row, row_dense, share, team, stack, weights, store_pair, reduce_subgroup, grid
+// uses: residual_norm, stored_branch, dot_row, row_dense, share, team, stack, weights, store_pair, reduce_subgroup, grid, masked
 override ROWS: u32;
 const BETA: u32 = 0u; // of team
 
@@ -20,8 +20,10 @@ const BETA: u32 = 0u; // of team
 
 var<private> norm_subgroups: u32;
 
-fn sum_all(p: Place, value: f32) -> f32 {
-    return workgroup_sum(p.lane, p.subgroup, norm_subgroups, value);
+alias NormLane = TeamLane;
+
+fn sum_all(p: NormLane, value: f32) -> f32 {
+    return sum_of_subgroups(p.lane, p.subgroup, norm_subgroups, value);
 }
 
 @compute @workgroup_size(WG)
@@ -45,5 +47,5 @@ fn norms(
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
     norm_subgroups = subgroups;
-    residual_norm(Place(0u, lid, lid, subgroup, size, lane), NEXT == 1u);
+    residual_norm(TeamLane(0u, lid, lid, subgroup, size, lane), NEXT == 1u);
 }

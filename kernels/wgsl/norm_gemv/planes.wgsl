@@ -5,7 +5,7 @@
 //
 // Idea: x times g goes to workgroup memory once; every row's lanes meet all of x, so each adds up the
 // squares of its chunks beside the product, and the norm's scale is applied to the finished sum.
-// uses: planes, normed_planes, weigh_normed, x_tile, planes_row, store_y, grid
+// uses: planes, normed_planes, weigh_normed, x_tile, planes_row, store_y, grid, bounded
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> norm_weight: array<vec4<f32>>;

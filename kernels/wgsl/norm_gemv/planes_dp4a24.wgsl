@@ -7,7 +7,7 @@
 // sees every square, so the norm costs a sum over the workgroup and no second look at x. The norm's
 // scale is one factor on each product.
 // Source: own.
-// uses: planes, rounded_x, planes_rows, planes_dot4, planes_product, three_bytes, normed_planes, rounded_norm
+// uses: planes, rounded_x, planes_rows, planes_dot4, planes_product, three_bytes, normed_planes, rounded_norm, bounded
 // uses: sum_four, store_y, grid
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;

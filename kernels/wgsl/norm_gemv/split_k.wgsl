@@ -4,7 +4,7 @@
 //   W: (ROWS, K)  x, g: (K), f32           OFFSET 0: standard, 1: Gemma's (1 + w)
 //
 // Idea: gemv/split_k, which gains more here: x * g and the squares are made once for RUN rows.
-// uses: row_norm, share, team, stack, weights, store_y, grid
+// uses: row_norm, share, team, stack, weights, store_y, grid, masked
 override ROWS: u32;
 override FIRST: u32;
 

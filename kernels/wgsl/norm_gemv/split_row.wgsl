@@ -5,7 +5,7 @@
 //
 // Idea: gemv/split_row with the squares of x summed beside the product; both sums meet in
 // workgroup memory at the one barrier there is.
-// uses: row_norm, share, team, weights, store_y, grid
+// uses: row_norm, share, team, weights, store_y, grid, masked
 override ROWS: u32;
 override FIRST: u32;
 

@@ -5,7 +5,7 @@
 //
 // Idea: gemv/vec4 with the squares of x summed beside the product: the loads of weights wait for
 // nothing, and one subgroupAdd of two numbers ends the row.
-// uses: row_norm, share, weights, grid
+// uses: row_norm, share, weights, grid, masked
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;
@@ -36,6 +36,6 @@ fn main(
         let r = turn + subgroup;
         let row = min(first + r, ROWS - 1u);
         let total = subgroupAdd(share(row, lane, sg));
-        if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) { y[FIRST + row] = finish(total); }
+        if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) { y[FIRST + row] = epilogue(total); }
     }
 }

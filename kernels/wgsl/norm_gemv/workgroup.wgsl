@@ -6,7 +6,7 @@
 // Idea: every row's lanes meet all of x anyway, so they sum its squares beside the product: no
 // barrier and no load waits for the norm. Two barriers join the lanes. The rung for adapters and
 // browsers without subgroup operations.
-// uses: row_norm, share, weights, grid
+// uses: row_norm, share, weights, grid, masked
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;
@@ -42,6 +42,6 @@ fn main(
     workgroupBarrier();
     if (mine && lane == 0u) {
         for (var i = 1u; i < min(FAN, LANES); i++) { sum += slots[lid + i]; }
-        y[FIRST + row] = finish(sum);
+        y[FIRST + row] = epilogue(sum);
     }
 }

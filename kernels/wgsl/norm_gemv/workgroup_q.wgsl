@@ -5,7 +5,7 @@
 //
 // Idea: as planes, joined by a tree in workgroup memory. The rung for adapters and browsers without
 // subgroup operations.
-// uses: planes, normed_planes, weigh_normed, x_tile, planes_tree, store_y, grid
+// uses: planes, normed_planes, weigh_normed, x_tile, planes_tree, store_y, grid, bounded
 override FIRST: u32;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;

@@ -7,7 +7,7 @@
 //   qkv: [q (KV_HEADS*GROUP heads) | k (KV_HEADS) | v (KV_HEADS)] x HEAD_DIM, q and k in place
 //   STYLE 0: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
 //   rope: (positions, HEAD_DIM/2) of (cos, sin)
-// uses: state, head_norm, two_norms, turn_in_place
+// uses: state, head_norm, two_norms, turn_in_place, head_scale
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read_write> qkv: array<f32>;
@@ -20,5 +20,5 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>) {
     let head = workgroup.x;
     var scale = 1.0;
     if (NORM == 1u) { scale = head_scale(head_squares(head, 0u, 1u)); }
-    for (var pair = 0u; pair < HEAD_DIM / 2u; pair++) { turn_pair(head, pair, scale); }
+    for (var pair = 0u; pair < HEAD_DIM / 2u; pair++) { rotate_pair(head, pair, scale); }
 }

@@ -7,7 +7,7 @@
 //   qkv: [q (KV_HEADS*GROUP heads) | k (KV_HEADS) | v (KV_HEADS)] x HEAD_DIM, q and k in place
 //   STYLE 0: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
 //   rope: (positions, HEAD_DIM/2) of (cos, sin)
-// uses: state, head_norm, two_norms, turn_in_place, reduce_workgroup
+// uses: state, head_norm, two_norms, turn_in_place, reduce_workgroup, head_scale
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
@@ -27,5 +27,5 @@ fn main(
         let squares = head_squares(head, lid, WG);
         scale = head_scale(workgroup_sum(lid, squares));
     }
-    for (var pair = lid; pair < HEAD_DIM / 2u; pair += WG) { turn_pair(head, pair, scale); }
+    for (var pair = lid; pair < HEAD_DIM / 2u; pair += WG) { rotate_pair(head, pair, scale); }
 }

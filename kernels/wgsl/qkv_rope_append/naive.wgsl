@@ -8,7 +8,7 @@
 //   qkv: [q | k | v] x HEAD_DIM  q: heads x HEAD_DIM  caches: (KV_HEADS, CAPACITY, HEAD_DIM)
 //
 // Idea: the formula, serially, element by element.
-// uses: state, head_norm, two_norms, append_head
+// uses: state, head_norm, two_norms, append_head, head_scale
 override KV: u32;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;

@@ -34,10 +34,10 @@ fn main(
     let i = select(0u, lid, mine);
     let v = load_quad(head, i);
     let w = norm_quad(head, i);
-    let t = turns(head, i, position);
+    let t = rotations(head, i, position);
     var scale = 1.0;
     if (NORM == 1u) {
-        let sum = workgroup_sum(lid, select(0.0, squares(v), mine));
+        let sum = workgroup_sum(lid, select(0.0, quad_squares(v), mine));
         scale = inverseSqrt(sum / f32(HEAD_DIM) + EPS);
     }
     if (mine) { place(head, i, v, scale, w, t, position); }

@@ -6,7 +6,8 @@
 //   rms(v) = sqrt(mean_j v[j]^2 + EPS); all (N); y f32 or f16; OFFSET 0: standard, 1: Gemma's
 //
 // Idea: the formula, serially.
-// uses: acts_pair
+// uses: store_pair
+override ACTS: u32;
 override N: u32;
 override EPS: f32;
 override OFFSET: u32;

@@ -61,7 +61,7 @@ fn main(
     }
     var scale = 1.0;
     if (POST == 1u) {
-        scale = inverseSqrt(workgroup_sum(lane, subgroup, subgroups, squares) / f32(N) + EPS);
+        scale = inverseSqrt(sum_of_subgroups(lane, subgroup, subgroups, squares) / f32(N) + EPS);
     }
     squares = 0.0;
     for (var j = 0u; j < rounds; j++) {
@@ -78,7 +78,7 @@ fn main(
             squares += dot(v, v);
         }
     }
-    scale = inverseSqrt(workgroup_sum(lane, subgroup, subgroups, squares) / f32(N) + EPS);
+    scale = inverseSqrt(sum_of_subgroups(lane, subgroup, subgroups, squares) / f32(N) + EPS);
     for (var j = 0u; j < rounds; j++) {
         let i = j * WG + lid;
         if (i < fours) {

@@ -8,7 +8,8 @@
 // Idea: three dispatches of a step become one, which costs little more than one of them: each is a
 // few kilobytes and otherwise all launch, barrier and latency. The values stay in registers
 // between the two sums, and the second weight is on its way before the first sum.
-// uses: residual_norm, tree_sums, acts_pair, reduce_workgroup
+// uses: residual_norm, tree_sums, store_pair, reduce_workgroup
+override ACTS: u32;
 override N: u32;
 override WG: u32 = 256u;
 
@@ -26,5 +27,5 @@ fn set_stream(i: u32, value: f32) { x[i] = value; }
 
 @compute @workgroup_size(WG)
 fn main(@builtin(local_invocation_index) lid: u32) {
-    residual_norm(Place(lid), true);
+    residual_norm(NormLane(lid), true);
 }

@@ -5,7 +5,8 @@
 //
 // Idea: the formula, serially, and so the rung that shows what the reduction is worth. A single
 // invocation may also write f16 rows of odd length, which share words.
-// uses: acts_pair
+// uses: store_pair
+override ACTS: u32;
 override ROWS: u32;
 override N: u32;
 override EPS: f32;

@@ -5,7 +5,8 @@
 //   OFFSET 0: standard, 1: Gemma's (1 + w)
 //
 // Idea: two barriers instead of the tree's log2(WG).
-// uses: acts_pair, reduce_subgroup
+// uses: store_pair, reduce_subgroup
+override ACTS: u32;
 override ROWS: u32;
 override N: u32;
 override EPS: f32;
@@ -27,7 +28,7 @@ fn main(
     let base = workgroup.x * N;
     var sum = 0.0;
     for (var i = lid; i < N; i += WG) { sum += x[base + i] * x[base + i]; }
-    let scale = inverseSqrt(workgroup_sum(lane, subgroup, subgroups, sum) / f32(N) + EPS);
+    let scale = inverseSqrt(sum_of_subgroups(lane, subgroup, subgroups, sum) / f32(N) + EPS);
     for (var i = lid; 2u * i < N; i += WG) {
         let both = 2u * i + 1u < N;
         let at = base + 2u * i;

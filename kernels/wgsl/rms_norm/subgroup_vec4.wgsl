@@ -33,7 +33,7 @@ fn main(
     let w = weight[mine] + f32(OFFSET);
     var sum = select(0.0, dot(v, v), lid < fours);
     for (var i = lid + WG; i < fours; i += WG) { sum += dot(x[base + i], x[base + i]); }
-    let scale = inverseSqrt(workgroup_sum(lane, subgroup, subgroups, sum) / f32(N) + EPS);
+    let scale = inverseSqrt(sum_of_subgroups(lane, subgroup, subgroups, sum) / f32(N) + EPS);
     if (lid < fours) { store_four(base + lid, v * scale * w); }
     for (var i = lid + WG; i < fours; i += WG) {
         store_four(base + i, x[base + i] * scale * (weight[i] + f32(OFFSET)));

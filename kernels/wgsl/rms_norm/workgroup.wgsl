@@ -5,7 +5,8 @@
 //   OFFSET 0: standard, 1: Gemma's (1 + w)
 //
 // Idea: WG invocations stride over the row; the second read of x hits the cache.
-// uses: acts_pair, reduce_workgroup
+// uses: store_pair, reduce_workgroup
+override ACTS: u32;
 override ROWS: u32;
 override N: u32;
 override EPS: f32;

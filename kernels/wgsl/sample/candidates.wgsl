@@ -25,9 +25,9 @@ const MOST: u32 = 256u;
 var<workgroup> sums: array<vec2<u32>, 512>;
 var<workgroup> found: u32;
 
-fn kept() -> u32 { return tokens_kept(); }
+fn list_length() -> u32 { return tokens_kept(); }
 
-fn listed() -> u32 { return (N + SLICE - 1u) / SLICE; }
+fn list_count() -> u32 { return (N + SLICE - 1u) / SLICE; }
 
 @compute @workgroup_size(WG)
 fn slices(
@@ -37,8 +37,8 @@ fn slices(
 ) {
     let slice = group_index(workgroup, groups);
     let end = min((slice + 1u) * SLICE, N);
-    let count = min(SLOTS, power_of_two_from(max(SLICE, kept())));
-    // The first kept() slots hold the list so far, once there is one.
+    let count = min(LIST_ENTRIES, power_of_two_from(max(SLICE, list_length())));
+    // The first list_length() slots hold the list so far, once there is one.
     var held = 0u;
     var base = slice * SLICE;
     while (base < end) {
@@ -46,17 +46,17 @@ fn slices(
         for (var s = held + lid; s < count; s += WG) {
             let i = base + s - held;
             if (i < end) {
-                slots[s] = vec2<u32>(key_of(logits[i], was_seen(i - base)), i);
+                list_entries[s] = vec2<u32>(key_of(logits[i], was_seen(i - base)), i);
             } else {
-                slots[s] = vec2<u32>(0u);
+                list_entries[s] = vec2<u32>(0u);
             }
         }
         first_slots(lid, count, list_slots());
         base += count - held;
-        held = kept();
+        held = list_length();
     }
     if (slice * SLICE >= N) { return; }
-    for (var s = lid; s < kept(); s += WG) { lists[slice * kept() + s] = slots[s]; }
+    for (var s = lid; s < list_length(); s += WG) { lists[slice * list_length() + s] = list_entries[s]; }
 }
 
 @compute @workgroup_size(WG)
@@ -84,7 +84,7 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
     merge_all(lid);
     for (var e = lid; e < MOST; e += WG) {
         var w = vec2<u32>(0u);
-        if (e < kept() && slots[e].x > 0u) { w = weight_of(slots[e].x, slots[0].x); }
+        if (e < list_length() && list_entries[e].x > 0u) { w = weight_of(list_entries[e].x, list_entries[0].x); }
         sums[e] = w;
     }
     workgroupBarrier();
@@ -100,5 +100,5 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
     }
     let last = first_reaching(lid, needed_by_top_p(sums[half + MOST - 1u]), half);
     let drawn = first_reaching(lid, needed_by_draw(sums[half + last]), half);
-    if (lid == 0u) { finish(Candidate(0.0, slots[drawn].y)); }
+    if (lid == 0u) { end_step(Candidate(0.0, list_entries[drawn].y)); }
 }

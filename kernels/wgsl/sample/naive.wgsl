@@ -81,5 +81,5 @@ fn main(@builtin(local_invocation_index) lid: u32) {
     for (var bit = 0x800000u; bit > 0u; bit >>= 1u) {
         if (ties_below(lid, key, min(token | bit, N)) < rank) { token |= bit; }
     }
-    if (lid == 0u) { finish(Candidate(0.0, token)); }
+    if (lid == 0u) { end_step(Candidate(0.0, token)); }
 }

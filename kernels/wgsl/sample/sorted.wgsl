@@ -24,7 +24,7 @@ var<workgroup> tops: array<u32, WG>;
 
 const NOWHERE: u32 = 0xffffffffu;
 
-fn slice_count() -> u32 { return (N + SLOTS - 1u) / SLOTS; }
+fn slice_count() -> u32 { return (N + LIST_ENTRIES - 1u) / LIST_ENTRIES; }
 
 @compute @workgroup_size(WG)
 fn sort(
@@ -32,23 +32,23 @@ fn sort(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let base = group_index(workgroup, groups) * SLOTS;
+    let base = group_index(workgroup, groups) * LIST_ENTRIES;
     if (base >= N) { return; }
     mark_seen(lid, base);
-    for (var s = lid; s < SLOTS; s += WG) {
+    for (var s = lid; s < LIST_ENTRIES; s += WG) {
         let i = base + s;
         var entry = vec2<u32>(0u);
         if (i < N) { entry = vec2<u32>(key_of(logits[i], was_seen(s)), i); }
-        slots[s] = entry;
+        list_entries[s] = entry;
     }
-    sort_slots(lid, SLOTS);
-    for (var s = lid; s < SLOTS; s += WG) { lists[base + s] = slots[s]; }
+    sort_slots(lid, LIST_ENTRIES);
+    for (var s = lid; s < LIST_ENTRIES; s += WG) { lists[base + s] = list_entries[s]; }
 }
 
 // The largest key of all slices, in every invocation.
 fn top_of_all(lid: u32) -> u32 {
     var top = 0u;
-    for (var s = lid; s < slice_count(); s += WG) { top = max(top, lists[s * SLOTS].x); }
+    for (var s = lid; s < slice_count(); s += WG) { top = max(top, lists[s * LIST_ENTRIES].x); }
     tops[lid] = top;
     workgroupBarrier();
     for (var step = WG / 2u; step > 0u; step /= 2u) {
@@ -64,16 +64,16 @@ fn weigh(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let base = group_index(workgroup, groups) * SLOTS;
+    let base = group_index(workgroup, groups) * LIST_ENTRIES;
     if (base >= N) { return; }
     let top = top_of_all(lid);
     // Each invocation sums neighbours, then all those before it.
-    let each = SLOTS / WG;
+    let each = LIST_ENTRIES / WG;
     var sum = vec2<u32>(0u);
     for (var s = lid * each; s < (lid + 1u) * each; s++) {
         let key = lists[base + s].x;
         if (key > 0u) { sum = add64(sum, weight_of(key, top)); }
-        slots[s] = sum;
+        list_entries[s] = sum;
     }
     sum64_slots[lid] = sum;
     workgroupBarrier();
@@ -84,8 +84,8 @@ fn weigh(
         sum64_slots[lid] = add64(sum64_slots[lid], before);
         workgroupBarrier();
     }
-    for (var s = lid; s < SLOTS; s += WG) {
-        var sum = slots[s];
+    for (var s = lid; s < LIST_ENTRIES; s += WG) {
+        var sum = list_entries[s];
         if (s / each > 0u) { sum = add64(sum, sum64_slots[s / each - 1u]); }
         masses[base + s] = sum;
     }
@@ -94,7 +94,7 @@ fn weigh(
 fn measure(slice: u32, entries: u32, weighed: bool) -> vec2<u32> {
     if (!weighed) { return vec2<u32>(entries, 0u); }
     if (entries == 0u) { return vec2<u32>(0u); }
-    return masses[slice * SLOTS + entries - 1u];
+    return masses[slice * LIST_ENTRIES + entries - 1u];
 }
 
 // Entries of a slice from `key` on, which are at least `least` and at most `most`.
@@ -102,11 +102,11 @@ fn entries_from(slice: u32, key: u32, least: u32, most: u32) -> u32 {
     var low = least;
     var high = most;
     // Most keys tried lie outside the slice.
-    if (low < high && lists[slice * SLOTS + low].x < key) { return low; }
-    if (low < high && lists[slice * SLOTS + high - 1u].x >= key) { return high; }
+    if (low < high && lists[slice * LIST_ENTRIES + low].x < key) { return low; }
+    if (low < high && lists[slice * LIST_ENTRIES + high - 1u].x >= key) { return high; }
     while (low < high) {
         let middle = (low + high) / 2u;
-        if (lists[slice * SLOTS + middle].x >= key) { low = middle + 1u; } else { high = middle; }
+        if (lists[slice * LIST_ENTRIES + middle].x >= key) { low = middle + 1u; } else { high = middle; }
     }
     return low;
 }
@@ -115,7 +115,7 @@ fn entries_from(slice: u32, key: u32, least: u32, most: u32) -> u32 {
 // of a slice beyond it and from it on.
 fn cut(lid: u32, needed: vec2<u32>, weighed: bool) -> u32 {
     for (var s = lid; s < slice_count(); s += WG) {
-        brackets[s] = vec4<u32>(0u, min(SLOTS, N - s * SLOTS), 0u, 0u);
+        brackets[s] = vec4<u32>(0u, min(LIST_ENTRIES, N - s * LIST_ENTRIES), 0u, 0u);
     }
     var key = 0u;
     for (var bit = 0x80000000u; bit > 0u; bit >>= 1u) {
@@ -140,7 +140,7 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
     let top = top_of_all(lid);
     var total = vec2<u32>(0u);
     for (var s = lid; s < slice_count(); s += WG) {
-        total = add64(total, measure(s, min(SLOTS, N - s * SLOTS), true));
+        total = add64(total, measure(s, min(LIST_ENTRIES, N - s * LIST_ENTRIES), true));
     }
     total = workgroup_sum64(lid, total);
     var rank = 0u;
@@ -192,9 +192,9 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
     for (var s = first; s < end; s++) {
         let here = brackets[s].y - brackets[s].x;
         if (before < rank && rank <= before + here) {
-            place = s * SLOTS + brackets[s].x + rank - before - 1u;
+            place = s * LIST_ENTRIES + brackets[s].x + rank - before - 1u;
         }
         before += here;
     }
-    if (place != NOWHERE) { finish(Candidate(0.0, lists[place].y)); }
+    if (place != NOWHERE) { end_step(Candidate(0.0, lists[place].y)); }
 }

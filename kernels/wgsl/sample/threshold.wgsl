@@ -35,8 +35,8 @@ override GROUPS: u32 = RUN * BLOCKS;
 @group(0) @binding(4) var<storage, read_write> maxima: array<u32>;
 
 // Half of the slots is ranked into the other half; then sums take the first half.
-const RANKED: u32 = SLOTS / 2u;
-const SUMS: u32 = SLOTS / 4u; // as many tokens as may be kept
+const RANKED: u32 = LIST_ENTRIES / 2u;
+const SUMS: u32 = LIST_ENTRIES / 4u; // as many tokens as may be kept
 const QUEUE: u32 = 512u; // groups waiting to be read
 const ROUND: u32 = 128u; // vectors streamed at a time
 
@@ -126,10 +126,10 @@ fn scan(
 fn rank_slots(lid: u32, n: u32) {
     let width = min(power_of_two_from(n), WG);
     for (var i = lid % width; i < n; i += width) {
-        let mine = slots[i];
+        let mine = list_entries[i];
         var before = 0u;
         for (var j = lid / width; j < n; j += WG / width) {
-            before += select(0u, 1u, ahead(slots[j], mine));
+            before += select(0u, 1u, ahead(list_entries[j], mine));
         }
         atomicAdd(&ranks[i], before);
     }
@@ -158,14 +158,14 @@ fn bound_kept(lid: u32) {
         atomicMax(&coarse[g.w], m.w);
     }
     workgroupBarrier();
-    for (var i = lid; i < COARSE; i += WG) { slots[i] = vec2<u32>(atomicLoad(&coarse[i]), i); }
+    for (var i = lid; i < COARSE; i += WG) { list_entries[i] = vec2<u32>(atomicLoad(&coarse[i]), i); }
     workgroupBarrier();
     rank_slots(lid, COARSE);
     workgroupBarrier();
     for (var i = lid; i < COARSE; i += WG) {
         let rank = atomicExchange(&ranks[i], 0u);
-        if (rank == 0u) { top = slots[i].x; }
-        if (rank == tokens_kept() - 1u) { kth = slots[i].x; }
+        if (rank == 0u) { top = list_entries[i].x; }
+        if (rank == tokens_kept() - 1u) { kth = list_entries[i].x; }
     }
     workgroupBarrier();
 }
@@ -187,7 +187,7 @@ fn enqueue(group: u32, most: u32, least: u32) {
 fn gather(entry: vec2<u32>, after: vec2<u32>) {
     if (!ahead(entry, after)) { return; }
     let place = atomicAdd(&gathered, 1u);
-    if (place < SLOTS) { slots[place] = entry; }
+    if (place < LIST_ENTRIES) { list_entries[place] = entry; }
 }
 
 // Gathers what is ahead of `after` in vector i of those waiting.
@@ -223,13 +223,13 @@ fn stream(lid: u32, least: u32) -> u32 {
         workgroupBarrier();
         if (lid == 0u) { agreed = atomicLoad(&gathered); }
         held = workgroupUniformLoad(&agreed);
-        if (held > SLOTS - 4u * ROUND) {
-            for (var s = held + lid; s < SLOTS; s += WG) { slots[s] = vec2<u32>(0u); }
-            sort_slots(lid, SLOTS);
+        if (held > LIST_ENTRIES - 4u * ROUND) {
+            for (var s = held + lid; s < LIST_ENTRIES; s += WG) { list_entries[s] = vec2<u32>(0u); }
+            sort_slots(lid, LIST_ENTRIES);
             held = tokens_kept();
             if (lid == 0u) {
                 atomicStore(&gathered, held);
-                cut = slots[held - 1u];
+                cut = list_entries[held - 1u];
             }
             workgroupBarrier();
         }
@@ -244,20 +244,20 @@ fn arrange(lid: u32, n: u32) {
         workgroupBarrier();
         for (var i = lid; i < n; i += WG) {
             let rank = atomicLoad(&ranks[i]);
-            if (rank < tokens_kept()) { slots[RANKED + rank] = slots[i]; }
+            if (rank < tokens_kept()) { list_entries[RANKED + rank] = list_entries[i]; }
         }
     } else {
-        for (var s = n + lid; s < SLOTS; s += WG) { slots[s] = vec2<u32>(0u); }
-        sort_slots(lid, SLOTS);
-        for (var s = lid; s < tokens_kept(); s += WG) { slots[RANKED + s] = slots[s]; }
+        for (var s = n + lid; s < LIST_ENTRIES; s += WG) { list_entries[s] = vec2<u32>(0u); }
+        sort_slots(lid, LIST_ENTRIES);
+        for (var s = lid; s < tokens_kept(); s += WG) { list_entries[RANKED + s] = list_entries[s]; }
     }
     workgroupBarrier();
 }
 
 // Whether the running sum up to e is the first that reaches what is needed.
 fn first_reaches(e: u32, needed: vec2<u32>) -> bool {
-    return reaches(slots[SUMS + e], needed)
-        && (e == 0u || !reaches(slots[SUMS + max(e, 1u) - 1u], needed));
+    return reaches(list_entries[SUMS + e], needed)
+        && (e == 0u || !reaches(list_entries[SUMS + max(e, 1u) - 1u], needed));
 }
 
 @compute @workgroup_size(WG)
@@ -289,30 +289,30 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
         }
     }
     workgroupBarrier();
-    if (lid == 0u) { agreed = select(atomicLoad(&gathered), SLOTS + 1u, waiting > QUEUE); }
+    if (lid == 0u) { agreed = select(atomicLoad(&gathered), LIST_ENTRIES + 1u, waiting > QUEUE); }
     var n = workgroupUniformLoad(&agreed);
-    if (n > SLOTS) { n = stream(lid, least); }
+    if (n > LIST_ENTRIES) { n = stream(lid, least); }
     arrange(lid, n);
 
     // At most SUMS tokens; a sum over all before is over sooner than a scan's rounds.
     let count = min(n, tokens_kept());
     for (var e = lid; e < count; e += WG) {
-        slots[e] = weight_of(slots[RANKED + e].x, slots[RANKED].x);
+        list_entries[e] = weight_of(list_entries[RANKED + e].x, list_entries[RANKED].x);
     }
     workgroupBarrier();
     for (var e = lid; e < count; e += WG) {
         var sum = vec2<u32>(0u);
-        for (var j = 0u; j <= e; j++) { sum = add64(sum, slots[j]); }
-        slots[SUMS + e] = sum;
+        for (var j = 0u; j <= e; j++) { sum = add64(sum, list_entries[j]); }
+        list_entries[SUMS + e] = sum;
     }
     workgroupBarrier();
     for (var e = lid; e < count; e += WG) {
-        if (first_reaches(e, needed_by_top_p(slots[SUMS + count - 1u]))) { found = e; }
+        if (first_reaches(e, needed_by_top_p(list_entries[SUMS + count - 1u]))) { found = e; }
     }
     workgroupBarrier();
     for (var e = lid; e <= found; e += WG) {
-        if (first_reaches(e, needed_by_word(slots[SUMS + found], word))) {
-            finish(Candidate(0.0, slots[RANKED + e].y));
+        if (first_reaches(e, needed_by_word(list_entries[SUMS + found], word))) {
+            end_step(Candidate(0.0, list_entries[RANKED + e].y));
         }
     }
 }

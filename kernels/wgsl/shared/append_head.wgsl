@@ -4,15 +4,15 @@ override STYLE: u32;
 override CAPACITY: u32;
 
 // Element e of a query or key head, normed and turned.
-fn turned(head: u32, e: u32, scale: f32) -> f32 {
+fn rotated_element(head: u32, e: u32, scale: f32) -> f32 {
     let half = HEAD_DIM / 2u;
     let pair = select(e % half, e / 2u, STYLE == 0u);
     let first = select(e < half, e % 2u == 0u, STYLE == 0u);
     let i = select(pair, 2u * pair, STYLE == 0u);
     let j = select(pair + half, 2u * pair + 1u, STYLE == 0u);
     let turn = rope[state[POSITION] * half + pair];
-    let a = qkv[head * HEAD_DIM + i] * scale * norm_weight(head, i);
-    let b = qkv[head * HEAD_DIM + j] * scale * norm_weight(head, j);
+    let a = qkv[head * HEAD_DIM + i] * scale * head_norm_weight(head, i);
+    let b = qkv[head * HEAD_DIM + j] * scale * head_norm_weight(head, j);
     return select(a * turn.y + b * turn.x, a * turn.x - b * turn.y, first);
 }
 
@@ -25,7 +25,7 @@ fn append_head(head: u32) {
     let slot = state[POSITION] % CAPACITY;
     for (var e = 0u; e < HEAD_DIM; e += 2u) {
         var v = vec2<f32>(qkv[head * HEAD_DIM + e], qkv[head * HEAD_DIM + e + 1u]);
-        if (head < values) { v = vec2<f32>(turned(head, e, scale), turned(head, e + 1u, scale)); }
+        if (head < values) { v = vec2<f32>(rotated_element(head, e, scale), rotated_element(head, e + 1u, scale)); }
         if (head < keys) {
             q[head * HEAD_DIM + e] = v.x;
             q[head * HEAD_DIM + e + 1u] = v.y;

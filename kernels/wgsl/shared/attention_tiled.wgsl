@@ -3,8 +3,6 @@
 // what they attend to:
 //   row_query(row), row_output(row): the four of q and y at which it begins
 //   row_slots(row): the first slot it attends to and the one past its last
-const LOWEST: f32 = -3.0e38;
-const LOG2_E: f32 = 1.4426950408889634;
 
 override QUERY_SLOTS: u32 = ROWS * HEAD_DIM / 4u;
 // A row of K has a chunk of padding, so that neighbours do not share banks.
@@ -13,13 +11,13 @@ override V_SLOTS: u32 = TILE * (HEAD_DIM / (4u + 4u * KV));
 override DOT_SLOTS: u32 = TILE * ROWS * LANES;
 override SCORE_SLOTS: u32 = TILE * ROWS;
 override MERGE_SLOTS: u32 = WG * (1u + KV);
-var<workgroup> query: array<vec4<f32>, QUERY_SLOTS>;
+var<workgroup> tile_query: array<vec4<f32>, QUERY_SLOTS>;
 var<workgroup> k_tile: array<vec4<u32>, K_SLOTS>;
 var<workgroup> v_tile: array<vec4<u32>, V_SLOTS>;
 var<workgroup> dots: array<f32, DOT_SLOTS>;
-var<workgroup> scores: array<f32, SCORE_SLOTS>;
-var<workgroup> part_tops: array<vec2<f32>, WG>;
-var<workgroup> part_sums: array<vec4<f32>, MERGE_SLOTS>;
+var<workgroup> tile_scores: array<f32, SCORE_SLOTS>;
+var<workgroup> tile_maxima: array<vec2<f32>, WG>;
+var<workgroup> tile_outputs: array<vec4<f32>, MERGE_SLOTS>;
 
 // Rows first_row.. of `rows`, over slots `begin` to `end`, which must hold those of every row.
 fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, end: u32) {
@@ -29,7 +27,7 @@ fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, e
     let cache = kv_head * CAPACITY * chunks;
     for (var i = lid; i < ROWS * fours; i += WG) {
         let row = min(first_row + i / fours, rows - 1u);
-        query[i] = SCALE * LOG2_E * q[row_query(row) + i % fours];
+        tile_query[i] = SCALE * LOG2_E * q[row_query(row) + i % fours];
     }
 
     // For the values an invocation has one chunk of one row, and every few slots.
@@ -59,7 +57,7 @@ fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, e
             for (var c = i % LANES; c < chunks; c += LANES) {
                 let loaded = k_tile[slot * (chunks + 1u) + c];
                 for (var p = 0u; p < per_chunk; p++) {
-                    sum += query[its_query + c * per_chunk + p] * chunk_four(loaded, p);
+                    sum += tile_query[its_query + c * per_chunk + p] * chunk_four(loaded, p);
                 }
             }
             dots[i] = sum.x + sum.y + sum.z + sum.w;
@@ -70,19 +68,19 @@ fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, e
             for (var l = 0u; l < LANES; l++) { score += dots[i * LANES + l]; }
             let t = tile + i % TILE;
             let slots = row_slots(min(first_row + i / TILE, rows - 1u));
-            scores[i] = select(LOWEST, score, t >= slots.x && t < slots.y);
+            tile_scores[i] = select(LOWEST, score, t >= slots.x && t < slots.y);
         }
         workgroupBarrier();
         if (part < parts) {
             var top = most;
-            for (var s = part; s < TILE; s += parts) { top = max(top, scores[row * TILE + s]); }
+            for (var s = part; s < TILE; s += parts) { top = max(top, tile_scores[row * TILE + s]); }
             let decay = exp2(most - top);
             most = top;
             norm *= decay;
             low *= decay;
             high *= decay;
             for (var s = part; s < TILE; s += parts) {
-                let score = scores[row * TILE + s];
+                let score = tile_scores[row * TILE + s];
                 let weight = select(0.0, exp2(score - top), score > LOWEST);
                 norm += weight;
                 let loaded = v_tile[s * chunks + chunk];
@@ -93,24 +91,24 @@ fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, e
     }
 
     if (part < parts) {
-        part_tops[part * ROWS + row] = vec2<f32>(most, norm);
+        tile_maxima[part * ROWS + row] = vec2<f32>(most, norm);
         let at = (part * ROWS + row) * fours + chunk * per_chunk;
-        part_sums[at] = low;
-        if (KV == 1u) { part_sums[at + 1u] = high; }
+        tile_outputs[at] = low;
+        if (KV == 1u) { tile_outputs[at + 1u] = high; }
     }
     workgroupBarrier();
     for (var i = lid; i < ROWS * fours; i += WG) {
         let its_row = i / fours;
         if (first_row + its_row >= rows) { break; }
         var top = LOWEST;
-        for (var p = 0u; p < parts; p++) { top = max(top, part_tops[p * ROWS + its_row].x); }
+        for (var p = 0u; p < parts; p++) { top = max(top, tile_maxima[p * ROWS + its_row].x); }
         var total = 0.0;
         var sum = vec4<f32>(0.0);
         for (var p = 0u; p < parts; p++) {
-            let its_top = part_tops[p * ROWS + its_row];
+            let its_top = tile_maxima[p * ROWS + its_row];
             let weight = exp2(its_top.x - top);
             total += weight * its_top.y;
-            sum += weight * part_sums[(p * ROWS + its_row) * fours + i % fours];
+            sum += weight * tile_outputs[(p * ROWS + its_row) * fours + i % fours];
         }
         store_four(row_output(first_row + its_row) + i % fours, sum / total);
     }

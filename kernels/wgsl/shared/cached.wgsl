@@ -1,8 +1,6 @@
 // For split decode attention over caches that hold the new token already, with `q` as array<vec4<f32>>.
 const APPENDS: bool = false;
 
-struct Invocation { index: u32, subgroup: u32, lane: u32 }
-
 fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool { return true; }
 
 // Elements 4 four.. of the KV head's query h.

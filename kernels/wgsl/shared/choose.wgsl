@@ -12,7 +12,7 @@ fn better(a: Candidate, b: Candidate) -> Candidate {
 
 // Ends the step: the choice becomes the next token unless the host gave that one, and the single
 // counter of tokens seen advances.
-fn finish(best: Candidate) {
+fn end_step(best: Candidate) {
     let token = select(best.index, 0u, best.index == 0xffffffffu);
     let next = state[POSITION] + 1u;
     state[CHOICE] = token;

@@ -8,7 +8,7 @@ fn x_element(i: u32) -> f32 {
 }
 
 // Elements e..e+4 of a column, zero beyond K.
-fn x_four(column: u32, e: u32) -> vec4<f32> {
+fn x_from(column: u32, e: u32) -> vec4<f32> {
     var v = vec4<f32>(0.0);
     for (var j = 0u; j < 4u; j++) {
         if (e + j < K) { v[j] = x_element(column * K + e + j); }
@@ -20,8 +20,8 @@ fn x_four(column: u32, e: u32) -> vec4<f32> {
 fn load_x_column(column: u32, c: u32) -> XChunk {
     if (COLS == 1u || K % 8u == 0u) { return load_x_chunk(column * row_chunks() + c); }
     let e = c * chunk_elements();
-    if (WEIGHT == 0u) { return XChunk(x_four(column, e), vec4<f32>(0.0)); }
-    return XChunk(x_four(column, e), x_four(column, e + 4u));
+    if (WEIGHT == 0u) { return XChunk(x_from(column, e), vec4<f32>(0.0)); }
+    return XChunk(x_from(column, e), x_from(column, e + 4u));
 }
 
 // Where row r of a column belongs in y, which is (COLS, FIRST + ROWS).

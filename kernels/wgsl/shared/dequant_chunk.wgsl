@@ -3,9 +3,9 @@ override ACTS: u32;
 override EACH: u32 = 4u + 4u * ACTS;
 
 fn chunk_of(base: u32, block: u32, e: u32, by: vec2<f32>) -> vec4<u32> {
-    let low = weigh(codes_four(base, block, e), by);
+    let low = dequant_four(codes_four(base, block, e), by);
     if (ACTS == 0u) { return bitcast<vec4<u32>>(low); }
-    let high = weigh(codes_four(base, block, e + 4u), by);
+    let high = dequant_four(codes_four(base, block, e + 4u), by);
     return vec4<u32>(
         pack2x16float(low.xy),
         pack2x16float(low.zw),

@@ -7,13 +7,6 @@ fn row_chunks() -> u32 {
     return (K + chunk_elements() - 1u) / chunk_elements();
 }
 
-// Elements 4i..4i+4 of x; beyond K they are padding of unknown content, here zero.
-fn masked(i: u32, v: vec4<f32>) -> vec4<f32> {
-    if (K % 8u == 0u) { return v; }
-    let at = vec4<u32>(4u * i) + vec4<u32>(0u, 1u, 2u, 3u);
-    return select(vec4<f32>(0.0), v, at < vec4<u32>(K));
-}
-
 struct XChunk { low: vec4<f32>, high: vec4<f32> }
 
 fn load_x_chunk(c: u32) -> XChunk {

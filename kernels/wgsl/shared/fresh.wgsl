@@ -5,15 +5,13 @@
 // make_heads(kv_head, count, position, at, size).
 const APPENDS: bool = true;
 
-struct Invocation { index: u32, subgroup: u32, lane: u32 }
-
 // GROUP queries, the key, the value; normed and turned, f32 pairs.
 override FRESH_PAIRS: u32 = (GROUP + 2u) * HEAD_DIM / 2u;
 var<workgroup> fresh: array<vec2<f32>, FRESH_PAIRS>;
 // Slot of the new token in the workgroup that attends to it, else none.
 var<private> own_slot: u32 = 0xffffffffu;
 
-fn norm_at(query: bool, at: u32) -> vec2<f32> {
+fn norm_pair(query: bool, at: u32) -> vec2<f32> {
     return qk_norm[select(HEAD_DIM / 2u, 0u, query) + at];
 }
 
@@ -24,23 +22,21 @@ fn head_of(kv_head: u32, j: u32) -> u32 {
 }
 
 // What makes quad i of a head: itself, its weights, the turns.
-struct Parts { v: Quad, w: Quad, t: vec4<f32> }
+struct QuadParts { v: Quad, w: Quad, t: vec4<f32> }
 
-fn load_parts(head: u32, i: u32, position: u32) -> Parts {
-    return Parts(load_quad(head, i), norm_quad(head, i), turns(head, i, position));
+fn load_quad_parts(head: u32, i: u32, position: u32) -> QuadParts {
+    return QuadParts(load_quad(head, i), norm_quad(head, i), rotations(head, i, position));
 }
 
 // Quad i of head j, which is `head` of all.
-fn make_quad(j: u32, head: u32, i: u32, p: Parts, scale: f32) {
+fn make_quad(j: u32, head: u32, i: u32, p: QuadParts, scale: f32) {
     var v = p.v;
     if (!is_value(head)) {
-        v = turned(Quad(v.low * scale * p.w.low, v.high * scale * p.w.high), p.t);
+        v = rotated_quad(Quad(v.low * scale * p.w.low, v.high * scale * p.w.high), p.t);
     }
     fresh[j * (HEAD_DIM / 2u) + low_at(i)] = v.low;
     fresh[j * (HEAD_DIM / 2u) + high_at(i)] = v.high;
 }
-
-fn head_scale(squares: f32) -> f32 { return inverseSqrt(squares / f32(HEAD_DIM) + EPS); }
 
 // Makes the heads; false where the split has no slot yet.
 fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool {
@@ -53,8 +49,8 @@ fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool {
     workgroupBarrier();
     if (appends) {
         own_slot = slot;
-        let row = (kv_head * CAPACITY + slot) * row_chunks();
-        for (var c = at.index; c < row_chunks(); c += WG) {
+        let row = (kv_head * CAPACITY + slot) * head_chunks();
+        for (var c = at.index; c < head_chunks(); c += WG) {
             k_cache[row + c] = new_chunk(0u, c);
             v_cache[row + c] = new_chunk(1u, c);
         }

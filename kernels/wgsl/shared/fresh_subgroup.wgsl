@@ -13,19 +13,19 @@ fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation, size: u32
         // Without a head of its own a subgroup repeats the last one and drops it.
         let head_j = head_of(kv_head, min(j, GROUP + 1u));
         let head_k = head_of(kv_head, min(k, GROUP + 1u));
-        var of_j: array<Parts, MOST_QUADS>;
-        var of_k: array<Parts, MOST_QUADS>;
+        var of_j: array<QuadParts, MOST_QUADS>;
+        var of_k: array<QuadParts, MOST_QUADS>;
         var sums = vec2<f32>(0.0);
         for (var q = 0u; q < QUADS; q++) {
             let i = at.lane + q * size;
             if (i < HEAD_DIM / 4u) {
-                of_j[q] = load_parts(head_j, i, position);
-                if (both) { of_k[q] = load_parts(head_k, i, position); }
+                of_j[q] = load_quad_parts(head_j, i, position);
+                if (both) { of_k[q] = load_quad_parts(head_k, i, position); }
             }
         }
         for (var q = 0u; q < QUADS; q++) {
             if (at.lane + q * size < HEAD_DIM / 4u) {
-                sums += vec2<f32>(squares(of_j[q].v), squares(of_k[q].v));
+                sums += vec2<f32>(quad_squares(of_j[q].v), quad_squares(of_k[q].v));
             }
         }
         var scales = vec2<f32>(1.0);

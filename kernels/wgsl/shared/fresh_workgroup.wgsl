@@ -5,11 +5,11 @@ fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation, size: u32
         var scale = 1.0;
         if (NORM == 1u) {
             var sum = 0.0;
-            for (var i = at.index; i < HEAD_DIM / 4u; i += WG) { sum += squares(load_quad(head, i)); }
+            for (var i = at.index; i < HEAD_DIM / 4u; i += WG) { sum += quad_squares(load_quad(head, i)); }
             scale = head_scale(workgroup_sum(at.index, sum));
         }
         for (var i = at.index; i < HEAD_DIM / 4u; i += WG) {
-            make_quad(j, head, i, load_parts(head, i, position), scale);
+            make_quad(j, head, i, load_quad_parts(head, i, position), scale);
         }
     }
 }

@@ -3,13 +3,13 @@
 override PART: u32; // 0 the whole matrix, 1 its first part, 2 one in between, 3 its last
 
 // Notes a workgroup's best candidate.
-fn leave(group: u32, best: Candidate) {
+fn store_group_best(group: u32, best: Candidate) {
     partial_values[group] = best.value;
     partial_indices[group] = best.index;
 }
 
 // The best of `count` candidates, by a workgroup of WG (a power of two).
-fn conclude(lid: u32, count: u32) {
+fn merge_best(lid: u32, count: u32) {
     var best = NOBODY;
     for (var i = lid; i < count; i += WG) {
         best = better(best, Candidate(partial_values[i], partial_indices[i]));
@@ -19,5 +19,5 @@ fn conclude(lid: u32, count: u32) {
     if (PART >= 2u) { best = better(Candidate(best_value[0], best_index[0]), best); }
     best_value[0] = best.value;
     best_index[0] = best.index;
-    if (PART == 0u || PART == 3u) { finish(best); }
+    if (PART == 0u || PART == 3u) { end_step(best); }
 }

@@ -8,7 +8,7 @@ override NORM: u32;
 override EPS: f32;
 
 // The norm's weight of element e; one without a norm.
-fn norm_weight(head: u32, e: u32) -> f32 {
+fn head_norm_weight(head: u32, e: u32) -> f32 {
     if (NORM == 0u) { return 1.0; }
     return norm_at(head < KV_HEADS * GROUP, e);
 }
@@ -22,4 +22,3 @@ fn head_squares(head: u32, first: u32, step: u32) -> f32 {
     return sum;
 }
 
-fn head_scale(squares: f32) -> f32 { return inverseSqrt(squares / f32(HEAD_DIM) + EPS); }

@@ -4,16 +4,7 @@ override ACTS: u32;
 override NORM: u32;
 override EPS: f32;
 
-// Beyond K lies padding of unknown content, here zero.
-fn bounded(i: u32, v: vec4<f32>) -> vec4<f32> {
-    if (K % 32u == 0u) { return v; }
-    let e = vec4<u32>(4u * i) + vec4<u32>(0u, 1u, 2u, 3u);
-    return select(vec4<f32>(0.0), v, e < vec4<u32>(K));
-}
-
-fn is_past(i: u32) -> bool { return K % 32u != 0u && 4u * i >= K; }
-
-fn normed() -> bool { return NORM == 1u; }
+fn has_norm() -> bool { return NORM == 1u; }
 
 fn squares_of(i: u32) -> f32 {
     if (is_past(i)) { return 0.0; }
@@ -34,9 +25,9 @@ fn x_four(col: u32, i: u32) -> vec4<f32> {
 // The squares of what chunk c meets.
 fn chunk_squares(c: u32) -> f32 {
     if (NORM == 0u) { return 0.0; }
-    let first = c * (chunk_elements() / 4u);
+    let first = c * (soa_chunk_elements() / 4u);
     var sum = 0.0;
-    for (var j = 0u; j < chunk_elements() / 4u; j++) { sum += squares_of(first + j); }
+    for (var j = 0u; j < soa_chunk_elements() / 4u; j++) { sum += squares_of(first + j); }
     return sum;
 }
 

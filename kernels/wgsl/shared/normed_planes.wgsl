@@ -3,22 +3,13 @@
 override EPS: f32;
 override OFFSET: u32; // 0, or Gemma's 1
 
-// Beyond K lies padding of unknown content, here zero.
-fn bounded(i: u32, v: vec4<f32>) -> vec4<f32> {
-    if (K % 32u == 0u) { return v; }
-    let e = vec4<u32>(4u * i) + vec4<u32>(0u, 1u, 2u, 3u);
-    return select(vec4<f32>(0.0), v, e < vec4<u32>(K));
-}
-
-fn is_past(i: u32) -> bool { return K % 32u != 0u && 4u * i >= K; }
-
 // Elements 4i..4i+4. There is one vector.
 fn x_four(col: u32, i: u32) -> vec4<f32> {
     if (is_past(i)) { return vec4<f32>(0.0); }
     return bounded(i, x[i] * (f32(OFFSET) + norm_weight[i]));
 }
 
-fn normed() -> bool { return true; }
+fn has_norm() -> bool { return true; }
 
 fn squares_of(i: u32) -> f32 {
     if (is_past(i)) { return 0.0; }

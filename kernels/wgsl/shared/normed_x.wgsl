@@ -5,19 +5,19 @@ override NORM: u32;
 override EPS: f32;
 
 // A chunk of the vector, and the sum of its squares where the norm needs it.
-struct Part { v: XChunk, squares: f32 }
+struct NormedChunk { v: XChunk, squares: f32 }
 
-fn load_part(c: u32) -> Part {
-    if (NORM == 0u) { return Part(load_x_chunk(c), 0.0); }
+fn load_normed_chunk(c: u32) -> NormedChunk {
+    if (NORM == 0u) { return NormedChunk(load_x_chunk(c), 0.0); }
     if (WEIGHT == 0u) {
         let a = masked(c, stream[c]);
-        return Part(XChunk(masked(c, a * norm_weight[c]), vec4<f32>(0.0)), dot(a, a));
+        return NormedChunk(XChunk(masked(c, a * norm_weight[c]), vec4<f32>(0.0)), dot(a, a));
     }
     let a = masked(2u * c, stream[2u * c]);
     let b = masked(2u * c + 1u, stream[2u * c + 1u]);
     let low = masked(2u * c, a * norm_weight[2u * c]);
     let high = masked(2u * c + 1u, b * norm_weight[2u * c + 1u]);
-    return Part(XChunk(low, high), dot(a, a) + dot(b, b));
+    return NormedChunk(XChunk(low, high), dot(a, a) + dot(b, b));
 }
 
 // What the sums are multiplied with, from the squares of all elements.

@@ -7,7 +7,7 @@ override ROWS: u32;
 override K: u32;
 
 // Weights in a chunk, all of one scale (q6_k: two).
-fn chunk_elements() -> u32 { return select(32u, 16u, WEIGHT == 3u); }
+fn soa_chunk_elements() -> u32 { return select(32u, 16u, WEIGHT == 3u); }
 
 // Length of what was quantised as one: a row, the matrix, a column.
 fn stream_elements() -> u32 {
@@ -51,17 +51,17 @@ fn stream_stride() -> u32 {
 
 // Chunks of a row of W, the packed stream it lies in, and its first chunk there. With ORDER 1 a
 // row is a whole number of chunks.
-fn row_chunks() -> u32 { return (K + chunk_elements() - 1u) / chunk_elements(); }
-fn row_base(row: u32) -> u32 { return select(row, 0u, ORDER == 1u) * stream_stride(); }
-fn row_first(row: u32) -> u32 { return select(0u, row * row_chunks(), ORDER == 1u); }
+fn soa_row_chunks() -> u32 { return (K + soa_chunk_elements() - 1u) / soa_chunk_elements(); }
+fn stream_base(row: u32) -> u32 { return select(row, 0u, ORDER == 1u) * stream_stride(); }
+fn stream_chunk(row: u32) -> u32 { return select(0u, row * soa_row_chunks(), ORDER == 1u); }
 
 // A chunk as loaded: codes, their higher bits, and what its scales are made of.
-struct Chunk { codes: vec4<u32>, high: vec2<u32>, scale: vec4<u32> }
+struct SoaChunk { codes: vec4<u32>, high: vec2<u32>, scale: vec4<u32> }
 
 fn weight_word(base: u32, i: u32) -> u32 { return weights[base + i / 4u][i % 4u]; }
 
 // Chunk c of the stream that begins at `base`. No load waits for another.
-fn load_chunk(base: u32, c: u32) -> Chunk {
+fn load_soa_chunk(base: u32, c: u32) -> SoaChunk {
     var high = vec2<u32>(0u);
     var scale = vec4<u32>(0u);
     switch WEIGHT {
@@ -82,11 +82,11 @@ fn load_chunk(base: u32, c: u32) -> Chunk {
             scale.y = weight_word(base + second_start(), c / 16u) >> (2u * (c & 8u));
         }
     }
-    return Chunk(weights[base + c], high, scale);
+    return SoaChunk(weights[base + c], high, scale);
 }
 
 // (s, m) of weight = s * q + m, q without its zero point; q6_k: s of the first and the last 16.
-fn scales(chunk: Chunk, c: u32) -> vec2<f32> {
+fn soa_scales(chunk: SoaChunk, c: u32) -> vec2<f32> {
     let d = unpack2x16float(chunk.scale.x);
     switch WEIGHT {
         case 3u, 4u, 6u: { return vec2<f32>(d.x, 0.0); }
@@ -112,9 +112,9 @@ fn scales(chunk: Chunk, c: u32) -> vec2<f32> {
     }
 }
 
-// What `eight` leaves on top of every q: the implicit one of the f16 it is made in, and the
+// What `quants_at` leaves on top of every q: the implicit one of the f16 it is made in, and the
 // format's zero point. Formats with spare time per byte have it taken off there, exactly.
-fn offset() -> f32 {
+fn quant_offset() -> f32 {
     switch WEIGHT {
         case 4u: { return 16.0 + 8.0; }
         case 6u: { return 32.0 + 16.0; }
@@ -124,19 +124,19 @@ fn offset() -> f32 {
     }
 }
 
-struct Eight { low: vec4<f32>, high: vec4<f32> }
+struct Quants { low: vec4<f32>, high: vec4<f32> }
 
-// q + offset() of the weights in word j of a chunk: eight of them, q8_0: four, in `low`. Codes are
+// q + quant_offset() of the weights in word j of a chunk: eight of them, q8_0: four, in `low`. Codes are
 // shifted to the top of the mantissas of two f16 with exponent 2^bits, which then are 2^bits + q:
 // two codes a shift and an and-or, and no integer is converted.
-fn eight(chunk: Chunk, j: u32) -> Eight {
+fn quants_at(chunk: SoaChunk, j: u32) -> Quants {
     let w = chunk.codes[j];
     if (WEIGHT == 3u) {
         // Codes are signed: their upper bit turned, they are q + 128.
         let u = w ^ 0x80808080u;
         let a = unpack2x16float(((u << 2u) & 0x03fc03fcu) | 0x5c005c00u);
         let b = unpack2x16float(((u >> 6u) & 0x03fc03fcu) | 0x5c005c00u);
-        return Eight(vec4<f32>(a.x, b.x, a.y, b.y) - 384.0, vec4<f32>(0.0));
+        return Quants(vec4<f32>(a.x, b.x, a.y, b.y) - 384.0, vec4<f32>(0.0));
     }
     var p = vec4<u32>(w);
     switch WEIGHT {
@@ -163,12 +163,12 @@ fn eight(chunk: Chunk, j: u32) -> Eight {
     let d = unpack2x16float(p.w);
     let low = vec4<f32>(a.x, b.x, c.x, d.x);
     let high = vec4<f32>(a.y, b.y, c.y, d.y);
-    if (WEIGHT == 10u) { return Eight(low - 96.0, high - 96.0); }
-    return Eight(low, high);
+    if (WEIGHT == 10u) { return Quants(low - 96.0, high - 96.0); }
+    return Quants(low, high);
 }
 
 // The activations a chunk meets, and their sum.
-struct XChunk {
+struct SoaX {
     a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32>,
     e: vec4<f32>, f: vec4<f32>, g: vec4<f32>, h: vec4<f32>,
     sum: f32,
@@ -178,12 +178,12 @@ fn total(v: vec4<f32>) -> f32 { return (v.x + v.y) + (v.z + v.w); }
 
 // A chunk's share of the product. The scale is applied once, and sum((q + offset) x) =
 // sum(q x) + offset sum(x) takes one multiply-add a chunk instead of one a weight; minimums alike.
-fn dot_chunk(chunk: Chunk, c: u32, v: XChunk) -> f32 {
-    let s = scales(chunk, c);
-    let p = eight(chunk, 0u);
-    let q = eight(chunk, 1u);
-    let r = eight(chunk, 2u);
-    let t = eight(chunk, 3u);
+fn dot_soa_chunk(chunk: SoaChunk, c: u32, v: SoaX) -> f32 {
+    let s = soa_scales(chunk, c);
+    let p = quants_at(chunk, 0u);
+    let q = quants_at(chunk, 1u);
+    let r = quants_at(chunk, 2u);
+    let t = quants_at(chunk, 3u);
     if (WEIGHT == 3u) {
         return s.x * total(p.low * v.a + q.low * v.b + r.low * v.c + t.low * v.d);
     }
@@ -193,7 +193,7 @@ fn dot_chunk(chunk: Chunk, c: u32, v: XChunk) -> f32 {
         return s.x * total(first) + s.y * total(last);
     }
     let all = first + r.low * v.e + r.high * v.f + t.low * v.g + t.high * v.h;
-    let product = s.x * (total(all) - offset() * v.sum);
+    let product = s.x * (total(all) - quant_offset() * v.sum);
     if (WEIGHT == 4u || WEIGHT == 6u) { return product; }
     return product + s.y * v.sum;
 }

@@ -2,8 +2,8 @@
 // rounded_x, planes_rows and what they need, sum_four, and of the file
 //
 //   factor_of(size)       a factor on every product, once x is rounded
-//   held_of(row)          what keep will want of the row, on its way while the product is made
-//   keep(product, lanes)  takes a product, in uniform control flow
+//   old_of_row(row)          what keep will want of the row, on its way while the product is made
+//   store_product(product, lanes)  takes a product, in uniform control flow
 const COLS: u32 = 1u;
 const X_COLUMNS: u32 = 1u;
 override WG: u32 = 256u;
@@ -28,8 +28,8 @@ struct Product { value: f32, held: f32, row: u32, at: u32, live: bool }
 override SHARES: u32 = select(1u, EACH * TEAMS * PARTS, PARTS > 1u);
 var<workgroup> shares: array<f32, SHARES>;
 
-fn dot_row(chunk: Chunk, first: u32, i: u32, c: u32, v: Rounded) -> f32 {
-    return dot_rounded(codes_of(chunk, row_first(stored_row(row_after(first, i))) + c), v);
+fn dot_row(chunk: SoaChunk, first: u32, i: u32, c: u32, v: Rounded) -> f32 {
+    return dot_rounded(codes_of(chunk, stream_chunk(stored_row(row_after(first, i))) + c), v);
 }
 
 // All rows of workgroup `group`.
@@ -39,17 +39,17 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
     let lane = subgroup_lane % lanes;
     let share = subgroup * (sg / lanes) + subgroup_lane / lanes;
     let slot = share / PARTS;
-    let chunks = row_chunks();
+    let chunks = soa_row_chunks();
     let step = lanes * PARTS;
     let rounds = (chunks + step - 1u) / step;
     let begin = share % PARTS * lanes + lane;
 
     var row = EACH * (group * TEAMS + slot);
     var first = first_row(row);
-    var now = load_rows(first, min(begin, chunks - 1u));
-    // Of EACH rows this lane will be left with one. No condition: where held_of is a constant nothing of
+    var now = load_row_chunks(first, min(begin, chunks - 1u));
+    // Of EACH rows this lane will be left with one. No condition: where old_of_row is a constant nothing of
     // this is alive through the loop below, whose registers decide how many workgroups fit.
-    var held = held_of(min(first + lane / (lanes / 4u), ROWS - 1u));
+    var held = old_of_row(min(first + lane / (lanes / 4u), ROWS - 1u));
     round_x(0u, subgroup, sg, subgroup_lane);
     workgroupBarrier();
     let factor = factor_of(sg);
@@ -65,7 +65,7 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
             var next = now;
             if (more || turn < TURNS) {
                 let at = select(begin, c + step, more);
-                next = load_rows(select(next_first, first, more), min(at, chunks - 1u));
+                next = load_row_chunks(select(next_first, first, more), min(at, chunks - 1u));
             }
             if (c < chunks) {
                 let v = load_rounded(0u, c);
@@ -94,9 +94,9 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
         let mine = first + which;
         let live = holds && share % PARTS == 0u && mine >= row && mine < ROWS;
         let at = (turn - 1u) * TURN_ROWS + EACH * slot + which;
-        keep(Product(factor * value, held, mine, at, live), lanes);
+        store_product(Product(factor * value, held, mine, at, live), lanes);
         row = next_row;
         first = next_first;
-        if (turn < TURNS) { held = held_of(min(first + which, ROWS - 1u)); }
+        if (turn < TURNS) { held = old_of_row(min(first + which, ROWS - 1u)); }
     }
 }

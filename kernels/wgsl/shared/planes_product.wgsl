@@ -4,9 +4,9 @@ const PAIRED: bool = false;
 
 fn stored_row(row: u32) -> u32 { return row; }
 
-fn held_of(row: u32) -> f32 { return held_y(FIRST + row); }
+fn old_of_row(row: u32) -> f32 { return old_y(FIRST + row); }
 
-fn keep(product: Product, lanes: u32) {
+fn store_product(product: Product, lanes: u32) {
     if (product.live) { store_y(FIRST + product.row, product.value, product.held); }
 }
 

@@ -2,7 +2,7 @@
 //
 //   stored_row(row)       the row of the matrix that is taken as row `row`
 //   PAIRED                whether rows of an even and the next number must go to the same lanes
-struct Rows { a: Chunk, b: Chunk, c: Chunk, d: Chunk }
+struct RowChunks { a: SoaChunk, b: SoaChunk, c: SoaChunk, d: SoaChunk }
 
 // The first of EACH rows to load for rows `row` on: at the end the matrix's last ones, so that
 // loads stay inside and rows lie a constant apart. Rows that belong together stay together.
@@ -18,14 +18,14 @@ fn row_after(first: u32, i: u32) -> u32 {
     return min(first + i, ROWS - 1u);
 }
 
-fn load_row(first: u32, i: u32, c: u32) -> Chunk {
+fn load_row(first: u32, i: u32, c: u32) -> SoaChunk {
     let row = stored_row(row_after(first, i));
-    return load_chunk(row_base(row), row_first(row) + c);
+    return load_soa_chunk(stream_base(row), stream_chunk(row) + c);
 }
 
 // Chunk c of each row.
-fn load_rows(first: u32, c: u32) -> Rows {
-    var rows: Rows;
+fn load_row_chunks(first: u32, c: u32) -> RowChunks {
+    var rows: RowChunks;
     rows.a = load_row(first, 0u, c);
     if (EACH > 1u) { rows.b = load_row(first, 1u, c); }
     if (EACH > 2u) {

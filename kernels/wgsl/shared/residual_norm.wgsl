@@ -39,7 +39,7 @@ fn next_pair(at: u32) -> vec2<f32> {
 
 // stream += delta or rms_norm(delta) * post_weight; then, if `next`, y = rms_norm(stream) *
 // next_weight.
-fn residual_norm(p: Place, next: bool) {
+fn residual_norm(p: NormLane, next: bool) {
     let rounds = (N + 2u * WG - 1u) / (2u * WG);
     var deltas: array<vec2<f32>, KEPT>;
     var xs: array<vec2<f32>, KEPT>;

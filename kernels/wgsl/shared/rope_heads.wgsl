@@ -1,7 +1,7 @@
 // Heads of the QKV product, four elements at a time: two pairs that turn together, chosen so that they
 // also fill whole words of an f16 cache. HEAD_DIM is a multiple of 4. The file that uses it declares
 // qkv as array<vec2<f32>> and rope as array<vec4<f32>>, the overrides GROUP, KV_HEADS and HEAD_DIM, and
-// norm_at(query, at), pair `at` of a query's or a key's norm weights.
+// norm_pair(query, at), pair `at` of a query's or a key's norm weights.
 override NORM: u32;
 override STYLE: u32;
 override EPS: f32;
@@ -24,22 +24,22 @@ fn load_quad(head: u32, i: u32) -> Quad {
     return Quad(qkv[base + low_at(i)], qkv[base + high_at(i)]);
 }
 
-fn squares(v: Quad) -> f32 { return dot(v.low, v.low) + dot(v.high, v.high); }
+fn quad_squares(v: Quad) -> f32 { return dot(v.low, v.low) + dot(v.high, v.high); }
 
 // The weights of a head's norm; ones where it has none.
 fn norm_quad(head: u32, i: u32) -> Quad {
     if (NORM == 0u || is_value(head)) { return Quad(vec2<f32>(1.0), vec2<f32>(1.0)); }
     let query = is_query(head);
-    return Quad(norm_at(query, low_at(i)), norm_at(query, high_at(i)));
+    return Quad(norm_pair(query, low_at(i)), norm_pair(query, high_at(i)));
 }
 
 // (cos, sin) of the quad's two pairs.
-fn turns(head: u32, i: u32, position: u32) -> vec4<f32> {
+fn rotations(head: u32, i: u32, position: u32) -> vec4<f32> {
     if (is_value(head)) { return vec4<f32>(1.0, 0.0, 1.0, 0.0); }
     return rope[position * (HEAD_DIM / 4u) + i];
 }
 
-fn turned(v: Quad, t: vec4<f32>) -> Quad {
+fn rotated_quad(v: Quad, t: vec4<f32>) -> Quad {
     if (STYLE == 0u) {
         return Quad(
             vec2<f32>(v.low.x * t.x - v.low.y * t.y, v.low.x * t.y + v.low.y * t.x),

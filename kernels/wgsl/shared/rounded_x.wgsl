@@ -5,7 +5,7 @@
 //   COLS, X_COLUMNS   vectors in x; of them in memory, where their blocks follow each other in every run
 //   LARGEST           its largest value: 127, 127 * 256 + 127, or 4161400
 //   x_four(col, i)    elements 4i..4i+4 of vector `col` of x, zeros past its end
-//   normed()          whether sums of squares are wanted, and
+//   has_norm()          whether sums of squares are wanted, and
 //   squares_of(i)     the sum of these four squared
 //
 // An activation is 65536 * top + 256 * high + low, as many of them as it has bytes, all signed.
@@ -46,7 +46,7 @@ fn ones(v: vec2<u32>) -> i32 {
 
 // Sums of squares, one a subgroup.
 override SQUARES: u32 = WG / 4u;
-var<workgroup> squares: array<f32, SQUARES>;
+var<workgroup> square_sums: array<f32, SQUARES>;
 
 // Half i of eight elements, those of vectors `first` on after each other: the first four of half 2j and
 // the last of 2j + 1 are eight neighbours. The last vector again past it.
@@ -77,7 +77,7 @@ fn round_x(first: u32, subgroup: u32, size: u32, lane: u32) {
             next_a = half_eight(first, 2u * (i + WG));
             next_b = half_eight(first, 2u * (i + WG) + 1u);
         }
-        if (normed() && i < end) { square += squares_of(2u * i) + squares_of(2u * i + 1u); }
+        if (has_norm() && i < end) { square += squares_of(2u * i) + squares_of(2u * i + 1u); }
         // Magnitudes compare as their bits do, and a NaN, which a maximum of floats may drop, lies
         // above all: it becomes the step and so every product.
         let bits = max(bitcast<vec4<u32>>(a) & vec4<u32>(0x7fffffffu),
@@ -144,16 +144,16 @@ fn round_x(first: u32, subgroup: u32, size: u32, lane: u32) {
         a = next_a;
         b = next_b;
     }
-    if (normed()) {
+    if (has_norm()) {
         square = subgroupAdd(square);
-        if (lane == 0u) { squares[subgroup] = square; }
+        if (lane == 0u) { square_sums[subgroup] = square; }
     }
 }
 
 // Sum of what round_x met squared, after the barrier.
 fn all_squares(size: u32) -> f32 {
     var sum = 0.0;
-    for (var i = 0u; i < WG / size; i++) { sum += squares[i]; }
+    for (var i = 0u; i < WG / size; i++) { sum += square_sums[i]; }
     return sum;
 }
 
@@ -197,7 +197,7 @@ fn moved(v: u32, left: i32) -> u32 {
 
 // The codes of word j of a chunk in bytes: even places, odd places. A shift and an and-or bring
 // what upper bits two of four codes have.
-fn code_bytes(chunk: Chunk, j: u32) -> vec2<u32> {
+fn code_bytes(chunk: SoaChunk, j: u32) -> vec2<u32> {
     var w = vec2<u32>(chunk.codes[j], chunk.codes[j] >> 4u) & vec2<u32>(0x0f0f0f0fu);
     switch WEIGHT {
         case 6u, 7u, 9u: {
@@ -220,7 +220,7 @@ fn code_bytes(chunk: Chunk, j: u32) -> vec2<u32> {
 // Products of two words of weights with sixteen activations: of top bytes, and of the rest. With
 // two bytes no sum is above 32 * 63 * 32639 in size (q8_0: 16 * 128 * 32639), a thirtieth of what
 // an i32 holds; the top bytes' times 65536 would not fit.
-fn products(p: vec2<u32>, q: vec2<u32>, a: vec4<u32>, b: vec4<u32>, e: vec4<u32>) -> vec2<i32> {
+fn byte_products(p: vec2<u32>, q: vec2<u32>, a: vec4<u32>, b: vec4<u32>, e: vec4<u32>) -> vec2<i32> {
     if (BYTES == 1u) { return vec2<i32>(0, four_words(p, q, a)); }
     var top = 0;
     if (BYTES == 3u) { top = four_words(p, q, e); }
@@ -248,9 +248,9 @@ fn joined(parts: vec2<i32>, zero: i32, sum: i32) -> f32 {
 // A chunk's codes in bytes, a word (q8_0: half a word) of them each, and its scales.
 struct Codes { a: vec2<u32>, b: vec2<u32>, c: vec2<u32>, d: vec2<u32>, scale: vec2<f32> }
 
-fn codes_of(chunk: Chunk, c: u32) -> Codes {
+fn codes_of(chunk: SoaChunk, c: u32) -> Codes {
     var w: Codes;
-    w.scale = scales(chunk, c);
+    w.scale = soa_scales(chunk, c);
     if (WEIGHT == 3u) {
         w.a = chunk.codes.xy;
         w.b = chunk.codes.zw;
@@ -267,10 +267,10 @@ fn codes_of(chunk: Chunk, c: u32) -> Codes {
 fn dot_rounded(w: Codes, v: Rounded) -> f32 {
     let f = w.scale;
     let step = bitcast<f32>(v.about.x);
-    let first = products(w.a, w.b, v.a, v.b, v.e);
+    let first = byte_products(w.a, w.b, v.a, v.b, v.e);
     if (WEIGHT == 3u) { return f.x * (step * joined(first, 0, 0)); }
     let sums = bitcast<vec2<i32>>(v.about.zw);
-    let last = products(w.c, w.d, v.c, v.d, v.f);
+    let last = byte_products(w.c, w.d, v.c, v.d, v.f);
     if (WEIGHT == 10u) {
         return step * (f.x * joined(first, 32, sums.x) + f.y * joined(last, 32, sums.y));
     }

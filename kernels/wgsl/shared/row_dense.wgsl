@@ -8,6 +8,6 @@ fn load_chunk(row: u32, c: u32) -> Chunk { return weights[row * row_chunks() + c
 
 fn row_x(c: u32) -> RowX { return load_x_chunk(c); }
 
-fn weigh(w: Chunk, v: RowX) -> Partial { return dot_chunk(w, v); }
+fn dot_row_chunk(w: Chunk, v: RowX) -> Partial { return dot_chunk(w, v); }
 
-fn finish(total: Partial) -> f32 { return total; }
+fn epilogue(total: Partial) -> f32 { return total; }

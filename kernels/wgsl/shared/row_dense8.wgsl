@@ -26,8 +26,8 @@ fn row_x(c: u32) -> RowX {
     return select(vec4<f32>(0.0), v, at < vec4<u32>(K));
 }
 
-fn weigh(w: Chunk, v: RowX) -> Partial {
+fn dot_row_chunk(w: Chunk, v: RowX) -> Partial {
     return dot(vec4<f32>(unpack_pair(w.x), unpack_pair(w.y)), v);
 }
 
-fn finish(total: Partial) -> f32 { return total; }
+fn epilogue(total: Partial) -> f32 { return total; }

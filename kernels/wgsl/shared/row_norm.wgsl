@@ -13,13 +13,6 @@ fn row_chunks() -> u32 { return (K + chunk_elements() - 1u) / chunk_elements(); 
 
 fn load_chunk(row: u32, c: u32) -> Chunk { return weights[row * row_chunks() + c]; }
 
-// Four of x or the norm's weights; beyond K they are padding of unknown content, here zero.
-fn masked(i: u32, v: vec4<f32>) -> vec4<f32> {
-    if (K % 8u == 0u) { return v; }
-    let at = vec4<u32>(4u * i) + vec4<u32>(0u, 1u, 2u, 3u);
-    return select(vec4<f32>(0.0), v, at < vec4<u32>(K));
-}
-
 fn row_x(c: u32) -> RowX {
     let offset = f32(OFFSET);
     if (WEIGHT == 0u) {
@@ -35,9 +28,9 @@ fn row_x(c: u32) -> RowX {
     );
 }
 
-fn weigh(w: Chunk, v: RowX) -> Partial {
+fn dot_row_chunk(w: Chunk, v: RowX) -> Partial {
     if (WEIGHT == 0u) { return vec2<f32>(dot(unpack_low(w), v.low), v.squares); }
     return vec2<f32>(dot(unpack_low(w), v.low) + dot(unpack_high(w), v.high), v.squares);
 }
 
-fn finish(total: Partial) -> f32 { return total.x * inverseSqrt(total.y / f32(K) + EPS); }
+fn epilogue(total: Partial) -> f32 { return total.x * inverseSqrt(total.y / f32(K) + EPS); }

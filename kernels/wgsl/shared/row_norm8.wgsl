@@ -13,20 +13,20 @@ fn row_chunks() -> u32 { return (K + 3u) / 4u; }
 // Rows are padded to 16 bytes.
 fn load_chunk(row: u32, c: u32) -> Chunk { return weights[row * (2u * ((K + 7u) / 8u)) + c]; }
 
-fn masked(i: u32, v: vec4<f32>) -> vec4<f32> {
+fn masked_four(i: u32, v: vec4<f32>) -> vec4<f32> {
     if (K % 4u == 0u) { return v; }
     let at = vec4<u32>(4u * i) + vec4<u32>(0u, 1u, 2u, 3u);
     return select(vec4<f32>(0.0), v, at < vec4<u32>(K));
 }
 
 fn row_x(c: u32) -> RowX {
-    let v = masked(c, x[c]);
-    return RowX(v * (f32(OFFSET) + masked(c, norm_weight[c])), dot(v, v));
+    let v = masked_four(c, x[c]);
+    return RowX(v * (f32(OFFSET) + masked_four(c, norm_weight[c])), dot(v, v));
 }
 
-fn weigh(w: Chunk, v: RowX) -> Partial {
+fn dot_row_chunk(w: Chunk, v: RowX) -> Partial {
     let four = vec4<f32>(unpack_pair(w.x), unpack_pair(w.y));
     return vec2<f32>(dot(four, v.scaled), v.squares);
 }
 
-fn finish(total: Partial) -> f32 { return total.x * inverseSqrt(total.y / f32(K) + EPS); }
+fn epilogue(total: Partial) -> f32 { return total.x * inverseSqrt(total.y / f32(K) + EPS); }

@@ -2,13 +2,13 @@
 // the file GROUP, KV_HEADS, HEAD_DIM, CAPACITY, q and scores as array<f32>, and y.
 override SCALE: f32;
 
-fn slots() -> u32 { return min(state[POSITION] + 1u, CAPACITY); }
+fn cache_slots() -> u32 { return min(state[POSITION] + 1u, CAPACITY); }
 
 // Score i of (heads, CAPACITY).
-fn leave_score(i: u32) {
+fn store_score(i: u32) {
     let head = i / CAPACITY;
     let t = i % CAPACITY;
-    if (head >= KV_HEADS * GROUP || t >= slots()) { return; }
+    if (head >= KV_HEADS * GROUP || t >= cache_slots()) { return; }
     let k = ((head / GROUP) * CAPACITY + t) * HEAD_DIM;
     var sum = 0.0;
     for (var d = 0u; d < HEAD_DIM; d++) { sum += q[head * HEAD_DIM + d] * k_at(k + d); }
@@ -16,9 +16,9 @@ fn leave_score(i: u32) {
 }
 
 // Element i of the output.
-fn mixed(i: u32) -> f32 {
+fn pv_element(i: u32) -> f32 {
     let head = i / HEAD_DIM;
-    let n = slots();
+    let n = cache_slots();
     var most = scores[head * CAPACITY];
     for (var t = 1u; t < n; t++) { most = max(most, scores[head * CAPACITY + t]); }
     let v = (head / GROUP) * CAPACITY * HEAD_DIM + i % HEAD_DIM;
@@ -33,11 +33,11 @@ fn mixed(i: u32) -> f32 {
 }
 
 // Elements i and i + 1 of the output: in f16 they share a word.
-fn leave_pair(i: u32) {
+fn store_output_pair(i: u32) {
     let elements = KV_HEADS * GROUP * HEAD_DIM;
     if (i >= elements) { return; }
     let both = i + 1u < elements;
     var second = 0.0;
-    if (both) { second = mixed(i + 1u); }
-    store_pair(i, vec2<f32>(mixed(i), second), both);
+    if (both) { second = pv_element(i + 1u); }
+    store_pair(i, vec2<f32>(pv_element(i), second), both);
 }

@@ -7,7 +7,7 @@ override UNROLL: u32 = 9u; // most loads in flight a lane, 1..=9
 struct Span { begin: u32, lane: u32, lanes: u32 }
 
 // Loads of a round: no more than `most`, and rounds as even as they go.
-fn depth(lanes: u32, most: u32) -> u32 {
+fn loads_a_round(lanes: u32, most: u32) -> u32 {
     let trips = (row_chunks() + lanes - 1u) / lanes;
     let rounds = (trips + most - 1u) / most;
     return (trips + rounds - 1u) / rounds;
@@ -33,21 +33,21 @@ fn counted(s: Span, v: Partial) -> Partial {
     return select(Partial(), v, s.begin + s.lane < row_chunks());
 }
 
-fn contribute(w: Chunk, s: Span) -> Partial {
+fn dot_span(w: Chunk, s: Span) -> Partial {
     if (s.begin >= row_chunks()) { return Partial(); }
-    return counted(s, weigh(w, row_x(own_chunk(s))));
+    return counted(s, dot_row_chunk(w, row_x(own_chunk(s))));
 }
 
 // Span i of a round, past the row's end where the round has fewer.
 fn span(first: u32, lane: u32, lanes: u32, i: u32) -> Span {
-    if (i >= depth(lanes, UNROLL)) { return Span(row_chunks(), lane, lanes); }
+    if (i >= loads_a_round(lanes, UNROLL)) { return Span(row_chunks(), lane, lanes); }
     return Span(first + i * lanes, lane, lanes);
 }
 
 // Named values and not an array: every driver keeps them in registers.
 fn share(row: u32, lane: u32, lanes: u32) -> Partial {
     var sum = Partial();
-    for (var first = 0u; first < row_chunks(); first += depth(lanes, UNROLL) * lanes) {
+    for (var first = 0u; first < row_chunks(); first += loads_a_round(lanes, UNROLL) * lanes) {
         let s0 = span(first, lane, lanes, 0u);
         let s1 = span(first, lane, lanes, 1u);
         let s2 = span(first, lane, lanes, 2u);
@@ -66,9 +66,9 @@ fn share(row: u32, lane: u32, lanes: u32) -> Partial {
         let w6 = fetch(row, s6);
         let w7 = fetch(row, s7);
         let w8 = fetch(row, s8);
-        let a = contribute(w0, s0) + contribute(w1, s1) + contribute(w2, s2);
-        let b = contribute(w3, s3) + contribute(w4, s4) + contribute(w5, s5);
-        let c = contribute(w6, s6) + contribute(w7, s7) + contribute(w8, s8);
+        let a = dot_span(w0, s0) + dot_span(w1, s1) + dot_span(w2, s2);
+        let b = dot_span(w3, s3) + dot_span(w4, s4) + dot_span(w5, s5);
+        let c = dot_span(w6, s6) + dot_span(w7, s7) + dot_span(w8, s8);
         sum += a + b + c;
     }
     return sum;

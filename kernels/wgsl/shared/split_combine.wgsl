@@ -4,26 +4,26 @@
 override COMBINE: u32 = 256u;
 override COMBINE_FOURS: u32 = 8u;
 
-var<workgroup> part_tops: array<vec2<f32>, COMBINE>;
-var<workgroup> part_sums: array<vec4<f32>, COMBINE>;
+var<workgroup> combine_maxima: array<vec2<f32>, COMBINE>;
+var<workgroup> combine_outputs: array<vec4<f32>, COMBINE>;
 
 // What a split left of a head: the score its sums are relative to, their norm, and one of the sums.
-struct Part { top: vec2<f32>, sum: vec4<f32> }
+struct SplitOutput { top: vec2<f32>, sum: vec4<f32> }
 
 // The loads do not wait for `used`; what lies beyond the splits at work may be anything.
-fn load_part(head: u32, four: u32, split: u32, used: u32) -> Part {
+fn load_split_output(head: u32, four: u32, split: u32, used: u32) -> SplitOutput {
     let at = ((head / GROUP) * splits() + min(split, splits() - 1u)) * GROUP + head % GROUP;
     let at_work = vec4<bool>(split < used);
-    return Part(
+    return SplitOutput(
         select(vec2<f32>(LOWEST, 0.0), tops[at], at_work.xy),
         select(vec4<f32>(0.0), partials[at * (HEAD_DIM / 4u) + four], at_work),
     );
 }
 
 // `a` relative to `most`.
-fn scaled(a: Part, most: f32) -> Part {
+fn scaled(a: SplitOutput, most: f32) -> SplitOutput {
     let weight = exp2(a.top.x - most);
-    return Part(vec2<f32>(most, a.top.y * weight), a.sum * weight);
+    return SplitOutput(vec2<f32>(most, a.top.y * weight), a.sum * weight);
 }
 
 @compute @workgroup_size(COMBINE)
@@ -40,39 +40,39 @@ fn combine(
     let used = used_splits(attended());
 
     let own = min(four, fours - 1u);
-    var all = Part(vec2<f32>(LOWEST, 0.0), vec4<f32>(0.0));
+    var all = SplitOutput(vec2<f32>(LOWEST, 0.0), vec4<f32>(0.0));
     for (var begin = 0u; begin < splits(); begin += 4u * parts) {
         let split = begin + part;
-        let a = load_part(head, own, split, used);
-        let b = load_part(head, own, split + parts, used);
-        let c = load_part(head, own, split + 2u * parts, used);
-        let d = load_part(head, own, split + 3u * parts, used);
+        let a = load_split_output(head, own, split, used);
+        let b = load_split_output(head, own, split + parts, used);
+        let c = load_split_output(head, own, split + 2u * parts, used);
+        let d = load_split_output(head, own, split + 3u * parts, used);
         let most = max(max(max(a.top.x, b.top.x), max(c.top.x, d.top.x)), all.top.x);
         let e = scaled(a, most);
         let f = scaled(b, most);
         let g = scaled(c, most);
         let h = scaled(d, most);
         let before = scaled(all, most);
-        all = Part(
+        all = SplitOutput(
             vec2<f32>(most, before.top.y + (e.top.y + f.top.y) + (g.top.y + h.top.y)),
             before.sum + (e.sum + f.sum) + (g.sum + h.sum),
         );
     }
-    part_tops[lid] = all.top;
-    part_sums[lid] = all.sum;
+    combine_maxima[lid] = all.top;
+    combine_outputs[lid] = all.sum;
     workgroupBarrier();
     for (var step = parts / 2u; step > 0u; step /= 2u) {
         if (part < step) {
             let far = lid + step * COMBINE_FOURS;
-            let most = max(part_tops[lid].x, part_tops[far].x);
-            let mine = scaled(Part(part_tops[lid], part_sums[lid]), most);
-            let other = scaled(Part(part_tops[far], part_sums[far]), most);
-            part_tops[lid] = vec2<f32>(most, mine.top.y + other.top.y);
-            part_sums[lid] = mine.sum + other.sum;
+            let most = max(combine_maxima[lid].x, combine_maxima[far].x);
+            let mine = scaled(SplitOutput(combine_maxima[lid], combine_outputs[lid]), most);
+            let other = scaled(SplitOutput(combine_maxima[far], combine_outputs[far]), most);
+            combine_maxima[lid] = vec2<f32>(most, mine.top.y + other.top.y);
+            combine_outputs[lid] = mine.sum + other.sum;
         }
         workgroupBarrier();
     }
     if (part == 0u && four < fours) {
-        store_four(head * fours + four, part_sums[lid] / part_tops[lid].y);
+        store_four(head * fours + four, combine_outputs[lid] / combine_maxima[lid].y);
     }
 }

@@ -1,13 +1,11 @@
 // What the stages of split decode attention agree on.
-const LOWEST: f32 = -3.0e38;
+const MOST_SCORES: u32 = 64u; // GROUP * in_flight()
+const MOST_HEADS: u32 = 8u;
 
 // Splits of a KV head. The bounds are those of the scratch memory (attention_decode.rs).
 fn splits() -> u32 {
     return min(SPLITS, min((511u + KV_HEADS) / KV_HEADS, (CAPACITY + 7u) / 8u));
 }
-
-// Slots that are filled.
-fn attended() -> u32 { return min(state[POSITION] + 1u, CAPACITY); }
 
 // Splits that have work; the others leave at once and nobody looks for their results.
 fn used_splits(n: u32) -> u32 { return min(splits(), (n + teams() - 1u) / teams()); }

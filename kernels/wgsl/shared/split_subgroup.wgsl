@@ -11,13 +11,10 @@
 // never waits for arithmetic.
 //
 // A round's scores, index j * GROUP + h, are summed over the team by halves: each step a lane hands
-// half of its sums to another and keeps the other half. In the end every lane owns kept() scores and
+// half of its sums to another and keeps the other half. In the end every lane owns outputs_kept() scores and
 // alone takes their exponentials; the team reads the weights from their owners.
-const LOG2_E: f32 = 1.4426950408889634;
 // Limits of what a lane holds, in registers when the loops below are unrolled.
-const MOST_HEADS: u32 = 8u;
 const MOST_HELD: u32 = 32u; // fours, GROUP * HEAD_DIM / 4 / LANES
-const MOST_SCORES: u32 = 64u; // GROUP * in_flight()
 const MOST_LOADS: u32 = 32u; // in_flight() * held()
 
 // What the upper half of the subgroups leaves for the lower.
@@ -28,27 +25,27 @@ var<workgroup> shared_tops: array<vec2<f32>, TOP_SLOTS>;
 
 fn teams() -> u32 { return WG / LANES; }
 
-fn row_chunks() -> u32 { return HEAD_DIM / (4u * chunk_fours()); }
+fn head_chunks() -> u32 { return HEAD_DIM / (4u * chunk_fours()); }
 
-fn held() -> u32 { return (row_chunks() + LANES - 1u) / LANES; }
+fn held() -> u32 { return (head_chunks() + LANES - 1u) / LANES; }
 
 // Rows a lane has on their way, of K and of V: a power of two.
 fn in_flight() -> u32 {
     return 1u << firstLeadingBit(min(IN_FLIGHT, min(MOST_LOADS / held(), MOST_SCORES / GROUP)));
 }
 
-fn scores() -> u32 { return in_flight() * GROUP; }
+fn score_registers() -> u32 { return in_flight() * GROUP; }
 
 // Steps that halve the scores, until the team is at its end or an odd number is left.
-fn halvings() -> u32 { return min(countTrailingZeros(LANES), countTrailingZeros(scores())); }
+fn halvings() -> u32 { return min(countTrailingZeros(LANES), countTrailingZeros(score_registers())); }
 
 // Of these, steps that part slots; the others part heads.
 fn slot_halvings() -> u32 { return min(halvings(), countTrailingZeros(in_flight())); }
 
 // Scores a lane owns, of how many heads and of how many slots they are.
-fn kept() -> u32 { return scores() >> halvings(); }
-fn heads_kept() -> u32 { return min(kept(), GROUP); }
-fn slots_kept() -> u32 { return kept() / heads_kept(); }
+fn outputs_kept() -> u32 { return score_registers() >> halvings(); }
+fn heads_kept() -> u32 { return min(outputs_kept(), GROUP); }
+fn slots_kept() -> u32 { return outputs_kept() / heads_kept(); }
 
 // Parts of the scores are owned in the order of the reversed bits of lanes.
 fn part_of(member: u32) -> u32 {
@@ -60,7 +57,7 @@ fn part_of(member: u32) -> u32 {
 fn fold(score: ptr<function, array<f32, MOST_SCORES>>, step: u32, member: u32) {
     let far = 1u << step;
     if (step < halvings()) {
-        let half = scores() >> (step + 1u);
+        let half = score_registers() >> (step + 1u);
         let upper = (member & far) != 0u;
         for (var i = 0u; i < half; i++) {
             let low = (*score)[i];
@@ -68,7 +65,7 @@ fn fold(score: ptr<function, array<f32, MOST_SCORES>>, step: u32, member: u32) {
             (*score)[i] = select(low, high, upper) + subgroupShuffleXor(select(high, low, upper), far);
         }
     } else {
-        for (var i = 0u; i < kept(); i++) { (*score)[i] += subgroupShuffleXor((*score)[i], far); }
+        for (var i = 0u; i < outputs_kept(); i++) { (*score)[i] += subgroupShuffleXor((*score)[i], far); }
     }
 }
 
@@ -103,34 +100,34 @@ fn slots_sum(value: f32) -> f32 {
 // The lane of the subgroup that owns score i of the team that begins at lane `team_lane`.
 fn owner(i: u32, team_lane: u32) -> u32 {
     if (halvings() == 0u) { return team_lane; }
-    return team_lane + (reverseBits(i / kept()) >> (32u - halvings()));
+    return team_lane + (reverseBits(i / outputs_kept()) >> (32u - halvings()));
 }
 
-struct Rows { cache: u32, member: u32, first: u32, stride: u32, last: u32 }
+struct CacheRows { cache: u32, member: u32, first: u32, stride: u32, last: u32 }
 
 // The chunk that a lane holds of its j-th slot; slots past the last one repeat it, chunks past a
 // row's end the last of the row.
-fn slot_at(r: Rows, j: u32) -> u32 { return min(r.first + j * r.stride, r.last); }
+fn slot_at(r: CacheRows, j: u32) -> u32 { return min(r.first + j * r.stride, r.last); }
 
-fn own_chunk(r: Rows, i: u32) -> u32 { return min(r.member + i * LANES, row_chunks() - 1u); }
+fn cache_chunk(r: CacheRows, i: u32) -> u32 { return min(r.member + i * LANES, head_chunks() - 1u); }
 
-fn chunk_at(r: Rows, j: u32, i: u32) -> u32 {
-    return r.cache + slot_at(r, j) * row_chunks() + own_chunk(r, i);
+fn chunk_at(r: CacheRows, j: u32, i: u32) -> u32 {
+    return r.cache + slot_at(r, j) * head_chunks() + cache_chunk(r, i);
 }
 
 // Puts the new token's key (row 0) or value (1) where its slot was loaded: nobody has stored it yet.
-fn renew(chunks: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: Rows, row: u32) {
+fn renew(chunks: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows, row: u32) {
     if (!APPENDS) { return; }
     for (var j = 0u; j < in_flight(); j++) {
         if (slot_at(r, j) == new_slot()) {
-            for (var i = 0u; i < held(); i++) { (*chunks)[j * held() + i] = new_chunk(row, own_chunk(r, i)); }
+            for (var i = 0u; i < held(); i++) { (*chunks)[j * held() + i] = new_chunk(row, cache_chunk(r, i)); }
         }
     }
 }
 
 // Zeros for the slots past the end, where a NaN would stay one under a weight of zero: before n was known
 // anything was loaded, later the last slot again, which may be the new token's and not be stored yet.
-fn drop_dead(v: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: Rows, n: u32) {
+fn drop_dead(v: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows, n: u32) {
     for (var j = 0u; j < in_flight(); j++) {
         if (r.first + j * r.stride >= n) {
             for (var i = 0u; i < held(); i++) { (*v)[j * held() + i] = vec4<u32>(0u); }
@@ -141,13 +138,13 @@ fn drop_dead(v: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: Rows, n: u32) {
 // The split whose workgroup has slot `slot`.
 fn split_of(slot: u32, n: u32) -> u32 { return slot % (splits() * teams()) / teams(); }
 
-fn fetch_k(k: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: Rows) {
+fn fetch_k(k: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows) {
     for (var j = 0u; j < in_flight(); j++) {
         for (var i = 0u; i < held(); i++) { (*k)[j * held() + i] = k_cache[chunk_at(r, j, i)]; }
     }
 }
 
-fn fetch_v(v: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: Rows) {
+fn fetch_v(v: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows) {
     for (var j = 0u; j < in_flight(); j++) {
         for (var i = 0u; i < held(); i++) { (*v)[j * held() + i] = v_cache[chunk_at(r, j, i)]; }
     }
@@ -167,7 +164,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     // it has one at most: the first keys are loaded while n is.
     let stride = splits() * teams();
     let begin = split * teams() + team;
-    var rows = Rows(kv_head * CAPACITY * row_chunks(), member, begin, stride, CAPACITY - 1u);
+    var rows = CacheRows(kv_head * CAPACITY * head_chunks(), member, begin, stride, CAPACITY - 1u);
     var k: array<vec4<u32>, MOST_LOADS>;
     var v: array<vec4<u32>, MOST_LOADS>;
     fetch_k(&k, rows);
@@ -182,10 +179,10 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
         for (var i = 0u; i < held(); i++) {
             let c = member + i * LANES;
             for (var p = 0u; p < parts; p++) {
-                let four = min(c, row_chunks() - 1u) * parts + p;
+                let four = min(c, head_chunks() - 1u) * parts + p;
                 let scaled = SCALE * LOG2_E * query_four(kv_head, h, four);
                 query[h * per_head + i * parts + p] =
-                    select(vec4<f32>(0.0), scaled, c < row_chunks());
+                    select(vec4<f32>(0.0), scaled, c < head_chunks());
                 sum[h * per_head + i * parts + p] = vec4<f32>(0.0);
             }
         }
@@ -202,7 +199,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     var decay: array<f32, MOST_HEADS>;
     var weight: array<f32, MOST_HEADS>;
     for (var h = 0u; h < heads_kept(); h++) { own_most[h] = LOWEST; }
-    let own = part_of(member) * kept();
+    let own = part_of(member) * outputs_kept();
     var score: array<f32, MOST_SCORES>;
     for (var round = 0u; round < n; round += in_flight() * stride) {
         let first = rows.first;
@@ -224,7 +221,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
         if (more) { fetch_k(&k, rows); }
         fold_all(&score, member);
         // Slots past the end were the last one again, or what lay there before n was known.
-        for (var i = 0u; i < kept(); i++) {
+        for (var i = 0u; i < outputs_kept(); i++) {
             let live = first + (own + i) / GROUP * stride < n;
             score[i] = select(LOWEST, score[i], live);
         }
@@ -244,7 +241,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
             own_norm[h] = total;
         }
         for (var h = 0u; h < GROUP; h++) {
-            let shrink = subgroupShuffle(decay[h % kept()], owner(h, team_lane));
+            let shrink = subgroupShuffle(decay[h % outputs_kept()], owner(h, team_lane));
             for (var f = 0u; f < per_head; f++) { sum[h * per_head + f] *= shrink; }
         }
         renew(&v, here, 1u);
@@ -252,7 +249,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
         for (var j = 0u; j < in_flight(); j++) {
             for (var h = 0u; h < GROUP; h++) {
                 let at = j * GROUP + h;
-                weight[h] = subgroupShuffle(score[at % kept()], owner(at, team_lane));
+                weight[h] = subgroupShuffle(score[at % outputs_kept()], owner(at, team_lane));
             }
             for (var f = 0u; f < per_head; f++) {
                 let four = chunk_four(v[j * held() + f / parts], f % parts);
@@ -266,8 +263,8 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     var norm: array<f32, MOST_HEADS>;
     for (var h = 0u; h < heads_kept(); h++) { own_norm[h] = slots_sum(own_norm[h]); }
     for (var h = 0u; h < GROUP; h++) {
-        most[h] = subgroupShuffle(own_most[h % kept()], owner(h, team_lane));
-        norm[h] = subgroupShuffle(own_norm[h % kept()], owner(h, team_lane));
+        most[h] = subgroupShuffle(own_most[h % outputs_kept()], owner(h, team_lane));
+        norm[h] = subgroupShuffle(own_norm[h % outputs_kept()], owner(h, team_lane));
     }
 
     // The teams of a subgroup.
@@ -296,7 +293,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
                 if (lane == 0u) { shared_tops[slot + h] = vec2<f32>(most[h], norm[h]); }
                 for (var f = 0u; f < per_head; f++) {
                     let c = member + f / parts * LANES;
-                    if (c < row_chunks()) {
+                    if (c < head_chunks()) {
                         shared_sums[(slot + h) * fours + c * parts + f % parts] = sum[h * per_head + f];
                     }
                 }
@@ -312,7 +309,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
                 most[h] = top;
                 norm[h] = norm[h] * mine + shared_tops[slot + h].y * other;
                 for (var f = 0u; f < per_head; f++) {
-                    let c = min(member + f / parts * LANES, row_chunks() - 1u);
+                    let c = min(member + f / parts * LANES, head_chunks() - 1u);
                     let added = other * shared_sums[(slot + h) * fours + c * parts + f % parts];
                     sum[h * per_head + f] = sum[h * per_head + f] * mine + added;
                 }
@@ -327,7 +324,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
             if (lane == 0u) { store_top(slot + h, vec2<f32>(most[h], norm[h])); }
             for (var f = 0u; f < per_head; f++) {
                 let c = member + f / parts * LANES;
-                if (c < row_chunks()) {
+                if (c < head_chunks()) {
                     store_sum((slot + h) * fours + c * parts + f % parts, sum[h * per_head + f]);
                 }
             }

@@ -4,22 +4,19 @@
 // product in workgroup memory; for the values every invocation has one chunk of every few rows of V and
 // an online softmax (arXiv 1805.02867) of its own over them. Queries, and what the new token brings, are those of
 // `cached` or `fresh`.
-const LOG2_E: f32 = 1.4426950408889634;
-const MOST_HEADS: u32 = 8u;
 const MOST_IN_FLIGHT: u32 = 8u;
-const MOST_SCORES: u32 = 64u; // MOST_HEADS * MOST_IN_FLIGHT
 const V_AT_ONCE: u32 = 4u;
 
 override QUERY_SLOTS: u32 = GROUP * HEAD_DIM / 4u;
 override SCORE_SLOTS: u32 = WG / LANES * IN_FLIGHT * GROUP;
 // Parts of dot products; at the end eight elements of V an invocation.
 override POOL_SLOTS: u32 = WG * (IN_FLIGHT * GROUP + 8u);
-var<workgroup> query: array<vec4<f32>, QUERY_SLOTS>;
-var<workgroup> scores: array<f32, SCORE_SLOTS>;
+var<workgroup> split_query: array<vec4<f32>, QUERY_SLOTS>;
+var<workgroup> split_scores: array<f32, SCORE_SLOTS>;
 var<workgroup> pool: array<f32, POOL_SLOTS>;
 var<workgroup> parts_tops: array<vec2<f32>, WG>;
 
-fn row_chunks() -> u32 { return HEAD_DIM / (4u * chunk_fours()); }
+fn head_chunks() -> u32 { return HEAD_DIM / (4u * chunk_fours()); }
 
 fn tile() -> u32 { return WG / LANES * IN_FLIGHT; }
 
@@ -28,17 +25,17 @@ fn teams() -> u32 { return tile(); }
 
 fn split_of(slot: u32, n: u32) -> u32 { return slot / tile() % used_splits(n); }
 
-fn attend_tiles(kv_head: u32, split: u32, lid: u32) {
+fn attend_split_tiles(kv_head: u32, split: u32, lid: u32) {
     let n = attended();
     let used = used_splits(n);
     if (split >= used) { return; }
     if (!ready(kv_head, split, Invocation(lid, 0u, 0u), 0u)) { return; }
     let fours = HEAD_DIM / 4u;
-    let chunks = row_chunks();
+    let chunks = head_chunks();
     let per_chunk = chunk_fours();
     let cache = kv_head * CAPACITY * chunks;
     for (var i = lid; i < GROUP * fours; i += WG) {
-        query[i] = SCALE * LOG2_E * query_four(kv_head, i / fours, i % fours);
+        split_query[i] = SCALE * LOG2_E * query_four(kv_head, i / fours, i % fours);
     }
     workgroupBarrier();
 
@@ -68,7 +65,7 @@ fn attend_tiles(kv_head: u32, split: u32, lid: u32) {
             }
             for (var p = 0u; p < per_chunk; p++) {
                 for (var h = 0u; h < GROUP; h++) {
-                    let wanted = query[h * fours + c * per_chunk + p];
+                    let wanted = split_query[h * fours + c * per_chunk + p];
                     for (var j = 0u; j < IN_FLIGHT; j++) {
                         dots[j * GROUP + h] += dot(wanted, chunk_four(loaded[j], p));
                     }
@@ -82,7 +79,7 @@ fn attend_tiles(kv_head: u32, split: u32, lid: u32) {
         for (var i = lid; i < tile() * GROUP; i += WG) {
             var score = 0.0;
             for (var m = 0u; m < LANES; m++) { score += pool[i * LANES + m]; }
-            scores[i] = select(LOWEST, score, first + i / GROUP < n);
+            split_scores[i] = select(LOWEST, score, first + i / GROUP < n);
         }
         workgroupBarrier();
         if (part < parts) {
@@ -96,7 +93,7 @@ fn attend_tiles(kv_head: u32, split: u32, lid: u32) {
                     var top = most[h];
                     for (var m = 0u; m < V_AT_ONCE; m++) {
                         let s = some + m * parts;
-                        if (s < tile()) { top = max(top, scores[s * GROUP + h]); }
+                        if (s < tile()) { top = max(top, split_scores[s * GROUP + h]); }
                     }
                     let decay = exp2(most[h] - top);
                     most[h] = top;
@@ -105,7 +102,7 @@ fn attend_tiles(kv_head: u32, split: u32, lid: u32) {
                     for (var m = 0u; m < V_AT_ONCE; m++) {
                         let s = some + m * parts;
                         if (s < tile() && first + s < n) {
-                            let weight = exp2(scores[s * GROUP + h] - top);
+                            let weight = exp2(split_scores[s * GROUP + h] - top);
                             norm[h] += weight;
                             for (var p = 0u; p < per_chunk; p++) {
                                 sum[h * per_chunk + p] += weight * chunk_four(values[m], p);

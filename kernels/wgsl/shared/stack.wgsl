@@ -1,14 +1,14 @@
 // RUN rows a team: what is made of x serves all of them. Over a row's prelude, share and team.
 
 // Chunks a lane holds. After unrolling by constants they are registers.
-const HELD: u32 = 16u;
+const MOST_CHUNKS: u32 = 16u;
 
-fn split_k(p: Place) {
-    let before = held_rows(p);
+fn split_k(p: TeamLane) {
+    let before = old_rows(p);
     var sums: array<Partial, 4>;
-    var held: array<Chunk, HELD>;
+    var held: array<Chunk, MOST_CHUNKS>;
     let lane = p.at % LANES;
-    let deep = depth(LANES, min(UNROLL, HELD / RUN));
+    let deep = loads_a_round(LANES, min(UNROLL, MOST_CHUNKS / RUN));
     for (var first = 0u; first < row_chunks(); first += deep * LANES) {
         for (var i = 0u; i < deep; i++) {
             let s = Span(first + i * LANES, lane, LANES);
@@ -19,7 +19,7 @@ fn split_k(p: Place) {
             if (s.begin < row_chunks()) {
                 let v = row_x(own_chunk(s));
                 for (var r = 0u; r < RUN; r++) {
-                    sums[r] += counted(s, weigh(held[i * RUN + r], v));
+                    sums[r] += counted(s, dot_row_chunk(held[i * RUN + r], v));
                 }
             }
         }

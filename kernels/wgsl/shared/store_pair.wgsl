@@ -1,4 +1,5 @@
-// As acts_pair, for a file that also reads activations: ACTS is declared there.
+// Stores activations two at a time to `y: array<u32>`: f32 bits (ACTS 0) or f16 pairs (ACTS 1).
+// f16 goes through words, so no variant needs the f16 feature for it.
 
 // Elements `at` and `at + 1`, `at` even with f16; `both` is false where the second lies beyond
 // the end.

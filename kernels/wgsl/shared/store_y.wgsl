@@ -2,7 +2,7 @@
 // declares `y: array<f32>`. What is held is best asked for early: a load at the end is waited for.
 override BETA: u32 = 0u;
 
-fn held_y(at: u32) -> f32 {
+fn old_y(at: u32) -> f32 {
     if (BETA == 0u) { return 0.0; }
     return y[at];
 }

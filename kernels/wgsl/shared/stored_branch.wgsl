@@ -1,11 +1,11 @@
 // For residual_norm where the product is a dispatch of its own: rows go to `branch: array<f32>`, and the
-// branch comes from there into `stream: array<f32>`. Needs ROWS. FIRST, held_y and store_y are what team and
+// branch comes from there into `stream: array<f32>`. Needs ROWS. FIRST, old_y and store_y are what team and
 // planes_tree ask for.
 override NEXT: u32;
 override N: u32 = ROWS;
 const FIRST: u32 = 0u;
 
-fn held_y(at: u32) -> f32 { return 0.0; }
+fn old_y(at: u32) -> f32 { return 0.0; }
 
 fn store_y(at: u32, product: f32, held: f32) { branch[at] = product; }
 

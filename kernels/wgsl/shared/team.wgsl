@@ -14,21 +14,21 @@ var<workgroup> team_slots: array<Partial, SLOTS>;
 
 // An invocation's place: with several teams next to each other within a subgroup, as shuffles
 // need it. WG is then a multiple of the subgroup size.
-struct Place { first: u32, at: u32, lid: u32, subgroup: u32, size: u32, lane: u32 }
+struct TeamLane { first: u32, at: u32, lid: u32, subgroup: u32, size: u32, lane: u32 }
 
 fn take_place(
     workgroup: vec3<u32>, groups: vec3<u32>, lid: u32,
     subgroup: u32, subgroup_size: u32, lane: u32,
-) -> Place {
+) -> TeamLane {
     let size = select(SG, subgroup_size, SG == 0u);
     let at = select(subgroup * size + lane, lid, TEAMS == 1u);
     let first = TEAMS * RUN * flat_index(workgroup, groups, (ROWS - 1u) / (TEAMS * RUN) + 1u);
-    return Place(first, at, lid, subgroup, size, lane);
+    return TeamLane(first, at, lid, subgroup, size, lane);
 }
 
 // Row r of the place's team. Rows past the end repeat the last: loads stay inside, and what they
 // make is dropped.
-fn team_row(p: Place, r: u32) -> u32 {
+fn team_row(p: TeamLane, r: u32) -> u32 {
     let row = p.first + p.at / LANES * RUN + r;
     if (ROWS % (TEAMS * RUN) == 0u) { return row; }
     return min(row, ROWS - 1u);
@@ -42,7 +42,7 @@ fn unit_sum(v: Partial) -> Partial {
 }
 
 // Sums of subgroups or units that make a row.
-fn row_parts(p: Place) -> u32 {
+fn row_parts(p: TeamLane) -> u32 {
     if (TEAMS > 1u) { return LANES / UNIT; }
     return (LANES + p.size - 1u) / p.size;
 }
@@ -51,25 +51,25 @@ fn row_parts(p: Place) -> u32 {
 fn is_unit() -> bool { return select(LANES == UNIT, SG > 0u && LANES <= SG, TEAMS == 1u); }
 
 // What y holds where this invocation will store.
-fn held_rows(p: Place) -> vec4<f32> {
+fn old_rows(p: TeamLane) -> vec4<f32> {
     var held = vec4<f32>(0.0);
     if (BETA == 0u) { return held; }
     if (!is_unit()) {
-        if (p.lid < TEAMS * RUN) { held.x = held_y(FIRST + min(p.first + p.lid, ROWS - 1u)); }
+        if (p.lid < TEAMS * RUN) { held.x = old_y(FIRST + min(p.first + p.lid, ROWS - 1u)); }
     } else if (p.at % LANES == 0u) {
-        for (var r = 0u; r < RUN; r++) { held[r] = held_y(FIRST + team_row(p, r)); }
+        for (var r = 0u; r < RUN; r++) { held[r] = old_y(FIRST + team_row(p, r)); }
     }
     return held;
 }
 
 // Adds up a team's sums and stores its rows.
-fn store_rows(p: Place, sums: ptr<function, array<Partial, 4>>, held: vec4<f32>) {
+fn store_rows(p: TeamLane, sums: ptr<function, array<Partial, 4>>, held: vec4<f32>) {
     for (var r = 0u; r < RUN; r++) { (*sums)[r] = unit_sum((*sums)[r]); }
     if (is_unit()) {
         if (p.at % LANES == 0u) {
             for (var r = 0u; r < RUN; r++) {
                 let row = p.first + p.at / LANES * RUN + r;
-                if (row < ROWS) { store_y(FIRST + row, finish((*sums)[r]), held[r]); }
+                if (row < ROWS) { store_y(FIRST + row, epilogue((*sums)[r]), held[r]); }
             }
         }
         return;
@@ -85,13 +85,13 @@ fn store_rows(p: Place, sums: ptr<function, array<Partial, 4>>, held: vec4<f32>)
         let begin = p.lid % RUN * units + p.lid / RUN * (LANES / UNIT);
         var total = Partial();
         for (var i = 0u; i < row_parts(p); i++) { total += team_slots[begin + i]; }
-        store_y(FIRST + row, finish(total), held.x);
+        store_y(FIRST + row, epilogue(total), held.x);
     }
 }
 
 // One row a team.
-fn split_row(p: Place) {
-    let held = held_rows(p);
+fn split_row(p: TeamLane) {
+    let held = old_rows(p);
     var sums: array<Partial, 4>;
     sums[0] = share(team_row(p, 0u), p.at % LANES, LANES);
     store_rows(p, &sums, held);

@@ -1,7 +1,7 @@
 // The first entries of a stream of (key, index), in order: larger keys first, of equal keys the
 // lower index. The list lies in workgroup memory; key 0 is no entry.
-const SLOTS: u32 = 1024u;
-var<workgroup> slots: array<vec2<u32>, SLOTS>;
+const LIST_ENTRIES: u32 = 1024u;
+var<workgroup> list_entries: array<vec2<u32>, LIST_ENTRIES>;
 
 fn ahead(a: vec2<u32>, b: vec2<u32>) -> bool {
     return a.x > b.x || (a.x == b.x && a.y < b.y);
@@ -13,11 +13,11 @@ fn power_of_two_from(n: u32) -> u32 {
 
 // Puts slots i and j in order, or in the reverse of it.
 fn order(i: u32, j: u32, forward: bool) {
-    let a = slots[i];
-    let b = slots[j];
+    let a = list_entries[i];
+    let b = list_entries[j];
     if (ahead(b, a) == forward) {
-        slots[i] = b;
-        slots[j] = a;
+        list_entries[i] = b;
+        list_entries[j] = a;
     }
 }
 
@@ -48,8 +48,8 @@ fn join_runs(lid: u32, count: u32, run: u32) {
         let left = count / (2u * far) * run;
         for (var s = lid; s < left; s += WG) {
             let i = s / run * 2u * far + s % run;
-            let other = slots[i + far];
-            if (ahead(other, slots[i])) { slots[i] = other; }
+            let other = list_entries[i + far];
+            if (ahead(other, list_entries[i])) { list_entries[i] = other; }
         }
         workgroupBarrier();
         for (var stride = run / 2u; stride > 0u; stride /= 2u) {

@@ -3,13 +3,13 @@
 override STYLE: u32;
 
 // Norms and turns one pair of a head.
-fn turn_pair(head: u32, pair: u32, scale: f32) {
+fn rotate_pair(head: u32, pair: u32, scale: f32) {
     let half = HEAD_DIM / 2u;
     let i = select(2u * pair, pair, STYLE == 1u);
     let j = select(2u * pair + 1u, pair + half, STYLE == 1u);
     let base = head * HEAD_DIM;
-    let a = qkv[base + i] * scale * norm_weight(head, i);
-    let b = qkv[base + j] * scale * norm_weight(head, j);
+    let a = qkv[base + i] * scale * head_norm_weight(head, i);
+    let b = qkv[base + j] * scale * head_norm_weight(head, j);
     let turn = rope[state[POSITION] * half + pair];
     qkv[base + i] = a * turn.x - b * turn.y;
     qkv[base + j] = a * turn.y + b * turn.x;

@@ -1,5 +1,5 @@
 // For rounded_x and planes_dot4, where x is met as it is: no squares, no factor.
-fn normed() -> bool { return false; }
+fn has_norm() -> bool { return false; }
 
 fn squares_of(i: u32) -> f32 { return 0.0; }
 

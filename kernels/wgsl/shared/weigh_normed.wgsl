@@ -2,11 +2,11 @@
 alias Partial = vec2<f32>; // product, squares
 
 // What a chunk of weights and its chunk c of x, staged from chunk `tile` on, add.
-fn weigh(chunk: Chunk, at: u32, c: u32, tile: u32) -> vec2<f32> {
-    let first = c * (chunk_elements() / 4u);
+fn dot_tile_chunk(chunk: SoaChunk, at: u32, c: u32, tile: u32) -> Partial {
+    let first = c * (soa_chunk_elements() / 4u);
     var squares = 0.0;
-    for (var i = first; i < first + chunk_elements() / 4u; i++) { squares += squares_of(i); }
-    return vec2<f32>(dot_chunk(chunk, at, load_x(c - tile)), squares);
+    for (var i = first; i < first + soa_chunk_elements() / 4u; i++) { squares += squares_of(i); }
+    return vec2<f32>(dot_soa_chunk(chunk, at, load_x_tile(c - tile)), squares);
 }
 
-fn finish(sum: vec2<f32>) -> f32 { return sum.x * rms_factor(sum.y); }
+fn epilogue(sum: Partial) -> f32 { return sum.x * rms_factor(sum.y); }

@@ -9,7 +9,7 @@ override PACKING: u32 = 0u; // 0 blocks as in the file, 1 the fields of a row's 
 struct Raw { a: vec4<u32>, b: vec4<u32> }
 struct Eight { low: vec4<f32>, high: vec4<f32> }
 
-fn block_elements() -> u32 {
+fn packed_block_elements() -> u32 {
     return select(32u, 256u, WEIGHT >= 8u);
 }
 
@@ -36,7 +36,7 @@ fn field_offsets() -> vec4<u32> {
 
 fn row_bytes() -> u32 {
     if (WEIGHT < 3u) { return (K * select(2u, 4u, WEIGHT == 0u) + 15u) & ~15u; }
-    let blocks = (K + block_elements() - 1u) / block_elements();
+    let blocks = (K + packed_block_elements() - 1u) / packed_block_elements();
     let fields = blocks * field_bytes();
     if (PACKING == 0u) { return (fields.x + fields.y + fields.z + fields.w + 15u) & ~15u; }
     let planes = (fields + 15u) & vec4<u32>(~15u);
@@ -50,7 +50,7 @@ fn fields_at(row: u32, block: u32) -> vec4<u32> {
     if (PACKING == 0u) {
         return base + block * (bytes.x + bytes.y + bytes.z + bytes.w) + field_offsets();
     }
-    let blocks = (K + block_elements() - 1u) / block_elements();
+    let blocks = (K + packed_block_elements() - 1u) / packed_block_elements();
     let planes = (blocks * bytes + 15u) & vec4<u32>(~15u);
     let starts = vec4<u32>(0u, planes.x, planes.x + planes.y, planes.x + planes.y + planes.z);
     return base + starts + block * bytes;
@@ -62,7 +62,7 @@ fn word_around(at: u32) -> u32 {
 }
 
 // Four bytes from an even byte on: blocks of 18, 22, 34 and 210 bytes leave words unaligned.
-fn word_at(at: u32) -> u32 {
+fn weight_word_at(at: u32) -> u32 {
     if (at % 4u == 0u) { return word_around(at); }
     return (word_around(at) >> 16u) | (word_around(at + 2u) << 16u);
 }
@@ -81,10 +81,10 @@ fn load_weights(row: u32, i: u32) -> Raw {
         return Raw(weights[at], weights[at + 1u]);
     }
     if (WEIGHT < 3u) { return Raw(weights[row * (row_bytes() / 16u) + i / 8u], none); }
-    let f = fields_at(row, i / block_elements());
-    let e = i % block_elements();
+    let f = fields_at(row, i / packed_block_elements());
+    let e = i % packed_block_elements();
     if (WEIGHT == 3u) {
-        return Raw(vec4<u32>(word_at(f.x + e), word_at(f.x + e + 4u), half_word(f.z), 0u), none);
+        return Raw(vec4<u32>(weight_word_at(f.x + e), weight_word_at(f.x + e + 4u), half_word(f.z), 0u), none);
     }
     if (WEIGHT < 8u) {
         let code = f.x + e % 16u;
@@ -92,12 +92,12 @@ fn load_weights(row: u32, i: u32) -> Raw {
         if (PACKING == 1u) {
             a.x = word_around(f.x + e / 2u);
         } else {
-            a.x = word_at(code);
-            a.y = word_at(code + 4u);
+            a.x = weight_word_at(code);
+            a.y = weight_word_at(code + 4u);
         }
         // A scale alone, or a scale and a minimum.
         if (WEIGHT % 2u == 0u) { a.z = half_word(f.z); } else { a.z = word_around(f.z); }
-        if (WEIGHT >= 6u) { a.w = word_at(f.y); }
+        if (WEIGHT >= 6u) { a.w = weight_word_at(f.y); }
         return Raw(a, none);
     }
     if (WEIGHT < 10u) {
@@ -121,7 +121,7 @@ fn load_weights(row: u32, i: u32) -> Raw {
     } else {
         let code = f.x + e / 128u * 64u + e % 64u;
         let high = f.y + e / 128u * 32u + e % 32u;
-        a = vec4<u32>(word_at(code), word_at(code + 4u), word_at(high), word_at(high + 4u));
+        a = vec4<u32>(weight_word_at(code), weight_word_at(code + 4u), weight_word_at(high), weight_word_at(high + 4u));
     }
     return Raw(a, vec4<u32>(word_around(scale) >> (8u * (scale % 4u)), half_word(f.w), 0u, 0u));
 }
@@ -153,7 +153,7 @@ fn bit_pairs(word: u32) -> u32 {
 
 // The codes of elements e..e+8 of a block, a byte each. Blocks pair codes half a run apart; planes
 // keep the order of the weights, of every eight the last four sixteen bits above the first four.
-fn codes_of(a: vec4<u32>, e: u32) -> vec2<u32> {
+fn quants_of(a: vec4<u32>, e: u32) -> vec2<u32> {
     if (PACKING == 1u) {
         var q = vec2<u32>(nibbles(a.x & 0xffffu), nibbles(a.x >> 16u));
         if (WEIGHT == 10u) {
@@ -199,7 +199,7 @@ fn decode_weights(raw: Raw, i: u32) -> Eight {
             vec4<f32>(bf16_pair(a.z), bf16_pair(a.w)),
         );
     }
-    let e = i % block_elements();
+    let e = i % packed_block_elements();
     if (WEIGHT == 3u) {
         let scale = unpack2x16float(a.z).x;
         return Eight(
@@ -208,7 +208,7 @@ fn decode_weights(raw: Raw, i: u32) -> Eight {
         );
     }
     // A value is scale * code + least.
-    let q = codes_of(a, e);
+    let q = quants_of(a, e);
     var scale: f32;
     var least: f32;
     if (WEIGHT < 8u) {

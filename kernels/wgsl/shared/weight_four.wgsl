@@ -17,7 +17,7 @@ override LAST: u32; // the f16 scales, with the 6-bit ones where the format has 
 override LAST_STEP: u32;
 
 // The word at an even byte: blocks of 34, 18, 22 or 210 bytes begin between words.
-fn word_at(at: u32) -> u32 {
+fn packed_word_at(at: u32) -> u32 {
     let low = packed_word(at / 4u);
     if ((CODES | CODES_STEP | HIGH | HIGH_STEP) % 4u == 0u || at % 4u == 0u) { return low; }
     return (low >> 16u) | (packed_word(at / 4u + 1u) << 16u);
@@ -56,7 +56,7 @@ fn scale_addend(base: u32, block: u32, e: u32) -> vec2<f32> {
 }
 
 // The bytes of a word, the lowest first.
-fn bytes_of(word: u32) -> vec4<f32> {
+fn byte_values(word: u32) -> vec4<f32> {
     return vec4<f32>((vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u));
 }
 
@@ -69,12 +69,12 @@ fn signed_bytes_of(word: u32) -> vec4<f32> {
 fn fifth_bits(four: u32) -> u32 { return (((four & 15u) * 0x204081u) & 0x1010101u) << 4u; }
 
 // Four nibbles, and four pairs of bits, as four bytes.
-fn nibbles(word: u32) -> u32 {
+fn nibble_bytes(word: u32) -> u32 {
     let two = (word | (word << 8u)) & 0xff00ffu;
     return (two | (two << 4u)) & 0xf0f0f0fu;
 }
 
-fn bit_pairs(word: u32) -> u32 {
+fn bit_pair_bytes(word: u32) -> u32 {
     let two = (word | (word << 12u)) & 0xf000fu;
     return (two | (two << 6u)) & 0x3030303u;
 }
@@ -83,25 +83,25 @@ fn bit_pairs(word: u32) -> u32 {
 // every eight weights the last four lie sixteen bits above the first four.
 fn plane_four(plane: u32, bits: u32, e: u32) -> u32 {
     let i = e % (32u / bits);
-    return word_at(plane + e * bits / 32u * 4u) >> (16u * (i / 4u % 2u) + 4u * bits * (i / 8u));
+    return packed_word_at(plane + e * bits / 32u * 4u) >> (16u * (i / 4u % 2u) + 4u * bits * (i / 8u));
 }
 
-fn upper_bits(high: u32, e: u32) -> u32 {
-    if (PACKING == 1u) { return bit_pairs(plane_four(high, 2u, e) & 255u) << 4u; }
-    let top = word_at(high + e / 128u * 32u + e % 32u) >> (2u * (e / 32u % 4u));
+fn upper_bits_four(high: u32, e: u32) -> u32 {
+    if (PACKING == 1u) { return bit_pair_bytes(plane_four(high, 2u, e) & 255u) << 4u; }
+    let top = packed_word_at(high + e / 128u * 32u + e % 32u) >> (2u * (e / 32u % 4u));
     return (top & 0x3030303u) << 4u;
 }
 
 fn fifth_bits_of(high: u32, e: u32) -> u32 {
     if (PACKING == 1u) { return fifth_bits(plane_four(high, 1u, e)); }
-    if (WEIGHT == 9u) { return ((word_at(high + e % 32u) >> (e / 32u)) & 0x1010101u) << 4u; }
-    return fifth_bits(word_at(high) >> e);
+    if (WEIGHT == 9u) { return ((packed_word_at(high + e % 32u) >> (e / 32u)) & 0x1010101u) << 4u; }
+    return fifth_bits(packed_word_at(high) >> e);
 }
 
 // The low four bits; in a block, 2 * run codes share `run` bytes.
 fn low_bits(codes: u32, run: u32, e: u32) -> u32 {
-    if (PACKING == 1u) { return nibbles(plane_four(codes, 4u, e) & 0xffffu); }
-    return (word_at(codes + e / (2u * run) * run + e % run) >> (4u * (e / run % 2u))) & 0xf0f0f0fu;
+    if (PACKING == 1u) { return nibble_bytes(plane_four(codes, 4u, e) & 0xffffu); }
+    return (packed_word_at(codes + e / (2u * run) * run + e % run) >> (4u * (e / run % 2u))) & 0xf0f0f0fu;
 }
 
 // The codes of elements e..e+4, around zero where a format has no addend.
@@ -109,25 +109,25 @@ fn codes_four(base: u32, block: u32, e: u32) -> vec4<f32> {
     let codes = base + CODES + block * CODES_STEP;
     let high = base + HIGH + block * HIGH_STEP;
     switch WEIGHT {
-        case 3u: { return signed_bytes_of(word_at(codes + e)); }
+        case 3u: { return signed_bytes_of(packed_word_at(codes + e)); }
         case 4u, 5u, 6u, 7u: {
             var q = low_bits(codes, 16u, e);
             if (WEIGHT >= 6u) { q |= fifth_bits_of(high, e); }
             let around = select(0.0, select(8.0, 16.0, WEIGHT == 6u), WEIGHT % 2u == 0u);
-            return bytes_of(q) - around;
+            return byte_values(q) - around;
         }
         case 8u, 9u: {
             var q = low_bits(codes, 32u, e);
             if (WEIGHT == 9u) { q |= fifth_bits_of(high, e); }
-            return bytes_of(q);
+            return byte_values(q);
         }
-        default: { return bytes_of(low_bits(codes, 64u, e) | upper_bits(high, e)) - 32.0; }
+        default: { return byte_values(low_bits(codes, 64u, e) | upper_bits_four(high, e)) - 32.0; }
     }
 }
 
 // The product is exact, so a contraction to fma gives the same bits; without an addend nothing is
 // added, which would lose the sign of a zero.
-fn weigh(codes: vec4<f32>, by: vec2<f32>) -> vec4<f32> {
+fn dequant_four(codes: vec4<f32>, by: vec2<f32>) -> vec4<f32> {
     if (WEIGHT == 5u || (WEIGHT >= 7u && WEIGHT <= 9u)) { return codes * by.x + by.y; }
     return codes * by.x;
 }

@@ -9,7 +9,7 @@ fn x_value(at: u32) -> f32 {
 }
 
 // Elements i..i+4 of the row that begins at `base` as f32 bits, zero beyond the row's end.
-fn x_four(base: u32, i: u32) -> vec4<u32> {
+fn x_words(base: u32, i: u32) -> vec4<u32> {
     var v = vec4<f32>(0.0);
     if (i < K) { v.x = x_value(base + i); }
     if (i + 1u < K) { v.y = x_value(base + i + 1u); }
@@ -20,10 +20,10 @@ fn x_four(base: u32, i: u32) -> vec4<u32> {
 
 // Loads elements i..i+8 of row m; zero beyond the row's end and beyond the last row. i is a
 // multiple of 8. Rows of other lengths than multiples of 8 begin anywhere in a word.
-fn load_x(m: u32, i: u32) -> Raw {
+fn load_x_words(m: u32, i: u32) -> Raw {
     let none = vec4<u32>(0u);
     if (m >= M || i >= K) { return Raw(none, none); }
-    if (K % 8u != 0u) { return Raw(x_four(m * K, i), x_four(m * K, i + 4u)); }
+    if (K % 8u != 0u) { return Raw(x_words(m * K, i), x_words(m * K, i + 4u)); }
     let at = (m * K + i) / 4u;
     if (ACTS == 0u) { return Raw(x[at], x[at + 1u]); }
     return Raw(x[at / 2u], none);
