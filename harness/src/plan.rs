@@ -108,7 +108,7 @@ impl Plan {
 
     /// A WGSL text with its preludes, and what naga says of it.
     pub fn reflect(text: &str, path: &str) -> Result<(String, Reflection), PlanError> {
-        let text = lathe_kernels::compose(text, path)?;
+        let text = lathe_kernels::link(text, path)?;
         let reflection = Reflection::of(&text, path)?;
         Ok((text, reflection))
     }

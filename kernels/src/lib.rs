@@ -1,7 +1,7 @@
 //! What runs on the GPU: the WGSL sources of every kernel and variant, and a descriptor for each
 //! kernel (parameters, bindings, requirements, grid, cost, cases, tolerance).
 //!
-//! This crate knows naga, never wgpu: nothing here needs a device. `kernels/build.rs` has
+//! This crate knows naga, never wgpu: nothing here needs a device. `kernels/build` has
 //! validated every source before this crate exists.
 
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,8 @@ mod attention_append;
 mod attention_decode;
 mod attention_prefill;
 mod cast;
-mod compose;
+#[allow(dead_code, unreachable_pub, reason = "the build script includes it and uses the rest")]
+mod codes;
 mod dequant;
 mod embed;
 mod fused_ffn;
@@ -26,6 +27,8 @@ mod gemv_q;
 mod geometry;
 mod glu;
 mod kv_append;
+#[allow(dead_code, reason = "the build script includes it and uses the rest")]
+mod link;
 mod lm_head_argmax;
 mod lm_head_topk;
 mod matmul;
@@ -38,6 +41,8 @@ mod residual_rms_norm;
 mod rms_norm;
 mod rope;
 mod sample;
+#[allow(dead_code, reason = "the build script includes it and uses the rest")]
+mod tokens;
 
 pub use descriptor::{
     Binding, Capabilities, Constants, CooperativeMatrix, Cost, Elem, Kernel, MatrixScalar, Role,
@@ -47,10 +52,10 @@ pub use layout::{Format, Order, Packing, RopeSpec, StateWord};
 pub use reflect::{ReflectError, Reflection};
 pub use shape::{Param, ParamKind, Shape, ShapeError};
 
-/// One composed WGSL source: the variant's file followed by its preludes.
+/// One linked WGSL source: the variant's file followed by the modules it needs.
 #[derive(Debug)]
 pub struct Source {
-    /// Kernel name, the folder below `wgsl/`.
+    /// Kernel name, the folder that holds the file.
     pub kernel: &'static str,
     /// Variant name, the file's stem.
     pub variant: &'static str,
@@ -90,12 +95,12 @@ pub static KERNELS: &[&Kernel] = &[
     &sample::KERNEL,
 ];
 
-/// Every composed source, sorted by kernel and variant.
+/// Every linked source, sorted by kernel and variant.
 pub fn sources() -> &'static [Source] {
     SOURCES
 }
 
-/// The composed source of one variant, if its file exists.
+/// The linked source of one variant, if its file exists.
 pub fn source(kernel: &str, variant: &str) -> Option<&'static Source> {
     SOURCES.iter().find(|s| s.kernel == kernel && s.variant == variant)
 }
@@ -112,16 +117,20 @@ pub fn text_state_before(kernel: &str, variant: &str) -> Option<u64> {
     })
 }
 
-/// Appends the built-in preludes that `// uses:` lines of a WGSL text name, as the build script
+/// Links a WGSL text with the built-in modules that its `// import:` lines name, as the build script
 /// does for built-in variants. `path` only names it in errors.
-pub fn compose(text: &str, path: &str) -> Result<String, ReflectError> {
+pub fn link(text: &str, path: &str) -> Result<String, ReflectError> {
     let find = |name: &str| {
-        PRELUDES.iter().find(|(known, _)| *known == name).map(|(_, body)| (*body).to_owned())
+        let (name, path, text) = MODULES.iter().find(|(known, _, _)| *known == name)?;
+        Some(link::Module::new(name, path, text))
     };
-    compose::compose(text, find).map(|(text, _)| text).map_err(|name| {
-        let known: Vec<_> = PRELUDES.iter().map(|(known, _)| *known).collect();
-        ReflectError::Prelude { path: path.to_owned(), name, known: known.join(", ") }
-    })
+    let linked = link::link(path, path, text, &find);
+    linked.map(|linked| linked.text).map_err(ReflectError::Link)
+}
+
+/// Names of the modules that a text can import.
+pub fn modules() -> impl Iterator<Item = &'static str> {
+    MODULES.iter().map(|(name, _, _)| *name)
 }
 
 /// What naga says of a built-in variant; parsed once. `None` when there is no such file.

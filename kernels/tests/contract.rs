@@ -71,7 +71,12 @@ fn names_are_unique_and_found() {
 fn variants_and_files_are_paired() {
     for k in KERNELS {
         for v in k.variants {
-            assert!(source(k.name, v.name).is_some(), "no file wgsl/{}/{}.wgsl", k.name, v.name);
+            assert!(
+                source(k.name, v.name).is_some(),
+                "no file {}/{}.wgsl below ops/",
+                k.name,
+                v.name
+            );
         }
     }
     for s in sources() {

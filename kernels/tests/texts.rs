@@ -118,14 +118,16 @@ impl<'a> Canon<'_, 'a> {
         let tokens = self.without_aliases(d.tokens.clone());
         let text = |i: usize| tokens.get(i).map_or("", |t| t.text);
         let mut line = String::new();
+        let mut in_body = false;
         for (i, token) in tokens.iter().enumerate() {
             let (word, before) = (token.text, if i > 0 { text(i - 1) } else { "" });
             // A comma before a closing bracket says nothing.
             if word == "," && matches!(text(i + 1), ")" | "}" | ">") {
                 continue;
             }
-            let declares =
-                text(i + 1) == ":" || (matches!(before, "let" | "var" | "const") && d.kind == "fn");
+            in_body |= word == "{";
+            let declares = (!in_body && text(i + 1) == ":")
+                || (matches!(before, "let" | "var" | "const") && d.kind == "fn");
             let shown = if !token.is_word() || before == "@" {
                 word.to_owned()
             } else if before == "." || (d.kind == "struct" && text(i + 1) == ":") {
@@ -135,7 +137,7 @@ impl<'a> Canon<'_, 'a> {
                 } else {
                     word.to_owned()
                 }
-            } else if d.kind == "fn" && word != d.name && declares && !is_keyword(word) {
+            } else if d.kind == "fn" && word != d.name && declares {
                 let fresh = format!("l{}", locals.len());
                 locals.entry(word).or_insert(fresh).clone()
             } else if let Some(local) = locals.get(word) {
@@ -161,11 +163,6 @@ impl<'a> Canon<'_, 'a> {
             self.visit(other);
         }
     }
-}
-
-/// `case x:` and `default:` have a colon and declare nothing.
-fn is_keyword(word: &str) -> bool {
-    matches!(word, "default" | "case")
 }
 
 fn folder() -> PathBuf {

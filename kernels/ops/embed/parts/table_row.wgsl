@@ -1,0 +1,15 @@
+// The current token's row in an embedding table or in a part of one. Needs state.
+// import: step/state
+// requires: var state: array<u32>
+// requires: var tokens: array<u32>
+override VOCAB: u32; // rows
+override PART: u32; // 0 the whole table, 1 a part of it
+override FIRST: u32; // token of a part's row 0
+
+// VOCAB and above: in another part. The whole table has no other: a token beyond it reads the last
+// row; the host rejects such tokens before they get here.
+fn table_row() -> u32 {
+    let token = tokens[state[POSITION]];
+    if (PART == 1u) { return token - FIRST; }
+    return min(token, VOCAB - 1u);
+}

@@ -1,2 +1,0 @@
-// Slots that are filled.
-fn attended() -> u32 { return min(state[POSITION] + 1u, CAPACITY); }
