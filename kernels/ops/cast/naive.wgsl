@@ -19,18 +19,18 @@ fn main(
     let i = group_index(workgroup, groups) * WG + lid;
     if (2u * i >= N) { return; }
     let both = 2u * i + 1u < N;
-    if (FROM == TO && TO != 0u) {
+    if (FROM == TO && TO != F32) {
         y[i] = x[i];
         return;
     }
     var bits = vec2<u32>(0u);
-    if (FROM == 0u) {
+    if (FROM == F32) {
         bits.x = x[2u * i];
         if (both) { bits.y = x[2u * i + 1u]; }
     } else {
         bits = widen(x[i]);
     }
-    if (TO != 0u) {
+    if (TO != F32) {
         y[i] = narrow(bits);
         return;
     }

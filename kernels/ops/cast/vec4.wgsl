@@ -26,11 +26,11 @@ fn main(
     if (i >= N / EACH) { return; }
     if (FROM == TO) {
         y[i] = x[i];
-    } else if (TO == 0u) {
+    } else if (TO == F32) {
         let chunk = x[i / 2u];
         let words = select(chunk.xy, chunk.zw, i % 2u == 1u);
         y[i] = vec4<u32>(widen(words.x), widen(words.y));
-    } else if (FROM == 0u) {
+    } else if (FROM == F32) {
         y[i] = vec4<u32>(narrow_four(x[2u * i]), narrow_four(x[2u * i + 1u]));
     } else {
         let chunk = x[i];

@@ -29,5 +29,5 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let chunk = table[row * chunks + id.x];
     let at = id.x * chunk_elements();
     store(at, unpack_low(chunk));
-    if (WEIGHT != 0u) { store(at + 4u, unpack_high(chunk)); }
+    if (WEIGHT != F32) { store(at + 4u, unpack_high(chunk)); }
 }

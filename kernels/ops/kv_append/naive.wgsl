@@ -1,7 +1,7 @@
 // kv_append/naive: one invocation a 32-bit word of the cache.
 //
 //   cache[h][position % CAPACITY][d] = new[h][d]   for K and V
-//   qkv: [q | k | v] x HEAD_DIM   caches: (KV_HEADS, CAPACITY, HEAD_DIM), f32 (KV 0) or f16 (KV 1)
+//   qkv: [q | k | v] x HEAD_DIM   caches: (KV_HEADS, CAPACITY, HEAD_DIM), f32 (KV F32) or f16 (KV F16)
 //
 // Idea: the slot is position modulo capacity, so a full cache and a sliding-window ring are the
 // same code; f16 is packed two values a word and needs no f16 feature.
@@ -30,7 +30,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let to = (head * CAPACITY + slot) * words + d;
     let k = (KV_HEADS * GROUP + head) * HEAD_DIM + d * per_word;
     let v = k + KV_HEADS * HEAD_DIM;
-    if (KV == 0u) {
+    if (KV == F32) {
         k_cache[to] = bitcast<u32>(qkv[k]);
         v_cache[to] = bitcast<u32>(qkv[v]);
     } else {

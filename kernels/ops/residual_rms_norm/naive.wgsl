@@ -27,7 +27,7 @@ fn main() {
     squares = 0.0;
     for (var i = 0u; i < N; i++) {
         var b = delta[i];
-        if (POST == 1u) { b *= post * (f32(OFFSET) + post_weight[i]); }
+        if (POST == NORM_RMS) { b *= post * (f32(OFFSET) + post_weight[i]); }
         let v = x[i] + b;
         x[i] = v;
         squares += v * v;

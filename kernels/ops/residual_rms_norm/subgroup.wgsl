@@ -25,7 +25,7 @@ const HELD: u32 = 4u;
 
 // The weight of a norm of the branch.
 fn post(i: u32) -> vec4<f32> {
-    if (POST == 0u) { return vec4<f32>(1.0); }
+    if (POST == NORM_NONE) { return vec4<f32>(1.0); }
     return vec4<f32>(f32(OFFSET)) + post_weight[i];
 }
 
@@ -60,7 +60,7 @@ fn main(
         }
     }
     var scale = 1.0;
-    if (POST == 1u) {
+    if (POST == NORM_RMS) {
         scale = inverseSqrt(sum_of_subgroups(lane, subgroup, subgroups, squares) / f32(N) + EPS);
     }
     squares = 0.0;

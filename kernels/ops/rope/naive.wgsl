@@ -2,7 +2,7 @@
 //
 //   (a, b) -> (a cos - b sin, a sin + b cos)  for each pair of each head, angles from the rope table
 //   x: HEADS heads of HEAD_DIM, in place, max(STRIDE, HEAD_DIM) elements from one to the next
-//   STYLE 0: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
+//   STYLE ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
 //   rope: (positions, HEAD_DIM/2) of (cos, sin)
 //
 // Idea: a pair turns on its own, so in place needs no second buffer and no barrier.
@@ -28,8 +28,8 @@ fn main(
     if (at >= HEADS * half) { return; }
     let pair = at % half;
     let base = at / half * max(STRIDE, HEAD_DIM);
-    let i = base + select(2u * pair, pair, STYLE == 1u);
-    let j = base + select(2u * pair + 1u, pair + half, STYLE == 1u);
+    let i = base + select(2u * pair, pair, STYLE == ROPE_NEOX);
+    let j = base + select(2u * pair + 1u, pair + half, STYLE == ROPE_NEOX);
     let a = x[i];
     let b = x[j];
     let turn = rope[state[POSITION] * half + pair];

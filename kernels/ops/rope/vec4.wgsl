@@ -2,7 +2,7 @@
 //
 //   (a, b) -> (a cos - b sin, a sin + b cos)  for each pair of each head, angles from the rope table
 //   x: HEADS heads of HEAD_DIM, in place, max(STRIDE, HEAD_DIM) elements from one to the next
-//   STYLE 0: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
+//   STYLE ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
 //   rope: (positions, HEAD_DIM/2) of (cos, sin)
 //
 // Idea: all memory in sixteen bytes. Interleaved pairs come apart in registers; NeoX pairs are
@@ -29,8 +29,8 @@ fn main(
     if (at >= HEADS * each) { return; }
     let four = at % each;
     let base = at / each * (max(STRIDE, HEAD_DIM) / 4u);
-    let i = base + select(2u * four, four, STYLE == 1u);
-    let j = select(i + 1u, i + each, STYLE == 1u);
+    let i = base + select(2u * four, four, STYLE == ROPE_NEOX);
+    let j = select(i + 1u, i + each, STYLE == ROPE_NEOX);
     let u = x[i];
     let v = x[j];
     let turns = state[POSITION] * (HEAD_DIM / 4u) + 2u * four;
@@ -38,7 +38,7 @@ fn main(
     let s = rope[turns + 1u];
     let cosine = vec4<f32>(t.xz, s.xz);
     let sine = vec4<f32>(t.yw, s.yw);
-    if (STYLE == 1u) {
+    if (STYLE == ROPE_NEOX) {
         x[i] = u * cosine - v * sine;
         x[j] = u * sine + v * cosine;
         return;

@@ -1,21 +1,21 @@
 // Sixteen bytes of a packed weight row as floats. Every format is read as u32 words, so none
 // needs the f16 feature; bf16 is the upper half of an f32.
-override WEIGHT: u32; // 0 f32, 1 f16, 2 bf16
+override WEIGHT: u32; // a dense format
 
 // Elements in sixteen bytes.
 fn chunk_elements() -> u32 {
-    if (WEIGHT == 0u) { return 4u; }
+    if (WEIGHT == F32) { return 4u; }
     return 8u;
 }
 
 fn unpack_pair(word: u32) -> vec2<f32> {
-    if (WEIGHT == 1u) { return unpack2x16float(word); }
+    if (WEIGHT == F16) { return unpack2x16float(word); }
     return vec2<f32>(bitcast<f32>(word << 16u), bitcast<f32>(word & 0xffff0000u));
 }
 
 // Elements 0..4 of a chunk.
 fn unpack_low(chunk: vec4<u32>) -> vec4<f32> {
-    if (WEIGHT == 0u) { return bitcast<vec4<f32>>(chunk); }
+    if (WEIGHT == F32) { return bitcast<vec4<f32>>(chunk); }
     return vec4<f32>(unpack_pair(chunk.x), unpack_pair(chunk.y));
 }
 

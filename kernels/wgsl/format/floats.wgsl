@@ -1,4 +1,4 @@
-// Pairs of values between storage formats, in words: f32 (0), f16 (1), bf16 (2).
+// Pairs of values between storage formats, in words: f32, f16, bf16.
 override FROM: u32;
 override TO: u32;
 
@@ -11,12 +11,12 @@ fn bf16_bits(bits: u32) -> u32 {
 
 // Two 16-bit values as the bits of two f32.
 fn widen(word: u32) -> vec2<u32> {
-    if (FROM == 1u) { return bitcast<vec2<u32>>(unpack2x16float(word)); }
+    if (FROM == F16) { return bitcast<vec2<u32>>(unpack2x16float(word)); }
     return vec2<u32>(word << 16u, word & 0xffff0000u);
 }
 
 // The bits of two f32 as two 16-bit values.
 fn narrow(bits: vec2<u32>) -> u32 {
-    if (TO == 1u) { return pack2x16float(bitcast<vec2<f32>>(bits)); }
+    if (TO == F16) { return pack2x16float(bitcast<vec2<f32>>(bits)); }
     return (bf16_bits(bits.x) >> 16u) | bf16_bits(bits.y);
 }

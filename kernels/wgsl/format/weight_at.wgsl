@@ -2,29 +2,29 @@
 // trust. The file that uses it defines `fn packed_word(i: u32) -> u32`, word i of the
 // matrix; `k` is the length of a row. What the fields of a block mean: lathe_reference::quant.
 // requires: fn packed_word(i: u32) -> u32
-override WEIGHT: u32; // Format: 0 f32, 1 f16, 2 bf16, 3 q8_0, 4 q4_0, 5 q4_1, 6 q5_0, 7 q5_1, 8 q4_k, 9 q5_k, 10 q6_k
-override PACKING: u32 = 0u; // 0 blocks as in the file, 1 planes: codes in the order of the weights, scales apart
+override WEIGHT: u32; // any format
+override PACKING: u32 = 0u; // blocks as in the file, or planes: codes in the order of the weights, scales apart
 
 // Byte offset of a field in a block, its bytes, and the bytes of all fields that the planes hold
 // before it, for one block.
 struct Field { offset: u32, bytes: u32 }
 
 fn block_elements() -> u32 {
-    if (WEIGHT < 3u) { return 1u; }
-    return select(32u, 256u, WEIGHT >= 8u);
+    if (WEIGHT < Q8_0) { return 1u; }
+    return select(32u, 256u, WEIGHT >= Q4_K);
 }
 
 fn block_bytes() -> u32 {
     switch WEIGHT {
-        case 0u: { return 4u; }
-        case 1u, 2u: { return 2u; }
-        case 3u: { return 34u; }
-        case 4u: { return 18u; }
-        case 5u: { return 20u; }
-        case 6u: { return 22u; }
-        case 7u: { return 24u; }
-        case 8u: { return 144u; }
-        case 9u: { return 176u; }
+        case F32: { return 4u; }
+        case F16, BF16: { return 2u; }
+        case Q8_0: { return 34u; }
+        case Q4_0: { return 18u; }
+        case Q4_1: { return 20u; }
+        case Q5_0: { return 22u; }
+        case Q5_1: { return 24u; }
+        case Q4_K: { return 144u; }
+        case Q5_K: { return 176u; }
         default: { return 210u; }
     }
 }
@@ -32,22 +32,22 @@ fn block_bytes() -> u32 {
 // The fields in the order of layout::Format::planes.
 fn field(plane: u32) -> Field {
     switch WEIGHT {
-        case 0u, 1u, 2u: { return Field(0u, block_bytes()); }
-        case 3u: { if (plane == 0u) { return Field(2u, 32u); } return Field(0u, 2u); }
-        case 4u: { if (plane == 0u) { return Field(2u, 16u); } return Field(0u, 2u); }
-        case 5u: { if (plane == 0u) { return Field(4u, 16u); } return Field(0u, 4u); }
-        case 6u: {
+        case F32, F16, BF16: { return Field(0u, block_bytes()); }
+        case Q8_0: { if (plane == 0u) { return Field(2u, 32u); } return Field(0u, 2u); }
+        case Q4_0: { if (plane == 0u) { return Field(2u, 16u); } return Field(0u, 2u); }
+        case Q4_1: { if (plane == 0u) { return Field(4u, 16u); } return Field(0u, 4u); }
+        case Q5_0: {
             if (plane == 0u) { return Field(6u, 16u); }
             if (plane == 1u) { return Field(2u, 4u); }
             return Field(0u, 2u);
         }
-        case 7u: {
+        case Q5_1: {
             if (plane == 0u) { return Field(8u, 16u); }
             if (plane == 1u) { return Field(4u, 4u); }
             return Field(0u, 4u);
         }
-        case 8u: { if (plane == 0u) { return Field(16u, 128u); } return Field(0u, 16u); }
-        case 9u: {
+        case Q4_K: { if (plane == 0u) { return Field(16u, 128u); } return Field(0u, 16u); }
+        case Q5_K: {
             if (plane == 0u) { return Field(48u, 128u); }
             if (plane == 1u) { return Field(16u, 32u); }
             return Field(0u, 16u);
@@ -63,9 +63,9 @@ fn field(plane: u32) -> Field {
 
 fn planes() -> u32 {
     switch WEIGHT {
-        case 0u, 1u, 2u: { return 1u; }
-        case 6u, 7u, 9u: { return 3u; }
-        case 10u: { return 4u; }
+        case F32, F16, BF16: { return 1u; }
+        case Q5_0, Q5_1, Q5_K: { return 3u; }
+        case Q6_K: { return 4u; }
         default: { return 2u; }
     }
 }
@@ -80,14 +80,14 @@ fn plane_start(plane: u32, blocks: u32) -> u32 {
 // Bytes from a packed row of k elements to the next.
 fn row_stride(k: u32) -> u32 {
     let blocks = (k + block_elements() - 1u) / block_elements();
-    if (PACKING == 1u) { return plane_start(planes(), blocks); }
+    if (PACKING == PACKING_PLANES) { return plane_start(planes(), blocks); }
     return (blocks * block_bytes() + 15u) & ~15u;
 }
 
 // Byte of a packed row at which a field of a block begins.
 fn field_at(plane: u32, block: u32, blocks: u32) -> u32 {
     let f = field(plane);
-    if (PACKING == 1u) { return plane_start(plane, blocks) + block * f.bytes; }
+    if (PACKING == PACKING_PLANES) { return plane_start(plane, blocks) + block * f.bytes; }
     return block * block_bytes() + f.offset;
 }
 
@@ -114,20 +114,20 @@ fn plane_bits(at: u32, bits: u32, e: u32) -> u32 {
 // The low four bits of code e. In a block, 2 * run codes share `run` bytes: the first half has the
 // low nibbles.
 fn nibble_at(at: u32, run: u32, e: u32) -> u32 {
-    if (PACKING == 1u) { return plane_bits(at, 4u, e); }
+    if (PACKING == PACKING_PLANES) { return plane_bits(at, 4u, e); }
     let byte = byte_at(at + e / (2u * run) * run + e % run);
     return (byte >> (4u * (e / run % 2u))) & 15u;
 }
 
 fn fifth_bit(at: u32, e: u32) -> u32 {
-    if (PACKING == 1u) { return plane_bits(at, 1u, e) << 4u; }
-    if (WEIGHT == 9u) { return ((byte_at(at + e % 32u) >> (e / 32u)) & 1u) << 4u; }
+    if (PACKING == PACKING_PLANES) { return plane_bits(at, 1u, e) << 4u; }
+    if (WEIGHT == Q5_K) { return ((byte_at(at + e % 32u) >> (e / 32u)) & 1u) << 4u; }
     return ((byte_at(at + e / 8u) >> (e % 8u)) & 1u) << 4u;
 }
 
 // Bits 4 and 5 of code e of a q6_k block.
 fn upper_bits(at: u32, e: u32) -> u32 {
-    if (PACKING == 1u) { return plane_bits(at, 2u, e) << 4u; }
+    if (PACKING == PACKING_PLANES) { return plane_bits(at, 2u, e) << 4u; }
     return ((byte_at(at + e / 128u * 32u + e % 32u) >> (2u * (e / 32u % 4u))) & 3u) << 4u;
 }
 
@@ -153,22 +153,22 @@ fn weight_at(row: u32, i: u32, k: u32) -> f32 {
     let last = base + field_at(planes() - 1u, block, blocks);
     let middle = base + field_at(1u, block, blocks);
     switch WEIGHT {
-        case 0u: { return bitcast<f32>(packed_word(codes / 4u)); }
-        case 1u: { return half_at(codes); }
-        case 2u: { return bitcast<f32>((byte_at(codes) << 16u) | (byte_at(codes + 1u) << 24u)); }
-        case 3u: { return half_at(last) * signed_byte_at(codes + e); }
-        case 4u: { return half_at(last) * (f32(nibble_at(codes, 16u, e)) - 8.0); }
-        case 5u: { return half_at(last) * f32(nibble_at(codes, 16u, e)) + half_at(last + 2u); }
-        case 6u: {
+        case F32: { return bitcast<f32>(packed_word(codes / 4u)); }
+        case F16: { return half_at(codes); }
+        case BF16: { return bitcast<f32>((byte_at(codes) << 16u) | (byte_at(codes + 1u) << 24u)); }
+        case Q8_0: { return half_at(last) * signed_byte_at(codes + e); }
+        case Q4_0: { return half_at(last) * (f32(nibble_at(codes, 16u, e)) - 8.0); }
+        case Q4_1: { return half_at(last) * f32(nibble_at(codes, 16u, e)) + half_at(last + 2u); }
+        case Q5_0: {
             return half_at(last) * (f32(nibble_at(codes, 16u, e) | fifth_bit(middle, e)) - 16.0);
         }
-        case 7u: {
+        case Q5_1: {
             let q = nibble_at(codes, 16u, e) | fifth_bit(middle, e);
             return half_at(last) * f32(q) + half_at(last + 2u);
         }
-        case 8u, 9u: {
+        case Q4_K, Q5_K: {
             var q = nibble_at(codes, 32u, e);
-            if (WEIGHT == 9u) { q |= fifth_bit(middle, e); }
+            if (WEIGHT == Q5_K) { q |= fifth_bit(middle, e); }
             let sm = scale_min(last + 4u, e / 32u);
             return half_at(last) * sm.x * f32(q) - half_at(last + 2u) * sm.y;
         }

@@ -3,43 +3,43 @@
 // `weights: array<vec4<u32>>`. What the fields of a block mean: lathe_reference::quant.
 // requires: var weights: array<vec4<u32>>
 override K: u32; // elements of a row
-override WEIGHT: u32; // Format: 0 f32, 1 f16, 2 bf16, 3 q8_0, 4 q4_0, 5 q4_1, 6 q5_0, 7 q5_1, 8 q4_k, 9 q5_k, 10 q6_k
-override PACKING: u32 = 0u; // 0 blocks as in the file, 1 the fields of a row's blocks apart
+override WEIGHT: u32; // any format
+override PACKING: u32 = 0u; // blocks as in the file, or the fields of a row's blocks apart
 
 // Loaded words of eight values, and the values.
 struct Raw { a: vec4<u32>, b: vec4<u32> }
 struct Eight { low: vec4<f32>, high: vec4<f32> }
 
 fn packed_block_elements() -> u32 {
-    return select(32u, 256u, WEIGHT >= 8u);
+    return select(32u, 256u, WEIGHT >= Q4_K);
 }
 
 // Bytes of a block's codes, high bits, scales and, where it lies apart, the scale of the scales.
 fn field_bytes() -> vec4<u32> {
     switch WEIGHT {
-        case 3u: { return vec4<u32>(32u, 0u, 2u, 0u); }
-        case 4u: { return vec4<u32>(16u, 0u, 2u, 0u); }
-        case 5u: { return vec4<u32>(16u, 0u, 4u, 0u); }
-        case 6u: { return vec4<u32>(16u, 4u, 2u, 0u); }
-        case 7u: { return vec4<u32>(16u, 4u, 4u, 0u); }
-        case 8u: { return vec4<u32>(128u, 0u, 16u, 0u); }
-        case 9u: { return vec4<u32>(128u, 32u, 16u, 0u); }
+        case Q8_0: { return vec4<u32>(32u, 0u, 2u, 0u); }
+        case Q4_0: { return vec4<u32>(16u, 0u, 2u, 0u); }
+        case Q4_1: { return vec4<u32>(16u, 0u, 4u, 0u); }
+        case Q5_0: { return vec4<u32>(16u, 4u, 2u, 0u); }
+        case Q5_1: { return vec4<u32>(16u, 4u, 4u, 0u); }
+        case Q4_K: { return vec4<u32>(128u, 0u, 16u, 0u); }
+        case Q5_K: { return vec4<u32>(128u, 32u, 16u, 0u); }
         default: { return vec4<u32>(128u, 64u, 16u, 2u); }
     }
 }
 
 // Where those fields lie in a block: all but q6_k have their scales first, then the high bits.
 fn field_offsets() -> vec4<u32> {
-    if (WEIGHT == 10u) { return vec4<u32>(0u, 128u, 192u, 208u); }
+    if (WEIGHT == Q6_K) { return vec4<u32>(0u, 128u, 192u, 208u); }
     let bytes = field_bytes();
     return vec4<u32>(bytes.y + bytes.z, bytes.z, 0u, 0u);
 }
 
 fn row_bytes() -> u32 {
-    if (WEIGHT < 3u) { return (K * select(2u, 4u, WEIGHT == 0u) + 15u) & ~15u; }
+    if (WEIGHT < Q8_0) { return (K * select(2u, 4u, WEIGHT == F32) + 15u) & ~15u; }
     let blocks = (K + packed_block_elements() - 1u) / packed_block_elements();
     let fields = blocks * field_bytes();
-    if (PACKING == 0u) { return (fields.x + fields.y + fields.z + fields.w + 15u) & ~15u; }
+    if (PACKING == PACKING_BLOCKS) { return (fields.x + fields.y + fields.z + fields.w + 15u) & ~15u; }
     let planes = (fields + 15u) & vec4<u32>(~15u);
     return planes.x + planes.y + planes.z + planes.w;
 }
@@ -48,7 +48,7 @@ fn row_bytes() -> u32 {
 fn fields_at(row: u32, block: u32) -> vec4<u32> {
     let base = row * row_bytes();
     let bytes = field_bytes();
-    if (PACKING == 0u) {
+    if (PACKING == PACKING_BLOCKS) {
         return base + block * (bytes.x + bytes.y + bytes.z + bytes.w) + field_offsets();
     }
     let blocks = (K + packed_block_elements() - 1u) / packed_block_elements();
@@ -76,21 +76,21 @@ fn half_word(at: u32) -> u32 {
 // Loads what elements i..i+8 of a row are decoded from; i < K is a multiple of 8.
 fn load_weights(row: u32, i: u32) -> Raw {
     let none = vec4<u32>(0u);
-    if (WEIGHT == 0u) {
+    if (WEIGHT == F32) {
         let at = row * (row_bytes() / 16u) + i / 4u;
         if (i + 4u >= K) { return Raw(weights[at], none); }
         return Raw(weights[at], weights[at + 1u]);
     }
-    if (WEIGHT < 3u) { return Raw(weights[row * (row_bytes() / 16u) + i / 8u], none); }
+    if (WEIGHT < Q8_0) { return Raw(weights[row * (row_bytes() / 16u) + i / 8u], none); }
     let f = fields_at(row, i / packed_block_elements());
     let e = i % packed_block_elements();
-    if (WEIGHT == 3u) {
+    if (WEIGHT == Q8_0) {
         return Raw(vec4<u32>(weight_word_at(f.x + e), weight_word_at(f.x + e + 4u), half_word(f.z), 0u), none);
     }
-    if (WEIGHT < 8u) {
+    if (WEIGHT < Q4_K) {
         let code = f.x + e % 16u;
         var a = vec4<u32>(0u);
-        if (PACKING == 1u) {
+        if (PACKING == PACKING_PLANES) {
             a.x = word_around(f.x + e / 2u);
         } else {
             a.x = weight_word_at(code);
@@ -98,18 +98,18 @@ fn load_weights(row: u32, i: u32) -> Raw {
         }
         // A scale alone, or a scale and a minimum.
         if (WEIGHT % 2u == 0u) { a.z = half_word(f.z); } else { a.z = word_around(f.z); }
-        if (WEIGHT >= 6u) { a.w = weight_word_at(f.y); }
+        if (WEIGHT >= Q5_0) { a.w = weight_word_at(f.y); }
         return Raw(a, none);
     }
-    if (WEIGHT < 10u) {
-        if (PACKING == 1u) {
+    if (WEIGHT < Q6_K) {
+        if (PACKING == PACKING_PLANES) {
             var a = vec4<u32>(word_around(f.x + e / 2u), 0u, 0u, 0u);
-            if (WEIGHT == 9u) { a.w = word_around(f.y + e / 32u * 4u); }
+            if (WEIGHT == Q5_K) { a.w = word_around(f.y + e / 32u * 4u); }
             return Raw(a, weights[f.z / 16u]);
         }
         let code = f.x + e / 64u * 32u + e % 32u;
         var a = vec4<u32>(word_around(code), word_around(code + 4u), 0u, 0u);
-        if (WEIGHT == 9u) {
+        if (WEIGHT == Q5_K) {
             a.z = word_around(f.y + e % 32u);
             a.w = word_around(f.y + e % 32u + 4u);
         }
@@ -117,7 +117,7 @@ fn load_weights(row: u32, i: u32) -> Raw {
     }
     let scale = f.z + e / 16u;
     var a: vec4<u32>;
-    if (PACKING == 1u) {
+    if (PACKING == PACKING_PLANES) {
         a = vec4<u32>(word_around(f.x + e / 2u), 0u, 0u, word_around(f.y + e / 16u * 4u));
     } else {
         let code = f.x + e / 128u * 64u + e % 64u;
@@ -155,29 +155,29 @@ fn bit_pairs(word: u32) -> u32 {
 // The codes of elements e..e+8 of a block, a byte each. Blocks pair codes half a run apart; planes
 // keep the order of the weights, of every eight the last four sixteen bits above the first four.
 fn quants_of(a: vec4<u32>, e: u32) -> vec2<u32> {
-    if (PACKING == 1u) {
+    if (PACKING == PACKING_PLANES) {
         var q = vec2<u32>(nibbles(a.x & 0xffffu), nibbles(a.x >> 16u));
-        if (WEIGHT == 10u) {
+        if (WEIGHT == Q6_K) {
             let w = a.w >> (8u * (e / 8u % 2u));
             q |= vec2<u32>(bit_pairs(w & 255u), bit_pairs((w >> 16u) & 255u)) << vec2<u32>(4u);
-        } else if (WEIGHT == 6u || WEIGHT == 7u || WEIGHT == 9u) {
+        } else if (WEIGHT == Q5_0 || WEIGHT == Q5_1 || WEIGHT == Q5_K) {
             let w = a.w >> (4u * (e / 8u % 4u));
             q |= vec2<u32>(spread(w), spread(w >> 16u)) << vec2<u32>(4u);
         }
         return q;
     }
     let nibble = vec2<u32>(0x0f0f0f0fu);
-    if (WEIGHT < 8u) {
+    if (WEIGHT < Q4_K) {
         var q = (a.xy >> vec2<u32>(e / 16u * 4u)) & nibble;
-        if (WEIGHT >= 6u) {
+        if (WEIGHT >= Q5_0) {
             q |= vec2<u32>(spread(a.w >> e), spread(a.w >> (e + 4u))) << vec2<u32>(4u);
         }
         return q;
     }
     let j = e / 32u;
-    if (WEIGHT < 10u) {
+    if (WEIGHT < Q6_K) {
         var q = (a.xy >> vec2<u32>(j % 2u * 4u)) & nibble;
-        if (WEIGHT == 9u) { q |= ((a.zw >> vec2<u32>(j)) & vec2<u32>(0x01010101u)) << vec2<u32>(4u); }
+        if (WEIGHT == Q5_K) { q |= ((a.zw >> vec2<u32>(j)) & vec2<u32>(0x01010101u)) << vec2<u32>(4u); }
         return q;
     }
     let high = (a.zw >> vec2<u32>(2u * (j % 4u))) & vec2<u32>(0x03030303u);
@@ -187,21 +187,21 @@ fn quants_of(a: vec4<u32>, e: u32) -> vec2<u32> {
 // The values at i..i+8 out of what load_weights found there; all-zero words give zeros.
 fn decode_weights(raw: Raw, i: u32) -> Eight {
     let a = raw.a;
-    if (WEIGHT == 0u) { return Eight(bitcast<vec4<f32>>(a), bitcast<vec4<f32>>(raw.b)); }
-    if (WEIGHT == 1u) {
+    if (WEIGHT == F32) { return Eight(bitcast<vec4<f32>>(a), bitcast<vec4<f32>>(raw.b)); }
+    if (WEIGHT == F16) {
         return Eight(
             vec4<f32>(unpack2x16float(a.x), unpack2x16float(a.y)),
             vec4<f32>(unpack2x16float(a.z), unpack2x16float(a.w)),
         );
     }
-    if (WEIGHT == 2u) {
+    if (WEIGHT == BF16) {
         return Eight(
             vec4<f32>(bf16_pair(a.x), bf16_pair(a.y)),
             vec4<f32>(bf16_pair(a.z), bf16_pair(a.w)),
         );
     }
     let e = i % packed_block_elements();
-    if (WEIGHT == 3u) {
+    if (WEIGHT == Q8_0) {
         let scale = unpack2x16float(a.z).x;
         return Eight(
             scale * vec4<f32>(unpack4xI8(a.x)),
@@ -212,14 +212,14 @@ fn decode_weights(raw: Raw, i: u32) -> Eight {
     let q = quants_of(a, e);
     var scale: f32;
     var least: f32;
-    if (WEIGHT < 8u) {
+    if (WEIGHT < Q4_K) {
         let both = unpack2x16float(a.z);
         scale = both.x;
         least = both.y;
         // Exact: a scale has 11 bits.
-        if (WEIGHT == 4u) { least = -8.0 * scale; }
-        if (WEIGHT == 6u) { least = -16.0 * scale; }
-    } else if (WEIGHT < 10u) {
+        if (WEIGHT == Q4_0) { least = -8.0 * scale; }
+        if (WEIGHT == Q5_0) { least = -16.0 * scale; }
+    } else if (WEIGHT < Q6_K) {
         let j = e / 32u;
         // Twelve bytes hold eight 6-bit scales and minimums: four whole ones each, whose spare
         // bits are the upper ones of the other four.

@@ -4,8 +4,8 @@
 // a multiple of 4. Where the fields lie comes from layout::Format::fields: numbers, not code.
 // requires: fn packed_chunk(i: u32) -> vec4<u32>
 // requires: fn packed_word(i: u32) -> u32
-override WEIGHT: u32; // Format: 3 q8_0, 4 q4_0, 5 q4_1, 6 q5_0, 7 q5_1, 8 q4_k, 9 q5_k, 10 q6_k
-override PACKING: u32; // 0 blocks as in the file, 1 planes: codes in the order of the weights
+override WEIGHT: u32; // a quantised format
+override PACKING: u32; // blocks as in the file, or planes: codes in the order of the weights
 override BLOCK: u32; // elements of a block
 override ROW_BYTES: u32; // from one packed row to the next
 // Byte of the first block's field in a row, and bytes to the next block's.
@@ -31,15 +31,15 @@ fn half_of(at: u32) -> f32 {
 }
 
 // Elements that share a scale.
-fn sub_elements() -> u32 { return select(32u, 16u, WEIGHT == 10u); }
+fn sub_elements() -> u32 { return select(32u, 16u, WEIGHT == Q6_K); }
 
 // Scale and addend of the sub-block of element e: a weight is code * x + y.
 fn scale_addend(base: u32, block: u32, e: u32) -> vec2<f32> {
     let last = base + LAST + block * LAST_STEP;
     switch WEIGHT {
-        case 3u, 4u, 6u: { return vec2<f32>(half_of(last), 0.0); }
-        case 5u, 7u: { return unpack2x16float(packed_word(last / 4u)); }
-        case 8u, 9u: {
+        case Q8_0, Q4_0, Q5_0: { return vec2<f32>(half_of(last), 0.0); }
+        case Q4_1, Q5_1: { return unpack2x16float(packed_word(last / 4u)); }
+        case Q4_K, Q5_K: {
             let head = packed_chunk(last / 16u);
             let packed = head.yzw >> vec3<u32>(8u * (e / 32u % 4u));
             var sm = packed.xy & vec2<u32>(63u);
@@ -89,20 +89,20 @@ fn plane_four(plane: u32, bits: u32, e: u32) -> u32 {
 }
 
 fn upper_bits_four(high: u32, e: u32) -> u32 {
-    if (PACKING == 1u) { return bit_pair_bytes(plane_four(high, 2u, e) & 255u) << 4u; }
+    if (PACKING == PACKING_PLANES) { return bit_pair_bytes(plane_four(high, 2u, e) & 255u) << 4u; }
     let top = packed_word_at(high + e / 128u * 32u + e % 32u) >> (2u * (e / 32u % 4u));
     return (top & 0x3030303u) << 4u;
 }
 
 fn fifth_bits_of(high: u32, e: u32) -> u32 {
-    if (PACKING == 1u) { return fifth_bits(plane_four(high, 1u, e)); }
-    if (WEIGHT == 9u) { return ((packed_word_at(high + e % 32u) >> (e / 32u)) & 0x1010101u) << 4u; }
+    if (PACKING == PACKING_PLANES) { return fifth_bits(plane_four(high, 1u, e)); }
+    if (WEIGHT == Q5_K) { return ((packed_word_at(high + e % 32u) >> (e / 32u)) & 0x1010101u) << 4u; }
     return fifth_bits(packed_word_at(high) >> e);
 }
 
 // The low four bits; in a block, 2 * run codes share `run` bytes.
 fn low_bits(codes: u32, run: u32, e: u32) -> u32 {
-    if (PACKING == 1u) { return nibble_bytes(plane_four(codes, 4u, e) & 0xffffu); }
+    if (PACKING == PACKING_PLANES) { return nibble_bytes(plane_four(codes, 4u, e) & 0xffffu); }
     return (packed_word_at(codes + e / (2u * run) * run + e % run) >> (4u * (e / run % 2u))) & 0xf0f0f0fu;
 }
 
@@ -111,16 +111,16 @@ fn codes_four(base: u32, block: u32, e: u32) -> vec4<f32> {
     let codes = base + CODES + block * CODES_STEP;
     let high = base + HIGH + block * HIGH_STEP;
     switch WEIGHT {
-        case 3u: { return signed_bytes_of(packed_word_at(codes + e)); }
-        case 4u, 5u, 6u, 7u: {
+        case Q8_0: { return signed_bytes_of(packed_word_at(codes + e)); }
+        case Q4_0, Q4_1, Q5_0, Q5_1: {
             var q = low_bits(codes, 16u, e);
-            if (WEIGHT >= 6u) { q |= fifth_bits_of(high, e); }
-            let around = select(0.0, select(8.0, 16.0, WEIGHT == 6u), WEIGHT % 2u == 0u);
+            if (WEIGHT >= Q5_0) { q |= fifth_bits_of(high, e); }
+            let around = select(0.0, select(8.0, 16.0, WEIGHT == Q5_0), WEIGHT % 2u == 0u);
             return byte_values(q) - around;
         }
-        case 8u, 9u: {
+        case Q4_K, Q5_K: {
             var q = low_bits(codes, 32u, e);
-            if (WEIGHT == 9u) { q |= fifth_bits_of(high, e); }
+            if (WEIGHT == Q5_K) { q |= fifth_bits_of(high, e); }
             return byte_values(q);
         }
         default: { return byte_values(low_bits(codes, 64u, e) | upper_bits_four(high, e)) - 32.0; }
@@ -130,6 +130,6 @@ fn codes_four(base: u32, block: u32, e: u32) -> vec4<f32> {
 // The product is exact, so a contraction to fma gives the same bits; without an addend nothing is
 // added, which would lose the sign of a zero.
 fn dequant_four(codes: vec4<f32>, by: vec2<f32>) -> vec4<f32> {
-    if (WEIGHT == 5u || (WEIGHT >= 7u && WEIGHT <= 9u)) { return codes * by.x + by.y; }
+    if (WEIGHT == Q4_1 || (WEIGHT >= Q5_1 && WEIGHT <= Q5_K)) { return codes * by.x + by.y; }
     return codes * by.x;
 }

@@ -34,7 +34,7 @@ fn stream_pair(at: u32) -> vec2<f32> {
 
 fn post_pair(at: u32) -> vec2<f32> {
     let o = f32(OFFSET);
-    if (POST == 0u) { return vec2<f32>(1.0); }
+    if (POST == NORM_NONE) { return vec2<f32>(1.0); }
     if (at + 1u < N) { return vec2<f32>(o + post_weight[at], o + post_weight[at + 1u]); }
     if (at < N) { return vec2<f32>(o + post_weight[at], 0.0); }
     return vec2<f32>(0.0);
@@ -69,7 +69,7 @@ fn residual_norm(p: NormLane, next: bool) {
         }
     }
     var scale = 1.0;
-    if (POST == 1u) { scale = inverseSqrt(sum_all(p, squares) / f32(N) + EPS); }
+    if (POST == NORM_RMS) { scale = inverseSqrt(sum_all(p, squares) / f32(N) + EPS); }
     squares = 0.0;
     for (var j = 0u; j < rounds; j++) {
         let at = 2u * (j * WG + p.lid);

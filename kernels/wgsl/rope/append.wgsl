@@ -42,7 +42,7 @@ fn append_quad(head: u32, i: u32, v: Quad, position: u32, value: bool) {
 
 // Two neighbours of a cache, `at` counting pairs.
 fn store_head_pair(at: u32, v: vec2<f32>, value: bool) {
-    if (KV == 1u) {
+    if (KV == F16) {
         if (value) { v_cache[at] = pack2x16float(v); } else { k_cache[at] = pack2x16float(v); }
         return;
     }

@@ -14,10 +14,10 @@ override CAPACITY: u32;
 // Element e of a query or key head, normed and turned.
 fn rotated_element(head: u32, e: u32, scale: f32) -> f32 {
     let half = HEAD_DIM / 2u;
-    let pair = select(e % half, e / 2u, STYLE == 0u);
-    let first = select(e < half, e % 2u == 0u, STYLE == 0u);
-    let i = select(pair, 2u * pair, STYLE == 0u);
-    let j = select(pair + half, 2u * pair + 1u, STYLE == 0u);
+    let pair = select(e % half, e / 2u, STYLE == ROPE_INTERLEAVED);
+    let first = select(e < half, e % 2u == 0u, STYLE == ROPE_INTERLEAVED);
+    let i = select(pair, 2u * pair, STYLE == ROPE_INTERLEAVED);
+    let j = select(pair + half, 2u * pair + 1u, STYLE == ROPE_INTERLEAVED);
     let turn = rope[state[POSITION] * half + pair];
     let a = qkv[head * HEAD_DIM + i] * scale * head_norm_weight(head, i);
     let b = qkv[head * HEAD_DIM + j] * scale * head_norm_weight(head, j);
@@ -27,7 +27,7 @@ fn rotated_element(head: u32, e: u32, scale: f32) -> f32 {
 // A query head goes to q, a key or value head into its cache.
 fn append_head(head: u32) {
     var scale = 1.0;
-    if (NORM == 1u) { scale = head_scale(head_squares(head, 0u, 1u)); }
+    if (NORM == NORM_RMS) { scale = head_scale(head_squares(head, 0u, 1u)); }
     let keys = KV_HEADS * GROUP;
     let values = keys + KV_HEADS;
     let slot = state[POSITION] % CAPACITY;
@@ -40,7 +40,7 @@ fn append_head(head: u32) {
             continue;
         }
         let row = ((head - select(keys, values, head >= values)) * CAPACITY + slot) * HEAD_DIM;
-        if (KV == 1u) {
+        if (KV == F16) {
             let word = pack2x16float(v);
             if (head < values) { k_cache[(row + e) / 2u] = word; } else { v_cache[(row + e) / 2u] = word; }
         } else if (head < values) {

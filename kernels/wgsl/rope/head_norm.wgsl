@@ -11,7 +11,7 @@ override EPS: f32;
 
 // The norm's weight of element e; one without a norm.
 fn head_norm_weight(head: u32, e: u32) -> f32 {
-    if (NORM == 0u) { return 1.0; }
+    if (NORM == NORM_NONE) { return 1.0; }
     return norm_at(head < KV_HEADS * GROUP, e);
 }
 

@@ -9,8 +9,8 @@ override STYLE: u32;
 // Norms and turns one pair of a head.
 fn rotate_pair(head: u32, pair: u32, scale: f32) {
     let half = HEAD_DIM / 2u;
-    let i = select(2u * pair, pair, STYLE == 1u);
-    let j = select(2u * pair + 1u, pair + half, STYLE == 1u);
+    let i = select(2u * pair, pair, STYLE == ROPE_NEOX);
+    let j = select(2u * pair + 1u, pair + half, STYLE == ROPE_NEOX);
     let base = head * HEAD_DIM;
     let a = qkv[base + i] * scale * head_norm_weight(head, i);
     let b = qkv[base + j] * scale * head_norm_weight(head, j);

@@ -82,7 +82,7 @@ fn new_slot() -> u32 { return own_slot; }
 // Chunk c of the new token's key (row 0) or value (1), as the cache holds it.
 fn new_chunk(row: u32, c: u32) -> vec4<u32> {
     let at = (GROUP + row) * (HEAD_DIM / 2u) + c * 2u * chunk_fours();
-    if (KV == 0u) { return bitcast<vec4<u32>>(vec4<f32>(fresh[at], fresh[at + 1u])); }
+    if (KV == F32) { return bitcast<vec4<u32>>(vec4<f32>(fresh[at], fresh[at + 1u])); }
     return vec4<u32>(
         pack2x16float(fresh[at]), pack2x16float(fresh[at + 1u]),
         pack2x16float(fresh[at + 2u]), pack2x16float(fresh[at + 3u]),

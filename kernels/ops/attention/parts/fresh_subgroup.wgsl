@@ -34,7 +34,7 @@ fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation, size: u32
             }
         }
         var scales = vec2<f32>(1.0);
-        if (NORM == 1u) {
+        if (NORM == NORM_RMS) {
             sums = subgroupAdd(sums);
             scales = vec2<f32>(head_scale(sums.x), head_scale(sums.y));
         }

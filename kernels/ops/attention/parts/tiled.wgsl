@@ -99,7 +99,7 @@ fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, e
                 norm += weight;
                 let loaded = v_tile[s * chunks + chunk];
                 low += weight * chunk_four(loaded, 0u);
-                if (KV == 1u) { high += weight * chunk_four(loaded, 1u); }
+                if (KV == F16) { high += weight * chunk_four(loaded, 1u); }
             }
         }
     }
@@ -108,7 +108,7 @@ fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, e
         tile_maxima[part * ROWS + row] = vec2<f32>(most, norm);
         let at = (part * ROWS + row) * fours + chunk * per_chunk;
         tile_outputs[at] = low;
-        if (KV == 1u) { tile_outputs[at + 1u] = high; }
+        if (KV == F16) { tile_outputs[at + 1u] = high; }
     }
     workgroupBarrier();
     for (var i = lid; i < ROWS * fours; i += WG) {

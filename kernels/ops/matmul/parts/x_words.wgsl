@@ -1,12 +1,12 @@
 // Eight activations at a time out of the rows of `x: array<vec4<u32>>`, (M, K) tight, in f32 (ACTS
-// 0) or f16 (ACTS 1), in the two steps of weight_eight, whose K, Raw and Eight it shares.
+// 0) or f16 (ACTS F16), in the two steps of weight_eight, whose K, Raw and Eight it shares.
 // import: format/weight_eight
 // requires: var x: array<vec4<u32>>
 override M: u32;
 override ACTS: u32;
 
 fn x_value(at: u32) -> f32 {
-    if (ACTS == 0u) { return bitcast<f32>(x[at / 4u][at % 4u]); }
+    if (ACTS == F32) { return bitcast<f32>(x[at / 4u][at % 4u]); }
     return unpack2x16float(x[at / 8u][(at / 2u) % 4u])[at % 2u];
 }
 
@@ -27,12 +27,12 @@ fn load_x_words(m: u32, i: u32) -> Raw {
     if (m >= M || i >= K) { return Raw(none, none); }
     if (K % 8u != 0u) { return Raw(x_words(m * K, i), x_words(m * K, i + 4u)); }
     let at = (m * K + i) / 4u;
-    if (ACTS == 0u) { return Raw(x[at], x[at + 1u]); }
+    if (ACTS == F32) { return Raw(x[at], x[at + 1u]); }
     return Raw(x[at / 2u], none);
 }
 
 fn decode_x(raw: Raw) -> Eight {
-    if (ACTS == 0u || K % 8u != 0u) {
+    if (ACTS == F32 || K % 8u != 0u) {
         return Eight(bitcast<vec4<f32>>(raw.a), bitcast<vec4<f32>>(raw.b));
     }
     return Eight(

@@ -6,7 +6,7 @@
 // requires: var best_value: array<f32>
 // requires: var partial_indices: array<u32>
 // requires: var partial_values: array<f32>
-override PART: u32; // 0 the whole matrix, 1 its first part, 2 one in between, 3 its last
+override PART: u32; // which part of the matrix
 
 // Notes a workgroup's best candidate.
 fn store_group_best(group: u32, best: Candidate) {
@@ -22,8 +22,8 @@ fn merge_best(lid: u32, count: u32) {
     }
     best = workgroup_best(lid, best);
     if (lid > 0u) { return; }
-    if (PART >= 2u) { best = better(Candidate(best_value[0], best_index[0]), best); }
+    if (PART >= PART_MIDDLE) { best = better(Candidate(best_value[0], best_index[0]), best); }
     best_value[0] = best.value;
     best_index[0] = best.index;
-    if (PART == 0u || PART == 3u) { end_step(best); }
+    if (PART == PART_WHOLE || PART == PART_LAST) { end_step(best); }
 }

@@ -10,7 +10,7 @@
 // requires: var top_indices: array<u32>
 // requires: var top_values: array<f32>
 // requires: fn group_rows() -> u32
-override PART: u32; // 0 the whole matrix, 1 its first part, 2 one in between, 3 its last
+override PART: u32; // which part of the matrix
 override TOP_K: u32; // at most 64
 fn list_length() -> u32 { return TOP_K; }
 
@@ -38,7 +38,7 @@ fn store_group_list(lid: u32, group: u32) {
 
 fn merge_lists_last(lid: u32) {
     merge_all(lid);
-    if (PART >= 2u) {
+    if (PART >= PART_MIDDLE) {
         for (var s = lid; s < TOP_K; s += WG) {
             var entry = vec2<u32>(0u);
             if (top_indices[s] != 0xffffffffu) {

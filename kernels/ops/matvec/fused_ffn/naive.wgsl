@@ -2,7 +2,7 @@
 //
 //   y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K  y: (N) f32 or f16
 //   v = x (NORM none; f32 or f16) or stream / rms(stream) * norm_weight (NORM rms; f32), (K)
-//   act: SiLU (ACT 0) or GELU, tanh form (ACT 1); rms(s) = sqrt(mean s^2 + EPS)
+//   act: SiLU (ACT ACT_SILU) or GELU, tanh form (ACT ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)
 //
 // Idea: the formula, nothing else. Two outputs, because two f16 make a word.
 // import: format/load_one, format/store_pair, format/weight_at, grid, math/activation
@@ -21,7 +21,7 @@ override WG: u32 = 64u;
 fn packed_word(i: u32) -> u32 { return weights[i]; }
 
 fn up_at(i: u32) -> f32 {
-    if (NORM == 0u) { return x_at(i); }
+    if (NORM == NORM_NONE) { return x_at(i); }
     return stream[i] * norm_weight[i];
 }
 
@@ -34,7 +34,7 @@ fn main(
     let at = 2u * (group_index(workgroup, groups) * WG + lid);
     if (at >= N) { return; }
     var factor = 1.0;
-    if (NORM == 1u) {
+    if (NORM == NORM_RMS) {
         var squares = 0.0;
         for (var k = 0u; k < K; k++) { squares += stream[k] * stream[k]; }
         factor = inverseSqrt(squares / f32(K) + EPS);

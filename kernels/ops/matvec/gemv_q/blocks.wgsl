@@ -6,7 +6,7 @@
 // first use; blocks of 18, 22, 34 and 210 bytes lie across words, so two words are shifted into
 // one. For whoever cannot repack: what `planes` gains over it is what repacking is worth.
 // import: grid, matvec/epilogue/store, matvec/prologue/plain
-override WEIGHT: u32; // layout::Format: 3 q8_0, 4 q4_0, 5 q4_1, 6 q5_0, 7 q5_1, 8 q4_k, 9 q5_k, 10 q6_k
+override WEIGHT: u32; // a quantised format
 override ROWS: u32;
 override K: u32;
 override FIRST: u32;
@@ -20,19 +20,19 @@ override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run
 
 fn file_block_bytes() -> u32 {
     switch WEIGHT {
-        case 3u: { return 34u; }
-        case 4u: { return 18u; }
-        case 5u: { return 20u; }
-        case 6u: { return 22u; }
-        case 7u: { return 24u; }
-        case 8u: { return 144u; }
-        case 9u: { return 176u; }
+        case Q8_0: { return 34u; }
+        case Q4_0: { return 18u; }
+        case Q4_1: { return 20u; }
+        case Q5_0: { return 22u; }
+        case Q5_1: { return 24u; }
+        case Q4_K: { return 144u; }
+        case Q5_K: { return 176u; }
         default: { return 210u; }
     }
 }
 
 fn file_row_bytes() -> u32 {
-    let len = select(32u, 256u, WEIGHT >= 8u);
+    let len = select(32u, 256u, WEIGHT >= Q4_K);
     return ((K + len - 1u) / len * file_block_bytes() + 15u) & ~15u;
 }
 
@@ -51,7 +51,7 @@ fn file_byte(at: u32) -> u32 { return (weights[at / 4u] >> (8u * (at & 3u))) & 2
 
 // Where the block of 32 weights c of the row at byte `base` begins, and which 32 of it they are.
 fn block_of(base: u32, c: u32) -> vec2<u32> {
-    if (WEIGHT >= 8u) { return vec2<u32>(base + c / 8u * file_block_bytes(), c % 8u); }
+    if (WEIGHT >= Q4_K) { return vec2<u32>(base + c / 8u * file_block_bytes(), c % 8u); }
     return vec2<u32>(base + c * file_block_bytes(), 0u);
 }
 
@@ -60,19 +60,19 @@ fn codes(at: vec2<u32>, i: u32) -> u32 {
     let b = at.x;
     let j = at.y;
     switch WEIGHT {
-        case 3u: { return file_word(b + 2u + 4u * i); }
-        case 4u, 5u, 6u, 7u: {
+        case Q8_0: { return file_word(b + 2u + 4u * i); }
+        case Q4_0, Q4_1, Q5_0, Q5_1: {
             let w = file_word(b + file_block_bytes() - 16u + 4u * (i % 4u));
             let low = (w >> (4u * (i / 4u))) & 0x0f0f0f0fu;
-            if (WEIGHT < 6u) { return low; }
+            if (WEIGHT < Q5_0) { return low; }
             // Four bits, multiplied to the bottom of a byte each.
             let h = (file_word(b + file_block_bytes() - 20u) >> (4u * i)) & 15u;
             return low | (((h * 0x00204081u) & 0x01010101u) << 4u);
         }
-        case 8u, 9u: {
+        case Q4_K, Q5_K: {
             let w = file_word(b + file_block_bytes() - 128u + j / 2u * 32u + 4u * i);
             let low = (w >> (4u * (j % 2u))) & 0x0f0f0f0fu;
-            if (WEIGHT == 8u) { return low; }
+            if (WEIGHT == Q4_K) { return low; }
             return low | (((file_word(b + 16u + 4u * i) >> j) & 0x01010101u) << 4u);
         }
         default: {
@@ -86,10 +86,10 @@ fn codes(at: vec2<u32>, i: u32) -> u32 {
 
 fn values(code: u32) -> vec4<f32> {
     switch WEIGHT {
-        case 3u: { return vec4<f32>(unpack4xI8(code)); }
-        case 4u: { return vec4<f32>(unpack4xU8(code)) - 8.0; }
-        case 6u: { return vec4<f32>(unpack4xU8(code)) - 16.0; }
-        case 10u: { return vec4<f32>(unpack4xU8(code)) - 32.0; }
+        case Q8_0: { return vec4<f32>(unpack4xI8(code)); }
+        case Q4_0: { return vec4<f32>(unpack4xU8(code)) - 8.0; }
+        case Q5_0: { return vec4<f32>(unpack4xU8(code)) - 16.0; }
+        case Q6_K: { return vec4<f32>(unpack4xU8(code)) - 32.0; }
         default: { return vec4<f32>(unpack4xU8(code)); }
     }
 }
@@ -99,9 +99,9 @@ fn file_scales(at: vec2<u32>) -> vec2<f32> {
     let b = at.x;
     let j = at.y;
     switch WEIGHT {
-        case 3u, 4u, 6u: { return vec2<f32>(file_half(b), 0.0); }
-        case 5u, 7u: { return unpack2x16float(file_word(b)); }
-        case 8u, 9u: {
+        case Q8_0, Q4_0, Q5_0: { return vec2<f32>(file_half(b), 0.0); }
+        case Q4_1, Q5_1: { return unpack2x16float(file_word(b)); }
+        case Q4_K, Q5_K: {
             let d = unpack2x16float(file_word(b));
             let s = file_byte(b + 4u + j % 4u);
             let m = file_byte(b + 8u + j % 4u);
@@ -154,8 +154,8 @@ fn main(
         }
         let one = vec4<f32>(1.0);
         switch WEIGHT {
-            case 3u, 4u, 6u: { sum += s.x * dot(first + last, one); }
-            case 10u: { sum += s.x * dot(first, one) + s.y * dot(last, one); }
+            case Q8_0, Q4_0, Q5_0: { sum += s.x * dot(first + last, one); }
+            case Q6_K: { sum += s.x * dot(first, one) + s.y * dot(last, one); }
             default: { sum += s.x * dot(first + last, one) + s.y * dot(all, one); }
         }
     }

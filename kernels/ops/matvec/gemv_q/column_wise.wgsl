@@ -12,7 +12,7 @@
 // import: grid, matvec/epilogue/store, matvec/rows/soa
 override FIRST: u32;
 override COLS: u32;
-override ACTS: u32; // 0 f32, 1 f16
+override ACTS: u32; // F32 or F16
 override SPLITS: u32 = 1u;
 override WG: u32 = 128u; // a power of two from 16 on
 
@@ -25,7 +25,7 @@ override SLOTS: u32 = 4u * WG;
 var<workgroup> slots: array<vec4<f32>, SLOTS>;
 
 fn x_one(i: u32) -> f32 {
-    if (ACTS == 0u) { return bitcast<f32>(x[i / 4u][i % 4u]); }
+    if (ACTS == F32) { return bitcast<f32>(x[i / 4u][i % 4u]); }
     return unpack2x16float(x[i / 8u][i / 2u % 4u])[i % 2u];
 }
 

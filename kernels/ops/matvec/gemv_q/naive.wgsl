@@ -21,8 +21,8 @@ fn packed_word(i: u32) -> u32 { return weights[i]; }
 
 // Blocks run along rows, along the whole matrix, or down columns.
 fn weight(row: u32, k: u32) -> f32 {
-    if (ORDER == 1u) { return weight_at(0u, row * K + k, ROWS * K); }
-    if (ORDER == 2u) { return weight_at(k, row, ROWS); }
+    if (ORDER == ORDER_FLAT) { return weight_at(0u, row * K + k, ROWS * K); }
+    if (ORDER == ORDER_COLUMN_WISE) { return weight_at(k, row, ROWS); }
     return weight_at(row, k, K);
 }
 

@@ -31,9 +31,9 @@ var<private> sum7: vec4<f32>;
 // Factor and summand that make weights of what `quants_at` returns, for word j of a chunk.
 fn affine(s: vec2<f32>, j: u32) -> vec2<f32> {
     switch WEIGHT {
-        case 3u: { return vec2<f32>(s.x, 0.0); }
-        case 10u: { return vec2<f32>(select(s.x, s.y, j >= 2u), 0.0); }
-        case 4u, 6u: { return vec2<f32>(s.x, -quant_offset() * s.x); }
+        case Q8_0: { return vec2<f32>(s.x, 0.0); }
+        case Q6_K: { return vec2<f32>(select(s.x, s.y, j >= 2u), 0.0); }
+        case Q4_0, Q5_0: { return vec2<f32>(s.x, -quant_offset() * s.x); }
         default: { return vec2<f32>(s.x, s.y - quant_offset() * s.x); }
     }
 }
@@ -48,7 +48,7 @@ fn decoded(chunk: SoaChunk, s: vec2<f32>, j: u32) -> Quants {
 fn column(col: u32, i: u32, a: Quants, b: Quants, c: Quants, d: Quants) -> vec4<f32> {
     let v = x_tile[x_slot(col, 0u) + i];
     let low = vec4<f32>(dot(a.low, v), dot(b.low, v), dot(c.low, v), dot(d.low, v));
-    if (WEIGHT == 3u) { return low; }
+    if (WEIGHT == Q8_0) { return low; }
     let u = x_tile[x_slot(col, 0u) + i + 1u];
     return low + vec4<f32>(dot(a.high, u), dot(b.high, u), dot(c.high, u), dot(d.high, u));
 }

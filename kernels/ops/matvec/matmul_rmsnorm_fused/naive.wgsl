@@ -46,7 +46,7 @@ fn norms() {
     squares = 0.0;
     for (var r = 0u; r < ROWS; r++) {
         var b = branch[r];
-        if (POST == 1u) { b *= post * (f32(OFFSET) + post_weight[r]); }
+        if (POST == NORM_RMS) { b *= post * (f32(OFFSET) + post_weight[r]); }
         let v = stream[r] + b;
         stream[r] = v;
         squares += v * v;

@@ -7,7 +7,7 @@
 override COLS: u32 = 1u; // 1..=8
 
 fn x_element(i: u32) -> f32 {
-    if (ACTS == 0u) { return bitcast<f32>(x[i / 4u][i % 4u]); }
+    if (ACTS == F32) { return bitcast<f32>(x[i / 4u][i % 4u]); }
     return unpack2x16float(x[i / 8u][(i / 2u) % 4u])[i % 2u];
 }
 
@@ -24,7 +24,7 @@ fn x_from(column: u32, e: u32) -> vec4<f32> {
 fn load_x_column(column: u32, c: u32) -> XChunk {
     if (COLS == 1u || K % 8u == 0u) { return load_x_chunk(column * row_chunks() + c); }
     let e = c * chunk_elements();
-    if (WEIGHT == 0u) { return XChunk(x_from(column, e), vec4<f32>(0.0)); }
+    if (WEIGHT == F32) { return XChunk(x_from(column, e), vec4<f32>(0.0)); }
     return XChunk(x_from(column, e), x_from(column, e + 4u));
 }
 

@@ -113,7 +113,7 @@ fn round_x(first: u32, subgroup: u32, size: u32, lane: u32) {
         if (BYTES == 3u) {
             tops = vec2<u32>(top_bytes(vec4<u32>(u.xz, v.xz)), top_bytes(vec4<u32>(u.yw, v.yw)));
         }
-        if (WEIGHT == 3u) {
+        if (WEIGHT == Q8_0) {
             p = high_low(u);
             q = high_low(v);
             if (BYTES == 3u) { tops = vec2<u32>(top_bytes(u), top_bytes(v)); }
@@ -174,7 +174,7 @@ struct Rounded {
 
 fn load_rounded(column: u32, c: u32) -> Rounded {
     var v: Rounded;
-    if (WEIGHT == 3u) {
+    if (WEIGHT == Q8_0) {
         // A chunk of q8_0 is half a block.
         let block = column * BLOCKS + c / 2u;
         let at = c % 2u * min(BYTES, 2u) * SPAN + block;
@@ -209,13 +209,13 @@ fn moved(v: u32, left: i32) -> u32 {
 fn code_bytes(chunk: SoaChunk, j: u32) -> vec2<u32> {
     var w = vec2<u32>(chunk.codes[j], chunk.codes[j] >> 4u) & vec2<u32>(0x0f0f0f0fu);
     switch WEIGHT {
-        case 6u, 7u, 9u: {
+        case Q5_0, Q5_1, Q5_K: {
             let h = chunk.high.x;
             let at = 4 * i32(j);
             w |= vec2<u32>(moved(h, 4 - at), moved(h, 3 - at)) & vec2<u32>(0x00100010u);
             w |= vec2<u32>(moved(h, 10 - at), moved(h, 9 - at)) & vec2<u32>(0x10001000u);
         }
-        case 10u: {
+        case Q6_K: {
             let h = chunk.high[j / 2u];
             let at = 8 * i32(j % 2u);
             w |= vec2<u32>(moved(h, 4 - at), moved(h, 2 - at)) & vec2<u32>(0x00300030u);
@@ -260,7 +260,7 @@ struct Codes { a: vec2<u32>, b: vec2<u32>, c: vec2<u32>, d: vec2<u32>, scale: ve
 fn codes_of(chunk: SoaChunk, c: u32) -> Codes {
     var w: Codes;
     w.scale = soa_scales(chunk, c);
-    if (WEIGHT == 3u) {
+    if (WEIGHT == Q8_0) {
         w.a = chunk.codes.xy;
         w.b = chunk.codes.zw;
         return w;
@@ -277,16 +277,16 @@ fn dot_rounded(w: Codes, v: Rounded) -> f32 {
     let f = w.scale;
     let step = bitcast<f32>(v.about.x);
     let first = byte_products(w.a, w.b, v.a, v.b, v.e);
-    if (WEIGHT == 3u) { return f.x * (step * joined(first, 0, 0)); }
+    if (WEIGHT == Q8_0) { return f.x * (step * joined(first, 0, 0)); }
     let sums = bitcast<vec2<i32>>(v.about.zw);
     let last = byte_products(w.c, w.d, v.c, v.d, v.f);
-    if (WEIGHT == 10u) {
+    if (WEIGHT == Q6_K) {
         return step * (f.x * joined(first, 32, sums.x) + f.y * joined(last, 32, sums.y));
     }
     var zero = 0;
-    if (WEIGHT == 4u) { zero = 8; }
-    if (WEIGHT == 6u) { zero = 16; }
+    if (WEIGHT == Q4_0) { zero = 8; }
+    if (WEIGHT == Q5_0) { zero = 16; }
     let product = f.x * (step * joined(first + last, zero, sums.x + sums.y));
-    if (WEIGHT == 4u || WEIGHT == 6u) { return product; }
+    if (WEIGHT == Q4_0 || WEIGHT == Q5_0) { return product; }
     return product + f.y * bitcast<f32>(v.about.y);
 }

@@ -1,5 +1,5 @@
 // Activations four at a time out of `x: array<vec4<u32>>`, COLS vectors of K elements, in f32
-// (ACTS 0) or f16 (ACTS 1). The file declares K.
+// (ACTS F32) or f16 (ACTS F16). The file declares K.
 // requires: override K: u32
 // requires: var x: array<vec4<u32>>
 override ACTS: u32;
@@ -11,7 +11,7 @@ fn x_four(col: u32, i: u32) -> vec4<f32> {
     if (ragged && 4u * i >= K) { return vec4<f32>(0.0); }
     let at = col * (K / 4u) + i;
     var v: vec4<f32>;
-    if (ACTS == 0u) {
+    if (ACTS == F32) {
         v = bitcast<vec4<f32>>(x[at]);
     } else {
         let w = x[at / 2u];

@@ -1,4 +1,4 @@
-// The vector of a row's dot product: `x` as it is (NORM 0), or the RMSNorm of `stream`. The norm's
+// The vector of a row's dot product: `x` as it is (NORM NORM_NONE), or the RMSNorm of `stream`. The norm's
 // factor 1/rms is one number for all elements: it is applied to the sums, and the squares are
 // summed on the way, so that nobody waits for a pass of its own. After dot_row.
 // import: format/dense, matvec/prologue/masked, matvec/rows/dense
@@ -11,8 +11,8 @@ override EPS: f32;
 struct NormedChunk { v: XChunk, squares: f32 }
 
 fn load_normed_chunk(c: u32) -> NormedChunk {
-    if (NORM == 0u) { return NormedChunk(load_x_chunk(c), 0.0); }
-    if (WEIGHT == 0u) {
+    if (NORM == NORM_NONE) { return NormedChunk(load_x_chunk(c), 0.0); }
+    if (WEIGHT == F32) {
         let a = masked(c, stream[c]);
         return NormedChunk(XChunk(masked(c, a * norm_weight[c]), vec4<f32>(0.0)), dot(a, a));
     }
@@ -25,6 +25,6 @@ fn load_normed_chunk(c: u32) -> NormedChunk {
 
 // What the sums are multiplied with, from the squares of all elements.
 fn rms_factor(squares: f32) -> f32 {
-    if (NORM == 0u) { return 1.0; }
+    if (NORM == NORM_NONE) { return 1.0; }
     return inverseSqrt(squares / f32(K) + EPS);
 }

@@ -45,7 +45,7 @@ fn load_x_tile(c: u32) -> SoaX {
     v.b = x_tile[s + 1u];
     v.c = x_tile[s + 2u];
     v.d = x_tile[s + 3u];
-    if (WEIGHT != 3u) {
+    if (WEIGHT != Q8_0) {
         v.e = x_tile[s + 4u];
         v.f = x_tile[s + 5u];
         v.g = x_tile[s + 6u];

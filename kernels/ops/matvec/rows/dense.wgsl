@@ -1,5 +1,5 @@
-// Dot product of packed weight chunks with `x: array<vec4<u32>>`, activations in f32 (ACTS 0) or
-// f16 (ACTS 1), for any K.
+// Dot product of packed weight chunks with `x: array<vec4<u32>>`, activations in f32 (ACTS F32) or
+// f16 (ACTS F16), for any K.
 // import: format/dense, matvec/prologue/masked
 // requires: var x: array<vec4<u32>>
 override K: u32;
@@ -12,14 +12,14 @@ fn row_chunks() -> u32 {
 struct XChunk { low: vec4<f32>, high: vec4<f32> }
 
 fn load_x_chunk(c: u32) -> XChunk {
-    if (WEIGHT == 0u) {
-        if (ACTS == 0u) { return XChunk(masked(c, bitcast<vec4<f32>>(x[c])), vec4<f32>(0.0)); }
+    if (WEIGHT == F32) {
+        if (ACTS == F32) { return XChunk(masked(c, bitcast<vec4<f32>>(x[c])), vec4<f32>(0.0)); }
         let w = x[c / 2u];
         let half = select(w.xy, w.zw, c % 2u == 1u);
         let v = vec4<f32>(unpack2x16float(half.x), unpack2x16float(half.y));
         return XChunk(masked(c, v), vec4<f32>(0.0));
     }
-    if (ACTS == 0u) {
+    if (ACTS == F32) {
         return XChunk(
             masked(2u * c, bitcast<vec4<f32>>(x[2u * c])),
             masked(2u * c + 1u, bitcast<vec4<f32>>(x[2u * c + 1u])),
@@ -33,6 +33,6 @@ fn load_x_chunk(c: u32) -> XChunk {
 }
 
 fn dot_chunk(chunk: vec4<u32>, v: XChunk) -> f32 {
-    if (WEIGHT == 0u) { return dot(unpack_low(chunk), v.low); }
+    if (WEIGHT == F32) { return dot(unpack_low(chunk), v.low); }
     return dot(unpack_low(chunk), v.low) + dot(unpack_high(chunk), v.high);
 }

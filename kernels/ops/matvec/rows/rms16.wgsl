@@ -19,7 +19,7 @@ fn load_chunk(row: u32, c: u32) -> Chunk { return weights[row * row_chunks() + c
 
 fn row_x(c: u32) -> RowX {
     let offset = f32(OFFSET);
-    if (WEIGHT == 0u) {
+    if (WEIGHT == F32) {
         let v = masked(c, x[c]);
         return RowX(v * (offset + masked(c, norm_weight[c])), vec4<f32>(0.0), dot(v, v));
     }
@@ -33,7 +33,7 @@ fn row_x(c: u32) -> RowX {
 }
 
 fn dot_row_chunk(w: Chunk, v: RowX) -> Partial {
-    if (WEIGHT == 0u) { return vec2<f32>(dot(unpack_low(w), v.low), v.squares); }
+    if (WEIGHT == F32) { return vec2<f32>(dot(unpack_low(w), v.low), v.squares); }
     return vec2<f32>(dot(unpack_low(w), v.low) + dot(unpack_high(w), v.high), v.squares);
 }
 

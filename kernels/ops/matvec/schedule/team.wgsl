@@ -61,7 +61,7 @@ fn is_unit() -> bool { return select(LANES == UNIT, SG > 0u && LANES <= SG, TEAM
 // What y holds where this invocation will store.
 fn old_rows(p: TeamLane) -> vec4<f32> {
     var held = vec4<f32>(0.0);
-    if (BETA == 0u) { return held; }
+    if (BETA == BETA_0) { return held; }
     if (!is_unit()) {
         if (p.lid < TEAMS * RUN) { held.x = old_y(FIRST + min(p.first + p.lid, ROWS - 1u)); }
     } else if (p.at % LANES == 0u) {
