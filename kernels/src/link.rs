@@ -213,6 +213,10 @@ pub(crate) fn link(
     for (import, line) in imports {
         add(&import, (path, line), &mut modules, &mut trail, find)?;
     }
+    // naga 30 wants the types of constants before arrays that overrides size, so that no order of
+    // imports may bring them the other way round.
+    let holds_arrays = |m: &Module| m.definitions.iter().any(|d| d.kind == "var");
+    modules[1..].sort_by_key(holds_arrays);
     let defined = definitions(&modules)?;
     for module in &modules {
         for wanted in &module.requirements {

@@ -2,10 +2,10 @@
 //
 // Idea: the formula, serially.
 //
-//   h' = rms_norm(h) * w          (NORM NORM_RMS; w is q_norm for query heads, k_norm for key heads)
+//   h' = rms_norm(h) * w          (NORM_RMS; w is q_norm for query heads, k_norm for key heads)
 //   (a, b) -> (a cos - b sin, a sin + b cos)  for each pair of h', angles from the rope table
 //   qkv: [q (KV_HEADS*GROUP heads) | k (KV_HEADS) | v (KV_HEADS)] x HEAD_DIM, q and k in place
-//   STYLE ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
+//   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
 //   rope: (positions, HEAD_DIM/2) of (cos, sin)
 // import: rope/head_norm, rope/head_scale, rope/in_place, rope/two_norms
 

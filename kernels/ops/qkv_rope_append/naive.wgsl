@@ -2,9 +2,9 @@
 //
 //   q[h] = rope(norm(qkv.q[h], q_norm))                       KV_HEADS*GROUP query heads
 //   k_cache[h][position % CAPACITY] = rope(norm(qkv.k[h], k_norm));  v_cache likewise = qkv.v[h]
-//   norm(h, w) = h / sqrt(mean(h^2) + EPS) * w with NORM NORM_RMS, else h
+//   norm(h, w) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h
 //   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
-//   STYLE ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
+//   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
 //   qkv: [q | k | v] x HEAD_DIM  q: heads x HEAD_DIM  caches: (KV_HEADS, CAPACITY, HEAD_DIM)
 //
 // Idea: the formula, serially, element by element.

@@ -1,6 +1,6 @@
 // One weight at a time out of packed rows, in any format and packing: what is simple enough to
-// trust. The file that uses it defines `fn packed_word(i: u32) -> u32`, word i of the
-// matrix; `k` is the length of a row. What the fields of a block mean: lathe_reference::quant.
+// trust. `packed_word(i)` is word i of the matrix; `k` is the length of a row. What the fields of a
+// block mean: lathe_reference::quant.
 // requires: fn packed_word(i: u32) -> u32
 override WEIGHT: u32; // any format
 override PACKING: u32 = 0u; // blocks as in the file, or planes: codes in the order of the weights, scales apart

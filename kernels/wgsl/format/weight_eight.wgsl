@@ -1,6 +1,6 @@
 // Eight weights at a time out of packed rows, in any format and packing, in two steps: the loads,
-// then their decoding, so that other work can stand between them. The file that uses it declares
-// `weights: array<vec4<u32>>`. What the fields of a block mean: lathe_reference::quant.
+// then their decoding, so that other work can stand between them. What the fields of a block mean:
+// lathe_reference::quant.
 // requires: var weights: array<vec4<u32>>
 override K: u32; // elements of a row
 override WEIGHT: u32; // any format

@@ -1,7 +1,6 @@
-// Four quantised weights at a time, in any packing. The file that uses it defines
-// `fn packed_word(i: u32) -> u32` and `fn packed_chunk(i: u32) -> vec4<u32>`: word i and sixteen
-// bytes i of the packed rows. `base` is the byte at which a row begins, `e` an element of `block`,
-// a multiple of 4. Where the fields lie comes from layout::Format::fields: numbers, not code.
+// Four quantised weights at a time, in any packing, out of word `i` and sixteen bytes `i` of the packed
+// rows. `base` is the byte at which a row begins, `e` an element of `block`, a multiple of 4. Where the
+// fields lie comes from layout::Format::fields: numbers, not code.
 // requires: fn packed_chunk(i: u32) -> vec4<u32>
 // requires: fn packed_word(i: u32) -> u32
 override WEIGHT: u32; // a quantised format

@@ -1,4 +1,4 @@
-// ACT ACT_SILU: SiLU(g) = g / (1 + exp(-g)). ACT ACT_GELU_TANH: GELU, tanh form (Hendrycks and Gimpel, arXiv
+// ACT_SILU: SiLU(g) = g / (1 + exp(-g)). ACT_GELU_TANH: GELU, tanh form (Hendrycks and Gimpel, arXiv
 // 1606.08415): 0.5 g (1 + tanh(sqrt(2/pi) (g + 0.044715 g^3))). Arguments are clamped where the
 // result no longer changes in f32, so that exp cannot overflow.
 override ACT: u32;

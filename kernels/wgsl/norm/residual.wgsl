@@ -1,7 +1,5 @@
 // One workgroup takes a branch into the residual stream and norms the stream for what follows.
-// The file that uses it defines N, WG, `struct Place` with the invocation's `lid` and what else
-// `fn sum_all(p: Place, value: f32) -> f32` needs, `fn delta_at(i: u32) -> f32` for the branch,
-// `fn stream_at(i: u32) -> f32` and `fn set_stream(i: u32, value: f32)`.
+// `delta_at` reads the branch. NormLane has the invocation's `lid`, and what else `sum_all` needs.
 // import: format/store_pair
 // requires: type NormLane
 // requires: override N: u32

@@ -1,4 +1,4 @@
-// For residual_norm in a workgroup without subgroups. Needs reduce_workgroup.
+// Sums for norm/residual in a workgroup without subgroups.
 // import: reduce/tree
 struct NormLane { lid: u32 }
 

@@ -1,5 +1,4 @@
-// Sums over LANES (a power of two) neighbouring invocations, without subgroup operations. A file that
-// uses choose names it first: naga 30 wants the types of constants before arrays sized by overrides.
+// Sums over LANES (a power of two) neighbouring invocations, without subgroup operations.
 // requires: override LANES: u32
 // requires: override WG: u32
 var<workgroup> lane_sums: array<f32, WG>;

@@ -1,4 +1,4 @@
-// Sums of 64-bit integers over a workgroup of WG (a power of two) invocations; needs u64.
+// Sums of 64-bit integers over a workgroup of WG (a power of two) invocations.
 // import: math/u64
 // requires: override WG: u32
 var<workgroup> sum64_slots: array<vec2<u32>, WG>;

@@ -1,5 +1,4 @@
-// Where quads of rope_heads go. The file that uses it declares q as array<vec2<f32>> and the caches as
-// array<u32>.
+// Where quads of rope/heads go: queries to q, keys and values to the caches.
 // import: rope/heads
 // requires: var k_cache: array<u32>
 // requires: var k_norm: array<vec2<f32>>

@@ -1,5 +1,4 @@
-// The heads of a token, one invocation each, into q and the caches. Needs head_norm and state, and of
-// the file KV, rope as array<vec2<f32>>, q as array<f32> and the caches as array<u32>.
+// The heads of a token, one invocation each, into q and the caches.
 // import: rope/head_norm, rope/head_scale, step/state
 // requires: override KV: u32
 // requires: var k_cache: array<u32>

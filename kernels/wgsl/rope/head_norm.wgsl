@@ -1,6 +1,5 @@
 // The norm of query and key heads, element by element. Queries come first in qkv, then keys, then values.
-// The file that uses it declares qkv as array<f32> and norm_at(query, e), element e of a query's or a
-// key's norm weights.
+// norm_at(query, e) is element e of a query's or a key's norm weights.
 // requires: var qkv: array<f32>
 // requires: fn norm_at(query: bool, e: u32) -> f32
 override GROUP: u32;

@@ -1,7 +1,6 @@
-// Heads of the QKV product, four elements at a time: two pairs that turn together, chosen so that they
-// also fill whole words of an f16 cache. HEAD_DIM is a multiple of 4. The file that uses it declares
-// qkv as array<vec2<f32>> and rope as array<vec4<f32>>, the overrides GROUP, KV_HEADS and HEAD_DIM, and
-// norm_pair(query, at), pair `at` of a query's or a key's norm weights.
+// Heads of the QKV product, four elements at a time: two pairs that rotate together, chosen so that they
+// also fill whole words of an f16 cache. HEAD_DIM is a multiple of 4. norm_pair(query, at) is pair `at`
+// of a query's or a key's norm weights.
 // requires: override GROUP: u32
 // requires: override HEAD_DIM: u32
 // requires: override KV_HEADS: u32
@@ -12,7 +11,7 @@ override NORM: u32;
 override STYLE: u32;
 override EPS: f32;
 
-// Two neighbouring elements twice: with STYLE ROPE_INTERLEAVED elements 4i..4i+4, with STYLE ROPE_NEOX elements 2i, 2i+1
+// Two neighbouring elements twice: with STYLE ROPE_INTERLEAVED elements 4i..4i+4, with ROPE_NEOX elements 2i, 2i+1
 // and HEAD_DIM/2 + 2i, HEAD_DIM/2 + 2i + 1.
 struct Quad { low: vec2<f32>, high: vec2<f32> }
 

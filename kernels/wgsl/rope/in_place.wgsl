@@ -1,5 +1,4 @@
-// Heads normed and turned where they lie. Needs head_norm and state, and of the file rope as
-// array<vec2<f32>>.
+// Heads normed and rotated where they lie.
 // import: rope/head_norm, step/state
 // requires: var qkv: array<f32>
 // requires: var rope: array<vec2<f32>>

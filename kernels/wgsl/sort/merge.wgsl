@@ -1,6 +1,5 @@
-// Many sorted lists of list_length() entries become one, in the first slots: where they are more than fit,
-// in two steps. The file that uses it has `lists` and `merged: array<vec2<u32>>` and says how many
-// lists there are, list_count(). Needs top_list.
+// list_count() sorted lists of list_length() entries become one, in the first entries of the shared list:
+// where they are more than fit, in two steps.
 // import: sort/list
 // requires: override WG: u32
 // requires: var lists: array<vec2<u32>>

@@ -3,9 +3,9 @@
 //   q, k, v = heads of qkv; q[h] = rope(norm(q[h])), k[g] = rope(norm(k[g]))       g = h / GROUP
 //   K[g][position % CAPACITY] = k[g];  V likewise = v[g]
 //   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]
-//   norm(h) = h / sqrt(mean(h^2) + EPS) * w with NORM NORM_RMS, else h; qk_norm: w of q, then w of k
+//   norm(h) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h; qk_norm: w of q, then w of k
 //   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
-//   STYLE ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
+//   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
 //   qkv: [q | k | v] x HEAD_DIM f32   y: (heads, HEAD_DIM) f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
 //   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
 //

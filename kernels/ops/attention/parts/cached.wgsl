@@ -1,4 +1,4 @@
-// For split decode attention over caches that hold the new token already, with `q` as array<vec4<f32>>.
+// For split decode attention over caches that hold the new token already.
 // import: attention/parts/invocation
 // requires: override CAPACITY: u32
 // requires: override GROUP: u32

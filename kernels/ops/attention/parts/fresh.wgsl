@@ -1,8 +1,7 @@
 // For split decode attention that makes the new token's heads itself: a workgroup holds those of one KV
 // head, and the one that attends to the new token's slot also stores its key and value. Nobody uses what
-// the cache holds there: other splits do not have the slot, and this one has it here. Needs rope_heads, kv_chunk,
-// split_common, `qk_norm: array<vec2<f32>>` (queries' weights, then keys'), split_of(slot, n) and
-// make_heads(kv_head, count, position, at, size).
+// the cache holds there: other splits do not have the slot, and this one has it here. `qk_norm` holds the
+// queries' weights, then the keys'.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/split, kv/chunk
 // import: rope/heads, step/state
 // requires: override CAPACITY: u32

@@ -1,6 +1,6 @@
 // The heads of `fresh`, two to a subgroup at a time, every load under way before the first sum: key and value
-// then cost the workgroup that makes them no second wait. Needs SG_MIN. `size` comes apart: the loop is uniform
-// as long as what decides it is in no struct beside what differs.
+// then cost the workgroup that makes them no second wait. `size` comes apart: the loop is uniform as long
+// as what decides it is in no struct beside what differs.
 // import: attention/parts/fresh, attention/parts/invocation, rope/head_scale, rope/heads
 // requires: override GROUP: u32
 // requires: override HEAD_DIM: u32

@@ -1,5 +1,4 @@
-// Attention in two dispatches, all scores in device memory. Needs state, kv_scalar and acts_pair, and of
-// the file GROUP, KV_HEADS, HEAD_DIM, CAPACITY, q and scores as array<f32>, and y.
+// Attention in two dispatches, all scores in device memory.
 // import: format/store_pair, kv/scalar, step/state
 // requires: override CAPACITY: u32
 // requires: override GROUP: u32

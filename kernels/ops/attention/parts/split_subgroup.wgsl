@@ -13,7 +13,6 @@
 // A round's scores, index j * GROUP + h, are summed over the team by halves: each step a lane hands
 // half of its sums to another and keeps the other half. In the end every lane owns outputs_kept() scores and
 // alone takes their exponentials; the team reads the weights from their owners.
-// Limits of what a lane holds, in registers when the loops below are unrolled.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/softmax
 // import: attention/parts/split, kv/chunk
 // requires: override CAPACITY: u32
@@ -34,6 +33,8 @@
 // requires: fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool
 // requires: fn store_sum(i: u32, sum: vec4<f32>)
 // requires: fn store_top(i: u32, top: vec2<f32>)
+
+// Limits of what a lane holds, in registers when the loops below are unrolled.
 const MOST_HELD: u32 = 32u; // fours, GROUP * HEAD_DIM / 4 / LANES
 const MOST_LOADS: u32 = 32u; // in_flight() * held()
 

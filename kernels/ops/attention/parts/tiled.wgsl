@@ -1,6 +1,5 @@
 // Attention of ROWS query rows of one KV head, K and V in tiles of TILE slots in workgroup memory,
-// without subgroups. A row is a query head of a token; the file that uses it says where rows lie and
-// what they attend to:
+// without subgroups. A row is a query head of a token:
 //   row_query(row), row_output(row): the four of q and y at which it begins
 //   row_slots(row): the first slot it attends to and the one past its last
 // import: attention/parts/softmax, format/store_four, kv/chunk

@@ -1,4 +1,4 @@
-// The current token's row in an embedding table or in a part of one. Needs state.
+// The current token's row in an embedding table or in a part of one.
 // import: step/state
 // requires: var state: array<u32>
 // requires: var tokens: array<u32>

@@ -1,7 +1,6 @@
-// The product of matmul on matrix units, whatever the size of their fragments. The file that uses
-// it enables f16 and wgpu_cooperative_matrix, binds weights, x and y, and says what a fragment is:
-// FRAG, FragmentA (f16), FragmentB (f16), FragmentC (f32); and how f16 lies in workgroup memory:
-// Unit, of UNIT elements, store_x and store_w.
+// The product of matmul on matrix units, whatever the size of their fragments. A variant enables f16 and
+// wgpu_cooperative_matrix and says what a fragment is: FRAG, FragmentA (f16), FragmentB (f16), FragmentC
+// (f32); and how f16 lies in workgroup memory: Unit, of UNIT elements, store_x and store_w.
 //
 // A subgroup beyond the last block repeats one, so WG may count on the largest subgroup size of an
 // adapter and control flow stays uniform. Fragments are named and not indexed: an array of them

@@ -1,5 +1,5 @@
-// Eight activations at a time out of the rows of `x: array<vec4<u32>>`, (M, K) tight, in f32 (ACTS
-// 0) or f16 (ACTS F16), in the two steps of weight_eight, whose K, Raw and Eight it shares.
+// Eight activations at a time out of the rows of x, (M, K) tight, in f32 (ACTS F32) or f16 (ACTS F16), in
+// the two steps of format/weight_eight.
 // import: format/weight_eight
 // requires: var x: array<vec4<u32>>
 override M: u32;

@@ -1,6 +1,5 @@
-// For residual_norm where the product is a dispatch of its own: rows go to `branch: array<f32>`, and the
-// branch comes from there into `stream: array<f32>`. Needs ROWS. FIRST, old_y and store_y are what team and
-// planes_tree ask for.
+// For norm/residual where the product is a dispatch of its own: rows go to `branch`, and the branch comes
+// from there into `stream`. Nothing is added to what `branch` held.
 // requires: override ROWS: u32
 // requires: var branch: array<f32>
 // requires: var stream: array<f32>

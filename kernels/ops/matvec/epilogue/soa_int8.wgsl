@@ -1,4 +1,4 @@
-// planes_dot4 for a plain product: row r of W makes y[FIRST + r].
+// A plain product of schedule/soa_int8: row r of W makes y[FIRST + r].
 // import: grid, matvec/epilogue/store, matvec/schedule/soa_int8
 override FIRST: u32;
 const PAIRED: bool = false;

@@ -1,5 +1,5 @@
-// Where a product goes: element `at` of y takes it, or with BETA BETA_1 what it held and the product. The file
-// declares `y: array<f32>`. What is held is best asked for early: a load at the end is waited for.
+// Where a product goes: element `at` of y takes it, or with BETA_1 what it held and the product. What it
+// held is best loaded early: a load at the end is waited for.
 // requires: var y: array<f32>
 override BETA: u32 = 0u;
 

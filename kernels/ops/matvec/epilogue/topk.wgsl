@@ -1,7 +1,6 @@
-// The first TOP_K rows of a matrix: each workgroup sorts its rows in workgroup memory and leaves a
-// list, lists are merged, the last stage adds what earlier parts of the matrix left. Needs sort_key,
-// top_list, merge_lists, and of the file ROWS, FIRST and group_rows(), the rows of a workgroup: a
-// multiple of 4, at most 1024.
+// The first TOP_K rows of a matrix: each workgroup sorts its group_rows() rows (a multiple of 4, at most
+// 1024) in workgroup memory and stores a list, lists are merged, the last stage adds what earlier parts
+// of the matrix left.
 // import: sort/key, sort/list, sort/merge
 // requires: override FIRST: u32
 // requires: override ROWS: u32

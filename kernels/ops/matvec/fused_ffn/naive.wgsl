@@ -2,7 +2,7 @@
 //
 //   y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K  y: (N) f32 or f16
 //   v = x (NORM none; f32 or f16) or stream / rms(stream) * norm_weight (NORM rms; f32), (K)
-//   act: SiLU (ACT ACT_SILU) or GELU, tanh form (ACT ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)
+//   act: SiLU (ACT ACT_SILU) or GELU, tanh form (ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)
 //
 // Idea: the formula, nothing else. Two outputs, because two f16 make a word.
 // import: format/load_one, format/store_pair, format/weight_at, grid, math/activation

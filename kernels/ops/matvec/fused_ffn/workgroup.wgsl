@@ -2,11 +2,11 @@
 //
 //   y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K  y: (N) f32 or f16
 //   v = x (NORM none; f32 or f16) or stream / rms(stream) * norm_weight (NORM rms; f32), (K)
-//   act: SiLU (ACT ACT_SILU) or GELU, tanh form (ACT ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)
+//   act: SiLU (ACT ACT_SILU) or GELU, tanh form (ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)
 //
 // Idea: gate and up of an output are two rows of one product that meet in registers: the
 // (2N) vector between GEMV and activation is neither written nor read, and a dispatch is saved.
-// The norm before the matrix costs another: its factor is applied to the sums (normed_x). No
+// The norm before the matrix costs another: its factor is applied to the sums (prologue/rms_chunk). No
 // subgroups needed.
 // import: format/store_pair, grid, math/activation, matvec/prologue/rms_chunk, matvec/rows/dense
 override N: u32;

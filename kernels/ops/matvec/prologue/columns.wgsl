@@ -1,5 +1,4 @@
-// Several vectors in `x: array<vec4<u32>>`, one after another without padding: x is (COLS, K) and
-// goes with dot_row, which reads the first.
+// Several vectors in x, one after another without padding: x is (COLS, K). rows/dense reads the first.
 // import: format/dense, matvec/rows/dense
 // requires: override FIRST: u32
 // requires: override ROWS: u32

@@ -1,11 +1,11 @@
-// Activations rounded to integers in workgroup memory, and chunks of planes times them, four products
-// an instruction (dot4I8Packed). Needs planes, and
+// Activations quantised in workgroup memory, and chunks of SoA rows times them, four products an
+// instruction (dot4I8Packed).
 //
-//   WG, BYTES         invocations; bytes of a rounded activation, 1 to 3
-//   COLS, X_COLUMNS   vectors in x; of them in memory, where their blocks follow each other in every run
+//   BYTES             bytes of a quantised activation, 1 to 3
 //   LARGEST           its largest value: 127, 127 * 256 + 127, or 4161400
+//   COLS, X_COLUMNS   vectors in x; of them in memory, where their blocks follow each other in every run
 //   x_four(col, i)    elements 4i..4i+4 of vector `col` of x, zeros past its end
-//   has_norm()          whether sums of squares are wanted, and
+//   has_norm()        whether sums of squares are wanted, and
 //   squares_of(i)     the sum of these four squared
 //
 // An activation is 65536 * top + 256 * high + low, as many of them as it has bytes, all signed.

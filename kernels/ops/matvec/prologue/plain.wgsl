@@ -1,5 +1,4 @@
-// Activations four at a time out of `x: array<vec4<u32>>`, COLS vectors of K elements, in f32
-// (ACTS F32) or f16 (ACTS F16). The file declares K.
+// Activations four at a time out of x, COLS vectors of K elements, in f32 (ACTS F32) or f16 (ACTS F16).
 // requires: override K: u32
 // requires: var x: array<vec4<u32>>
 override ACTS: u32;

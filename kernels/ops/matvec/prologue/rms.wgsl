@@ -1,5 +1,5 @@
-// In the place of x_four for norm_gemv over planes: x times the norm's weights, without the factor
-// 1/rms, which is one number and is applied to the sum; and the squares that make it.
+// One vector for SoA rows: x times the norm's weights, without the factor 1/rms, which is one number and
+// is applied to the sum; and the squares that make it.
 // import: matvec/prologue/bounded, matvec/rows/soa
 // requires: var norm_weight: array<vec4<f32>>
 // requires: var x: array<vec4<f32>>

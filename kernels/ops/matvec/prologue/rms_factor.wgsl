@@ -1,4 +1,4 @@
-// For planes_dot4: the factor of an RMSNorm whose squares round_x has summed.
+// The factor of an RMSNorm whose squares round_x has summed, for schedule/soa_int8.
 // import: matvec/prologue/int8_digits
 // requires: fn has_norm() -> bool
 // requires: fn rms_factor(squares: f32) -> f32

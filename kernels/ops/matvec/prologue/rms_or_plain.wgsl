@@ -1,5 +1,5 @@
-// In the place of x_four, for one vector, and as normed_x for quantised chunks: `x` as it is (NORM NORM_NONE), or the
-// RMSNorm of `stream` without its factor 1/rms, which is applied to the sums.
+// One vector for SoA rows: `x` as it is (NORM_NONE), or the RMSNorm of `stream` without its factor
+// 1/rms, which is applied to the sums.
 // import: matvec/prologue/bounded, matvec/rows/soa
 // requires: var norm_weight: array<vec4<f32>>
 // requires: var stream: array<vec4<f32>>

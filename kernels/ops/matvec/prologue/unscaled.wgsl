@@ -1,4 +1,4 @@
-// For rounded_x and planes_dot4, where x is met as it is: no squares, no factor.
+// x as it is, for prologue/int8_digits and schedule/soa_int8: no squares, no factor.
 fn has_norm() -> bool { return false; }
 
 fn squares_of(i: u32) -> f32 { return 0.0; }

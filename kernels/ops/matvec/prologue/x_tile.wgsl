@@ -1,7 +1,7 @@
-// Activations in workgroup memory, TILE chunks (see planes) of X_COLUMNS vectors at a time. Lanes
+// Activations in workgroup memory, TILE chunks of an SoA row of X_COLUMNS vectors at a time. Lanes
 // that take neighbouring chunks read x 128 bytes apart, all from the same banks of a cache or of
 // workgroup memory; so a chunk has one vec4 more than it needs, and eight lanes meet eight banks.
-// In the one more lies the chunk's sum. Needs planes, x_four and WG.
+// In the one more lies the chunk's sum.
 // import: matvec/rows/soa
 // requires: override WG: u32
 // requires: fn x_four(col: u32, i: u32) -> vec4<f32>

@@ -1,5 +1,4 @@
-// Dot product of packed weight chunks with `x: array<vec4<u32>>`, activations in f32 (ACTS F32) or
-// f16 (ACTS F16), for any K.
+// Dot product of packed weight chunks with x, activations in f32 (ACTS F32) or f16 (ACTS F16), for any K.
 // import: format/dense, matvec/prologue/masked
 // requires: var x: array<vec4<u32>>
 override K: u32;

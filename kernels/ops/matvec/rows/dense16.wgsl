@@ -1,5 +1,4 @@
-// A row of the matrix as share, team and stack see it: dense weights in chunks of 16 bytes times
-// x: array<vec4<u32>>. A quantised row is another file that defines the same names.
+// A row of the matrix for schedules of dense rows: weights in chunks of 16 bytes.
 // import: matvec/rows/dense
 // requires: var weights: array<vec4<u32>>
 alias Chunk = vec4<u32>;

@@ -1,6 +1,6 @@
-// A row of the matrix as share, team and stack see it: dense 16-bit weights in chunks of 8 bytes.
-// Neighbouring lanes then read neighbouring 16 bytes of x too, where chunks of 16 bytes need x in
-// strides of 32: half the passes through the cache.
+// A row of the matrix for schedules of dense rows: 16-bit weights in chunks of 8 bytes. Neighbouring lanes
+// then read neighbouring 16 bytes of x too, where chunks of 16 bytes need x in strides of 32: half the
+// passes through the cache.
 // import: format/dense
 // requires: var weights: array<vec2<u32>>
 // requires: var x: array<vec4<u32>>

@@ -1,6 +1,6 @@
-// A row of the matrix as share, team and stack see it: dense weights in chunks of 16 bytes times
-// the RMS norm of x. The scale is one number, so it waits until the end: every lane adds up
-// w * x * g and x^2 of its chunks, and no load waits for the norm.
+// A row of the matrix for schedules of dense rows: weights in chunks of 16 bytes times the RMS norm of x.
+// The scale is one number, so it waits until the end: every lane adds up w * x * g and x^2 of its
+// chunks, and no load waits for the norm.
 // import: format/dense, matvec/prologue/masked
 // requires: var norm_weight: array<vec4<f32>>
 // requires: var weights: array<vec4<u32>>

@@ -1,4 +1,4 @@
-// As row_norm with 16-bit weights in chunks of 8 bytes: lanes read x and the norm's weights in
+// As rows/rms16 with 16-bit weights in chunks of 8 bytes: lanes read x and the norm's weights in
 // neighbouring 16 bytes, half the passes through the cache of chunks of 16.
 // import: format/dense
 // requires: var norm_weight: array<vec4<f32>>

@@ -1,6 +1,6 @@
-// Quantised rows packed as planes (layout::Packing::Planes) against activations, sixteen bytes of
-// codes (a chunk) at a time: `weights: array<vec4<u32>>`. Everything that depends on overrides
-// alone folds to constants, so a pipeline holds one format's code.
+// Quantised rows repacked as a structure of arrays (layout::Packing::Planes) against activations, sixteen
+// bytes of quants (a chunk) at a time. Everything that depends on overrides alone folds to constants, so
+// a pipeline holds one format's code.
 // requires: var weights: array<vec4<u32>>
 override WEIGHT: u32; // a quantised format
 override ORDER: u32; // blocks along rows, across row ends or down columns
@@ -50,7 +50,7 @@ fn stream_stride() -> u32 {
     }
 }
 
-// Chunks of a row of W, the packed stream it lies in, and its first chunk there. With ORDER ORDER_FLAT a
+// Chunks of a row of W, the packed stream it lies in, and its first chunk there. With ORDER_FLAT a
 // row is a whole number of chunks.
 fn soa_row_chunks() -> u32 { return (K + soa_chunk_elements() - 1u) / soa_chunk_elements(); }
 fn stream_base(row: u32) -> u32 { return select(row, 0u, ORDER == ORDER_FLAT) * stream_stride(); }

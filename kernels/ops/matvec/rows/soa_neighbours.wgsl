@@ -1,4 +1,4 @@
-// EACH neighbouring rows in planes, loaded together. Needs planes and EACH (1, 2 or 4), and of the file
+// EACH (1, 2 or 4) neighbouring SoA rows, loaded together.
 //
 //   stored_row(row)       the row of the matrix that is taken as row `row`
 //   PAIRED                whether rows of an even and the next number must go to the same lanes

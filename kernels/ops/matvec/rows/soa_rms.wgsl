@@ -1,4 +1,4 @@
-// What planes_row and planes_tree add up where x goes through a norm; needs normed_planes and x_tile.
+// What schedule/subgroup_row and schedule/tree add up where x goes through a norm.
 // import: matvec/prologue/rms, matvec/prologue/x_tile, matvec/rows/soa
 alias Partial = vec2<f32>; // product, squares
 

@@ -1,6 +1,4 @@
-// Rows of a head in planes times x, many a workgroup. The file that uses it defines ROWS_PER_WG and
-// `fn push_logit(row: u32, logit: f32)`, which one lane calls for each row. Needs planes, x_four, x_tile
-// and sum_four.
+// SoA rows of a head times x, many a workgroup. One lane calls push_logit for each row.
 // import: matvec/prologue/x_tile, matvec/rows/soa, reduce/four
 // requires: override ROWS_PER_WG: u32
 // requires: override WG: u32

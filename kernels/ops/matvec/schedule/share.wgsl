@@ -1,6 +1,6 @@
 // One lane's share of a row: chunks lane, lane + lanes, lane + 2 lanes and so on. All loads of a
 // round are issued before the first use, so a lane waits for memory once a round; with `lanes` a
-// constant all conditions here are, and the code is straight. Over a row's prelude.
+// constant all conditions here are, and the code is straight.
 // requires: type Chunk
 // requires: type Partial
 // requires: type RowX

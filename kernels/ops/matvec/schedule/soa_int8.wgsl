@@ -1,8 +1,7 @@
-// Rows in planes times rounded activations, EACH rows to a team of SPLIT times LANES lanes. Needs
-// rounded_x, planes_rows and what they need, sum_four, and of the file
+// SoA rows times quantised activations, EACH rows to a team of SPLIT times LANES lanes.
 //
-//   factor_of(size)       a factor on every product, once x is rounded
-//   old_of_row(row)          what keep will want of the row, on its way while the product is made
+//   factor_of(size)                a factor on every product, once x is quantised
+//   old_of_row(row)                what store_product will want of the row, loaded ahead
 //   store_product(product, lanes)  takes a product, in uniform control flow
 // import: matvec/prologue/int8_digits, matvec/rows/soa, matvec/rows/soa_neighbours, reduce/four
 // requires: fn factor_of(size: u32) -> f32

@@ -1,7 +1,6 @@
-// A row of planes to LANES lanes of a subgroup, four chunks in flight a lane, over x in workgroup
-// memory (x_tile). The file that uses it says what a chunk adds, `dot_tile_chunk(chunk, at, c, tile)`: chunk
-// `at` of its stream, which is chunk c of x, staged from chunk `tile` on; what sums are made of,
-// Partial; and what becomes of them, `epilogue`.
+// An SoA row to LANES lanes of a subgroup, four chunks in flight a lane, over x in workgroup memory.
+// dot_tile_chunk(chunk, at, c, tile) is what chunk `at` of a stream adds, which is chunk c of x, staged from
+// chunk `tile` on.
 // import: matvec/epilogue/store, matvec/prologue/x_tile, matvec/rows/soa
 // requires: type Partial
 // requires: fn dot_tile_chunk(chunk: SoaChunk, at: u32, c: u32, tile: u32) -> Partial

@@ -1,5 +1,4 @@
-// A row of planes to LANES invocations, summed through a tree in workgroup memory; no subgroups. The
-// file that uses it has `dot_tile_chunk`, Partial and `epilogue` as for planes_row, FIRST, `old_y` and `store_y`.
+// An SoA row to LANES invocations, summed through a tree in workgroup memory; no subgroups.
 // import: matvec/prologue/x_tile, matvec/rows/soa
 // requires: type Partial
 // requires: override FIRST: u32

@@ -1,6 +1,5 @@
 // The definition of `sample` (lathe_reference::sample): what rounds, rounds as there, and sums are
-// integers, so that no order of adding matters and every device draws the same token. Needs
-// sort_key, u64 and state.
+// integers, so that no order of adding matters and every device draws the same token.
 // import: math/u64, sort/key, step/state
 // requires: var state: array<u32>
 override TEMPERATURE: f32;

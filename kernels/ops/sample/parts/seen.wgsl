@@ -1,4 +1,4 @@
-// Which of up to 1024 neighbouring tokens the penalty looks at; needs sampling.
+// Which of up to 1024 neighbouring tokens the penalty looks at.
 // import: sample/parts/sampling, step/state
 // requires: override WG: u32
 // requires: var state: array<u32>
