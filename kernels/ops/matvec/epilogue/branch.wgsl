@@ -6,6 +6,7 @@
 override NEXT: u32;
 override N: u32 = ROWS;
 const FIRST: u32 = 0u;
+const BETA: u32 = BETA_0;
 
 fn old_y(at: u32) -> f32 { return 0.0; }
 

@@ -9,7 +9,6 @@
 // import: matvec/epilogue/branch, matvec/rows/dense, matvec/rows/dense16
 // import: matvec/schedule/row_group, matvec/schedule/team, norm/residual, reduce/subgroups
 override ROWS: u32;
-const BETA: u32 = 0u; // of team
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
@@ -19,12 +18,10 @@ const BETA: u32 = 0u; // of team
 @group(0) @binding(5) var<storage, read_write> y: array<u32>;
 @group(0) @binding(6) var<storage, read_write> branch: array<f32>;
 
-var<private> norm_subgroups: u32;
-
-alias NormLane = TeamLane;
+struct NormLane { lid: u32, lane: u32, subgroup: u32, subgroups: u32 }
 
 fn sum_all(p: NormLane, value: f32) -> f32 {
-    return sum_of_subgroups(p.lane, p.subgroup, norm_subgroups, value);
+    return sum_of_subgroups(p.lane, p.subgroup, p.subgroups, value);
 }
 
 @compute @workgroup_size(WG)
@@ -44,9 +41,7 @@ fn norms(
     @builtin(local_invocation_index) lid: u32,
     @builtin(subgroup_id) subgroup: u32,
     @builtin(num_subgroups) subgroups: u32,
-    @builtin(subgroup_size) size: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    norm_subgroups = subgroups;
-    residual_norm(TeamLane(0u, lid, lid, subgroup, size, lane), NEXT == 1u);
+    residual_norm(NormLane(lid, lane, subgroup, subgroups), NEXT == 1u);
 }
