@@ -4,6 +4,7 @@
 //! This crate knows naga, never wgpu: nothing here needs a device. `kernels/build` has
 //! validated every source before this crate exists.
 
+use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 
 pub mod descriptor;
@@ -120,17 +121,19 @@ pub fn text_state_before(kernel: &str, variant: &str) -> Option<u64> {
 /// Links a WGSL text with the built-in modules that its `// import:` lines name, as the build script
 /// does for built-in variants. `path` only names it in errors.
 pub fn link(text: &str, path: &str) -> Result<String, ReflectError> {
+    let is_unknown = Cell::new(false);
     let find = |name: &str| {
-        let (name, path, text) = MODULES.iter().find(|(known, _, _)| *known == name)?;
-        Some(link::Module::new(name, path, text))
+        let known = MODULES.iter().find(|(known, _, _)| *known == name);
+        is_unknown.set(known.is_none());
+        known.map(|(name, path, text)| link::Module::new(name, path, text))
     };
-    let linked = link::link(path, path, text, &find);
-    linked.map(|linked| linked.text).map_err(ReflectError::Link)
-}
-
-/// Names of the modules that a text can import.
-pub fn modules() -> impl Iterator<Item = &'static str> {
-    MODULES.iter().map(|(name, _, _)| *name)
+    link::link(path, path, text, &find).map(|linked| linked.text).map_err(|error| {
+        if !is_unknown.get() {
+            return ReflectError::Link(error);
+        }
+        let known: Vec<_> = MODULES.iter().map(|(name, _, _)| *name).collect();
+        ReflectError::Link(format!("{error}; there are {}", known.join(", ")))
+    })
 }
 
 /// What naga says of a built-in variant; parsed once. `None` when there is no such file.

@@ -1,5 +1,5 @@
 //! Parameters, bindings and lengths that several kernels share: one name, one meaning. What
-//! `wgsl/shared/` is to the shaders.
+//! the modules below `wgsl/` are to the shaders.
 
 use crate::descriptor::{Binding, Elem};
 use crate::layout::{ACT_NAMES, Format, KV_NAMES, Order, STATE_WORDS};
