@@ -5,6 +5,7 @@
 //!            → execute::{GpuExecutor, CpuExecutor} → tokens, logits
 //! ```
 
+pub mod backend_text;
 pub mod check;
 pub mod cli;
 pub mod data;

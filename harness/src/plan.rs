@@ -86,7 +86,7 @@ impl Plan {
     }
 
     /// Specialises another WGSL text with a variant's own entry points and bindings. Its
-    /// `// uses:` lines name the same preludes as a built-in file's.
+    /// `// import:` lines name the same modules as a built-in file's.
     pub fn with_text(
         kernel: &'static Kernel,
         variant: &'static KernelVariant,
@@ -107,9 +107,9 @@ impl Plan {
         )
     }
 
-    /// A WGSL text with its preludes, and what naga says of it.
+    /// A WGSL text with its modules, and what naga says of it.
     pub fn reflect(text: &str, path: &str) -> Result<(String, Reflection), PlanError> {
-        let text = lathe_kernels::compose(text, path)?;
+        let text = lathe_kernels::link(text, path)?;
         let reflection = Reflection::of(&text, path)?;
         Ok((text, reflection))
     }

@@ -171,6 +171,41 @@ fn validate_and_list_print_one_document() {
 }
 
 #[test]
+fn show_prints_what_the_device_compiles() {
+    let text = |args: &[&str]| {
+        let output = lathe(args);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let linked = text(&["show", "argmax/two_pass"]);
+    assert_eq!(linked, lathe_kernels::source("argmax", "two_pass").unwrap().text);
+    // A shape's numbers stand in the place of the overrides, stage after stage.
+    let shaped = text(&["show", "residual_add/naive", "--shape", "N=1152"]);
+    assert!(shaped.contains("1152") && !shaped.contains("override"), "{shaped}");
+    let stages = text(&["show", "argmax/two_pass", "--as", "msl"]);
+    assert!(stages.contains("// slices\n") && stages.contains("// choose\n"), "{stages}");
+    assert!(text(&["show", "glu/naive", "--as", "hlsl"]).contains("RWByteAddressBuffer"));
+    assert!(text(&["show", "glu/naive", "--as", "spirv"]).starts_with("07230203 "));
+    let report = document(&lathe(&["show", "glu/naive", "--json"]));
+    assert!(report["texts"][0]["text"].as_str().unwrap().contains("fn activate"));
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("glu.spv");
+    let shown = file.display().to_string();
+    text(&["show", "glu/naive", "--as", "spirv", "-o", &shown]);
+    assert_eq!(std::fs::read(&file).unwrap()[..4], 0x0723_0203_u32.to_le_bytes());
+    for args in [
+        &["show", "glu"][..],
+        &["show", "glu/nonsense"],
+        &["show", "glu/naive", "--stage", "nonsense"],
+        &["show", "argmax/two_pass", "--as", "msl", "-o", &shown],
+        &["show", "matmul/cooperative_matrix", "--as", "hlsl"],
+    ] {
+        assert_eq!(code(&lathe(args)), 2, "{args:?}");
+    }
+}
+
+#[test]
 fn validate_writes_a_page_for_browsers() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("page.html");

@@ -1,9 +1,10 @@
-//! Validates every WGSL variant with naga and collects them for `include_str!`.
+//! Links and validates every WGSL variant and collects the texts for `include_str!`.
 //!
-//! A variant is one file `wgsl/<kernel>/<variant>.wgsl`. Preludes it names in a line
-//! `// uses: a, b` are appended from `wgsl/shared/`, after the variant, so that line numbers of
-//! the variant stay what its author sees. A parse or validation error fails the build with naga's
-//! annotated source.
+//! A variant is a file beside an operation's `naive.wgsl`, in a folder below `ops/`; other files
+//! below `ops/` and `wgsl/` are modules (see `wgsl.rs` and `src/link.rs`). What is imported comes
+//! after the variant, so that line numbers of the variant stay what its author sees. An import that
+//! fails, a requirement that is not met, a name with two meanings, and a parse or validation error
+//! fail the build with file and line.
 
 mod wgsl;
 
@@ -11,65 +12,84 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use wgsl::Tree;
+
 fn main() {
-    println!("cargo::rerun-if-changed=wgsl");
-    println!("cargo::rerun-if-changed=build");
+    for path in ["ops", "wgsl", "build", "src/link.rs", "src/tokens.rs", "src/codes.rs"] {
+        println!("cargo::rerun-if-changed={path}");
+    }
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let root = Path::new("wgsl");
+    let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let tree = Tree::read(&root);
+    let mut broken = match tree.all() {
+        Ok(all) => wgsl::meanings(&all),
+        Err(error) => vec![error],
+    };
     let mut table = String::from("pub(crate) static SOURCES: &[Source] = &[\n");
-    let mut broken = 0usize;
-    for kernel in sorted(root) {
-        if !kernel.is_dir() || stem(&kernel) == "shared" {
-            continue;
-        }
-        for file in sorted(&kernel) {
-            if file.extension().is_none_or(|e| e != "wgsl") {
+    for v in &tree.variants {
+        let shown = tree.shown(&v.path);
+        let linked = tree
+            .link(&v.path)
+            .and_then(|linked| wgsl::validate(&shown, &linked).map(|()| linked.text));
+        let text = match linked {
+            Ok(text) => text,
+            Err(message) => {
+                broken.push(message);
                 continue;
             }
-            let (kernel, variant) = (stem(&kernel), stem(&file));
-            let checked =
-                wgsl::read(root, &file).and_then(|c| wgsl::validate(&file, &c).map(|()| c.text));
-            let text = match checked {
-                Ok(text) => text,
-                Err(message) => {
-                    eprintln!("{message}");
-                    broken += 1;
-                    continue;
-                }
-            };
-            let target = out.join(format!("{kernel}.{variant}.wgsl"));
-            fs::write(&target, text).expect("writing to OUT_DIR");
-            writeln!(
-                table,
-                "    Source {{ kernel: {kernel:?}, variant: {variant:?}, file: {:?}, text: include_str!({:?}) }},",
-                file.display().to_string(),
-                target.display().to_string(),
-            )
-            .expect("writing to a String");
-        }
+        };
+        let target = out.join(format!("{}.{}.wgsl", v.operation, v.variant));
+        fs::write(&target, text).expect("writing to OUT_DIR");
+        writeln!(
+            table,
+            "    Source {{ kernel: {:?}, variant: {:?}, file: {:?}, text: include_str!({:?}) }},",
+            v.operation,
+            v.variant,
+            shown.trim_start_matches("kernels/"),
+            target.display().to_string(),
+        )
+        .expect("writing to a String");
     }
-    table.push_str("];\npub(crate) static PRELUDES: &[(&str, &str)] = &[\n");
-    for file in sorted(&root.join("shared")) {
-        let text = fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-        writeln!(table, "    ({:?}, {text:?}),", stem(&file)).expect("writing to a String");
+    table.push_str("];\npub(crate) static MODULES: &[(&str, &str, &str)] = &[\n");
+    for (name, path) in &tree.modules {
+        let text = tree.text(path).unwrap_or_else(|e| panic!("{e}"));
+        writeln!(table, "    ({name:?}, {:?}, {text:?}),", tree.shown(path))
+            .expect("writing to a String");
     }
     table.push_str("];\n");
     fs::write(out.join("sources.rs"), table).expect("writing to OUT_DIR");
-    if broken > 0 {
-        eprintln!("{broken} WGSL file(s) do not validate");
+    fs::write(out.join("operations.rs"), operations(&tree)).expect("writing to OUT_DIR");
+    // One mistake in a module is found in every variant that links it.
+    broken.sort();
+    broken.dedup();
+    if !broken.is_empty() {
+        eprintln!("{}\n{} WGSL file(s) do not build", broken.join("\n"), broken.len());
         std::process::exit(1);
     }
 }
 
-fn sorted(dir: &Path) -> Vec<PathBuf> {
-    let mut entries: Vec<_> = fs::read_dir(dir)
-        .unwrap_or_else(|e| panic!("{}: {e}", dir.display()))
-        .map(|e| e.expect("directory entry").path())
-        .collect();
-    entries.sort();
-    entries
+/// A module for every declaration below `ops/`, flat, and a macro that hands the names of all
+/// operations with a declaration to another macro.
+fn operations(tree: &Tree) -> String {
+    let mut text = String::new();
+    let mut names = Vec::new();
+    for (folder, is_operation) in &tree.declarations {
+        let name = folder_name(folder);
+        let path = folder.join("mod.rs").display().to_string();
+        writeln!(text, "#[path = {path:?}]\npub mod {name};").expect("writing to a String");
+        if *is_operation {
+            names.push(name);
+        }
+    }
+    writeln!(
+        text,
+        "/// Hands the names of all operations to a macro.\n#[macro_export]\nmacro_rules! for_each_operation {{\n    ($then:ident) => {{ $then! {{ {} }} }};\n}}",
+        names.join(" ")
+    )
+    .expect("writing to a String");
+    text
 }
 
-fn stem(path: &Path) -> String {
-    path.file_stem().expect("a named file").to_string_lossy().into_owned()
+fn folder_name(folder: &Path) -> String {
+    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

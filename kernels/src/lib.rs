@@ -1,9 +1,10 @@
 //! What runs on the GPU: the WGSL sources of every kernel and variant, and a descriptor for each
 //! kernel (parameters, bindings, requirements, grid, cost, cases, tolerance).
 //!
-//! This crate knows naga, never wgpu: nothing here needs a device. `kernels/build.rs` has
+//! This crate knows naga, never wgpu: nothing here needs a device. `kernels/build` has
 //! validated every source before this crate exists.
 
+use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 
 pub mod adapter;
@@ -14,60 +15,13 @@ pub mod param;
 pub mod reflect;
 pub mod shared;
 
-mod compose;
+#[allow(dead_code, reason = "the build script includes it and uses the rest")]
+mod link;
+#[allow(dead_code, reason = "the build script includes it and uses the rest")]
+mod tokens;
 
-#[path = "../ops/argmax/mod.rs"]
-pub mod argmax;
-#[path = "../ops/attention/mod.rs"]
-pub mod attention;
-#[path = "../ops/attention/attention_append/mod.rs"]
-pub mod attention_append;
-#[path = "../ops/attention/attention_decode/mod.rs"]
-pub mod attention_decode;
-#[path = "../ops/attention/attention_prefill/mod.rs"]
-pub mod attention_prefill;
-#[path = "../ops/cast/mod.rs"]
-pub mod cast;
-#[path = "../ops/dequant/mod.rs"]
-pub mod dequant;
-#[path = "../ops/embed/mod.rs"]
-pub mod embed;
-#[path = "../ops/matvec/fused_ffn/mod.rs"]
-pub mod fused_ffn;
-#[path = "../ops/matvec/gemv/mod.rs"]
-pub mod gemv;
-#[path = "../ops/matvec/gemv_q/mod.rs"]
-pub mod gemv_q;
-#[path = "../ops/glu/mod.rs"]
-pub mod glu;
-#[path = "../ops/kv_append/mod.rs"]
-pub mod kv_append;
-#[path = "../ops/matvec/lm_head_argmax/mod.rs"]
-pub mod lm_head_argmax;
-#[path = "../ops/matvec/lm_head_topk/mod.rs"]
-pub mod lm_head_topk;
-#[path = "../ops/matmul/mod.rs"]
-pub mod matmul;
-#[path = "../ops/matvec/matmul_rmsnorm_fused/mod.rs"]
-pub mod matmul_rmsnorm_fused;
-#[path = "../ops/matvec/mod.rs"]
-pub mod matvec;
-#[path = "../ops/matvec/norm_gemv/mod.rs"]
-pub mod norm_gemv;
-#[path = "../ops/qk_norm_rope/mod.rs"]
-pub mod qk_norm_rope;
-#[path = "../ops/qkv_rope_append/mod.rs"]
-pub mod qkv_rope_append;
-#[path = "../ops/residual_add/mod.rs"]
-pub mod residual_add;
-#[path = "../ops/residual_rms_norm/mod.rs"]
-pub mod residual_rms_norm;
-#[path = "../ops/rms_norm/mod.rs"]
-pub mod rms_norm;
-#[path = "../ops/rope/mod.rs"]
-pub mod rope;
-#[path = "../ops/sample/mod.rs"]
-pub mod sample;
+// A module for every folder below `ops/` with a declaration, and `for_each_operation!`.
+include!(concat!(env!("OUT_DIR"), "/operations.rs"));
 
 pub use adapter::{Capabilities, CooperativeMatrix, MatrixScalar};
 pub use codes::*;
@@ -79,10 +33,10 @@ pub use layout::{RopeSpec, StateWord};
 pub use param::{Param, ParamKind, Params, Problem, Shape, ShapeError, State};
 pub use reflect::{ReflectError, Reflection};
 
-/// One composed WGSL source: the variant's file followed by its preludes.
+/// One linked WGSL source: the variant's file followed by the modules it needs.
 #[derive(Debug)]
 pub struct Source {
-    /// Kernel name, the folder below `wgsl/`.
+    /// Kernel name, the folder that holds the file.
     pub kernel: &'static str,
     /// Variant name, the file's stem.
     pub variant: &'static str,
@@ -93,14 +47,6 @@ pub struct Source {
 }
 
 include!(concat!(env!("OUT_DIR"), "/sources.rs"));
-
-/// Calls a macro with the names of all built-in operations.
-#[macro_export]
-macro_rules! for_each_operation {
-    ($then:ident) => {
-        $then! { argmax attention_append attention_decode attention_prefill cast dequant embed fused_ffn gemv gemv_q glu kv_append lm_head_argmax lm_head_topk matmul matmul_rmsnorm_fused norm_gemv qk_norm_rope qkv_rope_append residual_add residual_rms_norm rms_norm rope sample }
-    };
-}
 
 macro_rules! erased {
     ($($name:ident)*) => {
@@ -114,25 +60,43 @@ pub fn kernels() -> &'static [Kernel] {
     KERNELS.get_or_init(|| for_each_operation!(erased))
 }
 
-/// Every composed source, sorted by kernel and variant.
+/// Every linked source, sorted by kernel and variant.
 pub fn sources() -> &'static [Source] {
     SOURCES
 }
 
-/// The composed source of one variant, if its file exists.
+/// The linked source of one variant, if its file exists.
 pub fn source(kernel: &str, variant: &str) -> Option<&'static Source> {
     SOURCES.iter().find(|s| s.kernel == kernel && s.variant == variant)
 }
 
-/// Appends the built-in preludes that `// uses:` lines of a WGSL text name, as the build script
+/// FNV-1a state after a variant's text, and a zero byte, as it was before its file moved to its
+/// operation's folder; none where what is compiled has changed since. Choices that were tuned
+/// before the move are stored under a hash that begins with it.
+pub fn text_state_before(kernel: &str, variant: &str) -> Option<u64> {
+    include_str!("text_before.tsv").lines().find_map(|line| {
+        let mut fields = line.split('\t');
+        let (name, state) = (fields.next()?, fields.nth(1)?);
+        let known = name.split_once('/') == Some((kernel, variant));
+        known.then(|| u64::from_str_radix(state, 16).ok()).flatten()
+    })
+}
+
+/// Links a WGSL text with the built-in modules that its `// import:` lines name, as the build script
 /// does for built-in variants. `path` only names it in errors.
-pub fn compose(text: &str, path: &str) -> Result<String, ReflectError> {
+pub fn link(text: &str, path: &str) -> Result<String, ReflectError> {
+    let is_unknown = Cell::new(false);
     let find = |name: &str| {
-        PRELUDES.iter().find(|(known, _)| *known == name).map(|(_, body)| (*body).to_owned())
+        let known = MODULES.iter().find(|(known, _, _)| *known == name);
+        is_unknown.set(known.is_none());
+        known.map(|(name, path, text)| link::Module::new(name, path, text))
     };
-    compose::compose(text, find).map(|(text, _)| text).map_err(|name| {
-        let known: Vec<_> = PRELUDES.iter().map(|(known, _)| *known).collect();
-        ReflectError::Prelude { path: path.to_owned(), name, known: known.join(", ") }
+    link::link(path, path, text, &find).map(|linked| linked.text).map_err(|error| {
+        if !is_unknown.get() {
+            return ReflectError::Link(error);
+        }
+        let known: Vec<_> = MODULES.iter().map(|(name, _, _)| *name).collect();
+        ReflectError::Link(format!("{error}; there are {}", known.join(", ")))
     })
 }
 

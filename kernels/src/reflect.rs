@@ -92,16 +92,9 @@ pub enum ReflectError {
     /// naga refuses it; the text is naga's annotated source.
     #[error("{0}")]
     Wgsl(String),
-    /// A `// uses:` line names no prelude.
-    #[error("{path}: `// uses: {name}`: no such prelude; there are {known}")]
-    Prelude {
-        /// File.
-        path: String,
-        /// Name given.
-        name: String,
-        /// All preludes.
-        known: String,
-    },
+    /// An import, a requirement or a name of its own that a text does not get right.
+    #[error("{0}")]
+    Link(String),
     /// A user's file does not fit the kernel.
     #[error("{path}: {reason}")]
     User {

@@ -255,3 +255,13 @@ fn matrix_units_are_read_from_the_source() {
     assert_eq!(needs("cooperative_matrix_8"), ["8x8x8 f16 to f32"]);
     assert!(needs("register_tiled").is_empty());
 }
+
+#[test]
+fn a_users_text_links_the_same_modules() {
+    let text = "// import: grid\nfn f() -> u32 { return group_index(vec3<u32>(), vec3<u32>()); }\n";
+    let linked = lathe_kernels::link(text, "mine.wgsl").unwrap();
+    assert!(linked.contains("fn group_index"), "{linked}");
+    let unknown = lathe_kernels::link("// import: dot_row\n", "mine.wgsl").unwrap_err().to_string();
+    assert!(unknown.starts_with("mine.wgsl:1: `// import: dot_row`"), "{unknown}");
+    assert!(unknown.contains("matvec/rows/dense16"), "it lists what there is: {unknown}");
+}

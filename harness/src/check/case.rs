@@ -61,6 +61,11 @@ impl Case {
         Ok(Self::over(Arc::new(inputs), plan))
     }
 
+    /// The parameters and the state that inputs were drawn for.
+    pub fn problem(&self) -> &Problem {
+        &self.inputs.problem
+    }
+
     /// The same inputs for another plan of the same kernel and shape.
     pub fn with_plan(&self, plan: Plan) -> Self {
         Self::over(Arc::clone(&self.inputs), plan)

@@ -88,7 +88,12 @@ fn kernel_line(kernel: &'static Kernel, caps: Option<&Capabilities>) -> KernelLi
     KernelLine {
         name: kernel.name,
         summary: kernel.summary,
-        params: kernel.params.iter().map(|p| ParamLine { name: p.name, doc: p.doc }).collect(),
+        params: kernel
+            .params
+            .iter()
+            .chain(kernel.state)
+            .map(|p| ParamLine { name: p.name, doc: p.doc })
+            .collect(),
         variants: kernel.variants.iter().map(|v| variant_line(kernel, v, caps)).collect(),
     }
 }

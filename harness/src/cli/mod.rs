@@ -11,6 +11,7 @@ mod doctor;
 mod inspect;
 mod list;
 mod report;
+mod show;
 mod synth;
 mod text;
 mod tune;
@@ -70,6 +71,8 @@ enum Command {
     List(list::Opts),
     /// Pass every variant through naga and each back end's writer
     Validate(validate::Opts),
+    /// Print what the device compiles of a variant
+    Show(show::Opts),
     /// Sweep correctness against the reference
     Check(check::Opts),
     /// Time kernels, cold and warm
@@ -162,6 +165,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(opts) => doctor::run(global, &opts),
         Command::List(opts) => list::run(global, &opts),
         Command::Validate(opts) => validate::run(global, &opts),
+        Command::Show(opts) => show::run(global, &opts),
         Command::Check(opts) => check::run(global, &opts),
         Command::Bench(opts) => bench::run(global, &opts),
         Command::Ab(opts) => ab::run(global, &opts),

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, ParamKind, Reflection, Shape};
-use naga::back::{hlsl, msl, spv, wgsl};
 use serde::Serialize;
 
 use super::Global;
+use crate::backend_text::{self, Language, Limitation, Written};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, PlanError};
 use crate::report::{browser, json, table};
@@ -40,39 +40,6 @@ struct Line {
     unsupported: Vec<Limitation>,
     errors: Vec<String>,
 }
-
-/// A back end that cannot write a variant, known beforehand.
-#[derive(Serialize)]
-struct Limitation {
-    back_end: &'static str,
-    reason: &'static str,
-}
-
-impl std::fmt::Display for Limitation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.back_end, self.reason)
-    }
-}
-
-/// Why naga 30 cannot write a source for a back end. Its writers end with a panic or with text that
-/// no compiler takes, so that they are not asked.
-fn limitation(back_end: &'static str, source: &Reflection) -> Option<Limitation> {
-    let matrices = &source.needs_cooperative_matrix;
-    let reason = match back_end {
-        "HLSL" if !matrices.is_empty() => "HLSL has no cooperative matrices",
-        "MSL" if matrices.iter().any(|c| [c.m, c.n, c.k] != [8; 3]) => {
-            "Metal's simdgroup matrices are 8x8"
-        }
-        _ => return None,
-    };
-    Some(Limitation { back_end, reason })
-}
-
-type Writer = fn(&naga::Module, &naga::valid::ModuleInfo, &str) -> Result<usize, String>;
-
-/// Every back end a browser or engine may compile these kernels for.
-const WRITERS: [(&str, Writer); 4] =
-    [("SPIR-V", write_spirv), ("MSL", write_msl), ("HLSL", write_hlsl), ("WGSL", write_wgsl)];
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if let Some(path) = &opts.page {
@@ -207,22 +174,12 @@ fn browser_module(
 }
 
 fn validate(kernel: &'static Kernel, variant: &'static KernelVariant) -> Line {
-    // A generous adapter: what is validated is the code, not one machine's limits.
-    let caps = Capabilities {
-        subgroup: Some((32, 32)),
-        f16: true,
-        workgroup_memory: 32 << 10,
-        invocations: 1024,
-        binding_bytes: 1 << 31,
-        storage_buffers: 16,
-        grid_dimension: 65535,
-        cooperative_matrices: Vec::new(),
-    };
+    let caps = backend_text::generous();
     let mut line = Line {
         kernel: kernel.name,
         variant: variant.name,
         shapes: 0,
-        back_ends: WRITERS.map(|w| w.0).to_vec(),
+        back_ends: Language::ALL.map(Language::name).to_vec(),
         unsupported: Vec::new(),
         errors: Vec::new(),
     };
@@ -230,8 +187,8 @@ fn validate(kernel: &'static Kernel, variant: &'static KernelVariant) -> Line {
         line.errors.push("no WGSL file".into());
         return line;
     };
-    line.unsupported = WRITERS.iter().filter_map(|w| limitation(w.0, &reflection)).collect();
-    line.back_ends.retain(|name| !line.unsupported.iter().any(|l| l.back_end == *name));
+    line.unsupported = Language::ALL.iter().filter_map(|l| l.limitation(&reflection)).collect();
+    line.back_ends.retain(|name| !line.unsupported.iter().any(|l| l.back_end() == *name));
     for problem in kernel.bench().into_iter().chain(kernel.cases()) {
         if variant.unsupported(&problem.shape, &caps).is_some() {
             continue;
@@ -256,79 +213,23 @@ fn write_all(
     for stage in &variant.stages {
         let (module, info) =
             reflection.resolved(stage.entry, &constants).map_err(|e| e.to_string())?;
-        for (name, write) in WRITERS {
-            if limitation(name, reflection).is_some() {
+        for language in Language::ALL {
+            if language.limitation(reflection).is_some() {
                 continue;
             }
-            let written = write(&module, &info, stage.entry)
+            let name = language.name();
+            let written = language
+                .write(&module, &info, stage.entry)
                 .map_err(|e| format!("{name} ({}): {e}", stage.entry))?;
-            if written == 0 {
+            if written.is_empty() {
                 return Err(format!("{name} ({}): wrote nothing", stage.entry));
+            }
+            // What naga writes must be WGSL again.
+            if let (Language::Wgsl, Written::Text(text)) = (language, &written) {
+                naga::front::wgsl::parse_str(text)
+                    .map_err(|e| format!("{name} ({}): does not parse back: {e}", stage.entry))?;
             }
         }
     }
     Ok(())
-}
-
-fn write_spirv(
-    module: &naga::Module,
-    info: &naga::valid::ModuleInfo,
-    entry: &str,
-) -> Result<usize, String> {
-    let options = spv::Options { lang_version: (1, 3), ..Default::default() };
-    let pipeline = spv::PipelineOptions {
-        shader_stage: naga::ShaderStage::Compute,
-        entry_point: entry.into(),
-    };
-    spv::write_vec(module, info, &options, Some(&pipeline))
-        .map(|words| words.len())
-        .map_err(|e| e.to_string())
-}
-
-fn write_msl(
-    module: &naga::Module,
-    info: &naga::valid::ModuleInfo,
-    entry: &str,
-) -> Result<usize, String> {
-    let options =
-        msl::Options { lang_version: (2, 4), fake_missing_bindings: true, ..Default::default() };
-    let pipeline = msl::PipelineOptions {
-        entry_point: Some((naga::ShaderStage::Compute, entry.into())),
-        ..Default::default()
-    };
-    msl::write_string(module, info, &options, &pipeline)
-        .map(|(text, _)| text.len())
-        .map_err(|e| e.to_string())
-}
-
-fn write_hlsl(
-    module: &naga::Module,
-    info: &naga::valid::ModuleInfo,
-    entry: &str,
-) -> Result<usize, String> {
-    let options = hlsl::Options {
-        shader_model: hlsl::ShaderModel::V6_2,
-        fake_missing_bindings: true,
-        ..Default::default()
-    };
-    let pipeline =
-        hlsl::PipelineOptions { entry_point: Some((naga::ShaderStage::Compute, entry.into())) };
-    let mut text = String::new();
-    hlsl::Writer::new(&mut text, &options, &pipeline)
-        .write(module, info, None)
-        .map_err(|e| e.to_string())?;
-    Ok(text.len())
-}
-
-fn write_wgsl(
-    module: &naga::Module,
-    info: &naga::valid::ModuleInfo,
-    _: &str,
-) -> Result<usize, String> {
-    let text =
-        wgsl::write_string(module, info, wgsl::WriterFlags::empty()).map_err(|e| e.to_string())?;
-    // What naga writes must be WGSL again.
-    naga::front::wgsl::parse_str(&text)
-        .map(|_| text.len())
-        .map_err(|e| format!("does not parse back: {e}"))
 }

@@ -208,7 +208,7 @@ impl Bench {
                     "{}/{} {} is wrong {when}: {reason}",
                     op.kernel().name,
                     op.plan.variant,
-                    op.shape.show(op.kernel().params)
+                    op.kernel().show(self.case.problem())
                 )))
             }
         }

@@ -134,7 +134,8 @@ impl Chooser<'_> {
                 }
             }
         })?;
-        if let Some(fusion) = fusion {
+        // A hint needs no further reason.
+        if let Some(fusion) = fusion.filter(|_| !self.hints.contains_key(op.kernel)) {
             selection.why = format!("{}; {fusion}", selection.why);
         }
         Ok(selection)

@@ -1,0 +1,122 @@
+//! `lathe show`: what a device compiles of a variant. Needs no device.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use lathe_kernels::{Constants, Kernel, KernelVariant};
+
+use super::Global;
+use crate::backend_text::{self, Language, Written};
+use crate::error::{Error, Result};
+use crate::report::json;
+
+#[derive(Debug, Args)]
+pub(super) struct Opts {
+    /// KERNEL/VARIANT
+    target: String,
+    /// Apply the overrides of a shape, such as K=1152,N=6912, and show each stage by itself
+    #[arg(long)]
+    shape: Option<String>,
+    /// Language; all but WGSL have the overrides of a shape applied, by default of the first
+    /// benchmark shape
+    #[arg(long = "as", value_name = "LANGUAGE", default_value = "wgsl")]
+    language: Language,
+    /// Only this stage
+    #[arg(long, value_name = "ENTRY")]
+    stage: Option<String>,
+    /// Write a file; SPIR-V then is binary
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    let (kernel, variants) = super::named(Some(&opts.target))?.remove(0);
+    let &[variant] = variants.as_slice() else {
+        return Err(Error::Usage(format!(
+            "{} has {} variants: name one, as {}/{}",
+            kernel.name,
+            variants.len(),
+            kernel.name,
+            variants[0].name
+        )));
+    };
+    let linked = opts.language == Language::Wgsl && opts.shape.is_none() && opts.stage.is_none();
+    let shown = if linked {
+        let source = lathe_kernels::source(kernel.name, variant.name);
+        let text = source.map(|s| s.text.to_owned()).ok_or_else(|| no_file(kernel, variant))?;
+        vec![(None, Written::Text(text))]
+    } else {
+        stages(kernel, variant, opts)?
+    };
+    if let Some(path) = &opts.output {
+        let [(_, one)] = shown.as_slice() else {
+            let names: Vec<_> = shown.iter().filter_map(|(stage, _)| *stage).collect();
+            return Err(Error::Usage(format!("a file takes one --stage: {}", names.join(", "))));
+        };
+        if path.exists() {
+            return Err(Error::Usage(format!("{} exists; remove it first", path.display())));
+        }
+        return std::fs::write(path, one.bytes())
+            .map_err(|source| Error::Io { path: path.clone(), source });
+    }
+    if global.json {
+        let texts = shown
+            .iter()
+            .map(|(stage, text)| serde_json::json!({ "stage": stage, "text": text.to_string() }));
+        json::print(&serde_json::json!({
+            "kernel": kernel.name, "variant": variant.name, "language": opts.language.name(),
+            "texts": texts.collect::<Vec<_>>(),
+        }));
+        return Ok(());
+    }
+    let comment = if opts.language == Language::Spirv { ";" } else { "//" };
+    for (stage, text) in &shown {
+        if shown.len() > 1 {
+            println!("{comment} {}", stage.unwrap_or_default());
+        }
+        print!("{text}");
+    }
+    Ok(())
+}
+
+fn no_file(kernel: &Kernel, variant: &KernelVariant) -> Error {
+    Error::CheckFailed(format!("{}/{}: no WGSL file", kernel.name, variant.name))
+}
+
+/// Every stage that is asked for, with the shape's overrides applied.
+fn stages(
+    kernel: &'static Kernel,
+    variant: &'static KernelVariant,
+    opts: &Opts,
+) -> Result<Vec<(Option<&'static str>, Written)>> {
+    let shape = super::problem(kernel, opts.shape.as_deref())?.shape;
+    let caps = backend_text::generous();
+    if let Some(reason) = variant.unsupported(&shape, &caps) {
+        return Err(Error::Usage(format!("{}/{}: {reason}", kernel.name, variant.name)));
+    }
+    let reflection = lathe_kernels::reflection(kernel.name, variant.name)
+        .ok_or_else(|| no_file(kernel, variant))?;
+    if let Some(limitation) = opts.language.limitation(&reflection) {
+        return Err(Error::Usage(format!("{}/{}: {limitation}", kernel.name, variant.name)));
+    }
+    let known: Vec<_> = variant.stages.iter().map(|s| s.entry).collect();
+    if let Some(stage) = opts.stage.as_deref().filter(|stage| !known.contains(stage)) {
+        return Err(Error::Usage(format!("no stage `{stage}`; there are {}", known.join(", "))));
+    }
+    let tuned = variant.constants(&shape, &caps);
+    let constants: Constants = reflection.constants(shape.iter().chain(tuned))?;
+    let mut shown = Vec::new();
+    for entry in known {
+        if opts.stage.as_deref().is_some_and(|stage| stage != entry) {
+            continue;
+        }
+        let (mut module, info) = reflection.resolved(entry, &constants)?;
+        // naga keeps overrides whose constants have taken their place.
+        module.overrides.clear();
+        let written = opts.language.write(&module, &info, entry).map_err(|e| {
+            Error::CheckFailed(format!("{}/{} {entry}: {e}", kernel.name, variant.name))
+        })?;
+        shown.push((Some(entry), written));
+    }
+    Ok(shown)
+}

@@ -1,0 +1,42 @@
+// argmax/two_pass: many workgroups choose among their slices, one among those.
+//
+//   token = min { i : logits[i] = max_j logits[j] }, then the step ends (see choose.wgsl)
+//   logits: (N)  tokens: (positions)  state: the step state  partial_*: (PARTS)
+//
+// Idea: the whole GPU reads the logits; the price is one dependent dispatch.
+// import: step/choose, step/choose_workgroup
+override N: u32;
+override WG: u32 = 256u;
+override PARTS: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> logits: array<f32>;
+@group(0) @binding(1) var<storage, read_write> tokens: array<u32>;
+@group(0) @binding(2) var<storage, read_write> state: array<u32>;
+@group(0) @binding(3) var<storage, read_write> partial_values: array<f32>;
+@group(0) @binding(4) var<storage, read_write> partial_indices: array<u32>;
+
+@compute @workgroup_size(WG)
+fn slices(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    var best = NOBODY;
+    for (var i = workgroup.x * WG + lid; i < N; i += PARTS * WG) {
+        best = better(best, Candidate(logits[i], i));
+    }
+    best = workgroup_best(lid, best);
+    if (lid == 0u) {
+        partial_values[workgroup.x] = best.value;
+        partial_indices[workgroup.x] = best.index;
+    }
+}
+
+@compute @workgroup_size(WG)
+fn choose(@builtin(local_invocation_index) lid: u32) {
+    var best = NOBODY;
+    for (var i = lid; i < PARTS; i += WG) {
+        best = better(best, Candidate(partial_values[i], partial_indices[i]));
+    }
+    best = workgroup_best(lid, best);
+    if (lid == 0u) { end_step(best); }
+}

@@ -1,0 +1,49 @@
+// attention_append/naive: three dispatches, one invocation a head, a score, two elements of y.
+//
+//   q, k, v = heads of qkv; q[h] = rope(norm(q[h])), k[g] = rope(norm(k[g]))       g = h / GROUP
+//   K[g][position % CAPACITY] = k[g];  V likewise = v[g]
+//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]
+//   norm(h) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h; qk_norm: w of q, then w of k
+//   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
+//   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
+//   qkv: [q | k | v] x HEAD_DIM f32   y: (heads, HEAD_DIM) f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
+//   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
+//
+// Idea: the formula: heads into q and the caches, scores (heads, CAPACITY), then the mix, all through
+// device memory.
+// import: attention/parts/score_and_mix, grid, rope/append_head, rope/head_norm
+override ACTS: u32;
+override WG: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> state: array<u32>;
+@group(0) @binding(1) var<storage, read> qkv: array<f32>;
+@group(0) @binding(2) var<storage, read> qk_norm: array<f32>;
+@group(0) @binding(3) var<storage, read> rope: array<vec2<f32>>;
+@group(0) @binding(4) var<storage, read_write> k_cache: array<u32>;
+@group(0) @binding(5) var<storage, read_write> v_cache: array<u32>;
+@group(0) @binding(6) var<storage, read_write> q: array<f32>;
+@group(0) @binding(7) var<storage, read_write> scores: array<f32>;
+@group(0) @binding(8) var<storage, read_write> y: array<u32>;
+
+fn norm_at(query: bool, e: u32) -> f32 { return qk_norm[select(HEAD_DIM + e, e, query)]; }
+
+@compute @workgroup_size(1)
+fn append(@builtin(workgroup_id) workgroup: vec3<u32>) { append_head(workgroup.x); }
+
+@compute @workgroup_size(WG)
+fn score(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    store_score(group_index(workgroup, groups) * WG + lid);
+}
+
+@compute @workgroup_size(WG)
+fn mix(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    store_output_pair(2u * (group_index(workgroup, groups) * WG + lid));
+}

@@ -1,0 +1,54 @@
+// attention_append/split_kv: attention_decode/split_kv whose workgroups make the new token's heads.
+//
+//   q, k, v = heads of qkv; q[h] = rope(norm(q[h])), k[g] = rope(norm(k[g]))       g = h / GROUP
+//   K[g][position % CAPACITY] = k[g];  V likewise = v[g]
+//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]
+//   norm(h) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h; qk_norm: w of q, then w of k
+//   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
+//   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
+//   qkv: [q | k | v] x HEAD_DIM f32   y: (heads, HEAD_DIM) f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
+//   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
+//
+// Idea: every workgroup norms and turns the queries of its KV head while its first keys are on their way; the
+// one that has the new token's slot makes key and value too, uses them from workgroup memory and stores
+// them. That costs a barrier, and saves a dispatch and its wait.
+// Source: own; Flash-Decoding (Dao et al., 2023) and online softmax (arXiv 1805.02867) as there.
+// import: attention/parts/fresh, attention/parts/fresh_subgroup, attention/parts/split
+// import: attention/parts/split_combine, attention/parts/split_subgroup
+// import: attention/parts/fresh, attention/parts/fresh_subgroup, attention/parts/split
+// import: attention/parts/split_combine, attention/parts/split_subgroup
+override GROUP: u32;
+override KV_HEADS: u32;
+override HEAD_DIM: u32; // whole chunks of 16 bytes
+override CAPACITY: u32;
+override SCALE: f32;
+override WG: u32 = 256u;
+override SPLITS: u32 = 16u;
+override LANES: u32 = 8u; // lanes that share a row, at most SG_MIN
+override IN_FLIGHT: u32 = 4u; // rows of K and of V a lane loads at once
+override SG_MIN: u32 = 8u; // subgroup sizes the adapter may choose
+override SG_MAX: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> state: array<u32>;
+@group(0) @binding(1) var<storage, read> qkv: array<vec2<f32>>;
+@group(0) @binding(2) var<storage, read> qk_norm: array<vec2<f32>>;
+@group(0) @binding(3) var<storage, read> rope: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read_write> k_cache: array<vec4<u32>>;
+@group(0) @binding(5) var<storage, read_write> v_cache: array<vec4<u32>>;
+@group(0) @binding(6) var<storage, read_write> tops: array<vec2<f32>>;
+@group(0) @binding(7) var<storage, read_write> partials: array<vec4<f32>>;
+@group(0) @binding(8) var<storage, read_write> y: array<vec2<u32>>;
+
+fn store_top(i: u32, top: vec2<f32>) { tops[i] = top; }
+
+fn store_sum(i: u32, sum: vec4<f32>) { partials[i] = sum; }
+
+@compute @workgroup_size(WG)
+fn attend(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_size) size: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    attend_share(workgroup.x / splits(), workgroup.x % splits(), subgroup, lane, size);
+}

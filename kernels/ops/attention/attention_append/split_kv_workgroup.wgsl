@@ -1,0 +1,44 @@
+// attention_append/split_kv_workgroup: split_kv through workgroup memory; no subgroups needed.
+//
+//   q, k, v = heads of qkv; q[h] = rope(norm(q[h])), k[g] = rope(norm(k[g]))       g = h / GROUP
+//   K[g][position % CAPACITY] = k[g];  V likewise = v[g]
+//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]
+//   norm(h) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h; qk_norm: w of q, then w of k
+//   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
+//   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
+//   qkv: [q | k | v] x HEAD_DIM f32   y: (heads, HEAD_DIM) f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
+//   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
+//
+// Idea: attention_decode/split_kv_workgroup whose workgroups make the new token's heads, one after the
+// other.
+// import: attention/parts/fresh, attention/parts/fresh_workgroup, attention/parts/split
+// import: attention/parts/split_combine, attention/parts/split_workgroup
+// import: attention/parts/fresh, attention/parts/fresh_workgroup, attention/parts/split
+// import: attention/parts/split_combine, attention/parts/split_workgroup
+override GROUP: u32;
+override KV_HEADS: u32;
+override HEAD_DIM: u32; // whole chunks of 16 bytes, at most WG of them
+override CAPACITY: u32;
+override SCALE: f32;
+override WG: u32 = 128u;
+override SPLITS: u32 = 16u;
+override LANES: u32 = 8u;
+override IN_FLIGHT: u32 = 2u; // rows of K an invocation loads at once
+
+@group(0) @binding(0) var<storage, read> state: array<u32>;
+@group(0) @binding(1) var<storage, read> qkv: array<vec2<f32>>;
+@group(0) @binding(2) var<storage, read> qk_norm: array<vec2<f32>>;
+@group(0) @binding(3) var<storage, read> rope: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read_write> k_cache: array<vec4<u32>>;
+@group(0) @binding(5) var<storage, read_write> v_cache: array<vec4<u32>>;
+@group(0) @binding(6) var<storage, read_write> tops: array<vec2<f32>>;
+@group(0) @binding(7) var<storage, read_write> partials: array<vec4<f32>>;
+@group(0) @binding(8) var<storage, read_write> y: array<vec2<u32>>;
+
+@compute @workgroup_size(WG)
+fn attend(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    attend_split_tiles(workgroup.x / splits(), workgroup.x % splits(), lid);
+}

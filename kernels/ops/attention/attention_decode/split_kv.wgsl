@@ -1,0 +1,45 @@
+// attention_decode/split_kv: SPLITS workgroups a KV head, then a stage that merges them.
+//
+//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / GROUP
+//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
+//   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
+//
+// Idea: as many workgroups as the machine holds read the cache once: the GROUP query heads of a KV
+// head go together, and the slots are dealt out by what is filled now, so every split has work
+// at every position. A lane has the 16-byte loads of IN_FLIGHT rows of K and of V on their way while
+// it computes with those before. Flash-Decoding (Dao et al., 2023) with online softmax (arXiv 1805.02867).
+// import: attention/parts/cached, attention/parts/split, attention/parts/split_combine
+// import: attention/parts/split_subgroup
+override GROUP: u32;
+override KV_HEADS: u32;
+override HEAD_DIM: u32; // whole chunks of 16 bytes
+override CAPACITY: u32;
+override SCALE: f32;
+override WG: u32 = 256u;
+override SPLITS: u32 = 16u;
+override LANES: u32 = 8u; // lanes that share a row, at most SG_MIN
+override IN_FLIGHT: u32 = 4u; // rows of K and of V a lane loads at once
+override SG_MIN: u32 = 8u; // subgroup sizes the adapter may choose
+override SG_MAX: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> state: array<u32>;
+@group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> k_cache: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read> v_cache: array<vec4<u32>>;
+@group(0) @binding(4) var<storage, read_write> tops: array<vec2<f32>>;
+@group(0) @binding(5) var<storage, read_write> partials: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> y: array<vec2<u32>>;
+
+fn store_top(i: u32, top: vec2<f32>) { tops[i] = top; }
+
+fn store_sum(i: u32, sum: vec4<f32>) { partials[i] = sum; }
+
+@compute @workgroup_size(WG)
+fn attend(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_size) size: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    attend_share(workgroup.x / splits(), workgroup.x % splits(), subgroup, lane, size);
+}

@@ -1,0 +1,35 @@
+// attention_decode/split_kv_workgroup: split_kv through workgroup memory; no subgroups needed.
+//
+//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / GROUP
+//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
+//   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
+//
+// Idea: SPLITS workgroups a KV head, GROUP query heads together, a second stage that merges them,
+// as in split_kv.
+// import: attention/parts/cached, attention/parts/split, attention/parts/split_combine
+// import: attention/parts/split_workgroup
+override GROUP: u32;
+override KV_HEADS: u32;
+override HEAD_DIM: u32; // whole chunks of 16 bytes, at most WG of them
+override CAPACITY: u32;
+override SCALE: f32;
+override WG: u32 = 128u;
+override SPLITS: u32 = 16u;
+override LANES: u32 = 8u;
+override IN_FLIGHT: u32 = 2u; // rows of K an invocation loads at once
+
+@group(0) @binding(0) var<storage, read> state: array<u32>;
+@group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> k_cache: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read> v_cache: array<vec4<u32>>;
+@group(0) @binding(4) var<storage, read_write> tops: array<vec2<f32>>;
+@group(0) @binding(5) var<storage, read_write> partials: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> y: array<vec2<u32>>;
+
+@compute @workgroup_size(WG)
+fn attend(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    attend_split_tiles(workgroup.x / splits(), workgroup.x % splits(), lid);
+}

@@ -1,0 +1,89 @@
+// For split decode attention that makes the new token's heads itself: a workgroup holds those of one KV
+// head, and the one that attends to the new token's slot also stores its key and value. Nobody uses what
+// the cache holds there: other splits do not have the slot, and this one has it here. `qk_norm` holds the
+// queries' weights, then the keys'.
+// import: attention/parts/attended, attention/parts/invocation, attention/parts/split, kv/chunk
+// import: rope/heads, step/state
+// requires: override CAPACITY: u32
+// requires: override GROUP: u32
+// requires: override HEAD_DIM: u32
+// requires: override KV_HEADS: u32
+// requires: override WG: u32
+// requires: var k_cache: array<vec4<u32>>
+// requires: var qk_norm: array<vec2<f32>>
+// requires: var state: array<u32>
+// requires: var v_cache: array<vec4<u32>>
+// requires: fn head_chunks() -> u32
+// requires: fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation, size: u32)
+// requires: fn split_of(slot: u32, n: u32) -> u32
+const APPENDS: bool = true;
+
+// GROUP queries, the key, the value; normed and turned, f32 pairs.
+override FRESH_PAIRS: u32 = (GROUP + 2u) * HEAD_DIM / 2u;
+var<workgroup> fresh: array<vec2<f32>, FRESH_PAIRS>;
+// Slot of the new token in the workgroup that attends to it, else none.
+var<private> own_slot: u32 = 0xffffffffu;
+
+fn norm_pair(query: bool, at: u32) -> vec2<f32> {
+    return qk_norm[select(HEAD_DIM / 2u, 0u, query) + at];
+}
+
+// Where head j of the workgroup's lies in qkv.
+fn head_of(kv_head: u32, j: u32) -> u32 {
+    if (j < GROUP) { return kv_head * GROUP + j; }
+    return KV_HEADS * j + kv_head;
+}
+
+// What makes quad i of a head: itself, its weights, the turns.
+struct QuadParts { v: Quad, w: Quad, t: vec4<f32> }
+
+fn load_quad_parts(head: u32, i: u32, position: u32) -> QuadParts {
+    return QuadParts(load_quad(head, i), norm_quad(head, i), rotations(head, i, position));
+}
+
+// Quad i of head j, which is `head` of all.
+fn make_quad(j: u32, head: u32, i: u32, p: QuadParts, scale: f32) {
+    var v = p.v;
+    if (!is_value(head)) {
+        v = rotated_quad(Quad(v.low * scale * p.w.low, v.high * scale * p.w.high), p.t);
+    }
+    fresh[j * (HEAD_DIM / 2u) + low_at(i)] = v.low;
+    fresh[j * (HEAD_DIM / 2u) + high_at(i)] = v.high;
+}
+
+// Makes the heads; false where the split has no slot yet.
+fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool {
+    let n = attended();
+    if (split >= used_splits(n)) { return false; }
+    let position = state[POSITION];
+    let slot = position % CAPACITY;
+    let appends = split_of(slot, n) == split;
+    make_heads(kv_head, select(GROUP, GROUP + 2u, appends), position, at, size);
+    workgroupBarrier();
+    if (appends) {
+        own_slot = slot;
+        let row = (kv_head * CAPACITY + slot) * head_chunks();
+        for (var c = at.index; c < head_chunks(); c += WG) {
+            k_cache[row + c] = new_chunk(0u, c);
+            v_cache[row + c] = new_chunk(1u, c);
+        }
+    }
+    return true;
+}
+
+fn query_four(kv_head: u32, h: u32, four: u32) -> vec4<f32> {
+    let at = h * (HEAD_DIM / 2u) + 2u * four;
+    return vec4<f32>(fresh[at], fresh[at + 1u]);
+}
+
+fn new_slot() -> u32 { return own_slot; }
+
+// Chunk c of the new token's key (row 0) or value (1), as the cache holds it.
+fn new_chunk(row: u32, c: u32) -> vec4<u32> {
+    let at = (GROUP + row) * (HEAD_DIM / 2u) + c * 2u * chunk_fours();
+    if (KV == F32) { return bitcast<vec4<u32>>(vec4<f32>(fresh[at], fresh[at + 1u])); }
+    return vec4<u32>(
+        pack2x16float(fresh[at]), pack2x16float(fresh[at + 1u]),
+        pack2x16float(fresh[at + 2u]), pack2x16float(fresh[at + 3u]),
+    );
+}

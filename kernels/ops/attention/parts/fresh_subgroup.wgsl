@@ -1,0 +1,49 @@
+// The heads of `fresh`, two to a subgroup at a time, every load under way before the first sum: key and value
+// then cost the workgroup that makes them no second wait. `size` comes apart: the loop is uniform as long
+// as what decides it is in no struct beside what differs.
+// import: attention/parts/fresh, attention/parts/invocation, rope/head_scale, rope/heads
+// requires: override GROUP: u32
+// requires: override HEAD_DIM: u32
+// requires: override SG_MIN: u32
+// requires: override WG: u32
+const MOST_QUADS: u32 = 16u;
+override QUADS: u32 = (HEAD_DIM / 4u + SG_MIN - 1u) / SG_MIN; // of a head to a lane
+
+fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation, size: u32) {
+    let subgroups = WG / size;
+    for (var first = 0u; first < count; first += 2u * subgroups) {
+        let j = first + at.subgroup;
+        let k = j + subgroups;
+        let both = first + subgroups < count;
+        // Without a head of its own a subgroup repeats the last one and drops it.
+        let head_j = head_of(kv_head, min(j, GROUP + 1u));
+        let head_k = head_of(kv_head, min(k, GROUP + 1u));
+        var of_j: array<QuadParts, MOST_QUADS>;
+        var of_k: array<QuadParts, MOST_QUADS>;
+        var sums = vec2<f32>(0.0);
+        for (var q = 0u; q < QUADS; q++) {
+            let i = at.lane + q * size;
+            if (i < HEAD_DIM / 4u) {
+                of_j[q] = load_quad_parts(head_j, i, position);
+                if (both) { of_k[q] = load_quad_parts(head_k, i, position); }
+            }
+        }
+        for (var q = 0u; q < QUADS; q++) {
+            if (at.lane + q * size < HEAD_DIM / 4u) {
+                sums += vec2<f32>(quad_squares(of_j[q].v), quad_squares(of_k[q].v));
+            }
+        }
+        var scales = vec2<f32>(1.0);
+        if (NORM == NORM_RMS) {
+            sums = subgroupAdd(sums);
+            scales = vec2<f32>(head_scale(sums.x), head_scale(sums.y));
+        }
+        for (var q = 0u; q < QUADS; q++) {
+            let i = at.lane + q * size;
+            if (i < HEAD_DIM / 4u) {
+                if (j < count) { make_quad(j, head_j, i, of_j[q], scales.x); }
+                if (k < count) { make_quad(k, head_k, i, of_k[q], scales.y); }
+            }
+        }
+    }
+}

@@ -1,0 +1,20 @@
+// The heads of `fresh`, one after the other by the whole workgroup; no subgroups.
+// import: attention/parts/fresh, attention/parts/invocation, reduce/tree, rope/head_scale
+// import: rope/heads
+// requires: override HEAD_DIM: u32
+// requires: override WG: u32
+
+fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation, size: u32) {
+    for (var j = 0u; j < count; j++) {
+        let head = head_of(kv_head, j);
+        var scale = 1.0;
+        if (NORM == NORM_RMS) {
+            var sum = 0.0;
+            for (var i = at.index; i < HEAD_DIM / 4u; i += WG) { sum += quad_squares(load_quad(head, i)); }
+            scale = head_scale(workgroup_sum(at.index, sum));
+        }
+        for (var i = at.index; i < HEAD_DIM / 4u; i += WG) {
+            make_quad(j, head, i, load_quad_parts(head, i, position), scale);
+        }
+    }
+}

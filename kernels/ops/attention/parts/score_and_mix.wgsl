@@ -1,0 +1,50 @@
+// Attention in two dispatches, all scores in device memory.
+// import: format/store_pair, kv/scalar, step/state
+// requires: override CAPACITY: u32
+// requires: override GROUP: u32
+// requires: override HEAD_DIM: u32
+// requires: override KV_HEADS: u32
+// requires: var q: array<f32>
+// requires: var scores: array<f32>
+// requires: var state: array<u32>
+override SCALE: f32;
+
+fn cache_slots() -> u32 { return min(state[POSITION] + 1u, CAPACITY); }
+
+// Score i of (heads, CAPACITY).
+fn store_score(i: u32) {
+    let head = i / CAPACITY;
+    let t = i % CAPACITY;
+    if (head >= KV_HEADS * GROUP || t >= cache_slots()) { return; }
+    let k = ((head / GROUP) * CAPACITY + t) * HEAD_DIM;
+    var sum = 0.0;
+    for (var d = 0u; d < HEAD_DIM; d++) { sum += q[head * HEAD_DIM + d] * k_at(k + d); }
+    scores[i] = SCALE * sum;
+}
+
+// Element i of the output.
+fn pv_element(i: u32) -> f32 {
+    let head = i / HEAD_DIM;
+    let n = cache_slots();
+    var most = scores[head * CAPACITY];
+    for (var t = 1u; t < n; t++) { most = max(most, scores[head * CAPACITY + t]); }
+    let v = (head / GROUP) * CAPACITY * HEAD_DIM + i % HEAD_DIM;
+    var norm = 0.0;
+    var sum = 0.0;
+    for (var t = 0u; t < n; t++) {
+        let p = exp(scores[head * CAPACITY + t] - most);
+        norm += p;
+        sum += p * v_at(v + t * HEAD_DIM);
+    }
+    return sum / norm;
+}
+
+// Elements i and i + 1 of the output: in f16 they share a word.
+fn store_output_pair(i: u32) {
+    let elements = KV_HEADS * GROUP * HEAD_DIM;
+    if (i >= elements) { return; }
+    let both = i + 1u < elements;
+    var second = 0.0;
+    if (both) { second = pv_element(i + 1u); }
+    store_pair(i, vec2<f32>(pv_element(i), second), both);
+}

@@ -1,0 +1,84 @@
+// Second stage of split decode attention: the splits' partial softmaxes become one. A workgroup
+// makes COMBINE_FOURS fours of a head; COMBINE / COMBINE_FOURS invocations share the splits of
+// each, four at a time: all loads are on their way at once for up to 4 COMBINE / COMBINE_FOURS.
+// import: attention/parts/attended, attention/parts/softmax, attention/parts/split
+// import: format/store_four
+// requires: override GROUP: u32
+// requires: override HEAD_DIM: u32
+// requires: var partials: array<vec4<f32>>
+// requires: var tops: array<vec2<f32>>
+override COMBINE: u32 = 256u;
+override COMBINE_FOURS: u32 = 8u;
+
+var<workgroup> combine_maxima: array<vec2<f32>, COMBINE>;
+var<workgroup> combine_outputs: array<vec4<f32>, COMBINE>;
+
+// What a split left of a head: the score its sums are relative to, their norm, and one of the sums.
+struct SplitOutput { top: vec2<f32>, sum: vec4<f32> }
+
+// The loads do not wait for `used`; what lies beyond the splits at work may be anything.
+fn load_split_output(head: u32, four: u32, split: u32, used: u32) -> SplitOutput {
+    let at = ((head / GROUP) * splits() + min(split, splits() - 1u)) * GROUP + head % GROUP;
+    let at_work = vec4<bool>(split < used);
+    return SplitOutput(
+        select(vec2<f32>(LOWEST, 0.0), tops[at], at_work.xy),
+        select(vec4<f32>(0.0), partials[at * (HEAD_DIM / 4u) + four], at_work),
+    );
+}
+
+// `a` relative to `most`.
+fn scaled(a: SplitOutput, most: f32) -> SplitOutput {
+    let weight = exp2(a.top.x - most);
+    return SplitOutput(vec2<f32>(most, a.top.y * weight), a.sum * weight);
+}
+
+@compute @workgroup_size(COMBINE)
+fn combine(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let fours = HEAD_DIM / 4u;
+    let blocks = (fours + COMBINE_FOURS - 1u) / COMBINE_FOURS;
+    let head = workgroup.x / blocks;
+    let four = workgroup.x % blocks * COMBINE_FOURS + lid % COMBINE_FOURS;
+    let part = lid / COMBINE_FOURS;
+    let parts = COMBINE / COMBINE_FOURS;
+    let used = used_splits(attended());
+
+    let own = min(four, fours - 1u);
+    var all = SplitOutput(vec2<f32>(LOWEST, 0.0), vec4<f32>(0.0));
+    for (var begin = 0u; begin < splits(); begin += 4u * parts) {
+        let split = begin + part;
+        let a = load_split_output(head, own, split, used);
+        let b = load_split_output(head, own, split + parts, used);
+        let c = load_split_output(head, own, split + 2u * parts, used);
+        let d = load_split_output(head, own, split + 3u * parts, used);
+        let most = max(max(max(a.top.x, b.top.x), max(c.top.x, d.top.x)), all.top.x);
+        let e = scaled(a, most);
+        let f = scaled(b, most);
+        let g = scaled(c, most);
+        let h = scaled(d, most);
+        let before = scaled(all, most);
+        all = SplitOutput(
+            vec2<f32>(most, before.top.y + (e.top.y + f.top.y) + (g.top.y + h.top.y)),
+            before.sum + (e.sum + f.sum) + (g.sum + h.sum),
+        );
+    }
+    combine_maxima[lid] = all.top;
+    combine_outputs[lid] = all.sum;
+    workgroupBarrier();
+    for (var step = parts / 2u; step > 0u; step /= 2u) {
+        if (part < step) {
+            let far = lid + step * COMBINE_FOURS;
+            let most = max(combine_maxima[lid].x, combine_maxima[far].x);
+            let mine = scaled(SplitOutput(combine_maxima[lid], combine_outputs[lid]), most);
+            let other = scaled(SplitOutput(combine_maxima[far], combine_outputs[far]), most);
+            combine_maxima[lid] = vec2<f32>(most, mine.top.y + other.top.y);
+            combine_outputs[lid] = mine.sum + other.sum;
+        }
+        workgroupBarrier();
+    }
+    if (part == 0u && four < fours) {
+        store_four(head * fours + four, combine_outputs[lid] / combine_maxima[lid].y);
+    }
+}

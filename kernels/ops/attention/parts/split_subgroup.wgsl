@@ -1,0 +1,355 @@
+// One workgroup's share of split decode attention: all GROUP query heads of a KV head over the
+// slots of one split. The file that uses it stores what comes out: `store_top(i, top)`, the largest
+// score (in units of log2) and the sum of weights, and `store_sum(i, v)`, fours of the weighted sum
+// of V; i counts [KV head][split][head of the group]. Queries, and what the new token brings, are those of
+// `cached` or `fresh`.
+//
+// LANES lanes are a team and hold one slot's row of 16-byte chunks, held() of them each. Team i of
+// all teams takes slots i, i + teams, ...: whatever n is, none has more than one slot more than
+// another. A round is in_flight() slots of a team. The next round's K is on its way as soon as this
+// round's scores are made of the last, the next V as soon as this one is added up, so that memory
+// never waits for arithmetic.
+//
+// A round's scores, index j * GROUP + h, are summed over the team by halves: each step a lane hands
+// half of its sums to another and keeps the other half. In the end every lane owns outputs_kept() scores and
+// alone takes their exponentials; the team reads the weights from their owners.
+// import: attention/parts/attended, attention/parts/invocation, attention/parts/softmax
+// import: attention/parts/split, kv/chunk
+// requires: override CAPACITY: u32
+// requires: override GROUP: u32
+// requires: override HEAD_DIM: u32
+// requires: override IN_FLIGHT: u32
+// requires: override LANES: u32
+// requires: override SCALE: f32
+// requires: override SG_MAX: u32
+// requires: override SG_MIN: u32
+// requires: override WG: u32
+// requires: const APPENDS: bool
+// requires: var k_cache: array<vec4<u32>>
+// requires: var v_cache: array<vec4<u32>>
+// requires: fn new_chunk(row: u32, c: u32) -> vec4<u32>
+// requires: fn new_slot() -> u32
+// requires: fn query_four(kv_head: u32, h: u32, four: u32) -> vec4<f32>
+// requires: fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool
+// requires: fn store_sum(i: u32, sum: vec4<f32>)
+// requires: fn store_top(i: u32, top: vec2<f32>)
+
+// Limits of what a lane holds, in registers when the loops below are unrolled.
+const MOST_HELD: u32 = 32u; // fours, GROUP * HEAD_DIM / 4 / LANES
+const MOST_LOADS: u32 = 32u; // in_flight() * held()
+
+// What the upper half of the subgroups leaves for the lower.
+override SUM_SLOTS: u32 = WG / SG_MIN * GROUP * HEAD_DIM / 8u + 1u;
+override TOP_SLOTS: u32 = WG / SG_MIN * GROUP;
+var<workgroup> shared_sums: array<vec4<f32>, SUM_SLOTS>;
+var<workgroup> shared_tops: array<vec2<f32>, TOP_SLOTS>;
+
+fn teams() -> u32 { return WG / LANES; }
+
+fn head_chunks() -> u32 { return HEAD_DIM / (4u * chunk_fours()); }
+
+fn held() -> u32 { return (head_chunks() + LANES - 1u) / LANES; }
+
+// Rows a lane has on their way, of K and of V: a power of two.
+fn in_flight() -> u32 {
+    return 1u << firstLeadingBit(min(IN_FLIGHT, min(MOST_LOADS / held(), MOST_SCORES / GROUP)));
+}
+
+fn score_registers() -> u32 { return in_flight() * GROUP; }
+
+// Steps that halve the scores, until the team is at its end or an odd number is left.
+fn halvings() -> u32 { return min(countTrailingZeros(LANES), countTrailingZeros(score_registers())); }
+
+// Of these, steps that part slots; the others part heads.
+fn slot_halvings() -> u32 { return min(halvings(), countTrailingZeros(in_flight())); }
+
+// Scores a lane owns, of how many heads and of how many slots they are.
+fn outputs_kept() -> u32 { return score_registers() >> halvings(); }
+fn heads_kept() -> u32 { return min(outputs_kept(), GROUP); }
+fn slots_kept() -> u32 { return outputs_kept() / heads_kept(); }
+
+// Parts of the scores are owned in the order of the reversed bits of lanes.
+fn part_of(member: u32) -> u32 {
+    if (halvings() == 0u) { return 0u; }
+    return reverseBits(member & ((1u << halvings()) - 1u)) >> (32u - halvings());
+}
+
+// Step `step` of the sum over a team.
+fn fold(score: ptr<function, array<f32, MOST_SCORES>>, step: u32, member: u32) {
+    let far = 1u << step;
+    if (step < halvings()) {
+        let half = score_registers() >> (step + 1u);
+        let upper = (member & far) != 0u;
+        for (var i = 0u; i < half; i++) {
+            let low = (*score)[i];
+            let high = (*score)[half + i];
+            (*score)[i] = select(low, high, upper) + subgroupShuffleXor(select(high, low, upper), far);
+        }
+    } else {
+        for (var i = 0u; i < outputs_kept(); i++) { (*score)[i] += subgroupShuffleXor((*score)[i], far); }
+    }
+}
+
+fn fold_all(score: ptr<function, array<f32, MOST_SCORES>>, member: u32) {
+    if (LANES > 1u) { fold(score, 0u, member); }
+    if (LANES > 2u) { fold(score, 1u, member); }
+    if (LANES > 4u) { fold(score, 2u, member); }
+    if (LANES > 8u) { fold(score, 3u, member); }
+    if (LANES > 16u) { fold(score, 4u, member); }
+    if (LANES > 32u) { fold(score, 5u, member); }
+}
+
+// The largest over the lanes that own other slots of the same heads.
+fn slots_max(value: f32) -> f32 {
+    var v = value;
+    if (slot_halvings() > 0u) { v = max(v, subgroupShuffleXor(v, 1u)); }
+    if (slot_halvings() > 1u) { v = max(v, subgroupShuffleXor(v, 2u)); }
+    if (slot_halvings() > 2u) { v = max(v, subgroupShuffleXor(v, 4u)); }
+    if (slot_halvings() > 3u) { v = max(v, subgroupShuffleXor(v, 8u)); }
+    return v;
+}
+
+fn slots_sum(value: f32) -> f32 {
+    var v = value;
+    if (slot_halvings() > 0u) { v += subgroupShuffleXor(v, 1u); }
+    if (slot_halvings() > 1u) { v += subgroupShuffleXor(v, 2u); }
+    if (slot_halvings() > 2u) { v += subgroupShuffleXor(v, 4u); }
+    if (slot_halvings() > 3u) { v += subgroupShuffleXor(v, 8u); }
+    return v;
+}
+
+// The lane of the subgroup that owns score i of the team that begins at lane `team_lane`.
+fn owner(i: u32, team_lane: u32) -> u32 {
+    if (halvings() == 0u) { return team_lane; }
+    return team_lane + (reverseBits(i / outputs_kept()) >> (32u - halvings()));
+}
+
+struct CacheRows { cache: u32, member: u32, first: u32, stride: u32, last: u32 }
+
+// The chunk that a lane holds of its j-th slot; slots past the last one repeat it, chunks past a
+// row's end the last of the row.
+fn slot_at(r: CacheRows, j: u32) -> u32 { return min(r.first + j * r.stride, r.last); }
+
+fn cache_chunk(r: CacheRows, i: u32) -> u32 { return min(r.member + i * LANES, head_chunks() - 1u); }
+
+fn chunk_at(r: CacheRows, j: u32, i: u32) -> u32 {
+    return r.cache + slot_at(r, j) * head_chunks() + cache_chunk(r, i);
+}
+
+// Puts the new token's key (row 0) or value (1) where its slot was loaded: nobody has stored it yet.
+fn renew(chunks: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows, row: u32) {
+    if (!APPENDS) { return; }
+    for (var j = 0u; j < in_flight(); j++) {
+        if (slot_at(r, j) == new_slot()) {
+            for (var i = 0u; i < held(); i++) { (*chunks)[j * held() + i] = new_chunk(row, cache_chunk(r, i)); }
+        }
+    }
+}
+
+// Zeros for the slots past the end, where a NaN would stay one under a weight of zero: before n was known
+// anything was loaded, later the last slot again, which may be the new token's and not be stored yet.
+fn drop_dead(v: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows, n: u32) {
+    for (var j = 0u; j < in_flight(); j++) {
+        if (r.first + j * r.stride >= n) {
+            for (var i = 0u; i < held(); i++) { (*v)[j * held() + i] = vec4<u32>(0u); }
+        }
+    }
+}
+
+// The split whose workgroup has slot `slot`.
+fn split_of(slot: u32, n: u32) -> u32 { return slot % (splits() * teams()) / teams(); }
+
+fn fetch_k(k: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows) {
+    for (var j = 0u; j < in_flight(); j++) {
+        for (var i = 0u; i < held(); i++) { (*k)[j * held() + i] = k_cache[chunk_at(r, j, i)]; }
+    }
+}
+
+fn fetch_v(v: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows) {
+    for (var j = 0u; j < in_flight(); j++) {
+        for (var i = 0u; i < held(); i++) { (*v)[j * held() + i] = v_cache[chunk_at(r, j, i)]; }
+    }
+}
+
+// Whether the split had work.
+fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_size: u32) -> bool {
+    let size = select(subgroup_size, SG_MIN, SG_MIN == SG_MAX);
+    let fours = HEAD_DIM / 4u;
+    let member = lane % LANES;
+    let team_lane = lane - member;
+    let team = subgroup * (size / LANES) + lane / LANES;
+    let parts = chunk_fours();
+    let per_head = held() * parts;
+
+    // Which slots a team has depends on n only where there are fewer of them than teams, and then
+    // it has one at most: the first keys are loaded while n is.
+    let stride = splits() * teams();
+    let begin = split * teams() + team;
+    var rows = CacheRows(kv_head * CAPACITY * head_chunks(), member, begin, stride, CAPACITY - 1u);
+    var k: array<vec4<u32>, MOST_LOADS>;
+    var v: array<vec4<u32>, MOST_LOADS>;
+    fetch_k(&k, rows);
+    // Values too where the position is waited for twice, for n and then for the turns; else the second
+    // stream of loads at once costs more than it saves.
+    if (APPENDS) { fetch_v(&v, rows); }
+    if (!ready(kv_head, split, Invocation(subgroup * size + lane, subgroup, lane), size)) { return false; }
+
+    var sum: array<vec4<f32>, MOST_HELD>;
+    var query: array<vec4<f32>, MOST_HELD>;
+    for (var h = 0u; h < GROUP; h++) {
+        for (var i = 0u; i < held(); i++) {
+            let c = member + i * LANES;
+            for (var p = 0u; p < parts; p++) {
+                let four = min(c, head_chunks() - 1u) * parts + p;
+                let scaled = SCALE * LOG2_E * query_four(kv_head, h, four);
+                query[h * per_head + i * parts + p] =
+                    select(vec4<f32>(0.0), scaled, c < head_chunks());
+                sum[h * per_head + i * parts + p] = vec4<f32>(0.0);
+            }
+        }
+    }
+
+    let n = attended();
+    if (split >= used_splits(n)) { return false; }
+    rows.last = n - 1u;
+    if (!APPENDS) { fetch_v(&v, rows); }
+
+    // Of the heads whose scores this lane owns.
+    var own_most: array<f32, MOST_HEADS>;
+    var own_norm: array<f32, MOST_HEADS>;
+    var decay: array<f32, MOST_HEADS>;
+    var weight: array<f32, MOST_HEADS>;
+    for (var h = 0u; h < heads_kept(); h++) { own_most[h] = LOWEST; }
+    let own = part_of(member) * outputs_kept();
+    var score: array<f32, MOST_SCORES>;
+    for (var round = 0u; round < n; round += in_flight() * stride) {
+        let first = rows.first;
+        let here = rows;
+        renew(&k, here, 0u);
+        rows.first += in_flight() * stride;
+        let more = round + in_flight() * stride < n;
+        for (var j = 0u; j < in_flight(); j++) {
+            for (var h = 0u; h < GROUP; h++) { score[j * GROUP + h] = 0.0; }
+            for (var i = 0u; i < held(); i++) {
+                for (var p = 0u; p < parts; p++) {
+                    let four = chunk_four(k[j * held() + i], p);
+                    for (var h = 0u; h < GROUP; h++) {
+                        score[j * GROUP + h] += dot(query[h * per_head + i * parts + p], four);
+                    }
+                }
+            }
+        }
+        if (more) { fetch_k(&k, rows); }
+        fold_all(&score, member);
+        // Slots past the end were the last one again, or what lay there before n was known.
+        for (var i = 0u; i < outputs_kept(); i++) {
+            let live = first + (own + i) / GROUP * stride < n;
+            score[i] = select(LOWEST, score[i], live);
+        }
+        for (var h = 0u; h < heads_kept(); h++) {
+            var top = own_most[h];
+            for (var j = 0u; j < slots_kept(); j++) { top = max(top, score[j * GROUP + h]); }
+            top = slots_max(top);
+            decay[h] = exp2(own_most[h] - top);
+            own_most[h] = top;
+            var total = own_norm[h] * decay[h];
+            for (var j = 0u; j < slots_kept(); j++) {
+                let i = j * GROUP + h;
+                let live = first + (own + i) / GROUP * stride < n;
+                score[i] = select(0.0, exp2(score[i] - top), live);
+                total += score[i];
+            }
+            own_norm[h] = total;
+        }
+        for (var h = 0u; h < GROUP; h++) {
+            let shrink = subgroupShuffle(decay[h % outputs_kept()], owner(h, team_lane));
+            for (var f = 0u; f < per_head; f++) { sum[h * per_head + f] *= shrink; }
+        }
+        renew(&v, here, 1u);
+        if (APPENDS && (round == 0u || !more)) { drop_dead(&v, here, n); }
+        for (var j = 0u; j < in_flight(); j++) {
+            for (var h = 0u; h < GROUP; h++) {
+                let at = j * GROUP + h;
+                weight[h] = subgroupShuffle(score[at % outputs_kept()], owner(at, team_lane));
+            }
+            for (var f = 0u; f < per_head; f++) {
+                let four = chunk_four(v[j * held() + f / parts], f % parts);
+                for (var h = 0u; h < GROUP; h++) { sum[h * per_head + f] += weight[h] * four; }
+            }
+        }
+        if (more) { fetch_v(&v, rows); }
+    }
+
+    var most: array<f32, MOST_HEADS>;
+    var norm: array<f32, MOST_HEADS>;
+    for (var h = 0u; h < heads_kept(); h++) { own_norm[h] = slots_sum(own_norm[h]); }
+    for (var h = 0u; h < GROUP; h++) {
+        most[h] = subgroupShuffle(own_most[h % outputs_kept()], owner(h, team_lane));
+        norm[h] = subgroupShuffle(own_norm[h % outputs_kept()], owner(h, team_lane));
+    }
+
+    // The teams of a subgroup.
+    for (var h = 0u; h < GROUP; h++) {
+        let top = subgroupMax(most[h]);
+        let decay = exp2(most[h] - top);
+        most[h] = top;
+        norm[h] *= decay;
+        for (var f = 0u; f < per_head; f++) { sum[h * per_head + f] *= decay; }
+    }
+    for (var far = LANES; far < SG_MAX; far *= 2u) {
+        for (var h = 0u; h < GROUP; h++) {
+            norm[h] += select(0.0, subgroupShuffleXor(norm[h], far), far < size);
+            for (var f = 0u; f < per_head; f++) {
+                let other = subgroupShuffleXor(sum[h * per_head + f], far);
+                sum[h * per_head + f] += select(vec4<f32>(0.0), other, far < size);
+            }
+        }
+    }
+
+    // The subgroups, in halves: the upper half leaves its sums, the lower adds them.
+    for (var half = WG / SG_MIN / 2u; half > 0u; half /= 2u) {
+        if (subgroup >= half && subgroup < 2u * half && lane < LANES) {
+            let slot = (subgroup - half) * GROUP;
+            for (var h = 0u; h < GROUP; h++) {
+                if (lane == 0u) { shared_tops[slot + h] = vec2<f32>(most[h], norm[h]); }
+                for (var f = 0u; f < per_head; f++) {
+                    let c = member + f / parts * LANES;
+                    if (c < head_chunks()) {
+                        shared_sums[(slot + h) * fours + c * parts + f % parts] = sum[h * per_head + f];
+                    }
+                }
+            }
+        }
+        workgroupBarrier();
+        if (subgroup < half && subgroup + half < WG / size && lane < LANES) {
+            let slot = subgroup * GROUP;
+            for (var h = 0u; h < GROUP; h++) {
+                let top = max(most[h], shared_tops[slot + h].x);
+                let mine = exp2(most[h] - top);
+                let other = exp2(shared_tops[slot + h].x - top);
+                most[h] = top;
+                norm[h] = norm[h] * mine + shared_tops[slot + h].y * other;
+                for (var f = 0u; f < per_head; f++) {
+                    let c = min(member + f / parts * LANES, head_chunks() - 1u);
+                    let added = other * shared_sums[(slot + h) * fours + c * parts + f % parts];
+                    sum[h * per_head + f] = sum[h * per_head + f] * mine + added;
+                }
+            }
+        }
+        workgroupBarrier();
+    }
+
+    if (subgroup == 0u && lane < LANES) {
+        let slot = (kv_head * splits() + split) * GROUP;
+        for (var h = 0u; h < GROUP; h++) {
+            if (lane == 0u) { store_top(slot + h, vec2<f32>(most[h], norm[h])); }
+            for (var f = 0u; f < per_head; f++) {
+                let c = member + f / parts * LANES;
+                if (c < head_chunks()) {
+                    store_sum((slot + h) * fours + c * parts + f % parts, sum[h * per_head + f]);
+                }
+            }
+        }
+    }
+    return true;
+}

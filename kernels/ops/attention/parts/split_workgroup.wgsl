@@ -1,0 +1,161 @@
+// One workgroup's share of split decode attention without subgroups: all GROUP query heads of a KV head
+// over the tiles of one split. It leaves what split_combine merges. A tile of slots is
+// WG / LANES * IN_FLIGHT: for the scores LANES invocations share a row of K and leave their parts of the dot
+// product in workgroup memory; for the values every invocation has one chunk of every few rows of V and
+// an online softmax (arXiv 1805.02867) of its own over them. Queries, and what the new token brings, are those of
+// `cached` or `fresh`.
+// import: attention/parts/attended, attention/parts/invocation, attention/parts/softmax
+// import: attention/parts/split, kv/chunk
+// requires: override CAPACITY: u32
+// requires: override GROUP: u32
+// requires: override HEAD_DIM: u32
+// requires: override IN_FLIGHT: u32
+// requires: override LANES: u32
+// requires: override SCALE: f32
+// requires: override WG: u32
+// requires: const APPENDS: bool
+// requires: var k_cache: array<vec4<u32>>
+// requires: var partials: array<vec4<f32>>
+// requires: var tops: array<vec2<f32>>
+// requires: var v_cache: array<vec4<u32>>
+// requires: fn new_chunk(row: u32, c: u32) -> vec4<u32>
+// requires: fn new_slot() -> u32
+// requires: fn query_four(kv_head: u32, h: u32, four: u32) -> vec4<f32>
+// requires: fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool
+const MOST_IN_FLIGHT: u32 = 8u;
+const V_AT_ONCE: u32 = 4u;
+
+override QUERY_SLOTS: u32 = GROUP * HEAD_DIM / 4u;
+override SCORE_SLOTS: u32 = WG / LANES * IN_FLIGHT * GROUP;
+// Parts of dot products; at the end eight elements of V an invocation.
+override POOL_SLOTS: u32 = WG * (IN_FLIGHT * GROUP + 8u);
+var<workgroup> split_query: array<vec4<f32>, QUERY_SLOTS>;
+var<workgroup> split_scores: array<f32, SCORE_SLOTS>;
+var<workgroup> pool: array<f32, POOL_SLOTS>;
+var<workgroup> parts_tops: array<vec2<f32>, WG>;
+
+fn head_chunks() -> u32 { return HEAD_DIM / (4u * chunk_fours()); }
+
+fn tile() -> u32 { return WG / LANES * IN_FLIGHT; }
+
+// Splits are dealt whole tiles.
+fn teams() -> u32 { return tile(); }
+
+fn split_of(slot: u32, n: u32) -> u32 { return slot / tile() % used_splits(n); }
+
+fn attend_split_tiles(kv_head: u32, split: u32, lid: u32) {
+    let n = attended();
+    let used = used_splits(n);
+    if (split >= used) { return; }
+    if (!ready(kv_head, split, Invocation(lid, 0u, 0u), 0u)) { return; }
+    let fours = HEAD_DIM / 4u;
+    let chunks = head_chunks();
+    let per_chunk = chunk_fours();
+    let cache = kv_head * CAPACITY * chunks;
+    for (var i = lid; i < GROUP * fours; i += WG) {
+        split_query[i] = SCALE * LOG2_E * query_four(kv_head, i / fours, i % fours);
+    }
+    workgroupBarrier();
+
+    let member = lid % LANES;
+    let team = lid / LANES * IN_FLIGHT;
+    let parts = WG / chunks;
+    let part = lid / chunks;
+    let chunk = lid % chunks;
+    var most: array<f32, MOST_HEADS>;
+    var norm: array<f32, MOST_HEADS>;
+    var sum: array<vec4<f32>, 16>; // MOST_HEADS * 2
+    for (var h = 0u; h < GROUP; h++) {
+        most[h] = LOWEST;
+        norm[h] = 0.0;
+        for (var p = 0u; p < per_chunk; p++) { sum[h * per_chunk + p] = vec4<f32>(0.0); }
+    }
+    var dots: array<f32, MOST_SCORES>;
+    var loaded: array<vec4<u32>, MOST_IN_FLIGHT>;
+    var values: array<vec4<u32>, V_AT_ONCE>;
+    for (var first = split * tile(); first < n; first += used * tile()) {
+        for (var i = 0u; i < GROUP * IN_FLIGHT; i++) { dots[i] = 0.0; }
+        for (var c = member; c < chunks; c += LANES) {
+            for (var j = 0u; j < IN_FLIGHT; j++) {
+                let t = min(first + team + j, n - 1u);
+                loaded[j] = k_cache[cache + t * chunks + c];
+                if (APPENDS && t == new_slot()) { loaded[j] = new_chunk(0u, c); }
+            }
+            for (var p = 0u; p < per_chunk; p++) {
+                for (var h = 0u; h < GROUP; h++) {
+                    let wanted = split_query[h * fours + c * per_chunk + p];
+                    for (var j = 0u; j < IN_FLIGHT; j++) {
+                        dots[j * GROUP + h] += dot(wanted, chunk_four(loaded[j], p));
+                    }
+                }
+            }
+        }
+        for (var i = 0u; i < GROUP * IN_FLIGHT; i++) {
+            pool[(team * GROUP + i) * LANES + member] = dots[i];
+        }
+        workgroupBarrier();
+        for (var i = lid; i < tile() * GROUP; i += WG) {
+            var score = 0.0;
+            for (var m = 0u; m < LANES; m++) { score += pool[i * LANES + m]; }
+            split_scores[i] = select(LOWEST, score, first + i / GROUP < n);
+        }
+        workgroupBarrier();
+        if (part < parts) {
+            for (var some = part; some < tile(); some += V_AT_ONCE * parts) {
+                for (var m = 0u; m < V_AT_ONCE; m++) {
+                    let t = min(first + some + m * parts, n - 1u);
+                    values[m] = v_cache[cache + t * chunks + chunk];
+                    if (APPENDS && t == new_slot()) { values[m] = new_chunk(1u, chunk); }
+                }
+                for (var h = 0u; h < GROUP; h++) {
+                    var top = most[h];
+                    for (var m = 0u; m < V_AT_ONCE; m++) {
+                        let s = some + m * parts;
+                        if (s < tile()) { top = max(top, split_scores[s * GROUP + h]); }
+                    }
+                    let decay = exp2(most[h] - top);
+                    most[h] = top;
+                    norm[h] *= decay;
+                    for (var p = 0u; p < per_chunk; p++) { sum[h * per_chunk + p] *= decay; }
+                    for (var m = 0u; m < V_AT_ONCE; m++) {
+                        let s = some + m * parts;
+                        if (s < tile() && first + s < n) {
+                            let weight = exp2(split_scores[s * GROUP + h] - top);
+                            norm[h] += weight;
+                            for (var p = 0u; p < per_chunk; p++) {
+                                sum[h * per_chunk + p] += weight * chunk_four(values[m], p);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    for (var h = 0u; h < GROUP; h++) {
+        workgroupBarrier();
+        if (part < parts) {
+            parts_tops[part] = vec2<f32>(most[h], norm[h]);
+            for (var p = 0u; p < per_chunk; p++) {
+                let at = 4u * (part * fours + chunk * per_chunk + p);
+                for (var e = 0u; e < 4u; e++) { pool[at + e] = sum[h * per_chunk + p][e]; }
+            }
+        }
+        workgroupBarrier();
+        let slot = (kv_head * splits() + split) * GROUP + h;
+        for (var f = lid; f < fours; f += WG) {
+            var top = vec2<f32>(LOWEST, 0.0);
+            var total = vec4<f32>(0.0);
+            for (var i = 0u; i < parts; i++) { top.x = max(top.x, parts_tops[i].x); }
+            for (var i = 0u; i < parts; i++) {
+                let weight = exp2(parts_tops[i].x - top.x);
+                let at = 4u * (i * fours + f);
+                top.y += weight * parts_tops[i].y;
+                total +=
+                    weight * vec4<f32>(pool[at], pool[at + 1u], pool[at + 2u], pool[at + 3u]);
+            }
+            partials[slot * fours + f] = total;
+            if (f == 0u) { tops[slot] = top; }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+// embed/naive: one invocation an element.
+//
+//   x[i] = table[tokens[position]][i] * SCALE      table: (VOCAB, HIDDEN)  x: (HIDDEN)
+//
+// Idea: the gather, nothing else, of any format. Gemma scales by sqrt(HIDDEN), the others by 1.
+// import: embed/parts/table_row, format/weight_at
+override HIDDEN: u32;
+override SCALE: f32;
+override WG: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> state: array<u32>;
+@group(0) @binding(1) var<storage, read> tokens: array<u32>;
+@group(0) @binding(2) var<storage, read> table: array<u32>;
+@group(0) @binding(3) var<storage, read_write> x: array<f32>;
+
+fn packed_word(i: u32) -> u32 { return table[i]; }
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let i = id.x;
+    if (i >= HIDDEN) { return; }
+    let row = table_row();
+    if (row >= VOCAB) { return; }
+    x[i] = weight_at(row, i, HIDDEN) * SCALE;
+}

@@ -1,0 +1,27 @@
+// glu/naive: one invocation two elements.
+//
+//   y[i] = act(gate[i]) * up[i]        gate_up: [gate (N) | up (N)]  y: (N) f32 or f16
+//
+// Idea: gate and up come out of one GEMV over stacked rows, so they share a buffer. Two elements, because two f16 make a word.
+// import: format/store_pair, grid, math/activation
+override ACTS: u32;
+override N: u32;
+override WG: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> gate_up: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<u32>;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let i = group_index(workgroup, groups) * WG + lid;
+    if (2u * i >= N) { return; }
+    let both = 2u * i + 1u < N;
+    var v = vec2<f32>(0.0);
+    v.x = activate(gate_up[2u * i]) * gate_up[N + 2u * i];
+    if (both) { v.y = activate(gate_up[2u * i + 1u]) * gate_up[N + 2u * i + 1u]; }
+    store_pair(2u * i, v, both);
+}

@@ -1,0 +1,24 @@
+// glu/vec4: one invocation four elements; N a multiple of 4.
+//
+//   y[i] = act(gate[i]) * up[i]        gate_up: [gate (N) | up (N)]  y: (N) f32 or f16
+//
+// Idea: 16-byte loads and stores.
+// import: format/store_four, grid, math/activation
+override N: u32;
+override WG: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> gate_up: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read_write> y: array<vec2<u32>>;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let i = group_index(workgroup, groups) * WG + lid;
+    if (i >= N / 4u) { return; }
+    let g = gate_up[i];
+    let a = vec4<f32>(activate(g.x), activate(g.y), activate(g.z), activate(g.w));
+    store_four(i, a * gate_up[N / 4u + i]);
+}

@@ -1,0 +1,40 @@
+// kv_append/naive: one invocation a 32-bit word of the cache.
+//
+//   cache[h][position % CAPACITY][d] = new[h][d]   for K and V
+//   qkv: [q | k | v] x HEAD_DIM   caches: (KV_HEADS, CAPACITY, HEAD_DIM), f32 (KV F32) or f16 (KV F16)
+//
+// Idea: the slot is position modulo capacity, so a full cache and a sliding-window ring are the
+// same code; f16 is packed two values a word and needs no f16 feature.
+// import: step/state
+override GROUP: u32;
+override KV_HEADS: u32;
+override HEAD_DIM: u32;
+override CAPACITY: u32;
+override KV: u32;
+override WG: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> state: array<u32>;
+@group(0) @binding(1) var<storage, read> qkv: array<f32>;
+@group(0) @binding(2) var<storage, read_write> k_cache: array<u32>;
+@group(0) @binding(3) var<storage, read_write> v_cache: array<u32>;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let per_word = 1u + KV;
+    let words = HEAD_DIM / per_word;
+    let word = id.x;
+    if (word >= KV_HEADS * words) { return; }
+    let head = word / words;
+    let d = word % words;
+    let slot = state[POSITION] % CAPACITY;
+    let to = (head * CAPACITY + slot) * words + d;
+    let k = (KV_HEADS * GROUP + head) * HEAD_DIM + d * per_word;
+    let v = k + KV_HEADS * HEAD_DIM;
+    if (KV == F32) {
+        k_cache[to] = bitcast<u32>(qkv[k]);
+        v_cache[to] = bitcast<u32>(qkv[v]);
+    } else {
+        k_cache[to] = pack2x16float(vec2<f32>(qkv[k], qkv[k + 1u]));
+        v_cache[to] = pack2x16float(vec2<f32>(qkv[v], qkv[v + 1u]));
+    }
+}

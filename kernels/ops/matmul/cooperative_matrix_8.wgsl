@@ -1,0 +1,47 @@
+// matmul/cooperative_matrix_8: TM x TN elements of y a workgroup on 8 x 8 matrix units, f32 sums.
+//
+//   y[m][FIRST + r] = sum_k f16(x[m][k]) * f16(W[r][k])
+//   x: (M, K) f32 or f16   W: (ROWS, K) in any format   y: (M, FIRST + ROWS + AFTER) f32
+//
+// Idea: that of cooperative_matrix for adapters whose matrices are 8 x 8: Metal's simdgroups, and
+// software Vulkan from Mesa 26 on, on which the shared code is checked without a GPU. Metal reads
+// fragments through pointers to single elements, hence the stores of two bytes.
+//
+// Source: as cooperative_matrix.
+// import: format/weight_eight, matmul/parts/fragments
+enable f16;
+enable wgpu_cooperative_matrix;
+
+@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+
+alias FragmentA = coop_mat8x8<f16, A>;
+alias FragmentB = coop_mat8x8<f16, B>;
+alias FragmentC = coop_mat8x8<f32, C>;
+const FRAG: u32 = 8u;
+
+alias Unit = f16;
+const UNIT: u32 = 1u;
+
+fn store_x(at: u32, e: Eight) {
+    x_fragments[at] = f16(e.low.x);
+    x_fragments[at + 1u] = f16(e.low.y);
+    x_fragments[at + 2u] = f16(e.low.z);
+    x_fragments[at + 3u] = f16(e.low.w);
+    x_fragments[at + 4u] = f16(e.high.x);
+    x_fragments[at + 5u] = f16(e.high.y);
+    x_fragments[at + 6u] = f16(e.high.z);
+    x_fragments[at + 7u] = f16(e.high.w);
+}
+
+fn store_w(at: u32, e: Eight) {
+    w_fragments[at] = f16(e.low.x);
+    w_fragments[at + 1u] = f16(e.low.y);
+    w_fragments[at + 2u] = f16(e.low.z);
+    w_fragments[at + 3u] = f16(e.low.w);
+    w_fragments[at + 4u] = f16(e.high.x);
+    w_fragments[at + 5u] = f16(e.high.y);
+    w_fragments[at + 6u] = f16(e.high.z);
+    w_fragments[at + 7u] = f16(e.high.w);
+}

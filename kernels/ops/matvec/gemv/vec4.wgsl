@@ -1,0 +1,42 @@
+// gemv/vec4: one subgroup a row, the lane's whole share in flight at once.
+//
+//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
+//
+// Idea: with SG known the trip count is a constant and up to UNROLL 16-byte loads are issued
+// before the first use, without a branch: the ragged last one reads the row's last chunk and is
+// dropped. A row of 1152 16-bit weights costs one wait for memory, where four loads a round cost
+// two.
+// import: grid, matvec/epilogue/store, matvec/rows/dense, matvec/rows/dense16
+// import: matvec/schedule/share
+override ROWS: u32;
+override FIRST: u32;
+override WG: u32 = 256u;
+override ROWS_PER_WG: u32 = 8u;
+override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
+
+@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(num_subgroups) subgroups: u32,
+    @builtin(subgroup_size) size: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    let sg = select(SG, size, SG == 0u);
+    let count = (ROWS - 1u) / ROWS_PER_WG + 1u;
+    let first = flat_index(workgroup, groups, count) * ROWS_PER_WG;
+    let at_once = select(WG / max(SG, 1u), subgroups, SG == 0u);
+    // Every subgroup takes as many turns: subgroup operations need uniform control flow. Rows past
+    // the end repeat the last one, and what they make is dropped.
+    for (var turn = 0u; turn < ROWS_PER_WG; turn += at_once) {
+        let r = turn + subgroup;
+        let row = min(first + r, ROWS - 1u);
+        let total = subgroupAdd(share(row, lane, sg));
+        if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) { store_y(FIRST + row, total, old_y(FIRST + row)); }
+    }
+}

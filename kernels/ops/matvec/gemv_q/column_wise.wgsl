@@ -1,0 +1,120 @@
+// gemv_q/column_wise: columns of W added up, for blocks that run down the columns.
+//
+//   y[c][FIRST + r] = BETA y + sum_k x[c][k] * W[r][k]
+//   W: (ROWS, K) quantised column by column, in planes  x: (COLS, K)  y: (COLS, FIRST + ROWS)
+//
+// Idea: with ORDER column_wise sixteen bytes of codes are 32 rows of one column, and one activation
+// meets them all: a lane keeps 32 sums, multiplies the scale with the activation once, and sums
+// what offsets and minimums take off once for all 32. Eight lanes read 128 neighbouring bytes,
+// WG / 8 columns at a time, four in flight; SPLITS workgroups share the columns of 256 rows, and a
+// second dispatch adds them up: no order of the loads makes a column-wise matrix give whole rows
+// to many workgroups without it.
+// import: grid, matvec/epilogue/store, matvec/rows/soa
+override FIRST: u32;
+override COLS: u32;
+override ACTS: u32; // F32 or F16
+override SPLITS: u32 = 1u;
+override WG: u32 = 128u; // a power of two from 16 on
+
+@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(3) var<storage, read_write> parts: array<f32>; // (COLS, SPLITS, ROWS)
+
+override SLOTS: u32 = 4u * WG;
+var<workgroup> slots: array<vec4<f32>, SLOTS>;
+
+fn x_one(i: u32) -> f32 {
+    if (ACTS == F32) { return bitcast<f32>(x[i / 4u][i % 4u]); }
+    return unpack2x16float(x[i / 8u][i / 2u % 4u])[i % 2u];
+}
+
+// Sums of 32 rows, and what all of them have in common.
+var<private> rows: array<vec4<f32>, 8>;
+var<private> rest: f32;
+
+fn add(chunk: SoaChunk, c: u32, v: f32) {
+    let s = soa_scales(chunk, c);
+    let f = s.x * v;
+    let p = quants_at(chunk, 0u);
+    let q = quants_at(chunk, 1u);
+    let r = quants_at(chunk, 2u);
+    let t = quants_at(chunk, 3u);
+    rows[0] += f * p.low;
+    rows[1] += f * p.high;
+    rows[2] += f * q.low;
+    rows[3] += f * q.high;
+    rows[4] += f * r.low;
+    rows[5] += f * r.high;
+    rows[6] += f * t.low;
+    rows[7] += f * t.high;
+    rest += s.y * v - quant_offset() * f;
+}
+
+fn tiles() -> u32 { return (ROWS + 255u) / 256u; }
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let group = group_index(workgroup, groups);
+    if (group >= tiles() * SPLITS * COLS) { return; }
+    let part = group / tiles(); // column of x and split
+    let slice = lid / 8u;
+    let slices = WG / 8u;
+    let row_chunk = min(8u * (group % tiles()) + lid % 8u, (ROWS + 31u) / 32u - 1u);
+    let start = part / SPLITS * K;
+    let step = SPLITS * slices;
+    for (var k = part % SPLITS * slices + slice; k < K; k += 4u * step) {
+        let k1 = min(k + step, K - 1u);
+        let k2 = min(k + 2u * step, K - 1u);
+        let k3 = min(k + 3u * step, K - 1u);
+        let w0 = load_soa_chunk(k * stream_stride(), row_chunk);
+        let w1 = load_soa_chunk(k1 * stream_stride(), row_chunk);
+        let w2 = load_soa_chunk(k2 * stream_stride(), row_chunk);
+        let w3 = load_soa_chunk(k3 * stream_stride(), row_chunk);
+        add(w0, row_chunk, x_one(start + k));
+        if (k + step < K) { add(w1, row_chunk, x_one(start + k1)); }
+        if (k + 2u * step < K) { add(w2, row_chunk, x_one(start + k2)); }
+        if (k + 3u * step < K) { add(w3, row_chunk, x_one(start + k3)); }
+    }
+    for (var i = 0u; i < 8u; i++) { rows[i] += rest; }
+
+    // The upper half of the slices hands its sums to the lower half, until one slice has all.
+    for (var half = slices / 2u; half > 0u; half /= 2u) {
+        if (slice >= half && slice < 2u * half) {
+            for (var i = 0u; i < 8u; i++) { slots[i * (WG / 2u) + lid - 8u * half] = rows[i]; }
+        }
+        workgroupBarrier();
+        if (slice < half) {
+            for (var i = 0u; i < 8u; i++) { rows[i] += slots[i * (WG / 2u) + lid]; }
+        }
+        workgroupBarrier();
+    }
+    if (slice == 0u) {
+        let first = 32u * (8u * (group % tiles()) + lid);
+        for (var i = 0u; i < 8u; i++) {
+            for (var j = 0u; j < 4u; j++) {
+                let row = first + 4u * i + j;
+                if (row < ROWS) { parts[part * ROWS + row] = rows[i][j]; }
+            }
+        }
+    }
+}
+
+@compute @workgroup_size(64)
+fn sum(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let at = group_index(workgroup, groups) * 64u + lid;
+    if (at >= COLS * ROWS) { return; }
+    let col = at / ROWS;
+    let row = at % ROWS;
+    var all = 0.0;
+    for (var i = 0u; i < SPLITS; i++) { all += parts[(col * SPLITS + i) * ROWS + row]; }
+    store_y(col * (FIRST + ROWS) + FIRST + row, all, old_y(col * (FIRST + ROWS) + FIRST + row));
+}

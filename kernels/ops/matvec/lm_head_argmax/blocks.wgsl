@@ -1,0 +1,59 @@
+// lm_head_argmax/blocks: LANES invocations a quantised row, one weight at a time; no subgroups needed.
+//
+//   token = FIRST + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends
+//   W: (ROWS, K)  x: (K) f32 or f16  best_*: (1), of the parts of W so far
+//   partial_*: a candidate a workgroup
+//
+// Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums them, and
+// the first lane of each row keeps the best of its rows until the end. Every weight finds its scale
+// again, so the floor is far; `planes` reads codes sixteen bytes at a time.
+// import: format/load_one, format/weight_at, grid, matvec/epilogue/argmax, reduce/lanes
+// import: step/choose, step/choose_workgroup
+// import: format/load_one, format/weight_at, grid, matvec/epilogue/argmax, reduce/lanes
+// import: step/choose, step/choose_workgroup
+override ROWS: u32;
+override FIRST: u32;
+override K: u32;
+override WG: u32 = 256u;
+override LANES: u32 = 32u;
+override ROWS_PER_WG: u32 = 64u; // a multiple of WG / LANES
+
+@group(0) @binding(0) var<storage, read> weights: array<u32>;
+@group(0) @binding(1) var<storage, read> x: array<u32>;
+@group(0) @binding(2) var<storage, read_write> tokens: array<u32>;
+@group(0) @binding(3) var<storage, read_write> state: array<u32>;
+@group(0) @binding(4) var<storage, read_write> best_value: array<f32>;
+@group(0) @binding(5) var<storage, read_write> best_index: array<u32>;
+@group(0) @binding(6) var<storage, read_write> partial_values: array<f32>;
+@group(0) @binding(7) var<storage, read_write> partial_indices: array<u32>;
+
+fn packed_word(i: u32) -> u32 { return weights[i]; }
+
+fn groups() -> u32 { return (ROWS + ROWS_PER_WG - 1u) / ROWS_PER_WG; }
+
+@compute @workgroup_size(WG)
+fn rows(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let group = group_index(workgroup, grid);
+    let lane = lid % LANES;
+    var best = NOBODY;
+    for (var r = 0u; r < ROWS_PER_WG; r += WG / LANES) {
+        let row = group * ROWS_PER_WG + r + lid / LANES;
+        var sum = 0.0;
+        if (row < ROWS) {
+            for (var i = lane; i < K; i += LANES) {
+                sum += weight_at(row, i, K) * x_at(i);
+            }
+        }
+        sum = lane_sum(lid, sum);
+        if (lane == 0u && row < ROWS) { best = better(best, Candidate(sum, FIRST + row)); }
+    }
+    best = workgroup_best(lid, best);
+    if (lid == 0u && group < groups()) { store_group_best(group, best); }
+}
+
+@compute @workgroup_size(WG)
+fn choose(@builtin(local_invocation_index) lid: u32) { merge_best(lid, groups()); }

@@ -1,0 +1,106 @@
+// LANES invocations, a team, share RUN rows; a workgroup has TEAMS of them. LANES need be neither
+// a power of two nor whole subgroups: units of UNIT lanes, the largest power of two that divides
+// LANES and fits a subgroup, add up by shuffles, then one barrier and the units of each row.
+// import: grid, matvec/schedule/share
+// requires: type Partial
+// requires: override BETA: u32
+// requires: override FIRST: u32
+// requires: override ROWS: u32
+// requires: fn epilogue(total: Partial) -> f32
+// requires: fn old_y(at: u32) -> f32
+// requires: fn store_y(at: u32, product: f32, held: f32)
+override LANES: u32 = 32u;
+override TEAMS: u32 = 4u;
+override RUN: u32 = 1u; // rows a team works on at a time, 1..=4
+override WG: u32 = LANES * TEAMS;
+override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
+// Subgroups have at least four lanes.
+override UNIT: u32 = min(LANES & (~LANES + 1u), select(SG, 4u, SG == 0u));
+override SLOTS: u32 = RUN * WG / UNIT;
+
+var<workgroup> team_slots: array<Partial, SLOTS>;
+
+// An invocation's place: with several teams next to each other within a subgroup, as shuffles
+// need it. WG is then a multiple of the subgroup size.
+struct TeamLane { first: u32, at: u32, lid: u32, subgroup: u32, size: u32, lane: u32 }
+
+fn take_place(
+    workgroup: vec3<u32>, groups: vec3<u32>, lid: u32,
+    subgroup: u32, subgroup_size: u32, lane: u32,
+) -> TeamLane {
+    let size = select(SG, subgroup_size, SG == 0u);
+    let at = select(subgroup * size + lane, lid, TEAMS == 1u);
+    let first = TEAMS * RUN * flat_index(workgroup, groups, (ROWS - 1u) / (TEAMS * RUN) + 1u);
+    return TeamLane(first, at, lid, subgroup, size, lane);
+}
+
+// Row r of the place's team. Rows past the end repeat the last: loads stay inside, and what they
+// make is dropped.
+fn team_row(p: TeamLane, r: u32) -> u32 {
+    let row = p.first + p.at / LANES * RUN + r;
+    if (ROWS % (TEAMS * RUN) == 0u) { return row; }
+    return min(row, ROWS - 1u);
+}
+
+fn unit_sum(v: Partial) -> Partial {
+    if (TEAMS == 1u || UNIT == SG) { return subgroupAdd(v); }
+    var sum = v;
+    for (var step = UNIT / 2u; step > 0u; step /= 2u) { sum += subgroupShuffleXor(sum, step); }
+    return sum;
+}
+
+// Sums of subgroups or units that make a row.
+fn row_parts(p: TeamLane) -> u32 {
+    if (TEAMS > 1u) { return LANES / UNIT; }
+    return (LANES + p.size - 1u) / p.size;
+}
+
+// Whether a team is one unit, whose first lane then stores all its rows.
+fn is_unit() -> bool { return select(LANES == UNIT, SG > 0u && LANES <= SG, TEAMS == 1u); }
+
+// What y holds where this invocation will store.
+fn old_rows(p: TeamLane) -> vec4<f32> {
+    var held = vec4<f32>(0.0);
+    if (BETA == BETA_0) { return held; }
+    if (!is_unit()) {
+        if (p.lid < TEAMS * RUN) { held.x = old_y(FIRST + min(p.first + p.lid, ROWS - 1u)); }
+    } else if (p.at % LANES == 0u) {
+        for (var r = 0u; r < RUN; r++) { held[r] = old_y(FIRST + team_row(p, r)); }
+    }
+    return held;
+}
+
+// Adds up a team's sums and stores its rows.
+fn store_rows(p: TeamLane, sums: ptr<function, array<Partial, 4>>, held: vec4<f32>) {
+    for (var r = 0u; r < RUN; r++) { (*sums)[r] = unit_sum((*sums)[r]); }
+    if (is_unit()) {
+        if (p.at % LANES == 0u) {
+            for (var r = 0u; r < RUN; r++) {
+                let row = p.first + p.at / LANES * RUN + r;
+                if (row < ROWS) { store_y(FIRST + row, epilogue((*sums)[r]), held[r]); }
+            }
+        }
+        return;
+    }
+    let units = WG / UNIT;
+    let unit = select(p.at / UNIT, p.subgroup, TEAMS == 1u);
+    if (select(p.at % UNIT, p.lane, TEAMS == 1u) == 0u) {
+        for (var r = 0u; r < RUN; r++) { team_slots[r * units + unit] = (*sums)[r]; }
+    }
+    workgroupBarrier();
+    let row = p.first + p.lid;
+    if (p.lid < TEAMS * RUN && row < ROWS) {
+        let begin = p.lid % RUN * units + p.lid / RUN * (LANES / UNIT);
+        var total = Partial();
+        for (var i = 0u; i < row_parts(p); i++) { total += team_slots[begin + i]; }
+        store_y(FIRST + row, epilogue(total), held.x);
+    }
+}
+
+// One row a team.
+fn split_row(p: TeamLane) {
+    let held = old_rows(p);
+    var sums: array<Partial, 4>;
+    sums[0] = share(team_row(p, 0u), p.at % LANES, LANES);
+    store_rows(p, &sums, held);
+}

@@ -1,0 +1,92 @@
+// residual_rms_norm/subgroup: one workgroup, subgroup sums, 16 bytes a load; N a multiple of 4.
+//
+//   b = delta                                             POST none
+//   b[i] = delta[i] / rms(delta) * (OFFSET + post_weight[i])     POST rms
+//   x[i] = x[i] + b[i];  y[i] = x[i] / rms(x) * (OFFSET + next_weight[i])
+//   rms(v) = sqrt(mean_j v[j]^2 + EPS); all (N); y f32 or f16; OFFSET 0: standard, 1: Gemma's
+//
+// Idea: as workgroup, with two barriers a sum instead of the tree's log2(WG), and a workgroup wide
+// enough that most invocations own four elements.
+// import: format/store_four, reduce/subgroups
+override N: u32;
+override EPS: f32;
+override OFFSET: u32;
+override POST: u32;
+override WG: u32 = 256u;
+
+@group(0) @binding(0) var<storage, read_write> x: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> delta: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> post_weight: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> next_weight: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read_write> y: array<vec2<u32>>;
+
+// Fours of elements an invocation keeps in registers; those of a longer vector are read again.
+const HELD: u32 = 4u;
+
+// The weight of a norm of the branch.
+fn post(i: u32) -> vec4<f32> {
+    if (POST == NORM_NONE) { return vec4<f32>(1.0); }
+    return vec4<f32>(f32(OFFSET)) + post_weight[i];
+}
+
+fn next(i: u32) -> vec4<f32> { return vec4<f32>(f32(OFFSET)) + next_weight[i]; }
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(local_invocation_index) lid: u32,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(num_subgroups) subgroups: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    let fours = N / 4u;
+    let rounds = (fours + WG - 1u) / WG;
+    var deltas: array<vec4<f32>, HELD>;
+    var xs: array<vec4<f32>, HELD>;
+    var posts: array<vec4<f32>, HELD>;
+    var nexts: array<vec4<f32>, HELD>;
+    var squares = 0.0;
+    // Whatever can be loaded is, before the first sum makes everyone wait.
+    for (var j = 0u; j < rounds; j++) {
+        let i = j * WG + lid;
+        if (i < fours) {
+            let d = delta[i];
+            squares += dot(d, d);
+            if (j < HELD) {
+                deltas[j] = d;
+                xs[j] = x[i];
+                posts[j] = post(i);
+                nexts[j] = next(i);
+            }
+        }
+    }
+    var scale = 1.0;
+    if (POST == NORM_RMS) {
+        scale = inverseSqrt(sum_of_subgroups(lane, subgroup, subgroups, squares) / f32(N) + EPS);
+    }
+    squares = 0.0;
+    for (var j = 0u; j < rounds; j++) {
+        let i = j * WG + lid;
+        if (i < fours) {
+            var v = vec4<f32>(0.0);
+            if (j < HELD) {
+                v = xs[j] + deltas[j] * scale * posts[j];
+                xs[j] = v;
+            } else {
+                v = x[i] + delta[i] * scale * post(i);
+            }
+            x[i] = v;
+            squares += dot(v, v);
+        }
+    }
+    scale = inverseSqrt(sum_of_subgroups(lane, subgroup, subgroups, squares) / f32(N) + EPS);
+    for (var j = 0u; j < rounds; j++) {
+        let i = j * WG + lid;
+        if (i < fours) {
+            if (j < HELD) {
+                store_four(i, xs[j] * scale * nexts[j]);
+            } else {
+                store_four(i, x[i] * scale * next(i));
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+// residual_rms_norm/workgroup: one workgroup, trees in workgroup memory; no subgroups needed.
+//
+//   b = delta                                             POST none
+//   b[i] = delta[i] / rms(delta) * (OFFSET + post_weight[i])     POST rms
+//   x[i] = x[i] + b[i];  y[i] = x[i] / rms(x) * (OFFSET + next_weight[i])
+//   rms(v) = sqrt(mean_j v[j]^2 + EPS); all (N); y f32 or f16; OFFSET 0: standard, 1: Gemma's
+//
+// Idea: three dispatches of a step become one, which costs little more than one of them: each is a
+// few kilobytes and otherwise all launch, barrier and latency. The values stay in registers
+// between the two sums, and the second weight is on its way before the first sum.
+// import: norm/residual, norm/tree_sums
+override ACTS: u32;
+override N: u32;
+override WG: u32 = 256u;
+
+@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+@group(0) @binding(1) var<storage, read> delta: array<f32>;
+@group(0) @binding(2) var<storage, read> post_weight: array<f32>;
+@group(0) @binding(3) var<storage, read> next_weight: array<f32>;
+@group(0) @binding(4) var<storage, read_write> y: array<u32>;
+
+fn delta_at(i: u32) -> f32 { return delta[i]; }
+
+fn stream_at(i: u32) -> f32 { return x[i]; }
+
+fn set_stream(i: u32, value: f32) { x[i] = value; }
+
+@compute @workgroup_size(WG)
+fn main(@builtin(local_invocation_index) lid: u32) {
+    residual_norm(NormLane(lid), true);
+}

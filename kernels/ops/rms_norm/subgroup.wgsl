@@ -1,0 +1,39 @@
+// rms_norm/subgroup: one workgroup a row, subgroup sums.
+//
+//   y[r][i] = x[r][i] / sqrt(mean_j x[r][j]^2 + EPS) * (OFFSET + weight[i])
+//   x, y: (ROWS, N)  weight: (N)  y f32 or f16
+//   OFFSET 0: standard, 1: Gemma's (1 + w)
+//
+// Idea: two barriers instead of the tree's log2(WG).
+// import: format/store_pair, reduce/subgroups
+override ACTS: u32;
+override ROWS: u32;
+override N: u32;
+override EPS: f32;
+override OFFSET: u32;
+override WG: u32 = 512u;
+
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> weight: array<f32>;
+@group(0) @binding(2) var<storage, read_write> y: array<u32>;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(num_subgroups) subgroups: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    let base = workgroup.x * N;
+    var sum = 0.0;
+    for (var i = lid; i < N; i += WG) { sum += x[base + i] * x[base + i]; }
+    let scale = inverseSqrt(sum_of_subgroups(lane, subgroup, subgroups, sum) / f32(N) + EPS);
+    for (var i = lid; 2u * i < N; i += WG) {
+        let both = 2u * i + 1u < N;
+        let at = base + 2u * i;
+        var v = vec2<f32>(x[at] * scale * (f32(OFFSET) + weight[2u * i]), 0.0);
+        if (both) { v.y = x[at + 1u] * scale * (f32(OFFSET) + weight[2u * i + 1u]); }
+        store_pair(at, v, both);
+    }
+}

@@ -1,0 +1,106 @@
+// sample/candidates: every slice of the logits gives its first TOP_K, merged in two steps.
+//
+//   token = the draw of lathe_reference::sample: penalty, 2^(-(max - l) log2(e) / T), top-k, top-p,
+//   first token whose cumulative weight exceeds u * total; then the step ends (see choose.wgsl)
+//   logits: (N)  tokens: (positions)  state: the step state
+//   lists: (slices, k) of (key, token)  merged: (MERGERS, k)
+//
+// Idea: the whole GPU sorts slices in workgroup memory, and no other token than the first k of a
+// slice can stay. Then few lists are left, and the last workgroup sums, cuts and draws in its own
+// memory. For up to 256 tokens that stay; three dependent dispatches, two where the lists are short.
+// import: grid, math/u64, sample/parts/sampling, sample/parts/seen, sort/list, sort/merge
+// import: step/choose
+// import: grid, math/u64, sample/parts/sampling, sample/parts/seen, sort/list, sort/merge
+// import: step/choose
+override N: u32;
+override WG: u32 = 256u;
+override SLICE: u32 = 1024u;
+
+@group(0) @binding(0) var<storage, read> logits: array<f32>;
+@group(0) @binding(1) var<storage, read_write> tokens: array<u32>;
+@group(0) @binding(2) var<storage, read_write> state: array<u32>;
+@group(0) @binding(3) var<storage, read_write> lists: array<vec2<u32>>;
+@group(0) @binding(4) var<storage, read_write> merged: array<vec2<u32>>;
+
+const MOST: u32 = 256u;
+// Running sums, from one half to the other.
+var<workgroup> sums: array<vec2<u32>, 512>;
+var<workgroup> found: u32;
+
+fn list_length() -> u32 { return tokens_kept(); }
+
+fn list_count() -> u32 { return (N + SLICE - 1u) / SLICE; }
+
+@compute @workgroup_size(WG)
+fn slices(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let slice = group_index(workgroup, groups);
+    let end = min((slice + 1u) * SLICE, N);
+    let count = min(LIST_ENTRIES, power_of_two_from(max(SLICE, list_length())));
+    // The first list_length() slots hold the list so far, once there is one.
+    var held = 0u;
+    var base = slice * SLICE;
+    while (base < end) {
+        mark_seen(lid, base);
+        for (var s = held + lid; s < count; s += WG) {
+            let i = base + s - held;
+            if (i < end) {
+                list_entries[s] = vec2<u32>(key_of(logits[i], was_seen(i - base)), i);
+            } else {
+                list_entries[s] = vec2<u32>(0u);
+            }
+        }
+        first_slots(lid, count, list_slots());
+        base += count - held;
+        held = list_length();
+    }
+    if (slice * SLICE >= N) { return; }
+    for (var s = lid; s < list_length(); s += WG) { lists[slice * list_length() + s] = list_entries[s]; }
+}
+
+@compute @workgroup_size(WG)
+fn merge(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    merge_share(lid, workgroup.x);
+}
+
+// The first of the running sums in `half` that reaches what is needed.
+fn first_reaching(lid: u32, needed: vec2<u32>, half: u32) -> u32 {
+    for (var e = lid; e < MOST; e += WG) {
+        let before = e > 0u && reaches(sums[half + max(e, 1u) - 1u], needed);
+        if (!before && reaches(sums[half + e], needed)) { found = e; }
+    }
+    workgroupBarrier();
+    let first = found;
+    workgroupBarrier();
+    return first;
+}
+
+@compute @workgroup_size(WG)
+fn choose(@builtin(local_invocation_index) lid: u32) {
+    merge_all(lid);
+    for (var e = lid; e < MOST; e += WG) {
+        var w = vec2<u32>(0u);
+        if (e < list_length() && list_entries[e].x > 0u) { w = weight_of(list_entries[e].x, list_entries[0].x); }
+        sums[e] = w;
+    }
+    workgroupBarrier();
+    var half = 0u;
+    for (var step = 1u; step < MOST; step *= 2u) {
+        for (var e = lid; e < MOST; e += WG) {
+            var sum = sums[half + e];
+            if (e >= step) { sum = add64(sum, sums[half + e - step]); }
+            sums[(half ^ MOST) + e] = sum;
+        }
+        workgroupBarrier();
+        half ^= MOST;
+    }
+    let last = first_reaching(lid, needed_by_top_p(sums[half + MOST - 1u]), half);
+    let drawn = first_reaching(lid, needed_by_draw(sums[half + last]), half);
+    if (lid == 0u) { end_step(Candidate(0.0, list_entries[drawn].y)); }
+}

@@ -1,0 +1,318 @@
+// sample/threshold: the k-th largest of many groups' maxima bounds what can stay; few logits do.
+//
+//   token = the draw of lathe_reference::sample: penalty, 2^(-(max - l) log2(e) / T), top-k, top-p,
+//   first token whose cumulative weight exceeds u * total; then the step ends (see choose.wgsl)
+//   logits: (N)  tokens: (positions)  state: the step state
+//   keys: (N), where there is a penalty
+//   maxima: (GROUPS + 1), the largest key of every group, and the draw's u
+//
+// Idea: nothing is sorted but what may be drawn. The whole GPU takes the maximum of every group of
+// logits. k groups have a maximum not below the k-th largest of them, so k logits are not either,
+// and whatever is below it cannot stay. The bound is taken of COARSE maxima, few enough to be ranked
+// by comparing all pairs: one step instead of the dozens of rounds of a sort, each a barrier. With
+// twice as many of them as k, some 1.3 k logits reach the bound. The last workgroup reads only the
+// groups that have one, ranks what it finds, sums, cuts and draws. Two dependent dispatches.
+//
+// Group g has the vectors of four logits i with i % GROUPS = g, so that neighbouring tokens, often
+// alike, fall into different groups. More logits on the bound than fit in workgroup memory, which
+// takes many equal ones, are streamed through it and sorted again and again: slow and exact.
+//
+// Source: maxima of groups as delegates: Gaihre et al., *Dr. Top-k: delegate-centric top-k on GPUs*,
+// SC21, arXiv:2109.08219. Ranks by counting: Knuth, *The Art of Computer Programming* 3, 5.2.
+// import: grid, math/u64, sample/parts/sampling, sort/key, sort/list, step/choose, step/state
+override N: u32;
+override WG: u32 = 512u; // a power of two, at least SLICE_RUN
+override BLOCKS: u32 = 128u; // workgroups that take maxima
+override COARSE: u32 = 128u; // maxima that are ranked: k to 512, faster from twice k on
+
+const SLICE_RUN: u32 = 32u; // neighbouring vectors that a workgroup loads at once
+override GROUPS: u32 = SLICE_RUN * BLOCKS;
+
+@group(0) @binding(0) var<storage, read> logits: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read_write> tokens: array<u32>;
+@group(0) @binding(2) var<storage, read_write> state: array<u32>;
+@group(0) @binding(3) var<storage, read_write> keys: array<vec4<u32>>;
+@group(0) @binding(4) var<storage, read_write> maxima: array<u32>;
+
+// Half of the slots is ranked into the other half; then sums take the first half.
+const RANKED: u32 = LIST_ENTRIES / 2u;
+const SUMS: u32 = LIST_ENTRIES / 4u; // as many tokens as may be kept
+const QUEUE: u32 = 512u; // groups waiting to be read
+const ROUND: u32 = 128u; // vectors streamed at a time
+
+var<workgroup> lane_maxima: array<u32, WG>;
+var<workgroup> lane_seen: array<atomic<u32>, WG>;
+var<workgroup> coarse: array<atomic<u32>, COARSE>;
+var<workgroup> ranks: array<atomic<u32>, RANKED>;
+var<workgroup> queue: array<u32, QUEUE>;
+var<workgroup> queued: atomic<u32>;
+var<workgroup> gathered: atomic<u32>;
+var<workgroup> agreed: u32; // what all invocations go by
+var<workgroup> top: u32;
+var<workgroup> kth: u32;
+var<workgroup> cut: vec2<u32>;
+var<workgroup> found: u32;
+
+fn vectors() -> u32 { return (N + 3u) / 4u; }
+
+// Vectors of a group.
+fn rows() -> u32 { return (vectors() + GROUPS - 1u) / GROUPS; }
+
+// Keys of the logits 4v..4v+4, `seen` a bit each; none beyond N.
+fn keys_of(v: u32, seen: u32) -> vec4<u32> {
+    let l = logits[v];
+    let keys = vec4<u32>(
+        key_of(l.x, (seen & 1u) != 0u), key_of(l.y, (seen & 2u) != 0u),
+        key_of(l.z, (seen & 4u) != 0u), key_of(l.w, (seen & 8u) != 0u),
+    );
+    if (N % 4u == 0u) { return keys; }
+    return select(vec4<u32>(0u), keys, vec4<u32>(4u * v) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(N));
+}
+
+// Marks which logits the penalty looks at, for each invocation of those in its vector of the rows
+// from `first` on.
+fn mark_lanes(lid: u32, block: u32, first: u32) {
+    atomicStore(&lane_seen[lid], 0u);
+    workgroupBarrier();
+    for (var at = window_start() + lid; at <= state[POSITION]; at += WG) {
+        let v = tokens[at] / 4u;
+        let row = v / GROUPS - first;
+        if (v % GROUPS / SLICE_RUN == block && row < WG / SLICE_RUN) {
+            atomicOr(&lane_seen[row * SLICE_RUN + v % SLICE_RUN], 1u << (tokens[at] % 4u));
+        }
+    }
+    workgroupBarrier();
+}
+
+@compute @workgroup_size(WG)
+fn scan(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let block = group_index(workgroup, groups);
+    if (block >= BLOCKS) {
+        // One workgroup more prepares the draw beside the others: ten dependent rounds.
+        if (block == BLOCKS && lid == 0u) {
+            maxima[GROUPS] = uniform_word(state[SEED], state[POSITION]);
+        }
+        return;
+    }
+    var most = 0u;
+    for (var first = 0u; first < rows(); first += WG / SLICE_RUN) {
+        if (REPEAT_PENALTY != 1.0) { mark_lanes(lid, block, first); }
+        let v = (first + lid / SLICE_RUN) * GROUPS + block * SLICE_RUN + lid % SLICE_RUN;
+        if (v < vectors()) {
+            var four: vec4<u32>;
+            if (REPEAT_PENALTY == 1.0) {
+                four = keys_of(v, 0u);
+            } else {
+                four = keys_of(v, atomicLoad(&lane_seen[lid]));
+                keys[v] = four;
+            }
+            most = max(most, max(max(four.x, four.y), max(four.z, four.w)));
+        }
+    }
+    lane_maxima[lid] = most;
+    workgroupBarrier();
+    if (lid < SLICE_RUN) {
+        for (var s = lid + SLICE_RUN; s < WG; s += SLICE_RUN) { most = max(most, lane_maxima[s]); }
+        maxima[block * SLICE_RUN + lid] = most;
+    }
+}
+
+// Counts for each of the first n slots those ahead of it, in `ranks`, which were 0. All invocations
+// share the pairs.
+fn rank_slots(lid: u32, n: u32) {
+    let width = min(power_of_two_from(n), WG);
+    for (var i = lid % width; i < n; i += width) {
+        let mine = list_entries[i];
+        var before = 0u;
+        for (var j = lid / width; j < n; j += WG / width) {
+            before += select(0u, 1u, ahead(list_entries[j], mine));
+        }
+        atomicAdd(&ranks[i], before);
+    }
+}
+
+// Four groups for each invocation, of 4 * WG at a time.
+fn four_groups(first: u32, lid: u32) -> vec4<u32> {
+    return vec4<u32>(first + lid) + vec4<u32>(0u, WG, 2u * WG, 3u * WG);
+}
+
+// Their maxima; past the end the last one's.
+fn four_maxima(groups: vec4<u32>) -> vec4<u32> {
+    let g = min(groups, vec4<u32>(GROUPS - 1u));
+    return vec4<u32>(maxima[g.x], maxima[g.y], maxima[g.z], maxima[g.w]);
+}
+
+// Puts the k-th largest of the coarse maxima in `kth`, 0 where there are fewer, and the largest in
+// `top`.
+fn bound_kept(lid: u32) {
+    for (var first = 0u; first < GROUPS; first += 4u * WG) {
+        let g = min(four_groups(first, lid), vec4<u32>(GROUPS - 1u)) % vec4<u32>(COARSE);
+        let m = four_maxima(four_groups(first, lid));
+        atomicMax(&coarse[g.x], m.x);
+        atomicMax(&coarse[g.y], m.y);
+        atomicMax(&coarse[g.z], m.z);
+        atomicMax(&coarse[g.w], m.w);
+    }
+    workgroupBarrier();
+    for (var i = lid; i < COARSE; i += WG) { list_entries[i] = vec2<u32>(atomicLoad(&coarse[i]), i); }
+    workgroupBarrier();
+    rank_slots(lid, COARSE);
+    workgroupBarrier();
+    for (var i = lid; i < COARSE; i += WG) {
+        let rank = atomicExchange(&ranks[i], 0u);
+        if (rank == 0u) { top = list_entries[i].x; }
+        if (rank == tokens_kept() - 1u) { kth = list_entries[i].x; }
+    }
+    workgroupBarrier();
+}
+
+// The key beyond which logits may be drawn. Those that equal the bound are, unless their weight is
+// nothing beside the largest: so logits masked with -infinity are left out however many they are.
+fn beyond() -> u32 {
+    let weightless = kth < top && !((value_of(top) - value_of(kth)) * EXPONENT < 63.0);
+    if (kth == 0u || weightless) { return kth; }
+    return kth - 1u;
+}
+
+fn enqueue(group: u32, most: u32, least: u32) {
+    if (most <= least || group >= GROUPS) { return; }
+    let place = atomicAdd(&queued, 1u);
+    if (place < QUEUE) { queue[place] = group; }
+}
+
+fn gather(entry: vec2<u32>, after: vec2<u32>) {
+    if (!ahead(entry, after)) { return; }
+    let place = atomicAdd(&gathered, 1u);
+    if (place < LIST_ENTRIES) { list_entries[place] = entry; }
+}
+
+// Gathers what is ahead of `after` in vector i of those waiting.
+fn gather_four(i: u32, all: bool, after: vec2<u32>) {
+    var group = i / rows();
+    if (!all) { group = queue[group]; }
+    let v = i % rows() * GROUPS + group;
+    if (v >= vectors()) { return; }
+    var four: vec4<u32>;
+    if (REPEAT_PENALTY == 1.0) { four = keys_of(v, 0u); } else { four = keys[v]; }
+    gather(vec2<u32>(four.x, 4u * v), after);
+    gather(vec2<u32>(four.y, 4u * v + 1u), after);
+    gather(vec2<u32>(four.z, 4u * v + 2u), after);
+    gather(vec2<u32>(four.w, 4u * v + 3u), after);
+}
+
+// Where more are beyond the bound than fit: whenever half of the slots is full, the first k in order
+// stay and the last of them is the new bound. Returns how many are left.
+fn stream(lid: u32, least: u32) -> u32 {
+    if (lid == 0u) {
+        atomicStore(&gathered, 0u);
+        cut = vec2<u32>(least, 0u);
+        let waiting = atomicLoad(&queued);
+        agreed = select(waiting, GROUPS, waiting > QUEUE);
+    }
+    let waiting = workgroupUniformLoad(&agreed);
+    let end = waiting * rows();
+    var held = 0u;
+    for (var first = 0u; first < end; first += ROUND) {
+        for (var i = first + lid; i < min(first + ROUND, end); i += WG) {
+            gather_four(i, waiting == GROUPS, cut);
+        }
+        workgroupBarrier();
+        if (lid == 0u) { agreed = atomicLoad(&gathered); }
+        held = workgroupUniformLoad(&agreed);
+        if (held > LIST_ENTRIES - 4u * ROUND) {
+            for (var s = held + lid; s < LIST_ENTRIES; s += WG) { list_entries[s] = vec2<u32>(0u); }
+            sort_slots(lid, LIST_ENTRIES);
+            held = tokens_kept();
+            if (lid == 0u) {
+                atomicStore(&gathered, held);
+                cut = list_entries[held - 1u];
+            }
+            workgroupBarrier();
+        }
+    }
+    return held;
+}
+
+// The first k of n slots, in order, from slot RANKED on.
+fn arrange(lid: u32, n: u32) {
+    if (n <= RANKED) {
+        rank_slots(lid, n);
+        workgroupBarrier();
+        for (var i = lid; i < n; i += WG) {
+            let rank = atomicLoad(&ranks[i]);
+            if (rank < tokens_kept()) { list_entries[RANKED + rank] = list_entries[i]; }
+        }
+    } else {
+        for (var s = n + lid; s < LIST_ENTRIES; s += WG) { list_entries[s] = vec2<u32>(0u); }
+        sort_slots(lid, LIST_ENTRIES);
+        for (var s = lid; s < tokens_kept(); s += WG) { list_entries[RANKED + s] = list_entries[s]; }
+    }
+    workgroupBarrier();
+}
+
+// Whether the running sum up to e is the first that reaches what is needed.
+fn first_reaches(e: u32, needed: vec2<u32>) -> bool {
+    return reaches(list_entries[SUMS + e], needed)
+        && (e == 0u || !reaches(list_entries[SUMS + max(e, 1u) - 1u], needed));
+}
+
+@compute @workgroup_size(WG)
+fn choose(@builtin(local_invocation_index) lid: u32) {
+    let word = maxima[GROUPS];
+    for (var i = lid; i < COARSE; i += WG) { atomicStore(&coarse[i], 0u); }
+    for (var i = lid; i < RANKED; i += WG) { atomicStore(&ranks[i], 0u); }
+    if (lid == 0u) {
+        atomicStore(&queued, 0u);
+        atomicStore(&gathered, 0u);
+        kth = 0u;
+    }
+    workgroupBarrier();
+    bound_kept(lid);
+    let least = beyond();
+    for (var first = 0u; first < GROUPS; first += 4u * WG) {
+        let g = four_groups(first, lid);
+        let m = four_maxima(g);
+        enqueue(g.x, m.x, least);
+        enqueue(g.y, m.y, least);
+        enqueue(g.z, m.z, least);
+        enqueue(g.w, m.w, least);
+    }
+    workgroupBarrier();
+    let waiting = atomicLoad(&queued);
+    if (waiting <= QUEUE) {
+        for (var i = lid; i < waiting * rows(); i += WG) {
+            gather_four(i, false, vec2<u32>(least, 0u));
+        }
+    }
+    workgroupBarrier();
+    if (lid == 0u) { agreed = select(atomicLoad(&gathered), LIST_ENTRIES + 1u, waiting > QUEUE); }
+    var n = workgroupUniformLoad(&agreed);
+    if (n > LIST_ENTRIES) { n = stream(lid, least); }
+    arrange(lid, n);
+
+    // At most SUMS tokens; a sum over all before is over sooner than a scan's rounds.
+    let count = min(n, tokens_kept());
+    for (var e = lid; e < count; e += WG) {
+        list_entries[e] = weight_of(list_entries[RANKED + e].x, list_entries[RANKED].x);
+    }
+    workgroupBarrier();
+    for (var e = lid; e < count; e += WG) {
+        var sum = vec2<u32>(0u);
+        for (var j = 0u; j <= e; j++) { sum = add64(sum, list_entries[j]); }
+        list_entries[SUMS + e] = sum;
+    }
+    workgroupBarrier();
+    for (var e = lid; e < count; e += WG) {
+        if (first_reaches(e, needed_by_top_p(list_entries[SUMS + count - 1u]))) { found = e; }
+    }
+    workgroupBarrier();
+    for (var e = lid; e <= found; e += WG) {
+        if (first_reaches(e, needed_by_word(list_entries[SUMS + found], word))) {
+            end_step(Candidate(0.0, list_entries[RANKED + e].y));
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Linking of WGSL: a text states in comments which modules it uses and what it expects of others.
+//!
+//! ```text
+//! // import: grid, reduce/tree
+//! // requires: fn x_four(col: u32, i: u32) -> vec4<f32>
+//! // requires: override ROWS: u32
+//! // requires: var y: array<u32>
+//! // requires: type Partial
+//! ```
+//!
+//! Imports are transitive, and their order says nothing. A requirement is met by exactly one
+//! definition with its signature, in whatever text: the one that imports the module, or another
+//! module. A constant may stand for an override, and a type may be any. Names of codes
+//! ([`codes::wgsl_constants`](super::codes)) need no import.
+//!
+//! Used by the build script for built-in variants and at run time for a user's own file.
+
+use std::collections::{HashMap, HashSet};
+
+use super::codes::wgsl_constants;
+use super::tokens::{Declaration, Token, declarations, tokens};
+
+const IMPORT: &str = "// import:";
+const REQUIRES: &str = "// requires:";
+const USES: &str = "// uses:";
+
+/// A text with what it asks for and what it defines.
+pub(crate) struct Module {
+    /// What an import calls it; for a text that none imports, how messages call it.
+    pub(crate) name: String,
+    /// File in messages.
+    pub(crate) path: String,
+    pub(crate) text: String,
+    imports: Vec<(String, usize)>,
+    pub(crate) requirements: Vec<Definition>,
+    pub(crate) definitions: Vec<Definition>,
+    /// Names it uses and does not define, with the line of the first use.
+    pub(crate) free: Vec<(String, usize)>,
+}
+
+/// A name at a text's top level, or one that it requires.
+#[derive(Clone, Debug)]
+pub(crate) struct Definition {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) signature: String,
+    pub(crate) line: usize,
+    pub(crate) is_entry: bool,
+}
+
+impl Definition {
+    fn of(d: &Declaration<'_>) -> Self {
+        Self {
+            kind: d.kind.to_owned(),
+            name: d.name.to_owned(),
+            signature: d.signature.clone(),
+            line: d.line,
+            is_entry: d.is_entry,
+        }
+    }
+
+    /// Both are a value, a function, a variable or a type, with the same signature where that
+    /// matters to a user of the name.
+    pub(crate) fn agrees(&self, other: &Self) -> bool {
+        let class = |kind: &str| match kind {
+            "const" | "override" => 0,
+            "fn" => 1,
+            "var" => 2,
+            _ => 3,
+        };
+        let (a, b) = (class(&self.kind), class(&other.kind));
+        a == b && (a == 3 || self.signature == other.signature)
+    }
+
+    /// A type is in the signature.
+    pub(crate) fn mentions(&self, name: &str) -> bool {
+        tokens(&self.signature).iter().any(|t| t.text == name)
+    }
+
+    pub(crate) fn shown(&self) -> String {
+        match self.kind.as_str() {
+            "struct" | "alias" | "type" => format!("type {}", self.name),
+            kind => format!("{kind} {}{}", self.name, self.signature),
+        }
+    }
+}
+
+/// A linked text.
+pub(crate) struct Linked {
+    pub(crate) text: String,
+    /// Name, file and first line of every module in the text.
+    pub(crate) parts: Vec<(String, String, usize)>,
+    /// The text itself, then the modules.
+    pub(crate) modules: Vec<Module>,
+}
+
+impl Module {
+    pub(crate) fn new(name: &str, path: &str, text: &str) -> Result<Self, String> {
+        let (mut imports, mut requirements) = (Vec::new(), Vec::new());
+        for (i, line) in text.lines().enumerate() {
+            let line_number = i + 1;
+            if let Some(names) = line.strip_prefix(IMPORT) {
+                imports.extend(names.split(',').map(|n| (n.trim().to_owned(), line_number)));
+            } else if let Some(wanted) = line.strip_prefix(REQUIRES) {
+                requirements.push(requirement(wanted, path, line_number)?);
+            } else if line.starts_with(USES) {
+                return Err(format!(
+                    "{path}:{line_number}: `{USES}` is no longer read: write `{IMPORT} …` with the \
+                     names that modules have now, such as grid or reduce/tree"
+                ));
+            }
+        }
+        let tokens = tokens(text);
+        let found = declarations(&tokens);
+        let definitions = found.iter().filter(|d| !d.name.is_empty()).map(Definition::of).collect();
+        let free = free(&tokens, &found);
+        Ok(Self {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            text: text.to_owned(),
+            imports,
+            requirements,
+            definitions,
+            free,
+        })
+    }
+
+    pub(crate) fn imports(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.imports.iter().map(|(name, line)| (name.as_str(), *line))
+    }
+
+    pub(crate) fn definition(&self, name: &str) -> Option<&Definition> {
+        self.definitions.iter().find(|d| d.name == name)
+    }
+}
+
+fn requirement(wanted: &str, path: &str, line: usize) -> Result<Definition, String> {
+    // A body and a semicolon make a declaration of it.
+    let wanted = wanted.trim();
+    let text = match wanted.split_whitespace().next() {
+        Some("fn") => format!("{wanted} {{}}"),
+        Some("type") => format!("alias {} = any;", wanted.trim_start_matches("type").trim()),
+        _ => format!("{wanted};"),
+    };
+    let tokens = tokens(&text);
+    match declarations(&tokens).as_slice() {
+        [one] if !one.name.is_empty() => Ok(Definition { line, ..Definition::of(one) }),
+        _ => Err(format!("{path}:{line}: `{REQUIRES} {wanted}`: not understood; write as {FORMS}")),
+    }
+}
+
+const FORMS: &str = "`fn f(a: u32) -> f32`, `override N: u32`, `const C: f32`, `var v: array<u32>` \
+                     or `type T`";
+
+/// Names that a text uses and does not define. Members, attributes and what a function declares are
+/// none of them.
+fn free(tokens: &[Token<'_>], declarations: &[Declaration<'_>]) -> Vec<(String, usize)> {
+    let own: HashSet<&str> = declarations.iter().map(|d| d.name).collect();
+    let mut found: Vec<(String, usize)> = Vec::new();
+    let mut seen = HashSet::new();
+    for d in declarations {
+        // Parameters, then one set a block.
+        let mut scopes = vec![HashSet::new()];
+        let tokens = &tokens[d.tokens.clone()];
+        for (i, token) in tokens.iter().enumerate() {
+            let before = if i > 0 { tokens[i - 1].text } else { "" };
+            let after = tokens.get(i + 1).map_or("", |t| t.text);
+            match token.text {
+                "{" => scopes.push(HashSet::new()),
+                "}" if scopes.len() > 1 => {
+                    scopes.pop();
+                }
+                _ => {}
+            }
+            if !token.is_word() || matches!(before, "@" | ".") {
+                continue;
+            }
+            if d.kind == "struct" && after == ":" {
+                continue;
+            }
+            if d.kind == "fn" {
+                // Of a `case` a colon declares nothing.
+                let is_parameter = scopes.len() == 1 && after == ":";
+                if is_parameter || matches!(before, "let" | "var" | "const") {
+                    if let Some(scope) = scopes.last_mut() {
+                        scope.insert(token.text);
+                    }
+                    continue;
+                }
+                if scopes.iter().any(|s| s.contains(token.text)) {
+                    continue;
+                }
+            }
+            if !own.contains(token.text) && seen.insert(token.text) {
+                found.push((token.text.to_owned(), token.line));
+            }
+        }
+    }
+    found
+}
+
+/// Links a text with what it imports. The text comes first, so that its line numbers stay; its
+/// imports become `// with:`, so that linking again adds nothing. `find` gives a module.
+pub(crate) fn link(
+    name: &str,
+    path: &str,
+    text: &str,
+    find: &dyn Fn(&str) -> Option<Result<Module, String>>,
+) -> Result<Linked, String> {
+    let mut modules = vec![Module::new(name, path, text)?];
+    let imports = modules[0].imports.clone();
+    let mut trail = vec![name.to_owned()];
+    for (import, line) in imports {
+        add(&import, (path, line), &mut modules, &mut trail, find)?;
+    }
+    // naga 30 wants the types of constants before arrays that overrides size, so that no order of
+    // imports may bring them the other way round.
+    let holds_arrays = |m: &Module| m.definitions.iter().any(|d| d.kind == "var");
+    modules[1..].sort_by_key(holds_arrays);
+    let defined = definitions(&modules)?;
+    for module in &modules {
+        for wanted in &module.requirements {
+            meet(wanted, module, name, &defined, &modules)?;
+        }
+    }
+    Ok(joined(modules, &defined))
+}
+
+/// Adds a module after those that it imports.
+fn add(
+    name: &str,
+    from: (&str, usize),
+    modules: &mut Vec<Module>,
+    trail: &mut Vec<String>,
+    find: &dyn Fn(&str) -> Option<Result<Module, String>>,
+) -> Result<(), String> {
+    let (path, line) = from;
+    if trail.iter().skip(1).any(|n| n == name) {
+        let from = trail.iter().position(|n| n == name).unwrap_or_default();
+        let circle = trail[from..].join(" -> ");
+        return Err(format!("{path}:{line}: modules import each other: {circle} -> {name}"));
+    }
+    if modules.iter().skip(1).any(|m| m.name == name) {
+        return Ok(());
+    }
+    let module = find(name)
+        .ok_or_else(|| format!("{path}:{line}: `{IMPORT} {name}`: there is no such module"))??;
+    let (path, imports) = (module.path.clone(), module.imports.clone());
+    trail.push(name.to_owned());
+    for (import, line) in imports {
+        add(&import, (&path, line), modules, trail, find)?;
+    }
+    trail.pop();
+    modules.push(module);
+    Ok(())
+}
+
+/// Where each name is defined; a name that two texts define is an error.
+fn definitions(modules: &[Module]) -> Result<HashMap<String, usize>, String> {
+    let mut defined: HashMap<String, usize> = HashMap::new();
+    for (i, module) in modules.iter().enumerate() {
+        for d in &module.definitions {
+            let Some(other) = defined.insert(d.name.clone(), i) else { continue };
+            let other = &modules[other];
+            let line = other.definition(&d.name).map_or(0, |d| d.line);
+            return Err(format!(
+                "{}:{}: `{}` is defined here and in {}:{line}, and both are linked into {}",
+                module.path, d.line, d.name, other.path, modules[0].name
+            ));
+        }
+    }
+    Ok(defined)
+}
+
+fn meet(
+    wanted: &Definition,
+    module: &Module,
+    linked: &str,
+    defined: &HashMap<String, usize>,
+    modules: &[Module],
+) -> Result<(), String> {
+    let at = format!("{}:{}", module.path, wanted.line);
+    let shown = wanted.shown();
+    let Some(found) = defined.get(&wanted.name) else {
+        return Err(format!(
+            "{at}: {} requires `{shown}`, and nothing that is linked into {linked} defines `{}`",
+            module.name, wanted.name
+        ));
+    };
+    let other = &modules[*found];
+    let Some(found) = other.definition(&wanted.name) else { return Ok(()) };
+    if found.agrees(wanted) {
+        return Ok(());
+    }
+    Err(format!(
+        "{at}: {} requires `{shown}`, and {linked} links `{}` of {}:{}",
+        module.name,
+        found.shown(),
+        other.path,
+        found.line
+    ))
+}
+
+fn joined(modules: Vec<Module>, defined: &HashMap<String, usize>) -> Linked {
+    let mut text = String::new();
+    let mut parts = Vec::new();
+    let mut lines = 0;
+    let push = |text: &mut String, lines: &mut usize, line: &str| {
+        text.push_str(line);
+        text.push('\n');
+        *lines += 1;
+    };
+    for (i, module) in modules.iter().enumerate() {
+        if i > 0 {
+            push(&mut text, &mut lines, &format!("// {}", module.path));
+            parts.push((module.name.clone(), module.path.clone(), lines + 1));
+        }
+        for line in module.text.lines() {
+            match line.strip_prefix(IMPORT) {
+                Some(names) => push(&mut text, &mut lines, &format!("// with:{names}")),
+                None => push(&mut text, &mut lines, line),
+            }
+        }
+    }
+    let used: HashSet<&str> =
+        modules.iter().flat_map(|m| &m.free).map(|(name, _)| name.as_str()).collect();
+    for (name, code) in wgsl_constants() {
+        if used.contains(name.as_str()) && !defined.contains_key(&name) {
+            push(&mut text, &mut lines, &format!("const {name}: u32 = {code}u;"));
+        }
+    }
+    Linked { text, parts, modules }
+}

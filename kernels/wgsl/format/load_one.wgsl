@@ -1,0 +1,8 @@
+// Single activations of `x: array<u32>`: f32 bits (ACTS F32) or f16 pairs (ACTS F16).
+// requires: var x: array<u32>
+override ACTS: u32;
+
+fn x_at(i: u32) -> f32 {
+    if (ACTS == F32) { return bitcast<f32>(x[i]); }
+    return unpack2x16float(x[i / 2u])[i % 2u];
+}

@@ -1,5 +1,0 @@
-// For planes_dot4: the factor of an RMSNorm whose squares round_x has summed.
-fn factor_of(size: u32) -> f32 {
-    if (!normed()) { return 1.0; }
-    return rms_factor(all_squares(size));
-}

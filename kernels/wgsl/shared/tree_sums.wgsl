@@ -1,4 +1,0 @@
-// For residual_norm in a workgroup without subgroups. Needs reduce_workgroup.
-struct Place { lid: u32 }
-
-fn sum_all(p: Place, value: f32) -> f32 { return workgroup_sum(p.lid, value); }

@@ -1,6 +1,0 @@
-// For rounded_x and planes_dot4, where x is met as it is: no squares, no factor.
-fn normed() -> bool { return false; }
-
-fn squares_of(i: u32) -> f32 { return 0.0; }
-
-fn factor_of(size: u32) -> f32 { return 1.0; }
