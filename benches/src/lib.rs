@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use lathe_harness::check::Case;
 use lathe_harness::decode::{GraphOptions, RunOptions, Weights, graph, session};
 use lathe_harness::execute::GpuExecutor;
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
+use lathe_harness::judge::check::Case;
 use lathe_harness::measure::{Bench, BenchOptions, Output, Temperature};
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
-use lathe_harness::select::Hints;
+use lathe_harness::plan::select::Hints;
 use lathe_harness::{Error, Result};
 use lathe_kernels::{FloatFormat, Format, Kernel, Problem};
 

@@ -3,9 +3,9 @@
 
 mod common;
 
-use lathe_harness::check::{Case, Verdict, check_plan};
 use lathe_harness::execute::Execute;
 use lathe_harness::gpu::{GUARD_BYTES, Pipelines, Policy};
+use lathe_harness::judge::check::{Case, Verdict, check_plan};
 use lathe_harness::plan::Plan;
 use lathe_kernels::{kernel, source};
 

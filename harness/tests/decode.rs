@@ -13,15 +13,15 @@ use lathe_harness::decode::session::{self, Verifier};
 use lathe_harness::decode::{
     DecodeGraph, GraphOptions, RunOptions, Sampling, Weights, graph, kv_cache,
 };
-use lathe_harness::diff;
 use lathe_harness::error::Error;
 use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
+use lathe_harness::judge::diff;
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
-use lathe_harness::recording::{Content, TensorId};
-use lathe_harness::select::Hints;
+use lathe_harness::plan::recording::{Content, TensorId};
+use lathe_harness::plan::select::Hints;
 use lathe_kernels::{Capabilities, FloatFormat, Format, StateWord};
 
 const GOLDENS: [&str; 6] = [

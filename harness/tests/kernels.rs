@@ -6,12 +6,12 @@ mod common;
 
 use std::sync::Arc;
 
-use lathe_harness::check::{Case, CaseResult, Verdict, check, check_plan, sweep};
 use lathe_harness::execute::Execute;
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
+use lathe_harness::judge::check::{Case, CaseResult, Verdict, check, check_plan, sweep};
 use lathe_harness::plan::Plan;
-use lathe_harness::recording::TensorId;
-use lathe_harness::select::{Hints, select};
+use lathe_harness::plan::recording::TensorId;
+use lathe_harness::plan::select::{Hints, select};
 use lathe_kernels::gemv_q::GemvQ;
 use lathe_kernels::{
     Beta, Capabilities, Constants, CooperativeMatrix, FloatFormat, Format, Kernel, MatrixScalar,

@@ -11,56 +11,29 @@ use std::path::Path;
 /// Each room and whom it may know. A room that is missing here may not exist; an arrow that no
 /// source has any more must go.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("check", &["data", "error", "execute", "gpu", "plan", "recording", "weights"]),
     (
         "cli",
         &[
-            "check",
-            "data",
-            "decode",
-            "diff",
-            "error",
-            "execute",
-            "gpu",
-            "measure",
-            "model",
-            "plan",
-            "recording",
+            "data", "decode", "error", "execute", "gpu", "judge", "measure", "model", "plan",
             "report",
-            "select",
-            "tune",
-            "tuned",
-            "user",
         ],
     ),
     ("data", &["error"]),
-    (
-        "decode",
-        &["data", "error", "execute", "model", "plan", "recording", "select", "tuned", "weights"],
-    ),
-    ("diff", &["check", "error", "execute", "recording"]),
+    ("decode", &["data", "error", "execute", "model", "plan"]),
     ("error", &["model"]),
-    ("execute", &["error", "gpu", "recording", "weights"]),
+    ("execute", &["error", "gpu", "plan"]),
     ("gpu", &["data", "error", "plan"]),
+    ("judge", &["data", "error", "execute", "gpu", "plan"]),
     ("main", &["cli"]),
-    ("measure", &["check", "data", "error", "execute", "gpu", "plan"]),
+    ("measure", &["data", "error", "execute", "gpu", "judge", "plan"]),
     ("model", &[]),
-    ("plan", &[]),
-    ("recording", &["plan", "weights"]),
+    ("plan", &["data", "error", "model"]),
     ("report", &["data"]),
-    ("select", &["plan", "tuned"]),
-    (
-        "tune",
-        &["check", "data", "error", "execute", "gpu", "measure", "plan", "select", "tuned", "user"],
-    ),
-    ("tuned", &["data", "error", "plan"]),
-    ("user", &["plan"]),
-    ("weights", &["model"]),
 ];
 
 /// Rooms of plain data: they name neither wgpu nor the room that wraps it, nor know anyone who
 /// does.
-const WITHOUT_DEVICE: &[&str] = &["data", "model", "plan", "recording", "report", "select"];
+const WITHOUT_DEVICE: &[&str] = &["data", "model", "plan", "report"];
 
 /// A room named in a source of another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::Global;
-use crate::check::Case;
 use crate::data::paired::{Comparison, Verdict};
 use crate::data::record::{Ab, Body, Record};
 use crate::data::{Ratio, stats};
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Pipelines, Span};
+use crate::judge::check::Case;
 use crate::measure::ab::{self, AbOptions};
 use crate::measure::{Bench, BenchOptions, Output, environment};
 use crate::plan::{Plan, PlanError};

@@ -10,10 +10,10 @@ use crate::data::record::{Bench, BenchCase, Body, Record, StageTiming};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::measure::{Session, environment};
+use crate::plan::select::{Hints, select};
+use crate::plan::tuned::{Store, Tuned};
 use crate::plan::{Plan, PlanError};
 use crate::report::table;
-use crate::select::{Hints, select};
-use crate::tuned::{Store, Tuned};
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -8,10 +8,10 @@ use lathe_kernels::{Kernel, KernelVariant, Problem};
 use serde::Serialize;
 
 use super::Global;
-use crate::check::{CaseResult, Verdict, check, check_plan, sweep};
 use crate::data::AdapterSummary;
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Pipelines};
+use crate::judge::check::{CaseResult, Verdict, check, check_plan, sweep};
 use crate::plan::PlanError;
 use crate::report::{json, table};
 

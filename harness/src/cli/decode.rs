@@ -28,10 +28,10 @@ use crate::measure::ab::{self, AbOptions};
 use crate::measure::{copy_bandwidth, environment};
 use crate::model::synth::{SynthSpec, write_synth};
 use crate::model::{Config, ModelFile};
+use crate::plan::select::Hints;
+use crate::plan::tuned::Store;
 use crate::report::trace::trace;
 use crate::report::{json, table};
-use crate::select::Hints;
-use crate::tuned::Store;
 
 use logits::LogitsFile;
 use sampling::SamplingOpts;

@@ -9,10 +9,10 @@ use serde::Serialize;
 use super::Global;
 use super::decode::ModelOpts;
 use crate::decode::kv_cache;
-use crate::diff::{Divergence, step};
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
 use crate::gpu::{Pipelines, Policy};
+use crate::judge::diff::{Divergence, step};
 use crate::report::json;
 
 #[derive(Debug, Args)]

@@ -27,8 +27,8 @@ use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem, Shape};
 
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu};
+use crate::plan::user::UserKernel;
 use crate::plan::{Plan, PlanError};
-use crate::user::UserKernel;
 
 /// Workbench for WGSL language-model decode kernels.
 #[derive(Debug, Parser)]

@@ -6,8 +6,8 @@ use clap::Args;
 use lathe_kernels::{Constants, Kernel, KernelVariant};
 
 use super::Global;
-use crate::backend_text::{self, Language, Written};
 use crate::error::{Error, Result};
+use crate::plan::backend_text::{self, Language, Written};
 use crate::report::json;
 
 #[derive(Debug, Args)]

@@ -11,9 +11,9 @@ use serde::Serialize;
 use super::Global;
 use crate::error::{Error, Result};
 use crate::measure::ab::AbOptions;
+use crate::measure::tune::{Answer, Found, Request, Trials, TuneOptions, tune};
+use crate::plan::tuned::Store;
 use crate::report::{json, table};
-use crate::tune::{Answer, Found, Request, Trials, TuneOptions, tune};
-use crate::tuned::Store;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
@@ -132,7 +132,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             let file = file.ok_or_else(|| Error::Usage(format!("{text}: not a .wgsl file")))?;
             options.files.push((variant, file));
         }
-        let count = crate::tune::candidates(&variants, &options.files).len() as u64;
+        let count = crate::measure::tune::candidates(&variants, &options.files).len() as u64;
         let bar = global.progress(count, &format!("tuning {}", kernel.name), false);
         let found =
             tune(&gpu, kernel, &variants, &problem, &options, &mut |candidate, rejected| {

@@ -9,8 +9,8 @@ use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, ParamKind, R
 use serde::Serialize;
 
 use super::Global;
-use crate::backend_text::{self, Language, Limitation, Written};
 use crate::error::{Error, Result};
+use crate::plan::backend_text::{self, Language, Limitation, Written};
 use crate::plan::{Plan, PlanError};
 use crate::report::{browser, json, table};
 

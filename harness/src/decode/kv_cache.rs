@@ -4,7 +4,7 @@ use lathe_kernels::StateWord;
 
 use crate::error::Result;
 use crate::execute::Execute;
-use crate::recording::TensorId;
+use crate::plan::recording::TensorId;
 
 /// Keys and values of one layer: (kv_heads, capacity, head_dim) each.
 #[derive(Clone, Copy, Debug)]

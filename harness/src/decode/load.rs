@@ -7,7 +7,7 @@ use lathe_kernels::Format;
 
 use crate::error::{Error, Result};
 use crate::model::{Config, GgmlType, ModelFile, TensorInfo};
-use crate::weights::{self, Bytes, WeightRows};
+use crate::plan::weights::{self, Bytes, WeightRows};
 
 /// All weights of a model.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use crate::data::record::{OpTotal, Profile, ProfiledOp, ProfiledStep, SelectionL
 use crate::data::steady::steady;
 use crate::error::Result;
 use crate::execute::{Execute, GpuExecutor};
-use crate::recording::Op;
+use crate::plan::recording::Op;
 
 /// Runs the decode twice: at full speed, then step by step with a timestamp around every
 /// operation. `on_step` hears each profiled step.

@@ -8,7 +8,7 @@ use super::oracle::{self, expected};
 use super::value::{Outcome, Value};
 use super::{Batch, Execute, Stream};
 use crate::error::Result;
-use crate::recording::{Content, Recording, TensorId};
+use crate::plan::recording::{Content, Recording, TensorId};
 
 /// Runs a recording with the reference.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::{Batch, Execute, Stream};
 use crate::error::Result;
 use crate::gpu::{Block, Gpu, Pipeline, Pipelines, Policy};
-use crate::recording::{Content, Recording, TensorId};
+use crate::plan::recording::{Content, Recording, TensorId};
 
 use content::{alike, fill};
 pub use op_timer::{OpTimer, TimedStep};

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::recording::TensorId;
+use crate::plan::recording::TensorId;
 
 pub use cpu::CpuExecutor;
 pub use gpu::{GpuExecutor, OpTimer, TimedStep};
@@ -38,7 +38,7 @@ pub struct Stream {
 
 /// What a decode session needs of an executor.
 pub trait Execute {
-    /// Writes words of a [`crate::recording::Content::Words`] tensor from word `at` on.
+    /// Writes words of a [`crate::plan::recording::Content::Words`] tensor from word `at` on.
     fn write_words(&mut self, tensor: TensorId, at: usize, words: &[u32]) -> Result<()>;
     /// Sets a tensor of words or of KV values to zero.
     fn clear(&mut self, tensor: TensorId) -> Result<()>;

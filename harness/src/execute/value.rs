@@ -8,8 +8,8 @@ use lathe_reference::lm_head_topk::Row;
 use lathe_reference::{Expected, Tolerance};
 
 use super::oracle::rows::row_of;
-use crate::recording::{Content, TensorId};
-use crate::weights::WeightRows;
+use crate::plan::recording::{Content, TensorId};
+use crate::plan::weights::WeightRows;
 
 /// A tensor on the host.
 #[derive(Clone, Debug)]

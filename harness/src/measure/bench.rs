@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use lathe_kernels::Problem;
 
 use super::copy::Copier;
-use crate::check::{Case, Verdict};
 use crate::data::record::{BenchCase, Clock, Flag, StageTiming, Timing};
 use crate::data::stats;
 use crate::data::steady::steady;
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
 use crate::gpu::{Checks, Gpu, Pipelines, Policy, Span};
+use crate::judge::check::{Case, Verdict};
 use crate::plan::Plan;
 
 /// Where a dispatch finds its inputs.

@@ -4,6 +4,7 @@ pub mod ab;
 mod bench;
 mod copy;
 mod environment;
+pub mod tune;
 
 pub use bench::{Bench, BenchOptions, Output, Session, Temperature};
 pub use copy::{Copier, CopyBandwidth, copy_bandwidth};

@@ -159,7 +159,7 @@ fn q6_k(x: &[f32], out: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use crate::data::rng::Rng;
-    use crate::weights::decode;
+    use crate::plan::weights::decode;
 
     /// Largest error as a share of the block's largest value, by the bits of a code.
     #[test]

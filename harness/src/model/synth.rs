@@ -373,7 +373,7 @@ mod tests {
 
     fn decode(format: Format, data: &[u8]) -> Vec<f64> {
         let mut values = vec![0.0; data.len() / format.block_bytes() * format.block_len()];
-        crate::weights::decode(format, data, &mut values);
+        crate::plan::weights::decode(format, data, &mut values);
         values.into_iter().map(f64::from).collect()
     }
 

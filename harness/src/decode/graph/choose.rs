@@ -10,9 +10,9 @@ use super::Selected;
 use super::step::{Listed, ListedShape, Node, Step};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
-use crate::recording::{Content, Recording, TensorId};
-use crate::select::{Hints, SelectError, Selection, select};
-use crate::tuned::Tuned;
+use crate::plan::recording::{Content, Recording, TensorId};
+use crate::plan::select::{Hints, SelectError, Selection, select};
+use crate::plan::tuned::Tuned;
 
 /// What decides.
 pub(super) struct Chooser<'a> {

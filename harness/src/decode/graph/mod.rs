@@ -15,9 +15,9 @@ use super::load::Weights;
 use super::sampling::Sampling;
 use crate::error::{Error, Result};
 use crate::model::Config;
-use crate::recording::{Recording, TensorId};
-use crate::select::Hints;
-use crate::tuned::Tuned;
+use crate::plan::recording::{Recording, TensorId};
+use crate::plan::select::Hints;
+use crate::plan::tuned::Tuned;
 use choose::Chooser;
 
 /// What a graph is built for.

@@ -24,8 +24,8 @@ use super::GraphOptions;
 use crate::decode::kv_cache::KvCache;
 use crate::decode::load::{LayerWeights, Weights};
 use crate::model::Config;
-use crate::recording::{Content, Label, Tensor, TensorId};
-use crate::weights::WeightRows;
+use crate::plan::recording::{Content, Label, Tensor, TensorId};
+use crate::plan::weights::WeightRows;
 
 /// An operation of the step, or several ways to do the same.
 #[derive(Debug)]

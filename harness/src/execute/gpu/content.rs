@@ -1,7 +1,7 @@
 //! What tensors hold, as bytes of the device: laid out, read back, shared.
 
 use crate::gpu::{Block, Gpu};
-use crate::recording::Content;
+use crate::plan::recording::Content;
 
 /// Bytes packed at a time on the way to the device.
 const PIECE: usize = 16 << 20;

@@ -11,7 +11,7 @@ use lathe_reference::qkv_rope_append::{Token, qkv_rope_append, stored};
 
 use super::{Inputs, Oracle, Outcomes, cache};
 use crate::execute::value::{Outcome, Value};
-use crate::recording::Op;
+use crate::plan::recording::Op;
 
 fn token(p: &AttentionAppend, inputs: &Inputs<'_>) -> Token {
     let weights = || (inputs.f32s("qk_norm").split_at(p.head_dim).into(), p.eps);

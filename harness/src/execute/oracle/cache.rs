@@ -7,7 +7,7 @@ use lathe_reference::kv_append::{self, CacheShape, KvFormat};
 
 use super::{Inputs, Outcomes};
 use crate::execute::value::{Outcome, Value};
-use crate::recording::Op;
+use crate::plan::recording::Op;
 
 pub(super) fn shape<P: Cache>(p: &P) -> CacheShape {
     CacheShape { kv_heads: p.kv_heads(), capacity: p.kv_size(), head_dim: p.head_dim() }

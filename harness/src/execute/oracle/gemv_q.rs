@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::rows::{format_of, gemv, onto, placed};
 use super::{Inputs, Oracle, Outcomes};
-use crate::weights::WeightRows;
+use crate::plan::weights::WeightRows;
 
 impl Oracle for GemvQ {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {

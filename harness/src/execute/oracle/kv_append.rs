@@ -4,7 +4,7 @@ use lathe_kernels::kv_append::KvAppend;
 
 use super::{Inputs, Oracle, Outcomes, cache};
 use crate::execute::value::Value;
-use crate::recording::Op;
+use crate::plan::recording::Op;
 
 impl Oracle for KvAppend {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {

@@ -14,8 +14,8 @@ use lathe_reference as reference;
 use lathe_reference::Expected;
 
 use super::value::{Outcome, Value};
-use crate::recording::{Op, TensorId};
-use crate::weights::WeightRows;
+use crate::plan::recording::{Op, TensorId};
+use crate::plan::weights::WeightRows;
 
 /// What an operation should leave in the tensors it writes.
 pub type Outcomes = Vec<(TensorId, Outcome)>;

@@ -6,7 +6,7 @@ use lathe_reference::qkv_rope_append as reference;
 
 use super::{Inputs, Oracle, Outcomes, cache};
 use crate::execute::value::{Outcome, Value};
-use crate::recording::Op;
+use crate::plan::recording::Op;
 
 fn token(p: &QkvRopeAppend, inputs: &Inputs<'_>) -> reference::Token {
     let weights = || (["q_norm", "k_norm"].map(|name| inputs.f32s(name)), p.eps);

@@ -5,7 +5,7 @@ use lathe_reference as reference;
 use lathe_reference::{Expected, quant};
 use rayon::prelude::*;
 
-use crate::weights::{WeightRows, oracle_format};
+use crate::plan::weights::{WeightRows, oracle_format};
 
 pub(super) fn format_of(rows: &WeightRows) -> quant::Format {
     oracle_format(rows.format)

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use lathe_kernels::{Capabilities, Kernel, Shape};
 
+use crate::plan::tuned::Tuned;
 use crate::plan::{Plan, PlanError};
-use crate::tuned::Tuned;
 
 /// A selected variant, specialised, with the reason it was taken.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use lathe_kernels::{
 
 use crate::data::rng::Rng;
 use crate::execute::value::Value;
-use crate::recording::Content;
-use crate::weights::WeightRows;
+use crate::plan::recording::Content;
+use crate::plan::weights::WeightRows;
 
 /// Content and value of one binding.
 pub(super) fn draw(

@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, Packing, Problem, Shape};
 use serde::{Deserialize, Serialize};
 
-use crate::check::{Case, Verdict};
 use crate::data::{AdapterSummary, paired, stats};
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
 use crate::gpu::{Checks, Gpu, Pipelines, Policy};
+use crate::judge::check::{Case, Verdict};
 use crate::measure::ab::{self, AbOptions};
 use crate::measure::{Bench, BenchOptions, Output, Temperature};
+use crate::plan::tuned::Entry;
+use crate::plan::user::UserKernel;
 use crate::plan::{Plan, PlanError};
-use crate::tuned::Entry;
-use crate::user::UserKernel;
 
 /// Something a tuner may try.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -548,8 +548,8 @@ fn rounds_more(kernel: &Kernel, shape: &Shape, candidate: &Candidate) -> Option<
 
 /// What runs untuned: the first preference that can.
 fn incumbent(kernel: &'static Kernel, shape: &Shape, caps: &Capabilities) -> Result<Candidate> {
-    let hints = crate::select::Hints::new();
-    let selection = crate::select::select(kernel, shape, caps, &hints, None)
+    let hints = crate::plan::select::Hints::new();
+    let selection = crate::plan::select::select(kernel, shape, caps, &hints, None)
         .map_err(|e| Error::Usage(e.to_string()))?;
     let variant: &'static KernelVariant =
         kernel.variant(&selection.plan.variant).expect("selected from this kernel");

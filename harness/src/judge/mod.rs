@@ -1,6 +1,9 @@
 //! The one judge: is what an operation left on the device what its oracle says? `check`, `diff`,
 //! `verify` and the validation before and after a benchmark all ask it.
 
+pub mod check;
+pub mod diff;
+
 use std::collections::BTreeMap;
 
 use lathe_kernels::{FloatFormat, Problem, State};
@@ -10,7 +13,7 @@ use serde::Serialize;
 
 use crate::execute::oracle::Outcomes;
 use crate::execute::value::{Among, Outcome};
-use crate::recording::{Content, Op, Recording, TensorId};
+use crate::plan::recording::{Content, Op, Recording, TensorId};
 
 /// The element closest to (or farthest past) its bound.
 #[derive(Clone, Debug, Serialize)]

@@ -11,7 +11,7 @@ use crate::execute::oracle;
 use crate::execute::value::Value;
 use crate::execute::{Execute, GpuExecutor};
 use crate::judge::judge;
-use crate::recording::{Content, Op, Recording};
+use crate::plan::recording::{Content, Op, Recording};
 
 /// An operation whose output is off.
 #[derive(Clone, Debug, serde::Serialize)]

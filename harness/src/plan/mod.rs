@@ -1,5 +1,13 @@
-//! From kernel, variant and shape to what a device has to do: constants, entry points, grids.
-//! Pure data; the GPU executor turns it into pipelines.
+//! What a device has to do, as plain data: a variant specialised for a shape ([`Plan`]), which
+//! variant that is ([`select`]), operations over tensors ([`recording`]). The GPU executor turns it
+//! into pipelines and buffers.
+
+pub mod backend_text;
+pub mod recording;
+pub mod select;
+pub mod tuned;
+pub mod user;
+pub mod weights;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -159,17 +159,17 @@ mod tests {
         let shape = kernel.default_problem().shape;
         let caps = Capabilities::minimal();
         let mut entry = entry(kernel, &shape);
-        let chosen = |tuned: &Tuned, hints: &crate::select::Hints| {
-            let s = crate::select::select(kernel, &shape, &caps, hints, Some(tuned));
+        let chosen = |tuned: &Tuned, hints: &crate::plan::select::Hints| {
+            let s = crate::plan::select::select(kernel, &shape, &caps, hints, Some(tuned));
             let s = s.expect("a selection");
             (s.plan.variant.clone(), s.plan.constants.get("LANES").copied(), s.why)
         };
-        let none = crate::select::Hints::new();
+        let none = crate::plan::select::Hints::new();
         let tuned = Tuned { entries: vec![entry.clone()] };
         let (variant, lanes, why) = chosen(&tuned, &none);
         assert_eq!((variant.as_str(), lanes), ("workgroup", Some(16.0)));
         assert!(why.contains("tuned"));
-        let hint = crate::select::Hints::from([("gemv".to_owned(), "naive".to_owned())]);
+        let hint = crate::plan::select::Hints::from([("gemv".to_owned(), "naive".to_owned())]);
         assert_eq!(chosen(&tuned, &hint).0, "naive");
         entry.source = "another".into();
         let (_, lanes, why) = chosen(&Tuned { entries: vec![entry] }, &none);

@@ -15,7 +15,7 @@ use crate::execute::{Execute, GpuExecutor};
 use crate::gpu::{Gpu, POISON, Pipelines, Policy};
 use crate::judge::{Within, judge};
 use crate::plan::Plan;
-use crate::recording::{Content, Label, Recording, TensorId};
+use crate::plan::recording::{Content, Label, Recording, TensorId};
 
 /// One invocation with all its inputs, ready for either executor.
 #[derive(Debug)]

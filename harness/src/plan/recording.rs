@@ -9,7 +9,7 @@ use std::sync::Arc;
 use lathe_kernels::{Elem, FloatFormat, Kernel, Packing, Problem, Role, RopeSpec, Shape, State};
 
 use crate::plan::Plan;
-use crate::weights::WeightRows;
+use crate::plan::weights::WeightRows;
 
 /// A tensor of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
