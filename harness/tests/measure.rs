@@ -201,7 +201,7 @@ fn ab_refuses_a_kernel_that_writes_nothing() {
     let _turn = common::turn();
     let folder = Folder::new();
     let text = lathe_kernels::source("gemv", "naive").unwrap().text;
-    let stores = "store_y(y_at(column, row), sum, held_y(y_at(column, row)));";
+    let stores = "store_y(y_at(column, row), sum, old_y(y_at(column, row)));";
     let idle = replaced(text, stores, &format!("if (ROWS == 0u) {{ {stores} }}"));
     let idle = folder.write("idle.wgsl", &idle);
     let sides = [&["ab", "gemv", "--a", "naive", "--b", &idle, "--allow-software"][..], &SMALL];
