@@ -56,6 +56,7 @@ fn packages_hold_what_they_build_from() {
         (
             "lathe-harness",
             &[
+                "build.rs",
                 "src/main.rs",
                 "src/measure/copy.wgsl",
                 "src/report/browser.html",
@@ -71,7 +72,9 @@ fn packages_hold_what_they_build_from() {
         let errors = String::from_utf8_lossy(&listed.stderr);
         assert!(listed.status.success(), "{package}: {errors}");
         let files = String::from_utf8_lossy(&listed.stdout).replace('\\', "/");
-        for file in needed.iter().chain(&["Cargo.toml", "README.md"]) {
+        for file in
+            needed.iter().chain(&["Cargo.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE"])
+        {
             assert!(files.lines().any(|f| f == *file), "{package} lacks {file}");
         }
         assert!(!files.contains("goldens"), "{package} carries the repository's test data");
