@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lathe_kernels::{ReflectError, ShapeError};
+use lathe_kernels::{ReflectError, RegisterError, ShapeError};
 
 use crate::model::ModelError;
 
@@ -60,6 +60,18 @@ pub enum Error {
     /// A WGSL source that naga or the kernel contract refuses.
     #[error(transparent)]
     Reflect(#[from] ReflectError),
+    /// An operation or a variant of another crate that cannot be registered.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    /// Nothing to hold an operation against.
+    #[error(
+        "kernel {kernel} has no reference: it was registered with lathe_kernels alone; lathe_harness \
+         has a `register` that takes one"
+    )]
+    NoReference {
+        /// Kernel.
+        kernel: &'static str,
+    },
     /// A correctness check failed.
     #[error("{0}")]
     CheckFailed(String),
@@ -85,6 +97,8 @@ impl Error {
             Error::Usage(_)
             | Error::Shape(_)
             | Error::Reflect(_)
+            | Error::Register(_)
+            | Error::NoReference { .. }
             | Error::Io { .. }
             | Error::Model(ModelError::Exists { .. }) => 2,
             Error::NoAdapter(_) | Error::Unavailable { .. } => 3,

@@ -5,6 +5,7 @@
 //!            → execute::{GpuExecutor, CpuExecutor} → tokens, logits
 //! ```
 
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod data;
 pub mod decode;
@@ -18,3 +19,7 @@ pub mod plan;
 pub mod report;
 
 pub use error::{Error, Result};
+pub use execute::oracle::register;
+pub use lathe_kernels::register_variants;
+/// For [`gpu::Gpu::from_wgpu`], whose device must be of this version.
+pub use wgpu;

@@ -282,6 +282,83 @@ fn check_refuses_a_wrong_kernel_of_the_users_own() {
 }
 
 #[test]
+fn a_users_file_enters_whole_steps() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.wgsl");
+    let shown = file.display().to_string();
+    let model = golden("llama-tiny-f16.gguf");
+    let base = ["--model", &model, "--prompt-tokens", "2,5", "-n", "2", "--untuned"];
+    let with = |command: &str, hint: &str, more: &[&str]| {
+        lathe(&[&[command][..], &base, &["--hint", hint], more].concat())
+    };
+    let text = lathe_kernels::source("gemv", "naive").unwrap().text;
+    std::fs::write(&file, text).unwrap();
+    for (hint, place) in [
+        (format!("gemv={shown}"), "explicit hint, in the place of gemv/naive"),
+        (format!("gemv/naive={shown}"), "explicit hint, in the place of gemv/naive"),
+    ] {
+        let output = with("decode", &hint, &["--verify", "--json"]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let report = document(&output);
+        let selected = report["selected"].as_array().unwrap();
+        let mine: Vec<_> = selected.iter().filter(|s| s["kernel"] == "gemv").collect();
+        assert!(!mine.is_empty());
+        for s in mine {
+            assert_eq!((s["variant"].as_str(), s["why"].as_str()), (Some(&*shown), Some(place)));
+        }
+    }
+    let hint = format!("gemv={shown}");
+    assert_eq!(code(&with("diff", &hint, &[])), 0);
+    // From a manifest the same.
+    let manifest = folder.path().join("hints.json");
+    std::fs::write(&manifest, serde_json::json!({ "hints": { "gemv": shown } }).to_string())
+        .unwrap();
+    let manifest = manifest.display().to_string();
+    let output = lathe(&[&["diff"][..], &base, &["--manifest", &manifest]].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+
+    // Against a built-in variant, in whole steps; the file carries checks and the other does not.
+    let sides = ["ab", "decode", "--model", &model, "--a", "gemv=naive", "--b", &hint];
+    let rest = ["--allow-software", "--time-out", "2", "--json"];
+    let output = lathe(&[&sides[..], &rest].concat());
+    assert!([0, 6].contains(&code(&output)), "{}", stderr(&output));
+    assert_eq!(document(&output)["b"].as_str(), Some(&*hint));
+    assert!(stderr(&output).contains("a user's file carries wgpu's run-time checks"));
+
+    // One that is wrong is found, with its name, and by the first operation it serves.
+    let wrong = text.replace("var sum = 0.0;", "var sum = 1.0;");
+    assert_ne!(wrong, text);
+    std::fs::write(&file, &wrong).unwrap();
+    let output = with("diff", &hint, &[]);
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+    assert!(stderr(&output).contains(&format!("gemv/{shown}")), "{}", stderr(&output));
+
+    // What cannot be is said before anything runs, with the file.
+    let refused = |hint: &str, wanted: &str| {
+        let output = with("decode", hint, &[]);
+        assert_eq!(code(&output), 2, "{}", stderr(&output));
+        assert!(stderr(&output).contains(wanted), "{}", stderr(&output));
+    };
+    std::fs::write(&file, "fn main() {").unwrap();
+    refused(&hint, "mine.wgsl:2:1");
+    std::fs::write(&file, text.replace("fn main", "fn other")).unwrap();
+    refused(&hint, "mine.wgsl: has no entry point `main`");
+    refused(&format!("gemv/fast={shown}"), "kernel gemv has no variant `fast`; it has naive");
+    refused(&format!("gemm={shown}"), "hint for kernel gemm, which does not exist");
+    refused("gemv=absent.wgsl", "absent.wgsl: ");
+    refused("gemv/naive=vec4", "takes the place of a variant with a FILE.wgsl");
+    // A file is given to be run: one for a kernel that the model has no use for is a mistake.
+    let other = folder.path().join("scatter.wgsl");
+    std::fs::write(&other, lathe_kernels::source("matmul", "naive").unwrap().text).unwrap();
+    let other = format!("matmul={}", other.display());
+    refused(&other, "is a matmul; its are ");
+}
+
+#[test]
 fn decode_writes_logits_of_every_position_and_its_document() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("logits.f32").display().to_string();

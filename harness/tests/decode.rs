@@ -194,7 +194,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
             let Some((golden, context, _)) = step else { continue };
             let config = golden.file.config().unwrap();
             let weights = Weights::load(&golden.file, &config).unwrap();
-            let hints = Hints::from([(kernel.name.to_owned(), variant.name.to_owned())]);
+            let hints = Hints::from([(kernel.name.to_owned(), variant.name.into())]);
             let options = GraphOptions {
                 context: *context,
                 kv: FloatFormat::F32,
@@ -399,7 +399,7 @@ fn hints_win_or_fail_loudly() {
     let config = golden.file.config().unwrap();
     let weights = Weights::load(&golden.file, &config).unwrap();
     let built = |kernel: &str, variant: &str| {
-        let hints = Hints::from([(kernel.to_owned(), variant.to_owned())]);
+        let hints = Hints::from([(kernel.to_owned(), variant.into())]);
         let (kv, acts) = (FloatFormat::F32, FloatFormat::F32);
         let options = GraphOptions { context: 8, kv, acts, sampling: None, hints, tuned: None };
         let caps = Capabilities::minimal();
@@ -444,8 +444,8 @@ fn an_explicit_attention_variant_wins_for_every_cache_and_context() {
             };
             for kernel in kernels.into_iter().flatten() {
                 for variant in &kernel.variants {
-                    let name = variant.name.to_owned();
-                    for s in selected(Hints::from([(kernel.name.to_owned(), name)])) {
+                    let hint = variant.name.into();
+                    for s in selected(Hints::from([(kernel.name.to_owned(), hint)])) {
                         assert_eq!(
                             (s.kernel.as_str(), s.variant.as_str(), s.why.as_str()),
                             (kernel.name, variant.name, "explicit hint")

@@ -19,7 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("data", &["error"]),
-    ("decode", &["data", "error", "execute", "model", "plan"]),
+    ("decode", &["data", "error", "execute", "gpu", "model", "plan"]),
     ("error", &["model"]),
     ("execute", &["error", "gpu", "plan"]),
     ("gpu", &["data", "error", "plan"]),

@@ -3,6 +3,7 @@
 //! [`Declaration`] is written with typed parameters; [`Kernel`] is the same without the type, as
 //! everything sees it that works on any operation.
 
+use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -361,6 +362,8 @@ pub struct Kernel {
     pub variants: Vec<KernelVariant>,
     /// The operations that it replaces where it pays.
     pub fuses: Option<KernelFusion>,
+    /// The type of its parameters.
+    pub(crate) params_type: TypeId,
     prefer: OfShape<&'static [&'static str]>,
     cost: Of<Cost>,
     tolerance: Of<Tolerance>,
@@ -436,6 +439,7 @@ impl<P: Params> Declaration<P> {
                 of: fusion.of,
                 against: Box::new(|shape| (fusion.against)(&P::read(shape))),
             }),
+            params_type: TypeId::of::<P>(),
             prefer: Box::new(|shape| (self.prefer)(&P::read(shape))),
             cost: Box::new(|shape, state| (self.cost)(&P::read(shape), state)),
             tolerance: Box::new(|shape, state| (self.tolerance)(&P::read(shape), state)),
@@ -459,7 +463,7 @@ impl<P: Params> Binding<P> {
 }
 
 impl<P: Params> Variant<P> {
-    fn erase(&'static self) -> KernelVariant {
+    pub(crate) fn erase(&'static self) -> KernelVariant {
         let stage = |stage: &'static Stage<P>| KernelStage {
             entry: stage.entry,
             grid: Box::new(|shape, constants| (stage.grid)(&P::read(shape), constants)),

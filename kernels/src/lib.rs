@@ -5,7 +5,6 @@
 //! validated every source before this crate exists.
 
 use std::cell::Cell;
-use std::sync::{Arc, OnceLock};
 
 pub mod adapter;
 pub mod codes;
@@ -13,6 +12,7 @@ pub mod descriptor;
 pub mod layout;
 pub mod param;
 pub mod reflect;
+pub mod registry;
 pub mod shared;
 
 #[allow(dead_code, reason = "the build script includes it and uses the rest")]
@@ -32,15 +32,18 @@ pub use descriptor::{
 pub use layout::{RopeSpec, StateWord};
 pub use param::{Param, ParamKind, Params, Problem, Shape, ShapeError, State};
 pub use reflect::{ReflectError, Reflection};
+pub use registry::{
+    RegisterError, Text, kernel, kernels, reflection, register, register_variants, source, sources,
+};
 
 /// One linked WGSL source: the variant's file followed by the modules it needs.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Source {
-    /// Kernel name, the folder that holds the file.
+    /// Kernel name; of a built-in one the folder that holds the file.
     pub kernel: &'static str,
-    /// Variant name, the file's stem.
+    /// Variant name; of a built-in one the file's stem.
     pub variant: &'static str,
-    /// Path of the file inside the crate.
+    /// Path of the file inside the crate, or as it was registered.
     pub file: &'static str,
     /// The WGSL handed to naga and to the device.
     pub text: &'static str,
@@ -54,20 +57,15 @@ macro_rules! erased {
     };
 }
 
-/// Every built-in operation, by name.
-pub fn kernels() -> &'static [Kernel] {
-    static KERNELS: OnceLock<Vec<Kernel>> = OnceLock::new();
-    KERNELS.get_or_init(|| for_each_operation!(erased))
+fn built_in() -> Vec<Kernel> {
+    for_each_operation!(erased)
 }
 
-/// Every linked source, sorted by kernel and variant.
-pub fn sources() -> &'static [Source] {
-    SOURCES
-}
-
-/// The linked source of one variant, if its file exists.
-pub fn source(kernel: &str, variant: &str) -> Option<&'static Source> {
-    SOURCES.iter().find(|s| s.kernel == kernel && s.variant == variant)
+impl Source {
+    /// It is this crate's own and not a registered one.
+    pub fn is_built_in(&self) -> bool {
+        SOURCES.iter().any(|s| std::ptr::eq(s.text, self.text))
+    }
 }
 
 /// FNV-1a state after a variant's text, and a zero byte, as it was before its file moved to its
@@ -98,21 +96,4 @@ pub fn link(text: &str, path: &str) -> Result<String, ReflectError> {
         let known: Vec<_> = MODULES.iter().map(|(name, _, _)| *name).collect();
         ReflectError::Link(format!("{error}; there are {}", known.join(", ")))
     })
-}
-
-/// What naga says of a built-in variant; parsed once. `None` when there is no such file.
-pub fn reflection(kernel: &str, variant: &str) -> Option<Arc<Reflection>> {
-    static CACHE: OnceLock<Vec<OnceLock<Arc<Reflection>>>> = OnceLock::new();
-    let cache = CACHE.get_or_init(|| SOURCES.iter().map(|_| OnceLock::new()).collect());
-    let index = SOURCES.iter().position(|s| s.kernel == kernel && s.variant == variant)?;
-    let source = &SOURCES[index];
-    Some(Arc::clone(cache[index].get_or_init(|| {
-        let reflection = Reflection::of(source.text, source.file);
-        Arc::new(reflection.expect("build.rs has validated every source"))
-    })))
-}
-
-/// The operation of a name.
-pub fn kernel(name: &str) -> Option<&'static Kernel> {
-    kernels().iter().find(|k| k.name == name)
 }

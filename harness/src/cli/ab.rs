@@ -1,6 +1,5 @@
 //! `lathe ab`: is B really faster than A?
 
-use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
@@ -14,6 +13,7 @@ use crate::gpu::{Checks, Pipelines, Span};
 use crate::judge::check::Case;
 use crate::measure::ab::{self, AbOptions};
 use crate::measure::{Bench, BenchOptions, Output, environment};
+use crate::plan::user::is_file;
 use crate::plan::{Plan, PlanError};
 use crate::report::table;
 
@@ -22,7 +22,7 @@ pub(super) struct Opts {
     /// KERNEL, or `decode` for whole steps
     kernel: String,
     /// First side: VARIANT or [VARIANT=]FILE.wgsl, a file in that variant's place (else the first's);
-    /// for `decode` KERNEL=VARIANT
+    /// for `decode` KERNEL=VARIANT or KERNEL[/VARIANT]=FILE.wgsl
     #[arg(long, value_name = "VARIANT")]
     a: String,
     /// Second side, judged against the first
@@ -59,7 +59,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if let Some(seconds) = opts.time_out {
         options.time_out = std::time::Duration::from_secs(seconds);
     }
-    let (shape, (comparison, blocks)) = if opts.kernel == "decode" {
+    let (shape, mixed, (comparison, blocks)) = if opts.kernel == "decode" {
         if opts.shape.is_some() {
             return Err(Error::Usage("--shape does not go with `ab decode`".into()));
         }
@@ -68,7 +68,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             .as_deref()
             .ok_or_else(|| Error::Usage("`lathe ab decode` needs --model FILE".into()))?;
         let sides = super::decode::ab(&gpu, model, [&opts.a, &opts.b], &options)?;
-        (model.display().to_string(), sides)
+        (model.display().to_string(), is_file(&opts.a) != is_file(&opts.b), sides)
     } else {
         let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
         let sides = [super::place(kernel, &opts.a)?, super::place(kernel, &opts.b)?];
@@ -88,16 +88,18 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         };
         const SEED: u64 = 42;
         let (pipelines, rotate) = (Pipelines::default(), bench_options.rotate_bytes);
-        let case = Case::new(&gpu, plan(0)?, &problem, SEED)?;
+        let plans = [plan(0)?, plan(1)?];
+        let mixed = plans[0].trusted != plans[1].trusted;
+        let [plan_a, plan_b] = plans;
+        let case = Case::new(&gpu, plan_a, &problem, SEED)?;
         let mut a = Bench::new(&gpu, &pipelines, case, rotate, Output::Validated)?;
-        let mut b = a.beside(&pipelines, plan(1)?, Output::Validated)?;
+        let mut b = a.beside(&pipelines, plan_b, Output::Validated)?;
         let outcome = ab::kernels(&mut a, &mut b, &bench_options, &options)?;
         a.validate("after timing")?;
         b.validate("after timing")?;
-        (kernel.show(&problem), outcome)
+        (kernel.show(&problem), mixed, outcome)
     };
-    let file = |side: &str| Path::new(side).extension().is_some_and(|e| e == "wgsl");
-    if file(&opts.a) != file(&opts.b) && gpu.checks == Checks::Files {
+    if mixed && gpu.checks == Checks::Files {
         eprintln!(
             "lathe: a user's file carries wgpu's run-time checks, a built-in variant does not; \
              --runtime-checks (both) or --unchecked-files (neither) compares like with like"

@@ -5,6 +5,7 @@ mod profile;
 mod sampling;
 mod sides;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,15 +21,14 @@ use crate::data::stats;
 use crate::data::steady::steady;
 use crate::decode::graph::{self, Selected};
 use crate::decode::session::{self, Verifier};
-use crate::decode::{DecodeGraph, GraphOptions, Run, RunOptions, Sampling, Weights};
+use crate::decode::{DecodeGraph, GraphOptions, Model, Run, RunOptions, SessionOptions};
 use crate::error::{Error, Result};
 use crate::execute::{CpuExecutor, Execute, GpuExecutor};
 use crate::gpu::{Gpu, Pipelines, Policy, Span};
 use crate::measure::ab::{self, AbOptions};
 use crate::measure::{copy_bandwidth, environment};
 use crate::model::synth::{SynthSpec, write_synth};
-use crate::model::{Config, ModelFile};
-use crate::plan::select::Hints;
+use crate::plan::select::{Hint, Hints};
 use crate::plan::tuned::Store;
 use crate::report::trace::trace;
 use crate::report::{json, table};
@@ -57,14 +57,16 @@ pub(super) struct ModelOpts {
     /// Storage of what goes into matrices; f16 halves that traffic and costs accuracy
     #[arg(long, default_value = "f32", value_name = "FORMAT")]
     activations: Float,
-    /// JSON file of hints, {"hints": {"KERNEL": "VARIANT"}}; --hint goes before it
+    /// JSON file of hints, {"hints": {"KERNEL": "VARIANT or FILE.wgsl"}}; --hint goes before it
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
     /// Leave tuned choices out; only hints and the kernels' own preferences count
     #[arg(long)]
     untuned: bool,
-    /// Use this variant or fail: KERNEL=VARIANT, may be repeated
-    #[arg(long, value_name = "KERNEL=VARIANT")]
+    /// Use this variant or fail: KERNEL=VARIANT, or KERNEL=FILE.wgsl for a file of your own, with a
+    /// TOML beside it that maps what differs; KERNEL/VARIANT=FILE.wgsl says in whose place it stands,
+    /// else the first's. May be repeated
+    #[arg(long, value_name = "KERNEL=VARIANT|FILE.wgsl")]
     hint: Vec<String>,
     #[command(flatten)]
     sampling: SamplingOpts,
@@ -130,16 +132,15 @@ pub(super) struct Opts {
     ignore_eos: bool,
 }
 
-/// Hints of the form KERNEL=VARIANT.
+/// Hints as on the command line, one a kernel.
 fn parse_hints(texts: &[String]) -> Result<Hints> {
     let mut hints = Hints::new();
-    for hint in texts {
-        let (kernel, variant) = hint
-            .split_once('=')
-            .ok_or_else(|| Error::Usage(format!("hint {hint}: expected KERNEL=VARIANT")))?;
-        if let Some(other) = hints.insert(kernel.to_owned(), variant.to_owned()) {
-            return Err(Error::Usage(format!("hints name {kernel} twice: {other} and {variant}")));
+    for text in texts {
+        let (kernel, hint) = Hint::parse(text)?;
+        if let Some(other) = hints.get(&kernel) {
+            return Err(Error::Usage(format!("hints name {kernel} twice: {other} and {hint}")));
         }
+        hints.insert(kernel, hint);
     }
     Ok(hints)
 }
@@ -148,38 +149,30 @@ fn read_manifest(path: &Path) -> Result<Hints> {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Manifest {
-        hints: Hints,
+        hints: BTreeMap<String, String>,
     }
     let text = std::fs::read_to_string(path)
         .map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    serde_json::from_str::<Manifest>(&text)
-        .map(|m| m.hints)
-        .map_err(|e| Error::Usage(format!("{}: {e}", path.display())))
+    let manifest: Manifest = serde_json::from_str(&text)
+        .map_err(|e| Error::Usage(format!("{}: {e}", path.display())))?;
+    let hints: Vec<_> = manifest.hints.iter().map(|(k, hint)| format!("{k}={hint}")).collect();
+    parse_hints(&hints)
 }
 
 /// A model ready for a graph.
 pub(super) struct Loaded {
-    pub(super) file: Arc<ModelFile>,
-    pub(super) config: Config,
-    pub(super) weights: Weights,
+    pub(super) model: Model,
     pub(super) prompt: Vec<u32>,
-    pub(super) hints: Hints,
-    pub(super) kv: FloatFormat,
-    pub(super) acts: FloatFormat,
-    pub(super) sampling: Option<Sampling>,
-    pub(super) seed: u32,
-    /// Where tuned choices are looked up, if they are.
-    store: Option<PathBuf>,
+    /// The context is that of each graph.
+    pub(super) options: SessionOptions,
 }
 
 impl ModelOpts {
     pub(super) fn load(&self) -> Result<Loaded> {
         let (sampling, seed) = (self.sampling.settings()?, self.sampling.seed());
-        let file = Arc::new(ModelFile::open(&self.model)?);
-        let config = file.config()?;
-        let weights = Weights::load(&file, &config)?;
+        let model = Model::open(&self.model)?;
         let prompt = match &self.prompt {
-            Some(text) => super::text::encode(&file, text)?,
+            Some(text) => model.encode(text)?,
             None => self.prompt_tokens.clone(),
         };
         if prompt.is_empty() {
@@ -187,39 +180,27 @@ impl ModelOpts {
         }
         let mut hints = parse_hints(&self.hint)?;
         if let Some(path) = &self.manifest {
-            for (kernel, variant) in read_manifest(path)? {
+            for (kernel, hint) in read_manifest(path)? {
                 if let Some(own) = hints.get(&kernel) {
-                    tracing::info!(kernel, own, variant, "--hint goes before the manifest");
+                    tracing::info!(kernel, %own, %hint, "--hint goes before the manifest");
                 } else {
-                    hints.insert(kernel, variant);
+                    hints.insert(kernel, hint);
                 }
             }
         }
         let (kv, acts) = (self.kv.format(), self.activations.format());
         let store = (!self.untuned).then(Store::default_path);
-        Ok(Loaded { file, config, weights, prompt, hints, kv, acts, sampling, seed, store })
+        let options =
+            SessionOptions { kv, acts, sampling, seed, hints, store, ..SessionOptions::default() };
+        Ok(Loaded { model, prompt, options })
     }
 }
 
 impl Loaded {
     /// The decode step for a device, or without one for the CPU executor.
     pub(super) fn graph(&self, gpu: Option<&Gpu>, context: usize) -> Result<DecodeGraph> {
-        if context > self.config.context_length {
-            tracing::warn!(
-                "{} positions exceed the {} the model was made for",
-                context,
-                self.config.context_length
-            );
-        }
-        let caps = gpu.map_or_else(Capabilities::minimal, |g| g.caps.clone());
-        let tuned = match (gpu, &self.store) {
-            (Some(gpu), Some(path)) => Some(Arc::new(Store::read(path)?.of(&gpu.adapter))),
-            _ => None,
-        };
-        let (kv, acts, hints) = (self.kv, self.acts, self.hints.clone());
-        let sampling = self.sampling;
-        let options = GraphOptions { context, kv, acts, sampling, hints, tuned };
-        graph::build(&self.file.path, &self.config, &self.weights, &caps, &options)
+        let options = SessionOptions { context, ..self.options.clone() };
+        self.model.graph(gpu, &options)
     }
 }
 
@@ -292,8 +273,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         forced: opts.force_tokens.clone(),
         generate,
         steps_per_submit: opts.steps_per_submit,
-        stop_at: if opts.ignore_eos { None } else { loaded.config.eos },
-        seed: loaded.seed,
+        stop_at: if opts.ignore_eos { None } else { loaded.model.config.eos },
+        seed: loaded.options.seed,
     };
     if opts.profile.is_some() {
         return profile::profile(global, opts, &loaded, &run_options);
@@ -378,7 +359,7 @@ fn decode(
     if observe_all || verify.is_some() {
         let seen = if observe_all { options.clone() } else { first(options, verify.unwrap_or(0)) };
         let mut reference = verify.map(|_| CpuExecutor::new(Arc::clone(&graph.recording)));
-        let limit = match (loaded.kv, loaded.acts) {
+        let limit = match (loaded.options.kv, loaded.options.acts) {
             (FloatFormat::F32, FloatFormat::F32) => 1e-8,
             _ => 1e-5,
         };
@@ -513,12 +494,12 @@ fn report(
         executor: if side.gpu.is_some() { "gpu" } else { "cpu" },
         adapter,
         wgpu: crate::gpu::WGPU_VERSION,
-        kv: loaded.kv.name(),
-        activations: loaded.acts.name(),
-        sampling: loaded.sampling.map(|s| sampling::Reported::of(s, loaded.seed)),
+        kv: loaded.options.kv.name(),
+        activations: loaded.options.acts.name(),
+        sampling: loaded.options.sampling.map(|s| sampling::Reported::of(s, loaded.options.seed)),
         prompt_tokens: options.prompt.clone(),
         generated: run.generated.clone(),
-        text: super::text::decode(&loaded.file, &run.generated),
+        text: loaded.model.text(&run.generated),
         ttft_ms: run.ttft.as_secs_f64() * 1e3,
         prefill_tok_s: rate(options.prompt.len(), run.ttft),
         decode_tok_s: (wall > 0.0).then(|| decoded as f64 * 1e3 / wall),

@@ -51,7 +51,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         &mut |_, _| {},
     )?;
     kv_cache::reset(&mut executor, &graph.caches, graph.state, loaded.prompt.len() as u32)?;
-    executor.write_words(graph.state, StateWord::Seed as usize, &[loaded.seed])?;
+    executor.write_words(graph.state, StateWord::Seed as usize, &[loaded.options.seed])?;
     executor.write_words(graph.tokens, 0, &loaded.prompt)?;
     let bar = global.progress(steps as u64, "comparing", false);
     let mut divergence = None;

@@ -13,7 +13,6 @@ mod list;
 mod report;
 mod show;
 mod synth;
-mod text;
 mod tune;
 mod validate;
 
@@ -27,7 +26,7 @@ use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem, Shape};
 
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu};
-use crate::plan::user::UserKernel;
+use crate::plan::user::{UserKernel, is_file};
 use crate::plan::{Plan, PlanError};
 
 /// Workbench for WGSL language-model decode kernels.
@@ -253,7 +252,7 @@ fn place(kernel: &'static Kernel, text: &str) -> Result<(&'static KernelVariant,
         let mut found = named(Some(&format!("{}/{name}", kernel.name)))?;
         Ok(found.swap_remove(0).1.swap_remove(0))
     };
-    if Path::new(text).extension().is_none_or(|e| e != "wgsl") {
+    if !is_file(text) {
         return Ok((variant(text)?, None));
     }
     match text.split_once('=') {

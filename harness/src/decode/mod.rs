@@ -3,6 +3,7 @@
 pub mod graph;
 pub mod kv_cache;
 pub mod load;
+pub mod model;
 pub mod profile;
 pub mod sampling;
 pub mod session;
@@ -10,5 +11,6 @@ pub mod session;
 pub use graph::{DecodeGraph, GraphOptions};
 pub use kv_cache::KvCache;
 pub use load::Weights;
+pub use model::{Model, Prompt, Session, SessionOptions};
 pub use sampling::Sampling;
 pub use session::{Run, RunOptions};

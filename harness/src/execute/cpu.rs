@@ -27,13 +27,13 @@ impl CpuExecutor {
     }
 
     /// Runs one operation.
-    pub fn run_op(&mut self, index: usize) {
+    pub fn run_op(&mut self, index: usize) -> Result<()> {
         let recording = Arc::clone(&self.recording);
         let op = &recording.ops[index];
-        if oracle::in_place(op, &mut self.values) {
-            return;
+        if oracle::in_place(op, &mut self.values)? {
+            return Ok(());
         }
-        for (tensor, outcome) in expected(op, &self.values) {
+        for (tensor, outcome) in expected(op, &self.values)? {
             self.values[tensor.0] = match outcome {
                 Outcome::Real(e) => {
                     let mut values = e.to_f32();
@@ -51,6 +51,7 @@ impl CpuExecutor {
                 | Outcome::Ranking { indices: words, .. } => Value::U32(words),
             };
         }
+        Ok(())
     }
 }
 
@@ -74,7 +75,7 @@ impl Execute for CpuExecutor {
     fn run(&mut self, steps: usize) -> Result<()> {
         for _ in 0..steps {
             for op in 0..self.recording.ops.len() {
-                self.run_op(op);
+                self.run_op(op)?;
             }
         }
         Ok(())

@@ -50,7 +50,7 @@ impl GpuExecutor {
         let mut blocks = Vec::with_capacity(recording.tensors.len());
         for tensor in &recording.tensors {
             let block = Block::new(&gpu, &tensor.name, tensor.content.device_bytes(), policy)?;
-            fill(&gpu, &block, &tensor.content);
+            gpu.caught(|| fill(&gpu, &block, &tensor.content))?;
             done += tensor.content.device_bytes();
             progress(done, total);
             gpu.check_faults()?;
@@ -72,16 +72,13 @@ impl GpuExecutor {
                 }
                 let name = &self.recording.tensors[i].name;
                 let copy = Block::new(&self.gpu, name, block.bytes, Policy::Plain)?;
-                let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
                 let bytes = block.bytes.next_multiple_of(4);
-                encoder.copy_buffer_to_buffer(
-                    &block.buffer,
-                    block.offset(),
-                    &copy.buffer,
-                    0,
-                    bytes,
-                );
-                self.gpu.queue.submit([encoder.finish()]);
+                self.gpu.caught(|| {
+                    let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+                    let from = block.offset();
+                    encoder.copy_buffer_to_buffer(&block.buffer, from, &copy.buffer, 0, bytes);
+                    self.gpu.queue.submit([encoder.finish()]);
+                })?;
                 Ok(Arc::new(copy))
             })
             .collect::<Result<_>>()?;
@@ -110,7 +107,7 @@ impl GpuExecutor {
                 }
                 let bytes = tensor.content.device_bytes();
                 let block = Block::new(&self.gpu, &tensor.name, bytes, policy)?;
-                fill(&self.gpu, &block, &tensor.content);
+                self.gpu.caught(|| fill(&self.gpu, &block, &tensor.content))?;
                 Ok(Arc::new(block))
             })
             .collect::<Result<_>>()?;
@@ -189,11 +186,13 @@ impl GpuExecutor {
     }
 
     fn submit(&self, encode: impl FnOnce(&mut wgpu::ComputePass<'_>)) -> Result<()> {
-        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
-        let mut pass = encoder.begin_compute_pass(&Default::default());
-        encode(&mut pass);
-        drop(pass);
-        let submission = self.gpu.queue.submit([encoder.finish()]);
+        let submission = self.gpu.caught(|| {
+            let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+            let mut pass = encoder.begin_compute_pass(&Default::default());
+            encode(&mut pass);
+            drop(pass);
+            self.gpu.queue.submit([encoder.finish()])
+        })?;
         self.gpu.wait(Some(submission))
     }
 
@@ -220,16 +219,19 @@ impl Dispatch {
 
 impl Execute for GpuExecutor {
     fn write_words(&mut self, tensor: TensorId, at: usize, words: &[u32]) -> Result<()> {
-        self.blocks[tensor.0].write(&self.gpu, 4 * at as u64, bytemuck::cast_slice(words));
+        let block = &self.blocks[tensor.0];
+        self.gpu.caught(|| block.write(&self.gpu, 4 * at as u64, bytemuck::cast_slice(words)))?;
         self.gpu.check_faults()
     }
 
     fn clear(&mut self, tensor: TensorId) -> Result<()> {
         let block = &self.blocks[tensor.0];
         let bytes = block.bytes.next_multiple_of(4);
-        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
-        encoder.clear_buffer(&block.buffer, block.offset(), Some(bytes));
-        self.gpu.queue.submit([encoder.finish()]);
+        self.gpu.caught(|| {
+            let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+            encoder.clear_buffer(&block.buffer, block.offset(), Some(bytes));
+            self.gpu.queue.submit([encoder.finish()]);
+        })?;
         self.gpu.check_faults()
     }
 

@@ -10,8 +10,11 @@ pub(super) fn multiplies_matrices(adapter: &wgpu::Adapter) -> bool {
     adapter.features().contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX)
 }
 
-fn cooperative_matrices(adapter: &wgpu::Adapter) -> Vec<CooperativeMatrix> {
-    if !multiplies_matrices(adapter) {
+fn cooperative_matrices(
+    adapter: &wgpu::Adapter,
+    features: wgpu::Features,
+) -> Vec<CooperativeMatrix> {
+    if !features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
         return Vec::new();
     }
     let scalar = |s| match s {
@@ -37,8 +40,19 @@ fn cooperative_matrices(adapter: &wgpu::Adapter) -> Vec<CooperativeMatrix> {
     all
 }
 
+/// What an adapter offers.
 fn summary(index: usize, adapter: &wgpu::Adapter) -> AdapterSummary {
-    let (info, limits, features) = (adapter.get_info(), adapter.limits(), adapter.features());
+    offered(index, adapter, adapter.features(), &adapter.limits())
+}
+
+/// What an adapter offers through a device that was opened with these features and limits.
+pub(super) fn offered(
+    index: usize,
+    adapter: &wgpu::Adapter,
+    features: wgpu::Features,
+    limits: &wgpu::Limits,
+) -> AdapterSummary {
+    let info = adapter.get_info();
     let subgroups = features.contains(wgpu::Features::SUBGROUP);
     AdapterSummary {
         index,
@@ -62,7 +76,7 @@ fn summary(index: usize, adapter: &wgpu::Adapter) -> AdapterSummary {
         workgroup_memory: limits.max_compute_workgroup_storage_size,
         invocations: limits.max_compute_invocations_per_workgroup,
         storage_buffers: limits.max_storage_buffers_per_shader_stage,
-        cooperative_matrices: cooperative_matrices(adapter),
+        cooperative_matrices: cooperative_matrices(adapter, features),
     }
 }
 

@@ -67,7 +67,7 @@ impl Block {
         })?;
         let block = Self { buffer, bytes, policy };
         if policy == Policy::Guarded {
-            block.poison(gpu);
+            gpu.caught(|| block.poison(gpu))?;
         }
         Ok(block)
     }

@@ -1,5 +1,6 @@
 //! One opened device. Nothing here panics on a GPU fault: uncaptured errors and device loss are
-//! collected and turned into [`Error`]s at the next wait.
+//! collected and turned into [`Error`]s at the next wait. A device of the application's keeps its
+//! own callbacks; there every call that could fail is made inside an error scope.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -67,6 +68,8 @@ pub struct Gpu {
     pub timestamp_period: f64,
     /// How long one submission may take before the device counts as hung.
     pub patience: Duration,
+    /// The device is the application's, which hears of uncaptured errors and of device loss itself.
+    is_foreign: bool,
     faults: Arc<Mutex<Faults>>,
 }
 
@@ -117,22 +120,76 @@ impl Gpu {
             let mut faults = sink.lock().unwrap_or_else(PoisonError::into_inner);
             faults.lost = Some(format!("lost ({reason:?}): {message}"));
         });
+        Ok(Self { faults, ..Self::over(device, queue, summary, checks) })
+    }
+
+    /// Uses a device that the application has made. What kernels may rely on are the features and
+    /// limits it was opened with, not those of its adapter: what they lack is refused variant by
+    /// variant, as on an adapter that lacks it.
+    ///
+    /// The device stays the application's: its error callbacks are not replaced and hear of nothing
+    /// that is done here. Waiting polls it, which also runs callbacks that the application waits
+    /// for. Users' files and registered variants carry wgpu's run-time checks; see [`Gpu::checks`].
+    ///
+    /// # Errors
+    /// The device is another adapter's, or cannot run compute shaders at all.
+    pub fn from_wgpu(
+        adapter: &wgpu::Adapter,
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+    ) -> Result<Self> {
+        let (features, limits) = (device.features(), device.limits());
+        let summary = adapter::offered(0, adapter, features, &limits);
+        let unavailable = |what: &str, reason: String| {
+            let (what, adapter) = (what.to_owned(), summary.name.clone());
+            Err(Error::Unavailable { what, adapter, reason })
+        };
+        let (info, own) = (device.adapter_info(), adapter.get_info());
+        if (&info.name, info.backend, info.device) != (&own.name, own.backend, own.device) {
+            return unavailable("the device", format!("it was made by {}", info.name));
+        }
+        let flags = adapter.get_downlevel_capabilities().flags;
+        if !flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS) {
+            return unavailable("compute", "the adapter has no compute shaders".into());
+        }
+        for (name, value) in [
+            ("max_compute_workgroups_per_dimension", limits.max_compute_workgroups_per_dimension),
+            ("max_compute_invocations_per_workgroup", limits.max_compute_invocations_per_workgroup),
+            ("max_storage_buffers_per_shader_stage", limits.max_storage_buffers_per_shader_stage),
+        ] {
+            if value == 0 {
+                let reason = format!("the device was opened with {name} = 0");
+                return unavailable("compute", reason);
+            }
+        }
+        let gpu = Self::over(device, queue, summary, Checks::default());
+        Ok(Self { is_foreign: true, ..gpu })
+    }
+
+    fn over(
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+        adapter: AdapterSummary,
+        checks: Checks,
+    ) -> Self {
         let caps = Capabilities {
             grid_dimension: device.limits().max_compute_workgroups_per_dimension,
-            ..summary.capabilities()
+            ..adapter.capabilities()
         };
         let timestamp_period = f64::from(queue.get_timestamp_period());
-        let patience = if summary.software { 600 } else { 60 };
-        Ok(Self {
+        let patience = Duration::from_secs(if adapter.software { 600 } else { 60 });
+        let (is_foreign, faults) = (false, Arc::default());
+        Self {
             device,
             queue,
-            adapter: summary,
+            adapter,
             caps,
             checks,
             timestamp_period,
-            patience: Duration::from_secs(patience),
+            patience,
+            is_foreign,
             faults,
-        })
+        }
     }
 
     /// An error for anything that has gone wrong since the last call.
@@ -185,6 +242,15 @@ impl Gpu {
         }
     }
 
+    /// Runs `commands`; what goes wrong in them shows at the next check of faults. On a device of the
+    /// application's it is an error here, so that the application does not hear of it.
+    pub(crate) fn caught<T>(&self, commands: impl FnOnce() -> T) -> Result<T> {
+        match self.is_foreign {
+            true => self.scoped("an operation", |_| commands()),
+            false => Ok(commands()),
+        }
+    }
+
     /// Copies bytes of a buffer back to the host.
     pub fn read(&self, buffer: &wgpu::Buffer, offset: u64, bytes: u64) -> Result<Vec<u8>> {
         let staging = self.scoped("a staging buffer", |d| {
@@ -195,10 +261,13 @@ impl Gpu {
                 mapped_at_creation: false,
             })
         })?;
-        let mut encoder = self.device.create_command_encoder(&Default::default());
-        encoder.copy_buffer_to_buffer(buffer, offset, &staging, 0, bytes);
-        let submission = self.queue.submit([encoder.finish()]);
-        staging.map_async(wgpu::MapMode::Read, .., |_| {});
+        let submission = self.caught(|| {
+            let mut encoder = self.device.create_command_encoder(&Default::default());
+            encoder.copy_buffer_to_buffer(buffer, offset, &staging, 0, bytes);
+            let submission = self.queue.submit([encoder.finish()]);
+            staging.map_async(wgpu::MapMode::Read, .., |_| {});
+            submission
+        })?;
         self.wait(Some(submission))?;
         self.mapped(&staging)
     }

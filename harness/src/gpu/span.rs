@@ -110,7 +110,7 @@ impl Span {
         let Some(stamps) = &self.timestamps else {
             before.push(encoder.finish());
             let begun = Instant::now();
-            let submission = gpu.queue.submit(before);
+            let submission = gpu.caught(|| gpu.queue.submit(before))?;
             gpu.wait(Some(submission))?;
             return Ok(begun.elapsed());
         };
@@ -138,10 +138,13 @@ fn read(
     mut before: Vec<wgpu::CommandBuffer>,
     mut encoder: wgpu::CommandEncoder,
 ) -> Result<Ticks> {
-    stamps.resolve(&mut encoder);
-    before.push(encoder.finish());
-    let submission = gpu.queue.submit(before);
-    stamps.map();
+    let submission = gpu.caught(|| {
+        stamps.resolve(&mut encoder);
+        before.push(encoder.finish());
+        let submission = gpu.queue.submit(before);
+        stamps.map();
+        submission
+    })?;
     gpu.wait(Some(submission))?;
     Ok(stamps.read(gpu)?[0])
 }

@@ -39,7 +39,7 @@ pub fn step(executor: &mut GpuExecutor, step: usize) -> Result<Option<Divergence
     for (index, op) in recording.ops.iter().enumerate() {
         refresh(executor, &recording, op, &mut values)?;
         executor.run_op(index)?;
-        let outcomes = oracle::expected(op, &values);
+        let outcomes = oracle::expected(op, &values)?;
         let mut left = BTreeMap::new();
         for (tensor, _) in &outcomes {
             left.insert(*tensor, executor.block(*tensor).read(&executor.gpu)?);

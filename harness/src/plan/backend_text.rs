@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use clap::ValueEnum;
 use lathe_kernels::{Capabilities, Reflection};
 use naga::back::{hlsl, msl, spv, wgsl};
 use naga::valid::ModuleInfo;
 use serde::Serialize;
 
 /// A language that a browser or engine may compile kernels from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Language {
     /// SPIR-V 1.3, of Vulkan.
     Spirv,

@@ -28,7 +28,8 @@ pub struct Plan {
     /// WGSL handed to the device.
     pub text: Cow<'static, str>,
     /// The text is a built-in variant's: its indexing is proven by the sweeps, so it may run
-    /// without wgpu's checks. Any other text never does.
+    /// without wgpu's checks. Any other text, a file's or a registered one, does only where the
+    /// user vouches for it.
     pub trusted: bool,
     /// What naga says of it.
     pub reflection: Arc<Reflection>,
@@ -67,7 +68,7 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// Specialises a built-in variant.
+    /// Specialises a built-in or registered variant.
     pub fn of(
         kernel: &'static Kernel,
         variant: &'static KernelVariant,
@@ -77,7 +78,7 @@ impl Plan {
         Self::tuned(kernel, variant, shape, caps, &Constants::new())
     }
 
-    /// Specialises a built-in variant with some overrides set.
+    /// Specialises such a variant with some overrides set.
     pub fn tuned(
         kernel: &'static Kernel,
         variant: &'static KernelVariant,
@@ -85,12 +86,17 @@ impl Plan {
         caps: &Capabilities,
         constants: &Constants,
     ) -> Result<Self, PlanError> {
-        let source = lathe_kernels::source(kernel.name, variant.name)
-            .expect("the contract test pairs variants and files");
-        let reflection = lathe_kernels::reflection(kernel.name, variant.name)
-            .expect("the contract test pairs variants and files");
+        let pair = lathe_kernels::source(kernel.name, variant.name)
+            .zip(lathe_kernels::reflection(kernel.name, variant.name));
+        let Some((source, reflection)) = pair else {
+            return Err(PlanError::Unavailable(format!(
+                "{}/{} is not registered",
+                kernel.name, variant.name
+            )));
+        };
         let text = Cow::Borrowed(source.text);
-        Self::build(kernel, variant, shape, caps, text, reflection, constants)
+        let plan = Self::build(kernel, variant, shape, caps, text, reflection, constants)?;
+        Ok(Self { trusted: source.is_built_in(), ..plan })
     }
 
     /// Specialises another WGSL text with a variant's own entry points and bindings. Its
@@ -157,7 +163,7 @@ impl Plan {
         let mut plan = Self {
             kernel,
             variant: variant.name.to_owned(),
-            trusted: matches!(text, Cow::Borrowed(_)),
+            trusted: false,
             text,
             reflection,
             constants,

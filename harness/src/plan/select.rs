@@ -1,10 +1,15 @@
 //! Which variant runs: an explicit choice, or the first of the kernel's preferences that can.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
 
-use lathe_kernels::{Capabilities, Kernel, Shape};
+use lathe_kernels::{Capabilities, Kernel, KernelVariant, ReflectError, Shape};
 
+use crate::error::{Error, Result};
 use crate::plan::tuned::Tuned;
+use crate::plan::user::{UserKernel, is_file};
 use crate::plan::{Plan, PlanError};
 
 /// A selected variant, specialised, with the reason it was taken.
@@ -16,8 +21,87 @@ pub struct Selection {
     pub why: String,
 }
 
-/// Explicit choices: kernel name to variant name.
-pub type Hints = BTreeMap<String, String>;
+/// Explicit choices by the kernel's name.
+pub type Hints = BTreeMap<String, Hint>;
+
+/// An explicit choice for one kernel.
+#[derive(Clone, Debug)]
+pub enum Hint {
+    /// A variant by its name.
+    Variant(String),
+    /// A user's file.
+    File {
+        /// The file, read once: every operation of a step runs the same text.
+        file: Arc<UserKernel>,
+        /// The variant whose grid it has, where it maps none of its own.
+        place: &'static KernelVariant,
+    },
+}
+
+impl From<&str> for Hint {
+    fn from(variant: &str) -> Self {
+        Hint::Variant(variant.to_owned())
+    }
+}
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Hint::Variant(name) => f.write_str(name),
+            Hint::File { file, .. } => write!(f, "{}", file.path().display()),
+        }
+    }
+}
+
+impl Hint {
+    /// Reads `KERNEL=VARIANT`, `KERNEL=FILE.wgsl` or `KERNEL/VARIANT=FILE.wgsl`. Without a variant a
+    /// file stands in the place of the kernel's first.
+    ///
+    /// # Errors
+    /// The text has another form, names a kernel or a place that does not exist, or the file cannot
+    /// be read, does not link or does not validate.
+    pub fn parse(text: &str) -> Result<(String, Self)> {
+        let usage = |reason: &str| Error::Usage(format!("hint {text}: {reason}"));
+        let (left, right) = text.split_once('=').ok_or_else(|| {
+            usage("expected KERNEL=VARIANT, KERNEL=FILE.wgsl or KERNEL/VARIANT=FILE.wgsl")
+        })?;
+        let (name, place) = match left.split_once('/') {
+            Some((kernel, variant)) => (kernel, Some(variant)),
+            None => (left, None),
+        };
+        if !is_file(right) {
+            return match place {
+                None => Ok((name.to_owned(), right.into())),
+                Some(_) => {
+                    Err(usage("KERNEL/VARIANT takes the place of a variant with a FILE.wgsl"))
+                }
+            };
+        }
+        let kernel = known(name)?;
+        let place = match place {
+            None => &kernel.variants[0],
+            Some(variant) => kernel.variant(variant).ok_or_else(|| {
+                let known = names(kernel.variants.iter().map(|v| v.name));
+                usage(&format!("kernel {name} has no variant `{variant}`; it has {known}"))
+            })?,
+        };
+        let file = UserKernel::read(Path::new(right), kernel).map_err(|e| match e {
+            PlanError::Reflect(e) => Error::Reflect(e),
+            PlanError::Unavailable(reason) => usage(&reason),
+        })?;
+        Ok((name.to_owned(), Hint::File { file: Arc::new(file), place }))
+    }
+}
+
+/// The kernel that a hint is for.
+pub(crate) fn known(name: &str) -> Result<&'static Kernel> {
+    lathe_kernels::kernel(name).ok_or_else(|| {
+        Error::Usage(format!(
+            "hint for kernel {name}, which does not exist; there are {}",
+            names(lathe_kernels::kernels().iter().map(|k| k.name))
+        ))
+    })
+}
 
 /// Why nothing could be selected.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +128,9 @@ pub enum SelectError {
         /// Why.
         reason: String,
     },
+    /// The hinted file does not fit the kernel; the message begins with the file.
+    #[error(transparent)]
+    File(ReflectError),
     /// No variant can run.
     #[error("no variant of {kernel} can run {shape}: {reasons}")]
     Nothing {
@@ -66,20 +153,7 @@ pub fn select(
     tuned: Option<&Tuned>,
 ) -> Result<Selection, SelectError> {
     if let Some(hint) = hints.get(kernel.name) {
-        let variant = kernel.variant(hint).ok_or_else(|| SelectError::UnknownVariant {
-            kernel: kernel.name,
-            hint: hint.clone(),
-            known: names(kernel.variants.iter().map(|v| v.name)),
-        })?;
-        return match Plan::of(kernel, variant, shape, caps) {
-            Ok(plan) => Ok(Selection { plan, why: "explicit hint".into() }),
-            Err(e) => Err(SelectError::HintUnavailable {
-                kernel: kernel.name,
-                hint: hint.clone(),
-                shape: shape.show(kernel.params),
-                reason: e.to_string(),
-            }),
-        };
+        return hinted(kernel, shape, caps, hint);
     }
     // For `bench --selected` and `tune`, which look at one operation; a graph has decided already.
     let apart = kernel.fuses.as_ref().and_then(|fusion| {
@@ -92,7 +166,10 @@ pub fn select(
     }
     let mut passed_over = Vec::new();
     for name in kernel.prefer(shape) {
-        let variant = kernel.variant(name).expect("the contract test checks preferences");
+        let Some(variant) = kernel.variant(name) else {
+            passed_over.push(format!("{name}: no such variant"));
+            continue;
+        };
         match Plan::of(kernel, variant, shape, caps) {
             Ok(plan) => {
                 let why = if passed_over.is_empty() {
@@ -112,6 +189,38 @@ pub fn select(
         shape: shape.show(kernel.params),
         reasons: passed_over.join("; "),
     })
+}
+
+fn hinted(
+    kernel: &'static Kernel,
+    shape: &Shape,
+    caps: &Capabilities,
+    hint: &Hint,
+) -> Result<Selection, SelectError> {
+    let (plan, why) = match hint {
+        Hint::Variant(name) => {
+            let variant = kernel.variant(name).ok_or_else(|| SelectError::UnknownVariant {
+                kernel: kernel.name,
+                hint: name.clone(),
+                known: names(kernel.variants.iter().map(|v| v.name)),
+            })?;
+            (Plan::of(kernel, variant, shape, caps), "explicit hint".to_owned())
+        }
+        Hint::File { file, place } => {
+            let why = format!("explicit hint, in the place of {}/{}", kernel.name, place.name);
+            (file.plan(place, shape, caps), why)
+        }
+    };
+    match (plan, hint) {
+        (Ok(plan), _) => Ok(Selection { plan, why }),
+        (Err(PlanError::Reflect(e)), Hint::File { .. }) => Err(SelectError::File(e)),
+        (Err(e), _) => Err(SelectError::HintUnavailable {
+            kernel: kernel.name,
+            hint: hint.to_string(),
+            shape: shape.show(kernel.params),
+            reason: e.to_string(),
+        }),
+    }
 }
 
 fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {

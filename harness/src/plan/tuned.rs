@@ -169,7 +169,7 @@ mod tests {
         let (variant, lanes, why) = chosen(&tuned, &none);
         assert_eq!((variant.as_str(), lanes), ("workgroup", Some(16.0)));
         assert!(why.contains("tuned"));
-        let hint = crate::plan::select::Hints::from([("gemv".to_owned(), "naive".to_owned())]);
+        let hint = crate::plan::select::Hints::from([("gemv".to_owned(), "naive".into())]);
         assert_eq!(chosen(&tuned, &hint).0, "naive");
         entry.source = "another".into();
         let (_, lanes, why) = chosen(&Tuned { entries: vec![entry] }, &none);

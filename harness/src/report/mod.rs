@@ -4,5 +4,6 @@ pub mod browser;
 pub mod html;
 pub mod json;
 pub mod pages;
+#[cfg(feature = "cli")]
 pub mod table;
 pub mod trace;

@@ -73,8 +73,8 @@ fn profile_record(
     environment.timestamp_quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
     let graph = loaded.graph(Some(gpu), options.positions())?;
     let mut executor = on_device(global, gpu, &graph)?;
-    let kv = loaded.kv.name();
-    let model = loaded.file.path.file_name().unwrap_or_default().to_string_lossy();
+    let kv = loaded.options.kv.name();
+    let model = loaded.model.file.path.file_name().unwrap_or_default().to_string_lossy();
     let bar = global.progress(options.generate as u64, "profiling", false);
     let (profile, _) = crate::decode::profile::profile(
         &graph,

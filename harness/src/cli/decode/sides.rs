@@ -16,20 +16,12 @@ pub(in crate::cli) fn ab(
         steps_per_submit: 8,
         ..Default::default()
     };
-    let file = Arc::new(ModelFile::open(model)?);
-    let config = file.config()?;
-    let weights = Weights::load(&file, &config)?;
+    let model = Model::open(model)?;
     let built = |hint: &str| -> Result<DecodeGraph> {
         let hints = parse_hints(&[hint.to_owned()])?;
-        let options = GraphOptions {
-            context: run.positions(),
-            kv: FloatFormat::F16,
-            acts: FloatFormat::F32,
-            sampling: None,
-            hints,
-            tuned: None,
-        };
-        graph::build(model, &config, &weights, &gpu.caps, &options)
+        let (context, store) = (run.positions(), None);
+        let options = SessionOptions { context, hints, store, ..SessionOptions::default() };
+        model.graph(Some(gpu), &options)
     };
     // Checked before it is timed.
     let verified = |graph: &DecodeGraph, executor: &mut GpuExecutor| -> Result<()> {
@@ -67,9 +59,7 @@ pub(in crate::cli) fn problems(
     model: &Path,
     caps: &Capabilities,
 ) -> Result<Vec<(&'static Kernel, Problem)>> {
-    let file = Arc::new(ModelFile::open(model)?);
-    let config = file.config()?;
-    let weights = Weights::load(&file, &config)?;
+    let Model { file, config, weights } = Model::open(model)?;
     let options = GraphOptions {
         context: 512,
         kv: FloatFormat::F16,
@@ -78,7 +68,7 @@ pub(in crate::cli) fn problems(
         hints: Hints::new(),
         tuned: None,
     };
-    let graph = graph::build(model, &config, &weights, caps, &options)?;
+    let graph = graph::build(&file.path, &config, &weights, caps, &options)?;
     let mut problems: Vec<(&'static Kernel, Problem)> = Vec::new();
     for op in &graph.recording.ops {
         let kernel = op.kernel();

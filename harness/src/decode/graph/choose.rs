@@ -126,6 +126,7 @@ impl Chooser<'_> {
             SelectError::UnknownVariant { .. } => {
                 Error::Usage(format!("{}: {}: {e}", self.path.display(), op.label.op))
             }
+            SelectError::File(e) => Error::Reflect(e),
             SelectError::HintUnavailable { .. } | SelectError::Nothing { .. } => {
                 Error::Unavailable {
                     what: format!("{} of {}", op.label.op, self.path.display()),

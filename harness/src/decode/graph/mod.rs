@@ -4,6 +4,7 @@
 mod choose;
 mod step;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use super::sampling::Sampling;
 use crate::error::{Error, Result};
 use crate::model::Config;
 use crate::plan::recording::{Recording, TensorId};
-use crate::plan::select::Hints;
+use crate::plan::select::{self, Hint, Hints};
 use crate::plan::tuned::Tuned;
 use choose::Chooser;
 
@@ -110,18 +111,23 @@ pub fn build(
     options: &GraphOptions,
 ) -> Result<DecodeGraph> {
     for name in options.hints.keys() {
-        if lathe_kernels::kernel(name).is_none() {
-            let known: Vec<_> = lathe_kernels::kernels().iter().map(|k| k.name).collect();
-            return Err(Error::Usage(format!(
-                "hint for kernel {name}, which does not exist; there are {}",
-                known.join(", ")
-            )));
-        }
+        select::known(name)?;
     }
     let mut step = step::one_token(config, weights, options, caps.binding_bytes);
     let tuned = options.tuned.as_deref();
     let chooser = Chooser { caps, hints: &options.hints, tuned, path };
     let (recording, selected, moved) = chooser.record(&mut step)?;
+    for (name, hint) in &options.hints {
+        // A manifest may name variants for many models; a file is given to be run.
+        if matches!(hint, Hint::File { .. }) && !selected.iter().any(|s| s.kernel == *name) {
+            let used: BTreeSet<_> = selected.iter().map(|s| s.kernel.as_str()).collect();
+            return Err(Error::Usage(format!(
+                "hint {name}={hint}: no operation of {} is a {name}; its are {}",
+                path.display(),
+                Vec::from_iter(used).join(", ")
+            )));
+        }
+    }
     let moved = |tensor: TensorId| moved[tensor.0].expect("kept for the session");
     let caches = step.caches.iter().map(|c| KvCache { k: moved(c.k), v: moved(c.v), ..*c });
     Ok(DecodeGraph {

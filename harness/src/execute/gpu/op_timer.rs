@@ -38,6 +38,28 @@ impl GpuExecutor {
     /// of the recording say what each is.
     pub fn timed_step(&self, OpTimer(stamps): &OpTimer) -> Result<TimedStep> {
         let begun = Instant::now();
+        let (record, submit, submission) = self.gpu.caught(|| self.submit_timed(stamps, begun))?;
+        self.gpu.wait(Some(submission))?;
+        let wait = begun.elapsed() - record - submit;
+        // Whole nanoseconds, which is what a record of thousands of them holds.
+        let microseconds = |ticks: u64| (ticks as f64 * self.gpu.timestamp_period).round() / 1e3;
+        let ticks = stamps.read(&self.gpu)?;
+        let us: Option<Vec<f64>> =
+            ticks.into_iter().map(|span| span.elapsed().map(microseconds)).collect();
+        let us = us.ok_or_else(|| Error::Gpu {
+            adapter: self.gpu.adapter.name.clone(),
+            what: "a profile".into(),
+            reason: "timestamps ran backwards".into(),
+        })?;
+        Ok(TimedStep { us, record, submit, wait })
+    }
+
+    /// Records and submits the step; how long each took.
+    fn submit_timed(
+        &self,
+        stamps: &Timestamps,
+        begun: Instant,
+    ) -> (Duration, Duration, wgpu::SubmissionIndex) {
         let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
         let mut dispatches = self.dispatches.iter().peekable();
         for op in 0..self.recording.ops.len() {
@@ -55,18 +77,6 @@ impl GpuExecutor {
         let submission = self.gpu.queue.submit([commands]);
         let submit = begun.elapsed() - record;
         stamps.map();
-        self.gpu.wait(Some(submission))?;
-        let wait = begun.elapsed() - record - submit;
-        // Whole nanoseconds, which is what a record of thousands of them holds.
-        let microseconds = |ticks: u64| (ticks as f64 * self.gpu.timestamp_period).round() / 1e3;
-        let ticks = stamps.read(&self.gpu)?;
-        let us: Option<Vec<f64>> =
-            ticks.into_iter().map(|span| span.elapsed().map(microseconds)).collect();
-        let us = us.ok_or_else(|| Error::Gpu {
-            adapter: self.gpu.adapter.name.clone(),
-            what: "a profile".into(),
-            reason: "timestamps ran backwards".into(),
-        })?;
-        Ok(TimedStep { us, record, submit, wait })
+        (record, submit, submission)
     }
 }

@@ -61,7 +61,8 @@ impl GpuExecutor {
             while !stop && !slots.is_empty() {
                 let Some(&count) = batches.next() else { break };
                 let Some(slot) = slots.pop_front() else { break };
-                let submission = self.submit_batch(&slot, stream, submitted, count);
+                let submission =
+                    self.gpu.caught(|| self.submit_batch(&slot, stream, submitted, count))?;
                 flying.push_back((slot, submission, count));
                 submitted += count;
             }

@@ -7,13 +7,14 @@ pub(super) mod rows;
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, PoisonError, RwLock};
 
-use lathe_kernels::{Declaration, Params, RopeStyle, State, StateWord};
+use lathe_kernels::{Declaration, Kernel, Params, RopeStyle, State, StateWord, Text};
 use lathe_reference as reference;
 use lathe_reference::Expected;
 
 use super::value::{Outcome, Value};
+use crate::error::{Error, Result};
 use crate::plan::recording::{Op, TensorId};
 use crate::plan::weights::WeightRows;
 
@@ -116,33 +117,62 @@ impl<P: Oracle> AnyOracle for Of<P> {
     }
 }
 
-fn of<P: Oracle>(_: &'static Declaration<P>) -> Box<dyn AnyOracle> {
-    Box::new(Of::<P>(PhantomData))
+/// All oracles take no memory, so a reference to one costs nothing.
+fn of<P: Oracle>(_: &'static Declaration<P>) -> &'static dyn AnyOracle {
+    &Of::<P>(PhantomData)
 }
+
+type Oracles = BTreeMap<&'static str, &'static dyn AnyOracle>;
 
 /// A module of the operation's name for each, and the table of them.
 macro_rules! oracles {
     ($($name:ident)*) => {
         $(mod $name;)*
 
-        fn built_in() -> BTreeMap<&'static str, Box<dyn AnyOracle>> {
+        fn built_in() -> Oracles {
             [$((stringify!($name), of(&lathe_kernels::$name::OPERATION))),*].into()
         }
     };
 }
 lathe_kernels::for_each_operation!(oracles);
 
-fn oracle(op: &Op) -> &'static dyn AnyOracle {
-    static BUILT_IN: OnceLock<BTreeMap<&'static str, Box<dyn AnyOracle>>> = OnceLock::new();
-    BUILT_IN.get_or_init(built_in)[op.kernel().name].as_ref()
+/// Those of other crates.
+static REGISTERED: RwLock<Oracles> = RwLock::new(BTreeMap::new());
+
+/// Adds an operation of another crate, with one text a variant and the reference that its parameters
+/// implement. At the start of `main`: see [`lathe_kernels::registry`].
+///
+/// # Errors
+/// As for [`lathe_kernels::register`].
+pub fn register<P: Oracle>(declaration: &'static Declaration<P>, texts: &[Text]) -> Result<()> {
+    lathe_kernels::register(declaration, texts)?;
+    let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
+    registered.insert(declaration.name, of(declaration));
+    Ok(())
+}
+
+/// The reference of an operation. One that was registered with `lathe_kernels` alone has none.
+fn oracle(kernel: &Kernel) -> Result<&'static dyn AnyOracle> {
+    static BUILT_IN: OnceLock<Oracles> = OnceLock::new();
+    let name = kernel.name;
+    if let Some(oracle) = BUILT_IN.get_or_init(built_in).get(name) {
+        return Ok(*oracle);
+    }
+    let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
+    registered.get(name).copied().ok_or(Error::NoReference { kernel: name })
+}
+
+/// An error where an operation has no reference.
+pub(crate) fn exists(kernel: &Kernel) -> Result<()> {
+    oracle(kernel).map(|_| ())
 }
 
 /// What an operation should leave in the tensors it writes, given what all tensors hold before.
-pub(crate) fn expected(op: &Op, values: &[Value]) -> Outcomes {
-    oracle(op).expected(&Inputs { op, values })
+pub(crate) fn expected(op: &Op, values: &[Value]) -> Result<Outcomes> {
+    Ok(oracle(op.kernel())?.expected(&Inputs { op, values }))
 }
 
 /// See [`Oracle::in_place`].
-pub(super) fn in_place(op: &Op, values: &mut [Value]) -> bool {
-    oracle(op).in_place(op, values)
+pub(super) fn in_place(op: &Op, values: &mut [Value]) -> Result<bool> {
+    Ok(oracle(op.kernel())?.in_place(op, values))
 }

@@ -42,6 +42,7 @@ impl Case {
     /// `gpu` can bind: that is asked before any of it is made.
     pub fn new(gpu: &Gpu, plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
         let kernel = plan.kernel;
+        oracle::exists(kernel)?;
         if let Some(reason) = too_large(kernel, problem, gpu.caps.binding_bytes) {
             return Err(Error::Unavailable {
                 what: format!("{} {}", kernel.name, kernel.show(problem)),
@@ -91,9 +92,13 @@ impl Case {
     }
 
     /// What the invocation should leave behind; computed once for all plans.
-    fn expected(&self) -> &Outcomes {
-        let op = &self.recording.ops[0];
-        self.inputs.expected.get_or_init(|| oracle::expected(op, &self.inputs.values))
+    fn expected(&self) -> Result<&Outcomes> {
+        let Inputs { values, expected, .. } = &*self.inputs;
+        if let Some(known) = expected.get() {
+            return Ok(known);
+        }
+        let computed = oracle::expected(&self.recording.ops[0], values)?;
+        Ok(expected.get_or_init(|| computed))
     }
 
     /// The case on a device with its inputs written, not yet run.
@@ -231,7 +236,7 @@ impl Case {
             left.insert(TensorId(i), bytes);
         }
         let (op, state) = (&self.recording.ops[0], self.inputs.problem.state);
-        Ok(match judge(&self.recording, op, state, self.expected(), &left) {
+        Ok(match judge(&self.recording, op, state, self.expected()?, &left) {
             Ok(Within { nmse, worst }) => Verdict::Passed { nmse, worst },
             Err(fault) => {
                 Verdict::Failed { reason: fault.to_string(), nmse: fault.nmse, worst: fault.worst }

@@ -30,10 +30,11 @@ mod expression;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lathe_kernels::reflect::{Default, Field, Scalar};
 use lathe_kernels::{
-    Capabilities, Constants, Kernel, KernelVariant, Packing, ReflectError, Role, Shape,
+    Capabilities, Constants, Kernel, KernelVariant, Packing, ReflectError, Reflection, Role, Shape,
 };
 use serde::Deserialize;
 
@@ -43,7 +44,9 @@ use crate::plan::{Plan, PlanError, PlannedStage};
 #[derive(Debug)]
 pub struct UserKernel {
     path: PathBuf,
+    /// With its modules.
     text: String,
+    reflection: Arc<Reflection>,
     kernel: &'static Kernel,
     mapping: Option<Mapping>,
 }
@@ -80,7 +83,17 @@ fn refused(path: &Path, reason: impl std::fmt::Display) -> PlanError {
     ReflectError::User { path: path.display().to_string(), reason: reason.to_string() }.into()
 }
 
+/// Whether an argument names a WGSL file and not a variant.
+pub fn is_file(text: &str) -> bool {
+    Path::new(text).extension().is_some_and(|e| e == "wgsl")
+}
+
 impl UserKernel {
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Reads `path` and the TOML file beside it, if there is one.
     pub fn read(path: &Path, kernel: &'static Kernel) -> Result<Self, PlanError> {
         let text = std::fs::read_to_string(path).map_err(|e| refused(path, e))?;
@@ -96,7 +109,8 @@ impl UserKernel {
             .map(|line| if line.trim() == "enable subgroups;" { "" } else { line })
             .collect::<Vec<_>>()
             .join("\n");
-        Ok(Self { path: path.to_owned(), text, kernel, mapping })
+        let (text, reflection) = Plan::reflect(&text, &path.display().to_string())?;
+        Ok(Self { path: path.to_owned(), text, reflection: Arc::new(reflection), kernel, mapping })
     }
 
     /// Specialises the file for a shape, with the stages of `variant` where no mapping gives any.
@@ -109,7 +123,7 @@ impl UserKernel {
         let shown = self.path.display().to_string();
         let no_mapping = Mapping::default();
         let mapping = self.mapping.as_ref().unwrap_or(&no_mapping);
-        let reflection = Plan::reflect(&self.text, &shown)?;
+        let reflection = &self.reflection;
         let parameters: BTreeMap<String, f64> =
             shape.iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let value = |number: &Number, names: &BTreeMap<String, f64>| match number {
@@ -123,12 +137,12 @@ impl UserKernel {
             given.insert(name.to_owned(), constant);
         }
         for (name, number) in &mapping.overrides {
-            if !reflection.1.overrides.iter().any(|(known, _)| known == name) {
+            if !reflection.overrides.iter().any(|(known, _)| known == name) {
                 return Err(refused(&self.path, format!("has no override `{name}`")));
             }
             given.insert(name.clone(), value(number, &parameters)?);
         }
-        let constants = reflection.1.constants(given.iter().map(|(n, v)| (n.as_str(), *v)))?;
+        let constants = reflection.constants(given.iter().map(|(n, v)| (n.as_str(), *v)))?;
         let mut names = parameters.clone();
         names.extend(constants.iter().map(|(n, v)| (n.clone(), *v)));
 
@@ -141,7 +155,7 @@ impl UserKernel {
                 .stages
                 .iter()
                 .map(|stage| {
-                    if reflection.1.entry(stage.entry).is_none() {
+                    if reflection.entry(stage.entry).is_none() {
                         return Err(refused(
                             &self.path,
                             format!(
@@ -175,7 +189,7 @@ impl UserKernel {
 
         let mut bindings = BTreeMap::new();
         let mut uniforms = Vec::new();
-        for buffer in &reflection.1.buffers {
+        for buffer in &reflection.buffers {
             if let Some(fields) = &buffer.uniform {
                 let given = mapping.uniforms.get(&buffer.name).ok_or_else(|| {
                     refused(
@@ -209,7 +223,7 @@ impl UserKernel {
             }
             bindings.insert(buffer.name.clone(), ours.clone());
         }
-        let variables = || reflection.1.buffers.iter().map(|b| &b.name);
+        let variables = || reflection.buffers.iter().map(|b| &b.name);
         let mapped = mapping.bindings.keys().chain(mapping.uniforms.keys());
         if let Some(name) = mapped.into_iter().find(|n| !variables().any(|v| v == *n)) {
             return Err(refused(&self.path, format!("the mapping names `{name}`, which it lacks")));
@@ -226,13 +240,12 @@ impl UserKernel {
             None => self.kernel.packing(variant.packing, shape),
             Some(name) => self.packing(name, shape)?,
         };
-        let (text, reflection) = reflection;
         let mut plan = Plan {
             kernel: self.kernel,
             variant: shown,
             trusted: false,
-            text: text.into(),
-            reflection: reflection.into(),
+            text: self.text.clone().into(),
+            reflection: Arc::clone(reflection),
             constants,
             stages: Vec::new(),
             packing,
@@ -281,8 +294,10 @@ impl UserKernel {
         caps: &Capabilities,
         constants: &Constants,
     ) -> Result<(), PlanError> {
-        let own = lathe_kernels::reflection(self.kernel.name, variant.name)
-            .expect("the contract test pairs variants and files");
+        let Some(own) = lathe_kernels::reflection(self.kernel.name, variant.name) else {
+            let place = format!("{}/{} is not registered", self.kernel.name, variant.name);
+            return Err(PlanError::Unavailable(place));
+        };
         let its = own.constants(shape.iter().chain(variant.constants(shape, caps)))?;
         for (name, default) in &own.overrides {
             // The grid takes parameters from the shape.

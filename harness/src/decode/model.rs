@@ -1,0 +1,220 @@
+//! A model file from its path to generated tokens.
+//!
+//! ```no_run
+//! # fn main() -> lathe_harness::Result<()> {
+//! use lathe_harness::decode::{Model, SessionOptions};
+//! use lathe_harness::gpu::{Checks, Gpu};
+//!
+//! let gpu = Gpu::open(None, Checks::default())?.into();
+//! let model = Model::open("model.gguf")?;
+//! let mut session = model.session(&gpu, SessionOptions::default())?;
+//! let run = session.generate("Once upon a time", 32, |token| print!("{token} "))?;
+//! println!("{}", model.text(&run.generated).unwrap_or_default());
+//! # Ok(())
+//! # }
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lathe_kernels::{Capabilities, FloatFormat};
+
+use super::graph::{self, DecodeGraph, GraphOptions};
+use super::load::Weights;
+use super::sampling::Sampling;
+use super::session::{self, Run, RunOptions};
+use crate::error::{Error, Result};
+use crate::execute::GpuExecutor;
+use crate::gpu::{Gpu, Pipelines, Policy};
+use crate::model::tokenizer::Tokenizer;
+use crate::model::{Config, ModelFile};
+use crate::plan::select::Hints;
+use crate::plan::tuned::Store;
+
+/// A model file that can be decoded: mapped, its shapes checked, its weights found.
+#[derive(Debug)]
+pub struct Model {
+    /// The file.
+    pub file: Arc<ModelFile>,
+    /// Its shapes.
+    pub config: Config,
+    /// Its weights, borrowed from the file.
+    pub weights: Weights,
+}
+
+/// How a session decodes. The default is greedy, with the storage and the tuned choices that
+/// `lathe decode` has.
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    /// Positions that it holds: prompt and generated tokens together.
+    pub context: usize,
+    /// Storage of the KV cache.
+    pub kv: FloatFormat,
+    /// Storage of what goes into matrices; see [`GraphOptions::acts`].
+    pub acts: FloatFormat,
+    /// How tokens are drawn; none for the greedy choice.
+    pub sampling: Option<Sampling>,
+    /// Seed of the draws.
+    pub seed: u32,
+    /// Explicit variants and files.
+    pub hints: Hints,
+    /// Where tuned choices are looked up, if they are.
+    pub store: Option<PathBuf>,
+    /// Decode steps in one submission.
+    pub steps_per_submit: usize,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self {
+            context: 2048,
+            kv: FloatFormat::F16,
+            acts: FloatFormat::F32,
+            sampling: None,
+            seed: 42,
+            hints: Hints::new(),
+            store: Some(Store::default_path()),
+            steps_per_submit: 8,
+        }
+    }
+}
+
+/// What generation starts from.
+#[derive(Clone, Copy, Debug)]
+pub enum Prompt<'a> {
+    /// Text, through the file's tokenizer.
+    Text(&'a str),
+    /// Tokens.
+    Tokens(&'a [u32]),
+}
+
+impl<'a> From<&'a str> for Prompt<'a> {
+    fn from(text: &'a str) -> Self {
+        Prompt::Text(text)
+    }
+}
+
+impl<'a> From<&'a [u32]> for Prompt<'a> {
+    fn from(tokens: &'a [u32]) -> Self {
+        Prompt::Tokens(tokens)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u32; N]> for Prompt<'a> {
+    fn from(tokens: &'a [u32; N]) -> Self {
+        Prompt::Tokens(tokens)
+    }
+}
+
+impl Model {
+    /// Opens a GGUF file.
+    ///
+    /// # Errors
+    /// The file cannot be read, is broken, or holds a model that cannot be decoded.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let file = Arc::new(ModelFile::open(path)?);
+        let config = file.config()?;
+        let weights = Weights::load(&file, &config)?;
+        Ok(Self { file, config, weights })
+    }
+
+    /// Tokens of a prompt.
+    ///
+    /// # Errors
+    /// The file has no tokenizer, or one that is not understood.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        let undecodable =
+            |reason: String| Error::Undecodable { path: self.file.path.clone(), reason };
+        let vocabulary = self.file.vocabulary()?.ok_or_else(|| {
+            undecodable("has no tokenizer.ggml.model; give token ids (--prompt-tokens)".into())
+        })?;
+        let tokenizer = Tokenizer::new(vocabulary).map_err(|e| undecodable(e.to_string()))?;
+        tokenizer.encode(text, true).map_err(|e| Error::Usage(format!("prompt: {e}")))
+    }
+
+    /// Text of tokens, where the file has a sound tokenizer.
+    pub fn text(&self, tokens: &[u32]) -> Option<String> {
+        let tokenizer = Tokenizer::new(self.file.vocabulary().ok()??).ok()?;
+        Some(tokenizer.decode(tokens))
+    }
+
+    /// The decode step for a device, or without one for the CPU executor.
+    ///
+    /// # Errors
+    /// A hint that cannot hold, an operation that no variant can run, or a store of tuned choices
+    /// that cannot be read.
+    pub fn graph(&self, gpu: Option<&Gpu>, options: &SessionOptions) -> Result<DecodeGraph> {
+        let &SessionOptions { context, kv, acts, sampling, .. } = options;
+        if context > self.config.context_length {
+            tracing::warn!(
+                "{context} positions exceed the {} the model was made for",
+                self.config.context_length
+            );
+        }
+        let caps = gpu.map_or_else(Capabilities::minimal, |g| g.caps.clone());
+        let tuned = match (gpu, &options.store) {
+            (Some(gpu), Some(path)) => Some(Arc::new(Store::read(path)?.of(&gpu.adapter))),
+            _ => None,
+        };
+        let hints = options.hints.clone();
+        let options = GraphOptions { context, kv, acts, sampling, hints, tuned };
+        graph::build(&self.file.path, &self.config, &self.weights, &caps, &options)
+    }
+
+    /// The model on a device, ready to generate: weights uploaded, pipelines compiled. A context
+    /// longer than the model was made for is cut to that.
+    ///
+    /// # Errors
+    /// As for [`Model::graph`]; or the device has too little memory or refuses a pipeline.
+    pub fn session(&self, gpu: &Arc<Gpu>, mut options: SessionOptions) -> Result<Session<'_>> {
+        options.context = options.context.min(self.config.context_length);
+        let graph = self.graph(Some(gpu), &options)?;
+        let executor = GpuExecutor::new(
+            Arc::clone(gpu),
+            &Pipelines::default(),
+            Arc::clone(&graph.recording),
+            Policy::Plain,
+            &mut |_, _| {},
+        )?;
+        Ok(Session { model: self, graph, executor, options })
+    }
+}
+
+/// A model on a device.
+#[derive(Debug)]
+pub struct Session<'a> {
+    model: &'a Model,
+    /// The decode step, with which variant serves what and why.
+    pub graph: DecodeGraph,
+    executor: GpuExecutor,
+    options: SessionOptions,
+}
+
+impl Session<'_> {
+    /// Generates up to `n` tokens of a new sequence, fewer where the model ends it; `on_token` hears
+    /// of each as soon as its submission ends.
+    ///
+    /// # Errors
+    /// The prompt is empty, has tokens that the model lacks, or does not fit the context together
+    /// with `n`; the file has no tokenizer for a text; or the device is lost.
+    pub fn generate<'p>(
+        &mut self,
+        prompt: impl Into<Prompt<'p>>,
+        n: usize,
+        mut on_token: impl FnMut(u32),
+    ) -> Result<Run> {
+        let prompt = match prompt.into() {
+            Prompt::Text(text) => self.model.encode(text)?,
+            Prompt::Tokens(tokens) => tokens.to_vec(),
+        };
+        let options = RunOptions {
+            prompt,
+            forced: Vec::new(),
+            generate: n,
+            steps_per_submit: self.options.steps_per_submit,
+            stop_at: self.model.config.eos,
+            seed: self.options.seed,
+        };
+        session::run(&self.graph, &mut self.executor, &options, &mut on_token)
+    }
+}

@@ -1,0 +1,224 @@
+//! Lathe inside another program: its own operations and variants, its own device, whole models.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use lathe_harness::decode::{Model, Prompt, Sampling, SessionOptions};
+use lathe_harness::execute::oracle::{Inputs, Oracle, Outcomes};
+use lathe_harness::gpu::{Gpu, Pipelines};
+use lathe_harness::judge::check::{Verdict, check};
+use lathe_harness::judge::diff;
+use lathe_harness::plan::select::Hints;
+use lathe_harness::{Error, wgpu};
+use lathe_kernels::descriptor::*;
+use lathe_kernels::gemv::{self, Gemv};
+use lathe_kernels::param::dim;
+use lathe_kernels::{Text, len};
+
+lathe_kernels::params! {
+    /// Parameters of `negate`.
+    struct Negate {
+        n: usize = dim("N", "elements", 64, 100),
+    }
+}
+
+const NEGATE: Declaration<Negate> = Declaration {
+    name: "negate",
+    summary: "x = -x",
+    fuses: None,
+    state: &[],
+    bindings: &[Binding::in_out("x", f32s, len!(p => p.n))],
+    variants: &[Variant {
+        name: "naive",
+        stages: &[Stage { entry: "main", grid: |p, _| p.n.div_ceil(64) }],
+        ..Variant::PLAIN
+    }],
+    prefer: |_| &["naive"],
+    cost: |p, _| Cost { bytes: 8.0 * p.n as f64, flops: p.n as f64 },
+    tolerance: |_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "exact" },
+    cases: Vec::new,
+    bench: || vec![Negate { n: 65 }.into()],
+};
+
+impl Oracle for Negate {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        let negated = inputs.f32s("x").iter().map(|x| -f64::from(*x));
+        inputs.real("x", negated.map(|x| (x, x.abs())).collect())
+    }
+}
+
+const WGSL: &str = "\
+override N: u32;
+@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) at: vec3<u32>) {
+    if (at.x < N) { x[at.x] = -x[at.x]; }
+}
+";
+
+/// What every test of this program finds registered, since a program registers before it looks.
+fn registered() {
+    static ONCE: OnceLock<()> = OnceLock::new();
+    ONCE.get_or_init(|| {
+        static OWN: Declaration<Negate> = NEGATE;
+        static WRONG: Declaration<Negate> = Declaration { name: "negate_wrongly", ..NEGATE };
+        static ORPHAN: Declaration<Negate> = Declaration { name: "orphan", ..NEGATE };
+        let text = |wgsl| Text { variant: "naive", file: "negate.wgsl", wgsl };
+        lathe_harness::register(&OWN, &[text(WGSL)]).unwrap();
+        let wrong = WGSL.replace("= -x[at.x]", "= x[at.x]").leak();
+        lathe_harness::register(&WRONG, &[text(wrong)]).unwrap();
+        lathe_kernels::register(&ORPHAN, &[text(WGSL)]).unwrap();
+        // A copy of the naive product under another name.
+        static MINE: OnceLock<[Variant<Gemv>; 1]> = OnceLock::new();
+        let naive = &gemv::OPERATION.variants[0];
+        let mine =
+            MINE.get_or_init(|| [Variant { name: "mine", stages: naive.stages, ..Variant::PLAIN }]);
+        let wgsl = include_str!("../../kernels/ops/matvec/gemv/naive.wgsl");
+        let texts = [Text { variant: "mine", file: "mine.wgsl", wgsl }];
+        lathe_harness::register_variants(&gemv::OPERATION, mine, &texts).unwrap();
+    });
+}
+
+#[test]
+fn an_operation_of_another_crate_is_checked_against_its_own_oracle() {
+    registered();
+    let Some(gpu) = common::gpu() else { return };
+    let checked = |name: &str| {
+        let kernel = lathe_kernels::kernel(name).unwrap();
+        let (problem, pipelines) = (kernel.default_problem(), Pipelines::default());
+        check(&gpu, &pipelines, kernel, &kernel.variants[0], &problem, 1).map(|c| c.verdict)
+    };
+    assert!(matches!(checked("negate").unwrap(), Verdict::Passed { .. }));
+    assert!(matches!(checked("negate_wrongly").unwrap(), Verdict::Failed { .. }));
+    let error = checked("orphan").unwrap_err();
+    assert!(matches!(error, Error::NoReference { kernel: "orphan" }), "{error}");
+    assert!(error.to_string().contains("kernel orphan has no reference"), "{error}");
+    assert_eq!(error.exit_code(), 2);
+}
+
+#[test]
+fn a_registered_variant_runs_in_whole_steps_where_it_is_hinted() {
+    registered();
+    let Some(gpu) = common::own_gpu() else { return };
+    let model = Model::open(common::golden("llama-tiny-f16.gguf")).unwrap();
+    let hints = Hints::from([("gemv".to_owned(), "mine".into())]);
+    let options = SessionOptions { context: 16, hints, store: None, ..SessionOptions::default() };
+    let graph = model.graph(Some(&gpu), &options).unwrap();
+    let gemv = graph.selected.iter().find(|s| s.kernel == "gemv").unwrap();
+    assert_eq!((gemv.variant.as_str(), gemv.why.as_str()), ("mine", "explicit hint"));
+    let op = graph.recording.ops.iter().find(|op| op.kernel().name == "gemv").unwrap();
+    assert!(!op.plan.trusted, "its indexing is nobody's promise");
+    let mut session = model.session(&gpu, options).unwrap();
+    let hinted = session.generate(&[2, 5, 7], 6, |_| {}).unwrap().generated;
+    let plain = SessionOptions { context: 16, store: None, ..SessionOptions::default() };
+    let mut session = model.session(&gpu, plain).unwrap();
+    assert_eq!(session.generate(&[2, 5, 7], 6, |_| {}).unwrap().generated, hinted);
+}
+
+#[test]
+fn a_session_generates_greedily_and_by_chance_and_says_what_it_cannot() {
+    registered();
+    let Some(gpu) = common::own_gpu() else { return };
+    let model = Model::open(common::golden("qwen3-tiny-bf16.gguf")).unwrap();
+    let options = SessionOptions { context: 16, store: None, ..SessionOptions::default() };
+    let mut session = model.session(&gpu, options.clone()).unwrap();
+    let mut heard = Vec::new();
+    let run = session.generate(&[2, 62, 302], 5, |token| heard.push(token)).unwrap();
+    assert_eq!(run.generated, heard);
+    // Each call begins a new sequence.
+    assert_eq!(session.generate(&[2, 62, 302], 5, |_| {}).unwrap().generated, heard);
+    let long = session.generate(&[2; 12], 8, |_| {}).unwrap_err();
+    assert!(long.to_string().contains("19 positions do not fit the context of 16"), "{long}");
+    let empty: &[u32] = &[];
+    assert!(session.generate(Prompt::Tokens(empty), 1, |_| {}).is_err());
+    let sampling =
+        Sampling { temperature: 5.0, top_k: 0, top_p: 1.0, repeat_penalty: 1.0, repeat_last_n: 0 };
+    let drawn = |seed| {
+        let options = SessionOptions { sampling: Some(sampling), seed, ..options.clone() };
+        let mut session = model.session(&gpu, options).unwrap();
+        session.generate(&[2, 62, 302], 8, |_| {}).unwrap().generated
+    };
+    assert_eq!(drawn(7), drawn(7));
+    assert_ne!(drawn(7), drawn(8));
+    let missing = Model::open("no such file.gguf").unwrap_err();
+    assert!(matches!(missing, Error::Model(_)), "{missing}");
+}
+
+/// A device as an application would open it, and how often that hears of an error.
+fn application(
+    descriptor: &wgpu::DeviceDescriptor<'_>,
+) -> (wgpu::Adapter, wgpu::Device, wgpu::Queue, Arc<AtomicUsize>) {
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+    let adapter = pollster::block_on(instance.request_adapter(&Default::default())).unwrap();
+    let (device, queue) = pollster::block_on(adapter.request_device(descriptor)).unwrap();
+    let heard = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&heard);
+    device.on_uncaptured_error(Arc::new(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+    }));
+    (adapter, device, queue, heard)
+}
+
+#[test]
+fn the_applications_device_serves_and_stays_the_applications() {
+    registered();
+    if common::gpu().is_none() {
+        return;
+    }
+    let (adapter, device, queue, heard) = application(&Default::default());
+    let gpu = Arc::new(Gpu::from_wgpu(&adapter, device.clone(), queue).unwrap());
+    // What it was opened with, not what the adapter has.
+    assert_eq!(gpu.caps.subgroup, None);
+    assert_eq!(gpu.caps.workgroup_memory, device.limits().max_compute_workgroup_storage_size);
+    assert_eq!(gpu.adapter.name, adapter.get_info().name);
+    let model = Model::open(common::golden("llama-tiny-f16.gguf")).unwrap();
+    let options = SessionOptions { context: 8, store: None, ..SessionOptions::default() };
+    let mut session = model.session(&gpu, options.clone()).unwrap();
+    assert_eq!(session.generate(&[2, 5], 3, |_| {}).unwrap().generated.len(), 3);
+    let graph = model.graph(Some(&gpu), &options).unwrap();
+    let mut executor = lathe_harness::execute::GpuExecutor::new(
+        Arc::clone(&gpu),
+        &Pipelines::default(),
+        Arc::clone(&graph.recording),
+        lathe_harness::gpu::Policy::Plain,
+        &mut |_, _| {},
+    )
+    .unwrap();
+    assert!(diff::step(&mut executor, 0).unwrap().is_none());
+
+    // A mistake here is an error here, and one of the application's is still the application's.
+    let bad = wgpu::BufferDescriptor {
+        label: None,
+        size: 4,
+        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::MAP_WRITE,
+        mapped_at_creation: false,
+    };
+    assert!(gpu.scoped("a buffer", |device| device.create_buffer(&bad)).is_err());
+    let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+        usage: wgpu::BufferUsages::STORAGE,
+        ..bad.clone()
+    });
+    assert!(gpu.read(&buffer, 0, 4).is_err(), "a copy from a buffer that is no copy source");
+    assert_eq!(heard.load(Ordering::Relaxed), 0);
+    let _ = device.create_buffer(&bad);
+    assert_eq!(heard.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_device_without_compute_is_refused() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let descriptor = wgpu::DeviceDescriptor {
+        required_limits: wgpu::Limits::downlevel_webgl2_defaults(),
+        ..Default::default()
+    };
+    let (adapter, device, queue, _) = application(&descriptor);
+    let error = Gpu::from_wgpu(&adapter, device, queue).unwrap_err();
+    assert_eq!(error.exit_code(), 3);
+    assert!(error.to_string().contains("compute is unavailable on"), "{error}");
+    assert!(error.to_string().contains("= 0"), "{error}");
+}

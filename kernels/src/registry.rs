@@ -1,0 +1,365 @@
+//! All operations of the program: the built-in ones, and what other crates register beside them.
+//!
+//! Registration is for the start of `main`. The first look at the registry closes it, so that
+//! whatever lists, selects or tunes sees the same kernels from the first to the last call.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::adapter::Capabilities;
+use crate::descriptor::{Declaration, Kernel, KernelVariant, Role, Variant};
+use crate::param::Params;
+use crate::reflect::{ReflectError, Reflection};
+use crate::{SOURCES, Source};
+
+/// The WGSL of a variant to register. Its `// import:` lines name built-in modules.
+#[derive(Clone, Copy, Debug)]
+pub struct Text {
+    /// The variant.
+    pub variant: &'static str,
+    /// The file in messages, such as `src/scale.wgsl`.
+    pub file: &'static str,
+    /// What is in it.
+    pub wgsl: &'static str,
+}
+
+/// Why an operation or a variant is not registered. Then nothing of it is.
+#[derive(Debug, thiserror::Error)]
+pub enum RegisterError {
+    /// The registry has been read.
+    #[error(
+        "kernel {kernel} comes too late: kernels were looked up before; register at the start of main"
+    )]
+    Late {
+        /// Kernel.
+        kernel: &'static str,
+    },
+    /// The name is taken: what is there is never replaced.
+    #[error("kernel {kernel} exists already; give yours another name")]
+    KernelExists {
+        /// Kernel.
+        kernel: &'static str,
+    },
+    /// The name is taken: what is there is never replaced.
+    #[error("{kernel}/{variant} exists already; give yours another name")]
+    VariantExists {
+        /// Kernel.
+        kernel: &'static str,
+        /// Variant.
+        variant: &'static str,
+    },
+    /// Variants for an operation that is not there.
+    #[error("no kernel {kernel} of these parameters to add variants to")]
+    NoKernel {
+        /// Kernel.
+        kernel: &'static str,
+    },
+    /// The declaration contradicts itself.
+    #[error("kernel {kernel}: {reason}")]
+    Declaration {
+        /// Kernel.
+        kernel: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The text does not fit the declaration.
+    #[error("{file}: {kernel}/{variant}: {reason}")]
+    Text {
+        /// File.
+        file: &'static str,
+        /// Kernel.
+        kernel: &'static str,
+        /// Variant.
+        variant: &'static str,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The text does not link, or naga refuses it.
+    #[error(transparent)]
+    Reflect(#[from] ReflectError),
+}
+
+struct Registry {
+    kernels: Vec<Kernel>,
+    sources: Vec<Source>,
+    /// One a source, read when first asked for.
+    reflections: Vec<OnceLock<Arc<Reflection>>>,
+}
+
+enum Phase {
+    /// Nothing registered yet.
+    BuiltIn,
+    Registering(Registry),
+    Closed,
+}
+
+static PHASE: Mutex<Phase> = Mutex::new(Phase::BuiltIn);
+
+impl Registry {
+    fn built_in() -> Self {
+        Self {
+            kernels: crate::built_in(),
+            sources: SOURCES.to_vec(),
+            reflections: SOURCES.iter().map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    fn add(&mut self, found: Vec<(Source, Reflection)>) {
+        for (source, reflection) in found {
+            self.sources.push(source);
+            self.reflections.push(OnceLock::from(Arc::new(reflection)));
+        }
+    }
+}
+
+/// All of it, from now on as it is.
+fn registry() -> &'static Registry {
+    static CLOSED: OnceLock<Registry> = OnceLock::new();
+    CLOSED.get_or_init(|| {
+        let mut phase = PHASE.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *phase, Phase::Closed) {
+            Phase::Registering(registry) => registry,
+            Phase::BuiltIn | Phase::Closed => Registry::built_in(),
+        }
+    })
+}
+
+/// Changes the registry, if nobody has looked at it. `change` calls nothing of a declaration: that
+/// could look.
+fn change(
+    kernel: &'static str,
+    change: impl FnOnce(&mut Registry) -> Result<(), RegisterError>,
+) -> Result<(), RegisterError> {
+    let mut phase = PHASE.lock().unwrap_or_else(PoisonError::into_inner);
+    if matches!(*phase, Phase::BuiltIn) {
+        *phase = Phase::Registering(Registry::built_in());
+    }
+    match &mut *phase {
+        Phase::Registering(registry) => change(registry),
+        Phase::BuiltIn | Phase::Closed => Err(RegisterError::Late { kernel }),
+    }
+}
+
+/// Every operation, the built-in ones by name, then the registered ones.
+pub fn kernels() -> &'static [Kernel] {
+    &registry().kernels
+}
+
+/// The operation of a name.
+pub fn kernel(name: &str) -> Option<&'static Kernel> {
+    kernels().iter().find(|k| k.name == name)
+}
+
+/// Every linked source, the built-in ones by kernel and variant, then the registered ones.
+pub fn sources() -> &'static [Source] {
+    &registry().sources
+}
+
+/// The linked source of one variant, if there is one.
+pub fn source(kernel: &str, variant: &str) -> Option<&'static Source> {
+    sources().iter().find(|s| s.kernel == kernel && s.variant == variant)
+}
+
+/// What naga says of a variant; parsed once. `None` when there is no such source.
+pub fn reflection(kernel: &str, variant: &str) -> Option<Arc<Reflection>> {
+    let Registry { sources, reflections, .. } = registry();
+    let index = sources.iter().position(|s| s.kernel == kernel && s.variant == variant)?;
+    let source = &sources[index];
+    Some(Arc::clone(reflections[index].get_or_init(|| {
+        let reflection = Reflection::of(source.text, source.file);
+        Arc::new(reflection.expect("built-in sources are validated when built"))
+    })))
+}
+
+/// Adds an operation of another crate with one text a variant. From then on it is listed, planned
+/// and reflected as a built-in one is. To check it, it needs a reference: register it with
+/// `lathe_harness::register`, which calls this.
+///
+/// Its texts are not this crate's, so they carry wgpu's run-time checks unless the device is told
+/// otherwise.
+///
+/// # Errors
+/// The declaration contradicts itself, a text does not link, does not validate or does not fit it,
+/// the name is taken, or the registry has been read.
+pub fn register<P: Params>(
+    declaration: &'static Declaration<P>,
+    texts: &[Text],
+) -> Result<(), RegisterError> {
+    let kernel = declaration.erase();
+    check_declaration(&kernel)?;
+    let found = linked(&kernel, &kernel.variants, texts)?;
+    change(kernel.name, |registry| {
+        if registry.kernels.iter().any(|k| k.name == kernel.name) {
+            return Err(RegisterError::KernelExists { kernel: kernel.name });
+        }
+        registry.kernels.push(kernel);
+        registry.add(found);
+        Ok(())
+    })
+}
+
+/// Adds variants to an operation that is there, such as `lathe_kernels::rope::OPERATION`. They can be
+/// checked, timed, tuned, hinted and decoded with; nothing selects them unasked but a tuned choice,
+/// since the operation's preferences stay.
+///
+/// # Errors
+/// As for [`register`].
+pub fn register_variants<P: Params>(
+    declaration: &'static Declaration<P>,
+    variants: &'static [Variant<P>],
+    texts: &[Text],
+) -> Result<(), RegisterError> {
+    let kernel = declaration.erase();
+    let added: Vec<KernelVariant> = variants.iter().map(Variant::erase).collect();
+    check_variants(&kernel, &added)?;
+    let found = linked(&kernel, &added, texts)?;
+    change(kernel.name, |registry| {
+        let same = |k: &&mut Kernel| k.name == kernel.name && k.params_type == kernel.params_type;
+        let there = registry.kernels.iter_mut().find(same);
+        let there = there.ok_or(RegisterError::NoKernel { kernel: kernel.name })?;
+        if let Some(taken) = added.iter().find(|v| there.variant(v.name).is_some()) {
+            return Err(RegisterError::VariantExists { kernel: kernel.name, variant: taken.name });
+        }
+        there.variants.extend(added);
+        registry.add(found);
+        Ok(())
+    })
+}
+
+/// A name that `KERNEL/VARIANT` and `KERNEL=VARIANT` can hold.
+fn is_name(name: &str) -> bool {
+    let part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    !name.is_empty() && name.chars().all(part)
+}
+
+fn first_twice<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let mut seen = BTreeSet::new();
+    names.into_iter().find(|name| !seen.insert(*name))
+}
+
+fn check_declaration(kernel: &Kernel) -> Result<(), RegisterError> {
+    let refuse = |reason: String| Err(RegisterError::Declaration { kernel: kernel.name, reason });
+    // `lathe ab decode` and `lathe bench decode` are whole steps.
+    if !is_name(kernel.name) || kernel.name == "decode" {
+        return refuse("the name is not lower-case letters, digits and _, or is taken".into());
+    }
+    if let Some(name) = first_twice(kernel.bindings.iter().map(|b| b.name)) {
+        return refuse(format!("two bindings `{name}`"));
+    }
+    if let Some(name) = first_twice(kernel.params.iter().chain(kernel.state).map(|p| p.name)) {
+        return refuse(format!("two parameters `{name}`"));
+    }
+    if !kernel.bindings.iter().any(|b| matches!(b.role, Role::Output | Role::InOut)) {
+        return refuse("no binding is an output".into());
+    }
+    if kernel.variants.is_empty() {
+        return refuse("it has no variant".into());
+    }
+    if kernel.bench().is_empty() {
+        return refuse("`bench` names no problem; the first is the default of --shape".into());
+    }
+    check_variants(kernel, &kernel.variants)?;
+    for problem in kernel.bench().iter().chain(&kernel.cases()) {
+        let unknown = kernel.prefer(&problem.shape).iter().find(|n| kernel.variant(n).is_none());
+        if let Some(name) = unknown {
+            return refuse(format!("`prefer` names `{name}`, which is no variant"));
+        }
+    }
+    Ok(())
+}
+
+fn check_variants(kernel: &Kernel, variants: &[KernelVariant]) -> Result<(), RegisterError> {
+    let refuse = |reason: String| Err(RegisterError::Declaration { kernel: kernel.name, reason });
+    if let Some(name) = first_twice(variants.iter().map(|v| v.name)) {
+        return refuse(format!("two variants `{name}`"));
+    }
+    for variant in variants {
+        if !is_name(variant.name) {
+            let name = variant.name;
+            return refuse(format!("variant `{name}`: a name is lower-case letters, digits and _"));
+        }
+        if variant.stages.is_empty() {
+            return refuse(format!("variant `{}` has no stage", variant.name));
+        }
+    }
+    Ok(())
+}
+
+/// The texts of variants, linked, validated and held against the declaration.
+fn linked(
+    kernel: &Kernel,
+    variants: &[KernelVariant],
+    texts: &[Text],
+) -> Result<Vec<(Source, Reflection)>, RegisterError> {
+    let refuse = |reason: String| Err(RegisterError::Declaration { kernel: kernel.name, reason });
+    if let Some(name) = first_twice(texts.iter().map(|t| t.variant)) {
+        return refuse(format!("two texts for variant `{name}`"));
+    }
+    if let Some(text) = texts.iter().find(|t| !variants.iter().any(|v| v.name == t.variant)) {
+        let (file, name) = (text.file, text.variant);
+        return refuse(format!("{file} is the text of `{name}`, which is no variant here"));
+    }
+    let mut found = Vec::new();
+    for variant in variants {
+        let Some(text) = texts.iter().find(|t| t.variant == variant.name) else {
+            return refuse(format!("variant `{}` has no text", variant.name));
+        };
+        let linked = crate::link(text.wgsl, text.file)?;
+        let reflection = Reflection::of(&linked, text.file)?;
+        if let Err(reason) = fits(kernel, variant, &reflection) {
+            let (file, kernel, variant) = (text.file, kernel.name, variant.name);
+            return Err(RegisterError::Text { file, kernel, variant, reason });
+        }
+        let (kernel, variant, file) = (kernel.name, variant.name, text.file);
+        // Registered once and for the whole program, as if it had been compiled in.
+        let text = linked.leak();
+        found.push((Source { kernel, variant, file, text }, reflection));
+    }
+    Ok(found)
+}
+
+/// Holds a text against what is declared of it: what the tests of this crate ask of built-in ones.
+fn fits(kernel: &Kernel, variant: &KernelVariant, text: &Reflection) -> Result<(), String> {
+    for buffer in &text.buffers {
+        let name = &buffer.name;
+        if buffer.uniform.is_some() {
+            return Err(format!("`{name}` is a uniform; parameters are overrides"));
+        }
+        let Some(binding) = kernel.binding(name) else {
+            let known: Vec<_> = kernel.bindings.iter().map(|b| b.name).collect();
+            return Err(format!("`{name}` is no binding; there are {}", known.join(", ")));
+        };
+        if buffer.group != 0 {
+            return Err(format!("`{name}` is in group {}, not in 0", buffer.group));
+        }
+        if buffer.writable != (binding.role != Role::Input) {
+            let access = if buffer.writable { "read" } else { "read_write" };
+            return Err(format!("`{name}` must be declared var<storage, {access}>"));
+        }
+    }
+    let missing = |b: &&crate::KernelBinding| {
+        !b.role.is_own() && !text.buffers.iter().any(|buffer| buffer.name == b.name)
+    };
+    if let Some(binding) = kernel.bindings.iter().find(missing) {
+        return Err(format!("lacks a variable `{}`", binding.name));
+    }
+    for stage in &variant.stages {
+        if text.entry(stage.entry).is_none() {
+            return Err(format!("has no entry point `{}`", stage.entry));
+        }
+    }
+    for (name, _) in variant.tunables {
+        if !text.overrides.iter().any(|(known, _)| known == name) {
+            return Err(format!("tunes `{name}`, which is no override of it"));
+        }
+    }
+    let caps = Capabilities::minimal();
+    for problem in kernel.bench().iter().chain(&kernel.cases()) {
+        let shape = &problem.shape;
+        if variant.unsupported(shape, &caps).is_none() {
+            let given = shape.iter().chain(variant.constants(shape, &caps));
+            text.constants(given).map_err(|e| e.to_string())?;
+        }
+    }
+    Ok(())
+}
