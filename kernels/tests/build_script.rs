@@ -26,15 +26,15 @@ impl Folder {
     }
 
     fn tree(&self) -> wgsl::Tree {
-        wgsl::Tree::read(&self.0)
+        wgsl::Tree::read(&self.0, &[])
     }
 
     /// The text of `demo/naive`.
     fn text(&self) -> Result<String, String> {
         let tree = self.tree();
-        let file = self.0.join("ops/demo/naive.wgsl");
-        let linked = tree.link(&file)?;
-        wgsl::validate(&tree.shown(&file), &linked).map(|()| linked.text)
+        let naive = tree.variants.iter().find(|v| v.variant == "naive").unwrap();
+        let linked = tree.link(naive)?;
+        wgsl::validate(&tree.shown(&naive.path), &linked).map(|()| linked.text)
     }
 
     fn error(&self) -> String {

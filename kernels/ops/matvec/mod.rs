@@ -3,6 +3,7 @@
 pub mod geometry;
 pub mod head;
 pub mod soa;
+pub mod variants;
 
 use crate::codes::{Format, Order, Packing};
 

@@ -9,7 +9,7 @@
 // subgroupAdd for gate, up and squares. With SG known the trip count is a constant. Results meet in workgroup memory, so that an invocation stores two neighbours: two f16
 // make a word, whatever the number of subgroups is.
 // import: format/store_pair, grid, math/activation, matvec/prologue/rms_chunk
-// import: matvec/rows/chunk_span, matvec/rows/dense
+// import: matvec/rows/chunk_span, matvec/prologue/x_chunk, matvec/rows/dense16
 override N: u32;
 override WG: u32 = 256u;
 override OUTS_PER_WG: u32 = 8u; // even

@@ -9,7 +9,7 @@
 // v and the norm's weights, not the matrix, is the limit; with few outputs it leaves a large GPU
 // idle.
 // import: format/store_pair, grid, math/activation, matvec/prologue/rms_chunk
-// import: matvec/rows/chunk_span, matvec/rows/dense
+// import: matvec/rows/chunk_span, matvec/prologue/x_chunk, matvec/rows/dense16
 override N: u32;
 override WG: u32 = 256u;
 override OUTS_PER_WG: u32 = 16u; // even

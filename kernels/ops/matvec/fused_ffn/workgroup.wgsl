@@ -8,7 +8,7 @@
 // (2N) vector between GEMV and activation is neither written nor read, and a dispatch is saved.
 // The norm before the matrix costs another: its factor is applied to the sums (prologue/rms_chunk). No
 // subgroups needed.
-// import: format/store_pair, grid, math/activation, matvec/prologue/rms_chunk, matvec/rows/dense
+// import: format/store_pair, grid, math/activation, matvec/prologue/rms_chunk, matvec/prologue/x_chunk, matvec/rows/dense16
 override N: u32;
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // invocations an output, a power of two, at most WG/2

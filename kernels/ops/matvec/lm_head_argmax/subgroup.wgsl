@@ -7,7 +7,7 @@
 // Idea: gemv/subgroup_multicol (x is loaded and unpacked once for four rows, four independent loads
 // in flight), but no logit is written: after its rows a workgroup leaves one candidate. Many rows a
 // workgroup keep the second stage short, few of them balance the load.
-// import: grid, matvec/epilogue/argmax, matvec/rows/dense, step/choose, step/choose_workgroup
+// import: grid, matvec/epilogue/argmax, matvec/prologue/x_chunk, matvec/rows/dense16, step/choose, step/choose_workgroup
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;

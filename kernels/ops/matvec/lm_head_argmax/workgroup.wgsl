@@ -6,9 +6,9 @@
 //
 // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums them, and
 // the first lane of each row keeps the best of its rows until the end.
-// import: grid, matvec/epilogue/argmax, matvec/rows/dense, reduce/lanes, step/choose
+// import: grid, matvec/epilogue/argmax, matvec/prologue/x_chunk, matvec/rows/dense16, reduce/lanes, step/choose
 // import: step/choose_workgroup
-// import: grid, matvec/epilogue/argmax, matvec/rows/dense, reduce/lanes, step/choose
+// import: grid, matvec/epilogue/argmax, matvec/prologue/x_chunk, matvec/rows/dense16, reduce/lanes, step/choose
 // import: step/choose_workgroup
 override ROWS: u32;
 override FIRST: u32;

@@ -8,8 +8,8 @@
 // Idea: gemv/subgroup_multicol (x is loaded and unpacked once for four rows, four independent loads
 // in flight), but the logits stay in workgroup memory, and of them TOP_K are written. Many rows a
 // workgroup keep the merging short, few of them balance the load.
-// import: grid, matvec/epilogue/topk, matvec/rows/dense, sort/list, sort/merge
-// import: grid, matvec/epilogue/topk, matvec/rows/dense, sort/list, sort/merge
+// import: grid, matvec/epilogue/topk, matvec/prologue/x_chunk, matvec/rows/dense16, sort/list, sort/merge
+// import: grid, matvec/epilogue/topk, matvec/prologue/x_chunk, matvec/rows/dense16, sort/list, sort/merge
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;

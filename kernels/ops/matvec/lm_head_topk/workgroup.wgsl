@@ -7,8 +7,8 @@
 //
 // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums them, and
 // the logits stay there to be sorted.
-// import: grid, matvec/epilogue/topk, matvec/rows/dense, reduce/lanes, sort/list, sort/merge
-// import: grid, matvec/epilogue/topk, matvec/rows/dense, reduce/lanes, sort/list, sort/merge
+// import: grid, matvec/epilogue/topk, matvec/prologue/x_chunk, matvec/rows/dense16, reduce/lanes, sort/list, sort/merge
+// import: grid, matvec/epilogue/topk, matvec/prologue/x_chunk, matvec/rows/dense16, reduce/lanes, sort/list, sort/merge
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;

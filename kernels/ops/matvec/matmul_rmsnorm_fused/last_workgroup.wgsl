@@ -15,7 +15,7 @@
 // the counter keeps them in order (naga makes it an acquire-release barrier of device scope on
 // Vulkan; D3D12's and Metal's are barriers of device memory). The pattern is that of CUDA's
 // threadFenceReduction sample, with a barrier for __threadfence.
-// import: grid, matvec/rows/chunk_span, matvec/rows/dense, norm/residual, reduce/subgroups
+// import: grid, matvec/rows/chunk_span, matvec/prologue/x_chunk, matvec/rows/dense16, norm/residual, reduce/subgroups
 override ROWS: u32;
 override NEXT: u32;
 override N: u32 = ROWS;

@@ -8,7 +8,7 @@
 // Idea: the norm needs all rows, so one workgroup that makes them all needs no second pass. It
 // gives up the GPU for that: one of 132 processors works, and a matrix of 16 MB takes 1240 us where
 // 4 us of memory traffic are due. Kept to show what a fusion must not cost.
-// import: matvec/rows/dense, norm/residual, norm/tree_sums
+// import: matvec/prologue/x_chunk, matvec/rows/dense16, norm/residual, norm/tree_sums
 override ROWS: u32;
 override NEXT: u32;
 override N: u32 = ROWS;

@@ -8,8 +8,8 @@
 // Idea: a matrix wants every processor, a norm of a few kilobytes wants one workgroup: two
 // dispatches, of which the second is latency only. All loads of a round are in flight together, as in
 // gemv/workgroup. No subgroups needed.
-// import: grid, matvec/epilogue/branch, matvec/rows/dense, matvec/rows/dense16
-// import: matvec/schedule/share, norm/residual, norm/tree_sums, reduce/tree
+// import: grid, matvec/epilogue/branch, matvec/prologue/x_chunk, matvec/rows/dense16
+// import: matvec/prologue/plain16, matvec/schedule/share, norm/residual, norm/tree_sums, reduce/tree
 override ROWS: u32;
 override WG: u32 = 256u; // a power of two
 override LANES: u32 = 32u; // invocations a row, a power of two

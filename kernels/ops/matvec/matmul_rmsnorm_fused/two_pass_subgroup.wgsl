@@ -6,8 +6,8 @@
 //   rms(v) = sqrt(mean v^2 + EPS)  OFFSET 0: standard, 1: Gemma's
 //
 // Idea: subgroup sums in the place of trees in workgroup memory, and what a lane reads of x serves RUN rows.
-// import: matvec/epilogue/branch, matvec/rows/dense, matvec/rows/dense16
-// import: matvec/schedule/row_group, matvec/schedule/team, norm/residual, reduce/subgroups
+// import: matvec/epilogue/branch, matvec/prologue/x_chunk, matvec/rows/dense16
+// import: matvec/prologue/plain16, matvec/schedule/row_group, matvec/schedule/team, norm/residual, reduce/subgroups
 override ROWS: u32;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;

@@ -4,7 +4,7 @@
 //   W: (ROWS, K)  x, g: (K), f32           OFFSET 0: standard, 1: Gemma's (1 + w)
 //
 // Idea: gemv/split_k, which gains more here: x * g and the squares are made once for RUN rows.
-// import: matvec/epilogue/store, matvec/rows/rms16, matvec/schedule/row_group
+// import: matvec/epilogue/store, matvec/prologue/rms16, matvec/rows/dense16, matvec/schedule/row_group
 // import: matvec/schedule/team
 override ROWS: u32;
 override FIRST: u32;

@@ -5,7 +5,7 @@
 //
 // Idea: gemv/split_row with the squares of x summed beside the product; both sums meet in
 // workgroup memory at the one barrier there is.
-// import: matvec/epilogue/store, matvec/rows/rms16, matvec/schedule/team
+// import: matvec/epilogue/store, matvec/prologue/rms16, matvec/rows/dense16, matvec/schedule/team
 override ROWS: u32;
 override FIRST: u32;
 

@@ -5,7 +5,7 @@
 //
 // Idea: gemv/vec4 with the squares of x summed beside the product: the loads of weights wait for
 // nothing, and one subgroupAdd of two numbers ends the row.
-// import: grid, matvec/rows/rms16, matvec/schedule/share
+// import: grid, matvec/prologue/rms16, matvec/rows/dense16, matvec/schedule/share
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;

@@ -6,7 +6,7 @@
 // Idea: sixteen bytes of 16-bit weights meet 64 bytes of x and g, read in strides of 32: nine
 // times the passes through the cache of the weights alone. With 8 bytes all three streams are
 // contiguous, and five passes do.
-// import: matvec/epilogue/store, matvec/rows/rms8, matvec/schedule/team
+// import: matvec/epilogue/store, matvec/prologue/rms8, matvec/rows/dense8, matvec/schedule/team
 override ROWS: u32;
 override FIRST: u32;
 

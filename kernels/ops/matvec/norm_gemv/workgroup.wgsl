@@ -6,7 +6,7 @@
 // Idea: every row's lanes meet all of x anyway, so they sum its squares beside the product: no
 // barrier and no load waits for the norm. Two barriers join the lanes. The rung for adapters and
 // browsers without subgroup operations.
-// import: grid, matvec/rows/rms16, matvec/schedule/share
+// import: grid, matvec/prologue/rms16, matvec/rows/dense16, matvec/schedule/share
 override ROWS: u32;
 override FIRST: u32;
 override WG: u32 = 256u;

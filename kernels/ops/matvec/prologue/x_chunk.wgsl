@@ -1,12 +1,7 @@
 // Dot product of packed weight chunks with x, activations in f32 (ACTS F32) or f16 (ACTS F16), for any K.
-// import: format/dense, matvec/prologue/masked
+// import: format/dense, matvec/prologue/masked, matvec/rows/dense16
 // requires: var x: array<vec4<u32>>
-override K: u32;
 override ACTS: u32;
-
-fn row_chunks() -> u32 {
-    return (K + chunk_elements() - 1u) / chunk_elements();
-}
 
 struct XChunk { low: vec4<f32>, high: vec4<f32> }
 
@@ -31,7 +26,7 @@ fn load_x_chunk(c: u32) -> XChunk {
     );
 }
 
-fn dot_chunk(chunk: vec4<u32>, v: XChunk) -> f32 {
+fn dot_chunk(chunk: Chunk, v: XChunk) -> f32 {
     if (WEIGHT == F32) { return dot(unpack_low(chunk), v.low); }
     return dot(unpack_low(chunk), v.low) + dot(unpack_high(chunk), v.high);
 }

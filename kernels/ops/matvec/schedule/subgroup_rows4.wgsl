@@ -1,20 +1,18 @@
-// gemv/subgroup_multicol: four output columns (rows of W) a subgroup.
-//
-//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
-//
-// Idea: x is loaded and unpacked once for four rows, and four independent loads are in flight.
-// Meant for very tall matrices (an LM head of 262144 rows); on few rows it leaves most of a
-// large GPU idle.
-// import: grid, matvec/epilogue/store, matvec/rows/dense
-override ROWS: u32;
-override FIRST: u32;
+// Four rows a subgroup at a time: what is loaded of x serves all of them.
+// import: grid
+// requires: type Chunk
+// requires: type XChunk
+// requires: override FIRST: u32
+// requires: override ROWS: u32
+// requires: var weights: array<vec4<u32>>
+// requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
+// requires: fn load_x_chunk(c: u32) -> XChunk
+// requires: fn old_y(at: u32) -> f32
+// requires: fn row_chunks() -> u32
+// requires: fn store_y(at: u32, product: f32, held: f32)
 override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 32u; // a multiple of 4
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
-
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
 @compute @workgroup_size(WG)
 fn main(

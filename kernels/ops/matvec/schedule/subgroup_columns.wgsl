@@ -1,29 +1,27 @@
-// gemv/subgroup: one subgroup a row, four loads in flight a lane.
-//
-//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16
-//   y: (COLS, FIRST + ROWS), f32 accumulation
-//
-// Idea: coalesced 16-byte loads across the lanes, all four of a round issued before the first
-// use and used for every column, one subgroupAdd a column at the end. A workgroup owns ROWS_PER_WG
-// rows whatever the subgroup size is, so the mapping holds on adapters whose subgroup size varies.
-// import: grid, matvec/epilogue/store, matvec/prologue/columns, matvec/rows/dense
-override ROWS: u32;
-override FIRST: u32;
+// A subgroup a row of up to eight vectors, four loads in flight a lane.
+// import: grid
+// requires: type Chunk
+// requires: type XChunk
+// requires: override COLS: u32
+// requires: override ROWS: u32
+// requires: var weights: array<vec4<u32>>
+// requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
+// requires: fn load_x_column(column: u32, c: u32) -> XChunk
+// requires: fn old_y(at: u32) -> f32
+// requires: fn row_chunks() -> u32
+// requires: fn store_y(at: u32, product: f32, held: f32)
+// requires: fn y_at(column: u32, row: u32) -> u32
 override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 8u;
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
 
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
-
 // A chunk of the row, zero beyond its end.
-fn load_w(base: u32, c: u32) -> vec4<u32> {
+fn load_in_row(base: u32, c: u32) -> vec4<u32> {
     if (c < row_chunks()) { return weights[base + c]; }
     return vec4<u32>(0u);
 }
 
-fn contribute(w: vec4<u32>, column: u32, c: u32) -> f32 {
+fn dot_column(w: vec4<u32>, column: u32, c: u32) -> f32 {
     if (c < row_chunks()) { return dot_chunk(w, load_x_column(column, c)); }
     return 0.0;
 }
@@ -51,13 +49,13 @@ fn main(
             let c1 = c0 + sg;
             let c2 = c1 + sg;
             let c3 = c2 + sg;
-            let w0 = load_w(base, c0);
-            let w1 = load_w(base, c1);
-            let w2 = load_w(base, c2);
-            let w3 = load_w(base, c3);
+            let w0 = load_in_row(base, c0);
+            let w1 = load_in_row(base, c1);
+            let w2 = load_in_row(base, c2);
+            let w3 = load_in_row(base, c3);
             for (var column = 0u; column < COLS; column++) {
-                sums[column] += contribute(w0, column, c0) + contribute(w1, column, c1);
-                sums[column] += contribute(w2, column, c2) + contribute(w3, column, c3);
+                sums[column] += dot_column(w0, column, c0) + dot_column(w1, column, c1);
+                sums[column] += dot_column(w2, column, c2) + dot_column(w3, column, c3);
             }
         }
         for (var column = 0u; column < COLS; column++) {

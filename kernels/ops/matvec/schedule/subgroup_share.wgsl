@@ -1,22 +1,14 @@
-// gemv/vec4: one subgroup a row, the lane's whole share in flight at once.
-//
-//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
-//
-// Idea: with SG known the trip count is a constant and up to UNROLL 16-byte loads are issued
-// before the first use, without a branch: the ragged last one reads the row's last chunk and is
-// dropped. A row of 1152 16-bit weights costs one wait for memory, where four loads a round cost
-// two.
-// import: grid, matvec/epilogue/store, matvec/rows/dense, matvec/rows/dense16
-// import: matvec/schedule/share
-override ROWS: u32;
-override FIRST: u32;
+// A subgroup a row, the lane's whole share in flight at once.
+// import: grid, matvec/schedule/share
+// requires: type Partial
+// requires: override FIRST: u32
+// requires: override ROWS: u32
+// requires: fn epilogue(total: Partial) -> f32
+// requires: fn old_y(at: u32) -> f32
+// requires: fn store_y(at: u32, product: f32, held: f32)
 override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 8u;
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
-
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
 @compute @workgroup_size(WG)
 fn main(
@@ -37,6 +29,6 @@ fn main(
         let r = turn + subgroup;
         let row = min(first + r, ROWS - 1u);
         let total = subgroupAdd(share(row, lane, sg));
-        if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) { store_y(FIRST + row, total, old_y(FIRST + row)); }
+        if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) { store_y(FIRST + row, epilogue(total), old_y(FIRST + row)); }
     }
 }

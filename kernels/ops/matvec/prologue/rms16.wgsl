@@ -1,21 +1,13 @@
-// A row of the matrix for schedules of dense rows: weights in chunks of 16 bytes times the RMS norm of x.
-// The scale is one number, so it waits until the end: every lane adds up w * x * g and x^2 of its
-// chunks, and no load waits for the norm.
-// import: format/dense, matvec/prologue/masked
+// The RMSNorm of x for chunks of 16 bytes. Its factor is one number, so it waits until the end:
+// every lane adds up w * x * g and x^2 of its chunks, and no load waits for the norm.
+// import: format/dense, matvec/prologue/masked, matvec/rows/dense16
 // requires: var norm_weight: array<vec4<f32>>
-// requires: var weights: array<vec4<u32>>
 // requires: var x: array<vec4<f32>>
-override K: u32;
 override EPS: f32;
 override OFFSET: u32;
 
-alias Chunk = vec4<u32>;
 struct RowX { low: vec4<f32>, high: vec4<f32>, squares: f32 }
 alias Partial = vec2<f32>; // sum of w * x * g, sum of x^2
-
-fn row_chunks() -> u32 { return (K + chunk_elements() - 1u) / chunk_elements(); }
-
-fn load_chunk(row: u32, c: u32) -> Chunk { return weights[row * row_chunks() + c]; }
 
 fn row_x(c: u32) -> RowX {
     let offset = f32(OFFSET);

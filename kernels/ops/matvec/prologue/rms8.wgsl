@@ -1,21 +1,12 @@
-// As rows/rms16 with 16-bit weights in chunks of 8 bytes: lanes read x and the norm's weights in
-// neighbouring 16 bytes, half the passes through the cache of chunks of 16.
-// import: format/dense
+// The RMSNorm of x for chunks of 8 bytes; see prologue/rms16.
+// import: format/dense, matvec/rows/dense8
 // requires: var norm_weight: array<vec4<f32>>
-// requires: var weights: array<vec2<u32>>
 // requires: var x: array<vec4<f32>>
-override K: u32;
 override EPS: f32;
 override OFFSET: u32;
 
-alias Chunk = vec2<u32>;
 struct RowX { scaled: vec4<f32>, squares: f32 }
 alias Partial = vec2<f32>; // sum of w * x * g, sum of x^2
-
-fn row_chunks() -> u32 { return (K + 3u) / 4u; }
-
-// Rows are padded to 16 bytes.
-fn load_chunk(row: u32, c: u32) -> Chunk { return weights[row * (2u * ((K + 7u) / 8u)) + c]; }
 
 fn masked_four(i: u32, v: vec4<f32>) -> vec4<f32> {
     if (K % 4u == 0u) { return v; }

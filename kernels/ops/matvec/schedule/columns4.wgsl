@@ -1,23 +1,21 @@
-// gemv/subgroup_cols: four rows a workgroup for up to eight vectors at once.
-//
-//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16
-//   y: (COLS, FIRST + ROWS), f32 accumulation
-//
-// Idea: decoding several tokens together reads the weights once. A chunk of each of four rows meets
-// a chunk of every column: x, which is larger than the weights by then, is read once for four
-// rows. Sums are named vectors, so all of them stay in registers. The workgroup's subgroups split
-// K and meet once in workgroup memory.
-// import: grid, matvec/epilogue/store, matvec/prologue/columns, matvec/rows/dense
-override ROWS: u32;
-override FIRST: u32;
+// Four rows a workgroup for up to eight vectors. Sums are named vectors, so all of them stay in
+// registers; the workgroup's subgroups split K and meet once in workgroup memory.
+// import: grid
+// requires: type Chunk
+// requires: type XChunk
+// requires: override COLS: u32
+// requires: override ROWS: u32
+// requires: var weights: array<vec4<u32>>
+// requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
+// requires: fn load_x_column(column: u32, c: u32) -> XChunk
+// requires: fn old_y(at: u32) -> f32
+// requires: fn row_chunks() -> u32
+// requires: fn store_y(at: u32, product: f32, held: f32)
+// requires: fn y_at(column: u32, row: u32) -> u32
 override WG: u32 = 128u;
 override SLOTS: u32 = COLS * ((WG + 3u) / 4u); // subgroups have at least four lanes
 
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
-
-var<workgroup> slots: array<vec4<f32>, SLOTS>;
+var<workgroup> column_slots: array<vec4<f32>, SLOTS>;
 
 struct Rows { w0: vec4<u32>, w1: vec4<u32>, w2: vec4<u32>, w3: vec4<u32> }
 
@@ -63,26 +61,26 @@ fn main(
         if (COLS > 6u) { s6 += products(w, 6u, c); }
         if (COLS > 7u) { s7 += products(w, 7u, c); }
     }
-    put(0u, subgroup, subgroups, lane, s0);
-    if (COLS > 1u) { put(1u, subgroup, subgroups, lane, s1); }
-    if (COLS > 2u) { put(2u, subgroup, subgroups, lane, s2); }
-    if (COLS > 3u) { put(3u, subgroup, subgroups, lane, s3); }
-    if (COLS > 4u) { put(4u, subgroup, subgroups, lane, s4); }
-    if (COLS > 5u) { put(5u, subgroup, subgroups, lane, s5); }
-    if (COLS > 6u) { put(6u, subgroup, subgroups, lane, s6); }
-    if (COLS > 7u) { put(7u, subgroup, subgroups, lane, s7); }
+    put_column_sum(0u, subgroup, subgroups, lane, s0);
+    if (COLS > 1u) { put_column_sum(1u, subgroup, subgroups, lane, s1); }
+    if (COLS > 2u) { put_column_sum(2u, subgroup, subgroups, lane, s2); }
+    if (COLS > 3u) { put_column_sum(3u, subgroup, subgroups, lane, s3); }
+    if (COLS > 4u) { put_column_sum(4u, subgroup, subgroups, lane, s4); }
+    if (COLS > 5u) { put_column_sum(5u, subgroup, subgroups, lane, s5); }
+    if (COLS > 6u) { put_column_sum(6u, subgroup, subgroups, lane, s6); }
+    if (COLS > 7u) { put_column_sum(7u, subgroup, subgroups, lane, s7); }
     workgroupBarrier();
     for (var i = lid; i < 4u * COLS; i += WG) {
         let column = i / 4u;
         var total = 0.0;
-        for (var s = 0u; s < subgroups; s++) { total += slots[column * subgroups + s][i % 4u]; }
+        for (var s = 0u; s < subgroups; s++) { total += column_slots[column * subgroups + s][i % 4u]; }
         let row = first + i % 4u;
         if (row < ROWS) { store_y(y_at(column, row), total, old_y(y_at(column, row))); }
     }
 }
 
 // A subgroup's sum of four rows of a column.
-fn put(column: u32, subgroup: u32, subgroups: u32, lane: u32, v: vec4<f32>) {
+fn put_column_sum(column: u32, subgroup: u32, subgroups: u32, lane: u32, v: vec4<f32>) {
     let sum = subgroupAdd(v);
-    if (lane == 0u) { slots[column * subgroups + subgroup] = sum; }
+    if (lane == 0u) { column_slots[column * subgroups + subgroup] = sum; }
 }

@@ -1,0 +1,92 @@
+//! The variants of the family: which modules make each, and what its header says.
+//!
+//! A row is a prologue (how x is loaded, and what lanes add up), rows (how the matrix is stored and
+//! decoded), a schedule (which lanes read what, and the entry point) and an epilogue (where products
+//! go): modules in the folders of these names. The build script reads the tables too, so nothing
+//! here uses the crate.
+
+#[path = "gemv/variants.rs"]
+mod gemv;
+
+/// Variants of one operation that are rows of a table. `naive` is a file of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// Folder of the operation.
+    pub operation: &'static str,
+    /// What the operation calls the entry point that schedules call `main`.
+    pub entry: &'static str,
+    /// Its variants.
+    pub rows: &'static [Row],
+}
+
+/// One variant.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Its name.
+    pub name: &'static str,
+    /// Modules of `prologue/`, separated by a comma and a space; so are those below.
+    pub prologue: &'static str,
+    /// Modules of `rows/`.
+    pub rows: &'static str,
+    /// Modules of `schedule/`.
+    pub schedule: &'static str,
+    /// Modules of `epilogue/`.
+    pub epilogue: &'static str,
+    /// What it is, for the header's first line.
+    pub summary: &'static str,
+    /// What it computes, with shapes.
+    pub formula: &'static [&'static str],
+    /// Why it may be fast; a line more for its source.
+    pub idea: &'static str,
+}
+
+/// All tables.
+pub const FAMILIES: &[Family] = &[gemv::VARIANTS];
+
+/// Columns of a header.
+const WIDTH: usize = 100;
+
+impl Row {
+    /// The variant's own text: its header and what it imports.
+    #[must_use]
+    pub fn text(&self, operation: &str) -> String {
+        let mut text = format!("// {operation}/{}: {}.\n//\n", self.name, self.summary);
+        for line in self.formula {
+            text.push_str(&format!("//   {line}\n"));
+        }
+        text.push_str("//\n");
+        for paragraph in format!("Idea: {}", self.idea).lines() {
+            let mut line = String::from("//");
+            for word in paragraph.split_whitespace() {
+                if line.chars().count() + 1 + word.chars().count() > WIDTH {
+                    text.push_str(&line);
+                    text.push('\n');
+                    line = String::from("//");
+                }
+                line.push(' ');
+                line.push_str(word);
+            }
+            text.push_str(&line);
+            text.push('\n');
+        }
+        let roles = [
+            ("prologue", self.prologue),
+            ("rows", self.rows),
+            ("schedule", self.schedule),
+            ("epilogue", self.epilogue),
+        ];
+        for (role, modules) in roles {
+            for module in modules.split(", ") {
+                text.push_str(&format!("// import: matvec/{role}/{module}\n"));
+            }
+        }
+        text
+    }
+
+    /// Whether a module is the one whose entry point takes the operation's name for it.
+    #[must_use]
+    pub fn has_schedule(&self, module: &str) -> bool {
+        let name = module.strip_prefix("matvec/schedule/");
+        name.is_some_and(|name| self.schedule.split(", ").any(|one| one == name))
+    }
+}
