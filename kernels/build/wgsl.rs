@@ -117,8 +117,8 @@ impl Tree {
                 link::link(&name, &shown, &text, &find)?
             }
         };
-        for module in &linked.modules {
-            stated(module, &linked)?;
+        for (i, module) in linked.modules.iter().enumerate() {
+            stated(module, &linked, i == 0 && v.row.is_some())?;
         }
         Ok(linked)
     }
@@ -209,8 +209,9 @@ fn access(tokens: &[Token<'_>], d: &Declaration<'_>) -> &'static str {
     if words(tokens, d).any(|t| t == "read_write") { "read_write" } else { "read" }
 }
 
-/// What a text uses it defines, imports or requires, and it uses what it imports.
-fn stated(module: &Module, linked: &Linked) -> Result<(), String> {
+/// What a text uses it defines, imports or requires, and it uses what it imports; a row, which only
+/// imports, names what its modules use.
+fn stated(module: &Module, linked: &Linked, is_row: bool) -> Result<(), String> {
     let imports: Vec<_> = module.imports().collect();
     let wanted: HashSet<&str> = linked
         .modules
@@ -233,7 +234,10 @@ fn stated(module: &Module, linked: &Linked) -> Result<(), String> {
         let Some(other) = linked.modules.iter().find(|m| m.name == import) else { continue };
         let serves =
             |name: &str| module.free.iter().any(|(free, _)| free == name) || wanted.contains(name);
-        if !other.definitions.iter().any(|d| serves(&d.name) || d.is_entry) {
+        let by_another = |m: &Module| m.imports().any(|(name, _)| name == import);
+        let is_used = other.definitions.iter().any(|d| serves(&d.name) || d.is_entry)
+            || (is_row && linked.modules[1..].iter().any(by_another));
+        if !is_used {
             return Err(format!("{}:{line}: imports {import} and uses nothing of it", module.path));
         }
     }

@@ -7,6 +7,10 @@
 
 #[path = "gemv/variants.rs"]
 mod gemv;
+#[path = "gemv_q/variants.rs"]
+mod gemv_q;
+#[path = "norm_gemv/variants.rs"]
+mod norm_gemv;
 
 /// Variants of one operation that are rows of a table. `naive` is a file of its own.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +45,7 @@ pub struct Row {
 }
 
 /// All tables.
-pub const FAMILIES: &[Family] = &[gemv::VARIANTS];
+pub const FAMILIES: &[Family] = &[gemv::VARIANTS, gemv_q::VARIANTS, norm_gemv::VARIANTS];
 
 /// Columns of a header.
 const WIDTH: usize = 100;

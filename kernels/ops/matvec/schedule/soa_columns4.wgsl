@@ -1,32 +1,12 @@
-// gemv_q/planes_batch: up to eight columns of activations over weights that are decoded once.
-//
-//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]
-//   W: (ROWS, K) quantised, in planes  x: (COLS, K) f32 or f16  y: (COLS, FIRST + ROWS)
-//
-// Idea: decoding costs several times a multiply-add, so eight weights of each of four rows are
-// decoded exactly and meet every column before the next eight; the weights cross the bus once for
-// all columns. For several tokens at once: speculative decoding, several sequences.
-// import: grid, matvec/epilogue/store, matvec/prologue/plain, matvec/prologue/x_tile
-// import: matvec/rows/soa, reduce/four
-override FIRST: u32;
-override COLS: u32;
+// Four SoA rows to LANES lanes, decoded once for up to eight vectors.
+// import: grid, matvec/prologue/x_tile, matvec/rows/soa, matvec/schedule/column_sums, reduce/four
+// requires: override COLS: u32
+// requires: override FIRST: u32
+// requires: fn old_y(at: u32) -> f32
+// requires: fn store_y(at: u32, product: f32, held: f32)
 override WG: u32 = 128u;
 override LANES: u32 = 32u; // a power of two from 4 on
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
-
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
-
-// Sums of four rows, a column each.
-var<private> sum0: vec4<f32>;
-var<private> sum1: vec4<f32>;
-var<private> sum2: vec4<f32>;
-var<private> sum3: vec4<f32>;
-var<private> sum4: vec4<f32>;
-var<private> sum5: vec4<f32>;
-var<private> sum6: vec4<f32>;
-var<private> sum7: vec4<f32>;
 
 // Factor and summand that make weights of what `quants_at` returns, for word j of a chunk.
 fn affine(s: vec2<f32>, j: u32) -> vec2<f32> {
@@ -45,7 +25,7 @@ fn decoded(chunk: SoaChunk, s: vec2<f32>, j: u32) -> Quants {
 }
 
 // Slot i of a column's tile and the next against eight weights of four rows.
-fn column(col: u32, i: u32, a: Quants, b: Quants, c: Quants, d: Quants) -> vec4<f32> {
+fn dot_decoded(col: u32, i: u32, a: Quants, b: Quants, c: Quants, d: Quants) -> vec4<f32> {
     let v = x_tile[x_slot(col, 0u) + i];
     let low = vec4<f32>(dot(a.low, v), dot(b.low, v), dot(c.low, v), dot(d.low, v));
     if (WEIGHT == Q8_0) { return low; }
@@ -53,15 +33,15 @@ fn column(col: u32, i: u32, a: Quants, b: Quants, c: Quants, d: Quants) -> vec4<
     return low + vec4<f32>(dot(a.high, u), dot(b.high, u), dot(c.high, u), dot(d.high, u));
 }
 
-fn columns(i: u32, a: Quants, b: Quants, c: Quants, d: Quants) {
-    sum0 += column(0u, i, a, b, c, d);
-    if (COLS > 1u) { sum1 += column(1u, i, a, b, c, d); }
-    if (COLS > 2u) { sum2 += column(2u, i, a, b, c, d); }
-    if (COLS > 3u) { sum3 += column(3u, i, a, b, c, d); }
-    if (COLS > 4u) { sum4 += column(4u, i, a, b, c, d); }
-    if (COLS > 5u) { sum5 += column(5u, i, a, b, c, d); }
-    if (COLS > 6u) { sum6 += column(6u, i, a, b, c, d); }
-    if (COLS > 7u) { sum7 += column(7u, i, a, b, c, d); }
+fn add_decoded(i: u32, a: Quants, b: Quants, c: Quants, d: Quants) {
+    sum0 += dot_decoded(0u, i, a, b, c, d);
+    if (COLS > 1u) { sum1 += dot_decoded(1u, i, a, b, c, d); }
+    if (COLS > 2u) { sum2 += dot_decoded(2u, i, a, b, c, d); }
+    if (COLS > 3u) { sum3 += dot_decoded(3u, i, a, b, c, d); }
+    if (COLS > 4u) { sum4 += dot_decoded(4u, i, a, b, c, d); }
+    if (COLS > 5u) { sum5 += dot_decoded(5u, i, a, b, c, d); }
+    if (COLS > 6u) { sum6 += dot_decoded(6u, i, a, b, c, d); }
+    if (COLS > 7u) { sum7 += dot_decoded(7u, i, a, b, c, d); }
 }
 
 @compute @workgroup_size(WG)
@@ -98,7 +78,7 @@ fn main(
             let s3 = soa_scales(w3, stream_chunk(r3) + c);
             let i = x_slot(0u, c - tile);
             for (var j = 0u; j < 4u; j++) {
-                columns(
+                add_decoded(
                     i + j * (soa_chunk_elements() / 16u),
                     decoded(w0, s0, j), decoded(w1, s1, j), decoded(w2, s2, j), decoded(w3, s3, j),
                 );
@@ -109,18 +89,7 @@ fn main(
     let mine = row + lane % lanes / (lanes / 4u);
     let keeps = slot < slots && lane % (lanes / 4u) == 0u && mine < ROWS;
     for (var col = 0u; col < COLS; col++) {
-        var sum = sum0;
-        switch col {
-            case 1u: { sum = sum1; }
-            case 2u: { sum = sum2; }
-            case 3u: { sum = sum3; }
-            case 4u: { sum = sum4; }
-            case 5u: { sum = sum5; }
-            case 6u: { sum = sum6; }
-            case 7u: { sum = sum7; }
-            default: {}
-        }
-        let one = sum_four(sum, lane, lanes);
+        let one = sum_four(column_sum(col), lane, lanes);
         if (keeps) { store_y(col * (FIRST + ROWS) + FIRST + mine, one, old_y(col * (FIRST + ROWS) + FIRST + mine)); }
     }
 }

@@ -1,18 +1,11 @@
-// gemv_q/planes_dp4a24_cols: up to eight columns of activations as integers of 23 bits.
-//
-//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * (d[c][k / 32] * xq[c][k])   as planes_dp4a24, of column c
-//   W: (ROWS, K) quantised, in planes  x: (COLS, K) f32 or f16  y: (COLS, FIRST + ROWS)
-//
-// Idea: the codes of four rows become bytes once and meet every column, three quarters of an instruction
-// a weight and column where planes_batch takes one and a half and its conversions. A workgroup holds as
-// many rounded columns as its memory has room for; with more, neighbouring workgroups have the same
-// rows and the next columns, so that the weights cross the bus once.
-// Source: own.
-// import: grid, matvec/epilogue/store, matvec/prologue/int8_digits, matvec/prologue/plain
-// import: matvec/prologue/three_digits, matvec/prologue/unscaled, matvec/rows/soa
-// import: matvec/rows/soa_neighbours, reduce/four
-override FIRST: u32;
-override COLS: u32;
+// Four SoA rows to LANES lanes, times up to eight quantised vectors. A workgroup holds X_COLUMNS of
+// them; with more, neighbouring workgroups have the same rows and the next vectors.
+// import: grid, matvec/prologue/int8_digits, matvec/rows/soa, matvec/rows/soa_neighbours
+// import: matvec/schedule/column_sums, reduce/four
+// requires: override COLS: u32
+// requires: override FIRST: u32
+// requires: fn old_y(at: u32) -> f32
+// requires: fn store_y(at: u32, product: f32, held: f32)
 override X_COLUMNS: u32 = 1u; // of them in memory
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // a power of two from 4 on
@@ -29,31 +22,6 @@ override MOST_SETS: u32 = max(GROUPS / PASSES, 1u);
 override TURNS: u32 = (SETS + MOST_SETS - 1u) / MOST_SETS;
 override GRID: u32 = (SETS + TURNS - 1u) / TURNS;
 
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
-
-// Sums of four rows, a column each.
-var<private> sum0: vec4<f32>;
-var<private> sum1: vec4<f32>;
-var<private> sum2: vec4<f32>;
-var<private> sum3: vec4<f32>;
-var<private> sum4: vec4<f32>;
-var<private> sum5: vec4<f32>;
-var<private> sum6: vec4<f32>;
-var<private> sum7: vec4<f32>;
-
-fn clear_sums() {
-    sum0 = vec4<f32>(0.0);
-    sum1 = vec4<f32>(0.0);
-    sum2 = vec4<f32>(0.0);
-    sum3 = vec4<f32>(0.0);
-    sum4 = vec4<f32>(0.0);
-    sum5 = vec4<f32>(0.0);
-    sum6 = vec4<f32>(0.0);
-    sum7 = vec4<f32>(0.0);
-}
-
 fn stored_row(row: u32) -> u32 { return row; }
 
 fn codes_in(chunk: SoaChunk, first: u32, i: u32, c: u32) -> Codes {
@@ -61,37 +29,24 @@ fn codes_in(chunk: SoaChunk, first: u32, i: u32, c: u32) -> Codes {
 }
 
 // Chunk c of four rows against a column of those in memory.
-fn column(which: u32, c: u32, a: Codes, b: Codes, d: Codes, e: Codes) -> vec4<f32> {
+fn dot_column_rounded(which: u32, c: u32, a: Codes, b: Codes, d: Codes, e: Codes) -> vec4<f32> {
     let v = load_rounded(which, c);
     return vec4<f32>(dot_rounded(a, v), dot_rounded(b, v), dot_rounded(d, v), dot_rounded(e, v));
 }
 
-fn columns(rows: RowChunks, first: u32, c: u32) {
+fn add_rounded(rows: RowChunks, first: u32, c: u32) {
     let a = codes_in(rows.a, first, 0u, c);
     let b = codes_in(rows.b, first, 1u, c);
     let d = codes_in(rows.c, first, 2u, c);
     let e = codes_in(rows.d, first, 3u, c);
-    sum0 += column(0u, c, a, b, d, e);
-    if (X_COLUMNS > 1u) { sum1 += column(1u, c, a, b, d, e); }
-    if (X_COLUMNS > 2u) { sum2 += column(2u, c, a, b, d, e); }
-    if (X_COLUMNS > 3u) { sum3 += column(3u, c, a, b, d, e); }
-    if (X_COLUMNS > 4u) { sum4 += column(4u, c, a, b, d, e); }
-    if (X_COLUMNS > 5u) { sum5 += column(5u, c, a, b, d, e); }
-    if (X_COLUMNS > 6u) { sum6 += column(6u, c, a, b, d, e); }
-    if (X_COLUMNS > 7u) { sum7 += column(7u, c, a, b, d, e); }
-}
-
-fn sum_of(column: u32) -> vec4<f32> {
-    switch column {
-        case 1u: { return sum1; }
-        case 2u: { return sum2; }
-        case 3u: { return sum3; }
-        case 4u: { return sum4; }
-        case 5u: { return sum5; }
-        case 6u: { return sum6; }
-        case 7u: { return sum7; }
-        default: { return sum0; }
-    }
+    sum0 += dot_column_rounded(0u, c, a, b, d, e);
+    if (X_COLUMNS > 1u) { sum1 += dot_column_rounded(1u, c, a, b, d, e); }
+    if (X_COLUMNS > 2u) { sum2 += dot_column_rounded(2u, c, a, b, d, e); }
+    if (X_COLUMNS > 3u) { sum3 += dot_column_rounded(3u, c, a, b, d, e); }
+    if (X_COLUMNS > 4u) { sum4 += dot_column_rounded(4u, c, a, b, d, e); }
+    if (X_COLUMNS > 5u) { sum5 += dot_column_rounded(5u, c, a, b, d, e); }
+    if (X_COLUMNS > 6u) { sum6 += dot_column_rounded(6u, c, a, b, d, e); }
+    if (X_COLUMNS > 7u) { sum7 += dot_column_rounded(7u, c, a, b, d, e); }
 }
 
 @compute @workgroup_size(WG)
@@ -120,7 +75,7 @@ fn main(
     for (var turn = 1u; turn <= TURNS; turn++) {
         let next_row = row + GRID * TURN_ROWS;
         let next_first = first_row(next_row);
-        clear_sums();
+        clear_column_sums();
         var c = lane;
         for (var round = 1u; round <= rounds; round++) {
             // Under way while a chunk of each row is used: the rows' next, or the next rows' first.
@@ -130,14 +85,14 @@ fn main(
                 let at = select(lane, c + lanes, more);
                 next = load_row_chunks(select(next_first, first, more), min(at, chunks - 1u));
             }
-            if (c < chunks) { columns(now, first, c); }
+            if (c < chunks) { add_rounded(now, first, c); }
             now = next;
             c += lanes;
         }
         let mine = first + lane / (lanes / 4u);
         let keeps = team < TEAMS && lane % (lanes / 4u) == 0u && mine >= row && mine < ROWS;
         for (var i = 0u; i < X_COLUMNS; i++) {
-            let one = sum_four(sum_of(i), subgroup_lane, lanes);
+            let one = sum_four(column_sum(i), subgroup_lane, lanes);
             let at = (first_column + i) * (FIRST + ROWS) + FIRST + mine;
             if (keeps && first_column + i < COLS) { store_y(at, one, old_y(at)); }
         }

@@ -1,22 +1,13 @@
-// gemv_q/planes_multicol: EACH (2 or 4) output columns (rows of W) to LANES lanes.
-//
-//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]     W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
-//
-// Idea: a chunk of 16 bytes meets 128 bytes of x, eight times what it is itself: with one row a
-// lane workgroup memory would serve x at its full width. The rows share each load of x; a chunk of each is in flight, and the next are issued before these are used. LANES is
-// chosen to divide the chunks of a row: 1152 weights are 36 chunks, which 32 lanes read in two
-// rounds and 8 lanes in five.
-// import: grid, matvec/epilogue/store, matvec/prologue/plain, matvec/prologue/x_tile
-// import: matvec/rows/soa, reduce/four
-override FIRST: u32;
+// EACH (2 or 4) SoA rows to LANES lanes, which share each load of x; the next chunk of each row is
+// in flight.
+// import: grid, matvec/prologue/x_tile, matvec/rows/soa, reduce/four
+// requires: override FIRST: u32
+// requires: fn old_y(at: u32) -> f32
+// requires: fn store_y(at: u32, product: f32, held: f32)
 override WG: u32 = 256u;
 override EACH: u32 = 4u;
 override LANES: u32 = 32u; // a power of two from 4 on
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
-
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
 @compute @workgroup_size(WG)
 fn main(

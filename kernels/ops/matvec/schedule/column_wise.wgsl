@@ -1,53 +1,38 @@
-// gemv_q/column_wise: columns of W added up, for blocks that run down the columns.
-//
-//   y[c][FIRST + r] = BETA y + sum_k x[c][k] * W[r][k]
-//   W: (ROWS, K) quantised column by column, in planes  x: (COLS, K)  y: (COLS, FIRST + ROWS)
-//
-// Idea: with ORDER column_wise sixteen bytes of codes are 32 rows of one column, and one activation
-// meets them all: a lane keeps 32 sums, multiplies the scale with the activation once, and sums
-// what offsets and minimums take off once for all 32. Eight lanes read 128 neighbouring bytes,
-// WG / 8 columns at a time, four in flight; SPLITS workgroups share the columns of 256 rows, and a
-// second dispatch adds them up: no order of the loads makes a column-wise matrix give whole rows
-// to many workgroups without it.
-// import: grid, matvec/epilogue/store, matvec/rows/soa
-override FIRST: u32;
-override COLS: u32;
-override ACTS: u32; // F32 or F16
+// Blocks that run down the columns of W: sixteen bytes of codes are 32 rows of one column, and a
+// lane keeps 32 sums. SPLITS workgroups share the columns of 256 rows; a second dispatch adds them
+// up.
+// import: grid, matvec/rows/soa
+// requires: override COLS: u32
+// requires: override FIRST: u32
+// requires: var parts: array<f32>
+// requires: fn old_y(at: u32) -> f32
+// requires: fn store_y(at: u32, product: f32, held: f32)
+// requires: fn x_one(i: u32) -> f32
 override SPLITS: u32 = 1u;
 override WG: u32 = 128u; // a power of two from 16 on
 
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
-@group(0) @binding(3) var<storage, read_write> parts: array<f32>; // (COLS, SPLITS, ROWS)
-
 override SLOTS: u32 = 4u * WG;
-var<workgroup> slots: array<vec4<f32>, SLOTS>;
-
-fn x_one(i: u32) -> f32 {
-    if (ACTS == F32) { return bitcast<f32>(x[i / 4u][i % 4u]); }
-    return unpack2x16float(x[i / 8u][i / 2u % 4u])[i % 2u];
-}
+var<workgroup> slice_sums: array<vec4<f32>, SLOTS>;
 
 // Sums of 32 rows, and what all of them have in common.
-var<private> rows: array<vec4<f32>, 8>;
+var<private> slice_rows: array<vec4<f32>, 8>;
 var<private> rest: f32;
 
-fn add(chunk: SoaChunk, c: u32, v: f32) {
+fn add_chunk(chunk: SoaChunk, c: u32, v: f32) {
     let s = soa_scales(chunk, c);
     let f = s.x * v;
     let p = quants_at(chunk, 0u);
     let q = quants_at(chunk, 1u);
     let r = quants_at(chunk, 2u);
     let t = quants_at(chunk, 3u);
-    rows[0] += f * p.low;
-    rows[1] += f * p.high;
-    rows[2] += f * q.low;
-    rows[3] += f * q.high;
-    rows[4] += f * r.low;
-    rows[5] += f * r.high;
-    rows[6] += f * t.low;
-    rows[7] += f * t.high;
+    slice_rows[0] += f * p.low;
+    slice_rows[1] += f * p.high;
+    slice_rows[2] += f * q.low;
+    slice_rows[3] += f * q.high;
+    slice_rows[4] += f * r.low;
+    slice_rows[5] += f * r.high;
+    slice_rows[6] += f * t.low;
+    slice_rows[7] += f * t.high;
     rest += s.y * v - quant_offset() * f;
 }
 
@@ -75,21 +60,21 @@ fn main(
         let w1 = load_soa_chunk(k1 * stream_stride(), row_chunk);
         let w2 = load_soa_chunk(k2 * stream_stride(), row_chunk);
         let w3 = load_soa_chunk(k3 * stream_stride(), row_chunk);
-        add(w0, row_chunk, x_one(start + k));
-        if (k + step < K) { add(w1, row_chunk, x_one(start + k1)); }
-        if (k + 2u * step < K) { add(w2, row_chunk, x_one(start + k2)); }
-        if (k + 3u * step < K) { add(w3, row_chunk, x_one(start + k3)); }
+        add_chunk(w0, row_chunk, x_one(start + k));
+        if (k + step < K) { add_chunk(w1, row_chunk, x_one(start + k1)); }
+        if (k + 2u * step < K) { add_chunk(w2, row_chunk, x_one(start + k2)); }
+        if (k + 3u * step < K) { add_chunk(w3, row_chunk, x_one(start + k3)); }
     }
-    for (var i = 0u; i < 8u; i++) { rows[i] += rest; }
+    for (var i = 0u; i < 8u; i++) { slice_rows[i] += rest; }
 
     // The upper half of the slices hands its sums to the lower half, until one slice has all.
     for (var half = slices / 2u; half > 0u; half /= 2u) {
         if (slice >= half && slice < 2u * half) {
-            for (var i = 0u; i < 8u; i++) { slots[i * (WG / 2u) + lid - 8u * half] = rows[i]; }
+            for (var i = 0u; i < 8u; i++) { slice_sums[i * (WG / 2u) + lid - 8u * half] = slice_rows[i]; }
         }
         workgroupBarrier();
         if (slice < half) {
-            for (var i = 0u; i < 8u; i++) { rows[i] += slots[i * (WG / 2u) + lid]; }
+            for (var i = 0u; i < 8u; i++) { slice_rows[i] += slice_sums[i * (WG / 2u) + lid]; }
         }
         workgroupBarrier();
     }
@@ -98,7 +83,7 @@ fn main(
         for (var i = 0u; i < 8u; i++) {
             for (var j = 0u; j < 4u; j++) {
                 let row = first + 4u * i + j;
-                if (row < ROWS) { parts[part * ROWS + row] = rows[i][j]; }
+                if (row < ROWS) { parts[part * ROWS + row] = slice_rows[i][j]; }
             }
         }
     }
