@@ -25,8 +25,7 @@ pub(crate) struct VariantText {
     pub(crate) operation: String,
     pub(crate) variant: String,
     pub(crate) path: PathBuf,
-    /// The row, and the name of its entry point.
-    row: Option<(&'static Row, &'static str)>,
+    row: Option<&'static Row>,
 }
 
 /// All WGSL of a crate: operations are folders below `ops/` that hold `naive.wgsl`; their files and
@@ -67,7 +66,7 @@ impl Tree {
                     operation: family.operation.to_owned(),
                     variant: row.name.to_owned(),
                     path: folder.join("variants.rs"),
-                    row: Some((row, family.entry)),
+                    row: Some(row),
                 });
             }
         }
@@ -108,9 +107,16 @@ impl Tree {
                 let (shown, text) = (self.shown(&v.path), self.text(&v.path)?);
                 link::link(&name, &shown, &text, &|module| self.module(module))?
             }
-            Some((row, entry)) => {
+            Some(row) => {
                 let shown = format!("{} ({})", self.shown(&v.path), v.variant);
-                let find = |module: &str| self.renamed(module, row, entry);
+                let entry = self.entry(row)?;
+                let schedule: Vec<_> = Row::modules("schedule", row.schedule).collect();
+                let find = |module: &str| match &entry {
+                    Some(entry) if schedule.iter().any(|s| s == module) => {
+                        self.renamed(module, entry)
+                    }
+                    _ => self.module(module),
+                };
                 let mut text = row.text(&v.operation);
                 let modules = link::gather(&name, &shown, &text, &find)?;
                 text.push_str(&declared(&modules, &self.naive(&v.path)?));
@@ -123,11 +129,19 @@ impl Tree {
         Ok(linked)
     }
 
-    /// A module for a row: its schedule's entry point has the operation's name for it.
-    fn renamed(&self, name: &str, row: &Row, entry: &str) -> Option<Result<Module, String>> {
-        if !row.has_schedule(name) {
-            return self.module(name);
-        }
+    /// What the row's epilogue calls the entry point that schedules call `main`: `// entry: NAME`,
+    /// for one that has stages of its own.
+    fn entry(&self, row: &Row) -> Result<Option<String>, String> {
+        let epilogues = Row::modules("epilogue", row.epilogue);
+        let texts =
+            epilogues.filter_map(|name| self.modules.get(&name)).map(|path| self.text(path));
+        let texts: Vec<_> = texts.collect::<Result<_, _>>()?;
+        let mut lines = texts.iter().flat_map(|text| text.lines());
+        Ok(lines.find_map(|line| line.strip_prefix("// entry: ")).map(str::to_owned))
+    }
+
+    /// A schedule with another name for its entry point.
+    fn renamed(&self, name: &str, entry: &str) -> Option<Result<Module, String>> {
         let path = self.modules.get(name)?;
         let text =
             self.text(path).map(|text| text.replace("\nfn main(", &format!("\nfn {entry}(")));

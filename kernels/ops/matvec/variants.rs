@@ -9,6 +9,8 @@
 mod gemv;
 #[path = "gemv_q/variants.rs"]
 mod gemv_q;
+#[path = "matmul_rmsnorm_fused/variants.rs"]
+mod matmul_rmsnorm_fused;
 #[path = "norm_gemv/variants.rs"]
 mod norm_gemv;
 
@@ -17,8 +19,6 @@ mod norm_gemv;
 pub struct Family {
     /// Folder of the operation.
     pub operation: &'static str,
-    /// What the operation calls the entry point that schedules call `main`.
-    pub entry: &'static str,
     /// Its variants.
     pub rows: &'static [Row],
 }
@@ -45,7 +45,8 @@ pub struct Row {
 }
 
 /// All tables.
-pub const FAMILIES: &[Family] = &[gemv::VARIANTS, gemv_q::VARIANTS, norm_gemv::VARIANTS];
+pub const FAMILIES: &[Family] =
+    &[gemv::VARIANTS, gemv_q::VARIANTS, norm_gemv::VARIANTS, matmul_rmsnorm_fused::VARIANTS];
 
 /// Columns of a header.
 const WIDTH: usize = 100;
@@ -80,17 +81,15 @@ impl Row {
             ("epilogue", self.epilogue),
         ];
         for (role, modules) in roles {
-            for module in modules.split(", ") {
-                text.push_str(&format!("// import: matvec/{role}/{module}\n"));
+            for module in Self::modules(role, modules) {
+                text.push_str(&format!("// import: {module}\n"));
             }
         }
         text
     }
 
-    /// Whether a module is the one whose entry point takes the operation's name for it.
-    #[must_use]
-    pub fn has_schedule(&self, module: &str) -> bool {
-        let name = module.strip_prefix("matvec/schedule/");
-        name.is_some_and(|name| self.schedule.split(", ").any(|one| one == name))
+    /// Names of the modules in one of its roles.
+    pub fn modules(role: &'static str, names: &'static str) -> impl Iterator<Item = String> {
+        names.split(", ").map(move |name| format!("matvec/{role}/{name}"))
     }
 }

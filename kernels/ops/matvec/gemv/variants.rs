@@ -13,7 +13,6 @@ const ONE: &[&str] = &[
 
 pub(super) const VARIANTS: Family = Family {
     operation: "gemv",
-    entry: "main",
     rows: &[
         Row {
             name: "workgroup",

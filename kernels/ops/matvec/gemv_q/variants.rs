@@ -42,7 +42,6 @@ const FORMULA7: &[&str] = &[
 
 pub(super) const VARIANTS: Family = Family {
     operation: "gemv_q",
-    entry: "main",
     rows: &[
         Row {
             name: "blocks",

@@ -14,7 +14,6 @@ const SOA: &[&str] = &[
 
 pub(super) const VARIANTS: Family = Family {
     operation: "norm_gemv",
-    entry: "main",
     rows: &[
         Row {
             name: "workgroup",
