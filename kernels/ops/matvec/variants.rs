@@ -5,10 +5,16 @@
 //! go): modules in the folders of these names. The build script reads the tables too, so nothing
 //! here uses the crate.
 
+#[path = "fused_ffn/variants.rs"]
+mod fused_ffn;
 #[path = "gemv/variants.rs"]
 mod gemv;
 #[path = "gemv_q/variants.rs"]
 mod gemv_q;
+#[path = "lm_head_argmax/variants.rs"]
+mod lm_head_argmax;
+#[path = "lm_head_topk/variants.rs"]
+mod lm_head_topk;
 #[path = "matmul_rmsnorm_fused/variants.rs"]
 mod matmul_rmsnorm_fused;
 #[path = "norm_gemv/variants.rs"]
@@ -28,7 +34,8 @@ pub struct Family {
 pub struct Row {
     /// Its name.
     pub name: &'static str,
-    /// Modules of `prologue/`, separated by a comma and a space; so are those below.
+    /// Modules of `prologue/`, or of the library where the name has a slash, separated by a comma
+    /// and a space; so are those below.
     pub prologue: &'static str,
     /// Modules of `rows/`.
     pub rows: &'static str,
@@ -45,8 +52,15 @@ pub struct Row {
 }
 
 /// All tables.
-pub const FAMILIES: &[Family] =
-    &[gemv::VARIANTS, gemv_q::VARIANTS, norm_gemv::VARIANTS, matmul_rmsnorm_fused::VARIANTS];
+pub const FAMILIES: &[Family] = &[
+    gemv::VARIANTS,
+    gemv_q::VARIANTS,
+    norm_gemv::VARIANTS,
+    matmul_rmsnorm_fused::VARIANTS,
+    fused_ffn::VARIANTS,
+    lm_head_argmax::VARIANTS,
+    lm_head_topk::VARIANTS,
+];
 
 /// Columns of a header.
 const WIDTH: usize = 100;
@@ -90,6 +104,9 @@ impl Row {
 
     /// Names of the modules in one of its roles.
     pub fn modules(role: &'static str, names: &'static str) -> impl Iterator<Item = String> {
-        names.split(", ").map(move |name| format!("matvec/{role}/{name}"))
+        names.split(", ").map(move |name| match name.contains('/') {
+            true => name.to_owned(),
+            false => format!("matvec/{role}/{name}"),
+        })
     }
 }

@@ -1,30 +1,23 @@
-// fused_ffn/subgroup: one subgroup an output: its gate row and its up row; dense weights.
-//
-//   y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K  y: (N) f32 or f16
-//   v = x (NORM none; f32 or f16) or stream / rms(stream) * norm_weight (NORM rms; f32), (K)
-//   act: SiLU (ACT ACT_SILU) or GELU, tanh form (ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)
-//
-// Idea: as workgroup, with all loads of a round issued before the first use, up to five chunks of
-// each row a lane (1152 weights of 16 bits are 4.5 for 32 lanes, and so one round), and one
-// subgroupAdd for gate, up and squares. With SG known the trip count is a constant. Results meet in workgroup memory, so that an invocation stores two neighbours: two f16
-// make a word, whatever the number of subgroups is.
-// import: format/store_pair, grid, math/activation, matvec/prologue/rms_chunk
-// import: matvec/rows/chunk_span, matvec/prologue/x_chunk, matvec/rows/dense16
-override N: u32;
+// A subgroup an output's gate and up row, all loads of a round issued before the first use, up to
+// five chunks of each row a lane.
+// import: grid, matvec/rows/chunk_span
+// requires: override N: u32
+// requires: type Chunk
+// requires: type NormedChunk
+// requires: type XChunk
+// requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
+// requires: fn load_normed_chunk(c: u32) -> NormedChunk
+// requires: fn rms_factor(squares: f32) -> f32
+// requires: fn row_chunks() -> u32
+// requires: fn store_gated(at: u32, a: vec2<f32>, b: vec2<f32>)
 override WG: u32 = 256u;
 override OUTS_PER_WG: u32 = 8u; // even
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
 
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read> stream: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read> norm_weight: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, read_write> y: array<u32>;
-
-var<workgroup> sums: array<vec2<f32>, OUTS_PER_WG>;
+var<workgroup> gate_up_sums: array<vec2<f32>, OUTS_PER_WG>;
 
 // What the lane's chunk of begin..begin+sg adds to gate, up and squares.
-fn contribute(g: vec4<u32>, u: vec4<u32>, begin: u32, lane: u32) -> vec3<f32> {
+fn dot_gate_up(g: vec4<u32>, u: vec4<u32>, begin: u32, lane: u32) -> vec3<f32> {
     if (begin >= row_chunks()) { return vec3<f32>(0.0); }
     let part = load_normed_chunk(span_chunk(begin, lane));
     let sum = vec3<f32>(dot_chunk(g, part.v), dot_chunk(u, part.v), part.squares);
@@ -66,24 +59,22 @@ fn main(
             let u3 = load_span_chunk(up, c3, lane);
             let g4 = load_span_chunk(gate, c4, lane);
             let u4 = load_span_chunk(up, c4, lane);
-            sum += contribute(g0, u0, c0, lane) + contribute(g1, u1, c1, lane);
-            sum += contribute(g2, u2, c2, lane) + contribute(g3, u3, c3, lane);
-            sum += contribute(g4, u4, c4, lane);
+            sum += dot_gate_up(g0, u0, c0, lane) + dot_gate_up(g1, u1, c1, lane);
+            sum += dot_gate_up(g2, u2, c2, lane) + dot_gate_up(g3, u3, c3, lane);
+            sum += dot_gate_up(g4, u4, c4, lane);
         }
         let total = subgroupAdd(sum);
         if (lane == 0u && o + subgroup < OUTS_PER_WG) {
-            sums[o + subgroup] = total.xy * rms_factor(total.z);
+            gate_up_sums[o + subgroup] = total.xy * rms_factor(total.z);
         }
     }
     workgroupBarrier();
     for (var pair = lid; 2u * pair < OUTS_PER_WG; pair += WG) {
         let at = first + 2u * pair;
         if (at < N) {
-            let a = sums[2u * pair];
-            let b = sums[2u * pair + 1u];
-            let both = at + 1u < N;
-            let v = vec2<f32>(activate(a.x), activate(b.x)) * vec2<f32>(a.y, b.y);
-            store_pair(at, select(vec2<f32>(v.x, 0.0), v, both), both);
+            let a = gate_up_sums[2u * pair];
+            let b = gate_up_sums[2u * pair + 1u];
+            store_gated(at, a, b);
         }
     }
 }

@@ -1,39 +1,31 @@
-// fused_ffn/subgroup_pair: two neighbouring outputs a subgroup, four rows; dense weights.
-//
-//   y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K  y: (N) f32 or f16
-//   v = x (NORM none; f32 or f16) or stream / rms(stream) * norm_weight (NORM rms; f32), (K)
-//   act: SiLU (ACT ACT_SILU) or GELU, tanh form (ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)
-//
-// Idea: v is loaded, normed and unpacked once for four rows, two chunks of each in flight a lane,
-// and the pair that shares an f16 word needs no workgroup memory. Pays where the cache traffic of
-// v and the norm's weights, not the matrix, is the limit; with few outputs it leaves a large GPU
-// idle.
-// import: format/store_pair, grid, math/activation, matvec/prologue/rms_chunk
-// import: matvec/rows/chunk_span, matvec/prologue/x_chunk, matvec/rows/dense16
-override N: u32;
+// A subgroup two neighbouring outputs' gate and up rows, two chunks of each in flight a lane.
+// import: grid, matvec/rows/chunk_span
+// requires: override N: u32
+// requires: type Chunk
+// requires: type NormedChunk
+// requires: type XChunk
+// requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
+// requires: fn load_normed_chunk(c: u32) -> NormedChunk
+// requires: fn rms_factor(squares: f32) -> f32
+// requires: fn row_chunks() -> u32
+// requires: fn store_gated(at: u32, a: vec2<f32>, b: vec2<f32>)
 override WG: u32 = 256u;
 override OUTS_PER_WG: u32 = 16u; // even
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
 
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read> stream: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read> norm_weight: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, read_write> y: array<u32>;
-
-struct Sums { rows: vec4<f32>, squares: f32 } // gate and up of one output, then of the other
+struct PairSums { rows: vec4<f32>, squares: f32 } // gate and up of one output, then of the other
 
 // What the lane's chunk of begin..begin+sg adds.
-fn contribute(
+fn dot_two_gate_up(
     ga: vec4<u32>, ua: vec4<u32>, gb: vec4<u32>, ub: vec4<u32>, begin: u32, lane: u32,
-) -> Sums {
-    if (begin >= row_chunks()) { return Sums(vec4<f32>(0.0), 0.0); }
+) -> PairSums {
+    if (begin >= row_chunks()) { return PairSums(vec4<f32>(0.0), 0.0); }
     let part = load_normed_chunk(span_chunk(begin, lane));
     let rows = vec4<f32>(
         dot_chunk(ga, part.v), dot_chunk(ua, part.v), dot_chunk(gb, part.v), dot_chunk(ub, part.v),
     );
     let mine = begin + lane < row_chunks();
-    return Sums(select(vec4<f32>(0.0), rows, mine), select(0.0, part.squares, mine));
+    return PairSums(select(vec4<f32>(0.0), rows, mine), select(0.0, part.squares, mine));
 }
 
 @compute @workgroup_size(WG)
@@ -68,17 +60,15 @@ fn main(
             let ua1 = load_span_chunk(up_a, c1, lane);
             let gb1 = load_span_chunk(gate_b, c1, lane);
             let ub1 = load_span_chunk(up_b, c1, lane);
-            let s0 = contribute(ga0, ua0, gb0, ub0, c0, lane);
-            let s1 = contribute(ga1, ua1, gb1, ub1, c1, lane);
+            let s0 = dot_two_gate_up(ga0, ua0, gb0, ub0, c0, lane);
+            let s1 = dot_two_gate_up(ga1, ua1, gb1, ub1, c1, lane);
             rows += s0.rows + s1.rows;
             squares += s0.squares + s1.squares;
         }
         let factor = rms_factor(subgroupAdd(squares));
         let total = subgroupAdd(rows) * factor;
         if (lane == 0u && o + 2u * subgroup < OUTS_PER_WG && at < N) {
-            let both = at + 1u < N;
-            let v = vec2<f32>(activate(total.x), activate(total.z)) * total.yw;
-            store_pair(at, select(vec2<f32>(v.x, 0.0), v, both), both);
+            store_gated(at, total.xy, total.zw);
         }
     }
 }
