@@ -5,7 +5,7 @@ use crate::codes::{FloatFormat, Format, HeadPart, Packing};
 use crate::descriptor::*;
 use crate::len;
 use crate::matvec::geometry::{dense_only, quantised_only};
-use crate::matvec::{MatVec, head};
+use crate::matvec::{MatVec, head, nmse};
 use crate::param::dim;
 use crate::shared::{ACTS_IN, weight};
 
@@ -191,8 +191,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
     tolerance: |p, _| Tolerance {
         k: 8.0 + 2.0 * (p.k as f64).sqrt(),
         rounding: 0.0,
-        // A few rows may all but cancel; each of them still has its own bound.
-        nmse: if p.rows < 8 { 9e-6 } else { 1e-10 },
+        nmse: nmse(p.rows),
         reason: "K rounded additions behave as a random walk of step eps * sum|w x|; sorted values \
                  move no farther than the farthest of them, and a logit belongs to its index",
     },
