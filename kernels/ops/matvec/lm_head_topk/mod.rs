@@ -90,12 +90,18 @@ fn whole(rows: usize, k: usize, weight: Format, top_k: usize) -> LmHeadTopk {
     LmHeadTopk { rows, k, weight, act_format, first_row: 0, part: HeadPart::Whole, top_k }
 }
 
-const LANE_TUNABLES: Tunables = &[
-    ("WG", &[64.0, 128.0, 256.0]),
-    ("LANES", &[16.0, 32.0, 64.0]),
-    ("ROWS_PER_WG", &[128.0, 256.0, 512.0]),
-    ("MERGERS", &[8.0, 16.0, 32.0]),
-];
+/// schedule/head_lanes: LANES invocations a row.
+const LANES: Variant<LmHeadTopk> = Variant {
+    stages: STAGES,
+    constants: |p, _| vec![list_rows(p)],
+    tunables: &[
+        ("WG", &[64.0, 128.0, 256.0]),
+        ("LANES", &[16.0, 32.0, 64.0]),
+        ("ROWS_PER_WG", &[128.0, 256.0, 512.0]),
+        ("MERGERS", &[8.0, 16.0, 32.0]),
+    ],
+    ..Variant::PLAIN
+};
 
 /// The declaration.
 pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
@@ -126,22 +132,8 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
             unsupported: |p, _| too_many(p),
             ..Variant::PLAIN
         },
-        Variant {
-            name: "workgroup",
-            stages: STAGES,
-            constants: |p, _| vec![list_rows(p)],
-            tunables: LANE_TUNABLES,
-            unsupported: dense,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "blocks",
-            stages: STAGES,
-            constants: |p, _| vec![list_rows(p)],
-            tunables: LANE_TUNABLES,
-            unsupported: quantised,
-            ..Variant::PLAIN
-        },
+        Variant { name: "workgroup", unsupported: dense, ..LANES },
+        Variant { name: "blocks", unsupported: quantised, ..LANES },
         Variant {
             name: "subgroup",
             stages: STAGES,
