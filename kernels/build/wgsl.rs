@@ -110,7 +110,7 @@ impl Tree {
             Some(row) => {
                 let shown = format!("{} ({})", self.shown(&v.path), v.variant);
                 let entry = self.entry(row)?;
-                let schedule: Vec<_> = Row::modules("schedule", row.schedule).collect();
+                let schedule: Vec<_> = row.modules("schedule").collect();
                 let find = |module: &str| match &entry {
                     Some(entry) if schedule.iter().any(|s| s == module) => {
                         self.renamed(module, entry)
@@ -132,7 +132,7 @@ impl Tree {
     /// What the row's epilogue calls the entry point that schedules call `main`: `// entry: NAME`,
     /// for one that has stages of its own.
     fn entry(&self, row: &Row) -> Result<Option<String>, String> {
-        let epilogues = Row::modules("epilogue", row.epilogue);
+        let epilogues = row.modules("epilogue");
         let texts =
             epilogues.filter_map(|name| self.modules.get(&name)).map(|path| self.text(path));
         let texts: Vec<_> = texts.collect::<Result<_, _>>()?;

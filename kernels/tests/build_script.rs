@@ -261,10 +261,7 @@ const ROWS: &[Family] = &[Family {
     operation: "demo",
     rows: &[Row {
         name: "fast",
-        prologue: "plain",
-        rows: "dense",
-        schedule: "each",
-        epilogue: "stage",
+        modules: ["plain", "dense", "each", "stage"],
         summary: "one invocation a row",
         formula: &["y[r] = w[r] * x[0]"],
         idea: "none.\nSource: own.",

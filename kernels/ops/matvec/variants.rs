@@ -34,15 +34,9 @@ pub struct Family {
 pub struct Row {
     /// Its name.
     pub name: &'static str,
-    /// Modules of `prologue/`, or of the library where the name has a slash, separated by a comma
-    /// and a space; so are those below.
-    pub prologue: &'static str,
-    /// Modules of `rows/`.
-    pub rows: &'static str,
-    /// Modules of `schedule/`.
-    pub schedule: &'static str,
-    /// Modules of `epilogue/`.
-    pub epilogue: &'static str,
+    /// Prologue, rows, schedule and epilogue: modules of the folders of these names, or of the
+    /// library where a name has a slash; several are separated by a comma and a space.
+    pub modules: [&'static str; 4],
     /// What it is, for the header's first line.
     pub summary: &'static str,
     /// What it computes, with shapes.
@@ -61,6 +55,9 @@ pub const FAMILIES: &[Family] = &[
     lm_head_argmax::VARIANTS,
     lm_head_topk::VARIANTS,
 ];
+
+/// What the modules of a row are, in their order.
+const ROLES: [&str; 4] = ["prologue", "rows", "schedule", "epilogue"];
 
 /// Columns of a header.
 const WIDTH: usize = 100;
@@ -88,14 +85,8 @@ impl Row {
             text.push_str(&line);
             text.push('\n');
         }
-        let roles = [
-            ("prologue", self.prologue),
-            ("rows", self.rows),
-            ("schedule", self.schedule),
-            ("epilogue", self.epilogue),
-        ];
-        for (role, modules) in roles {
-            for module in Self::modules(role, modules) {
+        for role in ROLES {
+            for module in self.modules(role) {
                 text.push_str(&format!("// import: {module}\n"));
             }
         }
@@ -103,8 +94,9 @@ impl Row {
     }
 
     /// Names of the modules in one of its roles.
-    pub fn modules(role: &'static str, names: &'static str) -> impl Iterator<Item = String> {
-        names.split(", ").map(move |name| match name.contains('/') {
+    pub fn modules(&self, role: &'static str) -> impl Iterator<Item = String> + use<> {
+        let names = ROLES.iter().zip(self.modules).find(|(one, _)| **one == role);
+        names.map_or("", |(_, names)| names).split(", ").map(move |name| match name.contains('/') {
             true => name.to_owned(),
             false => format!("matvec/{role}/{name}"),
         })

@@ -19,10 +19,7 @@ pub(super) const VARIANTS: Family = Family {
     rows: &[
         Row {
             name: "workgroup",
-            prologue: "rms_chunk",
-            rows: "dense16",
-            schedule: "gate_up_tree",
-            epilogue: "gated",
+            modules: ["rms_chunk", "dense16", "gate_up_tree", "gated"],
             summary: "LANES invocations an output, summed through workgroup memory; dense \
                       weights",
             formula: DENSE,
@@ -33,10 +30,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "workgroup_q",
-            prologue: "rms_or_plain",
-            rows: "soa",
-            schedule: "soa_gate_up_tree",
-            epilogue: "gated",
+            modules: ["rms_or_plain", "soa", "soa_gate_up_tree", "gated"],
             summary: "LANES invocations an output, summed through workgroup memory; quantised",
             formula: SOA,
             idea: "as workgroup, sixteen bytes of codes at a time: 32 weights under one scale, \
@@ -45,10 +39,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes",
-            prologue: "rms_or_plain",
-            rows: "soa",
-            schedule: "soa_gate_up",
-            epilogue: "gated",
+            modules: ["rms_or_plain", "soa", "soa_gate_up", "gated"],
             summary: "LANES lanes an output, its gate row and its up row; quantised weights",
             formula: SOA,
             idea: "sixteen aligned bytes of codes a load, 32 neighbours under one scale, \
@@ -60,10 +51,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a24",
-            prologue: "rms_or_plain, rms_factor, three_digits",
-            rows: "soa",
-            schedule: "int8_rows",
-            epilogue: "int8_gated",
+            modules: ["rms_or_plain, rms_factor, three_digits", "soa", "int8_rows", "int8_gated"],
             summary: "as gemv_q/planes_dp4a24, activations as integers of 23 bits",
             formula: SOA,
             idea: "gate and up rows are taken in turn, so that LANES lanes have the four rows of \
@@ -73,10 +61,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "subgroup",
-            prologue: "rms_chunk",
-            rows: "dense16",
-            schedule: "gate_up_subgroup",
-            epilogue: "gated",
+            modules: ["rms_chunk", "dense16", "gate_up_subgroup", "gated"],
             summary: "one subgroup an output: its gate row and its up row; dense weights",
             formula: DENSE,
             idea: "as workgroup, with all loads of a round issued before the first use, up to \
@@ -88,10 +73,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "subgroup_pair",
-            prologue: "rms_chunk",
-            rows: "dense16",
-            schedule: "gate_up_pairs",
-            epilogue: "gated",
+            modules: ["rms_chunk", "dense16", "gate_up_pairs", "gated"],
             summary: "two neighbouring outputs a subgroup, four rows; dense weights",
             formula: DENSE,
             idea: "v is loaded, normed and unpacked once for four rows, two chunks of each in \

@@ -16,10 +16,7 @@ pub(super) const VARIANTS: Family = Family {
     rows: &[
         Row {
             name: "workgroup",
-            prologue: "columns, plain16",
-            rows: "dense16",
-            schedule: "fan_columns",
-            epilogue: "store",
+            modules: ["columns, plain16", "dense16", "fan_columns", "store"],
             summary: "LANES invocations a row, summed through workgroup memory; no subgroups \
                       needed",
             formula: COLUMNS,
@@ -30,10 +27,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "subgroup",
-            prologue: "columns",
-            rows: "dense16",
-            schedule: "subgroup_columns",
-            epilogue: "store",
+            modules: ["columns", "dense16", "subgroup_columns", "store"],
             summary: "one subgroup a row, four loads in flight a lane",
             formula: COLUMNS,
             idea: "coalesced 16-byte loads across the lanes, all four of a round issued before \
@@ -43,10 +37,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "subgroup_multicol",
-            prologue: "x_chunk",
-            rows: "dense16",
-            schedule: "subgroup_rows4",
-            epilogue: "store",
+            modules: ["x_chunk", "dense16", "subgroup_rows4", "store"],
             summary: "four output columns (rows of W) a subgroup",
             formula: ONE,
             idea: "x is loaded and unpacked once for four rows, and four independent loads are \
@@ -55,10 +46,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "subgroup_cols",
-            prologue: "columns",
-            rows: "dense16",
-            schedule: "columns4",
-            epilogue: "store",
+            modules: ["columns", "dense16", "columns4", "store"],
             summary: "four rows a workgroup for up to eight vectors at once",
             formula: COLUMNS,
             idea: "decoding several tokens together reads the weights once. A chunk of each of \
@@ -69,10 +57,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "vec4",
-            prologue: "plain16",
-            rows: "dense16",
-            schedule: "subgroup_share",
-            epilogue: "store",
+            modules: ["plain16", "dense16", "subgroup_share", "store"],
             summary: "one subgroup a row, the lane's whole share in flight at once",
             formula: ONE,
             idea: "with SG known the trip count is a constant and up to UNROLL 16-byte loads are \
@@ -82,10 +67,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "vec2",
-            prologue: "plain8",
-            rows: "dense8",
-            schedule: "split_row",
-            epilogue: "store",
+            modules: ["plain8", "dense8", "split_row", "store"],
             summary: "as split_row with loads of 8 bytes",
             formula: ONE,
             idea: "eight 16-bit weights meet 32 bytes of f32 activations, so lanes with 16 bytes \
@@ -95,10 +77,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "split_row",
-            prologue: "plain16",
-            rows: "dense16",
-            schedule: "split_row",
-            epilogue: "store",
+            modules: ["plain16", "dense16", "split_row", "store"],
             summary: "a team of LANES invocations a row, of any number",
             formula: ONE,
             idea: "few rows leave a large GPU idle unless each is read by many lanes; and a lane \
@@ -108,10 +87,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "split_k",
-            prologue: "plain16",
-            rows: "dense16",
-            schedule: "split_k",
-            epilogue: "store",
+            modules: ["plain16", "dense16", "split_k", "store"],
             summary: "a team of LANES invocations over RUN rows at once",
             formula: ONE,
             idea: "x is twice the bytes of 16-bit weights and comes through the same cache; what \

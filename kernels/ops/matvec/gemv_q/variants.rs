@@ -45,10 +45,7 @@ pub(super) const VARIANTS: Family = Family {
     rows: &[
         Row {
             name: "blocks",
-            prologue: "plain",
-            rows: "file_blocks",
-            schedule: "subgroup_blocks",
-            epilogue: "store",
+            modules: ["plain", "file_blocks", "subgroup_blocks", "store"],
             summary: "one subgroup a row over blocks as the file has them",
             formula: ONE,
             idea: "a lane takes 32 weights of one scale and reads the words it needs, all of \
@@ -58,10 +55,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "workgroup",
-            prologue: "staged",
-            rows: "soa",
-            schedule: "tree_columns",
-            epilogue: "store",
+            modules: ["staged", "soa", "tree_columns", "store"],
             summary: "LANES invocations a row, summed through workgroup memory; no subgroups \
                       needed",
             formula: COLUMNS,
@@ -71,10 +65,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes",
-            prologue: "staged",
-            rows: "soa",
-            schedule: "subgroup_tiles",
-            epilogue: "store",
+            modules: ["staged", "soa", "subgroup_tiles", "store"],
             summary: "LANES lanes a row, four chunks in flight a lane",
             formula: PLANES,
             idea: "with the fields of a row's blocks apart every load is sixteen aligned bytes \
@@ -85,10 +76,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_multicol",
-            prologue: "plain",
-            rows: "soa",
-            schedule: "soa_rows4",
-            epilogue: "store",
+            modules: ["plain", "soa", "soa_rows4", "store"],
             summary: "EACH (2 or 4) output columns (rows of W) to LANES lanes",
             formula: PLANES,
             idea: "a chunk of 16 bytes meets 128 bytes of x, eight times what it is itself: with \
@@ -99,10 +87,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_batch",
-            prologue: "plain",
-            rows: "soa",
-            schedule: "soa_columns4",
-            epilogue: "store",
+            modules: ["plain", "soa", "soa_columns4", "store"],
             summary: "up to eight columns of activations over weights that are decoded once",
             formula: COLUMNS,
             idea: "decoding costs several times a multiply-add, so eight weights of each of four \
@@ -112,10 +97,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a24_cols",
-            prologue: "plain, unscaled, three_digits",
-            rows: "soa",
-            schedule: "int8_columns4",
-            epilogue: "store",
+            modules: ["plain, unscaled, three_digits", "soa", "int8_columns4", "store"],
             summary: "up to eight columns of activations as integers of 23 bits",
             formula: PLANES_COLUMNS,
             idea: "the codes of four rows become bytes once and meet every column, three \
@@ -127,10 +109,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a24",
-            prologue: "plain, unscaled, three_digits",
-            rows: "soa",
-            schedule: "int8_rows",
-            epilogue: "int8_store, store",
+            modules: ["plain, unscaled, three_digits", "soa", "int8_rows", "int8_store, store"],
             summary: "activations as integers of 23 bits, four thirds of products an instruction",
             formula: FORMULA4,
             idea: "as planes_dp4a16 with one byte more: xq = 65536 t + 256 h + l. Three \
@@ -142,10 +121,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a16",
-            prologue: "plain, unscaled, two_digits",
-            rows: "soa",
-            schedule: "int8_rows",
-            epilogue: "int8_store, store",
+            modules: ["plain, unscaled, two_digits", "soa", "int8_rows", "int8_store, store"],
             summary: "16-bit activations, four half products an instruction",
             formula: FORMULA5,
             idea: "as planes_dp4a, with integers of sixteen bits in two signed bytes, xq = 256 h \
@@ -160,10 +136,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a",
-            prologue: "plain, unscaled, one_digit",
-            rows: "soa",
-            schedule: "int8_rows",
-            epilogue: "int8_store, store",
+            modules: ["plain, unscaled, one_digit", "soa", "int8_rows", "int8_store, store"],
             summary: "8-bit activations, four products an instruction",
             formula: FORMULA6,
             idea: "against 8-bit activations codes stay integers: dot4I8Packed takes four at a \
@@ -175,10 +148,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "column_wise",
-            prologue: "x_one",
-            rows: "soa",
-            schedule: "column_wise",
-            epilogue: "store",
+            modules: ["x_one", "soa", "column_wise", "store"],
             summary: "columns of W added up, for blocks that run down the columns",
             formula: FORMULA7,
             idea: "with ORDER column_wise sixteen bytes of codes are 32 rows of one column, and \

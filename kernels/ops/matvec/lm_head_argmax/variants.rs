@@ -25,10 +25,7 @@ pub(super) const VARIANTS: Family = Family {
     rows: &[
         Row {
             name: "workgroup",
-            prologue: "lanes_dense",
-            rows: "dense16",
-            schedule: "head_lanes",
-            epilogue: "head_argmax",
+            modules: ["lanes_dense", "dense16", "head_lanes", "head_argmax"],
             summary: "LANES invocations a row, rows in turn; no subgroups needed",
             formula: DENSE,
             idea: "neighbouring invocations read neighbouring words, a tree in workgroup memory \
@@ -37,10 +34,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "blocks",
-            prologue: "lanes_any",
-            rows: "words",
-            schedule: "head_lanes",
-            epilogue: "head_argmax",
+            modules: ["lanes_any", "words", "head_lanes", "head_argmax"],
             summary: "LANES invocations a quantised row, one weight at a time; no subgroups \
                       needed",
             formula: BLOCKS,
@@ -51,10 +45,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "subgroup",
-            prologue: "x_chunk",
-            rows: "dense16",
-            schedule: "head_subgroup",
-            epilogue: "head_argmax",
+            modules: ["x_chunk", "dense16", "head_subgroup", "head_argmax"],
             summary: "four rows a subgroup at a time, the best of them in registers",
             formula: DENSE,
             idea: "gemv/subgroup_multicol (x is loaded and unpacked once for four rows, four \
@@ -64,10 +55,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes",
-            prologue: "plain",
-            rows: "soa",
-            schedule: "head_rows",
-            epilogue: "head_argmax",
+            modules: ["plain", "soa", "head_rows", "head_argmax"],
             summary: "LANES lanes to four quantised rows, sixteen bytes of codes a load",
             formula: SOA,
             idea: "gemv_q/planes_multicol with the rows of a workgroup one after another: x is \
@@ -77,10 +65,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a24",
-            prologue: "plain, unscaled, three_digits",
-            rows: "soa",
-            schedule: "head_int8",
-            epilogue: "head_argmax",
+            modules: ["plain, unscaled, three_digits", "soa", "head_int8", "head_argmax"],
             summary: "as gemv_q/planes_dp4a24, activations as integers of 23 bits",
             formula: SOA,
             idea: "a workgroup rounds x once and takes many turns of rows; each lane keeps the \

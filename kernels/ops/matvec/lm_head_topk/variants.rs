@@ -28,10 +28,7 @@ pub(super) const VARIANTS: Family = Family {
     rows: &[
         Row {
             name: "workgroup",
-            prologue: "lanes_dense",
-            rows: "dense16",
-            schedule: "head_lanes",
-            epilogue: "head_topk",
+            modules: ["lanes_dense", "dense16", "head_lanes", "head_topk"],
             summary: "LANES invocations a row, rows in turn; no subgroups needed",
             formula: DENSE,
             idea: "neighbouring invocations read neighbouring words, a tree in workgroup memory \
@@ -39,10 +36,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "blocks",
-            prologue: "lanes_any",
-            rows: "words",
-            schedule: "head_lanes",
-            epilogue: "head_topk",
+            modules: ["lanes_any", "words", "head_lanes", "head_topk"],
             summary: "LANES invocations a quantised row, one weight at a time; no subgroups \
                       needed",
             formula: BLOCKS,
@@ -53,10 +47,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "subgroup",
-            prologue: "x_chunk",
-            rows: "dense16",
-            schedule: "head_subgroup",
-            epilogue: "head_topk",
+            modules: ["x_chunk", "dense16", "head_subgroup", "head_topk"],
             summary: "four rows a subgroup at a time, sorted in workgroup memory",
             formula: DENSE,
             idea: "gemv/subgroup_multicol (x is loaded and unpacked once for four rows, four \
@@ -66,10 +57,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes",
-            prologue: "plain",
-            rows: "soa",
-            schedule: "head_rows",
-            epilogue: "head_topk",
+            modules: ["plain", "soa", "head_rows", "head_topk"],
             summary: "LANES lanes to four quantised rows, sixteen bytes of codes a load",
             formula: SOA,
             idea: "gemv_q/planes_multicol with the rows of a workgroup one after another: x is \
@@ -79,10 +67,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a24",
-            prologue: "plain, unscaled, three_digits",
-            rows: "soa",
-            schedule: "head_int8",
-            epilogue: "head_topk",
+            modules: ["plain, unscaled, three_digits", "soa", "head_int8", "head_topk"],
             summary: "as gemv_q/planes_dp4a24, activations as integers of 23 bits",
             formula: SOA,
             idea: "a workgroup rounds x once and takes many turns of rows; their logits are \

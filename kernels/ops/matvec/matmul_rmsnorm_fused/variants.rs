@@ -21,10 +21,7 @@ pub(super) const VARIANTS: Family = Family {
     rows: &[
         Row {
             name: "single_workgroup",
-            prologue: "x_chunk",
-            rows: "dense16",
-            schedule: "single_workgroup",
-            epilogue: "residual",
+            modules: ["x_chunk", "dense16", "single_workgroup", "residual"],
             summary: "the whole matrix on one workgroup; dense weights",
             formula: DENSE,
             idea: "the norm needs all rows, so one workgroup that makes them all needs no second \
@@ -34,10 +31,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "two_pass",
-            prologue: "plain16",
-            rows: "dense16",
-            schedule: "row_tree",
-            epilogue: "norms_tree",
+            modules: ["plain16", "dense16", "row_tree", "norms_tree"],
             summary: "the product on the whole GPU, then one workgroup; dense weights",
             formula: DENSE,
             idea: "a matrix wants every processor, a norm of a few kilobytes wants one \
@@ -46,10 +40,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "two_pass_q",
-            prologue: "staged",
-            rows: "soa",
-            schedule: "tree_row",
-            epilogue: "norms_tree",
+            modules: ["staged", "soa", "tree_row", "norms_tree"],
             summary: "as two_pass, over quantised weights; no subgroups needed",
             formula: SOA,
             idea: "the product of gemv_q/workgroup. The rung for adapters and browsers without \
@@ -57,10 +48,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "two_pass_subgroup",
-            prologue: "plain16",
-            rows: "dense16",
-            schedule: "split_k",
-            epilogue: "norms_subgroups",
+            modules: ["plain16", "dense16", "split_k", "norms_subgroups"],
             summary: "two_pass with the product of gemv/split_k; dense weights",
             formula: DENSE,
             idea: "subgroup sums in the place of trees in workgroup memory, and what a lane \
@@ -68,10 +56,12 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "two_pass_dp4a24",
-            prologue: "plain, unscaled, three_digits",
-            rows: "soa",
-            schedule: "int8_rows",
-            epilogue: "int8_store, norms_subgroups",
+            modules: [
+                "plain, unscaled, three_digits",
+                "soa",
+                "int8_rows",
+                "int8_store, norms_subgroups",
+            ],
             summary: "two_pass with the product of gemv_q/planes_dp4a24",
             formula: SOA,
             idea: "the product over activations as integers of 23 bits, whose error is that of \
@@ -80,10 +70,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "last_workgroup",
-            prologue: "x_chunk",
-            rows: "dense16",
-            schedule: "last_workgroup",
-            epilogue: "residual",
+            modules: ["x_chunk", "dense16", "last_workgroup", "residual"],
             summary: "one dispatch; the last workgroup to arrive norms. Dense",
             formula: DENSE,
             idea: "all workgroups share the matrix, a few rows each, every lane with all its \

@@ -17,10 +17,7 @@ pub(super) const VARIANTS: Family = Family {
     rows: &[
         Row {
             name: "workgroup",
-            prologue: "rms16",
-            rows: "dense16",
-            schedule: "fan",
-            epilogue: "store",
+            modules: ["rms16", "dense16", "fan", "store"],
             summary: "LANES invocations a row, summed through workgroup memory; no subgroups",
             formula: DENSE,
             idea: "every row's lanes meet all of x anyway, so they sum its squares beside the \
@@ -29,10 +26,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "subgroup",
-            prologue: "rms16",
-            rows: "dense16",
-            schedule: "subgroup_share",
-            epilogue: "store",
+            modules: ["rms16", "dense16", "subgroup_share", "store"],
             summary: "one subgroup a row, the lane's whole share in flight at once",
             formula: DENSE,
             idea: "gemv/vec4 with the squares of x summed beside the product: the loads of \
@@ -40,10 +34,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "vec2",
-            prologue: "rms8",
-            rows: "dense8",
-            schedule: "split_row",
-            epilogue: "store",
+            modules: ["rms8", "dense8", "split_row", "store"],
             summary: "as split_row with loads of 8 bytes",
             formula: DENSE,
             idea: "sixteen bytes of 16-bit weights meet 64 bytes of x and g, read in strides of \
@@ -52,10 +43,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "split_row",
-            prologue: "rms16",
-            rows: "dense16",
-            schedule: "split_row",
-            epilogue: "store",
+            modules: ["rms16", "dense16", "split_row", "store"],
             summary: "a team of LANES invocations a row, of any number",
             formula: DENSE,
             idea: "gemv/split_row with the squares of x summed beside the product; both sums \
@@ -63,10 +51,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "split_k",
-            prologue: "rms16",
-            rows: "dense16",
-            schedule: "split_k",
-            epilogue: "store",
+            modules: ["rms16", "dense16", "split_k", "store"],
             summary: "a team of LANES invocations over RUN rows at once",
             formula: DENSE,
             idea: "gemv/split_k, which gains more here: x * g and the squares are made once for \
@@ -74,10 +59,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "workgroup_q",
-            prologue: "staged_rms",
-            rows: "soa",
-            schedule: "tree_row",
-            epilogue: "store",
+            modules: ["staged_rms", "soa", "tree_row", "store"],
             summary: "LANES invocations a row over quantised weights; no subgroups needed",
             formula: SOA,
             idea: "as planes, joined by a tree in workgroup memory. The rung for adapters and \
@@ -85,10 +67,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes",
-            prologue: "staged_rms",
-            rows: "soa",
-            schedule: "subgroup_tiles",
-            epilogue: "store",
+            modules: ["staged_rms", "soa", "subgroup_tiles", "store"],
             summary: "as gemv_q/planes, LANES lanes a row, over quantised weights",
             formula: SOA,
             idea: "x times g goes to workgroup memory once; every row's lanes meet all of x, so \
@@ -97,10 +76,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a24",
-            prologue: "rms, rms_factor, three_digits",
-            rows: "soa",
-            schedule: "int8_rows",
-            epilogue: "int8_store, store",
+            modules: ["rms, rms_factor, three_digits", "soa", "int8_rows", "int8_store, store"],
             summary: "as gemv_q/planes_dp4a24, activations as integers of 23 bits",
             formula: SOA,
             idea: "every workgroup rounds all of x times g into its memory before its first \

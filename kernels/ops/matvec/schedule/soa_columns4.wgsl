@@ -90,6 +90,11 @@ fn main(
     let keeps = slot < slots && lane % (lanes / 4u) == 0u && mine < ROWS;
     for (var col = 0u; col < COLS; col++) {
         let one = sum_four(column_sum(col), lane, lanes);
-        if (keeps) { store_y(col * (FIRST + ROWS) + FIRST + mine, one, old_y(col * (FIRST + ROWS) + FIRST + mine)); }
+        if (keeps) {
+            store_y(
+                col * (FIRST + ROWS) + FIRST + mine, one,
+                old_y(col * (FIRST + ROWS) + FIRST + mine),
+            );
+        }
     }
 }

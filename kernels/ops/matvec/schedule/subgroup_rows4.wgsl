@@ -47,6 +47,8 @@ fn main(
             );
         }
         let total = subgroupAdd(sum);
-        if (lane < 4u && r < ROWS_PER_WG && row + lane < ROWS) { store_y(FIRST + row + lane, total[lane], old_y(FIRST + row + lane)); }
+        if (lane < 4u && r < ROWS_PER_WG && row + lane < ROWS) {
+            store_y(FIRST + row + lane, total[lane], old_y(FIRST + row + lane));
+        }
     }
 }

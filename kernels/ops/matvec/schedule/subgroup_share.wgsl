@@ -29,6 +29,8 @@ fn main(
         let r = turn + subgroup;
         let row = min(first + r, ROWS - 1u);
         let total = subgroupAdd(share(row, lane, sg));
-        if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) { store_y(FIRST + row, epilogue(total), old_y(FIRST + row)); }
+        if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) {
+            store_y(FIRST + row, epilogue(total), old_y(FIRST + row));
+        }
     }
 }
