@@ -1,7 +1,8 @@
 //! Links and validates every WGSL variant and collects the texts for `include_str!`.
 //!
-//! A variant is a file beside an operation's `naive.wgsl`, in a folder below `ops/`; other files
-//! below `ops/` and `wgsl/` are modules (see `wgsl.rs` and `src/link.rs`). What is imported comes
+//! A variant is a file beside an operation's `naive.wgsl`, in a folder below `ops/`, or a row of the
+//! table `variants.rs` there; other files below `ops/` and `wgsl/` are modules (see `wgsl.rs` and
+//! `src/link.rs`). What is imported comes
 //! after the variant, so that line numbers of the variant stay what its author sees. An import that
 //! fails, a requirement that is not met, a name with two meanings, and a parse or validation error
 //! fail the build with file and line.
@@ -20,7 +21,7 @@ fn main() {
     }
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
-    let tree = Tree::read(&root);
+    let tree = Tree::read(&root, wgsl::table::FAMILIES);
     let mut broken = match tree.all() {
         Ok(all) => wgsl::meanings(&all),
         Err(error) => vec![error],
@@ -28,9 +29,8 @@ fn main() {
     let mut table = String::from("pub(crate) static SOURCES: &[Source] = &[\n");
     for v in &tree.variants {
         let shown = tree.shown(&v.path);
-        let linked = tree
-            .link(&v.path)
-            .and_then(|linked| wgsl::validate(&shown, &linked).map(|()| linked.text));
+        let linked =
+            tree.link(v).and_then(|linked| wgsl::validate(&shown, &linked).map(|()| linked.text));
         let text = match linked {
             Ok(text) => text,
             Err(message) => {

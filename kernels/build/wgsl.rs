@@ -9,24 +9,30 @@ use std::path::{Path, PathBuf};
 mod codes;
 #[path = "../src/link.rs"]
 mod link;
+#[path = "../ops/matvec/variants.rs"]
+#[allow(unreachable_pub, reason = "the crate has them too")]
+pub(crate) mod table;
 #[path = "../src/tokens.rs"]
 #[allow(dead_code, reason = "a test of texts uses the rest")]
 mod tokens;
 
 pub(crate) use link::{Linked, Module};
+use table::{Family, Row};
+use tokens::{Declaration, Token};
 
-/// A file `<operation>/<variant>.wgsl`.
-pub(crate) struct VariantFile {
+/// A file `<operation>/<variant>.wgsl`, or a row of the table `<operation>/variants.rs`.
+pub(crate) struct VariantText {
     pub(crate) operation: String,
     pub(crate) variant: String,
     pub(crate) path: PathBuf,
+    row: Option<&'static Row>,
 }
 
-/// All WGSL of a crate: operations are folders below `ops/` that hold `naive.wgsl`, and their
-/// files are variants. Every other file is a module, which imports name by its path below `ops/`
-/// or `wgsl/`.
+/// All WGSL of a crate: operations are folders below `ops/` that hold `naive.wgsl`; their files and
+/// the rows of their table are variants. Every other file is a module, which imports name by its
+/// path below `ops/` or `wgsl/`.
 pub(crate) struct Tree {
-    pub(crate) variants: Vec<VariantFile>,
+    pub(crate) variants: Vec<VariantText>,
     pub(crate) modules: BTreeMap<String, PathBuf>,
     /// Folders below `ops/` with a `mod.rs`, and whether they are operations.
     pub(crate) declarations: Vec<(PathBuf, bool)>,
@@ -34,7 +40,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    pub(crate) fn read(root: &Path) -> Self {
+    pub(crate) fn read(root: &Path, families: &[Family]) -> Self {
         let mut tree = Self {
             variants: Vec::new(),
             modules: BTreeMap::new(),
@@ -42,25 +48,35 @@ impl Tree {
             root: root.to_owned(),
         };
         for base in ["ops", "wgsl"] {
-            tree.walk(&root.join(base), &root.join(base));
+            tree.walk(&root.join(base), &root.join(base), families);
         }
         tree.variants.sort_by(|a, b| (&a.operation, &a.variant).cmp(&(&b.operation, &b.variant)));
         tree.declarations.sort_by(|a, b| a.0.file_name().cmp(&b.0.file_name()));
         tree
     }
 
-    fn walk(&mut self, base: &Path, folder: &Path) {
+    fn walk(&mut self, base: &Path, folder: &Path, families: &[Family]) {
         let is_operation = folder.join("naive.wgsl").is_file();
         if folder.join("mod.rs").is_file() {
             self.declarations.push((folder.to_owned(), is_operation));
         }
+        for family in families.iter().filter(|f| is_operation && folder.ends_with(f.operation)) {
+            for row in family.rows {
+                self.variants.push(VariantText {
+                    operation: family.operation.to_owned(),
+                    variant: row.name.to_owned(),
+                    path: folder.join("variants.rs"),
+                    row: Some(row),
+                });
+            }
+        }
         for path in sorted(folder) {
             if path.is_dir() {
-                self.walk(base, &path);
+                self.walk(base, &path, families);
             } else if path.extension().is_some_and(|e| e == "wgsl") {
                 if is_operation {
                     let (operation, variant) = (stem(folder), stem(&path));
-                    self.variants.push(VariantFile { operation, variant, path });
+                    self.variants.push(VariantText { operation, variant, path, row: None });
                 } else {
                     let name = path.strip_prefix(base).unwrap_or(&path).with_extension("");
                     self.modules.insert(slashes(&name), path);
@@ -84,15 +100,61 @@ impl Tree {
     }
 
     /// Links a variant; a name that a text takes from a module it does not import is an error.
-    pub(crate) fn link(&self, path: &Path) -> Result<Linked, String> {
-        let name = slashes(path.strip_prefix(self.root.join("ops")).unwrap_or(path));
-        let name = name.trim_end_matches(".wgsl");
-        let linked =
-            link::link(name, &self.shown(path), &self.text(path)?, &|name| self.module(name))?;
-        for module in &linked.modules {
-            stated(module, &linked)?;
+    pub(crate) fn link(&self, v: &VariantText) -> Result<Linked, String> {
+        let name = format!("{}/{}", v.operation, v.variant);
+        let linked = match v.row {
+            None => {
+                let (shown, text) = (self.shown(&v.path), self.text(&v.path)?);
+                link::link(&name, &shown, &text, &|module| self.module(module))?
+            }
+            Some(row) => {
+                let shown = format!("{} ({})", self.shown(&v.path), v.variant);
+                let entry = self.entry(row)?;
+                let schedule: Vec<_> = row.modules("schedule").collect();
+                let find = |module: &str| match &entry {
+                    Some(entry) if schedule.iter().any(|s| s == module) => {
+                        self.renamed(module, entry)
+                    }
+                    _ => self.module(module),
+                };
+                let mut text = row.text(&v.operation);
+                let modules = link::gather(&name, &shown, &text, &find)?;
+                text.push_str(&declared(&modules, &self.naive(&v.path)?));
+                link::link(&name, &shown, &text, &find)?
+            }
+        };
+        for (i, module) in linked.modules.iter().enumerate() {
+            stated(module, &linked, i == 0 && v.row.is_some())?;
         }
         Ok(linked)
+    }
+
+    /// What the row's epilogue calls the entry point that schedules call `main`: `// entry: NAME`,
+    /// for one that has stages of its own.
+    fn entry(&self, row: &Row) -> Result<Option<String>, String> {
+        let epilogues = row.modules("epilogue");
+        let texts =
+            epilogues.filter_map(|name| self.modules.get(&name)).map(|path| self.text(path));
+        let texts: Vec<_> = texts.collect::<Result<_, _>>()?;
+        let mut lines = texts.iter().flat_map(|text| text.lines());
+        Ok(lines.find_map(|line| line.strip_prefix("// entry: ")).map(str::to_owned))
+    }
+
+    /// A schedule with another name for its entry point.
+    fn renamed(&self, name: &str, entry: &str) -> Option<Result<Module, String>> {
+        let path = self.modules.get(name)?;
+        let text =
+            self.text(path).map(|text| text.replace("\nfn main(", &format!("\nfn {entry}(")));
+        Some(text.and_then(|text| Module::new(name, &self.shown(path), &text)))
+    }
+
+    /// The linked text of the `naive.wgsl` beside a table: it says what buffers and parameters the
+    /// operation has.
+    fn naive(&self, table: &Path) -> Result<String, String> {
+        let path = table.with_file_name("naive.wgsl");
+        let text = self.text(&path)?;
+        let find = |module: &str| self.module(module);
+        link::link("naive", &self.shown(&path), &text, &find).map(|linked| linked.text)
     }
 
     /// Every text by itself.
@@ -101,7 +163,7 @@ impl Tree {
         for name in self.modules.keys() {
             all.extend(self.module(name).transpose()?.map(|m| (m, true)));
         }
-        for v in &self.variants {
+        for v in self.variants.iter().filter(|v| v.row.is_none()) {
             let name = format!("{}/{}", v.operation, v.variant);
             all.push((Module::new(&name, &self.shown(&v.path), &self.text(&v.path)?)?, false));
         }
@@ -109,8 +171,61 @@ impl Tree {
     }
 }
 
-/// What a text uses it defines, imports or requires, and it uses what it imports.
-fn stated(module: &Module, linked: &Linked) -> Result<(), String> {
+/// Declarations of what the modules of a row require and none defines: parameters and buffers of the
+/// operation, as its naive variant has them. A buffer that it lacks is memory of the schedule's own.
+fn declared(modules: &[Module], naive: &str) -> String {
+    let tokens = tokens::tokens(naive);
+    let naive = tokens::declarations(&tokens);
+    let is_defined = |name: &str| modules.iter().any(|m| m.definition(name).is_some());
+    let mut wanted: Vec<&link::Definition> =
+        modules.iter().flat_map(|m| &m.requirements).filter(|r| !is_defined(&r.name)).collect();
+    wanted.sort_by(|a, b| a.name.cmp(&b.name));
+    wanted.dedup_by(|a, b| a.name == b.name);
+    let mut text = String::new();
+    let mut buffers = Vec::new();
+    for r in wanted {
+        let found = naive.iter().find(|d| d.name == r.name);
+        match r.kind.as_str() {
+            "var" => {
+                let number = found.and_then(|d| binding(&tokens, d));
+                let access = found.map_or("read_write", |d| access(&tokens, d));
+                buffers.push((number, access, r));
+            }
+            // With a value of its own in naive it is no parameter.
+            "override" if found.is_some_and(|d| !words(&tokens, d).any(|t| t == "=")) => {
+                text.push_str(&format!("override {}{};\n", r.name, r.signature));
+            }
+            _ => {}
+        }
+    }
+    buffers.sort_by_key(|(number, ..)| number.unwrap_or(u32::MAX));
+    let mut numbers = naive.iter().filter_map(|d| binding(&tokens, d)).max().map_or(0, |n| n + 1)..;
+    for (number, access, r) in buffers {
+        let number = number.or_else(|| numbers.next()).unwrap_or_default();
+        let (name, of) = (&r.name, &r.signature);
+        text.push_str(&format!(
+            "@group(0) @binding({number}) var<storage, {access}> {name}{of};\n"
+        ));
+    }
+    text
+}
+
+fn words<'a>(tokens: &'a [Token<'a>], d: &Declaration<'_>) -> impl Iterator<Item = &'a str> {
+    tokens[d.tokens.clone()].iter().map(|t| t.text)
+}
+
+/// `@binding` of a buffer.
+fn binding(tokens: &[Token<'_>], d: &Declaration<'_>) -> Option<u32> {
+    words(tokens, d).skip_while(|t| *t != "binding").nth(2)?.parse().ok()
+}
+
+fn access(tokens: &[Token<'_>], d: &Declaration<'_>) -> &'static str {
+    if words(tokens, d).any(|t| t == "read_write") { "read_write" } else { "read" }
+}
+
+/// What a text uses it defines, imports or requires, and it uses what it imports; a row, which only
+/// imports, names what its modules use.
+fn stated(module: &Module, linked: &Linked, is_row: bool) -> Result<(), String> {
     let imports: Vec<_> = module.imports().collect();
     let wanted: HashSet<&str> = linked
         .modules
@@ -133,7 +248,10 @@ fn stated(module: &Module, linked: &Linked) -> Result<(), String> {
         let Some(other) = linked.modules.iter().find(|m| m.name == import) else { continue };
         let serves =
             |name: &str| module.free.iter().any(|(free, _)| free == name) || wanted.contains(name);
-        if !other.definitions.iter().any(|d| serves(&d.name) || d.is_entry) {
+        let by_another = |m: &Module| m.imports().any(|(name, _)| name == import);
+        let is_used = other.definitions.iter().any(|d| serves(&d.name) || d.is_entry)
+            || (is_row && linked.modules[1..].iter().any(by_another));
+        if !is_used {
             return Err(format!("{}:{line}: imports {import} and uses nothing of it", module.path));
         }
     }

@@ -207,6 +207,23 @@ pub(crate) fn link(
     text: &str,
     find: &dyn Fn(&str) -> Option<Result<Module, String>>,
 ) -> Result<Linked, String> {
+    let modules = gather(name, path, text, find)?;
+    let defined = definitions(&modules)?;
+    for module in &modules {
+        for wanted in &module.requirements {
+            meet(wanted, module, name, &defined, &modules)?;
+        }
+    }
+    Ok(joined(modules, &defined))
+}
+
+/// A text, then what it imports, each module after those that it imports itself.
+pub(crate) fn gather(
+    name: &str,
+    path: &str,
+    text: &str,
+    find: &dyn Fn(&str) -> Option<Result<Module, String>>,
+) -> Result<Vec<Module>, String> {
     let mut modules = vec![Module::new(name, path, text)?];
     let imports = modules[0].imports.clone();
     let mut trail = vec![name.to_owned()];
@@ -217,13 +234,7 @@ pub(crate) fn link(
     // imports may bring them the other way round.
     let holds_arrays = |m: &Module| m.definitions.iter().any(|d| d.kind == "var");
     modules[1..].sort_by_key(holds_arrays);
-    let defined = definitions(&modules)?;
-    for module in &modules {
-        for wanted in &module.requirements {
-            meet(wanted, module, name, &defined, &modules)?;
-        }
-    }
-    Ok(joined(modules, &defined))
+    Ok(modules)
 }
 
 /// Adds a module after those that it imports.

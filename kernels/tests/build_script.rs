@@ -8,6 +8,8 @@ mod wgsl;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use wgsl::table::{Family, Row};
+
 /// A crate with one operation, `demo`.
 struct Folder(PathBuf);
 
@@ -26,15 +28,15 @@ impl Folder {
     }
 
     fn tree(&self) -> wgsl::Tree {
-        wgsl::Tree::read(&self.0)
+        wgsl::Tree::read(&self.0, &[])
     }
 
     /// The text of `demo/naive`.
     fn text(&self) -> Result<String, String> {
         let tree = self.tree();
-        let file = self.0.join("ops/demo/naive.wgsl");
-        let linked = tree.link(&file)?;
-        wgsl::validate(&tree.shown(&file), &linked).map(|()| linked.text)
+        let naive = tree.variants.iter().find(|v| v.variant == "naive").unwrap();
+        let linked = tree.link(naive)?;
+        wgsl::validate(&tree.shown(&naive.path), &linked).map(|()| linked.text)
     }
 
     fn error(&self) -> String {
@@ -253,4 +255,83 @@ fn an_old_line_says_what_to_write_now() {
     folder.write("ops/demo/naive.wgsl", &variant("// uses: grid\n", ""));
     let error = folder.error();
     assert!(error.contains("naive.wgsl:1") && error.contains("write `// import:"), "{error}");
+}
+
+const ROWS: &[Family] = &[Family {
+    operation: "demo",
+    rows: &[Row {
+        name: "fast",
+        modules: ["plain", "dense", "each", "stage"],
+        summary: "one invocation a row",
+        formula: &["y[r] = w[r] * x[0]"],
+        idea: "none.\nSource: own.",
+    }],
+}];
+
+const NAIVE: &str = "override N: u32;
+override WG: u32 = 64u;
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> w: array<f32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(WG) fn main() { y[N] = w[N] * x[0]; }
+";
+
+/// A row of the modules that a row may have, whose schedule requires `lines` in addition.
+fn row(name: &str, lines: &str) -> Result<String, String> {
+    let folder = Folder::new(name);
+    let each = format!(
+        "{lines}// requires: override N: u32\n// requires: fn x_one() -> f32\n\
+         // requires: fn w_at(i: u32) -> f32\n// requires: fn store(i: u32, v: f32)\n\
+         @compute @workgroup_size(1)\nfn main() {{ store(N, w_at(N) * x_one()); }}\n"
+    );
+    folder
+        .write("ops/demo/naive.wgsl", NAIVE)
+        .write(
+            "ops/matvec/prologue/plain.wgsl",
+            "// requires: var x: array<f32>\nfn x_one() -> f32 { return x[0]; }\n",
+        )
+        .write(
+            "ops/matvec/rows/dense.wgsl",
+            "// requires: var w: array<f32>\nfn w_at(i: u32) -> f32 { return w[i]; }\n",
+        )
+        .write("ops/matvec/schedule/each.wgsl", &each)
+        .write(
+            "ops/matvec/epilogue/stage.wgsl",
+            "// entry: first\n// requires: var y: array<f32>\n// requires: var own: array<f32>\n\
+             fn store(i: u32, v: f32) { y[i] = v; own[i] = v; }\n",
+        );
+    let tree = wgsl::Tree::read(&folder.0, ROWS);
+    let fast = tree.variants.iter().find(|v| v.variant == "fast").unwrap();
+    let linked = tree.link(fast)?;
+    wgsl::validate("demo/fast", &linked).map(|()| linked.text)
+}
+
+#[test]
+fn a_row_has_the_buffers_and_parameters_that_its_modules_require() {
+    let text = row("row", "").unwrap();
+    let head = "// demo/fast: one invocation a row.
+//
+//   y[r] = w[r] * x[0]
+//
+// Idea: none.
+// Source: own.
+// with: matvec/prologue/plain
+// with: matvec/rows/dense
+// with: matvec/schedule/each
+// with: matvec/epilogue/stage
+override N: u32;
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> w: array<f32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(3) var<storage, read_write> own: array<f32>;
+";
+    assert!(text.starts_with(head), "{text}");
+    // The epilogue names the entry point.
+    assert!(text.contains("fn first()"), "{text}");
+}
+
+#[test]
+fn what_is_no_parameter_of_the_operation_a_row_must_define() {
+    let error = row("undefined", "// requires: override WG: u32\n").unwrap_err();
+    assert!(error.contains("requires `override WG: u32`, and nothing"), "{error}");
 }

@@ -1,10 +1,7 @@
 // For norm/residual where the product is a dispatch of its own: rows go to `branch`, and the branch comes
 // from there into `stream`. Nothing is added to what `branch` held.
-// requires: override ROWS: u32
+// import: matvec/epilogue/residual
 // requires: var branch: array<f32>
-// requires: var stream: array<f32>
-override NEXT: u32;
-override N: u32 = ROWS;
 const FIRST: u32 = 0u;
 const BETA: u32 = BETA_0;
 
@@ -13,7 +10,3 @@ fn old_y(at: u32) -> f32 { return 0.0; }
 fn store_y(at: u32, product: f32, held: f32) { branch[at] = product; }
 
 fn delta_at(i: u32) -> f32 { return branch[i]; }
-
-fn stream_at(i: u32) -> f32 { return stream[i]; }
-
-fn set_stream(i: u32, value: f32) { stream[i] = value; }

@@ -5,7 +5,7 @@ use crate::codes::{Activation, FloatFormat, Format, Norm, Packing};
 use crate::descriptor::*;
 use crate::len;
 use crate::matvec::geometry::{dense_only, quantised_only};
-use crate::matvec::{ALONG_ROWS, MatVec, soa};
+use crate::matvec::{ALONG_ROWS, MatVec, nmse, soa};
 use crate::param::{choice, dim};
 use crate::shared::*;
 
@@ -198,7 +198,7 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
             64.0 + 4.0 * (p.k as f64).sqrt()
         },
         rounding: 0.0,
-        nmse: if p.n < 8 { 9e-6 } else { 1e-10 },
+        nmse: nmse(p.n),
         reason: "two products as in gemv and gemv_q; how far their errors reach the result is in the \
                  reference's magnitude, exp is allowed 3 + 2|x| ULP",
     },

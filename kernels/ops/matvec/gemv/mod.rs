@@ -4,8 +4,9 @@ use crate::adapter::Capabilities;
 use crate::codes::{Beta, FloatFormat, Format};
 use crate::descriptor::*;
 use crate::len;
-use crate::matvec::MatVec;
+use crate::matvec::{MatVec, nmse};
 use crate::matvec::geometry::*;
+use crate::matvec::schedule::Schedule;
 use crate::param::dim;
 use crate::shared::*;
 
@@ -33,6 +34,9 @@ impl MatVec for Gemv {
     fn weight(&self) -> Format {
         self.weight
     }
+    fn n_vectors(&self) -> usize {
+        self.n_vectors
+    }
 }
 
 /// Most vectors of the variants that keep a sum for each.
@@ -49,11 +53,6 @@ fn whole_vectors(p: &Gemv, caps: &Capabilities) -> Option<String> {
     (cols > 1 && !k.is_multiple_of(8))
         .then(|| format!("COLS={cols} of K={k}: columns are no whole number of chunks"))
         .or_else(|| few_vectors(p, caps))
-}
-
-fn one_vector(p: &Gemv, _: &Capabilities) -> Option<String> {
-    let cols = p.n_vectors;
-    (cols > 1).then(|| format!("COLS={cols}: it keeps one sum a row"))
 }
 
 /// A matrix times one vector of f32 that fills all of y.
@@ -78,20 +77,8 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         Binding::in_out("y", f32s, len!(p => p.n_vectors * (p.y_offset + p.rows))),
     ],
     variants: &[
-        Variant {
-            name: "naive",
-            stages: &[Stage { entry: "main", grid: |p, c| p.rows.div_ceil(c["WG"] as usize) }],
-            tunables: WORKGROUPS,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "workgroup",
-            stages: &[Stage { entry: "main", grid: lanes_grid }],
-            constants: workgroup_lanes,
-            tunables: WORKGROUP_LANES,
-            unsupported: few_vectors,
-            ..Variant::PLAIN
-        },
+        Schedule::NAIVE,
+        Variant { name: "workgroup", unsupported: few_vectors, ..Schedule::FAN },
         Variant {
             name: "subgroup",
             stages: &[Stage { entry: "main", grid: rows_grid }],
@@ -111,8 +98,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("ROWS_PER_WG", &[4.0, 8.0, 16.0, 32.0, 64.0, 128.0]),
             ],
-            unsupported: one_vector,
-            ..Variant::PLAIN
+            ..Schedule::SUBGROUP_SHARE
         },
         Variant {
             name: "subgroup_cols",
@@ -127,41 +113,10 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             unsupported: whole_vectors,
             ..Variant::PLAIN
         },
-        Variant {
-            name: "vec4",
-            stages: &[Stage { entry: "main", grid: rows_grid }],
-            constants: |_, caps| rows_per_group(caps, 1.0),
-            tunables: WHOLE_SHARES,
-            unsupported: one_vector,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "vec2",
-            stages: &[Stage { entry: "main", grid: team_grid }],
-            constants: |p, caps| shared_team(caps, p.chunks8(), 2),
-            tunables: TEAMS,
-            unsupported: |p, caps| match p.weight {
-                Format::F32 => Some("WEIGHT=f32: eight bytes are two weights".into()),
-                _ => one_vector(p, caps),
-            },
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "split_row",
-            stages: &[Stage { entry: "main", grid: team_grid }],
-            constants: |p, caps| team(p, caps, p.chunks16(), 1),
-            tunables: TEAMS,
-            unsupported: one_vector,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "split_k",
-            stages: &[Stage { entry: "main", grid: team_grid }],
-            constants: |p, caps| [shared_team(caps, p.chunks16(), 1), vec![("RUN", 2.0)]].concat(),
-            tunables: STACKED_TEAMS,
-            unsupported: one_vector,
-            ..Variant::PLAIN
-        },
+        Variant { name: "vec4", ..Schedule::SUBGROUP_SHARE },
+        Variant { name: "vec2", constants: |p, caps| shared_team(caps, p.chunks8(), 2), ..Schedule::SPLIT_ROW_8 },
+        Variant { name: "split_row", ..Schedule::SPLIT_ROW },
+        Variant { name: "split_k", constants: |p, caps| [shared_team(caps, p.chunks16(), 1), vec![("RUN", 2.0)]].concat(), ..Schedule::SPLIT_K },
     ],
     prefer: |p| {
         if p.n_vectors > 1 {
@@ -186,9 +141,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
     tolerance: |p, _| Tolerance {
         k: 8.0 + 2.0 * (p.k as f64).sqrt(),
         rounding: 0.0,
-        // A few rows may all but cancel, and NMSE then divides by next to nothing; the element
-        // bound, which is relative to sum|w x|, still holds each of them.
-        nmse: if p.rows < 8 { 9e-6 } else { 1e-10 },
+        nmse: nmse(p.rows),
         reason: "K rounded additions behave as a random walk of step eps * sum|w x|; the rigorous \
                  bound K*eps would hide a missing product",
     },

@@ -4,8 +4,9 @@ use crate::adapter::Capabilities;
 use crate::codes::{Beta, FloatFormat, Format, Order, Packing};
 use crate::descriptor::*;
 use crate::len;
-use crate::matvec::MatVec;
-use crate::matvec::soa::{self, LANES, TURNS, geometry, groups, lanes, staged, subgroup, tile};
+use crate::matvec::{MatVec, nmse};
+use crate::matvec::schedule::{Schedule, whole_chunks};
+use crate::matvec::soa::{self, LANES, geometry, groups, lanes, staged, subgroup, tile};
 use crate::param::{State, dim, mostly};
 use crate::shared::*;
 
@@ -44,6 +45,13 @@ impl MatVec for GemvQ {
     fn weight(&self) -> Format {
         self.weight
     }
+    const HAS_ORDER: bool = true;
+    fn order(&self) -> Order {
+        self.order
+    }
+    fn n_vectors(&self) -> usize {
+        self.n_vectors
+    }
 }
 
 impl GemvQ {
@@ -52,17 +60,6 @@ impl GemvQ {
     fn splits(&self) -> usize {
         let tiles = self.rows.div_ceil(256);
         (512 / tiles).min(self.k / 64).clamp(1, 16)
-    }
-}
-
-/// What the variants over SoA-repacked blocks ask of the order.
-fn whole_chunks(p: &GemvQ) -> Option<String> {
-    let (k, chunk) = (p.k, soa::chunk(p));
-    match p.order {
-        Order::RowWise => None,
-        Order::Flat if k.is_multiple_of(chunk) => None,
-        Order::Flat => Some(format!("flat rows of {k} begin within {chunk} weights of one scale")),
-        Order::ColumnWise => Some("its rows are no runs of weights".into()),
     }
 }
 
@@ -112,18 +109,8 @@ fn rounded_finely(p: &GemvQ, _: State) -> Tolerance {
     }
 }
 
-fn one_column(p: &GemvQ, _: &Capabilities) -> Option<String> {
-    let columns = || (p.n_vectors > 1).then(|| "one column of activations only".to_owned());
-    whole_chunks(p).or_else(columns)
-}
-
 fn at_most_eight_columns(p: &GemvQ) -> Option<String> {
     (p.n_vectors > 8).then(|| "at most 8 columns".to_owned())
-}
-
-/// What the variants over `planes_dot4.wgsl` ask of a shape. Their workgroup memory holds all of x.
-fn dot4_unsupported(p: &GemvQ, caps: &Capabilities) -> Option<String> {
-    one_column(p, caps).or_else(|| soa::below_a_block(p))
 }
 
 /// Rounded columns of three bytes that planes_dp4a24_cols holds at a time: as many as have room,
@@ -152,9 +139,6 @@ fn column_groups(p: &GemvQ, c: &Constants) -> usize {
     let passes = p.n_vectors.div_ceil(c["X_COLUMNS"] as usize);
     sets.div_ceil(sets.div_ceil((c["GROUPS"] as usize / passes).max(1))) * passes
 }
-
-const DOT4_STAGES: &[Stage<GemvQ>] =
-    &[Stage { entry: "main", grid: |p, c| soa::dot4_groups(p.rows, c) }];
 
 /// One vector of f32 times rows in the order of model files, into the beginning of y.
 fn matrix(rows: usize, k: usize, weight: Format) -> GemvQ {
@@ -190,12 +174,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         Binding::scratch("parts", f32s, len!(p => p.n_vectors * p.splits() * p.rows)),
     ],
     variants: &[
-        Variant {
-            name: "naive",
-            stages: &[Stage { entry: "main", grid: |p, c| p.rows.div_ceil(c["WG"] as usize) }],
-            tunables: WORKGROUPS,
-            ..Variant::PLAIN
-        },
+        Schedule::NAIVE,
         Variant {
             name: "blocks",
             stages: &[Stage { entry: "main", grid: |p, c| groups(p, c, 1) }],
@@ -208,24 +187,8 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             },
             ..Variant::PLAIN
         },
-        Variant {
-            name: "workgroup",
-            stages: &[Stage { entry: "main", grid: |p, c| groups(p, c, 1) }],
-            constants: soa::tree_constants,
-            tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
-            unsupported: columns_aligned,
-            packing: Packing::Planes,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "planes",
-            stages: &[Stage { entry: "main", grid: |p, c| groups(p, c, 1) }],
-            constants: |p, caps| staged(p, subgroup(caps).min(32), caps),
-            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", LANES)],
-            unsupported: one_column,
-            packing: Packing::Planes,
-            ..Variant::PLAIN
-        },
+        Variant { name: "workgroup", unsupported: columns_aligned, ..Schedule::TREE },
+        Variant { name: "planes", ..Schedule::SUBGROUP_TILES },
         Variant {
             name: "planes_multicol",
             stages: &[Stage { entry: "main", grid: |p, c| groups(p, c, c["EACH"] as usize) }],
@@ -235,9 +198,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                 ("LANES", LANES),
                 ("EACH", &[2.0, 4.0]),
             ],
-            unsupported: one_column,
-            packing: Packing::Planes,
-            ..Variant::PLAIN
+            ..Schedule::SUBGROUP_TILES
         },
         Variant {
             name: "planes_batch",
@@ -282,36 +243,18 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             packing: Packing::Planes,
             ..Variant::PLAIN
         },
-        Variant {
-            name: "planes_dp4a24",
-            stages: DOT4_STAGES,
-            constants: soa::dot4_constants,
-            tunables: TURNS,
-            unsupported: dot4_unsupported,
-            packing: Packing::Planes,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "planes_dp4a16",
-            stages: DOT4_STAGES,
-            constants: soa::dot4_constants,
-            tunables: TURNS,
-            unsupported: dot4_unsupported,
-            packing: Packing::Planes,
-            tolerance: Some(rounded_finely),
-        },
+        Variant { name: "planes_dp4a24", ..Schedule::INT8_ROWS },
+        Variant { name: "planes_dp4a16", tolerance: Some(rounded_finely), ..Schedule::INT8_ROWS },
         Variant {
             name: "planes_dp4a",
-            stages: DOT4_STAGES,
-            constants: soa::dot4_constants,
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", LANES)],
             unsupported: |p, caps| {
                 // One such row in twenty cancels to where nothing can be held against it.
                 let few = || (p.rows < 4).then(|| "too coarse for fewer than 4 rows".into());
-                dot4_unsupported(p, caps).or_else(few)
+                (Schedule::INT8_ROWS.unsupported)(p, caps).or_else(few)
             },
-            packing: Packing::Planes,
             tolerance: Some(rounded),
+            ..Schedule::INT8_ROWS
         },
         Variant {
             name: "column_wise",
@@ -356,9 +299,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
     tolerance: |p, _| Tolerance {
         k: 64.0 + 4.0 * (p.k as f64).sqrt(),
         rounding: 0.0,
-        // A few rows may all but cancel, and NMSE then divides by next to nothing; the element
-        // bound, which is relative to sum|w x|, still holds each of them.
-        nmse: if p.rows < 8 { 9e-6 } else { 1e-10 },
+        nmse: nmse(p.rows),
         reason: "K rounded additions behave as a random walk of step eps * sum|w x|. Codes may be \
                  summed with an offset of up to 48 steps that is taken out per 32 weights, and \
                  scale and minimum apart: then terms some times larger than w x are rounded",

@@ -39,6 +39,23 @@ fn whole(rows: usize, k: usize, weight: Format) -> LmHeadArgmax {
     LmHeadArgmax { rows, k, weight, act_format, first_row: 0, part: HeadPart::Whole }
 }
 
+/// A variant of `rows` and `choose`.
+const STAGES: &[Stage<LmHeadArgmax>] = &[
+    Stage { entry: "rows", grid: head::row_groups },
+    Stage { entry: "choose", grid: |_, _| 1 },
+];
+
+/// schedule/head_lanes: LANES invocations a row.
+const LANES: Variant<LmHeadArgmax> = Variant {
+    stages: STAGES,
+    tunables: &[
+        ("WG", &[64.0, 128.0, 256.0]),
+        ("LANES", &[16.0, 32.0, 64.0]),
+        ("ROWS_PER_WG", &[64.0, 128.0, 256.0]),
+    ],
+    ..Variant::PLAIN
+};
+
 /// The declaration.
 pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
     name: "lm_head_argmax",
@@ -72,40 +89,11 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
             tunables: WORKGROUPS,
             ..Variant::PLAIN
         },
-        Variant {
-            name: "workgroup",
-            stages: &[
-                Stage { entry: "rows", grid: head::row_groups },
-                Stage { entry: "choose", grid: |_, _| 1 },
-            ],
-            tunables: &[
-                ("WG", &[64.0, 128.0, 256.0]),
-                ("LANES", &[16.0, 32.0, 64.0]),
-                ("ROWS_PER_WG", &[64.0, 128.0, 256.0]),
-            ],
-            unsupported: dense_only,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "blocks",
-            stages: &[
-                Stage { entry: "rows", grid: head::row_groups },
-                Stage { entry: "choose", grid: |_, _| 1 },
-            ],
-            tunables: &[
-                ("WG", &[64.0, 128.0, 256.0]),
-                ("LANES", &[16.0, 32.0, 64.0]),
-                ("ROWS_PER_WG", &[64.0, 128.0, 256.0]),
-            ],
-            unsupported: quantised_only,
-            ..Variant::PLAIN
-        },
+        Variant { name: "workgroup", unsupported: dense_only, ..LANES },
+        Variant { name: "blocks", unsupported: quantised_only, ..LANES },
         Variant {
             name: "subgroup",
-            stages: &[
-                Stage { entry: "rows", grid: head::row_groups },
-                Stage { entry: "choose", grid: |_, _| 1 },
-            ],
+            stages: STAGES,
             constants: |_, caps| vec![("SG", f64::from(caps.fixed_subgroup()))],
             tunables: &[
                 ("WG", &[128.0, 256.0, 512.0]),
@@ -116,10 +104,7 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
         },
         Variant {
             name: "planes",
-            stages: &[
-                Stage { entry: "rows", grid: head::row_groups },
-                Stage { entry: "choose", grid: |_, _| 1 },
-            ],
+            stages: STAGES,
             // Candidates of up to 1024 invocations.
             constants: |p, caps| head::planes_geometry(p, caps, 8 * 1024),
             tunables: &[

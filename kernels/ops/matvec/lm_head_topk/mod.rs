@@ -5,7 +5,7 @@ use crate::codes::{FloatFormat, Format, HeadPart, Packing};
 use crate::descriptor::*;
 use crate::len;
 use crate::matvec::geometry::{dense_only, quantised_only};
-use crate::matvec::{MatVec, head};
+use crate::matvec::{MatVec, head, nmse};
 use crate::param::dim;
 use crate::shared::{ACTS_IN, weight};
 
@@ -90,12 +90,18 @@ fn whole(rows: usize, k: usize, weight: Format, top_k: usize) -> LmHeadTopk {
     LmHeadTopk { rows, k, weight, act_format, first_row: 0, part: HeadPart::Whole, top_k }
 }
 
-const LANE_TUNABLES: Tunables = &[
-    ("WG", &[64.0, 128.0, 256.0]),
-    ("LANES", &[16.0, 32.0, 64.0]),
-    ("ROWS_PER_WG", &[128.0, 256.0, 512.0]),
-    ("MERGERS", &[8.0, 16.0, 32.0]),
-];
+/// schedule/head_lanes: LANES invocations a row.
+const LANES: Variant<LmHeadTopk> = Variant {
+    stages: STAGES,
+    constants: |p, _| vec![list_rows(p)],
+    tunables: &[
+        ("WG", &[64.0, 128.0, 256.0]),
+        ("LANES", &[16.0, 32.0, 64.0]),
+        ("ROWS_PER_WG", &[128.0, 256.0, 512.0]),
+        ("MERGERS", &[8.0, 16.0, 32.0]),
+    ],
+    ..Variant::PLAIN
+};
 
 /// The declaration.
 pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
@@ -126,22 +132,8 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
             unsupported: |p, _| too_many(p),
             ..Variant::PLAIN
         },
-        Variant {
-            name: "workgroup",
-            stages: STAGES,
-            constants: |p, _| vec![list_rows(p)],
-            tunables: LANE_TUNABLES,
-            unsupported: dense,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "blocks",
-            stages: STAGES,
-            constants: |p, _| vec![list_rows(p)],
-            tunables: LANE_TUNABLES,
-            unsupported: quantised,
-            ..Variant::PLAIN
-        },
+        Variant { name: "workgroup", unsupported: dense, ..LANES },
+        Variant { name: "blocks", unsupported: quantised, ..LANES },
         Variant {
             name: "subgroup",
             stages: STAGES,
@@ -191,8 +183,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
     tolerance: |p, _| Tolerance {
         k: 8.0 + 2.0 * (p.k as f64).sqrt(),
         rounding: 0.0,
-        // A few rows may all but cancel; each of them still has its own bound.
-        nmse: if p.rows < 8 { 9e-6 } else { 1e-10 },
+        nmse: nmse(p.rows),
         reason: "K rounded additions behave as a random walk of step eps * sum|w x|; sorted values \
                  move no farther than the farthest of them, and a logit belongs to its index",
     },

@@ -2,11 +2,12 @@
 //! output projection of attention.
 
 use crate::adapter::Capabilities;
-use crate::codes::{FloatFormat, Format, Norm, NormOffset, Packing};
+use crate::codes::{FloatFormat, Format, Norm, NormOffset};
 use crate::descriptor::*;
 use crate::len;
 use crate::matvec::geometry::*;
-use crate::matvec::{ALONG_ROWS, MatVec, soa};
+use crate::matvec::schedule::Schedule;
+use crate::matvec::{MatVec, nmse, soa};
 use crate::param::{choice, dim, float};
 use crate::shared::*;
 
@@ -148,32 +149,9 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
             unsupported: dense_only,
             ..Variant::PLAIN
         },
-        Variant {
-            name: "two_pass_q",
-            stages: TWO,
-            constants: |p, caps| [soa::tree_constants(p, caps), vec![ALONG_ROWS]].concat(),
-            tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", soa::LANES)],
-            unsupported: quantised_only,
-            packing: Packing::Planes,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "two_pass_subgroup",
-            stages: &[Stage { entry: "product", grid: team_grid }, NORMS],
-            constants: wide_teams,
-            tunables: STACKED_TEAMS,
-            unsupported: dense_only,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "two_pass_dp4a24",
-            stages: &[Stage { entry: "product", grid: |p, c| soa::dot4_groups(p.rows, c) }, NORMS],
-            constants: |p, caps| [soa::dot4_constants(p, caps), vec![ALONG_ROWS]].concat(),
-            tunables: soa::TURNS,
-            unsupported: |p, caps| quantised_only(p, caps).or_else(|| soa::below_a_block(p)),
-            packing: Packing::Planes,
-            ..Variant::PLAIN
-        },
+        Variant { name: "two_pass_q", stages: TWO, ..Schedule::TREE },
+        Variant { name: "two_pass_subgroup", stages: &[Stage { entry: "product", grid: team_grid }, NORMS], constants: wide_teams, ..Schedule::SPLIT_K },
+        Variant { name: "two_pass_dp4a24", stages: &[Stage { entry: "product", grid: |p, c| soa::dot4_groups(p.rows, c) }, NORMS], ..Schedule::INT8_ROWS },
         Variant {
             name: "last_workgroup",
             stages: &[Stage { entry: "main", grid: rows_grid }],
@@ -218,7 +196,7 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
                 64.0 + 4.0 * (p.k as f64).sqrt()
             },
         rounding: 0.0,
-        nmse: if p.rows < 8 { 9e-6 } else { 1e-10 },
+        nmse: nmse(p.rows),
         reason: "a product as in gemv or gemv_q and norms as in rms_norm; how far an error of the \
                  product reaches the stream and y is in the reference's magnitude",
     },

@@ -1,10 +1,10 @@
 //! RMSNorm as the prologue of a matrix times vector: a dispatch less where a norm has one reader.
 
-use crate::codes::{Format, NormOffset, Packing};
+use crate::codes::{Format, NormOffset};
 use crate::descriptor::*;
 use crate::len;
-use crate::matvec::geometry::*;
-use crate::matvec::{ALONG_ROWS, MatVec, soa};
+use crate::matvec::schedule::Schedule;
+use crate::matvec::{MatVec, nmse};
 use crate::shared::*;
 
 crate::params! {
@@ -54,94 +54,15 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
         Binding::in_out("y", f32s, len!(p => p.y_offset + p.rows)),
     ],
     variants: &[
-        Variant {
-            name: "naive",
-            stages: &[Stage { entry: "main", grid: |p, c| p.rows.div_ceil(c["WG"] as usize) }],
-            tunables: WORKGROUPS,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "workgroup",
-            stages: &[Stage { entry: "main", grid: lanes_grid }],
-            constants: workgroup_lanes,
-            tunables: WORKGROUP_LANES,
-            unsupported: dense_only,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "subgroup",
-            stages: &[Stage { entry: "main", grid: rows_grid }],
-            constants: |_, caps| rows_per_group(caps, 1.0),
-            tunables: WHOLE_SHARES,
-            unsupported: dense_only,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "vec2",
-            stages: &[Stage { entry: "main", grid: team_grid }],
-            constants: |p, caps| team(p, caps, p.chunks8(), 1),
-            tunables: TEAMS,
-            unsupported: |p, caps| match p.weight {
-                Format::F32 => Some("WEIGHT=f32: eight bytes are two weights".into()),
-                _ => dense_only(p, caps),
-            },
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "split_row",
-            stages: &[Stage { entry: "main", grid: team_grid }],
-            constants: |p, caps| team(p, caps, p.chunks16(), 1),
-            tunables: TEAMS,
-            unsupported: dense_only,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "split_k",
-            stages: &[Stage { entry: "main", grid: team_grid }],
-            constants: |p, caps| stacked_team(p, caps, p.chunks16(), 3),
-            tunables: STACKED_TEAMS,
-            unsupported: dense_only,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "workgroup_q",
-            stages: &[Stage { entry: "main", grid: |p, c| soa::groups(p, c, 1) }],
-            constants: |p, caps| {
-                let mut constants = soa::tree_constants(p, caps);
-                constants.push(ALONG_ROWS);
-                constants
-            },
-            tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", soa::LANES)],
-            unsupported: quantised_only,
-            packing: Packing::Planes,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "planes",
-            stages: &[Stage { entry: "main", grid: |p, c| soa::groups(p, c, 1) }],
-            constants: |p, caps| {
-                let mut constants = soa::staged(p, soa::subgroup(caps).min(32), caps);
-                constants.push(ALONG_ROWS);
-                constants
-            },
-            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", soa::LANES)],
-            unsupported: quantised_only,
-            packing: Packing::Planes,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "planes_dp4a24",
-            stages: &[Stage { entry: "main", grid: |p, c| soa::dot4_groups(p.rows, c) }],
-            constants: |p, caps| {
-                let mut constants = soa::dot4_constants(p, caps);
-                constants.push(ALONG_ROWS);
-                constants
-            },
-            tunables: soa::TURNS,
-            unsupported: |p, caps| quantised_only(p, caps).or_else(|| soa::below_a_block(p)),
-            packing: Packing::Planes,
-            ..Variant::PLAIN
-        },
+        Schedule::NAIVE,
+        Variant { name: "workgroup", ..Schedule::FAN },
+        Variant { name: "subgroup", ..Schedule::SUBGROUP_SHARE },
+        Variant { name: "vec2", ..Schedule::SPLIT_ROW_8 },
+        Variant { name: "split_row", ..Schedule::SPLIT_ROW },
+        Variant { name: "split_k", ..Schedule::SPLIT_K },
+        Variant { name: "workgroup_q", ..Schedule::TREE },
+        Variant { name: "planes", ..Schedule::SUBGROUP_TILES },
+        Variant { name: "planes_dp4a24", ..Schedule::INT8_ROWS },
     ],
     prefer: |p| match (p.rows, p.weight) {
         (_, quantised) if !quantised.is_dense() => {
@@ -168,9 +89,7 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
             64.0 + 4.0 * (p.k as f64).sqrt()
         },
         rounding: 0.0,
-        // A few rows may all but cancel, and NMSE then divides by next to nothing; the element
-        // bound, which is relative to sum|w n|, still holds each of them.
-        nmse: if p.rows < 8 { 9e-6 } else { 1e-10 },
+        nmse: nmse(p.rows),
         reason: "K rounded products and additions behave as a random walk of step eps * sum|w n|; \
                  so does the sum of K squares, of which a root of 2 ULP scales the row",
     },

@@ -1,5 +1,5 @@
 // Several vectors in x, one after another without padding: x is (COLS, K). rows/dense reads the first.
-// import: format/dense, matvec/rows/dense
+// import: format/dense, matvec/prologue/x_chunk, matvec/rows/dense16
 // requires: override FIRST: u32
 // requires: override ROWS: u32
 // requires: var x: array<vec4<u32>>

@@ -1,6 +1,6 @@
 // Chunks of a row by whole spans of lanes: begin..begin+lanes is one chunk a lane. Conditions on
 // `begin` are the same in all lanes, and constants where the number of lanes is.
-// import: matvec/rows/dense
+// import: matvec/rows/dense16
 // requires: var weights: array<vec4<u32>>
 
 // The lane's chunk, or the row's last where the row ends within the span: loads need no branch.

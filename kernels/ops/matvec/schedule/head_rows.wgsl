@@ -1,8 +1,10 @@
 // SoA rows of a head times x, many a workgroup. One lane calls push_logit for each row.
-// import: matvec/prologue/x_tile, matvec/rows/soa, reduce/four
-// requires: override ROWS_PER_WG: u32
-// requires: override WG: u32
-// requires: fn push_logit(row: u32, logit: f32)
+// import: grid, matvec/prologue/x_tile, matvec/rows/soa, reduce/four
+// requires: fn begin_rows(lid: u32)
+// requires: fn end_rows(lid: u32, group: u32)
+// requires: fn push_logit(row: u32, at: u32, logit: f32)
+override WG: u32 = 256u;
+override ROWS_PER_WG: u32 = 256u;
 override LANES: u32 = 32u; // lanes to four rows at a time, a power of two from 4 on
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
 
@@ -62,7 +64,26 @@ fn weigh_rows(lid: u32, group: u32, subgroup: u32, size: u32, lane: u32) {
         let logit = sum_four(sum, lane, lanes);
         let which = mine / (lanes / 4u);
         let within = r + 4u * team + which < ROWS_PER_WG && 4u * team < step;
-        if (within && mine % (lanes / 4u) == 0u && row + which < ROWS) { push_logit(row + which, logit); }
+        if (within && mine % (lanes / 4u) == 0u && row + which < ROWS) {
+            push_logit(row + which, r + 4u * team + which, logit);
+        }
         row += step;
     }
+}
+
+fn group_rows() -> u32 { return ROWS_PER_WG; }
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_size) size: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    let group = group_index(workgroup, grid);
+    begin_rows(lid);
+    weigh_rows(lid, group, subgroup, size, lane);
+    end_rows(lid, group);
 }

@@ -1,11 +1,13 @@
 // An SoA row to LANES lanes of a subgroup, four chunks in flight a lane, over x in workgroup memory.
 // dot_tile_chunk(chunk, at, c, tile) is what chunk `at` of a stream adds, which is chunk c of x, staged from
 // chunk `tile` on.
-// import: matvec/epilogue/store, matvec/prologue/x_tile, matvec/rows/soa
+// import: matvec/prologue/x_tile, matvec/rows/soa
 // requires: type Partial
+// requires: override FIRST: u32
 // requires: fn dot_tile_chunk(chunk: SoaChunk, at: u32, c: u32, tile: u32) -> Partial
 // requires: fn epilogue(sum: Partial) -> f32
-override FIRST: u32;
+// requires: fn old_y(at: u32) -> f32
+// requires: fn store_y(at: u32, product: f32, held: f32)
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // a power of two from 4 on
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time

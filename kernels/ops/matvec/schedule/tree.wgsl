@@ -33,5 +33,10 @@ fn planes_tree(group: u32, lid: u32, col: u32) {
         if (lane < step) { tree_slots[lid] += tree_slots[lid + step]; }
         workgroupBarrier();
     }
-    if (lane == 0u && row < ROWS) { store_y(col * (FIRST + ROWS) + FIRST + row, epilogue(tree_slots[lid]), old_y(col * (FIRST + ROWS) + FIRST + row)); }
+    if (lane == 0u && row < ROWS) {
+        store_y(
+            col * (FIRST + ROWS) + FIRST + row, epilogue(tree_slots[lid]),
+            old_y(col * (FIRST + ROWS) + FIRST + row),
+        );
+    }
 }

@@ -1,0 +1,127 @@
+//! What the schedules ask of the host: grid, constants, tunables, and the problems they cannot run.
+//!
+//! A variant of a declaration is one of these with a name, `Variant { name: "planes",
+//! ..Schedule::SUBGROUP_TILES }`, and what its operation measured or stages in addition.
+
+use std::marker::PhantomData;
+
+use super::geometry::*;
+use super::{ALONG_ROWS, MatVec, soa};
+use crate::adapter::Capabilities;
+use crate::codes::{Format, Order, Packing};
+use crate::descriptor::{Overrides, Stage, Variant, WORKGROUPS};
+
+/// Variants of an operation, by their schedule.
+pub struct Schedule<P>(PhantomData<P>);
+
+impl<P: MatVec + 'static> Schedule<P> {
+    /// An invocation a row.
+    pub const NAIVE: Variant<P> = Variant {
+        name: "naive",
+        stages: &[Stage { entry: "main", grid: |p, c| p.rows().div_ceil(c["WG"] as usize) }],
+        tunables: WORKGROUPS,
+        ..Variant::PLAIN
+    };
+
+    /// schedule/fan: LANES invocations a dense row.
+    pub const FAN: Variant<P> = Variant {
+        stages: &[Stage { entry: "main", grid: lanes_grid }],
+        constants: workgroup_lanes,
+        tunables: WORKGROUP_LANES,
+        unsupported: one_dense_vector,
+        ..Variant::PLAIN
+    };
+
+    /// schedule/subgroup_share: a subgroup a dense row, its whole share in flight.
+    pub const SUBGROUP_SHARE: Variant<P> = Variant {
+        stages: &[Stage { entry: "main", grid: rows_grid }],
+        constants: |_, caps| rows_per_group(caps, 1.0),
+        tunables: WHOLE_SHARES,
+        unsupported: one_dense_vector,
+        ..Variant::PLAIN
+    };
+
+    /// schedule/split_row: a team of lanes a dense row.
+    pub const SPLIT_ROW: Variant<P> = Variant {
+        stages: &[Stage { entry: "main", grid: team_grid }],
+        constants: |p, caps| team(p, caps, p.chunks16(), 1),
+        tunables: TEAMS,
+        unsupported: one_dense_vector,
+        ..Variant::PLAIN
+    };
+
+    /// The same over rows/dense8.
+    pub const SPLIT_ROW_8: Variant<P> = Variant {
+        constants: |p, caps| team(p, caps, p.chunks8(), 1),
+        unsupported: |p, caps| match p.weight() {
+            Format::F32 => Some("WEIGHT=f32: eight bytes are two weights".into()),
+            _ => one_dense_vector(p, caps),
+        },
+        ..Self::SPLIT_ROW
+    };
+
+    /// schedule/split_k: a team of lanes over three dense rows.
+    pub const SPLIT_K: Variant<P> = Variant {
+        constants: |p, caps| stacked_team(p, caps, p.chunks16(), 3),
+        tunables: STACKED_TEAMS,
+        ..Self::SPLIT_ROW
+    };
+
+    /// schedule/tree over SoA rows.
+    pub const TREE: Variant<P> = Variant {
+        stages: &[Stage { entry: "main", grid: |p, c| soa::groups(p, c, 1) }],
+        constants: |p, caps| along_rows::<P>(soa::tree_constants(p, caps)),
+        tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", soa::LANES)],
+        unsupported: one_soa_vector,
+        packing: Packing::Planes,
+        ..Variant::PLAIN
+    };
+
+    /// schedule/subgroup_tiles: LANES lanes an SoA row.
+    pub const SUBGROUP_TILES: Variant<P> = Variant {
+        constants: |p, caps| {
+            along_rows::<P>(soa::staged(p, soa::subgroup(caps).min(32), caps))
+        },
+        tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", soa::LANES)],
+        ..Self::TREE
+    };
+
+    /// schedule/int8_rows: quantised activations, whose workgroups take turns of rows.
+    pub const INT8_ROWS: Variant<P> = Variant {
+        stages: &[Stage { entry: "main", grid: |p, c| soa::dot4_groups(p.rows(), c) }],
+        constants: |p, caps| along_rows::<P>(soa::dot4_constants(p, caps)),
+        tunables: soa::TURNS,
+        unsupported: |p, caps| one_soa_vector(p, caps).or_else(|| soa::below_a_block(p)),
+        ..Self::TREE
+    };
+}
+
+/// With the order of blocks where it is no parameter of the operation.
+fn along_rows<P: MatVec>(mut constants: Overrides) -> Overrides {
+    if !P::HAS_ORDER {
+        constants.push(ALONG_ROWS);
+    }
+    constants
+}
+
+fn one_dense_vector<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
+    let cols = p.n_vectors();
+    let several = || (cols > 1).then(|| format!("COLS={cols}: it keeps one sum a row"));
+    dense_only(p, caps).or_else(several)
+}
+
+fn one_soa_vector<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
+    let several = || (p.n_vectors() > 1).then(|| "one column of activations only".to_owned());
+    quantised_only(p, caps).or_else(|| whole_chunks(p)).or_else(several)
+}
+
+/// What the variants over SoA-repacked blocks ask of the order.
+pub fn whole_chunks<P: MatVec>(p: &P) -> Option<String> {
+    let (k, chunk) = (p.k(), soa::chunk(p));
+    match p.order() {
+        Order::RowWise => None,
+        Order::Flat if k.is_multiple_of(chunk) => None,
+        Order::Flat => Some(format!("flat rows of {k} begin within {chunk} weights of one scale")),
+        Order::ColumnWise => Some("its rows are no runs of weights".into()),
+    }
+}

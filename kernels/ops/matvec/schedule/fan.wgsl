@@ -1,0 +1,40 @@
+// LANES invocations a row: eight of them add up the row's sums, and one adds up the eight. No
+// subgroups.
+// import: grid, matvec/schedule/share
+// requires: override FIRST: u32
+// requires: override ROWS: u32
+// requires: type Partial
+// requires: fn epilogue(total: Partial) -> f32
+// requires: fn old_y(at: u32) -> f32
+// requires: fn store_y(at: u32, product: f32, held: f32)
+override WG: u32 = 256u;
+override LANES: u32 = 32u; // any number up to WG
+
+var<workgroup> fan_sums: array<Partial, WG>;
+
+const LANE_FAN: u32 = 8u;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let lane = lid % LANES;
+    // Invocations beyond the last whole row of a workgroup have none.
+    let row = group_index(workgroup, groups) * (WG / LANES) + lid / LANES;
+    let mine = row < ROWS && lid / LANES < WG / LANES;
+    var sum = Partial();
+    if (mine) { sum = share(row, lane, LANES); }
+    fan_sums[lid] = sum;
+    workgroupBarrier();
+    if (mine && lane < LANE_FAN) {
+        for (var i = LANE_FAN; lane + i < LANES; i += LANE_FAN) { sum += fan_sums[lid + i]; }
+        fan_sums[lid] = sum;
+    }
+    workgroupBarrier();
+    if (mine && lane == 0u) {
+        for (var i = 1u; i < min(LANE_FAN, LANES); i++) { sum += fan_sums[lid + i]; }
+        store_y(FIRST + row, epilogue(sum), old_y(FIRST + row));
+    }
+}

@@ -1,0 +1,68 @@
+// A subgroup a row of up to eight vectors, four loads in flight a lane.
+// import: grid
+// requires: type Chunk
+// requires: type XChunk
+// requires: override COLS: u32
+// requires: override ROWS: u32
+// requires: var weights: array<vec4<u32>>
+// requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
+// requires: fn load_x_column(column: u32, c: u32) -> XChunk
+// requires: fn old_y(at: u32) -> f32
+// requires: fn row_chunks() -> u32
+// requires: fn store_y(at: u32, product: f32, held: f32)
+// requires: fn y_at(column: u32, row: u32) -> u32
+override WG: u32 = 256u;
+override ROWS_PER_WG: u32 = 8u;
+override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
+
+// A chunk of the row, zero beyond its end.
+fn load_in_row(base: u32, c: u32) -> vec4<u32> {
+    if (c < row_chunks()) { return weights[base + c]; }
+    return vec4<u32>(0u);
+}
+
+fn dot_column(w: vec4<u32>, column: u32, c: u32) -> f32 {
+    if (c < row_chunks()) { return dot_chunk(w, load_x_column(column, c)); }
+    return 0.0;
+}
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(num_subgroups) subgroups: u32,
+    @builtin(subgroup_size) size: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    let sg = select(SG, size, SG == 0u);
+    let first = group_index(workgroup, groups) * ROWS_PER_WG;
+    // Every subgroup takes as many turns: subgroup operations need uniform control flow. Rows past
+    // the end repeat the last one, and what they make is dropped.
+    for (var turn = 0u; turn < ROWS_PER_WG; turn += subgroups) {
+        let r = turn + subgroup;
+        let row = min(first + r, ROWS - 1u);
+        let base = row * row_chunks();
+        var sums: array<f32, 8>;
+        for (var round = 0u; round < row_chunks(); round += 4u * sg) {
+            let c0 = round + lane;
+            let c1 = c0 + sg;
+            let c2 = c1 + sg;
+            let c3 = c2 + sg;
+            let w0 = load_in_row(base, c0);
+            let w1 = load_in_row(base, c1);
+            let w2 = load_in_row(base, c2);
+            let w3 = load_in_row(base, c3);
+            for (var column = 0u; column < COLS; column++) {
+                sums[column] += dot_column(w0, column, c0) + dot_column(w1, column, c1);
+                sums[column] += dot_column(w2, column, c2) + dot_column(w3, column, c3);
+            }
+        }
+        for (var column = 0u; column < COLS; column++) {
+            let total = subgroupAdd(sums[column]);
+            if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) {
+                store_y(y_at(column, row), total, old_y(y_at(column, row)));
+            }
+        }
+    }
+}

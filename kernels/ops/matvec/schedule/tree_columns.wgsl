@@ -1,0 +1,13 @@
+// schedule/tree for several vectors, one after another: the weights of the later ones come from the
+// cache.
+// import: grid, matvec/schedule/tree
+override COLS: u32;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    for (var col = 0u; col < COLS; col++) { planes_tree(group_index(workgroup, groups), lid, col); }
+}
