@@ -667,7 +667,7 @@ fn bench_times_dispatches_apart_and_variants_of_one_kernel_at_one_shape() {
         return;
     }
     let _turn = common::turn();
-    let shape = ["--shape", "N=5000,SEEN=1,GIVEN=4294967295", "--stages", "--json"];
+    let shape = ["--shape", "N=5000,N_KV=1,PROMPT_LEN=4294967295", "--stages", "--json"];
     let output = lathe(&[&["bench", "argmax/two_pass", "argmax/workgroup"][..], &shape].concat());
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let report = document(&output);

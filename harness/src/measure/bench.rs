@@ -509,7 +509,7 @@ mod tests {
         let kernel = lathe_kernels::kernel("attention_decode").unwrap();
         let variant = kernel.variant("split_kv_workgroup").unwrap();
         let problem = kernel.default_problem();
-        let problem = kernel.parse_over(&problem, "CAPACITY=40,SEEN=33").unwrap();
+        let problem = kernel.parse_over(&problem, "KV_SIZE=40,N_KV=33").unwrap();
         let plan = Plan::of(kernel, variant, &problem.shape, &gpu.caps).unwrap();
         let pipelines = Pipelines::default();
         let case = Case::new(&gpu, plan, &problem, SEED).unwrap();

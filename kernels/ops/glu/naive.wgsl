@@ -4,7 +4,7 @@
 //
 // Idea: gate and up come out of one GEMV over stacked rows, so they share a buffer. Two elements, because two f16 make a word.
 // import: format/store_pair, grid, math/activation
-override ACTS: u32;
+override ACT_FORMAT: u32;
 override N: u32;
 override WG: u32 = 64u;
 

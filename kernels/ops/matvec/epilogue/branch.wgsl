@@ -3,9 +3,9 @@
 // requires: override ROWS: u32
 // requires: var branch: array<f32>
 // requires: var stream: array<f32>
-override NEXT: u32;
+override NEXT_NORM: u32;
 override N: u32 = ROWS;
-const FIRST: u32 = 0u;
+const Y_OFFSET: u32 = 0u;
 const BETA: u32 = BETA_0;
 
 fn old_y(at: u32) -> f32 { return 0.0; }

@@ -1,8 +1,8 @@
 // fused_ffn/subgroup_pair: two neighbouring outputs a subgroup, four rows; dense weights.
 //
 //   y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K  y: (N) f32 or f16
-//   v = x (NORM none; f32 or f16) or stream / rms(stream) * norm_weight (NORM rms; f32), (K)
-//   act: SiLU (ACT ACT_SILU) or GELU, tanh form (ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)
+//   v = x (INPUT_NORM none; f32 or f16) or stream / rms(stream) * norm_weight (INPUT_NORM rms; f32), (K)
+//   act: SiLU (ACTIVATION ACT_SILU) or GELU, tanh form (ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)
 //
 // Idea: v is loaded, normed and unpacked once for four rows, two chunks of each in flight a lane,
 // and the pair that shares an f16 word needs no workgroup memory. Pays where the cache traffic of

@@ -1,8 +1,8 @@
 // fused_ffn/workgroup_q: LANES invocations an output, summed through workgroup memory; quantised.
 //
 //   y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K, quantised, in planes
-//   v = x (NORM none; f32 or f16) or stream / rms(stream) * norm_weight (NORM rms; f32), (K)
-//   y: (N) f32 or f16  act: SiLU (ACT ACT_SILU) or GELU, tanh form (ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)
+//   v = x (INPUT_NORM none; f32 or f16) or stream / rms(stream) * norm_weight (INPUT_NORM rms; f32), (K)
+//   y: (N) f32 or f16  act: SiLU (ACTIVATION ACT_SILU) or GELU, tanh form (ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)
 //
 // Idea: as workgroup, sixteen bytes of codes at a time: 32 weights under one scale, apart from the
 // scales (planes). The rung for adapters and browsers without subgroup operations.

@@ -15,10 +15,11 @@ crate::params! {
         rows: usize = ROWS,
         k: usize = columns(1500),
         weight: Format = weight(&Format::DENSE),
-        act_format: FloatFormat = ACTS_IN.neutral(0.0),
+        act_format: FloatFormat = ACT_FORMAT_IN.neutral(0.0),
         y_offset: usize = Y_OFFSET,
         n_vectors: usize =
-            dim("COLS", "vectors in x, each with a y: tokens decoded together", 1, 8).neutral(1.0),
+            dim("N_VECTORS", "vectors in x, each with a y: tokens decoded together", 1, 8)
+                .before(&["COLS"]).neutral(1.0),
         beta: Beta = BETA,
     }
 }
@@ -40,20 +41,20 @@ const MOST_VECTORS: usize = 8;
 
 fn few_vectors(p: &Gemv, _: &Capabilities) -> Option<String> {
     let cols = p.n_vectors;
-    (cols > MOST_VECTORS).then(|| format!("COLS={cols} exceeds {MOST_VECTORS} sums"))
+    (cols > MOST_VECTORS).then(|| format!("N_VECTORS={cols} exceeds {MOST_VECTORS} sums"))
 }
 
 /// Vectors that begin anywhere are read element by element: left to the portable variants.
 fn whole_vectors(p: &Gemv, caps: &Capabilities) -> Option<String> {
     let (cols, k) = (p.n_vectors, p.k);
     (cols > 1 && !k.is_multiple_of(8))
-        .then(|| format!("COLS={cols} of K={k}: columns are no whole number of chunks"))
+        .then(|| format!("N_VECTORS={cols} of K={k}: columns are no whole number of chunks"))
         .or_else(|| few_vectors(p, caps))
 }
 
 fn one_vector(p: &Gemv, _: &Capabilities) -> Option<String> {
     let cols = p.n_vectors;
-    (cols > 1).then(|| format!("COLS={cols}: it keeps one sum a row"))
+    (cols > 1).then(|| format!("N_VECTORS={cols}: it keeps one sum a row"))
 }
 
 /// A matrix times one vector of f32 that fills all of y.

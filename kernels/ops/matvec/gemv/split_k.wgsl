@@ -1,6 +1,6 @@
 // gemv/split_k: a team of LANES invocations over RUN rows at once.
 //
-//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
+//   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
 //
 // Idea: x is twice the bytes of 16-bit weights and comes through the same cache; what a lane reads
 // of it serves RUN rows. All RUN x (chunks a lane) loads of weights are in flight together; K is
@@ -8,7 +8,7 @@
 // import: matvec/epilogue/store, matvec/rows/dense, matvec/rows/dense16
 // import: matvec/schedule/row_group, matvec/schedule/team
 override ROWS: u32;
-override FIRST: u32;
+override Y_OFFSET: u32;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;

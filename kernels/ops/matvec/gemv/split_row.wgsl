@@ -1,6 +1,6 @@
 // gemv/split_row: a team of LANES invocations a row, of any number.
 //
-//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
+//   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
 //
 // Idea: few rows leave a large GPU idle unless each is read by many lanes; and a lane that waits
 // for memory once wants few chunks, all in flight. 1152 rows of 1152 16-bit weights are 144 lanes
@@ -8,7 +8,7 @@
 // rows share one.
 // import: matvec/epilogue/store, matvec/rows/dense, matvec/rows/dense16, matvec/schedule/team
 override ROWS: u32;
-override FIRST: u32;
+override Y_OFFSET: u32;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;

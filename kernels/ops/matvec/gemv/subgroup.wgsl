@@ -1,14 +1,14 @@
 // gemv/subgroup: one subgroup a row, four loads in flight a lane.
 //
-//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16
-//   y: (COLS, FIRST + ROWS), f32 accumulation
+//   y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (N_VECTORS, K) f32 or f16
+//   y: (N_VECTORS, Y_OFFSET + ROWS), f32 accumulation
 //
 // Idea: coalesced 16-byte loads across the lanes, all four of a round issued before the first
 // use and used for every column, one subgroupAdd a column at the end. A workgroup owns ROWS_PER_WG
 // rows whatever the subgroup size is, so the mapping holds on adapters whose subgroup size varies.
 // import: grid, matvec/epilogue/store, matvec/prologue/columns, matvec/rows/dense
 override ROWS: u32;
-override FIRST: u32;
+override Y_OFFSET: u32;
 override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 8u;
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
@@ -55,12 +55,12 @@ fn main(
             let w1 = load_w(base, c1);
             let w2 = load_w(base, c2);
             let w3 = load_w(base, c3);
-            for (var column = 0u; column < COLS; column++) {
+            for (var column = 0u; column < N_VECTORS; column++) {
                 sums[column] += contribute(w0, column, c0) + contribute(w1, column, c1);
                 sums[column] += contribute(w2, column, c2) + contribute(w3, column, c3);
             }
         }
-        for (var column = 0u; column < COLS; column++) {
+        for (var column = 0u; column < N_VECTORS; column++) {
             let total = subgroupAdd(sums[column]);
             if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) {
                 store_y(y_at(column, row), total, old_y(y_at(column, row)));

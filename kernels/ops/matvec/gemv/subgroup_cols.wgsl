@@ -1,7 +1,7 @@
 // gemv/subgroup_cols: four rows a workgroup for up to eight vectors at once.
 //
-//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16
-//   y: (COLS, FIRST + ROWS), f32 accumulation
+//   y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (N_VECTORS, K) f32 or f16
+//   y: (N_VECTORS, Y_OFFSET + ROWS), f32 accumulation
 //
 // Idea: decoding several tokens together reads the weights once. A chunk of each of four rows meets
 // a chunk of every column: x, which is larger than the weights by then, is read once for four
@@ -9,9 +9,9 @@
 // K and meet once in workgroup memory.
 // import: grid, matvec/epilogue/store, matvec/prologue/columns, matvec/rows/dense
 override ROWS: u32;
-override FIRST: u32;
+override Y_OFFSET: u32;
 override WG: u32 = 128u;
-override SLOTS: u32 = COLS * ((WG + 3u) / 4u); // subgroups have at least four lanes
+override SLOTS: u32 = N_VECTORS * ((WG + 3u) / 4u); // subgroups have at least four lanes
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
@@ -55,24 +55,24 @@ fn main(
     for (var c = lid; c < row_chunks(); c += WG) {
         let w = Rows(weights[base0 + c], weights[base1 + c], weights[base2 + c], weights[base3 + c]);
         s0 += products(w, 0u, c);
-        if (COLS > 1u) { s1 += products(w, 1u, c); }
-        if (COLS > 2u) { s2 += products(w, 2u, c); }
-        if (COLS > 3u) { s3 += products(w, 3u, c); }
-        if (COLS > 4u) { s4 += products(w, 4u, c); }
-        if (COLS > 5u) { s5 += products(w, 5u, c); }
-        if (COLS > 6u) { s6 += products(w, 6u, c); }
-        if (COLS > 7u) { s7 += products(w, 7u, c); }
+        if (N_VECTORS > 1u) { s1 += products(w, 1u, c); }
+        if (N_VECTORS > 2u) { s2 += products(w, 2u, c); }
+        if (N_VECTORS > 3u) { s3 += products(w, 3u, c); }
+        if (N_VECTORS > 4u) { s4 += products(w, 4u, c); }
+        if (N_VECTORS > 5u) { s5 += products(w, 5u, c); }
+        if (N_VECTORS > 6u) { s6 += products(w, 6u, c); }
+        if (N_VECTORS > 7u) { s7 += products(w, 7u, c); }
     }
     put(0u, subgroup, subgroups, lane, s0);
-    if (COLS > 1u) { put(1u, subgroup, subgroups, lane, s1); }
-    if (COLS > 2u) { put(2u, subgroup, subgroups, lane, s2); }
-    if (COLS > 3u) { put(3u, subgroup, subgroups, lane, s3); }
-    if (COLS > 4u) { put(4u, subgroup, subgroups, lane, s4); }
-    if (COLS > 5u) { put(5u, subgroup, subgroups, lane, s5); }
-    if (COLS > 6u) { put(6u, subgroup, subgroups, lane, s6); }
-    if (COLS > 7u) { put(7u, subgroup, subgroups, lane, s7); }
+    if (N_VECTORS > 1u) { put(1u, subgroup, subgroups, lane, s1); }
+    if (N_VECTORS > 2u) { put(2u, subgroup, subgroups, lane, s2); }
+    if (N_VECTORS > 3u) { put(3u, subgroup, subgroups, lane, s3); }
+    if (N_VECTORS > 4u) { put(4u, subgroup, subgroups, lane, s4); }
+    if (N_VECTORS > 5u) { put(5u, subgroup, subgroups, lane, s5); }
+    if (N_VECTORS > 6u) { put(6u, subgroup, subgroups, lane, s6); }
+    if (N_VECTORS > 7u) { put(7u, subgroup, subgroups, lane, s7); }
     workgroupBarrier();
-    for (var i = lid; i < 4u * COLS; i += WG) {
+    for (var i = lid; i < 4u * N_VECTORS; i += WG) {
         let column = i / 4u;
         var total = 0.0;
         for (var s = 0u; s < subgroups; s++) { total += slots[column * subgroups + s][i % 4u]; }

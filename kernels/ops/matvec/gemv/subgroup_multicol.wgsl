@@ -1,13 +1,13 @@
 // gemv/subgroup_multicol: four output columns (rows of W) a subgroup.
 //
-//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
+//   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
 //
 // Idea: x is loaded and unpacked once for four rows, and four independent loads are in flight.
 // Meant for very tall matrices (an LM head of 262144 rows); on few rows it leaves most of a
 // large GPU idle.
 // import: grid, matvec/epilogue/store, matvec/rows/dense
 override ROWS: u32;
-override FIRST: u32;
+override Y_OFFSET: u32;
 override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 32u; // a multiple of 4
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
@@ -49,6 +49,6 @@ fn main(
             );
         }
         let total = subgroupAdd(sum);
-        if (lane < 4u && r < ROWS_PER_WG && row + lane < ROWS) { store_y(FIRST + row + lane, total[lane], old_y(FIRST + row + lane)); }
+        if (lane < 4u && r < ROWS_PER_WG && row + lane < ROWS) { store_y(Y_OFFSET + row + lane, total[lane], old_y(Y_OFFSET + row + lane)); }
     }
 }

@@ -1,6 +1,6 @@
 // gemv/vec4: one subgroup a row, the lane's whole share in flight at once.
 //
-//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
+//   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
 //
 // Idea: with SG known the trip count is a constant and up to UNROLL 16-byte loads are issued
 // before the first use, without a branch: the ragged last one reads the row's last chunk and is
@@ -9,7 +9,7 @@
 // import: grid, matvec/epilogue/store, matvec/rows/dense, matvec/rows/dense16
 // import: matvec/schedule/share
 override ROWS: u32;
-override FIRST: u32;
+override Y_OFFSET: u32;
 override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 8u;
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
@@ -37,6 +37,6 @@ fn main(
         let r = turn + subgroup;
         let row = min(first + r, ROWS - 1u);
         let total = subgroupAdd(share(row, lane, sg));
-        if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) { store_y(FIRST + row, total, old_y(FIRST + row)); }
+        if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) { store_y(Y_OFFSET + row, total, old_y(Y_OFFSET + row)); }
     }
 }

@@ -1,7 +1,7 @@
 // gemv/workgroup: LANES invocations a row, summed through workgroup memory; no subgroups needed.
 //
-//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16
-//   y: (COLS, FIRST + ROWS), f32 accumulation
+//   y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (N_VECTORS, K) f32 or f16
+//   y: (N_VECTORS, Y_OFFSET + ROWS), f32 accumulation
 //
 // Idea: neighbouring invocations read neighbouring chunks, all loads of a round in flight together;
 // then eight of them add up the row's sums and one adds up the eight: two barriers where a tree
@@ -9,10 +9,10 @@
 // import: grid, matvec/epilogue/store, matvec/prologue/columns, matvec/rows/dense
 // import: matvec/rows/dense16, matvec/schedule/share
 override ROWS: u32;
-override FIRST: u32;
+override Y_OFFSET: u32;
 override WG: u32 = 256u;
 override LANES: u32 = 32u;
-override SLOTS: u32 = WG * COLS;
+override SLOTS: u32 = WG * N_VECTORS;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
@@ -34,19 +34,19 @@ fn main(
     let row = group_index(workgroup, groups) * (WG / lanes) + lid / lanes;
     let mine = row < ROWS && lid / lanes < WG / lanes;
     var sums: array<f32, 8>;
-    if (mine && COLS == 1u) { sums[0] = share(row, lane, lanes); }
-    if (mine && COLS > 1u) {
+    if (mine && N_VECTORS == 1u) { sums[0] = share(row, lane, lanes); }
+    if (mine && N_VECTORS > 1u) {
         for (var c = lane; c < row_chunks(); c += lanes) {
             let w = load_chunk(row, c);
-            for (var column = 0u; column < COLS; column++) {
+            for (var column = 0u; column < N_VECTORS; column++) {
                 sums[column] += dot_chunk(w, load_x_column(column, c));
             }
         }
     }
-    for (var column = 0u; column < COLS; column++) { slots[column * WG + lid] = sums[column]; }
+    for (var column = 0u; column < N_VECTORS; column++) { slots[column * WG + lid] = sums[column]; }
     workgroupBarrier();
     if (mine && lane < FAN) {
-        for (var column = 0u; column < COLS; column++) {
+        for (var column = 0u; column < N_VECTORS; column++) {
             let at = column * WG + lid;
             var sum = slots[at];
             for (var i = FAN; lane + i < lanes; i += FAN) { sum += slots[at + i]; }
@@ -55,7 +55,7 @@ fn main(
     }
     workgroupBarrier();
     if (mine && lane == 0u) {
-        for (var column = 0u; column < COLS; column++) {
+        for (var column = 0u; column < N_VECTORS; column++) {
             let at = column * WG + lid;
             var sum = slots[at];
             for (var i = 1u; i < min(FAN, lanes); i++) { sum += slots[at + i]; }

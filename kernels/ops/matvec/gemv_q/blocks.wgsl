@@ -1,6 +1,6 @@
 // gemv_q/blocks: one subgroup a row over blocks as the file has them.
 //
-//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K) quantised  x: (K) f32 or f16
+//   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K) quantised  x: (K) f32 or f16
 //
 // Idea: a lane takes 32 weights of one scale and reads the words it needs, all of them before the
 // first use; blocks of 18, 22, 34 and 210 bytes lie across words, so two words are shifted into
@@ -9,7 +9,7 @@
 override WEIGHT: u32; // a quantised format
 override ROWS: u32;
 override K: u32;
-override FIRST: u32;
+override Y_OFFSET: u32;
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // a power of two
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
@@ -160,5 +160,5 @@ fn main(
         }
     }
     for (var step = lanes / 2u; step > 0u; step /= 2u) { sum += subgroupShuffleXor(sum, step); }
-    if (live && lane % lanes == 0u) { store_y(FIRST + row, sum, old_y(FIRST + row)); }
+    if (live && lane % lanes == 0u) { store_y(Y_OFFSET + row, sum, old_y(Y_OFFSET + row)); }
 }

@@ -1,7 +1,7 @@
 // gemv_q/column_wise: columns of W added up, for blocks that run down the columns.
 //
-//   y[c][FIRST + r] = BETA y + sum_k x[c][k] * W[r][k]
-//   W: (ROWS, K) quantised column by column, in planes  x: (COLS, K)  y: (COLS, FIRST + ROWS)
+//   y[c][Y_OFFSET + r] = BETA y + sum_k x[c][k] * W[r][k]
+//   W: (ROWS, K) quantised column by column, in planes  x: (N_VECTORS, K)  y: (N_VECTORS, Y_OFFSET + ROWS)
 //
 // Idea: with ORDER column_wise sixteen bytes of codes are 32 rows of one column, and one activation
 // meets them all: a lane keeps 32 sums, multiplies the scale with the activation once, and sums
@@ -10,22 +10,22 @@
 // second dispatch adds them up: no order of the loads makes a column-wise matrix give whole rows
 // to many workgroups without it.
 // import: grid, matvec/epilogue/store, matvec/rows/soa
-override FIRST: u32;
-override COLS: u32;
-override ACTS: u32; // F32 or F16
+override Y_OFFSET: u32;
+override N_VECTORS: u32;
+override ACT_FORMAT: u32; // F32 or F16
 override SPLITS: u32 = 1u;
 override WG: u32 = 128u; // a power of two from 16 on
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
-@group(0) @binding(3) var<storage, read_write> parts: array<f32>; // (COLS, SPLITS, ROWS)
+@group(0) @binding(3) var<storage, read_write> parts: array<f32>; // (N_VECTORS, SPLITS, ROWS)
 
 override SLOTS: u32 = 4u * WG;
 var<workgroup> slots: array<vec4<f32>, SLOTS>;
 
 fn x_one(i: u32) -> f32 {
-    if (ACTS == F32) { return bitcast<f32>(x[i / 4u][i % 4u]); }
+    if (ACT_FORMAT == F32) { return bitcast<f32>(x[i / 4u][i % 4u]); }
     return unpack2x16float(x[i / 8u][i / 2u % 4u])[i % 2u];
 }
 
@@ -60,7 +60,7 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let group = group_index(workgroup, groups);
-    if (group >= tiles() * SPLITS * COLS) { return; }
+    if (group >= tiles() * SPLITS * N_VECTORS) { return; }
     let part = group / tiles(); // column of x and split
     let slice = lid / 8u;
     let slices = WG / 8u;
@@ -111,10 +111,10 @@ fn sum(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let at = group_index(workgroup, groups) * 64u + lid;
-    if (at >= COLS * ROWS) { return; }
+    if (at >= N_VECTORS * ROWS) { return; }
     let col = at / ROWS;
     let row = at % ROWS;
     var all = 0.0;
     for (var i = 0u; i < SPLITS; i++) { all += parts[(col * SPLITS + i) * ROWS + row]; }
-    store_y(col * (FIRST + ROWS) + FIRST + row, all, old_y(col * (FIRST + ROWS) + FIRST + row));
+    store_y(col * (Y_OFFSET + ROWS) + Y_OFFSET + row, all, old_y(col * (Y_OFFSET + ROWS) + Y_OFFSET + row));
 }

@@ -1,6 +1,6 @@
 // gemv_q/planes: LANES lanes a row, four chunks in flight a lane.
 //
-//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]     W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
+//   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]     W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
 //
 // Idea: with the fields of a row's blocks apart every load is sixteen aligned bytes of codes, 32
 // neighbours under one scale, coalesced across the lanes; scales come from their own plane at the

@@ -1,15 +1,15 @@
 // gemv_q/planes_batch: up to eight columns of activations over weights that are decoded once.
 //
-//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]
-//   W: (ROWS, K) quantised, in planes  x: (COLS, K) f32 or f16  y: (COLS, FIRST + ROWS)
+//   y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[c][k]
+//   W: (ROWS, K) quantised, in planes  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS)
 //
 // Idea: decoding costs several times a multiply-add, so eight weights of each of four rows are
 // decoded exactly and meet every column before the next eight; the weights cross the bus once for
 // all columns. For several tokens at once: speculative decoding, several sequences.
 // import: grid, matvec/epilogue/store, matvec/prologue/plain, matvec/prologue/x_tile
 // import: matvec/rows/soa, reduce/four
-override FIRST: u32;
-override COLS: u32;
+override Y_OFFSET: u32;
+override N_VECTORS: u32;
 override WG: u32 = 128u;
 override LANES: u32 = 32u; // a power of two from 4 on
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
@@ -55,13 +55,13 @@ fn column(col: u32, i: u32, a: Quants, b: Quants, c: Quants, d: Quants) -> vec4<
 
 fn columns(i: u32, a: Quants, b: Quants, c: Quants, d: Quants) {
     sum0 += column(0u, i, a, b, c, d);
-    if (COLS > 1u) { sum1 += column(1u, i, a, b, c, d); }
-    if (COLS > 2u) { sum2 += column(2u, i, a, b, c, d); }
-    if (COLS > 3u) { sum3 += column(3u, i, a, b, c, d); }
-    if (COLS > 4u) { sum4 += column(4u, i, a, b, c, d); }
-    if (COLS > 5u) { sum5 += column(5u, i, a, b, c, d); }
-    if (COLS > 6u) { sum6 += column(6u, i, a, b, c, d); }
-    if (COLS > 7u) { sum7 += column(7u, i, a, b, c, d); }
+    if (N_VECTORS > 1u) { sum1 += column(1u, i, a, b, c, d); }
+    if (N_VECTORS > 2u) { sum2 += column(2u, i, a, b, c, d); }
+    if (N_VECTORS > 3u) { sum3 += column(3u, i, a, b, c, d); }
+    if (N_VECTORS > 4u) { sum4 += column(4u, i, a, b, c, d); }
+    if (N_VECTORS > 5u) { sum5 += column(5u, i, a, b, c, d); }
+    if (N_VECTORS > 6u) { sum6 += column(6u, i, a, b, c, d); }
+    if (N_VECTORS > 7u) { sum7 += column(7u, i, a, b, c, d); }
 }
 
 @compute @workgroup_size(WG)
@@ -108,7 +108,7 @@ fn main(
     }
     let mine = row + lane % lanes / (lanes / 4u);
     let keeps = slot < slots && lane % (lanes / 4u) == 0u && mine < ROWS;
-    for (var col = 0u; col < COLS; col++) {
+    for (var col = 0u; col < N_VECTORS; col++) {
         var sum = sum0;
         switch col {
             case 1u: { sum = sum1; }
@@ -121,6 +121,6 @@ fn main(
             default: {}
         }
         let one = sum_four(sum, lane, lanes);
-        if (keeps) { store_y(col * (FIRST + ROWS) + FIRST + mine, one, old_y(col * (FIRST + ROWS) + FIRST + mine)); }
+        if (keeps) { store_y(col * (Y_OFFSET + ROWS) + Y_OFFSET + mine, one, old_y(col * (Y_OFFSET + ROWS) + Y_OFFSET + mine)); }
     }
 }

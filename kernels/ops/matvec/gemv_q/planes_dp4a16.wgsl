@@ -1,6 +1,6 @@
 // gemv_q/planes_dp4a16: 16-bit activations, four half products an instruction.
 //
-//   y[FIRST + r] = BETA y + sum_k W[r][k] * (d[k / 32] * xq[k])     d = max |x| of 32 / 32639, xq = round(x / d)
+//   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[k / 32] * xq[k])     d = max |x| of 32 / 32639, xq = round(x / d)
 //   W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
 //
 // Idea: as planes_dp4a, with integers of sixteen bits in two signed bytes, xq = 256 h + l: two

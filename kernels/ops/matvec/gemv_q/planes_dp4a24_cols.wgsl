@@ -1,7 +1,7 @@
 // gemv_q/planes_dp4a24_cols: up to eight columns of activations as integers of 23 bits.
 //
-//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * (d[c][k / 32] * xq[c][k])   as planes_dp4a24, of column c
-//   W: (ROWS, K) quantised, in planes  x: (COLS, K) f32 or f16  y: (COLS, FIRST + ROWS)
+//   y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[c][k / 32] * xq[c][k])   as planes_dp4a24, of column c
+//   W: (ROWS, K) quantised, in planes  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS)
 //
 // Idea: the codes of four rows become bytes once and meet every column, three quarters of an instruction
 // a weight and column where planes_batch takes one and a half and its conversions. A workgroup holds as
@@ -11,8 +11,8 @@
 // import: grid, matvec/epilogue/store, matvec/prologue/int8_digits, matvec/prologue/plain
 // import: matvec/prologue/three_digits, matvec/prologue/unscaled, matvec/rows/soa
 // import: matvec/rows/soa_neighbours, reduce/four
-override FIRST: u32;
-override COLS: u32;
+override Y_OFFSET: u32;
+override N_VECTORS: u32;
 override X_COLUMNS: u32 = 1u; // of them in memory
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // a power of two from 4 on
@@ -24,7 +24,7 @@ const PAIRED: bool = false;
 override TEAMS: u32 = WG / LANES;
 override TURN_ROWS: u32 = EACH * TEAMS;
 override SETS: u32 = (ROWS + TURN_ROWS - 1u) / TURN_ROWS;
-override PASSES: u32 = (COLS + X_COLUMNS - 1u) / X_COLUMNS; // over the columns
+override PASSES: u32 = (N_VECTORS + X_COLUMNS - 1u) / X_COLUMNS; // over the columns
 override MOST_SETS: u32 = max(GROUPS / PASSES, 1u);
 override TURNS: u32 = (SETS + MOST_SETS - 1u) / MOST_SETS;
 override GRID: u32 = (SETS + TURNS - 1u) / TURNS;
@@ -138,8 +138,8 @@ fn main(
         let keeps = team < TEAMS && lane % (lanes / 4u) == 0u && mine >= row && mine < ROWS;
         for (var i = 0u; i < X_COLUMNS; i++) {
             let one = sum_four(sum_of(i), subgroup_lane, lanes);
-            let at = (first_column + i) * (FIRST + ROWS) + FIRST + mine;
-            if (keeps && first_column + i < COLS) { store_y(at, one, old_y(at)); }
+            let at = (first_column + i) * (Y_OFFSET + ROWS) + Y_OFFSET + mine;
+            if (keeps && first_column + i < N_VECTORS) { store_y(at, one, old_y(at)); }
         }
         row = next_row;
         first = next_first;

@@ -1,6 +1,6 @@
 // gemv_q/planes_multicol: EACH (2 or 4) output columns (rows of W) to LANES lanes.
 //
-//   y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]     W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
+//   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]     W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
 //
 // Idea: a chunk of 16 bytes meets 128 bytes of x, eight times what it is itself: with one row a
 // lane workgroup memory would serve x at its full width. The rows share each load of x; a chunk of each is in flight, and the next are issued before these are used. LANES is
@@ -8,7 +8,7 @@
 // rounds and 8 lanes in five.
 // import: grid, matvec/epilogue/store, matvec/prologue/plain, matvec/prologue/x_tile
 // import: matvec/rows/soa, reduce/four
-override FIRST: u32;
+override Y_OFFSET: u32;
 override WG: u32 = 256u;
 override EACH: u32 = 4u;
 override LANES: u32 = 32u; // a power of two from 4 on
@@ -92,6 +92,6 @@ fn main(
     let one = sum_four(sum, lane, lanes);
     let which = lane % lanes / (lanes / 4u);
     if (slot < slots && lane % (lanes / 4u) == 0u && which < EACH && row + which < ROWS) {
-        store_y(FIRST + row + which, one, old_y(FIRST + row + which));
+        store_y(Y_OFFSET + row + which, one, old_y(Y_OFFSET + row + which));
     }
 }

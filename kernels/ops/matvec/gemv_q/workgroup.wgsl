@@ -1,15 +1,15 @@
 // gemv_q/workgroup: LANES invocations a row, summed through workgroup memory; no subgroups needed.
 //
-//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]
-//   W: (ROWS, K) quantised, in planes  x: (COLS, K) f32 or f16  y: (COLS, FIRST + ROWS)
+//   y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[c][k]
+//   W: (ROWS, K) quantised, in planes  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS)
 //
 // Idea: the loads of `planes`, then a tree in workgroup memory. The rung for adapters and browsers
 // without subgroup operations. Several columns are taken one after another: the weights of the
 // later ones come from the cache.
 // import: grid, matvec/epilogue/store, matvec/prologue/plain, matvec/prologue/x_tile
 // import: matvec/rows/soa, matvec/schedule/tree
-override COLS: u32;
-override FIRST: u32;
+override N_VECTORS: u32;
+override Y_OFFSET: u32;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
@@ -29,5 +29,5 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    for (var col = 0u; col < COLS; col++) { planes_tree(group_index(workgroup, groups), lid, col); }
+    for (var col = 0u; col < N_VECTORS; col++) { planes_tree(group_index(workgroup, groups), lid, col); }
 }

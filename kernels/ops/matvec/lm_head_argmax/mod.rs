@@ -7,7 +7,7 @@ use crate::len;
 use crate::matvec::geometry::{dense_only, quantised_only};
 use crate::matvec::{MatVec, head};
 use crate::param::{PROMPT_LEN, n_kv};
-use crate::shared::{ACTS_IN, weight};
+use crate::shared::{ACT_FORMAT_IN, weight};
 
 crate::params! {
     /// Parameters of `lm_head_argmax`.
@@ -15,7 +15,7 @@ crate::params! {
         rows: usize = head::ROWS,
         k: usize = head::COLUMNS,
         weight: Format = weight(&Format::ALL),
-        act_format: FloatFormat = ACTS_IN.neutral(0.0),
+        act_format: FloatFormat = ACT_FORMAT_IN.neutral(0.0),
         first_row: usize = head::FIRST_ROW,
         part: HeadPart = head::PART,
     }

@@ -1,6 +1,6 @@
 // lm_head_argmax/planes: LANES lanes to four quantised rows, sixteen bytes of codes a load.
 //
-//   token = FIRST + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends
+//   token = FIRST_ROW + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends
 //   W: (ROWS, K) quantised, in planes  x: (K) f32 or f16  best_*: (1), of the parts of W so far
 //   partial_*: a candidate a workgroup
 //
@@ -11,7 +11,7 @@
 // import: matvec/schedule/head_rows, step/choose, step/choose_workgroup
 // import: grid, matvec/epilogue/argmax, matvec/prologue/plain, matvec/rows/soa
 // import: matvec/schedule/head_rows, step/choose, step/choose_workgroup
-override FIRST: u32;
+override FIRST_ROW: u32;
 override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 256u;
 
@@ -26,7 +26,7 @@ override ROWS_PER_WG: u32 = 256u;
 
 var<private> best: Candidate;
 
-fn push_logit(row: u32, logit: f32) { best = better(best, Candidate(logit, FIRST + row)); }
+fn push_logit(row: u32, logit: f32) { best = better(best, Candidate(logit, FIRST_ROW + row)); }
 
 fn groups() -> u32 { return (ROWS + ROWS_PER_WG - 1u) / ROWS_PER_WG; }
 

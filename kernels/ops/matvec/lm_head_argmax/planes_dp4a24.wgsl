@@ -1,6 +1,6 @@
 // lm_head_argmax/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23 bits.
 //
-//   token = FIRST + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends
+//   token = FIRST_ROW + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends
 //   W: (ROWS, K) quantised, in planes  x: (K) f32 or f16  best_*: (1), of the parts of W so far
 //   partial_*: a candidate a workgroup
 //
@@ -11,7 +11,7 @@
 // import: matvec/prologue/unscaled, matvec/schedule/soa_int8, step/choose, step/choose_workgroup
 // import: grid, matvec/epilogue/argmax, matvec/prologue/plain, matvec/prologue/three_digits
 // import: matvec/prologue/unscaled, matvec/schedule/soa_int8, step/choose, step/choose_workgroup
-override FIRST: u32;
+override FIRST_ROW: u32;
 const PAIRED: bool = false;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
@@ -30,7 +30,7 @@ fn stored_row(row: u32) -> u32 { return row; }
 fn old_of_row(row: u32) -> f32 { return 0.0; }
 
 fn store_product(product: Product, lanes: u32) {
-    if (product.live) { best = better(best, Candidate(product.value, FIRST + product.row)); }
+    if (product.live) { best = better(best, Candidate(product.value, FIRST_ROW + product.row)); }
 }
 
 @compute @workgroup_size(WG)

@@ -1,6 +1,6 @@
 // lm_head_argmax/subgroup: four rows a subgroup at a time, the best of them in registers.
 //
-//   token = FIRST + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends
+//   token = FIRST_ROW + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends
 //   W: (ROWS, K) dense  x: (K) f32 or f16  best_*: (1), of the parts of W so far
 //   partial_*: a candidate a workgroup
 //
@@ -9,7 +9,7 @@
 // workgroup keep the second stage short, few of them balance the load.
 // import: grid, matvec/epilogue/argmax, matvec/rows/dense, step/choose, step/choose_workgroup
 override ROWS: u32;
-override FIRST: u32;
+override FIRST_ROW: u32;
 override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 128u; // a multiple of 4
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
@@ -60,7 +60,7 @@ fn rows(
         }
         let total = subgroupAdd(sum);
         for (var i = 0u; i < 4u; i++) {
-            best = better(best, Candidate(total[i], FIRST + min(row + i, last)));
+            best = better(best, Candidate(total[i], FIRST_ROW + min(row + i, last)));
         }
     }
     best = workgroup_best(lid, best);

@@ -1,6 +1,6 @@
 // lm_head_argmax/workgroup: LANES invocations a row, rows in turn; no subgroups needed.
 //
-//   token = FIRST + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends
+//   token = FIRST_ROW + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends
 //   W: (ROWS, K) dense  x: (K) f32 or f16  best_*: (1), of the parts of W so far
 //   partial_*: a candidate a workgroup
 //
@@ -11,7 +11,7 @@
 // import: grid, matvec/epilogue/argmax, matvec/rows/dense, reduce/lanes, step/choose
 // import: step/choose_workgroup
 override ROWS: u32;
-override FIRST: u32;
+override FIRST_ROW: u32;
 override WG: u32 = 256u;
 override LANES: u32 = 32u;
 override ROWS_PER_WG: u32 = 64u; // a multiple of WG / LANES
@@ -46,7 +46,7 @@ fn rows(
             }
         }
         sum = lane_sum(lid, sum);
-        if (lane == 0u && row < ROWS) { best = better(best, Candidate(sum, FIRST + row)); }
+        if (lane == 0u && row < ROWS) { best = better(best, Candidate(sum, FIRST_ROW + row)); }
     }
     best = workgroup_best(lid, best);
     if (lid == 0u && group < groups()) { store_group_best(group, best); }

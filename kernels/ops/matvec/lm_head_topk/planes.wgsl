@@ -1,6 +1,6 @@
 // lm_head_topk/planes: LANES lanes to four quantised rows, sixteen bytes of codes a load.
 //
-//   (top_values, top_indices) = the first TOP_K of (y[r], FIRST + r), y[r] = sum_k W[r][k] * x[k],
+//   (top_values, top_indices) = the first TOP_K of (y[r], FIRST_ROW + r), y[r] = sum_k W[r][k] * x[k],
 //   and of what earlier parts of W left; larger y first, of equal y the lower index
 //   W: (ROWS, K) quantised, in planes  x: (K) f32 or f16  top_*: (TOP_K)
 //   lists: (workgroups, TOP_K)  merged: (MERGERS, TOP_K)
@@ -12,7 +12,7 @@
 // import: sort/merge
 // import: grid, matvec/epilogue/topk, matvec/prologue/plain, matvec/schedule/head_rows, sort/list
 // import: sort/merge
-override FIRST: u32;
+override FIRST_ROW: u32;
 override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 256u;
 

@@ -1,6 +1,6 @@
 // lm_head_topk/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23 bits.
 //
-//   (top_values, top_indices) = the first TOP_K of (y[r], FIRST + r), y[r] = sum_k W[r][k] * x[k],
+//   (top_values, top_indices) = the first TOP_K of (y[r], FIRST_ROW + r), y[r] = sum_k W[r][k] * x[k],
 //   and of what earlier parts of W left; larger y first, of equal y the lower index
 //   W: (ROWS, K) quantised, in planes  x: (K) f32 or f16  top_*: (TOP_K)
 //   lists: (workgroups, TOP_K)  merged: (MERGERS, TOP_K)
@@ -12,7 +12,7 @@
 // import: matvec/prologue/unscaled, matvec/schedule/soa_int8, sort/list, sort/merge
 // import: grid, matvec/epilogue/topk, matvec/prologue/plain, matvec/prologue/three_digits
 // import: matvec/prologue/unscaled, matvec/schedule/soa_int8, sort/list, sort/merge
-override FIRST: u32;
+override FIRST_ROW: u32;
 const PAIRED: bool = false;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;

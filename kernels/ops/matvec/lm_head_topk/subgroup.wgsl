@@ -1,6 +1,6 @@
 // lm_head_topk/subgroup: four rows a subgroup at a time, sorted in workgroup memory.
 //
-//   (top_values, top_indices) = the first TOP_K of (y[r], FIRST + r), larger y first, of equal y the
+//   (top_values, top_indices) = the first TOP_K of (y[r], FIRST_ROW + r), larger y first, of equal y the
 //   lower index; y[r] = sum_k W[r][k] * x[k], and of the parts of W before, see PART
 //   W: (ROWS, K) dense  x: (K) f32 or f16  top_*: (TOP_K)
 //   lists: (groups of rows, TOP_K) of (key, index)  merged: (MERGERS, TOP_K)
@@ -11,7 +11,7 @@
 // import: grid, matvec/epilogue/topk, matvec/rows/dense, sort/list, sort/merge
 // import: grid, matvec/epilogue/topk, matvec/rows/dense, sort/list, sort/merge
 override ROWS: u32;
-override FIRST: u32;
+override FIRST_ROW: u32;
 override WG: u32 = 256u;
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
 override ROWS_PER_WG: u32 = 256u;

@@ -1,6 +1,6 @@
 // lm_head_topk/workgroup: LANES invocations a row, rows in turn; no subgroups needed.
 //
-//   (top_values, top_indices) = the first TOP_K of (y[r], FIRST + r), larger y first, of equal y the
+//   (top_values, top_indices) = the first TOP_K of (y[r], FIRST_ROW + r), larger y first, of equal y the
 //   lower index; y[r] = sum_k W[r][k] * x[k], and of the parts of W before, see PART
 //   W: (ROWS, K) dense  x: (K) f32 or f16  top_*: (TOP_K)
 //   lists: (groups of rows, TOP_K) of (key, index)  merged: (MERGERS, TOP_K)
@@ -10,7 +10,7 @@
 // import: grid, matvec/epilogue/topk, matvec/rows/dense, reduce/lanes, sort/list, sort/merge
 // import: grid, matvec/epilogue/topk, matvec/rows/dense, reduce/lanes, sort/list, sort/merge
 override ROWS: u32;
-override FIRST: u32;
+override FIRST_ROW: u32;
 override WG: u32 = 256u;
 override LANES: u32 = 32u;
 override ROWS_PER_WG: u32 = 256u;

@@ -1,9 +1,9 @@
 // matmul_rmsnorm_fused/last_workgroup: one dispatch; the last workgroup to arrive norms. Dense.
 //
-//   b = W . x, or (W . x) / rms(W . x) * (OFFSET + post_weight) with POST rms
-//   stream = stream + b;  with NEXT rms: y = stream / rms(stream) * (OFFSET + next_weight)
+//   b = W . x, or (W . x) / rms(W . x) * (WEIGHT_OFFSET + post_weight) with POST_NORM rms
+//   stream = stream + b;  with NEXT_NORM rms: y = stream / rms(stream) * (WEIGHT_OFFSET + next_weight)
 //   W: (ROWS, K)  x: (K) f32 or f16  stream, weights of the norms: (ROWS)  y: (ROWS) f32 or f16
-//   rms(v) = sqrt(mean v^2 + EPS)  OFFSET 0: standard, 1: Gemma's
+//   rms(v) = sqrt(mean v^2 + EPS)  WEIGHT_OFFSET 0: standard, 1: Gemma's
 //
 // Idea: all workgroups share the matrix, a few rows each, every lane with all its loads of a round
 // in flight. Each counts itself in when its rows are stored; the one that finds all others counted
@@ -17,7 +17,7 @@
 // threadFenceReduction sample, with a barrier for __threadfence.
 // import: grid, matvec/rows/chunk_span, matvec/rows/dense, norm/residual, reduce/subgroups
 override ROWS: u32;
-override NEXT: u32;
+override NEXT_NORM: u32;
 override N: u32 = ROWS;
 override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 1u; // 1, 2 or 4: rows that all lanes work on together
@@ -114,5 +114,5 @@ fn main(
     if (workgroupUniformLoad(&before) + 1u < all) { return; }
     storageBarrier();
     if (lid == 0u) { atomicStore(&arrived[0], 0u); }
-    residual_norm(NormLane(lid, lane, subgroup, subgroups), NEXT == 1u);
+    residual_norm(NormLane(lid, lane, subgroup, subgroups), NEXT_NORM == 1u);
 }

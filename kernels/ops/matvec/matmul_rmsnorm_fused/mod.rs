@@ -16,15 +16,16 @@ crate::params! {
         rows: usize = dim("ROWS", "rows of the matrix, elements of the stream", 32, 300),
         k: usize = columns(1500),
         weight: Format = weight(&Format::ALL),
-        act_format: FloatFormat = ACTS,
+        act_format: FloatFormat = ACT_FORMAT,
         eps: f32 = float("EPS", "added to the mean squares", 1e-6, 1e-2),
-        weight_offset: NormOffset = OFFSET,
-        post: Norm = POST,
+        weight_offset: NormOffset = WEIGHT_OFFSET,
+        post: Norm = POST_NORM,
         next: Norm = choice(
-            "NEXT",
+            "NEXT_NORM",
             "norm the stream for the next matrix; y and next_weight are used only then",
             &Norm::ALL,
-        ),
+        )
+        .before(&["NEXT"]),
     }
 }
 
@@ -114,7 +115,7 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
         Binding::in_out("stream", f32s, len!(p => p.rows)),
         Binding::input("post_weight", f32s, len!(p => p.rows)),
         Binding::input("next_weight", f32s, len!(p => p.rows)),
-        // Stays as it is without NEXT.
+        // Stays as it is without NEXT_NORM.
         Binding::in_out("y", |p, _| Elem::Floats(p.act_format), len!(p => p.rows)),
         Binding::scratch("branch", f32s, len!(p => p.rows)),
         Binding::counter("arrived", len!(_ => 1)),

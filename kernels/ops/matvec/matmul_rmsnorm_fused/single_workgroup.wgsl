@@ -1,16 +1,16 @@
 // matmul_rmsnorm_fused/single_workgroup: the whole matrix on one workgroup; dense weights.
 //
-//   b = W . x, or (W . x) / rms(W . x) * (OFFSET + post_weight) with POST rms
-//   stream = stream + b;  with NEXT rms: y = stream / rms(stream) * (OFFSET + next_weight)
+//   b = W . x, or (W . x) / rms(W . x) * (WEIGHT_OFFSET + post_weight) with POST_NORM rms
+//   stream = stream + b;  with NEXT_NORM rms: y = stream / rms(stream) * (WEIGHT_OFFSET + next_weight)
 //   W: (ROWS, K)  x: (K) f32 or f16  stream, weights of the norms: (ROWS)  y: (ROWS) f32 or f16
-//   rms(v) = sqrt(mean v^2 + EPS)  OFFSET 0: standard, 1: Gemma's
+//   rms(v) = sqrt(mean v^2 + EPS)  WEIGHT_OFFSET 0: standard, 1: Gemma's
 //
 // Idea: the norm needs all rows, so one workgroup that makes them all needs no second pass. It
 // gives up the GPU for that: one of 132 processors works, and a matrix of 16 MB takes 1240 us where
 // 4 us of memory traffic are due. Kept to show what a fusion must not cost.
 // import: matvec/rows/dense, norm/residual, norm/tree_sums
 override ROWS: u32;
-override NEXT: u32;
+override NEXT_NORM: u32;
 override N: u32 = ROWS;
 override WG: u32 = 256u;
 
@@ -40,5 +40,5 @@ fn main(@builtin(local_invocation_index) lid: u32) {
         rows[row] = sum;
     }
     workgroupBarrier();
-    residual_norm(NormLane(lid), NEXT == 1u);
+    residual_norm(NormLane(lid), NEXT_NORM == 1u);
 }

@@ -1,9 +1,9 @@
 // matmul_rmsnorm_fused/two_pass: the product on the whole GPU, then one workgroup; dense weights.
 //
-//   b = W . x, or (W . x) / rms(W . x) * (OFFSET + post_weight) with POST rms
-//   stream = stream + b;  with NEXT rms: y = stream / rms(stream) * (OFFSET + next_weight)
+//   b = W . x, or (W . x) / rms(W . x) * (WEIGHT_OFFSET + post_weight) with POST_NORM rms
+//   stream = stream + b;  with NEXT_NORM rms: y = stream / rms(stream) * (WEIGHT_OFFSET + next_weight)
 //   W: (ROWS, K)  x: (K) f32 or f16  stream, weights of the norms: (ROWS)  y: (ROWS) f32 or f16
-//   rms(v) = sqrt(mean v^2 + EPS)  OFFSET 0: standard, 1: Gemma's
+//   rms(v) = sqrt(mean v^2 + EPS)  WEIGHT_OFFSET 0: standard, 1: Gemma's
 //
 // Idea: a matrix wants every processor, a norm of a few kilobytes wants one workgroup: two
 // dispatches, of which the second is latency only. All loads of a round are in flight together, as in
@@ -43,5 +43,5 @@ fn product(
 
 @compute @workgroup_size(WG)
 fn norms(@builtin(local_invocation_index) lid: u32) {
-    residual_norm(NormLane(lid), NEXT == 1u);
+    residual_norm(NormLane(lid), NEXT_NORM == 1u);
 }

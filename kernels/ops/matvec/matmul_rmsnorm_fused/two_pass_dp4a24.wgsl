@@ -1,9 +1,9 @@
 // matmul_rmsnorm_fused/two_pass_dp4a24: two_pass with the product of gemv_q/planes_dp4a24.
 //
-//   b = W . x, or (W . x) / rms(W . x) * (OFFSET + post_weight) with POST rms
-//   stream = stream + b;  with NEXT rms: y = stream / rms(stream) * (OFFSET + next_weight)
+//   b = W . x, or (W . x) / rms(W . x) * (WEIGHT_OFFSET + post_weight) with POST_NORM rms
+//   stream = stream + b;  with NEXT_NORM rms: y = stream / rms(stream) * (WEIGHT_OFFSET + next_weight)
 //   W: (ROWS, K) quantised, in planes  x: (K) f32 or f16  stream, weights of the norms: (ROWS)  y: (ROWS) f32 or f16
-//   rms(v) = sqrt(mean v^2 + EPS)  OFFSET 0: standard, 1: Gemma's
+//   rms(v) = sqrt(mean v^2 + EPS)  WEIGHT_OFFSET 0: standard, 1: Gemma's
 //
 // Idea: the product over activations as integers of 23 bits, whose error is that of adding f32 products,
 // and the norms in a workgroup that sums by subgroup operations.
@@ -53,5 +53,5 @@ fn norms(
     @builtin(num_subgroups) subgroups: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    residual_norm(NormLane(lid, lane, subgroup, subgroups), NEXT == 1u);
+    residual_norm(NormLane(lid, lane, subgroup, subgroups), NEXT_NORM == 1u);
 }

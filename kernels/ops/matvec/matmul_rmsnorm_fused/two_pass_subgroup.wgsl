@@ -1,9 +1,9 @@
 // matmul_rmsnorm_fused/two_pass_subgroup: two_pass with the product of gemv/split_k; dense weights.
 //
-//   b = W . x, or (W . x) / rms(W . x) * (OFFSET + post_weight) with POST rms
-//   stream = stream + b;  with NEXT rms: y = stream / rms(stream) * (OFFSET + next_weight)
+//   b = W . x, or (W . x) / rms(W . x) * (WEIGHT_OFFSET + post_weight) with POST_NORM rms
+//   stream = stream + b;  with NEXT_NORM rms: y = stream / rms(stream) * (WEIGHT_OFFSET + next_weight)
 //   W: (ROWS, K)  x: (K) f32 or f16  stream, weights of the norms: (ROWS)  y: (ROWS) f32 or f16
-//   rms(v) = sqrt(mean v^2 + EPS)  OFFSET 0: standard, 1: Gemma's
+//   rms(v) = sqrt(mean v^2 + EPS)  WEIGHT_OFFSET 0: standard, 1: Gemma's
 //
 // Idea: subgroup sums in the place of trees in workgroup memory, and what a lane reads of x serves RUN rows.
 // import: matvec/epilogue/branch, matvec/rows/dense, matvec/rows/dense16
@@ -43,5 +43,5 @@ fn norms(
     @builtin(num_subgroups) subgroups: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    residual_norm(NormLane(lid, lane, subgroup, subgroups), NEXT == 1u);
+    residual_norm(NormLane(lid, lane, subgroup, subgroups), NEXT_NORM == 1u);
 }

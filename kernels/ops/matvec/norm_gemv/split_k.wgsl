@@ -1,13 +1,13 @@
 // norm_gemv/split_k: a team of LANES invocations over RUN rows at once.
 //
-//   y[FIRST + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (OFFSET + g[k])
-//   W: (ROWS, K)  x, g: (K), f32           OFFSET 0: standard, 1: Gemma's (1 + w)
+//   y[Y_OFFSET + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (WEIGHT_OFFSET + g[k])
+//   W: (ROWS, K)  x, g: (K), f32           WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
 //
 // Idea: gemv/split_k, which gains more here: x * g and the squares are made once for RUN rows.
 // import: matvec/epilogue/store, matvec/rows/rms16, matvec/schedule/row_group
 // import: matvec/schedule/team
 override ROWS: u32;
-override FIRST: u32;
+override Y_OFFSET: u32;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;

@@ -1,13 +1,13 @@
 // norm_gemv/subgroup: one subgroup a row, the lane's whole share in flight at once.
 //
-//   y[FIRST + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (OFFSET + g[k])
-//   W: (ROWS, K)  x, g: (K), f32           OFFSET 0: standard, 1: Gemma's (1 + w)
+//   y[Y_OFFSET + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (WEIGHT_OFFSET + g[k])
+//   W: (ROWS, K)  x, g: (K), f32           WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
 //
 // Idea: gemv/vec4 with the squares of x summed beside the product: the loads of weights wait for
 // nothing, and one subgroupAdd of two numbers ends the row.
 // import: grid, matvec/rows/rms16, matvec/schedule/share
 override ROWS: u32;
-override FIRST: u32;
+override Y_OFFSET: u32;
 override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 8u;
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
@@ -36,6 +36,6 @@ fn main(
         let r = turn + subgroup;
         let row = min(first + r, ROWS - 1u);
         let total = subgroupAdd(share(row, lane, sg));
-        if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) { y[FIRST + row] = epilogue(total); }
+        if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) { y[Y_OFFSET + row] = epilogue(total); }
     }
 }

@@ -1,14 +1,14 @@
 // norm_gemv/vec2: as split_row with loads of 8 bytes.
 //
-//   y[FIRST + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (OFFSET + g[k])
-//   W: (ROWS, K)  x, g: (K), f32           OFFSET 0: standard, 1: Gemma's (1 + w)
+//   y[Y_OFFSET + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (WEIGHT_OFFSET + g[k])
+//   W: (ROWS, K)  x, g: (K), f32           WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
 //
 // Idea: sixteen bytes of 16-bit weights meet 64 bytes of x and g, read in strides of 32: nine
 // times the passes through the cache of the weights alone. With 8 bytes all three streams are
 // contiguous, and five passes do.
 // import: matvec/epilogue/store, matvec/rows/rms8, matvec/schedule/team
 override ROWS: u32;
-override FIRST: u32;
+override Y_OFFSET: u32;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec2<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;

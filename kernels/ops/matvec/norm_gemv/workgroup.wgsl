@@ -1,14 +1,14 @@
 // norm_gemv/workgroup: LANES invocations a row, summed through workgroup memory; no subgroups.
 //
-//   y[FIRST + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (OFFSET + g[k])
-//   W: (ROWS, K)  x, g: (K), f32           OFFSET 0: standard, 1: Gemma's (1 + w)
+//   y[Y_OFFSET + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (WEIGHT_OFFSET + g[k])
+//   W: (ROWS, K)  x, g: (K), f32           WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
 //
 // Idea: every row's lanes meet all of x anyway, so they sum its squares beside the product: no
 // barrier and no load waits for the norm. Two barriers join the lanes. The rung for adapters and
 // browsers without subgroup operations.
 // import: grid, matvec/rows/rms16, matvec/schedule/share
 override ROWS: u32;
-override FIRST: u32;
+override Y_OFFSET: u32;
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // any number up to WG
 
@@ -42,6 +42,6 @@ fn main(
     workgroupBarrier();
     if (mine && lane == 0u) {
         for (var i = 1u; i < min(FAN, LANES); i++) { sum += slots[lid + i]; }
-        y[FIRST + row] = epilogue(sum);
+        y[Y_OFFSET + row] = epilogue(sum);
     }
 }

@@ -1,13 +1,13 @@
 // norm_gemv/workgroup_q: LANES invocations a row over quantised weights; no subgroups needed.
 //
-//   y[FIRST + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (OFFSET + g[k])
-//   W: (ROWS, K) quantised, in planes  x, g: (K), f32   OFFSET 0: standard, 1: Gemma's (1 + w)
+//   y[Y_OFFSET + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (WEIGHT_OFFSET + g[k])
+//   W: (ROWS, K) quantised, in planes  x, g: (K), f32   WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
 //
 // Idea: as planes, joined by a tree in workgroup memory. The rung for adapters and browsers without
 // subgroup operations.
 // import: grid, matvec/epilogue/store, matvec/prologue/rms, matvec/rows/soa_rms
 // import: matvec/schedule/tree
-override FIRST: u32;
+override Y_OFFSET: u32;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;

@@ -3,14 +3,14 @@
 //
 //   BYTES             bytes of a quantised activation, 1 to 3
 //   LARGEST           its largest value: 127, 127 * 256 + 127, or 4161400
-//   COLS, X_COLUMNS   vectors in x; of them in memory, where their blocks follow each other in every run
+//   N_VECTORS, X_COLUMNS   vectors in x; of them in memory, where their blocks follow each other in every run
 //   x_four(col, i)    elements 4i..4i+4 of vector `col` of x, zeros past its end
 //   has_norm()        whether sums of squares are wanted, and
 //   squares_of(i)     the sum of these four squared
 //
 // An activation is 65536 * top + 256 * high + low, as many of them as it has bytes, all signed.
 // import: matvec/rows/soa
-// requires: override COLS: u32
+// requires: override N_VECTORS: u32
 // requires: override WG: u32
 // requires: override X_COLUMNS: u32
 // requires: const BYTES: u32
@@ -62,7 +62,7 @@ var<workgroup> square_sums: array<f32, SQUARES>;
 fn half_eight(first: u32, i: u32) -> vec4<f32> {
     if (X_COLUMNS == 1u) { return x_four(first, i); }
     let column = i / (8u * BLOCKS);
-    return x_four(min(first + column, COLS - 1u), i - 8u * BLOCKS * column);
+    return x_four(min(first + column, N_VECTORS - 1u), i - 8u * BLOCKS * column);
 }
 
 // Rounds vectors `first` on into workgroup memory, eight elements a lane, four neighbouring lanes a

@@ -5,7 +5,7 @@
 // requires: var weights: array<vec2<u32>>
 // requires: var x: array<vec4<u32>>
 override K: u32;
-override ACTS: u32;
+override ACT_FORMAT: u32;
 
 alias Chunk = vec2<u32>;
 alias RowX = vec4<f32>;
@@ -18,7 +18,7 @@ fn load_chunk(row: u32, c: u32) -> Chunk { return weights[row * (2u * ((K + 7u) 
 
 fn row_x(c: u32) -> RowX {
     var v: vec4<f32>;
-    if (ACTS == F32) {
+    if (ACT_FORMAT == F32) {
         v = bitcast<vec4<f32>>(x[c]);
     } else {
         let half = select(x[c / 2u].xy, x[c / 2u].zw, c % 2u == 1u);

@@ -7,7 +7,7 @@
 // requires: var x: array<vec4<f32>>
 override K: u32;
 override EPS: f32;
-override OFFSET: u32;
+override WEIGHT_OFFSET: u32;
 
 alias Chunk = vec4<u32>;
 struct RowX { low: vec4<f32>, high: vec4<f32>, squares: f32 }
@@ -18,7 +18,7 @@ fn row_chunks() -> u32 { return (K + chunk_elements() - 1u) / chunk_elements(); 
 fn load_chunk(row: u32, c: u32) -> Chunk { return weights[row * row_chunks() + c]; }
 
 fn row_x(c: u32) -> RowX {
-    let offset = f32(OFFSET);
+    let offset = f32(WEIGHT_OFFSET);
     if (WEIGHT == F32) {
         let v = masked(c, x[c]);
         return RowX(v * (offset + masked(c, norm_weight[c])), vec4<f32>(0.0), dot(v, v));

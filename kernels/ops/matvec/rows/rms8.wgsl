@@ -6,7 +6,7 @@
 // requires: var x: array<vec4<f32>>
 override K: u32;
 override EPS: f32;
-override OFFSET: u32;
+override WEIGHT_OFFSET: u32;
 
 alias Chunk = vec2<u32>;
 struct RowX { scaled: vec4<f32>, squares: f32 }
@@ -25,7 +25,7 @@ fn masked_four(i: u32, v: vec4<f32>) -> vec4<f32> {
 
 fn row_x(c: u32) -> RowX {
     let v = masked_four(c, x[c]);
-    return RowX(v * (f32(OFFSET) + masked_four(c, norm_weight[c])), dot(v, v));
+    return RowX(v * (f32(WEIGHT_OFFSET) + masked_four(c, norm_weight[c])), dot(v, v));
 }
 
 fn dot_row_chunk(w: Chunk, v: RowX) -> Partial {

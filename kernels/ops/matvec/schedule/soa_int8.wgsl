@@ -8,7 +8,7 @@
 // requires: fn old_of_row(row: u32) -> f32
 // requires: fn store_product(product: Product, lanes: u32)
 // requires: fn stored_row(row: u32) -> u32
-const COLS: u32 = 1u;
+const N_VECTORS: u32 = 1u;
 const X_COLUMNS: u32 = 1u;
 override WG: u32 = 256u;
 override EACH: u32 = 4u; // rows to LANES lanes: 1, 2 or 4

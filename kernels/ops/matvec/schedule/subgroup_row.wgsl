@@ -5,7 +5,7 @@
 // requires: type Partial
 // requires: fn dot_tile_chunk(chunk: SoaChunk, at: u32, c: u32, tile: u32) -> Partial
 // requires: fn epilogue(sum: Partial) -> f32
-override FIRST: u32;
+override Y_OFFSET: u32;
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // a power of two from 4 on
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
@@ -53,5 +53,5 @@ fn planes_row(group: u32, lid: u32, subgroup: u32, size: u32, lane: u32) {
         workgroupBarrier();
     }
     for (var step = lanes / 2u; step > 0u; step /= 2u) { sum += subgroupShuffleXor(sum, step); }
-    if (live && lane % lanes == 0u) { store_y(FIRST + row, epilogue(sum), old_y(FIRST + row)); }
+    if (live && lane % lanes == 0u) { store_y(Y_OFFSET + row, epilogue(sum), old_y(Y_OFFSET + row)); }
 }

@@ -4,7 +4,7 @@
 // import: grid, matvec/schedule/share
 // requires: type Partial
 // requires: override BETA: u32
-// requires: override FIRST: u32
+// requires: override Y_OFFSET: u32
 // requires: override ROWS: u32
 // requires: fn epilogue(total: Partial) -> f32
 // requires: fn old_y(at: u32) -> f32
@@ -63,9 +63,9 @@ fn old_rows(p: TeamLane) -> vec4<f32> {
     var held = vec4<f32>(0.0);
     if (BETA == BETA_0) { return held; }
     if (!is_unit()) {
-        if (p.lid < TEAMS * RUN) { held.x = old_y(FIRST + min(p.first + p.lid, ROWS - 1u)); }
+        if (p.lid < TEAMS * RUN) { held.x = old_y(Y_OFFSET + min(p.first + p.lid, ROWS - 1u)); }
     } else if (p.at % LANES == 0u) {
-        for (var r = 0u; r < RUN; r++) { held[r] = old_y(FIRST + team_row(p, r)); }
+        for (var r = 0u; r < RUN; r++) { held[r] = old_y(Y_OFFSET + team_row(p, r)); }
     }
     return held;
 }
@@ -77,7 +77,7 @@ fn store_rows(p: TeamLane, sums: ptr<function, array<Partial, 4>>, held: vec4<f3
         if (p.at % LANES == 0u) {
             for (var r = 0u; r < RUN; r++) {
                 let row = p.first + p.at / LANES * RUN + r;
-                if (row < ROWS) { store_y(FIRST + row, epilogue((*sums)[r]), held[r]); }
+                if (row < ROWS) { store_y(Y_OFFSET + row, epilogue((*sums)[r]), held[r]); }
             }
         }
         return;
@@ -93,7 +93,7 @@ fn store_rows(p: TeamLane, sums: ptr<function, array<Partial, 4>>, held: vec4<f3
         let begin = p.lid % RUN * units + p.lid / RUN * (LANES / UNIT);
         var total = Partial();
         for (var i = 0u; i < row_parts(p); i++) { total += team_slots[begin + i]; }
-        store_y(FIRST + row, epilogue(total), held.x);
+        store_y(Y_OFFSET + row, epilogue(total), held.x);
     }
 }
 
