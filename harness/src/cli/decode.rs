@@ -580,7 +580,7 @@ fn print(r: &Report) {
     row("dispatches a token", r.dispatches_per_token.to_string());
     row("bytes a token", table::bytes(r.bytes_per_token));
     if let Some(fraction) = r.bandwidth_fraction {
-        row("of copy bandwidth", format!("{:.1} %", 100.0 * fraction));
+        row("% of copy bandwidth", format!("{:.1} %", 100.0 * fraction));
     }
     row("KV cache", format!("{} ({})", table::bytes(r.kv_cache_bytes), r.kv));
     if r.gpu_memory_bytes > 0 {

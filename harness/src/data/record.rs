@@ -67,7 +67,7 @@ pub struct Environment {
     pub timestamp_quantum_ns: Option<f64>,
     /// Measured copy bandwidth, read plus written, 10^9 bytes a second.
     pub copy_gb_s: Option<f64>,
-    /// Measured bandwidth of reading alone, 10^9 bytes a second.
+    /// Measured read bandwidth, 10^9 bytes a second.
     #[serde(default)]
     pub read_gb_s: Option<f64>,
     /// Largest change of the canary kernel's time during the run, as a fraction of its smallest.
@@ -246,7 +246,7 @@ pub struct Profile {
     /// Sums over steps and layers, by operation, slowest first.
     pub by_op: Vec<OpTotal>,
     /// Mean of the summed operation times of a step, milliseconds. Operations are timed one after
-    /// the other, each in its own pass; on a GPU this exceeds the un-profiled step.
+    /// the other, each in its own pass; on a GPU this exceeds the unprofiled step.
     pub serialised_ms_per_token: f64,
     /// Which variant serves what, and why.
     pub selected: Vec<SelectionLine>,
