@@ -351,8 +351,8 @@ fn diff_names_the_first_operation_that_is_off() {
             &mut graph,
             &gpu,
             "attention_append",
-            "/ part_tops[lid].y",
-            "/ (part_tops[lid].y + 0.01)",
+            "/ combine_maxima[lid].y",
+            "/ (combine_maxima[lid].y + 0.01)",
         );
         let found = diff::step(&mut begin(&graph), 0).unwrap().expect("the sabotage is found");
         // Short windows have another kernel, and layer 0 is spared.

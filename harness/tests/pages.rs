@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lathe_harness::data::record::Record;
-use lathe_harness::report::pages::{Measurements, Page, Saved, WORKBENCH, index, stale};
+use lathe_harness::report::pages::{Measurements, Page, Saved, index, stale};
 
 const RECORDS: &str = "benches/records";
 
@@ -60,13 +60,14 @@ fn measurements() -> (Measurements, Vec<String>) {
 /// Every generated file by its path.
 fn generated() -> BTreeMap<String, String> {
     let (measurements, others) = measurements();
-    let texts = texts();
+    let (texts, decode) = (texts(), lathe_harness::decode::graph::operations());
     let mut pages = BTreeMap::new();
     for kernel in lathe_kernels::kernels() {
         let name = kernel.name;
         let text_path = texts.get(name).unwrap_or_else(|| panic!("{name} has no page.md"));
         let text = &read(text_path);
-        let page = Page { kernel, text, text_path, measurements: &measurements };
+        let in_decode = decode.contains(&name);
+        let page = Page { kernel, text, text_path, in_decode, measurements: &measurements };
         pages.insert(page.path(), page.markdown());
     }
     let head = format!("{RECORDS}/page.md");
@@ -114,9 +115,6 @@ fn every_page_has_its_operation() {
     for (name, path) in texts() {
         assert!(lathe_kernels::kernel(&name).is_some(), "{path}: no operation {name}");
     }
-    for name in WORKBENCH {
-        assert!(lathe_kernels::kernel(name).is_some(), "WORKBENCH: no operation {name}");
-    }
     for path in files("docs/kernels") {
         let name = path.rsplit('/').next().unwrap().trim_end_matches(".md").to_owned();
         assert!(lathe_kernels::kernel(&name).is_some(), "{path}: no operation {name}");
@@ -129,7 +127,8 @@ fn hand_written_parts_link_to_files_that_exist() {
     for kernel in lathe_kernels::kernels() {
         let text_path = &texts()[kernel.name];
         let text = &read(text_path);
-        let page = Page { kernel, text, text_path, measurements: &measurements };
+        let in_decode = true;
+        let page = Page { kernel, text, text_path, in_decode, measurements: &measurements };
         for link in page.links() {
             assert!(
                 root().join(&link).exists(),

@@ -33,6 +33,7 @@ pub mod lm_head_argmax;
 pub mod lm_head_topk;
 pub mod matmul;
 pub mod matmul_rmsnorm_fused;
+pub mod nll;
 pub mod norm_gemv;
 pub mod qk_norm_rope;
 pub mod qkv_rope_append;

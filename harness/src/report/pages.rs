@@ -12,22 +12,6 @@ pub use measured::{Measurements, Saved, index};
 /// The command that rewrites the pages.
 pub const REWRITE: &str = "LATHE_BLESS=1 cargo test -p lathe-harness --test pages";
 
-/// Operations that no decode step selects: for those who bring their own recordings, or the unfused
-/// form of one that a step has. `tests/decode.rs` holds it against the steps of all architectures.
-pub const WORKBENCH: &[&str] = &[
-    "attention_prefill",
-    "cast",
-    "dequant",
-    "kv_append",
-    "lm_head_argmax",
-    "lm_head_topk",
-    "matmul",
-    "matmul_rmsnorm_fused",
-    "qk_norm_rope",
-    "residual_add",
-    "rope",
-];
-
 /// Where two texts differ first, and what to do about it; `None` when they are equal. `path` names
 /// the committed file.
 pub fn stale(path: &str, committed: &str, generated: &str) -> Option<String> {

@@ -20,6 +20,8 @@ use crate::plan::select::Hints;
 use crate::plan::tuned::Tuned;
 use choose::Chooser;
 
+pub use step::operations;
+
 /// What a graph is built for.
 #[derive(Clone, Debug)]
 pub struct GraphOptions {

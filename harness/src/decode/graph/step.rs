@@ -27,6 +27,25 @@ use crate::model::Config;
 use crate::plan::recording::{Content, Label, Tensor, TensorId};
 use crate::plan::weights::WeightRows;
 
+/// Every operation that some model's step may have.
+pub fn operations() -> Vec<&'static str> {
+    vec![
+        lathe_kernels::argmax::OPERATION.name,
+        lathe_kernels::attention_append::OPERATION.name,
+        lathe_kernels::attention_decode::OPERATION.name,
+        lathe_kernels::embed::OPERATION.name,
+        lathe_kernels::fused_ffn::OPERATION.name,
+        lathe_kernels::gemv::OPERATION.name,
+        lathe_kernels::gemv_q::OPERATION.name,
+        lathe_kernels::glu::OPERATION.name,
+        lathe_kernels::norm_gemv::OPERATION.name,
+        lathe_kernels::qkv_rope_append::OPERATION.name,
+        lathe_kernels::residual_rms_norm::OPERATION.name,
+        lathe_kernels::rms_norm::OPERATION.name,
+        lathe_kernels::sample::OPERATION.name,
+    ]
+}
+
 /// An operation of the step, or several ways to do the same.
 #[derive(Debug)]
 pub(super) enum Node {
@@ -148,6 +167,7 @@ fn listed<P: Params>(
     params: &P,
     bindings: &[(&'static str, TensorId)],
 ) -> Listed {
+    assert!(operations().contains(&kernel.name), "{}: add it to `operations`", kernel.name);
     Listed {
         label: Label { layer, op },
         kernel: kernel.name,

@@ -10,7 +10,7 @@ use lathe_kernels::{
 
 use super::markdown::{code, digits, plain, relink, small, table, targets};
 use super::measured::{Measurements, tables};
-use super::{REWRITE, WORKBENCH};
+use super::REWRITE;
 
 /// What the page of an operation is made of.
 pub struct Page<'a> {
@@ -20,6 +20,8 @@ pub struct Page<'a> {
     pub text: &'a str,
     /// Where that lies, from the root of the repository: its links begin there.
     pub text_path: &'a str,
+    /// Whether a decode step may select it; see `decode::graph::operations`.
+    pub in_decode: bool,
     /// What was measured.
     pub measurements: &'a Measurements,
 }
@@ -62,9 +64,9 @@ impl Page<'_> {
             self.text_path
         );
         page.push_str(relink(self.text, self.folder(), FOLDER, place).trim_end());
-        let used = match WORKBENCH.contains(&kernel.name) {
-            false => "A decode step selects it.",
-            true => {
+        let used = match self.in_decode {
+            true => "A decode step may select it.",
+            false => {
                 "No decode step selects it: it is a workbench operation, for checks, benchmarks \
                  and recordings of your own."
             }

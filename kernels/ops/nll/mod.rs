@@ -1,0 +1,55 @@
+//! How unlikely a model finds given tokens: the term that perplexity is the mean of.
+
+use crate::descriptor::*;
+use crate::len;
+use crate::param::dim;
+
+crate::params! {
+    /// Parameters of `nll`.
+    pub struct Nll {
+        n: usize = dim("N", "logits of a row: tokens of the vocabulary", 64, 3000),
+        rows: usize = dim("ROWS", "rows of logits, each with a token of its own", 4, 12),
+    }
+}
+
+/// The declaration.
+pub static OPERATION: Declaration<Nll> = Declaration {
+    name: "nll",
+    summary: "negative log-likelihood of a given token in each row of logits",
+    fuses: None,
+    state: &[],
+    bindings: &[
+        Binding::<Nll>::input("logits", f32s, len!(p => p.rows * p.n)).drawn(|_| Draw::Ties),
+        // Now and then a token that no row has.
+        Binding::<Nll>::input("tokens", words, len!(p => p.rows)).drawn(|p| Draw::Tokens(p.n + 1)),
+        Binding::output("y", f32s, len!(p => p.rows)),
+    ],
+    variants: &[Variant {
+        name: "naive",
+        stages: &[Stage { entry: "main", grid: |p, _| p.rows }],
+        tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0, 1024.0])],
+        ..Variant::PLAIN
+    }],
+    prefer: |_| &["naive"],
+    cost: |p, _| Cost {
+        bytes: 4.0 * (p.rows * (p.n + 2)) as f64,
+        // A difference, an exponential and a sum for each.
+        flops: 3.0 * (p.rows * p.n) as f64,
+    },
+    tolerance: |p, _| Tolerance {
+        k: 16.0 + (p.n as f64).sqrt(),
+        rounding: 0.0,
+        // A row whose token takes nearly all of the probability has next to no value to divide by.
+        nmse: 1e-6,
+        reason: "N rounded additions behave as a random walk of step eps * sum; WGSL's exp errs by \
+                 3 + 2 |x| units in the last place, its log by 2^-21",
+    },
+    cases: || {
+        let sizes = [(1, 1), (7, 3), (64, 65), (1003, 9), (128_256, 2), (262_147, 1)];
+        sizes.map(|(n, rows)| Nll { n, rows }.into()).to_vec()
+    },
+    bench: || {
+        // The next token of one position, and a window of perplexity.
+        vec![Nll { n: 262_144, rows: 1 }.into(), Nll { n: 128_256, rows: 512 }.into()]
+    },
+};
