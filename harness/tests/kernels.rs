@@ -148,8 +148,8 @@ fn every_variant_is_benchmarked_somewhere() {
     assert!(never.is_empty(), "no benchmarked shape for {never:?}");
 }
 
-/// Limits that no adapter at hand has: much parallelism over little memory, and a number of invocations
-/// that is no power of two, which a tree of sums would lose a part of.
+/// Limits that no adapter at hand has: much parallelism over little memory, and a number of
+/// invocations that is no power of two, which a tree of sums would lose a part of.
 #[test]
 fn workgroups_fit_unusual_limits() {
     let caps =
@@ -182,8 +182,8 @@ fn norms_are_never_left_to_a_few_invocations() {
     }
 }
 
-/// The other kernels over planes_dot4.wgsl, in several turns: what stays from turn to turn, rows that belong
-/// together, lists of more rows than a turn has.
+/// The other kernels over planes_dot4.wgsl, in several turns: what stays from turn to turn, rows
+/// that belong together, lists of more rows than a turn has.
 #[test]
 fn kernels_over_rounded_activations_match_in_several_turns() {
     let Some(gpu) = common::own_gpu() else { return };

@@ -201,7 +201,7 @@ fn ab_refuses_a_kernel_that_writes_nothing() {
     let _turn = common::turn();
     let folder = Folder::new();
     let text = lathe_kernels::source("gemv", "naive").unwrap().text;
-    let stores = "store_y(y_at(column, row), sum, held_y(y_at(column, row)));";
+    let stores = "store_y(y_at(column, row), sum, old_y(y_at(column, row)));";
     let idle = replaced(text, stores, &format!("if (ROWS == 0u) {{ {stores} }}"));
     let idle = folder.write("idle.wgsl", &idle);
     let sides = [&["ab", "gemv", "--a", "naive", "--b", &idle, "--allow-software"][..], &SMALL];
@@ -332,7 +332,8 @@ fn the_tuner_rejects_wrong_hanging_and_refused_candidates_and_harms_nothing() {
         "[[stage]]\nentry = \"main\"\nworkgroups = [\"ceil(N / WG)\", 65535, 65535]\n",
     );
     let refused = folder.write("refused.wgsl", &text.replace("@group(0)", "@group(1)"));
-    // In naive's place it is right; in that of vec4, whose grid is a quarter, the rest stays undone.
+    // In naive's place it is right; in that of vec4, whose grid is a quarter, the rest stays
+    // undone.
     let short = format!("vec4={}", folder.write("short.wgsl", text));
     let right = folder.write("right.wgsl", text);
     let store = folder.path("tuned.json");

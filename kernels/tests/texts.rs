@@ -32,10 +32,10 @@ fn hash(source: &lathe_kernels::Source) -> String {
 }
 
 /// What the device compiles of a text, the same for all texts that differ only in comments, in the
-/// order of declarations, in unused ones, in names of its own, and in whether a code or a type has a
-/// name.
-/// Names of bindings, overrides and entry points stay: the host knows them. An override has the name
-/// it had first.
+/// order of declarations, in unused ones, in names of its own, and in whether a code or a type has
+/// a name.
+/// Names of bindings, overrides and entry points stay: the host knows them. An override has the
+/// name it had first.
 fn canonical(text: &str, kernel: &Kernel) -> String {
     let tokens = tokens::tokens(text);
     let all = declarations(&tokens);

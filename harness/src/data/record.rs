@@ -99,8 +99,8 @@ pub struct BenchCase {
     pub cold: Timing,
     /// The same weights every time.
     pub warm: Timing,
-    /// Cold invocations each with outputs of its own, in turns without a barrier, so that neighbours
-    /// overlap: what throughput leaves of the launch. None unless asked for.
+    /// Cold invocations each with outputs of its own, in turns without a barrier, so that
+    /// neighbours overlap: what throughput leaves of the launch. None unless asked for.
     #[serde(default)]
     pub overlapped: Option<Timing>,
     /// Each dispatch of an invocation alone, cold. Empty unless asked for, and for one dispatch.
@@ -360,8 +360,8 @@ impl Record {
     }
 
     /// Writes shapes in the names that parameters have now, with the parameters that came since: a
-    /// record of before then has the same cases as a new one. A shape that is of no known kernel, or
-    /// that its kernel cannot read, stays as it is.
+    /// record of before then has the same cases as a new one. A shape that is of no known kernel,
+    /// or that its kernel cannot read, stays as it is.
     fn rename_parameters(&mut self) {
         type Show = fn(&Kernel, &Problem) -> String;
         let rename = |kernel: &str, shape: &mut String, show: Show| {

@@ -80,7 +80,8 @@ const LEAST_BATCH: usize = 64;
 /// Most dispatches in one submission.
 const MOST_DISPATCHES: u64 = 4096;
 
-/// A sample lasts at least this many steps of the timestamp, so that a step stays below 0.1 % of it.
+/// A sample lasts at least this many steps of the timestamp, so that a step stays below 0.1 % of
+/// it.
 const QUANTA: f64 = 1000.0;
 
 /// How far above the measured bandwidth a cold result may lie before it cannot be true.
@@ -225,9 +226,9 @@ impl Bench {
     }
 
     /// Time of `count` invocations in batches of all copies, between which there is a barrier. A
-    /// batch runs all invocations' first dispatch, then their second and so on: each of these rounds
-    /// is a pass in a command buffer of its own, since inside one wgpu places a barrier before
-    /// whatever writes to what was written before, and a barrier waits for all.
+    /// batch runs all invocations' first dispatch, then their second and so on: each of these
+    /// rounds is a pass in a command buffer of its own, since inside one wgpu places a barrier
+    /// before whatever writes to what was written before, and a barrier waits for all.
     fn time_overlapping(&mut self, count: u64) -> Result<Duration> {
         let (copies, each) = (&self.copies, self.copies[0].dispatches());
         let batch = copies.len() as u64;
@@ -494,8 +495,8 @@ mod tests {
 
     use super::*;
 
-    /// What is timed must be whole invocations: of two dispatches the second reads what the first of the
-    /// same invocation left. [`Bench::validate`] runs one anew and would not notice.
+    /// What is timed must be whole invocations: of two dispatches the second reads what the first
+    /// of the same invocation left. [`Bench::validate`] runs one anew and would not notice.
     #[test]
     fn overlapping_invocations_run_all_their_dispatches_in_order() {
         let gpu = match Gpu::open(None, Checks::Files) {

@@ -1,4 +1,5 @@
-//! Tuned choices of variants and constants: kept in one file, found again for an adapter and a shape.
+//! Tuned choices of variants and constants: kept in one file, found again for an adapter and a
+//! shape.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 // kv_append/naive: one invocation a 32-bit word of the cache.
 //
 //   cache[h][position % KV_SIZE][d] = new[h][d]   for K and V
-//   qkv: [q | k | v] x HEAD_DIM   caches: (KV_HEADS, KV_SIZE, HEAD_DIM), f32 (KV_FORMAT F32) or f16 (KV_FORMAT F16)
+//   qkv: [q | k | v] x HEAD_DIM   caches: (KV_HEADS, KV_SIZE, HEAD_DIM), f32 or f16 (KV_FORMAT)
 //
 // Idea: the slot is position modulo capacity, so a full cache and a sliding-window ring are the
 // same code; f16 is packed two values a word and needs no f16 feature.

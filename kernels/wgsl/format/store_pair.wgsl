@@ -1,5 +1,5 @@
-// Stores activations two at a time to `y: array<u32>`: f32 bits (ACT_FORMAT F32) or f16 pairs (ACT_FORMAT F16).
-// f16 goes through words, so no variant needs the f16 feature for it.
+// Stores activations two at a time to `y: array<u32>`: f32 bits (ACT_FORMAT F32) or f16 pairs (ACT_FORMAT
+// F16). f16 goes through words, so no variant needs the f16 feature for it.
 // requires: override ACT_FORMAT: u32
 // requires: var y: array<u32>
 

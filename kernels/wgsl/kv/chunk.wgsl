@@ -1,4 +1,5 @@
-// Sixteen bytes of a KV cache declared as array<vec4<u32>>: four f32 (KV_FORMAT F32) or eight f16 (KV_FORMAT F16).
+// Sixteen bytes of a KV cache declared as array<vec4<u32>>: four f32 (KV_FORMAT F32) or eight f16 (KV_FORMAT
+// F16).
 override KV_FORMAT: u32;
 
 // Groups of four elements in a chunk.

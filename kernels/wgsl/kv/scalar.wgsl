@@ -1,4 +1,5 @@
-// Single KV-cache values from caches declared as array<u32>: f32 bits (KV_FORMAT F32) or f16 pairs (KV_FORMAT F16).
+// Single KV-cache values from caches declared as array<u32>: f32 bits (KV_FORMAT F32) or f16 pairs (KV_FORMAT
+// F16).
 // requires: var k_cache: array<u32>
 // requires: var v_cache: array<u32>
 override KV_FORMAT: u32;

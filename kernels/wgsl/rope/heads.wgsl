@@ -11,8 +11,8 @@ override QK_NORM: u32;
 override ROPE_STYLE: u32;
 override EPS: f32;
 
-// Two neighbouring elements twice: with ROPE_STYLE ROPE_INTERLEAVED elements 4i..4i+4, with ROPE_NEOX elements 2i, 2i+1
-// and HEAD_DIM/2 + 2i, HEAD_DIM/2 + 2i + 1.
+// Two neighbouring elements twice: with ROPE_STYLE ROPE_INTERLEAVED elements 4i..4i+4, with ROPE_NEOX
+// elements 2i, 2i+1 and HEAD_DIM/2 + 2i, HEAD_DIM/2 + 2i + 1.
 struct Quad { low: vec2<f32>, high: vec2<f32> }
 
 fn low_at(i: u32) -> u32 { return select(i, 2u * i, ROPE_STYLE == ROPE_INTERLEAVED); }

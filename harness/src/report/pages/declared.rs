@@ -8,9 +8,9 @@ use lathe_kernels::{
     MatrixScalar, Packing, Param, ParamKind, Problem, Role, State, Tolerance,
 };
 
+use super::REWRITE;
 use super::markdown::{code, digits, plain, relink, small, table, targets};
 use super::measured::{Measurements, tables};
-use super::REWRITE;
 
 /// What the page of an operation is made of.
 pub struct Page<'a> {

@@ -2,8 +2,8 @@
 // over the tiles of one split. It leaves what split_combine merges. A tile of slots is
 // WG / LANES * IN_FLIGHT: for the scores LANES invocations share a row of K and leave their parts of the dot
 // product in workgroup memory; for the values every invocation has one chunk of every few rows of V and
-// an online softmax (arXiv 1805.02867) of its own over them. Queries, and what the new token brings, are those of
-// `cached` or `fresh`.
+// an online softmax (arXiv 1805.02867) of its own over them. Queries, and what the new token brings, are
+// those of `cached` or `fresh`.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/softmax
 // import: attention/parts/split, kv/chunk
 // requires: override KV_SIZE: u32

@@ -1,4 +1,5 @@
-// Sixteen bytes of dequantised weights: four f32 (ACT_FORMAT F32) or eight f16 (ACT_FORMAT F16); with weight_four. K is a multiple of EACH, so a chunk never leaves its row nor its sub-block.
+// Sixteen bytes of dequantised weights: four f32 (ACT_FORMAT F32) or eight f16 (ACT_FORMAT F16); with
+// weight_four. K is a multiple of EACH, so a chunk never leaves its row nor its sub-block.
 // import: format/weight_four
 override ACT_FORMAT: u32;
 override EACH: u32 = 4u + 4u * ACT_FORMAT;

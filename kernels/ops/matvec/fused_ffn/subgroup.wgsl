@@ -6,8 +6,9 @@
 //
 // Idea: as workgroup, with all loads of a round issued before the first use, up to five chunks of
 // each row a lane (1152 weights of 16 bits are 4.5 for 32 lanes, and so one round), and one
-// subgroupAdd for gate, up and squares. With SG known the trip count is a constant. Results meet in workgroup memory, so that an invocation stores two neighbours: two f16
-// make a word, whatever the number of subgroups is.
+// subgroupAdd for gate, up and squares. With SG known the trip count is a constant. Results meet in workgroup
+// memory, so that an invocation stores two neighbours: two f16 make a word, whatever the number of subgroups
+// is.
 // import: format/store_pair, grid, math/activation, matvec/prologue/rms_chunk
 // import: matvec/rows/chunk_span, matvec/rows/dense
 override N: u32;

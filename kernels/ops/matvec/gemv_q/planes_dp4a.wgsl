@@ -1,6 +1,7 @@
 // gemv_q/planes_dp4a: 8-bit activations, four products an instruction.
 //
-//   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[k / 32] * xq[k])     d = max |x| of 32 / 127, xq = round(x / d)
+//   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[k / 32] * xq[k])
+//   d = max |x| of 32 / 127, xq = round(x / d)
 //   W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
 //
 // Idea: against 8-bit activations codes stay integers: dot4I8Packed takes four at a time, and x

@@ -1,6 +1,7 @@
 // gemv_q/planes_dp4a24: activations as integers of 23 bits, four thirds of products an instruction.
 //
-//   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[k / 32] * xq[k])   d = max |x| of 32 / 4161400, xq = round(x / d)
+//   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[k / 32] * xq[k])
+//   d = max |x| of 32 / 4161400, xq = round(x / d)
 //   W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
 //
 // Idea: as planes_dp4a16 with one byte more: xq = 65536 t + 256 h + l. Three dot4I8Packed take four

@@ -3,9 +3,9 @@
 //   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]     W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
 //
 // Idea: a chunk of 16 bytes meets 128 bytes of x, eight times what it is itself: with one row a
-// lane workgroup memory would serve x at its full width. The rows share each load of x; a chunk of each is in flight, and the next are issued before these are used. LANES is
-// chosen to divide the chunks of a row: 1152 weights are 36 chunks, which 32 lanes read in two
-// rounds and 8 lanes in five.
+// lane workgroup memory would serve x at its full width. The rows share each load of x; a chunk of each is in
+// flight, and the next are issued before these are used. LANES is chosen to divide the chunks of a row: 1152
+// weights are 36 chunks, which 32 lanes read in two rounds and 8 lanes in five.
 // import: grid, matvec/epilogue/store, matvec/prologue/plain, matvec/prologue/x_tile
 // import: matvec/rows/soa, reduce/four
 override Y_OFFSET: u32;

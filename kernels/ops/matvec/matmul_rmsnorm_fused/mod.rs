@@ -179,7 +179,8 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
             name: "last_workgroup",
             stages: &[Stage { entry: "main", grid: rows_grid }],
             constants: |p, _| {
-                // Four loads a lane where rows are short; half as many arrivals as rows at the most.
+                // Four loads a lane where rows are short; half as many arrivals as rows at the
+                // most.
                 let spans = p.weight.row_bytes(p.k).div_ceil(16 * 256);
                 vec![("ROWS_PER_WG", if spans == 1 { 4.0 } else { 2.0 })]
             },

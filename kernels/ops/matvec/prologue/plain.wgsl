@@ -1,4 +1,5 @@
-// Activations four at a time out of x, N_VECTORS vectors of K elements, in f32 (ACT_FORMAT F32) or f16 (ACT_FORMAT F16).
+// Activations four at a time out of x, N_VECTORS vectors of K elements, in f32 (ACT_FORMAT F32) or f16
+// (ACT_FORMAT F16).
 // requires: override K: u32
 // requires: var x: array<vec4<u32>>
 override ACT_FORMAT: u32;

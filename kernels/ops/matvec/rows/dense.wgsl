@@ -1,4 +1,5 @@
-// Dot product of packed weight chunks with x, activations in f32 (ACT_FORMAT F32) or f16 (ACT_FORMAT F16), for any K.
+// Dot product of packed weight chunks with x, activations in f32 (ACT_FORMAT F32) or f16 (ACT_FORMAT F16),
+// for any K.
 // import: format/dense, matvec/prologue/masked
 // requires: var x: array<vec4<u32>>
 override K: u32;
