@@ -182,8 +182,8 @@ fn norms_are_never_left_to_a_few_invocations() {
     }
 }
 
-/// The other kernels over planes_dot4.wgsl, in several turns: what stays from turn to turn, rows
-/// that belong together, lists of more rows than a turn has.
+/// The other kernels over planes_dot4.wgsl, in several grid-stride iterations: what stays between
+/// them, rows that belong together, lists of more rows than a turn has.
 #[test]
 fn kernels_over_rounded_activations_match_in_several_turns() {
     let Some(gpu) = common::own_gpu() else { return };
@@ -292,7 +292,7 @@ fn gemv_q_in_several_turns_matches_reference() {
     }
 }
 
-/// Several passes over the columns, several turns of rows, and both.
+/// Several passes over the columns, several grid-stride iterations over rows, and both.
 #[test]
 fn columns_in_passes_and_turns_match_reference() {
     let Some(gpu) = common::own_gpu() else { return };

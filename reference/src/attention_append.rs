@@ -1,9 +1,9 @@
-//! A token from the product of its QKV matrix to its mixed values:
+//! A token from the product of its QKV matrix to its attention output:
 //! [`qkv_rope_append`](crate::qkv_rope_append), then
 //! [`attention_decode`](crate::attention_decode) over the caches that hold it.
 //!
 //! Magnitude: Σᵢ pᵢ·|Vᵢd| · (1 + 2·maxᵢ Sᵢ) as there, with Sᵢ = |scale|·Σd |q|d·|K|id over the
-//! magnitudes of the turned query and, in its slot, the turned key: rotations round what lies
+//! magnitudes of the rotated query and, in its slot, the rotated key: rotations round what lies
 //! before the cancellation.
 //!
 //! A cache of f16 rounds the new key and value by up to a step, of a direction that is not ours to

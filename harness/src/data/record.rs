@@ -99,7 +99,7 @@ pub struct BenchCase {
     pub cold: Timing,
     /// The same weights every time.
     pub warm: Timing,
-    /// Cold invocations each with outputs of its own, in turns without a barrier, so that
+    /// Cold invocations each with outputs of its own, in batches without a barrier, so that
     /// neighbours overlap: what throughput leaves of the launch. None unless asked for.
     #[serde(default)]
     pub overlapped: Option<Timing>,

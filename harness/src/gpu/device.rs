@@ -27,7 +27,7 @@ impl Checks {
     /// Whether a plan's shaders carry them.
     pub(crate) fn cover(self, plan: &Plan) -> bool {
         match self {
-            Checks::Files => !plan.trusted,
+            Checks::Files => !plan.is_builtin,
             Checks::Everywhere => true,
             Checks::Nowhere => false,
         }
@@ -66,7 +66,7 @@ pub struct Gpu {
     /// Nanoseconds a timestamp tick.
     pub timestamp_period: f64,
     /// How long one submission may take before the device counts as hung.
-    pub patience: Duration,
+    pub timeout: Duration,
     faults: Arc<Mutex<Faults>>,
 }
 
@@ -122,7 +122,7 @@ impl Gpu {
             ..summary.capabilities()
         };
         let timestamp_period = f64::from(queue.get_timestamp_period());
-        let patience = if summary.software { 600 } else { 60 };
+        let timeout_s = if summary.software { 600 } else { 60 };
         Ok(Self {
             device,
             queue,
@@ -130,7 +130,7 @@ impl Gpu {
             caps,
             checks,
             timestamp_period,
-            patience: Duration::from_secs(patience),
+            timeout: Duration::from_secs(timeout_s),
             faults,
         })
     }
@@ -148,15 +148,15 @@ impl Gpu {
         Err(Error::Gpu { adapter: self.adapter.name.clone(), what: "an operation".into(), reason })
     }
 
-    /// Waits for a submission (the latest without one), no longer than [`Gpu::patience`].
+    /// Waits for a submission (the latest without one), no longer than [`Gpu::timeout`].
     pub fn wait(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<()> {
         let poll =
-            wgpu::PollType::Wait { submission_index: submission, timeout: Some(self.patience) };
+            wgpu::PollType::Wait { submission_index: submission, timeout: Some(self.timeout) };
         let polled = self.device.poll(poll);
         self.check_faults()?;
         polled.map(|_| ()).map_err(|e| Error::DeviceLost {
             adapter: self.adapter.name.clone(),
-            reason: format!("a submission did not end within {:?}: {e}", self.patience),
+            reason: format!("a submission did not end within {:?}: {e}", self.timeout),
         })
     }
 

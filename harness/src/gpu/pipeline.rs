@@ -40,7 +40,7 @@ impl Pipelines {
         let pipeline = Arc::new(compiled.map_err(|e| {
             match e {
                 // The fault of a user's file is not the device's.
-                e if plan.trusted => e,
+                e if plan.is_builtin => e,
                 e => lathe_kernels::ReflectError::User {
                     path: plan.variant.clone(),
                     reason: format!("the device refuses it: {e}"),

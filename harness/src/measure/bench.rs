@@ -402,7 +402,7 @@ impl Session {
     pub fn measure(&mut self, plan: Plan, problem: &Problem) -> Result<BenchCase> {
         let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
         let entries: Vec<_> = plan.stages.iter().map(|stage| stage.entry.clone()).collect();
-        let checked = self.gpu.checks == Checks::Files && !plan.trusted;
+        let checked = self.gpu.checks == Checks::Files && !plan.is_builtin;
         let gpu = Arc::clone(&self.gpu);
         let rotate = self.options.rotate_bytes;
         let pipelines = Pipelines::default();

@@ -81,7 +81,7 @@ pub struct Config {
     pub rope_base_local: f32,
     /// Keys that a local layer sees, the current one included.
     pub window: Option<usize>,
-    /// Which elements rope turns together.
+    /// Which elements rope rotates together.
     #[serde(serialize_with = "by_name")]
     pub rope_style: RopeStyle,
     /// Queries and keys are normalised per head before rope.
@@ -293,7 +293,7 @@ fn head_dim(keys: &Keys<'_>, hidden: usize, n_heads: usize) -> Result<usize, Con
             Some(_) => "attention.key_length",
             None => "attention.head_count",
         };
-        return Err(keys.refused(key, format!("a head of {head_dim} cannot be turned in pairs")));
+        return Err(keys.refused(key, format!("a head of {head_dim} cannot be rotated in pairs")));
     }
     let same = [
         "attention.value_length",

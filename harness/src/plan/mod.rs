@@ -29,7 +29,7 @@ pub struct Plan {
     pub text: Cow<'static, str>,
     /// The text is a built-in variant's: its indexing is proven by the sweeps, so it may run
     /// without wgpu's checks. Any other text never does.
-    pub trusted: bool,
+    pub is_builtin: bool,
     /// What naga says of it.
     pub reflection: Arc<Reflection>,
     /// Values of all overrides.
@@ -133,7 +133,7 @@ impl Plan {
     /// got the names they have now. `None` where another code is compiled now.
     pub fn fingerprint_before(&self) -> Option<String> {
         let text = lathe_kernels::text_state_before(self.kernel.name, &self.variant)?;
-        self.trusted.then(|| self.fingerprint_after(text, |name| self.kernel.first_name(name)))
+        self.is_builtin.then(|| self.fingerprint_after(text, |name| self.kernel.first_name(name)))
     }
 
     /// The fingerprint of a text, as the state of its hash, with overrides of these names.
@@ -164,7 +164,7 @@ impl Plan {
         let mut plan = Self {
             kernel,
             variant: variant.name.to_owned(),
-            trusted: matches!(text, Cow::Borrowed(_)),
+            is_builtin: matches!(text, Cow::Borrowed(_)),
             text,
             reflection,
             constants,

@@ -5,7 +5,7 @@
 //   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
 //   rope: (positions, HEAD_DIM/2) of (cos, sin)
 //
-// Idea: a pair turns on its own, so in place needs no second buffer and no barrier.
+// Idea: a pair rotates on its own, so in place needs no second buffer and no barrier.
 // import: grid, step/state
 override HEADS: u32;
 override HEAD_DIM: u32;

@@ -16,7 +16,7 @@ fn norm_pair(query: bool, at: u32) -> vec2<f32> {
     return k_norm[at];
 }
 
-// Scales, norms and turns a quad and puts it where it belongs.
+// Scales, norms and rotates a quad and puts it where it belongs.
 fn place(head: u32, i: u32, v: Quad, scale: f32, w: Quad, t: vec4<f32>, position: u32) {
     if (is_value(head)) {
         append_quad(head - KV_HEADS * (Q_PER_KV + 1u), i, v, position, true);

@@ -10,7 +10,7 @@
 override ROPE_STYLE: u32;
 override KV_SIZE: u32;
 
-// Element e of a query or key head, normed and turned.
+// Element e of a query or key head, normed and rotated.
 fn rotated_element(head: u32, e: u32, scale: f32) -> f32 {
     let half = HEAD_DIM / 2u;
     let pair = select(e % half, e / 2u, ROPE_STYLE == ROPE_INTERLEAVED);

@@ -5,7 +5,7 @@
 // requires: var state: array<u32>
 override ROPE_STYLE: u32;
 
-// Norms and turns one pair of a head.
+// Norms and rotates one pair of a head.
 fn rotate_pair(head: u32, pair: u32, scale: f32) {
     let half = HEAD_DIM / 2u;
     let i = select(2u * pair, pair, ROPE_STYLE == ROPE_NEOX);

@@ -238,7 +238,7 @@ impl UserKernel {
         let mut plan = Plan {
             kernel: self.kernel,
             variant: shown,
-            trusted: false,
+            is_builtin: false,
             text: text.into(),
             reflection: reflection.into(),
             constants,

@@ -9,8 +9,8 @@
 //   qkv: [q | k | v] x HEAD_DIM f32   y: (heads, HEAD_DIM) f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
 //   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
-// Idea: every workgroup norms and turns the queries of its KV head while its first keys are on their way; the
-// one that has the new token's slot makes key and value too, uses them from workgroup memory and stores
+// Idea: every workgroup norms and rotates the queries of its KV head while its first keys are on their way;
+// the one that has the new token's slot makes key and value too, uses them from workgroup memory and stores
 // them. That costs a barrier, and saves a dispatch and its wait.
 // Source: own; Flash-Decoding (Dao et al., 2023) and online softmax (arXiv 1805.02867) as there.
 // import: attention/parts/fresh, attention/parts/fresh_subgroup, attention/parts/split

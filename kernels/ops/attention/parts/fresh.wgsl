@@ -18,7 +18,7 @@
 // requires: fn split_of(slot: u32, n: u32) -> u32
 const APPENDS: bool = true;
 
-// Q_PER_KV queries, the key, the value; normed and turned, f32 pairs.
+// Q_PER_KV queries, the key, the value; normed and rotated, f32 pairs.
 override FRESH_PAIRS: u32 = (Q_PER_KV + 2u) * HEAD_DIM / 2u;
 var<workgroup> fresh: array<vec2<f32>, FRESH_PAIRS>;
 // Slot of the new token in the workgroup that attends to it, else none.
@@ -34,7 +34,7 @@ fn head_of(kv_head: u32, j: u32) -> u32 {
     return KV_HEADS * j + kv_head;
 }
 
-// What makes quad i of a head: itself, its weights, the turns.
+// What makes quad i of a head: itself, its weights, the rotations.
 struct QuadParts { v: Quad, w: Quad, t: vec4<f32> }
 
 fn load_quad_parts(head: u32, i: u32, position: u32) -> QuadParts {

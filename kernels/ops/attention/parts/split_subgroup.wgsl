@@ -1,18 +1,18 @@
-// One workgroup's share of split decode attention: all Q_PER_KV query heads of a KV head over the
+// One workgroup's part of split decode attention: all Q_PER_KV query heads of a KV head over the
 // slots of one split. The file that uses it stores what comes out: `store_top(i, top)`, the largest
 // score (in units of log2) and the sum of weights, and `store_sum(i, v)`, fours of the weighted sum
 // of V; i counts [KV head][split][head of the group]. Queries, and what the new token brings, are those of
 // `cached` or `fresh`.
 //
-// LANES lanes are a team and hold one slot's row of 16-byte chunks, held() of them each. Team i of
-// all teams takes slots i, i + teams, ...: whatever n is, none has more than one slot more than
-// another. A round is in_flight() slots of a team. The next round's K is on its way as soon as this
+// LANES lanes are a thread group and hold one slot's row of 16-byte chunks, held() of them each. Thread group
+// i takes slots i, i + teams(), ...: whatever n is, none has more than one slot more than
+// another. A round is in_flight() slots of a thread group. The next round's K is on its way as soon as this
 // round's scores are made of the last, the next V as soon as this one is added up, so that memory
 // never waits for arithmetic.
 //
-// A round's scores, index j * Q_PER_KV + h, are summed over the team by halves: each step a lane hands
-// half of its sums to another and keeps the other half. In the end every lane owns outputs_kept() scores and
-// alone takes their exponentials; the team reads the weights from their owners.
+// A round's scores, index j * Q_PER_KV + h, are summed over the thread group by halves: each step a lane
+// hands half of its sums to another and keeps the other half. In the end every lane owns outputs_kept()
+// scores and alone takes their exponentials; the thread group reads the weights from their owners.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/softmax
 // import: attention/parts/split, kv/chunk
 // requires: override KV_SIZE: u32
@@ -57,7 +57,7 @@ fn in_flight() -> u32 {
 
 fn score_registers() -> u32 { return in_flight() * Q_PER_KV; }
 
-// Steps that halve the scores, until the team is at its end or an odd number is left.
+// Steps that halve the scores, until the thread group is at its end or an odd number is left.
 fn halvings() -> u32 { return min(countTrailingZeros(LANES), countTrailingZeros(score_registers())); }
 
 // Of these, steps that part slots; the others part heads.
@@ -74,7 +74,7 @@ fn part_of(member: u32) -> u32 {
     return reverseBits(member & ((1u << halvings()) - 1u)) >> (32u - halvings());
 }
 
-// Step `step` of the sum over a team.
+// Step `step` of the sum over a thread group.
 fn fold(score: ptr<function, array<f32, MOST_SCORES>>, step: u32, member: u32) {
     let far = 1u << step;
     if (step < halvings()) {
@@ -118,7 +118,7 @@ fn slots_sum(value: f32) -> f32 {
     return v;
 }
 
-// The lane of the subgroup that owns score i of the team that begins at lane `team_lane`.
+// The lane of the subgroup that owns score i of the thread group that begins at lane `team_lane`.
 fn owner(i: u32, team_lane: u32) -> u32 {
     if (halvings() == 0u) { return team_lane; }
     return team_lane + (reverseBits(i / outputs_kept()) >> (32u - halvings()));
@@ -181,15 +181,15 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     let parts = chunk_fours();
     let per_head = held() * parts;
 
-    // Which slots a team has depends on n only where there are fewer of them than teams, and then
-    // it has one at most: the first keys are loaded while n is.
+    // Which slots a thread group has depends on n only where there are fewer of them than thread groups, and
+    // then it has one at most: the first keys are loaded while n is.
     let stride = splits() * teams();
     let begin = split * teams() + team;
     var rows = CacheRows(kv_head * KV_SIZE * head_chunks(), member, begin, stride, KV_SIZE - 1u);
     var k: array<vec4<u32>, MOST_LOADS>;
     var v: array<vec4<u32>, MOST_LOADS>;
     fetch_k(&k, rows);
-    // Values too where the position is waited for twice, for n and then for the turns; else the second
+    // Values too where two loads depend on the position, n and then the rotations; else the second
     // stream of loads at once costs more than it saves.
     if (APPENDS) { fetch_v(&v, rows); }
     if (!ready(kv_head, split, Invocation(subgroup * size + lane, subgroup, lane), size)) { return false; }
@@ -288,7 +288,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
         norm[h] = subgroupShuffle(own_norm[h % outputs_kept()], owner(h, team_lane));
     }
 
-    // The teams of a subgroup.
+    // The thread groups of a subgroup.
     for (var h = 0u; h < Q_PER_KV; h++) {
         let top = subgroupMax(most[h]);
         let decay = exp2(most[h] - top);

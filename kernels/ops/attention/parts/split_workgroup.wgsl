@@ -1,4 +1,4 @@
-// One workgroup's share of split decode attention without subgroups: all Q_PER_KV query heads of a KV head
+// One workgroup's part of split decode attention without subgroups: all Q_PER_KV query heads of a KV head
 // over the tiles of one split. It leaves what split_combine merges. A tile of slots is
 // WG / LANES * IN_FLIGHT: for the scores LANES invocations share a row of K and leave their parts of the dot
 // product in workgroup memory; for the values every invocation has one chunk of every few rows of V and

@@ -1,10 +1,10 @@
 // fused_ffn/planes: LANES lanes an output, its gate row and its up row; quantised weights.
 //
-//   y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K, quantised, in planes
+//   y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K, quantised, SoA-repacked
 //   v = x (INPUT_NORM none; f32 or f16) or stream / rms(stream) * norm_weight (INPUT_NORM rms; f32), (K)
 //   y: (N) f32 or f16  act: SiLU (ACT_SILU) or GELU, tanh form (ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)
 //
-// Idea: sixteen aligned bytes of codes a load, 32 neighbours under one scale, coalesced across the
+// Idea: sixteen aligned bytes of quants a load, 32 neighbours under one scale, coalesced across the
 // lanes, scales from their own plane at the same time. The activations of a chunk, their sum and
 // their squares serve two rows. Two chunks of each row are in flight
 // a lane while x goes to workgroup memory. Results meet in

@@ -1,6 +1,6 @@
 // fused_ffn/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23 bits.
 //
-//   y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K, quantised, in planes
+//   y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K, quantised, SoA-repacked
 //   v = x (INPUT_NORM none; f32 or f16) or stream / rms(stream) * norm_weight (INPUT_NORM rms; f32), (K)
 //   y: (N) f32 or f16  act: SiLU (ACT_SILU) or GELU, tanh form (ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)
 //

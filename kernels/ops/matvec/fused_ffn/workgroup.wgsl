@@ -19,7 +19,7 @@ override LANES: u32 = 32u; // invocations an output, a power of two, at most WG/
 @group(0) @binding(3) var<storage, read> norm_weight: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read_write> y: array<u32>;
 
-// A lane's share of gate, up and the squares of an output.
+// A lane's slice of gate, up and the squares of an output.
 var<workgroup> slots: array<vec3<f32>, WG>;
 
 @compute @workgroup_size(WG)

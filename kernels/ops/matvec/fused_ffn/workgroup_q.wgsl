@@ -1,11 +1,11 @@
 // fused_ffn/workgroup_q: LANES invocations an output, summed through workgroup memory; quantised.
 //
-//   y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K, quantised, in planes
+//   y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K, quantised, SoA-repacked
 //   v = x (INPUT_NORM none; f32 or f16) or stream / rms(stream) * norm_weight (INPUT_NORM rms; f32), (K)
 //   y: (N) f32 or f16  act: SiLU (ACT_SILU) or GELU, tanh form (ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)
 //
-// Idea: as workgroup, sixteen bytes of codes at a time: 32 weights under one scale, apart from the
-// scales (planes). The rung for adapters and browsers without subgroup operations.
+// Idea: as workgroup, sixteen bytes of quants at a time: 32 weights under one scale, apart from the
+// scales (SoA-repacked). The rung for adapters and browsers without subgroup operations.
 // import: format/store_pair, grid, math/activation, matvec/prologue/rms_or_plain
 // import: matvec/prologue/x_tile, matvec/rows/soa
 override N: u32;
@@ -18,7 +18,7 @@ override LANES: u32 = 32u; // invocations an output, a power of two, at most WG/
 @group(0) @binding(3) var<storage, read> norm_weight: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read_write> y: array<u32>;
 
-// A lane's share of gate, up and the squares of an output.
+// A lane's slice of gate, up and the squares of an output.
 var<workgroup> slots: array<vec3<f32>, WG>;
 
 @compute @workgroup_size(WG)

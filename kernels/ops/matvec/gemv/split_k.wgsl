@@ -1,10 +1,10 @@
-// gemv/split_k: a team of LANES invocations over RUN rows at once.
+// gemv/split_k: a thread group of LANES invocations over RUN rows at once.
 //
 //   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
 //
 // Idea: x is twice the bytes of 16-bit weights and comes through the same cache; what a lane reads
 // of it serves RUN rows. All RUN x (chunks a lane) loads of weights are in flight together; K is
-// split over the subgroups of the team, which meet once in workgroup memory.
+// split over the subgroups of the thread group, which meet once in workgroup memory.
 // import: matvec/epilogue/store, matvec/rows/dense, matvec/rows/dense16
 // import: matvec/schedule/row_group, matvec/schedule/team
 override ROWS: u32;

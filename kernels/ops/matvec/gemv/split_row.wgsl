@@ -1,4 +1,4 @@
-// gemv/split_row: a team of LANES invocations a row, of any number.
+// gemv/split_row: a thread group of LANES invocations a row, of any number.
 //
 //   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
 //

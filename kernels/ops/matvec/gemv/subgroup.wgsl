@@ -39,7 +39,7 @@ fn main(
 ) {
     let sg = select(SG, size, SG == 0u);
     let first = group_index(workgroup, groups) * ROWS_PER_WG;
-    // Every subgroup takes as many turns: subgroup operations need uniform control flow. Rows past
+    // Every subgroup runs as many iterations: subgroup operations need uniform control flow. Rows past
     // the end repeat the last one, and what they make is dropped.
     for (var turn = 0u; turn < ROWS_PER_WG; turn += subgroups) {
         let r = turn + subgroup;

@@ -27,7 +27,7 @@ fn main(
 ) {
     let sg = select(SG, size, SG == 0u);
     let first = group_index(workgroup, groups) * ROWS_PER_WG;
-    // Every subgroup takes as many turns: subgroup operations need uniform control flow.
+    // Every subgroup runs as many iterations: subgroup operations need uniform control flow.
     for (var turn = 0u; turn < ROWS_PER_WG; turn += 4u * subgroups) {
         let r = turn + 4u * subgroup;
         let row = first + r;

@@ -1,4 +1,4 @@
-// gemv/vec4: one subgroup a row, the lane's whole share in flight at once.
+// gemv/vec4: one subgroup a row, the lane's whole slice in flight at once.
 //
 //   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation
 //
@@ -31,7 +31,7 @@ fn main(
     let count = (ROWS - 1u) / ROWS_PER_WG + 1u;
     let first = flat_index(workgroup, groups, count) * ROWS_PER_WG;
     let at_once = select(WG / max(SG, 1u), subgroups, SG == 0u);
-    // Every subgroup takes as many turns: subgroup operations need uniform control flow. Rows past
+    // Every subgroup runs as many iterations: subgroup operations need uniform control flow. Rows past
     // the end repeat the last one, and what they make is dropped.
     for (var turn = 0u; turn < ROWS_PER_WG; turn += at_once) {
         let r = turn + subgroup;

@@ -1,9 +1,9 @@
 // gemv_q/column_wise: columns of W added up, for blocks that run down the columns.
 //
 //   y[c][Y_OFFSET + r] = BETA y + sum_k x[c][k] * W[r][k]
-//   W: (ROWS, K) quantised column by column, in planes  x: (N_VECTORS, K)  y: (N_VECTORS, Y_OFFSET + ROWS)
+//   W: (ROWS, K) quantised column by column, SoA-repacked  x: (N_VECTORS, K)  y: (N_VECTORS, Y_OFFSET + ROWS)
 //
-// Idea: with ORDER column_wise sixteen bytes of codes are 32 rows of one column, and one activation
+// Idea: with ORDER column_wise sixteen bytes of quants are 32 rows of one column, and one activation
 // meets them all: a lane keeps 32 sums, multiplies the scale with the activation once, and sums
 // what offsets and minimums take off once for all 32. Eight lanes read 128 neighbouring bytes,
 // WG / 8 columns at a time, four in flight; SPLITS workgroups share the columns of 256 rows, and a

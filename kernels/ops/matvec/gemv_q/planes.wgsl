@@ -1,8 +1,9 @@
 // gemv_q/planes: LANES lanes a row, four chunks in flight a lane.
 //
-//   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]     W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
+//   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]
+//   W: (ROWS, K) quantised, SoA-repacked  x: (K) f32 or f16
 //
-// Idea: with the fields of a row's blocks apart every load is sixteen aligned bytes of codes, 32
+// Idea: with the fields of a row's blocks apart every load is sixteen aligned bytes of quants, 32
 // neighbours under one scale, coalesced across the lanes; scales come from their own plane at the
 // same time instead of before. All of a round is issued before the first use. One row has all
 // lanes (LANES 32) for matrices of few rows: the more lanes a row, the more of the GPU they fill.

@@ -1,7 +1,7 @@
 // gemv_q/planes_batch: up to eight columns of activations over weights that are decoded once.
 //
 //   y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[c][k]
-//   W: (ROWS, K) quantised, in planes  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS)
+//   W: (ROWS, K) quantised, SoA-repacked  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS)
 //
 // Idea: decoding costs several times a multiply-add, so eight weights of each of four rows are
 // decoded exactly and meet every column before the next eight; the weights cross the bus once for

@@ -2,9 +2,9 @@
 //
 //   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[k / 32] * xq[k])
 //   d = max |x| of 32 / 127, xq = round(x / d)
-//   W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
+//   W: (ROWS, K) quantised, SoA-repacked  x: (K) f32 or f16
 //
-// Idea: against 8-bit activations codes stay integers: dot4I8Packed takes four at a time, and x
+// Idea: against 8-bit activations quants stay integers: dot4I8Packed takes four at a time, and x
 // meets a chunk with 32 bytes instead of 128. Every workgroup rounds x into its own memory while
 // its first weights are on their way. The rounding costs about 5e-3 of the activations' size (an
 // NMSE near 3e-5), so this one has a tolerance of its own and runs only when a hint asks for it.

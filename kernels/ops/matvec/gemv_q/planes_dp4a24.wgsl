@@ -2,7 +2,7 @@
 //
 //   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[k / 32] * xq[k])
 //   d = max |x| of 32 / 4161400, xq = round(x / d)
-//   W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
+//   W: (ROWS, K) quantised, SoA-repacked  x: (K) f32 or f16
 //
 // Idea: as planes_dp4a16 with one byte more: xq = 65536 t + 256 h + l. Three dot4I8Packed take four
 // weights, three quarters of an instruction a weight and a third to unpack, where a float takes three;

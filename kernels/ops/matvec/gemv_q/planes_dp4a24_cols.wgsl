@@ -1,9 +1,9 @@
 // gemv_q/planes_dp4a24_cols: up to eight columns of activations as integers of 23 bits.
 //
 //   y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[c][k / 32] * xq[c][k])   as planes_dp4a24, of column c
-//   W: (ROWS, K) quantised, in planes  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS)
+//   W: (ROWS, K) quantised, SoA-repacked  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS)
 //
-// Idea: the codes of four rows become bytes once and meet every column, three quarters of an instruction
+// Idea: the quants of four rows become bytes once and meet every column, three quarters of an instruction
 // a weight and column where planes_batch takes one and a half and its conversions. A workgroup holds as
 // many rounded columns as its memory has room for; with more, neighbouring workgroups have the same
 // rows and the next columns, so that the weights cross the bus once.
@@ -17,7 +17,8 @@ override X_COLUMNS: u32 = 1u; // of them in memory
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // a power of two from 4 on
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
-// Workgroups at most. Each rounds its columns, so with many rows it takes more than one turn.
+// Workgroups at most. Each rounds its columns, so with many rows it takes more than one grid-stride
+// iteration.
 override GROUPS: u32 = 264u;
 const EACH: u32 = 4u;
 const PAIRED: bool = false;

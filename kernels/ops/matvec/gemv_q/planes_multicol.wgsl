@@ -1,6 +1,7 @@
 // gemv_q/planes_multicol: EACH (2 or 4) output columns (rows of W) to LANES lanes.
 //
-//   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]     W: (ROWS, K) quantised, in planes  x: (K) f32 or f16
+//   y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]
+//   W: (ROWS, K) quantised, SoA-repacked  x: (K) f32 or f16
 //
 // Idea: a chunk of 16 bytes meets 128 bytes of x, eight times what it is itself: with one row a
 // lane workgroup memory would serve x at its full width. The rows share each load of x; a chunk of each is in

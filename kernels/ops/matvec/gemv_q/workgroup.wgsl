@@ -1,7 +1,7 @@
 // gemv_q/workgroup: LANES invocations a row, summed through workgroup memory; no subgroups needed.
 //
 //   y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[c][k]
-//   W: (ROWS, K) quantised, in planes  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS)
+//   W: (ROWS, K) quantised, SoA-repacked  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS)
 //
 // Idea: the loads of `planes`, then a tree in workgroup memory. The rung for adapters and browsers
 // without subgroup operations. Several columns are taken one after another: the weights of the

@@ -6,7 +6,7 @@
 //
 // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums them, and
 // the first lane of each row keeps the best of its rows until the end. Every weight finds its scale
-// again, so the floor is far; `planes` reads codes sixteen bytes at a time.
+// again, so the floor is far; `planes` reads quants sixteen bytes at a time.
 // import: format/load_one, format/weight_at, grid, matvec/epilogue/argmax, reduce/lanes
 // import: step/choose, step/choose_workgroup
 // import: format/load_one, format/weight_at, grid, matvec/epilogue/argmax, reduce/lanes

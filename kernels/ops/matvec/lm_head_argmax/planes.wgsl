@@ -1,7 +1,7 @@
-// lm_head_argmax/planes: LANES lanes to four quantised rows, sixteen bytes of codes a load.
+// lm_head_argmax/planes: LANES lanes to four quantised rows, sixteen bytes of quants a load.
 //
 //   token = FIRST_ROW + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends
-//   W: (ROWS, K) quantised, in planes  x: (K) f32 or f16  best_*: (1), of the parts of W so far
+//   W: (ROWS, K) quantised, SoA-repacked  x: (K) f32 or f16  best_*: (1), of the parts of W so far
 //   partial_*: a candidate a workgroup
 //
 // Idea: gemv_q/planes_multicol with the rows of a workgroup one after another: x is staged and

@@ -1,11 +1,11 @@
 // lm_head_argmax/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23 bits.
 //
 //   token = FIRST_ROW + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends
-//   W: (ROWS, K) quantised, in planes  x: (K) f32 or f16  best_*: (1), of the parts of W so far
+//   W: (ROWS, K) quantised, SoA-repacked  x: (K) f32 or f16  best_*: (1), of the parts of W so far
 //   partial_*: a candidate a workgroup
 //
-// Idea: a workgroup rounds x once and takes many turns of rows; each lane keeps the best of the rows
-// whose products end in it.
+// Idea: a workgroup rounds x once and takes rows in many grid-stride iterations; each lane keeps the best of
+// the rows whose products end in it.
 // Source: own.
 // import: grid, matvec/epilogue/argmax, matvec/prologue/plain, matvec/prologue/three_digits
 // import: matvec/prologue/unscaled, matvec/schedule/soa_int8, step/choose, step/choose_workgroup

@@ -1,4 +1,4 @@
-// lm_head_argmax/workgroup: LANES invocations a row, rows in turn; no subgroups needed.
+// lm_head_argmax/workgroup: LANES invocations a row, one row after another; no subgroups needed.
 //
 //   token = FIRST_ROW + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends
 //   W: (ROWS, K) dense  x: (K) f32 or f16  best_*: (1), of the parts of W so far

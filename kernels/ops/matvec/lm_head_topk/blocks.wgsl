@@ -7,7 +7,7 @@
 //
 // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums them, and
 // the logits stay there to be sorted. Every weight finds its scale again, so the floor is far;
-// `planes` reads codes sixteen bytes at a time.
+// `planes` reads quants sixteen bytes at a time.
 // import: format/load_one, format/weight_at, grid, matvec/epilogue/topk, reduce/lanes, sort/list
 // import: sort/merge
 // import: format/load_one, format/weight_at, grid, matvec/epilogue/topk, reduce/lanes, sort/list

@@ -220,7 +220,8 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
         }
         // Lists to merge, and more workgroups than one grid dimension holds.
         cases.push(whole(100_003, 5, Format::F16, 64).into());
-        // More rows a workgroup, several turns of them, and lists that are no power of two long.
+        // More rows a workgroup, several grid-stride iterations over them, and lists that are no
+        // power of two long.
         cases.push(whole(140_003, 40, Format::Q4_0, 50).into());
         cases.push(whole(140_003, 8, Format::Bf16, 50).into());
         cases

@@ -1,8 +1,8 @@
-// lm_head_topk/planes: LANES lanes to four quantised rows, sixteen bytes of codes a load.
+// lm_head_topk/planes: LANES lanes to four quantised rows, sixteen bytes of quants a load.
 //
 //   (top_values, top_indices) = the first TOP_K of (y[r], FIRST_ROW + r), y[r] = sum_k W[r][k] * x[k],
 //   and of what earlier parts of W left; larger y first, of equal y the lower index
-//   W: (ROWS, K) quantised, in planes  x: (K) f32 or f16  top_*: (TOP_K)
+//   W: (ROWS, K) quantised, SoA-repacked  x: (K) f32 or f16  top_*: (TOP_K)
 //   lists: (workgroups, TOP_K)  merged: (MERGERS, TOP_K)
 //
 // Idea: gemv_q/planes_multicol with the rows of a workgroup one after another: x is staged and

@@ -2,10 +2,10 @@
 //
 //   (top_values, top_indices) = the first TOP_K of (y[r], FIRST_ROW + r), y[r] = sum_k W[r][k] * x[k],
 //   and of what earlier parts of W left; larger y first, of equal y the lower index
-//   W: (ROWS, K) quantised, in planes  x: (K) f32 or f16  top_*: (TOP_K)
+//   W: (ROWS, K) quantised, SoA-repacked  x: (K) f32 or f16  top_*: (TOP_K)
 //   lists: (workgroups, TOP_K)  merged: (MERGERS, TOP_K)
 //
-// Idea: a workgroup rounds x once and takes many turns of rows; their logits are sorted in
+// Idea: a workgroup rounds x once and takes rows in many grid-stride iterations; their logits are sorted in
 // workgroup memory at the end, as in the other variants.
 // Source: own.
 // import: grid, matvec/epilogue/topk, matvec/prologue/plain, matvec/prologue/three_digits

@@ -1,4 +1,4 @@
-// lm_head_topk/workgroup: LANES invocations a row, rows in turn; no subgroups needed.
+// lm_head_topk/workgroup: LANES invocations a row, one row after another; no subgroups needed.
 //
 //   (top_values, top_indices) = the first TOP_K of (y[r], FIRST_ROW + r), larger y first, of equal y the
 //   lower index; y[r] = sum_k W[r][k] * x[k], and of the parts of W before, see PART

@@ -1,7 +1,7 @@
 // norm_gemv/planes: as gemv_q/planes, LANES lanes a row, over quantised weights.
 //
 //   y[Y_OFFSET + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (WEIGHT_OFFSET + g[k])
-//   W: (ROWS, K) quantised, in planes  x, g: (K), f32   WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
+//   W: (ROWS, K) quantised, SoA-repacked  x, g: (K), f32   WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
 //
 // Idea: x times g goes to workgroup memory once; every row's lanes meet all of x, so each adds up the
 // squares of its chunks beside the product, and the norm's scale is applied to the finished sum.

@@ -1,4 +1,4 @@
-// norm_gemv/split_k: a team of LANES invocations over RUN rows at once.
+// norm_gemv/split_k: a thread group of LANES invocations over RUN rows at once.
 //
 //   y[Y_OFFSET + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (WEIGHT_OFFSET + g[k])
 //   W: (ROWS, K)  x, g: (K), f32           WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)

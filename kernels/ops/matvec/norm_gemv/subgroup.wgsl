@@ -1,4 +1,4 @@
-// norm_gemv/subgroup: one subgroup a row, the lane's whole share in flight at once.
+// norm_gemv/subgroup: one subgroup a row, the lane's whole slice in flight at once.
 //
 //   y[Y_OFFSET + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (WEIGHT_OFFSET + g[k])
 //   W: (ROWS, K)  x, g: (K), f32           WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
@@ -30,7 +30,7 @@ fn main(
     let count = (ROWS - 1u) / ROWS_PER_WG + 1u;
     let first = flat_index(workgroup, groups, count) * ROWS_PER_WG;
     let at_once = select(WG / max(SG, 1u), subgroups, SG == 0u);
-    // Every subgroup takes as many turns: subgroup operations need uniform control flow. Rows past
+    // Every subgroup runs as many iterations: subgroup operations need uniform control flow. Rows past
     // the end repeat the last one, and what they make is dropped.
     for (var turn = 0u; turn < ROWS_PER_WG; turn += at_once) {
         let r = turn + subgroup;

@@ -1,7 +1,7 @@
 // norm_gemv/workgroup_q: LANES invocations a row over quantised weights; no subgroups needed.
 //
 //   y[Y_OFFSET + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (WEIGHT_OFFSET + g[k])
-//   W: (ROWS, K) quantised, in planes  x, g: (K), f32   WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
+//   W: (ROWS, K) quantised, SoA-repacked  x, g: (K), f32   WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
 //
 // Idea: as planes, joined by a tree in workgroup memory. The rung for adapters and browsers without
 // subgroup operations.
