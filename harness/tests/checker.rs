@@ -82,7 +82,7 @@ fn an_infinity_fails() {
 #[test]
 fn a_skipped_dispatch_fails() {
     // The second of two dispatches never runs: the output keeps its poison.
-    let problem = "SEEN=9,CAPACITY=16";
+    let problem = "N_KV=9,KV_SIZE=16";
     let verdict = planned("attention_decode", "naive", problem, "fn mix(", "fn mix(", |plan| {
         plan.stages.pop();
     });
@@ -170,7 +170,7 @@ fn a_wrong_tie_fails() {
     let verdict = sabotaged(
         "argmax",
         "workgroup",
-        "N=70000,GIVEN=1",
+        "N=70000,PROMPT_LEN=1",
         "b.value == a.value && b.index < a.index",
         "b.value == a.value && b.index > a.index && a.index != 0xffffffffu",
     );
@@ -209,7 +209,7 @@ fn a_pipeline_the_device_refuses_is_a_failure_not_a_panic() {
 
 #[test]
 fn a_counter_that_is_not_set_back_fails() {
-    let problem = "GROUP=1,KV_HEADS=2,HEAD_DIM=64,CAPACITY=300,SEEN=300";
+    let problem = "Q_PER_KV=1,KV_HEADS=2,HEAD_DIM=64,KV_SIZE=300,N_KV=300";
     let back = "atomicStore(&counters[kv_head], 0u);";
     let kept = "atomicStore(&counters[kv_head], kv_head);";
     let verdict = |to| sabotaged("attention_decode", "split_kv_last", problem, back, to);

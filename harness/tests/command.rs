@@ -94,9 +94,9 @@ fn nothing_on_the_command_line_panics() {
         "gemv ROWS=4294967295,K=4294967295",
         "gemv ROWS=1,K=4294967295",
         "rms_norm ROWS=1,N=4294967295",
-        "argmax N=5,SEEN=4294967295",
+        "argmax N=5,N_KV=4294967295",
         "embed VOCAB=4294967295,HIDDEN=4294967295",
-        "qk_norm_rope GROUP=70000,KV_HEADS=1,HEAD_DIM=32,SEEN=1",
+        "qk_norm_rope Q_PER_KV=70000,KV_HEADS=1,HEAD_DIM=32,N_KV=1",
     ] {
         let (kernel, shape) = shape.split_once(' ').unwrap();
         let output = lathe(&["check", kernel, "--shape", shape]);

@@ -258,7 +258,8 @@ fn tokens_do_not_depend_on_the_steps_in_a_submission() {
     }
 }
 
-/// A timed run that starts with the warm-up's cache or counter attends over too many slots. The comparison that would show it is first shown to be able to.
+/// A timed run that starts with the warm-up's cache or counter attends over too many slots. The
+/// comparison that would show it is first shown to be able to.
 #[test]
 fn a_run_after_a_reset_is_a_first_run_and_without_one_is_not() {
     let golden = Golden::load("gemma3-tiny-f16");

@@ -1,5 +1,5 @@
-//! The examples run and say what they should. `cargo test` builds them first, unless it was asked for
-//! single targets.
+//! The examples run and say what they should. `cargo test` builds them first, unless it was asked
+//! for single targets.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

@@ -148,8 +148,8 @@ fn every_variant_is_benchmarked_somewhere() {
     assert!(never.is_empty(), "no benchmarked shape for {never:?}");
 }
 
-/// Limits that no adapter at hand has: much parallelism over little memory, and a number of invocations
-/// that is no power of two, which a tree of sums would lose a part of.
+/// Limits that no adapter at hand has: much parallelism over little memory, and a number of
+/// invocations that is no power of two, which a tree of sums would lose a part of.
 #[test]
 fn workgroups_fit_unusual_limits() {
     let caps =
@@ -182,8 +182,8 @@ fn norms_are_never_left_to_a_few_invocations() {
     }
 }
 
-/// The other kernels over planes_dot4.wgsl, in several turns: what stays from turn to turn, rows that belong
-/// together, lists of more rows than a turn has.
+/// The other kernels over planes_dot4.wgsl, in several grid-stride iterations: what stays between
+/// them, rows that belong together, lists of more rows than a turn has.
 #[test]
 fn kernels_over_rounded_activations_match_in_several_turns() {
     let Some(gpu) = common::own_gpu() else { return };
@@ -195,15 +195,15 @@ fn kernels_over_rounded_activations_match_in_several_turns() {
         ("norm_gemv", "ROWS=199,K=800,WEIGHT=q4_k", 4.0, 1.0),
         ("norm_gemv", "ROWS=77,K=301,WEIGHT=q8_0", 1.0, 1.0),
         ("norm_gemv", "ROWS=77,K=800,WEIGHT=q4_0", 4.0, 4.0),
-        ("fused_ffn", "N=101,K=300,WEIGHT=q4_0,ACTS=f16", 4.0, 1.0),
-        ("fused_ffn", "N=101,K=96,WEIGHT=q6_k,ACTS=f16,NORM=rms", 4.0, 1.0),
+        ("fused_ffn", "N=101,K=300,WEIGHT=q4_0,ACT_FORMAT=f16", 4.0, 1.0),
+        ("fused_ffn", "N=101,K=96,WEIGHT=q6_k,ACT_FORMAT=f16,INPUT_NORM=rms", 4.0, 1.0),
         ("lm_head_argmax", "ROWS=501,K=160,WEIGHT=q5_1", 4.0, 1.0),
         ("lm_head_topk", "ROWS=501,K=160,WEIGHT=q4_k,TOP_K=50", 4.0, 1.0),
         ("lm_head_topk", "ROWS=1900,K=33,WEIGHT=q8_0,TOP_K=9", 4.0, 1.0),
         ("lm_head_topk", "ROWS=131,K=64,WEIGHT=q4_1,TOP_K=200", 4.0, 1.0),
-        ("matmul_rmsnorm_fused", "ROWS=101,K=800,WEIGHT=q4_k,NEXT=rms", 4.0, 1.0),
-        ("matmul_rmsnorm_fused", "ROWS=101,K=800,WEIGHT=q5_0,POST=rms", 4.0, 4.0),
-        ("matmul_rmsnorm_fused", "ROWS=75,K=301,WEIGHT=q8_0,NEXT=rms", 2.0, 1.0),
+        ("matmul_rmsnorm_fused", "ROWS=101,K=800,WEIGHT=q4_k,NEXT_NORM=rms", 4.0, 1.0),
+        ("matmul_rmsnorm_fused", "ROWS=101,K=800,WEIGHT=q5_0,POST_NORM=rms", 4.0, 4.0),
+        ("matmul_rmsnorm_fused", "ROWS=75,K=301,WEIGHT=q8_0,NEXT_NORM=rms", 2.0, 1.0),
     ] {
         let kernel = lathe_kernels::kernel(name).unwrap();
         let variant = kernel.variants.iter().find(|v| v.name.ends_with("_dp4a24")).unwrap();
@@ -225,7 +225,7 @@ fn kernels_over_rounded_activations_match_in_several_turns() {
 fn the_position_never_leaves_the_tokens() {
     let Some(gpu) = common::own_gpu() else { return };
     let kernel = lathe_kernels::kernel("argmax").unwrap();
-    let problem = common::problem(kernel, "N=100,SEEN=2,GIVEN=1");
+    let problem = common::problem(kernel, "N=100,N_KV=2,PROMPT_LEN=1");
     let naive = kernel.variant("naive").unwrap();
     let plan = Plan::of(kernel, naive, &problem.shape, &gpu.caps).unwrap();
     let case = Case::new(&gpu, plan, &problem, SEED).unwrap();
@@ -292,7 +292,7 @@ fn gemv_q_in_several_turns_matches_reference() {
     }
 }
 
-/// Several passes over the columns, several turns of rows, and both.
+/// Several passes over the columns, several grid-stride iterations over rows, and both.
 #[test]
 fn columns_in_passes_and_turns_match_reference() {
     let Some(gpu) = common::own_gpu() else { return };
@@ -336,7 +336,7 @@ fn attention_does_not_mix_what_no_token_filled() {
         let filled = seen - usize::from(name == "attention_append");
         let kernel = lathe_kernels::kernel(name).unwrap();
         let text = format!(
-            "GROUP=2,KV_HEADS={kv_heads},HEAD_DIM={head_dim},CAPACITY={capacity},KV=f32,SEEN={seen}"
+            "Q_PER_KV=2,KV_HEADS={kv_heads},HEAD_DIM={head_dim},KV_SIZE={capacity},KV_FORMAT=f32,N_KV={seen}"
         );
         let problem = common::problem(kernel, &text);
         for variant in &kernel.variants {

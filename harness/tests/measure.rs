@@ -332,7 +332,8 @@ fn the_tuner_rejects_wrong_hanging_and_refused_candidates_and_harms_nothing() {
         "[[stage]]\nentry = \"main\"\nworkgroups = [\"ceil(N / WG)\", 65535, 65535]\n",
     );
     let refused = folder.write("refused.wgsl", &text.replace("@group(0)", "@group(1)"));
-    // In naive's place it is right; in that of vec4, whose grid is a quarter, the rest stays undone.
+    // In naive's place it is right; in that of vec4, whose grid is a quarter, the rest stays
+    // undone.
     let short = format!("vec4={}", folder.write("short.wgsl", text));
     let right = folder.write("right.wgsl", text);
     let store = folder.path("tuned.json");
@@ -667,7 +668,7 @@ fn bench_times_dispatches_apart_and_variants_of_one_kernel_at_one_shape() {
         return;
     }
     let _turn = common::turn();
-    let shape = ["--shape", "N=5000,SEEN=1,GIVEN=4294967295", "--stages", "--json"];
+    let shape = ["--shape", "N=5000,N_KV=1,PROMPT_LEN=4294967295", "--stages", "--json"];
     let output = lathe(&[&["bench", "argmax/two_pass", "argmax/workgroup"][..], &shape].concat());
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let report = document(&output);

@@ -100,7 +100,8 @@ fn twenty_thousand_draws_fit_the_distribution() {
     }
 }
 
-/// Logits that break what a fast top-k hopes for: that few are near the k-th, and that they lie apart.
+/// Logits that break what a fast top-k hopes for: that few are near the k-th, and that they lie
+/// apart.
 #[test]
 fn adversarial_logits_are_drawn_exactly() {
     let Some(gpu) = common::own_gpu() else { return };

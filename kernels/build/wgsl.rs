@@ -171,8 +171,9 @@ impl Tree {
     }
 }
 
-/// Declarations of what the modules of a row require and none defines: parameters and buffers of the
-/// operation, as its naive variant has them. A buffer that it lacks is memory of the schedule's own.
+/// Declarations of what the modules of a row require and none defines: parameters and buffers of
+/// the operation, as its naive variant has them. A buffer that it lacks is memory of the schedule's
+/// own.
 fn declared(modules: &[Module], naive: &str) -> String {
     let tokens = tokens::tokens(naive);
     let naive = tokens::declarations(&tokens);

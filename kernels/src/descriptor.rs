@@ -557,6 +557,23 @@ impl Kernel {
         self.params.iter().chain(self.state).find(|p| p.name == name)
     }
 
+    /// The first name of a parameter, or of any other override: how texts and tuned choices of
+    /// before name it.
+    pub fn first_name<'a>(&self, name: &'a str) -> &'a str {
+        self.param(name).and_then(|p| p.before.first()).copied().unwrap_or(name)
+    }
+
+    /// The values of a shape under the names that parameters had before: what a user's file of
+    /// before calls them.
+    pub fn values_before<'a>(
+        &'a self,
+        shape: &'a Shape,
+    ) -> impl Iterator<Item = (&'static str, f64)> + 'a {
+        let values =
+            |p: &'a Param| shape.get(p.name).map(|v| p.before.iter().map(move |b| (*b, v)));
+        self.params.iter().filter_map(values).flatten()
+    }
+
     /// Variants from the one expected to be fastest downwards.
     pub fn prefer(&self, shape: &Shape) -> &'static [&'static str] {
         (self.prefer)(shape)
@@ -613,13 +630,18 @@ impl Kernel {
         base.parse_over(self.name, &[self.params, self.state], text).map(|(problem, _)| problem)
     }
 
-    /// Reads the text of a record or of a tuned choice, which may have been written before a
-    /// parameter was renamed or added. State that it does not name keeps its default.
+    /// Reads the text of a record, which may have been written before a parameter was renamed or
+    /// added. State that it does not name keeps its default.
     pub fn parse_complete(&self, text: &str) -> Result<Problem, ShapeError> {
+        self.read(text, |_| true)
+    }
+
+    /// Reads a text of before, which must name what is `needed` and has no neutral value.
+    fn read(&self, text: &str, needed: impl Fn(&Param) -> bool) -> Result<Problem, ShapeError> {
         let base = self.default_problem();
         let params = &[self.params, self.state];
         let (mut problem, named) = base.parse_over(self.name, params, text)?;
-        for param in self.params.iter().filter(|p| !named.contains(&p.name)) {
+        for param in self.params.iter().filter(|p| !named.contains(&p.name) && needed(p)) {
             let name = param.name;
             let value = param.neutral.ok_or_else(|| ShapeError::Missing {
                 kernel: self.name,
@@ -633,14 +655,22 @@ impl Kernel {
 
     /// The parameters that some variant compiles in: what a tuned choice depends on.
     pub fn key(&self, shape: &Shape) -> String {
-        let compiled = |name: &str| {
-            self.variants.iter().any(|v| {
-                crate::reflection(self.name, v.name)
-                    .is_some_and(|r| r.overrides.iter().any(|(o, _)| o == name))
-            })
-        };
-        let params: Vec<Param> = self.params.iter().filter(|p| compiled(p.name)).copied().collect();
+        let params: Vec<Param> =
+            self.params.iter().filter(|p| self.is_compiled(p)).copied().collect();
         shape.show(&params)
+    }
+
+    /// The [`Kernel::key`] of a tuned choice, which may have been stored before a parameter was
+    /// renamed or added.
+    pub fn read_key(&self, text: &str) -> Result<String, ShapeError> {
+        self.read(text, |param| self.is_compiled(param)).map(|problem| self.key(&problem.shape))
+    }
+
+    fn is_compiled(&self, param: &Param) -> bool {
+        self.variants.iter().any(|v| {
+            crate::reflection(self.name, v.name)
+                .is_some_and(|r| r.overrides.iter().any(|(o, _)| o == param.name))
+        })
     }
 
     /// A problem with every parameter and word of the state drawn by `pick(n)`, which returns a

@@ -80,8 +80,8 @@ pub fn text_state_before(kernel: &str, variant: &str) -> Option<u64> {
     })
 }
 
-/// Links a WGSL text with the built-in modules that its `// import:` lines name, as the build script
-/// does for built-in variants. `path` only names it in errors.
+/// Links a WGSL text with the built-in modules that its `// import:` lines name, as the build
+/// script does for built-in variants. `path` only names it in errors.
 pub fn link(text: &str, path: &str) -> Result<String, ReflectError> {
     let is_unknown = Cell::new(false);
     let find = |name: &str| {

@@ -296,9 +296,9 @@ impl Default for State {
 
 impl State {
     /// Name of [`State::n_kv`] in shapes.
-    pub const N_KV: &'static str = "SEEN";
+    pub const N_KV: &'static str = "N_KV";
     /// Name of [`State::prompt_len`] in shapes.
-    pub const PROMPT_LEN: &'static str = "GIVEN";
+    pub const PROMPT_LEN: &'static str = "PROMPT_LEN";
 
     fn get(&self, name: &str) -> Option<usize> {
         match name {
@@ -321,12 +321,14 @@ impl State {
 pub const fn n_kv(tile: u32, max: u32) -> Param {
     let doc =
         "tokens of the sequence, the current one included (state: decode keeps it on the GPU)";
-    dim(State::N_KV, doc, tile, max).param
+    dim(State::N_KV, doc, tile, max).before(&["SEEN"]).param
 }
 
 /// Tokens of the prompt.
 pub const PROMPT_LEN: Param =
-    dim(State::PROMPT_LEN, "tokens the host gave (state: decode keeps it on the GPU)", 4, 9).param;
+    dim(State::PROMPT_LEN, "tokens the host gave (state: decode keeps it on the GPU)", 4, 9)
+        .before(&["GIVEN"])
+        .param;
 
 /// Why a `--shape` text is not a shape of this kernel.
 #[derive(Debug, thiserror::Error, PartialEq)]
@@ -573,7 +575,7 @@ mod tests {
     #[test]
     fn parses_over_a_base_and_prints_back() {
         let problem = parse("k=1152, weight=F16, seen=7").unwrap();
-        assert_eq!(problem.show(Gemv::PARAMS, &[n_kv(4, 9)]), "K=1152,WEIGHT=f16,SEEN=7");
+        assert_eq!(problem.show(Gemv::PARAMS, &[n_kv(4, 9)]), "K=1152,WEIGHT=f16,N_KV=7");
         assert_eq!(Gemv::read(&problem.shape), Gemv { k: 1152, weight: Format::F16 });
         assert_eq!(problem.state, State { n_kv: 7, ..State::default() });
         assert_eq!(parse("w=f16").unwrap(), parse("weight=f16").unwrap());
@@ -583,7 +585,7 @@ mod tests {
     fn errors_name_what_is_wrong() {
         let error = |t| parse(t).unwrap_err().to_string();
         assert_eq!(error("K"), "`K` is not of the form NAME=VALUE");
-        assert_eq!(error("M=1"), "kernel gemv has no parameter `M`; it has K, WEIGHT, SEEN");
+        assert_eq!(error("M=1"), "kernel gemv has no parameter `M`; it has K, WEIGHT, N_KV");
         assert_eq!(error("WEIGHT=q9"), "WEIGHT=q9: expected one of f32, f16, bf16");
         assert!(error("K=0").starts_with("K=0: expected a whole number"));
         assert!(error("K=-3").starts_with("K=-3: expected a whole number"));

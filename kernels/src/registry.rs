@@ -198,9 +198,9 @@ pub fn register<P: Params>(
     })
 }
 
-/// Adds variants to an operation that is there, such as `lathe_kernels::rope::OPERATION`. They can be
-/// checked, timed, tuned, hinted and decoded with; nothing selects them unasked but a tuned choice,
-/// since the operation's preferences stay.
+/// Adds variants to an operation that is there, such as `lathe_kernels::rope::OPERATION`. They can
+/// be checked, timed, tuned, hinted and decoded with; nothing selects them unasked but a tuned
+/// choice, since the operation's preferences stay.
 ///
 /// # Errors
 /// As for [`register`].

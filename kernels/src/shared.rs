@@ -20,22 +20,24 @@ pub const fn weight(set: &'static &'static [Format]) -> Typed<Format> {
 }
 
 /// Format of the activations an operation reads.
-pub const ACTS_IN: Typed<FloatFormat> = choice("ACTS", "storage format of x", &FloatFormat::STORED);
+pub const ACT_FORMAT_IN: Typed<FloatFormat> =
+    choice("ACT_FORMAT", "storage format of x", &FloatFormat::STORED).before(&["ACTS"]);
 
 /// Format of the activations an operation writes.
-pub const ACTS_OUT: Typed<FloatFormat> =
-    choice("ACTS", "storage format of y", &FloatFormat::STORED);
+pub const ACT_FORMAT_OUT: Typed<FloatFormat> =
+    choice("ACT_FORMAT", "storage format of y", &FloatFormat::STORED).before(&["ACTS"]);
 
 /// Format of the activations an operation reads and writes.
-pub const ACTS: Typed<FloatFormat> =
-    choice("ACTS", "storage format of x and y", &FloatFormat::STORED);
+pub const ACT_FORMAT: Typed<FloatFormat> =
+    choice("ACT_FORMAT", "storage format of x and y", &FloatFormat::STORED).before(&["ACTS"]);
 
 /// Where in `y` a matrix begins to write.
 pub const Y_OFFSET: Typed<usize> = start(
-    "FIRST",
+    "Y_OFFSET",
     "element of y that row 0 makes: matrices of several formats fill one vector",
     70,
 )
+.before(&["FIRST"])
 .neutral(0.0);
 
 /// Whether a product is added to what was there.
@@ -47,27 +49,31 @@ pub const BETA: Typed<Beta> = mostly(
 .neutral(0.0);
 
 /// Activation of a gated feed-forward block.
-pub const ACTIVATION: Typed<Activation> = choice("ACT", "activation of the gate", &Activation::ALL);
+pub const ACTIVATION: Typed<Activation> =
+    choice("ACTIVATION", "activation of the gate", &Activation::ALL).before(&["ACT"]);
 
 /// Epsilon of an RMSNorm.
 pub const EPS: Typed<f32> = float("EPS", "added to the mean square", 1e-6, 1e-2);
 
 /// Convention of an RMSNorm's weight.
-pub const OFFSET: Typed<NormOffset> = choice(
-    "OFFSET",
+pub const WEIGHT_OFFSET: Typed<NormOffset> = choice(
+    "WEIGHT_OFFSET",
     "added to the norm's weight: standard 0, Gemma 1 (GGUF files already hold 1 + w)",
     &NormOffset::ALL,
-);
+)
+.before(&["OFFSET"]);
 
 /// Gemma's norm of a branch before it joins the residual stream.
-pub const POST: Typed<Norm> = choice(
-    "POST",
+pub const POST_NORM: Typed<Norm> = choice(
+    "POST_NORM",
     "norm the branch before it is added (Gemma); post_weight is read only then",
     &Norm::ALL,
-);
+)
+.before(&["POST"]);
 
 /// Query heads of a KV head.
-pub const Q_PER_KV: Typed<usize> = dim("GROUP", "query heads per KV head", 2, 5);
+pub const Q_PER_KV: Typed<usize> =
+    dim("Q_PER_KV", "query heads per KV head", 2, 5).before(&["GROUP"]);
 
 /// KV heads; sweeps draw at most `max`.
 pub const fn kv_heads(max: u32) -> Typed<usize> {
@@ -79,29 +85,32 @@ pub const HEAD_DIM: Typed<usize> =
     one_of("HEAD_DIM", "elements of a head", &[32, 64, 80, 96, 128, 256]);
 
 /// QK-norm.
-pub const QK_NORM: Typed<Norm> = choice("NORM", "norm each query and key head first", &Norm::ALL);
+pub const QK_NORM: Typed<Norm> =
+    choice("QK_NORM", "norm each query and key head first", &Norm::ALL).before(&["NORM"]);
 
 /// Which elements of a head rotate together.
 pub const ROPE_STYLE: Typed<RopeStyle> = choice(
-    "STYLE",
+    "ROPE_STYLE",
     "pairs that rotate together: (2i, 2i+1) or (i, i + HEAD_DIM/2)",
     &RopeStyle::ALL,
-);
+)
+.before(&["STYLE"]);
 
 /// Base of the rope table.
 pub const ROPE_BASE: Typed<f32> =
-    float("BASE", "base of the frequencies (in the rope table)", 1e4, 1e6);
+    float("ROPE_BASE", "base of the frequencies (in the rope table)", 1e4, 1e6).before(&["BASE"]);
 
 /// Divisors of the rope table.
 pub const ROPE_FACTORS: Typed<RopeFactors> = choice(
-    "FACTORS",
+    "ROPE_FACTORS",
     "frequency divisors, Llama 3's rope_freqs (in the rope table)",
     &RopeFactors::ALL,
-);
+)
+.before(&["FACTORS"]);
 
 /// Format of a cache.
 pub const KV_FORMAT: Typed<FloatFormat> =
-    choice("KV", "storage format of the cache", &FloatFormat::STORED);
+    choice("KV_FORMAT", "storage format of the cache", &FloatFormat::STORED).before(&["KV"]);
 
 /// Factor on attention's scores.
 pub const SCALE: Typed<f32> =

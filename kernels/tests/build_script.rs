@@ -1,4 +1,5 @@
-//! A broken shader must fail the build readably: file, line, what is wrong, naga's annotated source.
+//! A broken shader must fail the build readably: file, line, what is wrong, naga's annotated
+//! source.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "the build script uses the rest")]

@@ -1,5 +1,5 @@
-//! One benchmark target a kernel: its lines in `benches/Cargo.toml` and its file say nothing but the
-//! name, so both follow from the registry. `LATHE_BLESS=1` writes them anew.
+//! One benchmark target a kernel: its lines in `benches/Cargo.toml` and its file say nothing but
+//! the name, so both follow from the registry. `LATHE_BLESS=1` writes them anew.
 //!
 //! Cargo wants each target spelt out: one without libtest needs a `[[bench]]` of its own, and
 //! several that share a `path` draw a warning.

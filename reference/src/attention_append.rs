@@ -1,14 +1,14 @@
-//! A token from the product of its QKV matrix to its mixed values:
+//! A token from the product of its QKV matrix to its attention output:
 //! [`qkv_rope_append`](crate::qkv_rope_append), then
 //! [`attention_decode`](crate::attention_decode) over the caches that hold it.
 //!
 //! Magnitude: Σᵢ pᵢ·|Vᵢd| · (1 + 2·maxᵢ Sᵢ) as there, with Sᵢ = |scale|·Σd |q|d·|K|id over the
-//! magnitudes of the turned query and, in its slot, the turned key: rotations round what lies before
-//! the cancellation.
+//! magnitudes of the rotated query and, in its slot, the rotated key: rotations round what lies
+//! before the cancellation.
 //!
-//! A cache of f16 rounds the new key and value by up to a step, of a direction that is not ours to say. A
-//! relative error δ of both moves the new slot's score by at most δ·S, its weight p by p·S·δ, all
-//! others' by as much together, and its own term by p·|V|·δ: the absolute allowance is
+//! A cache of f16 rounds the new key and value by up to a step, of a direction that is not ours to
+//! say. A relative error δ of both moves the new slot's score by at most δ·S, its weight p by
+//! p·S·δ, all others' by as much together, and its own term by p·|V|·δ: the absolute allowance is
 //! δ·p·(|Vd| + S·(|Vd| + Σᵢ pᵢ·|Vᵢd|)).
 
 use crate::Expected;
@@ -106,8 +106,8 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // Scores 0 and ln 3 weigh 1/4 and 3/4: 4/4 + 3·8/4 = 7. The new slot is the second: p = 3/4, S = ln
-        // 3, renewed = 3/4·(8 + ln 3·(8 + 7)).
+        // Scores 0 and ln 3 weigh 1/4 and 3/4: 4/4 + 3·8/4 = 7. The new slot is the second: p =
+        // 3/4, S = ln 3, renewed = 3/4·(8 + ln 3·(8 + 7)).
         let ln_3 = 3f32.ln();
         let attention = Attention { heads: 1, scale: 1.0, seen: 2 };
         let y = attention_append(

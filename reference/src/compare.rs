@@ -7,9 +7,9 @@
 //! Rounding in `f32` moves a result by a few ε = 2⁻²³ of the terms that were summed, not of their
 //! sum, so the bound scales with `magnitude` (Σ|aᵢbᵢ| for a dot product) and stays honest under
 //! cancellation. `absolute` is what the oracle itself allows on top, such as what another rounding
-//! of a stored intermediate may move. `rounding` is that of the stored output type; the last term is the smallest
-//! normal `f32`, since a device may flush subnormals to zero, or, for outputs stored as `f16`, the
-//! spacing 2⁻²⁴ of its subnormals.
+//! of a stored intermediate may move. `rounding` is that of the stored output type; the last term
+//! is the smallest normal `f32`, since a device may flush subnormals to zero, or, for outputs
+//! stored as `f16`, the spacing 2⁻²⁴ of its subnormals.
 //!
 //! Beside the elements, NMSE = Σ(got − value)² / Σ value² limits a bias too small for any single
 //! bound. Where the values themselves are as small as `smallest`, n·smallest² of its numerator is

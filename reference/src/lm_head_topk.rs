@@ -2,9 +2,9 @@
 //! index comes first.
 //!
 //! Rounding may exchange neighbours of the order, so a list is judged as what it says:
-//! [`judge`] wants each index once, with a value that is its row's logit within its bound, values in
-//! order, and nothing left out, which means that the i-th value is the i-th largest logit within the
-//! largest bound of all: sorting moves no value farther than the farthest one moved.
+//! [`judge`] wants each index once, with a value that is its row's logit within its bound, values
+//! in order, and nothing left out, which means that the i-th value is the i-th largest logit within
+//! the largest bound of all: sorting moves no value farther than the farthest one moved.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

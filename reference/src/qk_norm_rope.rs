@@ -1,7 +1,7 @@
 //! Optional norm of each head, then rotary position embedding.
 //!
 //! Per head of `head_dim` elements: `x ← x / √(mean(x²) + eps) · weight` where a norm is given,
-//! then each pair `(a, b)`, i in 0..head_dim/2, turns by its angle in radians:
+//! then each pair `(a, b)`, i in 0..head_dim/2, rotates by its angle in radians:
 //!
 //! ```text
 //! θᵢ = position · base^(−2i/head_dim) / freq_factors[i]
@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn the_norm_by_hand() {
-        // Position 0 turns nothing. Head (1, 7) has rms 5 and head (−3, 3) rms 3; weights (10, 5).
+        // Position 0 rotates nothing. Head (1, 7) has rms 5 and head (−3, 3) rms 3; weights (10,
+        // 5).
         let norm = Some((&[10.0, 5.0][..], 0.0));
         let y = qk_norm_rope(&[1.0, 7.0, -3.0, 3.0], 2, norm, &rope(Neox, 1e4, 0));
         assert_relative_eq!(y.value[..], [2.0, 7.0, -10.0, 5.0], max_relative = 1e-15);

@@ -1,5 +1,5 @@
 //! What happens to the product of the QKV matrix before attention: queries and keys are normed
-//! (where the model does) and turned by their position, keys and values go into the cache.
+//! (where the model does) and rotated by their position, keys and values go into the cache.
 //!
 //! `qkv` is query heads, key heads, value heads. Everything is [`qk_norm_rope()`] and the slot of
 //! [`kv_append`](crate::kv_append); values are stored as they are.
@@ -22,7 +22,7 @@ pub struct Token {
     pub v: Expected,
 }
 
-/// Norms (`[q, k]` weights of head_dim, eps) and turns the heads of `qkv`.
+/// Norms (`[q, k]` weights of head_dim, eps) and rotates the heads of `qkv`.
 ///
 /// # Panics
 /// When `qkv` is shorter than two sets of KV heads, and as [`qk_norm_rope()`].
@@ -35,11 +35,11 @@ pub fn qkv_rope_append(
     let stored = cache.kv_heads * cache.head_dim;
     let (q, rest) = qkv.split_at(qkv.len() - 2 * stored);
     let (k, v) = rest.split_at(stored);
-    let turned = |heads: &[f32], which: usize| {
+    let rotated = |heads: &[f32], which: usize| {
         let norm = norm.map(|(weights, eps)| (weights[which], eps));
         qk_norm_rope(heads, cache.head_dim, norm, rope)
     };
-    Token { q: turned(q, 0), k: turned(k, 1), v: Expected::exact(v) }
+    Token { q: rotated(q, 0), k: rotated(k, 1), v: Expected::exact(v) }
 }
 
 /// A cache that holds `old` after `new` (kv_heads × head_dim) went into the slot of `position`.

@@ -1,6 +1,6 @@
 //! Rotary position embedding of heads that lie some way apart.
 //!
-//! Each pair `(a, b)`, i in 0..head_dim/2, of each head turns by its angle in radians:
+//! Each pair `(a, b)`, i in 0..head_dim/2, of each head rotates by its angle in radians:
 //!
 //! ```text
 //! θᵢ = position · base^(−2i/head_dim) / freq_factors[i]

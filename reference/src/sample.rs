@@ -1,17 +1,18 @@
 //! Sampling the next token: repetition penalty, temperature, top-k, top-p and one draw.
 //!
 //! 1. penalty r over the distinct tokens of `seen`: l ← l > 0 ? l · (1/r) : l · r;
-//! 2. temperature T: weight wᵢ = 2^(−(max − lᵢ) · log₂e / T), so that wᵢ / Σw is the softmax of l/T;
+//! 2. temperature T: weight wᵢ = 2^(−(max − lᵢ) · log₂e / T), so that wᵢ / Σw is the softmax of
+//!    l/T;
 //! 3. top-k: the k tokens of largest l stay, of equal l those of lower index;
 //! 4. top-p: of these the shortest run in that order whose Σw reaches p · Σ of all k, at least one;
 //! 5. draw: the first token of the run whose cumulative Σw exceeds u · Σ of the run, u in [0, 1).
 //!
-//! **The arithmetic is part of the definition**, so that every device draws the very same token. Two
-//! steps round in f32, to nearest: the product of the penalty and the product
+//! **The arithmetic is part of the definition**, so that every device draws the very same token.
+//! Two steps round in f32, to nearest: the product of the penalty and the product
 //! t = (max − l) · (log₂e / T), with 1/r and log₂e/T rounded once themselves. All else is integers:
 //!
-//! - t is cut to 26 fractional bits; [`weight`] is 2^(−t) in units of 2⁻⁴⁰, by a polynomial of degree
-//!   six on 32-bit words, within 1e-8 of the power relatively, and 0 from t = 63 on;
+//! - t is cut to 26 fractional bits; [`weight`] is 2^(−t) in units of 2⁻⁴⁰, by a polynomial of
+//!   degree six on 32-bit words, within 1e-8 of the power relatively, and 0 from t = 63 on;
 //! - sums are exact 64-bit integers, whatever their order, for up to 2²⁴ tokens;
 //! - p is cut to 32 fractional bits (an f32 below 1 loses none above 2⁻⁸), and
 //!   u = word / 2³² for a 32-bit word of Philox4x32-10 at counter (position, 0, 0, 0) and key

@@ -21,8 +21,8 @@ use crate::report::table;
 pub(super) struct Opts {
     /// KERNEL, or `decode` for whole steps
     kernel: String,
-    /// First side: VARIANT or [VARIANT=]FILE.wgsl, a file in that variant's place (else the first's);
-    /// for `decode` KERNEL=VARIANT or KERNEL[/VARIANT]=FILE.wgsl
+    /// First side: VARIANT or [VARIANT=]FILE.wgsl, a file in that variant's place (else the
+    /// first's); for `decode` KERNEL=VARIANT or KERNEL[/VARIANT]=FILE.wgsl
     #[arg(long, value_name = "VARIANT")]
     a: String,
     /// Second side, judged against the first

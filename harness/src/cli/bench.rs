@@ -300,7 +300,7 @@ fn print(record: &Record, format: Format, session: &Session) {
         Format::Table | Format::Md => {
             println!("{}", cases_table(cases, session.copy_gb_s));
             println!(
-                "{}: copy {:.0} GB/s (read + write), reading alone {}; dependent dispatches, \
+                "{}: copy {:.0} GB/s (read + write), read bandwidth {}; dependent launches, \
                  medians, ± half the median's 95 % interval; run-time checks {}; canary drift {:.1} %",
                 record.environment.adapter,
                 session.copy_gb_s,
@@ -310,7 +310,7 @@ fn print(record: &Record, format: Format, session: &Session) {
             );
             if let Some(quantum) = session.quantum_ns {
                 println!(
-                    "timestamp quantum {quantum:.0} ns; last-level cache {}",
+                    "timestamp resolution {quantum:.0} ns; last-level cache {}",
                     match session.cache_bytes {
                         0 => "not measured".to_owned(),
                         bytes => format!("about {}", table::bytes(bytes)),
@@ -327,15 +327,15 @@ fn print(record: &Record, format: Format, session: &Session) {
 fn cases_table(cases: &[BenchCase], copy_gb_s: f64) -> String {
     let overlapped = cases.iter().any(|c| c.overlapped.is_some());
     let mut header = vec!["kernel", "variant", "shape", "floor", "cold", "±", "warm", "GB/s"];
-    header.extend(["of copy", "TFLOP/s"]);
+    header.extend(["% of copy bandwidth", "TFLOP/s"]);
     if overlapped {
-        header.extend(["overlapped", "of copy"]);
+        header.extend(["independent launches", "% of copy bandwidth"]);
     }
     let staged = cases.iter().any(|c| !c.stages.is_empty());
     if staged {
         header.push("each dispatch alone");
     }
-    header.push("doubts");
+    header.push("warnings");
     let numbers: Vec<usize> = (3..header.len() - 1 - usize::from(staged)).collect();
     let mut t = table::table(&header, &numbers);
     for c in cases {

@@ -127,9 +127,9 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
 /// Most devices at once.
 const DEVICES: usize = 8;
 
-/// Runs `one` over all runs, on as many devices as there are processors, and returns what comes of each
-/// in their order. Compiling is what a sweep spends its time on, and a device compiles for one caller at
-/// a time.
+/// Runs `one` over all runs, on as many devices as there are processors, and returns what comes of
+/// each in their order. Compiling is what a sweep spends its time on, and a device compiles for one
+/// caller at a time.
 fn side_by_side<R: Sync, T: Send>(
     global: &Global,
     gpu: &Arc<Gpu>,

@@ -64,8 +64,8 @@ pub(super) struct ModelOpts {
     #[arg(long)]
     untuned: bool,
     /// Use this variant or fail: KERNEL=VARIANT, or KERNEL=FILE.wgsl for a file of your own, with a
-    /// TOML beside it that maps what differs; KERNEL/VARIANT=FILE.wgsl says in whose place it stands,
-    /// else the first's. May be repeated
+    /// TOML beside it that maps what differs; KERNEL/VARIANT=FILE.wgsl says in whose place it
+    /// stands, else the first's. May be repeated
     #[arg(long, value_name = "KERNEL=VARIANT|FILE.wgsl")]
     hint: Vec<String>,
     #[command(flatten)]
@@ -561,7 +561,7 @@ fn print(r: &Report) {
     row("dispatches a token", r.dispatches_per_token.to_string());
     row("bytes a token", table::bytes(r.bytes_per_token));
     if let Some(fraction) = r.bandwidth_fraction {
-        row("of copy bandwidth", format!("{:.1} %", 100.0 * fraction));
+        row("% of copy bandwidth", format!("{:.1} %", 100.0 * fraction));
     }
     row("KV cache", format!("{} ({})", table::bytes(r.kv_cache_bytes), r.kv));
     if r.gpu_memory_bytes > 0 {

@@ -12,7 +12,7 @@ use crate::report::{json, table};
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// Measure the bandwidth of the chosen adapter: device-to-device copy, and reading alone
+    /// Measure the bandwidth of the chosen adapter: device-to-device copy, and reads
     #[arg(long)]
     measure: bool,
 }
@@ -105,7 +105,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         );
     }
     if let Some(gb_s) = report.read_gb_s {
-        println!("reading alone: {gb_s:.1} GB/s");
+        println!("read bandwidth: {gb_s:.1} GB/s");
     }
     gpu.check_faults()
         .map_err(|e| Error::DeviceLost { adapter: gpu.adapter.name.clone(), reason: e.to_string() })

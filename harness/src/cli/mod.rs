@@ -56,8 +56,8 @@ struct Global {
     /// Compile shaders with wgpu's run-time checks
     #[arg(long, global = true)]
     runtime_checks: bool,
-    /// Compile your own files without wgpu's run-time checks, as built-in kernels are: what they access out
-    /// of bounds is then read, written, or ends the driver
+    /// Compile your own files without wgpu's run-time checks, as built-in kernels are: what they
+    /// access out of bounds is then read, written, or ends the driver
     #[arg(long, global = true, conflicts_with = "runtime_checks")]
     unchecked_files: bool,
 }

@@ -28,8 +28,8 @@ pub(super) struct Opts {
     /// Show stored choices and do nothing
     #[arg(long)]
     show: bool,
-    /// A WGSL file among the candidates, in the place of VARIANT (else of the first); may be repeated.
-    /// It is never stored
+    /// A WGSL file among the candidates, in the place of VARIANT (else of the first); may be
+    /// repeated. It is never stored
     #[arg(long, value_name = "[VARIANT=]FILE")]
     candidate: Vec<String>,
     /// Seconds a candidate may take

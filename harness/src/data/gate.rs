@@ -8,7 +8,7 @@
 //! timestamp, samples that moved during the run). Everything between is unclear, and says so.
 //!
 //! Bench records are compared case by case on cold times; warm ones are reported beside them.
-//! Profiles are compared by operation and by the un-profiled step, each step with the same
+//! Profiles are compared by operation and by the unprofiled step, each step with the same
 //! position of the other run, because attention grows with the position. Their median is that
 //! of the steps: what slows down fewer than half of them shows in the report's curves, not here.
 
@@ -22,8 +22,8 @@ use super::rng::Rng;
 use super::{Ratio, paired};
 use crate::error::{Error, Result};
 
-/// Key of the un-profiled step among the cases of a profile.
-pub const STEP: &str = "un-profiled step";
+/// Key of the unprofiled step among the cases of a profile.
+pub const STEP: &str = "unprofiled step";
 
 /// Smallest threshold, as a fraction: what two runs of one build may differ by. Simulated, it keeps
 /// false slowdowns below 1 % of reports of ten cases while runs differ by a standard deviation of

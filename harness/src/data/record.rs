@@ -4,6 +4,7 @@
 use std::fmt;
 use std::path::Path;
 
+use lathe_kernels::{Kernel, Problem};
 use serde::{Deserialize, Serialize};
 
 use super::paired::Verdict;
@@ -66,7 +67,7 @@ pub struct Environment {
     pub timestamp_quantum_ns: Option<f64>,
     /// Measured copy bandwidth, read plus written, 10^9 bytes a second.
     pub copy_gb_s: Option<f64>,
-    /// Measured bandwidth of reading alone, 10^9 bytes a second.
+    /// Measured read bandwidth, 10^9 bytes a second.
     #[serde(default)]
     pub read_gb_s: Option<f64>,
     /// Largest change of the canary kernel's time during the run, as a fraction of its smallest.
@@ -98,8 +99,8 @@ pub struct BenchCase {
     pub cold: Timing,
     /// The same weights every time.
     pub warm: Timing,
-    /// Cold invocations each with outputs of its own, in turns without a barrier, so that neighbours
-    /// overlap: what throughput leaves of the launch. None unless asked for.
+    /// Cold invocations each with outputs of its own, in batches without a barrier, so that
+    /// neighbours overlap: what throughput leaves of the launch. None unless asked for.
     #[serde(default)]
     pub overlapped: Option<Timing>,
     /// Each dispatch of an invocation alone, cold. Empty unless asked for, and for one dispatch.
@@ -245,7 +246,7 @@ pub struct Profile {
     /// Sums over steps and layers, by operation, slowest first.
     pub by_op: Vec<OpTotal>,
     /// Mean of the summed operation times of a step, milliseconds. Operations are timed one after
-    /// the other, each in its own pass; on a GPU this exceeds the un-profiled step.
+    /// the other, each in its own pass; on a GPU this exceeds the unprofiled step.
     pub serialised_ms_per_token: f64,
     /// Which variant serves what, and why.
     pub selected: Vec<SelectionLine>,
@@ -352,7 +353,42 @@ impl Record {
             }
             None => return Err(bad("no schema_version: not a record".into())),
         }
-        serde_json::from_str(&text).map_err(|e| bad(format!("not a record: {e}")))
+        let mut record: Self =
+            serde_json::from_str(&text).map_err(|e| bad(format!("not a record: {e}")))?;
+        record.rename_parameters();
+        Ok(record)
+    }
+
+    /// Writes shapes in the names that parameters have now, with the parameters that came since: a
+    /// record of before then has the same cases as a new one. A shape that is of no known kernel,
+    /// or that its kernel cannot read, stays as it is.
+    fn rename_parameters(&mut self) {
+        type Show = fn(&Kernel, &Problem) -> String;
+        let rename = |kernel: &str, shape: &mut String, show: Show| {
+            if let Some(kernel) = lathe_kernels::kernel(kernel)
+                && let Ok(problem) = kernel.parse_complete(shape)
+            {
+                *shape = show(kernel, &problem);
+            }
+        };
+        let with_state: Show = |kernel, problem| kernel.show(problem);
+        let parameters: Show = |kernel, problem| problem.shape.show(kernel.params);
+        match &mut self.body {
+            Body::Bench(bench) => {
+                for case in &mut bench.cases {
+                    rename(&case.kernel, &mut case.shape, with_state);
+                }
+            }
+            Body::Ab(ab) => rename(&ab.kernel, &mut ab.shape, with_state),
+            Body::Profile(profile) => {
+                for op in &mut profile.ops {
+                    rename(&op.kernel, &mut op.shape, parameters);
+                }
+                for line in &mut profile.selected {
+                    rename(&line.kernel, &mut line.shape, parameters);
+                }
+            }
+        }
     }
 
     /// Writes a record. An existing file is never overwritten.

@@ -44,8 +44,8 @@ impl Rng {
         (self.next_u64() >> 40) as f32 / (1u64 << 24) as f32
     }
 
-    /// `len` draws of [`Rng::normal`], spread over threads: the state after any number of draws is a
-    /// product away, so all make the one sequence.
+    /// `len` draws of [`Rng::normal`], spread over threads: the state after any number of draws is
+    /// a product away, so all make the one sequence.
     pub fn normals(&mut self, len: usize) -> Vec<f32> {
         const DRAWS: u64 = 6;
         const A_TASK: usize = 1 << 14;

@@ -191,8 +191,8 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Generates up to `n` tokens of a new sequence, fewer where the model ends it; `on_token` hears
-    /// of each as soon as its submission ends.
+    /// Generates up to `n` tokens of a new sequence, fewer where the model ends it; `on_token`
+    /// hears of each as soon as its submission ends.
     ///
     /// # Errors
     /// The prompt is empty, has tokens that the model lacks, or does not fit the context together

@@ -1,5 +1,5 @@
 //! A decode by operation: what each costs, what it should cost, and what the whole step costs
-//! when nobody looks.
+//! unprofiled.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

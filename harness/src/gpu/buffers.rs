@@ -93,7 +93,7 @@ impl Block {
                 // A fault shows at the next check; waiting for it has an end.
                 let _ = gpu.device.poll(wgpu::PollType::Wait {
                     submission_index: None,
-                    timeout: Some(gpu.patience),
+                    timeout: Some(gpu.timeout),
                 });
             }
         }

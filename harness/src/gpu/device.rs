@@ -67,7 +67,7 @@ pub struct Gpu {
     /// Nanoseconds a timestamp tick.
     pub timestamp_period: f64,
     /// How long one submission may take before the device counts as hung.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// The device is the application's, which hears of uncaptured errors and of device loss itself.
     is_foreign: bool,
     faults: Arc<Mutex<Faults>>,
@@ -177,19 +177,9 @@ impl Gpu {
             ..adapter.capabilities()
         };
         let timestamp_period = f64::from(queue.get_timestamp_period());
-        let patience = Duration::from_secs(if adapter.software { 600 } else { 60 });
+        let timeout = Duration::from_secs(if adapter.software { 600 } else { 60 });
         let (is_foreign, faults) = (false, Arc::default());
-        Self {
-            device,
-            queue,
-            adapter,
-            caps,
-            checks,
-            timestamp_period,
-            patience,
-            is_foreign,
-            faults,
-        }
+        Self { device, queue, adapter, caps, checks, timestamp_period, timeout, is_foreign, faults }
     }
 
     /// An error for anything that has gone wrong since the last call.
@@ -205,15 +195,15 @@ impl Gpu {
         Err(Error::Gpu { adapter: self.adapter.name.clone(), what: "an operation".into(), reason })
     }
 
-    /// Waits for a submission (the latest without one), no longer than [`Gpu::patience`].
+    /// Waits for a submission (the latest without one), no longer than [`Gpu::timeout`].
     pub fn wait(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<()> {
         let poll =
-            wgpu::PollType::Wait { submission_index: submission, timeout: Some(self.patience) };
+            wgpu::PollType::Wait { submission_index: submission, timeout: Some(self.timeout) };
         let polled = self.device.poll(poll);
         self.check_faults()?;
         polled.map(|_| ()).map_err(|e| Error::DeviceLost {
             adapter: self.adapter.name.clone(),
-            reason: format!("a submission did not end within {:?}: {e}", self.patience),
+            reason: format!("a submission did not end within {:?}: {e}", self.timeout),
         })
     }
 
@@ -242,8 +232,8 @@ impl Gpu {
         }
     }
 
-    /// Runs `commands`; what goes wrong in them shows at the next check of faults. On a device of the
-    /// application's it is an error here, so that the application does not hear of it.
+    /// Runs `commands`; what goes wrong in them shows at the next check of faults. On a device of
+    /// the application's it is an error here, so that the application does not hear of it.
     pub(crate) fn caught<T>(&self, commands: impl FnOnce() -> T) -> Result<T> {
         match self.is_foreign {
             true => self.scoped("an operation", |_| commands()),

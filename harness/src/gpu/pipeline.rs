@@ -83,8 +83,8 @@ fn compile(device: &wgpu::Device, gpu: &Gpu, plan: &Plan, entry: &str) -> Pipeli
         // bounded by constants, by the length of a binding or by the step state, whose position a
         // session keeps below the context; where a benchmark lets the position run on, what is
         // written is bounded by the binding. Its divisors are non-zero constants. The correctness
-        // sweep runs it between guard words on every shape class. Or it is a user's file, and the user
-        // has vouched for as much with --unchecked-files.
+        // sweep runs it between guard words on every shape class. Or it is a user's file, and the
+        // user has vouched for as much with --unchecked-files.
         false => unsafe {
             device.create_shader_module_trusted(source, wgpu::ShaderRuntimeChecks::unchecked())
         },

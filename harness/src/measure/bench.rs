@@ -74,13 +74,14 @@ impl BenchOptions {
 /// Most copies of a case: tiny kernels stop being cold before they leave a large cache.
 const MOST_COPIES: u64 = 512;
 
-/// Least invocations that overlap before all wait: the wait is then little of the time.
-const LEAST_TURN: usize = 64;
+/// Least invocations of a batch: the barrier behind it is then little of the time.
+const LEAST_BATCH: usize = 64;
 
 /// Most dispatches in one submission.
 const MOST_DISPATCHES: u64 = 4096;
 
-/// A sample is at least this many timestamp quanta long, so that the quantum stays below 0.1 %.
+/// A sample lasts at least this many steps of the timestamp, so that a step stays below 0.1 % of
+/// it.
 const QUANTA: f64 = 1000.0;
 
 /// How far above the measured bandwidth a cold result may lie before it cannot be true.
@@ -104,11 +105,11 @@ pub enum Output {
 /// How the invocations of a sample follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// Each waits for the one before, as in a decode step.
-    Waiting,
-    /// So does this one dispatch of each, all that runs of it.
+    /// Each depends on the one before, as in a decode step.
+    Dependent,
+    /// As [`Order::Dependent`], of each invocation this one dispatch alone.
     Stage(usize),
-    /// Those of a turn overlap; no two copies share anything that is written.
+    /// Those of a batch are independent and overlap: no two copies share anything that is written.
     Overlapping,
 }
 
@@ -167,15 +168,15 @@ impl Bench {
         Self::of(Arc::clone(&self.gpu), case, copies, self.rotated_bytes)?.with(output)
     }
 
-    /// The same plan over the same weights, whose copies take turns as before, with outputs and
-    /// scratch memory of its own for each of at least [`LEAST_TURN`] invocations, but as many as
+    /// The same plan over the same weights, whose copies rotate as before, with outputs and
+    /// scratch memory of its own for each of at least [`LEAST_BATCH`] invocations, but as many as
     /// `most` bytes hold.
     fn overlapping(&self, pipelines: &Pipelines, most: u64) -> Result<Self> {
         let written = self.case.written();
         let each: u64 =
             written.iter().map(|t| self.case.recording.tensors[t.0].content.device_bytes()).sum();
         let room = usize::try_from(most / each.max(1)).unwrap_or(usize::MAX).max(2);
-        let count = self.copies.len().max(LEAST_TURN).min(room);
+        let count = self.copies.len().max(LEAST_BATCH).min(room);
         let copies = self.copies.iter().cycle().take(count);
         let copies = copies.map(|copy| copy.sibling(pipelines, &written)).collect::<Result<_>>()?;
         let case = self.case.with_plan(self.case.recording.ops[0].plan.clone());
@@ -185,7 +186,7 @@ impl Bench {
 
     fn of(gpu: Arc<Gpu>, case: Case, copies: Vec<GpuExecutor>, rotated_bytes: u64) -> Result<Self> {
         let span = Span::new(&gpu)?;
-        Ok(Self { gpu, case, copies, rotated_bytes, span, cursor: 0, order: Order::Waiting })
+        Ok(Self { gpu, case, copies, rotated_bytes, span, cursor: 0, order: Order::Dependent })
     }
 
     fn with(mut self, output: Output) -> Result<Self> {
@@ -224,22 +225,22 @@ impl Bench {
         self.rotated_bytes
     }
 
-    /// Time of `count` invocations in turns of all copies, between which there is a barrier. A
-    /// turn runs all invocations' first dispatch, then their second and so on: each of these rounds
-    /// is a pass in a command buffer of its own, since inside one wgpu places a barrier before
-    /// whatever writes to what was written before, and a barrier waits for all.
+    /// Time of `count` invocations in batches of all copies, between which there is a barrier. A
+    /// batch runs all invocations' first dispatch, then their second and so on: each of these
+    /// rounds is a pass in a command buffer of its own, since inside one wgpu places a barrier
+    /// before whatever writes to what was written before, and a barrier waits for all.
     fn time_overlapping(&mut self, count: u64) -> Result<Duration> {
         let (copies, each) = (&self.copies, self.copies[0].dispatches());
-        let turn = copies.len() as u64;
+        let batch = copies.len() as u64;
         let mut total = Duration::ZERO;
         let mut left = count;
         while left > 0 {
-            let now = left.min(MOST_DISPATCHES.max(turn) / turn * turn);
+            let now = left.min(MOST_DISPATCHES.max(batch) / batch * batch);
             left -= now;
-            let passes = now.div_ceil(turn) as usize * each;
+            let passes = now.div_ceil(batch) as usize * each;
             total += self.span.passes(&self.gpu, passes, |pass, i| {
-                let begun = (i / each) as u64 * turn;
-                for copy in &copies[..(now - begun).min(turn) as usize] {
+                let begun = (i / each) as u64 * batch;
+                for copy in &copies[..(now - begun).min(batch) as usize] {
                     copy.encode_dispatch(pass, i % each);
                 }
             })?;
@@ -250,7 +251,7 @@ impl Bench {
     /// Time of `count` invocations, in the order of this bench.
     pub fn time(&mut self, count: u64, temperature: Temperature) -> Result<Duration> {
         let stage = match self.order {
-            Order::Waiting => None,
+            Order::Dependent => None,
             Order::Stage(dispatch) => Some(dispatch),
             Order::Overlapping => return self.time_overlapping(count),
         };
@@ -349,7 +350,7 @@ pub struct Session {
     pub options: BenchOptions,
     /// Measured copy bandwidth, 10^9 bytes a second.
     pub copy_gb_s: f64,
-    /// Measured bandwidth of reading alone, 10^9 bytes a second. None where the largest block that
+    /// Measured read bandwidth, 10^9 bytes a second. None where the largest block that
     /// can be read might stay in the cache.
     pub read_gb_s: Option<f64>,
     /// Timestamp quantum, nanoseconds.
@@ -428,7 +429,7 @@ impl Session {
                 stages.push(StageTiming { entry, cold });
                 stages_out |= out;
             }
-            bench.order = Order::Waiting;
+            bench.order = Order::Dependent;
         }
         let drifted = self.canary()?;
         bench.validate("after timing")?;
@@ -494,8 +495,8 @@ mod tests {
 
     use super::*;
 
-    /// What is timed must be whole invocations: of two dispatches the second reads what the first of the
-    /// same invocation left. [`Bench::validate`] runs one anew and would not notice.
+    /// What is timed must be whole invocations: of two dispatches the second reads what the first
+    /// of the same invocation left. [`Bench::validate`] runs one anew and would not notice.
     #[test]
     fn overlapping_invocations_run_all_their_dispatches_in_order() {
         let gpu = match Gpu::open(None, Checks::Files) {
@@ -509,18 +510,18 @@ mod tests {
         let kernel = lathe_kernels::kernel("attention_decode").unwrap();
         let variant = kernel.variant("split_kv_workgroup").unwrap();
         let problem = kernel.default_problem();
-        let problem = kernel.parse_over(&problem, "CAPACITY=40,SEEN=33").unwrap();
+        let problem = kernel.parse_over(&problem, "KV_SIZE=40,N_KV=33").unwrap();
         let plan = Plan::of(kernel, variant, &problem.shape, &gpu.caps).unwrap();
         let pipelines = Pipelines::default();
         let case = Case::new(&gpu, plan, &problem, SEED).unwrap();
         let bench = Bench::new(&gpu, &pipelines, case, 1 << 20, Output::Validated).unwrap();
         let mut bench = bench.overlapping(&pipelines, 64 << 20).unwrap();
-        assert_eq!((bench.copies.len(), bench.copies[0].dispatches()), (LEAST_TURN, 2));
+        assert_eq!((bench.copies.len(), bench.copies[0].dispatches()), (LEAST_BATCH, 2));
         for copy in &mut bench.copies {
             bench.case.reset(copy).unwrap();
         }
-        // A second turn that not all take part in.
-        bench.time(LEAST_TURN as u64 + 3, Temperature::Cold).unwrap();
+        // A second batch, which is not full.
+        bench.time(LEAST_BATCH as u64 + 3, Temperature::Cold).unwrap();
         for (i, copy) in bench.copies.iter_mut().enumerate() {
             let verdict = bench.case.judge(copy, Policy::Plain).unwrap();
             assert!(matches!(verdict, Verdict::Passed { .. }), "invocation {i}: {verdict:?}");

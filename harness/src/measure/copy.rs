@@ -150,7 +150,7 @@ impl Copier {
         self.bytes
     }
 
-    /// Bandwidth of reading alone, 10^9 bytes a second. A block that stays in a cache is read from
+    /// Read bandwidth, 10^9 bytes a second. A block that stays in a cache is read from
     /// there.
     pub fn read_gb_s(&self, gpu: &Gpu) -> Result<f64> {
         let read = sample(gpu, &mut || self.dispatch(gpu, &self.read, self.bytes, 1))?;

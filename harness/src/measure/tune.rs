@@ -1,9 +1,10 @@
 //! The search for tuned choices.
 //!
 //! Every candidate is checked against the reference in a child process before it is timed, so one
-//! that is wrong, hangs or is refused by the driver harms nothing: the next gets a new process. What survives is timed
-//! round-robin over the same memory, with nothing compiled or uploaded in between; ties go to the simpler; the winner is measured again, on
-//! fresh samples against the incumbent, and is stored only when it is FASTER.
+//! that is wrong, hangs or is refused by the driver harms nothing: the next gets a new process.
+//! What survives is timed round-robin over the same memory, with nothing compiled or uploaded in
+//! between; ties go to the simpler; the winner is measured again, on fresh samples against the
+//! incumbent, and is stored only when it is FASTER.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -404,8 +405,8 @@ const SEED: u64 = 42;
 /// Finalists whose times lie this close are a tie.
 const TIE: f64 = 1.01;
 
-/// Searches the best candidate of some variants for one shape. `on_trial` hears of each candidate why it is out, if
-/// it is.
+/// Searches the best candidate of some variants for one shape. `on_trial` hears of each candidate
+/// why it is out, if it is.
 pub fn tune(
     gpu: &Arc<Gpu>,
     kernel: &'static Kernel,

@@ -1,6 +1,6 @@
 //! The shape of a model: read from the metadata, then held against the tensors, so that whoever has
-//! a [`Config`] may rely on every tensor being there with the right dimensions. Weight types are not
-//! looked at: what can be decoded is for the decoder to say.
+//! a [`Config`] may rely on every tensor being there with the right dimensions. Weight types are
+//! not looked at: what can be decoded is for the decoder to say.
 //!
 //! What would change the result and is not implemented (biases, experts, soft-capping, scaled rope)
 //! is an error that names it, never ignored.
@@ -81,7 +81,7 @@ pub struct Config {
     pub rope_base_local: f32,
     /// Keys that a local layer sees, the current one included.
     pub window: Option<usize>,
-    /// Which elements rope turns together.
+    /// Which elements rope rotates together.
     #[serde(serialize_with = "by_name")]
     pub rope_style: RopeStyle,
     /// Queries and keys are normalised per head before rope.
@@ -191,7 +191,8 @@ impl Config {
     /// Reads the shape and holds it against the tensors. `bytes` are those that were parsed.
     ///
     /// # Errors
-    /// The first thing missing, contradictory, senseless or not implemented, with its key or tensor.
+    /// The first thing missing, contradictory, senseless or not implemented, with its key or
+    /// tensor.
     pub fn from_gguf(gguf: &Gguf, bytes: &[u8]) -> Result<Self, ConfigError> {
         let keys = Keys::of(gguf)?;
         refuse::metadata(&keys)?;
@@ -292,7 +293,7 @@ fn head_dim(keys: &Keys<'_>, hidden: usize, n_heads: usize) -> Result<usize, Con
             Some(_) => "attention.key_length",
             None => "attention.head_count",
         };
-        return Err(keys.refused(key, format!("a head of {head_dim} cannot be turned in pairs")));
+        return Err(keys.refused(key, format!("a head of {head_dim} cannot be rotated in pairs")));
     }
     let same = [
         "attention.value_length",

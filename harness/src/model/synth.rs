@@ -1,5 +1,5 @@
-//! Deterministic random checkpoints of the real shapes: what speed and correctness need from a model
-//! without its weights. Other engines load them.
+//! Deterministic random checkpoints of the real shapes: what speed and correctness need from a
+//! model without its weights. Other engines load them.
 //!
 //! Every value is a function of seed, tensor and element alone, so any number of threads writes the
 //! same bytes.
@@ -152,8 +152,8 @@ pub struct Fallback {
 const PART: usize = 256 << 10;
 const PARTS: usize = 64;
 
-/// Writes a checkpoint. It is written beside `path` under another name and renamed when complete, so
-/// a file at `path` is always whole. `progress` is told the bytes written so far and in all.
+/// Writes a checkpoint. It is written beside `path` under another name and renamed when complete,
+/// so a file at `path` is always whole. `progress` is told the bytes written so far and in all.
 ///
 /// # Errors
 /// `path` exists already, or the file system refuses.

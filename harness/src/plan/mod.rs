@@ -131,17 +131,26 @@ impl Plan {
     /// A hash of the source, its constants, grid and bindings: equal when the same code runs the
     /// same way (FNV-1a).
     pub fn fingerprint(&self) -> String {
-        let Self { constants, stages, bindings, uniforms, .. } = self;
-        let constants = format!("{constants:?}{stages:?}{bindings:?}{uniforms:?}");
-        let hash = self
-            .text
-            .bytes()
-            .chain([0])
-            .chain(constants.bytes())
-            .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
-                (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
-            });
-        format!("{hash:016x}")
+        let text = fnv(FNV_START, self.text.bytes().chain([0]));
+        self.fingerprint_after(text, |name| name)
+    }
+
+    /// The fingerprint as it was before the text moved to its operation's folder and parameters
+    /// got the names they have now. `None` where another code is compiled now.
+    pub fn fingerprint_before(&self) -> Option<String> {
+        let text = lathe_kernels::text_state_before(self.kernel.name, &self.variant)?;
+        let built_in = lathe_kernels::source(self.kernel.name, &self.variant);
+        let is_built_in = built_in.is_some_and(|source| source.text == self.text);
+        is_built_in.then(|| self.fingerprint_after(text, |name| self.kernel.first_name(name)))
+    }
+
+    /// The fingerprint of a text, as the state of its hash, with overrides of these names.
+    fn fingerprint_after<'a>(&'a self, text: u64, name: impl Fn(&'a str) -> &'a str) -> String {
+        let Self { stages, bindings, uniforms, .. } = self;
+        let constants: BTreeMap<&str, f64> =
+            self.constants.iter().map(|(known, value)| (name(known), *value)).collect();
+        let rest = format!("{constants:?}{stages:?}{bindings:?}{uniforms:?}");
+        format!("{:016x}", fnv(text, rest.bytes()))
     }
 
     fn build(
@@ -257,6 +266,14 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// State of an FNV-1a hash of nothing.
+const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// The state of an FNV-1a hash after more bytes.
+fn fnv(state: u64, bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(state, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// Workgroups as x and y, y as small as the adapter's limit allows.

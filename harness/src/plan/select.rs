@@ -54,8 +54,8 @@ impl fmt::Display for Hint {
 }
 
 impl Hint {
-    /// Reads `KERNEL=VARIANT`, `KERNEL=FILE.wgsl` or `KERNEL/VARIANT=FILE.wgsl`. Without a variant a
-    /// file stands in the place of the kernel's first.
+    /// Reads `KERNEL=VARIANT`, `KERNEL=FILE.wgsl` or `KERNEL/VARIANT=FILE.wgsl`. Without a variant
+    /// a file stands in the place of the kernel's first.
     ///
     /// # Errors
     /// The text has another form, names a kernel or a place that does not exist, or the file cannot

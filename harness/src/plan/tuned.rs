@@ -1,4 +1,5 @@
-//! Tuned choices of variants and constants: kept in one file, found again for an adapter and a shape.
+//! Tuned choices of variants and constants: kept in one file, found again for an adapter and a
+//! shape.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,15 @@ pub struct Entry {
     pub incumbent: String,
     /// When, UTC.
     pub date: String,
+}
+
+impl Entry {
+    /// Its shape in the names that parameters have now; as stored where that cannot be read.
+    fn key(&self) -> String {
+        let kernel = lathe_kernels::kernel(&self.kernel);
+        let key = kernel.and_then(|kernel| kernel.read_key(&self.shape).ok());
+        key.unwrap_or_else(|| self.shape.clone())
+    }
 }
 
 /// Stored choices of all machines in one JSON file.
@@ -88,9 +98,10 @@ impl Store {
 
     /// Replaces the choice for the same adapter, driver, kernel and shape.
     pub fn put(&mut self, entry: Entry) {
+        let shape = entry.key();
         self.entries.retain(|e| {
-            (&e.adapter, &e.driver, &e.kernel, &e.shape)
-                != (&entry.adapter, &entry.driver, &entry.kernel, &entry.shape)
+            (&e.adapter, &e.driver, &e.kernel) != (&entry.adapter, &entry.driver, &entry.kernel)
+                || e.key() != shape
         });
         self.entries.push(entry);
     }
@@ -110,7 +121,7 @@ pub struct Tuned {
 
 impl Tuned {
     /// The plan stored for a shape and why it is taken. An entry whose source has changed since
-    /// is stale and not looked at.
+    /// is stale and not looked at; new names alone change nothing.
     pub fn find(
         &self,
         kernel: &'static Kernel,
@@ -118,10 +129,12 @@ impl Tuned {
         caps: &Capabilities,
     ) -> Option<(Plan, String)> {
         let key = kernel.key(shape);
-        let entry = self.entries.iter().find(|e| e.kernel == kernel.name && e.shape == key)?;
+        let entry = self.entries.iter().find(|e| e.kernel == kernel.name && e.key() == key)?;
         let variant = kernel.variant(&entry.variant)?;
         let plan = Plan::tuned(kernel, variant, shape, caps, &entry.constants).ok()?;
-        if plan.fingerprint() != entry.source {
+        let is_same = plan.fingerprint() == entry.source
+            || plan.fingerprint_before().as_ref() == Some(&entry.source);
+        if !is_same {
             tracing::warn!(kernel = kernel.name, shape = key, "tuned entry is stale, ignored");
             return None;
         }
@@ -187,5 +200,67 @@ mod tests {
         store.put(Entry { driver: "E".into(), ..one });
         assert_eq!(store.entries.len(), 2);
         assert_eq!(store.entries[0].variant, "naive");
+    }
+
+    /// What commit a6d33aa stored on llvmpipe, as it wrote it.
+    const BEFORE: &str = include_str!("tuned_before.json");
+
+    /// What llvmpipe offered it.
+    fn llvmpipe() -> Capabilities {
+        Capabilities {
+            subgroup: Some((8, 8)),
+            f16: true,
+            workgroup_memory: 32 << 10,
+            invocations: 1024,
+            storage_buffers: 16,
+            ..Capabilities::minimal()
+        }
+    }
+
+    #[test]
+    fn choices_of_before_are_found_where_only_names_have_changed() {
+        let store: Store = serde_json::from_str(BEFORE).expect("a store");
+        let tuned = Tuned { entries: store.entries.clone() };
+        for entry in &store.entries {
+            let kernel = lathe_kernels::kernel(&entry.kernel).expect("its kernel");
+            let base = kernel.default_problem();
+            let shape = kernel.parse_over(&base, &entry.shape).expect("its shape").shape;
+            let (plan, _) = tuned.find(kernel, &shape, &llvmpipe()).expect("its choice");
+            assert_eq!(plan.variant, entry.variant);
+            for (name, value) in &entry.constants {
+                assert_eq!(plan.constants.get(name), Some(value), "{} {name}", entry.kernel);
+            }
+            assert_ne!(plan.fingerprint(), entry.source, "{}: its names are new", entry.kernel);
+            // Another text would be another choice.
+            let altered = Entry { source: "another".into(), ..entry.clone() };
+            let altered = Tuned { entries: vec![altered] };
+            assert!(altered.find(kernel, &shape, &llvmpipe()).is_none());
+        }
+        assert_eq!(store.entries.len(), 5);
+    }
+
+    #[test]
+    fn a_new_choice_takes_the_place_of_one_of_before() {
+        let mut store: Store = serde_json::from_str(BEFORE).expect("a store");
+        let old = store.entries[0].clone();
+        let shape = "ROWS=256,K=512,WEIGHT=bf16,ACT_FORMAT=f32,Y_OFFSET=0,N_VECTORS=1,BETA=0";
+        assert_ne!(old.shape, shape);
+        assert_eq!(old.key(), shape);
+        store.put(Entry { shape: shape.into(), ..old });
+        assert_eq!(store.entries.len(), 5);
+        assert_eq!(store.entries[4].shape, shape);
+    }
+
+    #[test]
+    fn parameters_that_came_later_are_neutral_in_a_choice_of_before() {
+        let kernel = lathe_kernels::kernel("gemv").expect("gemv");
+        let key = kernel.key(&kernel.default_problem().shape);
+        let first = key.split(",ACT_FORMAT").next().expect("the first parameters");
+        assert_eq!(kernel.read_key(first), Ok(key.clone()));
+        let kernel = lathe_kernels::kernel("rope").expect("rope");
+        let key = kernel.key(&kernel.default_problem().shape);
+        assert!(!key.contains("ROPE_BASE"), "no text compiles it in");
+        assert_eq!(kernel.read_key(&key), Ok(key));
+        assert!(kernel.read_key("HEADS=4").is_err());
     }
 }

@@ -24,8 +24,9 @@ pub(crate) fn gpu() -> Option<Arc<Gpu>> {
     .clone()
 }
 
-/// A device that no other test uses, for those that compile much and time nothing: a software adapter
-/// compiles on one core, and not before a dispatch, so a shared device would keep the others idle.
+/// A device that no other test uses, for those that compile much and time nothing: a software
+/// adapter compiles on one core, and not before a dispatch, so a shared device would keep the
+/// others idle.
 pub(crate) fn own_gpu() -> Option<Arc<Gpu>> {
     gpu()?;
     Some(Arc::new(Gpu::open(None, Checks::Files).unwrap()))

@@ -206,7 +206,7 @@ cases! { refused;
         model.key_refused(".attention.head_count", "does not divide the 8 of embedding_length")
     };
     key_length_0 => with(".attention.key_length", U32(0), ABOVE_ZERO);
-    key_length_odd => with(".attention.key_length", U32(5), "a head of 5 cannot be turned in pairs");
+    key_length_odd => with(".attention.key_length", U32(5), "a head of 5 cannot be rotated in pairs");
     value_length_differs => with(".attention.value_length", U32(8), "only the head dimension 4");
     rope_of_part_of_the_head => with(".rope.dimension_count", U32(2), "only the head dimension 4");
     epsilon_nan => with(".attention.layer_norm_rms_epsilon", F32(f32::NAN), FINITE);

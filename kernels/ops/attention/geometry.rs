@@ -29,7 +29,7 @@ pub fn ragged<P: Cache>(p: &P) -> Option<String> {
 
 /// Why the split variants, which hold a score of every head, do not run a shape.
 pub fn too_many_heads<P: Heads>(p: &P) -> Option<String> {
-    (p.q_per_kv() > 8).then(|| format!("GROUP={} exceeds 8", p.q_per_kv()))
+    (p.q_per_kv() > 8).then(|| format!("Q_PER_KV={} exceeds 8", p.q_per_kv()))
 }
 
 /// Workgroups of the stage that attends: a split of a KV head each.

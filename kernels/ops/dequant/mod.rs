@@ -13,7 +13,7 @@ crate::params! {
         rows: usize = dim("ROWS", "rows", 8, 40),
         k: usize = dim("K", "elements of a row", 256, 2500),
         weight: Format = choice("WEIGHT", "storage format of the rows", &Format::QUANTISED),
-        act_format: FloatFormat = ACTS_OUT,
+        act_format: FloatFormat = ACT_FORMAT_OUT,
     }
 }
 

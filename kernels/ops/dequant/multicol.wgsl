@@ -1,6 +1,6 @@
 // dequant/multicol: one invocation the same sixteen bytes of up to four rows.
 //
-//   y[r][k] = W[r][k]        W: (ROWS, K) in planes  y: (ROWS, K) f32 or f16, tight
+//   y[r][k] = W[r][k]        W: (ROWS, K) SoA-repacked  y: (ROWS, K) f32 or f16, tight
 //
 // Idea: where a weight's fields lie is found once for all rows: they differ by a stride. Rows are
 // far apart, so the stores of a lane go to four streams, each of neighbouring lanes.

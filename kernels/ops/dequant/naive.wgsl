@@ -5,7 +5,7 @@
 // Idea: the formats' definition, byte by byte. Two weights, because two f16 make a word; they may
 // lie in two rows. Blocks begin at any even byte, so nothing is loaded wider than a word.
 // import: format/store_pair, format/weight_at, grid
-override ACTS: u32;
+override ACT_FORMAT: u32;
 override ROWS: u32;
 override K: u32;
 override WG: u32 = 64u;

@@ -1,10 +1,10 @@
 // dequant/vec4: one invocation up to four stores of sixteen bytes.
 //
-//   y[r][k] = W[r][k]        W: (ROWS, K) in planes  y: (ROWS, K) f32 or f16, tight
+//   y[r][k] = W[r][k]        W: (ROWS, K) SoA-repacked  y: (ROWS, K) f32 or f16, tight
 //
 // Idea: what is written outweighs what is read four to nine times, so the stores decide: in each of
 // the PER rounds neighbouring lanes write neighbouring sixteen bytes. Planes put every code on a
-// word and the scales of a superblock on sixteen bytes: a lane loads one word of codes (two for
+// word and the scales of a superblock on sixteen bytes: a lane loads one word of quants (two for
 // f16) and one chunk of scales that its neighbours share. All rounds load before the first store.
 // import: dequant/parts/chunk, format/weight_four, grid
 override ROWS: u32;

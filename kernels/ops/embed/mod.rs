@@ -17,10 +17,11 @@ crate::params! {
         scale: f32 =
             float("SCALE", "factor on every element; Gemma's is sqrt(HIDDEN)", 0.5, 34.0),
         first_row: usize = start(
-            "FIRST",
+            "FIRST_ROW",
             "token of row 0 of a part: a table too large for one binding comes in parts",
             70,
         )
+        .before(&["FIRST"])
         .neutral(0.0),
         part: TablePart = choice(
             "PART",

@@ -2,8 +2,8 @@
 //
 //   x[i] = table[tokens[position]][i] * SCALE      table: (VOCAB, HIDDEN)  x: (HIDDEN)
 //
-// Idea: four codes are one word, or half of one that two invocations share; where their fields lie
-// are numbers from the host. A row is so short that latency is all: one load of codes, one of
+// Idea: four quants are one word, or half of one that two invocations share; where their fields lie
+// are numbers from the host. A row is so short that latency is all: one load of quants, one of
 // scales, one 16-byte store.
 // import: embed/parts/table_row, format/weight_four
 override HIDDEN: u32;

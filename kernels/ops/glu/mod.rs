@@ -11,7 +11,7 @@ crate::params! {
     pub struct Glu {
         n: usize = dim("N", "elements of gate, of up and of y", 64, 3000),
         activation: Activation = ACTIVATION,
-        act_format: FloatFormat = ACTS_OUT.neutral(0.0),
+        act_format: FloatFormat = ACT_FORMAT_OUT.neutral(0.0),
     }
 }
 

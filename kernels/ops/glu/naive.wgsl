@@ -2,9 +2,10 @@
 //
 //   y[i] = act(gate[i]) * up[i]        gate_up: [gate (N) | up (N)]  y: (N) f32 or f16
 //
-// Idea: gate and up come out of one GEMV over stacked rows, so they share a buffer. Two elements, because two f16 make a word.
+// Idea: gate and up come out of one GEMV over stacked rows, so they share a buffer. Two elements, because two
+// f16 make a word.
 // import: format/store_pair, grid, math/activation
-override ACTS: u32;
+override ACT_FORMAT: u32;
 override N: u32;
 override WG: u32 = 64u;
 

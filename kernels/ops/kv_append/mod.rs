@@ -12,7 +12,9 @@ crate::params! {
         q_per_kv: usize = Q_PER_KV,
         kv_heads: usize = kv_heads(5),
         head_dim: usize = HEAD_DIM,
-        kv_size: usize = dim("CAPACITY", "slots; position modulo CAPACITY is written", 16, 60),
+        kv_size: usize =
+            dim("KV_SIZE", "slots; position modulo KV_SIZE is written", 16, 60)
+                .before(&["CAPACITY"]),
         kv_format: FloatFormat = KV_FORMAT,
     }
 }

@@ -1,16 +1,16 @@
 // kv_append/naive: one invocation a 32-bit word of the cache.
 //
-//   cache[h][position % CAPACITY][d] = new[h][d]   for K and V
-//   qkv: [q | k | v] x HEAD_DIM   caches: (KV_HEADS, CAPACITY, HEAD_DIM), f32 (KV F32) or f16 (KV F16)
+//   cache[h][position % KV_SIZE][d] = new[h][d]   for K and V
+//   qkv: [q | k | v] x HEAD_DIM   caches: (KV_HEADS, KV_SIZE, HEAD_DIM), f32 or f16 (KV_FORMAT)
 //
 // Idea: the slot is position modulo capacity, so a full cache and a sliding-window ring are the
 // same code; f16 is packed two values a word and needs no f16 feature.
 // import: step/state
-override GROUP: u32;
+override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32;
-override CAPACITY: u32;
-override KV: u32;
+override KV_SIZE: u32;
+override KV_FORMAT: u32;
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
@@ -20,17 +20,17 @@ override WG: u32 = 64u;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    let per_word = 1u + KV;
+    let per_word = 1u + KV_FORMAT;
     let words = HEAD_DIM / per_word;
     let word = id.x;
     if (word >= KV_HEADS * words) { return; }
     let head = word / words;
     let d = word % words;
-    let slot = state[POSITION] % CAPACITY;
-    let to = (head * CAPACITY + slot) * words + d;
-    let k = (KV_HEADS * GROUP + head) * HEAD_DIM + d * per_word;
+    let slot = state[POSITION] % KV_SIZE;
+    let to = (head * KV_SIZE + slot) * words + d;
+    let k = (KV_HEADS * Q_PER_KV + head) * HEAD_DIM + d * per_word;
     let v = k + KV_HEADS * HEAD_DIM;
-    if (KV == F32) {
+    if (KV_FORMAT == F32) {
         k_cache[to] = bitcast<u32>(qkv[k]);
         v_cache[to] = bitcast<u32>(qkv[v]);
     } else {

@@ -1,7 +1,7 @@
 // matmul/cooperative_matrix_8: TM x TN elements of y a workgroup on 8 x 8 matrix units, f32 sums.
 //
-//   y[m][FIRST + r] = sum_k f16(x[m][k]) * f16(W[r][k])
-//   x: (M, K) f32 or f16   W: (ROWS, K) in any format   y: (M, FIRST + ROWS + AFTER) f32
+//   y[m][Y_OFFSET + r] = sum_k f16(x[m][k]) * f16(W[r][k])
+//   x: (N_TOKENS, K) f32 or f16   W: (ROWS, K) in any format   y: (N_TOKENS, Y_OFFSET + ROWS + Y_AFTER) f32
 //
 // Idea: that of cooperative_matrix for adapters whose matrices are 8 x 8: Metal's simdgroups, and
 // software Vulkan from Mesa 26 on, on which the shared code is checked without a GPU. Metal reads

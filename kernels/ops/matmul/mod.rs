@@ -10,22 +10,24 @@ use crate::shared::*;
 crate::params! {
     /// Parameters of `matmul`.
     pub struct Matmul {
-        m: usize = dim("M", "rows of x and y: tokens", 16, 70),
+        n_tokens: usize = dim("N_TOKENS", "rows of x and y: tokens", 16, 70).before(&["M"]),
         rows: usize = dim("ROWS", "rows of the matrix, elements made in a row of y", 64, 140),
         k: usize = dim("K", "columns of the matrix, elements of a row of x", 32, 300),
         weight: Format = weight(&Format::ALL),
         packing: Packing = choice("PACKING", "how quantised rows are laid out", &Packing::ALL),
-        act_format: FloatFormat = ACTS_IN,
+        act_format: FloatFormat = ACT_FORMAT_IN,
         y_offset: usize =
-            start("FIRST", "element of a row of y that row 0 of the matrix makes", 70),
-        y_after: usize = start("AFTER", "elements of a row of y after those made here", 70),
+            start("Y_OFFSET", "element of a row of y that row 0 of the matrix makes", 70)
+                .before(&["FIRST"]),
+        y_after: usize =
+            start("Y_AFTER", "elements of a row of y after those made here", 70).before(&["AFTER"]),
     }
 }
 
 /// One element, of f32 activations and rows in blocks; completes other sizes.
 fn of(weight: Format) -> Matmul {
     Matmul {
-        m: 1,
+        n_tokens: 1,
         rows: 1,
         k: 1,
         weight,
@@ -43,7 +45,7 @@ fn f16_of(weight: Format) -> Matmul {
 
 /// Tiles of `tm` rows of x and `tn` rows of the matrix.
 fn tiles(p: &Matmul, tm: usize, tn: usize) -> usize {
-    p.m.div_ceil(tm) * p.rows.div_ceil(tn)
+    p.n_tokens.div_ceil(tm) * p.rows.div_ceil(tn)
 }
 
 /// Tiles of the sizes a variant is compiled with.
@@ -61,7 +63,7 @@ fn f32_tolerance(p: &Matmul, _: State) -> Tolerance {
         rounding: 0.0,
         // A few elements may all but cancel, and NMSE then divides by next to nothing; the element
         // bound, which is relative to sum|w x|, still holds each of them.
-        nmse: if p.m * p.rows < 8 { 9e-6 } else { 1e-10 },
+        nmse: if p.n_tokens * p.rows < 8 { 9e-6 } else { 1e-10 },
         reason: "K rounded additions behave as a random walk of step eps * sum|w x|; the rigorous \
                  bound K*eps would hide a missing product",
     }
@@ -95,7 +97,9 @@ fn fragments(caps: &Capabilities, tile: f64, fm: f64, fn_: f64) -> Overrides {
 /// What the variants on matrix units share.
 const MATRIX_UNITS: Variant<Matmul> = Variant {
     stages: &[Stage { entry: "main", grid: tile_grid }],
-    unsupported: |p, _| (p.m < 8).then(|| "fewer than 8 rows: half of a fragment is idle".into()),
+    unsupported: |p, _| {
+        (p.n_tokens < 8).then(|| "fewer than 8 rows: half of a fragment is idle".into())
+    },
     tolerance: Some(f16_tolerance),
     ..Variant::PLAIN
 };
@@ -103,7 +107,7 @@ const MATRIX_UNITS: Variant<Matmul> = Variant {
 /// The declaration.
 pub static OPERATION: Declaration<Matmul> = Declaration {
     name: "matmul",
-    summary: "rows (M, K) times a matrix (ROWS, K) transposed, f32 accumulation",
+    summary: "rows (N_TOKENS, K) times a matrix (ROWS, K) transposed, f32 accumulation",
     fuses: None,
     state: &[],
     bindings: &[
@@ -115,15 +119,15 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
             },
             len!(p => p.rows * p.k),
         ),
-        Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.m * p.k)),
-        Binding::in_out("y", f32s, len!(p => p.m * (p.y_offset + p.rows + p.y_after))),
+        Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.n_tokens * p.k)),
+        Binding::in_out("y", f32s, len!(p => p.n_tokens * (p.y_offset + p.rows + p.y_after))),
     ],
     variants: &[
         Variant {
             name: "naive",
             stages: &[Stage {
                 entry: "main",
-                grid: |p, c| (p.m * p.rows).div_ceil(c["WG"] as usize),
+                grid: |p, c| (p.n_tokens * p.rows).div_ceil(c["WG"] as usize),
             }],
             tunables: WORKGROUPS,
             ..Variant::PLAIN
@@ -188,7 +192,7 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
         }
     },
     cost: |p, _| {
-        let (m, rows, k) = (p.m as f64, p.rows as f64, p.k as f64);
+        let (m, rows, k) = (p.n_tokens as f64, p.rows as f64, p.k as f64);
         let row = 4.0 * rows + p.act_format.bytes() as f64 * k;
         Cost { bytes: rows * p.weight.row_bytes(p.k) as f64 + m * row, flops: 2.0 * m * rows * k }
     },
@@ -197,29 +201,37 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
         let packing = Packing::Planes;
         let mut cases = Vec::new();
         for &f in Format::ALL {
-            // Several depths of a tile and of a block, tiles not full in M and ROWS.
-            cases.push(Matmul { m: 9, rows: 70, k: 300, ..of(f) });
-            cases.push(Matmul { m: 33, rows: 130, k: 256, y_offset: 4, ..f16_of(f) });
+            // Several depths of a tile and of a block, tiles not full in N_TOKENS and ROWS.
+            cases.push(Matmul { n_tokens: 9, rows: 70, k: 300, ..of(f) });
+            cases.push(Matmul { n_tokens: 33, rows: 130, k: 256, y_offset: 4, ..f16_of(f) });
             if f.is_dense() {
                 // K in no words, whole tiles of y between others' elements.
-                cases.push(Matmul { m: 12, rows: 40, k: 77, y_offset: 1, ..f16_of(f) });
-                cases.push(Matmul { m: 10, rows: 3, k: 44, y_after: 2, ..of(f) });
+                cases.push(Matmul { n_tokens: 12, rows: 40, k: 77, y_offset: 1, ..f16_of(f) });
+                cases.push(Matmul { n_tokens: 10, rows: 3, k: 44, y_after: 2, ..of(f) });
             } else {
-                cases.push(Matmul { m: 17, rows: 65, k: 300, packing, y_after: 3, ..f16_of(f) });
-                cases.push(Matmul { m: 16, rows: 24, k: 1152, packing, ..of(f) });
+                cases.push(Matmul {
+                    n_tokens: 17,
+                    rows: 65,
+                    k: 300,
+                    packing,
+                    y_after: 3,
+                    ..f16_of(f)
+                });
+                cases.push(Matmul { n_tokens: 16, rows: 24, k: 1152, packing, ..of(f) });
             }
         }
         // A whole tile of 128 x 128, one of 64 x 64 beside others' elements, one element.
-        cases.push(Matmul { m: 128, rows: 128, k: 64, ..f16_of(Format::F16) });
-        let tile = Matmul { m: 64, rows: 64, k: 96, ..f16_of(Format::Bf16) };
+        cases.push(Matmul { n_tokens: 128, rows: 128, k: 64, ..f16_of(Format::F16) });
+        let tile = Matmul { n_tokens: 64, rows: 64, k: 96, ..f16_of(Format::Bf16) };
         cases.push(Matmul { y_offset: 64, y_after: 32, ..tile });
         cases.push(of(Format::F32));
         cases.into_iter().map(Case::from).collect()
     },
     bench: || {
-        let f16 = |m, rows, k| Matmul { m, rows, k, ..f16_of(Format::F16) };
+        let f16 = |n_tokens, rows, k| Matmul { n_tokens, rows, k, ..f16_of(Format::F16) };
         let packing = Packing::Planes;
-        let q4_k = |m| Matmul { m, rows: 8192, k: 2048, packing, ..f16_of(Format::Q4K) };
+        let q4_k =
+            |n_tokens| Matmul { n_tokens, rows: 8192, k: 2048, packing, ..f16_of(Format::Q4K) };
         [
             f16(128, 1152, 1152),
             f16(512, 1152, 1152),

@@ -1,16 +1,16 @@
 // matmul/naive: one invocation an element of y.
 //
-//   y[m][FIRST + r] = sum_k x[m][k] * W[r][k]
-//   x: (M, K) f32 or f16   W: (ROWS, K) in any format   y: (M, FIRST + ROWS + AFTER) f32
+//   y[m][Y_OFFSET + r] = sum_k x[m][k] * W[r][k]
+//   x: (N_TOKENS, K) f32 or f16   W: (ROWS, K) in any format   y: (N_TOKENS, Y_OFFSET + ROWS + Y_AFTER) f32
 //
-// Idea: the formula, nothing else, one weight at a time. Every weight is decoded M times and every
+// Idea: the formula, nothing else, one weight at a time. Every weight is decoded N_TOKENS times and every
 // operand comes from the cache: this rung shows what tiles are worth.
 // import: format/load_one, format/weight_at, grid
-override M: u32;
+override N_TOKENS: u32;
 override ROWS: u32;
 override K: u32;
-override FIRST: u32;
-override AFTER: u32;
+override Y_OFFSET: u32;
+override Y_AFTER: u32;
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> weights: array<u32>;
@@ -30,8 +30,8 @@ fn main(
     let i = group_index(workgroup, groups) * WG + lid;
     let m = i / ROWS;
     let row = i % ROWS;
-    if (m >= M) { return; }
+    if (m >= N_TOKENS) { return; }
     var sum = 0.0;
     for (var k = 0u; k < K; k++) { sum += x_at(m * K + k) * weight_at(row, k, K); }
-    y[m * (FIRST + ROWS + AFTER) + FIRST + row] = sum;
+    y[m * (Y_OFFSET + ROWS + Y_AFTER) + Y_OFFSET + row] = sum;
 }

@@ -1,7 +1,7 @@
 // matmul/register_tiled: TM x TN elements of y a workgroup, 8 columns and RM rows an invocation.
 //
-//   y[m][FIRST + r] = sum_k x[m][k] * W[r][k]
-//   x: (M, K) f32 or f16   W: (ROWS, K) in any format   y: (M, FIRST + ROWS + AFTER) f32
+//   y[m][Y_OFFSET + r] = sum_k x[m][k] * W[r][k]
+//   x: (N_TOKENS, K) f32 or f16   W: (ROWS, K) in any format   y: (N_TOKENS, Y_OFFSET + ROWS + Y_AFTER) f32
 //
 // Idea: 8 x 8 sums in registers need 16 reads of workgroup memory for 256 multiply-adds, so that
 // the multiply-adds are what bounds it. A tile is 16 elements deep: operands of 128 x 128 elements
@@ -14,8 +14,8 @@
 // Source: the tiling of Volkov and Demmel, "Benchmarking GPUs to tune dense linear algebra", 2008.
 // import: format/weight_eight, grid, matmul/parts/x_words
 override ROWS: u32;
-override FIRST: u32;
-override AFTER: u32;
+override Y_OFFSET: u32;
+override Y_AFTER: u32;
 // TM / RM and TN / 8 are multiples of 8.
 override TM: u32 = 128u;
 override TN: u32 = 128u;
@@ -76,12 +76,12 @@ fn add(sums: vec4<f32>, rows: mat4x4<f32>, w: vec4<f32>) -> vec4<f32> {
 // Stores one column of four rows LINES apart.
 fn put(m: u32, n: u32, sums: vec4<f32>) {
     if (n >= ROWS) { return; }
-    let row = FIRST + ROWS + AFTER;
-    let at = m * row + FIRST + n;
-    if (m < M) { y[at] = sums.x; }
-    if (m + LINES < M) { y[at + LINES * row] = sums.y; }
-    if (m + 2u * LINES < M) { y[at + 2u * LINES * row] = sums.z; }
-    if (m + 3u * LINES < M) { y[at + 3u * LINES * row] = sums.w; }
+    let row = Y_OFFSET + ROWS + Y_AFTER;
+    let at = m * row + Y_OFFSET + n;
+    if (m < N_TOKENS) { y[at] = sums.x; }
+    if (m + LINES < N_TOKENS) { y[at + LINES * row] = sums.y; }
+    if (m + 2u * LINES < N_TOKENS) { y[at + 2u * LINES * row] = sums.z; }
+    if (m + 3u * LINES < N_TOKENS) { y[at + 3u * LINES * row] = sums.w; }
 }
 
 @compute @workgroup_size(WG)
@@ -91,7 +91,7 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let group = group_index(workgroup, groups);
-    let tiles = (M + TM - 1u) / TM;
+    let tiles = (N_TOKENS + TM - 1u) / TM;
     let m0 = group % tiles * TM;
     let n0 = group / tiles * TN;
     let column = lid % COLUMNS;

@@ -1,7 +1,7 @@
 // matmul/tiled: 16 x 16 elements of y a workgroup, tiles of x and W in workgroup memory.
 //
-//   y[m][FIRST + r] = sum_k x[m][k] * W[r][k]
-//   x: (M, K) f32 or f16   W: (ROWS, K) in any format   y: (M, FIRST + ROWS + AFTER) f32
+//   y[m][Y_OFFSET + r] = sum_k x[m][k] * W[r][k]
+//   x: (N_TOKENS, K) f32 or f16   W: (ROWS, K) in any format   y: (N_TOKENS, Y_OFFSET + ROWS + Y_AFTER) f32
 //
 // Idea: a workgroup loads each operand once for sixteen elements of y and decodes a weight once
 // for sixteen rows of x. 64 elements deep, a tile gives each of the 256 invocations one load of
@@ -9,8 +9,8 @@
 // memory for four multiply-adds, which is what bounds it.
 // import: format/weight_eight, grid, matmul/parts/x_words
 override ROWS: u32;
-override FIRST: u32;
-override AFTER: u32;
+override Y_OFFSET: u32;
+override Y_AFTER: u32;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
@@ -29,7 +29,7 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let group = group_index(workgroup, groups);
-    let tiles = (M + TILE - 1u) / TILE;
+    let tiles = (N_TOKENS + TILE - 1u) / TILE;
     let m0 = group % tiles * TILE;
     let n0 = group / tiles * TILE;
     // The first half of the invocations loads x, the second W.
@@ -54,7 +54,7 @@ fn main(
         for (var j = 0u; j < 16u; j++) { sum += dot(xs[m * TILE_STRIDE + j], ws[n * TILE_STRIDE + j]); }
         workgroupBarrier();
     }
-    if (m0 + m < M && n0 + n < ROWS) {
-        y[(m0 + m) * (FIRST + ROWS + AFTER) + FIRST + n0 + n] = sum;
+    if (m0 + m < N_TOKENS && n0 + n < ROWS) {
+        y[(m0 + m) * (Y_OFFSET + ROWS + Y_AFTER) + Y_OFFSET + n0 + n] = sum;
     }
 }

@@ -84,7 +84,8 @@ pub fn stacked_team<P: MatVec>(p: &P, caps: &Capabilities, chunks: usize, run: u
 }
 
 /// A team that gives every lane `each` loads of a row, up to 512 lanes, and two teams a workgroup
-/// where they fit: measured faster than longer shares (docs/findings/gemv-wants-one-load-a-lane.md).
+/// where they fit: measured faster than longer shares
+/// (docs/findings/gemv-wants-one-load-a-lane.md).
 pub fn shared_team(caps: &Capabilities, chunks: usize, each: usize) -> Overrides {
     let most = (caps.invocations as usize).min(512);
     let lanes = chunks.div_ceil(each).next_multiple_of(16).min(most);

@@ -16,7 +16,8 @@ pub const COLUMNS: Typed<usize> = dim("K", "columns of the matrix, elements of x
 
 /// Where in the vocabulary a part of a head begins.
 pub const FIRST_ROW: Typed<usize> =
-    start("FIRST", "token of row 0: a matrix too large for one binding comes in parts", 70)
+    start("FIRST_ROW", "token of row 0: a matrix too large for one binding comes in parts", 70)
+        .before(&["FIRST"])
         .neutral(0.0);
 
 /// Which part of a head an operation reads.

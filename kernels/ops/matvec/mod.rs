@@ -45,9 +45,9 @@ pub trait MatVec {
 /// along the rows.
 pub const ALONG_ROWS: (&str, f64) = ("ORDER", Order::RowWise.code() as f64);
 
-/// NMSE of f32 products over `rows` results. A few may all but cancel, and NMSE then divides by next
-/// to nothing; the bound of an element, which is relative to the sum of sizes, still holds each of
-/// them.
+/// NMSE of f32 products over `rows` results. A few may all but cancel, and NMSE then divides by
+/// next to nothing; the bound of an element, which is relative to the sum of sizes, still holds
+/// each of them.
 pub fn nmse(rows: usize) -> f64 {
     if rows < 8 { 9e-6 } else { 1e-10 }
 }

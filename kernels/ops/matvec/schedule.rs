@@ -79,9 +79,7 @@ impl<P: MatVec + 'static> Schedule<P> {
 
     /// schedule/subgroup_tiles: LANES lanes an SoA row.
     pub const SUBGROUP_TILES: Variant<P> = Variant {
-        constants: |p, caps| {
-            along_rows::<P>(soa::staged(p, soa::subgroup(caps).min(32), caps))
-        },
+        constants: |p, caps| along_rows::<P>(soa::staged(p, soa::subgroup(caps).min(32), caps)),
         tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", soa::LANES)],
         ..Self::TREE
     };
@@ -106,7 +104,7 @@ fn along_rows<P: MatVec>(mut constants: Overrides) -> Overrides {
 
 fn one_dense_vector<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
     let cols = p.n_vectors();
-    let several = || (cols > 1).then(|| format!("COLS={cols}: it keeps one sum a row"));
+    let several = || (cols > 1).then(|| format!("N_VECTORS={cols}: it keeps one sum a row"));
     dense_only(p, caps).or_else(several)
 }
 

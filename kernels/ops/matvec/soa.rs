@@ -95,8 +95,8 @@ pub fn dot4<P: MatVec>(
 
 /// The same over all rows. Measured: one row where rows are few and short, so that subgroups are
 /// many; two where a row takes a subgroup several rounds; four where there are rows for all, which
-/// also take turns, so that not every few of them round x anew. Few long rows are shared by four
-/// subgroups.
+/// also iterate over rows, so that not every few of them round x anew. Few long rows are shared by
+/// four subgroups.
 pub fn dot4_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     let (rows, k) = (p.rows(), p.k());
     let (each, groups, split, wg) = match (rows, k) {
@@ -127,7 +127,7 @@ pub fn dot4_groups(rows: usize, c: &Constants) -> usize {
     sets.div_ceil(sets.div_ceil(c["GROUPS"] as usize))
 }
 
-/// What the variants whose workgroups take turns of rows may try.
+/// What the variants whose workgroups iterate over rows may try.
 pub const TURNS: Tunables = &[
     ("WG", &[128.0, 256.0, 512.0, 1024.0]),
     ("LANES", &[8.0, 16.0, 32.0]),

@@ -1,9 +1,9 @@
 //! The variants of the family: which modules make each, and what its header says.
 //!
 //! A row is a prologue (how x is loaded, and what lanes add up), rows (how the matrix is stored and
-//! decoded), a schedule (which lanes read what, and the entry point) and an epilogue (where products
-//! go): modules in the folders of these names. The build script reads the tables too, so nothing
-//! here uses the crate.
+//! decoded), a schedule (which lanes read what, and the entry point) and an epilogue (where
+//! products go): modules in the folders of these names. The build script reads the tables too, so
+//! nothing here uses the crate.
 
 #[path = "fused_ffn/variants.rs"]
 mod fused_ffn;

@@ -4,7 +4,7 @@
 //
 //   h' = rms_norm(h) * w          (NORM_RMS; w is q_norm for query heads, k_norm for key heads)
 //   (a, b) -> (a cos - b sin, a sin + b cos)  for each pair of h', angles from the rope table
-//   qkv: [q (KV_HEADS*GROUP heads) | k (KV_HEADS) | v (KV_HEADS)] x HEAD_DIM, q and k in place
+//   qkv: [q (KV_HEADS*Q_PER_KV heads) | k (KV_HEADS) | v (KV_HEADS)] x HEAD_DIM, q and k in place
 //   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
 //   rope: (positions, HEAD_DIM/2) of (cos, sin)
 // import: rope/head_norm, rope/head_scale, rope/in_place, rope/two_norms
@@ -19,6 +19,6 @@
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>) {
     let head = workgroup.x;
     var scale = 1.0;
-    if (NORM == NORM_RMS) { scale = head_scale(head_squares(head, 0u, 1u)); }
+    if (QK_NORM == NORM_RMS) { scale = head_scale(head_squares(head, 0u, 1u)); }
     for (var pair = 0u; pair < HEAD_DIM / 2u; pair++) { rotate_pair(head, pair, scale); }
 }

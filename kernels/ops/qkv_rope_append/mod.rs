@@ -20,7 +20,8 @@ crate::params! {
         rope_base: f32 = ROPE_BASE,
         rope_factors: RopeFactors = ROPE_FACTORS,
         kv_size: usize =
-            dim("CAPACITY", "slots of the cache; position modulo CAPACITY is written", 16, 60),
+            dim("KV_SIZE", "slots of the cache; position modulo KV_SIZE is written", 16, 60)
+                .before(&["CAPACITY"]),
         kv_format: FloatFormat = KV_FORMAT,
     }
 }

@@ -1,15 +1,15 @@
 // qkv_rope_append/naive: one invocation a head.
 //
-//   q[h] = rope(norm(qkv.q[h], q_norm))                       KV_HEADS*GROUP query heads
-//   k_cache[h][position % CAPACITY] = rope(norm(qkv.k[h], k_norm));  v_cache likewise = qkv.v[h]
+//   q[h] = rope(norm(qkv.q[h], q_norm))                       KV_HEADS*Q_PER_KV query heads
+//   k_cache[h][position % KV_SIZE] = rope(norm(qkv.k[h], k_norm));  v_cache likewise = qkv.v[h]
 //   norm(h, w) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h
 //   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
 //   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
-//   qkv: [q | k | v] x HEAD_DIM  q: heads x HEAD_DIM  caches: (KV_HEADS, CAPACITY, HEAD_DIM)
+//   qkv: [q | k | v] x HEAD_DIM  q: heads x HEAD_DIM  caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
 //
 // Idea: the formula, serially, element by element.
 // import: rope/append_head, rope/two_norms
-override KV: u32;
+override KV_FORMAT: u32;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> qkv: array<f32>;

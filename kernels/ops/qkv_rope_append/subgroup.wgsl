@@ -1,11 +1,11 @@
 // qkv_rope_append/subgroup: one workgroup a head, subgroup sums.
 //
-//   q[h] = rope(norm(qkv.q[h], q_norm))                       KV_HEADS*GROUP query heads
-//   k_cache[h][position % CAPACITY] = rope(norm(qkv.k[h], k_norm));  v_cache likewise = qkv.v[h]
+//   q[h] = rope(norm(qkv.q[h], q_norm))                       KV_HEADS*Q_PER_KV query heads
+//   k_cache[h][position % KV_SIZE] = rope(norm(qkv.k[h], k_norm));  v_cache likewise = qkv.v[h]
 //   norm(h, w) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h
 //   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
 //   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
-//   qkv: [q | k | v] x HEAD_DIM  q: heads x HEAD_DIM  caches: (KV_HEADS, CAPACITY, HEAD_DIM)
+//   qkv: [q | k | v] x HEAD_DIM  q: heads x HEAD_DIM  caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
 //
 // Idea: as workgroup, with two barriers instead of the tree's log2(WG).
 // import: reduce/subgroups, rope/append, rope/heads, step/state
@@ -37,7 +37,7 @@ fn main(
     let w = norm_quad(head, i);
     let t = rotations(head, i, position);
     var scale = 1.0;
-    if (NORM == NORM_RMS) {
+    if (QK_NORM == NORM_RMS) {
         let sum = sum_of_subgroups(lane, subgroup, subgroups, select(0.0, quad_squares(v), mine));
         scale = inverseSqrt(sum / f32(HEAD_DIM) + EPS);
     }

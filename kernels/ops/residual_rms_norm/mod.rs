@@ -11,9 +11,9 @@ crate::params! {
     pub struct ResidualRmsNorm {
         n: usize = dim("N", "elements of every vector", 256, 5000),
         eps: f32 = float("EPS", "added to the mean squares", 1e-6, 1e-2),
-        weight_offset: NormOffset = OFFSET,
-        post: Norm = POST,
-        act_format: FloatFormat = ACTS_OUT,
+        weight_offset: NormOffset = WEIGHT_OFFSET,
+        post: Norm = POST_NORM,
+        act_format: FloatFormat = ACT_FORMAT_OUT,
     }
 }
 

@@ -1,17 +1,17 @@
 // residual_rms_norm/naive: one invocation.
 //
-//   b = delta                                             POST none
-//   b[i] = delta[i] / rms(delta) * (OFFSET + post_weight[i])     POST rms
-//   x[i] = x[i] + b[i];  y[i] = x[i] / rms(x) * (OFFSET + next_weight[i])
-//   rms(v) = sqrt(mean_j v[j]^2 + EPS); all (N); y f32 or f16; OFFSET 0: standard, 1: Gemma's
+//   b = delta                                             POST_NORM none
+//   b[i] = delta[i] / rms(delta) * (WEIGHT_OFFSET + post_weight[i])     POST_NORM rms
+//   x[i] = x[i] + b[i];  y[i] = x[i] / rms(x) * (WEIGHT_OFFSET + next_weight[i])
+//   rms(v) = sqrt(mean_j v[j]^2 + EPS); all (N); y f32 or f16; WEIGHT_OFFSET 0: standard, 1: Gemma's
 //
 // Idea: the formula, serially.
 // import: format/store_pair
-override ACTS: u32;
+override ACT_FORMAT: u32;
 override N: u32;
 override EPS: f32;
-override OFFSET: u32;
-override POST: u32;
+override WEIGHT_OFFSET: u32;
+override POST_NORM: u32;
 
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 @group(0) @binding(1) var<storage, read> delta: array<f32>;
@@ -27,7 +27,7 @@ fn main() {
     squares = 0.0;
     for (var i = 0u; i < N; i++) {
         var b = delta[i];
-        if (POST == NORM_RMS) { b *= post * (f32(OFFSET) + post_weight[i]); }
+        if (POST_NORM == NORM_RMS) { b *= post * (f32(WEIGHT_OFFSET) + post_weight[i]); }
         let v = x[i] + b;
         x[i] = v;
         squares += v * v;
@@ -35,8 +35,8 @@ fn main() {
     let scale = inverseSqrt(squares / f32(N) + EPS);
     for (var i = 0u; i < N; i += 2u) {
         let both = i + 1u < N;
-        var v = vec2<f32>(x[i] * scale * (f32(OFFSET) + next_weight[i]), 0.0);
-        if (both) { v.y = x[i + 1u] * scale * (f32(OFFSET) + next_weight[i + 1u]); }
+        var v = vec2<f32>(x[i] * scale * (f32(WEIGHT_OFFSET) + next_weight[i]), 0.0);
+        if (both) { v.y = x[i + 1u] * scale * (f32(WEIGHT_OFFSET) + next_weight[i + 1u]); }
         store_pair(i, v, both);
     }
 }

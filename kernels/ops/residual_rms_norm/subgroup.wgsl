@@ -1,17 +1,17 @@
 // residual_rms_norm/subgroup: one workgroup, subgroup sums, 16 bytes a load; N a multiple of 4.
 //
-//   b = delta                                             POST none
-//   b[i] = delta[i] / rms(delta) * (OFFSET + post_weight[i])     POST rms
-//   x[i] = x[i] + b[i];  y[i] = x[i] / rms(x) * (OFFSET + next_weight[i])
-//   rms(v) = sqrt(mean_j v[j]^2 + EPS); all (N); y f32 or f16; OFFSET 0: standard, 1: Gemma's
+//   b = delta                                             POST_NORM none
+//   b[i] = delta[i] / rms(delta) * (WEIGHT_OFFSET + post_weight[i])     POST_NORM rms
+//   x[i] = x[i] + b[i];  y[i] = x[i] / rms(x) * (WEIGHT_OFFSET + next_weight[i])
+//   rms(v) = sqrt(mean_j v[j]^2 + EPS); all (N); y f32 or f16; WEIGHT_OFFSET 0: standard, 1: Gemma's
 //
 // Idea: as workgroup, with two barriers a sum instead of the tree's log2(WG), and a workgroup wide
 // enough that most invocations own four elements.
 // import: format/store_four, reduce/subgroups
 override N: u32;
 override EPS: f32;
-override OFFSET: u32;
-override POST: u32;
+override WEIGHT_OFFSET: u32;
+override POST_NORM: u32;
 override WG: u32 = 256u;
 
 @group(0) @binding(0) var<storage, read_write> x: array<vec4<f32>>;
@@ -25,11 +25,11 @@ const HELD: u32 = 4u;
 
 // The weight of a norm of the branch.
 fn post(i: u32) -> vec4<f32> {
-    if (POST == NORM_NONE) { return vec4<f32>(1.0); }
-    return vec4<f32>(f32(OFFSET)) + post_weight[i];
+    if (POST_NORM == NORM_NONE) { return vec4<f32>(1.0); }
+    return vec4<f32>(f32(WEIGHT_OFFSET)) + post_weight[i];
 }
 
-fn next(i: u32) -> vec4<f32> { return vec4<f32>(f32(OFFSET)) + next_weight[i]; }
+fn next(i: u32) -> vec4<f32> { return vec4<f32>(f32(WEIGHT_OFFSET)) + next_weight[i]; }
 
 @compute @workgroup_size(WG)
 fn main(
@@ -60,7 +60,7 @@ fn main(
         }
     }
     var scale = 1.0;
-    if (POST == NORM_RMS) {
+    if (POST_NORM == NORM_RMS) {
         scale = inverseSqrt(sum_of_subgroups(lane, subgroup, subgroups, squares) / f32(N) + EPS);
     }
     squares = 0.0;

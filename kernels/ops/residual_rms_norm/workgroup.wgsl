@@ -1,15 +1,15 @@
 // residual_rms_norm/workgroup: one workgroup, trees in workgroup memory; no subgroups needed.
 //
-//   b = delta                                             POST none
-//   b[i] = delta[i] / rms(delta) * (OFFSET + post_weight[i])     POST rms
-//   x[i] = x[i] + b[i];  y[i] = x[i] / rms(x) * (OFFSET + next_weight[i])
-//   rms(v) = sqrt(mean_j v[j]^2 + EPS); all (N); y f32 or f16; OFFSET 0: standard, 1: Gemma's
+//   b = delta                                             POST_NORM none
+//   b[i] = delta[i] / rms(delta) * (WEIGHT_OFFSET + post_weight[i])     POST_NORM rms
+//   x[i] = x[i] + b[i];  y[i] = x[i] / rms(x) * (WEIGHT_OFFSET + next_weight[i])
+//   rms(v) = sqrt(mean_j v[j]^2 + EPS); all (N); y f32 or f16; WEIGHT_OFFSET 0: standard, 1: Gemma's
 //
 // Idea: three dispatches of a step become one, which costs little more than one of them: each is a
 // few kilobytes and otherwise all launch, barrier and latency. The values stay in registers
 // between the two sums, and the second weight is on its way before the first sum.
 // import: norm/residual, norm/tree_sums
-override ACTS: u32;
+override ACT_FORMAT: u32;
 override N: u32;
 override WG: u32 = 256u;
 

@@ -13,8 +13,8 @@ crate::params! {
         rows: usize = dim("ROWS", "rows normalised on their own; 1 in decode", 2, 5),
         n: usize = dim("N", "elements of a row", 256, 3000),
         eps: f32 = EPS,
-        weight_offset: NormOffset = OFFSET,
-        act_format: FloatFormat = ACTS_OUT.neutral(0.0),
+        weight_offset: NormOffset = WEIGHT_OFFSET,
+        act_format: FloatFormat = ACT_FORMAT_OUT.neutral(0.0),
     }
 }
 

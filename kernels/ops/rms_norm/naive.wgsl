@@ -1,16 +1,16 @@
 // rms_norm/naive: one invocation.
 //
-//   y[r][i] = x[r][i] / sqrt(mean_j x[r][j]^2 + EPS) * (OFFSET + weight[i])
-//   x, y: (ROWS, N)  weight: (N)  y f32 or f16      OFFSET 0: standard, 1: Gemma's (1 + w)
+//   y[r][i] = x[r][i] / sqrt(mean_j x[r][j]^2 + EPS) * (WEIGHT_OFFSET + weight[i])
+//   x, y: (ROWS, N)  weight: (N)  y f32 or f16      WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
 //
 // Idea: the formula, serially, and so the rung that shows what the reduction is worth. A single
 // invocation may also write f16 rows of odd length, which share words.
 // import: format/store_pair
-override ACTS: u32;
+override ACT_FORMAT: u32;
 override ROWS: u32;
 override N: u32;
 override EPS: f32;
-override OFFSET: u32;
+override WEIGHT_OFFSET: u32;
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
@@ -25,7 +25,7 @@ fn main() {
         let scale = inverseSqrt(sum / f32(N) + EPS);
         for (var i = 0u; i < N; i++) {
             let at = r * N + i;
-            let v = x[at] * scale * (f32(OFFSET) + weight[i]);
+            let v = x[at] * scale * (f32(WEIGHT_OFFSET) + weight[i]);
             if (at % 2u == 1u) {
                 store_pair(at - 1u, vec2<f32>(even, v), true);
             } else if (at + 1u == ROWS * N) {

@@ -1,16 +1,16 @@
 // rms_norm/subgroup: one workgroup a row, subgroup sums.
 //
-//   y[r][i] = x[r][i] / sqrt(mean_j x[r][j]^2 + EPS) * (OFFSET + weight[i])
+//   y[r][i] = x[r][i] / sqrt(mean_j x[r][j]^2 + EPS) * (WEIGHT_OFFSET + weight[i])
 //   x, y: (ROWS, N)  weight: (N)  y f32 or f16
-//   OFFSET 0: standard, 1: Gemma's (1 + w)
+//   WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
 //
 // Idea: two barriers instead of the tree's log2(WG).
 // import: format/store_pair, reduce/subgroups
-override ACTS: u32;
+override ACT_FORMAT: u32;
 override ROWS: u32;
 override N: u32;
 override EPS: f32;
-override OFFSET: u32;
+override WEIGHT_OFFSET: u32;
 override WG: u32 = 512u;
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
@@ -32,8 +32,8 @@ fn main(
     for (var i = lid; 2u * i < N; i += WG) {
         let both = 2u * i + 1u < N;
         let at = base + 2u * i;
-        var v = vec2<f32>(x[at] * scale * (f32(OFFSET) + weight[2u * i]), 0.0);
-        if (both) { v.y = x[at + 1u] * scale * (f32(OFFSET) + weight[2u * i + 1u]); }
+        var v = vec2<f32>(x[at] * scale * (f32(WEIGHT_OFFSET) + weight[2u * i]), 0.0);
+        if (both) { v.y = x[at + 1u] * scale * (f32(WEIGHT_OFFSET) + weight[2u * i + 1u]); }
         store_pair(at, v, both);
     }
 }

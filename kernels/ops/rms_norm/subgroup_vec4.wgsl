@@ -1,8 +1,8 @@
 // rms_norm/subgroup_vec4: one workgroup a row, sixteen bytes at a time; N a multiple of 4.
 //
-//   y[r][i] = x[r][i] / sqrt(mean_j x[r][j]^2 + EPS) * (OFFSET + weight[i])
+//   y[r][i] = x[r][i] / sqrt(mean_j x[r][j]^2 + EPS) * (WEIGHT_OFFSET + weight[i])
 //   x, y: (ROWS, N)  weight: (N)  y f32 or f16
-//   OFFSET 0: standard, 1: Gemma's (1 + w)
+//   WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
 //
 // Idea: a row is so short that latency is all. With an invocation for every four elements x stays
 // in registers and the weight is on its way while the sum is made: one memory latency, not three.
@@ -11,7 +11,7 @@
 override ROWS: u32;
 override N: u32;
 override EPS: f32;
-override OFFSET: u32;
+override WEIGHT_OFFSET: u32;
 override WG: u32 = 256u;
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
@@ -30,12 +30,12 @@ fn main(
     let base = workgroup.x * fours;
     let mine = min(lid, fours - 1u);
     let v = x[base + mine];
-    let w = weight[mine] + f32(OFFSET);
+    let w = weight[mine] + f32(WEIGHT_OFFSET);
     var sum = select(0.0, dot(v, v), lid < fours);
     for (var i = lid + WG; i < fours; i += WG) { sum += dot(x[base + i], x[base + i]); }
     let scale = inverseSqrt(sum_of_subgroups(lane, subgroup, subgroups, sum) / f32(N) + EPS);
     if (lid < fours) { store_four(base + lid, v * scale * w); }
     for (var i = lid + WG; i < fours; i += WG) {
-        store_four(base + i, x[base + i] * scale * (weight[i] + f32(OFFSET)));
+        store_four(base + i, x[base + i] * scale * (weight[i] + f32(WEIGHT_OFFSET)));
     }
 }

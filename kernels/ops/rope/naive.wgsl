@@ -5,12 +5,12 @@
 //   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
 //   rope: (positions, HEAD_DIM/2) of (cos, sin)
 //
-// Idea: a pair turns on its own, so in place needs no second buffer and no barrier.
+// Idea: a pair rotates on its own, so in place needs no second buffer and no barrier.
 // import: grid, step/state
 override HEADS: u32;
 override HEAD_DIM: u32;
 override STRIDE: u32;
-override STYLE: u32;
+override ROPE_STYLE: u32;
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
@@ -28,8 +28,8 @@ fn main(
     if (at >= HEADS * half) { return; }
     let pair = at % half;
     let base = at / half * max(STRIDE, HEAD_DIM);
-    let i = base + select(2u * pair, pair, STYLE == ROPE_NEOX);
-    let j = base + select(2u * pair + 1u, pair + half, STYLE == ROPE_NEOX);
+    let i = base + select(2u * pair, pair, ROPE_STYLE == ROPE_NEOX);
+    let j = base + select(2u * pair + 1u, pair + half, ROPE_STYLE == ROPE_NEOX);
     let a = x[i];
     let b = x[j];
     let turn = rope[state[POSITION] * half + pair];

@@ -11,7 +11,7 @@
 override HEADS: u32;
 override HEAD_DIM: u32;
 override STRIDE: u32;
-override STYLE: u32;
+override ROPE_STYLE: u32;
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
@@ -29,8 +29,8 @@ fn main(
     if (at >= HEADS * each) { return; }
     let four = at % each;
     let base = at / each * (max(STRIDE, HEAD_DIM) / 4u);
-    let i = base + select(2u * four, four, STYLE == ROPE_NEOX);
-    let j = select(i + 1u, i + each, STYLE == ROPE_NEOX);
+    let i = base + select(2u * four, four, ROPE_STYLE == ROPE_NEOX);
+    let j = select(i + 1u, i + each, ROPE_STYLE == ROPE_NEOX);
     let u = x[i];
     let v = x[j];
     let turns = state[POSITION] * (HEAD_DIM / 4u) + 2u * four;
@@ -38,7 +38,7 @@ fn main(
     let s = rope[turns + 1u];
     let cosine = vec4<f32>(t.xz, s.xz);
     let sine = vec4<f32>(t.yw, s.yw);
-    if (STYLE == ROPE_NEOX) {
+    if (ROPE_STYLE == ROPE_NEOX) {
         x[i] = u * cosine - v * sine;
         x[j] = u * sine + v * cosine;
         return;

@@ -58,8 +58,8 @@ impl Sample {
     }
 }
 
-/// One draw from the `k` largest of `n` logits with a share `p` of the probability: temperature one,
-/// no penalty.
+/// One draw from the `k` largest of `n` logits with a share `p` of the probability: temperature
+/// one, no penalty.
 fn top(n: usize, k: usize, p: f32) -> Sample {
     Sample { n, temperature: 1.0, top_k: k, top_p: p, repeat_penalty: 1.0, last_n: 0 }
 }

@@ -3,7 +3,7 @@
 // block mean: lathe_reference::quant.
 // requires: fn packed_word(i: u32) -> u32
 override WEIGHT: u32; // any format
-override PACKING: u32 = 0u; // blocks as in the file, or planes: codes in the order of the weights, scales apart
+override PACKING: u32 = 0u; // blocks as in the file, or planes: quants in the order of the weights, scales apart
 
 // Byte offset of a field in a block, its bytes, and the bytes of all fields that the planes hold
 // before it, for one block.
@@ -111,7 +111,7 @@ fn plane_bits(at: u32, bits: u32, e: u32) -> u32 {
     return (packed_word(at / 4u + e * bits / 32u) >> bit) & ((1u << bits) - 1u);
 }
 
-// The low four bits of code e. In a block, 2 * run codes share `run` bytes: the first half has the
+// The low four bits of quant e. In a block, 2 * run quants share `run` bytes: the first half has the
 // low nibbles.
 fn nibble_at(at: u32, run: u32, e: u32) -> u32 {
     if (PACKING == PACKING_PLANES) { return plane_bits(at, 4u, e); }
@@ -125,7 +125,7 @@ fn fifth_bit(at: u32, e: u32) -> u32 {
     return ((byte_at(at + e / 8u) >> (e % 8u)) & 1u) << 4u;
 }
 
-// Bits 4 and 5 of code e of a q6_k block.
+// Bits 4 and 5 of quant e of a q6_k block.
 fn upper_bits(at: u32, e: u32) -> u32 {
     if (PACKING == PACKING_PLANES) { return plane_bits(at, 2u, e) << 4u; }
     return ((byte_at(at + e / 128u * 32u + e % 32u) >> (2u * (e / 32u % 4u))) & 3u) << 4u;

@@ -14,7 +14,7 @@ fn packed_block_elements() -> u32 {
     return select(32u, 256u, WEIGHT >= Q4_K);
 }
 
-// Bytes of a block's codes, high bits, scales and, where it lies apart, the scale of the scales.
+// Bytes of a block's quants, high bits, scales and, where it lies apart, the scale of the scales.
 fn field_bytes() -> vec4<u32> {
     switch WEIGHT {
         case Q8_0: { return vec4<u32>(32u, 0u, 2u, 0u); }
@@ -152,7 +152,7 @@ fn bit_pairs(word: u32) -> u32 {
     return (two | (two << 6u)) & 0x03030303u;
 }
 
-// The codes of elements e..e+8 of a block, a byte each. Blocks pair codes half a run apart; planes
+// The quants of elements e..e+8 of a block, a byte each. Blocks pair quants half a run apart; planes
 // keep the order of the weights, of every eight the last four sixteen bits above the first four.
 fn quants_of(a: vec4<u32>, e: u32) -> vec2<u32> {
     if (PACKING == PACKING_PLANES) {

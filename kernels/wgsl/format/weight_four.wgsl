@@ -4,13 +4,13 @@
 // requires: fn packed_chunk(i: u32) -> vec4<u32>
 // requires: fn packed_word(i: u32) -> u32
 override WEIGHT: u32; // a quantised format
-override PACKING: u32; // blocks as in the file, or planes: codes in the order of the weights
+override PACKING: u32; // blocks as in the file, or planes: quants in the order of the weights
 override BLOCK: u32; // elements of a block
 override ROW_BYTES: u32; // from one packed row to the next
 // Byte of the first block's field in a row, and bytes to the next block's.
 override CODES: u32;
 override CODES_STEP: u32;
-override HIGH: u32; // high bits of the codes, where the format has them
+override HIGH: u32; // high bits of the quants, where the format has them
 override HIGH_STEP: u32;
 override SCALES: u32; // 8-bit scales of q6_k
 override SCALES_STEP: u32;
@@ -99,13 +99,13 @@ fn fifth_bits_of(high: u32, e: u32) -> u32 {
     return fifth_bits(packed_word_at(high) >> e);
 }
 
-// The low four bits; in a block, 2 * run codes share `run` bytes.
+// The low four bits; in a block, 2 * run quants share `run` bytes.
 fn low_bits(codes: u32, run: u32, e: u32) -> u32 {
     if (PACKING == PACKING_PLANES) { return nibble_bytes(plane_four(codes, 4u, e) & 0xffffu); }
     return (packed_word_at(codes + e / (2u * run) * run + e % run) >> (4u * (e / run % 2u))) & 0xf0f0f0fu;
 }
 
-// The codes of elements e..e+4, around zero where a format has no addend.
+// The quants of elements e..e+4, around zero where a format has no addend.
 fn codes_four(base: u32, block: u32, e: u32) -> vec4<f32> {
     let codes = base + CODES + block * CODES_STEP;
     let high = base + HIGH + block * HIGH_STEP;

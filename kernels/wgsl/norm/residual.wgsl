@@ -11,8 +11,8 @@
 // requires: fn stream_at(i: u32) -> f32
 // requires: fn sum_all(p: NormLane, value: f32) -> f32
 override EPS: f32;
-override OFFSET: u32; // 0: standard, 1: Gemma's (1 + w)
-override POST: u32; // 1: the branch is normed first
+override WEIGHT_OFFSET: u32; // 0: standard, 1: Gemma's (1 + w)
+override POST_NORM: u32; // 1: the branch is normed first
 
 // Pairs of elements that an invocation keeps in registers between the sums. Those of a longer
 // vector are read again.
@@ -31,15 +31,15 @@ fn stream_pair(at: u32) -> vec2<f32> {
 }
 
 fn post_pair(at: u32) -> vec2<f32> {
-    let o = f32(OFFSET);
-    if (POST == NORM_NONE) { return vec2<f32>(1.0); }
+    let o = f32(WEIGHT_OFFSET);
+    if (POST_NORM == NORM_NONE) { return vec2<f32>(1.0); }
     if (at + 1u < N) { return vec2<f32>(o + post_weight[at], o + post_weight[at + 1u]); }
     if (at < N) { return vec2<f32>(o + post_weight[at], 0.0); }
     return vec2<f32>(0.0);
 }
 
 fn next_pair(at: u32) -> vec2<f32> {
-    let o = f32(OFFSET);
+    let o = f32(WEIGHT_OFFSET);
     if (at + 1u < N) { return vec2<f32>(o + next_weight[at], o + next_weight[at + 1u]); }
     if (at < N) { return vec2<f32>(o + next_weight[at], 0.0); }
     return vec2<f32>(0.0);
@@ -67,7 +67,7 @@ fn residual_norm(p: NormLane, next: bool) {
         }
     }
     var scale = 1.0;
-    if (POST == NORM_RMS) { scale = inverseSqrt(sum_all(p, squares) / f32(N) + EPS); }
+    if (POST_NORM == NORM_RMS) { scale = inverseSqrt(sum_all(p, squares) / f32(N) + EPS); }
     squares = 0.0;
     for (var j = 0u; j < rounds; j++) {
         let at = 2u * (j * WG + p.lid);

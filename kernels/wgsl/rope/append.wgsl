@@ -5,21 +5,21 @@
 // requires: var q: array<vec2<f32>>
 // requires: var q_norm: array<vec2<f32>>
 // requires: var v_cache: array<u32>
-override GROUP: u32;
+override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32;
-override CAPACITY: u32;
-override KV: u32;
+override KV_SIZE: u32;
+override KV_FORMAT: u32;
 
 fn norm_pair(query: bool, at: u32) -> vec2<f32> {
     if (query) { return q_norm[at]; }
     return k_norm[at];
 }
 
-// Scales, norms and turns a quad and puts it where it belongs.
+// Scales, norms and rotates a quad and puts it where it belongs.
 fn place(head: u32, i: u32, v: Quad, scale: f32, w: Quad, t: vec4<f32>, position: u32) {
     if (is_value(head)) {
-        append_quad(head - KV_HEADS * (GROUP + 1u), i, v, position, true);
+        append_quad(head - KV_HEADS * (Q_PER_KV + 1u), i, v, position, true);
         return;
     }
     let out = rotated_quad(Quad(v.low * scale * w.low, v.high * scale * w.high), t);
@@ -29,19 +29,19 @@ fn place(head: u32, i: u32, v: Quad, scale: f32, w: Quad, t: vec4<f32>, position
         q[base + high_at(i)] = out.high;
         return;
     }
-    append_quad(head - KV_HEADS * GROUP, i, out, position, false);
+    append_quad(head - KV_HEADS * Q_PER_KV, i, out, position, false);
 }
 
 // A full cache and a ring are the same: the slot is the position modulo the capacity.
 fn append_quad(head: u32, i: u32, v: Quad, position: u32, value: bool) {
-    let base = (head * CAPACITY + position % CAPACITY) * (HEAD_DIM / 2u);
+    let base = (head * KV_SIZE + position % KV_SIZE) * (HEAD_DIM / 2u);
     store_head_pair(base + low_at(i), v.low, value);
     store_head_pair(base + high_at(i), v.high, value);
 }
 
 // Two neighbours of a cache, `at` counting pairs.
 fn store_head_pair(at: u32, v: vec2<f32>, value: bool) {
-    if (KV == F16) {
+    if (KV_FORMAT == F16) {
         if (value) { v_cache[at] = pack2x16float(v); } else { k_cache[at] = pack2x16float(v); }
         return;
     }

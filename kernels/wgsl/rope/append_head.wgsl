@@ -1,22 +1,22 @@
 // The heads of a token, one invocation each, into q and the caches.
 // import: rope/head_norm, rope/head_scale, step/state
-// requires: override KV: u32
+// requires: override KV_FORMAT: u32
 // requires: var k_cache: array<u32>
 // requires: var q: array<f32>
 // requires: var qkv: array<f32>
 // requires: var rope: array<vec2<f32>>
 // requires: var state: array<u32>
 // requires: var v_cache: array<u32>
-override STYLE: u32;
-override CAPACITY: u32;
+override ROPE_STYLE: u32;
+override KV_SIZE: u32;
 
-// Element e of a query or key head, normed and turned.
+// Element e of a query or key head, normed and rotated.
 fn rotated_element(head: u32, e: u32, scale: f32) -> f32 {
     let half = HEAD_DIM / 2u;
-    let pair = select(e % half, e / 2u, STYLE == ROPE_INTERLEAVED);
-    let first = select(e < half, e % 2u == 0u, STYLE == ROPE_INTERLEAVED);
-    let i = select(pair, 2u * pair, STYLE == ROPE_INTERLEAVED);
-    let j = select(pair + half, 2u * pair + 1u, STYLE == ROPE_INTERLEAVED);
+    let pair = select(e % half, e / 2u, ROPE_STYLE == ROPE_INTERLEAVED);
+    let first = select(e < half, e % 2u == 0u, ROPE_STYLE == ROPE_INTERLEAVED);
+    let i = select(pair, 2u * pair, ROPE_STYLE == ROPE_INTERLEAVED);
+    let j = select(pair + half, 2u * pair + 1u, ROPE_STYLE == ROPE_INTERLEAVED);
     let turn = rope[state[POSITION] * half + pair];
     let a = qkv[head * HEAD_DIM + i] * scale * head_norm_weight(head, i);
     let b = qkv[head * HEAD_DIM + j] * scale * head_norm_weight(head, j);
@@ -26,10 +26,10 @@ fn rotated_element(head: u32, e: u32, scale: f32) -> f32 {
 // A query head goes to q, a key or value head into its cache.
 fn append_head(head: u32) {
     var scale = 1.0;
-    if (NORM == NORM_RMS) { scale = head_scale(head_squares(head, 0u, 1u)); }
-    let keys = KV_HEADS * GROUP;
+    if (QK_NORM == NORM_RMS) { scale = head_scale(head_squares(head, 0u, 1u)); }
+    let keys = KV_HEADS * Q_PER_KV;
     let values = keys + KV_HEADS;
-    let slot = state[POSITION] % CAPACITY;
+    let slot = state[POSITION] % KV_SIZE;
     for (var e = 0u; e < HEAD_DIM; e += 2u) {
         var v = vec2<f32>(qkv[head * HEAD_DIM + e], qkv[head * HEAD_DIM + e + 1u]);
         if (head < values) { v = vec2<f32>(rotated_element(head, e, scale), rotated_element(head, e + 1u, scale)); }
@@ -38,8 +38,8 @@ fn append_head(head: u32) {
             q[head * HEAD_DIM + e + 1u] = v.y;
             continue;
         }
-        let row = ((head - select(keys, values, head >= values)) * CAPACITY + slot) * HEAD_DIM;
-        if (KV == F16) {
+        let row = ((head - select(keys, values, head >= values)) * KV_SIZE + slot) * HEAD_DIM;
+        if (KV_FORMAT == F16) {
             let word = pack2x16float(v);
             if (head < values) { k_cache[(row + e) / 2u] = word; } else { v_cache[(row + e) / 2u] = word; }
         } else if (head < values) {

@@ -2,16 +2,16 @@
 // norm_at(query, e) is element e of a query's or a key's norm weights.
 // requires: var qkv: array<f32>
 // requires: fn norm_at(query: bool, e: u32) -> f32
-override GROUP: u32;
+override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32;
-override NORM: u32;
+override QK_NORM: u32;
 override EPS: f32;
 
 // The norm's weight of element e; one without a norm.
 fn head_norm_weight(head: u32, e: u32) -> f32 {
-    if (NORM == NORM_NONE) { return 1.0; }
-    return norm_at(head < KV_HEADS * GROUP, e);
+    if (QK_NORM == NORM_NONE) { return 1.0; }
+    return norm_at(head < KV_HEADS * Q_PER_KV, e);
 }
 
 // Squares of every `step`-th element of a head.

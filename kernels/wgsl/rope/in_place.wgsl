@@ -3,13 +3,13 @@
 // requires: var qkv: array<f32>
 // requires: var rope: array<vec2<f32>>
 // requires: var state: array<u32>
-override STYLE: u32;
+override ROPE_STYLE: u32;
 
-// Norms and turns one pair of a head.
+// Norms and rotates one pair of a head.
 fn rotate_pair(head: u32, pair: u32, scale: f32) {
     let half = HEAD_DIM / 2u;
-    let i = select(2u * pair, pair, STYLE == ROPE_NEOX);
-    let j = select(2u * pair + 1u, pair + half, STYLE == ROPE_NEOX);
+    let i = select(2u * pair, pair, ROPE_STYLE == ROPE_NEOX);
+    let j = select(2u * pair + 1u, pair + half, ROPE_STYLE == ROPE_NEOX);
     let base = head * HEAD_DIM;
     let a = qkv[base + i] * scale * head_norm_weight(head, i);
     let b = qkv[base + j] * scale * head_norm_weight(head, j);

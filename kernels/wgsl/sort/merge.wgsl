@@ -37,7 +37,7 @@ fn first_of(lid: u32, first: u32, end: u32, of_merged: bool) {
     }
 }
 
-// One of MERGERS workgroups' share, which it leaves in merged.
+// Merges the part of one of MERGERS workgroups into `merged`.
 fn merge_share(lid: u32, group: u32) {
     let share = (list_count() + MERGERS - 1u) / MERGERS;
     let end = min((group + 1u) * share, list_count());

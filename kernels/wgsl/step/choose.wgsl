@@ -19,7 +19,7 @@ fn end_step(best: Candidate) {
     let token = select(best.index, 0u, best.index == 0xffffffffu);
     let next = state[POSITION] + 1u;
     state[CHOICE] = token;
-    if (next >= state[GIVEN] && next < arrayLength(&tokens)) { tokens[next] = token; }
+    if (next >= state[PROMPT_LEN] && next < arrayLength(&tokens)) { tokens[next] = token; }
     // The bound matters only to a benchmark, which repeats this and so would leave `tokens`.
     state[POSITION] = min(next, max(arrayLength(&tokens), 1u) - 1u);
 }

@@ -1,5 +1,5 @@
 // Words of the step state (layout::StateWord): one counter of tokens seen for every cache.
 const POSITION: u32 = 0u;
-const GIVEN: u32 = 1u;
+const PROMPT_LEN: u32 = 1u;
 const CHOICE: u32 = 2u;
 const SEED: u32 = 3u;

@@ -119,7 +119,7 @@ fn print_profile(p: &Profile) {
     println!("{t}");
     println!(
         "{:.4} ms a token as the sum of operations timed one by one; {} ms of GPU time and {:.1} \
-         tok/s when nobody looks",
+         tok/s unprofiled",
         p.serialised_ms_per_token,
         p.unprofiled.gpu_ms_per_token.map_or_else(|| "-".into(), |ms| format!("{ms:.4}")),
         p.unprofiled.decode_tok_s

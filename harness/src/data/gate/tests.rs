@@ -442,3 +442,35 @@ fn records_and_reports_survive_json() {
     }
     assert_eq!(GateVerdict::Slowdown.to_string(), "slowdown");
 }
+
+/// A record as a file, read as `lathe compare` reads it.
+fn reread(text: &str) -> Record {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("record.json");
+    std::fs::write(&path, text).expect("a file");
+    Record::read(&path).expect("a record")
+}
+
+#[test]
+fn a_record_of_before_has_the_cases_of_a_new_one() {
+    let path = "../benches/records/nvidia-h200/2026-11-20-gemv.json";
+    let text = std::fs::read_to_string(path).expect("the first record of gemv");
+    let later = ",ACT_FORMAT=f32,Y_OFFSET=0,N_VECTORS=1,BETA=0";
+    let new = text.replace("WEIGHT=bf16", &format!("WEIGHT=bf16{later}"));
+    let (base, new) = (reread(&text), reread(&new));
+    let report = compare_resampled(&base, &new, true, 20).expect("common cases");
+    assert_eq!(report.cases.len(), 20);
+    for case in &report.cases {
+        assert!(case.ratio.is_some() && case.key.contains(later), "{}", case.key);
+    }
+
+    // Names alone, and a kernel that is not known or a text that cannot be read.
+    let named = text.replace("WEIGHT=bf16", "WEIGHT=bf16,ACTS=f32,FIRST=0,COLS=1,BETA=0");
+    let renamed = reread(&named);
+    assert_eq!(compare_resampled(&base, &renamed, true, 20).expect("cases").cases.len(), 20);
+    for other in [text.replace("\"gemv\"", "\"of_theirs\""), text.replace("ROWS", "LINES")] {
+        let same = reread(&other);
+        let report = compare_resampled(&same, &same, true, 20).expect("cases");
+        assert!(report.cases.iter().all(|c| !c.key.contains("N_VECTORS") && c.ratio.is_some()));
+    }
+}

@@ -30,8 +30,9 @@ pub struct GraphOptions {
     pub context: usize,
     /// Storage of the KV cache.
     pub kv: FloatFormat,
-    /// Storage of what goes into matrices: normalised, gated and mixed vectors, where they are stored at all. The
-    /// residual stream and the sums of products stay in f32, and so does a norm that its reader makes.
+    /// Storage of what goes into matrices: normalised, gated and mixed vectors, where they are
+    /// stored at all. The residual stream and the sums of products stay in f32, and so does a norm
+    /// that its reader makes.
     pub acts: FloatFormat,
     /// How tokens are drawn; none for the greedy choice.
     pub sampling: Option<Sampling>,

@@ -14,7 +14,7 @@ impl Oracle for Matmul {
         let columns: Vec<_> = (0..self.rows)
             .into_par_iter()
             .map(|r| {
-                let mut column = vec![(0.0, 0.0); self.m];
+                let mut column = vec![(0.0, 0.0); self.n_tokens];
                 let row = row_of(weights, r);
                 matmul_column(format_of(weights), row, weights.k, x, &mut column);
                 column

@@ -139,8 +139,8 @@ lathe_kernels::for_each_operation!(oracles);
 /// Those of other crates.
 static REGISTERED: RwLock<Oracles> = RwLock::new(BTreeMap::new());
 
-/// Adds an operation of another crate, with one text a variant and the reference that its parameters
-/// implement. At the start of `main`: see [`lathe_kernels::registry`].
+/// Adds an operation of another crate, with one text a variant and the reference that its
+/// parameters implement. At the start of `main`: see [`lathe_kernels::registry`].
 ///
 /// # Errors
 /// As for [`lathe_kernels::register`].

@@ -6,13 +6,13 @@
 //!
 //! Accepted is exactly this (the fuzz oracle states the same rules a second time):
 //! - magic `GGUF`, version 2 or 3, little-endian;
-//! - keys of 1 to 65535 bytes of UTF-8, each once; value types 0 to 12; bools 0 or 1; strings UTF-8;
-//!   arrays of anything but arrays;
+//! - keys of 1 to 65535 bytes of UTF-8, each once; value types 0 to 12; bools 0 or 1; strings
+//!   UTF-8; arrays of anything but arrays;
 //! - `general.alignment`, if there is one, an u32 and a power of two from 8 to 65536 (default 32);
 //! - tensor names of 1 to 64 bytes of UTF-8, each once; up to 4 dimensions, the product of those
-//!   that are not zero below 2⁶³; a known type whose blocks divide the rows; an aligned offset; data
-//!   inside the file and shared with no other tensor. Order and gaps are free. Dimensions may be
-//!   zero.
+//!   that are not zero below 2⁶³; a known type whose blocks divide the rows; an aligned offset;
+//!   data inside the file and shared with no other tensor. Order and gaps are free. Dimensions
+//!   may be zero.
 
 mod error;
 mod parse;

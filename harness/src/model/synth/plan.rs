@@ -1,4 +1,5 @@
-//! What a synthetic checkpoint holds: its metadata, and its tensors with the spread of their values.
+//! What a synthetic checkpoint holds: its metadata, and its tensors with the spread of their
+//! values.
 
 use std::collections::BTreeMap;
 
@@ -310,8 +311,8 @@ impl List<'_> {
     }
 }
 
-/// Llama 3's divisors of the rope frequencies: 1 for short wavelengths, 32 for those longer than the
-/// 8192 positions of the first training, between them a blend (Llama 3.1 model card).
+/// Llama 3's divisors of the rope frequencies: 1 for short wavelengths, 32 for those longer than
+/// the 8192 positions of the first training, between them a blend (Llama 3.1 model card).
 fn llama3_rope_factors(head_dim: u32, base: f64) -> Vec<f32> {
     const FACTOR: f64 = 32.0;
     const LOW: f64 = 1.0;

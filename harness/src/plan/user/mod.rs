@@ -129,10 +129,18 @@ impl UserKernel {
         let value = |number: &Number, names: &BTreeMap<String, f64>| match number {
             Number::Literal(value) => Ok(*value),
             Number::Expression(text) => expression::evaluate(text, names)
+                .or_else(|error| {
+                    let before = self.kernel.values_before(shape);
+                    let mut all: BTreeMap<_, _> = before.map(|(n, v)| (n.to_owned(), v)).collect();
+                    all.extend(names.clone());
+                    expression::evaluate(text, &all).map_err(|_| error)
+                })
                 .map_err(|e| refused(&self.path, format!("`{text}`: {e}"))),
         };
 
-        let mut given: BTreeMap<String, f64> = parameters.clone();
+        let mut given: BTreeMap<String, f64> =
+            self.kernel.values_before(shape).map(|(n, v)| (n.to_owned(), v)).collect();
+        given.extend(parameters.clone());
         for (name, constant) in variant.constants(shape, caps) {
             given.insert(name.to_owned(), constant);
         }
@@ -417,5 +425,23 @@ mod tests {
             }
         }
         assert!(compared > 500, "{compared}");
+    }
+
+    #[test]
+    fn a_file_of_before_keeps_its_names() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("before.wgsl");
+        let kernel = lathe_kernels::kernel("gemv").expect("gemv");
+        let text = lathe_kernels::source("gemv", "naive").expect("its source").text;
+        let text = text.replace("N_VECTORS", "COLS").replace("ACT_FORMAT", "ACTS");
+        std::fs::write(&path, &text).expect("a file");
+        let mapping = "[overrides]\nROWS = \"ROWS * COLS\"\n";
+        std::fs::write(path.with_extension("toml"), mapping).expect("its mapping");
+        let file = UserKernel::read(&path, kernel).expect("the file");
+        let problem = kernel.parse_over(&kernel.default_problem(), "N_VECTORS=3,ROWS=5");
+        let shape = problem.expect("a shape").shape;
+        let plan = file.plan(&kernel.variants[0], &shape, &Capabilities::minimal());
+        let constants = plan.expect("a plan").constants;
+        assert_eq!([constants["COLS"], constants["ROWS"]], [3.0, 15.0]);
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn roofline(ops: &[OpTotal], copy_gb_s: Option<f64>) -> String {
     let bottom = TOP + ops.len() as f64 * ROW;
     let mut body = label(left - 8.0, 16.0, "end unit", "operation");
     body.push_str(&label(830.0, 16.0, "end unit", "GB/s"));
-    body.push_str(&label(902.0, 16.0, "end unit", "of copy"));
+    body.push_str(&label(902.0, 16.0, "end unit", "% of copy"));
     body.push_str(&label(976.0, 16.0, "end unit", "of time"));
     let (ticks, decimals) = scale.ticks(scale.step(6));
     for tick in ticks {

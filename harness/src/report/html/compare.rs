@@ -27,21 +27,21 @@ pub(super) fn bench(bench: &Bench, environment: &Environment) -> String {
             ("±", Set::Figure),
             ("MB", Set::Figure),
             ("GB/s", Set::Figure),
-            ("of copy", Set::Figure),
+            ("% of copy bandwidth", Set::Figure),
             ("", Set::Bar),
-            ("flags", Set::Bar),
+            ("warnings", Set::Bar),
         ],
     );
     let mut doubtful = 0;
     for case in &bench.cases {
-        let mut doubts: Vec<_> = case.flags.iter().map(ToString::to_string).collect();
+        let mut warnings: Vec<_> = case.flags.iter().map(ToString::to_string).collect();
         if case.clock != Clock::Gpu {
-            doubts.push(format!("{} clock", case.clock));
+            warnings.push(format!("{} clock", case.clock));
         }
         if sound(case.fraction_of_copy).is_some_and(|f| f > 1.1) {
-            doubts.push("above copy".into());
+            warnings.push("above copy".into());
         }
-        doubtful += usize::from(!doubts.is_empty());
+        doubtful += usize::from(!warnings.is_empty());
         table.row(&[
             case.kernel.clone(),
             case.variant.clone(),
@@ -54,7 +54,7 @@ pub(super) fn bench(bench: &Bench, environment: &Environment) -> String {
             number(case.gb_s, 1),
             percent(case.fraction_of_copy),
             meter(case.fraction_of_copy),
-            flags(&doubts),
+            flags(&warnings),
         ]);
     }
     let mut out = String::new();

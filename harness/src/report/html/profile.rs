@@ -61,13 +61,13 @@ fn headline(profile: &Profile) -> String {
     let beyond = serialised.zip(gpu).and_then(|(s, gpu)| ratio(s, gpu));
     let mut out = tiles(&[
         (
-            "decode, un-profiled",
+            "decode, unprofiled",
             number(full.decode_tok_s, if full.decode_tok_s < 100.0 { 1 } else { 0 }),
             "tok/s",
             format!("wall clock, {} ms a token", maybe(wall, 3)),
         ),
         (
-            "GPU, un-profiled",
+            "GPU, unprofiled",
             maybe(gpu, 3),
             "ms a token",
             busy.map_or_else(
@@ -90,7 +90,7 @@ fn headline(profile: &Profile) -> String {
             "ms a token",
             beyond.map_or_else(
                 || "sum of all operations".to_owned(),
-                |beyond| format!("sum of all operations, {beyond:.2}× un-profiled"),
+                |beyond| format!("sum of all operations, {beyond:.2}× unprofiled"),
             ),
         ),
     ]);

@@ -121,8 +121,9 @@ impl StepChart<'_> {
         (chart(WIDTH, bottom + BOTTOM, &self.description, &body), notes.join(" "))
     }
 
-    /// Ends of the value axis, the distance of its ticks, and what a reader must know of it. A few extreme steps must not flatten all the others: what lies
-    /// far outside is cut off, and the sentence says so.
+    /// Ends of the value axis, the distance of its ticks, and what a reader must know of it. A few
+    /// extreme steps must not flatten all the others: what lies far outside is cut off, and the
+    /// sentence says so.
     fn domain(&self, count: usize) -> (f64, f64, f64, Vec<String>) {
         let totals = (0..count).map(|i| {
             self.bands.iter().filter_map(|s| s.values.get(i).copied().and_then(sound)).sum::<f64>()

@@ -508,7 +508,7 @@ mod tests {
         let x = rope.binding("x").unwrap();
         assert_eq!(elements(rope, x.len_text), "(HEADS - 1) · stride() + HEAD_DIM");
         let embed = kernel("embed");
-        assert_eq!(elements(embed, "s.n_kv\n    * p.vocab"), "SEEN · VOCAB");
+        assert_eq!(elements(embed, "s.n_kv\n    * p.vocab"), "N_KV · VOCAB");
         assert_eq!(elements(embed, "p.hidden * p.steps.len()"), "HIDDEN · steps.len()");
     }
 

@@ -153,7 +153,7 @@ fn table_of(kernel: &Kernel, adapter: &str, measurements: &[&Measurement]) -> St
     let products = measurements.iter().any(|m| m.case.flops > 50.0 * m.case.bytes);
     let mut titles = vec!["shape", "variant", ">cold µs", ">warm µs"];
     titles.extend(independent.then_some(">independent µs"));
-    titles.extend([">GB/s", ">% of copy"]);
+    titles.extend([">GB/s", ">% of copy bandwidth"]);
     titles.extend(products.then_some(">TFLOP/s"));
     titles.extend(["record", "commit", "flags"]);
     let rows: Vec<_> = measurements
@@ -294,7 +294,7 @@ fn kernel_rows(kernels: &'static [Kernel], adapter: &str, all: &Measurements) ->
         "shape",
         "fastest variant",
         ">cold µs",
-        ">% of copy",
+        ">% of copy bandwidth",
         "record",
         "commit",
         "change",

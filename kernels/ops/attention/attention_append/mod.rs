@@ -22,14 +22,15 @@ crate::params! {
         rope_base: f32 = ROPE_BASE,
         rope_factors: RopeFactors = ROPE_FACTORS,
         kv_size: usize = dim(
-            "CAPACITY",
-            "slots of the cache; position modulo CAPACITY is written, min(SEEN, CAPACITY) are \
+            "KV_SIZE",
+            "slots of the cache; position modulo KV_SIZE is written, min(N_KV, KV_SIZE) are \
              attended",
             256,
             700,
-        ),
+        )
+        .before(&["CAPACITY"]),
         kv_format: FloatFormat = KV_FORMAT,
-        act_format: FloatFormat = ACTS_OUT,
+        act_format: FloatFormat = ACT_FORMAT_OUT,
         scale: f32 = SCALE,
     }
 }

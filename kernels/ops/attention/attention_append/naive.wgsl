@@ -1,18 +1,18 @@
 // attention_append/naive: three dispatches, one invocation a head, a score, two elements of y.
 //
-//   q, k, v = heads of qkv; q[h] = rope(norm(q[h])), k[g] = rope(norm(k[g]))       g = h / GROUP
-//   K[g][position % CAPACITY] = k[g];  V likewise = v[g]
+//   q, k, v = heads of qkv; q[h] = rope(norm(q[h])), k[g] = rope(norm(k[g]))       g = h / Q_PER_KV
+//   K[g][position % KV_SIZE] = k[g];  V likewise = v[g]
 //   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]
 //   norm(h) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h; qk_norm: w of q, then w of k
 //   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
 //   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
-//   qkv: [q | k | v] x HEAD_DIM f32   y: (heads, HEAD_DIM) f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
-//   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
+//   qkv: [q | k | v] x HEAD_DIM f32   y: (heads, HEAD_DIM) f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
+//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
-// Idea: the formula: heads into q and the caches, scores (heads, CAPACITY), then the mix, all through
+// Idea: the formula: heads into q and the caches, scores (heads, KV_SIZE), then the mix, all through
 // device memory.
 // import: attention/parts/score_and_mix, grid, rope/append_head, rope/head_norm
-override ACTS: u32;
+override ACT_FORMAT: u32;
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;

@@ -1,26 +1,26 @@
 // attention_append/split_kv: attention_decode/split_kv whose workgroups make the new token's heads.
 //
-//   q, k, v = heads of qkv; q[h] = rope(norm(q[h])), k[g] = rope(norm(k[g]))       g = h / GROUP
-//   K[g][position % CAPACITY] = k[g];  V likewise = v[g]
+//   q, k, v = heads of qkv; q[h] = rope(norm(q[h])), k[g] = rope(norm(k[g]))       g = h / Q_PER_KV
+//   K[g][position % KV_SIZE] = k[g];  V likewise = v[g]
 //   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]
 //   norm(h) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h; qk_norm: w of q, then w of k
 //   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
 //   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
-//   qkv: [q | k | v] x HEAD_DIM f32   y: (heads, HEAD_DIM) f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
-//   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
+//   qkv: [q | k | v] x HEAD_DIM f32   y: (heads, HEAD_DIM) f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
+//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
-// Idea: every workgroup norms and turns the queries of its KV head while its first keys are on their way; the
-// one that has the new token's slot makes key and value too, uses them from workgroup memory and stores
+// Idea: every workgroup norms and rotates the queries of its KV head while its first keys are on their way;
+// the one that has the new token's slot makes key and value too, uses them from workgroup memory and stores
 // them. That costs a barrier, and saves a dispatch and its wait.
 // Source: own; Flash-Decoding (Dao et al., 2023) and online softmax (arXiv 1805.02867) as there.
 // import: attention/parts/fresh, attention/parts/fresh_subgroup, attention/parts/split
 // import: attention/parts/split_combine, attention/parts/split_subgroup
 // import: attention/parts/fresh, attention/parts/fresh_subgroup, attention/parts/split
 // import: attention/parts/split_combine, attention/parts/split_subgroup
-override GROUP: u32;
+override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // whole chunks of 16 bytes
-override CAPACITY: u32;
+override KV_SIZE: u32;
 override SCALE: f32;
 override WG: u32 = 256u;
 override SPLITS: u32 = 16u;

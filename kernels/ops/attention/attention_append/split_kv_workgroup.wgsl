@@ -1,13 +1,13 @@
 // attention_append/split_kv_workgroup: split_kv through workgroup memory; no subgroups needed.
 //
-//   q, k, v = heads of qkv; q[h] = rope(norm(q[h])), k[g] = rope(norm(k[g]))       g = h / GROUP
-//   K[g][position % CAPACITY] = k[g];  V likewise = v[g]
+//   q, k, v = heads of qkv; q[h] = rope(norm(q[h])), k[g] = rope(norm(k[g]))       g = h / Q_PER_KV
+//   K[g][position % KV_SIZE] = k[g];  V likewise = v[g]
 //   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]
 //   norm(h) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h; qk_norm: w of q, then w of k
 //   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
 //   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
-//   qkv: [q | k | v] x HEAD_DIM f32   y: (heads, HEAD_DIM) f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
-//   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
+//   qkv: [q | k | v] x HEAD_DIM f32   y: (heads, HEAD_DIM) f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
+//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
 // Idea: attention_decode/split_kv_workgroup whose workgroups make the new token's heads, one after the
 // other.
@@ -15,10 +15,10 @@
 // import: attention/parts/split_combine, attention/parts/split_workgroup
 // import: attention/parts/fresh, attention/parts/fresh_workgroup, attention/parts/split
 // import: attention/parts/split_combine, attention/parts/split_workgroup
-override GROUP: u32;
+override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // whole chunks of 16 bytes, at most WG of them
-override CAPACITY: u32;
+override KV_SIZE: u32;
 override SCALE: f32;
 override WG: u32 = 128u;
 override SPLITS: u32 = 16u;

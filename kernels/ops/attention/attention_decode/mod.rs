@@ -15,13 +15,14 @@ crate::params! {
         kv_heads: usize = kv_heads(4),
         head_dim: usize = HEAD_DIM,
         kv_size: usize = dim(
-            "CAPACITY",
-            "slots of the cache; min(SEEN, CAPACITY) of them are attended",
+            "KV_SIZE",
+            "slots of the cache; min(N_KV, KV_SIZE) of them are attended",
             256,
             700,
-        ),
+        )
+        .before(&["CAPACITY"]),
         kv_format: FloatFormat = KV_FORMAT,
-        act_format: FloatFormat = ACTS_OUT.neutral(0.0),
+        act_format: FloatFormat = ACT_FORMAT_OUT.neutral(0.0),
         scale: f32 = SCALE,
     }
 }

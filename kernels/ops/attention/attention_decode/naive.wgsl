@@ -1,16 +1,16 @@
 // attention_decode/naive: all scores stored, softmax recomputed by every output element.
 //
-//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / GROUP
-//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
-//   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
+//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / Q_PER_KV
+//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
+//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
-// Idea: the textbook in two dispatches. scores is (heads, CAPACITY) in device memory.
+// Idea: the textbook in two dispatches. scores is (heads, KV_SIZE) in device memory.
 // import: attention/parts/score_and_mix, grid
-override ACTS: u32;
-override GROUP: u32;
+override ACT_FORMAT: u32;
+override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32;
-override CAPACITY: u32;
+override KV_SIZE: u32;
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;

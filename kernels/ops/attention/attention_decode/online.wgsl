@@ -1,17 +1,17 @@
 // attention_decode/online: one workgroup a query head, softmax kept running; no subgroups needed.
 //
-//   y[h] = sum_t softmax_t(SCALE * query[h] . K[g][t]) * V[g][t]      g = h / GROUP
-//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
-//   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
+//   y[h] = sum_t softmax_t(SCALE * query[h] . K[g][t]) * V[g][t]      g = h / Q_PER_KV
+//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
+//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
 // Idea: online softmax (Milakov and Gimelshein, arXiv 1805.02867) over tiles of WG slots. Scores:
 // one invocation a slot. Values: one invocation four elements of a slot in PARTS, so the reads of
 // V are coalesced. Nothing but the output goes to device memory.
 // import: attention/parts/softmax, format/store_four, kv/four, reduce/tree, step/state
-override GROUP: u32;
+override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // a multiple of 4, at most 4*WG
-override CAPACITY: u32;
+override KV_SIZE: u32;
 override SCALE: f32;
 override WG: u32 = 256u;
 
@@ -33,8 +33,8 @@ fn main(
 ) {
     let head = workgroup.x;
     let fours = HEAD_DIM / 4u;
-    let cache = (head / GROUP) * CAPACITY * fours;
-    let n = min(state[POSITION] + 1u, CAPACITY);
+    let cache = (head / Q_PER_KV) * KV_SIZE * fours;
+    let n = min(state[POSITION] + 1u, KV_SIZE);
     for (var i = lid; i < fours; i += WG) { query[i] = q[head * fours + i]; }
     workgroupBarrier();
 

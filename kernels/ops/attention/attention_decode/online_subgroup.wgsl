@@ -1,17 +1,17 @@
 // attention_decode/online_subgroup: one workgroup a query head, one subgroup a slot.
 //
-//   y[h] = sum_t softmax_t(SCALE * query[h] . K[g][t]) * V[g][t]      g = h / GROUP
-//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
-//   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
+//   y[h] = sum_t softmax_t(SCALE * query[h] . K[g][t]) * V[g][t]      g = h / Q_PER_KV
+//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
+//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
 // Idea: every subgroup keeps its own online softmax over the slots it owns, four at a time so
 // that four K and four V rows are in flight; reads of K and V are coalesced across its lanes; the
 // subgroups meet once, at the end, in workgroup memory.
 // import: attention/parts/softmax, format/store_four, kv/four, step/state
-override GROUP: u32;
+override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // a multiple of 4, at most 256
-override CAPACITY: u32;
+override KV_SIZE: u32;
 override SCALE: f32;
 override WG: u32 = 256u;
 override SG_MIN: u32 = 4u; // the adapter's smallest subgroup size
@@ -43,8 +43,8 @@ fn main(
     let head = workgroup.x;
     let fours = HEAD_DIM / 4u;
     let held = (fours + SG_MIN - 1u) / SG_MIN;
-    let cache = (head / GROUP) * CAPACITY * fours;
-    let n = min(state[POSITION] + 1u, CAPACITY);
+    let cache = (head / Q_PER_KV) * KV_SIZE * fours;
+    let n = min(state[POSITION] + 1u, KV_SIZE);
 
     var query: array<vec4<f32>, HELD>;
     var sum: array<vec4<f32>, HELD>;

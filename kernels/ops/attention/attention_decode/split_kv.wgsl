@@ -1,19 +1,19 @@
 // attention_decode/split_kv: SPLITS workgroups a KV head, then a stage that merges them.
 //
-//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / GROUP
-//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
-//   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
+//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / Q_PER_KV
+//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
+//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
-// Idea: as many workgroups as the machine holds read the cache once: the GROUP query heads of a KV
+// Idea: as many workgroups as the machine holds read the cache once: the Q_PER_KV query heads of a KV
 // head go together, and the slots are dealt out by what is filled now, so every split has work
 // at every position. A lane has the 16-byte loads of IN_FLIGHT rows of K and of V on their way while
 // it computes with those before. Flash-Decoding (Dao et al., 2023) with online softmax (arXiv 1805.02867).
 // import: attention/parts/cached, attention/parts/split, attention/parts/split_combine
 // import: attention/parts/split_subgroup
-override GROUP: u32;
+override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // whole chunks of 16 bytes
-override CAPACITY: u32;
+override KV_SIZE: u32;
 override SCALE: f32;
 override WG: u32 = 256u;
 override SPLITS: u32 = 16u;

@@ -1,8 +1,8 @@
 // attention_decode/split_kv_last: split_kv in one dispatch; the last split to arrive merges.
 //
-//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / GROUP
-//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
-//   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
+//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / Q_PER_KV
+//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
+//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
 // Idea: a dependent dispatch costs about two microseconds. Every split adds one to a counter of
 // its KV head when its results are stored; who finds that all others have done so merges them, and
@@ -16,10 +16,10 @@
 // hint or a tuned choice, which a check has seen to work.
 // import: attention/parts/attended, attention/parts/cached, attention/parts/softmax
 // import: attention/parts/split, attention/parts/split_subgroup, format/store_four
-override GROUP: u32;
+override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // whole chunks of 16 bytes
-override CAPACITY: u32;
+override KV_SIZE: u32;
 override SCALE: f32;
 override WG: u32 = 256u;
 override SPLITS: u32 = 16u;
@@ -81,11 +81,11 @@ fn load_top(i: u32) -> vec2<f32> {
 // The results of the splits of a KV head become the output of its query heads.
 fn merge(lid: u32, kv_head: u32, used: u32) {
     let fours = HEAD_DIM / 4u;
-    let units = GROUP * fours;
+    let units = Q_PER_KV * fours;
     let wide = min(units, WG);
     let parts = WG / wide;
     let part = lid / wide;
-    let first = kv_head * splits() * GROUP;
+    let first = kv_head * splits() * Q_PER_KV;
     for (var base = 0u; base < units; base += wide) {
         let unit = min(base + lid % wide, units - 1u);
         var top = vec2<f32>(LOWEST, 0.0);
@@ -95,7 +95,7 @@ fn merge(lid: u32, kv_head: u32, used: u32) {
             var its_sums: array<vec4<f32>, AT_ONCE>;
             for (var i = 0u; i < AT_ONCE; i++) {
                 let split = min(some + part + i * parts, used - 1u);
-                let at = first + split * GROUP + unit / fours;
+                let at = first + split * Q_PER_KV + unit / fours;
                 its_tops[i] = load_top(at);
                 its_sums[i] = load_sum(at * fours + unit % fours);
             }

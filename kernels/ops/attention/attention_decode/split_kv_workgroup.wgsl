@@ -1,17 +1,17 @@
 // attention_decode/split_kv_workgroup: split_kv through workgroup memory; no subgroups needed.
 //
-//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / GROUP
-//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
-//   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
+//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / Q_PER_KV
+//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
+//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
-// Idea: SPLITS workgroups a KV head, GROUP query heads together, a second stage that merges them,
+// Idea: SPLITS workgroups a KV head, Q_PER_KV query heads together, a second stage that merges them,
 // as in split_kv.
 // import: attention/parts/cached, attention/parts/split, attention/parts/split_combine
 // import: attention/parts/split_workgroup
-override GROUP: u32;
+override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // whole chunks of 16 bytes, at most WG of them
-override CAPACITY: u32;
+override KV_SIZE: u32;
 override SCALE: f32;
 override WG: u32 = 128u;
 override SPLITS: u32 = 16u;

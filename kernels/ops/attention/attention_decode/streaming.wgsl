@@ -1,17 +1,17 @@
 // attention_decode/streaming: one workgroup a query head, nothing of the cache staged.
 //
-//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / GROUP
-//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
-//   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
+//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / Q_PER_KV
+//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
+//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
 // Idea: workgroup memory holds WG weights and one four of the result an invocation, whatever the
 // head's size is: for heads of which no tile fits. Scores: one invocation a slot, its query read
 // through the cache, the same for all. Values: neighbouring invocations read neighbouring fours, and
 // the invocations of a part keep an online softmax (arXiv 1805.02867) of their own.
 // import: attention/parts/softmax, format/store_four, kv/four, step/state
-override GROUP: u32;
+override Q_PER_KV: u32;
 override HEAD_DIM: u32; // a multiple of 4
-override CAPACITY: u32;
+override KV_SIZE: u32;
 override SCALE: f32;
 override WG: u32 = 128u;
 
@@ -39,8 +39,8 @@ fn main(
     let held = (fours + wide - 1u) / wide;
     let parts = WG / wide;
     let part = lid / wide;
-    let cache = (head / GROUP) * CAPACITY * fours;
-    let n = min(state[POSITION] + 1u, CAPACITY);
+    let cache = (head / Q_PER_KV) * KV_SIZE * fours;
+    let n = min(state[POSITION] + 1u, KV_SIZE);
 
     var most = LOWEST;
     var norm = 0.0;

@@ -1,17 +1,17 @@
 // attention_decode/tiled_small: one workgroup a query head, a small tile in workgroup memory.
 //
-//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / GROUP
-//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, CAPACITY, HEAD_DIM)
-//   t runs over min(position + 1, CAPACITY) slots; a ring needs no order, softmax has none
+//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / Q_PER_KV
+//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
+//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
 // Idea: K and V come in coalesced 16-byte loads, eight KiB of them at a time, whatever the head is;
 // what each invocation then needs of them it finds in workgroup memory. Runs in 16 KiB of it and
 // without subgroups: what every browser has. Online softmax (arXiv 1805.02867).
 // import: attention/parts/attended, attention/parts/tiled
-override GROUP: u32;
+override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // whole chunks of 16 bytes; ROWS of them at most WG
-override CAPACITY: u32;
+override KV_SIZE: u32;
 override SCALE: f32;
 override WG: u32 = 64u;
 override ROWS: u32 = 1u; // query heads of a workgroup
@@ -35,7 +35,7 @@ fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    // GROUP is a multiple of ROWS.
+    // Q_PER_KV is a multiple of ROWS.
     let first = workgroup.x * ROWS;
-    attend_tiles(lid, first / GROUP, first, first + ROWS, 0u, attended());
+    attend_tiles(lid, first / Q_PER_KV, first, first + ROWS, 0u, attended());
 }

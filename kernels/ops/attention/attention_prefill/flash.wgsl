@@ -1,9 +1,9 @@
 // attention_prefill/flash: blocks of query rows against tiles of 64 keys, sixteen by sixteen invocations.
 //
-//   y[i][h] = sum_t softmax_t(SCALE * q[i][h] . K[g][t]) * V[g][t]      i < M, g = h / GROUP
-//   q: M rows of heads (ROW q) or of heads and their KV heads (ROW qkv), HEAD_DIM each, f32
-//   y: (M, heads, HEAD_DIM), f32 or f16      caches: (KV_HEADS, CAPACITY, HEAD_DIM)
-//   query i stands at p = min(position + i, CAPACITY - 1); t runs over max(0, p+1-WINDOW) to p, from
+//   y[i][h] = sum_t softmax_t(SCALE * q[i][h] . K[g][t]) * V[g][t]      i < N_TOKENS, g = h / Q_PER_KV
+//   q: N_TOKENS rows of heads (Q_ROW q) or of heads and their KV heads (Q_ROW qkv), HEAD_DIM each, f32
+//   y: (N_TOKENS, heads, HEAD_DIM), f32 or f16      caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
+//   query i stands at p = min(position + i, KV_SIZE - 1); t runs over max(0, p+1-WINDOW) to p, from
 //   0 without a window
 //
 // Idea: FlashAttention (Dao et al., arXiv 2205.14135) as two matrix products in registers. A row is a
@@ -14,13 +14,13 @@
 // with an online softmax (arXiv 1805.02867). Blocks with most keys start first.
 // import: attention/parts/prefill_rows, attention/parts/softmax, format/store_four, grid
 // import: kv/chunk
-override M: u32;
-override GROUP: u32;
+override N_TOKENS: u32;
+override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // whole chunks of 16 bytes, at most 256
-override CAPACITY: u32;
+override KV_SIZE: u32;
 override WINDOW: u32;
-override ROW: u32;
+override Q_ROW: u32;
 override SCALE: f32;
 override ROWS_EACH: u32 = 2u; // 1, 2 or 4
 
@@ -62,17 +62,17 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let blocks = (M * GROUP + rows() - 1u) / rows();
+    let blocks = (N_TOKENS * Q_PER_KV + rows() - 1u) / rows();
     let group = group_index(workgroup, groups);
     if (group >= KV_HEADS * blocks) { return; }
     let kv_head = group % KV_HEADS;
     let first_row = (blocks - 1u - group / KV_HEADS) * rows();
-    let last_row = min(first_row + rows(), M * GROUP) - 1u;
-    let begin = query_slots(first_row / GROUP).x;
-    let end = query_slots(last_row / GROUP).y;
+    let last_row = min(first_row + rows(), N_TOKENS * Q_PER_KV) - 1u;
+    let begin = query_slots(first_row / Q_PER_KV).x;
+    let end = query_slots(last_row / Q_PER_KV).y;
     let per_chunk = chunk_fours();
     let chunks = fours() / per_chunk;
-    let cache = kv_head * CAPACITY * chunks;
+    let cache = kv_head * KV_SIZE * chunks;
     // Rows across + SIDE * i; keys 4 * down + j; fours down + SIDE * f.
     let across = lid / SIDE;
     let down = lid % SIDE;
@@ -82,7 +82,7 @@ fn main(
     var norm: array<f32, 4>;
     var sum: array<vec4<f32>, 16>;
     for (var i = 0u; i < ROWS_EACH; i++) {
-        slots[i] = query_slots(min(first_row + across + SIDE * i, last_row) / GROUP);
+        slots[i] = query_slots(min(first_row + across + SIDE * i, last_row) / Q_PER_KV);
         most[i] = LOWEST;
         norm[i] = 0.0;
     }
@@ -97,7 +97,7 @@ fn main(
             for (var i = lid; i < rows() * SLICE; i += WG) {
                 let row = min(first_row + i / SLICE, last_row);
                 let four = slice + i % SLICE;
-                let at = query_start(row / GROUP, kv_head * GROUP + row % GROUP) / 4u;
+                let at = query_start(row / Q_PER_KV, kv_head * Q_PER_KV + row % Q_PER_KV) / 4u;
                 var v = vec4<f32>(0.0);
                 if (four < fours()) { v = SCALE * LOG2_E * q[at + four]; }
                 queries[i / SLICE * K_STRIDE + i % SLICE] = v;
@@ -186,7 +186,7 @@ fn main(
         if (row <= last_row) {
             var total = 0.0;
             for (var j = 0u; j < SIDE; j++) { total += tops[(across + SIDE * i) * SIDE + j]; }
-            let at = (row / GROUP * heads() + kv_head * GROUP + row % GROUP) * fours();
+            let at = (row / Q_PER_KV * heads() + kv_head * Q_PER_KV + row % Q_PER_KV) * fours();
             for (var f = 0u; f * SIDE < fours(); f++) {
                 if (down + SIDE * f < fours()) {
                     store_four(at + down + SIDE * f, sum[4u * i + f] / total);

@@ -12,24 +12,26 @@ use crate::shared::*;
 crate::params! {
     /// Parameters of `attention_prefill`.
     pub struct AttentionPrefill {
-        n_tokens: usize = dim("M", "tokens", 16, 40),
+        n_tokens: usize = dim("N_TOKENS", "tokens", 16, 40).before(&["M"]),
         q_per_kv: usize = Q_PER_KV,
         kv_heads: usize = kv_heads(3),
         head_dim: usize = HEAD_DIM,
         kv_size: usize = dim(
-            "CAPACITY",
+            "KV_SIZE",
             "slots of the cache; position t lies in slot t, and nothing wraps",
             64,
             200,
-        ),
+        )
+        .before(&["CAPACITY"]),
         window: usize = start("WINDOW", "tokens a query attends to, itself included; 0: all", 70),
         q_row: QueryRow = choice(
-            "ROW",
+            "Q_ROW",
             "what lies in a row of q: query heads, or query, key and value heads",
             &QueryRow::ALL,
-        ),
+        )
+        .before(&["ROW"]),
         kv_format: FloatFormat = KV_FORMAT,
-        act_format: FloatFormat = ACTS_OUT,
+        act_format: FloatFormat = ACT_FORMAT_OUT,
         scale: f32 = SCALE,
     }
 }
@@ -93,7 +95,7 @@ fn tokens(n_tokens: usize, layer: Layer) -> AttentionPrefill {
 /// The declaration.
 pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
     name: "attention_prefill",
-    summary: "causal attention of M tokens over a cache that holds them, optionally in a window",
+    summary: "causal attention of N_TOKENS over a cache that holds them, optionally in a window",
     fuses: None,
     state: &[Param {
         doc: "tokens of the sequence up to the first query's (state: the position is on the GPU)",

@@ -1,22 +1,22 @@
 // attention_prefill/naive: one invocation sixteen elements of a head, two passes over the keys.
 //
-//   y[i][h] = sum_t softmax_t(SCALE * q[i][h] . K[g][t]) * V[g][t]      i < M, g = h / GROUP
-//   q: M rows of heads (ROW q) or of heads and their KV heads (ROW qkv), HEAD_DIM each, f32
-//   y: (M, heads, HEAD_DIM), f32 or f16      caches: (KV_HEADS, CAPACITY, HEAD_DIM)
-//   query i stands at p = min(position + i, CAPACITY - 1); t runs over max(0, p+1-WINDOW) to p, from
+//   y[i][h] = sum_t softmax_t(SCALE * q[i][h] . K[g][t]) * V[g][t]      i < N_TOKENS, g = h / Q_PER_KV
+//   q: N_TOKENS rows of heads (Q_ROW q) or of heads and their KV heads (Q_ROW qkv), HEAD_DIM each, f32
+//   y: (N_TOKENS, heads, HEAD_DIM), f32 or f16      caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
+//   query i stands at p = min(position + i, KV_SIZE - 1); t runs over max(0, p+1-WINDOW) to p, from
 //   0 without a window
 //
 // Idea: the formula. Every invocation computes all scores of its query, once for the largest and
 // again for the weights.
 // import: attention/parts/prefill_rows, format/store_pair, grid, kv/scalar
-override ACTS: u32;
-override M: u32;
-override GROUP: u32;
+override ACT_FORMAT: u32;
+override N_TOKENS: u32;
+override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // even
-override CAPACITY: u32;
+override KV_SIZE: u32;
 override WINDOW: u32;
-override ROW: u32;
+override Q_ROW: u32;
 override SCALE: f32;
 override WG: u32 = 64u;
 
@@ -43,13 +43,13 @@ fn main(
     let pieces = (HEAD_DIM + COLUMNS - 1u) / COLUMNS;
     let i = group_index(workgroup, groups) * WG + lid;
     let row = i / pieces;
-    if (row >= M * heads()) { return; }
+    if (row >= N_TOKENS * heads()) { return; }
     let head = row % heads();
     let first = i % pieces * COLUMNS;
     let count = min(COLUMNS, HEAD_DIM - first);
     let query = query_start(row / heads(), head);
     let slots = query_slots(row / heads());
-    let cache = (head / GROUP) * CAPACITY * HEAD_DIM;
+    let cache = (head / Q_PER_KV) * KV_SIZE * HEAD_DIM;
     var most = score(query, cache + slots.x * HEAD_DIM);
     for (var t = slots.x + 1u; t < slots.y; t++) {
         most = max(most, score(query, cache + t * HEAD_DIM));

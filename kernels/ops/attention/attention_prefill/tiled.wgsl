@@ -1,23 +1,23 @@
 // attention_prefill/tiled: ROWS query rows a workgroup share tiles of K and V in workgroup memory.
 //
-//   y[i][h] = sum_t softmax_t(SCALE * q[i][h] . K[g][t]) * V[g][t]      i < M, g = h / GROUP
-//   q: M rows of heads (ROW q) or of heads and their KV heads (ROW qkv), HEAD_DIM each, f32
-//   y: (M, heads, HEAD_DIM), f32 or f16      caches: (KV_HEADS, CAPACITY, HEAD_DIM)
-//   query i stands at p = min(position + i, CAPACITY - 1); t runs over max(0, p+1-WINDOW) to p, from
+//   y[i][h] = sum_t softmax_t(SCALE * q[i][h] . K[g][t]) * V[g][t]      i < N_TOKENS, g = h / Q_PER_KV
+//   q: N_TOKENS rows of heads (Q_ROW q) or of heads and their KV heads (Q_ROW qkv), HEAD_DIM each, f32
+//   y: (N_TOKENS, heads, HEAD_DIM), f32 or f16      caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
+//   query i stands at p = min(position + i, KV_SIZE - 1); t runs over max(0, p+1-WINDOW) to p, from
 //   0 without a window
 //
 // Idea: a row is a query head of a token, and a KV head's rows go in blocks, so a tile of K and V is
-// read once for ROWS of them; the GROUP heads of a token stand side by side. Tiles that no row of
+// read once for ROWS of them; the Q_PER_KV heads of a token stand side by side. Tiles that no row of
 // the block attends to are not read. Runs in 16 KiB of workgroup memory, without subgroups. Online
 // softmax (arXiv 1805.02867).
 // import: attention/parts/prefill_rows, attention/parts/tiled, grid
-override M: u32;
-override GROUP: u32;
+override N_TOKENS: u32;
+override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // whole chunks of 16 bytes; ROWS of them at most WG
-override CAPACITY: u32;
+override KV_SIZE: u32;
 override WINDOW: u32;
-override ROW: u32;
+override Q_ROW: u32;
 override SCALE: f32;
 override WG: u32 = 128u;
 override ROWS: u32 = 4u;
@@ -31,9 +31,9 @@ override LANES: u32 = 4u; // invocations a score
 @group(0) @binding(4) var<storage, read_write> y: array<vec2<u32>>;
 
 // Rows count on through the KV heads.
-fn row_head(row: u32) -> u32 { return row / (M * GROUP) * GROUP + row % GROUP; }
+fn row_head(row: u32) -> u32 { return row / (N_TOKENS * Q_PER_KV) * Q_PER_KV + row % Q_PER_KV; }
 
-fn row_token(row: u32) -> u32 { return row % (M * GROUP) / GROUP; }
+fn row_token(row: u32) -> u32 { return row % (N_TOKENS * Q_PER_KV) / Q_PER_KV; }
 
 fn row_query(row: u32) -> u32 { return query_start(row_token(row), row_head(row)) / 4u; }
 
@@ -49,11 +49,11 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let blocks = (M * GROUP + ROWS - 1u) / ROWS;
+    let blocks = (N_TOKENS * Q_PER_KV + ROWS - 1u) / ROWS;
     let group = group_index(workgroup, groups);
     if (group >= KV_HEADS * blocks) { return; }
     let kv_head = group / blocks;
-    let first = kv_head * M * GROUP + group % blocks * ROWS;
-    let rows = min(first + ROWS, (kv_head + 1u) * M * GROUP);
+    let first = kv_head * N_TOKENS * Q_PER_KV + group % blocks * ROWS;
+    let rows = min(first + ROWS, (kv_head + 1u) * N_TOKENS * Q_PER_KV);
     attend_tiles(lid, kv_head, first, rows, row_slots(first).x, row_slots(rows - 1u).y);
 }

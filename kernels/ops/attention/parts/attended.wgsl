@@ -1,6 +1,6 @@
 // Slots that are filled.
 // import: step/state
-// requires: override CAPACITY: u32
+// requires: override KV_SIZE: u32
 // requires: var state: array<u32>
 
-fn attended() -> u32 { return min(state[POSITION] + 1u, CAPACITY); }
+fn attended() -> u32 { return min(state[POSITION] + 1u, KV_SIZE); }

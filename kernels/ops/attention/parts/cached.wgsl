@@ -1,7 +1,7 @@
 // For split decode attention over caches that hold the new token already.
 // import: attention/parts/invocation
-// requires: override CAPACITY: u32
-// requires: override GROUP: u32
+// requires: override KV_SIZE: u32
+// requires: override Q_PER_KV: u32
 // requires: override HEAD_DIM: u32
 // requires: var q: array<vec4<f32>>
 const APPENDS: bool = false;
@@ -10,9 +10,9 @@ fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool { return t
 
 // Elements 4 four.. of the KV head's query h.
 fn query_four(kv_head: u32, h: u32, four: u32) -> vec4<f32> {
-    return q[(kv_head * GROUP + h) * (HEAD_DIM / 4u) + four];
+    return q[(kv_head * Q_PER_KV + h) * (HEAD_DIM / 4u) + four];
 }
 
-fn new_slot() -> u32 { return CAPACITY; }
+fn new_slot() -> u32 { return KV_SIZE; }
 
 fn new_chunk(row: u32, c: u32) -> vec4<u32> { return vec4<u32>(0u); }

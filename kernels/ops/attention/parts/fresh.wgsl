@@ -4,8 +4,8 @@
 // queries' weights, then the keys'.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/split, kv/chunk
 // import: rope/heads, step/state
-// requires: override CAPACITY: u32
-// requires: override GROUP: u32
+// requires: override KV_SIZE: u32
+// requires: override Q_PER_KV: u32
 // requires: override HEAD_DIM: u32
 // requires: override KV_HEADS: u32
 // requires: override WG: u32
@@ -18,8 +18,8 @@
 // requires: fn split_of(slot: u32, n: u32) -> u32
 const APPENDS: bool = true;
 
-// GROUP queries, the key, the value; normed and turned, f32 pairs.
-override FRESH_PAIRS: u32 = (GROUP + 2u) * HEAD_DIM / 2u;
+// Q_PER_KV queries, the key, the value; normed and rotated, f32 pairs.
+override FRESH_PAIRS: u32 = (Q_PER_KV + 2u) * HEAD_DIM / 2u;
 var<workgroup> fresh: array<vec2<f32>, FRESH_PAIRS>;
 // Slot of the new token in the workgroup that attends to it, else none.
 var<private> own_slot: u32 = 0xffffffffu;
@@ -30,11 +30,11 @@ fn norm_pair(query: bool, at: u32) -> vec2<f32> {
 
 // Where head j of the workgroup's lies in qkv.
 fn head_of(kv_head: u32, j: u32) -> u32 {
-    if (j < GROUP) { return kv_head * GROUP + j; }
+    if (j < Q_PER_KV) { return kv_head * Q_PER_KV + j; }
     return KV_HEADS * j + kv_head;
 }
 
-// What makes quad i of a head: itself, its weights, the turns.
+// What makes quad i of a head: itself, its weights, the rotations.
 struct QuadParts { v: Quad, w: Quad, t: vec4<f32> }
 
 fn load_quad_parts(head: u32, i: u32, position: u32) -> QuadParts {
@@ -56,13 +56,13 @@ fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool {
     let n = attended();
     if (split >= used_splits(n)) { return false; }
     let position = state[POSITION];
-    let slot = position % CAPACITY;
+    let slot = position % KV_SIZE;
     let appends = split_of(slot, n) == split;
-    make_heads(kv_head, select(GROUP, GROUP + 2u, appends), position, at, size);
+    make_heads(kv_head, select(Q_PER_KV, Q_PER_KV + 2u, appends), position, at, size);
     workgroupBarrier();
     if (appends) {
         own_slot = slot;
-        let row = (kv_head * CAPACITY + slot) * head_chunks();
+        let row = (kv_head * KV_SIZE + slot) * head_chunks();
         for (var c = at.index; c < head_chunks(); c += WG) {
             k_cache[row + c] = new_chunk(0u, c);
             v_cache[row + c] = new_chunk(1u, c);
@@ -80,8 +80,8 @@ fn new_slot() -> u32 { return own_slot; }
 
 // Chunk c of the new token's key (row 0) or value (1), as the cache holds it.
 fn new_chunk(row: u32, c: u32) -> vec4<u32> {
-    let at = (GROUP + row) * (HEAD_DIM / 2u) + c * 2u * chunk_fours();
-    if (KV == F32) { return bitcast<vec4<u32>>(vec4<f32>(fresh[at], fresh[at + 1u])); }
+    let at = (Q_PER_KV + row) * (HEAD_DIM / 2u) + c * 2u * chunk_fours();
+    if (KV_FORMAT == F32) { return bitcast<vec4<u32>>(vec4<f32>(fresh[at], fresh[at + 1u])); }
     return vec4<u32>(
         pack2x16float(fresh[at]), pack2x16float(fresh[at + 1u]),
         pack2x16float(fresh[at + 2u]), pack2x16float(fresh[at + 3u]),

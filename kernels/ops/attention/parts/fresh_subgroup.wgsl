@@ -2,7 +2,7 @@
 // then cost the workgroup that makes them no second wait. `size` comes apart: the loop is uniform as long
 // as what decides it is in no struct beside what differs.
 // import: attention/parts/fresh, attention/parts/invocation, rope/head_scale, rope/heads
-// requires: override GROUP: u32
+// requires: override Q_PER_KV: u32
 // requires: override HEAD_DIM: u32
 // requires: override SG_MIN: u32
 // requires: override WG: u32
@@ -16,8 +16,8 @@ fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation, size: u32
         let k = j + subgroups;
         let both = first + subgroups < count;
         // Without a head of its own a subgroup repeats the last one and drops it.
-        let head_j = head_of(kv_head, min(j, GROUP + 1u));
-        let head_k = head_of(kv_head, min(k, GROUP + 1u));
+        let head_j = head_of(kv_head, min(j, Q_PER_KV + 1u));
+        let head_k = head_of(kv_head, min(k, Q_PER_KV + 1u));
         var of_j: array<QuadParts, MOST_QUADS>;
         var of_k: array<QuadParts, MOST_QUADS>;
         var sums = vec2<f32>(0.0);
@@ -34,7 +34,7 @@ fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation, size: u32
             }
         }
         var scales = vec2<f32>(1.0);
-        if (NORM == NORM_RMS) {
+        if (QK_NORM == NORM_RMS) {
             sums = subgroupAdd(sums);
             scales = vec2<f32>(head_scale(sums.x), head_scale(sums.y));
         }

@@ -8,7 +8,7 @@ fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation, size: u32
     for (var j = 0u; j < count; j++) {
         let head = head_of(kv_head, j);
         var scale = 1.0;
-        if (NORM == NORM_RMS) {
+        if (QK_NORM == NORM_RMS) {
             var sum = 0.0;
             for (var i = at.index; i < HEAD_DIM / 4u; i += WG) { sum += quad_squares(load_quad(head, i)); }
             scale = head_scale(workgroup_sum(at.index, sum));

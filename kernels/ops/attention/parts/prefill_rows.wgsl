@@ -1,25 +1,25 @@
 // Where the rows of a prefill's queries lie and what they attend to. A row is a query head of a
-// token: row r of a KV head is head r % GROUP of its group for query r / GROUP.
+// token: row r of a KV head is head r % Q_PER_KV of its group for query r / Q_PER_KV.
 // import: step/state
-// requires: override CAPACITY: u32
-// requires: override GROUP: u32
+// requires: override KV_SIZE: u32
+// requires: override Q_PER_KV: u32
 // requires: override HEAD_DIM: u32
 // requires: override KV_HEADS: u32
-// requires: override ROW: u32
+// requires: override Q_ROW: u32
 // requires: override WINDOW: u32
 // requires: var state: array<u32>
 
-fn heads() -> u32 { return KV_HEADS * GROUP; }
+fn heads() -> u32 { return KV_HEADS * Q_PER_KV; }
 
 // First element of a head of a query in q.
 fn query_start(query: u32, head: u32) -> u32 {
-    let row = heads() + select(0u, 2u * KV_HEADS, ROW == 1u);
+    let row = heads() + select(0u, 2u * KV_HEADS, Q_ROW == 1u);
     return (query * row + head) * HEAD_DIM;
 }
 
 // The slots that query i attends to: the first, and the one past the last.
 fn query_slots(i: u32) -> vec2<u32> {
-    let end = min(state[POSITION] + i, CAPACITY - 1u) + 1u;
+    let end = min(state[POSITION] + i, KV_SIZE - 1u) + 1u;
     if (WINDOW == 0u) { return vec2<u32>(0u, end); }
     return vec2<u32>(end - min(end, WINDOW), end);
 }

@@ -1,7 +1,7 @@
 // Attention in two dispatches, all scores in device memory.
 // import: format/store_pair, kv/scalar, step/state
-// requires: override CAPACITY: u32
-// requires: override GROUP: u32
+// requires: override KV_SIZE: u32
+// requires: override Q_PER_KV: u32
 // requires: override HEAD_DIM: u32
 // requires: override KV_HEADS: u32
 // requires: var q: array<f32>
@@ -9,14 +9,14 @@
 // requires: var state: array<u32>
 override SCALE: f32;
 
-fn cache_slots() -> u32 { return min(state[POSITION] + 1u, CAPACITY); }
+fn cache_slots() -> u32 { return min(state[POSITION] + 1u, KV_SIZE); }
 
-// Score i of (heads, CAPACITY).
+// Score i of (heads, KV_SIZE).
 fn store_score(i: u32) {
-    let head = i / CAPACITY;
-    let t = i % CAPACITY;
-    if (head >= KV_HEADS * GROUP || t >= cache_slots()) { return; }
-    let k = ((head / GROUP) * CAPACITY + t) * HEAD_DIM;
+    let head = i / KV_SIZE;
+    let t = i % KV_SIZE;
+    if (head >= KV_HEADS * Q_PER_KV || t >= cache_slots()) { return; }
+    let k = ((head / Q_PER_KV) * KV_SIZE + t) * HEAD_DIM;
     var sum = 0.0;
     for (var d = 0u; d < HEAD_DIM; d++) { sum += q[head * HEAD_DIM + d] * k_at(k + d); }
     scores[i] = SCALE * sum;
@@ -26,13 +26,13 @@ fn store_score(i: u32) {
 fn pv_element(i: u32) -> f32 {
     let head = i / HEAD_DIM;
     let n = cache_slots();
-    var most = scores[head * CAPACITY];
-    for (var t = 1u; t < n; t++) { most = max(most, scores[head * CAPACITY + t]); }
-    let v = (head / GROUP) * CAPACITY * HEAD_DIM + i % HEAD_DIM;
+    var most = scores[head * KV_SIZE];
+    for (var t = 1u; t < n; t++) { most = max(most, scores[head * KV_SIZE + t]); }
+    let v = (head / Q_PER_KV) * KV_SIZE * HEAD_DIM + i % HEAD_DIM;
     var norm = 0.0;
     var sum = 0.0;
     for (var t = 0u; t < n; t++) {
-        let p = exp(scores[head * CAPACITY + t] - most);
+        let p = exp(scores[head * KV_SIZE + t] - most);
         norm += p;
         sum += p * v_at(v + t * HEAD_DIM);
     }
@@ -41,7 +41,7 @@ fn pv_element(i: u32) -> f32 {
 
 // Elements i and i + 1 of the output: in f16 they share a word.
 fn store_output_pair(i: u32) {
-    let elements = KV_HEADS * GROUP * HEAD_DIM;
+    let elements = KV_HEADS * Q_PER_KV * HEAD_DIM;
     if (i >= elements) { return; }
     let both = i + 1u < elements;
     var second = 0.0;

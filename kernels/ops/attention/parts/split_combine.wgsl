@@ -3,7 +3,7 @@
 // each, four at a time: all loads are on their way at once for up to 4 COMBINE / COMBINE_FOURS.
 // import: attention/parts/attended, attention/parts/softmax, attention/parts/split
 // import: format/store_four
-// requires: override GROUP: u32
+// requires: override Q_PER_KV: u32
 // requires: override HEAD_DIM: u32
 // requires: var partials: array<vec4<f32>>
 // requires: var tops: array<vec2<f32>>
@@ -18,7 +18,7 @@ struct SplitOutput { top: vec2<f32>, sum: vec4<f32> }
 
 // The loads do not wait for `used`; what lies beyond the splits at work may be anything.
 fn load_split_output(head: u32, four: u32, split: u32, used: u32) -> SplitOutput {
-    let at = ((head / GROUP) * splits() + min(split, splits() - 1u)) * GROUP + head % GROUP;
+    let at = ((head / Q_PER_KV) * splits() + min(split, splits() - 1u)) * Q_PER_KV + head % Q_PER_KV;
     let at_work = vec4<bool>(split < used);
     return SplitOutput(
         select(vec2<f32>(LOWEST, 0.0), tops[at], at_work.xy),

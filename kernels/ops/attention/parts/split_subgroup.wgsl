@@ -1,22 +1,22 @@
-// One workgroup's share of split decode attention: all GROUP query heads of a KV head over the
+// One workgroup's part of split decode attention: all Q_PER_KV query heads of a KV head over the
 // slots of one split. The file that uses it stores what comes out: `store_top(i, top)`, the largest
 // score (in units of log2) and the sum of weights, and `store_sum(i, v)`, fours of the weighted sum
 // of V; i counts [KV head][split][head of the group]. Queries, and what the new token brings, are those of
 // `cached` or `fresh`.
 //
-// LANES lanes are a team and hold one slot's row of 16-byte chunks, held() of them each. Team i of
-// all teams takes slots i, i + teams, ...: whatever n is, none has more than one slot more than
-// another. A round is in_flight() slots of a team. The next round's K is on its way as soon as this
+// LANES lanes are a thread group and hold one slot's row of 16-byte chunks, held() of them each. Thread group
+// i takes slots i, i + teams(), ...: whatever n is, none has more than one slot more than
+// another. A round is in_flight() slots of a thread group. The next round's K is on its way as soon as this
 // round's scores are made of the last, the next V as soon as this one is added up, so that memory
 // never waits for arithmetic.
 //
-// A round's scores, index j * GROUP + h, are summed over the team by halves: each step a lane hands
-// half of its sums to another and keeps the other half. In the end every lane owns outputs_kept() scores and
-// alone takes their exponentials; the team reads the weights from their owners.
+// A round's scores, index j * Q_PER_KV + h, are summed over the thread group by halves: each step a lane
+// hands half of its sums to another and keeps the other half. In the end every lane owns outputs_kept()
+// scores and alone takes their exponentials; the thread group reads the weights from their owners.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/softmax
 // import: attention/parts/split, kv/chunk
-// requires: override CAPACITY: u32
-// requires: override GROUP: u32
+// requires: override KV_SIZE: u32
+// requires: override Q_PER_KV: u32
 // requires: override HEAD_DIM: u32
 // requires: override IN_FLIGHT: u32
 // requires: override LANES: u32
@@ -35,12 +35,12 @@
 // requires: fn store_top(i: u32, top: vec2<f32>)
 
 // Limits of what a lane holds, in registers when the loops below are unrolled.
-const MOST_HELD: u32 = 32u; // fours, GROUP * HEAD_DIM / 4 / LANES
+const MOST_HELD: u32 = 32u; // fours, Q_PER_KV * HEAD_DIM / 4 / LANES
 const MOST_LOADS: u32 = 32u; // in_flight() * held()
 
 // What the upper half of the subgroups leaves for the lower.
-override SUM_SLOTS: u32 = WG / SG_MIN * GROUP * HEAD_DIM / 8u + 1u;
-override TOP_SLOTS: u32 = WG / SG_MIN * GROUP;
+override SUM_SLOTS: u32 = WG / SG_MIN * Q_PER_KV * HEAD_DIM / 8u + 1u;
+override TOP_SLOTS: u32 = WG / SG_MIN * Q_PER_KV;
 var<workgroup> shared_sums: array<vec4<f32>, SUM_SLOTS>;
 var<workgroup> shared_tops: array<vec2<f32>, TOP_SLOTS>;
 
@@ -52,12 +52,12 @@ fn held() -> u32 { return (head_chunks() + LANES - 1u) / LANES; }
 
 // Rows a lane has on their way, of K and of V: a power of two.
 fn in_flight() -> u32 {
-    return 1u << firstLeadingBit(min(IN_FLIGHT, min(MOST_LOADS / held(), MOST_SCORES / GROUP)));
+    return 1u << firstLeadingBit(min(IN_FLIGHT, min(MOST_LOADS / held(), MOST_SCORES / Q_PER_KV)));
 }
 
-fn score_registers() -> u32 { return in_flight() * GROUP; }
+fn score_registers() -> u32 { return in_flight() * Q_PER_KV; }
 
-// Steps that halve the scores, until the team is at its end or an odd number is left.
+// Steps that halve the scores, until the thread group is at its end or an odd number is left.
 fn halvings() -> u32 { return min(countTrailingZeros(LANES), countTrailingZeros(score_registers())); }
 
 // Of these, steps that part slots; the others part heads.
@@ -65,7 +65,7 @@ fn slot_halvings() -> u32 { return min(halvings(), countTrailingZeros(in_flight(
 
 // Scores a lane owns, of how many heads and of how many slots they are.
 fn outputs_kept() -> u32 { return score_registers() >> halvings(); }
-fn heads_kept() -> u32 { return min(outputs_kept(), GROUP); }
+fn heads_kept() -> u32 { return min(outputs_kept(), Q_PER_KV); }
 fn slots_kept() -> u32 { return outputs_kept() / heads_kept(); }
 
 // Parts of the scores are owned in the order of the reversed bits of lanes.
@@ -74,7 +74,7 @@ fn part_of(member: u32) -> u32 {
     return reverseBits(member & ((1u << halvings()) - 1u)) >> (32u - halvings());
 }
 
-// Step `step` of the sum over a team.
+// Step `step` of the sum over a thread group.
 fn fold(score: ptr<function, array<f32, MOST_SCORES>>, step: u32, member: u32) {
     let far = 1u << step;
     if (step < halvings()) {
@@ -118,7 +118,7 @@ fn slots_sum(value: f32) -> f32 {
     return v;
 }
 
-// The lane of the subgroup that owns score i of the team that begins at lane `team_lane`.
+// The lane of the subgroup that owns score i of the thread group that begins at lane `team_lane`.
 fn owner(i: u32, team_lane: u32) -> u32 {
     if (halvings() == 0u) { return team_lane; }
     return team_lane + (reverseBits(i / outputs_kept()) >> (32u - halvings()));
@@ -181,22 +181,22 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     let parts = chunk_fours();
     let per_head = held() * parts;
 
-    // Which slots a team has depends on n only where there are fewer of them than teams, and then
-    // it has one at most: the first keys are loaded while n is.
+    // Which slots a thread group has depends on n only where there are fewer of them than thread groups, and
+    // then it has one at most: the first keys are loaded while n is.
     let stride = splits() * teams();
     let begin = split * teams() + team;
-    var rows = CacheRows(kv_head * CAPACITY * head_chunks(), member, begin, stride, CAPACITY - 1u);
+    var rows = CacheRows(kv_head * KV_SIZE * head_chunks(), member, begin, stride, KV_SIZE - 1u);
     var k: array<vec4<u32>, MOST_LOADS>;
     var v: array<vec4<u32>, MOST_LOADS>;
     fetch_k(&k, rows);
-    // Values too where the position is waited for twice, for n and then for the turns; else the second
+    // Values too where two loads depend on the position, n and then the rotations; else the second
     // stream of loads at once costs more than it saves.
     if (APPENDS) { fetch_v(&v, rows); }
     if (!ready(kv_head, split, Invocation(subgroup * size + lane, subgroup, lane), size)) { return false; }
 
     var sum: array<vec4<f32>, MOST_HELD>;
     var query: array<vec4<f32>, MOST_HELD>;
-    for (var h = 0u; h < GROUP; h++) {
+    for (var h = 0u; h < Q_PER_KV; h++) {
         for (var i = 0u; i < held(); i++) {
             let c = member + i * LANES;
             for (var p = 0u; p < parts; p++) {
@@ -229,12 +229,12 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
         rows.first += in_flight() * stride;
         let more = round + in_flight() * stride < n;
         for (var j = 0u; j < in_flight(); j++) {
-            for (var h = 0u; h < GROUP; h++) { score[j * GROUP + h] = 0.0; }
+            for (var h = 0u; h < Q_PER_KV; h++) { score[j * Q_PER_KV + h] = 0.0; }
             for (var i = 0u; i < held(); i++) {
                 for (var p = 0u; p < parts; p++) {
                     let four = chunk_four(k[j * held() + i], p);
-                    for (var h = 0u; h < GROUP; h++) {
-                        score[j * GROUP + h] += dot(query[h * per_head + i * parts + p], four);
+                    for (var h = 0u; h < Q_PER_KV; h++) {
+                        score[j * Q_PER_KV + h] += dot(query[h * per_head + i * parts + p], four);
                     }
                 }
             }
@@ -243,38 +243,38 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
         fold_all(&score, member);
         // Slots past the end were the last one again, or what lay there before n was known.
         for (var i = 0u; i < outputs_kept(); i++) {
-            let live = first + (own + i) / GROUP * stride < n;
+            let live = first + (own + i) / Q_PER_KV * stride < n;
             score[i] = select(LOWEST, score[i], live);
         }
         for (var h = 0u; h < heads_kept(); h++) {
             var top = own_most[h];
-            for (var j = 0u; j < slots_kept(); j++) { top = max(top, score[j * GROUP + h]); }
+            for (var j = 0u; j < slots_kept(); j++) { top = max(top, score[j * Q_PER_KV + h]); }
             top = slots_max(top);
             decay[h] = exp2(own_most[h] - top);
             own_most[h] = top;
             var total = own_norm[h] * decay[h];
             for (var j = 0u; j < slots_kept(); j++) {
-                let i = j * GROUP + h;
-                let live = first + (own + i) / GROUP * stride < n;
+                let i = j * Q_PER_KV + h;
+                let live = first + (own + i) / Q_PER_KV * stride < n;
                 score[i] = select(0.0, exp2(score[i] - top), live);
                 total += score[i];
             }
             own_norm[h] = total;
         }
-        for (var h = 0u; h < GROUP; h++) {
+        for (var h = 0u; h < Q_PER_KV; h++) {
             let shrink = subgroupShuffle(decay[h % outputs_kept()], owner(h, team_lane));
             for (var f = 0u; f < per_head; f++) { sum[h * per_head + f] *= shrink; }
         }
         renew(&v, here, 1u);
         if (APPENDS && (round == 0u || !more)) { drop_dead(&v, here, n); }
         for (var j = 0u; j < in_flight(); j++) {
-            for (var h = 0u; h < GROUP; h++) {
-                let at = j * GROUP + h;
+            for (var h = 0u; h < Q_PER_KV; h++) {
+                let at = j * Q_PER_KV + h;
                 weight[h] = subgroupShuffle(score[at % outputs_kept()], owner(at, team_lane));
             }
             for (var f = 0u; f < per_head; f++) {
                 let four = chunk_four(v[j * held() + f / parts], f % parts);
-                for (var h = 0u; h < GROUP; h++) { sum[h * per_head + f] += weight[h] * four; }
+                for (var h = 0u; h < Q_PER_KV; h++) { sum[h * per_head + f] += weight[h] * four; }
             }
         }
         if (more) { fetch_v(&v, rows); }
@@ -283,13 +283,13 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     var most: array<f32, MOST_HEADS>;
     var norm: array<f32, MOST_HEADS>;
     for (var h = 0u; h < heads_kept(); h++) { own_norm[h] = slots_sum(own_norm[h]); }
-    for (var h = 0u; h < GROUP; h++) {
+    for (var h = 0u; h < Q_PER_KV; h++) {
         most[h] = subgroupShuffle(own_most[h % outputs_kept()], owner(h, team_lane));
         norm[h] = subgroupShuffle(own_norm[h % outputs_kept()], owner(h, team_lane));
     }
 
-    // The teams of a subgroup.
-    for (var h = 0u; h < GROUP; h++) {
+    // The thread groups of a subgroup.
+    for (var h = 0u; h < Q_PER_KV; h++) {
         let top = subgroupMax(most[h]);
         let decay = exp2(most[h] - top);
         most[h] = top;
@@ -297,7 +297,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
         for (var f = 0u; f < per_head; f++) { sum[h * per_head + f] *= decay; }
     }
     for (var far = LANES; far < SG_MAX; far *= 2u) {
-        for (var h = 0u; h < GROUP; h++) {
+        for (var h = 0u; h < Q_PER_KV; h++) {
             norm[h] += select(0.0, subgroupShuffleXor(norm[h], far), far < size);
             for (var f = 0u; f < per_head; f++) {
                 let other = subgroupShuffleXor(sum[h * per_head + f], far);
@@ -309,8 +309,8 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     // The subgroups, in halves: the upper half leaves its sums, the lower adds them.
     for (var half = WG / SG_MIN / 2u; half > 0u; half /= 2u) {
         if (subgroup >= half && subgroup < 2u * half && lane < LANES) {
-            let slot = (subgroup - half) * GROUP;
-            for (var h = 0u; h < GROUP; h++) {
+            let slot = (subgroup - half) * Q_PER_KV;
+            for (var h = 0u; h < Q_PER_KV; h++) {
                 if (lane == 0u) { shared_tops[slot + h] = vec2<f32>(most[h], norm[h]); }
                 for (var f = 0u; f < per_head; f++) {
                     let c = member + f / parts * LANES;
@@ -322,8 +322,8 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
         }
         workgroupBarrier();
         if (subgroup < half && subgroup + half < WG / size && lane < LANES) {
-            let slot = subgroup * GROUP;
-            for (var h = 0u; h < GROUP; h++) {
+            let slot = subgroup * Q_PER_KV;
+            for (var h = 0u; h < Q_PER_KV; h++) {
                 let top = max(most[h], shared_tops[slot + h].x);
                 let mine = exp2(most[h] - top);
                 let other = exp2(shared_tops[slot + h].x - top);
@@ -340,8 +340,8 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     }
 
     if (subgroup == 0u && lane < LANES) {
-        let slot = (kv_head * splits() + split) * GROUP;
-        for (var h = 0u; h < GROUP; h++) {
+        let slot = (kv_head * splits() + split) * Q_PER_KV;
+        for (var h = 0u; h < Q_PER_KV; h++) {
             if (lane == 0u) { store_top(slot + h, vec2<f32>(most[h], norm[h])); }
             for (var f = 0u; f < per_head; f++) {
                 let c = member + f / parts * LANES;

@@ -1,13 +1,13 @@
-// One workgroup's share of split decode attention without subgroups: all GROUP query heads of a KV head
+// One workgroup's part of split decode attention without subgroups: all Q_PER_KV query heads of a KV head
 // over the tiles of one split. It leaves what split_combine merges. A tile of slots is
 // WG / LANES * IN_FLIGHT: for the scores LANES invocations share a row of K and leave their parts of the dot
 // product in workgroup memory; for the values every invocation has one chunk of every few rows of V and
-// an online softmax (arXiv 1805.02867) of its own over them. Queries, and what the new token brings, are those of
-// `cached` or `fresh`.
+// an online softmax (arXiv 1805.02867) of its own over them. Queries, and what the new token brings, are
+// those of `cached` or `fresh`.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/softmax
 // import: attention/parts/split, kv/chunk
-// requires: override CAPACITY: u32
-// requires: override GROUP: u32
+// requires: override KV_SIZE: u32
+// requires: override Q_PER_KV: u32
 // requires: override HEAD_DIM: u32
 // requires: override IN_FLIGHT: u32
 // requires: override LANES: u32
@@ -25,10 +25,10 @@
 const MOST_IN_FLIGHT: u32 = 8u;
 const V_AT_ONCE: u32 = 4u;
 
-override QUERY_SLOTS: u32 = GROUP * HEAD_DIM / 4u;
-override SCORE_SLOTS: u32 = WG / LANES * IN_FLIGHT * GROUP;
+override QUERY_SLOTS: u32 = Q_PER_KV * HEAD_DIM / 4u;
+override SCORE_SLOTS: u32 = WG / LANES * IN_FLIGHT * Q_PER_KV;
 // Parts of dot products; at the end eight elements of V an invocation.
-override POOL_SLOTS: u32 = WG * (IN_FLIGHT * GROUP + 8u);
+override POOL_SLOTS: u32 = WG * (IN_FLIGHT * Q_PER_KV + 8u);
 var<workgroup> split_query: array<vec4<f32>, QUERY_SLOTS>;
 var<workgroup> split_scores: array<f32, SCORE_SLOTS>;
 var<workgroup> pool: array<f32, POOL_SLOTS>;
@@ -51,8 +51,8 @@ fn attend_split_tiles(kv_head: u32, split: u32, lid: u32) {
     let fours = HEAD_DIM / 4u;
     let chunks = head_chunks();
     let per_chunk = chunk_fours();
-    let cache = kv_head * CAPACITY * chunks;
-    for (var i = lid; i < GROUP * fours; i += WG) {
+    let cache = kv_head * KV_SIZE * chunks;
+    for (var i = lid; i < Q_PER_KV * fours; i += WG) {
         split_query[i] = SCALE * LOG2_E * query_four(kv_head, i / fours, i % fours);
     }
     workgroupBarrier();
@@ -65,7 +65,7 @@ fn attend_split_tiles(kv_head: u32, split: u32, lid: u32) {
     var most: array<f32, MOST_HEADS>;
     var norm: array<f32, MOST_HEADS>;
     var sum: array<vec4<f32>, 16>; // MOST_HEADS * 2
-    for (var h = 0u; h < GROUP; h++) {
+    for (var h = 0u; h < Q_PER_KV; h++) {
         most[h] = LOWEST;
         norm[h] = 0.0;
         for (var p = 0u; p < per_chunk; p++) { sum[h * per_chunk + p] = vec4<f32>(0.0); }
@@ -74,7 +74,7 @@ fn attend_split_tiles(kv_head: u32, split: u32, lid: u32) {
     var loaded: array<vec4<u32>, MOST_IN_FLIGHT>;
     var values: array<vec4<u32>, V_AT_ONCE>;
     for (var first = split * tile(); first < n; first += used * tile()) {
-        for (var i = 0u; i < GROUP * IN_FLIGHT; i++) { dots[i] = 0.0; }
+        for (var i = 0u; i < Q_PER_KV * IN_FLIGHT; i++) { dots[i] = 0.0; }
         for (var c = member; c < chunks; c += LANES) {
             for (var j = 0u; j < IN_FLIGHT; j++) {
                 let t = min(first + team + j, n - 1u);
@@ -82,22 +82,22 @@ fn attend_split_tiles(kv_head: u32, split: u32, lid: u32) {
                 if (APPENDS && t == new_slot()) { loaded[j] = new_chunk(0u, c); }
             }
             for (var p = 0u; p < per_chunk; p++) {
-                for (var h = 0u; h < GROUP; h++) {
+                for (var h = 0u; h < Q_PER_KV; h++) {
                     let wanted = split_query[h * fours + c * per_chunk + p];
                     for (var j = 0u; j < IN_FLIGHT; j++) {
-                        dots[j * GROUP + h] += dot(wanted, chunk_four(loaded[j], p));
+                        dots[j * Q_PER_KV + h] += dot(wanted, chunk_four(loaded[j], p));
                     }
                 }
             }
         }
-        for (var i = 0u; i < GROUP * IN_FLIGHT; i++) {
-            pool[(team * GROUP + i) * LANES + member] = dots[i];
+        for (var i = 0u; i < Q_PER_KV * IN_FLIGHT; i++) {
+            pool[(team * Q_PER_KV + i) * LANES + member] = dots[i];
         }
         workgroupBarrier();
-        for (var i = lid; i < tile() * GROUP; i += WG) {
+        for (var i = lid; i < tile() * Q_PER_KV; i += WG) {
             var score = 0.0;
             for (var m = 0u; m < LANES; m++) { score += pool[i * LANES + m]; }
-            split_scores[i] = select(LOWEST, score, first + i / GROUP < n);
+            split_scores[i] = select(LOWEST, score, first + i / Q_PER_KV < n);
         }
         workgroupBarrier();
         if (part < parts) {
@@ -107,11 +107,11 @@ fn attend_split_tiles(kv_head: u32, split: u32, lid: u32) {
                     values[m] = v_cache[cache + t * chunks + chunk];
                     if (APPENDS && t == new_slot()) { values[m] = new_chunk(1u, chunk); }
                 }
-                for (var h = 0u; h < GROUP; h++) {
+                for (var h = 0u; h < Q_PER_KV; h++) {
                     var top = most[h];
                     for (var m = 0u; m < V_AT_ONCE; m++) {
                         let s = some + m * parts;
-                        if (s < tile()) { top = max(top, split_scores[s * GROUP + h]); }
+                        if (s < tile()) { top = max(top, split_scores[s * Q_PER_KV + h]); }
                     }
                     let decay = exp2(most[h] - top);
                     most[h] = top;
@@ -120,7 +120,7 @@ fn attend_split_tiles(kv_head: u32, split: u32, lid: u32) {
                     for (var m = 0u; m < V_AT_ONCE; m++) {
                         let s = some + m * parts;
                         if (s < tile() && first + s < n) {
-                            let weight = exp2(split_scores[s * GROUP + h] - top);
+                            let weight = exp2(split_scores[s * Q_PER_KV + h] - top);
                             norm[h] += weight;
                             for (var p = 0u; p < per_chunk; p++) {
                                 sum[h * per_chunk + p] += weight * chunk_four(values[m], p);
@@ -132,7 +132,7 @@ fn attend_split_tiles(kv_head: u32, split: u32, lid: u32) {
         }
     }
 
-    for (var h = 0u; h < GROUP; h++) {
+    for (var h = 0u; h < Q_PER_KV; h++) {
         workgroupBarrier();
         if (part < parts) {
             parts_tops[part] = vec2<f32>(most[h], norm[h]);
@@ -142,7 +142,7 @@ fn attend_split_tiles(kv_head: u32, split: u32, lid: u32) {
             }
         }
         workgroupBarrier();
-        let slot = (kv_head * splits() + split) * GROUP + h;
+        let slot = (kv_head * splits() + split) * Q_PER_KV + h;
         for (var f = lid; f < fours; f += WG) {
             var top = vec2<f32>(LOWEST, 0.0);
             var total = vec4<f32>(0.0);

@@ -3,7 +3,7 @@
 //   row_query(row), row_output(row): the four of q and y at which it begins
 //   row_slots(row): the first slot it attends to and the one past its last
 // import: attention/parts/softmax, format/store_four, kv/chunk
-// requires: override CAPACITY: u32
+// requires: override KV_SIZE: u32
 // requires: override HEAD_DIM: u32
 // requires: override LANES: u32
 // requires: override ROWS: u32
@@ -19,11 +19,11 @@
 
 override QUERY_SLOTS: u32 = ROWS * HEAD_DIM / 4u;
 // A row of K has a chunk of padding, so that neighbours do not share banks.
-override K_SLOTS: u32 = TILE * (HEAD_DIM / (4u + 4u * KV) + 1u);
-override V_SLOTS: u32 = TILE * (HEAD_DIM / (4u + 4u * KV));
+override K_SLOTS: u32 = TILE * (HEAD_DIM / (4u + 4u * KV_FORMAT) + 1u);
+override V_SLOTS: u32 = TILE * (HEAD_DIM / (4u + 4u * KV_FORMAT));
 override DOT_SLOTS: u32 = TILE * ROWS * LANES;
 override SCORE_SLOTS: u32 = TILE * ROWS;
-override MERGE_SLOTS: u32 = WG * (1u + KV);
+override MERGE_SLOTS: u32 = WG * (1u + KV_FORMAT);
 var<workgroup> tile_query: array<vec4<f32>, QUERY_SLOTS>;
 var<workgroup> k_tile: array<vec4<u32>, K_SLOTS>;
 var<workgroup> v_tile: array<vec4<u32>, V_SLOTS>;
@@ -37,7 +37,7 @@ fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, e
     let fours = HEAD_DIM / 4u;
     let per_chunk = chunk_fours();
     let chunks = fours / per_chunk;
-    let cache = kv_head * CAPACITY * chunks;
+    let cache = kv_head * KV_SIZE * chunks;
     for (var i = lid; i < ROWS * fours; i += WG) {
         let row = min(first_row + i / fours, rows - 1u);
         tile_query[i] = SCALE * LOG2_E * q[row_query(row) + i % fours];
@@ -98,7 +98,7 @@ fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, e
                 norm += weight;
                 let loaded = v_tile[s * chunks + chunk];
                 low += weight * chunk_four(loaded, 0u);
-                if (KV == F16) { high += weight * chunk_four(loaded, 1u); }
+                if (KV_FORMAT == F16) { high += weight * chunk_four(loaded, 1u); }
             }
         }
     }
@@ -107,7 +107,7 @@ fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, e
         tile_maxima[part * ROWS + row] = vec2<f32>(most, norm);
         let at = (part * ROWS + row) * fours + chunk * per_chunk;
         tile_outputs[at] = low;
-        if (KV == F16) { tile_outputs[at + 1u] = high; }
+        if (KV_FORMAT == F16) { tile_outputs[at + 1u] = high; }
     }
     workgroupBarrier();
     for (var i = lid; i < ROWS * fours; i += WG) {

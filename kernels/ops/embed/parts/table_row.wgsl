@@ -4,12 +4,12 @@
 // requires: var tokens: array<u32>
 override VOCAB: u32; // rows
 override PART: u32; // which part of the table
-override FIRST: u32; // token of a part's row 0
+override FIRST_ROW: u32; // token of a part's row 0
 
 // VOCAB and above: in another part. The whole table has no other: a token beyond it reads the last
 // row; the host rejects such tokens before they get here.
 fn table_row() -> u32 {
     let token = tokens[state[POSITION]];
-    if (PART == TABLE_PART) { return token - FIRST; }
+    if (PART == TABLE_PART) { return token - FIRST_ROW; }
     return min(token, VOCAB - 1u);
 }

@@ -16,8 +16,8 @@
 // requires: fn store_w(at: u32, e: Eight)
 // requires: fn store_x(at: u32, e: Eight)
 override ROWS: u32;
-override FIRST: u32;
-override AFTER: u32;
+override Y_OFFSET: u32;
+override Y_AFTER: u32;
 override TM: u32 = 64u; // a multiple of FRAG FM
 override TN: u32 = 64u; // a multiple of FRAG FN
 override TK: u32 = 32u; // a multiple of 16
@@ -73,11 +73,11 @@ struct FragmentPlace { m0: u32, n0: u32, block: u32, whole: bool, lid: u32 }
 // Stores fragment (i, j) of every block. naga 30 evaluates an index written inside coopStoreT
 // after the store: it needs a name before.
 fn store_fragment(c: FragmentC, i: u32, j: u32, place: FragmentPlace) {
-    let row = FIRST + ROWS + AFTER;
+    let row = Y_OFFSET + ROWS + Y_AFTER;
     if (place.whole) {
         let m = place.m0 + (place.block / BLOCKS_N * FM + i) * FRAG;
         let n = place.n0 + (place.block % BLOCKS_N * FN + j) * FRAG;
-        let at = m * row + FIRST + n;
+        let at = m * row + Y_OFFSET + n;
         coopStoreT(c, &y[at], row);
         return;
     }
@@ -88,7 +88,7 @@ fn store_fragment(c: FragmentC, i: u32, j: u32, place: FragmentPlace) {
         let block = e / (FRAG * FRAG);
         let m = place.m0 + (block / BLOCKS_N * FM + i) * FRAG + e / FRAG % FRAG;
         let n = place.n0 + (block % BLOCKS_N * FN + j) * FRAG + e % FRAG;
-        if (m < M && n < ROWS) { y[m * row + FIRST + n] = edge_fragment[e]; }
+        if (m < N_TOKENS && n < ROWS) { y[m * row + Y_OFFSET + n] = edge_fragment[e]; }
     }
     workgroupBarrier();
 }
@@ -101,7 +101,7 @@ fn main(
     @builtin(subgroup_id) subgroup: u32,
 ) {
     let group = group_index(workgroup, groups);
-    let tiles = (M + TM - 1u) / TM;
+    let tiles = (N_TOKENS + TM - 1u) / TM;
     let m0 = group % tiles * TM;
     let n0 = group / tiles * TN;
     let block = subgroup % BLOCKS;
@@ -192,8 +192,8 @@ fn main(
         workgroupBarrier();
     }
     // Stores of whole fragments need rows on 16 bytes.
-    let aligned = FIRST % 4u == 0u && (ROWS + AFTER) % 4u == 0u;
-    let whole = aligned && m0 + TM <= M && n0 + TN <= ROWS;
+    let aligned = Y_OFFSET % 4u == 0u && (ROWS + Y_AFTER) % 4u == 0u;
+    let whole = aligned && m0 + TM <= N_TOKENS && n0 + TN <= ROWS;
     let place = FragmentPlace(m0, n0, block, whole, lid);
     store_fragment(c00, 0u, 0u, place);
     if (FN > 1u) { store_fragment(c01, 0u, 1u, place); }

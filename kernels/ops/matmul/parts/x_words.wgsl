@@ -1,12 +1,12 @@
-// Eight activations at a time out of the rows of x, (M, K) tight, in f32 (ACTS F32) or f16 (ACTS F16), in
-// the two steps of format/weight_eight.
+// Eight activations at a time out of the rows of x, (N_TOKENS, K) tight, in f32 (ACT_FORMAT F32) or f16
+// (ACT_FORMAT F16), in the two steps of format/weight_eight.
 // import: format/weight_eight
 // requires: var x: array<vec4<u32>>
-override M: u32;
-override ACTS: u32;
+override N_TOKENS: u32;
+override ACT_FORMAT: u32;
 
 fn x_value(at: u32) -> f32 {
-    if (ACTS == F32) { return bitcast<f32>(x[at / 4u][at % 4u]); }
+    if (ACT_FORMAT == F32) { return bitcast<f32>(x[at / 4u][at % 4u]); }
     return unpack2x16float(x[at / 8u][(at / 2u) % 4u])[at % 2u];
 }
 
@@ -24,15 +24,15 @@ fn x_words(base: u32, i: u32) -> vec4<u32> {
 // multiple of 8. Rows of other lengths than multiples of 8 begin anywhere in a word.
 fn load_x_words(m: u32, i: u32) -> Raw {
     let none = vec4<u32>(0u);
-    if (m >= M || i >= K) { return Raw(none, none); }
+    if (m >= N_TOKENS || i >= K) { return Raw(none, none); }
     if (K % 8u != 0u) { return Raw(x_words(m * K, i), x_words(m * K, i + 4u)); }
     let at = (m * K + i) / 4u;
-    if (ACTS == F32) { return Raw(x[at], x[at + 1u]); }
+    if (ACT_FORMAT == F32) { return Raw(x[at], x[at + 1u]); }
     return Raw(x[at / 2u], none);
 }
 
 fn decode_x(raw: Raw) -> Eight {
-    if (ACTS == F32 || K % 8u != 0u) {
+    if (ACT_FORMAT == F32 || K % 8u != 0u) {
         return Eight(bitcast<vec4<f32>>(raw.a), bitcast<vec4<f32>>(raw.b));
     }
     return Eight(

@@ -2,7 +2,7 @@
 // from there into `stream`. Nothing is added to what `branch` held.
 // import: matvec/epilogue/residual
 // requires: var branch: array<f32>
-const FIRST: u32 = 0u;
+const Y_OFFSET: u32 = 0u;
 const BETA: u32 = BETA_0;
 
 fn old_y(at: u32) -> f32 { return 0.0; }

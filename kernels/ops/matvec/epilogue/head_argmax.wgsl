@@ -2,7 +2,7 @@
 // candidate, and the stage `choose` takes the best of those.
 // entry: rows
 // import: matvec/epilogue/argmax, step/choose, step/choose_workgroup
-// requires: override FIRST: u32
+// requires: override FIRST_ROW: u32
 // requires: override ROWS: u32
 // requires: override WG: u32
 // requires: fn group_rows() -> u32
@@ -13,7 +13,7 @@ fn candidates() -> u32 { return (ROWS + group_rows() - 1u) / group_rows(); }
 fn begin_rows(lid: u32) { best = NOBODY; }
 
 fn push_logit(row: u32, at: u32, logit: f32) {
-    best = better(best, Candidate(logit, FIRST + row));
+    best = better(best, Candidate(logit, FIRST_ROW + row));
 }
 
 fn end_rows(lid: u32, group: u32) {

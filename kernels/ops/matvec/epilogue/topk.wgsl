@@ -2,7 +2,7 @@
 // 1024) in workgroup memory and stores a list, lists are merged, the last stage adds what earlier parts
 // of the matrix left.
 // import: sort/key, sort/list, sort/merge
-// requires: override FIRST: u32
+// requires: override FIRST_ROW: u32
 // requires: override ROWS: u32
 // requires: override WG: u32
 // requires: var lists: array<vec2<u32>>
@@ -25,7 +25,7 @@ fn clear_rows(lid: u32) {
 }
 
 fn entry_of(logit: f32, row: u32) -> vec2<u32> {
-    return vec2<u32>(sort_key(canonical(logit)), FIRST + row);
+    return vec2<u32>(sort_key(canonical(logit)), FIRST_ROW + row);
 }
 
 // Sorts a workgroup's rows and notes the first.

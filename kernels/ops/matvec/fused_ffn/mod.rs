@@ -16,12 +16,13 @@ crate::params! {
         k: usize = dim("K", "columns of the matrix, elements of the vector", 256, 1000),
         weight: Format = weight(&Format::ALL),
         activation: Activation = ACTIVATION,
-        act_format: FloatFormat = ACTS,
+        act_format: FloatFormat = ACT_FORMAT,
         input_norm: Norm = choice(
-            "NORM",
+            "INPUT_NORM",
             "what the matrix meets: none: x; rms: the RMSNorm of stream",
             &Norm::ALL,
-        ),
+        )
+        .before(&["NORM"]),
         eps: f32 = EPS,
     }
 }

@@ -1,14 +1,14 @@
 // fused_ffn/naive: one invocation two outputs, one weight at a time, in any format.
 //
 //   y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K  y: (N) f32 or f16
-//   v = x (NORM none; f32 or f16) or stream / rms(stream) * norm_weight (NORM rms; f32), (K)
-//   act: SiLU (ACT ACT_SILU) or GELU, tanh form (ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)
+//   v = x (INPUT_NORM none; f32 or f16) or stream / rms(stream) * norm_weight (INPUT_NORM rms; f32), (K)
+//   act: SiLU (ACTIVATION ACT_SILU) or GELU, tanh form (ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)
 //
 // Idea: the formula, nothing else. Two outputs, because two f16 make a word.
 // import: format/load_one, format/store_pair, format/weight_at, grid, math/activation
 override N: u32;
 override K: u32;
-override NORM: u32;
+override INPUT_NORM: u32;
 override EPS: f32;
 override WG: u32 = 64u;
 
@@ -21,7 +21,7 @@ override WG: u32 = 64u;
 fn packed_word(i: u32) -> u32 { return weights[i]; }
 
 fn up_at(i: u32) -> f32 {
-    if (NORM == NORM_NONE) { return x_at(i); }
+    if (INPUT_NORM == NORM_NONE) { return x_at(i); }
     return stream[i] * norm_weight[i];
 }
 
@@ -34,7 +34,7 @@ fn main(
     let at = 2u * (group_index(workgroup, groups) * WG + lid);
     if (at >= N) { return; }
     var factor = 1.0;
-    if (NORM == NORM_RMS) {
+    if (INPUT_NORM == NORM_RMS) {
         var squares = 0.0;
         for (var k = 0u; k < K; k++) { squares += stream[k] * stream[k]; }
         factor = inverseSqrt(squares / f32(K) + EPS);

@@ -4,14 +4,14 @@ use super::{Family, Row};
 
 const DENSE: &[&str] = &[
     "y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K  y: (N) f32 or f16",
-    "v = x (NORM none; f32 or f16) or stream / rms(stream) * norm_weight (NORM rms; f32), (K)",
-    "act: SiLU (ACT ACT_SILU) or GELU, tanh form (ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)",
+    "v = x (INPUT_NORM none; f32 or f16) or stream / rms(stream) * norm_weight (INPUT_NORM rms; f32), (K)",
+    "act: SiLU (ACTIVATION ACT_SILU) or GELU, tanh form (ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)",
 ];
 
 const SOA: &[&str] = &[
     "y[i] = act(Wg[i] . v) * (Wu[i] . v)      W: [gate (N) | up (N)] x K, quantised, in planes",
-    "v = x (NORM none; f32 or f16) or stream / rms(stream) * norm_weight (NORM rms; f32), (K)",
-    "y: (N) f32 or f16  act: SiLU (ACT ACT_SILU) or GELU, tanh form (ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)",
+    "v = x (INPUT_NORM none; f32 or f16) or stream / rms(stream) * norm_weight (INPUT_NORM rms; f32), (K)",
+    "y: (N) f32 or f16  act: SiLU (ACTIVATION ACT_SILU) or GELU, tanh form (ACT_GELU_TANH); rms(s) = sqrt(mean s^2 + EPS)",
 ];
 
 pub(super) const VARIANTS: Family = Family {

@@ -4,9 +4,9 @@ use crate::adapter::Capabilities;
 use crate::codes::{Beta, FloatFormat, Format};
 use crate::descriptor::*;
 use crate::len;
-use crate::matvec::{MatVec, nmse};
 use crate::matvec::geometry::*;
 use crate::matvec::schedule::Schedule;
+use crate::matvec::{MatVec, nmse};
 use crate::param::dim;
 use crate::shared::*;
 
@@ -16,10 +16,11 @@ crate::params! {
         rows: usize = ROWS,
         k: usize = columns(1500),
         weight: Format = weight(&Format::DENSE),
-        act_format: FloatFormat = ACTS_IN.neutral(0.0),
+        act_format: FloatFormat = ACT_FORMAT_IN.neutral(0.0),
         y_offset: usize = Y_OFFSET,
         n_vectors: usize =
-            dim("COLS", "vectors in x, each with a y: tokens decoded together", 1, 8).neutral(1.0),
+            dim("N_VECTORS", "vectors in x, each with a y: tokens decoded together", 1, 8)
+                .before(&["COLS"]).neutral(1.0),
         beta: Beta = BETA,
     }
 }
@@ -44,14 +45,14 @@ const MOST_VECTORS: usize = 8;
 
 fn few_vectors(p: &Gemv, _: &Capabilities) -> Option<String> {
     let cols = p.n_vectors;
-    (cols > MOST_VECTORS).then(|| format!("COLS={cols} exceeds {MOST_VECTORS} sums"))
+    (cols > MOST_VECTORS).then(|| format!("N_VECTORS={cols} exceeds {MOST_VECTORS} sums"))
 }
 
 /// Vectors that begin anywhere are read element by element: left to the portable variants.
 fn whole_vectors(p: &Gemv, caps: &Capabilities) -> Option<String> {
     let (cols, k) = (p.n_vectors, p.k);
     (cols > 1 && !k.is_multiple_of(8))
-        .then(|| format!("COLS={cols} of K={k}: columns are no whole number of chunks"))
+        .then(|| format!("N_VECTORS={cols} of K={k}: columns are no whole number of chunks"))
         .or_else(|| few_vectors(p, caps))
 }
 
@@ -114,9 +115,17 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             ..Variant::PLAIN
         },
         Variant { name: "vec4", ..Schedule::SUBGROUP_SHARE },
-        Variant { name: "vec2", constants: |p, caps| shared_team(caps, p.chunks8(), 2), ..Schedule::SPLIT_ROW_8 },
+        Variant {
+            name: "vec2",
+            constants: |p, caps| shared_team(caps, p.chunks8(), 2),
+            ..Schedule::SPLIT_ROW_8
+        },
         Variant { name: "split_row", ..Schedule::SPLIT_ROW },
-        Variant { name: "split_k", constants: |p, caps| [shared_team(caps, p.chunks16(), 1), vec![("RUN", 2.0)]].concat(), ..Schedule::SPLIT_K },
+        Variant {
+            name: "split_k",
+            constants: |p, caps| [shared_team(caps, p.chunks16(), 1), vec![("RUN", 2.0)]].concat(),
+            ..Schedule::SPLIT_K
+        },
     ],
     prefer: |p| {
         if p.n_vectors > 1 {

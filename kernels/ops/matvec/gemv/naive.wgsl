@@ -1,13 +1,13 @@
 // gemv/naive: one invocation a row, sixteen bytes at a time.
 //
-//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16
-//   y: (COLS, FIRST + ROWS), f32 accumulation
+//   y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (N_VECTORS, K) f32 or f16
+//   y: (N_VECTORS, Y_OFFSET + ROWS), f32 accumulation
 //
 // Idea: the formula, nothing else. Neighbouring invocations read rows K elements apart, so every
 // load of a wave touches another cache line: this rung shows what coalescing is worth.
 // import: grid, matvec/epilogue/store, matvec/prologue/columns, matvec/prologue/x_chunk, matvec/rows/dense16
 override ROWS: u32;
-override FIRST: u32;
+override Y_OFFSET: u32;
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
@@ -23,7 +23,7 @@ fn main(
     let row = group_index(workgroup, groups) * WG + lid;
     if (row >= ROWS) { return; }
     let base = row * row_chunks();
-    for (var column = 0u; column < COLS; column++) {
+    for (var column = 0u; column < N_VECTORS; column++) {
         var sum = 0.0;
         for (var c = 0u; c < row_chunks(); c++) {
             sum += dot_chunk(weights[base + c], load_x_column(column, c));

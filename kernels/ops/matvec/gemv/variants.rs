@@ -3,12 +3,12 @@
 use super::{Family, Row};
 
 const COLUMNS: &[&str] = &[
-    "y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (COLS, K) f32 or f16",
-    "y: (COLS, FIRST + ROWS), f32 accumulation",
+    "y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (N_VECTORS, K) f32 or f16",
+    "y: (N_VECTORS, Y_OFFSET + ROWS), f32 accumulation",
 ];
 
 const ONE: &[&str] = &[
-    "y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation",
+    "y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K)  x: (K) f32 or f16, f32 accumulation",
 ];
 
 pub(super) const VARIANTS: Family = Family {

@@ -4,9 +4,9 @@ use crate::adapter::Capabilities;
 use crate::codes::{Beta, FloatFormat, Format, Order, Packing};
 use crate::descriptor::*;
 use crate::len;
-use crate::matvec::{MatVec, nmse};
 use crate::matvec::schedule::{Schedule, whole_chunks};
 use crate::matvec::soa::{self, LANES, geometry, groups, lanes, staged, subgroup, tile};
+use crate::matvec::{MatVec, nmse};
 use crate::param::{State, dim, mostly};
 use crate::shared::*;
 
@@ -16,14 +16,15 @@ crate::params! {
         rows: usize = ROWS,
         k: usize = columns(1000),
         weight: Format = weight(&Format::QUANTISED),
-        act_format: FloatFormat = ACTS_IN.neutral(0.0),
+        act_format: FloatFormat = ACT_FORMAT_IN.neutral(0.0),
         y_offset: usize = Y_OFFSET,
         n_vectors: usize = dim(
-            "COLS",
-            "vectors multiplied at once: x is (COLS, K), y is (COLS, FIRST + ROWS)",
+            "N_VECTORS",
+            "vectors multiplied at once: x is (N_VECTORS, K), y is (N_VECTORS, Y_OFFSET + ROWS)",
             1,
             8,
         )
+        .before(&["COLS"])
         .neutral(1.0),
         order: Order = mostly(
             "ORDER",

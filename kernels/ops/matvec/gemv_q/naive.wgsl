@@ -1,14 +1,14 @@
 // gemv_q/naive: one invocation a row, one weight at a time.
 //
-//   y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]
-//   W: (ROWS, K) quantised  x: (COLS, K) f32 or f16  y: (COLS, FIRST + ROWS)
+//   y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[c][k]
+//   W: (ROWS, K) quantised  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS)
 //
 // Idea: the formula over blocks as the file has them, in any order of the superblocks. Every weight
 // finds its scale again.
 // import: format/load_one, format/weight_at, grid, matvec/epilogue/store
 override ROWS: u32;
-override COLS: u32;
-override FIRST: u32;
+override N_VECTORS: u32;
+override Y_OFFSET: u32;
 override K: u32;
 override ORDER: u32;
 override WG: u32 = 64u;
@@ -34,9 +34,9 @@ fn main(
 ) {
     let row = group_index(workgroup, groups) * WG + lid;
     if (row >= ROWS) { return; }
-    for (var c = 0u; c < COLS; c++) {
+    for (var c = 0u; c < N_VECTORS; c++) {
         var sum = 0.0;
         for (var k = 0u; k < K; k++) { sum += weight(row, k) * x_at(c * K + k); }
-        store_y(c * (FIRST + ROWS) + FIRST + row, sum, old_y(c * (FIRST + ROWS) + FIRST + row));
+        store_y(c * (Y_OFFSET + ROWS) + Y_OFFSET + row, sum, old_y(c * (Y_OFFSET + ROWS) + Y_OFFSET + row));
     }
 }

@@ -3,41 +3,41 @@
 use super::{Family, Row};
 
 const ONE: &[&str] = &[
-    "y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K) quantised  x: (K) f32 or f16",
+    "y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K) quantised  x: (K) f32 or f16",
 ];
 
 const COLUMNS: &[&str] = &[
-    "y[c][FIRST + r] = BETA y + sum_k W[r][k] * x[c][k]",
-    "W: (ROWS, K) quantised, in planes  x: (COLS, K) f32 or f16  y: (COLS, FIRST + ROWS)",
+    "y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[c][k]",
+    "W: (ROWS, K) quantised, in planes  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS)",
 ];
 
 const PLANES: &[&str] = &[
-    "y[FIRST + r] = BETA y + sum_k W[r][k] * x[k]     W: (ROWS, K) quantised, in planes  x: (K) f32 or f16",
+    "y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]     W: (ROWS, K) quantised, in planes  x: (K) f32 or f16",
 ];
 
 const PLANES_COLUMNS: &[&str] = &[
-    "y[c][FIRST + r] = BETA y + sum_k W[r][k] * (d[c][k / 32] * xq[c][k])   as planes_dp4a24, of column c",
-    "W: (ROWS, K) quantised, in planes  x: (COLS, K) f32 or f16  y: (COLS, FIRST + ROWS)",
+    "y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[c][k / 32] * xq[c][k])   as planes_dp4a24, of column c",
+    "W: (ROWS, K) quantised, in planes  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS)",
 ];
 
 const FORMULA4: &[&str] = &[
-    "y[FIRST + r] = BETA y + sum_k W[r][k] * (d[k / 32] * xq[k])   d = max |x| of 32 / 4161400, xq = round(x / d)",
+    "y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[k / 32] * xq[k])   d = max |x| of 32 / 4161400, xq = round(x / d)",
     "W: (ROWS, K) quantised, in planes  x: (K) f32 or f16",
 ];
 
 const FORMULA5: &[&str] = &[
-    "y[FIRST + r] = BETA y + sum_k W[r][k] * (d[k / 32] * xq[k])     d = max |x| of 32 / 32639, xq = round(x / d)",
+    "y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[k / 32] * xq[k])     d = max |x| of 32 / 32639, xq = round(x / d)",
     "W: (ROWS, K) quantised, in planes  x: (K) f32 or f16",
 ];
 
 const FORMULA6: &[&str] = &[
-    "y[FIRST + r] = BETA y + sum_k W[r][k] * (d[k / 32] * xq[k])     d = max |x| of 32 / 127, xq = round(x / d)",
+    "y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[k / 32] * xq[k])     d = max |x| of 32 / 127, xq = round(x / d)",
     "W: (ROWS, K) quantised, in planes  x: (K) f32 or f16",
 ];
 
 const FORMULA7: &[&str] = &[
-    "y[c][FIRST + r] = BETA y + sum_k x[c][k] * W[r][k]",
-    "W: (ROWS, K) quantised column by column, in planes  x: (COLS, K)  y: (COLS, FIRST + ROWS)",
+    "y[c][Y_OFFSET + r] = BETA y + sum_k x[c][k] * W[r][k]",
+    "W: (ROWS, K) quantised column by column, in planes  x: (N_VECTORS, K)  y: (N_VECTORS, Y_OFFSET + ROWS)",
 ];
 
 pub(super) const VARIANTS: Family = Family {

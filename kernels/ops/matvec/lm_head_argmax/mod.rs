@@ -7,7 +7,7 @@ use crate::len;
 use crate::matvec::geometry::{dense_only, quantised_only};
 use crate::matvec::{MatVec, head};
 use crate::param::{PROMPT_LEN, n_kv};
-use crate::shared::{ACTS_IN, weight};
+use crate::shared::{ACT_FORMAT_IN, weight};
 
 crate::params! {
     /// Parameters of `lm_head_argmax`.
@@ -15,7 +15,7 @@ crate::params! {
         rows: usize = head::ROWS,
         k: usize = head::COLUMNS,
         weight: Format = weight(&Format::ALL),
-        act_format: FloatFormat = ACTS_IN.neutral(0.0),
+        act_format: FloatFormat = ACT_FORMAT_IN.neutral(0.0),
         first_row: usize = head::FIRST_ROW,
         part: HeadPart = head::PART,
     }
@@ -40,10 +40,8 @@ fn whole(rows: usize, k: usize, weight: Format) -> LmHeadArgmax {
 }
 
 /// A variant of `rows` and `choose`.
-const STAGES: &[Stage<LmHeadArgmax>] = &[
-    Stage { entry: "rows", grid: head::row_groups },
-    Stage { entry: "choose", grid: |_, _| 1 },
-];
+const STAGES: &[Stage<LmHeadArgmax>] =
+    &[Stage { entry: "rows", grid: head::row_groups }, Stage { entry: "choose", grid: |_, _| 1 }];
 
 /// schedule/head_lanes: LANES invocations a row.
 const LANES: Variant<LmHeadArgmax> = Variant {

@@ -1,6 +1,6 @@
 // lm_head_argmax/naive: one invocation a row, one weight at a time.
 //
-//   token = FIRST + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends
+//   token = FIRST_ROW + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends
 //   W: (ROWS, K) any format  x: (K) f32 or f16  best_*: (1), of the parts of W so far
 //   partial_*: a candidate a workgroup
 //
@@ -8,7 +8,7 @@
 // import: format/load_one, format/weight_at, grid, matvec/epilogue/argmax, step/choose
 // import: step/choose_workgroup
 override ROWS: u32;
-override FIRST: u32;
+override FIRST_ROW: u32;
 override K: u32;
 override WG: u32 = 64u;
 
@@ -37,7 +37,7 @@ fn rows(
     if (row < ROWS) {
         var sum = 0.0;
         for (var i = 0u; i < K; i++) { sum += weight_at(row, i, K) * x_at(i); }
-        best = better(best, Candidate(sum, FIRST + row));
+        best = better(best, Candidate(sum, FIRST_ROW + row));
     }
     best = workgroup_best(lid, best);
     if (lid == 0u && group < groups()) { store_group_best(group, best); }

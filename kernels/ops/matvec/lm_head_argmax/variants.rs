@@ -3,19 +3,19 @@
 use super::{Family, Row};
 
 const DENSE: &[&str] = &[
-    "token = FIRST + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends",
+    "token = FIRST_ROW + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends",
     "W: (ROWS, K) dense  x: (K) f32 or f16  best_*: (1), of the parts of W so far",
     "partial_*: a candidate a workgroup",
 ];
 
 const BLOCKS: &[&str] = &[
-    "token = FIRST + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends",
+    "token = FIRST_ROW + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends",
     "W: (ROWS, K)  x: (K) f32 or f16  best_*: (1), of the parts of W so far",
     "partial_*: a candidate a workgroup",
 ];
 
 const SOA: &[&str] = &[
-    "token = FIRST + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends",
+    "token = FIRST_ROW + min { r : y[r] = max y }, y[r] = sum_k W[r][k] * x[k], then the step ends",
     "W: (ROWS, K) quantised, in planes  x: (K) f32 or f16  best_*: (1), of the parts of W so far",
     "partial_*: a candidate a workgroup",
 ];

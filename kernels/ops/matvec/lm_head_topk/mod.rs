@@ -7,7 +7,7 @@ use crate::len;
 use crate::matvec::geometry::{dense_only, quantised_only};
 use crate::matvec::{MatVec, head, nmse};
 use crate::param::dim;
-use crate::shared::{ACTS_IN, weight};
+use crate::shared::{ACT_FORMAT_IN, weight};
 
 crate::params! {
     /// Parameters of `lm_head_topk`.
@@ -15,7 +15,7 @@ crate::params! {
         rows: usize = head::ROWS,
         k: usize = head::COLUMNS,
         weight: Format = weight(&Format::ALL),
-        act_format: FloatFormat = ACTS_IN.neutral(0.0),
+        act_format: FloatFormat = ACT_FORMAT_IN.neutral(0.0),
         first_row: usize = head::FIRST_ROW,
         part: HeadPart = head::PART,
         top_k: usize = dim("TOP_K", "logits wanted", 16, 64),
@@ -211,7 +211,8 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
         }
         // Lists to merge, and more workgroups than one grid dimension holds.
         cases.push(whole(100_003, 5, Format::F16, 64).into());
-        // More rows a workgroup, several turns of them, and lists that are no power of two long.
+        // More rows a workgroup, several grid-stride iterations over them, and lists that are no
+        // power of two long.
         cases.push(whole(140_003, 40, Format::Q4_0, 50).into());
         cases.push(whole(140_003, 8, Format::Bf16, 50).into());
         cases

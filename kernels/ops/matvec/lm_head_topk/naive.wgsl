@@ -1,6 +1,6 @@
 // lm_head_topk/naive: one invocation a row, one weight at a time.
 //
-//   (top_values, top_indices) = the first TOP_K of (y[r], FIRST + r), larger y first, of equal y the
+//   (top_values, top_indices) = the first TOP_K of (y[r], FIRST_ROW + r), larger y first, of equal y the
 //   lower index; y[r] = sum_k W[r][k] * x[k], and of the parts of W before, see PART
 //   W: (ROWS, K) any format  x: (K) f32 or f16  top_*: (TOP_K)
 //   lists: (groups of rows, TOP_K) of (key, index)  merged: (MERGERS, TOP_K)
@@ -8,7 +8,7 @@
 // Idea: the formula; logits stay in workgroup memory, sorted there.
 // import: format/load_one, format/weight_at, grid, matvec/epilogue/topk, sort/list, sort/merge
 override ROWS: u32;
-override FIRST: u32;
+override FIRST_ROW: u32;
 override K: u32;
 override WG: u32 = 64u;
 override ROWS_PER_WG: u32 = 256u;

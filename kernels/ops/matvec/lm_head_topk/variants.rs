@@ -3,21 +3,21 @@
 use super::{Family, Row};
 
 const DENSE: &[&str] = &[
-    "(top_values, top_indices) = the first TOP_K of (y[r], FIRST + r), larger y first, of equal y the",
+    "(top_values, top_indices) = the first TOP_K of (y[r], FIRST_ROW + r), larger y first, of equal y the",
     "lower index; y[r] = sum_k W[r][k] * x[k], and of the parts of W before, see PART",
     "W: (ROWS, K) dense  x: (K) f32 or f16  top_*: (TOP_K)",
     "lists: (groups of rows, TOP_K) of (key, index)  merged: (MERGERS, TOP_K)",
 ];
 
 const BLOCKS: &[&str] = &[
-    "(top_values, top_indices) = the first TOP_K of (y[r], FIRST + r), larger y first, of equal y the",
+    "(top_values, top_indices) = the first TOP_K of (y[r], FIRST_ROW + r), larger y first, of equal y the",
     "lower index; y[r] = sum_k W[r][k] * x[k], and of the parts of W before, see PART",
     "W: (ROWS, K)  x: (K) f32 or f16  top_*: (TOP_K)",
     "lists: (groups of rows, TOP_K) of (key, index)  merged: (MERGERS, TOP_K)",
 ];
 
 const SOA: &[&str] = &[
-    "(top_values, top_indices) = the first TOP_K of (y[r], FIRST + r), y[r] = sum_k W[r][k] * x[k],",
+    "(top_values, top_indices) = the first TOP_K of (y[r], FIRST_ROW + r), y[r] = sum_k W[r][k] * x[k],",
     "and of what earlier parts of W left; larger y first, of equal y the lower index",
     "W: (ROWS, K) quantised, in planes  x: (K) f32 or f16  top_*: (TOP_K)",
     "lists: (workgroups, TOP_K)  merged: (MERGERS, TOP_K)",

@@ -17,15 +17,16 @@ crate::params! {
         rows: usize = dim("ROWS", "rows of the matrix, elements of the stream", 32, 300),
         k: usize = columns(1500),
         weight: Format = weight(&Format::ALL),
-        act_format: FloatFormat = ACTS,
+        act_format: FloatFormat = ACT_FORMAT,
         eps: f32 = float("EPS", "added to the mean squares", 1e-6, 1e-2),
-        weight_offset: NormOffset = OFFSET,
-        post: Norm = POST,
+        weight_offset: NormOffset = WEIGHT_OFFSET,
+        post: Norm = POST_NORM,
         next: Norm = choice(
-            "NEXT",
+            "NEXT_NORM",
             "norm the stream for the next matrix; y and next_weight are used only then",
             &Norm::ALL,
-        ),
+        )
+        .before(&["NEXT"]),
     }
 }
 
@@ -115,7 +116,7 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
         Binding::in_out("stream", f32s, len!(p => p.rows)),
         Binding::input("post_weight", f32s, len!(p => p.rows)),
         Binding::input("next_weight", f32s, len!(p => p.rows)),
-        // Stays as it is without NEXT.
+        // Stays as it is without NEXT_NORM.
         Binding::in_out("y", |p, _| Elem::Floats(p.act_format), len!(p => p.rows)),
         Binding::scratch("branch", f32s, len!(p => p.rows)),
         Binding::counter("arrived", len!(_ => 1)),
@@ -150,13 +151,23 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
             ..Variant::PLAIN
         },
         Variant { name: "two_pass_q", stages: TWO, ..Schedule::TREE },
-        Variant { name: "two_pass_subgroup", stages: &[Stage { entry: "product", grid: team_grid }, NORMS], constants: wide_teams, ..Schedule::SPLIT_K },
-        Variant { name: "two_pass_dp4a24", stages: &[Stage { entry: "product", grid: |p, c| soa::dot4_groups(p.rows, c) }, NORMS], ..Schedule::INT8_ROWS },
+        Variant {
+            name: "two_pass_subgroup",
+            stages: &[Stage { entry: "product", grid: team_grid }, NORMS],
+            constants: wide_teams,
+            ..Schedule::SPLIT_K
+        },
+        Variant {
+            name: "two_pass_dp4a24",
+            stages: &[Stage { entry: "product", grid: |p, c| soa::dot4_groups(p.rows, c) }, NORMS],
+            ..Schedule::INT8_ROWS
+        },
         Variant {
             name: "last_workgroup",
             stages: &[Stage { entry: "main", grid: rows_grid }],
             constants: |p, _| {
-                // Four loads a lane where rows are short; half as many arrivals as rows at the most.
+                // Four loads a lane where rows are short; half as many arrivals as rows at the
+                // most.
                 let spans = p.weight.row_bytes(p.k).div_ceil(16 * 256);
                 vec![("ROWS_PER_WG", if spans == 1 { 4.0 } else { 2.0 })]
             },

@@ -1,18 +1,18 @@
 // matmul_rmsnorm_fused/naive: one invocation a row, then one for the rest; any format.
 //
-//   b = W . x, or (W . x) / rms(W . x) * (OFFSET + post_weight) with POST rms
-//   stream = stream + b;  with NEXT rms: y = stream / rms(stream) * (OFFSET + next_weight)
+//   b = W . x, or (W . x) / rms(W . x) * (WEIGHT_OFFSET + post_weight) with POST_NORM rms
+//   stream = stream + b;  with NEXT_NORM rms: y = stream / rms(stream) * (WEIGHT_OFFSET + next_weight)
 //   W: (ROWS, K)  x: (K) f32 or f16  stream, weights of the norms: (ROWS)  y: (ROWS) f32 or f16
-//   rms(v) = sqrt(mean v^2 + EPS)  OFFSET 0: standard, 1: Gemma's
+//   rms(v) = sqrt(mean v^2 + EPS)  WEIGHT_OFFSET 0: standard, 1: Gemma's
 //
 // Idea: the formula in two dispatches, nothing else.
 // import: format/load_one, format/store_pair, format/weight_at, grid
 override ROWS: u32;
 override K: u32;
 override EPS: f32;
-override OFFSET: u32;
-override POST: u32;
-override NEXT: u32;
+override WEIGHT_OFFSET: u32;
+override POST_NORM: u32;
+override NEXT_NORM: u32;
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> weights: array<u32>;
@@ -46,17 +46,17 @@ fn norms() {
     squares = 0.0;
     for (var r = 0u; r < ROWS; r++) {
         var b = branch[r];
-        if (POST == NORM_RMS) { b *= post * (f32(OFFSET) + post_weight[r]); }
+        if (POST_NORM == NORM_RMS) { b *= post * (f32(WEIGHT_OFFSET) + post_weight[r]); }
         let v = stream[r] + b;
         stream[r] = v;
         squares += v * v;
     }
-    if (NEXT == 0u) { return; }
+    if (NEXT_NORM == 0u) { return; }
     let scale = inverseSqrt(squares / f32(ROWS) + EPS);
     for (var r = 0u; r < ROWS; r += 2u) {
         let both = r + 1u < ROWS;
-        var v = vec2<f32>(stream[r] * scale * (f32(OFFSET) + next_weight[r]), 0.0);
-        if (both) { v.y = stream[r + 1u] * scale * (f32(OFFSET) + next_weight[r + 1u]); }
+        var v = vec2<f32>(stream[r] * scale * (f32(WEIGHT_OFFSET) + next_weight[r]), 0.0);
+        if (both) { v.y = stream[r + 1u] * scale * (f32(WEIGHT_OFFSET) + next_weight[r + 1u]); }
         store_pair(r, v, both);
     }
 }

@@ -3,17 +3,17 @@
 use super::{Family, Row};
 
 const DENSE: &[&str] = &[
-    "b = W . x, or (W . x) / rms(W . x) * (OFFSET + post_weight) with POST rms",
-    "stream = stream + b;  with NEXT rms: y = stream / rms(stream) * (OFFSET + next_weight)",
+    "b = W . x, or (W . x) / rms(W . x) * (WEIGHT_OFFSET + post_weight) with POST_NORM rms",
+    "stream = stream + b;  with NEXT_NORM rms: y = stream / rms(stream) * (WEIGHT_OFFSET + next_weight)",
     "W: (ROWS, K)  x: (K) f32 or f16  stream, weights of the norms: (ROWS)  y: (ROWS) f32 or f16",
-    "rms(v) = sqrt(mean v^2 + EPS)  OFFSET 0: standard, 1: Gemma's",
+    "rms(v) = sqrt(mean v^2 + EPS)  WEIGHT_OFFSET 0: standard, 1: Gemma's",
 ];
 
 const SOA: &[&str] = &[
-    "b = W . x, or (W . x) / rms(W . x) * (OFFSET + post_weight) with POST rms",
-    "stream = stream + b;  with NEXT rms: y = stream / rms(stream) * (OFFSET + next_weight)",
+    "b = W . x, or (W . x) / rms(W . x) * (WEIGHT_OFFSET + post_weight) with POST_NORM rms",
+    "stream = stream + b;  with NEXT_NORM rms: y = stream / rms(stream) * (WEIGHT_OFFSET + next_weight)",
     "W: (ROWS, K) quantised, in planes  x: (K) f32 or f16  stream, weights of the norms: (ROWS)  y: (ROWS) f32 or f16",
-    "rms(v) = sqrt(mean v^2 + EPS)  OFFSET 0: standard, 1: Gemma's",
+    "rms(v) = sqrt(mean v^2 + EPS)  WEIGHT_OFFSET 0: standard, 1: Gemma's",
 ];
 
 pub(super) const VARIANTS: Family = Family {

@@ -15,7 +15,7 @@ crate::params! {
         weight: Format = weight(&Format::ALL),
         y_offset: usize = Y_OFFSET,
         eps: f32 = EPS,
-        weight_offset: NormOffset = OFFSET,
+        weight_offset: NormOffset = WEIGHT_OFFSET,
     }
 }
 

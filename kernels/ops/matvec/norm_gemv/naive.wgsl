@@ -1,16 +1,16 @@
 // norm_gemv/naive: one invocation a row, one weight at a time, in any format; it norms x for itself.
 //
-//   y[FIRST + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (OFFSET + g[k])
-//   W: (ROWS, K)  x, g: (K), f32           OFFSET 0: standard, 1: Gemma's (1 + w)
+//   y[Y_OFFSET + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (WEIGHT_OFFSET + g[k])
+//   W: (ROWS, K)  x, g: (K), f32           WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
 //
 // Idea: the formula in one pass: the norm's scale is one number for the row and is applied to its
 // sum. A dispatch less, for a few flops more.
 // import: format/weight_at, grid
 override ROWS: u32;
 override K: u32;
-override FIRST: u32;
+override Y_OFFSET: u32;
 override EPS: f32;
-override OFFSET: u32;
+override WEIGHT_OFFSET: u32;
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> weights: array<u32>;
@@ -31,8 +31,8 @@ fn main(
     var sum = 0.0;
     var squares = 0.0;
     for (var k = 0u; k < K; k++) {
-        sum += weight_at(row, k, K) * x[k] * (f32(OFFSET) + norm_weight[k]);
+        sum += weight_at(row, k, K) * x[k] * (f32(WEIGHT_OFFSET) + norm_weight[k]);
         squares += x[k] * x[k];
     }
-    y[FIRST + row] = sum * inverseSqrt(squares / f32(K) + EPS);
+    y[Y_OFFSET + row] = sum * inverseSqrt(squares / f32(K) + EPS);
 }

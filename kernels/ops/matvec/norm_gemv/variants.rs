@@ -3,13 +3,13 @@
 use super::{Family, Row};
 
 const DENSE: &[&str] = &[
-    "y[FIRST + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (OFFSET + g[k])",
-    "W: (ROWS, K)  x, g: (K), f32           OFFSET 0: standard, 1: Gemma's (1 + w)",
+    "y[Y_OFFSET + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (WEIGHT_OFFSET + g[k])",
+    "W: (ROWS, K)  x, g: (K), f32           WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)",
 ];
 
 const SOA: &[&str] = &[
-    "y[FIRST + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (OFFSET + g[k])",
-    "W: (ROWS, K) quantised, in planes  x, g: (K), f32   OFFSET 0: standard, 1: Gemma's (1 + w)",
+    "y[Y_OFFSET + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (WEIGHT_OFFSET + g[k])",
+    "W: (ROWS, K) quantised, in planes  x, g: (K), f32   WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)",
 ];
 
 pub(super) const VARIANTS: Family = Family {

@@ -1,12 +1,12 @@
-// Several vectors in x, one after another without padding: x is (COLS, K). rows/dense reads the first.
+// Several vectors in x, one after another without padding: x is (N_VECTORS, K). rows/dense reads the first.
 // import: format/dense, matvec/prologue/x_chunk, matvec/rows/dense16
-// requires: override FIRST: u32
+// requires: override Y_OFFSET: u32
 // requires: override ROWS: u32
 // requires: var x: array<vec4<u32>>
-override COLS: u32 = 1u; // 1..=8
+override N_VECTORS: u32 = 1u; // 1..=8
 
 fn x_element(i: u32) -> f32 {
-    if (ACTS == F32) { return bitcast<f32>(x[i / 4u][i % 4u]); }
+    if (ACT_FORMAT == F32) { return bitcast<f32>(x[i / 4u][i % 4u]); }
     return unpack2x16float(x[i / 8u][(i / 2u) % 4u])[i % 2u];
 }
 
@@ -21,13 +21,13 @@ fn x_from(column: u32, e: u32) -> vec4<f32> {
 
 // Chunk c of a column. Columns whose length is no whole number of chunks begin anywhere.
 fn load_x_column(column: u32, c: u32) -> XChunk {
-    if (COLS == 1u || K % 8u == 0u) { return load_x_chunk(column * row_chunks() + c); }
+    if (N_VECTORS == 1u || K % 8u == 0u) { return load_x_chunk(column * row_chunks() + c); }
     let e = c * chunk_elements();
     if (WEIGHT == F32) { return XChunk(x_from(column, e), vec4<f32>(0.0)); }
     return XChunk(x_from(column, e), x_from(column, e + 4u));
 }
 
-// Where row r of a column belongs in y, which is (COLS, FIRST + ROWS).
+// Where row r of a column belongs in y, which is (N_VECTORS, Y_OFFSET + ROWS).
 fn y_at(column: u32, row: u32) -> u32 {
-    return column * (FIRST + ROWS) + FIRST + row;
+    return column * (Y_OFFSET + ROWS) + Y_OFFSET + row;
 }

@@ -3,14 +3,14 @@
 //
 //   BYTES             bytes of a quantised activation, 1 to 3
 //   LARGEST           its largest value: 127, 127 * 256 + 127, or 4161400
-//   COLS, X_COLUMNS   vectors in x; of them in memory, where their blocks follow each other in every run
+//   N_VECTORS, X_COLUMNS   vectors in x; of them in memory, where their blocks follow each other in every run
 //   x_four(col, i)    elements 4i..4i+4 of vector `col` of x, zeros past its end
 //   has_norm()        whether sums of squares are wanted, and
 //   squares_of(i)     the sum of these four squared
 //
 // An activation is 65536 * top + 256 * high + low, as many of them as it has bytes, all signed.
 // import: matvec/rows/soa
-// requires: override COLS: u32
+// requires: override N_VECTORS: u32
 // requires: override WG: u32
 // requires: override X_COLUMNS: u32
 // requires: const BYTES: u32
@@ -31,7 +31,7 @@ override RUNS: u32 = 2u * BYTES * SPAN;
 var<workgroup> rounded: array<vec4<u32>, RUNS>;
 // Of a block: the step between integers, step * sum, both as f32 bits, and the sums of its halves.
 // Minimums and zero points take off the rounded activations' sum: what remains of the rounding is
-// that of weights, not of codes.
+// that of weights, not of quants.
 var<workgroup> about: array<vec4<u32>, SPAN>;
 
 // Bytes 1 and bytes 0 of four words.
@@ -62,7 +62,7 @@ var<workgroup> square_sums: array<f32, SQUARES>;
 fn half_eight(first: u32, i: u32) -> vec4<f32> {
     if (X_COLUMNS == 1u) { return x_four(first, i); }
     let column = i / (8u * BLOCKS);
-    return x_four(min(first + column, COLS - 1u), i - 8u * BLOCKS * column);
+    return x_four(min(first + column, N_VECTORS - 1u), i - 8u * BLOCKS * column);
 }
 
 // Rounds vectors `first` on into workgroup memory, eight elements a lane, four neighbouring lanes a
@@ -204,8 +204,8 @@ fn moved(v: u32, left: i32) -> u32 {
     return v << u32(left);
 }
 
-// The codes of word j of a chunk in bytes: even places, odd places. A shift and an and-or bring
-// what upper bits two of four codes have.
+// The quants of word j of a chunk in bytes: even places, odd places. A shift and an and-or bring
+// what upper bits two of four quants have.
 fn code_bytes(chunk: SoaChunk, j: u32) -> vec2<u32> {
     var w = vec2<u32>(chunk.codes[j], chunk.codes[j] >> 4u) & vec2<u32>(0x0f0f0f0fu);
     switch WEIGHT {
@@ -240,13 +240,13 @@ fn byte_products(p: vec2<u32>, q: vec2<u32>, a: vec4<u32>, b: vec4<u32>, e: vec4
     return vec2<i32>(top, 256 * high + low);
 }
 
-// Codes of two words with as many bytes of activations.
+// Quants of two words with as many bytes of activations.
 fn four_words(p: vec2<u32>, q: vec2<u32>, a: vec4<u32>) -> i32 {
     return dot4I8Packed(p.x, a.x) + dot4I8Packed(p.y, a.y)
         + dot4I8Packed(q.x, a.z) + dot4I8Packed(q.y, a.w);
 }
 
-// The sum of products of codes less `zero`: an integer as long as it fits.
+// The sum of products of quants less `zero`: an integer as long as it fits.
 fn joined(parts: vec2<i32>, zero: i32, sum: i32) -> f32 {
     if (BYTES < 3u) { return f32(parts.y - zero * sum); }
     let all = 65536.0 * f32(parts.x) + f32(parts.y);
@@ -254,7 +254,7 @@ fn joined(parts: vec2<i32>, zero: i32, sum: i32) -> f32 {
     return all - f32(zero) * f32(sum);
 }
 
-// A chunk's codes in bytes, a word (q8_0: half a word) of them each, and its scales.
+// A chunk's quants in bytes, a word (q8_0: half a word) of them each, and its scales.
 struct Codes { a: vec2<u32>, b: vec2<u32>, c: vec2<u32>, d: vec2<u32>, scale: vec2<f32> }
 
 fn codes_of(chunk: SoaChunk, c: u32) -> Codes {
@@ -272,7 +272,7 @@ fn codes_of(chunk: SoaChunk, c: u32) -> Codes {
     return w;
 }
 
-// A chunk's share of the product.
+// A chunk's part of the product.
 fn dot_rounded(w: Codes, v: Rounded) -> f32 {
     let f = w.scale;
     let step = bitcast<f32>(v.about.x);

@@ -1,7 +1,8 @@
-// Activations four at a time out of x, COLS vectors of K elements, in f32 (ACTS F32) or f16 (ACTS F16).
+// Activations four at a time out of x, N_VECTORS vectors of K elements, in f32 (ACT_FORMAT F32) or f16
+// (ACT_FORMAT F16).
 // requires: override K: u32
 // requires: var x: array<vec4<u32>>
-override ACTS: u32;
+override ACT_FORMAT: u32;
 
 // Elements 4i..4i+4 of vector `col`. Beyond K they are padding of unknown content or another
 // vector, here zero; 32 from a multiple of 32 on may be read. With several vectors K is a multiple of 8.
@@ -10,7 +11,7 @@ fn x_four(col: u32, i: u32) -> vec4<f32> {
     if (ragged && 4u * i >= K) { return vec4<f32>(0.0); }
     let at = col * (K / 4u) + i;
     var v: vec4<f32>;
-    if (ACTS == F32) {
+    if (ACT_FORMAT == F32) {
         v = bitcast<vec4<f32>>(x[at]);
     } else {
         let w = x[at / 2u];

@@ -1,14 +1,14 @@
 // x as it is for chunks of 8 bytes: what lanes add up is the product.
 // import: format/dense, matvec/rows/dense8
 // requires: var x: array<vec4<u32>>
-override ACTS: u32;
+override ACT_FORMAT: u32;
 
 alias RowX = vec4<f32>;
 alias Partial = f32;
 
 fn row_x(c: u32) -> RowX {
     var v: vec4<f32>;
-    if (ACTS == F32) {
+    if (ACT_FORMAT == F32) {
         v = bitcast<vec4<f32>>(x[c]);
     } else {
         let half = select(x[c / 2u].xy, x[c / 2u].zw, c % 2u == 1u);

@@ -4,12 +4,12 @@
 // requires: var norm_weight: array<vec4<f32>>
 // requires: var x: array<vec4<f32>>
 override EPS: f32;
-override OFFSET: u32; // 0, or Gemma's 1
+override WEIGHT_OFFSET: u32; // 0, or Gemma's 1
 
 // Elements 4i..4i+4. There is one vector.
 fn x_four(col: u32, i: u32) -> vec4<f32> {
     if (is_past(i)) { return vec4<f32>(0.0); }
-    return bounded(i, x[i] * (f32(OFFSET) + norm_weight[i]));
+    return bounded(i, x[i] * (f32(WEIGHT_OFFSET) + norm_weight[i]));
 }
 
 fn has_norm() -> bool { return true; }

@@ -4,13 +4,13 @@
 // requires: var norm_weight: array<vec4<f32>>
 // requires: var x: array<vec4<f32>>
 override EPS: f32;
-override OFFSET: u32;
+override WEIGHT_OFFSET: u32;
 
 struct RowX { low: vec4<f32>, high: vec4<f32>, squares: f32 }
 alias Partial = vec2<f32>; // sum of w * x * g, sum of x^2
 
 fn row_x(c: u32) -> RowX {
-    let offset = f32(OFFSET);
+    let offset = f32(WEIGHT_OFFSET);
     if (WEIGHT == F32) {
         let v = masked(c, x[c]);
         return RowX(v * (offset + masked(c, norm_weight[c])), vec4<f32>(0.0), dot(v, v));

@@ -3,7 +3,7 @@
 // requires: var norm_weight: array<vec4<f32>>
 // requires: var x: array<vec4<f32>>
 override EPS: f32;
-override OFFSET: u32;
+override WEIGHT_OFFSET: u32;
 
 struct RowX { scaled: vec4<f32>, squares: f32 }
 alias Partial = vec2<f32>; // sum of w * x * g, sum of x^2
@@ -16,7 +16,7 @@ fn masked_four(i: u32, v: vec4<f32>) -> vec4<f32> {
 
 fn row_x(c: u32) -> RowX {
     let v = masked_four(c, x[c]);
-    return RowX(v * (f32(OFFSET) + masked_four(c, norm_weight[c])), dot(v, v));
+    return RowX(v * (f32(WEIGHT_OFFSET) + masked_four(c, norm_weight[c])), dot(v, v));
 }
 
 fn dot_row_chunk(w: Chunk, v: RowX) -> Partial {

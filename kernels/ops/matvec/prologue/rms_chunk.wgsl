@@ -4,14 +4,14 @@
 // import: format/dense, matvec/prologue/masked, matvec/prologue/x_chunk, matvec/rows/dense16
 // requires: var norm_weight: array<vec4<f32>>
 // requires: var stream: array<vec4<f32>>
-override NORM: u32;
+override INPUT_NORM: u32;
 override EPS: f32;
 
 // A chunk of the vector, and the sum of its squares where the norm needs it.
 struct NormedChunk { v: XChunk, squares: f32 }
 
 fn load_normed_chunk(c: u32) -> NormedChunk {
-    if (NORM == NORM_NONE) { return NormedChunk(load_x_chunk(c), 0.0); }
+    if (INPUT_NORM == NORM_NONE) { return NormedChunk(load_x_chunk(c), 0.0); }
     if (WEIGHT == F32) {
         let a = masked(c, stream[c]);
         return NormedChunk(XChunk(masked(c, a * norm_weight[c]), vec4<f32>(0.0)), dot(a, a));
@@ -25,6 +25,6 @@ fn load_normed_chunk(c: u32) -> NormedChunk {
 
 // What the sums are multiplied with, from the squares of all elements.
 fn rms_factor(squares: f32) -> f32 {
-    if (NORM == NORM_NONE) { return 1.0; }
+    if (INPUT_NORM == NORM_NONE) { return 1.0; }
     return inverseSqrt(squares / f32(K) + EPS);
 }

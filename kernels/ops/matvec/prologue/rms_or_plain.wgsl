@@ -4,11 +4,11 @@
 // requires: var norm_weight: array<vec4<f32>>
 // requires: var stream: array<vec4<f32>>
 // requires: var x: array<vec4<u32>>
-override ACTS: u32;
-override NORM: u32;
+override ACT_FORMAT: u32;
+override INPUT_NORM: u32;
 override EPS: f32;
 
-fn has_norm() -> bool { return NORM == NORM_RMS; }
+fn has_norm() -> bool { return INPUT_NORM == NORM_RMS; }
 
 fn squares_of(i: u32) -> f32 {
     if (is_past(i)) { return 0.0; }
@@ -19,8 +19,8 @@ fn squares_of(i: u32) -> f32 {
 // Elements 4i..4i+4. There is one vector.
 fn x_four(col: u32, i: u32) -> vec4<f32> {
     if (is_past(i)) { return vec4<f32>(0.0); }
-    if (NORM == NORM_RMS) { return bounded(i, stream[i] * norm_weight[i]); }
-    if (ACTS == F32) { return bounded(i, bitcast<vec4<f32>>(x[i])); }
+    if (INPUT_NORM == NORM_RMS) { return bounded(i, stream[i] * norm_weight[i]); }
+    if (ACT_FORMAT == F32) { return bounded(i, bitcast<vec4<f32>>(x[i])); }
     let w = x[i / 2u];
     let half = select(w.xy, w.zw, i % 2u == 1u);
     return bounded(i, vec4<f32>(unpack2x16float(half.x), unpack2x16float(half.y)));
@@ -28,7 +28,7 @@ fn x_four(col: u32, i: u32) -> vec4<f32> {
 
 // The squares of what chunk c meets.
 fn chunk_squares(c: u32) -> f32 {
-    if (NORM == NORM_NONE) { return 0.0; }
+    if (INPUT_NORM == NORM_NONE) { return 0.0; }
     let first = c * (soa_chunk_elements() / 4u);
     var sum = 0.0;
     for (var j = 0u; j < soa_chunk_elements() / 4u; j++) { sum += squares_of(first + j); }
@@ -36,6 +36,6 @@ fn chunk_squares(c: u32) -> f32 {
 }
 
 fn rms_factor(squares: f32) -> f32 {
-    if (NORM == NORM_NONE) { return 1.0; }
+    if (INPUT_NORM == NORM_NONE) { return 1.0; }
     return inverseSqrt(squares / f32(K) + EPS);
 }

@@ -41,7 +41,7 @@ fn block_of(base: u32, c: u32) -> vec2<u32> {
     return vec2<u32>(base + c * file_block_bytes(), 0u);
 }
 
-// Codes 4i..4i+4 of them, a byte each.
+// Quants 4i..4i+4 of them, a byte each.
 fn codes(at: vec2<u32>, i: u32) -> u32 {
     let b = at.x;
     let j = at.y;

@@ -22,7 +22,7 @@ fn stream_blocks() -> u32 {
     return (stream_elements() + len - 1u) / len;
 }
 
-// Where planes begin in a packed stream, in sixteen bytes: codes at 0, then their higher bits,
+// Where each field begins in a packed stream, in sixteen bytes: quants at 0, then their higher bits,
 // scales, and q6_k's second scales.
 fn high_start() -> u32 {
     if (WEIGHT >= Q4_K) { return 8u * stream_blocks(); }
@@ -56,7 +56,7 @@ fn soa_row_chunks() -> u32 { return (K + soa_chunk_elements() - 1u) / soa_chunk_
 fn stream_base(row: u32) -> u32 { return select(row, 0u, ORDER == ORDER_FLAT) * stream_stride(); }
 fn stream_chunk(row: u32) -> u32 { return select(0u, row * soa_row_chunks(), ORDER == ORDER_FLAT); }
 
-// A chunk as loaded: codes, their higher bits, and what its scales are made of.
+// A chunk as loaded: quants, their higher bits, and what its scales are made of.
 struct SoaChunk { codes: vec4<u32>, high: vec2<u32>, scale: vec4<u32> }
 
 fn weight_word(base: u32, i: u32) -> u32 { return weights[base + i / 4u][i % 4u]; }
@@ -127,13 +127,13 @@ fn quant_offset() -> f32 {
 
 struct Quants { low: vec4<f32>, high: vec4<f32> }
 
-// q + quant_offset() of the weights in word j of a chunk: eight of them, q8_0: four, in `low`. Codes are
+// q + quant_offset() of the weights in word j of a chunk: eight of them, q8_0: four, in `low`. Quants are
 // shifted to the top of the mantissas of two f16 with exponent 2^bits, which then are 2^bits + q:
-// two codes a shift and an and-or, and no integer is converted.
+// two quants a shift and an and-or, and no integer is converted.
 fn quants_at(chunk: SoaChunk, j: u32) -> Quants {
     let w = chunk.codes[j];
     if (WEIGHT == Q8_0) {
-        // Codes are signed: their upper bit turned, they are q + 128.
+        // Quants are signed: with the upper bit flipped they are q + 128.
         let u = w ^ 0x80808080u;
         let a = unpack2x16float(((u << 2u) & 0x03fc03fcu) | 0x5c005c00u);
         let b = unpack2x16float(((u >> 6u) & 0x03fc03fcu) | 0x5c005c00u);
@@ -177,7 +177,7 @@ struct SoaX {
 
 fn total(v: vec4<f32>) -> f32 { return (v.x + v.y) + (v.z + v.w); }
 
-// A chunk's share of the product. The scale is applied once, and sum((q + offset) x) =
+// A chunk's part of the product. The scale is applied once, and sum((q + offset) x) =
 // sum(q x) + offset sum(x) takes one multiply-add a chunk instead of one a weight; minimums alike.
 fn dot_soa_chunk(chunk: SoaChunk, c: u32, v: SoaX) -> f32 {
     let s = soa_scales(chunk, c);

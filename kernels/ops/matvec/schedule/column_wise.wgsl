@@ -1,9 +1,9 @@
-// Blocks that run down the columns of W: sixteen bytes of codes are 32 rows of one column, and a
+// Blocks that run down the columns of W: sixteen bytes of quants are 32 rows of one column, and a
 // lane keeps 32 sums. SPLITS workgroups share the columns of 256 rows; a second dispatch adds them
 // up.
 // import: grid, matvec/rows/soa
-// requires: override COLS: u32
-// requires: override FIRST: u32
+// requires: override N_VECTORS: u32
+// requires: override Y_OFFSET: u32
 // requires: var parts: array<f32>
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, held: f32)
@@ -45,7 +45,7 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let group = group_index(workgroup, groups);
-    if (group >= tiles() * SPLITS * COLS) { return; }
+    if (group >= tiles() * SPLITS * N_VECTORS) { return; }
     let part = group / tiles(); // column of x and split
     let slice = lid / 8u;
     let slices = WG / 8u;
@@ -96,10 +96,10 @@ fn sum(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let at = group_index(workgroup, groups) * 64u + lid;
-    if (at >= COLS * ROWS) { return; }
+    if (at >= N_VECTORS * ROWS) { return; }
     let col = at / ROWS;
     let row = at % ROWS;
     var all = 0.0;
     for (var i = 0u; i < SPLITS; i++) { all += parts[(col * SPLITS + i) * ROWS + row]; }
-    store_y(col * (FIRST + ROWS) + FIRST + row, all, old_y(col * (FIRST + ROWS) + FIRST + row));
+    store_y(col * (Y_OFFSET + ROWS) + Y_OFFSET + row, all, old_y(col * (Y_OFFSET + ROWS) + Y_OFFSET + row));
 }

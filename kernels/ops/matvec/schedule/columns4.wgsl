@@ -3,7 +3,7 @@
 // import: grid
 // requires: type Chunk
 // requires: type XChunk
-// requires: override COLS: u32
+// requires: override N_VECTORS: u32
 // requires: override ROWS: u32
 // requires: var weights: array<vec4<u32>>
 // requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
@@ -13,7 +13,7 @@
 // requires: fn store_y(at: u32, product: f32, held: f32)
 // requires: fn y_at(column: u32, row: u32) -> u32
 override WG: u32 = 128u;
-override SLOTS: u32 = COLS * ((WG + 3u) / 4u); // subgroups have at least four lanes
+override SLOTS: u32 = N_VECTORS * ((WG + 3u) / 4u); // subgroups have at least four lanes
 
 var<workgroup> column_slots: array<vec4<f32>, SLOTS>;
 
@@ -53,24 +53,24 @@ fn main(
     for (var c = lid; c < row_chunks(); c += WG) {
         let w = Rows(weights[base0 + c], weights[base1 + c], weights[base2 + c], weights[base3 + c]);
         s0 += products(w, 0u, c);
-        if (COLS > 1u) { s1 += products(w, 1u, c); }
-        if (COLS > 2u) { s2 += products(w, 2u, c); }
-        if (COLS > 3u) { s3 += products(w, 3u, c); }
-        if (COLS > 4u) { s4 += products(w, 4u, c); }
-        if (COLS > 5u) { s5 += products(w, 5u, c); }
-        if (COLS > 6u) { s6 += products(w, 6u, c); }
-        if (COLS > 7u) { s7 += products(w, 7u, c); }
+        if (N_VECTORS > 1u) { s1 += products(w, 1u, c); }
+        if (N_VECTORS > 2u) { s2 += products(w, 2u, c); }
+        if (N_VECTORS > 3u) { s3 += products(w, 3u, c); }
+        if (N_VECTORS > 4u) { s4 += products(w, 4u, c); }
+        if (N_VECTORS > 5u) { s5 += products(w, 5u, c); }
+        if (N_VECTORS > 6u) { s6 += products(w, 6u, c); }
+        if (N_VECTORS > 7u) { s7 += products(w, 7u, c); }
     }
     put_column_sum(0u, subgroup, subgroups, lane, s0);
-    if (COLS > 1u) { put_column_sum(1u, subgroup, subgroups, lane, s1); }
-    if (COLS > 2u) { put_column_sum(2u, subgroup, subgroups, lane, s2); }
-    if (COLS > 3u) { put_column_sum(3u, subgroup, subgroups, lane, s3); }
-    if (COLS > 4u) { put_column_sum(4u, subgroup, subgroups, lane, s4); }
-    if (COLS > 5u) { put_column_sum(5u, subgroup, subgroups, lane, s5); }
-    if (COLS > 6u) { put_column_sum(6u, subgroup, subgroups, lane, s6); }
-    if (COLS > 7u) { put_column_sum(7u, subgroup, subgroups, lane, s7); }
+    if (N_VECTORS > 1u) { put_column_sum(1u, subgroup, subgroups, lane, s1); }
+    if (N_VECTORS > 2u) { put_column_sum(2u, subgroup, subgroups, lane, s2); }
+    if (N_VECTORS > 3u) { put_column_sum(3u, subgroup, subgroups, lane, s3); }
+    if (N_VECTORS > 4u) { put_column_sum(4u, subgroup, subgroups, lane, s4); }
+    if (N_VECTORS > 5u) { put_column_sum(5u, subgroup, subgroups, lane, s5); }
+    if (N_VECTORS > 6u) { put_column_sum(6u, subgroup, subgroups, lane, s6); }
+    if (N_VECTORS > 7u) { put_column_sum(7u, subgroup, subgroups, lane, s7); }
     workgroupBarrier();
-    for (var i = lid; i < 4u * COLS; i += WG) {
+    for (var i = lid; i < 4u * N_VECTORS; i += WG) {
         let column = i / 4u;
         var total = 0.0;
         for (var s = 0u; s < subgroups; s++) { total += column_slots[column * subgroups + s][i % 4u]; }

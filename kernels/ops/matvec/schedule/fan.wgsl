@@ -1,7 +1,7 @@
 // LANES invocations a row: eight of them add up the row's sums, and one adds up the eight. No
 // subgroups.
 // import: grid, matvec/schedule/share
-// requires: override FIRST: u32
+// requires: override Y_OFFSET: u32
 // requires: override ROWS: u32
 // requires: type Partial
 // requires: fn epilogue(total: Partial) -> f32
@@ -35,6 +35,6 @@ fn main(
     workgroupBarrier();
     if (mine && lane == 0u) {
         for (var i = 1u; i < min(LANE_FAN, LANES); i++) { sum += fan_sums[lid + i]; }
-        store_y(FIRST + row, epilogue(sum), old_y(FIRST + row));
+        store_y(Y_OFFSET + row, epilogue(sum), old_y(Y_OFFSET + row));
     }
 }

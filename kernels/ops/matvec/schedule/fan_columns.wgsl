@@ -3,7 +3,7 @@
 // import: grid, matvec/schedule/share
 // requires: type Chunk
 // requires: type XChunk
-// requires: override COLS: u32
+// requires: override N_VECTORS: u32
 // requires: override ROWS: u32
 // requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
 // requires: fn load_chunk(row: u32, c: u32) -> Chunk
@@ -14,7 +14,7 @@
 // requires: fn y_at(column: u32, row: u32) -> u32
 override WG: u32 = 256u;
 override LANES: u32 = 32u;
-override SLOTS: u32 = WG * COLS;
+override SLOTS: u32 = WG * N_VECTORS;
 
 var<workgroup> fan_slots: array<f32, SLOTS>;
 
@@ -32,19 +32,19 @@ fn main(
     let row = group_index(workgroup, groups) * (WG / lanes) + lid / lanes;
     let mine = row < ROWS && lid / lanes < WG / lanes;
     var sums: array<f32, 8>;
-    if (mine && COLS == 1u) { sums[0] = share(row, lane, lanes); }
-    if (mine && COLS > 1u) {
+    if (mine && N_VECTORS == 1u) { sums[0] = share(row, lane, lanes); }
+    if (mine && N_VECTORS > 1u) {
         for (var c = lane; c < row_chunks(); c += lanes) {
             let w = load_chunk(row, c);
-            for (var column = 0u; column < COLS; column++) {
+            for (var column = 0u; column < N_VECTORS; column++) {
                 sums[column] += dot_chunk(w, load_x_column(column, c));
             }
         }
     }
-    for (var column = 0u; column < COLS; column++) { fan_slots[column * WG + lid] = sums[column]; }
+    for (var column = 0u; column < N_VECTORS; column++) { fan_slots[column * WG + lid] = sums[column]; }
     workgroupBarrier();
     if (mine && lane < COLUMN_FAN) {
-        for (var column = 0u; column < COLS; column++) {
+        for (var column = 0u; column < N_VECTORS; column++) {
             let at = column * WG + lid;
             var sum = fan_slots[at];
             for (var i = COLUMN_FAN; lane + i < lanes; i += COLUMN_FAN) { sum += fan_slots[at + i]; }
@@ -53,7 +53,7 @@ fn main(
     }
     workgroupBarrier();
     if (mine && lane == 0u) {
-        for (var column = 0u; column < COLS; column++) {
+        for (var column = 0u; column < N_VECTORS; column++) {
             let at = column * WG + lid;
             var sum = fan_slots[at];
             for (var i = 1u; i < min(COLUMN_FAN, lanes); i++) { sum += fan_slots[at + i]; }

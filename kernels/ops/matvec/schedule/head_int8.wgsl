@@ -1,4 +1,5 @@
-// Rows of a head by schedule/soa_int8: a workgroup quantises x once and takes many turns of rows.
+// Rows of a head by schedule/soa_int8: a workgroup quantises x once and takes rows in many grid-stride
+// iterations.
 // import: grid, matvec/schedule/soa_int8
 // requires: fn begin_rows(lid: u32)
 // requires: fn end_rows(lid: u32, group: u32)

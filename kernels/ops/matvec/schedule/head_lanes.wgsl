@@ -1,5 +1,5 @@
-// LANES invocations a row of a head, rows in turn; no subgroups. One invocation calls push_logit for a
-// row, with the row's place in the workgroup.
+// LANES invocations a row of a head, one row after another; no subgroups. One invocation calls push_logit for
+// a row, with the row's place in the workgroup.
 // import: grid, reduce/lanes
 // requires: override ROWS: u32
 // requires: fn begin_rows(lid: u32)

@@ -2,22 +2,23 @@
 // them; with more, neighbouring workgroups have the same rows and the next vectors.
 // import: grid, matvec/prologue/int8_digits, matvec/rows/soa, matvec/rows/soa_neighbours
 // import: matvec/schedule/column_sums, reduce/four
-// requires: override COLS: u32
-// requires: override FIRST: u32
+// requires: override N_VECTORS: u32
+// requires: override Y_OFFSET: u32
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, held: f32)
 override X_COLUMNS: u32 = 1u; // of them in memory
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // a power of two from 4 on
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
-// Workgroups at most. Each rounds its columns, so with many rows it takes more than one turn.
+// Workgroups at most. Each rounds its columns, so with many rows it takes more than one grid-stride
+// iteration.
 override GROUPS: u32 = 264u;
 const EACH: u32 = 4u;
 const PAIRED: bool = false;
 override TEAMS: u32 = WG / LANES;
 override TURN_ROWS: u32 = EACH * TEAMS;
 override SETS: u32 = (ROWS + TURN_ROWS - 1u) / TURN_ROWS;
-override PASSES: u32 = (COLS + X_COLUMNS - 1u) / X_COLUMNS; // over the columns
+override PASSES: u32 = (N_VECTORS + X_COLUMNS - 1u) / X_COLUMNS; // over the columns
 override MOST_SETS: u32 = max(GROUPS / PASSES, 1u);
 override TURNS: u32 = (SETS + MOST_SETS - 1u) / MOST_SETS;
 override GRID: u32 = (SETS + TURNS - 1u) / TURNS;
@@ -93,8 +94,8 @@ fn main(
         let keeps = team < TEAMS && lane % (lanes / 4u) == 0u && mine >= row && mine < ROWS;
         for (var i = 0u; i < X_COLUMNS; i++) {
             let one = sum_four(column_sum(i), subgroup_lane, lanes);
-            let at = (first_column + i) * (FIRST + ROWS) + FIRST + mine;
-            if (keeps && first_column + i < COLS) { store_y(at, one, old_y(at)); }
+            let at = (first_column + i) * (Y_OFFSET + ROWS) + Y_OFFSET + mine;
+            if (keeps && first_column + i < N_VECTORS) { store_y(at, one, old_y(at)); }
         }
         row = next_row;
         first = next_first;

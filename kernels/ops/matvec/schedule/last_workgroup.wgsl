@@ -1,7 +1,7 @@
 // A few rows a workgroup, all of which work on them together; the last workgroup to arrive takes
 // the branch into the stream and norms it.
 // import: grid, matvec/rows/chunk_span, norm/residual, norm/subgroup_sums
-// requires: override NEXT: u32
+// requires: override NEXT_NORM: u32
 // requires: override ROWS: u32
 // requires: type XChunk
 // requires: type Chunk
@@ -86,5 +86,5 @@ fn main(
     if (workgroupUniformLoad(&arrived_before) + 1u < all) { return; }
     storageBarrier();
     if (lid == 0u) { atomicStore(&arrived[0], 0u); }
-    residual_norm(NormLane(lid, lane, subgroup, subgroups), NEXT == 1u);
+    residual_norm(NormLane(lid, lane, subgroup, subgroups), NEXT_NORM == 1u);
 }

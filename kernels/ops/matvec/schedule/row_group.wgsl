@@ -1,4 +1,4 @@
-// RUN rows a team: what is made of x serves all of them.
+// RUN rows a thread group: what is made of x serves all of them.
 // import: matvec/schedule/share, matvec/schedule/team
 // requires: type Chunk
 // requires: type Partial

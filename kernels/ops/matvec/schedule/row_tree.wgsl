@@ -1,6 +1,6 @@
 // LANES invocations a row, summed through a tree in workgroup memory; no subgroups.
 // import: grid, matvec/schedule/share, reduce/tree
-// requires: override FIRST: u32
+// requires: override Y_OFFSET: u32
 // requires: override ROWS: u32
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, held: f32)
@@ -23,5 +23,5 @@ fn main(
         if (lane < step) { reduce_slots[lid] += reduce_slots[lid + step]; }
         workgroupBarrier();
     }
-    if (lane == 0u && row < ROWS) { store_y(FIRST + row, reduce_slots[lid], old_y(FIRST + row)); }
+    if (lane == 0u && row < ROWS) { store_y(Y_OFFSET + row, reduce_slots[lid], old_y(Y_OFFSET + row)); }
 }

@@ -1,4 +1,4 @@
-// One lane's share of a row: chunks lane, lane + lanes, lane + 2 lanes and so on. All loads of a
+// One lane's slice of a row: chunks lane, lane + lanes, lane + 2 lanes and so on. All loads of a
 // round are issued before the first use, so a lane waits for memory once a round; with `lanes` a
 // constant all conditions here are, and the code is straight.
 // requires: type Chunk

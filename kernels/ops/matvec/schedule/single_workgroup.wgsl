@@ -1,6 +1,6 @@
 // All rows by one workgroup, which then takes them through the norms.
 // import: norm/residual, norm/tree_sums
-// requires: override NEXT: u32
+// requires: override NEXT_NORM: u32
 // requires: override ROWS: u32
 // requires: type XChunk
 // requires: type Chunk
@@ -25,5 +25,5 @@ fn main(@builtin(local_invocation_index) lid: u32) {
         branch_rows[row] = sum;
     }
     workgroupBarrier();
-    residual_norm(NormLane(lid), NEXT == 1u);
+    residual_norm(NormLane(lid), NEXT_NORM == 1u);
 }

@@ -1,7 +1,7 @@
 // Four SoA rows to LANES lanes, decoded once for up to eight vectors.
 // import: grid, matvec/prologue/x_tile, matvec/rows/soa, matvec/schedule/column_sums, reduce/four
-// requires: override COLS: u32
-// requires: override FIRST: u32
+// requires: override N_VECTORS: u32
+// requires: override Y_OFFSET: u32
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, held: f32)
 override WG: u32 = 128u;
@@ -35,13 +35,13 @@ fn dot_decoded(col: u32, i: u32, a: Quants, b: Quants, c: Quants, d: Quants) -> 
 
 fn add_decoded(i: u32, a: Quants, b: Quants, c: Quants, d: Quants) {
     sum0 += dot_decoded(0u, i, a, b, c, d);
-    if (COLS > 1u) { sum1 += dot_decoded(1u, i, a, b, c, d); }
-    if (COLS > 2u) { sum2 += dot_decoded(2u, i, a, b, c, d); }
-    if (COLS > 3u) { sum3 += dot_decoded(3u, i, a, b, c, d); }
-    if (COLS > 4u) { sum4 += dot_decoded(4u, i, a, b, c, d); }
-    if (COLS > 5u) { sum5 += dot_decoded(5u, i, a, b, c, d); }
-    if (COLS > 6u) { sum6 += dot_decoded(6u, i, a, b, c, d); }
-    if (COLS > 7u) { sum7 += dot_decoded(7u, i, a, b, c, d); }
+    if (N_VECTORS > 1u) { sum1 += dot_decoded(1u, i, a, b, c, d); }
+    if (N_VECTORS > 2u) { sum2 += dot_decoded(2u, i, a, b, c, d); }
+    if (N_VECTORS > 3u) { sum3 += dot_decoded(3u, i, a, b, c, d); }
+    if (N_VECTORS > 4u) { sum4 += dot_decoded(4u, i, a, b, c, d); }
+    if (N_VECTORS > 5u) { sum5 += dot_decoded(5u, i, a, b, c, d); }
+    if (N_VECTORS > 6u) { sum6 += dot_decoded(6u, i, a, b, c, d); }
+    if (N_VECTORS > 7u) { sum7 += dot_decoded(7u, i, a, b, c, d); }
 }
 
 @compute @workgroup_size(WG)
@@ -88,12 +88,12 @@ fn main(
     }
     let mine = row + lane % lanes / (lanes / 4u);
     let keeps = slot < slots && lane % (lanes / 4u) == 0u && mine < ROWS;
-    for (var col = 0u; col < COLS; col++) {
+    for (var col = 0u; col < N_VECTORS; col++) {
         let one = sum_four(column_sum(col), lane, lanes);
         if (keeps) {
             store_y(
-                col * (FIRST + ROWS) + FIRST + mine, one,
-                old_y(col * (FIRST + ROWS) + FIRST + mine),
+                col * (Y_OFFSET + ROWS) + Y_OFFSET + mine, one,
+                old_y(col * (Y_OFFSET + ROWS) + Y_OFFSET + mine),
             );
         }
     }

@@ -7,7 +7,7 @@
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // invocations an output, a power of two, at most WG/2
 
-// A lane's share of gate, up and the squares of an output.
+// A lane's slice of gate, up and the squares of an output.
 var<workgroup> soa_gate_up_slots: array<vec3<f32>, WG>;
 
 @compute @workgroup_size(WG)

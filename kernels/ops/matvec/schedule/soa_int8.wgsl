@@ -1,4 +1,4 @@
-// SoA rows times quantised activations, EACH rows to a team of SPLIT times LANES lanes.
+// SoA rows times quantised activations, EACH rows to a thread group of SPLIT times LANES lanes.
 //
 //   factor_of(size)                a factor on every product, once x is quantised
 //   old_of_row(row)                what store_product will want of the row, loaded ahead
@@ -8,14 +8,14 @@
 // requires: fn old_of_row(row: u32) -> f32
 // requires: fn store_product(product: Product, lanes: u32)
 // requires: fn stored_row(row: u32) -> u32
-const COLS: u32 = 1u;
+const N_VECTORS: u32 = 1u;
 const X_COLUMNS: u32 = 1u;
 override WG: u32 = 256u;
 override EACH: u32 = 4u; // rows to LANES lanes: 1, 2 or 4
 override LANES: u32 = 32u; // a power of two from 4 on
 override SPLIT: u32 = 1u; // groups of lanes that share the columns of the same rows
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
-// Workgroups at most. Each rounds all of x, so with many rows it takes more than one turn.
+// Workgroups at most. Each rounds all of x, so with many rows it takes more than one grid-stride iteration.
 override GROUPS: u32 = 264u;
 override PARTS: u32 = min(SPLIT, WG / LANES); // of a row
 override TEAMS: u32 = WG / (LANES * PARTS);

@@ -1,7 +1,7 @@
 // EACH (2 or 4) SoA rows to LANES lanes, which share each load of x; the next chunk of each row is
 // in flight.
 // import: grid, matvec/prologue/x_tile, matvec/rows/soa, reduce/four
-// requires: override FIRST: u32
+// requires: override Y_OFFSET: u32
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, held: f32)
 override WG: u32 = 256u;
@@ -83,6 +83,6 @@ fn main(
     let one = sum_four(sum, lane, lanes);
     let which = lane % lanes / (lanes / 4u);
     if (slot < slots && lane % (lanes / 4u) == 0u && which < EACH && row + which < ROWS) {
-        store_y(FIRST + row + which, one, old_y(FIRST + row + which));
+        store_y(Y_OFFSET + row + which, one, old_y(Y_OFFSET + row + which));
     }
 }

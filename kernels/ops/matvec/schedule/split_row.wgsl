@@ -1,4 +1,4 @@
-// A team of LANES invocations a row.
+// A thread group of LANES invocations a row.
 // import: matvec/schedule/team
 @compute @workgroup_size(WG)
 fn main(

@@ -1,6 +1,6 @@
 // A row of blocks to LANES lanes of a subgroup: a lane takes 32 weights of one scale at a time.
 // import: grid, matvec/rows/file_blocks
-// requires: override FIRST: u32
+// requires: override Y_OFFSET: u32
 // requires: override ROWS: u32
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, held: f32)
@@ -50,5 +50,5 @@ fn main(
         }
     }
     for (var step = lanes / 2u; step > 0u; step /= 2u) { sum += subgroupShuffleXor(sum, step); }
-    if (live && lane % lanes == 0u) { store_y(FIRST + row, sum, old_y(FIRST + row)); }
+    if (live && lane % lanes == 0u) { store_y(Y_OFFSET + row, sum, old_y(Y_OFFSET + row)); }
 }

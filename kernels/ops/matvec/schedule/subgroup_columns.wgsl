@@ -2,7 +2,7 @@
 // import: grid
 // requires: type Chunk
 // requires: type XChunk
-// requires: override COLS: u32
+// requires: override N_VECTORS: u32
 // requires: override ROWS: u32
 // requires: var weights: array<vec4<u32>>
 // requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
@@ -37,7 +37,7 @@ fn main(
 ) {
     let sg = select(SG, size, SG == 0u);
     let first = group_index(workgroup, groups) * ROWS_PER_WG;
-    // Every subgroup takes as many turns: subgroup operations need uniform control flow. Rows past
+    // Every subgroup runs as many iterations: subgroup operations need uniform control flow. Rows past
     // the end repeat the last one, and what they make is dropped.
     for (var turn = 0u; turn < ROWS_PER_WG; turn += subgroups) {
         let r = turn + subgroup;
@@ -53,12 +53,12 @@ fn main(
             let w1 = load_in_row(base, c1);
             let w2 = load_in_row(base, c2);
             let w3 = load_in_row(base, c3);
-            for (var column = 0u; column < COLS; column++) {
+            for (var column = 0u; column < N_VECTORS; column++) {
                 sums[column] += dot_column(w0, column, c0) + dot_column(w1, column, c1);
                 sums[column] += dot_column(w2, column, c2) + dot_column(w3, column, c3);
             }
         }
-        for (var column = 0u; column < COLS; column++) {
+        for (var column = 0u; column < N_VECTORS; column++) {
             let total = subgroupAdd(sums[column]);
             if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) {
                 store_y(y_at(column, row), total, old_y(y_at(column, row)));

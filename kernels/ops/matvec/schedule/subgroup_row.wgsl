@@ -3,7 +3,7 @@
 // chunk `tile` on.
 // import: matvec/prologue/x_tile, matvec/rows/soa
 // requires: type Partial
-// requires: override FIRST: u32
+// requires: override Y_OFFSET: u32
 // requires: fn dot_tile_chunk(chunk: SoaChunk, at: u32, c: u32, tile: u32) -> Partial
 // requires: fn epilogue(sum: Partial) -> f32
 // requires: fn old_y(at: u32) -> f32
@@ -55,5 +55,5 @@ fn planes_row(group: u32, lid: u32, subgroup: u32, size: u32, lane: u32) {
         workgroupBarrier();
     }
     for (var step = lanes / 2u; step > 0u; step /= 2u) { sum += subgroupShuffleXor(sum, step); }
-    if (live && lane % lanes == 0u) { store_y(FIRST + row, epilogue(sum), old_y(FIRST + row)); }
+    if (live && lane % lanes == 0u) { store_y(Y_OFFSET + row, epilogue(sum), old_y(Y_OFFSET + row)); }
 }

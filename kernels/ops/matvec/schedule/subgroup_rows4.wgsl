@@ -2,7 +2,7 @@
 // import: grid
 // requires: type Chunk
 // requires: type XChunk
-// requires: override FIRST: u32
+// requires: override Y_OFFSET: u32
 // requires: override ROWS: u32
 // requires: var weights: array<vec4<u32>>
 // requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
@@ -25,7 +25,7 @@ fn main(
 ) {
     let sg = select(SG, size, SG == 0u);
     let first = group_index(workgroup, groups) * ROWS_PER_WG;
-    // Every subgroup takes as many turns: subgroup operations need uniform control flow.
+    // Every subgroup runs as many iterations: subgroup operations need uniform control flow.
     for (var turn = 0u; turn < ROWS_PER_WG; turn += 4u * subgroups) {
         let r = turn + 4u * subgroup;
         let row = first + r;
@@ -48,7 +48,7 @@ fn main(
         }
         let total = subgroupAdd(sum);
         if (lane < 4u && r < ROWS_PER_WG && row + lane < ROWS) {
-            store_y(FIRST + row + lane, total[lane], old_y(FIRST + row + lane));
+            store_y(Y_OFFSET + row + lane, total[lane], old_y(Y_OFFSET + row + lane));
         }
     }
 }

@@ -1,7 +1,7 @@
-// A subgroup a row, the lane's whole share in flight at once.
+// A subgroup a row, the lane's whole slice in flight at once.
 // import: grid, matvec/schedule/share
 // requires: type Partial
-// requires: override FIRST: u32
+// requires: override Y_OFFSET: u32
 // requires: override ROWS: u32
 // requires: fn epilogue(total: Partial) -> f32
 // requires: fn old_y(at: u32) -> f32
@@ -23,14 +23,14 @@ fn main(
     let count = (ROWS - 1u) / ROWS_PER_WG + 1u;
     let first = flat_index(workgroup, groups, count) * ROWS_PER_WG;
     let at_once = select(WG / max(SG, 1u), subgroups, SG == 0u);
-    // Every subgroup takes as many turns: subgroup operations need uniform control flow. Rows past
+    // Every subgroup runs as many iterations: subgroup operations need uniform control flow. Rows past
     // the end repeat the last one, and what they make is dropped.
     for (var turn = 0u; turn < ROWS_PER_WG; turn += at_once) {
         let r = turn + subgroup;
         let row = min(first + r, ROWS - 1u);
         let total = subgroupAdd(share(row, lane, sg));
         if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) {
-            store_y(FIRST + row, epilogue(total), old_y(FIRST + row));
+            store_y(Y_OFFSET + row, epilogue(total), old_y(Y_OFFSET + row));
         }
     }
 }

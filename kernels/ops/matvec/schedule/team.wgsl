@@ -1,17 +1,17 @@
-// LANES invocations, a team, share RUN rows; a workgroup has TEAMS of them. LANES need be neither
-// a power of two nor whole subgroups: units of UNIT lanes, the largest power of two that divides
-// LANES and fits a subgroup, add up by shuffles, then one barrier and the units of each row.
+// LANES invocations, a thread group, share RUN rows; a workgroup has TEAMS of them. LANES need be neither
+// a power of two nor whole subgroups: shuffle segments of UNIT lanes, the largest power of two that divides
+// LANES and fits a subgroup, add up by shuffles, then one barrier and the segments of each row.
 // import: grid, matvec/schedule/share
 // requires: type Partial
 // requires: override BETA: u32
-// requires: override FIRST: u32
+// requires: override Y_OFFSET: u32
 // requires: override ROWS: u32
 // requires: fn epilogue(total: Partial) -> f32
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, held: f32)
 override LANES: u32 = 32u;
 override TEAMS: u32 = 4u;
-override RUN: u32 = 1u; // rows a team works on at a time, 1..=4
+override RUN: u32 = 1u; // rows a thread group works on at a time, 1..=4
 override WG: u32 = LANES * TEAMS;
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
 // Subgroups have at least four lanes.
@@ -20,7 +20,7 @@ override SLOTS: u32 = RUN * WG / UNIT;
 
 var<workgroup> team_slots: array<Partial, SLOTS>;
 
-// An invocation's place: with several teams next to each other within a subgroup, as shuffles
+// An invocation's place: with several thread groups next to each other within a subgroup, as shuffles
 // need it. WG is then a multiple of the subgroup size.
 struct TeamLane { first: u32, at: u32, lid: u32, subgroup: u32, size: u32, lane: u32 }
 
@@ -34,7 +34,7 @@ fn take_place(
     return TeamLane(first, at, lid, subgroup, size, lane);
 }
 
-// Row r of the place's team. Rows past the end repeat the last: loads stay inside, and what they
+// Row r of the place's thread group. Rows past the end repeat the last: loads stay inside, and what they
 // make is dropped.
 fn team_row(p: TeamLane, r: u32) -> u32 {
     let row = p.first + p.at / LANES * RUN + r;
@@ -49,13 +49,13 @@ fn unit_sum(v: Partial) -> Partial {
     return sum;
 }
 
-// Sums of subgroups or units that make a row.
+// Sums of subgroups or shuffle segments that make a row.
 fn row_parts(p: TeamLane) -> u32 {
     if (TEAMS > 1u) { return LANES / UNIT; }
     return (LANES + p.size - 1u) / p.size;
 }
 
-// Whether a team is one unit, whose first lane then stores all its rows.
+// Whether a thread group is one shuffle segment, whose first lane then stores all its rows.
 fn is_unit() -> bool { return select(LANES == UNIT, SG > 0u && LANES <= SG, TEAMS == 1u); }
 
 // What y holds where this invocation will store.
@@ -63,21 +63,21 @@ fn old_rows(p: TeamLane) -> vec4<f32> {
     var held = vec4<f32>(0.0);
     if (BETA == BETA_0) { return held; }
     if (!is_unit()) {
-        if (p.lid < TEAMS * RUN) { held.x = old_y(FIRST + min(p.first + p.lid, ROWS - 1u)); }
+        if (p.lid < TEAMS * RUN) { held.x = old_y(Y_OFFSET + min(p.first + p.lid, ROWS - 1u)); }
     } else if (p.at % LANES == 0u) {
-        for (var r = 0u; r < RUN; r++) { held[r] = old_y(FIRST + team_row(p, r)); }
+        for (var r = 0u; r < RUN; r++) { held[r] = old_y(Y_OFFSET + team_row(p, r)); }
     }
     return held;
 }
 
-// Adds up a team's sums and stores its rows.
+// Adds up a thread group's sums and stores its rows.
 fn store_rows(p: TeamLane, sums: ptr<function, array<Partial, 4>>, held: vec4<f32>) {
     for (var r = 0u; r < RUN; r++) { (*sums)[r] = unit_sum((*sums)[r]); }
     if (is_unit()) {
         if (p.at % LANES == 0u) {
             for (var r = 0u; r < RUN; r++) {
                 let row = p.first + p.at / LANES * RUN + r;
-                if (row < ROWS) { store_y(FIRST + row, epilogue((*sums)[r]), held[r]); }
+                if (row < ROWS) { store_y(Y_OFFSET + row, epilogue((*sums)[r]), held[r]); }
             }
         }
         return;
@@ -93,11 +93,11 @@ fn store_rows(p: TeamLane, sums: ptr<function, array<Partial, 4>>, held: vec4<f3
         let begin = p.lid % RUN * units + p.lid / RUN * (LANES / UNIT);
         var total = Partial();
         for (var i = 0u; i < row_parts(p); i++) { total += team_slots[begin + i]; }
-        store_y(FIRST + row, epilogue(total), held.x);
+        store_y(Y_OFFSET + row, epilogue(total), held.x);
     }
 }
 
-// One row a team.
+// One row a thread group.
 fn split_row(p: TeamLane) {
     let held = old_rows(p);
     var sums: array<Partial, 4>;

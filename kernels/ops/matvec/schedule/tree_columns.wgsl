@@ -1,7 +1,7 @@
 // schedule/tree for several vectors, one after another: the weights of the later ones come from the
 // cache.
 // import: grid, matvec/schedule/tree
-override COLS: u32;
+override N_VECTORS: u32;
 
 @compute @workgroup_size(WG)
 fn main(
@@ -9,5 +9,5 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    for (var col = 0u; col < COLS; col++) { planes_tree(group_index(workgroup, groups), lid, col); }
+    for (var col = 0u; col < N_VECTORS; col++) { planes_tree(group_index(workgroup, groups), lid, col); }
 }
