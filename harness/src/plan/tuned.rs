@@ -221,11 +221,19 @@ mod tests {
     fn choices_of_before_are_found_where_only_names_have_changed() {
         let store: Store = serde_json::from_str(BEFORE).expect("a store");
         let tuned = Tuned { entries: store.entries.clone() };
+        let mut stale = Vec::new();
         for entry in &store.entries {
             let kernel = lathe_kernels::kernel(&entry.kernel).expect("its kernel");
             let base = kernel.default_problem();
             let shape = kernel.parse_over(&base, &entry.shape).expect("its shape").shape;
-            let (plan, _) = tuned.find(kernel, &shape, &llvmpipe()).expect("its choice");
+            let choice = tuned.find(kernel, &shape, &llvmpipe());
+            if lathe_kernels::text_state_before(kernel.name, &entry.variant).is_none() {
+                // Other code has its name now, which has to be measured.
+                assert!(choice.is_none(), "{}/{}", entry.kernel, entry.variant);
+                stale.push(entry.kernel.as_str());
+                continue;
+            }
+            let (plan, _) = choice.expect("its choice");
             assert_eq!(plan.variant, entry.variant);
             for (name, value) in &entry.constants {
                 assert_eq!(plan.constants.get(name), Some(value), "{} {name}", entry.kernel);
@@ -236,7 +244,7 @@ mod tests {
             let altered = Tuned { entries: vec![altered] };
             assert!(altered.find(kernel, &shape, &llvmpipe()).is_none());
         }
-        assert_eq!(store.entries.len(), 5);
+        assert_eq!((store.entries.len(), stale.as_slice()), (5, &["lm_head_argmax"][..]));
     }
 
     #[test]
