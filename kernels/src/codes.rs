@@ -1,7 +1,7 @@
 //! Named alternatives that travel to WGSL as numbers: the one list of names and codes.
 //!
 //! The build script includes this file, so that WGSL gets a named constant for every code
-//! ([`wgsl_constants`]) and no number is written twice.
+//! (`wgsl_constants`) and no number is written twice.
 
 /// An enum whose variants have a name on the command line and a code in WGSL.
 macro_rules! codes {

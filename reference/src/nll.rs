@@ -3,9 +3,9 @@
 //!
 //! A token outside the row has probability 0: [`IMPOSSIBLE`].
 //!
-//! Magnitude: with m the row's largest logit, dᵢ = logits[r][i] − m and pᵢ the probabilities,
-//! |m| + |logits[r][t]| for two rounded differences, 1 + Σ pᵢ·|dᵢ| for the sum, whose terms err in
-//! proportion to their exponent, and the sum's logarithm.
+//! Magnitude: with l the row, m its largest logit, dᵢ = lᵢ − m and pᵢ the probabilities, |m| + |lₜ|
+//! for two rounded differences, 1 + Σ pᵢ·|dᵢ| for the sum, whose terms err in proportion to their
+//! exponent, and the sum's logarithm.
 
 use crate::Expected;
 
