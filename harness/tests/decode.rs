@@ -312,7 +312,9 @@ fn the_verifier_accepts_the_device_and_refuses_a_wrong_one() {
     let verify = |graph: &DecodeGraph| {
         let mut device = on_gpu(&gpu, graph);
         let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
-        let mut verifier = Verifier::new(graph, &mut reference, &options, 1e-8, 64).unwrap();
+        let limit = session::logits_limit(graph);
+        assert_eq!(limit, 1e-8, "all is stored in f32");
+        let mut verifier = Verifier::new(graph, &mut reference, &options, limit, 64).unwrap();
         session::run_observed(graph, &mut device, &options, &mut |step| verifier.compare(step))
             .map(|_| verifier.compared)
     };
@@ -485,7 +487,9 @@ fn synthetic_models_decode_alike_on_both_executors() {
             };
             let mut device = on_gpu(&gpu, &graph);
             let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
-            let mut verifier = Verifier::new(&graph, &mut reference, &options, 1e-5, 40).unwrap();
+            let limit = session::logits_limit(&graph);
+            assert_eq!(limit, 1e-5, "the cache is f16");
+            let mut verifier = Verifier::new(&graph, &mut reference, &options, limit, 40).unwrap();
             session::run_observed(&graph, &mut device, &options, &mut |s| verifier.compare(s))
                 .unwrap_or_else(|e| panic!("{arch} {name}: {e}"));
             eprintln!("{arch} {name}: NMSE {:.1e}", verifier.worst);

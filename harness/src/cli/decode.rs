@@ -359,10 +359,7 @@ fn decode(
     if observe_all || verify.is_some() {
         let seen = if observe_all { options.clone() } else { first(options, verify.unwrap_or(0)) };
         let mut reference = verify.map(|_| CpuExecutor::new(Arc::clone(&graph.recording)));
-        let limit = match (loaded.options.kv, loaded.options.acts) {
-            (FloatFormat::F32, FloatFormat::F32) => 1e-8,
-            _ => 1e-5,
-        };
+        let limit = session::logits_limit(graph);
         let mut verifier = match (&mut reference, verify) {
             (Some(reference), Some(n)) => Some(Verifier::new(graph, reference, &seen, limit, n)?),
             _ => None,

@@ -4,13 +4,14 @@ use std::ops::ControlFlow;
 use std::slice;
 use std::time::{Duration, Instant};
 
-use lathe_kernels::StateWord;
+use lathe_kernels::{FloatFormat, StateWord};
 use lathe_reference::nmse;
 
 use super::graph::DecodeGraph;
 use super::kv_cache;
 use crate::error::{Error, Result};
 use crate::execute::{Batch, Execute, Stream};
+use crate::plan::recording::{Content, Tensor};
 
 /// What to run.
 #[derive(Clone, Debug, Default)]
@@ -190,6 +191,18 @@ pub fn run_observed(
         }
     }
     Ok(run)
+}
+
+/// Largest NMSE of a step's logits against the reference: what rounding leaves where everything is
+/// stored in f32, and what storing caches or activations in 16 bits adds.
+pub fn logits_limit(graph: &DecodeGraph) -> f64 {
+    let is_f32 = |tensor: &Tensor| match tensor.content {
+        Content::Kv { format, .. } | Content::Activation { format, .. } => {
+            format == FloatFormat::F32
+        }
+        _ => true,
+    };
+    if graph.recording.tensors.iter().all(is_f32) { 1e-8 } else { 1e-5 }
 }
 
 /// A second executor that repeats each observed step and compares.

@@ -27,7 +27,8 @@ pub(in crate::cli) fn ab(
     let verified = |graph: &DecodeGraph, executor: &mut GpuExecutor| -> Result<()> {
         let first = RunOptions { prompt: run.prompt[..2].to_vec(), generate: 2, ..run.clone() };
         let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
-        let mut verifier = Verifier::new(graph, &mut reference, &first, 1e-5, 3)?;
+        let mut verifier =
+            Verifier::new(graph, &mut reference, &first, session::logits_limit(graph), 3)?;
         session::run_observed(graph, executor, &first, &mut |s| verifier.compare(s)).map(|_| ())
     };
     let pipelines = Pipelines::default();
