@@ -174,6 +174,14 @@ codes! {
         Part = "part",
     }
 
+    /// Which way keys and values go between a ring and the rows of a chunk.
+    WindowWay("WAY_") {
+        /// The ring's tokens into the rows before the chunk's.
+        ToRows = "to_rows",
+        /// The chunk's rows into the ring.
+        ToRing = "to_ring",
+    }
+
     /// What lies in a row of the queries of a prefill.
     QueryRow("ROW_") {
         /// Query heads.

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use crate::codes::{
     Activation, Beta, FloatFormat, Format, HeadPart, Norm, NormOffset, Order, Packing, QueryRow,
-    RopeFactors, RopeStyle, TablePart,
+    RopeFactors, RopeStyle, TablePart, WindowWay,
 };
 
 /// How a parameter is read, swept and printed.
@@ -119,7 +119,8 @@ choices!(
     QueryRow,
     RopeFactors,
     RopeStyle,
-    TablePart
+    TablePart,
+    WindowWay
 );
 
 /// A parameter of an operation. Where a WGSL `override` has the same name, it gets this value.

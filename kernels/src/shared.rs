@@ -31,6 +31,34 @@ pub const ACT_FORMAT_OUT: Typed<FloatFormat> =
 pub const ACT_FORMAT: Typed<FloatFormat> =
     choice("ACT_FORMAT", "storage format of x and y", &FloatFormat::STORED).before(&["ACTS"]);
 
+/// Tokens of a prompt that go through an operation together: the current one and those after it.
+pub const N_TOKENS: Typed<usize> = dim(
+    "N_TOKENS",
+    "tokens, from the one at the position on; more than one in a chunk of a prompt",
+    2,
+    9,
+)
+.neutral(1.0);
+
+/// Slots that hold the tokens before a chunk, where a cache holds just these and the chunk.
+pub const BEFORE: Typed<usize> = start(
+    "BEFORE",
+    "slots that hold the tokens before the first one, which then stands in slot BEFORE; 0: slots are \
+     positions",
+    40,
+)
+.neutral(0.0);
+
+/// Rows of activations, one a token.
+pub const ACT_ROWS: Typed<usize> =
+    dim("ROWS", "rows, one a token; more than one in a chunk of a prompt", 2, 9).neutral(1.0);
+
+/// Why rows of f16 cannot be written two elements a word.
+pub fn odd_f16_rows(rows: usize, n: usize, act_format: FloatFormat) -> Option<String> {
+    (rows > 1 && n % 2 == 1 && act_format == FloatFormat::F16)
+        .then(|| format!("N={n} is odd: with f16 activations rows would share words"))
+}
+
 /// Where in `y` a matrix begins to write.
 pub const Y_OFFSET: Typed<usize> = start(
     "Y_OFFSET",
@@ -125,13 +153,18 @@ pub const fn state<P>() -> Binding<P> {
 pub trait Rotates {
     /// Base, head_dim and divisors.
     fn table(&self) -> (f32, usize, RopeFactors);
+
+    /// Tokens that are rotated, from the one at the position on.
+    fn n_tokens(&self) -> usize {
+        1
+    }
 }
 
-/// Angles of every position up to the current one.
+/// Angles of every position up to that of the last token.
 pub const fn rope<P: Rotates>() -> Binding<P> {
     let spec = |p: &P, s: State| {
         let (base, head_dim, factors) = p.table();
-        Elem::Rope(RopeSpec::drawn(base, head_dim, factors, s.n_kv))
+        Elem::Rope(RopeSpec::drawn(base, head_dim, factors, s.n_kv - 1 + p.n_tokens()))
     };
-    Binding::input("rope", spec, crate::len!(p, s => s.n_kv * p.table().1))
+    Binding::input("rope", spec, crate::len!(p, s => (s.n_kv - 1 + p.n_tokens()) * p.table().1))
 }

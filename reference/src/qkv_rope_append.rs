@@ -42,14 +42,13 @@ pub fn qkv_rope_append(
     Token { q: rotated(q, 0), k: rotated(k, 1), v: Expected::exact(v) }
 }
 
-/// A cache that holds `old` after `new` (kv_heads × head_dim) went into the slot of `position`.
+/// Puts `new` (kv_heads × head_dim) into the slot of `position` of a cache.
 ///
 /// # Panics
-/// When `old` or `new` has not the size that `shape` says.
-pub fn stored(old: &[f32], new: &Expected, shape: &CacheShape, position: u32) -> Expected {
-    assert_eq!(old.len(), shape.elements(), "elements of the cache");
+/// When `cache` or `new` has not the size that `shape` says.
+pub fn store(cache: &mut Expected, new: &Expected, shape: &CacheShape, position: u32) {
+    assert_eq!(cache.value.len(), shape.elements(), "elements of the cache");
     assert_eq!(new.value.len(), shape.kv_heads * shape.head_dim, "elements of the token");
-    let mut cache = Expected::exact(old);
     let slot = position as usize % shape.capacity;
     for head in 0..shape.kv_heads {
         let (row, from) = (shape.row(head, slot), head * shape.head_dim);
@@ -57,7 +56,6 @@ pub fn stored(old: &[f32], new: &Expected, shape: &CacheShape, position: u32) ->
         cache.value[row.clone()].copy_from_slice(&new.value[token.clone()]);
         cache.magnitude[row].copy_from_slice(&new.magnitude[token]);
     }
-    cache
 }
 
 #[cfg(test)]
@@ -81,7 +79,8 @@ mod tests {
         assert_relative_eq!(token.k.value[..], [-7.0, 2.0], epsilon = 1e-6);
         assert_eq!(token.v, Expected::exact(&[5.0, 6.0]));
         // Position 4 of 3 slots is slot 1.
-        let after = stored(&[1.0; 6], &token.v, &cache, 4);
+        let mut after = Expected::exact(&[1.0; 6]);
+        store(&mut after, &token.v, &cache, 4);
         assert_eq!(after, Expected::exact(&[1.0, 1.0, 5.0, 6.0, 1.0, 1.0]));
     }
 }

@@ -2,6 +2,7 @@
 
 mod logits;
 mod profile;
+mod prompt;
 mod sampling;
 mod sides;
 
@@ -19,8 +20,8 @@ use crate::data::paired::{Block, Comparison};
 use crate::data::record::{Body, Profile, Record};
 use crate::data::stats;
 use crate::data::steady::steady;
-use crate::decode::graph::{self, Selected};
-use crate::decode::session::{self, Verifier};
+use crate::decode::graph::{self, Chunks, Selected};
+use crate::decode::session::{self, Prompts, Verifier};
 use crate::decode::{DecodeGraph, GraphOptions, Model, Run, RunOptions, SessionOptions};
 use crate::error::{Error, Result};
 use crate::execute::{CpuExecutor, Execute, GpuExecutor};
@@ -57,6 +58,12 @@ pub(super) struct ModelOpts {
     /// Storage of what goes into matrices; f16 halves that traffic and costs accuracy
     #[arg(long, default_value = "f32", value_name = "FORMAT")]
     activations: Float,
+    /// Tokens of a prompt that run together, at most; 0 runs it token by token, a decode step each
+    #[arg(long, value_name = "N", value_parser = super::chunk)]
+    prompt_chunk: Option<usize>,
+    /// Storage of what goes into matrices while a prompt runs in chunks; that of the KV cache without
+    #[arg(long, value_name = "FORMAT")]
+    prompt_activations: Option<Float>,
     /// JSON file of hints, {"hints": {"KERNEL": "VARIANT or FILE.wgsl"}}; --hint goes before it
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
@@ -118,6 +125,9 @@ pub(super) struct Opts {
     /// Time every operation and write the record (JSON); an existing file is not overwritten
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    /// Time every operation of the prompt, and the first token, and print both
+    #[arg(long, conflicts_with_all = ["profile", "verify", "logits_out"])]
+    profile_prompt: bool,
     /// Also write the profile as a Chrome trace
     #[arg(long, value_name = "FILE", requires = "profile")]
     trace: Option<PathBuf>,
@@ -190,8 +200,21 @@ impl ModelOpts {
         }
         let (kv, acts) = (self.kv.format(), self.activations.format());
         let store = (!self.untuned).then(Store::default_path);
-        let options =
-            SessionOptions { kv, acts, sampling, seed, hints, store, ..SessionOptions::default() };
+        let usual = Chunks::with_cache(kv);
+        let chunks = Some(Chunks {
+            most: self.prompt_chunk.unwrap_or(usual.most),
+            acts: self.prompt_activations.map_or(usual.acts, Float::format),
+        });
+        let options = SessionOptions {
+            kv,
+            acts,
+            chunks,
+            sampling,
+            seed,
+            hints,
+            store,
+            ..SessionOptions::default()
+        };
         Ok(Loaded { model, prompt, options })
     }
 }
@@ -223,6 +246,9 @@ struct Verified {
     positions: usize,
     worst_nmse: f64,
     limit: f64,
+    /// NMSE between the logits after the prompt in chunks and token by token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_chunks: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -271,11 +297,15 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let run_options = RunOptions {
         prompt: loaded.prompt.clone(),
         forced: opts.force_tokens.clone(),
+        prompts: Prompts::Chunks,
         generate,
         steps_per_submit: opts.steps_per_submit,
         stop_at: if opts.ignore_eos { None } else { loaded.model.config.eos },
         seed: loaded.options.seed,
     };
+    if opts.profile_prompt {
+        return prompt::profile(global, opts, &loaded, &run_options);
+    }
     if opts.profile.is_some() {
         return profile::profile(global, opts, &loaded, &run_options);
     }
@@ -357,7 +387,12 @@ fn decode(
     let mut verified = None;
     let mut observed = None;
     if observe_all || verify.is_some() {
-        let seen = if observe_all { options.clone() } else { first(options, verify.unwrap_or(0)) };
+        let mut seen =
+            if observe_all { options.clone() } else { first(options, verify.unwrap_or(0)) };
+        // Chunks leave the logits of a prompt's last token only.
+        if opts.logits_out.is_some() || verify.is_some() {
+            seen.prompts = Prompts::TokenByToken;
+        }
         let mut reference = verify.map(|_| CpuExecutor::new(Arc::clone(&graph.recording)));
         let limit = session::logits_limit(graph);
         let mut verifier = match (&mut reference, verify) {
@@ -378,7 +413,12 @@ fn decode(
         if let Some(file) = logits {
             file.finish()?;
         }
+        let in_chunks = match verify {
+            Some(_) => session::chunks_agree(graph, executor, options, limit)?,
+            None => None,
+        };
         verified = verifier.map(|v| Verified {
+            in_chunks,
             positions: v.compared,
             worst_nmse: v.worst,
             limit: v.limit,

@@ -9,10 +9,12 @@ use serde::Serialize;
 use super::Global;
 use super::decode::ModelOpts;
 use crate::decode::kv_cache;
+use crate::decode::session::{Prompts, prompt_parts};
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
 use crate::gpu::{Pipelines, Policy};
-use crate::judge::diff::{Divergence, step};
+use crate::judge::diff::{self, Divergence};
+use crate::plan::recording::Part;
 use crate::report::json;
 
 #[derive(Debug, Args)]
@@ -53,30 +55,38 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     kv_cache::reset(&mut executor, &graph.caches, graph.state, loaded.prompt.len() as u32)?;
     executor.write_words(graph.state, StateWord::Seed as usize, &[loaded.options.seed])?;
     executor.write_words(graph.tokens, 0, &loaded.prompt)?;
-    let bar = global.progress(steps as u64, "comparing", false);
-    let mut divergence = None;
-    for position in 0..steps {
-        divergence = step(&mut executor, position)?;
+    let prompt = prompt_parts(&graph, Prompts::Chunks, loaded.prompt.len());
+    let parts = prompt.into_iter().chain([Part::Steps(opts.generate)]);
+    // One step after the other.
+    let parts = parts.flat_map(|part| match part {
+        Part::Steps(n) => vec![Part::Steps(1); n],
+        other => vec![other],
+    });
+    let parts: Vec<Part> = parts.collect();
+    let bar = global.progress(parts.len() as u64, "comparing", false);
+    let (mut divergence, mut operations) = (None, 0);
+    for part in &parts {
+        let position = executor.read_words(graph.state)?[StateWord::Position as usize];
+        divergence = diff::part(&mut executor, *part, position as usize)?;
+        operations += graph.recording.part(*part).len();
         bar.inc(1);
         if divergence.is_some() {
             break;
         }
-        let seen = executor.read_words(graph.state)?[StateWord::Position as usize];
-        debug_assert_eq!(seen as usize, position + 1);
     }
     bar.finish_and_clear();
     let report = Report {
         adapter: gpu.adapter.name.clone(),
         steps: divergence.as_ref().map_or(steps, |d| d.step + 1),
-        operations: graph.recording.ops.len(),
+        operations,
         divergence,
     };
     if global.json {
         json::print(&report);
     } else if report.divergence.is_none() {
         println!(
-            "{}: {} steps of {} operations agree with the CPU reference",
-            report.adapter, report.steps, report.operations
+            "{}: {} operations of {} positions agree with the CPU reference",
+            report.adapter, report.operations, report.steps
         );
     }
     match report.divergence {

@@ -203,6 +203,15 @@ fn batch(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Tokens of the largest chunk of a prompt: 0, or a power of two that tensors have room for.
+fn chunk(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(0) => Ok(0),
+        Ok(n) if n.is_power_of_two() && (16..=8192).contains(&n) => Ok(n),
+        _ => Err("expected 0 or a power of two from 16 to 8192".into()),
+    }
+}
+
 /// Refuses what would print more than one document.
 fn refuse_watch_json(global: &Global) -> Result<()> {
     match global.json {

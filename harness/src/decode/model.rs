@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 use lathe_kernels::{Capabilities, FloatFormat};
 
-use super::graph::{self, DecodeGraph, GraphOptions};
+use super::graph::{self, Chunks, DecodeGraph, GraphOptions};
 use super::load::Weights;
 use super::sampling::Sampling;
-use super::session::{self, Run, RunOptions};
+use super::session::{self, Prompts, Run, RunOptions};
 use crate::error::{Error, Result};
 use crate::execute::GpuExecutor;
 use crate::gpu::{Gpu, Pipelines, Policy};
@@ -52,6 +52,8 @@ pub struct SessionOptions {
     pub kv: FloatFormat,
     /// Storage of what goes into matrices; see [`GraphOptions::acts`].
     pub acts: FloatFormat,
+    /// How prompts run; none for what suits the cache ([`Chunks::with_cache`]).
+    pub chunks: Option<Chunks>,
     /// How tokens are drawn; none for the greedy choice.
     pub sampling: Option<Sampling>,
     /// Seed of the draws.
@@ -70,6 +72,7 @@ impl Default for SessionOptions {
             context: 2048,
             kv: FloatFormat::F16,
             acts: FloatFormat::F32,
+            chunks: None,
             sampling: None,
             seed: 42,
             hints: Hints::new(),
@@ -157,7 +160,8 @@ impl Model {
             _ => None,
         };
         let hints = options.hints.clone();
-        let options = GraphOptions { context, kv, acts, sampling, hints, tuned };
+        let chunks = options.chunks.unwrap_or_else(|| Chunks::with_cache(kv));
+        let options = GraphOptions { context, kv, acts, chunks, sampling, hints, tuned };
         graph::build(&self.file.path, &self.config, &self.weights, &caps, &options)
     }
 
@@ -210,6 +214,7 @@ impl Session<'_> {
         let options = RunOptions {
             prompt,
             forced: Vec::new(),
+            prompts: Prompts::default(),
             generate: n,
             steps_per_submit: self.options.steps_per_submit,
             stop_at: self.model.config.eos,

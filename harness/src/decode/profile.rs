@@ -4,15 +4,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lathe_kernels::{Problem, State};
+use lathe_kernels::{Problem, State, StateWord};
+use serde::Serialize;
 
 use super::graph::DecodeGraph;
-use super::session::{self, RunOptions};
+use super::session::{self, Prompts, RunOptions};
 use crate::data::record::{OpTotal, Profile, ProfiledOp, ProfiledStep, SelectionLine, Unprofiled};
 use crate::data::steady::steady;
 use crate::error::Result;
 use crate::execute::{Execute, GpuExecutor};
-use crate::plan::recording::Op;
+use crate::plan::recording::{Op, Part};
 
 /// Runs the decode twice: at full speed, then step by step with a timestamp around every
 /// operation. `on_step` hears each profiled step.
@@ -44,10 +45,10 @@ pub fn profile(
     // The prompt at full speed, then the same steps again, one by one.
     let prompt_only = RunOptions { generate: 1, ..options.clone() };
     session::run(graph, executor, &prompt_only, &mut |_| {})?;
-    let timer = executor.op_timer()?;
+    let timer = executor.op_timer(Part::Steps(1))?;
     let mut steps = Vec::with_capacity(run.decode_steps);
     for step in 0..run.decode_steps {
-        let timed = executor.timed_step(&timer)?;
+        let timed = executor.timed(Part::Steps(1), &timer)?;
         let profiled = ProfiledStep {
             position: options.prompt.len() + step,
             us: timed.us,
@@ -92,6 +93,88 @@ pub fn profile(
         selected: selected.collect(),
     };
     Ok((profile, run))
+}
+
+/// What the operations of a prompt cost.
+#[derive(Clone, Debug, Serialize)]
+pub struct PromptProfile {
+    /// Tokens.
+    pub tokens: usize,
+    /// Time to the first token at full speed, milliseconds: each of several runs.
+    pub ttft_ms: Vec<f64>,
+    /// Sums over all chunks by operation, slowest first.
+    pub by_op: Vec<PromptOp>,
+}
+
+/// An operation of a prompt, over all layers and chunks.
+#[derive(Clone, Debug, Serialize)]
+pub struct PromptOp {
+    /// Operation.
+    pub op: String,
+    /// Kernel and variant.
+    pub kernel: String,
+    /// Invocations.
+    pub count: usize,
+    /// GPU time of all, one by one, milliseconds.
+    pub ms: f64,
+    /// What they declare to compute, floating-point operations.
+    pub flops: f64,
+    /// What they declare to move, bytes.
+    pub bytes: f64,
+}
+
+/// Runs a prompt at full speed `runs` times, then once with every operation on its own between two
+/// timestamps.
+///
+/// # Errors
+/// The prompt does not fit, the adapter has no timestamps, or the device is lost.
+pub fn prompt(
+    graph: &DecodeGraph,
+    executor: &mut GpuExecutor,
+    options: &RunOptions,
+    runs: usize,
+) -> Result<PromptProfile> {
+    let gpu = std::sync::Arc::clone(&executor.gpu);
+    let one = RunOptions { generate: 1, ..options.clone() };
+    let mut ttft = || -> Result<f64> {
+        Ok(session::run(graph, executor, &one, &mut |_| {})?.ttft.as_secs_f64() * 1e3)
+    };
+    steady(&gpu.adapter, &mut ttft)?;
+    let ttft_ms = (0..runs).map(|_| ttft()).collect::<Result<_>>()?;
+    session::reset(graph, executor, options.seed)?;
+    // Pipelines are there; what is timed starts from an empty cache.
+    session::give(graph, executor, 0, &options.prompt)?;
+    let parts = session::prompt_parts(graph, Prompts::Chunks, options.prompt.len());
+    executor.prepare(&parts)?;
+    let mut by_op: BTreeMap<(&str, String), PromptOp> = BTreeMap::new();
+    let recording = std::sync::Arc::clone(&executor.recording);
+    for part in parts.iter().flat_map(|part| vec![part.one(); part.times()]) {
+        let words = executor.read_words(graph.state)?;
+        let [n_kv, prompt_len] = [StateWord::Position, StateWord::Given].map(|w| words[w as usize]);
+        let state = State { n_kv: n_kv as usize + 1, prompt_len: prompt_len as usize };
+        let timer = executor.op_timer(part)?;
+        let timed = executor.timed(part, &timer)?;
+        for (op, us) in recording.part(part).iter().zip(&timed.us) {
+            let kernel = format!("{}/{}", op.kernel().name, op.plan.variant);
+            let total =
+                by_op.entry((op.label.op, kernel.clone())).or_insert_with(|| PromptOp {
+                    op: op.label.op.to_owned(),
+                    kernel,
+                    count: 0,
+                    ms: 0.0,
+                    flops: 0.0,
+                    bytes: 0.0,
+                });
+            let cost = op.kernel().cost(&Problem { shape: op.shape.clone(), state });
+            total.count += 1;
+            total.ms += us / 1e3;
+            total.flops += cost.flops;
+            total.bytes += cost.bytes;
+        }
+    }
+    let mut by_op: Vec<_> = by_op.into_values().collect();
+    by_op.sort_by(|a, b| b.ms.total_cmp(&a.ms));
+    Ok(PromptProfile { tokens: options.prompt.len(), ttft_ms, by_op })
 }
 
 fn described(op: &Op) -> ProfiledOp {

@@ -1,7 +1,6 @@
 //! Running a decode graph: prompt, generation, per-step observation and verification.
 
 use std::ops::ControlFlow;
-use std::slice;
 use std::time::{Duration, Instant};
 
 use lathe_kernels::{FloatFormat, StateWord};
@@ -10,8 +9,8 @@ use lathe_reference::nmse;
 use super::graph::DecodeGraph;
 use super::kv_cache;
 use crate::error::{Error, Result};
-use crate::execute::{Batch, Execute, Stream};
-use crate::plan::recording::{Content, Tensor};
+use crate::execute::{Batch, Execute, Stream, Submission};
+use crate::plan::recording::{Content, Part, Tensor};
 
 /// What to run.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +19,8 @@ pub struct RunOptions {
     pub prompt: Vec<u32>,
     /// Tokens fed in place of generated ones, after the prompt.
     pub forced: Vec<u32>,
+    /// How the prompt runs.
+    pub prompts: Prompts,
     /// Tokens to generate.
     pub generate: usize,
     /// Decode steps a submission.
@@ -34,10 +35,6 @@ impl RunOptions {
     /// Positions processed: the prompt, all forced tokens, and what generation needs.
     pub fn positions(&self) -> usize {
         self.prompt.len() + self.generate.saturating_sub(1).max(self.forced.len())
-    }
-
-    fn given(&self) -> Vec<u32> {
-        [&self.prompt[..], &self.forced].concat()
     }
 }
 
@@ -70,27 +67,189 @@ pub struct Observed<'a> {
     pub choice: u32,
 }
 
-fn begin(graph: &DecodeGraph, executor: &mut dyn Execute, options: &RunOptions) -> Result<()> {
-    let given = options.given();
-    if options.prompt.is_empty() {
-        return Err(Error::Usage("the prompt is empty; decoding starts from a token".into()));
-    }
-    if let Some(token) = given.iter().find(|t| **t as usize >= graph.vocab) {
+/// How the tokens of a prompt run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prompts {
+    /// In chunks of many tokens, where the graph has them.
+    #[default]
+    Chunks,
+    /// A decode step each, so that every position has logits.
+    TokenByToken,
+}
+
+/// Forgets every sequence: cleared caches, a position of 0, and the seed of the draws.
+///
+/// # Errors
+/// The device is lost.
+pub fn reset(graph: &DecodeGraph, executor: &mut dyn Execute, seed: u32) -> Result<()> {
+    kv_cache::reset(executor, &graph.caches, graph.state, 0)?;
+    executor.write_words(graph.state, StateWord::Seed as usize, &[seed])
+}
+
+/// Gives the tokens that follow the first `position` ones.
+pub(super) fn give(
+    graph: &DecodeGraph,
+    executor: &mut dyn Execute,
+    position: usize,
+    tokens: &[u32],
+) -> Result<()> {
+    if let Some(token) = tokens.iter().find(|t| **t as usize >= graph.vocab) {
         return Err(Error::Usage(format!(
             "token {token} lies beyond the vocabulary of {}",
             graph.vocab
         )));
     }
-    if options.positions() > graph.context {
-        return Err(Error::Usage(format!(
-            "{} positions do not fit the context of {}",
-            options.positions(),
-            graph.context
-        )));
+    let given = position + tokens.len();
+    if given > graph.context {
+        return Err(too_long(graph, given));
     }
-    kv_cache::reset(executor, &graph.caches, graph.state, given.len() as u32)?;
-    executor.write_words(graph.state, StateWord::Seed as usize, &[options.seed])?;
-    executor.write_words(graph.tokens, 0, &given)
+    executor.write_words(graph.tokens, position, tokens)?;
+    executor.write_words(graph.state, StateWord::Given as usize, &[given as u32])
+}
+
+fn too_long(graph: &DecodeGraph, positions: usize) -> Error {
+    Error::Usage(format!(
+        "{positions} positions do not fit the context of {}",
+        graph.context
+    ))
+}
+
+fn begin(graph: &DecodeGraph, executor: &mut dyn Execute, options: &RunOptions) -> Result<()> {
+    if options.prompt.is_empty() {
+        return Err(Error::Usage("the prompt is empty; decoding starts from a token".into()));
+    }
+    if options.positions() > graph.context {
+        return Err(too_long(graph, options.positions()));
+    }
+    reset(graph, executor, options.seed)?;
+    give(graph, executor, 0, &options.prompt)
+}
+
+/// The parts that take `count` tokens of a prompt through the model, the last token's choice
+/// included.
+pub fn prompt_parts(graph: &DecodeGraph, prompts: Prompts, count: usize) -> Vec<Part> {
+    let sizes: Vec<usize> = match prompts {
+        Prompts::Chunks if count > 1 => graph.recording.chunks.iter().map(|c| c.tokens).collect(),
+        _ => Vec::new(),
+    };
+    if sizes.is_empty() {
+        return pieces(count, PROMPT_STEPS).into_iter().map(Part::Steps).collect();
+    }
+    let mut parts: Vec<Part> = cover(&sizes, count).into_iter().map(Part::Chunk).collect();
+    parts.push(Part::Tail);
+    parts
+}
+
+/// Chunks, by their index in `sizes`, that hold `count` tokens in the shortest time: a chunk takes as
+/// long as a fixed number of tokens and its own.
+fn cover(sizes: &[usize], count: usize) -> Vec<usize> {
+    const FIXED: usize = 128;
+    let largest = sizes[0];
+    let mut chunks = vec![0; count.saturating_sub(1) / largest];
+    let mut left = count - chunks.len() * largest;
+    while left > 0 {
+        // The smallest that holds all, or the largest that is full and then others.
+        let holds = sizes.iter().rposition(|size| *size >= left).unwrap_or(0);
+        let full = holds + 1;
+        let split = sizes.get(full).is_some_and(|size| {
+            let rest = sizes.iter().rev().find(|s| **s >= left - size).unwrap_or(&sizes[0]);
+            2 * FIXED + size + rest < FIXED + sizes[holds]
+        });
+        let chosen = if split { full } else { holds };
+        chunks.push(chosen);
+        left = left.saturating_sub(sizes[chosen]);
+    }
+    chunks
+}
+
+/// Runs `tokens` as a prompt behind what the session has seen, and returns how long that took when the
+/// token after them is chosen.
+///
+/// # Errors
+/// No tokens, one beyond the vocabulary, more than the context has room for, or the device is lost.
+pub fn feed(
+    graph: &DecodeGraph,
+    executor: &mut dyn Execute,
+    tokens: &[u32],
+    prompts: Prompts,
+) -> Result<Duration> {
+    if tokens.is_empty() {
+        return Err(Error::Usage("no tokens to run".into()));
+    }
+    let position = position(graph, executor)?;
+    give(graph, executor, position, tokens)?;
+    let parts = prompt_parts(graph, prompts, tokens.len());
+    executor.prepare(&parts)?;
+    let begun = Instant::now();
+    let next = position + tokens.len();
+    let last = Submission { parts: Vec::new(), words: next..next + 1 };
+    let mut submissions: Vec<Submission> = one_by_one(parts);
+    match submissions.last_mut() {
+        Some(submission) => submission.words = last.words,
+        None => submissions.push(last),
+    }
+    executor.stream(&Stream { submissions, words: graph.tokens }, &mut |_| {
+        ControlFlow::Continue(())
+    })?;
+    Ok(begun.elapsed())
+}
+
+/// Generates `n` tokens behind what the session has seen, the last of which was chosen but not run, and
+/// returns how long each took: those of one submission share their mean.
+///
+/// # Errors
+/// More positions than the context has, or the device is lost.
+pub fn generate(
+    graph: &DecodeGraph,
+    executor: &mut dyn Execute,
+    n: usize,
+    steps_per_submit: usize,
+    on_token: &mut dyn FnMut(u32),
+) -> Result<Vec<Duration>> {
+    let position = position(graph, executor)?;
+    if position + n > graph.context {
+        return Err(too_long(graph, position + n));
+    }
+    let submissions = step_submissions(position, n, steps_per_submit);
+    let (mut steps, mut last) = (Vec::with_capacity(n), Duration::ZERO);
+    executor.stream(&Stream { submissions, words: graph.tokens }, &mut |batch| {
+        let each = (batch.at - last) / batch.steps.max(1) as u32;
+        last = batch.at;
+        for token in &batch.words {
+            steps.push(each);
+            on_token(*token);
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(steps)
+}
+
+/// Tokens of the sequence that the session has seen.
+fn position(graph: &DecodeGraph, executor: &mut dyn Execute) -> Result<usize> {
+    Ok(executor.read_words(graph.state)?[StateWord::Position as usize] as usize)
+}
+
+/// A submission each; none reads words back. The last of a prompt goes with the chunk before it.
+fn one_by_one(parts: Vec<Part>) -> Vec<Submission> {
+    let mut submissions: Vec<Submission> = Vec::new();
+    for part in parts {
+        match submissions.last_mut() {
+            Some(submission) if part == Part::Tail => submission.parts.push(part),
+            _ => submissions.push(Submission { parts: vec![part], words: 0..0 }),
+        }
+    }
+    submissions
+}
+
+/// Decode steps from a position on, some a submission, each of which makes the token after it.
+fn step_submissions(position: usize, steps: usize, each: usize) -> Vec<Submission> {
+    let mut from = position + 1;
+    let submission = |count: usize| {
+        let words = from..from + count;
+        from += count;
+        Submission { parts: vec![Part::Steps(count)], words }
+    };
+    pieces(steps, each.max(1)).into_iter().map(submission).collect()
 }
 
 /// Runs at full speed: no step is looked at, tokens stay on the device between steps.
@@ -102,49 +261,60 @@ pub fn run(
 ) -> Result<Run> {
     begin(graph, executor, options)?;
     let prompt = options.prompt.len();
-    let decode = options.generate.saturating_sub(1);
-    // One stream, so that the first decode steps are recorded while the prompt runs.
-    let mut batches = pieces(prompt, PROMPT_STEPS);
-    batches.extend(pieces(decode, options.steps_per_submit.max(1)));
-    let stream = Stream { batches, words: graph.tokens, from: 1 };
     let mut run = Run::default();
-    let (mut done, mut last) = (0, Duration::ZERO);
-    let (mut gpu, mut timed) = (Duration::ZERO, true);
-    let mut on = |batch: Batch| {
-        let took = batch.at - last;
-        last = batch.at;
-        done += batch.words.len();
-        // Tokens of the prompt are known; the last step of it makes the first that is not.
-        let decodes = done > prompt;
-        let new = match &batch.words[..] {
-            words if decodes => words,
-            [.., first] if done == prompt && options.generate > 0 => {
-                run.ttft = batch.at;
-                slice::from_ref(first)
-            }
-            _ => &[],
-        };
-        if decodes {
-            match batch.gpu {
-                Some(time) => gpu += time,
-                None => timed = false,
-            }
-            run.decode_steps += new.len();
-            run.submits += 1;
-        }
-        for token in new {
-            if decodes {
-                run.steps.push(took / new.len() as u32);
-            }
-            run.generated.push(*token);
-            on_token(*token);
-            if options.stop_at == Some(*token) {
-                return ControlFlow::Break(());
-            }
-        }
-        ControlFlow::Continue(())
+    let mut submissions = one_by_one(prompt_parts(graph, options.prompts, prompt));
+    if let Some(submission) = submissions.last_mut() {
+        submission.words = prompt..prompt + 1;
+    }
+    let steps = options.positions() - prompt;
+    let decode = step_submissions(prompt, steps, options.steps_per_submit);
+    // In one stream the first decode steps are recorded while the prompt runs; forced tokens are
+    // given only after it, where its own choice would take their place.
+    let streams = match options.forced.is_empty() {
+        true => vec![submissions.into_iter().chain(decode).collect()],
+        false => vec![submissions, decode],
     };
-    executor.stream(&stream, &mut on)?;
+    let (mut gpu, mut timed) = (Duration::ZERO, true);
+    let ended = |run: &Run| options.stop_at.is_some_and(|stop| run.generated.last() == Some(&stop));
+    for (i, submissions) in streams.into_iter().enumerate() {
+        if ended(&run) {
+            break;
+        }
+        if i > 0 {
+            give(graph, executor, prompt, &options.forced)?;
+        }
+        let mut last = Duration::ZERO;
+        let mut on = |batch: Batch| {
+            let took = batch.at - last;
+            last = batch.at;
+            let first = run.generated.is_empty();
+            if first {
+                run.ttft = batch.at;
+            } else {
+                match batch.gpu {
+                    Some(time) => gpu += time,
+                    None => timed = false,
+                }
+                run.decode_steps += batch.steps;
+                run.submits += 1;
+            }
+            for token in &batch.words {
+                if run.generated.len() == options.generate {
+                    break;
+                }
+                if !first {
+                    run.steps.push(took / batch.steps.max(1) as u32);
+                }
+                run.generated.push(*token);
+                on_token(*token);
+                if options.stop_at == Some(*token) {
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        };
+        executor.stream(&Stream { submissions, words: graph.tokens }, &mut on)?;
+    }
     run.gpu = (timed && !run.steps.is_empty()).then_some(gpu);
     Ok(run)
 }
@@ -154,10 +324,11 @@ fn pieces(all: usize, each: usize) -> Vec<usize> {
     (0..all).step_by(each).map(|from| each.min(all - from)).collect()
 }
 
-/// Steps a submission while the prompt is processed.
+/// Steps a submission while a prompt runs token by token.
 const PROMPT_STEPS: usize = 16;
 
-/// Runs step by step and shows each step's logits to `observe`.
+/// Runs step by step and shows the logits of each to `observe`: those of the prompt's last token and of
+/// every one after it, and where the prompt runs token by token those of each token of it.
 pub fn run_observed(
     graph: &DecodeGraph,
     executor: &mut dyn Execute,
@@ -165,10 +336,18 @@ pub fn run_observed(
     observe: &mut dyn FnMut(Observed<'_>) -> Result<()>,
 ) -> Result<Run> {
     begin(graph, executor, options)?;
+    let prompt = options.prompt.len();
+    let parts = prompt_parts(graph, options.prompts, prompt);
+    executor.prepare(&parts)?;
+    let chunked = parts.contains(&Part::Tail);
     let mut run = Run::default();
-    for position in 0..options.positions() {
+    let first = if chunked { prompt - 1 } else { 0 };
+    for position in first..options.positions() {
         let step = Instant::now();
-        executor.run(1)?;
+        match chunked && position == first {
+            true => executor.run(&parts)?,
+            false => executor.run(&[Part::Steps(1)])?,
+        }
         let choice = executor.read_words(graph.state)?[StateWord::Choice as usize];
         // Neither reading the logits nor looking at them counts.
         let took = step.elapsed();
@@ -177,7 +356,10 @@ pub fn run_observed(
         }
         let logits = executor.read_f32(graph.logits)?;
         observe(Observed { position, logits: &logits, choice })?;
-        let generated = position + 1 >= options.prompt.len();
+        if position + 1 == prompt && !options.forced.is_empty() {
+            give(graph, executor, prompt, &options.forced)?;
+        }
+        let generated = position + 1 >= prompt;
         if generated && run.generated.len() < options.generate.max(options.forced.len()) {
             if !run.generated.is_empty() {
                 run.steps.push(took);
@@ -191,6 +373,43 @@ pub fn run_observed(
         }
     }
     Ok(run)
+}
+
+/// Runs the prompt in chunks and token by token, and returns the NMSE between the logits of its last
+/// token. None where the graph has no chunks or the prompt is a single token.
+///
+/// # Errors
+/// The NMSE exceeds `limit`, the prompt does not fit, or the device is lost.
+pub fn chunks_agree(
+    graph: &DecodeGraph,
+    executor: &mut dyn Execute,
+    options: &RunOptions,
+    limit: f64,
+) -> Result<Option<f64>> {
+    let mut last = |prompts| -> Result<Vec<f32>> {
+        let generate = 1;
+        let alone = RunOptions { prompts, generate, forced: Vec::new(), ..options.clone() };
+        let mut logits = Vec::new();
+        run_observed(graph, executor, &alone, &mut |seen| {
+            logits = seen.logits.to_vec();
+            Ok(())
+        })?;
+        Ok(logits)
+    };
+    if !prompt_parts(graph, options.prompts, options.prompt.len()).contains(&Part::Tail) {
+        return Ok(None);
+    }
+    let (chunks, tokens) = (last(Prompts::Chunks)?, last(Prompts::TokenByToken)?);
+    let [a, b] = [&tokens, &chunks].map(|logits| logits.iter().map(|v| f64::from(*v)));
+    let error = nmse(a, b);
+    if error.is_nan() || error > limit {
+        return Err(Error::CheckFailed(format!(
+            "a prompt of {} tokens: logits in chunks differ from those token by token, NMSE \
+             {error:.3e} > {limit:.0e}",
+            options.prompt.len()
+        )));
+    }
+    Ok(Some(error))
 }
 
 /// Largest NMSE of a step's logits against the reference: what rounding leaves where everything is
@@ -215,8 +434,12 @@ pub struct Verifier<'a> {
     pub worst: f64,
     /// Steps compared.
     pub compared: usize,
-    /// Steps to compare.
+    /// Positions to compare: up to this many.
     pub steps: usize,
+    /// Positions it has run.
+    position: usize,
+    forced: Vec<u32>,
+    prompt: usize,
 }
 
 impl<'a> Verifier<'a> {
@@ -229,15 +452,32 @@ impl<'a> Verifier<'a> {
         steps: usize,
     ) -> Result<Self> {
         begin(graph, executor, options)?;
-        Ok(Self { graph, executor, limit, worst: 0.0, compared: 0, steps })
+        Ok(Self {
+            graph,
+            executor,
+            limit,
+            worst: 0.0,
+            compared: 0,
+            steps,
+            position: 0,
+            forced: options.forced.clone(),
+            prompt: options.prompt.len(),
+        })
     }
 
     /// Compares one step; an error names the position and both choices.
     pub fn compare(&mut self, seen: Observed<'_>) -> Result<()> {
-        if seen.position >= self.steps {
+        if self.compared >= self.steps {
             return Ok(());
         }
-        self.executor.run(1)?;
+        // Token by token, whatever the other does: another way to the same logits.
+        for position in self.position..=seen.position {
+            if position == self.prompt && !self.forced.is_empty() {
+                give(self.graph, self.executor, position, &self.forced)?;
+            }
+            self.executor.run(&[Part::Steps(1)])?;
+        }
+        self.position = seen.position + 1;
         let logits = self.executor.read_f32(self.graph.logits)?;
         let choice = self.executor.read_words(self.graph.state)?[StateWord::Choice as usize];
         let error =

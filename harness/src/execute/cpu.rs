@@ -8,7 +8,7 @@ use super::oracle::{self, expected};
 use super::value::{Outcome, Value};
 use super::{Batch, Execute, Stream};
 use crate::error::Result;
-use crate::plan::recording::{Content, Recording, TensorId};
+use crate::plan::recording::{Content, Part, Recording, TensorId};
 
 /// Runs a recording with the reference.
 #[derive(Debug)]
@@ -26,15 +26,15 @@ impl CpuExecutor {
         Self { recording, values }
     }
 
-    /// Runs one operation.
-    pub fn run_op(&mut self, index: usize) -> Result<()> {
+    /// Runs one operation of a part.
+    pub fn run_op(&mut self, part: Part, index: usize) -> Result<()> {
         let recording = Arc::clone(&self.recording);
-        let op = &recording.ops[index];
+        let op = &recording.part(part)[index];
         if oracle::in_place(op, &mut self.values)? {
             return Ok(());
         }
         for (tensor, outcome) in expected(op, &self.values)? {
-            self.values[tensor.0] = match outcome {
+            let new = match outcome {
                 Outcome::Real(e) => {
                     let mut values = e.to_f32();
                     let content = &recording.tensors[tensor.0].content;
@@ -50,6 +50,12 @@ impl CpuExecutor {
                 | Outcome::Choice { words, .. }
                 | Outcome::Ranking { indices: words, .. } => Value::U32(words),
             };
+            // Tensors of a prompt's chunks have room for the largest one.
+            match (&mut self.values[tensor.0], new) {
+                (Value::F32(all), Value::F32(new)) => all[..new.len()].copy_from_slice(&new),
+                (Value::U32(all), Value::U32(new)) => all[..new.len()].copy_from_slice(&new),
+                (all, new) => *all = new,
+            }
         }
         Ok(())
     }
@@ -72,10 +78,16 @@ impl Execute for CpuExecutor {
         Ok(())
     }
 
-    fn run(&mut self, steps: usize) -> Result<()> {
-        for _ in 0..steps {
-            for op in 0..self.recording.ops.len() {
-                self.run_op(op)?;
+    fn prepare(&mut self, _parts: &[Part]) -> Result<()> {
+        Ok(())
+    }
+
+    fn run(&mut self, parts: &[Part]) -> Result<()> {
+        for &part in parts {
+            for _ in 0..part.times() {
+                for op in 0..self.recording.part(part).len() {
+                    self.run_op(part, op)?;
+                }
             }
         }
         Ok(())
@@ -87,11 +99,11 @@ impl Execute for CpuExecutor {
         on: &mut dyn FnMut(Batch) -> ControlFlow<()>,
     ) -> Result<()> {
         let begun = Instant::now();
-        for step in 0..stream.batches.iter().sum() {
-            self.run(1)?;
-            let word = self.values[stream.words.0].words()[stream.from + step];
-            let batch = Batch { words: vec![word], at: begun.elapsed(), gpu: None };
-            if on(batch).is_break() {
+        for submission in &stream.submissions {
+            self.run(&submission.parts)?;
+            let words = self.values[stream.words.0].words()[submission.words.clone()].to_vec();
+            let at = begun.elapsed();
+            if on(Batch { words, steps: submission.steps(), at, gpu: None }).is_break() {
                 break;
             }
         }

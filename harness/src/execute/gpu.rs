@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::{Batch, Execute, Stream};
 use crate::error::Result;
 use crate::gpu::{Block, Gpu, Pipeline, Pipelines, Policy};
-use crate::plan::recording::{Content, Recording, TensorId};
+use crate::plan::recording::{Content, Op, Part, Recording, TensorId};
 
 use content::{alike, fill};
 pub use op_timer::{OpTimer, TimedStep};
@@ -24,7 +24,13 @@ pub struct GpuExecutor {
     /// What is executed.
     pub recording: Arc<Recording>,
     blocks: Vec<Arc<Block>>,
+    /// Of a step.
     dispatches: Vec<Dispatch>,
+    /// The first of them that follows the last layer.
+    tail: usize,
+    /// Of each chunk, once it was prepared.
+    chunks: Vec<Option<Vec<Dispatch>>>,
+    pipelines: Pipelines,
 }
 
 #[derive(Debug)]
@@ -120,30 +126,11 @@ impl GpuExecutor {
         recording: Arc<Recording>,
         blocks: Vec<Arc<Block>>,
     ) -> Result<Self> {
-        let mut dispatches = Vec::with_capacity(recording.dispatches());
-        for (index, op) in recording.ops.iter().enumerate() {
-            for (stage, pipeline) in op.plan.stages.iter().zip(pipelines.of(&gpu, &op.plan)?) {
-                let entries: Vec<_> = pipeline
-                    .bindings
-                    .iter()
-                    .map(|(binding, name)| wgpu::BindGroupEntry {
-                        binding: *binding,
-                        resource: wgpu::BindingResource::Buffer(
-                            blocks[op.tensor(op.plan.binding(name)).0].binding(),
-                        ),
-                    })
-                    .collect();
-                let bind_group = gpu.scoped(&op.label.to_string(), |device| {
-                    device.create_bind_group(&wgpu::BindGroupDescriptor {
-                        label: None,
-                        layout: &pipeline.layout,
-                        entries: &entries,
-                    })
-                })?;
-                dispatches.push(Dispatch { op: index, pipeline, bind_group, groups: stage.groups });
-            }
-        }
-        Ok(Self { gpu, recording, blocks, dispatches })
+        let dispatches = prepared(&gpu, pipelines, &recording.ops, &blocks)?;
+        let tail = dispatches.partition_point(|d| d.op < recording.tail);
+        let chunks = recording.chunks.iter().map(|_| None).collect();
+        let pipelines = pipelines.clone();
+        Ok(Self { gpu, recording, blocks, dispatches, tail, chunks, pipelines })
     }
 
     /// The device memory of a tensor.
@@ -156,36 +143,64 @@ impl GpuExecutor {
         self.blocks.iter().any(|own| std::ptr::eq(&raw const **own, block))
     }
 
-    /// Encodes the whole recording once.
+    /// Dispatches of a part, which is prepared, and the number of its first operation.
+    fn part(&self, part: Part) -> (&[Dispatch], usize) {
+        match part {
+            Part::Steps(_) => (&self.dispatches, 0),
+            Part::Tail => (&self.dispatches[self.tail..], self.recording.tail),
+            Part::Chunk(index) => {
+                (self.chunks[index].as_deref().expect("prepared before it runs"), 0)
+            }
+        }
+    }
+
+    /// Encodes parts of the recording, which are prepared.
+    fn encode_parts(&self, pass: &mut wgpu::ComputePass<'_>, parts: &[Part]) {
+        for part in parts {
+            let (dispatches, _) = self.part(*part);
+            for _ in 0..part.times() {
+                for dispatch in dispatches {
+                    dispatch.encode(pass);
+                }
+            }
+        }
+    }
+
+    /// Encodes one step.
     pub fn encode(&self, pass: &mut wgpu::ComputePass<'_>) {
         for dispatch in &self.dispatches {
             dispatch.encode(pass);
         }
     }
 
-    /// Dispatches of the whole recording.
+    /// Dispatches of a step.
     pub(crate) fn dispatches(&self) -> usize {
         self.dispatches.len()
     }
 
-    /// Encodes one dispatch of the recording.
+    /// Encodes one dispatch of a step.
     pub(crate) fn encode_dispatch(&self, pass: &mut wgpu::ComputePass<'_>, dispatch: usize) {
         self.dispatches[dispatch].encode(pass);
     }
 
-    /// Encodes one operation.
+    /// Encodes one operation of a step.
     pub fn encode_op(&self, pass: &mut wgpu::ComputePass<'_>, op: usize) {
         for dispatch in self.dispatches.iter().filter(|d| d.op == op) {
             dispatch.encode(pass);
         }
     }
 
-    /// Runs one operation and waits for it.
-    pub fn run_op(&self, op: usize) -> Result<()> {
-        self.submit(|pass| self.encode_op(pass, op))
+    /// Runs one operation of a part, which is prepared, and waits for it.
+    pub fn run_op(&self, part: Part, op: usize) -> Result<()> {
+        let (dispatches, first) = self.part(part);
+        self.submit_pass(|pass| {
+            for dispatch in dispatches.iter().filter(|d| d.op == first + op) {
+                dispatch.encode(pass);
+            }
+        })
     }
 
-    fn submit(&self, encode: impl FnOnce(&mut wgpu::ComputePass<'_>)) -> Result<()> {
+    fn submit_pass(&self, encode: impl FnOnce(&mut wgpu::ComputePass<'_>)) -> Result<()> {
         let submission = self.gpu.caught(|| {
             let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
             let mut pass = encoder.begin_compute_pass(&Default::default());
@@ -206,6 +221,39 @@ impl GpuExecutor {
         let bytes = self.blocks[tensor.0].read(&self.gpu)?;
         Ok(self.recording.tensors[tensor.0].content.values(&bytes))
     }
+}
+
+/// Pipelines and bind groups of operations.
+fn prepared(
+    gpu: &Gpu,
+    pipelines: &Pipelines,
+    ops: &[Op],
+    blocks: &[Arc<Block>],
+) -> Result<Vec<Dispatch>> {
+    let mut dispatches = Vec::new();
+    for (index, op) in ops.iter().enumerate() {
+        for (stage, pipeline) in op.plan.stages.iter().zip(pipelines.of(gpu, &op.plan)?) {
+            let entries: Vec<_> = pipeline
+                .bindings
+                .iter()
+                .map(|(binding, name)| wgpu::BindGroupEntry {
+                    binding: *binding,
+                    resource: wgpu::BindingResource::Buffer(
+                        blocks[op.tensor(op.plan.binding(name)).0].binding(),
+                    ),
+                })
+                .collect();
+            let bind_group = gpu.scoped(&op.label.to_string(), |device| {
+                device.create_bind_group(&wgpu::BindGroupDescriptor {
+                    label: None,
+                    layout: &pipeline.layout,
+                    entries: &entries,
+                })
+            })?;
+            dispatches.push(Dispatch { op: index, pipeline, bind_group, groups: stage.groups });
+        }
+    }
+    Ok(dispatches)
 }
 
 impl Dispatch {
@@ -235,12 +283,21 @@ impl Execute for GpuExecutor {
         self.gpu.check_faults()
     }
 
-    fn run(&mut self, steps: usize) -> Result<()> {
-        self.submit(|pass| {
-            for _ in 0..steps {
-                self.encode(pass);
+    fn prepare(&mut self, parts: &[Part]) -> Result<()> {
+        for part in parts {
+            let Part::Chunk(index) = *part else { continue };
+            if self.chunks[index].is_none() {
+                let ops = &self.recording.chunks[index].ops;
+                let dispatches = prepared(&self.gpu, &self.pipelines, ops, &self.blocks)?;
+                self.chunks[index] = Some(dispatches);
             }
-        })
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, parts: &[Part]) -> Result<()> {
+        self.prepare(parts)?;
+        self.submit_pass(|pass| self.encode_parts(pass, parts))
     }
 
     fn stream(
@@ -248,6 +305,9 @@ impl Execute for GpuExecutor {
         stream: &Stream,
         on: &mut dyn FnMut(Batch) -> ControlFlow<()>,
     ) -> Result<()> {
+        for submission in &stream.submissions {
+            self.prepare(&submission.parts)?;
+        }
         self.run_stream(stream, on)
     }
 

@@ -5,35 +5,54 @@ pub mod gpu;
 pub mod oracle;
 pub mod value;
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::plan::recording::TensorId;
+use crate::plan::recording::{Part, TensorId};
 
 pub use cpu::CpuExecutor;
 pub use gpu::{GpuExecutor, OpTimer, TimedStep};
 
-/// Steps that ended together.
+/// What runs together, and which words are read back after it.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// Parts of the recording, in order.
+    pub parts: Vec<Part>,
+    /// Words of the stream's tensor.
+    pub words: Range<usize>,
+}
+
+/// A submission that ended.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// The watched words, one a step.
+    /// The words read back.
     pub words: Vec<u32>,
-    /// When the batch was seen to be done, since the stream began.
+    /// Decode steps it ran.
+    pub steps: usize,
+    /// When it was seen to be done, since the stream began.
     pub at: Duration,
     /// GPU time from its first dispatch to its last, where timestamps exist.
     pub gpu: Option<Duration>,
 }
 
-/// Which steps a stream runs.
+/// Submissions that run one after the other.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// How many each submission has, at least one.
-    pub batches: Vec<usize>,
-    /// The tensor of words each step appends to.
+    /// In order.
+    pub submissions: Vec<Submission>,
+    /// The tensor of words that is read back.
     pub words: TensorId,
-    /// The word the first step writes.
-    pub from: usize,
+}
+
+impl Submission {
+    fn steps(&self) -> usize {
+        let steps = self.parts.iter().map(|part| match part {
+            Part::Steps(steps) => *steps,
+            Part::Chunk(_) | Part::Tail => 0,
+        });
+        steps.sum()
+    }
 }
 
 /// What a decode session needs of an executor.
@@ -42,11 +61,13 @@ pub trait Execute {
     fn write_words(&mut self, tensor: TensorId, at: usize, words: &[u32]) -> Result<()>;
     /// Sets a tensor of words or of KV values to zero.
     fn clear(&mut self, tensor: TensorId) -> Result<()>;
-    /// Runs the whole recording `steps` times and returns when done.
-    fn run(&mut self, steps: usize) -> Result<()>;
-    /// Runs many steps without waiting for each: the next batch is recorded while the last one
-    /// runs. `on` hears of each batch in order and may end the stream early; batches already
-    /// submitted then still run.
+    /// Makes ready whatever parts need that was not run before, such as pipelines of a chunk.
+    fn prepare(&mut self, parts: &[Part]) -> Result<()>;
+    /// Runs parts of the recording and returns when done.
+    fn run(&mut self, parts: &[Part]) -> Result<()>;
+    /// Runs submissions without waiting for each: the next one is recorded while the last one
+    /// runs. `on` hears of each in order and may end the stream early; what is already submitted
+    /// then still runs.
     fn stream(
         &mut self,
         stream: &Stream,

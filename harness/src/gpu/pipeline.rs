@@ -18,10 +18,10 @@ pub struct Pipeline {
     pub bindings: Vec<(u32, String)>,
 }
 
-/// Pipelines compiled so far, shared by equal dispatches.
-#[derive(Debug, Default)]
+/// Pipelines compiled so far, shared by equal dispatches; a clone is the same.
+#[derive(Clone, Debug, Default)]
 pub struct Pipelines {
-    compiled: Mutex<HashMap<String, Arc<Pipeline>>>,
+    compiled: Arc<Mutex<HashMap<String, Arc<Pipeline>>>>,
 }
 
 impl Pipelines {

@@ -11,14 +11,14 @@ use crate::execute::oracle;
 use crate::execute::value::Value;
 use crate::execute::{Execute, GpuExecutor};
 use crate::judge::judge;
-use crate::plan::recording::{Content, Op, Recording};
+use crate::plan::recording::{Content, Op, Part, Recording};
 
 /// An operation whose output is off.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Divergence {
     /// Step (position) at which it happened.
     pub step: usize,
-    /// Index in the recording.
+    /// Index in the part of the recording.
     pub op_index: usize,
     /// Layer and operation.
     pub label: String,
@@ -32,13 +32,15 @@ pub struct Divergence {
     pub reason: String,
 }
 
-/// Runs one step operation by operation; returns the first that disagrees.
-pub fn step(executor: &mut GpuExecutor, step: usize) -> Result<Option<Divergence>> {
+/// Runs a step, a chunk or what follows the last chunk operation by operation; returns the first that
+/// disagrees. `step` is the position at which the part begins.
+pub fn part(executor: &mut GpuExecutor, part: Part, step: usize) -> Result<Option<Divergence>> {
+    executor.prepare(&[part])?;
     let recording = Arc::clone(&executor.recording);
     let mut values: Vec<Value> = recording.tensors.iter().map(|t| light(&t.content)).collect();
-    for (index, op) in recording.ops.iter().enumerate() {
+    for (index, op) in recording.part(part).iter().enumerate() {
         refresh(executor, &recording, op, &mut values)?;
-        executor.run_op(index)?;
+        executor.run_op(part, index)?;
         let outcomes = oracle::expected(op, &values)?;
         let mut left = BTreeMap::new();
         for (tensor, _) in &outcomes {

@@ -200,7 +200,7 @@ impl Bench {
     pub fn validate(&mut self, when: &str) -> Result<()> {
         let executor = &mut self.copies[0];
         self.case.reset(executor)?;
-        executor.run(1)?;
+        executor.run(&[crate::plan::recording::Part::Steps(1)])?;
         match self.case.judge(executor, Policy::Plain)? {
             Verdict::Passed { .. } => Ok(()),
             Verdict::Failed { reason, .. } | Verdict::Unavailable { reason } => {

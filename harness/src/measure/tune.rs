@@ -260,7 +260,7 @@ impl Trials {
 /// Runs a case and says why its outcome is not right, if it is not.
 fn verdict(case: &Case, executor: &mut GpuExecutor) -> Result<Option<String>> {
     case.reset(executor)?;
-    executor.run(1)?;
+    executor.run(&[crate::plan::recording::Part::Steps(1)])?;
     Ok(match case.judge(executor, Policy::Guarded)? {
         Verdict::Passed { .. } => None,
         Verdict::Failed { reason, .. } => Some(format!("wrong: {reason}")),

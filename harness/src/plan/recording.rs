@@ -122,6 +122,13 @@ impl Op {
         self.plan.kernel
     }
 
+    /// Elements that the kernel declares of a tensor it binds, which may have room for more.
+    pub fn declared_len(&self, tensor: TensorId, problem: &Problem) -> Option<usize> {
+        let (name, _) = self.bindings.iter().find(|(_, id)| *id == tensor)?;
+        let binding = self.kernel().bindings.iter().find(|b| b.name == *name)?;
+        Some(binding.len(problem))
+    }
+
     /// The tensor bound to a name. Panics when there is none: recordings are checked when built.
     pub fn tensor(&self, binding: &str) -> TensorId {
         self.bindings
@@ -133,13 +140,55 @@ impl Op {
     }
 }
 
-/// Tensors and operations of one step.
+/// Operations that take a chunk of a prompt through all layers.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    /// Tokens it has room for.
+    pub tokens: usize,
+    /// Operations in order.
+    pub ops: Vec<Op>,
+}
+
+/// What runs: any part of a recording, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Decode steps of a token each.
+    Steps(usize),
+    /// The chunk of this index.
+    Chunk(usize),
+    /// What a decode step does after its last layer: after the last chunk of a prompt.
+    Tail,
+}
+
+impl Part {
+    /// The same once.
+    pub fn one(self) -> Self {
+        match self {
+            Part::Steps(_) => Part::Steps(1),
+            other => other,
+        }
+    }
+
+    /// How often its operations run.
+    pub fn times(self) -> usize {
+        match self {
+            Part::Steps(steps) => steps,
+            Part::Chunk(_) | Part::Tail => 1,
+        }
+    }
+}
+
+/// Tensors and operations of one step, and of chunks of a prompt over the same tensors.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     /// All tensors.
     pub tensors: Vec<Tensor>,
-    /// Operations in order.
+    /// Operations of a step in order.
     pub ops: Vec<Op>,
+    /// The first of them that follow the last layer.
+    pub tail: usize,
+    /// Chunks of a prompt, the largest first.
+    pub chunks: Vec<Chunk>,
 }
 
 impl Recording {
@@ -149,9 +198,7 @@ impl Recording {
         TensorId(self.tensors.len() - 1)
     }
 
-    /// Adds an operation. Every binding of the kernel but scratch and counters must be given; those
-    /// that the variant declares and the caller did not bind are added here, shared with equal ones
-    /// of the same kernel: its operations never run at the same time.
+    /// Adds an operation to the step; see [`Recording::bound`].
     pub fn op(
         &mut self,
         label: Label,
@@ -159,6 +206,20 @@ impl Recording {
         shape: Shape,
         bindings: &[(&'static str, TensorId)],
     ) {
+        let op = self.bound(label, plan, shape, bindings);
+        self.ops.push(op);
+    }
+
+    /// An operation over tensors. Every binding of the kernel but scratch and counters must be given; those
+    /// that the variant declares and the caller did not bind are added here, shared with equal ones
+    /// of the same kernel: its operations never run at the same time.
+    pub fn bound(
+        &mut self,
+        label: Label,
+        plan: Plan,
+        shape: Shape,
+        bindings: &[(&'static str, TensorId)],
+    ) -> Op {
         let mut bindings = bindings.to_vec();
         let problem = Problem { shape: shape.clone(), state: State::default() };
         for b in &plan.kernel.bindings {
@@ -195,10 +256,19 @@ impl Recording {
                 (name.clone(), self.tensor(name.clone(), Content::Uniform(bytes.clone())))
             })
             .collect();
-        self.ops.push(Op { uniforms, label, shape, plan, bindings });
+        Op { uniforms, label, shape, plan, bindings }
     }
 
-    /// Dispatches of one pass over the recording.
+    /// Operations of a part, once.
+    pub fn part(&self, part: Part) -> &[Op] {
+        match part {
+            Part::Steps(_) => &self.ops,
+            Part::Chunk(index) => &self.chunks[index].ops,
+            Part::Tail => &self.ops[self.tail..],
+        }
+    }
+
+    /// Dispatches of one step.
     pub fn dispatches(&self) -> usize {
         self.ops.iter().map(|op| op.plan.stages.len()).sum()
     }

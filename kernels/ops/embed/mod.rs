@@ -1,4 +1,4 @@
-//! Token embedding: gather one row and scale it.
+//! Token embedding: gather the rows of one token or of several neighbours and scale them.
 
 use crate::codes::{Format, Packing, TablePart};
 use crate::descriptor::*;
@@ -29,24 +29,35 @@ crate::params! {
             &TablePart::ALL,
         )
         .neutral(0.0),
+        n_tokens: usize = N_TOKENS,
     }
 }
 
 /// A whole table in blocks.
 fn table(vocab: usize, hidden: usize, weight: Format, scale: f32) -> Embed {
     let packing = Packing::Blocks;
-    Embed { vocab, hidden, weight, packing, scale, first_row: 0, part: TablePart::Whole }
+    Embed {
+        vocab,
+        hidden,
+        weight,
+        packing,
+        scale,
+        first_row: 0,
+        part: TablePart::Whole,
+        n_tokens: 1,
+    }
 }
 
 /// The declaration.
 pub static OPERATION: Declaration<Embed> = Declaration {
     name: "embed",
-    summary: "gather the current token's embedding row and scale it",
+    summary: "gather the embedding rows of N_TOKENS from the current one on and scale them",
     fuses: None,
     state: &[n_kv(8, 40)],
     bindings: &[
         state(),
-        Binding::input("tokens", words, len!(_, s => s.n_kv)).drawn(|p| Draw::Tokens(p.vocab)),
+        Binding::<Embed>::input("tokens", words, len!(p, s => s.n_kv - 1 + p.n_tokens))
+            .drawn(|p| Draw::Tokens(p.vocab)),
         Binding::input(
             "table",
             |p, _| {
@@ -55,12 +66,12 @@ pub static OPERATION: Declaration<Embed> = Declaration {
             },
             len!(p => p.vocab * p.hidden),
         ),
-        Binding::in_out("x", f32s, len!(p => p.hidden)),
+        Binding::in_out("x", f32s, len!(p => p.n_tokens * p.hidden)),
     ],
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage { entry: "main", grid: |p, c| p.hidden.div_ceil(c["WG"] as usize) }],
+            stages: &[Stage { entry: "main", grid: |p, c| (p.n_tokens * p.hidden).div_ceil(c["WG"] as usize) }],
             tunables: WORKGROUPS,
             ..Variant::PLAIN
         },
@@ -70,7 +81,7 @@ pub static OPERATION: Declaration<Embed> = Declaration {
                 entry: "main",
                 grid: |p, c| {
                     let chunks = p.weight.row_stride(p.hidden, Packing::Blocks) / 16;
-                    chunks.div_ceil(c["WG"] as usize)
+                    (p.n_tokens * chunks).div_ceil(c["WG"] as usize)
                 },
             }],
             tunables: WORKGROUPS,
@@ -83,7 +94,7 @@ pub static OPERATION: Declaration<Embed> = Declaration {
             name: "quantised",
             stages: &[Stage {
                 entry: "main",
-                grid: |p, c| (p.hidden / 4).div_ceil(c["WG"] as usize),
+                grid: |p, c| (p.n_tokens * (p.hidden / 4)).div_ceil(c["WG"] as usize),
             }],
             constants: |p, _| p.weight.fields(p.hidden, p.packing),
             tunables: WORKGROUPS,
@@ -100,8 +111,9 @@ pub static OPERATION: Declaration<Embed> = Declaration {
         if p.weight.is_dense() { &["vec4", "naive"] } else { &["quantised", "naive"] }
     },
     cost: |p, _| {
-        let n = p.hidden as f64;
-        Cost { bytes: p.weight.row_bytes(p.hidden) as f64 + 4.0 * n, flops: n }
+        let n = (p.n_tokens * p.hidden) as f64;
+        let rows = (p.n_tokens * p.weight.row_bytes(p.hidden)) as f64;
+        Cost { bytes: rows + 4.0 * n, flops: n }
     },
     tolerance: |_, _| Tolerance {
         k: 2.0,
@@ -133,11 +145,20 @@ pub static OPERATION: Declaration<Embed> = Declaration {
                 cases.push(Case::from(embed).n_kv(3));
             }
         }
+        // Tokens of a prompt: rows that end anywhere in a chunk, and in another part for some.
+        for weight in [Format::F32, Format::Bf16, Format::Q8_0, Format::Q4K] {
+            for (n_tokens, hidden) in [(5, 44), (37, 1152)] {
+                let embed = Embed { n_tokens, ..table(90, hidden, weight, 2.0) };
+                cases.push(Case::from(embed).n_kv(4));
+                let part = TablePart::Part;
+                cases.push(Case::from(Embed { part, first_row: 60, ..embed }).n_kv(1));
+            }
+        }
         cases
     },
     bench: || {
-        [Format::Bf16, Format::Q8_0, Format::Q6K]
-            .map(|weight| table(262_144, 1152, weight, 1152f32.sqrt()).into())
-            .into()
+        let tables = [Format::Bf16, Format::Q8_0, Format::Q6K]
+            .map(|weight| table(262_144, 1152, weight, 1152f32.sqrt()));
+        [1, 1024].map(|n_tokens| tables.map(|t| Embed { n_tokens, ..t }.into())).concat()
     },
 };

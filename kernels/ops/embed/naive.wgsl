@@ -1,9 +1,11 @@
 // embed/naive: one invocation an element.
 //
-//   x[i] = table[tokens[position]][i] * SCALE      table: (VOCAB, HIDDEN)  x: (HIDDEN)
+//   x[t][i] = table[tokens[position + t]][i] * SCALE      t < N_TOKENS
+//   table: (VOCAB, HIDDEN)  x: (N_TOKENS, HIDDEN)
 //
 // Idea: the gather, nothing else, of any format. Gemma scales by sqrt(HIDDEN), the others by 1.
-// import: embed/parts/table_row, format/weight_at
+// import: embed/parts/table_row, format/weight_at, grid
+override N_TOKENS: u32;
 override HIDDEN: u32;
 override SCALE: f32;
 override WG: u32 = 64u;
@@ -16,10 +18,14 @@ override WG: u32 = 64u;
 fn packed_word(i: u32) -> u32 { return table[i]; }
 
 @compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    let i = id.x;
-    if (i >= HIDDEN) { return; }
-    let row = table_row();
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let i = group_index(workgroup, groups) * WG + lid;
+    if (i >= N_TOKENS * HIDDEN) { return; }
+    let row = table_row(i / HIDDEN);
     if (row >= VOCAB) { return; }
-    x[i] = weight_at(row, i, HIDDEN) * SCALE;
+    x[i] = weight_at(row, i % HIDDEN, HIDDEN) * SCALE;
 }

@@ -1,11 +1,13 @@
 // embed/quantised: one invocation four elements of a quantised row; HIDDEN a multiple of 4.
 //
-//   x[i] = table[tokens[position]][i] * SCALE      table: (VOCAB, HIDDEN)  x: (HIDDEN)
+//   x[t][i] = table[tokens[position + t]][i] * SCALE      t < N_TOKENS
+//   table: (VOCAB, HIDDEN)  x: (N_TOKENS, HIDDEN)
 //
 // Idea: four quants are one word, or half of one that two invocations share; where their fields lie
 // are numbers from the host. A row is so short that latency is all: one load of quants, one of
 // scales, one 16-byte store.
-// import: embed/parts/table_row, format/weight_four
+// import: embed/parts/table_row, format/weight_four, grid
+override N_TOKENS: u32;
 override HIDDEN: u32;
 override SCALE: f32;
 override WG: u32 = 64u;
@@ -19,12 +21,18 @@ fn packed_word(i: u32) -> u32 { return table[i / 4u][i % 4u]; }
 fn packed_chunk(i: u32) -> vec4<u32> { return table[i]; }
 
 @compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    if (id.x >= HIDDEN / 4u) { return; }
-    let row = table_row();
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let fours = HIDDEN / 4u;
+    let i = group_index(workgroup, groups) * WG + lid;
+    if (i >= N_TOKENS * fours) { return; }
+    let row = table_row(i / fours);
     if (row >= VOCAB) { return; }
     let base = row * ROW_BYTES;
-    let block = 4u * id.x / BLOCK;
-    let e = 4u * id.x % BLOCK;
-    x[id.x] = dequant_four(codes_four(base, block, e), scale_addend(base, block, e)) * SCALE;
+    let block = 4u * (i % fours) / BLOCK;
+    let e = 4u * (i % fours) % BLOCK;
+    x[i] = dequant_four(codes_four(base, block, e), scale_addend(base, block, e)) * SCALE;
 }

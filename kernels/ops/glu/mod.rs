@@ -9,9 +9,10 @@ use crate::shared::*;
 crate::params! {
     /// Parameters of `glu`.
     pub struct Glu {
-        n: usize = dim("N", "elements of gate, of up and of y", 64, 3000),
+        n: usize = dim("N", "elements of a row of gate, of up and of y", 64, 3000),
         activation: Activation = ACTIVATION,
         act_format: FloatFormat = ACT_FORMAT_OUT.neutral(0.0),
+        rows: usize = ACT_ROWS,
     }
 }
 
@@ -22,19 +23,20 @@ pub static OPERATION: Declaration<Glu> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::input("gate_up", f32s, len!(p => 2 * p.n)),
-        Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.n)),
+        Binding::input("gate_up", f32s, len!(p => p.rows * 2 * p.n)),
+        Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
     ],
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage { entry: "main", grid: |p, c| p.n.div_ceil(2 * c["WG"] as usize) }],
+            stages: &[Stage { entry: "main", grid: |p, c| (p.rows * p.n.div_ceil(2)).div_ceil(c["WG"] as usize) }],
             tunables: WORKGROUPS,
+            unsupported: |p, _| odd_f16_rows(p.rows, p.n, p.act_format),
             ..Variant::PLAIN
         },
         Variant {
             name: "vec4",
-            stages: &[Stage { entry: "main", grid: |p, c| (p.n / 4).div_ceil(c["WG"] as usize) }],
+            stages: &[Stage { entry: "main", grid: |p, c| (p.rows * (p.n / 4)).div_ceil(c["WG"] as usize) }],
             tunables: WORKGROUPS,
             unsupported: |p, _| (p.n % 4 != 0).then(|| format!("N={} is no multiple of 4", p.n)),
             ..Variant::PLAIN
@@ -42,7 +44,7 @@ pub static OPERATION: Declaration<Glu> = Declaration {
     ],
     prefer: |_| &["vec4", "naive"],
     cost: |p, _| {
-        let n = p.n as f64;
+        let n = (p.rows * p.n) as f64;
         Cost { bytes: (8.0 + p.act_format.bytes() as f64) * n, flops: 10.0 * n }
     },
     tolerance: |_, _| Tolerance {
@@ -63,15 +65,21 @@ pub static OPERATION: Declaration<Glu> = Declaration {
                     (Activation::GeluTanh, F32) => F16,
                     (Activation::GeluTanh, _) => F32,
                 };
-                cases.push(Glu { n, activation, act_format }.into());
+                cases.push(Glu { n, activation, act_format, rows: 1 }.into());
+            }
+            for (rows, n, act_format) in [(3, 7, F32), (5, 96, F16), (17, 130, F16)] {
+                cases.push(Glu { n, activation, act_format, rows }.into());
             }
         }
         cases
     },
     bench: || {
         use Activation::{GeluTanh, Silu};
-        [(6912, GeluTanh), (8192, Silu), (6144, Silu)]
-            .map(|(n, activation)| Glu { n, activation, act_format: FloatFormat::F32 }.into())
-            .into()
+        let shapes = [(6912, GeluTanh), (8192, Silu), (6144, Silu)];
+        [(1, FloatFormat::F32), (1024, FloatFormat::F16)]
+            .map(|(rows, act_format)| {
+                shapes.map(|(n, activation)| Glu { n, activation, act_format, rows }.into())
+            })
+            .concat()
     },
 };

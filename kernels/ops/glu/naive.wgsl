@@ -1,11 +1,13 @@
 // glu/naive: one invocation two elements.
 //
-//   y[i] = act(gate[i]) * up[i]        gate_up: [gate (N) | up (N)]  y: (N) f32 or f16
+//   y[r][i] = act(gate[r][i]) * up[r][i]        r < ROWS
+//   gate_up: ROWS of [gate (N) | up (N)]  y: (ROWS, N) f32 or f16
 //
 // Idea: gate and up come out of one GEMV over stacked rows, so they share a buffer. Two elements, because two
 // f16 make a word.
 // import: format/store_pair, grid, math/activation
 override ACT_FORMAT: u32;
+override ROWS: u32;
 override N: u32;
 override WG: u32 = 64u;
 
@@ -19,10 +21,14 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let i = group_index(workgroup, groups) * WG + lid;
-    if (2u * i >= N) { return; }
-    let both = 2u * i + 1u < N;
+    let pairs = (N + 1u) / 2u;
+    if (i >= ROWS * pairs) { return; }
+    let row = i / pairs;
+    let e = 2u * (i % pairs);
+    let gate = 2u * row * N + e;
+    let both = e + 1u < N;
     var v = vec2<f32>(0.0);
-    v.x = activate(gate_up[2u * i]) * gate_up[N + 2u * i];
-    if (both) { v.y = activate(gate_up[2u * i + 1u]) * gate_up[N + 2u * i + 1u]; }
-    store_pair(2u * i, v, both);
+    v.x = activate(gate_up[gate]) * gate_up[gate + N];
+    if (both) { v.y = activate(gate_up[gate + 1u]) * gate_up[gate + N + 1u]; }
+    store_pair(row * N + e, v, both);
 }

@@ -1,9 +1,11 @@
 // glu/vec4: one invocation four elements; N a multiple of 4.
 //
-//   y[i] = act(gate[i]) * up[i]        gate_up: [gate (N) | up (N)]  y: (N) f32 or f16
+//   y[r][i] = act(gate[r][i]) * up[r][i]        r < ROWS
+//   gate_up: ROWS of [gate (N) | up (N)]  y: (ROWS, N) f32 or f16
 //
 // Idea: 16-byte loads and stores.
 // import: format/store_four, grid, math/activation
+override ROWS: u32;
 override N: u32;
 override WG: u32 = 64u;
 
@@ -17,8 +19,10 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let i = group_index(workgroup, groups) * WG + lid;
-    if (i >= N / 4u) { return; }
-    let g = gate_up[i];
+    let fours = N / 4u;
+    if (i >= ROWS * fours) { return; }
+    let gate = i + i / fours * fours;
+    let g = gate_up[gate];
     let a = vec4<f32>(activate(g.x), activate(g.y), activate(g.z), activate(g.w));
-    store_four(i, a * gate_up[N / 4u + i]);
+    store_four(i, a * gate_up[gate + fours]);
 }

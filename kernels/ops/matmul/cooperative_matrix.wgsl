@@ -1,6 +1,6 @@
 // matmul/cooperative_matrix: TM x TN elements of y a workgroup on 16 x 16 matrix units, f32 sums.
 //
-//   y[m][Y_OFFSET + r] = sum_k f16(x[m][k]) * f16(W[r][k])
+//   y[m][Y_OFFSET + r] = sum_k f16(x[m][k]) * f16(W[r][k]) + BETA * y[m][Y_OFFSET + r]
 //   x: (N_TOKENS, K) f32 or f16   W: (ROWS, K) in any format   y: (N_TOKENS, Y_OFFSET + ROWS + Y_AFTER) f32
 //
 // Idea: a subgroup multiplies 16 x 16 matrices of f16 in one operation, many times what its lanes

@@ -1,7 +1,7 @@
 //! Matrix times matrix, the bulk of a prompt: many tokens at once.
 
 use crate::adapter::Capabilities;
-use crate::codes::{FloatFormat, Format, Packing};
+use crate::codes::{Beta, FloatFormat, Format, Packing};
 use crate::descriptor::*;
 use crate::len;
 use crate::param::{State, choice, dim, start};
@@ -21,6 +21,7 @@ crate::params! {
                 .before(&["FIRST"]),
         y_after: usize =
             start("Y_AFTER", "elements of a row of y after those made here", 70).before(&["AFTER"]),
+        beta: Beta = BETA,
     }
 }
 
@@ -35,6 +36,7 @@ fn of(weight: Format) -> Matmul {
         act_format: FloatFormat::F32,
         y_offset: 0,
         y_after: 0,
+        beta: Beta::Zero,
     }
 }
 
@@ -193,7 +195,8 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
     },
     cost: |p, _| {
         let (m, rows, k) = (p.n_tokens as f64, p.rows as f64, p.k as f64);
-        let row = 4.0 * rows + p.act_format.bytes() as f64 * k;
+        let beta = f64::from(p.beta.code());
+        let row = 4.0 * (1.0 + beta) * rows + p.act_format.bytes() as f64 * k;
         Cost { bytes: rows * p.weight.row_bytes(p.k) as f64 + m * row, flops: 2.0 * m * rows * k }
     },
     tolerance: f32_tolerance,
@@ -224,6 +227,13 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
         cases.push(Matmul { n_tokens: 128, rows: 128, k: 64, ..f16_of(Format::F16) });
         let tile = Matmul { n_tokens: 64, rows: 64, k: 96, ..f16_of(Format::Bf16) };
         cases.push(Matmul { y_offset: 64, y_after: 32, ..tile });
+        // Added to what y held, in whole tiles and in others.
+        for weight in [Format::F16, Format::Bf16, Format::Q4K, Format::F32] {
+            let beta = Beta::One;
+            cases.push(Matmul { beta, ..tile });
+            cases.push(Matmul { beta, n_tokens: 35, rows: 70, k: 256, weight, ..tile });
+            cases.push(Matmul { beta, n_tokens: 9, rows: 33, k: 96, weight, ..of(weight) });
+        }
         cases.push(of(Format::F32));
         cases.into_iter().map(Case::from).collect()
     },

@@ -1,6 +1,6 @@
 // matmul/naive: one invocation an element of y.
 //
-//   y[m][Y_OFFSET + r] = sum_k x[m][k] * W[r][k]
+//   y[m][Y_OFFSET + r] = sum_k x[m][k] * W[r][k] + BETA * y[m][Y_OFFSET + r]
 //   x: (N_TOKENS, K) f32 or f16   W: (ROWS, K) in any format   y: (N_TOKENS, Y_OFFSET + ROWS + Y_AFTER) f32
 //
 // Idea: the formula, nothing else, one weight at a time. Every weight is decoded N_TOKENS times and every
@@ -11,6 +11,7 @@ override ROWS: u32;
 override K: u32;
 override Y_OFFSET: u32;
 override Y_AFTER: u32;
+override BETA: u32;
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> weights: array<u32>;
@@ -33,5 +34,7 @@ fn main(
     if (m >= N_TOKENS) { return; }
     var sum = 0.0;
     for (var k = 0u; k < K; k++) { sum += x_at(m * K + k) * weight_at(row, k, K); }
-    y[m * (Y_OFFSET + ROWS + Y_AFTER) + Y_OFFSET + row] = sum;
+    let at = m * (Y_OFFSET + ROWS + Y_AFTER) + Y_OFFSET + row;
+    if (BETA == BETA_1) { sum += y[at]; }
+    y[at] = sum;
 }

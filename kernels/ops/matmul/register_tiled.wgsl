@@ -1,6 +1,6 @@
 // matmul/register_tiled: TM x TN elements of y a workgroup, 8 columns and RM rows an invocation.
 //
-//   y[m][Y_OFFSET + r] = sum_k x[m][k] * W[r][k]
+//   y[m][Y_OFFSET + r] = sum_k x[m][k] * W[r][k] + BETA * y[m][Y_OFFSET + r]
 //   x: (N_TOKENS, K) f32 or f16   W: (ROWS, K) in any format   y: (N_TOKENS, Y_OFFSET + ROWS + Y_AFTER) f32
 //
 // Idea: 8 x 8 sums in registers need 16 reads of workgroup memory for 256 multiply-adds, so that
@@ -16,6 +16,7 @@
 override ROWS: u32;
 override Y_OFFSET: u32;
 override Y_AFTER: u32;
+override BETA: u32;
 // TM / RM and TN / 8 are multiples of 8.
 override TM: u32 = 128u;
 override TN: u32 = 128u;
@@ -73,15 +74,19 @@ fn add(sums: vec4<f32>, rows: mat4x4<f32>, w: vec4<f32>) -> vec4<f32> {
     return fma(rows[3], vec4<f32>(w.w), fma(rows[2], vec4<f32>(w.z), low));
 }
 
+fn put_one(at: u32, sum: f32) {
+    y[at] = sum + select(0.0, y[at], BETA == BETA_1);
+}
+
 // Stores one column of four rows LINES apart.
 fn put(m: u32, n: u32, sums: vec4<f32>) {
     if (n >= ROWS) { return; }
     let row = Y_OFFSET + ROWS + Y_AFTER;
     let at = m * row + Y_OFFSET + n;
-    if (m < N_TOKENS) { y[at] = sums.x; }
-    if (m + LINES < N_TOKENS) { y[at + LINES * row] = sums.y; }
-    if (m + 2u * LINES < N_TOKENS) { y[at + 2u * LINES * row] = sums.z; }
-    if (m + 3u * LINES < N_TOKENS) { y[at + 3u * LINES * row] = sums.w; }
+    if (m < N_TOKENS) { put_one(at, sums.x); }
+    if (m + LINES < N_TOKENS) { put_one(at + LINES * row, sums.y); }
+    if (m + 2u * LINES < N_TOKENS) { put_one(at + 2u * LINES * row, sums.z); }
+    if (m + 3u * LINES < N_TOKENS) { put_one(at + 3u * LINES * row, sums.w); }
 }
 
 @compute @workgroup_size(WG)

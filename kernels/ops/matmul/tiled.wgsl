@@ -1,6 +1,6 @@
 // matmul/tiled: 16 x 16 elements of y a workgroup, tiles of x and W in workgroup memory.
 //
-//   y[m][Y_OFFSET + r] = sum_k x[m][k] * W[r][k]
+//   y[m][Y_OFFSET + r] = sum_k x[m][k] * W[r][k] + BETA * y[m][Y_OFFSET + r]
 //   x: (N_TOKENS, K) f32 or f16   W: (ROWS, K) in any format   y: (N_TOKENS, Y_OFFSET + ROWS + Y_AFTER) f32
 //
 // Idea: a workgroup loads each operand once for sixteen elements of y and decodes a weight once
@@ -11,6 +11,7 @@
 override ROWS: u32;
 override Y_OFFSET: u32;
 override Y_AFTER: u32;
+override BETA: u32;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
@@ -55,6 +56,8 @@ fn main(
         workgroupBarrier();
     }
     if (m0 + m < N_TOKENS && n0 + n < ROWS) {
-        y[(m0 + m) * (Y_OFFSET + ROWS + Y_AFTER) + Y_OFFSET + n0 + n] = sum;
+        let at = (m0 + m) * (Y_OFFSET + ROWS + Y_AFTER) + Y_OFFSET + n0 + n;
+        if (BETA == BETA_1) { sum += y[at]; }
+        y[at] = sum;
     }
 }

@@ -5,7 +5,7 @@ use crate::attention::*;
 use crate::codes::{FloatFormat, Norm, RopeFactors, RopeStyle};
 use crate::descriptor::*;
 use crate::len;
-use crate::param::{dim, n_kv};
+use crate::param::{PROMPT_LEN, dim, n_kv};
 use crate::shared::*;
 
 crate::params! {
@@ -20,9 +20,11 @@ crate::params! {
         rope_base: f32 = ROPE_BASE,
         rope_factors: RopeFactors = ROPE_FACTORS,
         kv_size: usize =
-            dim("KV_SIZE", "slots of the cache; position modulo KV_SIZE is written", 16, 60)
+            dim("KV_SIZE", "slots of the cache; they wrap", 16, 60)
                 .before(&["CAPACITY"]),
         kv_format: FloatFormat = KV_FORMAT,
+        n_tokens: usize = N_TOKENS,
+        before: usize = BEFORE,
     }
 }
 
@@ -31,6 +33,10 @@ has_cache!(QkvRopeAppend);
 impl Rotates for QkvRopeAppend {
     fn table(&self) -> (f32, usize, RopeFactors) {
         (self.rope_base, self.head_dim, self.rope_factors)
+    }
+
+    fn n_tokens(&self) -> usize {
+        self.n_tokens
     }
 }
 
@@ -48,24 +54,26 @@ fn heads(layer: Layer) -> QkvRopeAppend {
         rope_factors: RopeFactors::None,
         kv_size: 512,
         kv_format: FloatFormat::F32,
+        n_tokens: 1,
+        before: 0,
     }
 }
 
-const A_HEAD: &[Stage<QkvRopeAppend>] = &[Stage { entry: "main", grid: |p, _| p.qkv_heads() }];
+const A_HEAD: &[Stage<QkvRopeAppend>] = &[Stage { entry: "main", grid: |p, _| p.n_tokens * p.qkv_heads() }];
 
 /// The declaration.
 pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
     name: "qkv_rope_append",
     summary: "per-head RMSNorm (optional) and rotary embedding of Q and K, K and V into the cache",
     fuses: None,
-    state: &[n_kv(16, 200)],
+    state: &[n_kv(16, 200), PROMPT_LEN],
     bindings: &[
         state(),
-        qkv(),
+        Binding::input("qkv", f32s, len!(p => p.n_tokens * p.qkv_heads() * p.head_dim)),
         head_norm("q_norm"),
         head_norm("k_norm"),
         rope(),
-        Binding::output("q", f32s, len!(p => p.q_heads() * p.head_dim)),
+        Binding::output("q", f32s, len!(p => p.n_tokens * p.q_heads() * p.head_dim)),
         appended_cache("k_cache"),
         appended_cache("v_cache"),
     ],
@@ -92,8 +100,10 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
     cost: |p, _| {
         let (query, key) = (p.q_elements(), p.k_elements());
         Cost {
-            bytes: (8 * query + 2 * key * (4 + p.kv_format.bytes()) + 12 * p.head_dim) as f64,
-            flops: (7 * (query + key)) as f64,
+            bytes: (p.n_tokens
+                * (8 * query + 2 * key * (4 + p.kv_format.bytes()) + 4 * p.head_dim)
+                + 8 * p.head_dim) as f64,
+            flops: (7 * p.n_tokens * (query + key)) as f64,
         }
     },
     tolerance: |p, _| Tolerance {
@@ -132,10 +142,21 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
             case(f16(qwen), 1),
             case(QkvRopeAppend { kv_size: 1, ..heads(one_of_32) }, 7),
             case(f16(QkvRopeAppend { kv_size: 5, ..heads(three_of_80) }), 10),
+            // Tokens of a prompt: more than a ring has slots, fewer than the chunk has room for, rows
+            // behind a window.
+            case(QkvRopeAppend { n_tokens: 9, kv_size: 7, ..heads(one_of_32) }, 20).prompt_len(40),
+            case(f16(QkvRopeAppend { n_tokens: 16, ..gemma }), 505).prompt_len(515),
+            case(QkvRopeAppend { n_tokens: 33, kv_size: 40, before: 7, ..qwen }, 3).prompt_len(30),
+            case(f16(QkvRopeAppend { n_tokens: 6, before: 3, kv_size: 8, ..llama }), 1).prompt_len(9),
         ]
     },
     bench: || {
         let f16 = |p| QkvRopeAppend { kv_format: FloatFormat::F16, ..p };
-        MODELS.map(|layer| Case::from(f16(heads(layer))).n_kv(129)).into()
+        let step = MODELS.map(|layer| Case::from(f16(heads(layer))).n_kv(129));
+        let chunk = MODELS.map(|layer| {
+            let p = QkvRopeAppend { n_tokens: 1024, kv_size: 1024, ..f16(heads(layer)) };
+            Case::from(p).n_kv(1).prompt_len(1024)
+        });
+        [step, chunk].concat()
     },
 };

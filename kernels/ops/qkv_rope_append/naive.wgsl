@@ -1,14 +1,16 @@
-// qkv_rope_append/naive: one invocation a head.
+// qkv_rope_append/naive: one invocation a token's head.
 //
-//   q[h] = rope(norm(qkv.q[h], q_norm))                       KV_HEADS*Q_PER_KV query heads
-//   k_cache[h][position % KV_SIZE] = rope(norm(qkv.k[h], k_norm));  v_cache likewise = qkv.v[h]
+//   q[t][h] = rope(norm(qkv.q[t][h], q_norm))         KV_HEADS*Q_PER_KV query heads, t < N_TOKENS
+//   k_cache[h][slot t] = rope(norm(qkv.k[t][h], k_norm));  v_cache likewise = qkv.v[t][h]
+//   slot t = (position + t) % KV_SIZE, or with BEFORE > 0 (BEFORE + t) % KV_SIZE
 //   norm(h, w) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h
 //   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
 //   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
-//   qkv: [q | k | v] x HEAD_DIM  q: heads x HEAD_DIM  caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
+//   qkv: N_TOKENS of [q | k | v] x HEAD_DIM  q: (N_TOKENS, heads, HEAD_DIM)
+//   caches: (KV_HEADS, KV_SIZE, HEAD_DIM); of several tokens those beyond the prompt are not stored
 //
 // Idea: the formula, serially, element by element.
-// import: rope/append_head, rope/two_norms
+// import: grid, rope/append_head, rope/head_norm, rope/slot, rope/two_norms
 override KV_FORMAT: u32;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
@@ -21,4 +23,9 @@ override KV_FORMAT: u32;
 @group(0) @binding(7) var<storage, read_write> v_cache: array<u32>;
 
 @compute @workgroup_size(1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>) { append_head(workgroup.x); }
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let heads = KV_HEADS * (Q_PER_KV + 2u);
+    let row = group_index(workgroup, groups);
+    if (row >= N_TOKENS * heads) { return; }
+    append_head(row / heads, row % heads);
+}

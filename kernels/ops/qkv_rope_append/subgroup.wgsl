@@ -1,14 +1,16 @@
-// qkv_rope_append/subgroup: one workgroup a head, subgroup sums.
+// qkv_rope_append/subgroup: one workgroup a token's head, subgroup sums.
 //
-//   q[h] = rope(norm(qkv.q[h], q_norm))                       KV_HEADS*Q_PER_KV query heads
-//   k_cache[h][position % KV_SIZE] = rope(norm(qkv.k[h], k_norm));  v_cache likewise = qkv.v[h]
+//   q[t][h] = rope(norm(qkv.q[t][h], q_norm))         KV_HEADS*Q_PER_KV query heads, t < N_TOKENS
+//   k_cache[h][slot t] = rope(norm(qkv.k[t][h], k_norm));  v_cache likewise = qkv.v[t][h]
+//   slot t = (position + t) % KV_SIZE, or with BEFORE > 0 (BEFORE + t) % KV_SIZE
 //   norm(h, w) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h
 //   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
 //   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
-//   qkv: [q | k | v] x HEAD_DIM  q: heads x HEAD_DIM  caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
+//   qkv: N_TOKENS of [q | k | v] x HEAD_DIM  q: (N_TOKENS, heads, HEAD_DIM)
+//   caches: (KV_HEADS, KV_SIZE, HEAD_DIM); of several tokens those beyond the prompt are not stored
 //
 // Idea: as workgroup, with two barriers instead of the tree's log2(WG).
-// import: reduce/subgroups, rope/append, rope/heads, step/state
+// import: grid, reduce/subgroups, rope/append, rope/heads, rope/slot, step/state
 override WG: u32 = 64u; // at least HEAD_DIM/4
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
@@ -23,23 +25,27 @@ override WG: u32 = 64u; // at least HEAD_DIM/4
 @compute @workgroup_size(WG)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
     @builtin(subgroup_id) subgroup: u32,
     @builtin(num_subgroups) subgroups: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    let head = workgroup.x;
-    let position = state[POSITION];
+    let heads = KV_HEADS * (Q_PER_KV + 2u);
+    let row = group_index(workgroup, groups);
+    if (row >= N_TOKENS * heads) { return; }
+    let token = row / heads;
+    let head = row % heads;
     let mine = lid < HEAD_DIM / 4u;
     // An invocation beyond the head repeats the first quad and drops it.
     let i = select(0u, lid, mine);
-    let v = load_quad(head, i);
+    let v = load_quad(row, i);
     let w = norm_quad(head, i);
-    let t = rotations(head, i, position);
+    let t = rotations(head, i, state[POSITION] + token);
     var scale = 1.0;
     if (QK_NORM == NORM_RMS) {
         let sum = sum_of_subgroups(lane, subgroup, subgroups, select(0.0, quad_squares(v), mine));
         scale = inverseSqrt(sum / f32(HEAD_DIM) + EPS);
     }
-    if (mine) { place(head, i, v, scale, w, t, position); }
+    if (mine) { place(token, head, i, v, scale, w, t); }
 }

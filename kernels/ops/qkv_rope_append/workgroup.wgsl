@@ -1,16 +1,18 @@
-// qkv_rope_append/workgroup: one workgroup a head, a tree in workgroup memory.
+// qkv_rope_append/workgroup: one workgroup a token's head, a tree in workgroup memory.
 //
-//   q[h] = rope(norm(qkv.q[h], q_norm))                       KV_HEADS*Q_PER_KV query heads
-//   k_cache[h][position % KV_SIZE] = rope(norm(qkv.k[h], k_norm));  v_cache likewise = qkv.v[h]
+//   q[t][h] = rope(norm(qkv.q[t][h], q_norm))         KV_HEADS*Q_PER_KV query heads, t < N_TOKENS
+//   k_cache[h][slot t] = rope(norm(qkv.k[t][h], k_norm));  v_cache likewise = qkv.v[t][h]
+//   slot t = (position + t) % KV_SIZE, or with BEFORE > 0 (BEFORE + t) % KV_SIZE
 //   norm(h, w) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h
 //   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
 //   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
-//   qkv: [q | k | v] x HEAD_DIM  q: heads x HEAD_DIM  caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
+//   qkv: N_TOKENS of [q | k | v] x HEAD_DIM  q: (N_TOKENS, heads, HEAD_DIM)
+//   caches: (KV_HEADS, KV_SIZE, HEAD_DIM); of several tokens those beyond the prompt are not stored
 //
 // Idea: rotation and append of a token touch a few kilobytes: one dispatch instead of two saves a
 // launch and a barrier. Keys and values go from the product into the cache and nowhere else. An
 // invocation keeps its four elements in registers; all loads are issued before the sum.
-// import: reduce/tree, rope/append, rope/heads, step/state
+// import: grid, reduce/tree, rope/append, rope/heads, rope/slot, step/state
 override WG: u32 = 64u; // a power of two, at least HEAD_DIM/4
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
@@ -25,20 +27,24 @@ override WG: u32 = 64u; // a power of two, at least HEAD_DIM/4
 @compute @workgroup_size(WG)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let head = workgroup.x;
-    let position = state[POSITION];
+    let heads = KV_HEADS * (Q_PER_KV + 2u);
+    let row = group_index(workgroup, groups);
+    if (row >= N_TOKENS * heads) { return; }
+    let token = row / heads;
+    let head = row % heads;
     let mine = lid < HEAD_DIM / 4u;
     // An invocation beyond the head repeats the first quad and drops it.
     let i = select(0u, lid, mine);
-    let v = load_quad(head, i);
+    let v = load_quad(row, i);
     let w = norm_quad(head, i);
-    let t = rotations(head, i, position);
+    let t = rotations(head, i, state[POSITION] + token);
     var scale = 1.0;
     if (QK_NORM == NORM_RMS) {
         let sum = workgroup_sum(lid, select(0.0, quad_squares(v), mine));
         scale = inverseSqrt(sum / f32(HEAD_DIM) + EPS);
     }
-    if (mine) { place(head, i, v, scale, w, t, position); }
+    if (mine) { place(token, head, i, v, scale, w, t); }
 }

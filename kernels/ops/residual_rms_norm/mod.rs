@@ -1,4 +1,5 @@
-//! A branch into the residual stream and the stream's norm for the next matrix, in one dispatch.
+//! A branch into the residual stream and the stream's norm for the next matrix, in one dispatch; of one
+//! token or of the rows of several.
 
 use crate::codes::{FloatFormat, Norm, NormOffset};
 use crate::descriptor::*;
@@ -9,46 +10,53 @@ use crate::shared::*;
 crate::params! {
     /// Parameters of `residual_rms_norm`.
     pub struct ResidualRmsNorm {
-        n: usize = dim("N", "elements of every vector", 256, 5000),
+        n: usize = dim("N", "elements of a row", 256, 5000),
         eps: f32 = float("EPS", "added to the mean squares", 1e-6, 1e-2),
         weight_offset: NormOffset = WEIGHT_OFFSET,
         post: Norm = POST_NORM,
         act_format: FloatFormat = ACT_FORMAT_OUT,
+        rows: usize = ACT_ROWS,
     }
 }
 
 /// Standard, to f32.
 fn vectors(n: usize, eps: f32, post: Norm) -> ResidualRmsNorm {
     let (weight_offset, act_format) = (NormOffset::Standard, FloatFormat::F32);
-    ResidualRmsNorm { n, eps, weight_offset, post, act_format }
+    ResidualRmsNorm { n, eps, weight_offset, post, act_format, rows: 1 }
 }
 
-const ONE: &[Stage<ResidualRmsNorm>] = &[Stage { entry: "main", grid: |_, _| 1 }];
+const A_ROW: &[Stage<ResidualRmsNorm>] = &[Stage { entry: "main", grid: |p, _| p.rows }];
 
 /// The declaration.
 pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
     name: "residual_rms_norm",
-    summary: "x += delta or rms_norm(delta), then y = rms_norm(x), in one workgroup",
+    summary: "x += delta or rms_norm(delta), then y = rms_norm(x), a workgroup a row",
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::in_out("x", f32s, len!(p => p.n)),
-        Binding::input("delta", f32s, len!(p => p.n)),
+        Binding::in_out("x", f32s, len!(p => p.rows * p.n)),
+        Binding::input("delta", f32s, len!(p => p.rows * p.n)),
         Binding::input("post_weight", f32s, len!(p => p.n)),
         Binding::input("next_weight", f32s, len!(p => p.n)),
-        Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.n)),
+        Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
     ],
     variants: &[
-        Variant { name: "naive", stages: ONE, ..Variant::PLAIN },
+        Variant {
+            name: "naive",
+            stages: A_ROW,
+            unsupported: |p, _| odd_f16_rows(p.rows, p.n, p.act_format),
+            ..Variant::PLAIN
+        },
         Variant {
             name: "workgroup",
-            stages: ONE,
+            stages: A_ROW,
+            unsupported: |p, _| odd_f16_rows(p.rows, p.n, p.act_format),
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0, 1024.0])],
             ..Variant::PLAIN
         },
         Variant {
             name: "subgroup",
-            stages: ONE,
+            stages: A_ROW,
             constants: |p, caps| {
                 // As many invocations as there are fours of elements, in whole subgroups.
                 let size = caps.subgroup.map_or(32, |(_, max)| max.max(4)) as usize;
@@ -65,7 +73,7 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
     ],
     prefer: |_| &["subgroup", "workgroup", "naive"],
     cost: |p, _| {
-        let n = p.n as f64;
+        let n = (p.rows * p.n) as f64;
         let post = match p.post {
             Norm::None => 0.0,
             Norm::Rms => 1.0,
@@ -89,6 +97,11 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
                 let act_format = if n % 2 == 0 { even } else { odd };
                 cases.push(ResidualRmsNorm { act_format, ..vectors(n, eps, post) }.into());
             }
+            for (rows, n) in [(3, 5), (7, 1152), (2, 8200)] {
+                let act_format = if n % 2 == 0 { F16 } else { F32 };
+                let one = vectors(n, 1e-6, post);
+                cases.push(ResidualRmsNorm { act_format, rows, ..one }.into());
+            }
             // Longer than what a workgroup of 256 or 512 keeps in registers.
             let long = vectors(8200, 1e-6, post);
             let weight_offset = NormOffset::Gemma;
@@ -96,5 +109,8 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
         }
         cases
     },
-    bench: || vec![vectors(1152, 1e-6, Norm::Rms).into(), vectors(2048, 1e-5, Norm::None).into()],
+    bench: || {
+        let shapes = [vectors(1152, 1e-6, Norm::Rms), vectors(2048, 1e-5, Norm::None)];
+        [1, 1024].map(|rows| shapes.map(|p| ResidualRmsNorm { rows, ..p }.into())).concat()
+    },
 };

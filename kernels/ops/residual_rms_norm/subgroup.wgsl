@@ -1,13 +1,15 @@
-// residual_rms_norm/subgroup: one workgroup, subgroup sums, 16 bytes a load; N a multiple of 4.
+// residual_rms_norm/subgroup: one workgroup a row, subgroup sums, 16 bytes a load; N a multiple of 4.
 //
 //   b = delta                                             POST_NORM none
 //   b[i] = delta[i] / rms(delta) * (WEIGHT_OFFSET + post_weight[i])     POST_NORM rms
 //   x[i] = x[i] + b[i];  y[i] = x[i] / rms(x) * (WEIGHT_OFFSET + next_weight[i])
-//   rms(v) = sqrt(mean_j v[j]^2 + EPS); all (N); y f32 or f16; WEIGHT_OFFSET 0: standard, 1: Gemma's
+//   rms(v) = sqrt(mean_j v[j]^2 + EPS), each of ROWS for itself; x, delta, y: (ROWS, N); weights: (N)
+//   y f32 or f16; WEIGHT_OFFSET 0: standard, 1: Gemma's
 //
 // Idea: as workgroup, with two barriers a sum instead of the tree's log2(WG), and a workgroup wide
 // enough that most invocations own four elements.
 // import: format/store_four, reduce/subgroups
+override ROWS: u32;
 override N: u32;
 override EPS: f32;
 override WEIGHT_OFFSET: u32;
@@ -33,12 +35,14 @@ fn next(i: u32) -> vec4<f32> { return vec4<f32>(f32(WEIGHT_OFFSET)) + next_weigh
 
 @compute @workgroup_size(WG)
 fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
     @builtin(subgroup_id) subgroup: u32,
     @builtin(num_subgroups) subgroups: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
     let fours = N / 4u;
+    let base = workgroup.x * fours;
     let rounds = (fours + WG - 1u) / WG;
     var deltas: array<vec4<f32>, HELD>;
     var xs: array<vec4<f32>, HELD>;
@@ -49,11 +53,11 @@ fn main(
     for (var j = 0u; j < rounds; j++) {
         let i = j * WG + lid;
         if (i < fours) {
-            let d = delta[i];
+            let d = delta[base + i];
             squares += dot(d, d);
             if (j < HELD) {
                 deltas[j] = d;
-                xs[j] = x[i];
+                xs[j] = x[base + i];
                 posts[j] = post(i);
                 nexts[j] = next(i);
             }
@@ -72,9 +76,9 @@ fn main(
                 v = xs[j] + deltas[j] * scale * posts[j];
                 xs[j] = v;
             } else {
-                v = x[i] + delta[i] * scale * post(i);
+                v = x[base + i] + delta[base + i] * scale * post(i);
             }
-            x[i] = v;
+            x[base + i] = v;
             squares += dot(v, v);
         }
     }
@@ -83,9 +87,9 @@ fn main(
         let i = j * WG + lid;
         if (i < fours) {
             if (j < HELD) {
-                store_four(i, xs[j] * scale * nexts[j]);
+                store_four(base + i, xs[j] * scale * nexts[j]);
             } else {
-                store_four(i, x[i] * scale * next(i));
+                store_four(base + i, x[base + i] * scale * next(i));
             }
         }
     }

@@ -44,10 +44,8 @@ fn too_many(p: &RmsNorm, caps: &Capabilities) -> Option<String> {
 
 fn too_many_or_odd(p: &RmsNorm, caps: &Capabilities) -> Option<String> {
     too_many(p, caps).or_else(|| {
-        let n = p.n;
         // Two workgroups would write one word.
-        (p.rows > 1 && n % 2 == 1 && p.act_format == FloatFormat::F16)
-            .then(|| format!("N={n} is odd: with f16 activations rows would share words"))
+        odd_f16_rows(p.rows, p.n, p.act_format)
     })
 }
 

@@ -18,6 +18,9 @@ override POST_NORM: u32; // 1: the branch is normed first
 // vector are read again.
 const KEPT: u32 = 4u;
 
+// Where the row at hand begins in y; the accessors of a variant with several rows add it too.
+var<private> norm_base: u32 = 0u;
+
 fn delta_pair(at: u32) -> vec2<f32> {
     if (at + 1u < N) { return vec2<f32>(delta_at(at), delta_at(at + 1u)); }
     if (at < N) { return vec2<f32>(delta_at(at), 0.0); }
@@ -92,6 +95,6 @@ fn residual_norm(p: NormLane, next: bool) {
         } else {
             v = stream_pair(at) * scale * next_pair(at);
         }
-        if (at < N) { store_pair(at, v, at + 1u < N); }
+        if (at < N) { store_pair(norm_base + at, v, at + 1u < N); }
     }
 }

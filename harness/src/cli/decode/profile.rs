@@ -156,6 +156,8 @@ pub(in crate::cli) fn bench_arch(
         prompt: None,
         prompt_tokens: vec![2, 5, 7, 11],
         kv: Float::F16,
+        prompt_chunk: None,
+        prompt_activations: None,
         activations: Float::F32,
         manifest: None,
         untuned: false,

@@ -65,6 +65,7 @@ pub(in crate::cli) fn problems(
         context: 512,
         kv: FloatFormat::F16,
         acts: FloatFormat::F32,
+        chunks: Chunks::NONE,
         sampling: None,
         hints: Hints::new(),
         tuned: None,

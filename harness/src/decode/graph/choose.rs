@@ -1,4 +1,4 @@
-//! Second pass: a variant for every listed operation. Third: weights packed as those variants read
+//! Second pass: a variant for every listed operation of a step and of chunks. Third: weights packed as those variants read
 //! them, and the recording.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,10 +7,10 @@ use std::path::Path;
 use lathe_kernels::{Capabilities, Packing, Shape};
 
 use super::Selected;
-use super::step::{Listed, ListedShape, Node, Step};
+use super::step::{Listed, ListedShape, Node, Steps};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
-use crate::plan::recording::{Content, Recording, TensorId};
+use crate::plan::recording::{Chunk, Content, Recording, TensorId};
 use crate::plan::select::{Hints, SelectError, Selection, select};
 use crate::plan::tuned::Tuned;
 
@@ -30,25 +30,65 @@ struct Chosen {
     plan: Plan,
 }
 
+/// An operation to choose for, with what was decided of its fusion.
+type Undecided = (Listed, Option<String>);
+
 impl Chooser<'_> {
-    /// The recording of a step, its selections, and where its tensors went.
+    /// The recording of a step and its chunks, its selections, and where its tensors went.
     pub(super) fn record(
         &self,
-        step: &mut Step,
+        steps: &mut Steps,
     ) -> Result<(Recording, Vec<Selected>, Vec<Option<TensorId>>)> {
         let mut selected = Selections::default();
-        let ops = std::mem::take(&mut step.nodes).into_iter().map(|node| self.resolve(node));
-        let ops: Vec<(Listed, Option<String>)> = ops.flatten().collect();
-        // Those that read a matrix as it is come after those that say how it is packed.
-        let mut packings = BTreeMap::new();
+        let nodes = std::mem::take(&mut steps.nodes).into_iter();
+        let mut resolved = nodes.map(|node| self.resolve(node)).collect::<Vec<_>>().into_iter();
+        let mut ops: Vec<Undecided> = resolved.by_ref().take(steps.tail).flatten().collect();
+        let tail = ops.len();
+        ops.extend(resolved.flatten());
+        let (packings, mut chosen) = self.packed(&ops, steps, &mut selected)?;
+        self.as_packed(&ops, &mut chosen, steps, &packings, &mut selected)?;
+        let mut chunks = Vec::new();
+        for (tokens, nodes) in std::mem::take(&mut steps.chunks) {
+            let ops = nodes.into_iter().flat_map(|node| self.resolve(node)).collect::<Vec<_>>();
+            // A chunk reads matrices as the step packs them.
+            let mut chosen: Vec<Option<(Shape, Plan)>> = Vec::with_capacity(ops.len());
+            for (op, fusion) in &ops {
+                let ListedShape::Fixed(shape) = &op.shape else {
+                    chosen.push(None);
+                    continue;
+                };
+                let selection = self.select(op, shape, fusion.as_deref())?;
+                selected.add(op, shape, &selection);
+                chosen.push(Some((shape.clone(), selection.plan)));
+            }
+            self.as_packed(&ops, &mut chosen, steps, &packings, &mut selected)?;
+            chunks.push((tokens, joined(ops, chosen)));
+        }
+        for (matrix, packing) in packings {
+            if let Content::Weights(_, as_packed) = &mut steps.tensors[matrix.0].content {
+                *as_packed = packing;
+            }
+        }
+        let (recording, moved) = recorded(steps, joined(ops, chosen), tail, chunks);
+        Ok((recording, selected.0, moved))
+    }
+
+    /// Selections for operations whose parameters are known, and how they pack their matrices.
+    fn packed(
+        &self,
+        ops: &[Undecided],
+        steps: &Steps,
+        selected: &mut Selections,
+    ) -> Result<(Packings, Vec<Option<(Shape, Plan)>>)> {
+        let mut packings = Packings::new();
         let mut chosen: Vec<Option<(Shape, Plan)>> = Vec::new();
-        for (op, fusion) in &ops {
+        for (op, fusion) in ops {
             let ListedShape::Fixed(shape) = &op.shape else {
                 chosen.push(None);
                 continue;
             };
             let selection = self.select(op, shape, fusion.as_deref())?;
-            if let Some(matrix) = matrix(op, step) {
+            if let Some(matrix) = matrix(op, steps) {
                 let packing = selection.plan.packing;
                 let other = packings.insert(matrix, packing).filter(|other| *other != packing);
                 assert!(other.is_none(), "{}: two operations pack its matrix", op.label);
@@ -56,27 +96,40 @@ impl Chooser<'_> {
             selected.add(op, shape, &selection);
             chosen.push(Some((shape.clone(), selection.plan)));
         }
-        for ((op, fusion), chosen) in ops.iter().zip(&mut chosen) {
+        Ok((packings, chosen))
+    }
+
+    /// Those that read a matrix as it is come after those that say how it is packed.
+    fn as_packed(
+        &self,
+        ops: &[Undecided],
+        chosen: &mut [Option<(Shape, Plan)>],
+        steps: &Steps,
+        packings: &Packings,
+        selected: &mut Selections,
+    ) -> Result<()> {
+        for ((op, fusion), chosen) in ops.iter().zip(chosen) {
             let ListedShape::AsPacked(shape) = &op.shape else { continue };
-            let packing = matrix(op, step).and_then(|m| packings.get(&m).copied());
+            let packing = matrix(op, steps).and_then(|m| packings.get(&m).copied());
             let shape = shape(packing.unwrap_or(Packing::Blocks));
             let selection = self.select(op, &shape, fusion.as_deref())?;
             selected.add(op, &shape, &selection);
             *chosen = Some((shape, selection.plan));
         }
-        for (matrix, packing) in packings {
-            if let Content::Weights(_, as_packed) = &mut step.tensors[matrix.0].content {
-                *as_packed = packing;
-            }
-        }
-        let chosen = ops.into_iter().zip(chosen).filter_map(|((op, _), chosen)| {
-            let (shape, plan) = chosen?;
-            Some(Chosen { op, shape, plan })
-        });
-        let chosen = chosen.collect();
-        let (recording, moved) = recorded(step, chosen);
-        Ok((recording, selected.0, moved))
+        Ok(())
     }
+}
+
+/// How the step's operations pack each matrix.
+type Packings = BTreeMap<TensorId, Packing>;
+
+/// Operations with what was chosen for them.
+fn joined(ops: Vec<Undecided>, chosen: Vec<Option<(Shape, Plan)>>) -> Vec<Chosen> {
+    let chosen = ops.into_iter().zip(chosen).filter_map(|((op, _), chosen)| {
+        let (shape, plan) = chosen?;
+        Some(Chosen { op, shape, plan })
+    });
+    chosen.collect()
 }
 
 impl Chooser<'_> {
@@ -144,30 +197,45 @@ impl Chooser<'_> {
 }
 
 /// The matrix an operation reads, if it reads one.
-fn matrix(op: &Listed, step: &Step) -> Option<TensorId> {
+fn matrix(op: &Listed, steps: &Steps) -> Option<TensorId> {
     let mut tensors = op.bindings.iter().map(|(_, tensor)| *tensor);
-    tensors.find(|t| matches!(step.tensors[t.0].content, Content::Weights(..)))
+    tensors.find(|t| matches!(steps.tensors[t.0].content, Content::Weights(..)))
 }
 
 /// The recording of chosen operations over the tensors they bind, and where each tensor went:
 /// those of a way that was not chosen take no memory.
-fn recorded(step: &mut Step, chosen: Vec<Chosen>) -> (Recording, Vec<Option<TensorId>>) {
-    let kept = [step.state, step.tokens, step.logits];
-    let cached = step.caches.iter().flat_map(|cache| [cache.k, cache.v]);
-    let bound = chosen.iter().flat_map(|c| c.op.bindings.iter().map(|(_, tensor)| *tensor));
+fn recorded(
+    steps: &mut Steps,
+    ops: Vec<Chosen>,
+    tail: usize,
+    chunks: Vec<(usize, Vec<Chosen>)>,
+) -> (Recording, Vec<Option<TensorId>>) {
+    let kept = [steps.state, steps.tokens, steps.logits];
+    let cached = steps.caches.iter().flat_map(|cache| [cache.k, cache.v]);
+    let all = ops.iter().chain(chunks.iter().flat_map(|(_, ops)| ops));
+    let bound = all.flat_map(|c| c.op.bindings.iter().map(|(_, tensor)| *tensor));
     let used: BTreeSet<TensorId> = kept.into_iter().chain(cached).chain(bound).collect();
     let mut recording = Recording::default();
-    let tensors = std::mem::take(&mut step.tensors).into_iter().enumerate();
+    let tensors = std::mem::take(&mut steps.tensors).into_iter().enumerate();
     let moved: Vec<Option<TensorId>> = tensors
         .map(|(i, tensor)| {
             let is_used = used.contains(&TensorId(i));
             is_used.then(|| recording.tensor(tensor.name, tensor.content))
         })
         .collect();
-    for Chosen { op, shape, plan } in chosen {
-        let bindings = op.bindings.iter().filter_map(|(name, t)| Some((*name, moved[t.0]?)));
-        let bindings: Vec<_> = bindings.collect();
-        recording.op(op.label, plan, shape, &bindings);
+    let bindings = |op: &Listed| -> Vec<_> {
+        op.bindings.iter().filter_map(|(name, t)| Some((*name, moved[t.0]?))).collect()
+    };
+    for Chosen { op, shape, plan } in ops {
+        recording.op(op.label, plan, shape, &bindings(&op));
+    }
+    recording.tail = tail;
+    for (tokens, ops) in chunks {
+        let ops = ops.into_iter().map(|Chosen { op, shape, plan }| {
+            recording.bound(op.label, plan, shape, &bindings(&op))
+        });
+        let ops = ops.collect();
+        recording.chunks.push(Chunk { tokens, ops });
     }
     (recording, moved)
 }

@@ -1,7 +1,8 @@
-//! A model's decode step as a recording, in passes: list the operations, select a variant for each,
+//! A model's decode step and the chunks of its prompts as a recording, in passes: list the operations, select a variant for each,
 //! pack the weights.
 
 mod choose;
+mod chunk;
 mod step;
 
 use std::collections::BTreeSet;
@@ -23,6 +24,26 @@ use choose::Chooser;
 
 pub use step::operations;
 
+/// How prompts run: in chunks of many tokens, or token by token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunks {
+    /// Tokens of the largest chunk; 0 for prompts that run token by token.
+    pub most: usize,
+    /// Storage of what goes into a chunk's matrices. f16 is what matrix units multiply; f32 keeps
+    /// every bit of the activations.
+    pub acts: FloatFormat,
+}
+
+impl Chunks {
+    /// Prompts token by token: a decode step each.
+    pub const NONE: Self = Self { most: 0, acts: FloatFormat::F32 };
+
+    /// Chunks as large as a GPU wants them, with activations as exact as a cache of this storage is.
+    pub fn with_cache(kv: FloatFormat) -> Self {
+        Self { most: 1024, acts: kv }
+    }
+}
+
 /// What a graph is built for.
 #[derive(Clone, Debug)]
 pub struct GraphOptions {
@@ -34,12 +55,21 @@ pub struct GraphOptions {
     /// stored at all. The residual stream and the sums of products stay in f32, and so does a norm
     /// that its reader makes.
     pub acts: FloatFormat,
+    /// How prompts run.
+    pub chunks: Chunks,
     /// How tokens are drawn; none for the greedy choice.
     pub sampling: Option<Sampling>,
     /// Explicit variants.
     pub hints: Hints,
     /// Tuned choices of the adapter at hand.
     pub tuned: Option<Arc<Tuned>>,
+}
+
+impl GraphOptions {
+    /// Positions that tensors have room for: a chunk may begin at the last one.
+    fn positions(&self) -> usize {
+        self.context + self.chunks.most
+    }
 }
 
 /// Which variant serves an operation, and why.
@@ -114,7 +144,10 @@ pub fn build(
     for name in options.hints.keys() {
         select::known(name)?;
     }
-    let mut step = step::one_token(config, weights, options, caps.binding_bytes);
+    // No chunk is larger than a context needs.
+    let most = options.chunks.most.min(options.context.next_power_of_two().max(16));
+    let options = &GraphOptions { chunks: Chunks { most, ..options.chunks }, ..options.clone() };
+    let mut step = step::list(config, weights, options, caps.binding_bytes);
     let tuned = options.tuned.as_deref();
     let chooser = Chooser { caps, hints: &options.hints, tuned, path };
     let (recording, selected, moved) = chooser.record(&mut step)?;

@@ -1,5 +1,7 @@
-//! First pass: the operations of a step and the tensors between them, before any variant is chosen.
+//! First pass: the operations of a decode step and the tensors between them, before any variant is
+//! chosen. Those of a chunk of a prompt are in [`super::chunk`].
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -27,17 +29,21 @@ use crate::model::Config;
 use crate::plan::recording::{Content, Label, Tensor, TensorId};
 use crate::plan::weights::WeightRows;
 
-/// Every operation that some model's step may have.
+/// Every operation that some model's step or chunk may have.
 pub fn operations() -> Vec<&'static str> {
     vec![
         lathe_kernels::argmax::OPERATION.name,
         lathe_kernels::attention_append::OPERATION.name,
         lathe_kernels::attention_decode::OPERATION.name,
+        lathe_kernels::attention_prefill::OPERATION.name,
+        lathe_kernels::chunk_end::OPERATION.name,
         lathe_kernels::embed::OPERATION.name,
         lathe_kernels::fused_ffn::OPERATION.name,
         lathe_kernels::gemv::OPERATION.name,
         lathe_kernels::gemv_q::OPERATION.name,
         lathe_kernels::glu::OPERATION.name,
+        lathe_kernels::kv_window::OPERATION.name,
+        lathe_kernels::matmul::OPERATION.name,
         lathe_kernels::norm_gemv::OPERATION.name,
         lathe_kernels::qkv_rope_append::OPERATION.name,
         lathe_kernels::residual_rms_norm::OPERATION.name,
@@ -81,22 +87,27 @@ impl fmt::Debug for ListedShape {
     }
 }
 
-/// A decode step of one token: what it computes, not how.
+/// A decode step of one token and chunks of a prompt: what they compute, not how.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct Steps {
     pub(super) tensors: Vec<Tensor>,
+    /// Operations of a decode step.
     pub(super) nodes: Vec<Node>,
+    /// The first of them that follow the last layer.
+    pub(super) tail: usize,
+    /// Operations of a chunk of each size.
+    pub(super) chunks: Vec<(usize, Vec<Node>)>,
     pub(super) state: TensorId,
     pub(super) tokens: TensorId,
     pub(super) logits: TensorId,
     pub(super) caches: Vec<KvCache>,
 }
 
-/// A vector that operations pass on.
+/// A vector that operations pass on, or the rows of several tokens.
 #[derive(Clone, Copy, Debug)]
-struct Vector {
-    id: TensorId,
-    format: FloatFormat,
+pub(super) struct Vector {
+    pub(super) id: TensorId,
+    pub(super) format: FloatFormat,
 }
 
 /// What a matrix meets.
@@ -117,50 +128,65 @@ enum To {
     Stream(Vector),
 }
 
-struct Lister<'a> {
-    config: &'a Config,
-    weights: &'a Weights,
-    options: &'a GraphOptions,
+pub(super) struct Lister<'a> {
+    pub(super) config: &'a Config,
+    pub(super) weights: &'a Weights,
+    pub(super) options: &'a GraphOptions,
     /// Bytes of the largest binding: larger matrices come in parts.
     binding_bytes: u64,
     tensors: Vec<Tensor>,
-    nodes: Vec<Node>,
-    ropes: Vec<(f32, TensorId)>,
+    by_name: HashMap<String, TensorId>,
+    pub(super) nodes: Vec<Node>,
+    caches: Vec<KvCache>,
 }
 
 /// Vectors of a layer.
-struct Vectors {
-    state: TensorId,
-    stream: Vector,
-    normed: Vector,
-    branch: Vector,
-    qkv: Vector,
-    q: Vector,
-    attended: Vector,
-    gate_up: Option<Vector>,
-    gated: Vector,
+pub(super) struct Vectors {
+    pub(super) state: TensorId,
+    pub(super) tokens: TensorId,
+    pub(super) stream: Vector,
+    pub(super) normed: Vector,
+    pub(super) branch: Vector,
+    pub(super) qkv: Vector,
+    pub(super) q: Vector,
+    pub(super) attended: Vector,
+    pub(super) gate_up: Option<Vector>,
+    pub(super) gated: Vector,
+    /// Tokens whose vectors these are.
+    pub(super) rows: usize,
 }
 
-/// Lists a decode step of one token.
-pub(super) fn one_token(
+/// What a layer does to its heads before attention.
+pub(super) struct HeadsOf {
+    pub(super) append: QkvRopeAppend,
+    pub(super) rope: TensorId,
+    /// Norm weights of queries and keys; ones without a norm.
+    weights: [Arc<[f32]>; 2],
+    pub(super) q_norm: TensorId,
+    pub(super) k_norm: TensorId,
+}
+
+/// Lists a decode step and the chunks of a prompt.
+pub(super) fn list(
     config: &Config,
     weights: &Weights,
     options: &GraphOptions,
     binding_bytes: u64,
-) -> Step {
+) -> Steps {
     let lister = Lister {
         config,
         weights,
         options,
         binding_bytes,
         tensors: Vec::new(),
+        by_name: HashMap::new(),
         nodes: Vec::new(),
-        ropes: Vec::new(),
+        caches: Vec::new(),
     };
     lister.list()
 }
 
-fn listed<P: Params>(
+pub(super) fn listed<P: Params>(
     layer: Option<usize>,
     op: &'static str,
     kernel: &Declaration<P>,
@@ -192,30 +218,45 @@ fn part_name(name: &str, first: usize) -> String {
     }
 }
 
-fn norm(wanted: bool) -> Norm {
+/// The name of a layer's matrix, or of one of several that make one product.
+pub(super) fn matrix_name(layer: usize, op: &str, i: usize) -> String {
+    match i {
+        0 => format!("l{layer}.{op}"),
+        _ => format!("l{layer}.{op}.{i}"),
+    }
+}
+
+pub(super) fn norm(wanted: bool) -> Norm {
     if wanted { Norm::Rms } else { Norm::None }
 }
 
 impl Lister<'_> {
-    fn tensor(&mut self, name: impl Into<String>, content: Content) -> TensorId {
-        self.tensors.push(Tensor { name: name.into(), content });
-        TensorId(self.tensors.len() - 1)
+    /// A tensor; one of the same name is the same.
+    pub(super) fn tensor(&mut self, name: impl Into<String>, content: Content) -> TensorId {
+        let name = name.into();
+        if let Some(known) = self.by_name.get(&name) {
+            return *known;
+        }
+        let id = TensorId(self.tensors.len());
+        self.by_name.insert(name.clone(), id);
+        self.tensors.push(Tensor { name, content });
+        id
     }
 
-    fn vector(&mut self, name: &str, len: usize, format: FloatFormat) -> Vector {
+    pub(super) fn vector(&mut self, name: &str, len: usize, format: FloatFormat) -> Vector {
         Vector { id: self.tensor(name, Content::Activation { len, format }), format }
     }
 
-    fn values(&mut self, name: String, values: &Arc<[f32]>) -> TensorId {
+    pub(super) fn values(&mut self, name: String, values: &Arc<[f32]>) -> TensorId {
         self.tensor(name, Content::Values(Arc::clone(values)))
     }
 
     /// A matrix; how its rows are packed is decided with the variant that reads them.
-    fn matrix(&mut self, name: String, rows: &WeightRows) -> TensorId {
+    pub(super) fn matrix(&mut self, name: String, rows: &WeightRows) -> TensorId {
         self.tensor(name, Content::Weights(rows.clone(), Packing::Blocks))
     }
 
-    fn op<P: Params>(
+    pub(super) fn op<P: Params>(
         &mut self,
         layer: Option<usize>,
         op: &'static str,
@@ -227,19 +268,14 @@ impl Lister<'_> {
     }
 
     /// The table of a rope base, one for all layers that have it.
-    fn rope(&mut self, base: f32) -> TensorId {
-        if let Some((_, id)) = self.ropes.iter().find(|(known, _)| *known == base) {
-            return *id;
-        }
+    pub(super) fn rope(&mut self, base: f32) -> TensorId {
         let spec = RopeSpec {
             base,
             head_dim: self.config.head_dim,
-            positions: self.options.context,
+            positions: self.options.positions(),
             freq_factors: self.weights.rope_freqs.clone(),
         };
-        let id = self.tensor(format!("rope.{base}"), Content::Rope(spec));
-        self.ropes.push((base, id));
-        id
+        self.tensor(format!("rope.{base}"), Content::Rope(spec))
     }
 
     /// One matrix times its input, from element `y_offset` of the output on.
@@ -311,24 +347,21 @@ impl Lister<'_> {
     ) {
         let mut y_offset = 0;
         for (i, rows) in matrices.iter().enumerate() {
-            let name = match i {
-                0 => format!("l{layer}.{op}"),
-                _ => format!("l{layer}.{op}.{i}"),
-            };
-            let weights = self.matrix(name, rows);
+            let weights = self.matrix(matrix_name(layer, op, i), rows);
             self.product((Some(layer), op), (weights, rows), input, to, y_offset);
             y_offset += rows.rows();
         }
     }
 
-    fn list(mut self) -> Step {
+    fn list(mut self) -> Steps {
         let (c, options) = (self.config, self.options);
         let state = self.tensor("state", Content::Words(lathe_kernels::layout::STATE_WORDS));
-        let tokens = self.tensor("tokens", Content::Words(options.context + 1));
+        let tokens = self.tensor("tokens", Content::Words(options.positions() + 1));
         let split = self.weights.layers.iter().any(|w| one_matrix(&w.gate_up).is_none());
         let (f32s, acts, d) = (FloatFormat::F32, options.acts, c.head_dim);
         let v = Vectors {
             state,
+            tokens,
             stream: self.vector("x", c.hidden, f32s),
             normed: self.vector("normed", c.hidden, acts),
             branch: self.vector("branch", c.hidden, f32s),
@@ -337,9 +370,10 @@ impl Lister<'_> {
             attended: self.vector("attention", c.n_heads * d, acts),
             gate_up: split.then(|| self.vector("gate_up", 2 * c.ffn, f32s)),
             gated: self.vector("gated", c.ffn, acts),
+            rows: 1,
         };
         let logits = self.vector("logits", c.vocab, f32s);
-        let tables = self.embed(&v, tokens);
+        let tables = self.embed(&v, 1);
 
         // Where branches are normed before they are added, one dispatch does that, adds, and norms
         // the stream for the next matrix, beginning with each layer's first norm and ending with
@@ -355,11 +389,11 @@ impl Lister<'_> {
         if c.post_norms && c.n_layers > 0 {
             self.norm(Some(0), "attn_norm", &v, norms[0]);
         }
-        let mut caches = Vec::with_capacity(c.n_layers);
         for (i, w) in layers.iter().enumerate() {
-            caches.push(self.attention(i, w, &v, norms[i]));
+            self.attention(i, w, &v, norms[i]);
             self.feed_forward(i, w, &v, norms[i + 1]);
         }
+        let tail = self.nodes.len();
         if !c.post_norms || c.n_layers == 0 {
             self.norm(None, "output_norm", &v, norms[c.n_layers]);
         }
@@ -384,8 +418,10 @@ impl Lister<'_> {
                 self.op(None, "sample", &lathe_kernels::sample::OPERATION, &sample, &choose);
             }
         }
-        let Self { tensors, nodes, .. } = self;
-        Step { tensors, nodes, state, tokens, logits: logits.id, caches }
+        let nodes = std::mem::take(&mut self.nodes);
+        let chunks = self.chunks(&v, &norms);
+        let Self { tensors, caches, .. } = self;
+        Steps { tensors, nodes, tail, chunks, state, tokens, logits: logits.id, caches }
     }
 
     /// A matrix in as many parts as bindings need, with the first row of each.
@@ -396,8 +432,12 @@ impl Lister<'_> {
             .collect()
     }
 
-    /// The current token's row, and the parts of the table it comes from.
-    fn embed(&mut self, v: &Vectors, tokens: TensorId) -> Vec<(usize, TensorId, WeightRows)> {
+    /// The rows of tokens, and the parts of the table they come from.
+    pub(super) fn embed(
+        &mut self,
+        v: &Vectors,
+        n_tokens: usize,
+    ) -> Vec<(usize, TensorId, WeightRows)> {
         let rows = &self.weights.embed;
         let tables = self.parts("token_embd", rows);
         let part = if tables.len() > 1 { TablePart::Part } else { TablePart::Whole };
@@ -410,9 +450,10 @@ impl Lister<'_> {
                 scale: self.config.embed_scale,
                 first_row: *first,
                 part,
+                n_tokens,
             };
             let bindings =
-                [("state", v.state), ("tokens", tokens), ("table", *table), ("x", v.stream.id)];
+                [("state", v.state), ("tokens", v.tokens), ("table", *table), ("x", v.stream.id)];
             let kernel = &lathe_kernels::embed::OPERATION;
             // A tied head decides how the table is packed.
             let as_packed = move |packing| Embed { packing, ..embed }.shape();
@@ -426,10 +467,10 @@ impl Lister<'_> {
     }
 
     /// The norm of the residual stream as an operation of its own.
-    fn norm(&mut self, layer: Option<usize>, op: &'static str, v: &Vectors, weight: TensorId) {
+    pub(super) fn norm(&mut self, layer: Option<usize>, op: &'static str, v: &Vectors, weight: TensorId) {
         let norm = RmsNorm {
             n: self.config.hidden,
-            rows: 1,
+            rows: v.rows,
             eps: self.config.rms_eps,
             // GGUF stores Gemma's 1 + w.
             weight_offset: NormOffset::Standard,
@@ -448,7 +489,7 @@ impl Lister<'_> {
     }
 
     /// A branch normed, added to the stream, and the stream normed for the next matrix.
-    fn residual(
+    pub(super) fn residual(
         &mut self,
         layer: usize,
         op: &'static str,
@@ -464,6 +505,7 @@ impl Lister<'_> {
             weight_offset: NormOffset::Standard,
             post: Norm::Rms,
             act_format: v.normed.format,
+            rows: v.rows,
         };
         let bindings = [
             ("x", v.stream.id),
@@ -482,7 +524,7 @@ impl Lister<'_> {
         w: &LayerWeights,
         v: &Vectors,
         attn_norm: TensorId,
-    ) -> KvCache {
+    ) {
         let (c, options) = (self.config, self.options);
         let window = c.layer_window(layer);
         let capacity = window.map_or(options.context, |w| w.min(options.context)).max(1);
@@ -495,36 +537,30 @@ impl Lister<'_> {
             capacity,
             sliding: window.is_some_and(|w| w < options.context),
         };
+        self.caches.push(cache);
         let (input, to) = self.ends(v, attn_norm);
         self.products(layer, "qkv", &w.qkv, input, To::Vector(v.qkv));
 
-        let rope_base = c.layer_rope_base(layer);
-        let rope = self.rope(rope_base);
-        let rope_factors = match self.weights.rope_freqs {
-            Some(_) => RopeFactors::Llama3,
-            None => RopeFactors::None,
-        };
+        let heads = self.heads(layer, w, capacity);
         let fused = AttentionAppend {
-            q_per_kv: c.n_heads / c.n_kv_heads,
+            q_per_kv: heads.append.q_per_kv,
             kv_heads: c.n_kv_heads,
             head_dim: c.head_dim,
-            qk_norm: norm(c.qk_norm),
+            qk_norm: heads.append.qk_norm,
             rope_style: c.rope_style,
             eps: c.rms_eps,
-            rope_base,
-            rope_factors,
+            rope_base: heads.append.rope_base,
+            rope_factors: heads.append.rope_factors,
             kv_size: capacity,
             kv_format: options.kv,
             act_format: v.attended.format,
             scale: c.attention_scale,
         };
-        let ones: Arc<[f32]> = vec![1.0; c.head_dim].into();
-        let [q_norm, k_norm] = w.qk_norm.as_ref().map_or([&ones, &ones], |[q, k]| [q, k]);
-        let both = self.values(format!("l{layer}.qk_norm"), &[&q_norm[..], k_norm].concat().into());
-        let q_norm = self.values(format!("l{layer}.q_norm"), q_norm);
-        let k_norm = self.values(format!("l{layer}.k_norm"), k_norm);
+        let both = [&heads.weights[0][..], &heads.weights[1]].concat();
+        let both = self.values(format!("l{layer}.qk_norm"), &both.into());
         let kv = [("state", v.state), ("k_cache", cache.k), ("v_cache", cache.v)];
-        let token = [("qkv", v.qkv.id), ("rope", rope)];
+        let token = [("qkv", v.qkv.id), ("rope", heads.rope)];
+        let norms = [("q_norm", heads.q_norm), ("k_norm", heads.k_norm), ("q", v.q.id)];
         let label = Some(layer);
         let one = listed(
             label,
@@ -537,19 +573,8 @@ impl Lister<'_> {
             label,
             "qkv_rope_append",
             &lathe_kernels::qkv_rope_append::OPERATION,
-            &QkvRopeAppend {
-                q_per_kv: fused.q_per_kv,
-                kv_heads: fused.kv_heads,
-                head_dim: fused.head_dim,
-                qk_norm: fused.qk_norm,
-                rope_style: fused.rope_style,
-                eps: fused.eps,
-                rope_base,
-                rope_factors,
-                kv_size: capacity,
-                kv_format: options.kv,
-            },
-            &[&kv[..], &token, &[("q_norm", q_norm), ("k_norm", k_norm), ("q", v.q.id)]].concat(),
+            &heads.append,
+            &[&kv[..], &token, &norms].concat(),
         );
         let decode = listed(
             label,
@@ -570,7 +595,38 @@ impl Lister<'_> {
 
         let output = std::slice::from_ref(&w.attn_output);
         self.products(layer, "attn_output", output, Input::Vector(v.attended), to);
-        cache
+    }
+
+    /// What a layer does to the heads of a token before attention, with a cache of `kv_size` slots.
+    pub(super) fn heads(&mut self, layer: usize, w: &LayerWeights, kv_size: usize) -> HeadsOf {
+        let c = self.config;
+        let rope_base = c.layer_rope_base(layer);
+        let ones: Arc<[f32]> = vec![1.0; c.head_dim].into();
+        let weights = w.qk_norm.clone().unwrap_or_else(|| [Arc::clone(&ones), ones]);
+        let append = QkvRopeAppend {
+            q_per_kv: c.n_heads / c.n_kv_heads,
+            kv_heads: c.n_kv_heads,
+            head_dim: c.head_dim,
+            qk_norm: norm(c.qk_norm),
+            rope_style: c.rope_style,
+            eps: c.rms_eps,
+            rope_base,
+            rope_factors: match self.weights.rope_freqs {
+                Some(_) => RopeFactors::Llama3,
+                None => RopeFactors::None,
+            },
+            kv_size,
+            kv_format: self.options.kv,
+            n_tokens: 1,
+            before: 0,
+        };
+        HeadsOf {
+            append,
+            rope: self.rope(rope_base),
+            q_norm: self.values(format!("l{layer}.q_norm"), &weights[0]),
+            k_norm: self.values(format!("l{layer}.k_norm"), &weights[1]),
+            weights,
+        }
     }
 
     fn feed_forward(&mut self, layer: usize, w: &LayerWeights, v: &Vectors, next_norm: TensorId) {
@@ -582,10 +638,7 @@ impl Lister<'_> {
         match (one_matrix(&w.gate_up), v.gate_up) {
             (None, Some(gate_up)) => {
                 self.products(layer, "ffn_gate_up", &w.gate_up, input, To::Vector(gate_up));
-                let glu = Glu { n: c.ffn, activation: c.activation, act_format: v.gated.format };
-                let bindings = [("gate_up", gate_up.id), ("y", v.gated.id)];
-                let kernel = &lathe_kernels::glu::OPERATION;
-                self.op(Some(layer), "ffn_act", kernel, &glu, &bindings);
+                self.glu(layer, v, gate_up);
             }
             (rows, _) => {
                 let rows = rows.unwrap_or(&w.gate_up[0]);
@@ -616,5 +669,21 @@ impl Lister<'_> {
         self.products(layer, "ffn_down", down, Input::Vector(v.gated), to);
         let post = ("post_ffw_norm", w.post_ffw_norm.as_ref());
         self.residual(layer, "ffn_residual", v, post, next_norm);
+    }
+    /// Gate times up.
+    pub(super) fn glu(&mut self, layer: usize, v: &Vectors, gate_up: Vector) {
+        let glu = Glu {
+            n: self.config.ffn,
+            activation: self.config.activation,
+            act_format: v.gated.format,
+            rows: v.rows,
+        };
+        let bindings = [("gate_up", gate_up.id), ("y", v.gated.id)];
+        self.op(Some(layer), "ffn_act", &lathe_kernels::glu::OPERATION, &glu, &bindings);
+    }
+
+    /// The cache of a layer whose step is listed.
+    pub(super) fn cache(&self, layer: usize) -> KvCache {
+        self.caches[layer]
     }
 }

@@ -1,16 +1,17 @@
-//! One step with a timestamp around every operation.
+//! A step or a chunk of a prompt with a timestamp around every operation.
 
 use std::time::{Duration, Instant};
 
 use super::GpuExecutor;
 use crate::error::{Error, Result};
 use crate::gpu::Timestamps;
+use crate::plan::recording::Part;
 
-/// Queries for timing every operation of a step on its own.
+/// Queries for timing every operation of a part on its own.
 #[derive(Debug)]
 pub struct OpTimer(Timestamps);
 
-/// One step, timed operation by operation.
+/// One part, timed operation by operation.
 #[derive(Clone, Debug)]
 pub struct TimedStep {
     /// GPU time of each operation, microseconds.
@@ -24,9 +25,9 @@ pub struct TimedStep {
 }
 
 impl GpuExecutor {
-    /// Allocates queries for [`GpuExecutor::timed_step`]; an error without timestamps.
-    pub fn op_timer(&self) -> Result<OpTimer> {
-        let timestamps = Timestamps::new(&self.gpu, self.recording.ops.len())?;
+    /// Allocates queries for [`GpuExecutor::timed`]; an error without timestamps.
+    pub fn op_timer(&self, part: Part) -> Result<OpTimer> {
+        let timestamps = Timestamps::new(&self.gpu, self.recording.part(part).len())?;
         timestamps.map(OpTimer).ok_or_else(|| Error::Unavailable {
             what: "a profile by operation".into(),
             adapter: self.gpu.adapter.name.clone(),
@@ -34,11 +35,11 @@ impl GpuExecutor {
         })
     }
 
-    /// Runs one step with every operation in a pass of its own between two timestamps. The labels
-    /// of the recording say what each is.
-    pub fn timed_step(&self, OpTimer(stamps): &OpTimer) -> Result<TimedStep> {
+    /// Runs a part, which is prepared, with every operation in a pass of its own between two
+    /// timestamps. The labels of the recording say what each is.
+    pub fn timed(&self, part: Part, OpTimer(stamps): &OpTimer) -> Result<TimedStep> {
         let begun = Instant::now();
-        let (record, submit, submission) = self.gpu.caught(|| self.submit_timed(stamps, begun))?;
+        let (record, submit, submission) = self.gpu.caught(|| self.submit_timed(part, stamps, begun))?;
         self.gpu.wait(Some(submission))?;
         let wait = begun.elapsed() - record - submit;
         // Whole nanoseconds, which is what a record of thousands of them holds.
@@ -54,20 +55,22 @@ impl GpuExecutor {
         Ok(TimedStep { us, record, submit, wait })
     }
 
-    /// Records and submits the step; how long each took.
+    /// Records and submits the part; how long each took.
     fn submit_timed(
         &self,
+        part: Part,
         stamps: &Timestamps,
         begun: Instant,
     ) -> (Duration, Duration, wgpu::SubmissionIndex) {
         let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
-        let mut dispatches = self.dispatches.iter().peekable();
-        for op in 0..self.recording.ops.len() {
+        let (dispatches, first) = self.part(part);
+        let mut dispatches = dispatches.iter().peekable();
+        for op in 0..self.recording.part(part).len() {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
                 label: None,
                 timestamp_writes: Some(stamps.around(op)),
             });
-            while let Some(dispatch) = dispatches.next_if(|d| d.op == op) {
+            while let Some(dispatch) = dispatches.next_if(|d| d.op == first + op) {
                 dispatch.encode(&mut pass);
             }
         }

@@ -1,18 +1,19 @@
-//! Steps in batches: one runs while the next is recorded.
+//! Submissions in order: one runs while the next is recorded.
 
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::time::{Duration, Instant};
 
 use super::GpuExecutor;
 use crate::error::Result;
-use crate::execute::{Batch, Stream};
+use crate::execute::{Batch, Stream, Submission};
 use crate::gpu::{Gpu, Timestamps};
+use crate::plan::recording::TensorId;
 
-/// Batches on their way at once: one runs while the next is recorded.
+/// Submissions on their way at once: one runs while the next is recorded.
 const IN_FLIGHT: usize = 2;
 
-/// What one batch in flight needs for itself.
+/// What a submission in flight needs for itself.
 #[derive(Debug)]
 struct StreamSlot {
     words: wgpu::Buffer,
@@ -20,11 +21,11 @@ struct StreamSlot {
 }
 
 impl StreamSlot {
-    fn new(gpu: &Gpu, per_submit: usize) -> Result<Self> {
+    fn new(gpu: &Gpu, words: usize) -> Result<Self> {
         let words = gpu.scoped("a stream buffer", |device| {
             device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("stream"),
-                size: 4 * per_submit.max(1) as u64,
+                size: 4 * words.max(1) as u64,
                 usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
                 mapped_at_creation: false,
             })
@@ -48,62 +49,61 @@ impl GpuExecutor {
         on: &mut dyn FnMut(Batch) -> ControlFlow<()>,
     ) -> Result<()> {
         let begun = Instant::now();
-        let longest = stream.batches.iter().copied().max().unwrap_or(0);
+        let longest = stream.submissions.iter().map(|s| s.words.len()).max().unwrap_or(0);
         let mut slots = VecDeque::new();
-        for _ in 0..IN_FLIGHT.min(stream.batches.len()) {
+        for _ in 0..IN_FLIGHT.min(stream.submissions.len()) {
             slots.push_back(StreamSlot::new(&self.gpu, longest)?);
         }
-        let mut flying: VecDeque<(StreamSlot, wgpu::SubmissionIndex, usize)> = VecDeque::new();
-        let mut batches = stream.batches.iter();
-        let mut submitted = 0;
+        let mut flying: VecDeque<(StreamSlot, wgpu::SubmissionIndex, &Submission)> = VecDeque::new();
+        let mut submissions = stream.submissions.iter();
         let mut stop = false;
         loop {
             while !stop && !slots.is_empty() {
-                let Some(&count) = batches.next() else { break };
+                let Some(submission) = submissions.next() else { break };
                 let Some(slot) = slots.pop_front() else { break };
-                let submission =
-                    self.gpu.caught(|| self.submit_batch(&slot, stream, submitted, count))?;
-                flying.push_back((slot, submission, count));
-                submitted += count;
+                let index =
+                    self.gpu.caught(|| self.submit(&slot, submission, stream.words))?;
+                flying.push_back((slot, index, submission));
             }
-            let Some((slot, submission, count)) = flying.pop_front() else { break };
-            self.gpu.wait(Some(submission))?;
+            let Some((slot, index, submission)) = flying.pop_front() else { break };
+            self.gpu.wait(Some(index))?;
             let at = begun.elapsed();
-            let (words, gpu) = slot.harvest(&self.gpu, count)?;
+            let (words, gpu) = slot.harvest(&self.gpu, submission.words.len())?;
             slots.push_back(slot);
-            if !stop && on(Batch { words, at, gpu }).is_break() {
+            let steps = submission.steps();
+            if !stop && on(Batch { words, steps, at, gpu }).is_break() {
                 stop = true;
             }
         }
         Ok(())
     }
 
-    fn submit_batch(
+    fn submit(
         &self,
         slot: &StreamSlot,
-        stream: &Stream,
-        first: usize,
-        count: usize,
+        submission: &Submission,
+        words: TensorId,
     ) -> wgpu::SubmissionIndex {
         let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
         let timestamp_writes = slot.timestamps.as_ref().map(|stamps| stamps.around(0));
         let mut pass = encoder
             .begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
-        for _ in 0..count {
-            self.encode(&mut pass);
-        }
+        self.encode_parts(&mut pass, &submission.parts);
         drop(pass);
-        let block = &self.blocks[stream.words.0];
-        let from = block.offset() + 4 * (stream.from + first) as u64;
-        encoder.copy_buffer_to_buffer(&block.buffer, from, &slot.words, 0, 4 * count as u64);
+        let Range { start, end } = submission.words;
+        if start < end {
+            let block = &self.blocks[words.0];
+            let (from, bytes) = (block.offset() + 4 * start as u64, 4 * (end - start) as u64);
+            encoder.copy_buffer_to_buffer(&block.buffer, from, &slot.words, 0, bytes);
+        }
         if let Some(stamps) = &slot.timestamps {
             stamps.resolve(&mut encoder);
         }
-        let submission = self.gpu.queue.submit([encoder.finish()]);
+        let index = self.gpu.queue.submit([encoder.finish()]);
         slot.words.map_async(wgpu::MapMode::Read, .., |_| {});
         if let Some(stamps) = &slot.timestamps {
             stamps.map();
         }
-        submission
+        index
     }
 }

@@ -7,7 +7,7 @@ use lathe_reference::Expected;
 use lathe_reference::attention_append as reference;
 use lathe_reference::attention_decode::Attention;
 use lathe_reference::kv_append::kv_append;
-use lathe_reference::qkv_rope_append::{Token, qkv_rope_append, stored};
+use lathe_reference::qkv_rope_append::{Token, qkv_rope_append, store};
 
 use super::{Inputs, Oracle, Outcomes, cache};
 use crate::execute::value::{Outcome, Value};
@@ -44,7 +44,8 @@ impl Oracle for AttentionAppend {
             let mut cache = old.to_vec();
             let format = cache::format(self);
             kv_append(&mut cache, &row.to_f32(), &shape, inputs.position(), format);
-            let expected = stored(old, row, &shape, inputs.position());
+            let mut expected = Expected::exact(old);
+            store(&mut expected, row, &shape, inputs.position());
             (cache, (inputs.op.tensor(name), Outcome::Real(expected)))
         });
         let [(k, k_stored), (v, v_stored)] = caches;

@@ -16,14 +16,15 @@ impl Oracle for AttentionPrefill {
         let rows = inputs.f32s("q").chunks(self.row_elements()).take(self.n_tokens);
         let queries: Vec<&[f32]> = rows.map(|row| &row[..heads * d]).collect();
         let (k, v) = (inputs.f32s("k_cache"), inputs.f32s("v_cache"));
-        let position = inputs.position() as usize;
+        let (first, oldest) = self.slots(inputs.position() as usize);
         let tasks = queries.par_chunks(QUERIES_A_TASK).enumerate();
         let parts: Vec<_> = tasks
             .map(|(i, queries)| {
                 let prefill = Prefill {
                     heads,
                     scale: self.scale,
-                    first: position + i * QUERIES_A_TASK,
+                    first: first + i * QUERIES_A_TASK,
+                    oldest,
                     window: Some(self.window).filter(|w| *w > 0),
                 };
                 attention_prefill(queries, k, v, &shape, &prefill)

@@ -1,4 +1,4 @@
-//! A row of the table, or x as it was where a part of the table lacks the token.
+//! Rows of the table, or x as it was where a part of the table lacks the token.
 
 use lathe_kernels::TablePart;
 use lathe_kernels::embed::Embed;
@@ -11,15 +11,18 @@ use super::{Inputs, Oracle, Outcomes};
 impl Oracle for Embed {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
         let table = inputs.weights("table");
-        let token = inputs.words("tokens")[inputs.position() as usize] as usize;
         let first = match self.part {
             TablePart::Part => self.first_row,
             TablePart::Whole => 0,
         };
-        let x = match token.checked_sub(first).filter(|row| *row < table.rows()) {
-            Some(row) => embed(format_of(table), row_of(table, row), table.k, 0, self.scale),
-            None => Expected::exact(inputs.f32s("x")),
-        };
-        inputs.real("x", x)
+        let before = inputs.f32s("x").chunks(self.hidden);
+        let tokens = &inputs.words("tokens")[inputs.position() as usize..];
+        let rows = tokens.iter().zip(before).map(|(token, before)| {
+            match (*token as usize).checked_sub(first).filter(|row| *row < table.rows()) {
+                Some(row) => embed(format_of(table), row_of(table, row), table.k, 0, self.scale),
+                None => Expected::exact(before),
+            }
+        });
+        inputs.real("x", Expected::join(rows))
     }
 }

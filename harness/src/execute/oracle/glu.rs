@@ -1,6 +1,7 @@
 //! Gate times up.
 
 use lathe_kernels::glu::Glu;
+use lathe_reference::Expected;
 use lathe_reference::glu::glu;
 
 use super::rows::activation;
@@ -8,7 +9,10 @@ use super::{Inputs, Oracle, Outcomes};
 
 impl Oracle for Glu {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
-        let (gate, up) = inputs.f32s("gate_up").split_at(self.n);
-        inputs.real("y", glu(gate, up, activation(self.activation)))
+        let rows = inputs.f32s("gate_up").chunks(2 * self.n).map(|row| {
+            let (gate, up) = row.split_at(self.n);
+            glu(gate, up, activation(self.activation))
+        });
+        inputs.real("y", Expected::join(rows))
     }
 }

@@ -1,5 +1,6 @@
 //! The reference's product with rows of the matrix spread over threads, put in its place in y.
 
+use lathe_kernels::Beta;
 use lathe_kernels::matmul::Matmul;
 use lathe_reference::Expected;
 use lathe_reference::matmul::matmul_column;
@@ -24,8 +25,13 @@ impl Oracle for Matmul {
         let (first, stride) = (self.y_offset, self.y_offset + self.rows + self.y_after);
         for (r, column) in columns.iter().enumerate() {
             for (m, (value, magnitude)) in column.iter().enumerate() {
-                expected.value[m * stride + first + r] = *value;
-                expected.magnitude[m * stride + first + r] = *magnitude;
+                let at = m * stride + first + r;
+                let before = match self.beta {
+                    Beta::Zero => 0.0,
+                    Beta::One => expected.value[at],
+                };
+                expected.value[at] = before + value;
+                expected.magnitude[at] = before.abs() + magnitude;
             }
         }
         inputs.real("y", expected)

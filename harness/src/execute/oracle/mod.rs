@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-use lathe_kernels::{Declaration, Kernel, Params, RopeStyle, State, StateWord, Text};
+use lathe_kernels::{Declaration, Kernel, Params, Problem, RopeStyle, State, StateWord, Text};
 use lathe_reference as reference;
 use lathe_reference::Expected;
 
@@ -47,9 +47,10 @@ impl<'a> Inputs<'a> {
         &self.values[self.op.tensor(name).0]
     }
 
-    /// Floats bound to a name.
+    /// Floats bound to a name: as many as the operation declares, where a tensor has room for more.
     pub fn f32s(&self, name: &str) -> &'a [f32] {
-        self.value(name).f32s()
+        let values = self.value(name).f32s();
+        &values[..declared_len(self.op, self.values, name).min(values.len())]
     }
 
     /// Words bound to a name.
@@ -84,6 +85,20 @@ impl<'a> Inputs<'a> {
     /// One output of real numbers.
     pub fn real(&self, name: &str, expected: Expected) -> Outcomes {
         vec![(self.op.tensor(name), Outcome::Real(expected))]
+    }
+}
+
+/// Elements that an operation declares of a binding.
+fn declared_len(op: &Op, values: &[Value], name: &str) -> usize {
+    let declared = op.kernel().bindings.iter().find(|b| b.name == name);
+    let problem = Problem { shape: op.shape.clone(), state: state(op, values) };
+    declared.map_or(usize::MAX, |b| b.len(&problem))
+}
+
+/// Puts floats at the beginning of a tensor, which may have room for more.
+pub(super) fn put(op: &Op, values: &mut [Value], name: &str, new: &[f32]) {
+    if let Value::F32(all) = &mut values[op.tensor(name).0] {
+        all[..new.len()].copy_from_slice(new);
     }
 }
 

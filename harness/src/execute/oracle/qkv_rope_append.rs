@@ -1,37 +1,66 @@
-//! The product of the QKV matrix on its way to attention.
+//! The products of the QKV matrix on their way to attention, token by token.
 
-use lathe_kernels::Norm;
+use lathe_kernels::attention::Heads;
 use lathe_kernels::qkv_rope_append::QkvRopeAppend;
+use lathe_kernels::{Norm, StateWord};
+use lathe_reference::Expected;
 use lathe_reference::qkv_rope_append as reference;
 
 use super::{Inputs, Oracle, Outcomes, cache};
 use crate::execute::value::{Outcome, Value};
 use crate::plan::recording::Op;
 
-fn token(p: &QkvRopeAppend, inputs: &Inputs<'_>) -> reference::Token {
+fn tokens(p: &QkvRopeAppend, inputs: &Inputs<'_>) -> Vec<reference::Token> {
     let weights = || (["q_norm", "k_norm"].map(|name| inputs.f32s(name)), p.eps);
     let norm = (p.qk_norm == Norm::Rms).then(weights);
-    let rope = inputs.rotation(p.rope_style);
-    reference::qkv_rope_append(inputs.f32s("qkv"), &cache::shape(p), norm, &rope)
+    let rows = inputs.f32s("qkv").chunks(p.qkv_heads() * p.head_dim);
+    let token = |(i, row)| {
+        let mut rope = inputs.rotation(p.rope_style);
+        rope.position += i as u32;
+        reference::qkv_rope_append(row, &cache::shape(p), norm, &rope)
+    };
+    rows.enumerate().map(token).collect()
+}
+
+/// Where the caches get a token, of those that they get: all but what a chunk has beyond the prompt.
+fn places(p: &QkvRopeAppend, inputs: &Inputs<'_>) -> std::ops::Range<u32> {
+    let position = inputs.position();
+    let first = if p.before > 0 { p.before as u32 } else { position };
+    let count = match p.n_tokens {
+        1 => 1,
+        n => {
+            let given = inputs.words("state")[StateWord::Given as usize];
+            given.saturating_sub(position).min(n as u32)
+        }
+    };
+    first..first + count
+}
+
+fn queries(tokens: Vec<reference::Token>) -> Expected {
+    Expected::join(tokens.into_iter().map(|token| token.q))
 }
 
 impl Oracle for QkvRopeAppend {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
-        let (new, shape) = (token(self, inputs), cache::shape(self));
-        let stored = |name: &str, new| {
-            let cache = reference::stored(inputs.f32s(name), new, &shape, inputs.position());
+        let (tokens, shape) = (tokens(self, inputs), cache::shape(self));
+        let stored = |name: &str, new: fn(&reference::Token) -> &Expected| {
+            let mut cache = Expected::exact(inputs.f32s(name));
+            for (token, place) in tokens.iter().zip(places(self, inputs)) {
+                reference::store(&mut cache, new(token), &shape, place);
+            }
             (inputs.op.tensor(name), Outcome::Real(cache))
         };
-        let caches = [stored("k_cache", &new.k), stored("v_cache", &new.v)];
-        let q = inputs.real("q", new.q);
-        q.into_iter().chain(caches).collect()
+        let caches = [stored("k_cache", |t| &t.k), stored("v_cache", |t| &t.v)];
+        inputs.real("q", queries(tokens)).into_iter().chain(caches).collect()
     }
 
     fn in_place(&self, op: &Op, values: &mut [Value]) -> bool {
         let inputs = Inputs { op, values };
-        let (new, position) = (token(self, &inputs), inputs.position());
-        cache::append(self, op, values, position, [&new.k.to_f32(), &new.v.to_f32()]);
-        values[op.tensor("q").0] = Value::F32(new.q.to_f32());
+        let (tokens, places) = (tokens(self, &inputs), places(self, &inputs));
+        for (token, place) in tokens.iter().zip(places) {
+            cache::append(self, op, values, place, [&token.k.to_f32(), &token.v.to_f32()]);
+        }
+        super::put(op, values, "q", &queries(tokens).to_f32());
         true
     }
 }

@@ -24,11 +24,15 @@ impl Oracle for ResidualRmsNorm {
         let norm = |weight| norm(inputs, weight, self.eps, self.weight_offset);
         let post = (self.post == Norm::Rms).then(|| norm("post_weight"));
         let next = norm("next_weight");
-        let branch = Expected::exact(inputs.f32s("delta"));
-        let (x, y) = residual_rms_norm(inputs.f32s("x"), &branch, post.as_ref(), Some(&next));
-        [("x", Some(x)), ("y", y)]
-            .into_iter()
-            .filter_map(|(name, values)| Some((inputs.op.tensor(name), Outcome::Real(values?))))
-            .collect()
+        let streams = inputs.f32s("x").chunks(self.n);
+        let rows = streams.zip(inputs.f32s("delta").chunks(self.n)).map(|(x, delta)| {
+            let branch = Expected::exact(delta);
+            let (x, y) = residual_rms_norm(x, &branch, post.as_ref(), Some(&next));
+            (x, y.expect("a next norm was given"))
+        });
+        let (x, y): (Vec<_>, Vec<_>) = rows.unzip();
+        [("x", x), ("y", y)]
+            .map(|(name, rows)| (inputs.op.tensor(name), Outcome::Real(Expected::join(rows))))
+            .into()
     }
 }

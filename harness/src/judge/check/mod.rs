@@ -136,7 +136,7 @@ pub fn check_case(gpu: &Arc<Gpu>, pipelines: &Pipelines, case: &Case) -> Result<
         }
         Err(e) => return Err(e),
     };
-    executor.run(1)?;
+    executor.run(&[crate::plan::recording::Part::Steps(1)])?;
     case.judge(&executor, Policy::Guarded)
 }
 

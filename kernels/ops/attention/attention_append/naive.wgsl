@@ -28,7 +28,7 @@ override WG: u32 = 64u;
 fn norm_at(query: bool, e: u32) -> f32 { return qk_norm[select(HEAD_DIM + e, e, query)]; }
 
 @compute @workgroup_size(1)
-fn append(@builtin(workgroup_id) workgroup: vec3<u32>) { append_head(workgroup.x); }
+fn append(@builtin(workgroup_id) workgroup: vec3<u32>) { append_head(0u, workgroup.x); }
 
 @compute @workgroup_size(WG)
 fn score(

@@ -18,7 +18,7 @@ crate::params! {
         head_dim: usize = HEAD_DIM,
         kv_size: usize = dim(
             "KV_SIZE",
-            "slots of the cache; position t lies in slot t, and nothing wraps",
+            "slots of the cache; nothing wraps",
             64,
             200,
         )
@@ -33,6 +33,7 @@ crate::params! {
         kv_format: FloatFormat = KV_FORMAT,
         act_format: FloatFormat = ACT_FORMAT_OUT,
         scale: f32 = SCALE,
+        before: usize = BEFORE,
     }
 }
 
@@ -57,11 +58,24 @@ impl AttentionPrefill {
         self.row_heads() * self.head_dim
     }
 
+    /// The slot of the first query, and the first slot that holds a token, when `position` tokens
+    /// came before.
+    pub fn slots(&self, position: usize) -> (usize, usize) {
+        match self.before {
+            0 => (position, 0),
+            before => (before, before - position.min(before)),
+        }
+    }
+
     /// Keys each token attends to, in order.
     fn keys(&self, state: State) -> impl Iterator<Item = usize> + use<> {
-        let (first, kv_size) = (state.n_kv - 1, self.kv_size);
+        let (first, oldest) = self.slots(state.n_kv - 1);
+        let kv_size = self.kv_size;
         let window = if self.window == 0 { usize::MAX } else { self.window };
-        (0..self.n_tokens).map(move |i| ((first + i).min(kv_size - 1) + 1).min(window))
+        (0..self.n_tokens).map(move |i| {
+            let last = (first + i).min(kv_size - 1);
+            (last + 1 - oldest.min(last)).min(window)
+        })
     }
 
     /// Most keys a token attends to.
@@ -89,6 +103,7 @@ fn tokens(n_tokens: usize, layer: Layer) -> AttentionPrefill {
         kv_format: FloatFormat::F16,
         act_format: FloatFormat::F32,
         scale: layer.scale(),
+        before: 0,
     }
 }
 
@@ -220,6 +235,13 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             tokens(1, heads(1, 32)).at_end_of(1).with(|p| p.window = 1),
             // Queries past the last slot.
             tokens(70, heads(2, 64)).at_end_of(90).n_kv(50).with(|p| p.window = 64),
+            // Behind a window that is not yet full, and behind a full one.
+            Case::from(tokens(40, GEMMA)).n_kv(6).with(|p| {
+                (p.before, p.window, p.kv_size) = (20, 20, 60);
+            }),
+            Case::from(tokens(70, LLAMA)).n_kv(500).with(|p| {
+                (p.before, p.window, p.kv_size, p.act_format) = (64, 64, 134, F16);
+            }),
         ]
     },
     bench: || {

@@ -8,6 +8,7 @@
 // requires: override Q_ROW: u32
 // requires: override WINDOW: u32
 // requires: var state: array<u32>
+override BEFORE: u32;
 
 fn heads() -> u32 { return KV_HEADS * Q_PER_KV; }
 
@@ -19,7 +20,10 @@ fn query_start(query: u32, head: u32) -> u32 {
 
 // The slots that query i attends to: the first, and the one past the last.
 fn query_slots(i: u32) -> vec2<u32> {
-    let end = min(state[POSITION] + i, KV_SIZE - 1u) + 1u;
-    if (WINDOW == 0u) { return vec2<u32>(0u, end); }
-    return vec2<u32>(end - min(end, WINDOW), end);
+    let position = state[POSITION];
+    let last = min(select(position, BEFORE, BEFORE > 0u) + i, KV_SIZE - 1u);
+    // Slots before the first token of the sequence hold nothing.
+    let first = min(BEFORE - min(position, BEFORE), last);
+    if (WINDOW == 0u) { return vec2<u32>(first, last + 1u); }
+    return vec2<u32>(max(first, last + 1u - min(last + 1u, WINDOW)), last + 1u);
 }

@@ -1,4 +1,4 @@
-// The current token's row in an embedding table or in a part of one.
+// The row of a token in an embedding table or in a part of one.
 // import: step/state
 // requires: var state: array<u32>
 // requires: var tokens: array<u32>
@@ -6,10 +6,10 @@ override VOCAB: u32; // rows
 override PART: u32; // which part of the table
 override FIRST_ROW: u32; // token of a part's row 0
 
-// VOCAB and above: in another part. The whole table has no other: a token beyond it reads the last
+// The row of token i from the current one on. VOCAB and above: in another part. The whole table has no other: a token beyond it reads the last
 // row; the host rejects such tokens before they get here.
-fn table_row() -> u32 {
-    let token = tokens[state[POSITION]];
+fn table_row(i: u32) -> u32 {
+    let token = tokens[state[POSITION] + i];
     if (PART == TABLE_PART) { return token - FIRST_ROW; }
     return min(token, VOCAB - 1u);
 }

@@ -18,6 +18,7 @@
 override ROWS: u32;
 override Y_OFFSET: u32;
 override Y_AFTER: u32;
+override BETA: u32;
 override TM: u32 = 64u; // a multiple of FRAG FM
 override TN: u32 = 64u; // a multiple of FRAG FN
 override TK: u32 = 32u; // a multiple of 16
@@ -70,6 +71,15 @@ fn stage_w_fragment(p: u32, raw: Raw, k: u32) {
 // Where a workgroup and a subgroup in it are.
 struct FragmentPlace { m0: u32, n0: u32, block: u32, whole: bool, lid: u32 }
 
+// y where fragment (i, j) of every block goes, of a tile that is whole.
+fn load_fragment(i: u32, j: u32, place: FragmentPlace) -> FragmentC {
+    let row = Y_OFFSET + ROWS + Y_AFTER;
+    let m = place.m0 + (place.block / BLOCKS_N * FM + i) * FRAG;
+    let n = place.n0 + (place.block % BLOCKS_N * FN + j) * FRAG;
+    let at = m * row + Y_OFFSET + n;
+    return coopLoadT<FragmentC>(&y[at], row);
+}
+
 // Stores fragment (i, j) of every block. naga 30 evaluates an index written inside coopStoreT
 // after the store: it needs a name before.
 fn store_fragment(c: FragmentC, i: u32, j: u32, place: FragmentPlace) {
@@ -88,7 +98,10 @@ fn store_fragment(c: FragmentC, i: u32, j: u32, place: FragmentPlace) {
         let block = e / (FRAG * FRAG);
         let m = place.m0 + (block / BLOCKS_N * FM + i) * FRAG + e / FRAG % FRAG;
         let n = place.n0 + (block % BLOCKS_N * FN + j) * FRAG + e % FRAG;
-        if (m < N_TOKENS && n < ROWS) { y[m * row + Y_OFFSET + n] = edge_fragment[e]; }
+        if (m < N_TOKENS && n < ROWS) {
+            let at = m * row + Y_OFFSET + n;
+            y[at] = edge_fragment[e] + select(0.0, y[at], BETA == BETA_1);
+        }
     }
     workgroupBarrier();
 }
@@ -107,6 +120,10 @@ fn main(
     let block = subgroup % BLOCKS;
     let a = block / BLOCKS_N * FM * FRAG * STRIDE;
     let b = block % BLOCKS_N * FN * FRAG * STRIDE;
+    // Stores of whole fragments need rows on 16 bytes.
+    let aligned = Y_OFFSET % 4u == 0u && (ROWS + Y_AFTER) % 4u == 0u;
+    let whole = aligned && m0 + TM <= N_TOKENS && n0 + TN <= ROWS;
+    let place = FragmentPlace(m0, n0, block, whole, lid);
     var c00 = FragmentC();
     var c01 = FragmentC();
     var c02 = FragmentC();
@@ -123,6 +140,25 @@ fn main(
     var c31 = FragmentC();
     var c32 = FragmentC();
     var c33 = FragmentC();
+    // Sums that are added to what y holds begin with it.
+    if (BETA == BETA_1 && whole) {
+        c00 = load_fragment(0u, 0u, place);
+        if (FN > 1u) { c01 = load_fragment(0u, 1u, place); }
+        if (FN > 2u) { c02 = load_fragment(0u, 2u, place); }
+        if (FN > 3u) { c03 = load_fragment(0u, 3u, place); }
+        if (FM > 1u) { c10 = load_fragment(1u, 0u, place); }
+        if (FM > 1u && FN > 1u) { c11 = load_fragment(1u, 1u, place); }
+        if (FM > 1u && FN > 2u) { c12 = load_fragment(1u, 2u, place); }
+        if (FM > 1u && FN > 3u) { c13 = load_fragment(1u, 3u, place); }
+        if (FM > 2u) { c20 = load_fragment(2u, 0u, place); }
+        if (FM > 2u && FN > 1u) { c21 = load_fragment(2u, 1u, place); }
+        if (FM > 2u && FN > 2u) { c22 = load_fragment(2u, 2u, place); }
+        if (FM > 2u && FN > 3u) { c23 = load_fragment(2u, 3u, place); }
+        if (FM > 3u) { c30 = load_fragment(3u, 0u, place); }
+        if (FM > 3u && FN > 1u) { c31 = load_fragment(3u, 1u, place); }
+        if (FM > 3u && FN > 2u) { c32 = load_fragment(3u, 2u, place); }
+        if (FM > 3u && FN > 3u) { c33 = load_fragment(3u, 3u, place); }
+    }
     var x0 = fetch_x_fragment(lid, m0, 0u);
     var x1 = fetch_x_fragment(lid + WG, m0, 0u);
     var x2 = fetch_x_fragment(lid + 2u * WG, m0, 0u);
@@ -191,10 +227,6 @@ fn main(
         }
         workgroupBarrier();
     }
-    // Stores of whole fragments need rows on 16 bytes.
-    let aligned = Y_OFFSET % 4u == 0u && (ROWS + Y_AFTER) % 4u == 0u;
-    let whole = aligned && m0 + TM <= N_TOKENS && n0 + TN <= ROWS;
-    let place = FragmentPlace(m0, n0, block, whole, lid);
     store_fragment(c00, 0u, 0u, place);
     if (FN > 1u) { store_fragment(c01, 0u, 1u, place); }
     if (FN > 2u) { store_fragment(c02, 0u, 2u, place); }

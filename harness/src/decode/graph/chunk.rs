@@ -1,0 +1,206 @@
+//! The operations of a chunk of a prompt: as a decode step, over the rows of many tokens, up to the last
+//! layer. What follows it (last norm, head, choice) is a decode step's, for the last token alone.
+
+use lathe_kernels::attention_prefill::AttentionPrefill;
+use lathe_kernels::chunk_end::ChunkEnd;
+use lathe_kernels::kv_window::KvWindow;
+use lathe_kernels::matmul::Matmul;
+use lathe_kernels::qkv_rope_append::QkvRopeAppend;
+use lathe_kernels::{Beta, FloatFormat, Packing, Params, QueryRow, WindowWay};
+
+use super::step::{Lister, ListedShape, Listed, Node, Vector, Vectors, listed, matrix_name};
+use crate::decode::load::LayerWeights;
+use crate::plan::recording::{Content, TensorId};
+use crate::plan::weights::WeightRows;
+
+/// The smallest chunk worth having: half a fragment of matrix units.
+const LEAST: usize = 16;
+
+/// Sizes of chunks, the largest first, each half of the one before.
+pub(super) fn sizes(most: usize) -> Vec<usize> {
+    let halves = |size: &usize| (*size > LEAST).then(|| (size / 2).max(LEAST));
+    match most {
+        0 => Vec::new(),
+        _ => std::iter::successors(Some(most), halves).collect(),
+    }
+}
+
+impl Lister<'_> {
+    /// Operations of chunks of every size. `step` are the vectors of a decode step, `norms` the weights
+    /// of each layer's first norm and of the last of all.
+    pub(super) fn chunks(&mut self, step: &Vectors, norms: &[TensorId]) -> Vec<(usize, Vec<Node>)> {
+        let sizes = sizes(self.options.chunks.most);
+        sizes.into_iter().map(|size| (size, self.chunk(size, step, norms))).collect()
+    }
+
+    /// Rows of a vector for the largest chunk; smaller ones use the first of them.
+    fn rows(&mut self, name: &str, len: usize, format: FloatFormat) -> Vector {
+        self.vector(&format!("chunk.{name}"), self.options.chunks.most * len, format)
+    }
+
+    fn chunk(&mut self, size: usize, step: &Vectors, norms: &[TensorId]) -> Vec<Node> {
+        let (c, acts, f32s) = (self.config, self.options.chunks.acts, FloatFormat::F32);
+        let v = Vectors {
+            state: step.state,
+            tokens: step.tokens,
+            stream: self.rows("x", c.hidden, f32s),
+            normed: self.rows("normed", c.hidden, acts),
+            branch: self.rows("branch", c.hidden, f32s),
+            qkv: self.rows("qkv", (c.n_heads + 2 * c.n_kv_heads) * c.head_dim, f32s),
+            q: self.rows("q", c.n_heads * c.head_dim, f32s),
+            attended: self.rows("attention", c.n_heads * c.head_dim, acts),
+            gate_up: Some(self.rows("gate_up", 2 * c.ffn, f32s)),
+            gated: self.rows("gated", c.ffn, acts),
+            rows: size,
+        };
+        self.embed(&v, size);
+        if c.post_norms && c.n_layers > 0 {
+            self.norm(Some(0), "attn_norm", &v, norms[0]);
+        }
+        for i in 0..c.n_layers {
+            let w = &self.weights.layers[i];
+            if !c.post_norms {
+                self.norm(Some(i), "attn_norm", &v, norms[i]);
+            }
+            self.chunk_attention(i, w, &v);
+            let ffn_norm = self.values(format!("l{i}.ffn_norm"), &w.ffn_norm);
+            match c.post_norms {
+                true => {
+                    let post = ("post_attention_norm", w.post_attention_norm.as_ref());
+                    self.residual(i, "attn_residual", &v, post, ffn_norm);
+                }
+                false => self.norm(Some(i), "ffn_norm", &v, ffn_norm),
+            }
+            self.chunk_feed_forward(i, w, &v);
+            let post = ("post_ffw_norm", w.post_ffw_norm.as_ref());
+            self.residual(i, "ffn_residual", &v, post, norms[i + 1]);
+        }
+        // What the first operation after the last layer of a decode step reads.
+        let (x, y) = match c.post_norms && c.n_layers > 0 {
+            true => (v.normed, step.normed),
+            false => (v.stream, step.stream),
+        };
+        let (n, n_tokens, x_format, act_format) = (c.hidden, size, x.format, y.format);
+        let end = ChunkEnd { n, n_tokens, x_format, act_format };
+        let bindings = [("state", v.state), ("x", x.id), ("y", y.id)];
+        self.op(None, "chunk_end", &lathe_kernels::chunk_end::OPERATION, &end, &bindings);
+        std::mem::take(&mut self.nodes)
+    }
+
+    /// Rows times matrices under each other: one product each, side by side in rows of the output, or
+    /// added to what is there.
+    fn row_products(
+        &mut self,
+        (layer, op): (usize, &'static str),
+        matrices: &[WeightRows],
+        (x, n_tokens): (Vector, usize),
+        (y, beta): (Vector, Beta),
+    ) {
+        let all: usize = matrices.iter().map(WeightRows::rows).sum();
+        let mut y_offset = 0;
+        for (i, rows) in matrices.iter().enumerate() {
+            let weights = self.matrix(matrix_name(layer, op, i), rows);
+            let product = Matmul {
+                n_tokens,
+                rows: rows.rows(),
+                k: rows.k,
+                weight: rows.format,
+                packing: Packing::Blocks,
+                act_format: x.format,
+                y_offset,
+                y_after: all - y_offset - rows.rows(),
+                beta,
+            };
+            y_offset += rows.rows();
+            let bindings = [("weights", weights), ("x", x.id), ("y", y.id)];
+            // The decode step decides how the matrix is packed.
+            let as_packed = move |packing| Matmul { packing, ..product }.shape();
+            let shape = ListedShape::AsPacked(Box::new(as_packed));
+            let kernel = &lathe_kernels::matmul::OPERATION;
+            let matmul = listed(Some(layer), op, kernel, &product, &bindings);
+            self.nodes.push(Node::Op(Listed { shape, ..matmul }));
+        }
+    }
+
+    /// Where a matrix that ends a branch writes.
+    fn branch_end(&self, v: &Vectors) -> (Vector, Beta) {
+        match self.config.post_norms {
+            true => (v.branch, Beta::Zero),
+            false => (v.stream, Beta::One),
+        }
+    }
+
+    fn chunk_attention(&mut self, layer: usize, w: &LayerWeights, v: &Vectors) {
+        let (c, options, n_tokens) = (self.config, self.options, v.rows);
+        let cache = self.cache(layer);
+        self.row_products((layer, "qkv"), &w.qkv, (v.normed, n_tokens), (v.qkv, Beta::Zero));
+        // A ring has room for what the next token attends to, not for what all of a chunk do.
+        let before = if cache.sliding { cache.capacity } else { 0 };
+        let ring = [("k_cache", cache.k), ("v_cache", cache.v)];
+        let (kv_size, [k, v_rows]) = match cache.sliding {
+            false => (cache.capacity, [cache.k, cache.v]),
+            true => {
+                let len = c.n_kv_heads * (before + options.chunks.most) * c.head_dim;
+                let content = Content::Kv { len, format: options.kv };
+                let rows = ["k_rows", "v_rows"]
+                    .map(|name| self.tensor(format!("chunk.{name}.{before}"), content.clone()));
+                (before + n_tokens, rows)
+            }
+        };
+        let window = KvWindow {
+            way: WindowWay::ToRows,
+            n_tokens,
+            kv_heads: c.n_kv_heads,
+            head_dim: c.head_dim,
+            kv_size: cache.capacity,
+            kv_format: options.kv,
+        };
+        let rows = [("state", v.state), ("k_rows", k), ("v_rows", v_rows)];
+        let kernel = &lathe_kernels::kv_window::OPERATION;
+        let moved = [&rows[..], &ring].concat();
+        if cache.sliding {
+            self.op(Some(layer), "kv_window", kernel, &window, &moved);
+        }
+        let heads = self.heads(layer, w, kv_size);
+        let append = QkvRopeAppend { n_tokens, before, ..heads.append };
+        let kv = [("state", v.state), ("k_cache", k), ("v_cache", v_rows)];
+        let token = [("qkv", v.qkv.id), ("rope", heads.rope), ("q", v.q.id)];
+        let norms = [("q_norm", heads.q_norm), ("k_norm", heads.k_norm)];
+        let bindings = [&kv[..], &token, &norms].concat();
+        let append_kernel = &lathe_kernels::qkv_rope_append::OPERATION;
+        self.op(Some(layer), "qkv_rope_append", append_kernel, &append, &bindings);
+        let attention = AttentionPrefill {
+            n_tokens,
+            q_per_kv: append.q_per_kv,
+            kv_heads: c.n_kv_heads,
+            head_dim: c.head_dim,
+            kv_size,
+            window: before,
+            q_row: QueryRow::Q,
+            kv_format: options.kv,
+            act_format: v.attended.format,
+            scale: c.attention_scale,
+            before,
+        };
+        let bindings = [&kv[..], &[("q", v.q.id), ("y", v.attended.id)]].concat();
+        let attention_kernel = &lathe_kernels::attention_prefill::OPERATION;
+        self.op(Some(layer), "attention", attention_kernel, &attention, &bindings);
+        if cache.sliding {
+            let window = KvWindow { way: WindowWay::ToRing, ..window };
+            self.op(Some(layer), "kv_window", kernel, &window, &moved);
+        }
+        let output = std::slice::from_ref(&w.attn_output);
+        let end = self.branch_end(v);
+        self.row_products((layer, "attn_output"), output, (v.attended, n_tokens), end);
+    }
+
+    fn chunk_feed_forward(&mut self, layer: usize, w: &LayerWeights, v: &Vectors) {
+        let Some(gate_up) = v.gate_up else { return };
+        let x = (v.normed, v.rows);
+        self.row_products((layer, "ffn_gate_up"), &w.gate_up, x, (gate_up, Beta::Zero));
+        self.glu(layer, v, gate_up);
+        let down = std::slice::from_ref(&w.ffn_down);
+        let end = self.branch_end(v);
+        self.row_products((layer, "ffn_down"), down, (v.gated, v.rows), end);
+    }
+}

@@ -1,0 +1,132 @@
+//! Keys and values between the ring of a sliding-window layer and the rows that a chunk of a prompt attends
+//! to: the window before the chunk, then the chunk.
+
+use crate::attention::*;
+use crate::codes::FloatFormat::{self, *};
+use crate::codes::WindowWay;
+use crate::descriptor::*;
+use crate::len;
+use crate::param::{PROMPT_LEN, choice, dim, n_kv};
+use crate::shared::*;
+
+crate::params! {
+    /// Parameters of `kv_window`.
+    pub struct KvWindow {
+        way: WindowWay = choice(
+            "WAY",
+            "to_rows: the ring's tokens into the rows before the chunk; to_ring: the chunk's into the ring",
+            &WindowWay::ALL,
+        ),
+        n_tokens: usize = dim("N_TOKENS", "tokens of the chunk", 4, 40),
+        kv_heads: usize = kv_heads(3),
+        head_dim: usize = HEAD_DIM,
+        kv_size: usize = dim("KV_SIZE", "slots of the ring; position modulo KV_SIZE", 4, 40),
+        kv_format: FloatFormat = KV_FORMAT,
+    }
+}
+
+impl KvWindow {
+    /// Rows: a window and a chunk.
+    pub fn rows(&self) -> usize {
+        self.kv_size + self.n_tokens
+    }
+
+    /// Elements of keys that may move, and of values.
+    fn moved(&self) -> usize {
+        let tokens = match self.way {
+            WindowWay::ToRows => self.kv_size,
+            WindowWay::ToRing => self.n_tokens,
+        };
+        self.kv_heads * tokens * self.head_dim
+    }
+}
+
+/// A chunk of the heads of a layer with a ring of `kv_size` slots in f16.
+fn chunk(n_tokens: usize, kv_size: usize, layer: Layer, way: WindowWay) -> KvWindow {
+    let Layer { kv_heads, head_dim, .. } = layer;
+    KvWindow { way, n_tokens, kv_heads, head_dim, kv_size, kv_format: F16 }
+}
+
+const fn ring(name: &'static str) -> Binding<KvWindow> {
+    Binding::in_out(
+        name,
+        |p: &KvWindow, _| Elem::Kv(p.kv_format),
+        len!(p => p.kv_heads * p.kv_size * p.head_dim),
+    )
+}
+
+const fn rows(name: &'static str) -> Binding<KvWindow> {
+    Binding::in_out(
+        name,
+        |p: &KvWindow, _| Elem::Kv(p.kv_format),
+        len!(p => p.kv_heads * (p.kv_size + p.n_tokens) * p.head_dim),
+    )
+}
+
+/// Invocations for elements of `bytes` bytes each.
+fn grid(p: &KvWindow, c: &Constants, bytes: usize) -> usize {
+    (p.moved() * p.kv_format.bytes() / bytes).div_ceil(c["WG"] as usize)
+}
+
+/// The declaration.
+pub static OPERATION: Declaration<KvWindow> = Declaration {
+    name: "kv_window",
+    summary: "keys and values from a ring to the rows before a chunk, or from a chunk's rows to the ring",
+    fuses: None,
+    state: &[n_kv(8, 90), PROMPT_LEN],
+    bindings: &[state(), ring("k_cache"), ring("v_cache"), rows("k_rows"), rows("v_rows")],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[Stage { entry: "main", grid: |p, c| grid(p, c, 4) }],
+            tunables: WORKGROUPS,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "vec4",
+            stages: &[Stage { entry: "main", grid: |p, c| grid(p, c, 16) }],
+            tunables: WORKGROUPS,
+            unsupported: |p, _| {
+                let bytes = p.head_dim * p.kv_format.bytes();
+                (!bytes.is_multiple_of(16))
+                    .then(|| format!("rows of {bytes} bytes are no whole 16-byte chunks"))
+            },
+            ..Variant::PLAIN
+        },
+    ],
+    prefer: |_| &["vec4", "naive"],
+    cost: |p, s| {
+        let before = s.n_kv - 1;
+        let tokens = match p.way {
+            WindowWay::ToRows => before.min(p.kv_size),
+            WindowWay::ToRing => s.prompt_len.saturating_sub(before).min(p.n_tokens).min(p.kv_size),
+        };
+        let values = 2 * p.kv_heads * p.head_dim * tokens;
+        Cost { bytes: (2 * values * p.kv_format.bytes()) as f64, flops: 0.0 }
+    },
+    tolerance: |_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "a copy" },
+    cases: || {
+        let small = Layer { kv_heads: 2, head_dim: 32, ..LLAMA };
+        let mut cases = Vec::new();
+        for &way in WindowWay::ALL {
+            let case = |n_tokens, kv_size, layer| Case::from(chunk(n_tokens, kv_size, layer, way));
+            // The first chunk, one behind half a window, behind a full one, longer than the ring, not
+            // full, and past the prompt.
+            cases.extend([
+                case(12, 8, small).n_kv(1).prompt_len(12),
+                case(6, 8, small).n_kv(5).prompt_len(10).with(|p| p.kv_format = F32),
+                case(16, 512, GEMMA).n_kv(700).prompt_len(900),
+                case(40, 7, QWEN).n_kv(30).prompt_len(100),
+                case(9, 8, small).n_kv(20).prompt_len(24),
+                case(9, 4, small).n_kv(20).prompt_len(3),
+            ]);
+        }
+        cases
+    },
+    bench: || {
+        WindowWay::ALL
+            .iter()
+            .map(|way| Case::from(chunk(1024, 512, GEMMA, *way)).n_kv(1025).prompt_len(4096))
+            .collect()
+    },
+};

@@ -1,0 +1,70 @@
+//! The end of a chunk of a prompt: its last token's row for the head, and the position after it.
+
+use crate::codes::FloatFormat;
+use crate::descriptor::*;
+use crate::layout::STATE_WORDS;
+use crate::len;
+use crate::param::{PROMPT_LEN, choice, dim, n_kv};
+use crate::shared::*;
+
+crate::params! {
+    /// Parameters of `chunk_end`.
+    pub struct ChunkEnd {
+        n: usize = dim("N", "elements of a row", 64, 3000),
+        n_tokens: usize = dim("N_TOKENS", "rows of x: tokens of the chunk", 4, 40),
+        x_format: FloatFormat = choice("X_FORMAT", "storage format of x", &FloatFormat::STORED),
+        act_format: FloatFormat = ACT_FORMAT_OUT,
+    }
+}
+
+/// The declaration.
+pub static OPERATION: Declaration<ChunkEnd> = Declaration {
+    name: "chunk_end",
+    summary: "the last token's row of a chunk of a prompt, and the position after the chunk",
+    fuses: None,
+    state: &[n_kv(4, 30), PROMPT_LEN],
+    bindings: &[
+        Binding::in_out("state", words, len!(_ => STATE_WORDS)).drawn(|_| Draw::State),
+        Binding::input("x", |p: &ChunkEnd, _| Elem::Floats(p.x_format), len!(p => p.n_tokens * p.n)),
+        Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.n)),
+    ],
+    variants: &[Variant {
+        name: "naive",
+        stages: &[Stage { entry: "main", grid: |_, _| 1 }],
+        tunables: &[("WG", &[128.0, 256.0, 512.0, 1024.0])],
+        ..Variant::PLAIN
+    }],
+    prefer: |_| &["naive"],
+    cost: |p, _| Cost {
+        bytes: (p.n * (p.x_format.bytes() + p.act_format.bytes())) as f64,
+        flops: 0.0,
+    },
+    tolerance: |p, _| {
+        let narrows = p.x_format == FloatFormat::F32 && p.act_format == FloatFormat::F16;
+        Tolerance {
+            k: 0.0,
+            rounding: if narrows { 1.0 / 1024.0 } else { 0.0 },
+            nmse: if narrows { 1e-6 } else { 0.0 },
+            reason: "a copy; WGSL leaves the direction of f32 to f16 rounding open: one f16 ULP",
+        }
+    },
+    cases: || {
+        use FloatFormat::{F16, F32};
+        let rows = |n, n_tokens, x_format, act_format| {
+            Case::from(ChunkEnd { n, n_tokens, x_format, act_format })
+        };
+        vec![
+            // A whole chunk in the middle of a prompt, one that ends it, one not full, none left.
+            rows(1152, 16, F16, F32).n_kv(17).prompt_len(100),
+            rows(2048, 16, F32, F32).n_kv(17).prompt_len(32),
+            rows(33, 5, F16, F16).n_kv(1).prompt_len(3),
+            rows(33, 4, F32, F16).n_kv(9).prompt_len(2),
+            rows(1, 1, F16, F32).n_kv(1).prompt_len(1),
+        ]
+    },
+    bench: || {
+        let (x_format, act_format) = (FloatFormat::F16, FloatFormat::F32);
+        let chunk = ChunkEnd { n: 1152, n_tokens: 1024, x_format, act_format };
+        vec![Case::from(chunk).n_kv(1).prompt_len(1024)]
+    },
+};

@@ -1,0 +1,19 @@
+// The slot of a cache that a token's keys and values go to: token i from the current one on stands at the
+// position + i, or, where BEFORE slots hold the tokens before the chunk, in slot BEFORE + i. A full cache and
+// a ring are the same: slots wrap.
+// import: step/state
+// requires: var state: array<u32>
+override KV_SIZE: u32;
+override N_TOKENS: u32 = 1u;
+override BEFORE: u32 = 0u;
+
+// KV_SIZE for a token that is not stored: beyond the prompt, where a chunk is not full, or overwritten by a
+// later one of the same chunk.
+fn slot_of(token: u32) -> u32 {
+    let position = state[POSITION];
+    if (N_TOKENS > 1u) {
+        let count = min(max(state[PROMPT_LEN], position) - position, N_TOKENS);
+        if (token >= count || token + KV_SIZE < count) { return KV_SIZE; }
+    }
+    return (select(position, BEFORE, BEFORE > 0u) + token) % KV_SIZE;
+}
