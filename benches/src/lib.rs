@@ -128,6 +128,7 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
             context: STEPS + 4,
             kv: FloatFormat::F16,
             acts: FloatFormat::F32,
+            chunks: lathe_harness::decode::Chunks::NONE,
             sampling: None,
             hints: Hints::new(),
             tuned: None,

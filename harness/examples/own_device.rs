@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
-use lathe_harness::plan::recording::{Content, Label, Recording};
+use lathe_harness::plan::recording::{Content, Label, Part, Recording};
 use lathe_harness::plan::select::{Hints, select};
 use lathe_harness::wgpu;
 use lathe_kernels::rms_norm::RmsNorm;
@@ -44,12 +44,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let pipelines = Pipelines::default();
     let mut executor =
         GpuExecutor::new(gpu, &pipelines, Arc::clone(&recording), Policy::Plain, &mut |_, _| {})?;
-    executor.run(1)?;
+    executor.run(&[Part::Steps(1)])?;
     // The application may as well bind `executor.block(y).buffer` in a pass of its own.
     let got = executor.read_f32(y)?;
 
     let mut reference = CpuExecutor::new(recording);
-    reference.run(1)?;
+    reference.run(&[Part::Steps(1)])?;
     let expected = reference.read_f32(y)?;
     let error = got.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     println!("{:?} …, at most {error:e} off the reference", &got[..4]);

@@ -126,7 +126,7 @@ fn a_touched_guard_word_fails() {
         [(0, "byte -256"), (GUARD_BYTES - 4, "byte -4"), (GUARD_BYTES + 384, "byte 384")]
     {
         let mut executor = case.prepare(&gpu, &Pipelines::default(), Policy::Guarded).unwrap();
-        executor.run(1).unwrap();
+        executor.run(&[lathe_harness::plan::recording::Part::Steps(1)]).unwrap();
         assert!(matches!(case.judge(&executor, Policy::Guarded).unwrap(), Verdict::Passed { .. }));
         let written = case.recording.ops[0].tensor("x");
         gpu.queue.write_buffer(&executor.block(written).buffer, offset, &[0; 4]);

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use lathe_harness::decode::graph::Selected;
-use lathe_harness::decode::session::{self, Verifier};
+use lathe_harness::decode::graph::{Chunks, Selected};
+use lathe_harness::decode::session::{self, Prompts, Verifier};
 use lathe_harness::decode::{
     DecodeGraph, GraphOptions, RunOptions, Sampling, Weights, graph, kv_cache,
 };
@@ -20,7 +20,7 @@ use lathe_harness::judge::diff;
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
-use lathe_harness::plan::recording::{Content, TensorId};
+use lathe_harness::plan::recording::{Content, Part, TensorId};
 use lathe_harness::plan::select::Hints;
 use lathe_kernels::{Capabilities, FloatFormat, Format, StateWord};
 
@@ -61,6 +61,7 @@ impl Golden {
         RunOptions {
             prompt: self.prompt.clone(),
             forced: self.greedy.clone(),
+            prompts: Prompts::TokenByToken,
             generate: self.greedy.len(),
             steps_per_submit: 1,
             stop_at: None,
@@ -69,7 +70,12 @@ impl Golden {
     }
 
     fn free(&self, steps_per_submit: usize) -> RunOptions {
-        RunOptions { forced: Vec::new(), steps_per_submit, ..self.forced() }
+        RunOptions {
+            forced: Vec::new(),
+            prompts: Prompts::Chunks,
+            steps_per_submit,
+            ..self.forced()
+        }
     }
 }
 
@@ -85,6 +91,7 @@ fn build(
         context,
         kv,
         acts: FloatFormat::F32,
+        chunks: Chunks { most: 32, acts: kv },
         sampling: None,
         hints: Hints::new(),
         tuned: None,
@@ -160,6 +167,97 @@ fn gpu_executor_has_the_logits_of_transformers() {
     }
 }
 
+/// Prompts of lengths around the sizes of chunks and windows: every one ends in another row.
+#[test]
+fn prompts_in_chunks_have_the_logits_of_transformers() {
+    let Some(gpu) = common::own_gpu() else { return };
+    for name in GOLDENS {
+        let golden = Golden::load(name);
+        let tokens = [&golden.prompt[..], &golden.greedy].concat();
+        let config = golden.file.config().unwrap();
+        let weights = Weights::load(&golden.file, &config).unwrap();
+        let vocab = config.vocab;
+        let windows = (0..config.n_layers).filter_map(|i| config.layer_window(i));
+        let edges: BTreeSet<usize> = windows.chain([16, 32, 48]).collect();
+        let lengths: BTreeSet<usize> = edges
+            .into_iter()
+            .flat_map(|edge| [edge - 1, edge, edge + 1, edge + 3])
+            .chain([2, 3, tokens.len() - 1])
+            .filter(|n| (2..tokens.len()).contains(n))
+            .collect();
+        assert!(lengths.len() > 8, "{lengths:?}");
+        for (kv, limit) in [(FloatFormat::F32, 1e-8), (FloatFormat::F16, 1e-5)] {
+            for most in [16, 64] {
+                let options = GraphOptions {
+                    context: 100,
+                    kv,
+                    acts: FloatFormat::F32,
+                    chunks: Chunks { most, acts: kv },
+                    sampling: None,
+                    hints: Hints::new(),
+                    tuned: None,
+                };
+                let path = &golden.file.path;
+                let graph = graph::build(path, &config, &weights, &gpu.caps, &options).unwrap();
+                let mut executor = on_gpu(&gpu, &graph);
+                let (mut expected, mut got) = (Vec::new(), Vec::new());
+                for &n in &lengths {
+                    let options =
+                        RunOptions { prompt: tokens[..n].to_vec(), generate: 1, ..golden.free(1) };
+                    let (logits, _) = logits_of(&graph, &mut executor, &options);
+                    assert_eq!(logits.len(), vocab, "the last token's alone");
+                    expected.extend_from_slice(&golden.logits[(n - 1) * vocab..][..vocab]);
+                    got.extend(logits);
+                    let row = expected.len() - vocab;
+                    let error = nmse(&expected[row..], &got[row..]);
+                    assert!(error <= 4.0 * limit, "{name} {kv:?}, {n} tokens, {most}: {error:e}");
+                }
+                let error = nmse(&expected, &got);
+                eprintln!("{name} chunks of {most} {kv:?}: NMSE {error:.2e}");
+                assert!(error <= limit, "{name} {kv:?}, {most}: {error:e}");
+                // What decode steps find after it.
+                let run = session::run(&graph, &mut executor, &golden.free(4), &mut |_| {});
+                assert_eq!(run.unwrap().generated, golden.greedy, "{name} {kv:?}, {most}");
+            }
+        }
+    }
+}
+
+/// A prompt in several calls, each behind what the ones before left, and steps behind them.
+#[test]
+fn a_session_goes_on_where_it_stopped() {
+    let golden = Golden::load("gemma3-tiny-f16");
+    let graph = build(&golden.file, &Capabilities::minimal(), 100, FloatFormat::F32);
+    let mut cpu = CpuExecutor::new(Arc::clone(&graph.recording));
+    let mut executors: Vec<Box<dyn Execute>> = vec![Box::new(cpu_warm(&mut cpu, &graph, &golden))];
+    if let Some(gpu) = common::own_gpu() {
+        executors.push(Box::new(on_gpu(&gpu, &graph)));
+    }
+    for executor in &mut executors {
+        let executor = executor.as_mut();
+        for prompts in [Prompts::Chunks, Prompts::TokenByToken] {
+            session::reset(&graph, executor, 0).unwrap();
+            let (first, second) = golden.prompt.split_at(golden.prompt.len() / 3);
+            for tokens in [first, second] {
+                session::feed(&graph, executor, tokens, prompts).unwrap();
+            }
+            let mut generated = Vec::new();
+            let steps =
+                session::generate(&graph, executor, 9, 4, &mut |t| generated.push(t)).unwrap();
+            assert_eq!(steps.len(), 9);
+            let chosen = executor.read_words(graph.tokens).unwrap()[golden.prompt.len()];
+            assert_eq!(chosen, golden.greedy[0], "{prompts:?}");
+            assert_eq!(generated, golden.greedy[1..10], "{prompts:?}");
+        }
+        let too_many = vec![1; graph.context];
+        let error = session::feed(&graph, executor, &too_many, Prompts::Chunks).unwrap_err();
+        assert!(error.to_string().contains("do not fit the context of 100"), "{error}");
+        assert!(session::feed(&graph, executor, &[], Prompts::Chunks).is_err());
+        let beyond = [graph.vocab as u32];
+        assert!(session::feed(&graph, executor, &beyond, Prompts::Chunks).is_err());
+    }
+}
+
 #[test]
 fn every_variant_of_every_kernel_decodes_the_same() {
     let Some(gpu) = common::own_gpu() else { return };
@@ -199,6 +297,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
                 context: *context,
                 kv: FloatFormat::F32,
                 acts: FloatFormat::F32,
+                chunks: Chunks { most: 16, acts: FloatFormat::F32 },
                 sampling: sampled.then_some(greedy),
                 hints,
                 tuned: None,
@@ -280,7 +379,7 @@ fn a_run_after_a_reset_is_a_first_run_and_without_one_is_not() {
         assert_eq!(seen(executor.as_mut()), 63, "the warm-up left its count");
         // Not reset: the next prompt continues where the warm-up stopped.
         executor.write_words(graph.tokens, 63, &golden.prompt[..1]).unwrap();
-        executor.run(1).unwrap();
+        executor.run(&[Part::Steps(1)]).unwrap();
         let stale = executor.read_f32(graph.logits).unwrap();
         let first = &golden.logits[..graph.vocab];
         assert!(nmse(first, &stale) > 1e-3, "a stale cache must be visible");
@@ -308,7 +407,8 @@ fn the_verifier_accepts_the_device_and_refuses_a_wrong_one() {
     let Some(gpu) = common::own_gpu() else { return };
     let golden = Golden::load("qwen3-tiny-bf16");
     let mut graph = build(&golden.file, &gpu.caps, 64, FloatFormat::F32);
-    let options = RunOptions { generate: 4, ..golden.free(1) };
+    let options =
+        RunOptions { generate: 4, prompts: Prompts::TokenByToken, ..golden.free(1) };
     let verify = |graph: &DecodeGraph| {
         let mut device = on_gpu(&gpu, graph);
         let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
@@ -348,7 +448,7 @@ fn diff_names_the_first_operation_that_is_off() {
         };
         let mut honest = begin(&graph);
         for position in 0..20 {
-            assert!(diff::step(&mut honest, position).unwrap().is_none(), "{name} {position}");
+            assert!(diff::part(&mut honest, Part::Steps(1), position).unwrap().is_none(), "{name} {position}");
         }
         sabotage(
             &mut graph,
@@ -357,7 +457,7 @@ fn diff_names_the_first_operation_that_is_off() {
             "/ combine_maxima[lid].y",
             "/ (combine_maxima[lid].y + 0.01)",
         );
-        let found = diff::step(&mut begin(&graph), 0).unwrap().expect("the sabotage is found");
+        let found = diff::part(&mut begin(&graph), Part::Steps(1), 0).unwrap().expect("the sabotage is found");
         // Short windows have another kernel, and layer 0 is spared.
         let mut ops = graph.recording.ops.iter().filter(|op| op.label.layer != Some(0));
         let first = ops.find(|op| op.kernel().name == "attention_append").unwrap();
@@ -404,7 +504,15 @@ fn hints_win_or_fail_loudly() {
     let built = |kernel: &str, variant: &str| {
         let hints = Hints::from([(kernel.to_owned(), variant.into())]);
         let (kv, acts) = (FloatFormat::F32, FloatFormat::F32);
-        let options = GraphOptions { context: 8, kv, acts, sampling: None, hints, tuned: None };
+        let options = GraphOptions {
+            context: 8,
+            kv,
+            acts,
+            chunks: Chunks::NONE,
+            sampling: None,
+            hints,
+            tuned: None,
+        };
         let caps = Capabilities::minimal();
         graph::build(Path::new("m.gguf"), &config, &weights, &caps, &options)
             .map_err(|e| e.to_string())
@@ -437,6 +545,7 @@ fn an_explicit_attention_variant_wins_for_every_cache_and_context() {
                     context,
                     kv,
                     acts: FloatFormat::F16,
+                    chunks: Chunks::NONE,
                     sampling: None,
                     hints,
                     tuned: None,

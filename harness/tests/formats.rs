@@ -9,7 +9,7 @@ use std::sync::Arc;
 use half::{bf16, f16};
 use lathe_harness::execute::{Execute, GpuExecutor};
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
-use lathe_harness::plan::recording::{Content, Label, Recording};
+use lathe_harness::plan::recording::{Content, Label, Part, Recording};
 use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_harness::plan::{Plan, PlanError};
 use lathe_kernels::cast::Cast;
@@ -55,7 +55,7 @@ fn run(
         &mut |_, _| {},
     )
     .unwrap();
-    executor.run(1).unwrap();
+    executor.run(&[Part::Steps(1)]).unwrap();
     Some(executor.read_values(y).unwrap())
 }
 
@@ -114,7 +114,7 @@ fn casts(
             GpuExecutor::new(Arc::clone(gpu), &pipelines, recording, policy, &mut |_, _| {})
                 .unwrap();
         executor.write_words(x, 0, words).unwrap();
-        executor.run(1).unwrap();
+        executor.run(&[Part::Steps(1)]).unwrap();
         executor.read_words(y).unwrap()
     };
     kernel.variants.iter().map(run).collect()

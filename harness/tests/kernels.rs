@@ -10,7 +10,7 @@ use lathe_harness::execute::Execute;
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::judge::check::{Case, CaseResult, Verdict, check, check_plan, sweep};
 use lathe_harness::plan::Plan;
-use lathe_harness::plan::recording::TensorId;
+use lathe_harness::plan::recording::{Part, TensorId};
 use lathe_harness::plan::select::{Hints, select};
 use lathe_kernels::gemv_q::GemvQ;
 use lathe_kernels::{
@@ -225,7 +225,7 @@ fn the_position_never_leaves_the_tokens() {
     let tensor = |name| case.recording.tensors.iter().position(|t| t.name == name).unwrap();
     let state = TensorId(tensor("state"));
     let tokens = executor.block(TensorId(tensor("tokens"))).binding().size.unwrap().get() / 4;
-    executor.run(tokens as usize + 5).unwrap();
+    executor.run(&[Part::Steps(tokens as usize + 5)]).unwrap();
     assert_eq!(u64::from(executor.read_words(state).unwrap()[0]), tokens - 1);
 }
 
@@ -349,7 +349,7 @@ fn attention_does_not_mix_what_no_token_filled() {
                         executor.block(tensor(cache)).write(&gpu, first as u64, bytes);
                     }
                 }
-                executor.run(1).unwrap();
+                executor.run(&[Part::Steps(1)]).unwrap();
                 executor.read_f32(tensor("y")).unwrap()
             };
             let (expected, got) = (mixed(None), mixed(Some(f32::NAN)));

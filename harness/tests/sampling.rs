@@ -158,6 +158,7 @@ fn built(name: &str, caps: &Capabilities, sampling: Option<Sampling>) -> DecodeG
         context: 64,
         kv: FloatFormat::F32,
         acts: FloatFormat::F32,
+        chunks: lathe_harness::decode::Chunks { most: 16, acts: FloatFormat::F32 },
         sampling,
         hints: Hints::new(),
         tuned: None,

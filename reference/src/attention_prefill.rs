@@ -1,6 +1,6 @@
 //! Attention of several consecutive tokens over a cache that already holds them.
 //!
-//! Query i of head h stands in slot p = min(first + i, capacity − 1) and attends, with kv head
+//! Query i of head h stands in slot p = min(first + i, last) and attends, with kv head
 //! g = ⌊h / (heads/kv_heads)⌋, to the slots t from `oldest` to p, under a window w > 0 only to
 //! t > p − w:
 //!
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Slots hold tokens in order: nothing wraps. Queries past the last slot count as standing there, so
-//! that every shape has an answer.
+//! that a chunk that is not full has an answer.
 //!
 //! Magnitude: as in [`crate::attention_decode`], of which each query is a case.
 //!
@@ -28,6 +28,8 @@ pub struct Prefill {
     pub scale: f32,
     /// Slot of the first query.
     pub first: usize,
+    /// The last slot that a query attends to.
+    pub last: usize,
     /// The first slot that holds a token; the last one of a query where it comes after that.
     pub oldest: usize,
     /// Tokens a query sees, itself included; all before it when absent.
@@ -36,8 +38,8 @@ pub struct Prefill {
 
 impl Prefill {
     /// The slots that query `i` attends to.
-    pub fn slots(&self, i: usize, capacity: usize) -> std::ops::Range<usize> {
-        let last = (self.first + i).min(capacity - 1);
+    pub fn slots(&self, i: usize) -> std::ops::Range<usize> {
+        let last = (self.first + i).min(self.last);
         let windowed = self.window.map_or(0, |w| (last + 1).saturating_sub(w));
         windowed.max(self.oldest.min(last))..last + 1
     }
@@ -62,7 +64,7 @@ pub fn attention_prefill(
     let mut all = Expected::default();
     for (i, query) in queries.iter().enumerate() {
         assert_eq!(query.len(), heads * cache.head_dim, "elements of query {i}");
-        let slots = prefill.slots(i, cache.capacity);
+        let slots = prefill.slots(i);
         assert!(!slots.is_empty(), "no token to attend to");
         for (head, q) in query.chunks(cache.head_dim).enumerate() {
             let kv_head = head / (heads / cache.kv_heads);
@@ -107,7 +109,7 @@ mod tests {
         // Query 0 sees slot 0 alone. Query 1 has scores 0 and ln 3: weights 1/4 and 3/4, and
         // 4/4 + 3·8/4 = 7, magnitude 7·(1 + 2·ln 3).
         let ln_3 = 3f32.ln();
-        let prefill = Prefill { heads: 1, scale: 0.5, first: 0, oldest: 0, window: None };
+        let prefill = Prefill { heads: 1, scale: 0.5, first: 0, last: 2, oldest: 0, window: None };
         let queries: [&[f32]; 2] = [&[ln_3], &[ln_3]];
         let (k, v) = ([0.0, 2.0, f32::NAN], [4.0, 8.0, f32::NAN]);
         let o = attention_prefill(&queries, &k, &v, &SHAPE, &prefill);
@@ -119,7 +121,7 @@ mod tests {
     #[test]
     fn a_window_forgets_and_the_last_slot_holds_what_comes_after() {
         // A query of 0 averages what it sees: slots 0..=1, then 1..=2, then 1..=2 again.
-        let prefill = Prefill { heads: 1, scale: 1.0, first: 1, oldest: 0, window: Some(2) };
+        let prefill = Prefill { heads: 1, scale: 1.0, first: 1, last: 2, oldest: 0, window: Some(2) };
         let queries: [&[f32]; 3] = [&[0.0]; 3];
         let o = attention_prefill(&queries, &[1.0; 3], &[2.0, 4.0, 8.0], &SHAPE, &prefill);
         assert_eq!(o.value, [3.0, 6.0, 6.0]);
@@ -139,7 +141,7 @@ mod tests {
         ) {
             let shape = CacheShape { kv_heads: 2, capacity: 7, head_dim: 2 };
             let queries: Vec<&[f32]> = q.chunks(8).collect();
-            let prefill = Prefill { heads: 4, scale: 0.5, first, oldest: 0, window: None };
+            let prefill = Prefill { heads: 4, scale: 0.5, first, last: 6, oldest: 0, window: None };
             let all = attention_prefill(&queries, &k, &v, &shape, &prefill);
             for (i, query) in queries.iter().enumerate() {
                 let attention = Attention { heads: 4, scale: 0.5, seen: first + i + 1 };

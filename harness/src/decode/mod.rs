@@ -8,7 +8,7 @@ pub mod profile;
 pub mod sampling;
 pub mod session;
 
-pub use graph::{DecodeGraph, GraphOptions};
+pub use graph::{Chunks, DecodeGraph, GraphOptions};
 pub use kv_cache::KvCache;
 pub use load::Weights;
 pub use model::{Model, Prompt, Session, SessionOptions};

@@ -12,29 +12,10 @@
 // not whole, or its rows do not begin on 16 bytes, sums go through workgroup memory.
 //
 // Source: SPV_KHR_cooperative_matrix; the staging is that of register_tiled.
-// import: format/weight_eight, matmul/parts/fragments
+// import: matmul/parts/fragments, matmul/parts/sums_to_y, matmul/parts/units16
 enable f16;
 enable wgpu_cooperative_matrix;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
-
-alias FragmentA = coop_mat16x16<f16, A>;
-alias FragmentB = coop_mat16x16<f16, B>;
-alias FragmentC = coop_mat16x16<f32, C>;
-const FRAG: u32 = 16u;
-
-// Eight bytes a store.
-alias Unit = vec4<f16>;
-const UNIT: u32 = 4u;
-
-fn store_x(at: u32, e: Eight) {
-    x_fragments[at] = Unit(e.low);
-    x_fragments[at + 1u] = Unit(e.high);
-}
-
-fn store_w(at: u32, e: Eight) {
-    w_fragments[at] = Unit(e.low);
-    w_fragments[at + 1u] = Unit(e.high);
-}

@@ -1,6 +1,6 @@
 // matmul/cooperative_matrix_8: TM x TN elements of y a workgroup on 8 x 8 matrix units, f32 sums.
 //
-//   y[m][Y_OFFSET + r] = sum_k f16(x[m][k]) * f16(W[r][k])
+//   y[m][Y_OFFSET + r] = sum_k f16(x[m][k]) * f16(W[r][k]) + BETA * y[m][Y_OFFSET + r]
 //   x: (N_TOKENS, K) f32 or f16   W: (ROWS, K) in any format   y: (N_TOKENS, Y_OFFSET + ROWS + Y_AFTER) f32
 //
 // Idea: that of cooperative_matrix for adapters whose matrices are 8 x 8: Metal's simdgroups, and
@@ -8,7 +8,7 @@
 // fragments through pointers to single elements, hence the stores of two bytes.
 //
 // Source: as cooperative_matrix.
-// import: format/weight_eight, matmul/parts/fragments
+// import: format/weight_eight, matmul/parts/fragments, matmul/parts/sums_to_y, matmul/parts/x_words
 enable f16;
 enable wgpu_cooperative_matrix;
 
@@ -24,7 +24,8 @@ const FRAG: u32 = 8u;
 alias Unit = f16;
 const UNIT: u32 = 1u;
 
-fn store_x(at: u32, e: Eight) {
+fn stage_x(at: u32, raw: Raw) {
+    let e = decode_x(raw);
     x_fragments[at] = f16(e.low.x);
     x_fragments[at + 1u] = f16(e.low.y);
     x_fragments[at + 2u] = f16(e.low.z);
@@ -35,7 +36,8 @@ fn store_x(at: u32, e: Eight) {
     x_fragments[at + 7u] = f16(e.high.w);
 }
 
-fn store_w(at: u32, e: Eight) {
+fn stage_w(at: u32, raw: Raw, i: u32) {
+    let e = decode_weights(raw, i);
     w_fragments[at] = f16(e.low.x);
     w_fragments[at + 1u] = f16(e.low.y);
     w_fragments[at + 2u] = f16(e.low.z);

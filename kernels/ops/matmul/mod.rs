@@ -90,18 +90,59 @@ fn f16_tolerance(p: &Matmul, _: State) -> Tolerance {
     }
 }
 
-/// Tiles of `tile` x `tile` elements, FM x FN fragments a subgroup.
-fn fragments(caps: &Capabilities, tile: f64, fm: f64, fn_: f64) -> Overrides {
-    let subgroup = caps.subgroup.map_or(32, |(_, max)| max);
-    vec![("TM", tile), ("TN", tile), ("FM", fm), ("FN", fn_), ("SG", f64::from(subgroup))]
+/// Tiles on 16 x 16 matrix units.
+#[derive(Clone, Copy)]
+struct Tile {
+    /// Rows of x.
+    tm: usize,
+    /// Rows of the matrix.
+    tn: usize,
+    /// Columns at a time.
+    tk: usize,
+    /// Fragments of a subgroup, down and across.
+    fragments: (usize, usize),
+}
+
+impl Tile {
+    /// As large as the tokens fill, four subgroups each.
+    fn of(p: &Matmul) -> Self {
+        match p.n_tokens {
+            ..=16 => Self { tm: 16, tn: 64, tk: 64, fragments: (1, 1) },
+            17..=32 => Self { tm: 32, tn: 64, tk: 64, fragments: (2, 1) },
+            33..=64 => Self { tm: 64, tn: 64, tk: 64, fragments: (2, 2) },
+            _ => Self { tm: 128, tn: 128, tk: 32, fragments: (4, 4) },
+        }
+    }
+
+    /// In how many parts the columns go, so that two workgroups for each processor of a large GPU
+    /// have something to do, and each has a few tiles to go through.
+    fn splits(self, p: &Matmul) -> usize {
+        let wanted = (2 * ENOUGH).div_ceil(tiles(p, self.tm, self.tn));
+        wanted.min(p.k / (4 * self.tk)).max(1)
+    }
+
+    fn overrides(self, caps: &Capabilities) -> Overrides {
+        let Self { tm, tn, tk, fragments: (down, across) } = self;
+        let sizes = [("TM", tm), ("TN", tn), ("TK", tk), ("FM", down), ("FN", across)];
+        let subgroup = ("SG", f64::from(caps.subgroup.map_or(32, |(_, max)| max)));
+        sizes.iter().map(|(name, size)| (*name, *size as f64)).chain([subgroup]).collect()
+    }
+}
+
+/// Parts of the columns that cooperative_matrix_split makes.
+fn splits(p: &Matmul) -> usize {
+    Tile::of(p).splits(p)
+}
+
+/// Fewer tokens than half of a fragment.
+fn few(p: &Matmul) -> Option<String> {
+    (p.n_tokens < 8).then(|| "fewer than 8 rows: half of a fragment is idle".into())
 }
 
 /// What the variants on matrix units share.
 const MATRIX_UNITS: Variant<Matmul> = Variant {
     stages: &[Stage { entry: "main", grid: tile_grid }],
-    unsupported: |p, _| {
-        (p.n_tokens < 8).then(|| "fewer than 8 rows: half of a fragment is idle".into())
-    },
+    unsupported: |p, _| few(p),
     tolerance: Some(f16_tolerance),
     ..Variant::PLAIN
 };
@@ -123,6 +164,7 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
         ),
         Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.n_tokens * p.k)),
         Binding::in_out("y", f32s, len!(p => p.n_tokens * (p.y_offset + p.rows + p.y_after))),
+        Binding::scratch("partials", f32s, len!(p => splits(p) * p.n_tokens * p.rows)),
     ],
     variants: &[
         Variant {
@@ -158,9 +200,10 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
         Variant {
             name: "cooperative_matrix",
             constants: |p, caps| {
-                let large = tiles(p, 128, 128) >= ENOUGH;
-                let (tile, each) = if large { (128.0, 4.0) } else { (64.0, 2.0) };
-                fragments(caps, tile, each, each)
+                let large = Tile::of(p);
+                let small = Tile { tm: 64, tn: 64, tk: 64, fragments: (2, 2) };
+                let enough = p.n_tokens <= 64 || tiles(p, large.tm, large.tn) >= ENOUGH;
+                if enough { large } else { small }.overrides(caps)
             },
             tunables: &[
                 ("TM", &[64.0, 128.0]),
@@ -172,8 +215,26 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
             ..MATRIX_UNITS
         },
         Variant {
+            name: "cooperative_matrix_split",
+            stages: &[
+                Stage { entry: "main", grid: |p, c| splits(p) * tile_grid(p, c) },
+                Stage { entry: "sum", grid: |p, _| (p.n_tokens * p.rows).div_ceil(256) },
+            ],
+            constants: |p, caps| {
+                let mut constants = Tile::of(p).overrides(caps);
+                constants.push(("SPLITS", splits(p) as f64));
+                constants
+            },
+            unsupported: |p, _| {
+                few(p).or_else(|| (splits(p) < 2).then(|| "tiles fill the GPU without splits".into()))
+            },
+            ..MATRIX_UNITS
+        },
+        Variant {
             name: "cooperative_matrix_8",
-            constants: |_, caps| fragments(caps, 32.0, 2.0, 2.0),
+            constants: |_, caps| {
+                Tile { tm: 32, tn: 32, tk: 32, fragments: (2, 2) }.overrides(caps)
+            },
             tunables: &[
                 ("TM", &[32.0, 64.0]),
                 ("TN", &[32.0, 64.0]),
@@ -188,7 +249,17 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
     // f32 activations may lie beyond f16's range, and f32 weights were wanted as they are.
     prefer: |p| {
         if p.act_format == FloatFormat::F16 && p.weight != Format::F32 {
-            &["cooperative_matrix", "cooperative_matrix_8", "register_tiled", "tiled", "naive"]
+            match splits(p) {
+                1 => &["cooperative_matrix", "cooperative_matrix_8", "register_tiled", "tiled", "naive"],
+                _ => &[
+                    "cooperative_matrix_split",
+                    "cooperative_matrix",
+                    "cooperative_matrix_8",
+                    "register_tiled",
+                    "tiled",
+                    "naive",
+                ],
+            }
         } else {
             &["register_tiled", "tiled", "naive"]
         }
@@ -235,6 +306,14 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
             cases.push(Matmul { beta, n_tokens: 9, rows: 33, k: 96, weight, ..of(weight) });
         }
         cases.push(of(Format::F32));
+        // Columns in parts, the last one shorter.
+        for (n_tokens, rows, k) in [(16, 48, 1152), (40, 200, 1000), (128, 256, 2048), (300, 130, 600)] {
+            for weight in [Format::F16, Format::Bf16, Format::Q8_0] {
+                let p = Matmul { n_tokens, rows, k, ..f16_of(weight) };
+                cases.push(p);
+                cases.push(Matmul { beta: Beta::One, y_offset: 4, y_after: 8, ..p });
+            }
+        }
         cases.into_iter().map(Case::from).collect()
     },
     bench: || {

@@ -1,5 +1,6 @@
 //! Rows of q with or without K and V beside them, queries spread over threads.
 
+use lathe_kernels::StateWord;
 use lathe_kernels::attention::Heads;
 use lathe_kernels::attention_prefill::AttentionPrefill;
 use lathe_reference::Expected;
@@ -16,7 +17,11 @@ impl Oracle for AttentionPrefill {
         let rows = inputs.f32s("q").chunks(self.row_elements()).take(self.n_tokens);
         let queries: Vec<&[f32]> = rows.map(|row| &row[..heads * d]).collect();
         let (k, v) = (inputs.f32s("k_cache"), inputs.f32s("v_cache"));
-        let (first, oldest) = self.slots(inputs.position() as usize);
+        let position = inputs.position() as usize;
+        let given = inputs.words("state")[StateWord::Given as usize] as usize;
+        let (first, oldest) = self.slots(position);
+        // Queries beyond the prompt attend to what its last token does.
+        let (count, last) = (self.count(position, given), self.kv_size - 1);
         let tasks = queries.par_chunks(QUERIES_A_TASK).enumerate();
         let parts: Vec<_> = tasks
             .map(|(i, queries)| {
@@ -24,6 +29,7 @@ impl Oracle for AttentionPrefill {
                     heads,
                     scale: self.scale,
                     first: first + i * QUERIES_A_TASK,
+                    last: last.min(first + count - 1),
                     oldest,
                     window: Some(self.window).filter(|w| *w > 0),
                 };

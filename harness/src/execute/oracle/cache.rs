@@ -48,7 +48,10 @@ pub(super) fn append<P: Cache>(
 ) {
     for (name, row) in ["k_cache", "v_cache"].into_iter().zip(rows) {
         if let Value::F32(cache) = &mut values[op.tensor(name).0] {
-            kv_append::kv_append(cache, row, &shape(p), position, format(p));
+            let shape = shape(p);
+            // Rows of a chunk have room for the largest one.
+            let cache = &mut cache[..shape.elements()];
+            kv_append::kv_append(cache, row, &shape, position, format(p));
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::attention::*;
 use crate::codes::{FloatFormat, QueryRow};
 use crate::descriptor::*;
 use crate::len;
-use crate::param::{Param, State, choice, dim, n_kv, start};
+use crate::param::{PROMPT_LEN, Param, State, choice, dim, n_kv, start};
 use crate::shared::*;
 
 crate::params! {
@@ -67,13 +67,19 @@ impl AttentionPrefill {
         }
     }
 
+    /// Tokens of the prompt in this chunk, at least one.
+    pub fn count(&self, position: usize, prompt_len: usize) -> usize {
+        prompt_len.saturating_sub(position).clamp(1, self.n_tokens)
+    }
+
     /// Keys each token attends to, in order.
     fn keys(&self, state: State) -> impl Iterator<Item = usize> + use<> {
         let (first, oldest) = self.slots(state.n_kv - 1);
+        let count = self.count(state.n_kv - 1, state.prompt_len);
         let kv_size = self.kv_size;
         let window = if self.window == 0 { usize::MAX } else { self.window };
         (0..self.n_tokens).map(move |i| {
-            let last = (first + i).min(kv_size - 1);
+            let last = (first + i.min(count - 1)).min(kv_size - 1);
             (last + 1 - oldest.min(last)).min(window)
         })
     }
@@ -85,7 +91,8 @@ impl AttentionPrefill {
 
     /// The last tokens of a sequence of `context`, whose cache has no slot more.
     fn at_end_of(self, context: usize) -> Case<Self> {
-        Case::from(Self { kv_size: context, ..self }).n_kv(context - self.n_tokens + 1)
+        let case = Case::from(Self { kv_size: context, ..self });
+        case.n_kv(context - self.n_tokens + 1).prompt_len(context)
     }
 }
 
@@ -107,15 +114,35 @@ fn tokens(n_tokens: usize, layer: Layer) -> AttentionPrefill {
     }
 }
 
+/// What rounding queries and weights to f16 adds, and keys and values of an f32 cache.
+fn f16_tolerance(p: &AttentionPrefill, s: State) -> Tolerance {
+    let keys = p.most_keys(s) as f64;
+    // 2^-11, half a unit in the last place of f16, in multiples of 2^-23.
+    let half_ulp = 4096.0;
+    let d = p.head_dim as f64;
+    let rounded = if p.kv_format == FloatFormat::F16 { 2.0 } else { 4.0 };
+    Tolerance {
+        k: 16.0 + d.sqrt() + keys.sqrt() + (d + keys) / 16.0 + rounded * half_ulp,
+        rounding: 0.0,
+        nmse: 1e-5,
+        reason: "queries and weights rounded to f16 err by up to 2^-11 each, scores by as much of the \
+                 sizes of their products, which act through exp on every weight (in the reference's \
+                 magnitude); matrix units truncate sums; else as f32",
+    }
+}
+
 /// The declaration.
 pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
     name: "attention_prefill",
     summary: "causal attention of N_TOKENS over a cache that holds them, optionally in a window",
     fuses: None,
-    state: &[Param {
-        doc: "tokens of the sequence up to the first query's (state: the position is on the GPU)",
-        ..n_kv(32, 120)
-    }],
+    state: &[
+        Param {
+            doc: "tokens of the sequence up to the first query's (state: the position is on the GPU)",
+            ..n_kv(32, 120)
+        },
+        PROMPT_LEN,
+    ],
     bindings: &[
         state(),
         Binding::input("q", f32s, len!(p => p.n_tokens * p.row_heads() * p.head_dim)),
@@ -190,13 +217,40 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             },
             ..Variant::PLAIN
         },
+        Variant {
+            name: "cooperative_matrix",
+            stages: &[Stage {
+                entry: "main",
+                grid: |p, c| p.kv_heads * p.rows().div_ceil(32 * c["ROW_BLOCKS"] as usize),
+            }],
+            constants: |p, caps| {
+                let subgroup = caps.subgroup.map_or(32, |(_, max)| max);
+                // Four subgroups of 32 rows and 64 columns.
+                let blocks = (256 / p.head_dim.max(1)).clamp(1, 4);
+                vec![("ROW_BLOCKS", blocks as f64), ("SG", f64::from(subgroup))]
+            },
+            unsupported: |p, caps| {
+                let sizes = caps.subgroup.filter(|(min, max)| min != max);
+                ragged(p)
+                    .or_else(|| {
+                        let d = p.head_dim;
+                        (![64, 128, 256].contains(&d)).then(|| format!("HEAD_DIM={d} is not 64, 128 or 256"))
+                    })
+                    .or_else(|| sizes.map(|(min, max)| format!("subgroups have {min} to {max} lanes")))
+            },
+            tolerance: Some(f16_tolerance),
+            ..Variant::PLAIN
+        },
     ],
     prefer: |p| {
         // Measured on 132 processors: `flash` takes 64 keys at a time, more than a few tokens at
         // the start of a sequence have (at the end of a long one they lose 4 to 11 % with
         // `tiled`); and with heads of 256 it takes longer a key, up to 64 blocks of rows.
         let blocks = p.kv_heads * p.rows().div_ceil(16);
-        if p.n_tokens <= 32 || (p.head_dim > 128 && blocks <= 64) {
+        // Matrix units only where keys, values and what follows are f16 anyway.
+        if p.kv_format == FloatFormat::F16 && p.act_format == FloatFormat::F16 {
+            &["cooperative_matrix", "flash", "tiled", "naive"]
+        } else if p.n_tokens <= 32 || (p.head_dim > 128 && blocks <= 64) {
             &["tiled", "flash", "naive"]
         } else {
             &["flash", "tiled", "naive"]
@@ -234,19 +288,26 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             tokens(130, heads(1, 32)).at_end_of(130).with(|p| p.kv_format = F32),
             tokens(1, heads(1, 32)).at_end_of(1).with(|p| p.window = 1),
             // Queries past the last slot.
+            // Matrix units: rows that fill no block, f16 and f32 caches, growing scores.
+            tokens(100, LLAMA).at_end_of(300).with(|p| p.act_format = F16),
+            tokens(64, QWEN).at_end_of(1000).with(|p| (p.act_format, p.scale) = (F16, 0.3)),
+            tokens(37, GEMMA).at_end_of(90).with(|p| (p.kv_format, p.act_format) = (F32, F16)),
             tokens(70, heads(2, 64)).at_end_of(90).n_kv(50).with(|p| p.window = 64),
             // Behind a window that is not yet full, and behind a full one.
-            Case::from(tokens(40, GEMMA)).n_kv(6).with(|p| {
+            Case::from(tokens(40, GEMMA)).n_kv(6).prompt_len(99).with(|p| {
                 (p.before, p.window, p.kv_size) = (20, 20, 60);
             }),
-            Case::from(tokens(70, LLAMA)).n_kv(500).with(|p| {
+            // A chunk that the prompt does not fill.
+            Case::from(tokens(70, LLAMA)).n_kv(500).prompt_len(550).with(|p| {
                 (p.before, p.window, p.kv_size, p.act_format) = (64, 64, 134, F16);
             }),
         ]
     },
     bench: || {
-        let long = [512, 4096].map(|context| MODELS.map(|m| tokens(512, m).at_end_of(context)));
-        let short = MODELS.map(|m| tokens(32, m).at_end_of(32));
+        let half = |p: AttentionPrefill| AttentionPrefill { act_format: FloatFormat::F16, ..p };
+        let long =
+            [512, 4096].map(|context| MODELS.map(|m| half(tokens(512, m)).at_end_of(context)));
+        let short = MODELS.map(|m| half(tokens(32, m)).at_end_of(32));
         [&long.concat()[..], &short].concat()
     },
 };

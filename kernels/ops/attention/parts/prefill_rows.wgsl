@@ -4,6 +4,7 @@
 // requires: override KV_SIZE: u32
 // requires: override Q_PER_KV: u32
 // requires: override HEAD_DIM: u32
+// requires: override N_TOKENS: u32
 // requires: override KV_HEADS: u32
 // requires: override Q_ROW: u32
 // requires: override WINDOW: u32
@@ -18,10 +19,12 @@ fn query_start(query: u32, head: u32) -> u32 {
     return (query * row + head) * HEAD_DIM;
 }
 
-// The slots that query i attends to: the first, and the one past the last.
+// The slots that query i attends to: the first, and the one past the last. Queries beyond the prompt, where a
+// chunk is not full, attend to what its last token does.
 fn query_slots(i: u32) -> vec2<u32> {
     let position = state[POSITION];
-    let last = min(select(position, BEFORE, BEFORE > 0u) + i, KV_SIZE - 1u);
+    let count = clamp(max(state[PROMPT_LEN], position) - position, 1u, N_TOKENS);
+    let last = min(select(position, BEFORE, BEFORE > 0u) + min(i, count - 1u), KV_SIZE - 1u);
     // Slots before the first token of the sequence hold nothing.
     let first = min(BEFORE - min(position, BEFORE), last);
     if (WINDOW == 0u) { return vec2<u32>(first, last + 1u); }

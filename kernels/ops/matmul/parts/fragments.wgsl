@@ -1,7 +1,8 @@
-// The product of matmul on matrix units, whatever the size of their fragments. A variant enables f16 and
-// wgpu_cooperative_matrix and says what a fragment is: FRAG, FragmentA (f16), FragmentB (f16), FragmentC
-// (f32); and how f16 lies in workgroup memory: Unit, of UNIT elements, store_x and store_w.
+// The product of matmul on matrix units, whatever the size of their fragments and wherever sums go. A variant
+// enables f16 and wgpu_cooperative_matrix and says what a fragment is: FRAG, FragmentA (f16), FragmentB (f16),
+// FragmentC (f32); how f16 lies in workgroup memory: Unit, of UNIT elements, stage_x and stage_w; in how many SPLITS the columns of the matrix go; and where sums go.
 //
+// The loads of the next tile are in flight while one is multiplied.
 // A subgroup beyond the last block repeats one, so WG may count on the largest subgroup size of an
 // adapter and control flow stays uniform. Fragments are named and not indexed: an array of them
 // that a driver does not unroll would leave the registers.
@@ -12,13 +13,15 @@
 // requires: type Unit
 // requires: const FRAG: u32
 // requires: const UNIT: u32
-// requires: var y: array<f32>
-// requires: fn store_w(at: u32, e: Eight)
-// requires: fn store_x(at: u32, e: Eight)
+// requires: override SPLITS: u32
+// requires: fn add_sum(split: u32, m: u32, n: u32, sum: f32)
+// requires: fn aligned_rows() -> bool
+// requires: fn first_sums(split: u32, m: u32, n: u32) -> FragmentC
+// requires: fn has_first_sums() -> bool
+// requires: fn stage_w(at: u32, raw: Raw, i: u32)
+// requires: fn stage_x(at: u32, raw: Raw)
+// requires: fn store_sums(c: FragmentC, split: u32, m: u32, n: u32)
 override ROWS: u32;
-override Y_OFFSET: u32;
-override Y_AFTER: u32;
-override BETA: u32;
 override TM: u32 = 64u; // a multiple of FRAG FM
 override TN: u32 = 64u; // a multiple of FRAG FN
 override TK: u32 = 32u; // a multiple of 16
@@ -57,38 +60,34 @@ fn fetch_w_fragment(p: u32, n0: u32, k: u32) -> Raw {
 }
 
 fn stage_x_fragment(p: u32, raw: Raw) {
-    if (p >= X_PIECES) { return; }
-    let e = decode_x(raw);
-    store_x(p / PIECES * STRIDE + p % PIECES * (8u / UNIT), e);
+    if (p < X_PIECES) { stage_x(p / PIECES * STRIDE + p % PIECES * (8u / UNIT), raw); }
 }
 
 fn stage_w_fragment(p: u32, raw: Raw, k: u32) {
     if (p >= W_PIECES) { return; }
-    let e = decode_weights(raw, k + 8u * (p % PIECES));
-    store_w(p / PIECES * STRIDE + p % PIECES * (8u / UNIT), e);
+    stage_w(p / PIECES * STRIDE + p % PIECES * (8u / UNIT), raw, k + 8u * (p % PIECES));
 }
 
 // Where a workgroup and a subgroup in it are.
-struct FragmentPlace { m0: u32, n0: u32, block: u32, whole: bool, lid: u32 }
+struct FragmentPlace { m0: u32, n0: u32, split: u32, block: u32, whole: bool, lid: u32 }
 
-// y where fragment (i, j) of every block goes, of a tile that is whole.
-fn load_fragment(i: u32, j: u32, place: FragmentPlace) -> FragmentC {
-    let row = Y_OFFSET + ROWS + Y_AFTER;
-    let m = place.m0 + (place.block / BLOCKS_N * FM + i) * FRAG;
-    let n = place.n0 + (place.block % BLOCKS_N * FN + j) * FRAG;
-    let at = m * row + Y_OFFSET + n;
-    return coopLoadT<FragmentC>(&y[at], row);
+fn fragment_row(i: u32, place: FragmentPlace) -> u32 {
+    return place.m0 + (place.block / BLOCKS_N * FM + i) * FRAG;
 }
 
-// Stores fragment (i, j) of every block. naga 30 evaluates an index written inside coopStoreT
-// after the store: it needs a name before.
+fn fragment_column(j: u32, place: FragmentPlace) -> u32 {
+    return place.n0 + (place.block % BLOCKS_N * FN + j) * FRAG;
+}
+
+// What fragment (i, j) of every block is added to, of a tile that is whole.
+fn load_fragment(i: u32, j: u32, place: FragmentPlace) -> FragmentC {
+    return first_sums(place.split, fragment_row(i, place), fragment_column(j, place));
+}
+
+// Stores fragment (i, j) of every block.
 fn store_fragment(c: FragmentC, i: u32, j: u32, place: FragmentPlace) {
-    let row = Y_OFFSET + ROWS + Y_AFTER;
     if (place.whole) {
-        let m = place.m0 + (place.block / BLOCKS_N * FM + i) * FRAG;
-        let n = place.n0 + (place.block % BLOCKS_N * FN + j) * FRAG;
-        let at = m * row + Y_OFFSET + n;
-        coopStoreT(c, &y[at], row);
+        store_sums(c, place.split, fragment_row(i, place), fragment_column(j, place));
         return;
     }
     let own = place.block * FRAG * FRAG;
@@ -98,10 +97,7 @@ fn store_fragment(c: FragmentC, i: u32, j: u32, place: FragmentPlace) {
         let block = e / (FRAG * FRAG);
         let m = place.m0 + (block / BLOCKS_N * FM + i) * FRAG + e / FRAG % FRAG;
         let n = place.n0 + (block % BLOCKS_N * FN + j) * FRAG + e % FRAG;
-        if (m < N_TOKENS && n < ROWS) {
-            let at = m * row + Y_OFFSET + n;
-            y[at] = edge_fragment[e] + select(0.0, y[at], BETA == BETA_1);
-        }
+        if (m < N_TOKENS && n < ROWS) { add_sum(place.split, m, n, edge_fragment[e]); }
     }
     workgroupBarrier();
 }
@@ -115,15 +111,20 @@ fn main(
 ) {
     let group = group_index(workgroup, groups);
     let tiles = (N_TOKENS + TM - 1u) / TM;
+    let columns = (ROWS + TN - 1u) / TN;
+    let split = group / (tiles * columns);
     let m0 = group % tiles * TM;
-    let n0 = group / tiles * TN;
+    // A workgroup beyond the last one has no columns.
+    let n0 = select(columns, group / tiles % columns, split < SPLITS) * TN;
+    let depth = (K + SPLITS * TK - 1u) / (SPLITS * TK) * TK;
+    let begin = split * depth;
+    let end = min(begin + depth, K);
     let block = subgroup % BLOCKS;
     let a = block / BLOCKS_N * FM * FRAG * STRIDE;
     let b = block % BLOCKS_N * FN * FRAG * STRIDE;
     // Stores of whole fragments need rows on 16 bytes.
-    let aligned = Y_OFFSET % 4u == 0u && (ROWS + Y_AFTER) % 4u == 0u;
-    let whole = aligned && m0 + TM <= N_TOKENS && n0 + TN <= ROWS;
-    let place = FragmentPlace(m0, n0, block, whole, lid);
+    let whole = aligned_rows() && m0 + TM <= N_TOKENS && n0 + TN <= ROWS;
+    let place = FragmentPlace(m0, n0, split, block, whole, lid);
     var c00 = FragmentC();
     var c01 = FragmentC();
     var c02 = FragmentC();
@@ -140,8 +141,7 @@ fn main(
     var c31 = FragmentC();
     var c32 = FragmentC();
     var c33 = FragmentC();
-    // Sums that are added to what y holds begin with it.
-    if (BETA == BETA_1 && whole) {
+    if (has_first_sums() && whole) {
         c00 = load_fragment(0u, 0u, place);
         if (FN > 1u) { c01 = load_fragment(0u, 1u, place); }
         if (FN > 2u) { c02 = load_fragment(0u, 2u, place); }
@@ -159,15 +159,15 @@ fn main(
         if (FM > 3u && FN > 2u) { c32 = load_fragment(3u, 2u, place); }
         if (FM > 3u && FN > 3u) { c33 = load_fragment(3u, 3u, place); }
     }
-    var x0 = fetch_x_fragment(lid, m0, 0u);
-    var x1 = fetch_x_fragment(lid + WG, m0, 0u);
-    var x2 = fetch_x_fragment(lid + 2u * WG, m0, 0u);
-    var x3 = fetch_x_fragment(lid + 3u * WG, m0, 0u);
-    var w0 = fetch_w_fragment(lid, n0, 0u);
-    var w1 = fetch_w_fragment(lid + WG, n0, 0u);
-    var w2 = fetch_w_fragment(lid + 2u * WG, n0, 0u);
-    var w3 = fetch_w_fragment(lid + 3u * WG, n0, 0u);
-    for (var k = 0u; k < K; k += TK) {
+    var x0 = fetch_x_fragment(lid, m0, begin);
+    var x1 = fetch_x_fragment(lid + WG, m0, begin);
+    var x2 = fetch_x_fragment(lid + 2u * WG, m0, begin);
+    var x3 = fetch_x_fragment(lid + 3u * WG, m0, begin);
+    var w0 = fetch_w_fragment(lid, n0, begin);
+    var w1 = fetch_w_fragment(lid + WG, n0, begin);
+    var w2 = fetch_w_fragment(lid + 2u * WG, n0, begin);
+    var w3 = fetch_w_fragment(lid + 3u * WG, n0, begin);
+    for (var k = begin; k < end; k += TK) {
         stage_x_fragment(lid, x0);
         if (WG < X_PIECES) { stage_x_fragment(lid + WG, x1); }
         if (2u * WG < X_PIECES) { stage_x_fragment(lid + 2u * WG, x2); }
@@ -177,8 +177,12 @@ fn main(
         if (2u * WG < W_PIECES) { stage_w_fragment(lid + 2u * WG, w2, k); }
         if (3u * WG < W_PIECES) { stage_w_fragment(lid + 3u * WG, w3, k); }
         // What four loads an invocation do not cover is not fetched ahead.
-        for (var p = lid + 4u * WG; p < X_PIECES; p += WG) { stage_x_fragment(p, fetch_x_fragment(p, m0, k)); }
-        for (var p = lid + 4u * WG; p < W_PIECES; p += WG) { stage_w_fragment(p, fetch_w_fragment(p, n0, k), k); }
+        for (var p = lid + 4u * WG; p < X_PIECES; p += WG) {
+            stage_x_fragment(p, fetch_x_fragment(p, m0, k));
+        }
+        for (var p = lid + 4u * WG; p < W_PIECES; p += WG) {
+            stage_w_fragment(p, fetch_w_fragment(p, n0, k), k);
+        }
         workgroupBarrier();
         // Past the last tile nothing is loaded.
         x0 = fetch_x_fragment(lid, m0, k + TK);
