@@ -1,14 +1,15 @@
 //! A checkpoint on disk, mapped.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 
 use super::config::{Config, ConfigError};
 use super::gguf::{Gguf, GgufError, TensorInfo};
-use super::tokenizer::Vocabulary;
+use super::chat::ChatError;
+use super::tokenizer::{TokenizerError, Vocabulary};
 
 /// Why a checkpoint could not be read or written. Every message begins with the path; the cause is
 /// part of the message.
@@ -39,6 +40,22 @@ pub enum ModelError {
         path: PathBuf,
         /// What is wrong with it.
         error: ConfigError,
+    },
+    /// The file holds no tokenizer that can be used.
+    #[error("{}: {error}", path.display())]
+    Tokenizer {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: TokenizerError,
+    },
+    /// The file holds no chat template that can be used.
+    #[error("{}: {error}", path.display())]
+    Chat {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: ChatError,
     },
     /// A file to be written is there already.
     #[error("{}: exists already and is not overwritten; remove it first", path.display())]
@@ -107,6 +124,19 @@ impl ModelFile {
     pub fn tensor_bytes(&self, tensor: &TensorInfo) -> &[u8] {
         &self.map[tensor.range.clone()]
     }
+}
+
+/// A file's bytes, if there are at most `longest`.
+pub(super) fn read(path: &Path, longest: u64) -> Result<Vec<u8>, ModelError> {
+    let io = |action| move |error| ModelError::Io { path: path.to_owned(), action, error };
+    let file = File::open(path).map_err(io("open"))?;
+    let mut bytes = Vec::new();
+    file.take(longest + 1).read_to_end(&mut bytes).map_err(io("read"))?;
+    if bytes.len() as u64 > longest {
+        let error = io::Error::other(format!("it has more than {longest} bytes"));
+        return Err(io("read")(error));
+    }
+    Ok(bytes)
 }
 
 fn vocabulary(gguf: &Gguf, bytes: &[u8]) -> Result<Option<Vocabulary>, GgufError> {
