@@ -94,10 +94,7 @@ impl ChatTemplate {
     /// # Errors
     ///
     /// The entry is no text, or no template. The message names the file.
-    pub fn from_gguf(
-        file: &ModelFile,
-        tokenizer: &Tokenizer,
-    ) -> Result<Option<Self>, ModelError> {
+    pub fn from_gguf(file: &ModelFile, tokenizer: &Tokenizer) -> Result<Option<Self>, ModelError> {
         let gguf = |error| ModelError::Gguf { path: file.path.clone(), error };
         let Some(source) = file.gguf.get_str(KEY).map_err(gguf)? else { return Ok(None) };
         let tokens = Self::gguf_tokens(file, tokenizer)?;
@@ -115,7 +112,8 @@ impl ChatTemplate {
         tokenizer: &Tokenizer,
     ) -> Result<SpecialTokens, ModelError> {
         let mut tokens = SpecialTokens::new();
-        for (name, key) in [("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")] {
+        for (name, key) in [("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")]
+        {
             let key = format!("tokenizer.ggml.{key}_token_id");
             let id = file.gguf.get_u32(&key);
             let id = id.map_err(|error| ModelError::Gguf { path: file.path.clone(), error })?;
@@ -157,9 +155,8 @@ impl ChatTemplate {
             return Self::new(source, own).map_err(chat);
         }
         let bytes = file::read(path, LONGEST)?;
-        let source = String::from_utf8(bytes).map_err(|error| {
-            chat(ChatError::Utf8 { offset: error.utf8_error().valid_up_to() })
-        })?;
+        let source = String::from_utf8(bytes)
+            .map_err(|error| chat(ChatError::Utf8 { offset: error.utf8_error().valid_up_to() }))?;
         Self::new(source, tokens).map_err(chat)
     }
 
@@ -177,8 +174,9 @@ impl ChatTemplate {
     fn render_here(&self, messages: &[Message], now: SystemTime) -> Result<String, ChatError> {
         let mut environment = self.environment.clone();
         environment.add_function("strftime_now", move |format: &str| {
-            strftime::format(now, format)
-                .map_err(|why| Error::new(ErrorKind::InvalidOperation, format!("strftime_now: {why}")))
+            strftime::format(now, format).map_err(|why| {
+                Error::new(ErrorKind::InvalidOperation, format!("strftime_now: {why}"))
+            })
         });
         // What comes first stands.
         for (name, token) in self.tokens.iter().rev() {
@@ -194,9 +192,7 @@ impl ChatTemplate {
         let mut output = Bounded { bytes: Vec::new(), limit: LONGEST_OUTPUT };
         let rendered = template.render_captured_to(context, &mut output).map(|_| ());
         match rendered {
-            Err(_) if output.limit == 0 => {
-                Err(ChatError::OutputTooLong { limit: LONGEST_OUTPUT })
-            }
+            Err(_) if output.limit == 0 => Err(ChatError::OutputTooLong { limit: LONGEST_OUTPUT }),
             rendered => {
                 rendered?;
                 Ok(String::from_utf8_lossy(&output.bytes).into_owned())
@@ -211,8 +207,7 @@ fn environment() -> Result<Environment<'static>, ChatError> {
     environment.set_fuel(Some(FUEL));
     environment.set_undefined_behavior(UndefinedBehavior::Lenient);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment
-        .set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     environment.add_function("raise_exception", |message: &str| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, format!("raise_exception: {message}")))
     });
@@ -264,8 +259,8 @@ fn read_config(path: &Path) -> Result<(Option<String>, SpecialTokens), ModelErro
 
 fn parse_config(bytes: &[u8]) -> Result<(Option<String>, SpecialTokens), ChatError> {
     use serde_json::Value;
-    let value: Value = serde_json::from_slice(bytes)
-        .map_err(|e| ChatError::Syntax { why: e.to_string() })?;
+    let value: Value =
+        serde_json::from_slice(bytes).map_err(|e| ChatError::Syntax { why: e.to_string() })?;
     let template = match &value["chat_template"] {
         Value::Null => None,
         Value::String(template) => Some(template.clone()),

@@ -30,6 +30,7 @@ mod tokens;
 #[cfg(test)]
 mod tests;
 
+use super::gguf::{Gguf, GgufError};
 use byte_level::ByteLevel;
 use literals::{Literals, Part};
 use normalize::Normalize;
@@ -88,6 +89,34 @@ pub struct Vocabulary {
     /// `tokenizer.ggml.add_space_prefix`; true for `llama` where it is not given. `gpt2` does not
     /// look at it.
     pub add_space_prefix: Option<bool>,
+}
+
+impl Vocabulary {
+    /// What a GGUF file says of its tokenizer, if it has one. `bytes` are the whole file.
+    ///
+    /// # Errors
+    ///
+    /// An entry has another type than it must have.
+    pub fn from_gguf(gguf: &Gguf, bytes: &[u8]) -> Result<Option<Self>, GgufError> {
+        let Some(model) = gguf.get_str(key::MODEL)? else { return Ok(None) };
+        let strings = |key| -> Result<Vec<String>, GgufError> {
+            let all = gguf.string_array(key, bytes)?.unwrap_or_default();
+            Ok(all.into_iter().map(str::to_owned).collect())
+        };
+        Ok(Some(Self {
+            model: model.to_owned(),
+            pre: gguf.get_str(key::PRE)?.map(str::to_owned),
+            tokens: strings(key::TOKENS)?,
+            scores: gguf.f32_array(key::SCORES, bytes)?.unwrap_or_default(),
+            token_types: gguf.i32_array(key::TYPES, bytes)?.unwrap_or_default(),
+            merges: strings(key::MERGES)?,
+            bos: gguf.get_u32(key::BOS)?,
+            eos: gguf.get_u32(key::EOS)?,
+            unknown: gguf.get_u32(key::UNKNOWN)?,
+            add_bos: gguf.get_bool(key::ADD_BOS)?,
+            add_space_prefix: gguf.get_bool("tokenizer.ggml.add_space_prefix")?,
+        }))
+    }
 }
 
 #[derive(Debug)]

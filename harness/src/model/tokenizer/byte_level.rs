@@ -62,13 +62,7 @@ static PRE: [Pre; 4] = [
         whole_words: false,
         bos: false,
     },
-    Pre {
-        names: &["gpt-2"],
-        pattern: GPT_2,
-        normalize: &[],
-        whole_words: false,
-        bos: false,
-    },
+    Pre { names: &["gpt-2"], pattern: GPT_2, normalize: &[], whole_words: false, bos: false },
 ];
 
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use unicode_normalization::{UnicodeNormalization, is_nfc_quick, is_nfkc_quick};
 use unicode_normalization::{IsNormalized, is_nfd_quick, is_nfkd_quick};
+use unicode_normalization::{UnicodeNormalization, is_nfc_quick, is_nfkc_quick};
 
 /// One step; a tokenizer has a list of them.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -50,9 +50,8 @@ impl Pieces {
             ids.push(id);
             return Ok(());
         }
-        let merges = |left: &Symbol, right: &Symbol| {
-            self.merges.get(&(left.id?, right.id?)).copied()
-        };
+        let merges =
+            |left: &Symbol, right: &Symbol| self.merges.get(&(left.id?, right.id?)).copied();
         for symbol in merge::merge(&self.symbols(word)?, merges) {
             // Every symbol has an id: what has none was refused.
             ids.extend(symbol.id);
@@ -77,12 +76,16 @@ impl Pieces {
                 after_unknown = false;
             } else if let Some(bytes) = bytes() {
                 let each = (start..).zip(bytes);
-                symbols.extend(each.map(|(at, id)| Symbol { start: at, end: at + 1, id: Some(id) }));
+                symbols.extend(each.map(|(at, id)| Symbol {
+                    start: at,
+                    end: at + 1,
+                    id: Some(id),
+                }));
                 after_unknown = false;
             } else {
-                let id = self.unknown.ok_or_else(|| {
-                    TokenizerError::Unencodable { text: spelling.to_owned() }
-                })?;
+                let id = self
+                    .unknown
+                    .ok_or_else(|| TokenizerError::Unencodable { text: spelling.to_owned() })?;
                 match symbols.last_mut() {
                     Some(last) if after_unknown && self.fuse_unknown => last.end = end,
                     _ => symbols.push(Symbol { start, end, id: Some(id) }),

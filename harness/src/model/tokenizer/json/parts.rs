@@ -93,9 +93,7 @@ fn pattern(node: &Node<'_>) -> Result<Pattern, TokenizerError> {
         plain if regex.is_null() => Ok(Pattern::Text(plain.to_owned())),
         pattern => {
             let compiled = split::regex(pattern);
-            Ok(Pattern::Regex(
-                compiled.map_err(|e| given.error(format!("does not compile: {e}")))?,
-            ))
+            Ok(Pattern::Regex(compiled.map_err(|e| given.error(format!("does not compile: {e}")))?))
         }
     }
 }
@@ -221,7 +219,8 @@ pub(super) fn decoder(node: &Node<'_>) -> Result<Decoder, TokenizerError> {
             }
             "Metaspace" => {
                 let (replacement, prepend, _) = metaspace(part)?;
-                let spelling = Spelling::Metaspace { replacement, drops: prepend != Prepend::Never };
+                let spelling =
+                    Spelling::Metaspace { replacement, drops: prepend != Prepend::Never };
                 return Ok(Decoder { spelling, bytes: false, strip: strip(' ', 0) });
             }
             _ => {}

@@ -163,27 +163,39 @@ impl Spellings {
                 return Err(refused("model.vocab", why));
             }
         }
+        // In 32 bits: the largest id was checked.
+        let mut next = vocab.0.len() as u32;
         for (index, token) in added.iter().enumerate() {
             let Added { id, content, special, .. } = token;
-            let error = |key: &str, why: String| {
-                Err(refused(format!("added_tokens[{index}].{key}"), why))
-            };
-            let strips =
-                [("single_word", token.single_word), ("lstrip", token.lstrip), ("rstrip", token.rstrip)];
+            let error =
+                |key: &str, why: String| Err(refused(format!("added_tokens[{index}].{key}"), why));
+            let strips = [
+                ("single_word", token.single_word),
+                ("lstrip", token.lstrip),
+                ("rstrip", token.rstrip),
+            ];
             if let Some((key, _)) = strips.into_iter().find(|(_, set)| *set) {
                 return error(key, format!("of {content:?} is true, which is not supported"));
             }
             if content.is_empty() {
                 return error("content", "is empty".into());
             }
-            if let Some(known) = by_spelling.insert(content, *id).filter(|known| known != id) {
-                return error("id", format!("{content:?} has id {known} already, not {id}"));
+            let expected = match by_spelling.get(content.as_str()) {
+                Some(known) => *known,
+                // The library does not look at the id of a token that the model lacks, but
+                // counts on; a file in which that is another id means two things.
+                None => next,
+            };
+            if expected != *id {
+                let why = format!("{content:?} has id {id}, but is number {expected}");
+                return error("id", why);
             }
-            let slot = &mut pieces[*id as usize];
-            if let Some(other) = slot.as_ref().filter(|other| *other != content) {
-                return error("id", format!("{id} is that of {other:?}, not of {content:?}"));
+            if by_spelling.insert(content, *id).is_none() {
+                next += 1;
+                if let Some(other) = pieces[*id as usize].replace(content.clone()) {
+                    return error("id", format!("{id} is that of {other:?} too"));
+                }
             }
-            *slot = Some(content.clone());
             types[*id as usize] = if *special { CONTROL } else { USER_DEFINED };
         }
         Ok(Self { pieces, types })
