@@ -96,7 +96,7 @@ fn characters(bytes: bool) -> (Value, Value) {
     (model, added)
 }
 
-fn file(model: (Value, Value), parts: Value) -> Value {
+fn file(model: &(Value, Value), parts: &Value) -> Value {
     let mut file = json!({
         "version": "1.0", "truncation": null, "padding": null, "added_tokens": model.1,
         "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": null,
@@ -126,8 +126,8 @@ fn bos_first(bos: &str, id: u64) -> Value {
 fn gemma() -> Value {
     let replace = |from: &str, to: &str| json!({"type": "Replace", "pattern": {"String": from}, "content": to});
     file(
-        characters(true),
-        json!({
+        &characters(true),
+        &json!({
             "normalizer": replace(" ", "▁"),
             "pre_tokenizer": {"type": "Split", "pattern": {"String": " "},
                               "behavior": "MergedWithPrevious", "invert": false},
@@ -161,7 +161,7 @@ fn prefixed() -> Value {
 fn metaspace(prepend: &str, split: bool) -> Value {
     let part = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": prepend,
                       "split": split});
-    file(characters(false), json!({"pre_tokenizer": part, "decoder": part}))
+    file(&characters(false), &json!({"pre_tokenizer": part, "decoder": part}))
 }
 
 /// Rusty's merges with Llama 3's words, whole words and a BOS.

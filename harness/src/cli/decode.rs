@@ -179,6 +179,7 @@ impl ModelOpts {
         let (sampling, seed) = (self.sampling.settings()?, self.sampling.seed());
         // What is wrong with the prompt is said before a large file is read.
         let source = self.prompt.read()?;
+        self.text.check(&source)?;
         let mut model = Model::open(&self.model)?;
         self.text.apply(&mut model)?;
         let prompt = self.text.prompt(&model, source)?;

@@ -303,13 +303,6 @@ impl Tokenizer {
         self.tokens.piece(id)
     }
 
-    /// The id of the token with this spelling, control tokens included.
-    pub fn id(&self, piece: &str) -> Option<u32> {
-        self.tokens.find(piece).or_else(|| {
-            self.tokens.iter().find(|token| !piece.is_empty() && token.1 == piece).map(|t| t.0)
-        })
-    }
-
     /// Appends the bytes of text that a token stands for; `first` of a text.
     fn push_bytes(&self, id: u32, first: bool, bytes: &mut Vec<u8>) {
         let piece = self.tokens.piece(id).unwrap_or_default();

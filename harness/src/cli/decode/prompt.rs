@@ -37,10 +37,10 @@ pub(super) struct PromptOpts {
 #[derive(Debug, Default, Args)]
 pub(super) struct TextOpts {
     /// With --chat, what the system says first
-    #[arg(long, value_name = "TEXT", requires = "chat")]
+    #[arg(long, value_name = "TEXT")]
     system: Option<String>,
     /// With --chat, this template (Jinja, or a tokenizer_config.json) instead of the model's
-    #[arg(long, value_name = "FILE", requires = "chat")]
+    #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
     /// This tokenizer.json instead of the model's own tokenizer
     #[arg(long, value_name = "FILE")]
@@ -99,6 +99,19 @@ impl PromptOpts {
 }
 
 impl TextOpts {
+    /// Refuses what says nothing about this prompt. (Clap's `requires` does not hold for an option
+    /// that the given prompt excludes.)
+    pub(super) fn check(&self, source: &Source) -> Result<()> {
+        let given =
+            [("system", self.system.is_some()), ("chat-template", self.chat_template.is_some())];
+        match (given.into_iter().find(|(_, given)| *given), source) {
+            (None, _) | (_, Source::Chat(_)) => Ok(()),
+            (Some((option, _)), _) => {
+                Err(Error::Usage(format!("--{option} says nothing without --chat TEXT")))
+            }
+        }
+    }
+
     /// Gives the model the tokenizer that was asked for.
     pub(super) fn apply(&self, model: &mut Model) -> Result<()> {
         if let Some(path) = &self.tokenizer {

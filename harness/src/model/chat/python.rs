@@ -37,6 +37,7 @@ pub(super) fn method(
 }
 
 /// Python's `json.dumps` without escaping what is not ASCII, as the transformers library has it.
+#[allow(clippy::needless_pass_by_value, reason = "what a filter is given")]
 pub(super) fn tojson(value: &Value, kwargs: Kwargs) -> Result<Value, Error> {
     let indent: Option<usize> = kwargs.get("indent")?;
     let ensure_ascii: Option<bool> = kwargs.get("ensure_ascii")?;

@@ -43,14 +43,14 @@ pub(super) enum Prepend {
 }
 
 /// Compiles a pattern of a file. Patterns are short; what compiles to megabytes is refused.
-pub(super) fn regex(pattern: &str) -> Result<Box<Regex>, fancy_regex::Error> {
-    let built = fancy_regex::RegexBuilder::new(pattern).delegate_size_limit(1 << 21).build()?;
-    Ok(Box::new(built))
+pub(super) fn regex(pattern: &str) -> Result<Box<Regex>, Box<fancy_regex::Error>> {
+    let built = fancy_regex::RegexBuilder::new(pattern).delegate_size_limit(1 << 21).build();
+    Ok(Box::new(built.map_err(Box::new)?))
 }
 
 impl Split {
     /// GPT-2's own pattern, as `ByteLevel` with `use_regex` has it.
-    pub(super) fn words(space_before: bool, split: bool) -> Result<Self, fancy_regex::Error> {
+    pub(super) fn words(space_before: bool, split: bool) -> Result<Self, Box<fancy_regex::Error>> {
         let regex = if split { Some(regex(GPT_2)?) } else { None };
         Ok(Split::Words { space_before, regex })
     }

@@ -45,7 +45,7 @@ impl<'v> Node<'v> {
         Ok(Node { path: format!("{}.{key}", self.path), value })
     }
 
-    /// The `type`, and that nothing is there beside it and `known`.
+    /// The `type`, by which a part is known.
     pub(super) fn ty(&self) -> Result<&'v str, TokenizerError> {
         self.get("type")?.str()
     }

@@ -52,7 +52,7 @@ pub(super) fn splits(node: &Node<'_>) -> Result<(Vec<Split>, bool), TokenizerErr
         if byte_level {
             return Err(part.error("follows ByteLevel, which must be the last"));
         }
-        let compiles = |e: fancy_regex::Error| part.error(format!("does not compile: {e}"));
+        let compiles = |e: Box<fancy_regex::Error>| part.error(format!("does not compile: {e}"));
         splits.push(match part.ty()? {
             "Split" => {
                 part.only(&["pattern", "behavior", "invert"])?;
