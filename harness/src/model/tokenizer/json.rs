@@ -1,5 +1,5 @@
-//! A Hugging Face `tokenizer.json`: BPE over bytes (Llama 3, Qwen3) or over characters with U+2581 for
-//! spaces and bytes for what has no token (Gemma 3). Parts are named and checked one by one; an
+//! A Hugging Face `tokenizer.json`: BPE over bytes (Llama 3, Qwen3) or over characters with U+2581
+//! for spaces and bytes for what has no token (Gemma 3). Parts are named and checked one by one; an
 //! unknown one, or a known one with a setting that is not implemented, is refused with its place in
 //! the file.
 
