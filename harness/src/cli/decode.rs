@@ -1,8 +1,10 @@
 //! `lathe decode`: run a checkpoint, measure it, verify it.
 
 mod logits;
+mod output;
 mod profile;
 mod prompt;
+mod prompt_profile;
 mod sampling;
 mod sides;
 
@@ -28,6 +30,7 @@ use crate::execute::{CpuExecutor, Execute, GpuExecutor};
 use crate::gpu::{Gpu, Pipelines, Policy, Span};
 use crate::measure::ab::{self, AbOptions};
 use crate::measure::{copy_bandwidth, environment};
+use crate::model::ModelError;
 use crate::model::synth::{SynthSpec, write_synth};
 use crate::plan::select::{Hint, Hints};
 use crate::plan::tuned::Store;
@@ -35,6 +38,8 @@ use crate::report::trace::trace;
 use crate::report::{json, table};
 
 use logits::LogitsFile;
+use output::Text;
+use prompt::{PromptOpts, TextOpts};
 use sampling::SamplingOpts;
 
 pub(super) use profile::bench_arch;
@@ -46,12 +51,10 @@ pub(super) struct ModelOpts {
     /// GGUF file
     #[arg(long, value_name = "FILE")]
     pub(super) model: PathBuf,
-    /// Prompt as text, through the file's tokenizer
-    #[arg(long, conflicts_with = "prompt_tokens")]
-    prompt: Option<String>,
-    /// Prompt as token ids
-    #[arg(long, value_delimiter = ',', value_name = "2,5,7")]
-    prompt_tokens: Vec<u32>,
+    #[command(flatten)]
+    prompt: PromptOpts,
+    #[command(flatten)]
+    text: TextOpts,
     /// Storage of the KV cache
     #[arg(long, default_value = "f16")]
     kv: Float,
@@ -173,6 +176,10 @@ fn read_manifest(path: &Path) -> Result<Hints> {
 pub(super) struct Loaded {
     pub(super) model: Model,
     pub(super) prompt: Vec<u32>,
+    /// What the prompt's tokens were made of, with a chat template's text around it.
+    prompt_text: Option<String>,
+    /// It is a conversation.
+    chat: bool,
     /// The context is that of each graph.
     pub(super) options: SessionOptions,
 }
@@ -180,14 +187,12 @@ pub(super) struct Loaded {
 impl ModelOpts {
     pub(super) fn load(&self) -> Result<Loaded> {
         let (sampling, seed) = (self.sampling.settings()?, self.sampling.seed());
-        let model = Model::open(&self.model)?;
-        let prompt = match &self.prompt {
-            Some(text) => model.encode(text)?,
-            None => self.prompt_tokens.clone(),
-        };
-        if prompt.is_empty() {
-            return Err(Error::Usage("give --prompt TEXT or --prompt-tokens 2,5,7".into()));
-        }
+        // What is wrong with the prompt is said before a large file is read.
+        let source = self.prompt.read()?;
+        self.text.check(&source)?;
+        let mut model = Model::open(&self.model)?;
+        self.text.apply(&mut model)?;
+        let prompt = self.text.prompt(&model, source)?;
         let mut hints = parse_hints(&self.hint)?;
         if let Some(path) = &self.manifest {
             for (kernel, hint) in read_manifest(path)? {
@@ -215,11 +220,21 @@ impl ModelOpts {
             store,
             ..SessionOptions::default()
         };
-        Ok(Loaded { model, prompt, options })
+        let prompt::Prompt { tokens: prompt, text, chat } = prompt;
+        Ok(Loaded { model, prompt, prompt_text: text, chat, options })
     }
 }
 
 impl Loaded {
+    /// The token that ends an answer: in a conversation the end of a turn, where the file has
+    /// another token for it than for the end of a text.
+    fn stop_at(&self) -> Result<Option<u32>> {
+        let file = &self.model.file;
+        let gguf = |error| ModelError::Gguf { path: file.path.clone(), error };
+        let turn = file.gguf.get_u32("tokenizer.ggml.eot_token_id").map_err(gguf)?;
+        Ok(turn.filter(|_| self.chat).or(self.model.config.eos))
+    }
+
     /// The decode step for a device, or without one for the CPU executor.
     pub(super) fn graph(&self, gpu: Option<&Gpu>, context: usize) -> Result<DecodeGraph> {
         let options = SessionOptions { context, ..self.options.clone() };
@@ -261,6 +276,9 @@ struct Report {
     activations: &'static str,
     /// Absent when greedy.
     sampling: Option<sampling::Reported>,
+    /// Absent where tokens were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_text: Option<String>,
     prompt_tokens: Vec<u32>,
     generated: Vec<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -300,11 +318,11 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         prompts: Prompts::Chunks,
         generate,
         steps_per_submit: opts.steps_per_submit,
-        stop_at: if opts.ignore_eos { None } else { loaded.model.config.eos },
+        stop_at: if opts.ignore_eos { None } else { loaded.stop_at()? },
         seed: loaded.options.seed,
     };
     if opts.profile_prompt {
-        return prompt::profile(global, opts, &loaded, &run_options);
+        return prompt_profile::profile(global, opts, &loaded, &run_options);
     }
     if opts.profile.is_some() {
         return profile::profile(global, opts, &loaded, &run_options);
@@ -384,6 +402,7 @@ fn decode(
         || !options.forced.is_empty()
         || verify.is_some_and(|n| n == positions);
     let bar = global.progress(positions as u64, "decoding", false);
+    let mut text = Text::of(global, loaded, &bar);
     let mut verified = None;
     let mut observed = None;
     if observe_all || verify.is_some() {
@@ -400,6 +419,7 @@ fn decode(
             _ => None,
         };
         let mut logits = opts.logits_out.as_deref().map(LogitsFile::create).transpose()?;
+        let shown = if observe_all { seen.generate.max(seen.forced.len()) } else { 0 };
         let run = session::run_observed(graph, executor, &seen, &mut |step| {
             if let Some(file) = &mut logits {
                 file.write(step.logits)?;
@@ -408,6 +428,10 @@ fn decode(
                 verifier.compare(step)?;
             }
             bar.inc(1);
+            let from = options.prompt.len() - 1;
+            if (from..from + shown).contains(&step.position) {
+                text.push(step.choice);
+            }
             Ok(())
         })?;
         if let Some(file) = logits {
@@ -434,7 +458,10 @@ fn decode(
                 bar.set_message("decoding");
             }
             bar.set_position(options.prompt.len() as u64);
-            let run = session::run(graph, executor, options, &mut |_| bar.inc(1))?;
+            let run = session::run(graph, executor, options, &mut |token| {
+                bar.inc(1);
+                text.push(token);
+            })?;
             if let Some(before) = before
                 && !run.generated.starts_with(&before.generated)
             {
@@ -448,6 +475,7 @@ fn decode(
         }
     };
     bar.finish_and_clear();
+    text.finish();
     let report = report(
         opts,
         loaded,
@@ -459,7 +487,7 @@ fn decode(
     if global.json {
         json::print(&report);
     } else {
-        print(&report);
+        output::print(&report);
     }
     Ok(())
 }
@@ -534,6 +562,7 @@ fn report(
         kv: loaded.options.kv.name(),
         activations: loaded.options.acts.name(),
         sampling: loaded.options.sampling.map(|s| sampling::Reported::of(s, loaded.options.seed)),
+        prompt_text: loaded.prompt_text.clone(),
         prompt_tokens: options.prompt.clone(),
         generated: run.generated.clone(),
         text: loaded.model.text(&run.generated),
@@ -561,51 +590,4 @@ fn report(
 
 fn rate(count: usize, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
-}
-
-fn print(r: &Report) {
-    if let Some(text) = &r.text {
-        println!("{text}\n");
-    }
-    let ids: Vec<_> = r.generated.iter().map(ToString::to_string).collect();
-    println!("tokens {}", ids.join(","));
-    let mut t = table::table(&["", ""], &[1]);
-    let mut row = |name: &str, value: String| {
-        t.add_row(vec![name.to_owned(), value]);
-    };
-    row(
-        "adapter",
-        format!(
-            "{} ({}, run-time checks {})",
-            r.adapter.name, r.adapter.backend, r.adapter.runtime_checks
-        ),
-    );
-    if let Some(s) = &r.sampling {
-        row("sampling", s.to_string());
-    }
-    row("time to first token", format!("{:.1} ms", r.ttft_ms));
-    row("prompt", format!("{} tokens, {:.1} tok/s", r.prompt_tokens.len(), r.prefill_tok_s));
-    if let (Some(rate), Some(step)) = (r.decode_tok_s, &r.step_ms) {
-        row("decode", format!("{rate:.1} tok/s"));
-        row("step p50 / p95", format!("{:.3} / {:.3} ms", step.p50, step.p95));
-    }
-    if let Some(ms) = r.gpu_ms_per_token {
-        row("GPU time a token", format!("{ms:.3} ms"));
-    }
-    if let Some(submits) = r.submits_per_token {
-        row("submissions a token", format!("{submits:.3}"));
-    }
-    row("dispatches a token", r.dispatches_per_token.to_string());
-    row("bytes a token", table::bytes(r.bytes_per_token));
-    if let Some(fraction) = r.bandwidth_fraction {
-        row("% of copy bandwidth", format!("{:.1} %", 100.0 * fraction));
-    }
-    row("KV cache", format!("{} ({})", table::bytes(r.kv_cache_bytes), r.kv));
-    if r.gpu_memory_bytes > 0 {
-        row("device memory", table::bytes(r.gpu_memory_bytes));
-    }
-    if let Some(v) = &r.verified {
-        row("verified", format!("{} positions, NMSE ≤ {:.1e}", v.positions, v.worst_nmse));
-    }
-    println!("{t}");
 }

@@ -8,14 +8,15 @@
 //! let gpu = Gpu::open(None, Checks::default())?.into();
 //! let model = Model::open("model.gguf")?;
 //! let mut session = model.session(&gpu, SessionOptions::default())?;
-//! let run = session.generate("Once upon a time", 32, |token| print!("{token} "))?;
-//! println!("{}", model.text(&run.generated).unwrap_or_default());
+//! let mut text = model.tokenizer()?.stream();
+//! session.generate("Once upon a time", 32, |token| print!("{}", text.push(token)))?;
+//! println!("{}", text.finish());
 //! # Ok(())
 //! # }
 //! ```
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lathe_kernels::{Capabilities, FloatFormat};
 
@@ -26,6 +27,7 @@ use super::session::{self, Prompts, Run, RunOptions};
 use crate::error::{Error, Result};
 use crate::execute::GpuExecutor;
 use crate::gpu::{Gpu, Pipelines, Policy};
+use crate::model::chat::ChatTemplate;
 use crate::model::tokenizer::Tokenizer;
 use crate::model::{Config, ModelFile};
 use crate::plan::select::Hints;
@@ -40,6 +42,8 @@ pub struct Model {
     pub config: Config,
     /// Its weights, borrowed from the file.
     pub weights: Weights,
+    /// Made when it is first asked for: indexing a large vocabulary takes a while.
+    tokenizer: OnceLock<Tokenizer>,
 }
 
 /// How a session decodes. The default is greedy, with the storage and the tuned choices that
@@ -118,27 +122,55 @@ impl Model {
         let file = Arc::new(ModelFile::open(path)?);
         let config = file.config()?;
         let weights = Weights::load(&file, &config)?;
-        Ok(Self { file, config, weights })
+        Ok(Self { file, config, weights, tokenizer: OnceLock::new() })
+    }
+
+    /// The model's tokenizer: the one of its file, unless [`Model::set_tokenizer`] gave another.
+    ///
+    /// # Errors
+    /// The file has no tokenizer, or one that is not understood.
+    pub fn tokenizer(&self) -> Result<&Tokenizer> {
+        if let Some(tokenizer) = self.tokenizer.get() {
+            return Ok(tokenizer);
+        }
+        let vocabulary = self.file.vocabulary()?.ok_or_else(|| {
+            self.undecodable("has no tokenizer.ggml.model; give token ids or a tokenizer.json")
+        })?;
+        let tokenizer = Tokenizer::new(vocabulary).map_err(|e| self.undecodable(&e.to_string()))?;
+        Ok(self.tokenizer.get_or_init(|| tokenizer))
+    }
+
+    /// Encodes and decodes with `tokenizer` from now on, as for a file that has none.
+    pub fn set_tokenizer(&mut self, tokenizer: Tokenizer) {
+        self.tokenizer = OnceLock::from(tokenizer);
+    }
+
+    fn undecodable(&self, reason: &str) -> Error {
+        Error::Undecodable { path: self.file.path.clone(), reason: reason.to_owned() }
     }
 
     /// Tokens of a prompt.
     ///
     /// # Errors
-    /// The file has no tokenizer, or one that is not understood.
+    /// There is no tokenizer, one that is not understood, or one that cannot encode this text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        let undecodable =
-            |reason: String| Error::Undecodable { path: self.file.path.clone(), reason };
-        let vocabulary = self.file.vocabulary()?.ok_or_else(|| {
-            undecodable("has no tokenizer.ggml.model; give token ids (--prompt-tokens)".into())
-        })?;
-        let tokenizer = Tokenizer::new(vocabulary).map_err(|e| undecodable(e.to_string()))?;
-        tokenizer.encode(text, true).map_err(|e| Error::Usage(format!("prompt: {e}")))
+        let encoded = self.tokenizer()?.encode(text, true);
+        encoded.map_err(|e| Error::Usage(format!("prompt: {e}")))
     }
 
-    /// Text of tokens, where the file has a sound tokenizer.
+    /// The chat template that comes with the model.
+    ///
+    /// # Errors
+    /// There is none, it is no template, or there is no tokenizer to spell its special tokens.
+    pub fn chat_template(&self) -> Result<ChatTemplate> {
+        let template = ChatTemplate::from_gguf(&self.file, self.tokenizer()?)?;
+        template.ok_or_else(|| self.undecodable("has no tokenizer.chat_template"))
+    }
+
+    /// Text of tokens, where there is a sound tokenizer. [`Tokenizer::stream`] gives it token by
+    /// token.
     pub fn text(&self, tokens: &[u32]) -> Option<String> {
-        let tokenizer = Tokenizer::new(self.file.vocabulary().ok()??).ok()?;
-        Some(tokenizer.decode(tokens))
+        Some(self.tokenizer().ok()?.decode(tokens))
     }
 
     /// The decode step for a device, or without one for the CPU executor.

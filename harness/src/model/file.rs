@@ -1,14 +1,15 @@
 //! A checkpoint on disk, mapped.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 
+use super::chat::ChatError;
 use super::config::{Config, ConfigError};
 use super::gguf::{Gguf, GgufError, TensorInfo};
-use super::tokenizer::Vocabulary;
+use super::tokenizer::{TokenizerError, Vocabulary};
 
 /// Why a checkpoint could not be read or written. Every message begins with the path; the cause is
 /// part of the message.
@@ -39,6 +40,22 @@ pub enum ModelError {
         path: PathBuf,
         /// What is wrong with it.
         error: ConfigError,
+    },
+    /// The file holds no tokenizer that can be used.
+    #[error("{}: {error}", path.display())]
+    Tokenizer {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: TokenizerError,
+    },
+    /// The file holds no chat template that can be used.
+    #[error("{}: {error}", path.display())]
+    Chat {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: ChatError,
     },
     /// A file to be written is there already.
     #[error("{}: exists already and is not overwritten; remove it first", path.display())]
@@ -91,7 +108,7 @@ impl ModelFile {
     /// # Errors
     /// An entry has another type than it must have.
     pub fn vocabulary(&self) -> Result<Option<Vocabulary>, ModelError> {
-        vocabulary(&self.gguf, &self.map)
+        Vocabulary::from_gguf(&self.gguf, &self.map)
             .map_err(|error| ModelError::Gguf { path: self.path.clone(), error })
     }
 
@@ -109,23 +126,15 @@ impl ModelFile {
     }
 }
 
-fn vocabulary(gguf: &Gguf, bytes: &[u8]) -> Result<Option<Vocabulary>, GgufError> {
-    let Some(model) = gguf.get_str("tokenizer.ggml.model")? else { return Ok(None) };
-    let strings = |key| -> Result<Vec<String>, GgufError> {
-        let all = gguf.string_array(key, bytes)?.unwrap_or_default();
-        Ok(all.into_iter().map(str::to_owned).collect())
-    };
-    Ok(Some(Vocabulary {
-        model: model.to_owned(),
-        pre: gguf.get_str("tokenizer.ggml.pre")?.map(str::to_owned),
-        tokens: strings("tokenizer.ggml.tokens")?,
-        scores: gguf.f32_array("tokenizer.ggml.scores", bytes)?.unwrap_or_default(),
-        token_types: gguf.i32_array("tokenizer.ggml.token_type", bytes)?.unwrap_or_default(),
-        merges: strings("tokenizer.ggml.merges")?,
-        bos: gguf.get_u32("tokenizer.ggml.bos_token_id")?,
-        eos: gguf.get_u32("tokenizer.ggml.eos_token_id")?,
-        unknown: gguf.get_u32("tokenizer.ggml.unknown_token_id")?,
-        add_bos: gguf.get_bool("tokenizer.ggml.add_bos_token")?,
-        add_space_prefix: gguf.get_bool("tokenizer.ggml.add_space_prefix")?,
-    }))
+/// A file's bytes, if there are at most `longest`.
+pub(super) fn read(path: &Path, longest: u64) -> Result<Vec<u8>, ModelError> {
+    let io = |action| move |error| ModelError::Io { path: path.to_owned(), action, error };
+    let file = File::open(path).map_err(io("open"))?;
+    let mut bytes = Vec::new();
+    file.take(longest + 1).read_to_end(&mut bytes).map_err(io("read"))?;
+    if bytes.len() as u64 > longest {
+        let error = io::Error::other(format!("it has more than {longest} bytes"));
+        return Err(io("read")(error));
+    }
+    Ok(bytes)
 }

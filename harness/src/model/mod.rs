@@ -1,11 +1,12 @@
-//! Checkpoints as plain data: the bytes of a GGUF file, checked views into them, and the shape of
-//! the model they hold. Nothing here knows the GPU.
+//! Checkpoints as plain data: the bytes of a GGUF file, checked views into them, the shape of the
+//! model they hold, its tokenizer and its chat template. Nothing here knows the GPU.
 //!
 //! ```text
 //! path → ModelFile (mapped bytes + Gguf index) → Config (shapes, checked against the tensors)
 //! SynthSpec → write_synth → a valid file of random weights
 //! ```
 
+pub mod chat;
 pub mod config;
 mod file;
 pub mod gguf;

@@ -1,30 +1,47 @@
-//! Text to token ids and back, from the vocabulary in a GGUF file.
+//! Text to token ids and back, by the vocabulary of a GGUF file ([`Tokenizer::new`]) or by a Hugging
+//! Face `tokenizer.json` ([`Tokenizer::from_json`], [`Tokenizer::open`]).
 //!
 //! ```text
 //! text → literals (control and user-defined tokens, longest first)
-//!          └ between them: sentencepiece (merge by score) or byte_level (split, merge by rank)
-//!                                          └────────────── merge ──────────────┘
+//!          └ between them: normalize → one of
+//!              sentencepiece (merge by score)              GGUF, model llama
+//!              byte_level (split, merge by rank)           GGUF, model gpt2
+//!              pieces (split, merge by rank)               tokenizer.json, model BPE
+//!                                └────── merge ──────┘
+//! ids  → spelling (piece → bytes) → stream (bytes → whole characters) → text
 //! ```
 //!
-//! Text is taken as it is: no Unicode normalisation. (Qwen's own tokenizer composes to NFC first;
-//! text that is not in NFC gives other ids there.)
+//! What a file asks for and is not implemented is an error that names its key: text that is split a
+//! little otherwise gives other ids, and no error later on.
 
 mod byte_level;
 mod error;
+mod json;
 mod literals;
 mod merge;
+mod normalize;
+mod pieces;
 mod sentencepiece;
+mod spelling;
+mod split;
+mod stream;
 mod tokens;
 
 #[cfg(test)]
 mod tests;
 
+use super::gguf::{Gguf, GgufError};
 use byte_level::ByteLevel;
 use literals::{Literals, Part};
+use normalize::Normalize;
+use pieces::Pieces;
 use sentencepiece::SentencePiece;
+use spelling::{Bytes, Spelling};
+use stream::Strip;
 use tokens::{Kind, Tokens};
 
 pub use error::TokenizerError;
+pub use stream::TextStream;
 
 /// The metadata keys that are read, as errors name them.
 mod key {
@@ -74,21 +91,56 @@ pub struct Vocabulary {
     pub add_space_prefix: Option<bool>,
 }
 
+impl Vocabulary {
+    /// What a GGUF file says of its tokenizer, if it has one. `bytes` are the whole file.
+    ///
+    /// # Errors
+    ///
+    /// An entry has another type than it must have.
+    pub fn from_gguf(gguf: &Gguf, bytes: &[u8]) -> Result<Option<Self>, GgufError> {
+        let Some(model) = gguf.get_str(key::MODEL)? else { return Ok(None) };
+        let strings = |key| -> Result<Vec<String>, GgufError> {
+            let all = gguf.string_array(key, bytes)?.unwrap_or_default();
+            Ok(all.into_iter().map(str::to_owned).collect())
+        };
+        Ok(Some(Self {
+            model: model.to_owned(),
+            pre: gguf.get_str(key::PRE)?.map(str::to_owned),
+            tokens: strings(key::TOKENS)?,
+            scores: gguf.f32_array(key::SCORES, bytes)?.unwrap_or_default(),
+            token_types: gguf.i32_array(key::TYPES, bytes)?.unwrap_or_default(),
+            merges: strings(key::MERGES)?,
+            bos: gguf.get_u32(key::BOS)?,
+            eos: gguf.get_u32(key::EOS)?,
+            unknown: gguf.get_u32(key::UNKNOWN)?,
+            add_bos: gguf.get_bool(key::ADD_BOS)?,
+            add_space_prefix: gguf.get_bool("tokenizer.ggml.add_space_prefix")?,
+        }))
+    }
+}
+
 #[derive(Debug)]
 enum Model {
     SentencePiece(SentencePiece),
     ByteLevel(Box<ByteLevel>),
+    Pieces(Box<Pieces>),
 }
 
 /// Encodes text to token ids and decodes them, by one vocabulary.
 #[derive(Debug)]
 pub struct Tokenizer {
     tokens: Tokens,
+    /// Matched in text as it is.
     literals: Literals,
+    /// Matched in normalised text, and normalised themselves.
+    normalized_literals: Option<Literals>,
+    normalize: Vec<Normalize>,
     model: Model,
-    /// The BOS, where one is added.
-    bos: Option<u32>,
+    /// Control tokens that go before and after a text.
+    around: [Vec<u32>; 2],
     space_prefix: bool,
+    spelling: Spelling,
+    strip: Strip,
 }
 
 impl Tokenizer {
@@ -117,26 +169,40 @@ impl Tokenizer {
         }
         let tokens = Tokens::new(tokens, &token_types, vocabulary.unknown)?;
         let literals = Literals::new(&tokens, escaped);
-        let (model, bos_by_default) = if escaped {
-            (Model::SentencePiece(SentencePiece::new(&tokens, &scores)?), true)
+        let (model, spelling, normalize, bos_by_default) = if escaped {
+            let model = Model::SentencePiece(SentencePiece::new(&tokens, &scores)?);
+            (model, Spelling::Scores, Vec::new(), true)
         } else {
             tokens::same_length(key::SCORES, scores.len(), tokens.len(), true)?;
             let byte_level = ByteLevel::new(&tokens, pre, &merges)?;
             let bos_by_default = byte_level.bos_by_default();
-            (Model::ByteLevel(Box::new(byte_level)), bos_by_default)
+            let normalize = byte_level.normalize().to_vec();
+            let spelling = Spelling::Bytes(Bytes::new(false));
+            (Model::ByteLevel(Box::new(byte_level)), spelling, normalize, bos_by_default)
         };
         let bos = match (vocabulary.add_bos, vocabulary.bos) {
             (Some(true), None) => return Err(TokenizerError::NoBos),
             (add, bos) => bos.filter(|_| add.unwrap_or(bos_by_default)),
         };
         let space_prefix = escaped && vocabulary.add_space_prefix.unwrap_or(true);
-        Ok(Self { tokens, literals, model, bos, space_prefix })
+        Ok(Self {
+            tokens,
+            literals,
+            normalized_literals: None,
+            normalize,
+            model,
+            around: [Vec::from_iter(bos), Vec::new()],
+            space_prefix,
+            spelling,
+            strip: Strip { what: ' ', most: usize::from(space_prefix), every_run: true },
+        })
     }
 
-    /// The ids of `text`. With `special`, BOS comes first where the vocabulary asks for it (and
-    /// only once if the text spells it too), and control tokens spelled in the text, such as
-    /// `<start_of_turn>`, are matched; without, no control token comes out. User-defined tokens are
-    /// always matched. Of literals that overlap, the leftmost is taken, of those the longest.
+    /// The ids of `text`. With `special`, the tokens that the vocabulary puts around a text are
+    /// there (a BOS only once if the text spells it too), and control tokens spelled in the text,
+    /// such as `<start_of_turn>`, are matched; without, no control token comes out. User-defined
+    /// tokens are always matched. Of literals that overlap, the leftmost is taken, of those the
+    /// longest.
     ///
     /// A space prefix goes before text that begins the input or follows a control token.
     ///
@@ -145,57 +211,91 @@ impl Tokenizer {
     /// A character has neither a token nor bytes and there is no unknown token, or splitting the
     /// text passes a limit of the regex engine (a million white-space characters in a row do).
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, TokenizerError> {
-        let mut ids = Vec::new();
-        let bos = self.bos.filter(|_| special);
-        ids.extend(bos);
+        let none = [Vec::new(), Vec::new()];
+        self.encode_around(text, special, if special { &self.around } else { &none })
+    }
+
+    /// The ids of text in which every control token is spelled, such as a rendered chat template:
+    /// those are matched, and none is added.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tokenizer::encode`].
+    pub fn encode_markup(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        self.encode_around(text, true, &[Vec::new(), Vec::new()])
+    }
+
+    fn encode_around(
+        &self,
+        text: &str,
+        special: bool,
+        [before, after]: &[Vec<u32>; 2],
+    ) -> Result<Vec<u32>, TokenizerError> {
+        let mut ids = before.clone();
         let mut begins = true;
         for (index, part) in self.literals.split(text, special).enumerate() {
             match part {
                 Part::Token(id) => {
                     begins = self.tokens.kind(id) != Some(Kind::UserDefined);
-                    if index > 0 || bos != Some(id) {
+                    if index > 0 || before.last() != Some(&id) {
                         ids.push(id);
                     }
                 }
                 Part::Text(text) => {
-                    match &self.model {
-                        Model::SentencePiece(model) => {
-                            let prefix = begins && self.space_prefix;
-                            model.encode(&self.tokens, text, prefix, &mut ids)?;
-                        }
-                        Model::ByteLevel(model) => model.encode(&self.tokens, text, &mut ids)?,
-                    }
+                    let text = normalize::apply(&self.normalize, text);
+                    self.encode_normalized(&text, special, index == 0, begins, &mut ids)?;
                     begins = false;
                 }
             }
         }
+        ids.extend(after);
         Ok(ids)
+    }
+
+    /// Text between literals. `first` of the input; `begins` it or follows a control token.
+    fn encode_normalized(
+        &self,
+        text: &str,
+        special: bool,
+        first: bool,
+        begins: bool,
+        ids: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
+        match &self.model {
+            Model::SentencePiece(model) => {
+                model.encode(&self.tokens, text, begins && self.space_prefix, ids)
+            }
+            Model::ByteLevel(model) => model.encode(&self.tokens, text, ids),
+            Model::Pieces(model) => {
+                let Some(literals) = &self.normalized_literals else {
+                    return model.encode(text, first, ids);
+                };
+                for (index, part) in literals.split(text, special).enumerate() {
+                    match part {
+                        Part::Token(id) => ids.push(id),
+                        Part::Text(text) => model.encode(text, first && index == 0, ids)?,
+                    }
+                }
+                Ok(())
+            }
+        }
     }
 
     /// The text of `ids`. Control tokens are left out together with the space prefix after them;
     /// unknown tokens, ids beyond the vocabulary and bytes that are not UTF-8 show as U+FFFD.
     ///
     /// For `llama` vocabularies a U+2581 in the encoded text comes back as a space: the two are one
-    /// there.
+    /// there. Text that was normalised comes back normalised.
     pub fn decode(&self, ids: &[u32]) -> String {
-        let mut text = String::new();
-        let is_control = |&id: &u32| self.tokens.kind(id) == Some(Kind::Control);
-        for run in ids.split(is_control).filter(|run| !run.is_empty()) {
-            let mut bytes = Vec::new();
-            for &id in run {
-                self.push_bytes(id, &mut bytes);
-            }
-            let run_text = String::from_utf8_lossy(&bytes);
-            let Model::SentencePiece(_) = self.model else {
-                text.push_str(&run_text);
-                continue;
-            };
-            let spaced = run_text.replace(sentencepiece::SPACE, " ");
-            let prefixed = self.space_prefix && self.tokens.kind(run[0]) != Some(Kind::UserDefined);
-            let trimmed = spaced.strip_prefix(' ').filter(|_| prefixed);
-            text.push_str(trimmed.unwrap_or(&spaced));
-        }
+        let mut stream = self.stream();
+        let mut text: String = ids.iter().map(|&id| stream.push(id)).collect();
+        text.push_str(&stream.finish());
         text
+    }
+
+    /// Decodes tokens as they come.
+    pub fn stream(&self) -> TextStream<'_> {
+        TextStream::new(self)
     }
 
     /// The spelling of a token as the vocabulary has it: `▁the`, `Ġthe`, `<0x0A>`.
@@ -203,14 +303,17 @@ impl Tokenizer {
         self.tokens.piece(id)
     }
 
-    fn push_bytes(&self, id: u32, bytes: &mut Vec<u8>) {
+    /// Appends the bytes of text that a token stands for; `first` of a text.
+    fn push_bytes(&self, id: u32, first: bool, bytes: &mut Vec<u8>) {
         let piece = self.tokens.piece(id).unwrap_or_default();
-        match (self.tokens.kind(id), &self.model) {
-            (Some(Kind::Control), _) => {}
-            (None | Some(Kind::Unknown), _) => bytes.extend("\u{fffd}".as_bytes()),
-            (Some(Kind::Byte(byte)), _) => bytes.push(byte),
-            (Some(Kind::Text), Model::ByteLevel(model)) => model.decode(piece, bytes),
-            (Some(Kind::Text | Kind::UserDefined), _) => bytes.extend(piece.as_bytes()),
+        match self.tokens.kind(id) {
+            Some(Kind::Control) => {}
+            None | Some(Kind::Unknown) => bytes.extend("\u{fffd}".as_bytes()),
+            Some(Kind::Byte(byte)) => bytes.push(byte),
+            Some(Kind::UserDefined) if matches!(self.spelling, Spelling::Bytes(_)) => {
+                bytes.extend(piece.as_bytes());
+            }
+            Some(Kind::Text | Kind::UserDefined) => self.spelling.push(piece, first, bytes),
         }
     }
 }

@@ -153,8 +153,8 @@ pub(in crate::cli) fn bench_arch(
     let gpu = Arc::new(global.open()?);
     let opts = ModelOpts {
         model: path,
-        prompt: None,
-        prompt_tokens: vec![2, 5, 7, 11],
+        prompt: PromptOpts::tokens(vec![2, 5, 7, 11]),
+        text: TextOpts::default(),
         kv: Float::F16,
         prompt_chunk: None,
         prompt_activations: None,

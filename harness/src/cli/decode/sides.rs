@@ -60,7 +60,7 @@ pub(in crate::cli) fn problems(
     model: &Path,
     caps: &Capabilities,
 ) -> Result<Vec<(&'static Kernel, Problem)>> {
-    let Model { file, config, weights } = Model::open(model)?;
+    let Model { file, config, weights, .. } = Model::open(model)?;
     let options = GraphOptions {
         context: 512,
         kv: FloatFormat::F16,

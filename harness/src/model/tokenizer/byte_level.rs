@@ -6,8 +6,24 @@ use std::collections::HashMap;
 use fancy_regex::Regex;
 
 use super::merge::{self, Merge, Symbol};
+use super::normalize::{Form, Normalize};
 use super::tokens::Tokens;
 use super::{TokenizerError, key};
+
+/// GPT-2's words.
+pub(super) const GPT_2: &str =
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+
+/// Llama 3's words but for the digits, which `$digits` is.
+macro_rules! words {
+    ($digits:literal) => {
+        concat!(
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|",
+            $digits,
+            r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        )
+    };
+}
 
 /// A way to split text into words.
 #[derive(Debug)]
@@ -15,46 +31,46 @@ struct Pre {
     /// Names in `tokenizer.ggml.pre`.
     names: &'static [&'static str],
     pattern: &'static str,
+    /// What is done to text before it is split.
+    normalize: &'static [Normalize],
     /// A word that is a token is that token, whatever its merges would give.
     whole_words: bool,
     /// BOS is added unless the file says otherwise.
     bos: bool,
 }
 
-static PRE: [Pre; 3] = [
+static PRE: [Pre; 4] = [
     Pre {
         names: &["llama-bpe", "llama3", "llama-v3"],
-        pattern: concat!(
-            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}",
-            r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ),
+        pattern: words!(r"\p{N}{1,3}"),
+        normalize: &[],
         whole_words: true,
         bos: true,
     },
     Pre {
-        names: &["qwen2", "deepseek-r1-qwen"],
-        pattern: concat!(
-            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}",
-            r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ),
+        names: &["qwen2"],
+        pattern: words!(r"\p{N}"),
+        normalize: &[Normalize::Form(Form::Nfc)],
         whole_words: false,
         bos: false,
     },
+    // Qwen's words, but its tokenizer does not compose.
     Pre {
-        names: &["gpt-2"],
-        pattern: r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+        names: &["deepseek-r1-qwen"],
+        pattern: words!(r"\p{N}"),
+        normalize: &[],
         whole_words: false,
         bos: false,
     },
+    Pre { names: &["gpt-2"], pattern: GPT_2, normalize: &[], whole_words: false, bos: false },
 ];
 
 #[derive(Debug)]
 pub(super) struct ByteLevel {
     pre: &'static Pre,
     words: Regex,
-    /// The character of each byte, and back.
+    /// The character of each byte.
     alphabet: [char; 256],
-    bytes: HashMap<char, u8>,
     /// The token of each byte.
     ids: [Option<u32>; 256],
     merges: HashMap<(u32, u32), Merge>,
@@ -76,7 +92,6 @@ impl ByteLevel {
             pre,
             words: Regex::new(pre.pattern).map_err(Box::new)?,
             alphabet,
-            bytes: (0..=u8::MAX).zip(alphabet).map(|(byte, c)| (c, byte)).collect(),
             ids: alphabet.map(|c| tokens.find(c.encode_utf8(&mut [0; 4]))),
             merges: parse_merges(tokens, merges)?,
         })
@@ -84,6 +99,10 @@ impl ByteLevel {
 
     pub(super) fn bos_by_default(&self) -> bool {
         self.pre.bos
+    }
+
+    pub(super) fn normalize(&self) -> &'static [Normalize] {
+        self.pre.normalize
     }
 
     pub(super) fn encode(
@@ -132,16 +151,6 @@ impl ByteLevel {
             });
         }
         Ok(())
-    }
-
-    /// The bytes that `piece` spells. A character that spells none stands for itself.
-    pub(super) fn decode(&self, piece: &str, bytes: &mut Vec<u8>) {
-        for c in piece.chars() {
-            match self.bytes.get(&c) {
-                Some(&byte) => bytes.push(byte),
-                None => bytes.extend(c.encode_utf8(&mut [0; 4]).as_bytes()),
-            }
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::key;
 
 /// A vocabulary that cannot be used or text that cannot be encoded. Messages about a vocabulary
-/// name the metadata key.
+/// name the metadata key or the place in `tokenizer.json`.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum TokenizerError {
@@ -46,6 +46,10 @@ pub enum TokenizerError {
     MergeToken { index: usize, merge: String, missing: String },
     #[error("metadata `{}` is true, but there is no `{}`", key::ADD_BOS, key::BOS)]
     NoBos,
+    #[error("{key}: {why}")]
+    Json { key: String, why: String },
+    #[error("is no tokenizer.json: {0}")]
+    Syntax(#[from] serde_json::Error),
     #[error("{text:?} has no token, its bytes have none, and there is no unknown token")]
     Unencodable { text: String },
     #[error("the text cannot be split into words: {0}")]

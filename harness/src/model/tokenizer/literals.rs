@@ -37,7 +37,9 @@ impl Literals {
         literals
     }
 
-    fn insert(&mut self, spelling: &str, id: u32, special: bool) {
+    /// Adds a token; with `special` it is matched only where that is asked for. Of two that are
+    /// spelled alike the first stands.
+    pub(super) fn insert(&mut self, spelling: &str, id: u32, special: bool) {
         if spelling.is_empty() {
             return;
         }
@@ -47,7 +49,6 @@ impl Literals {
             let fresh = self.edges.len() + 1;
             node = *self.edges.entry((node, byte)).or_insert(fresh);
         }
-        // Spelled alike once spaces are unescaped: the first stands.
         self.ends.entry(node).or_insert((id, special));
     }
 

@@ -311,6 +311,22 @@ fn decode_is_lossy_and_total() {
     assert_eq!(Tokenizer::new(odd).unwrap().decode(&[257, u32::from(b'a')]), "日 a");
 }
 
+/// Decoding as it was before there were streams: all bytes of a run at once.
+fn decode_at_once(tokenizer: &Tokenizer, ids: &[u32]) -> String {
+    let control = |&id: &u32| tokenizer.tokens.kind(id) == Some(Kind::Control);
+    let runs = ids.split(control).filter(|run| !run.is_empty()).map(|run| {
+        let mut bytes = Vec::new();
+        run.iter().for_each(|&id| tokenizer.push_bytes(id, false, &mut bytes));
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let Model::SentencePiece(_) = tokenizer.model else { return text };
+        let text = text.replace('▁', " ");
+        let prefixed =
+            tokenizer.space_prefix && tokenizer.tokens.kind(run[0]) != Some(Kind::UserDefined);
+        text.strip_prefix(' ').filter(|_| prefixed).map_or(text.clone(), str::to_owned)
+    });
+    runs.collect()
+}
+
 /// Strings of words, white space and any other characters. U+2581 is left out: SentencePiece takes
 /// it for a space.
 fn text() -> impl Strategy<Value = String> {
@@ -347,9 +363,77 @@ proptest! {
     fn decode_returns_what_was_encoded(text in text()) {
         for tokenizer in ROUND_TRIP.iter() {
             let ids = tokenizer.encode(&text, false).unwrap();
-            prop_assert_eq!(tokenizer.decode(&ids), text.as_str());
+            let mut stream = tokenizer.stream();
+            let parts: String = ids.iter().map(|&id| stream.push(id)).collect();
+            // What was text ends with a whole character.
+            prop_assert_eq!(stream.finish(), "");
+            prop_assert_eq!(&parts, &tokenizer.decode(&ids));
+            let text = normalize::apply(&tokenizer.normalize, &text);
+            prop_assert_eq!(tokenizer.decode(&ids), text.as_ref());
         }
     }
+}
+
+proptest! {
+    #[test]
+    fn a_stream_gives_what_decoding_at_once_gives(
+        // Bytes among them, that make no UTF-8, and ids beyond the vocabulary.
+        ids in proptest::collection::vec(prop_oneof![0..360u32, 195..262u32], 0..12),
+    ) {
+        for tokenizer in ROUND_TRIP.iter() {
+            let expected = decode_at_once(tokenizer, &ids);
+            let mut stream = tokenizer.stream();
+            let mut text = String::new();
+            for &id in &ids {
+                let part = stream.push(id);
+                text.push_str(&part);
+                // Nothing is held back but the beginning of one character.
+                prop_assert!(stream.clone().finish().chars().count() <= 1);
+            }
+            text.push_str(&stream.finish());
+            prop_assert_eq!(&text, &expected);
+            prop_assert_eq!(tokenizer.decode(&ids), expected);
+        }
+    }
+}
+
+#[test]
+fn a_character_over_several_tokens_comes_when_it_is_whole() {
+    let tokenizer = Tokenizer::new(with_bytes(&["▁a"])).unwrap();
+    let byte = |byte: u8| 3 + u32::from(byte);
+    let mut stream = tokenizer.stream();
+    let smile = "🙂".as_bytes();
+    for &b in &smile[..3] {
+        assert_eq!(stream.push(byte(b)), "");
+    }
+    assert_eq!(stream.clone().finish(), "\u{fffd}");
+    assert_eq!(stream.push(byte(smile[3])), "🙂");
+    // A byte that cannot go on with the character shows at once, and so does what it broke.
+    assert_eq!(stream.push(byte(0xe2)), "");
+    assert_eq!(stream.push(byte(b'x')), "\u{fffd}x");
+    assert_eq!(stream.push(byte(0xff)), "\u{fffd}");
+    // Nor does it go on behind a control token.
+    assert_eq!(stream.push(byte(0xc3)), "");
+    assert_eq!(stream.push(1), "\u{fffd}");
+    assert_eq!(stream.push(byte(0xa9)), "\u{fffd}");
+    assert_eq!(stream.finish(), "");
+}
+
+#[test]
+fn qwen_composes_and_the_others_do_not() {
+    for (pre, expected) in [
+        ("qwen2", "Ã © Ì ģ ê ° Ģ"),
+        ("llama-bpe", "e Ì ģ Ì ģ á Ħ Ģ á ħ ¡"),
+        ("gpt-2", "e Ì ģ Ì ģ á Ħ Ģ á ħ ¡"),
+        ("deepseek-r1-qwen", "e Ì ģ Ì ģ á Ħ Ģ á ħ ¡"),
+    ] {
+        // e with two acutes, and a syllable of Hangul from its letters.
+        encodes(byte_level(pre, &["a b"], &[]), "e\u{301}\u{301}\u{1100}\u{1161}", expected);
+    }
+    // A literal is matched in text as it is.
+    let vocabulary = byte_level("qwen2", &["a b"], &[]);
+    let vocabulary = with_literals(vocabulary, &[("e\u{301}", USER_DEFINED)]);
+    encodes(vocabulary, "e\u{301}é", "e\u{301} Ã ©");
 }
 
 #[test]

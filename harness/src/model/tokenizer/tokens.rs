@@ -57,7 +57,7 @@ impl Tokens {
                 3 => Kind::Control,
                 4 => Kind::UserDefined,
                 6 => Kind::Byte(
-                    parse_byte(piece)
+                    byte_of(piece)
                         .ok_or_else(|| TokenizerError::Byte { id, spelling: piece.clone() })?,
                 ),
                 found => return Err(TokenizerError::Type { id, found }),
@@ -125,7 +125,8 @@ pub(super) fn same_length(
     }
 }
 
-fn parse_byte(piece: &str) -> Option<u8> {
+/// The byte that `<0xNN>` spells.
+pub(super) fn byte_of(piece: &str) -> Option<u8> {
     let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
     // from_str_radix would take a sign too.
     let two = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());

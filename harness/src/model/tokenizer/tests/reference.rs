@@ -73,9 +73,10 @@ pub(super) const LLAMA_BPE: [(&str, &str); 12] = [
 ];
 
 /// Texts of [`LLAMA_BPE`] that `qwen2` encodes otherwise.
-pub(super) const QWEN2: [(&str, &str); 2] = [
+pub(super) const QWEN2: [(&str, &str); 3] = [
     ("123456 1 20242", "1 2 3 4 5 6 Ġ 1 Ġ 2 0 2 4 2"),
     ("one  two   \t\n end ", "on e Ġ Ġt w o ĠĠĠ ĉ Ċ Ġ e nd Ġ"),
+    ("e\u{301}a ½٣x9 ..!!\n\n)", "Ã © a Ġ Â ½ Ù £ x 9 Ġ .. ! ! ĊĊ )"),
 ];
 
 /// The pieces after `<unk>`, `<s>`, `</s>` and the 256 bytes, in the order of ids. The first three

@@ -1,0 +1,115 @@
+//! What a run says: text on stdout while it is made, figures on stderr when it is over.
+
+use std::io::Write;
+
+use indicatif::ProgressBar;
+
+use super::*;
+use crate::model::tokenizer::TextStream;
+
+/// Generated tokens on their way to stdout: their text as far as it is whole, or ids where there is
+/// no tokenizer.
+pub(super) struct Text<'a> {
+    bar: &'a ProgressBar,
+    out: Out<'a>,
+    begun: bool,
+}
+
+enum Out<'a> {
+    /// stdout is for one JSON document.
+    Nothing,
+    Text(TextStream<'a>),
+    Ids,
+}
+
+impl<'a> Text<'a> {
+    pub(super) fn of(global: &Global, loaded: &'a Loaded, bar: &'a ProgressBar) -> Self {
+        let out = match loaded.model.tokenizer() {
+            _ if global.json => Out::Nothing,
+            Ok(tokenizer) => Out::Text(tokenizer.stream()),
+            Err(e) => {
+                match loaded.model.file.vocabulary() {
+                    Ok(None) => tracing::info!("token ids instead of text: {e}"),
+                    _ => tracing::warn!("token ids instead of text: {e}"),
+                }
+                Out::Ids
+            }
+        };
+        Self { bar, out, begun: false }
+    }
+
+    pub(super) fn push(&mut self, token: u32) {
+        let comma = if self.begun { "," } else { "" };
+        let text = match &mut self.out {
+            Out::Nothing => return,
+            Out::Text(stream) => stream.push(token),
+            Out::Ids => format!("{comma}{token}"),
+        };
+        self.show(&text);
+    }
+
+    /// Shows what was held back, and ends the line.
+    pub(super) fn finish(mut self) {
+        match std::mem::replace(&mut self.out, Out::Nothing) {
+            Out::Nothing => {}
+            Out::Text(stream) => self.show(&(stream.finish() + "\n")),
+            Out::Ids => self.show("\n"),
+        }
+    }
+
+    fn show(&mut self, text: &str) {
+        if !self.begun {
+            // Both may be the same terminal.
+            self.bar.finish_and_clear();
+            self.begun = true;
+        }
+        print!("{text}");
+        // A stdout that is closed shows at the next print, which ends the command.
+        let _ = std::io::stdout().flush();
+    }
+}
+
+/// The figures of a run, on stderr: stdout has the text alone.
+pub(super) fn print(r: &Report) {
+    let ids: Vec<_> = r.generated.iter().map(ToString::to_string).collect();
+    eprintln!("tokens {}", ids.join(","));
+    let mut t = table::table(&["", ""], &[1]);
+    let mut row = |name: &str, value: String| {
+        t.add_row(vec![name.to_owned(), value]);
+    };
+    row(
+        "adapter",
+        format!(
+            "{} ({}, run-time checks {})",
+            r.adapter.name, r.adapter.backend, r.adapter.runtime_checks
+        ),
+    );
+    if let Some(s) = &r.sampling {
+        row("sampling", s.to_string());
+    }
+    row("time to first token", format!("{:.1} ms", r.ttft_ms));
+    row("prompt", format!("{} tokens, {:.1} tok/s", r.prompt_tokens.len(), r.prefill_tok_s));
+    if let (Some(rate), Some(step)) = (r.decode_tok_s, &r.step_ms) {
+        row("decode", format!("{rate:.1} tok/s"));
+        row("step p50 / p95", format!("{:.3} / {:.3} ms", step.p50, step.p95));
+    }
+    if let Some(ms) = r.gpu_ms_per_token {
+        row("GPU time a token", format!("{ms:.3} ms"));
+    }
+    if let Some(submits) = r.submits_per_token {
+        row("submissions a token", format!("{submits:.3}"));
+    }
+    row("dispatches a token", r.dispatches_per_token.to_string());
+    row("bytes a token", table::bytes(r.bytes_per_token));
+    if let Some(fraction) = r.bandwidth_fraction {
+        row("% of copy bandwidth", format!("{:.1} %", 100.0 * fraction));
+    }
+    row("KV cache", format!("{} ({})", table::bytes(r.kv_cache_bytes), r.kv));
+    if r.gpu_memory_bytes > 0 {
+        row("device memory", table::bytes(r.gpu_memory_bytes));
+    }
+    if let Some(v) = &r.verified {
+        row("verified", format!("{} positions, NMSE ≤ {:.1e}", v.positions, v.worst_nmse));
+    }
+    eprintln!("{t}");
+}

@@ -1,0 +1,55 @@
+//! A prompt by operation: `decode --profile-prompt`.
+
+use super::*;
+use crate::decode::profile::{PromptProfile, prompt};
+
+/// Runs at full speed whose times to the first token are shown.
+const RUNS: usize = 7;
+
+pub(super) fn profile(
+    global: &Global,
+    opts: &Opts,
+    loaded: &Loaded,
+    options: &RunOptions,
+) -> Result<()> {
+    if opts.executor != ExecutorName::Gpu {
+        return Err(Error::Usage("--profile-prompt times a GPU; it goes without --executor cpu".into()));
+    }
+    let gpu = Arc::new(global.open()?);
+    let graph = loaded.graph(Some(&gpu), options.positions())?;
+    let mut executor = on_device(global, &gpu, &graph)?;
+    let profile = prompt(&graph, &mut executor, options, RUNS)?;
+    if global.json {
+        json::print(&profile);
+    } else {
+        print(&profile);
+    }
+    Ok(())
+}
+
+fn print(profile: &PromptProfile) {
+    let all: f64 = profile.by_op.iter().map(|op| op.ms).sum();
+    let header = ["operation", "kernel", "×", "ms", "%", "µs each", "TFLOP/s", "GB/s"];
+    let mut t = table::table(&header, &[2, 3, 4, 5, 6, 7]);
+    for op in &profile.by_op {
+        t.add_row(vec![
+            op.op.clone(),
+            op.kernel.clone(),
+            op.count.to_string(),
+            format!("{:.3}", op.ms),
+            format!("{:.1}", 100.0 * op.ms / all),
+            format!("{:.1}", 1e3 * op.ms / op.count as f64),
+            format!("{:.1}", op.flops / op.ms / 1e9),
+            format!("{:.0}", op.bytes / op.ms / 1e6),
+        ]);
+    }
+    println!("{t}");
+    let ttft = stats::summarise(&profile.ttft_ms).median;
+    println!(
+        "{} tokens: {all:.3} ms as the sum of operations timed one by one; first token after {ttft:.3} \
+         ms at full speed (median of {}), {:.0} tok/s",
+        profile.tokens,
+        profile.ttft_ms.len(),
+        profile.tokens as f64 / ttft * 1e3,
+    );
+}

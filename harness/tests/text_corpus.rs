@@ -1,0 +1,200 @@
+//! The corpora of the fuzz targets `tokenizer` and `chat_template`, and mutations of them, through
+//! the targets' oracle.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../fuzz/src/text.rs"]
+#[allow(unreachable_pub, reason = "public in the crate of the fuzz target")]
+mod text;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+fn corpus(name: &str) -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name);
+    let entries = std::fs::read_dir(&folder).unwrap().map(Result::unwrap);
+    let mut files: Vec<_> = entries
+        .map(|e| (e.file_name().to_string_lossy().into_owned(), std::fs::read(e.path()).unwrap()))
+        .collect();
+    // The order of a folder is no order; the mutations must not depend on it.
+    files.sort();
+    files
+}
+
+#[test]
+fn corpora_hold_what_is_accepted_and_what_is_not() {
+    let tokenizers = corpus("tokenizer");
+    assert!(tokenizers.len() >= 7);
+    for (name, bytes) in &tokenizers {
+        assert_eq!(text::tokenizes(bytes), Ok(true), "{name}");
+    }
+    let (rendered, refused): (Vec<_>, Vec<_>) =
+        corpus("chat_template").into_iter().partition(|(_, bytes)| text::renders(bytes));
+    let names = |files: &[(String, Vec<u8>)]| -> Vec<String> {
+        files.iter().map(|(name, _)| name.clone()).collect()
+    };
+    assert_eq!(names(&rendered), ["gemma", "llama", "methods", "qwen"]);
+    assert_eq!(names(&refused), ["doubling", "nested_loops", "recursion", "refuses"]);
+}
+
+/// Xorshift64* (Vigna 2016).
+struct Random(u64);
+
+impl Random {
+    fn of(seed: u64) -> Self {
+        Self((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 8
+    }
+
+    /// Below `end`, and 0 for an `end` of 0.
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % (end as u64).max(1)) as usize
+    }
+}
+
+/// One or two changes to bytes.
+fn bytes_changed(random: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
+    for _ in 0..=random.below(2) {
+        let at = random.below(bytes.len());
+        let end = at + random.below(bytes.len() - at).min(48);
+        match random.below(6) {
+            0 if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
+            1 if !bytes.is_empty() => bytes[at] = b"\"{}[]:,0a%\\|- "[random.below(14)],
+            2 => bytes.truncate(at),
+            3 => drop(bytes.drain(at..end)),
+            4 => {
+                let part = bytes[at..end].to_vec();
+                bytes.splice(at..at, part);
+            }
+            _ => {
+                let number = [0, 1, 2, 3, 6, 9, 255, 1 << 31, u32::MAX][random.below(9)];
+                let four = bytes.iter_mut().skip(at).take(4);
+                four.zip(number.to_le_bytes()).for_each(|(byte, new)| *byte = new);
+            }
+        }
+    }
+    bytes
+}
+
+/// Places in a value, but for all but a few of long lists and objects.
+fn places(value: &Value, at: String, found: &mut Vec<String>) {
+    match value {
+        Value::Array(list) => {
+            for (i, value) in list.iter().enumerate().take(4) {
+                places(value, format!("{at}/{i}"), found);
+            }
+        }
+        Value::Object(entries) => {
+            let long = entries.len() > 20;
+            for (key, value) in entries.iter().take(if long { 4 } else { 20 }) {
+                let key = key.replace('~', "~0").replace('/', "~1");
+                places(value, format!("{at}/{key}"), found);
+            }
+        }
+        _ => {}
+    }
+    found.push(at);
+}
+
+/// One or two values of a JSON document replaced by others, of its own or not.
+fn values_changed(random: &mut Random, bytes: &[u8], strange: &[Value]) -> Vec<u8> {
+    let mut document: Value = serde_json::from_slice(bytes).unwrap();
+    for _ in 0..=random.below(2) {
+        let mut all = Vec::new();
+        places(&document, String::new(), &mut all);
+        let own = document.pointer(&all[random.below(all.len())]).unwrap().clone();
+        let new = match random.below(2) {
+            0 => own,
+            _ => strange[random.below(strange.len())].clone(),
+        };
+        *document.pointer_mut(&all[random.below(all.len())]).unwrap() = new;
+    }
+    serde_json::to_vec(&document).unwrap()
+}
+
+#[test]
+fn mutated_tokenizers_are_refused_or_sound() {
+    const MUTATIONS: u64 = 10_000;
+    let strange = [
+        json!(null),
+        json!(true),
+        json!(false),
+        json!(0),
+        json!(1),
+        json!(3),
+        json!(4_294_967_295u32),
+        json!(-1),
+        json!(1e300),
+        json!(""),
+        json!(" "),
+        json!("a"),
+        json!("▁"),
+        json!("<bos>"),
+        json!([]),
+        json!({}),
+        json!({"type": "NFKD"}),
+        json!({"type": "ByteLevel"}),
+        json!({"Regex": "(a*)*b|"}),
+        json!({"Regex": "(?=a)|\\b"}),
+        json!({"String": "a"}),
+        json!("Removed"),
+        json!("Contiguous"),
+        json!({"type": "Sequence"}),
+        json!({"type": "Metaspace", "replacement": "t"}),
+        json!(["a", "b"]),
+    ];
+    let files = corpus("tokenizer");
+    let (mut accepted, begun) = (0, Instant::now());
+    for seed in 0..MUTATIONS {
+        let mut random = Random::of(seed);
+        let (name, bytes) = &files[random.below(files.len())];
+        let bytes = match name.ends_with(".json") && random.below(3) > 0 {
+            true => values_changed(&mut random, bytes, &strange),
+            false => bytes_changed(&mut random, bytes.clone()),
+        };
+        let shown = || String::from_utf8_lossy(&bytes).into_owned();
+        match catch_unwind(AssertUnwindSafe(|| text::tokenizes(&bytes))) {
+            Ok(Ok(result)) => accepted += u64::from(result),
+            Ok(Err(wrong)) => panic!("mutation {seed} of {name}: {wrong}\n{}", shown()),
+            Err(_) => panic!("mutation {seed} of {name}: a panic, see above\n{}", shown()),
+        }
+    }
+    println!("{accepted} of {MUTATIONS} accepted in {:?}", begun.elapsed());
+    // Were all refused for the same early reason, little would have been tried.
+    assert!(accepted > MUTATIONS / 40 && accepted < MUTATIONS * 9 / 10, "{accepted}");
+}
+
+#[test]
+fn mutated_templates_end() {
+    const MUTATIONS: u64 = 1500;
+    let files = corpus("chat_template");
+    let (mut rendered, mut slowest) = (0, Duration::ZERO);
+    for seed in 0..MUTATIONS {
+        let mut random = Random::of(seed);
+        let (name, bytes) = &files[random.below(files.len())];
+        let mut bytes = bytes_changed(&mut random, bytes.clone());
+        if random.below(2) == 0 {
+            // A part of another template in the middle.
+            let other = &files[random.below(files.len())].1;
+            let (at, from) = (random.below(bytes.len()), random.below(other.len()));
+            bytes.splice(at..at, other[from..].iter().take(80).copied());
+        }
+        let begun = Instant::now();
+        match catch_unwind(AssertUnwindSafe(|| text::renders(&bytes))) {
+            Ok(result) => rendered += u64::from(result),
+            Err(_) => panic!("mutation {seed} of {name}\n{}", String::from_utf8_lossy(&bytes)),
+        }
+        slowest = slowest.max(begun.elapsed());
+    }
+    println!("{rendered} of {MUTATIONS} rendered, the slowest in {slowest:?}");
+    assert!(rendered > MUTATIONS / 40 && rendered < MUTATIONS * 9 / 10, "{rendered}");
+    assert!(slowest < Duration::from_secs(10), "{slowest:?}");
+}
