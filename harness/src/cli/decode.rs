@@ -21,13 +21,15 @@ use crate::data::stats;
 use crate::data::steady::steady;
 use crate::decode::graph::{self, Selected};
 use crate::decode::session::{self, Verifier};
-use crate::decode::{DecodeGraph, GraphOptions, Model, Run, RunOptions, SessionOptions};
+use crate::decode::{
+    DecodeGraph, GraphOptions, LoadOptions, Model, Run, RunOptions, SessionOptions,
+};
 use crate::error::{Error, Result};
 use crate::execute::{CpuExecutor, Execute, GpuExecutor};
 use crate::gpu::{Gpu, Pipelines, Policy, Span};
 use crate::measure::ab::{self, AbOptions};
 use crate::measure::{copy_bandwidth, environment};
-use crate::model::synth::{SynthSpec, write_synth};
+use crate::model::synth::{SynthSpec, weight_type, write_synth};
 use crate::plan::select::{Hint, Hints};
 use crate::plan::tuned::Store;
 use crate::report::trace::trace;
@@ -42,9 +44,12 @@ pub(super) use sides::{ab, problems};
 /// What says which model and which tokens; shared with `lathe diff`.
 #[derive(Debug, Args)]
 pub(super) struct ModelOpts {
-    /// GGUF file
-    #[arg(long, value_name = "FILE")]
+    /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a config.json
+    #[arg(long, value_name = "PATH")]
     pub(super) model: PathBuf,
+    /// Convert the matrices while loading, as `lathe quantize --type` does
+    #[arg(long, value_name = "TYPE")]
+    quantize: Option<String>,
     /// Prompt as text, through the file's tokenizer
     #[arg(long, conflicts_with = "prompt_tokens")]
     prompt: Option<String>,
@@ -170,7 +175,9 @@ pub(super) struct Loaded {
 impl ModelOpts {
     pub(super) fn load(&self) -> Result<Loaded> {
         let (sampling, seed) = (self.sampling.settings()?, self.sampling.seed());
-        let model = Model::open(&self.model)?;
+        let quantise = self.quantize.as_deref().map(weight_type).transpose();
+        let quantise = quantise.map_err(|e| Error::Usage(format!("--quantize {e}")))?;
+        let model = Model::open_with(&self.model, &LoadOptions { quantise })?;
         let prompt = match &self.prompt {
             Some(text) => model.encode(text)?,
             None => self.prompt_tokens.clone(),

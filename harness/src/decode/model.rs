@@ -20,7 +20,7 @@ use std::sync::Arc;
 use lathe_kernels::{Capabilities, FloatFormat};
 
 use super::graph::{self, DecodeGraph, GraphOptions};
-use super::load::Weights;
+use super::load::{LoadOptions, Weights};
 use super::sampling::Sampling;
 use super::session::{self, Run, RunOptions};
 use crate::error::{Error, Result};
@@ -107,14 +107,23 @@ impl<'a, const N: usize> From<&'a [u32; N]> for Prompt<'a> {
 }
 
 impl Model {
-    /// Opens a GGUF file.
+    /// Opens a checkpoint: a GGUF file, a folder with `config.json` and safetensors, or a
+    /// `.safetensors` file beside a `config.json`.
     ///
     /// # Errors
-    /// The file cannot be read, is broken, or holds a model that cannot be decoded.
+    /// A file cannot be read, is broken, or holds a model that cannot be decoded.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, &LoadOptions::default())
+    }
+
+    /// As [`Model::open`], weights converted on the way where the options ask for it.
+    ///
+    /// # Errors
+    /// As for [`Model::open`]; or a matrix to be converted has a value that is not finite.
+    pub fn open_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self> {
         let file = Arc::new(ModelFile::open(path)?);
         let config = file.config()?;
-        let weights = Weights::load(&file, &config)?;
+        let weights = Weights::load_with(&file, &config, options)?;
         Ok(Self { file, config, weights })
     }
 
@@ -126,7 +135,7 @@ impl Model {
         let undecodable =
             |reason: String| Error::Undecodable { path: self.file.path.clone(), reason };
         let vocabulary = self.file.vocabulary()?.ok_or_else(|| {
-            undecodable("has no tokenizer.ggml.model; give token ids (--prompt-tokens)".into())
+            undecodable("has no tokenizer; give token ids (--prompt-tokens)".into())
         })?;
         let tokenizer = Tokenizer::new(vocabulary).map_err(|e| undecodable(e.to_string()))?;
         tokenizer.encode(text, true).map_err(|e| Error::Usage(format!("prompt: {e}")))
