@@ -2,3 +2,4 @@
 //! can include it and replay the corpus without a fuzzer.
 
 pub mod oracle;
+pub mod safetensors;

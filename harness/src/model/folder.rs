@@ -39,6 +39,29 @@ pub(crate) fn is_huggingface(path: &Path) -> bool {
     path.is_dir() || path.extension().is_some_and(|e| e == "safetensors")
 }
 
+/// The shape of a checkpoint whose `config.json` and one safetensors file are in memory.
+///
+/// # Errors
+/// As [`ModelFile::open`](super::ModelFile::open) and [`ModelFile::config`](super::ModelFile::config)
+/// for files of these names.
+pub fn config_of(config: &[u8], weights: &[u8]) -> Result<Config, ModelError> {
+    let (config_path, path) = (PathBuf::from("config.json"), Path::new("model.safetensors"));
+    let config = parse_json(&config_path, config)?;
+    let listed = safetensors::index(weights)
+        .map_err(|error| ModelError::Safetensors { path: path.to_owned(), error })?;
+    let mut folder = Folder {
+        config_path,
+        config,
+        generation: None,
+        tokenizer_json: None,
+        names: None,
+        others: Vec::new(),
+        unknown: None,
+    };
+    let tensors = folder.named(&[path], listed.into_iter().map(|tensor| (0, tensor)).collect())?;
+    folder.config(&tensors)
+}
+
 impl Folder {
     pub(crate) fn open(path: &Path) -> Result<(Self, Vec<Mapped>, Vec<TensorInfo>), ModelError> {
         let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
@@ -56,24 +79,36 @@ impl Folder {
         };
 
         let (files, listed) = tensors(path, folder)?;
-        // An architecture that is not known is for `config` to report.
-        let stored_names = || listed.iter().map(|(_, tensor)| tensor.name.as_str());
-        let names = arch_of(&config).ok().map(|arch| Names::of(arch, stored_names()));
         let mut this = Self {
             config_path,
             config,
             generation,
             tokenizer_json: optional("tokenizer.json"),
-            names,
+            names: None,
             others: Vec::new(),
             unknown: None,
         };
+        let paths: Vec<&Path> = files.iter().map(|file| file.path.as_path()).collect();
+        let tensors = this.named(&paths, listed)?;
+        Ok((this, files, tensors))
+    }
+
+    /// The tensors of the text model under GGUF's names; the others are kept aside.
+    fn named(
+        &mut self,
+        paths: &[&Path],
+        listed: Vec<(usize, Listed)>,
+    ) -> Result<Vec<TensorInfo>, ModelError> {
+        let stored_names = || listed.iter().map(|(_, tensor)| tensor.name.as_str());
+        // An architecture that is not known is for `config` to report.
+        let names = arch_of(&self.config).ok().map(|arch| Names::of(arch, stored_names()));
+        self.names = names;
         let mut tensors = Vec::new();
         for (file, tensor) in listed {
             let gguf = names.and_then(|names| names.to_gguf(&tensor.name));
             let aside = |name: &str| names.is_some_and(|names| names.is_aside(name));
-            if gguf.is_none() && !aside(&tensor.name) && this.unknown.is_none() {
-                this.unknown = Some(tensor.name.clone());
+            if gguf.is_none() && !aside(&tensor.name) && self.unknown.is_none() {
+                self.unknown = Some(tensor.name.clone());
             }
             let Some(ty) = ggml_type(tensor.dtype) else {
                 if gguf.is_none() {
@@ -83,17 +118,16 @@ impl Folder {
                     "tensor `{}` is stored as {}, supported are F32, F16, BF16",
                     tensor.name, tensor.dtype
                 );
-                let file: &Mapped = &files[file];
-                return Err(ModelError::Folder { path: file.path.clone(), why });
+                return Err(ModelError::Folder { path: paths[file].to_owned(), why });
             };
             let known = gguf.is_some();
             let name = gguf.unwrap_or(tensor.name);
             let dims = tensor.shape.into_iter().rev().collect();
             let info = TensorInfo { name, ty, dims, range: tensor.range, file };
-            if known { tensors.push(info) } else { this.others.push(info) }
+            if known { tensors.push(info) } else { self.others.push(info) }
         }
-        this.drop_tied_head(&mut tensors);
-        Ok((this, files, tensors))
+        self.drop_tied_head(&mut tensors);
+        Ok(tensors)
     }
 
     /// transformers saves the head of some models although it is the embedding, and ignores it when
@@ -192,8 +226,13 @@ fn read_json(path: &Path) -> Result<Value, ModelError> {
     if metadata.len() > MAX_JSON {
         return Err(why(format!("{} bytes are more than the {MAX_JSON} read", metadata.len())));
     }
-    let bytes = fs::read(path).map_err(io("read"))?;
-    json::parse(&bytes).map_err(|error| why(format!("no valid JSON: {error}")))
+    parse_json(path, &fs::read(path).map_err(io("read"))?)
+}
+
+fn parse_json(path: &Path, bytes: &[u8]) -> Result<Value, ModelError> {
+    let why = |error| format!("no valid JSON: {error}");
+    json::parse(bytes)
+        .map_err(|error| ModelError::Folder { path: path.to_owned(), why: why(error) })
 }
 
 /// The files of a checkpoint and what they list, each tensor with the number of its file.
@@ -237,10 +276,14 @@ fn shards(folder: &Path, index: &Path) -> Result<(Vec<Mapped>, Vec<(usize, Liste
         let shard = map.text(tensor).map_err(key)?.ok_or_else(|| key(map.missing(tensor)))?;
         by_shard.entry(shard).or_default().push(tensor);
     }
-    let (mut files, mut all) = (Vec::new(), Vec::new());
-    for (number, (shard, mut expected)) in by_shard.into_iter().enumerate() {
+    // No file is opened before every name is known to be good.
+    let mut paths = Vec::new();
+    for (shard, expected) in by_shard {
         let of_index = |why: String| key(map.error(expected[0], format!("`{shard}` {why}")));
-        let path = shard_path(folder, shard).map_err(of_index)?;
+        paths.push((shard_path(folder, shard).map_err(of_index)?, expected));
+    }
+    let (mut files, mut all) = (Vec::new(), Vec::new());
+    for (number, (path, mut expected)) in paths.into_iter().enumerate() {
         let (file, listed) = open_indexed(&path)?;
         expected.sort_unstable();
         for tensor in &listed {

@@ -25,6 +25,7 @@ pub mod tokenizer;
 
 pub use config::{Arch, Config, ConfigError};
 pub use file::{Mapped, ModelError, ModelFile};
+pub use folder::config_of;
 pub use gguf::{GgmlType, Gguf, GgufError, TensorInfo};
 pub use json::KeyError;
 pub use summary::{MetadataLine, ModelSummary, TypeSummary, describe};
