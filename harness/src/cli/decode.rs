@@ -44,7 +44,8 @@ pub(super) use sides::{ab, problems};
 /// What says which model and which tokens; shared with `lathe diff`.
 #[derive(Debug, Args)]
 pub(super) struct ModelOpts {
-    /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a config.json
+    /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a
+    /// config.json
     #[arg(long, value_name = "PATH")]
     pub(super) model: PathBuf,
     /// Convert the matrices while loading, as `lathe quantize --type` does

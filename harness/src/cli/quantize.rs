@@ -13,7 +13,8 @@ use crate::report::{json, table};
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a config.json
+    /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a
+    /// config.json
     input: PathBuf,
     /// File to write
     #[arg(short, long, value_name = "FILE")]

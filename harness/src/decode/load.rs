@@ -28,8 +28,8 @@ pub struct Weights {
 /// How weights are loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Convert matrices to this format on the way, as `lathe quantize` stores them: those whose rows
-    /// are no whole blocks to what [`fitting`] gives. Without, they stay borrowed from the file.
+    /// Convert matrices to this format on the way, as `lathe quantize` stores them: those whose
+    /// rows are no whole blocks to what [`fitting`] gives. Without, they stay borrowed.
     pub quantise: Option<Format>,
 }
 

@@ -42,8 +42,8 @@ pub(crate) fn is_huggingface(path: &Path) -> bool {
 /// The shape of a checkpoint whose `config.json` and one safetensors file are in memory.
 ///
 /// # Errors
-/// As [`ModelFile::open`](super::ModelFile::open) and [`ModelFile::config`](super::ModelFile::config)
-/// for files of these names.
+/// As [`ModelFile::open`](super::ModelFile::open) and
+/// [`ModelFile::config`](super::ModelFile::config) for files of these names.
 pub fn config_of(config: &[u8], weights: &[u8]) -> Result<Config, ModelError> {
     let (config_path, path) = (PathBuf::from("config.json"), Path::new("model.safetensors"));
     let config = parse_json(&config_path, config)?;
@@ -308,7 +308,8 @@ fn shards(folder: &Path, index: &Path) -> Result<(Vec<Mapped>, Vec<(usize, Liste
 }
 
 /// Where a shard lies: a file of the folder, since an index is not trusted with other files. A link
-/// may lead to the blobs beside the snapshots of Hugging Face's own cache, and nowhere else outside.
+/// may lead to the blobs beside the snapshots of Hugging Face's own cache, and nowhere else
+/// outside.
 fn shard_path(folder: &Path, shard: &str) -> Result<PathBuf, String> {
     let mut parts = Path::new(shard).components();
     let plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));

@@ -7,7 +7,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Reads a document. Readers differ in which of two equal keys they believe, so none may come twice.
+/// Reads a document. Readers differ in which of two equal keys they believe, so none may come
+/// twice.
 ///
 /// # Errors
 /// It is no JSON, nests too deeply, or an object names a key twice; with line and column.

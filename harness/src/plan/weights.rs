@@ -81,8 +81,8 @@ impl WeightRows {
         Self { order, ..Self::new(format, k, Bytes::Owned(parts.concat().into())) }
     }
 
-    /// The matrix in another format, row-wise, with a search for the scales of quantised formats; none
-    /// if a value is not finite.
+    /// The matrix in another format, row-wise, with a search for the scales of quantised formats;
+    /// none if a value is not finite.
     pub fn converted(&self, format: Format) -> Option<Self> {
         let (k, row_bytes) = (self.k, self.row_bytes());
         let task_rows = (ELEMENTS_A_TASK / k.max(1)).max(1);

@@ -67,7 +67,7 @@ fn a_folder_becomes_the_file_that_the_official_package_wrote() {
             let pairs =
                 values(&ours, &theirs.name).into_iter().zip(values(&official, &theirs.name));
             for (a, b) in pairs {
-                assert!((a - b).abs() <= 2e-7 * b.abs().max(1.0), "{}: {a} {b}", theirs.name);
+                assert!((a - b).abs() <= 3e-7 * b.abs().max(1.0), "{}: {a} {b}", theirs.name);
             }
         }
         let (a, b) = (ours.config().unwrap(), official.config().unwrap());
@@ -309,7 +309,7 @@ fn tokenizers_of_another_kind_are_refused_by_key() {
         ("/model/type", json!("Unigram"), "`model.type`"),
         ("/model/byte_fallback", json!(true), "`model.byte_fallback`"),
         ("/model/ignore_merges", json!(true), "`model.ignore_merges`"),
-        ("/model/merges/0", json!("h"), "needs"),
+        ("/model/merges/0", json!("h"), "is not two spellings"),
         ("/model/merges/0", json!(4), "`model.merges`"),
         ("/model/vocab/he", json!(320), "`model.vocab.he`"),
         ("/model/vocab/he", json!(301), "has this id too"),

@@ -1,12 +1,13 @@
 //! A checkpoint written as a GGUF file in other weight types.
 //!
 //! ```text
-//! ModelFile → Plan (which tensor is stored how, metadata) → rows → search for scales → file
+//! ModelFile → jobs (which tensor is stored how), metadata → rows → search for scales → file
 //! ```
 //!
-//! Matrices take the type asked for, or what [`fitting`] gives where their rows are no whole blocks;
-//! norms and rope factors stay f32. What Hugging Face stores otherwise than GGUF is converted: Q and
-//! K rows of a Llama are reordered, Gemma's norms become 1 + w, Llama 3's rope factors a tensor.
+//! Matrices take the type asked for, or what [`fitting`] gives where their rows are no whole
+//! blocks; norms and rope factors stay f32. What Hugging Face stores otherwise than GGUF is
+//! converted: Q and K rows of a Llama are reordered, Gemma's norms become 1 + w, Llama 3's rope
+//! factors a tensor.
 
 mod metadata;
 mod tensors;

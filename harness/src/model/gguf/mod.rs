@@ -43,7 +43,8 @@ pub struct Gguf {
     tensor_index: HashMap<String, usize>,
 }
 
-/// A tensor of the index. Checkpoints in other formats are indexed by the same names and dimensions.
+/// A tensor of the index. Checkpoints in other formats are indexed by the same names and
+/// dimensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorInfo {
     /// Its name, unique in the file.

@@ -22,7 +22,8 @@ pub fn quantise(format: Format, k: usize, values: &[f32]) -> Vec<u8> {
 }
 
 /// As [`quantise`], with a search over the scales of each block. The error that is made least is
-/// Σ w·(x - x̂)² with w = rms of the block + |x|: between every value alike and the large ones first.
+/// Σ w·(x - x̂)² with w = rms of the block + |x|: between every value alike and the large
+/// ones first.
 ///
 /// # Panics
 /// As [`quantise`].

@@ -1,7 +1,7 @@
 //! Scales with the least weighted squared error.
 //!
-//! For given codes the best scale (and minimum) is a least squares problem with a closed answer, and
-//! for given scales the best codes are the nearest ones. The search starts from several scales near
+//! For given codes the best scale (and minimum) is a least squares problem with a closed answer,
+//! and for given scales the best codes are the nearest ones. The search starts from several scales near
 //! that of the extremes, takes both steps in turn and keeps what is best, rounding to nearest
 //! included: no block becomes worse than that.
 
@@ -105,7 +105,8 @@ impl Codes {
         best
     }
 
-    /// The best scale and minimum that the starts lead to; with `below` the minimum is at most zero.
+    /// The best scale and minimum that the starts lead to; with `below` the minimum is at most
+    /// zero.
     fn fit_both(
         self,
         x: &[f32],
