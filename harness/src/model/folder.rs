@@ -236,7 +236,9 @@ fn parse_json(path: &Path, bytes: &[u8]) -> Result<Value, ModelError> {
 }
 
 /// The files of a checkpoint and what they list, each tensor with the number of its file.
-fn tensors(path: &Path, folder: &Path) -> Result<(Vec<Mapped>, Vec<(usize, Listed)>), ModelError> {
+type Listing = (Vec<Mapped>, Vec<(usize, Listed)>);
+
+fn tensors(path: &Path, folder: &Path) -> Result<Listing, ModelError> {
     if !path.is_dir() {
         return one_file(path);
     }
@@ -259,13 +261,13 @@ fn open_indexed(path: &Path) -> Result<(Mapped, Vec<Listed>), ModelError> {
     Ok((file, listed))
 }
 
-fn one_file(path: &Path) -> Result<(Vec<Mapped>, Vec<(usize, Listed)>), ModelError> {
+fn one_file(path: &Path) -> Result<Listing, ModelError> {
     let (file, listed) = open_indexed(path)?;
     Ok((vec![file], listed.into_iter().map(|tensor| (0, tensor)).collect()))
 }
 
 /// Every tensor of the index is in the shard that it names, and the shards hold no other.
-fn shards(folder: &Path, index: &Path) -> Result<(Vec<Mapped>, Vec<(usize, Listed)>), ModelError> {
+fn shards(folder: &Path, index: &Path) -> Result<Listing, ModelError> {
     let key = |error: KeyError| ModelError::Key { path: index.to_owned(), error };
     let document = read_json(index)?;
     let root = Object::root(&document).map_err(key)?;

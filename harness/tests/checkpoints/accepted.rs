@@ -58,7 +58,7 @@ fn f32_and_odd_places_change_nothing() {
     }
     let (header, data) = Parts::header(&parts.tensors);
     let mut header = Value::Object(header).to_string();
-    while header.len() % 2 == 0 {
+    while header.len().is_multiple_of(2) {
         header.push(' ');
     }
     let folder = parts.write();
