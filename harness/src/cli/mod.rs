@@ -10,6 +10,7 @@ mod diff;
 mod doctor;
 mod inspect;
 mod list;
+mod quantize;
 mod report;
 mod show;
 mod synth;
@@ -88,6 +89,8 @@ enum Command {
     TuneCandidates(tune::CandidatesOpts),
     /// Write a deterministic random checkpoint of a real shape
     Synth(synth::Opts),
+    /// Write a checkpoint as GGUF in another weight type
+    Quantize(quantize::Opts),
     /// Show what a checkpoint holds and whether it can be decoded
     Inspect(inspect::Opts),
     /// Decode with a checkpoint
@@ -173,6 +176,7 @@ pub fn main() -> ExitCode {
         Command::Tune(opts) => tune::run(global, &opts),
         Command::TuneCandidates(opts) => tune::candidates(global, &opts),
         Command::Synth(opts) => synth::run(global, &opts),
+        Command::Quantize(opts) => quantize::run(global, &opts),
         Command::Inspect(opts) => inspect::run(global, &opts),
         Command::Decode(opts) => decode::run(global, &opts),
         Command::Diff(opts) => diff::run(global, &opts),

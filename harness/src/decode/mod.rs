@@ -10,7 +10,7 @@ pub mod session;
 
 pub use graph::{Chunks, DecodeGraph, GraphOptions};
 pub use kv_cache::KvCache;
-pub use load::Weights;
+pub use load::{LoadOptions, Weights};
 pub use model::{Model, Prompt, Session, SessionOptions};
 pub use sampling::Sampling;
 pub use session::{Run, RunOptions};
