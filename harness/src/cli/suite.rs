@@ -19,12 +19,6 @@ use crate::report::{generation, html};
 
 use configs::{Config, Tier};
 
-/// Untimed runs of a configuration before those that count.
-const WARM_UPS: usize = 2;
-
-/// Timed runs of a configuration and setting.
-const REPETITIONS: usize = 3;
-
 #[derive(Debug, Args)]
 #[command(after_help = configs::TABLE)]
 pub(super) struct Opts {
@@ -47,6 +41,15 @@ pub(super) struct Opts {
     /// Decode steps in a submission of the faster setting; per-step times come from runs of one
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = super::batch)]
     steps_per_submit: usize,
+    /// Of the tier only these configurations
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Untimed runs of a configuration before those that count
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = super::count)]
+    warm_ups: usize,
+    /// Timed runs of a configuration and setting, of which the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = super::batch)]
+    repetitions: usize,
     #[command(flatten)]
     run: RunOpts,
     /// Write the tables as Markdown; an existing file is not overwritten
@@ -64,6 +67,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if let Some(path) = opts.markdown.as_ref().filter(|path| path.exists()) {
         return Err(Error::Usage(format!("{} exists and is not overwritten", path.display())));
     }
+    let configs = opts.tier.configs(&opts.only)?;
     let specs = specs(opts)?;
     let gpu = Arc::new(global.open()?);
     opts.run.refuse(&gpu, opts.output.as_ref())?;
@@ -82,13 +86,13 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         tier: opts.tier.to_string(),
         prompts: opts.run.source().name(),
         seed: opts.run.seed,
-        warm_ups: WARM_UPS,
-        repetitions: REPETITIONS,
+        warm_ups: opts.warm_ups,
+        repetitions: opts.repetitions,
         steps_per_submit: opts.steps_per_submit,
         models: Vec::new(),
     };
     for model in &models {
-        of_model(global, opts, &gpu, model, &mut |result| {
+        of_model(global, opts, &gpu, (model, &configs), &mut |result| {
             // A run that is cut short leaves what it had.
             match suite.models.last_mut() {
                 Some(last) if last.model == result.model => *last = result,
@@ -163,10 +167,9 @@ fn of_model(
     global: &Global,
     opts: &Opts,
     gpu: &Arc<Gpu>,
-    model: &Model,
+    (model, configs): (&Model, &[Config]),
     on_config: &mut dyn FnMut(SuiteModel) -> Result<()>,
 ) -> Result<()> {
-    let configs = opts.tier.configs();
     let most = configs.iter().map(|config| config.prompt).max().unwrap_or(0);
     let tokens = opts.run.source().tokens(model, most)?;
     let mut on_device = OnDevice::new(gpu, model, &opts.run)?;
@@ -192,13 +195,17 @@ fn of_model(
             1 => &[1],
             n => &[n, 1],
         };
-        let bar = global.progress((WARM_UPS + REPETITIONS * settings.len()) as u64, &named, false);
-        for _ in 0..WARM_UPS {
+        let bar = global.progress(
+            (opts.warm_ups + opts.repetitions * settings.len()) as u64,
+            &named,
+            false,
+        );
+        for _ in 0..opts.warm_ups {
             trial.run(opts.steps_per_submit)?;
             bar.inc(1);
         }
         let mut runs = Vec::new();
-        for _ in 0..REPETITIONS {
+        for _ in 0..opts.repetitions {
             for steps_per_submit in settings {
                 runs.push(suite_run(*steps_per_submit, &trial.run(*steps_per_submit)?));
                 bar.inc(1);

@@ -170,21 +170,10 @@ type Cell = fn(&SuiteConfig) -> String;
 
 /// The suite's tables, models side by side.
 pub fn suite(run: &Suite) -> Vec<Grid> {
-    let verified: Vec<_> =
-        run.models.iter().flat_map(|m| m.configs.values()).map(|c| c.verified).collect();
-    let of = |setting: &str| {
-        format!(
-            "Median of {} runs after {} warm-ups, {setting}. Prompts: {}; seed {}. {}",
-            run.repetitions,
-            run.warm_ups,
-            run.prompts,
-            run.seed,
-            outputs(&verified)
-        )
-    };
     let steps = run.steps_per_submit;
-    let fast = of(&format!("{steps} steps a submission"));
-    let single = of("1 step a submission, each token read back");
+    let fast = format!("Median of {}, {steps} steps a submission.", runs(run));
+    let single = format!("Median of {}, 1 step a submission, each token read back.", runs(run));
+    let steps_of = "All steps of all runs, 1 step a submission: each has a time of its own.";
     let tables: [(&str, &str, &[(&str, Cell)]); 7] = [
         ("End-to-end throughput (tok/s)", &fast, &[("", |c| format!("{:.1}", c.e2e_tok_s))]),
         ("Decode throughput (tok/s)", &fast, &[("", |c| format!("{:.1}", c.decode_tok_s))]),
@@ -200,7 +189,7 @@ pub fn suite(run: &Suite) -> Vec<Grid> {
         ),
         (
             "Per-step decode latency, one step a submission (ms)",
-            &single,
+            steps_of,
             &[("P50", |c| format!("{:.3}", c.p50_ms)), ("P95", |c| format!("{:.3}", c.p95_ms))],
         ),
         (
@@ -266,9 +255,32 @@ fn label(run: &Suite, model: &SuiteModel) -> String {
     }
 }
 
+fn runs(run: &Suite) -> String {
+    let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    format!("{} after {}", plural(run.repetitions, "run"), plural(run.warm_ups, "warm-up"))
+}
+
+/// What holds for all of a suite's tables: what was drawn, and what was verified.
+pub fn suite_note(run: &Suite) -> String {
+    let configs = run.models.iter().flat_map(|model| model.configs.values());
+    let verified: Vec<_> = configs.map(|config| config.verified).collect();
+    format!(
+        "Prompts: {}; draws: seed {}. Every run begins with cleared caches and goes on to its last \
+         token. {}",
+        run.prompts,
+        run.seed,
+        outputs(&verified)
+    )
+}
+
 /// The suite as Markdown to paste.
 pub fn suite_markdown(run: &Suite, env: &Environment) -> String {
-    let mut text = format!("## Generation suite, {} tier\n\n{}\n\n", run.tier, machine(env));
+    let mut text = format!(
+        "## Generation suite, {} tier\n\n{}\n{}\n\n",
+        run.tier,
+        machine(env),
+        suite_note(run)
+    );
     let grids: Vec<_> = suite(run).iter().map(Grid::markdown).collect();
     text.push_str(&grids.join("\n"));
     text

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 
 use crate::data::record::SamplingSettings;
 use crate::decode::{Sampling, Script};
+use crate::error::{Error, Result};
 
 /// Which configurations run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -75,9 +76,19 @@ const CONFIGS: [Config; 7] = [
 ];
 
 impl Tier {
-    /// What runs, in the order of the tables.
-    pub(super) fn configs(self) -> Vec<Config> {
-        CONFIGS.into_iter().filter(|config| config.tier as u8 <= self as u8).collect()
+    /// What runs, in the order of the tables; of these `only` the named ones, if any are.
+    pub(super) fn configs(self, only: &[String]) -> Result<Vec<Config>> {
+        let all = CONFIGS.into_iter().filter(|config| config.tier as u8 <= self as u8);
+        let all: Vec<Config> = all.collect();
+        if let Some(unknown) = only.iter().find(|name| !all.iter().any(|c| c.name == **name)) {
+            let names: Vec<_> = all.iter().map(|config| config.name).collect();
+            return Err(Error::Usage(format!(
+                "--only {unknown}: tier {self} has {}",
+                names.join(", ")
+            )));
+        }
+        let named = |config: &Config| only.is_empty() || only.iter().any(|n| n == config.name);
+        Ok(all.into_iter().filter(named).collect())
     }
 }
 
@@ -111,9 +122,14 @@ mod tests {
 
     #[test]
     fn tiers_hold_what_they_say() {
-        let names = |tier: Tier| tier.configs().iter().map(|c| c.name).collect::<Vec<_>>();
+        let names =
+            |tier: Tier| tier.configs(&[]).unwrap().iter().map(|c| c.name).collect::<Vec<_>>();
         assert_eq!(names(Tier::Quick), ["short", "medium"]);
         assert_eq!(names(Tier::Standard), ["short", "medium", "prefill", "decode", "sampled"]);
         assert_eq!(names(Tier::Full), SUITE_ORDER);
+        let only = ["medium".to_owned()];
+        assert_eq!(Tier::Full.configs(&only).unwrap()[0].name, "medium");
+        let error = Tier::Quick.configs(&["long".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("long") && error.contains("short, medium"), "{error}");
     }
 }

@@ -6,7 +6,7 @@ fn run(steps_per_submit: usize, ttft_ms: f64, decode_ms: f64, step_ms: &[f64]) -
 
 #[test]
 fn figures_are_medians_of_their_own_setting() {
-    let config = Tier::Quick.configs()[0];
+    let config = Tier::Quick.configs(&[]).unwrap()[0];
     // 64 prompt and 64 generated tokens; steps only where each has a submission of its own.
     let runs = vec![
         run(8, 16.0, 84.0, &[]),

@@ -21,6 +21,7 @@ pub(super) fn suite(run: &Suite) -> String {
     }
     let configs = run.models.iter().flat_map(|model| model.configs.values());
     let mut html = unchecked(configs.filter(|config| config.verified.is_none()).count());
+    html.push_str(&paragraph(&generation::suite_note(run)));
     for grid in generation::suite(run) {
         html.push_str(&table(&grid));
     }
