@@ -66,7 +66,15 @@ impl Grid {
 }
 
 fn escape(text: &str) -> String {
-    text.replace(['\n', '\r'], " ").replace('|', "\\|")
+    text.replace(char::is_control, " ").replace('|', "\\|").replace('<', "\\<")
+}
+
+/// A figure with `decimals` digits; a dash for what is none.
+fn digits(value: f64, decimals: usize) -> String {
+    match value.is_finite() && (0.0..1e15).contains(&value) {
+        true => format!("{value:.decimals$}"),
+        false => "–".into(),
+    }
 }
 
 /// Bytes as llama-bench shows them.
@@ -135,7 +143,7 @@ pub fn tests(run: &GenerationTests, env: &Environment) -> Grid {
             model.push_str(&format!(" ({})", test.model.file()));
         }
         let n_params = test.model.model_n_params as f64;
-        let speed = format!("{:.2} ± {:.2}", test.avg_ts, test.stddev_ts);
+        let speed = format!("{} ± {}", digits(test.avg_ts, 2), digits(test.stddev_ts, 2));
         vec![
             model,
             size(test.model.model_size),
@@ -168,44 +176,44 @@ pub fn tests(run: &GenerationTests, env: &Environment) -> Grid {
 
 type Cell = fn(&SuiteConfig) -> String;
 
+/// Title, note, and name and content of each model's columns.
+type Figures<'a> = (&'a str, &'a str, &'a [(&'a str, Cell)]);
+
 /// The suite's tables, models side by side.
 pub fn suite(run: &Suite) -> Vec<Grid> {
     let steps = run.steps_per_submit;
     let fast = format!("Median of {}, {steps} steps a submission.", runs(run));
     let single = format!("Median of {}, 1 step a submission, each token read back.", runs(run));
     let steps_of = "All steps of all runs, 1 step a submission: each has a time of its own.";
-    let tables: [(&str, &str, &[(&str, Cell)]); 7] = [
-        ("End-to-end throughput (tok/s)", &fast, &[("", |c| format!("{:.1}", c.e2e_tok_s))]),
-        ("Decode throughput (tok/s)", &fast, &[("", |c| format!("{:.1}", c.decode_tok_s))]),
+    let tables: [Figures<'_>; 7] = [
+        ("End-to-end throughput (tok/s)", &fast, &[("", |c| digits(c.e2e_tok_s, 1))]),
+        ("Decode throughput (tok/s)", &fast, &[("", |c| digits(c.decode_tok_s, 1))]),
         (
             "End-to-end throughput, one step a submission (tok/s)",
             &single,
-            &[("", |c| format!("{:.1}", c.one_step_e2e_tok_s))],
+            &[("", |c| digits(c.one_step_e2e_tok_s, 1))],
         ),
         (
             "Decode throughput, one step a submission (tok/s)",
             &single,
-            &[("", |c| format!("{:.1}", c.one_step_decode_tok_s))],
+            &[("", |c| digits(c.one_step_decode_tok_s, 1))],
         ),
         (
             "Per-step decode latency, one step a submission (ms)",
             steps_of,
-            &[("P50", |c| format!("{:.3}", c.p50_ms)), ("P95", |c| format!("{:.3}", c.p95_ms))],
+            &[("P50", |c| digits(c.p50_ms, 3)), ("P95", |c| digits(c.p95_ms, 3))],
         ),
         (
             "TTFT (ms) and prefill (tok/s)",
             &fast,
-            &[
-                ("TTFT", |c| format!("{:.1}", c.ttft_ms)),
-                ("prefill", |c| format!("{:.0}", c.prefill_tok_s)),
-            ],
+            &[("TTFT", |c| digits(c.ttft_ms, 1)), ("prefill", |c| digits(c.prefill_tok_s, 0))],
         ),
         (
             "KV cache (MB, 10⁶ bytes) and peak device memory (GB, 10⁹ bytes)",
             "Weights, caches and everything else that the run allocates on the device.",
             &[
-                ("cache", |c| format!("{:.1}", c.kv_cache_bytes as f64 / 1e6)),
-                ("peak", |c| format!("{:.2}", c.gpu_memory_bytes as f64 / 1e9)),
+                ("cache", |c| digits(c.kv_cache_bytes as f64 / 1e6, 1)),
+                ("peak", |c| digits(c.gpu_memory_bytes as f64 / 1e9, 2)),
             ],
         ),
     ];
@@ -285,3 +293,6 @@ pub fn suite_markdown(run: &Suite, env: &Environment) -> String {
     text.push_str(&grids.join("\n"));
     text
 }
+
+#[cfg(test)]
+pub(super) mod tests;
