@@ -88,13 +88,13 @@ pub(super) struct ModelOpts {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Float {
+pub(super) enum Float {
     F32,
     F16,
 }
 
 impl Float {
-    fn format(self) -> FloatFormat {
+    pub(super) fn format(self) -> FloatFormat {
         match self {
             Float::F32 => FloatFormat::F32,
             Float::F16 => FloatFormat::F16,
@@ -151,7 +151,7 @@ pub(super) struct Opts {
 }
 
 /// Hints as on the command line, one a kernel.
-fn parse_hints(texts: &[String]) -> Result<Hints> {
+pub(super) fn parse_hints(texts: &[String]) -> Result<Hints> {
     let mut hints = Hints::new();
     for text in texts {
         let (kernel, hint) = Hint::parse(text)?;

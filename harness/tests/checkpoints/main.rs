@@ -47,6 +47,7 @@ fn logits(
         context: options.prompt.len() + options.generate + 1,
         kv: FloatFormat::F32,
         acts: FloatFormat::F32,
+        chunks: lathe_harness::decode::Chunks::NONE,
         sampling: None,
         hints: Hints::new(),
         tuned: None,
@@ -91,8 +92,16 @@ impl Golden {
         };
         let (prompt, forced) = (ids("prompt"), ids("greedy"));
         let generate = forced.len();
-        let options =
-            RunOptions { prompt, forced, generate, steps_per_submit: 1, stop_at: None, seed: 0 };
+        let prompts = lathe_harness::decode::session::Prompts::TokenByToken;
+        let options = RunOptions {
+            prompt,
+            forced,
+            generate,
+            prompts,
+            steps_per_submit: 1,
+            stop_at: None,
+            seed: 0,
+        };
         let bytes = std::fs::read(logits).unwrap();
         Self { options, logits: bytemuck::pod_collect_to_vec(&bytes) }
     }
