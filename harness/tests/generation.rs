@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use lathe_harness::data::record::{Body, Record};
 use lathe_harness::decode::prompts::Source;
+use lathe_harness::decode::session::Prompts;
 use lathe_harness::decode::{
     DecodeGraph, Model, RunOptions, Sampling, Script, SessionOptions, Trial, session, timed,
 };
@@ -20,7 +21,7 @@ use lathe_harness::error::{Error, Result};
 use lathe_harness::execute::{Batch, CpuExecutor, Execute, GpuExecutor, Stream};
 use lathe_harness::gpu::{Pipelines, Policy};
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
-use lathe_harness::plan::recording::TensorId;
+use lathe_harness::plan::recording::{Part, TensorId};
 use lathe_kernels::Format;
 use serde_json::Value;
 
@@ -54,8 +55,8 @@ fn pieces_make_the_run(model: &Model, graph: &DecodeGraph, executor: &mut dyn Ex
     let whole = session::run(graph, executor, &options, &mut |_| {}).unwrap().generated;
     for (cut, per_submit) in [(1, 1), (17, 4), (20, 100)] {
         timed::reset(graph, executor, 0).unwrap();
-        timed::feed(graph, executor, &prompt[..cut]).unwrap();
-        timed::feed(graph, executor, &prompt[cut..]).unwrap();
+        timed::feed(graph, executor, &prompt[..cut], Prompts::Chunks).unwrap();
+        timed::feed(graph, executor, &prompt[cut..], Prompts::Chunks).unwrap();
         let mut tokens = vec![executor.read_words(graph.state).unwrap()[2]];
         for n in [5, 6] {
             let steps =
@@ -111,7 +112,10 @@ fn pieces_that_do_not_fit_are_errors() {
         move |e: &mut CpuExecutor| timed::generate(graph, e, n, 1, &mut |_| {}).map(|_| ())
     };
     assert!(error(&mut generate(1)).contains("the sequence is empty"));
-    assert!(error(&mut |e| timed::feed(&graph, e, &[320]).map(|_| ())).contains("token 320"));
+    assert!(
+        error(&mut |e| timed::feed(&graph, e, &[320]).map(|_| ())).contains("token 320"),
+        Prompts::Chunks
+    );
     assert!(error(&mut |e| timed::feed(&graph, e, &[1; 9]).map(|_| ())).contains("context of 8"));
     timed::feed(&graph, &mut executor, &[1; 6]).unwrap();
     let mut error = |n| match timed::generate(&graph, &mut executor, n, 1, &mut |_| {}) {
@@ -200,8 +204,12 @@ impl Execute for Faulty {
         }
         self.inner.clear(tensor)
     }
-    fn run(&mut self, steps: usize) -> Result<()> {
-        self.inner.run(steps)
+    fn prepare(&mut self, parts: &[Part]) -> Result<()> {
+        self.inner.prepare(parts)
+    }
+
+    fn run(&mut self, parts: &[Part]) -> Result<()> {
+        self.inner.run(parts)
     }
     fn stream(
         &mut self,
@@ -211,7 +219,9 @@ impl Execute for Faulty {
         let fault = self.fault.get();
         self.inner.stream(stream, &mut |mut batch| {
             if matches!(fault, Fault::Heard | Fault::Chosen) {
-                batch.words[0] ^= 1;
+                if let Some(word) = batch.words.first_mut() {
+                    *word ^= 1;
+                }
             }
             on(batch)
         })
