@@ -113,16 +113,19 @@ fn pieces_that_do_not_fit_are_errors() {
     };
     assert!(error(&mut generate(1)).contains("the sequence is empty"));
     assert!(
-        error(&mut |e| timed::feed(&graph, e, &[320]).map(|_| ())).contains("token 320"),
-        Prompts::Chunks
+        error(&mut |e| timed::feed(&graph, e, &[320], Prompts::Chunks).map(|_| ()))
+            .contains("token 320")
     );
-    assert!(error(&mut |e| timed::feed(&graph, e, &[1; 9]).map(|_| ())).contains("context of 8"));
-    timed::feed(&graph, &mut executor, &[1; 6]).unwrap();
+    assert!(
+        error(&mut |e| timed::feed(&graph, e, &[1; 9], Prompts::Chunks).map(|_| ()))
+            .contains("context of 8")
+    );
+    timed::feed(&graph, &mut executor, &[1; 6], Prompts::Chunks).unwrap();
     let mut error = |n| match timed::generate(&graph, &mut executor, n, 1, &mut |_| {}) {
         Err(Error::Usage(text)) => text,
         other => panic!("{other:?}"),
     };
-    assert!(error(3).contains("3 positions after the first 6"));
+    assert!(error(3).contains("9 positions do not fit the context of 8"));
 }
 
 #[test]
