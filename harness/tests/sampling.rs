@@ -49,7 +49,9 @@ fn draws(gpu: &Arc<Gpu>, variant: &str, logits: &[f32], s: &Sampling, draws: usi
     .unwrap();
     executor.write_words(state, StateWord::Seed as usize, &[SEED]).unwrap();
     for first in (0..draws).step_by(2000) {
-        executor.run((draws - first).min(2000)).unwrap();
+        executor
+            .run(&[lathe_harness::plan::recording::Part::Steps((draws - first).min(2000))])
+            .unwrap();
     }
     executor.read_words(tokens).unwrap()[1..].to_vec()
 }

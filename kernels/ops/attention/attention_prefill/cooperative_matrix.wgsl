@@ -47,16 +47,17 @@ override COLUMN_BLOCKS: u32 = HEAD_DIM / 64u;
 override ROWS: u32 = 32u * ROW_BLOCKS;
 override WG: u32 = ROW_BLOCKS * COLUMN_BLOCKS * SG;
 override TILE_STRIDE: u32 = HEAD_DIM / 4u + 2u;
-// Queries once, then keys and values: beside each other where there is room for both.
-override TILE_SLOTS: u32 = ROWS * TILE_STRIDE;
+// Queries once, then keys and values, beside each other where there is room for both; and the weights. Fragments
+// are loaded from multiples of 16 bytes, and nothing in WGSL says where a variable of smaller elements begins:
+// so there is one of f16, and all others have whole 16 bytes.
+override WEIGHTS_AT: u32 = ROWS * TILE_STRIDE;
+override TILE_SLOTS: u32 = WEIGHTS_AT + ROWS * WEIGHT_STRIDE;
 override VALUES_AT: u32 = select(0u, KEYS * TILE_STRIDE, ROWS >= 2u * KEYS);
 override SCORE_SLOTS: u32 = COLUMN_BLOCKS * ROWS * SCORE_STRIDE;
-override WEIGHT_SLOTS: u32 = ROWS * WEIGHT_STRIDE;
 var<workgroup> head_tile: array<vec4<f16>, TILE_SLOTS>;
 var<workgroup> scores: array<vec4<f32>, SCORE_SLOTS>;
-var<workgroup> softmax_weights: array<vec4<f16>, WEIGHT_SLOTS>;
 var<workgroup> row_factors: array<f32, ROWS>;
-var<workgroup> left_behind: u32;
+var<workgroup> left_behind: vec4<u32>;
 
 // Chunks of sixteen bytes of a tile, and of an invocation.
 fn tile_chunks() -> u32 { return KEYS * HEAD_DIM / (4u * chunk_fours()); }
@@ -110,11 +111,11 @@ fn main(
     workgroupBarrier();
     let own_rows = row_block * 32u;
     let own_queries = own_rows * TILE_STRIDE + column_block * 16u;
-    let q00 = coopLoadT<FragmentA>(&head_tile[own_queries + 0u * TILE_STRIDE + 0u], TILE_STRIDE);
-    let q01 = coopLoadT<FragmentA>(&head_tile[own_queries + 0u * TILE_STRIDE + 4u], TILE_STRIDE);
-    let q02 = coopLoadT<FragmentA>(&head_tile[own_queries + 0u * TILE_STRIDE + 8u], TILE_STRIDE);
-    let q03 = coopLoadT<FragmentA>(&head_tile[own_queries + 0u * TILE_STRIDE + 12u], TILE_STRIDE);
-    let q10 = coopLoadT<FragmentA>(&head_tile[own_queries + 16u * TILE_STRIDE + 0u], TILE_STRIDE);
+    let q00 = coopLoadT<FragmentA>(&head_tile[own_queries], TILE_STRIDE);
+    let q01 = coopLoadT<FragmentA>(&head_tile[own_queries + 4u], TILE_STRIDE);
+    let q02 = coopLoadT<FragmentA>(&head_tile[own_queries + 8u], TILE_STRIDE);
+    let q03 = coopLoadT<FragmentA>(&head_tile[own_queries + 12u], TILE_STRIDE);
+    let q10 = coopLoadT<FragmentA>(&head_tile[own_queries + 16u * TILE_STRIDE], TILE_STRIDE);
     let q11 = coopLoadT<FragmentA>(&head_tile[own_queries + 16u * TILE_STRIDE + 4u], TILE_STRIDE);
     let q12 = coopLoadT<FragmentA>(&head_tile[own_queries + 16u * TILE_STRIDE + 8u], TILE_STRIDE);
     let q13 = coopLoadT<FragmentA>(&head_tile[own_queries + 16u * TILE_STRIDE + 12u], TILE_STRIDE);
@@ -136,9 +137,9 @@ fn main(
     var reference = LOWEST;
     var norm = 0.0;
     let own_scores = (column_block * ROWS + own_rows) * SCORE_STRIDE;
-    let own_weights = own_rows * WEIGHT_STRIDE;
-    // What a subgroup alone stores sums to: its 32 rows of scores. naga 30 evaluates an index written inside
-    // coopStoreT after the store: it needs a name before.
+    let own_weights = WEIGHTS_AT + own_rows * WEIGHT_STRIDE;
+    // What a subgroup alone stores sums to: its 32 rows of scores. naga 30 evaluates what is written inside
+    // coopStoreT, the matrix and the index, after the store: both need names before.
     let own_sums = subgroup * 32u * SCORE_STRIDE;
 
     // A tile's keys and values are on their way while the one before is multiplied; what eight chunks an
@@ -186,7 +187,7 @@ fn main(
                 stage_chunk(true, i, fetch_chunk(cache, true, first, end, i));
             }
         }
-        if (lid == 0u) { left_behind = 0u; }
+        if (lid == 0u) { left_behind = vec4<u32>(0u); }
         workgroupBarrier();
         next_k0 = fetch_chunk(cache, false, first + KEYS, end, lid);
         if (1u * WG < tile_chunks()) { next_k1 = fetch_chunk(cache, false, first + KEYS, end, lid + 1u * WG); }
@@ -210,38 +211,42 @@ fn main(
         var s01 = FragmentC();
         var s10 = FragmentC();
         var s11 = FragmentC();
-        let k00 = coopLoad<FragmentB>(&head_tile[column_block * 16u + 0u * TILE_STRIDE + 0u], TILE_STRIDE);
+        let k00 = coopLoad<FragmentB>(&head_tile[column_block * 16u], TILE_STRIDE);
         s00 = coopMultiplyAdd(q00, k00, s00);
         s10 = coopMultiplyAdd(q10, k00, s10);
-        let k01 = coopLoad<FragmentB>(&head_tile[column_block * 16u + 16u * TILE_STRIDE + 0u], TILE_STRIDE);
+        let k01 = coopLoad<FragmentB>(&head_tile[column_block * 16u + 16u * TILE_STRIDE], TILE_STRIDE);
         s01 = coopMultiplyAdd(q00, k01, s01);
         s11 = coopMultiplyAdd(q10, k01, s11);
-        let k10 = coopLoad<FragmentB>(&head_tile[column_block * 16u + 0u * TILE_STRIDE + 4u], TILE_STRIDE);
+        let k10 = coopLoad<FragmentB>(&head_tile[column_block * 16u + 4u], TILE_STRIDE);
         s00 = coopMultiplyAdd(q01, k10, s00);
         s10 = coopMultiplyAdd(q11, k10, s10);
         let k11 = coopLoad<FragmentB>(&head_tile[column_block * 16u + 16u * TILE_STRIDE + 4u], TILE_STRIDE);
         s01 = coopMultiplyAdd(q01, k11, s01);
         s11 = coopMultiplyAdd(q11, k11, s11);
-        let k20 = coopLoad<FragmentB>(&head_tile[column_block * 16u + 0u * TILE_STRIDE + 8u], TILE_STRIDE);
+        let k20 = coopLoad<FragmentB>(&head_tile[column_block * 16u + 8u], TILE_STRIDE);
         s00 = coopMultiplyAdd(q02, k20, s00);
         s10 = coopMultiplyAdd(q12, k20, s10);
         let k21 = coopLoad<FragmentB>(&head_tile[column_block * 16u + 16u * TILE_STRIDE + 8u], TILE_STRIDE);
         s01 = coopMultiplyAdd(q02, k21, s01);
         s11 = coopMultiplyAdd(q12, k21, s11);
-        let k30 = coopLoad<FragmentB>(&head_tile[column_block * 16u + 0u * TILE_STRIDE + 12u], TILE_STRIDE);
+        let k30 = coopLoad<FragmentB>(&head_tile[column_block * 16u + 12u], TILE_STRIDE);
         s00 = coopMultiplyAdd(q03, k30, s00);
         s10 = coopMultiplyAdd(q13, k30, s10);
         let k31 = coopLoad<FragmentB>(&head_tile[column_block * 16u + 16u * TILE_STRIDE + 12u], TILE_STRIDE);
         s01 = coopMultiplyAdd(q03, k31, s01);
         s11 = coopMultiplyAdd(q13, k31, s11);
-        let at_s001 = own_scores + 0u * SCORE_STRIDE + 0u;
-        coopStoreT(s00, &scores[at_s001], SCORE_STRIDE);
-        let at_s012 = own_scores + 0u * SCORE_STRIDE + 4u;
-        coopStoreT(s01, &scores[at_s012], SCORE_STRIDE);
-        let at_s103 = own_scores + 16u * SCORE_STRIDE + 0u;
-        coopStoreT(s10, &scores[at_s103], SCORE_STRIDE);
-        let at_s114 = own_scores + 16u * SCORE_STRIDE + 4u;
-        coopStoreT(s11, &scores[at_s114], SCORE_STRIDE);
+        let place1 = own_scores;
+        let sums1 = s00;
+        coopStoreT(sums1, &scores[place1], SCORE_STRIDE);
+        let place2 = own_scores + 4u;
+        let sums2 = s01;
+        coopStoreT(sums2, &scores[place2], SCORE_STRIDE);
+        let place3 = own_scores + 16u * SCORE_STRIDE;
+        let sums3 = s10;
+        coopStoreT(sums3, &scores[place3], SCORE_STRIDE);
+        let place4 = own_scores + 16u * SCORE_STRIDE + 4u;
+        let sums4 = s11;
+        coopStoreT(sums4, &scores[place4], SCORE_STRIDE);
         workgroupBarrier();
 
         // Values take the place of the keys where there is no other.
@@ -286,68 +291,76 @@ fn main(
             reference = max(most, reference);
             norm *= factor;
             // The first tile has no sums yet.
-            if (first > begin) { left_behind = 1u; }
+            if (first > begin) { left_behind.x = 1u; }
         }
         if (part == 0u) { row_factors[row] = factor; }
         for (var f = 0u; f < fours; f++) {
             let score = row_scores[f];
             let weight = select(vec4<f32>(0.0), exp2(score - vec4<f32>(reference)), score > vec4<f32>(LOWEST));
             norm += (weight.x + weight.y) + (weight.z + weight.w);
-            softmax_weights[row * WEIGHT_STRIDE + part * fours + f] = vec4<f16>(weight);
+            head_tile[WEIGHTS_AT + row * WEIGHT_STRIDE + part * fours + f] = vec4<f16>(weight);
         }
-        if (workgroupUniformLoad(&left_behind) > 0u) {
-            let at_o005 = own_sums + 0u * SCORE_STRIDE + 0u;
-            coopStoreT(o00, &scores[at_o005], SCORE_STRIDE);
-            let at_o016 = own_sums + 0u * SCORE_STRIDE + 4u;
-            coopStoreT(o01, &scores[at_o016], SCORE_STRIDE);
-            let at_o107 = own_sums + 16u * SCORE_STRIDE + 0u;
-            coopStoreT(o10, &scores[at_o107], SCORE_STRIDE);
-            let at_o118 = own_sums + 16u * SCORE_STRIDE + 4u;
-            coopStoreT(o11, &scores[at_o118], SCORE_STRIDE);
+        if (workgroupUniformLoad(&left_behind).x > 0u) {
+            let place5 = own_sums;
+            let sums5 = o00;
+            coopStoreT(sums5, &scores[place5], SCORE_STRIDE);
+            let place6 = own_sums + 4u;
+            let sums6 = o01;
+            coopStoreT(sums6, &scores[place6], SCORE_STRIDE);
+            let place7 = own_sums + 16u * SCORE_STRIDE;
+            let sums7 = o10;
+            coopStoreT(sums7, &scores[place7], SCORE_STRIDE);
+            let place8 = own_sums + 16u * SCORE_STRIDE + 4u;
+            let sums8 = o11;
+            coopStoreT(sums8, &scores[place8], SCORE_STRIDE);
             workgroupBarrier();
             for (var i = lane; i < 256u; i += SG) {
                 scores[own_sums + i / 8u * SCORE_STRIDE + i % 8u] *= row_factors[own_rows + i / 8u];
             }
             workgroupBarrier();
-            o00 = coopLoadT<FragmentC>(&scores[own_sums + 0u * SCORE_STRIDE + 0u], SCORE_STRIDE);
-            o01 = coopLoadT<FragmentC>(&scores[own_sums + 0u * SCORE_STRIDE + 4u], SCORE_STRIDE);
-            o10 = coopLoadT<FragmentC>(&scores[own_sums + 16u * SCORE_STRIDE + 0u], SCORE_STRIDE);
+            o00 = coopLoadT<FragmentC>(&scores[own_sums], SCORE_STRIDE);
+            o01 = coopLoadT<FragmentC>(&scores[own_sums + 4u], SCORE_STRIDE);
+            o10 = coopLoadT<FragmentC>(&scores[own_sums + 16u * SCORE_STRIDE], SCORE_STRIDE);
             o11 = coopLoadT<FragmentC>(&scores[own_sums + 16u * SCORE_STRIDE + 4u], SCORE_STRIDE);
-            let at_o029 = own_sums + 0u * SCORE_STRIDE + 0u;
-            coopStoreT(o02, &scores[at_o029], SCORE_STRIDE);
-            let at_o0310 = own_sums + 0u * SCORE_STRIDE + 4u;
-            coopStoreT(o03, &scores[at_o0310], SCORE_STRIDE);
-            let at_o1211 = own_sums + 16u * SCORE_STRIDE + 0u;
-            coopStoreT(o12, &scores[at_o1211], SCORE_STRIDE);
-            let at_o1312 = own_sums + 16u * SCORE_STRIDE + 4u;
-            coopStoreT(o13, &scores[at_o1312], SCORE_STRIDE);
+            let place9 = own_sums;
+            let sums9 = o02;
+            coopStoreT(sums9, &scores[place9], SCORE_STRIDE);
+            let place10 = own_sums + 4u;
+            let sums10 = o03;
+            coopStoreT(sums10, &scores[place10], SCORE_STRIDE);
+            let place11 = own_sums + 16u * SCORE_STRIDE;
+            let sums11 = o12;
+            coopStoreT(sums11, &scores[place11], SCORE_STRIDE);
+            let place12 = own_sums + 16u * SCORE_STRIDE + 4u;
+            let sums12 = o13;
+            coopStoreT(sums12, &scores[place12], SCORE_STRIDE);
             workgroupBarrier();
             for (var i = lane; i < 256u; i += SG) {
                 scores[own_sums + i / 8u * SCORE_STRIDE + i % 8u] *= row_factors[own_rows + i / 8u];
             }
             workgroupBarrier();
-            o02 = coopLoadT<FragmentC>(&scores[own_sums + 0u * SCORE_STRIDE + 0u], SCORE_STRIDE);
-            o03 = coopLoadT<FragmentC>(&scores[own_sums + 0u * SCORE_STRIDE + 4u], SCORE_STRIDE);
-            o12 = coopLoadT<FragmentC>(&scores[own_sums + 16u * SCORE_STRIDE + 0u], SCORE_STRIDE);
+            o02 = coopLoadT<FragmentC>(&scores[own_sums], SCORE_STRIDE);
+            o03 = coopLoadT<FragmentC>(&scores[own_sums + 4u], SCORE_STRIDE);
+            o12 = coopLoadT<FragmentC>(&scores[own_sums + 16u * SCORE_STRIDE], SCORE_STRIDE);
             o13 = coopLoadT<FragmentC>(&scores[own_sums + 16u * SCORE_STRIDE + 4u], SCORE_STRIDE);
         }
-        let w00 = coopLoadT<FragmentA>(&softmax_weights[own_weights + 0u * WEIGHT_STRIDE + 0u], WEIGHT_STRIDE);
-        let w10 = coopLoadT<FragmentA>(&softmax_weights[own_weights + 16u * WEIGHT_STRIDE + 0u], WEIGHT_STRIDE);
-        let v00 = coopLoadT<FragmentB>(&head_tile[VALUES_AT + 0u * TILE_STRIDE + column_block * 16u + 0u], TILE_STRIDE);
+        let w00 = coopLoadT<FragmentA>(&head_tile[own_weights], WEIGHT_STRIDE);
+        let w10 = coopLoadT<FragmentA>(&head_tile[own_weights + 16u * WEIGHT_STRIDE], WEIGHT_STRIDE);
+        let v00 = coopLoadT<FragmentB>(&head_tile[VALUES_AT + column_block * 16u], TILE_STRIDE);
         o00 = coopMultiplyAdd(w00, v00, o00);
         o10 = coopMultiplyAdd(w10, v00, o10);
-        let v01 = coopLoadT<FragmentB>(&head_tile[VALUES_AT + 0u * TILE_STRIDE + column_block * 16u + 4u], TILE_STRIDE);
+        let v01 = coopLoadT<FragmentB>(&head_tile[VALUES_AT + column_block * 16u + 4u], TILE_STRIDE);
         o01 = coopMultiplyAdd(w00, v01, o01);
         o11 = coopMultiplyAdd(w10, v01, o11);
-        let v02 = coopLoadT<FragmentB>(&head_tile[VALUES_AT + 0u * TILE_STRIDE + column_block * 16u + 8u], TILE_STRIDE);
+        let v02 = coopLoadT<FragmentB>(&head_tile[VALUES_AT + column_block * 16u + 8u], TILE_STRIDE);
         o02 = coopMultiplyAdd(w00, v02, o02);
         o12 = coopMultiplyAdd(w10, v02, o12);
-        let v03 = coopLoadT<FragmentB>(&head_tile[VALUES_AT + 0u * TILE_STRIDE + column_block * 16u + 12u], TILE_STRIDE);
+        let v03 = coopLoadT<FragmentB>(&head_tile[VALUES_AT + column_block * 16u + 12u], TILE_STRIDE);
         o03 = coopMultiplyAdd(w00, v03, o03);
         o13 = coopMultiplyAdd(w10, v03, o13);
-        let w01 = coopLoadT<FragmentA>(&softmax_weights[own_weights + 0u * WEIGHT_STRIDE + 4u], WEIGHT_STRIDE);
-        let w11 = coopLoadT<FragmentA>(&softmax_weights[own_weights + 16u * WEIGHT_STRIDE + 4u], WEIGHT_STRIDE);
-        let v10 = coopLoadT<FragmentB>(&head_tile[VALUES_AT + 16u * TILE_STRIDE + column_block * 16u + 0u], TILE_STRIDE);
+        let w01 = coopLoadT<FragmentA>(&head_tile[own_weights + 4u], WEIGHT_STRIDE);
+        let w11 = coopLoadT<FragmentA>(&head_tile[own_weights + 16u * WEIGHT_STRIDE + 4u], WEIGHT_STRIDE);
+        let v10 = coopLoadT<FragmentB>(&head_tile[VALUES_AT + 16u * TILE_STRIDE + column_block * 16u], TILE_STRIDE);
         o00 = coopMultiplyAdd(w01, v10, o00);
         o10 = coopMultiplyAdd(w11, v10, o10);
         let v11 = coopLoadT<FragmentB>(&head_tile[VALUES_AT + 16u * TILE_STRIDE + column_block * 16u + 4u], TILE_STRIDE);
@@ -365,25 +378,33 @@ fn main(
     if (COLUMN_BLOCKS > 2u) { norm += subgroupShuffleXor(norm, 2u); }
     workgroupBarrier();
     if (part == 0u) { row_factors[row] = 1.0 / norm; }
-    let at_o0013 = own_sums + 0u * SCORE_STRIDE + 0u;
-    coopStoreT(o00, &scores[at_o0013], SCORE_STRIDE);
-    let at_o0114 = own_sums + 0u * SCORE_STRIDE + 4u;
-    coopStoreT(o01, &scores[at_o0114], SCORE_STRIDE);
-    let at_o1015 = own_sums + 16u * SCORE_STRIDE + 0u;
-    coopStoreT(o10, &scores[at_o1015], SCORE_STRIDE);
-    let at_o1116 = own_sums + 16u * SCORE_STRIDE + 4u;
-    coopStoreT(o11, &scores[at_o1116], SCORE_STRIDE);
+    let place13 = own_sums;
+    let sums13 = o00;
+    coopStoreT(sums13, &scores[place13], SCORE_STRIDE);
+    let place14 = own_sums + 4u;
+    let sums14 = o01;
+    coopStoreT(sums14, &scores[place14], SCORE_STRIDE);
+    let place15 = own_sums + 16u * SCORE_STRIDE;
+    let sums15 = o10;
+    coopStoreT(sums15, &scores[place15], SCORE_STRIDE);
+    let place16 = own_sums + 16u * SCORE_STRIDE + 4u;
+    let sums16 = o11;
+    coopStoreT(sums16, &scores[place16], SCORE_STRIDE);
     workgroupBarrier();
-    store_half(first_row + own_rows, last_row, kv_head, own_rows, own_sums, column_block * 16u + 0u, lane);
+    store_half(first_row + own_rows, last_row, kv_head, own_rows, own_sums, column_block * 16u, lane);
     workgroupBarrier();
-    let at_o0217 = own_sums + 0u * SCORE_STRIDE + 0u;
-    coopStoreT(o02, &scores[at_o0217], SCORE_STRIDE);
-    let at_o0318 = own_sums + 0u * SCORE_STRIDE + 4u;
-    coopStoreT(o03, &scores[at_o0318], SCORE_STRIDE);
-    let at_o1219 = own_sums + 16u * SCORE_STRIDE + 0u;
-    coopStoreT(o12, &scores[at_o1219], SCORE_STRIDE);
-    let at_o1320 = own_sums + 16u * SCORE_STRIDE + 4u;
-    coopStoreT(o13, &scores[at_o1320], SCORE_STRIDE);
+    let place17 = own_sums;
+    let sums17 = o02;
+    coopStoreT(sums17, &scores[place17], SCORE_STRIDE);
+    let place18 = own_sums + 4u;
+    let sums18 = o03;
+    coopStoreT(sums18, &scores[place18], SCORE_STRIDE);
+    let place19 = own_sums + 16u * SCORE_STRIDE;
+    let sums19 = o12;
+    coopStoreT(sums19, &scores[place19], SCORE_STRIDE);
+    let place20 = own_sums + 16u * SCORE_STRIDE + 4u;
+    let sums20 = o13;
+    coopStoreT(sums20, &scores[place20], SCORE_STRIDE);
     workgroupBarrier();
     store_half(first_row + own_rows, last_row, kv_head, own_rows, own_sums, column_block * 16u + 8u, lane);
     workgroupBarrier();
