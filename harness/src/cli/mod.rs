@@ -10,6 +10,7 @@ mod diff;
 mod doctor;
 mod inspect;
 mod list;
+mod perplexity;
 mod report;
 mod show;
 mod synth;
@@ -94,6 +95,8 @@ enum Command {
     Decode(decode::Opts),
     /// Find the first operation at which GPU and CPU disagree
     Diff(diff::Opts),
+    /// Measure how well a checkpoint predicts a text, and how far it is from another one
+    Perplexity(perplexity::Opts),
 }
 
 impl Global {
@@ -176,6 +179,7 @@ pub fn main() -> ExitCode {
         Command::Inspect(opts) => inspect::run(global, &opts),
         Command::Decode(opts) => decode::run(global, &opts),
         Command::Diff(opts) => diff::run(global, &opts),
+        Command::Perplexity(opts) => perplexity::run(global, &opts),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
