@@ -378,7 +378,11 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
 }
 
 /// Writes a model's graph onto a device.
-pub(super) fn on_device(global: &Global, gpu: &Arc<Gpu>, graph: &DecodeGraph) -> Result<GpuExecutor> {
+pub(super) fn on_device(
+    global: &Global,
+    gpu: &Arc<Gpu>,
+    graph: &DecodeGraph,
+) -> Result<GpuExecutor> {
     let bar = global.progress(0, "loading", true);
     let recording = Arc::clone(&graph.recording);
     let executor = GpuExecutor::new(

@@ -162,9 +162,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if let Some(path) = &opts.tokenizer {
         side.model.set_tokenizer(Tokenizer::open(path)?);
     }
-    let in_text = |e: &dyn std::fmt::Display| {
-        Error::Usage(format!("{}: {e}", opts.text.display()))
-    };
+    let in_text = |e: &dyn std::fmt::Display| Error::Usage(format!("{}: {e}", opts.text.display()));
     let tokens = side.model.tokenizer()?.encode(&source, false).map_err(|e| in_text(&e))?;
     let start_token = perplexity::start_token(&side.model)?;
     let text = Text::new(start_token, &tokens, opts.window, opts.limit).map_err(|e| in_text(&e))?;
@@ -239,7 +237,10 @@ fn print(r: &Report, quality: &Quality) {
     };
     row("model", format!("{} ({} KV, {} activations)", r.model.display(), r.kv, r.activations));
     row("adapter", format!("{} ({})", r.adapter.name, r.executor));
-    row("windows", format!("{} of up to {} tokens behind token {}", r.windows, r.window, r.start_token));
+    row(
+        "windows",
+        format!("{} of up to {} tokens behind token {}", r.windows, r.window, r.start_token),
+    );
     row("tokens", format!("{} scored, {} left out", r.tokens, r.tokens_left_out));
     row("mean NLL", shown(quality.nll, 5));
     row("perplexity", shown(exponential(quality.nll), 4));

@@ -33,12 +33,7 @@ impl<'a> Text<'a> {
     ///
     /// # Errors
     /// A window or a limit of 0, or fewer tokens than one window has.
-    pub fn new(
-        start: u32,
-        tokens: &'a [u32],
-        window: usize,
-        limit: Option<usize>,
-    ) -> Result<Self> {
+    pub fn new(start: u32, tokens: &'a [u32], window: usize, limit: Option<usize>) -> Result<Self> {
         if window == 0 || limit == Some(0) {
             return Err(Error::Usage("a window or a limit of 0 tokens scores nothing".into()));
         }
@@ -76,9 +71,10 @@ impl<'a> Text<'a> {
 pub fn start_token(model: &Model) -> Result<u32> {
     model.config.bos.or(model.config.eos).ok_or_else(|| Error::Undecodable {
         path: model.file.path.clone(),
-        reason: "names neither tokenizer.ggml.bos_token_id nor tokenizer.ggml.eos_token_id, one of \
+        reason:
+            "names neither tokenizer.ggml.bos_token_id nor tokenizer.ggml.eos_token_id, one of \
                  which windows of text begin with"
-            .into(),
+                .into(),
     })
 }
 
@@ -97,7 +93,8 @@ pub fn same_vocabulary(model: &Model, reference: &Model) -> Result<()> {
         return differ(format!("{ours} and {theirs} tokens"));
     }
     // Without a tokenizer in both files the sizes are all there is.
-    let (Some(ours), Some(theirs)) = (model.file.vocabulary()?, reference.file.vocabulary()?) else {
+    let (Some(ours), Some(theirs)) = (model.file.vocabulary()?, reference.file.vocabulary()?)
+    else {
         return Ok(());
     };
     const UNUSED: i32 = 5;
@@ -457,7 +454,9 @@ mod tests {
         assert_eq!(cut(4, Some(3)), windows(&[3]));
         // A window that begins but need not end.
         assert_eq!(cut(512, Some(11)), windows(&[11]));
-        for (window, limit) in [(12, None), (12, Some(12)), (512, Some(100)), (0, None), (4, Some(0))] {
+        for (window, limit) in
+            [(12, None), (12, Some(12)), (512, Some(100)), (0, None), (4, Some(0))]
+        {
             let error = Text::new(99, &tokens, window, limit).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{window} {limit:?}");
         }
