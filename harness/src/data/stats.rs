@@ -59,7 +59,7 @@ pub struct Mean {
 pub fn mean(values: &[f64]) -> Mean {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n.max(1.0);
-    // In a second pass: the difference of two large sums would lose what small deviations there are.
+    // In a second pass: the difference of two large sums loses small deviations.
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
     let std_error = (values.len() > 1).then(|| (squares / (n - 1.0) / n).sqrt());
     Mean { mean, std_error }

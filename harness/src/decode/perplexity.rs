@@ -78,7 +78,8 @@ pub fn start_token(model: &Model) -> Result<u32> {
     })
 }
 
-/// Refuses models whose token ids mean different tokens: distributions over them cannot be compared.
+/// Refuses models whose token ids mean different tokens, since distributions over them cannot be
+/// compared.
 /// Tokens that both files call unused may be spelled as they like.
 ///
 /// # Errors
@@ -123,19 +124,25 @@ impl Runner<'_> {
     /// A new sequence in which `tokens` are predicted: all but the last of them are fed, behind
     /// `start`.
     fn begin(&mut self, start: u32, tokens: &[u32]) -> Result<()> {
-        let vocab = self.graph.vocab;
-        if let Some(token) = tokens.iter().find(|t| **t as usize >= vocab) {
-            return Err(Error::Usage(format!(
-                "token {token} lies beyond the vocabulary of {vocab}"
-            )));
-        }
+        self.knows(tokens)?;
         let fed: Vec<u32> = [start].iter().chain(tokens).take(tokens.len()).copied().collect();
         session::reset(self.graph, self.executor, 0)?;
         session::give(self.graph, self.executor, 0, &fed)
     }
 
-    /// Logits after each of the next `count` tokens: (count, vocab). Token by token, since a chunk of
-    /// a prompt leaves those of its last token only.
+    /// Refuses tokens beyond the vocabulary: the last of a window is never fed, and has a logit.
+    fn knows(&self, tokens: &[u32]) -> Result<()> {
+        let vocab = self.graph.vocab;
+        match tokens.iter().find(|t| **t as usize >= vocab) {
+            None => Ok(()),
+            Some(token) => {
+                Err(Error::Usage(format!("token {token} lies beyond the vocabulary of {vocab}")))
+            }
+        }
+    }
+
+    /// Logits after each of the next `count` tokens: (count, vocab). Token by token, since a chunk
+    /// of a prompt leaves those of its last token only.
     fn logits(&mut self, count: usize) -> Result<Vec<f32>> {
         let mut rows = Vec::with_capacity(count * self.graph.vocab);
         for _ in 0..count {
@@ -147,8 +154,8 @@ impl Runner<'_> {
     }
 }
 
-/// Negative log-likelihood of each of a window's tokens, in nats. `on_tokens` hears of those that are
-/// done, a few at a time.
+/// Negative log-likelihood of each of a window's tokens, in nats. `on_tokens` hears of those that
+/// are done, a few at a time.
 ///
 /// # Errors
 /// A token beyond the vocabulary, more tokens than the context has room for, logits that are no
@@ -186,8 +193,8 @@ pub struct Compared {
     pub top1: bool,
 }
 
-/// Scores of each of a window's tokens by a model and by a reference. `on_tokens` hears of those that
-/// are done, a few at a time.
+/// Scores of each of a window's tokens by a model and by a reference. `on_tokens` hears of those
+/// that are done, a few at a time.
 ///
 /// # Errors
 /// As for [`window`], of either; or their vocabularies have different sizes.
@@ -263,8 +270,8 @@ impl<'a> Distribution<'a> {
         -self.log_probability(token as usize)
     }
 
-    /// Σᵢ pᵢ (ln pᵢ − ln qᵢ) with p these probabilities and q the `other` ones: what is lost by taking
-    /// q where p is true.
+    /// Σᵢ pᵢ (ln pᵢ − ln qᵢ) with p these probabilities and q the `other` ones: what is lost by
+    /// taking q where p is true.
     fn divergence(&self, other: &Self) -> f64 {
         let term = |token: usize| {
             let log = self.log_probability(token);
@@ -311,8 +318,8 @@ pub struct Against {
 }
 
 impl Quality {
-    /// e to the mean negative log-likelihood: among how many equally likely tokens the model is left
-    /// to choose.
+    /// e to the mean negative log-likelihood: among how many equally likely tokens the model is
+    /// left to choose.
     pub fn perplexity(&self) -> f64 {
         self.nll.mean.exp()
     }
@@ -327,6 +334,8 @@ pub fn measure(
     text: &Text<'_>,
     on_tokens: &mut dyn FnMut(usize),
 ) -> Result<Quality> {
+    // Before the first window takes its time.
+    model.knows(text.tokens)?;
     let mut all = Vec::with_capacity(text.tokens());
     for (index, tokens) in text.windows().enumerate() {
         let scores = window(model, text.start, tokens, on_tokens);
@@ -345,6 +354,8 @@ pub fn measure_against(
     text: &Text<'_>,
     on_tokens: &mut dyn FnMut(usize),
 ) -> Result<Quality> {
+    // Before the first window takes its time.
+    model.knows(text.tokens)?;
     let mut all: Vec<Compared> = Vec::with_capacity(text.tokens());
     for (index, tokens) in text.windows().enumerate() {
         let scores = window_compared(model, reference, text.start, tokens, on_tokens);
