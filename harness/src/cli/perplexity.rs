@@ -226,6 +226,11 @@ fn print(r: &Report, quality: &Quality) {
         Some(error) => format!("{:.digits$} ± {error:.digits$}", mean.mean),
         None => format!("{:.digits$}", mean.mean),
     };
+    // What a format costs may be anything from a thousandth of a millionth to a whole.
+    let small = |mean: Mean| match mean.std_error {
+        Some(error) if mean.mean.abs() < 1e-3 => format!("{:.2e} ± {error:.2e}", mean.mean),
+        _ => shown(mean, 6),
+    };
     // The error of an exponential, while it is small: the value times the exponent's error.
     let exponential = |mean: Mean| {
         let value = mean.mean.exp();
@@ -249,8 +254,8 @@ fn print(r: &Report, quality: &Quality) {
         row("reference", format!("{} ({kv} KV, {activations} activations)", model.display()));
         row("its mean NLL", shown(against.nll, 5));
         row("its perplexity", shown(exponential(against.nll), 4));
-        row("NLL above it", shown(against.more, 6));
-        row("mean KL divergence", shown(against.kl, 6));
+        row("NLL above it", small(against.more));
+        row("mean KL divergence", small(against.kl));
         row("same likeliest token", format!("{:.2} %", against.top1 * 100.0));
     }
     println!("{t}");
