@@ -2,4 +2,5 @@
 //! can include it and replay the corpus without a fuzzer.
 
 pub mod oracle;
+pub mod safetensors;
 pub mod text;

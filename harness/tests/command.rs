@@ -647,7 +647,7 @@ fn chats_go_through_a_template() {
     }
     let without = run(&["--chat", "hello"]);
     assert_eq!(code(&without), 5, "{}", stderr(&without));
-    assert!(stderr(&without).contains("has no tokenizer.chat_template"), "{}", stderr(&without));
+    assert!(stderr(&without).contains("has no chat template"), "{}", stderr(&without));
 }
 
 #[test]

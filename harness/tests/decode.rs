@@ -11,7 +11,7 @@ use std::sync::Arc;
 use lathe_harness::decode::graph::{Chunks, Selected};
 use lathe_harness::decode::session::{self, Prompts, Verifier};
 use lathe_harness::decode::{
-    DecodeGraph, GraphOptions, RunOptions, Sampling, Weights, graph, kv_cache,
+    DecodeGraph, GraphOptions, RunOptions, Sampling, Weights, graph, kv_cache, timed,
 };
 use lathe_harness::error::Error;
 use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
@@ -236,25 +236,25 @@ fn a_session_goes_on_where_it_stopped() {
     for executor in &mut executors {
         let executor = executor.as_mut();
         for prompts in [Prompts::Chunks, Prompts::TokenByToken] {
-            session::reset(&graph, executor, 0).unwrap();
+            timed::reset(&graph, executor, 0).unwrap();
             let (first, second) = golden.prompt.split_at(golden.prompt.len() / 3);
             for tokens in [first, second] {
-                session::feed(&graph, executor, tokens, prompts).unwrap();
+                timed::feed(&graph, executor, tokens, prompts).unwrap();
             }
             let mut generated = Vec::new();
             let steps =
-                session::generate(&graph, executor, 9, 4, &mut |t| generated.push(t)).unwrap();
+                timed::generate(&graph, executor, 9, 4, &mut |t| generated.push(t)).unwrap();
             assert_eq!(steps.len(), 9);
             let chosen = executor.read_words(graph.tokens).unwrap()[golden.prompt.len()];
             assert_eq!(chosen, golden.greedy[0], "{prompts:?}");
             assert_eq!(generated, golden.greedy[1..10], "{prompts:?}");
         }
         let too_many = vec![1; graph.context];
-        let error = session::feed(&graph, executor, &too_many, Prompts::Chunks).unwrap_err();
+        let error = timed::feed(&graph, executor, &too_many, Prompts::Chunks).unwrap_err();
         assert!(error.to_string().contains("do not fit the context of 100"), "{error}");
-        assert!(session::feed(&graph, executor, &[], Prompts::Chunks).is_err());
+        assert!(timed::feed(&graph, executor, &[], Prompts::Chunks).is_err());
         let beyond = [graph.vocab as u32];
-        assert!(session::feed(&graph, executor, &beyond, Prompts::Chunks).is_err());
+        assert!(timed::feed(&graph, executor, &beyond, Prompts::Chunks).is_err());
     }
 }
 
@@ -407,8 +407,7 @@ fn the_verifier_accepts_the_device_and_refuses_a_wrong_one() {
     let Some(gpu) = common::own_gpu() else { return };
     let golden = Golden::load("qwen3-tiny-bf16");
     let mut graph = build(&golden.file, &gpu.caps, 64, FloatFormat::F32);
-    let options =
-        RunOptions { generate: 4, prompts: Prompts::TokenByToken, ..golden.free(1) };
+    let options = RunOptions { generate: 4, prompts: Prompts::TokenByToken, ..golden.free(1) };
     let verify = |graph: &DecodeGraph| {
         let mut device = on_gpu(&gpu, graph);
         let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
@@ -448,7 +447,10 @@ fn diff_names_the_first_operation_that_is_off() {
         };
         let mut honest = begin(&graph);
         for position in 0..20 {
-            assert!(diff::part(&mut honest, Part::Steps(1), position).unwrap().is_none(), "{name} {position}");
+            assert!(
+                diff::part(&mut honest, Part::Steps(1), position).unwrap().is_none(),
+                "{name} {position}"
+            );
         }
         sabotage(
             &mut graph,
@@ -457,7 +459,9 @@ fn diff_names_the_first_operation_that_is_off() {
             "/ combine_maxima[lid].y",
             "/ (combine_maxima[lid].y + 0.01)",
         );
-        let found = diff::part(&mut begin(&graph), Part::Steps(1), 0).unwrap().expect("the sabotage is found");
+        let found = diff::part(&mut begin(&graph), Part::Steps(1), 0)
+            .unwrap()
+            .expect("the sabotage is found");
         // Short windows have another kernel, and layer 0 is spared.
         let mut ops = graph.recording.ops.iter().filter(|op| op.label.layer != Some(0));
         let first = ops.find(|op| op.kernel().name == "attention_append").unwrap();

@@ -187,7 +187,11 @@ fn the_applications_device_serves_and_stays_the_applications() {
         &mut |_, _| {},
     )
     .unwrap();
-    assert!(diff::part(&mut executor, lathe_harness::plan::recording::Part::Steps(1), 0).unwrap().is_none());
+    assert!(
+        diff::part(&mut executor, lathe_harness::plan::recording::Part::Steps(1), 0)
+            .unwrap()
+            .is_none()
+    );
 
     // A mistake here is an error here, and one of the application's is still the application's.
     let bad = wgpu::BufferDescriptor {

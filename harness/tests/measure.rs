@@ -284,6 +284,7 @@ fn fake_record(scale: f64, adapter: &str, path: &Path) {
         copy_gb_s: Some(4000.0),
         read_gb_s: Some(4200.0),
         canary_drift: Some(0.001),
+        command: None,
     };
     Record::new(environment, Body::Bench(Bench { cases: vec![case], failed: Vec::new() }))
         .write(path)

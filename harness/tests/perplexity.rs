@@ -363,8 +363,8 @@ fn what_cannot_be_scored_is_refused() {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/gguf/model_llama");
     let no_tokenizer = no_tokenizer.display().to_string();
     let broken = Model::open(&llama).unwrap();
-    let range = broken.file.gguf.tensor("output_norm.weight").unwrap().range.clone();
-    let mut bytes = broken.file.bytes().to_vec();
+    let range = broken.file.tensor("output_norm.weight").unwrap().range.clone();
+    let mut bytes = broken.file.files()[0].bytes().to_vec();
     bytes[range.start..range.start + 4].copy_from_slice(&f32::NAN.to_le_bytes());
     let broken = written(folder, "nan.gguf", bytes);
 

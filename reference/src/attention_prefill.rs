@@ -121,7 +121,8 @@ mod tests {
     #[test]
     fn a_window_forgets_and_the_last_slot_holds_what_comes_after() {
         // A query of 0 averages what it sees: slots 0..=1, then 1..=2, then 1..=2 again.
-        let prefill = Prefill { heads: 1, scale: 1.0, first: 1, last: 2, oldest: 0, window: Some(2) };
+        let prefill =
+            Prefill { heads: 1, scale: 1.0, first: 1, last: 2, oldest: 0, window: Some(2) };
         let queries: [&[f32]; 3] = [&[0.0]; 3];
         let o = attention_prefill(&queries, &[1.0; 3], &[2.0, 4.0, 8.0], &SHAPE, &prefill);
         assert_eq!(o.value, [3.0, 6.0, 6.0]);

@@ -10,7 +10,13 @@ use crate::kv_append::CacheShape;
 ///
 /// # Panics
 /// When `ring` or `rows` is smaller than `shape` and a chunk of `n_tokens` say.
-pub fn to_rows(ring: &[f32], rows: &mut [f32], shape: &CacheShape, n_tokens: usize, position: usize) {
+pub fn to_rows(
+    ring: &[f32],
+    rows: &mut [f32],
+    shape: &CacheShape,
+    n_tokens: usize,
+    position: usize,
+) {
     let all = CacheShape { capacity: shape.capacity + n_tokens, ..*shape };
     for head in 0..shape.kv_heads {
         for back in 1..=shape.capacity.min(position) {

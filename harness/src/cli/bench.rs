@@ -1,9 +1,12 @@
 //! `lathe bench`: GPU time, cold and warm, against the measured copy bandwidth.
 
+mod axes;
+mod decode;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::Global;
 use crate::data::record::{Bench, BenchCase, Body, Record, StageTiming};
@@ -31,8 +34,30 @@ enum Format {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(super) struct Opts {
-    /// KERNEL or KERNEL/VARIANT, all without; or `decode` for a whole step by operation
+    #[command(subcommand)]
+    whole: Option<Whole>,
+    #[command(flatten)]
+    kernels: KernelOpts,
+}
+
+#[derive(Debug, Subcommand)]
+enum Whole {
+    /// Prompts and generation with a checkpoint: llama-bench's tests
+    Decode(decode::Opts),
+}
+
+pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    match &opts.whole {
+        Some(Whole::Decode(opts)) => decode::run(global, opts),
+        None => kernels(global, &opts.kernels),
+    }
+}
+
+#[derive(Debug, Args)]
+struct KernelOpts {
+    /// KERNEL or KERNEL/VARIANT, all without
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
     /// Of every shape only the variant that decoding would select
@@ -50,12 +75,6 @@ pub(super) struct Opts {
     /// Where an invocation is several dispatches, time each of them alone too
     #[arg(long)]
     stages: bool,
-    /// For target `decode`: architecture of the synthetic checkpoint, such as gemma3-1b
-    #[arg(long)]
-    arch: Option<String>,
-    /// For target `decode`: storage of its weights
-    #[arg(long, default_value = "bf16")]
-    quant: String,
     /// One shape of one kernel instead of its benchmark shapes
     #[arg(long)]
     shape: Option<String>,
@@ -76,32 +95,12 @@ pub(super) struct Opts {
     allow_software: bool,
 }
 
-pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    if opts.targets.iter().any(|t| t == "decode") {
-        let foreign = [
-            (opts.targets.len() > 1, "another target"),
-            (opts.selected, "--selected"),
-            (opts.first, "--first"),
-            (opts.overlapped, "--overlapped"),
-            (opts.stages, "--stages"),
-            (opts.shape.is_some(), "--shape"),
-            (opts.wgsl.is_some(), "--wgsl"),
-            (opts.format != Format::Table, "--format"),
-        ];
-        if let Some((_, flag)) = foreign.iter().find(|(given, _)| *given) {
-            return Err(Error::Usage(format!("{flag} does not go with `bench decode`")));
-        }
-        refuse_software(&global.open()?, opts)?;
-        let arch = opts.arch.as_deref().ok_or_else(|| {
-            Error::Usage("`lathe bench decode` needs --arch, such as gemma3-1b".into())
-        })?;
-        return super::decode::bench_arch(global, arch, &opts.quant, opts.save.as_deref());
-    }
+fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
     if opts.watch {
         super::refuse_watch_json(global)?;
     }
     let gpu = Arc::new(global.open()?);
-    refuse_software(&gpu, opts)?;
+    refuse_software(&gpu, opts.save.is_some() && !opts.allow_software)?;
     let session = &mut Session::new(&gpu)?;
     session.options.overlapped = opts.overlapped;
     session.options.stages = opts.stages;
@@ -111,8 +110,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     }
 }
 
-fn refuse_software(gpu: &Gpu, opts: &Opts) -> Result<()> {
-    if !gpu.adapter.software || opts.save.is_none() || opts.allow_software {
+/// Refuses to save what a software adapter took, unless told otherwise.
+pub(super) fn refuse_software(gpu: &Gpu, saves: bool) -> Result<()> {
+    if !gpu.adapter.software || !saves {
         return Ok(());
     }
     Err(Error::Unavailable {
@@ -123,7 +123,7 @@ fn refuse_software(gpu: &Gpu, opts: &Opts) -> Result<()> {
     })
 }
 
-fn once(global: &Global, opts: &Opts, session: &mut Session) -> Result<()> {
+fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()> {
     let mut named = Vec::new();
     for target in &opts.targets {
         named.extend(super::named(Some(target))?);

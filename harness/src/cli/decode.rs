@@ -24,14 +24,15 @@ use crate::data::stats;
 use crate::data::steady::steady;
 use crate::decode::graph::{self, Chunks, Selected};
 use crate::decode::session::{self, Prompts, Verifier};
-use crate::decode::{DecodeGraph, GraphOptions, Model, Run, RunOptions, SessionOptions};
+use crate::decode::{
+    DecodeGraph, GraphOptions, LoadOptions, Model, Run, RunOptions, SessionOptions,
+};
 use crate::error::{Error, Result};
 use crate::execute::{CpuExecutor, Execute, GpuExecutor};
 use crate::gpu::{Gpu, Pipelines, Policy, Span};
 use crate::measure::ab::{self, AbOptions};
 use crate::measure::{copy_bandwidth, environment};
-use crate::model::ModelError;
-use crate::model::synth::{SynthSpec, write_synth};
+use crate::model::synth::{SynthSpec, weight_type, write_synth};
 use crate::plan::select::{Hint, Hints};
 use crate::plan::tuned::Store;
 use crate::report::trace::trace;
@@ -49,9 +50,13 @@ pub(super) use sides::{ab, problems};
 /// What says which model and which tokens; shared with `lathe diff`.
 #[derive(Debug, Args)]
 pub(super) struct ModelOpts {
-    /// GGUF file
-    #[arg(long, value_name = "FILE")]
+    /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a
+    /// config.json
+    #[arg(long, value_name = "PATH")]
     pub(super) model: PathBuf,
+    /// Convert the matrices while loading, as `lathe quantize --type` does
+    #[arg(long, value_name = "TYPE")]
+    quantize: Option<String>,
     #[command(flatten)]
     prompt: PromptOpts,
     #[command(flatten)]
@@ -188,10 +193,12 @@ pub(super) struct Loaded {
 impl ModelOpts {
     pub(super) fn load(&self) -> Result<Loaded> {
         let (sampling, seed) = (self.sampling.settings()?, self.sampling.seed());
+        let quantise = self.quantize.as_deref().map(weight_type).transpose();
+        let quantise = quantise.map_err(|e| Error::Usage(format!("--quantize {e}")))?;
         // What is wrong with the prompt is said before a large file is read.
         let source = self.prompt.read()?;
         self.text.check(&source)?;
-        let mut model = Model::open(&self.model)?;
+        let mut model = Model::open_with(&self.model, &LoadOptions { quantise })?;
         self.text.apply(&mut model)?;
         let prompt = self.text.prompt(&model, source)?;
         let mut hints = parse_hints(&self.hint)?;
@@ -230,9 +237,7 @@ impl Loaded {
     /// The token that ends an answer: in a conversation the end of a turn, where the file has
     /// another token for it than for the end of a text.
     fn stop_at(&self) -> Result<Option<u32>> {
-        let file = &self.model.file;
-        let gguf = |error| ModelError::Gguf { path: file.path.clone(), error };
-        let turn = file.gguf.get_u32("tokenizer.ggml.eot_token_id").map_err(gguf)?;
+        let turn = self.model.file.end_of_turn()?;
         Ok(turn.filter(|_| self.chat).or(self.model.config.eos))
     }
 

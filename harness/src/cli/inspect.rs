@@ -14,7 +14,8 @@ use crate::report::{json, table};
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// GGUF file
+    /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a
+    /// config.json
     file: PathBuf,
 }
 
@@ -39,9 +40,13 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     }
     let s = &report.summary;
     println!(
-        "{}: GGUF version {}, {}, {} parameters, {} of {} are tensors",
+        "{}: {}, {}, {} parameters, {} of {} are tensors",
         s.path.display(),
-        s.gguf_version,
+        match (s.gguf_version, s.files) {
+            (Some(version), _) => format!("GGUF version {version}"),
+            (None, 1) => "safetensors".to_owned(),
+            (None, files) => format!("safetensors in {files} files"),
+        },
         s.architecture.as_deref().unwrap_or("no architecture"),
         s.parameters,
         table::bytes(s.tensor_bytes),

@@ -8,11 +8,14 @@ mod compare;
 mod decode;
 mod diff;
 mod doctor;
+mod generation;
 mod inspect;
 mod list;
 mod perplexity;
+mod quantize;
 mod report;
 mod show;
+mod suite;
 mod synth;
 mod tune;
 mod validate;
@@ -75,8 +78,10 @@ enum Command {
     Show(show::Opts),
     /// Sweep correctness against the reference
     Check(check::Opts),
-    /// Time kernels, cold and warm
+    /// Time kernels, cold and warm; `bench decode` times prompts and generation
     Bench(bench::Opts),
+    /// Time generation by up to seven configurations, models side by side
+    Suite(suite::Opts),
     /// Compare two variants in one run, with a verdict
     Ab(ab::Opts),
     /// Compare two saved runs; fails only on a confirmed slowdown
@@ -89,6 +94,8 @@ enum Command {
     TuneCandidates(tune::CandidatesOpts),
     /// Write a deterministic random checkpoint of a real shape
     Synth(synth::Opts),
+    /// Write a checkpoint as GGUF in another weight type
+    Quantize(quantize::Opts),
     /// Show what a checkpoint holds and whether it can be decoded
     Inspect(inspect::Opts),
     /// Decode with a checkpoint
@@ -139,7 +146,9 @@ pub fn main() -> ExitCode {
         }
         report(info);
     }));
-    let cli = match Cli::try_parse() {
+    // llama-bench's `-pg` is one option; to clap it would be `-p` with the value `g`.
+    let args = std::env::args_os().map(|arg| if arg == "-pg" { "--pg".into() } else { arg });
+    let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(e) => {
             let _ = e.print();
@@ -170,12 +179,14 @@ pub fn main() -> ExitCode {
         Command::Show(opts) => show::run(global, &opts),
         Command::Check(opts) => check::run(global, &opts),
         Command::Bench(opts) => bench::run(global, &opts),
+        Command::Suite(opts) => suite::run(global, &opts),
         Command::Ab(opts) => ab::run(global, &opts),
         Command::Compare(opts) => compare::run(global, &opts),
         Command::Report(opts) => report::run(global, &opts),
         Command::Tune(opts) => tune::run(global, &opts),
         Command::TuneCandidates(opts) => tune::candidates(global, &opts),
         Command::Synth(opts) => synth::run(global, &opts),
+        Command::Quantize(opts) => quantize::run(global, &opts),
         Command::Inspect(opts) => inspect::run(global, &opts),
         Command::Decode(opts) => decode::run(global, &opts),
         Command::Diff(opts) => diff::run(global, &opts),

@@ -22,7 +22,8 @@ use crate::report::{json, table};
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// GGUF file
+    /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a
+    /// config.json
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
     /// Text to predict, in UTF-8; - is stdin
@@ -41,7 +42,7 @@ pub(super) struct Opts {
     /// Storage of what goes into matrices
     #[arg(long, default_value = "f32", value_name = "FORMAT")]
     activations: Float,
-    /// Compare the distributions with those of this GGUF file, such as the unquantised model
+    /// Compare the distributions with those of this checkpoint, such as the unquantised model
     #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
     /// Storage of the reference's KV cache; that of --kv without

@@ -8,9 +8,13 @@
 //! timestamp, samples that moved during the run). Everything between is unclear, and says so.
 //!
 //! Bench records are compared case by case on cold times; warm ones are reported beside them.
+//! Whole generations (`bench decode`, `suite`) are compared test by test, on means of a few
+//! repetitions; see `gate/generation.rs`.
 //! Profiles are compared by operation and by the unprofiled step, each step with the same
 //! position of the other run, because attention grows with the position. Their median is that
 //! of the steps: what slows down fewer than half of them shows in the report's curves, not here.
+
+mod generation;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -153,13 +157,20 @@ fn compare_resampled(
             gate.benches(base, new)?
         }
         (Body::Profile(base), Body::Profile(new)) => gate.profiles(base, new, &mut warnings)?,
+        (Body::GenerationTests(base), Body::GenerationTests(new)) => {
+            gate.tests(base, new, &mut warnings)?
+        }
+        (Body::Suite(base), Body::Suite(new)) => gate.suites(base, new, &mut warnings)?,
         (Body::Ab(_), _) | (_, Body::Ab(_)) => {
             let text = "an A/B record holds its own comparison; compare bench or profile records";
             return Err(Error::Usage(text.into()));
         }
-        _ => {
-            let text = "one record is of a bench, the other of a profile; nothing to compare";
-            return Err(Error::Usage(text.into()));
+        (base, new) => {
+            return Err(Error::Usage(format!(
+                "one record is of a {}, the other of a {}; nothing to compare",
+                base.what(),
+                new.what()
+            )));
         }
     };
     let count = |verdict| cases.iter().filter(|case| case.verdict == verdict).count();

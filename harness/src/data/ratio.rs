@@ -26,7 +26,7 @@ impl Ratio {
     }
 
     /// Back from logarithms.
-    pub(super) fn exp(median: f64, (low, high): (f64, f64)) -> Self {
+    pub(in crate::data) fn exp(median: f64, (low, high): (f64, f64)) -> Self {
         Self { median: median.exp(), low: low.exp(), high: high.exp() }
     }
 

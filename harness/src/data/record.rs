@@ -11,6 +11,13 @@ use super::paired::Verdict;
 use super::{Ratio, Word};
 use crate::error::{Error, Result};
 
+mod generation;
+
+pub use generation::{
+    GenerationTest, GenerationTests, MeasuredModel, ORDER as SUITE_ORDER, SamplingSettings, Suite,
+    SuiteConfig, SuiteModel, SuiteRun, TokS, Verified,
+};
+
 /// Version of every document this command writes.
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -36,6 +43,23 @@ pub enum Body {
     Ab(Ab),
     /// `lathe decode --profile`: a whole decode, step by step.
     Profile(Profile),
+    /// `lathe bench decode --model`: prompts and generation by llama-bench's tests.
+    GenerationTests(GenerationTests),
+    /// `lathe suite`: generation by seven configurations.
+    Suite(Suite),
+}
+
+impl Body {
+    /// The kind in a word or two.
+    pub fn what(&self) -> &'static str {
+        match self {
+            Body::Bench(_) => "bench",
+            Body::Ab(_) => "A/B run",
+            Body::Profile(_) => "profile",
+            Body::GenerationTests(_) => "run of `bench decode`",
+            Body::Suite(_) => "suite",
+        }
+    }
 }
 
 /// Where and with what a run took place.
@@ -72,6 +96,9 @@ pub struct Environment {
     pub read_gb_s: Option<f64>,
     /// Largest change of the canary kernel's time during the run, as a fraction of its smallest.
     pub canary_drift: Option<f64>,
+    /// The command line; absent in records from before it was kept, and where no command ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
 }
 
 /// `lathe bench`.
@@ -388,6 +415,7 @@ impl Record {
                     rename(&line.kernel, &mut line.shape, parameters);
                 }
             }
+            Body::GenerationTests(_) | Body::Suite(_) => {}
         }
     }
 

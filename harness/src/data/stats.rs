@@ -57,17 +57,29 @@ pub struct Mean {
 
 /// The mean of values and its standard error.
 pub fn mean(values: &[f64]) -> Mean {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n.max(1.0);
-    // In a second pass: the difference of two large sums loses small deviations.
-    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
-    let std_error = (values.len() > 1).then(|| (squares / (n - 1.0) / n).sqrt());
+    let (mean, sd) = mean_sd(values);
+    let std_error = (values.len() > 1).then(|| sd / (values.len() as f64).sqrt());
     Mean { mean, std_error }
+}
+
+/// Mean and standard deviation of samples (over n - 1; zero for one).
+pub fn mean_sd(samples: &[f64]) -> (f64, f64) {
+    let n = samples.len() as f64;
+    let mean = samples.iter().sum::<f64>() / n.max(1.0);
+    let squares: f64 = samples.iter().map(|v| (v - mean) * (v - mean)).sum();
+    (mean, if n > 1.0 { (squares / (n - 1.0)).sqrt() } else { 0.0 })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mean_and_standard_deviation() {
+        assert_eq!(mean_sd(&[]), (0.0, 0.0));
+        assert_eq!(mean_sd(&[3.0]), (3.0, 0.0));
+        assert_eq!(mean_sd(&[1.0, 2.0, 3.0, 4.0, 5.0]), (3.0, 2.5f64.sqrt()));
+    }
 
     #[test]
     fn quantiles_interpolate() {

@@ -1,12 +1,13 @@
-//! From a model file to the weights a decode graph needs: rows borrowed from the mapped file,
-//! Q/K/V and gate/up stacked so that each is one GEMV.
+//! From a checkpoint to the weights a decode graph needs: rows borrowed from the mapped files, or
+//! converted on the way where asked for; Q/K/V and gate/up stacked so that each is one GEMV.
 
 use std::sync::Arc;
 
 use lathe_kernels::Format;
 
 use crate::error::{Error, Result};
-use crate::model::{Config, GgmlType, ModelFile, TensorInfo};
+use crate::model::quantise::fitting;
+use crate::model::{Config, ModelFile, TensorInfo};
 use crate::plan::weights::{self, Bytes, WeightRows};
 
 /// All weights of a model.
@@ -22,6 +23,14 @@ pub struct Weights {
     pub rope_freqs: Option<Vec<f32>>,
     /// One entry a layer.
     pub layers: Vec<LayerWeights>,
+}
+
+/// How weights are loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// Convert matrices to this format on the way, as `lathe quantize` stores them: those whose
+    /// rows are no whole blocks to what [`fitting`] gives. Without, they stay borrowed.
+    pub quantise: Option<Format>,
 }
 
 /// Weights of one layer.
@@ -49,10 +58,25 @@ pub struct LayerWeights {
 }
 
 impl Weights {
-    /// Reads everything a decode needs. The shapes were checked by [`Config`]; what is checked
-    /// here are the storage formats.
+    /// Reads everything a decode needs, every matrix as it is stored. The shapes were checked by
+    /// [`Config`]; what is checked here are the storage formats.
+    ///
+    /// # Errors
+    /// A tensor is missing, or in a format that no kernel decodes.
     pub fn load(file: &Arc<ModelFile>, config: &Config) -> Result<Self> {
-        let source = Source { file };
+        Self::load_with(file, config, &LoadOptions::default())
+    }
+
+    /// As [`Weights::load`], matrices converted where the options ask for it.
+    ///
+    /// # Errors
+    /// As for [`Weights::load`]; or a matrix to be converted has a value that is not finite.
+    pub fn load_with(
+        file: &Arc<ModelFile>,
+        config: &Config,
+        options: &LoadOptions,
+    ) -> Result<Self> {
+        let source = Source { file, options, norm_offset: file.norm_offset(config) };
         let layer = |i: usize| -> Result<LayerWeights> {
             let name = |part: &str| format!("blk.{i}.{part}.weight");
             let vector = |part: &str| source.vector(&name(part));
@@ -79,9 +103,10 @@ impl Weights {
                 false => Some(source.matrix("output.weight")?),
             },
             output_norm: source.vector("output_norm.weight")?,
-            rope_freqs: match config.rope_freqs {
-                true => Some(source.vector("rope_freqs.weight")?.to_vec()),
-                false => None,
+            rope_freqs: match (config.rope_freqs, file.computed_rope_freqs()?) {
+                (false, _) => None,
+                (true, Some(computed)) => Some(computed),
+                (true, None) => Some(source.stored_vector("rope_freqs.weight")?),
             },
             layers: (0..config.n_layers).map(layer).collect::<Result<_>>()?,
         })
@@ -90,6 +115,8 @@ impl Weights {
 
 struct Source<'a> {
     file: &'a Arc<ModelFile>,
+    options: &'a LoadOptions,
+    norm_offset: f32,
 }
 
 impl Source<'_> {
@@ -100,10 +127,9 @@ impl Source<'_> {
     fn find(&self, name: &str) -> Result<(&TensorInfo, Format)> {
         let info = self
             .file
-            .gguf
             .tensor(name)
             .ok_or_else(|| self.error(format!("tensor {name} is missing")))?;
-        let format = format_of(info.ty).ok_or_else(|| {
+        let format = info.ty.format().ok_or_else(|| {
             let known: Vec<_> = Format::ALL.iter().map(|f| f.name()).collect();
             self.error(format!(
                 "tensor {name} is stored as {}, which no kernel decodes; supported are {}",
@@ -116,8 +142,20 @@ impl Source<'_> {
 
     fn matrix(&self, name: &str) -> Result<WeightRows> {
         let (info, format) = self.find(name)?;
-        let bytes = Bytes::Mapped(Arc::clone(self.file), info.range.clone());
-        Ok(WeightRows::new(format, info.row_len() as usize, bytes))
+        let bytes = Bytes::Mapped(Arc::clone(&self.file.files()[info.file]), info.range.clone());
+        let stored = WeightRows::new(format, info.row_len() as usize, bytes);
+        let Some(asked) = self.options.quantise else { return Ok(stored) };
+        let wanted = fitting(asked, info.row_len());
+        if wanted == format {
+            return Ok(stored);
+        }
+        if wanted != asked {
+            tracing::info!(tensor = name, asked = asked.name(), stored = wanted.name(), "fallback");
+        }
+        stored.converted(wanted).ok_or_else(|| {
+            let name = self.file.stored_name(name);
+            self.error(format!("tensor {name}: not every value is finite"))
+        })
     }
 
     /// Matrices under each other; neighbours of one format become one matrix, so that a single
@@ -136,7 +174,13 @@ impl Source<'_> {
         Ok(stacked)
     }
 
+    /// A norm's weights.
     fn vector(&self, name: &str) -> Result<Arc<[f32]>> {
+        let values = self.stored_vector(name)?;
+        Ok(values.into_iter().map(|v| v + self.norm_offset).collect())
+    }
+
+    fn stored_vector(&self, name: &str) -> Result<Vec<f32>> {
         let (info, format) = self.find(name)?;
         let mut values = vec![0.0; info.row_len() as usize];
         let bytes = self.file.tensor_bytes(info);
@@ -144,11 +188,6 @@ impl Source<'_> {
             return Err(self.error(format!("tensor {name} is no vector")));
         }
         weights::decode(format, bytes, &mut values);
-        Ok(values.into())
+        Ok(values)
     }
-}
-
-/// The kernels' format of a file's tensor type, where there is one.
-pub fn format_of(ty: GgmlType) -> Option<Format> {
-    Format::ALL.iter().copied().find(|f| f.name().eq_ignore_ascii_case(ty.name()))
 }

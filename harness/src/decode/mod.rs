@@ -6,12 +6,16 @@ pub mod load;
 pub mod model;
 pub mod perplexity;
 pub mod profile;
+pub mod prompts;
 pub mod sampling;
 pub mod session;
+pub mod timed;
+pub mod trial;
 
 pub use graph::{Chunks, DecodeGraph, GraphOptions};
 pub use kv_cache::KvCache;
-pub use load::Weights;
+pub use load::{LoadOptions, Weights};
 pub use model::{Model, Prompt, Session, SessionOptions};
 pub use sampling::Sampling;
 pub use session::{Run, RunOptions};
+pub use trial::{Script, Timed, Trial};

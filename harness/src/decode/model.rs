@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 use lathe_kernels::{Capabilities, FloatFormat};
 
 use super::graph::{self, Chunks, DecodeGraph, GraphOptions};
-use super::load::Weights;
+use super::load::{LoadOptions, Weights};
 use super::sampling::Sampling;
 use super::session::{self, Prompts, Run, RunOptions};
 use crate::error::{Error, Result};
@@ -114,14 +114,23 @@ impl<'a, const N: usize> From<&'a [u32; N]> for Prompt<'a> {
 }
 
 impl Model {
-    /// Opens a GGUF file.
+    /// Opens a checkpoint: a GGUF file, a folder with `config.json` and safetensors, or a
+    /// `.safetensors` file beside a `config.json`.
     ///
     /// # Errors
-    /// The file cannot be read, is broken, or holds a model that cannot be decoded.
+    /// A file cannot be read, is broken, or holds a model that cannot be decoded.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, &LoadOptions::default())
+    }
+
+    /// As [`Model::open`], weights converted on the way where the options ask for it.
+    ///
+    /// # Errors
+    /// As for [`Model::open`]; or a matrix to be converted has a value that is not finite.
+    pub fn open_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self> {
         let file = Arc::new(ModelFile::open(path)?);
         let config = file.config()?;
-        let weights = Weights::load(&file, &config)?;
+        let weights = Weights::load_with(&file, &config, options)?;
         Ok(Self { file, config, weights, tokenizer: OnceLock::new() })
     }
 
@@ -133,10 +142,15 @@ impl Model {
         if let Some(tokenizer) = self.tokenizer.get() {
             return Ok(tokenizer);
         }
-        let vocabulary = self.file.vocabulary()?.ok_or_else(|| {
-            self.undecodable("has no tokenizer.ggml.model; give token ids or a tokenizer.json")
-        })?;
-        let tokenizer = Tokenizer::new(vocabulary).map_err(|e| self.undecodable(&e.to_string()))?;
+        let tokenizer = match self.file.tokenizer_json() {
+            Some(path) => Tokenizer::open(path)?,
+            None => {
+                let vocabulary = self.file.vocabulary()?.ok_or_else(|| {
+                    self.undecodable("has no tokenizer; give token ids or a tokenizer.json")
+                })?;
+                Tokenizer::new(vocabulary).map_err(|e| self.undecodable(&e.to_string()))?
+            }
+        };
         Ok(self.tokenizer.get_or_init(|| tokenizer))
     }
 
@@ -163,8 +177,8 @@ impl Model {
     /// # Errors
     /// There is none, it is no template, or there is no tokenizer to spell its special tokens.
     pub fn chat_template(&self) -> Result<ChatTemplate> {
-        let template = ChatTemplate::from_gguf(&self.file, self.tokenizer()?)?;
-        template.ok_or_else(|| self.undecodable("has no tokenizer.chat_template"))
+        let template = ChatTemplate::of(&self.file, self.tokenizer()?)?;
+        template.ok_or_else(|| self.undecodable("has no chat template"))
     }
 
     /// Text of tokens, where there is a sound tokenizer. [`Tokenizer::stream`] gives it token by

@@ -156,15 +156,14 @@ pub fn prompt(
         let timed = executor.timed(part, &timer)?;
         for (op, us) in recording.part(part).iter().zip(&timed.us) {
             let kernel = format!("{}/{}", op.kernel().name, op.plan.variant);
-            let total =
-                by_op.entry((op.label.op, kernel.clone())).or_insert_with(|| PromptOp {
-                    op: op.label.op.to_owned(),
-                    kernel,
-                    count: 0,
-                    ms: 0.0,
-                    flops: 0.0,
-                    bytes: 0.0,
-                });
+            let total = by_op.entry((op.label.op, kernel.clone())).or_insert_with(|| PromptOp {
+                op: op.label.op.to_owned(),
+                kernel,
+                count: 0,
+                ms: 0.0,
+                flops: 0.0,
+                bytes: 0.0,
+            });
             let cost = op.kernel().cost(&Problem { shape: op.shape.clone(), state });
             total.count += 1;
             total.ms += us / 1e3;

@@ -107,11 +107,8 @@ pub(super) fn give(
     executor.write_words(graph.state, StateWord::Given as usize, &[given as u32])
 }
 
-fn too_long(graph: &DecodeGraph, positions: usize) -> Error {
-    Error::Usage(format!(
-        "{positions} positions do not fit the context of {}",
-        graph.context
-    ))
+pub(super) fn too_long(graph: &DecodeGraph, positions: usize) -> Error {
+    Error::Usage(format!("{positions} positions do not fit the context of {}", graph.context))
 }
 
 fn begin(graph: &DecodeGraph, executor: &mut dyn Execute, options: &RunOptions) -> Result<()> {
@@ -162,75 +159,8 @@ fn cover(sizes: &[usize], count: usize) -> Vec<usize> {
     chunks
 }
 
-/// Runs `tokens` as a prompt behind what the session has seen, and returns how long that took when the
-/// token after them is chosen.
-///
-/// # Errors
-/// No tokens, one beyond the vocabulary, more than the context has room for, or the device is lost.
-pub fn feed(
-    graph: &DecodeGraph,
-    executor: &mut dyn Execute,
-    tokens: &[u32],
-    prompts: Prompts,
-) -> Result<Duration> {
-    if tokens.is_empty() {
-        return Err(Error::Usage("no tokens to run".into()));
-    }
-    let position = position(graph, executor)?;
-    give(graph, executor, position, tokens)?;
-    let parts = prompt_parts(graph, prompts, tokens.len());
-    executor.prepare(&parts)?;
-    let begun = Instant::now();
-    let next = position + tokens.len();
-    let last = Submission { parts: Vec::new(), words: next..next + 1 };
-    let mut submissions: Vec<Submission> = one_by_one(parts);
-    match submissions.last_mut() {
-        Some(submission) => submission.words = last.words,
-        None => submissions.push(last),
-    }
-    executor.stream(&Stream { submissions, words: graph.tokens }, &mut |_| {
-        ControlFlow::Continue(())
-    })?;
-    Ok(begun.elapsed())
-}
-
-/// Generates `n` tokens behind what the session has seen, the last of which was chosen but not run, and
-/// returns how long each took: those of one submission share their mean.
-///
-/// # Errors
-/// More positions than the context has, or the device is lost.
-pub fn generate(
-    graph: &DecodeGraph,
-    executor: &mut dyn Execute,
-    n: usize,
-    steps_per_submit: usize,
-    on_token: &mut dyn FnMut(u32),
-) -> Result<Vec<Duration>> {
-    let position = position(graph, executor)?;
-    if position + n > graph.context {
-        return Err(too_long(graph, position + n));
-    }
-    let submissions = step_submissions(position, n, steps_per_submit);
-    let (mut steps, mut last) = (Vec::with_capacity(n), Duration::ZERO);
-    executor.stream(&Stream { submissions, words: graph.tokens }, &mut |batch| {
-        let each = (batch.at - last) / batch.steps.max(1) as u32;
-        last = batch.at;
-        for token in &batch.words {
-            steps.push(each);
-            on_token(*token);
-        }
-        ControlFlow::Continue(())
-    })?;
-    Ok(steps)
-}
-
-/// Tokens of the sequence that the session has seen.
-fn position(graph: &DecodeGraph, executor: &mut dyn Execute) -> Result<usize> {
-    Ok(executor.read_words(graph.state)?[StateWord::Position as usize] as usize)
-}
-
 /// A submission each; none reads words back. The last of a prompt goes with the chunk before it.
-fn one_by_one(parts: Vec<Part>) -> Vec<Submission> {
+pub(super) fn one_by_one(parts: Vec<Part>) -> Vec<Submission> {
     let mut submissions: Vec<Submission> = Vec::new();
     for part in parts {
         match submissions.last_mut() {
@@ -242,7 +172,7 @@ fn one_by_one(parts: Vec<Part>) -> Vec<Submission> {
 }
 
 /// Decode steps from a position on, some a submission, each of which makes the token after it.
-fn step_submissions(position: usize, steps: usize, each: usize) -> Vec<Submission> {
+pub(super) fn step_submissions(position: usize, steps: usize, each: usize) -> Vec<Submission> {
     let mut from = position + 1;
     let submission = |count: usize| {
         let words = from..from + count;

@@ -24,5 +24,6 @@ pub fn environment(gpu: &Gpu) -> Environment {
         copy_gb_s: None,
         read_gb_s: None,
         canary_drift: None,
+        command: None,
     }
 }

@@ -89,20 +89,25 @@ impl ChatTemplate {
         Ok(Self { environment, tokens })
     }
 
-    /// The template of a GGUF file, if it has one; special tokens are spelled by its tokenizer.
+    /// The template of a checkpoint, if it has one; special tokens of a GGUF are spelled by its
+    /// tokenizer.
     ///
     /// # Errors
     ///
     /// The entry is no text, or no template. The message names the file.
-    pub fn from_gguf(file: &ModelFile, tokenizer: &Tokenizer) -> Result<Option<Self>, ModelError> {
+    pub fn of(file: &ModelFile, tokenizer: &Tokenizer) -> Result<Option<Self>, ModelError> {
+        let Some(index) = file.gguf() else {
+            let folder = file.tokenizer_json().and_then(Path::parent);
+            return folder.map_or(Ok(None), Self::from_folder);
+        };
         let gguf = |error| ModelError::Gguf { path: file.path.clone(), error };
-        let Some(source) = file.gguf.get_str(KEY).map_err(gguf)? else { return Ok(None) };
+        let Some(source) = index.get_str(KEY).map_err(gguf)? else { return Ok(None) };
         let tokens = Self::gguf_tokens(file, tokenizer)?;
         let made = Self::new(source.to_owned(), tokens);
         made.map(Some).map_err(|error| ModelError::Chat { path: file.path.clone(), error })
     }
 
-    /// The special tokens that a GGUF file names.
+    /// The special tokens that a GGUF file names; none of another checkpoint.
     ///
     /// # Errors
     ///
@@ -112,10 +117,11 @@ impl ChatTemplate {
         tokenizer: &Tokenizer,
     ) -> Result<SpecialTokens, ModelError> {
         let mut tokens = SpecialTokens::new();
+        let Some(index) = file.gguf() else { return Ok(tokens) };
         for (name, key) in [("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")]
         {
             let key = format!("tokenizer.ggml.{key}_token_id");
-            let id = file.gguf.get_u32(&key);
+            let id = index.get_u32(&key);
             let id = id.map_err(|error| ModelError::Gguf { path: file.path.clone(), error })?;
             let piece = id.and_then(|id| tokenizer.piece(id));
             tokens.extend(piece.map(|piece| (format!("{name}_token"), piece.to_owned())));

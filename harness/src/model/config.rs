@@ -5,6 +5,7 @@
 //! What would change the result and is not implemented (biases, experts, soft-capping, scaled rope)
 //! is an error that names it, never ignored.
 
+mod huggingface;
 mod refuse;
 mod tensors;
 
@@ -15,6 +16,10 @@ use lathe_kernels::{Activation, RopeStyle};
 use serde::{Serialize, Serializer};
 
 use super::gguf::{Gguf, GgufError, Value};
+use super::json::KeyError;
+
+pub(super) use huggingface::{HfConfig, arch_of, token_list};
+pub(super) use tensors::Tensors;
 
 /// The architectures that are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -97,12 +102,15 @@ pub struct Config {
     pub attention_scale: f32,
     /// The head is the embedding, there is no `output.weight`.
     pub tied_head: bool,
-    /// `rope_freqs.weight` divides the rope frequencies.
+    /// The rope frequencies are divided: by `rope_freqs.weight` in GGUF, elsewhere by what the
+    /// configuration's factors give.
     pub rope_freqs: bool,
     /// Token that begins a text.
     pub bos: Option<u32>,
     /// Token that ends a text.
     pub eos: Option<u32>,
+    /// Every token that ends a text or a turn, `eos` first.
+    pub end_tokens: Vec<u32>,
 }
 
 /// Why a file holds no model that is understood.
@@ -111,6 +119,10 @@ pub enum ConfigError {
     /// A value has the wrong type or does not fit.
     #[error(transparent)]
     Gguf(#[from] GgufError),
+    /// A value of `config.json` has the wrong type, makes no sense, or asks for something that is
+    /// not implemented.
+    #[error(transparent)]
+    Json(#[from] KeyError),
     /// A key is missing.
     #[error("metadata `{key}` is missing")]
     MissingKey {
@@ -227,11 +239,13 @@ impl Config {
             Arch::Llama | Arch::Qwen3 => (None, rope_base),
         };
         let gemma = arch == Arch::Gemma3;
-        let scaled_by = match arch {
-            Arch::Gemma3 if n_layers == GEMMA3_27B_LAYERS => hidden as f64 / n_heads as f64,
-            _ => head_dim as f64,
-        };
-        let vocab = tensors::vocab(&keys)?;
+        let attention_scale = attention_scale(arch, n_layers, hidden, n_heads, head_dim);
+        let own_names = |name: &str| name.to_owned();
+        let tensors = Tensors::new(&gguf.tensors, &own_names);
+        let vocab = tensors::vocab(&keys, &tensors)?;
+        let eos = keys.token("tokenizer.ggml.eos_token_id", vocab)?;
+        let end_of_turn = keys.token("tokenizer.ggml.eot_token_id", vocab)?;
+        let end_tokens = eos.into_iter().chain(end_of_turn.filter(|id| Some(*id) != eos)).collect();
         let config = Self {
             arch,
             n_layers,
@@ -254,19 +268,33 @@ impl Config {
             post_norms: gemma,
             activation: if gemma { Activation::GeluTanh } else { Activation::Silu },
             embed_scale: if gemma { (hidden as f64).sqrt() as f32 } else { 1.0 },
-            attention_scale: (1.0 / scaled_by.sqrt()) as f32,
+            attention_scale,
             tied_head: gguf.tensor("output.weight").is_none(),
             rope_freqs: arch == Arch::Llama && gguf.tensor("rope_freqs.weight").is_some(),
             bos: keys.token("tokenizer.ggml.bos_token_id", vocab)?,
-            eos: keys.token("tokenizer.ggml.eos_token_id", vocab)?,
+            eos,
+            end_tokens,
         };
-        tensors::check(&config, gguf, bytes)?;
+        tensors::check(&config, &tensors, bytes)?;
         Ok(config)
     }
 
     /// Keys that this layer sees, the current one included; none if it sees all.
     pub fn layer_window(&self, layer: usize) -> Option<usize> {
         if self.is_global(layer) { None } else { self.window }
+    }
+
+    /// Why a GGUF file cannot say what this configuration says, if it cannot: readers compute the
+    /// attention scale from the shape.
+    pub fn beyond_gguf(&self) -> Option<String> {
+        let by_shape =
+            attention_scale(self.arch, self.n_layers, self.hidden, self.n_heads, self.head_dim);
+        (self.attention_scale != by_shape).then(|| {
+            format!(
+                "an attention scale of {}: GGUF's readers take {by_shape} for this shape",
+                self.attention_scale
+            )
+        })
     }
 
     /// Base of rope in this layer.
@@ -277,6 +305,21 @@ impl Config {
     fn is_global(&self, layer: usize) -> bool {
         self.window.is_none() || layer % GEMMA3_PERIOD == GEMMA3_PERIOD - 1
     }
+}
+
+/// The factor on query·key, which GGUF leaves to the reader.
+fn attention_scale(
+    arch: Arch,
+    n_layers: usize,
+    hidden: usize,
+    n_heads: usize,
+    head_dim: usize,
+) -> f32 {
+    let scaled_by = match arch {
+        Arch::Gemma3 if n_layers == GEMMA3_27B_LAYERS => hidden as f64 / n_heads as f64,
+        _ => head_dim as f64,
+    };
+    (1.0 / scaled_by.sqrt()) as f32
 }
 
 fn head_dim(keys: &Keys<'_>, hidden: usize, n_heads: usize) -> Result<usize, ConfigError> {

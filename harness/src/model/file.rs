@@ -1,14 +1,20 @@
 //! A checkpoint on disk, mapped.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use memmap2::Mmap;
 
 use super::chat::ChatError;
 use super::config::{Config, ConfigError};
+use super::export::vocabulary::VocabularyError;
+use super::folder::{self, Folder};
 use super::gguf::{Gguf, GgufError, TensorInfo};
+use super::json::KeyError;
+use super::safetensors::SafetensorsError;
 use super::tokenizer::{TokenizerError, Vocabulary};
 
 /// Why a checkpoint could not be read or written. Every message begins with the path; the cause is
@@ -32,6 +38,38 @@ pub enum ModelError {
         path: PathBuf,
         /// What is wrong with it.
         error: GgufError,
+    },
+    /// The bytes are no safetensors file that can be read.
+    #[error("{}: {error}", path.display())]
+    Safetensors {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: SafetensorsError,
+    },
+    /// A JSON file of a checkpoint says what cannot be.
+    #[error("{}: {error}", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// Which key, and what is wrong.
+        error: KeyError,
+    },
+    /// The files of a checkpoint do not make one.
+    #[error("{}: {why}", path.display())]
+    Folder {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The tokenizer beside a checkpoint is none that is understood.
+    #[error("{}: {error}", path.display())]
+    Vocabulary {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: VocabularyError,
     },
     /// The file holds no model that is understood.
     #[error("{}: {error}", path.display())]
@@ -65,23 +103,16 @@ pub enum ModelError {
     },
 }
 
-/// A checkpoint: the mapped bytes and the index over them.
+/// A file of a checkpoint, mapped.
 #[derive(Debug)]
-pub struct ModelFile {
+pub struct Mapped {
     /// Where it was opened.
     pub path: PathBuf,
-    /// The index.
-    pub gguf: Gguf,
     map: Mmap,
 }
 
-impl ModelFile {
-    /// Maps a file and reads its index.
-    ///
-    /// # Errors
-    /// The file cannot be opened or mapped, or is no valid GGUF.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, ModelError> {
-        let path = path.as_ref();
+impl Mapped {
+    pub(super) fn open(path: &Path) -> Result<Self, ModelError> {
         let io = |action| move |error| ModelError::Io { path: path.to_owned(), action, error };
         let file = File::open(path).map_err(io("open"))?;
         // SAFETY: the map is read-only and lives as long as `self`. Another process that cuts the
@@ -89,9 +120,57 @@ impl ModelFile {
         // writing into it can change values under us, which every reader of the bytes tolerates
         // because the index is owned and all ranges were checked against the mapped length.
         let map = unsafe { Mmap::map(&file) }.map_err(io("map"))?;
-        let gguf =
-            Gguf::parse(&map).map_err(|error| ModelError::Gguf { path: path.to_owned(), error })?;
-        Ok(Self { path: path.to_owned(), gguf, map })
+        Ok(Self { path: path.to_owned(), map })
+    }
+
+    /// The whole file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.map
+    }
+}
+
+/// A checkpoint: a GGUF file, or a configuration and safetensors files. The bytes are mapped; the
+/// index over them has GGUF's names and dimensions, whatever the format.
+#[derive(Debug)]
+pub struct ModelFile {
+    /// Where it was opened.
+    pub path: PathBuf,
+    /// Every file with tensors.
+    files: Vec<Arc<Mapped>>,
+    source: Source,
+    tensors: Vec<TensorInfo>,
+    by_name: HashMap<String, usize>,
+}
+
+/// Where the index comes from.
+#[derive(Debug)]
+enum Source {
+    Gguf(Box<Gguf>),
+    Folder(Box<Folder>),
+}
+
+impl ModelFile {
+    /// Maps a checkpoint and reads its index. `path` is a GGUF file, a folder with `config.json`
+    /// and `model.safetensors` or its shards, or a `.safetensors` file beside a `config.json`.
+    ///
+    /// # Errors
+    /// A file cannot be opened or mapped, is not what its name says, or the shards do not make one
+    /// model.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ModelError> {
+        let path = path.as_ref();
+        let (files, source, tensors) = if folder::is_huggingface(path) {
+            let (folder, files, tensors) = Folder::open(path)?;
+            (files, Source::Folder(Box::new(folder)), tensors)
+        } else {
+            let file = Mapped::open(path)?;
+            let gguf = Gguf::parse(file.bytes())
+                .map_err(|error| ModelError::Gguf { path: path.to_owned(), error })?;
+            let tensors = gguf.tensors.clone();
+            (vec![file], Source::Gguf(Box::new(gguf)), tensors)
+        };
+        let by_name = tensors.iter().enumerate().map(|(i, t)| (t.name.clone(), i)).collect();
+        let files = files.into_iter().map(Arc::new).collect();
+        Ok(Self { path: path.to_owned(), files, source, tensors, by_name })
     }
 
     /// The shape of the model, checked against the tensors.
@@ -99,30 +178,99 @@ impl ModelFile {
     /// # Errors
     /// The file holds no model that is understood; the message names the key or tensor.
     pub fn config(&self) -> Result<Config, ModelError> {
-        Config::from_gguf(&self.gguf, &self.map)
-            .map_err(|error| ModelError::Config { path: self.path.clone(), error })
+        match &self.source {
+            Source::Gguf(gguf) => Config::from_gguf(gguf, self.files[0].bytes())
+                .map_err(|error| ModelError::Config { path: self.path.clone(), error }),
+            Source::Folder(folder) => folder.config(&self.tensors),
+        }
     }
 
-    /// What the file's tokenizer is made of, if it has one.
+    /// What the checkpoint's tokenizer is made of, if it has one: of a GGUF its metadata, of a
+    /// folder its `tokenizer.json`, where that is byte-level BPE of a known kind.
     ///
     /// # Errors
-    /// An entry has another type than it must have.
+    /// An entry has another type than it must have, or the tokenizer is of another kind.
     pub fn vocabulary(&self) -> Result<Option<Vocabulary>, ModelError> {
-        Vocabulary::from_gguf(&self.gguf, &self.map)
-            .map_err(|error| ModelError::Gguf { path: self.path.clone(), error })
+        match &self.source {
+            Source::Gguf(gguf) => Vocabulary::from_gguf(gguf, self.files[0].bytes())
+                .map_err(|error| ModelError::Gguf { path: self.path.clone(), error }),
+            Source::Folder(folder) => folder.vocabulary(&self.config()?),
+        }
     }
 
-    /// The whole file.
-    pub fn bytes(&self) -> &[u8] {
-        &self.map
+    /// The token that ends a turn of a conversation, where a GGUF has one beside the end of a text.
+    ///
+    /// # Errors
+    /// The entry is no number.
+    pub fn end_of_turn(&self) -> Result<Option<u32>, ModelError> {
+        let id = self.gguf().map(|gguf| gguf.get_u32("tokenizer.ggml.eot_token_id"));
+        let id = id.unwrap_or(Ok(None));
+        id.map_err(|error| ModelError::Gguf { path: self.path.clone(), error })
     }
 
-    /// The data of a tensor of this file.
+    /// The index of a GGUF; none where the checkpoint is in another format.
+    pub fn gguf(&self) -> Option<&Gguf> {
+        match &self.source {
+            Source::Gguf(gguf) => Some(gguf),
+            Source::Folder(_) => None,
+        }
+    }
+
+    /// What is beside the tensors of a checkpoint that is no GGUF.
+    pub(crate) fn folder(&self) -> Option<&Folder> {
+        match &self.source {
+            Source::Gguf(_) => None,
+            Source::Folder(folder) => Some(folder),
+        }
+    }
+
+    /// `tokenizer.json` beside the weights, where there is one.
+    pub fn tokenizer_json(&self) -> Option<&Path> {
+        self.folder().and_then(|folder| folder.tokenizer_json.as_deref())
+    }
+
+    /// The files that hold tensors.
+    pub fn files(&self) -> &[Arc<Mapped>] {
+        &self.files
+    }
+
+    /// The tensors under GGUF's names, in the order of the files.
+    pub fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    /// The tensor of this name.
+    pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.by_name.get(name).map(|&i| &self.tensors[i])
+    }
+
+    /// What the files call a tensor.
+    pub fn stored_name(&self, name: &str) -> String {
+        self.folder().map_or_else(|| name.to_owned(), |folder| folder.stored_name(name))
+    }
+
+    /// The data of a tensor of this checkpoint.
     ///
     /// # Panics
-    /// If the tensor is that of another, longer file.
+    /// If the tensor is that of another one.
     pub fn tensor_bytes(&self, tensor: &TensorInfo) -> &[u8] {
-        &self.map[tensor.range.clone()]
+        &self.files[tensor.file].bytes()[tensor.range.clone()]
+    }
+
+    /// What is added to the values of every norm: GGUF stores Gemma's as `1 + w`, safetensors as
+    /// `w`.
+    pub fn norm_offset(&self, config: &Config) -> f32 {
+        let gemma = config.arch == super::Arch::Gemma3;
+        if gemma && self.gguf().is_none() { 1.0 } else { 0.0 }
+    }
+
+    /// Divisors of the rope frequencies that follow from the configuration; a GGUF has them as a
+    /// tensor instead.
+    ///
+    /// # Errors
+    /// As for [`ModelFile::config`].
+    pub fn computed_rope_freqs(&self) -> Result<Option<Vec<f32>>, ModelError> {
+        self.folder().map_or(Ok(None), |folder| folder.rope_divisors(&self.tensors))
     }
 }
 

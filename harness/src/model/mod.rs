@@ -1,21 +1,33 @@
-//! Checkpoints as plain data: the bytes of a GGUF file, checked views into them, the shape of the
-//! model they hold, its tokenizer and its chat template. Nothing here knows the GPU.
+//! Checkpoints as plain data: the bytes of a GGUF file or of a Hugging Face folder, checked views
+//! into them, the shape of the model they hold, its tokenizer and its chat template. Nothing here
+//! knows the GPU.
 //!
 //! ```text
-//! path → ModelFile (mapped bytes + Gguf index) → Config (shapes, checked against the tensors)
+//! path → ModelFile (mapped bytes, index of tensors by GGUF's names) → Config (shapes, checked
+//!                                                                     against the tensors)
+//! ModelFile → write_gguf → the same model in other weight types
 //! SynthSpec → write_synth → a valid file of random weights
 //! ```
 
 pub mod chat;
 pub mod config;
+pub mod export;
 mod file;
+mod folder;
 pub mod gguf;
+mod json;
+mod names;
+mod partial;
 pub mod quantise;
+pub mod rope;
+pub mod safetensors;
 mod summary;
 pub mod synth;
 pub mod tokenizer;
 
 pub use config::{Arch, Config, ConfigError};
-pub use file::{ModelError, ModelFile};
+pub use file::{Mapped, ModelError, ModelFile};
+pub use folder::config_of;
 pub use gguf::{GgmlType, Gguf, GgufError, TensorInfo};
+pub use json::KeyError;
 pub use summary::{MetadataLine, ModelSummary, TypeSummary, describe};

@@ -6,21 +6,26 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::config::Config;
-use super::file::ModelFile;
+use super::file::{ModelError, ModelFile};
 use super::gguf::GgmlType;
+use super::json::shown;
 
 /// What a checkpoint holds.
 #[derive(Debug, Clone, Serialize)]
 pub struct ModelSummary {
     /// The file.
     pub path: PathBuf,
-    /// Version of GGUF.
-    pub gguf_version: u32,
-    /// Alignment of the tensor data in bytes.
-    pub alignment: u32,
-    /// `general.architecture` as it stands, supported or not.
+    /// `gguf` or `safetensors`.
+    pub format: &'static str,
+    /// Files with tensors.
+    pub files: usize,
+    /// Version of GGUF, where it is one.
+    pub gguf_version: Option<u32>,
+    /// Alignment of the tensor data in bytes, in GGUF.
+    pub alignment: Option<u32>,
+    /// `general.architecture` or `model_type` as it stands, supported or not.
     pub architecture: Option<String>,
-    /// `general.name`.
+    /// `general.name` or `_name_or_path`.
     pub name: Option<String>,
     /// The shape, if the model is understood.
     pub config: Option<Config>,
@@ -34,9 +39,9 @@ pub struct ModelSummary {
     pub parameters: u64,
     /// Bytes of all tensors.
     pub tensor_bytes: u64,
-    /// Bytes of the file.
+    /// Bytes of the files with tensors.
     pub file_bytes: u64,
-    /// Metadata in the order of the file.
+    /// Metadata, or the configuration, in the order of the file.
     pub metadata: Vec<MetadataLine>,
 }
 
@@ -70,9 +75,11 @@ const SHOWN: usize = 80;
 
 /// Summarises a checkpoint, whether it can be decoded or not.
 pub fn describe(file: &ModelFile) -> ModelSummary {
-    let gguf = &file.gguf;
+    let folder = file.folder();
     let mut types: BTreeMap<GgmlType, TypeSummary> = BTreeMap::new();
-    for tensor in &gguf.tensors {
+    let others = folder.map_or(&[][..], |folder| &folder.others);
+    let all = || file.tensors().iter().chain(others);
+    for tensor in all() {
         let ty = tensor.ty;
         let of_type =
             types.entry(ty).or_insert(TypeSummary { ty, tensors: 0, parameters: 0, bytes: 0 });
@@ -83,26 +90,50 @@ pub fn describe(file: &ModelFile) -> ModelSummary {
     let mut types: Vec<TypeSummary> = types.into_values().collect();
     types.sort_by_key(|t| std::cmp::Reverse(t.bytes));
 
-    let text = |key: &str| gguf.get_str(key).ok().flatten().map(str::to_owned);
-    let (config, config_error) = match Config::from_gguf(gguf, file.bytes()) {
-        Ok(config) => (Some(config), None),
-        Err(error) => (None, Some(error.to_string())),
+    let config = file.config();
+    let config_error = config.as_ref().err().map(|error| match error {
+        // The path stands beside it.
+        ModelError::Config { error, .. } => error.to_string(),
+        other => other.to_string(),
+    });
+    let gguf = file.gguf();
+    let gguf_text = |key: &str| Some(gguf?.get_str(key).ok()??.to_owned());
+    let config_text = |key: &str| Some(folder?.config_json().get(key)?.as_str()?.to_owned());
+    let metadata = match (gguf, folder.and_then(|folder| folder.config_json().as_object())) {
+        (Some(gguf), _) => gguf.metadata.iter().map(|(key, value)| line(key, value)).collect(),
+        (None, Some(keys)) => keys.iter().map(|(key, value)| json_line(key, value)).collect(),
+        (None, None) => Vec::new(),
     };
     ModelSummary {
         path: file.path.clone(),
-        gguf_version: gguf.version,
-        alignment: gguf.alignment,
-        architecture: text("general.architecture"),
-        name: text("general.name"),
-        config,
+        format: if gguf.is_some() { "gguf" } else { "safetensors" },
+        files: file.files().len(),
+        gguf_version: gguf.map(|gguf| gguf.version),
+        alignment: gguf.map(|gguf| gguf.alignment),
+        architecture: gguf_text("general.architecture").or_else(|| config_text("model_type")),
+        name: gguf_text("general.name").or_else(|| config_text("_name_or_path")),
+        config: config.ok(),
         config_error,
-        tensor_count: gguf.tensors.len(),
+        tensor_count: all().count(),
         parameters: types.iter().map(|t| t.parameters).sum(),
         tensor_bytes: types.iter().map(|t| t.bytes).sum(),
         types,
-        file_bytes: file.bytes().len() as u64,
-        metadata: gguf.metadata.iter().map(|(key, value)| line(key, value)).collect(),
+        file_bytes: file.files().iter().map(|file| file.bytes().len() as u64).sum(),
+        metadata,
     }
+}
+
+fn json_line(key: &str, value: &serde_json::Value) -> MetadataLine {
+    use serde_json::Value;
+    let ty = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    MetadataLine { key: key.to_owned(), ty, value: shown(value) }
 }
 
 fn line(key: &str, value: &super::gguf::Value) -> MetadataLine {

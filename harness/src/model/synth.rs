@@ -10,7 +10,6 @@ mod weights;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -19,6 +18,7 @@ use lathe_kernels::Format;
 use rayon::prelude::*;
 
 use super::file::ModelError;
+use super::partial::Partial;
 use plan::Plan;
 
 /// The shapes that can be written.
@@ -190,40 +190,6 @@ pub fn write_synth(
     })
 }
 
-/// A file under a temporary name that removes itself unless it is finished.
-struct Partial {
-    path: PathBuf,
-    file: File,
-    finished: bool,
-}
-
-impl Partial {
-    fn create(target: &Path) -> io::Result<Self> {
-        let name = target.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}.partial", std::process::id()));
-        let path = target.with_file_name(hidden);
-        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
-        Ok(Self { path, file, finished: false })
-    }
-
-    fn finish(mut self, target: &Path) -> io::Result<()> {
-        fs::rename(&self.path, target)?;
-        self.finished = true;
-        Ok(())
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if !self.finished {
-            // The first error is the one to report; a leftover is only untidy.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
 fn stream(plan: &Plan, out: &mut impl Write, progress: &mut dyn FnMut(u64, u64)) -> io::Result<()> {
     let total = plan.total_bytes();
     out.write_all(&plan.head)?;
@@ -258,6 +224,8 @@ fn stream(plan: &Plan, out: &mut impl Write, progress: &mut dyn FnMut(u64, u64))
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::model::config::{Arch, Config};
     use crate::model::gguf::{GgmlType, Gguf};
@@ -354,7 +322,7 @@ mod tests {
                 ("blk.3.attn_q.weight", 1.0 / 256f64.sqrt()),
             ] {
                 let tensor = gguf.tensor(name).unwrap();
-                assert_eq!(tensor.ty, plan::ggml_type(quant));
+                assert_eq!(tensor.ty, GgmlType::of(quant));
                 let data = &bytes[tensor.range.clone()];
                 let values = decode(quant, data);
                 let n = values.len() as f64;

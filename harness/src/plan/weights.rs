@@ -9,8 +9,10 @@ use std::sync::Arc;
 use lathe_kernels::{Format, Order, Packing};
 use rayon::prelude::*;
 
-use crate::model::ModelFile;
-use crate::model::quantise::quantise;
+use crate::model::Mapped;
+use crate::model::quantise::{encode, quantise, quantise_searched};
+
+pub use crate::model::quantise::decode;
 
 /// Values that a task encodes, about.
 const ELEMENTS_A_TASK: usize = 1 << 16;
@@ -19,7 +21,7 @@ const ELEMENTS_A_TASK: usize = 1 << 16;
 #[derive(Clone)]
 pub enum Bytes {
     /// A range of a mapped model file.
-    Mapped(Arc<ModelFile>, Range<usize>),
+    Mapped(Arc<Mapped>, Range<usize>),
     /// Converted or generated.
     Owned(Arc<[u8]>),
 }
@@ -71,18 +73,36 @@ impl WeightRows {
         }
         let (k, values) = (len, values);
         let encode = |values: &[f32]| -> Vec<u8> {
-            let each = values.iter();
-            match format {
-                Format::F32 => each.flat_map(|v| v.to_le_bytes()).collect(),
-                Format::F16 => each.flat_map(|v| half::f16::from_f32(*v).to_le_bytes()).collect(),
-                Format::Bf16 => each.flat_map(|v| half::bf16::from_f32(*v).to_le_bytes()).collect(),
-                quantised => quantise(quantised, k, values),
-            }
+            if format.is_dense() { encode(format, values) } else { quantise(format, k, values) }
         };
         // Whole rows a task.
         let a_task = k * (ELEMENTS_A_TASK / k.max(1)).max(1);
         let parts: Vec<Vec<u8>> = values.par_chunks(a_task.max(1)).map(encode).collect();
         Self { order, ..Self::new(format, k, Bytes::Owned(parts.concat().into())) }
+    }
+
+    /// The matrix in another format, row-wise, with a search for the scales of quantised formats;
+    /// none if a value is not finite.
+    pub fn converted(&self, format: Format) -> Option<Self> {
+        let (k, row_bytes) = (self.k, self.row_bytes());
+        let task_rows = (ELEMENTS_A_TASK / k.max(1)).max(1);
+        let mut tasks = Vec::new();
+        for part in &self.parts {
+            tasks.extend(part.get().chunks(task_rows * row_bytes.max(1)));
+        }
+        let convert = |rows: &[u8]| -> Option<Vec<u8>> {
+            let mut values = vec![0.0; rows.len() / row_bytes * k];
+            for (row, values) in rows.chunks_exact(row_bytes).zip(values.chunks_exact_mut(k)) {
+                decode(self.format, row, values);
+            }
+            let finite = values.iter().all(|v| v.is_finite());
+            finite.then(|| match format.is_dense() {
+                true => encode(format, &values),
+                false => quantise_searched(format, k, &values),
+            })
+        };
+        let parts: Option<Vec<Vec<u8>>> = tasks.into_par_iter().map(convert).collect();
+        Some(Self::new(format, k, Bytes::Owned(parts?.concat().into())))
     }
 
     /// Some of the rows, as a matrix of their own.
@@ -158,11 +178,6 @@ impl WeightRows {
             }
         }
     }
-}
-
-/// Decodes a row of stored weights exactly.
-pub fn decode(format: Format, bytes: &[u8], row: &mut [f32]) {
-    oracle_format(format).decode(bytes, row);
 }
 
 /// The reference's name of a format. Two crates that do not know each other list the same ones; a

@@ -3,7 +3,7 @@
 //! ```text
 //! html.rs            document, contents, environment
 //! html/profile.rs    a decode profile            html/crossover.rs  attention against matmul
-//! html/compare.rs    bench and A/B records
+//! html/compare.rs    bench and A/B records      html/generation.rs bench decode and suite
 //! html/steps.rs      charts over steps           html/bars.rs       roofline, ratio strip
 //! html/svg.rs        scales, axes, paths         html/markup.rs     escaping, numbers, tables
 //! html/style.css     colours and layout
@@ -15,6 +15,7 @@
 mod bars;
 mod compare;
 mod crossover;
+mod generation;
 mod markup;
 mod profile;
 mod steps;
@@ -82,6 +83,8 @@ fn section(
         Body::Profile(profile) => profile::section(profile, env, colours),
         Body::Bench(bench) => compare::bench(bench, env),
         Body::Ab(ab) => compare::ab(ab),
+        Body::GenerationTests(run) => generation::tests(run, env),
+        Body::Suite(run) => generation::suite(run),
     });
     html.push_str(&environment(record));
     html.push_str("</section>\n");
@@ -103,6 +106,15 @@ fn subject(body: &Body) -> String {
             }
         }
         Body::Ab(ab) => format!("A/B: {} {}", ab.kernel, ab.shape),
+        Body::GenerationTests(run) => {
+            let mut files: Vec<&str> = run.tests.iter().map(|test| test.model.file()).collect();
+            files.dedup();
+            format!("Prompts and generation: {}", files.join(", "))
+        }
+        Body::Suite(run) => {
+            let files: Vec<&str> = run.models.iter().map(|model| model.model.file()).collect();
+            format!("Generation suite, {} tier: {}", run.tier, files.join(", "))
+        }
     }
 }
 
@@ -112,6 +124,11 @@ fn result(body: &Body) -> String {
         Body::Profile(profile) => format!("{} tok/s", number(profile.unprofiled.decode_tok_s, 1)),
         Body::Bench(bench) => plural(bench.cases.len(), "case"),
         Body::Ab(ab) => format!("{} {}", ab.verdict, number(ab.ratio.median, 4)),
+        Body::GenerationTests(run) => plural(run.tests.len(), "test"),
+        Body::Suite(run) => {
+            let configs = run.models.iter().map(|model| model.configs.len()).sum();
+            plural(configs, "configuration")
+        }
     }
 }
 
@@ -192,6 +209,7 @@ fn environment(record: &Record) -> String {
         ("lathe", env.lathe.clone()),
         ("wgpu", env.wgpu.clone()),
         ("record schema", record.schema_version.to_string()),
+        ("command", env.command.clone().unwrap_or_else(unknown)),
     ];
     let mut list = String::from("<dl class=\"environment\">\n");
     for (name, value) in rows {

@@ -173,7 +173,7 @@ fn files_are_described_whether_understood_or_not() {
     let path = dir.path().join("odd.gguf");
     std::fs::write(&path, everything()).unwrap();
     let file = ModelFile::open(&path).unwrap();
-    assert_eq!(file.tensor_bytes(&file.gguf.tensors[0]), [0; 60]);
+    assert_eq!(file.tensor_bytes(&file.tensors()[0]), [0; 60]);
     let summary = describe(&file);
     assert_eq!(summary.architecture.as_deref(), Some("llama"));
     assert_eq!(summary.config, None);

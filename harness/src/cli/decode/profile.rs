@@ -152,6 +152,7 @@ pub(in crate::cli) fn bench_arch(
     bar.finish_and_clear();
     let gpu = Arc::new(global.open()?);
     let opts = ModelOpts {
+        quantize: None,
         model: path,
         prompt: PromptOpts::tokens(vec![2, 5, 7, 11]),
         text: TextOpts::default(),

@@ -13,7 +13,9 @@ pub(super) fn profile(
     options: &RunOptions,
 ) -> Result<()> {
     if opts.executor != ExecutorName::Gpu {
-        return Err(Error::Usage("--profile-prompt times a GPU; it goes without --executor cpu".into()));
+        return Err(Error::Usage(
+            "--profile-prompt times a GPU; it goes without --executor cpu".into(),
+        ));
     }
     let gpu = Arc::new(global.open()?);
     let graph = loaded.graph(Some(&gpu), options.positions())?;

@@ -9,7 +9,7 @@ const CASES: usize = 10;
 
 type Change<T> = fn(&mut T);
 
-fn environment() -> Environment {
+pub(super) fn environment() -> Environment {
     Environment {
         date: "2026-11-20T16:00:00Z".into(),
         commit: Some("0123abc".into()),
@@ -26,6 +26,7 @@ fn environment() -> Environment {
         copy_gb_s: Some(4000.0),
         read_gb_s: Some(4200.0),
         canary_drift: Some(0.003),
+        command: None,
     }
 }
 

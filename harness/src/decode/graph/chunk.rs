@@ -8,7 +8,7 @@ use lathe_kernels::matmul::Matmul;
 use lathe_kernels::qkv_rope_append::QkvRopeAppend;
 use lathe_kernels::{Beta, FloatFormat, Packing, Params, QueryRow, WindowWay};
 
-use super::step::{Lister, ListedShape, Listed, Node, Vector, Vectors, listed, matrix_name};
+use super::step::{Listed, ListedShape, Lister, Node, Vector, Vectors, listed, matrix_name};
 use crate::decode::load::LayerWeights;
 use crate::plan::recording::{Content, TensorId};
 use crate::plan::weights::WeightRows;

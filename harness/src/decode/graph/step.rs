@@ -467,7 +467,13 @@ impl Lister<'_> {
     }
 
     /// The norm of the residual stream as an operation of its own.
-    pub(super) fn norm(&mut self, layer: Option<usize>, op: &'static str, v: &Vectors, weight: TensorId) {
+    pub(super) fn norm(
+        &mut self,
+        layer: Option<usize>,
+        op: &'static str,
+        v: &Vectors,
+        weight: TensorId,
+    ) {
         let norm = RmsNorm {
             n: self.config.hidden,
             rows: v.rows,
@@ -518,13 +524,7 @@ impl Lister<'_> {
         self.op(Some(layer), op, kernel, &residual, &bindings);
     }
 
-    fn attention(
-        &mut self,
-        layer: usize,
-        w: &LayerWeights,
-        v: &Vectors,
-        attn_norm: TensorId,
-    ) {
+    fn attention(&mut self, layer: usize, w: &LayerWeights, v: &Vectors, attn_norm: TensorId) {
         let (c, options) = (self.config, self.options);
         let window = c.layer_window(layer);
         let capacity = window.map_or(options.context, |w| w.min(options.context)).max(1);

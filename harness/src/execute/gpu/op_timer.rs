@@ -39,7 +39,8 @@ impl GpuExecutor {
     /// timestamps. The labels of the recording say what each is.
     pub fn timed(&self, part: Part, OpTimer(stamps): &OpTimer) -> Result<TimedStep> {
         let begun = Instant::now();
-        let (record, submit, submission) = self.gpu.caught(|| self.submit_timed(part, stamps, begun))?;
+        let (record, submit, submission) =
+            self.gpu.caught(|| self.submit_timed(part, stamps, begun))?;
         self.gpu.wait(Some(submission))?;
         let wait = begun.elapsed() - record - submit;
         // Whole nanoseconds, which is what a record of thousands of them holds.

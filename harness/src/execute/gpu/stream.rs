@@ -54,15 +54,15 @@ impl GpuExecutor {
         for _ in 0..IN_FLIGHT.min(stream.submissions.len()) {
             slots.push_back(StreamSlot::new(&self.gpu, longest)?);
         }
-        let mut flying: VecDeque<(StreamSlot, wgpu::SubmissionIndex, &Submission)> = VecDeque::new();
+        let mut flying: VecDeque<(StreamSlot, wgpu::SubmissionIndex, &Submission)> =
+            VecDeque::new();
         let mut submissions = stream.submissions.iter();
         let mut stop = false;
         loop {
             while !stop && !slots.is_empty() {
                 let Some(submission) = submissions.next() else { break };
                 let Some(slot) = slots.pop_front() else { break };
-                let index =
-                    self.gpu.caught(|| self.submit(&slot, submission, stream.words))?;
+                let index = self.gpu.caught(|| self.submit(&slot, submission, stream.words))?;
                 flying.push_back((slot, index, submission));
             }
             let Some((slot, index, submission)) = flying.pop_front() else { break };

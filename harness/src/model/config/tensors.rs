@@ -1,38 +1,62 @@
 //! The tensors of an architecture: names and dimensions, held against the file.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use super::{Arch, Config, ConfigError, Keys};
-use crate::model::gguf::{GgmlType, Gguf, TensorInfo};
+use super::{Config, ConfigError, Keys};
+use crate::model::gguf::{GgmlType, TensorInfo};
+
+/// The tensors of a checkpoint by GGUF's names, and what its files call them.
+pub(crate) struct Tensors<'a> {
+    list: &'a [TensorInfo],
+    index: HashMap<&'a str, usize>,
+    stored: &'a dyn Fn(&str) -> String,
+}
+
+impl<'a> Tensors<'a> {
+    pub(crate) fn new(list: &'a [TensorInfo], stored: &'a dyn Fn(&str) -> String) -> Self {
+        let index = list.iter().enumerate().map(|(i, t)| (t.name.as_str(), i)).collect();
+        Self { list, index, stored }
+    }
+
+    fn get(&self, name: &str) -> Option<&'a TensorInfo> {
+        self.index.get(name).map(|&i| &self.list[i])
+    }
+
+    /// The rows of the embedding: as many as the vocabulary has tokens.
+    pub(super) fn vocab(&self) -> Result<u32, ConfigError> {
+        const NAME: &str = "token_embd.weight";
+        let name = || (self.stored)(NAME);
+        let tensor = self.get(NAME).ok_or_else(|| ConfigError::MissingTensor { name: name() })?;
+        let rows = tensor.rows();
+        u32::try_from(rows).ok().filter(|&v| v > 0).ok_or_else(|| ConfigError::TensorValue {
+            offset: tensor.range.start,
+            name: name(),
+            why: format!("{rows} rows make no vocabulary"),
+        })
+    }
+}
 
 /// The tokens of the vocabulary: the rows of the embedding, and all else must agree.
-pub(super) fn vocab(keys: &Keys<'_>) -> Result<usize, ConfigError> {
-    const NAME: &str = "token_embd.weight";
-    let tensor = keys
-        .gguf
-        .tensor(NAME)
-        .ok_or_else(|| ConfigError::MissingTensor { name: NAME.to_owned() })?;
-    let rows = tensor.rows();
-    let Some(vocab) = u32::try_from(rows).ok().filter(|&v| v > 0) else {
-        return Err(ConfigError::TensorValue {
-            offset: tensor.range.start,
-            name: NAME.to_owned(),
-            why: format!("{rows} rows make no vocabulary"),
-        });
-    };
-    let why = || format!("`{NAME}` has {vocab} rows");
+pub(super) fn vocab(keys: &Keys<'_>, tensors: &Tensors<'_>) -> Result<usize, ConfigError> {
+    let vocab = tensors.vocab()?;
+    let why = || format!("`token_embd.weight` has {vocab} rows");
     if keys.integer("vocab_size")?.is_some_and(|v| v != vocab) {
         return Err(keys.refused("vocab_size", why()));
     }
     let tokens = "tokenizer.ggml.tokens";
-    if keys.gguf.get_array(tokens)?.is_some_and(|a| a.len as u64 != rows) {
+    if keys.gguf.get_array(tokens)?.is_some_and(|a| a.len as u64 != u64::from(vocab)) {
         return Err(keys.refused(tokens, why()));
     }
     Ok(vocab as usize)
 }
 
-/// Every tensor the architecture has is there with its dimensions, and no other.
-pub(super) fn check(config: &Config, gguf: &Gguf, bytes: &[u8]) -> Result<(), ConfigError> {
+/// Every tensor the architecture has is there with its dimensions, and no other. `bytes` are those
+/// of the file with `rope_freqs.weight`, where there is one.
+pub(super) fn check(
+    config: &Config,
+    tensors: &Tensors<'_>,
+    bytes: &[u8],
+) -> Result<(), ConfigError> {
     let size = |n: usize| n as u64;
     let (hidden, ffn, head_dim) = (size(config.hidden), size(config.ffn), size(config.head_dim));
     let vocab = size(config.vocab);
@@ -40,12 +64,13 @@ pub(super) fn check(config: &Config, gguf: &Gguf, bytes: &[u8]) -> Result<(), Co
     let q_rows = size(config.n_heads) * head_dim;
     let kv_rows = size(config.n_kv_heads) * head_dim;
 
-    let mut known = HashSet::with_capacity(gguf.tensors.len());
+    let mut known = HashSet::with_capacity(tensors.list.len());
     let mut expect = |name: String, dims: &[u64], why: &'static str| {
-        let found = gguf.tensor(&name);
-        let tensor = found.ok_or_else(|| ConfigError::MissingTensor { name: name.clone() })?;
+        let stored = || (tensors.stored)(&name);
+        let found = tensors.get(&name);
+        let tensor = found.ok_or_else(|| ConfigError::MissingTensor { name: stored() })?;
         if tensor.dims != dims {
-            let (found, expected) = (tensor.dims.clone(), dims.to_vec());
+            let (name, found, expected) = (stored(), tensor.dims.clone(), dims.to_vec());
             return Err(ConfigError::Shape { name, found, expected, why });
         }
         known.insert(tensor.name.as_str());
@@ -57,7 +82,8 @@ pub(super) fn check(config: &Config, gguf: &Gguf, bytes: &[u8]) -> Result<(), Co
     if !config.tied_head {
         expect("output.weight".to_owned(), &[hidden, vocab], "hidden, vocab")?;
     }
-    if config.rope_freqs {
+    // Other formats compute them.
+    if config.rope_freqs && tensors.get("rope_freqs.weight").is_some() {
         let name = "rope_freqs.weight".to_owned();
         rope_freqs(expect(name, &[head_dim / 2], "head_dim / 2")?, bytes)?;
     }
@@ -85,14 +111,13 @@ pub(super) fn check(config: &Config, gguf: &Gguf, bytes: &[u8]) -> Result<(), Co
             expect("post_ffw_norm", &[hidden], "hidden")?;
         }
     }
-    match gguf.tensors.iter().find(|t| !known.contains(t.name.as_str())) {
-        Some(tensor) => Err(unexpected(config.arch, tensor)),
+    match tensors.list.iter().find(|t| !known.contains(t.name.as_str())) {
+        Some(tensor) => {
+            let name = (tensors.stored)(&tensor.name);
+            Err(ConfigError::UnexpectedTensor { name, arch: config.arch })
+        }
         None => Ok(()),
     }
-}
-
-fn unexpected(arch: Arch, tensor: &TensorInfo) -> ConfigError {
-    ConfigError::UnexpectedTensor { name: tensor.name.clone(), arch }
 }
 
 /// Rope divides by these.

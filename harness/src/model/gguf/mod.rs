@@ -43,7 +43,8 @@ pub struct Gguf {
     tensor_index: HashMap<String, usize>,
 }
 
-/// A tensor of the index.
+/// A tensor of the index. Checkpoints in other formats are indexed by the same names and
+/// dimensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorInfo {
     /// Its name, unique in the file.
@@ -54,6 +55,8 @@ pub struct TensorInfo {
     pub dims: Vec<u64>,
     /// Its bytes in the file.
     pub range: Range<usize>,
+    /// Which of the checkpoint's files holds it; a GGUF is one file.
+    pub file: usize,
 }
 
 impl TensorInfo {

@@ -233,7 +233,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Gguf, GgufError> {
             .map_err(|kind| (tensor.offset_at, kind))
             .at(|| Site::Tensor(tensor.name.clone()))?;
         let Listed { name, ty, dims, .. } = tensor;
-        gguf.tensors.push(TensorInfo { name, ty, dims, range });
+        gguf.tensors.push(TensorInfo { name, ty, dims, range, file: 0 });
     }
     no_overlap(&gguf.tensors)?;
     Ok(gguf)

@@ -108,6 +108,21 @@ impl GgmlType {
         TABLE.iter().find(|row| row.1 == code).map(|row| row.0)
     }
 
+    /// The type of one of the kernels' formats. The two agree on names.
+    ///
+    /// # Panics
+    /// Never: a test holds the table to it.
+    pub fn of(format: lathe_kernels::Format) -> Self {
+        let same = |ty: &Self| ty.name().eq_ignore_ascii_case(format.name());
+        Self::all().find(same).expect("ggml has every format of the kernels")
+    }
+
+    /// The kernels' format of this type, where there is one.
+    pub fn format(self) -> Option<lathe_kernels::Format> {
+        let all = lathe_kernels::Format::ALL.iter().copied();
+        all.into_iter().find(|f| f.name().eq_ignore_ascii_case(self.name()))
+    }
+
     /// The name of a removed type with this number.
     pub fn removed(code: u32) -> Option<&'static str> {
         REMOVED.iter().find(|row| row.0 == code).map(|row| row.1)
@@ -164,6 +179,14 @@ mod tests {
         }
         let codes: Vec<u32> = GgmlType::all().map(GgmlType::code).collect();
         assert!(codes.is_sorted_by(|a, b| a < b), "{codes:?}");
+    }
+
+    #[test]
+    fn kernels_formats_are_types() {
+        for &format in lathe_kernels::Format::ALL {
+            assert_eq!(GgmlType::of(format).format(), Some(format));
+        }
+        assert_eq!(GgmlType::Q2K.format(), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! Nothing is checked here beyond what is needed to lay the file out: the raw methods exist so that
 //! tests can build every broken file.
 
-use super::{GgmlType, ValueType};
+use super::{GgmlType, Value, ValueType};
 
 /// Collects metadata and tensors, then lays out the head of the file.
 #[derive(Debug, Clone)]
@@ -69,6 +69,39 @@ impl GgufWriter {
 
     fn add(&mut self, key: &str, ty: ValueType, value: &[u8]) -> &mut Self {
         self.add_raw(key.as_bytes(), ty.code(), value)
+    }
+
+    /// Adds a value as a parsed file has it. `bytes` are those of that file.
+    ///
+    /// # Panics
+    /// If `value` is an array of another, longer file.
+    pub fn add_value(&mut self, key: &str, value: &Value, bytes: &[u8]) -> &mut Self {
+        let value_bytes = {
+            match value {
+                Value::U8(v) => v.to_le_bytes().to_vec(),
+                Value::I8(v) => v.to_le_bytes().to_vec(),
+                Value::U16(v) => v.to_le_bytes().to_vec(),
+                Value::I16(v) => v.to_le_bytes().to_vec(),
+                Value::U32(v) => v.to_le_bytes().to_vec(),
+                Value::I32(v) => v.to_le_bytes().to_vec(),
+                Value::F32(v) => v.to_le_bytes().to_vec(),
+                Value::Bool(v) => vec![u8::from(*v)],
+                Value::U64(v) => v.to_le_bytes().to_vec(),
+                Value::I64(v) => v.to_le_bytes().to_vec(),
+                Value::F64(v) => v.to_le_bytes().to_vec(),
+                Value::String(v) => {
+                    let mut out = Vec::with_capacity(8 + v.len());
+                    push_bytes(&mut out, v.as_bytes());
+                    out
+                }
+                Value::Array(array) => {
+                    let mut out = array_head(array.ty, array.len);
+                    out.extend_from_slice(&bytes[array.range.clone()]);
+                    out
+                }
+            }
+        };
+        self.add(key, value.value_type(), &value_bytes)
     }
 
     /// Adds a string.

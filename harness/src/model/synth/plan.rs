@@ -10,6 +10,8 @@ use super::{Fallback, SynthArch, SynthSpec, vocab};
 use crate::model::config::Arch;
 use crate::model::gguf::GgmlType;
 use crate::model::gguf::writer::GgufWriter;
+use crate::model::quantise::{file_type, fitting};
+use crate::model::rope::Llama3Rope;
 
 /// The shape of a model.
 struct Shape {
@@ -137,25 +139,6 @@ pub(super) struct Plan {
     data_len: u64,
 }
 
-/// The type in the file.
-pub(super) fn ggml_type(format: Format) -> GgmlType {
-    let same = |ty: &GgmlType| ty.name().eq_ignore_ascii_case(format.name());
-    GgmlType::all().find(same).expect("ggml has every format of the kernels")
-}
-
-/// How rows of a length are stored when `asked` for: a GGUF row is whole blocks, so what
-/// llama-quantize takes in place of superblocks, and f16 where no block fits.
-fn fitting(asked: Format, row_len: u64) -> Format {
-    let fits = |format: &Format| row_len.is_multiple_of(format.block_len() as u64);
-    let smaller = match asked {
-        Format::Q4K => Format::Q5_0,
-        Format::Q5K => Format::Q5_1,
-        Format::Q6K => Format::Q8_0,
-        other => other,
-    };
-    [asked, smaller].into_iter().find(fits).unwrap_or(Format::F16)
-}
-
 impl Plan {
     pub(super) fn total_bytes(&self) -> u64 {
         self.head.len() as u64 + self.data_len
@@ -192,21 +175,7 @@ fn metadata(writer: &mut GgufWriter, spec: &SynthSpec, shape: &Shape) {
     writer.add_str("general.type", "model");
     let name = format!("{arch} synthetic {} seed {seed}", quant.name());
     writer.add_str("general.name", &name);
-    // llama.cpp's llama_ftype; of the mixtures of superblocks the one of a single type.
-    let file_type = match quant {
-        Format::F32 => 0,
-        Format::F16 => 1,
-        Format::Q4_0 => 2,
-        Format::Q4_1 => 3,
-        Format::Q8_0 => 7,
-        Format::Q5_0 => 8,
-        Format::Q5_1 => 9,
-        Format::Q4K => 14,
-        Format::Q5K => 16,
-        Format::Q6K => 18,
-        Format::Bf16 => 32,
-    };
-    writer.add_u32("general.file_type", file_type);
+    writer.add_u32("general.file_type", file_type(*quant));
     if !(quant.is_dense() && embed_quant.is_none_or(Format::is_dense)) {
         writer.add_u32("general.quantization_version", 2);
     }
@@ -248,7 +217,7 @@ impl List<'_> {
         if stored != asked {
             *self.fallbacks.entry((asked, stored, dims[0])).or_default() += 1;
         }
-        let offset = self.writer.add_tensor(name, ggml_type(stored), &dims);
+        let offset = self.writer.add_tensor(name, GgmlType::of(stored), &dims);
         self.tensors.push(Tensor { stored, values, offset, dims });
     }
 
@@ -311,42 +280,20 @@ impl List<'_> {
     }
 }
 
-/// Llama 3's divisors of the rope frequencies: 1 for short wavelengths, 32 for those longer than
-/// the 8192 positions of the first training, between them a blend (Llama 3.1 model card).
+/// What Llama 3.2 was trained with.
 fn llama3_rope_factors(head_dim: u32, base: f64) -> Vec<f32> {
-    const FACTOR: f64 = 32.0;
-    const LOW: f64 = 1.0;
-    const HIGH: f64 = 4.0;
-    const TRAINED: f64 = 8192.0;
-    let factor = |i: u32| {
-        let wavelength = std::f64::consts::TAU * base.powf(f64::from(2 * i) / f64::from(head_dim));
-        let turns = TRAINED / wavelength;
-        if turns > HIGH {
-            1.0
-        } else if turns < LOW {
-            FACTOR
-        } else {
-            let smooth = (turns - LOW) / (HIGH - LOW);
-            1.0 / ((1.0 - smooth) / FACTOR + smooth)
-        }
+    let rope = Llama3Rope {
+        factor: 32.0,
+        low_freq_factor: 1.0,
+        high_freq_factor: 4.0,
+        original_context: 8192.0,
     };
-    (0..head_dim / 2).map(|i| factor(i) as f32).collect()
+    rope.divisors(head_dim as usize, base)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rows_that_no_block_fits_fall_back() {
-        assert_eq!(fitting(Format::Q4K, 2048), Format::Q4K);
-        assert_eq!(fitting(Format::Q4K, 1152), Format::Q5_0);
-        assert_eq!(fitting(Format::Q5K, 1152), Format::Q5_1);
-        assert_eq!(fitting(Format::Q6K, 1152), Format::Q8_0);
-        assert_eq!(fitting(Format::Q4_0, 1152), Format::Q4_0);
-        assert_eq!(fitting(Format::Q6K, 1004), Format::F16);
-        assert_eq!(fitting(Format::F32, 1), Format::F32);
-    }
 
     #[test]
     fn rope_factors_match_a_converted_checkpoint() {

@@ -297,6 +297,37 @@ fn the_crossover_is_the_first_step_where_attention_is_not_below() {
 }
 
 #[test]
+fn generations_are_sound_and_say_what_nobody_verified() {
+    use crate::report::generation::tests as made_up;
+    let bodies = |verified| {
+        let name = "a<b>|\"c\".gguf";
+        [
+            Body::Suite(made_up::suite(&[name, "other.gguf"], verified)),
+            Body::GenerationTests(made_up::tests(&[name], verified)),
+        ]
+    };
+    for body in bodies(true) {
+        let record = Record::new(synthetic::environment(), body);
+        let html = render(&named(vec![record.clone()]));
+        assert_sound(&html);
+        assert!(html.contains("a&lt;b&gt;|&quot;c&quot;"), "the file's name");
+        assert!(!html.to_lowercase().contains("not verified"));
+        // Among other records it has a line in the contents.
+        assert_sound(&render(&named(vec![record, synthetic::bench()])));
+    }
+    for body in bodies(false) {
+        let html = render(&named(vec![Record::new(synthetic::environment(), body)]));
+        assert_sound(&html);
+        assert!(html.contains("were not checked") && html.contains("(not verified)"));
+    }
+    let html = render(&named(vec![Record::new(
+        synthetic::environment(),
+        Body::Suite(made_up::suite(&[], true)),
+    )]));
+    assert!(html.contains("The record holds no model."));
+}
+
+#[test]
 fn sums_over_layers_keep_the_total() {
     let mut record = synthetic::profile(5);
     let body = inner(&mut record);

@@ -67,6 +67,7 @@ pub(super) fn environment() -> Environment {
         copy_gb_s: Some(COPY),
         read_gb_s: Some(1.06 * COPY),
         canary_drift: Some(0.004),
+        command: None,
     }
 }
 

@@ -1,0 +1,317 @@
+//! `lathe bench decode`: llama-bench's tests, verified; or a step by operation.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use clap::{Args, ValueEnum};
+
+use super::axes::{self, Counts};
+use crate::cli::Global;
+use crate::cli::generation::{OnDevice, RunOpts, measured, recorded};
+use crate::data::record::{
+    Body, Environment, GenerationTest, GenerationTests, MeasuredModel, Record, TokS,
+};
+use crate::data::stats::mean_sd;
+use crate::decode::{Model, Script, Trial};
+use crate::error::{Error, Result};
+use crate::gpu::Gpu;
+use crate::report::{generation, llama_bench};
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// llama-bench's table.
+    Md,
+    /// Comma-separated values with llama-bench's names.
+    Csv,
+    /// One array with llama-bench's names.
+    Json,
+    /// One line a test.
+    Jsonl,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Opts {
+    /// GGUF files
+    #[arg(short, long, value_name = "FILE", num_args = 1.., required_unless_present = "arch")]
+    model: Vec<PathBuf>,
+    /// Prompt tokens of the tests `pp`: counts, lists and ranges (128,256 1-4 128-512+128
+    /// 128-1024*2); 0 for none
+    #[arg(short = 'p', long, value_name = "N", default_value = "512", value_parser = axes::counts)]
+    n_prompt: Vec<Counts>,
+    /// Generated tokens of the tests `tg`; 0 for none
+    #[arg(short, long, value_name = "N", default_value = "128", value_parser = axes::counts)]
+    n_gen: Vec<Counts>,
+    /// A test of a prompt and what is generated after it (also -pg); may be repeated
+    #[arg(long, value_name = "PP,TG", value_parser = axes::pair)]
+    pg: Vec<(usize, usize)>,
+    /// Tokens in the cache before each test, untimed
+    #[arg(short = 'd', long, value_name = "N", default_value = "0", value_parser = axes::counts)]
+    n_depth: Vec<Counts>,
+    /// Timed runs of each test
+    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = repetitions)]
+    repetitions: usize,
+    /// Decode steps in a submission: 1 stands beside llama-bench, more are faster
+    #[arg(long, value_name = "N", default_value = "1,8", value_parser = axes::batches)]
+    steps_per_submit: Vec<Counts>,
+    /// How results are printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
+    output: Format,
+    /// Save the run as a record; an existing file is not overwritten
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    #[command(flatten)]
+    run: RunOpts,
+    /// A step by operation, expected against measured, on a synthetic checkpoint of this
+    /// architecture, such as gemma3-1b; goes with none of the tests' options
+    #[arg(long, value_name = "ARCH", conflicts_with_all = TESTS)]
+    arch: Option<String>,
+    /// With --arch: storage of the weights
+    #[arg(long, default_value = "bf16", requires = "arch")]
+    quant: String,
+}
+
+/// What says nothing to a step by operation.
+const TESTS: [&str; 17] = [
+    "model",
+    "n_prompt",
+    "n_gen",
+    "pg",
+    "n_depth",
+    "repetitions",
+    "steps_per_submit",
+    "output",
+    "kv",
+    "activations",
+    "hint",
+    "untuned",
+    "verify_positions",
+    "no_verify",
+    "seed",
+    "prompt_file",
+    "prompt_ids",
+];
+
+const EXAMPLES: &str = "Examples:
+  lathe bench decode -m model.gguf                         pp512 and tg128, as llama-bench
+  lathe bench decode -m model.gguf -p 0 -n 128 -d 0,4096   generation at two depths
+  lathe bench decode -m model.gguf -p 128-2048*2 -n 0 -pg 512,128 -o csv
+  lathe bench decode --arch gemma3-1b                      a step by operation, no checkpoint";
+
+fn repetitions(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if (1..=1000).contains(&n) => Ok(n),
+        _ => Err("expected a whole number from 1 to 1000".into()),
+    }
+}
+
+/// Lengths of one test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Test {
+    depth: usize,
+    prompt: usize,
+    generate: usize,
+}
+
+impl Test {
+    fn name(self) -> String {
+        GenerationTest::name(self.prompt, self.generate, self.depth)
+    }
+}
+
+impl Opts {
+    /// All tests of a model: by depth, then `pp`, `tg` and both, each once.
+    fn tests(&self) -> Result<Vec<Test>> {
+        let (prompts, generated) = (axes::all(&self.n_prompt), axes::all(&self.n_gen));
+        let mut tests = Vec::new();
+        for depth in axes::all(&self.n_depth) {
+            let pp = prompts.iter().map(|&prompt| (prompt, 0));
+            let tg = generated.iter().map(|&generate| (0, generate));
+            for (prompt, generate) in pp.chain(tg).chain(self.pg.iter().copied()) {
+                let test = Test { depth, prompt, generate };
+                if prompt + generate > 0 && !tests.contains(&test) {
+                    tests.push(test);
+                }
+            }
+        }
+        match tests.is_empty() {
+            true => Err(Error::Usage("-p 0 -n 0 without -pg leaves no test".into())),
+            false => Ok(tests),
+        }
+    }
+}
+
+pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    if let Some(arch) = &opts.arch {
+        super::refuse_software(&global.open()?, opts.save.is_some() && !opts.run.allow_software)?;
+        return crate::cli::decode::bench_arch(global, arch, &opts.quant, opts.save.as_deref());
+    }
+    if global.json && opts.output != Format::Md {
+        return Err(Error::Usage("--json prints the record, -o rows; give one of them".into()));
+    }
+    let tests = opts.tests()?;
+    let gpu = Arc::new(global.open()?);
+    opts.run.refuse(&gpu, opts.save.as_ref())?;
+    // Files that cannot be decoded are better known before an hour of timing.
+    let models = opts.model.iter().map(Model::open).collect::<Result<Vec<_>>>()?;
+    let environment = recorded(&gpu)?;
+    let body = GenerationTests { prompts: opts.run.source().name(), tests: Vec::new() };
+    let mut results = Results { environment, body, save: opts.save.as_ref() };
+    for model in &models {
+        of_model(global, opts, &gpu, model, &tests, &mut results)?;
+    }
+    results.print(global, opts.output);
+    Ok(())
+}
+
+struct Results<'a> {
+    environment: Environment,
+    body: GenerationTests,
+    save: Option<&'a PathBuf>,
+}
+
+impl Results<'_> {
+    fn record(&self) -> Record {
+        Record::new(self.environment.clone(), Body::GenerationTests(self.body.clone()))
+    }
+
+    /// Keeps a result. A run that is cut short leaves what it had.
+    fn push(&mut self, test: GenerationTest) -> Result<()> {
+        self.body.tests.push(test);
+        let Some(path) = self.save else { return Ok(()) };
+        match self.body.tests.len() {
+            1 => self.record().write(path),
+            _ => self.record().rewrite(path),
+        }
+    }
+
+    fn print(&self, global: &Global, format: Format) {
+        if let Some(path) = self.save {
+            eprintln!("saved {}", path.display());
+        }
+        if global.json {
+            match serde_json::to_string_pretty(&self.record()) {
+                Ok(text) => println!("{text}"),
+                Err(e) => eprintln!("lathe: cannot write JSON: {e}"),
+            }
+            return;
+        }
+        let (run, env) = (&self.body, &self.environment);
+        match format {
+            Format::Csv => print!("{}", llama_bench::csv(run, env)),
+            Format::Json => print!("{}", llama_bench::json(run, env)),
+            Format::Jsonl => print!("{}", llama_bench::jsonl(run, env)),
+            Format::Md => {
+                let grid = generation::tests(run, env);
+                println!("{}\n{}\n{}", grid.table(), grid.note, generation::machine(env));
+            }
+        }
+    }
+}
+
+fn of_model(
+    global: &Global,
+    opts: &Opts,
+    gpu: &Arc<Gpu>,
+    model: &Model,
+    tests: &[Test],
+    results: &mut Results<'_>,
+) -> Result<()> {
+    let given = |test: &Test| Script::given(test.depth, test.prompt);
+    let most = tests.iter().map(given).max().unwrap_or(0);
+    let tokens = opts.run.source().tokens(model, most)?;
+    let facts = measured(model);
+    let mut on_device = OnDevice::new(gpu, model, &opts.run)?;
+    for (index, test) in tests.iter().enumerate() {
+        let script = Script {
+            tokens: tokens[..given(test)].to_vec(),
+            depth: test.depth,
+            prompt: test.prompt,
+            generate: test.generate,
+            seed: opts.run.seed,
+        };
+        let (graph, executor) = on_device.graph(global, script.positions(), None)?;
+        let memory = executor.device_bytes();
+        let mut trial = Trial::new(&graph, executor, script)?;
+        let verified = opts.run.verify(&graph, &mut trial)?;
+        if index == 0 && !gpu.adapter.software && !trial.settle(&gpu.adapter)? {
+            tracing::warn!("step times had not settled when the measured runs began");
+        }
+        // A prompt has no decode steps whose submission could matter.
+        let settings = match test.generate {
+            0 => vec![None],
+            _ => axes::all(&opts.steps_per_submit).into_iter().map(Some).collect(),
+        };
+        for steps in settings {
+            let began = SystemTime::now();
+            let named = format!("{} {}{}", facts.file(), test.name(), setting(steps));
+            let bar = global.progress(1 + opts.repetitions as u64, &named, false);
+            let mut samples = Vec::new();
+            // The first warms up; what it chose, all others must choose.
+            for repetition in 0..=opts.repetitions {
+                let run = trial.run(steps.unwrap_or(1))?;
+                if repetition > 0 {
+                    samples.push(run.total());
+                }
+                bar.inc(1);
+            }
+            bar.finish_and_clear();
+            let time = humantime::format_rfc3339_seconds(began).to_string();
+            let about = (&facts, &opts.run);
+            let mut result = result(about, *test, steps, &samples, time);
+            result.verified = verified;
+            result.gpu_memory_bytes = memory;
+            result.kv_cache_bytes = graph.kv_bytes();
+            eprintln!("{:>9.1} ± {:.1} tok/s  {named}", result.avg_ts, result.stddev_ts);
+            results.push(result)?;
+        }
+    }
+    Ok(())
+}
+
+fn setting(steps: Option<usize>) -> String {
+    match steps {
+        None => String::new(),
+        Some(1) => ", 1 step a submission".into(),
+        Some(n) => format!(", {n} steps a submission"),
+    }
+}
+
+/// The figures of a test; what was verified and how much memory it took is the caller's.
+fn result(
+    (model, run): (&MeasuredModel, &RunOpts),
+    test: Test,
+    steps_per_submit: Option<usize>,
+    samples: &[Duration],
+    test_time: String,
+) -> GenerationTest {
+    let samples_ns: Vec<u64> = samples.iter().map(|d| d.as_nanos() as u64).collect();
+    let tokens = (test.prompt + test.generate) as f64;
+    let samples_ts: Vec<f64> = samples.iter().map(|d| tokens / d.as_secs_f64()).collect();
+    let ns: Vec<f64> = samples_ns.iter().map(|ns| *ns as f64).collect();
+    let ((avg_ns, stddev_ns), (mean, sd)) = (mean_sd(&ns), mean_sd(&samples_ts));
+    GenerationTest {
+        test: test.name(),
+        model: model.clone(),
+        type_k: run.kv().into(),
+        type_v: run.kv().into(),
+        activations: run.activations().into(),
+        n_prompt: test.prompt,
+        n_gen: test.generate,
+        n_depth: test.depth,
+        steps_per_submit,
+        test_time,
+        avg_ns: avg_ns.round() as u64,
+        stddev_ns: stddev_ns.round() as u64,
+        avg_ts: mean,
+        stddev_ts: sd,
+        samples_ns,
+        samples_ts,
+        tok_s: TokS { mean, sd },
+        verified: None,
+        gpu_memory_bytes: 0,
+        kv_cache_bytes: 0,
+    }
+}

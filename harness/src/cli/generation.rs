@@ -1,0 +1,193 @@
+//! What `bench decode` and `suite` share: models on a device, what is verified, what is recorded.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+
+use super::Global;
+use super::decode::{Float, parse_hints};
+use crate::data::record::{Environment, MeasuredModel, Verified};
+use crate::decode::prompts::Source;
+use crate::decode::{DecodeGraph, Model, Sampling, SessionOptions, Trial};
+use crate::error::{Error, Result};
+use crate::execute::{CpuExecutor, GpuExecutor};
+use crate::gpu::{Gpu, Pipelines, Policy, Span};
+use crate::measure::{copy_bandwidth, environment};
+use crate::model::describe;
+use crate::plan::tuned::Store;
+
+/// How models are run, and what is checked.
+#[derive(Debug, Args)]
+pub(super) struct RunOpts {
+    /// Storage of the KV cache
+    #[arg(long, default_value = "f16")]
+    kv: Float,
+    /// Storage of what goes into matrices
+    #[arg(long, default_value = "f32", value_name = "FORMAT")]
+    activations: Float,
+    /// Use this variant or fail: KERNEL=VARIANT or KERNEL=FILE.wgsl. May be repeated
+    #[arg(long, value_name = "KERNEL=VARIANT|FILE.wgsl")]
+    hint: Vec<String>,
+    /// Leave tuned choices out; only hints and the kernels' own preferences count
+    #[arg(long)]
+    untuned: bool,
+    /// Positions of each run that are held against the CPU reference before it is timed
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = super::count)]
+    verify_positions: usize,
+    /// Take figures of outputs that nobody checked; tables and records say so
+    #[arg(long, conflicts_with = "verify_positions")]
+    no_verify: bool,
+    /// Seed of prompts and draws
+    #[arg(long, value_name = "SEED", default_value_t = 42)]
+    pub(super) seed: u32,
+    /// Prompts from the text of a file, in the place of random tokens
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt_ids")]
+    prompt_file: Option<PathBuf>,
+    /// Prompts from a file of token ids
+    #[arg(long, value_name = "FILE")]
+    prompt_ids: Option<PathBuf>,
+    /// Let a software adapter save a record
+    #[arg(long)]
+    pub(super) allow_software: bool,
+}
+
+impl RunOpts {
+    pub(super) fn kv(&self) -> &'static str {
+        self.kv.format().name()
+    }
+
+    pub(super) fn activations(&self) -> &'static str {
+        self.activations.format().name()
+    }
+
+    pub(super) fn source(&self) -> Source<'_> {
+        match (&self.prompt_file, &self.prompt_ids) {
+            (Some(path), _) => Source::Text(path),
+            (_, Some(path)) => Source::Ids(path),
+            _ => Source::Seed(u64::from(self.seed)),
+        }
+    }
+
+    /// Refuses what cannot be saved or verified, before anything is run.
+    pub(super) fn refuse(&self, gpu: &Gpu, record: Option<&PathBuf>) -> Result<()> {
+        if self.verify_positions == 0 {
+            return Err(Error::Usage(
+                "--verify-positions 0 verifies nothing; --no-verify says so in the table".into(),
+            ));
+        }
+        let Some(path) = record else { return Ok(()) };
+        if path.exists() {
+            let path = path.display();
+            return Err(Error::Usage(format!("{path} exists; a record is not overwritten")));
+        }
+        super::bench::refuse_software(gpu, !self.allow_software)
+    }
+
+    /// Verifies a trial, unless told not to.
+    pub(super) fn verify(
+        &self,
+        graph: &DecodeGraph,
+        trial: &mut Trial<'_>,
+    ) -> Result<Option<Verified>> {
+        if self.no_verify {
+            return Ok(None);
+        }
+        let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
+        trial.verify(&mut reference, self.verify_positions).map(Some)
+    }
+}
+
+/// A model whose graphs come one after another to one device: the weights are uploaded once.
+pub(super) struct OnDevice<'a> {
+    model: &'a Model,
+    gpu: Arc<Gpu>,
+    options: SessionOptions,
+    pipelines: Pipelines,
+    executor: Option<GpuExecutor>,
+}
+
+impl<'a> OnDevice<'a> {
+    pub(super) fn new(gpu: &Arc<Gpu>, model: &'a Model, opts: &RunOpts) -> Result<Self> {
+        let options = SessionOptions {
+            kv: opts.kv.format(),
+            acts: opts.activations.format(),
+            hints: parse_hints(&opts.hint)?,
+            store: (!opts.untuned).then(Store::default_path),
+            ..SessionOptions::default()
+        };
+        let (gpu, pipelines) = (Arc::clone(gpu), Pipelines::default());
+        Ok(Self { model, gpu, options, pipelines, executor: None })
+    }
+
+    /// The step for exactly this context, and an executor that holds it.
+    pub(super) fn graph(
+        &mut self,
+        global: &Global,
+        context: usize,
+        sampling: Option<Sampling>,
+    ) -> Result<(DecodeGraph, &mut GpuExecutor)> {
+        let options = SessionOptions { context, sampling, ..self.options.clone() };
+        let graph = self.model.graph(Some(&self.gpu), &options)?;
+        let recording = Arc::clone(&graph.recording);
+        let executor = match &self.executor {
+            Some(before) => before.sharing(&self.pipelines, recording, Policy::Plain)?,
+            None => {
+                let bar = global.progress(0, "loading", true);
+                let executor = GpuExecutor::new(
+                    Arc::clone(&self.gpu),
+                    &self.pipelines,
+                    recording,
+                    Policy::Plain,
+                    &mut |done, total| {
+                        bar.set_length(total);
+                        bar.set_position(done);
+                    },
+                )?;
+                bar.finish_and_clear();
+                executor
+            }
+        };
+        Ok((graph, self.executor.insert(executor)))
+    }
+}
+
+/// Where and with what the run takes place: with the copy bandwidth, by which `compare` sees that
+/// the machine has changed, and the command line.
+pub(super) fn recorded(gpu: &Gpu) -> Result<Environment> {
+    let mut environment = environment(gpu);
+    // Before the weights take the memory; a device too full to copy has no figure.
+    environment.copy_gb_s = match copy_bandwidth(gpu) {
+        Ok(copy) => Some(copy.gb_s),
+        Err(lost @ Error::DeviceLost { .. }) => return Err(lost),
+        Err(e) => {
+            tracing::warn!("no copy bandwidth: {e}");
+            None
+        }
+    };
+    environment.timestamp_quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
+    let quoted = |word: String| match word.contains(char::is_whitespace) {
+        true => format!("'{word}'"),
+        false => word,
+    };
+    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
+    let words: Vec<_> = words.collect();
+    environment.command = Some(format!("lathe {}", words.join(" ")));
+    Ok(environment)
+}
+
+/// The model in llama-bench's names.
+pub(super) fn measured(model: &Model) -> MeasuredModel {
+    let summary = describe(&model.file);
+    let arch = summary.architecture.unwrap_or_default();
+    let ty = summary.types.first().map_or("", |t| t.ty.name());
+    MeasuredModel {
+        model_filename: model.file.path.display().to_string(),
+        model_type: format!(
+            "{arch} {} {ty}",
+            crate::report::generation::params(summary.parameters)
+        ),
+        model_size: summary.tensor_bytes,
+        model_n_params: summary.parameters,
+    }
+}

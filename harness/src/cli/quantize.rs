@@ -1,0 +1,99 @@
+//! `lathe quantize`: a checkpoint as GGUF in another weight type.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Global;
+use crate::error::{Error, Result};
+use crate::model::ModelFile;
+use crate::model::export::{ExportSpec, write_gguf};
+use crate::model::synth::weight_type;
+use crate::report::{json, table};
+
+#[derive(Debug, Args)]
+pub(super) struct Opts {
+    /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a
+    /// config.json
+    input: PathBuf,
+    /// File to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Storage of the matrices: f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k.
+    /// Rows that are no multiple of 256 are stored as llama-quantize would
+    #[arg(long = "type", value_name = "TYPE")]
+    weights: String,
+    /// Storage of the embedding, and of a head of its own, if another
+    #[arg(long, value_name = "TYPE")]
+    embed_type: Option<String>,
+    /// Replace the output if it is there
+    #[arg(long)]
+    force: bool,
+    /// Leave the tokenizer out
+    #[arg(long)]
+    no_tokenizer: bool,
+}
+
+pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    let ty = |option: &str, text: &str| {
+        weight_type(text).map_err(|e| Error::Usage(format!("{option} {e}")))
+    };
+    let spec = ExportSpec {
+        weights: ty("--type", &opts.weights)?,
+        embed: opts.embed_type.as_deref().map(|text| ty("--embed-type", text)).transpose()?,
+        overwrite: opts.force,
+        without_tokenizer: opts.no_tokenizer,
+    };
+    let file = ModelFile::open(&opts.input)?;
+    let bar = global.progress(0, "quantizing", true);
+    let summary = write_gguf(&file, &spec, &opts.output, &mut |written, total| {
+        bar.set_length(total);
+        bar.set_position(written);
+    })?;
+    bar.finish_and_clear();
+    if global.json {
+        json::print(&summary);
+        return Ok(());
+    }
+    println!(
+        "{}: {} parameters, {} of tensors became a file of {}{}",
+        summary.path.display(),
+        summary.parameters,
+        table::bytes(summary.source_bytes),
+        table::bytes(summary.bytes),
+        if summary.tokenizer { "" } else { ", no tokenizer" },
+    );
+    let columns =
+        ["type", "matrices", "parameters", "bytes", "relative RMS error", "rounded to nearest"];
+    let mut t = table::table(&columns, &[1, 2, 3, 4, 5]);
+    // A source of this type is copied.
+    let shown = |error: Option<f64>| error.map_or_else(|| "as it was".to_owned(), percent);
+    for ty in &summary.types {
+        t.add_row(vec![
+            ty.ty.to_owned(),
+            ty.tensors.to_string(),
+            ty.parameters.to_string(),
+            table::bytes(ty.bytes),
+            shown(ty.relative_rms_error),
+            shown(ty.nearest_relative_rms_error),
+        ]);
+    }
+    println!("{t}");
+    for f in &summary.fallbacks {
+        println!(
+            "{} of them as {} in place of {}: rows of {} are no whole blocks",
+            f.tensors, f.stored, f.asked, f.row_len
+        );
+    }
+    if summary.requantised > 0 {
+        println!(
+            "{} tensors were quantised before: what that lost is not in these errors",
+            summary.requantised
+        );
+    }
+    Ok(())
+}
+
+fn percent(error: f64) -> String {
+    format!("{:.4} %", 100.0 * error)
+}

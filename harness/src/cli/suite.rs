@@ -1,0 +1,279 @@
+//! `lathe suite`: generation by seven configurations, all models side by side.
+
+mod configs;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+
+use super::Global;
+use super::generation::{OnDevice, RunOpts, measured, recorded};
+use crate::data::record::{Body, Environment, Record, Suite, SuiteConfig, SuiteModel, SuiteRun};
+use crate::data::stats::quantile;
+use crate::decode::{Model, Timed, Trial};
+use crate::error::{Error, Result};
+use crate::gpu::Gpu;
+use crate::model::synth::{SynthArch, SynthSpec, UnknownName, weight_type, write_synth};
+use crate::report::{generation, html};
+
+use configs::{Config, Tier};
+
+#[derive(Debug, Args)]
+#[command(after_help = configs::TABLE)]
+pub(super) struct Opts {
+    /// Which configurations: quick has 2, standard 5, full all 7
+    #[arg(long, default_value = "quick")]
+    tier: Tier,
+    /// GGUF files
+    #[arg(short, long, value_name = "FILE", num_args = 1.., required_unless_present = "arch")]
+    model: Vec<PathBuf>,
+    /// Architectures of synthetic checkpoints, in the place of files: written to the temporary
+    /// folder and removed again
+    #[arg(long, value_name = "ARCH", value_delimiter = ',', conflicts_with = "model")]
+    arch: Vec<String>,
+    /// With --arch: storage of the matrices
+    #[arg(long, default_value = "bf16", requires = "arch")]
+    quant: String,
+    /// With --arch: storage of the embedding, if another
+    #[arg(long, requires = "arch")]
+    embed_quant: Option<String>,
+    /// Decode steps in a submission of the faster setting; per-step times come from runs of one
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = super::batch)]
+    steps_per_submit: usize,
+    /// Of the tier only these configurations
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Untimed runs of a configuration before those that count
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = super::count)]
+    warm_ups: usize,
+    /// Timed runs of a configuration and setting, of which the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = super::batch)]
+    repetitions: usize,
+    #[command(flatten)]
+    run: RunOpts,
+    /// Write the tables as Markdown; an existing file is not overwritten
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Write the report as one offline HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Save the run as a record; an existing file is not overwritten
+    #[arg(short, long, value_name = "RECORD.json")]
+    output: Option<PathBuf>,
+}
+
+pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    if let Some(path) = opts.markdown.as_ref().filter(|path| path.exists()) {
+        return Err(Error::Usage(format!("{} exists and is not overwritten", path.display())));
+    }
+    let configs = opts.tier.configs(&opts.only)?;
+    let specs = specs(opts)?;
+    let gpu = Arc::new(global.open()?);
+    opts.run.refuse(&gpu, opts.output.as_ref())?;
+    let io = |path: &Path| {
+        let path = path.to_owned();
+        move |source| Error::Io { path, source }
+    };
+    // Removed when the run ends, however it does.
+    let folder = tempfile::tempdir().map_err(io(&std::env::temp_dir()))?;
+    let mut models = opts.model.iter().map(Model::open).collect::<Result<Vec<_>>>()?;
+    for spec in &specs {
+        models.push(synthetic(global, spec, folder.path())?);
+    }
+    let environment = recorded(&gpu)?;
+    let mut suite = Suite {
+        tier: opts.tier.to_string(),
+        prompts: opts.run.source().name(),
+        seed: opts.run.seed,
+        warm_ups: opts.warm_ups,
+        repetitions: opts.repetitions,
+        steps_per_submit: opts.steps_per_submit,
+        models: Vec::new(),
+    };
+    for model in &models {
+        of_model(global, opts, &gpu, (model, &configs), &mut |result| {
+            // A run that is cut short leaves what it had.
+            match suite.models.last_mut() {
+                Some(last) if last.model == result.model => *last = result,
+                _ => suite.models.push(result),
+            }
+            let Some(path) = &opts.output else { return Ok(()) };
+            let record = Record::new(environment.clone(), Body::Suite(suite.clone()));
+            if path.exists() { record.rewrite(path) } else { record.write(path) }
+        })?;
+    }
+    finish(global, opts, environment, suite)
+}
+
+/// Writes and prints what was measured.
+fn finish(global: &Global, opts: &Opts, environment: Environment, suite: Suite) -> Result<()> {
+    let markdown = generation::suite_markdown(&suite, &environment);
+    let record = Record::new(environment, Body::Suite(suite));
+    if let Some(path) = &opts.output {
+        eprintln!("saved {}", path.display());
+    }
+    if let Some(path) = &opts.markdown {
+        let io = |source| Error::Io { path: path.clone(), source };
+        let mut file = std::fs::File::create_new(path).map_err(io)?;
+        std::io::Write::write_all(&mut file, markdown.as_bytes()).map_err(io)?;
+        eprintln!("wrote {}", path.display());
+    }
+    let name = opts.output.as_deref().map_or("suite".into(), |path| {
+        path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+    });
+    let records = [(name, record)];
+    if let Some(path) = &opts.html {
+        super::write_page(path, &html::render(&records))?;
+        eprintln!("wrote {}", path.display());
+    }
+    if global.json {
+        match serde_json::to_string_pretty(&records[0].1) {
+            Ok(text) => println!("{text}"),
+            Err(e) => eprintln!("lathe: cannot write JSON: {e}"),
+        }
+    } else {
+        print!("{markdown}");
+    }
+    Ok(())
+}
+
+fn specs(opts: &Opts) -> Result<Vec<SynthSpec>> {
+    let named =
+        |option: &'static str| move |e: UnknownName| Error::Usage(format!("--{option} {e}"));
+    let quant = weight_type(&opts.quant).map_err(named("quant"))?;
+    let embed = opts.embed_quant.as_deref().map(weight_type).transpose();
+    let embed_quant = embed.map_err(named("embed-quant"))?;
+    let spec = |arch: &String| {
+        let arch: SynthArch = arch.parse().map_err(named("arch"))?;
+        Ok(SynthSpec { arch, quant, embed_quant, seed: 42 })
+    };
+    opts.arch.iter().map(spec).collect()
+}
+
+fn synthetic(global: &Global, spec: &SynthSpec, folder: &Path) -> Result<Model> {
+    let path = folder.join(format!("{}-{}.gguf", spec.arch, spec.quant.name()));
+    let bar = global.progress(0, "writing weights", true);
+    write_synth(spec, &path, &mut |written, total| {
+        bar.set_length(total);
+        bar.set_position(written);
+    })?;
+    bar.finish_and_clear();
+    Model::open(path)
+}
+
+/// Runs all configurations of a model; `on_config` hears of each with those before it.
+fn of_model(
+    global: &Global,
+    opts: &Opts,
+    gpu: &Arc<Gpu>,
+    (model, configs): (&Model, &[Config]),
+    on_config: &mut dyn FnMut(SuiteModel) -> Result<()>,
+) -> Result<()> {
+    let most = configs.iter().map(|config| config.prompt).max().unwrap_or(0);
+    let tokens = opts.run.source().tokens(model, most)?;
+    let mut on_device = OnDevice::new(gpu, model, &opts.run)?;
+    let mut result = SuiteModel {
+        model: measured(model),
+        kv: opts.run.kv().into(),
+        activations: opts.run.activations().into(),
+        configs: Default::default(),
+    };
+    for (index, config) in configs.iter().enumerate() {
+        let named = format!("{} {}", result.model.file(), config.name);
+        let context = config.prompt + config.generate;
+        let (graph, executor) = on_device.graph(global, context, config.sampling)?;
+        let memory = executor.device_bytes();
+        let script = config.script(&tokens, opts.run.seed);
+        let mut trial = Trial::new(&graph, executor, script)?;
+        let verified = opts.run.verify(&graph, &mut trial)?;
+        if index == 0 && !gpu.adapter.software && !trial.settle(&gpu.adapter)? {
+            tracing::warn!("step times had not settled when the measured runs began");
+        }
+        // Both settings in turn, so that what drifts drifts for both.
+        let settings: &[usize] = match opts.steps_per_submit {
+            1 => &[1],
+            n => &[n, 1],
+        };
+        let bar = global.progress(
+            (opts.warm_ups + opts.repetitions * settings.len()) as u64,
+            &named,
+            false,
+        );
+        for _ in 0..opts.warm_ups {
+            trial.run(opts.steps_per_submit)?;
+            bar.inc(1);
+        }
+        let mut runs = Vec::new();
+        for _ in 0..opts.repetitions {
+            for steps_per_submit in settings {
+                runs.push(suite_run(*steps_per_submit, &trial.run(*steps_per_submit)?));
+                bar.inc(1);
+            }
+        }
+        bar.finish_and_clear();
+        let mut figures = figures(config, opts.steps_per_submit, runs);
+        figures.verified = verified;
+        figures.kv_cache_bytes = graph.kv_bytes();
+        figures.gpu_memory_bytes = memory;
+        eprintln!(
+            "{:>9.1} tok/s  first token {:.1} ms, decode {:.1} tok/s, step P50 {:.3} ms  {named}",
+            figures.e2e_tok_s, figures.ttft_ms, figures.decode_tok_s, figures.p50_ms
+        );
+        result.configs.insert(config.name.into(), figures);
+        on_config(result.clone())?;
+    }
+    Ok(())
+}
+
+fn suite_run(steps_per_submit: usize, run: &Timed) -> SuiteRun {
+    // A tenth of a microsecond is less than the clock's noise, and a third of the digits.
+    let ms = |seconds: f64| (seconds * 1e7).round() / 1e4;
+    let decode: std::time::Duration = run.steps.iter().sum();
+    SuiteRun {
+        steps_per_submit,
+        ttft_ms: ms(run.prompt.as_secs_f64()),
+        decode_ms: ms(decode.as_secs_f64()),
+        step_ms: match steps_per_submit {
+            1 => run.steps.iter().map(|step| ms(step.as_secs_f64())).collect(),
+            _ => Vec::new(),
+        },
+    }
+}
+
+/// Medians over the runs; what was verified and how much memory it took is the caller's.
+fn figures(config: &Config, steps_per_submit: usize, runs: Vec<SuiteRun>) -> SuiteConfig {
+    let sorted = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    let median = |setting: usize, of: &dyn Fn(&SuiteRun) -> f64| {
+        let of_setting = runs.iter().filter(|run| run.steps_per_submit == setting);
+        quantile(&sorted(of_setting.map(of).collect()), 0.5)
+    };
+    let generated = config.generate as f64;
+    let e2e = |run: &SuiteRun| generated * 1e3 / (run.ttft_ms + run.decode_ms);
+    let decode = |run: &SuiteRun| (generated - 1.0) * 1e3 / run.decode_ms;
+    let steps = sorted(runs.iter().flat_map(|run| run.step_ms.iter().copied()).collect());
+    let ttft_ms = median(steps_per_submit, &|run| run.ttft_ms);
+    SuiteConfig {
+        prompt_tokens: config.prompt,
+        generated_tokens: config.generate,
+        sampling: config.settings(),
+        ttft_ms,
+        prefill_tok_s: config.prompt as f64 * 1e3 / ttft_ms,
+        e2e_tok_s: median(steps_per_submit, &e2e),
+        decode_tok_s: median(steps_per_submit, &decode),
+        one_step_e2e_tok_s: median(1, &e2e),
+        one_step_decode_tok_s: median(1, &decode),
+        p50_ms: quantile(&steps, 0.5),
+        p95_ms: quantile(&steps, 0.95),
+        kv_cache_bytes: 0,
+        gpu_memory_bytes: 0,
+        verified: None,
+        runs,
+    }
+}
+
+#[cfg(test)]
+mod tests;

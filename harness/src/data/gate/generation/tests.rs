@@ -1,0 +1,199 @@
+use super::*;
+use crate::data::gate::{GateVerdict, compare};
+use crate::data::record::{Body, MeasuredModel, Record, SuiteRun, TokS, Verified};
+use crate::data::rng::Rng;
+
+fn model(file: &str) -> MeasuredModel {
+    MeasuredModel {
+        model_filename: format!("models/{file}"),
+        model_type: "llama 1.2B BF16".into(),
+        model_size: 1 << 30,
+        model_n_params: 1 << 29,
+    }
+}
+
+const VERIFIED: Verified = Verified { positions: 8, worst_nmse: 1e-12, limit: 1e-5 };
+
+fn test(n_gen: usize, steps: usize, samples_ns: &[u64]) -> GenerationTest {
+    GenerationTest {
+        test: GenerationTest::name(0, n_gen, 0),
+        model: model("a.gguf"),
+        type_k: "f16".into(),
+        type_v: "f16".into(),
+        activations: "f32".into(),
+        n_prompt: 0,
+        n_gen,
+        n_depth: 0,
+        steps_per_submit: Some(steps),
+        test_time: String::new(),
+        avg_ns: 0,
+        stddev_ns: 0,
+        avg_ts: 0.0,
+        stddev_ts: 0.0,
+        samples_ns: samples_ns.to_vec(),
+        samples_ts: Vec::new(),
+        tok_s: TokS { mean: 0.0, sd: 0.0 },
+        verified: Some(VERIFIED),
+        gpu_memory_bytes: 0,
+        kv_cache_bytes: 0,
+    }
+}
+
+fn tests(tests: Vec<GenerationTest>) -> Record {
+    let body = GenerationTests { prompts: "seed 42".into(), tests };
+    Record::new(crate::data::gate::tests::environment(), Body::GenerationTests(body))
+}
+
+/// Five repetitions of a second each, give or take `noise`, times `factor`.
+fn noisy(rng: &mut Rng, factor: f64, noise: f64) -> Vec<u64> {
+    (0..5).map(|_| (1e9 * factor * (1.0 + noise * f64::from(rng.uniform() - 0.5))) as u64).collect()
+}
+
+fn verdicts(base: &Record, new: &Record) -> Vec<GateVerdict> {
+    compare(base, new, false).unwrap().cases.iter().map(|case| case.verdict).collect()
+}
+
+#[test]
+fn a_test_is_the_same_test_only_with_the_same_setting() {
+    let mut rng = Rng::new(1);
+    let mut at = |steps, factor| test(128, steps, &noisy(&mut rng, factor, 0.002));
+    let base = tests(vec![at(1, 1.0), at(8, 1.0)]);
+    let new = tests(vec![at(1, 1.1), at(8, 0.9)]);
+    assert_eq!(verdicts(&base, &new), [GateVerdict::Slowdown, GateVerdict::Faster]);
+    let report = compare(&base, &new, false).unwrap();
+    assert_eq!(report.cases[0].key, "a.gguf, KV f16, activations f32: tg128, 1 step a submission");
+    let Ratio { median, low, high } = report.cases[0].ratio.unwrap();
+    assert!(low < median && median < high && (median - 1.1).abs() < 0.01, "{low} {median} {high}");
+    let other = tests(vec![at(4, 1.0)]);
+    let error = compare(&base, &other, false).unwrap_err().to_string();
+    assert!(error.contains("no case in common"), "{error}");
+}
+
+#[test]
+fn too_few_repetitions_are_unclear_and_unverified_ones_say_so() {
+    let base = tests(vec![test(8, 1, &[1_000_000_000, 1_000_100_000])]);
+    assert_eq!(verdicts(&base, &base), [GateVerdict::Unclear]);
+    let mut unverified = test(8, 1, &[1_000_000_000; 3]);
+    unverified.verified = None;
+    let base = tests(vec![unverified]);
+    let case = compare(&base, &base, false).unwrap().cases.remove(0);
+    assert_eq!(case.verdict, GateVerdict::Same);
+    assert_eq!(case.note, "earlier run: not verified; new run: not verified");
+}
+
+#[test]
+fn chance_is_no_slowdown() {
+    let mut rng = Rng::new(7);
+    let mut wrong = 0;
+    for _ in 0..1000 {
+        // Runs that differ by up to 1 % in the mean and by 2 % among repetitions.
+        let mut run = || {
+            let factor = 1.0 + 0.01 * f64::from(rng.uniform());
+            tests(vec![test(8, 1, &noisy(&mut rng, factor, 0.02))])
+        };
+        let (base, new) = (run(), run());
+        wrong += usize::from(matches!(
+            verdicts(&base, &new)[0],
+            GateVerdict::Slowdown | GateVerdict::Faster
+        ));
+    }
+    assert!(wrong <= 5, "{wrong} of 1000");
+}
+
+#[test]
+fn another_model_of_the_same_name_is_refused() {
+    let mut rng = Rng::new(1);
+    let base = tests(vec![test(8, 1, &noisy(&mut rng, 1.0, 0.01))]);
+    let mut new = base.clone();
+    let Body::GenerationTests(body) = &mut new.body else { unreachable!() };
+    body.tests[0].model.model_size += 1;
+    let error = compare(&base, &new, false).unwrap_err().to_string();
+    assert!(error.contains("a.gguf") && error.contains("not the same model"), "{error}");
+}
+
+fn suite(factor: f64) -> Record {
+    let mut rng = Rng::new((factor * 100.0) as u64);
+    // In whole 0.1 µs, as the command writes them.
+    let mut about = |ms: f64| (ms * (1.0 + 0.001 * f64::from(rng.uniform())) * 1e4).round() / 1e4;
+    let mut run = |steps_per_submit: usize| SuiteRun {
+        steps_per_submit,
+        ttft_ms: about(10.0),
+        decode_ms: about(63.0 * factor),
+        step_ms: match steps_per_submit {
+            1 => (0..63).map(|i| factor * (1.0 + 0.001 * f64::from(i % 7))).collect(),
+            _ => Vec::new(),
+        },
+    };
+    let runs = [8, 1, 8, 1, 8, 1].map(&mut run).to_vec();
+    let config = SuiteConfig {
+        prompt_tokens: 64,
+        generated_tokens: 64,
+        sampling: None,
+        ttft_ms: 0.0,
+        prefill_tok_s: 0.0,
+        e2e_tok_s: 0.0,
+        decode_tok_s: 0.0,
+        one_step_e2e_tok_s: 0.0,
+        one_step_decode_tok_s: 0.0,
+        p50_ms: 0.0,
+        p95_ms: 0.0,
+        kv_cache_bytes: 0,
+        gpu_memory_bytes: 0,
+        verified: Some(VERIFIED),
+        runs,
+    };
+    let models = vec![SuiteModel {
+        model: model("a.gguf"),
+        kv: "f16".into(),
+        activations: "f32".into(),
+        configs: [("short".to_owned(), config)].into(),
+    }];
+    let body = Suite {
+        tier: "quick".into(),
+        prompts: "seed 42".into(),
+        seed: 42,
+        warm_ups: 2,
+        repetitions: 3,
+        steps_per_submit: 8,
+        models,
+    };
+    Record::new(crate::data::gate::tests::environment(), Body::Suite(body))
+}
+
+#[test]
+fn a_suite_is_compared_by_first_token_whole_run_and_step() {
+    let report = compare(&suite(1.0), &suite(1.2), false).unwrap();
+    let seen: Vec<_> = report.cases.iter().map(|c| (c.key.as_str(), c.verdict)).collect();
+    let short = "a.gguf, KV f16, activations f32: short 64/64";
+    assert_eq!(
+        seen,
+        [
+            (&*format!("{short} first token"), GateVerdict::Same),
+            (&*format!("{short} end to end"), GateVerdict::Slowdown),
+            (&*format!("{short} step"), GateVerdict::Slowdown),
+        ]
+    );
+    assert_eq!(report.exit_code(), 1);
+    assert_eq!(compare(&suite(1.0), &suite(1.0), false).unwrap().exit_code(), 0);
+}
+
+#[test]
+fn kinds_do_not_mix() {
+    let error = compare(&suite(1.0), &tests(Vec::new()), false).unwrap_err().to_string();
+    assert!(error.contains("suite") && error.contains("bench decode"), "{error}");
+}
+
+#[test]
+fn records_survive_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, record) in [("s.json", suite(1.0)), ("t.json", tests(vec![test(8, 1, &[7; 3])]))] {
+        let path = folder.path().join(name);
+        record.write(&path).unwrap();
+        let read = Record::read(&path).unwrap();
+        match (&record.body, &read.body) {
+            (Body::Suite(a), Body::Suite(b)) => assert_eq!(a, b),
+            (Body::GenerationTests(a), Body::GenerationTests(b)) => assert_eq!(a, b),
+            _ => panic!("{name} became another kind"),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Records of whole generations: llama-bench's tests, and the suite.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What of a run was held against the CPU reference.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verified {
+    /// Positions compared, from the first on.
+    pub positions: usize,
+    /// Largest NMSE of a position's logits.
+    pub worst_nmse: f64,
+    /// Largest accepted.
+    pub limit: f64,
+}
+
+/// The model of a measurement, in llama-bench's names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredModel {
+    /// Path as given.
+    pub model_filename: String,
+    /// Architecture, size and the type that most of its bytes have, such as `llama 1.2B BF16`.
+    pub model_type: String,
+    /// Bytes of all tensors.
+    pub model_size: u64,
+    /// Values of all tensors.
+    pub model_n_params: u64,
+}
+
+impl MeasuredModel {
+    /// The file without its folder.
+    pub fn file(&self) -> &str {
+        self.model_filename.rsplit(['/', '\\']).next().unwrap_or_default()
+    }
+}
+
+/// `lathe bench decode --model`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GenerationTests {
+    /// Where the tokens came from, such as `seed 42`.
+    pub prompts: String,
+    /// One entry a model, test and setting.
+    pub tests: Vec<GenerationTest>,
+}
+
+/// Tokens a second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TokS {
+    /// Mean over the repetitions.
+    pub mean: f64,
+    /// Their standard deviation, over n - 1.
+    pub sd: f64,
+}
+
+/// One test. Keys that llama-bench has mean what they mean there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GenerationTest {
+    /// The test in llama-bench's notation, such as `pp512` or `tg128 @ d4096`.
+    pub test: String,
+    /// The model.
+    #[serde(flatten)]
+    pub model: MeasuredModel,
+    /// Storage of keys.
+    pub type_k: String,
+    /// Storage of values.
+    pub type_v: String,
+    /// Storage of what goes into matrices.
+    pub activations: String,
+    /// Prompt tokens.
+    pub n_prompt: usize,
+    /// Generated tokens.
+    pub n_gen: usize,
+    /// Tokens in the cache before.
+    pub n_depth: usize,
+    /// Decode steps in a submission; none for a test that generates nothing.
+    pub steps_per_submit: Option<usize>,
+    /// Start of the test, UTC.
+    pub test_time: String,
+    /// Mean time of a repetition, nanoseconds.
+    pub avg_ns: u64,
+    /// Standard deviation of the repetitions, nanoseconds.
+    pub stddev_ns: u64,
+    /// Mean of the repetitions' tokens a second.
+    pub avg_ts: f64,
+    /// Their standard deviation.
+    pub stddev_ts: f64,
+    /// Time of each repetition, nanoseconds.
+    pub samples_ns: Vec<u64>,
+    /// Tokens a second of each repetition.
+    pub samples_ts: Vec<f64>,
+    /// `avg_ts` and `stddev_ts` again, where other documents of this command have them.
+    pub tok_s: TokS,
+    /// What was verified before the figures were taken; none where that was left out.
+    pub verified: Option<Verified>,
+    /// Bytes of device memory.
+    pub gpu_memory_bytes: u64,
+    /// Bytes of all KV caches.
+    pub kv_cache_bytes: u64,
+}
+
+impl GenerationTest {
+    /// llama-bench's name of a test.
+    pub fn name(prompt: usize, generate: usize, depth: usize) -> String {
+        let mut name = match (prompt, generate) {
+            (prompt, 0) => format!("pp{prompt}"),
+            (0, generate) => format!("tg{generate}"),
+            (prompt, generate) => format!("pp{prompt}+tg{generate}"),
+        };
+        if depth > 0 {
+            name.push_str(&format!(" @ d{depth}"));
+        }
+        name
+    }
+}
+
+/// `lathe suite`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Suite {
+    /// quick, standard or full.
+    pub tier: String,
+    /// Where the tokens came from, such as `seed 42`.
+    pub prompts: String,
+    /// Seed of the draws.
+    pub seed: u32,
+    /// Untimed runs of a configuration before those that count.
+    pub warm_ups: usize,
+    /// Timed runs of a configuration and setting.
+    pub repetitions: usize,
+    /// Decode steps in a submission of the faster setting.
+    pub steps_per_submit: usize,
+    /// In the order of the command line.
+    pub models: Vec<SuiteModel>,
+}
+
+/// A model's results.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SuiteModel {
+    /// The model.
+    #[serde(flatten)]
+    pub model: MeasuredModel,
+    /// Storage of the KV cache.
+    pub kv: String,
+    /// Storage of what goes into matrices.
+    pub activations: String,
+    /// By name of the configuration.
+    pub configs: BTreeMap<String, SuiteConfig>,
+}
+
+/// How tokens were drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SamplingSettings {
+    /// Divides the logits.
+    pub temperature: f32,
+    /// Tokens that stay.
+    pub top_k: u32,
+    /// Share of the probability that stays.
+    pub top_p: f32,
+    /// Divides positive and multiplies negative logits of seen tokens; 1 changes nothing.
+    pub repeat_penalty: f32,
+}
+
+/// One configuration of one model. Rates and times are medians over the repetitions; those
+/// without a setting in their name are of the faster one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SuiteConfig {
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Tokens generated, the one after the prompt included.
+    pub generated_tokens: usize,
+    /// None for the greedy choice.
+    pub sampling: Option<SamplingSettings>,
+    /// Until the first token was read back, milliseconds.
+    pub ttft_ms: f64,
+    /// Prompt tokens over that time.
+    pub prefill_tok_s: f64,
+    /// Generated tokens over the whole time.
+    pub e2e_tok_s: f64,
+    /// Tokens after the first over the time after the first.
+    pub decode_tok_s: f64,
+    /// `e2e_tok_s` at one step a submission.
+    pub one_step_e2e_tok_s: f64,
+    /// `decode_tok_s` at one step a submission.
+    pub one_step_decode_tok_s: f64,
+    /// Median time of a step at one step a submission, over all repetitions, milliseconds.
+    pub p50_ms: f64,
+    /// 95th percentile of the same.
+    pub p95_ms: f64,
+    /// Bytes of all KV caches.
+    pub kv_cache_bytes: u64,
+    /// Bytes of device memory that weights, caches and everything else take.
+    pub gpu_memory_bytes: u64,
+    /// What was verified before the figures were taken; none where that was left out.
+    pub verified: Option<Verified>,
+    /// Every timed run.
+    pub runs: Vec<SuiteRun>,
+}
+
+/// One timed run of a configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SuiteRun {
+    /// Decode steps in a submission.
+    pub steps_per_submit: usize,
+    /// Until the first token was read back, milliseconds.
+    pub ttft_ms: f64,
+    /// From the first token to the last, milliseconds.
+    pub decode_ms: f64,
+    /// Of each step, milliseconds; only at one step a submission, where steps have times of their
+    /// own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub step_ms: Vec<f64>,
+}
+
+/// Names of the suite's configurations, in the order they are shown in.
+pub const ORDER: [&str; 7] =
+    ["short", "medium", "prefill", "decode", "long", "sampled", "full-pipe"];
+
+impl Suite {
+    /// Names of all configurations of all models: known ones in their order, then others.
+    pub fn config_names(&self) -> Vec<&str> {
+        let has = |name: &str| self.models.iter().any(|m| m.configs.contains_key(name));
+        let mut names: Vec<&str> = ORDER.into_iter().filter(|name| has(name)).collect();
+        for name in self.models.iter().flat_map(|m| m.configs.keys()) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        names
+    }
+}

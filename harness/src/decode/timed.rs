@@ -1,0 +1,96 @@
+//! A sequence in pieces that are timed one by one: forget everything, feed tokens, generate.
+//!
+//! [`super::session::run`] begins a sequence and runs it to its end. A measurement at depth needs
+//! more: tokens that fill the cache and are not timed, then a prompt or generated tokens that are.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use lathe_kernels::StateWord;
+
+use super::graph::DecodeGraph;
+pub use super::session::reset;
+use super::session::{Prompts, give, one_by_one, prompt_parts, step_submissions, too_long};
+use crate::error::{Error, Result};
+use crate::execute::{Batch, Execute, Stream};
+
+/// Gives the token that the next step processes, in the place of the one that was chosen: what an
+/// empty sequence needs before it can [`generate`].
+pub fn start(graph: &DecodeGraph, executor: &mut dyn Execute, token: u32) -> Result<()> {
+    let position = room(graph, executor, 1)?;
+    give(graph, executor, position, &[token])
+}
+
+/// Runs given tokens from the current position on. Returns the time until the token that follows
+/// them was chosen and read back.
+///
+/// # Errors
+/// No tokens, one beyond the vocabulary, more than the context has room for, or the device is lost.
+pub fn feed(
+    graph: &DecodeGraph,
+    executor: &mut dyn Execute,
+    tokens: &[u32],
+    prompts: Prompts,
+) -> Result<Duration> {
+    if tokens.is_empty() {
+        return Err(Error::Usage("no tokens to run".into()));
+    }
+    let position = room(graph, executor, tokens.len())?;
+    let parts = prompt_parts(graph, prompts, tokens.len());
+    executor.prepare(&parts)?;
+    let begun = Instant::now();
+    give(graph, executor, position, tokens)?;
+    let mut submissions = one_by_one(parts);
+    if let Some(last) = submissions.last_mut() {
+        let next = position + tokens.len();
+        last.words = next..next + 1;
+    }
+    let stream = Stream { submissions, words: graph.tokens };
+    executor.stream(&stream, &mut |_| ControlFlow::Continue(()))?;
+    Ok(begun.elapsed())
+}
+
+/// Runs `n` steps, each of which processes the last token and chooses the next, which `on_token`
+/// hears of. Returns the wall time of each; steps of one submission share its time equally. The
+/// next submission is recorded while one runs, so at one step a submission these are the times
+/// between one token read back and the next.
+///
+/// # Errors
+/// The sequence is empty, so there is no token to go on from; the context is full; or the device
+/// is lost.
+pub fn generate(
+    graph: &DecodeGraph,
+    executor: &mut dyn Execute,
+    n: usize,
+    steps_per_submit: usize,
+    on_token: &mut dyn FnMut(u32),
+) -> Result<Vec<Duration>> {
+    let position = room(graph, executor, n)?;
+    let given = executor.read_words(graph.state)?[StateWord::Given as usize];
+    if position == 0 && given == 0 {
+        return Err(Error::Usage("the sequence is empty; generation goes on from a token".into()));
+    }
+    let submissions = step_submissions(position, n, steps_per_submit);
+    let stream = Stream { submissions, words: graph.tokens };
+    let (mut steps, mut last) = (Vec::with_capacity(n), Duration::ZERO);
+    let mut on = |batch: Batch| {
+        let took = (batch.at - last) / batch.words.len().max(1) as u32;
+        last = batch.at;
+        for token in batch.words {
+            steps.push(took);
+            on_token(token);
+        }
+        ControlFlow::Continue(())
+    };
+    executor.stream(&stream, &mut on)?;
+    Ok(steps)
+}
+
+/// The current position, if `n` more fit behind it.
+fn room(graph: &DecodeGraph, executor: &mut dyn Execute, n: usize) -> Result<usize> {
+    let position = executor.read_words(graph.state)?[StateWord::Position as usize] as usize;
+    if position + n > graph.context {
+        return Err(too_long(graph, position + n));
+    }
+    Ok(position)
+}

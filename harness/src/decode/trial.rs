@@ -1,0 +1,273 @@
+//! A run that is repeated and timed: verified against a reference first, and the same every time.
+//!
+//! ```text
+//! reset → fill (depth, untimed) → prompt (timed) → generate (timed) → tokens and logits compared
+//! ```
+
+use std::time::Duration;
+
+use lathe_kernels::StateWord;
+use lathe_reference::nmse;
+
+use super::graph::DecodeGraph;
+use super::session::{self, Prompts, RunOptions, Verifier};
+use super::timed;
+use crate::data::AdapterSummary;
+use crate::data::record::Verified;
+use crate::data::steady::steady;
+use crate::error::{Error, Result};
+use crate::execute::Execute;
+
+/// What a run does after a reset.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    /// Tokens that are fed: those of the depth, then the prompt's. With neither, the one token that
+    /// generation starts from.
+    pub tokens: Vec<u32>,
+    /// Tokens in the cache before anything is timed.
+    pub depth: usize,
+    /// Prompt tokens, timed.
+    pub prompt: usize,
+    /// Decode steps, timed. The prompt's last step chooses a token too: `generate` steps after a
+    /// prompt make one token more.
+    pub generate: usize,
+    /// Seed of the draws; nothing to a greedy graph.
+    pub seed: u32,
+}
+
+impl Script {
+    /// Tokens that it must be given.
+    pub fn given(depth: usize, prompt: usize) -> usize {
+        (depth + prompt).max(1)
+    }
+
+    /// Positions that it processes, which is the context it needs.
+    pub fn positions(&self) -> usize {
+        self.depth + self.prompt + self.generate
+    }
+
+    fn fed(&self) -> bool {
+        self.depth + self.prompt > 0
+    }
+}
+
+/// One timed run.
+#[derive(Clone, Debug, Default)]
+pub struct Timed {
+    /// Until the token after the prompt was chosen and read back.
+    pub prompt: Duration,
+    /// Of each decode step; steps of one submission share its time.
+    pub steps: Vec<Duration>,
+    /// All chosen tokens.
+    pub tokens: Vec<u32>,
+}
+
+impl Timed {
+    /// Prompt and steps together.
+    pub fn total(&self) -> Duration {
+        self.prompt + self.steps.iter().sum::<Duration>()
+    }
+}
+
+/// Runs of one script on one executor.
+pub struct Trial<'a> {
+    graph: &'a DecodeGraph,
+    executor: &'a mut dyn Execute,
+    script: Script,
+    /// Tokens that the verified run chose.
+    verified: Vec<u32>,
+    first: Option<Seen>,
+}
+
+/// What every run must repeat.
+struct Seen {
+    tokens: Vec<u32>,
+    /// Logits after the prompt.
+    logits: Vec<f32>,
+}
+
+impl<'a> Trial<'a> {
+    /// Checks that the script fits the graph.
+    ///
+    /// # Errors
+    /// It has more or fewer tokens than it says, one that the model lacks, nothing to time, or
+    /// more positions than the context.
+    pub fn new(
+        graph: &'a DecodeGraph,
+        executor: &'a mut dyn Execute,
+        script: Script,
+    ) -> Result<Self> {
+        let given = Script::given(script.depth, script.prompt);
+        if script.tokens.len() != given {
+            return Err(Error::Usage(format!(
+                "{} tokens for a run that is given {given}",
+                script.tokens.len()
+            )));
+        }
+        if script.prompt + script.generate == 0 {
+            return Err(Error::Usage("a run without prompt and generation times nothing".into()));
+        }
+        if let Some(token) = script.tokens.iter().find(|t| **t as usize >= graph.vocab) {
+            return Err(Error::Usage(format!(
+                "token {token} lies beyond the vocabulary of {}",
+                graph.vocab
+            )));
+        }
+        if script.positions() > graph.context {
+            return Err(Error::Usage(format!(
+                "{} positions do not fit the context of {}",
+                script.positions(),
+                graph.context
+            )));
+        }
+        Ok(Self { graph, executor, script, verified: Vec::new(), first: None })
+    }
+
+    /// Holds the first `positions` of the run against another executor: step by step, and where
+    /// tokens are fed, the same tokens fed at once. The runs that follow must choose the tokens
+    /// that were verified.
+    pub fn verify(&mut self, reference: &mut dyn Execute, positions: usize) -> Result<Verified> {
+        let (graph, script) = (self.graph, &self.script);
+        let steps = positions.min(script.positions());
+        let prompt = script.tokens.len().min(steps);
+        let options = RunOptions {
+            prompt: script.tokens[..prompt].to_vec(),
+            generate: if prompt < script.tokens.len() { 0 } else { steps + 1 - prompt },
+            prompts: Prompts::TokenByToken,
+            steps_per_submit: 1,
+            seed: script.seed,
+            ..RunOptions::default()
+        };
+        let limit = session::logits_limit(graph);
+        let mut verifier = Verifier::new(graph, reference, &options, limit, steps)?;
+        let mut expected = Vec::new();
+        let run = session::run_observed(graph, self.executor, &options, &mut |seen| {
+            if seen.position + 1 == prompt {
+                expected = seen.logits.to_vec();
+            }
+            verifier.compare(seen)
+        })?;
+        let mut verified =
+            Verified { positions: verifier.compared, worst_nmse: verifier.worst, limit };
+        if script.fed() {
+            // Where the prompt ends with what is verified, the reference stands behind it.
+            if prompt == steps {
+                expected = reference.read_f32(graph.logits)?;
+            }
+            timed::reset(graph, self.executor, script.seed)?;
+            timed::feed(graph, self.executor, &script.tokens[..prompt], Prompts::Chunks)?;
+            let logits = self.executor.read_f32(graph.logits)?;
+            let error =
+                nmse(expected.iter().copied().map(f64::from), logits.iter().map(|v| f64::from(*v)));
+            if error.is_nan() || error > limit {
+                return Err(Error::CheckFailed(format!(
+                    "the first {prompt} tokens fed as a prompt: logits differ from the CPU \
+                     reference, NMSE {error:.3e} > {limit:.0e}"
+                )));
+            }
+            // And all of them, whose chunks are others, against decode steps.
+            let tokens = script.tokens.clone();
+            let whole = RunOptions { prompt: tokens, prompts: Prompts::Chunks, ..options.clone() };
+            let agree = session::chunks_agree(graph, self.executor, &whole, limit)?;
+            let error = error.max(agree.unwrap_or(0.0));
+            verified.worst_nmse = verified.worst_nmse.max(error);
+        }
+        self.verified = run.generated;
+        Ok(verified)
+    }
+
+    /// Generates until times no longer move: a GPU that has idled while weights were read runs its
+    /// first seconds at a fraction of its clocks. Returns whether they settled.
+    pub fn settle(&mut self, adapter: &AdapterSummary) -> Result<bool> {
+        let (graph, token) = (self.graph, self.script.tokens[0]);
+        let n = graph.context.min(32);
+        steady(adapter, &mut || {
+            timed::reset(graph, self.executor, self.script.seed)?;
+            timed::start(graph, self.executor, token)?;
+            let steps = timed::generate(graph, self.executor, n, 8, &mut |_| {})?;
+            Ok(steps.iter().sum::<Duration>().as_secs_f64())
+        })
+    }
+
+    /// Resets the sequence and runs it, timed. An error if it is not the run it was the first
+    /// time: a cache that remembers, or an operation that does not always give the same.
+    pub fn run(&mut self, steps_per_submit: usize) -> Result<Timed> {
+        let (graph, script) = (self.graph, &self.script);
+        let executor = &mut *self.executor;
+        timed::reset(graph, executor, script.seed)?;
+        let state = executor.read_words(graph.state)?;
+        for word in [StateWord::Position, StateWord::Given, StateWord::Choice] {
+            if state[word as usize] != 0 {
+                return Err(Error::CheckFailed(format!(
+                    "{word:?} of the step state is {} after a reset",
+                    state[word as usize]
+                )));
+            }
+        }
+        let mut run = Timed::default();
+        let (filling, prompt) = script.tokens.split_at(script.depth);
+        let mut logits = Vec::new();
+        if script.fed() {
+            if !filling.is_empty() {
+                timed::feed(graph, executor, filling, Prompts::Chunks)?;
+            }
+            if script.prompt > 0 {
+                run.prompt = timed::feed(graph, executor, prompt, Prompts::Chunks)?;
+            }
+            logits = executor.read_f32(graph.logits)?;
+            let state = executor.read_words(graph.state)?;
+            run.tokens.push(state[StateWord::Choice as usize]);
+        } else {
+            timed::start(graph, executor, script.tokens[0])?;
+        }
+        if script.generate > 0 {
+            let tokens = &mut run.tokens;
+            run.steps =
+                timed::generate(graph, executor, script.generate, steps_per_submit, &mut |t| {
+                    tokens.push(t);
+                })?;
+        }
+        self.check(&run, logits)?;
+        Ok(run)
+    }
+
+    /// The tokens of a run as the device holds them, as they were read while it ran, as they were
+    /// verified, and as they were the first time: all the same.
+    fn check(&mut self, run: &Timed, logits: Vec<f32>) -> Result<()> {
+        let held = self.executor.read_words(self.graph.tokens)?;
+        let given = self.script.tokens.len();
+        same("was given", &self.script.tokens, "held", &held[..given], 0)?;
+        let held = &held[given..given + run.tokens.len()];
+        same("read while it ran", &run.tokens, "held at its end", held, given)?;
+        let verified = &self.verified[..self.verified.len().min(run.tokens.len())];
+        let begins = &run.tokens[..verified.len()];
+        same("verified", verified, "chosen by a timed run", begins, given)?;
+        let Some(first) = &self.first else {
+            self.first = Some(Seen { tokens: run.tokens.clone(), logits });
+            return Ok(());
+        };
+        let bits = |logits: &[f32]| logits.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        if bits(&first.logits) != bits(&logits) {
+            return Err(Error::CheckFailed(
+                "the logits after the prompt are not those of the first run: the reset left \
+                 something, or an operation does not always give the same"
+                    .into(),
+            ));
+        }
+        same("chosen by the first run", &first.tokens, "by a later one", &run.tokens, given)
+    }
+}
+
+/// An error that names the first token in which two runs differ.
+fn same(what: &str, a: &[u32], other: &str, b: &[u32], from: usize) -> Result<()> {
+    match a.iter().zip(b).position(|(a, b)| a != b) {
+        None if a.len() == b.len() => Ok(()),
+        None => Err(Error::CheckFailed(format!("{} tokens {what}, {} {other}", a.len(), b.len()))),
+        Some(i) => Err(Error::CheckFailed(format!(
+            "token {}: {} {what}, {} {other}",
+            from + i,
+            a[i],
+            b[i]
+        ))),
+    }
+}

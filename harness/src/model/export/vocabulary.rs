@@ -1,0 +1,232 @@
+//! `tokenizer.json` in the words of GGUF's tokenizer metadata: byte-level BPE with a known way to
+//! split text. What is not known is refused; a guess would give other ids without a word.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use crate::model::config::Config;
+use crate::model::json::{KeyError, Object, shown};
+use crate::model::tokenizer::Vocabulary;
+
+/// Why a `tokenizer.json` cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}; give token ids (--prompt-tokens), or --no-tokenizer to quantise")]
+pub struct VocabularyError(#[from] KeyError);
+
+/// GGUF's token types.
+const NORMAL: i32 = 1;
+const CONTROL: i32 = 3;
+const USER_DEFINED: i32 = 4;
+const UNUSED: i32 = 5;
+
+/// A way to split text before merging.
+struct Split {
+    /// `tokenizer.ggml.pre`.
+    name: &'static str,
+    pattern: &'static str,
+    /// Whether words that are tokens are taken before any merge.
+    ignore_merges: bool,
+}
+
+const SPLITS: [Split; 2] = [
+    Split {
+        name: "llama-bpe",
+        pattern: concat!(
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}",
+            r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ),
+        ignore_merges: true,
+    },
+    Split {
+        name: "qwen2",
+        pattern: concat!(
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}",
+            r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ),
+        ignore_merges: false,
+    },
+];
+
+/// What GGUF would say of this tokenizer, a token for each row of the embedding.
+///
+/// # Errors
+/// It is of another kind, or contradicts itself or the model; the message names the key.
+pub(crate) fn from_tokenizer_json(
+    json: &Value,
+    config: &Config,
+) -> Result<Vocabulary, VocabularyError> {
+    let root = Object::root(json)?;
+    let model = root.object("model")?.ok_or_else(|| root.missing("model"))?;
+    if model.text("type")? != Some("BPE") {
+        return Err(model.refused("type", "only byte-level BPE is understood").into());
+    }
+    if model.bool("byte_fallback")? == Some(true) {
+        let why = "bytes of their own are SentencePiece's, whose scores are not in this file";
+        return Err(model.refused("byte_fallback", why).into());
+    }
+    for key in ["continuing_subword_prefix", "end_of_word_suffix"] {
+        if model.text(key)?.is_some_and(|text| !text.is_empty()) {
+            return Err(model.refused(key, "byte-level BPE has none").into());
+        }
+    }
+    if model.f64("dropout")?.is_some_and(|p| p != 0.0) {
+        return Err(model.refused("dropout", "merges are not left to chance here").into());
+    }
+    let split = pre_tokenizer(&root)?;
+    if model.bool("ignore_merges")?.unwrap_or(false) != split.ignore_merges {
+        let why = format!("{} has {}", split.name, split.ignore_merges);
+        return Err(model.refused("ignore_merges", why).into());
+    }
+    normalizer(&root)?;
+    let (tokens, token_types) = tokens(&root, &model, config.vocab)?;
+    let merges = merges(&model)?;
+    let add_bos = Some(begins_with_bos(&root, &tokens, config)?);
+    Ok(Vocabulary {
+        model: "gpt2".to_owned(),
+        pre: Some(split.name.to_owned()),
+        tokens,
+        scores: Vec::new(),
+        token_types,
+        merges,
+        bos: config.bos,
+        eos: config.eos,
+        unknown: None,
+        add_bos,
+        add_space_prefix: None,
+    })
+}
+
+fn normalizer(root: &Object<'_>) -> Result<(), KeyError> {
+    let Some(normalizer) = root.object("normalizer")? else { return Ok(()) };
+    match normalizer.text("type")? {
+        Some("NFC") => Ok(()),
+        _ => Err(normalizer.refused("type", "NFC or none is understood")),
+    }
+}
+
+fn pre_tokenizer(root: &Object<'_>) -> Result<&'static Split, KeyError> {
+    let key = "pre_tokenizer";
+    let pre = root.object(key)?.ok_or_else(|| root.missing(key))?;
+    let parts = pre.array("pretokenizers")?.map_or(&[][..], Vec::as_slice);
+    let unknown = || root.refused(key, "a split of Llama 3 or Qwen, then bytes, is understood");
+    let [split, bytes] = parts else { return Err(unknown()) };
+    let (split, bytes) = (Object::root(split)?, Object::root(bytes)?);
+    let pattern = split.object("pattern")?.ok_or_else(unknown)?;
+    let plain = split.text("type")? == Some("Split")
+        && split.text("behavior")? == Some("Isolated")
+        && split.bool("invert")? != Some(true)
+        && bytes.text("type")? == Some("ByteLevel")
+        && bytes.bool("add_prefix_space")? == Some(false)
+        && bytes.bool("use_regex")? == Some(false);
+    let pattern = pattern.text("Regex")?;
+    let found = SPLITS.iter().find(|split| Some(split.pattern) == pattern);
+    found.filter(|_| plain).ok_or_else(unknown)
+}
+
+fn tokens(
+    root: &Object<'_>,
+    model: &Object<'_>,
+    vocab: usize,
+) -> Result<(Vec<String>, Vec<i32>), KeyError> {
+    let mut tokens: Vec<Option<String>> = vec![None; vocab];
+    let mut types = vec![NORMAL; vocab];
+    let key = "vocab";
+    let map = model.object(key)?.ok_or_else(|| model.missing(key))?;
+    for (spelling, _) in map.iter() {
+        let id = map.u32(spelling)?.ok_or_else(|| map.missing(spelling))?;
+        let place = tokens.get_mut(id as usize);
+        let place = place.ok_or_else(|| map.refused(spelling, beyond(vocab)))?;
+        if let Some(other) = place.replace(spelling.clone()) {
+            return Err(map.refused(spelling, format!("{other:?} has this id too")));
+        }
+    }
+    let key = "added_tokens";
+    for entry in root.array(key)?.map_or(&[][..], Vec::as_slice) {
+        let token = Object::root(entry)?;
+        let wrong = |why: String| root.error(key, format!("{}: {why}", shown(entry)));
+        let content = token.text("content")?.ok_or_else(|| wrong("has no content".to_owned()))?;
+        let id = token.u32("id")?.ok_or_else(|| wrong("has no id".to_owned()))? as usize;
+        for flag in ["single_word", "lstrip", "rstrip"] {
+            if token.bool(flag)? == Some(true) {
+                return Err(wrong(format!("{flag} is not implemented")));
+            }
+        }
+        let place = tokens.get_mut(id).ok_or_else(|| wrong(beyond(vocab)))?;
+        if let Some(other) = place.as_ref().filter(|other| *other != content) {
+            return Err(wrong(format!("{other:?} has this id too")));
+        }
+        *place = Some(content.to_owned());
+        types[id] = if token.bool("special")? == Some(true) { CONTROL } else { USER_DEFINED };
+    }
+    // Embeddings are padded to round numbers of rows; GGUF gives each a spelling.
+    let taken: HashSet<String> = tokens.iter().flatten().cloned().collect();
+    let spelled = tokens.into_iter().enumerate().map(|(id, token)| match token {
+        Some(token) => Ok(token),
+        None => {
+            types[id] = UNUSED;
+            let filler = format!("[PAD{id}]");
+            match taken.contains(&filler) {
+                true => Err(root.error(key, format!("{filler:?} is a token, and a filler's name"))),
+                false => Ok(filler),
+            }
+        }
+    });
+    Ok((spelled.collect::<Result<_, _>>()?, types))
+}
+
+fn beyond(vocab: usize) -> String {
+    format!("the embedding has {vocab} rows")
+}
+
+/// A merge is two spellings, with a space between in older files.
+fn merges(model: &Object<'_>) -> Result<Vec<String>, KeyError> {
+    let key = "merges";
+    let list = model.array(key)?.ok_or_else(|| model.missing(key))?;
+    let merge = |entry: &Value| match entry {
+        Value::String(merge) => Some(merge.clone()),
+        Value::Array(pair) => match &pair[..] {
+            [Value::String(a), Value::String(b)] => Some(format!("{a} {b}")),
+            _ => None,
+        },
+        _ => None,
+    };
+    let wrong = |entry| model.error(key, format!("{} is no merge", shown(entry)));
+    list.iter().map(|entry| merge(entry).ok_or_else(|| wrong(entry))).collect()
+}
+
+/// Whether the post-processor puts the BOS before a text. Anything else that it adds is refused.
+fn begins_with_bos(
+    root: &Object<'_>,
+    tokens: &[String],
+    config: &Config,
+) -> Result<bool, KeyError> {
+    let key = "post_processor";
+    let Some(post) = root.object(key)? else { return Ok(false) };
+    let steps = post.array("processors")?.map_or_else(Vec::new, |steps| steps.iter().collect());
+    let whole = root.get(key).filter(|_| steps.is_empty());
+    let mut begins = false;
+    for step in steps.into_iter().chain(whole) {
+        let step = Object::root(step)?;
+        let unknown = || root.refused(key, "only the BOS before a text is understood");
+        match step.text("type")? {
+            Some("ByteLevel") => {}
+            Some("TemplateProcessing") => {
+                let single = step.array("single")?.ok_or_else(unknown)?;
+                let special = match &single[..] {
+                    [text] if text.get("Sequence").is_some() => continue,
+                    [special, text] if text.get("Sequence").is_some() => special,
+                    _ => return Err(unknown()),
+                };
+                let spelling = special.pointer("/SpecialToken/id").and_then(Value::as_str);
+                let bos = config.bos.and_then(|id| tokens.get(id as usize));
+                if spelling.is_none() || spelling != bos.map(String::as_str) {
+                    return Err(unknown());
+                }
+                begins = true;
+            }
+            _ => return Err(unknown()),
+        }
+    }
+    Ok(begins)
+}

@@ -1,0 +1,338 @@
+//! A Hugging Face checkpoint: `config.json` and safetensors files, one or several.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use ::safetensors::Dtype;
+use serde_json::Value;
+
+use super::config::{Arch, Config, ConfigError, HfConfig, Tensors, arch_of, token_list};
+use super::export::vocabulary;
+use super::file::{Mapped, ModelError};
+use super::gguf::{GgmlType, TensorInfo};
+use super::json::{self, KeyError, Object};
+use super::names::Names;
+use super::safetensors::{self, Listed};
+use super::tokenizer::Vocabulary;
+
+/// Longest JSON file that is read: tokenizers run to tens of megabytes.
+const MAX_JSON: u64 = 1 << 28;
+
+/// What is beside the tensors.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    config_path: PathBuf,
+    config: Value,
+    generation: Option<(PathBuf, Value)>,
+    pub(crate) tokenizer_json: Option<PathBuf>,
+    /// How tensors are named; none where the architecture is not known.
+    names: Option<Names>,
+    /// Tensors without a place in the text model, by their stored names.
+    pub(crate) others: Vec<TensorInfo>,
+    /// The first of `others` that cannot be left aside.
+    unknown: Option<String>,
+}
+
+/// Whether a path means a configuration with safetensors, and not a GGUF file.
+pub(crate) fn is_huggingface(path: &Path) -> bool {
+    path.is_dir() || path.extension().is_some_and(|e| e == "safetensors")
+}
+
+/// The shape of a checkpoint whose `config.json` and one safetensors file are in memory.
+///
+/// # Errors
+/// As [`ModelFile::open`](super::ModelFile::open) and
+/// [`ModelFile::config`](super::ModelFile::config) for files of these names.
+pub fn config_of(config: &[u8], weights: &[u8]) -> Result<Config, ModelError> {
+    let (config_path, path) = (PathBuf::from("config.json"), Path::new("model.safetensors"));
+    let config = parse_json(&config_path, config)?;
+    let listed = safetensors::index(weights)
+        .map_err(|error| ModelError::Safetensors { path: path.to_owned(), error })?;
+    let mut folder = Folder {
+        config_path,
+        config,
+        generation: None,
+        tokenizer_json: None,
+        names: None,
+        others: Vec::new(),
+        unknown: None,
+    };
+    let tensors = folder.named(&[path], listed.into_iter().map(|tensor| (0, tensor)).collect())?;
+    folder.config(&tensors)
+}
+
+impl Folder {
+    pub(crate) fn open(path: &Path) -> Result<(Self, Vec<Mapped>, Vec<TensorInfo>), ModelError> {
+        let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
+        let config_path = folder.join("config.json");
+        let config = read_json(&config_path)?;
+        let key = |error| ModelError::Key { path: config_path.clone(), error };
+        Object::root(&config).map_err(key)?;
+        let optional = |name: &str| Some(folder.join(name)).filter(|path| path.exists());
+        let generation = match optional("generation_config.json") {
+            Some(path) => {
+                let value = read_json(&path)?;
+                Some((path, value))
+            }
+            None => None,
+        };
+
+        let (files, listed) = tensors(path, folder)?;
+        let mut this = Self {
+            config_path,
+            config,
+            generation,
+            tokenizer_json: optional("tokenizer.json"),
+            names: None,
+            others: Vec::new(),
+            unknown: None,
+        };
+        let paths: Vec<&Path> = files.iter().map(|file| file.path.as_path()).collect();
+        let tensors = this.named(&paths, listed)?;
+        Ok((this, files, tensors))
+    }
+
+    /// The tensors of the text model under GGUF's names; the others are kept aside.
+    fn named(
+        &mut self,
+        paths: &[&Path],
+        listed: Vec<(usize, Listed)>,
+    ) -> Result<Vec<TensorInfo>, ModelError> {
+        let stored_names = || listed.iter().map(|(_, tensor)| tensor.name.as_str());
+        // An architecture that is not known is for `config` to report.
+        let names = arch_of(&self.config).ok().map(|arch| Names::of(arch, stored_names()));
+        self.names = names;
+        let mut tensors = Vec::new();
+        for (file, tensor) in listed {
+            let gguf = names.and_then(|names| names.to_gguf(&tensor.name));
+            let aside = |name: &str| names.is_some_and(|names| names.is_aside(name));
+            if gguf.is_none() && !aside(&tensor.name) && self.unknown.is_none() {
+                self.unknown = Some(tensor.name.clone());
+            }
+            let Some(ty) = ggml_type(tensor.dtype) else {
+                if gguf.is_none() {
+                    continue;
+                }
+                let why = format!(
+                    "tensor `{}` is stored as {}, supported are F32, F16, BF16",
+                    tensor.name, tensor.dtype
+                );
+                return Err(ModelError::Folder { path: paths[file].to_owned(), why });
+            };
+            let known = gguf.is_some();
+            let name = gguf.unwrap_or(tensor.name);
+            let dims = tensor.shape.into_iter().rev().collect();
+            let info = TensorInfo { name, ty, dims, range: tensor.range, file };
+            if known { tensors.push(info) } else { self.others.push(info) }
+        }
+        self.drop_tied_head(&mut tensors);
+        Ok(tensors)
+    }
+
+    /// transformers saves the head of some models although it is the embedding, and ignores it when
+    /// it loads them.
+    fn drop_tied_head(&mut self, tensors: &mut Vec<TensorInfo>) {
+        let own_names = |name: &str| self.stored_name(name);
+        let tied = |tensors: &[TensorInfo]| {
+            let without: Vec<_> =
+                tensors.iter().filter(|t| t.name != "output.weight").cloned().collect();
+            let view = Tensors::new(&without, &own_names);
+            HfConfig::read(&self.config, &view).is_ok_and(|read| read.config.tied_head)
+        };
+        let Some(at) = tensors.iter().position(|t| t.name == "output.weight") else { return };
+        if tied(tensors) {
+            let head = tensors.remove(at);
+            self.others.push(head);
+        }
+    }
+
+    fn read(&self, tensors: &[TensorInfo]) -> Result<HfConfig, ModelError> {
+        let error = |error| ModelError::Config { path: self.config_path.clone(), error };
+        let stored = |name: &str| self.stored_name(name);
+        let mut read =
+            HfConfig::read(&self.config, &Tensors::new(tensors, &stored)).map_err(error)?;
+        if let Some(name) = &self.unknown {
+            let (name, arch) = (name.clone(), read.config.arch);
+            return Err(error(ConfigError::UnexpectedTensor { name, arch }));
+        }
+        if let Some((path, generation)) = &self.generation {
+            let key = |error: KeyError| ModelError::Key { path: path.clone(), error };
+            let object = Object::root(generation).map_err(key)?;
+            let list = |key_name| token_list(&object, key_name, read.config.vocab).map_err(key);
+            let (ends, begins) = (list("eos_token_id")?, list("bos_token_id")?);
+            if let Some(&eos) = ends.first() {
+                (read.config.eos, read.config.end_tokens) = (Some(eos), ends);
+            }
+            read.config.bos = begins.first().copied().or(read.config.bos);
+        }
+        Ok(read)
+    }
+
+    pub(crate) fn config(&self, tensors: &[TensorInfo]) -> Result<Config, ModelError> {
+        self.read(tensors).map(|read| read.config)
+    }
+
+    pub(crate) fn rope_divisors(
+        &self,
+        tensors: &[TensorInfo],
+    ) -> Result<Option<Vec<f32>>, ModelError> {
+        let HfConfig { config, rope } = self.read(tensors)?;
+        Ok(rope.map(|rope| rope.divisors(config.head_dim, f64::from(config.rope_base))))
+    }
+
+    pub(crate) fn vocabulary(&self, config: &Config) -> Result<Option<Vocabulary>, ModelError> {
+        let Some(path) = &self.tokenizer_json else { return Ok(None) };
+        let value = read_json(path)?;
+        let vocabulary = vocabulary::from_tokenizer_json(&value, config)
+            .map_err(|error| ModelError::Vocabulary { path: path.clone(), error })?;
+        Ok(Some(vocabulary))
+    }
+
+    pub(crate) fn stored_name(&self, name: &str) -> String {
+        self.names.map_or_else(|| name.to_owned(), |names| names.stored(name))
+    }
+
+    /// The configuration as the file has it.
+    pub(crate) fn config_json(&self) -> &Value {
+        &self.config
+    }
+
+    /// Where Q and K rows pair elements half a head apart and GGUF has neighbours.
+    pub(crate) fn interleaves(arch: Arch, tensor: &str) -> bool {
+        let part = tensor.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+        let rotated =
+            part.is_some_and(|(_, part)| part == "attn_q.weight" || part == "attn_k.weight");
+        arch == Arch::Llama && rotated
+    }
+}
+
+fn ggml_type(dtype: Dtype) -> Option<GgmlType> {
+    match dtype {
+        Dtype::F32 => Some(GgmlType::F32),
+        Dtype::F16 => Some(GgmlType::F16),
+        Dtype::BF16 => Some(GgmlType::Bf16),
+        _ => None,
+    }
+}
+
+fn read_json(path: &Path) -> Result<Value, ModelError> {
+    let io = |action| move |error| ModelError::Io { path: path.to_owned(), action, error };
+    let why = |why: String| ModelError::Folder { path: path.to_owned(), why };
+    let metadata = fs::metadata(path).map_err(io("open"))?;
+    if !metadata.is_file() {
+        return Err(why("is no file".to_owned()));
+    }
+    if metadata.len() > MAX_JSON {
+        return Err(why(format!("{} bytes are more than the {MAX_JSON} read", metadata.len())));
+    }
+    parse_json(path, &fs::read(path).map_err(io("read"))?)
+}
+
+fn parse_json(path: &Path, bytes: &[u8]) -> Result<Value, ModelError> {
+    let why = |error| format!("no valid JSON: {error}");
+    json::parse(bytes)
+        .map_err(|error| ModelError::Folder { path: path.to_owned(), why: why(error) })
+}
+
+/// The files of a checkpoint and what they list, each tensor with the number of its file.
+type Listing = (Vec<Mapped>, Vec<(usize, Listed)>);
+
+fn tensors(path: &Path, folder: &Path) -> Result<Listing, ModelError> {
+    if !path.is_dir() {
+        return one_file(path);
+    }
+    let single = folder.join("model.safetensors");
+    let index = folder.join("model.safetensors.index.json");
+    if single.exists() {
+        one_file(&single)
+    } else if index.exists() {
+        shards(folder, &index)
+    } else {
+        let why = "has neither model.safetensors nor model.safetensors.index.json".to_owned();
+        Err(ModelError::Folder { path: folder.to_owned(), why })
+    }
+}
+
+fn open_indexed(path: &Path) -> Result<(Mapped, Vec<Listed>), ModelError> {
+    let file = Mapped::open(path)?;
+    let listed = safetensors::index(file.bytes())
+        .map_err(|error| ModelError::Safetensors { path: path.to_owned(), error })?;
+    Ok((file, listed))
+}
+
+fn one_file(path: &Path) -> Result<Listing, ModelError> {
+    let (file, listed) = open_indexed(path)?;
+    Ok((vec![file], listed.into_iter().map(|tensor| (0, tensor)).collect()))
+}
+
+/// Every tensor of the index is in the shard that it names, and the shards hold no other.
+fn shards(folder: &Path, index: &Path) -> Result<Listing, ModelError> {
+    let key = |error: KeyError| ModelError::Key { path: index.to_owned(), error };
+    let document = read_json(index)?;
+    let root = Object::root(&document).map_err(key)?;
+    let map = root.object("weight_map").map_err(key)?;
+    let map = map.ok_or_else(|| key(root.missing("weight_map")))?;
+    let mut by_shard: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (tensor, _) in map.iter() {
+        let shard = map.text(tensor).map_err(key)?.ok_or_else(|| key(map.missing(tensor)))?;
+        by_shard.entry(shard).or_default().push(tensor);
+    }
+    // No file is opened before every name is known to be good.
+    let mut paths = Vec::new();
+    for (shard, expected) in by_shard {
+        let of_index = |why: String| key(map.error(expected[0], format!("`{shard}` {why}")));
+        paths.push((shard_path(folder, shard).map_err(of_index)?, expected));
+    }
+    let (mut files, mut all) = (Vec::new(), Vec::new());
+    for (number, (path, mut expected)) in paths.into_iter().enumerate() {
+        let (file, listed) = open_indexed(&path)?;
+        expected.sort_unstable();
+        for tensor in &listed {
+            if let Err(_absent) = expected.binary_search(&tensor.name.as_str()) {
+                let why = format!(
+                    "tensor `{}` is not what {} says of this file",
+                    tensor.name,
+                    index.display()
+                );
+                return Err(ModelError::Folder { path, why });
+            }
+        }
+        let present: HashSet<&str> = listed.iter().map(|tensor| tensor.name.as_str()).collect();
+        if let Some(name) = expected.iter().find(|name| !present.contains(**name)) {
+            let why = format!("tensor `{name}` is missing; {} says it is here", index.display());
+            return Err(ModelError::Folder { path, why });
+        }
+        files.push(file);
+        all.extend(listed.into_iter().map(|tensor| (number, tensor)));
+    }
+    Ok((files, all))
+}
+
+/// Where a shard lies: a file of the folder, since an index is not trusted with other files. A link
+/// may lead to the blobs beside the snapshots of Hugging Face's own cache, and nowhere else
+/// outside.
+fn shard_path(folder: &Path, shard: &str) -> Result<PathBuf, String> {
+    let mut parts = Path::new(shard).components();
+    let plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
+    if !plain || shard.contains(['/', '\\', ':']) {
+        return Err("is no plain file name; shards lie in the folder of their index".to_owned());
+    }
+    let path = folder.join(shard);
+    let resolve =
+        |path: &Path| fs::canonicalize(path).map_err(|e| format!("cannot be opened: {e}"));
+    let (real_folder, real) = (resolve(folder)?, resolve(&path)?);
+    if !real.is_file() {
+        return Err("is no file".to_owned());
+    }
+    let blobs = real_folder
+        .parent()
+        .filter(|snapshots| snapshots.ends_with("snapshots"))
+        .and_then(Path::parent)
+        .map(|cache| cache.join("blobs"));
+    let home = real.parent();
+    if home != Some(&*real_folder) && (home.is_none() || home != blobs.as_deref()) {
+        return Err(format!("is a link out of the folder, to {}", real.display()));
+    }
+    Ok(path)
+}

@@ -1,0 +1,239 @@
+//! JSON of files that are not trusted: no key twice, values of stated types, and messages that name
+//! the key.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+/// Reads a document. Readers differ in which of two equal keys they believe, so none may come
+/// twice.
+///
+/// # Errors
+/// It is no JSON, nests too deeply, or an object names a key twice; with line and column.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
+    serde_json::from_slice::<Strict>(bytes).map(|strict| strict.0)
+}
+
+struct Strict(Value);
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Seed.deserialize(deserializer).map(Strict)
+    }
+}
+
+struct Seed;
+
+impl<'de> DeserializeSeed<'de> for Seed {
+    type Value = Value;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, v: bool) -> Result<Value, E> {
+        Ok(Value::Bool(v))
+    }
+
+    fn visit_i64<E>(self, v: i64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_u64<E>(self, v: u64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_f64<E>(self, v: f64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_str<E>(self, v: &str) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_string<E>(self, v: String) -> Result<Value, E> {
+        Ok(Value::String(v))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut all = Vec::new();
+        while let Some(value) = seq.next_element_seed(Seed)? {
+            all.push(value);
+        }
+        Ok(Value::Array(all))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            if map.contains_key(&key) {
+                return Err(A::Error::custom(format_args!("key `{key}` comes twice")));
+            }
+            let value = entries.next_value_seed(Seed)?;
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+/// A value as a message shows it: short, whatever the file holds.
+pub(crate) fn shown(value: &Value) -> String {
+    const MOST: usize = 60;
+    let mut text = value.to_string();
+    if let Some((end, _)) = text.char_indices().nth(MOST) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// What is wrong with a value. `key` is the path to it, as `rope_scaling.factor`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("key `{key}`: {why}")]
+pub struct KeyError {
+    /// The path to the value.
+    pub key: String,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// An object and the path to it. A key whose value is null counts as missing, as it does for those
+/// who write these files.
+#[derive(Clone, Debug)]
+pub(crate) struct Object<'a> {
+    path: String,
+    map: &'a Map<String, Value>,
+}
+
+impl<'a> Object<'a> {
+    /// The whole document.
+    pub(crate) fn root(value: &'a Value) -> Result<Self, KeyError> {
+        let map = value.as_object().ok_or_else(|| KeyError {
+            key: ".".to_owned(),
+            why: format!("expected an object, found {}", shown(value)),
+        })?;
+        Ok(Self { path: String::new(), map })
+    }
+
+    pub(crate) fn error(&self, key: &str, why: impl Into<String>) -> KeyError {
+        KeyError { key: format!("{}{key}", self.path), why: why.into() }
+    }
+
+    /// Refuses a value and says what it is.
+    pub(crate) fn refused(&self, key: &str, why: impl fmt::Display) -> KeyError {
+        let value = self.map.get(key).map_or_else(|| "nothing".to_owned(), shown);
+        self.error(key, format!("{value} is refused: {why}"))
+    }
+
+    pub(crate) fn missing(&self, key: &str) -> KeyError {
+        self.error(key, "is missing")
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
+        self.map.get(key).filter(|value| !value.is_null())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        self.map.iter()
+    }
+
+    fn typed<T>(
+        &self,
+        key: &str,
+        expected: &str,
+        read: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, KeyError> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let wrong = || self.error(key, format!("expected {expected}, found {}", shown(value)));
+        read(value).map(Some).ok_or_else(wrong)
+    }
+
+    pub(crate) fn object(&self, key: &str) -> Result<Option<Object<'a>>, KeyError> {
+        let map = self.typed(key, "an object", Value::as_object)?;
+        Ok(map.map(|map| Object { path: format!("{}{key}.", self.path), map }))
+    }
+
+    pub(crate) fn array(&self, key: &str) -> Result<Option<&'a Vec<Value>>, KeyError> {
+        self.typed(key, "an array", Value::as_array)
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Result<Option<&'a str>, KeyError> {
+        self.typed(key, "a string", Value::as_str)
+    }
+
+    pub(crate) fn bool(&self, key: &str) -> Result<Option<bool>, KeyError> {
+        self.typed(key, "true or false", Value::as_bool)
+    }
+
+    /// A whole number of 32 bits.
+    pub(crate) fn u32(&self, key: &str) -> Result<Option<u32>, KeyError> {
+        let expected = "a whole number from 0 to 4294967295";
+        self.typed(key, expected, |v| v.as_u64().and_then(|v| u32::try_from(v).ok()))
+    }
+
+    pub(crate) fn f64(&self, key: &str) -> Result<Option<f64>, KeyError> {
+        self.typed(key, "a number", Value::as_f64)
+    }
+
+    /// A size above zero.
+    pub(crate) fn optional_size(&self, key: &str) -> Result<Option<usize>, KeyError> {
+        match self.u32(key)? {
+            Some(0) => Err(self.refused(key, "it must be above zero")),
+            size => Ok(size.map(|size| size as usize)),
+        }
+    }
+
+    pub(crate) fn size(&self, key: &str) -> Result<usize, KeyError> {
+        self.optional_size(key)?.ok_or_else(|| self.missing(key))
+    }
+
+    /// A number that is above zero, also as f32.
+    pub(crate) fn positive(&self, key: &str) -> Result<Option<f64>, KeyError> {
+        match self.f64(key)? {
+            Some(v) if !((v as f32).is_finite() && (v as f32) > 0.0) => {
+                Err(self.refused(key, "it must be finite and above zero"))
+            }
+            v => Ok(v),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_comes_twice_is_refused_at_any_depth() {
+        let error = parse(br#"{"a": {"b": 1, "b": 1}}"#).unwrap_err().to_string();
+        assert!(error.contains("key `b` comes twice"), "{error}");
+        assert_eq!(parse(br#"{"a": [{"b": 1}, {"b": 1}]}"#).unwrap()["a"][1]["b"], 1);
+        assert!(parse(&[b'['; 100_000]).is_err(), "deep nesting is an error and no overflow");
+    }
+
+    #[test]
+    fn values_of_wrong_types_name_their_path() {
+        let value = parse(br#"{"a": {"n": -1, "x": 1e400, "z": 0, "none": null}}"#);
+        assert!(value.is_err(), "a number beyond f64 is no JSON value");
+        let value = parse(br#"{"a": {"n": -1, "x": 1e300, "z": 0, "none": null}}"#).unwrap();
+        let a = Object::root(&value).unwrap().object("a").unwrap().unwrap();
+        let says = |e: KeyError| e.to_string();
+        assert!(says(a.u32("n").unwrap_err()).starts_with("key `a.n`: expected a whole number"));
+        assert!(says(a.positive("x").unwrap_err()).contains("finite"));
+        assert!(says(a.size("z").unwrap_err()).contains("above zero"));
+        assert_eq!(says(a.size("none").unwrap_err()), "key `a.none`: is missing");
+        assert!(says(a.text("n").unwrap_err()).contains("expected a string, found -1"));
+    }
+}

@@ -1,0 +1,128 @@
+//! Checkpoints that are no GGUF: safetensors with a configuration, whole and in shards, broken and
+//! hostile ones, and what `lathe quantize` makes of them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod accepted;
+mod folder;
+mod hostile;
+mod mutations;
+mod quantize;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lathe_harness::decode::session::{self, RunOptions};
+use lathe_harness::decode::{GraphOptions, LoadOptions, Weights, graph};
+use lathe_harness::error::Result;
+use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
+use lathe_harness::gpu::{Gpu, Pipelines, Policy};
+use lathe_harness::model::{Config, ModelFile};
+use lathe_harness::plan::select::Hints;
+use lathe_kernels::{Capabilities, FloatFormat, Format};
+
+const GOLDENS: [&str; 3] = ["gemma3-tiny-f16", "llama-tiny-f16", "qwen3-tiny-bf16"];
+
+/// A checkpoint as far as it can be loaded.
+fn load(path: &Path) -> Result<(Arc<ModelFile>, Config, Weights)> {
+    let file = Arc::new(ModelFile::open(path)?);
+    let config = file.config()?;
+    let weights = Weights::load(&file, &config)?;
+    Ok((file, config, weights))
+}
+
+/// Logits of forced tokens with an f32 cache, on a device or by the reference, and the choices.
+fn logits(
+    path: &Path,
+    quantise: Option<Format>,
+    gpu: Option<&Arc<Gpu>>,
+    options: &RunOptions,
+) -> (Vec<f32>, Vec<u32>) {
+    let file = Arc::new(ModelFile::open(path).unwrap());
+    let config = file.config().unwrap();
+    let weights = Weights::load_with(&file, &config, &LoadOptions { quantise }).unwrap();
+    let graph_options = GraphOptions {
+        context: options.prompt.len() + options.generate + 1,
+        kv: FloatFormat::F32,
+        acts: FloatFormat::F32,
+        chunks: lathe_harness::decode::Chunks::NONE,
+        sampling: None,
+        hints: Hints::new(),
+        tuned: None,
+    };
+    let caps = gpu.map_or_else(Capabilities::minimal, |gpu| gpu.caps.clone());
+    let graph = graph::build(path, &config, &weights, &caps, &graph_options).unwrap();
+    let recording = Arc::clone(&graph.recording);
+    let mut executor: Box<dyn Execute> = match gpu {
+        None => Box::new(CpuExecutor::new(recording)),
+        Some(gpu) => Box::new(
+            GpuExecutor::new(
+                Arc::clone(gpu),
+                &Pipelines::default(),
+                recording,
+                Policy::Guarded,
+                &mut |_, _| {},
+            )
+            .unwrap(),
+        ),
+    };
+    let mut all = Vec::new();
+    let run = session::run_observed(&graph, &mut *executor, options, &mut |step| {
+        all.extend_from_slice(step.logits);
+        Ok(())
+    });
+    (all, run.unwrap().generated)
+}
+
+/// What transformers says of a golden.
+struct Golden {
+    options: RunOptions,
+    logits: Vec<f32>,
+}
+
+impl Golden {
+    fn of(json: &Path, logits: &Path, case: &str) -> Self {
+        let text = std::fs::read_to_string(json).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let ids = |key: &str| -> Vec<u32> {
+            let list = json.pointer(&format!("{case}/{key}")).unwrap().as_array().unwrap();
+            list.iter().map(|v| v.as_u64().unwrap() as u32).collect()
+        };
+        let (prompt, forced) = (ids("prompt"), ids("greedy"));
+        let generate = forced.len();
+        let prompts = lathe_harness::decode::session::Prompts::TokenByToken;
+        let options = RunOptions {
+            prompt,
+            forced,
+            generate,
+            prompts,
+            steps_per_submit: 1,
+            stop_at: None,
+            seed: 0,
+        };
+        let bytes = std::fs::read(logits).unwrap();
+        Self { options, logits: bytemuck::pod_collect_to_vec(&bytes) }
+    }
+
+    fn named(name: &str) -> Self {
+        let file = |end: &str| common::golden(&format!("{name}.{end}"));
+        Self::of(&file("json"), &file("logits.f32"), "")
+    }
+
+    /// Holds a checkpoint against the logits and returns its NMSE.
+    fn hold(&self, path: &Path, gpu: Option<&Arc<Gpu>>, limit: f64) -> f64 {
+        let (logits, greedy) = logits(path, None, gpu, &self.options);
+        let error = nmse(&self.logits, &logits);
+        assert!(error <= limit, "{}: NMSE {error:e}", path.display());
+        assert_eq!(greedy, self.options.forced, "{}", path.display());
+        error
+    }
+}
+
+fn nmse(expected: &[f32], got: &[f32]) -> f64 {
+    assert!(got.len() >= expected.len());
+    let wide = |v: &[f32]| v.iter().map(|x| f64::from(*x)).collect::<Vec<_>>();
+    lathe_reference::nmse(wide(expected), wide(&got[..expected.len()]))
+}

@@ -1,0 +1,570 @@
+//! Whole generations, timed: pieces of a sequence, trials that must fail when something is not as
+//! it was verified, `bench decode` and `suite` with what they write.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lathe_harness::data::record::{Body, Record};
+use lathe_harness::decode::prompts::Source;
+use lathe_harness::decode::session::Prompts;
+use lathe_harness::decode::{
+    DecodeGraph, Model, RunOptions, Sampling, Script, SessionOptions, Trial, session, timed,
+};
+use lathe_harness::error::{Error, Result};
+use lathe_harness::execute::{Batch, CpuExecutor, Execute, GpuExecutor, Stream};
+use lathe_harness::gpu::{Pipelines, Policy};
+use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
+use lathe_harness::plan::recording::{Part, TensorId};
+use lathe_kernels::Format;
+use serde_json::Value;
+
+fn tiny(name: &str) -> Model {
+    Model::open(common::golden(&format!("{name}.gguf"))).unwrap()
+}
+
+fn graph(model: &Model, context: usize, sampling: Option<Sampling>) -> DecodeGraph {
+    let options = SessionOptions { context, sampling, store: None, ..SessionOptions::default() };
+    model.graph(None, &options).unwrap()
+}
+
+fn cpu(graph: &DecodeGraph) -> CpuExecutor {
+    CpuExecutor::new(Arc::clone(&graph.recording))
+}
+
+fn script(model: &Model, depth: usize, prompt: usize, generate: usize) -> Script {
+    let tokens = Source::Seed(42).tokens(model, Script::given(depth, prompt)).unwrap();
+    Script { tokens, depth, prompt, generate, seed: 42 }
+}
+
+/// Feeding in parts and generating in parts is one sequence: what [`session::run`] makes of it.
+fn pieces_make_the_run(model: &Model, graph: &DecodeGraph, executor: &mut dyn Execute) {
+    let prompt = Source::Seed(7).tokens(model, 21).unwrap();
+    let options = RunOptions {
+        prompt: prompt.clone(),
+        generate: 12,
+        steps_per_submit: 3,
+        ..RunOptions::default()
+    };
+    let whole = session::run(graph, executor, &options, &mut |_| {}).unwrap().generated;
+    for (cut, per_submit) in [(1, 1), (17, 4), (20, 100)] {
+        timed::reset(graph, executor, 0).unwrap();
+        timed::feed(graph, executor, &prompt[..cut], Prompts::Chunks).unwrap();
+        timed::feed(graph, executor, &prompt[cut..], Prompts::Chunks).unwrap();
+        let mut tokens = vec![executor.read_words(graph.state).unwrap()[2]];
+        for n in [5, 6] {
+            let steps =
+                timed::generate(graph, executor, n, per_submit, &mut |t| tokens.push(t)).unwrap();
+            assert_eq!(steps.len(), n);
+            assert!(steps.iter().all(|step| !step.is_zero()));
+        }
+        assert_eq!(tokens, whole, "cut at {cut}");
+    }
+    // From one token alone.
+    let options = RunOptions { prompt: prompt[..1].to_vec(), generate: 9, ..options };
+    let whole = session::run(graph, executor, &options, &mut |_| {}).unwrap().generated;
+    timed::reset(graph, executor, 0).unwrap();
+    timed::start(graph, executor, prompt[0]).unwrap();
+    let mut tokens = Vec::new();
+    timed::generate(graph, executor, 9, 2, &mut |t| tokens.push(t)).unwrap();
+    assert_eq!(tokens, whole);
+}
+
+#[test]
+fn pieces_of_a_sequence_make_the_run() {
+    // Gemma's window of 16 is crossed within the prompt.
+    for name in ["llama-tiny-f16", "gemma3-tiny-f16"] {
+        let model = tiny(name);
+        let graph = graph(&model, 33, None);
+        pieces_make_the_run(&model, &graph, &mut cpu(&graph));
+        let Some(gpu) = common::gpu() else { continue };
+        let _turn = common::turn();
+        let options = SessionOptions { context: 33, store: None, ..SessionOptions::default() };
+        let graph = model.graph(Some(&gpu), &options).unwrap();
+        let recording = Arc::clone(&graph.recording);
+        let (pipelines, policy) = (Pipelines::default(), Policy::Guarded);
+        let mut executor =
+            GpuExecutor::new(Arc::clone(&gpu), &pipelines, recording, policy, &mut |_, _| {})
+                .unwrap();
+        pieces_make_the_run(&model, &graph, &mut executor);
+    }
+}
+
+#[test]
+fn pieces_that_do_not_fit_are_errors() {
+    let model = tiny("llama-tiny-f16");
+    let graph = graph(&model, 8, None);
+    let mut executor = cpu(&graph);
+    timed::reset(&graph, &mut executor, 0).unwrap();
+    let mut error = |work: &mut dyn FnMut(&mut CpuExecutor) -> Result<()>| match work(&mut executor)
+    {
+        Err(Error::Usage(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    let generate = |n: usize| {
+        let graph = &graph;
+        move |e: &mut CpuExecutor| timed::generate(graph, e, n, 1, &mut |_| {}).map(|_| ())
+    };
+    assert!(error(&mut generate(1)).contains("the sequence is empty"));
+    assert!(
+        error(&mut |e| timed::feed(&graph, e, &[320], Prompts::Chunks).map(|_| ()))
+            .contains("token 320")
+    );
+    assert!(
+        error(&mut |e| timed::feed(&graph, e, &[1; 9], Prompts::Chunks).map(|_| ()))
+            .contains("context of 8")
+    );
+    timed::feed(&graph, &mut executor, &[1; 6], Prompts::Chunks).unwrap();
+    let mut error = |n| match timed::generate(&graph, &mut executor, n, 1, &mut |_| {}) {
+        Err(Error::Usage(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    assert!(error(3).contains("9 positions do not fit the context of 8"));
+}
+
+#[test]
+fn a_trial_verifies_and_repeats_itself() {
+    let model = tiny("llama-tiny-f16");
+    let sampled =
+        Sampling { temperature: 0.8, top_k: 50, top_p: 0.9, repeat_penalty: 1.1, repeat_last_n: 0 };
+    for (depth, prompt, generate) in [(0, 12, 0), (0, 0, 12), (9, 0, 6), (5, 12, 6), (0, 3, 9)] {
+        for sampling in [None, Some(sampled)] {
+            let script = script(&model, depth, prompt, generate);
+            let graph = graph(&model, script.positions(), sampling);
+            let (mut device, mut reference) = (cpu(&graph), cpu(&graph));
+            let mut trial = Trial::new(&graph, &mut device, script).unwrap();
+            let verified = trial.verify(&mut reference, 8).unwrap();
+            assert_eq!(verified.positions, 8);
+            assert!(verified.worst_nmse <= verified.limit);
+            let runs = [1, 4, 1].map(|per_submit| trial.run(per_submit).unwrap());
+            for run in &runs {
+                assert_eq!(run.steps.len(), generate);
+                assert_eq!(run.prompt.is_zero(), prompt == 0);
+                assert_eq!(run.tokens, runs[0].tokens);
+                assert_eq!(run.tokens.len(), generate + usize::from(depth + prompt > 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_script_that_cannot_run_is_refused() {
+    let model = tiny("llama-tiny-f16");
+    let graph = graph(&model, 8, None);
+    let good = script(&model, 0, 4, 4);
+    for (wrong, why) in [
+        (Script { tokens: Vec::new(), ..good.clone() }, "0 tokens for a run that is given 4"),
+        (Script { generate: 5, ..good.clone() }, "9 positions do not fit"),
+        (Script { depth: 4, prompt: 0, generate: 0, ..good.clone() }, "times nothing"),
+        (Script { tokens: vec![999; 4], ..good.clone() }, "token 999"),
+    ] {
+        let mut executor = cpu(&graph);
+        let Err(Error::Usage(text)) = Trial::new(&graph, &mut executor, wrong).map(|_| ()) else {
+            panic!("accepted: {why}");
+        };
+        assert!(text.contains(why), "{text}");
+    }
+}
+
+/// What an executor does wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    Nothing,
+    /// A token that is heard while the run goes on is another than the one in memory.
+    Heard,
+    /// A chosen token is another, heard and in memory alike.
+    Chosen,
+    /// The host's tokens do not stay.
+    Given,
+    /// Logits are off.
+    Logits,
+    /// A reset that forgets the step state.
+    Reset,
+}
+
+/// A device with a fault that comes and goes.
+struct Faulty {
+    inner: CpuExecutor,
+    fault: Rc<Cell<Fault>>,
+    tokens: TensorId,
+    state: TensorId,
+    given: usize,
+}
+
+impl Execute for Faulty {
+    fn write_words(&mut self, tensor: TensorId, at: usize, words: &[u32]) -> Result<()> {
+        self.inner.write_words(tensor, at, words)
+    }
+    fn clear(&mut self, tensor: TensorId) -> Result<()> {
+        if self.fault.get() == Fault::Reset && tensor == self.state {
+            return Ok(());
+        }
+        self.inner.clear(tensor)
+    }
+    fn prepare(&mut self, parts: &[Part]) -> Result<()> {
+        self.inner.prepare(parts)
+    }
+
+    fn run(&mut self, parts: &[Part]) -> Result<()> {
+        self.inner.run(parts)
+    }
+    fn stream(
+        &mut self,
+        stream: &Stream,
+        on: &mut dyn FnMut(Batch) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let fault = self.fault.get();
+        self.inner.stream(stream, &mut |mut batch| {
+            if matches!(fault, Fault::Heard | Fault::Chosen) {
+                if let Some(word) = batch.words.first_mut() {
+                    *word ^= 1;
+                }
+            }
+            on(batch)
+        })
+    }
+    fn read_words(&mut self, tensor: TensorId) -> Result<Vec<u32>> {
+        let mut words = self.inner.read_words(tensor)?;
+        match self.fault.get() {
+            Fault::Chosen if tensor == self.tokens => {
+                words[self.given..].iter_mut().for_each(|token| *token ^= 1);
+            }
+            Fault::Given if tensor == self.tokens => words[0] ^= 1,
+            _ => {}
+        }
+        Ok(words)
+    }
+    fn read_f32(&mut self, tensor: TensorId) -> Result<Vec<f32>> {
+        let mut values = self.inner.read_f32(tensor)?;
+        if self.fault.get() == Fault::Logits {
+            values[5] += 0.5;
+        }
+        Ok(values)
+    }
+}
+
+/// What a trial says of a device that is sound at first and then has a fault: from its
+/// verification on, from its first run, or from its second.
+fn found(fault: Fault, from: usize, prompt: usize) -> String {
+    let model = tiny("llama-tiny-f16");
+    let script = script(&model, 0, prompt, 6);
+    let graph = graph(&model, script.positions(), None);
+    let cell = Rc::new(Cell::new(Fault::Nothing));
+    let mut device = Faulty {
+        inner: cpu(&graph),
+        fault: Rc::clone(&cell),
+        tokens: graph.tokens,
+        state: graph.state,
+        given: script.tokens.len(),
+    };
+    let mut trial = Trial::new(&graph, &mut device, script).unwrap();
+    let mut reference = cpu(&graph);
+    for stage in 0..3 {
+        if stage == from {
+            cell.set(fault);
+        }
+        let done = match stage {
+            0 => trial.verify(&mut reference, 4).map(|_| ()),
+            _ => trial.run(1).map(|_| ()),
+        };
+        match done {
+            Ok(()) => {}
+            Err(Error::CheckFailed(text)) if stage == from => return text,
+            Err(e) => panic!("{fault:?} from {from}: {e} at stage {stage}"),
+        }
+    }
+    panic!("{fault:?} from {from} with a prompt of {prompt} was not found");
+}
+
+#[test]
+fn a_trial_finds_what_is_not_as_it_was_verified() {
+    for (fault, from, prompt, says) in [
+        (Fault::Logits, 0, 5, "logits differ from the CPU reference"),
+        (Fault::Heard, 1, 5, "read while it ran"),
+        (Fault::Chosen, 1, 0, "verified"),
+        (Fault::Chosen, 2, 0, "verified"),
+        (Fault::Given, 1, 5, "was given"),
+        (Fault::Logits, 2, 5, "logits after the prompt are not those of the first run"),
+        (Fault::Reset, 2, 5, "Position of the step state is 11 after a reset"),
+    ] {
+        let text = found(fault, from, prompt);
+        assert!(text.contains(says), "{fault:?} from {from}: {text}");
+    }
+}
+
+#[test]
+fn prompts_are_ordinary_tokens_of_a_seed_or_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.gguf");
+    let spec =
+        SynthSpec { arch: SynthArch::LlamaMini, quant: Format::Bf16, embed_quant: None, seed: 42 };
+    write_synth(&spec, &path, &mut |_, _| {}).unwrap();
+    let model = Model::open(&path).unwrap();
+    let long = Source::Seed(42).tokens(&model, 3000).unwrap();
+    // Padding, end, beginning and unknown are the first four.
+    assert!(long.iter().all(|t| *t >= 4 && (*t as usize) < model.config.vocab));
+    assert!(long.iter().any(|t| *t as usize > model.config.vocab / 2));
+    assert_eq!(Source::Seed(42).tokens(&model, 10).unwrap(), long[..10]);
+    assert_ne!(Source::Seed(43).tokens(&model, 10).unwrap(), long[..10]);
+    let file = folder.path().join("ids.txt");
+    std::fs::write(&file, "5, 6\n7").unwrap();
+    assert_eq!(Source::Ids(&file).tokens(&model, 2).unwrap(), [5, 6]);
+    let error = Source::Ids(&file).tokens(&model, 4).unwrap_err().to_string();
+    assert!(error.contains("ids.txt") && error.contains("3 tokens, 4"), "{error}");
+    std::fs::write(&file, "hello hello").unwrap();
+    let text = Source::Text(&file).tokens(&model, 2).unwrap();
+    assert_eq!(text, model.encode("hello hello").unwrap()[..2]);
+}
+
+fn lathe(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lathe")).args(args).output().unwrap()
+}
+
+fn good(args: &[&str]) -> String {
+    let output = lathe(args);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(args: &[&str], code: i32, says: &str) {
+    let output = lathe(args);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+    assert!(stderr.contains(says), "{args:?}: {stderr}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_at_once() {
+    let model = common::golden("llama-tiny-f16.gguf").display().to_string();
+    let decode = ["bench", "decode", "-m", &model];
+    for (args, says) in [
+        (&["-p", "4-1"][..], "ends before it begins"),
+        (&["-p", "x"], "`x` is no count"),
+        (&["-n", "1-4*1"], "does not get on"),
+        (&["-d", "1-9+0"], "does not get on"),
+        (&["-pg", "512"], "512,128"),
+        (&["-r", "0"], "from 1 to 1000"),
+        (&["-o", "sql"], "invalid value"),
+        (&["--steps-per-submit", "0"], "1 to 4096"),
+        (&["-p", "0", "-n", "0"], "leaves no test"),
+        (&["--json", "-o", "csv"], "give one of them"),
+        (&["--arch", "gemma3-mini"], "cannot be used with"),
+        (&["--no-verify", "--verify-positions", "3"], "cannot be used with"),
+        (&["--hint", "nonsense"], "nonsense"),
+    ] {
+        refused(&[&decode[..], args].concat(), 2, says);
+    }
+    refused(&["bench", "decode"], 2, "--model");
+    refused(&["suite"], 2, "--model");
+    refused(&["suite", "--tier", "quick", "--only", "long", "-m", &model], 2, "short, medium");
+    refused(&["suite", "--arch", "gpt-9"], 2, "gpt-9");
+    refused(&["suite", "--tier", "all", "-m", &model], 2, "invalid value");
+    refused(&["bench", "nonsense"], 2, "no kernel `nonsense`");
+    let existing = common::golden("llama-tiny-f16.json").display().to_string();
+    refused(&["suite", "-m", &model, "--markdown", &existing], 2, "not overwritten");
+    if common::gpu().is_some_and(|gpu| gpu.adapter.software) {
+        refused(&[&decode[..], &["--verify-positions", "0"]].concat(), 2, "--no-verify");
+        refused(&[&decode[..], &["--save", "unwritten.json"]].concat(), 3, "--allow-software");
+        refused(&["suite", "-m", &model, "-o", "unwritten.json"], 3, "--allow-software");
+        refused(&[&decode[..], &["--save", &existing]].concat(), 2, "not overwritten");
+    }
+}
+
+#[test]
+fn bench_decode_prints_llama_benchs_rows() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let model = common::golden("llama-tiny-f16.gguf").display().to_string();
+    let base = ["bench", "decode", "-m", &model, "-r", "3", "--untuned", "--allow-software"];
+    let saved = path("tests.json");
+    let lengths = ["-p", "4,6", "-n", "5", "-d", "0,3", "-pg", "4,3"];
+    let text = good(&[&base[..], &lengths, &["--save", &saved, "--json"]].concat());
+    let document: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(document["schema_version"], 1);
+    assert_eq!(document["kind"], "generation_tests");
+    let tests = document["tests"].as_array().unwrap();
+    let seen: Vec<_> = tests
+        .iter()
+        .map(|t| (t["test"].as_str().unwrap(), t["steps_per_submit"].as_u64()))
+        .collect();
+    let at = |depth: &str| -> Vec<(String, Option<u64>)> {
+        [
+            ("pp4", None),
+            ("pp6", None),
+            ("tg5", Some(1)),
+            ("tg5", Some(8)),
+            ("pp4+tg3", Some(1)),
+            ("pp4+tg3", Some(8)),
+        ]
+        .map(|(test, steps)| (format!("{test}{depth}"), steps))
+        .to_vec()
+    };
+    let expected = [at(""), at(" @ d3")].concat();
+    let expected: Vec<_> = expected.iter().map(|(test, steps)| (test.as_str(), *steps)).collect();
+    assert_eq!(seen, expected);
+    for test in tests {
+        let samples = test["samples_ns"].as_array().unwrap();
+        assert_eq!(samples.len(), 3);
+        let tokens = test["n_prompt"].as_f64().unwrap() + test["n_gen"].as_f64().unwrap();
+        for (ns, ts) in samples.iter().zip(test["samples_ts"].as_array().unwrap()) {
+            let rate = tokens / (ns.as_f64().unwrap() * 1e-9);
+            assert!((rate / ts.as_f64().unwrap() - 1.0).abs() < 1e-6, "{test}");
+        }
+        assert_eq!(test["tok_s"]["mean"], test["avg_ts"]);
+        assert_eq!(test["tok_s"]["sd"], test["stddev_ts"]);
+        let all = tokens as u64 + test["n_depth"].as_u64().unwrap();
+        assert_eq!(test["verified"]["positions"].as_u64().unwrap(), all.min(8), "{test}");
+        assert_eq!(test["model_n_params"], 484_240);
+        assert_eq!(test["type_k"], "f16");
+    }
+    let environment = &document["environment"];
+    assert!(environment["command"].as_str().unwrap().starts_with("lathe bench decode -m "));
+
+    // The same run again does not write over the record; the record is read by both readers.
+    refused(&[&base[..], &["--save", &saved]].concat(), 2, "not overwritten");
+    let compared = lathe(&["compare", &saved, &saved, "--force", "--json"]);
+    let compared: Value = serde_json::from_slice(&compared.stdout).unwrap();
+    let cases = compared["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), tests.len());
+    assert!(cases.iter().all(|case| case["ratio"]["median"] == 1.0), "{cases:?}");
+    let page = path("tests.html");
+    good(&["report", &saved, "-o", &page]);
+    let html = std::fs::read_to_string(&page).unwrap();
+    for word in ["pp4+tg3 @ d3", "Outputs verified before timing", "lathe bench decode -m"] {
+        assert!(html.contains(word), "{word}");
+    }
+
+    let short = [&base[..], &["-p", "4", "-n", "3", "--no-verify"]].concat();
+    let md = good(&[&short[..], &["-o", "md"]].concat());
+    assert!(md.starts_with("| model"), "{md}");
+    let rows: Vec<&str> = md.lines().filter(|line| line.starts_with("| llama")).collect();
+    assert_eq!(rows.len(), 3, "{md}");
+    assert!(rows.iter().all(|row| row.contains("(not verified)")), "{md}");
+    let csv = good(&[&short[..], &["-o", "csv"]].concat());
+    let mut lines = csv.lines();
+    let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let key = |name: &str| names.iter().position(|n| *n == name).unwrap();
+    for name in ["build_commit", "gpu_info", "model_type", "test_time", "avg_ns", "stddev_ts"] {
+        key(name);
+    }
+    let cells: Vec<&str> = lines.next().unwrap().split("\",\"").collect();
+    assert_eq!(cells.len(), names.len());
+    assert_eq!(cells[key("n_prompt")], "4");
+    assert_eq!(cells[key("verified")], "not verified");
+    let json: Value = serde_json::from_str(&good(&[&short[..], &["-o", "json"]].concat())).unwrap();
+    let row = &json.as_array().unwrap()[1];
+    assert!(row["verified"].is_null() && row["samples_ns"].as_array().unwrap().len() == 3);
+    assert_eq!((row["n_gen"].as_u64(), row["test"].as_str()), (Some(3), Some("tg3")));
+    let lines = good(&[&short[..], &["-o", "jsonl"]].concat());
+    let line: Value = serde_json::from_str(lines.lines().nth(2).unwrap()).unwrap();
+    assert_eq!(line["steps_per_submit"], 8);
+}
+
+#[test]
+fn the_suite_puts_models_side_by_side() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let models = ["llama-tiny-f16.gguf", "qwen3-tiny-q80.gguf"]
+        .map(|name| common::golden(name).display().to_string());
+    let (record, page, markdown) = (path("suite.json"), path("suite.html"), path("suite.md"));
+    let few = ["--only", "short", "--warm-ups", "1", "--repetitions", "3", "--untuned"];
+    let base = [&["suite", "-m", &models[0], &models[1]][..], &few].concat();
+    let files = ["-o", &record, "--html", &page, "--markdown", &markdown, "--allow-software"];
+    let text = good(&[&base[..], &files, &["--json"]].concat());
+    let document: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (document["schema_version"].as_u64(), document["kind"].as_str()),
+        (Some(1), Some("suite"))
+    );
+    for model in document["models"].as_array().unwrap() {
+        let short = &model["configs"]["short"];
+        for key in [
+            "ttft_ms",
+            "prefill_tok_s",
+            "e2e_tok_s",
+            "decode_tok_s",
+            "one_step_decode_tok_s",
+            "p50_ms",
+            "p95_ms",
+            "kv_cache_bytes",
+            "gpu_memory_bytes",
+        ] {
+            assert!(short[key].as_f64().unwrap() > 0.0, "{key} in {short}");
+        }
+        assert!(short["p95_ms"].as_f64() >= short["p50_ms"].as_f64());
+        assert_eq!(short["verified"]["positions"], 8);
+        let runs = short["runs"].as_array().unwrap();
+        let steps: Vec<_> = runs
+            .iter()
+            .map(|r| (r["steps_per_submit"].as_u64(), r["step_ms"].as_array().map(Vec::len)))
+            .collect();
+        // Only a step with a submission of its own has a time of its own.
+        assert_eq!(steps, [(Some(8), None), (Some(1), Some(63))].repeat(3));
+    }
+    // 128 slots of 3 layers, keys and values, 2 heads of 32, two bytes each.
+    let cache = &document["models"][0]["configs"]["short"]["kv_cache_bytes"];
+    assert_eq!(cache.as_u64(), Some(128 * 3 * 2 * 2 * 32 * 2));
+
+    let tables = std::fs::read_to_string(&markdown).unwrap();
+    let html = std::fs::read_to_string(&page).unwrap();
+    for word in ["llama-tiny-f16 P50", "qwen3-tiny-q80 P95", "short 64/64", "one step a submission"]
+    {
+        assert!(tables.contains(word), "{word} in {tables}");
+        assert!(html.contains(word), "{word}");
+    }
+    refused(&[&base[..], &["--markdown", &markdown]].concat(), 2, "not overwritten");
+    let again = lathe(&["compare", &record, &record, "--force", "--json"]);
+    let compared: Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(compared["cases"].as_array().unwrap().len(), 2 * 3, "{compared}");
+    // A suite and a run of tests have nothing in common.
+    let tests = path("tests.json");
+    let args = ["bench", "decode", "-m", &models[0], "-p", "4", "-n", "0", "-r", "1"];
+    good(&[&args[..], &["--save", &tests, "--allow-software"]].concat());
+    refused(&["compare", &record, &tests, "--force"], 2, "nothing to compare");
+}
+
+/// Records of before generations were recorded, and of before the command line was.
+#[test]
+fn records_of_before_are_still_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/records");
+    let (mut read, mut folders) = (0, vec![folder]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "json") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let value: Value = serde_json::from_str(&text).unwrap();
+                if value["kind"].is_null() {
+                    continue;
+                }
+                let record = Record::read(&path).unwrap_or_else(|e| panic!("{e}"));
+                assert!(
+                    matches!(record.body, Body::Bench(_) | Body::Ab(_) | Body::Profile(_))
+                        || record.environment.command.is_some(),
+                    "{}",
+                    path.display()
+                );
+                read += 1;
+            }
+        }
+    }
+    assert!(read >= 20, "{read}");
+}
