@@ -390,7 +390,7 @@ fn what_cannot_be_scored_is_refused() {
         (&llama, &text, &["--window", "16", "--reference", &text], 5, "text.txt"),
         (&llama, &text, &["--window", "16", "--hint", "gemv=nonsense"], 2, "nonsense"),
         (&neither, &text, &w, 5, "neither.gguf: names neither tokenizer.ggml.bos_token_id nor"),
-        (&no_tokenizer, &text, &w, 5, "tokenizer.ggml.model"),
+        (&no_tokenizer, &text, &w, 5, "has no tokenizer"),
         (
             &broken,
             &text,
