@@ -44,6 +44,7 @@ use prompt::{PromptOpts, TextOpts};
 use sampling::SamplingOpts;
 
 pub(super) use profile::bench_arch;
+pub(super) use prompt::read_text;
 pub(super) use sides::{ab, problems};
 
 /// What says which model and which tokens; shared with `lathe diff`.
@@ -103,7 +104,7 @@ impl Float {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ExecutorName {
+pub(super) enum ExecutorName {
     Gpu,
     Cpu,
 }
@@ -247,12 +248,33 @@ impl Loaded {
     }
 }
 
+/// What ran it.
 #[derive(Serialize)]
-struct AdapterName {
-    name: String,
+pub(super) struct AdapterName {
+    pub(super) name: String,
     driver: String,
     backend: String,
     runtime_checks: &'static str,
+}
+
+impl AdapterName {
+    /// The name of a device, or without one that of the CPU executor.
+    pub(super) fn of(gpu: Option<&Gpu>) -> Self {
+        match gpu {
+            None => Self {
+                name: "CPU reference".into(),
+                driver: String::new(),
+                backend: "cpu".into(),
+                runtime_checks: "none",
+            },
+            Some(gpu) => Self {
+                name: gpu.adapter.name.clone(),
+                driver: gpu.adapter.driver.clone(),
+                backend: gpu.adapter.backend.clone(),
+                runtime_checks: gpu.checks.name(),
+            },
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -361,7 +383,11 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
 }
 
 /// Writes a model's graph onto a device.
-fn on_device(global: &Global, gpu: &Arc<Gpu>, graph: &DecodeGraph) -> Result<GpuExecutor> {
+pub(super) fn on_device(
+    global: &Global,
+    gpu: &Arc<Gpu>,
+    graph: &DecodeGraph,
+) -> Result<GpuExecutor> {
     let bar = global.progress(0, "loading", true);
     let recording = Arc::clone(&graph.recording);
     let executor = GpuExecutor::new(
@@ -545,24 +571,10 @@ fn report(
     let gpu_ms = run.gpu.map(|t| t.as_secs_f64() * 1e3 / run.decode_steps.max(1) as f64);
     let middle = options.prompt.len() + decoded / 2;
     let bytes_per_token = graph.bytes(middle + 1) as u64;
-    let adapter = side.gpu.map_or_else(
-        || AdapterName {
-            name: "CPU reference".into(),
-            driver: String::new(),
-            backend: "cpu".into(),
-            runtime_checks: "none",
-        },
-        |g| AdapterName {
-            name: g.adapter.name.clone(),
-            driver: g.adapter.driver.clone(),
-            backend: g.adapter.backend.clone(),
-            runtime_checks: g.checks.name(),
-        },
-    );
     Report {
         model: opts.model.model.clone(),
         executor: if side.gpu.is_some() { "gpu" } else { "cpu" },
-        adapter,
+        adapter: AdapterName::of(side.gpu),
         wgpu: crate::gpu::WGPU_VERSION,
         kv: loaded.options.kv.name(),
         activations: loaded.options.acts.name(),

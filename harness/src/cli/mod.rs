@@ -11,6 +11,7 @@ mod doctor;
 mod generation;
 mod inspect;
 mod list;
+mod perplexity;
 mod quantize;
 mod report;
 mod show;
@@ -101,6 +102,8 @@ enum Command {
     Decode(decode::Opts),
     /// Find the first operation at which GPU and CPU disagree
     Diff(diff::Opts),
+    /// Measure how well a checkpoint predicts a text, and how far it is from another one
+    Perplexity(perplexity::Opts),
 }
 
 impl Global {
@@ -187,6 +190,7 @@ pub fn main() -> ExitCode {
         Command::Inspect(opts) => inspect::run(global, &opts),
         Command::Decode(opts) => decode::run(global, &opts),
         Command::Diff(opts) => diff::run(global, &opts),
+        Command::Perplexity(opts) => perplexity::run(global, &opts),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -45,6 +45,23 @@ pub fn summarise(samples: &[f64]) -> Summary {
     }
 }
 
+/// A mean and how far it may be off.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Mean {
+    /// Of all values; 0 for none.
+    pub mean: f64,
+    /// Its standard error: the values' standard deviation (n − 1) over √n, as if they were
+    /// independent. None for fewer than two.
+    pub std_error: Option<f64>,
+}
+
+/// The mean of values and its standard error.
+pub fn mean(values: &[f64]) -> Mean {
+    let (mean, sd) = mean_sd(values);
+    let std_error = (values.len() > 1).then(|| sd / (values.len() as f64).sqrt());
+    Mean { mean, std_error }
+}
+
 /// Mean and standard deviation of samples (over n - 1; zero for one).
 pub fn mean_sd(samples: &[f64]) -> (f64, f64) {
     let n = samples.len() as f64;
@@ -89,5 +106,15 @@ mod tests {
         let s = summarise(&[5.0, 1.0, 3.0]);
         assert_eq!((s.median, s.min, s.samples), (3.0, 1.0, 3));
         assert!((s.spread - 2.0 / 3.0).abs() < 1e-12); // quartiles 2 and 4
+    }
+
+    #[test]
+    fn a_mean_has_the_error_of_its_values() {
+        // Deviations -3, -1, 1, 3: variance 20/3, error √(20/3/4).
+        let m = mean(&[1e9 + 2.0, 1e9 + 4.0, 1e9 + 6.0, 1e9 + 8.0]);
+        assert_eq!(m.mean, 1e9 + 5.0);
+        assert!((m.std_error.unwrap() - (5.0f64 / 3.0).sqrt()).abs() < 1e-12);
+        assert_eq!(mean(&[7.0]), Mean { mean: 7.0, std_error: None });
+        assert_eq!(mean(&[]), Mean { mean: 0.0, std_error: None });
     }
 }

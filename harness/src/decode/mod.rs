@@ -4,6 +4,7 @@ pub mod graph;
 pub mod kv_cache;
 pub mod load;
 pub mod model;
+pub mod perplexity;
 pub mod profile;
 pub mod prompts;
 pub mod sampling;

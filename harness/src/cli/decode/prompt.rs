@@ -71,7 +71,7 @@ impl PromptOpts {
     /// Reads the prompt, which is not empty.
     pub(super) fn read(&self) -> Result<Source> {
         let argument = |text: &String, option: &str| match text.as_str() {
-            "-" => read_text(Path::new("-")),
+            "-" => read_text(Path::new("-"), "the prompt"),
             "" => Err(Error::Usage(format!("{option}: the prompt is empty"))),
             text => Ok(text.to_owned()),
         };
@@ -79,13 +79,13 @@ impl PromptOpts {
             return argument(text, "--prompt").map(Source::Text);
         }
         if let Some(path) = &self.prompt_file {
-            return read_text(path).map(Source::Text);
+            return read_text(path, "the prompt").map(Source::Text);
         }
         if let Some(text) = &self.chat {
             return argument(text, "--chat").map(Source::Chat);
         }
         if let Some(path) = &self.prompt_tokens_file {
-            return parse_ids(&read_text(path)?, &shown(path)).map(Source::Tokens);
+            return parse_ids(&read_text(path, "the prompt")?, &shown(path)).map(Source::Tokens);
         }
         if self.prompt_tokens.is_empty() {
             return Err(Error::Usage(
@@ -159,8 +159,8 @@ fn shown(path: &Path) -> String {
     if path == Path::new("-") { "stdin".into() } else { path.display().to_string() }
 }
 
-/// The text of a file or of stdin, which is not empty.
-fn read_text(path: &Path) -> Result<String> {
+/// The text of a file, or of stdin for `-`. An error says `what` is empty.
+pub(in crate::cli) fn read_text(path: &Path, what: &str) -> Result<String> {
     let mut bytes = Vec::new();
     let read = if path == Path::new("-") {
         std::io::stdin().lock().read_to_end(&mut bytes).map(|_| ())
@@ -173,7 +173,7 @@ fn read_text(path: &Path) -> Result<String> {
         Error::Usage(format!("{}: byte {offset} is not UTF-8", shown(path)))
     })?;
     match text.is_empty() {
-        true => Err(Error::Usage(format!("{}: the prompt is empty", shown(path)))),
+        true => Err(Error::Usage(format!("{}: {what} is empty", shown(path)))),
         false => Ok(text),
     }
 }
