@@ -221,10 +221,9 @@ impl Execute for Faulty {
     ) -> Result<()> {
         let fault = self.fault.get();
         self.inner.stream(stream, &mut |mut batch| {
-            if matches!(fault, Fault::Heard | Fault::Chosen) {
-                if let Some(word) = batch.words.first_mut() {
-                    *word ^= 1;
-                }
+            let word = batch.words.first_mut();
+            if let Some(word) = word.filter(|_| matches!(fault, Fault::Heard | Fault::Chosen)) {
+                *word ^= 1;
             }
             on(batch)
         })

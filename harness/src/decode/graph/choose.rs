@@ -51,7 +51,7 @@ impl Chooser<'_> {
         for (tokens, nodes) in std::mem::take(&mut steps.chunks) {
             let ops = nodes.into_iter().flat_map(|node| self.resolve(node)).collect::<Vec<_>>();
             // A chunk reads matrices as the step packs them.
-            let mut chosen: Vec<Option<(Shape, Plan)>> = Vec::with_capacity(ops.len());
+            let mut chosen: Specialised = Vec::with_capacity(ops.len());
             for (op, fusion) in &ops {
                 let ListedShape::Fixed(shape) = &op.shape else {
                     chosen.push(None);
@@ -79,9 +79,9 @@ impl Chooser<'_> {
         ops: &[Undecided],
         steps: &Steps,
         selected: &mut Selections,
-    ) -> Result<(Packings, Vec<Option<(Shape, Plan)>>)> {
+    ) -> Result<(Packings, Specialised)> {
         let mut packings = Packings::new();
-        let mut chosen: Vec<Option<(Shape, Plan)>> = Vec::new();
+        let mut chosen: Specialised = Vec::new();
         for (op, fusion) in ops {
             let ListedShape::Fixed(shape) = &op.shape else {
                 chosen.push(None);
@@ -103,7 +103,7 @@ impl Chooser<'_> {
     fn as_packed(
         &self,
         ops: &[Undecided],
-        chosen: &mut [Option<(Shape, Plan)>],
+        chosen: &mut Specialised,
         steps: &Steps,
         packings: &Packings,
         selected: &mut Selections,
@@ -120,11 +120,14 @@ impl Chooser<'_> {
     }
 }
 
+/// Shape and plan of each operation, once they are chosen.
+type Specialised = Vec<Option<(Shape, Plan)>>;
+
 /// How the step's operations pack each matrix.
 type Packings = BTreeMap<TensorId, Packing>;
 
 /// Operations with what was chosen for them.
-fn joined(ops: Vec<Undecided>, chosen: Vec<Option<(Shape, Plan)>>) -> Vec<Chosen> {
+fn joined(ops: Vec<Undecided>, chosen: Specialised) -> Vec<Chosen> {
     let chosen = ops.into_iter().zip(chosen).filter_map(|((op, _), chosen)| {
         let (shape, plan) = chosen?;
         Some(Chosen { op, shape, plan })
