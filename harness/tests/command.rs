@@ -353,9 +353,9 @@ fn a_users_file_enters_whole_steps() {
     refused("gemv/naive=vec4", "takes the place of a variant with a FILE.wgsl");
     // A file is given to be run: one for a kernel that the model has no use for is a mistake.
     let other = folder.path().join("scatter.wgsl");
-    std::fs::write(&other, lathe_kernels::source("matmul", "naive").unwrap().text).unwrap();
-    let other = format!("matmul={}", other.display());
-    refused(&other, "is a matmul; its are ");
+    std::fs::write(&other, lathe_kernels::source("cast", "naive").unwrap().text).unwrap();
+    let other = format!("cast={}", other.display());
+    refused(&other, "is a cast; its are ");
 }
 
 #[test]

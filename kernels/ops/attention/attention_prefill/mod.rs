@@ -290,7 +290,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             // Queries past the last slot.
             // Matrix units: rows that fill no block, f16 and f32 caches, growing scores.
             tokens(100, LLAMA).at_end_of(300).with(|p| p.act_format = F16),
-            tokens(64, QWEN).at_end_of(1000).with(|p| (p.act_format, p.scale) = (F16, 0.3)),
+            tokens(64, QWEN).at_end_of(250).with(|p| (p.act_format, p.scale) = (F16, 0.3)),
             tokens(37, GEMMA).at_end_of(90).with(|p| (p.kv_format, p.act_format) = (F32, F16)),
             tokens(70, heads(2, 64)).at_end_of(90).n_kv(50).with(|p| p.window = 64),
             // Behind a window that is not yet full, and behind a full one.
