@@ -1,5 +1,5 @@
-//! Any bytes as GGUF metadata or `tokenizer.json`: what is accepted encodes and decodes, and nothing
-//! panics.
+//! Any bytes as GGUF metadata or `tokenizer.json`: what is accepted encodes and decodes, and
+//! nothing panics.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

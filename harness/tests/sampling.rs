@@ -205,7 +205,7 @@ fn both_executors_draw_the_same_tokens() {
         assert_eq!(tokens == other, settings.temperature == 0.0, "{name}: another seed");
         let mut verifier = Verifier::new(&graph, &mut reference, &options, 1e-8, 64).unwrap();
         session::run_observed(&graph, &mut device, &options, &mut |s| verifier.compare(s)).unwrap();
-        assert_eq!(verifier.compared, 42);
+        assert_eq!(verifier.compared, 40, "the prompt's last token and every one after it");
     }
 }
 

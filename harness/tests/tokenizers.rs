@@ -330,8 +330,9 @@ fn every_kind_differs_from_the_others() {
     for (a, first) in ids.iter().enumerate() {
         for (b, second) in ids.iter().enumerate().skip(a + 1) {
             let (a, b) = (&KINDS[a].0, &KINDS[b].0);
-            // Every word begins with a replacement in the one, whether it is split before it or not;
-            // with the other to merge one way is nearly to merge what is between the other way.
+            // Every word begins with a replacement in the one, whether it is split before it or
+            // not; with the other to merge one way is nearly to merge what is between the other
+            // way.
             let both = |part: &str| a.starts_with(part) && b.starts_with(part);
             let alike = both("metaspace") || both("Merged");
             assert!(alike || first != second, "{a} and {b}");

@@ -9,8 +9,8 @@
 //! o[i][h][d] = Σₜ exp(sₜ − max s) / Σⱼ exp(sⱼ − max s) · V[g][t][d]
 //! ```
 //!
-//! Slots hold tokens in order: nothing wraps. Queries past the last slot count as standing there, so
-//! that a chunk that is not full has an answer.
+//! Slots hold tokens in order: nothing wraps. Queries past the last slot count as standing there,
+//! so that a chunk that is not full has an answer.
 //!
 //! Magnitude: as in [`crate::attention_decode`], of which each query is a case.
 //!

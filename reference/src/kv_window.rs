@@ -1,8 +1,9 @@
-//! Keys or values between the ring of a sliding window and the rows that a chunk of a prompt attends to.
+//! Keys or values between the ring of a sliding window and the rows that a chunk of a prompt
+//! attends to.
 //!
-//! The ring holds the token at position t in slot t mod `capacity`. Rows are those of the window before
-//! the chunk, then the chunk's: the token at position p − j in row capacity − j, the chunk's token i in row
-//! capacity + i, when p tokens came before.
+//! The ring holds the token at position t in slot t mod `capacity`. Rows are those of the window
+//! before the chunk, then the chunk's: the token at position p − j in row capacity − j, the chunk's
+//! token i in row capacity + i, when p tokens came before.
 
 use crate::kv_append::CacheShape;
 

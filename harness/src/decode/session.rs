@@ -137,8 +137,8 @@ pub fn prompt_parts(graph: &DecodeGraph, prompts: Prompts, count: usize) -> Vec<
     parts
 }
 
-/// Chunks, by their index in `sizes`, that hold `count` tokens in the shortest time: a chunk takes as
-/// long as a fixed number of tokens and its own.
+/// Chunks, by their index in `sizes`, that hold `count` tokens in the shortest time: a chunk takes
+/// as long as a fixed number of tokens and its own.
 fn cover(sizes: &[usize], count: usize) -> Vec<usize> {
     const FIXED: usize = 128;
     let largest = sizes[0];
@@ -257,8 +257,8 @@ fn pieces(all: usize, each: usize) -> Vec<usize> {
 /// Steps a submission while a prompt runs token by token.
 const PROMPT_STEPS: usize = 16;
 
-/// Runs step by step and shows the logits of each to `observe`: those of the prompt's last token and of
-/// every one after it, and where the prompt runs token by token those of each token of it.
+/// Runs step by step and shows the logits of each to `observe`: those of the prompt's last token
+/// and of every one after it, and where the prompt runs token by token those of each token of it.
 pub fn run_observed(
     graph: &DecodeGraph,
     executor: &mut dyn Execute,
@@ -305,8 +305,8 @@ pub fn run_observed(
     Ok(run)
 }
 
-/// Runs the prompt in chunks and token by token, and returns the NMSE between the logits of its last
-/// token. None where the graph has no chunks or the prompt is a single token.
+/// Runs the prompt in chunks and token by token, and returns the NMSE between the logits of its
+/// last token. None where the graph has no chunks or the prompt is a single token.
 ///
 /// # Errors
 /// The NMSE exceeds `limit`, the prompt does not fit, or the device is lost.

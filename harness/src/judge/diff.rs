@@ -32,8 +32,8 @@ pub struct Divergence {
     pub reason: String,
 }
 
-/// Runs a step, a chunk or what follows the last chunk operation by operation; returns the first that
-/// disagrees. `step` is the position at which the part begins.
+/// Runs a step, a chunk or what follows the last chunk operation by operation; returns the first
+/// that disagrees. `step` is the position at which the part begins.
 pub fn part(executor: &mut GpuExecutor, part: Part, step: usize) -> Result<Option<Divergence>> {
     executor.prepare(&[part])?;
     let recording = Arc::clone(&executor.recording);

@@ -1,5 +1,5 @@
-//! Text to token ids and back, by the vocabulary of a GGUF file ([`Tokenizer::new`]) or by a Hugging
-//! Face `tokenizer.json` ([`Tokenizer::from_json`], [`Tokenizer::open`]).
+//! Text to token ids and back, by the vocabulary of a GGUF file ([`Tokenizer::new`]) or by a
+//! Hugging Face `tokenizer.json` ([`Tokenizer::from_json`], [`Tokenizer::open`]).
 //!
 //! ```text
 //! text → literals (control and user-defined tokens, longest first)

@@ -210,9 +210,9 @@ impl Recording {
         self.ops.push(op);
     }
 
-    /// An operation over tensors. Every binding of the kernel but scratch and counters must be given; those
-    /// that the variant declares and the caller did not bind are added here, shared with equal ones
-    /// of the same kernel: its operations never run at the same time.
+    /// An operation over tensors. Every binding of the kernel but scratch and counters must be
+    /// given; those that the variant declares and the caller did not bind are added here, shared
+    /// with equal ones of the same kernel: its operations never run at the same time.
     pub fn bound(
         &mut self,
         label: Label,

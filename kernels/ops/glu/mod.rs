@@ -29,9 +29,8 @@ pub static OPERATION: Declaration<Glu> = Declaration {
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage { entry: "main", grid: |p, c| (p.rows * p.n.div_ceil(2)).div_ceil(c["WG"] as usize) }],
+            stages: &[Stage { entry: "main", grid: |p, c| (p.rows * p.n).div_ceil(2 * c["WG"] as usize) }],
             tunables: WORKGROUPS,
-            unsupported: |p, _| odd_f16_rows(p.rows, p.n, p.act_format),
             ..Variant::PLAIN
         },
         Variant {

@@ -14,21 +14,22 @@ override WG: u32 = 64u;
 @group(0) @binding(0) var<storage, read> gate_up: array<f32>;
 @group(0) @binding(1) var<storage, read_write> y: array<u32>;
 
+// Element j of y, rows one after the other.
+fn gated_element(j: u32) -> f32 {
+    let gate = j + j / N * N;
+    return activate(gate_up[gate]) * gate_up[gate + N];
+}
+
 @compute @workgroup_size(WG)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let i = group_index(workgroup, groups) * WG + lid;
-    let pairs = (N + 1u) / 2u;
-    if (i >= ROWS * pairs) { return; }
-    let row = i / pairs;
-    let e = 2u * (i % pairs);
-    let gate = 2u * row * N + e;
-    let both = e + 1u < N;
-    var v = vec2<f32>(0.0);
-    v.x = activate(gate_up[gate]) * gate_up[gate + N];
-    if (both) { v.y = activate(gate_up[gate + 1u]) * gate_up[gate + N + 1u]; }
-    store_pair(row * N + e, v, both);
+    let first = 2u * (group_index(workgroup, groups) * WG + lid);
+    if (first >= ROWS * N) { return; }
+    let both = first + 1u < ROWS * N;
+    var v = vec2<f32>(gated_element(first), 0.0);
+    if (both) { v.y = gated_element(first + 1u); }
+    store_pair(first, v, both);
 }

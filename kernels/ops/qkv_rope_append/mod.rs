@@ -142,8 +142,8 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
             case(f16(qwen), 1),
             case(QkvRopeAppend { kv_size: 1, ..heads(one_of_32) }, 7),
             case(f16(QkvRopeAppend { kv_size: 5, ..heads(three_of_80) }), 10),
-            // Tokens of a prompt: more than a ring has slots, fewer than the chunk has room for, rows
-            // behind a window.
+            // Tokens of a prompt: more than a ring has slots, fewer than the chunk has room for,
+            // rows behind a window.
             case(QkvRopeAppend { n_tokens: 9, kv_size: 7, ..heads(one_of_32) }, 20).prompt_len(40),
             case(f16(QkvRopeAppend { n_tokens: 16, ..gemma }), 505).prompt_len(515),
             case(QkvRopeAppend { n_tokens: 33, kv_size: 40, before: 7, ..qwen }, 3).prompt_len(30),

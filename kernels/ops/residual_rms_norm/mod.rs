@@ -1,5 +1,5 @@
-//! A branch into the residual stream and the stream's norm for the next matrix, in one dispatch; of one
-//! token or of the rows of several.
+//! A branch into the residual stream and the stream's norm for the next matrix, in one dispatch; of
+//! one token or of the rows of several.
 
 use crate::codes::{FloatFormat, Norm, NormOffset};
 use crate::descriptor::*;
@@ -43,8 +43,7 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
     variants: &[
         Variant {
             name: "naive",
-            stages: A_ROW,
-            unsupported: |p, _| odd_f16_rows(p.rows, p.n, p.act_format),
+            stages: &[Stage { entry: "main", grid: |p, _| p.rows.div_ceil(2) }],
             ..Variant::PLAIN
         },
         Variant {

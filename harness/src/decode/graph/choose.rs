@@ -1,5 +1,5 @@
-//! Second pass: a variant for every listed operation of a step and of chunks. Third: weights packed as those variants read
-//! them, and the recording.
+//! Second pass: a variant for every listed operation of a step and of chunks. Third: weights packed
+//! as those variants read them, and the recording.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

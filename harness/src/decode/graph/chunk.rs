@@ -1,5 +1,6 @@
-//! The operations of a chunk of a prompt: as a decode step, over the rows of many tokens, up to the last
-//! layer. What follows it (last norm, head, choice) is a decode step's, for the last token alone.
+//! The operations of a chunk of a prompt: as a decode step, over the rows of many tokens, up to the
+//! last layer. What follows it (last norm, head, choice) is a decode step's, for the last token
+//! alone.
 
 use lathe_kernels::attention_prefill::AttentionPrefill;
 use lathe_kernels::chunk_end::ChunkEnd;
@@ -26,8 +27,8 @@ pub(super) fn sizes(most: usize) -> Vec<usize> {
 }
 
 impl Lister<'_> {
-    /// Operations of chunks of every size. `step` are the vectors of a decode step, `norms` the weights
-    /// of each layer's first norm and of the last of all.
+    /// Operations of chunks of every size. `step` are the vectors of a decode step, `norms` the
+    /// weights of each layer's first norm and of the last of all.
     pub(super) fn chunks(&mut self, step: &Vectors, norms: &[TensorId]) -> Vec<(usize, Vec<Node>)> {
         let sizes = sizes(self.options.chunks.most);
         sizes.into_iter().map(|size| (size, self.chunk(size, step, norms))).collect()
@@ -87,8 +88,8 @@ impl Lister<'_> {
         std::mem::take(&mut self.nodes)
     }
 
-    /// Rows times matrices under each other: one product each, side by side in rows of the output, or
-    /// added to what is there.
+    /// Rows times matrices under each other: one product each, side by side in rows of the output,
+    /// or added to what is there.
     fn row_products(
         &mut self,
         (layer, op): (usize, &'static str),

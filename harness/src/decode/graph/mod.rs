@@ -1,5 +1,5 @@
-//! A model's decode step and the chunks of its prompts as a recording, in passes: list the operations, select a variant for each,
-//! pack the weights.
+//! A model's decode step and the chunks of its prompts as a recording, in passes: list the
+//! operations, select a variant for each, pack the weights.
 
 mod choose;
 mod chunk;
@@ -38,7 +38,8 @@ impl Chunks {
     /// Prompts token by token: a decode step each.
     pub const NONE: Self = Self { most: 0, acts: FloatFormat::F32 };
 
-    /// Chunks as large as a GPU wants them, with activations as exact as a cache of this storage is.
+    /// Chunks as large as a GPU wants them, with activations as exact as a cache of this storage
+    /// is.
     pub fn with_cache(kv: FloatFormat) -> Self {
         Self { most: 1024, acts: kv }
     }

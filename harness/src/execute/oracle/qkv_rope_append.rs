@@ -22,7 +22,8 @@ fn tokens(p: &QkvRopeAppend, inputs: &Inputs<'_>) -> Vec<reference::Token> {
     rows.enumerate().map(token).collect()
 }
 
-/// Where the caches get a token, of those that they get: all but what a chunk has beyond the prompt.
+/// Where the caches get a token, of those that they get: all but what a chunk has beyond the
+/// prompt.
 fn places(p: &QkvRopeAppend, inputs: &Inputs<'_>) -> std::ops::Range<u32> {
     let position = inputs.position();
     let first = if p.before > 0 { p.before as u32 } else { position };

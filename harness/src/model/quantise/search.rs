@@ -1,8 +1,8 @@
 //! Scales with the least weighted squared error.
 //!
 //! For given codes the best scale (and minimum) is a least squares problem with a closed answer,
-//! and for given scales the best codes are the nearest ones. The search starts from several scales near
-//! that of the extremes, takes both steps in turn and keeps what is best, rounding to nearest
+//! and for given scales the best codes are the nearest ones. The search starts from several scales
+//! near that of the extremes, takes both steps in turn and keeps what is best, rounding to nearest
 //! included: no block becomes worse than that.
 
 use lathe_kernels::Format;

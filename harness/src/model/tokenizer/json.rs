@@ -79,8 +79,10 @@ impl Tokenizer {
     /// The tokenizer of the bytes of a `tokenizer.json`.
     ///
     /// Read are models of type `BPE`; the normalisers `NFC`, `NFD`, `NFKC`, `NFKD`, `Replace` (of a
-    /// string), `Prepend`; the pre-tokenisers `Split`, `ByteLevel`, `Metaspace`; the post-processors
-    /// `TemplateProcessing` and `ByteLevel`; the decoders `ByteLevel`, `Metaspace`, and sequences of
+    /// string), `Prepend`; the pre-tokenisers `Split`, `ByteLevel`, `Metaspace`; the
+    /// post-processors
+    /// `TemplateProcessing` and `ByteLevel`; the decoders `ByteLevel`, `Metaspace`, and sequences
+    /// of
     /// `Replace`, `ByteFallback`, `Fuse` and `Strip`; `Sequence` of each.
     ///
     /// Ids are those of the `tokenizers` library, decoded text too, but for what is no UTF-8:
@@ -89,8 +91,8 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// The bytes are no such file, or it has a part or a setting that is not read. The message names
-    /// the place, such as `pre_tokenizer.pretokenizers[1].type`.
+    /// The bytes are no such file, or it has a part or a setting that is not read. The message
+    /// names the place, such as `pre_tokenizer.pretokenizers[1].type`.
     pub fn from_json(bytes: &[u8]) -> Result<Self, TokenizerError> {
         let ty = serde_json::from_slice::<Probe>(bytes)?.model.ty;
         if ty.as_deref() != Some("BPE") {

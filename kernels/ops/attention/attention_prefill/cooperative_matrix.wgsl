@@ -1,17 +1,19 @@
-// attention_prefill/cooperative_matrix: blocks of query rows against tiles of 32 keys on 16 x 16 matrix units.
+// attention_prefill/cooperative_matrix: blocks of query rows against tiles of 32 keys on 16 x 16 matrix
+// units.
 //
 //   y[i][h] = sum_t softmax_t(SCALE * q[i][h] . K[g][t]) * V[g][t]      i < N_TOKENS, g = h / Q_PER_KV
 //   q: N_TOKENS rows of heads (Q_ROW q) or of heads and their KV heads (Q_ROW qkv), HEAD_DIM each, f32
 //   y: (N_TOKENS, heads, HEAD_DIM), f32 or f16      caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
-//   query i stands in slot p = min(position + i, KV_SIZE - 1), or BEFORE + i where BEFORE slots hold what came
+//   query i stands in slot p = min(position + i, KV_SIZE - 1), or BEFORE + i where BEFORE slots hold what
+//   came
 //   before; t runs over the slots of tokens up to p, with a window only over the last WINDOW of them
 //
 // Idea: flash's two products on matrix units. A subgroup has 32 rows and 64 columns of the heads: it keeps
 // these of the queries and of the sums in registers, multiplies the queries with as many columns of the keys
 // and leaves scores in workgroup memory, where a row's columns are added. Weights are made there too, rounded
-// to f16, and multiply the values. A fragment cannot be scaled row by row where it is: so weights are relative
-// to a reference that follows the largest score only when it is left 8 behind, and then the sums go through
-// workgroup memory once. Scores and sums are f32; queries, keys, values and weights f16.
+// to f16, and multiply the values. A fragment cannot be scaled row by row where it is: so weights are
+// relative to a reference that follows the largest score only when it is left 8 behind, and then the sums go
+// through workgroup memory once. Scores and sums are f32; queries, keys, values and weights f16.
 //
 // Source: FlashAttention (Dao et al., arXiv 2205.14135); SPV_KHR_cooperative_matrix.
 // import: attention/parts/prefill_rows, attention/parts/softmax, format/store_four, grid, kv/chunk
@@ -47,9 +49,9 @@ override COLUMN_BLOCKS: u32 = HEAD_DIM / 64u;
 override ROWS: u32 = 32u * ROW_BLOCKS;
 override WG: u32 = ROW_BLOCKS * COLUMN_BLOCKS * SG;
 override TILE_STRIDE: u32 = HEAD_DIM / 4u + 2u;
-// Queries once, then keys and values, beside each other where there is room for both; and the weights. Fragments
-// are loaded from multiples of 16 bytes, and nothing in WGSL says where a variable of smaller elements begins:
-// so there is one of f16, and all others have whole 16 bytes.
+// Queries once, then keys and values, beside each other where there is room for both; and the weights.
+// Fragments are loaded from multiples of 16 bytes, and nothing in WGSL says where a variable of smaller
+// elements begins: so there is one of f16, and all others have whole 16 bytes.
 override WEIGHTS_AT: u32 = ROWS * TILE_STRIDE;
 override TILE_SLOTS: u32 = WEIGHTS_AT + ROWS * WEIGHT_STRIDE;
 override VALUES_AT: u32 = select(0u, KEYS * TILE_STRIDE, ROWS >= 2u * KEYS);

@@ -3,7 +3,8 @@
 //   y[i][h] = sum_t softmax_t(SCALE * q[i][h] . K[g][t]) * V[g][t]      i < N_TOKENS, g = h / Q_PER_KV
 //   q: N_TOKENS rows of heads (Q_ROW q) or of heads and their KV heads (Q_ROW qkv), HEAD_DIM each, f32
 //   y: (N_TOKENS, heads, HEAD_DIM), f32 or f16      caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
-//   query i stands in slot p = min(position + i, KV_SIZE - 1), or BEFORE + i where BEFORE slots hold what came
+//   query i stands in slot p = min(position + i, KV_SIZE - 1), or BEFORE + i where BEFORE slots hold what
+//   came
 //   before; t runs over the slots of tokens up to p, with a window only over the last WINDOW of them
 //
 // Idea: FlashAttention (Dao et al., arXiv 2205.14135) as two matrix products in registers. A row is a

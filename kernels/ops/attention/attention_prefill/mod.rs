@@ -122,11 +122,11 @@ fn f16_tolerance(p: &AttentionPrefill, s: State) -> Tolerance {
     let d = p.head_dim as f64;
     let rounded = if p.kv_format == FloatFormat::F16 { 2.0 } else { 4.0 };
     Tolerance {
-        k: 16.0 + d.sqrt() + keys.sqrt() + (d + keys) / 16.0 + rounded * half_ulp,
+        k: 16.0 + d.sqrt() + keys.sqrt() + (d + keys) / 16.0 + rounded * half_ulp * (4.0 / d.sqrt()).min(1.0),
         rounding: 0.0,
-        nmse: 1e-5,
+        nmse: 3e-6,
         reason: "queries and weights rounded to f16 err by up to 2^-11 each, scores by as much of the \
-                 sizes of their products, which act through exp on every weight (in the reference's \
+                 sizes of their products, HEAD_DIM of them as a random walk, which act through exp on every weight (in the reference's \
                  magnitude); matrix units truncate sums; else as f32",
     }
 }

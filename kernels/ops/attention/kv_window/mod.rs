@@ -1,5 +1,5 @@
-//! Keys and values between the ring of a sliding-window layer and the rows that a chunk of a prompt attends
-//! to: the window before the chunk, then the chunk.
+//! Keys and values between the ring of a sliding-window layer and the rows that a chunk of a prompt
+//! attends to: the window before the chunk, then the chunk.
 
 use crate::attention::*;
 use crate::codes::FloatFormat::{self, *};
@@ -102,7 +102,8 @@ pub static OPERATION: Declaration<KvWindow> = Declaration {
             WindowWay::ToRing => s.prompt_len.saturating_sub(before).min(p.n_tokens).min(p.kv_size),
         };
         let values = 2 * p.kv_heads * p.head_dim * tokens;
-        Cost { bytes: (2 * values * p.kv_format.bytes()) as f64, flops: 0.0 }
+        // Position and prompt length are read even where nothing moves.
+        Cost { bytes: (8 + 2 * values * p.kv_format.bytes()) as f64, flops: 0.0 }
     },
     tolerance: |_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "a copy" },
     cases: || {
@@ -110,8 +111,8 @@ pub static OPERATION: Declaration<KvWindow> = Declaration {
         let mut cases = Vec::new();
         for &way in WindowWay::ALL {
             let case = |n_tokens, kv_size, layer| Case::from(chunk(n_tokens, kv_size, layer, way));
-            // The first chunk, one behind half a window, behind a full one, longer than the ring, not
-            // full, and past the prompt.
+            // The first chunk, one behind half a window, behind a full one, longer than the ring,
+            // not full, and past the prompt.
             cases.extend([
                 case(12, 8, small).n_kv(1).prompt_len(12),
                 case(6, 8, small).n_kv(5).prompt_len(10).with(|p| p.kv_format = F32),

@@ -6,8 +6,8 @@ override VOCAB: u32; // rows
 override PART: u32; // which part of the table
 override FIRST_ROW: u32; // token of a part's row 0
 
-// The row of token i from the current one on. VOCAB and above: in another part. The whole table has no other: a token beyond it reads the last
-// row; the host rejects such tokens before they get here.
+// The row of token i from the current one on. VOCAB and above: in another part. The whole table has no other:
+// a token beyond it reads the last row; the host rejects such tokens before they get here.
 fn table_row(i: u32) -> u32 {
     let token = tokens[state[POSITION] + i];
     if (PART == TABLE_PART) { return token - FIRST_ROW; }

@@ -1,6 +1,7 @@
 // The product of matmul on matrix units, whatever the size of their fragments and wherever sums go. A variant
-// enables f16 and wgpu_cooperative_matrix and says what a fragment is: FRAG, FragmentA (f16), FragmentB (f16),
-// FragmentC (f32); how f16 lies in workgroup memory: Unit, of UNIT elements, stage_x and stage_w; in how many SPLITS the columns of the matrix go; and where sums go.
+// enables f16 and wgpu_cooperative_matrix and says what a fragment is: FRAG, FragmentA (f16), FragmentB
+// (f16), FragmentC (f32); how f16 lies in workgroup memory: Unit, of UNIT elements, stage_x and stage_w; in
+// how many SPLITS the columns of the matrix go; and where sums go.
 //
 // The loads of the next tile are in flight while one is multiplied.
 // A subgroup beyond the last block repeats one, so WG may count on the largest subgroup size of an
