@@ -71,7 +71,10 @@ pub static OPERATION: Declaration<Embed> = Declaration {
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage { entry: "main", grid: |p, c| (p.n_tokens * p.hidden).div_ceil(c["WG"] as usize) }],
+            stages: &[Stage {
+                entry: "main",
+                grid: |p, c| (p.n_tokens * p.hidden).div_ceil(c["WG"] as usize),
+            }],
             tunables: WORKGROUPS,
             ..Variant::PLAIN
         },

@@ -226,15 +226,14 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
                 constants
             },
             unsupported: |p, _| {
-                few(p).or_else(|| (splits(p) < 2).then(|| "tiles fill the GPU without splits".into()))
+                few(p)
+                    .or_else(|| (splits(p) < 2).then(|| "tiles fill the GPU without splits".into()))
             },
             ..MATRIX_UNITS
         },
         Variant {
             name: "cooperative_matrix_8",
-            constants: |_, caps| {
-                Tile { tm: 32, tn: 32, tk: 32, fragments: (2, 2) }.overrides(caps)
-            },
+            constants: |_, caps| Tile { tm: 32, tn: 32, tk: 32, fragments: (2, 2) }.overrides(caps),
             tunables: &[
                 ("TM", &[32.0, 64.0]),
                 ("TN", &[32.0, 64.0]),
@@ -250,7 +249,13 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
     prefer: |p| {
         if p.act_format == FloatFormat::F16 && p.weight != Format::F32 {
             match splits(p) {
-                1 => &["cooperative_matrix", "cooperative_matrix_8", "register_tiled", "tiled", "naive"],
+                1 => &[
+                    "cooperative_matrix",
+                    "cooperative_matrix_8",
+                    "register_tiled",
+                    "tiled",
+                    "naive",
+                ],
                 _ => &[
                     "cooperative_matrix_split",
                     "cooperative_matrix",
@@ -307,7 +312,9 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
         }
         cases.push(of(Format::F32));
         // Columns in parts, the last one shorter.
-        for (n_tokens, rows, k) in [(16, 48, 1152), (40, 200, 1000), (128, 256, 2048), (300, 130, 600)] {
+        for (n_tokens, rows, k) in
+            [(16, 48, 1152), (40, 200, 1000), (128, 256, 2048), (300, 130, 600)]
+        {
             for weight in [Format::F16, Format::Bf16, Format::Q8_0] {
                 let p = Matmul { n_tokens, rows, k, ..f16_of(weight) };
                 cases.push(p);

@@ -59,7 +59,8 @@ fn heads(layer: Layer) -> QkvRopeAppend {
     }
 }
 
-const A_HEAD: &[Stage<QkvRopeAppend>] = &[Stage { entry: "main", grid: |p, _| p.n_tokens * p.qkv_heads() }];
+const A_HEAD: &[Stage<QkvRopeAppend>] =
+    &[Stage { entry: "main", grid: |p, _| p.n_tokens * p.qkv_heads() }];
 
 /// The declaration.
 pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
@@ -100,8 +101,7 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
     cost: |p, _| {
         let (query, key) = (p.q_elements(), p.k_elements());
         Cost {
-            bytes: (p.n_tokens
-                * (8 * query + 2 * key * (4 + p.kv_format.bytes()) + 4 * p.head_dim)
+            bytes: (p.n_tokens * (8 * query + 2 * key * (4 + p.kv_format.bytes()) + 4 * p.head_dim)
                 + 8 * p.head_dim) as f64,
             flops: (7 * p.n_tokens * (query + key)) as f64,
         }
@@ -147,7 +147,8 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
             case(QkvRopeAppend { n_tokens: 9, kv_size: 7, ..heads(one_of_32) }, 20).prompt_len(40),
             case(f16(QkvRopeAppend { n_tokens: 16, ..gemma }), 505).prompt_len(515),
             case(QkvRopeAppend { n_tokens: 33, kv_size: 40, before: 7, ..qwen }, 3).prompt_len(30),
-            case(f16(QkvRopeAppend { n_tokens: 6, before: 3, kv_size: 8, ..llama }), 1).prompt_len(9),
+            case(f16(QkvRopeAppend { n_tokens: 6, before: 3, kv_size: 8, ..llama }), 1)
+                .prompt_len(9),
         ]
     },
     bench: || {

@@ -11,11 +11,8 @@ use crate::execute::value::Outcome;
 
 impl Oracle for KvWindow {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
-        let shape = CacheShape {
-            kv_heads: self.kv_heads,
-            capacity: self.kv_size,
-            head_dim: self.head_dim,
-        };
+        let shape =
+            CacheShape { kv_heads: self.kv_heads, capacity: self.kv_size, head_dim: self.head_dim };
         let position = inputs.position();
         let given = inputs.words("state")[StateWord::Given as usize];
         let count = (given.saturating_sub(position) as usize).min(self.n_tokens);

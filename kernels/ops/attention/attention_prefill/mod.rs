@@ -122,7 +122,11 @@ fn f16_tolerance(p: &AttentionPrefill, s: State) -> Tolerance {
     let d = p.head_dim as f64;
     let rounded = if p.kv_format == FloatFormat::F16 { 2.0 } else { 4.0 };
     Tolerance {
-        k: 16.0 + d.sqrt() + keys.sqrt() + (d + keys) / 16.0 + rounded * half_ulp * (4.0 / d.sqrt()).min(1.0),
+        k: 16.0
+            + d.sqrt()
+            + keys.sqrt()
+            + (d + keys) / 16.0
+            + rounded * half_ulp * (4.0 / d.sqrt()).min(1.0),
         rounding: 0.0,
         nmse: 3e-6,
         reason: "queries and weights rounded to f16 err by up to 2^-11 each, scores by as much of the \
@@ -234,9 +238,12 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
                 ragged(p)
                     .or_else(|| {
                         let d = p.head_dim;
-                        (![64, 128, 256].contains(&d)).then(|| format!("HEAD_DIM={d} is not 64, 128 or 256"))
+                        (![64, 128, 256].contains(&d))
+                            .then(|| format!("HEAD_DIM={d} is not 64, 128 or 256"))
                     })
-                    .or_else(|| sizes.map(|(min, max)| format!("subgroups have {min} to {max} lanes")))
+                    .or_else(|| {
+                        sizes.map(|(min, max)| format!("subgroups have {min} to {max} lanes"))
+                    })
             },
             tolerance: Some(f16_tolerance),
             ..Variant::PLAIN
