@@ -1,6 +1,7 @@
 //! What `bench decode` and `suite` share: models on a device, what is verified, what is recorded.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -166,14 +167,64 @@ pub(super) fn recorded(gpu: &Gpu) -> Result<Environment> {
         }
     };
     environment.timestamp_quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
-    let quoted = |word: String| match word.contains(char::is_whitespace) {
-        true => format!("'{word}'"),
-        false => word,
-    };
-    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
-    let words: Vec<_> = words.collect();
-    environment.command = Some(format!("lathe {}", words.join(" ")));
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    environment.command = Some(command_line(words));
     Ok(environment)
+}
+
+/// A command line for a record that others read: of files their names alone, for the folders they
+/// lie in are the business of the machine that ran it.
+fn command_line(words: impl Iterator<Item = String>) -> String {
+    let shown = words.map(|word| {
+        let word = match word.split_once('=') {
+            Some((flag, value)) if flag.starts_with('-') => {
+                format!("{flag}={}", without_folders(value))
+            }
+            _ => without_folders(&word).to_owned(),
+        };
+        match word.contains(char::is_whitespace) {
+            true => format!("'{word}'"),
+            false => word,
+        }
+    });
+    format!("lathe {}", shown.collect::<Vec<_>>().join(" "))
+}
+
+/// The name of a file or folder; other words, `gemv/naive` among them, as they are.
+fn without_folders(word: &str) -> &str {
+    let path = Path::new(word);
+    let beside = path.parent().is_some_and(|p| !p.as_os_str().is_empty() && p.is_dir());
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.filter(|_| path.is_absolute() || path.exists() || beside).unwrap_or(word)
+}
+
+/// How a record calls a checkpoint: by its file or folder, and `model.safetensors`, as most are
+/// called, by both.
+fn recorded_name(path: &Path) -> String {
+    let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned());
+    let path = &path.canonicalize().unwrap_or_else(|_| path.into());
+    let file = name(path).unwrap_or_default();
+    let is_safetensors = path.extension().is_some_and(|e| e == "safetensors");
+    match path.parent().and_then(name).filter(|_| is_safetensors) {
+        Some(folder) => format!("{folder}/{file}"),
+        None => file,
+    }
+}
+
+/// Refuses models that a table could not tell apart.
+pub(super) fn told_apart<'a>(models: impl Iterator<Item = &'a Path>) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    for path in models {
+        let name = recorded_name(path);
+        if !seen.insert(name.clone()) {
+            return Err(Error::Usage(format!(
+                "{}: another model of this run is called {name} too, and tables and records name \
+                 models by their files; rename one or measure them in runs of their own",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The model in llama-bench's names.
@@ -182,12 +233,44 @@ pub(super) fn measured(model: &Model) -> MeasuredModel {
     let arch = summary.architecture.unwrap_or_default();
     let ty = summary.types.first().map_or("", |t| t.ty.name());
     MeasuredModel {
-        model_filename: model.file.path.display().to_string(),
+        model_filename: recorded_name(&model.file.path),
         model_type: format!(
             "{arch} {} {ty}",
             crate::report::generation::params(summary.parameters)
         ),
         model_size: summary.tensor_bytes,
         model_n_params: summary.parameters,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_name_files_without_their_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("a model.gguf");
+        std::fs::write(&model, []).unwrap();
+        let new = folder.path().join("new.json").display().to_string();
+        let words = ["bench", "gemv/naive", "--model", &model.display().to_string()];
+        let words = words.map(str::to_owned).into_iter().chain([format!("--save={new}")]);
+        assert_eq!(
+            command_line(words),
+            "lathe bench gemv/naive --model 'a model.gguf' --save=new.json"
+        );
+        assert_eq!(recorded_name(&model), "a model.gguf");
+        let shard = folder.path().join("model.safetensors");
+        std::fs::write(&shard, []).unwrap();
+        let parent = folder.path().file_name().unwrap().to_str().unwrap();
+        assert_eq!(recorded_name(&shard), format!("{parent}/model.safetensors"));
+    }
+
+    #[test]
+    fn two_models_of_one_name_are_refused() {
+        let paths = ["x/a.gguf", "y/a.gguf", "x/b.gguf"].map(Path::new);
+        assert!(told_apart(paths[1..].iter().copied()).is_ok());
+        let said = told_apart(paths.into_iter()).unwrap_err().to_string();
+        assert!(said.starts_with("y/a.gguf: another model"), "{said}");
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::Global;
-use super::generation::{OnDevice, RunOpts, measured, recorded};
+use super::generation::{OnDevice, RunOpts, measured, recorded, told_apart};
 use crate::data::record::{Body, Environment, Record, Suite, SuiteConfig, SuiteModel, SuiteRun};
 use crate::data::stats::quantile;
 use crate::decode::{Model, Timed, Trial};
@@ -81,6 +81,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     for spec in &specs {
         models.push(synthetic(global, spec, folder.path())?);
     }
+    told_apart(models.iter().map(|m| m.file.path.as_path()))?;
     let environment = recorded(&gpu)?;
     let mut suite = Suite {
         tier: opts.tier.to_string(),

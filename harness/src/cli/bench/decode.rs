@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::axes::{self, Counts};
 use crate::cli::Global;
-use crate::cli::generation::{OnDevice, RunOpts, measured, recorded};
+use crate::cli::generation::{OnDevice, RunOpts, measured, recorded, told_apart};
 use crate::data::record::{
     Body, Environment, GenerationTest, GenerationTests, MeasuredModel, Record, TokS,
 };
@@ -156,6 +156,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     opts.run.refuse(&gpu, opts.save.as_ref())?;
     // Files that cannot be decoded are better known before an hour of timing.
     let models = opts.model.iter().map(Model::open).collect::<Result<Vec<_>>>()?;
+    told_apart(models.iter().map(|m| m.file.path.as_path()))?;
     let environment = recorded(&gpu)?;
     let body = GenerationTests { prompts: opts.run.source().name(), tests: Vec::new() };
     let mut results = Results { environment, body, save: opts.save.as_ref() };

@@ -18,7 +18,7 @@ pub struct Verified {
 /// The model of a measurement, in llama-bench's names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredModel {
-    /// Path as given.
+    /// Name of the file, without its folders.
     pub model_filename: String,
     /// Architecture, size and the type that most of its bytes have, such as `llama 1.2B BF16`.
     pub model_type: String,
@@ -29,7 +29,7 @@ pub struct MeasuredModel {
 }
 
 impl MeasuredModel {
-    /// The file without its folder.
+    /// The file without its folder, which older records have.
     pub fn file(&self) -> &str {
         self.model_filename.rsplit(['/', '\\']).next().unwrap_or_default()
     }
