@@ -161,6 +161,7 @@ fn built(name: &str, caps: &Capabilities, sampling: Option<Sampling>) -> DecodeG
         kv: FloatFormat::F32,
         acts: FloatFormat::F32,
         chunks: lathe_harness::decode::Chunks { most: 16, acts: FloatFormat::F32 },
+        sequences: 1,
         sampling,
         hints: Hints::new(),
         tuned: None,

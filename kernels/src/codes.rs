@@ -182,6 +182,14 @@ codes! {
         ToRing = "to_ring",
     }
 
+    /// Whose tokens the rows of a dispatch are.
+    TokensOf("OF_") {
+        /// Neighbours of one sequence.
+        One = "one",
+        /// The current token of each of several sequences.
+        Each = "each",
+    }
+
     /// What lies in a row of the queries of a prefill.
     QueryRow("ROW_") {
         /// Query heads.

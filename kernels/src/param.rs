@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use crate::codes::{
     Activation, Beta, FloatFormat, Format, HeadPart, Norm, NormOffset, Order, Packing, QueryRow,
-    RopeFactors, RopeStyle, TablePart, WindowWay,
+    RopeFactors, RopeStyle, TablePart, TokensOf, WindowWay,
 };
 
 /// How a parameter is read, swept and printed.
@@ -120,6 +120,7 @@ choices!(
     RopeFactors,
     RopeStyle,
     TablePart,
+    TokensOf,
     WindowWay
 );
 

@@ -34,11 +34,25 @@ pub const ACT_FORMAT: Typed<FloatFormat> =
 /// Tokens of a prompt that go through an operation together: the current one and those after it.
 pub const N_TOKENS: Typed<usize> = dim(
     "N_TOKENS",
-    "tokens, from the one at the position on; more than one in a chunk of a prompt",
+    "tokens: one, or those of a chunk of a prompt, or one of each of some sequences",
     2,
     9,
 )
 .neutral(1.0);
+
+/// Whose tokens they are.
+pub const TOKENS_OF: Typed<TokensOf> = choice(
+    "TOKENS_OF",
+    "whose they are: neighbours of one sequence, from the current one on, or the current token of \
+     each of N_TOKENS sequences that are all at one position",
+    &TokensOf::ALL,
+)
+.neutral(0.0);
+
+/// Sequences whose step ends together.
+pub const SEQUENCES: Typed<usize> =
+    dim("SEQUENCES", "sequences at one position, each with a row of logits and of state", 2, 5)
+        .neutral(1.0);
 
 /// Slots that hold the tokens before a chunk, where a cache holds just these and the chunk.
 pub const BEFORE: Typed<usize> = start(
@@ -67,6 +81,10 @@ pub const Y_OFFSET: Typed<usize> = start(
 )
 .before(&["FIRST"])
 .neutral(0.0);
+
+/// How much of `y` is left behind a matrix.
+pub const Y_AFTER: Typed<usize> =
+    start("Y_AFTER", "elements of a row of y after those made here", 70).neutral(0.0);
 
 /// Whether a product is added to what was there.
 pub const BETA: Typed<Beta> = mostly(

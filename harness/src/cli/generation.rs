@@ -85,6 +85,11 @@ impl RunOpts {
         super::bench::refuse_software(gpu, !self.allow_software)
     }
 
+    /// Positions to verify; none where that is left out.
+    pub(super) fn verified_positions(&self) -> Option<usize> {
+        (!self.no_verify).then_some(self.verify_positions)
+    }
+
     /// Verifies a trial, unless told not to.
     pub(super) fn verify(
         &self,
@@ -129,7 +134,26 @@ impl<'a> OnDevice<'a> {
         sampling: Option<Sampling>,
     ) -> Result<(DecodeGraph, &mut GpuExecutor)> {
         let options = SessionOptions { context, sampling, ..self.options.clone() };
-        let graph = self.model.graph(Some(&self.gpu), &options)?;
+        self.with(global, &options)
+    }
+
+    /// The same for several sequences.
+    pub(super) fn sequences(
+        &mut self,
+        global: &Global,
+        context: usize,
+        sequences: usize,
+    ) -> Result<(DecodeGraph, &mut GpuExecutor)> {
+        let options = SessionOptions { context, sequences, ..self.options.clone() };
+        self.with(global, &options)
+    }
+
+    fn with(
+        &mut self,
+        global: &Global,
+        options: &SessionOptions,
+    ) -> Result<(DecodeGraph, &mut GpuExecutor)> {
+        let graph = self.model.graph(Some(&self.gpu), options)?;
         let recording = Arc::clone(&graph.recording);
         let executor = match &self.executor {
             Some(before) => before.sharing(&self.pipelines, recording, Policy::Plain)?,

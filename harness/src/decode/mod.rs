@@ -8,6 +8,7 @@ pub mod perplexity;
 pub mod profile;
 pub mod prompts;
 pub mod sampling;
+pub mod sequences;
 pub mod session;
 pub mod timed;
 pub mod trial;

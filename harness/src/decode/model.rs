@@ -68,6 +68,8 @@ pub struct SessionOptions {
     pub store: Option<PathBuf>,
     /// Decode steps in one submission.
     pub steps_per_submit: usize,
+    /// Sequences of a graph; a [`Session`] has one, [`super::sequences`] runs several.
+    pub sequences: usize,
 }
 
 impl Default for SessionOptions {
@@ -82,6 +84,7 @@ impl Default for SessionOptions {
             hints: Hints::new(),
             store: Some(Store::default_path()),
             steps_per_submit: 8,
+            sequences: 1,
         }
     }
 }
@@ -193,7 +196,7 @@ impl Model {
     /// A hint that cannot hold, an operation that no variant can run, or a store of tuned choices
     /// that cannot be read.
     pub fn graph(&self, gpu: Option<&Gpu>, options: &SessionOptions) -> Result<DecodeGraph> {
-        let &SessionOptions { context, kv, acts, sampling, .. } = options;
+        let &SessionOptions { context, kv, acts, sampling, sequences, .. } = options;
         if context > self.config.context_length {
             tracing::warn!(
                 "{context} positions exceed the {} the model was made for",
@@ -207,7 +210,7 @@ impl Model {
         };
         let hints = options.hints.clone();
         let chunks = options.chunks.unwrap_or_else(|| Chunks::with_cache(kv));
-        let options = GraphOptions { context, kv, acts, chunks, sampling, hints, tuned };
+        let options = GraphOptions { context, kv, acts, chunks, sequences, sampling, hints, tuned };
         graph::build(&self.file.path, &self.config, &self.weights, &caps, &options)
     }
 

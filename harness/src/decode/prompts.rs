@@ -29,8 +29,8 @@ impl Source<'_> {
     pub fn name(&self) -> String {
         match self {
             Source::Seed(seed) => format!("seed {seed}"),
-            Source::Text(path) => format!("text of {}", path.display()),
-            Source::Ids(path) => format!("ids of {}", path.display()),
+            Source::Text(path) => format!("text of {}", file(path)),
+            Source::Ids(path) => format!("ids of {}", file(path)),
         }
     }
 
@@ -55,6 +55,11 @@ impl Source<'_> {
         tokens.truncate(count);
         Ok(tokens)
     }
+}
+
+/// The file without its folders.
+fn file(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 fn read(path: &Path) -> Result<String> {

@@ -112,6 +112,12 @@ pub(super) fn too_long(graph: &DecodeGraph, positions: usize) -> Error {
 }
 
 fn begin(graph: &DecodeGraph, executor: &mut dyn Execute, options: &RunOptions) -> Result<()> {
+    if graph.sequences != 1 {
+        return Err(Error::Usage(format!(
+            "a run has one sequence, the graph has {}",
+            graph.sequences
+        )));
+    }
     if options.prompt.is_empty() {
         return Err(Error::Usage("the prompt is empty; decoding starts from a token".into()));
     }
@@ -250,12 +256,12 @@ pub fn run(
 }
 
 /// `all` in pieces of `each`, the last one smaller.
-fn pieces(all: usize, each: usize) -> Vec<usize> {
+pub(super) fn pieces(all: usize, each: usize) -> Vec<usize> {
     (0..all).step_by(each).map(|from| each.min(all - from)).collect()
 }
 
 /// Steps a submission while a prompt runs token by token.
-const PROMPT_STEPS: usize = 16;
+pub(super) const PROMPT_STEPS: usize = 16;
 
 /// Runs step by step and shows the logits of each to `observe`: those of the prompt's last token
 /// and of every one after it, and where the prompt runs token by token those of each token of it.

@@ -97,6 +97,12 @@ impl<'a> Trial<'a> {
         executor: &'a mut dyn Execute,
         script: Script,
     ) -> Result<Self> {
+        if graph.sequences != 1 {
+            return Err(Error::Usage(format!(
+                "a trial has one sequence, the graph has {}",
+                graph.sequences
+            )));
+        }
         let given = Script::given(script.depth, script.prompt);
         if script.tokens.len() != given {
             return Err(Error::Usage(format!(

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::data::record::{Environment, GenerationTest, GenerationTests};
 
 /// The columns of the CSV, in llama-bench's order, then ours.
-const COLUMNS: [&str; 22] = [
+const COLUMNS: [&str; 23] = [
     "build_commit",
     "gpu_info",
     "backends",
@@ -28,6 +28,7 @@ const COLUMNS: [&str; 22] = [
     "stddev_ts",
     "test",
     "steps_per_submit",
+    "sequences",
     "activations",
     "verified",
     "adapter_driver",

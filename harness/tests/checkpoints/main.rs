@@ -48,6 +48,7 @@ fn logits(
         kv: FloatFormat::F32,
         acts: FloatFormat::F32,
         chunks: lathe_harness::decode::Chunks::NONE,
+        sequences: 1,
         sampling: None,
         hints: Hints::new(),
         tuned: None,

@@ -4,11 +4,13 @@ use crate::descriptor::*;
 use crate::layout::STATE_WORDS;
 use crate::len;
 use crate::param::{PROMPT_LEN, dim, n_kv};
+use crate::shared::SEQUENCES;
 
 crate::params! {
     /// Parameters of `argmax`.
     pub struct Argmax {
         n: usize = dim("N", "logits", 256, 70_000),
+        sequences: usize = SEQUENCES,
     }
 }
 
@@ -19,29 +21,32 @@ pub static OPERATION: Declaration<Argmax> = Declaration {
     fuses: None,
     state: &[n_kv(4, 9), PROMPT_LEN],
     bindings: &[
-        Binding::<Argmax>::input("logits", f32s, len!(p => p.n)).drawn(|_| Draw::Ties),
-        Binding::in_out("tokens", words, len!(_, s => s.n_kv + 1)).drawn(|_| Draw::Tokens(1000)),
-        Binding::in_out("state", words, len!(_ => STATE_WORDS)).drawn(|_| Draw::State),
-        Binding::scratch("partial_values", f32s, len!(_ => 64)),
-        Binding::scratch("partial_indices", words, len!(_ => 64)),
+        Binding::<Argmax>::input("logits", f32s, len!(p => p.sequences * p.n))
+            .drawn(|_| Draw::Ties),
+        Binding::<Argmax>::in_out("tokens", words, len!(p, s => p.sequences * (s.n_kv + 1)))
+            .drawn(|_| Draw::Tokens(1000)),
+        Binding::<Argmax>::in_out("state", words, len!(p => p.sequences * STATE_WORDS))
+            .drawn(|_| Draw::State),
+        Binding::<Argmax>::scratch("partial_values", f32s, len!(p => 64 * p.sequences)),
+        Binding::<Argmax>::scratch("partial_indices", words, len!(p => 64 * p.sequences)),
     ],
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage { entry: "main", grid: |_, _| 1 }],
+            stages: &[Stage { entry: "main", grid: |p, _| p.sequences }],
             ..Variant::PLAIN
         },
         Variant {
             name: "workgroup",
-            stages: &[Stage { entry: "main", grid: |_, _| 1 }],
+            stages: &[Stage { entry: "main", grid: |p, _| p.sequences }],
             tunables: &[("WG", &[128.0, 256.0, 512.0, 1024.0])],
             ..Variant::PLAIN
         },
         Variant {
             name: "two_pass",
             stages: &[
-                Stage { entry: "slices", grid: |_, c| c["PARTS"] as usize },
-                Stage { entry: "choose", grid: |_, _| 1 },
+                Stage { entry: "slices", grid: |p, c| p.sequences * c["PARTS"] as usize },
+                Stage { entry: "choose", grid: |p, _| p.sequences },
             ],
             tunables: &[("WG", &[128.0, 256.0, 512.0]), ("PARTS", &[16.0, 32.0, 64.0])],
             ..Variant::PLAIN
@@ -50,22 +55,30 @@ pub static OPERATION: Declaration<Argmax> = Declaration {
     prefer: |p| {
         if p.n >= 8192 { &["two_pass", "workgroup", "naive"] } else { &["workgroup", "naive"] }
     },
-    cost: |p, _| Cost { bytes: 4.0 * p.n as f64, flops: 0.0 },
+    cost: |p, _| Cost { bytes: 4.0 * (p.sequences * p.n) as f64, flops: 0.0 },
     tolerance: |_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "the index is exact" },
     cases: || {
         // Tails of a vocabulary: a tile times n plus 3.
         [1, 2, 255, 256, 257, 64 * 256 + 3, 128_256, 262_147]
             .into_iter()
             .flat_map(|n| {
-                let case = Case::from(Argmax { n });
+                let case = Case::from(Argmax { n, sequences: 1 });
                 [case.n_kv(3).prompt_len(1), case.n_kv(2).prompt_len(5)]
             })
+            .chain(
+                [(1, 8), (300, 3), (20_000, 5)].map(|(n, sequences)| {
+                    Case::from(Argmax { n, sequences }).n_kv(4).prompt_len(2)
+                }),
+            )
             .collect()
     },
     // All tokens given: repeated runs advance the position and must not write past `tokens`.
     bench: || {
         [262_144, 128_256, 151_936]
-            .map(|n| Case::from(Argmax { n }).n_kv(1).prompt_len(u32::MAX as usize))
-            .into()
+            .map(|n| Argmax { n, sequences: 1 })
+            .into_iter()
+            .chain([Argmax { n: 128_256, sequences: 8 }])
+            .map(|p| Case::from(p).n_kv(1).prompt_len(u32::MAX as usize))
+            .collect()
     },
 };

@@ -1,7 +1,7 @@
 // argmax/naive: one invocation reads every logit.
 //
 //   token = min { i : logits[i] = max_j logits[j] }, then the step ends (see choose.wgsl)
-//   logits: (N)  tokens: (positions)  state: the step state
+//   logits: (SEQUENCES, N)  tokens: (positions, SEQUENCES)  state: a row of the step state each
 // import: step/choose
 override N: u32;
 
@@ -10,8 +10,9 @@ override N: u32;
 @group(0) @binding(2) var<storage, read_write> state: array<u32>;
 
 @compute @workgroup_size(1)
-fn main() {
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>) {
+    let sequence = workgroup.x;
     var best = NOBODY;
-    for (var i = 0u; i < N; i++) { best = better(best, Candidate(logits[i], i)); }
-    end_step(best);
+    for (var i = 0u; i < N; i++) { best = better(best, Candidate(logits[sequence * N + i], i)); }
+    end_step_of(sequence, best);
 }

@@ -1,7 +1,8 @@
 // argmax/two_pass: many workgroups choose among their slices, one among those.
 //
 //   token = min { i : logits[i] = max_j logits[j] }, then the step ends (see choose.wgsl)
-//   logits: (N)  tokens: (positions)  state: the step state  partial_*: (PARTS)
+//   logits: (SEQUENCES, N)  tokens: (positions, SEQUENCES)  state: a row of the step state each
+//   partial_*: (SEQUENCES, PARTS)
 //
 // Idea: the whole GPU reads the logits; the price is one dependent dispatch.
 // import: step/choose, step/choose_workgroup
@@ -20,9 +21,10 @@ fn slices(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
+    let first = workgroup.x / PARTS * N;
     var best = NOBODY;
-    for (var i = workgroup.x * WG + lid; i < N; i += PARTS * WG) {
-        best = better(best, Candidate(logits[i], i));
+    for (var i = workgroup.x % PARTS * WG + lid; i < N; i += PARTS * WG) {
+        best = better(best, Candidate(logits[first + i], i));
     }
     best = workgroup_best(lid, best);
     if (lid == 0u) {
@@ -32,11 +34,15 @@ fn slices(
 }
 
 @compute @workgroup_size(WG)
-fn choose(@builtin(local_invocation_index) lid: u32) {
+fn choose(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let first = workgroup.x * PARTS;
     var best = NOBODY;
-    for (var i = lid; i < PARTS; i += WG) {
+    for (var i = first + lid; i < first + PARTS; i += WG) {
         best = better(best, Candidate(partial_values[i], partial_indices[i]));
     }
     best = workgroup_best(lid, best);
-    if (lid == 0u) { end_step(best); }
+    if (lid == 0u) { end_step_of(workgroup.x, best); }
 }

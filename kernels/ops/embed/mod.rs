@@ -1,6 +1,7 @@
-//! Token embedding: gather the rows of one token or of several neighbours and scale them.
+//! Token embedding: gather the rows of one token, of several neighbours or of the current ones of
+//! several sequences, and scale them.
 
-use crate::codes::{Format, Packing, TablePart};
+use crate::codes::{Format, Packing, TablePart, TokensOf};
 use crate::descriptor::*;
 use crate::len;
 use crate::param::{choice, dim, float, n_kv, start};
@@ -30,6 +31,7 @@ crate::params! {
         )
         .neutral(0.0),
         n_tokens: usize = N_TOKENS,
+        tokens_of: TokensOf = TOKENS_OF,
     }
 }
 
@@ -45,19 +47,27 @@ fn table(vocab: usize, hidden: usize, weight: Format, scale: f32) -> Embed {
         first_row: 0,
         part: TablePart::Whole,
         n_tokens: 1,
+        tokens_of: TokensOf::One,
     }
 }
 
 /// The declaration.
 pub static OPERATION: Declaration<Embed> = Declaration {
     name: "embed",
-    summary: "gather the embedding rows of N_TOKENS from the current one on and scale them",
+    summary: "gather the embedding rows of N_TOKENS tokens and scale them",
     fuses: None,
     state: &[n_kv(8, 40)],
     bindings: &[
         state(),
-        Binding::<Embed>::input("tokens", words, len!(p, s => s.n_kv - 1 + p.n_tokens))
-            .drawn(|p| Draw::Tokens(p.vocab)),
+        Binding::<Embed>::input(
+            "tokens",
+            words,
+            len!(p, s => match p.tokens_of {
+                TokensOf::One => s.n_kv - 1 + p.n_tokens,
+                TokensOf::Each => s.n_kv * p.n_tokens,
+            }),
+        )
+        .drawn(|p| Draw::Tokens(p.vocab)),
         Binding::input(
             "table",
             |p, _| {
@@ -155,6 +165,8 @@ pub static OPERATION: Declaration<Embed> = Declaration {
                 cases.push(Case::from(embed).n_kv(4));
                 let part = TablePart::Part;
                 cases.push(Case::from(Embed { part, first_row: 60, ..embed }).n_kv(1));
+                let tokens_of = TokensOf::Each;
+                cases.push(Case::from(Embed { tokens_of, ..embed }).n_kv(4));
             }
         }
         cases

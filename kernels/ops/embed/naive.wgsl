@@ -1,6 +1,7 @@
 // embed/naive: one invocation an element.
 //
 //   x[t][i] = table[tokens[position + t]][i] * SCALE      t < N_TOKENS
+//   OF_EACH: tokens[position * N_TOKENS + t], the current one of each of N_TOKENS sequences
 //   table: (VOCAB, HIDDEN)  x: (N_TOKENS, HIDDEN)
 //
 // Idea: the gather, nothing else, of any format. Gemma scales by sqrt(HIDDEN), the others by 1.

@@ -1,6 +1,7 @@
 // embed/quantised: one invocation four elements of a quantised row; HIDDEN a multiple of 4.
 //
 //   x[t][i] = table[tokens[position + t]][i] * SCALE      t < N_TOKENS
+//   OF_EACH: tokens[position * N_TOKENS + t], the current one of each of N_TOKENS sequences
 //   table: (VOCAB, HIDDEN)  x: (N_TOKENS, HIDDEN)
 //
 // Idea: four quants are one word, or half of one that two invocations share; where their fields lie

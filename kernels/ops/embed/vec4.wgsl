@@ -1,6 +1,7 @@
 // embed/vec4: one invocation a sixteen-byte chunk.
 //
 //   x[t][i] = table[tokens[position + t]][i] * SCALE      t < N_TOKENS
+//   OF_EACH: tokens[position * N_TOKENS + t], the current one of each of N_TOKENS sequences
 //   table: (VOCAB, HIDDEN)  x: (N_TOKENS, HIDDEN)
 //
 // Idea: each chunk of the row is loaded once and all its elements are written by the invocation

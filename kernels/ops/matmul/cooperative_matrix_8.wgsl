@@ -47,3 +47,6 @@ fn stage_w(at: u32, raw: Raw, i: u32) {
     w_fragments[at + 6u] = f16(e.high.z);
     w_fragments[at + 7u] = f16(e.high.w);
 }
+
+// f16 is all there is of x.
+fn multiply_rest(at: u32, b: FragmentB, c: FragmentC) -> FragmentC { return c; }

@@ -1,11 +1,14 @@
 //! Matrix times matrix, the bulk of a prompt: many tokens at once.
 
-use crate::adapter::Capabilities;
 use crate::codes::{Beta, FloatFormat, Format, Packing};
 use crate::descriptor::*;
 use crate::len;
 use crate::param::{State, choice, dim, start};
 use crate::shared::*;
+
+mod tile;
+
+pub(crate) use tile::{ENOUGH, Product, Tile};
 
 crate::params! {
     /// Parameters of `matmul`.
@@ -19,8 +22,7 @@ crate::params! {
         y_offset: usize =
             start("Y_OFFSET", "element of a row of y that row 0 of the matrix makes", 70)
                 .before(&["FIRST"]),
-        y_after: usize =
-            start("Y_AFTER", "elements of a row of y after those made here", 70).before(&["AFTER"]),
+        y_after: usize = Y_AFTER.before(&["AFTER"]),
         beta: Beta = BETA,
     }
 }
@@ -45,18 +47,14 @@ fn f16_of(weight: Format) -> Matmul {
     Matmul { act_format: FloatFormat::F16, ..of(weight) }
 }
 
-/// Tiles of `tm` rows of x and `tn` rows of the matrix.
-fn tiles(p: &Matmul, tm: usize, tn: usize) -> usize {
-    p.n_tokens.div_ceil(tm) * p.rows.div_ceil(tn)
-}
-
 /// Tiles of the sizes a variant is compiled with.
 fn tile_grid(p: &Matmul, c: &Constants) -> usize {
-    tiles(p, c["TM"] as usize, c["TN"] as usize)
+    product(p).tiles(c["TM"] as usize, c["TN"] as usize)
 }
 
-/// Workgroups below which a GPU of a hundred or more compute units idles: smaller tiles then.
-const ENOUGH: usize = 128;
+fn product(p: &Matmul) -> Product {
+    Product { n_tokens: p.n_tokens, rows: p.rows, k: p.k }
+}
 
 /// What f32 arithmetic costs, the same for every variant that keeps its operands.
 fn f32_tolerance(p: &Matmul, _: State) -> Tolerance {
@@ -90,48 +88,29 @@ fn f16_tolerance(p: &Matmul, _: State) -> Tolerance {
     }
 }
 
-/// Tiles on 16 x 16 matrix units.
-#[derive(Clone, Copy)]
-struct Tile {
-    /// Rows of x.
-    tm: usize,
-    /// Rows of the matrix.
-    tn: usize,
-    /// Columns at a time.
-    tk: usize,
-    /// Fragments of a subgroup, down and across.
-    fragments: (usize, usize),
-}
-
-impl Tile {
-    /// As large as the tokens fill, four subgroups each.
-    fn of(p: &Matmul) -> Self {
-        match p.n_tokens {
-            ..=16 => Self { tm: 16, tn: 64, tk: 64, fragments: (1, 1) },
-            17..=32 => Self { tm: 32, tn: 64, tk: 64, fragments: (2, 1) },
-            33..=64 => Self { tm: 64, tn: 64, tk: 64, fragments: (2, 2) },
-            _ => Self { tm: 128, tn: 128, tk: 32, fragments: (4, 4) },
-        }
-    }
-
-    /// In how many parts the columns go, so that two workgroups for each processor of a large GPU
-    /// have something to do, and each has a few tiles to go through.
-    fn splits(self, p: &Matmul) -> usize {
-        let wanted = (2 * ENOUGH).div_ceil(tiles(p, self.tm, self.tn));
-        wanted.min(p.k / (4 * self.tk)).max(1)
-    }
-
-    fn overrides(self, caps: &Capabilities) -> Overrides {
-        let Self { tm, tn, tk, fragments: (down, across) } = self;
-        let sizes = [("TM", tm), ("TN", tn), ("TK", tk), ("FM", down), ("FN", across)];
-        let subgroup = ("SG", f64::from(caps.subgroup.map_or(32, |(_, max)| max)));
-        sizes.iter().map(|(name, size)| (*name, *size as f64)).chain([subgroup]).collect()
-    }
-}
-
 /// Parts of the columns that cooperative_matrix_split makes.
 fn splits(p: &Matmul) -> usize {
-    Tile::of(p).splits(p)
+    Tile::of(p.n_tokens).splits(product(p), 2 * ENOUGH)
+}
+
+/// What rounding the weights alone to f16 adds: activations as two f16 keep 22 bits.
+fn two_f16_tolerance(p: &Matmul, s: State) -> Tolerance {
+    let one = f16_tolerance(&Matmul { act_format: FloatFormat::F16, ..*p }, s);
+    Tolerance {
+        k: one.k + 4.0,
+        reason: "two f16 keep 22 bits of an activation, half a unit of f32's last two places; \
+                 weights and sums as with activations of f16",
+        ..one
+    }
+}
+
+/// Why two f16 are no way to multiply these.
+fn nothing_left(p: &Matmul) -> Option<String> {
+    match (p.act_format, p.weight) {
+        (FloatFormat::F16, _) => Some("activations are f16: nothing is left of them".into()),
+        (_, Format::F32) => Some("weights of f32 lose bits".into()),
+        _ => None,
+    }
 }
 
 /// Fewer tokens than half of a fragment.
@@ -178,16 +157,16 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
         },
         Variant {
             name: "tiled",
-            stages: &[Stage { entry: "main", grid: |p, _| tiles(p, 16, 16) }],
+            stages: &[Stage { entry: "main", grid: |p, _| product(p).tiles(16, 16) }],
             ..Variant::PLAIN
         },
         Variant {
             name: "register_tiled",
             stages: &[Stage { entry: "main", grid: tile_grid }],
             constants: |p, _| {
-                let (tm, tn, rm) = if tiles(p, 128, 128) >= ENOUGH {
+                let (tm, tn, rm) = if product(p).tiles(128, 128) >= ENOUGH {
                     (128.0, 128.0, 8.0)
-                } else if tiles(p, 64, 128) >= ENOUGH {
+                } else if product(p).tiles(64, 128) >= ENOUGH {
                     (64.0, 128.0, 4.0)
                 } else {
                     (64.0, 64.0, 4.0)
@@ -200,9 +179,9 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
         Variant {
             name: "cooperative_matrix",
             constants: |p, caps| {
-                let large = Tile::of(p);
-                let small = Tile { tm: 64, tn: 64, tk: 64, fragments: (2, 2) };
-                let enough = p.n_tokens <= 64 || tiles(p, large.tm, large.tn) >= ENOUGH;
+                let large = Tile::of(p.n_tokens);
+                let small = Tile::SMALL;
+                let enough = p.n_tokens <= 64 || product(p).tiles(large.tm, large.tn) >= ENOUGH;
                 if enough { large } else { small }.overrides(caps)
             },
             tunables: &[
@@ -221,7 +200,7 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
                 Stage { entry: "sum", grid: |p, _| (p.n_tokens * p.rows).div_ceil(256) },
             ],
             constants: |p, caps| {
-                let mut constants = Tile::of(p).overrides(caps);
+                let mut constants = Tile::of(p.n_tokens).overrides(caps);
                 constants.push(("SPLITS", splits(p) as f64));
                 constants
             },
@@ -229,6 +208,38 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
                 few(p)
                     .or_else(|| (splits(p) < 2).then(|| "tiles fill the GPU without splits".into()))
             },
+            ..MATRIX_UNITS
+        },
+        Variant {
+            name: "cooperative_matrix_two",
+            constants: |p, caps| {
+                // The registers hold twice the fragments of x.
+                let tile = if p.n_tokens > 64 { Tile::SMALL } else { Tile::of(p.n_tokens) };
+                tile.overrides(caps)
+            },
+            tunables: &[("TM", &[64.0, 128.0]), ("TN", &[64.0, 128.0]), ("TK", &[32.0, 64.0])],
+            unsupported: |p, _| few(p).or_else(|| nothing_left(p)),
+            tolerance: Some(two_f16_tolerance),
+            ..MATRIX_UNITS
+        },
+        Variant {
+            name: "cooperative_matrix_two_split",
+            stages: &[
+                Stage { entry: "main", grid: |p, c| splits(p) * tile_grid(p, c) },
+                Stage { entry: "sum", grid: |p, _| (p.n_tokens * p.rows).div_ceil(256) },
+            ],
+            constants: |p, caps| {
+                let mut constants = Tile::of(p.n_tokens).overrides(caps);
+                constants.push(("SPLITS", splits(p) as f64));
+                constants
+            },
+            unsupported: |p, _| {
+                few(p)
+                    .or_else(|| nothing_left(p))
+                    .or_else(|| (p.n_tokens > 64).then(|| "registers hold no larger tile".into()))
+                    .or_else(|| (splits(p) < 2).then(|| "tiles fill the GPU without splits".into()))
+            },
+            tolerance: Some(two_f16_tolerance),
             ..MATRIX_UNITS
         },
         Variant {
@@ -244,30 +255,29 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
             ..MATRIX_UNITS
         },
     ],
-    // Matrix units only where the caller has f16 activations already and weights lose little:
-    // f32 activations may lie beyond f16's range, and f32 weights were wanted as they are.
-    prefer: |p| {
-        if p.act_format == FloatFormat::F16 && p.weight != Format::F32 {
-            match splits(p) {
-                1 => &[
-                    "cooperative_matrix",
-                    "cooperative_matrix_8",
-                    "register_tiled",
-                    "tiled",
-                    "naive",
-                ],
-                _ => &[
-                    "cooperative_matrix_split",
-                    "cooperative_matrix",
-                    "cooperative_matrix_8",
-                    "register_tiled",
-                    "tiled",
-                    "naive",
-                ],
-            }
-        } else {
-            &["register_tiled", "tiled", "naive"]
+    // Matrix units only where weights lose little: quantised ones, which f16 rounds, with
+    // activations that are rounded to f16 too; f32 weights, which were wanted as they are, never.
+    prefer: |p| match (p.act_format, p.weight, splits(p)) {
+        (FloatFormat::F16, Format::F32, _) => &["register_tiled", "tiled", "naive"],
+        (FloatFormat::F16, _, 1) => {
+            &["cooperative_matrix", "cooperative_matrix_8", "register_tiled", "tiled", "naive"]
         }
+        (FloatFormat::F16, ..) => &[
+            "cooperative_matrix_split",
+            "cooperative_matrix",
+            "cooperative_matrix_8",
+            "register_tiled",
+            "tiled",
+            "naive",
+        ],
+        (_, Format::F16 | Format::Bf16, _) => &[
+            "cooperative_matrix_two_split",
+            "cooperative_matrix_two",
+            "register_tiled",
+            "tiled",
+            "naive",
+        ],
+        _ => &["register_tiled", "tiled", "naive"],
     },
     cost: |p, _| {
         let (m, rows, k) = (p.n_tokens as f64, p.rows as f64, p.k as f64);
@@ -311,6 +321,11 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
             cases.push(Matmul { beta, n_tokens: 9, rows: 33, k: 96, weight, ..of(weight) });
         }
         cases.push(of(Format::F32));
+        // Activations of f32 in whole tiles, and in parts of the columns.
+        for weight in [Format::F16, Format::Bf16] {
+            cases.push(Matmul { n_tokens: 192, rows: 128, k: 160, ..of(weight) });
+            cases.push(Matmul { n_tokens: 16, rows: 64, k: 1152, beta: Beta::One, ..of(weight) });
+        }
         // Columns in parts, the last one shorter.
         for (n_tokens, rows, k) in
             [(16, 48, 1152), (40, 200, 1000), (128, 256, 2048), (300, 130, 600)]

@@ -2,7 +2,7 @@
 //! queries and keys, keys and values into the cache.
 
 use crate::attention::*;
-use crate::codes::{FloatFormat, Norm, RopeFactors, RopeStyle};
+use crate::codes::{FloatFormat, Norm, RopeFactors, RopeStyle, TokensOf};
 use crate::descriptor::*;
 use crate::len;
 use crate::param::{PROMPT_LEN, dim, n_kv};
@@ -24,6 +24,7 @@ crate::params! {
                 .before(&["CAPACITY"]),
         kv_format: FloatFormat = KV_FORMAT,
         n_tokens: usize = N_TOKENS,
+        tokens_of: TokensOf = TOKENS_OF,
         before: usize = BEFORE,
     }
 }
@@ -36,8 +37,30 @@ impl Rotates for QkvRopeAppend {
     }
 
     fn n_tokens(&self) -> usize {
-        self.n_tokens
+        match self.tokens_of {
+            TokensOf::One => self.n_tokens,
+            TokensOf::Each => 1,
+        }
     }
+}
+
+impl QkvRopeAppend {
+    /// Sequences with caches of their own.
+    pub fn sequences(&self) -> usize {
+        match self.tokens_of {
+            TokensOf::One => 1,
+            TokensOf::Each => self.n_tokens,
+        }
+    }
+}
+
+/// The caches of all sequences.
+const fn caches(name: &'static str) -> Binding<QkvRopeAppend> {
+    Binding::in_out(
+        name,
+        |p, _| Elem::Kv(p.kv_format),
+        len!(p => p.sequences() * p.kv_heads * p.kv_size * p.head_dim),
+    )
 }
 
 /// The heads of a layer, rotated without divisors, into f32 caches of 512 slots.
@@ -55,6 +78,7 @@ fn heads(layer: Layer) -> QkvRopeAppend {
         kv_size: 512,
         kv_format: FloatFormat::F32,
         n_tokens: 1,
+        tokens_of: TokensOf::One,
         before: 0,
     }
 }
@@ -75,8 +99,8 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
         head_norm("k_norm"),
         rope(),
         Binding::output("q", f32s, len!(p => p.n_tokens * p.q_heads() * p.head_dim)),
-        appended_cache("k_cache"),
-        appended_cache("v_cache"),
+        caches("k_cache"),
+        caches("v_cache"),
     ],
     variants: &[
         Variant { name: "naive", stages: A_HEAD, ..Variant::PLAIN },
@@ -149,6 +173,9 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
             case(QkvRopeAppend { n_tokens: 33, kv_size: 40, before: 7, ..qwen }, 3).prompt_len(30),
             case(f16(QkvRopeAppend { n_tokens: 6, before: 3, kv_size: 8, ..llama }), 1)
                 .prompt_len(9),
+            // Tokens of several sequences, in rings and in full caches.
+            case(f16(QkvRopeAppend { n_tokens: 3, tokens_of: TokensOf::Each, ..gemma }), 513),
+            case(QkvRopeAppend { n_tokens: 8, tokens_of: TokensOf::Each, ..qwen }, 30),
         ]
     },
     bench: || {

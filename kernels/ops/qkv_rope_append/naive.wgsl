@@ -8,6 +8,7 @@
 //   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
 //   qkv: N_TOKENS of [q | k | v] x HEAD_DIM  q: (N_TOKENS, heads, HEAD_DIM)
 //   caches: (KV_HEADS, KV_SIZE, HEAD_DIM); of several tokens those beyond the prompt are not stored
+//   OF_EACH: tokens of N_TOKENS sequences, all at the position; caches: one after the other
 //
 // Idea: the formula, serially, element by element.
 // import: grid, rope/append_head, rope/head_norm, rope/slot, rope/two_norms

@@ -8,11 +8,12 @@
 //   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
 //   qkv: N_TOKENS of [q | k | v] x HEAD_DIM  q: (N_TOKENS, heads, HEAD_DIM)
 //   caches: (KV_HEADS, KV_SIZE, HEAD_DIM); of several tokens those beyond the prompt are not stored
+//   OF_EACH: tokens of N_TOKENS sequences, all at the position; caches: one after the other
 //
 // Idea: rotation and append of a token touch a few kilobytes: one dispatch instead of two saves a
 // launch and a barrier. Keys and values go from the product into the cache and nowhere else. An
 // invocation keeps its four elements in registers; all loads are issued before the sum.
-// import: grid, reduce/tree, rope/append, rope/heads, rope/slot, step/state
+// import: grid, reduce/tree, rope/append, rope/heads, rope/slot
 override WG: u32 = 64u; // a power of two, at least HEAD_DIM/4
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
@@ -40,7 +41,7 @@ fn main(
     let i = select(0u, lid, mine);
     let v = load_quad(row, i);
     let w = norm_quad(head, i);
-    let t = rotations(head, i, state[POSITION] + token);
+    let t = rotations(head, i, position_of(token));
     var scale = 1.0;
     if (QK_NORM == NORM_RMS) {
         let sum = workgroup_sum(lid, select(0.0, quad_squares(v), mine));

@@ -18,7 +18,7 @@ fn norm_pair(query: bool, at: u32) -> vec2<f32> {
 // Scales, norms and rotates a token's quad and puts it where it belongs.
 fn place(token: u32, head: u32, i: u32, v: Quad, scale: f32, w: Quad, t: vec4<f32>) {
     if (is_value(head)) {
-        append_quad(head - KV_HEADS * (Q_PER_KV + 1u), i, v, slot_of(token), true);
+        append_quad(cache_head(token, head - KV_HEADS * (Q_PER_KV + 1u)), i, v, slot_of(token), true);
         return;
     }
     let out = rotated_quad(Quad(v.low * scale * w.low, v.high * scale * w.high), t);
@@ -28,7 +28,7 @@ fn place(token: u32, head: u32, i: u32, v: Quad, scale: f32, w: Quad, t: vec4<f3
         q[base + high_at(i)] = out.high;
         return;
     }
-    append_quad(head - KV_HEADS * Q_PER_KV, i, out, slot_of(token), false);
+    append_quad(cache_head(token, head - KV_HEADS * Q_PER_KV), i, out, slot_of(token), false);
 }
 
 fn append_quad(head: u32, i: u32, v: Quad, slot: u32, value: bool) {

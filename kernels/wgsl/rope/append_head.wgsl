@@ -1,11 +1,10 @@
 // The heads of tokens, one invocation each, into q and the caches.
-// import: rope/head_norm, rope/head_scale, rope/slot, step/state
+// import: rope/head_norm, rope/head_scale, rope/slot
 // requires: override KV_FORMAT: u32
 // requires: var k_cache: array<u32>
 // requires: var q: array<f32>
 // requires: var qkv: array<f32>
 // requires: var rope: array<vec2<f32>>
-// requires: var state: array<u32>
 // requires: var v_cache: array<u32>
 override ROPE_STYLE: u32;
 
@@ -16,7 +15,7 @@ fn rotated_element(token: u32, head: u32, e: u32, scale: f32) -> f32 {
     let first = select(e < half, e % 2u == 0u, ROPE_STYLE == ROPE_INTERLEAVED);
     let i = select(pair, 2u * pair, ROPE_STYLE == ROPE_INTERLEAVED);
     let j = select(pair + half, 2u * pair + 1u, ROPE_STYLE == ROPE_INTERLEAVED);
-    let turn = rope[(state[POSITION] + token) * half + pair];
+    let turn = rope[position_of(token) * half + pair];
     let row = (token * KV_HEADS * (Q_PER_KV + 2u) + head) * HEAD_DIM;
     let a = qkv[row + i] * scale * head_norm_weight(head, i);
     let b = qkv[row + j] * scale * head_norm_weight(head, j);
@@ -43,7 +42,8 @@ fn append_head(token: u32, head: u32) {
             continue;
         }
         if (slot == KV_SIZE) { return; }
-        let at = e + ((head - select(keys, values, head >= values)) * KV_SIZE + slot) * HEAD_DIM;
+        let stored = cache_head(token, head - select(keys, values, head >= values));
+        let at = e + (stored * KV_SIZE + slot) * HEAD_DIM;
         if (KV_FORMAT == F16) {
             let word = pack2x16float(v);
             if (head < values) { k_cache[at / 2u] = word; } else { v_cache[at / 2u] = word; }

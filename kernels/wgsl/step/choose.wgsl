@@ -13,13 +13,21 @@ fn better(a: Candidate, b: Candidate) -> Candidate {
     return a;
 }
 
-// Ends the step: the choice becomes the next token unless the host gave that one, and the single
-// counter of tokens seen advances.
-fn end_step(best: Candidate) {
+// Sequences that end a step together: each has a row of state, and of every position a token.
+override SEQUENCES: u32 = 1u;
+
+// Ends the step of the only sequence.
+fn end_step(best: Candidate) { end_step_of(0u, best); }
+
+// Ends the step of a sequence: the choice becomes its next token unless the host gave that one, and
+// its counter of tokens seen advances.
+fn end_step_of(sequence: u32, best: Candidate) {
+    let row = sequence * STATE_WORDS;
     let token = select(best.index, 0u, best.index == 0xffffffffu);
-    let next = state[POSITION] + 1u;
-    state[CHOICE] = token;
-    if (next >= state[PROMPT_LEN] && next < arrayLength(&tokens)) { tokens[next] = token; }
+    let positions = arrayLength(&tokens) / SEQUENCES;
+    let next = state[row + POSITION] + 1u;
+    state[row + CHOICE] = token;
+    if (next >= state[row + PROMPT_LEN] && next < positions) { tokens[next * SEQUENCES + sequence] = token; }
     // The bound matters only to a benchmark, which repeats this and so would leave `tokens`.
-    state[POSITION] = min(next, max(arrayLength(&tokens), 1u) - 1u);
+    state[row + POSITION] = min(next, max(positions, 1u) - 1u);
 }

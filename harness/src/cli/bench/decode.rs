@@ -1,5 +1,7 @@
 //! `lathe bench decode`: llama-bench's tests, verified; or a step by operation.
 
+mod together;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -53,6 +55,10 @@ pub(super) struct Opts {
     /// Timed runs of each test
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = repetitions)]
     repetitions: usize,
+    /// Sequences decoded together in the tests `tg`: counts, lists and ranges. Each must choose
+    /// what it chooses alone; figures are of all together
+    #[arg(long, value_name = "N", default_value = "1", value_parser = axes::counts)]
+    sequences: Vec<Counts>,
     /// Decode steps in a submission: 1 stands beside llama-bench, more are faster
     #[arg(long, value_name = "N", default_value = "1,8", value_parser = axes::batches)]
     steps_per_submit: Vec<Counts>,
@@ -74,13 +80,14 @@ pub(super) struct Opts {
 }
 
 /// What says nothing to a step by operation.
-const TESTS: [&str; 17] = [
+const TESTS: [&str; 18] = [
     "model",
     "n_prompt",
     "n_gen",
     "pg",
     "n_depth",
     "repetitions",
+    "sequences",
     "steps_per_submit",
     "output",
     "kv",
@@ -97,6 +104,7 @@ const TESTS: [&str; 17] = [
 const EXAMPLES: &str = "Examples:
   lathe bench decode -m model.gguf                         pp512 and tg128, as llama-bench
   lathe bench decode -m model.gguf -p 0 -n 128 -d 0,4096   generation at two depths
+  lathe bench decode -m model.gguf -p 0 --sequences 1,8    one sequence, and eight together
   lathe bench decode -m model.gguf -p 128-2048*2 -n 0 -pg 512,128 -o csv
   lathe bench decode --arch gemma3-1b                      a step by operation, no checkpoint";
 
@@ -113,11 +121,12 @@ struct Test {
     depth: usize,
     prompt: usize,
     generate: usize,
+    sequences: usize,
 }
 
 impl Test {
     fn name(self) -> String {
-        GenerationTest::name(self.prompt, self.generate, self.depth)
+        GenerationTest::name(self.prompt, self.generate, self.depth, self.sequences)
     }
 }
 
@@ -126,11 +135,18 @@ impl Opts {
     fn tests(&self) -> Result<Vec<Test>> {
         let (prompts, generated) = (axes::all(&self.n_prompt), axes::all(&self.n_gen));
         let mut tests = Vec::new();
+        let sequences = axes::all(&self.sequences);
+        if sequences.contains(&0) {
+            return Err(Error::Usage("--sequences 0 decodes nothing".into()));
+        }
         for depth in axes::all(&self.n_depth) {
-            let pp = prompts.iter().map(|&prompt| (prompt, 0));
-            let tg = generated.iter().map(|&generate| (0, generate));
-            for (prompt, generate) in pp.chain(tg).chain(self.pg.iter().copied()) {
-                let test = Test { depth, prompt, generate };
+            let pp = prompts.iter().map(|&prompt| (prompt, 0, 1));
+            let tg = generated
+                .iter()
+                .flat_map(|&generate| sequences.iter().map(move |&n| (0, generate, n)));
+            let pg = self.pg.iter().map(|&(prompt, generate)| (prompt, generate, 1));
+            for (prompt, generate, sequences) in pp.chain(tg).chain(pg) {
+                let test = Test { depth, prompt, generate, sequences };
                 if prompt + generate > 0 && !tests.contains(&test) {
                     tests.push(test);
                 }
@@ -220,12 +236,16 @@ fn of_model(
     tests: &[Test],
     results: &mut Results<'_>,
 ) -> Result<()> {
-    let given = |test: &Test| Script::given(test.depth, test.prompt);
+    let given = |test: &Test| test.sequences * Script::given(test.depth, test.prompt);
     let most = tests.iter().map(given).max().unwrap_or(0);
     let tokens = opts.run.source().tokens(model, most)?;
     let facts = measured(model);
     let mut on_device = OnDevice::new(gpu, model, &opts.run)?;
     for (index, test) in tests.iter().enumerate() {
+        if test.sequences > 1 {
+            together::of_test(global, opts, (&facts, &tokens), *test, &mut on_device, results)?;
+            continue;
+        }
         let script = Script {
             tokens: tokens[..given(test)].to_vec(),
             depth: test.depth,
@@ -289,7 +309,7 @@ fn result(
     test_time: String,
 ) -> GenerationTest {
     let samples_ns: Vec<u64> = samples.iter().map(|d| d.as_nanos() as u64).collect();
-    let tokens = (test.prompt + test.generate) as f64;
+    let tokens = (test.sequences * (test.prompt + test.generate)) as f64;
     let samples_ts: Vec<f64> = samples.iter().map(|d| tokens / d.as_secs_f64()).collect();
     let ns: Vec<f64> = samples_ns.iter().map(|ns| *ns as f64).collect();
     let ((avg_ns, stddev_ns), (mean, sd)) = (mean_sd(&ns), mean_sd(&samples_ts));
@@ -302,6 +322,7 @@ fn result(
         n_prompt: test.prompt,
         n_gen: test.generate,
         n_depth: test.depth,
+        sequences: test.sequences,
         steps_per_submit,
         test_time,
         avg_ns: avg_ns.round() as u64,

@@ -66,6 +66,7 @@ pub(in crate::cli) fn problems(
         kv: FloatFormat::F16,
         acts: FloatFormat::F32,
         chunks: Chunks::NONE,
+        sequences: 1,
         sampling: None,
         hints: Hints::new(),
         tuned: None,

@@ -53,6 +53,11 @@ pub struct TokS {
     pub sd: f64,
 }
 
+/// Sequences of a record that does not name them.
+fn one() -> usize {
+    1
+}
+
 /// One test. Keys that llama-bench has mean what they mean there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GenerationTest {
@@ -73,6 +78,10 @@ pub struct GenerationTest {
     pub n_gen: usize,
     /// Tokens in the cache before.
     pub n_depth: usize,
+    /// Sequences decoded together, each with its own prompt; `n_gen` tokens each. Figures are of
+    /// all of them together.
+    #[serde(default = "one")]
+    pub sequences: usize,
     /// Decode steps in a submission; none for a test that generates nothing.
     pub steps_per_submit: Option<usize>,
     /// Start of the test, UTC.
@@ -100,13 +109,16 @@ pub struct GenerationTest {
 }
 
 impl GenerationTest {
-    /// llama-bench's name of a test.
-    pub fn name(prompt: usize, generate: usize, depth: usize) -> String {
+    /// llama-bench's name of a test, with how many sequences run it together.
+    pub fn name(prompt: usize, generate: usize, depth: usize, sequences: usize) -> String {
         let mut name = match (prompt, generate) {
             (prompt, 0) => format!("pp{prompt}"),
             (0, generate) => format!("tg{generate}"),
             (prompt, generate) => format!("pp{prompt}+tg{generate}"),
         };
+        if sequences > 1 {
+            name.push_str(&format!(" x{sequences}"));
+        }
         if depth > 0 {
             name.push_str(&format!(" @ d{depth}"));
         }

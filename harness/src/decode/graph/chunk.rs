@@ -7,7 +7,7 @@ use lathe_kernels::chunk_end::ChunkEnd;
 use lathe_kernels::kv_window::KvWindow;
 use lathe_kernels::matmul::Matmul;
 use lathe_kernels::qkv_rope_append::QkvRopeAppend;
-use lathe_kernels::{Beta, FloatFormat, Packing, Params, QueryRow, WindowWay};
+use lathe_kernels::{Beta, FloatFormat, Packing, Params, QueryRow, TokensOf, WindowWay};
 
 use super::step::{Listed, ListedShape, Lister, Node, Vector, Vectors, listed, matrix_name};
 use crate::decode::load::LayerWeights;
@@ -53,29 +53,10 @@ impl Lister<'_> {
             gate_up: Some(self.rows("gate_up", 2 * c.ffn, f32s)),
             gated: self.rows("gated", c.ffn, acts),
             rows: size,
+            of: TokensOf::One,
         };
-        self.embed(&v, size);
-        if c.post_norms && c.n_layers > 0 {
-            self.norm(Some(0), "attn_norm", &v, norms[0]);
-        }
-        for i in 0..c.n_layers {
-            let w = &self.weights.layers[i];
-            if !c.post_norms {
-                self.norm(Some(i), "attn_norm", &v, norms[i]);
-            }
-            self.chunk_attention(i, w, &v);
-            let ffn_norm = self.values(format!("l{i}.ffn_norm"), &w.ffn_norm);
-            match c.post_norms {
-                true => {
-                    let post = ("post_attention_norm", w.post_attention_norm.as_ref());
-                    self.residual(i, "attn_residual", &v, post, ffn_norm);
-                }
-                false => self.norm(Some(i), "ffn_norm", &v, ffn_norm),
-            }
-            self.chunk_feed_forward(i, w, &v);
-            let post = ("post_ffw_norm", w.post_ffw_norm.as_ref());
-            self.residual(i, "ffn_residual", &v, post, norms[i + 1]);
-        }
+        self.embed(&v);
+        self.layers(&v, norms);
         // What the first operation after the last layer of a decode step reads.
         let (x, y) = match c.post_norms && c.n_layers > 0 {
             true => (v.normed, step.normed),
@@ -88,28 +69,76 @@ impl Lister<'_> {
         std::mem::take(&mut self.nodes)
     }
 
+    /// All layers over rows, with the attention of whose they are. Where branches are normed, the
+    /// last one's residual also makes what the head reads.
+    pub(super) fn layers(&mut self, v: &Vectors, norms: &[TensorId]) {
+        let c = self.config;
+        if c.post_norms && c.n_layers > 0 {
+            self.norm(Some(0), "attn_norm", v, norms[0]);
+        }
+        for i in 0..c.n_layers {
+            let w = &self.weights.layers[i];
+            if !c.post_norms {
+                self.norm(Some(i), "attn_norm", v, norms[i]);
+            }
+            self.row_products(v, (i, "qkv"), &w.qkv, v.normed, (v.qkv, Beta::Zero));
+            match v.of {
+                TokensOf::One => self.chunk_attention(i, w, v),
+                TokensOf::Each => self.sequences_attention(i, w, v),
+            }
+            let end = self.branch_end(v);
+            let output = std::slice::from_ref(&w.attn_output);
+            self.row_products(v, (i, "attn_output"), output, v.attended, end);
+            let ffn_norm = self.values(format!("l{i}.ffn_norm"), &w.ffn_norm);
+            match c.post_norms {
+                true => {
+                    let post = ("post_attention_norm", w.post_attention_norm.as_ref());
+                    self.residual(i, "attn_residual", v, post, ffn_norm);
+                }
+                false => self.norm(Some(i), "ffn_norm", v, ffn_norm),
+            }
+            self.row_feed_forward(i, w, v);
+            let post = ("post_ffw_norm", w.post_ffw_norm.as_ref());
+            self.residual(i, "ffn_residual", v, post, norms[i + 1]);
+        }
+    }
+
     /// Rows times matrices under each other: one product each, side by side in rows of the output,
     /// or added to what is there.
     fn row_products(
         &mut self,
+        v: &Vectors,
         (layer, op): (usize, &'static str),
         matrices: &[WeightRows],
-        (x, n_tokens): (Vector, usize),
+        x: Vector,
         (y, beta): (Vector, Beta),
     ) {
         let all: usize = matrices.iter().map(WeightRows::rows).sum();
         let mut y_offset = 0;
         for (i, rows) in matrices.iter().enumerate() {
             let weights = self.matrix(matrix_name(layer, op, i), rows);
+            let y_after = all - y_offset - rows.rows();
+            if v.of == TokensOf::Each {
+                let label = (Some(layer), op);
+                self.vectors_product(
+                    label,
+                    (weights, rows),
+                    (x, v.rows),
+                    (y, beta),
+                    (y_offset, y_after),
+                );
+                y_offset += rows.rows();
+                continue;
+            }
             let product = Matmul {
-                n_tokens,
+                n_tokens: v.rows,
                 rows: rows.rows(),
                 k: rows.k,
                 weight: rows.format,
                 packing: Packing::Blocks,
                 act_format: x.format,
                 y_offset,
-                y_after: all - y_offset - rows.rows(),
+                y_after,
                 beta,
             };
             y_offset += rows.rows();
@@ -134,7 +163,6 @@ impl Lister<'_> {
     fn chunk_attention(&mut self, layer: usize, w: &LayerWeights, v: &Vectors) {
         let (c, options, n_tokens) = (self.config, self.options, v.rows);
         let cache = self.cache(layer);
-        self.row_products((layer, "qkv"), &w.qkv, (v.normed, n_tokens), (v.qkv, Beta::Zero));
         // A ring has room for what the next token attends to, not for what all of a chunk do.
         let before = if cache.sliding { cache.capacity } else { 0 };
         let ring = [("k_cache", cache.k), ("v_cache", cache.v)];
@@ -190,18 +218,15 @@ impl Lister<'_> {
             let window = KvWindow { way: WindowWay::ToRing, ..window };
             self.op(Some(layer), "kv_window", kernel, &window, &moved);
         }
-        let output = std::slice::from_ref(&w.attn_output);
-        let end = self.branch_end(v);
-        self.row_products((layer, "attn_output"), output, (v.attended, n_tokens), end);
     }
 
-    fn chunk_feed_forward(&mut self, layer: usize, w: &LayerWeights, v: &Vectors) {
+    fn row_feed_forward(&mut self, layer: usize, w: &LayerWeights, v: &Vectors) {
         let Some(gate_up) = v.gate_up else { return };
-        let x = (v.normed, v.rows);
-        self.row_products((layer, "ffn_gate_up"), &w.gate_up, x, (gate_up, Beta::Zero));
+        let to = (gate_up, Beta::Zero);
+        self.row_products(v, (layer, "ffn_gate_up"), &w.gate_up, v.normed, to);
         self.glu(layer, v, gate_up);
         let down = std::slice::from_ref(&w.ffn_down);
         let end = self.branch_end(v);
-        self.row_products((layer, "ffn_down"), down, (v.gated, v.rows), end);
+        self.row_products(v, (layer, "ffn_down"), down, v.gated, end);
     }
 }

@@ -3,6 +3,7 @@
 
 mod choose;
 mod chunk;
+mod sequences;
 mod step;
 
 use std::collections::BTreeSet;
@@ -58,6 +59,9 @@ pub struct GraphOptions {
     pub acts: FloatFormat,
     /// How prompts run.
     pub chunks: Chunks,
+    /// Sequences that a step takes a token further, all at one position; more than one have
+    /// prompts that run token by token and greedy choices.
+    pub sequences: usize,
     /// How tokens are drawn; none for the greedy choice.
     pub sampling: Option<Sampling>,
     /// Explicit variants.
@@ -95,11 +99,11 @@ pub struct Selected {
 pub struct DecodeGraph {
     /// The step.
     pub recording: Arc<Recording>,
-    /// Step state; see [`lathe_kernels::StateWord`].
+    /// Step state, a row a sequence; see [`lathe_kernels::StateWord`].
     pub state: TensorId,
-    /// Token of every position.
+    /// Token of every position; of several sequences those of one position are neighbours.
     pub tokens: TensorId,
-    /// Logits of the last step.
+    /// Logits of the last step, a row a sequence.
     pub logits: TensorId,
     /// One cache a layer.
     pub caches: Vec<KvCache>,
@@ -107,6 +111,8 @@ pub struct DecodeGraph {
     pub sampling: Option<Sampling>,
     /// Positions it holds.
     pub context: usize,
+    /// Sequences that a step takes a token further.
+    pub sequences: usize,
     /// Vocabulary.
     pub vocab: usize,
     /// Selections, one an operation and shape.
@@ -145,6 +151,20 @@ pub fn build(
     for name in options.hints.keys() {
         select::known(name)?;
     }
+    if options.sequences == 0 {
+        return Err(Error::Usage("0 sequences: a step takes at least one further".into()));
+    }
+    if options.sequences > 1 && options.sampling.is_some() {
+        return Err(Error::Usage(format!(
+            "{} sequences are decoded greedily; sampling takes one",
+            options.sequences
+        )));
+    }
+    let chunks = match options.sequences {
+        1 => options.chunks,
+        _ => Chunks::NONE,
+    };
+    let options = &GraphOptions { chunks, ..options.clone() };
     // No chunk is larger than a context needs.
     let most = options.chunks.most.min(options.context.next_power_of_two().max(16));
     let options = &GraphOptions { chunks: Chunks { most, ..options.chunks }, ..options.clone() };
@@ -172,6 +192,7 @@ pub fn build(
         caches: caches.collect(),
         sampling: options.sampling,
         context: options.context,
+        sequences: options.sequences,
         vocab: config.vocab,
         selected,
         recording: Arc::new(recording),

@@ -19,7 +19,7 @@ use lathe_kernels::residual_rms_norm::ResidualRmsNorm;
 use lathe_kernels::rms_norm::RmsNorm;
 use lathe_kernels::{
     Beta, Declaration, FloatFormat, Norm, NormOffset, Packing, Params, RopeFactors, RopeSpec,
-    Shape, TablePart,
+    Shape, TablePart, TokensOf,
 };
 
 use super::GraphOptions;
@@ -110,6 +110,9 @@ pub(super) struct Vector {
     pub(super) format: FloatFormat,
 }
 
+/// Some rows of a matrix that is too large for one binding: the first, and the rows.
+pub(super) type MatrixPart = (usize, TensorId, WeightRows);
+
 /// What a matrix meets.
 #[derive(Clone, Copy, Debug)]
 enum Input {
@@ -137,7 +140,7 @@ pub(super) struct Lister<'a> {
     tensors: Vec<Tensor>,
     by_name: HashMap<String, TensorId>,
     pub(super) nodes: Vec<Node>,
-    caches: Vec<KvCache>,
+    pub(super) caches: Vec<KvCache>,
 }
 
 /// Vectors of a layer.
@@ -154,6 +157,8 @@ pub(super) struct Vectors {
     pub(super) gated: Vector,
     /// Tokens whose vectors these are.
     pub(super) rows: usize,
+    /// Whose these are.
+    pub(super) of: TokensOf,
 }
 
 /// What a layer does to its heads before attention.
@@ -297,8 +302,16 @@ impl Lister<'_> {
                 let bindings = [("weights", weights), ("y", y.id), ("x", x.id)];
                 let act_format = x.format;
                 if weight.is_dense() {
-                    let gemv =
-                        Gemv { rows: n, k, weight, act_format, y_offset, n_vectors: 1, beta };
+                    let gemv = Gemv {
+                        rows: n,
+                        k,
+                        weight,
+                        act_format,
+                        y_offset,
+                        y_after: 0,
+                        n_vectors: 1,
+                        beta,
+                    };
                     self.op(layer, op, &lathe_kernels::gemv::OPERATION, &gemv, &bindings);
                 } else {
                     let order = rows.order;
@@ -308,6 +321,7 @@ impl Lister<'_> {
                         weight,
                         act_format,
                         y_offset,
+                        y_after: 0,
                         n_vectors: 1,
                         order,
                         beta,
@@ -355,25 +369,28 @@ impl Lister<'_> {
 
     fn list(mut self) -> Steps {
         let (c, options) = (self.config, self.options);
-        let state = self.tensor("state", Content::Words(lathe_kernels::layout::STATE_WORDS));
-        let tokens = self.tensor("tokens", Content::Words(options.positions() + 1));
+        let n = options.sequences;
+        let words = n * lathe_kernels::layout::STATE_WORDS;
+        let state = self.tensor("state", Content::Words(words));
+        let tokens = self.tensor("tokens", Content::Words(n * (options.positions() + 1)));
         let split = self.weights.layers.iter().any(|w| one_matrix(&w.gate_up).is_none());
         let (f32s, acts, d) = (FloatFormat::F32, options.acts, c.head_dim);
         let v = Vectors {
             state,
             tokens,
-            stream: self.vector("x", c.hidden, f32s),
-            normed: self.vector("normed", c.hidden, acts),
-            branch: self.vector("branch", c.hidden, f32s),
-            qkv: self.vector("qkv", (c.n_heads + 2 * c.n_kv_heads) * d, f32s),
-            q: self.vector("q", c.n_heads * d, f32s),
-            attended: self.vector("attention", c.n_heads * d, acts),
-            gate_up: split.then(|| self.vector("gate_up", 2 * c.ffn, f32s)),
-            gated: self.vector("gated", c.ffn, acts),
-            rows: 1,
+            stream: self.vector("x", n * c.hidden, f32s),
+            normed: self.vector("normed", n * c.hidden, acts),
+            branch: self.vector("branch", n * c.hidden, f32s),
+            qkv: self.vector("qkv", n * (c.n_heads + 2 * c.n_kv_heads) * d, f32s),
+            q: self.vector("q", n * c.n_heads * d, f32s),
+            attended: self.vector("attention", n * c.n_heads * d, acts),
+            gate_up: (split || n > 1).then(|| self.vector("gate_up", n * 2 * c.ffn, f32s)),
+            gated: self.vector("gated", n * c.ffn, acts),
+            rows: n,
+            of: TokensOf::Each,
         };
-        let logits = self.vector("logits", c.vocab, f32s);
-        let tables = self.embed(&v, 1);
+        let logits = self.vector("logits", n * c.vocab, f32s);
+        let tables = self.embed(&v);
 
         // Where branches are normed before they are added, one dispatch does that, adds, and norms
         // the stream for the next matrix, beginning with each layer's first norm and ending with
@@ -386,6 +403,13 @@ impl Lister<'_> {
             .map(|(i, w)| self.values(format!("l{i}.attn_norm"), &w.attn_norm))
             .collect();
         norms.push(self.values("output_norm".into(), &self.weights.output_norm));
+        if n > 1 {
+            let tail = self.sequences(&v, &norms, &tables, logits);
+            let nodes = std::mem::take(&mut self.nodes);
+            let Self { tensors, caches, .. } = self;
+            let (chunks, logits) = (Vec::new(), logits.id);
+            return Steps { tensors, nodes, tail, chunks, state, tokens, logits, caches };
+        }
         if c.post_norms && c.n_layers > 0 {
             self.norm(Some(0), "attn_norm", &v, norms[0]);
         }
@@ -410,7 +434,7 @@ impl Lister<'_> {
         let choose = [("logits", logits.id), ("tokens", tokens), ("state", state)];
         match &options.sampling {
             None => {
-                let argmax = Argmax { n: c.vocab };
+                let argmax = Argmax { n: c.vocab, sequences: 1 };
                 self.op(None, "argmax", &lathe_kernels::argmax::OPERATION, &argmax, &choose);
             }
             Some(sampling) => {
@@ -425,7 +449,7 @@ impl Lister<'_> {
     }
 
     /// A matrix in as many parts as bindings need, with the first row of each.
-    fn parts(&mut self, name: &str, rows: &WeightRows) -> Vec<(usize, TensorId, WeightRows)> {
+    pub(super) fn parts(&mut self, name: &str, rows: &WeightRows) -> Vec<MatrixPart> {
         let parts = rows.split(self.binding_bytes).into_iter();
         parts
             .map(|(first, rows)| (first, self.matrix(part_name(name, first), &rows), rows))
@@ -433,11 +457,7 @@ impl Lister<'_> {
     }
 
     /// The rows of tokens, and the parts of the table they come from.
-    pub(super) fn embed(
-        &mut self,
-        v: &Vectors,
-        n_tokens: usize,
-    ) -> Vec<(usize, TensorId, WeightRows)> {
+    pub(super) fn embed(&mut self, v: &Vectors) -> Vec<MatrixPart> {
         let rows = &self.weights.embed;
         let tables = self.parts("token_embd", rows);
         let part = if tables.len() > 1 { TablePart::Part } else { TablePart::Whole };
@@ -450,7 +470,8 @@ impl Lister<'_> {
                 scale: self.config.embed_scale,
                 first_row: *first,
                 part,
-                n_tokens,
+                n_tokens: v.rows,
+                tokens_of: v.of,
             };
             let bindings =
                 [("state", v.state), ("tokens", v.tokens), ("table", *table), ("x", v.stream.id)];
@@ -524,11 +545,12 @@ impl Lister<'_> {
         self.op(Some(layer), op, kernel, &residual, &bindings);
     }
 
-    fn attention(&mut self, layer: usize, w: &LayerWeights, v: &Vectors, attn_norm: TensorId) {
+    /// A layer's cache: of several sequences one after the other.
+    pub(super) fn new_cache(&mut self, layer: usize) -> KvCache {
         let (c, options) = (self.config, self.options);
         let window = c.layer_window(layer);
         let capacity = window.map_or(options.context, |w| w.min(options.context)).max(1);
-        let len = c.n_kv_heads * capacity * c.head_dim;
+        let len = options.sequences * c.n_kv_heads * capacity * c.head_dim;
         let content = Content::Kv { len, format: options.kv };
         let cache = KvCache {
             layer,
@@ -538,6 +560,13 @@ impl Lister<'_> {
             sliding: window.is_some_and(|w| w < options.context),
         };
         self.caches.push(cache);
+        cache
+    }
+
+    fn attention(&mut self, layer: usize, w: &LayerWeights, v: &Vectors, attn_norm: TensorId) {
+        let (c, options) = (self.config, self.options);
+        let cache = self.new_cache(layer);
+        let capacity = cache.capacity;
         let (input, to) = self.ends(v, attn_norm);
         self.products(layer, "qkv", &w.qkv, input, To::Vector(v.qkv));
 
@@ -618,6 +647,7 @@ impl Lister<'_> {
             kv_size,
             kv_format: self.options.kv,
             n_tokens: 1,
+            tokens_of: TokensOf::One,
             before: 0,
         };
         HeadsOf {

@@ -1,4 +1,4 @@
-//! The greedy choice.
+//! The greedy choice, of each sequence.
 
 use lathe_kernels::argmax::Argmax;
 use lathe_reference::argmax::argmax;
@@ -8,6 +8,11 @@ use crate::execute::value::Among;
 
 impl Oracle for Argmax {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
-        choose::end(inputs, &Among::One(argmax(inputs.f32s("logits"))))
+        let rows = inputs.f32s("logits").chunks(self.n).take(self.sequences);
+        let chosen: Vec<u32> = rows.map(argmax).collect();
+        match chosen[..] {
+            [token] => choose::end(inputs, &Among::One(token)),
+            _ => choose::end_each(inputs, &chosen),
+        }
     }
 }

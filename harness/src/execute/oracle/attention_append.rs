@@ -56,7 +56,7 @@ impl Oracle for AttentionAppend {
     fn in_place(&self, op: &Op, values: &mut [Value]) -> bool {
         let inputs = Inputs { op, values };
         let (new, position) = (token(self, &inputs), inputs.position());
-        cache::append(self, op, values, position, [&new.k.to_f32(), &new.v.to_f32()]);
+        cache::append(self, op, values, (0, position), [&new.k.to_f32(), &new.v.to_f32()]);
         let inputs = Inputs { op, values };
         let caches = ["k_cache", "v_cache"].map(|name| inputs.f32s(name));
         let y = attended(self, &inputs, &new, caches).to_f32();

@@ -38,19 +38,19 @@ pub(super) fn appended<P: Cache>(p: &P, inputs: &Inputs<'_>, rows: [&[f32]; 2]) 
     caches.map(outcome).collect()
 }
 
-/// The same without copying the caches.
+/// The same without copying the caches, for one of several sequences.
 pub(super) fn append<P: Cache>(
     p: &P,
     op: &Op,
     values: &mut [Value],
-    position: u32,
+    (sequence, position): (usize, u32),
     rows: [&[f32]; 2],
 ) {
     for (name, row) in ["k_cache", "v_cache"].into_iter().zip(rows) {
         if let Value::F32(cache) = &mut values[op.tensor(name).0] {
             let shape = shape(p);
             // Rows of a chunk have room for the largest one.
-            let cache = &mut cache[..shape.elements()];
+            let cache = &mut cache[sequence * shape.elements()..][..shape.elements()];
             kv_append::kv_append(cache, row, &shape, position, format(p));
         }
     }

@@ -16,7 +16,7 @@ impl Oracle for GemvQ {
         let weights = inputs.weights("weights");
         let y = inputs.f32s("y");
         // The one vector may end before y does: other matrices fill the rest.
-        let stride = if self.n_vectors == 1 { y.len() } else { first + rows };
+        let stride = if self.n_vectors == 1 { y.len() } else { first + rows + self.y_after };
         let vectors = inputs.f32s("x").chunks(self.k).zip(y.chunks(stride));
         let products = vectors.map(|(x, y)| {
             let product = match weights.order {

@@ -15,7 +15,7 @@ impl Oracle for KvAppend {
         let inputs = Inputs { op, values };
         let position = inputs.position();
         let [k, v] = cache::new_rows(self, inputs.f32s("qkv")).map(<[f32]>::to_vec);
-        cache::append(self, op, values, position, [&k, &v]);
+        cache::append(self, op, values, (0, position), [&k, &v]);
         true
     }
 }

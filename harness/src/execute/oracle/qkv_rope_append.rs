@@ -2,7 +2,7 @@
 
 use lathe_kernels::attention::Heads;
 use lathe_kernels::qkv_rope_append::QkvRopeAppend;
-use lathe_kernels::{Norm, StateWord};
+use lathe_kernels::{Norm, StateWord, TokensOf};
 use lathe_reference::Expected;
 use lathe_reference::qkv_rope_append as reference;
 
@@ -16,16 +16,21 @@ fn tokens(p: &QkvRopeAppend, inputs: &Inputs<'_>) -> Vec<reference::Token> {
     let rows = inputs.f32s("qkv").chunks(p.qkv_heads() * p.head_dim);
     let token = |(i, row)| {
         let mut rope = inputs.rotation(p.rope_style);
-        rope.position += i as u32;
+        if p.tokens_of == TokensOf::One {
+            rope.position += i as u32;
+        }
         reference::qkv_rope_append(row, &cache::shape(p), norm, &rope)
     };
     rows.enumerate().map(token).collect()
 }
 
-/// Where the caches get a token, of those that they get: all but what a chunk has beyond the
-/// prompt.
-fn places(p: &QkvRopeAppend, inputs: &Inputs<'_>) -> std::ops::Range<u32> {
+/// Whose caches get each token and where, of those that they get: all but what a chunk has beyond
+/// the prompt.
+fn places(p: &QkvRopeAppend, inputs: &Inputs<'_>) -> Vec<(usize, u32)> {
     let position = inputs.position();
+    if p.tokens_of == TokensOf::Each {
+        return (0..p.n_tokens).map(|sequence| (sequence, position)).collect();
+    }
     let first = if p.before > 0 { p.before as u32 } else { position };
     let count = match p.n_tokens {
         1 => 1,
@@ -34,7 +39,7 @@ fn places(p: &QkvRopeAppend, inputs: &Inputs<'_>) -> std::ops::Range<u32> {
             given.saturating_sub(position).min(n as u32)
         }
     };
-    first..first + count
+    (first..first + count).map(|place| (0, place)).collect()
 }
 
 fn queries(tokens: Vec<reference::Token>) -> Expected {
@@ -45,11 +50,12 @@ impl Oracle for QkvRopeAppend {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
         let (tokens, shape) = (tokens(self, inputs), cache::shape(self));
         let stored = |name: &str, new: fn(&reference::Token) -> &Expected| {
-            let mut cache = Expected::exact(inputs.f32s(name));
-            for (token, place) in tokens.iter().zip(places(self, inputs)) {
-                reference::store(&mut cache, new(token), &shape, place);
+            let caches = inputs.f32s(name).chunks(shape.elements());
+            let mut caches: Vec<_> = caches.map(Expected::exact).collect();
+            for (token, (sequence, place)) in tokens.iter().zip(places(self, inputs)) {
+                reference::store(&mut caches[sequence], new(token), &shape, place);
             }
-            (inputs.op.tensor(name), Outcome::Real(cache))
+            (inputs.op.tensor(name), Outcome::Real(Expected::join(caches)))
         };
         let caches = [stored("k_cache", |t| &t.k), stored("v_cache", |t| &t.v)];
         inputs.real("q", queries(tokens)).into_iter().chain(caches).collect()

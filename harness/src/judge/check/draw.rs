@@ -1,5 +1,6 @@
 //! Inputs of a checked or benchmarked invocation, drawn as its declaration says.
 
+use lathe_kernels::layout::STATE_WORDS;
 use lathe_kernels::{
     Draw, Elem, FloatFormat, KernelBinding, Matrix, Packing, Problem, Role, StateWord,
 };
@@ -68,9 +69,13 @@ fn words(draw: Draw, len: usize, problem: &Problem, rng: &mut Rng) -> Vec<u32> {
     match draw {
         Draw::State => {
             let mut state = vec![0; len];
-            state[StateWord::Position as usize] = problem.state.n_kv as u32 - 1;
-            state[StateWord::Given as usize] = problem.state.prompt_len as u32;
-            state[StateWord::Seed as usize] = rng.next_u64() as u32;
+            // A row a sequence: all are at one position, each has its own prompt.
+            for (i, row) in state.chunks_mut(STATE_WORDS).enumerate() {
+                row[StateWord::Position as usize] = problem.state.n_kv as u32 - 1;
+                let given = problem.state.prompt_len as u32;
+                row[StateWord::Given as usize] = given.saturating_add(i as u32);
+                row[StateWord::Seed as usize] = rng.next_u64() as u32;
+            }
             state
         }
         Draw::Count(first) => (0..len as u32).map(|i| first + i).collect(),

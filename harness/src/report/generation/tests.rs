@@ -61,7 +61,7 @@ pub(in crate::report) fn suite(files: &[&str], verified: bool) -> Suite {
 /// Two tests of each file.
 pub(in crate::report) fn tests(files: &[&str], verified: bool) -> GenerationTests {
     let test = |file: &str, n_prompt, n_gen, steps_per_submit| GenerationTest {
-        test: GenerationTest::name(n_prompt, n_gen, 4096),
+        test: GenerationTest::name(n_prompt, n_gen, 4096, 1),
         model: model(file),
         type_k: "f16".into(),
         type_v: "f16".into(),
@@ -69,6 +69,7 @@ pub(in crate::report) fn tests(files: &[&str], verified: bool) -> GenerationTest
         n_prompt,
         n_gen,
         n_depth: 4096,
+        sequences: 1,
         steps_per_submit,
         test_time: "2026-11-22T19:00:00Z".into(),
         avg_ns: 100_000_000,

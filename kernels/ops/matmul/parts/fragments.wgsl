@@ -1,7 +1,7 @@
 // The product of matmul on matrix units, whatever the size of their fragments and wherever sums go. A variant
 // enables f16 and wgpu_cooperative_matrix and says what a fragment is: FRAG, FragmentA (f16), FragmentB
-// (f16), FragmentC (f32); how f16 lies in workgroup memory: Unit, of UNIT elements, stage_x and stage_w; in
-// how many SPLITS the columns of the matrix go; and where sums go.
+// (f16), FragmentC (f32); how f16 lies in workgroup memory: Unit, of UNIT elements, stage_x and stage_w; what
+// f16 leaves of x, multiply_rest; in how many SPLITS the columns of the matrix go; and where sums go.
 //
 // The loads of the next tile are in flight while one is multiplied.
 // A subgroup beyond the last block repeats one, so WG may count on the largest subgroup size of an
@@ -19,6 +19,7 @@
 // requires: fn aligned_rows() -> bool
 // requires: fn first_sums(split: u32, m: u32, n: u32) -> FragmentC
 // requires: fn has_first_sums() -> bool
+// requires: fn multiply_rest(at: u32, b: FragmentB, c: FragmentC) -> FragmentC
 // requires: fn stage_w(at: u32, raw: Raw, i: u32)
 // requires: fn stage_x(at: u32, raw: Raw)
 // requires: fn store_sums(c: FragmentC, split: u32, m: u32, n: u32)
@@ -204,30 +205,30 @@ fn main(
             if (FM > 3u) { a3 = coopLoadT<FragmentA>(&x_fragments[a + i + 3u * FRAG * STRIDE], STRIDE); }
             // W is staged by rows, which are the columns of its transpose.
             let b0 = coopLoad<FragmentB>(&w_fragments[b + i], STRIDE);
-            c00 = coopMultiplyAdd(a0, b0, c00);
-            if (FM > 1u) { c10 = coopMultiplyAdd(a1, b0, c10); }
-            if (FM > 2u) { c20 = coopMultiplyAdd(a2, b0, c20); }
-            if (FM > 3u) { c30 = coopMultiplyAdd(a3, b0, c30); }
+            c00 = multiply_rest(a + i, b0, coopMultiplyAdd(a0, b0, c00));
+            if (FM > 1u) { c10 = multiply_rest(a + i + FRAG * STRIDE, b0, coopMultiplyAdd(a1, b0, c10)); }
+            if (FM > 2u) { c20 = multiply_rest(a + i + 2u * FRAG * STRIDE, b0, coopMultiplyAdd(a2, b0, c20)); }
+            if (FM > 3u) { c30 = multiply_rest(a + i + 3u * FRAG * STRIDE, b0, coopMultiplyAdd(a3, b0, c30)); }
             if (FN > 1u) {
                 let b1 = coopLoad<FragmentB>(&w_fragments[b + i + FRAG * STRIDE], STRIDE);
-                c01 = coopMultiplyAdd(a0, b1, c01);
-                if (FM > 1u) { c11 = coopMultiplyAdd(a1, b1, c11); }
-                if (FM > 2u) { c21 = coopMultiplyAdd(a2, b1, c21); }
-                if (FM > 3u) { c31 = coopMultiplyAdd(a3, b1, c31); }
+                c01 = multiply_rest(a + i, b1, coopMultiplyAdd(a0, b1, c01));
+                if (FM > 1u) { c11 = multiply_rest(a + i + FRAG * STRIDE, b1, coopMultiplyAdd(a1, b1, c11)); }
+                if (FM > 2u) { c21 = multiply_rest(a + i + 2u * FRAG * STRIDE, b1, coopMultiplyAdd(a2, b1, c21)); }
+                if (FM > 3u) { c31 = multiply_rest(a + i + 3u * FRAG * STRIDE, b1, coopMultiplyAdd(a3, b1, c31)); }
             }
             if (FN > 2u) {
                 let b2 = coopLoad<FragmentB>(&w_fragments[b + i + 2u * FRAG * STRIDE], STRIDE);
-                c02 = coopMultiplyAdd(a0, b2, c02);
-                if (FM > 1u) { c12 = coopMultiplyAdd(a1, b2, c12); }
-                if (FM > 2u) { c22 = coopMultiplyAdd(a2, b2, c22); }
-                if (FM > 3u) { c32 = coopMultiplyAdd(a3, b2, c32); }
+                c02 = multiply_rest(a + i, b2, coopMultiplyAdd(a0, b2, c02));
+                if (FM > 1u) { c12 = multiply_rest(a + i + FRAG * STRIDE, b2, coopMultiplyAdd(a1, b2, c12)); }
+                if (FM > 2u) { c22 = multiply_rest(a + i + 2u * FRAG * STRIDE, b2, coopMultiplyAdd(a2, b2, c22)); }
+                if (FM > 3u) { c32 = multiply_rest(a + i + 3u * FRAG * STRIDE, b2, coopMultiplyAdd(a3, b2, c32)); }
             }
             if (FN > 3u) {
                 let b3 = coopLoad<FragmentB>(&w_fragments[b + i + 3u * FRAG * STRIDE], STRIDE);
-                c03 = coopMultiplyAdd(a0, b3, c03);
-                if (FM > 1u) { c13 = coopMultiplyAdd(a1, b3, c13); }
-                if (FM > 2u) { c23 = coopMultiplyAdd(a2, b3, c23); }
-                if (FM > 3u) { c33 = coopMultiplyAdd(a3, b3, c33); }
+                c03 = multiply_rest(a + i, b3, coopMultiplyAdd(a0, b3, c03));
+                if (FM > 1u) { c13 = multiply_rest(a + i + FRAG * STRIDE, b3, coopMultiplyAdd(a1, b3, c13)); }
+                if (FM > 2u) { c23 = multiply_rest(a + i + 2u * FRAG * STRIDE, b3, coopMultiplyAdd(a2, b3, c23)); }
+                if (FM > 3u) { c33 = multiply_rest(a + i + 3u * FRAG * STRIDE, b3, coopMultiplyAdd(a3, b3, c33)); }
             }
         }
         workgroupBarrier();

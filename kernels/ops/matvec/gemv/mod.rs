@@ -4,6 +4,7 @@ use crate::adapter::Capabilities;
 use crate::codes::{Beta, FloatFormat, Format};
 use crate::descriptor::*;
 use crate::len;
+use crate::matmul::{ENOUGH, Product, Tile};
 use crate::matvec::geometry::*;
 use crate::matvec::schedule::Schedule;
 use crate::matvec::{MatVec, nmse};
@@ -18,6 +19,7 @@ crate::params! {
         weight: Format = weight(&Format::DENSE),
         act_format: FloatFormat = ACT_FORMAT_IN.neutral(0.0),
         y_offset: usize = Y_OFFSET,
+        y_after: usize = Y_AFTER,
         n_vectors: usize =
             dim("N_VECTORS", "vectors in x, each with a y: tokens decoded together", 1, 8)
                 .before(&["COLS"]).neutral(1.0),
@@ -56,10 +58,55 @@ fn whole_vectors(p: &Gemv, caps: &Capabilities) -> Option<String> {
         .or_else(|| few_vectors(p, caps))
 }
 
+/// Products on matrix units, a row of x each vector.
+fn product(p: &Gemv) -> Product {
+    Product { n_tokens: p.n_vectors, rows: p.rows, k: p.k }
+}
+
+/// Parts of the columns that matrix_units_split makes: reads of the matrix that keep a large GPU's
+/// memory busy take four workgroups for each of its processors.
+fn splits(p: &Gemv) -> usize {
+    Tile::of(p.n_vectors).splits(product(p), 4 * ENOUGH)
+}
+
+fn tile_grid(p: &Gemv, c: &Constants) -> usize {
+    product(p).tiles(c["TM"] as usize, c["TN"] as usize)
+}
+
+fn tile_constants(p: &Gemv, caps: &Capabilities) -> Overrides {
+    let tile = if p.n_vectors > 64 { Tile::SMALL } else { Tile::of(p.n_vectors) };
+    let mut constants = tile.overrides(caps);
+    constants.push(("N_TOKENS", p.n_vectors as f64));
+    constants
+}
+
+/// One vector leaves fifteen sixteenths of a fragment idle; f32 weights lose bits in f16.
+fn not_on_matrix_units(p: &Gemv, _: &Capabilities) -> Option<String> {
+    if p.weight == Format::F32 {
+        return Some("weights of f32 lose bits".into());
+    }
+    (p.n_vectors < 2).then(|| "one vector is no matrix".into())
+}
+
+/// Several vectors on matrix units.
+const MATRIX_UNITS: Variant<Gemv> = Variant {
+    stages: &[Stage { entry: "main", grid: tile_grid }],
+    constants: tile_constants,
+    unsupported: not_on_matrix_units,
+    tolerance: Some(|p, _| Tolerance {
+        k: 12.0 + 2.0 * (p.k as f64).sqrt() + p.k as f64 / 16.0,
+        rounding: 0.0,
+        nmse: nmse(p.rows),
+        reason: "two f16 keep 22 bits of an activation; matrix units truncate sums, up to one unit \
+                 in the last place every 16 products; else as f32",
+    }),
+    ..Variant::PLAIN
+};
+
 /// A matrix times one vector of f32 that fills all of y.
 fn matrix(rows: usize, k: usize, weight: Format) -> Gemv {
     let act_format = FloatFormat::F32;
-    Gemv { rows, k, weight, act_format, y_offset: 0, n_vectors: 1, beta: Beta::Zero }
+    Gemv { rows, k, weight, act_format, y_offset: 0, y_after: 0, n_vectors: 1, beta: Beta::Zero }
 }
 
 /// The declaration.
@@ -75,7 +122,8 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             len!(p => p.rows * p.k),
         ),
         Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.n_vectors * p.k)),
-        Binding::in_out("y", f32s, len!(p => p.n_vectors * (p.y_offset + p.rows))),
+        Binding::in_out("y", f32s, len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after))),
+        Binding::scratch("partials", f32s, len!(p => splits(p) * p.n_vectors * p.rows)),
     ],
     variants: &[
         Schedule::NAIVE,
@@ -114,6 +162,29 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             unsupported: whole_vectors,
             ..Variant::PLAIN
         },
+        Variant {
+            name: "matrix_units",
+            tunables: &[("TN", &[32.0, 64.0, 128.0]), ("TK", &[64.0, 128.0])],
+            ..MATRIX_UNITS
+        },
+        Variant {
+            name: "matrix_units_split",
+            stages: &[
+                Stage { entry: "main", grid: |p, c| splits(p) * tile_grid(p, c) },
+                Stage { entry: "sum", grid: |p, _| (p.n_vectors * p.rows).div_ceil(256) },
+            ],
+            constants: |p, caps| {
+                let mut constants = tile_constants(p, caps);
+                constants.push(("SPLITS", splits(p) as f64));
+                constants
+            },
+            unsupported: |p, caps| {
+                not_on_matrix_units(p, caps)
+                    .or_else(|| (p.n_vectors > 64).then(|| "registers hold no larger tile".into()))
+                    .or_else(|| (splits(p) < 2).then(|| "tiles fill the GPU without splits".into()))
+            },
+            ..MATRIX_UNITS
+        },
         Variant { name: "vec4", ..Schedule::SUBGROUP_SHARE },
         Variant {
             name: "vec2",
@@ -129,7 +200,14 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
     ],
     prefer: |p| {
         if p.n_vectors > 1 {
-            &["subgroup_cols", "subgroup", "workgroup", "naive"]
+            &[
+                "matrix_units_split",
+                "matrix_units",
+                "subgroup_cols",
+                "subgroup",
+                "workgroup",
+                "naive",
+            ]
         } else if p.rows >= 32_768 {
             &["subgroup_multicol", "subgroup", "workgroup", "naive"]
         } else if p.chunks16() > 512 && p.weight != Format::F32 {
@@ -164,13 +242,21 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             // f16 activations and a later first element, on whole and on ragged rows.
             cases.push(Gemv { act_format: F16, y_offset: 64, ..matrix(40, 1152, f) });
             cases.push(Gemv { act_format: F16, y_offset: 1, ..matrix(9, 1003, f) });
-            cases.push(Gemv { n_vectors: 4, y_offset: 3, ..matrix(21, 640, f) });
+            cases.push(Gemv { n_vectors: 4, y_offset: 3, y_after: 5, ..matrix(21, 640, f) });
             // Into the residual stream.
             cases.push(Gemv { beta: Beta::One, y_offset: 2, ..matrix(39, 2048, f) });
             cases.push(Gemv { beta: Beta::One, n_vectors: 3, ..matrix(5, 304, f) });
         }
         // Ragged vectors share their words and chunks.
         cases.push(Gemv { n_vectors: 8, act_format: F16, ..matrix(6, 301, Format::F16) });
+        // Columns in parts, the last one shorter, of more vectors than any variant keeps sums for.
+        cases.push(Gemv {
+            n_vectors: 8,
+            y_offset: 4,
+            y_after: 8,
+            ..matrix(72, 1032, Format::Bf16)
+        });
+        cases.push(Gemv { n_vectors: 19, beta: Beta::One, ..matrix(64, 768, Format::F16) });
         // As many rows as decide for other lanes, and more rounds than one.
         cases.push(matrix(1152, 1152, Format::Bf16));
         cases.push(matrix(2, 16_411, Format::F16));
@@ -183,6 +269,11 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         let one = sizes.into_iter().map(|(rows, k)| matrix(rows, k, Format::Bf16));
         let four = [(1152, 6912), (13824, 1152)].into_iter();
         let four = four.map(|(rows, k)| Gemv { n_vectors: 4, ..matrix(rows, k, Format::Bf16) });
-        one.chain(four).map(Case::from).collect()
+        // Llama's matrices, for two sequences and for eight.
+        let llama = [(3072, 2048), (16_384, 2048), (2048, 8192)].into_iter();
+        let eight = llama.flat_map(|(rows, k)| {
+            [2, 8].map(|n_vectors| Gemv { n_vectors, ..matrix(rows, k, Format::Bf16) })
+        });
+        one.chain(four).chain(eight).map(Case::from).collect()
     },
 };

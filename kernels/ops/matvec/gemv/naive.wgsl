@@ -1,7 +1,7 @@
 // gemv/naive: one invocation a row, sixteen bytes at a time.
 //
 //   y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (N_VECTORS, K) f32 or f16
-//   y: (N_VECTORS, Y_OFFSET + ROWS), f32 accumulation
+//   y: (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER), f32 accumulation
 //
 // Idea: the formula, nothing else. Neighbouring invocations read rows K elements apart, so every
 // load of a wave touches another cache line: this rung shows what coalescing is worth.

@@ -4,7 +4,7 @@ use super::{Family, Row};
 
 const COLUMNS: &[&str] = &[
     "y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (N_VECTORS, K) f32 or f16",
-    "y: (N_VECTORS, Y_OFFSET + ROWS), f32 accumulation",
+    "y: (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER), f32 accumulation",
 ];
 
 const ONE: &[&str] = &[

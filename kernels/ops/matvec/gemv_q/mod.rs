@@ -18,9 +18,10 @@ crate::params! {
         weight: Format = weight(&Format::QUANTISED),
         act_format: FloatFormat = ACT_FORMAT_IN.neutral(0.0),
         y_offset: usize = Y_OFFSET,
+        y_after: usize = Y_AFTER,
         n_vectors: usize = dim(
             "N_VECTORS",
-            "vectors multiplied at once: x is (N_VECTORS, K), y is (N_VECTORS, Y_OFFSET + ROWS)",
+            "vectors multiplied at once: x is (N_VECTORS, K), y is (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER)",
             1,
             8,
         )
@@ -149,6 +150,7 @@ fn matrix(rows: usize, k: usize, weight: Format) -> GemvQ {
         weight,
         act_format: FloatFormat::F32,
         y_offset: 0,
+        y_after: 0,
         n_vectors: 1,
         order: Order::RowWise,
         beta: Beta::Zero,
@@ -171,7 +173,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             len!(p => p.rows * p.k),
         ),
         Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.n_vectors * p.k)),
-        Binding::in_out("y", f32s, len!(p => p.n_vectors * (p.y_offset + p.rows))),
+        Binding::in_out("y", f32s, len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after))),
         Binding::scratch("parts", f32s, len!(p => p.n_vectors * p.splits() * p.rows)),
     ],
     variants: &[
@@ -326,7 +328,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                 matrix(3, 6912, q4_k),
                 matrix(33, 2048, Format::Q4_0),
                 matrix(1, 7, Format::Q5_1),
-                GemvQ { n_vectors: 3, y_offset: 3, ..matrix(33, 512, q4_k) },
+                GemvQ { n_vectors: 3, y_offset: 3, y_after: 6, ..matrix(33, 512, q4_k) },
                 GemvQ { n_vectors: 8, act_format: F16, ..matrix(9, 1152, q6_k) },
                 GemvQ { n_vectors: 2, beta: Beta::One, ..matrix(40, 72, q8_0) },
                 GemvQ { n_vectors: 2, ..matrix(9, 301, q8_0) },

@@ -1,7 +1,7 @@
 // gemv_q/naive: one invocation a row, one weight at a time.
 //
 //   y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[c][k]
-//   W: (ROWS, K) quantised  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS)
+//   W: (ROWS, K) quantised  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER)
 //
 // Idea: the formula over blocks as the file has them, in any order of the superblocks. Every weight
 // finds its scale again.
@@ -37,6 +37,6 @@ fn main(
     for (var c = 0u; c < N_VECTORS; c++) {
         var sum = 0.0;
         for (var k = 0u; k < K; k++) { sum += weight(row, k) * x_at(c * K + k); }
-        store_y(c * (Y_OFFSET + ROWS) + Y_OFFSET + row, sum, old_y(c * (Y_OFFSET + ROWS) + Y_OFFSET + row));
+        store_y(c * Y_STRIDE + Y_OFFSET + row, sum, old_y(c * Y_STRIDE + Y_OFFSET + row));
     }
 }

@@ -8,7 +8,7 @@ const ONE: &[&str] = &[
 
 const COLUMNS: &[&str] = &[
     "y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[c][k]",
-    "W: (ROWS, K) quantised, in planes  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS)",
+    "W: (ROWS, K) quantised, in planes  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER)",
 ];
 
 const PLANES: &[&str] = &[
@@ -17,7 +17,7 @@ const PLANES: &[&str] = &[
 
 const PLANES_COLUMNS: &[&str] = &[
     "y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[c][k / 32] * xq[c][k])   as planes_dp4a24, of column c",
-    "W: (ROWS, K) quantised, in planes  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS)",
+    "W: (ROWS, K) quantised, in planes  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER)",
 ];
 
 const FORMULA4: &[&str] = &[
@@ -37,7 +37,7 @@ const FORMULA6: &[&str] = &[
 
 const FORMULA7: &[&str] = &[
     "y[c][Y_OFFSET + r] = BETA y + sum_k x[c][k] * W[r][k]",
-    "W: (ROWS, K) quantised column by column, in planes  x: (N_VECTORS, K)  y: (N_VECTORS, Y_OFFSET + ROWS)",
+    "W: (ROWS, K) quantised column by column, in planes  x: (N_VECTORS, K)  y: (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER)",
 ];
 
 pub(super) const VARIANTS: Family = Family {

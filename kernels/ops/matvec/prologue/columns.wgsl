@@ -1,7 +1,7 @@
 // Several vectors in x, one after another without padding: x is (N_VECTORS, K). rows/dense reads the first.
 // import: format/dense, matvec/prologue/x_chunk, matvec/rows/dense16
 // requires: override Y_OFFSET: u32
-// requires: override ROWS: u32
+// requires: override Y_STRIDE: u32
 // requires: var x: array<vec4<u32>>
 override N_VECTORS: u32 = 1u; // 1..=8
 
@@ -27,7 +27,7 @@ fn load_x_column(column: u32, c: u32) -> XChunk {
     return XChunk(x_from(column, e), x_from(column, e + 4u));
 }
 
-// Where row r of a column belongs in y, which is (N_VECTORS, Y_OFFSET + ROWS).
+// Where row r of a column belongs in y, which is (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER).
 fn y_at(column: u32, row: u32) -> u32 {
-    return column * (Y_OFFSET + ROWS) + Y_OFFSET + row;
+    return column * Y_STRIDE + Y_OFFSET + row;
 }

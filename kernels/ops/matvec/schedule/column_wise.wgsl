@@ -4,6 +4,7 @@
 // import: grid, matvec/rows/soa
 // requires: override N_VECTORS: u32
 // requires: override Y_OFFSET: u32
+// requires: override Y_STRIDE: u32
 // requires: var parts: array<f32>
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, held: f32)
@@ -101,5 +102,5 @@ fn sum(
     let row = at % ROWS;
     var all = 0.0;
     for (var i = 0u; i < SPLITS; i++) { all += parts[(col * SPLITS + i) * ROWS + row]; }
-    store_y(col * (Y_OFFSET + ROWS) + Y_OFFSET + row, all, old_y(col * (Y_OFFSET + ROWS) + Y_OFFSET + row));
+    store_y(col * Y_STRIDE + Y_OFFSET + row, all, old_y(col * Y_STRIDE + Y_OFFSET + row));
 }

@@ -2,6 +2,7 @@
 // import: grid, matvec/prologue/x_tile, matvec/rows/soa, matvec/schedule/column_sums, reduce/four
 // requires: override N_VECTORS: u32
 // requires: override Y_OFFSET: u32
+// requires: override Y_STRIDE: u32
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, held: f32)
 override WG: u32 = 128u;
@@ -92,8 +93,8 @@ fn main(
         let one = sum_four(column_sum(col), lane, lanes);
         if (keeps) {
             store_y(
-                col * (Y_OFFSET + ROWS) + Y_OFFSET + mine, one,
-                old_y(col * (Y_OFFSET + ROWS) + Y_OFFSET + mine),
+                col * Y_STRIDE + Y_OFFSET + mine, one,
+                old_y(col * Y_STRIDE + Y_OFFSET + mine),
             );
         }
     }

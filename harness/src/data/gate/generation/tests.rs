@@ -16,7 +16,7 @@ const VERIFIED: Verified = Verified { positions: 8, worst_nmse: 1e-12, limit: 1e
 
 fn test(n_gen: usize, steps: usize, samples_ns: &[u64]) -> GenerationTest {
     GenerationTest {
-        test: GenerationTest::name(0, n_gen, 0),
+        test: GenerationTest::name(0, n_gen, 0, 1),
         model: model("a.gguf"),
         type_k: "f16".into(),
         type_v: "f16".into(),
@@ -24,6 +24,7 @@ fn test(n_gen: usize, steps: usize, samples_ns: &[u64]) -> GenerationTest {
         n_prompt: 0,
         n_gen,
         n_depth: 0,
+        sequences: 1,
         steps_per_submit: Some(steps),
         test_time: String::new(),
         avg_ns: 0,

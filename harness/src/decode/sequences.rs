@@ -1,0 +1,158 @@
+//! Several sequences decoded together: a step takes each a token further, and the matrices are read
+//! once for all of them.
+//!
+//! ```text
+//! reset → given tokens (all sequences at one position) → choices → …
+//! ```
+//!
+//! A sequence whose prompt is shorter begins to choose while others still take their prompts.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use lathe_kernels::StateWord;
+use lathe_kernels::layout::STATE_WORDS;
+
+use super::graph::DecodeGraph;
+use super::session::{PROMPT_STEPS, pieces, too_long};
+use crate::error::{Error, Result};
+use crate::execute::{Execute, Stream, Submission};
+use crate::plan::recording::Part;
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+pub struct SequencesRun {
+    /// Tokens that each sequence chose, the one after its prompt first.
+    pub generated: Vec<Vec<u32>>,
+    /// Until the longest prompt had its choice.
+    pub prompt: Duration,
+    /// Wall time of each step after that; steps of one submission share its time.
+    pub steps: Vec<Duration>,
+}
+
+/// Forgets everything and gives each sequence its prompt.
+///
+/// # Errors
+/// Other prompts than the graph has sequences, an empty one, a token that the model lacks, more
+/// than the context has room for, or the device is lost.
+pub fn begin(graph: &DecodeGraph, executor: &mut dyn Execute, prompts: &[Vec<u32>]) -> Result<()> {
+    let n = graph.sequences;
+    if prompts.len() != n {
+        return Err(Error::Usage(format!(
+            "{} prompts for a graph of {n} sequences",
+            prompts.len()
+        )));
+    }
+    for (i, prompt) in prompts.iter().enumerate() {
+        if prompt.is_empty() {
+            return Err(Error::Usage(format!("the prompt of sequence {i} is empty")));
+        }
+        if let Some(token) = prompt.iter().find(|token| **token as usize >= graph.vocab) {
+            return Err(Error::Usage(format!(
+                "token {token} of sequence {i} lies beyond the vocabulary of {}",
+                graph.vocab
+            )));
+        }
+    }
+    let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
+    if longest > graph.context {
+        return Err(too_long(graph, longest));
+    }
+    for cache in &graph.caches {
+        executor.clear(cache.k)?;
+        executor.clear(cache.v)?;
+    }
+    let mut state = vec![0; n * STATE_WORDS];
+    let mut tokens = vec![0; n * longest];
+    for (i, prompt) in prompts.iter().enumerate() {
+        state[i * STATE_WORDS + StateWord::Given as usize] = prompt.len() as u32;
+        for (position, token) in prompt.iter().enumerate() {
+            tokens[position * n + i] = *token;
+        }
+    }
+    executor.write_words(graph.state, 0, &state)?;
+    executor.write_words(graph.tokens, 0, &tokens)
+}
+
+/// Runs the prompts and then `steps` steps that are timed: each sequence chooses at least
+/// `steps + 1` tokens, of which as many are returned.
+///
+/// # Errors
+/// As [`begin`], or the context has no room for that many steps.
+pub fn run(
+    graph: &DecodeGraph,
+    executor: &mut dyn Execute,
+    prompts: &[Vec<u32>],
+    steps: usize,
+    steps_per_submit: usize,
+) -> Result<SequencesRun> {
+    let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
+    if longest + steps > graph.context {
+        return Err(too_long(graph, longest + steps));
+    }
+    begin(graph, executor, prompts)?;
+    // A word of the last step's choices: a submission has ended when it is read.
+    let mut position = 0;
+    let mut submission = |count: usize| {
+        position += count;
+        let word = position * graph.sequences;
+        Submission { parts: vec![Part::Steps(count)], words: word..word + 1 }
+    };
+    let prompt: Vec<_> = pieces(longest, PROMPT_STEPS).into_iter().map(&mut submission).collect();
+    let timed: Vec<_> =
+        pieces(steps, steps_per_submit.max(1)).into_iter().map(&mut submission).collect();
+    let untimed = prompt.len();
+    let submissions = prompt.into_iter().chain(timed).collect();
+    let mut run = SequencesRun::default();
+    let (mut seen, mut last) = (0, Duration::ZERO);
+    executor.stream(&Stream { submissions, words: graph.tokens }, &mut |batch| {
+        let took = batch.at - last;
+        last = batch.at;
+        seen += 1;
+        match seen <= untimed {
+            true => run.prompt = batch.at,
+            false => run.steps.extend(vec![took / batch.steps.max(1) as u32; batch.steps]),
+        }
+        ControlFlow::Continue(())
+    })?;
+    let tokens = executor.read_words(graph.tokens)?;
+    let chosen = |(i, prompt): (usize, &Vec<u32>)| {
+        let positions = prompt.len()..prompt.len() + steps + 1;
+        positions.map(|position| tokens[position * graph.sequences + i]).collect()
+    };
+    run.generated = prompts.iter().enumerate().map(chosen).collect();
+    Ok(run)
+}
+
+/// Logits of each sequence's last step.
+///
+/// # Errors
+/// The device is lost.
+pub fn logits(graph: &DecodeGraph, executor: &mut dyn Execute) -> Result<Vec<Vec<f32>>> {
+    let all = executor.read_f32(graph.logits)?;
+    Ok(all.chunks(graph.vocab).map(<[f32]>::to_vec).collect())
+}
+
+/// Holds the tokens of a run against those that each sequence chose alone.
+///
+/// # Errors
+/// The first sequence and position at which they differ.
+pub fn same_as_alone(run: &SequencesRun, alone: &[Vec<u32>]) -> Result<()> {
+    for (i, (together, alone)) in run.generated.iter().zip(alone).enumerate() {
+        let differs = together.iter().zip(alone).position(|(a, b)| a != b);
+        if let Some(at) = differs {
+            return Err(Error::CheckFailed(format!(
+                "sequence {i}: choice {at} is {} beside the others and {} alone",
+                together[at], alone[at]
+            )));
+        }
+        if together.len() != alone.len() {
+            return Err(Error::CheckFailed(format!(
+                "sequence {i}: {} choices beside the others and {} alone",
+                together.len(),
+                alone.len()
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,19 @@
+// matmul/cooperative_matrix_two: as cooperative_matrix, with x as two f16.
+//
+//   y[m][Y_OFFSET + r] = sum_k (f16(x[m][k]) + f16(x[m][k] - f16(x[m][k]))) * f16(W[r][k]) + BETA * y[m][...]
+//   x: (N_TOKENS, K) f32   W: (ROWS, K) in any format of 16 bits or fewer
+//   y: (N_TOKENS, Y_OFFSET + ROWS + Y_AFTER) f32
+//
+// Idea: f16 keeps 11 of the 24 bits of an activation. Rounded once more, what is left of it makes 22, and
+// each fragment of W meets both: twice the products, the same loads from memory. Where memory is what a
+// product waits for, as with few tokens, exact activations cost nothing.
+//
+// Source: Markidis et al., *NVIDIA Tensor Core Programmability, Performance & Precision*, IPDPSW 2018,
+// arXiv:1803.04014.
+// import: matmul/parts/fragments, matmul/parts/sums_to_y, matmul/parts/units16_two
+enable f16;
+enable wgpu_cooperative_matrix;
+
+@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
