@@ -237,6 +237,7 @@ fn one_vector(rows: usize, k: usize, weight: Format) -> GemvQ {
         weight,
         act_format: FloatFormat::F32,
         y_offset: 0,
+        y_after: 0,
         n_vectors: 1,
         order: Order::RowWise,
         beta: Beta::Zero,

@@ -96,7 +96,15 @@ fn together_as_alone(
         run.generated.truncate(STEPS + 1);
         alone.push(run.generated);
     }
-    sequences::same_as_alone(&run, &alone).unwrap();
+    assert_eq!(run.generated, alone);
+    for (prompt, chosen) in prompts.iter().zip(&run.generated) {
+        assert_eq!(sequences::ties(&single, one.as_mut(), prompt, chosen, 1e-8).unwrap(), 0);
+    }
+    // Another token is no tie.
+    let mut wrong = alone[0].clone();
+    wrong[3] = (wrong[3] + 1) % single.vocab as u32;
+    let said = sequences::ties(&single, one.as_mut(), &prompts[0], &wrong, 1e-8);
+    assert!(matches!(said, Err(Error::CheckFailed(why)) if why.contains("choice 3 is")));
     worst
 }
 

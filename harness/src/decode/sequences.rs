@@ -14,7 +14,7 @@ use lathe_kernels::StateWord;
 use lathe_kernels::layout::STATE_WORDS;
 
 use super::graph::DecodeGraph;
-use super::session::{PROMPT_STEPS, pieces, too_long};
+use super::session::{self, PROMPT_STEPS, RunOptions, pieces, too_long};
 use crate::error::{Error, Result};
 use crate::execute::{Execute, Stream, Submission};
 use crate::plan::recording::Part;
@@ -133,26 +133,49 @@ pub fn logits(graph: &DecodeGraph, executor: &mut dyn Execute) -> Result<Vec<Vec
     Ok(all.chunks(graph.vocab).map(<[f32]>::to_vec).collect())
 }
 
-/// Holds the tokens of a run against those that each sequence chose alone.
+/// Holds what a sequence chose beside others against what it chooses alone, after the same tokens:
+/// step by step on a graph of one sequence. Returns its choices that differ, each between two
+/// logits that are closer than rounding leaves them.
 ///
 /// # Errors
-/// The first sequence and position at which they differ.
-pub fn same_as_alone(run: &SequencesRun, alone: &[Vec<u32>]) -> Result<()> {
-    for (i, (together, alone)) in run.generated.iter().zip(alone).enumerate() {
-        let differs = together.iter().zip(alone).position(|(a, b)| a != b);
-        if let Some(at) = differs {
+/// A choice that differs where no rounding explains it; or the device is lost.
+pub fn ties(
+    graph: &DecodeGraph,
+    executor: &mut dyn Execute,
+    prompt: &[u32],
+    chosen: &[u32],
+    limit: f64,
+) -> Result<usize> {
+    let Some((_, fed)) = chosen.split_last() else { return Ok(0) };
+    let options = RunOptions {
+        prompt: prompt.to_vec(),
+        forced: fed.to_vec(),
+        generate: chosen.len(),
+        steps_per_submit: 1,
+        ..RunOptions::default()
+    };
+    let mut ties = 0;
+    session::run_observed(graph, executor, &options, &mut |seen| {
+        let Some(at) = (seen.position + 1).checked_sub(prompt.len()) else { return Ok(()) };
+        let together = chosen[at];
+        if seen.choice == together {
+            return Ok(());
+        }
+        // Both logits may be off by the error that the limit allows all of them on average.
+        let squares: f64 = seen.logits.iter().map(|v| f64::from(*v).powi(2)).sum();
+        let rms = (squares / seen.logits.len() as f64).sqrt();
+        let [own, other] = [seen.choice, together].map(|t| f64::from(seen.logits[t as usize]));
+        let rounding = 2.0 * limit.sqrt() * rms;
+        if own - other > rounding {
             return Err(Error::CheckFailed(format!(
-                "sequence {i}: choice {at} is {} beside the others and {} alone",
-                together[at], alone[at]
+                "choice {at} is {together} beside others and {} alone, whose logit is larger by \
+                 {:.3e}; rounding explains {rounding:.3e}",
+                seen.choice,
+                own - other
             )));
         }
-        if together.len() != alone.len() {
-            return Err(Error::CheckFailed(format!(
-                "sequence {i}: {} choices beside the others and {} alone",
-                together.len(),
-                alone.len()
-            )));
-        }
-    }
-    Ok(())
+        ties += 1;
+        Ok(())
+    })?;
+    Ok(ties)
 }

@@ -154,7 +154,7 @@ impl<'a> Trial<'a> {
             verifier.compare(seen)
         })?;
         let mut verified =
-            Verified { positions: verifier.compared, worst_nmse: verifier.worst, limit };
+            Verified { positions: verifier.compared, worst_nmse: verifier.worst, limit, ties: 0 };
         if script.fed() {
             // Where the prompt ends with what is verified, the reference stands behind it.
             if prompt == steps {

@@ -106,11 +106,19 @@ fn outputs(all: &[Option<Verified>]) -> String {
     };
     let positions = verified.iter().map(|v| v.positions).min().unwrap_or(0);
     let worst = verified.iter().map(|v| v.worst_nmse).fold(0.0, f64::max);
-    format!(
+    let ties: usize = verified.iter().map(|v| v.ties).sum();
+    let mut text = format!(
         "Outputs verified before timing: at least the first {positions} positions of each run \
          against the CPU reference (NMSE ≤ {worst:.1e}), and the tokens of every timed run against \
          the first run's."
-    )
+    );
+    if ties > 0 {
+        text.push_str(&format!(
+            " Of several sequences, {ties} choices are not those of the sequence alone after the \
+             same tokens: its two largest logits lie closer than rounding."
+        ));
+    }
+    text
 }
 
 /// The adapter, and a warning where its times say nothing.

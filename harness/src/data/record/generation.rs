@@ -13,6 +13,10 @@ pub struct Verified {
     pub worst_nmse: f64,
     /// Largest accepted.
     pub limit: f64,
+    /// Choices of several sequences that each alone makes differently after the same tokens,
+    /// between logits closer than that error.
+    #[serde(default)]
+    pub ties: usize,
 }
 
 /// The model of a measurement, in llama-bench's names.

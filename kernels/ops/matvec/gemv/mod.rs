@@ -64,9 +64,9 @@ fn product(p: &Gemv) -> Product {
 }
 
 /// Parts of the columns that matrix_units_split makes: reads of the matrix that keep a large GPU's
-/// memory busy take four workgroups for each of its processors.
+/// memory busy take eight workgroups for each of its processors.
 fn splits(p: &Gemv) -> usize {
-    Tile::of(p.n_vectors).splits(product(p), 4 * ENOUGH)
+    Tile::of(p.n_vectors).splits(product(p), 8 * ENOUGH)
 }
 
 fn tile_grid(p: &Gemv, c: &Constants) -> usize {
@@ -163,6 +163,26 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             ..Variant::PLAIN
         },
         Variant {
+            name: "rows8_cols",
+            stages: &[Stage { entry: "main", grid: |p, _| p.rows.div_ceil(8) }],
+            constants: |p, caps| {
+                // Sixteen subgroups of 32 for each processor of a large GPU: what its registers
+                // hold of 64 sums a lane.
+                let most = (8 * 16 * 132 * 32 / p.rows.max(1)).clamp(32, 512);
+                let wg = p.chunks16().next_power_of_two().min(1 << most.ilog2());
+                let size = caps.subgroup.map_or(32, |(_, max)| max) as usize;
+                vec![("WG", wg.max(size).min(caps.invocations as usize) as f64)]
+            },
+            tunables: &[("WG", &[32.0, 64.0, 128.0, 256.0, 512.0])],
+            unsupported: |p, caps| {
+                let size = caps.subgroup.map_or(0, |(min, _)| min);
+                whole_vectors(p, caps).or_else(|| {
+                    (size < 8).then(|| format!("subgroups of {size}: eight lanes share sums"))
+                })
+            },
+            ..Variant::PLAIN
+        },
+        Variant {
             name: "matrix_units",
             tunables: &[("TN", &[32.0, 64.0, 128.0]), ("TK", &[64.0, 128.0])],
             ..MATRIX_UNITS
@@ -200,14 +220,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
     ],
     prefer: |p| {
         if p.n_vectors > 1 {
-            &[
-                "matrix_units_split",
-                "matrix_units",
-                "subgroup_cols",
-                "subgroup",
-                "workgroup",
-                "naive",
-            ]
+            &["rows8_cols", "subgroup_cols", "subgroup", "workgroup", "naive"]
         } else if p.rows >= 32_768 {
             &["subgroup_multicol", "subgroup", "workgroup", "naive"]
         } else if p.chunks16() > 512 && p.weight != Format::F32 {

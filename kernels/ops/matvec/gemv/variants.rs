@@ -56,6 +56,15 @@ pub(super) const VARIANTS: Family = Family {
                    workgroup memory.",
         },
         Row {
+            name: "rows8_cols",
+            modules: ["columns", "dense16", "columns8", "store"],
+            summary: "eight rows a workgroup for up to eight vectors at once",
+            formula: COLUMNS,
+            idea: "as subgroup_cols, where a load of x serves four rows and 32 sums take 160 \
+                   shuffles to add up. Here it serves eight, and lanes share the sums between \
+                   them before they add: 72 shuffles for 64 sums.",
+        },
+        Row {
             name: "vec4",
             modules: ["plain16", "dense16", "subgroup_share", "store"],
             summary: "one subgroup a row, the lane's whole share in flight at once",

@@ -2,16 +2,14 @@
 
 use std::time::SystemTime;
 
-use lathe_reference::nmse;
-
 use super::{Opts, Results, Test, axes, result, setting};
 use crate::cli::Global;
 use crate::cli::generation::OnDevice;
 use crate::data::record::{MeasuredModel, Verified};
-use crate::decode::{RunOptions, Script, sequences, session};
+use crate::decode::{Script, Trial, sequences};
 use crate::error::{Error, Result};
 
-/// Times one test of several sequences, once its choices are those of each alone.
+/// Times one test of several sequences, and verifies what they chose.
 pub(super) fn of_test(
     global: &Global,
     opts: &Opts,
@@ -24,13 +22,10 @@ pub(super) fn of_test(
     let each = Script::given(test.depth, test.prompt);
     let prompts: Vec<Vec<u32>> = tokens.chunks(each).take(n).map(<[u32]>::to_vec).collect();
     let context = each + test.generate;
-    // What is verified of one sequence holds for those that choose the same.
-    let mut alone = Alone::default();
-    if let Some(positions) = opts.run.verified_positions() {
-        alone = Alone::of(global, opts, &prompts, test.generate, on_device, positions)?;
-    }
     let (graph, executor) = on_device.sequences(global, context, n)?;
-    let memory = executor.device_bytes();
+    let (memory, kv_cache) = (executor.device_bytes(), graph.kv_bytes());
+    let mut chosen: Vec<Vec<u32>> = Vec::new();
+    let mut measured = Vec::new();
     for steps in axes::all(&opts.steps_per_submit) {
         let began = SystemTime::now();
         let named = format!("{} {}{}", facts.file(), test.name(), setting(Some(steps)));
@@ -38,9 +33,12 @@ pub(super) fn of_test(
         let mut samples = Vec::new();
         for repetition in 0..=opts.repetitions {
             let run = sequences::run(&graph, executor, &prompts, test.generate, steps)?;
-            if alone.verified.is_some() {
-                sequences::same_as_alone(&run, &alone.tokens)?;
-                alone.compare(&sequences::logits(&graph, executor)?)?;
+            if chosen.is_empty() {
+                chosen = run.generated;
+            } else if chosen != run.generated {
+                return Err(Error::CheckFailed(format!(
+                    "{named}: two runs of the same {n} sequences chose different tokens"
+                )));
             }
             if repetition > 0 {
                 samples.push(run.steps.iter().sum());
@@ -49,10 +47,17 @@ pub(super) fn of_test(
         }
         bar.finish_and_clear();
         let time = humantime::format_rfc3339_seconds(began).to_string();
-        let mut result = result((facts, &opts.run), test, Some(steps), &samples, time);
-        result.verified = alone.verified;
-        result.gpu_memory_bytes = memory;
-        result.kv_cache_bytes = graph.kv_bytes();
+        let result = result((facts, &opts.run), test, Some(steps), &samples, time);
+        measured.push((named, result));
+    }
+    // No figure is printed or kept before its tokens are known to be right.
+    let verified = match opts.run.verified_positions() {
+        Some(positions) => Some(alone(global, opts, (&prompts, &chosen), on_device, positions)?),
+        None => None,
+    };
+    for (named, mut result) in measured {
+        (result.verified, result.gpu_memory_bytes) = (verified, memory);
+        result.kv_cache_bytes = kv_cache;
         eprintln!(
             "{:>9.1} ± {:.1} tok/s, {:.1} each  {named}",
             result.avg_ts,
@@ -64,65 +69,38 @@ pub(super) fn of_test(
     Ok(())
 }
 
-/// What each sequence chooses by itself.
-#[derive(Default)]
-struct Alone {
-    tokens: Vec<Vec<u32>>,
-    /// After the last step.
-    logits: Vec<Vec<f32>>,
-    verified: Option<Verified>,
-}
-
-impl Alone {
-    fn of(
-        global: &Global,
-        opts: &Opts,
-        prompts: &[Vec<u32>],
-        steps: usize,
-        on_device: &mut OnDevice<'_>,
-        positions: usize,
-    ) -> Result<Self> {
-        let context = prompts[0].len() + steps;
-        let (graph, executor) = on_device.graph(global, context, None)?;
-        let script = Script {
-            tokens: prompts[0].clone(),
-            depth: prompts[0].len(),
-            prompt: 0,
-            generate: steps.min(positions),
-            seed: opts.run.seed,
-        };
-        let verified =
-            opts.run.verify(&graph, &mut crate::decode::Trial::new(&graph, executor, script)?)?;
-        let mut alone = Self { verified, ..Self::default() };
-        for prompt in prompts {
-            let options = RunOptions {
-                prompt: prompt.clone(),
-                generate: steps + 1,
-                steps_per_submit: 8,
-                ..RunOptions::default()
-            };
-            let run = session::run(&graph, executor, &options, &mut |_| {})?;
-            alone.tokens.push(run.generated);
-            alone.logits.push(crate::execute::Execute::read_f32(executor, graph.logits)?);
-        }
-        Ok(alone)
+/// Verifies one sequence against the CPU reference, and the choices of all against those that each
+/// makes alone after the same tokens.
+fn alone(
+    global: &Global,
+    opts: &Opts,
+    (prompts, chosen): (&[Vec<u32>], &[Vec<u32>]),
+    on_device: &mut OnDevice<'_>,
+    positions: usize,
+) -> Result<Verified> {
+    let steps = chosen[0].len() - 1;
+    let context = prompts[0].len() + steps;
+    let (graph, executor) = on_device.graph(global, context, None)?;
+    let script = Script {
+        tokens: prompts[0].clone(),
+        depth: prompts[0].len(),
+        prompt: 0,
+        generate: steps.min(positions),
+        seed: opts.run.seed,
+    };
+    let mut trial = Trial::new(&graph, executor, script)?;
+    let mut verified = opts.run.verify(&graph, &mut trial)?.unwrap_or(Verified {
+        positions: 0,
+        worst_nmse: 0.0,
+        limit: 0.0,
+        ties: 0,
+    });
+    for (i, (prompt, chosen)) in prompts.iter().zip(chosen).enumerate() {
+        let ties = sequences::ties(&graph, executor, prompt, chosen, verified.limit);
+        verified.ties += ties.map_err(|e| match e {
+            Error::CheckFailed(why) => Error::CheckFailed(format!("sequence {i}: {why}")),
+            other => other,
+        })?;
     }
-
-    /// Holds the last logits of sequences against those of each alone.
-    fn compare(&mut self, together: &[Vec<f32>]) -> Result<()> {
-        let Some(verified) = &mut self.verified else { return Ok(()) };
-        for (i, (alone, together)) in self.logits.iter().zip(together).enumerate() {
-            let [a, b] = [alone, together].map(|logits| logits.iter().map(|v| f64::from(*v)));
-            let error = nmse(a, b);
-            if error.is_nan() || error > verified.limit {
-                return Err(Error::CheckFailed(format!(
-                    "sequence {i}: its last logits differ from those alone, NMSE {error:.3e} > \
-                     {:.0e}",
-                    verified.limit
-                )));
-            }
-            verified.worst_nmse = verified.worst_nmse.max(error);
-        }
-        Ok(())
-    }
+    Ok(verified)
 }
