@@ -4,7 +4,7 @@
 //   x: (N_TOKENS, K) f32   W: (ROWS, K) in any format of 16 bits or fewer
 //   y: (N_TOKENS, Y_OFFSET + ROWS + Y_AFTER) f32
 //
-// Idea: f16 keeps 11 of the 24 bits of an activation. Rounded once more, what is left of it makes 22, and
+// Idea: f16 keeps 11 of the 24 bits of an activation. What is left of it, rounded to another, makes 21, and
 // each fragment of W meets both: twice the products, the same loads from memory. Where memory is what a
 // product waits for, as with few tokens, exact activations cost nothing.
 //

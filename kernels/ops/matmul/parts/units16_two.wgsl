@@ -1,20 +1,20 @@
-// Activations as two f16, the nearest one and what it leaves, in fragments of 16 x 16: 22 bits of them. What
-// lies below 2^-24 is lost; magnitudes stay below 65504.
+// Activations as two f16, the first eleven bits and the rest rounded, in fragments of 16 x 16: 21 bits of
+// them. What lies below 2^-24 is lost; magnitudes stay below 65504.
 // import: format/weight_eight, matmul/parts/unit16, matmul/parts/x_words
 // requires: override STRIDE: u32
 // requires: override XS: u32
 // requires: var x_fragments: array<Unit, XS>
 var<workgroup> x_rest: array<Unit, XS>;
 
-// Through a word of two f16: a driver takes f32(f16(v)) for v and would leave no rest.
-fn through_f16(v: vec4<f32>) -> vec4<f32> {
-    return vec4<f32>(unpack2x16float(pack2x16float(v.xy)), unpack2x16float(pack2x16float(v.zw)));
+// Eleven bits of the mantissa. By its bits, for a driver takes f32(f16(v)) for v and would leave no rest.
+fn eleven_bits(v: vec4<f32>) -> vec4<f32> {
+    return bitcast<vec4<f32>>(bitcast<vec4<u32>>(v) & vec4<u32>(0xffffe000u));
 }
 
 fn stage_x(at: u32, raw: Raw) {
     let e = decode_x(raw);
-    let low = through_f16(e.low);
-    let high = through_f16(e.high);
+    let low = eleven_bits(e.low);
+    let high = eleven_bits(e.high);
     x_fragments[at] = Unit(low);
     x_fragments[at + 1u] = Unit(high);
     x_rest[at] = Unit(e.low - low);

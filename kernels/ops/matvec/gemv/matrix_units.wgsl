@@ -4,7 +4,7 @@
 //   W: (ROWS, K) f16 or bf16  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER)
 //
 // Idea: eight vectors are eight multiply-adds a weight, as long as the weight takes to arrive; matrix units
-// make them in passing. Exact activations are two f16 each, the nearest one and what it leaves (see
+// make them in passing. Exact activations are two f16 each, eleven bits and what they leave (see
 // matmul/cooperative_matrix_two), so the rows of a fragment that no vector fills cost nothing either.
 // Magnitudes of x stay below 65504.
 // import: matmul/parts/fragments, matmul/parts/sums_to_y, matmul/parts/units16_two
