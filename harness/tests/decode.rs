@@ -64,7 +64,7 @@ impl Golden {
             prompts: Prompts::TokenByToken,
             generate: self.greedy.len(),
             steps_per_submit: 1,
-            stop_at: None,
+            stop_at: Vec::new(),
             seed: 0,
         }
     }

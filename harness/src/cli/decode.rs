@@ -147,7 +147,7 @@ pub(super) struct Opts {
     /// Let a software adapter save a profile
     #[arg(long, requires = "profile")]
     allow_software: bool,
-    /// Generate on after the end-of-sequence token
+    /// Generate on after a token that ends a text or a turn
     #[arg(long)]
     ignore_eos: bool,
 }
@@ -185,8 +185,6 @@ pub(super) struct Loaded {
     pub(super) prompt: Vec<u32>,
     /// What the prompt's tokens were made of, with a chat template's text around it.
     prompt_text: Option<String>,
-    /// It is a conversation.
-    chat: bool,
     /// The context is that of each graph.
     pub(super) options: SessionOptions,
 }
@@ -229,19 +227,12 @@ impl ModelOpts {
             store,
             ..SessionOptions::default()
         };
-        let prompt::Prompt { tokens: prompt, text, chat } = prompt;
-        Ok(Loaded { model, prompt, prompt_text: text, chat, options })
+        let prompt::Prompt { tokens: prompt, text } = prompt;
+        Ok(Loaded { model, prompt, prompt_text: text, options })
     }
 }
 
 impl Loaded {
-    /// The token that ends an answer: in a conversation the end of a turn, where the file has
-    /// another token for it than for the end of a text.
-    fn stop_at(&self) -> Result<Option<u32>> {
-        let turn = self.model.file.end_of_turn()?;
-        Ok(turn.filter(|_| self.chat).or(self.model.config.eos))
-    }
-
     /// The decode step for a device, or without one for the CPU executor.
     pub(super) fn graph(&self, gpu: Option<&Gpu>, context: usize) -> Result<DecodeGraph> {
         let options = SessionOptions { context, ..self.options.clone() };
@@ -346,7 +337,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         prompts: Prompts::Chunks,
         generate,
         steps_per_submit: opts.steps_per_submit,
-        stop_at: if opts.ignore_eos { None } else { loaded.stop_at()? },
+        stop_at: if opts.ignore_eos { Vec::new() } else { loaded.model.config.end_tokens.clone() },
         seed: loaded.options.seed,
     };
     if opts.profile_prompt {
@@ -532,8 +523,11 @@ fn warm_up(
     executor: &mut dyn Execute,
     options: &RunOptions,
 ) -> Result<()> {
-    let short =
-        RunOptions { generate: options.generate.clamp(2, 33), stop_at: None, ..options.clone() };
+    let short = RunOptions {
+        generate: options.generate.clamp(2, 33),
+        stop_at: Vec::new(),
+        ..options.clone()
+    };
     let short = if short.positions() <= graph.context { short } else { options.clone() };
     let settled = steady(&gpu.adapter, &mut || {
         let run = session::run(graph, executor, &short, &mut |_| {})?;

@@ -266,7 +266,7 @@ impl Session<'_> {
             prompts: Prompts::default(),
             generate: n,
             steps_per_submit: self.options.steps_per_submit,
-            stop_at: self.model.config.eos,
+            stop_at: self.model.config.end_tokens.clone(),
             seed: self.options.seed,
         };
         session::run(&self.graph, &mut self.executor, &options, &mut on_token)

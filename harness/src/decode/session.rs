@@ -25,8 +25,8 @@ pub struct RunOptions {
     pub generate: usize,
     /// Decode steps a submission.
     pub steps_per_submit: usize,
-    /// Stop after this token.
-    pub stop_at: Option<u32>,
+    /// Stop after any of these tokens.
+    pub stop_at: Vec<u32>,
     /// Seed of the draws; nothing to a greedy graph.
     pub seed: u32,
 }
@@ -211,7 +211,7 @@ pub fn run(
         false => vec![submissions, decode],
     };
     let (mut gpu, mut timed) = (Duration::ZERO, true);
-    let ended = |run: &Run| options.stop_at.is_some_and(|stop| run.generated.last() == Some(&stop));
+    let ended = |run: &Run| run.generated.last().is_some_and(|t| options.stop_at.contains(t));
     for (i, submissions) in streams.into_iter().enumerate() {
         if ended(&run) {
             break;
@@ -243,7 +243,7 @@ pub fn run(
                 }
                 run.generated.push(*token);
                 on_token(*token);
-                if options.stop_at == Some(*token) {
+                if options.stop_at.contains(token) {
                     return ControlFlow::Break(());
                 }
             }
@@ -303,7 +303,7 @@ pub fn run_observed(
                 run.submits += 1;
             }
             run.generated.push(choice);
-            if options.stop_at == Some(choice) && options.forced.is_empty() {
+            if options.stop_at.contains(&choice) && options.forced.is_empty() {
                 break;
             }
         }

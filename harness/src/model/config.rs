@@ -192,6 +192,9 @@ pub enum ConfigError {
     },
 }
 
+/// Tokens beside the EOS that end a turn or a message.
+pub(super) const END_KEYS: [&str; 2] =
+    ["tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"];
 /// Gemma 3: every sixth layer is global, the others see a window.
 const GEMMA3_PERIOD: usize = 6;
 /// Gemma 3's base of rope in local layers, which files need not name.
@@ -244,8 +247,11 @@ impl Config {
         let tensors = Tensors::new(&gguf.tensors, &own_names);
         let vocab = tensors::vocab(&keys, &tensors)?;
         let eos = keys.token("tokenizer.ggml.eos_token_id", vocab)?;
-        let end_of_turn = keys.token("tokenizer.ggml.eot_token_id", vocab)?;
-        let end_tokens = eos.into_iter().chain(end_of_turn.filter(|id| Some(*id) != eos)).collect();
+        let mut end_tokens: Vec<u32> = eos.into_iter().collect();
+        for key in END_KEYS {
+            let other = keys.token(key, vocab)?;
+            end_tokens.extend(other.filter(|id| !end_tokens.contains(id)));
+        }
         let config = Self {
             arch,
             n_layers,

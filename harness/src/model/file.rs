@@ -198,16 +198,6 @@ impl ModelFile {
         }
     }
 
-    /// The token that ends a turn of a conversation, where a GGUF has one beside the end of a text.
-    ///
-    /// # Errors
-    /// The entry is no number.
-    pub fn end_of_turn(&self) -> Result<Option<u32>, ModelError> {
-        let id = self.gguf().map(|gguf| gguf.get_u32("tokenizer.ggml.eot_token_id"));
-        let id = id.unwrap_or(Ok(None));
-        id.map_err(|error| ModelError::Gguf { path: self.path.clone(), error })
-    }
-
     /// The index of a GGUF; none where the checkpoint is in another format.
     pub fn gguf(&self) -> Option<&Gguf> {
         match &self.source {

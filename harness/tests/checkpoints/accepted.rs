@@ -2,7 +2,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
 
+use lathe_harness::decode::session::{self, RunOptions};
+use lathe_harness::decode::{Model, SessionOptions};
+use lathe_harness::execute::CpuExecutor;
 use lathe_harness::model::{GgmlType, ModelFile, describe};
 use serde_json::{Value, json};
 
@@ -154,6 +159,62 @@ fn tokens_come_from_the_generation_config_first() {
     let (_, config, _) = load(&folder.path()).unwrap();
     assert_eq!((config.bos, config.eos), (Some(5), Some(7)));
     assert_eq!(config.end_tokens, [7, 1, 9]);
+}
+
+/// The second of three end tokens, wherever it is chosen: by a whole run, step by step, by the
+/// command, by a session on a device.
+#[test]
+fn any_of_several_end_tokens_ends_a_text() {
+    let golden = Golden::named("llama-tiny-f16");
+    let RunOptions { prompt, forced: greedy, .. } = golden.options;
+    let end = greedy[7];
+    assert_eq!(greedy.iter().position(|t| *t == end), Some(7), "its first time");
+    let (until, n) = (&greedy[..8], greedy.len());
+    let folder = Parts::golden("llama-tiny-f16").write();
+    let ends = json!({"eos_token_id": [300, end, 301]});
+    folder.put("generation_config.json", ends.to_string().as_bytes());
+    let model = Model::open(folder.path()).unwrap();
+    assert_eq!(model.config.end_tokens, [300, end, 301]);
+
+    let options = SessionOptions { context: 64, store: None, ..SessionOptions::default() };
+    let graph = model.graph(None, &options).unwrap();
+    let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
+    let run = RunOptions {
+        prompt: prompt.clone(),
+        generate: n,
+        steps_per_submit: 3,
+        stop_at: model.config.end_tokens.clone(),
+        ..RunOptions::default()
+    };
+    let mut heard = Vec::new();
+    let whole = session::run(&graph, &mut executor, &run, &mut |t| heard.push(t)).unwrap();
+    assert_eq!((&whole.generated[..], &heard[..]), (until, until));
+    let observed = session::run_observed(&graph, &mut executor, &run, &mut |_| Ok(())).unwrap();
+    assert_eq!(observed.generated, until);
+    let on = RunOptions { stop_at: Vec::new(), ..run };
+    let on = session::run(&graph, &mut executor, &on, &mut |_| {}).unwrap();
+    assert_eq!(on.generated, greedy, "without end tokens it goes on");
+
+    let ids: Vec<_> = prompt.iter().map(ToString::to_string).collect();
+    let generated = |more: &[&str]| -> Vec<u32> {
+        let output = Command::new(env!("CARGO_BIN_EXE_lathe"))
+            .args(["decode", "--executor", "cpu", "--json", "-n", &n.to_string()])
+            .args(["--prompt-tokens", &ids.join(","), "--model"])
+            .arg(folder.path())
+            .args(more)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        serde_json::from_value(report["generated"].clone()).unwrap()
+    };
+    assert_eq!(generated(&[]), until);
+    assert_eq!(generated(&["--verify"]), until);
+    assert_eq!(generated(&["--ignore-eos"]), greedy);
+
+    let Some(gpu) = common::own_gpu() else { return };
+    let mut session = model.session(&gpu, options).unwrap();
+    assert_eq!(session.generate(&prompt[..], n, |_| {}).unwrap().generated, until);
 }
 
 /// Hugging Face's own cache: snapshots of links to blobs.

@@ -100,7 +100,7 @@ impl Golden {
             generate,
             prompts,
             steps_per_submit: 1,
-            stop_at: None,
+            stop_at: Vec::new(),
             seed: 0,
         };
         let bytes = std::fs::read(logits).unwrap();

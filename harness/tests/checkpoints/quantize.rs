@@ -298,6 +298,41 @@ fn a_byte_level_tokenizer_goes_along() {
 }
 
 #[test]
+fn every_end_token_goes_along() {
+    let folder = Parts::golden("qwen3-tiny-bf16").write();
+    let mut tokenizer = tokenizer_json();
+    let added = tokenizer["added_tokens"].as_array_mut().unwrap();
+    let mut message = added[0].clone();
+    (message["id"], message["content"]) = (json!(311), json!("<|eom_id|>"));
+    added.push(message);
+    folder.put("tokenizer.json", tokenizer.to_string().as_bytes());
+    let out = tempfile::tempdir().unwrap();
+    let path = out.path().join("a.gguf");
+    let with = ExportSpec { without_tokenizer: false, overwrite: true, ..spec(Format::Q8_0) };
+    for (ends, [turn, end_of_message]) in [
+        (&[1][..], [None, None]),
+        (&[1, 310, 1], [Some(310), None]),
+        (&[1, 311, 310], [Some(310), Some(311)]),
+        (&[1, 310, 312], [Some(310), Some(312)]),
+    ] {
+        let config = json!({"eos_token_id": ends}).to_string();
+        folder.put("generation_config.json", config.as_bytes());
+        export(&folder.path(), &path, &with).unwrap();
+        let file = ModelFile::open(&path).unwrap();
+        let id = |key: &str| {
+            file.gguf().unwrap().get_u32(&format!("tokenizer.ggml.{key}_token_id")).unwrap()
+        };
+        assert_eq!((id("eos"), id("eot"), id("eom")), (Some(1), turn, end_of_message), "{ends:?}");
+        let config = file.config().unwrap();
+        let all: Vec<u32> = [Some(1), turn, end_of_message].into_iter().flatten().collect();
+        assert_eq!((config.eos, config.end_tokens), (Some(1), all));
+    }
+    folder.put("generation_config.json", br#"{"eos_token_id": [1, 310, 311, 312]}"#);
+    let error = export(&folder.path(), &path, &with).unwrap_err().to_string();
+    assert!(error.contains("3 tokens that end a text beside the EOS"), "{error}");
+}
+
+#[test]
 fn tokenizers_of_another_kind_are_refused_by_key() {
     let folder = Parts::golden("qwen3-tiny-bf16").write();
     let out = tempfile::tempdir().unwrap();

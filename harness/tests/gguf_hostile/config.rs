@@ -226,6 +226,10 @@ cases! { refused;
     eos_beyond_vocabulary => {
         with("tokenizer.ggml.eos_token_id", U32(u32::MAX), "the vocabulary has 6 tokens")
     };
+    end_of_turn_beyond_vocabulary => {
+        with("tokenizer.ggml.eot_token_id", U32(6), "the vocabulary has 6 tokens")
+    };
+    end_of_message_is_no_number => with("tokenizer.ggml.eom_token_id", Str("1"), "eom_token_id");
     tokens_of_another_count => {
         with("tokenizer.ggml.tokens", Strs(vec!["a"; 7]), "`token_embd.weight` has 6 rows")
     };

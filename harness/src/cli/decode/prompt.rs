@@ -59,8 +59,6 @@ pub(super) struct Prompt {
     pub(super) tokens: Vec<u32>,
     /// The text that they are, where it was text.
     pub(super) text: Option<String>,
-    /// It is a conversation.
-    pub(super) chat: bool,
 }
 
 impl PromptOpts {
@@ -122,7 +120,7 @@ impl TextOpts {
 
     pub(super) fn prompt(&self, model: &Model, source: Source) -> Result<Prompt> {
         let (text, chat) = match source {
-            Source::Tokens(tokens) => return Ok(Prompt { tokens, text: None, chat: false }),
+            Source::Tokens(tokens) => return Ok(Prompt { tokens, text: None }),
             Source::Text(text) => (text, false),
             Source::Chat(text) => (self.render(model, &text)?, true),
         };
@@ -135,7 +133,7 @@ impl TextOpts {
         if tokens.is_empty() {
             return Err(Error::Usage("the prompt has no tokens; decoding starts from one".into()));
         }
-        Ok(Prompt { tokens, text: Some(text), chat })
+        Ok(Prompt { tokens, text: Some(text) })
     }
 
     fn render(&self, model: &Model, user: &str) -> Result<String> {

@@ -3,7 +3,7 @@
 use lathe_kernels::Format;
 
 use super::ExportSpec;
-use crate::model::config::{Arch, Config};
+use crate::model::config::{Arch, Config, END_KEYS};
 use crate::model::file::{ModelError, ModelFile};
 use crate::model::gguf::writer::GgufWriter;
 use crate::model::quantise::file_type;
@@ -49,6 +49,7 @@ pub(super) fn add(
     }
     if let Some(vocabulary) = vocabulary {
         tokenizer(writer, vocabulary);
+        ends(writer, file, config, vocabulary)?;
     }
     Ok(())
 }
@@ -112,4 +113,34 @@ fn tokenizer(writer: &mut GgufWriter, v: &Vocabulary) {
     if let Some(add) = v.add_bos {
         writer.add_bool("tokenizer.ggml.add_bos_token", add);
     }
+}
+
+/// What ends a text beside the EOS: the end of a turn, and the end of a message that waits for a
+/// tool, which Llama calls by this name.
+fn ends(
+    writer: &mut GgufWriter,
+    file: &ModelFile,
+    config: &Config,
+    v: &Vocabulary,
+) -> Result<(), ModelError> {
+    let mut others: Vec<u32> = Vec::new();
+    for id in config.end_tokens.iter().filter(|id| Some(**id) != v.eos) {
+        if !others.contains(id) {
+            others.push(*id);
+        }
+    }
+    if others.len() > END_KEYS.len() {
+        let why = format!(
+            "a GGUF file cannot say {} tokens that end a text beside the EOS, only {}",
+            others.len(),
+            END_KEYS.len()
+        );
+        return Err(ModelError::Folder { path: file.path.clone(), why });
+    }
+    let message = |id: &u32| v.tokens.get(*id as usize).is_some_and(|t| t == "<|eom_id|>");
+    others.sort_by_key(message);
+    for (key, id) in END_KEYS.iter().zip(others) {
+        writer.add_u32(key, id);
+    }
+    Ok(())
 }
