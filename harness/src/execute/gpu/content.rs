@@ -1,10 +1,8 @@
 //! What tensors hold, as bytes of the device: laid out, read back, shared.
 
 use crate::gpu::{Block, Gpu};
+use crate::plan::memory::UPLOAD_BYTES;
 use crate::plan::recording::Content;
-
-/// Bytes packed at a time on the way to the device.
-const PIECE: usize = 16 << 20;
 
 /// Whether two tensors of one name can be the same memory: as long, and laid out alike.
 pub(super) fn alike(a: &Content, b: &Content) -> bool {
@@ -23,7 +21,9 @@ pub(super) fn fill(gpu: &Gpu, block: &Block, content: &Content) {
         Content::Activation { .. } | Content::Words(_) | Content::Kv { .. } => {}
         Content::Values(values) => block.write(gpu, 0, bytemuck::cast_slice(values)),
         Content::Weights(rows, packing) => {
-            rows.pack(*packing, PIECE, |offset, bytes| block.write(gpu, offset, bytes));
+            rows.pack(*packing, UPLOAD_BYTES as usize, |offset, bytes| {
+                block.write(gpu, offset, bytes)
+            });
         }
         Content::Rope(spec) => block.write(gpu, 0, bytemuck::cast_slice(&spec.table())),
         Content::Uniform(bytes) => block.write(gpu, 0, bytes),
