@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::data::bytes;
 use crate::decode::DecodeGraph;
 use crate::error::Result;
-use crate::gpu::Gpu;
+use crate::gpu::{DeviceMemory, Gpu};
 use crate::plan::memory::Memory;
 
 /// What a model will take, said before it is loaded.
@@ -17,6 +17,8 @@ pub(super) struct Predicted {
     predicted_bytes: u64,
     /// Bytes that the device has free before; null where it does not say.
     free_bytes: Option<u64>,
+    /// Bytes of its memory; null where it does not say.
+    device_bytes: Option<u64>,
     /// `--memory-limit`.
     limit_bytes: Option<u64>,
 }
@@ -46,10 +48,12 @@ impl Predicted {
     /// What a graph takes, and whether it fits.
     pub(super) fn with(gpu: &Gpu, graph: &DecodeGraph) -> (Self, Result<()>) {
         let memory = Memory::of(&graph.recording);
+        let device = gpu.memory();
         let predicted = Self {
             predicted: memory,
             predicted_bytes: memory.total(),
-            free_bytes: gpu.memory().map(|m| m.free()),
+            free_bytes: device.filter(|m| m.budget.is_some()).map(DeviceMemory::free),
+            device_bytes: device.map(|m| m.size),
             limit_bytes: gpu.memory_limit,
         };
         (predicted, gpu.admit(&graph.recording, &memory))
@@ -77,9 +81,12 @@ impl Predicted {
 impl std::fmt::Display for Predicted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} predicted ({})", bytes(self.predicted_bytes), self.predicted)?;
-        match self.free_bytes {
-            Some(free) => write!(f, ", {} free", bytes(free))?,
-            None => write!(f, "; how much is free the back end does not say")?,
+        match (self.free_bytes, self.device_bytes) {
+            (Some(free), Some(all)) => write!(f, "; {} free of {}", bytes(free), bytes(all))?,
+            (_, Some(all)) => {
+                write!(f, "; the device has {}, how much is free it does not say", bytes(all))?
+            }
+            _ => write!(f, "; how much memory the device has the back end does not say")?,
         }
         match self.limit_bytes {
             Some(limit) => write!(f, ", limit {}", bytes(limit)),

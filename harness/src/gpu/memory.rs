@@ -1,8 +1,8 @@
 //! Memory of the device: what is free, what is held, and whether a recording fits.
 //!
-//! wgpu does not say how much memory an adapter has. Vulkan does: `VK_EXT_memory_budget` gives for
-//! each heap what the process may use of it now and what it uses. On other back ends free memory
-//! is unknown, and what does not fit shows when it is allocated.
+//! wgpu does not say how much memory an adapter has. Vulkan does: the size of each heap, and where
+//! the driver has `VK_EXT_memory_budget` what the process may use of it now and what it uses. On
+//! other back ends nothing is known, and what does not fit shows when it is allocated.
 
 use std::sync::PoisonError;
 
@@ -15,17 +15,27 @@ use crate::plan::recording::Recording;
 /// Memory of the heap that tensors lie in, as the driver counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemory {
+    /// Bytes of the heap.
+    pub size: u64,
+    /// What is known of this process's share.
+    pub budget: Option<Budget>,
+}
+
+/// A process's share of a heap, as the driver sees it now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
     /// Bytes that this process may use in all, with what it uses.
-    pub budget: u64,
+    pub bytes: u64,
     /// Bytes that it uses: what allocators have taken from the driver, and what the driver needs
     /// itself.
     pub used: u64,
 }
 
 impl DeviceMemory {
-    /// Bytes that this process may still take.
+    /// Bytes that this process may still take, at most: without a budget all of the heap, whoever
+    /// else uses it.
     pub fn free(self) -> u64 {
-        self.budget.saturating_sub(self.used)
+        self.budget.map_or(self.size, |budget| budget.bytes.saturating_sub(budget.used))
     }
 }
 
@@ -34,7 +44,7 @@ impl DeviceMemory {
 pub struct MemoryUse {
     /// Bytes of all buffers, counted by wgpu's allocator: tensors, staging, read-backs.
     pub allocated: Option<u64>,
-    /// Bytes as the driver counts them ([`DeviceMemory::used`]): also what the allocator has taken
+    /// Bytes as the driver counts them ([`Budget::used`]): also what the allocator has taken
     /// in advance, 256 MiB a block at most.
     pub used: Option<u64>,
 }
@@ -63,7 +73,7 @@ impl Gpu {
 
     fn sample(&self) -> MemoryUse {
         let allocated = self.device.generate_allocator_report().map(|r| r.total_allocated_bytes);
-        MemoryUse { allocated, used: self.memory().map(|m| m.used) }
+        MemoryUse { allocated, used: self.memory().and_then(|m| m.budget).map(|b| b.used) }
     }
 
     /// Adds what is in use now to the peak. Called where much is allocated; it is too slow for the
@@ -111,16 +121,13 @@ impl Gpu {
                 return refuse(left, whose);
             }
         }
-        let Some(device) = self.memory() else {
-            tracing::debug!(
-                "{needed} bytes predicted; {} does not say what is free",
-                self.adapter.backend
-            );
-            return Ok(());
-        };
-        tracing::debug!("{needed} bytes predicted, {} of {} free", device.free(), device.budget);
+        let Some(device) = self.memory() else { return Ok(()) };
         if needed > device.free() {
-            return refuse(device.free(), format!("free of {}", bytes(device.budget)));
+            let whose = match device.budget {
+                Some(_) => format!("free of {}", bytes(device.size)),
+                None => "on the device in all".to_owned(),
+            };
+            return refuse(device.free(), whose);
         }
         Ok(())
     }
@@ -132,15 +139,14 @@ mod vulkan {
     use ash::vk;
     use wgpu::hal::api::Vulkan;
 
-    use super::DeviceMemory;
+    use super::{Budget, DeviceMemory};
 
     pub(super) fn memory(device: &wgpu::Device) -> Option<DeviceMemory> {
         // SAFETY: nothing of the device is destroyed, changed or kept: it is asked for handles
         // within this function, while the guard holds it.
         let device = unsafe { device.as_hal::<Vulkan>() }?;
-        if !device.enabled_device_extensions().contains(&ash::ext::memory_budget::NAME) {
-            return None;
-        }
+        let has_budget =
+            device.enabled_device_extensions().contains(&ash::ext::memory_budget::NAME);
         let shared = device.shared_instance();
         let (instance, physical) = (shared.raw_instance(), device.raw_physical_device());
         // SAFETY: it only reads what the physical device is; instance and physical device are alive
@@ -151,25 +157,35 @@ mod vulkan {
             return None;
         }
         let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
-        let mut all = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
+        let mut all = vk::PhysicalDeviceMemoryProperties2::default();
+        if has_budget {
+            all = all.push_next(&mut budget);
+        }
         // SAFETY: alive as above; the chained structure is that of an extension which the device
         // has, and both live until their last use.
         unsafe { instance.get_physical_device_memory_properties2(physical, &mut all) };
         let heaps = all.memory_properties;
         let heaps = heaps.memory_heaps_as_slice().iter().enumerate();
-        let heaps = heaps.map(|(i, heap)| {
-            let is_local = heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL);
-            (is_local, heap.size, (budget.heap_budget[i], budget.heap_usage[i]))
+        // Tensors lie in device-local memory.
+        let local = heaps.filter(|(_, h)| h.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
+        let local = local.map(|(i, heap)| {
+            let (bytes, used) = (budget.heap_budget[i], budget.heap_usage[i]);
+            let budget = has_budget.then_some(Budget { bytes, used });
+            DeviceMemory { size: heap.size, budget }
         });
-        // Tensors lie in device-local memory. A discrete GPU may have a second, small heap of it
-        // that the host sees; where host and device share memory a driver may list it several
-        // times, and a sum refuses too little rather than too much.
-        let local = heaps.filter(|(is_local, ..)| *is_local);
-        let (budget, used) = match about.device_type {
-            vk::PhysicalDeviceType::DISCRETE_GPU => local.max_by_key(|(_, size, _)| *size)?.2,
-            _ => local.map(|(.., heap)| heap).reduce(|a, b| (a.0 + b.0, a.1 + b.1))?,
-        };
-        Some(DeviceMemory { budget, used })
+        // A discrete GPU may have a second, small heap of it that the host sees. Where host and
+        // device share memory a driver may list it several times: there a sum refuses too little
+        // rather than too much.
+        match about.device_type {
+            vk::PhysicalDeviceType::DISCRETE_GPU => local.max_by_key(|memory| memory.size),
+            _ => local.reduce(|a, b| DeviceMemory {
+                size: a.size + b.size,
+                budget: a
+                    .budget
+                    .zip(b.budget)
+                    .map(|(a, b)| Budget { bytes: a.bytes + b.bytes, used: a.used + b.used }),
+            }),
+        }
     }
 }
 

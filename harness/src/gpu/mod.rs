@@ -15,7 +15,7 @@ pub const WGPU_VERSION: &str = "30.0.1";
 pub use adapter::adapters;
 pub use buffers::{Block, GUARD_BYTES, POISON, Policy};
 pub use device::{Checks, Gpu};
-pub use memory::{DeviceMemory, MemoryUse};
+pub use memory::{Budget, DeviceMemory, MemoryUse};
 pub use pipeline::{Pipeline, Pipelines};
 pub use span::Span;
 pub(crate) use timestamps::Timestamps;
