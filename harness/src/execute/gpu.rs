@@ -7,6 +7,7 @@ mod stream;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Batch, Execute, Stream};
 use crate::error::Result;
@@ -57,6 +58,7 @@ impl GpuExecutor {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
         gpu.admit(&recording, &Memory::of(&recording))?;
+        let begun = Instant::now();
         let total = recording.device_bytes();
         let mut done = 0;
         let mut blocks = Vec::with_capacity(recording.tensors.len());
@@ -69,6 +71,8 @@ impl GpuExecutor {
             blocks.push(Arc::new(block));
         }
         gpu.finish_uploads()?;
+        let seconds = begun.elapsed().as_secs_f64();
+        tracing::info!("{total} bytes of tensors in {seconds:.2} s");
         Self::assemble(gpu, pipelines, recording, blocks)
     }
 

@@ -178,6 +178,8 @@ mod vulkan {
         // rather than too much.
         match about.device_type {
             vk::PhysicalDeviceType::DISCRETE_GPU => local.max_by_key(|memory| memory.size),
+            // Software says any size (llvmpipe 2 GiB) and gives what the host has.
+            vk::PhysicalDeviceType::CPU if !has_budget => None,
             _ => local.reduce(|a, b| DeviceMemory {
                 size: a.size + b.size,
                 budget: a

@@ -37,6 +37,14 @@ impl Bytes {
             Bytes::Owned(bytes) => bytes,
         }
     }
+
+    /// Says that a range will be read soon, so that it comes from disk meanwhile.
+    fn prefetch(&self, range: Range<usize>) {
+        if let Bytes::Mapped(file, all) = self {
+            let end = (all.start + range.end).min(all.end);
+            file.prefetch(all.start + range.start..end);
+        }
+    }
 }
 
 impl fmt::Debug for Bytes {
@@ -176,7 +184,10 @@ impl WeightRows {
         let task_rows = (PACKED_A_TASK / stride).max(1);
         let mut offset = 0;
         for part in &self.parts {
-            for rows in part.get().chunks(rows_a_piece * tight) {
+            let piece = rows_a_piece * tight;
+            part.prefetch(0..piece);
+            for (i, rows) in part.get().chunks(piece).enumerate() {
+                part.prefetch((i + 1) * piece..(i + 2) * piece);
                 let bytes = rows.len() / tight * stride;
                 if as_stored {
                     sink(offset, rows);
