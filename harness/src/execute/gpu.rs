@@ -64,7 +64,12 @@ impl GpuExecutor {
         let mut blocks = Vec::with_capacity(recording.tensors.len());
         for tensor in &recording.tensors {
             let block = Block::new(&gpu, &tensor.name, tensor.content.device_bytes(), policy)?;
-            gpu.caught(|| fill(&gpu, &block, &tensor.content))?;
+            let mut written = done;
+            let mut on = |bytes| {
+                written += bytes;
+                progress(written, total);
+            };
+            gpu.caught(|| fill(&gpu, &block, &tensor.content, &mut on))?;
             done += tensor.content.device_bytes();
             progress(done, total);
             gpu.check_faults()?;
@@ -129,7 +134,7 @@ impl GpuExecutor {
                 }
                 let bytes = tensor.content.device_bytes();
                 let block = Block::new(&self.gpu, &tensor.name, bytes, policy)?;
-                self.gpu.caught(|| fill(&self.gpu, &block, &tensor.content))?;
+                self.gpu.caught(|| fill(&self.gpu, &block, &tensor.content, &mut |_| {}))?;
                 Ok(Arc::new(block))
             })
             .collect::<Result<_>>()?;

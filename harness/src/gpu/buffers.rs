@@ -45,11 +45,11 @@ impl Gpu {
 
     /// Hands over what was written and waits for it, so that its staging memory is free.
     pub(crate) fn finish_uploads(&self) -> Result<()> {
-        let last = {
+        let last = self.caught(|| {
             let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
             *uploads = Uploads::default();
             self.queue.submit([])
-        };
+        })?;
         self.note_memory();
         self.wait(Some(last))
     }
