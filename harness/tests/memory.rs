@@ -43,6 +43,9 @@ fn recording(gpu: &Gpu, model: &Model, kv: FloatFormat, most: usize) -> Arc<Reco
     model.graph(Some(gpu), &options).unwrap().recording
 }
 
+/// Bytes of its own that wgpu frees when it likes.
+const WGPU: u64 = 1 << 10;
+
 /// Allocators round each buffer up.
 fn with_rounding(bytes: u64, tensors: usize) -> u64 {
     bytes + 256 * tensors as u64
@@ -72,13 +75,13 @@ fn prediction_is_what_is_allocated() {
                 };
                 let (held, most) = (after - before, with_rounding(predicted.tensors(), tensors));
                 assert!(
-                    predicted.tensors() <= held && held <= most,
+                    predicted.tensors() <= held + WGPU && held <= most,
                     "{what}: {held}, {predicted:?}"
                 );
                 // Tensors and staging at once; the queue may have freed some of it meanwhile.
                 let (peak, most) = (peak - before, with_rounding(predicted.total(), 2 * tensors));
                 assert!(
-                    predicted.tensors() <= peak && peak <= most,
+                    predicted.tensors() <= peak + WGPU && peak <= most,
                     "{what}: peak {peak}, {predicted:?}"
                 );
             }
