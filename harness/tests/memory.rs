@@ -27,9 +27,17 @@ const GOLDENS: [&str; 6] = [
 ];
 
 fn executor(gpu: &Arc<Gpu>, recording: &Arc<Recording>) -> lathe_harness::Result<GpuExecutor> {
+    compiled(gpu, &Pipelines::default(), recording)
+}
+
+fn compiled(
+    gpu: &Arc<Gpu>,
+    pipelines: &Pipelines,
+    recording: &Arc<Recording>,
+) -> lathe_harness::Result<GpuExecutor> {
     GpuExecutor::new(
         Arc::clone(gpu),
-        &Pipelines::default(),
+        pipelines,
         Arc::clone(recording),
         Policy::Plain,
         &mut |_, _| {},
@@ -56,6 +64,8 @@ fn prediction_is_what_is_allocated() {
     let Some(gpu) = own_gpu() else { return };
     for name in GOLDENS {
         let model = Model::open(golden(name)).unwrap();
+        // Compiling is what takes long here, and most of it is the same each time.
+        let pipelines = Pipelines::default();
         for kv in [FloatFormat::F16, FloatFormat::F32] {
             for most in [0, 16, 64, 1024] {
                 let recording = recording(&gpu, &model, kv, most);
@@ -66,7 +76,7 @@ fn prediction_is_what_is_allocated() {
                 gpu.wait(None).unwrap();
                 let before = gpu.memory_in_use().allocated;
                 gpu.forget_peak();
-                let executor = executor(&gpu, &recording).unwrap();
+                let executor = compiled(&gpu, &pipelines, &recording).unwrap();
                 assert_eq!(predicted.tensors(), executor.device_bytes(), "{what}");
                 let (Some(before), Some(after), Some(peak)) =
                     (before, gpu.memory_in_use().allocated, gpu.peak_memory().allocated)
