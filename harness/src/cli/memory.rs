@@ -84,7 +84,7 @@ impl std::fmt::Display for Predicted {
         match (self.free_bytes, self.device_bytes) {
             (Some(free), Some(all)) => write!(f, "; {} free of {}", bytes(free), bytes(all))?,
             (_, Some(all)) => {
-                write!(f, "; the device has {}, how much is free it does not say", bytes(all))?
+                write!(f, "; the device has {}, how much is free it does not say", bytes(all))?;
             }
             _ => write!(f, "; how much memory the device has the back end does not say")?,
         }
