@@ -43,6 +43,9 @@ pub enum Error {
         /// The validation or driver message.
         reason: String,
     },
+    /// A model with its context does not fit the device; nothing was allocated.
+    #[error(transparent)]
+    Memory(Box<TooLittleMemory>),
     /// The model file cannot be used.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -88,6 +91,32 @@ pub enum Error {
     },
 }
 
+/// What does not fit a device.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{adapter} has too little memory: {} predicted ({parts}), {} {whose}; what takes less: {advice}",
+    mib(*predicted), mib(*available)
+)]
+pub struct TooLittleMemory {
+    /// Adapter name.
+    pub adapter: String,
+    /// Bytes that would have to be allocated.
+    pub predicted: u64,
+    /// Bytes that there are for it.
+    pub available: u64,
+    /// What they are: free on the device, or left by a limit.
+    pub whose: String,
+    /// What the predicted bytes are for.
+    pub parts: String,
+    /// What takes less.
+    pub advice: String,
+}
+
+/// One unit for both numbers: they may lie close together.
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
 impl Error {
     /// The process exit code (see docs/architecture.md).
     pub fn exit_code(&self) -> u8 {
@@ -101,7 +130,7 @@ impl Error {
             | Error::NoReference { .. }
             | Error::Io { .. }
             | Error::Model(ModelError::Exists { .. }) => 2,
-            Error::NoAdapter(_) | Error::Unavailable { .. } => 3,
+            Error::NoAdapter(_) | Error::Unavailable { .. } | Error::Memory(_) => 3,
             Error::DeviceLost { .. } | Error::Gpu { .. } => 4,
             Error::Model(_) | Error::Undecodable { .. } => 5,
         }

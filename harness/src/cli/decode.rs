@@ -18,6 +18,7 @@ use lathe_kernels::{Capabilities, FloatFormat, Kernel, Problem};
 use serde::Serialize;
 
 use super::Global;
+use super::memory::{Predicted, Reported};
 use crate::data::paired::{Block, Comparison};
 use crate::data::record::{Body, Profile, Record};
 use crate::data::stats;
@@ -312,6 +313,9 @@ struct Report {
     gpu_ms_per_token: Option<f64>,
     kv_cache_bytes: u64,
     gpu_memory_bytes: u64,
+    /// Absent for the CPU executor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<Reported>,
     bytes_per_token: u64,
     copy_gb_s: Option<f64>,
     bandwidth_fraction: Option<f64>,
@@ -350,6 +354,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     match opts.executor {
         ExecutorName::Gpu => {
             let gpu = Arc::new(global.open()?);
+            let graph = loaded.graph(Some(&gpu), context)?;
+            let predicted = Predicted::of(&gpu, &graph)?;
             // Before the weights take the memory; a device too full to copy has no figure.
             let copy = match copy_bandwidth(&gpu) {
                 Ok(copy) => Some(copy.gb_s),
@@ -359,27 +365,27 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                     None
                 }
             };
-            let graph = loaded.graph(Some(&gpu), context)?;
             let mut executor = on_device(global, &gpu, &graph)?;
-            let memory = executor.device_bytes();
+            let memory = Some((predicted, executor.device_bytes()));
             let side = Side { gpu: Some(&gpu), memory, copy };
             decode(global, opts, &loaded, &graph, &mut executor, &run_options, &side)
         }
         ExecutorName::Cpu => {
             let graph = loaded.graph(None, context)?;
             let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
-            let side = Side { gpu: None, memory: 0, copy: None };
+            let side = Side { gpu: None, memory: None, copy: None };
             decode(global, opts, &loaded, &graph, &mut executor, &run_options, &side)
         }
     }
 }
 
-/// Writes a model's graph onto a device.
+/// Writes a model's graph onto a device; before that it is said how much memory it will take.
 pub(super) fn on_device(
     global: &Global,
     gpu: &Arc<Gpu>,
     graph: &DecodeGraph,
 ) -> Result<GpuExecutor> {
+    Predicted::announced(gpu, graph)?;
     let bar = global.progress(0, "loading", true);
     let recording = Arc::clone(&graph.recording);
     let executor = GpuExecutor::new(
@@ -406,7 +412,8 @@ struct Outcome {
 
 struct Side<'a> {
     gpu: Option<&'a Gpu>,
-    memory: u64,
+    /// What was predicted, and bytes of the executor's buffers.
+    memory: Option<(Predicted, u64)>,
     copy: Option<f64>,
 }
 
@@ -566,6 +573,8 @@ fn report(
     let gpu_ms = run.gpu.map(|t| t.as_secs_f64() * 1e3 / run.decode_steps.max(1) as f64);
     let middle = options.prompt.len() + decoded / 2;
     let bytes_per_token = graph.bytes(middle + 1) as u64;
+    let memory = side.memory.as_ref().zip(side.gpu);
+    let memory = memory.map(|((predicted, held), gpu)| (predicted.measured(gpu), *held));
     Report {
         model: opts.model.model.clone(),
         executor: if side.gpu.is_some() { "gpu" } else { "cpu" },
@@ -589,7 +598,9 @@ fn report(
         dispatches_per_token: graph.recording.dispatches(),
         gpu_ms_per_token: gpu_ms,
         kv_cache_bytes: graph.kv_bytes(),
-        gpu_memory_bytes: side.memory,
+        gpu_memory_bytes: memory
+            .map_or(0, |(measured, held)| measured.allocated_peak_bytes.unwrap_or(held)),
+        memory: memory.map(|(measured, _)| measured),
         bytes_per_token,
         copy_gb_s: side.copy,
         bandwidth_fraction: gpu_ms

@@ -7,12 +7,11 @@ use lathe_kernels::StateWord;
 use serde::Serialize;
 
 use super::Global;
-use super::decode::ModelOpts;
+use super::decode::{ModelOpts, on_device};
 use crate::decode::kv_cache;
 use crate::decode::session::{Prompts, prompt_parts};
 use crate::error::{Error, Result};
-use crate::execute::{Execute, GpuExecutor};
-use crate::gpu::{Pipelines, Policy};
+use crate::execute::Execute;
 use crate::judge::diff::{self, Divergence};
 use crate::plan::recording::Part;
 use crate::report::json;
@@ -45,13 +44,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             graph.vocab
         )));
     }
-    let mut executor = GpuExecutor::new(
-        Arc::clone(&gpu),
-        &Pipelines::default(),
-        Arc::clone(&graph.recording),
-        Policy::Plain,
-        &mut |_, _| {},
-    )?;
+    let mut executor = on_device(global, &gpu, &graph)?;
     kv_cache::reset(&mut executor, &graph.caches, graph.state, loaded.prompt.len() as u32)?;
     executor.write_words(graph.state, StateWord::Seed as usize, &[loaded.options.seed])?;
     executor.write_words(graph.tokens, 0, &loaded.prompt)?;

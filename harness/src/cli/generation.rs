@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::Global;
 use super::decode::{Float, parse_hints};
+use super::memory::Predicted;
 use crate::data::record::{Environment, MeasuredModel, Verified};
 use crate::decode::prompts::Source;
 use crate::decode::{DecodeGraph, Model, Sampling, SessionOptions, Trial};
@@ -16,6 +17,7 @@ use crate::execute::{CpuExecutor, GpuExecutor};
 use crate::gpu::{Gpu, Pipelines, Policy, Span};
 use crate::measure::{copy_bandwidth, environment};
 use crate::model::describe;
+use crate::plan::memory::Memory;
 use crate::plan::tuned::Store;
 
 /// How models are run, and what is checked.
@@ -126,6 +128,16 @@ impl<'a> OnDevice<'a> {
         Ok(Self { model, gpu, options, pipelines, executor: None })
     }
 
+    /// Refuses what does not fit, before anything is loaded: a step for this context.
+    pub(super) fn admit(&self, context: usize) -> Result<()> {
+        if self.executor.is_some() {
+            return Ok(());
+        }
+        let options = SessionOptions { context, ..self.options.clone() };
+        let graph = self.model.graph(Some(&self.gpu), &options)?;
+        Predicted::of(&self.gpu, &graph).map(|_| ())
+    }
+
     /// The step for exactly this context, and an executor that holds it.
     pub(super) fn graph(
         &mut self,
@@ -158,6 +170,7 @@ impl<'a> OnDevice<'a> {
         let executor = match &self.executor {
             Some(before) => before.sharing(&self.pipelines, recording, Policy::Plain)?,
             None => {
+                Predicted::announced(&self.gpu, &graph)?;
                 let bar = global.progress(0, "loading", true);
                 let executor = GpuExecutor::new(
                     Arc::clone(&self.gpu),
@@ -173,8 +186,20 @@ impl<'a> OnDevice<'a> {
                 executor
             }
         };
-        Ok((graph, self.executor.insert(executor)))
+        let shares = self.executor.is_some();
+        let executor = self.executor.insert(executor);
+        if shares {
+            // The tensors of the graph before are gone, and belong to its peak.
+            self.gpu.forget_peak();
+        }
+        Ok((graph, executor))
     }
+}
+
+/// Device memory of a run: the peak that was measured, or where the back end has no count the bytes
+/// of the executor's buffers; and what was predicted.
+pub(super) fn run_memory(gpu: &Gpu, graph: &DecodeGraph, held: u64) -> (u64, u64) {
+    (gpu.peak_memory().allocated.unwrap_or(held), Memory::of(&graph.recording).total())
 }
 
 /// Where and with what the run takes place: with the copy bandwidth, by which `compare` sees that

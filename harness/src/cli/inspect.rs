@@ -7,7 +7,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Global;
-use crate::decode::Weights;
+use super::decode::Float;
+use super::memory::Predicted;
+use crate::decode::{Chunks, Model, SessionOptions, Weights};
 use crate::error::Result;
 use crate::model::{ModelFile, ModelSummary, describe};
 use crate::report::{json, table};
@@ -17,6 +19,16 @@ pub(super) struct Opts {
     /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a
     /// config.json
     file: PathBuf,
+    /// Predict the device memory of a context of so many positions, prompt and generated tokens
+    /// together, on the adapter; what does not fit is an error
+    #[arg(long, value_name = "N", value_parser = super::count)]
+    context: Option<usize>,
+    /// With --context: storage of the KV cache
+    #[arg(long, default_value = "f16", requires = "context")]
+    kv: Float,
+    /// With --context: tokens of a prompt that run together, at most; 0 for none
+    #[arg(long, value_name = "N", value_parser = super::chunk, requires = "context")]
+    prompt_chunk: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -25,6 +37,9 @@ struct Report {
     summary: ModelSummary,
     decodable: bool,
     reason: Option<String>,
+    /// With `--context`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<Predicted>,
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
@@ -33,7 +48,15 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let loaded = file.config().map_err(Into::into).and_then(|c| Weights::load(&file, &c));
     let refusal = loaded.err();
     let reason = refusal.as_ref().map(ToString::to_string);
-    let report = Report { summary, decodable: reason.is_none(), reason };
+    let (memory, too_large) = match opts.context.filter(|_| refusal.is_none()) {
+        None => (None, None),
+        Some(context) => {
+            let (predicted, admitted) = predict(global, opts, context)?;
+            (Some(predicted), admitted.err())
+        }
+    };
+    let refusal = refusal.or(too_large);
+    let report = Report { summary, decodable: reason.is_none(), reason, memory };
     if global.json {
         json::print(&report);
         return refusal.map_or(Ok(()), Err);
@@ -81,8 +104,28 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         t.add_row(vec![line.key.clone(), line.ty.to_owned(), line.value.clone()]);
     }
     println!("{t}");
-    if refusal.is_none() {
+    if report.decodable {
         println!("can be decoded");
     }
+    if let (Some(memory), Some(context)) = (&report.memory, opts.context) {
+        println!("device memory with {context} positions: {memory}");
+    }
     refusal.map_or(Ok(()), Err)
+}
+
+/// What a context takes on the adapter, and whether it fits.
+fn predict(global: &Global, opts: &Opts, context: usize) -> Result<(Predicted, Result<()>)> {
+    let model = Model::open(&opts.file)?;
+    let gpu = global.open()?;
+    let kv = opts.kv.format();
+    let usual = Chunks::with_cache(kv);
+    let most = opts.prompt_chunk.unwrap_or(usual.most);
+    let options = SessionOptions {
+        context,
+        kv,
+        chunks: Some(Chunks { most, ..usual }),
+        ..SessionOptions::default()
+    };
+    let graph = model.graph(Some(&gpu), &options)?;
+    Ok(Predicted::with(&gpu, &graph))
 }

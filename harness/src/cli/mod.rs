@@ -11,6 +11,7 @@ mod doctor;
 mod generation;
 mod inspect;
 mod list;
+mod memory;
 mod perplexity;
 mod quantize;
 mod report;
@@ -44,7 +45,7 @@ struct Cli {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 good; 1 a check failed or a slowdown is confirmed; 2 usage; \
-     3 no adapter or feature; 4 device lost or timed out; 5 bad model file; 6 inconclusive";
+     3 no adapter, feature or memory; 4 device lost or timed out; 5 bad model file; 6 inconclusive";
 
 #[derive(Clone, Debug, Args)]
 struct Global {
@@ -64,6 +65,10 @@ struct Global {
     /// access out of bounds is then read, written, or ends the driver
     #[arg(long, global = true, conflicts_with = "runtime_checks")]
     unchecked_files: bool,
+    /// Refuse models that need more device memory than this, such as 512MiB or 7.5GB, before they
+    /// are loaded; what the device has free is a limit always
+    #[arg(long, global = true, value_name = "BYTES", value_parser = memory::size)]
+    memory_limit: Option<u64>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -113,7 +118,9 @@ impl Global {
             (_, true) => Checks::Nowhere,
             _ => Checks::Files,
         };
-        Gpu::open(self.adapter.as_deref(), checks)
+        let mut gpu = Gpu::open(self.adapter.as_deref(), checks)?;
+        gpu.memory_limit = self.memory_limit;
+        Ok(gpu)
     }
 
     /// A bar on stderr while work of `total` goes on; nothing where stderr is no terminal.

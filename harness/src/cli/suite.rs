@@ -8,7 +8,8 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::Global;
-use super::generation::{OnDevice, RunOpts, measured, recorded, told_apart};
+use super::generation::{OnDevice, RunOpts, measured, recorded, run_memory, told_apart};
+use crate::data::bytes;
 use crate::data::record::{Body, Environment, Record, Suite, SuiteConfig, SuiteModel, SuiteRun};
 use crate::data::stats::quantile;
 use crate::decode::{Model, Timed, Trial};
@@ -174,6 +175,8 @@ fn of_model(
     let most = configs.iter().map(|config| config.prompt).max().unwrap_or(0);
     let tokens = opts.run.source().tokens(model, most)?;
     let mut on_device = OnDevice::new(gpu, model, &opts.run)?;
+    let longest = configs.iter().map(|config| config.prompt + config.generate).max().unwrap_or(0);
+    on_device.admit(longest)?;
     let mut result = SuiteModel {
         model: measured(model),
         kv: opts.run.kv().into(),
@@ -184,7 +187,7 @@ fn of_model(
         let named = format!("{} {}", result.model.file(), config.name);
         let context = config.prompt + config.generate;
         let (graph, executor) = on_device.graph(global, context, config.sampling)?;
-        let memory = executor.device_bytes();
+        let held = executor.device_bytes();
         let script = config.script(&tokens, opts.run.seed);
         let mut trial = Trial::new(&graph, executor, script)?;
         let verified = opts.run.verify(&graph, &mut trial)?;
@@ -216,10 +219,18 @@ fn of_model(
         let mut figures = figures(config, opts.steps_per_submit, runs);
         figures.verified = verified;
         figures.kv_cache_bytes = graph.kv_bytes();
+        let (memory, predicted) = run_memory(gpu, &graph, held);
         figures.gpu_memory_bytes = memory;
+        figures.gpu_memory_predicted_bytes = predicted;
         eprintln!(
-            "{:>9.1} tok/s  first token {:.1} ms, decode {:.1} tok/s, step P50 {:.3} ms  {named}",
-            figures.e2e_tok_s, figures.ttft_ms, figures.decode_tok_s, figures.p50_ms
+            "{:>9.1} tok/s  first token {:.1} ms, decode {:.1} tok/s, step P50 {:.3} ms, device \
+             memory {} of {} predicted  {named}",
+            figures.e2e_tok_s,
+            figures.ttft_ms,
+            figures.decode_tok_s,
+            figures.p50_ms,
+            bytes(memory),
+            bytes(predicted),
         );
         result.configs.insert(config.name.into(), figures);
         on_config(result.clone())?;
@@ -271,6 +282,7 @@ fn figures(config: &Config, steps_per_submit: usize, runs: Vec<SuiteRun>) -> Sui
         p95_ms: quantile(&steps, 0.95),
         kv_cache_bytes: 0,
         gpu_memory_bytes: 0,
+        gpu_memory_predicted_bytes: 0,
         verified: None,
         runs,
     }

@@ -7,10 +7,12 @@ pub mod paired;
 pub mod ratio;
 pub mod record;
 pub mod rng;
+mod size;
 pub mod stats;
 pub mod steady;
 pub mod word;
 
 pub use adapter::AdapterSummary;
 pub use ratio::Ratio;
+pub use size::bytes;
 pub use word::Word;

@@ -7,11 +7,13 @@ mod stream;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Batch, Execute, Stream};
 use crate::error::Result;
 use crate::gpu::{Block, Gpu, Pipeline, Pipelines, Policy};
-use crate::plan::recording::{Content, Op, Part, Recording, TensorId};
+use crate::plan::memory::Memory;
+use crate::plan::recording::{Content, Op, Part, Recording, Tensor, TensorId};
 
 use content::{alike, fill};
 pub use op_timer::{OpTimer, TimedStep};
@@ -44,6 +46,10 @@ struct Dispatch {
 impl GpuExecutor {
     /// Allocates and fills all tensors and compiles all pipelines. `progress` hears the bytes
     /// uploaded and their total.
+    ///
+    /// # Errors
+    /// The tensors do not fit the device's memory, in which case none was allocated; the device
+    /// refuses one of them or a pipeline, or is lost.
     pub fn new(
         gpu: Arc<Gpu>,
         pipelines: &Pipelines,
@@ -51,17 +57,27 @@ impl GpuExecutor {
         policy: Policy,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
+        gpu.admit(&recording, &Memory::of(&recording))?;
+        let begun = Instant::now();
         let total = recording.device_bytes();
         let mut done = 0;
         let mut blocks = Vec::with_capacity(recording.tensors.len());
         for tensor in &recording.tensors {
             let block = Block::new(&gpu, &tensor.name, tensor.content.device_bytes(), policy)?;
-            gpu.caught(|| fill(&gpu, &block, &tensor.content))?;
+            let mut written = done;
+            let mut on = |bytes| {
+                written += bytes;
+                progress(written, total);
+            };
+            gpu.caught(|| fill(&gpu, &block, &tensor.content, &mut on))?;
             done += tensor.content.device_bytes();
             progress(done, total);
             gpu.check_faults()?;
             blocks.push(Arc::new(block));
         }
+        gpu.finish_uploads()?;
+        let seconds = begun.elapsed().as_secs_f64();
+        tracing::info!("{total} bytes of tensors in {seconds:.2} s");
         Self::assemble(gpu, pipelines, recording, blocks)
     }
 
@@ -100,20 +116,25 @@ impl GpuExecutor {
         recording: Arc<Recording>,
         policy: Policy,
     ) -> Result<Self> {
+        let shared = |tensor: &Tensor| {
+            let same = self.recording.tensors.iter().position(|t| {
+                let own = matches!(tensor.content, Content::Uniform(_));
+                !own && t.name == tensor.name && alike(&t.content, &tensor.content)
+            });
+            same.map(|i| &self.blocks[i])
+        };
+        let own = Memory::of_those(&recording, |tensor| shared(tensor).is_none());
+        self.gpu.admit(&recording, &own)?;
         let blocks = recording
             .tensors
             .iter()
             .map(|tensor| {
-                let same = self.recording.tensors.iter().position(|t| {
-                    let own = matches!(tensor.content, Content::Uniform(_));
-                    !own && t.name == tensor.name && alike(&t.content, &tensor.content)
-                });
-                if let Some(i) = same {
-                    return Ok(Arc::clone(&self.blocks[i]));
+                if let Some(block) = shared(tensor) {
+                    return Ok(Arc::clone(block));
                 }
                 let bytes = tensor.content.device_bytes();
                 let block = Block::new(&self.gpu, &tensor.name, bytes, policy)?;
-                self.gpu.caught(|| fill(&self.gpu, &block, &tensor.content))?;
+                self.gpu.caught(|| fill(&self.gpu, &block, &tensor.content, &mut |_| {}))?;
                 Ok(Arc::new(block))
             })
             .collect::<Result<_>>()?;

@@ -1,8 +1,11 @@
 //! One block of device memory a tensor, in checks between guard words.
 
+use std::collections::VecDeque;
+use std::sync::PoisonError;
+
 use super::device::Gpu;
 use crate::error::{Error, Result};
-use lathe_kernels::layout::TENSOR_ALIGN;
+use crate::plan::memory::{UPLOAD_BYTES, UPLOADS_IN_FLIGHT, padded};
 
 /// What guards, padding and unwritten outputs hold: a NaN no kernel produces.
 pub const POISON: u32 = 0x7fcb_ad42;
@@ -10,8 +13,47 @@ pub const POISON: u32 = 0x7fcb_ad42;
 /// Bytes before and after a guarded tensor; also the alignment of its binding.
 pub const GUARD_BYTES: u64 = 256;
 
-/// Bytes of one write through the queue, so that uploads need little staging memory.
-const UPLOAD_BYTES: usize = 16 << 20;
+/// Writes on their way to the device. Their staging memory is given back when their submission
+/// ends, so what is on its way together is bounded: the device copies one upload while the host
+/// fills the next.
+#[derive(Debug, Default)]
+pub(super) struct Uploads {
+    /// Bytes written since the last submission.
+    pending: u64,
+    submitted: VecDeque<wgpu::SubmissionIndex>,
+}
+
+impl Gpu {
+    /// Waits until staging memory for `bytes` more fits its bound.
+    fn make_room(&self, bytes: u64) {
+        let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+        if uploads.pending + bytes > UPLOAD_BYTES {
+            uploads.submitted.push_back(self.queue.submit([]));
+            uploads.pending = 0;
+            if uploads.submitted.len() as u64 > UPLOADS_IN_FLIGHT {
+                // Here staging is at its peak.
+                self.note_memory();
+                // A fault shows at the next check; waiting for it has an end.
+                let _ = self.device.poll(wgpu::PollType::Wait {
+                    submission_index: uploads.submitted.pop_front(),
+                    timeout: Some(self.timeout),
+                });
+            }
+        }
+        uploads.pending += bytes;
+    }
+
+    /// Hands over what was written and waits for it, so that its staging memory is free.
+    pub(crate) fn finish_uploads(&self) -> Result<()> {
+        let last = self.caught(|| {
+            let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+            *uploads = Uploads::default();
+            self.queue.submit([])
+        })?;
+        self.note_memory();
+        self.wait(Some(last))
+    }
+}
 
 /// How tensors are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,17 +127,11 @@ impl Block {
     }
 
     fn upload(&self, gpu: &Gpu, offset: u64, data: &[u8]) {
-        for (i, part) in data.chunks(UPLOAD_BYTES).enumerate() {
-            gpu.queue.write_buffer(&self.buffer, offset + (i * UPLOAD_BYTES) as u64, part);
-            if part.len() == UPLOAD_BYTES {
-                // Hands the staging memory back before the next part takes more.
-                gpu.queue.submit([]);
-                // A fault shows at the next check; waiting for it has an end.
-                let _ = gpu.device.poll(wgpu::PollType::Wait {
-                    submission_index: None,
-                    timeout: Some(gpu.timeout),
-                });
-            }
+        let mut offset = offset;
+        for part in data.chunks(UPLOAD_BYTES as usize) {
+            gpu.make_room(part.len() as u64);
+            gpu.queue.write_buffer(&self.buffer, offset, part);
+            offset += part.len() as u64;
         }
     }
 
@@ -139,8 +175,4 @@ fn guard(policy: Policy) -> u64 {
         Policy::Plain => 0,
         Policy::Guarded => GUARD_BYTES,
     }
-}
-
-fn padded(bytes: u64) -> u64 {
-    bytes.max(1).next_multiple_of(TENSOR_ALIGN as u64)
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 use lathe_kernels::Capabilities;
 
 use super::adapter;
+use super::buffers::Uploads;
+use super::memory::MemoryUse;
 use crate::data::AdapterSummary;
 use crate::error::{Error, Result};
 use crate::plan::Plan;
@@ -68,6 +70,13 @@ pub struct Gpu {
     pub timestamp_period: f64,
     /// How long one submission may take before the device counts as hung.
     pub timeout: Duration,
+    /// Bytes of device memory that may be held together; without, what the device has. It bounds
+    /// what is predicted ([`Gpu::admit`]), so that several processes can share a device.
+    pub memory_limit: Option<u64>,
+    /// The most memory in use so far.
+    pub(super) peak: Mutex<MemoryUse>,
+    /// Uploads on their way.
+    pub(super) uploads: Mutex<Uploads>,
     /// The device is the application's, which hears of uncaptured errors and of device loss itself.
     is_foreign: bool,
     faults: Arc<Mutex<Faults>>,
@@ -178,8 +187,20 @@ impl Gpu {
         };
         let timestamp_period = f64::from(queue.get_timestamp_period());
         let timeout = Duration::from_secs(if adapter.software { 600 } else { 60 });
-        let (is_foreign, faults) = (false, Arc::default());
-        Self { device, queue, adapter, caps, checks, timestamp_period, timeout, is_foreign, faults }
+        Self {
+            device,
+            queue,
+            adapter,
+            caps,
+            checks,
+            timestamp_period,
+            timeout,
+            memory_limit: None,
+            peak: Mutex::default(),
+            uploads: Mutex::default(),
+            is_foreign: false,
+            faults: Arc::default(),
+        }
     }
 
     /// An error for anything that has gone wrong since the last call.

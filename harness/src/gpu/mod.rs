@@ -1,9 +1,10 @@
-//! The device: adapter choice, one opened device with its faults, pipelines, buffers and
-//! the timing of submissions.
+//! The device: adapter choice, one opened device with its faults, its memory, pipelines, buffers
+//! and the timing of submissions.
 
 mod adapter;
 mod buffers;
 mod device;
+mod memory;
 mod pipeline;
 mod span;
 mod timestamps;
@@ -14,6 +15,7 @@ pub const WGPU_VERSION: &str = "30.0.1";
 pub use adapter::adapters;
 pub use buffers::{Block, GUARD_BYTES, POISON, Policy};
 pub use device::{Checks, Gpu};
+pub use memory::{Budget, DeviceMemory, MemoryUse};
 pub use pipeline::{Pipeline, Pipelines};
 pub use span::Span;
 pub(crate) use timestamps::Timestamps;

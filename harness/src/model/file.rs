@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -126,6 +127,18 @@ impl Mapped {
     /// The whole file.
     pub fn bytes(&self) -> &[u8] {
         &self.map
+    }
+
+    /// Says that a range will be read soon. A page fault fetches little; this lets the system read
+    /// all of it at once, while something else is done.
+    pub fn prefetch(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        if !range.is_empty() && range.end <= self.map.len() {
+            // It is only advice.
+            let _ = self.map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
+        }
+        #[cfg(not(unix))]
+        let _ = range;
     }
 }
 

@@ -3,6 +3,7 @@
 //! into pipelines and buffers.
 
 pub mod backend_text;
+pub mod memory;
 pub mod recording;
 pub mod select;
 pub mod tuned;

@@ -17,6 +17,9 @@ pub use crate::model::quantise::decode;
 /// Values that a task encodes, about.
 const ELEMENTS_A_TASK: usize = 1 << 16;
 
+/// Bytes that a task packs, about.
+const PACKED_A_TASK: usize = 1 << 18;
+
 /// Bytes of weight rows, tight and row-major as in the file.
 #[derive(Clone)]
 pub enum Bytes {
@@ -32,6 +35,14 @@ impl Bytes {
         match self {
             Bytes::Mapped(file, range) => &file.bytes()[range.clone()],
             Bytes::Owned(bytes) => bytes,
+        }
+    }
+
+    /// Says that a range will be read soon, so that it comes from disk meanwhile.
+    fn prefetch(&self, range: Range<usize>) {
+        if let Bytes::Mapped(file, all) = self {
+            let end = (all.start + range.end).min(all.end);
+            file.prefetch(all.start + range.start..end);
         }
     }
 }
@@ -160,21 +171,35 @@ impl WeightRows {
     }
 
     /// Packs all rows for the kernels and hands them out in pieces of about `piece` bytes, each
-    /// with its byte offset.
+    /// with its byte offset. Rows that kernels read as they are stored are handed out as they lie
+    /// in the file; others are packed on all cores.
     pub fn pack(&self, packing: Packing, piece: usize, mut sink: impl FnMut(u64, &[u8])) {
         let (tight, stride) = (self.row_bytes(), self.format.row_stride(self.k, packing));
         if tight == 0 {
             return;
         }
         let rows_a_piece = (piece / stride).clamp(1, self.rows().max(1));
-        let mut packed = vec![0; rows_a_piece * stride];
+        let as_stored = packing == Packing::Blocks && tight == stride;
+        let mut packed = vec![0; if as_stored { 0 } else { rows_a_piece * stride }];
+        let task_rows = (PACKED_A_TASK / stride).max(1);
         let mut offset = 0;
         for part in &self.parts {
-            for rows in part.get().chunks(rows_a_piece * tight) {
-                let packed = &mut packed[..rows.len() / tight * stride];
-                self.format.pack(rows, self.k, packing, packed);
-                sink(offset, packed);
-                offset += packed.len() as u64;
+            let piece = rows_a_piece * tight;
+            part.prefetch(0..piece);
+            for (i, rows) in part.get().chunks(piece).enumerate() {
+                part.prefetch((i + 1) * piece..(i + 2) * piece);
+                let bytes = rows.len() / tight * stride;
+                if as_stored {
+                    sink(offset, rows);
+                } else {
+                    let packed = &mut packed[..bytes];
+                    let tasks = packed.par_chunks_mut(task_rows * stride);
+                    tasks.zip(rows.par_chunks(task_rows * tight)).for_each(|(packed, rows)| {
+                        self.format.pack(rows, self.k, packing, packed);
+                    });
+                    sink(offset, packed);
+                }
+                offset += bytes as u64;
             }
         }
     }

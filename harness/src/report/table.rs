@@ -2,6 +2,8 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
+pub use crate::data::bytes;
+
 /// A table with a header; columns listed in `right` are aligned right.
 pub fn table(header: &[&str], right: &[usize]) -> Table {
     let mut table = Table::new();
@@ -14,18 +16,6 @@ pub fn table(header: &[&str], right: &[usize]) -> Table {
         }
     }
     table
-}
-
-/// Bytes in a unit that reads well.
-pub fn bytes(n: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = n as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{n} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
 /// Microseconds with sensible digits.

@@ -10,6 +10,7 @@ mod folder;
 mod hostile;
 mod mutations;
 mod quantize;
+mod shards;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -7,8 +7,8 @@ mod rules;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-fn corpus() -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/safetensors");
+pub(crate) fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
     let entries = std::fs::read_dir(&folder).unwrap();
     let mut files: Vec<_> = entries
         .map(|entry| {
@@ -23,7 +23,7 @@ fn corpus() -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn the_corpus_is_understood() {
-    let files = corpus();
+    let files = corpus("safetensors");
     assert_eq!(files.len(), 3);
     for (name, input) in files {
         assert_eq!(rules::hold(&input), Ok((true, true)), "{name}");
@@ -32,7 +32,7 @@ fn the_corpus_is_understood() {
 }
 
 /// Splitmix64, as the synthetic checkpoints have it.
-fn random(state: &mut u64) -> usize {
+pub(crate) fn random(state: &mut u64) -> usize {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -43,7 +43,7 @@ fn random(state: &mut u64) -> usize {
 const NUMBERS: [&str; 9] =
     ["0", "-1", "1e308", "0.5", "4294967295", "18446744073709551615", "null", "[]", "\"F32\""];
 
-fn mutate(input: &mut Vec<u8>, state: &mut u64) {
+pub(crate) fn mutate(input: &mut Vec<u8>, state: &mut u64) {
     for _ in 0..=random(state) % 3 {
         let at = random(state) % input.len().max(1);
         match random(state) % 5 {
@@ -73,7 +73,7 @@ fn mutate(input: &mut Vec<u8>, state: &mut u64) {
 #[test]
 fn mutations_hold_to_the_rules() {
     const MUTATIONS: u64 = 60_000;
-    let files = corpus();
+    let files = corpus("safetensors");
     let (mut weights, mut both) = (0, 0);
     for seed in 0..MUTATIONS {
         let mut state = seed;

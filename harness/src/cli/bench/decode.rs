@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 
 use super::axes::{self, Counts};
 use crate::cli::Global;
-use crate::cli::generation::{OnDevice, RunOpts, measured, recorded, told_apart};
+use crate::cli::generation::{OnDevice, RunOpts, measured, recorded, run_memory, told_apart};
 use crate::data::record::{
     Body, Environment, GenerationTest, GenerationTests, MeasuredModel, Record, TokS,
 };
@@ -241,9 +241,18 @@ fn of_model(
     let tokens = opts.run.source().tokens(model, most)?;
     let facts = measured(model);
     let mut on_device = OnDevice::new(gpu, model, &opts.run)?;
+    let longest = tests.iter().map(|test| test.depth + test.prompt + test.generate).max();
+    on_device.admit(longest.unwrap_or(0))?;
     for (index, test) in tests.iter().enumerate() {
         if test.sequences > 1 {
-            together::of_test(global, opts, (&facts, &tokens), *test, &mut on_device, results)?;
+            together::of_test(
+                global,
+                opts,
+                (gpu, &facts, &tokens),
+                *test,
+                &mut on_device,
+                results,
+            )?;
             continue;
         }
         let script = Script {
@@ -254,7 +263,7 @@ fn of_model(
             seed: opts.run.seed,
         };
         let (graph, executor) = on_device.graph(global, script.positions(), None)?;
-        let memory = executor.device_bytes();
+        let held = executor.device_bytes();
         let mut trial = Trial::new(&graph, executor, script)?;
         let verified = opts.run.verify(&graph, &mut trial)?;
         if index == 0 && !gpu.adapter.software && !trial.settle(&gpu.adapter)? {
@@ -283,7 +292,9 @@ fn of_model(
             let about = (&facts, &opts.run);
             let mut result = result(about, *test, steps, &samples, time);
             result.verified = verified;
+            let (memory, predicted) = run_memory(gpu, &graph, held);
             result.gpu_memory_bytes = memory;
+            result.gpu_memory_predicted_bytes = predicted;
             result.kv_cache_bytes = graph.kv_bytes();
             eprintln!("{:>9.1} ± {:.1} tok/s  {named}", result.avg_ts, result.stddev_ts);
             results.push(result)?;
@@ -334,6 +345,7 @@ fn result(
         tok_s: TokS { mean, sd },
         verified: None,
         gpu_memory_bytes: 0,
+        gpu_memory_predicted_bytes: 0,
         kv_cache_bytes: 0,
     }
 }

@@ -105,8 +105,8 @@ pub(super) fn print(r: &Report) {
         row("% of copy bandwidth", format!("{:.1} %", 100.0 * fraction));
     }
     row("KV cache", format!("{} ({})", table::bytes(r.kv_cache_bytes), r.kv));
-    if r.gpu_memory_bytes > 0 {
-        row("device memory", table::bytes(r.gpu_memory_bytes));
+    if let Some(memory) = &r.memory {
+        row("device memory", memory.to_string());
     }
     if let Some(v) = &r.verified {
         row("verified", format!("{} positions, NMSE ≤ {:.1e}", v.positions, v.worst_nmse));

@@ -106,8 +106,11 @@ pub struct GenerationTest {
     pub tok_s: TokS,
     /// What was verified before the figures were taken; none where that was left out.
     pub verified: Option<Verified>,
-    /// Bytes of device memory.
+    /// Bytes of device memory at their peak: all buffers of the process.
     pub gpu_memory_bytes: u64,
+    /// What was predicted before loading; 0 in records that have none.
+    #[serde(default)]
+    pub gpu_memory_predicted_bytes: u64,
     /// Bytes of all KV caches.
     pub kv_cache_bytes: u64,
 }
@@ -204,8 +207,11 @@ pub struct SuiteConfig {
     pub p95_ms: f64,
     /// Bytes of all KV caches.
     pub kv_cache_bytes: u64,
-    /// Bytes of device memory that weights, caches and everything else take.
+    /// Bytes of device memory at their peak: weights, caches and everything else.
     pub gpu_memory_bytes: u64,
+    /// What was predicted before loading; 0 in records that have none.
+    #[serde(default)]
+    pub gpu_memory_predicted_bytes: u64,
     /// What was verified before the figures were taken; none where that was left out.
     pub verified: Option<Verified>,
     /// Every timed run.

@@ -30,6 +30,7 @@ pub(in crate::report) fn suite(files: &[&str], verified: bool) -> Suite {
         p95_ms: 1.7 * scale,
         kv_cache_bytes: 3_407_872,
         gpu_memory_bytes: 2_012_000_000,
+        gpu_memory_predicted_bytes: 2_012_000_000,
         verified: checked(verified),
         runs: vec![SuiteRun {
             steps_per_submit: 1,
@@ -81,6 +82,7 @@ pub(in crate::report) fn tests(files: &[&str], verified: bool) -> GenerationTest
         tok_s: TokS { mean: 1280.126, sd: 12.8 },
         verified: checked(verified),
         gpu_memory_bytes: 2_000_000_000,
+        gpu_memory_predicted_bytes: 2_000_000_000,
         kv_cache_bytes: 3_000_000,
     };
     let both = |file: &&str| [test(file, 512, 0, None), test(file, 0, 128, Some(1))];

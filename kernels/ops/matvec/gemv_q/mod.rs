@@ -130,7 +130,7 @@ fn held_columns(p: &GemvQ, caps: &Capabilities) -> Option<usize> {
 /// few, from eight on, as leave the subgroups that a large GPU wants. Measured from 2 to 8 columns.
 fn column_lanes(p: &GemvQ, caps: &Capabilities) -> u32 {
     let most = subgroup(caps);
-    let wanted = if p.n_vectors > 4 { 500 } else { 800 };
+    let wanted = if p.n_vectors > 4 { 380 } else { 800 };
     let enough = |lanes: &u32| p.rows / 4 * *lanes as usize >= wanted * most as usize;
     (3..7).map(|log| 1 << log).filter(|lanes| *lanes < most).find(enough).unwrap_or(most)
 }
@@ -225,7 +225,12 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             constants: |p, caps| {
                 let held = held_columns(p, caps).unwrap_or(1);
                 let mut constants = geometry(column_lanes(p, caps), caps);
-                constants.extend([("X_COLUMNS", held as f64), ("GROUPS", 264.0)]);
+                // Measured: of eight vectors, whose rounding takes longer than the rows of one
+                // turn, one workgroup for each processor of a large GPU; larger ones for long rows.
+                let groups = if p.n_vectors > 4 { 132.0 } else { 264.0 };
+                let wg: u32 = if p.n_vectors > 4 && p.k > 4096 { 512 } else { 256 };
+                let wg = f64::from(wg.min(caps.invocations));
+                constants.extend([("X_COLUMNS", held as f64), ("GROUPS", groups), ("WG", wg)]);
                 constants
             },
             tunables: &[

@@ -4,16 +4,17 @@ use std::time::SystemTime;
 
 use super::{Opts, Results, Test, axes, result, setting};
 use crate::cli::Global;
-use crate::cli::generation::OnDevice;
+use crate::cli::generation::{OnDevice, run_memory};
 use crate::data::record::{MeasuredModel, Verified};
 use crate::decode::{Script, Trial, sequences};
 use crate::error::{Error, Result};
+use crate::gpu::Gpu;
 
 /// Times one test of several sequences, and verifies what they chose.
 pub(super) fn of_test(
     global: &Global,
     opts: &Opts,
-    (facts, tokens): (&MeasuredModel, &[u32]),
+    (gpu, facts, tokens): (&Gpu, &MeasuredModel, &[u32]),
     test: Test,
     on_device: &mut OnDevice<'_>,
     results: &mut Results<'_>,
@@ -23,7 +24,7 @@ pub(super) fn of_test(
     let prompts: Vec<Vec<u32>> = tokens.chunks(each).take(n).map(<[u32]>::to_vec).collect();
     let context = each + test.generate;
     let (graph, executor) = on_device.sequences(global, context, n)?;
-    let (memory, kv_cache) = (executor.device_bytes(), graph.kv_bytes());
+    let (held, kv_cache) = (executor.device_bytes(), graph.kv_bytes());
     let mut chosen: Vec<Vec<u32>> = Vec::new();
     let mut measured = Vec::new();
     for steps in axes::all(&opts.steps_per_submit) {
@@ -50,6 +51,7 @@ pub(super) fn of_test(
         let result = result((facts, &opts.run), test, Some(steps), &samples, time);
         measured.push((named, result));
     }
+    let (memory, predicted) = run_memory(gpu, &graph, held);
     // No figure is printed or kept before its tokens are known to be right.
     let verified = match opts.run.verified_positions() {
         Some(positions) => Some(alone(global, opts, (&prompts, &chosen), on_device, positions)?),
@@ -57,6 +59,7 @@ pub(super) fn of_test(
     };
     for (named, mut result) in measured {
         (result.verified, result.gpu_memory_bytes) = (verified, memory);
+        result.gpu_memory_predicted_bytes = predicted;
         result.kv_cache_bytes = kv_cache;
         eprintln!(
             "{:>9.1} ± {:.1} tok/s, {:.1} each  {named}",

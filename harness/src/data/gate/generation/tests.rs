@@ -36,6 +36,7 @@ fn test(n_gen: usize, steps: usize, samples_ns: &[u64]) -> GenerationTest {
         tok_s: TokS { mean: 0.0, sd: 0.0 },
         verified: Some(VERIFIED),
         gpu_memory_bytes: 0,
+        gpu_memory_predicted_bytes: 0,
         kv_cache_bytes: 0,
     }
 }
@@ -140,6 +141,7 @@ fn suite(factor: f64) -> Record {
         p95_ms: 0.0,
         kv_cache_bytes: 0,
         gpu_memory_bytes: 0,
+        gpu_memory_predicted_bytes: 0,
         verified: Some(VERIFIED),
         runs,
     };
