@@ -129,6 +129,7 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
             kv: FloatFormat::F16,
             acts: FloatFormat::F32,
             chunks: lathe_harness::decode::Chunks::NONE,
+            sequences: 1,
             sampling: None,
             hints: Hints::new(),
             tuned: None,
