@@ -251,7 +251,8 @@ mod tests {
     fn a_new_choice_takes_the_place_of_one_of_before() {
         let mut store: Store = serde_json::from_str(BEFORE).expect("a store");
         let old = store.entries[0].clone();
-        let shape = "ROWS=256,K=512,WEIGHT=bf16,ACT_FORMAT=f32,Y_OFFSET=0,N_VECTORS=1,BETA=0";
+        let shape =
+            "ROWS=256,K=512,WEIGHT=bf16,ACT_FORMAT=f32,Y_OFFSET=0,Y_AFTER=0,N_VECTORS=1,BETA=0";
         assert_ne!(old.shape, shape);
         assert_eq!(old.key(), shape);
         store.put(Entry { shape: shape.into(), ..old });

@@ -352,6 +352,8 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
             f16(512, 8192, 2048),
             q4_k(128),
             q4_k(512),
+            Matmul { n_tokens: 16, rows: 1152, k: 1152, ..of(Format::Bf16) },
+            Matmul { n_tokens: 128, rows: 8192, k: 2048, ..of(Format::Bf16) },
         ]
         .map(Case::from)
         .into()

@@ -84,7 +84,10 @@ impl Lister<'_> {
             self.row_products(v, (i, "qkv"), &w.qkv, v.normed, (v.qkv, Beta::Zero));
             match v.of {
                 TokensOf::One => self.chunk_attention(i, w, v),
-                TokensOf::Each => self.sequences_attention(i, w, v),
+                TokensOf::Each => {
+                    let cache = self.new_cache(i);
+                    self.token_attention(i, w, v, cache);
+                }
             }
             let end = self.branch_end(v);
             let output = std::slice::from_ref(&w.attn_output);

@@ -387,7 +387,7 @@ impl Lister<'_> {
             gate_up: (split || n > 1).then(|| self.vector("gate_up", n * 2 * c.ffn, f32s)),
             gated: self.vector("gated", n * c.ffn, acts),
             rows: n,
-            of: TokensOf::Each,
+            of: if n > 1 { TokensOf::Each } else { TokensOf::One },
         };
         let logits = self.vector("logits", n * c.vocab, f32s);
         let tables = self.embed(&v);
@@ -564,13 +564,25 @@ impl Lister<'_> {
     }
 
     fn attention(&mut self, layer: usize, w: &LayerWeights, v: &Vectors, attn_norm: TensorId) {
-        let (c, options) = (self.config, self.options);
         let cache = self.new_cache(layer);
-        let capacity = cache.capacity;
         let (input, to) = self.ends(v, attn_norm);
         self.products(layer, "qkv", &w.qkv, input, To::Vector(v.qkv));
 
-        let heads = self.heads(layer, w, capacity);
+        self.token_attention(layer, w, v, cache);
+        let output = std::slice::from_ref(&w.attn_output);
+        self.products(layer, "attn_output", output, Input::Vector(v.attended), to);
+    }
+
+    /// From the product of QKV to the output of attention, of a token of each sequence.
+    pub(super) fn token_attention(
+        &mut self,
+        layer: usize,
+        w: &LayerWeights,
+        v: &Vectors,
+        cache: KvCache,
+    ) {
+        let (c, options) = (self.config, self.options);
+        let heads = self.heads(layer, w, cache.capacity);
         let fused = AttentionAppend {
             q_per_kv: heads.append.q_per_kv,
             kv_heads: c.n_kv_heads,
@@ -580,11 +592,13 @@ impl Lister<'_> {
             eps: c.rms_eps,
             rope_base: heads.append.rope_base,
             rope_factors: heads.append.rope_factors,
-            kv_size: capacity,
+            kv_size: cache.capacity,
             kv_format: options.kv,
             act_format: v.attended.format,
             scale: c.attention_scale,
+            sequences: v.rows,
         };
+        let append = QkvRopeAppend { n_tokens: v.rows, tokens_of: v.of, ..heads.append };
         let both = [&heads.weights[0][..], &heads.weights[1]].concat();
         let both = self.values(format!("l{layer}.qk_norm"), &both.into());
         let kv = [("state", v.state), ("k_cache", cache.k), ("v_cache", cache.v)];
@@ -598,11 +612,11 @@ impl Lister<'_> {
             &fused,
             &[&kv[..], &token, &[("qk_norm", both), ("y", v.attended.id)]].concat(),
         );
-        let append = listed(
+        let apart = listed(
             label,
             "qkv_rope_append",
             &lathe_kernels::qkv_rope_append::OPERATION,
-            &heads.append,
+            &append,
             &[&kv[..], &token, &norms].concat(),
         );
         let decode = listed(
@@ -611,19 +625,18 @@ impl Lister<'_> {
             &lathe_kernels::attention_decode::OPERATION,
             &AttentionDecode {
                 q_per_kv: fused.q_per_kv,
-                kv_heads: fused.kv_heads,
+                // Sequences lie one after the other in queries, caches and output, as KV heads
+                // do: more sequences are more heads.
+                kv_heads: v.rows * fused.kv_heads,
                 head_dim: fused.head_dim,
-                kv_size: capacity,
+                kv_size: cache.capacity,
                 kv_format: options.kv,
                 act_format: fused.act_format,
                 scale: fused.scale,
             },
             &[&kv[..], &[("q", v.q.id), ("y", v.attended.id)]].concat(),
         );
-        self.nodes.push(Node::Fused(one, vec![append, decode]));
-
-        let output = std::slice::from_ref(&w.attn_output);
-        self.products(layer, "attn_output", output, Input::Vector(v.attended), to);
+        self.nodes.push(Node::Fused(one, vec![apart, decode]));
     }
 
     /// What a layer does to the heads of a token before attention, with a cache of `kv_size` slots.

@@ -6,7 +6,7 @@ use lathe_kernels::{FloatFormat, Norm};
 use lathe_reference::Expected;
 use lathe_reference::attention_append as reference;
 use lathe_reference::attention_decode::Attention;
-use lathe_reference::kv_append::kv_append;
+use lathe_reference::kv_append::{CacheShape, kv_append};
 use lathe_reference::qkv_rope_append::{Token, qkv_rope_append, store};
 
 use super::{Inputs, Oracle, Outcomes, cache};
@@ -17,7 +17,13 @@ fn token(p: &AttentionAppend, inputs: &Inputs<'_>) -> Token {
     let weights = || (inputs.f32s("qk_norm").split_at(p.head_dim).into(), p.eps);
     let norm = (p.qk_norm == Norm::Rms).then(weights);
     let rope = inputs.rotation(p.rope_style);
-    qkv_rope_append(inputs.f32s("qkv"), &cache::shape(p), norm, &rope)
+    let one = CacheShape { kv_heads: p.kv_heads, ..cache::shape(p) };
+    let heads = p.qkv_heads() / p.sequences;
+    let rows = inputs.f32s("qkv").chunks(heads * p.head_dim).take(p.sequences);
+    let tokens: Vec<_> = rows.map(|row| qkv_rope_append(row, &one, norm, &rope)).collect();
+    // Heads of all sequences, one after the other.
+    let all = |of: fn(&Token) -> &Expected| Expected::join(tokens.iter().map(|t| of(t).clone()));
+    Token { q: all(|t| &t.q), k: all(|t| &t.k), v: all(|t| &t.v) }
 }
 
 fn attended(

@@ -1,10 +1,11 @@
 //! A token from the product of its QKV matrix to the output of attention: its heads are normed and
-//! rotated, its key and value appended, and attention runs over the cache.
+//! rotated, its key and value appended, and attention runs over the cache. Of several sequences at
+//! one position, the same for each.
 
 use crate::adapter::Capabilities;
 use crate::attention::geometry::*;
 use crate::attention::*;
-use crate::codes::{FloatFormat, Norm, RopeFactors, RopeStyle};
+use crate::codes::{FloatFormat, Norm, RopeFactors, RopeStyle, TokensOf};
 use crate::descriptor::*;
 use crate::len;
 use crate::param::{dim, n_kv};
@@ -32,10 +33,31 @@ crate::params! {
         kv_format: FloatFormat = KV_FORMAT,
         act_format: FloatFormat = ACT_FORMAT_OUT,
         scale: f32 = SCALE,
+        sequences: usize = SEQUENCES,
     }
 }
 
-has_cache!(AttentionAppend);
+/// Of all sequences: their heads lie one after the other in caches and output.
+impl Heads for AttentionAppend {
+    fn kv_heads(&self) -> usize {
+        self.sequences * self.kv_heads
+    }
+    fn q_per_kv(&self) -> usize {
+        self.q_per_kv
+    }
+    fn head_dim(&self) -> usize {
+        self.head_dim
+    }
+}
+
+impl Cache for AttentionAppend {
+    fn kv_size(&self) -> usize {
+        self.kv_size
+    }
+    fn kv_format(&self) -> FloatFormat {
+        self.kv_format
+    }
+}
 
 impl Rotates for AttentionAppend {
     fn table(&self) -> (f32, usize, RopeFactors) {
@@ -59,6 +81,7 @@ fn over(kv_size: usize, layer: Layer) -> AttentionAppend {
         kv_format: FloatFormat::F16,
         act_format: FloatFormat::F32,
         scale: layer.scale(),
+        sequences: 1,
     }
 }
 
@@ -122,6 +145,12 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
                 },
                 Stage { entry: "mix", grid: |p, c| p.q_elements().div_ceil(2 * c["WG"] as usize) },
             ],
+            constants: |p, _| {
+                vec![
+                    ("TOKENS_OF", f64::from(TokensOf::Each.code())),
+                    ("N_TOKENS", p.sequences as f64),
+                ]
+            },
             tunables: WORKGROUPS,
             ..Variant::PLAIN
         },
@@ -149,7 +178,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
     cost: |p, s| {
         let (slots, query, key) = (p.slots(s.n_kv), p.q_elements(), p.k_elements());
         // The new token's row is written and not read.
-        let cache = 2 * slots * p.kv_heads * p.row_bytes();
+        let cache = 2 * slots * p.kv_heads() * p.row_bytes();
         let heads = 4 * (query + 2 * key) + p.act_format.bytes() * query;
         Cost {
             bytes: (cache + heads + 12 * p.head_dim) as f64,
@@ -189,6 +218,8 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             case(f32_cache(over(1, plain(32))), 7),
             case(over(16, normed(2, 32, Interleaved)), 17),
             case(over(100, three_of_80), 70), // teams with idle lanes
+            case(AttentionAppend { sequences: 3, ..over(512, GEMMA) }, 700),
+            case(AttentionAppend { sequences: 8, ..f32_cache(llama3(over(300, LLAMA))) }, 200),
             case(f32_cache(over(40, normed(8, 64, Neox))), 40),
             // Several rounds of every team, the last one ragged.
             case(f32_cache(over(9000, plain(64))), 8771),

@@ -28,23 +28,29 @@ fn norm_pair(query: bool, at: u32) -> vec2<f32> {
     return qk_norm[select(HEAD_DIM / 2u, 0u, query) + at];
 }
 
-// Where head j of the workgroup's lies in qkv.
+// Heads of a sequence in qkv.
+fn qkv_heads() -> u32 { return KV_HEADS * (Q_PER_KV + 2u); }
+
+// Where head j of the workgroup's lies in qkv, whose rows are sequences.
 fn head_of(kv_head: u32, j: u32) -> u32 {
-    if (j < Q_PER_KV) { return kv_head * Q_PER_KV + j; }
-    return KV_HEADS * j + kv_head;
+    let own = kv_head % KV_HEADS;
+    let row = kv_head / KV_HEADS * qkv_heads();
+    if (j < Q_PER_KV) { return row + own * Q_PER_KV + j; }
+    return row + KV_HEADS * j + own;
 }
 
 // What makes quad i of a head: itself, its weights, the rotations.
 struct QuadParts { v: Quad, w: Quad, t: vec4<f32> }
 
 fn load_quad_parts(head: u32, i: u32, position: u32) -> QuadParts {
-    return QuadParts(load_quad(head, i), norm_quad(head, i), rotations(head, i, position));
+    let own = head % qkv_heads();
+    return QuadParts(load_quad(head, i), norm_quad(own, i), rotations(own, i, position));
 }
 
 // Quad i of head j, which is `head` of all.
 fn make_quad(j: u32, head: u32, i: u32, p: QuadParts, scale: f32) {
     var v = p.v;
-    if (!is_value(head)) {
+    if (!is_value(head % qkv_heads())) {
         v = rotated_quad(Quad(v.low * scale * p.w.low, v.high * scale * p.w.high), p.t);
     }
     fresh[j * (HEAD_DIM / 2u) + low_at(i)] = v.low;

@@ -8,6 +8,7 @@
 // requires: var scores: array<f32>
 // requires: var state: array<u32>
 override SCALE: f32;
+override SEQUENCES: u32 = 1u; // whose heads lie one after the other
 
 fn cache_slots() -> u32 { return min(state[POSITION] + 1u, KV_SIZE); }
 
@@ -15,7 +16,7 @@ fn cache_slots() -> u32 { return min(state[POSITION] + 1u, KV_SIZE); }
 fn store_score(i: u32) {
     let head = i / KV_SIZE;
     let t = i % KV_SIZE;
-    if (head >= KV_HEADS * Q_PER_KV || t >= cache_slots()) { return; }
+    if (head >= SEQUENCES * KV_HEADS * Q_PER_KV || t >= cache_slots()) { return; }
     let k = ((head / Q_PER_KV) * KV_SIZE + t) * HEAD_DIM;
     var sum = 0.0;
     for (var d = 0u; d < HEAD_DIM; d++) { sum += q[head * HEAD_DIM + d] * k_at(k + d); }
@@ -41,7 +42,7 @@ fn pv_element(i: u32) -> f32 {
 
 // Elements i and i + 1 of the output: in f16 they share a word.
 fn store_output_pair(i: u32) {
-    let elements = KV_HEADS * Q_PER_KV * HEAD_DIM;
+    let elements = SEQUENCES * KV_HEADS * Q_PER_KV * HEAD_DIM;
     if (i >= elements) { return; }
     let both = i + 1u < elements;
     var second = 0.0;

@@ -3,7 +3,6 @@
 // import: matvec/epilogue/residual
 // requires: var branch: array<f32>
 const Y_OFFSET: u32 = 0u;
-const Y_STRIDE: u32 = 0u; // one vector has one y
 const BETA: u32 = BETA_0;
 
 fn old_y(at: u32) -> f32 { return 0.0; }

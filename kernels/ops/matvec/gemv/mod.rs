@@ -284,11 +284,9 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         let one = sizes.into_iter().map(|(rows, k)| matrix(rows, k, Format::Bf16));
         let four = [(1152, 6912), (13824, 1152)].into_iter();
         let four = four.map(|(rows, k)| Gemv { n_vectors: 4, ..matrix(rows, k, Format::Bf16) });
-        // Llama's matrices, for two sequences and for eight.
+        // Llama's matrices, for eight sequences.
         let llama = [(3072, 2048), (16_384, 2048), (2048, 8192)].into_iter();
-        let eight = llama.flat_map(|(rows, k)| {
-            [2, 8].map(|n_vectors| Gemv { n_vectors, ..matrix(rows, k, Format::Bf16) })
-        });
+        let eight = llama.map(|(rows, k)| Gemv { n_vectors: 8, ..matrix(rows, k, Format::Bf16) });
         one.chain(four).chain(eight).map(Case::from).collect()
     },
 };

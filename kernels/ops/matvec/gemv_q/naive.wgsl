@@ -6,6 +6,7 @@
 // Idea: the formula over blocks as the file has them, in any order of the superblocks. Every weight
 // finds its scale again.
 // import: format/load_one, format/weight_at, grid, matvec/epilogue/store
+// import: matvec/epilogue/rows_of_y
 override ROWS: u32;
 override N_VECTORS: u32;
 override Y_OFFSET: u32;

@@ -1,7 +1,7 @@
 // Several vectors in x, one after another without padding: x is (N_VECTORS, K). rows/dense reads the first.
 // import: format/dense, matvec/prologue/x_chunk, matvec/rows/dense16
+// import: matvec/epilogue/rows_of_y
 // requires: override Y_OFFSET: u32
-// requires: override Y_STRIDE: u32
 // requires: var x: array<vec4<u32>>
 override N_VECTORS: u32 = 1u; // 1..=8
 

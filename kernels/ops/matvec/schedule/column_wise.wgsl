@@ -2,9 +2,9 @@
 // lane keeps 32 sums. SPLITS workgroups share the columns of 256 rows; a second dispatch adds them
 // up.
 // import: grid, matvec/rows/soa
+// import: matvec/epilogue/rows_of_y
 // requires: override N_VECTORS: u32
 // requires: override Y_OFFSET: u32
-// requires: override Y_STRIDE: u32
 // requires: var parts: array<f32>
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, held: f32)

@@ -2,9 +2,9 @@
 // them; with more, neighbouring workgroups have the same rows and the next vectors.
 // import: grid, matvec/prologue/int8_digits, matvec/rows/soa, matvec/rows/soa_neighbours
 // import: matvec/schedule/column_sums, reduce/four
+// import: matvec/epilogue/rows_of_y
 // requires: override N_VECTORS: u32
 // requires: override Y_OFFSET: u32
-// requires: override Y_STRIDE: u32
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, held: f32)
 override X_COLUMNS: u32 = 1u; // of them in memory

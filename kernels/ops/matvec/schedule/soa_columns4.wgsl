@@ -1,8 +1,8 @@
 // Four SoA rows to LANES lanes, decoded once for up to eight vectors.
 // import: grid, matvec/prologue/x_tile, matvec/rows/soa, matvec/schedule/column_sums, reduce/four
+// import: matvec/epilogue/rows_of_y
 // requires: override N_VECTORS: u32
 // requires: override Y_OFFSET: u32
-// requires: override Y_STRIDE: u32
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, held: f32)
 override WG: u32 = 128u;

@@ -1,8 +1,8 @@
 // An SoA row to LANES invocations, summed through a tree in workgroup memory; no subgroups.
 // import: matvec/prologue/x_tile, matvec/rows/soa
+// import: matvec/epilogue/rows_of_y
 // requires: type Partial
 // requires: override Y_OFFSET: u32
-// requires: override Y_STRIDE: u32
 // requires: fn dot_tile_chunk(chunk: SoaChunk, at: u32, c: u32, tile: u32) -> Partial
 // requires: fn epilogue(sum: Partial) -> f32
 // requires: fn old_y(at: u32) -> f32
