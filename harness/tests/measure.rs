@@ -554,6 +554,17 @@ fn whole_steps_are_compared_and_a_models_own_shapes_are_tuned() {
     let report = document(&output);
     assert_eq!(report["kernel"], "decode");
     assert!(report["a_us"].as_f64().unwrap() > 0.0 && report["b_us"].as_f64().unwrap() > 0.0);
+    assert_eq!(report["shape"], "llama-tiny-f16.gguf");
+    // A quantised file against its weights as f16, each verified by its own reference.
+    let quantised = golden("llama-tiny-q4km.gguf");
+    let sides = ["--a", "weights=as_stored", "--b", "weights=f16"];
+    let decode = ["ab", "decode", "--model", &quantised];
+    let output = lathe(&[&decode[..], &sides, &rest].concat());
+    assert!([0, 6].contains(&code(&output)), "{}", stderr(&output));
+    assert_eq!(document(&output)["b"], "weights=f16");
+    let output =
+        lathe(&[&decode[..], &["--a", "weights=as_stored", "--b", "weights=f17"]].concat());
+    assert!([2, 3].contains(&code(&output)), "{}", stderr(&output));
     let store = folder.path("tuned.json");
     let tune = ["tune", "rms_norm", "--model", &model, "--store", &store];
     let output = lathe(&[&tune[..], &["--allow-software", "--json"]].concat());

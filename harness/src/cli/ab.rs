@@ -5,6 +5,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::Global;
+use super::generation::recorded_name;
 use crate::data::paired::{Comparison, Verdict};
 use crate::data::record::{Ab, Body, Record};
 use crate::data::{Ratio, stats};
@@ -22,7 +23,9 @@ pub(super) struct Opts {
     /// KERNEL, or `decode` for whole steps
     kernel: String,
     /// First side: VARIANT or [VARIANT=]FILE.wgsl, a file in that variant's place (else the
-    /// first's); for `decode` KERNEL=VARIANT or KERNEL[/VARIANT]=FILE.wgsl
+    /// first's); for `decode` KERNEL=VARIANT, KERNEL[/VARIANT]=FILE.wgsl,
+    /// or weights=f16 (any type of `lathe quantize`) for weights converted while loading, beside
+    /// weights=as_stored
     #[arg(long, value_name = "VARIANT")]
     a: String,
     /// Second side, judged against the first
@@ -68,7 +71,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             .as_deref()
             .ok_or_else(|| Error::Usage("`lathe ab decode` needs --model FILE".into()))?;
         let sides = super::decode::ab(&gpu, model, [&opts.a, &opts.b], &options)?;
-        (model.display().to_string(), is_file(&opts.a) != is_file(&opts.b), sides)
+        (recorded_name(model), is_file(&opts.a) != is_file(&opts.b), sides)
     } else {
         let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
         let sides = [super::place(kernel, &opts.a)?, super::place(kernel, &opts.b)?];

@@ -249,7 +249,7 @@ fn without_folders(word: &str) -> &str {
 
 /// How a record calls a checkpoint: by its file or folder, and `model.safetensors`, as most are
 /// called, by both.
-fn recorded_name(path: &Path) -> String {
+pub(super) fn recorded_name(path: &Path) -> String {
     let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned());
     let path = &path.canonicalize().unwrap_or_else(|_| path.into());
     let file = name(path).unwrap_or_default();

@@ -16,9 +16,16 @@ pub(in crate::cli) fn ab(
         steps_per_submit: 8,
         ..Default::default()
     };
-    let model = Model::open(model)?;
-    let built = |hint: &str| -> Result<DecodeGraph> {
-        let hints = parse_hints(&[hint.to_owned()])?;
+    let built = |side: &str| -> Result<DecodeGraph> {
+        let (hints, quantise) = match side.split_once('=') {
+            Some(("weights", "as_stored")) => (Hints::new(), None),
+            Some(("weights", ty)) => {
+                let ty = weight_type(ty).map_err(|e| Error::Usage(format!("{side}: {e}")))?;
+                (Hints::new(), Some(ty))
+            }
+            _ => (parse_hints(&[side.to_owned()])?, None),
+        };
+        let model = Model::open_with(model, &LoadOptions { quantise })?;
         let (context, store) = (run.positions(), None);
         let options = SessionOptions { context, hints, store, ..SessionOptions::default() };
         model.graph(Some(gpu), &options)

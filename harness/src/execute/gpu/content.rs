@@ -6,11 +6,13 @@ use crate::plan::recording::Content;
 
 /// Whether two tensors of one name can be the same memory: as long, and laid out alike.
 pub(super) fn alike(a: &Content, b: &Content) -> bool {
-    let packing = |c: &Content| match c {
-        Content::Weights(rows, packing) if !rows.format.is_dense() => Some(*packing),
+    let stored = |c: &Content| match c {
+        Content::Weights(rows, packing) => {
+            Some((rows.format, (!rows.format.is_dense()).then_some(*packing)))
+        }
         _ => None,
     };
-    a.device_bytes() == b.device_bytes() && packing(a) == packing(b)
+    a.device_bytes() == b.device_bytes() && stored(a) == stored(b)
 }
 
 /// Writes what a new tensor holds. `on` hears how many bytes of a matrix are on their way, as often
