@@ -126,6 +126,20 @@ const MATRIX_UNITS: Variant<Matmul> = Variant {
     ..Variant::PLAIN
 };
 
+/// The same with the columns in parts, and a stage that adds their sums.
+const SPLIT: Variant<Matmul> = Variant {
+    stages: &[
+        Stage { entry: "main", grid: |p, c| splits(p) * tile_grid(p, c) },
+        Stage { entry: "sum", grid: |p, _| (p.n_tokens * p.rows).div_ceil(256) },
+    ],
+    constants: |p, caps| {
+        let mut constants = Tile::of(p.n_tokens).overrides(caps);
+        constants.push(("SPLITS", splits(p) as f64));
+        constants
+    },
+    ..MATRIX_UNITS
+};
+
 /// The declaration.
 pub static OPERATION: Declaration<Matmul> = Declaration {
     name: "matmul",
@@ -195,20 +209,11 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
         },
         Variant {
             name: "cooperative_matrix_split",
-            stages: &[
-                Stage { entry: "main", grid: |p, c| splits(p) * tile_grid(p, c) },
-                Stage { entry: "sum", grid: |p, _| (p.n_tokens * p.rows).div_ceil(256) },
-            ],
-            constants: |p, caps| {
-                let mut constants = Tile::of(p.n_tokens).overrides(caps);
-                constants.push(("SPLITS", splits(p) as f64));
-                constants
-            },
             unsupported: |p, _| {
                 few(p)
                     .or_else(|| (splits(p) < 2).then(|| "tiles fill the GPU without splits".into()))
             },
-            ..MATRIX_UNITS
+            ..SPLIT
         },
         Variant {
             name: "cooperative_matrix_two",
@@ -224,15 +229,6 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
         },
         Variant {
             name: "cooperative_matrix_two_split",
-            stages: &[
-                Stage { entry: "main", grid: |p, c| splits(p) * tile_grid(p, c) },
-                Stage { entry: "sum", grid: |p, _| (p.n_tokens * p.rows).div_ceil(256) },
-            ],
-            constants: |p, caps| {
-                let mut constants = Tile::of(p.n_tokens).overrides(caps);
-                constants.push(("SPLITS", splits(p) as f64));
-                constants
-            },
             unsupported: |p, _| {
                 few(p)
                     .or_else(|| nothing_left(p))
@@ -240,7 +236,7 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
                     .or_else(|| (splits(p) < 2).then(|| "tiles fill the GPU without splits".into()))
             },
             tolerance: Some(two_f16_tolerance),
-            ..MATRIX_UNITS
+            ..SPLIT
         },
         Variant {
             name: "cooperative_matrix_8",
