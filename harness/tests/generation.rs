@@ -441,9 +441,28 @@ fn bench_decode_prints_llama_benchs_rows() {
     let page = path("tests.html");
     good(&["report", &saved, "-o", &page]);
     let html = std::fs::read_to_string(&page).unwrap();
-    for word in ["pp4+tg3 @ d3", "Outputs verified before timing", "lathe bench decode -m"] {
+    for word in ["pp4+tg3 @ d3", "Outputs verified before a figure", "lathe bench decode -m"] {
         assert!(html.contains(word), "{word}");
     }
+
+    // Several sequences: figures of all together, in tests of their own.
+    let together = path("together.json");
+    let several = ["-p", "0", "-n", "5", "-d", "0,3", "--sequences", "1,3"];
+    good(&[&base[..], &several, &["--steps-per-submit", "2", "--save", &together]].concat());
+    let document: Value = serde_json::from_slice(&std::fs::read(&together).unwrap()).unwrap();
+    let tests: Vec<_> = document["tests"].as_array().unwrap().iter().collect();
+    let names: Vec<_> = tests.iter().map(|t| t["test"].as_str().unwrap()).collect();
+    assert_eq!(names, ["tg5", "tg5 x3", "tg5 @ d3", "tg5 x3 @ d3"]);
+    for test in tests.iter().filter(|t| t["sequences"] == 3) {
+        let [ns, ts] = ["samples_ns", "samples_ts"].map(|key| test[key].as_array().unwrap());
+        for (ns, ts) in ns.iter().zip(ts) {
+            let rate = 15.0 / (ns.as_f64().unwrap() * 1e-9);
+            assert!((rate / ts.as_f64().unwrap() - 1.0).abs() < 1e-6, "{test}");
+        }
+        assert!(test["verified"]["positions"].as_u64().unwrap() > 0, "{test}");
+        assert!(test["kv_cache_bytes"].as_u64() > tests[0]["kv_cache_bytes"].as_u64());
+    }
+    refused(&[&base[..], &["--sequences", "0"]].concat(), 2, "--sequences 0");
 
     let short = [&base[..], &["-p", "4", "-n", "3", "--no-verify"]].concat();
     let md = good(&[&short[..], &["-o", "md"]].concat());

@@ -87,11 +87,6 @@ impl RunOpts {
         super::bench::refuse_software(gpu, !self.allow_software)
     }
 
-    /// Positions to verify; none where that is left out.
-    pub(super) fn verified_positions(&self) -> Option<usize> {
-        (!self.no_verify).then_some(self.verify_positions)
-    }
-
     /// Verifies a trial, unless told not to.
     pub(super) fn verify(
         &self,

@@ -108,9 +108,9 @@ fn outputs(all: &[Option<Verified>]) -> String {
     let worst = verified.iter().map(|v| v.worst_nmse).fold(0.0, f64::max);
     let ties: usize = verified.iter().map(|v| v.ties).sum();
     let mut text = format!(
-        "Outputs verified before timing: at least the first {positions} positions of each run \
-         against the CPU reference (NMSE ≤ {worst:.1e}), and the tokens of every timed run against \
-         the first run's."
+        "Outputs verified before a figure is kept: at least the first {positions} positions of \
+         each run, of several sequences those of one, against the CPU reference (NMSE ≤ \
+         {worst:.1e}), and the tokens of every timed run against the first run's."
     );
     if ties > 0 {
         text.push_str(&format!(

@@ -1,6 +1,6 @@
 // gemv/matrix_units_split: as matrix_units, with the columns in parts.
 //
-//   y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * (f16(x[c][k]) + f16(x[c][k] - f16(x[c][k])))
+//   y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * (h + f16(x[c][k] - h))   h: first eleven bits of x[c][k]
 //   W: (ROWS, K) f16 or bf16  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER)
 //   partials: (SPLITS, N_VECTORS, ROWS) f32
 //

@@ -1,11 +1,12 @@
 //! Several sequences at once, each held against what it chooses alone.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::{Opts, Results, Test, axes, result, setting};
 use crate::cli::Global;
 use crate::cli::generation::{OnDevice, run_memory};
 use crate::data::record::{MeasuredModel, Verified};
+use crate::data::steady::steady;
 use crate::decode::{Script, Trial, sequences};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
@@ -25,6 +26,16 @@ pub(super) fn of_test(
     let context = each + test.generate;
     let (graph, executor) = on_device.sequences(global, context, n)?;
     let (held, kv_cache) = (executor.device_bytes(), graph.kv_bytes());
+    // A GPU that has idled while weights were read runs its first seconds at a fraction of its
+    // clocks, and this may be the first test.
+    let settled = gpu.adapter.software
+        || steady(&gpu.adapter, &mut || {
+            let run = sequences::run(&graph, executor, &prompts, test.generate, 8)?;
+            Ok(run.steps.iter().sum::<Duration>().as_secs_f64())
+        })?;
+    if !settled {
+        tracing::warn!("step times had not settled when the measured runs began");
+    }
     let mut chosen: Vec<Vec<u32>> = Vec::new();
     let mut measured = Vec::new();
     for steps in axes::all(&opts.steps_per_submit) {
@@ -53,10 +64,7 @@ pub(super) fn of_test(
     }
     let (memory, predicted) = run_memory(gpu, &graph, held);
     // No figure is printed or kept before its tokens are known to be right.
-    let verified = match opts.run.verified_positions() {
-        Some(positions) => Some(alone(global, opts, (&prompts, &chosen), on_device, positions)?),
-        None => None,
-    };
+    let verified = alone(global, opts, (&prompts, &chosen), on_device)?;
     for (named, mut result) in measured {
         (result.verified, result.gpu_memory_bytes) = (verified, memory);
         result.gpu_memory_predicted_bytes = predicted;
@@ -73,14 +81,13 @@ pub(super) fn of_test(
 }
 
 /// Verifies one sequence against the CPU reference, and the choices of all against those that each
-/// makes alone after the same tokens.
+/// makes alone after the same tokens. None where nothing is to be verified.
 fn alone(
     global: &Global,
     opts: &Opts,
     (prompts, chosen): (&[Vec<u32>], &[Vec<u32>]),
     on_device: &mut OnDevice<'_>,
-    positions: usize,
-) -> Result<Verified> {
+) -> Result<Option<Verified>> {
     let steps = chosen[0].len() - 1;
     let context = prompts[0].len() + steps;
     let (graph, executor) = on_device.graph(global, context, None)?;
@@ -88,16 +95,11 @@ fn alone(
         tokens: prompts[0].clone(),
         depth: prompts[0].len(),
         prompt: 0,
-        generate: steps.min(positions),
+        generate: steps,
         seed: opts.run.seed,
     };
     let mut trial = Trial::new(&graph, executor, script)?;
-    let mut verified = opts.run.verify(&graph, &mut trial)?.unwrap_or(Verified {
-        positions: 0,
-        worst_nmse: 0.0,
-        limit: 0.0,
-        ties: 0,
-    });
+    let Some(mut verified) = opts.run.verify(&graph, &mut trial)? else { return Ok(None) };
     for (i, (prompt, chosen)) in prompts.iter().zip(chosen).enumerate() {
         let ties = sequences::ties(&graph, executor, prompt, chosen, verified.limit);
         verified.ties += ties.map_err(|e| match e {
@@ -105,5 +107,5 @@ fn alone(
             other => other,
         })?;
     }
-    Ok(verified)
+    Ok(Some(verified))
 }
