@@ -183,7 +183,7 @@ fn of_model(
         activations: opts.run.activations().into(),
         configs: Default::default(),
     };
-    for (index, config) in configs.iter().enumerate() {
+    for config in configs {
         let named = format!("{} {}", result.model.file(), config.name);
         let context = config.prompt + config.generate;
         let (graph, executor) = on_device.graph(global, context, config.sampling)?;
@@ -191,9 +191,7 @@ fn of_model(
         let script = config.script(&tokens, opts.run.seed);
         let mut trial = Trial::new(&graph, executor, script)?;
         let verified = opts.run.verify(&graph, &mut trial)?;
-        if index == 0 && !gpu.adapter.software && !trial.settle(&gpu.adapter)? {
-            tracing::warn!("step times had not settled when the measured runs began");
-        }
+        trial.settle(&gpu.adapter)?;
         // Both settings in turn, so that what drifts drifts for both.
         let settings: &[usize] = match opts.steps_per_submit {
             1 => &[1],

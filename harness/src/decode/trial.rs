@@ -182,17 +182,31 @@ impl<'a> Trial<'a> {
         Ok(verified)
     }
 
-    /// Generates until times no longer move: a GPU that has idled while weights were read runs its
-    /// first seconds at a fraction of its clocks. Returns whether they settled.
-    pub fn settle(&mut self, adapter: &AdapterSummary) -> Result<bool> {
-        let (graph, token) = (self.graph, self.script.tokens[0]);
-        let n = graph.context.min(32);
-        steady(adapter, &mut || {
-            timed::reset(graph, self.executor, self.script.seed)?;
-            timed::start(graph, self.executor, token)?;
-            let steps = timed::generate(graph, self.executor, n, 8, &mut |_| {})?;
+    /// Runs until times no longer move, generating, or the prompt where nothing is generated: a GPU
+    /// that has idled while weights were read or a graph was built runs at a fraction of its
+    /// clocks. A warning says if they had not settled.
+    ///
+    /// # Errors
+    /// As of [`Self::run`].
+    pub fn settle(&mut self, adapter: &AdapterSummary) -> Result<()> {
+        if adapter.software {
+            return Ok(());
+        }
+        let token = self.script.tokens[0];
+        let n = self.graph.context.min(32);
+        let settled = steady(adapter, &mut || {
+            if self.script.generate == 0 {
+                return Ok(self.run(1)?.total().as_secs_f64());
+            }
+            timed::reset(self.graph, self.executor, self.script.seed)?;
+            timed::start(self.graph, self.executor, token)?;
+            let steps = timed::generate(self.graph, self.executor, n, 8, &mut |_| {})?;
             Ok(steps.iter().sum::<Duration>().as_secs_f64())
-        })
+        })?;
+        if !settled {
+            tracing::warn!("times had not settled when the measured runs began");
+        }
+        Ok(())
     }
 
     /// Resets the sequence and runs it, timed. An error if it is not the run it was the first

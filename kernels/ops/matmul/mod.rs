@@ -8,7 +8,7 @@ use crate::shared::*;
 
 mod tile;
 
-pub(crate) use tile::{ENOUGH, Product, Tile};
+use tile::{ENOUGH, Product, Tile};
 
 crate::params! {
     /// Parameters of `matmul`.

@@ -4,45 +4,45 @@ use crate::adapter::Capabilities;
 use crate::descriptor::Overrides;
 
 /// Workgroups below which a GPU of a hundred or more compute units idles: smaller tiles then.
-pub(crate) const ENOUGH: usize = 128;
+pub(super) const ENOUGH: usize = 128;
 
 /// Sizes of a product.
 #[derive(Clone, Copy)]
-pub(crate) struct Product {
+pub(super) struct Product {
     /// Rows of x.
-    pub(crate) n_tokens: usize,
+    pub(super) n_tokens: usize,
     /// Rows of the matrix.
-    pub(crate) rows: usize,
+    pub(super) rows: usize,
     /// Columns of the matrix.
-    pub(crate) k: usize,
+    pub(super) k: usize,
 }
 
 impl Product {
     /// Tiles of `tm` rows of x and `tn` rows of the matrix.
-    pub(crate) fn tiles(self, tm: usize, tn: usize) -> usize {
+    pub(super) fn tiles(self, tm: usize, tn: usize) -> usize {
         self.n_tokens.div_ceil(tm) * self.rows.div_ceil(tn)
     }
 }
 
 /// Tiles on 16 x 16 matrix units.
 #[derive(Clone, Copy)]
-pub(crate) struct Tile {
+pub(super) struct Tile {
     /// Rows of x.
-    pub(crate) tm: usize,
+    pub(super) tm: usize,
     /// Rows of the matrix.
-    pub(crate) tn: usize,
+    pub(super) tn: usize,
     /// Columns at a time.
-    pub(crate) tk: usize,
+    pub(super) tk: usize,
     /// Fragments of a subgroup, down and across.
-    pub(crate) fragments: (usize, usize),
+    pub(super) fragments: (usize, usize),
 }
 
 impl Tile {
     /// Where larger ones leave most of a GPU idle, or do not fit its registers.
-    pub(crate) const SMALL: Self = Self { tm: 64, tn: 64, tk: 64, fragments: (2, 2) };
+    pub(super) const SMALL: Self = Self { tm: 64, tn: 64, tk: 64, fragments: (2, 2) };
 
     /// As large as the tokens fill, four subgroups each.
-    pub(crate) fn of(n_tokens: usize) -> Self {
+    pub(super) fn of(n_tokens: usize) -> Self {
         match n_tokens {
             ..=16 => Self { tm: 16, tn: 64, tk: 64, fragments: (1, 1) },
             17..=32 => Self { tm: 32, tn: 64, tk: 64, fragments: (2, 1) },
@@ -53,12 +53,12 @@ impl Tile {
 
     /// In how many parts the columns go, so that there are as many workgroups as `wanted`, and each
     /// has a few tiles to go through.
-    pub(crate) fn splits(self, p: Product, wanted: usize) -> usize {
+    pub(super) fn splits(self, p: Product, wanted: usize) -> usize {
         wanted.div_ceil(p.tiles(self.tm, self.tn)).min(p.k / (4 * self.tk)).max(1)
     }
 
     /// Values of a variant's overrides.
-    pub(crate) fn overrides(self, caps: &Capabilities) -> Overrides {
+    pub(super) fn overrides(self, caps: &Capabilities) -> Overrides {
         let Self { tm, tn, tk, fragments: (down, across) } = self;
         let sizes = [("TM", tm), ("TN", tn), ("TK", tk), ("FM", down), ("FN", across)];
         let subgroup = ("SG", f64::from(caps.subgroup.map_or(32, |(_, max)| max)));

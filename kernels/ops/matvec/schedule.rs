@@ -67,6 +67,22 @@ impl<P: MatVec + 'static> Schedule<P> {
         ..Self::SPLIT_ROW
     };
 
+    /// schedule/columns8: eight rows a workgroup, up to eight vectors.
+    pub const COLUMNS8: Variant<P> = Variant {
+        stages: &[Stage { entry: "main", grid: |p, _| p.rows().div_ceil(8) }],
+        constants: |p, caps| {
+            // Measured from 1152 to 128256 rows on an H200: four subgroups a workgroup while 4000 in
+            // all are enough, and more where few vectors keep few sums.
+            let (rows, n) = (p.rows().max(1), p.n_vectors().max(1));
+            let most = ((1 << 20) / rows).clamp(32, 128).max((1 << 21) / (n * rows)).min(512);
+            let wg = p.k().div_ceil(8).next_power_of_two().min(1 << most.ilog2());
+            let size = caps.subgroup.map_or(32, |(_, max)| max) as usize;
+            vec![("WG", wg.max(size).min(caps.invocations as usize) as f64)]
+        },
+        tunables: &[("WG", &[32.0, 64.0, 128.0, 256.0, 512.0])],
+        ..Variant::PLAIN
+    };
+
     /// schedule/tree over SoA rows.
     pub const TREE: Variant<P> = Variant {
         stages: &[Stage { entry: "main", grid: |p, c| soa::groups(p, c, 1) }],
@@ -111,6 +127,14 @@ fn one_dense_vector<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
 fn one_soa_vector<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
     let several = || (p.n_vectors() > 1).then(|| "one column of activations only".to_owned());
     quantised_only(p, caps).or_else(|| whole_chunks(p)).or_else(several)
+}
+
+/// What schedule/columns8 has no sums or lanes for.
+pub fn eight_rows_unsupported<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
+    let (cols, size) = (p.n_vectors(), caps.subgroup.map_or(0, |(min, _)| min));
+    (cols > 8)
+        .then(|| format!("N_VECTORS={cols} exceeds 8 sums"))
+        .or_else(|| (size < 8).then(|| format!("subgroups of {size}: eight lanes share sums")))
 }
 
 /// What the variants over SoA-repacked blocks ask of the order.

@@ -1,14 +1,14 @@
 // Eight weights at a time out of packed rows, in any format and packing, in two steps: the loads,
 // then their decoding, so that other work can stand between them. What the fields of a block mean:
 // lathe_reference::quant.
+// import: format/eight
 // requires: var weights: array<vec4<u32>>
 override K: u32; // elements of a row
 override WEIGHT: u32; // any format
 override PACKING: u32 = 0u; // blocks as in the file, or the fields of a row's blocks apart
 
-// Loaded words of eight values, and the values.
+// Loaded words of eight values.
 struct Raw { a: vec4<u32>, b: vec4<u32> }
-struct Eight { low: vec4<f32>, high: vec4<f32> }
 
 fn packed_block_elements() -> u32 {
     return select(32u, 256u, WEIGHT >= Q4_K);

@@ -243,7 +243,7 @@ fn of_model(
     let mut on_device = OnDevice::new(gpu, model, &opts.run)?;
     let longest = tests.iter().map(|test| test.depth + test.prompt + test.generate).max();
     on_device.admit(longest.unwrap_or(0))?;
-    for (index, test) in tests.iter().enumerate() {
+    for test in tests {
         if test.sequences > 1 {
             together::of_test(
                 global,
@@ -266,9 +266,7 @@ fn of_model(
         let held = executor.device_bytes();
         let mut trial = Trial::new(&graph, executor, script)?;
         let verified = opts.run.verify(&graph, &mut trial)?;
-        if index == 0 && !gpu.adapter.software && !trial.settle(&gpu.adapter)? {
-            tracing::warn!("step times had not settled when the measured runs began");
-        }
+        trial.settle(&gpu.adapter)?;
         // A prompt has no decode steps whose submission could matter.
         let settings = match test.generate {
             0 => vec![None],

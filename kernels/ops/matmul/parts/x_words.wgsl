@@ -1,6 +1,6 @@
 // Eight activations at a time out of the rows of x, (N_TOKENS, K) tight, in f32 (ACT_FORMAT F32) or f16
 // (ACT_FORMAT F16), in the two steps of format/weight_eight.
-// import: format/weight_eight
+// import: format/eight, format/weight_eight
 // requires: var x: array<vec4<u32>>
 override N_TOKENS: u32;
 override ACT_FORMAT: u32;

@@ -4,9 +4,8 @@ use crate::adapter::Capabilities;
 use crate::codes::{Beta, FloatFormat, Format};
 use crate::descriptor::*;
 use crate::len;
-use crate::matmul::{ENOUGH, Product, Tile};
 use crate::matvec::geometry::*;
-use crate::matvec::schedule::Schedule;
+use crate::matvec::schedule::{Schedule, eight_rows_unsupported};
 use crate::matvec::{MatVec, nmse};
 use crate::param::dim;
 use crate::shared::*;
@@ -58,51 +57,6 @@ fn whole_vectors(p: &Gemv, caps: &Capabilities) -> Option<String> {
         .or_else(|| few_vectors(p, caps))
 }
 
-/// Products on matrix units, a row of x each vector.
-fn product(p: &Gemv) -> Product {
-    Product { n_tokens: p.n_vectors, rows: p.rows, k: p.k }
-}
-
-/// Parts of the columns that matrix_units_split makes: reads of the matrix that keep a large GPU's
-/// memory busy take eight workgroups for each of its processors.
-fn splits(p: &Gemv) -> usize {
-    Tile::of(p.n_vectors).splits(product(p), 8 * ENOUGH)
-}
-
-fn tile_grid(p: &Gemv, c: &Constants) -> usize {
-    product(p).tiles(c["TM"] as usize, c["TN"] as usize)
-}
-
-fn tile_constants(p: &Gemv, caps: &Capabilities) -> Overrides {
-    let tile = if p.n_vectors > 64 { Tile::SMALL } else { Tile::of(p.n_vectors) };
-    let mut constants = tile.overrides(caps);
-    constants.push(("N_TOKENS", p.n_vectors as f64));
-    constants
-}
-
-/// One vector leaves fifteen sixteenths of a fragment idle; f32 weights lose bits in f16.
-fn not_on_matrix_units(p: &Gemv, _: &Capabilities) -> Option<String> {
-    if p.weight == Format::F32 {
-        return Some("weights of f32 lose bits".into());
-    }
-    (p.n_vectors < 2).then(|| "one vector is no matrix".into())
-}
-
-/// Several vectors on matrix units.
-const MATRIX_UNITS: Variant<Gemv> = Variant {
-    stages: &[Stage { entry: "main", grid: tile_grid }],
-    constants: tile_constants,
-    unsupported: not_on_matrix_units,
-    tolerance: Some(|p, _| Tolerance {
-        k: 16.0 + 2.0 * (p.k as f64).sqrt() + p.k as f64 / 16.0,
-        rounding: 0.0,
-        nmse: nmse(p.rows),
-        reason: "two f16 keep 21 bits of an activation; matrix units truncate sums, up to one unit \
-                 in the last place every 16 products; else as f32",
-    }),
-    ..Variant::PLAIN
-};
-
 /// A matrix times one vector of f32 that fills all of y.
 fn matrix(rows: usize, k: usize, weight: Format) -> Gemv {
     let act_format = FloatFormat::F32;
@@ -123,7 +77,6 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         ),
         Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.n_vectors * p.k)),
         Binding::in_out("y", f32s, len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after))),
-        Binding::scratch("partials", f32s, len!(p => splits(p) * p.n_vectors * p.rows)),
     ],
     variants: &[
         Schedule::NAIVE,
@@ -150,60 +103,11 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             ..Schedule::SUBGROUP_SHARE
         },
         Variant {
-            name: "subgroup_cols",
-            stages: &[Stage { entry: "main", grid: |p, _| p.rows.div_ceil(4) }],
-            constants: |p, caps| {
-                // A workgroup is four rows: with many of them one subgroup does.
-                let most = if p.rows < 16_384 { 256 } else { 64 };
-                let wg = p.chunks16().next_power_of_two().clamp(32, most);
-                vec![("WG", wg.min(caps.invocations as usize) as f64)]
-            },
-            tunables: &[("WG", &[32.0, 64.0, 128.0, 256.0, 512.0])],
-            unsupported: whole_vectors,
-            ..Variant::PLAIN
-        },
-        Variant {
             name: "rows8_cols",
-            stages: &[Stage { entry: "main", grid: |p, _| p.rows.div_ceil(8) }],
-            constants: |p, caps| {
-                // Sixteen subgroups of 32 for each processor of a large GPU: what its registers
-                // hold of 64 sums a lane.
-                let most = (8 * 16 * 132 * 32 / p.rows.max(1)).clamp(32, 512);
-                let wg = p.chunks16().next_power_of_two().min(1 << most.ilog2());
-                let size = caps.subgroup.map_or(32, |(_, max)| max) as usize;
-                vec![("WG", wg.max(size).min(caps.invocations as usize) as f64)]
-            },
-            tunables: &[("WG", &[32.0, 64.0, 128.0, 256.0, 512.0])],
             unsupported: |p, caps| {
-                let size = caps.subgroup.map_or(0, |(min, _)| min);
-                whole_vectors(p, caps).or_else(|| {
-                    (size < 8).then(|| format!("subgroups of {size}: eight lanes share sums"))
-                })
+                whole_vectors(p, caps).or_else(|| eight_rows_unsupported(p, caps))
             },
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "matrix_units",
-            tunables: &[("TN", &[32.0, 64.0, 128.0]), ("TK", &[64.0, 128.0])],
-            ..MATRIX_UNITS
-        },
-        Variant {
-            name: "matrix_units_split",
-            stages: &[
-                Stage { entry: "main", grid: |p, c| splits(p) * tile_grid(p, c) },
-                Stage { entry: "sum", grid: |p, _| (p.n_vectors * p.rows).div_ceil(256) },
-            ],
-            constants: |p, caps| {
-                let mut constants = tile_constants(p, caps);
-                constants.push(("SPLITS", splits(p) as f64));
-                constants
-            },
-            unsupported: |p, caps| {
-                not_on_matrix_units(p, caps)
-                    .or_else(|| (p.n_vectors > 64).then(|| "registers hold no larger tile".into()))
-                    .or_else(|| (splits(p) < 2).then(|| "tiles fill the GPU without splits".into()))
-            },
-            ..MATRIX_UNITS
+            ..Schedule::COLUMNS8
         },
         Variant { name: "vec4", ..Schedule::SUBGROUP_SHARE },
         Variant {
@@ -219,10 +123,8 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         },
     ],
     prefer: |p| {
-        if p.n_vectors > 1 && p.rows >= 8192 {
-            &["subgroup_cols", "subgroup", "workgroup", "naive"]
-        } else if p.n_vectors > 1 {
-            &["rows8_cols", "subgroup_cols", "subgroup", "workgroup", "naive"]
+        if p.n_vectors > 1 {
+            &["rows8_cols", "subgroup", "workgroup", "naive"]
         } else if p.rows >= 32_768 {
             &["subgroup_multicol", "subgroup", "workgroup", "naive"]
         } else if p.chunks16() > 512 && p.weight != Format::F32 {

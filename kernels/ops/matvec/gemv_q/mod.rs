@@ -4,8 +4,8 @@ use crate::adapter::Capabilities;
 use crate::codes::{Beta, FloatFormat, Format, Order, Packing};
 use crate::descriptor::*;
 use crate::len;
-use crate::matvec::schedule::{Schedule, whole_chunks};
-use crate::matvec::soa::{self, LANES, geometry, groups, lanes, staged, subgroup, tile};
+use crate::matvec::schedule::{Schedule, eight_rows_unsupported, whole_chunks};
+use crate::matvec::soa::{self, LANES, geometry, groups, lanes, staged, subgroup};
 use crate::matvec::{MatVec, nmse};
 use crate::param::{State, dim, mostly};
 use crate::shared::*;
@@ -204,20 +204,16 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             ..Schedule::SUBGROUP_TILES
         },
         Variant {
-            name: "planes_batch",
-            stages: &[Stage { entry: "main", grid: |p, c| groups(p, c, 4) }],
-            constants: |p, caps| {
-                let tile = tile(p, caps, p.n_vectors);
-                let lanes = lanes(p, subgroup(caps), 4).min(1 << tile.ilog2()).max(4);
-                let mut constants = geometry(lanes, caps);
-                constants.push(("TILE", tile as f64));
-                constants.push(("X_COLUMNS", p.n_vectors as f64));
-                constants
+            name: "rows8_cols",
+            unsupported: |p, caps| {
+                let ragged = || {
+                    let k = p.k;
+                    (k % 8 > 0).then(|| format!("rows of {k} are no whole number of eight weights"))
+                };
+                whole_chunks(p).or_else(ragged).or_else(|| eight_rows_unsupported(p, caps))
             },
-            tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
-            unsupported: |p, caps| columns_aligned(p, caps).or_else(|| at_most_eight_columns(p)),
             packing: Packing::Planes,
-            ..Variant::PLAIN
+            ..Schedule::COLUMNS8
         },
         Variant {
             name: "planes_dp4a24_cols",
@@ -226,9 +222,11 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                 let held = held_columns(p, caps).unwrap_or(1);
                 let mut constants = geometry(column_lanes(p, caps), caps);
                 // Measured: of eight vectors, whose rounding takes longer than the rows of one
-                // turn, one workgroup for each processor of a large GPU; larger ones for long rows.
+                // turn, one workgroup for each processor of a large GPU; larger ones for long rows
+                // and for many.
                 let groups = if p.n_vectors > 4 { 132.0 } else { 264.0 };
-                let wg: u32 = if p.n_vectors > 4 && p.k > 4096 { 512 } else { 256 };
+                let large = p.n_vectors > 4 && (p.k > 4096 || p.rows >= 65_536);
+                let wg: u32 = if large { 512 } else { 256 };
                 let wg = f64::from(wg.min(caps.invocations));
                 constants.extend([("X_COLUMNS", held as f64), ("GROUPS", groups), ("WG", wg)]);
                 constants
@@ -292,7 +290,11 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             &["planes_dp4a24", "planes_multicol", "planes", "workgroup", "naive"]
         }
         (_, 1) => &["planes_dp4a24", "planes", "workgroup", "naive"],
-        _ => &["planes_dp4a24_cols", "planes_batch", "workgroup", "naive"],
+        // Rounding the vectors takes a workgroup longer than few rows.
+        (_, 3..) if p.rows < 8192 => {
+            &["rows8_cols", "planes_dp4a24_cols", "workgroup", "naive"]
+        }
+        _ => &["planes_dp4a24_cols", "rows8_cols", "workgroup", "naive"],
     },
     cost: |p, _| {
         let (rows, k, cols) = (p.rows as f64, p.k as f64, p.n_vectors as f64);
@@ -355,6 +357,10 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         }
         for n_vectors in [4, 8] {
             matrices.push(GemvQ { n_vectors, ..matrix(8192, 2048, Format::Q4K) });
+        }
+        // Llama's matrices, for eight sequences.
+        for (rows, k) in [(3072, 2048), (2048, 8192)] {
+            matrices.push(GemvQ { n_vectors: 8, ..matrix(rows, k, Format::Q4K) });
         }
         for order in [Order::Flat, Order::ColumnWise] {
             for (rows, k) in [(1152, 6912), (262_144, 1152)] {

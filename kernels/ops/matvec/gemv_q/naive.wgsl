@@ -38,6 +38,6 @@ fn main(
     for (var c = 0u; c < N_VECTORS; c++) {
         var sum = 0.0;
         for (var k = 0u; k < K; k++) { sum += weight(row, k) * x_at(c * K + k); }
-        store_y(c * Y_STRIDE + Y_OFFSET + row, sum, old_y(c * Y_STRIDE + Y_OFFSET + row));
+        store_y(y_at(c, row), sum, old_y(y_at(c, row)));
     }
 }

@@ -86,14 +86,13 @@ pub(super) const VARIANTS: Family = Family {
                    weights are 36 chunks, which 32 lanes read in two rounds and 8 lanes in five.",
         },
         Row {
-            name: "planes_batch",
-            modules: ["plain", "soa", "soa_columns4", "store"],
-            summary: "up to eight columns of activations over weights that are decoded once",
+            name: "rows8_cols",
+            modules: ["columns_eight", "soa_eight", "columns8", "store"],
+            summary: "eight rows a workgroup for up to eight vectors at once",
             formula: COLUMNS,
-            idea: "decoding costs several times a multiply-add, so eight weights of each of four \
-                   rows are decoded exactly and meet every column before the next eight; the \
-                   weights cross the bus once for all columns. For several tokens at once: \
-                   speculative decoding, several sequences.",
+            idea: "as gemv/rows8_cols: eight quants of each of eight rows become floats once and \
+                   meet every vector, one fma a product. Lanes take neighbouring words of quants, \
+                   so x is read as in gemv, without workgroup memory and without rounding.",
         },
         Row {
             name: "planes_dp4a24_cols",
@@ -101,8 +100,8 @@ pub(super) const VARIANTS: Family = Family {
             summary: "up to eight columns of activations as integers of 23 bits",
             formula: PLANES_COLUMNS,
             idea: "the codes of four rows become bytes once and meet every column, three \
-                   quarters of an instruction a weight and column where planes_batch takes one \
-                   and a half and its conversions. A workgroup holds as many rounded columns as \
+                   quarters of an instruction a weight and column where floats take one and \
+                   their conversions. A workgroup holds as many rounded columns as \
                    its memory has room for; with more, neighbouring workgroups have the same \
                    rows and the next columns, so that the weights cross the bus once.\n\
                    Source: own.",

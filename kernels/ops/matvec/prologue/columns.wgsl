@@ -1,7 +1,5 @@
 // Several vectors in x, one after another without padding: x is (N_VECTORS, K). rows/dense reads the first.
 // import: format/dense, matvec/prologue/x_chunk, matvec/rows/dense16
-// import: matvec/epilogue/rows_of_y
-// requires: override Y_OFFSET: u32
 // requires: var x: array<vec4<u32>>
 override N_VECTORS: u32 = 1u; // 1..=8
 
@@ -25,9 +23,4 @@ fn load_x_column(column: u32, c: u32) -> XChunk {
     let e = c * chunk_elements();
     if (WEIGHT == F32) { return XChunk(x_from(column, e), vec4<f32>(0.0)); }
     return XChunk(x_from(column, e), x_from(column, e + 4u));
-}
-
-// Where row r of a column belongs in y, which is (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER).
-fn y_at(column: u32, row: u32) -> u32 {
-    return column * Y_STRIDE + Y_OFFSET + row;
 }

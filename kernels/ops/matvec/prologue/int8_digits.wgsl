@@ -259,7 +259,7 @@ struct Codes { a: vec2<u32>, b: vec2<u32>, c: vec2<u32>, d: vec2<u32>, scale: ve
 
 fn codes_of(chunk: SoaChunk, c: u32) -> Codes {
     var w: Codes;
-    w.scale = soa_scales(chunk, c);
+    w.scale = soa_scales(chunk.scale, c);
     if (WEIGHT == Q8_0) {
         w.a = chunk.codes.xy;
         w.b = chunk.codes.zw;

@@ -64,7 +64,6 @@ fn weight_word(base: u32, i: u32) -> u32 { return weights[base + i / 4u][i % 4u]
 // Chunk c of the stream that begins at `base`. No load waits for another.
 fn load_soa_chunk(base: u32, c: u32) -> SoaChunk {
     var high = vec2<u32>(0u);
-    var scale = vec4<u32>(0u);
     switch WEIGHT {
         case Q5_0, Q5_1, Q5_K: { high.x = weight_word(base + high_start(), c); }
         case Q6_K: {
@@ -73,6 +72,12 @@ fn load_soa_chunk(base: u32, c: u32) -> SoaChunk {
         }
         default: {}
     }
+    return SoaChunk(weights[base + c], high, load_soa_scale(base, c));
+}
+
+// What the scales of chunk c are made of.
+fn load_soa_scale(base: u32, c: u32) -> vec4<u32> {
+    var scale = vec4<u32>(0u);
     switch WEIGHT {
         case Q8_0: { scale.x = weight_word(base + scale_start(), c / 4u) >> (8u * (c & 2u)); }
         case Q4_0, Q5_0: { scale.x = weight_word(base + scale_start(), c / 2u) >> (16u * (c & 1u)); }
@@ -83,12 +88,12 @@ fn load_soa_chunk(base: u32, c: u32) -> SoaChunk {
             scale.y = weight_word(base + second_start(), c / 16u) >> (2u * (c & 8u));
         }
     }
-    return SoaChunk(weights[base + c], high, scale);
+    return scale;
 }
 
 // (s, m) of weight = s * q + m, q without its zero point; q6_k: s of the first and the last 16.
-fn soa_scales(chunk: SoaChunk, c: u32) -> vec2<f32> {
-    let d = unpack2x16float(chunk.scale.x);
+fn soa_scales(scale: vec4<u32>, c: u32) -> vec2<f32> {
+    let d = unpack2x16float(scale.x);
     switch WEIGHT {
         case Q8_0, Q4_0, Q5_0: { return vec2<f32>(d.x, 0.0); }
         case Q4_1, Q5_1: { return d; }
@@ -100,15 +105,15 @@ fn soa_scales(chunk: SoaChunk, c: u32) -> vec2<f32> {
             let shift = 8u * (c & 3u);
             let low = select(63u, 15u, late);
             let top = select(0u, 48u, late);
-            let y = select(chunk.scale.y, chunk.scale.w, late) >> shift;
-            let z = select(chunk.scale.z, chunk.scale.w, late) >> (shift + select(0u, 4u, late));
-            let s = (y & low) | ((chunk.scale.y >> (shift + 2u)) & top);
-            let m = (z & low) | ((chunk.scale.z >> (shift + 2u)) & top);
+            let y = select(scale.y, scale.w, late) >> shift;
+            let z = select(scale.z, scale.w, late) >> (shift + select(0u, 4u, late));
+            let s = (y & low) | ((scale.y >> (shift + 2u)) & top);
+            let m = (z & low) | ((scale.z >> (shift + 2u)) & top);
             return vec2<f32>(d.x, -d.y) * vec2<f32>(vec2<u32>(s, m));
         }
         default: {
-            let pair = vec2<i32>(bitcast<vec2<i32>>(vec2<u32>(chunk.scale.x) << vec2<u32>(24u, 16u)));
-            return unpack2x16float(chunk.scale.y).x * vec2<f32>(pair >> vec2<u32>(24u));
+            let pair = vec2<i32>(bitcast<vec2<i32>>(vec2<u32>(scale.x) << vec2<u32>(24u, 16u)));
+            return unpack2x16float(scale.y).x * vec2<f32>(pair >> vec2<u32>(24u));
         }
     }
 }
@@ -131,7 +136,13 @@ struct Quants { low: vec4<f32>, high: vec4<f32> }
 // shifted to the top of the mantissas of two f16 with exponent 2^bits, which then are 2^bits + q:
 // two quants a shift and an and-or, and no integer is converted.
 fn quants_at(chunk: SoaChunk, j: u32) -> Quants {
-    let w = chunk.codes[j];
+    var high = chunk.high.x >> (4u * j);
+    if (WEIGHT == Q6_K) { high = chunk.high[j / 2u] >> (8u * (j % 2u)); }
+    return word_quants(chunk.codes[j], high);
+}
+
+// The same of word w, whose quants' higher bits begin at the lowest of `high_bits`.
+fn word_quants(w: u32, high_bits: u32) -> Quants {
     if (WEIGHT == Q8_0) {
         // Quants are signed: with the upper bit flipped they are q + 128.
         let u = w ^ 0x80808080u;
@@ -142,13 +153,13 @@ fn quants_at(chunk: SoaChunk, j: u32) -> Quants {
     var p = vec4<u32>(w);
     switch WEIGHT {
         case Q5_0, Q5_1, Q5_K: {
-            let h = vec4<u32>(chunk.high.x >> (4u * j));
+            let h = vec4<u32>(high_bits);
             p = vec4<u32>(w << 5u, w << 1u, w >> 3u, w >> 7u) & vec4<u32>(0x01e001e0u);
             p |= (h << vec4<u32>(9u, 8u, 7u, 6u)) & vec4<u32>(0x02000200u);
             p |= vec4<u32>(0x50005000u);
         }
         case Q6_K: {
-            let h = vec4<u32>(chunk.high[j / 2u] >> (8u * (j % 2u)));
+            let h = vec4<u32>(high_bits);
             p = vec4<u32>(w << 4u, w, w >> 4u, w >> 8u) & vec4<u32>(0x00f000f0u);
             p |= (h << vec4<u32>(8u, 6u, 4u, 2u)) & vec4<u32>(0x03000300u);
             p |= vec4<u32>(0x54005400u);
@@ -180,7 +191,7 @@ fn total(v: vec4<f32>) -> f32 { return (v.x + v.y) + (v.z + v.w); }
 // A chunk's part of the product. The scale is applied once, and sum((q + offset) x) =
 // sum(q x) + offset sum(x) takes one multiply-add a chunk instead of one a weight; minimums alike.
 fn dot_soa_chunk(chunk: SoaChunk, c: u32, v: SoaX) -> f32 {
-    let s = soa_scales(chunk, c);
+    let s = soa_scales(chunk.scale, c);
     let p = quants_at(chunk, 0u);
     let q = quants_at(chunk, 1u);
     let r = quants_at(chunk, 2u);

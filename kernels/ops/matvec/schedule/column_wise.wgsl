@@ -4,7 +4,6 @@
 // import: grid, matvec/rows/soa
 // import: matvec/epilogue/rows_of_y
 // requires: override N_VECTORS: u32
-// requires: override Y_OFFSET: u32
 // requires: var parts: array<f32>
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, held: f32)
@@ -20,7 +19,7 @@ var<private> slice_rows: array<vec4<f32>, 8>;
 var<private> rest: f32;
 
 fn add_chunk(chunk: SoaChunk, c: u32, v: f32) {
-    let s = soa_scales(chunk, c);
+    let s = soa_scales(chunk.scale, c);
     let f = s.x * v;
     let p = quants_at(chunk, 0u);
     let q = quants_at(chunk, 1u);
@@ -102,5 +101,5 @@ fn sum(
     let row = at % ROWS;
     var all = 0.0;
     for (var i = 0u; i < SPLITS; i++) { all += parts[(col * SPLITS + i) * ROWS + row]; }
-    store_y(col * Y_STRIDE + Y_OFFSET + row, all, old_y(col * Y_STRIDE + Y_OFFSET + row));
+    store_y(y_at(col, row), all, old_y(y_at(col, row)));
 }

@@ -1,6 +1,6 @@
 // LANES invocations a row of up to eight vectors: eight of them add up the row's sums, and one adds
 // up the eight. No subgroups.
-// import: grid, matvec/schedule/share
+// import: grid, matvec/epilogue/rows_of_y, matvec/schedule/share
 // requires: type Chunk
 // requires: type XChunk
 // requires: override N_VECTORS: u32
@@ -11,7 +11,6 @@
 // requires: fn old_y(at: u32) -> f32
 // requires: fn row_chunks() -> u32
 // requires: fn store_y(at: u32, product: f32, held: f32)
-// requires: fn y_at(column: u32, row: u32) -> u32
 override WG: u32 = 256u;
 override LANES: u32 = 32u;
 override SLOTS: u32 = WG * N_VECTORS;

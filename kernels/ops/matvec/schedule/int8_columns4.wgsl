@@ -4,7 +4,6 @@
 // import: matvec/schedule/column_sums, reduce/four
 // import: matvec/epilogue/rows_of_y
 // requires: override N_VECTORS: u32
-// requires: override Y_OFFSET: u32
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, held: f32)
 override X_COLUMNS: u32 = 1u; // of them in memory
@@ -95,7 +94,7 @@ fn main(
         let keeps = team < TEAMS && lane % (lanes / 4u) == 0u && mine >= row && mine < ROWS;
         for (var i = 0u; i < X_COLUMNS; i++) {
             let one = sum_four(column_sum(i), subgroup_lane, lanes);
-            let at = (first_column + i) * Y_STRIDE + Y_OFFSET + mine;
+            let at = y_at(first_column + i, mine);
             if (keeps && first_column + i < N_VECTORS) { store_y(at, one, old_y(at)); }
         }
         row = next_row;

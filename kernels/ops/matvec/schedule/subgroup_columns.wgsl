@@ -1,5 +1,5 @@
 // A subgroup a row of up to eight vectors, four loads in flight a lane.
-// import: grid
+// import: grid, matvec/epilogue/rows_of_y
 // requires: type Chunk
 // requires: type XChunk
 // requires: override N_VECTORS: u32
@@ -10,7 +10,6 @@
 // requires: fn old_y(at: u32) -> f32
 // requires: fn row_chunks() -> u32
 // requires: fn store_y(at: u32, product: f32, held: f32)
-// requires: fn y_at(column: u32, row: u32) -> u32
 override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 8u;
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time

@@ -2,7 +2,6 @@
 // import: matvec/prologue/x_tile, matvec/rows/soa
 // import: matvec/epilogue/rows_of_y
 // requires: type Partial
-// requires: override Y_OFFSET: u32
 // requires: fn dot_tile_chunk(chunk: SoaChunk, at: u32, c: u32, tile: u32) -> Partial
 // requires: fn epilogue(sum: Partial) -> f32
 // requires: fn old_y(at: u32) -> f32
@@ -36,8 +35,8 @@ fn planes_tree(group: u32, lid: u32, col: u32) {
     }
     if (lane == 0u && row < ROWS) {
         store_y(
-            col * Y_STRIDE + Y_OFFSET + row, epilogue(tree_slots[lid]),
-            old_y(col * Y_STRIDE + Y_OFFSET + row),
+            y_at(col, row), epilogue(tree_slots[lid]),
+            old_y(y_at(col, row)),
         );
     }
 }
