@@ -1,5 +1,5 @@
-//! Committed pages say what declarations and records say: `docs/kernels/<op>.md` and
-//! `benches/records/README.md` are generated again and compared. `LATHE_BLESS=1` rewrites them.
+//! Committed pages say what declarations and records say: `docs/kernels/<op>.md`,
+//! `benches/records/README.md` and `docs/results.md` are generated again and compared. `LATHE_BLESS=1` rewrites them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lathe_harness::data::record::Record;
-use lathe_harness::report::pages::{Measurements, Page, Saved, index, stale};
+use lathe_harness::report::pages::{Measurements, Page, Saved, index, results, stale};
 
 const RECORDS: &str = "benches/records";
 
@@ -74,6 +74,9 @@ fn generated() -> BTreeMap<String, String> {
     let kernels = lathe_kernels::kernels();
     let index = index(kernels, &read(&head), &head, &measurements, &others);
     pages.insert(format!("{RECORDS}/README.md"), index);
+    let head = format!("{RECORDS}/results.md");
+    let mut record = |file: &str| Record::read(&root().join(RECORDS).join(file));
+    pages.insert("docs/results.md".into(), results(&read(&head), &head, &mut record).unwrap());
     pages
 }
 
@@ -107,6 +110,18 @@ fn a_stale_page_is_found() {
         assert!(message.starts_with(&at), "{message}");
         assert!(message.contains("LATHE_BLESS=1"), "{message}");
     }
+}
+
+/// A record of kernels says nothing of whole generations, and a file that is not there is named.
+#[test]
+fn results_need_records_of_generations() {
+    let mut record = |file: &str| Record::read(&root().join(RECORDS).join(file));
+    let mut page = |text: &str| results(text, "results.md", &mut record);
+    let kernels = page("{{record: nvidia-h200/2026-11-20-gemv.json}}").unwrap_err().to_string();
+    assert!(kernels.contains("2026-11-20-gemv.json: a record of bench has no tables"), "{kernels}");
+    let missing = page("{{record: nvidia-h200/none.json}}").unwrap_err().to_string();
+    assert!(missing.contains("none.json"), "{missing}");
+    assert!(page("no record\n").unwrap().ends_with("\nno record\n"));
 }
 
 /// A page of an operation that is gone, or a text without an operation, would never change again.

@@ -291,9 +291,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         }
         (_, 1) => &["planes_dp4a24", "planes", "workgroup", "naive"],
         // Rounding the vectors takes a workgroup longer than few rows.
-        (_, 3..) if p.rows < 8192 => {
-            &["rows8_cols", "planes_dp4a24_cols", "workgroup", "naive"]
-        }
+        (_, 3..) if p.rows < 8192 => &["rows8_cols", "planes_dp4a24_cols", "workgroup", "naive"],
         _ => &["planes_dp4a24_cols", "rows8_cols", "workgroup", "naive"],
     },
     cost: |p, _| {
