@@ -245,11 +245,14 @@ fn stated(module: &Module, linked: &Linked, is_row: bool) -> Result<(), String> 
             ));
         }
     }
-    for (import, line) in imports {
-        let Some(other) = linked.modules.iter().find(|m| m.name == import) else { continue };
+    for (i, (import, line)) in imports.iter().enumerate() {
+        if imports[..i].iter().any(|(earlier, _)| earlier == import) {
+            return Err(format!("{}:{line}: imports {import} twice", module.path));
+        }
+        let Some(other) = linked.modules.iter().find(|m| m.name == *import) else { continue };
         let serves =
             |name: &str| module.free.iter().any(|(free, _)| free == name) || wanted.contains(name);
-        let by_another = |m: &Module| m.imports().any(|(name, _)| name == import);
+        let by_another = |m: &Module| m.imports().any(|(name, _)| name == *import);
         let is_used = other.definitions.iter().any(|d| serves(&d.name) || d.is_entry)
             || (is_row && linked.modules[1..].iter().any(by_another));
         if !is_used {

@@ -211,6 +211,9 @@ fn a_name_that_is_neither_imported_nor_required_is_an_error() {
     let lines = "// import: one\noverride N: u32;\nfn scale(by: f32) -> f32 { return by; }\n";
     let error = requiring("unused", lines).error();
     assert_eq!(error, "kernels/ops/demo/naive.wgsl:2: imports one and uses nothing of it");
+    let lines = "// import: one\n// import: one\noverride N: u32;\nfn scale(by: f32) -> f32 { return one(); }\n";
+    let error = requiring("again", lines).error();
+    assert_eq!(error, "kernels/ops/demo/naive.wgsl:3: imports one twice");
 }
 
 #[test]

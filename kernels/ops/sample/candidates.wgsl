@@ -10,8 +10,6 @@
 // memory. For up to 256 tokens that stay; three dependent dispatches, two where the lists are short.
 // import: grid, math/u64, sample/parts/sampling, sample/parts/seen, sort/list, sort/merge
 // import: step/choose
-// import: grid, math/u64, sample/parts/sampling, sample/parts/seen, sort/list, sort/merge
-// import: step/choose
 override N: u32;
 override WG: u32 = 256u;
 override SLICE: u32 = 1024u;

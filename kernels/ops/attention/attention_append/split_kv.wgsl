@@ -16,8 +16,6 @@
 // Source: own; Flash-Decoding (Dao et al., 2023) and online softmax (arXiv 1805.02867) as there.
 // import: attention/parts/fresh, attention/parts/fresh_subgroup, attention/parts/split
 // import: attention/parts/split_combine, attention/parts/split_subgroup
-// import: attention/parts/fresh, attention/parts/fresh_subgroup, attention/parts/split
-// import: attention/parts/split_combine, attention/parts/split_subgroup
 override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // whole chunks of 16 bytes

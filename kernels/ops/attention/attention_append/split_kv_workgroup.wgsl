@@ -14,8 +14,6 @@
 // other.
 // import: attention/parts/fresh, attention/parts/fresh_workgroup, attention/parts/split
 // import: attention/parts/split_combine, attention/parts/split_workgroup
-// import: attention/parts/fresh, attention/parts/fresh_workgroup, attention/parts/split
-// import: attention/parts/split_combine, attention/parts/split_workgroup
 override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // whole chunks of 16 bytes, at most WG of them
