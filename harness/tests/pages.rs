@@ -1,5 +1,6 @@
 //! Committed pages say what declarations and records say: `docs/kernels/<op>.md`,
-//! `benches/records/README.md` and `docs/results.md` are generated again and compared. `LATHE_BLESS=1` rewrites them.
+//! `benches/records/README.md` and `docs/results.md` are generated again and compared.
+//! `LATHE_BLESS=1` rewrites them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -57,6 +58,11 @@ fn measurements() -> (Measurements, Vec<String>) {
     (Measurements::of(lathe_kernels::kernels(), saved), others)
 }
 
+/// A record by its path below those of all.
+fn record(file: &str) -> Result<Record, String> {
+    Record::read(&root().join(RECORDS).join(file)).map_err(|e| e.to_string())
+}
+
 /// Every generated file by its path.
 fn generated() -> BTreeMap<String, String> {
     let (measurements, others) = measurements();
@@ -75,7 +81,6 @@ fn generated() -> BTreeMap<String, String> {
     let index = index(kernels, &read(&head), &head, &measurements, &others);
     pages.insert(format!("{RECORDS}/README.md"), index);
     let head = format!("{RECORDS}/results.md");
-    let mut record = |file: &str| Record::read(&root().join(RECORDS).join(file));
     pages.insert("docs/results.md".into(), results(&read(&head), &head, &mut record).unwrap());
     pages
 }
@@ -115,11 +120,10 @@ fn a_stale_page_is_found() {
 /// A record of kernels says nothing of whole generations, and a file that is not there is named.
 #[test]
 fn results_need_records_of_generations() {
-    let mut record = |file: &str| Record::read(&root().join(RECORDS).join(file));
-    let mut page = |text: &str| results(text, "results.md", &mut record);
-    let kernels = page("{{record: nvidia-h200/2026-11-20-gemv.json}}").unwrap_err().to_string();
+    let page = |text: &str| results(text, "results.md", &mut record);
+    let kernels = page("{{record: nvidia-h200/2026-11-20-gemv.json}}").unwrap_err();
     assert!(kernels.contains("2026-11-20-gemv.json: a record of bench has no tables"), "{kernels}");
-    let missing = page("{{record: nvidia-h200/none.json}}").unwrap_err().to_string();
+    let missing = page("{{record: nvidia-h200/none.json}}").unwrap_err();
     assert!(missing.contains("none.json"), "{missing}");
     assert!(page("no record\n").unwrap().ends_with("\nno record\n"));
 }

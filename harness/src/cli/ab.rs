@@ -154,7 +154,7 @@ fn print(ab: &Ab, comparison: &Comparison) {
     println!("B / A     {}", show(&ab.ratio));
     println!("A / A     {}   control, same run", show(&ab.control));
     println!(
-        "B is {} ({} blocks of ABBA; within ±{:.2} % counts as the same)",
+        "B is {} ({} blocks of 8 samples; within ±{:.2} % counts as the same)",
         comparison.verdict,
         ab.blocks,
         100.0 * ab.indifference

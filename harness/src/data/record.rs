@@ -251,7 +251,8 @@ pub struct Ab {
     pub control: Ratio,
     /// Half-width of the zone around 1 that counts as the same.
     pub indifference: f64,
-    /// Blocks of A B B A.
+    /// Blocks: of eight samples, A's and B's in an order drawn for each; before 2026-11-23 of A B
+    /// B A.
     pub blocks: usize,
 }
 

@@ -16,6 +16,12 @@ impl Rng {
         Self(seed)
     }
 
+    /// A generator whose stream nobody knows beforehand.
+    pub fn fresh() -> Self {
+        use std::hash::{BuildHasher, RandomState};
+        Self(RandomState::new().hash_one(std::process::id()))
+    }
+
     /// A seed from a base and a text, so that every case has its own stream.
     pub fn derive(seed: u64, text: &str) -> Self {
         // FNV-1a over the text.

@@ -1,9 +1,10 @@
-//! Two variants in one run: ABBA blocks until the verdict is clear or the time is over.
+//! Two variants in one run: blocks in drawn orders until the verdict is clear or the time is over.
 
 use std::time::{Duration, Instant};
 
 use super::bench::{Bench, BenchOptions, Temperature};
-use crate::data::paired::{self, Block, Comparison, Options};
+use crate::data::paired::{self, Block, Comparison, Options, Order};
+use crate::data::rng::Rng;
 use crate::error::Result;
 
 /// How long an A/B run may take.
@@ -13,8 +14,10 @@ pub struct AbOptions {
     pub paired: Options,
     /// Half-width of the interval at which more blocks are no use.
     pub target: f64,
-    /// Least blocks.
+    /// Least blocks, of eight samples each.
     pub least: usize,
+    /// Least time: a clock's slow state may outlast many blocks.
+    pub least_time: Duration,
     /// When to stop whatever is known.
     pub time_out: Duration,
 }
@@ -25,33 +28,32 @@ impl AbOptions {
         Self {
             paired: Options::default(),
             target: 0.003,
-            least: 20,
+            least: if software { 10 } else { 30 },
+            least_time: Duration::from_secs(if software { 0 } else { 2 }),
             time_out: Duration::from_secs(if software { 10 } else { 60 }),
         }
     }
 }
 
-/// Runs blocks of `time_a`, `time_b`, `time_b`, `time_a` until enough is known.
+/// Measures blocks until enough is known. `time` takes a sample: of A if so told, in the block of
+/// that number.
 pub fn run(
     options: &AbOptions,
-    time_a: &mut dyn FnMut() -> Result<f64>,
-    time_b: &mut dyn FnMut() -> Result<f64>,
+    time: &mut dyn FnMut(bool, usize) -> Result<f64>,
 ) -> Result<(Comparison, Vec<Block>)> {
     let begun = Instant::now();
+    let mut orders = Rng::fresh();
     let mut blocks = Vec::new();
     loop {
-        let (first, b, last) = (time_a()?, [time_b()?, time_b()?], time_a()?);
-        blocks.push(Block { a: [first, last], b });
-        if blocks.len() < options.least {
-            if begun.elapsed() >= options.time_out {
-                break;
-            }
-            continue;
-        }
+        let number = blocks.len();
+        let order = Order::draw(&mut orders);
+        blocks.push(Block::measure(order, &mut |is_a| time(is_a, number))?);
+        let took = begun.elapsed();
         // The bootstrap costs milliseconds; ask it now and then.
-        let ask = blocks.len() % 10 == 0 || begun.elapsed() >= options.time_out;
-        if ask && paired::enough(&blocks, &options.paired, options.target)
-            || begun.elapsed() >= options.time_out
+        let ask =
+            blocks.len() % 10 == 0 && blocks.len() >= options.least && took >= options.least_time;
+        if took >= options.time_out
+            || ask && paired::enough(&blocks, &options.paired, options.target)
         {
             break;
         }
@@ -60,8 +62,9 @@ pub fn run(
 }
 
 /// Two kernels against each other, cold, both in microseconds an invocation. Both sides run
-/// equally many invocations a sample over the same copies in the same order: what a sample costs
-/// beside its invocations, and which copies it finds in the cache, is the same for both.
+/// equally many invocations a sample over the same copies in the same order, which begin where
+/// those of the block before ended: what a sample costs beside its invocations, and which copies
+/// it finds in the cache, is the same for both.
 pub fn kernels(
     a: &mut Bench,
     b: &mut Bench,
@@ -72,7 +75,8 @@ pub fn kernels(
     let (count_b, _) = b.warm_up(bench.sample, Temperature::Cold)?;
     let count = count_a.max(count_b);
     let microseconds = |d: Duration| d.as_secs_f64() * 1e6 / count as f64;
-    run(options, &mut || a.time_from_first(count).map(microseconds), &mut || {
-        b.time_from_first(count).map(microseconds)
+    run(options, &mut |is_a, block| {
+        let side = if is_a { &mut *a } else { &mut *b };
+        side.time_from(block as u64 * count, count).map(microseconds)
     })
 }

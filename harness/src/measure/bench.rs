@@ -276,10 +276,10 @@ impl Bench {
         Ok(total)
     }
 
-    /// Time of `count` cold invocations that begin with the first copy: two sides that do this
-    /// touch the same memory in the same order.
-    pub fn time_from_first(&mut self, count: u64) -> Result<Duration> {
-        self.cursor = 0;
+    /// Time of `count` cold invocations that begin with the copy that `turn` invocations end
+    /// before: two sides that do this touch the same memory in the same order.
+    pub fn time_from(&mut self, turn: u64, count: u64) -> Result<Duration> {
+        self.cursor = (turn % self.copies.len() as u64) as usize;
         self.time(count, Temperature::Cold)
     }
 

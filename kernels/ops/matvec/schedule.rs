@@ -71,8 +71,8 @@ impl<P: MatVec + 'static> Schedule<P> {
     pub const COLUMNS8: Variant<P> = Variant {
         stages: &[Stage { entry: "main", grid: |p, _| p.rows().div_ceil(8) }],
         constants: |p, caps| {
-            // Measured from 1152 to 128256 rows on an H200: four subgroups a workgroup while 4000 in
-            // all are enough, and more where few vectors keep few sums.
+            // Measured from 1152 to 128256 rows on an H200: four subgroups a workgroup while
+            // 4000 in all are enough, and more where few vectors keep few sums.
             let (rows, n) = (p.rows().max(1), p.n_vectors().max(1));
             let most = ((1 << 20) / rows).clamp(32, 128).max((1 << 21) / (n * rows)).min(512);
             let wg = p.k().div_ceil(8).next_power_of_two().min(1 << most.ilog2());

@@ -58,7 +58,7 @@ pub(in crate::cli) fn ab(
         Ok(wall.as_secs_f64() * 1e6 / run.steps.len().max(1) as f64)
     };
     steady(&gpu.adapter, &mut || Ok(time(&mut a)? + time(&mut b)?))?;
-    ab::run(options, &mut || time(&mut a), &mut || time(&mut b))
+    ab::run(options, &mut |is_a, _| time(if is_a { &mut a } else { &mut b }))
 }
 
 /// Every kernel and compiled-in shape that decoding a file needs, each once, with the state of the

@@ -103,7 +103,7 @@ pub(super) fn ab(ab: &Ab) -> String {
         "Ratio of times",
         &ratio_strip(&[("B against A".into(), ab)]),
         &format!(
-            "{} of A B B A. Dot: median. Whiskers: 95 % interval. Grey: A against itself in the \
+            "{} of A and B in turns. Dot: median. Whiskers: 95 % interval. Grey: A against itself in the \
              same run, which shows what this machine calls a difference when there is none. \
              Shaded: the zone that counts as the same. A verdict needs the whole interval on one \
              side of the zone, or inside it.",

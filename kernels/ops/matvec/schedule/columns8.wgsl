@@ -1,6 +1,7 @@
 // Eight rows a workgroup for up to eight vectors. Four weights of each row become floats once and meet every
 // vector, one fma a product; then the next four, so that fewer of them wait in registers. Sums are named
-// values, so all of them stay in registers. The workgroup's subgroups split K and meet once in workgroup memory.
+// values, so all of them stay in registers. The workgroup's subgroups split K and meet once in workgroup
+// memory.
 //
 // A subgroup adds up 64 sums. Lanes that differ in one bit first share the sums between them, each adding up
 // half of them, three times; then a lane has one vector's sums and adds those of every eighth lane.
