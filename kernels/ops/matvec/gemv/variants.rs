@@ -51,8 +51,7 @@ pub(super) const VARIANTS: Family = Family {
             formula: COLUMNS,
             idea: "eight weights of each of eight rows become floats once and meet every vector, \
                    one fma a product; a load of x serves eight rows, and lanes share the 64 sums \
-                   between them before they add: 72 shuffles. What 36 us took with weights that \
-                   each vector unpacked again takes 26.",
+                   between them before they add: 72 shuffles.",
         },
         Row {
             name: "vec4",
