@@ -4,8 +4,7 @@
 //   q: N_TOKENS rows of heads (Q_ROW q) or of heads and their KV heads (Q_ROW qkv), HEAD_DIM each, f32
 //   y: (N_TOKENS, heads, HEAD_DIM), f32 or f16      caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
 //   query i stands in slot p = min(position + i, KV_SIZE - 1), or BEFORE + i where BEFORE slots hold what
-//   came
-//   before; t runs over the slots of tokens up to p, with a window only over the last WINDOW of them
+//   came before; t runs over the slots of tokens up to p, with a window only over the last WINDOW of them
 //
 // Idea: FlashAttention (Dao et al., arXiv 2205.14135) as two matrix products in registers. A row is a
 // query head of a token; a block has 16 * ROWS_EACH rows of one KV head, so the heads of a group share
@@ -13,8 +12,7 @@
 // sixteenth four of the values: each vector it reads from workgroup memory serves ROWS_EACH or
 // four multiply-adds a component. The weights between the two products go through workgroup memory,
 // with an online softmax (arXiv 1805.02867). Blocks with most keys start first.
-// import: attention/parts/prefill_rows, attention/parts/softmax, format/store_four, grid
-// import: kv/chunk
+// import: attention/parts/prefill_flash, attention/parts/prefill_whole
 override N_TOKENS: u32;
 override Q_PER_KV: u32;
 override KV_HEADS: u32;
@@ -23,176 +21,9 @@ override KV_SIZE: u32;
 override WINDOW: u32;
 override Q_ROW: u32;
 override SCALE: f32;
-override ROWS_EACH: u32 = 2u; // 1, 2 or 4
-
-const SIDE: u32 = 16u;
-const WG: u32 = 256u; // SIDE * SIDE
-const KEYS: u32 = 64u; // 4 * SIDE
-const SLICE: u32 = 8u; // fours of Q and K at a time
-const K_STRIDE: u32 = 9u; // of a row of a slice: neighbours do not share banks
-const WEIGHT_STRIDE: u32 = 17u; // KEYS / 4 and one
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k_cache: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> v_cache: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read_write> y: array<vec2<u32>>;
-
-override QUERY_SLOTS: u32 = SIDE * ROWS_EACH * K_STRIDE;
-override WEIGHT_SLOTS: u32 = SIDE * ROWS_EACH * WEIGHT_STRIDE;
-override TOP_SLOTS: u32 = SIDE * ROWS_EACH * SIDE;
-var<workgroup> queries: array<vec4<f32>, QUERY_SLOTS>;
-// A slice of K, KEYS rows of K_STRIDE, or of V, value_keys() rows of a whole head.
-var<workgroup> staged: array<vec4<f32>, 1024>;
-var<workgroup> softmax_weights: array<vec4<f32>, WEIGHT_SLOTS>;
-var<workgroup> tops: array<f32, TOP_SLOTS>;
-
-fn fours() -> u32 { return HEAD_DIM / 4u; }
-
-// Keys whose values are staged at once: a power of two that divides KEYS.
-fn value_keys() -> u32 {
-    if (fours() <= 16u) { return 64u; }
-    return select(16u, 32u, fours() <= 32u);
-}
-
-fn rows() -> u32 { return SIDE * ROWS_EACH; }
-
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lid: u32,
-) {
-    let blocks = (N_TOKENS * Q_PER_KV + rows() - 1u) / rows();
-    let group = group_index(workgroup, groups);
-    if (group >= KV_HEADS * blocks) { return; }
-    let kv_head = group % KV_HEADS;
-    let first_row = (blocks - 1u - group / KV_HEADS) * rows();
-    let last_row = min(first_row + rows(), N_TOKENS * Q_PER_KV) - 1u;
-    let begin = query_slots(first_row / Q_PER_KV).x;
-    let end = query_slots(last_row / Q_PER_KV).y;
-    let per_chunk = chunk_fours();
-    let chunks = fours() / per_chunk;
-    let cache = kv_head * KV_SIZE * chunks;
-    // Rows across + SIDE * i; keys 4 * down + j; fours down + SIDE * f.
-    let across = lid / SIDE;
-    let down = lid % SIDE;
-
-    var slots: array<vec2<u32>, 4>;
-    var most: array<f32, 4>;
-    var norm: array<f32, 4>;
-    var sum: array<vec4<f32>, 16>;
-    for (var i = 0u; i < ROWS_EACH; i++) {
-        slots[i] = query_slots(min(first_row + across + SIDE * i, last_row) / Q_PER_KV);
-        most[i] = LOWEST;
-        norm[i] = 0.0;
-    }
-    for (var i = 0u; i < 16u; i++) { sum[i] = vec4<f32>(0.0); }
-
-    for (var tile = begin; tile < end; tile += KEYS) {
-        // Scores: one component a key.
-        var score: array<vec4<f32>, 4>;
-        for (var i = 0u; i < ROWS_EACH; i++) { score[i] = vec4<f32>(0.0); }
-        for (var slice = 0u; slice < fours(); slice += SLICE) {
-            workgroupBarrier();
-            for (var i = lid; i < rows() * SLICE; i += WG) {
-                let row = min(first_row + i / SLICE, last_row);
-                let four = slice + i % SLICE;
-                let at = query_start(row / Q_PER_KV, kv_head * Q_PER_KV + row % Q_PER_KV) / 4u;
-                var v = vec4<f32>(0.0);
-                if (four < fours()) { v = SCALE * LOG2_E * q[at + four]; }
-                queries[i / SLICE * K_STRIDE + i % SLICE] = v;
-            }
-            let slice_chunks = SLICE / per_chunk;
-            for (var i = lid; i < KEYS * slice_chunks; i += WG) {
-                let key = i / slice_chunks;
-                let c = slice / per_chunk + i % slice_chunks;
-                let t = min(tile + key, end - 1u);
-                let chunk = k_cache[cache + t * chunks + min(c, chunks - 1u)];
-                // Key 4 * d + j lies at SIDE * j + d: what neighbours read at once is adjacent.
-                let at = (key % 4u * SIDE + key / 4u) * K_STRIDE + i % slice_chunks * per_chunk;
-                for (var p = 0u; p < per_chunk; p++) {
-                    staged[at + p] = select(vec4<f32>(0.0), chunk_four(chunk, p), c < chunks);
-                }
-            }
-            workgroupBarrier();
-            for (var f = 0u; f < SLICE; f++) {
-                let k0 = staged[down * K_STRIDE + f];
-                let k1 = staged[(SIDE + down) * K_STRIDE + f];
-                let k2 = staged[(2u * SIDE + down) * K_STRIDE + f];
-                let k3 = staged[(3u * SIDE + down) * K_STRIDE + f];
-                for (var i = 0u; i < ROWS_EACH; i++) {
-                    let v = queries[(across + SIDE * i) * K_STRIDE + f];
-                    score[i] += vec4<f32>(dot(v, k0), dot(v, k1), dot(v, k2), dot(v, k3));
-                }
-            }
-        }
-
-        // Softmax: the largest score of a row, then weights.
-        let t = vec4<u32>(tile + 4u * down) + vec4<u32>(0u, 1u, 2u, 3u);
-        for (var i = 0u; i < ROWS_EACH; i++) {
-            let live = (t >= vec4<u32>(slots[i].x)) & (t < vec4<u32>(slots[i].y));
-            score[i] = select(vec4<f32>(LOWEST), score[i], live);
-            let two = max(score[i].xy, score[i].zw);
-            tops[(across + SIDE * i) * SIDE + down] = max(two.x, two.y);
-        }
-        workgroupBarrier();
-        for (var i = 0u; i < ROWS_EACH; i++) {
-            var top = most[i];
-            for (var j = 0u; j < SIDE; j++) { top = max(top, tops[(across + SIDE * i) * SIDE + j]); }
-            let decay = exp2(most[i] - top);
-            most[i] = top;
-            let live = (t >= vec4<u32>(slots[i].x)) & (t < vec4<u32>(slots[i].y));
-            let weight = select(vec4<f32>(0.0), exp2(score[i] - vec4<f32>(top)), live);
-            norm[i] = norm[i] * decay + (weight.x + weight.y) + (weight.z + weight.w);
-            for (var f = 0u; f < 4u; f++) { sum[4u * i + f] *= decay; }
-            softmax_weights[(across + SIDE * i) * WEIGHT_STRIDE + down] = weight;
-        }
-
-        // Values.
-        for (var some = 0u; some < KEYS; some += value_keys()) {
-            workgroupBarrier();
-            for (var i = lid; i < value_keys() * chunks; i += WG) {
-                let key = i / chunks;
-                let slot = min(tile + some + key, end - 1u);
-                let chunk = v_cache[cache + slot * chunks + i % chunks];
-                for (var p = 0u; p < per_chunk; p++) { staged[i * per_chunk + p] = chunk_four(chunk, p); }
-            }
-            workgroupBarrier();
-            for (var key = 0u; key < value_keys(); key += 4u) {
-                var w: array<vec4<f32>, 4>;
-                for (var i = 0u; i < ROWS_EACH; i++) {
-                    w[i] = softmax_weights[(across + SIDE * i) * WEIGHT_STRIDE + (some + key) / 4u];
-                }
-                for (var f = 0u; f * SIDE < fours(); f++) {
-                    let at = key * fours() + min(down + SIDE * f, fours() - 1u);
-                    let v0 = staged[at];
-                    let v1 = staged[at + fours()];
-                    let v2 = staged[at + 2u * fours()];
-                    let v3 = staged[at + 3u * fours()];
-                    for (var i = 0u; i < ROWS_EACH; i++) {
-                        sum[4u * i + f] += w[i].x * v0 + w[i].y * v1 + w[i].z * v2 + w[i].w * v3;
-                    }
-                }
-            }
-        }
-    }
-
-    // Each invocation has summed the weights of its own keys.
-    workgroupBarrier();
-    for (var i = 0u; i < ROWS_EACH; i++) { tops[(across + SIDE * i) * SIDE + down] = norm[i]; }
-    workgroupBarrier();
-    for (var i = 0u; i < ROWS_EACH; i++) {
-        let row = first_row + across + SIDE * i;
-        if (row <= last_row) {
-            var total = 0.0;
-            for (var j = 0u; j < SIDE; j++) { total += tops[(across + SIDE * i) * SIDE + j]; }
-            let at = (row / Q_PER_KV * heads() + kv_head * Q_PER_KV + row % Q_PER_KV) * fours();
-            for (var f = 0u; f * SIDE < fours(); f++) {
-                if (down + SIDE * f < fours()) {
-                    store_four(at + down + SIDE * f, sum[4u * i + f] / total);
-                }
-            }
-        }
-    }
-}

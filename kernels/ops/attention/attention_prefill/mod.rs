@@ -1,6 +1,7 @@
 //! Attention of several consecutive tokens over a cache that already holds them: causal,
 //! grouped-query, full or within a window.
 
+use crate::adapter::Capabilities;
 use crate::attention::geometry::*;
 use crate::attention::*;
 use crate::codes::{FloatFormat, QueryRow};
@@ -43,6 +44,23 @@ impl AttentionPrefill {
     /// Rows of a KV head: query heads of all tokens.
     fn rows(&self) -> usize {
         self.n_tokens * self.q_per_kv
+    }
+
+    /// Most splits of a block's keys the scratch memory has room for: shares of 64 keys, partial
+    /// results of 8 MiB; `splits()` in parts/prefill_split.wgsl.
+    fn most_key_splits(&self) -> usize {
+        let fitting = (2 << 20) / (self.n_tokens * self.q_elements());
+        fitting.min(self.kv_size.div_ceil(64)).max(1)
+    }
+
+    /// Splits that make about two workgroups a processor of a large GPU of `blocks` blocks.
+    fn key_splits(&self, blocks: usize) -> f64 {
+        (264 / blocks).clamp(1, self.most_key_splits()) as f64
+    }
+
+    /// Blocks of `rows` rows, of all KV heads.
+    fn blocks(&self, rows: usize) -> usize {
+        self.kv_heads * self.rows().div_ceil(rows)
     }
 
     /// Heads in a row of q.
@@ -135,6 +153,59 @@ fn f16_tolerance(p: &AttentionPrefill, s: State) -> Tolerance {
     }
 }
 
+/// Rows of a block of `flash`.
+fn flash_rows(c: &Constants) -> usize {
+    16 * c["ROWS_EACH"] as usize
+}
+
+/// Whether `flash` has the workgroup memory for `each` rows an invocation: a tile of values, and a
+/// slice of the query, weights and tops of each row.
+fn flash_fits(each: usize, caps: &Capabilities) -> bool {
+    16 * (1024 + 16 * each * (9 + 17 + 4)) <= caps.workgroup_memory as usize
+}
+
+fn flash_unsupported(p: &AttentionPrefill, _: &Capabilities) -> Option<String> {
+    ragged(p).or_else(|| {
+        let d = p.head_dim;
+        (d > 256).then(|| format!("HEAD_DIM={d} exceeds 256"))
+    })
+}
+
+/// Rows of a block of `cooperative_matrix`.
+fn matrix_rows(c: &Constants) -> usize {
+    32 * c["ROW_BLOCKS"] as usize
+}
+
+/// Four subgroups of 32 rows and 64 columns.
+fn matrix_constants(p: &AttentionPrefill, caps: &Capabilities) -> Overrides {
+    let subgroup = caps.subgroup.map_or(32, |(_, max)| max);
+    let blocks = (256 / p.head_dim.max(1)).clamp(1, 4);
+    vec![("ROW_BLOCKS", blocks as f64), ("SG", f64::from(subgroup))]
+}
+
+fn matrix_unsupported(p: &AttentionPrefill, caps: &Capabilities) -> Option<String> {
+    let sizes = caps.subgroup.filter(|(min, max)| min != max);
+    ragged(p)
+        .or_else(|| {
+            let d = p.head_dim;
+            (![64, 128, 256].contains(&d)).then(|| format!("HEAD_DIM={d} is not 64, 128 or 256"))
+        })
+        .or_else(|| sizes.map(|(min, max)| format!("subgroups have {min} to {max} lanes")))
+}
+
+/// Workgroups of a stage that attends: a share of the keys of a block of rows each.
+fn split_blocks(p: &AttentionPrefill, c: &Constants, rows: usize) -> usize {
+    p.blocks(rows) * (c["SPLITS"] as usize).clamp(1, p.most_key_splits())
+}
+
+/// The stage that combines the splits.
+const COMBINE: Stage<AttentionPrefill> = Stage {
+    entry: "combine",
+    grid: |p, c| p.n_tokens * p.q_heads() * p.head_dim.div_ceil(4 * c["COMBINE_FOURS"] as usize),
+};
+
+const SPLITS: Tunables = &[("SPLITS", &[2.0, 4.0, 8.0, 16.0, 32.0, 64.0])];
+
 /// The declaration.
 pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
     name: "attention_prefill",
@@ -152,6 +223,16 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
         Binding::input("q", f32s, len!(p => p.n_tokens * p.row_heads() * p.head_dim)),
         read_cache("k_cache"),
         read_cache("v_cache"),
+        Binding::scratch(
+            "tops",
+            f32s,
+            len!(p => 2 * p.n_tokens * p.q_heads() * p.most_key_splits()),
+        ),
+        Binding::scratch(
+            "partials",
+            f32s,
+            len!(p => p.n_tokens * p.q_elements() * p.most_key_splits()),
+        ),
         Binding::output(
             "y",
             |p, _| Elem::Floats(p.act_format),
@@ -198,53 +279,54 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
         },
         Variant {
             name: "flash",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| p.kv_heads * p.rows().div_ceil(16 * c["ROWS_EACH"] as usize),
-            }],
+            stages: &[Stage { entry: "main", grid: |p, c| p.blocks(flash_rows(c)) }],
             constants: |p, caps| {
                 // Larger blocks do more with what they load, as long as there are enough of them.
-                let blocks = |each: usize| p.kv_heads * p.rows().div_ceil(16 * each);
-                // A tile of values, and per row a slice of the query, weights and tops.
-                let bytes = |each: usize| 16 * (1024 + 16 * each * (9 + 17 + 4));
-                let fits = |each: &usize| {
-                    blocks(*each) >= 128 && bytes(*each) <= caps.workgroup_memory as usize
-                };
+                let fits = |each: &usize| p.blocks(16 * each) >= 128 && flash_fits(*each, caps);
                 vec![("ROWS_EACH", [4, 2].into_iter().find(fits).unwrap_or(1) as f64)]
             },
             tunables: &[("ROWS_EACH", &[1.0, 2.0, 4.0])],
-            unsupported: |p, _| {
-                ragged(p).or_else(|| {
-                    let d = p.head_dim;
-                    (d > 256).then(|| format!("HEAD_DIM={d} exceeds 256"))
-                })
+            unsupported: flash_unsupported,
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "flash_split",
+            stages: &[
+                Stage { entry: "main", grid: |p, c| split_blocks(p, c, flash_rows(c)) },
+                COMBINE,
+            ],
+            constants: |p, caps| {
+                // Splits make up for few blocks.
+                let fits = |each: &usize| 8 * each <= p.rows() && flash_fits(*each, caps);
+                let each = [4, 2].into_iter().find(fits).unwrap_or(1);
+                vec![("ROWS_EACH", each as f64), ("SPLITS", p.key_splits(p.blocks(16 * each)))]
             },
+            tunables: SPLITS,
+            unsupported: flash_unsupported,
             ..Variant::PLAIN
         },
         Variant {
             name: "cooperative_matrix",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| p.kv_heads * p.rows().div_ceil(32 * c["ROW_BLOCKS"] as usize),
-            }],
+            stages: &[Stage { entry: "main", grid: |p, c| p.blocks(matrix_rows(c)) }],
+            constants: matrix_constants,
+            unsupported: matrix_unsupported,
+            tolerance: Some(f16_tolerance),
+            ..Variant::PLAIN
+        },
+        Variant {
+            name: "cooperative_matrix_split",
+            stages: &[
+                Stage { entry: "main", grid: |p, c| split_blocks(p, c, matrix_rows(c)) },
+                COMBINE,
+            ],
             constants: |p, caps| {
-                let subgroup = caps.subgroup.map_or(32, |(_, max)| max);
-                // Four subgroups of 32 rows and 64 columns.
-                let blocks = (256 / p.head_dim.max(1)).clamp(1, 4);
-                vec![("ROW_BLOCKS", blocks as f64), ("SG", f64::from(subgroup))]
+                let mut constants = matrix_constants(p, caps);
+                let rows = 32 * constants[0].1 as usize;
+                constants.push(("SPLITS", p.key_splits(p.blocks(rows))));
+                constants
             },
-            unsupported: |p, caps| {
-                let sizes = caps.subgroup.filter(|(min, max)| min != max);
-                ragged(p)
-                    .or_else(|| {
-                        let d = p.head_dim;
-                        (![64, 128, 256].contains(&d))
-                            .then(|| format!("HEAD_DIM={d} is not 64, 128 or 256"))
-                    })
-                    .or_else(|| {
-                        sizes.map(|(min, max)| format!("subgroups have {min} to {max} lanes"))
-                    })
-            },
+            tunables: SPLITS,
+            unsupported: matrix_unsupported,
             tolerance: Some(f16_tolerance),
             ..Variant::PLAIN
         },
@@ -304,6 +386,12 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             Case::from(tokens(40, GEMMA)).n_kv(6).prompt_len(99).with(|p| {
                 (p.before, p.window, p.kv_size) = (20, 20, 60);
             }),
+            // Keys in one share and in several, some of which rows of the block attend to nothing of.
+            tokens(5, LLAMA).at_end_of(400).with(|p| p.act_format = F16),
+            Case::from(tokens(20, QWEN)).n_kv(3).prompt_len(23).with(|p| {
+                (p.kv_size, p.act_format) = (900, F16);
+            }),
+            tokens(90, heads(1, 64)).at_end_of(400).with(|p| p.window = 130),
             // A chunk that the prompt does not fill.
             Case::from(tokens(70, LLAMA)).n_kv(500).prompt_len(550).with(|p| {
                 (p.before, p.window, p.kv_size, p.act_format) = (64, 64, 134, F16);
@@ -315,6 +403,9 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
         let long =
             [512, 4096].map(|context| MODELS.map(|m| half(tokens(512, m)).at_end_of(context)));
         let short = MODELS.map(|m| half(tokens(32, m)).at_end_of(32));
-        [&long.concat()[..], &short].concat()
+        // A few tokens after many.
+        let few = MODELS.map(|m| half(tokens(16, m)).at_end_of(4096));
+        let exact = MODELS.map(|m| tokens(16, m).at_end_of(4096));
+        [&long.concat()[..], &short, &few, &exact].concat()
     },
 };

@@ -30,3 +30,13 @@ fn query_slots(i: u32) -> vec2<u32> {
     if (WINDOW == 0u) { return vec2<u32>(first, last + 1u); }
     return vec2<u32>(max(first, last + 1u - min(last + 1u, WINDOW)), last + 1u);
 }
+
+// The keys of rows first..=last of a KV head: what any of them attends to.
+fn block_keys(first: u32, last: u32) -> vec2<u32> {
+    return vec2<u32>(query_slots(first / Q_PER_KV).x, query_slots(last / Q_PER_KV).y);
+}
+
+// The four of y at which row `row` of a KV head begins.
+fn prefill_output(kv_head: u32, row: u32) -> u32 {
+    return (row / Q_PER_KV * heads() + kv_head * Q_PER_KV + row % Q_PER_KV) * (HEAD_DIM / 4u);
+}

@@ -1,6 +1,9 @@
 // What the stages of split decode attention agree on.
+// import: attention/parts/attended
 // requires: override KV_SIZE: u32
 // requires: override KV_HEADS: u32
+// requires: override Q_PER_KV: u32
+// requires: override HEAD_DIM: u32
 // requires: override SPLITS: u32
 // requires: fn teams() -> u32
 override SEQUENCES: u32 = 1u; // whose heads lie one after the other
@@ -15,3 +18,15 @@ fn splits() -> u32 {
 
 // Splits that have work; the others leave at once and nobody looks for their results.
 fn used_splits(n: u32) -> u32 { return min(splits(), (n + teams() - 1u) / teams()); }
+
+// A row of the second stage is a query head.
+fn combined_rows() -> u32 { return SEQUENCES * KV_HEADS * Q_PER_KV; }
+
+fn used_splits_of(row: u32) -> u32 { return used_splits(attended()); }
+
+fn row_output(row: u32) -> u32 { return row * (HEAD_DIM / 4u); }
+
+// Where the partial results of a row lie: [KV head][split][head of the group].
+fn partial_of(row: u32, split: u32) -> u32 {
+    return ((row / Q_PER_KV) * splits() + split) * Q_PER_KV + row % Q_PER_KV;
+}

@@ -1,24 +1,28 @@
-// Second stage of split decode attention: the splits' partial softmaxes become one. A workgroup
-// makes COMBINE_FOURS fours of a head; COMBINE / COMBINE_FOURS invocations share the splits of
-// each, four at a time: all loads are on their way at once for up to 4 COMBINE / COMBINE_FOURS.
-// import: attention/parts/attended, attention/parts/softmax, attention/parts/split
-// import: format/store_four
-// requires: override Q_PER_KV: u32
+// Second stage of split attention: the splits' partial softmaxes become one. A row is what has a softmax of its
+// own: a query head, or one of a token of a prompt. A workgroup makes COMBINE_FOURS fours of a row;
+// COMBINE / COMBINE_FOURS invocations share the splits of each, four at a time: all loads are on their way at
+// once for up to 4 COMBINE / COMBINE_FOURS.
+// import: attention/parts/softmax, format/store_four, grid
 // requires: override HEAD_DIM: u32
 // requires: var partials: array<vec4<f32>>
 // requires: var tops: array<vec2<f32>>
+// requires: fn combined_rows() -> u32
+// requires: fn partial_of(row: u32, split: u32) -> u32
+// requires: fn row_output(row: u32) -> u32
+// requires: fn splits() -> u32
+// requires: fn used_splits_of(row: u32) -> u32
 override COMBINE: u32 = 256u;
 override COMBINE_FOURS: u32 = 8u;
 
 var<workgroup> combine_maxima: array<vec2<f32>, COMBINE>;
 var<workgroup> combine_outputs: array<vec4<f32>, COMBINE>;
 
-// What a split left of a head: the score its sums are relative to, their norm, and one of the sums.
+// What a split left of a row: the score its sums are relative to, their norm, and one of the sums.
 struct SplitOutput { top: vec2<f32>, sum: vec4<f32> }
 
 // The loads do not wait for `used`; what lies beyond the splits at work may be anything.
-fn load_split_output(head: u32, four: u32, split: u32, used: u32) -> SplitOutput {
-    let at = ((head / Q_PER_KV) * splits() + min(split, splits() - 1u)) * Q_PER_KV + head % Q_PER_KV;
+fn load_split_output(row: u32, four: u32, split: u32, used: u32) -> SplitOutput {
+    let at = partial_of(row, min(split, splits() - 1u));
     let at_work = vec4<bool>(split < used);
     return SplitOutput(
         select(vec2<f32>(LOWEST, 0.0), tops[at], at_work.xy),
@@ -35,24 +39,27 @@ fn scaled(a: SplitOutput, most: f32) -> SplitOutput {
 @compute @workgroup_size(COMBINE)
 fn combine(
     @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
     let fours = HEAD_DIM / 4u;
     let blocks = (fours + COMBINE_FOURS - 1u) / COMBINE_FOURS;
-    let head = workgroup.x / blocks;
-    let four = workgroup.x % blocks * COMBINE_FOURS + lid % COMBINE_FOURS;
+    let group = flat_index(workgroup, groups, combined_rows() * blocks);
+    // A workgroup beyond the last one repeats it.
+    let row = min(group / blocks, combined_rows() - 1u);
+    let four = group % blocks * COMBINE_FOURS + lid % COMBINE_FOURS;
     let part = lid / COMBINE_FOURS;
     let parts = COMBINE / COMBINE_FOURS;
-    let used = used_splits(attended());
+    let used = used_splits_of(row);
 
     let own = min(four, fours - 1u);
     var all = SplitOutput(vec2<f32>(LOWEST, 0.0), vec4<f32>(0.0));
     for (var begin = 0u; begin < splits(); begin += 4u * parts) {
         let split = begin + part;
-        let a = load_split_output(head, own, split, used);
-        let b = load_split_output(head, own, split + parts, used);
-        let c = load_split_output(head, own, split + 2u * parts, used);
-        let d = load_split_output(head, own, split + 3u * parts, used);
+        let a = load_split_output(row, own, split, used);
+        let b = load_split_output(row, own, split + parts, used);
+        let c = load_split_output(row, own, split + 2u * parts, used);
+        let d = load_split_output(row, own, split + 3u * parts, used);
         let most = max(max(max(a.top.x, b.top.x), max(c.top.x, d.top.x)), all.top.x);
         let e = scaled(a, most);
         let f = scaled(b, most);
@@ -79,6 +86,6 @@ fn combine(
         workgroupBarrier();
     }
     if (part == 0u && four < fours) {
-        store_four(head * fours + four, combine_outputs[lid] / combine_maxima[lid].y);
+        store_four(row_output(row) + four, combine_outputs[lid] / combine_maxima[lid].y);
     }
 }

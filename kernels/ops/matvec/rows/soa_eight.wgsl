@@ -51,7 +51,3 @@ fn weights_of(chunk: Chunk) -> Eight {
     let f = vec4<f32>(factor);
     return Eight(fma(q.low, f, vec4<f32>(summand)), fma(q.high, f, vec4<f32>(summand)));
 }
-
-fn weights_low(chunk: Chunk) -> vec4<f32> { return weights_of(chunk).low; }
-
-fn weights_high(chunk: Chunk) -> vec4<f32> { return weights_of(chunk).high; }

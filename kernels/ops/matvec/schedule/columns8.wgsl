@@ -1,13 +1,13 @@
-// Eight rows a workgroup for up to eight vectors. Four weights of each row become floats once and meet every
-// vector, one fma a product; then the next four, so that fewer of them wait in registers. Sums are named
-// values, so all of them stay in registers. The workgroup's subgroups split K and meet once in workgroup
-// memory.
+// Eight rows a workgroup for up to eight vectors. A chunk of each row becomes floats once and meets every
+// vector, one fma a product. Sums are named values, so all of them stay in registers. The workgroup's
+// subgroups split K and meet once in workgroup memory.
 //
 // A subgroup adds up 64 sums. Lanes that differ in one bit first share the sums between them, each adding up
 // half of them, three times; then a lane has one vector's sums and adds those of every eighth lane.
 // Subgroups have eight lanes at least.
 // import: grid, matvec/epilogue/rows_of_y
 // requires: type Chunk
+// requires: type Eight
 // requires: type XChunk
 // requires: override N_VECTORS: u32
 // requires: override ROWS: u32
@@ -16,8 +16,7 @@
 // requires: fn old_y(at: u32) -> f32
 // requires: fn row_chunks() -> u32
 // requires: fn store_y(at: u32, product: f32, held: f32)
-// requires: fn weights_high(chunk: Chunk) -> vec4<f32>
-// requires: fn weights_low(chunk: Chunk) -> vec4<f32>
+// requires: fn weights_of(chunk: Chunk) -> Eight
 override WG: u32 = 128u;
 override SLOTS: u32 = 16u * ((WG + 7u) / 8u);
 
@@ -29,18 +28,35 @@ struct Sums { low: vec4<f32>, high: vec4<f32> }
 // One weight of each of those rows.
 struct Weights { low: vec4<f32>, high: vec4<f32> }
 
-// Four weights of each row.
-struct EightRows { k0: Weights, k1: Weights, k2: Weights, k3: Weights }
+// Eight weights of each row.
+struct EightRows { k0: Weights, k1: Weights, k2: Weights, k3: Weights, k4: Weights, k5: Weights, k6: Weights, k7: Weights }
 
-fn eight_rows(
-    a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32>,
-    e: vec4<f32>, f: vec4<f32>, g: vec4<f32>, h: vec4<f32>,
-) -> EightRows {
+fn load_eight(first: u32, last: u32, chunk: u32) -> EightRows {
+    let p0 = load_chunk(min(first, last), chunk);
+    let p1 = load_chunk(min(first + 1u, last), chunk);
+    let p2 = load_chunk(min(first + 2u, last), chunk);
+    let p3 = load_chunk(min(first + 3u, last), chunk);
+    let p4 = load_chunk(min(first + 4u, last), chunk);
+    let p5 = load_chunk(min(first + 5u, last), chunk);
+    let p6 = load_chunk(min(first + 6u, last), chunk);
+    let p7 = load_chunk(min(first + 7u, last), chunk);
+    let a = weights_of(p0);
+    let b = weights_of(p1);
+    let c = weights_of(p2);
+    let d = weights_of(p3);
+    let e = weights_of(p4);
+    let f = weights_of(p5);
+    let g = weights_of(p6);
+    let h = weights_of(p7);
     return EightRows(
-        Weights(vec4<f32>(a.x, b.x, c.x, d.x), vec4<f32>(e.x, f.x, g.x, h.x)),
-        Weights(vec4<f32>(a.y, b.y, c.y, d.y), vec4<f32>(e.y, f.y, g.y, h.y)),
-        Weights(vec4<f32>(a.z, b.z, c.z, d.z), vec4<f32>(e.z, f.z, g.z, h.z)),
-        Weights(vec4<f32>(a.w, b.w, c.w, d.w), vec4<f32>(e.w, f.w, g.w, h.w)),
+        Weights(vec4<f32>(a.low.x, b.low.x, c.low.x, d.low.x), vec4<f32>(e.low.x, f.low.x, g.low.x, h.low.x)),
+        Weights(vec4<f32>(a.low.y, b.low.y, c.low.y, d.low.y), vec4<f32>(e.low.y, f.low.y, g.low.y, h.low.y)),
+        Weights(vec4<f32>(a.low.z, b.low.z, c.low.z, d.low.z), vec4<f32>(e.low.z, f.low.z, g.low.z, h.low.z)),
+        Weights(vec4<f32>(a.low.w, b.low.w, c.low.w, d.low.w), vec4<f32>(e.low.w, f.low.w, g.low.w, h.low.w)),
+        Weights(vec4<f32>(a.high.x, b.high.x, c.high.x, d.high.x), vec4<f32>(e.high.x, f.high.x, g.high.x, h.high.x)),
+        Weights(vec4<f32>(a.high.y, b.high.y, c.high.y, d.high.y), vec4<f32>(e.high.y, f.high.y, g.high.y, h.high.y)),
+        Weights(vec4<f32>(a.high.z, b.high.z, c.high.z, d.high.z), vec4<f32>(e.high.z, f.high.z, g.high.z, h.high.z)),
+        Weights(vec4<f32>(a.high.w, b.high.w, c.high.w, d.high.w), vec4<f32>(e.high.w, f.high.w, g.high.w, h.high.w)),
     );
 }
 
@@ -48,8 +64,11 @@ fn add_product(sum: Sums, w: Weights, x: f32) -> Sums {
     return Sums(fma(w.low, vec4<f32>(x), sum.low), fma(w.high, vec4<f32>(x), sum.high));
 }
 
-fn add_products(sum: Sums, w: EightRows, v: vec4<f32>) -> Sums {
-    return add_product(add_product(add_product(add_product(sum, w.k0, v.x), w.k1, v.y), w.k2, v.z), w.k3, v.w);
+fn add_products(sum: Sums, w: EightRows, v: XChunk) -> Sums {
+    let a = add_product(add_product(sum, w.k0, v.low.x), w.k1, v.low.y);
+    let b = add_product(add_product(a, w.k2, v.low.z), w.k3, v.low.w);
+    let c = add_product(add_product(b, w.k4, v.high.x), w.k5, v.high.y);
+    return add_product(add_product(c, w.k6, v.high.z), w.k7, v.high.w);
 }
 
 // A lane keeps `first`, or `second` where `other`, and adds what the lane that differs in `bit` has of it.
@@ -102,38 +121,15 @@ fn main(
     var s6: Sums;
     var s7: Sums;
     for (var c = lid; c < row_chunks(); c += WG) {
-        let p0 = load_chunk(min(first, last), c);
-        let p1 = load_chunk(min(first + 1u, last), c);
-        let p2 = load_chunk(min(first + 2u, last), c);
-        let p3 = load_chunk(min(first + 3u, last), c);
-        let p4 = load_chunk(min(first + 4u, last), c);
-        let p5 = load_chunk(min(first + 5u, last), c);
-        let p6 = load_chunk(min(first + 6u, last), c);
-        let p7 = load_chunk(min(first + 7u, last), c);
-        let low = eight_rows(
-            weights_low(p0), weights_low(p1), weights_low(p2), weights_low(p3),
-            weights_low(p4), weights_low(p5), weights_low(p6), weights_low(p7),
-        );
-        s0 = add_products(s0, low, load_x_column(0u, c).low);
-        if (N_VECTORS > 1u) { s1 = add_products(s1, low, load_x_column(1u, c).low); }
-        if (N_VECTORS > 2u) { s2 = add_products(s2, low, load_x_column(2u, c).low); }
-        if (N_VECTORS > 3u) { s3 = add_products(s3, low, load_x_column(3u, c).low); }
-        if (N_VECTORS > 4u) { s4 = add_products(s4, low, load_x_column(4u, c).low); }
-        if (N_VECTORS > 5u) { s5 = add_products(s5, low, load_x_column(5u, c).low); }
-        if (N_VECTORS > 6u) { s6 = add_products(s6, low, load_x_column(6u, c).low); }
-        if (N_VECTORS > 7u) { s7 = add_products(s7, low, load_x_column(7u, c).low); }
-        let high = eight_rows(
-            weights_high(p0), weights_high(p1), weights_high(p2), weights_high(p3),
-            weights_high(p4), weights_high(p5), weights_high(p6), weights_high(p7),
-        );
-        s0 = add_products(s0, high, load_x_column(0u, c).high);
-        if (N_VECTORS > 1u) { s1 = add_products(s1, high, load_x_column(1u, c).high); }
-        if (N_VECTORS > 2u) { s2 = add_products(s2, high, load_x_column(2u, c).high); }
-        if (N_VECTORS > 3u) { s3 = add_products(s3, high, load_x_column(3u, c).high); }
-        if (N_VECTORS > 4u) { s4 = add_products(s4, high, load_x_column(4u, c).high); }
-        if (N_VECTORS > 5u) { s5 = add_products(s5, high, load_x_column(5u, c).high); }
-        if (N_VECTORS > 6u) { s6 = add_products(s6, high, load_x_column(6u, c).high); }
-        if (N_VECTORS > 7u) { s7 = add_products(s7, high, load_x_column(7u, c).high); }
+        let w = load_eight(first, last, c);
+        s0 = add_products(s0, w, load_x_column(0u, c));
+        if (N_VECTORS > 1u) { s1 = add_products(s1, w, load_x_column(1u, c)); }
+        if (N_VECTORS > 2u) { s2 = add_products(s2, w, load_x_column(2u, c)); }
+        if (N_VECTORS > 3u) { s3 = add_products(s3, w, load_x_column(3u, c)); }
+        if (N_VECTORS > 4u) { s4 = add_products(s4, w, load_x_column(4u, c)); }
+        if (N_VECTORS > 5u) { s5 = add_products(s5, w, load_x_column(5u, c)); }
+        if (N_VECTORS > 6u) { s6 = add_products(s6, w, load_x_column(6u, c)); }
+        if (N_VECTORS > 7u) { s7 = add_products(s7, w, load_x_column(7u, c)); }
     }
     let rows0 = vector_sums(
         s0.low, s1.low, s2.low, s3.low, s4.low, s5.low, s6.low, s7.low, lane, size,
