@@ -39,7 +39,7 @@ pub fn split_grid<P: Cache>(p: &P, c: &Constants) -> usize {
 
 /// Workgroups of the stage that combines the splits.
 fn combine_grid<P: Heads>(p: &P, c: &Constants) -> usize {
-    p.q_heads() * p.head_dim().div_ceil(4 * c["COMBINE_FOURS"] as usize)
+    (p.q_elements() / 4).div_ceil(c["COMBINE_FOURS"] as usize)
 }
 
 /// Stages of the split variants that leave the splits' results to a second dispatch.

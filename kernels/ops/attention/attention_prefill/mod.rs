@@ -53,11 +53,6 @@ impl AttentionPrefill {
         fitting.min(self.kv_size.div_ceil(64)).max(1)
     }
 
-    /// Splits that make about two workgroups a processor of a large GPU of `blocks` blocks.
-    fn key_splits(&self, blocks: usize) -> f64 {
-        (264 / blocks).clamp(1, self.most_key_splits()) as f64
-    }
-
     /// Blocks of `rows` rows, of all KV heads.
     fn blocks(&self, rows: usize) -> usize {
         self.kv_heads * self.rows().div_ceil(rows)
@@ -201,8 +196,16 @@ fn split_blocks(p: &AttentionPrefill, c: &Constants, rows: usize) -> usize {
 /// The stage that combines the splits.
 const COMBINE: Stage<AttentionPrefill> = Stage {
     entry: "combine",
-    grid: |p, c| p.n_tokens * p.q_heads() * p.head_dim.div_ceil(4 * c["COMBINE_FOURS"] as usize),
+    grid: |p, c| (p.n_tokens * p.q_elements() / 4).div_ceil(c["COMBINE_FOURS"] as usize),
 };
+
+/// Geometry of both stages with blocks of `rows` rows: about two workgroups a processor of a large
+/// GPU attend, and an invocation combines four splits.
+fn split_constants(p: &AttentionPrefill, rows: usize) -> Overrides {
+    let splits = (264 / p.blocks(rows)).clamp(1, p.most_key_splits());
+    let parts = splits.div_ceil(4).next_power_of_two();
+    vec![("SPLITS", splits as f64), ("COMBINE_FOURS", (256 / parts) as f64)]
+}
 
 const SPLITS: Tunables = &[("SPLITS", &[2.0, 4.0, 8.0, 16.0, 32.0, 64.0])];
 
@@ -299,7 +302,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
                 // Splits make up for few blocks.
                 let fits = |each: &usize| 8 * each <= p.rows() && flash_fits(*each, caps);
                 let each = [4, 2].into_iter().find(fits).unwrap_or(1);
-                vec![("ROWS_EACH", each as f64), ("SPLITS", p.key_splits(p.blocks(16 * each)))]
+                [vec![("ROWS_EACH", each as f64)], split_constants(p, 16 * each)].concat()
             },
             tunables: SPLITS,
             unsupported: flash_unsupported,
@@ -320,10 +323,9 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
                 COMBINE,
             ],
             constants: |p, caps| {
-                let mut constants = matrix_constants(p, caps);
+                let constants = matrix_constants(p, caps);
                 let rows = 32 * constants[0].1 as usize;
-                constants.push(("SPLITS", p.key_splits(p.blocks(rows))));
-                constants
+                [constants, split_constants(p, rows)].concat()
             },
             tunables: SPLITS,
             unsupported: matrix_unsupported,

@@ -11,11 +11,11 @@
 // requires: var k_cache: array<vec4<u32>>
 // requires: var q: array<vec4<f32>>
 // requires: var v_cache: array<vec4<u32>>
-// requires: fn keep_four(kv_head: u32, row: u32, split: u32, four: u32, value: vec4<f32>)
-// requires: fn keep_top(kv_head: u32, row: u32, split: u32, top: vec2<f32>)
+// requires: fn keep_four(keys: vec2<u32>, kv_head: u32, row: u32, split: u32, four: u32, value: vec4<f32>)
+// requires: fn keep_top(keys: vec2<u32>, kv_head: u32, row: u32, split: u32, top: vec2<f32>)
 // requires: fn split_keys(keys: vec2<u32>, split: u32) -> vec2<u32>
 // requires: fn splits() -> u32
-// requires: fn sum_factor(norm: f32) -> f32
+// requires: fn sum_factor(keys: vec2<u32>, norm: f32) -> f32
 override SG: u32 = 32u; // the adapter's only subgroup size
 override ROW_BLOCKS: u32 = 2u; // of 32 rows
 
@@ -84,9 +84,10 @@ fn main(
     let split = group / KV_HEADS % splits();
     let first_row = (blocks - 1u - group / KV_HEADS / splits()) * ROWS;
     let last_row = min(first_row + ROWS, all_rows) - 1u;
-    let keys = split_keys(block_keys(first_row, last_row), split);
-    let begin = keys.x;
-    let end = keys.y;
+    let keys = block_keys(first_row, last_row);
+    let own_keys = split_keys(keys, split);
+    let begin = own_keys.x;
+    let end = own_keys.y;
     // One past the last row whose result is kept: a split without keys has none.
     let end_row = select(first_row, last_row + 1u, begin < end);
     let cache = kv_head * KV_SIZE * (HEAD_DIM / (4u * chunk_fours()));
@@ -369,8 +370,8 @@ fn main(
     if (COLUMN_BLOCKS > 2u) { norm += subgroupShuffleXor(norm, 2u); }
     workgroupBarrier();
     if (part == 0u) {
-        row_factors[row] = sum_factor(norm);
-        if (first_row + row < end_row) { keep_top(kv_head, first_row + row, split, vec2<f32>(reference, norm)); }
+        row_factors[row] = sum_factor(keys, norm);
+        if (first_row + row < end_row) { keep_top(keys, kv_head, first_row + row, split, vec2<f32>(reference, norm)); }
     }
     let place13 = own_sums;
     let sums13 = o00;
@@ -385,7 +386,7 @@ fn main(
     let sums16 = o11;
     coopStoreT(sums16, &block_scores[place16], SCORE_STRIDE);
     workgroupBarrier();
-    store_half(first_row + own_rows, end_row, kv_head, split, own_rows, own_sums, column_block * 16u, lane);
+    store_half(first_row + own_rows, end_row, keys, kv_head, split, own_rows, own_sums, column_block * 16u, lane);
     workgroupBarrier();
     let place17 = own_sums;
     let sums17 = o02;
@@ -400,7 +401,7 @@ fn main(
     let sums20 = o13;
     coopStoreT(sums20, &block_scores[place20], SCORE_STRIDE);
     workgroupBarrier();
-    store_half(first_row + own_rows, end_row, kv_head, split, own_rows, own_sums, column_block * 16u + 8u, lane);
+    store_half(first_row + own_rows, end_row, keys, kv_head, split, own_rows, own_sums, column_block * 16u + 8u, lane);
     workgroupBarrier();
 }
 
@@ -408,6 +409,7 @@ fn main(
 fn store_half(
     first: u32,
     end_row: u32,
+    keys: vec2<u32>,
     kv_head: u32,
     split: u32,
     own_rows: u32,
@@ -419,6 +421,6 @@ fn store_half(
         let row = first + i / 8u;
         if (row >= end_row) { continue; }
         let sum = block_scores[own_sums + i / 8u * SCORE_STRIDE + i % 8u] * row_factors[own_rows + i / 8u];
-        keep_four(kv_head, row, split, column + i % 8u, sum);
+        keep_four(keys, kv_head, row, split, column + i % 8u, sum);
     }
 }

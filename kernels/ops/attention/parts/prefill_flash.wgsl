@@ -12,11 +12,11 @@
 // requires: var k_cache: array<vec4<u32>>
 // requires: var q: array<vec4<f32>>
 // requires: var v_cache: array<vec4<u32>>
-// requires: fn keep_four(kv_head: u32, row: u32, split: u32, four: u32, value: vec4<f32>)
-// requires: fn keep_top(kv_head: u32, row: u32, split: u32, top: vec2<f32>)
+// requires: fn keep_four(keys: vec2<u32>, kv_head: u32, row: u32, split: u32, four: u32, value: vec4<f32>)
+// requires: fn keep_top(keys: vec2<u32>, kv_head: u32, row: u32, split: u32, top: vec2<f32>)
 // requires: fn split_keys(keys: vec2<u32>, split: u32) -> vec2<u32>
 // requires: fn splits() -> u32
-// requires: fn sum_factor(norm: f32) -> f32
+// requires: fn sum_factor(keys: vec2<u32>, norm: f32) -> f32
 override ROWS_EACH: u32 = 2u; // 1, 2 or 4
 
 const SIDE: u32 = 16u;
@@ -58,9 +58,10 @@ fn main(
     let split = group / KV_HEADS % splits();
     let first_row = (blocks - 1u - group / KV_HEADS / splits()) * block_rows();
     let last_row = min(first_row + block_rows(), N_TOKENS * Q_PER_KV) - 1u;
-    let keys = split_keys(block_keys(first_row, last_row), split);
-    let begin = keys.x;
-    let end = keys.y;
+    let keys = block_keys(first_row, last_row);
+    let own_keys = split_keys(keys, split);
+    let begin = own_keys.x;
+    let end = own_keys.y;
     if (begin >= end) { return; }
     let per_chunk = chunk_fours();
     let chunks = fours() / per_chunk;
@@ -178,11 +179,11 @@ fn main(
         if (row <= last_row) {
             var total = 0.0;
             for (var j = 0u; j < SIDE; j++) { total += flash_tops[(across + SIDE * i) * SIDE + j]; }
-            let factor = sum_factor(total);
-            if (down == 0u) { keep_top(kv_head, row, split, vec2<f32>(most[i], total)); }
+            let factor = sum_factor(keys, total);
+            if (down == 0u) { keep_top(keys, kv_head, row, split, vec2<f32>(most[i], total)); }
             for (var f = 0u; f * SIDE < fours(); f++) {
                 let four = down + SIDE * f;
-                if (four < fours()) { keep_four(kv_head, row, split, four, factor * sum[4u * i + f]); }
+                if (four < fours()) { keep_four(keys, kv_head, row, split, four, factor * sum[4u * i + f]); }
             }
         }
     }

@@ -1,6 +1,6 @@
 // The keys of a block of a prefill's rows are dealt out to several workgroups; a second stage combines what they
 // leave. A keys_a_split is whole runs of 64 keys, so a short sequence uses few of the splits.
-// import: attention/parts/prefill_rows
+// import: attention/parts/prefill_rows, format/store_four
 // requires: override HEAD_DIM: u32
 // requires: override KV_HEADS: u32
 // requires: override KV_SIZE: u32
@@ -33,12 +33,18 @@ fn split_keys(keys: vec2<u32>, split: u32) -> vec2<u32> {
     return vec2<u32>(begin, min(begin + keys_a_split(keys), keys.y));
 }
 
-// The second stage counts rows on through the KV heads.
-fn used_splits_of(row: u32) -> u32 {
-    let rows = N_TOKENS * Q_PER_KV;
-    let first = row % rows / block_rows() * block_rows();
-    let keys = block_keys(first, min(first + block_rows(), rows) - 1u);
-    return (keys.y - keys.x + keys_a_split(keys) - 1u) / keys_a_split(keys);
+// Splits at work on a block's keys.
+fn splits_of_keys(keys: vec2<u32>) -> u32 { return (keys.y - keys.x + keys_a_split(keys) - 1u) / keys_a_split(keys); }
+
+fn keys_of_row(row: u32) -> vec2<u32> {
+    let first = row / block_rows() * block_rows();
+    return block_keys(first, min(first + block_rows(), N_TOKENS * Q_PER_KV) - 1u);
+}
+
+// The second stage counts rows on through the KV heads. What a single split makes is the result already.
+fn splits_to_combine(row: u32) -> u32 {
+    let used = splits_of_keys(keys_of_row(row % (N_TOKENS * Q_PER_KV)));
+    return select(used, 0u, used == 1u);
 }
 
 fn row_output(row: u32) -> u32 {
@@ -52,12 +58,16 @@ fn partial_of(row: u32, split: u32) -> u32 {
     return (row / rows * splits() + split) * rows + row % rows;
 }
 
-fn sum_factor(norm: f32) -> f32 { return 1.0; }
+fn sum_factor(keys: vec2<u32>, norm: f32) -> f32 { return select(1.0, 1.0 / norm, splits_of_keys(keys) == 1u); }
 
-fn keep_top(kv_head: u32, row: u32, split: u32, top: vec2<f32>) {
-    tops[partial_of(kv_head * N_TOKENS * Q_PER_KV + row, split)] = top;
+fn keep_top(keys: vec2<u32>, kv_head: u32, row: u32, split: u32, top: vec2<f32>) {
+    if (splits_of_keys(keys) > 1u) { tops[partial_of(kv_head * N_TOKENS * Q_PER_KV + row, split)] = top; }
 }
 
-fn keep_four(kv_head: u32, row: u32, split: u32, four: u32, value: vec4<f32>) {
-    partials[partial_of(kv_head * N_TOKENS * Q_PER_KV + row, split) * (HEAD_DIM / 4u) + four] = value;
+fn keep_four(keys: vec2<u32>, kv_head: u32, row: u32, split: u32, four: u32, value: vec4<f32>) {
+    if (splits_of_keys(keys) > 1u) {
+        partials[partial_of(kv_head * N_TOKENS * Q_PER_KV + row, split) * (HEAD_DIM / 4u) + four] = value;
+    } else {
+        store_four(prefill_output(kv_head, row) + four, value);
+    }
 }

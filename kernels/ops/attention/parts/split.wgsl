@@ -22,7 +22,7 @@ fn used_splits(n: u32) -> u32 { return min(splits(), (n + teams() - 1u) / teams(
 // A row of the second stage is a query head.
 fn combined_rows() -> u32 { return SEQUENCES * KV_HEADS * Q_PER_KV; }
 
-fn used_splits_of(row: u32) -> u32 { return used_splits(attended()); }
+fn splits_to_combine(row: u32) -> u32 { return used_splits(attended()); }
 
 fn row_output(row: u32) -> u32 { return row * (HEAD_DIM / 4u); }
 

@@ -1,7 +1,7 @@
 // Second stage of split attention: the splits' partial softmaxes become one. A row is what has a softmax of its
-// own: a query head, or one of a token of a prompt. A workgroup makes COMBINE_FOURS fours of a row;
-// COMBINE / COMBINE_FOURS invocations share the splits of each, four at a time: all loads are on their way at
-// once for up to 4 COMBINE / COMBINE_FOURS.
+// own: a query head, or one of a token of a prompt. A workgroup makes COMBINE_FOURS fours of the rows, which
+// lie one after another; COMBINE / COMBINE_FOURS invocations share the splits of each, four at a time: all loads
+// are on their way at once for up to 4 COMBINE / COMBINE_FOURS.
 // import: attention/parts/softmax, format/store_four, grid
 // requires: override HEAD_DIM: u32
 // requires: var partials: array<vec4<f32>>
@@ -10,7 +10,7 @@
 // requires: fn partial_of(row: u32, split: u32) -> u32
 // requires: fn row_output(row: u32) -> u32
 // requires: fn splits() -> u32
-// requires: fn used_splits_of(row: u32) -> u32
+// requires: fn splits_to_combine(row: u32) -> u32
 override COMBINE: u32 = 256u;
 override COMBINE_FOURS: u32 = 8u;
 
@@ -42,24 +42,22 @@ fn combine(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let fours = HEAD_DIM / 4u;
-    let blocks = (fours + COMBINE_FOURS - 1u) / COMBINE_FOURS;
-    let group = flat_index(workgroup, groups, combined_rows() * blocks);
-    // A workgroup beyond the last one repeats it.
-    let row = min(group / blocks, combined_rows() - 1u);
-    let four = group % blocks * COMBINE_FOURS + lid % COMBINE_FOURS;
+    let all_fours = combined_rows() * (HEAD_DIM / 4u);
+    let blocks = (all_fours + COMBINE_FOURS - 1u) / COMBINE_FOURS;
+    let at = flat_index(workgroup, groups, blocks) * COMBINE_FOURS + lid % COMBINE_FOURS;
+    let row = min(at, all_fours - 1u) / (HEAD_DIM / 4u);
+    let four = min(at, all_fours - 1u) % (HEAD_DIM / 4u);
     let part = lid / COMBINE_FOURS;
     let parts = COMBINE / COMBINE_FOURS;
-    let used = used_splits_of(row);
+    let used = splits_to_combine(row);
 
-    let own = min(four, fours - 1u);
     var all = SplitOutput(vec2<f32>(LOWEST, 0.0), vec4<f32>(0.0));
     for (var begin = 0u; begin < splits(); begin += 4u * parts) {
         let split = begin + part;
-        let a = load_split_output(row, own, split, used);
-        let b = load_split_output(row, own, split + parts, used);
-        let c = load_split_output(row, own, split + 2u * parts, used);
-        let d = load_split_output(row, own, split + 3u * parts, used);
+        let a = load_split_output(row, four, split, used);
+        let b = load_split_output(row, four, split + parts, used);
+        let c = load_split_output(row, four, split + 2u * parts, used);
+        let d = load_split_output(row, four, split + 3u * parts, used);
         let most = max(max(max(a.top.x, b.top.x), max(c.top.x, d.top.x)), all.top.x);
         let e = scaled(a, most);
         let f = scaled(b, most);
@@ -85,7 +83,7 @@ fn combine(
         }
         workgroupBarrier();
     }
-    if (part == 0u && four < fours) {
+    if (part == 0u && at < all_fours && used > 0u) {
         store_four(row_output(row) + four, combine_outputs[lid] / combine_maxima[lid].y);
     }
 }
