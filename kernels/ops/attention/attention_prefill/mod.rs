@@ -171,11 +171,14 @@ fn matrix_rows(c: &Constants) -> usize {
     32 * c["ROW_BLOCKS"] as usize
 }
 
-/// Four subgroups of 32 rows and 64 columns.
+/// ROW_BLOCKS of `cooperative_matrix`: four subgroups of 32 rows and 64 columns.
+fn matrix_blocks(p: &AttentionPrefill) -> usize {
+    (256 / p.head_dim.max(1)).clamp(1, 4)
+}
+
 fn matrix_constants(p: &AttentionPrefill, caps: &Capabilities) -> Overrides {
     let subgroup = caps.subgroup.map_or(32, |(_, max)| max);
-    let blocks = (256 / p.head_dim.max(1)).clamp(1, 4);
-    vec![("ROW_BLOCKS", blocks as f64), ("SG", f64::from(subgroup))]
+    vec![("ROW_BLOCKS", matrix_blocks(p) as f64), ("SG", f64::from(subgroup))]
 }
 
 fn matrix_unsupported(p: &AttentionPrefill, caps: &Capabilities) -> Option<String> {
@@ -334,17 +337,23 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
         },
     ],
     prefer: |p| {
-        // Measured on 132 processors: `flash` takes 64 keys at a time, more than a few tokens at
-        // the start of a sequence have (at the end of a long one they lose 4 to 11 % with
-        // `tiled`); and with heads of 256 it takes longer a key, up to 64 blocks of rows.
-        let blocks = p.kv_heads * p.rows().div_ceil(16);
+        // Measured on 132 processors. Keys shared by several workgroups take a fifteenth to two
+        // thirds of the time at the end of a long sequence and 5 µs more at its beginning; the
+        // position is not known here.
+        let shared = |rows: usize| p.kv_size >= 512 + p.n_tokens && p.blocks(rows) <= 64;
         // Matrix units only where keys, values and what follows are f16 anyway.
-        if p.kv_format == FloatFormat::F16 && p.act_format == FloatFormat::F16 {
-            &["cooperative_matrix", "flash", "tiled", "naive"]
-        } else if p.n_tokens <= 32 || (p.head_dim > 128 && blocks <= 64) {
-            &["tiled", "flash", "naive"]
-        } else {
-            &["flash", "tiled", "naive"]
+        let units = p.kv_format == FloatFormat::F16 && p.act_format == FloatFormat::F16;
+        // `flash` takes 64 keys at a time, more than a few tokens at the start of a sequence have;
+        // and with heads of 256 it takes longer a key, up to 64 blocks of rows.
+        let small = p.n_tokens <= 32 || (p.head_dim > 128 && p.blocks(16) <= 64);
+        match (units, small) {
+            (true, _) if shared(32 * matrix_blocks(p)) => {
+                &["cooperative_matrix_split", "flash_split", "flash", "tiled", "naive"]
+            }
+            (true, _) => &["cooperative_matrix", "flash", "tiled", "naive"],
+            _ if shared(64) => &["flash_split", "flash", "tiled", "naive"],
+            (_, true) => &["tiled", "flash", "naive"],
+            _ => &["flash", "tiled", "naive"],
         }
     },
     cost: |p, s| {
