@@ -397,7 +397,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             Case::from(tokens(40, GEMMA)).n_kv(6).prompt_len(99).with(|p| {
                 (p.before, p.window, p.kv_size) = (20, 20, 60);
             }),
-            // Keys in one share and in several, some of which rows of the block attend to nothing of.
+            // Keys in one share and in several; rows of a block that attend to none of a share.
             tokens(5, LLAMA).at_end_of(400).with(|p| p.act_format = F16),
             Case::from(tokens(20, QWEN)).n_kv(3).prompt_len(23).with(|p| {
                 (p.kv_size, p.act_format) = (900, F16);

@@ -1,6 +1,6 @@
-// Attention of a prompt's tokens on 16 x 16 matrix units: blocks of 32 * ROW_BLOCKS rows of one KV head against
-// tiles of 32 keys. A row is a query head of a token. Which of the block's keys are this workgroup's and where
-// its results go is its neighbour's to say.
+// Attention of a prompt's tokens on 16 x 16 matrix units: blocks of 32 * ROW_BLOCKS rows of one KV head
+// against tiles of 32 keys. A row is a query head of a token. Which of the block's keys are this workgroup's
+// and where its results go is its neighbour's to say.
 // import: attention/parts/prefill_rows, attention/parts/softmax, grid, kv/chunk
 // requires: override HEAD_DIM: u32
 // requires: override KV_HEADS: u32

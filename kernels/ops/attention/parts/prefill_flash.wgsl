@@ -1,7 +1,7 @@
-// Attention of a prompt's tokens as two matrix products in registers. A row is a query head of a token; a block has
-// 16 * ROWS_EACH rows of one KV head. An invocation has ROWS_EACH rows and four keys of the scores, then the same
-// rows and every sixteenth four of the values. Which of the block's keys are this workgroup's and where its
-// results go is its neighbour's to say.
+// Attention of a prompt's tokens as two matrix products in registers. A row is a query head of a token; a
+// block has 16 * ROWS_EACH rows of one KV head. An invocation has ROWS_EACH rows and four keys of the
+// scores, then the same rows and every sixteenth four of the values. Which of the block's keys are this
+// workgroup's and where its results go is its neighbour's to say.
 // import: attention/parts/prefill_rows, attention/parts/softmax, grid, kv/chunk
 // requires: override HEAD_DIM: u32
 // requires: override KV_HEADS: u32

@@ -1,5 +1,5 @@
-// The keys of a block of a prefill's rows are dealt out to several workgroups; a second stage combines what they
-// leave. A keys_a_split is whole runs of 64 keys, so a short sequence uses few of the splits.
+// The keys of a block of a prefill's rows are dealt out to several workgroups; a second stage combines what
+// they leave. A share is whole runs of 64 keys, so a short sequence uses few of the splits.
 // import: attention/parts/prefill_rows, format/store_four
 // requires: override HEAD_DIM: u32
 // requires: override KV_HEADS: u32

@@ -1,7 +1,7 @@
-// Second stage of split attention: the splits' partial softmaxes become one. A row is what has a softmax of its
-// own: a query head, or one of a token of a prompt. A workgroup makes COMBINE_FOURS fours of the rows, which
-// lie one after another; COMBINE / COMBINE_FOURS invocations share the splits of each, four at a time: all loads
-// are on their way at once for up to 4 COMBINE / COMBINE_FOURS.
+// Second stage of split attention: the splits' partial softmaxes become one. A row is what has a softmax of
+// its own: a query head, or one of a token of a prompt. A workgroup makes COMBINE_FOURS fours of the rows,
+// which lie one after another; COMBINE / COMBINE_FOURS invocations share the splits of each, four at a time:
+// all loads are on their way at once for up to 4 COMBINE / COMBINE_FOURS.
 // import: attention/parts/softmax, format/store_four, grid
 // requires: override HEAD_DIM: u32
 // requires: var partials: array<vec4<f32>>
