@@ -64,7 +64,7 @@ pub trait Cache: Heads {
         n_kv.min(self.kv_size())
     }
 
-    /// Most splits of a KV head the scratch memory has room for; `splits()` in split_common.wgsl.
+    /// Most splits of a KV head the scratch memory has room for; `splits()` in parts/split.wgsl.
     fn most_splits(&self) -> usize {
         512usize.div_ceil(self.kv_heads()).min(self.kv_size().div_ceil(8))
     }

@@ -337,8 +337,8 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
         },
     ],
     prefer: |p| {
-        // Measured on 132 processors. Keys shared by several workgroups take a fifteenth to two
-        // thirds of the time at the end of a long sequence and 5 µs more at its beginning; the
+        // Measured on 132 processors. Keys shared by several workgroups take a fifteenth to nine
+        // tenths of the time at the end of a long sequence and 5 µs more at its beginning; the
         // position is not known here.
         let shared = |rows: usize| p.kv_size >= 512 + p.n_tokens && p.blocks(rows) <= 64;
         // Matrix units only where keys, values and what follows are f16 anyway.

@@ -4,8 +4,7 @@
 //   q: N_TOKENS rows of heads (Q_ROW q) or of heads and their KV heads (Q_ROW qkv), HEAD_DIM each, f32
 //   y: (N_TOKENS, heads, HEAD_DIM), f32 or f16      caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
 //   query i stands in slot p = min(position + i, KV_SIZE - 1), or BEFORE + i where BEFORE slots hold what
-//   came
-//   before; t runs over the slots of tokens up to p, with a window only over the last WINDOW of them
+//   came before; t runs over the slots of tokens up to p, with a window only over the last WINDOW of them
 //
 // Idea: a row is a query head of a token, and a KV head's rows go in blocks, so a tile of K and V is
 // read once for ROWS of them; the Q_PER_KV heads of a token stand side by side. Tiles that no row of

@@ -10,7 +10,7 @@ override SEQUENCES: u32 = 1u; // whose heads lie one after the other
 const MOST_SCORES: u32 = 64u; // Q_PER_KV * in_flight()
 const MOST_HEADS: u32 = 8u;
 
-// Splits of a KV head. The bounds are those of the scratch memory (attention_decode.rs).
+// Splits of a KV head. The bounds are those of the scratch memory (attention/mod.rs).
 fn splits() -> u32 {
     let heads = SEQUENCES * KV_HEADS;
     return min(SPLITS, min((511u + heads) / heads, (KV_SIZE + 7u) / 8u));
