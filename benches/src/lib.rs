@@ -1,5 +1,5 @@
-//! What the criterion targets share. Times are GPU timestamps through `iter_custom`; outputs are
-//! held against the reference before and after; weights are rotated past the cache.
+//! What the criterion targets share. Times are GPU timestamps through `iter_custom`; what timed
+//! invocations leave behind is held against the reference; weights are rotated past the cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use lathe_harness::decode::{GraphOptions, RunOptions, Weights, graph, session};
 use lathe_harness::execute::GpuExecutor;
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
 use lathe_harness::judge::check::Case;
-use lathe_harness::measure::{Bench, BenchOptions, Output, Temperature};
+use lathe_harness::measure::{Bench, BenchOptions, Temperature};
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
@@ -34,10 +34,7 @@ fn end(run: impl FnOnce(&mut Criterion) -> Result<()>) {
         .warm_up_time(Duration::from_millis(500))
         .measurement_time(Duration::from_secs(2))
         .configure_from_args();
-    if let Err(e) = run(&mut criterion) {
-        eprintln!("lathe: {e}");
-        std::process::exit(i32::from(e.exit_code()));
-    }
+    or_end(run(&mut criterion));
     criterion.final_summary();
 }
 
@@ -59,8 +56,8 @@ fn kernel_with(criterion: &mut Criterion, name: &str) -> Result<()> {
                 }
             };
             let pipelines = Pipelines::default();
-            let made = Case::new(&gpu, plan, &problem, SEED).and_then(|case| {
-                Bench::new(&gpu, &pipelines, case, options.rotate_bytes, Output::Validated)
+            let made = Case::new(&gpu, plan, &problem, options.seed).and_then(|case| {
+                Bench::new(&gpu, &pipelines, case, options.rotate_bytes)?.validated()
             });
             let mut bench = match made {
                 Ok(bench) => bench,
@@ -70,28 +67,42 @@ fn kernel_with(criterion: &mut Criterion, name: &str) -> Result<()> {
                 }
                 Err(e) => return Err(e),
             };
-            let mut failure = None;
             for temperature in [Temperature::Cold, Temperature::Warm] {
                 let id = format!("{}/{temperature:?}", variant.name).to_lowercase();
+                let mut samples = 0;
                 group.bench_function(BenchmarkId::new(id, &text), |b| {
-                    b.iter_custom(|count| match bench.time(count, temperature) {
-                        Ok(time) => time,
-                        Err(e) => {
-                            failure.get_or_insert(e);
-                            // Criterion needs a positive time to end on its own.
-                            Duration::from_millis(1)
-                        }
+                    b.iter_custom(|count| {
+                        samples += 1;
+                        or_end(sample(&mut bench, count, temperature, samples))
                     });
                 });
             }
-            if let Some(e) = failure {
-                return Err(e);
-            }
-            bench.validate("after timing")?;
         }
     }
     group.finish();
     Ok(())
+}
+
+/// Time of a sample, judged before criterion hears of it: the first of all, and later ones now and
+/// then.
+fn sample(bench: &mut Bench, count: u64, temperature: Temperature, nth: usize) -> Result<Duration> {
+    bench.renew()?;
+    let time = bench.time(count, temperature)?;
+    match nth {
+        1 => bench.judge_sampled(count, temperature)?,
+        n if n % 16 == 0 => bench.judge_left(temperature)?,
+        _ => 0.0,
+    };
+    Ok(time)
+}
+
+/// What was measured; an error ends the process, since criterion would print any number it is given
+/// in its place.
+fn or_end<T>(result: Result<T>) -> T {
+    result.unwrap_or_else(|e| {
+        eprintln!("lathe: {e}");
+        std::process::exit(i32::from(e.exit_code()))
+    })
 }
 
 /// The kernel's benchmarked problems; on a software adapter, which can only show that a benchmark
@@ -149,26 +160,17 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
             steps_per_submit: 8,
             ..Default::default()
         };
-        let mut failure = None;
         group.bench_function(BenchmarkId::new("step", arch), |b| {
             b.iter_custom(|count| {
                 let mut time = Duration::ZERO;
                 let runs = count.div_ceil(STEPS as u64);
                 for _ in 0..runs {
-                    match session::run(&graph, &mut executor, &run, &mut |_| {}) {
-                        Ok(run) => time += run.steps.iter().sum::<Duration>(),
-                        Err(e) => {
-                            failure.get_or_insert(e);
-                            time += Duration::from_millis(1);
-                        }
-                    }
+                    let run = or_end(session::run(&graph, &mut executor, &run, &mut |_| {}));
+                    time += run.steps.iter().sum::<Duration>();
                 }
                 time.mul_f64(count as f64 / (runs * STEPS as u64) as f64)
             });
         });
-        if let Some(e) = failure {
-            return Err(e);
-        }
     }
     group.finish();
     Ok(())

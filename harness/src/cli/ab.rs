@@ -7,13 +7,13 @@ use clap::Args;
 use super::Global;
 use super::generation::recorded_name;
 use crate::data::paired::{Comparison, Verdict};
-use crate::data::record::{Ab, Body, Record};
+use crate::data::record::{Ab, Body, Flag, Record};
 use crate::data::{Ratio, stats};
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Pipelines, Span};
 use crate::judge::check::Case;
 use crate::measure::ab::{self, AbOptions};
-use crate::measure::{Bench, BenchOptions, Output, environment};
+use crate::measure::{Bench, BenchOptions, environment};
 use crate::plan::user::is_file;
 use crate::plan::{Plan, PlanError};
 use crate::report::table;
@@ -37,6 +37,10 @@ pub(super) struct Opts {
     /// GGUF file, for `decode`
     #[arg(long, value_name = "FILE")]
     model: Option<std::path::PathBuf>,
+    /// Time files that are right for --shape alone: they are not checked on others, and the result
+    /// says so
+    #[arg(long, requires = "shape")]
+    one_shape: bool,
     /// Seconds after which the run ends whatever is known
     #[arg(long, value_name = "SECONDS")]
     time_out: Option<u64>,
@@ -76,6 +80,11 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
         let sides = [super::place(kernel, &opts.a)?, super::place(kernel, &opts.b)?];
         let problem = super::problem(kernel, opts.shape.as_deref())?;
+        for (variant, file) in sides.iter().filter(|_| !opts.one_shape) {
+            if let Some(file) = file {
+                super::check_others(&gpu, kernel, variant, file)?;
+            }
+        }
         let bench_options = BenchOptions::of(&gpu);
         let plan = |side: usize| -> Result<Plan> {
             let (variant, file) = &sides[side];
@@ -89,17 +98,14 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 PlanError::Reflect(e) => e.into(),
             })
         };
-        const SEED: u64 = 42;
         let (pipelines, rotate) = (Pipelines::default(), bench_options.rotate_bytes);
         let plans = [plan(0)?, plan(1)?];
         let mixed = plans[0].trusted != plans[1].trusted;
         let [plan_a, plan_b] = plans;
-        let case = Case::new(&gpu, plan_a, &problem, SEED)?;
-        let mut a = Bench::new(&gpu, &pipelines, case, rotate, Output::Validated)?;
-        let mut b = a.beside(&pipelines, plan_b, Output::Validated)?;
+        let case = Case::new(&gpu, plan_a, &problem, bench_options.seed)?;
+        let mut a = Bench::new(&gpu, &pipelines, case, rotate)?.validated()?;
+        let mut b = a.beside(&pipelines, plan_b)?.validated()?;
         let outcome = ab::kernels(&mut a, &mut b, &bench_options, &options)?;
-        a.validate("after timing")?;
-        b.validate("after timing")?;
         (kernel.show(&problem), mixed, outcome)
     };
     if mixed && gpu.checks == Checks::Files {
@@ -120,6 +126,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         ratio: comparison.ratio,
         control: comparison.control,
         indifference: comparison.indifference,
+        flags: opts.one_shape.then_some(Flag::OneShape.into()).into_iter().collect(),
         blocks: comparison.blocks,
     };
     let mut environment = environment(&gpu);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::Global;
-use crate::data::record::{Bench, BenchCase, Body, Record, StageTiming};
+use crate::data::record::{Bench, BenchCase, Body, Flag, Record, StageTiming};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::measure::{Session, environment};
@@ -81,6 +81,10 @@ struct KernelOpts {
     /// A WGSL file with the bindings of KERNEL/VARIANT, timed in that variant's place
     #[arg(long, value_name = "FILE")]
     wgsl: Option<PathBuf>,
+    /// Time a --wgsl file that is right for --shape alone: it is not checked on others, and the
+    /// result says so
+    #[arg(long, requires_all = ["wgsl", "shape"])]
+    one_shape: bool,
     /// Run again whenever the --wgsl file is saved
     #[arg(long, requires = "wgsl")]
     watch: bool,
@@ -157,6 +161,9 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         };
         // A file stands in the place of one variant.
         let places = if opts.wgsl.is_some() { &variants[..1] } else { &variants[..] };
+        if let Some(file) = opts.wgsl.as_deref().filter(|_| !opts.one_shape) {
+            super::check_others(&session.gpu, kernel, places[0], file)?;
+        }
         for problem in &problems {
             let (caps, shape) = (&session.gpu.caps, &problem.shape);
             // What decoding would take of these variants, or each of them.
@@ -187,7 +194,10 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
                 let named = format!("{}/{}", kernel.name, plan.variant);
                 tracing::info!("timing {named} {text}");
                 match session.measure(plan, problem) {
-                    Ok(case) => cases.push(case),
+                    Ok(mut case) => {
+                        case.flags.extend(opts.one_shape.then_some(Flag::OneShape.into()));
+                        cases.push(case);
+                    }
                     Err(Error::Unavailable { what, reason, .. }) => {
                         unavailable.push(format!("{named} {text}: {what}: {reason}"));
                         continue;

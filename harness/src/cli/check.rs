@@ -211,7 +211,7 @@ fn print(report: &Report) {
                     counts[0] += 1;
                     nmse = nmse.max(*n);
                     if let Some(w) = worst {
-                        ratio = ratio.max((w.got - w.expected).abs() / w.bound);
+                        ratio = ratio.max(w.ratio());
                     }
                 }
                 Verdict::Failed { .. } => counts[1] += 1,

@@ -293,6 +293,18 @@ fn place(kernel: &'static Kernel, text: &str) -> Result<(&'static KernelVariant,
     }
 }
 
+/// Checks a file on shapes other than the one it is to be timed on.
+fn check_others(
+    gpu: &std::sync::Arc<Gpu>,
+    kernel: &'static Kernel,
+    variant: &'static KernelVariant,
+    file: &Path,
+) -> Result<()> {
+    crate::judge::check::check_others(gpu, kernel, variant, file, |shape| {
+        plan_of(kernel, variant, shape, &gpu.caps, Some(file))
+    })
+}
+
 /// Runs `work` now and whenever `path` is saved, until interrupted. An error is shown and waits
 /// for the next save.
 fn watch(path: &Path, mut work: impl FnMut() -> Result<()>) -> Result<()> {

@@ -183,6 +183,9 @@ pub enum Flag {
     /// wgpu's run-time checks are in this shader, a user's file, where built-in ones run without.
     #[serde(rename = "run-time checks on")]
     RuntimeChecksOn,
+    /// A user's file was checked on this shape alone.
+    #[serde(rename = "one shape")]
+    OneShape,
     /// The rotated copies may have stayed in the cache.
     #[serde(rename = "not cold")]
     NotCold,
@@ -251,6 +254,9 @@ pub struct Ab {
     pub control: Ratio,
     /// Half-width of the zone around 1 that counts as the same.
     pub indifference: f64,
+    /// What makes the verdict doubtful.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flags: Vec<Word<Flag>>,
     /// Blocks: of eight samples, A's and B's in an order drawn for each; before 2026-11-23 of A B
     /// B A.
     pub blocks: usize,

@@ -81,30 +81,23 @@ impl GpuExecutor {
         Self::assemble(gpu, pipelines, recording, blocks)
     }
 
-    /// Another executor of the same recording with its own copies of the tensors `own` names and
-    /// the rest shared: what rotates in a cold benchmark.
-    pub fn sibling(&self, pipelines: &Pipelines, own: &[TensorId]) -> Result<Self> {
-        let blocks = self
-            .blocks
-            .iter()
-            .enumerate()
-            .map(|(i, block)| {
-                if !own.contains(&TensorId(i)) {
-                    return Ok(Arc::clone(block));
-                }
-                let name = &self.recording.tensors[i].name;
-                let copy = Block::new(&self.gpu, name, block.bytes, Policy::Plain)?;
-                let bytes = block.bytes.next_multiple_of(4);
-                self.gpu.caught(|| {
-                    let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
-                    let from = block.offset();
-                    encoder.copy_buffer_to_buffer(&block.buffer, from, &copy.buffer, 0, bytes);
-                    self.gpu.queue.submit([encoder.finish()]);
-                })?;
-                Ok(Arc::new(copy))
-            })
-            .collect::<Result<_>>()?;
-        Self::assemble(Arc::clone(&self.gpu), pipelines, Arc::clone(&self.recording), blocks)
+    /// A tensor's memory, to be shared.
+    pub(crate) fn shared(&self, tensor: TensorId) -> Arc<Block> {
+        Arc::clone(&self.blocks[tensor.0])
+    }
+
+    /// Another executor of the same recording with other memory for some tensors and the rest
+    /// shared.
+    pub(crate) fn with_blocks<'a>(
+        &self,
+        other: impl IntoIterator<Item = &'a (TensorId, Arc<Block>)>,
+    ) -> Result<Self> {
+        let mut blocks = self.blocks.clone();
+        for (tensor, block) in other {
+            blocks[tensor.0] = Arc::clone(block);
+        }
+        let (gpu, recording) = (Arc::clone(&self.gpu), Arc::clone(&self.recording));
+        Self::assemble(gpu, &self.pipelines, recording, blocks)
     }
 
     /// An executor of another recording that shares every tensor of the same name and size with
@@ -157,11 +150,6 @@ impl GpuExecutor {
     /// The device memory of a tensor.
     pub fn block(&self, tensor: TensorId) -> &Block {
         &self.blocks[tensor.0]
-    }
-
-    /// Whether a block is one of this executor's tensors.
-    pub(crate) fn holds(&self, block: &Block) -> bool {
-        self.blocks.iter().any(|own| std::ptr::eq(&raw const **own, block))
     }
 
     /// Dispatches of a part, which is prepared, and the number of its first operation.

@@ -1,14 +1,23 @@
 //! One block of device memory a tensor, in checks between guard words.
 
 use std::collections::VecDeque;
-use std::sync::PoisonError;
+use std::sync::{OnceLock, PoisonError};
 
 use super::device::Gpu;
+use crate::data::rng::Rng;
 use crate::error::{Error, Result};
 use crate::plan::memory::{UPLOAD_BYTES, UPLOADS_IN_FLIGHT, padded};
 
-/// What guards, padding and unwritten outputs hold: a NaN no kernel produces.
-pub const POISON: u32 = 0x7fcb_ad42;
+/// What guards, padding and unwritten outputs hold: a NaN no kernel produces, drawn anew by every
+/// process, so that no kernel knows it beforehand.
+pub fn poison() -> u32 {
+    static POISON: OnceLock<u32> = OnceLock::new();
+    // Neither the NaN that arithmetic makes (all other bits zero) nor all ones.
+    *POISON.get_or_init(|| 0x7fc0_0001 + Rng::fresh().below(0x003f_fff0))
+}
+
+/// Bytes of poison that lie ready on the device.
+const POISON_BYTES: u64 = 1 << 20;
 
 /// Bytes before and after a guarded tensor; also the alignment of its binding.
 pub const GUARD_BYTES: u64 = 256;
@@ -41,6 +50,21 @@ impl Gpu {
             }
         }
         uploads.pending += bytes;
+    }
+
+    /// A buffer of [`poison`] to copy from.
+    fn poison(&self) -> &wgpu::Buffer {
+        self.poison.get_or_init(|| {
+            let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("poison"),
+                size: POISON_BYTES,
+                usage: wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            });
+            let words = vec![poison(); POISON_BYTES as usize / 4];
+            self.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(&words));
+            buffer
+        })
     }
 
     /// Hands over what was written and waits for it, so that its staging memory is free.
@@ -114,10 +138,38 @@ impl Block {
         Ok(block)
     }
 
-    /// Fills content, padding and guards with [`POISON`].
+    /// Fills content, padding and guards with [`poison`].
     pub fn poison(&self, gpu: &Gpu) {
-        let words = vec![POISON; (self.buffer.size() / 4) as usize];
-        self.upload(gpu, 0, bytemuck::cast_slice(&words));
+        let mut encoder = gpu.device.create_command_encoder(&Default::default());
+        self.encode_poison(gpu, &mut encoder);
+        gpu.queue.submit([encoder.finish()]);
+    }
+
+    /// The same as a command.
+    pub(crate) fn encode_poison(&self, gpu: &Gpu, encoder: &mut wgpu::CommandEncoder) {
+        let (from, size) = (gpu.poison(), self.buffer.size());
+        for at in (0..size).step_by(POISON_BYTES as usize) {
+            let bytes = POISON_BYTES.min(size - at);
+            encoder.copy_buffer_to_buffer(from, 0, &self.buffer, at, bytes);
+        }
+    }
+
+    /// New memory that holds the same.
+    pub(crate) fn copied(&self, gpu: &Gpu, name: &str) -> Result<Self> {
+        let copy = Self::new(gpu, name, self.bytes, Policy::Plain)?;
+        gpu.caught(|| {
+            let mut encoder = gpu.device.create_command_encoder(&Default::default());
+            copy.encode_copy(self, &mut encoder);
+            gpu.queue.submit([encoder.finish()]);
+        })?;
+        Ok(copy)
+    }
+
+    /// Writes another block of the same size over this one, as a command.
+    pub(crate) fn encode_copy(&self, from: &Self, encoder: &mut wgpu::CommandEncoder) {
+        let bytes = padded(self.bytes).min(padded(from.bytes));
+        let (source, target) = (guard(from.policy), guard(self.policy));
+        encoder.copy_buffer_to_buffer(&from.buffer, source, &self.buffer, target, bytes);
     }
 
     /// Writes content from its byte `offset` on. Offset and length are multiples of 4.
@@ -161,7 +213,7 @@ impl Block {
     pub fn read_guarded(&self, gpu: &Gpu) -> Result<(Vec<u8>, Option<i64>)> {
         let all = gpu.read(&self.buffer, 0, self.buffer.size())?;
         let (start, end) = (GUARD_BYTES as usize, GUARD_BYTES as usize + self.bytes as usize);
-        let poison = POISON.to_le_bytes();
+        let poison = poison().to_le_bytes();
         let touched = (0..all.len())
             .filter(|i| *i < start || *i >= end)
             .find(|i| all[*i] != poison[*i % 4])

@@ -2,7 +2,7 @@
 //! collected and turned into [`Error`]s at the next wait. A device of the application's keeps its
 //! own callbacks; there every call that could fail is made inside an error scope.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use lathe_kernels::Capabilities;
@@ -77,6 +77,8 @@ pub struct Gpu {
     pub(super) peak: Mutex<MemoryUse>,
     /// Uploads on their way.
     pub(super) uploads: Mutex<Uploads>,
+    /// What unwritten outputs are copied from.
+    pub(super) poison: OnceLock<wgpu::Buffer>,
     /// The device is the application's, which hears of uncaptured errors and of device loss itself.
     is_foreign: bool,
     faults: Arc<Mutex<Faults>>,
@@ -198,6 +200,7 @@ impl Gpu {
             memory_limit: None,
             peak: Mutex::default(),
             uploads: Mutex::default(),
+            poison: OnceLock::new(),
             is_foreign: false,
             faults: Arc::default(),
         }

@@ -13,7 +13,7 @@ mod timestamps;
 pub const WGPU_VERSION: &str = "30.0.1";
 
 pub use adapter::adapters;
-pub use buffers::{Block, GUARD_BYTES, POISON, Policy};
+pub use buffers::{Block, GUARD_BYTES, Policy, poison};
 pub use device::{Checks, Gpu};
 pub use memory::{Budget, DeviceMemory, MemoryUse};
 pub use pipeline::{Pipeline, Pipelines};

@@ -40,6 +40,11 @@ impl WorstElement {
             bound: worst.bound,
         }
     }
+
+    /// The difference over the largest allowed one.
+    pub fn ratio(&self) -> f64 {
+        (self.got - self.expected).abs() / self.bound
+    }
 }
 
 /// How far an operation lies from its oracle, all within bounds.

@@ -64,7 +64,7 @@ pub fn run(
 /// Two kernels against each other, cold, both in microseconds an invocation. Both sides run
 /// equally many invocations a sample over the same copies in the same order, which begin where
 /// those of the block before ended: what a sample costs beside its invocations, and which copies
-/// it finds in the cache, is the same for both.
+/// it finds in the cache, is the same for both. What both leave behind is judged.
 pub fn kernels(
     a: &mut Bench,
     b: &mut Bench,
@@ -75,8 +75,14 @@ pub fn kernels(
     let (count_b, _) = b.warm_up(bench.sample, Temperature::Cold)?;
     let count = count_a.max(count_b);
     let microseconds = |d: Duration| d.as_secs_f64() * 1e6 / count as f64;
-    run(options, &mut |is_a, block| {
+    let outcome = run(options, &mut |is_a, block| {
         let side = if is_a { &mut *a } else { &mut *b };
         side.time_from(block as u64 * count, count).map(microseconds)
-    })
+    })?;
+    // Each side wrote over what the other left: one more sample of each, as those before.
+    for side in [a, b] {
+        side.time_from(u64::from(Rng::fresh().below(1 << 20)), count)?;
+        side.judge_sampled(count, Temperature::Cold)?;
+    }
+    Ok(outcome)
 }

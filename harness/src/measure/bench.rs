@@ -1,19 +1,22 @@
-//! GPU time of one kernel variant on one shape: validated, timed cold and warm, validated again.
+//! GPU time of one kernel variant on one shape. What is timed is what is judged: see
+//! docs/measuring.md.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lathe_kernels::Problem;
+use lathe_kernels::Role;
 
-use super::copy::Copier;
-use crate::data::record::{BenchCase, Clock, Flag, StageTiming, Timing};
+use super::ring::{Blocks, Ring};
+use crate::data::record::{Clock, Timing};
+use crate::data::rng::Rng;
 use crate::data::stats;
 use crate::data::steady::steady;
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
-use crate::gpu::{Checks, Gpu, Pipelines, Policy, Span};
-use crate::judge::check::{Case, Verdict};
+use crate::gpu::{Block, Gpu, Pipelines, Policy, Span};
+use crate::judge::check::{Case, Change, Draw, TOKENS_BEYOND, Verdict};
 use crate::plan::Plan;
+use crate::plan::recording::{Part, TensorId};
 
 /// Where a dispatch finds its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +44,15 @@ pub struct BenchOptions {
     pub overlapped: bool,
     /// Time the dispatches of an invocation apart too, where it has several.
     pub stages: bool,
+    /// What inputs are drawn from. Another one each time, so that no kernel knows them.
+    pub seed: u64,
 }
 
 impl BenchOptions {
     /// Settings for an adapter: a real GPU must leave its cache and needs milliseconds for its
     /// timestamps' quantum not to matter; a software adapter only has to show that it works.
     pub fn of(gpu: &Gpu) -> Self {
+        let seed = Rng::fresh().next_u64() >> 16;
         if gpu.adapter.software {
             Self {
                 rotate_bytes: 16 << 20,
@@ -56,6 +62,7 @@ impl BenchOptions {
                 samples: 5,
                 overlapped: false,
                 stages: false,
+                seed,
             }
         } else {
             Self {
@@ -66,13 +73,11 @@ impl BenchOptions {
                 samples: 25,
                 overlapped: false,
                 stages: false,
+                seed,
             }
         }
     }
 }
-
-/// Most copies of a case: tiny kernels stop being cold before they leave a large cache.
-const MOST_COPIES: u64 = 512;
 
 /// Least invocations of a batch: the barrier behind it is then little of the time.
 const LEAST_BATCH: usize = 64;
@@ -84,23 +89,11 @@ const MOST_DISPATCHES: u64 = 4096;
 /// it.
 const QUANTA: f64 = 1000.0;
 
-/// How far above the measured bandwidth a cold result may lie before it cannot be true.
-const ABOVE_MEASURED: f64 = 1.1;
+/// Most invocations of such a sample: fewer than a step's position may run on.
+const LONGEST: u64 = TOKENS_BEYOND as u64;
 
-/// Noise above which a result is flagged.
-const NOISY: f64 = 0.02;
-
-/// Seed of benchmark inputs.
-pub(crate) const SEED: u64 = 42;
-
-/// What becomes of a case's output before it is timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// It is held against the reference.
-    Validated,
-    /// Nothing: it was or will be checked elsewhere.
-    Trusted,
-}
+/// Samples with a change of the inputs that are judged besides those that count.
+const CHANGED: usize = 2;
 
 /// How the invocations of a sample follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,11 +111,33 @@ enum Order {
 pub struct Bench {
     gpu: Arc<Gpu>,
     case: Case,
-    copies: Vec<GpuExecutor>,
-    rotated_bytes: u64,
+    ring: Ring,
+    turns: Vec<Turn>,
+    /// What is made new before a sample.
+    renewed: Vec<(Arc<Block>, Renewed)>,
     span: Span,
-    cursor: usize,
+    /// Invocations before the next: whose turn it is.
+    cursor: u64,
+    /// The turn that was last.
+    last: usize,
     order: Order,
+}
+
+/// An invocation over memory of its own.
+#[derive(Debug)]
+struct Turn {
+    executor: GpuExecutor,
+    draw: Draw,
+}
+
+/// What memory holds before a sample.
+#[derive(Clone, Debug)]
+enum Renewed {
+    /// Nothing that an invocation could take for a result.
+    Poison,
+    Zeros,
+    /// What was drawn.
+    Drawn(Arc<Block>),
 }
 
 impl Bench {
@@ -132,87 +147,215 @@ impl Bench {
         pipelines: &Pipelines,
         case: Case,
         rotate_bytes: u64,
-        output: Output,
     ) -> Result<Self> {
-        let own = case.rotated();
-        let each: u64 =
-            own.iter().map(|t| case.recording.tensors[t.0].content.device_bytes()).sum();
-        let count = (rotate_bytes.div_ceil(each.max(1)) + 1).clamp(2, MOST_COPIES);
-        let mut copies = vec![case.prepare(gpu, pipelines, Policy::Plain)?];
-        for _ in 1..count {
-            let copy = copies[0].sibling(pipelines, &own)?;
-            copies.push(copy);
+        let first = case.prepare(gpu, pipelines, Policy::Plain)?;
+        let ring = Ring::new(&case, &first, rotate_bytes)?;
+        let mut drawn = Vec::new();
+        for id in case.read_and_written() {
+            if !ring.rotates(id) {
+                let name = &case.recording.tensors[id.0].name;
+                drawn.push((id, Arc::new(first.block(id).copied(gpu, name)?)));
+            }
         }
-        Self::of(Arc::clone(gpu), case, copies, each * count)?.with(output)
+        Self::of(Arc::clone(gpu), case, ring, &first, &drawn)
     }
 
     /// A plan of the same kernel and shape over the very same memory.
-    pub fn beside(&self, pipelines: &Pipelines, plan: Plan, output: Output) -> Result<Self> {
+    pub fn beside(&self, pipelines: &Pipelines, plan: Plan) -> Result<Self> {
         let case = self.case.with_plan(plan);
-        let own = case.rotated();
-        let shared = |copy: &GpuExecutor| {
-            copy.sharing(pipelines, Arc::clone(&case.recording), Policy::Plain)
-        };
-        let first = shared(&self.copies[0])?;
-        // Where the first had to lay out tensors anew, the others copy them on the device.
-        let anew: Vec<_> =
-            own.iter().copied().filter(|t| !self.copies[0].holds(first.block(*t))).collect();
-        let mut copies = vec![first];
-        for copy in &self.copies[1..] {
-            let next = match anew.is_empty() {
-                true => shared(copy)?,
-                false => copies[0].sibling(pipelines, &own)?,
-            };
-            copies.push(next);
-        }
-        Self::of(Arc::clone(&self.gpu), case, copies, self.rotated_bytes)?.with(output)
+        let recording = Arc::clone(&case.recording);
+        let first = self.turns[0].executor.sharing(pipelines, recording, Policy::Plain)?;
+        let ring = self.ring.beside(&case, &first)?;
+        let drawn: Blocks = case
+            .read_and_written()
+            .into_iter()
+            .filter_map(|id| {
+                let own = self.renewed.iter().find_map(|(block, how)| match how {
+                    Renewed::Drawn(drawn) if Arc::ptr_eq(block, &first.shared(id)) => Some(drawn),
+                    _ => None,
+                });
+                own.map(|drawn| (id, Arc::clone(drawn)))
+            })
+            .collect();
+        Self::of(Arc::clone(&self.gpu), case, ring, &first, &drawn)
     }
 
-    /// The same plan over the same weights, whose copies rotate as before, with outputs and
-    /// scratch memory of its own for each of at least [`LEAST_BATCH`] invocations, but as many as
-    /// `most` bytes hold.
-    fn overlapping(&self, pipelines: &Pipelines, most: u64) -> Result<Self> {
-        let written = self.case.written();
-        let each: u64 =
-            written.iter().map(|t| self.case.recording.tensors[t.0].content.device_bytes()).sum();
-        let room = usize::try_from(most / each.max(1)).unwrap_or(usize::MAX).max(2);
-        let count = self.copies.len().max(LEAST_BATCH).min(room);
-        let copies = self.copies.iter().cycle().take(count);
-        let copies = copies.map(|copy| copy.sibling(pipelines, &written)).collect::<Result<_>>()?;
-        let case = self.case.with_plan(self.case.recording.ops[0].plan.clone());
-        let bench = Self::of(Arc::clone(&self.gpu), case, copies, self.rotated_bytes)?;
-        Ok(Self { order: Order::Overlapping, ..bench })
-    }
-
-    fn of(gpu: Arc<Gpu>, case: Case, copies: Vec<GpuExecutor>, rotated_bytes: u64) -> Result<Self> {
+    fn of(
+        gpu: Arc<Gpu>,
+        case: Case,
+        ring: Ring,
+        first: &GpuExecutor,
+        drawn: &Blocks,
+    ) -> Result<Self> {
         let span = Span::new(&gpu)?;
-        Ok(Self { gpu, case, copies, rotated_bytes, span, cursor: 0, order: Order::Dependent })
+        let turn = |(blocks, draw): (Blocks, Draw)| -> Result<Turn> {
+            Ok(Turn { executor: first.with_blocks(&blocks)?, draw })
+        };
+        let turns = ring.turns().map(turn).collect::<Result<_>>()?;
+        let renewed = renewed(&case, drawn).map(|(id, how)| (first.shared(id), how)).collect();
+        let (cursor, last, order) = (0, 0, Order::Dependent);
+        Ok(Self { gpu, case, ring, turns, renewed, span, cursor, last, order })
     }
 
-    fn with(mut self, output: Output) -> Result<Self> {
-        if output == Output::Validated {
-            self.validate("before timing")?;
+    /// The same plan over the same inputs, which take turns as before, with outputs and scratch
+    /// memory of its own for each of at least [`LEAST_BATCH`] invocations, but as many as `most`
+    /// bytes hold. Every other batch writes each output from other inputs.
+    pub(super) fn overlapping(&self, most: u64) -> Result<Self> {
+        let written = self.case.written();
+        let tensors = &self.case.recording.tensors;
+        let each: u64 = written.iter().map(|t| tensors[t.0].content.device_bytes()).sum();
+        let room = usize::try_from(most / each.max(1)).unwrap_or(usize::MAX).max(2);
+        let batch = self.turns.len().max(LEAST_BATCH).min(room);
+        let own = |turn: &Turn| -> Result<Blocks> {
+            let copied = |id: &TensorId| {
+                let block = turn.executor.block(*id);
+                Ok((*id, Arc::new(block.copied(&self.gpu, &tensors[id.0].name)?)))
+            };
+            written.iter().map(copied).collect()
+        };
+        let inputs = || self.turns.iter().cycle().take(batch);
+        let outputs: Vec<Blocks> = inputs().map(own).collect::<Result<_>>()?;
+        let mut turns = Vec::with_capacity(2 * batch);
+        for lap in 0..2 {
+            for (i, turn) in inputs().enumerate() {
+                let executor = turn.executor.with_blocks(&outputs[(i + lap) % batch])?;
+                turns.push(Turn { executor, draw: turn.draw });
+            }
         }
+        let drawn: Vec<_> = self
+            .renewed
+            .iter()
+            .filter_map(|(block, how)| {
+                let is = |id: &&TensorId| Arc::ptr_eq(block, &self.turns[0].executor.shared(**id));
+                match how {
+                    Renewed::Drawn(drawn) => Some((*written.iter().find(is)?, Arc::clone(drawn))),
+                    _ => None,
+                }
+            })
+            .collect();
+        let mut all = Vec::new();
+        for (id, how) in renewed(&self.case, &drawn) {
+            let own = outputs.iter().flatten().filter(|(other, _)| *other == id);
+            all.extend(own.map(|(_, block)| (Arc::clone(block), how.clone())));
+        }
+        Ok(Self {
+            gpu: Arc::clone(&self.gpu),
+            case: self.case.with_plan(self.case.recording.ops[0].plan.clone()),
+            ring: self.ring.beside(&self.case, &self.turns[0].executor)?,
+            turns,
+            renewed: all,
+            span: Span::new(&self.gpu)?,
+            cursor: 0,
+            last: 0,
+            order: Order::Overlapping,
+        })
+    }
+
+    /// Judges one invocation on fresh memory: what cannot even do that is not timed.
+    pub fn validated(mut self) -> Result<Self> {
+        let executor = &mut self.turns[0].executor;
+        self.case.reset(executor)?;
+        executor.run(&[Part::Steps(1)])?;
+        let verdict = self.case.judge(executor, Policy::Plain)?;
+        self.right(verdict, "before timing")?;
         Ok(self)
     }
 
-    /// Runs the case once on fresh inputs and holds its output against the reference.
-    pub fn validate(&mut self, when: &str) -> Result<()> {
-        let executor = &mut self.copies[0];
-        self.case.reset(executor)?;
-        executor.run(&[crate::plan::recording::Part::Steps(1)])?;
-        match self.case.judge(executor, Policy::Plain)? {
-            Verdict::Passed { .. } => Ok(()),
+    fn right(&self, verdict: Verdict, when: &str) -> Result<f64> {
+        match verdict {
+            Verdict::Passed { nmse, .. } => Ok(nmse),
             Verdict::Failed { reason, .. } | Verdict::Unavailable { reason } => {
                 let op = &self.case.recording.ops[0];
                 Err(Error::CheckFailed(format!(
-                    "{}/{} {} is wrong {when}: {reason}",
+                    "{}/{} {} is wrong {when} (seed {}): {reason}",
                     op.kernel().name,
                     op.plan.variant,
-                    op.kernel().show(self.case.problem())
+                    op.kernel().show(self.case.problem()),
+                    self.case.seed()
                 )))
             }
         }
+    }
+
+    /// Makes outputs poison and what is read and written as it was drawn, on the device.
+    pub fn renew(&self) -> Result<()> {
+        self.renew_those(|_| true)
+    }
+
+    fn renew_those(&self, wanted: impl Fn(&Renewed) -> bool) -> Result<()> {
+        self.gpu.caught(|| {
+            let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+            for (block, how) in self.renewed.iter().filter(|(_, how)| wanted(how)) {
+                match how {
+                    Renewed::Poison => block.encode_poison(&self.gpu, &mut encoder),
+                    Renewed::Zeros => encoder.clear_buffer(&block.buffer, 0, None),
+                    Renewed::Drawn(drawn) => block.encode_copy(drawn, &mut encoder),
+                }
+            }
+            self.gpu.queue.submit([encoder.finish()]);
+        })
+    }
+
+    /// Judges what the last timed invocation left behind. Where that depends on what it found,
+    /// which is gone, one more is timed for it, over what all those before left.
+    pub fn judge_left(&mut self, temperature: Temperature) -> Result<f64> {
+        let order = self.order;
+        self.order = order.whole();
+        let again = order != self.order || !self.case.read_and_written().is_empty();
+        if self.case.counts() {
+            // A position that ran on beyond what was drawn goes back.
+            self.renew()?;
+        }
+        let judged = self.judge_last(u64::from(again), temperature, None);
+        self.order = order;
+        judged
+    }
+
+    /// Judges what a sample of drawn length leaves behind, and then the same turn once more with a
+    /// change in its inputs: what takes a few of them for all of them answers as before.
+    pub fn judge_changed(&mut self, most: u64, temperature: Temperature) -> Result<f64> {
+        let mut rng = Rng::fresh();
+        let count = 1 + u64::from(rng.below(most.clamp(1, LONGEST) as u32));
+        let order = self.order;
+        self.order = order.whole();
+        self.renew()?;
+        let mut nmse = self.judge_last(count, temperature, None)?;
+        if let Some(change) = self.case.draw_change(&mut rng) {
+            self.change(self.last, &change, false)?;
+            self.cursor -= 1;
+            let judged = self.judge_last(1, temperature, Some(&change));
+            self.change(self.last, &change, true)?;
+            nmse = nmse.max(judged?);
+        }
+        self.order = order;
+        Ok(nmse)
+    }
+
+    fn change(&self, turn: usize, change: &Change, undo: bool) -> Result<()> {
+        let Turn { executor, draw } = &self.turns[turn];
+        let block = executor.shared(change.tensor());
+        self.gpu.caught(|| self.case.write_changed(&self.gpu, &block, *draw, change, undo))
+    }
+
+    /// Times `count` invocations and judges what the last of them left behind.
+    fn judge_last(
+        &mut self,
+        count: u64,
+        temperature: Temperature,
+        change: Option<&Change>,
+    ) -> Result<f64> {
+        let mut found = Vec::new();
+        if count > 0 {
+            self.time(count - 1, temperature)?;
+            if self.case.lists() {
+                self.renew_those(|how| matches!(how, Renewed::Drawn(_)))?;
+            }
+            found = self.case.found(&self.turns[self.turn_after(0, temperature)].executor)?;
+            self.time(1, temperature)?;
+        }
+        let Turn { executor, draw } = &self.turns[self.last];
+        let verdict = self.case.judge_found(executor, Policy::Plain, *draw, &found, change)?;
+        self.right(verdict, "in what timed invocations left")
     }
 
     /// Which clock times come from.
@@ -222,28 +365,48 @@ impl Bench {
 
     /// Bytes that the rotated copies cover together.
     pub fn rotated_bytes(&self) -> u64 {
-        self.rotated_bytes
+        self.ring.bytes()
     }
 
-    /// Time of `count` invocations in batches of all copies, between which there is a barrier. A
-    /// batch runs all invocations' first dispatch, then their second and so on: each of these
-    /// rounds is a pass in a command buffer of its own, since inside one wgpu places a barrier
-    /// before whatever writes to what was written before, and a barrier waits for all.
+    /// The turn of the invocation after so many.
+    fn turn_after(&self, count: u64, temperature: Temperature) -> usize {
+        let among = self.turns.len() as u64;
+        match temperature {
+            Temperature::Cold => ((self.cursor + count) % among) as usize,
+            Temperature::Warm => self.ring.warm()[((self.cursor + count) % 2) as usize],
+        }
+    }
+
+    /// Time of `count` invocations in batches, between which there is a barrier. A batch runs all
+    /// invocations' first dispatch, then their second and so on: each of these rounds is a pass in
+    /// a command buffer of its own, since inside one wgpu places a barrier before whatever writes
+    /// to what was written before, and a barrier waits for all.
     fn time_overlapping(&mut self, count: u64) -> Result<Duration> {
-        let (copies, each) = (&self.copies, self.copies[0].dispatches());
-        let batch = copies.len() as u64;
+        let (turns, each) = (&self.turns, self.turns[0].executor.dispatches());
+        let batch = turns.len() as u64 / 2;
         let mut total = Duration::ZERO;
         let mut left = count;
         while left > 0 {
-            let now = left.min(MOST_DISPATCHES.max(batch) / batch * batch);
+            // A batch begins where its outputs do.
+            let room = batch - self.cursor % batch;
+            let now = left.min((MOST_DISPATCHES.max(batch) / batch - 1) * batch + room);
             left -= now;
-            let passes = now.div_ceil(batch) as usize * each;
-            total += self.span.passes(&self.gpu, passes, |pass, i| {
-                let begun = (i / each) as u64 * batch;
-                for copy in &copies[..(now - begun).min(batch) as usize] {
-                    copy.encode_dispatch(pass, i % each);
+            // Invocations of each batch: from the cursor to the end of the first one, then whole.
+            let mut ranges = Vec::new();
+            let (mut at, end) = (self.cursor, self.cursor + now);
+            while at < end {
+                let until = (at / batch * batch + batch).min(end);
+                ranges.push(at..until);
+                at = until;
+            }
+            total += self.span.passes(&self.gpu, ranges.len() * each, |pass, i| {
+                for turn in ranges[i / each].clone() {
+                    let turn = &turns[(turn % turns.len() as u64) as usize];
+                    turn.executor.encode_dispatch(pass, i % each);
                 }
             })?;
+            self.last = ((end - 1) % turns.len() as u64) as usize;
+            self.cursor = end;
         }
         Ok(total)
     }
@@ -256,30 +419,32 @@ impl Bench {
             Order::Overlapping => return self.time_overlapping(count),
         };
         let mut total = Duration::ZERO;
-        let mut left = count;
-        while left > 0 {
-            let now = left.min(MOST_DISPATCHES);
-            left -= now;
-            let (copies, cursor) = (&self.copies, &mut self.cursor);
+        let mut done = 0;
+        while done < count {
+            let now = (count - done).min(MOST_DISPATCHES);
             total += self.span.pass(&self.gpu, |pass| {
-                for _ in 0..now {
+                for i in 0..now {
+                    let executor = &self.turns[self.turn_after(done + i, temperature)].executor;
                     match stage {
-                        Some(dispatch) => copies[*cursor].encode_dispatch(pass, dispatch),
-                        None => copies[*cursor].encode(pass),
-                    }
-                    if temperature == Temperature::Cold {
-                        *cursor = (*cursor + 1) % copies.len();
+                        Some(dispatch) => executor.encode_dispatch(pass, dispatch),
+                        None => executor.encode(pass),
                     }
                 }
             })?;
+            done += now;
+        }
+        if count > 0 {
+            self.last = self.turn_after(count - 1, temperature);
+            self.cursor += count;
         }
         Ok(total)
     }
 
-    /// Time of `count` cold invocations that begin with the copy that `turn` invocations end
-    /// before: two sides that do this touch the same memory in the same order.
+    /// Time of `count` cold invocations over renewed memory that begin with the copy that `turn`
+    /// invocations end before: two sides that do this touch the same memory in the same order.
     pub fn time_from(&mut self, turn: u64, count: u64) -> Result<Duration> {
-        self.cursor = (turn % self.copies.len() as u64) as usize;
+        self.cursor = turn;
+        self.renew()?;
         self.time(count, Temperature::Cold)
     }
 
@@ -306,19 +471,35 @@ impl Bench {
         }
     }
 
-    /// Microseconds an invocation, sampled until the median is known well enough.
+    /// Judges what the last sample of `count` invocations left, and samples of drawn lengths over
+    /// changed inputs. The largest normalised error of all.
+    pub fn judge_sampled(&mut self, count: u64, temperature: Temperature) -> Result<f64> {
+        let mut nmse = self.judge_left(temperature)?;
+        for _ in 0..CHANGED {
+            nmse = nmse.max(self.judge_changed(count, temperature)?);
+        }
+        Ok(nmse)
+    }
+
+    /// Microseconds an invocation, sampled until the median is known well enough, and judged.
     pub fn sample(
         &mut self,
         options: &BenchOptions,
         quantum_ns: Option<f64>,
         temperature: Temperature,
-    ) -> Result<(Timing, bool)> {
+    ) -> Result<Sampled> {
         let quanta = Duration::from_nanos((quantum_ns.unwrap_or(0.0) * QUANTA) as u64);
         let (count, settled) = self.warm_up(options.sample.max(quanta), temperature)?;
         let begun = Instant::now();
         let mut samples_us = Vec::new();
         let (mut summary, mut timed_out);
         loop {
+            self.renew()?;
+            if self.order != self.order.whole() {
+                // A dispatch alone reads what those before it left.
+                let turn = self.turn_after(0, temperature);
+                self.turns[turn].executor.run(&[Part::Steps(1)])?;
+            }
             let took = self.time(count, temperature)?;
             samples_us.push(took.as_secs_f64() * 1e6 / count as f64);
             summary = stats::summarise(&samples_us);
@@ -328,6 +509,7 @@ impl Bench {
                 break;
             }
         }
+        let nmse = self.judge_sampled(count, temperature)?;
         let timing = Timing {
             median_us: summary.median,
             min_us: summary.min,
@@ -337,156 +519,48 @@ impl Bench {
             dispatches: count,
             samples_us,
         };
-        Ok((timing, timed_out && summary.noise > options.noise))
+        Ok(Sampled { timing, timed_out: timed_out && summary.noise > options.noise, nmse })
+    }
+
+    /// Times only one dispatch of each invocation.
+    pub(super) fn only(&mut self, dispatch: Option<usize>) {
+        self.order = dispatch.map_or(Order::Dependent, Order::Stage);
     }
 }
 
-/// What one benchmark run shares between its cases.
+/// What sampling came to.
 #[derive(Debug)]
-pub struct Session {
-    /// The device.
-    pub gpu: Arc<Gpu>,
-    /// How long to measure.
-    pub options: BenchOptions,
-    /// Measured copy bandwidth, 10^9 bytes a second.
-    pub copy_gb_s: f64,
-    /// Measured read bandwidth, 10^9 bytes a second. None where the largest block that
-    /// can be read might stay in the cache.
-    pub read_gb_s: Option<f64>,
-    /// Timestamp quantum, nanoseconds.
-    pub quantum_ns: Option<f64>,
-    /// Bytes of the last-level cache, as found by measurement.
-    pub cache_bytes: u64,
-    copier: Copier,
-    canaries: Vec<f64>,
+pub struct Sampled {
+    /// The time.
+    pub timing: Timing,
+    /// Time was over before the median was known.
+    pub timed_out: bool,
+    /// Largest normalised error of what was judged.
+    pub nmse: f64,
 }
 
-/// Change of the canary that makes a result doubtful.
-const DRIFT: f64 = 0.02;
-
-impl Session {
-    /// Measures what every case is held against.
-    pub fn new(gpu: &Arc<Gpu>) -> Result<Self> {
-        let copier = Copier::new(gpu)?;
-        let copy_gb_s = copier.bandwidth(gpu)?.gb_s;
-        let mut options = BenchOptions::of(gpu);
-        let mut cache_bytes = 0;
-        if !gpu.adapter.software {
-            cache_bytes = copier.cache_bytes(gpu)?;
-            options.rotate_bytes = options.rotate_bytes.max(4 * cache_bytes);
+impl Order {
+    /// The order in which what is left behind has a meaning.
+    fn whole(self) -> Self {
+        match self {
+            Order::Stage(_) => Order::Dependent,
+            other => other,
         }
-        let beyond_cache = copier.bytes() >= 4 * cache_bytes;
-        let read_gb_s = beyond_cache.then(|| copier.read_gb_s(gpu)).transpose()?;
-        let quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
-        let canaries = vec![copier.canary(gpu)?];
-        let gpu = Arc::clone(gpu);
-        Ok(Self { gpu, options, copy_gb_s, read_gb_s, quantum_ns, cache_bytes, copier, canaries })
     }
+}
 
-    /// Largest change of the canary's time so far, as a fraction of its smallest.
-    pub fn drift(&self) -> f64 {
-        let low = self.canaries.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = self.canaries.iter().copied().fold(0.0, f64::max);
-        if low > 0.0 { high / low - 1.0 } else { 0.0 }
-    }
-
-    /// Times the canary again; says whether it moved since the last time.
-    pub fn canary(&mut self) -> Result<bool> {
-        let before = self.canaries.last().copied().unwrap_or(0.0);
-        let now = self.copier.canary(&self.gpu)?;
-        self.canaries.push(now);
-        Ok((now / before - 1.0).abs() > DRIFT)
-    }
-
-    /// Validates, times cold and warm, validates again.
-    pub fn measure(&mut self, plan: Plan, problem: &Problem) -> Result<BenchCase> {
-        let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
-        let entries: Vec<_> = plan.stages.iter().map(|stage| stage.entry.clone()).collect();
-        let checked = self.gpu.checks == Checks::Files && !plan.trusted;
-        let gpu = Arc::clone(&self.gpu);
-        let rotate = self.options.rotate_bytes;
-        let pipelines = Pipelines::default();
-        let case = Case::new(&gpu, plan, problem, SEED)?;
-        let mut bench = Bench::new(&gpu, &pipelines, case, rotate, Output::Validated)?;
-        let (cold, cold_out) = bench.sample(&self.options, self.quantum_ns, Temperature::Cold)?;
-        let (warm, warm_out) = bench.sample(&self.options, self.quantum_ns, Temperature::Warm)?;
-        let (overlapped, overlapped_out) = match self.options.overlapped {
-            true => {
-                let mut overlapping = bench.overlapping(&pipelines, rotate)?;
-                let (timing, out) =
-                    overlapping.sample(&self.options, self.quantum_ns, Temperature::Cold)?;
-                overlapping.validate("after overlapping")?;
-                (Some(timing), out)
-            }
-            false => (None, false),
-        };
-        let (mut stages, mut stages_out) = (Vec::new(), false);
-        if self.options.stages && entries.len() > 1 {
-            for (dispatch, entry) in entries.into_iter().enumerate() {
-                bench.order = Order::Stage(dispatch);
-                let (cold, out) =
-                    bench.sample(&self.options, self.quantum_ns, Temperature::Cold)?;
-                stages.push(StageTiming { entry, cold });
-                stages_out |= out;
-            }
-            bench.order = Order::Dependent;
+/// What the tensors that a case writes hold before a sample. Caches that rotate are left alone.
+fn renewed(case: &Case, drawn: &Blocks) -> impl Iterator<Item = (TensorId, Renewed)> {
+    let how = |id: TensorId| match case.role(id)? {
+        Role::Output | Role::Scratch => Some((id, Renewed::Poison)),
+        Role::Counter => Some((id, Renewed::Zeros)),
+        Role::InOut => {
+            let (_, block) = drawn.iter().find(|(own, _)| *own == id)?;
+            Some((id, Renewed::Drawn(Arc::clone(block))))
         }
-        let drifted = self.canary()?;
-        bench.validate("after timing")?;
-        let cost = kernel.cost(problem);
-        let rate = |timing: &Timing| cost.bytes / timing.median_us / 1e3;
-        let fraction_of_copy = rate(&cold) / self.copy_gb_s;
-        let gb_s = overlapped.iter().map(rate).fold(rate(&cold), f64::max);
-        let most = self.copy_gb_s.max(self.read_gb_s.unwrap_or(0.0));
-        if gb_s > ABOVE_MEASURED * most && !gpu.adapter.software {
-            return Err(Error::CheckFailed(format!(
-                "{}/{variant} {}: {gb_s:.0} GB/s cold lies above the measured bandwidth of \
-                 {most:.0} GB/s; {} rotated bytes did not leave the cache, or the kernel's byte \
-                 count is wrong",
-                kernel.name,
-                kernel.show(problem),
-                bench.rotated_bytes()
-            )));
-        }
-        let timings = || {
-            let alone = stages.iter().map(|stage| &stage.cold);
-            [&cold, &warm].into_iter().chain(&overlapped).chain(alone)
-        };
-        let mut flags = Vec::new();
-        for (doubtful, flag) in [
-            (!timings().all(|t| t.settled), Flag::NotSettled),
-            (drifted, Flag::Drift),
-            (timings().any(|t| t.noise > NOISY), Flag::Noisy),
-            (cold_out || warm_out || overlapped_out || stages_out, Flag::TimedOut),
-            (bench.clock() == Clock::Wall, Flag::WallClock),
-            // A user's file keeps them where built-in variants run without.
-            (checked, Flag::RuntimeChecksOn),
-            (bench.rotated_bytes() < 2 * self.cache_bytes, Flag::NotCold),
-        ] {
-            if doubtful {
-                flags.push(flag.into());
-            }
-        }
-        let (gb_s, tflop_s) = (rate(&cold), cost.flops / cold.median_us / 1e6);
-        Ok(BenchCase {
-            kernel: kernel.name.into(),
-            variant,
-            shape: kernel.show(problem),
-            source,
-            cold,
-            warm,
-            overlapped,
-            stages,
-            bytes: cost.bytes,
-            flops: cost.flops,
-            gb_s,
-            fraction_of_copy,
-            tflop_s: Some(tflop_s),
-            rotated_bytes: bench.rotated_bytes(),
-            clock: bench.clock().into(),
-            flags,
-        })
-    }
+        Role::Input => None,
+    };
+    case.written().into_iter().filter_map(how)
 }
 
 #[cfg(test)]
@@ -494,6 +568,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
+    use crate::gpu::Checks;
 
     /// What is timed must be whole invocations: of two dispatches the second reads what the first
     /// of the same invocation left. [`Bench::validate`] runs one anew and would not notice.
@@ -513,17 +588,23 @@ mod tests {
         let problem = kernel.parse_over(&problem, "KV_SIZE=40,N_KV=33").unwrap();
         let plan = Plan::of(kernel, variant, &problem.shape, &gpu.caps).unwrap();
         let pipelines = Pipelines::default();
-        let case = Case::new(&gpu, plan, &problem, SEED).unwrap();
-        let bench = Bench::new(&gpu, &pipelines, case, 1 << 20, Output::Validated).unwrap();
-        let mut bench = bench.overlapping(&pipelines, 64 << 20).unwrap();
-        assert_eq!((bench.copies.len(), bench.copies[0].dispatches()), (LEAST_BATCH, 2));
-        for copy in &mut bench.copies {
-            bench.case.reset(copy).unwrap();
-        }
+        let case = Case::new(&gpu, plan, &problem, 7).unwrap();
+        let bench = Bench::new(&gpu, &pipelines, case, 1 << 20).unwrap();
+        let mut bench = bench.overlapping(64 << 20).unwrap();
+        let dispatches = bench.turns[0].executor.dispatches();
+        assert_eq!((bench.turns.len(), dispatches), (2 * LEAST_BATCH, 2));
+        bench.renew().unwrap();
         // A second batch, which is not full.
         bench.time(LEAST_BATCH as u64 + 3, Temperature::Cold).unwrap();
-        for (i, copy) in bench.copies.iter_mut().enumerate() {
-            let verdict = bench.case.judge(copy, Policy::Plain).unwrap();
+        // Outputs of the first batch that the second did not write again: it writes each output
+        // one turn later.
+        for (i, turn) in bench.turns[..LEAST_BATCH].iter().enumerate() {
+            if (1..=3).contains(&i) {
+                continue;
+            }
+            let Turn { executor, draw } = turn;
+            let verdict = bench.case.judge_found(executor, Policy::Plain, *draw, &[], None);
+            let verdict = verdict.unwrap();
             assert!(matches!(verdict, Verdict::Passed { .. }), "invocation {i}: {verdict:?}");
         }
     }

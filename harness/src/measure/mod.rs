@@ -4,8 +4,11 @@ pub mod ab;
 mod bench;
 mod copy;
 mod environment;
+mod ring;
+mod session;
 pub mod tune;
 
-pub use bench::{Bench, BenchOptions, Output, Session, Temperature};
+pub use bench::{Bench, BenchOptions, Sampled, Temperature};
 pub use copy::{Copier, CopyBandwidth, copy_bandwidth};
 pub use environment::environment;
+pub use session::Session;

@@ -19,11 +19,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::{AdapterSummary, paired, stats};
 use crate::error::{Error, Result};
-use crate::execute::{Execute, GpuExecutor};
+use crate::execute::GpuExecutor;
 use crate::gpu::{Checks, Gpu, Pipelines, Policy};
-use crate::judge::check::{Case, Verdict};
+use crate::judge::check::{Case, Verdict, check_others, check_prepared};
 use crate::measure::ab::{self, AbOptions};
-use crate::measure::{Bench, BenchOptions, Output, Temperature};
+use crate::measure::{Bench, BenchOptions, Temperature};
 use crate::plan::tuned::Entry;
 use crate::plan::user::UserKernel;
 use crate::plan::{Plan, PlanError};
@@ -125,8 +125,9 @@ pub enum Answer {
         /// Whether the device survived: a process that lost its device can try no other.
         alive: bool,
     },
-    /// Microseconds an invocation, cold, of every candidate that was right.
-    Times(Vec<f64>),
+    /// Microseconds an invocation, cold, of every candidate that was right; or why what it left
+    /// while it was timed is not.
+    Times(Vec<Result<f64, String>>),
 }
 
 /// Checks and times candidates of one kernel and shape over the same inputs: what the child
@@ -136,6 +137,7 @@ pub struct Trials {
     gpu: Arc<Gpu>,
     kernel: &'static Kernel,
     problem: Problem,
+    options: BenchOptions,
     bases: Vec<Base>,
     /// The candidates that are right, ready to be timed.
     right: Vec<Bench>,
@@ -153,7 +155,8 @@ struct Base {
 impl Trials {
     /// Nothing tried yet.
     pub fn new(gpu: Arc<Gpu>, kernel: &'static Kernel, problem: Problem) -> Self {
-        Self { gpu, kernel, problem, bases: Vec::new(), right: Vec::new() }
+        let options = BenchOptions::of(&gpu);
+        Self { gpu, kernel, problem, options, bases: Vec::new(), right: Vec::new() }
     }
 
     /// Does what is asked.
@@ -174,11 +177,20 @@ impl Trials {
             Ok(plan) => plan,
             Err(e) => return Ok(Some(e.to_string())),
         };
+        if let Some(file) = &candidate.wgsl {
+            let others = check_others(gpu, self.kernel, plan.declared, file, |shape| {
+                candidate.plan(self.kernel, shape, &gpu.caps)
+            });
+            match others {
+                Err(Error::CheckFailed(reason)) => return Ok(Some(reason)),
+                other => other?,
+            }
+        }
         let pipelines = Pipelines::default();
         let Some(base) = self.bases.iter().find(|b| b.packing == plan.packing) else {
             let (base, verdict) = self.base(&pipelines, &plan)?;
             if verdict.is_none() {
-                self.right.push(base.bench.beside(&pipelines, plan, Output::Trusted)?);
+                self.right.push(base.bench.beside(&pipelines, plan)?.validated()?);
             }
             self.bases.push(base);
             return Ok(verdict);
@@ -191,7 +203,7 @@ impl Trials {
                 return Ok(Some(reason));
             }
         }
-        self.right.push(base.bench.beside(&pipelines, plan, Output::Validated)?);
+        self.right.push(base.bench.beside(&pipelines, plan)?.validated()?);
         Ok(None)
     }
 
@@ -201,7 +213,7 @@ impl Trials {
         let gpu = &self.gpu;
         let mut wrong = None;
         let mut checked = Vec::new();
-        for (i, seed) in [SEED, SEED + 1].into_iter().enumerate() {
+        for (i, seed) in [self.options.seed, self.options.seed + 1].into_iter().enumerate() {
             // What was drawn for another packing serves again.
             let case = match self.bases.first() {
                 Some(other) => other.checked[i].0.with_plan(plan.clone()),
@@ -212,17 +224,16 @@ impl Trials {
             checked.push((case, executor));
         }
         let case = checked[0].0.with_plan(plan.clone());
-        let rotate = BenchOptions::of(gpu).rotate_bytes;
-        let bench = Bench::new(gpu, pipelines, case, rotate, Output::Trusted)?;
+        let bench = Bench::new(gpu, pipelines, case, self.options.rotate_bytes)?;
         Ok((Base { packing: plan.packing, checked, bench }, wrong))
     }
 
     /// Times all in turn, so that none finds other clocks than the rest: no pipeline is compiled
-    /// and nothing is uploaded meanwhile. Those far behind are not asked again.
-    fn rank(&mut self) -> Result<Vec<f64>> {
+    /// and nothing is uploaded meanwhile. Those far behind are not asked again. What each left
+    /// behind is judged at the end.
+    fn rank(&mut self) -> Result<Vec<Result<f64, String>>> {
         /// How far behind the best a candidate may lie after each round to stay in the next.
         const ROUNDS: &[f64] = &[2.5, 1.6, 1.3, 1.2, 1.15, 1.15, 1.15];
-        let options = BenchOptions::of(&self.gpu);
         let mut samples = vec![Vec::new(); self.right.len()];
         let Some(first) = self.right.first_mut() else { return Ok(Vec::new()) };
         let warm_up = if self.gpu.adapter.software { 10 } else { 500 };
@@ -234,13 +245,14 @@ impl Trials {
         let mut alive = vec![true; self.right.len()];
         for behind in ROUNDS {
             for (i, bench) in self.right.iter_mut().enumerate().filter(|(i, _)| alive[*i]) {
+                bench.renew()?;
                 let mut took = bench.time(counts[i], Temperature::Cold)?;
                 if samples[i].is_empty() {
                     // The first run of a pipeline is no sample; it says how many make one.
                     took = bench.time(counts[i], Temperature::Cold)?;
                     let each = took.as_secs_f64().max(1e-7);
                     counts[i] =
-                        ((options.sample.as_secs_f64() / each).ceil() as u64).clamp(1, 2000);
+                        ((self.options.sample.as_secs_f64() / each).ceil() as u64).clamp(1, 2000);
                     if counts[i] > 1 {
                         took = bench.time(counts[i], Temperature::Cold)?;
                     }
@@ -253,15 +265,23 @@ impl Trials {
                 *alive &= *median <= behind * best;
             }
         }
-        Ok(samples.iter().map(|s| stats::summarise(s).median).collect())
+        let judged =
+            self.right.iter_mut().zip(&samples).zip(counts).map(|((bench, own), count)| {
+                bench.time_from(0, count)?;
+                match bench.judge_left(Temperature::Cold) {
+                    Ok(_) => Ok(Ok(stats::summarise(own).median)),
+                    Err(Error::CheckFailed(reason)) => Ok(Err(reason)),
+                    Err(e) => Err(e),
+                }
+            });
+        judged.collect()
     }
 }
 
 /// Runs a case and says why its outcome is not right, if it is not.
 fn verdict(case: &Case, executor: &mut GpuExecutor) -> Result<Option<String>> {
     case.reset(executor)?;
-    executor.run(&[crate::plan::recording::Part::Steps(1)])?;
-    Ok(match case.judge(executor, Policy::Guarded)? {
+    Ok(match check_prepared(case, executor)? {
         Verdict::Passed { .. } => None,
         Verdict::Failed { reason, .. } => Some(format!("wrong: {reason}")),
         Verdict::Unavailable { reason } => Some(reason),
@@ -400,8 +420,6 @@ pub struct Found {
     pub stored: Option<Entry>,
 }
 
-const SEED: u64 = 42;
-
 /// Finalists whose times lie this close are a tie.
 const TIE: f64 = 1.01;
 
@@ -461,8 +479,17 @@ pub fn tune(
             )));
         }
     };
-    let mut timed: Vec<(f64, usize)> = times.into_iter().zip(right).collect();
     drop(child);
+    let mut timed: Vec<(f64, usize)> = Vec::with_capacity(right.len());
+    for (time, rank) in times.into_iter().zip(right) {
+        match time {
+            Ok(us) => timed.push((us, rank)),
+            Err(reason) => {
+                on_trial(&all[rank], Some(&reason));
+                rejected.push((all[rank].show(), reason));
+            }
+        }
+    }
     timed.sort_by(|a, b| a.0.total_cmp(&b.0));
     let ranking = timed.iter().map(|(us, rank)| (all[*rank].show(), *us)).collect();
     timed.truncate(options.finalists.max(1));
@@ -473,17 +500,18 @@ pub fn tune(
         c.plan(kernel, shape, &gpu.caps).map_err(|e| Error::Usage(format!("{}: {e}", c.show())))
     };
     let rotate = bench_options.rotate_bytes;
-    let case = Case::new(gpu, planned(&incumbent)?, problem, SEED)?;
-    let mut base = Bench::new(gpu, &pipelines, case, rotate, Output::Validated)?;
+    let case = Case::new(gpu, planned(&incumbent)?, problem, bench_options.seed)?;
+    let mut base = Bench::new(gpu, &pipelines, case, rotate)?.validated()?;
     let mut finalists = Vec::new();
     for (_, rank) in &timed {
-        let mut bench = base.beside(&pipelines, planned(&all[*rank])?, Output::Validated)?;
+        let mut bench = base.beside(&pipelines, planned(&all[*rank])?)?.validated()?;
         let (count, _) = bench.warm_up(bench_options.sample, Temperature::Cold)?;
         finalists.push((*rank, bench, count, Vec::new()));
     }
     const ROUNDS: usize = 15;
     for _ in 0..ROUNDS {
         for (_, bench, count, samples) in &mut finalists {
+            bench.renew()?;
             let took = bench.time(*count, Temperature::Cold)?;
             samples.push(took.as_secs_f64() * 1e6 / *count as f64);
         }
@@ -516,9 +544,8 @@ pub fn tune(
     if plan.fingerprint() == planned(&incumbent)?.fingerprint() {
         return Ok(found);
     }
-    let mut bench = base.beside(&pipelines, plan.clone(), Output::Validated)?;
+    let mut bench = base.beside(&pipelines, plan.clone())?.validated()?;
     let (comparison, _) = ab::kernels(&mut base, &mut bench, &bench_options, &options.ab)?;
-    bench.validate("after timing")?;
     found.comparison = Some(comparison);
     let stored = comparison.verdict == paired::Verdict::Faster && winner.wgsl.is_none();
     if stored {

@@ -10,6 +10,10 @@ use crate::execute::value::Value;
 use crate::plan::recording::Content;
 use crate::plan::weights::WeightRows;
 
+/// Tokens that a sequence has room for beyond those that the shape says: a step's position may run
+/// on while it is timed.
+pub const TOKENS_BEYOND: usize = 4096;
+
 /// Content and value of one binding.
 pub(super) fn draw(
     binding: &KernelBinding,
@@ -17,8 +21,11 @@ pub(super) fn draw(
     packing: Packing,
     rng: &mut Rng,
 ) -> (Content, Value) {
-    let len = binding.len(problem);
     let draw = binding.draw(&problem.shape);
+    let len = match (binding.role, binding.name) {
+        (Role::InOut, "tokens") => binding.len(problem) + TOKENS_BEYOND,
+        _ => binding.len(problem),
+    };
     match binding.elem(problem) {
         Elem::F32 if binding.role == Role::Output => floats(FloatFormat::F32, unwritten(len)),
         Elem::F32 => {
@@ -75,6 +82,7 @@ fn words(draw: Draw, len: usize, problem: &Problem, rng: &mut Rng) -> Vec<u32> {
                 let given = problem.state.prompt_len as u32;
                 row[StateWord::Given as usize] = given.saturating_add(i as u32);
                 row[StateWord::Seed as usize] = rng.next_u64() as u32;
+                row[StateWord::Choice as usize] = rng.next_u64() as u32;
             }
             state
         }

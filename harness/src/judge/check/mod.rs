@@ -4,18 +4,21 @@
 mod case;
 mod draw;
 
+use std::path::Path;
 use std::sync::Arc;
 
-use lathe_kernels::{Kernel, KernelVariant, Problem};
+use lathe_kernels::{Kernel, KernelVariant, Problem, Shape};
 use serde::Serialize;
 
-pub use case::Case;
+pub use case::{Case, Change, DRAWS, Draw};
+pub use draw::TOKENS_BEYOND;
 
 use crate::data::rng::Rng;
 use crate::error::{Error, Result};
-use crate::execute::Execute;
+use crate::execute::{Execute, GpuExecutor};
 use crate::gpu::{Gpu, Pipelines, Policy};
 use crate::judge::WorstElement;
+use crate::plan::recording::Part;
 use crate::plan::{Plan, PlanError};
 
 /// What became of one case.
@@ -46,6 +49,21 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// This and what became of another invocation, which ran as `when` says.
+    fn and(self, next: Self, when: &str) -> Self {
+        match (self, next) {
+            (Self::Passed { nmse, worst }, Self::Passed { nmse: other, worst: next }) => {
+                let ratio = |w: &Option<WorstElement>| w.as_ref().map_or(0.0, WorstElement::ratio);
+                let worst = if ratio(&next) > ratio(&worst) { next } else { worst };
+                Self::Passed { nmse: nmse.max(other), worst }
+            }
+            (Self::Passed { .. }, Self::Failed { reason, nmse, worst }) => {
+                Self::Failed { reason: format!("{reason}, {when}"), nmse, worst }
+            }
+            (Self::Passed { .. }, other) | (other, _) => other,
+        }
+    }
+
     /// A failure that is no matter of one element.
     fn broken(reason: String) -> Self {
         Verdict::Failed { reason, nmse: None, worst: None }
@@ -136,8 +154,98 @@ pub fn check_case(gpu: &Arc<Gpu>, pipelines: &Pipelines, case: &Case) -> Result<
         }
         Err(e) => return Err(e),
     };
-    executor.run(&[crate::plan::recording::Part::Steps(1)])?;
-    case.judge(&executor, Policy::Guarded)
+    check_prepared(case, &mut executor)
+}
+
+/// Runs a case that was prepared or reset, between guard words: once as it is, once more with other
+/// inputs over whatever the first invocation left behind, and, where a user's file runs, with a
+/// change in these. A kernel that only works on fresh memory, or takes an earlier result for its
+/// own, fails the second; one that tells its inputs by a few of them fails the third.
+pub(crate) fn check_prepared(case: &Case, executor: &mut GpuExecutor) -> Result<Verdict> {
+    executor.run(&[Part::Steps(1)])?;
+    let mut all = case.judge(executor, Policy::Guarded)?;
+    let mut draw = Draw::default();
+    for again in [Again::Drawn, Again::Changed] {
+        if !matches!(all, Verdict::Passed { .. }) {
+            break;
+        }
+        let change = match again {
+            Again::Drawn => {
+                draw = case.next_inputs(executor)?;
+                None
+            }
+            Again::Changed if case.recording.ops[0].plan.trusted => break,
+            Again::Changed => case.next_change(executor, draw)?,
+        };
+        let found = case.found(executor)?;
+        executor.run(&[Part::Steps(1)])?;
+        let change = change.as_ref();
+        let next = case.judge_found(executor, Policy::Guarded, draw, &found, change)?;
+        if let Some(change) = change {
+            let block = executor.block(change.tensor());
+            let undo = || case.write_changed(&executor.gpu, block, draw, change, true);
+            executor.gpu.caught(undo)?;
+        }
+        all = all.and(next, again.words());
+    }
+    Ok(all)
+}
+
+/// Why a case runs again.
+#[derive(Clone, Copy)]
+enum Again {
+    Drawn,
+    Changed,
+}
+
+impl Again {
+    fn words(self) -> &'static str {
+        match self {
+            Again::Drawn => "when it ran again with other inputs over what it had left",
+            Again::Changed => "when it ran again with a stretch of an input changed",
+        }
+    }
+}
+
+/// Other shapes that a user's file is checked on before it is timed on one.
+const OTHERS: usize = 8;
+
+/// Checks a user's file on shapes of the kernel's sweep, drawn anew: what is right for one shape
+/// alone is no kernel. Shapes that it refuses count for nothing.
+pub fn check_others(
+    gpu: &Arc<Gpu>,
+    kernel: &'static Kernel,
+    variant: &'static KernelVariant,
+    file: &Path,
+    plan: impl Fn(&Shape) -> Result<Plan, PlanError>,
+) -> Result<()> {
+    let mut rng = Rng::fresh();
+    let mut problems = sweep(kernel, OTHERS, rng.next_u64() >> 16);
+    let pipelines = Pipelines::default();
+    for _ in 0..OTHERS.min(problems.len()) {
+        let (problem, seed) = problems.swap_remove(rng.below(problems.len() as u32) as usize);
+        let planned = match plan(&problem.shape) {
+            Ok(plan) => plan,
+            Err(PlanError::Unavailable(_)) => continue,
+            Err(PlanError::Reflect(e)) => return Err(e.into()),
+        };
+        let result = CaseResult {
+            kernel: kernel.name.into(),
+            variant: variant.name.into(),
+            wgsl: Some(file.display().to_string()),
+            shape: kernel.show(&problem),
+            seed,
+            verdict: check_plan(gpu, &pipelines, planned, &problem, seed)?,
+        };
+        if let Verdict::Failed { reason, .. } = &result.verdict {
+            return Err(Error::CheckFailed(format!(
+                "{} is wrong for another shape: {reason}\n  repeat: {}",
+                file.display(),
+                result.reproducer()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The problems a sweep checks: the kernel's own cases, then `random` drawn ones, each with its

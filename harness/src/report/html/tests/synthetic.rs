@@ -235,6 +235,7 @@ pub(super) fn ab(verdict: Verdict, ratio: f64, half: f64) -> Record {
         ratio: around(ratio, half),
         control: around(1.001, 0.004),
         indifference: 0.01,
+        flags: Vec::new(),
         blocks: 48,
     };
     Record { schema_version: 1, environment: environment(), body: Body::Ab(ab) }

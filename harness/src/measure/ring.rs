@@ -1,0 +1,140 @@
+//! The memory that timed invocations take turns with: copies of weights and caches, which together
+//! exceed the last-level cache, and two draws of the other inputs. Neighbours differ in both, so
+//! that what one invocation leaves behind is never what the next has to compute.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::execute::GpuExecutor;
+use crate::gpu::Block;
+use crate::judge::check::{Case, DRAWS, Draw};
+use crate::plan::recording::TensorId;
+
+/// Most copies of a case: tiny kernels stop being cold before they leave a large cache.
+const MOST_COPIES: u64 = 511;
+
+/// Memory of some tensors.
+pub(super) type Blocks = Vec<(TensorId, Arc<Block>)>;
+
+/// What invocations take turns with.
+#[derive(Debug)]
+pub(super) struct Ring {
+    /// Copies of what a cold benchmark rotates. One more would be a multiple of [`DRAWS`], so that
+    /// the last and the first differ too.
+    copies: Vec<Blocks>,
+    /// The draws of all other inputs; none where all inputs rotate.
+    given: Vec<Blocks>,
+    /// The copies are of weights or caches.
+    of_large: bool,
+    bytes: u64,
+}
+
+impl Ring {
+    /// Copies of a prepared case that exceed `rotate_bytes` together.
+    pub(super) fn new(case: &Case, first: &GpuExecutor, rotate_bytes: u64) -> Result<Self> {
+        let rotated = case.rotated();
+        let bytes = |id: &TensorId| case.recording.tensors[id.0].content.device_bytes();
+        let each: u64 = rotated.iter().map(bytes).sum();
+        let draws = DRAWS as u64;
+        let count = rotate_bytes.div_ceil(each.max(1)) + 1;
+        let count = ((count + 1).next_multiple_of(draws) - 1).min(MOST_COPIES);
+        let mut ring = Self {
+            copies: vec![Blocks::new(); count as usize],
+            given: Vec::new(),
+            of_large: rotated.iter().any(|id| case.is_large(*id)),
+            bytes: each * count,
+        };
+        for id in rotated {
+            ring.add(case, first, id)?;
+        }
+        let given = case.given();
+        if !given.is_empty() {
+            let draw = Draw { large: 0, small: 1 };
+            let other = |id: TensorId| Ok((id, of_draw(case, first, id, draw)?));
+            let shared = |id: &TensorId| (*id, first.shared(*id));
+            ring.given = vec![
+                given.iter().map(shared).collect(),
+                given.into_iter().map(other).collect::<Result<_>>()?,
+            ];
+        }
+        Ok(ring)
+    }
+
+    /// The same memory for another plan, which `first` was prepared for; what that one lays out
+    /// anew has copies of its own.
+    pub(super) fn beside(&self, case: &Case, first: &GpuExecutor) -> Result<Self> {
+        let (of_large, bytes) = (self.of_large, self.bytes);
+        let copies = vec![Blocks::new(); self.copies.len()];
+        let mut ring = Self { copies, given: self.given.clone(), of_large, bytes };
+        for (i, (id, own)) in self.copies[0].iter().enumerate() {
+            if !Arc::ptr_eq(own, &first.shared(*id)) {
+                ring.add(case, first, *id)?;
+                continue;
+            }
+            for (copy, known) in ring.copies.iter_mut().zip(&self.copies) {
+                copy.push(known[i].clone());
+            }
+        }
+        Ok(ring)
+    }
+
+    /// Copies of one tensor: each draw is written once and copied on the device.
+    fn add(&mut self, case: &Case, first: &GpuExecutor, id: TensorId) -> Result<()> {
+        let name = &case.recording.tensors[id.0].name;
+        let mut blocks: Vec<Arc<Block>> = Vec::with_capacity(self.copies.len());
+        for copy in 0..self.copies.len() {
+            blocks.push(match copy {
+                0 => first.shared(id),
+                draw if draw < DRAWS => of_draw(case, first, id, self.draw_of(draw, 0))?,
+                _ => Arc::new(blocks[copy % DRAWS].copied(&first.gpu, name)?),
+            });
+        }
+        for (copy, block) in self.copies.iter_mut().zip(blocks) {
+            copy.push((id, block));
+        }
+        Ok(())
+    }
+
+    /// The memory of one turn after the other, with what it holds.
+    pub(super) fn turns(&self) -> impl Iterator<Item = (Blocks, Draw)> {
+        let versions = self.given.len().max(1);
+        (0..self.copies.len() * versions).map(move |turn| {
+            let (copy, version) = (turn % self.copies.len(), turn % versions);
+            let given = self.given.get(version).into_iter().flatten();
+            let blocks = self.copies[copy].iter().chain(given).cloned().collect();
+            (blocks, self.draw_of(copy, version))
+        })
+    }
+
+    /// Two turns over the same weights and caches, if there are any, that differ in the rest.
+    pub(super) fn warm(&self) -> [usize; 2] {
+        // The number of copies is odd.
+        if self.given.is_empty() { [0, 1] } else { [0, self.copies.len()] }
+    }
+
+    /// What a copy holds beside a version of all else.
+    fn draw_of(&self, copy: usize, version: usize) -> Draw {
+        match self.of_large {
+            true => Draw { large: copy % DRAWS, small: version },
+            false => Draw { large: 0, small: copy % DRAWS },
+        }
+    }
+
+    /// Bytes that the copies cover together.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Tensors that have copies.
+    pub(super) fn rotates(&self, id: TensorId) -> bool {
+        self.copies[0].iter().any(|(own, _)| *own == id)
+    }
+}
+
+/// Memory for a tensor that holds a draw.
+fn of_draw(case: &Case, first: &GpuExecutor, id: TensorId, draw: Draw) -> Result<Arc<Block>> {
+    let gpu = &first.gpu;
+    let block = first.block(id).copied(gpu, &case.recording.tensors[id.0].name)?;
+    gpu.caught(|| case.write_draw(gpu, &block, id, draw))?;
+    Ok(Arc::new(block))
+}

@@ -1,0 +1,164 @@
+//! What one run of `lathe bench` shares between its cases.
+
+use std::sync::Arc;
+
+use lathe_kernels::Problem;
+
+use super::bench::{Bench, BenchOptions, Sampled, Temperature};
+use super::copy::Copier;
+use crate::data::record::{BenchCase, Clock, Flag, StageTiming, Timing};
+use crate::error::{Error, Result};
+use crate::gpu::{Checks, Gpu, Pipelines, Span};
+use crate::judge::check::Case;
+use crate::plan::Plan;
+
+/// How far above the measured bandwidth a cold result may lie before it cannot be true.
+const ABOVE_MEASURED: f64 = 1.1;
+
+/// Noise above which a result is flagged.
+const NOISY: f64 = 0.02;
+
+/// What one benchmark run shares between its cases.
+#[derive(Debug)]
+pub struct Session {
+    /// The device.
+    pub gpu: Arc<Gpu>,
+    /// How long to measure.
+    pub options: BenchOptions,
+    /// Measured copy bandwidth, 10^9 bytes a second.
+    pub copy_gb_s: f64,
+    /// Measured read bandwidth, 10^9 bytes a second. None where the largest block that
+    /// can be read might stay in the cache.
+    pub read_gb_s: Option<f64>,
+    /// Timestamp quantum, nanoseconds.
+    pub quantum_ns: Option<f64>,
+    /// Bytes of the last-level cache, as found by measurement.
+    pub cache_bytes: u64,
+    copier: Copier,
+    canaries: Vec<f64>,
+}
+
+/// Change of the canary that makes a result doubtful.
+const DRIFT: f64 = 0.02;
+
+impl Session {
+    /// Measures what every case is held against.
+    pub fn new(gpu: &Arc<Gpu>) -> Result<Self> {
+        let copier = Copier::new(gpu)?;
+        let copy_gb_s = copier.bandwidth(gpu)?.gb_s;
+        let mut options = BenchOptions::of(gpu);
+        let mut cache_bytes = 0;
+        if !gpu.adapter.software {
+            cache_bytes = copier.cache_bytes(gpu)?;
+            options.rotate_bytes = options.rotate_bytes.max(4 * cache_bytes);
+        }
+        let beyond_cache = copier.bytes() >= 4 * cache_bytes;
+        let read_gb_s = beyond_cache.then(|| copier.read_gb_s(gpu)).transpose()?;
+        let quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
+        let canaries = vec![copier.canary(gpu)?];
+        let gpu = Arc::clone(gpu);
+        Ok(Self { gpu, options, copy_gb_s, read_gb_s, quantum_ns, cache_bytes, copier, canaries })
+    }
+
+    /// Largest change of the canary's time so far, as a fraction of its smallest.
+    pub fn drift(&self) -> f64 {
+        let low = self.canaries.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = self.canaries.iter().copied().fold(0.0, f64::max);
+        if low > 0.0 { high / low - 1.0 } else { 0.0 }
+    }
+
+    /// Times the canary again; says whether it moved since the last time.
+    pub fn canary(&mut self) -> Result<bool> {
+        let before = self.canaries.last().copied().unwrap_or(0.0);
+        let now = self.copier.canary(&self.gpu)?;
+        self.canaries.push(now);
+        Ok((now / before - 1.0).abs() > DRIFT)
+    }
+
+    /// Validates, times cold and warm, validates again.
+    pub fn measure(&mut self, plan: Plan, problem: &Problem) -> Result<BenchCase> {
+        let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
+        let entries: Vec<_> = plan.stages.iter().map(|stage| stage.entry.clone()).collect();
+        let checked = self.gpu.checks == Checks::Files && !plan.trusted;
+        let gpu = Arc::clone(&self.gpu);
+        let rotate = self.options.rotate_bytes;
+        let pipelines = Pipelines::default();
+        let case = Case::new(&gpu, plan, problem, self.options.seed)?;
+        let mut bench = Bench::new(&gpu, &pipelines, case, rotate)?.validated()?;
+        let (mut nmse, mut timed_out) = (0f64, false);
+        let mut sample = |bench: &mut Bench, temperature| -> Result<Timing> {
+            let sampled = bench.sample(&self.options, self.quantum_ns, temperature)?;
+            let Sampled { timing, timed_out: out, nmse: off } = sampled;
+            (nmse, timed_out) = (nmse.max(off), timed_out || out);
+            Ok(timing)
+        };
+        let cold = sample(&mut bench, Temperature::Cold)?;
+        let warm = sample(&mut bench, Temperature::Warm)?;
+        let overlapped = match self.options.overlapped {
+            true => Some(sample(&mut bench.overlapping(rotate)?, Temperature::Cold)?),
+            false => None,
+        };
+        let mut stages = Vec::new();
+        if self.options.stages && entries.len() > 1 {
+            for (dispatch, entry) in entries.into_iter().enumerate() {
+                bench.only(Some(dispatch));
+                stages.push(StageTiming { entry, cold: sample(&mut bench, Temperature::Cold)? });
+            }
+            bench.only(None);
+        }
+        let drifted = self.canary()?;
+        let cost = kernel.cost(problem);
+        let rate = |timing: &Timing| cost.bytes / timing.median_us / 1e3;
+        let fraction_of_copy = rate(&cold) / self.copy_gb_s;
+        let gb_s = overlapped.iter().map(rate).fold(rate(&cold), f64::max);
+        let most = self.copy_gb_s.max(self.read_gb_s.unwrap_or(0.0));
+        if gb_s > ABOVE_MEASURED * most && !gpu.adapter.software {
+            return Err(Error::CheckFailed(format!(
+                "{}/{variant} {}: {gb_s:.0} GB/s cold lies above the measured bandwidth of \
+                 {most:.0} GB/s; {} rotated bytes did not leave the cache, or the kernel's byte \
+                 count is wrong",
+                kernel.name,
+                kernel.show(problem),
+                bench.rotated_bytes()
+            )));
+        }
+        let timings = || {
+            let alone = stages.iter().map(|stage| &stage.cold);
+            [&cold, &warm].into_iter().chain(&overlapped).chain(alone)
+        };
+        let mut flags = Vec::new();
+        for (doubtful, flag) in [
+            (!timings().all(|t| t.settled), Flag::NotSettled),
+            (drifted, Flag::Drift),
+            (timings().any(|t| t.noise > NOISY), Flag::Noisy),
+            (timed_out, Flag::TimedOut),
+            (bench.clock() == Clock::Wall, Flag::WallClock),
+            // A user's file keeps them where built-in variants run without.
+            (checked, Flag::RuntimeChecksOn),
+            (bench.rotated_bytes() < 2 * self.cache_bytes, Flag::NotCold),
+        ] {
+            if doubtful {
+                flags.push(flag.into());
+            }
+        }
+        let (gb_s, tflop_s) = (rate(&cold), cost.flops / cold.median_us / 1e6);
+        Ok(BenchCase {
+            kernel: kernel.name.into(),
+            variant,
+            shape: kernel.show(problem),
+            source,
+            cold,
+            warm,
+            overlapped,
+            stages,
+            bytes: cost.bytes,
+            flops: cost.flops,
+            gb_s,
+            fraction_of_copy,
+            tflop_s: Some(tflop_s),
+            rotated_bytes: bench.rotated_bytes(),
+            clock: bench.clock().into(),
+            flags,
+        })
+    }
+}

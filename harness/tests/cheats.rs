@@ -1,0 +1,142 @@
+//! Kernels that cheat are caught by every command that prints a time or a verdict; the same kernel
+//! without the cheat passes. `docs/measuring.md` lists them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn lathe(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lathe")).args(args).env_remove("LATHE_TUNED").output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr].map(|b| String::from_utf8_lossy(b));
+    format!("{out}{err}")
+}
+
+/// The files with what each stands in the place of, which its first line says.
+fn files() -> Vec<(PathBuf, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cheats");
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let place = text.lines().next().unwrap().trim_start_matches("// ").to_owned();
+            (path, place)
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+fn shape(kernel: &str) -> &'static str {
+    match kernel {
+        "gemv" => "ROWS=128,K=320",
+        "residual_add" | "glu" => "N=2048",
+        "attention_decode" => "Q_PER_KV=2,KV_HEADS=2,HEAD_DIM=64,KV_SIZE=128,N_KV=128",
+        other => panic!("no shape for {other}"),
+    }
+}
+
+/// Runs a command over every file. `exit` is its code where the file cheats.
+fn all_caught(command: impl Fn(&str, &str, &str, &str) -> Output, exit: i32) {
+    let Some(_) = common::gpu() else { return };
+    let _turn = common::turn();
+    let mut honest = 0;
+    for (path, place) in files() {
+        let (kernel, variant) = place.split_once('/').unwrap();
+        let file = path.display().to_string();
+        let output = command(kernel, variant, &file, shape(kernel));
+        let said = said(&output);
+        let code = output.status.code();
+        if path.file_stem().unwrap() == "honest" {
+            honest += 1;
+            assert!(matches!(code, Some(0 | 6)), "{said}");
+            assert!(!said.contains("wrong") && !said.contains("  rejected "), "{said}");
+        } else {
+            assert_eq!(code, Some(exit), "{file} is not caught: {said}");
+            // `tune` goes on without it.
+            let words = if exit == 0 { format!("rejected {file}") } else { "wrong".into() };
+            let caught = said.contains(&words) || said.contains("FAILED");
+            assert!(caught, "{file}: {said}");
+        }
+    }
+    assert_eq!(honest, 1);
+}
+
+#[test]
+fn check_catches_every_cheat() {
+    let check = |kernel: &str, variant: &str, file: &str, _: &str| {
+        lathe(&["check", &format!("{kernel}/{variant}"), "--wgsl", file, "--cases", "2"])
+    };
+    all_caught(check, 1);
+}
+
+#[test]
+fn bench_catches_every_cheat() {
+    let bench = |kernel: &str, variant: &str, file: &str, shape: &str| {
+        let place = format!("{kernel}/{variant}");
+        lathe(&["bench", &place, "--wgsl", file, "--shape", shape, "--overlapped"])
+    };
+    all_caught(bench, 1);
+}
+
+/// Without the check on other shapes and between guard words: what was timed gives them away.
+#[test]
+fn what_timed_invocations_left_gives_cheats_away() {
+    let bench = |kernel: &str, variant: &str, file: &str, shape: &str| {
+        // The cheat of one shape is right for this one.
+        let shape = if file.contains("one_shape") { "ROWS=64,K=640" } else { shape };
+        let place = format!("{kernel}/{variant}");
+        lathe(&["bench", &place, "--wgsl", file, "--shape", shape, "--one-shape"])
+    };
+    all_caught(bench, 1);
+}
+
+#[test]
+fn ab_catches_every_cheat_on_either_side() {
+    for cheat_is_a in [false, true] {
+        let ab = |kernel: &str, variant: &str, file: &str, shape: &str| {
+            let placed = format!("{variant}={file}");
+            let (a, b) = if cheat_is_a { (&*placed, variant) } else { (variant, &*placed) };
+            lathe(&[
+                "ab",
+                kernel,
+                "--a",
+                a,
+                "--b",
+                b,
+                "--shape",
+                shape,
+                "--allow-software",
+                "--time-out",
+                "1",
+            ])
+        };
+        all_caught(ab, 1);
+    }
+}
+
+#[test]
+fn tune_rejects_every_cheat() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("tuned.json").display().to_string();
+    let tune = |kernel: &str, variant: &str, file: &str, shape: &str| {
+        let place = format!("{kernel}/{variant}");
+        lathe(&[
+            "tune",
+            &place,
+            "--candidate",
+            &format!("{variant}={file}"),
+            "--shape",
+            shape,
+            "--allow-software",
+            "--store",
+            &store,
+        ])
+    };
+    all_caught(tune, 0);
+}
