@@ -40,7 +40,7 @@ fn run(
         Err(PlanError::Unavailable(_)) => return None,
         Err(e) => panic!("{}: {e}", variant.name),
     };
-    let bytes = Bytes::Owned(golden(format, "blocks.bin").into());
+    let bytes = Bytes::owned(golden(format, "blocks.bin"));
     let rows = WeightRows::new(format, k, bytes);
     let mut recording = Recording::default();
     let weights = recording.tensor("weights", Content::Weights(rows, plan.packing));

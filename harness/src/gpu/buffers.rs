@@ -156,10 +156,19 @@ impl Block {
 
     /// New memory that holds the same.
     pub(crate) fn copied(&self, gpu: &Gpu, name: &str) -> Result<Self> {
+        self.turned(gpu, name, 0)
+    }
+
+    /// New memory that holds the same, each byte so many further on and the last ones first.
+    pub(crate) fn turned(&self, gpu: &Gpu, name: &str, by: u64) -> Result<Self> {
         let copy = Self::new(gpu, name, self.bytes, Policy::Plain)?;
         gpu.caught(|| {
             let mut encoder = gpu.device.create_command_encoder(&Default::default());
-            copy.encode_copy(self, &mut encoder);
+            let (from, rest) = (guard(self.policy), padded(self.bytes) - by);
+            // What pads the end is nobody's.
+            let last = self.bytes.next_multiple_of(4) - by;
+            encoder.copy_buffer_to_buffer(&self.buffer, from, &copy.buffer, by, rest);
+            encoder.copy_buffer_to_buffer(&self.buffer, from + last, &copy.buffer, 0, by);
             gpu.queue.submit([encoder.finish()]);
         })?;
         Ok(copy)

@@ -133,8 +133,5 @@ impl Ring {
 
 /// Memory for a tensor that holds a draw.
 fn of_draw(case: &Case, first: &GpuExecutor, id: TensorId, draw: Draw) -> Result<Arc<Block>> {
-    let gpu = &first.gpu;
-    let block = first.block(id).copied(gpu, &case.recording.tensors[id.0].name)?;
-    gpu.caught(|| case.write_draw(gpu, &block, id, draw))?;
-    Ok(Arc::new(block))
+    case.of_draw(&first.gpu, first.block(id), id, draw).map(Arc::new)
 }

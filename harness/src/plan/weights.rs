@@ -25,16 +25,32 @@ const PACKED_A_TASK: usize = 1 << 18;
 pub enum Bytes {
     /// A range of a mapped model file.
     Mapped(Arc<Mapped>, Range<usize>),
-    /// Converted or generated.
-    Owned(Arc<[u8]>),
+    /// A range of what was converted or generated.
+    Owned(Arc<[u8]>, Range<usize>),
 }
 
 impl Bytes {
+    /// All of these.
+    pub fn owned(bytes: impl Into<Arc<[u8]>>) -> Self {
+        let bytes = bytes.into();
+        let all = 0..bytes.len();
+        Self::Owned(bytes, all)
+    }
+
     /// The bytes.
     pub fn get(&self) -> &[u8] {
         match self {
             Bytes::Mapped(file, range) => &file.bytes()[range.clone()],
-            Bytes::Owned(bytes) => bytes,
+            Bytes::Owned(bytes, range) => &bytes[range.clone()],
+        }
+    }
+
+    /// Some of them.
+    fn part(&self, here: Range<usize>) -> Self {
+        let within = |range: &Range<usize>| range.start + here.start..range.start + here.end;
+        match self {
+            Bytes::Mapped(file, range) => Bytes::Mapped(Arc::clone(file), within(range)),
+            Bytes::Owned(bytes, range) => Bytes::Owned(Arc::clone(bytes), within(range)),
         }
     }
 
@@ -89,7 +105,7 @@ impl WeightRows {
         // Whole rows a task.
         let a_task = k * (ELEMENTS_A_TASK / k.max(1)).max(1);
         let parts: Vec<Vec<u8>> = values.par_chunks(a_task.max(1)).map(encode).collect();
-        Self { order, ..Self::new(format, k, Bytes::Owned(parts.concat().into())) }
+        Self { order, ..Self::new(format, k, Bytes::owned(parts.concat())) }
     }
 
     /// The matrix in another format, row-wise, with a search for the scales of quantised formats;
@@ -113,7 +129,7 @@ impl WeightRows {
             })
         };
         let parts: Option<Vec<Vec<u8>>> = tasks.into_par_iter().map(convert).collect();
-        Some(Self::new(format, k, Bytes::Owned(parts?.concat().into())))
+        Some(Self::new(format, k, Bytes::owned(parts?.concat())))
     }
 
     /// Some of the rows, as a matrix of their own.
@@ -129,15 +145,41 @@ impl WeightRows {
             if here.is_empty() {
                 continue;
             }
-            parts.push(match part {
-                Bytes::Mapped(file, range) => {
-                    let start = range.start;
-                    Bytes::Mapped(Arc::clone(file), start + here.start..start + here.end)
-                }
-                Bytes::Owned(all) => Bytes::Owned(all[here].into()),
-            });
+            parts.push(part.part(here));
         }
         Self { format: self.format, k: self.k, order: self.order, parts }
+    }
+
+    /// The same rows, each so many further on; where there is a single one, its blocks.
+    pub fn turned(&self, by: usize) -> Self {
+        let rows = self.rows();
+        if rows > 1 {
+            let mut turned = self.slice(rows - by..rows);
+            turned.parts.extend(self.slice(0..rows - by).parts);
+            return turned;
+        }
+        let mut all = self.parts.iter().map(Bytes::get).collect::<Vec<_>>().concat();
+        all.rotate_right(by * self.format.block_bytes());
+        Self { parts: vec![Bytes::owned(all)], ..self.clone() }
+    }
+
+    /// A copy with some blocks overwritten by others of its own, and the rows that differ.
+    pub fn changed(&self, to: usize, from: usize, blocks: usize) -> (Self, Range<usize>) {
+        let (block, row) = (self.format.block_bytes(), self.row_bytes());
+        let range = |at: usize| at * block..(at + blocks) * block;
+        let rows_of = |at: usize| range(at).start / row..range(at).end.div_ceil(row);
+        let bytes = |rows: &Range<usize>| -> Vec<u8> {
+            self.slice(rows.clone()).parts.iter().map(Bytes::get).collect::<Vec<_>>().concat()
+        };
+        let (rows, sources) = (rows_of(to), rows_of(from));
+        let (mut new, source) = (bytes(&rows), bytes(&sources));
+        let (to, from) =
+            (range(to).start - rows.start * row, range(from).start - sources.start * row);
+        new[to..][..blocks * block].copy_from_slice(&source[from..][..blocks * block]);
+        let mut changed = self.slice(0..rows.start);
+        changed.parts.push(Bytes::owned(new));
+        changed.parts.extend(self.slice(rows.end..self.rows()).parts);
+        (changed, rows)
     }
 
     /// The matrix in as few parts as fit bindings of `limit` bytes, however they are packed, with

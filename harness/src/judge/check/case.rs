@@ -17,7 +17,6 @@ use crate::judge::{Within, judge};
 use crate::plan::Plan;
 use crate::plan::memory::UPLOAD_BYTES;
 use crate::plan::recording::{Content, Label, Recording, Tensor, TensorId};
-use crate::plan::weights::{Bytes, WeightRows};
 
 /// One invocation with all its inputs, ready for either executor.
 #[derive(Debug)]
@@ -156,12 +155,35 @@ impl Case {
         }
         match draw.large {
             0 => first.clone(),
-            n => {
-                let mut rng = Rng::derive(inputs.seed, &format!("turn {n}"));
-                let blocks = stretches(first);
-                turned(first, 1 + rng.below(blocks.saturating_sub(1) as u32) as usize)
-            }
+            _ => turned(first, self.turn(tensor, draw)),
         }
+    }
+
+    /// How far a large tensor is turned, see [`turns`].
+    fn turn(&self, tensor: TensorId, draw: Draw) -> usize {
+        let mut rng = Rng::derive(self.inputs.seed, &format!("turn {}", draw.large));
+        let most = turns(&self.inputs.values[tensor.0]).saturating_sub(1);
+        1 + rng.below(most as u32) as usize
+    }
+
+    /// Device memory for a tensor that holds a draw, made of what holds the first one.
+    pub fn of_draw(&self, gpu: &Gpu, first: &Block, id: TensorId, draw: Draw) -> Result<Block> {
+        let tensor = &self.recording.tensors[id.0];
+        let each = match (&self.inputs.values[id.0], &tensor.content) {
+            (Value::Weights(rows), Content::Weights(_, packing)) if rows.rows() > 1 => {
+                rows.format.row_stride(rows.k, *packing)
+            }
+            (Value::F32(_), Content::Kv { format, .. }) => 2 * format.bytes(),
+            _ => 0,
+        };
+        if draw.large > 0 && each > 0 && self.is_large(id) {
+            let by = (self.turn(id, draw) * each) as u64;
+            return first.turned(gpu, &tensor.name, by);
+        }
+        let block = first.copied(gpu, &tensor.name)?;
+        let value = self.value(id, draw);
+        gpu.caught(|| self.write_value(gpu, &block, id, &value))?;
+        Ok(block)
     }
 
     fn others(&self, number: usize) -> &[Value] {
@@ -305,11 +327,6 @@ impl Case {
         self.role(TensorId(tensor)) == Some(role)
     }
 
-    /// Writes what a draw holds over a drawn tensor.
-    pub fn write_draw(&self, gpu: &Gpu, block: &Block, tensor: TensorId, draw: Draw) {
-        self.write_value(gpu, block, tensor, &self.value(tensor, draw));
-    }
-
     fn write_value(&self, gpu: &Gpu, block: &Block, tensor: TensorId, value: &Value) {
         match (value, &self.recording.tensors[tensor.0].content) {
             (Value::U32(words), _) => block.write(gpu, 0, bytemuck::cast_slice(words)),
@@ -352,6 +369,18 @@ impl Case {
     /// Writes a tensor of a draw with a change, or without to undo it.
     pub fn write_changed(&self, gpu: &Gpu, block: &Block, draw: Draw, change: &Change, undo: bool) {
         let mut value = self.value(change.tensor, draw);
+        let content = &self.recording.tensors[change.tensor.0].content;
+        if let (Value::Weights(all), Content::Weights(_, packing)) = (&value, content) {
+            // Of a matrix only the rows that differ.
+            let (changed, rows) = all.changed(change.to, change.from, change.len);
+            let stride = all.format.row_stride(all.k, *packing) as u64;
+            let first = rows.start as u64 * stride;
+            let part = if undo { all.slice(rows) } else { changed.slice(rows) };
+            part.pack(*packing, UPLOAD_BYTES as usize, |offset, bytes| {
+                block.write(gpu, first + offset, bytes);
+            });
+            return;
+        }
         if !undo {
             changed(&mut value, change);
         }
@@ -515,55 +544,42 @@ fn is_large(binding: &KernelBinding, problem: &Problem) -> bool {
     matches!(binding.elem(problem), Elem::Weights(_) | Elem::Kv(_))
 }
 
-/// Bytes of what weights are made of, elements of what others are.
-fn stretch(value: &Value) -> usize {
+/// What a large tensor is turned by: rows, or blocks of a single one; of others pairs of floats.
+fn turns(value: &Value) -> usize {
     match value {
-        Value::Weights(rows) => rows.format.block_bytes(),
-        _ => 2,
+        Value::Weights(rows) if rows.rows() > 1 => rows.rows(),
+        other => stretches(other),
     }
 }
 
 /// Blocks of a weight format, or pairs of floats, that a tensor has.
 fn stretches(value: &Value) -> usize {
-    let len = match value {
-        Value::Weights(rows) => rows.parts.iter().map(|p| p.get().len()).sum(),
-        Value::F32(values) => values.len(),
+    match value {
+        Value::Weights(rows) => rows.rows() * rows.row_bytes() / rows.format.block_bytes(),
+        Value::F32(values) => values.len() / 2,
         _ => 0,
-    };
-    len / stretch(value)
+    }
 }
 
-/// The same blocks, each further on by so many.
 fn turned(value: &Value, by: usize) -> Value {
-    let by = by * stretch(value);
     match value {
-        Value::Weights(rows) => {
-            let all: Vec<&[u8]> = rows.parts.iter().map(Bytes::get).collect();
-            let mut all = all.concat();
-            all.rotate_right(by);
-            Value::Weights(WeightRows { parts: vec![Bytes::Owned(all.into())], ..rows.clone() })
-        }
+        Value::Weights(rows) => Value::Weights(rows.turned(by)),
         Value::F32(values) => {
             let mut values = values.clone();
-            values.rotate_right(by);
+            values.rotate_right(2 * by);
             Value::F32(values)
         }
         other => other.clone(),
     }
 }
 
-/// Makes a change to a large tensor.
+/// Makes a change to a tensor.
 fn changed(value: &mut Value, change: &Change) {
-    let of = stretch(value);
-    let (to, from) = (change.to * of, change.from * of..(change.from + change.len) * of);
     match value {
-        Value::Weights(rows) => {
-            let all: Vec<&[u8]> = rows.parts.iter().map(Bytes::get).collect();
-            let mut all = all.concat();
-            all.copy_within(from, to);
-            rows.parts = vec![Bytes::Owned(all.into())];
+        Value::Weights(rows) => *rows = rows.changed(change.to, change.from, change.len).0,
+        Value::F32(values) => {
+            values.copy_within(2 * change.from..2 * (change.from + change.len), 2 * change.to);
         }
-        Value::F32(values) => values.copy_within(from, to),
         _ => {}
     }
 }
