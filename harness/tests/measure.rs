@@ -189,7 +189,7 @@ fn ab_refuses_to_time_a_wrong_kernel() {
     let sides = [&["ab", "gemv", "--a", "naive", "--b", &wrong, "--allow-software"][..], &SMALL];
     let output = lathe(&sides.concat());
     assert_eq!(code(&output), 1);
-    assert!(stderr(&output).contains("is wrong before timing"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is wrong"), "{}", stderr(&output));
 }
 
 #[test]
@@ -230,10 +230,12 @@ fn a_winner_with_weights_is_measured_and_only_a_faster_one_is_stored() {
     ]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let found = &document(&output)["found"][0];
-    let faster = found["comparison"]["verdict"] == "FASTER";
+    // In each of three processes, or not at all.
+    let proofs = found["comparisons"].as_array().unwrap();
+    let faster = proofs.len() == 3 && proofs.iter().all(|c| c["verdict"] == "FASTER");
     assert_eq!(found["stored"].is_object(), faster, "{found}");
     if found["winner"] != found["incumbent"] {
-        assert!(found["comparison"].is_object(), "{found}");
+        assert!(!proofs.is_empty(), "{found}");
     }
     let show = document(&lathe(&["tune", "--show", "--store", &store, "--json"]));
     assert_eq!(show["entries"].as_array().unwrap().len(), usize::from(faster));
@@ -249,6 +251,7 @@ fn fake_record(scale: f64, adapter: &str, path: &Path) {
         settled: true,
         dispatches: 100,
         samples_us: (0..40).map(|i| scale * (10.0 + 0.01 * f64::from(i % 5))).collect(),
+        processes_us: Vec::new(),
     };
     let case = BenchCase {
         kernel: "gemv".into(),
@@ -265,6 +268,8 @@ fn fake_record(scale: f64, adapter: &str, path: &Path) {
         fraction_of_copy: 0.5,
         tflop_s: None,
         rotated_bytes: 1,
+        nmse: None,
+        nmse_bound: None,
         clock: Clock::Gpu.into(),
         flags: Vec::new(),
     };
@@ -285,6 +290,7 @@ fn fake_record(scale: f64, adapter: &str, path: &Path) {
         read_gb_s: Some(4200.0),
         canary_drift: Some(0.001),
         command: None,
+        ..Environment::default()
     };
     Record::new(environment, Body::Bench(Bench { cases: vec![case], failed: Vec::new() }))
         .write(path)
@@ -370,10 +376,10 @@ fn the_tuner_rejects_wrong_hanging_and_refused_candidates_and_harms_nothing() {
             .unwrap()
             .into()
     };
-    assert!(reason("wrong.wgsl").starts_with("wrong: x"), "{}", reason("wrong.wgsl"));
+    assert!(reason("wrong.wgsl").contains("wrong"), "{}", reason("wrong.wgsl"));
     assert!(reason("hang.wgsl").starts_with("hung"), "{}", reason("hang.wgsl"));
     assert!(reason("refused.wgsl").contains("refuses"), "{}", reason("refused.wgsl"));
-    assert!(reason("short.wgsl").starts_with("wrong: x"), "{}", reason("short.wgsl"));
+    assert!(reason("short.wgsl").contains("wrong"), "{}", reason("short.wgsl"));
     let rejected = found["rejected"].as_array().unwrap();
     assert!(!rejected.iter().any(|r| r[0].as_str().unwrap().contains("right.wgsl")), "{found}");
     assert!(!found["finalists"].as_array().unwrap().is_empty());

@@ -6,8 +6,10 @@ use clap::Args;
 
 use super::Global;
 use super::generation::recorded_name;
-use crate::data::paired::{Comparison, Verdict};
-use crate::data::record::{Ab, Body, Flag, Record};
+use super::processes::Processes;
+use crate::data::paired::{Block, SAMPLES, Verdict};
+use crate::data::record::{Ab, AbBlock, AbSide, Body, Flag, Record};
+use crate::data::rng::Rng;
 use crate::data::{Ratio, stats};
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Pipelines, Span};
@@ -41,9 +43,17 @@ pub(super) struct Opts {
     /// says so
     #[arg(long, requires = "shape")]
     one_shape: bool,
+    /// For `decode`: compare nothing with the CPU reference; the verdict then says so
+    #[arg(long)]
+    no_verify: bool,
     /// Seconds after which the run ends whatever is known
     #[arg(long, value_name = "SECONDS")]
     time_out: Option<u64>,
+    #[command(flatten)]
+    processes: Processes,
+    /// Draw inputs from this seed, and not from a new one
+    #[arg(long)]
+    seed: Option<u64>,
     /// Save the run as a record; an existing file is not overwritten
     #[arg(long, value_name = "FILE")]
     save: Option<std::path::PathBuf>,
@@ -62,11 +72,21 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 .into(),
         });
     }
+    if let Some(path) = opts.save.as_ref().filter(|path| path.exists()) {
+        return Err(Error::Usage(format!(
+            "{} exists; a record is not overwritten",
+            path.display()
+        )));
+    }
+    if let Some(record) = opts.processes.record()? {
+        return report(global, opts, &record);
+    }
+    let mut environment = environment(&gpu);
     let mut options = AbOptions::new(gpu.adapter.software);
     if let Some(seconds) = opts.time_out {
         options.time_out = std::time::Duration::from_secs(seconds);
     }
-    let (shape, mixed, (comparison, blocks)) = if opts.kernel == "decode" {
+    let (shape, mixed, verified, sides, (comparison, blocks)) = if opts.kernel == "decode" {
         if opts.shape.is_some() {
             return Err(Error::Usage("--shape does not go with `ab decode`".into()));
         }
@@ -74,18 +94,21 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             .model
             .as_deref()
             .ok_or_else(|| Error::Usage("`lathe ab decode` needs --model FILE".into()))?;
-        let sides = super::decode::ab(&gpu, model, [&opts.a, &opts.b], &options)?;
-        (recorded_name(model), is_file(&opts.a) != is_file(&opts.b), sides)
+        let sides = [opts.a.as_str(), &opts.b];
+        let (outcome, verified) = super::decode::ab(&gpu, model, sides, &options, !opts.no_verify)?;
+        (recorded_name(model), is_file(&opts.a) != is_file(&opts.b), verified, None, outcome)
     } else {
         let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
         let sides = [super::place(kernel, &opts.a)?, super::place(kernel, &opts.b)?];
         let problem = super::problem(kernel, opts.shape.as_deref())?;
         for (variant, file) in sides.iter().filter(|_| !opts.one_shape) {
             if let Some(file) = file {
-                super::check_others(&gpu, kernel, variant, file)?;
+                super::check_others(&gpu, kernel, variant, file, std::slice::from_ref(&problem))?;
             }
         }
-        let bench_options = BenchOptions::of(&gpu);
+        let mut bench_options = BenchOptions::of(&gpu);
+        bench_options.seed = opts.seed.unwrap_or(bench_options.seed);
+        environment.seed = Some(bench_options.seed);
         let plan = |side: usize| -> Result<Plan> {
             let (variant, file) = &sides[side];
             let plan = super::plan_of(kernel, variant, &problem.shape, &gpu.caps, file.as_deref());
@@ -98,15 +121,19 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 PlanError::Reflect(e) => e.into(),
             })
         };
-        let (pipelines, rotate) = (Pipelines::default(), bench_options.rotate_bytes);
+        let rotate = bench_options.rotate_bytes;
         let plans = [plan(0)?, plan(1)?];
         let mixed = plans[0].trusted != plans[1].trusted;
-        let [plan_a, plan_b] = plans;
-        let case = Case::new(&gpu, plan_a, &problem, bench_options.seed)?;
-        let mut a = Bench::new(&gpu, &pipelines, case, rotate)?.validated()?;
-        let mut b = a.beside(&pipelines, plan_b)?.validated()?;
-        let outcome = ab::kernels(&mut a, &mut b, &bench_options, &options)?;
-        (kernel.show(&problem), mixed, outcome)
+        // Each side has pipelines of its own, also where both are the same code, and a coin says
+        // which is compiled and laid out first.
+        let b_first = Rng::fresh().below(2) == 1;
+        let [first, second] = if b_first { [&plans[1], &plans[0]] } else { [&plans[0], &plans[1]] };
+        let case = Case::new(&gpu, first.clone(), &problem, bench_options.seed)?;
+        let mut first = Bench::new(&gpu, &Pipelines::default(), case, rotate)?.validated()?;
+        let mut second = first.beside(&Pipelines::default(), second.clone())?.validated()?;
+        let (a, b) = if b_first { (&mut second, &mut first) } else { (&mut first, &mut second) };
+        let (outcome, sides) = ab::kernels(a, b, &bench_options, &options)?;
+        (kernel.show(&problem), mixed, None, Some(sides), outcome)
     };
     if mixed && gpu.checks == Checks::Files {
         eprintln!(
@@ -114,6 +141,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
              --runtime-checks (both) or --unchecked-files (neither) compares like with like"
         );
     }
+    let (a_side, b_side) = sides.map(|[a, b]| (a, b)).unzip();
     let median = |times: Vec<f64>| stats::summarise(&times).median;
     let body = Ab {
         kernel: opts.kernel.clone(),
@@ -125,45 +153,85 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         verdict: comparison.verdict.into(),
         ratio: comparison.ratio,
         control: comparison.control,
+        control_b: Some(comparison.control_b),
+        a_side,
+        b_side,
+        samples: blocks.iter().map(sampled).collect(),
+        processes: Vec::new(),
         indifference: comparison.indifference,
+        verified,
         flags: opts.one_shape.then_some(Flag::OneShape.into()).into_iter().collect(),
         blocks: comparison.blocks,
     };
-    let mut environment = environment(&gpu);
     environment.timestamp_quantum_ns = Span::new(&gpu)?.quantum_ns(&gpu)?;
-    let record = Record::new(environment, Body::Ab(body.clone()));
+    if let Some(machine) = &mut environment.machine {
+        machine.gpu.extend(gpu.state());
+    }
+    report(global, opts, &Record::new(environment, Body::Ab(body)))
+}
+
+/// Saves and prints a record; an error where it has no verdict.
+fn report(global: &Global, opts: &Opts, record: &Record) -> Result<()> {
+    let Body::Ab(ab) = &record.body else { return Ok(()) };
     if let Some(path) = &opts.save {
         record.write(path)?;
         eprintln!("saved {}", path.display());
     }
     if global.json {
-        match serde_json::to_string_pretty(&record) {
+        match serde_json::to_string_pretty(record) {
             Ok(text) => println!("{text}"),
             Err(e) => eprintln!("lathe: cannot write JSON: {e}"),
         }
     } else {
-        print(&body, &comparison);
+        print(ab);
     }
-    match comparison.verdict {
-        Verdict::Inconclusive => Err(Error::Inconclusive(format!(
-            "{} against {}: {} blocks do not tell",
-            opts.b, opts.a, comparison.blocks
-        ))),
-        _ => Ok(()),
+    if ab.verdict == Verdict::Inconclusive {
+        let what = match ab.processes.len() {
+            0 => format!("{} blocks do not tell", ab.blocks),
+            n => format!("{n} processes do not agree"),
+        };
+        return Err(Error::Inconclusive(format!("{} against {}: {what}", opts.b, opts.a)));
     }
+    Ok(())
 }
 
-fn print(ab: &Ab, comparison: &Comparison) {
+fn print(ab: &Ab) {
     println!("{} {}", ab.kernel, ab.shape);
-    println!("A  {:<28} {}", ab.a, table::micros(ab.a_us));
-    println!("B  {:<28} {}", ab.b, table::micros(ab.b_us));
+    let exact = |side: &Option<AbSide>| match side {
+        Some(s) => format!("   NMSE {:.1e} of at most {:.0e}", s.nmse, s.nmse_bound),
+        None => String::new(),
+    };
+    println!("A  {:<28} {}{}", ab.a, table::micros(ab.a_us), exact(&ab.a_side));
+    println!("B  {:<28} {}{}", ab.b, table::micros(ab.b_us), exact(&ab.b_side));
     let show = |r: &Ratio| format!("{:.4}  [{:.4}, {:.4}]", r.median, r.low, r.high);
     println!("B / A     {}", show(&ab.ratio));
     println!("A / A     {}   control, same run", show(&ab.control));
+    if let (Some(a), Some(b)) = (&ab.a_side, &ab.b_side) {
+        let (low, high) = (a.nmse.min(b.nmse).max(1e-16), a.nmse.max(b.nmse));
+        if high > 10.0 * low {
+            println!("one side is more exact by {:.0} times: they do not do the same", high / low);
+        }
+    }
+    let how = match &ab.verified {
+        Some(v) => format!("{} positions verified", v.positions),
+        None if ab.kernel == "decode" => "not verified".into(),
+        None => "outputs judged".into(),
+    };
+    let over = match ab.processes.len() {
+        0 => "within one run".to_owned(),
+        n if ab.verdict == Verdict::Inconclusive => format!("over {n} processes"),
+        n => format!("in each of {n} processes"),
+    };
     println!(
-        "B is {} ({} blocks of 8 samples; within ±{:.2} % counts as the same)",
-        comparison.verdict,
+        "B is {} {over} ({} blocks of 8 samples; within ±{:.2} % counts as the same; {how})",
+        ab.verdict,
         ab.blocks,
         100.0 * ab.indifference
     );
+}
+
+/// A block as a record has it.
+fn sampled(block: &Block) -> AbBlock {
+    let side = |at| if block.order.is_a(at) { 'A' } else { 'B' };
+    AbBlock { order: (0..SAMPLES).map(side).collect(), a_us: block.a, b_us: block.b }
 }

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::Global;
+use super::processes::Processes;
 use crate::data::record::{Bench, BenchCase, Body, Flag, Record, StageTiming};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
-use crate::measure::{Session, environment};
+use crate::measure::Session;
 use crate::plan::select::{Hints, select};
 use crate::plan::tuned::{Store, Tuned};
 use crate::plan::{Plan, PlanError};
@@ -88,6 +89,11 @@ struct KernelOpts {
     /// Run again whenever the --wgsl file is saved
     #[arg(long, requires = "wgsl")]
     watch: bool,
+    #[command(flatten)]
+    processes: Processes,
+    /// Draw inputs from this seed, and not from a new one
+    #[arg(long)]
+    seed: Option<u64>,
     /// How to print results
     #[arg(long, default_value = "table")]
     format: Format,
@@ -105,7 +111,25 @@ fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
     }
     let gpu = Arc::new(global.open()?);
     refuse_software(&gpu, opts.save.is_some() && !opts.allow_software)?;
+    if let Some(path) = opts.save.as_ref().filter(|path| path.exists()) {
+        return Err(Error::Usage(format!(
+            "{} exists; a record is not overwritten",
+            path.display()
+        )));
+    }
+    if opts.watch && opts.processes.any() {
+        return Err(Error::Usage("--watch goes without --processes".into()));
+    }
+    if let Some(record) = opts.processes.record()? {
+        if let Some(path) = &opts.save {
+            record.write(path)?;
+            eprintln!("saved {}", path.display());
+        }
+        print(&record, if global.json { Format::Json } else { opts.format });
+        return Ok(());
+    }
     let session = &mut Session::new(&gpu)?;
+    session.options.seed = opts.seed.unwrap_or(session.options.seed);
     session.options.overlapped = opts.overlapped;
     session.options.stages = opts.stages;
     match &opts.wgsl {
@@ -146,12 +170,6 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         false => Tuned::default(),
     };
     let tuned = opts.selected.then_some(tuned);
-    if let Some(path) = opts.save.as_ref().filter(|path| path.exists()) {
-        return Err(Error::Usage(format!(
-            "{} exists; a record is not overwritten",
-            path.display()
-        )));
-    }
     let (mut cases, mut unavailable, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     for (kernel, variants) in named {
         let problems = match &opts.shape {
@@ -162,7 +180,7 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         // A file stands in the place of one variant.
         let places = if opts.wgsl.is_some() { &variants[..1] } else { &variants[..] };
         if let Some(file) = opts.wgsl.as_deref().filter(|_| !opts.one_shape) {
-            super::check_others(&session.gpu, kernel, places[0], file)?;
+            super::check_others(&session.gpu, kernel, places[0], file, &problems)?;
         }
         for problem in &problems {
             let (caps, shape) = (&session.gpu.caps, &problem.shape);
@@ -239,7 +257,7 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         record.rewrite(path)?;
         eprintln!("saved {}", path.display());
     }
-    print(&record, if global.json { Format::Json } else { opts.format }, session);
+    print(&record, if global.json { Format::Json } else { opts.format });
     match failed.len() {
         0 => Ok(()),
         n => Err(Error::CheckFailed(format!(
@@ -250,17 +268,14 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
 }
 
 fn record(session: &Session, cases: &[BenchCase], failed: &[String]) -> Record {
-    let mut environment = environment(&session.gpu);
-    environment.copy_gb_s = Some(session.copy_gb_s);
-    environment.read_gb_s = session.read_gb_s;
-    environment.timestamp_quantum_ns = session.quantum_ns;
-    environment.canary_drift = Some(session.drift());
     let (cases, failed) = (cases.to_vec(), failed.to_vec());
-    Record::new(environment, Body::Bench(Bench { cases, failed }))
+    Record::new(session.environment(), Body::Bench(Bench { cases, failed }))
 }
 
-fn print(record: &Record, format: Format, session: &Session) {
+fn print(record: &Record, format: Format) {
     let Body::Bench(Bench { cases, .. }) = &record.body else { return };
+    let environment = &record.environment;
+    let copy_gb_s = environment.copy_gb_s.unwrap_or(f64::NAN);
     let to_json = |value: &dyn Fn() -> serde_json::Result<String>| match value() {
         Ok(text) => println!("{text}"),
         Err(e) => eprintln!("lathe: cannot write JSON: {e}"),
@@ -308,20 +323,27 @@ fn print(record: &Record, format: Format, session: &Session) {
             }
         }
         Format::Table | Format::Md => {
-            println!("{}", cases_table(cases, session.copy_gb_s));
+            println!("{}", cases_table(cases, copy_gb_s));
+            let over = match environment.processes {
+                Some(n) => format!("± half the 95 % interval of the mean of {n} processes"),
+                None => "± half the median's 95 % interval within one run, which says less than \
+                         --processes"
+                    .into(),
+            };
             println!(
-                "{}: copy {:.0} GB/s (read + write), read bandwidth {}; dependent launches, \
-                 medians, ± half the median's 95 % interval; run-time checks {}; canary drift {:.1} %",
-                record.environment.adapter,
-                session.copy_gb_s,
-                session.read_gb_s.map_or("not measured".into(), |gb_s| format!("{gb_s:.0}")),
-                record.environment.runtime_checks,
-                100.0 * session.drift()
+                "{}: copy {copy_gb_s:.0} GB/s (read + write), read bandwidth {}; dependent launches, \
+                 medians, {over}; run-time checks {}; canary drift {:.1} %",
+                environment.adapter,
+                environment.read_gb_s.map_or("not measured".into(), |gb_s| format!("{gb_s:.0}")),
+                environment.runtime_checks,
+                100.0 * environment.canary_drift.unwrap_or(0.0)
             );
-            if let Some(quantum) = session.quantum_ns {
+            if let (Some(quantum), Some(cache)) =
+                (environment.timestamp_quantum_ns, environment.cache_bytes)
+            {
                 println!(
                     "timestamp resolution {quantum:.0} ns; last-level cache {}",
-                    match session.cache_bytes {
+                    match cache {
                         0 => "not measured".to_owned(),
                         bytes => format!("about {}", table::bytes(bytes)),
                     }

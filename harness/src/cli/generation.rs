@@ -87,17 +87,20 @@ impl RunOpts {
         super::bench::refuse_software(gpu, !self.allow_software)
     }
 
+    /// Positions to verify, unless told not to.
+    pub(super) fn verified(&self) -> Option<usize> {
+        (!self.no_verify).then_some(self.verify_positions)
+    }
+
     /// Verifies a trial, unless told not to.
     pub(super) fn verify(
         &self,
         graph: &DecodeGraph,
         trial: &mut Trial<'_>,
     ) -> Result<Option<Verified>> {
-        if self.no_verify {
-            return Ok(None);
-        }
+        let Some(positions) = self.verified() else { return Ok(None) };
         let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
-        trial.verify(&mut reference, self.verify_positions).map(Some)
+        trial.verify(&mut reference, positions).map(Some)
     }
 }
 
@@ -198,7 +201,7 @@ pub(super) fn run_memory(gpu: &Gpu, graph: &DecodeGraph, held: u64) -> (u64, u64
 }
 
 /// Where and with what the run takes place: with the copy bandwidth, by which `compare` sees that
-/// the machine has changed, and the command line.
+/// the machine has changed.
 pub(super) fn recorded(gpu: &Gpu) -> Result<Environment> {
     let mut environment = environment(gpu);
     // Before the weights take the memory; a device too full to copy has no figure.
@@ -211,35 +214,7 @@ pub(super) fn recorded(gpu: &Gpu) -> Result<Environment> {
         }
     };
     environment.timestamp_quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
-    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    environment.command = Some(command_line(words));
     Ok(environment)
-}
-
-/// A command line for a record that others read: of files their names alone, for the folders they
-/// lie in are the business of the machine that ran it.
-fn command_line(words: impl Iterator<Item = String>) -> String {
-    let shown = words.map(|word| {
-        let word = match word.split_once('=') {
-            Some((flag, value)) if flag.starts_with('-') => {
-                format!("{flag}={}", without_folders(value))
-            }
-            _ => without_folders(&word).to_owned(),
-        };
-        match word.contains(char::is_whitespace) {
-            true => format!("'{word}'"),
-            false => word,
-        }
-    });
-    format!("lathe {}", shown.collect::<Vec<_>>().join(" "))
-}
-
-/// The name of a file or folder; other words, `gemv/naive` among them, as they are.
-fn without_folders(word: &str) -> &str {
-    let path = Path::new(word);
-    let beside = path.parent().is_some_and(|p| !p.as_os_str().is_empty() && p.is_dir());
-    let name = path.file_name().and_then(|name| name.to_str());
-    name.filter(|_| path.is_absolute() || path.exists() || beside).unwrap_or(word)
 }
 
 /// How a record calls a checkpoint: by its file or folder, and `model.safetensors`, as most are
@@ -290,6 +265,7 @@ pub(super) fn measured(model: &Model) -> MeasuredModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::command_line;
 
     #[test]
     fn records_name_files_without_their_folders() {

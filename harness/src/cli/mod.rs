@@ -13,6 +13,7 @@ mod inspect;
 mod list;
 mod memory;
 mod perplexity;
+mod processes;
 mod quantize;
 mod report;
 mod show;
@@ -299,8 +300,9 @@ fn check_others(
     kernel: &'static Kernel,
     variant: &'static KernelVariant,
     file: &Path,
+    timed: &[Problem],
 ) -> Result<()> {
-    crate::judge::check::check_others(gpu, kernel, variant, file, |shape| {
+    crate::judge::check::check_others(gpu, kernel, variant, file, timed, |shape| {
         plan_of(kernel, variant, shape, &gpu.caps, Some(file))
     })
 }

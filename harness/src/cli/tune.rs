@@ -9,8 +9,8 @@ use lathe_kernels::{Kernel, KernelVariant, Problem};
 use serde::Serialize;
 
 use super::Global;
+use crate::data::Ratio;
 use crate::error::{Error, Result};
-use crate::measure::ab::AbOptions;
 use crate::measure::tune::{Answer, Found, Request, Trials, TuneOptions, tune};
 use crate::plan::tuned::Store;
 use crate::report::{json, table};
@@ -122,7 +122,6 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         finalists: 5,
         files: Vec::new(),
         within: Duration::from_secs_f64(opts.within.min(1e6)),
-        ab: AbOptions::new(gpu.adapter.software),
     };
     let mut all = Vec::new();
     for (kernel, variants, problem) in work {
@@ -174,18 +173,23 @@ fn print(f: &Found) {
         t.add_row(vec![name.clone(), table::micros(*us)]);
     }
     println!("{t}");
-    match (&f.comparison, &f.stored) {
-        (None, _) => println!("the incumbent, {}, stays", f.incumbent),
-        (Some(c), stored) => println!(
-            "{} against {}: {} {:.4} [{:.4}, {:.4}]; {}",
+    if f.comparisons.is_empty() {
+        println!("the incumbent, {}, stays", f.incumbent);
+    }
+    for (nth, c) in f.comparisons.iter().enumerate() {
+        let Ratio { median, low, high } = c.ratio;
+        println!(
+            "process {}: {} against {}: {} {median:.4} [{low:.4}, {high:.4}]",
+            nth + 1,
             f.winner,
             f.incumbent,
             c.verdict,
-            c.ratio.median,
-            c.ratio.low,
-            c.ratio.high,
-            if stored.is_some() { "stored" } else { "not stored" }
-        ),
+        );
+    }
+    match (&f.stored, f.comparisons.len()) {
+        (Some(_), n) => println!("FASTER in each of {n} processes: stored"),
+        (None, 0) => {}
+        (None, _) => println!("not stored"),
     }
 }
 

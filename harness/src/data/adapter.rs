@@ -15,6 +15,8 @@ pub struct AdapterSummary {
     pub driver: String,
     /// vulkan, metal or dx12.
     pub backend: String,
+    /// Where it sits on the PCI bus, where the back end says so.
+    pub pci: Option<String>,
     /// discrete-gpu, integrated-gpu, cpu, …
     pub kind: String,
     /// A software implementation: right, but no subject for speed claims.

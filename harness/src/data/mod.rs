@@ -4,6 +4,7 @@
 pub mod adapter;
 pub mod gate;
 pub mod paired;
+pub mod processes;
 pub mod ratio;
 pub mod record;
 pub mod rng;

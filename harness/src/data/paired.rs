@@ -169,7 +169,7 @@ impl Default for Options {
 }
 
 /// B against A, with what the answer rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Time of B over time of A.
     pub ratio: Ratio,
@@ -185,7 +185,7 @@ pub struct Comparison {
     /// Blocks measured.
     pub blocks: usize,
     /// Why the blocks allow no verdict at all, if so.
-    pub unusable: Option<&'static str>,
+    pub unusable: Option<String>,
 }
 
 /// Compares B with A. The verdict is FASTER or SLOWER when the whole interval of the ratio lies
@@ -209,7 +209,7 @@ pub fn compare(blocks: &[Block], options: &Options) -> Comparison {
             indifference: asked,
             verdict: Verdict::Inconclusive,
             blocks: blocks.len(),
-            unusable,
+            unusable: unusable.map(str::to_owned),
         };
     }
 
@@ -247,7 +247,7 @@ pub fn compare(blocks: &[Block], options: &Options) -> Comparison {
         indifference: zone.exp_m1(),
         verdict,
         blocks: blocks.len(),
-        unusable,
+        unusable: None,
     }
 }
 
@@ -675,7 +675,7 @@ mod tests {
         for n in 0..5 {
             let found = compare(&vec![good; n], &Options::default());
             assert_eq!((found.verdict, found.blocks), (Verdict::Inconclusive, n));
-            assert_eq!(found.unusable, Some("fewer than 5 blocks"));
+            assert_eq!(found.unusable.as_deref(), Some("fewer than 5 blocks"));
         }
         for bad in [f64::NAN, 0.0, -0.0, -1.0, f64::INFINITY, f64::MIN_POSITIVE / 2.0] {
             for at in 0..SAMPLES {

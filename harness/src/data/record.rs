@@ -1,6 +1,7 @@
 //! What a saved run looks like: one versioned JSON document, complete enough that a number in it
 //! can be questioned later. See docs/records.md for the schema in words.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
@@ -63,7 +64,7 @@ impl Body {
 }
 
 /// Where and with what a run took place.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// Start of the run, UTC, such as 2026-11-20T16:00:00Z.
     pub date: String,
@@ -99,6 +100,86 @@ pub struct Environment {
     /// The command line; absent in records from before it was kept, and where no command ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+    /// Hash of all WGSL in the binary, whatever the tree says; absent, as all that follows, in
+    /// records from before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wgsl: Option<String>,
+    /// What inputs were drawn from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Last-level cache as measured, bytes; 0 where none was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_bytes: Option<u64>,
+    /// What the measured peaks of the device are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceilings: Option<Ceilings>,
+    /// The machine around the GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
+    /// Processes whose samples these are, where there were several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<usize>,
+}
+
+/// The machine around a GPU, as far as it can be read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Processor.
+    pub cpu: Option<String>,
+    /// Release of the operating system's kernel.
+    pub kernel: Option<String>,
+    /// Processors this process may use.
+    pub cpus: usize,
+    /// Where the GPU sits on the bus.
+    pub pci: Option<String>,
+    /// What the GPU's driver says at the start and at the end of the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpu: Vec<GpuState>,
+    /// Variables that change what a run does.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub variables: BTreeMap<String, String>,
+}
+
+/// What a driver says of a GPU at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GpuState {
+    /// Clock of the multiprocessors, MHz.
+    pub sm_mhz: u32,
+    /// Clock of the memory, MHz.
+    pub memory_mhz: u32,
+    /// Power drawn, watts.
+    pub power_w: f64,
+    /// Most it may draw, watts.
+    pub power_limit_w: f64,
+    /// Temperature, degrees Celsius.
+    pub temperature_c: u32,
+    /// Reasons for which the driver holds the clocks down, none of them idling.
+    pub throttled: Vec<String>,
+}
+
+/// Peaks of a device, measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ceilings {
+    /// Copy: bytes read plus bytes written, 10^9 a second.
+    pub copy_gb_s: f64,
+    /// Reading alone, where memory is large enough to tell.
+    pub read_gb_s: Option<f64>,
+    /// f32 multiply-adds on vectors, 10^12 floating-point operations a second.
+    pub f32_tflop_s: f64,
+    /// f16 multiply-adds on vectors.
+    pub f16_tflop_s: Option<f64>,
+    /// Products of four 8-bit integers and their sum, 10^12 operations a second.
+    pub dot4_top_s: Option<f64>,
+    /// f16 products on matrix units with f32 sums.
+    pub matrix_tflop_s: Option<f64>,
+    /// What a dispatch costs that waits for the one before, microseconds.
+    pub dependent_us: f64,
+    /// What one costs that does not.
+    pub independent_us: f64,
+    /// What recording one costs the CPU, microseconds.
+    pub record_us: f64,
+    /// From submitting an empty dispatch to knowing that it is done, microseconds.
+    pub round_trip_us: f64,
 }
 
 /// `lathe bench`.
@@ -146,6 +227,13 @@ pub struct BenchCase {
     pub tflop_s: Option<f64>,
     /// Bytes the cold copies cover together.
     pub rotated_bytes: u64,
+    /// Largest normalised mean squared error of what timed invocations left; absent in records
+    /// from before it was judged.
+    #[serde(default)]
+    pub nmse: Option<f64>,
+    /// Largest that was accepted.
+    #[serde(default)]
+    pub nmse_bound: Option<f64>,
     /// Where the times come from.
     pub clock: Word<Clock>,
     /// What makes the number doubtful.
@@ -221,7 +309,7 @@ pub struct Timing {
     pub min_us: f64,
     /// Interquartile range over the median.
     pub spread: f64,
-    /// Half-width of the median's 95 % interval over the median.
+    /// Half-width of the median's 95 % interval over the median, within one run or over processes.
     pub noise: f64,
     /// Times had stopped moving before samples were taken.
     pub settled: bool,
@@ -229,6 +317,10 @@ pub struct Timing {
     pub dispatches: u64,
     /// The samples themselves, microseconds an invocation, in order.
     pub samples_us: Vec<f64>,
+    /// Median of each process, where several took samples; `noise` is then over them. Empty for
+    /// one, whose `noise` is only what its own samples say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes_us: Vec<f64>,
 }
 
 /// `lathe ab`.
@@ -252,13 +344,75 @@ pub struct Ab {
     pub ratio: Ratio,
     /// A against itself in the same run.
     pub control: Ratio,
+    /// B against itself; absent in records from before it was kept, as is what follows.
+    #[serde(default)]
+    pub control_b: Option<Ratio>,
+    /// What A was.
+    #[serde(default)]
+    pub a_side: Option<AbSide>,
+    /// What B was.
+    #[serde(default)]
+    pub b_side: Option<AbSide>,
+    /// All samples, microseconds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<AbBlock>,
+    /// Each process, where several measured: the ratio is then over them, and the verdict what all
+    /// of them say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<AbProcess>,
     /// Half-width of the zone around 1 that counts as the same.
     pub indifference: f64,
+    /// What was verified of a side's steps, whichever is further off; none for kernels, whose
+    /// outputs are judged, and in records from before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<Verified>,
     /// What makes the verdict doubtful.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<Word<Flag>>,
     /// Blocks: of eight samples, A's and B's in an order drawn for each; before 2026-11-23 of A B
     /// B A.
+    pub blocks: usize,
+}
+
+/// One side of an A/B run of kernels.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AbSide {
+    /// Hash of the WGSL and its constants.
+    pub source: String,
+    /// The text of a user's file, with its modules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wgsl: Option<String>,
+    /// Largest normalised mean squared error of what timed invocations left.
+    pub nmse: f64,
+    /// Largest that was accepted.
+    pub nmse_bound: f64,
+}
+
+/// Samples of one block.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AbBlock {
+    /// Who was measured when, such as `AABBABBA`.
+    pub order: String,
+    /// A's times in their order.
+    pub a_us: [f64; 4],
+    /// B's.
+    pub b_us: [f64; 4],
+}
+
+/// One of several processes of an A/B run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AbProcess {
+    /// B over A.
+    pub ratio: Ratio,
+    /// A over itself.
+    pub control: Ratio,
+    /// What this process alone says.
+    pub verdict: Word<Verdict>,
+    /// Median time of A, microseconds.
+    pub a_us: f64,
+    /// Median time of B.
+    pub b_us: f64,
+    /// Blocks measured.
     pub blocks: usize,
 }
 
@@ -284,6 +438,10 @@ pub struct Profile {
     pub serialised_ms_per_token: f64,
     /// Which variant serves what, and why.
     pub selected: Vec<SelectionLine>,
+    /// What was verified before the figures were taken; none where that was left out, and in
+    /// records from before it was done.
+    #[serde(default)]
+    pub verified: Option<Verified>,
 }
 
 /// Decode at full speed.
@@ -375,9 +533,14 @@ impl Record {
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        Self::parse(&text, path)
+    }
+
+    /// The same of a text, which errors say is `path`'s.
+    pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let bad = |reason: String| Error::Usage(format!("{}: {reason}", path.display()));
         let version: serde_json::Value =
-            serde_json::from_str(&text).map_err(|e| bad(format!("not JSON: {e}")))?;
+            serde_json::from_str(text).map_err(|e| bad(format!("not JSON: {e}")))?;
         match version["schema_version"].as_u64() {
             Some(v) if v == u64::from(SCHEMA_VERSION) => {}
             Some(v) => {
@@ -388,7 +551,7 @@ impl Record {
             None => return Err(bad("no schema_version: not a record".into())),
         }
         let mut record: Self =
-            serde_json::from_str(&text).map_err(|e| bad(format!("not a record: {e}")))?;
+            serde_json::from_str(text).map_err(|e| bad(format!("not a record: {e}")))?;
         record.rename_parameters();
         Ok(record)
     }

@@ -62,6 +62,19 @@ pub fn mean(values: &[f64]) -> Mean {
     Mean { mean, std_error }
 }
 
+/// Half-width of the 95 % interval of a mean of few values, by Student's t with n − 1 degrees of
+/// freedom. None for fewer than two.
+pub fn half_interval(values: &[f64]) -> Option<f64> {
+    /// 97.5 % quantiles for 1, 2, … degrees of freedom.
+    const T: [f64; 20] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+    ];
+    let freedom = values.len().checked_sub(1).filter(|n| *n > 0)?;
+    let t = T.get(freedom - 1).copied().unwrap_or(1.96 + 2.5 / freedom as f64);
+    Some(t * mean_sd(values).1 / (values.len() as f64).sqrt())
+}
+
 /// Mean and standard deviation of samples (over n - 1; zero for one).
 pub fn mean_sd(samples: &[f64]) -> (f64, f64) {
     let n = samples.len() as f64;
@@ -73,6 +86,18 @@ pub fn mean_sd(samples: &[f64]) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn intervals_of_few_values_follow_students_t() {
+        // Of 1, 2, 3: sd 1, t 4.303 with two degrees of freedom.
+        let half = half_interval(&[1.0, 2.0, 3.0]).unwrap();
+        assert!((half - 4.303 / 3f64.sqrt()).abs() < 1e-9);
+        assert_eq!(half_interval(&[1.0]), None);
+        // Against the table for 24 degrees of freedom: 2.064.
+        let many: Vec<f64> = (0..25).map(f64::from).collect();
+        let t = half_interval(&many).unwrap() * 5.0 / mean_sd(&many).1;
+        assert!((t - 2.064).abs() < 0.003, "{t}");
+    }
 
     #[test]
     fn mean_and_standard_deviation() {

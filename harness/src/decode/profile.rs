@@ -8,14 +8,17 @@ use lathe_kernels::{Problem, State, StateWord};
 use serde::Serialize;
 
 use super::graph::DecodeGraph;
+use super::prefix::Prefix;
 use super::session::{self, Prompts, RunOptions};
-use crate::data::record::{OpTotal, Profile, ProfiledOp, ProfiledStep, SelectionLine, Unprofiled};
+use crate::data::record::{
+    OpTotal, Profile, ProfiledOp, ProfiledStep, SelectionLine, Unprofiled, Verified,
+};
 use crate::data::steady::steady;
 use crate::error::Result;
 use crate::execute::{Execute, GpuExecutor};
 use crate::plan::recording::{Op, Part};
 
-/// Runs the decode twice: at full speed, then step by step with a timestamp around every
+/// Verifies the first positions if told so, and runs the decode twice: at full speed, then step by step with a timestamp around every
 /// operation. `on_step` hears each profiled step.
 pub fn profile(
     graph: &DecodeGraph,
@@ -23,8 +26,10 @@ pub fn profile(
     options: &RunOptions,
     about: (&str, &str),
     copy_gb_s: Option<f64>,
+    verify: Option<usize>,
     on_step: &mut dyn FnMut(&ProfiledStep),
-) -> Result<(Profile, session::Run)> {
+) -> Result<Profile> {
+    let prefix = verify.map(|n| Prefix::verify(graph, executor, options, n)).transpose()?;
     // Until the clocks are up, then once to measure.
     let gpu = std::sync::Arc::clone(&executor.gpu);
     steady(&gpu.adapter, &mut || {
@@ -33,6 +38,9 @@ pub fn profile(
         Ok(wall.as_secs_f64() / run.steps.len().max(1) as f64)
     })?;
     let run = session::run(graph, executor, options, &mut |_| {})?;
+    if let Some(prefix) = &prefix {
+        prefix.check(&run.generated)?;
+    }
     let milliseconds = |d: &Duration| (d.as_secs_f64() * 1e6).round() / 1e3;
     let wall: f64 = run.steps.iter().map(milliseconds).sum();
     let unprofiled = Unprofiled {
@@ -91,8 +99,9 @@ pub fn profile(
         by_op,
         serialised_ms_per_token,
         selected: selected.collect(),
+        verified: prefix.map(|prefix| prefix.verified),
     };
-    Ok((profile, run))
+    Ok(profile)
 }
 
 /// What the operations of a prompt cost.
@@ -104,6 +113,8 @@ pub struct PromptProfile {
     pub ttft_ms: Vec<f64>,
     /// Sums over all chunks by operation, slowest first.
     pub by_op: Vec<PromptOp>,
+    /// What was verified before; none where that was left out.
+    pub verified: Option<Verified>,
 }
 
 /// An operation of a prompt, over all layers and chunks.
@@ -133,11 +144,17 @@ pub fn prompt(
     executor: &mut GpuExecutor,
     options: &RunOptions,
     runs: usize,
+    verify: Option<usize>,
 ) -> Result<PromptProfile> {
+    let prefix = verify.map(|n| Prefix::verify(graph, executor, options, n)).transpose()?;
     let gpu = std::sync::Arc::clone(&executor.gpu);
     let one = RunOptions { generate: 1, ..options.clone() };
     let mut ttft = || -> Result<f64> {
-        Ok(session::run(graph, executor, &one, &mut |_| {})?.ttft.as_secs_f64() * 1e3)
+        let run = session::run(graph, executor, &one, &mut |_| {})?;
+        if let Some(prefix) = &prefix {
+            prefix.check(&run.generated)?;
+        }
+        Ok(run.ttft.as_secs_f64() * 1e3)
     };
     steady(&gpu.adapter, &mut ttft)?;
     let ttft_ms = (0..runs).map(|_| ttft()).collect::<Result<_>>()?;
@@ -173,7 +190,8 @@ pub fn prompt(
     }
     let mut by_op: Vec<_> = by_op.into_values().collect();
     by_op.sort_by(|a, b| b.ms.total_cmp(&a.ms));
-    Ok(PromptProfile { tokens: options.prompt.len(), ttft_ms, by_op })
+    let verified = prefix.map(|prefix| prefix.verified);
+    Ok(PromptProfile { tokens: options.prompt.len(), ttft_ms, by_op, verified })
 }
 
 fn described(op: &Op) -> ProfiledOp {

@@ -59,6 +59,7 @@ pub(super) fn offered(
         name: info.name,
         driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
         backend: info.backend.to_string(),
+        pci: Some(info.device_pci_bus_id).filter(|id| !id.is_empty()),
         kind: match info.device_type {
             wgpu::DeviceType::DiscreteGpu => "discrete-gpu",
             wgpu::DeviceType::IntegratedGpu => "integrated-gpu",

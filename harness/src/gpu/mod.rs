@@ -7,6 +7,7 @@ mod device;
 mod memory;
 mod pipeline;
 mod span;
+mod state;
 mod timestamps;
 
 /// The wgpu that shaders are compiled with; `Cargo.toml` pins it.

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::bench::{Bench, BenchOptions, Temperature};
 use crate::data::paired::{self, Block, Comparison, Options, Order};
+use crate::data::record::AbSide;
 use crate::data::rng::Rng;
 use crate::error::Result;
 
@@ -70,7 +71,7 @@ pub fn kernels(
     b: &mut Bench,
     bench: &BenchOptions,
     options: &AbOptions,
-) -> Result<(Comparison, Vec<Block>)> {
+) -> Result<((Comparison, Vec<Block>), [AbSide; 2])> {
     let (count_a, _) = a.warm_up(bench.sample, Temperature::Cold)?;
     let (count_b, _) = b.warm_up(bench.sample, Temperature::Cold)?;
     let count = count_a.max(count_b);
@@ -80,9 +81,10 @@ pub fn kernels(
         side.time_from(block as u64 * count, count).map(microseconds)
     })?;
     // Each side wrote over what the other left: one more sample of each, as those before.
-    for side in [a, b] {
+    let judged = |side: &mut Bench| -> Result<AbSide> {
         side.time_from(u64::from(Rng::fresh().below(1 << 20)), count)?;
-        side.judge_sampled(count, Temperature::Cold)?;
-    }
-    Ok(outcome)
+        let nmse = side.judge_sampled(count, Temperature::Cold)?;
+        Ok(side.side(nmse))
+    };
+    Ok((outcome, [judged(a)?, judged(b)?]))
 }

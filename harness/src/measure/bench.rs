@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lathe_kernels::Role;
 
 use super::ring::{Blocks, Ring};
-use crate::data::record::{Clock, Timing};
+use crate::data::record::{AbSide, Clock, Timing};
 use crate::data::rng::Rng;
 use crate::data::stats;
 use crate::data::steady::steady;
@@ -368,6 +368,17 @@ impl Bench {
         self.right(verdict, "in what timed invocations left")
     }
 
+    /// What an A/B record says of this side.
+    pub fn side(&self, nmse: f64) -> AbSide {
+        let plan = &self.case.recording.ops[0].plan;
+        AbSide {
+            source: plan.fingerprint(),
+            wgsl: (!plan.trusted).then(|| plan.text.to_string()),
+            nmse,
+            nmse_bound: plan.tolerance(self.case.problem()).nmse,
+        }
+    }
+
     /// Which clock times come from.
     pub fn clock(&self) -> Clock {
         self.span.clock()
@@ -532,6 +543,7 @@ impl Bench {
             settled,
             dispatches: count,
             samples_us,
+            processes_us: Vec::new(),
         };
         Ok(Sampled { timing, timed_out: timed_out && summary.noise > options.noise, nmse })
     }

@@ -1,13 +1,17 @@
 //! Where and with what a run takes place.
 
+use std::path::Path;
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use crate::data::record::Environment;
+use crate::data::record::{Environment, Machine};
 use crate::gpu::{Gpu, WGPU_VERSION};
 
-/// The environment of a run on `gpu`, as far as it is known before anything is measured.
+/// The environment of a run on `gpu`, as far as it is known before anything is measured. Asked for
+/// when the run starts: the date is that moment.
 pub fn environment(gpu: &Gpu) -> Environment {
     let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     Environment {
         date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         commit: known(env!("LATHE_COMMIT")),
@@ -24,6 +28,76 @@ pub fn environment(gpu: &Gpu) -> Environment {
         copy_gb_s: None,
         read_gb_s: None,
         canary_drift: None,
-        command: None,
+        command: Some(command_line(words)),
+        wgsl: Some(wgsl().to_owned()),
+        seed: None,
+        cache_bytes: None,
+        ceilings: None,
+        machine: Some(machine(gpu)),
+        processes: None,
     }
+}
+
+/// A hash of all WGSL in the binary (FNV-1a over names and texts).
+fn wgsl() -> &'static str {
+    static HASH: OnceLock<String> = OnceLock::new();
+    HASH.get_or_init(|| {
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        for kernel in lathe_kernels::kernels() {
+            for variant in &kernel.variants {
+                let text = lathe_kernels::source(kernel.name, variant.name).map_or("", |s| s.text);
+                for byte in [kernel.name, variant.name, text].join("\0").bytes() {
+                    hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+                }
+            }
+        }
+        format!("{hash:016x}")
+    })
+}
+
+fn machine(gpu: &Gpu) -> Machine {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let model = |text: String| {
+        let line = text.lines().find(|line| line.starts_with("model name"))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let variables = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok()?;
+        let counts = name.starts_with("LATHE_") || name.starts_with("WGPU_");
+        counts.then(|| (name, without_folders(&value.to_string_lossy()).to_owned()))
+    });
+    Machine {
+        cpu: read("/proc/cpuinfo").and_then(model),
+        kernel: read("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned()),
+        cpus: std::thread::available_parallelism().map_or(1, usize::from),
+        pci: gpu.adapter.pci.clone(),
+        gpu: gpu.state().into_iter().collect(),
+        variables: variables.collect(),
+    }
+}
+
+/// A command line for a record that others read: of files their names alone, for the folders they
+/// lie in are the business of the machine that ran it.
+pub fn command_line(words: impl Iterator<Item = String>) -> String {
+    let shown = words.map(|word| {
+        let word = match word.split_once('=') {
+            Some((flag, value)) if flag.starts_with('-') => {
+                format!("{flag}={}", without_folders(value))
+            }
+            _ => without_folders(&word).to_owned(),
+        };
+        match word.contains(char::is_whitespace) {
+            true => format!("'{word}'"),
+            false => word,
+        }
+    });
+    format!("lathe {}", shown.collect::<Vec<_>>().join(" "))
+}
+
+/// The name of a file or folder; other words, `gemv/naive` among them, as they are.
+fn without_folders(word: &str) -> &str {
+    let path = Path::new(word);
+    let beside = path.parent().is_some_and(|p| !p.as_os_str().is_empty() && p.is_dir());
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.filter(|_| path.is_absolute() || path.exists() || beside).unwrap_or(word)
 }

@@ -10,5 +10,5 @@ pub mod tune;
 
 pub use bench::{Bench, BenchOptions, Sampled, Temperature};
 pub use copy::{Copier, CopyBandwidth, copy_bandwidth};
-pub use environment::environment;
+pub use environment::{command_line, environment};
 pub use session::Session;

@@ -6,7 +6,8 @@ use lathe_kernels::Problem;
 
 use super::bench::{Bench, BenchOptions, Sampled, Temperature};
 use super::copy::Copier;
-use crate::data::record::{BenchCase, Clock, Flag, StageTiming, Timing};
+use super::environment::environment;
+use crate::data::record::{BenchCase, Clock, Environment, Flag, StageTiming, Timing};
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu, Pipelines, Span};
 use crate::judge::check::Case;
@@ -34,6 +35,7 @@ pub struct Session {
     pub quantum_ns: Option<f64>,
     /// Bytes of the last-level cache, as found by measurement.
     pub cache_bytes: u64,
+    begun: Environment,
     copier: Copier,
     canaries: Vec<f64>,
 }
@@ -44,6 +46,7 @@ const DRIFT: f64 = 0.02;
 impl Session {
     /// Measures what every case is held against.
     pub fn new(gpu: &Arc<Gpu>) -> Result<Self> {
+        let begun = environment(gpu);
         let copier = Copier::new(gpu)?;
         let copy_gb_s = copier.bandwidth(gpu)?.gb_s;
         let mut options = BenchOptions::of(gpu);
@@ -57,7 +60,34 @@ impl Session {
         let quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
         let canaries = vec![copier.canary(gpu)?];
         let gpu = Arc::clone(gpu);
-        Ok(Self { gpu, options, copy_gb_s, read_gb_s, quantum_ns, cache_bytes, copier, canaries })
+        Ok(Self {
+            gpu,
+            options,
+            copy_gb_s,
+            read_gb_s,
+            quantum_ns,
+            cache_bytes,
+            begun,
+            copier,
+            canaries,
+        })
+    }
+
+    /// Where and with what it all took place.
+    pub fn environment(&self) -> Environment {
+        let mut environment = Environment {
+            copy_gb_s: Some(self.copy_gb_s),
+            read_gb_s: self.read_gb_s,
+            timestamp_quantum_ns: self.quantum_ns,
+            canary_drift: Some(self.drift()),
+            seed: Some(self.options.seed),
+            cache_bytes: Some(self.cache_bytes),
+            ..self.begun.clone()
+        };
+        if let Some(machine) = &mut environment.machine {
+            machine.gpu.extend(self.gpu.state());
+        }
+        environment
     }
 
     /// Largest change of the canary's time so far, as a fraction of its smallest.
@@ -78,6 +108,7 @@ impl Session {
     /// Validates, times cold and warm, validates again.
     pub fn measure(&mut self, plan: Plan, problem: &Problem) -> Result<BenchCase> {
         let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
+        let bound = plan.tolerance(problem).nmse;
         let entries: Vec<_> = plan.stages.iter().map(|stage| stage.entry.clone()).collect();
         let checked = self.gpu.checks == Checks::Files && !plan.trusted;
         let gpu = Arc::clone(&self.gpu);
@@ -157,6 +188,8 @@ impl Session {
             fraction_of_copy,
             tflop_s: Some(tflop_s),
             rotated_bytes: bench.rotated_bytes(),
+            nmse: Some(nmse),
+            nmse_bound: Some(bound),
             clock: bench.clock().into(),
             flags,
         })

@@ -3,8 +3,8 @@
 //! Every candidate is checked against the reference in a child process before it is timed, so one
 //! that is wrong, hangs or is refused by the driver harms nothing: the next gets a new process.
 //! What survives is timed round-robin over the same memory, with nothing compiled or uploaded in
-//! between; ties go to the simpler; the winner is measured again, on fresh samples against the
-//! incumbent, and is stored only when it is FASTER.
+//! between; ties go to the simpler; the winner is measured again against the incumbent, in three
+//! fresh processes, and is stored only when it is FASTER in each.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, Packing, Problem, Shape};
 use serde::{Deserialize, Serialize};
 
-use crate::data::{AdapterSummary, paired, stats};
+use crate::data::processes::CLAIM;
+use crate::data::{AdapterSummary, Ratio, paired, stats};
 use crate::error::{Error, Result};
 use crate::execute::GpuExecutor;
 use crate::gpu::{Checks, Gpu, Pipelines, Policy};
@@ -110,6 +111,8 @@ pub enum Request {
     Check(Candidate),
     /// Time every candidate that passed, in the order they were given.
     Rank,
+    /// Measure the second candidate against the first.
+    Prove(Box<[Candidate; 2]>),
 }
 
 /// What a child process answers.
@@ -128,6 +131,8 @@ pub enum Answer {
     /// Microseconds an invocation, cold, of every candidate that was right; or why what it left
     /// while it was timed is not.
     Times(Vec<Result<f64, String>>),
+    /// How they compare.
+    Proof(Box<paired::Comparison>),
 }
 
 /// Checks and times candidates of one kernel and shape over the same inputs: what the child
@@ -161,7 +166,14 @@ impl Trials {
 
     /// Does what is asked.
     pub fn answer(&mut self, request: &Request) -> Result<Answer> {
-        let Request::Check(candidate) = request else { return Ok(Answer::Times(self.rank()?)) };
+        let candidate = match request {
+            Request::Check(candidate) => candidate,
+            Request::Rank => return Ok(Answer::Times(self.rank()?)),
+            Request::Prove(sides) => {
+                let proof = prove(&self.gpu, self.kernel, &self.problem, sides)?;
+                return Ok(Answer::Proof(Box::new(proof)));
+            }
+        };
         let reason = match self.check(candidate) {
             Ok(None) => return Ok(Answer::Right),
             Ok(Some(reason)) => reason,
@@ -178,7 +190,8 @@ impl Trials {
             Err(e) => return Ok(Some(e.to_string())),
         };
         if let Some(file) = &candidate.wgsl {
-            let others = check_others(gpu, self.kernel, plan.declared, file, |shape| {
+            let timed = std::slice::from_ref(&self.problem);
+            let others = check_others(gpu, self.kernel, plan.declared, file, timed, |shape| {
                 candidate.plan(self.kernel, shape, &gpu.caps)
             });
             match others {
@@ -389,8 +402,13 @@ pub struct TuneOptions {
     pub files: Vec<(&'static KernelVariant, PathBuf)>,
     /// No further candidate is checked after this time; those that were are still measured.
     pub within: Duration,
-    /// How the winner is measured against the incumbent.
-    pub ab: AbOptions,
+}
+
+impl TuneOptions {
+    /// How long a process may take to measure the winner against the incumbent.
+    fn proof_time_out(&self) -> Duration {
+        self.time_out + AbOptions::new(false).time_out
+    }
 }
 
 /// What a search found.
@@ -414,8 +432,9 @@ pub struct Found {
     pub incumbent: String,
     /// The winner.
     pub winner: String,
-    /// The winner against the incumbent, on fresh samples.
-    pub comparison: Option<paired::Comparison>,
+    /// The winner against the incumbent, each in a fresh process; up to the first that does not say
+    /// FASTER.
+    pub comparisons: Vec<paired::Comparison>,
     /// What entered the store.
     pub stored: Option<Entry>,
 }
@@ -501,7 +520,7 @@ pub fn tune(
     };
     let rotate = bench_options.rotate_bytes;
     let case = Case::new(gpu, planned(&incumbent)?, problem, bench_options.seed)?;
-    let mut base = Bench::new(gpu, &pipelines, case, rotate)?.validated()?;
+    let base = Bench::new(gpu, &pipelines, case, rotate)?.validated()?;
     let mut finalists = Vec::new();
     for (_, rank) in &timed {
         let mut bench = base.beside(&pipelines, planned(&all[*rank])?)?.validated()?;
@@ -529,7 +548,7 @@ pub fn tune(
         finalists: results.iter().map(|(us, rank)| (all[*rank].show(), *us)).collect(),
         incumbent: incumbent.show(),
         winner: incumbent.show(),
-        comparison: None,
+        comparisons: Vec::new(),
         stored: None,
     };
     let Some((best, _)) = results.first().copied() else { return Ok(found) };
@@ -544,11 +563,35 @@ pub fn tune(
     if plan.fingerprint() == planned(&incumbent)?.fingerprint() {
         return Ok(found);
     }
-    let mut bench = base.beside(&pipelines, plan.clone())?.validated()?;
-    let (comparison, _) = ab::kernels(&mut base, &mut bench, &bench_options, &options.ab)?;
-    found.comparison = Some(comparison);
-    let stored = comparison.verdict == paired::Verdict::Faster && winner.wgsl.is_none();
-    if stored {
+    // Each in a fresh process: code and weights lie elsewhere in each, and what is claimed of one
+    // may be the luck of where they lay. The first that does not say so ends it.
+    drop(finalists);
+    drop(base);
+    let sides = Box::new([incumbent.clone(), winner.clone()]);
+    for _ in 0..CLAIM {
+        let mut child = start()?;
+        match child.ask(&Request::Prove(sides.clone()), options.proof_time_out())? {
+            Answer::Proof(comparison) => found.comparisons.push(*comparison),
+            Answer::Rejected { reason, .. } => {
+                return Err(Error::CheckFailed(format!("{} {text}: {reason}", kernel.name)));
+            }
+            other => {
+                return Err(Error::CheckFailed(format!(
+                    "{} {text}: asked for a proof, a process answered {other:?}",
+                    kernel.name
+                )));
+            }
+        }
+        if found.comparisons.last().is_some_and(|c| c.verdict != paired::Verdict::Faster) {
+            break;
+        }
+    }
+    let faster = |c: &paired::Comparison| c.verdict == paired::Verdict::Faster;
+    let proven = found.comparisons.len() == CLAIM && found.comparisons.iter().all(faster);
+    if proven && winner.wgsl.is_none() {
+        // What the most doubtful of them says.
+        let ratios = found.comparisons.iter().map(|c| c.ratio);
+        let ratio = ratios.max_by(|a, b| a.median.total_cmp(&b.median)).unwrap_or(Ratio::UNKNOWN);
         found.stored = Some(Entry {
             adapter: gpu.adapter.name.clone(),
             driver: gpu.adapter.driver.clone(),
@@ -557,12 +600,32 @@ pub fn tune(
             variant: winner.variant.clone(),
             constants: winner.constants.clone(),
             source: plan.fingerprint(),
-            ratio: comparison.ratio,
+            ratio,
             incumbent: incumbent.show(),
             date: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
         });
     }
     Ok(found)
+}
+
+/// Measures a winner against an incumbent over the same memory, each with pipelines of its own.
+fn prove(
+    gpu: &Arc<Gpu>,
+    kernel: &'static Kernel,
+    problem: &Problem,
+    sides: &[Candidate; 2],
+) -> Result<paired::Comparison> {
+    let options = BenchOptions::of(gpu);
+    let plan = |side: &Candidate| {
+        let plan = side.plan(kernel, &problem.shape, &gpu.caps);
+        plan.map_err(|e| Error::Usage(format!("{}: {e}", side.show())))
+    };
+    let case = Case::new(gpu, plan(&sides[0])?, problem, options.seed)?;
+    let mut a = Bench::new(gpu, &Pipelines::default(), case, options.rotate_bytes)?.validated()?;
+    let mut b = a.beside(&Pipelines::default(), plan(&sides[1])?)?.validated()?;
+    let ab = AbOptions::new(gpu.adapter.software);
+    let ((comparison, _), _) = ab::kernels(&mut a, &mut b, &options, &ab)?;
+    Ok(comparison)
 }
 
 /// Why decoding must not take a candidate unasked: what is stored replaces the preference, and a

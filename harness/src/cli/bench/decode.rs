@@ -80,7 +80,7 @@ pub(super) struct Opts {
 }
 
 /// What says nothing to a step by operation.
-const TESTS: [&str; 18] = [
+const TESTS: [&str; 16] = [
     "model",
     "n_prompt",
     "n_gen",
@@ -94,8 +94,6 @@ const TESTS: [&str; 18] = [
     "activations",
     "hint",
     "untuned",
-    "verify_positions",
-    "no_verify",
     "seed",
     "prompt_file",
     "prompt_ids",
@@ -162,7 +160,8 @@ impl Opts {
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if let Some(arch) = &opts.arch {
         super::refuse_software(&global.open()?, opts.save.is_some() && !opts.run.allow_software)?;
-        return crate::cli::decode::bench_arch(global, arch, &opts.quant, opts.save.as_deref());
+        let (verify, save) = (opts.run.verified(), opts.save.as_deref());
+        return crate::cli::decode::bench_arch(global, arch, &opts.quant, verify, save);
     }
     if global.json && opts.output != Format::Md {
         return Err(Error::Usage("--json prints the record, -o rows; give one of them".into()));

@@ -87,14 +87,19 @@ pub(super) fn print(r: &Report) {
     if let Some(s) = &r.sampling {
         row("sampling", s.to_string());
     }
-    row("time to first token", format!("{:.1} ms", r.ttft_ms));
-    row("prompt", format!("{} tokens, {:.1} tok/s", r.prompt_tokens.len(), r.prefill_tok_s));
+    let figure = |text: String| match &r.verified {
+        Some(_) => text,
+        None => format!("{text} (not verified)"),
+    };
+    row("time to first token", figure(format!("{:.1} ms", r.ttft_ms)));
+    let prompt = format!("{} tokens, {:.1} tok/s", r.prompt_tokens.len(), r.prefill_tok_s);
+    row("prompt", figure(prompt));
     if let (Some(rate), Some(step)) = (r.decode_tok_s, &r.step_ms) {
-        row("decode", format!("{rate:.1} tok/s"));
-        row("step p50 / p95", format!("{:.3} / {:.3} ms", step.p50, step.p95));
+        row("decode", figure(format!("{rate:.1} tok/s")));
+        row("step p50 / p95", figure(format!("{:.3} / {:.3} ms", step.p50, step.p95)));
     }
     if let Some(ms) = r.gpu_ms_per_token {
-        row("GPU time a token", format!("{ms:.3} ms"));
+        row("GPU time a token", figure(format!("{ms:.3} ms")));
     }
     if let Some(submits) = r.submits_per_token {
         row("submissions a token", format!("{submits:.3}"));
@@ -102,7 +107,7 @@ pub(super) fn print(r: &Report) {
     row("dispatches a token", r.dispatches_per_token.to_string());
     row("bytes a token", table::bytes(r.bytes_per_token));
     if let Some(fraction) = r.bandwidth_fraction {
-        row("% of copy bandwidth", format!("{:.1} %", 100.0 * fraction));
+        row("% of copy bandwidth", figure(format!("{:.1} %", 100.0 * fraction)));
     }
     row("KV cache", format!("{} ({})", table::bytes(r.kv_cache_bytes), r.kv));
     if let Some(memory) = &r.memory {

@@ -8,10 +8,10 @@ pub(super) fn profile(
     loaded: &Loaded,
     options: &RunOptions,
 ) -> Result<()> {
-    let observed = opts.logits_out.is_some() || opts.verify.is_some() || !options.forced.is_empty();
+    let observed = opts.logits_out.is_some() || !options.forced.is_empty();
     if observed || opts.executor != ExecutorName::Gpu {
         return Err(Error::Usage(
-            "--profile times a free run on the GPU; it goes with none of --verify, --logits-out, \
+            "--profile times a free run on the GPU; it goes with none of --logits-out, \
              --force-tokens and --executor cpu"
                 .into(),
         ));
@@ -28,7 +28,8 @@ pub(super) fn profile(
                 .into(),
         });
     }
-    let record = profile_record(global, &gpu, loaded, options, opts.log_every)?;
+    let record =
+        profile_record(global, &gpu, loaded, options, opts.verified(options), opts.log_every)?;
     if let Some(path) = &opts.profile {
         record.write(path)?;
         eprintln!("saved {}", path.display());
@@ -65,6 +66,7 @@ fn profile_record(
     gpu: &Arc<Gpu>,
     loaded: &Loaded,
     options: &RunOptions,
+    verify: Option<usize>,
     log_every: usize,
 ) -> Result<Record> {
     let mut environment = environment(gpu);
@@ -76,12 +78,13 @@ fn profile_record(
     let kv = loaded.options.kv.name();
     let model = loaded.model.file.path.file_name().unwrap_or_default().to_string_lossy();
     let bar = global.progress(options.generate as u64, "profiling", false);
-    let (profile, _) = crate::decode::profile::profile(
+    let profile = crate::decode::profile::profile(
         &graph,
         &mut executor,
         options,
         (&model, kv),
         Some(copy),
+        verify,
         &mut |step| {
             bar.inc(1);
             let index = step.position - options.prompt.len();
@@ -119,11 +122,19 @@ fn print_profile(p: &Profile) {
     println!("{t}");
     println!(
         "{:.4} ms a token as the sum of operations timed one by one; {} ms of GPU time and {:.1} \
-         tok/s unprofiled",
+         tok/s unprofiled; {}",
         p.serialised_ms_per_token,
         p.unprofiled.gpu_ms_per_token.map_or_else(|| "-".into(), |ms| format!("{ms:.4}")),
-        p.unprofiled.decode_tok_s
+        p.unprofiled.decode_tok_s,
+        verified(p.verified)
     );
+}
+
+/// What was verified, in a few words.
+pub(super) fn verified(verified: Option<Verified>) -> String {
+    verified.map_or("not verified".into(), |v| {
+        format!("{} positions verified, NMSE ≤ {:.1e}", v.positions, v.worst_nmse)
+    })
 }
 
 /// `lathe bench decode --arch NAME`: expected against measured by operation, on a synthetic
@@ -132,6 +143,7 @@ pub(in crate::cli) fn bench_arch(
     global: &Global,
     arch: &str,
     quant: &str,
+    verify: Option<usize>,
     save: Option<&Path>,
 ) -> Result<()> {
     let folder =
@@ -172,7 +184,7 @@ pub(in crate::cli) fn bench_arch(
         steps_per_submit: 8,
         ..Default::default()
     };
-    let record = profile_record(global, &gpu, &loaded, &options, 0)?;
+    let record = profile_record(global, &gpu, &loaded, &options, verify, 0)?;
     if let Some(path) = save {
         record.write(path)?;
         eprintln!("saved {}", path.display());

@@ -1,5 +1,6 @@
 //! A prompt by operation: `decode --profile-prompt`.
 
+use super::profile::verified;
 use super::*;
 use crate::decode::profile::{PromptProfile, prompt};
 
@@ -20,7 +21,7 @@ pub(super) fn profile(
     let gpu = Arc::new(global.open()?);
     let graph = loaded.graph(Some(&gpu), options.positions())?;
     let mut executor = on_device(global, &gpu, &graph)?;
-    let profile = prompt(&graph, &mut executor, options, RUNS)?;
+    let profile = prompt(&graph, &mut executor, options, RUNS, opts.verified(options))?;
     if global.json {
         json::print(&profile);
     } else {
@@ -49,9 +50,10 @@ fn print(profile: &PromptProfile) {
     let ttft = stats::summarise(&profile.ttft_ms).median;
     println!(
         "{} tokens: {all:.3} ms as the sum of operations timed one by one; first token after {ttft:.3} \
-         ms at full speed (median of {}), {:.0} tok/s",
+         ms at full speed (median of {}), {:.0} tok/s; {}",
         profile.tokens,
         profile.ttft_ms.len(),
         profile.tokens as f64 / ttft * 1e3,
+        verified(profile.verified),
     );
 }

@@ -2,13 +2,15 @@
 
 use super::*;
 
-/// Whole decode steps of two selections against each other, microseconds a step.
+/// Whole decode steps of two selections against each other, microseconds a step, and what
+/// was verified of them.
 pub(in crate::cli) fn ab(
     gpu: &Arc<Gpu>,
     model: &Path,
     sides: [&str; 2],
     options: &AbOptions,
-) -> Result<(Comparison, Vec<Block>)> {
+    verify: bool,
+) -> Result<((Comparison, Vec<Block>), Option<Verified>)> {
     const STEPS: usize = 32;
     let run = RunOptions {
         prompt: vec![1, 2, 3, 4],
@@ -30,35 +32,41 @@ pub(in crate::cli) fn ab(
         let options = SessionOptions { context, hints, store, ..SessionOptions::default() };
         model.graph(Some(gpu), &options)
     };
-    // Checked before it is timed.
-    let verified = |graph: &DecodeGraph, executor: &mut GpuExecutor| -> Result<()> {
-        let first = RunOptions { prompt: run.prompt[..2].to_vec(), generate: 2, ..run.clone() };
-        let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
-        let mut verifier =
-            Verifier::new(graph, &mut reference, &first, session::logits_limit(graph), 3)?;
-        session::run_observed(graph, executor, &first, &mut |s| verifier.compare(s)).map(|_| ())
-    };
     let pipelines = Pipelines::default();
     let (graph_a, graph_b) = (built(sides[0])?, built(sides[1])?);
-    let mut executor_a = GpuExecutor::new(
+    let executor_a = GpuExecutor::new(
         Arc::clone(gpu),
         &pipelines,
         Arc::clone(&graph_a.recording),
         Policy::Plain,
         &mut |_, _| {},
     )?;
-    let mut executor_b =
+    let executor_b =
         executor_a.sharing(&pipelines, Arc::clone(&graph_b.recording), Policy::Plain)?;
-    verified(&graph_a, &mut executor_a)?;
-    verified(&graph_b, &mut executor_b)?;
-    let (mut a, mut b) = ((graph_a, executor_a), (graph_b, executor_b));
-    let time = |(graph, executor): &mut (DecodeGraph, GpuExecutor)| -> Result<f64> {
+    // Checked before it is timed, and every timed run against what was checked.
+    let verified = |graph: DecodeGraph, mut executor: GpuExecutor| -> Result<_> {
+        let prefix = match verify {
+            true => Some(Prefix::verify(&graph, &mut executor, &run, VERIFIED)?),
+            false => None,
+        };
+        Ok((graph, executor, prefix))
+    };
+    let (mut a, mut b) = (verified(graph_a, executor_a)?, verified(graph_b, executor_b)?);
+    let further = [&a, &b].into_iter().filter_map(|(.., prefix)| prefix.as_ref());
+    let further = further.map(|prefix| prefix.verified);
+    let further = further.max_by(|a, b| a.worst_nmse.total_cmp(&b.worst_nmse));
+    type Side = (DecodeGraph, GpuExecutor, Option<Prefix>);
+    let time = |(graph, executor, prefix): &mut Side| -> Result<f64> {
         let run = session::run(graph, executor, &run, &mut |_| {})?;
+        if let Some(prefix) = prefix {
+            prefix.check(&run.generated)?;
+        }
         let wall: Duration = run.steps.iter().sum();
         Ok(wall.as_secs_f64() * 1e6 / run.steps.len().max(1) as f64)
     };
     steady(&gpu.adapter, &mut || Ok(time(&mut a)? + time(&mut b)?))?;
-    ab::run(options, &mut |is_a, _| time(if is_a { &mut a } else { &mut b }))
+    let outcome = ab::run(options, &mut |is_a, _| time(if is_a { &mut a } else { &mut b }))?;
+    Ok((outcome, further))
 }
 
 /// Every kernel and compiled-in shape that decoding a file needs, each once, with the state of the

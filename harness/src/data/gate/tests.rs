@@ -27,6 +27,7 @@ pub(super) fn environment() -> Environment {
         read_gb_s: Some(4200.0),
         canary_drift: Some(0.003),
         command: None,
+        ..Environment::default()
     }
 }
 
@@ -50,6 +51,7 @@ fn timing(rng: &mut Rng, us: f64, noise: f64) -> Timing {
         settled: true,
         dispatches: 100,
         samples_us,
+        processes_us: Vec::new(),
     }
 }
 
@@ -76,6 +78,8 @@ fn bench(seed: u64, noise: f64, between: f64, slow: f64) -> Record {
                 overlapped: None,
                 stages: Vec::new(),
                 rotated_bytes: 1 << 29,
+                nmse: None,
+                nmse_bound: None,
                 clock: Clock::Gpu.into(),
                 flags: Vec::new(),
             }
@@ -148,6 +152,7 @@ fn profile(seed: u64, noise: f64, slow_down: f64) -> Record {
         by_op,
         serialised_ms_per_token: 0.03,
         selected: Vec::new(),
+        verified: None,
     });
     Record::new(environment(), body)
 }

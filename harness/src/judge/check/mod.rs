@@ -210,17 +210,19 @@ impl Again {
 /// Other shapes that a user's file is checked on before it is timed on one.
 const OTHERS: usize = 8;
 
-/// Checks a user's file on shapes of the kernel's sweep, drawn anew: what is right for one shape
+/// Checks a user's file on shapes of the kernel's sweep other than those `timed`: what is right for one shape
 /// alone is no kernel. Shapes that it refuses count for nothing.
 pub fn check_others(
     gpu: &Arc<Gpu>,
     kernel: &'static Kernel,
     variant: &'static KernelVariant,
     file: &Path,
+    timed: &[Problem],
     plan: impl Fn(&Shape) -> Result<Plan, PlanError>,
 ) -> Result<()> {
     let mut rng = Rng::fresh();
     let mut problems = sweep(kernel, OTHERS, rng.next_u64() >> 16);
+    problems.retain(|(other, _)| !timed.contains(other));
     let pipelines = Pipelines::default();
     for _ in 0..OTHERS.min(problems.len()) {
         let (problem, seed) = problems.swap_remove(rng.below(problems.len() as u32) as usize);

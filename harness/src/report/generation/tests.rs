@@ -107,6 +107,7 @@ fn environment() -> Environment {
         read_gb_s: None,
         canary_drift: None,
         command: None,
+        ..Environment::default()
     }
 }
 

@@ -68,6 +68,7 @@ pub(super) fn environment() -> Environment {
         read_gb_s: Some(1.06 * COPY),
         canary_drift: Some(0.004),
         command: None,
+        ..Environment::default()
     }
 }
 
@@ -143,6 +144,7 @@ pub(super) fn profile(steps: usize) -> Record {
         by_op,
         serialised_ms_per_token: serialised,
         selected: selected.collect(),
+        verified: None,
     };
     Record { schema_version: 1, environment: environment(), body: Body::Profile(body) }
 }
@@ -186,6 +188,7 @@ pub(super) fn bench() -> Record {
             settled: true,
             dispatches: 400,
             samples_us: vec![us; 60],
+            processes_us: Vec::new(),
         };
         let gb_s = kind.4 / cold / 1e3;
         BenchCase {
@@ -203,6 +206,8 @@ pub(super) fn bench() -> Record {
             overlapped: None,
             stages: Vec::new(),
             rotated_bytes: 400 << 20,
+            nmse: None,
+            nmse_bound: None,
             clock: Clock::Gpu.into(),
             flags: flags.iter().map(|f| (*f).into()).collect(),
         }
@@ -234,7 +239,13 @@ pub(super) fn ab(verdict: Verdict, ratio: f64, half: f64) -> Record {
         verdict: verdict.into(),
         ratio: around(ratio, half),
         control: around(1.001, 0.004),
+        control_b: None,
+        a_side: None,
+        b_side: None,
+        samples: Vec::new(),
+        processes: Vec::new(),
         indifference: 0.01,
+        verified: None,
         flags: Vec::new(),
         blocks: 48,
     };

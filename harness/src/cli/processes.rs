@@ -1,0 +1,83 @@
+//! `--processes N`: the same command line in fresh processes, whose records become one. A process
+//! cannot see where its own code and weights lie; the next one has them elsewhere.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use clap::Args;
+
+use crate::data::processes::merged;
+use crate::data::record::Record;
+use crate::error::{Error, Result};
+use crate::measure::command_line;
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct Processes {
+    /// Measure in so many fresh processes: ± is then over them, and a verdict what all of them say
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100))]
+    processes: Option<u32>,
+}
+
+/// Options of the parent that a child must not have, and whether a value follows.
+const PARENTS: &[(&str, bool)] =
+    &[("--processes", true), ("--save", true), ("--format", true), ("--json", false)];
+
+impl Processes {
+    /// Whether there are several.
+    pub(super) fn any(self) -> bool {
+        self.processes.is_some()
+    }
+
+    /// The record of all processes; none where one is enough.
+    pub(super) fn record(self) -> Result<Option<Record>> {
+        let Some(count) = self.processes else { return Ok(None) };
+        let words: Vec<_> = std::env::args_os().skip(1).collect();
+        let mut child_words = Vec::with_capacity(words.len());
+        let mut skip = false;
+        for word in &words {
+            if std::mem::take(&mut skip) {
+                continue;
+            }
+            let text = word.to_string_lossy();
+            let name = text.split('=').next().unwrap_or_default();
+            match PARENTS.iter().find(|(parents, _)| *parents == name) {
+                Some((_, value)) => skip = *value && !text.contains('='),
+                None => child_words.push(word),
+            }
+        }
+        let io = |source| Error::Io { path: "a child process".into(), source };
+        let mut records = Vec::new();
+        for nth in 1..=count {
+            eprintln!("lathe: process {nth} of {count}");
+            let output = Command::new(std::env::current_exe().map_err(io)?)
+                .args(&child_words)
+                .arg("--json")
+                .stderr(Stdio::inherit())
+                .output()
+                .map_err(io)?;
+            match output.status.code() {
+                // No verdict is an answer here.
+                Some(0 | 6) => {}
+                Some(3) => {
+                    return Err(Error::Unavailable {
+                        what: "a run in several processes".into(),
+                        adapter: "this machine".into(),
+                        reason: "the process above says why".into(),
+                    });
+                }
+                code => {
+                    let code = code.map_or("a signal".into(), |code| format!("code {code}"));
+                    return Err(Error::CheckFailed(format!(
+                        "process {nth} of {count} ended with {code}; it says why above"
+                    )));
+                }
+            }
+            let text = String::from_utf8_lossy(&output.stdout);
+            records.push(Record::parse(&text, Path::new("a child process"))?);
+        }
+        let mut record = merged(records).map_err(Error::CheckFailed)?;
+        let words = words.into_iter().map(|word| word.to_string_lossy().into_owned());
+        record.environment.command = Some(command_line(words));
+        Ok(Some(record))
+    }
+}

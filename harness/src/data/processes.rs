@@ -1,0 +1,181 @@
+//! Records of several processes as one. What a process cannot see of itself, where its code and its
+//! weights happen to lie, differs from one to the next: they are the unit of evidence.
+
+use super::paired::{Verdict, median};
+use super::record::{Ab, AbProcess, Bench, BenchCase, Body, Record, Timing};
+use super::{Ratio, stats};
+
+/// Fewest processes whose agreement is a claim.
+pub const CLAIM: usize = 3;
+
+/// One record of those that several processes wrote of the same run, or what does not go together.
+pub fn merged(records: Vec<Record>) -> Result<Record, String> {
+    let count = records.len();
+    let mut records = records.into_iter();
+    let mut first = records.next().ok_or("no process wrote a record")?;
+    let rest: Vec<Record> = records.collect();
+    first.environment.processes = Some(count);
+    for other in &rest {
+        let drift =
+            first.environment.canary_drift.into_iter().chain(other.environment.canary_drift);
+        first.environment.canary_drift = drift.reduce(f64::max);
+    }
+    match &mut first.body {
+        Body::Bench(bench) => {
+            let others: Option<Vec<Bench>> = rest
+                .into_iter()
+                .map(|record| match record.body {
+                    Body::Bench(other) => Some(other),
+                    _ => None,
+                })
+                .collect();
+            merge_benches(bench, others.ok_or("processes wrote records of different kinds")?)?;
+        }
+        Body::Ab(ab) => {
+            let others: Option<Vec<Ab>> = rest
+                .into_iter()
+                .map(|record| match record.body {
+                    Body::Ab(other) => Some(other),
+                    _ => None,
+                })
+                .collect();
+            merge_abs(ab, others.ok_or("processes wrote records of different kinds")?);
+        }
+        other => return Err(format!("a {} has no processes", other.what())),
+    }
+    Ok(first)
+}
+
+fn merge_benches(into: &mut Bench, others: Vec<Bench>) -> Result<(), String> {
+    for other in &others {
+        into.failed.extend(other.failed.iter().cloned());
+    }
+    for case in &mut into.cases {
+        let mut same: Vec<BenchCase> = Vec::new();
+        for other in &others {
+            let key = |c: &BenchCase| (c.kernel.clone(), c.variant.clone(), c.shape.clone());
+            match other.cases.iter().find(|c| key(c) == key(case)) {
+                Some(found) => same.push(found.clone()),
+                None => {
+                    return Err(format!("{} {} is not in every process", case.kernel, case.shape));
+                }
+            }
+        }
+        let bytes_us = case.gb_s * case.cold.median_us;
+        let flops_us = case.tflop_s.map(|t| t * case.cold.median_us);
+        let fraction = case.fraction_of_copy / case.gb_s;
+        merge_timings(&mut case.cold, same.iter().map(|c| &c.cold));
+        merge_timings(&mut case.warm, same.iter().map(|c| &c.warm));
+        if let Some(timing) = &mut case.overlapped {
+            merge_timings(timing, same.iter().filter_map(|c| c.overlapped.as_ref()));
+        }
+        for (i, stage) in case.stages.iter_mut().enumerate() {
+            let others = same.iter().filter_map(|c| c.stages.get(i));
+            merge_timings(&mut stage.cold, others.map(|stage| &stage.cold));
+        }
+        case.gb_s = bytes_us / case.cold.median_us;
+        case.fraction_of_copy = fraction * case.gb_s;
+        case.tflop_s = flops_us.map(|t| t / case.cold.median_us);
+        for other in same {
+            case.nmse = case.nmse.into_iter().chain(other.nmse).reduce(f64::max);
+            for flag in other.flags {
+                if !case.flags.contains(&flag) {
+                    case.flags.push(flag);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn merge_timings<'a>(into: &mut Timing, others: impl Iterator<Item = &'a Timing>) {
+    into.processes_us = vec![into.median_us];
+    for other in others {
+        into.processes_us.push(other.median_us);
+        into.samples_us.extend(&other.samples_us);
+        into.settled &= other.settled;
+    }
+    let all = stats::summarise(&into.samples_us);
+    (into.median_us, into.min_us, into.spread) = (all.median, all.min, all.spread);
+    let over = stats::half_interval(&into.processes_us);
+    into.noise = over.map_or(all.noise, |half| half / all.median);
+}
+
+fn merge_abs(into: &mut Ab, others: Vec<Ab>) {
+    let process = |ab: &Ab| AbProcess {
+        ratio: ab.ratio,
+        control: ab.control,
+        verdict: ab.verdict.clone(),
+        a_us: ab.a_us,
+        b_us: ab.b_us,
+        blocks: ab.blocks,
+    };
+    let all: Vec<Ab> = std::iter::once(into.clone()).chain(others).collect();
+    into.processes = all.iter().map(process).collect();
+    let logs: Vec<f64> = all.iter().map(|ab| ab.ratio.median.ln()).collect();
+    into.ratio = over_processes(&logs).unwrap_or(into.ratio);
+    let controls: Vec<f64> = all.iter().map(|ab| ab.control.median.ln()).collect();
+    into.control = over_processes(&controls).unwrap_or(into.control);
+    into.control_b = None;
+    let middle = |of: fn(&Ab) -> f64| median(&all.iter().map(of).collect::<Vec<_>>());
+    (into.a_us, into.b_us) = (middle(|ab| ab.a_us), middle(|ab| ab.b_us));
+    into.indifference = all.iter().map(|ab| ab.indifference).fold(0.0, f64::max);
+    into.blocks = all.iter().map(|ab| ab.blocks).sum();
+    into.samples = all.iter().flat_map(|ab| ab.samples.clone()).collect();
+    let agreed = all.windows(2).all(|pair| pair[0].verdict == pair[1].verdict);
+    if !agreed {
+        into.verdict = Verdict::Inconclusive.into();
+    }
+    for (side, of) in [
+        (
+            &mut into.a_side,
+            (|ab: &Ab| ab.a_side.as_ref().map(|s| s.nmse)) as fn(&Ab) -> Option<f64>,
+        ),
+        (&mut into.b_side, |ab: &Ab| ab.b_side.as_ref().map(|s| s.nmse)),
+    ] {
+        if let Some(side) = side {
+            side.nmse = all.iter().filter_map(of).fold(side.nmse, f64::max);
+        }
+    }
+}
+
+/// The median of logarithms of ratios, with the 95 % interval of their mean around it.
+fn over_processes(logs: &[f64]) -> Option<Ratio> {
+    let half = stats::half_interval(logs)?;
+    let middle = median(logs);
+    Some(Ratio::exp(middle, (middle - half, middle + half)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn timings_of_processes_keep_all_samples_and_their_spread_over_processes() {
+        let timing = |us: f64| Timing {
+            median_us: us,
+            min_us: us,
+            spread: 0.0,
+            noise: 0.0001,
+            settled: true,
+            dispatches: 10,
+            samples_us: vec![us; 5],
+            processes_us: Vec::new(),
+        };
+        let mut first = timing(10.0);
+        merge_timings(&mut first, [&timing(10.1), &timing(10.2)].into_iter());
+        assert_eq!(first.processes_us, [10.0, 10.1, 10.2]);
+        assert_eq!((first.samples_us.len(), first.median_us), (15, 10.1));
+        // sd 0.1, t 4.303, three processes.
+        assert!((first.noise - 4.303 * 0.1 / 3f64.sqrt() / 10.1).abs() < 1e-6, "{}", first.noise);
+    }
+
+    #[test]
+    fn ratios_of_processes_have_the_interval_of_their_mean() {
+        let ratio = over_processes(&[0.01, 0.02, 0.03]).unwrap();
+        assert!((ratio.median - 0.02f64.exp()).abs() < 1e-12);
+        assert!((ratio.half_width() - 4.303 * 0.01 / 3f64.sqrt()).abs() < 1e-9);
+    }
+}

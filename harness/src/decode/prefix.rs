@@ -1,0 +1,88 @@
+//! The beginning of a run, held against the reference before the whole of it is timed.
+
+use std::sync::Arc;
+
+use super::graph::DecodeGraph;
+use super::session::{Prompts, RunOptions, Verifier, chunks_agree, logits_limit, run_observed};
+use crate::data::record::Verified;
+use crate::error::{Error, Result};
+use crate::execute::{CpuExecutor, Execute};
+
+/// Positions that are verified before anything is timed, where nothing else is asked.
+pub const VERIFIED: usize = 8;
+
+/// The beginning of a run, held against the reference.
+#[derive(Clone, Debug)]
+pub struct Prefix {
+    /// What was compared.
+    pub verified: Verified,
+    /// Tokens it chose.
+    tokens: Vec<u32>,
+    /// In the place of each the tokens whose logits are as large, but for what is accepted.
+    ties: Vec<Vec<u32>>,
+}
+
+impl Prefix {
+    /// Runs the first positions of a run step by step beside the CPU reference, and its prompt in
+    /// chunks beside decode steps.
+    ///
+    /// # Errors
+    /// Logits differ by more than [`logits_limit`], or the device is lost.
+    pub fn verify(
+        graph: &DecodeGraph,
+        executor: &mut dyn Execute,
+        options: &RunOptions,
+        positions: usize,
+    ) -> Result<Self> {
+        let positions = positions.min(options.positions());
+        let given = options.prompt.len().min(positions.max(1));
+        let first = RunOptions {
+            prompt: options.prompt[..given].to_vec(),
+            generate: if given < options.prompt.len() { 0 } else { positions + 1 - given },
+            prompts: Prompts::TokenByToken,
+            forced: Vec::new(),
+            ..options.clone()
+        };
+        let limit = logits_limit(graph);
+        let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
+        let mut verifier = Verifier::new(graph, &mut reference, &first, limit, positions)?;
+        let (mut tokens, mut ties) = (Vec::new(), Vec::new());
+        run_observed(graph, executor, &first, &mut |seen| {
+            verifier.compare(seen)?;
+            if seen.position + 1 >= options.prompt.len() {
+                let scale = seen.logits.iter().fold(0f32, |most, v| most.max(v.abs()));
+                let least = seen.logits[seen.choice as usize] - scale * limit.sqrt() as f32;
+                let near = (0..).zip(seen.logits).filter(|(_, v)| **v >= least);
+                tokens.push(seen.choice);
+                ties.push(near.map(|(token, _)| token).collect());
+            }
+            Ok(())
+        })?;
+        let (compared, worst) = (verifier.compared, verifier.worst);
+        let in_chunks = chunks_agree(graph, executor, options, limit)?.unwrap_or(0.0);
+        let worst_nmse = worst.max(in_chunks);
+        let verified = Verified { positions: compared, worst_nmse, limit, ties: 0 };
+        Ok(Self { verified, tokens, ties })
+    }
+
+    /// An error where a run that was timed chose other tokens. Behind a choice between logits that
+    /// are as large, texts go their own ways.
+    ///
+    /// # Errors
+    /// As said.
+    pub fn check(&self, chosen: &[u32]) -> Result<()> {
+        for (i, (own, other)) in self.tokens.iter().zip(chosen).enumerate() {
+            if own == other {
+                continue;
+            }
+            return match self.ties[i].contains(other) {
+                true => Ok(()),
+                false => Err(Error::CheckFailed(format!(
+                    "generated token {i}: {own} was verified step by step, the timed run chose \
+                     {other}"
+                ))),
+            };
+        }
+        Ok(())
+    }
+}

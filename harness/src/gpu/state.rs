@@ -1,0 +1,114 @@
+//! What NVIDIA's management library says of a GPU: clocks, power, temperature, and whether the driver
+//! holds the clocks down. Loaded where it is installed; elsewhere nothing is known.
+
+use std::ffi::{CString, c_char, c_uint, c_ulonglong, c_void};
+use std::sync::OnceLock;
+
+use libloading::Library;
+
+use super::Gpu;
+use crate::data::record::GpuState;
+
+/// Reasons that idling GPUs and fixed clocks give are none.
+const REASONS: &[(c_ulonglong, &str)] = &[
+    (0x04, "power cap"),
+    (0x08, "hardware slowdown"),
+    (0x20, "thermal slowdown"),
+    (0x40, "hardware thermal slowdown"),
+    (0x80, "power brake"),
+];
+
+type Device = *mut c_void;
+type Read = unsafe extern "C" fn(Device, *mut c_uint) -> c_uint;
+type ReadKind = unsafe extern "C" fn(Device, c_uint, *mut c_uint) -> c_uint;
+
+/// The library, initialised once a process and never shut down.
+struct Nvml(Library);
+
+impl Nvml {
+    fn get() -> Option<&'static Self> {
+        static NVML: OnceLock<Option<Nvml>> = OnceLock::new();
+        NVML.get_or_init(|| {
+            let name = if cfg!(windows) { "nvml.dll" } else { "libnvidia-ml.so.1" };
+            // SAFETY: NVML's initialisation on loading has no side effects that matter here, and
+            // `nvmlInit_v2` takes nothing and returns a code.
+            unsafe {
+                let library = Library::new(name).ok()?;
+                let init: unsafe extern "C" fn() -> c_uint = *library.get(b"nvmlInit_v2\0").ok()?;
+                (init() == 0).then_some(Self(library))
+            }
+        })
+        .as_ref()
+    }
+
+    fn device(&self, pci: &str) -> Option<Device> {
+        let pci = CString::new(pci).ok()?;
+        let mut device: Device = std::ptr::null_mut();
+        // SAFETY: the function has this signature since NVML 5; the string ends with a zero and the
+        // handle is written before it is read.
+        unsafe {
+            let find: unsafe extern "C" fn(*const c_char, *mut Device) -> c_uint =
+                *self.0.get(b"nvmlDeviceGetHandleByPciBusId_v2\0").ok()?;
+            (find(pci.as_ptr(), &raw mut device) == 0).then_some(device)
+        }
+    }
+
+    fn number(&self, name: &[u8], device: Device) -> Option<u32> {
+        let mut value = 0;
+        // SAFETY: every function asked for here takes a device and writes one unsigned integer.
+        unsafe {
+            let read: Read = *self.0.get(name).ok()?;
+            (read(device, &raw mut value) == 0).then_some(value)
+        }
+    }
+
+    fn number_of(&self, name: &[u8], device: Device, kind: c_uint) -> Option<u32> {
+        let mut value = 0;
+        // SAFETY: as above, with a kind of clock or sensor before the result.
+        unsafe {
+            let read: ReadKind = *self.0.get(name).ok()?;
+            (read(device, kind, &raw mut value) == 0).then_some(value)
+        }
+    }
+
+    fn throttled(&self, device: Device) -> Option<c_ulonglong> {
+        let mut reasons: c_ulonglong = 0;
+        // SAFETY: the function takes a device and writes 64 bits.
+        unsafe {
+            let read: unsafe extern "C" fn(Device, *mut c_ulonglong) -> c_uint =
+                *self.0.get(b"nvmlDeviceGetCurrentClocksThrottleReasons\0").ok()?;
+            (read(device, &raw mut reasons) == 0).then_some(reasons)
+        }
+    }
+}
+
+impl Gpu {
+    fn managed(&self) -> Option<(&'static Nvml, Device)> {
+        let nvml = Nvml::get()?;
+        Some((nvml, nvml.device(self.adapter.pci.as_deref()?)?))
+    }
+
+    /// What the driver says of the GPU now; none where it cannot be asked.
+    pub fn state(&self) -> Option<GpuState> {
+        const SM: c_uint = 1;
+        const MEMORY: c_uint = 2;
+        let (nvml, device) = self.managed()?;
+        let watts = |name: &[u8]| nvml.number(name, device).map(|mw| f64::from(mw) / 1e3);
+        let reasons = nvml.throttled(device)?;
+        let named = REASONS.iter().filter(|(bit, _)| reasons & bit != 0);
+        Some(GpuState {
+            sm_mhz: nvml.number_of(b"nvmlDeviceGetClockInfo\0", device, SM)?,
+            memory_mhz: nvml.number_of(b"nvmlDeviceGetClockInfo\0", device, MEMORY)?,
+            power_w: watts(b"nvmlDeviceGetPowerUsage\0")?,
+            power_limit_w: watts(b"nvmlDeviceGetEnforcedPowerLimit\0")?,
+            temperature_c: nvml.number_of(b"nvmlDeviceGetTemperature\0", device, 0)?,
+            throttled: named.map(|(_, name)| (*name).to_owned()).collect(),
+        })
+    }
+
+    /// Whether the driver holds the clocks down; false where it cannot be asked.
+    pub fn is_throttled(&self) -> bool {
+        let reasons = self.managed().and_then(|(nvml, device)| nvml.throttled(device));
+        reasons.is_some_and(|reasons| REASONS.iter().any(|(bit, _)| reasons & bit != 0))
+    }
+}
