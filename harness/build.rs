@@ -1,6 +1,21 @@
-//! Tells the binary which commit it was built from, for records.
+//! Tells the binary which commit it was built from, for records, and whether anything that it is made
+//! of differs from that commit.
 
 use std::process::Command;
+
+/// What the binary is made of, seen from here.
+const SOURCES: &[&str] = &[
+    "src",
+    "build.rs",
+    "Cargo.toml",
+    "../Cargo.lock",
+    "../Cargo.toml",
+    "../kernels/build",
+    "../kernels/ops",
+    "../kernels/src",
+    "../kernels/wgsl",
+    "../reference/src",
+];
 
 fn git(args: &[&str]) -> Option<String> {
     let output = Command::new("git").args(args).output().ok()?;
@@ -8,10 +23,15 @@ fn git(args: &[&str]) -> Option<String> {
 }
 
 fn main() {
+    // A commit moves the log; an edit, a new file too, moves one of the sources.
     println!("cargo::rerun-if-changed=../.git/logs/HEAD");
-    println!("cargo::rerun-if-changed=src");
+    let sources = SOURCES.iter().filter(|path| std::path::Path::new(path).exists());
+    for path in sources.clone() {
+        println!("cargo::rerun-if-changed={path}");
+    }
     let commit = git(&["rev-parse", "HEAD"]).unwrap_or_default();
-    let dirty = git(&["status", "--porcelain", "--untracked-files=no"])
+    let status = ["status", "--porcelain", "--untracked-files=all", "--"];
+    let dirty = git(&status.into_iter().chain(sources.copied()).collect::<Vec<_>>())
         .map(|changes| if changes.is_empty() { "false" } else { "true" }.to_owned())
         .unwrap_or_default();
     println!("cargo::rustc-env=LATHE_COMMIT={commit}");

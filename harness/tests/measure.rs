@@ -251,6 +251,7 @@ fn fake_record(scale: f64, adapter: &str, path: &Path) {
         settled: true,
         dispatches: 100,
         samples_us: (0..40).map(|i| scale * (10.0 + 0.01 * f64::from(i % 5))).collect(),
+        throttled: 0,
         processes_us: Vec::new(),
     };
     let case = BenchCase {
@@ -270,6 +271,7 @@ fn fake_record(scale: f64, adapter: &str, path: &Path) {
         rotated_bytes: 1,
         nmse: None,
         nmse_bound: None,
+        canary: None,
         clock: Clock::Gpu.into(),
         flags: Vec::new(),
     };

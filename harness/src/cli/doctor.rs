@@ -5,14 +5,15 @@ use serde::Serialize;
 
 use super::Global;
 use crate::data::AdapterSummary;
+use crate::data::record::Ceilings;
 use crate::error::{Error, Result};
 use crate::gpu::adapters;
-use crate::measure::{Copier, CopyBandwidth};
+use crate::measure::{Copier, ceilings};
 use crate::report::{json, table};
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// Measure the bandwidth of the chosen adapter: device-to-device copy, and reads
+    /// Measure what the chosen adapter can do at most: bandwidths, arithmetic, launches
     #[arg(long)]
     measure: bool,
 }
@@ -24,23 +25,20 @@ struct Report {
     timestamp_period_ns: f64,
     runtime_checks: &'static str,
     wgpu: &'static str,
-    copy: Option<CopyBandwidth>,
-    read_gb_s: Option<f64>,
+    ceilings: Option<Ceilings>,
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let adapters = adapters();
     let gpu = global.open()?;
-    let copier = opts.measure.then(|| Copier::new(&gpu)).transpose()?;
-    let copy = copier.as_ref().map(|c| c.bandwidth(&gpu)).transpose()?;
-    let read_gb_s = copier.as_ref().map(|c| c.read_gb_s(&gpu)).transpose()?;
+    let measured = || ceilings(&gpu, &Copier::new(&gpu)?);
+    let ceilings = opts.measure.then(measured).transpose()?;
     let report = Report {
         chosen: gpu.adapter.index,
         timestamp_period_ns: gpu.timestamp_period,
         runtime_checks: gpu.checks.name(),
         wgpu: crate::gpu::WGPU_VERSION,
-        copy,
-        read_gb_s,
+        ceilings,
         adapters,
     };
     if global.json {
@@ -96,16 +94,26 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             "The chosen adapter is a software implementation: right, but no subject for speed."
         );
     }
-    if let Some(c) = report.copy {
-        println!(
-            "copy bandwidth: {:.1} GB/s read + write ({} at a time, spread {:.1} %)",
-            c.gb_s,
-            table::bytes(c.bytes),
-            100.0 * c.spread
-        );
-    }
-    if let Some(gb_s) = report.read_gb_s {
-        println!("read bandwidth: {gb_s:.1} GB/s");
+    if let Some(c) = report.ceilings {
+        let mut t = table::table(&["measured at most", ""], &[1]);
+        let mut row = |name: &str, value: Option<f64>, unit: &str| {
+            let shown = value.map_or("-".into(), |value| match value {
+                v if v >= 100.0 => format!("{v:.0} {unit}"),
+                v => format!("{v:.2} {unit}"),
+            });
+            t.add_row(vec![name.to_owned(), shown]);
+        };
+        row("copy, read + write", Some(c.copy_gb_s), "GB/s");
+        row("read", c.read_gb_s, "GB/s");
+        row("f32 multiply-add", Some(c.f32_tflop_s), "TFLOP/s");
+        row("f16 multiply-add", c.f16_tflop_s, "TFLOP/s");
+        row("dot4I8Packed", c.dot4_top_s, "Top/s");
+        row("matrix units, f16 to f32", c.matrix_tflop_s, "TFLOP/s");
+        row("a dispatch that waits for the one before", Some(c.dependent_us), "µs");
+        row("a dispatch that does not", Some(c.independent_us), "µs");
+        row("recording a dispatch", Some(c.record_us), "µs");
+        row("submitting and waiting", Some(c.round_trip_us), "µs");
+        println!("{t}");
     }
     gpu.check_faults()
         .map_err(|e| Error::DeviceLost { adapter: gpu.adapter.name.clone(), reason: e.to_string() })

@@ -94,6 +94,7 @@ fn merge_timings<'a>(into: &mut Timing, others: impl Iterator<Item = &'a Timing>
         into.processes_us.push(other.median_us);
         into.samples_us.extend(&other.samples_us);
         into.settled &= other.settled;
+        into.throttled += other.throttled;
     }
     let all = stats::summarise(&into.samples_us);
     (into.median_us, into.min_us, into.spread) = (all.median, all.min, all.spread);
@@ -162,6 +163,7 @@ mod tests {
             settled: true,
             dispatches: 10,
             samples_us: vec![us; 5],
+            throttled: 0,
             processes_us: Vec::new(),
         };
         let mut first = timing(10.0);

@@ -157,6 +157,15 @@ pub struct GpuState {
     pub throttled: Vec<String>,
 }
 
+/// Work that never changes, timed between cases: what changes is the device.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Canary {
+    /// A copy, seconds: bound by memory.
+    pub copy: f64,
+    /// A chain of multiply-adds, seconds: a number of cycles over the clock.
+    pub cycles: f64,
+}
+
 /// Peaks of a device, measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
@@ -234,6 +243,9 @@ pub struct BenchCase {
     /// Largest that was accepted.
     #[serde(default)]
     pub nmse_bound: Option<f64>,
+    /// The canaries after it; absent in records from before they were kept.
+    #[serde(default)]
+    pub canary: Option<Canary>,
     /// Where the times come from.
     pub clock: Word<Clock>,
     /// What makes the number doubtful.
@@ -274,6 +286,12 @@ pub enum Flag {
     /// A user's file was checked on this shape alone.
     #[serde(rename = "one shape")]
     OneShape,
+    /// The driver held the clocks down while most samples were taken.
+    #[serde(rename = "throttled")]
+    Throttled,
+    /// The rate lies above the measured ceiling, within what the ceiling is known to.
+    #[serde(rename = "above the ceiling")]
+    AboveCeiling,
     /// The rotated copies may have stayed in the cache.
     #[serde(rename = "not cold")]
     NotCold,
@@ -317,10 +335,17 @@ pub struct Timing {
     pub dispatches: u64,
     /// The samples themselves, microseconds an invocation, in order.
     pub samples_us: Vec<f64>,
+    /// Samples that were dropped, since the driver held the clocks down meanwhile.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub throttled: usize,
     /// Median of each process, where several took samples; `noise` is then over them. Empty for
     /// one, whose `noise` is only what its own samples say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes_us: Vec<f64>,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// `lathe ab`.

@@ -516,7 +516,7 @@ impl Bench {
         let quanta = Duration::from_nanos((quantum_ns.unwrap_or(0.0) * QUANTA) as u64);
         let (count, settled) = self.warm_up(options.sample.max(quanta), temperature)?;
         let begun = Instant::now();
-        let mut samples_us = Vec::new();
+        let (mut samples_us, mut throttled) = (Vec::new(), 0);
         let (mut summary, mut timed_out);
         loop {
             self.renew()?;
@@ -526,6 +526,11 @@ impl Bench {
                 self.turns[turn].executor.run(&[Part::Steps(1)])?;
             }
             let took = self.time(count, temperature)?;
+            // Where nothing else is to be had, what was taken counts, with a flag.
+            if self.gpu.is_throttled() && throttled <= samples_us.len().max(options.samples) {
+                throttled += 1;
+                continue;
+            }
             samples_us.push(took.as_secs_f64() * 1e6 / count as f64);
             summary = stats::summarise(&samples_us);
             timed_out = begun.elapsed() >= options.time_out;
@@ -543,6 +548,7 @@ impl Bench {
             settled,
             dispatches: count,
             samples_us,
+            throttled,
             processes_us: Vec::new(),
         };
         Ok(Sampled { timing, timed_out: timed_out && summary.noise > options.noise, nmse })

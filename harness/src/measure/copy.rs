@@ -1,13 +1,16 @@
 //! The ceiling: bandwidth of a device-to-device copy, bytes read plus bytes written. The same
-//! copy, over and over, is the canary that shows whether clocks moved during a run, and over
+//! copy, over and over, is one of the canaries that show whether clocks moved during a run, and over
 //! growing blocks it finds the last-level cache. Reading alone, what most kernels of a decode
-//! step do, may go beyond a copy: the better of the two bounds what a result can be.
+//! step do, may go beyond a copy: the better of the two bounds what a result can be. Both are taken
+//! in several geometries, over content that nothing can compress, and checked.
 
 use serde::Serialize;
 
+use super::ceilings::Cycles;
+use crate::data::record::Canary;
 use crate::data::stats::{self, Summary};
 use crate::data::steady::steady;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Span};
 
 /// Measured copy bandwidth: the better of a copying kernel and the driver's buffer copy.
@@ -15,7 +18,8 @@ use crate::gpu::{Gpu, Span};
 pub struct CopyBandwidth {
     /// Bytes read plus bytes written a second, in units of 10^9.
     pub gb_s: f64,
-    /// The same of a kernel that copies sixteen bytes an invocation and round.
+    /// The same of a kernel that copies sixteen bytes an invocation and round, in the best of
+    /// several geometries.
     pub kernel_gb_s: f64,
     /// The same of the driver's own buffer copy.
     pub driver_gb_s: f64,
@@ -25,19 +29,39 @@ pub struct CopyBandwidth {
     pub spread: f64,
 }
 
-/// Two blocks, a kernel that copies one to the other and one that only reads.
+/// A kernel over whole blocks in one of several geometries.
+#[derive(Debug)]
+struct Geometry {
+    /// Bytes that a workgroup reads.
+    group_bytes: u64,
+    pipeline: wgpu::ComputePipeline,
+    check: wgpu::ComputePipeline,
+}
+
+/// Two blocks of random content, kernels that copy one to the other and kernels that only read, and
+/// a chain of multiply-adds whose time is a number of cycles.
 #[derive(Debug)]
 pub struct Copier {
     from: wgpu::Buffer,
     to: wgpu::Buffer,
-    copy: wgpu::ComputePipeline,
-    read: wgpu::ComputePipeline,
+    /// Of what each of several reads sums up, so that none waits for another.
+    sums: Vec<wgpu::Buffer>,
+    wrong: wgpu::Buffer,
+    layout: wgpu::BindGroupLayout,
+    copies: Vec<Geometry>,
+    reads: Vec<Geometry>,
+    cycles: Cycles,
     span: Span,
     bytes: u64,
 }
 
-const WORKGROUP: u64 = 256;
-const ROUNDS: u64 = 4;
+/// Invocations of a workgroup and rounds of sixteen bytes each: which reads fastest, differs by
+/// device. The first is the canary's.
+const GEOMETRIES: &[(u32, u32)] =
+    &[(256, 4), (256, 8), (256, 16), (512, 8), (1024, 4), (128, 16), (256, 64)];
+
+/// Dispatches of a sample: launching one is little of them.
+const TIMES: u32 = 16;
 
 impl Copier {
     /// Blocks far larger than any cache (smaller on software adapters).
@@ -45,11 +69,11 @@ impl Copier {
         let wanted: u64 = if gpu.adapter.software { 32 << 20 } else { 1 << 30 };
         let most = (gpu.adapter.max_buffer_bytes / 2).min(gpu.adapter.max_binding_bytes);
         let bytes = wanted.min(most) / 16 * 16;
-        let make = || {
+        let make = |size| {
             gpu.scoped("copy buffers", |device| {
                 device.create_buffer(&wgpu::BufferDescriptor {
                     label: Some("copy"),
-                    size: bytes,
+                    size,
                     usage: wgpu::BufferUsages::COPY_SRC
                         | wgpu::BufferUsages::COPY_DST
                         | wgpu::BufferUsages::STORAGE,
@@ -57,63 +81,157 @@ impl Copier {
                 })
             })
         };
-        let (copy, read) = gpu.scoped("the copy kernels", |device| {
+        let (layout, copies, reads, fill) = gpu.scoped("the copy kernels", |device| {
             let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
                 label: Some("copy"),
                 source: wgpu::ShaderSource::Wgsl(include_str!("copy.wgsl").into()),
             });
-            let pipeline = |entry| {
+            let entry = |binding, read_only| wgpu::BindGroupLayoutEntry {
+                binding,
+                visibility: wgpu::ShaderStages::COMPUTE,
+                ty: wgpu::BindingType::Buffer {
+                    ty: wgpu::BufferBindingType::Storage { read_only },
+                    has_dynamic_offset: false,
+                    min_binding_size: None,
+                },
+                count: None,
+            };
+            let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                label: Some("copy"),
+                entries: &[entry(0, true), entry(1, false), entry(2, false)],
+            });
+            let pipelines = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                label: Some("copy"),
+                bind_group_layouts: &[Some(&layout)],
+                immediate_size: 0,
+            });
+            let pipeline = |entry, (workgroup, rounds): (u32, u32)| {
                 device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                     label: Some(entry),
-                    layout: None,
+                    layout: Some(&pipelines),
                     module: &module,
                     entry_point: Some(entry),
-                    compilation_options: Default::default(),
+                    compilation_options: wgpu::PipelineCompilationOptions {
+                        constants: &[("WG", f64::from(workgroup)), ("ROUNDS", f64::from(rounds))],
+                        zero_initialize_workgroup_memory: false,
+                    },
                     cache: None,
                 })
             };
-            (pipeline("copy_block"), pipeline("read_block"))
+            let fits = |(workgroup, _): &&(u32, u32)| {
+                *workgroup <= gpu.caps.invocations && 16 * *workgroup <= gpu.caps.workgroup_memory
+            };
+            let geometries = |kernel, check| -> Vec<Geometry> {
+                let made = GEOMETRIES.iter().filter(fits).map(|geometry| Geometry {
+                    group_bytes: 16 * u64::from(geometry.0 * geometry.1),
+                    pipeline: pipeline(kernel, *geometry),
+                    check: pipeline(check, *geometry),
+                });
+                made.collect()
+            };
+            let copies = geometries("copy_block", "check_copy");
+            let reads = geometries("read_block", "check_read");
+            (layout, copies, reads, pipeline("fill_block", GEOMETRIES[0]))
         })?;
-        Ok(Self { from: make()?, to: make()?, copy, read, span: Span::new(gpu)?, bytes })
+        let (from, to, wrong) = (make(bytes)?, make(bytes)?, make(16)?);
+        let least = GEOMETRIES.iter().map(|(workgroup, rounds)| 16 * workgroup * rounds).min();
+        let sums_bytes = 16 * (bytes / u64::from(least.unwrap_or(1)) + 32768);
+        let sums = (0..TIMES).map(|_| make(sums_bytes)).collect::<Result<_>>()?;
+        let (span, cycles) = (Span::new(gpu)?, Cycles::new(gpu)?);
+        let copier = Self { from, to, sums, wrong, layout, copies, reads, cycles, span, bytes };
+        // The hash of each place into the one, and from there both ways round.
+        let group_bytes = copier.copies[0].group_bytes;
+        let filled = std::slice::from_ref(&copier.from);
+        copier.dispatch(gpu, &fill, group_bytes, (&copier.to, filled), bytes, 1)?;
+        Ok(copier)
     }
 
     /// Seconds of one copy of the first `bytes`, as one of `times` that wait for each other.
-    pub fn kernel(&self, gpu: &Gpu, bytes: u64, times: u32) -> Result<f64> {
-        self.dispatch(gpu, &self.copy, bytes, times)
+    fn kernel(&self, gpu: &Gpu, bytes: u64, times: u32) -> Result<f64> {
+        let Geometry { pipeline, group_bytes, .. } = &self.copies[0];
+        let blocks = (&self.from, std::slice::from_ref(&self.to));
+        self.dispatch(gpu, pipeline, *group_bytes, blocks, bytes, times)
     }
 
     fn dispatch(
         &self,
         gpu: &Gpu,
         pipeline: &wgpu::ComputePipeline,
+        group_bytes: u64,
+        (from, to): (&wgpu::Buffer, &[wgpu::Buffer]),
         bytes: u64,
         times: u32,
     ) -> Result<f64> {
-        let part = |buffer| {
+        fn part(buffer: &wgpu::Buffer, size: u64) -> wgpu::BindingResource<'_> {
             wgpu::BindingResource::Buffer(wgpu::BufferBinding {
                 buffer,
                 offset: 0,
-                size: std::num::NonZeroU64::new(bytes.min(self.bytes)),
+                size: std::num::NonZeroU64::new(size),
+            })
+        }
+        let bytes = bytes.min(self.bytes);
+        let bind_group = |to: &wgpu::Buffer| {
+            let entry = |binding, resource| wgpu::BindGroupEntry { binding, resource };
+            gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: Some("copy or read"),
+                layout: &self.layout,
+                entries: &[
+                    entry(0, part(from, bytes)),
+                    entry(1, part(to, bytes.min(to.size()))),
+                    entry(2, part(&self.wrong, 16)),
+                ],
             })
         };
-        let bind_group = gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some("copy or read"),
-            layout: &pipeline.get_bind_group_layout(0),
-            entries: &[
-                wgpu::BindGroupEntry { binding: 0, resource: part(&self.from) },
-                wgpu::BindGroupEntry { binding: 1, resource: part(&self.to) },
-            ],
-        });
-        let groups = (bytes / 16).div_ceil(WORKGROUP * ROUNDS) as u32;
+        let bind_groups: Vec<_> = to.iter().map(bind_group).collect();
+        let groups = bytes.div_ceil(group_bytes) as u32;
         let y = groups.div_ceil(32768).max(1);
         let time = self.span.pass(gpu, |pass| {
             pass.set_pipeline(pipeline);
-            pass.set_bind_group(0, &bind_group, &[]);
-            for _ in 0..times {
+            for bind_group in bind_groups.iter().cycle().take(times as usize) {
+                pass.set_bind_group(0, bind_group, &[]);
                 pass.dispatch_workgroups(groups.div_ceil(y), y, 1);
             }
         })?;
         Ok(time.as_secs_f64() / f64::from(times))
+    }
+
+    /// Seconds over a whole block in the fastest geometry, as one of so many that launching one is
+    /// little of them; an error where the outcome is not what it should be.
+    fn fastest(&self, gpu: &Gpu, geometries: &[Geometry], to: &[wgpu::Buffer]) -> Result<Summary> {
+        let times = if gpu.adapter.software { 1 } else { TIMES };
+        let blocks = (&self.from, to);
+        let one = |g: &Geometry| {
+            self.dispatch(gpu, &g.pipeline, g.group_bytes, blocks, self.bytes, times)
+        };
+        let mut best: Option<(f64, &Geometry)> = None;
+        for geometry in geometries {
+            let first = (0..3).map(|_| one(geometry)).collect::<Result<Vec<_>>>()?;
+            let median = stats::summarise(&first).median;
+            if best.is_none_or(|(known, _)| median < known) {
+                best = Some((median, geometry));
+            }
+        }
+        let Some((_, geometry)) = best else {
+            return Err(Error::Unavailable {
+                what: "a bandwidth".into(),
+                adapter: gpu.adapter.name.clone(),
+                reason: "no workgroup is small enough for it".into(),
+            });
+        };
+        let summary = sample(gpu, &mut || one(geometry))?;
+        gpu.queue.write_buffer(&self.wrong, 0, &[0; 16]);
+        let written = to.len().min(times as usize);
+        let blocks = (&self.from, &to[..written]);
+        let Geometry { check, group_bytes, .. } = geometry;
+        self.dispatch(gpu, check, *group_bytes, blocks, self.bytes, written as u32)?;
+        let wrong = gpu.read(&self.wrong, 0, 16)?;
+        match wrong[..4] {
+            [0, 0, 0, 0] => Ok(summary),
+            _ => Err(Error::CheckFailed(format!(
+                "{}: what the bandwidth was measured with was not copied or read as it was",
+                gpu.adapter.name
+            ))),
+        }
     }
 
     fn driver(&self, gpu: &Gpu) -> Result<f64> {
@@ -123,16 +241,24 @@ impl Copier {
         Ok(self.span.commands(gpu, copy)?.as_secs_f64())
     }
 
-    /// Seconds of a fixed copy, the median of a few: what should not change during a run.
-    pub fn canary(&self, gpu: &Gpu) -> Result<f64> {
+    /// Seconds of a fixed copy and of a fixed chain of multiply-adds, each the median of a few: what
+    /// should not change during a run. The one follows the clock of the memory, the other that of
+    /// the multiprocessors.
+    pub fn canary(&self, gpu: &Gpu) -> Result<Canary> {
         let bytes = self.bytes.min(256 << 20);
-        let times: Vec<f64> = (0..7).map(|_| self.kernel(gpu, bytes, 1)).collect::<Result<_>>()?;
-        Ok(stats::summarise(&times).median)
+        let median = |one: &dyn Fn() -> Result<f64>| -> Result<f64> {
+            let times: Vec<f64> = (0..7).map(|_| one()).collect::<Result<_>>()?;
+            Ok(stats::summarise(&times).median)
+        };
+        Ok(Canary {
+            copy: median(&|| self.kernel(gpu, bytes, 1))?,
+            cycles: median(&|| self.cycles.time(gpu))?,
+        })
     }
 
     /// Copy bandwidth.
     pub fn bandwidth(&self, gpu: &Gpu) -> Result<CopyBandwidth> {
-        let kernel = sample(gpu, &mut || self.kernel(gpu, self.bytes, 1))?;
+        let kernel = self.fastest(gpu, &self.copies, std::slice::from_ref(&self.to))?;
         let driver = sample(gpu, &mut || self.driver(gpu))?;
         let rate = |s: &Summary| 2.0 * self.bytes as f64 / s.median / 1e9;
         let best = if kernel.median <= driver.median { &kernel } else { &driver };
@@ -153,7 +279,7 @@ impl Copier {
     /// Read bandwidth, 10^9 bytes a second. A block that stays in a cache is read from
     /// there.
     pub fn read_gb_s(&self, gpu: &Gpu) -> Result<f64> {
-        let read = sample(gpu, &mut || self.dispatch(gpu, &self.read, self.bytes, 1))?;
+        let read = self.fastest(gpu, &self.reads, &self.sums)?;
         Ok(self.bytes as f64 / read.median / 1e9)
     }
 
@@ -186,7 +312,7 @@ pub fn copy_bandwidth(gpu: &Gpu) -> Result<CopyBandwidth> {
     Copier::new(gpu)?.bandwidth(gpu)
 }
 
-fn sample(gpu: &Gpu, run: &mut dyn FnMut() -> Result<f64>) -> Result<Summary> {
+pub(super) fn sample(gpu: &Gpu, run: &mut dyn FnMut() -> Result<f64>) -> Result<Summary> {
     steady(&gpu.adapter, run)?;
     let runs = if gpu.adapter.software { 5 } else { 25 };
     let seconds: Vec<f64> = (0..runs).map(|_| run()).collect::<Result<_>>()?;

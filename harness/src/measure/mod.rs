@@ -2,6 +2,7 @@
 
 pub mod ab;
 mod bench;
+mod ceilings;
 mod copy;
 mod environment;
 mod ring;
@@ -9,6 +10,7 @@ mod session;
 pub mod tune;
 
 pub use bench::{Bench, BenchOptions, Sampled, Temperature};
+pub use ceilings::ceilings;
 pub use copy::{Copier, CopyBandwidth, copy_bandwidth};
 pub use environment::{command_line, environment};
 pub use session::Session;

@@ -51,6 +51,7 @@ fn timing(rng: &mut Rng, us: f64, noise: f64) -> Timing {
         settled: true,
         dispatches: 100,
         samples_us,
+        throttled: 0,
         processes_us: Vec::new(),
     }
 }
@@ -80,6 +81,7 @@ fn bench(seed: u64, noise: f64, between: f64, slow: f64) -> Record {
                 rotated_bytes: 1 << 29,
                 nmse: None,
                 nmse_bound: None,
+                canary: None,
                 clock: Clock::Gpu.into(),
                 flags: Vec::new(),
             }

@@ -188,6 +188,7 @@ pub(super) fn bench() -> Record {
             settled: true,
             dispatches: 400,
             samples_us: vec![us; 60],
+            throttled: 0,
             processes_us: Vec::new(),
         };
         let gb_s = kind.4 / cold / 1e3;
@@ -208,6 +209,7 @@ pub(super) fn bench() -> Record {
             rotated_bytes: 400 << 20,
             nmse: None,
             nmse_bound: None,
+            canary: None,
             clock: Clock::Gpu.into(),
             flags: flags.iter().map(|f| (*f).into()).collect(),
         }
