@@ -96,7 +96,7 @@ impl GateVerdict {
                  decide 3 %: lathe compare --base A B C --new D E F",
             ),
             GateVerdict::Machine => {
-                Some("the code did not change: nothing to do, unless all records are to be trusted")
+                Some("this code did not change; for a time to rely on, measure it again")
             }
             GateVerdict::Missing => Some("measure it in the new run too, if it still exists"),
             GateVerdict::Same | GateVerdict::Faster | GateVerdict::New => None,
@@ -239,7 +239,9 @@ pub fn compare(base: &[Record], new: &[Record], force: bool) -> Result<GateRepor
     }
     let moved = report.count(GateVerdict::Machine);
     if moved > 0 {
-        warnings.push(format!("{moved} cases of unchanged source moved or are not to be trusted"));
+        warnings.push(format!(
+            "{moved} case(s) of unchanged source moved with the machine or carry a flag"
+        ));
     }
     warnings.dedup();
     report.warnings = warnings;

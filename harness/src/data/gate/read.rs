@@ -16,7 +16,7 @@ pub const STEP: &str = "unprofiled step";
 const FEWEST_SAMPLES: usize = 5;
 
 /// Fewest samples whose ranks enclose a median.
-const FEWEST_RANKED: usize = 10;
+const FEWEST_RANKED: usize = 5;
 
 /// One case of one run.
 pub(super) struct Measured {
@@ -240,7 +240,8 @@ fn submissions(step_ms: &[f64], every: usize) -> (Vec<usize>, Vec<f64>) {
 }
 
 /// A case of all runs, each with the place of its record on its side.
-pub(super) fn case(key: &str, sides: &Sides, failed: &[String]) -> Case {
+pub(super) fn case(key: &str, measured: &Sides, failed: &[String]) -> Case {
+    let sides = &measured.each_ref().map(|side| trusted(side));
     let all = || sides.iter().flatten().map(|(_, case)| *case);
     let mut case = Case {
         key: key.into(),
@@ -249,7 +250,7 @@ pub(super) fn case(key: &str, sides: &Sides, failed: &[String]) -> Case {
         runs: [Vec::new(), Vec::new()],
         warm: None,
         changed: true,
-        wrong: wrong(key, sides, failed),
+        wrong: wrong(key, measured, failed),
         doubts: Vec::new(),
         notes: Vec::new(),
         run_to_run: all().map(|case| case.run_to_run).fold(0.0, f64::max),
@@ -271,6 +272,10 @@ pub(super) fn case(key: &str, sides: &Sides, failed: &[String]) -> Case {
     if base.kernels != new.kernels {
         case.notes.push(format!("{} became {}", base.kernels, new.kernels));
     }
+    let left_out = measured.iter().flatten().count() - all().count();
+    if left_out > 0 {
+        case.notes.push(format!("{left_out} flagged run(s) left out"));
+    }
     let most = all().map(|case| case.steps.len()).max().unwrap_or_default();
     let common = common_steps(sides).len();
     if common < most {
@@ -280,6 +285,13 @@ pub(super) fn case(key: &str, sides: &Sides, failed: &[String]) -> Case {
         case.notes.push("not verified".into());
     }
     case
+}
+
+/// The runs of a side without those that carry a doubt, as long as there are others: measuring
+/// again then mends a case that was unclear.
+fn trusted<'a>(side: &[(usize, &'a Measured)]) -> Vec<(usize, &'a Measured)> {
+    let without: Vec<_> = side.iter().filter(|(_, case)| case.doubts.is_empty()).copied().collect();
+    if without.is_empty() { side.to_vec() } else { without }
 }
 
 /// Why the times of both sides are not to be trusted, or not to be compared.

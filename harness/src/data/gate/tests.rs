@@ -516,6 +516,15 @@ fn steps_of_one_submission_are_one_sample() {
     let of = |steps| gate(&shared(1, steps), &shared(2, steps)).cases.remove(0);
     let case = of(63);
     assert_eq!((case.key.as_str(), case.verdict), (STEP, GateVerdict::Same), "{case:?}");
+    // Where the eight submissions of a run scatter, so many repetitions of each prove nothing.
+    let mut scattered = [shared(1, 63), shared(2, 63)];
+    for (at, record) in scattered.iter_mut().enumerate() {
+        let Body::Profile(body) = &mut record.body else { panic!("no profile") };
+        let time = |i: usize| 1.0 + 0.2 * (i / 8 * (3 + 2 * at) % 8) as f64;
+        body.unprofiled.step_ms = (0..63).map(time).collect();
+    }
+    let [x, y] = &scattered;
+    assert_eq!(gate(x, y).cases[0].verdict, GateVerdict::Unclear);
     let case = of(32); // four submissions
     assert!(case.note.contains("fewer than 5 samples"), "{case:?}");
     let mut other = shared(2, 63);
@@ -652,6 +661,15 @@ fn the_sides_of_a_comparison_are_runs_of_one_build_each() {
     let report = compare(&base, &new, false).unwrap();
     assert_eq!(report.cases[3].verdict, GateVerdict::Unclear);
     assert!(report.cases[3].note.contains("% apart"), "{report:?}");
+
+    // Flagged runs do not count where there are others.
+    let mut new = runs(11, 1.03);
+    for (at, left) in [(0, GateVerdict::Slowdown), (1, GateVerdict::Probable)] {
+        cases_of(&mut new[at])[3].flags.push(Flag::TimedOut.into());
+        let case = compare(&base, &new, false).unwrap().cases.remove(3);
+        let note = format!("{} flagged run(s) left out", at + 1);
+        assert_eq!((case.verdict, case.note), (left, note));
+    }
 
     // A case that only some runs have is judged by those.
     let mut new = runs(11, 1.0);
