@@ -17,7 +17,7 @@
 mod generation;
 mod read;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -98,8 +98,9 @@ impl GateVerdict {
             GateVerdict::Machine => {
                 Some("this code did not change; for a time to rely on, measure it again")
             }
-            GateVerdict::Missing => Some("measure it in the new run too, if it still exists"),
-            GateVerdict::Same | GateVerdict::Faster | GateVerdict::New => None,
+            GateVerdict::Same | GateVerdict::Faster | GateVerdict::Missing | GateVerdict::New => {
+                None
+            }
         }
     }
 }
@@ -228,7 +229,7 @@ pub fn compare(base: &[Record], new: &[Record], force: bool) -> Result<GateRepor
     let mut report = judge(cases, sides.map(<[Record]>::len));
     let missing = report.count(GateVerdict::Missing);
     if missing > 0 {
-        warnings.push(format!("{missing} of the earlier cases missing in the new run"));
+        warnings.push(format!("{missing} of the earlier cases missing in the new run: measure what still exists there too"));
     }
     if report.control.is_none() && report.cases.iter().any(|case| case.ratio.is_some()) {
         warnings.push(
@@ -243,7 +244,8 @@ pub fn compare(base: &[Record], new: &[Record], force: bool) -> Result<GateRepor
             "{moved} case(s) of unchanged source moved with the machine or carry a flag"
         ));
     }
-    warnings.dedup();
+    let mut seen = HashSet::new();
+    warnings.retain(|warning| seen.insert(warning.clone()));
     report.warnings = warnings;
     Ok(report)
 }
