@@ -418,7 +418,7 @@ fn committed_records_of_equal_source_pass() {
     let records = committed();
     let (mut pairs, mut equal, mut controls, mut moved, mut failing) = (0, 0, 0, 0, Vec::new());
     for (base_name, base) in &records {
-        for (new_name, new) in &records {
+        for (new_name, new) in records.iter().filter(|(name, _)| name != base_name) {
             let Ok(report) = one(base, new, false) else { continue };
             pairs += 1;
             for case in report.cases.iter().filter(|case| !case.changed) {
@@ -449,7 +449,7 @@ fn committed_records_of_equal_source_pass() {
             );
         }
     }
-    assert!(equal > 100, "{equal}");
+    assert!(equal >= 50, "{equal}");
 }
 
 /// Simulated from samples to report.
