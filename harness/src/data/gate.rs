@@ -3,15 +3,15 @@
 //! What a run says of a case is one number, the median of its samples. Runs of one build differ by
 //! more than their samples show (clocks, temperature, the place of buffers), so the run is the unit
 //! of evidence: the change of a case is the difference of the sides' means over runs, in logs, and
-//! its standard error comes from how far runs lie apart, [`KERNEL_RUNS`] at least. The threshold is
+//! its standard error comes from how far runs lie apart, `KERNEL_RUNS` at least. The threshold is
 //! that error times the normal quantile at which the whole report, however many cases it has, calls
-//! a slowdown where there is none in [`FALSE_REPORTS`] of all cases at most.
+//! a slowdown where there is none in a share `FALSE_REPORTS` of all cases at most.
 //!
 //! Only a case whose source changed can fail. Those whose source did not are the control: what each
 //! run shows of them in common is the machine and is taken off every case, and where they lie
 //! further apart than runs should, the threshold grows by as much.
 //!
-//! Every kind of record becomes a list of [`Measured`] first ([`read`]); from there on there is one
+//! Every kind of record becomes a list of `Measured` first (`gate/read.rs`); from there on there is one
 //! rule for all.
 
 mod generation;
@@ -229,7 +229,10 @@ pub fn compare(base: &[Record], new: &[Record], force: bool) -> Result<GateRepor
     let mut report = judge(cases, sides.map(<[Record]>::len));
     let missing = report.count(GateVerdict::Missing);
     if missing > 0 {
-        warnings.push(format!("{missing} of the earlier cases missing in the new run: measure what still exists there too"));
+        warnings.push(format!(
+            "{missing} of the earlier cases missing in the new run: measure there too what still \
+             exists"
+        ));
     }
     if report.control.is_none() && report.cases.iter().any(|case| case.ratio.is_some()) {
         warnings.push(
