@@ -11,8 +11,8 @@
 //! run shows of them in common is the machine and is taken off every case, and where they lie
 //! further apart than runs should, the threshold grows by as much.
 //!
-//! Every kind of record becomes a list of `Measured` first (`gate/read.rs`); from there on there is one
-//! rule for all.
+//! Every kind of record becomes a list of `Measured` first (`gate/read.rs`); from there on there is
+//! one rule for all.
 
 mod generation;
 mod read;
