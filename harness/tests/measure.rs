@@ -18,6 +18,10 @@ fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or_else(|| panic!("killed: {output:?}"))
 }
 
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -241,11 +245,11 @@ fn a_winner_with_weights_is_measured_and_only_a_faster_one_is_stored() {
     assert_eq!(show["entries"].as_array().unwrap().len(), usize::from(faster));
 }
 
-fn fake_record(scale: f64, adapter: &str, path: &Path) {
+fn fake_record(scale: f64, source: &str, adapter: &str, path: &Path) {
     use lathe_harness::data::record::{Bench, BenchCase, Clock, Environment, Timing};
     let timing = |scale: f64| Timing {
-        median_us: 10.0 * scale,
-        min_us: 9.9 * scale,
+        median_us: 10.02 * scale,
+        min_us: 10.0 * scale,
         spread: 0.002,
         noise: 0.001,
         settled: true,
@@ -258,7 +262,7 @@ fn fake_record(scale: f64, adapter: &str, path: &Path) {
         kernel: "gemv".into(),
         variant: "subgroup".into(),
         shape: "ROWS=1".into(),
-        source: "0".into(),
+        source: source.into(),
         cold: timing(scale),
         warm: timing(scale),
         overlapped: None,
@@ -302,25 +306,67 @@ fn fake_record(scale: f64, adapter: &str, path: &Path) {
 #[test]
 fn compare_fails_only_on_a_confirmed_slowdown() {
     let folder = Folder::new();
-    let record = |name: &str, scale, adapter| {
+    let record = |name: &str, scale, source: &str, adapter| {
         let path = PathBuf::from(folder.path(name));
-        fake_record(scale, adapter, &path);
+        fake_record(scale, source, adapter, &path);
         path.display().to_string()
     };
-    let base = record("base.json", 1.0, "A");
-    let same = record("same.json", 1.004, "A");
-    let slow = record("slow.json", 1.05, "A");
-    let other = record("other.json", 1.0, "B");
-    assert_eq!(code(&lathe(&["compare", &base, &same])), 0);
+    let base = record("base.json", 1.0, "0", "A");
+    let exits = |new: &str| code(&lathe(&["compare", &base, new]));
+    assert_eq!(exits(&record("same.json", 1.004, "1", "A")), 0);
+    let slow = record("slow.json", 1.08, "1", "A");
     let output = lathe(&["compare", &base, &slow, "--json"]);
     assert_eq!(code(&output), 1);
     assert_eq!(document(&output)["slowdowns"], 1);
     assert_eq!(code(&lathe(&["compare", &slow, &base])), 0, "faster is no failure");
-    assert_eq!(code(&lathe(&["compare", &base, &other])), 2);
+    assert_eq!(exits(&record("other.json", 1.0, "1", "B")), 2);
+
+    // The same source is no slowdown, and the table says why and what to do.
+    let output = lathe(&["compare", &base, &record("machine.json", 1.08, "0", "A")]);
+    assert_eq!(code(&output), 0);
+    let table = stdout(&output);
+    assert!(table.contains("unchanged case(s), +8.00 %") && table.contains("| same "), "{table}");
+
+    // 4 % are probable by one record a side, and confirmed by three.
+    let three = |name: &str, scale: f64, source: &str| -> Vec<String> {
+        let path = |i: usize| format!("{name}{i}.json");
+        let scale = |i: usize| scale * (1.0 + 0.002 * i as f64);
+        (0..3).map(|i| record(&path(i), scale(i), source, "A")).collect()
+    };
+    let (bases, news) = (three("a", 1.0, "0"), three("b", 1.04, "1"));
+    let output = lathe(&["compare", &bases[0], &news[0]]);
+    assert_eq!(code(&output), 6);
+    assert!(stdout(&output).contains("next: measure both builds twice more"), "{output:?}");
+    let sides = |bases: &[String], news: &[String]| {
+        let args = [&["compare".into(), "--base".into()], bases, &["--new".into()], news].concat();
+        lathe(&args.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    assert_eq!(code(&sides(&bases, &news)), 1);
+    assert_eq!(code(&sides(&news, &bases)), 0);
+    let again = [&news[..], &news[..1]].concat();
+    let output = sides(&bases, &again);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("give each run once"), "{}", stderr(&output));
+    for wrong in [&["compare", &base][..], &["compare", "--base", &base], &["compare"]] {
+        assert_eq!(code(&lathe(wrong)), 2, "{wrong:?}");
+    }
+    assert_eq!(code(&lathe(&["compare", &base, &slow, "--base", &base])), 2);
+
     let broken = folder.write("broken.json", "{\"schema_version\": 1, \"kind\": \"bench\"}");
     let output = lathe(&["compare", &base, &broken]);
     assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("broken.json"), "{}", stderr(&output));
+
+    // A case that became wrong, and a median that was edited.
+    let text = std::fs::read_to_string(&base).unwrap();
+    let wrong =
+        text.replace("\"cases\":", "\"failed\":[\"gemv/subgroup ROWS=1 is wrong\"],\"cases\":");
+    assert_eq!(exits(&folder.write("wrong.json", &wrong)), 1);
+    let edited = text.replacen("\"median_us\":10.02", "\"median_us\":9.5", 1);
+    let output = lathe(&["compare", &base, &folder.write("edited.json", &edited)]);
+    assert_eq!(code(&output), 2);
+    let said = stderr(&output);
+    assert!(said.contains("edited.json: gemv/subgroup ROWS=1: median_us of cold is 9.5"), "{said}");
 }
 
 #[test]

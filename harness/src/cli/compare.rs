@@ -5,24 +5,52 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Global;
-use crate::data::gate::compare;
+use crate::data::gate::{GateReport, GateVerdict, compare};
 use crate::data::record::Record;
 use crate::error::{Error, Result};
 use crate::report::{json, table};
 
+const EXAMPLES: &str = "\
+Exit codes:
+  0  no changed case is slower or unclear; an unchanged one may have moved with the machine
+  1  a confirmed slowdown, or a case that had a time is wrong now
+  2  the records cannot be compared
+  6  a changed case is unclear, or probably slower: measure again, several records a side
+
+Examples:
+  lathe compare base.json new.json
+  lathe compare --base a1.json a2.json a3.json --new b1.json b2.json b3.json";
+
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Opts {
     /// Record to compare with
-    base: PathBuf,
+    #[arg(
+        value_name = "BASE",
+        requires = "one_new",
+        required_unless_present = "base",
+        conflicts_with_all = ["base", "new"]
+    )]
+    one_base: Option<PathBuf>,
     /// Record to judge
-    new: PathBuf,
+    #[arg(value_name = "NEW")]
+    one_new: Option<PathBuf>,
+    /// Records to compare with: several runs of one build
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "new")]
+    base: Vec<PathBuf>,
+    /// Records to judge: several runs of one build
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "base")]
+    new: Vec<PathBuf>,
     /// Compare records of different or software adapters
     #[arg(long)]
     force: bool,
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let (base, new) = (Record::read(&opts.base)?, Record::read(&opts.new)?);
+    let read = |one: &Option<PathBuf>, several: &[PathBuf]| -> Result<Vec<Record>> {
+        one.iter().chain(several).map(|path| Record::read(path)).collect()
+    };
+    let (base, new) = (read(&opts.one_base, &opts.base)?, read(&opts.one_new, &opts.new)?);
     let report = compare(&base, &new, opts.force)?;
     for warning in &report.warnings {
         eprintln!("lathe: {warning}");
@@ -30,27 +58,65 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if global.json {
         json::print(&report);
     } else {
-        let header = ["case", "base", "new", "new / base", "95 % interval", "threshold", "verdict"];
-        let mut t = table::table(&header, &[1, 2, 3, 4, 5]);
-        for case in &report.cases {
-            let time = |us: Option<f64>| us.map_or_else(|| "-".into(), table::micros);
-            let ratio = case.ratio;
-            t.add_row(vec![
-                case.key.clone(),
-                time(case.base_us),
-                time(case.new_us),
-                ratio.map_or_else(|| "-".into(), |r| format!("{:.4}", r.median)),
-                ratio.map_or_else(|| "-".into(), |r| format!("[{:.4}, {:.4}]", r.low, r.high)),
-                case.threshold.map_or_else(|| "-".into(), |t| format!("{:.1} %", 100.0 * t)),
-                case.verdict.to_string(),
-            ]);
-        }
-        println!("{t}");
-        println!("{} confirmed slowdowns, {} unclear", report.slowdowns, report.unclear);
+        print(&report);
     }
+    let of = |n: usize, what: &str| (n > 0).then(|| format!("{n} {what}"));
+    let told: Vec<String> = [
+        of(report.wrong, "case(s) became wrong"),
+        of(report.slowdowns, "confirmed slowdown(s)"),
+        of(report.unclear, "case(s) are unclear"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     match report.exit_code() {
         0 => Ok(()),
-        1 => Err(Error::CheckFailed(format!("{} confirmed slowdown(s)", report.slowdowns))),
-        _ => Err(Error::Inconclusive(format!("{} case(s) are unclear", report.unclear))),
+        1 => Err(Error::CheckFailed(told.join(", "))),
+        _ => Err(Error::Inconclusive(told.join(", "))),
     }
+}
+
+fn print(report: &GateReport) {
+    let header = ["case", "base", "new", "new / base", "95 % interval", "threshold", "verdict"];
+    let mut t = table::table(&header, &[1, 2, 3, 4, 5]);
+    for case in &report.cases {
+        let time = |us: Option<f64>| us.map_or_else(|| "-".into(), table::micros);
+        let ratio = case.ratio;
+        t.add_row(vec![
+            case.key.clone(),
+            time(case.base_us),
+            time(case.new_us),
+            ratio.map_or_else(|| "-".into(), |r| format!("{:.4}", r.median)),
+            ratio.map_or_else(|| "-".into(), |r| format!("[{:.4}, {:.4}]", r.low, r.high)),
+            case.threshold.map_or_else(|| "-".into(), |t| format!("{:.1} %", 100.0 * t)),
+            case.verdict.to_string(),
+        ]);
+    }
+    println!("{t}");
+    if let Some(control) = report.control {
+        println!(
+            "new / base is less the shift of {} unchanged case(s), {:+.2} %; 95 % of them lie \
+             within {:.2} % of it",
+            control.cases,
+            100.0 * (control.shift - 1.0),
+            100.0 * control.spread
+        );
+    }
+    // What there is to do, once a verdict, under the cases it is for.
+    let mut verdicts: Vec<GateVerdict> = report.cases.iter().map(|case| case.verdict).collect();
+    verdicts.sort_unstable();
+    verdicts.dedup();
+    for verdict in verdicts {
+        let Some(next) = verdict.next() else { continue };
+        println!();
+        for case in report.cases.iter().filter(|case| case.verdict == verdict) {
+            let separator = if case.note.is_empty() { "" } else { ": " };
+            println!("{verdict}: {}{separator}{}", case.key, case.note);
+        }
+        println!("  next: {next}");
+    }
+    println!(
+        "{} confirmed slowdowns, {} wrong, {} unclear",
+        report.slowdowns, report.wrong, report.unclear
+    );
 }

@@ -90,7 +90,7 @@ enum Command {
     Suite(suite::Opts),
     /// Compare two variants in one run, with a verdict
     Ab(ab::Opts),
-    /// Compare two saved runs; fails only on a confirmed slowdown
+    /// Compare saved runs; fails only on a confirmed slowdown or a case that became wrong
     Compare(compare::Opts),
     /// Make one offline HTML page of saved runs
     Report(report::Opts),

@@ -1,63 +1,74 @@
 //! The regression gate: is a saved run slower than an earlier one?
 //!
-//! Two runs are two processes at two times. Their samples show the noise within each, and the
-//! bootstrap turns that into an interval of the ratio; clocks, temperature and the place of
-//! buffers also differ from one run to the next, which no sample of either shows. So a case is a
-//! slowdown only when the whole interval lies above a threshold of at least [`FLOOR`], more where
-//! the runs themselves admit more (the noise of both together, a moving canary, a coarse
-//! timestamp, samples that moved during the run). Everything between is unclear, and says so.
+//! What a run says of a case is one number, the median of its samples. Runs of one build differ by
+//! more than their samples show (clocks, temperature, the place of buffers), so the run is the unit
+//! of evidence: the change of a case is the difference of the sides' means over runs, in logs, and
+//! its standard error comes from how far runs lie apart, `KERNEL_RUNS` at least. The threshold is
+//! that error times the normal quantile at which the whole report, however many cases it has, calls
+//! a slowdown where there is none in a share `FALSE_REPORTS` of all cases at most.
 //!
-//! Bench records are compared case by case on cold times; warm ones are reported beside them.
-//! Whole generations (`bench decode`, `suite`) are compared test by test, on means of a few
-//! repetitions; see `gate/generation.rs`.
-//! Profiles are compared by operation and by the unprofiled step, each step with the same
-//! position of the other run, because attention grows with the position. Their median is that
-//! of the steps: what slows down fewer than half of them shows in the report's curves, not here.
+//! Only a case whose source changed can fail. Those whose source did not are the control: what each
+//! run shows of them in common is the machine and is taken off every case, and where they lie
+//! further apart than runs should, the threshold grows by as much.
+//!
+//! Every kind of record becomes a list of `Measured` first (`gate/read.rs`); from there on there is
+//! one rule for all.
 
 mod generation;
+mod read;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{Bench, BenchCase, Body, Clock, Environment, Flag, Profile, Record};
-use super::rng::Rng;
-use super::{Ratio, paired};
+use super::record::{Environment, Record};
+use super::{Ratio, paired, stats};
 use crate::error::{Error, Result};
 
-/// Key of the unprofiled step among the cases of a profile.
-pub const STEP: &str = "unprofiled step";
+pub use read::STEP;
+use read::{Measured, measured};
 
-/// Smallest threshold, as a fraction: what two runs of one build may differ by. Simulated, it keeps
-/// false slowdowns below 1 % of reports of ten cases while runs differ by a standard deviation of
-/// 0.4 % a case; at 0.5 % it is 1.3 %, at 0.7 % already 12 %.
+/// Smallest threshold, as a fraction. More runs make the error of a mean small, but all runs of a
+/// side may share a day, and days differ.
 pub const FLOOR: f64 = 0.02;
 
-/// Confidence of the intervals.
-const CONFIDENCE: f64 = 0.95;
+/// Share of reports that may call a slowdown where there is none: 1 % is promised, and spreads are
+/// not quite normal.
+const FALSE_REPORTS: f64 = 0.008;
 
-/// Resamples of the bootstrap.
-const RESAMPLES: usize = 2000;
+/// Standard deviation of a kernel's median from run to run: of the cases of equal source in the
+/// committed records, all tails included (a test holds it against them).
+const KERNEL_RUNS: f64 = 0.0075;
 
-/// Seed of the bootstrap: the same records always give the same report.
-const SEED: u64 = 42;
+/// The same by the host's clock: six pairs of decodes, docs/findings/gate-on-a-real-gpu.md.
+const HOST_RUNS: f64 = 0.015;
 
-/// Widest threshold within which a case is called the same: where runs are noisier than this, an
-/// interval within their noise proves nothing.
-const WIDEST_SAME: f64 = 0.05;
+/// A change of at least this much may be confirmed by one record a side; and a case is the same
+/// only where it is excluded.
+const LARGE: f64 = 0.05;
 
-/// Fewest samples, or common steps, that an interval can rest on.
-const FEWEST_SAMPLES: usize = 5;
+/// Runs of one side that lie this many standard deviations apart are no runs of one build: of three
+/// normal ones 1 in 10 000 does.
+const APART: f64 = 6.0;
+
+/// Two-sided 95 % quantile of the normal distribution.
+const Z95: f64 = 1.96;
 
 /// What the gate says of a case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateVerdict {
-    /// Slower by more than the threshold, confirmed.
+    /// Measured in the earlier record, and wrong in the new one.
+    Wrong,
+    /// Slower by more than the threshold.
     Slowdown,
-    /// The interval straddles the threshold, or the samples allow none.
+    /// The same of one record a side, by less than 5 %.
+    Probable,
+    /// Source changed, and the runs do not tell.
     Unclear,
+    /// Source unchanged, and yet another time, or one not to be trusted: no verdict on the code.
+    Machine,
     /// Within the threshold.
     Same,
     /// Faster by more than the threshold.
@@ -68,11 +79,40 @@ pub enum GateVerdict {
     New,
 }
 
+impl GateVerdict {
+    /// What the reader of such a verdict should do, if anything.
+    pub fn next(self) -> Option<&'static str> {
+        match self {
+            GateVerdict::Wrong => Some("`lathe check KERNEL/VARIANT` shows where it is wrong"),
+            GateVerdict::Slowdown => {
+                Some("`lathe ab` of the old text and the new one says by how much in one run")
+            }
+            GateVerdict::Probable => Some(
+                "measure both builds twice more, in turns, and give all: lathe compare --base A B \
+                 C --new D E F",
+            ),
+            GateVerdict::Unclear => Some(
+                "measure both builds again on a quiet machine, in turns; three records a side \
+                 decide 3 %: lathe compare --base A B C --new D E F",
+            ),
+            GateVerdict::Machine => {
+                Some("this code did not change; for a time to rely on, measure it again")
+            }
+            GateVerdict::Same | GateVerdict::Faster | GateVerdict::Missing | GateVerdict::New => {
+                None
+            }
+        }
+    }
+}
+
 impl fmt::Display for GateVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            GateVerdict::Wrong => "wrong",
             GateVerdict::Slowdown => "slowdown",
+            GateVerdict::Probable => "probable slowdown",
             GateVerdict::Unclear => "unclear",
+            GateVerdict::Machine => "unclear: the machine",
             GateVerdict::Same => "same",
             GateVerdict::Faster => "faster",
             GateVerdict::Missing => "missing",
@@ -81,45 +121,67 @@ impl fmt::Display for GateVerdict {
     }
 }
 
-/// One case of both records.
+/// One case of both sides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateCase {
     /// `KERNEL/VARIANT SHAPE`, an operation of a step, or [`STEP`].
     pub key: String,
-    /// Median time in the earlier record, microseconds: of an invocation (cold), or of a step.
+    /// Time in the earlier records, microseconds: of an invocation (cold), or of a step; the median
+    /// of the runs' medians.
     pub base_us: Option<f64>,
-    /// The same in the new record.
+    /// The same in the new ones.
     pub new_us: Option<f64>,
-    /// New over base.
+    /// New over base, less the shift of the unchanged cases, with its 95 % interval.
     pub ratio: Option<Ratio>,
     /// Ratios from `1 / (1 + threshold)` to `1 + threshold` are no change.
     pub threshold: Option<f64>,
+    /// Whether its source differs, or is not known to be equal: only then can it fail.
+    pub changed: bool,
     /// What follows.
     pub verdict: GateVerdict,
-    /// New over base with inputs in the cache; does not gate.
+    /// New over base with inputs in the cache; does not gate, and no shift is taken off.
     pub warm: Option<Ratio>,
     /// What a reader should know about it; may be empty.
     pub note: String,
 }
 
-/// Two records compared.
+/// What the cases of unchanged source say of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GateControl {
+    /// How many there are whose times can be trusted.
+    pub cases: usize,
+    /// Their median, new over base: taken off every case.
+    pub shift: f64,
+    /// Nineteen of twenty lie within this of it, as a fraction.
+    pub spread: f64,
+}
+
+/// Earlier and new records compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateReport {
     /// In the order of the earlier record; new ones last.
     pub cases: Vec<GateCase>,
+    /// None where no case has the same source in both.
+    pub control: Option<GateControl>,
     /// Confirmed slowdowns.
     pub slowdowns: usize,
-    /// Cases that could not be decided.
+    /// Cases that had a time and are wrong now.
+    pub wrong: usize,
+    /// Changed cases that could not be decided, probable slowdowns included.
     pub unclear: usize,
     /// What makes the records less comparable.
     pub warnings: Vec<String>,
 }
 
 impl GateReport {
-    /// Exit code of a command that reports this: 1 for a confirmed slowdown, else 6 if a case is
-    /// unclear, else 0.
+    fn count(&self, verdict: GateVerdict) -> usize {
+        self.cases.iter().filter(|case| case.verdict == verdict).count()
+    }
+
+    /// Exit code of a command that reports this: 1 for a confirmed slowdown or a case that became
+    /// wrong, else 6 if a changed case is unclear, else 0. What did not change never counts.
     pub fn exit_code(&self) -> u8 {
-        match (self.slowdowns, self.unclear) {
+        match (self.slowdowns + self.wrong, self.unclear) {
             (0, 0) => 0,
             (0, _) => 6,
             _ => 1,
@@ -127,410 +189,350 @@ impl GateReport {
     }
 }
 
-/// Compares a new record with an earlier one of the same kind. Refuses, as a usage error, records
-/// of different kinds or models, with no case in common, and unless forced of different adapters
-/// or of software ones.
-pub fn compare(base: &Record, new: &Record, force: bool) -> Result<GateReport> {
-    compare_resampled(base, new, force, RESAMPLES)
-}
-
-fn compare_resampled(
-    base: &Record,
-    new: &Record,
-    force: bool,
-    resamples: usize,
-) -> Result<GateReport> {
-    let mut warnings = environments(&base.environment, &new.environment, force)?;
-    let gate = Gate {
-        resamples,
-        common: [&base.environment, &new.environment]
-            .iter()
-            .filter_map(|e| e.canary_drift)
-            .fold(FLOOR, |most, drift| most.max(drift.abs())),
-        quantum_us: [&base.environment, &new.environment]
-            .map(|e| e.timestamp_quantum_ns.unwrap_or(0.0) / 1e3),
+/// Compares new records with earlier ones of the same kind, each side's of one build. Refuses, as a
+/// usage error, records of different kinds or models, the same run twice on one side, no case in
+/// common, and unless forced different adapters or software ones.
+pub fn compare(base: &[Record], new: &[Record], force: bool) -> Result<GateReport> {
+    let sides = [base, new];
+    let [Some(first), Some(_)] = sides.map(<[Record]>::first) else {
+        return Err(Error::Usage("nothing to compare: a side has no record".into()));
     };
-    let cases = match (&base.body, &new.body) {
-        (Body::Bench(base), Body::Bench(new)) => {
-            warnings
-                .extend(new.failed.iter().map(|case| format!("no result in the new one: {case}")));
-            gate.benches(base, new)?
+    let mut warnings = Vec::new();
+    let mut runs: [Vec<Vec<Measured>>; 2] = Default::default();
+    let failed: Vec<String> = new.iter().flat_map(read::failed).cloned().collect();
+    for ((side, records), runs) in ["earlier", "new"].into_iter().zip(sides).zip(&mut runs) {
+        for (at, record) in records.iter().enumerate() {
+            let name = match records.len() {
+                1 => format!("the {side} run"),
+                _ => format!("{side} run {}", at + 1),
+            };
+            environments(&first.environment, &record.environment, &name, force, &mut warnings)?;
+            read::same_subject(first, record, &mut warnings)?;
+            let cases = measured(record)?;
+            if runs.iter().any(|other| same_run(other, &cases)) {
+                return Err(Error::Usage(format!(
+                    "{name} is another record's run once more: give each run once"
+                )));
+            }
+            runs.push(cases);
         }
-        (Body::Profile(base), Body::Profile(new)) => gate.profiles(base, new, &mut warnings)?,
-        (Body::GenerationTests(base), Body::GenerationTests(new)) => {
-            gate.tests(base, new, &mut warnings)?
+    }
+    let cases = matched(&runs, &failed);
+    for text in &failed {
+        if !cases.iter().any(|case| case.present[0] && case.wrong.as_ref() == Some(text)) {
+            warnings.push(format!("no result in the new run, and no time before: {text}"));
         }
-        (Body::Suite(base), Body::Suite(new)) => gate.suites(base, new, &mut warnings)?,
-        (Body::Ab(_), _) | (_, Body::Ab(_)) => {
-            let text = "an A/B record holds its own comparison; compare bench or profile records";
-            return Err(Error::Usage(text.into()));
-        }
-        (base, new) => {
-            return Err(Error::Usage(format!(
-                "one record is of a {}, the other of a {}; nothing to compare",
-                base.what(),
-                new.what()
-            )));
-        }
-    };
-    let count = |verdict| cases.iter().filter(|case| case.verdict == verdict).count();
-    let (missing, added) = (count(GateVerdict::Missing), count(GateVerdict::New));
-    if missing + added == cases.len() {
+    }
+    if !cases.iter().any(|case| case.present[0] && (case.present[1] || case.wrong.is_some())) {
         return Err(Error::Usage("the records have no case in common".into()));
     }
+    let mut report = judge(cases, sides.map(<[Record]>::len));
+    let missing = report.count(GateVerdict::Missing);
     if missing > 0 {
-        warnings.push(format!("{missing} of the earlier record's cases missing in the new one"));
+        warnings.push(format!(
+            "{missing} of the earlier cases missing in the new run: measure there too what still \
+             exists"
+        ));
     }
-    let (slowdowns, unclear) = (count(GateVerdict::Slowdown), count(GateVerdict::Unclear));
-    Ok(GateReport { cases, slowdowns, unclear, warnings })
+    if report.control.is_none() && report.cases.iter().any(|case| case.ratio.is_some()) {
+        warnings.push(
+            "no unchanged case to tell the machine from the change by: measure some kernel in both \
+             that did not change"
+                .into(),
+        );
+    }
+    let moved = report.count(GateVerdict::Machine);
+    if moved > 0 {
+        warnings.push(format!(
+            "{moved} case(s) of unchanged source moved with the machine or carry a flag"
+        ));
+    }
+    let mut seen = HashSet::new();
+    warnings.retain(|warning| seen.insert(warning.clone()));
+    report.warnings = warnings;
+    Ok(report)
 }
 
-/// Whether the environments can be compared, and what to mind.
-fn environments(base: &Environment, new: &Environment, force: bool) -> Result<Vec<String>> {
-    let mut warnings = Vec::new();
+/// Whether a record can be compared with the first one, and what to mind.
+fn environments(
+    first: &Environment,
+    other: &Environment,
+    name: &str,
+    force: bool,
+    warnings: &mut Vec<String>,
+) -> Result<()> {
     let mut refuse = |reason: String| {
-        if force {
-            warnings.push(format!("{reason} (forced)"));
-            return Ok(());
+        if !force {
+            return Err(Error::Usage(format!("{reason}; --force compares all the same")));
         }
-        Err(Error::Usage(format!("{reason}; --force compares all the same")))
+        warnings.push(format!("{reason} (forced)"));
+        Ok(())
     };
     let show = |e: &Environment| format!("{} ({}, {})", e.adapter, e.driver, e.backend);
-    let (b, n) = (show(base), show(new));
-    if b != n {
-        refuse(format!("records of different adapters or drivers: {b} and {n}"))?;
+    let (was, is) = (show(first), show(other));
+    if was != is {
+        refuse(format!("records of different adapters or drivers: {was} and {is}"))?;
     }
-    if let Some(which) = [base, new].into_iter().find(|e| e.software) {
-        let adapter = &which.adapter;
+    if other.software {
+        let adapter = &other.adapter;
         refuse(format!("{adapter} is a software adapter, no subject for speed claims"))?;
     }
-    for (what, base, new) in [
-        ("wgpu's run-time checks", &base.runtime_checks, &new.runtime_checks),
-        ("wgpu", &base.wgpu, &new.wgpu),
-        ("system", &base.os, &new.os),
+    for (what, was, is) in [
+        ("wgpu's run-time checks", &first.runtime_checks, &other.runtime_checks),
+        ("wgpu, which compiles equal source to other code,", &first.wgpu, &other.wgpu),
+        ("system", &first.os, &other.os),
     ] {
-        if base != new {
-            warnings.push(format!("{what} differs: {base} and {new}"));
+        if was != is {
+            warnings.push(format!("{what} differs: {was} and {is}"));
         }
     }
-    for (which, environment) in [("earlier", base), ("new", new)] {
-        match environment.canary_drift {
-            Some(drift) if drift.abs() <= FLOOR => {}
-            Some(drift) => warnings
-                .push(format!("the canary moved by {:.1} % during the {which} run", 100.0 * drift)),
-            None => warnings.push(format!("the {which} run had no canary")),
+    match other.canary_drift {
+        Some(drift) if drift.abs() <= FLOOR => {}
+        Some(drift) => {
+            warnings.push(format!("the canary moved by {:.1} % during {name}", 100.0 * drift));
         }
+        None => warnings.push(format!("{name} had no canary")),
     }
-    if let (Some(base), Some(new)) = (base.copy_gb_s, new.copy_gb_s)
-        && (new / base).ln().abs() > FLOOR.ln_1p()
+    if let (Some(was), Some(is)) = (first.copy_gb_s, other.copy_gb_s)
+        && (is / was).ln().abs() > FLOOR.ln_1p()
     {
         warnings.push(format!(
-            "measured copy bandwidth differs: {base:.0} and {new:.0} GB/s; the machine changed"
+            "measured copy bandwidth differs: {was:.0} and {is:.0} GB/s; the machine changed"
         ));
     }
-    Ok(warnings)
+    Ok(())
 }
 
-/// What holds for all cases of two records.
-struct Gate {
-    resamples: usize,
-    /// Threshold before what each case adds.
-    common: f64,
-    /// Timestamp step of either run.
-    quantum_us: [f64; 2],
+/// Two records of one run, which would pass for two.
+fn same_run(one: &[Measured], other: &[Measured]) -> bool {
+    !one.is_empty()
+        && one.len() == other.len()
+        && one.iter().zip(other).all(|(x, y)| x.key == y.key && x.us == y.us)
 }
 
-impl Gate {
-    fn benches(&self, base: &Bench, new: &Bench) -> Result<Vec<GateCase>> {
-        let key = |case: &BenchCase| format!("{}/{} {}", case.kernel, case.variant, case.shape);
-        let (base, new) = (keyed(&base.cases, key)?, keyed(&new.cases, key)?);
-        Ok(matched(
-            &base,
-            &new,
-            |case| median(&case.cold.samples_us),
-            |key, base, new| self.bench_case(key, base, new),
-        ))
+/// One case of all runs.
+struct Case {
+    key: String,
+    /// Whether the earlier records have it, and the new ones.
+    present: [bool; 2],
+    /// Median of the runs' medians, microseconds.
+    us: [Option<f64>; 2],
+    /// Of the earlier records and of the new ones.
+    runs: [Vec<Run>; 2],
+    warm: Option<Ratio>,
+    changed: bool,
+    /// What the new record says of it, if it has no result there.
+    wrong: Option<String>,
+    /// What makes it unclear.
+    doubts: Vec<String>,
+    notes: Vec<String>,
+    /// Standard deviation from run to run.
+    run_to_run: f64,
+    /// Least threshold.
+    floor: f64,
+}
+
+/// One case of one run.
+#[derive(Clone, Copy)]
+struct Run {
+    /// Which record of its side.
+    record: usize,
+    /// Log of its time, or of its time over the earlier ones'.
+    log: f64,
+    /// Standard error of that by the run's own samples.
+    error: f64,
+}
+
+impl Case {
+    /// Whether it has a time on both sides that nothing speaks against.
+    fn is_clear(&self) -> bool {
+        self.wrong.is_none() && self.doubts.is_empty() && self.runs.iter().all(|r| !r.is_empty())
     }
 
-    fn bench_case(&self, key: &str, base: &BenchCase, new: &BenchCase) -> GateCase {
-        let ratio = |temperature: &str, base: &[f64], new: &[f64]| {
-            let mut rng = Rng::derive(SEED, &format!("{temperature} {key}"));
-            self.unpaired(base, new, &mut rng)
-        };
-        let cold = ratio("cold", &base.cold.samples_us, &new.cold.samples_us);
-        let warm = ratio("warm", &base.warm.samples_us, &new.warm.samples_us);
-        let threshold = [base, new].iter().zip(self.quantum_us).fold(
-            self.common.max(base.cold.noise.hypot(new.cold.noise)),
-            |threshold, (case, quantum_us)| {
-                let sample_us = case.cold.median_us * case.cold.dispatches as f64;
-                let quantum = if case.clock == Clock::Gpu { quantum_us / sample_us } else { 0.0 };
-                threshold.max(moved(&case.cold.samples_us)).max(quantum)
-            },
-        );
-        let mut notes = Vec::new();
-        let mut verdict = judge(cold, threshold);
-        if cold.is_none() {
-            notes.push(too_few());
-        }
-        if base.clock != new.clock {
-            verdict = GateVerdict::Unclear;
-            notes.push(format!("clocks differ: {} and {}", base.clock, new.clock));
-        }
-        for (which, case) in [("earlier", base), ("new", new)] {
-            let mut flags: Vec<_> = case.flags.iter().map(ToString::to_string).collect();
-            if !case.cold.settled && !case.flags.contains(&Flag::NotSettled.into()) {
-                flags.push(Flag::NotSettled.to_string());
-            }
-            if !flags.is_empty() {
-                notes.push(format!("{which} run: {}", flags.join(", ")));
-            }
-        }
-        if base.source == new.source
-            && matches!(verdict, GateVerdict::Slowdown | GateVerdict::Faster)
-        {
-            notes.push("the kernel's source is the same in both".into());
-        }
-        if let Some(Ratio { median, low, high }) = warm
-            && matches!(judge(warm, threshold), GateVerdict::Slowdown | GateVerdict::Faster)
-        {
-            notes.push(format!("warm {median:.3} [{low:.3}, {high:.3}]"));
-        }
-        GateCase {
-            key: key.into(),
-            base_us: median(&base.cold.samples_us),
-            new_us: median(&new.cold.samples_us),
-            ratio: cold,
-            threshold: Some(threshold),
-            verdict,
-            warm,
-            note: notes.join("; "),
-        }
+    fn is_control(&self) -> bool {
+        !self.changed && self.is_clear()
     }
+}
 
-    fn profiles(
-        &self,
-        base: &Profile,
-        new: &Profile,
-        warnings: &mut Vec<String>,
-    ) -> Result<Vec<GateCase>> {
-        let what = |p: &Profile| {
-            format!("{} with {} KV after {} prompt tokens", p.model, p.kv, p.prompt_tokens)
-        };
-        let (b, n) = (what(base), what(new));
-        if b != n {
-            return Err(Error::Usage(format!("profiles of different decodes: {b} and {n}")));
-        }
-        let [was, is] = [base, new].map(|profile| profile.unprofiled.steps_per_submit);
-        if was != is {
-            warnings.push(format!("steps in a submission differ: {was} and {is}"));
-        }
-        let step = |profile: &Profile| Series {
-            kernel: String::new(),
-            timestamps: 0,
-            by_position: (0..)
-                .zip(&profile.unprofiled.step_ms)
-                .map(|(at, ms)| (at, ms * 1e3))
-                .collect(),
-        };
-        let mut cases = vec![self.series_case(STEP, &step(base), &step(new))];
-        let (base, new) = (series(base)?, series(new)?);
-        cases.extend(matched(
-            &base,
-            &new,
-            |series| median(&series.by_position.iter().map(|(_, us)| *us).collect::<Vec<_>>()),
-            |key, base, new| self.series_case(key, base, new),
-        ));
-        Ok(cases)
-    }
+/// Variance of [`change`] where runs differ by this standard deviation.
+fn variance(runs: &[Vec<Run>; 2], run_to_run: f64) -> f64 {
+    let of = |runs: &Vec<Run>| {
+        let n = runs.len() as f64;
+        runs.iter().map(|run| run_to_run.powi(2) + run.error.powi(2)).sum::<f64>() / (n * n)
+    };
+    runs.iter().map(of).sum()
+}
 
-    fn series_case(&self, key: &str, base: &Series, new: &Series) -> GateCase {
-        let other: HashMap<usize, f64> = new.by_position.iter().copied().collect();
-        let (base_us, new_us): (Vec<f64>, Vec<f64>) = base
-            .by_position
-            .iter()
-            .filter_map(|(position, us)| Some((*us, *other.get(position)?)))
-            .unzip();
-        let ratio = self.paired(&base_us, &new_us, &mut Rng::derive(SEED, key));
-        let (base_median, new_median) = (median(&base_us), median(&new_us));
-        let mut threshold = self.common;
-        if let Some(Ratio { low, high, .. }) = ratio {
-            threshold = threshold.max((high / low).sqrt() - 1.0);
-        }
-        for ((series, us), quantum_us) in
-            [(base, base_median), (new, new_median)].into_iter().zip(self.quantum_us)
-        {
-            if let Some(us) = us {
-                threshold = threshold.max(quantum_us * series.timestamps as f64 / us);
+/// Log of new over base.
+fn change(runs: &[Vec<Run>; 2]) -> f64 {
+    mean(runs[1].iter().map(|run| run.log)) - mean(runs[0].iter().map(|run| run.log))
+}
+
+/// New over base, where both sides have runs.
+fn ratio(runs: &[Vec<Run>; 2], variance: f64) -> Option<Ratio> {
+    let (change, reach) = (change(runs), Z95 * variance.sqrt());
+    let ends = (change - reach, change + reach);
+    runs.iter().all(|runs| !runs.is_empty()).then(|| Ratio::exp(change, ends))
+}
+
+fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let n = values.len() as f64;
+    values.sum::<f64>() / n
+}
+
+/// The cases of all runs, in the order of the earlier ones, then new ones.
+fn matched(runs: &[Vec<Vec<Measured>>; 2], failed: &[String]) -> Vec<Case> {
+    let mut order: Vec<&str> = Vec::new();
+    let mut found: HashMap<&str, read::Sides> = HashMap::new();
+    for (side, records) in runs.iter().enumerate() {
+        for (record, cases) in records.iter().enumerate() {
+            for case in cases {
+                let of = found.entry(&case.key).or_insert_with(|| {
+                    order.push(&case.key);
+                    read::Sides::default()
+                });
+                of[side].push((record, case));
             }
         }
-        let mut notes = Vec::new();
-        if ratio.is_none() {
-            notes.push(too_few());
-        }
-        if base.kernel != new.kernel {
-            notes.push(format!("{} became {}", base.kernel, new.kernel));
-        }
-        if base.timestamps != new.timestamps {
-            let [was, is] = [base.timestamps, new.timestamps];
-            notes.push(format!("{was} invocations a step became {is}"));
-        }
-        let most = base.by_position.len().max(new.by_position.len());
-        if base_us.len() < most {
-            notes.push(format!("{} of {most} steps in both", base_us.len()));
-        }
-        GateCase {
-            key: key.into(),
-            base_us: base_median,
-            new_us: new_median,
-            ratio,
-            threshold: Some(threshold),
-            verdict: judge(ratio, threshold),
-            warm: None,
-            note: notes.join("; "),
-        }
     }
-
-    /// New over base of samples that have nothing to do with each other.
-    fn unpaired(&self, base: &[f64], new: &[f64], rng: &mut Rng) -> Option<Ratio> {
-        let centre = (median(new)? / median(base)?).ln();
-        let mut medians = |samples: &[f64]| {
-            let logs: Vec<f64> = samples.iter().map(|us| us.ln()).collect();
-            paired::resampled_medians(&logs, self.resamples, rng)
-        };
-        let (base, new) = (medians(base), medians(new));
-        let differences = new.iter().zip(&base).map(|(new, base)| new - base).collect();
-        let ends = paired::percentiles(differences, CONFIDENCE);
-        Some(Ratio::exp(centre, ends))
-    }
-
-    /// New over base of steps at the same positions.
-    fn paired(&self, base: &[f64], new: &[f64], rng: &mut Rng) -> Option<Ratio> {
-        median(base).and(median(new))?;
-        let logs: Vec<f64> = base.iter().zip(new).map(|(base, new)| (new / base).ln()).collect();
-        let ends = paired::bootstrap(&logs, self.resamples, CONFIDENCE, rng);
-        Some(Ratio::exp(paired::median(&logs), ends))
-    }
+    order.into_iter().map(|key| read::case(key, &found[key], failed)).collect()
 }
 
-/// Times of an operation, or of all, over the steps of a decode.
-struct Series {
-    /// Kernels and variants that serve it.
-    kernel: String,
-    /// Invocations a step, each between timestamps; none by the host's clock.
-    timestamps: usize,
-    /// Position and microseconds of each step.
-    by_position: Vec<(usize, f64)>,
-}
-
-/// The operations of a profile, summed over the layers of each step.
-fn series(profile: &Profile) -> Result<Vec<(String, Series)>> {
-    let mut names: Vec<&str> = Vec::new();
-    for op in &profile.ops {
-        if !names.contains(&op.op.as_str()) {
-            names.push(&op.op);
+/// Takes the machine off, sets the thresholds, gives the verdicts.
+fn judge(mut cases: Vec<Case>, records: [usize; 2]) -> GateReport {
+    let shifts = [0, 1].map(|side| -> Vec<f64> {
+        (0..records[side]).map(|record| shift(&cases, side, record)).collect()
+    });
+    for case in &mut cases {
+        for (runs, shifts) in case.runs.iter_mut().zip(&shifts) {
+            runs.iter_mut().for_each(|run| run.log -= shifts[run.record]);
+            // One run further away than that could move the mean beyond the threshold by itself.
+            let (low, high) = runs
+                .iter()
+                .fold((f64::MAX, f64::MIN), |(l, h), run| (run.log.min(l), run.log.max(h)));
+            if high - low > APART * case.run_to_run {
+                let percent = 100.0 * (high - low).exp_m1();
+                case.doubts.push(format!("runs of one side lie {percent:.1} % apart"));
+            }
         }
     }
-    if let Some(step) = profile.steps.iter().find(|step| step.us.len() != profile.ops.len()) {
-        return Err(Error::Usage(format!(
-            "{}: the step at position {} has {} times for {} operations",
-            profile.model,
-            step.position,
-            step.us.len(),
-            profile.ops.len()
-        )));
-    }
-    Ok(names
+    let controls: Vec<&Case> = cases.iter().filter(|case| case.is_control()).collect();
+    let control = (!controls.is_empty()).then(|| {
+        let [base, new] = [0, 1].map(|side| mean(shifts[side].iter().copied()));
+        let spread = controls.iter().map(|case| change(&case.runs).abs());
+        GateControl {
+            cases: controls.len(),
+            shift: (new - base).exp(),
+            spread: percentile95(spread).exp_m1(),
+        }
+    });
+    let wider = wider(&cases, &controls);
+    // The shift is a median, whose variance is π/2 times that of the mean.
+    let of_shift = match controls.len() {
+        0 => 0.0,
+        n => {
+            let of = |case: &&Case| variance(&case.runs, wider * case.run_to_run);
+            std::f64::consts::FRAC_PI_2 * mean(controls.iter().map(of)) / n as f64
+        }
+    };
+    let tests = cases.iter().filter(|case| case.changed && case.is_clear()).count().max(1);
+    let z = stats::normal_quantile(FALSE_REPORTS / tests as f64);
+    let cases = cases
         .into_iter()
-        .map(|name| {
-            let mut kernels: Vec<String> = Vec::new();
-            let mut members = Vec::new();
-            for (index, op) in profile.ops.iter().enumerate().filter(|(_, op)| op.op == name) {
-                members.push(index);
-                let kernel = format!("{}/{}", op.kernel, op.variant);
-                if !kernels.contains(&kernel) {
-                    kernels.push(kernel);
+        .map(|case| {
+            let variance = variance(&case.runs, wider * case.run_to_run) + of_shift;
+            verdict(case, variance, z)
+        })
+        .collect();
+    let mut report =
+        GateReport { cases, control, slowdowns: 0, wrong: 0, unclear: 0, warnings: Vec::new() };
+    report.slowdowns = report.count(GateVerdict::Slowdown);
+    report.wrong = report.count(GateVerdict::Wrong);
+    report.unclear = report.count(GateVerdict::Unclear) + report.count(GateVerdict::Probable);
+    report
+}
+
+/// What a run shows of the controls in common, over what lies between the sides: either side can
+/// be the earlier one.
+fn shift(cases: &[Case], side: usize, record: usize) -> f64 {
+    let of = |case: &Case| {
+        let run = case.runs[side].iter().find(|run| run.record == record)?;
+        let [base, new] = case.runs.each_ref().map(|runs| mean(runs.iter().map(|run| run.log)));
+        Some(run.log - (base + new) / 2.0)
+    };
+    let logs: Vec<f64> = cases.iter().filter(|case| case.is_control()).filter_map(of).collect();
+    if logs.is_empty() { 0.0 } else { paired::median(&logs) }
+}
+
+/// How many times further runs lie apart than they should: by the controls, and by the runs of a
+/// side, each over what is expected of it. The 95th percentile, over the normal distribution's, and
+/// not the largest: a few cases that lie apart shall not blind the rest.
+fn wider(cases: &[Case], controls: &[&Case]) -> f64 {
+    let of_controls = controls
+        .iter()
+        .map(|case| change(&case.runs).abs() / variance(&case.runs, case.run_to_run).sqrt());
+    let mut of_runs = Vec::new();
+    for (case, runs) in cases.iter().flat_map(|case| case.runs.iter().map(move |r| (case, r))) {
+        let (n, mean) = (runs.len() as f64, mean(runs.iter().map(|run| run.log)));
+        for run in runs.iter().filter(|_| runs.len() > 1) {
+            // The mean of n has taken one of their n degrees of freedom.
+            let expected = (case.run_to_run.powi(2) + run.error.powi(2)) * (n - 1.0) / n;
+            of_runs.push((run.log - mean).abs() / expected.sqrt());
+        }
+    }
+    let most = percentile95(of_controls).max(percentile95(of_runs.into_iter()));
+    (most / Z95).max(1.0)
+}
+
+/// The 95th percentile; 0 of nothing.
+fn percentile95(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    stats::quantile(&values, 0.95)
+}
+
+/// The verdict on a case whose change has this variance, `z` standard errors being a slowdown.
+fn verdict(case: Case, variance: f64, z: f64) -> GateCase {
+    let ratio = ratio(&case.runs, variance);
+    let threshold = case.floor.max((z * variance.sqrt()).exp_m1());
+    let within = |ratio: f64, zone: f64| (1.0 / (1.0 + zone)..=1.0 + zone).contains(&ratio);
+    let few = case.runs.iter().any(|runs| runs.len() == 1);
+    let verdict = match (case.present, ratio) {
+        ([true, _], _) if case.wrong.is_some() => GateVerdict::Wrong,
+        ([_, false], _) => GateVerdict::Missing,
+        ([false, _], _) => GateVerdict::New,
+        (_, Some(ratio)) if case.is_clear() => match ratio.median {
+            median if within(median, threshold) && !case.changed => GateVerdict::Same,
+            _ if !case.changed => GateVerdict::Machine,
+            median if within(median, threshold) => {
+                match within(ratio.low, LARGE) && within(ratio.high, LARGE) {
+                    true => GateVerdict::Same,
+                    false => GateVerdict::Unclear,
                 }
             }
-            let sum = |us: &[f64]| members.iter().map(|index| us[*index]).sum();
-            let by_position =
-                profile.steps.iter().map(|step| (step.position, sum(&step.us))).collect();
-            let (kernel, timestamps) = (kernels.join(", "), members.len());
-            (name.to_owned(), Series { kernel, timestamps, by_position })
-        })
-        .collect())
-}
-
-/// Cases by their keys, in order.
-fn keyed<T>(cases: &[T], key: impl Fn(&T) -> String) -> Result<Vec<(String, &T)>> {
-    let keyed: Vec<(String, &T)> = cases.iter().map(|case| (key(case), case)).collect();
-    let mut seen = HashSet::new();
-    match keyed.iter().find(|(key, _)| !seen.insert(key)) {
-        Some((key, _)) => Err(Error::Usage(format!("{key} is twice in one record"))),
-        None => Ok(keyed),
-    }
-}
-
-/// Judges what both sides have and lists what one lacks.
-fn matched<T>(
-    base: &[(String, T)],
-    new: &[(String, T)],
-    time: impl Fn(&T) -> Option<f64>,
-    both: impl Fn(&str, &T, &T) -> GateCase,
-) -> Vec<GateCase> {
-    let alone = |key: &str, base_us, new_us, verdict| GateCase {
-        key: key.into(),
-        base_us,
-        new_us,
-        ratio: None,
-        threshold: None,
-        verdict,
-        warm: None,
-        note: String::new(),
+            median if median < 1.0 => GateVerdict::Faster,
+            median if few && median < 1.0 + LARGE => GateVerdict::Probable,
+            _ => GateVerdict::Slowdown,
+        },
+        _ if case.changed => GateVerdict::Unclear,
+        _ => GateVerdict::Machine,
     };
-    let find = |cases: &[(String, T)], key: &str| cases.iter().position(|(other, _)| other == key);
-    let old = base.iter().map(|(key, case)| match find(new, key) {
-        Some(at) => both(key, case, &new[at].1),
-        None => alone(key, time(case), None, GateVerdict::Missing),
-    });
-    let added = new
-        .iter()
-        .filter(|(key, _)| find(base, key).is_none())
-        .map(|(key, case)| alone(key, None, time(case), GateVerdict::New));
-    old.chain(added).collect()
-}
-
-fn judge(ratio: Option<Ratio>, threshold: f64) -> GateVerdict {
-    let Some(Ratio { low, high, .. }) = ratio else { return GateVerdict::Unclear };
-    let same = 1.0 + threshold.min(WIDEST_SAME);
-    if low > 1.0 + threshold {
-        GateVerdict::Slowdown
-    } else if high < 1.0 / (1.0 + threshold) {
-        GateVerdict::Faster
-    } else if low >= 1.0 / same && high <= same {
-        GateVerdict::Same
-    } else {
-        GateVerdict::Unclear
+    let mut notes: Vec<String> = case.wrong.into_iter().chain(case.doubts).collect();
+    if verdict == GateVerdict::Unclear && notes.is_empty() {
+        notes.push(format!("the interval reaches beyond ±{:.0} %", 100.0 * LARGE));
     }
-}
-
-/// Median of samples that are positive numbers and enough.
-fn median(samples: &[f64]) -> Option<f64> {
-    (samples.len() >= FEWEST_SAMPLES && samples.iter().all(paired::usable))
-        .then(|| paired::median(samples))
-}
-
-/// How far the second half of the samples lies from the first: a run that moves by this much
-/// while it is measured is as far from the next run.
-fn moved(samples: &[f64]) -> f64 {
-    if median(samples).is_none() {
-        return 0.0;
+    notes.extend(case.notes);
+    GateCase {
+        key: case.key,
+        base_us: case.us[0],
+        new_us: case.us[1],
+        ratio,
+        threshold: ratio.map(|_| threshold),
+        changed: case.changed,
+        verdict,
+        warm: case.warm,
+        note: notes.join("; "),
     }
-    let (first, second) = samples.split_at(samples.len() / 2);
-    (paired::median(second) / paired::median(first)).ln().abs().exp_m1()
-}
-
-fn too_few() -> String {
-    format!("fewer than {FEWEST_SAMPLES} samples, or one that is not a positive number")
 }
 
 #[cfg(test)]

@@ -303,14 +303,14 @@ pub(crate) fn bootstrap(
 }
 
 /// The middle `confidence` of the values.
-pub(crate) fn percentiles(mut values: Vec<f64>, confidence: f64) -> (f64, f64) {
+fn percentiles(mut values: Vec<f64>, confidence: f64) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
     let tail = (1.0 - confidence) / 2.0;
     (stats::quantile(&values, tail), stats::quantile(&values, 1.0 - tail))
 }
 
 /// Medians of samples drawn from `values` with replacement, each as many as there are values.
-pub(crate) fn resampled_medians(values: &[f64], resamples: usize, rng: &mut Rng) -> Vec<f64> {
+fn resampled_medians(values: &[f64], resamples: usize, rng: &mut Rng) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|x, y| values[*x].total_cmp(&values[*y]));
     let sorted: Vec<f64> = order.iter().map(|i| values[*i]).collect();

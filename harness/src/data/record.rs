@@ -9,7 +9,7 @@ use lathe_kernels::{Kernel, Problem};
 use serde::{Deserialize, Serialize};
 
 use super::paired::Verdict;
-use super::{Ratio, Word};
+use super::{Ratio, Word, stats};
 use crate::error::{Error, Result};
 
 mod generation;
@@ -577,8 +577,33 @@ impl Record {
         }
         let mut record: Self =
             serde_json::from_str(text).map_err(|e| bad(format!("not a record: {e}")))?;
+        record.medians_agree().map_err(bad)?;
         record.rename_parameters();
         Ok(record)
+    }
+
+    /// Refuses a median that is not that of its samples: pages print the one, the gate judges the
+    /// others.
+    fn medians_agree(&self) -> Result<(), String> {
+        let Body::Bench(bench) = &self.body else { return Ok(()) };
+        for case in &bench.cases {
+            let stages = case.stages.iter().map(|stage| (stage.entry.as_str(), &stage.cold));
+            let timings = [("cold", &case.cold), ("warm", &case.warm)].into_iter().chain(stages);
+            let overlapped = case.overlapped.iter().map(|timing| ("overlapped", timing));
+            for (name, timing) in timings.chain(overlapped) {
+                let (said, is) = (timing.median_us, stats::summarise(&timing.samples_us).median);
+                // What is no number does not agree either.
+                let agree = (said - is).abs() <= 1e-6 * is;
+                if !agree {
+                    return Err(format!(
+                        "{}/{} {}: median_us of {name} is {said}, its samples' median {is}; the \
+                         record was changed by hand: measure again",
+                        case.kernel, case.variant, case.shape
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Writes shapes in the names that parameters have now, with the parameters that came since: a

@@ -83,6 +83,15 @@ pub fn mean_sd(samples: &[f64]) -> (f64, f64) {
     (mean, if n > 1.0 { (squares / (n - 1.0)).sqrt() } else { 0.0 })
 }
 
+/// What a standard normal variable exceeds with probability `p`, for `p` up to a half: within
+/// 4.5e-4 (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.23).
+pub fn normal_quantile(p: f64) -> f64 {
+    let t = (-2.0 * p.ln()).sqrt();
+    let above = 2.515517 + t * (0.802853 + t * 0.010328);
+    let below = 1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308));
+    t - above / below
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +106,13 @@ mod tests {
         let many: Vec<f64> = (0..25).map(f64::from).collect();
         let t = half_interval(&many).unwrap() * 5.0 / mean_sd(&many).1;
         assert!((t - 2.064).abs() < 0.003, "{t}");
+    }
+
+    #[test]
+    fn normal_quantiles_are_those_of_the_tables() {
+        for (p, z) in [(0.025, 1.959964), (0.005, 2.575829), (5e-5, 3.890592), (1e-6, 4.753424)] {
+            assert!((normal_quantile(p) - z).abs() < 4.5e-4, "{p}: {}", normal_quantile(p));
+        }
     }
 
     #[test]

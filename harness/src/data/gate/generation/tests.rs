@@ -1,6 +1,7 @@
 use super::*;
-use crate::data::gate::{GateVerdict, compare};
-use crate::data::record::{Body, MeasuredModel, Record, SuiteRun, TokS, Verified};
+use crate::data::Ratio;
+use crate::data::gate::{GateReport, GateVerdict};
+use crate::data::record::{Record, TokS};
 use crate::data::rng::Rng;
 
 fn model(file: &str) -> MeasuredModel {
@@ -46,13 +47,20 @@ fn tests(tests: Vec<GenerationTest>) -> Record {
     Record::new(crate::data::gate::tests::environment(), Body::GenerationTests(body))
 }
 
+/// One record a side, of two builds.
+fn compare(base: &Record, new: &Record) -> Result<GateReport> {
+    let mut new = new.clone();
+    new.environment.commit = Some("another".into());
+    super::super::compare(std::slice::from_ref(base), &[new], false)
+}
+
 /// Five repetitions of a second each, give or take `noise`, times `factor`.
 fn noisy(rng: &mut Rng, factor: f64, noise: f64) -> Vec<u64> {
     (0..5).map(|_| (1e9 * factor * (1.0 + noise * f64::from(rng.uniform() - 0.5))) as u64).collect()
 }
 
 fn verdicts(base: &Record, new: &Record) -> Vec<GateVerdict> {
-    compare(base, new, false).unwrap().cases.iter().map(|case| case.verdict).collect()
+    compare(base, new).unwrap().cases.iter().map(|case| case.verdict).collect()
 }
 
 #[test]
@@ -62,12 +70,12 @@ fn a_test_is_the_same_test_only_with_the_same_setting() {
     let base = tests(vec![at(1, 1.0), at(8, 1.0)]);
     let new = tests(vec![at(1, 1.1), at(8, 0.9)]);
     assert_eq!(verdicts(&base, &new), [GateVerdict::Slowdown, GateVerdict::Faster]);
-    let report = compare(&base, &new, false).unwrap();
+    let report = compare(&base, &new).unwrap();
     assert_eq!(report.cases[0].key, "a.gguf, KV f16, activations f32: tg128, 1 step a submission");
     let Ratio { median, low, high } = report.cases[0].ratio.unwrap();
     assert!(low < median && median < high && (median - 1.1).abs() < 0.01, "{low} {median} {high}");
     let other = tests(vec![at(4, 1.0)]);
-    let error = compare(&base, &other, false).unwrap_err().to_string();
+    let error = compare(&base, &other).unwrap_err().to_string();
     assert!(error.contains("no case in common"), "{error}");
 }
 
@@ -78,9 +86,70 @@ fn too_few_repetitions_are_unclear_and_unverified_ones_say_so() {
     let mut unverified = test(8, 1, &[1_000_000_000; 3]);
     unverified.verified = None;
     let base = tests(vec![unverified]);
-    let case = compare(&base, &base, false).unwrap().cases.remove(0);
-    assert_eq!(case.verdict, GateVerdict::Same);
-    assert_eq!(case.note, "earlier run: not verified; new run: not verified");
+    let case = compare(&base, &base).unwrap().cases.remove(0);
+    assert_eq!((case.verdict, &*case.note), (GateVerdict::Same, "not verified"));
+}
+
+#[test]
+fn a_test_that_lost_its_verification_is_unclear_and_one_that_fails_it_fails() {
+    let failing = Verified { worst_nmse: 2e-5, ..VERIFIED };
+    let all = [Some(VERIFIED), None, Some(failing)];
+    let record =
+        |verified| tests(vec![GenerationTest { verified, ..test(8, 1, &[1_000_000_000; 3]) }]);
+    let expected = [
+        [GateVerdict::Same, GateVerdict::Unclear, GateVerdict::Wrong],
+        [GateVerdict::Same, GateVerdict::Same, GateVerdict::Wrong],
+        [GateVerdict::Unclear, GateVerdict::Unclear, GateVerdict::Unclear],
+    ];
+    for (base, expected) in all.into_iter().zip(expected) {
+        for (new, expected) in all.into_iter().zip(expected) {
+            let case = compare(&record(base), &record(new)).unwrap().cases.remove(0);
+            assert_eq!(case.verdict, expected, "{base:?} {new:?}: {case:?}");
+        }
+    }
+    let report = compare(&record(Some(VERIFIED)), &record(Some(failing))).unwrap();
+    assert!(report.exit_code() == 1 && report.cases[0].note.contains("NMSE 2.0e-5"), "{report:?}");
+}
+
+#[test]
+fn of_one_build_the_machine_is_slower() {
+    let base = suite(1.0);
+    let new = suite(1.2);
+    let report = super::super::compare(&[base], &[new], false).unwrap();
+    assert_eq!(report.exit_code(), 0, "{report:?}");
+    assert!(report.cases.iter().all(|case| !case.changed));
+}
+
+/// Runs whose means differ by 1.5 % (standard deviation), as decodes of one build did.
+#[test]
+fn three_runs_a_side_find_a_decode_7_percent_slower() {
+    let mut rng = Rng::new(5);
+    let (mut wrong, mut found) = (0, 0);
+    for _ in 0..1000 {
+        let mut side = |slow: f64, commit: &str| -> Vec<Record> {
+            let mut run = || {
+                let mut factor = || slow * (HOST_RUNS * f64::from(rng.normal())).exp();
+                let cases = [factor(), factor(), factor(), factor()];
+                let mut cases: Vec<GenerationTest> =
+                    cases.iter().map(|f| test(128, 8, &noisy(&mut rng, *f, 0.005))).collect();
+                for (at, case) in cases.iter_mut().enumerate() {
+                    case.test = format!("tg{at}");
+                }
+                let mut record = tests(cases);
+                record.environment.commit = Some(commit.into());
+                record
+            };
+            (0..3).map(|_| run()).collect()
+        };
+        let base = side(1.0, "one");
+        let judge = |new: &[Record]| super::super::compare(&base, new, false).unwrap();
+        wrong += usize::from(judge(&side(1.0, "two")).exit_code() == 1);
+        found += usize::from(judge(&side(1.07, "two")).slowdowns == 4);
+    }
+    eprintln!(
+        "four tests, three runs a side: exit 1 without a slowdown {wrong}, all found {found}"
+    );
+    assert!(wrong <= 10 && found >= 900, "{wrong} {found} of 1000");
 }
 
 #[test]
@@ -109,7 +178,7 @@ fn another_model_of_the_same_name_is_refused() {
     let mut new = base.clone();
     let Body::GenerationTests(body) = &mut new.body else { unreachable!() };
     body.tests[0].model.model_size += 1;
-    let error = compare(&base, &new, false).unwrap_err().to_string();
+    let error = compare(&base, &new).unwrap_err().to_string();
     assert!(error.contains("a.gguf") && error.contains("not the same model"), "{error}");
 }
 
@@ -165,7 +234,7 @@ fn suite(factor: f64) -> Record {
 
 #[test]
 fn a_suite_is_compared_by_first_token_whole_run_and_step() {
-    let report = compare(&suite(1.0), &suite(1.2), false).unwrap();
+    let report = compare(&suite(1.0), &suite(1.2)).unwrap();
     let seen: Vec<_> = report.cases.iter().map(|c| (c.key.as_str(), c.verdict)).collect();
     let short = "a.gguf, KV f16, activations f32: short 64/64";
     assert_eq!(
@@ -177,12 +246,12 @@ fn a_suite_is_compared_by_first_token_whole_run_and_step() {
         ]
     );
     assert_eq!(report.exit_code(), 1);
-    assert_eq!(compare(&suite(1.0), &suite(1.0), false).unwrap().exit_code(), 0);
+    assert_eq!(compare(&suite(1.0), &suite(1.0)).unwrap().exit_code(), 0);
 }
 
 #[test]
 fn kinds_do_not_mix() {
-    let error = compare(&suite(1.0), &tests(Vec::new()), false).unwrap_err().to_string();
+    let error = compare(&suite(1.0), &tests(Vec::new())).unwrap_err().to_string();
     assert!(error.contains("suite") && error.contains("bench decode"), "{error}");
 }
 
