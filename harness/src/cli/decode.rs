@@ -19,7 +19,6 @@ use serde::Serialize;
 
 use super::Global;
 use super::memory::{Predicted, Reported};
-use crate::data::paired::{Block, Comparison};
 use crate::data::record::{Body, Profile, Record, Verified};
 use crate::data::stats;
 use crate::data::steady::steady;

@@ -29,7 +29,7 @@ pub fn merged(records: Vec<Record>) -> Result<Record, String> {
                     _ => None,
                 })
                 .collect();
-            merge_benches(bench, others.ok_or("processes wrote records of different kinds")?)?;
+            merge_benches(bench, &others.ok_or("processes wrote records of different kinds")?)?;
         }
         Body::Ab(ab) => {
             let others: Option<Vec<Ab>> = rest
@@ -46,13 +46,13 @@ pub fn merged(records: Vec<Record>) -> Result<Record, String> {
     Ok(first)
 }
 
-fn merge_benches(into: &mut Bench, others: Vec<Bench>) -> Result<(), String> {
-    for other in &others {
+fn merge_benches(into: &mut Bench, others: &[Bench]) -> Result<(), String> {
+    for other in others {
         into.failed.extend(other.failed.iter().cloned());
     }
     for case in &mut into.cases {
         let mut same: Vec<BenchCase> = Vec::new();
-        for other in &others {
+        for other in others {
             let key = |c: &BenchCase| (c.kernel.clone(), c.variant.clone(), c.shape.clone());
             match other.cases.iter().find(|c| key(c) == key(case)) {
                 Some(found) => same.push(found.clone()),

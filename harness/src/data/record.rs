@@ -35,6 +35,7 @@ pub struct Record {
 }
 
 /// The kinds of run.
+#[allow(clippy::large_enum_variant, reason = "a run has one")]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Body {

@@ -8,6 +8,9 @@ use crate::data::record::AbSide;
 use crate::data::rng::Rng;
 use crate::error::Result;
 
+/// What a run says, and what it rests on.
+pub type Outcome = (Comparison, Vec<Block>);
+
 /// How long an A/B run may take.
 #[derive(Clone, Copy, Debug)]
 pub struct AbOptions {
@@ -41,7 +44,7 @@ impl AbOptions {
 pub fn run(
     options: &AbOptions,
     time: &mut dyn FnMut(bool, usize) -> Result<f64>,
-) -> Result<(Comparison, Vec<Block>)> {
+) -> Result<Outcome> {
     let begun = Instant::now();
     let mut orders = Rng::fresh();
     let mut blocks = Vec::new();
@@ -71,7 +74,7 @@ pub fn kernels(
     b: &mut Bench,
     bench: &BenchOptions,
     options: &AbOptions,
-) -> Result<((Comparison, Vec<Block>), [AbSide; 2])> {
+) -> Result<(Outcome, [AbSide; 2])> {
     let (count_a, _) = a.warm_up(bench.sample, Temperature::Cold)?;
     let (count_b, _) = b.warm_up(bench.sample, Temperature::Cold)?;
     let count = count_a.max(count_b);

@@ -10,7 +10,7 @@ pub(in crate::cli) fn ab(
     sides: [&str; 2],
     options: &AbOptions,
     verify: bool,
-) -> Result<((Comparison, Vec<Block>), Option<Verified>)> {
+) -> Result<(ab::Outcome, Option<Verified>)> {
     const STEPS: usize = 32;
     let run = RunOptions {
         prompt: vec![1, 2, 3, 4],
