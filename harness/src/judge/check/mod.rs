@@ -7,7 +7,7 @@ mod draw;
 use std::path::Path;
 use std::sync::Arc;
 
-use lathe_kernels::{Kernel, KernelVariant, Problem, Shape};
+use lathe_kernels::{Kernel, KernelVariant, ParamKind, Problem, Shape};
 use serde::Serialize;
 
 pub use case::{Case, Change, DRAWS, Draw};
@@ -210,8 +210,41 @@ impl Again {
 /// Other shapes that a user's file is checked on before it is timed on one.
 const OTHERS: usize = 8;
 
-/// Checks a user's file on shapes of the kernel's sweep other than those `timed`: what is right for one shape
-/// alone is no kernel. Shapes that it refuses count for nothing.
+/// Most bytes that such a shape moves.
+const OTHER_BYTES: f64 = 2.56e8;
+
+/// Shapes like those `timed` with other sizes. Formats and what is 0 or 1 stay: a file may be for one
+/// weight type and one vector. What a power of two up to 256 divides, it divides still: a file may
+/// be for whole tiles.
+fn others(kernel: &Kernel, timed: &[Problem], rng: &mut Rng) -> Vec<Problem> {
+    let mut others: Vec<Problem> = Vec::new();
+    for attempt in 0..8 * OTHERS {
+        let Some(base) = timed.get(attempt % timed.len().max(1)) else { break };
+        let sizes = kernel.params.iter().filter_map(|param| {
+            let ParamKind::Dim { .. } = param.kind else { return None };
+            let size = base.shape.get(param.name).filter(|size| *size > 1.0)? as u64;
+            let tile = 1 << size.trailing_zeros().min(8);
+            let tiles = size / tile;
+            // The first is larger in every size.
+            let most = if attempt == 0 { 0 } else { (2 * tiles).max(3) as u32 };
+            let other = if most == 0 { 2 * tiles } else { 1 + u64::from(rng.below(most)) };
+            Some(format!("{}={}", param.name, other * tile))
+        });
+        let text = sizes.collect::<Vec<_>>().join(",");
+        let Ok(problem) = kernel.parse_over(base, &text) else { continue };
+        let small = kernel.cost(&problem).bytes <= OTHER_BYTES;
+        if small && !timed.contains(&problem) && !others.contains(&problem) {
+            others.push(problem);
+        }
+        if others.len() == OTHERS {
+            break;
+        }
+    }
+    others
+}
+
+/// Checks a user's file on other sizes than those `timed`: what is right for one shape alone is no
+/// kernel. Shapes that it refuses count for nothing.
 pub fn check_others(
     gpu: &Arc<Gpu>,
     kernel: &'static Kernel,
@@ -221,11 +254,9 @@ pub fn check_others(
     plan: impl Fn(&Shape) -> Result<Plan, PlanError>,
 ) -> Result<()> {
     let mut rng = Rng::fresh();
-    let mut problems = sweep(kernel, OTHERS, rng.next_u64() >> 16);
-    problems.retain(|(other, _)| !timed.contains(other));
     let pipelines = Pipelines::default();
-    for _ in 0..OTHERS.min(problems.len()) {
-        let (problem, seed) = problems.swap_remove(rng.below(problems.len() as u32) as usize);
+    for problem in others(kernel, timed, &mut rng) {
+        let seed = rng.next_u64() >> 16;
         let planned = match plan(&problem.shape) {
             Ok(plan) => plan,
             Err(PlanError::Unavailable(_)) => continue,
@@ -241,7 +272,8 @@ pub fn check_others(
         };
         if let Verdict::Failed { reason, .. } = &result.verdict {
             return Err(Error::CheckFailed(format!(
-                "{} is wrong for another shape: {reason}\n  repeat: {}",
+                "{} is wrong for another shape: {reason}\n  repeat: {}\n  --one-shape times it for \
+                 the one alone, and says so",
                 file.display(),
                 result.reproducer()
             )));
