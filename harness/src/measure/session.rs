@@ -113,7 +113,7 @@ impl Session {
         Ok(drifted)
     }
 
-    /// Validates, times cold and warm, validates again.
+    /// Judges one invocation, times cold and warm, and judges what each of these left.
     pub fn measure(&mut self, plan: Plan, problem: &Problem) -> Result<BenchCase> {
         let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
         let bound = plan.tolerance(problem).nmse;
