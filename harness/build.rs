@@ -1,5 +1,5 @@
-//! Tells the binary which commit it was built from, for records, and whether anything that it is made
-//! of differs from that commit.
+//! Tells the binary which commit it was built from, for records, and whether anything that it is
+//! made of differs from that commit.
 
 use std::process::Command;
 
@@ -24,7 +24,9 @@ fn git(args: &[&str]) -> Option<String> {
 
 fn main() {
     // A commit moves the log; an edit, a new file too, moves one of the sources.
-    println!("cargo::rerun-if-changed=../.git/logs/HEAD");
+    if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
+        println!("cargo::rerun-if-changed={log}");
+    }
     let sources = SOURCES.iter().filter(|path| std::path::Path::new(path).exists());
     for path in sources.clone() {
         println!("cargo::rerun-if-changed={path}");

@@ -18,8 +18,8 @@ use crate::error::Result;
 use crate::execute::{Execute, GpuExecutor};
 use crate::plan::recording::{Op, Part};
 
-/// Verifies the first positions if told so, and runs the decode twice: at full speed, then step by step with a timestamp around every
-/// operation. `on_step` hears each profiled step.
+/// Verifies the first positions if told so, and runs the decode twice: at full speed, then step by
+/// step with a timestamp around every operation. `on_step` hears each profiled step.
 pub fn profile(
     graph: &DecodeGraph,
     executor: &mut GpuExecutor,

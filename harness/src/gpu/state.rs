@@ -1,5 +1,5 @@
-//! What NVIDIA's management library says of a GPU: clocks, power, temperature, and whether the driver
-//! holds the clocks down. Loaded where it is installed; elsewhere nothing is known.
+//! What NVIDIA's management library says of a GPU: clocks, power, temperature, and whether the
+//! driver holds the clocks down. Loaded where it is installed; elsewhere nothing is known.
 
 use std::ffi::{CString, c_char, c_uint, c_ulonglong, c_void};
 use std::sync::OnceLock;

@@ -316,8 +316,8 @@ impl Bench {
     }
 
     /// Judges what a sample of drawn length leaves behind, where that can be told from the inputs
-    /// alone, and then the same turn once more with a change in them: what takes a few of its inputs
-    /// for all of them answers as before.
+    /// alone, and then the same turn once more with a change in them: what takes a few of its
+    /// inputs for all of them answers as before.
     pub fn judge_changed(&mut self, most: u64, temperature: Temperature) -> Result<f64> {
         let mut rng = Rng::fresh();
         let count = 1 + u64::from(rng.below(most.clamp(1, LONGEST) as u32));

@@ -1,5 +1,5 @@
-//! What a device can do at most, measured: besides the memory's, the peaks of its arithmetic, and what
-//! launching costs.
+//! What a device can do at most, measured: besides the memory's, the peaks of its arithmetic, and
+//! what launching costs.
 
 use std::time::{Duration, Instant};
 
@@ -93,8 +93,8 @@ impl Arithmetic {
     }
 }
 
-/// A chain of multiply-adds of one invocation, each waiting for the one before: its time is a number
-/// of cycles over the clock.
+/// A chain of multiply-adds of one invocation, each waiting for the one before: its time is a
+/// number of cycles over the clock.
 #[derive(Debug)]
 pub(super) struct Cycles(Arithmetic);
 

@@ -1,8 +1,8 @@
-//! The ceiling: bandwidth of a device-to-device copy, bytes read plus bytes written. The same
-//! copy, over and over, is one of the canaries that show whether clocks moved during a run, and over
-//! growing blocks it finds the last-level cache. Reading alone, what most kernels of a decode
-//! step do, may go beyond a copy: the better of the two bounds what a result can be. Both are taken
-//! in several geometries, over content that nothing can compress, and checked.
+//! The ceiling: bandwidth of a device-to-device copy, bytes read plus bytes written. The same copy,
+//! over and over, is one of the canaries that show whether clocks moved during a run, and over
+//! growing blocks it finds the last-level cache. Reading alone, what most kernels of a decode step
+//! do, may go beyond a copy: the better of the two bounds what a result can be. Both are taken in
+//! several geometries, over content that nothing can compress, and checked.
 
 use serde::Serialize;
 
@@ -241,9 +241,9 @@ impl Copier {
         Ok(self.span.commands(gpu, copy)?.as_secs_f64())
     }
 
-    /// Seconds of a fixed copy and of a fixed chain of multiply-adds, each the median of a few: what
-    /// should not change during a run. The one follows the clock of the memory, the other that of
-    /// the multiprocessors.
+    /// Seconds of a fixed copy and of a fixed chain of multiply-adds, each the median of a few:
+    /// what should not change during a run. The one follows the clock of the memory, the other that
+    /// of the multiprocessors.
     pub fn canary(&self, gpu: &Gpu) -> Result<Canary> {
         let bytes = self.bytes.min(256 << 20);
         let median = |one: &dyn Fn() -> Result<f64>| -> Result<f64> {

@@ -2,6 +2,7 @@
 //! from several tensors (Q over K over V), borrowed from the mapped file where nothing had to be
 //! converted.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -158,7 +159,7 @@ impl WeightRows {
             turned.parts.extend(self.slice(0..rows - by).parts);
             return turned;
         }
-        let mut all = self.parts.iter().map(Bytes::get).collect::<Vec<_>>().concat();
+        let mut all = self.joined().into_owned();
         all.rotate_right(by * self.format.block_bytes());
         Self { parts: vec![Bytes::owned(all)], ..self.clone() }
     }
@@ -169,7 +170,7 @@ impl WeightRows {
         let range = |at: usize| at * block..(at + blocks) * block;
         let rows_of = |at: usize| range(at).start / row..range(at).end.div_ceil(row);
         let bytes = |rows: &Range<usize>| -> Vec<u8> {
-            self.slice(rows.clone()).parts.iter().map(Bytes::get).collect::<Vec<_>>().concat()
+            self.slice(rows.clone()).joined().into_owned()
         };
         let (rows, sources) = (rows_of(to), rows_of(from));
         let (mut new, source) = (bytes(&rows), bytes(&sources));
@@ -195,6 +196,14 @@ impl WeightRows {
         let each = self.rows().div_ceil(self.rows().div_ceil(most));
         let firsts = (0..self.rows()).step_by(each);
         firsts.map(|first| (first, self.slice(first..(first + each).min(self.rows())))).collect()
+    }
+
+    /// The bytes of all parts, one after another.
+    pub fn joined(&self) -> Cow<'_, [u8]> {
+        match &self.parts[..] {
+            [part] => Cow::Borrowed(part.get()),
+            parts => Cow::Owned(parts.iter().map(Bytes::get).collect::<Vec<_>>().concat()),
+        }
     }
 
     /// Bytes of a row as stored.

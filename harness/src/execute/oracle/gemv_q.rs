@@ -37,7 +37,7 @@ fn reordered(weights: &WeightRows, rows: usize, x: &[f32]) -> Expected {
     // As many rows as a block has values, so that a column's block is decoded once.
     let tile = format.block_len();
     let block = format.block_bytes();
-    let bytes = weights.parts[0].get();
+    let bytes = weights.joined();
     let (mut value, mut magnitude) = (vec![0.0; rows], vec![0.0; rows]);
     let tiles = value.par_chunks_mut(tile).zip(magnitude.par_chunks_mut(tile));
     tiles.enumerate().for_each(|(t, (value, magnitude))| {
@@ -75,4 +75,25 @@ fn reordered(weights: &WeightRows, rows: usize, x: &[f32]) -> Expected {
 
 fn largest_of(values: &[f32]) -> f32 {
     values.iter().fold(0.0, |most, v| most.max(v.abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use lathe_kernels::Format;
+
+    use super::*;
+
+    #[test]
+    fn turned_columns_are_columns_of_a_turned_vector() {
+        let (rows, k, by) = (64, 40, 7);
+        let values: Vec<f32> = (0..rows * k).map(|i| (i % 13) as f32 - 6.0).collect();
+        let weights = WeightRows::from_f32(Format::Q8_0, Order::ColumnWise, k, &values);
+        let mut x: Vec<f32> = (0..k).map(|i| (i % 5) as f32 - 2.0).collect();
+        let turned = reordered(&weights.turned(by), rows, &x);
+        x.rotate_left(by);
+        let plain = reordered(&weights, rows, &x);
+        for (turned, plain) in turned.value.iter().zip(&plain.value) {
+            assert!((turned - plain).abs() < 1e-9, "{turned} {plain}");
+        }
+    }
 }

@@ -213,9 +213,9 @@ const OTHERS: usize = 8;
 /// Most bytes that such a shape moves.
 const OTHER_BYTES: f64 = 2.56e8;
 
-/// Shapes like those `timed` with other sizes. Formats and what is 0 or 1 stay: a file may be for one
-/// weight type and one vector. What a power of two up to 256 divides, it divides still: a file may
-/// be for whole tiles.
+/// Shapes like those `timed` with other sizes. Formats and what is 0 or 1 stay: a file may be for
+/// one weight type and one vector. What a power of two up to 256 divides, it divides still: a file
+/// may be for whole tiles.
 fn others(kernel: &Kernel, timed: &[Problem], rng: &mut Rng) -> Vec<Problem> {
     let mut others: Vec<Problem> = Vec::new();
     for attempt in 0..8 * OTHERS {
