@@ -129,7 +129,7 @@ impl Error {
             | Error::Register(_)
             | Error::NoReference { .. }
             | Error::Io { .. }
-            | Error::Model(ModelError::Exists { .. }) => 2,
+            | Error::Model(ModelError::Exists { .. } | ModelError::Output { .. }) => 2,
             Error::NoAdapter(_) | Error::Unavailable { .. } | Error::Memory(_) => 3,
             Error::DeviceLost { .. } | Error::Gpu { .. } => 4,
             Error::Model(_) | Error::Undecodable { .. } => 5,

@@ -5,13 +5,17 @@
 //!            → execute::{GpuExecutor, CpuExecutor} → tokens, logits
 //! ```
 
+#![warn(clippy::print_stdout, reason = "the command writes through `cli::out`, which sees errors")]
+
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod data;
 pub mod decode;
 pub mod error;
 pub mod execute;
+pub mod files;
 pub mod gpu;
+pub mod guard;
 pub mod judge;
 pub mod measure;
 pub mod model;

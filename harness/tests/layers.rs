@@ -14,20 +14,22 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "data", "decode", "error", "execute", "gpu", "judge", "measure", "model", "plan",
-            "report",
+            "data", "decode", "error", "execute", "files", "gpu", "guard", "judge", "measure",
+            "model", "plan", "report",
         ],
     ),
-    ("data", &["error"]),
-    ("decode", &["data", "error", "execute", "gpu", "model", "plan"]),
+    ("data", &["error", "files"]),
+    ("decode", &["data", "error", "execute", "files", "gpu", "model", "plan"]),
     ("error", &["model"]),
+    ("files", &[]),
     ("execute", &["error", "gpu", "plan"]),
-    ("gpu", &["data", "error", "plan"]),
+    ("gpu", &["data", "error", "guard", "plan"]),
+    ("guard", &[]),
     ("judge", &["data", "error", "execute", "gpu", "plan"]),
     ("main", &["cli"]),
     ("measure", &["data", "error", "execute", "gpu", "judge", "plan"]),
-    ("model", &[]),
-    ("plan", &["data", "error", "model"]),
+    ("model", &["files"]),
+    ("plan", &["data", "error", "files", "guard", "model"]),
     ("report", &["data"]),
 ];
 
@@ -256,8 +258,8 @@ fn a_forbidden_arrow_is_found_with_file_and_line() {
     assert_eq!(
         forbidden(&arrows, ALLOWED, WITHOUT_DEVICE),
         [
-            "data/made_up.rs:4: data -> gpu: data may know error",
-            "data/made_up.rs:7: data -> report: data may know error",
+            "data/made_up.rs:4: data -> gpu: data may know error, files",
+            "data/made_up.rs:7: data -> report: data may know error, files",
             "data/made_up.rs:7: data -> wgpu: data is plain data without a device",
         ]
     );

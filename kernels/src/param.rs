@@ -40,6 +40,10 @@ pub enum ParamKind {
         low: f32,
         /// Upper end of the sweep.
         high: f32,
+        /// Smallest that is read; not below zero.
+        least: f32,
+        /// Largest that is read.
+        most: f32,
     },
 }
 
@@ -160,6 +164,15 @@ impl<T> Typed<T> {
         self
     }
 
+    /// A real number that is read from `least` to `most` only.
+    #[must_use]
+    pub const fn within(mut self, least: f32, most: f32) -> Self {
+        if let ParamKind::Float { low, high, .. } = self.param.kind {
+            self.param.kind = ParamKind::Float { low, high, least, most };
+        }
+        self
+    }
+
     /// With the value that texts of before mean, which do not name it.
     #[must_use]
     pub const fn neutral(mut self, value: f64) -> Self {
@@ -185,7 +198,7 @@ pub const fn start(name: &'static str, doc: &'static str, max: u32) -> Typed<usi
 
 /// A real number; sweeps draw it from `[low, high]`.
 pub const fn float(name: &'static str, doc: &'static str, low: f32, high: f32) -> Typed<f32> {
-    Typed::new(name, doc, ParamKind::Float { low, high })
+    Typed::new(name, doc, ParamKind::Float { low, high, least: 0.0, most: 1e9 })
 }
 
 /// One of the alternatives in `set`.
@@ -515,7 +528,7 @@ impl Param {
                 let first = mostly_first && pick(2) == 0;
                 f64::from(if first { all[0].1 } else { all[pick(all.len() as u32) as usize].1 })
             }
-            ParamKind::Float { low, high } => {
+            ParamKind::Float { low, high, .. } => {
                 f64::from(low + (high - low) * (pick(1001) as f32 / 1000.0))
             }
         }
@@ -548,9 +561,15 @@ impl Param {
                     wrong(format!("one of {}", names.join(", ")))
                 })
             }
-            ParamKind::Float { low, .. } => match text.parse::<f32>() {
-                Ok(v) if v.is_finite() && (v >= 0.0 || low < 0.0) => Ok(f64::from(v)),
-                _ => Err(wrong("a finite number, not negative".into())),
+            ParamKind::Float { least, most, .. } => match text.parse::<f64>() {
+                // Neither -0 nor what is smaller than an f32 can hold.
+                Ok(v)
+                    if (v.to_bits() == 0 || (v as f32).is_normal())
+                        && (least..=most).contains(&(v as f32)) =>
+                {
+                    Ok(f64::from(v as f32))
+                }
+                _ => Err(wrong(format!("a number from {least:?} to {most:?}"))),
             },
         }
     }
@@ -565,11 +584,13 @@ mod tests {
         struct Gemv {
             k: usize = dim("K", "", 8, 64),
             weight: Format = choice("WEIGHT", "", &Format::DENSE).before(&["W"]),
+            base: f32 = float("BASE", "", 2.0, 3.0).within(1.0, 1e6),
+            scale: f32 = float("SCALE", "", 2.0, 3.0),
         }
     }
 
     fn parse(text: &str) -> Result<Problem, ShapeError> {
-        let base = Gemv { k: 1, weight: Format::F32 }.shape();
+        let base = Gemv { k: 1, weight: Format::F32, base: 2.0, scale: 2.0 }.shape();
         let base = Problem { shape: base, ..Problem::default() };
         base.parse_over("gemv", &[Gemv::PARAMS, &[n_kv(4, 9)]], text).map(|(p, _)| p)
     }
@@ -577,8 +598,12 @@ mod tests {
     #[test]
     fn parses_over_a_base_and_prints_back() {
         let problem = parse("k=1152, weight=F16, seen=7").unwrap();
-        assert_eq!(problem.show(Gemv::PARAMS, &[n_kv(4, 9)]), "K=1152,WEIGHT=f16,N_KV=7");
-        assert_eq!(Gemv::read(&problem.shape), Gemv { k: 1152, weight: Format::F16 });
+        assert_eq!(
+            problem.show(Gemv::PARAMS, &[n_kv(4, 9)]),
+            "K=1152,WEIGHT=f16,BASE=2,SCALE=2,N_KV=7"
+        );
+        let read = Gemv { k: 1152, weight: Format::F16, base: 2.0, scale: 2.0 };
+        assert_eq!(Gemv::read(&problem.shape), read);
         assert_eq!(problem.state, State { n_kv: 7, ..State::default() });
         assert_eq!(parse("w=f16").unwrap(), parse("weight=f16").unwrap());
     }
@@ -587,9 +612,21 @@ mod tests {
     fn errors_name_what_is_wrong() {
         let error = |t| parse(t).unwrap_err().to_string();
         assert_eq!(error("K"), "`K` is not of the form NAME=VALUE");
-        assert_eq!(error("M=1"), "kernel gemv has no parameter `M`; it has K, WEIGHT, N_KV");
+        assert_eq!(
+            error("M=1"),
+            "kernel gemv has no parameter `M`; it has K, WEIGHT, BASE, SCALE, N_KV"
+        );
         assert_eq!(error("WEIGHT=q9"), "WEIGHT=q9: expected one of f32, f16, bf16");
         assert!(error("K=0").starts_with("K=0: expected a whole number"));
+        for value in ["0", "-0", "0.5", "1e-300", "1e7", "nan", "inf", "-2", "x"] {
+            let text = format!("BASE={value}");
+            assert_eq!(error(&text), format!("{text}: expected a number from 1.0 to 1000000.0"));
+        }
+        for (value, is_read) in
+            [("0", true), ("1e-30", true), ("-0", false), ("1e-300", false), ("1e-40", false)]
+        {
+            assert_eq!(parse(&format!("SCALE={value}")).is_ok(), is_read, "{value}");
+        }
         assert!(error("K=-3").starts_with("K=-3: expected a whole number"));
     }
 }

@@ -49,6 +49,8 @@ pub struct Buffer {
     pub binding: u32,
     /// Declared `read_write`.
     pub writable: bool,
+    /// Bytes that it holds at least: of a runtime-sized array, one element.
+    pub least_bytes: u64,
     /// Fields of a uniform buffer; `None` for a storage buffer. Built-in kernels have none.
     pub uniform: Option<Vec<Field>>,
 }
@@ -143,12 +145,14 @@ impl Reflection {
         let mut handles = Vec::new();
         for (handle, var) in module.global_variables.iter() {
             let name = var.name.clone().unwrap_or_default();
+            let least_bytes = u64::from(module.types[var.ty].inner.size(module.to_ctx()));
             match (var.space, var.binding) {
                 (AddressSpace::WorkGroup | AddressSpace::Private, None) => {}
                 (AddressSpace::Storage { access }, Some(at)) => {
                     let writable = access.contains(StorageAccess::STORE);
                     let (group, binding) = (at.group, at.binding);
-                    buffers.push(Buffer { name, group, binding, writable, uniform: None });
+                    let uniform = None;
+                    buffers.push(Buffer { name, group, binding, writable, least_bytes, uniform });
                     handles.push(handle);
                 }
                 (AddressSpace::Uniform, Some(at)) => {
@@ -158,7 +162,8 @@ impl Reflection {
                     })?;
                     let (group, binding) = (at.group, at.binding);
                     let uniform = Some(uniform);
-                    buffers.push(Buffer { name, group, binding, writable: false, uniform });
+                    let writable = false;
+                    buffers.push(Buffer { name, group, binding, writable, least_bytes, uniform });
                     handles.push(handle);
                 }
                 _ => return Err(ReflectError::Resource { path: path.to_owned(), name }),
@@ -209,6 +214,11 @@ impl Reflection {
         self.entries.iter().find(|e| e.name == name)
     }
 
+    /// Whether the source declares an override of a name.
+    pub fn has_override(&self, name: &str) -> bool {
+        self.overrides.iter().any(|(known, _)| known == name)
+    }
+
     /// All overrides with their values: `given` over the defaults. Names in `given` that the
     /// source does not declare are left out.
     pub fn constants<'a>(
@@ -250,8 +260,9 @@ impl Reflection {
             .iter()
             .filter(|(h, v)| v.space == AddressSpace::WorkGroup && !uses[*h].is_empty())
             .map(|(_, v)| module.types[v.ty].inner.size(context))
-            .sum();
-        Ok((bytes, module.entry_points[index].workgroup_size.iter().product()))
+            .fold(0, u32::saturating_add);
+        let size = module.entry_points[index].workgroup_size;
+        Ok((bytes, size.into_iter().fold(1, u32::saturating_mul)))
     }
 
     /// The module of one entry point with its overrides applied, as every back end needs it.

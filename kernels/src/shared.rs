@@ -144,7 +144,9 @@ pub const ROPE_STYLE: Typed<RopeStyle> = choice(
 
 /// Base of the rope table.
 pub const ROPE_BASE: Typed<f32> =
-    float("ROPE_BASE", "base of the frequencies (in the rope table)", 1e4, 1e6).before(&["BASE"]);
+    float("ROPE_BASE", "base of the frequencies (in the rope table)", 1e4, 1e6)
+        .within(1.0, 1e12)
+        .before(&["BASE"]);
 
 /// Divisors of the rope table.
 pub const ROPE_FACTORS: Typed<RopeFactors> = choice(

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::Global;
 use super::generation::recorded_name;
+use super::out;
 use super::processes::Processes;
 use crate::data::paired::{Block, SAMPLES, Verdict};
 use crate::data::record::{Ab, AbBlock, AbSide, Body, Flag, Record};
@@ -178,10 +179,7 @@ fn report(global: &Global, opts: &Opts, record: &Record) -> Result<()> {
         eprintln!("saved {}", path.display());
     }
     if global.json {
-        match serde_json::to_string_pretty(record) {
-            Ok(text) => println!("{text}"),
-            Err(e) => eprintln!("lathe: cannot write JSON: {e}"),
-        }
+        out::record(record);
     } else {
         print(ab);
     }
@@ -196,20 +194,20 @@ fn report(global: &Global, opts: &Opts, record: &Record) -> Result<()> {
 }
 
 fn print(ab: &Ab) {
-    println!("{} {}", ab.kernel, ab.shape);
+    outln!("{} {}", ab.kernel, ab.shape);
     let exact = |side: &Option<AbSide>| match side {
         Some(s) => format!("   NMSE {:.1e} of at most {:.0e}", s.nmse, s.nmse_bound),
         None => String::new(),
     };
-    println!("A  {:<28} {}{}", ab.a, table::micros(ab.a_us), exact(&ab.a_side));
-    println!("B  {:<28} {}{}", ab.b, table::micros(ab.b_us), exact(&ab.b_side));
+    outln!("A  {:<28} {}{}", ab.a, table::micros(ab.a_us), exact(&ab.a_side));
+    outln!("B  {:<28} {}{}", ab.b, table::micros(ab.b_us), exact(&ab.b_side));
     let show = |r: &Ratio| format!("{:.4}  [{:.4}, {:.4}]", r.median, r.low, r.high);
-    println!("B / A     {}", show(&ab.ratio));
-    println!("A / A     {}   control, same run", show(&ab.control));
+    outln!("B / A     {}", show(&ab.ratio));
+    outln!("A / A     {}   control, same run", show(&ab.control));
     if let (Some(a), Some(b)) = (&ab.a_side, &ab.b_side) {
         let (low, high) = (a.nmse.min(b.nmse).max(1e-16), a.nmse.max(b.nmse));
         if high > 10.0 * low {
-            println!("one side is more exact by {:.0} times: they do not do the same", high / low);
+            outln!("one side is more exact by {:.0} times: they do not do the same", high / low);
         }
     }
     let how = match &ab.verified {
@@ -222,7 +220,7 @@ fn print(ab: &Ab) {
         n if ab.verdict == Verdict::Inconclusive => format!("over {n} processes"),
         n => format!("in each of {n} processes"),
     };
-    println!(
+    outln!(
         "B is {} {over} ({} blocks of 8 samples; within ±{:.2} % counts as the same; {how})",
         ab.verdict,
         ab.blocks,

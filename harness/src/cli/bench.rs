@@ -9,6 +9,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::Global;
+use super::out;
 use super::processes::Processes;
 use crate::data::record::{Bench, BenchCase, Body, Flag, Record, StageTiming};
 use crate::error::{Error, Result};
@@ -17,7 +18,7 @@ use crate::measure::Session;
 use crate::plan::select::{Hints, select};
 use crate::plan::tuned::{Store, Tuned};
 use crate::plan::{Plan, PlanError};
-use crate::report::table;
+use crate::report::{cases as rows, table};
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -253,8 +254,11 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         });
     }
     let record = record(session, &cases, &failed);
-    if let Some(path) = opts.save.as_ref().filter(|_| !cases.is_empty()) {
-        record.rewrite(path)?;
+    if let Some(path) = &opts.save {
+        match cases.is_empty() {
+            true => record.write(path)?,
+            false => record.rewrite(path)?,
+        }
         eprintln!("saved {}", path.display());
     }
     print(&record, if global.json { Format::Json } else { opts.format });
@@ -276,61 +280,22 @@ fn print(record: &Record, format: Format) {
     let Body::Bench(Bench { cases, .. }) = &record.body else { return };
     let environment = &record.environment;
     let copy_gb_s = environment.copy_gb_s.unwrap_or(f64::NAN);
-    let to_json = |value: &dyn Fn() -> serde_json::Result<String>| match value() {
-        Ok(text) => println!("{text}"),
-        Err(e) => eprintln!("lathe: cannot write JSON: {e}"),
-    };
     match format {
-        Format::Json => to_json(&|| serde_json::to_string_pretty(record)),
-        Format::Jsonl => {
-            for case in cases {
-                let line = Record::new(
-                    record.environment.clone(),
-                    Body::Bench(Bench { cases: vec![case.clone()], failed: Vec::new() }),
-                );
-                to_json(&|| {
-                    // One flat row a case: what a query over many machines wants.
-                    let mut row = serde_json::to_value(case)?;
-                    if let Some(row) = row.as_object_mut() {
-                        row.insert("schema_version".into(), line.schema_version.into());
-                        row.insert("environment".into(), serde_json::to_value(&line.environment)?);
-                    }
-                    serde_json::to_string(&row)
-                });
-            }
-        }
-        Format::Csv => {
-            println!(
-                "kernel,variant,shape,cold_us,cold_noise,warm_us,bytes,gb_s,fraction_of_copy,flags,\
-                 tflop_s,overlapped_us"
-            );
-            for c in cases {
-                println!(
-                    "{},{},\"{}\",{},{},{},{},{},{},\"{}\",{},{}",
-                    c.kernel,
-                    c.variant.replace('"', "\"\""),
-                    c.shape,
-                    c.cold.median_us,
-                    c.cold.noise,
-                    c.warm.median_us,
-                    c.bytes,
-                    c.gb_s,
-                    c.fraction_of_copy,
-                    words(c, " "),
-                    c.tflop_s.map(|t| t.to_string()).unwrap_or_default(),
-                    c.overlapped.as_ref().map(|t| t.median_us.to_string()).unwrap_or_default()
-                );
-            }
-        }
+        Format::Json => out::record(record),
+        Format::Jsonl => match rows::jsonl(cases, environment) {
+            Ok(lines) => out::text(&lines),
+            Err(e) => out::end(&e.into()),
+        },
+        Format::Csv => out::text(&rows::csv(cases)),
         Format::Table | Format::Md => {
-            println!("{}", cases_table(cases, copy_gb_s));
+            outln!("{}", cases_table(cases, copy_gb_s));
             let over = match environment.processes {
                 Some(n) => format!("± half the 95 % interval of the mean of {n} processes"),
                 None => "± half the median's 95 % interval within one run, which says less than \
                          --processes"
                     .into(),
             };
-            println!(
+            outln!(
                 "{}: copy {copy_gb_s:.0} GB/s (read + write), read bandwidth {}; dependent launches, \
                  medians, {over}; run-time checks {}; canary drift {:.1} %",
                 environment.adapter,
@@ -341,7 +306,7 @@ fn print(record: &Record, format: Format) {
             if let (Some(quantum), Some(cache)) =
                 (environment.timestamp_quantum_ns, environment.cache_bytes)
             {
-                println!(
+                outln!(
                     "timestamp resolution {quantum:.0} ns; last-level cache {}",
                     match cache {
                         0 => "not measured".to_owned(),
@@ -350,7 +315,7 @@ fn print(record: &Record, format: Format) {
                 );
             }
             if record.environment.software {
-                println!("A software adapter: these times say nothing about a GPU.");
+                outln!("A software adapter: these times say nothing about a GPU.");
             }
         }
     }

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Global;
+use super::out;
 use crate::data::gate::{GateReport, GateVerdict, compare};
 use crate::data::record::Record;
 use crate::error::{Error, Result};
-use crate::report::{json, table};
+use crate::report::table;
 
 const EXAMPLES: &str = "\
 Exit codes:
@@ -56,7 +57,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         eprintln!("lathe: {warning}");
     }
     if global.json {
-        json::print(&report);
+        out::json(&report);
     } else {
         print(&report);
     }
@@ -92,9 +93,9 @@ fn print(report: &GateReport) {
             case.verdict.to_string(),
         ]);
     }
-    println!("{t}");
+    outln!("{t}");
     if let Some(control) = report.control {
-        println!(
+        outln!(
             "new / base is less the shift of {} unchanged case(s), {:+.2} %; 95 % of them lie \
              within {:.2} % of it",
             control.cases,
@@ -108,15 +109,17 @@ fn print(report: &GateReport) {
     verdicts.dedup();
     for verdict in verdicts {
         let Some(next) = verdict.next() else { continue };
-        println!();
+        outln!();
         for case in report.cases.iter().filter(|case| case.verdict == verdict) {
             let separator = if case.note.is_empty() { "" } else { ": " };
-            println!("{verdict}: {}{separator}{}", case.key, case.note);
+            outln!("{verdict}: {}{separator}{}", case.key, case.note);
         }
-        println!("  next: {next}");
+        outln!("  next: {next}");
     }
-    println!(
+    outln!(
         "{} confirmed slowdowns, {} wrong, {} unclear",
-        report.slowdowns, report.wrong, report.unclear
+        report.slowdowns,
+        report.wrong,
+        report.unclear
     );
 }

@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use super::Global;
 use super::memory::{Predicted, Reported};
+use super::out;
 use crate::data::record::{Body, Profile, Record, Verified};
 use crate::data::stats;
 use crate::data::steady::steady;
@@ -30,14 +31,15 @@ use crate::decode::{
 };
 use crate::error::{Error, Result};
 use crate::execute::{CpuExecutor, Execute, GpuExecutor};
+use crate::files;
 use crate::gpu::{Gpu, Pipelines, Policy, Span};
 use crate::measure::ab::{self, AbOptions};
 use crate::measure::{copy_bandwidth, environment};
 use crate::model::synth::{SynthSpec, weight_type, write_synth};
 use crate::plan::select::{Hint, Hints};
 use crate::plan::tuned::Store;
+use crate::report::table;
 use crate::report::trace::trace;
-use crate::report::{json, table};
 
 use logits::LogitsFile;
 use output::Text;
@@ -188,7 +190,7 @@ fn read_manifest(path: &Path) -> Result<Hints> {
     struct Manifest {
         hints: BTreeMap<String, String>,
     }
-    let text = std::fs::read_to_string(path)
+    let text = files::read_text(path, files::TEXT)
         .map_err(|source| Error::Io { path: path.to_owned(), source })?;
     let manifest: Manifest = serde_json::from_str(&text)
         .map_err(|e| Error::Usage(format!("{}: {e}", path.display())))?;
@@ -294,6 +296,7 @@ struct StepMs {
 
 #[derive(Serialize)]
 struct Report {
+    #[serde(serialize_with = "crate::files::lossy")]
     model: PathBuf,
     executor: &'static str,
     adapter: AdapterName,
@@ -517,7 +520,7 @@ fn decode(
         Outcome { run, observed: observe_all, verified },
     );
     if global.json {
-        json::print(&report);
+        out::json(&report);
     } else {
         output::print(&report);
     }

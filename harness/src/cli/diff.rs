@@ -8,13 +8,13 @@ use serde::Serialize;
 
 use super::Global;
 use super::decode::{ModelOpts, on_device};
+use super::out;
 use crate::decode::kv_cache;
 use crate::decode::session::{Prompts, prompt_parts};
 use crate::error::{Error, Result};
 use crate::execute::Execute;
 use crate::judge::diff::{self, Divergence};
 use crate::plan::recording::Part;
-use crate::report::json;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
@@ -75,11 +75,13 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         divergence,
     };
     if global.json {
-        json::print(&report);
+        out::json(&report);
     } else if report.divergence.is_none() {
-        println!(
+        outln!(
             "{}: {} operations of {} positions agree with the CPU reference",
-            report.adapter, report.operations, report.steps
+            report.adapter,
+            report.operations,
+            report.steps
         );
     }
     match report.divergence {

@@ -4,12 +4,13 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Global;
+use super::out;
 use crate::data::AdapterSummary;
 use crate::data::record::Ceilings;
 use crate::error::{Error, Result};
 use crate::gpu::adapters;
 use crate::measure::{Copier, ceilings};
-use crate::report::{json, table};
+use crate::report::table;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
@@ -42,7 +43,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         adapters,
     };
     if global.json {
-        json::print(&report);
+        out::json(&report);
         return Ok(());
     }
     let mut t = table::table(
@@ -88,11 +89,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             table::bytes(u64::from(a.workgroup_memory)),
         ]);
     }
-    println!("{t}");
+    outln!("{t}");
     if report.adapters[report.chosen].software {
-        println!(
-            "The chosen adapter is a software implementation: right, but no subject for speed."
-        );
+        outln!("The chosen adapter is a software implementation: right, but no subject for speed.");
     }
     if let Some(c) = report.ceilings {
         let mut t = table::table(&["measured at most", ""], &[1]);
@@ -113,7 +112,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         row("a dispatch that does not", Some(c.independent_us), "µs");
         row("recording a dispatch", Some(c.record_us), "µs");
         row("submitting and waiting", Some(c.round_trip_us), "µs");
-        println!("{t}");
+        outln!("{t}");
     }
     gpu.check_faults()
         .map_err(|e| Error::DeviceLost { adapter: gpu.adapter.name.clone(), reason: e.to_string() })

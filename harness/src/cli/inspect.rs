@@ -9,10 +9,11 @@ use serde::Serialize;
 use super::Global;
 use super::decode::Float;
 use super::memory::Predicted;
+use super::out;
 use crate::decode::{Chunks, Model, SessionOptions, Weights};
 use crate::error::Result;
 use crate::model::{ModelFile, ModelSummary, describe};
-use crate::report::{json, table};
+use crate::report::table;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
@@ -58,11 +59,11 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let refusal = refusal.or(too_large);
     let report = Report { summary, decodable: reason.is_none(), reason, memory };
     if global.json {
-        json::print(&report);
+        out::json(&report);
         return refusal.map_or(Ok(()), Err);
     }
     let s = &report.summary;
-    println!(
+    outln!(
         "{}: {}, {}, {} parameters, {} of {} are tensors",
         s.path.display(),
         match (s.gguf_version, s.files) {
@@ -76,7 +77,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         table::bytes(s.file_bytes),
     );
     if let Some(c) = &s.config {
-        println!(
+        outln!(
             "{} layers, hidden {}, ffn {}, heads {}/{} x {}, vocabulary {}, context {}{}",
             c.n_layers,
             c.hidden,
@@ -98,17 +99,17 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             table::bytes(ty.bytes),
         ]);
     }
-    println!("{t}");
+    outln!("{t}");
     let mut t = table::table(&["key", "type", "value"], &[]);
     for line in &s.metadata {
         t.add_row(vec![line.key.clone(), line.ty.to_owned(), line.value.clone()]);
     }
-    println!("{t}");
+    outln!("{t}");
     if report.decodable {
-        println!("can be decoded");
+        outln!("can be decoded");
     }
     if let (Some(memory), Some(context)) = (&report.memory, opts.context) {
-        println!("device memory with {context} positions: {memory}");
+        outln!("device memory with {context} positions: {memory}");
     }
     refusal.map_or(Ok(()), Err)
 }

@@ -5,9 +5,10 @@ use lathe_kernels::{Capabilities, Kernel, KernelVariant};
 use serde::Serialize;
 
 use super::Global;
+use super::out;
 use crate::error::{Error, Result};
 use crate::plan::Plan;
-use crate::report::{json, table};
+use crate::report::table;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {}
@@ -57,7 +58,7 @@ pub(super) fn run(global: &Global, _: &Opts) -> Result<()> {
         kernels: lathe_kernels::kernels().iter().map(|k| kernel_line(k, caps)).collect(),
     };
     if global.json {
-        json::print(&report);
+        out::json(&report);
         return Ok(());
     }
     let mut t = table::table(&["kernel", "variant", "needs", "dispatches", "here"], &[3]);
@@ -77,9 +78,9 @@ pub(super) fn run(global: &Global, _: &Opts) -> Result<()> {
             ]);
         }
     }
-    println!("{t}");
+    outln!("{t}");
     for k in &report.kernels {
-        println!("{:<18} {}", k.name, k.summary);
+        outln!("{:<18} {}", k.name, k.summary);
     }
     Ok(())
 }

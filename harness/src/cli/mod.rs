@@ -1,6 +1,9 @@
 //! The `lathe` command: arguments in, one call, plain data out. The only place that formats
 //! errors and chooses exit codes.
 
+#[macro_use]
+mod out;
+
 mod ab;
 mod bench;
 mod check;
@@ -18,11 +21,13 @@ mod quantize;
 mod report;
 mod show;
 mod suite;
+mod supervised;
 mod synth;
 mod tune;
 mod validate;
 
-use std::io::IsTerminal;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -145,24 +150,28 @@ impl Global {
 
 /// Parses the command line, runs it, and reports errors on stderr.
 pub fn main() -> ExitCode {
-    // A reader that has seen enough (`| head`) is no reason to panic.
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        let text = info.payload().downcast_ref::<String>().map_or("", String::as_str);
-        if text.starts_with("failed printing to stdout") {
-            std::process::exit(0);
-        }
-        report(info);
-    }));
     // llama-bench's `-pg` is one option; to clap it would be `-p` with the value `g`.
-    let args = std::env::args_os().map(|arg| if arg == "-pg" { "--pg".into() } else { arg });
-    let cli = match Cli::try_parse_from(args) {
+    let args: Vec<OsString> =
+        std::env::args_os().map(|arg| if arg == "-pg" { "--pg".into() } else { arg }).collect();
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(e) => {
-            let _ = e.print();
-            return if e.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+            if e.use_stderr() {
+                let _ = e.print();
+                return ExitCode::from(2);
+            }
+            // Help, or the version.
+            if let Err(e) = e.print().and_then(|()| std::io::stdout().flush()) {
+                out::end(&e);
+            }
+            return ExitCode::SUCCESS;
         }
     };
+    supervised::run(&args, || work(cli))
+}
+
+/// Runs a command and says what went wrong.
+fn work(cli: Cli) -> ExitCode {
     let level = match cli.global.verbose {
         0 => "warn",
         1 => "lathe_harness=info,warn",
@@ -203,7 +212,7 @@ pub fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("lathe: {e}");
+            eprintln!("lathe: {}", out::escaped(&e.to_string()));
             ExitCode::from(e.exit_code())
         }
     }

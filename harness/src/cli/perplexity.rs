@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::Global;
 use super::decode::{AdapterName, ExecutorName, Float, on_device, parse_hints, read_text};
+use super::out;
 use crate::data::stats::Mean;
 use crate::decode::perplexity::{self, Quality, Runner, Text};
 use crate::decode::{Chunks, DecodeGraph, Model, SessionOptions};
@@ -18,7 +19,7 @@ use crate::gpu::Gpu;
 use crate::model::tokenizer::Tokenizer;
 use crate::plan::select::Hints;
 use crate::plan::tuned::Store;
-use crate::report::{json, table};
+use crate::report::table;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
@@ -68,7 +69,9 @@ pub(super) struct Opts {
 
 #[derive(Serialize)]
 struct Report {
+    #[serde(serialize_with = "crate::files::lossy")]
     model: PathBuf,
+    #[serde(serialize_with = "crate::files::lossy")]
     text: PathBuf,
     executor: &'static str,
     adapter: AdapterName,
@@ -101,6 +104,7 @@ struct Report {
 
 #[derive(Serialize)]
 struct Reference {
+    #[serde(serialize_with = "crate::files::lossy")]
     model: PathBuf,
     kv: &'static str,
     activations: &'static str,
@@ -215,7 +219,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         top1_agreement: quality.against.map(|a| a.top1),
     };
     if global.json {
-        json::print(&report);
+        out::json(&report);
     } else {
         print(&report, &quality);
     }
@@ -259,5 +263,5 @@ fn print(r: &Report, quality: &Quality) {
         row("mean KL divergence", small(against.kl));
         row("same likeliest token", format!("{:.2} %", against.top1 * 100.0));
     }
-    println!("{t}");
+    outln!("{t}");
 }

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Global;
+use super::out;
 use crate::error::{Error, Result};
 use crate::model::ModelFile;
 use crate::model::export::{ExportSpec, write_gguf};
 use crate::model::synth::weight_type;
-use crate::report::{json, table};
+use crate::report::table;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
@@ -52,10 +53,10 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     })?;
     bar.finish_and_clear();
     if global.json {
-        json::print(&summary);
+        out::json(&summary);
         return Ok(());
     }
-    println!(
+    outln!(
         "{}: {} parameters, {} of tensors became a file of {}{}",
         summary.path.display(),
         summary.parameters,
@@ -78,15 +79,18 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             shown(ty.nearest_relative_rms_error),
         ]);
     }
-    println!("{t}");
+    outln!("{t}");
     for f in &summary.fallbacks {
-        println!(
+        outln!(
             "{} of them as {} in place of {}: rows of {} are no whole blocks",
-            f.tensors, f.stored, f.asked, f.row_len
+            f.tensors,
+            f.stored,
+            f.asked,
+            f.row_len
         );
     }
     if summary.requantised > 0 {
-        println!(
+        outln!(
             "{} tensors were quantised before: what that lost is not in these errors",
             summary.requantised
         );

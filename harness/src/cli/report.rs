@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Global;
+use super::out;
 use crate::data::record::Record;
 use crate::error::Result;
-use crate::report::{html, json};
+use crate::report::html;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
@@ -31,9 +32,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let page = html::render(&records);
     super::write_page(&opts.output, &page)?;
     if global.json {
-        json::print(&serde_json::json!({ "output": opts.output, "bytes": page.len() }));
+        out::json(&serde_json::json!({ "output": opts.output, "bytes": page.len() }));
     } else {
-        println!("{}: {} bytes", opts.output.display(), page.len());
+        outln!("{}: {} bytes", opts.output.display(), page.len());
     }
     Ok(())
 }

@@ -6,9 +6,9 @@ use clap::Args;
 use lathe_kernels::{Constants, Kernel, KernelVariant};
 
 use super::Global;
+use super::out;
 use crate::error::{Error, Result};
 use crate::plan::backend_text::{self, Language, Written};
-use crate::report::json;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
@@ -63,7 +63,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         let texts = shown
             .iter()
             .map(|(stage, text)| serde_json::json!({ "stage": stage, "text": text.to_string() }));
-        json::print(&serde_json::json!({
+        out::json(&serde_json::json!({
             "kernel": kernel.name, "variant": variant.name, "language": opts.language.name(),
             "texts": texts.collect::<Vec<_>>(),
         }));
@@ -72,9 +72,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let comment = if opts.language == Language::Spirv { ";" } else { "//" };
     for (stage, text) in &shown {
         if shown.len() > 1 {
-            println!("{comment} {}", stage.unwrap_or_default());
+            outln!("{comment} {}", stage.unwrap_or_default());
         }
-        print!("{text}");
+        out::text(&text.to_string());
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use clap::Args;
 
 use super::Global;
 use super::generation::{OnDevice, RunOpts, measured, recorded, run_memory, told_apart};
+use super::out;
 use crate::data::bytes;
 use crate::data::record::{Body, Environment, Record, Suite, SuiteConfig, SuiteModel, SuiteRun};
 use crate::data::stats::quantile;
@@ -130,12 +131,9 @@ fn finish(global: &Global, opts: &Opts, environment: Environment, suite: Suite) 
         eprintln!("wrote {}", path.display());
     }
     if global.json {
-        match serde_json::to_string_pretty(&records[0].1) {
-            Ok(text) => println!("{text}"),
-            Err(e) => eprintln!("lathe: cannot write JSON: {e}"),
-        }
+        out::record(&records[0].1);
     } else {
-        print!("{markdown}");
+        out::text(&markdown);
     }
     Ok(())
 }

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Global;
+use super::out;
 use crate::error::{Error, Result};
 use crate::model::synth::{SynthArch, SynthSpec, weight_type, write_synth};
-use crate::report::{json, table};
+use crate::report::table;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
@@ -44,9 +45,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     })?;
     bar.finish_and_clear();
     if global.json {
-        json::print(&summary);
+        out::json(&summary);
     } else {
-        println!(
+        outln!(
             "{}: {} parameters in {} tensors, {} (seed {})",
             summary.path.display(),
             summary.parameters,
@@ -56,11 +57,14 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         );
         let types: Vec<String> =
             summary.types.iter().map(|(name, tensors)| format!("{tensors} {name}")).collect();
-        println!("tensors: {}", types.join(", "));
+        outln!("tensors: {}", types.join(", "));
         for f in &summary.fallbacks {
-            println!(
+            outln!(
                 "{} of them as {} in place of {}: rows of {} are no whole blocks",
-                f.tensors, f.stored, f.asked, f.row_len
+                f.tensors,
+                f.stored,
+                f.asked,
+                f.row_len
             );
         }
     }

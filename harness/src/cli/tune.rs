@@ -9,11 +9,12 @@ use lathe_kernels::{Kernel, KernelVariant, Problem};
 use serde::Serialize;
 
 use super::Global;
+use super::out;
 use crate::data::Ratio;
 use crate::error::{Error, Result};
 use crate::measure::tune::{Answer, Found, Request, Trials, TuneOptions, tune};
 use crate::plan::tuned::Store;
-use crate::report::{json, table};
+use crate::report::table;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
@@ -55,6 +56,7 @@ pub(super) struct CandidatesOpts {
 
 #[derive(Serialize)]
 struct Report {
+    #[serde(serialize_with = "crate::files::lossy")]
     store: PathBuf,
     found: Vec<Found>,
 }
@@ -69,7 +71,7 @@ pub(super) fn candidates(global: &Global, opts: &CandidatesOpts) -> Result<()> {
         let request: Request =
             serde_json::from_str(&line).map_err(|e| Error::Usage(format!("{line}: {e}")))?;
         let answer = trials.answer(&request)?;
-        println!("{}", serde_json::to_string(&answer).map_err(|e| Error::Usage(e.to_string()))?);
+        outln!("{}", serde_json::to_string(&answer).map_err(|e| Error::Usage(e.to_string()))?);
         if matches!(answer, Answer::Rejected { alive: false, .. }) {
             break;
         }
@@ -151,34 +153,35 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         all.push(found);
     }
     if global.json {
-        json::print(&Report { store: path, found: all });
+        out::json(&Report { store: path, found: all });
     } else {
-        println!("stored choices: {}", path.display());
+        outln!("stored choices: {}", path.display());
     }
     Ok(())
 }
 
 fn print(f: &Found) {
-    print!("{} {}: {} candidates, {} rejected", f.kernel, f.shape, f.tried, f.rejected.len());
-    match f.skipped {
-        0 => println!(),
-        n => println!(", {n} left out for time"),
-    }
+    let left_out = match f.skipped {
+        0 => String::new(),
+        n => format!(", {n} left out for time"),
+    };
+    let rejected = f.rejected.len();
+    outln!("{} {}: {} candidates, {rejected} rejected{left_out}", f.kernel, f.shape, f.tried);
     for (candidate, reason) in &f.rejected {
         let first = reason.lines().next().unwrap_or_default();
-        println!("  rejected {candidate}: {first}");
+        outln!("  rejected {candidate}: {first}");
     }
     let mut t = table::table(&["finalist", "cold"], &[1]);
     for (name, us) in &f.finalists {
         t.add_row(vec![name.clone(), table::micros(*us)]);
     }
-    println!("{t}");
+    outln!("{t}");
     if f.comparisons.is_empty() {
-        println!("the incumbent, {}, stays", f.incumbent);
+        outln!("the incumbent, {}, stays", f.incumbent);
     }
     for (nth, c) in f.comparisons.iter().enumerate() {
         let Ratio { median, low, high } = c.ratio;
-        println!(
+        outln!(
             "process {}: {} against {}: {} {median:.4} [{low:.4}, {high:.4}]",
             nth + 1,
             f.winner,
@@ -187,15 +190,15 @@ fn print(f: &Found) {
         );
     }
     match (&f.stored, f.comparisons.len()) {
-        (Some(_), n) => println!("FASTER in each of {n} processes: stored"),
+        (Some(_), n) => outln!("FASTER in each of {n} processes: stored"),
         (None, 0) => {}
-        (None, _) => println!("not stored"),
+        (None, _) => outln!("not stored"),
     }
 }
 
 fn show(global: &Global, store: &Store) -> Result<()> {
     if global.json {
-        json::print(store);
+        out::json(store);
         return Ok(());
     }
     let header = ["adapter", "kernel", "shape", "variant", "constants", "time over", "of", "date"];
@@ -213,6 +216,6 @@ fn show(global: &Global, store: &Store) -> Result<()> {
             e.date.clone(),
         ]);
     }
-    println!("{t}");
+    outln!("{t}");
     Ok(())
 }

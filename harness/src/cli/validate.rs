@@ -9,10 +9,11 @@ use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, ParamKind, R
 use serde::Serialize;
 
 use super::Global;
+use super::out;
 use crate::error::{Error, Result};
 use crate::plan::backend_text::{self, Language, Limitation, Written};
 use crate::plan::{Plan, PlanError};
-use crate::report::{browser, json, table};
+use crate::report::{browser, table};
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
@@ -54,7 +55,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let failed = lines.iter().filter(|l| !l.errors.is_empty()).count();
     let report = Report { passed: lines.len() - failed, failed, variants: lines };
     if global.json {
-        json::print(&report);
+        out::json(&report);
     } else {
         let mut t = table::table(&["kernel", "variant", "shapes", "SPIR-V, MSL, HLSL, WGSL"], &[2]);
         for l in &report.variants {
@@ -71,8 +72,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 },
             ]);
         }
-        println!("{t}");
-        println!("{} variants valid, {} not", report.passed, report.failed);
+        outln!("{t}");
+        outln!("{} variants valid, {} not", report.passed, report.failed);
     }
     match failed {
         0 => Ok(()),
@@ -97,18 +98,18 @@ fn page(global: &Global, opts: &Opts, path: &Path) -> Result<()> {
     super::write_page(path, &page)?;
     let pipelines: usize = modules.iter().map(|m| m.pipelines.len()).sum();
     if global.json {
-        json::print(&serde_json::json!({
+        out::json(&serde_json::json!({
             "output": path, "bytes": page.len(), "variants": modules.len(), "pipelines": pipelines,
             "left_out": left_out,
         }));
     } else {
-        println!(
+        outln!(
             "{}: {} variants, {pipelines} pipelines; open it in a browser with WebGPU",
             path.display(),
             modules.len()
         );
         for name in left_out {
-            println!("left out {name}: no browser has cooperative matrices");
+            outln!("left out {name}: no browser has cooperative matrices");
         }
     }
     Ok(())

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::paired::Verdict;
 use super::{Ratio, Word, stats};
 use crate::error::{Error, Result};
+use crate::files;
 
 mod generation;
 
@@ -557,7 +558,7 @@ impl Record {
 
     /// Reads a record; errors name the file and, for a malformed one, line and key.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path)
+        let text = files::read_text(path, files::DATA)
             .map_err(|source| Error::Io { path: path.to_owned(), source })?;
         Self::parse(&text, path)
     }

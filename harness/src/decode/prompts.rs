@@ -5,6 +5,7 @@ use std::path::Path;
 use super::Model;
 use crate::data::rng::Rng;
 use crate::error::{Error, Result};
+use crate::files;
 
 /// Seed of the tokens of a benchmark run.
 pub const SEED: u64 = 42;
@@ -63,7 +64,8 @@ fn file(path: &Path) -> String {
 }
 
 fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.to_owned(), source })
+    files::read_text(path, files::DATA)
+        .map_err(|source| Error::Io { path: path.to_owned(), source })
 }
 
 fn ids(path: &Path, text: &str, vocab: usize) -> Result<Vec<u32>> {

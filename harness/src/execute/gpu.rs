@@ -9,6 +9,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
+use lathe_kernels::ReflectError;
+
 use super::{Batch, Execute, Stream};
 use crate::error::Result;
 use crate::gpu::{Block, Gpu, Pipeline, Pipelines, Policy};
@@ -242,6 +244,7 @@ fn prepared(
     let mut dispatches = Vec::new();
     for (index, op) in ops.iter().enumerate() {
         for (stage, pipeline) in op.plan.stages.iter().zip(pipelines.of(gpu, &op.plan)?) {
+            hold_what_is_declared(op, &stage.entry, blocks)?;
             let entries: Vec<_> = pipeline
                 .bindings
                 .iter()
@@ -263,6 +266,23 @@ fn prepared(
         }
     }
     Ok(dispatches)
+}
+
+/// Whether the memory of a shape has what a text declares of it, such as an array of fixed length.
+fn hold_what_is_declared(op: &Op, entry: &str, blocks: &[Arc<Block>]) -> Result<()> {
+    let reflection = &op.plan.reflection;
+    let used = reflection.entry(entry).map(|e| e.buffers.as_slice()).unwrap_or_default();
+    for buffer in used.iter().map(|&i| &reflection.buffers[i]) {
+        let own = op.plan.binding(&buffer.name);
+        let bytes = blocks[op.tensor(own).0].bytes.next_multiple_of(4);
+        if buffer.least_bytes > bytes {
+            let (path, name, least) = (op.plan.variant.clone(), &buffer.name, buffer.least_bytes);
+            let reason =
+                format!("`{name}` is declared with {least} bytes, {own} has {bytes} in this shape");
+            return Err(ReflectError::User { path, reason }.into());
+        }
+    }
+    Ok(())
 }
 
 impl Dispatch {

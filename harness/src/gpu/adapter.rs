@@ -117,6 +117,7 @@ pub(super) fn choose(
         ));
     }
     let at = match wanted {
+        Some("") => return Err(Error::Usage("the adapter's name is empty".into())),
         None => {
             let rank = |s: &AdapterSummary| match s.kind.as_str() {
                 "discrete-gpu" => 0,

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::device::Gpu;
 use crate::error::Result;
+use crate::guard;
 use crate::plan::Plan;
 
 /// A compiled dispatch.
@@ -36,7 +37,9 @@ impl Pipelines {
             return Ok(Arc::clone(found));
         }
         let what = format!("{}/{} ({entry})", plan.kernel.name, plan.variant);
-        let compiled = gpu.scoped(&what, |device| compile(device, gpu, plan, entry));
+        let compiled = guard::compile(&plan.variant, || {
+            gpu.scoped(&what, |device| compile(device, gpu, plan, entry))
+        });
         let pipeline = Arc::new(compiled.map_err(|e| {
             match e {
                 // The fault of a user's file is not the device's.

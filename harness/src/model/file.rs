@@ -1,8 +1,7 @@
 //! A checkpoint on disk, mapped.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use super::gguf::{Gguf, GgufError, TensorInfo};
 use super::json::KeyError;
 use super::safetensors::SafetensorsError;
 use super::tokenizer::{TokenizerError, Vocabulary};
+use crate::files;
 
 /// Why a checkpoint could not be read or written. Every message begins with the path; the cause is
 /// part of the message.
@@ -96,6 +96,16 @@ pub enum ModelError {
         /// What is wrong with it.
         error: ChatError,
     },
+    /// The file system refused what is to be written.
+    #[error("{}: cannot {action}: {error}", path.display())]
+    Output {
+        /// The file to be written.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// The refusal.
+        error: io::Error,
+    },
     /// A file to be written is there already.
     #[error("{}: exists already and is not overwritten; remove it first", path.display())]
     Exists {
@@ -115,7 +125,7 @@ pub struct Mapped {
 impl Mapped {
     pub(super) fn open(path: &Path) -> Result<Self, ModelError> {
         let io = |action| move |error| ModelError::Io { path: path.to_owned(), action, error };
-        let file = File::open(path).map_err(io("open"))?;
+        let file = files::open(path).map_err(io("open"))?;
         // SAFETY: the map is read-only and lives as long as `self`. Another process that cuts the
         // file meanwhile can end this one with SIGBUS, as for every program that maps its input;
         // writing into it can change values under us, which every reader of the bytes tolerates
@@ -279,13 +289,8 @@ impl ModelFile {
 
 /// A file's bytes, if there are at most `longest`.
 pub(super) fn read(path: &Path, longest: u64) -> Result<Vec<u8>, ModelError> {
-    let io = |action| move |error| ModelError::Io { path: path.to_owned(), action, error };
-    let file = File::open(path).map_err(io("open"))?;
-    let mut bytes = Vec::new();
-    file.take(longest + 1).read_to_end(&mut bytes).map_err(io("read"))?;
-    if bytes.len() as u64 > longest {
-        let error = io::Error::other(format!("it has more than {longest} bytes"));
-        return Err(io("read")(error));
-    }
-    Ok(bytes)
+    files::read(path, longest).map_err(|error| {
+        let action = if error.kind() == io::ErrorKind::NotFound { "open" } else { "read" };
+        ModelError::Io { path: path.to_owned(), action, error }
+    })
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::config::{Arch, Config, ConfigError, HfConfig, Tensors, arch_of, token_list};
 use super::export::vocabulary;
-use super::file::{Mapped, ModelError};
+use super::file::{self, Mapped, ModelError};
 use super::gguf::{GgmlType, TensorInfo};
 use super::json::{self, KeyError, Object};
 use super::names::Names;
@@ -217,16 +217,7 @@ fn ggml_type(dtype: Dtype) -> Option<GgmlType> {
 }
 
 fn read_json(path: &Path) -> Result<Value, ModelError> {
-    let io = |action| move |error| ModelError::Io { path: path.to_owned(), action, error };
-    let why = |why: String| ModelError::Folder { path: path.to_owned(), why };
-    let metadata = fs::metadata(path).map_err(io("open"))?;
-    if !metadata.is_file() {
-        return Err(why("is no file".to_owned()));
-    }
-    if metadata.len() > MAX_JSON {
-        return Err(why(format!("{} bytes are more than the {MAX_JSON} read", metadata.len())));
-    }
-    parse_json(path, &fs::read(path).map_err(io("read"))?)
+    parse_json(path, &file::read(path, MAX_JSON)?)
 }
 
 fn parse_json(path: &Path, bytes: &[u8]) -> Result<Value, ModelError> {

@@ -14,6 +14,7 @@ use super::json::shown;
 #[derive(Debug, Clone, Serialize)]
 pub struct ModelSummary {
     /// The file.
+    #[serde(serialize_with = "crate::files::lossy")]
     pub path: PathBuf,
     /// `gguf` or `safetensors`.
     pub format: &'static str,

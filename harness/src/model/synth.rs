@@ -119,6 +119,7 @@ pub struct SynthSpec {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct SynthSummary {
     /// The file.
+    #[serde(serialize_with = "crate::files::lossy")]
     pub path: PathBuf,
     /// Its size.
     pub bytes: u64,
@@ -162,7 +163,7 @@ pub fn write_synth(
     path: &Path,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<SynthSummary, ModelError> {
-    let refused = |action| move |error| ModelError::Io { path: path.to_owned(), action, error };
+    let refused = |action| move |error| ModelError::Output { path: path.to_owned(), action, error };
     let absent = || match path.try_exists() {
         Ok(false) => Ok(()),
         Ok(true) => Err(ModelError::Exists { path: path.to_owned() }),

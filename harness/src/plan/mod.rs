@@ -19,6 +19,8 @@ use lathe_kernels::{
     Shape, Tolerance,
 };
 
+use crate::guard;
+
 /// One variant, specialised for one shape on one adapter.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -124,9 +126,11 @@ impl Plan {
 
     /// A WGSL text with its modules, and what naga says of it.
     pub fn reflect(text: &str, path: &str) -> Result<(String, Reflection), PlanError> {
-        let text = lathe_kernels::link(text, path)?;
-        let reflection = Reflection::of(&text, path)?;
-        Ok((text, reflection))
+        guard::compile(path, || {
+            let text = lathe_kernels::link(text, path)?;
+            let reflection = Reflection::of(&text, path)?;
+            Ok((text, reflection))
+        })
     }
 
     /// A hash of the source, its constants, grid and bindings: equal when the same code runs the
@@ -169,6 +173,14 @@ impl Plan {
         let tuned = variant.constants(shape, caps);
         let mut given: Vec<(&str, f64)> = shape.iter().chain(tuned).collect();
         given.extend(set.iter().map(|(name, value)| (name.as_str(), *value)));
+        for (name, value) in set {
+            let own = |(known, own): &(&str, f64)| (*known == name).then_some(*own);
+            let own = given[..given.len() - set.len()].iter().rev().find_map(own);
+            let is_free = kernel.param(name).is_none() && reflection.has_override(name);
+            if !is_free || !fits_grid(*value, own) {
+                return Err(PlanError::Unavailable(format!("cannot set {name} = {value}")));
+            }
+        }
         let constants = reflection.constants(given)?;
         let mut plan = Self {
             kernel,
@@ -245,7 +257,8 @@ impl Plan {
                 ));
             }
         }
-        let (memory, invocations) = reflection.workgroup(entry, &self.constants)?;
+        let workgroup = || reflection.workgroup(entry, &self.constants);
+        let (memory, invocations) = guard::compile(&self.variant, workgroup)?;
         if memory > caps.workgroup_memory {
             return unavailable(format!(
                 "needs {memory} bytes of workgroup memory, the adapter has {}",
@@ -267,6 +280,12 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// Whether a grid can count on an override: it may divide by those that are not zero in the
+/// variant itself.
+fn fits_grid(value: f64, own: Option<f64>) -> bool {
+    own == Some(value) || (value.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(&value))
 }
 
 /// State of an FNV-1a hash of nothing.

@@ -1,14 +1,16 @@
 //! Tuned choices of variants and constants: kept in one file, found again for an adapter and a
 //! shape.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lathe_kernels::{Capabilities, Kernel, Shape};
 use serde::{Deserialize, Serialize};
 
 use crate::data::{AdapterSummary, Ratio};
 use crate::error::{Error, Result};
+use crate::files;
 use crate::plan::Plan;
 
 /// One stored choice.
@@ -43,6 +45,25 @@ impl Entry {
         let key = kernel.and_then(|kernel| kernel.read_key(&self.shape).ok());
         key.unwrap_or_else(|| self.shape.clone())
     }
+
+    /// What it chooses for a shape; or why it is stale.
+    fn plan(
+        &self,
+        kernel: &'static Kernel,
+        shape: &Shape,
+        caps: &Capabilities,
+    ) -> Result<Plan, String> {
+        let no_variant = || format!("{} has no variant {}", kernel.name, self.variant);
+        let variant = kernel.variant(&self.variant).ok_or_else(no_variant)?;
+        let plan = Plan::tuned(kernel, variant, shape, caps, &self.constants);
+        let plan = plan.map_err(|e| format!("{}: {e}", self.variant))?;
+        let is_same = plan.fingerprint() == self.source
+            || plan.fingerprint_before().as_ref() == Some(&self.source);
+        match is_same {
+            true => Ok(plan),
+            false => Err(format!("{} has changed since", self.variant)),
+        }
+    }
 }
 
 /// Stored choices of all machines in one JSON file.
@@ -69,7 +90,7 @@ impl Store {
 
     /// Reads a store; a missing file is an empty one.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = match std::fs::read_to_string(path) {
+        let text = match files::read_text(path, files::DATA) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 return Ok(Self { schema_version: 1, entries: Vec::new() });
@@ -109,7 +130,7 @@ impl Store {
     /// The choices of one adapter and driver.
     pub fn of(&self, adapter: &AdapterSummary) -> Tuned {
         let mine = |e: &&Entry| e.adapter == adapter.name && e.driver == adapter.driver;
-        Tuned { entries: self.entries.iter().filter(mine).cloned().collect() }
+        Tuned::new(self.entries.iter().filter(mine).cloned().collect())
     }
 }
 
@@ -117,11 +138,18 @@ impl Store {
 #[derive(Clone, Debug, Default)]
 pub struct Tuned {
     entries: Vec<Entry>,
+    /// Those that were said to be stale: a layer asks for the same as the one before.
+    said: Arc<Mutex<BTreeSet<usize>>>,
 }
 
 impl Tuned {
-    /// The plan stored for a shape and why it is taken. An entry whose source has changed since
-    /// is stale and not looked at; new names alone change nothing.
+    fn new(entries: Vec<Entry>) -> Self {
+        Self { entries, said: Arc::default() }
+    }
+
+    /// The plan stored for a shape and why it is taken. An entry is stale where its source has
+    /// changed since, or where it cannot be planned: that is said once, and there is none. New
+    /// names alone change nothing.
     pub fn find(
         &self,
         kernel: &'static Kernel,
@@ -129,17 +157,22 @@ impl Tuned {
         caps: &Capabilities,
     ) -> Option<(Plan, String)> {
         let key = kernel.key(shape);
-        let entry = self.entries.iter().find(|e| e.kernel == kernel.name && e.key() == key)?;
-        let variant = kernel.variant(&entry.variant)?;
-        let plan = Plan::tuned(kernel, variant, shape, caps, &entry.constants).ok()?;
-        let is_same = plan.fingerprint() == entry.source
-            || plan.fingerprint_before().as_ref() == Some(&entry.source);
-        if !is_same {
-            tracing::warn!(kernel = kernel.name, shape = key, "tuned entry is stale, ignored");
-            return None;
+        let is_its = |e: &Entry| e.kernel == kernel.name && e.key() == key;
+        let at = self.entries.iter().position(is_its)?;
+        let entry = &self.entries[at];
+        match entry.plan(kernel, shape, caps) {
+            Ok(plan) => {
+                let why = format!("tuned: {:.3} of {}'s time", entry.ratio.median, entry.incumbent);
+                Some((plan, why))
+            }
+            Err(why) => {
+                if self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(at) {
+                    let kernel = kernel.name;
+                    tracing::warn!(kernel, shape = key, why, "tuned entry is stale, ignored");
+                }
+                None
+            }
         }
-        let why = format!("tuned: {:.3} of {}'s time", entry.ratio.median, entry.incumbent);
-        Some((plan, why))
     }
 }
 
@@ -178,16 +211,34 @@ mod tests {
             (s.plan.variant.clone(), s.plan.constants.get("LANES").copied(), s.why)
         };
         let none = crate::plan::select::Hints::new();
-        let tuned = Tuned { entries: vec![entry.clone()] };
+        let tuned = Tuned::new(vec![entry.clone()]);
         let (variant, lanes, why) = chosen(&tuned, &none);
         assert_eq!((variant.as_str(), lanes), ("workgroup", Some(16.0)));
         assert!(why.contains("tuned"));
         let hint = crate::plan::select::Hints::from([("gemv".to_owned(), "naive".into())]);
         assert_eq!(chosen(&tuned, &hint).0, "naive");
         entry.source = "another".into();
-        let (_, lanes, why) = chosen(&Tuned { entries: vec![entry] }, &none);
+        let (_, lanes, why) = chosen(&Tuned::new(vec![entry]), &none);
         assert_ne!(lanes, Some(16.0));
         assert!(!why.contains("tuned"));
+    }
+
+    #[test]
+    fn a_choice_that_cannot_be_planned_is_stale() {
+        let kernel = lathe_kernels::kernel("gemv").expect("gemv");
+        let shape = kernel.default_problem().shape;
+        let sound = entry(kernel, &shape);
+        for value in [0.0, -0.0, -1.0, 0.5, 1e300, f64::NAN, f64::INFINITY, 8_589_934_592.0] {
+            for name in ["LANES", "WG", "ROWS", "NO_SUCH"] {
+                let constants = BTreeMap::from([(name.to_owned(), value)]);
+                let tuned = Tuned::new(vec![Entry { constants, ..sound.clone() }]);
+                let caps = Capabilities::minimal();
+                assert!(tuned.find(kernel, &shape, &caps).is_none(), "{name} = {value}");
+            }
+        }
+        let other = Entry { variant: "no such".into(), ..sound };
+        let why = other.plan(kernel, &shape, &Capabilities::minimal()).map(|_| "a plan");
+        assert_eq!(why, Err("gemv has no variant no such".into()));
     }
 
     #[test]
@@ -220,7 +271,7 @@ mod tests {
     #[test]
     fn choices_of_before_are_found_where_only_names_have_changed() {
         let store: Store = serde_json::from_str(BEFORE).expect("a store");
-        let tuned = Tuned { entries: store.entries.clone() };
+        let tuned = Tuned::new(store.entries.clone());
         let mut stale = Vec::new();
         for entry in &store.entries {
             let kernel = lathe_kernels::kernel(&entry.kernel).expect("its kernel");
@@ -241,7 +292,7 @@ mod tests {
             assert_ne!(plan.fingerprint(), entry.source, "{}: its names are new", entry.kernel);
             // Another text would be another choice.
             let altered = Entry { source: "another".into(), ..entry.clone() };
-            let altered = Tuned { entries: vec![altered] };
+            let altered = Tuned::new(vec![altered]);
             assert!(altered.find(kernel, &shape, &llvmpipe()).is_none());
         }
         assert_eq!((store.entries.len(), stale.as_slice()), (5, &["matmul", "lm_head_argmax"][..]));

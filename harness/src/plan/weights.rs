@@ -169,9 +169,8 @@ impl WeightRows {
         let (block, row) = (self.format.block_bytes(), self.row_bytes());
         let range = |at: usize| at * block..(at + blocks) * block;
         let rows_of = |at: usize| range(at).start / row..range(at).end.div_ceil(row);
-        let bytes = |rows: &Range<usize>| -> Vec<u8> {
-            self.slice(rows.clone()).joined().into_owned()
-        };
+        let bytes =
+            |rows: &Range<usize>| -> Vec<u8> { self.slice(rows.clone()).joined().into_owned() };
         let (rows, sources) = (rows_of(to), rows_of(from));
         let (mut new, source) = (bytes(&rows), bytes(&sources));
         let (to, from) =

@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::csv_row;
 use crate::data::record::{Environment, GenerationTest, GenerationTests};
 
 /// The columns of the CSV, in llama-bench's order, then ours.
@@ -64,17 +65,14 @@ pub fn csv(run: &GenerationTests, env: &Environment) -> String {
     let mut text = format!("{}\n", COLUMNS.join(","));
     for test in &run.tests {
         let row = row(test, env);
-        let cells = COLUMNS.map(|column| {
-            let cell = match (column, &row[column]) {
-                ("verified", Value::Null) => "not verified".to_owned(),
-                ("verified", verified) => format!("{} positions", verified["positions"]),
-                (_, Value::Null) => String::new(),
-                (_, Value::String(text)) => text.clone(),
-                (_, value) => value.to_string(),
-            };
-            format!("\"{}\"", cell.replace('"', "\"\""))
+        let cells = COLUMNS.map(|column| match (column, &row[column]) {
+            ("verified", Value::Null) => "not verified".to_owned(),
+            ("verified", verified) => format!("{} positions", verified["positions"]),
+            (_, Value::Null) => String::new(),
+            (_, Value::String(text)) => text.clone(),
+            (_, value) => value.to_string(),
         });
-        text.push_str(&format!("{}\n", cells.join(",")));
+        text.push_str(&csv_row(&cells));
     }
     text
 }

@@ -1,11 +1,18 @@
-//! How results leave the command: tables for people, one JSON document for programs.
+//! How results leave the command: tables, pages and traces.
 
 pub mod browser;
+pub mod cases;
 pub mod generation;
 pub mod html;
-pub mod json;
 pub mod llama_bench;
 pub mod pages;
 #[cfg(feature = "cli")]
 pub mod table;
 pub mod trace;
+
+/// A row of comma-separated values, every one quoted, with the end of its line.
+fn csv_row(cells: &[impl AsRef<str>]) -> String {
+    let quoted = |cell: &str| format!("\"{}\"", cell.replace('"', "\"\""));
+    let cells: Vec<_> = cells.iter().map(|cell| quoted(cell.as_ref())).collect();
+    cells.join(",") + "\n"
+}

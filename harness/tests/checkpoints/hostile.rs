@@ -262,7 +262,7 @@ fn configurations_that_are_no_json() {
     fs::remove_file(folder.join("config.json")).unwrap();
     refused(&folder, &["config.json: cannot open"]);
     fs::create_dir(folder.join("config.json")).unwrap();
-    refused(&folder, &["config.json: is no file"]);
+    refused(&folder, &["config.json: cannot read: is a directory"]);
 
     let folder = parts().write();
     folder.put("generation_config.json", br#"{"eos_token_id": "end"}"#);

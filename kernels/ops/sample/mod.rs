@@ -20,7 +20,7 @@ crate::params! {
              nothing",
             1.0,
             2.0,
-        ),
+        ).within(1e-3, 1e3),
         last_n: usize = start(
             "LAST_N",
             "last tokens the penalty looks at, the current one included; 0 for all",

@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use super::axes::{self, Counts};
 use crate::cli::Global;
 use crate::cli::generation::{OnDevice, RunOpts, measured, recorded, run_memory, told_apart};
+use crate::cli::out;
 use crate::data::record::{
     Body, Environment, GenerationTest, GenerationTests, MeasuredModel, Record, TokS,
 };
@@ -208,20 +209,17 @@ impl Results<'_> {
             eprintln!("saved {}", path.display());
         }
         if global.json {
-            match serde_json::to_string_pretty(&self.record()) {
-                Ok(text) => println!("{text}"),
-                Err(e) => eprintln!("lathe: cannot write JSON: {e}"),
-            }
+            out::record(&self.record());
             return;
         }
         let (run, env) = (&self.body, &self.environment);
         match format {
-            Format::Csv => print!("{}", llama_bench::csv(run, env)),
-            Format::Json => print!("{}", llama_bench::json(run, env)),
-            Format::Jsonl => print!("{}", llama_bench::jsonl(run, env)),
+            Format::Csv => out::text(&llama_bench::csv(run, env)),
+            Format::Json => out::text(&llama_bench::json(run, env)),
+            Format::Jsonl => out::text(&llama_bench::jsonl(run, env)),
             Format::Md => {
                 let grid = generation::tests(run, env);
-                println!("{}\n{}\n{}", grid.table(), grid.note, generation::machine(env));
+                outln!("{}\n{}\n{}", grid.table(), grid.note, generation::machine(env));
             }
         }
     }

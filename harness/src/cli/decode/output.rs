@@ -1,7 +1,5 @@
 //! What a run says: text on stdout while it is made, figures on stderr when it is over.
 
-use std::io::Write;
-
 use indicatif::ProgressBar;
 
 use super::*;
@@ -63,9 +61,7 @@ impl<'a> Text<'a> {
             self.bar.finish_and_clear();
             self.begun = true;
         }
-        print!("{text}");
-        // A stdout that is closed shows at the next print, which ends the command.
-        let _ = std::io::stdout().flush();
+        out::piece(text);
     }
 }
 

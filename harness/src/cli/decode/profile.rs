@@ -55,9 +55,9 @@ fn print_quietly(record: &Record) {
                 body.remove("steps");
                 body.remove("ops");
             }
-            println!("{value:#}");
+            out::document(&value);
         }
-        Err(e) => eprintln!("lathe: cannot write JSON: {e}"),
+        Err(e) => out::end(&e.into()),
     }
 }
 
@@ -119,8 +119,8 @@ fn print_profile(p: &Profile) {
             op.over_floor.map_or_else(|| "-".into(), |f| format!("{f:.1}")),
         ]);
     }
-    println!("{t}");
-    println!(
+    outln!("{t}");
+    outln!(
         "{:.4} ms a token as the sum of operations timed one by one; {} ms of GPU time and {:.1} \
          tok/s unprofiled; {}",
         p.serialised_ms_per_token,

@@ -1,6 +1,5 @@
 //! Where a prompt comes from: text or token ids, from the command line, a file or stdin.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -8,6 +7,7 @@ use clap::Args;
 
 use crate::decode::Model;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::model::chat::{ChatTemplate, Message};
 use crate::model::tokenizer::Tokenizer;
 
@@ -159,17 +159,11 @@ fn shown(path: &Path) -> String {
 
 /// The text of a file, or of stdin for `-`. An error says `what` is empty.
 pub(in crate::cli) fn read_text(path: &Path, what: &str) -> Result<String> {
-    let mut bytes = Vec::new();
-    let read = if path == Path::new("-") {
-        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| ())
-    } else {
-        std::fs::read(path).map(|read| bytes = read)
+    let read = match path == Path::new("-") {
+        true => files::read_from(std::io::stdin().lock(), files::DATA).and_then(files::text),
+        false => files::read_text(path, files::DATA),
     };
-    read.map_err(|source| Error::Io { path: shown(path).into(), source })?;
-    let text = String::from_utf8(bytes).map_err(|e| {
-        let offset = e.utf8_error().valid_up_to();
-        Error::Usage(format!("{}: byte {offset} is not UTF-8", shown(path)))
-    })?;
+    let text = read.map_err(|source| Error::Io { path: shown(path).into(), source })?;
     match text.is_empty() {
         true => Err(Error::Usage(format!("{}: {what} is empty", shown(path)))),
         false => Ok(text),

@@ -23,7 +23,7 @@ pub(super) fn profile(
     let mut executor = on_device(global, &gpu, &graph)?;
     let profile = prompt(&graph, &mut executor, options, RUNS, opts.verified(options))?;
     if global.json {
-        json::print(&profile);
+        out::json(&profile);
     } else {
         print(&profile);
     }
@@ -46,9 +46,9 @@ fn print(profile: &PromptProfile) {
             format!("{:.0}", op.bytes / op.ms / 1e6),
         ]);
     }
-    println!("{t}");
+    outln!("{t}");
     let ttft = stats::summarise(&profile.ttft_ms).median;
-    println!(
+    outln!(
         "{} tokens: {all:.3} ms as the sum of operations timed one by one; first token after {ttft:.3} \
          ms at full speed (median of {}), {:.0} tok/s; {}",
         profile.tokens,

@@ -45,6 +45,7 @@ pub struct ExportSpec {
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct ExportSummary {
     /// The file.
+    #[serde(serialize_with = "crate::files::lossy")]
     pub path: PathBuf,
     /// Its size.
     pub bytes: u64,
@@ -93,7 +94,7 @@ pub fn write_gguf(
     path: &Path,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<ExportSummary, ModelError> {
-    let refused = |action| move |error| ModelError::Io { path: path.to_owned(), action, error };
+    let refused = |action| move |error| ModelError::Output { path: path.to_owned(), action, error };
     let absent = || match path.try_exists() {
         Ok(true) if !spec.overwrite => Err(ModelError::Exists { path: path.to_owned() }),
         Ok(_) => Ok(()),

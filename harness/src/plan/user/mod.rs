@@ -38,7 +38,8 @@ use lathe_kernels::{
 };
 use serde::Deserialize;
 
-use crate::plan::{Plan, PlanError, PlannedStage};
+use crate::files;
+use crate::plan::{Plan, PlanError, PlannedStage, fits_grid};
 
 /// A user's file with its mapping.
 #[derive(Debug)]
@@ -96,9 +97,9 @@ impl UserKernel {
 
     /// Reads `path` and the TOML file beside it, if there is one.
     pub fn read(path: &Path, kernel: &'static Kernel) -> Result<Self, PlanError> {
-        let text = std::fs::read_to_string(path).map_err(|e| refused(path, e))?;
+        let text = files::read_text(path, files::TEXT).map_err(|e| refused(path, e))?;
         let beside = path.with_extension("toml");
-        let mapping = match std::fs::read_to_string(&beside) {
+        let mapping = match files::read_text(&beside, files::TEXT) {
             Ok(text) => Some(toml::from_str(&text).map_err(|e| refused(&beside, e))?),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
             Err(e) => return Err(refused(&beside, e)),
@@ -145,7 +146,7 @@ impl UserKernel {
             given.insert(name.to_owned(), constant);
         }
         for (name, number) in &mapping.overrides {
-            if !reflection.overrides.iter().any(|(known, _)| known == name) {
+            if !reflection.has_override(name) {
                 return Err(refused(&self.path, format!("has no override `{name}`")));
             }
             given.insert(name.clone(), value(number, &parameters)?);
@@ -172,7 +173,7 @@ impl UserKernel {
                             ),
                         ));
                     }
-                    self.fits_grid(variant, shape, caps, &constants)?;
+                    self.counts_on(variant, shape, caps, &constants)?;
                     Ok((stage.entry.to_owned(), [stage.grid(shape, &constants), 1, 1]))
                 })
                 .collect::<Result<Vec<_>, _>>()?
@@ -228,6 +229,20 @@ impl UserKernel {
                     &self.path,
                     format!("`{}` is an input and must be declared `read`", buffer.name),
                 ));
+            }
+            let twice = bindings.iter().find(|(_, known)| *known == ours).map(|(name, _)| name);
+            if let Some(other) = twice {
+                let is_written = |name: &String| {
+                    reflection.buffers.iter().any(|b| b.name == *name && b.writable)
+                };
+                if buffer.writable || is_written(other) {
+                    let name = &buffer.name;
+                    let reason = format!(
+                        "`{other}` and `{name}` are both {ours}: memory that is written can be \
+                         bound once"
+                    );
+                    return Err(refused(&self.path, reason));
+                }
             }
             bindings.insert(buffer.name.clone(), ours.clone());
         }
@@ -295,7 +310,7 @@ impl UserKernel {
     }
 
     /// The grid of a built-in variant counts on the tunables of that variant's own source.
-    fn fits_grid(
+    fn counts_on(
         &self,
         variant: &'static KernelVariant,
         shape: &Shape,
@@ -313,8 +328,7 @@ impl UserKernel {
                 continue;
             }
             match constants.get(name) {
-                // A grid divides by some of them; one that is zero in the variant is none of these.
-                Some(v) if v.is_finite() && (*v >= 1.0 || its.get(name) == Some(v)) => {}
+                Some(v) if fits_grid(*v, its.get(name).copied()) => {}
                 Some(v) => return Err(refused(&self.path, format!("override {name} = {v}"))),
                 None => {
                     return Err(refused(

@@ -252,7 +252,7 @@ fn values(param: &Param) -> String {
         ParamKind::Dim { max, .. } => format!("1 and up; sweeps draw up to {max}"),
         ParamKind::Start { max } => format!("0 and up; sweeps draw up to {max}"),
         ParamKind::OneOf(set) => set.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
-        ParamKind::Float { low, high } => format!("sweeps draw {low} to {high}"),
+        ParamKind::Float { low, high, .. } => format!("sweeps draw {low} to {high}"),
         ParamKind::Choice { set, .. } => {
             set.all().iter().map(|(name, _)| code(name)).collect::<Vec<_>>().join(", ")
         }

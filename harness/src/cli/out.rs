@@ -1,0 +1,104 @@
+//! What a command says on stdout. A reader that has seen enough ends it silently; any other refusal,
+//! such as of a full disk, with a message and exit code 2: nobody takes half an answer for a whole.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::data::record::{Record, SCHEMA_VERSION};
+
+/// As `println!`, through [`line`].
+macro_rules! outln {
+    () => { $crate::cli::out::line(format_args!("")) };
+    ($($text:tt)*) => { $crate::cli::out::line(format_args!($($text)*)) };
+}
+
+#[derive(Serialize)]
+struct Document<'a, T: Serialize> {
+    schema_version: u32,
+    #[serde(flatten)]
+    body: &'a T,
+}
+
+/// Prints a body as the only document on stdout.
+pub(super) fn json(body: &impl Serialize) {
+    document(&Document { schema_version: SCHEMA_VERSION, body });
+}
+
+/// Prints a record as the only document on stdout.
+pub(super) fn record(record: &Record) {
+    document(record);
+}
+
+/// Prints what knows its version itself as the only document on stdout.
+pub(super) fn document(body: &impl Serialize) {
+    match serde_json::to_string_pretty(body) {
+        Ok(text) => line(format_args!("{text}")),
+        Err(e) => end(&e.into()),
+    }
+}
+
+/// Prints a line, or several. What files are called and say cannot move a terminal's cursor: control
+/// characters are escaped.
+pub(super) fn line(text: fmt::Arguments<'_>) {
+    write(&(escaped(&text.to_string()).into_owned() + "\n"));
+}
+
+/// Prints a piece of what a model says: as it is, but on a terminal with escapes.
+pub(super) fn piece(text: &str) {
+    match io::stdout().is_terminal() {
+        true => write(&escaped(text)),
+        false => write(text),
+    }
+}
+
+/// Prints lines that were made for other programs, as they are.
+pub(super) fn text(text: &str) {
+    write(text);
+}
+
+fn write(text: &str) {
+    let mut stdout = io::stdout().lock();
+    if let Err(e) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        end(&e);
+    }
+}
+
+/// Ends the command after stdout, or what should go there, was refused.
+pub(super) fn end(why: &io::Error) -> ! {
+    if why.kind() == ErrorKind::BrokenPipe {
+        std::process::exit(0);
+    }
+    eprintln!("lathe: stdout: {why}");
+    std::process::exit(2);
+}
+
+/// A text with control characters as escapes, but for ends of lines and tabs.
+pub(super) fn escaped(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut all = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match acts(c) && !(c == '\r' && rest.peek() == Some(&'\n')) {
+            true => all.extend(c.escape_default()),
+            false => all.push(c),
+        }
+    }
+    Cow::Owned(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controls_are_escaped_and_lines_stay() {
+        assert_eq!(escaped("a\tb\nc\r\nd é"), "a\tb\nc\r\nd é");
+        assert_eq!(escaped("\x1b[31mred\x07\r\u{9b}2J"), "\\u{1b}[31mred\\u{7}\\r\\u{9b}2J");
+    }
+}

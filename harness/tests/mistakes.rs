@@ -1,0 +1,250 @@
+//! What users and their files do wrong ends in a message and an exit code: full disks, pipes and
+//! devices in place of files, texts that take a compiler or a driver down, stale caches.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The command with arguments, in a folder.
+fn lathe(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lathe"));
+    command.args(args).current_dir(folder);
+    command
+}
+
+/// The exit code and what was said, on stderr first.
+fn outcome(output: &Output) -> (i32, String) {
+    let text = [&output.stderr[..], &output.stdout[..]].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    (output.status.code().unwrap_or_else(|| panic!("killed: {text}")), text)
+}
+
+/// Runs a command that has to end by itself.
+fn run(folder: &Path, args: &[&str]) -> (i32, String) {
+    let mut child = lathe(folder, args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > Duration::from_secs(300) {
+            child.kill().unwrap();
+            panic!("{args:?} did not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    outcome(&child.wait_with_output().unwrap())
+}
+
+fn tiny() -> String {
+    common::golden("llama-tiny-f16.gguf").display().to_string()
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_a_closed_pipe_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = tiny();
+    for args in [
+        &["list"][..],
+        &["list", "--json"],
+        &["inspect", &model],
+        &["inspect", &model, "--json"],
+        &["validate", "gemv/naive"],
+        &["show", "gemv/naive"],
+        &["tune", "--show"],
+        &["decode", "--model", &model, "--prompt-tokens", "1", "-n", "2", "--executor", "cpu"],
+        &["--help"],
+        &["bench", "--help"],
+        &["--version"],
+    ] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = lathe(folder.path(), args).stdout(full).output().unwrap();
+        let (code, text) = outcome(&output);
+        assert_eq!(code, 2, "{args:?}: {text}");
+        assert!(text.contains("lathe: stdout: No space left"), "{args:?}: {text}");
+
+        let mut child = lathe(folder.path(), args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let (code, text) = outcome(&child.wait_with_output().unwrap());
+        assert_eq!(code, 0, "{args:?}: {text}");
+        assert!(!text.contains("stdout"), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn only_regular_files_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = Command::new("mkfifo").arg(folder.path().join("pipe.wgsl")).status().unwrap();
+    assert!(made.success());
+    std::os::unix::fs::symlink("/dev/zero", folder.path().join("zero.wgsl")).unwrap();
+    let model = tiny();
+    for path in ["pipe.wgsl", "zero.wgsl"] {
+        let said = format!("{path}: ");
+        for (args, expected) in [
+            (&["check", "gemv/naive", "--wgsl", path][..], 2),
+            (&["bench", "gemv/naive", "--wgsl", path], 2),
+            (&["compare", path, path], 2),
+            (&["report", path, "-o", "page.html"], 2),
+            (&["tune", "--show", "--store", path], 2),
+            (&["inspect", path], 5),
+            (&["decode", "--model", path, "--prompt", "a"], 5),
+            (&["diff", "--model", path, "--prompt", "a"], 5),
+            (&["decode", "--model", &model, "--prompt-tokens", "1", "--manifest", path], 2),
+            (&["decode", "--model", &model, "--prompt-file", path], 2),
+            (&["decode", "--model", &model, "--prompt-tokens-file", path], 2),
+            (&["perplexity", "--model", &model, "--text", path], 2),
+        ] {
+            let (code, text) = run(folder.path(), args);
+            assert_eq!(code, expected, "{args:?}: {text}");
+            assert!(text.contains(&said), "{args:?}: {text}");
+            assert!(text.contains("not a regular file"), "{args:?}: {text}");
+        }
+    }
+    assert!(!folder.path().join("page.html").exists());
+}
+
+/// A file for gemv and its mapping.
+fn kernel(folder: &Path, name: &str, declared: &str, body: &str) {
+    let text = format!(
+        "override ROWS: u32;\n\
+         @group(0) @binding(0) var<storage, read> weights: array<u32>;\n\
+         @group(0) @binding(1) var<storage, read> x: array<u32>;\n\
+         {declared}\n\
+         @compute @workgroup_size(64)\n\
+         fn main(@builtin(global_invocation_id) id: vec3<u32>) {{ {body} }}\n"
+    );
+    fs::write(folder.join(name), text).unwrap();
+    let mapping = "[[stage]]\nentry = \"main\"\nworkgroups = [\"ROWS\"]\n[bindings]\nz = \"y\"\n";
+    let mapping = if declared.contains(" z:") { mapping } else { &mapping[..mapping.len() - 20] };
+    fs::write(folder.join(name).with_extension("toml"), mapping).unwrap();
+}
+
+#[test]
+fn a_text_that_takes_the_compiler_down_ends_in_a_message() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let out = "@group(0) @binding(2) var<storage, read_write> y: array<f32>;";
+    let private = format!("{out}\nvar<private> big: array<f32, 268435456>;");
+    let long = "// A text is long.\n".repeat(1 << 18);
+    kernel(folder.path(), "private.wgsl", &private, "big[id.x] = 1.0; y[id.x] = big[id.x + 1u];");
+    kernel(folder.path(), "long.wgsl", &format!("{out}\n{long}"), "y[id.x] = 1.0;");
+    for name in ["private.wgsl", "long.wgsl"] {
+        let args = ["check", "gemv/naive", "--shape", "ROWS=64,K=64", "--wgsl", name];
+        let (code, text) = run(folder.path(), &args);
+        let expected = if name == "long.wgsl" { 2 } else { 4 };
+        assert_eq!(code, expected, "{text}");
+        assert!(text.starts_with(&format!("lathe: {name}: ")), "{text}");
+    }
+}
+
+#[test]
+fn buffers_that_a_shape_cannot_give_are_the_files_fault() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let large = "@group(0) @binding(2) var<storage, read_write> y: array<f32, 1000000>;";
+    kernel(folder.path(), "large.wgsl", large, "y[id.x] = 1.0;");
+    let out = "@group(0) @binding(2) var<storage, read_write> y: array<f32>;\n\
+               @group(0) @binding(3) var<storage, read_write> z: array<f32>;";
+    kernel(folder.path(), "twice.wgsl", out, "y[id.x] = 1.0; z[id.x] = 1.0;");
+    let shape = ["gemv/naive", "--shape", "ROWS=64,K=64", "--one-shape", "--wgsl"];
+    let (code, text) = run(folder.path(), &[&["bench"], &shape[..], &["large.wgsl"]].concat());
+    assert!(text.contains("`y` is declared with 4000000 bytes, y has 256 in this shape"), "{text}");
+    assert_eq!(code, 2, "{text}");
+    let (code, text) = run(folder.path(), &[&["bench"], &shape[..], &["twice.wgsl"]].concat());
+    assert!(text.contains("twice.wgsl: `y` and `z` are both y"), "{text}");
+    assert_eq!(code, 2, "{text}");
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    let long = "n".repeat(300);
+    for path in ["missing/a.gguf", "file/a.gguf", &long] {
+        let (code, text) = run(folder.path(), &["synth", "--arch", "gemma3-mini", "-o", path]);
+        assert_eq!(code, 2, "{text}");
+        assert!(text.contains(&format!("{path}: cannot ")), "{text}");
+        let (code, text) = run(folder.path(), &["quantize", &tiny(), "--to", "q8_0", "-o", path]);
+        assert_eq!(code, 2, "{text}");
+    }
+}
+
+#[test]
+fn names_that_are_no_text_and_names_that_move_the_cursor_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = |bytes: &[u8]| -> PathBuf { folder.path().join(OsStr::from_bytes(bytes)) };
+    let (latin, red) = (named(b"caf\xe9.gguf"), named(b"\x1b[31mred.gguf"));
+    for path in [&latin, &red] {
+        fs::copy(tiny(), path).unwrap();
+        for flag in [None, Some("--json")] {
+            let mut command = lathe(folder.path(), &["inspect"]);
+            let output = command.arg(path).args(flag).output().unwrap();
+            let (code, text) = outcome(&output);
+            assert_eq!(code, 0, "{text}");
+            assert!(text.contains("caf\u{fffd}.gguf") || text.contains("red.gguf"), "{text}");
+            assert!(!text.contains('\x1b'), "{text:?}");
+        }
+    }
+    let (code, text) = run(folder.path(), &["inspect", "\x1b[31mnone.gguf"]);
+    assert_eq!((code, text.contains('\x1b')), (5, false), "{text:?}");
+}
+
+#[test]
+fn parameters_and_adapters_have_ranges() {
+    let folder = tempfile::tempdir().unwrap();
+    for kernel in ["rope", "qk_norm_rope", "qkv_rope_append", "attention_append"] {
+        for value in ["0", "-0", "1e-300", "inf"] {
+            let shape = format!("BASE={value}");
+            let (code, text) = run(folder.path(), &["check", kernel, "--shape", &shape]);
+            assert_eq!(code, 2, "{text}");
+            assert!(text.contains(&format!("ROPE_BASE={value}: expected a number from 1.0")));
+        }
+    }
+    let (code, text) = run(folder.path(), &["doctor", "--adapter", ""]);
+    assert_eq!(code, 2, "{text}");
+}
+
+#[test]
+fn a_stale_choice_is_said_once_and_left_out() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (code, text) = run(folder.path(), &["doctor", "--json"]);
+    assert_eq!(code, 0, "{text}");
+    let doctor: serde_json::Value = serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap();
+    let adapter = &doctor["adapters"][0];
+    let (name, driver) = (adapter["name"].clone(), adapter["driver"].clone());
+    assert!(name.is_string() && driver.is_string(), "{doctor:#}");
+    let shape = "ROWS=64,K=64,WEIGHT=bf16,ACT_FORMAT=f32,Y_OFFSET=0,Y_AFTER=0,N_VECTORS=1,BETA=0";
+    let store = serde_json::json!({ "schema_version": 1, "entries": [{
+        "adapter": name, "driver": driver, "kernel": "gemv", "shape": shape,
+        "variant": "subgroup_multicol", "constants": { "ROWS_PER_WG": 0.0, "WG": 0.0 },
+        "source": "0", "ratio": { "median": 0.5, "low": 0.4, "high": 0.6 },
+        "incumbent": "naive", "date": "",
+    }]});
+    let path = folder.path().join("tuned.json");
+    fs::write(&path, store.to_string()).unwrap();
+    let args = ["bench", "gemv", "--selected", "--shape", shape];
+    let output = lathe(folder.path(), &args).env("LATHE_TUNED", &path).output().unwrap();
+    let (code, text) = outcome(&output);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(text.matches("tuned entry is stale, ignored").count(), 1, "{text}");
+}
