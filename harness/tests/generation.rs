@@ -556,33 +556,3 @@ fn the_suite_puts_models_side_by_side() {
     good(&[&args[..], &["--save", &tests, "--allow-software"]].concat());
     refused(&["compare", &record, &tests, "--force"], 2, "nothing to compare");
 }
-
-/// Records of before generations were recorded, and of before the command line was.
-#[test]
-fn records_of_before_are_still_read() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/records");
-    let (mut read, mut folders) = (0, vec![folder]);
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "json") {
-                let text = std::fs::read_to_string(&path).unwrap();
-                let value: Value = serde_json::from_str(&text).unwrap();
-                if value["kind"].is_null() {
-                    continue;
-                }
-                let record = Record::read(&path).unwrap_or_else(|e| panic!("{e}"));
-                assert!(
-                    matches!(record.body, Body::Bench(_) | Body::Ab(_) | Body::Profile(_))
-                        || record.environment.command.is_some(),
-                    "{}",
-                    path.display()
-                );
-                read += 1;
-            }
-        }
-    }
-    assert!(read >= 20, "{read}");
-}

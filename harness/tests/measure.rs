@@ -263,6 +263,7 @@ fn fake_record(scale: f64, source: &str, adapter: &str, path: &Path) {
         variant: "subgroup".into(),
         shape: "ROWS=1".into(),
         source: source.into(),
+        tuned: Default::default(),
         cold: timing(scale),
         warm: timing(scale),
         overlapped: None,

@@ -41,21 +41,14 @@ fn texts() -> BTreeMap<String, String> {
     pages.map(|path| (path.rsplit('/').nth(1).unwrap().to_owned(), path)).collect()
 }
 
-/// All records, and the other JSON files beside them.
-fn measurements() -> (Measurements, Vec<String>) {
-    let (mut saved, mut others) = (Vec::new(), Vec::new());
-    for path in files(RECORDS).into_iter().filter(|path| path.ends_with(".json")) {
+/// All records.
+fn measurements() -> Measurements {
+    let records = files(RECORDS).into_iter().filter(|path| path.ends_with(".json"));
+    let saved = records.map(|path| {
         let file = path.strip_prefix(RECORDS).unwrap().trim_start_matches('/').to_owned();
-        let text = read(&path);
-        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        if value.get("kind").is_some() {
-            let record = Record::read(&root().join(&path)).unwrap();
-            saved.push(Saved { file, record });
-        } else {
-            others.push(file);
-        }
-    }
-    (Measurements::of(lathe_kernels::kernels(), saved), others)
+        Saved { file, record: Record::read(&root().join(&path)).unwrap() }
+    });
+    Measurements::of(lathe_kernels::kernels(), saved.collect())
 }
 
 /// A record by its path below those of all.
@@ -65,7 +58,7 @@ fn record(file: &str) -> Result<Record, String> {
 
 /// Every generated file by its path.
 fn generated() -> BTreeMap<String, String> {
-    let (measurements, others) = measurements();
+    let measurements = measurements();
     let (texts, decode) = (texts(), lathe_harness::decode::graph::operations());
     let mut pages = BTreeMap::new();
     for kernel in lathe_kernels::kernels() {
@@ -78,7 +71,7 @@ fn generated() -> BTreeMap<String, String> {
     }
     let head = format!("{RECORDS}/page.md");
     let kernels = lathe_kernels::kernels();
-    let index = index(kernels, &read(&head), &head, &measurements, &others);
+    let index = index(kernels, &read(&head), &head, &measurements);
     pages.insert(format!("{RECORDS}/README.md"), index);
     let head = format!("{RECORDS}/results.md");
     pages.insert("docs/results.md".into(), results(&read(&head), &head, &mut record).unwrap());
@@ -142,7 +135,7 @@ fn every_page_has_its_operation() {
 
 #[test]
 fn hand_written_parts_link_to_files_that_exist() {
-    let (measurements, _) = measurements();
+    let measurements = measurements();
     for kernel in lathe_kernels::kernels() {
         let text_path = &texts()[kernel.name];
         let text = &read(text_path);

@@ -186,11 +186,13 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         for problem in &problems {
             let (caps, shape) = (&session.gpu.caps, &problem.shape);
             // What decoding would take of these variants, or each of them.
+            let mut is_tuned = false;
             let plans: Vec<Result<Plan, PlanError>> = match &tuned {
                 Some(tuned) => {
                     let selection = select(kernel, shape, caps, &Hints::new(), Some(tuned))
                         .map_err(|e| Error::Usage(e.to_string()))?;
                     tracing::info!("{} {}: {}", kernel.name, selection.plan.variant, selection.why);
+                    is_tuned = selection.tuned;
                     let among = places.iter().any(|v| v.name == selection.plan.variant);
                     among.then_some(Ok(selection.plan)).into_iter().collect()
                 }
@@ -212,8 +214,10 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
                 };
                 let named = format!("{}/{}", kernel.name, plan.variant);
                 tracing::info!("timing {named} {text}");
+                let constants = if is_tuned { plan.constants.clone() } else { Default::default() };
                 match session.measure(plan, problem) {
                     Ok(mut case) => {
+                        case.tuned = constants;
                         case.flags.extend(opts.one_shape.then_some(Flag::OneShape.into()));
                         cases.push(case);
                     }

@@ -215,6 +215,7 @@ fn of_model(
         let mut figures = figures(config, opts.steps_per_submit, runs);
         figures.verified = verified;
         figures.kv_cache_bytes = graph.kv_bytes();
+        figures.tuned = graph.tuned();
         let (memory, predicted) = run_memory(gpu, &graph, held);
         figures.gpu_memory_bytes = memory;
         figures.gpu_memory_predicted_bytes = predicted;
@@ -276,6 +277,7 @@ fn figures(config: &Config, steps_per_submit: usize, runs: Vec<SuiteRun>) -> Sui
         one_step_decode_tok_s: median(1, &decode),
         p50_ms: quantile(&steps, 0.5),
         p95_ms: quantile(&steps, 0.95),
+        tuned: Vec::new(),
         kv_cache_bytes: 0,
         gpu_memory_bytes: 0,
         gpu_memory_predicted_bytes: 0,

@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::Path;
 
 use lathe_kernels::{Kernel, Problem};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::paired::Verdict;
@@ -23,8 +24,15 @@ pub use generation::{
 /// Version of every document this command writes.
 pub const SCHEMA_VERSION: u32 = 1;
 
+/// The JSON Schema of a [`Record`] as it is read: of any version of this command that wrote
+/// [`SCHEMA_VERSION`]. Keys that it does not name may be there.
+pub fn schema() -> serde_json::Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().for_deserialize();
+    settings.into_generator().into_root_schema_for::<Record>().to_value()
+}
+
 /// A saved run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema_version: u32,
@@ -37,7 +45,7 @@ pub struct Record {
 
 /// The kinds of run.
 #[allow(clippy::large_enum_variant, reason = "a run has one")]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Body {
     /// `lathe bench`: kernels on their own.
@@ -66,7 +74,7 @@ impl Body {
 }
 
 /// Where and with what a run took place.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// Start of the run, UTC, such as 2026-11-20T16:00:00Z.
     pub date: String,
@@ -124,7 +132,7 @@ pub struct Environment {
 }
 
 /// The machine around a GPU, as far as it can be read.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// Processor.
     pub cpu: Option<String>,
@@ -143,7 +151,7 @@ pub struct Machine {
 }
 
 /// What a driver says of a GPU at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuState {
     /// Clock of the multiprocessors, MHz.
     pub sm_mhz: u32,
@@ -160,7 +168,7 @@ pub struct GpuState {
 }
 
 /// Work that never changes, timed between cases: what changes is the device.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Canary {
     /// A copy, seconds: bound by memory.
     pub copy: f64,
@@ -169,7 +177,7 @@ pub struct Canary {
 }
 
 /// Peaks of a device, measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ceilings {
     /// Copy: bytes read plus bytes written, 10^9 a second.
     pub copy_gb_s: f64,
@@ -194,7 +202,7 @@ pub struct Ceilings {
 }
 
 /// `lathe bench`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Bench {
     /// One entry a kernel, variant and shape.
     pub cases: Vec<BenchCase>,
@@ -204,7 +212,7 @@ pub struct Bench {
 }
 
 /// One measured kernel.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct BenchCase {
     /// Kernel.
     pub kernel: String,
@@ -214,6 +222,9 @@ pub struct BenchCase {
     pub shape: String,
     /// Hash of the WGSL and its constants.
     pub source: String,
+    /// Values of all overrides, where a stored choice of `lathe tune` was timed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tuned: BTreeMap<String, f64>,
     /// Weights rotated past the last-level cache.
     pub cold: Timing,
     /// The same weights every time.
@@ -255,7 +266,7 @@ pub struct BenchCase {
 }
 
 /// Where a time comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
     /// Timestamps written by the GPU.
@@ -265,7 +276,7 @@ pub enum Clock {
 }
 
 /// What makes a number doubtful.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Flag {
     /// Times still moved when samples were taken.
     #[serde(rename = "not settled")]
@@ -312,7 +323,7 @@ impl fmt::Display for Flag {
 }
 
 /// Time of one dispatch among those of an invocation.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StageTiming {
     /// WGSL entry point.
     pub entry: String,
@@ -321,7 +332,7 @@ pub struct StageTiming {
 }
 
 /// Time of one invocation.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Timing {
     /// Median over the samples, microseconds.
     pub median_us: f64,
@@ -346,12 +357,16 @@ pub struct Timing {
     pub processes_us: Vec<f64>,
 }
 
+fn is_false(given: &bool) -> bool {
+    !given
+}
+
 fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
 /// `lathe ab`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Ab {
     /// Kernel, or `decode`.
     pub kernel: String,
@@ -402,7 +417,7 @@ pub struct Ab {
 }
 
 /// One side of an A/B run of kernels.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AbSide {
     /// Hash of the WGSL and its constants.
     pub source: String,
@@ -416,7 +431,7 @@ pub struct AbSide {
 }
 
 /// Samples of one block.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AbBlock {
     /// Who was measured when, such as `AABBABBA`.
     pub order: String,
@@ -427,7 +442,7 @@ pub struct AbBlock {
 }
 
 /// One of several processes of an A/B run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AbProcess {
     /// B over A.
     pub ratio: Ratio,
@@ -444,7 +459,7 @@ pub struct AbProcess {
 }
 
 /// `lathe decode --profile`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Profile {
     /// Model file or architecture.
     pub model: String,
@@ -464,7 +479,7 @@ pub struct Profile {
     /// the other, each in its own pass; on a GPU this exceeds the unprofiled step.
     pub serialised_ms_per_token: f64,
     /// Which variant serves what, and why.
-    pub selected: Vec<SelectionLine>,
+    pub selected: Vec<Selected>,
     /// What was verified before the figures were taken; none where that was left out, and in
     /// records from before it was done.
     #[serde(default)]
@@ -472,7 +487,7 @@ pub struct Profile {
 }
 
 /// Decode at full speed.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Unprofiled {
     /// Tokens a second, wall clock.
     pub decode_tok_s: f64,
@@ -485,7 +500,7 @@ pub struct Unprofiled {
 }
 
 /// One operation of a step.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ProfiledOp {
     /// Layer, if it belongs to one.
     pub layer: Option<usize>,
@@ -500,7 +515,7 @@ pub struct ProfiledOp {
 }
 
 /// One profiled step.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ProfiledStep {
     /// Position processed; attention covers this many tokens and one more.
     pub position: usize,
@@ -515,7 +530,7 @@ pub struct ProfiledStep {
 }
 
 /// One operation over all layers and profiled steps, per token.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct OpTotal {
     /// What it does.
     pub op: String,
@@ -535,10 +550,10 @@ pub struct OpTotal {
     pub over_floor: Option<f64>,
 }
 
-/// Which variant serves an operation.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct SelectionLine {
-    /// Operation.
+/// Which variant serves an operation, and why.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Selected {
+    /// Operation, without its layer.
     pub op: String,
     /// Kernel.
     pub kernel: String,
@@ -548,6 +563,12 @@ pub struct SelectionLine {
     pub shape: String,
     /// Reason.
     pub why: String,
+    /// Values of its overrides; absent in records from before they were kept.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub constants: BTreeMap<String, f64>,
+    /// A stored choice of `lathe tune`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub tuned: bool,
 }
 
 impl Record {

@@ -10,9 +10,7 @@ use serde::Serialize;
 use super::graph::DecodeGraph;
 use super::prefix::Prefix;
 use super::session::{self, Prompts, RunOptions};
-use crate::data::record::{
-    OpTotal, Profile, ProfiledOp, ProfiledStep, SelectionLine, Unprofiled, Verified,
-};
+use crate::data::record::{OpTotal, Profile, ProfiledOp, ProfiledStep, Unprofiled, Verified};
 use crate::data::steady::steady;
 use crate::error::Result;
 use crate::execute::{Execute, GpuExecutor};
@@ -82,13 +80,6 @@ pub fn profile(
     let serialised_ms_per_token = sums.iter().sum::<f64>() / 1e3 / steps.len().max(1) as f64;
     let middle = options.prompt.len() + steps.len() / 2 + 1;
     let by_op = totals(&graph.recording.ops, &steps, middle, copy_gb_s);
-    let selected = graph.selected.iter().map(|s| SelectionLine {
-        op: s.op.clone(),
-        kernel: s.kernel.clone(),
-        variant: s.variant.clone(),
-        shape: s.shape.clone(),
-        why: s.why.clone(),
-    });
     let profile = Profile {
         model: about.0.to_owned(),
         kv: about.1.to_owned(),
@@ -98,7 +89,7 @@ pub fn profile(
         steps,
         by_op,
         serialised_ms_per_token,
-        selected: selected.collect(),
+        selected: graph.selected.clone(),
         verified: prefix.map(|prefix| prefix.verified),
     };
     Ok(profile)

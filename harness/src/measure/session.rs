@@ -1,5 +1,6 @@
 //! What one run of `lathe bench` shares between its cases.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lathe_kernels::Problem;
@@ -188,6 +189,7 @@ impl Session {
             variant,
             shape: kernel.show(problem),
             source,
+            tuned: BTreeMap::new(),
             cold,
             warm,
             overlapped,

@@ -19,6 +19,8 @@ pub struct Selection {
     pub plan: Plan,
     /// One line for logs and reports.
     pub why: String,
+    /// It is a stored choice of `lathe tune`.
+    pub tuned: bool,
 }
 
 /// Explicit choices by the kernel's name.
@@ -162,7 +164,7 @@ pub fn select(
     });
     let apart = apart.unwrap_or_default();
     if let Some((plan, why)) = tuned.and_then(|t| t.find(kernel, shape, caps)) {
-        return Ok(Selection { plan, why: why + &apart });
+        return Ok(Selection { plan, why: why + &apart, tuned: true });
     }
     let mut passed_over = Vec::new();
     for name in kernel.prefer(shape) {
@@ -177,7 +179,7 @@ pub fn select(
                 } else {
                     format!("first that can run; {}", passed_over.join("; "))
                 };
-                return Ok(Selection { plan, why: why + &apart });
+                return Ok(Selection { plan, why: why + &apart, tuned: false });
             }
             Err(e @ (PlanError::Unavailable(_) | PlanError::Reflect(_))) => {
                 passed_over.push(format!("{name}: {e}"));
@@ -212,7 +214,7 @@ fn hinted(
         }
     };
     match (plan, hint) {
-        (Ok(plan), _) => Ok(Selection { plan, why }),
+        (Ok(plan), _) => Ok(Selection { plan, why, tuned: false }),
         (Err(PlanError::Reflect(e)), Hint::File { .. }) => Err(SelectError::File(e)),
         (Err(e), _) => Err(SelectError::HintUnavailable {
             kernel: kernel.name,

@@ -291,6 +291,7 @@ fn of_model(
             result.gpu_memory_bytes = memory;
             result.gpu_memory_predicted_bytes = predicted;
             result.kv_cache_bytes = graph.kv_bytes();
+            result.tuned = graph.tuned();
             eprintln!("{:>9.1} ± {:.1} tok/s  {named}", result.avg_ts, result.stddev_ts);
             results.push(result)?;
         }
@@ -341,6 +342,7 @@ fn result(
         verified: None,
         gpu_memory_bytes: 0,
         gpu_memory_predicted_bytes: 0,
+        tuned: Vec::new(),
         kv_cache_bytes: 0,
     }
 }

@@ -74,6 +74,7 @@ fn bench(seed: u64, noise: f64, between: f64, slow: f64) -> Record {
                 variant: "subgroup".into(),
                 shape: format!("rows={},cols=1152", 64 << i),
                 source: format!("{:08x}", if i == 3 && slow != 1.0 { 7 } else { i }),
+                tuned: Default::default(),
                 cold: timing(&mut rng, us, noise),
                 warm: timing(&mut rng, us * 0.7, noise),
                 bytes: 1e6,

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Selected;
+
 /// What of a run was held against the CPU reference.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verified {
     /// Positions compared, from the first on.
     pub positions: usize,
@@ -20,7 +23,7 @@ pub struct Verified {
 }
 
 /// The model of a measurement, in llama-bench's names.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredModel {
     /// Name of the file, without its folders.
     pub model_filename: String,
@@ -40,7 +43,7 @@ impl MeasuredModel {
 }
 
 /// `lathe bench decode --model`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GenerationTests {
     /// Where the tokens came from, such as `seed 42`.
     pub prompts: String,
@@ -49,7 +52,7 @@ pub struct GenerationTests {
 }
 
 /// Tokens a second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TokS {
     /// Mean over the repetitions.
     pub mean: f64,
@@ -63,7 +66,7 @@ fn one() -> usize {
 }
 
 /// One test. Keys that llama-bench has mean what they mean there.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GenerationTest {
     /// The test in llama-bench's notation, such as `pp512` or `tg128 @ d4096`.
     pub test: String,
@@ -106,6 +109,9 @@ pub struct GenerationTest {
     pub tok_s: TokS,
     /// What was verified before the figures were taken; none where that was left out.
     pub verified: Option<Verified>,
+    /// Stored choices of `lathe tune` that were taken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tuned: Vec<Selected>,
     /// Bytes of device memory at their peak: all buffers of the process.
     pub gpu_memory_bytes: u64,
     /// What was predicted before loading; 0 in records that have none.
@@ -134,7 +140,7 @@ impl GenerationTest {
 }
 
 /// `lathe suite`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Suite {
     /// quick, standard or full.
     pub tier: String,
@@ -153,7 +159,7 @@ pub struct Suite {
 }
 
 /// A model's results.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteModel {
     /// The model.
     #[serde(flatten)]
@@ -167,7 +173,7 @@ pub struct SuiteModel {
 }
 
 /// How tokens were drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SamplingSettings {
     /// Divides the logits.
     pub temperature: f32,
@@ -181,7 +187,7 @@ pub struct SamplingSettings {
 
 /// One configuration of one model. Rates and times are medians over the repetitions; those
 /// without a setting in their name are of the faster one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteConfig {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
@@ -214,12 +220,15 @@ pub struct SuiteConfig {
     pub gpu_memory_predicted_bytes: u64,
     /// What was verified before the figures were taken; none where that was left out.
     pub verified: Option<Verified>,
+    /// Stored choices of `lathe tune` that were taken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tuned: Vec<Selected>,
     /// Every timed run.
     pub runs: Vec<SuiteRun>,
 }
 
 /// One timed run of a configuration.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteRun {
     /// Decode steps in a submission.
     pub steps_per_submit: usize,

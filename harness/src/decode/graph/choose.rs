@@ -270,6 +270,7 @@ impl Selections {
             shape,
             why: selection.why.clone(),
             constants: selection.plan.constants.clone(),
+            tuned: selection.tuned,
         });
     }
 }

@@ -10,12 +10,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use lathe_kernels::{Capabilities, Constants, FloatFormat, Problem, State};
-use serde::Serialize;
+use lathe_kernels::{Capabilities, FloatFormat, Problem, State};
 
 use super::kv_cache::KvCache;
 use super::load::Weights;
 use super::sampling::Sampling;
+pub use crate::data::record::Selected;
 use crate::error::{Error, Result};
 use crate::model::Config;
 use crate::plan::recording::{Recording, TensorId};
@@ -77,23 +77,6 @@ impl GraphOptions {
     }
 }
 
-/// Which variant serves an operation, and why.
-#[derive(Clone, Debug, Serialize)]
-pub struct Selected {
-    /// Operation, without its layer.
-    pub op: String,
-    /// Kernel.
-    pub kernel: String,
-    /// Variant.
-    pub variant: String,
-    /// Parameters.
-    pub shape: String,
-    /// Reason.
-    pub why: String,
-    /// Values of its overrides.
-    pub constants: Constants,
-}
-
 /// A decode step with handles to what a session reads and writes.
 #[derive(Clone, Debug)]
 pub struct DecodeGraph {
@@ -120,6 +103,11 @@ pub struct DecodeGraph {
 }
 
 impl DecodeGraph {
+    /// The selections that are stored choices of `lathe tune`.
+    pub fn tuned(&self) -> Vec<Selected> {
+        self.selected.iter().filter(|s| s.tuned).cloned().collect()
+    }
+
     /// Bytes of all KV caches.
     pub fn kv_bytes(&self) -> u64 {
         let tensors = self.caches.iter().flat_map(|c| [c.k, c.v]);

@@ -28,6 +28,7 @@ pub(in crate::report) fn suite(files: &[&str], verified: bool) -> Suite {
         one_step_decode_tok_s: 629.3 / scale,
         p50_ms: 1.5891 * scale,
         p95_ms: 1.7 * scale,
+        tuned: Vec::new(),
         kv_cache_bytes: 3_407_872,
         gpu_memory_bytes: 2_012_000_000,
         gpu_memory_predicted_bytes: 2_012_000_000,
@@ -83,6 +84,7 @@ pub(in crate::report) fn tests(files: &[&str], verified: bool) -> GenerationTest
         verified: checked(verified),
         gpu_memory_bytes: 2_000_000_000,
         gpu_memory_predicted_bytes: 2_000_000_000,
+        tuned: Vec::new(),
         kv_cache_bytes: 3_000_000,
     };
     let both = |file: &&str| [test(file, 512, 0, None), test(file, 0, 128, Some(1))];

@@ -10,7 +10,7 @@ use super::markup::{
 };
 use super::steps::{Series, StepChart, covered};
 use super::svg::{Colours, figure};
-use crate::data::record::{Environment, Profile, SelectionLine};
+use crate::data::record::{Environment, Profile, Selected};
 
 /// Operations with a colour of their own; what is left is drawn as one.
 pub(super) const SHOWN: usize = 8;
@@ -327,11 +327,11 @@ fn cpu(profile: &Profile, positions: &[usize]) -> String {
 }
 
 /// The selection log; lines that are the same for many layers appear once, with their number.
-fn selection(lines: &[SelectionLine]) -> String {
+fn selection(lines: &[Selected]) -> String {
     if lines.is_empty() {
         return String::new();
     }
-    let mut unique: Vec<(&SelectionLine, usize)> = Vec::new();
+    let mut unique: Vec<(&Selected, usize)> = Vec::new();
     let mut seen: BTreeMap<[&str; 5], usize> = BTreeMap::new();
     for line in lines {
         let key = [&*line.op, &*line.kernel, &*line.variant, &*line.shape, &*line.why];

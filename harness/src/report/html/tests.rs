@@ -5,7 +5,7 @@ mod synthetic;
 use super::crossover::Crossover;
 use super::{profile, render};
 use crate::data::paired::Verdict;
-use crate::data::record::{Ab, Bench, BenchCase, Body, OpTotal, Profile, Record, SelectionLine};
+use crate::data::record::{Ab, Bench, BenchCase, Body, OpTotal, Profile, Record, Selected};
 use crate::data::{Ratio, Word};
 
 fn named(records: Vec<Record>) -> Vec<(String, Record)> {
@@ -154,12 +154,13 @@ fn strings_of_a_record_stay_text() {
     for op in &mut body.by_op {
         (op.op, op.kernel) = (EVIL.into(), EVIL.into());
     }
-    let line = |s: &str| SelectionLine {
+    let line = |s: &str| Selected {
         op: s.into(),
         kernel: s.into(),
         variant: s.into(),
         shape: s.into(),
         why: s.into(),
+        ..Selected::default()
     };
     body.selected = vec![line(EVIL), line(EVIL)];
     let mut environment = synthetic::environment();

@@ -69,6 +69,7 @@ pub(super) fn of_test(
         (result.verified, result.gpu_memory_bytes) = (verified, memory);
         result.gpu_memory_predicted_bytes = predicted;
         result.kv_cache_bytes = kv_cache;
+        result.tuned = graph.tuned();
         eprintln!(
             "{:>9.1} ± {:.1} tok/s, {:.1} each  {named}",
             result.avg_ts,

@@ -38,6 +38,7 @@ fn test(n_gen: usize, steps: usize, samples_ns: &[u64]) -> GenerationTest {
         verified: Some(VERIFIED),
         gpu_memory_bytes: 0,
         gpu_memory_predicted_bytes: 0,
+        tuned: Vec::new(),
         kv_cache_bytes: 0,
     }
 }
@@ -208,6 +209,7 @@ fn suite(factor: f64) -> Record {
         one_step_decode_tok_s: 0.0,
         p50_ms: 0.0,
         p95_ms: 0.0,
+        tuned: Vec::new(),
         kv_cache_bytes: 0,
         gpu_memory_bytes: 0,
         gpu_memory_predicted_bytes: 0,

@@ -5,7 +5,7 @@ use crate::data::Ratio;
 use crate::data::paired::Verdict;
 use crate::data::record::{
     Ab, Bench, BenchCase, Body, Clock, Environment, Flag, OpTotal, Profile, ProfiledOp,
-    ProfiledStep, Record, SelectionLine, Timing, Unprofiled,
+    ProfiledStep, Record, Selected, Timing, Unprofiled,
 };
 
 /// Reproducible noise in -1..1.
@@ -113,12 +113,13 @@ pub(super) fn profile(steps: usize) -> Record {
         .collect();
     let by_op = by_op(&kinds, &profiled);
     let serialised = by_op.iter().map(|op| op.ms).sum();
-    let selected = LAYER.iter().chain(&AFTER).map(|kind| SelectionLine {
+    let selected = LAYER.iter().chain(&AFTER).map(|kind| Selected {
         op: kind.0.into(),
         kernel: kind.1.into(),
         variant: kind.2.into(),
         shape: kind.3.into(),
         why: "first preference that this adapter supports: subgroups, K divisible by 8".into(),
+        ..Selected::default()
     });
     let body = Profile {
         model: "gemma3-1b bf16".into(),
@@ -197,6 +198,7 @@ pub(super) fn bench() -> Record {
             variant: kind.2.into(),
             shape: kind.3.into(),
             source: "9f31c2aa07".into(),
+            tuned: Default::default(),
             cold: timing(cold),
             warm: timing(cold * 0.82),
             bytes: kind.4,

@@ -1,0 +1,163 @@
+//! Records stand alone: each committed one fits the schema, is read by `report` and `compare`, and
+//! answers the queries of docs/records.md. `LATHE_BLESS=1` rewrites `docs/record.schema.json`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use lathe_harness::data::record::{self, Body, Record};
+use lathe_harness::report::cases::jsonl;
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// The committed records.
+fn committed() -> Vec<PathBuf> {
+    let folder = root().join("benches/records/nvidia-h200");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = files.collect();
+    files.sort();
+    assert!(files.len() > 80, "{}", files.len());
+    files
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn the_committed_schema_is_what_the_types_say() {
+    let path = root().join("docs/record.schema.json");
+    let text = serde_json::to_string_pretty(&record::schema()).unwrap() + "\n";
+    if std::env::var_os("LATHE_BLESS").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    assert!(fs::read_to_string(&path).unwrap() == text, "stale: LATHE_BLESS=1 writes it");
+}
+
+#[test]
+fn every_committed_record_fits_the_schema_and_what_is_none_does_not() {
+    let schema = jsonschema::validator_for(&record::schema()).unwrap();
+    for path in committed() {
+        let document = json(&path);
+        let faults: Vec<_> = schema.iter_errors(&document).map(|e| e.to_string()).collect();
+        assert!(faults.is_empty(), "{}: {faults:?}", path.display());
+    }
+    let sound = json(&root().join("benches/records/nvidia-h200/2026-11-23-gate-base-1.json"));
+    assert!(schema.is_valid(&sound));
+    let changes: [(&str, fn(&mut Value)); 8] = [
+        ("no environment", |r| drop(r.as_object_mut().unwrap().remove("environment"))),
+        ("no version", |r| drop(r.as_object_mut().unwrap().remove("schema_version"))),
+        ("another kind", |r| r["kind"] = "guess".into()),
+        ("no kind", |r| drop(r.as_object_mut().unwrap().remove("kind"))),
+        ("a date that is a number", |r| r["environment"]["date"] = 7.into()),
+        ("cases that are none", |r| r["cases"] = "none".into()),
+        ("a time that is text", |r| r["cases"][0]["cold"]["median_us"] = "1".into()),
+        ("a case without a kernel", |r| {
+            drop(r["cases"][0].as_object_mut().unwrap().remove("kernel"));
+        }),
+    ];
+    for (what, change) in changes {
+        let mut document = sound.clone();
+        change(&mut document);
+        assert!(!schema.is_valid(&document), "{what}");
+    }
+}
+
+#[test]
+fn report_and_compare_read_every_committed_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let lathe = || Command::new(env!("CARGO_BIN_EXE_lathe"));
+    let output = lathe().arg("report").args(committed()).arg("-o").arg(&page).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(fs::metadata(&page).unwrap().len() > 100_000);
+    for path in committed() {
+        let output = lathe().arg("compare").args([&path, &path]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        // Of kinds that it does not compare it says so; a record with itself has no slowdown.
+        match Record::read(&path).unwrap().body {
+            Body::Ab(_) => {
+                assert_eq!(output.status.code(), Some(2), "{}: {said}", path.display());
+                assert!(said.contains("A/B"), "{}: {said}", path.display());
+            }
+            _ => assert_eq!(output.status.code(), Some(0), "{}: {said}", path.display()),
+        }
+    }
+}
+
+/// The SQL of docs/records.md, in order.
+fn queries() -> Vec<String> {
+    let page = fs::read_to_string(root().join("docs/records.md")).unwrap();
+    let blocks = page.split("```sql\n").skip(1);
+    blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect()
+}
+
+/// Runs each query of a folder's `results` and `benches` with DuckDB and prints its rows as JSON.
+const DUCK: &str = "
+import duckdb, json, sys
+for query in json.load(sys.stdin):
+    print(json.dumps(duckdb.sql(query).fetchall()))
+";
+
+#[test]
+fn the_queries_of_the_page_answer() {
+    let python = std::env::var("LATHE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let has_duckdb = Command::new(&python).args(["-c", "import duckdb"]).output();
+    if !has_duckdb.is_ok_and(|output| output.status.success()) {
+        eprintln!("UNAVAILABLE, not tested: {python} has no package duckdb");
+        return;
+    }
+    // Two machines: one without a flag in any case, one with.
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("results")).unwrap();
+    let names = ["2026-11-22-gemv_q-8192x2048-q4_k.json", "2026-11-21-catalogue.json"];
+    let mut flagged = Vec::new();
+    for name in names {
+        let path = root().join("benches/records/nvidia-h200").join(name);
+        let record = Record::read(&path).unwrap();
+        let Body::Bench(bench) = &record.body else { panic!("{name} is no benchmark") };
+        flagged.push(bench.cases.iter().any(|case| !case.flags.is_empty()));
+        let lines = jsonl(&bench.cases, &record.environment).unwrap();
+        fs::write(folder.path().join("results").join(name).with_extension("jsonl"), lines).unwrap();
+    }
+    assert_eq!(flagged, [false, true]);
+    let queries = queries();
+    assert_eq!(queries.len(), 2);
+    let input = folder.path().join("queries.json");
+    let here =
+        |query: &String| query.replace("'benches/", &format!("'{}/benches/", root().display()));
+    let queries: Vec<String> = queries.iter().map(here).collect();
+    fs::write(&input, serde_json::to_string(&queries).unwrap()).unwrap();
+    // Each folder alone as well: what a file lacks, DuckDB cannot guess the type of.
+    for kept in [&names[..1], &names[1..], &names[..]] {
+        for name in names {
+            let path = folder.path().join("results").join(name).with_extension("jsonl");
+            let aside = path.with_extension("aside");
+            match (kept.contains(&name), path.exists()) {
+                (true, false) => fs::rename(&aside, &path).unwrap(),
+                (false, true) => fs::rename(&path, &aside).unwrap(),
+                _ => {}
+            }
+        }
+        let output = Command::new(&python)
+            .args(["-c", DUCK])
+            .current_dir(folder.path())
+            .stdin(fs::File::open(&input).unwrap())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{kept:?}: {said}");
+        let answers = String::from_utf8(output.stdout).unwrap();
+        let answers: Vec<Value> =
+            answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        for answer in &answers {
+            assert!(!answer.as_array().unwrap().is_empty(), "{kept:?}: {answer}");
+        }
+        let first = &answers[0][0];
+        assert!(first[0].is_string() && first[5].is_number(), "{first}");
+    }
+}
