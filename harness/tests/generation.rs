@@ -6,12 +6,10 @@ mod common;
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::process::{Command, Output};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use lathe_harness::data::record::{Body, Record};
 use lathe_harness::decode::prompts::Source;
 use lathe_harness::decode::session::Prompts;
 use lathe_harness::decode::{

@@ -48,7 +48,8 @@ fn every_committed_record_fits_the_schema_and_what_is_none_does_not() {
     }
     let sound = json(&root().join("benches/records/nvidia-h200/2026-11-23-gate-base-1.json"));
     assert!(schema.is_valid(&sound));
-    let changes: [(&str, fn(&mut Value)); 8] = [
+    type Change = fn(&mut Value);
+    let changes: [(&str, Change); 8] = [
         ("no environment", |r| drop(r.as_object_mut().unwrap().remove("environment"))),
         ("no version", |r| drop(r.as_object_mut().unwrap().remove("schema_version"))),
         ("another kind", |r| r["kind"] = "guess".into()),

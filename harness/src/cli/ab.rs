@@ -87,7 +87,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if let Some(seconds) = opts.time_out {
         options.time_out = std::time::Duration::from_secs(seconds);
     }
-    let (shape, mixed, verified, sides, (comparison, blocks)) = if opts.kernel == "decode" {
+    let (shape, mixed, verified, sides, outcome) = if opts.kernel == "decode" {
         if opts.shape.is_some() {
             return Err(Error::Usage("--shape does not go with `ab decode`".into()));
         }
@@ -142,6 +142,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
              --runtime-checks (both) or --unchecked-files (neither) compares like with like"
         );
     }
+    let ab::Outcome { comparison, blocks, throttled, drift, mut flags } = outcome;
+    flags.extend(opts.one_shape.then_some(Flag::OneShape));
+    environment.canary_drift = drift;
     let (a_side, b_side) = sides.map(|[a, b]| (a, b)).unzip();
     let median = |times: Vec<f64>| stats::summarise(&times).median;
     let body = Ab {
@@ -161,7 +164,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         processes: Vec::new(),
         indifference: comparison.indifference,
         verified,
-        flags: opts.one_shape.then_some(Flag::OneShape.into()).into_iter().collect(),
+        flags: flags.into_iter().map(Into::into).collect(),
+        throttled,
         blocks: comparison.blocks,
     };
     environment.timestamp_quantum_ns = Span::new(&gpu)?.quantum_ns(&gpu)?;
@@ -226,6 +230,13 @@ fn print(ab: &Ab) {
         ab.blocks,
         100.0 * ab.indifference
     );
+    if ab.throttled > 0 {
+        outln!("{} blocks dropped: the driver held the clocks down", ab.throttled);
+    }
+    if !ab.flags.is_empty() {
+        let flags: Vec<_> = ab.flags.iter().map(ToString::to_string).collect();
+        outln!("doubtful: {}", flags.join(", "));
+    }
 }
 
 /// A block as a record has it.

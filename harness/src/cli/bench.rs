@@ -167,7 +167,7 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         return Err(Error::Usage("--shape needs a KERNEL, or variants of one".into()));
     }
     let tuned = match opts.selected && !opts.untuned {
-        true => Store::read(&Store::default_path())?.of(&session.gpu.adapter),
+        true => Store::read(&Store::default_path())?.of(&session.gpu.place()),
         false => Tuned::default(),
     };
     let tuned = opts.selected.then_some(tuned);

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::Global;
 use super::out;
 use crate::data::Ratio;
+use crate::data::processes::CLAIM;
 use crate::error::{Error, Result};
 use crate::measure::tune::{Answer, Found, Request, Trials, TuneOptions, tune};
 use crate::plan::tuned::Store;
@@ -39,12 +40,23 @@ pub(super) struct Opts {
     /// Seconds after which no further candidate of a shape is checked
     #[arg(long, default_value_t = 3600.0, value_name = "SECONDS")]
     within: f64,
+    /// Fresh processes in each of which the winner has to be faster, at least 3
+    #[arg(long, default_value_t = CLAIM, value_name = "N", value_parser = processes)]
+    processes: usize,
     /// File of stored choices (also LATHE_TUNED)
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
     /// Let a software adapter be tuned
     #[arg(long)]
     allow_software: bool,
+}
+
+/// Processes of a proof.
+fn processes(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if (CLAIM..=100).contains(&n) => Ok(n),
+        _ => Err(format!("expected a whole number from {CLAIM} to 100")),
+    }
 }
 
 /// The child process that tries candidates.
@@ -122,6 +134,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let mut options = TuneOptions {
         time_out: Duration::from_secs_f64(opts.time_out.clamp(0.1, 3600.0)),
         finalists: 5,
+        processes: opts.processes,
         files: Vec::new(),
         within: Duration::from_secs_f64(opts.within.min(1e6)),
     };

@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use lathe_kernels::{Capabilities, CooperativeMatrix};
 
 /// What `doctor` and every record say of an adapter.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Default, Clone, Debug, Serialize)]
 pub struct AdapterSummary {
     /// Place in the list of adapters.
     pub index: usize,

@@ -122,6 +122,12 @@ fn merge_abs(into: &mut Ab, others: Vec<Ab>) {
     (into.a_us, into.b_us) = (middle(|ab| ab.a_us), middle(|ab| ab.b_us));
     into.indifference = all.iter().map(|ab| ab.indifference).fold(0.0, f64::max);
     into.blocks = all.iter().map(|ab| ab.blocks).sum();
+    into.throttled = all.iter().map(|ab| ab.throttled).sum();
+    for flag in all.iter().flat_map(|ab| &ab.flags) {
+        if !into.flags.contains(flag) {
+            into.flags.push(flag.clone());
+        }
+    }
     into.samples = all.iter().flat_map(|ab| ab.samples.clone()).collect();
     let agreed = all.windows(2).all(|pair| pair[0].verdict == pair[1].verdict);
     if !agreed {

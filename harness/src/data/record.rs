@@ -411,6 +411,9 @@ pub struct Ab {
     /// What makes the verdict doubtful.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<Word<Flag>>,
+    /// Blocks that were dropped, since the driver held the clocks down meanwhile.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub throttled: usize,
     /// Blocks: of eight samples, A's and B's in an order drawn for each; before 2026-11-23 of A B
     /// B A.
     pub blocks: usize,
@@ -544,10 +547,17 @@ pub struct OpTotal {
     pub percent: f64,
     /// Bytes a step must move for it, at the middle position.
     pub bytes: f64,
-    /// Those bytes at the measured copy bandwidth, milliseconds.
+    /// Those bytes at the better of the measured bandwidths, milliseconds; until 2026-11-23 at that
+    /// of a copy.
     pub floor_ms: Option<f64>,
     /// `ms` over `floor_ms`.
     pub over_floor: Option<f64>,
+    /// Dispatches a step; 0 in records from before they were counted.
+    #[serde(default)]
+    pub dispatches: usize,
+    /// `floor_ms` and what so many dispatches cost, each of which waits for the one before.
+    #[serde(default)]
+    pub launch_floor_ms: Option<f64>,
 }
 
 /// Which variant serves an operation, and why.
@@ -569,6 +579,26 @@ pub struct Selected {
     /// A stored choice of `lathe tune`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub tuned: bool,
+}
+
+impl Ceilings {
+    /// The better of the bandwidths.
+    pub fn bandwidth_gb_s(&self) -> f64 {
+        self.copy_gb_s.max(self.read_gb_s.unwrap_or(0.0))
+    }
+
+    /// The largest rate of any arithmetic, 10^12 operations a second.
+    pub fn arithmetic_top_s(&self) -> f64 {
+        let others = [self.f16_tflop_s, self.dot4_top_s, self.matrix_tflop_s];
+        others.into_iter().flatten().fold(self.f32_tflop_s, f64::max)
+    }
+}
+
+impl OpTotal {
+    /// How long it takes at least: with the launches, where their cost was measured.
+    pub fn least_ms(&self) -> Option<f64> {
+        self.launch_floor_ms.or(self.floor_ms)
+    }
 }
 
 impl Record {

@@ -205,7 +205,7 @@ impl Model {
         }
         let caps = gpu.map_or_else(Capabilities::minimal, |g| g.caps.clone());
         let tuned = match (gpu, &options.store) {
-            (Some(gpu), Some(path)) => Some(Arc::new(Store::read(path)?.of(&gpu.adapter))),
+            (Some(gpu), Some(path)) => Some(Arc::new(Store::read(path)?.of(&gpu.place()))),
             _ => None,
         };
         let hints = options.hints.clone();

@@ -16,6 +16,15 @@ use crate::error::Result;
 use crate::execute::{Execute, GpuExecutor};
 use crate::plan::recording::{Op, Part};
 
+/// What bounds an operation from below.
+#[derive(Clone, Copy, Debug)]
+pub struct Floors {
+    /// Bandwidth of the memory, 10^9 bytes a second.
+    pub gb_s: f64,
+    /// Microseconds of a dispatch that waits for the one before, where they were measured.
+    pub dispatch_us: Option<f64>,
+}
+
 /// Verifies the first positions if told so, and runs the decode twice: at full speed, then step by
 /// step with a timestamp around every operation. `on_step` hears each profiled step.
 pub fn profile(
@@ -23,7 +32,7 @@ pub fn profile(
     executor: &mut GpuExecutor,
     options: &RunOptions,
     about: (&str, &str),
-    copy_gb_s: Option<f64>,
+    floors: Floors,
     verify: Option<usize>,
     on_step: &mut dyn FnMut(&ProfiledStep),
 ) -> Result<Profile> {
@@ -79,7 +88,7 @@ pub fn profile(
     let sums: Vec<f64> = steps.iter().map(|s| s.us.iter().sum::<f64>()).collect();
     let serialised_ms_per_token = sums.iter().sum::<f64>() / 1e3 / steps.len().max(1) as f64;
     let middle = options.prompt.len() + steps.len() / 2 + 1;
-    let by_op = totals(&graph.recording.ops, &steps, middle, copy_gb_s);
+    let by_op = totals(&graph.recording.ops, &steps, middle, floors);
     let profile = Profile {
         model: about.0.to_owned(),
         kv: about.1.to_owned(),
@@ -197,7 +206,7 @@ fn described(op: &Op) -> ProfiledOp {
 
 /// Means over the steps by operation, slowest first. `n_kv` tokens are what attention covers in
 /// the middle of the run; its bytes are counted there.
-fn totals(ops: &[Op], steps: &[ProfiledStep], n_kv: usize, copy_gb_s: Option<f64>) -> Vec<OpTotal> {
+fn totals(ops: &[Op], steps: &[ProfiledStep], n_kv: usize, floors: Floors) -> Vec<OpTotal> {
     let mut by_op: BTreeMap<(&str, String), OpTotal> = BTreeMap::new();
     let count = steps.len().max(1) as f64;
     let mut all = 0.0;
@@ -216,16 +225,22 @@ fn totals(ops: &[Op], steps: &[ProfiledStep], n_kv: usize, copy_gb_s: Option<f64
             bytes: 0.0,
             floor_ms: None,
             over_floor: None,
+            dispatches: 0,
+            launch_floor_ms: None,
         });
         total.count += 1;
+        total.dispatches += op.plan.stages.len();
         total.ms += ms;
         total.bytes += op.kernel().cost(&problem).bytes;
     }
     let mut totals: Vec<_> = by_op.into_values().collect();
     for total in &mut totals {
         total.percent = if all > 0.0 { 100.0 * total.ms / all } else { 0.0 };
-        total.floor_ms = copy_gb_s.map(|gb_s| total.bytes / gb_s / 1e6);
-        total.over_floor = total.floor_ms.filter(|f| *f > 0.0).map(|f| total.ms / f);
+        let floor = total.bytes / floors.gb_s / 1e6;
+        let launches = floors.dispatch_us.map(|us| total.dispatches as f64 * us / 1e3);
+        total.floor_ms = Some(floor);
+        total.over_floor = (floor > 0.0).then_some(total.ms / floor);
+        total.launch_floor_ms = launches.map(|launches| floor + launches);
     }
     totals.sort_by(|a, b| b.ms.total_cmp(&a.ms));
     totals

@@ -13,6 +13,7 @@ use super::memory::MemoryUse;
 use crate::data::AdapterSummary;
 use crate::error::{Error, Result};
 use crate::plan::Plan;
+use crate::plan::tuned::Place;
 
 /// Which shaders carry wgpu's run-time checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -85,6 +86,12 @@ pub struct Gpu {
 }
 
 impl Gpu {
+    /// Where a tuned choice is measured, or is to hold.
+    pub fn place(&self) -> Place<'_> {
+        let (wgpu, runtime_checks) = (super::WGPU_VERSION, self.checks.name());
+        Place { adapter: &self.adapter, wgpu, runtime_checks }
+    }
+
     /// Opens the adapter of a name or index (default: the first real GPU, else software), with
     /// every limit and feature it has that kernels use.
     pub fn open(wanted: Option<&str>, checks: Checks) -> Result<Self> {

@@ -554,6 +554,11 @@ impl Bench {
         Ok(Sampled { timing, timed_out: timed_out && summary.noise > options.noise, nmse })
     }
 
+    /// The device.
+    pub(super) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
     /// Times only one dispatch of each invocation.
     pub(super) fn only(&mut self, dispatch: Option<usize>) {
         self.order = dispatch.map_or(Order::Dependent, Order::Stage);

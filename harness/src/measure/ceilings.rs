@@ -110,6 +110,14 @@ impl Cycles {
     }
 }
 
+/// The peaks of a GPU; none of a software adapter, which is no subject for speed.
+pub fn peaks(gpu: &Gpu) -> Result<Option<Ceilings>> {
+    match gpu.adapter.software {
+        true => Ok(None),
+        false => ceilings(gpu, &Copier::new(gpu)?).map(Some),
+    }
+}
+
 /// Measures all of them; a second or two on a GPU.
 pub fn ceilings(gpu: &Gpu, copier: &Copier) -> Result<Ceilings> {
     // A software adapter only has to show that it works.

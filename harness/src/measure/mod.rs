@@ -8,9 +8,11 @@ mod environment;
 mod ring;
 mod session;
 pub mod tune;
+mod watch;
 
 pub use bench::{Bench, BenchOptions, Sampled, Temperature};
-pub use ceilings::ceilings;
+pub use ceilings::{ceilings, peaks};
 pub use copy::{Copier, CopyBandwidth, copy_bandwidth};
 pub use environment::{command_line, environment};
 pub use session::Session;
+pub use watch::{GpuWatch, Watch};

@@ -8,7 +8,8 @@ use lathe_kernels::Problem;
 use super::bench::{Bench, BenchOptions, Sampled, Temperature};
 use super::copy::Copier;
 use super::environment::environment;
-use crate::data::record::{BenchCase, Canary, Clock, Environment, Flag, StageTiming, Timing};
+use super::watch::Canaries;
+use crate::data::record::{BenchCase, Ceilings, Clock, Environment, Flag, StageTiming, Timing};
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu, Pipelines, Span};
 use crate::judge::check::Case;
@@ -32,40 +33,43 @@ pub struct Session {
     /// Measured read bandwidth, 10^9 bytes a second. None where the largest block that
     /// can be read might stay in the cache.
     pub read_gb_s: Option<f64>,
+    /// All peaks of a GPU; none of a software adapter.
+    pub ceilings: Option<Ceilings>,
     /// Timestamp quantum, nanoseconds.
     pub quantum_ns: Option<f64>,
     /// Bytes of the last-level cache, as found by measurement.
     pub cache_bytes: u64,
     begun: Environment,
     copier: Copier,
-    canaries: Vec<Canary>,
+    canaries: Canaries,
 }
-
-/// Change of the canary that makes a result doubtful.
-const DRIFT: f64 = 0.02;
 
 impl Session {
     /// Measures what every case is held against.
     pub fn new(gpu: &Arc<Gpu>) -> Result<Self> {
         let begun = environment(gpu);
         let copier = Copier::new(gpu)?;
-        let copy_gb_s = copier.bandwidth(gpu)?.gb_s;
         let mut options = BenchOptions::of(gpu);
-        let mut cache_bytes = 0;
-        if !gpu.adapter.software {
-            cache_bytes = copier.cache_bytes(gpu)?;
-            options.rotate_bytes = options.rotate_bytes.max(4 * cache_bytes);
-        }
-        let beyond_cache = copier.bytes() >= 4 * cache_bytes;
-        let read_gb_s = beyond_cache.then(|| copier.read_gb_s(gpu)).transpose()?;
+        let (mut cache_bytes, mut ceilings) = (0, None);
+        let (copy_gb_s, read_gb_s) = match gpu.adapter.software {
+            true => (copier.bandwidth(gpu)?.gb_s, Some(copier.read_gb_s(gpu)?)),
+            false => {
+                cache_bytes = copier.cache_bytes(gpu)?;
+                options.rotate_bytes = options.rotate_bytes.max(4 * cache_bytes);
+                let measured = ceilings.insert(super::ceilings(gpu, &copier)?);
+                (measured.copy_gb_s, measured.read_gb_s)
+            }
+        };
         let quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
-        let canaries = vec![copier.canary(gpu)?];
+        let mut canaries = Canaries::default();
+        canaries.push(copier.canary(gpu)?);
         let gpu = Arc::clone(gpu);
         Ok(Self {
             gpu,
             options,
             copy_gb_s,
             read_gb_s,
+            ceilings,
             quantum_ns,
             cache_bytes,
             begun,
@@ -79,8 +83,9 @@ impl Session {
         let mut environment = Environment {
             copy_gb_s: Some(self.copy_gb_s),
             read_gb_s: self.read_gb_s,
+            ceilings: self.ceilings,
             timestamp_quantum_ns: self.quantum_ns,
-            canary_drift: Some(self.drift()),
+            canary_drift: Some(self.canaries.drift().unwrap_or(0.0)),
             seed: Some(self.options.seed),
             cache_bytes: Some(self.cache_bytes),
             ..self.begun.clone()
@@ -91,27 +96,10 @@ impl Session {
         environment
     }
 
-    /// Largest change of a canary's time so far, as a fraction of its smallest.
-    pub fn drift(&self) -> f64 {
-        let of = |times: fn(&Canary) -> f64| {
-            let low = self.canaries.iter().map(times).fold(f64::INFINITY, f64::min);
-            let high = self.canaries.iter().map(times).fold(0.0, f64::max);
-            if low > 0.0 { high / low - 1.0 } else { 0.0 }
-        };
-        of(|c| c.copy).max(of(|c| c.cycles))
-    }
-
     /// Times the canaries again; says whether one moved since the last time or since the first.
     pub fn canary(&mut self) -> Result<bool> {
         let now = self.copier.canary(&self.gpu)?;
-        let ends = [self.canaries.first(), self.canaries.last()];
-        let moved = |a: f64, b: f64| (a / b - 1.0).abs() > DRIFT;
-        let drifted = ends
-            .into_iter()
-            .flatten()
-            .any(|then| moved(now.copy, then.copy) || moved(now.cycles, then.cycles));
-        self.canaries.push(now);
-        Ok(drifted)
+        Ok(self.canaries.push(now))
     }
 
     /// Judges one invocation, times cold and warm, and judges what each of these left.
@@ -151,6 +139,9 @@ impl Session {
         let rate = |timing: &Timing| cost.bytes / timing.median_us / 1e3;
         let fraction_of_copy = rate(&cold) / self.copy_gb_s;
         let gb_s = overlapped.iter().map(rate).fold(rate(&cold), f64::max);
+        // Warm and overlapped times take no less arithmetic.
+        let times = [&cold, &warm].into_iter().chain(&overlapped).map(|t| t.median_us);
+        let fastest_us = times.fold(f64::INFINITY, f64::min);
         let most = self.copy_gb_s.max(self.read_gb_s.unwrap_or(0.0));
         if gb_s > ABOVE_MEASURED * most && !gpu.adapter.software {
             return Err(Error::CheckFailed(format!(
@@ -160,6 +151,16 @@ impl Session {
                 kernel.name,
                 kernel.show(problem),
                 bench.rotated_bytes()
+            )));
+        }
+        let top_s = cost.flops / fastest_us / 1e6;
+        let most_top_s = self.ceilings.map_or(f64::INFINITY, |c| c.arithmetic_top_s());
+        if top_s > ABOVE_MEASURED * most_top_s {
+            return Err(Error::CheckFailed(format!(
+                "{}/{variant} {}: {top_s:.1} TFLOP/s lies above 102 % of the fastest arithmetic \
+                 measured, {most_top_s:.1}; the kernel's count of operations is wrong",
+                kernel.name,
+                kernel.show(problem),
             )));
         }
         let timings = || {
@@ -173,7 +174,7 @@ impl Session {
             (timings().any(|t| t.noise > NOISY), Flag::Noisy),
             (timed_out, Flag::TimedOut),
             (timings().any(|t| t.throttled > t.samples_us.len()), Flag::Throttled),
-            (gb_s > most && !gpu.adapter.software, Flag::AboveCeiling),
+            ((gb_s > most || top_s > most_top_s) && !gpu.adapter.software, Flag::AboveCeiling),
             (bench.clock() == Clock::Wall, Flag::WallClock),
             // A user's file keeps them where built-in variants run without.
             (checked, Flag::RuntimeChecksOn),
@@ -202,7 +203,7 @@ impl Session {
             rotated_bytes: bench.rotated_bytes(),
             nmse: Some(nmse),
             nmse_bound: Some(bound),
-            canary: self.canaries.last().copied(),
+            canary: self.canaries.last(),
             clock: bench.clock().into(),
             flags,
         })

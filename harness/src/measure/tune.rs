@@ -4,7 +4,7 @@
 //! that is wrong, hangs or is refused by the driver harms nothing: the next gets a new process.
 //! What survives is timed round-robin over the same memory, with nothing compiled or uploaded in
 //! between; ties go to the simpler; the winner is measured again against the incumbent, in three
-//! fresh processes, and is stored only when it is FASTER in each.
+//! or more fresh processes, and is stored only when it is FASTER in each.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, Packing, Problem, Shape};
 use serde::{Deserialize, Serialize};
 
-use crate::data::processes::CLAIM;
+use crate::data::rng::Rng;
 use crate::data::{AdapterSummary, Ratio, paired, stats};
 use crate::error::{Error, Result};
 use crate::execute::GpuExecutor;
@@ -398,6 +398,8 @@ pub struct TuneOptions {
     pub time_out: Duration,
     /// Candidates that are measured properly.
     pub finalists: usize,
+    /// Fresh processes in each of which a winner has to be FASTER to be stored.
+    pub processes: usize,
     /// Users' files among the candidates, and in which variant's place each stands.
     pub files: Vec<(&'static KernelVariant, PathBuf)>,
     /// No further candidate is checked after this time; those that were are still measured.
@@ -512,7 +514,7 @@ pub fn tune(
     timed.sort_by(|a, b| a.0.total_cmp(&b.0));
     let ranking = timed.iter().map(|(us, rank)| (all[*rank].show(), *us)).collect();
     timed.truncate(options.finalists.max(1));
-    // The incumbent takes part in the final whatever its trial said.
+    // The incumbent lays out the memory; the winner is held against it afterwards.
     let pipelines = Pipelines::default();
     let bench_options = BenchOptions::of(gpu);
     let planned = |c: &Candidate| {
@@ -528,7 +530,14 @@ pub fn tune(
         finalists.push((*rank, bench, count, Vec::new()));
     }
     const ROUNDS: usize = 15;
+    let mut first = Rng::fresh();
     for _ in 0..ROUNDS {
+        // Nobody always comes after the same.
+        let turn = first.below(finalists.len().max(1) as u32) as usize;
+        finalists.rotate_left(turn);
+        if first.below(2) == 1 {
+            finalists.reverse();
+        }
         for (_, bench, count, samples) in &mut finalists {
             bench.renew()?;
             let took = bench.time(*count, Temperature::Cold)?;
@@ -568,7 +577,7 @@ pub fn tune(
     drop(finalists);
     drop(base);
     let sides = Box::new([incumbent.clone(), winner.clone()]);
-    for _ in 0..CLAIM {
+    for _ in 0..options.processes {
         let mut child = start()?;
         match child.ask(&Request::Prove(sides.clone()), options.proof_time_out())? {
             Answer::Proof(comparison) => found.comparisons.push(*comparison),
@@ -587,7 +596,8 @@ pub fn tune(
         }
     }
     let faster = |c: &paired::Comparison| c.verdict == paired::Verdict::Faster;
-    let proven = found.comparisons.len() == CLAIM && found.comparisons.iter().all(faster);
+    let proven =
+        found.comparisons.len() == options.processes && found.comparisons.iter().all(faster);
     if proven && winner.wgsl.is_none() {
         // What the most doubtful of them says.
         let ratios = found.comparisons.iter().map(|c| c.ratio);
@@ -595,6 +605,8 @@ pub fn tune(
         found.stored = Some(Entry {
             adapter: gpu.adapter.name.clone(),
             driver: gpu.adapter.driver.clone(),
+            wgpu: Some(gpu.place().wgpu.to_owned()),
+            runtime_checks: Some(gpu.place().runtime_checks.to_owned()),
             kernel: kernel.name.to_owned(),
             shape: kernel.key(shape),
             variant: winner.variant.clone(),
@@ -624,7 +636,7 @@ fn prove(
     let mut a = Bench::new(gpu, &Pipelines::default(), case, options.rotate_bytes)?.validated()?;
     let mut b = a.beside(&Pipelines::default(), plan(&sides[1])?)?.validated()?;
     let ab = AbOptions::new(gpu.adapter.software);
-    let ((comparison, _), _) = ab::kernels(&mut a, &mut b, &options, &ab)?;
+    let (ab::Outcome { comparison, .. }, _) = ab::kernels(&mut a, &mut b, &options, &ab)?;
     Ok(comparison)
 }
 

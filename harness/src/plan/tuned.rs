@@ -20,6 +20,12 @@ pub struct Entry {
     pub adapter: String,
     /// Driver and its version.
     pub driver: String,
+    /// Version of wgpu, whose naga makes the code; absent in entries from before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wgpu: Option<String>,
+    /// wgpu's run-time checks in built-in kernels, `on` or not; absent as before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_checks: Option<String>,
     /// Kernel.
     pub kernel: String,
     /// Compiled-in parameters; see [`Kernel::key`].
@@ -38,7 +44,30 @@ pub struct Entry {
     pub date: String,
 }
 
+/// Where a choice was measured, or is to hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The adapter and its driver.
+    pub adapter: &'a AdapterSummary,
+    /// Version of wgpu.
+    pub wgpu: &'a str,
+    /// wgpu's run-time checks.
+    pub runtime_checks: &'a str,
+}
+
 impl Entry {
+    /// Whether it was measured in such a place, as far as it says where that was.
+    fn holds_in(&self, place: &Place<'_>) -> bool {
+        let same = |own: &Option<String>, here: &str| own.as_deref().is_none_or(|own| own == here);
+        self.is_of(place.adapter)
+            && same(&self.wgpu, place.wgpu)
+            && same(&self.runtime_checks, place.runtime_checks)
+    }
+
+    fn is_of(&self, adapter: &AdapterSummary) -> bool {
+        self.adapter == adapter.name && self.driver == adapter.driver
+    }
+
     /// Its shape in the names that parameters have now; as stored where that cannot be read.
     fn key(&self) -> String {
         let kernel = lathe_kernels::kernel(&self.kernel);
@@ -127,10 +156,15 @@ impl Store {
         self.entries.push(entry);
     }
 
-    /// The choices of one adapter and driver.
-    pub fn of(&self, adapter: &AdapterSummary) -> Tuned {
-        let mine = |e: &&Entry| e.adapter == adapter.name && e.driver == adapter.driver;
-        Tuned::new(self.entries.iter().filter(mine).cloned().collect())
+    /// The choices of one adapter, driver, version of wgpu and mode of its checks.
+    pub fn of(&self, place: &Place<'_>) -> Tuned {
+        let mine = self.entries.iter().filter(|e| e.is_of(place.adapter));
+        let (here, elsewhere): (Vec<_>, Vec<_>) = mine.cloned().partition(|e| e.holds_in(place));
+        if !elsewhere.is_empty() {
+            let count = elsewhere.len();
+            tracing::info!(count, "tuned entries of another wgpu or with other checks, ignored");
+        }
+        Tuned::new(here)
     }
 }
 
@@ -188,6 +222,8 @@ mod tests {
         Entry {
             adapter: "A".into(),
             driver: "D".into(),
+            wgpu: Some("30.0.1".into()),
+            runtime_checks: Some("off".into()),
             kernel: kernel.name.into(),
             shape: kernel.key(shape),
             variant: "workgroup".into(),
@@ -239,6 +275,23 @@ mod tests {
         let other = Entry { variant: "no such".into(), ..sound };
         let why = other.plan(kernel, &shape, &Capabilities::minimal()).map(|_| "a plan");
         assert_eq!(why, Err("gemv has no variant no such".into()));
+    }
+
+    #[test]
+    fn a_choice_holds_where_it_was_measured() {
+        let kernel = lathe_kernels::kernel("gemv").expect("gemv");
+        let one = entry(kernel, &kernel.default_problem().shape);
+        let adapter =
+            AdapterSummary { name: "A".into(), driver: "D".into(), ..AdapterSummary::default() };
+        let place = Place { adapter: &adapter, wgpu: "30.0.1", runtime_checks: "off" };
+        let other = AdapterSummary { driver: "E".into(), ..adapter.clone() };
+        assert!(one.holds_in(&place));
+        assert!(!one.holds_in(&Place { adapter: &other, ..place }));
+        assert!(!one.holds_in(&Place { wgpu: "31.0.0", ..place }));
+        assert!(!one.holds_in(&Place { runtime_checks: "on", ..place }));
+        // One of before does not say.
+        let before = Entry { wgpu: None, runtime_checks: None, ..one };
+        assert!(before.holds_in(&Place { wgpu: "31.0.0", runtime_checks: "on", ..place }));
     }
 
     #[test]

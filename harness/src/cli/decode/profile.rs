@@ -1,6 +1,8 @@
 //! A decode by operation: `decode --profile` and `bench decode`.
 
 use super::*;
+use crate::decode::profile::Floors;
+use crate::measure::peaks;
 
 pub(super) fn profile(
     global: &Global,
@@ -70,8 +72,20 @@ fn profile_record(
     log_every: usize,
 ) -> Result<Record> {
     let mut environment = environment(gpu);
-    let copy = copy_bandwidth(gpu)?.gb_s;
-    environment.copy_gb_s = Some(copy);
+    let floors = match peaks(gpu)? {
+        Some(ceilings) => {
+            environment.read_gb_s = ceilings.read_gb_s;
+            environment.copy_gb_s = Some(ceilings.copy_gb_s);
+            environment.ceilings = Some(ceilings);
+            let dispatch_us = Some(ceilings.dependent_us);
+            Floors { gb_s: ceilings.bandwidth_gb_s(), dispatch_us }
+        }
+        None => {
+            let copy = copy_bandwidth(gpu)?.gb_s;
+            environment.copy_gb_s = Some(copy);
+            Floors { gb_s: copy, dispatch_us: None }
+        }
+    };
     environment.timestamp_quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
     let graph = loaded.graph(Some(gpu), options.positions())?;
     let mut executor = on_device(global, gpu, &graph)?;
@@ -83,7 +97,7 @@ fn profile_record(
         &mut executor,
         options,
         (&model, kv),
-        Some(copy),
+        floors,
         verify,
         &mut |step| {
             bar.inc(1);
@@ -105,8 +119,19 @@ fn profile_record(
 }
 
 fn print_profile(p: &Profile) {
-    let header = ["operation", "kernel", "×", "ms", "%", "bytes", "floor ms", "measured / floor"];
-    let mut t = table::table(&header, &[2, 3, 4, 5, 6, 7]);
+    let header = [
+        "operation",
+        "kernel",
+        "×",
+        "ms",
+        "%",
+        "bytes",
+        "bytes ms",
+        "and launches ms",
+        "measured / floor",
+    ];
+    let mut t = table::table(&header, &[2, 3, 4, 5, 6, 7, 8]);
+    let milliseconds = |ms: Option<f64>| ms.map_or_else(|| "-".into(), |ms| format!("{ms:.4}"));
     for op in &p.by_op {
         t.add_row(vec![
             op.op.clone(),
@@ -115,8 +140,9 @@ fn print_profile(p: &Profile) {
             format!("{:.4}", op.ms),
             format!("{:.1}", op.percent),
             table::bytes(op.bytes as u64),
-            op.floor_ms.map_or_else(|| "-".into(), |f| format!("{f:.4}")),
-            op.over_floor.map_or_else(|| "-".into(), |f| format!("{f:.1}")),
+            milliseconds(op.floor_ms),
+            milliseconds(op.launch_floor_ms),
+            op.least_ms().map_or_else(|| "-".into(), |floor| format!("{:.1}", op.ms / floor)),
         ]);
     }
     outln!("{t}");

@@ -1,6 +1,7 @@
 //! Decode for `ab` and `tune`: two selections against each other, and every shape a file needs.
 
 use super::*;
+use crate::measure::GpuWatch;
 
 /// Whole decode steps of two selections against each other, microseconds a step, and what
 /// was verified of them.
@@ -65,7 +66,9 @@ pub(in crate::cli) fn ab(
         Ok(wall.as_secs_f64() * 1e6 / run.steps.len().max(1) as f64)
     };
     steady(&gpu.adapter, &mut || Ok(time(&mut a)? + time(&mut b)?))?;
-    let outcome = ab::run(options, &mut |is_a, _| time(if is_a { &mut a } else { &mut b }))?;
+    let mut watch = GpuWatch::new(gpu)?;
+    let mut side = |is_a, _| time(if is_a { &mut a } else { &mut b });
+    let outcome = ab::run(options, &mut watch, &mut side)?;
     Ok((outcome, further))
 }
 

@@ -144,6 +144,8 @@ fn profile(seed: u64, noise: f64, slow_down: f64) -> Record {
         bytes: 1e6,
         floor_ms: None,
         over_floor: None,
+        dispatches: 0,
+        launch_floor_ms: None,
     }];
     let body = Body::Profile(Profile {
         model: "example".into(),

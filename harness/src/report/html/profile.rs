@@ -10,7 +10,7 @@ use super::markup::{
 };
 use super::steps::{Series, StepChart, covered};
 use super::svg::{Colours, figure};
-use crate::data::record::{Environment, Profile, Selected};
+use crate::data::record::{Environment, OpTotal, Profile, Selected};
 
 /// Operations with a colour of their own; what is left is drawn as one.
 pub(super) const SHOWN: usize = 8;
@@ -52,8 +52,11 @@ pub(super) fn section(profile: &Profile, env: &Environment, colours: &mut Colour
 fn headline(profile: &Profile) -> String {
     let full = &profile.unprofiled;
     let wall = ratio(1000.0, full.decode_tok_s);
-    let floor: Option<f64> = profile.by_op.iter().map(|op| op.floor_ms.and_then(sound)).sum();
-    let floor = floor.filter(|f| *f > 0.0);
+    let sum = |of: fn(&OpTotal) -> Option<f64>| -> Option<f64> {
+        let all: Option<f64> = profile.by_op.iter().map(|op| of(op).and_then(sound)).sum();
+        all.filter(|ms| *ms > 0.0)
+    };
+    let (floor, launches) = (sum(|op| op.floor_ms), sum(|op| op.launch_floor_ms));
     let gpu = full.gpu_ms_per_token.and_then(sound);
     let busy = gpu.zip(wall).map(|(gpu, wall)| gpu / wall);
     let over = gpu.zip(floor).map(|(gpu, floor)| gpu / floor);
@@ -79,10 +82,13 @@ fn headline(profile: &Profile) -> String {
             "bandwidth floor",
             maybe(floor, 3),
             "ms a token",
-            over.map_or_else(
-                || "all bytes at copy bandwidth".to_owned(),
-                |over| format!("GPU time is {over:.2}× the floor"),
-            ),
+            match (over, launches) {
+                (None, _) => "all bytes at the measured bandwidth".to_owned(),
+                (Some(over), None) => format!("GPU time is {over:.2}× the floor"),
+                (Some(over), Some(ms)) => {
+                    format!("GPU time is {over:.2}× the floor; {ms:.3} ms with every launch")
+                }
+            },
         ),
         (
             "serialised",
@@ -222,14 +228,16 @@ fn ops_table(profile: &Profile) -> String {
             ("share", Set::Figure),
             ("", Set::Bar),
             ("MB", Set::Figure),
-            ("floor ms", Set::Figure),
+            ("bytes ms", Set::Figure),
+            ("and launches ms", Set::Figure),
             ("over floor", Set::Figure),
             ("excess ms", Set::Figure),
         ],
     );
     for op in &profile.by_op {
-        let over = op.over_floor.and_then(sound);
-        let excess = op.floor_ms.and_then(sound).zip(sound(op.ms)).map(|(floor, ms)| ms - floor);
+        let floor = op.least_ms().and_then(sound);
+        let over = floor.and_then(|floor| ratio(op.ms, floor));
+        let excess = floor.zip(sound(op.ms)).map(|(floor, ms)| ms - floor);
         table.row(&[
             op.op.clone(),
             op.kernel.clone(),
@@ -239,6 +247,7 @@ fn ops_table(profile: &Profile) -> String {
             meter(op.percent / 100.0),
             at_least(op.bytes / 1e6, 2),
             op.floor_ms.map_or_else(|| NONE.to_owned(), |ms| at_least(ms, 4)),
+            op.launch_floor_ms.map_or_else(|| NONE.to_owned(), |ms| at_least(ms, 4)),
             over.map_or_else(|| NONE.to_owned(), |over| format!("{over:.1} ×")),
             maybe(excess.map(|excess| excess.max(0.0)), 4),
         ]);
@@ -246,8 +255,9 @@ fn ops_table(profile: &Profile) -> String {
     figure(
         "Expected and measured",
         &table.finish(),
-        "Floor: the bytes an operation must move, at the measured copy bandwidth. Excess: what it \
-         takes beyond that, the most that a better kernel could give back.",
+        "Floor: the bytes an operation must move, at the better of the measured bandwidths; with \
+         launches, where their cost was measured, each dispatch waiting for the one before. Excess: \
+         what it takes beyond the larger of these, the most that a better kernel could give back.",
     )
 }
 

@@ -243,6 +243,7 @@ fn filled_with(value: f64) -> [Record; 3] {
             bytes: value,
             floor_ms: Some(value),
             over_floor: Some(value),
+            launch_floor_ms: Some(value),
             ..op.clone()
         };
     }

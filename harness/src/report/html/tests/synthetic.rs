@@ -168,6 +168,8 @@ fn by_op(kinds: &[(Option<usize>, &Kind)], steps: &[ProfiledStep]) -> Vec<OpTota
             bytes,
             floor_ms: Some(floor),
             over_floor: Some(ms / floor),
+            dispatches: at.len(),
+            launch_floor_ms: Some(floor + at.len() as f64 * 1.7e-3),
         });
     }
     let all: f64 = totals.iter().map(|op| op.ms).sum();
@@ -251,6 +253,7 @@ pub(super) fn ab(verdict: Verdict, ratio: f64, half: f64) -> Record {
         indifference: 0.01,
         verified: None,
         flags: Vec::new(),
+        throttled: 0,
         blocks: 48,
     };
     Record { schema_version: 1, environment: environment(), body: Body::Ab(ab) }
