@@ -244,7 +244,7 @@ fn prepared(
     let mut dispatches = Vec::new();
     for (index, op) in ops.iter().enumerate() {
         for (stage, pipeline) in op.plan.stages.iter().zip(pipelines.of(gpu, &op.plan)?) {
-            hold_what_is_declared(op, &stage.entry, blocks)?;
+            check_declared(op, &stage.entry, blocks)?;
             let entries: Vec<_> = pipeline
                 .bindings
                 .iter()
@@ -269,13 +269,15 @@ fn prepared(
 }
 
 /// Whether the memory of a shape has what a text declares of it, such as an array of fixed length.
-fn hold_what_is_declared(op: &Op, entry: &str, blocks: &[Arc<Block>]) -> Result<()> {
+fn check_declared(op: &Op, entry: &str, blocks: &[Arc<Block>]) -> Result<()> {
     let reflection = &op.plan.reflection;
     let used = reflection.entry(entry).map(|e| e.buffers.as_slice()).unwrap_or_default();
     for buffer in used.iter().map(|&i| &reflection.buffers[i]) {
         let own = op.plan.binding(&buffer.name);
-        let bytes = blocks[op.tensor(own).0].bytes.next_multiple_of(4);
-        if buffer.least_bytes > bytes {
+        let block = &blocks[op.tensor(own).0];
+        // What is declared in vectors may reach into the padding.
+        if block.binding().size.is_none_or(|size| buffer.least_bytes > size.get()) {
+            let bytes = block.bytes;
             let (path, name, least) = (op.plan.variant.clone(), &buffer.name, buffer.least_bytes);
             let reason =
                 format!("`{name}` is declared with {least} bytes, {own} has {bytes} in this shape");
