@@ -32,8 +32,8 @@ static SECTIONS: OnceLock<Mutex<Vec<Section>>> = OnceLock::new();
 /// Tells sections apart.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Ends this process with `code` when a text takes too much, after `say` has heard why; and when its
-/// parent is gone, which waits for it.
+/// Ends this process with `code` when a text takes too much, after `say` has heard why; and when
+/// its parent is gone, which waits for it.
 pub fn watch(code: i32, say: fn(&str)) {
     let sections = SECTIONS.get_or_init(Mutex::default);
     let parent = parent();

@@ -162,3 +162,28 @@ fn the_queries_of_the_page_answer() {
         assert!(first[0].is_string() && first[5].is_number(), "{first}");
     }
 }
+
+/// What docs/results.md quotes can be repeated: each figure's record has a clean commit, the
+/// command and what was verified.
+#[test]
+fn figures_of_the_results_stand_on_verified_records() {
+    let page = fs::read_to_string(root().join("benches/records/results.md")).unwrap();
+    let files: Vec<_> =
+        page.split("{{record: ").skip(1).map(|rest| rest.split("}}").next().unwrap()).collect();
+    assert!(files.len() >= 3, "{files:?}");
+    for file in files {
+        let record = Record::read(&root().join("benches/records").join(file)).unwrap();
+        let environment = &record.environment;
+        assert!(environment.commit.is_some() && environment.command.is_some(), "{file}");
+        assert_eq!(environment.dirty, Some(false), "{file}");
+        let verified: Vec<bool> = match &record.body {
+            Body::GenerationTests(run) => run.tests.iter().map(|t| t.verified.is_some()).collect(),
+            Body::Suite(suite) => {
+                let configs = suite.models.iter().flat_map(|model| model.configs.values());
+                configs.map(|config| config.verified.is_some()).collect()
+            }
+            other => panic!("{file} is a {}", other.what()),
+        };
+        assert!(!verified.is_empty() && verified.iter().all(|v| *v), "{file}");
+    }
+}

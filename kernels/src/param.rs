@@ -198,7 +198,7 @@ pub const fn start(name: &'static str, doc: &'static str, max: u32) -> Typed<usi
 
 /// A real number; sweeps draw it from `[low, high]`.
 pub const fn float(name: &'static str, doc: &'static str, low: f32, high: f32) -> Typed<f32> {
-    Typed::new(name, doc, ParamKind::Float { low, high, least: 0.0, most: 1e9 })
+    Typed::new(name, doc, ParamKind::Float { low, high, least: 0.0, most: f32::MAX })
 }
 
 /// One of the alternatives in `set`.
@@ -561,16 +561,16 @@ impl Param {
                     wrong(format!("one of {}", names.join(", ")))
                 })
             }
-            ParamKind::Float { least, most, .. } => match text.parse::<f64>() {
+            ParamKind::Float { least, most, .. } => {
                 // Neither -0 nor what is smaller than an f32 can hold.
-                Ok(v)
-                    if (v.to_bits() == 0 || (v as f32).is_normal())
-                        && (least..=most).contains(&(v as f32)) =>
-                {
-                    Ok(f64::from(v as f32))
+                let is_zero = text.parse::<f64>().is_ok_and(|v| v.to_bits() == 0);
+                match text.parse::<f32>() {
+                    Ok(v) if (is_zero || v.is_normal()) && (least..=most).contains(&v) => {
+                        Ok(f64::from(v))
+                    }
+                    _ => Err(wrong(format!("a number from {least:?} to {most:?}"))),
                 }
-                _ => Err(wrong(format!("a number from {least:?} to {most:?}"))),
-            },
+            }
         }
     }
 }
@@ -610,7 +610,7 @@ mod tests {
 
     #[test]
     fn errors_name_what_is_wrong() {
-        let error = |t| parse(t).unwrap_err().to_string();
+        let error = |t: &str| parse(t).unwrap_err().to_string();
         assert_eq!(error("K"), "`K` is not of the form NAME=VALUE");
         assert_eq!(
             error("M=1"),

@@ -1,6 +1,6 @@
 //! What a WGSL source says about itself, read from naga instead of being restated.
 
-use naga::valid::{Capabilities as Caps, ModuleInfo, ValidationFlags, Validator};
+use naga::valid::{Capabilities as Caps, GlobalUse, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, StorageAccess};
 
 use crate::adapter::{CooperativeMatrix, MatrixScalar};
@@ -84,6 +84,8 @@ pub struct Entry {
     pub name: String,
     /// Indices into [`Reflection::buffers`] of the buffers it uses.
     pub buffers: Vec<usize>,
+    /// Of these the ones that it writes, whatever it declares.
+    pub writes: Vec<usize>,
     /// It reads `num_workgroups`, so it can find its place in a grid folded into two dimensions.
     pub unfolds: bool,
 }
@@ -176,10 +178,12 @@ impl Reflection {
             .map(|(index, point)| {
                 let uses = info.get_entry_point(index);
                 let used = (0..handles.len()).filter(|i| !uses[handles[*i]].is_empty()).collect();
+                let written = |i: &usize| uses[handles[*i]].contains(GlobalUse::WRITE);
+                let writes = (0..handles.len()).filter(written).collect();
                 let unfolds = point.function.arguments.iter().any(|a| {
                     a.binding == Some(naga::Binding::BuiltIn(naga::BuiltIn::NumWorkGroups))
                 });
-                Entry { name: point.name.clone(), buffers: used, unfolds }
+                Entry { name: point.name.clone(), buffers: used, writes, unfolds }
             })
             .collect();
         let overrides = module

@@ -87,6 +87,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if let Some(seconds) = opts.time_out {
         options.time_out = std::time::Duration::from_secs(seconds);
     }
+    let mut own_tolerance = false;
     let (shape, mixed, verified, sides, outcome) = if opts.kernel == "decode" {
         if opts.shape.is_some() {
             return Err(Error::Usage("--shape does not go with `ab decode`".into()));
@@ -119,12 +120,14 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                     adapter: gpu.adapter.name.clone(),
                     reason,
                 },
+                PlanError::Shape(reason) => Error::Usage(reason),
                 PlanError::Reflect(e) => e.into(),
             })
         };
         let rotate = bench_options.rotate_bytes;
         let plans = [plan(0)?, plan(1)?];
         let mixed = plans[0].trusted != plans[1].trusted;
+        own_tolerance = plans.iter().any(|plan| plan.tolerated.is_some());
         // Each side has pipelines of its own, also where both are the same code, and a coin says
         // which is compiled and laid out first.
         let b_first = Rng::fresh().below(2) == 1;
@@ -144,6 +147,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     }
     let ab::Outcome { comparison, blocks, throttled, drift, mut flags } = outcome;
     flags.extend(opts.one_shape.then_some(Flag::OneShape));
+    flags.extend(own_tolerance.then_some(Flag::OwnTolerance));
     environment.canary_drift = drift;
     let (a_side, b_side) = sides.map(|[a, b]| (a, b)).unzip();
     let median = |times: Vec<f64>| stats::summarise(&times).median;

@@ -210,6 +210,7 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
                             .push(format!("{}/{} {text}: {reason}", kernel.name, variant.name));
                         continue;
                     }
+                    Err(PlanError::Shape(reason)) => return Err(Error::Usage(reason)),
                     Err(PlanError::Reflect(e)) => return Err(e.into()),
                 };
                 let named = format!("{}/{}", kernel.name, plan.variant);

@@ -12,8 +12,9 @@ use super::out;
 use crate::data::AdapterSummary;
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Pipelines};
-use crate::judge::check::{CaseResult, Verdict, check, check_plan, sweep};
+use crate::judge::check::{CaseResult, Verdict, check, check_plan, sweep, sweep_within};
 use crate::plan::PlanError;
+use crate::plan::user::UserKernel;
 use crate::report::table;
 
 #[derive(Debug, Args)]
@@ -69,11 +70,18 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
     if (opts.shape.is_some() || opts.wgsl.is_some()) && named.len() != 1 {
         return Err(Error::Usage("--shape and --wgsl need a KERNEL".into()));
     }
+    let file = match &opts.wgsl {
+        Some(path) => Some(UserKernel::read(path, named[0].0).map_err(unreadable)?),
+        None => None,
+    };
     let mut work: Vec<Work> = Vec::new();
     for (kernel, variants) in named {
-        let problems = match &opts.shape {
-            Some(text) => vec![(super::problem(kernel, Some(text))?, opts.seed)],
-            None => sweep(kernel, opts.cases, opts.seed),
+        let problems = match (&opts.shape, &file) {
+            (Some(text), _) => vec![(super::problem(kernel, Some(text))?, opts.seed)],
+            (None, Some(file)) if file.is_choosy() => {
+                sweep_within(kernel, file, &gpu.caps, opts.cases, opts.seed)
+            }
+            (None, _) => sweep(kernel, opts.cases, opts.seed),
         };
         let places = if opts.wgsl.is_some() { &variants[..1] } else { &variants[..] };
         for variant in places {
@@ -88,8 +96,8 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
     let cases: Vec<Vec<CaseResult>> = side_by_side(global, gpu, &runs, |gpu, run| {
         let pipelines = Pipelines::default();
         let case = |(kernel, variant, problem, seed): &Work| {
-            let case = match &opts.wgsl {
-                Some(path) => check_file(gpu, &pipelines, (kernel, variant), problem, *seed, path),
+            let case = match &file {
+                Some(file) => check_file(gpu, &pipelines, (kernel, variant), problem, *seed, file),
                 None => check(gpu, &pipelines, kernel, variant, problem, *seed),
             };
             bar.inc(1);
@@ -113,6 +121,9 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
         out::json(&report);
     } else {
         print(&report);
+        if file.as_ref().is_some_and(UserKernel::has_tolerance) {
+            outln!("held to the tolerance of its mapping, not to the variant's");
+        }
     }
     match report.failed {
         0 if report.passed == 0 => Err(Error::Unavailable {
@@ -170,18 +181,27 @@ fn side_by_side<R: Sync, T: Send>(
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
+/// A file that cannot be used at any shape.
+fn unreadable(error: PlanError) -> Error {
+    match error {
+        PlanError::Reflect(e) => e.into(),
+        PlanError::Unavailable(reason) | PlanError::Shape(reason) => Error::Usage(reason),
+    }
+}
+
 fn check_file(
     gpu: &Arc<Gpu>,
     pipelines: &Pipelines,
     (kernel, variant): (&'static Kernel, &'static KernelVariant),
     problem: &Problem,
     seed: u64,
-    path: &std::path::Path,
+    file: &UserKernel,
 ) -> Result<CaseResult> {
-    let shown = path.display().to_string();
-    let verdict = match super::plan_of(kernel, variant, &problem.shape, &gpu.caps, Some(path)) {
+    let shown = file.path().display().to_string();
+    let verdict = match file.plan(variant, &problem.shape, &gpu.caps) {
         Ok(plan) => check_plan(gpu, pipelines, plan, problem, seed)?,
         Err(PlanError::Unavailable(reason)) => Verdict::Unavailable { reason },
+        Err(PlanError::Shape(reason)) => Verdict::broken(reason),
         Err(PlanError::Reflect(e)) => return Err(e.into()),
     };
     Ok(CaseResult {

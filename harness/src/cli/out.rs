@@ -1,5 +1,6 @@
-//! What a command says on stdout. A reader that has seen enough ends it silently; any other refusal,
-//! such as of a full disk, with a message and exit code 2: nobody takes half an answer for a whole.
+//! What a command says on stdout. A reader that has seen enough ends it silently; any other
+//! refusal, such as of a full disk, with a message and exit code 2: nobody takes half an answer for
+//! a whole.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -40,8 +41,8 @@ pub(super) fn document(body: &impl Serialize) {
     }
 }
 
-/// Prints a line, or several. What files are called and say cannot move a terminal's cursor: control
-/// characters are escaped.
+/// Prints a line, or several. What files are called and say cannot move a terminal's cursor:
+/// control characters are escaped.
 pub(super) fn line(text: fmt::Arguments<'_>) {
     write(&(escaped(&text.to_string()).into_owned() + "\n"));
 }

@@ -155,6 +155,7 @@ fn browser_module(
         let plan = match Plan::of(kernel, variant, &problem.shape, &caps) {
             Ok(plan) => plan,
             Err(PlanError::Unavailable(_)) => continue,
+            Err(PlanError::Shape(reason)) => return Err(Error::Usage(reason)),
             Err(PlanError::Reflect(e)) => return Err(e.into()),
         };
         for stage in &plan.stages {

@@ -299,6 +299,9 @@ pub enum Flag {
     /// A user's file was checked on this shape alone.
     #[serde(rename = "one shape")]
     OneShape,
+    /// A user's file that is held to the tolerance of its mapping.
+    #[serde(rename = "own tolerance")]
+    OwnTolerance,
     /// The driver held the clocks down while most samples were taken.
     #[serde(rename = "throttled")]
     Throttled,

@@ -129,7 +129,8 @@ fn compile(device: &wgpu::Device, gpu: &Gpu, plan: &Plan, entry: &str) -> Pipeli
         entry_point: Some(entry),
         compilation_options: wgpu::PipelineCompilationOptions {
             constants: &constants,
-            zero_initialize_workgroup_memory: checked,
+            // What WGSL promises, and what a user's file may count on; our own do not.
+            zero_initialize_workgroup_memory: checked || !plan.trusted,
         },
         cache: None,
     });

@@ -106,6 +106,7 @@ impl Session {
     pub fn measure(&mut self, plan: Plan, problem: &Problem) -> Result<BenchCase> {
         let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
         let bound = plan.tolerance(problem).nmse;
+        let own_tolerance = plan.tolerated.is_some();
         let entries: Vec<_> = plan.stages.iter().map(|stage| stage.entry.clone()).collect();
         let checked = self.gpu.checks == Checks::Files && !plan.trusted;
         let gpu = Arc::clone(&self.gpu);
@@ -178,6 +179,7 @@ impl Session {
             (bench.clock() == Clock::Wall, Flag::WallClock),
             // A user's file keeps them where built-in variants run without.
             (checked, Flag::RuntimeChecksOn),
+            (own_tolerance, Flag::OwnTolerance),
             (bench.rotated_bytes() < 2 * self.cache_bytes, Flag::NotCold),
         ] {
             if doubtful {

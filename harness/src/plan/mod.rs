@@ -48,6 +48,22 @@ pub struct Plan {
     pub bindings: BTreeMap<String, String>,
     /// Content of uniform buffers, by variable; built-in kernels have none.
     pub uniforms: Vec<(String, Vec<u8>)>,
+    /// How far it may lie from the reference, where that is not what `declared` has.
+    pub tolerated: Option<Tolerated>,
+}
+
+/// A tolerance that a user's mapping asks for.
+#[derive(Clone, Copy, Debug)]
+pub enum Tolerated {
+    /// That of a built-in variant.
+    Of(&'static KernelVariant),
+    /// Bounds of its own; the operation's where it has none.
+    Own {
+        /// See [`Tolerance::k`].
+        k: Option<f64>,
+        /// See [`Tolerance::nmse`].
+        nmse: Option<f64>,
+    },
 }
 
 /// One dispatch of a plan.
@@ -65,6 +81,9 @@ pub enum PlanError {
     /// The adapter or the shape rules the variant out.
     #[error("{0}")]
     Unavailable(String),
+    /// A user's mapping comes to what cannot be at this shape, such as no workgroup.
+    #[error("{0}")]
+    Shape(String),
     /// The WGSL does not fit the kernel.
     #[error(transparent)]
     Reflect(#[from] ReflectError),
@@ -194,6 +213,7 @@ impl Plan {
             declared: variant,
             bindings: BTreeMap::new(),
             uniforms: Vec::new(),
+            tolerated: None,
         };
         for stage in &variant.stages {
             let groups = stage.grid(shape, &plan.constants);
@@ -226,7 +246,17 @@ impl Plan {
 
     /// How far it may lie from the reference.
     pub fn tolerance(&self, problem: &Problem) -> Tolerance {
-        self.kernel.tolerance(Some(self.declared), problem)
+        let declared = self.kernel.tolerance(Some(self.declared), problem);
+        match self.tolerated {
+            None => declared,
+            Some(Tolerated::Of(variant)) => self.kernel.tolerance(Some(variant), problem),
+            Some(Tolerated::Own { k, nmse }) => Tolerance {
+                k: k.unwrap_or(declared.k),
+                nmse: nmse.unwrap_or(declared.nmse),
+                reason: "the mapping of the file says so",
+                ..declared
+            },
+        }
     }
 
     /// The kernel's name of a WGSL variable.

@@ -89,7 +89,7 @@ impl Hint {
         };
         let file = UserKernel::read(Path::new(right), kernel).map_err(|e| match e {
             PlanError::Reflect(e) => Error::Reflect(e),
-            PlanError::Unavailable(reason) => usage(&reason),
+            PlanError::Unavailable(reason) | PlanError::Shape(reason) => usage(&reason),
         })?;
         Ok((name.to_owned(), Hint::File { file: Arc::new(file), place }))
     }
@@ -181,7 +181,7 @@ pub fn select(
                 };
                 return Ok(Selection { plan, why: why + &apart, tuned: false });
             }
-            Err(e @ (PlanError::Unavailable(_) | PlanError::Reflect(_))) => {
+            Err(e) => {
                 passed_over.push(format!("{name}: {e}"));
             }
         }

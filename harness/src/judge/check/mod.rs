@@ -7,7 +7,7 @@ mod draw;
 use std::path::Path;
 use std::sync::Arc;
 
-use lathe_kernels::{Kernel, KernelVariant, ParamKind, Problem, Shape};
+use lathe_kernels::{Capabilities, Kernel, KernelVariant, ParamKind, Problem, Shape};
 use serde::Serialize;
 
 pub use case::{Case, Change, DRAWS, Draw};
@@ -19,6 +19,7 @@ use crate::execute::{Execute, GpuExecutor};
 use crate::gpu::{Gpu, Pipelines, Policy};
 use crate::judge::WorstElement;
 use crate::plan::recording::Part;
+use crate::plan::user::UserKernel;
 use crate::plan::{Plan, PlanError};
 
 /// What became of one case.
@@ -65,7 +66,7 @@ impl Verdict {
     }
 
     /// A failure that is no matter of one element.
-    fn broken(reason: String) -> Self {
+    pub fn broken(reason: String) -> Self {
         Verdict::Failed { reason, nmse: None, worst: None }
     }
 }
@@ -112,7 +113,7 @@ pub fn check(
     let verdict = match Plan::of(kernel, variant, &problem.shape, &gpu.caps) {
         Ok(plan) => check_plan(gpu, pipelines, plan, problem, seed)?,
         Err(PlanError::Unavailable(reason)) => Verdict::Unavailable { reason },
-        Err(e @ PlanError::Reflect(_)) => Verdict::broken(e.to_string()),
+        Err(e @ (PlanError::Reflect(_) | PlanError::Shape(_))) => Verdict::broken(e.to_string()),
     };
     Ok(CaseResult {
         kernel: kernel.name.into(),
@@ -260,6 +261,8 @@ pub fn check_others(
         let planned = match plan(&problem.shape) {
             Ok(plan) => plan,
             Err(PlanError::Unavailable(_)) => continue,
+            // Of a shape that nobody asked for.
+            Err(PlanError::Shape(_)) => continue,
             Err(PlanError::Reflect(e)) => return Err(e.into()),
         };
         let result = CaseResult {
@@ -280,6 +283,35 @@ pub fn check_others(
         }
     }
     Ok(())
+}
+
+/// A sweep inside what a file takes: cases and drawn problems are moved there, and drawn again
+/// where its conditions fail all the same.
+pub fn sweep_within(
+    kernel: &Kernel,
+    file: &UserKernel,
+    caps: &Capabilities,
+    random: usize,
+    seed: u64,
+) -> Vec<(Problem, u64)> {
+    /// Problems drawn for one that is wanted.
+    const DRAWS_A_CASE: usize = 500;
+    let mut rng = Rng::derive(seed, kernel.name);
+    let mut problems: Vec<Problem> = Vec::new();
+    for problem in kernel.cases() {
+        let problem = file.within(problem, caps, &mut |n| rng.below(n));
+        problems.extend(problem.filter(|problem| !problems.contains(problem)));
+    }
+    let wanted = problems.len() + random;
+    for _ in 0..DRAWS_A_CASE * random {
+        if problems.len() == wanted {
+            break;
+        }
+        let problem = kernel.draw(&mut |n| rng.below(n));
+        let problem = file.within(problem, caps, &mut |n| rng.below(n));
+        problems.extend(problem.filter(|problem| !problems.contains(problem)));
+    }
+    problems.into_iter().map(|problem| (problem, rng.next_u64() >> 16)).collect()
 }
 
 /// The problems a sweep checks: the kernel's own cases, then `random` drawn ones, each with its

@@ -1,0 +1,143 @@
+//! Which shapes a file takes: the sweep draws inside them, and others are unavailable.
+
+use std::collections::BTreeMap;
+
+use lathe_kernels::{Kernel, Param, Problem, Shape};
+
+use super::expression::{Names, Wrong, evaluate};
+use super::mapping::Taken;
+
+/// The key of conditions among those of parameters.
+const WHEN: &str = "when";
+
+/// What a file takes.
+#[derive(Debug, Default)]
+pub(super) struct Takes {
+    rules: Vec<Rule>,
+    /// Expressions that must all hold.
+    when: Vec<String>,
+}
+
+/// What it takes of one parameter.
+#[derive(Debug)]
+struct Rule {
+    param: &'static Param,
+    allowed: Allowed,
+    /// As the mapping says it.
+    text: String,
+}
+
+#[derive(Debug)]
+enum Allowed {
+    Values(Vec<f64>),
+    MultipleOf(u32),
+}
+
+impl Takes {
+    /// Reads the section; what is wrong in it, line by line.
+    pub(super) fn read(
+        section: &BTreeMap<String, Taken>,
+        kernel: &'static Kernel,
+    ) -> Result<Self, Vec<String>> {
+        let (mut takes, mut faults) = (Self::default(), Vec::new());
+        for (name, taken) in section {
+            if name == WHEN {
+                takes.when = taken.texts();
+                continue;
+            }
+            match Rule::read(name, taken, kernel) {
+                Ok(rule) => takes.rules.push(rule),
+                Err(why) => faults.push(format!("[takes] {why}")),
+            }
+        }
+        if faults.is_empty() { Ok(takes) } else { Err(faults) }
+    }
+
+    /// It takes everything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rules.is_empty() && self.when.is_empty()
+    }
+
+    /// Why it does not take a shape.
+    pub(super) fn refuses(&self, shape: &Shape, names: &Names) -> Result<Option<String>, String> {
+        for rule in &self.rules {
+            let value = shape.get(rule.param.name).unwrap_or_default();
+            if !rule.allowed.has(value) {
+                let (shown, text) = (rule.param.show(value), &rule.text);
+                return Ok(Some(format!("{shown}: it takes {text}")));
+            }
+        }
+        for condition in &self.when {
+            match evaluate(condition, names) {
+                Ok(0.0) | Err(Wrong::Value(_)) => {
+                    return Ok(Some(format!("it takes shapes where {condition}")));
+                }
+                Ok(_) => {}
+                Err(Wrong::Text(why)) => return Err(format!("[takes] when `{condition}`: {why}")),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The nearest problem within what it takes of each parameter; conditions are not looked at.
+    /// `pick(n)` draws a number below `n`.
+    pub(super) fn fit(&self, problem: &mut Problem, pick: &mut dyn FnMut(u32) -> u32) {
+        for rule in &self.rules {
+            let value = problem.shape.get(rule.param.name).unwrap_or_default();
+            let fitting = match &rule.allowed {
+                allowed if allowed.has(value) => continue,
+                Allowed::Values(values) => values[pick(values.len() as u32) as usize],
+                Allowed::MultipleOf(n) => {
+                    let n = f64::from(*n);
+                    (value / n).ceil().max(1.0) * n
+                }
+            };
+            problem.set(rule.param, fitting);
+        }
+    }
+}
+
+impl Rule {
+    fn read(name: &str, taken: &Taken, kernel: &'static Kernel) -> Result<Self, String> {
+        let base = kernel.default_problem();
+        let parse = |value: &str| {
+            let problem = kernel.parse_over(&base, &format!("{name}={value}"));
+            problem.map_err(|e| e.to_string())
+        };
+        let texts = taken.texts();
+        let known = |p: &&Param| p.name.eq_ignore_ascii_case(name) || p.before.contains(&name);
+        let param = kernel.params.iter().find(known).ok_or_else(|| {
+            let known: Vec<_> = kernel.params.iter().map(|p| p.name).collect();
+            format!("{name} is no parameter of {}; it has {}", kernel.name, known.join(", "))
+        })?;
+        let multiple = match texts.as_slice() {
+            [text] => text.strip_prefix("multiple of "),
+            _ => None,
+        };
+        if let Some(n) = multiple {
+            let n: u32 = n.trim().parse().ok().filter(|n| *n > 0).ok_or_else(|| {
+                format!("{name} = \"{}\": expected `multiple of` and a whole number", texts[0])
+            })?;
+            let allowed = Allowed::MultipleOf(n);
+            return Ok(Self { param, allowed, text: format!("a multiple of {n}") });
+        }
+        if texts.is_empty() {
+            return Err(format!("{name} has no value"));
+        }
+        let values = texts.iter().map(|text| {
+            let problem = parse(text)?;
+            Ok(problem.shape.get(param.name).unwrap_or_default())
+        });
+        let allowed = Allowed::Values(values.collect::<Result<_, String>>()?);
+        Ok(Self { param, allowed, text: texts.join(" or ") })
+    }
+}
+
+impl Allowed {
+    fn has(&self, value: f64) -> bool {
+        match self {
+            Allowed::Values(values) => values.contains(&value),
+            Allowed::MultipleOf(n) => value % f64::from(*n) == 0.0,
+        }
+    }
+}

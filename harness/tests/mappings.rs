@@ -1,0 +1,221 @@
+//! Files of other engines through their mappings: what they take, what is wrong with them said all
+//! at once, what fails at one shape alone, and tolerances of their own.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::fs;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Rows of f16 by vectors of four, one workgroup a row, every buffer declared `read_write`, with an
+/// entry point that nobody dispatches and whose buffer is in another group.
+const THEIRS: &str = "
+enable f16;
+struct Params { n_rows: u32, n_cols: u32, stride: u32, alpha: f32 }
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read_write> W: array<vec4<f16>>;
+@group(0) @binding(2) var<storage, read_write> input: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> result: array<f32>;
+@group(1) @binding(0) var<storage, read_write> unused: array<f32>;
+var<workgroup> sums: array<f32, 64>;
+@compute @workgroup_size(64)
+fn gemv_main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) i: u32) {
+    let row = group.x;
+    // Workgroup memory begins at zero.
+    for (var c = i; c < params.n_cols / 4u; c += 64u) {
+        sums[i] += dot(vec4<f32>(W[row * (params.stride / 4u) + c]), input[c]);
+    }
+    workgroupBarrier();
+    if (i == 0u) {
+        var all = 0.0;
+        for (var s = 0u; s < 64u; s++) { all += sums[s]; }
+        result[row] = params.alpha * all;
+    }
+}
+@compute @workgroup_size(64)
+fn other(@builtin(local_invocation_index) i: u32) { unused[i] = 1.0; }
+";
+
+const TAKES: &str = r#"
+[takes]
+WEIGHT = "f16"
+ACT_FORMAT = "f32"
+N_VECTORS = 1
+Y_OFFSET = 0
+Y_AFTER = 0
+BETA = 0
+K = "multiple of 4"
+when = "ROWS <= 65535"
+"#;
+
+const MAPPED: &str = r#"
+[[stage]]
+entry = "gemv_main"
+workgroups = "ROWS"
+[bindings]
+W = "weights"
+input = "x"
+result = "y"
+[uniforms.params]
+n_rows = "ROWS"
+n_cols = "K"
+stride = "ceil(K / 8) * 8"
+alpha = "WEIGHT == f16 && adapter.f16 ? 1.0 : 0.0"
+"#;
+
+/// A folder with `theirs.wgsl` and its mapping, where there is an adapter with 16-bit floats.
+fn folder(mapping: &str) -> Option<TempDir> {
+    if !common::gpu()?.caps.f16 {
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("theirs.wgsl"), THEIRS).unwrap();
+    fs::write(folder.path().join("theirs.toml"), mapping).unwrap();
+    Some(folder)
+}
+
+fn check(folder: &TempDir, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lathe"))
+        .args(["check", "gemv", "--wgsl", "theirs.wgsl"])
+        .args(args)
+        .current_dir(folder.path())
+        .output()
+        .unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn document(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr(output)))
+}
+
+#[test]
+fn the_sweep_draws_inside_what_a_file_takes() {
+    let Some(folder) = folder(&format!("{TAKES}{MAPPED}")) else { return };
+    for checks in [&[][..], &["--unchecked-files"]] {
+        let output = check(&folder, &[&["--json", "--cases", "24"], checks].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let report = document(&output);
+        assert_eq!((&report["failed"], &report["unavailable"]), (&0.into(), &0.into()));
+        let cases = report["cases"].as_array().unwrap();
+        assert!(cases.len() > 30, "{}", cases.len());
+        let shapes: Vec<_> = cases.iter().map(|case| case["shape"].as_str().unwrap()).collect();
+        assert!(shapes.iter().all(|shape| shape.contains("WEIGHT=f16,ACT_FORMAT=f32")));
+        // Sizes still vary, at the edges of tiles too.
+        let sizes = shapes.iter().map(|shape| shape.split(",WEIGHT").next().unwrap());
+        let sizes: std::collections::BTreeSet<_> = sizes.collect();
+        assert!(sizes.len() > 20, "{sizes:?}");
+    }
+    // What it does not take is unavailable, with the reason.
+    let output = check(&folder, &["--shape", "WEIGHT=f16,K=6"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("K=6: it takes a multiple of 4"), "{said}");
+    let output = check(&folder, &["--shape", "WEIGHT=f16,K=8,ROWS=65536"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("it takes shapes where ROWS <= 65535"), "{said}");
+}
+
+#[test]
+fn faults_are_said_all_at_once() {
+    let mapping = r#"
+packing = "split"
+[[stage]]
+entry = "gemv_mian"
+workgroups = 1
+[[stage]]
+entry = "gemv_main"
+workgroups = ["ROWS", "FOO"]
+[bindings]
+W = "weight"
+results = "y"
+[overrides]
+TILE = 3
+"#;
+    let Some(folder) = folder(mapping) else { return };
+    let output = check(&folder, &[]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = stderr(&output);
+    for fault in [
+        "theirs.wgsl: 9 faults",
+        "has no override `TILE`",
+        "no entry point `gemv_mian`; there are `gemv_main`, `other`",
+        "no `FOO`; there are ACT_FORMAT, BETA, K, ",
+        "uniform `params` needs a section [uniforms.params]",
+        "buffer `W` is mapped to `weight`, which is no binding of gemv; it has weights, x, y",
+        "buffer `input` is no binding of gemv",
+        "the mapping names `results`, which it lacks",
+        "no packing `split`; there are blocks, planes",
+    ] {
+        assert!(said.contains(fault), "{fault}: {said}");
+    }
+    let takes = "[takes]\nFOO = 3\nK = \"multiple of x\"\nWEIGHT = [\"f16\", \"q9\"]\n";
+    fs::write(folder.path().join("theirs.toml"), format!("tolerance = \"x\"\n{takes}")).unwrap();
+    let said = stderr(&check(&folder, &[]));
+    for fault in [
+        "theirs.toml: 4 faults",
+        "[takes] FOO is no parameter of gemv; it has ROWS, K, ",
+        "[takes] K = \"multiple of x\": expected",
+        "[takes] WEIGHT=q9: expected one of f32, f16, bf16",
+        "tolerance: no variant `x`; there are naive, ",
+    ] {
+        assert!(said.contains(fault), "{fault}: {said}");
+    }
+}
+
+#[test]
+fn what_is_wrong_at_one_shape_fails_that_case_alone() {
+    // No workgroup at one row, and a division by zero at two.
+    let mapped =
+        MAPPED.replace("\"ROWS\"\n[b", "[\"ROWS - 1 + 1 / (ROWS - 2) * 0 + 1 * (ROWS > 1)\"]\n[b");
+    let Some(folder) = folder(&format!("{TAKES}{mapped}")) else { return };
+    for (rows, fault) in [(1, "0 workgroups of gemv_main"), (2, "divides by zero")] {
+        let shape = format!("ROWS={rows},K=8,WEIGHT=f16");
+        let output = check(&folder, &["--shape", &shape]);
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains(fault) && said.contains("repeat: lathe check gemv"), "{said}");
+    }
+    let output = check(&folder, &["--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report = document(&output);
+    assert!(report["passed"].as_u64().unwrap() > 10, "{report}");
+    assert!(report["failed"].as_u64().unwrap() > 0, "{report}");
+}
+
+#[test]
+fn a_tolerance_of_its_own_holds_and_is_said() {
+    let off = MAPPED.replace("? 1.0 :", "? 1.0001 :");
+    let Some(folder) = folder(&format!("{TAKES}{off}")) else { return };
+    let shape = ["--shape", "ROWS=70,K=128,WEIGHT=f16"];
+    assert_eq!(check(&folder, &shape).status.code(), Some(1));
+    let own = "tolerance = { nmse = 1e-6, k = 20000 }\n";
+    fs::write(folder.path().join("theirs.toml"), format!("{own}{TAKES}{off}")).unwrap();
+    let output = check(&folder, &shape);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("held to the tolerance of its mapping"), "{said}");
+    // As far as a variant may be, which is nearer.
+    let naive = "tolerance = \"naive\"\n";
+    fs::write(folder.path().join("theirs.toml"), format!("{naive}{TAKES}{off}")).unwrap();
+    assert_eq!(check(&folder, &shape).status.code(), Some(1));
+}
+
+#[test]
+fn an_input_that_is_written_is_refused() {
+    let Some(folder) = folder(&format!("{TAKES}{MAPPED}")) else { return };
+    let text = THEIRS.replace("let row = group.x;", "let row = group.x; input[0].x = 1.0;");
+    fs::write(folder.path().join("theirs.wgsl"), text).unwrap();
+    let output = check(&folder, &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("writes `input`, which is the input x"),
+        "{}",
+        stderr(&output)
+    );
+}
