@@ -2,7 +2,7 @@
 //! be. A pipe would be waited for without end, and a device read until memory is gone.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use serde::Serializer;
@@ -37,6 +37,14 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// As [`read`]; or the offset of the first byte that is not UTF-8.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     text(read(path, most)?)
+}
+
+/// Writes a file that is not there yet.
+///
+/// # Errors
+/// What the system says, such as that there is one.
+pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    File::create_new(path)?.write_all(bytes)
 }
 
 /// All that a reader has.

@@ -219,3 +219,89 @@ fn an_input_that_is_written_is_refused() {
         stderr(&output)
     );
 }
+
+#[test]
+fn a_skeleton_is_written_once_and_asks_for_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("theirs.wgsl"), THEIRS).unwrap();
+    let lathe = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_lathe"))
+            .args(args)
+            .current_dir(folder.path())
+            .output()
+            .unwrap()
+    };
+    let output = lathe(&["map", "theirs.wgsl", "gemv"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("theirs.toml: "));
+    let text = fs::read_to_string(folder.path().join("theirs.toml")).unwrap();
+    for line in ["entry = \"gemv_main\"", "result = \"?\"", "[uniforms.params]", "[takes]"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    // What is not filled in is asked for by name.
+    let output = lathe(&["check", "gemv", "--wgsl", "theirs.wgsl", "--shape", "ROWS=4"]);
+    if common::gpu().is_some() {
+        assert_eq!(output.status.code(), Some(2));
+        let said = stderr(&output);
+        assert!(
+            said.contains("workgroups of gemv_main: `?`: expected a number or a name"),
+            "{said}"
+        );
+    }
+    // Nothing of the user's is overwritten.
+    let output = lathe(&["map", "theirs.wgsl", "gemv"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("theirs.toml"), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(folder.path().join("theirs.toml")).unwrap(), text);
+    let printed = lathe(&["map", "theirs.wgsl", "gemv", "--print"]);
+    assert_eq!(String::from_utf8_lossy(&printed.stdout), text);
+}
+
+#[test]
+fn any_file_validates_without_a_device() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("theirs.wgsl"), THEIRS).unwrap();
+    let validate = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_lathe"))
+            .arg("validate")
+            .args(args)
+            .current_dir(folder.path())
+            .output()
+            .unwrap()
+    };
+    let output = validate(&["theirs.wgsl", "--json", "--page", "page.html"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = document(&output);
+    assert_eq!(report["needs"], serde_json::json!(["shader-f16"]));
+    let entry = &report["entries"][0];
+    assert_eq!(
+        (entry["entry"].as_str(), &entry["workgroup_bytes"]),
+        (Some("gemv_main"), &256.into())
+    );
+    assert_eq!(entry["back_ends"], serde_json::json!(["SPIR-V", "MSL", "HLSL", "WGSL"]));
+    let page = fs::read_to_string(folder.path().join("page.html")).unwrap();
+    assert!(page.contains("gemv_main") && page.contains("theirs.wgsl"));
+
+    fs::write(
+        folder.path().join("tile.wgsl"),
+        "override TILE: u32;\n@compute @workgroup_size(TILE)\nfn main() {}\n",
+    )
+    .unwrap();
+    let output = validate(&["tile.wgsl"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--set NAME=VALUE"), "{}", stderr(&output));
+    let output = validate(&["tile.wgsl", "--set", "TILE=96"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("96×1×1"));
+    for (set, fault) in
+        [("TILE=x", "expected NAME=NUMBER"), ("WG=3", "no override `WG`; there are TILE")]
+    {
+        let output = validate(&["tile.wgsl", "--set", set]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(fault), "{}", stderr(&output));
+    }
+    fs::write(folder.path().join("bad.wgsl"), "fn main() { let a = b; }\n").unwrap();
+    let output = validate(&["bad.wgsl"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("bad.wgsl:1:21"), "{}", stderr(&output));
+}

@@ -11,7 +11,7 @@ use super::processes::Processes;
 use crate::data::paired::{Block, SAMPLES, Verdict};
 use crate::data::record::{Ab, AbBlock, AbSide, Body, Flag, Record};
 use crate::data::rng::Rng;
-use crate::data::{Ratio, stats};
+use crate::data::stats;
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Pipelines, Span};
 use crate::judge::check::Case;
@@ -209,9 +209,8 @@ fn print(ab: &Ab) {
     };
     outln!("A  {:<28} {}{}", ab.a, table::micros(ab.a_us), exact(&ab.a_side));
     outln!("B  {:<28} {}{}", ab.b, table::micros(ab.b_us), exact(&ab.b_side));
-    let show = |r: &Ratio| format!("{:.4}  [{:.4}, {:.4}]", r.median, r.low, r.high);
-    outln!("B / A     {}", show(&ab.ratio));
-    outln!("A / A     {}   control, same run", show(&ab.control));
+    outln!("B / A     {}", ab.ratio);
+    outln!("A / A     {}   control, same run", ab.control);
     if let (Some(a), Some(b)) = (&ab.a_side, &ab.b_side) {
         let (low, high) = (a.nmse.min(b.nmse).max(1e-16), a.nmse.max(b.nmse));
         if high > 10.0 * low {

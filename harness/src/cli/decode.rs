@@ -55,7 +55,7 @@ pub(super) use sides::{ab, problems};
 pub(super) struct ModelOpts {
     /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a
     /// config.json
-    #[arg(long, value_name = "PATH")]
+    #[arg(short, long, value_name = "PATH")]
     pub(super) model: PathBuf,
     /// Convert the matrices while loading, as `lathe quantize --type` does
     #[arg(long, value_name = "TYPE")]

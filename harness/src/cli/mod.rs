@@ -14,6 +14,7 @@ mod doctor;
 mod generation;
 mod inspect;
 mod list;
+mod map;
 mod memory;
 mod perplexity;
 mod processes;
@@ -87,6 +88,8 @@ enum Command {
     Validate(validate::Opts),
     /// Print what the device compiles of a variant
     Show(show::Opts),
+    /// Begin the mapping of a file that was written for another engine
+    Map(map::Opts),
     /// Sweep correctness against the reference
     Check(check::Opts),
     /// Time kernels, cold and warm; `bench decode` times prompts and generation
@@ -194,6 +197,7 @@ fn work(cli: Cli) -> ExitCode {
         Command::List(opts) => list::run(global, &opts),
         Command::Validate(opts) => validate::run(global, &opts),
         Command::Show(opts) => show::run(global, &opts),
+        Command::Map(opts) => map::run(global, &opts),
         Command::Check(opts) => check::run(global, &opts),
         Command::Bench(opts) => bench::run(global, &opts),
         Command::Suite(opts) => suite::run(global, &opts),
@@ -335,6 +339,20 @@ fn watch(path: &Path, mut work: impl FnMut() -> Result<()>) -> Result<()> {
     }
 }
 
+/// What a mistyped name may have meant, or all that there are.
+fn meant(name: &str, known: &[&str]) -> String {
+    /// How alike two names are, from 0 to 1, when one is taken for the other.
+    const ALIKE: f64 = 0.75;
+    let alike = |known: &&str| strsim::normalized_damerau_levenshtein(name, known);
+    let mut near: Vec<_> = known.iter().filter(|known| alike(known) >= ALIKE).collect();
+    near.sort_by(|a, b| alike(b).total_cmp(&alike(a)));
+    let near: Vec<_> = near.iter().take(3).map(|name| format!("`{name}`")).collect();
+    match near.is_empty() {
+        false => format!("did you mean {}?", near.join(" or ")),
+        true => format!("there are {}", known.join(", ")),
+    }
+}
+
 /// The kernels and variants that `KERNEL`, `KERNEL/VARIANT` or nothing names.
 fn named(target: Option<&str>) -> Result<Vec<(&'static Kernel, Vec<&'static KernelVariant>)>> {
     let all = |k: &'static Kernel| (k, k.variants.iter().collect::<Vec<_>>());
@@ -347,16 +365,29 @@ fn named(target: Option<&str>) -> Result<Vec<(&'static Kernel, Vec<&'static Kern
     };
     let kernel = lathe_kernels::kernel(kernel).ok_or_else(|| {
         let known: Vec<_> = lathe_kernels::kernels().iter().map(|k| k.name).collect();
-        Error::Usage(format!("no kernel `{kernel}`; there are {}", known.join(", ")))
+        Error::Usage(format!("no kernel `{kernel}`; {}", meant(kernel, &known)))
     })?;
     let Some(variant) = variant else { return Ok(vec![all(kernel)]) };
     let found = kernel.variant(variant).ok_or_else(|| {
         let known: Vec<_> = kernel.variants.iter().map(|v| v.name).collect();
         Error::Usage(format!(
-            "kernel {} has no variant `{variant}`; it has {}",
+            "kernel {} has no variant `{variant}`; {}",
             kernel.name,
-            known.join(", ")
+            meant(variant, &known)
         ))
     })?;
     Ok(vec![(kernel, vec![found])])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::meant;
+
+    #[test]
+    fn a_name_that_is_near_is_offered_and_others_are_listed() {
+        let known = ["gemv", "gemv_q", "rope"];
+        assert_eq!(meant("gemmv", &known), "did you mean `gemv`?");
+        assert_eq!(meant("gemvq", &known), "did you mean `gemv_q` or `gemv`?");
+        assert_eq!(meant("softmax", &known), "there are gemv, gemv_q, rope");
+    }
 }

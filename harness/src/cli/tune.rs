@@ -214,6 +214,10 @@ fn show(global: &Global, store: &Store) -> Result<()> {
         out::json(store);
         return Ok(());
     }
+    if store.entries.is_empty() {
+        outln!("nothing is stored; `lathe tune gemv` searches for a choice");
+        return Ok(());
+    }
     let header = ["adapter", "kernel", "shape", "variant", "constants", "time over", "of", "date"];
     let mut t = table::table(&header, &[5]);
     for e in &store.entries {

@@ -1,10 +1,11 @@
-//! `lathe validate`: every variant through naga and each back end's writer, with the overrides of
+//! `lathe validate`: every variant, or a file of the user's, through naga and each back end's writer, with the overrides of
 //! every benchmark and check shape applied. Needs no device.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use lathe_kernels::reflect::Entry;
 use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, ParamKind, Reflection, Shape};
 use serde::Serialize;
 
@@ -12,13 +13,17 @@ use super::Global;
 use super::out;
 use crate::error::{Error, Result};
 use crate::plan::backend_text::{self, Language, Limitation, Written};
+use crate::plan::user::{is_file, reflected};
 use crate::plan::{Plan, PlanError};
 use crate::report::{browser, table};
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// KERNEL or KERNEL/VARIANT; all without
+    /// KERNEL or KERNEL/VARIANT, or any WGSL file; all kernels without
     target: Option<String>,
+    /// Value of an override of the file that has no default, or another one. May be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
     /// Write a page that validates them in the browser that opens it, by its own compiler
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
@@ -43,6 +48,12 @@ struct Line {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    if let Some(file) = opts.target.as_deref().filter(|target| is_file(target)) {
+        return validate_file(global, opts, Path::new(file));
+    }
+    if !opts.set.is_empty() {
+        return Err(Error::Usage("--set goes with a WGSL file".into()));
+    }
     if let Some(path) = &opts.page {
         return page(global, opts, path);
     }
@@ -79,6 +90,167 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         0 => Ok(()),
         n => Err(Error::CheckFailed(format!("{n} variant(s) do not validate"))),
     }
+}
+
+/// What is said of an entry point of a file.
+#[derive(Serialize)]
+struct EntryLine {
+    entry: String,
+    workgroup_size: [u32; 3],
+    workgroup_bytes: u32,
+    storage_buffers: usize,
+    /// Back ends that took it.
+    back_ends: Vec<&'static str>,
+    unsupported: Vec<Limitation>,
+    errors: Vec<String>,
+}
+
+/// Any WGSL file through naga and each back end's writer, entry by entry.
+fn validate_file(global: &Global, opts: &Opts, path: &Path) -> Result<()> {
+    let shown = path.display().to_string();
+    let (text, reflection) = reflected(path).map_err(|e| match e {
+        PlanError::Reflect(e) => Error::from(e),
+        PlanError::Unavailable(reason) | PlanError::Shape(reason) => Error::Usage(reason),
+    })?;
+    let constants = settings(&reflection, &opts.set, &shown)?;
+    if reflection.entries.is_empty() {
+        return Err(Error::CheckFailed(format!("{shown}: has no entry point")));
+    }
+    let lines: Vec<_> =
+        reflection.entries.iter().map(|e| entry_line(&reflection, e, &constants)).collect();
+    let failed = lines.iter().filter(|line| !line.errors.is_empty()).count();
+    if let Some(page) = &opts.page {
+        write_file_page(page, &shown, &text, &reflection, &constants)?;
+    }
+    let mut needs = Vec::new();
+    needs.extend(reflection.needs_subgroup.then_some("subgroups"));
+    needs.extend(reflection.needs_f16.then_some("shader-f16"));
+    needs.extend(
+        (!reflection.needs_cooperative_matrix.is_empty()).then_some("cooperative matrices"),
+    );
+    if global.json {
+        out::json(&serde_json::json!({
+            "file": shown, "needs": needs, "constants": constants, "entries": lines,
+        }));
+    } else {
+        let titles = ["entry", "workgroup", "workgroup memory", "storage buffers", "back ends"];
+        let mut t = table::table(&titles, &[2, 3]);
+        for line in &lines {
+            let [x, y, z] = line.workgroup_size;
+            let missing = line.unsupported.iter().map(|l| format!("; unsupported by {l}"));
+            let found = match line.errors.as_slice() {
+                [] => format!("{}{}", line.back_ends.join(", "), missing.collect::<String>()),
+                errors => errors.join("; "),
+            };
+            t.add_row(vec![
+                line.entry.clone(),
+                format!("{x}×{y}×{z}"),
+                table::bytes(line.workgroup_bytes.into()),
+                line.storage_buffers.to_string(),
+                found,
+            ]);
+        }
+        outln!("{t}");
+        match needs.as_slice() {
+            [] => outln!("{shown}: needs no optional feature"),
+            some => outln!("{shown}: needs {}", some.join(", ")),
+        }
+        if let Some(page) = &opts.page {
+            outln!("{}: open it in a browser with WebGPU", page.display());
+        }
+    }
+    match failed {
+        0 => Ok(()),
+        n => Err(Error::CheckFailed(format!("{shown}: {n} entry point(s) do not validate"))),
+    }
+}
+
+/// All overrides with their values: defaults, and what `--set` gives.
+fn settings(reflection: &Reflection, set: &[String], shown: &str) -> Result<Constants> {
+    let mut given = Vec::new();
+    for text in set {
+        let pair = text.split_once('=');
+        let pair = pair.and_then(|(name, value)| Some((name, value.parse::<f64>().ok()?)));
+        let Some((name, value)) = pair.filter(|(_, value)| value.is_finite()) else {
+            return Err(Error::Usage(format!("--set {text}: expected NAME=NUMBER")));
+        };
+        if !reflection.has_override(name) {
+            let known: Vec<_> = reflection.overrides.iter().map(|(n, _)| n.as_str()).collect();
+            let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+            return Err(Error::Usage(format!("{shown}: no override `{name}`; there are {known}")));
+        }
+        given.push((name, value));
+    }
+    reflection
+        .constants(given)
+        .map_err(|e| Error::Usage(format!("{shown}: {e}; give it with --set NAME=VALUE")))
+}
+
+fn entry_line(reflection: &Reflection, entry: &Entry, constants: &Constants) -> EntryLine {
+    let storage = |i: &&usize| reflection.buffers[**i].uniform.is_none();
+    let mut line = EntryLine {
+        entry: entry.name.clone(),
+        workgroup_size: [0; 3],
+        workgroup_bytes: 0,
+        storage_buffers: entry.buffers.iter().filter(storage).count(),
+        back_ends: Vec::new(),
+        unsupported: Vec::new(),
+        errors: Vec::new(),
+    };
+    let resolved = reflection.resolved(&entry.name, constants);
+    let (module, info) = match &resolved {
+        Ok(resolved) => resolved,
+        Err(e) => {
+            line.errors.push(e.to_string());
+            return line;
+        }
+    };
+    if let Some(point) = module.entry_points.iter().find(|p| p.name == entry.name) {
+        line.workgroup_size = point.workgroup_size;
+    }
+    match reflection.workgroup(&entry.name, constants) {
+        Ok((bytes, _)) => line.workgroup_bytes = bytes,
+        Err(e) => line.errors.push(e.to_string()),
+    }
+    for language in Language::ALL {
+        match language.limitation(reflection) {
+            Some(limitation) => line.unsupported.push(limitation),
+            None => match language.write(module, info, &entry.name) {
+                Ok(written) if !written.is_empty() => line.back_ends.push(language.name()),
+                Ok(_) => line.errors.push(format!("{}: wrote nothing", language.name())),
+                Err(e) => line.errors.push(format!("{}: {e}", language.name())),
+            },
+        }
+    }
+    line
+}
+
+/// A page that validates a file in a browser.
+fn write_file_page(
+    path: &Path,
+    name: &str,
+    text: &str,
+    reflection: &Reflection,
+    constants: &Constants,
+) -> Result<()> {
+    let mut features = Vec::new();
+    let mut code = String::new();
+    if reflection.needs_subgroup {
+        features.push("subgroups");
+        code.push_str("enable subgroups;\n");
+    }
+    if reflection.needs_f16 {
+        features.push("shader-f16");
+    }
+    code.push_str(text);
+    let pipelines = reflection.entries.iter().map(|entry| browser::Pipeline {
+        entry: entry.name.clone(),
+        shape: name.to_owned(),
+        constants: constants.clone(),
+    });
+    let module =
+        browser::Module { name: name.to_owned(), code, features, pipelines: pipelines.collect() };
+    super::write_page(path, &browser::render(&[module]))
 }
 
 /// Writes the page for a browser.

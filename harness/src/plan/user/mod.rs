@@ -118,6 +118,14 @@ pub fn is_file(text: &str) -> bool {
     Path::new(text).extension().is_some_and(|e| e == "wgsl")
 }
 
+/// The text of a file with its modules, and what naga says of it.
+pub fn reflected(path: &Path) -> Result<(String, Reflection), PlanError> {
+    let text = files::read_text(path, files::TEXT).map_err(|e| refused(path, e))?;
+    // The directive, which naga refuses, goes; its line stays.
+    let lines = text.lines().map(|line| if line.trim() == "enable subgroups;" { "" } else { line });
+    Plan::reflect(&lines.collect::<Vec<_>>().join("\n"), &path.display().to_string())
+}
+
 impl UserKernel {
     /// The file.
     pub fn path(&self) -> &Path {
@@ -126,20 +134,13 @@ impl UserKernel {
 
     /// Reads `path` and the TOML file beside it, if there is one.
     pub fn read(path: &Path, kernel: &'static Kernel) -> Result<Self, PlanError> {
-        let text = files::read_text(path, files::TEXT).map_err(|e| refused(path, e))?;
+        let (text, reflection) = reflected(path)?;
         let beside = path.with_extension("toml");
         let mapping: Mapping = match files::read_text(&beside, files::TEXT) {
             Ok(text) => toml::from_str(&text).map_err(|e| refused(&beside, e))?,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Mapping::default(),
             Err(e) => return Err(refused(&beside, e)),
         };
-        // The directive goes, its line stays.
-        let text = text
-            .lines()
-            .map(|line| if line.trim() == "enable subgroups;" { "" } else { line })
-            .collect::<Vec<_>>()
-            .join("\n");
-        let (text, reflection) = Plan::reflect(&text, &path.display().to_string())?;
         let mut faults = Faults::default();
         let takes = Takes::read(&mapping.takes, kernel).unwrap_or_else(|why| {
             faults.always.extend(why);

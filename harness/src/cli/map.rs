@@ -1,0 +1,193 @@
+//! `lathe map`: the beginning of a mapping for a file of another engine. What the file says of
+//! itself is filled in, what only its author knows is a `?`.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use lathe_kernels::reflect::Default;
+use lathe_kernels::{Kernel, Param, ParamKind, Reflection, Role};
+
+use super::Global;
+use super::out;
+use crate::error::{Error, Result};
+use crate::files;
+use crate::plan::PlanError;
+use crate::plan::user::reflected;
+
+#[derive(Debug, Args)]
+pub(super) struct Opts {
+    /// WGSL file
+    file: PathBuf,
+    /// Kernel in whose place it is to run
+    kernel: String,
+    /// Print the mapping instead of writing it beside the file
+    #[arg(long)]
+    print: bool,
+}
+
+pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
+    let (_, reflection) = reflected(&opts.file).map_err(|e| match e {
+        PlanError::Reflect(e) => e.into(),
+        PlanError::Unavailable(reason) | PlanError::Shape(reason) => Error::Usage(reason),
+    })?;
+    let text = skeleton(kernel, &reflection);
+    if global.json {
+        out::json(&serde_json::json!({ "kernel": kernel.name, "mapping": text }));
+        return Ok(());
+    }
+    if opts.print {
+        out::text(&text);
+        return Ok(());
+    }
+    let path = opts.file.with_extension("toml");
+    files::write_new(&path, text.as_bytes())
+        .map_err(|source| Error::Io { path: path.clone(), source })?;
+    let left = text.matches("\"?\"").count();
+    outln!("{}: {left} values left to fill in, each a \"?\"", path.display());
+    Ok(())
+}
+
+/// The mapping as far as it can be known.
+fn skeleton(kernel: &'static Kernel, reflection: &Reflection) -> String {
+    let mut text =
+        format!("# How this file stands in the place of a variant of {}.\n", kernel.name);
+    let all = kernel.default_problem().shape;
+    text.push_str("\n# Shapes it takes; the sweep draws inside. Remove what it takes any value of.\n[takes]\n");
+    for param in kernel.params {
+        let value = param.show(all.get(param.name).unwrap_or_default());
+        let value = value.split_once('=').map_or("", |(_, value)| value);
+        let (line, about) = match param.kind {
+            ParamKind::Choice { set, .. } => {
+                let names: Vec<_> = set.all().iter().map(|(name, _)| *name).collect();
+                (format!("{} = \"{value}\"", param.name), names.join(", "))
+            }
+            ParamKind::Start { .. } => (format!("{} = 0", param.name), param.doc.to_owned()),
+            _ => (format!("# {} = \"multiple of 4\"", param.name), param.doc.to_owned()),
+        };
+        let _ = writeln!(text, "{line:<32} # {about}");
+    }
+    for entry in &reflection.entries {
+        let point = reflection.module.entry_points.iter().find(|p| p.name == entry.name);
+        let size = point.map_or([1; 3], |point| point.workgroup_size);
+        let folds = if entry.unfolds { "; it reads num_workgroups" } else { "" };
+        let _ = write!(
+            text,
+            "\n# @workgroup_size({}, {}, {}){folds}. One to three numbers.\n[[stage]]\nentry = \
+             \"{}\"\nworkgroups = [\"?\"]\n",
+            size[0], size[1], size[2], entry.name
+        );
+    }
+    text.push_str(&bindings(kernel, reflection));
+    for buffer in &reflection.buffers {
+        let Some(fields) = &buffer.uniform else { continue };
+        let _ = write!(text, "\n[uniforms.{}]\n", buffer.name);
+        for field in fields {
+            let value = alike(kernel, &field.name).map_or("?", |param| param.name);
+            let _ = writeln!(text, "{} = \"{value}\"", field.name);
+        }
+    }
+    let set = |name: &str| kernel.param(name).is_some();
+    let overrides: Vec<_> = reflection.overrides.iter().filter(|(name, _)| !set(name)).collect();
+    if !overrides.is_empty() {
+        text.push_str("\n[overrides]\n");
+    }
+    for (name, value) in overrides {
+        let _ = match value {
+            Default::Required => writeln!(text, "{name} = \"?\""),
+            Default::Literal(value) => writeln!(text, "# {name} = {value}"),
+            Default::Derived => writeln!(text, "# {name} follows from others"),
+        };
+    }
+    text
+}
+
+/// The section of bindings: what has our name needs no line, what only one can be is filled in.
+fn bindings(kernel: &Kernel, reflection: &Reflection) -> String {
+    let storage = || reflection.buffers.iter().enumerate().filter(|(_, b)| b.uniform.is_none());
+    let is_written = |i: &usize| reflection.entries.iter().any(|e| e.writes.contains(i));
+    let of_role = |written: bool| {
+        let is = move |b: &&lathe_kernels::KernelBinding| match b.role {
+            Role::Input => !written,
+            Role::Output | Role::InOut => written,
+            Role::Scratch | Role::Counter => false,
+        };
+        let free = |b: &&lathe_kernels::KernelBinding| storage().all(|(_, own)| own.name != b.name);
+        kernel.bindings.iter().filter(is).filter(free).map(|b| b.name).collect::<Vec<_>>()
+    };
+    let mut text = String::new();
+    for (i, buffer) in storage() {
+        if kernel.binding(&buffer.name).is_some() {
+            continue;
+        }
+        let written = is_written(&i);
+        let same = storage()
+            .filter(|(i, b)| is_written(i) == written && kernel.binding(&b.name).is_none());
+        let known = of_role(written);
+        let value = match (known.as_slice(), same.count()) {
+            ([one], 1) => one,
+            _ => "?",
+        };
+        let did = if written { "written" } else { "read" };
+        let _ = writeln!(
+            text,
+            "{:<24} # {did}; one of {}",
+            format!("{} = \"{value}\"", buffer.name),
+            known.join(", ")
+        );
+    }
+    if text.is_empty() { text } else { format!("\n[bindings]\n{text}") }
+}
+
+/// The parameter that a field is called like.
+fn alike(kernel: &'static Kernel, field: &str) -> Option<&'static Param> {
+    let bare = |name: &str| -> String {
+        let name = name.to_ascii_lowercase();
+        let name = name.trim_start_matches("num_").trim_start_matches("n_");
+        name.chars().filter(|c| *c != '_').collect()
+    };
+    let names = |param: &&Param| {
+        std::iter::once(&param.name).chain(param.before).any(|name| bare(name) == bare(field))
+    };
+    kernel.params.iter().find(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_says_is_filled_in_and_the_rest_is_asked() {
+        let kernel = lathe_kernels::kernel("gemv").expect("gemv");
+        let text = "
+            struct Params { n_rows: u32, k: u32, alpha: f32 }
+            @group(0) @binding(0) var<uniform> params: Params;
+            @group(0) @binding(1) var<storage, read_write> W: array<f32>;
+            @group(0) @binding(2) var<storage, read> x: array<f32>;
+            @group(0) @binding(3) var<storage, read_write> result: array<f32>;
+            override TILE: u32;
+            override K: u32;
+            @compute @workgroup_size(32)
+            fn gemv_main(@builtin(global_invocation_id) id: vec3<u32>) {
+                result[id.x] = params.alpha * W[id.x] * x[id.x] * f32(params.n_rows + params.k + TILE + K);
+            }";
+        let reflection = Reflection::of(text, "theirs.wgsl").expect("a module");
+        let text = skeleton(kernel, &reflection);
+        for line in [
+            "WEIGHT = \"bf16\"",
+            "entry = \"gemv_main\"",
+            "# @workgroup_size(32, 1, 1)",
+            "W = \"weights\"",
+            "result = \"y\"",
+            "n_rows = \"ROWS\"",
+            "k = \"K\"",
+            "alpha = \"?\"",
+            "TILE = \"?\"",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(!text.contains("\nx = ") && !text.contains("\nK = "), "{text}");
+        toml::from_str::<toml::Table>(&text).expect("a mapping");
+    }
+}
