@@ -70,13 +70,18 @@ fn skeleton(kernel: &'static Kernel, reflection: &Reflection) -> String {
     }
     for entry in &reflection.entries {
         let point = reflection.module.entry_points.iter().find(|p| p.name == entry.name);
-        let size = point.map_or([1; 3], |point| point.workgroup_size);
+        let size = match point {
+            Some(p) if p.workgroup_size_overrides.is_none() => {
+                let [x, y, z] = p.workgroup_size;
+                format!("@workgroup_size({x}, {y}, {z})")
+            }
+            _ => "its workgroup's size is made of overrides".to_owned(),
+        };
         let folds = if entry.unfolds { "; it reads num_workgroups" } else { "" };
         let _ = write!(
             text,
-            "\n# @workgroup_size({}, {}, {}){folds}. One to three numbers.\n[[stage]]\nentry = \
-             \"{}\"\nworkgroups = [\"?\"]\n",
-            size[0], size[1], size[2], entry.name
+            "\n# {size}{folds}\n[[stage]]\nentry = \"{}\"\nworkgroups = [\"?\"]  # one to three\n",
+            entry.name
         );
     }
     text.push_str(&bindings(kernel, reflection));

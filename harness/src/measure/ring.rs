@@ -135,3 +135,54 @@ impl Ring {
 fn of_draw(case: &Case, first: &GpuExecutor, id: TensorId, draw: Draw) -> Result<Arc<Block>> {
     case.of_draw(&first.gpu, first.block(id), id, draw).map(Arc::new)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use crate::gpu::{Checks, Gpu, Pipelines, Policy};
+    use crate::plan::Plan;
+
+    /// What an invocation left is never what the next has to compute: neighbours differ in every
+    /// tensor that they take turns with, the last and the first too.
+    #[test]
+    fn neighbours_differ() {
+        let gpu = match Gpu::open(None, Checks::Files) {
+            Ok(gpu) => Arc::new(gpu),
+            Err(e) => {
+                assert!(std::env::var("LATHE_REQUIRE_GPU").as_deref() != Ok("1"), "{e}");
+                eprintln!("UNAVAILABLE, not tested: {e}");
+                return;
+            }
+        };
+        for (name, shape) in [
+            ("gemv", "ROWS=40,K=64"),
+            ("gemv_q", "ROWS=40,K=256,WEIGHT=q4_0"),
+            ("attention_decode", "KV_SIZE=40,N_KV=33"),
+            ("rms_norm", ""),
+        ] {
+            let kernel = lathe_kernels::kernel(name).unwrap();
+            let problem = kernel.parse_over(&kernel.default_problem(), shape).unwrap();
+            let plan = Plan::of(kernel, &kernel.variants[0], &problem.shape, &gpu.caps).unwrap();
+            let case = Case::new(&gpu, plan, &problem, 7).unwrap();
+            let first = case.prepare(&gpu, &Pipelines::default(), Policy::Plain).unwrap();
+            let ring = Ring::new(&case, &first, 64 << 10).unwrap();
+            let turns: Vec<(Blocks, Draw)> = ring.turns().collect();
+            assert!(turns.len() > 2, "{name}: {}", turns.len());
+            let held: Vec<Vec<(TensorId, Vec<u8>)>> = turns
+                .iter()
+                .map(|(blocks, _)| {
+                    blocks.iter().map(|(id, block)| (*id, block.read(&gpu).unwrap())).collect()
+                })
+                .collect();
+            for (turn, next) in held.iter().zip(held.iter().cycle().skip(1)) {
+                for ((id, own), (same, other)) in turn.iter().zip(next) {
+                    assert_eq!(id, same);
+                    let tensor = &case.recording.tensors[id.0].name;
+                    assert!(own != other, "{name}: neighbours hold the same {tensor}");
+                }
+            }
+        }
+    }
+}

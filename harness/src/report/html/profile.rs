@@ -117,6 +117,10 @@ fn headline(profile: &Profile) -> String {
         plural(profile.ops.len(), "operation") + " a step",
     ];
     facts.push(format!("{} a submission at full speed", plural(full.steps_per_submit, "step")));
+    facts.push(match profile.verified {
+        Some(v) => plural(v.positions, "position") + " verified",
+        None => "not verified".to_owned(),
+    });
     out.push_str(&format!("<p class=\"facts\">{}</p>\n", super::markup::text(&facts.join(" · "))));
     out
 }
