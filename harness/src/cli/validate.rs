@@ -1,5 +1,5 @@
-//! `lathe validate`: every variant, or a file of the user's, through naga and each back end's writer, with the overrides of
-//! every benchmark and check shape applied. Needs no device.
+//! `lathe validate`: every variant, or a file of the user's, through naga and each back end's
+//! writer, with the overrides of every benchmark and check shape applied. Needs no device.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
