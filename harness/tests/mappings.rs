@@ -200,10 +200,46 @@ fn a_tolerance_of_its_own_holds_and_is_said() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("held to the tolerance of its mapping"), "{said}");
+    let report = document(&check(&folder, &[&shape[..], &["--json"]].concat()));
+    assert_eq!(report["own_tolerance"], true);
     // As far as a variant may be, which is nearer.
     let naive = "tolerance = \"naive\"\n";
     fs::write(folder.path().join("theirs.toml"), format!("{naive}{TAKES}{off}")).unwrap();
     assert_eq!(check(&folder, &shape).status.code(), Some(1));
+}
+
+/// What says that it takes nothing else cannot be told from a file for the one shape.
+#[test]
+fn a_file_that_takes_one_shape_is_marked() {
+    let flags = |takes: &str| -> Option<Vec<String>> {
+        let folder = folder(&format!("{takes}{MAPPED}"))?;
+        let shape = "ROWS=64,K=64,WEIGHT=f16";
+        let output = Command::new(env!("CARGO_BIN_EXE_lathe"))
+            .args(["bench", "gemv", "--wgsl", "theirs.wgsl", "--shape", shape, "--json"])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let flags = document(&output)["cases"][0]["flags"].clone();
+        Some(serde_json::from_value(flags).unwrap())
+    };
+    let one = TAKES.replace("K = \"multiple of 4\"", "K = 64\nROWS = 64");
+    let (Some(one), Some(all)) = (flags(&one), flags(TAKES)) else { return };
+    assert!(one.iter().any(|flag| flag == "one shape"), "{one:?}");
+    assert!(!all.iter().any(|flag| flag == "one shape"), "{all:?}");
+}
+
+#[test]
+fn an_override_without_a_value_is_a_fault_among_others() {
+    let Some(folder) = folder(&format!("{TAKES}{MAPPED}").replace("alpha = ", "alpah = ")) else {
+        return;
+    };
+    let text = THEIRS.replace("var<workgroup>", "override TILE: u32;\nvar<workgroup>");
+    fs::write(folder.path().join("theirs.wgsl"), text).unwrap();
+    let said = stderr(&check(&folder, &[]));
+    for fault in ["theirs.wgsl: 3 faults", "override `TILE` has no value", "no field `alpah`"] {
+        assert!(said.contains(fault), "{fault}: {said}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use lathe_harness::data::rng::Rng;
 use lathe_harness::decode::graph::Chunks;
 use lathe_harness::decode::session::{self, Prompts};
 use lathe_harness::decode::{GraphOptions, RunOptions, Weights, graph};
@@ -22,19 +23,12 @@ use lathe_harness::model::{GgmlType, Gguf, ModelFile, describe};
 use lathe_harness::plan::select::Hints;
 use lathe_kernels::{Capabilities, FloatFormat};
 
-/// Xorshift64* (Vigna 2016).
-struct Random(u64);
+/// Draws.
+struct Random(Rng);
 
 impl Random {
-    fn new(seed: u64) -> Self {
-        Self((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
-    }
-
     fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n as u64) as usize
+        self.0.below(n as u32) as usize
     }
 
     fn of<T: Copy>(&mut self, all: &[T]) -> T {
@@ -367,7 +361,7 @@ fn changed_models_are_refused_by_name_or_decoded() {
     let mut panics = Vec::new();
     let total = seeds.end - seeds.start;
     for seed in seeds {
-        let r = &mut Random::new(seed);
+        let r = &mut Random(Rng::new(seed));
         let mut parts = goldens[seed as usize % goldens.len()].clone();
         let changes: Vec<String> = (0..=r.below(3)).map(|_| change(&mut parts, r)).collect();
         std::fs::File::create(&path).unwrap().write_all(&parts.bytes()).unwrap();

@@ -87,7 +87,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if let Some(seconds) = opts.time_out {
         options.time_out = std::time::Duration::from_secs(seconds);
     }
-    let mut own_tolerance = false;
+    let (mut own_tolerance, mut one_shape) = (false, opts.one_shape);
     let (shape, mixed, verified, sides, outcome) = if opts.kernel == "decode" {
         if opts.shape.is_some() {
             return Err(Error::Usage("--shape does not go with `ab decode`".into()));
@@ -105,7 +105,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         let problem = super::problem(kernel, opts.shape.as_deref())?;
         for (variant, file) in sides.iter().filter(|_| !opts.one_shape) {
             if let Some(file) = file {
-                super::check_others(&gpu, kernel, variant, file, std::slice::from_ref(&problem))?;
+                let timed = std::slice::from_ref(&problem);
+                one_shape |= !super::check_others(&gpu, kernel, variant, file, timed)?;
             }
         }
         let mut bench_options = BenchOptions::of(&gpu);
@@ -120,8 +121,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                     adapter: gpu.adapter.name.clone(),
                     reason,
                 },
-                PlanError::Shape(reason) => Error::Usage(reason),
-                PlanError::Reflect(e) => e.into(),
+                e => e.into_usage(),
             })
         };
         let rotate = bench_options.rotate_bytes;
@@ -146,7 +146,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         );
     }
     let ab::Outcome { comparison, blocks, throttled, drift, mut flags } = outcome;
-    flags.extend(opts.one_shape.then_some(Flag::OneShape));
+    flags.extend(one_shape.then_some(Flag::OneShape));
     flags.extend(own_tolerance.then_some(Flag::OwnTolerance));
     environment.canary_drift = drift;
     let (a_side, b_side) = sides.map(|[a, b]| (a, b)).unzip();
@@ -187,7 +187,7 @@ fn report(global: &Global, opts: &Opts, record: &Record) -> Result<()> {
         eprintln!("saved {}", path.display());
     }
     if global.json {
-        out::record(record);
+        out::document(record);
     } else {
         print(ab);
     }

@@ -180,8 +180,9 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         };
         // A file stands in the place of one variant.
         let places = if opts.wgsl.is_some() { &variants[..1] } else { &variants[..] };
+        let mut one_shape = opts.one_shape;
         if let Some(file) = opts.wgsl.as_deref().filter(|_| !opts.one_shape) {
-            super::check_others(&session.gpu, kernel, places[0], file, &problems)?;
+            one_shape = !super::check_others(&session.gpu, kernel, places[0], file, &problems)?;
         }
         for problem in &problems {
             let (caps, shape) = (&session.gpu.caps, &problem.shape);
@@ -210,8 +211,7 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
                             .push(format!("{}/{} {text}: {reason}", kernel.name, variant.name));
                         continue;
                     }
-                    Err(PlanError::Shape(reason)) => return Err(Error::Usage(reason)),
-                    Err(PlanError::Reflect(e)) => return Err(e.into()),
+                    Err(e) => return Err(e.into_usage()),
                 };
                 let named = format!("{}/{}", kernel.name, plan.variant);
                 tracing::info!("timing {named} {text}");
@@ -219,7 +219,7 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
                 match session.measure(plan, problem) {
                     Ok(mut case) => {
                         case.tuned = constants;
-                        case.flags.extend(opts.one_shape.then_some(Flag::OneShape.into()));
+                        case.flags.extend(one_shape.then_some(Flag::OneShape.into()));
                         cases.push(case);
                     }
                     Err(Error::Unavailable { what, reason, .. }) => {
@@ -286,7 +286,7 @@ fn print(record: &Record, format: Format) {
     let environment = &record.environment;
     let copy_gb_s = environment.copy_gb_s.unwrap_or(f64::NAN);
     match format {
-        Format::Json => out::record(record),
+        Format::Json => out::document(record),
         Format::Jsonl => match rows::jsonl(cases, environment) {
             Ok(lines) => out::text(&lines),
             Err(e) => out::end(&e.into()),

@@ -51,6 +51,9 @@ struct Report {
     passed: usize,
     failed: usize,
     unavailable: usize,
+    /// A user's file was held to the tolerance of its mapping.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    own_tolerance: bool,
     cases: Vec<CaseResult>,
 }
 
@@ -71,7 +74,7 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
         return Err(Error::Usage("--shape and --wgsl need a KERNEL".into()));
     }
     let file = match &opts.wgsl {
-        Some(path) => Some(UserKernel::read(path, named[0].0).map_err(unreadable)?),
+        Some(path) => Some(UserKernel::read(path, named[0].0).map_err(PlanError::into_usage)?),
         None => None,
     };
     let mut work: Vec<Work> = Vec::new();
@@ -115,15 +118,13 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
         passed: count(|v| matches!(v, Verdict::Passed { .. })),
         failed: count(|v| matches!(v, Verdict::Failed { .. })),
         unavailable: count(|v| matches!(v, Verdict::Unavailable { .. })),
+        own_tolerance: file.as_ref().is_some_and(UserKernel::has_tolerance),
         cases,
     };
     if global.json {
         out::json(&report);
     } else {
         print(&report);
-        if file.as_ref().is_some_and(UserKernel::has_tolerance) {
-            outln!("held to the tolerance of its mapping, not to the variant's");
-        }
     }
     match report.failed {
         0 if report.passed == 0 => Err(Error::Unavailable {
@@ -179,14 +180,6 @@ fn side_by_side<R: Sync, T: Send>(
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(index, _)| *index);
     Ok(done.into_iter().map(|(_, result)| result).collect())
-}
-
-/// A file that cannot be used at any shape.
-fn unreadable(error: PlanError) -> Error {
-    match error {
-        PlanError::Reflect(e) => e.into(),
-        PlanError::Unavailable(reason) | PlanError::Shape(reason) => Error::Usage(reason),
-    }
 }
 
 fn check_file(
@@ -250,6 +243,9 @@ fn print(report: &Report) {
         ]);
     }
     outln!("{t}");
+    if report.own_tolerance {
+        outln!("held to the tolerance of its mapping, not to the variant's");
+    }
     let mut reasons: Vec<String> = Vec::new();
     for case in &report.cases {
         match &case.verdict {

@@ -28,10 +28,7 @@ pub(super) struct Opts {
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
-    let (_, reflection) = reflected(&opts.file).map_err(|e| match e {
-        PlanError::Reflect(e) => e.into(),
-        PlanError::Unavailable(reason) | PlanError::Shape(reason) => Error::Usage(reason),
-    })?;
+    let (_, reflection) = reflected(&opts.file).map_err(PlanError::into_usage)?;
     let text = skeleton(kernel, &reflection);
     if global.json {
         out::json(&serde_json::json!({ "kernel": kernel.name, "mapping": text }));

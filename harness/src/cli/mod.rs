@@ -307,17 +307,24 @@ fn place(kernel: &'static Kernel, text: &str) -> Result<(&'static KernelVariant,
     }
 }
 
-/// Checks a file on shapes other than the one it is to be timed on.
+/// Checks a file on shapes other than the one it is to be timed on; says whether there was one.
 fn check_others(
     gpu: &std::sync::Arc<Gpu>,
     kernel: &'static Kernel,
     variant: &'static KernelVariant,
     file: &Path,
     timed: &[Problem],
-) -> Result<()> {
-    crate::judge::check::check_others(gpu, kernel, variant, file, timed, |shape| {
-        plan_of(kernel, variant, shape, &gpu.caps, Some(file))
-    })
+) -> Result<bool> {
+    let plan = |shape: &Shape| plan_of(kernel, variant, shape, &gpu.caps, Some(file));
+    let checked = crate::judge::check::check_others(gpu, kernel, variant, file, timed, plan)?;
+    if checked == 0 {
+        let file = file.display().to_string();
+        eprintln!(
+            "lathe: {}: it takes no other shape to be checked on; the result says `one shape`",
+            out::escaped(&file)
+        );
+    }
+    Ok(checked > 0)
 }
 
 /// Runs `work` now and whenever `path` is saved, until interrupted. An error is shown and waits

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use serde::Serialize;
 
-use crate::data::record::{Record, SCHEMA_VERSION};
+use crate::data::record::SCHEMA_VERSION;
 
 /// As `println!`, through [`line`].
 macro_rules! outln {
@@ -28,12 +28,7 @@ pub(super) fn json(body: &impl Serialize) {
     document(&Document { schema_version: SCHEMA_VERSION, body });
 }
 
-/// Prints a record as the only document on stdout.
-pub(super) fn record(record: &Record) {
-    document(record);
-}
-
-/// Prints what knows its version itself as the only document on stdout.
+/// Prints what knows its version itself, such as a record, as the only document on stdout.
 pub(super) fn document(body: &impl Serialize) {
     match serde_json::to_string_pretty(body) {
         Ok(text) => line(format_args!("{text}")),
@@ -44,23 +39,19 @@ pub(super) fn document(body: &impl Serialize) {
 /// Prints a line, or several. What files are called and say cannot move a terminal's cursor:
 /// control characters are escaped.
 pub(super) fn line(text: fmt::Arguments<'_>) {
-    write(&(escaped(&text.to_string()).into_owned() + "\n"));
+    self::text(&(escaped(&text.to_string()).into_owned() + "\n"));
 }
 
 /// Prints a piece of what a model says: as it is, but on a terminal with escapes.
 pub(super) fn piece(text: &str) {
     match io::stdout().is_terminal() {
-        true => write(&escaped(text)),
-        false => write(text),
+        true => self::text(&escaped(text)),
+        false => self::text(text),
     }
 }
 
 /// Prints lines that were made for other programs, as they are.
 pub(super) fn text(text: &str) {
-    write(text);
-}
-
-fn write(text: &str) {
     let mut stdout = io::stdout().lock();
     if let Err(e) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         end(&e);

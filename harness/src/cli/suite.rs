@@ -131,7 +131,7 @@ fn finish(global: &Global, opts: &Opts, environment: Environment, suite: Suite) 
         eprintln!("wrote {}", path.display());
     }
     if global.json {
-        out::record(&records[0].1);
+        out::document(&records[0].1);
     } else {
         out::text(&markdown);
     }

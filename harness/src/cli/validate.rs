@@ -108,10 +108,7 @@ struct EntryLine {
 /// Any WGSL file through naga and each back end's writer, entry by entry.
 fn validate_file(global: &Global, opts: &Opts, path: &Path) -> Result<()> {
     let shown = path.display().to_string();
-    let (text, reflection) = reflected(path).map_err(|e| match e {
-        PlanError::Reflect(e) => Error::from(e),
-        PlanError::Unavailable(reason) | PlanError::Shape(reason) => Error::Usage(reason),
-    })?;
+    let (text, reflection) = reflected(path).map_err(PlanError::into_usage)?;
     let constants = settings(&reflection, &opts.set, &shown)?;
     if reflection.entries.is_empty() {
         return Err(Error::CheckFailed(format!("{shown}: has no entry point")));
@@ -233,16 +230,10 @@ fn write_file_page(
     reflection: &Reflection,
     constants: &Constants,
 ) -> Result<()> {
-    let mut features = Vec::new();
-    let mut code = String::new();
-    if reflection.needs_subgroup {
-        features.push("subgroups");
-        code.push_str("enable subgroups;\n");
+    if !reflection.needs_cooperative_matrix.is_empty() {
+        return Err(Error::Usage(format!("{name}: no browser has cooperative matrices")));
     }
-    if reflection.needs_f16 {
-        features.push("shader-f16");
-    }
-    code.push_str(text);
+    let (code, features) = for_browsers(reflection, text);
     let pipelines = reflection.entries.iter().map(|entry| browser::Pipeline {
         entry: entry.name.clone(),
         shape: name.to_owned(),
@@ -287,6 +278,19 @@ fn page(global: &Global, opts: &Opts, path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// A text as browsers want it, and the features that it needs there.
+fn for_browsers(reflection: &Reflection, text: &str) -> (String, Vec<&'static str>) {
+    let (mut code, mut features) = (String::new(), Vec::new());
+    if reflection.needs_subgroup {
+        features.push("subgroups");
+        code.push_str("enable subgroups;\n");
+    }
+    if reflection.needs_f16 {
+        features.push("shader-f16");
+    }
+    (code + text, features)
+}
+
 /// A variant with the pipelines that its benchmark and check shapes make on an adapter of default
 /// limits, as many as show every value of what is no size. None where no browser has what it needs.
 fn browser_module(
@@ -302,16 +306,7 @@ fn browser_module(
     if !reflection.needs_cooperative_matrix.is_empty() {
         return Ok(None);
     }
-    let mut features = Vec::new();
-    let mut code = String::new();
-    if reflection.needs_subgroup {
-        features.push("subgroups");
-        code.push_str("enable subgroups;\n");
-    }
-    if reflection.needs_f16 {
-        features.push("shader-f16");
-    }
-    code.push_str(source.text);
+    let (code, features) = for_browsers(&reflection, source.text);
     let caps = Capabilities {
         subgroup: Some((32, 32)),
         f16: reflection.needs_f16,
@@ -327,8 +322,7 @@ fn browser_module(
         let plan = match Plan::of(kernel, variant, &problem.shape, &caps) {
             Ok(plan) => plan,
             Err(PlanError::Unavailable(_)) => continue,
-            Err(PlanError::Shape(reason)) => return Err(Error::Usage(reason)),
-            Err(PlanError::Reflect(e)) => return Err(e.into()),
+            Err(e) => return Err(e.into_usage()),
         };
         for stage in &plan.stages {
             let kinds = plan.constants.iter().filter(|(name, _)| !is_size(name));

@@ -605,20 +605,12 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
-    use crate::gpu::Checks;
 
     /// What is timed must be whole invocations: of two dispatches the second reads what the first
     /// of the same invocation left. [`Bench::validate`] runs one anew and would not notice.
     #[test]
     fn overlapping_invocations_run_all_their_dispatches_in_order() {
-        let gpu = match Gpu::open(None, Checks::Files) {
-            Ok(gpu) => Arc::new(gpu),
-            Err(e) => {
-                assert!(std::env::var("LATHE_REQUIRE_GPU").as_deref() != Ok("1"), "{e}");
-                eprintln!("UNAVAILABLE, not tested: {e}");
-                return;
-            }
-        };
+        let Some(gpu) = crate::measure::test_gpu() else { return };
         let kernel = lathe_kernels::kernel("attention_decode").unwrap();
         let variant = kernel.variant("split_kv_workgroup").unwrap();
         let problem = kernel.default_problem();

@@ -10,6 +10,20 @@ mod session;
 pub mod tune;
 mod watch;
 
+/// The device of tests, or a word on stderr where there is none; with `LATHE_REQUIRE_GPU=1` that
+/// fails.
+#[cfg(test)]
+fn test_gpu() -> Option<std::sync::Arc<crate::gpu::Gpu>> {
+    match crate::gpu::Gpu::open(None, crate::gpu::Checks::Files) {
+        Ok(gpu) => Some(std::sync::Arc::new(gpu)),
+        Err(e) => {
+            assert!(std::env::var("LATHE_REQUIRE_GPU").as_deref() != Ok("1"), "{e}");
+            eprintln!("UNAVAILABLE, not tested: {e}");
+            None
+        }
+    }
+}
+
 pub use bench::{Bench, BenchOptions, Sampled, Temperature};
 pub use ceilings::{ceilings, peaks};
 pub use copy::{Copier, CopyBandwidth, copy_bandwidth};

@@ -141,21 +141,14 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
-    use crate::gpu::{Checks, Gpu, Pipelines, Policy};
+    use crate::gpu::{Pipelines, Policy};
     use crate::plan::Plan;
 
     /// What an invocation left is never what the next has to compute: neighbours differ in every
     /// tensor that they take turns with, the last and the first too.
     #[test]
     fn neighbours_differ() {
-        let gpu = match Gpu::open(None, Checks::Files) {
-            Ok(gpu) => Arc::new(gpu),
-            Err(e) => {
-                assert!(std::env::var("LATHE_REQUIRE_GPU").as_deref() != Ok("1"), "{e}");
-                eprintln!("UNAVAILABLE, not tested: {e}");
-                return;
-            }
-        };
+        let Some(gpu) = crate::measure::test_gpu() else { return };
         for (name, shape) in [
             ("gemv", "ROWS=40,K=64"),
             ("gemv_q", "ROWS=40,K=256,WEIGHT=q4_0"),

@@ -19,6 +19,7 @@ use lathe_kernels::{
     Shape, Tolerance,
 };
 
+use crate::error::Error;
 use crate::guard;
 
 /// One variant, specialised for one shape on one adapter.
@@ -87,6 +88,16 @@ pub enum PlanError {
     /// The WGSL does not fit the kernel.
     #[error(transparent)]
     Reflect(#[from] ReflectError),
+}
+
+impl PlanError {
+    /// The error of a command to which a file or a variant was named.
+    pub fn into_usage(self) -> Error {
+        match self {
+            PlanError::Reflect(e) => e.into(),
+            PlanError::Unavailable(reason) | PlanError::Shape(reason) => Error::Usage(reason),
+        }
+    }
 }
 
 impl Plan {

@@ -209,7 +209,7 @@ impl Results<'_> {
             eprintln!("saved {}", path.display());
         }
         if global.json {
-            out::record(&self.record());
+            out::document(&self.record());
             return;
         }
         let (run, env) = (&self.body, &self.environment);

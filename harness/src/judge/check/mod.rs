@@ -245,7 +245,8 @@ fn others(kernel: &Kernel, timed: &[Problem], rng: &mut Rng) -> Vec<Problem> {
 }
 
 /// Checks a user's file on other sizes than those `timed`: what is right for one shape alone is no
-/// kernel. Shapes that it refuses count for nothing.
+/// kernel. Returns on how many it was: shapes that it refuses count for nothing, and a file that
+/// refuses all is known on the one alone.
 pub fn check_others(
     gpu: &Arc<Gpu>,
     kernel: &'static Kernel,
@@ -253,16 +254,15 @@ pub fn check_others(
     file: &Path,
     timed: &[Problem],
     plan: impl Fn(&Shape) -> Result<Plan, PlanError>,
-) -> Result<()> {
-    let mut rng = Rng::fresh();
+) -> Result<usize> {
+    let (mut rng, mut checked) = (Rng::fresh(), 0);
     let pipelines = Pipelines::default();
     for problem in others(kernel, timed, &mut rng) {
         let seed = rng.next_u64() >> 16;
-        let planned = match plan(&problem.shape) {
-            Ok(plan) => plan,
+        let verdict = match plan(&problem.shape) {
+            Ok(plan) => check_plan(gpu, &pipelines, plan, &problem, seed)?,
             Err(PlanError::Unavailable(_)) => continue,
-            // Of a shape that nobody asked for.
-            Err(PlanError::Shape(_)) => continue,
+            Err(PlanError::Shape(reason)) => Verdict::broken(reason),
             Err(PlanError::Reflect(e)) => return Err(e.into()),
         };
         let result = CaseResult {
@@ -271,8 +271,9 @@ pub fn check_others(
             wgsl: Some(file.display().to_string()),
             shape: kernel.show(&problem),
             seed,
-            verdict: check_plan(gpu, &pipelines, planned, &problem, seed)?,
+            verdict,
         };
+        checked += usize::from(!matches!(result.verdict, Verdict::Unavailable { .. }));
         if let Verdict::Failed { reason, .. } = &result.verdict {
             return Err(Error::CheckFailed(format!(
                 "{} is wrong for another shape: {reason}\n  repeat: {}\n  --one-shape times it for \
@@ -282,7 +283,7 @@ pub fn check_others(
             )));
         }
     }
-    Ok(())
+    Ok(checked)
 }
 
 /// A sweep inside what a file takes: cases and drawn problems are moved there, and drawn again

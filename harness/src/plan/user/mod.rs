@@ -332,6 +332,12 @@ impl UserKernel {
             let value = faults.value(&format!("override {name}"), self.value(number, names));
             given.insert(name.clone(), value.unwrap_or(1.0));
         }
+        for (name, default) in &self.reflection.overrides {
+            if *default == Default::Required && !given.contains_key(name) {
+                faults.add(format!("override `{name}` has no value; give it in [overrides]"));
+                given.insert(name.clone(), 1.0);
+            }
+        }
         Ok(self.reflection.constants(given.iter().map(|(n, v)| (n.as_str(), *v)))?)
     }
 

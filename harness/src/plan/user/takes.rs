@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lathe_kernels::{Kernel, Param, Problem, Shape};
+use lathe_kernels::{Kernel, Param, ParamKind, Problem, Shape};
 
 use super::expression::{Names, Wrong, evaluate};
 use super::mapping::Taken;
@@ -115,6 +115,9 @@ impl Rule {
             _ => None,
         };
         if let Some(n) = multiple {
+            if !matches!(param.kind, ParamKind::Dim { .. } | ParamKind::Start { .. }) {
+                return Err(format!("{name} = \"{}\": {name} is no size; list values", texts[0]));
+            }
             let n: u32 = n.trim().parse().ok().filter(|n| *n > 0).ok_or_else(|| {
                 format!("{name} = \"{}\": expected `multiple of` and a whole number", texts[0])
             })?;
