@@ -144,6 +144,7 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
             sampling: None,
             hints: Hints::new(),
             tuned: None,
+            runs: None,
         };
         let graph = graph::build(&path, &config, &weights, &gpu.caps, &options)?;
         let recording = Arc::clone(&graph.recording);

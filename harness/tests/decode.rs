@@ -96,6 +96,7 @@ fn build(
         sampling: None,
         hints: Hints::new(),
         tuned: None,
+        runs: None,
     };
     graph::build(&file.path, &config, &weights, caps, &options).unwrap()
 }
@@ -198,6 +199,7 @@ fn prompts_in_chunks_have_the_logits_of_transformers() {
                     sampling: None,
                     hints: Hints::new(),
                     tuned: None,
+                    runs: None,
                 };
                 let path = &golden.file.path;
                 let graph = graph::build(path, &config, &weights, &gpu.caps, &options).unwrap();
@@ -304,6 +306,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
                 sampling: sampled.then_some(greedy),
                 hints,
                 tuned: None,
+                runs: None,
             };
             let built = graph::build(&golden.file.path, &config, &weights, &gpu.caps, &options);
             let graph = match built {
@@ -520,6 +523,7 @@ fn hints_win_or_fail_loudly() {
             sampling: None,
             hints,
             tuned: None,
+            runs: None,
         };
         let caps = Capabilities::minimal();
         graph::build(Path::new("m.gguf"), &config, &weights, &caps, &options)
@@ -558,6 +562,7 @@ fn an_explicit_attention_variant_wins_for_every_cache_and_context() {
                     sampling: None,
                     hints,
                     tuned: None,
+                    runs: None,
                 };
                 let path = &golden.file.path;
                 let graph = graph::build(path, &config, &weights, &caps, &options).unwrap();

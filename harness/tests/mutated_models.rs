@@ -312,6 +312,7 @@ fn decode(file: ModelFile) -> Result<usize> {
         sampling: None,
         hints: Hints::new(),
         tuned: None,
+        runs: None,
     };
     let caps = Capabilities::minimal();
     let graph = graph::build(&file.path, &config, &weights, &caps, &options)?;

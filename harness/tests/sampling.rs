@@ -165,6 +165,7 @@ fn built(name: &str, caps: &Capabilities, sampling: Option<Sampling>) -> DecodeG
         sampling,
         hints: Hints::new(),
         tuned: None,
+        runs: None,
     };
     graph::build(&file.path, &config, &weights, caps, &options).unwrap()
 }

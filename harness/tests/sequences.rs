@@ -45,6 +45,7 @@ fn build(golden: &Golden, caps: &Capabilities, n: usize, kv: FloatFormat) -> Res
         sampling: None,
         hints: Hints::new(),
         tuned: None,
+        runs: None,
     };
     graph::build(&golden.file.path, &config, &weights, caps, &options)
 }

@@ -11,6 +11,7 @@ use crate::adapter::Capabilities;
 use crate::codes::{FloatFormat, Format, Order, Packing};
 use crate::layout::RopeSpec;
 use crate::param::{Param, Params, Problem, Shape, ShapeError, State};
+use crate::phases::Grid;
 
 /// Values of overrides by name.
 pub type Overrides = Vec<(&'static str, f64)>;
@@ -285,6 +286,9 @@ pub struct Variant<P: 'static> {
     pub stages: &'static [Stage<P>],
     /// Values of tunable overrides for a shape on an adapter; the rest keep their WGSL defaults.
     pub constants: fn(&P, &Capabilities) -> Overrides,
+    /// Values of the same overrides as a phase of a run ([`crate::phases`]), whose workgroups are
+    /// given: all that there are, and the invocations of each. None where it is no good phase.
+    pub phase: fn(&P, &Capabilities, Grid) -> Option<Overrides>,
     /// Overrides a tuner may try, with the values worth trying.
     pub tunables: Tunables,
     /// Why this variant cannot run a shape, beyond what reflection finds (features, memory).
@@ -301,6 +305,7 @@ impl<P> Variant<P> {
         name: "",
         stages: &[],
         constants: |_, _| Vec::new(),
+        phase: |_, _, _| None,
         tunables: &[],
         unsupported: |_, _| None,
         packing: Packing::Blocks,
@@ -409,6 +414,7 @@ pub struct KernelVariant {
     /// How it wants quantised weight rows laid out; see [`Kernel::packing`].
     pub packing: Packing,
     constants: On<Capabilities, Overrides>,
+    phase: Box<dyn Fn(&Shape, &Capabilities, Grid) -> Option<Overrides> + Send + Sync>,
     unsupported: On<Capabilities, Option<String>>,
     tolerance: Option<Of<Tolerance>>,
 }
@@ -474,6 +480,7 @@ impl<P: Params> Variant<P> {
             tunables: self.tunables,
             packing: self.packing,
             constants: Box::new(|shape, caps| (self.constants)(&P::read(shape), caps)),
+            phase: Box::new(|shape, caps, grid| (self.phase)(&P::read(shape), caps, grid)),
             unsupported: Box::new(|shape, caps| (self.unsupported)(&P::read(shape), caps)),
             tolerance: self.tolerance.map(|tolerance| -> Of<Tolerance> {
                 Box::new(move |shape, state| tolerance(&P::read(shape), state))
@@ -503,6 +510,11 @@ impl KernelVariant {
     /// Values of tunable overrides for a shape on an adapter.
     pub fn constants(&self, shape: &Shape, caps: &Capabilities) -> Overrides {
         (self.constants)(shape, caps)
+    }
+
+    /// Values of its overrides as a phase of a run; see [`Variant::phase`].
+    pub fn phase(&self, shape: &Shape, caps: &Capabilities, grid: Grid) -> Option<Overrides> {
+        (self.phase)(shape, caps, grid)
     }
 
     /// Why it cannot run a shape, beyond what reflection finds.

@@ -11,6 +11,7 @@ pub mod codes;
 pub mod descriptor;
 pub mod layout;
 pub mod param;
+pub mod phases;
 pub mod reflect;
 pub mod registry;
 pub mod shared;

@@ -9,6 +9,8 @@ pub(crate) struct Token<'a> {
     pub(crate) text: &'a str,
     /// From 1.
     pub(crate) line: usize,
+    /// Bytes of the text before it.
+    pub(crate) at: usize,
 }
 
 impl Token<'_> {
@@ -57,7 +59,7 @@ pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
             } else {
                 c.len_utf8()
             };
-            found.push(Token { text: &rest[..length], line });
+            found.push(Token { text: &rest[..length], line, at: text.len() - rest.len() });
             length
         };
         line += rest[..length].matches('\n').count();

@@ -28,7 +28,7 @@ pub(super) struct Opts {
     /// First side: VARIANT or [VARIANT=]FILE.wgsl, a file in that variant's place (else the
     /// first's); for `decode` KERNEL=VARIANT, KERNEL[/VARIANT]=FILE.wgsl,
     /// or weights=f16 (any type of `lathe quantize`) for weights converted while loading, beside
-    /// weights=as_stored
+    /// weights=as_stored; or runs=off, runs=128x512 and so on, as --runs of decode
     #[arg(long, value_name = "VARIANT")]
     a: String,
     /// Second side, judged against the first

@@ -37,6 +37,7 @@ use crate::measure::ab::{self, AbOptions};
 use crate::measure::{copy_bandwidth, environment};
 use crate::model::synth::{SynthSpec, weight_type, write_synth};
 use crate::plan::select::{Hint, Hints};
+use crate::plan::run::Runs;
 use crate::plan::tuned::Store;
 use crate::report::table;
 use crate::report::trace::trace;
@@ -83,6 +84,10 @@ pub(super) struct ModelOpts {
     /// Leave tuned choices out; only hints and the kernels' own preferences count
     #[arg(long)]
     untuned: bool,
+    /// One dispatch a layer (WORKGROUPSxINVOCATIONS), a dispatch a stage (off), or what the adapter
+    /// was tested to be able to (auto)
+    #[arg(long, default_value_t = Runs::Auto, value_name = "auto|off|GRID")]
+    runs: Runs,
     /// Use this variant or fail: KERNEL=VARIANT, or KERNEL=FILE.wgsl for a file of your own, with a
     /// TOML beside it that maps what differs; KERNEL/VARIANT=FILE.wgsl says in whose place it
     /// stands, else the first's. May be repeated
@@ -244,6 +249,7 @@ impl ModelOpts {
             seed,
             hints,
             store,
+            runs: self.runs,
             ..SessionOptions::default()
         };
         let prompt::Prompt { tokens: prompt, text } = prompt;

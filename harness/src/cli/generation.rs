@@ -18,6 +18,7 @@ use crate::gpu::{Gpu, Pipelines, Policy, Span};
 use crate::measure::{copy_bandwidth, environment};
 use crate::model::describe;
 use crate::plan::memory::Memory;
+use crate::plan::run::Runs;
 use crate::plan::tuned::Store;
 
 /// How models are run, and what is checked.
@@ -32,6 +33,10 @@ pub(super) struct RunOpts {
     /// Use this variant or fail: KERNEL=VARIANT or KERNEL=FILE.wgsl. May be repeated
     #[arg(long, value_name = "KERNEL=VARIANT|FILE.wgsl")]
     hint: Vec<String>,
+    /// One dispatch a layer (WORKGROUPSxINVOCATIONS), a dispatch a stage (off), or what the adapter
+    /// was tested to be able to (auto)
+    #[arg(long, default_value_t = Runs::Auto, value_name = "auto|off|GRID")]
+    runs: Runs,
     /// Leave tuned choices out; only hints and the kernels' own preferences count
     #[arg(long)]
     untuned: bool,
@@ -120,6 +125,7 @@ impl<'a> OnDevice<'a> {
             acts: opts.activations.format(),
             hints: parse_hints(&opts.hint)?,
             store: (!opts.untuned).then(Store::default_path),
+            runs: opts.runs,
             ..SessionOptions::default()
         };
         let (gpu, pipelines) = (Arc::clone(gpu), Pipelines::default());

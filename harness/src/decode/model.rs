@@ -31,6 +31,7 @@ use crate::model::chat::ChatTemplate;
 use crate::model::tokenizer::Tokenizer;
 use crate::model::{Config, ModelFile};
 use crate::plan::select::Hints;
+use crate::plan::run::Runs;
 use crate::plan::tuned::Store;
 
 /// A model file that can be decoded: mapped, its shapes checked, its weights found.
@@ -68,6 +69,8 @@ pub struct SessionOptions {
     pub store: Option<PathBuf>,
     /// Decode steps in one submission.
     pub steps_per_submit: usize,
+    /// Whether a layer's operations are one dispatch.
+    pub runs: Runs,
     /// Sequences of a graph; a [`Session`] has one, [`super::sequences`] runs several.
     pub sequences: usize,
 }
@@ -84,6 +87,7 @@ impl Default for SessionOptions {
             hints: Hints::new(),
             store: Some(Store::default_path()),
             steps_per_submit: 8,
+            runs: Runs::Auto,
             sequences: 1,
         }
     }
@@ -210,7 +214,13 @@ impl Model {
         };
         let hints = options.hints.clone();
         let chunks = options.chunks.unwrap_or_else(|| Chunks::with_cache(kv));
-        let options = GraphOptions { context, kv, acts, chunks, sequences, sampling, hints, tuned };
+        let runs = match options.runs {
+            Runs::Off => None,
+            Runs::Of(grid) => Some(grid),
+            Runs::Auto => None,
+        };
+        let options =
+            GraphOptions { context, kv, acts, chunks, sequences, sampling, hints, tuned, runs };
         graph::build(&self.file.path, &self.config, &self.weights, &caps, &options)
     }
 

@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::gpu::{Block, Gpu, Pipeline, Pipelines, Policy};
 use crate::plan::memory::Memory;
 use crate::plan::recording::{Content, Op, Part, Recording, Tensor, TensorId};
+use crate::plan::run::Run;
 
 use content::{alike, fill};
 pub use op_timer::{OpTimer, TimedStep};
@@ -142,7 +143,7 @@ impl GpuExecutor {
         recording: Arc<Recording>,
         blocks: Vec<Arc<Block>>,
     ) -> Result<Self> {
-        let dispatches = prepared(&gpu, pipelines, &recording.ops, &blocks)?;
+        let dispatches = prepared(&gpu, pipelines, &recording.ops, &recording.runs, &blocks)?;
         let tail = dispatches.partition_point(|d| d.op < recording.tail);
         let chunks = recording.chunks.iter().map(|_| None).collect();
         let pipelines = pipelines.clone();
@@ -234,36 +235,54 @@ impl GpuExecutor {
     }
 }
 
-/// Pipelines and bind groups of operations.
+/// Pipelines and bind groups of operations, some of which are runs.
 fn prepared(
     gpu: &Gpu,
     pipelines: &Pipelines,
     ops: &[Op],
+    runs: &[Run],
     blocks: &[Arc<Block>],
 ) -> Result<Vec<Dispatch>> {
     let mut dispatches = Vec::new();
-    for (index, op) in ops.iter().enumerate() {
-        for (stage, pipeline) in op.plan.stages.iter().zip(pipelines.of(gpu, &op.plan)?) {
-            check_declared(op, &stage.entry, blocks)?;
-            let entries: Vec<_> = pipeline
+    let mut runs = runs.iter().peekable();
+    let mut index = 0;
+    while let Some(op) = ops.get(index) {
+        let of = |name: &str, layout: &Pipeline, tensor: &dyn Fn(&str) -> TensorId| {
+            let entries: Vec<_> = layout
                 .bindings
                 .iter()
                 .map(|(binding, name)| wgpu::BindGroupEntry {
                     binding: *binding,
-                    resource: wgpu::BindingResource::Buffer(
-                        blocks[op.tensor(op.plan.binding(name)).0].binding(),
-                    ),
+                    resource: wgpu::BindingResource::Buffer(blocks[tensor(name).0].binding()),
                 })
                 .collect();
-            let bind_group = gpu.scoped(&op.label.to_string(), |device| {
+            gpu.scoped(name, |device| {
                 device.create_bind_group(&wgpu::BindGroupDescriptor {
                     label: None,
-                    layout: &pipeline.layout,
+                    layout: &layout.layout,
                     entries: &entries,
                 })
-            })?;
+            })
+        };
+        if let Some(run) = runs.next_if(|run| run.ops.start == index) {
+            let pipeline = pipelines.of_run(gpu, run)?;
+            let bind_group = of(&op.label.to_string(), &pipeline, &|name| run.tensor(name))?;
+            dispatches.push(Dispatch {
+                op: index,
+                pipeline,
+                bind_group,
+                groups: [run.grid.groups, 1, 1],
+            });
+            index = run.ops.end;
+            continue;
+        }
+        for (stage, pipeline) in op.plan.stages.iter().zip(pipelines.of(gpu, &op.plan)?) {
+            check_declared(op, &stage.entry, blocks)?;
+            let tensor = |name: &str| op.tensor(op.plan.binding(name));
+            let bind_group = of(&op.label.to_string(), &pipeline, &tensor)?;
             dispatches.push(Dispatch { op: index, pipeline, bind_group, groups: stage.groups });
         }
+        index += 1;
     }
     Ok(dispatches)
 }
@@ -319,7 +338,7 @@ impl Execute for GpuExecutor {
             let Part::Chunk(index) = *part else { continue };
             if self.chunks[index].is_none() {
                 let ops = &self.recording.chunks[index].ops;
-                let dispatches = prepared(&self.gpu, &self.pipelines, ops, &self.blocks)?;
+                let dispatches = prepared(&self.gpu, &self.pipelines, ops, &[], &self.blocks)?;
                 self.chunks[index] = Some(dispatches);
             }
         }

@@ -3,10 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::device::Gpu;
+use lathe_kernels::phases;
+use lathe_kernels::Reflection;
+
+use super::device::{Checks, Gpu};
 use crate::error::Result;
 use crate::guard;
 use crate::plan::Plan;
+use crate::plan::run::Run;
 
 /// A compiled dispatch.
 #[derive(Debug)]
@@ -31,15 +35,44 @@ impl Pipelines {
         plan.stages.iter().map(|stage| self.stage(gpu, plan, &stage.entry)).collect()
     }
 
+    /// The pipeline of a run.
+    pub fn of_run(&self, gpu: &Gpu, run: &Run) -> Result<Arc<Pipeline>> {
+        let text = &run.text.text;
+        if let Some(found) = self.lock().get(text) {
+            return Ok(Arc::clone(found));
+        }
+        let code = Code {
+            label: "a run".into(),
+            text,
+            reflection: &run.text.reflection,
+            entry: phases::ENTRY,
+            constants: Vec::new(),
+            checked: gpu.checks == Checks::Everywhere,
+            trusted: true,
+        };
+        let what = format!("a run of {} phases", run.phases);
+        let pipeline = Arc::new(gpu.scoped(&what, |device| compile(device, &code))?);
+        self.lock().insert(text.clone(), Arc::clone(&pipeline));
+        Ok(pipeline)
+    }
+
     fn stage(&self, gpu: &Gpu, plan: &Plan, entry: &str) -> Result<Arc<Pipeline>> {
         let key = key(plan, entry);
         if let Some(found) = self.lock().get(&key) {
             return Ok(Arc::clone(found));
         }
         let what = format!("{}/{} ({entry})", plan.kernel.name, plan.variant);
-        let compiled = guard::compile(&plan.variant, || {
-            gpu.scoped(&what, |device| compile(device, gpu, plan, entry))
-        });
+        let code = Code {
+            label: format!("{}/{}", plan.kernel.name, plan.variant),
+            text: &plan.text,
+            reflection: &plan.reflection,
+            entry,
+            constants: plan.constants.iter().map(|(k, v)| (k.as_str(), *v)).collect(),
+            checked: gpu.checks.cover(plan),
+            trusted: plan.trusted,
+        };
+        let compiled =
+            guard::compile(&plan.variant, || gpu.scoped(&what, |device| compile(device, &code)));
         let pipeline = Arc::new(compiled.map_err(|e| {
             match e {
                 // The fault of a user's file is not the device's.
@@ -73,13 +106,25 @@ fn key(plan: &Plan, entry: &str) -> String {
     )
 }
 
-fn compile(device: &wgpu::Device, gpu: &Gpu, plan: &Plan, entry: &str) -> Pipeline {
-    let label = format!("{}/{}", plan.kernel.name, plan.variant);
+/// What is compiled.
+struct Code<'a> {
+    label: String,
+    text: &'a str,
+    reflection: &'a Reflection,
+    entry: &'a str,
+    constants: Vec<(&'a str, f64)>,
+    /// With wgpu's run-time checks.
+    checked: bool,
+    /// Of this project.
+    trusted: bool,
+}
+
+fn compile(device: &wgpu::Device, code: &Code<'_>) -> Pipeline {
+    let &Code { ref label, text, reflection, entry, ref constants, checked, trusted } = code;
     let source = wgpu::ShaderModuleDescriptor {
-        label: Some(&label),
-        source: wgpu::ShaderSource::Wgsl(plan.text.as_ref().into()),
+        label: Some(label),
+        source: wgpu::ShaderSource::Wgsl(text.into()),
     };
-    let checked = gpu.checks.cover(plan);
     let module = match checked {
         true => device.create_shader_module(source),
         // SAFETY: the source is one of this project's own, validated at build time. Its loops are
@@ -92,7 +137,6 @@ fn compile(device: &wgpu::Device, gpu: &Gpu, plan: &Plan, entry: &str) -> Pipeli
             device.create_shader_module_trusted(source, wgpu::ShaderRuntimeChecks::unchecked())
         },
     };
-    let reflection = &plan.reflection;
     let used = reflection.entry(entry).map(|e| e.buffers.as_slice()).unwrap_or_default();
     let entries: Vec<_> = used
         .iter()
@@ -113,24 +157,23 @@ fn compile(device: &wgpu::Device, gpu: &Gpu, plan: &Plan, entry: &str) -> Pipeli
         })
         .collect();
     let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-        label: Some(&label),
+        label: Some(label),
         entries: &entries,
     });
     let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-        label: Some(&label),
+        label: Some(label),
         bind_group_layouts: &[Some(&layout)],
         immediate_size: 0,
     });
-    let constants: Vec<_> = plan.constants.iter().map(|(k, v)| (k.as_str(), *v)).collect();
     let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label: Some(&label),
+        label: Some(label),
         layout: Some(&pipeline_layout),
         module: &module,
         entry_point: Some(entry),
         compilation_options: wgpu::PipelineCompilationOptions {
-            constants: &constants,
+            constants,
             // What WGSL promises, and what a user's file may count on; our own do not.
-            zero_initialize_workgroup_memory: checked || !plan.trusted,
+            zero_initialize_workgroup_memory: checked || !trusted,
         },
         cache: None,
     });

@@ -5,6 +5,7 @@
 pub mod backend_text;
 pub mod memory;
 pub mod recording;
+pub mod run;
 pub mod select;
 pub mod tuned;
 pub mod user;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use lathe_kernels::{Elem, FloatFormat, Kernel, Packing, Problem, Role, RopeSpec, Shape, State};
 
 use crate::plan::Plan;
+use crate::plan::run::Run;
 use crate::plan::weights::WeightRows;
 
 /// A tensor of a recording.
@@ -189,6 +190,8 @@ pub struct Recording {
     pub tail: usize,
     /// Chunks of a prompt, the largest first.
     pub chunks: Vec<Chunk>,
+    /// Operations of a step that one dispatch does, in order.
+    pub runs: Vec<Run>,
 }
 
 impl Recording {
@@ -270,7 +273,8 @@ impl Recording {
 
     /// Dispatches of one step.
     pub fn dispatches(&self) -> usize {
-        self.ops.iter().map(|op| op.plan.stages.len()).sum()
+        let apart: usize = self.ops.iter().map(|op| op.plan.stages.len()).sum();
+        apart - self.runs.iter().map(|run| run.phases - 1).sum::<usize>()
     }
 
     /// Bytes of all tensors on the device.

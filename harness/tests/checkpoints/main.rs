@@ -53,6 +53,7 @@ fn logits(
         sampling: None,
         hints: Hints::new(),
         tuned: None,
+        runs: None,
     };
     let caps = gpu.map_or_else(Capabilities::minimal, |gpu| gpu.caps.clone());
     let graph = graph::build(path, &config, &weights, &caps, &graph_options).unwrap();

@@ -3,6 +3,7 @@
 use super::{Cache, Heads};
 use crate::adapter::Capabilities;
 use crate::descriptor::*;
+use crate::phases::Grid;
 
 /// Splits worth trying; what exceeds [`Cache::most_splits`], 64 of 8 KV heads, is that many.
 const SPLITS: &[f64] = &[16.0, 33.0, 66.0, 132.0, 264.0];
@@ -97,6 +98,35 @@ pub fn split_constants<P: Cache>(
         ("SG_MIN", smallest as f64),
         ("SG_MAX", largest as f64),
     ]
+}
+
+/// The same as a phase: every workgroup a split, the second stage as wide as the first. None where
+/// the sums of so many subgroups do not fit.
+pub fn split_phase<P: Cache>(
+    p: &P,
+    caps: &Capabilities,
+    grid: Grid,
+    fixed: usize,
+) -> Option<Overrides> {
+    let (wg, smallest) = (grid.invocations as usize, caps.subgroup?.0.max(4) as usize);
+    let sums = p.q_per_kv() * (4 * p.head_dim() + 16);
+    let bytes = (wg / smallest / 2).max(1) * sums + 24 * wg + fixed + 64;
+    if bytes > caps.workgroup_memory as usize || !wg.is_power_of_two() {
+        return None;
+    }
+    let mut constants = split_constants(p, caps, 0, fixed);
+    for (name, value) in &mut constants {
+        match *name {
+            "WG" => *value = wg as f64,
+            "SPLITS" => *value = splits_for(p, grid.groups as usize) as f64,
+            _ => {}
+        }
+    }
+    // All workgroups share the sums of the second stage, in whole subgroups of fours.
+    let fours = (p.q_elements() / 4).div_ceil(grid.groups as usize).next_power_of_two();
+    let fours = fours.max(8).min(wg);
+    constants.extend([("COMBINE", wg as f64), ("COMBINE_FOURS", fours as f64)]);
+    Some(constants)
 }
 
 /// With what the second stage takes: many splits are shared by more invocations of it.

@@ -63,6 +63,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     /// schedule/split_k: a team of lanes over three dense rows.
     pub const SPLIT_K: Variant<P> = Variant {
         constants: |p, caps| stacked_team(p, caps, p.chunks16(), 3),
+        phase: |p, caps, grid| team_phase(p.rows(), p.chunks16(), caps, grid, 4),
         tunables: STACKED_TEAMS,
         ..Self::SPLIT_ROW
     };
@@ -104,6 +105,9 @@ impl<P: MatVec + 'static> Schedule<P> {
     pub const INT8_ROWS: Variant<P> = Variant {
         stages: &[Stage { entry: "main", grid: |p, c| soa::dot4_groups(p.rows(), c) }],
         constants: |p, caps| along_rows::<P>(soa::dot4_constants(p, caps)),
+        phase: |p, caps, grid| {
+            soa::dot4_phase(p, caps, grid, &[1, 2, 4]).map(along_rows::<P>)
+        },
         tunables: soa::TURNS,
         unsupported: |p, caps| one_soa_vector(p, caps).or_else(|| soa::below_a_block(p)),
         ..Self::TREE

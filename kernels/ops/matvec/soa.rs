@@ -5,6 +5,7 @@ use super::MatVec;
 use crate::adapter::Capabilities;
 use crate::codes::Format;
 use crate::descriptor::{Constants, Overrides, Tunables};
+use crate::phases::Grid;
 
 /// Weights in sixteen bytes of codes; see `planes.wgsl`.
 pub fn chunk<P: MatVec>(p: &P) -> usize {
@@ -117,6 +118,41 @@ pub fn dot4_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     }
     constants.extend([("SPLIT", f64::from(split)), ("WG", f64::from(wg))]);
     constants
+}
+
+/// Geometry of planes_dot4.wgsl as a phase: of `each`, lanes and shares of a row those with which
+/// the workgroups of a grid have the least to do one after the other.
+pub fn dot4_phase<P: MatVec>(
+    p: &P,
+    caps: &Capabilities,
+    grid: Grid,
+    each: &[usize],
+) -> Option<Overrides> {
+    let size = caps.fixed_subgroup().max(4) as usize;
+    let wg = grid.invocations as usize;
+    let (rows, chunks) = (p.rows().div_ceil(grid.groups as usize), chunks(p));
+    let lanes = [8, 16, 32].into_iter().filter(|lanes| *lanes <= size);
+    let splits = [1, 2, 4, 8, 16];
+    let all = lanes.flat_map(|lanes| splits.map(|split| (lanes, split)));
+    let all = all.filter(|(lanes, split)| lanes * split <= wg);
+    let all = all.flat_map(|(lanes, split)| each.iter().map(move |each| (lanes, split, *each)));
+    // In chunks of weights that a lane multiplies; what it loads of x, and the sums at the end, were
+    // weighed by instructions.
+    let cost = |&(lanes, split, each): &(usize, usize, usize)| {
+        let turns = rows.div_ceil(each * (wg / (lanes * split)));
+        let rounds = chunks.div_ceil(lanes * split);
+        let sums = if split > 1 { 2.5 } else { 1.0 };
+        turns as f64 * (rounds as f64 * (each as f64 + 0.5) + sums)
+    };
+    let (lanes, split, each) = all.min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+    Some(vec![
+        ("WG", wg as f64),
+        ("LANES", lanes as f64),
+        ("SPLIT", split as f64),
+        ("EACH", each as f64),
+        ("GROUPS", f64::from(grid.groups)),
+        ("SG", f64::from(caps.fixed_subgroup())),
+    ])
 }
 
 /// Workgroups of planes_dot4.wgsl over `rows` rows.

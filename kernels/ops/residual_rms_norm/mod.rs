@@ -65,6 +65,7 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
                 let wide = fours.div_ceil(each).next_multiple_of(size);
                 vec![("WG", wide as f64)]
             },
+            phase: |_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
             tunables: &[("WG", &[128.0, 256.0, 288.0, 512.0, 1024.0])],
             unsupported: |p, _| (p.n % 4 != 0).then(|| format!("N={} is no multiple of 4", p.n)),
             ..Variant::PLAIN

@@ -75,6 +75,7 @@ pub static OPERATION: Declaration<RmsNorm> = Declaration {
                 let width = (p.n / 4).next_multiple_of(64).clamp(64, most.max(64));
                 vec![("WG", width as f64)]
             },
+            phase: |_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
             unsupported: |p, caps| {
                 let n = p.n;
                 if n % 4 != 0 {

@@ -200,6 +200,7 @@ pub(in crate::cli) fn bench_arch(
         activations: Float::F32,
         manifest: None,
         untuned: false,
+        runs: Runs::Off,
         hint: Vec::new(),
         sampling: SamplingOpts::default(),
     };

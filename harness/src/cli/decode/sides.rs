@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::measure::GpuWatch;
+use crate::plan::run::Runs;
 
 /// Whole decode steps of two selections against each other, microseconds a step, and what
 /// was verified of them.
@@ -20,7 +21,12 @@ pub(in crate::cli) fn ab(
         ..Default::default()
     };
     let built = |side: &str| -> Result<DecodeGraph> {
+        let mut runs = Runs::default();
         let (hints, quantise) = match side.split_once('=') {
+            Some(("runs", text)) => {
+                runs = text.parse().map_err(|e| Error::Usage(format!("{side}: {e}")))?;
+                (Hints::new(), None)
+            }
             Some(("weights", "as_stored")) => (Hints::new(), None),
             Some(("weights", ty)) => {
                 let ty = weight_type(ty).map_err(|e| Error::Usage(format!("{side}: {e}")))?;
@@ -30,7 +36,7 @@ pub(in crate::cli) fn ab(
         };
         let model = Model::open_with(model, &LoadOptions { quantise })?;
         let (context, store) = (run.positions(), None);
-        let options = SessionOptions { context, hints, store, ..SessionOptions::default() };
+        let options = SessionOptions { context, hints, store, runs, ..SessionOptions::default() };
         model.graph(Some(gpu), &options)
     };
     let pipelines = Pipelines::default();
@@ -88,6 +94,7 @@ pub(in crate::cli) fn problems(
         sampling: None,
         hints: Hints::new(),
         tuned: None,
+        runs: None,
     };
     let graph = graph::build(&file.path, &config, &weights, caps, &options)?;
     let mut problems: Vec<(&'static Kernel, Problem)> = Vec::new();

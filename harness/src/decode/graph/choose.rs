@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use lathe_kernels::phases::Grid;
 use lathe_kernels::{Capabilities, Packing, Shape};
 
 use super::Selected;
@@ -11,6 +12,7 @@ use super::step::{Listed, ListedShape, Node, Steps};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::plan::recording::{Chunk, Content, Recording, TensorId};
+use crate::plan::run;
 use crate::plan::select::{Hints, SelectError, Selection, select};
 use crate::plan::tuned::Tuned;
 
@@ -19,6 +21,8 @@ pub(super) struct Chooser<'a> {
     pub(super) caps: &'a Capabilities,
     pub(super) hints: &'a Hints,
     pub(super) tuned: Option<&'a Tuned>,
+    /// Workgroups of a layer that is a run.
+    pub(super) runs: Option<Grid>,
     /// The model's name in errors.
     pub(super) path: &'a Path,
 }
@@ -69,7 +73,10 @@ impl Chooser<'_> {
                 *as_packed = packing;
             }
         }
-        let (recording, moved) = recorded(steps, joined(ops, chosen), tail, chunks);
+        let (mut recording, moved) = recorded(steps, joined(ops, chosen), tail, chunks);
+        if let Some(grid) = self.runs {
+            run::add_runs(&mut recording, grid)?;
+        }
         Ok((recording, selected.0, moved))
     }
 
@@ -88,6 +95,10 @@ impl Chooser<'_> {
                 continue;
             };
             let selection = self.select(op, shape, fusion.as_deref())?;
+            let selection = match self.runs.filter(|_| op.label.layer.is_some()) {
+                Some(grid) => self.as_phase(op, shape, selection, grid),
+                None => selection,
+            };
             if let Some(matrix) = matrix(op, steps) {
                 let packing = selection.plan.packing;
                 let other = packings.insert(matrix, packing).filter(|other| *other != packing);
@@ -196,6 +207,31 @@ impl Chooser<'_> {
             selection.why = format!("{}; {fusion}", selection.why);
         }
         Ok(selection)
+    }
+}
+
+impl Chooser<'_> {
+    /// The selection as a phase of a run on a grid: the selected variant, or the most preferred one
+    /// that is a phase and reads the same packing. A hinted one stays what it is otherwise.
+    fn as_phase(&self, op: &Listed, shape: &Shape, selection: Selection, grid: Grid) -> Selection {
+        let kernel = selection.plan.kernel;
+        let is_hinted = self.hints.contains_key(op.kernel);
+        let preferred = kernel.prefer(shape).iter().filter_map(|name| kernel.variant(name));
+        let others = preferred.chain(&kernel.variants).filter(|_| !is_hinted);
+        let packing = selection.plan.packing;
+        let plan = std::iter::once(selection.plan.declared).chain(others).find_map(|variant| {
+            let constants = variant.phase(shape, self.caps, grid)?;
+            let constants = constants.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+            let plan = Plan::tuned(kernel, variant, shape, self.caps, &constants).ok()?;
+            (plan.packing == packing).then_some(plan)
+        });
+        match plan {
+            Some(plan) => {
+                let why = format!("{}; a phase of its layer's run", selection.why);
+                Selection { plan, why, tuned: false }
+            }
+            None => selection,
+        }
     }
 }
 

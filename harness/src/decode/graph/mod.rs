@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use lathe_kernels::phases::Grid;
 use lathe_kernels::{Capabilities, FloatFormat, Problem, State};
 
 use super::kv_cache::KvCache;
@@ -68,6 +69,8 @@ pub struct GraphOptions {
     pub hints: Hints,
     /// Tuned choices of the adapter at hand.
     pub tuned: Option<Arc<Tuned>>,
+    /// Workgroups of runs, where a step of one sequence has them.
+    pub runs: Option<Grid>,
 }
 
 impl GraphOptions {
@@ -158,7 +161,8 @@ pub fn build(
     let options = &GraphOptions { chunks: Chunks { most, ..options.chunks }, ..options.clone() };
     let mut step = step::list(config, weights, options, caps.binding_bytes);
     let tuned = options.tuned.as_deref();
-    let chooser = Chooser { caps, hints: &options.hints, tuned, path };
+    let runs = options.runs.filter(|_| options.sequences == 1);
+    let chooser = Chooser { caps, hints: &options.hints, tuned, path, runs };
     let (recording, selected, moved) = chooser.record(&mut step)?;
     for (name, hint) in &options.hints {
         // A manifest may name variants for many models; a file is given to be run.

@@ -167,6 +167,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             name: "split_kv",
             stages: &split_stages(),
             constants: |p, caps| two_stages(split_constants(p, caps, 0, fresh_bytes(p))),
+            phase: |p, caps, grid| split_phase(p, caps, grid, fresh_bytes(p)),
             tunables: SPLIT_TUNABLES,
             unsupported: |p, caps| {
                 odd_pairs(p).or_else(|| too_long(p, caps)).or_else(|| split_unsupported(p, caps))

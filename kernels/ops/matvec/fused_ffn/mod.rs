@@ -140,6 +140,10 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
             stages: &[Stage { entry: "main", grid: |p, c| soa::dot4_groups(p.rows(), c) }],
             // Two outputs to a group of lanes: they may make one word of f16.
             constants: |p, caps| [&stacked(p)[..], &soa::dot4(p, caps, p.rows(), 4, 264)].concat(),
+            phase: |p, caps, grid| {
+                let geometry = soa::dot4_phase(p, caps, grid, &[4])?;
+                Some([&stacked(p)[..], &geometry].concat())
+            },
             tunables: &[
                 ("WG", &[128.0, 256.0, 512.0]),
                 ("LANES", &[4.0, 8.0, 16.0, 32.0]),
@@ -153,6 +157,11 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
             name: "subgroup",
             stages: OUTS,
             constants: |_, caps| outputs_per_group(caps, 1.0),
+            phase: |p, caps, grid| {
+                let outputs = p.n.div_ceil(grid.groups as usize).next_multiple_of(2);
+                let (wg, sg) = (f64::from(grid.invocations), f64::from(caps.fixed_subgroup()));
+                Some(vec![("WG", wg), ("OUTS_PER_WG", outputs as f64), ("SG", sg)])
+            },
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("OUTS_PER_WG", &[2.0, 4.0, 8.0, 16.0, 32.0]),

@@ -1,0 +1,471 @@
+//! Several dispatches as one: entry points of linked texts become phases of a single entry point,
+//! between which all workgroups wait for each other.
+//!
+//! A phase keeps its code. Its overrides become constants, its buffers those of the whole, what
+//! else it declares gets a prefix, and what its entry point does not reach is left out. A workgroup
+//! takes the places in a phase's grid that are its own number and every `groups`-th after it.
+//! Workgroup arrays of one type share memory from phase to phase.
+//!
+//! A wait is bounded: where workgroups are missing, those that wait give up, and a word says so.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write;
+
+use crate::descriptor::Constants;
+use crate::reflect::{ReflectError, Reflection};
+use crate::tokens::{Declaration, Token, declarations, tokens};
+
+/// One dispatch that becomes a phase.
+#[derive(Debug)]
+pub struct Phase<'a> {
+    /// What it does, for a comment.
+    pub label: String,
+    /// Its linked text.
+    pub text: &'a str,
+    /// What naga says of the text.
+    pub reflection: &'a Reflection,
+    /// Values of its overrides.
+    pub constants: &'a Constants,
+    /// Its entry point.
+    pub entry: &'a str,
+    /// Workgroups of the dispatch.
+    pub groups: u32,
+    /// The buffer behind each of its variables, as a number that phases share.
+    pub buffers: BTreeMap<&'a str, usize>,
+}
+
+/// Workgroups that run at the same time, and their invocations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Grid {
+    /// Workgroups: a power of two, all of which the device runs at once.
+    pub groups: u32,
+    /// Invocations of each.
+    pub invocations: u32,
+}
+
+/// A joined text.
+#[derive(Clone, Debug)]
+pub struct Joined {
+    /// WGSL with the entry point [`ENTRY`] and no overrides.
+    pub text: String,
+    /// Name of each variable and the number of its buffer. A buffer may have several variables, of
+    /// different types.
+    pub buffers: Vec<(String, usize)>,
+}
+
+/// The entry point of a joined text.
+pub const ENTRY: &str = "main";
+/// Variable of the words with which workgroups wait: the first counts waits that gave up.
+pub const ARRIVALS: &str = "run_arrivals";
+/// Words between two counters, so that none shares a cache line.
+const STRIDE: usize = 32;
+/// Waits of the longest run.
+pub const MOST_WAITS: usize = 63;
+/// Words behind [`ARRIVALS`], zero at first. Runs of one grid may share them: each run adds as many
+/// arrivals to a counter as there are workgroups.
+pub const ARRIVAL_WORDS: usize = STRIDE * (MOST_WAITS + 1);
+
+/// Joins phases, in order.
+///
+/// # Errors
+/// A phase has another workgroup size than the grid, no such entry point, a buffer that is not
+/// named, or takes what only a dispatch of its own has; or there are too many.
+pub fn join(phases: &[Phase<'_>], grid: Grid) -> Result<Joined, ReflectError> {
+    let fault = |reason: String| ReflectError::Link(reason);
+    if !grid.groups.is_power_of_two() {
+        return Err(fault(format!("a run of {} workgroups: no power of two", grid.groups)));
+    }
+    if phases.len() > MOST_WAITS + 1 {
+        return Err(fault(format!("{} phases: at most {}", phases.len(), MOST_WAITS + 1)));
+    }
+    let mut written = BTreeSet::new();
+    for phase in phases {
+        let Some(entry) = phase.reflection.entry(phase.entry) else { continue };
+        let names = entry.writes.iter().map(|i| phase.reflection.buffers[*i].name.as_str());
+        written.extend(names.filter_map(|name| phase.buffers.get(name)));
+    }
+    let mut whole = Whole { written, ..Whole::default() };
+    let mut main = String::new();
+    for (i, phase) in phases.iter().enumerate() {
+        let memory = phase.reflection.workgroup(phase.entry, phase.constants)?;
+        if memory.1 != grid.invocations {
+            return Err(fault(format!(
+                "{}: workgroups of {} among those of {}",
+                phase.label, memory.1, grid.invocations
+            )));
+        }
+        if i > 0 {
+            let _ = writeln!(main, "    if (!run_wait({}u, lid)) {{ return; }}", STRIDE * i);
+        }
+        whole.phase(i, phase, &mut main).map_err(fault)?;
+    }
+    Ok(whole.finish(grid, &main))
+}
+
+/// What phases have in common while they are joined.
+#[derive(Default)]
+struct Whole {
+    written: BTreeSet<usize>,
+    directives: BTreeSet<String>,
+    /// Type and buffer of each variable.
+    bindings: Vec<(String, usize)>,
+    /// Element type and number of a shared workgroup array: the lengths that phases want.
+    pool: BTreeMap<(String, usize), Vec<String>>,
+    declarations: String,
+}
+
+/// A text with its declarations by name.
+struct Parsed<'a> {
+    text: &'a str,
+    tokens: Vec<Token<'a>>,
+    declared: HashMap<&'a str, Declaration<'a>>,
+    /// Names in the order of the text.
+    order: Vec<&'a str>,
+}
+
+impl<'a> Parsed<'a> {
+    fn new(text: &'a str) -> Self {
+        let tokens = tokens(text);
+        let found = declarations(&tokens);
+        let order: Vec<_> = found.iter().map(|d| d.name).filter(|n| !n.is_empty()).collect();
+        let declared = found.into_iter().filter(|d| !d.name.is_empty());
+        Self { text, declared: declared.map(|d| (d.name, d)).collect(), order, tokens }
+    }
+
+    fn tokens(&self, d: &Declaration<'_>) -> &[Token<'a>] {
+        &self.tokens[d.tokens.clone()]
+    }
+
+    /// Everything that a declaration's code names, and what that names.
+    fn reached(&self, entry: &'a str) -> BTreeSet<&'a str> {
+        let mut reached = BTreeSet::new();
+        let mut left = vec![entry];
+        while let Some(name) = left.pop() {
+            let Some(d) = self.declared.get(name) else { continue };
+            if reached.insert(d.name) {
+                let words = self.tokens(d).iter().filter(|t| t.is_word());
+                left.extend(words.map(|t| t.text));
+            }
+        }
+        reached
+    }
+
+    /// The source of some tokens with names replaced. `members` are a struct's own.
+    fn renamed(&self, tokens: &[Token<'a>], names: &HashMap<&str, String>, members: bool) -> String {
+        let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else {
+            return String::new();
+        };
+        let mut out = String::new();
+        let mut at = first.at;
+        for (i, token) in tokens.iter().enumerate() {
+            let before = if i > 0 { tokens[i - 1].text } else { "" };
+            let after = tokens.get(i + 1).map_or("", |t| t.text);
+            let is_member = before == "." || before == "@" || (members && after == ":");
+            if let Some(name) = names.get(token.text).filter(|_| !is_member) {
+                out.push_str(&self.text[at..token.at]);
+                out.push_str(name);
+                at = token.at + token.text.len();
+            }
+        }
+        out.push_str(&self.text[at..last.at + last.text.len()]);
+        out
+    }
+}
+
+/// Tokens of a declaration after its `=`, without the semicolon.
+fn value_of<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<&'t [Token<'a>]> {
+    let at = tokens.iter().position(|t| t.text == "=")?;
+    Some(&tokens[at + 1..tokens.len() - 1])
+}
+
+/// Tokens between a declaration's `:` and its `=` or end.
+fn type_of<'t, 'a>(tokens: &'t [Token<'a>], name: &str) -> &'t [Token<'a>] {
+    let at = tokens.iter().position(|t| t.text == name).map_or(0, |i| i + 2);
+    let end = tokens.iter().position(|t| t.text == "=").unwrap_or(tokens.len() - 1);
+    tokens.get(at..end).unwrap_or_default()
+}
+
+impl Whole {
+    fn phase(&mut self, i: usize, phase: &Phase<'_>, main: &mut String) -> Result<(), String> {
+        let parsed = Parsed::new(phase.text);
+        let reached = parsed.reached(phase.entry);
+        let Some(entry) = parsed.declared.get(phase.entry).filter(|d| d.is_entry) else {
+            return Err(format!("{}: no entry point {}", phase.label, phase.entry));
+        };
+        for d in declarations(&parsed.tokens).iter().filter(|d| d.name.is_empty()) {
+            if matches!(d.kind, "enable" | "requires") {
+                let tokens = parsed.tokens(d);
+                self.directives.insert(parsed.renamed(tokens, &HashMap::new(), false));
+            }
+        }
+        let prefix = format!("p{i}_");
+        let mut names: HashMap<&str, String> =
+            reached.iter().map(|name| (*name, format!("{prefix}{name}"))).collect();
+        let kept: Vec<&Declaration<'_>> = parsed
+            .order
+            .iter()
+            .filter(|name| reached.contains(*name))
+            .map(|name| &parsed.declared[name])
+            .collect();
+        let mut slots: HashMap<String, usize> = HashMap::new();
+        let mut resets = String::new();
+        // Buffers and shared memory first: what follows uses their names.
+        for d in kept.iter().filter(|d| d.kind == "var" && d.is_binding) {
+            let buffer = phase.buffers.get(d.name);
+            let buffer = *buffer.ok_or_else(|| format!("{}: {} is not bound", phase.label, d.name))?;
+            let tokens = parsed.tokens(d);
+            if tokens.iter().any(|t| t.text == "uniform") {
+                return Err(format!("{}: {} is a uniform", phase.label, d.name));
+            }
+            let ty = parsed.renamed(type_of(tokens, d.name), &names, false);
+            let known = self.bindings.iter().position(|b| b.0 == ty && b.1 == buffer);
+            let at = known.unwrap_or_else(|| {
+                self.bindings.push((ty, buffer));
+                self.bindings.len() - 1
+            });
+            names.insert(d.name, variable(at));
+        }
+        let space = |d: &Declaration<'_>| parsed.tokens(d).get(2).map_or("", |t| t.text);
+        for d in kept.iter().filter(|d| d.kind == "var" && space(d) == "workgroup") {
+            let ty = type_of(parsed.tokens(d), d.name);
+            let Some((element, length)) = self.pooled(&parsed, ty, &names) else { continue };
+            let slot = slots.entry(element.clone()).or_default();
+            names.insert(d.name, shared(&element, *slot));
+            self.pool.entry((element, *slot)).or_default().push(length);
+            *slot += 1;
+        }
+        let _ = writeln!(self.declarations, "\n// Phase {i}: {}.", phase.label);
+        for d in kept {
+            let tokens = parsed.tokens(d);
+            let source = |tokens| parsed.renamed(tokens, &names, d.kind == "struct");
+            match d.kind {
+                "override" => {
+                    let ty = type_of(tokens, d.name).first().map_or("", |t| t.text);
+                    let value = match phase.constants.get(d.name) {
+                        Some(value) => literal(ty, *value)
+                            .ok_or_else(|| format!("{}: {} is a {ty}", phase.label, d.name))?,
+                        None => value_of(tokens)
+                            .map(source)
+                            .ok_or_else(|| format!("{}: {} has no value", phase.label, d.name))?,
+                    };
+                    let of = if ty.is_empty() || ty == "=" { String::new() } else { format!(": {ty}") };
+                    let name = &names[d.name];
+                    let _ = writeln!(self.declarations, "const {name}{of} = {value};");
+                }
+                "var" if d.is_binding => {}
+                "var" if space(d) == "workgroup" && !names[d.name].starts_with(&prefix) => {}
+                "var" => {
+                    if space(d) == "private" {
+                        let value = match value_of(tokens) {
+                            Some(value) => source(value),
+                            None => format!("{}()", source(type_of(tokens, d.name))),
+                        };
+                        let _ = write!(resets, " {} = {value};", names[d.name]);
+                    }
+                    let _ = writeln!(self.declarations, "{}", source(tokens));
+                }
+                "fn" if d.is_entry => {
+                    let (text, arguments) = self.entry(&parsed, entry, &names, phase)?;
+                    let _ = writeln!(self.declarations, "{text}");
+                    let Phase { groups, label, .. } = phase;
+                    let call = format!("{}({arguments});", names[d.name]);
+                    let _ = writeln!(main, "    // {label}");
+                    let _ = writeln!(
+                        main,
+                        "    for (var place = group; place < {groups}u; place += RUN_GROUPS) {{\n        \
+                         if (place >= RUN_GROUPS) {{ workgroupBarrier(); }}\n        \
+                         let run_place = vec3<u32>(place, 0u, 0u);\n        \
+                         let run_places = vec3<u32>({groups}u, 1u, 1u);\n       {resets} {call}\n    }}"
+                    );
+                }
+                _ => {
+                    let _ = writeln!(self.declarations, "{}", source(tokens));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Element type and length of an array that phases may share: one whose type is no phase's own.
+    fn pooled(
+        &self,
+        parsed: &Parsed<'_>,
+        ty: &[Token<'_>],
+        names: &HashMap<&str, String>,
+    ) -> Option<(String, String)> {
+        if ty.first()?.text != "array" || ty.len() < 6 {
+            return None;
+        }
+        // `array<T, N>`: the last comma of this depth parts them.
+        let inside = &ty[2..ty.len() - 1];
+        let mut depth = 0;
+        let comma = inside.iter().position(|t| {
+            match t.text {
+                "<" | "(" => depth += 1,
+                ">" | ")" => depth -= 1,
+                _ => {}
+            }
+            depth == 0 && t.text == ","
+        })?;
+        let mut element: String = inside[..comma].iter().map(|t| t.text).collect();
+        // An alias stands for what it names.
+        while let Some(d) = parsed.declared.get(element.as_str()) {
+            if d.kind != "alias" {
+                return None;
+            }
+            element = value_of(parsed.tokens(d))?.iter().map(|t| t.text).collect();
+        }
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '<' || c == '>';
+        let is_own = |name: &&str| element.split(['<', '>', ',']).any(|word| word == *name);
+        if !element.chars().all(is_plain) || parsed.declared.keys().any(|name| is_own(name)) {
+            return None;
+        }
+        let length: Vec<&str> = inside[comma + 1..].iter().map(|t| t.text).collect();
+        let length = length.into_iter().filter(|t| *t != ",");
+        let length = length.map(|t| names.get(t).cloned().unwrap_or_else(|| t.to_owned()));
+        Some((element, length.collect::<Vec<_>>().join(" ")))
+    }
+
+    /// An entry point as a function, and the arguments that `main` gives it.
+    fn entry(
+        &self,
+        parsed: &Parsed<'_>,
+        entry: &Declaration<'_>,
+        names: &HashMap<&str, String>,
+        phase: &Phase<'_>,
+    ) -> Result<(String, String), String> {
+        let tokens = parsed.tokens(entry);
+        let begin = tokens.iter().position(|t| t.text == "fn").unwrap_or(0);
+        let open = tokens.iter().position(|t| t.text == "{").unwrap_or(tokens.len());
+        let mut arguments = Vec::new();
+        let mut parameters = Vec::new();
+        // `@builtin(name) parameter: type`, apart by commas.
+        for i in begin..open {
+            if tokens[i].text != "@" {
+                continue;
+            }
+            let (Some(builtin), Some(name)) = (tokens.get(i + 3), tokens.get(i + 5)) else { continue };
+            let ty = tokens[i + 7..open].iter().take_while(|t| !matches!(t.text, "@" | ")" | ","));
+            let ty: String = ty.map(|t| t.text).collect();
+            let name = names.get(name.text).cloned().unwrap_or_else(|| name.text.to_owned());
+            parameters.push(format!("{name}: {ty}"));
+            arguments.push(match builtin.text {
+                "workgroup_id" => "run_place",
+                "num_workgroups" => "run_places",
+                "local_invocation_index" => "lid",
+                "local_invocation_id" => "vec3<u32>(lid, 0u, 0u)",
+                "global_invocation_id" => "vec3<u32>(place * RUN_INVOCATIONS + lid, 0u, 0u)",
+                "subgroup_id" => "run_subgroup",
+                "num_subgroups" => "run_subgroups",
+                "subgroup_size" => "run_size",
+                "subgroup_invocation_id" => "run_lane",
+                other => return Err(format!("{}: reads {other}", phase.label)),
+            });
+        }
+        let body = parsed.renamed(&tokens[open..], names, false);
+        let text = format!("fn {}({}) {body}", names[entry.name], parameters.join(", "));
+        Ok((text, arguments.join(", ")))
+    }
+
+    fn finish(self, grid: Grid, main: &str) -> Joined {
+        let Grid { groups, invocations } = grid;
+        let mut text = String::new();
+        for directive in &self.directives {
+            let _ = writeln!(text, "{directive}");
+        }
+        let _ = writeln!(text, "const RUN_GROUPS: u32 = {groups}u;");
+        let _ = writeln!(text, "const RUN_INVOCATIONS: u32 = {invocations}u;");
+        let mut buffers = Vec::new();
+        for (i, (ty, buffer)) in self.bindings.iter().enumerate() {
+            let access = if self.written.contains(buffer) { "read_write" } else { "read" };
+            let name = variable(i);
+            let _ = writeln!(
+                text,
+                "@group(0) @binding({i}) var<storage, {access}> {name}: {ty};"
+            );
+            buffers.push((name, *buffer));
+        }
+        let at = self.bindings.len();
+        let _ = writeln!(
+            text,
+            "@group(0) @binding({at}) var<storage, read_write> {ARRIVALS}: array<atomic<u32>>;"
+        );
+        for ((element, slot), lengths) in &self.pool {
+            let length = lengths.iter().skip(1).fold(lengths[0].clone(), |a, b| format!("max({a}, {b})"));
+            let name = shared(element, *slot);
+            let _ = writeln!(text, "var<workgroup> {name}: array<{element}, {length}>;");
+        }
+        text.push_str(WAIT);
+        text.push_str(&self.declarations);
+        let uses = |name: &str| main.contains(name);
+        let mut parameters = String::new();
+        for (name, builtin) in [
+            ("run_subgroup", "subgroup_id"),
+            ("run_subgroups", "num_subgroups"),
+            ("run_size", "subgroup_size"),
+            ("run_lane", "subgroup_invocation_id"),
+        ] {
+            if uses(name) {
+                let _ = writeln!(parameters, "    @builtin({builtin}) {name}: u32,");
+            }
+        }
+        let _ = write!(
+            text,
+            "\n@compute @workgroup_size(RUN_INVOCATIONS)\nfn {ENTRY}(\n    \
+             @builtin(workgroup_id) run_group: vec3<u32>,\n    \
+             @builtin(local_invocation_index) lid: u32,\n{parameters}) {{\n    \
+             let group = run_group.x;\n{main}}}\n"
+        );
+        Joined { text, buffers }
+    }
+}
+
+/// How workgroups wait. Every dispatch adds the number of workgroups to each counter, so that the
+/// next multiple of it after one's own arrival is where all of this dispatch have arrived.
+const WAIT: &str = "
+// Polls before a workgroup gives up, some tenths of a second: workgroups that are not there never come.
+const RUN_PATIENCE: u32 = 400000u;
+var<workgroup> run_goes_on: u32;
+
+// Every invocation's writes before it are seen by every invocation after it, of all workgroups.
+fn run_wait(counter: u32, lid: u32) -> bool {
+    storageBarrier();
+    if (lid == 0u) {
+        let all = (atomicAdd(&run_arrivals[counter], 1u) / RUN_GROUPS + 1u) * RUN_GROUPS;
+        var goes_on = 1u;
+        for (var polls = 1u; atomicLoad(&run_arrivals[counter]) - all >= 0x80000000u; polls++) {
+            let others_gave_up = polls % 256u == 0u && atomicLoad(&run_arrivals[0]) > 0u;
+            if (polls > RUN_PATIENCE || others_gave_up) {
+                atomicAdd(&run_arrivals[0], 1u);
+                goes_on = 0u;
+                break;
+            }
+        }
+        run_goes_on = goes_on;
+    }
+    let goes_on = workgroupUniformLoad(&run_goes_on) == 1u;
+    storageBarrier();
+    return goes_on;
+}
+";
+
+fn variable(binding: usize) -> String {
+    format!("run_buffer_{binding}")
+}
+
+/// The name of a shared workgroup array.
+fn shared(element: &str, slot: usize) -> String {
+    let element: Vec<&str> = element.split(['<', '>']).filter(|w| !w.is_empty()).collect();
+    format!("run_{}_{slot}", element.join("_"))
+}
+
+/// A value of a type in WGSL.
+fn literal(ty: &str, value: f64) -> Option<String> {
+    Some(match ty {
+        "u32" => format!("{}u", value as u32),
+        "i32" => format!("{}i", value as i32),
+        "f32" => format!("{:?}f", value as f32),
+        "bool" => (value != 0.0).to_string(),
+        _ => return None,
+    })
+}
