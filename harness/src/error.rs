@@ -33,6 +33,17 @@ pub enum Error {
         /// What was seen.
         reason: String,
     },
+    /// Workgroups of one dispatch did not run at the same time.
+    #[error(
+        "{adapter}: workgroups of a run of operations waited in vain for others ({waits} of them); \
+         --runs off gives every operation a dispatch of its own"
+    )]
+    Waits {
+        /// Adapter name.
+        adapter: String,
+        /// Waits that gave up.
+        waits: u32,
+    },
     /// wgpu or the driver refused an operation.
     #[error("{adapter} refused {what}: {reason}")]
     Gpu {
@@ -131,7 +142,7 @@ impl Error {
             | Error::Io { .. }
             | Error::Model(ModelError::Exists { .. } | ModelError::Output { .. }) => 2,
             Error::NoAdapter(_) | Error::Unavailable { .. } | Error::Memory(_) => 3,
-            Error::DeviceLost { .. } | Error::Gpu { .. } => 4,
+            Error::DeviceLost { .. } | Error::Gpu { .. } | Error::Waits { .. } => 4,
             Error::Model(_) | Error::Undecodable { .. } => 5,
         }
     }

@@ -22,6 +22,7 @@ use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
 use lathe_harness::plan::recording::{Content, Part, TensorId};
 use lathe_harness::plan::select::Hints;
+use lathe_kernels::phases::Grid;
 use lathe_kernels::{Capabilities, FloatFormat, Format, StateWord};
 
 const GOLDENS: [&str; 6] = [
@@ -85,6 +86,16 @@ fn build(
     context: usize,
     kv: FloatFormat,
 ) -> DecodeGraph {
+    build_with(file, caps, context, kv, None)
+}
+
+fn build_with(
+    file: &Arc<ModelFile>,
+    caps: &Capabilities,
+    context: usize,
+    kv: FloatFormat,
+    runs: Option<Grid>,
+) -> DecodeGraph {
     let config = file.config().unwrap();
     let weights = Weights::load(file, &config).unwrap();
     let options = GraphOptions {
@@ -96,7 +107,7 @@ fn build(
         sampling: None,
         hints: Hints::new(),
         tuned: None,
-        runs: None,
+        runs,
     };
     graph::build(&file.path, &config, &weights, caps, &options).unwrap()
 }
@@ -166,6 +177,71 @@ fn gpu_executor_has_the_logits_of_transformers() {
                 assert_eq!(greedy, golden.greedy, "{name} {kv:?} {context}");
             }
         }
+    }
+}
+
+/// On one workgroup, which waits for nobody: what a phase computes, and what the next one sees.
+#[test]
+fn layers_that_are_one_dispatch_have_the_logits_of_transformers() {
+    let Some(gpu) = common::own_gpu() else { return };
+    for name in GOLDENS {
+        let golden = Golden::load(name);
+        // Heads and attention are two kernels in a short context, one in a longer.
+        let contexts: &[usize] = if name == "gemma3-tiny-q4km" { &[64, 200] } else { &[200] };
+        for &context in contexts {
+            let grid = Grid { groups: 1, invocations: 64 };
+            let kv = FloatFormat::F32;
+            let graph = build_with(&golden.file, &gpu.caps, context, kv, Some(grid));
+            let apart = build(&golden.file, &gpu.caps, context, kv);
+            let recording = &graph.recording;
+            eprintln!(
+                "{name} {context}: {} runs, {} dispatches instead of {}",
+                recording.runs.len(),
+                recording.dispatches(),
+                apart.recording.dispatches()
+            );
+            if name.contains("q4km") || name.contains("q80") {
+                let layers = golden.file.config().unwrap().n_layers;
+                assert!(recording.runs.len() >= layers, "{name} {context}");
+                assert!(recording.dispatches() < apart.recording.dispatches(), "{name} {context}");
+            }
+            let mut executor = on_gpu(&gpu, &graph);
+            let (logits, greedy) = logits_of(&graph, &mut executor, &golden.forced());
+            let error = nmse(&golden.logits, &logits);
+            eprintln!("{name} in runs, {context}: NMSE {error:.2e}");
+            assert!(error <= 1e-8, "{name} {context}: {error:e}");
+            assert_eq!(greedy, golden.greedy, "{name} {context}");
+            // Several steps a submission, after the prompt in chunks.
+            let run = session::run(&graph, &mut executor, &golden.free(4), &mut |_| {});
+            assert_eq!(run.unwrap().generated, golden.greedy, "{name} {context}");
+        }
+    }
+}
+
+/// A software adapter takes one workgroup after the other: the second would come when the first
+/// has ended, which waits for it.
+#[test]
+fn workgroups_that_wait_in_vain_end_in_an_error() {
+    let Some(gpu) = common::own_gpu() else { return };
+    assert_eq!(gpu.waits(Grid { groups: 1, invocations: 32 }, 5).unwrap(), None);
+    if !gpu.adapter.software {
+        return;
+    }
+    assert!(gpu.run_grid().unwrap().unwrap_err().contains("software"));
+    let many = Grid { groups: 64, invocations: 32 };
+    let fault = gpu.waits(many, 5).unwrap().expect("they cannot all run at once");
+    assert!(fault.contains("64 workgroups of 32"), "{fault}");
+
+    let golden = Golden::load("llama-tiny-q4km");
+    let grid = Grid { groups: 64, invocations: 64 };
+    let graph = build_with(&golden.file, &gpu.caps, 64, FloatFormat::F32, Some(grid));
+    assert!(!graph.recording.runs.is_empty());
+    let mut executor = on_gpu(&gpu, &graph);
+    for _ in 0..2 {
+        let run = session::run(&graph, &mut executor, &golden.free(4), &mut |_| {});
+        let error = run.expect_err("no workgroup saw what the others made");
+        assert!(matches!(error, Error::Waits { .. }), "{error}");
+        assert!(error.to_string().contains("--runs off"), "{error}");
     }
 }
 

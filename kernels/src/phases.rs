@@ -55,6 +55,8 @@ pub struct Joined {
 
 /// The entry point of a joined text.
 pub const ENTRY: &str = "main";
+/// The function of a text that says where it first needs what came before.
+const AWAIT: &str = "await_input";
 /// Variable of the words with which workgroups wait: the first counts waits that gave up.
 pub const ARRIVALS: &str = "run_arrivals";
 /// Words between two counters, so that none shares a cache line.
@@ -94,10 +96,7 @@ pub fn join(phases: &[Phase<'_>], grid: Grid) -> Result<Joined, ReflectError> {
                 phase.label, memory.1, grid.invocations
             )));
         }
-        if i > 0 {
-            let _ = writeln!(main, "    if (!run_wait({}u, lid)) {{ return; }}", STRIDE * i);
-        }
-        whole.phase(i, phase, &mut main).map_err(fault)?;
+        whole.phase(i, phase, grid, &mut main).map_err(fault)?;
     }
     Ok(whole.finish(grid, &main))
 }
@@ -151,7 +150,12 @@ impl<'a> Parsed<'a> {
     }
 
     /// The source of some tokens with names replaced. `members` are a struct's own.
-    fn renamed(&self, tokens: &[Token<'a>], names: &HashMap<&str, String>, members: bool) -> String {
+    fn renamed(
+        &self,
+        tokens: &[Token<'a>],
+        names: &HashMap<&str, String>,
+        members: bool,
+    ) -> String {
         let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else {
             return String::new();
         };
@@ -186,7 +190,13 @@ fn type_of<'t, 'a>(tokens: &'t [Token<'a>], name: &str) -> &'t [Token<'a>] {
 }
 
 impl Whole {
-    fn phase(&mut self, i: usize, phase: &Phase<'_>, main: &mut String) -> Result<(), String> {
+    fn phase(
+        &mut self,
+        i: usize,
+        phase: &Phase<'_>,
+        grid: Grid,
+        main: &mut String,
+    ) -> Result<(), String> {
         let parsed = Parsed::new(phase.text);
         let reached = parsed.reached(phase.entry);
         let Some(entry) = parsed.declared.get(phase.entry).filter(|d| d.is_entry) else {
@@ -212,7 +222,8 @@ impl Whole {
         // Buffers and shared memory first: what follows uses their names.
         for d in kept.iter().filter(|d| d.kind == "var" && d.is_binding) {
             let buffer = phase.buffers.get(d.name);
-            let buffer = *buffer.ok_or_else(|| format!("{}: {} is not bound", phase.label, d.name))?;
+            let buffer =
+                *buffer.ok_or_else(|| format!("{}: {} is not bound", phase.label, d.name))?;
             let tokens = parsed.tokens(d);
             if tokens.iter().any(|t| t.text == "uniform") {
                 return Err(format!("{}: {} is a uniform", phase.label, d.name));
@@ -248,7 +259,8 @@ impl Whole {
                             .map(source)
                             .ok_or_else(|| format!("{}: {} has no value", phase.label, d.name))?,
                     };
-                    let of = if ty.is_empty() || ty == "=" { String::new() } else { format!(": {ty}") };
+                    let of =
+                        if ty.is_empty() || ty == "=" { String::new() } else { format!(": {ty}") };
                     let name = &names[d.name];
                     let _ = writeln!(self.declarations, "const {name}{of} = {value};");
                 }
@@ -270,13 +282,41 @@ impl Whole {
                     let Phase { groups, label, .. } = phase;
                     let call = format!("{}({arguments});", names[d.name]);
                     let _ = writeln!(main, "    // {label}");
+                    let waits_inside = names.contains_key(AWAIT) && *groups <= grid.groups;
+                    let counter = STRIDE * i;
+                    if i > 0 {
+                        let _ = writeln!(main, "    run_arrive({counter}u);");
+                    }
+                    if i > 0 && !waits_inside {
+                        let _ = writeln!(main, "    run_await({counter}u);");
+                    }
+                    // A loop only where it goes round: others stay straight code.
+                    let begin = match *groups {
+                        many if many > grid.groups => format!(
+                            "for (var place = group; place < {many}u; place += RUN_GROUPS) {{\n        \
+                             if (place >= RUN_GROUPS) {{ workgroupBarrier(); }}"
+                        ),
+                        all if all == grid.groups => "{\n        let place = group;".to_owned(),
+                        few => format!("if (group < {few}u) {{\n        let place = group;"),
+                    };
+                    let idle = match i > 0 && waits_inside && *groups < grid.groups {
+                        true => format!(" else {{ run_await({counter}u); }}"),
+                        false => String::new(),
+                    };
                     let _ = writeln!(
                         main,
-                        "    for (var place = group; place < {groups}u; place += RUN_GROUPS) {{\n        \
-                         if (place >= RUN_GROUPS) {{ workgroupBarrier(); }}\n        \
+                        "    {begin}\n        \
                          let run_place = vec3<u32>(place, 0u, 0u);\n        \
-                         let run_places = vec3<u32>({groups}u, 1u, 1u);\n       {resets} {call}\n    }}"
+                         let run_places = vec3<u32>({groups}u, 1u, 1u);\n       {resets} {call}\n    }}{idle}"
                     );
+                }
+                "fn" if d.name == AWAIT => {
+                    let waits = i > 0 && phase.groups <= grid.groups;
+                    let body = match waits {
+                        true => format!("run_await({}u);", STRIDE * i),
+                        false => String::new(),
+                    };
+                    let _ = writeln!(self.declarations, "fn {}() {{ {body} }}", names[d.name]);
                 }
                 _ => {
                     let _ = writeln!(self.declarations, "{}", source(tokens));
@@ -344,7 +384,9 @@ impl Whole {
             if tokens[i].text != "@" {
                 continue;
             }
-            let (Some(builtin), Some(name)) = (tokens.get(i + 3), tokens.get(i + 5)) else { continue };
+            let (Some(builtin), Some(name)) = (tokens.get(i + 3), tokens.get(i + 5)) else {
+                continue;
+            };
             let ty = tokens[i + 7..open].iter().take_while(|t| !matches!(t.text, "@" | ")" | ","));
             let ty: String = ty.map(|t| t.text).collect();
             let name = names.get(name.text).cloned().unwrap_or_else(|| name.text.to_owned());
@@ -377,12 +419,13 @@ impl Whole {
         let _ = writeln!(text, "const RUN_INVOCATIONS: u32 = {invocations}u;");
         let mut buffers = Vec::new();
         for (i, (ty, buffer)) in self.bindings.iter().enumerate() {
-            let access = if self.written.contains(buffer) { "read_write" } else { "read" };
+            // What one workgroup writes and another reads must not come from a cache of its own.
+            let declared = match self.written.contains(buffer) {
+                true => "@coherent var<storage, read_write>",
+                false => "var<storage, read>",
+            };
             let name = variable(i);
-            let _ = writeln!(
-                text,
-                "@group(0) @binding({i}) var<storage, {access}> {name}: {ty};"
-            );
+            let _ = writeln!(text, "@group(0) @binding({i}) {declared} {name}: {ty};");
             buffers.push((name, *buffer));
         }
         let at = self.bindings.len();
@@ -391,7 +434,8 @@ impl Whole {
             "@group(0) @binding({at}) var<storage, read_write> {ARRIVALS}: array<atomic<u32>>;"
         );
         for ((element, slot), lengths) in &self.pool {
-            let length = lengths.iter().skip(1).fold(lengths[0].clone(), |a, b| format!("max({a}, {b})"));
+            let length =
+                lengths.iter().skip(1).fold(lengths[0].clone(), |a, b| format!("max({a}, {b})"));
             let name = shared(element, *slot);
             let _ = writeln!(text, "var<workgroup> {name}: array<{element}, {length}>;");
         }
@@ -414,38 +458,41 @@ impl Whole {
             "\n@compute @workgroup_size(RUN_INVOCATIONS)\nfn {ENTRY}(\n    \
              @builtin(workgroup_id) run_group: vec3<u32>,\n    \
              @builtin(local_invocation_index) lid: u32,\n{parameters}) {{\n    \
-             let group = run_group.x;\n{main}}}\n"
+             let group = run_group.x;\n    run_lid = lid;\n{main}}}\n"
         );
         Joined { text, buffers }
     }
 }
 
 /// How workgroups wait. Every dispatch adds the number of workgroups to each counter, so that the
-/// next multiple of it after one's own arrival is where all of this dispatch have arrived.
-const WAIT: &str = "
-// Polls before a workgroup gives up, some tenths of a second: workgroups that are not there never come.
-const RUN_PATIENCE: u32 = 400000u;
-var<workgroup> run_goes_on: u32;
+/// next multiple of it after one's own arrival is where all of this dispatch have arrived. A wait
+/// that gave up goes on: what it makes is thrown away, and every later wait ends at once.
+pub const WAIT: &str = "
+// Polls before a workgroup gives up, some hundredths of a second: workgroups that are not there never come.
+const RUN_PATIENCE: u32 = 60000u;
+var<private> run_lid: u32;
+var<private> run_all: u32;
 
-// Every invocation's writes before it are seen by every invocation after it, of all workgroups.
-fn run_wait(counter: u32, lid: u32) -> bool {
+// The invocation's writes before it are seen by every invocation that has awaited it.
+fn run_arrive(counter: u32) {
     storageBarrier();
-    if (lid == 0u) {
-        let all = (atomicAdd(&run_arrivals[counter], 1u) / RUN_GROUPS + 1u) * RUN_GROUPS;
-        var goes_on = 1u;
-        for (var polls = 1u; atomicLoad(&run_arrivals[counter]) - all >= 0x80000000u; polls++) {
+    if (run_lid == 0u) {
+        run_all = (atomicAdd(&run_arrivals[counter], 1u) / RUN_GROUPS + 1u) * RUN_GROUPS;
+    }
+}
+
+fn run_await(counter: u32) {
+    if (run_lid == 0u) {
+        for (var polls = 1u; atomicLoad(&run_arrivals[counter]) - run_all >= 0x80000000u; polls++) {
             let others_gave_up = polls % 256u == 0u && atomicLoad(&run_arrivals[0]) > 0u;
             if (polls > RUN_PATIENCE || others_gave_up) {
                 atomicAdd(&run_arrivals[0], 1u);
-                goes_on = 0u;
                 break;
             }
         }
-        run_goes_on = goes_on;
     }
-    let goes_on = workgroupUniformLoad(&run_goes_on) == 1u;
+    workgroupBarrier();
     storageBarrier();
-    return goes_on;
 }
 ";
 

@@ -36,8 +36,8 @@ use crate::gpu::{Gpu, Pipelines, Policy, Span};
 use crate::measure::ab::{self, AbOptions};
 use crate::measure::{copy_bandwidth, environment};
 use crate::model::synth::{SynthSpec, weight_type, write_synth};
-use crate::plan::select::{Hint, Hints};
 use crate::plan::run::Runs;
+use crate::plan::select::{Hint, Hints};
 use crate::plan::tuned::Store;
 use crate::report::table;
 use crate::report::trace::trace;
@@ -339,7 +339,11 @@ struct Report {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let loaded = opts.model.load()?;
+    let mut loaded = opts.model.load()?;
+    if opts.profile.is_some() || opts.profile_prompt {
+        // Operations are timed one by one.
+        loaded.options.runs = Runs::Off;
+    }
     let generate = opts.generate.unwrap_or(match opts.force_tokens.len() {
         0 => 32,
         forced => forced,

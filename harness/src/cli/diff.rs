@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::execute::Execute;
 use crate::judge::diff::{self, Divergence};
 use crate::plan::recording::Part;
+use crate::plan::run::Runs;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
@@ -34,7 +35,9 @@ struct Report {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let loaded = opts.model.load()?;
+    let mut loaded = opts.model.load()?;
+    // Operations are compared one by one.
+    loaded.options.runs = Runs::Off;
     let gpu = Arc::new(global.open()?);
     let steps = loaded.prompt.len() + opts.generate;
     let graph = loaded.graph(Some(&gpu), steps)?;

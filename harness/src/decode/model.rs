@@ -30,8 +30,8 @@ use crate::gpu::{Gpu, Pipelines, Policy};
 use crate::model::chat::ChatTemplate;
 use crate::model::tokenizer::Tokenizer;
 use crate::model::{Config, ModelFile};
-use crate::plan::select::Hints;
 use crate::plan::run::Runs;
+use crate::plan::select::Hints;
 use crate::plan::tuned::Store;
 
 /// A model file that can be decoded: mapped, its shapes checked, its weights found.
@@ -217,7 +217,14 @@ impl Model {
         let runs = match options.runs {
             Runs::Off => None,
             Runs::Of(grid) => Some(grid),
-            Runs::Auto => None,
+            Runs::Auto => match gpu.filter(|_| sequences == 1).map(Gpu::run_grid).transpose()? {
+                Some(Ok(grid)) => Some(grid),
+                Some(Err(reason)) => {
+                    tracing::info!("no runs of operations: {reason}");
+                    None
+                }
+                None => None,
+            },
         };
         let options =
             GraphOptions { context, kv, acts, chunks, sequences, sampling, hints, tuned, runs };

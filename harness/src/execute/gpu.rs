@@ -12,7 +12,7 @@ use std::time::Instant;
 use lathe_kernels::ReflectError;
 
 use super::{Batch, Execute, Stream};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::{Block, Gpu, Pipeline, Pipelines, Policy};
 use crate::plan::memory::Memory;
 use crate::plan::recording::{Content, Op, Part, Recording, Tensor, TensorId};
@@ -212,6 +212,19 @@ impl GpuExecutor {
         })
     }
 
+    /// Words whose first says how many waits of runs gave up.
+    fn gave_up(&self) -> Option<&Block> {
+        self.recording.runs.first().map(|run| self.block(run.arrivals()))
+    }
+
+    /// An error where workgroups of a run gave up waiting for others; `waits` gave up. Its counters
+    /// begin anew.
+    fn check_waits(&self, waits: u32) -> Result<()> {
+        let Some(block) = self.gave_up().filter(|_| waits > 0) else { return Ok(()) };
+        block.write(&self.gpu, 0, &vec![0; block.bytes as usize]);
+        Err(Error::Waits { adapter: self.gpu.adapter.name.clone(), waits })
+    }
+
     fn submit_pass(&self, encode: impl FnOnce(&mut wgpu::ComputePass<'_>)) -> Result<()> {
         let submission = self.gpu.caught(|| {
             let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
@@ -347,7 +360,10 @@ impl Execute for GpuExecutor {
 
     fn run(&mut self, parts: &[Part]) -> Result<()> {
         self.prepare(parts)?;
-        self.submit_pass(|pass| self.encode_parts(pass, parts))
+        self.submit_pass(|pass| self.encode_parts(pass, parts))?;
+        let Some(block) = self.gave_up() else { return Ok(()) };
+        let words: Vec<u32> = bytemuck::pod_collect_to_vec(&block.read(&self.gpu)?[..4]);
+        self.check_waits(words[0])
     }
 
     fn stream(

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use lathe_kernels::Capabilities;
+use lathe_kernels::phases::Grid;
 
 use super::adapter;
 use super::buffers::Uploads;
@@ -78,6 +79,8 @@ pub struct Gpu {
     pub(super) peak: Mutex<MemoryUse>,
     /// Uploads on their way.
     pub(super) uploads: Mutex<Uploads>,
+    /// Workgroups that can wait for each other, once they were tried.
+    pub(super) grid: OnceLock<std::result::Result<Grid, String>>,
     /// What unwritten outputs are copied from.
     pub(super) poison: OnceLock<wgpu::Buffer>,
     /// The device is the application's, which hears of uncaptured errors and of device loss itself.
@@ -104,6 +107,8 @@ impl Gpu {
             | wgpu::Features::TIMESTAMP_QUERY
             | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
             | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES
+            | wgpu::Features::MEMORY_DECORATION_COHERENT
+            | wgpu::Features::SUBGROUP_BARRIER
             | wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
         let required_features = adapter.features() & useful;
         let experimental_features = match adapter::multiplies_matrices(&adapter) {
@@ -207,6 +212,7 @@ impl Gpu {
             memory_limit: None,
             peak: Mutex::default(),
             uploads: Mutex::default(),
+            grid: OnceLock::new(),
             poison: OnceLock::new(),
             is_foreign: false,
             faults: Arc::default(),

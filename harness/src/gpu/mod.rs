@@ -9,6 +9,7 @@ mod pipeline;
 mod span;
 mod state;
 mod timestamps;
+mod waits;
 
 /// The wgpu that shaders are compiled with; `Cargo.toml` pins it.
 pub const WGPU_VERSION: &str = "30.0.1";

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lathe_kernels::phases;
 use lathe_kernels::Reflection;
+use lathe_kernels::phases;
 
 use super::device::{Checks, Gpu};
 use crate::error::Result;

@@ -28,8 +28,8 @@ pub enum Content {
     },
     /// `len` u32 words, zero at first: step state, tokens, indices.
     Words(usize),
-    /// `len` u32 words with which the workgroups of a dispatch agree, zero before and after every
-    /// operation.
+    /// `len` u32 words with which the workgroups of a dispatch agree, zero at first. An operation
+    /// leaves them as it found them; a run leaves multiples of its workgroups.
     Counter(usize),
     /// Given f32 values.
     Values(Arc<[f32]>),

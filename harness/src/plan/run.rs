@@ -74,6 +74,11 @@ pub struct Run {
 }
 
 impl Run {
+    /// The words with which its workgroups wait.
+    pub fn arrivals(&self) -> TensorId {
+        self.tensor(phases::ARRIVALS)
+    }
+
     /// The tensor of a variable. Panics when there is none: runs bind all that they name.
     pub fn tensor(&self, variable: &str) -> TensorId {
         let found = self.tensors.iter().find(|(name, _)| name == variable);
@@ -134,8 +139,7 @@ pub fn add_runs(recording: &mut Recording, grid: Grid) -> Result<(), ReflectErro
     if ranges.is_empty() {
         return Ok(());
     }
-    let arrivals =
-        recording.tensor(arrivals_name(grid), Content::Words(phases::ARRIVAL_WORDS));
+    let arrivals = recording.tensor(arrivals_name(grid), Content::Counter(phases::ARRIVAL_WORDS));
     let mut texts: HashMap<String, Arc<RunText>> = HashMap::new();
     for range in ranges {
         let (joined, bound) = joined(&recording.ops[range.clone()], grid)?;

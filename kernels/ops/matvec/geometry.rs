@@ -3,7 +3,6 @@
 use crate::adapter::Capabilities;
 use crate::descriptor::{Constants, Overrides, Tunables};
 use crate::matvec::MatVec;
-use crate::phases::Grid;
 
 /// Invocations over all rows that fill a large GPU (132 processors of 2048, at half occupancy).
 const FULL: usize = 110_000;
@@ -95,43 +94,6 @@ pub fn shared_team(caps: &Capabilities, chunks: usize, each: usize) -> Overrides
     let teams = if 2 * lanes <= most && (2 * lanes).is_multiple_of(size) { 2 } else { 1 };
     let sg = f64::from(caps.fixed_subgroup());
     vec![("LANES", lanes as f64), ("TEAMS", f64::from(teams)), ("SG", sg)]
-}
-
-/// Teams as a phase: the workgroups of a grid, of whose rows a team takes up to `most_run` at a
-/// time, with which they have the least to do one after the other.
-pub fn team_phase(
-    rows: usize,
-    chunks: usize,
-    caps: &Capabilities,
-    grid: Grid,
-    most_run: usize,
-) -> Option<Overrides> {
-    let sg = caps.fixed_subgroup().max(4) as usize;
-    let wg = grid.invocations as usize;
-    let rows = rows.div_ceil(grid.groups as usize);
-    let powers = std::iter::successors(Some(16), |lanes| Some(2 * lanes));
-    let all = powers.take_while(|lanes| *lanes <= wg).filter(|lanes| wg.is_multiple_of(*lanes));
-    let all = all.flat_map(|lanes| (1..=most_run).map(move |run| (lanes, run)));
-    // In loads of a lane: those of weights and of x, and what a wait for memory and the sums at the
-    // end take of the time of a load.
-    let cost = |&(lanes, run): &(usize, usize)| {
-        let places = rows.div_ceil(wg / lanes * run);
-        let loads = chunks.div_ceil(lanes);
-        let deep = (16 / run).min(IN_FLIGHT);
-        let waits = loads.div_ceil(deep) as f64 * 3.0;
-        let sums = if lanes > sg { 3.0 } else { 1.0 };
-        places as f64 * (loads as f64 * (run as f64 + 1.0) + waits + sums)
-    };
-    let (lanes, run) = all.min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
-    let mut constants = vec![
-        ("LANES", lanes as f64),
-        ("TEAMS", (wg / lanes) as f64),
-        ("SG", f64::from(caps.fixed_subgroup())),
-    ];
-    if most_run > 1 {
-        constants.push(("RUN", run as f64));
-    }
-    Some(constants)
 }
 
 /// Workgroups of teams.

@@ -63,7 +63,6 @@ impl<P: MatVec + 'static> Schedule<P> {
     /// schedule/split_k: a team of lanes over three dense rows.
     pub const SPLIT_K: Variant<P> = Variant {
         constants: |p, caps| stacked_team(p, caps, p.chunks16(), 3),
-        phase: |p, caps, grid| team_phase(p.rows(), p.chunks16(), caps, grid, 4),
         tunables: STACKED_TEAMS,
         ..Self::SPLIT_ROW
     };

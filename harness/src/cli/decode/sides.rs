@@ -21,7 +21,8 @@ pub(in crate::cli) fn ab(
         ..Default::default()
     };
     let built = |side: &str| -> Result<DecodeGraph> {
-        let mut runs = Runs::default();
+        // Variants are compared as dispatches of their own.
+        let mut runs = Runs::Off;
         let (hints, quantise) = match side.split_once('=') {
             Some(("runs", text)) => {
                 runs = text.parse().map_err(|e| Error::Usage(format!("{side}: {e}")))?;

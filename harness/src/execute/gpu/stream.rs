@@ -25,7 +25,8 @@ impl StreamSlot {
         let words = gpu.scoped("a stream buffer", |device| {
             device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("stream"),
-                size: 4 * words.max(1) as u64,
+                // After the words, how many waits of runs gave up.
+                size: 4 * (words + 1) as u64,
                 usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
                 mapped_at_creation: false,
             })
@@ -33,11 +34,13 @@ impl StreamSlot {
         Ok(Self { words, timestamps: Timestamps::new(gpu, 1)? })
     }
 
-    fn harvest(&self, gpu: &Gpu, count: usize) -> Result<(Vec<u32>, Option<Duration>)> {
+    /// The first words, how many waits gave up, and the time it took.
+    fn harvest(&self, gpu: &Gpu, count: usize) -> Result<(Vec<u32>, u32, Option<Duration>)> {
         let mut words: Vec<u32> = bytemuck::pod_collect_to_vec(&gpu.mapped(&self.words)?);
+        let waits = words.pop().unwrap_or(0);
         words.truncate(count);
-        let Some(stamps) = &self.timestamps else { return Ok((words, None)) };
-        Ok((words, stamps.read(gpu)?[0].duration(gpu.timestamp_period)))
+        let Some(stamps) = &self.timestamps else { return Ok((words, waits, None)) };
+        Ok((words, waits, stamps.read(gpu)?[0].duration(gpu.timestamp_period)))
     }
 }
 
@@ -68,7 +71,8 @@ impl GpuExecutor {
             let Some((slot, index, submission)) = flying.pop_front() else { break };
             self.gpu.wait(Some(index))?;
             let at = begun.elapsed();
-            let (words, gpu) = slot.harvest(&self.gpu, submission.words.len())?;
+            let (words, waits, gpu) = slot.harvest(&self.gpu, submission.words.len())?;
+            self.check_waits(waits)?;
             slots.push_back(slot);
             let steps = submission.steps();
             if !stop && on(Batch { words, steps, at, gpu }).is_break() {
@@ -95,6 +99,10 @@ impl GpuExecutor {
             let block = &self.blocks[words.0];
             let (from, bytes) = (block.offset() + 4 * start as u64, 4 * (end - start) as u64);
             encoder.copy_buffer_to_buffer(&block.buffer, from, &slot.words, 0, bytes);
+        }
+        if let Some(block) = self.gave_up() {
+            let last = slot.words.size() - 4;
+            encoder.copy_buffer_to_buffer(&block.buffer, block.offset(), &slot.words, last, 4);
         }
         if let Some(stamps) = &slot.timestamps {
             stamps.resolve(&mut encoder);

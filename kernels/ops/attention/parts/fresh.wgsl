@@ -22,7 +22,7 @@ const APPENDS: bool = true;
 override FRESH_PAIRS: u32 = (Q_PER_KV + 2u) * HEAD_DIM / 2u;
 var<workgroup> fresh: array<vec2<f32>, FRESH_PAIRS>;
 // Slot of the new token in the workgroup that attends to it, else none.
-var<private> own_slot: u32 = 0xffffffffu;
+var<private> own_slot: u32;
 
 fn norm_pair(query: bool, at: u32) -> vec2<f32> {
     return qk_norm[select(HEAD_DIM / 2u, 0u, query) + at];
@@ -60,21 +60,23 @@ fn make_quad(j: u32, head: u32, i: u32, p: QuadParts, scale: f32) {
 // Makes the heads; false where the split has no slot yet.
 fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool {
     let n = attended();
-    if (split >= used_splits(n)) { return false; }
-    let position = state[POSITION];
-    let slot = position % KV_SIZE;
-    let appends = split_of(slot, n) == split;
-    make_heads(kv_head, select(Q_PER_KV, Q_PER_KV + 2u, appends), position, at, size);
-    workgroupBarrier();
-    if (appends) {
-        own_slot = slot;
-        let row = (kv_head * KV_SIZE + slot) * head_chunks();
-        for (var c = at.index; c < head_chunks(); c += WG) {
-            k_cache[row + c] = new_chunk(0u, c);
-            v_cache[row + c] = new_chunk(1u, c);
+    let has_slots = split < used_splits(n);
+    if (has_slots) {
+        let position = state[POSITION];
+        let slot = position % KV_SIZE;
+        let appends = split_of(slot, n) == split;
+        make_heads(kv_head, select(Q_PER_KV, Q_PER_KV + 2u, appends), position, at, size);
+        workgroupBarrier();
+        own_slot = select(0xffffffffu, slot, appends);
+        if (appends) {
+            let row = (kv_head * KV_SIZE + slot) * head_chunks();
+            for (var c = at.index; c < head_chunks(); c += WG) {
+                k_cache[row + c] = new_chunk(0u, c);
+                v_cache[row + c] = new_chunk(1u, c);
+            }
         }
     }
-    return true;
+    return has_slots;
 }
 
 fn query_four(kv_head: u32, h: u32, four: u32) -> vec4<f32> {

@@ -14,7 +14,7 @@
 // hands half of its sums to another and keeps the other half. In the end every lane owns outputs_kept()
 // scores and alone takes their exponentials; the thread group reads the weights from their owners.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/softmax
-// import: attention/parts/split, kv/chunk
+// import: attention/parts/split, kv/chunk, run/await_input
 // requires: override KV_SIZE: u32
 // requires: override Q_PER_KV: u32
 // requires: override HEAD_DIM: u32
@@ -171,48 +171,24 @@ fn fetch_v(v: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows) {
     }
 }
 
-// Whether the split had work.
-fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_size: u32) -> bool {
-    let size = select(subgroup_size, SG_MIN, SG_MIN == SG_MAX);
+// One split's slots. What it fetched of K and V, and its queries, are in registers once all loops are
+// unrolled; that is why nothing returns early here: where code follows, such as the next phase of a run,
+// compilers then keep the arrays in memory.
+fn attend_slots(
+    kv_head: u32, split: u32, subgroup: u32, lane: u32, size: u32, n: u32, all: CacheRows,
+    k: ptr<function, array<vec4<u32>, MOST_LOADS>>,
+    v: ptr<function, array<vec4<u32>, MOST_LOADS>>,
+    query: ptr<function, array<vec4<f32>, MOST_HELD>>,
+) {
     let fours = HEAD_DIM / 4u;
     let member = lane % LANES;
     let team_lane = lane - member;
-    let team = subgroup * (size / LANES) + lane / LANES;
     let parts = chunk_fours();
     let per_head = held() * parts;
-
-    // Which slots a thread group has depends on n only where there are fewer of them than thread groups, and
-    // then it has one at most: the first keys are loaded while n is.
-    let stride = splits() * teams();
-    let begin = split * teams() + team;
-    var rows = CacheRows(kv_head * KV_SIZE * head_chunks(), member, begin, stride, KV_SIZE - 1u);
-    var k: array<vec4<u32>, MOST_LOADS>;
-    var v: array<vec4<u32>, MOST_LOADS>;
-    fetch_k(&k, rows);
-    // Values too where two loads depend on the position, n and then the rotations; else the second
-    // stream of loads at once costs more than it saves.
-    if (APPENDS) { fetch_v(&v, rows); }
-    if (!ready(kv_head, split, Invocation(subgroup * size + lane, subgroup, lane), size)) { return false; }
-
+    let stride = all.stride;
+    var rows = all;
     var sum: array<vec4<f32>, MOST_HELD>;
-    var query: array<vec4<f32>, MOST_HELD>;
-    for (var h = 0u; h < Q_PER_KV; h++) {
-        for (var i = 0u; i < held(); i++) {
-            let c = member + i * LANES;
-            for (var p = 0u; p < parts; p++) {
-                let four = min(c, head_chunks() - 1u) * parts + p;
-                let scaled = SCALE * LOG2_E * query_four(kv_head, h, four);
-                query[h * per_head + i * parts + p] =
-                    select(vec4<f32>(0.0), scaled, c < head_chunks());
-                sum[h * per_head + i * parts + p] = vec4<f32>(0.0);
-            }
-        }
-    }
-
-    let n = attended();
-    if (split >= used_splits(n)) { return false; }
-    rows.last = n - 1u;
-    if (!APPENDS) { fetch_v(&v, rows); }
+    for (var i = 0u; i < Q_PER_KV * per_head; i++) { sum[i] = vec4<f32>(0.0); }
 
     // Of the heads whose scores this lane owns.
     var own_most: array<f32, MOST_HEADS>;
@@ -225,21 +201,21 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     for (var round = 0u; round < n; round += in_flight() * stride) {
         let first = rows.first;
         let here = rows;
-        renew(&k, here, 0u);
+        renew(k, here, 0u);
         rows.first += in_flight() * stride;
         let more = round + in_flight() * stride < n;
         for (var j = 0u; j < in_flight(); j++) {
             for (var h = 0u; h < Q_PER_KV; h++) { score[j * Q_PER_KV + h] = 0.0; }
             for (var i = 0u; i < held(); i++) {
                 for (var p = 0u; p < parts; p++) {
-                    let four = chunk_four(k[j * held() + i], p);
+                    let four = chunk_four((*k)[j * held() + i], p);
                     for (var h = 0u; h < Q_PER_KV; h++) {
-                        score[j * Q_PER_KV + h] += dot(query[h * per_head + i * parts + p], four);
+                        score[j * Q_PER_KV + h] += dot((*query)[h * per_head + i * parts + p], four);
                     }
                 }
             }
         }
-        if (more) { fetch_k(&k, rows); }
+        if (more) { fetch_k(k, rows); }
         fold_all(&score, member);
         // Slots past the end were the last one again, or what lay there before n was known.
         for (var i = 0u; i < outputs_kept(); i++) {
@@ -265,19 +241,19 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
             let shrink = subgroupShuffle(decay[h % outputs_kept()], owner(h, team_lane));
             for (var f = 0u; f < per_head; f++) { sum[h * per_head + f] *= shrink; }
         }
-        renew(&v, here, 1u);
-        if (APPENDS && (round == 0u || !more)) { drop_dead(&v, here, n); }
+        renew(v, here, 1u);
+        if (APPENDS && (round == 0u || !more)) { drop_dead(v, here, n); }
         for (var j = 0u; j < in_flight(); j++) {
             for (var h = 0u; h < Q_PER_KV; h++) {
                 let at = j * Q_PER_KV + h;
                 weight[h] = subgroupShuffle(score[at % outputs_kept()], owner(at, team_lane));
             }
             for (var f = 0u; f < per_head; f++) {
-                let four = chunk_four(v[j * held() + f / parts], f % parts);
+                let four = chunk_four((*v)[j * held() + f / parts], f % parts);
                 for (var h = 0u; h < Q_PER_KV; h++) { sum[h * per_head + f] += weight[h] * four; }
             }
         }
-        if (more) { fetch_v(&v, rows); }
+        if (more) { fetch_v(v, rows); }
     }
 
     var most: array<f32, MOST_HEADS>;
@@ -351,5 +327,49 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
             }
         }
     }
-    return true;
+}
+
+// Whether the split had work.
+fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_size: u32) -> bool {
+    let size = select(subgroup_size, SG_MIN, SG_MIN == SG_MAX);
+    let member = lane % LANES;
+    let team = subgroup * (size / LANES) + lane / LANES;
+    let parts = chunk_fours();
+    let per_head = held() * parts;
+
+    // Which slots a thread group has depends on n only where there are fewer of them than thread groups, and
+    // then it has one at most: the first keys are loaded while n is.
+    let stride = splits() * teams();
+    let begin = split * teams() + team;
+    var rows = CacheRows(kv_head * KV_SIZE * head_chunks(), member, begin, stride, KV_SIZE - 1u);
+    var k: array<vec4<u32>, MOST_LOADS>;
+    var v: array<vec4<u32>, MOST_LOADS>;
+    fetch_k(&k, rows);
+    // Values too where two loads depend on the position, n and then the rotations; else the second
+    // stream of loads at once costs more than it saves.
+    if (APPENDS) { fetch_v(&v, rows); }
+    await_input();
+    var worked = false;
+    if (ready(kv_head, split, Invocation(subgroup * size + lane, subgroup, lane), size)) {
+        var query: array<vec4<f32>, MOST_HELD>;
+        for (var h = 0u; h < Q_PER_KV; h++) {
+            for (var i = 0u; i < held(); i++) {
+                let c = member + i * LANES;
+                for (var p = 0u; p < parts; p++) {
+                    let four = min(c, head_chunks() - 1u) * parts + p;
+                    let scaled = SCALE * LOG2_E * query_four(kv_head, h, four);
+                    query[h * per_head + i * parts + p] =
+                        select(vec4<f32>(0.0), scaled, c < head_chunks());
+                }
+            }
+        }
+        let n = attended();
+        worked = split < used_splits(n);
+        if (worked) {
+            rows.last = n - 1u;
+            if (!APPENDS) { fetch_v(&v, rows); }
+            attend_slots(kv_head, split, subgroup, lane, size, n, rows, &k, &v, &query);
+        }
+    }
+    return worked;
 }

@@ -157,11 +157,6 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
             name: "subgroup",
             stages: OUTS,
             constants: |_, caps| outputs_per_group(caps, 1.0),
-            phase: |p, caps, grid| {
-                let outputs = p.n.div_ceil(grid.groups as usize).next_multiple_of(2);
-                let (wg, sg) = (f64::from(grid.invocations), f64::from(caps.fixed_subgroup()));
-                Some(vec![("WG", wg), ("OUTS_PER_WG", outputs as f64), ("SG", sg)])
-            },
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("OUTS_PER_WG", &[2.0, 4.0, 8.0, 16.0, 32.0]),

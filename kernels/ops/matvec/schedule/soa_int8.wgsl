@@ -4,6 +4,7 @@
 //   old_of_row(row)                what store_product will want of the row, loaded ahead
 //   store_product(product, lanes)  takes a product, in uniform control flow
 // import: matvec/prologue/int8_digits, matvec/rows/soa, matvec/rows/soa_neighbours, reduce/four
+// import: run/await_input
 // requires: fn factor_of(size: u32) -> f32
 // requires: fn old_of_row(row: u32) -> f32
 // requires: fn store_product(product: Product, lanes: u32)
@@ -51,6 +52,7 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
     var row = EACH * (group * TEAMS + slot);
     var first = first_row(row);
     var now = load_row_chunks(first, min(begin, chunks - 1u));
+    await_input();
     // Of EACH rows this lane will be left with one. No condition: where old_of_row is a constant nothing of
     // this is alive through the loop below, whose registers decide how many workgroups fit.
     var held = old_of_row(min(first + lane / (lanes / 4u), ROWS - 1u));

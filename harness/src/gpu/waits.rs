@@ -1,0 +1,133 @@
+//! Whether the workgroups of one dispatch can wait for each other, which no API promises: tried on
+//! the device itself.
+
+use lathe_kernels::phases::{self, Grid};
+
+use super::device::Gpu;
+use crate::error::Result;
+
+/// Words left and read again by each invocation of the test.
+const ROUNDS: u32 = 250;
+/// Invocations of a run's workgroup: measured to be faster than 512 and 1024, whose phases do more
+/// sums over a workgroup.
+const INVOCATIONS: u32 = 256;
+/// Workgroups worth having: fewer leave a large device idle, more wait longer.
+const GROUPS: [u32; 3] = [128, 64, 32];
+
+impl Gpu {
+    /// The grid on which a layer's operations can be one dispatch, or why there is none.
+    ///
+    /// A grid passes when twice as many workgroups, each as large as the device allows, waited for
+    /// each other and saw what the others wrote: then half as many find room whatever registers
+    /// and memory they take. It is tried once a device.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub fn run_grid(&self) -> Result<std::result::Result<Grid, String>> {
+        if let Some(found) = self.grid.get() {
+            return Ok(found.clone());
+        }
+        let found = self.tried()?;
+        Ok(self.grid.get_or_init(|| found).clone())
+    }
+
+    fn tried(&self) -> Result<std::result::Result<Grid, String>> {
+        let coherent = wgpu::Features::MEMORY_DECORATION_COHERENT;
+        if self.adapter.software {
+            return Ok(Err("a software adapter runs few workgroups at a time".into()));
+        }
+        if !self.device.features().contains(coherent) {
+            return Ok(Err("the device has no coherent buffers".into()));
+        }
+        if self.caps.subgroup.is_none() || self.caps.invocations < INVOCATIONS {
+            return Ok(Err(format!(
+                "it needs subgroups and workgroups of {INVOCATIONS} invocations"
+            )));
+        }
+        let mut reason = String::new();
+        for groups in GROUPS {
+            let largest = Grid { groups: 2 * groups, invocations: self.caps.invocations };
+            match self.waits(largest, ROUNDS)? {
+                None => return Ok(Ok(Grid { groups, invocations: INVOCATIONS })),
+                Some(fault) => reason = fault,
+            }
+        }
+        Ok(Err(reason))
+    }
+
+    /// What went wrong when the workgroups of a grid waited for each other, if anything did.
+    ///
+    /// # Errors
+    /// The device refuses the test, or is lost.
+    pub fn waits(&self, grid: Grid, rounds: u32) -> Result<Option<String>> {
+        let Grid { groups, invocations } = grid;
+        let text = format!(
+            "const RUN_GROUPS: u32 = {groups}u;\nconst INVOCATIONS: u32 = {invocations}u;\n\
+             const ROUNDS: u32 = {rounds}u;\n{}{}",
+            phases::WAIT,
+            include_str!("waits.wgsl")
+        );
+        let sizes = [groups * invocations, phases::ARRIVAL_WORDS as u32, 1];
+        let mut buffers = Vec::new();
+        let submission = self.scoped("a test of waiting workgroups", |device| {
+            let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
+            buffers = sizes
+                .map(|words| {
+                    device.create_buffer(&wgpu::BufferDescriptor {
+                        label: None,
+                        size: 4 * u64::from(words),
+                        usage,
+                        mapped_at_creation: false,
+                    })
+                })
+                .to_vec();
+            let source = wgpu::ShaderModuleDescriptor {
+                label: Some("waits"),
+                source: wgpu::ShaderSource::Wgsl(text.as_str().into()),
+            };
+            // SAFETY: every index is below the length of its buffer, and every loop is bounded.
+            let module = unsafe {
+                device.create_shader_module_trusted(source, wgpu::ShaderRuntimeChecks::unchecked())
+            };
+            let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some("waits"),
+                layout: None,
+                module: &module,
+                entry_point: None,
+                compilation_options: Default::default(),
+                cache: None,
+            });
+            let entries: Vec<_> = (0..)
+                .zip(&buffers)
+                .map(|(binding, buffer)| wgpu::BindGroupEntry {
+                    binding,
+                    resource: buffer.as_entire_binding(),
+                })
+                .collect();
+            let bind_group = device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: None,
+                layout: &pipeline.get_bind_group_layout(0),
+                entries: &entries,
+            });
+            let mut encoder = device.create_command_encoder(&Default::default());
+            let mut pass = encoder.begin_compute_pass(&Default::default());
+            pass.set_pipeline(&pipeline);
+            pass.set_bind_group(0, &bind_group, &[]);
+            pass.dispatch_workgroups(groups, 1, 1);
+            drop(pass);
+            self.queue.submit([encoder.finish()])
+        })?;
+        self.wait(Some(submission))?;
+        let first = |buffer: &wgpu::Buffer| -> Result<u32> {
+            let words: Vec<u32> = bytemuck::pod_collect_to_vec(&self.read(buffer, 0, 4)?);
+            Ok(words[0])
+        };
+        let (gave_up, wrong) = (first(&buffers[1])?, first(&buffers[2])?);
+        let size = format!("{groups} workgroups of {invocations}");
+        Ok(match (gave_up, wrong) {
+            (0, 0) => None,
+            (0, _) => Some(format!("{size} waited and did not see what others wrote")),
+            _ => Some(format!("{size} do not run at the same time")),
+        })
+    }
+}
