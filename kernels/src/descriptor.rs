@@ -61,6 +61,8 @@ pub struct Fusion<P> {
     pub of: &'static [&'static str],
     /// Why it is better not to, if it is: what was measured.
     pub against: fn(&P) -> Option<String>,
+    /// The same where all of them would be phases of a run ([`crate::phases`]).
+    pub against_phase: fn(&P) -> Option<String>,
 }
 
 /// Parameters with the state they meet.
@@ -381,12 +383,18 @@ pub struct KernelFusion {
     /// The operations replaced.
     pub of: &'static [&'static str],
     against: OfShape<Option<String>>,
+    against_phase: OfShape<Option<String>>,
 }
 
 impl KernelFusion {
     /// Why it is better not to fuse, if it is.
     pub fn against(&self, shape: &Shape) -> Option<String> {
         (self.against)(shape)
+    }
+
+    /// The same among phases of a run.
+    pub fn against_phase(&self, shape: &Shape) -> Option<String> {
+        (self.against_phase)(shape)
     }
 }
 
@@ -444,6 +452,7 @@ impl<P: Params> Declaration<P> {
             fuses: self.fuses.as_ref().map(|fusion| KernelFusion {
                 of: fusion.of,
                 against: Box::new(|shape| (fusion.against)(&P::read(shape))),
+                against_phase: Box::new(|shape| (fusion.against_phase)(&P::read(shape))),
             }),
             params_type: TypeId::of::<P>(),
             prefer: Box::new(|shape| (self.prefer)(&P::read(shape))),

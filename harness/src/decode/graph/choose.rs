@@ -176,7 +176,10 @@ impl Chooser<'_> {
     fn against(&self, fused: &Listed) -> Option<String> {
         let ListedShape::Fixed(shape) = &fused.shape else { return None };
         let kernel = lathe_kernels::kernel(fused.kernel)?;
-        let declared = kernel.fuses.as_ref().and_then(|fusion| fusion.against(shape));
+        let declared = kernel.fuses.as_ref().and_then(|fusion| match self.runs {
+            Some(_) => fusion.against_phase(shape),
+            None => fusion.against(shape),
+        });
         declared.or_else(|| match select(kernel, shape, self.caps, self.hints, self.tuned) {
             Ok(selection) if selection.plan.variant == "naive" => {
                 Some("only its naive variant runs here".into())

@@ -115,6 +115,12 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             (!(129..=8192).contains(&slots))
                 .then(|| format!("measured no faster with {slots} slots, only with 129 to 8192"))
         },
+        // Of phases the second costs a wait and not a dispatch, however few slots there are.
+        against_phase: |p| {
+            let slots = p.kv_size;
+            (slots > 8192)
+                .then(|| format!("measured no faster with {slots} slots, only with up to 8192"))
+        },
     }),
     state: &[n_kv(256, 900)],
     bindings: &[
