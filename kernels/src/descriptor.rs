@@ -351,6 +351,7 @@ pub struct Tolerance {
 type Of<T> = Box<dyn Fn(&Shape, State) -> T + Send + Sync>;
 type OfShape<T> = Box<dyn Fn(&Shape) -> T + Send + Sync>;
 type On<A, T> = Box<dyn Fn(&Shape, &A) -> T + Send + Sync>;
+type AsPhase = Box<dyn Fn(&Shape, &Capabilities, Grid) -> Option<Overrides> + Send + Sync>;
 type Problems = Box<dyn Fn() -> Vec<Problem> + Send + Sync>;
 
 /// An operation as everything sees it that works on any: its [`Declaration`] without the type.
@@ -422,7 +423,7 @@ pub struct KernelVariant {
     /// How it wants quantised weight rows laid out; see [`Kernel::packing`].
     pub packing: Packing,
     constants: On<Capabilities, Overrides>,
-    phase: Box<dyn Fn(&Shape, &Capabilities, Grid) -> Option<Overrides> + Send + Sync>,
+    phase: AsPhase,
     unsupported: On<Capabilities, Option<String>>,
     tolerance: Option<Of<Tolerance>>,
 }

@@ -357,7 +357,7 @@ impl Whole {
         }
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '<' || c == '>';
         let is_own = |name: &&str| element.split(['<', '>', ',']).any(|word| word == *name);
-        if !element.chars().all(is_plain) || parsed.declared.keys().any(|name| is_own(name)) {
+        if !element.chars().all(is_plain) || parsed.declared.keys().any(is_own) {
             return None;
         }
         let length: Vec<&str> = inside[comma + 1..].iter().map(|t| t.text).collect();

@@ -216,6 +216,7 @@ fn of_model(
         figures.verified = verified;
         figures.kv_cache_bytes = graph.kv_bytes();
         figures.tuned = graph.tuned();
+        figures.run_grid = graph.run_grid();
         let (memory, predicted) = run_memory(gpu, &graph, held);
         figures.gpu_memory_bytes = memory;
         figures.gpu_memory_predicted_bytes = predicted;
@@ -278,6 +279,7 @@ fn figures(config: &Config, steps_per_submit: usize, runs: Vec<SuiteRun>) -> Sui
         p50_ms: quantile(&steps, 0.5),
         p95_ms: quantile(&steps, 0.95),
         tuned: Vec::new(),
+        run_grid: None,
         kv_cache_bytes: 0,
         gpu_memory_bytes: 0,
         gpu_memory_predicted_bytes: 0,

@@ -82,7 +82,7 @@ impl Run {
     /// The tensor of a variable. Panics when there is none: runs bind all that they name.
     pub fn tensor(&self, variable: &str) -> TensorId {
         let found = self.tensors.iter().find(|(name, _)| name == variable);
-        found.map(|(_, tensor)| *tensor).unwrap_or_else(|| panic!("nothing bound to {variable}"))
+        found.map_or_else(|| panic!("nothing bound to {variable}"), |(_, tensor)| *tensor)
     }
 }
 

@@ -104,9 +104,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     pub const INT8_ROWS: Variant<P> = Variant {
         stages: &[Stage { entry: "main", grid: |p, c| soa::dot4_groups(p.rows(), c) }],
         constants: |p, caps| along_rows::<P>(soa::dot4_constants(p, caps)),
-        phase: |p, caps, grid| {
-            soa::dot4_phase(p, caps, grid, &[1, 2, 4]).map(along_rows::<P>)
-        },
+        phase: |p, caps, grid| soa::dot4_phase(p, caps, grid, &[1, 2, 4]).map(along_rows::<P>),
         tunables: soa::TURNS,
         unsupported: |p, caps| one_soa_vector(p, caps).or_else(|| soa::below_a_block(p)),
         ..Self::TREE

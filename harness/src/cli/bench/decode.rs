@@ -292,6 +292,7 @@ fn of_model(
             result.gpu_memory_predicted_bytes = predicted;
             result.kv_cache_bytes = graph.kv_bytes();
             result.tuned = graph.tuned();
+            result.run_grid = graph.run_grid();
             eprintln!("{:>9.1} ± {:.1} tok/s  {named}", result.avg_ts, result.stddev_ts);
             results.push(result)?;
         }
@@ -343,6 +344,7 @@ fn result(
         gpu_memory_bytes: 0,
         gpu_memory_predicted_bytes: 0,
         tuned: Vec::new(),
+        run_grid: None,
         kv_cache_bytes: 0,
     }
 }

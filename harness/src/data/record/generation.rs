@@ -112,6 +112,10 @@ pub struct GenerationTest {
     /// Stored choices of `lathe tune` that were taken.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tuned: Vec<Selected>,
+    /// Workgroups and invocations of the dispatches that are several operations each, such as
+    /// 128x256; none where every stage is a dispatch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_grid: Option<String>,
     /// Bytes of device memory at their peak: all buffers of the process.
     pub gpu_memory_bytes: u64,
     /// What was predicted before loading; 0 in records that have none.
@@ -223,6 +227,10 @@ pub struct SuiteConfig {
     /// Stored choices of `lathe tune` that were taken.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tuned: Vec<Selected>,
+    /// Workgroups and invocations of the dispatches that are several operations each, such as
+    /// 128x256; none where every stage is a dispatch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_grid: Option<String>,
     /// Every timed run.
     pub runs: Vec<SuiteRun>,
 }

@@ -20,6 +20,7 @@ pub use crate::data::record::Selected;
 use crate::error::{Error, Result};
 use crate::model::Config;
 use crate::plan::recording::{Recording, TensorId};
+use crate::plan::run::Runs;
 use crate::plan::select::{self, Hint, Hints};
 use crate::plan::tuned::Tuned;
 use choose::Chooser;
@@ -109,6 +110,11 @@ impl DecodeGraph {
     /// The selections that are stored choices of `lathe tune`.
     pub fn tuned(&self) -> Vec<Selected> {
         self.selected.iter().filter(|s| s.tuned).cloned().collect()
+    }
+
+    /// The grid of runs of operations, as records have it; none where there are none.
+    pub fn run_grid(&self) -> Option<String> {
+        self.recording.runs.first().map(|run| Runs::Of(run.grid).to_string())
     }
 
     /// Bytes of all KV caches.

@@ -29,6 +29,7 @@ pub(in crate::report) fn suite(files: &[&str], verified: bool) -> Suite {
         p50_ms: 1.5891 * scale,
         p95_ms: 1.7 * scale,
         tuned: Vec::new(),
+        run_grid: None,
         kv_cache_bytes: 3_407_872,
         gpu_memory_bytes: 2_012_000_000,
         gpu_memory_predicted_bytes: 2_012_000_000,
@@ -85,6 +86,7 @@ pub(in crate::report) fn tests(files: &[&str], verified: bool) -> GenerationTest
         gpu_memory_bytes: 2_000_000_000,
         gpu_memory_predicted_bytes: 2_000_000_000,
         tuned: Vec::new(),
+        run_grid: None,
         kv_cache_bytes: 3_000_000,
     };
     let both = |file: &&str| [test(file, 512, 0, None), test(file, 0, 128, Some(1))];

@@ -70,6 +70,7 @@ pub(super) fn of_test(
         result.gpu_memory_predicted_bytes = predicted;
         result.kv_cache_bytes = kv_cache;
         result.tuned = graph.tuned();
+        result.run_grid = graph.run_grid();
         eprintln!(
             "{:>9.1} ± {:.1} tok/s, {:.1} each  {named}",
             result.avg_ts,

@@ -39,6 +39,7 @@ fn test(n_gen: usize, steps: usize, samples_ns: &[u64]) -> GenerationTest {
         gpu_memory_bytes: 0,
         gpu_memory_predicted_bytes: 0,
         tuned: Vec::new(),
+        run_grid: None,
         kv_cache_bytes: 0,
     }
 }
@@ -210,6 +211,7 @@ fn suite(factor: f64) -> Record {
         p50_ms: 0.0,
         p95_ms: 0.0,
         tuned: Vec::new(),
+        run_grid: None,
         kv_cache_bytes: 0,
         gpu_memory_bytes: 0,
         gpu_memory_predicted_bytes: 0,
