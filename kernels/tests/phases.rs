@@ -20,10 +20,18 @@ fn caps() -> Capabilities {
     }
 }
 
-/// Every stage of every variant that can be a phase of a shape, each with buffers of its own.
-struct Stages {
-    list: Vec<(String, &'static str, Arc<Reflection>, Constants, &'static str, u32)>,
+/// A stage of a variant that can be a phase.
+struct Stage {
+    label: String,
+    text: &'static str,
+    reflection: Arc<Reflection>,
+    constants: Constants,
+    entry: &'static str,
+    groups: u32,
 }
+
+/// All of them, each with buffers of its own.
+struct Stages(Vec<Stage>);
 
 impl Stages {
     fn of(grid: Grid, shapes: impl Fn(&'static lathe_kernels::Kernel) -> Vec<Shape>) -> Self {
@@ -43,27 +51,28 @@ impl Stages {
                         let groups = stage.grid(&shape, &constants) as u32;
                         let label = format!("{}/{}", kernel.name, variant.name);
                         let (text, entry) = (source.text, stage.entry);
-                        let own = (Arc::clone(&reflection), constants.clone());
-                        list.push((label, text, own.0, own.1, entry, groups));
+                        let (reflection, constants) = (Arc::clone(&reflection), constants.clone());
+                        list.push(Stage { label, text, reflection, constants, entry, groups });
                     }
                 }
             }
         }
-        Self { list }
+        Self(list)
     }
 
     fn phases(&self) -> Vec<Phase<'_>> {
         let mut next = 0;
-        self.list
+        self.0
             .iter()
-            .map(|(label, text, reflection, constants, entry, groups)| Phase {
-                label: label.clone(),
-                text,
-                reflection,
-                constants,
-                entry,
-                groups: *groups,
-                buffers: reflection
+            .map(|s| Phase {
+                label: s.label.clone(),
+                text: s.text,
+                reflection: &s.reflection,
+                constants: &s.constants,
+                entry: s.entry,
+                groups: s.groups,
+                buffers: s
+                    .reflection
                     .buffers
                     .iter()
                     .map(|buffer| {

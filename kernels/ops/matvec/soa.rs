@@ -136,8 +136,8 @@ pub fn dot4_phase<P: MatVec>(
     let all = lanes.flat_map(|lanes| splits.map(|split| (lanes, split)));
     let all = all.filter(|(lanes, split)| lanes * split <= wg);
     let all = all.flat_map(|(lanes, split)| each.iter().map(move |each| (lanes, split, *each)));
-    // In chunks of weights that a lane multiplies; what it loads of x, and the sums at the end, were
-    // weighed by instructions.
+    // In chunks of weights that a lane multiplies. What it loads of x, and the sums at the end, are
+    // guessed from their instructions.
     let cost = |&(lanes, split, each): &(usize, usize, usize)| {
         let turns = rows.div_ceil(each * (wg / (lanes * split)));
         let rounds = chunks.div_ceil(lanes * split);
