@@ -1,19 +1,34 @@
 //! `lathe show`: what a device compiles of a variant. Needs no device.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lathe_kernels::{Constants, Kernel, KernelVariant};
+use lathe_kernels::{Capabilities, Constants, FloatFormat, Kernel, KernelVariant, phases};
 
 use super::Global;
 use super::out;
+use crate::decode::{Chunks, GraphOptions, Model, graph};
 use crate::error::{Error, Result};
 use crate::plan::backend_text::{self, Language, Written};
+use crate::plan::run::{Run, Runs};
+use crate::plan::select::Hints;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// KERNEL/VARIANT
+    /// KERNEL/VARIANT; or `run`, for the operations of a layer as one dispatch
     target: String,
+    /// With `run`, the model whose layer it is
+    #[arg(short, long, value_name = "PATH")]
+    model: Option<PathBuf>,
+    /// With `run`, the layer
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    layer: usize,
+    /// With `run`, positions of the KV cache
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = super::count)]
+    context: usize,
+    /// With `run`, its workgroups
+    #[arg(long, value_name = "GRID", default_value = "128x256")]
+    runs: Runs,
     /// Apply the overrides of a shape, such as K=1152,N=6912, and show each stage by itself
     #[arg(long)]
     shape: Option<String>,
@@ -30,6 +45,17 @@ pub(super) struct Opts {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    if opts.target == "run" {
+        let text = run_of_layer(opts)?;
+        match &opts.output {
+            Some(path) => save(path, &text)?,
+            None if global.json => out::json(&serde_json::json!({
+                "layer": opts.layer, "language": opts.language.name(), "text": text.to_string(),
+            })),
+            None => out::text(&text.to_string()),
+        }
+        return Ok(());
+    }
     let (kernel, variants) = super::named(Some(&opts.target))?.remove(0);
     let &[variant] = variants.as_slice() else {
         return Err(Error::Usage(format!(
@@ -53,11 +79,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             let names: Vec<_> = shown.iter().filter_map(|(stage, _)| *stage).collect();
             return Err(Error::Usage(format!("a file takes one --stage: {}", names.join(", "))));
         };
-        if path.exists() {
-            return Err(Error::Usage(format!("{} exists; remove it first", path.display())));
-        }
-        return std::fs::write(path, one.bytes())
-            .map_err(|source| Error::Io { path: path.clone(), source });
+        return save(path, one);
     }
     if global.json {
         let texts = shown
@@ -77,6 +99,56 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         out::text(&text.to_string());
     }
     Ok(())
+}
+
+fn save(path: &Path, text: &Written) -> Result<()> {
+    if path.exists() {
+        return Err(Error::Usage(format!("{} exists; remove it first", path.display())));
+    }
+    let io = |source| Error::Io { path: path.to_path_buf(), source };
+    std::fs::write(path, text.bytes()).map_err(io)
+}
+
+/// The text of a layer's run on an adapter that has what kernels like to have.
+fn run_of_layer(opts: &Opts) -> Result<Written> {
+    let model = opts.model.as_ref();
+    let model =
+        model.ok_or_else(|| Error::Usage("`show run` shows a layer of a --model".into()))?;
+    let Runs::Of(grid) = opts.runs else {
+        return Err(Error::Usage("`show run` takes --runs WORKGROUPSxINVOCATIONS".into()));
+    };
+    let model = Model::open(model)?;
+    let options = GraphOptions {
+        context: opts.context,
+        kv: FloatFormat::F16,
+        acts: FloatFormat::F32,
+        chunks: Chunks::NONE,
+        sequences: 1,
+        sampling: None,
+        hints: Hints::new(),
+        tuned: None,
+        runs: Some(grid),
+    };
+    // More than a phase alone needs: a run has the buffers of all its operations.
+    let caps = Capabilities {
+        storage_buffers: 64,
+        workgroup_memory: 48 << 10,
+        ..backend_text::generous()
+    };
+    let Model { file, config, weights, .. } = &model;
+    let graph = graph::build(&file.path, config, weights, &caps, &options)?;
+    let recording = &graph.recording;
+    let of_layer = |run: &&Run| recording.ops[run.ops.start].label.layer == Some(opts.layer);
+    let run = recording.runs.iter().find(of_layer).ok_or_else(|| {
+        let (layers, path) = (config.n_layers, file.path.display());
+        Error::Usage(format!("layer {} of {layers} in {path} is no run on this grid", opts.layer))
+    })?;
+    if opts.language == Language::Wgsl {
+        return Ok(Written::Text(run.text.text.clone()));
+    }
+    let (module, info) = run.text.reflection.resolved(phases::ENTRY, &Constants::new())?;
+    let written = opts.language.write(&module, &info, phases::ENTRY);
+    written.map_err(|e| Error::CheckFailed(format!("layer {}: {e}", opts.layer)))
 }
 
 fn no_file(kernel: &Kernel, variant: &KernelVariant) -> Error {

@@ -2,14 +2,14 @@
 //! wait for each other. The operations stay what they are: the CPU executor, the judge and the
 //! profiler see them one by one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use lathe_kernels::phases::{self, Grid, Joined, Phase};
-use lathe_kernels::{ReflectError, Reflection};
+use lathe_kernels::{Capabilities, Constants, ReflectError, Reflection};
 
 use crate::plan::recording::{Content, Op, Recording, TensorId};
 
@@ -113,11 +113,15 @@ fn is_phase(op: &Op, grid: Grid) -> bool {
 }
 
 /// Makes the operations of each layer of a recording's step a run, as far as they follow each other
-/// and can be phases.
+/// and can be phases. What needs more buffers or workgroup memory than the adapter has stays apart.
 ///
 /// # Errors
 /// Phases cannot be joined, or naga refuses what comes of it.
-pub fn add_runs(recording: &mut Recording, grid: Grid) -> Result<(), ReflectError> {
+pub fn add_runs(
+    recording: &mut Recording,
+    grid: Grid,
+    caps: &Capabilities,
+) -> Result<(), ReflectError> {
     let can: Vec<bool> = recording.ops.iter().map(|op| is_phase(op, grid)).collect();
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for (i, op) in recording.ops.iter().enumerate() {
@@ -139,7 +143,7 @@ pub fn add_runs(recording: &mut Recording, grid: Grid) -> Result<(), ReflectErro
     if ranges.is_empty() {
         return Ok(());
     }
-    let arrivals = recording.tensor(arrivals_name(grid), Content::Counter(phases::ARRIVAL_WORDS));
+    let mut arrivals = None;
     let mut texts: HashMap<String, Arc<RunText>> = HashMap::new();
     for range in ranges {
         let (joined, bound) = joined(&recording.ops[range.clone()], grid)?;
@@ -152,8 +156,15 @@ pub fn add_runs(recording: &mut Recording, grid: Grid) -> Result<(), ReflectErro
                 text
             }
         };
+        if let Some(reason) = too_large(&text.reflection, caps)? {
+            tracing::info!("{} stays apart: a run {reason}", recording.ops[range.start].label);
+            continue;
+        }
         let mut tensors: Vec<(String, TensorId)> =
             joined.buffers.into_iter().map(|(name, buffer)| (name, bound[buffer])).collect();
+        let arrivals = *arrivals.get_or_insert_with(|| {
+            recording.tensor(arrivals_name(grid), Content::Counter(phases::ARRIVAL_WORDS))
+        });
         tensors.push((phases::ARRIVALS.to_owned(), arrivals));
         let phases = recording.ops[range.clone()].iter().map(|op| op.plan.stages.len()).sum();
         recording.runs.push(Run { ops: range, phases, grid, text, tensors });
@@ -161,12 +172,29 @@ pub fn add_runs(recording: &mut Recording, grid: Grid) -> Result<(), ReflectErro
     Ok(())
 }
 
+/// What a joined text needs that an adapter does not have.
+fn too_large(text: &Reflection, caps: &Capabilities) -> Result<Option<String>, ReflectError> {
+    let (memory, _) = text.workgroup(phases::ENTRY, &Constants::new())?;
+    let buffers = text.buffers.len();
+    Ok(match (memory, buffers) {
+        (memory, _) if memory > caps.workgroup_memory => Some(format!(
+            "needs {memory} bytes of workgroup memory, the adapter has {}",
+            caps.workgroup_memory
+        )),
+        (_, buffers) if buffers > caps.storage_buffers as usize => Some(format!(
+            "needs {buffers} storage buffers, the adapter has {}",
+            caps.storage_buffers
+        )),
+        _ => None,
+    })
+}
+
 /// The text of some operations, and the tensors that its buffers are.
 fn joined(ops: &[Op], grid: Grid) -> Result<(Joined, Vec<TensorId>), ReflectError> {
     let mut bound: Vec<TensorId> = Vec::new();
     let mut list = Vec::new();
     for op in ops {
-        let mut buffers = std::collections::BTreeMap::new();
+        let mut buffers = BTreeMap::new();
         for buffer in &op.plan.reflection.buffers {
             let own = op.plan.binding(&buffer.name);
             let tensor = op.tensor(own);

@@ -42,6 +42,7 @@ pub static OPERATION: Declaration<Glu> = Declaration {
                 entry: "main",
                 grid: |p, c| (p.rows * (p.n / 4)).div_ceil(c["WG"] as usize),
             }],
+            phase: |_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
             tunables: WORKGROUPS,
             unsupported: |p, _| (p.n % 4 != 0).then(|| format!("N={} is no multiple of 4", p.n)),
             ..Variant::PLAIN

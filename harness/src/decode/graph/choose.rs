@@ -75,7 +75,7 @@ impl Chooser<'_> {
         }
         let (mut recording, moved) = recorded(steps, joined(ops, chosen), tail, chunks);
         if let Some(grid) = self.runs {
-            run::add_runs(&mut recording, grid)?;
+            run::add_runs(&mut recording, grid, self.caps)?;
         }
         Ok((recording, selected.0, moved))
     }
@@ -87,17 +87,22 @@ impl Chooser<'_> {
         steps: &Steps,
         selected: &mut Selections,
     ) -> Result<(Packings, Specialised)> {
+        let mut selections = Vec::with_capacity(ops.len());
+        for (op, fusion) in ops {
+            selections.push(match &op.shape {
+                ListedShape::Fixed(shape) => Some(self.select(op, shape, fusion.as_deref())?),
+                ListedShape::AsPacked(_) => None,
+            });
+        }
+        if let Some(grid) = self.runs {
+            self.as_phases(ops, &mut selections, grid);
+        }
         let mut packings = Packings::new();
         let mut chosen: Specialised = Vec::new();
-        for (op, fusion) in ops {
-            let ListedShape::Fixed(shape) = &op.shape else {
+        for ((op, _), selection) in ops.iter().zip(selections) {
+            let (ListedShape::Fixed(shape), Some(selection)) = (&op.shape, selection) else {
                 chosen.push(None);
                 continue;
-            };
-            let selection = self.select(op, shape, fusion.as_deref())?;
-            let selection = match self.runs.filter(|_| op.label.layer.is_some()) {
-                Some(grid) => self.as_phase(op, shape, selection, grid),
-                None => selection,
             };
             if let Some(matrix) = matrix(op, steps) {
                 let packing = selection.plan.packing;
@@ -214,27 +219,53 @@ impl Chooser<'_> {
 }
 
 impl Chooser<'_> {
+    /// Makes the selections of a layer phases of a run, where all of them can be: nobody measured
+    /// that parts of a layer win.
+    fn as_phases(&self, ops: &[Undecided], selections: &mut [Option<Selection>], grid: Grid) {
+        let mut first = 0;
+        for layer in ops.chunk_by(|(a, _), (b, _)| a.label.layer == b.label.layer) {
+            let own = first..first + layer.len();
+            first = own.end;
+            if layer[0].0.label.layer.is_none() {
+                continue;
+            }
+            let phases = layer.iter().zip(&selections[own.clone()]).map(|((op, _), selection)| {
+                let ListedShape::Fixed(shape) = &op.shape else { return None };
+                self.as_phase(op, shape, selection.as_ref()?, grid)
+            });
+            let Some(phases) = phases.collect::<Option<Vec<_>>>() else { continue };
+            for (selection, phase) in selections[own].iter_mut().zip(phases) {
+                *selection = Some(phase);
+            }
+        }
+    }
+
     /// The selection as a phase of a run on a grid: the selected variant, or the most preferred one
     /// that is a phase and reads the same packing. A hinted one stays what it is otherwise.
-    fn as_phase(&self, op: &Listed, shape: &Shape, selection: Selection, grid: Grid) -> Selection {
+    fn as_phase(
+        &self,
+        op: &Listed,
+        shape: &Shape,
+        selection: &Selection,
+        grid: Grid,
+    ) -> Option<Selection> {
+        // A text that is not built in runs as it is.
+        if !selection.plan.trusted {
+            return None;
+        }
         let kernel = selection.plan.kernel;
         let is_hinted = self.hints.contains_key(op.kernel);
         let preferred = kernel.prefer(shape).iter().filter_map(|name| kernel.variant(name));
         let others = preferred.chain(&kernel.variants).filter(|_| !is_hinted);
-        let packing = selection.plan.packing;
-        let plan = std::iter::once(selection.plan.declared).chain(others).find_map(|variant| {
+        let mut candidates = std::iter::once(selection.plan.declared).chain(others);
+        let plan = candidates.find_map(|variant| {
             let constants = variant.phase(shape, self.caps, grid)?;
             let constants = constants.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
             let plan = Plan::tuned(kernel, variant, shape, self.caps, &constants).ok()?;
-            (plan.packing == packing).then_some(plan)
-        });
-        match plan {
-            Some(plan) => {
-                let why = format!("{}; a phase of its layer's run", selection.why);
-                Selection { plan, why, tuned: false }
-            }
-            None => selection,
-        }
+            (plan.packing == selection.plan.packing).then_some(plan)
+        })?;
+        let why = format!("{}; a phase of its layer's run", selection.why);
+        Some(Selection { plan, why, tuned: false })
     }
 }
 
