@@ -1,4 +1,5 @@
-// Where a kernel first needs what operations before it made; weights and caches may be on their way before.
-// Every invocation of every workgroup gets here, once. A dispatch of its own has nothing to wait for. As a
-// phase of a run (src/phases.rs) this is where all workgroups wait for each other.
+// Where a kernel first needs what operations before it made; before it, it may load weights and what a cache
+// held before this step, and writes nothing, workgroup memory included. Every invocation of every workgroup
+// gets here, once. A dispatch of its own has nothing to wait for. As a phase of a run (src/phases.rs) this is
+// where all workgroups wait for each other.
 fn await_input() {}

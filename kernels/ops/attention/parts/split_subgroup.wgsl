@@ -344,11 +344,16 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     var rows = CacheRows(kv_head * KV_SIZE * head_chunks(), member, begin, stride, KV_SIZE - 1u);
     var k: array<vec4<u32>, MOST_LOADS>;
     var v: array<vec4<u32>, MOST_LOADS>;
-    fetch_k(&k, rows);
-    // Values too where two loads depend on the position, n and then the rotations; else the second
-    // stream of loads at once costs more than it saves.
-    if (APPENDS) { fetch_v(&v, rows); }
+    // What was there before this step; where the new token is stored, nobody uses it. Values too, since two
+    // loads depend on the position, n and then the rotations.
+    if (APPENDS) {
+        fetch_k(&k, rows);
+        fetch_v(&v, rows);
+    }
     await_input();
+    // The operation before may have stored the new token. A second stream of loads at once would cost more
+    // than it saves.
+    if (!APPENDS) { fetch_k(&k, rows); }
     var worked = false;
     if (ready(kv_head, split, Invocation(subgroup * size + lane, subgroup, lane), size)) {
         var query: array<vec4<f32>, MOST_HELD>;
