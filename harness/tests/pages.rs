@@ -149,3 +149,55 @@ fn hand_written_parts_link_to_files_that_exist() {
         }
     }
 }
+
+/// The figures that a reader meets first are those of the page that has their records.
+#[test]
+fn the_headline_is_a_row_of_the_results() {
+    let cells = |line: &str| -> Vec<String> {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    // The name of a model stands in the first of its rows.
+    let mut model = String::new();
+    let mut measured = BTreeMap::new();
+    for line in read("docs/results.md").lines().filter(|line| line.starts_with("| ")) {
+        if let [name, test, theirs, ours, ratio] = &cells(line)[..] {
+            if !name.is_empty() {
+                model.clone_from(name);
+            }
+            if test == "256 / 256" {
+                let row = [ours, theirs, ratio].map(String::clone);
+                measured.insert(model.clone(), row);
+            }
+        }
+    }
+    let readme = read("README.md");
+    let picture = read("docs/decode.svg");
+    let mut seen = 0;
+    for line in readme.lines().filter(|line| line.starts_with("| ")) {
+        if let [name, row @ ..] = &cells(line)[..]
+            && let Some(found) = measured.get(name)
+        {
+            assert_eq!(row, found, "{name}");
+            for figure in &row[..2] {
+                assert!(picture.contains(&format!(">{figure}</text>")), "{name}: {figure}");
+            }
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 6);
+}
+
+/// Pages for people link to what is there.
+#[test]
+fn pages_link_to_files_that_exist() {
+    let mut pages: Vec<String> = files("docs").into_iter().filter(|f| f.ends_with(".md")).collect();
+    pages.extend(["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned));
+    for page in pages {
+        let folder = root().join(&page).parent().unwrap().to_path_buf();
+        for link in read(&page).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = link.split('#').next().unwrap();
+            let elsewhere = file.is_empty() || file.contains("://") || file.contains(' ');
+            assert!(elsewhere || folder.join(file).exists(), "{page} links to {link}");
+        }
+    }
+}
