@@ -230,6 +230,42 @@ fn show_prints_a_layer_that_is_one_dispatch() {
 }
 
 #[test]
+fn shells_and_man_know_every_command() {
+    let help = String::from_utf8(lathe(&["help"]).stdout).unwrap();
+    let commands: Vec<&str> = help
+        .lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|command| *command != "help")
+        .collect();
+    assert!(commands.contains(&"decode"), "{help}");
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let output = lathe(&["completions", shell]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let text = String::from_utf8(output.stdout).unwrap();
+        for command in &commands {
+            assert!(text.contains(command), "{shell}: {command}");
+        }
+        assert!(text.contains("--memory-limit") || text.contains("memory-limit"), "{shell}");
+    }
+    assert_eq!(code(&lathe(&["completions", "tcsh"])), 2);
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display().to_string();
+    let output = lathe(&["man", &path]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    for command in &commands {
+        let page = folder.path().join(format!("lathe-{command}.1"));
+        assert!(std::fs::read_to_string(&page).unwrap().contains(".TH"), "{}", page.display());
+    }
+    let again = lathe(&["man", &path]);
+    assert_eq!(code(&again), 2, "{}", stderr(&again));
+    assert_eq!(code(&lathe(&["man", &format!("{path}/none")])), 2);
+}
+
+#[test]
 fn validate_writes_a_page_for_browsers() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("page.html");

@@ -14,6 +14,7 @@ mod doctor;
 mod generation;
 mod inspect;
 mod list;
+mod manual;
 mod map;
 mod memory;
 mod perplexity;
@@ -118,6 +119,10 @@ enum Command {
     Diff(diff::Opts),
     /// Measure how well a checkpoint predicts a text, and how far it is from another one
     Perplexity(perplexity::Opts),
+    /// Print what a shell needs to complete commands and options
+    Completions(manual::CompletionsOpts),
+    /// Write a man page for every command
+    Man(manual::ManOpts),
 }
 
 impl Global {
@@ -212,6 +217,8 @@ fn work(cli: Cli) -> ExitCode {
         Command::Decode(opts) => decode::run(global, &opts),
         Command::Diff(opts) => diff::run(global, &opts),
         Command::Perplexity(opts) => perplexity::run(global, &opts),
+        Command::Completions(opts) => manual::completions(&opts),
+        Command::Man(opts) => manual::man(&opts),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
