@@ -89,11 +89,11 @@ pub fn join(phases: &[Phase<'_>], grid: Grid) -> Result<Joined, ReflectError> {
     let mut whole = Whole { written, ..Whole::default() };
     let mut main = String::new();
     for (i, phase) in phases.iter().enumerate() {
-        let memory = phase.reflection.workgroup(phase.entry, phase.constants)?;
-        if memory.1 != grid.invocations {
+        let (_, invocations) = phase.reflection.workgroup(phase.entry, phase.constants)?;
+        if invocations != grid.invocations {
             return Err(fault(format!(
-                "{}: workgroups of {} among those of {}",
-                phase.label, memory.1, grid.invocations
+                "{}: workgroups of {invocations} among those of {}",
+                phase.label, grid.invocations
             )));
         }
         whole.phase(i, phase, grid, &mut main).map_err(fault)?;
