@@ -468,7 +468,7 @@ impl Whole {
 /// next multiple of it after one's own arrival is where all of this dispatch have arrived. A wait
 /// that gave up goes on: what it makes is thrown away, and every later wait ends at once.
 pub const WAIT: &str = "
-// Polls before a workgroup gives up, some hundredths of a second: those not there never come.
+// Polls before a workgroup gives up: workgroups that are not there by then never come.
 const RUN_PATIENCE: u32 = 60000u;
 var<private> run_lid: u32;
 var<private> run_all: u32;

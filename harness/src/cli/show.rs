@@ -3,15 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lathe_kernels::{Capabilities, Constants, FloatFormat, Kernel, KernelVariant, phases};
+use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, phases};
 
 use super::Global;
 use super::out;
-use crate::decode::{Chunks, GraphOptions, Model, graph};
+use crate::decode::{GraphOptions, Model, graph};
 use crate::error::{Error, Result};
 use crate::plan::backend_text::{self, Language, Written};
 use crate::plan::run::{Run, Runs};
-use crate::plan::select::Hints;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
@@ -118,17 +117,7 @@ fn run_of_layer(opts: &Opts) -> Result<Written> {
         return Err(Error::Usage("`show run` takes --runs WORKGROUPSxINVOCATIONS".into()));
     };
     let model = Model::open(model)?;
-    let options = GraphOptions {
-        context: opts.context,
-        kv: FloatFormat::F16,
-        acts: FloatFormat::F32,
-        chunks: Chunks::NONE,
-        sequences: 1,
-        sampling: None,
-        hints: Hints::new(),
-        tuned: None,
-        runs: Some(grid),
-    };
+    let options = GraphOptions { runs: Some(grid), ..GraphOptions::of_step(opts.context) };
     // More than a phase alone needs: a run has the buffers of all its operations.
     let caps = Capabilities {
         storage_buffers: 64,

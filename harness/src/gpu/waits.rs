@@ -8,10 +8,9 @@ use crate::error::Result;
 
 /// Words left and read again by each invocation of the test.
 const ROUNDS: u32 = 250;
-/// Invocations of a run's workgroup: measured to be faster than 512 and 1024, whose phases do more
-/// sums over a workgroup.
+/// Invocations of a run's workgroup: measured to be faster than 128 and 512 (docs/runs.md).
 const INVOCATIONS: u32 = 256;
-/// Workgroups worth having: fewer leave a large device idle, more wait longer.
+/// Workgroups of a run: 128 were measured, fewer are for devices that have no room for them.
 const GROUPS: [u32; 3] = [128, 64, 32];
 
 impl Gpu {

@@ -35,8 +35,9 @@ pub struct Divergence {
 /// Runs a step, a chunk or what follows the last chunk operation by operation; returns the first
 /// that disagrees. `step` is the position at which the part begins.
 pub fn part(executor: &mut GpuExecutor, part: Part, step: usize) -> Result<Option<Divergence>> {
-    executor.prepare(&[part])?;
     let recording = Arc::clone(&executor.recording);
+    recording.refuse_runs("a comparison by operation")?;
+    executor.prepare(&[part])?;
     let mut values: Vec<Value> = recording.tensors.iter().map(|t| light(&t.content)).collect();
     for (index, op) in recording.part(part).iter().enumerate() {
         refresh(executor, &recording, op, &mut values)?;

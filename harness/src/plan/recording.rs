@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use lathe_kernels::{Elem, FloatFormat, Kernel, Packing, Problem, Role, RopeSpec, Shape, State};
 
+use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::plan::run::Run;
 use crate::plan::weights::WeightRows;
@@ -268,6 +269,16 @@ impl Recording {
             Part::Steps(_) => &self.ops,
             Part::Chunk(index) => &self.chunks[index].ops,
             Part::Tail => &self.ops[self.tail..],
+        }
+    }
+
+    /// An error where one dispatch does several operations, for `what` looks at them one by one.
+    pub fn refuse_runs(&self, what: &str) -> Result<()> {
+        match self.runs.first() {
+            None => Ok(()),
+            Some(_) => Err(Error::Usage(format!(
+                "{what} needs a dispatch a stage: --runs off, in a library Runs::Off"
+            ))),
         }
     }
 

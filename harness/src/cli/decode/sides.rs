@@ -86,17 +86,7 @@ pub(in crate::cli) fn problems(
     caps: &Capabilities,
 ) -> Result<Vec<(&'static Kernel, Problem)>> {
     let Model { file, config, weights, .. } = Model::open(model)?;
-    let options = GraphOptions {
-        context: 512,
-        kv: FloatFormat::F16,
-        acts: FloatFormat::F32,
-        chunks: Chunks::NONE,
-        sequences: 1,
-        sampling: None,
-        hints: Hints::new(),
-        tuned: None,
-        runs: None,
-    };
+    let options = GraphOptions::of_step(512);
     let graph = graph::build(&file.path, &config, &weights, caps, &options)?;
     let mut problems: Vec<(&'static Kernel, Problem)> = Vec::new();
     for op in &graph.recording.ops {

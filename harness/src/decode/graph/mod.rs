@@ -75,6 +75,21 @@ pub struct GraphOptions {
 }
 
 impl GraphOptions {
+    /// A greedy step of one sequence with a cache in f16, by the kernels' own preferences.
+    pub fn of_step(context: usize) -> Self {
+        Self {
+            context,
+            kv: FloatFormat::F16,
+            acts: FloatFormat::F32,
+            chunks: Chunks::NONE,
+            sequences: 1,
+            sampling: None,
+            hints: Hints::new(),
+            tuned: None,
+            runs: None,
+        }
+    }
+
     /// Positions that tensors have room for: a chunk may begin at the last one.
     fn positions(&self) -> usize {
         self.context + self.chunks.most

@@ -25,8 +25,10 @@ pub struct TimedStep {
 }
 
 impl GpuExecutor {
-    /// Allocates queries for [`GpuExecutor::timed`]; an error without timestamps.
+    /// Allocates queries for [`GpuExecutor::timed`]; an error without timestamps, or where one
+    /// dispatch does several operations.
     pub fn op_timer(&self, part: Part) -> Result<OpTimer> {
+        self.recording.refuse_runs("a profile by operation")?;
         let timestamps = Timestamps::new(&self.gpu, self.recording.part(part).len())?;
         timestamps.map(OpTimer).ok_or_else(|| Error::Unavailable {
             what: "a profile by operation".into(),
