@@ -291,6 +291,9 @@ pub struct Variant<P: 'static> {
     /// Values of the same overrides as a phase of a run ([`crate::phases`]), whose workgroups are
     /// given: all that there are, and the invocations of each. None where it is no good phase.
     pub phase: fn(&P, &Capabilities, Grid) -> Option<Overrides>,
+    /// Whether a run declares its weights `read_write`: a driver then leaves loads ahead of a wait
+    /// where they are. Measured for each; it does not always win.
+    pub early: bool,
     /// Overrides a tuner may try, with the values worth trying.
     pub tunables: Tunables,
     /// Why this variant cannot run a shape, beyond what reflection finds (features, memory).
@@ -308,6 +311,7 @@ impl<P> Variant<P> {
         stages: &[],
         constants: |_, _| Vec::new(),
         phase: |_, _, _| None,
+        early: false,
         tunables: &[],
         unsupported: |_, _| None,
         packing: Packing::Blocks,
@@ -422,6 +426,8 @@ pub struct KernelVariant {
     pub tunables: Tunables,
     /// How it wants quantised weight rows laid out; see [`Kernel::packing`].
     pub packing: Packing,
+    /// Whether a run declares its weights `read_write`; see [`Variant::early`].
+    pub early: bool,
     constants: On<Capabilities, Overrides>,
     phase: AsPhase,
     unsupported: On<Capabilities, Option<String>>,
@@ -489,6 +495,7 @@ impl<P: Params> Variant<P> {
             stages: self.stages.iter().map(stage).collect(),
             tunables: self.tunables,
             packing: self.packing,
+            early: self.early,
             constants: Box::new(|shape, caps| (self.constants)(&P::read(shape), caps)),
             phase: Box::new(|shape, caps, grid| (self.phase)(&P::read(shape), caps, grid)),
             unsupported: Box::new(|shape, caps| (self.unsupported)(&P::read(shape), caps)),

@@ -32,6 +32,8 @@ pub struct Phase<'a> {
     pub groups: u32,
     /// The buffer behind each of its variables, as a number that phases share.
     pub buffers: BTreeMap<&'a str, usize>,
+    /// Whether loads of its `weights` stay where the text has them ([`crate::Variant::early`]).
+    pub early: bool,
 }
 
 /// Workgroups that run at the same time, and their invocations.
@@ -86,7 +88,9 @@ pub fn join(phases: &[Phase<'_>], grid: Grid) -> Result<Joined, ReflectError> {
         let names = entry.writes.iter().map(|i| phase.reflection.buffers[*i].name.as_str());
         written.extend(names.filter_map(|name| phase.buffers.get(name)));
     }
-    let mut whole = Whole { written, ..Whole::default() };
+    let early = phases.iter().filter(|phase| phase.early);
+    let early = early.filter_map(|phase| phase.buffers.get("weights").copied()).collect();
+    let mut whole = Whole { written, early, ..Whole::default() };
     let mut main = String::new();
     for (i, phase) in phases.iter().enumerate() {
         let (_, invocations) = phase.reflection.workgroup(phase.entry, phase.constants)?;
@@ -105,6 +109,8 @@ pub fn join(phases: &[Phase<'_>], grid: Grid) -> Result<Joined, ReflectError> {
 #[derive(Default)]
 struct Whole {
     written: BTreeSet<usize>,
+    /// Weights whose loads stay where they are.
+    early: BTreeSet<usize>,
     directives: BTreeSet<String>,
     /// Type and buffer of each variable.
     bindings: Vec<(String, usize)>,
@@ -420,9 +426,13 @@ impl Whole {
         let mut buffers = Vec::new();
         for (i, (ty, buffer)) in self.bindings.iter().enumerate() {
             // What one workgroup writes and another reads must not come from a cache of its own.
-            let declared = match self.written.contains(buffer) {
-                true => "@coherent var<storage, read_write>",
-                false => "var<storage, read>",
+            // A load of what may be written is not moved behind a wait.
+            let declared = if self.written.contains(buffer) {
+                "@coherent var<storage, read_write>"
+            } else if self.early.contains(buffer) {
+                "var<storage, read_write>"
+            } else {
+                "var<storage, read>"
             };
             let name = variable(i);
             let _ = writeln!(text, "@group(0) @binding({i}) {declared} {name}: {ty};");
@@ -467,6 +477,11 @@ impl Whole {
 /// How workgroups wait. Every dispatch adds the number of workgroups to each counter, so that the
 /// next multiple of it after one's own arrival is where all of this dispatch have arrived. A wait
 /// that gave up goes on: what it makes is thrown away, and every later wait ends at once.
+///
+/// Behind the wait stands a barrier and no fence of storage: a fence waits for every load under
+/// way, and so for the weights that were loaded ahead. What other workgroups wrote is read through
+/// `@coherent` variables, past the caches that a fence would empty. WGSL does not promise that this
+/// is enough; the test of a device (`Gpu::run_grid`) waits and reads the same way.
 pub const WAIT: &str = "
 // Polls before a workgroup gives up: workgroups that are not there by then never come.
 const RUN_PATIENCE: u32 = 60000u;
@@ -492,7 +507,6 @@ fn run_await(counter: u32) {
         }
     }
     workgroupBarrier();
-    storageBarrier();
 }
 ";
 

@@ -80,6 +80,7 @@ impl Stages {
                         (buffer.name.as_str(), next)
                     })
                     .collect(),
+                early: true,
             })
             .collect()
     }
@@ -97,7 +98,7 @@ fn every_phase_joins_with_the_next() {
     let stages = Stages::of(GRID, benchmarked);
     let phases = stages.phases();
     let labels: BTreeSet<_> = phases.iter().map(|p| p.label.clone()).collect();
-    for wanted in ["attention_append/split_kv", "gemv_q/planes_dp4a24", "fused_ffn/planes_dp4a24"] {
+    for wanted in ["attention_append/split_kv", "gemv_q/planes_dp4a24", "fused_ffn/sweep"] {
         assert!(labels.contains(wanted), "{labels:?}");
     }
     for pair in phases.windows(2) {
@@ -145,6 +146,7 @@ fn a_buffer_between_phases_is_written_in_both() {
         entry: "main",
         groups,
         buffers: BTreeMap::from([("x", x), ("y", y)]),
+        early: false,
     };
     let grid = Grid { groups: 2, invocations: 32 };
     let joined = phases::join(&[phase(0, 1, 2), phase(1, 2, 1)], grid).unwrap();

@@ -213,6 +213,7 @@ fn joined(ops: &[Op], grid: Grid) -> Result<(Joined, Vec<TensorId>), ReflectErro
                 entry: &stage.entry,
                 groups: stage.groups[0],
                 buffers: buffers.clone(),
+                early: op.plan.declared.early,
             });
         }
     }

@@ -3,6 +3,7 @@
 use crate::adapter::Capabilities;
 use crate::descriptor::{Constants, Overrides, Tunables};
 use crate::matvec::MatVec;
+use crate::phases::Grid;
 
 /// Invocations over all rows that fill a large GPU (132 processors of 2048, at half occupancy).
 const FULL: usize = 110_000;
@@ -100,6 +101,60 @@ pub fn shared_team(caps: &Capabilities, chunks: usize, each: usize) -> Overrides
 pub fn team_grid<P: MatVec>(p: &P, c: &Constants) -> usize {
     let run = c.get("RUN").map_or(1, |r| *r as usize);
     p.rows().div_ceil(c["TEAMS"] as usize * run)
+}
+
+/// Rows of a workgroup of schedule/sweep among `groups`: two outputs of gate and up stay together.
+fn swept_rows<P: MatVec>(p: &P, groups: usize) -> usize {
+    let rows = p.rows().div_ceil(groups);
+    if P::PAIRED { rows.next_multiple_of(4) } else { rows }
+}
+
+/// Geometry of schedule/sweep on at most `groups` workgroups of `wg`: the lanes of a team, and rows
+/// at a time, with which a lane has the least to do one after the other.
+fn swept<P: MatVec>(p: &P, caps: &Capabilities, groups: usize, wg: usize) -> Overrides {
+    let rows = swept_rows(p, groups);
+    let geometry = |lanes: usize| {
+        let each = rows.div_ceil(wg / lanes);
+        let turns = each.div_ceil(16);
+        let (run, spans) = (each.div_ceil(turns), p.chunks16().div_ceil(lanes));
+        // In products of a chunk. What is loaded of x, and the sums of a turn, are guessed from their
+        // instructions.
+        (spans * (turns * (2 * run + 4) + 2), lanes, run)
+    };
+    let lanes = [8, 16, 32, 64, 128, 256, 512].into_iter().filter(|lanes| *lanes <= wg);
+    let (_, lanes, run) = lanes.map(geometry).min().unwrap_or((0, wg, 1));
+    vec![
+        ("WG", wg as f64),
+        ("LANES", lanes as f64),
+        ("RUN", run as f64),
+        ("GROUPS", groups as f64),
+        ("SG", f64::from(caps.fixed_subgroup())),
+    ]
+}
+
+/// The same with the workgroups that fill a large GPU: twice its processors, or as many as keep
+/// rows to 64 each.
+pub fn sweep<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
+    let wg = 1 << caps.invocations.min(256).ilog2();
+    swept(p, caps, p.rows().div_ceil(64).max(264), wg)
+}
+
+/// The same as a phase.
+pub fn sweep_phase<P: MatVec>(p: &P, caps: &Capabilities, grid: Grid) -> Option<Overrides> {
+    let (groups, wg) = (grid.groups as usize, grid.invocations as usize);
+    let fits = swept_rows(p, groups) <= wg && wg.is_power_of_two() && one_size(caps).is_none();
+    fits.then(|| swept(p, caps, groups, wg))
+}
+
+/// Workgroups of schedule/sweep.
+pub fn sweep_groups<P: MatVec>(p: &P, c: &Constants) -> usize {
+    p.rows().div_ceil(swept_rows(p, c["GROUPS"] as usize))
+}
+
+/// Why a variant whose workgroup memory has a place for each subgroup does not run on an adapter.
+pub fn one_size(caps: &Capabilities) -> Option<String> {
+    (caps.fixed_subgroup() < 4)
+        .then(|| "subgroups of several sizes, or of fewer than four".to_owned())
 }
 
 /// What the portable variants may try.

@@ -17,6 +17,9 @@ pub trait MatVec {
     /// Storage of the rows.
     fn weight(&self) -> Format;
 
+    /// Whether rows of an even and the next number make one output.
+    const PAIRED: bool = false;
+
     /// Whether the order of blocks is a parameter of the operation.
     const HAS_ORDER: bool = false;
 

@@ -67,6 +67,21 @@ impl<P: MatVec + 'static> Schedule<P> {
         ..Self::SPLIT_ROW
     };
 
+    /// schedule/sweep: workgroups that stay, each along its rows with x in registers.
+    pub const SWEEP: Variant<P> = Variant {
+        stages: &[Stage { entry: "main", grid: sweep_groups }],
+        constants: sweep,
+        phase: sweep_phase,
+        early: true,
+        tunables: &[
+            ("WG", &[256.0, 512.0]),
+            ("LANES", &[32.0, 64.0, 128.0]),
+            ("RUN", &[4.0, 8.0, 12.0, 16.0]),
+        ],
+        unsupported: |p, caps| one_dense_vector(p, caps).or_else(|| one_size(caps)),
+        ..Variant::PLAIN
+    };
+
     /// schedule/columns8: eight rows a workgroup, up to eight vectors.
     pub const COLUMNS8: Variant<P> = Variant {
         stages: &[Stage { entry: "main", grid: |p, _| p.rows().div_ceil(8) }],

@@ -4,7 +4,8 @@ use crate::adapter::Capabilities;
 use crate::codes::{Activation, FloatFormat, Format, Norm, Packing};
 use crate::descriptor::*;
 use crate::len;
-use crate::matvec::geometry::{dense_only, quantised_only};
+use crate::matvec::geometry::{dense_only, quantised_only, sweep, sweep_phase};
+use crate::matvec::schedule::Schedule;
 use crate::matvec::{ALONG_ROWS, MatVec, nmse, soa};
 use crate::param::{choice, dim};
 use crate::shared::*;
@@ -29,6 +30,8 @@ crate::params! {
 
 /// Gate rows, then up rows.
 impl MatVec for FusedFfn {
+    const PAIRED: bool = true;
+
     fn rows(&self) -> usize {
         2 * self.n
     }
@@ -61,7 +64,12 @@ const TEAMS: &[Stage<FusedFfn>] =
 
 const LANES: Tunables = &[("WG", &[64.0, 128.0, 256.0]), ("LANES", &[4.0, 8.0, 16.0, 32.0])];
 
-/// The matrix as `planes.wgsl` sees it: rows, each a stream of blocks of its own.
+/// The matrix as one of rows.
+fn stacked_rows(p: &FusedFfn) -> Overrides {
+    vec![("ROWS", p.rows() as f64)]
+}
+
+/// The same as `planes.wgsl` sees it: each row a stream of blocks of its own.
 fn stacked(p: &FusedFfn) -> Overrides {
     vec![("ROWS", p.rows() as f64), ALONG_ROWS]
 }
@@ -152,6 +160,12 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
             unsupported: |p, caps| quantised_only(p, caps).or_else(|| soa::below_a_block(p)),
             packing: Packing::Planes,
             ..Variant::PLAIN
+        },
+        Variant {
+            name: "sweep",
+            constants: |p, caps| [stacked_rows(p), sweep(p, caps)].concat(),
+            phase: |p, caps, grid| Some([stacked_rows(p), sweep_phase(p, caps, grid)?].concat()),
+            ..Schedule::SWEEP
         },
         Variant {
             name: "subgroup",

@@ -51,13 +51,26 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a24",
-            modules: ["rms_or_plain, rms_factor, three_digits", "soa", "int8_rows", "int8_gated"],
+            modules: [
+                "rms_or_plain, rms_factor, three_digits",
+                "soa",
+                "int8_rows",
+                "product_gated",
+            ],
             summary: "as gemv_q/planes_dp4a24, activations as integers of 23 bits",
             formula: SOA,
             idea: "gate and up rows are taken in turn, so that LANES lanes have the four rows of \
                    two outputs; what they leave on lanes apart meets by two exchanges. Every \
                    workgroup rounds all of v, and sums its squares on that way.\n\
                    Source: own.",
+        },
+        Row {
+            name: "sweep",
+            modules: ["four_rms_or_plain, swept", "dense16", "sweep", "product_gated"],
+            summary: "few workgroups, each along its rows with v in registers; dense weights",
+            formula: DENSE,
+            idea: "gemv/sweep over gate and up rows in turn, which leave the two on neighbouring \
+                   invocations; each sees its part of v once, and sums its squares then.",
         },
         Row {
             name: "subgroup",

@@ -121,6 +121,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             constants: |p, caps| [shared_team(caps, p.chunks16(), 1), vec![("RUN", 2.0)]].concat(),
             ..Schedule::SPLIT_K
         },
+        Variant { name: "sweep", ..Schedule::SWEEP },
     ],
     prefer: |p| {
         if p.n_vectors > 1 {

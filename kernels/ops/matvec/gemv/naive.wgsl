@@ -5,8 +5,8 @@
 //
 // Idea: the formula, nothing else. Neighbouring invocations read rows K elements apart, so every
 // load of a wave touches another cache line: this rung shows what coalescing is worth.
-// import: grid, matvec/epilogue/rows_of_y, matvec/epilogue/store
-// import: matvec/prologue/columns, matvec/prologue/x_chunk, matvec/rows/dense16
+// import: grid, matvec/epilogue/rows_of_y, matvec/epilogue/store, matvec/prologue/dot_chunk
+// import: matvec/prologue/columns, matvec/rows/dense16
 override ROWS: u32;
 override Y_OFFSET: u32;
 override WG: u32 = 64u;

@@ -93,5 +93,16 @@ pub(super) const VARIANTS: Family = Family {
                    weights are in flight together; K is split over the subgroups of the team, \
                    which meet once in workgroup memory.",
         },
+        Row {
+            name: "sweep",
+            modules: ["four_plain, swept", "dense16", "sweep", "product_store, store"],
+            summary: "few workgroups, each along its rows with x in registers",
+            formula: ONE,
+            idea: "few workgroups that stay, all their invocations along each row: a lane meets \
+                   RUN rows at a time with the eight elements of x that it keeps, and the next \
+                   RUN rows are under way meanwhile. Sums of several rows are added up by halves \
+                   (nine take twelve exchanges, not forty-five) and meet once, at the end. As a \
+                   phase of a run its first rows are loaded before x is there.",
+        },
     ],
 };

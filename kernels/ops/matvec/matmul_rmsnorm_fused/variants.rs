@@ -60,7 +60,7 @@ pub(super) const VARIANTS: Family = Family {
                 "plain, unscaled, three_digits",
                 "soa",
                 "int8_rows",
-                "int8_store, norms_subgroups",
+                "product_store, norms_subgroups",
             ],
             summary: "two_pass with the product of gemv_q/planes_dp4a24",
             formula: SOA,

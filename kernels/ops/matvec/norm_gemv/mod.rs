@@ -60,6 +60,7 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
         Variant { name: "vec2", ..Schedule::SPLIT_ROW_8 },
         Variant { name: "split_row", ..Schedule::SPLIT_ROW },
         Variant { name: "split_k", ..Schedule::SPLIT_K },
+        Variant { name: "sweep", ..Schedule::SWEEP },
         Variant { name: "workgroup_q", ..Schedule::TREE },
         Variant { name: "planes", ..Schedule::SUBGROUP_TILES },
         Variant { name: "planes_dp4a24", ..Schedule::INT8_ROWS },

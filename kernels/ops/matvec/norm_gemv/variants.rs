@@ -58,6 +58,14 @@ pub(super) const VARIANTS: Family = Family {
                    RUN rows.",
         },
         Row {
+            name: "sweep",
+            modules: ["four_rms, swept", "dense16", "sweep", "product_store, store"],
+            summary: "few workgroups, each along its rows with x in registers",
+            formula: DENSE,
+            idea: "gemv/sweep; every lane sees its part of x once, and sums its squares then. The \
+                   norm's weights are loaded before x is there.",
+        },
+        Row {
             name: "workgroup_q",
             modules: ["staged_rms", "soa", "tree_row", "store"],
             summary: "LANES invocations a row over quantised weights; no subgroups needed",
@@ -76,7 +84,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a24",
-            modules: ["rms, rms_factor, three_digits", "soa", "int8_rows", "int8_store, store"],
+            modules: ["rms, rms_factor, three_digits", "soa", "int8_rows", "product_store, store"],
             summary: "as gemv_q/planes_dp4a24, activations as integers of 23 bits",
             formula: SOA,
             idea: "every workgroup rounds all of x times g into its memory before its first \

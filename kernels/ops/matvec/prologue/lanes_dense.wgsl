@@ -1,5 +1,5 @@
 // A lane's part of a dense row.
-// import: matvec/prologue/x_chunk, matvec/rows/dense16
+// import: matvec/prologue/dot_chunk, matvec/prologue/x_chunk, matvec/rows/dense16
 // requires: override LANES: u32
 fn lane_product(row: u32, lane: u32) -> f32 {
     var sum = 0.0;

@@ -1,5 +1,5 @@
 // x as it is for chunks of 16 bytes: what lanes add up is the product.
-// import: matvec/prologue/x_chunk, matvec/rows/dense16
+// import: matvec/prologue/dot_chunk, matvec/prologue/x_chunk, matvec/rows/dense16
 alias RowX = XChunk;
 alias Partial = f32; // what lanes add up
 

@@ -1,7 +1,8 @@
 // The vector of a row's dot product: `x` as it is (NORM_NONE), or the RMSNorm of `stream`. The norm's
 // factor 1/rms is one number for all elements: it is applied to the sums, and the squares are
 // summed on the way, so that no invocation waits for a pass of its own.
-// import: format/dense, matvec/prologue/masked, matvec/prologue/x_chunk, matvec/rows/dense16
+// import: format/dense, matvec/prologue/dot_chunk, matvec/prologue/masked, matvec/prologue/x_chunk
+// import: matvec/rows/dense16
 // requires: var norm_weight: array<vec4<f32>>
 // requires: var stream: array<vec4<f32>>
 override INPUT_NORM: u32;

@@ -1,10 +1,7 @@
-// Dot product of packed weight chunks with x, activations in f32 (ACT_FORMAT F32) or f16 (ACT_FORMAT F16),
-// for any K.
-// import: format/dense, matvec/prologue/masked, matvec/rows/dense16
+// Chunks of x, activations in f32 (ACT_FORMAT F32) or f16 (ACT_FORMAT F16), for any K.
+// import: format/dense, matvec/prologue/dot_chunk, matvec/prologue/masked, matvec/rows/dense16
 // requires: var x: array<vec4<u32>>
 override ACT_FORMAT: u32;
-
-struct XChunk { low: vec4<f32>, high: vec4<f32> }
 
 fn load_x_chunk(c: u32) -> XChunk {
     if (WEIGHT == F32) {
@@ -25,9 +22,4 @@ fn load_x_chunk(c: u32) -> XChunk {
         masked(2u * c, vec4<f32>(unpack2x16float(w.x), unpack2x16float(w.y))),
         masked(2u * c + 1u, vec4<f32>(unpack2x16float(w.z), unpack2x16float(w.w))),
     );
-}
-
-fn dot_chunk(chunk: Chunk, v: XChunk) -> f32 {
-    if (WEIGHT == F32) { return dot(unpack_low(chunk), v.low); }
-    return dot(unpack_low(chunk), v.low) + dot(unpack_high(chunk), v.high);
 }

@@ -1,6 +1,6 @@
 // Rows of a head by schedule/soa_int8: a workgroup quantises x once and takes rows in many grid-stride
 // iterations.
-// import: grid, matvec/schedule/soa_int8
+// import: grid, matvec/schedule/product, matvec/schedule/soa_int8
 // requires: fn begin_rows(lid: u32)
 // requires: fn end_rows(lid: u32, group: u32)
 // requires: fn push_logit(row: u32, at: u32, logit: f32)

@@ -4,7 +4,7 @@
 //   old_of_row(row)                what store_product will want of the row, loaded ahead
 //   store_product(product, lanes)  takes a product, in uniform control flow
 // import: matvec/prologue/int8_digits, matvec/rows/soa, matvec/rows/soa_neighbours, reduce/four
-// import: run/await_input
+// import: matvec/schedule/product, run/await_input
 // requires: fn factor_of(size: u32) -> f32
 // requires: fn old_of_row(row: u32) -> f32
 // requires: fn store_product(product: Product, lanes: u32)
@@ -24,10 +24,6 @@ override TURN_ROWS: u32 = EACH * TEAMS;
 override SETS: u32 = (ROWS + TURN_ROWS - 1u) / TURN_ROWS;
 override TURNS: u32 = (SETS + GROUPS - 1u) / GROUPS;
 override GRID: u32 = (SETS + TURNS - 1u) / TURNS;
-
-// Row `row`'s product with x; `live` on one lane. `at` counts the rows of the workgroup, in the order
-// of turns. EACH neighbouring rows have theirs on lanes that lie lanes / 4 apart.
-struct Product { value: f32, held: f32, row: u32, at: u32, live: bool }
 
 // What the parts of a workgroup's rows add up to.
 override SHARES: u32 = select(1u, EACH * TEAMS * PARTS, PARTS > 1u);

@@ -1,5 +1,5 @@
-// A product of schedule/soa_int8 goes where store_y has it.
-// import: matvec/schedule/soa_int8
+// A row's product goes where store_y has it.
+// import: matvec/schedule/product
 // requires: override Y_OFFSET: u32
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, held: f32)

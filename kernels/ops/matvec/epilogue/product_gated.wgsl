@@ -1,6 +1,6 @@
-// act(gate) * up from products of schedule/soa_int8. Gate and up rows are taken in turn; what they
+// act(gate) * up from products of rows. Gate and up rows are taken in turn; what they
 // leave on lanes apart meets by two exchanges.
-// import: format/store_pair, math/activation, matvec/schedule/soa_int8
+// import: format/store_pair, math/activation, matvec/schedule/product
 // requires: override N: u32
 const PAIRED: bool = true;
 
@@ -20,4 +20,3 @@ fn store_product(product: Product, lanes: u32) {
         store_pair(at, vec2<f32>(one, select(0.0, other, both)), both);
     }
 }
-

@@ -1,0 +1,142 @@
+// Workgroups that stay: each sweeps GROUP_ROWS neighbouring rows in teams of LANES lanes. A lane keeps what a chunk
+// meets of x in registers and meets RUN rows at a time with it, while the next RUN rows' chunks are under way. Sums
+// of RUN rows meet by halves among UNIT lanes, those of a team's units in workgroup memory, once, at the end.
+//
+//   gain_of(c)                   what chunk c of x will be multiplied with, known before x is
+//   swept_part(c, gain)          what chunk c of a row meets, and its squares where has_norm()
+//   load_swept(row, c)           chunk c of a row
+//   dot_swept(w, row, c, part)   its product
+// import: grid, matvec/schedule/product, reduce/halves, run/await_input
+// requires: override ROWS: u32
+// requires: type Gain
+// requires: type Swept
+// requires: type SweptRow
+// requires: const PAIRED: bool
+// requires: fn dot_swept(w: SweptRow, row: u32, c: u32, part: Swept) -> f32
+// requires: fn gain_of(c: u32) -> Gain
+// requires: fn has_norm() -> bool
+// requires: fn load_swept(row: u32, c: u32) -> SweptRow
+// requires: fn old_of_row(row: u32) -> f32
+// requires: fn rms_factor(squares: f32) -> f32
+// requires: fn store_product(product: Product, lanes: u32)
+// requires: fn stored_row(row: u32) -> u32
+// requires: fn swept_chunks() -> u32
+// requires: fn swept_part(c: u32, gain: Gain) -> Swept
+override WG: u32 = 256u;
+override LANES: u32 = 256u; // of a team: a power of two
+override RUN: u32 = 8u; // rows a team has at a time, 1..=16
+override GROUPS: u32 = 264u; // workgroups at most
+override SG: u32 = 32u; // the adapter's only subgroup size
+// Two outputs of gate and up, a word of f16, are one workgroup's.
+override WORD_ROWS: u32 = select(1u, 4u, PAIRED);
+override GROUP_ROWS: u32 = ((ROWS + GROUPS - 1u) / GROUPS + WORD_ROWS - 1u) / WORD_ROWS * WORD_ROWS;
+override GRID: u32 = (ROWS + GROUP_ROWS - 1u) / GROUP_ROWS;
+override TEAMS: u32 = WG / LANES;
+override TURN_ROWS: u32 = TEAMS * RUN;
+override TURNS: u32 = (GROUP_ROWS + TURN_ROWS - 1u) / TURN_ROWS;
+override UNIT: u32 = min(LANES, SG);
+override PARTS: u32 = LANES / UNIT; // of a row
+override SWEPT_SUMS: u32 = PARTS * TURNS * TURN_ROWS;
+
+var<workgroup> swept_sums: array<f32, SWEPT_SUMS>;
+var<workgroup> swept_squares: array<f32, PARTS>;
+
+// The workgroup's first row, and an invocation's place: `at` among its team's lanes.
+struct Place { first: u32, lid: u32, team: u32, at: u32 }
+
+fn spans() -> u32 { return (swept_chunks() + LANES - 1u) / LANES; }
+
+fn is_even_sweep() -> bool { return swept_chunks() % LANES == 0u; }
+
+// Whether the place has a chunk of a span.
+fn has_chunk(p: Place, span: u32) -> bool { return is_even_sweep() || span * LANES + p.at < swept_chunks(); }
+
+// It, or the row's last.
+fn span_chunk_of(p: Place, span: u32) -> u32 {
+    if (is_even_sweep()) { return span * LANES + p.at; }
+    return min(span * LANES + p.at, swept_chunks() - 1u);
+}
+
+// Row i of a team's in a turn. Rows past the end repeat the workgroup's last: loads stay inside, and what they make is
+// dropped.
+fn swept_row(p: Place, turn: u32, i: u32) -> u32 {
+    let at = (turn * TEAMS + p.team) * RUN + i;
+    return stored_row(min(p.first + min(at, GROUP_ROWS - 1u), ROWS - 1u));
+}
+
+// A tile is a turn's rows along one span. Tiles go through the workgroup's rows, and then along them.
+fn load_tile(chunks: ptr<function, array<SweptRow, MOST_HALVED>>, p: Place, tile: u32) {
+    if (tile < TURNS * spans()) {
+        let c = span_chunk_of(p, tile / TURNS);
+        for (var i = 0u; i < RUN; i++) { (*chunks)[i] = load_swept(swept_row(p, tile % TURNS, i), c); }
+    }
+}
+
+fn sweep(p: Place) {
+    var now: array<SweptRow, MOST_HALVED>;
+    var next: array<SweptRow, MOST_HALVED>;
+    load_tile(&now, p, 0u);
+    load_tile(&next, p, 1u);
+    var gain = gain_of(span_chunk_of(p, 0u));
+    await_input();
+    let held = old_of_row(min(p.first + p.lid, ROWS - 1u));
+    let mine = share_of(RUN, p.at, UNIT);
+    var part = Swept();
+    var squares = 0.0;
+    for (var tile = 0u; tile < TURNS * spans(); tile++) {
+        let span = tile / TURNS;
+        let turn = tile % TURNS;
+        let c = span_chunk_of(p, span);
+        let has = has_chunk(p, span);
+        if (turn == 0u) {
+            if (span > 0u) { gain = gain_of(c); }
+            part = swept_part(c, gain);
+            squares += select(0.0, part.squares, has);
+        }
+        var sums: array<f32, MOST_HALVED>;
+        for (var i = 0u; i < RUN; i++) {
+            sums[i] = select(0.0, dot_swept(now[i], swept_row(p, turn, i), c, part), has);
+        }
+        now = next;
+        load_tile(&next, p, tile + 2u);
+        sum_halves(&sums, RUN, p.at, UNIT);
+        let row = (p.at / UNIT * TURNS + turn) * TURN_ROWS + p.team * RUN + mine.first;
+        for (var i = 0u; i < values_left(RUN, UNIT); i++) {
+            if (i < mine.own) { swept_sums[row + i] = select(swept_sums[row + i], 0.0, span == 0u) + sums[i]; }
+        }
+    }
+    if (has_norm()) {
+        for (var far = UNIT / 2u; far > 0u; far /= 2u) { squares += subgroupShuffleXor(squares, far); }
+        if (p.team == 0u && p.at % UNIT == 0u) { swept_squares[p.at / UNIT] = squares; }
+    }
+    workgroupBarrier();
+    store_swept(p, held);
+}
+
+// An invocation a row adds up its parts.
+fn store_swept(p: Place, held: f32) {
+    var factor = 1.0;
+    if (has_norm()) {
+        var squares = 0.0;
+        for (var i = 0u; i < PARTS; i++) { squares += swept_squares[i]; }
+        factor = rms_factor(squares);
+    }
+    var sum = 0.0;
+    if (p.lid < GROUP_ROWS) {
+        for (var i = 0u; i < PARTS; i++) { sum += swept_sums[i * TURNS * TURN_ROWS + p.lid]; }
+    }
+    let row = p.first + p.lid;
+    store_product(Product(factor * sum, held, row, p.lid, p.lid < GROUP_ROWS && row < ROWS), 4u);
+}
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    let first = flat_index(workgroup, groups, GRID) * GROUP_ROWS;
+    let lid = subgroup * SG + lane;
+    sweep(Place(first, lid, lid / LANES, lid % LANES));
+}
