@@ -208,6 +208,56 @@ fn a_tolerance_of_its_own_holds_and_is_said() {
     assert_eq!(check(&folder, &shape).status.code(), Some(1));
 }
 
+/// One that is wrong by a little is timed where that is asked for, and marked; one that is wrong by
+/// more is not, and neither is ever a tuned choice.
+#[test]
+fn what_is_wrong_by_a_little_is_timed_on_request_and_never_stored() {
+    let Some(folder) = folder(MAPPED) else { return };
+    let _turn = common::turn();
+    let lathe = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_lathe"))
+            .args(args)
+            .args(["--shape", "ROWS=64,K=64,WEIGHT=f16", "--allow-software"])
+            .current_dir(folder.path())
+            .output()
+            .unwrap()
+    };
+    let ab = |alpha: &str, more: &[&str]| {
+        let takes = format!("{TAKES}{MAPPED}").replace("? 1.0 :", &format!("? {alpha} :"));
+        fs::write(folder.path().join("theirs.toml"), takes).unwrap();
+        let sides = ["ab", "gemv", "--a", "naive", "--b", "theirs.wgsl", "--time-out", "1"];
+        lathe(&[&sides[..], more].concat())
+    };
+    // 4 % is an NMSE of 1.6e-3: more than a little.
+    for (alpha, more) in [("1.0001", &[][..]), ("1.04", &["--tolerate"])] {
+        let output = ab(alpha, more);
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert!(stderr(&output).contains("is wrong"), "{}", stderr(&output));
+    }
+    let output = ab("1.0001", &["--tolerate"]);
+    assert!(matches!(output.status.code(), Some(0 | 6)), "{}", stderr(&output));
+    let said = String::from_utf8_lossy(&output.stdout);
+    for words in ["B is WRONG by a little: y: ", "; B is wrong by a little)", "doubtful: "] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let report = document(&ab("1.0001", &["--tolerate", "--json"]));
+    assert!(report["b_side"]["outside"].as_str().unwrap().contains("out of bound"), "{report}");
+    assert!(report["a_side"].get("outside").is_none(), "{report}");
+    assert!(report["flags"].as_array().unwrap().contains(&"wrong by a little".into()));
+    // What is right is not marked.
+    let report = document(&ab("1.0", &["--tolerate", "--json"]));
+    assert!(report["b_side"].get("outside").is_none(), "{report}");
+    let wrong = format!("{TAKES}{MAPPED}").replace("? 1.0 :", "? 1.0001 :");
+    fs::write(folder.path().join("theirs.toml"), wrong).unwrap();
+    let tune = ["tune", "gemv/naive", "--candidate", "theirs.wgsl", "--store", "tuned.json"];
+    let output = lathe(&tune);
+    let said = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("rejected theirs.wgsl"), "{said}");
+    assert!(!lathe(&[&tune[..], &["--tolerate"]].concat()).status.success());
+    let stored = fs::read_to_string(folder.path().join("tuned.json")).unwrap_or_default();
+    assert!(!stored.contains("theirs"), "{stored}");
+}
+
 /// What says that it takes nothing else cannot be told from a file for the one shape.
 #[test]
 fn a_file_that_takes_one_shape_is_marked() {

@@ -221,7 +221,7 @@ fn print(report: &Report) {
         let (mut counts, mut nmse, mut ratio) = ([0; 3], 0f64, 0f64);
         for case in &group {
             match &case.verdict {
-                Verdict::Passed { nmse: n, worst } => {
+                Verdict::Passed { nmse: n, worst, .. } => {
                     counts[0] += 1;
                     nmse = nmse.max(*n);
                     if let Some(w) = worst {

@@ -196,7 +196,9 @@ impl Trials {
             });
             match others {
                 Err(Error::CheckFailed(reason)) => return Ok(Some(reason)),
-                Ok(0) => return Ok(Some("takes no other shape to be checked on".into())),
+                Ok(others) if others.checked == 0 => {
+                    return Ok(Some("takes no other shape to be checked on".into()));
+                }
                 other => drop(other?),
             }
         }

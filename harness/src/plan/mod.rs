@@ -52,7 +52,14 @@ pub struct Plan {
     pub uniforms: Vec<(String, Vec<u8>)>,
     /// How far it may lie from the reference, where that is not what `declared` has.
     pub tolerated: Option<Tolerated>,
+    /// What is wrong by a little passes, and is said to: see [`Plan::leniently`].
+    pub lenient: bool,
 }
+
+/// What counts as wrong by a little: each element within 1/128 of its magnitude, and an error of
+/// 3 % of the output all in all. Arithmetic in f16, angles in f32 and activations in 8 bits lie
+/// far inside; what reads a wrong row, or ignores a part of its inputs, outside.
+const LITTLE: (f64, f64) = (65536.0, 1e-3);
 
 /// A tolerance that a user's mapping asks for.
 #[derive(Clone, Copy, Debug)]
@@ -226,6 +233,7 @@ impl Plan {
             bindings: BTreeMap::new(),
             uniforms: Vec::new(),
             tolerated: None,
+            lenient: false,
         };
         for stage in &variant.stages {
             let groups = stage.grid(shape, &plan.constants);
@@ -269,6 +277,13 @@ impl Plan {
                 ..declared
             },
         }
+    }
+
+    /// The tolerance of what is wrong by a little, where it is let pass.
+    pub fn leniently(&self, problem: &Problem) -> Option<Tolerance> {
+        let declared = self.tolerance(problem);
+        let (k, nmse) = (declared.k.max(LITTLE.0), declared.nmse.max(LITTLE.1));
+        self.lenient.then_some(Tolerance { k, nmse, ..declared })
     }
 
     /// The kernel's name of a WGSL variable.

@@ -526,7 +526,7 @@ impl Case {
         }
         let op = &self.recording.ops[0];
         Ok(match judge(&self.recording, op, state, expected, &left) {
-            Ok(Within { nmse, worst }) => Verdict::Passed { nmse, worst },
+            Ok(Within { nmse, worst, outside }) => Verdict::Passed { nmse, worst, outside },
             Err(fault) => {
                 Verdict::Failed { reason: fault.to_string(), nmse: fault.nmse, worst: fault.worst }
             }

@@ -276,6 +276,7 @@ impl UserKernel {
             bindings,
             uniforms,
             tolerated: self.tolerated,
+            lenient: false,
         };
         for (entry, groups) in stages {
             if groups[0] == 0 {
