@@ -81,7 +81,7 @@ struct KernelOpts {
     #[arg(long)]
     shape: Option<String>,
     /// A WGSL file with the bindings of KERNEL/VARIANT, timed in that variant's place
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "mapping", value_name = "FILE")]
     wgsl: Option<PathBuf>,
     /// Time a --wgsl file that is right for --shape alone: it is not checked on others, and the
     /// result says so

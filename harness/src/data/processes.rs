@@ -133,7 +133,8 @@ fn merge_abs(into: &mut Ab, others: Vec<Ab>) {
     if !agreed {
         into.verdict = Verdict::Inconclusive.into();
     }
-    let sides: [(_, fn(&Ab) -> Option<&AbSide>); 2] =
+    type Side = fn(&Ab) -> Option<&AbSide>;
+    let sides: [(_, Side); 2] =
         [(&mut into.a_side, |ab| ab.a_side.as_ref()), (&mut into.b_side, |ab| ab.b_side.as_ref())];
     for (side, of) in sides {
         let Some(side) = side else { continue };

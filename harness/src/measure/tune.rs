@@ -213,8 +213,7 @@ impl Trials {
         };
         for (case, executor) in &base.checked {
             let case = case.with_plan(plan.clone());
-            let recording = Arc::clone(&case.recording);
-            let mut executor = executor.sharing(&pipelines, recording, Policy::Guarded)?;
+            let mut executor = case.prepare_beside(executor, &pipelines, Policy::Guarded)?;
             if let Some(reason) = verdict(&case, &mut executor)? {
                 return Ok(Some(reason));
             }

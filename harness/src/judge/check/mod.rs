@@ -189,9 +189,7 @@ pub(crate) fn check_prepared(case: &Case, executor: &mut GpuExecutor) -> Result<
         let change = change.as_ref();
         let next = case.judge_found(executor, Policy::Guarded, draw, &found, change)?;
         if let Some(change) = change {
-            let block = executor.block(change.tensor());
-            let undo = || case.write_changed(&executor.gpu, block, draw, change, true);
-            executor.gpu.caught(undo)?;
+            executor.gpu.caught(|| case.write_changed(executor, draw, change, true))?;
         }
         all = all.and(next, again.words());
     }
