@@ -16,20 +16,22 @@ import shutil
 import sys
 
 GGML = "ggml/src/ggml-webgpu/wgsl-shaders"
-VECTOR = {"SRC1_INNER_TYPE": "f32", "WG_SIZE": "64u", "OUTPUTS_PER_WG": "4u", "USE_WORKGROUP_REDUCTION": ""}
+VECTOR = {
+    "SCALAR": "",
+    "SRC1_INNER_TYPE": "f32",
+    "WG_SIZE": "64u",
+    "OUTPUTS_PER_WG": "4u",
+    "NUM_COLS": "1u",
+    "USE_WORKGROUP_REDUCTION": "",
+}
+F16 = {"MUL_ACC_FLOAT": "", "SRC0_INNER_TYPE": "f16", "TYPE_F16": ""}
+Q4_0 = {"MUL_ACC_Q4_0": "", "SRC0_INNER_TYPE": "u32", "BYTE_HELPERS": "", "U32_DEQUANT_HELPERS": ""}
 
 # The source of each text, and what its templates are given.
 TEXTS = {
     "ggml-webgpu": {
-        "mul_mat_vec_f16.wgsl": (
-            f"{GGML}/mul_mat_vec.wgsl",
-            VECTOR | {"SCALAR": "", "MUL_ACC_FLOAT": "", "SRC0_INNER_TYPE": "f16"},
-        ),
-        "mul_mat_vec_q4_0.wgsl": (
-            f"{GGML}/mul_mat_vec.wgsl",
-            VECTOR
-            | {"MUL_ACC_Q4_0": "", "BYTE_HELPERS": "", "U32_DEQUANT_HELPERS": "", "SRC1_TYPE": "f32"},
-        ),
+        "mul_mat_vec_f16.wgsl": (f"{GGML}/mul_mat_vec.wgsl", VECTOR | F16),
+        "mul_mat_vec_q4_0.wgsl": (f"{GGML}/mul_mat_vec.wgsl", VECTOR | Q4_0),
     },
     "doppler": {"matmul_gemv_subgroup.wgsl": ("src/gpu/kernels/matmul_gemv_subgroup.wgsl", {})},
     "wgml": {"rms_norm.wgsl": ("crates/wgml/src/ops/rms_norm.wgsl", {})},

@@ -50,6 +50,26 @@ fn main(@builtin(workgroup_id) group: vec3<u32>) {
 }
 ";
 
+/// The same with the upper half beside the whole, and a uniform that has a binding's name.
+const BESIDE: &str = "
+struct Sizes { k: u32, row: u32, half: u32 }
+@group(0) @binding(0) var<storage, read> W: array<f32>;
+@group(0) @binding(1) var<storage, read> high: array<f32>;
+@group(0) @binding(2) var<storage, read> input: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<uniform> x: Sizes;
+@compute @workgroup_size(1)
+fn main(@builtin(workgroup_id) group: vec3<u32>) {
+    let row = group.x;
+    var sum = 0.0;
+    for (var c = 0u; c < x.k; c++) {
+        if (row < x.half) { sum += W[row * x.row + c] * input[c]; }
+        else { sum += high[(row - x.half) * x.row + c] * input[c]; }
+    }
+    y[row] = sum;
+}
+";
+
 /// 4-bit codes less 8 times a scale, both in buffers of their own.
 const FIELDS: &str = "
 override K: u32;
@@ -259,6 +279,18 @@ fn cases() -> Vec<Case> {
             ),
             wrong: &[("k_cache\", order = \"tokens\"", "k_cache\", order = \"heads\"")],
             shape: "KV_HEADS=3,HEAD_DIM=32,KV_SIZE=12,N_TOKENS=5,N_KV=9,PROMPT_LEN=20,KV_FORMAT=f32",
+        },
+        Case {
+            kernel: "gemv",
+            text: BESIDE,
+            mapping: gemv(
+                "",
+                "[uniforms.x]\nk = \"K\"\nrow = \"ceil(K / 4) * 4\"\nhalf = \"floor(ROWS / 2)\"\n\
+                 [bindings]\nW = \"weights\"\ninput = \"x\"\n\
+                 high = { of = \"weights\", from = \"floor(ROWS / 2)\" }\n",
+            ),
+            wrong: &[("from = \"floor(ROWS / 2)\"", "to = \"ROWS\"")],
+            shape: "ROWS=70,K=131,WEIGHT=f32",
         },
     ]
 }

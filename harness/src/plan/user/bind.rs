@@ -155,7 +155,11 @@ impl UserKernel {
                     continue;
                 };
                 let bytes = self.pack((name, fields), given, &names, faults);
-                let called = named(&mut bound.uniforms, name, bytes);
+                let free = match self.kernel.binding(name) {
+                    None => name.clone(),
+                    Some(_) => format!("uniform.{name}"),
+                };
+                let called = named(&mut bound.uniforms, &free, bytes);
                 if called != *name {
                     bindings.insert(name.clone(), called);
                 }
@@ -225,8 +229,9 @@ impl UserKernel {
         let what = |why: String| format!("[bindings] {name}: {why}");
         match of.elem(&problem) {
             Elem::Weights(matrix) => {
+                // Beside parts the whole is one more: the device has no other.
                 let tight = mapping.packing.as_deref() == Some(TIGHT);
-                if laid.is_none() && !tight {
+                if laid.is_none() && !tight && !self.lays_out(ours) {
                     return plain();
                 }
                 let laid = laid.unwrap_or_default();
@@ -253,6 +258,13 @@ impl UserKernel {
             }
             _ => plain(),
         }
+    }
+
+    /// Whether some variable holds a binding in its own way.
+    fn lays_out(&self, ours: &str) -> bool {
+        let stages = self.mapping.stage.iter().flat_map(|stage| stage.bindings.values());
+        let mut all = self.mapping.bindings.values().chain(stages);
+        all.any(|bound| bound.of() == ours && bound.laid().is_some())
     }
 
     /// How a variable holds weights.
