@@ -329,7 +329,7 @@ fn layouts_of_other_engines_pass_the_sweep_and_wrong_ones_fail() {
     }
 }
 
-/// What is timed, cold, overlapping and against a variant over the same inputs, is judged there too.
+/// What is timed, cold, overlapping and against a variant over the same inputs, is judged too.
 #[test]
 fn layouts_of_other_engines_are_timed_and_compared() {
     if common::gpu().is_none() {

@@ -1,6 +1,6 @@
-//! Layouts that users' files have and our kernels do not: parts of a matrix in buffers of their own,
-//! tight or transposed, and caches with the heads of a token side by side. The host lays out what a
-//! device gets, and reads back what it finds there; all else sees tensors as ours.
+//! Layouts that users' files have and our kernels do not: parts of a matrix in buffers of their
+//! own, tight or transposed, and caches with the heads of a token side by side. The host lays out
+//! what a device gets, and reads back what it finds there; all else sees tensors as ours.
 
 use std::ops::Range;
 

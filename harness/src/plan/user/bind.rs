@@ -130,8 +130,8 @@ impl UserKernel {
         scratch
     }
 
-    /// What the buffers of one stage are. Its uniforms, and weights and caches that lie in their own
-    /// way, are added to those known.
+    /// What the buffers of one stage are. Its uniforms, and weights and caches that lie in their
+    /// own way, are added to those known.
     fn bound_of(
         &self,
         stage: &Staged<'_>,

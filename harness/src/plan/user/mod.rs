@@ -174,8 +174,8 @@ impl UserKernel {
         &self.path
     }
 
-    /// Reads `path` and the TOML file beside it, if there is one; or where `path` is a TOML file, it
-    /// and the WGSL that it names.
+    /// Reads `path` and the TOML file beside it, if there is one; or where `path` is a TOML file,
+    /// it and the WGSL that it names.
     pub fn read(path: &Path, kernel: &'static Kernel) -> Result<Self, PlanError> {
         let beside = path.with_extension("toml");
         let mapping: Mapping = match files::read_text(&beside, files::TEXT) {
