@@ -208,6 +208,56 @@ fn a_tolerance_of_its_own_holds_and_is_said() {
     assert_eq!(check(&folder, &shape).status.code(), Some(1));
 }
 
+/// One that is wrong by a little is timed where that is asked for, and marked; one that is wrong by
+/// more is not, and neither is ever a tuned choice.
+#[test]
+fn what_is_wrong_by_a_little_is_timed_on_request_and_never_stored() {
+    let Some(folder) = folder(MAPPED) else { return };
+    let _turn = common::turn();
+    let lathe = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_lathe"))
+            .args(args)
+            .args(["--shape", "ROWS=64,K=64,WEIGHT=f16", "--allow-software"])
+            .current_dir(folder.path())
+            .output()
+            .unwrap()
+    };
+    let ab = |alpha: &str, more: &[&str]| {
+        let takes = format!("{TAKES}{MAPPED}").replace("? 1.0 :", &format!("? {alpha} :"));
+        fs::write(folder.path().join("theirs.toml"), takes).unwrap();
+        let sides = ["ab", "gemv", "--a", "naive", "--b", "theirs.wgsl", "--time-out", "1"];
+        lathe(&[&sides[..], more].concat())
+    };
+    // 4 % is an NMSE of 1.6e-3: more than a little.
+    for (alpha, more) in [("1.0001", &[][..]), ("1.04", &["--tolerate"])] {
+        let output = ab(alpha, more);
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert!(stderr(&output).contains("is wrong"), "{}", stderr(&output));
+    }
+    let output = ab("1.0001", &["--tolerate"]);
+    assert!(matches!(output.status.code(), Some(0 | 6)), "{}", stderr(&output));
+    let said = String::from_utf8_lossy(&output.stdout);
+    for words in ["B is WRONG by a little: y: ", "; B is wrong by a little)", "doubtful: "] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let report = document(&ab("1.0001", &["--tolerate", "--json"]));
+    assert!(report["b_side"]["outside"].as_str().unwrap().contains("out of bound"), "{report}");
+    assert!(report["a_side"].get("outside").is_none(), "{report}");
+    assert!(report["flags"].as_array().unwrap().contains(&"wrong by a little".into()));
+    // What is right is not marked.
+    let report = document(&ab("1.0", &["--tolerate", "--json"]));
+    assert!(report["b_side"].get("outside").is_none(), "{report}");
+    let wrong = format!("{TAKES}{MAPPED}").replace("? 1.0 :", "? 1.0001 :");
+    fs::write(folder.path().join("theirs.toml"), wrong).unwrap();
+    let tune = ["tune", "gemv/naive", "--candidate", "theirs.wgsl", "--store", "tuned.json"];
+    let output = lathe(&tune);
+    let said = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("rejected theirs.wgsl"), "{said}");
+    assert!(!lathe(&[&tune[..], &["--tolerate"]].concat()).status.success());
+    let stored = fs::read_to_string(folder.path().join("tuned.json")).unwrap_or_default();
+    assert!(!stored.contains("theirs"), "{stored}");
+}
+
 /// What says that it takes nothing else cannot be told from a file for the one shape.
 #[test]
 fn a_file_that_takes_one_shape_is_marked() {
@@ -340,4 +390,184 @@ fn any_file_validates_without_a_device() {
     let output = validate(&["bad.wgsl"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("bad.wgsl:1:21"), "{}", stderr(&output));
+}
+
+/// Products of a part of each row, with its buffers in three groups.
+const PARTS: &str = "
+struct Params { stride: u32, k: u32 }
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read_write> src: array<f32>;
+@group(1) @binding(0) var<storage, read_write> input: array<f32>;
+@group(2) @binding(3) var<storage, read_write> dst: array<f32>;
+override PARTS: u32 = 2;
+@compute @workgroup_size(1)
+fn main(@builtin(workgroup_id) group: vec3<u32>) {
+    var sum = 0.0;
+    for (var c = group.y; c < params.k; c += PARTS) {
+        sum += src[group.x * params.stride + c] * input[c];
+    }
+    dst[group.x * PARTS + group.y] = sum;
+}
+";
+
+/// Their sums, under the same names for other buffers; the groups between are unused.
+const REDUCE: &str = "
+struct Params { parts: u32 }
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read_write> src: array<f32>;
+@group(3) @binding(1) var<storage, read_write> dst: array<f32>;
+@compute @workgroup_size(1)
+fn main(@builtin(workgroup_id) group: vec3<u32>) {
+    var sum = 0.0;
+    for (var p = 0u; p < params.parts; p++) { sum += src[group.x * params.parts + p]; }
+    dst[group.x] = sum;
+}
+";
+
+const SPLIT: &str = r#"
+file = "parts.wgsl"
+[takes]
+WEIGHT = "f32"
+ACT_FORMAT = "f32"
+N_VECTORS = 1
+Y_OFFSET = 0
+Y_AFTER = 0
+BETA = 0
+when = "ROWS <= 65535"
+[scratch]
+partial = "ROWS * 4 * 3"
+[bindings]
+src = "weights"
+input = "x"
+dst = "partial"
+[uniforms.params]
+stride = "ceil(K / 4) * 4"
+k = "K"
+[overrides]
+PARTS = 3
+[[stage]]
+entry = "main"
+workgroups = ["ROWS", "PARTS"]
+[[stage]]
+file = "reduce.wgsl"
+entry = "main"
+workgroups = "ROWS"
+[stage.bindings]
+src = "partial"
+dst = "y"
+[stage.uniforms.params]
+parts = 3
+"#;
+
+/// A folder with those files, and what `lathe` says there.
+fn split(mapping: &str, args: &[&str]) -> Option<Output> {
+    common::gpu()?;
+    let folder = tempfile::tempdir().unwrap();
+    let files = [("parts.wgsl", PARTS), ("reduce.wgsl", REDUCE), ("split.toml", mapping)];
+    // Two parts: another mapping of the same files.
+    let other = SPLIT.replace("4 * 3", "8").replace("PARTS = 3", "PARTS = 2");
+    let other = other.replace("parts = 3", "parts = 2");
+    for (name, text) in files.into_iter().chain([("two.toml", other.as_str())]) {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let lathe =
+        Command::new(env!("CARGO_BIN_EXE_lathe")).args(args).current_dir(folder.path()).output();
+    Some(lathe.unwrap())
+}
+
+const CHECK_SPLIT: &[&str] = &["check", "gemv", "--mapping", "split.toml"];
+
+#[test]
+fn stages_have_files_scratch_memory_and_groups_of_their_own() {
+    let Some(output) = split(SPLIT, CHECK_SPLIT) else { return };
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains(", 0 failed, 0 unavailable"), "{said}");
+    // What is too small, or bound elsewhere, is found.
+    for (from, to) in [
+        ("ROWS * 4 * 3", "ROWS * 4"),
+        ("parts = 3", "parts = 2"),
+        ("stride = \"ceil(K / 4) * 4\"", "stride = \"K\""),
+    ] {
+        let output = split(&SPLIT.replace(from, to), CHECK_SPLIT).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{to}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn mappings_of_one_file_are_compared() {
+    let shape = ["--shape", "ROWS=70,K=130,WEIGHT=f32", "--allow-software", "--time-out", "1"];
+    let ab = ["ab", "gemv", "--a", "split.toml", "--b", "naive=two.toml", "--json"];
+    let Some(output) = split(SPLIT, &[&ab[..], &shape].concat()) else { return };
+    assert!(matches!(output.status.code(), Some(0 | 6)), "{}", stderr(&output));
+    let report = document(&output);
+    assert_ne!(report["a_side"]["source"], report["b_side"]["source"]);
+    for entry in ["fn main", "params.parts", "params.stride"] {
+        assert!(report["a_side"]["wgsl"].as_str().unwrap().contains(entry), "{report}");
+    }
+    // Invocations that overlap have scratch memory each.
+    let bench = ["bench", "gemv", "--wgsl", "split.toml", "--stages", "--overlapped", "--json"];
+    let output = split(SPLIT, &[&bench[..], &shape[..2]].concat()).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(document(&output)["cases"][0]["stages"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn faults_of_stages_and_scratch_memory_are_said() {
+    let check = |mapping: &str| split(mapping, CHECK_SPLIT);
+    let wrong = SPLIT
+        .replace("[scratch]", "[scratch]\nspare = 4\ny = 4\nbad = \"FOO\"")
+        .replace("[stage.bindings]", "[stage.bindings]\nnobody = \"x\"")
+        .replace("dst = \"y\"", "dst = \"z\"")
+        .replace("parts = 3\n", "parts = 3\nmore = 1\n[stage.overrides]\nPARTS = 3\n");
+    let Some(output) = check(&wrong) else { return };
+    assert_eq!(output.status.code(), Some(2));
+    let said = stderr(&output);
+    for fault in [
+        "split.toml: 9 faults",
+        "[scratch] gemv has a binding `y`: take another name",
+        "[scratch] bad: `FOO`: no `FOO`",
+        "[scratch] no stage uses `spare`",
+        "reduce.wgsl: [[stage]] main names `nobody`, which it lacks",
+        "reduce.wgsl: buffer `dst` is mapped to `z`, which is no binding of gemv",
+        "reduce.wgsl: has no override `PARTS`",
+        "uniform `params` has no field `more`",
+    ] {
+        assert!(said.contains(fault), "{fault}: {said}");
+    }
+    // A size that is none at one shape fails that case; one that no adapter has is unavailable.
+    for (size, code, fault) in [
+        ("ROWS / 3", 1, "[scratch] partial: 23.333333333333332 bytes"),
+        ("ROWS - 70", 1, "[scratch] partial: 0 bytes"),
+        ("ROWS * 1099511627776", 3, "the largest binding is"),
+    ] {
+        let shape = &["--shape", "ROWS=70,K=8,WEIGHT=f32"][..];
+        let output =
+            split(&SPLIT.replace("ROWS * 4 * 3", size), &[CHECK_SPLIT, shape].concat()).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains(fault), "{said}");
+    }
+    for (mapping, fault) in [
+        (SPLIT.replace("reduce.wgsl", "gone.wgsl"), "gone.wgsl"),
+        (SPLIT.replace("file = \"parts.wgsl\"\n", ""), "split.wgsl"),
+        (SPLIT.replace("[scratch]", "[scrap]"), "unknown field `scrap`"),
+    ] {
+        let output = check(&mapping).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{fault}");
+        assert!(stderr(&output).contains(fault), "{fault}: {}", stderr(&output));
+    }
+    // A group that no adapter has.
+    let Some(folder) = folder(&format!("{TAKES}{MAPPED}")) else { return };
+    let far = THEIRS.replacen("@group(0) @binding(3)", "@group(77) @binding(3)", 1);
+    fs::write(folder.path().join("theirs.wgsl"), far).unwrap();
+    let output = self::check(&folder, &["--shape", "ROWS=4,K=8,WEIGHT=f16"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("uses @group(77), the adapter has"));
+    // A mapping that names its WGSL is named itself.
+    let named = format!("file = \"theirs.wgsl\"\n{TAKES}{MAPPED}");
+    fs::write(folder.path().join("theirs.toml"), named).unwrap();
+    let output = self::check(&folder, &["--shape", "ROWS=4,K=8,WEIGHT=f16"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("name the mapping itself"), "{}", stderr(&output));
 }

@@ -17,6 +17,8 @@ pub struct Capabilities {
     pub binding_bytes: u64,
     /// Storage buffers a stage may bind.
     pub storage_buffers: u32,
+    /// Bind groups of a pipeline.
+    pub bind_groups: u32,
     /// Workgroups per grid dimension.
     pub grid_dimension: u32,
     /// Cooperative matrices that a subgroup multiplies.
@@ -75,6 +77,7 @@ impl Capabilities {
             invocations: 256,
             binding_bytes: 128 << 20,
             storage_buffers: 8,
+            bind_groups: 4,
             grid_dimension: 65535,
             cooperative_matrices: Vec::new(),
         }

@@ -41,7 +41,7 @@ const fn bytes(offset: usize, bytes: usize) -> Plane {
 
 impl Plane {
     /// Bytes it takes of a block of `len` weights.
-    fn bytes_of(self, len: usize) -> usize {
+    pub fn bytes_of(self, len: usize) -> usize {
         match self {
             Plane::Bits { bits, .. } => len * bits as usize / 8,
             Plane::Bytes { bytes, .. } => bytes,
@@ -90,6 +90,50 @@ impl Format {
             Format::Q4K => const { &[LOW, bytes(0, 16)] },
             Format::Q5K => const { &[LOW, FIFTH, bytes(0, 16)] },
             Format::Q6K => const { &[LOW, UPPER, bytes(192, 16), bytes(208, 2)] },
+        }
+    }
+
+    /// The fields of a block by their names, as files have them that keep each in a buffer of its
+    /// own; none of formats without blocks.
+    pub fn fields_apart(self) -> &'static [(&'static str, Plane)] {
+        const D: (&str, Plane) = ("d", bytes(0, 2));
+        const M: (&str, Plane) = ("m", bytes(2, 2));
+        const CODES: (&str, Plane) = ("codes", LOW);
+        const HIGH: (&str, Plane) = ("high", FIFTH);
+        const SCALES: (&str, Plane) = ("scales", bytes(4, 12));
+        match self {
+            Format::F32 | Format::F16 | Format::Bf16 => &[],
+            Format::Q8_0 => const { &[("codes", bytes(2, 32)), D] },
+            Format::Q4_0 => const { &[CODES, D] },
+            Format::Q4_1 => const { &[CODES, D, M] },
+            Format::Q5_0 => const { &[CODES, HIGH, D] },
+            Format::Q5_1 => const { &[CODES, HIGH, D, M] },
+            Format::Q4K => const { &[CODES, D, M, SCALES] },
+            Format::Q5K => const { &[CODES, HIGH, D, M, SCALES] },
+            Format::Q6K => {
+                const { &[CODES, ("high", UPPER), ("scales", bytes(192, 16)), ("d", bytes(208, 2))] }
+            }
+        }
+    }
+
+    /// One field of all blocks, one after the other.
+    pub fn field(self, field: Plane, blocks: &[u8]) -> Vec<u8> {
+        let len = field.bytes_of(self.block_len());
+        let mut all = vec![0; blocks.len() / self.block_bytes() * len];
+        let mut codes = [0; 256];
+        let codes = &mut codes[..self.block_len()];
+        let blocks = blocks.chunks_exact(self.block_bytes());
+        for (block, out) in blocks.zip(all.chunks_exact_mut(len)) {
+            self.codes(block, codes);
+            self.copy_field(field, block, codes, out);
+        }
+        all
+    }
+
+    fn copy_field(self, field: Plane, block: &[u8], codes: &[u8], out: &mut [u8]) {
+        match field {
+            Plane::Bytes { offset, bytes } => out.copy_from_slice(&block[offset..offset + bytes]),
+            Plane::Bits { bits, shift } => put(bits, shift, codes, out),
         }
     }
 
@@ -233,12 +277,7 @@ impl Format {
                 for (plane, (start, _)) in self.planes().iter().zip(&starts) {
                     let len = plane.bytes_of(self.block_len());
                     let out = &mut out[start + i * len..][..len];
-                    match *plane {
-                        Plane::Bytes { offset, bytes } => {
-                            out.copy_from_slice(&block[offset..offset + bytes]);
-                        }
-                        Plane::Bits { bits, shift } => put(bits, shift, codes, out),
-                    }
+                    self.copy_field(*plane, block, codes, out);
                 }
             }
         }

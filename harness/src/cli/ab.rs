@@ -44,6 +44,10 @@ pub(super) struct Opts {
     /// says so
     #[arg(long, requires = "shape")]
     one_shape: bool,
+    /// Time kernels that are wrong by a little too: finite, written, each element within 1/128 of
+    /// its magnitude. The verdict and the record say so
+    #[arg(long)]
+    tolerate: bool,
     /// For `decode`: compare nothing with the CPU reference; the verdict then says so
     #[arg(long)]
     no_verify: bool,
@@ -92,6 +96,11 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         if opts.shape.is_some() {
             return Err(Error::Usage("--shape does not go with `ab decode`".into()));
         }
+        if opts.tolerate {
+            return Err(Error::Usage(
+                "--tolerate is for kernels; `ab decode` has --no-verify".into(),
+            ));
+        }
         let model = opts
             .model
             .as_deref()
@@ -103,10 +112,14 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
         let sides = [super::place(kernel, &opts.a)?, super::place(kernel, &opts.b)?];
         let problem = super::problem(kernel, opts.shape.as_deref())?;
-        for (variant, file) in sides.iter().filter(|_| !opts.one_shape) {
-            if let Some(file) = file {
+        let mut outside = [None, None];
+        for ((variant, file), outside) in sides.iter().zip(&mut outside) {
+            if let Some(file) = file.as_ref().filter(|_| !opts.one_shape) {
                 let timed = std::slice::from_ref(&problem);
-                one_shape |= !super::check_others(&gpu, kernel, variant, file, timed)?;
+                let others =
+                    super::check_others(&gpu, kernel, variant, file, timed, opts.tolerate)?;
+                one_shape |= others.checked == 0;
+                *outside = others.outside;
             }
         }
         let mut bench_options = BenchOptions::of(&gpu);
@@ -115,6 +128,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         let plan = |side: usize| -> Result<Plan> {
             let (variant, file) = &sides[side];
             let plan = super::plan_of(kernel, variant, &problem.shape, &gpu.caps, file.as_deref());
+            let plan = plan.map(|plan| Plan { lenient: opts.tolerate, ..plan });
             plan.map_err(|e| match e {
                 PlanError::Unavailable(reason) => Error::Unavailable {
                     what: format!("{}/{}", kernel.name, [&opts.a, &opts.b][side]),
@@ -136,7 +150,10 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         let mut first = Bench::new(&gpu, &Pipelines::default(), case, rotate)?.validated()?;
         let mut second = first.beside(&Pipelines::default(), second.clone())?.validated()?;
         let (a, b) = if b_first { (&mut second, &mut first) } else { (&mut first, &mut second) };
-        let (outcome, sides) = ab::kernels(a, b, &bench_options, &options)?;
+        let (outcome, mut sides) = ab::kernels(a, b, &bench_options, &options)?;
+        for (side, outside) in sides.iter_mut().zip(outside) {
+            side.outside = side.outside.take().or(outside);
+        }
         (kernel.show(&problem), mixed, None, Some(sides), outcome)
     };
     if mixed && gpu.checks == Checks::Files {
@@ -148,6 +165,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let ab::Outcome { comparison, blocks, throttled, drift, mut flags } = outcome;
     flags.extend(one_shape.then_some(Flag::OneShape));
     flags.extend(own_tolerance.then_some(Flag::OwnTolerance));
+    let wrong = sides.iter().flatten().any(|side| side.outside.is_some());
+    flags.extend(wrong.then_some(Flag::WrongByALittle));
     environment.canary_drift = drift;
     let (a_side, b_side) = sides.map(|[a, b]| (a, b)).unzip();
     let median = |times: Vec<f64>| stats::summarise(&times).median;
@@ -217,10 +236,22 @@ fn print(ab: &Ab) {
             outln!("one side is more exact by {:.0} times: they do not do the same", high / low);
         }
     }
+    let sides = [("A", &ab.a_side), ("B", &ab.b_side)];
+    let outside = |(name, side): (_, &'_ Option<AbSide>)| {
+        side.as_ref().and_then(|side| side.outside.clone()).map(|why| (name, why))
+    };
+    let wrong: Vec<(&str, String)> = sides.into_iter().filter_map(outside).collect();
+    for (side, why) in &wrong {
+        outln!("{side} is WRONG by a little: {why}");
+    }
     let how = match &ab.verified {
         Some(v) => format!("{} positions verified", v.positions),
         None if ab.kernel == "decode" => "not verified".into(),
-        None => "outputs judged".into(),
+        None => match wrong.as_slice() {
+            [] => "outputs judged".into(),
+            [(side, _)] => format!("{side} is wrong by a little"),
+            _ => "A and B are wrong by a little".into(),
+        },
     };
     let over = match ab.processes.len() {
         0 => "within one run".to_owned(),

@@ -81,7 +81,7 @@ struct KernelOpts {
     #[arg(long)]
     shape: Option<String>,
     /// A WGSL file with the bindings of KERNEL/VARIANT, timed in that variant's place
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "mapping", value_name = "FILE")]
     wgsl: Option<PathBuf>,
     /// Time a --wgsl file that is right for --shape alone: it is not checked on others, and the
     /// result says so
@@ -182,7 +182,9 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         let places = if opts.wgsl.is_some() { &variants[..1] } else { &variants[..] };
         let mut one_shape = opts.one_shape;
         if let Some(file) = opts.wgsl.as_deref().filter(|_| !opts.one_shape) {
-            one_shape = !super::check_others(&session.gpu, kernel, places[0], file, &problems)?;
+            let gpu = &session.gpu;
+            let others = super::check_others(gpu, kernel, places[0], file, &problems, false)?;
+            one_shape = others.checked == 0;
         }
         for problem in &problems {
             let (caps, shape) = (&session.gpu.caps, &problem.shape);

@@ -33,7 +33,7 @@ pub(super) struct Opts {
     shape: Option<String>,
     /// A WGSL file with the bindings of KERNEL/VARIANT (or a TOML beside it that maps its own),
     /// checked in that variant's place; KERNEL alone stands for its first variant
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "mapping", value_name = "FILE")]
     wgsl: Option<std::path::PathBuf>,
     /// Check again whenever the --wgsl file is saved
     #[arg(long, requires = "wgsl")]
@@ -221,7 +221,7 @@ fn print(report: &Report) {
         let (mut counts, mut nmse, mut ratio) = ([0; 3], 0f64, 0f64);
         for case in &group {
             match &case.verdict {
-                Verdict::Passed { nmse: n, worst } => {
+                Verdict::Passed { nmse: n, worst, .. } => {
                     counts[0] += 1;
                     nmse = nmse.max(*n);
                     if let Some(w) = worst {

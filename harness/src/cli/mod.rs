@@ -39,6 +39,7 @@ use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem, Shape};
 
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu};
+use crate::judge::check::Others;
 use crate::plan::user::{UserKernel, is_file};
 use crate::plan::{Plan, PlanError};
 
@@ -314,24 +315,28 @@ fn place(kernel: &'static Kernel, text: &str) -> Result<(&'static KernelVariant,
     }
 }
 
-/// Checks a file on shapes other than the one it is to be timed on; says whether there was one.
+/// Checks a file on shapes other than the one it is to be timed on.
 fn check_others(
     gpu: &std::sync::Arc<Gpu>,
     kernel: &'static Kernel,
     variant: &'static KernelVariant,
     file: &Path,
     timed: &[Problem],
-) -> Result<bool> {
-    let plan = |shape: &Shape| plan_of(kernel, variant, shape, &gpu.caps, Some(file));
-    let checked = crate::judge::check::check_others(gpu, kernel, variant, file, timed, plan)?;
-    if checked == 0 {
+    lenient: bool,
+) -> Result<Others> {
+    let plan = |shape: &Shape| {
+        let plan = plan_of(kernel, variant, shape, &gpu.caps, Some(file))?;
+        Ok(Plan { lenient, ..plan })
+    };
+    let others = crate::judge::check::check_others(gpu, kernel, variant, file, timed, plan)?;
+    if others.checked == 0 {
         let file = file.display().to_string();
         eprintln!(
             "lathe: {}: it takes no other shape to be checked on; the result says `one shape`",
             out::escaped(&file)
         );
     }
-    Ok(checked > 0)
+    Ok(others)
 }
 
 /// Runs `work` now and whenever `path` is saved, until interrupted. An error is shown and waits

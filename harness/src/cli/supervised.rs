@@ -56,7 +56,7 @@ pub(super) fn run(args: &[OsString], work: impl FnOnce() -> ExitCode + Send) -> 
 fn file(arg: &OsString) -> Option<String> {
     let text = arg.to_string_lossy();
     let is_manifest = text == "--manifest" || text.starts_with("--manifest=");
-    let is_wgsl = Path::new(text.as_ref()).extension().is_some_and(|e| e == "wgsl");
+    let is_wgsl = Path::new(text.as_ref()).extension().is_some_and(|e| e == "wgsl" || e == "toml");
     match (is_wgsl, is_manifest) {
         (true, _) => Some(text.rsplit('=').next().unwrap_or_default().to_owned()),
         (_, true) => Some("the manifest's files".to_owned()),

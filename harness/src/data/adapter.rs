@@ -59,6 +59,8 @@ impl AdapterSummary {
             invocations: self.invocations,
             binding_bytes: self.max_binding_bytes,
             storage_buffers: self.storage_buffers,
+            // As many as every adapter has; a device knows better.
+            bind_groups: 4,
             grid_dimension: 65535,
             cooperative_matrices: self.cooperative_matrices.clone(),
         }

@@ -2,7 +2,7 @@
 //! weights happen to lie, differs from one to the next: they are the unit of evidence.
 
 use super::paired::{Verdict, median};
-use super::record::{Ab, AbProcess, Bench, BenchCase, Body, Record, Timing};
+use super::record::{Ab, AbProcess, AbSide, Bench, BenchCase, Body, Record, Timing};
 use super::{Ratio, stats};
 
 /// Fewest processes whose agreement is a claim.
@@ -133,15 +133,14 @@ fn merge_abs(into: &mut Ab, others: Vec<Ab>) {
     if !agreed {
         into.verdict = Verdict::Inconclusive.into();
     }
-    for (side, of) in [
-        (
-            &mut into.a_side,
-            (|ab: &Ab| ab.a_side.as_ref().map(|s| s.nmse)) as fn(&Ab) -> Option<f64>,
-        ),
-        (&mut into.b_side, |ab: &Ab| ab.b_side.as_ref().map(|s| s.nmse)),
-    ] {
-        if let Some(side) = side {
-            side.nmse = all.iter().filter_map(of).fold(side.nmse, f64::max);
+    type Side = fn(&Ab) -> Option<&AbSide>;
+    let sides: [(_, Side); 2] =
+        [(&mut into.a_side, |ab| ab.a_side.as_ref()), (&mut into.b_side, |ab| ab.b_side.as_ref())];
+    for (side, of) in sides {
+        let Some(side) = side else { continue };
+        for other in all.iter().filter_map(of) {
+            side.nmse = side.nmse.max(other.nmse);
+            side.outside = side.outside.take().or_else(|| other.outside.clone());
         }
     }
 }

@@ -302,6 +302,9 @@ pub enum Flag {
     /// A user's file that is held to the tolerance of its mapping.
     #[serde(rename = "own tolerance")]
     OwnTolerance,
+    /// A side is wrong by a little, and timed only since `--tolerate` said so.
+    #[serde(rename = "wrong by a little")]
+    WrongByALittle,
     /// The driver held the clocks down while most samples were taken.
     #[serde(rename = "throttled")]
     Throttled,
@@ -432,8 +435,11 @@ pub struct AbSide {
     pub wgsl: Option<String>,
     /// Largest normalised mean squared error of what timed invocations left.
     pub nmse: f64,
-    /// Largest that was accepted.
+    /// Largest that a right kernel may have.
     pub nmse_bound: f64,
+    /// What is wrong with its outputs: by a little, and timed only since `--tolerate` said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside: Option<String>,
 }
 
 /// Samples of one block.

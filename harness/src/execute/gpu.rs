@@ -13,7 +13,8 @@ use lathe_kernels::ReflectError;
 
 use super::{Batch, Execute, Stream};
 use crate::error::{Error, Result};
-use crate::gpu::{Block, Gpu, Pipeline, Pipelines, Policy};
+use crate::gpu::{Block, Gpu, Pipeline, Pipelines, Policy, Slot};
+use crate::plan::PlannedStage;
 use crate::plan::memory::Memory;
 use crate::plan::recording::{Content, Op, Part, Recording, Tensor, TensorId};
 use crate::plan::run::Run;
@@ -42,7 +43,7 @@ pub struct GpuExecutor {
 struct Dispatch {
     op: usize,
     pipeline: Arc<Pipeline>,
-    bind_group: wgpu::BindGroup,
+    bind_groups: Vec<wgpu::BindGroup>,
     groups: [u32; 3],
 }
 
@@ -87,6 +88,11 @@ impl GpuExecutor {
     /// A tensor's memory, to be shared.
     pub(crate) fn shared(&self, tensor: TensorId) -> Arc<Block> {
         Arc::clone(&self.blocks[tensor.0])
+    }
+
+    /// Whether this memory is one of its tensors'.
+    pub(crate) fn holds(&self, block: &Arc<Block>) -> bool {
+        self.blocks.iter().any(|own| Arc::ptr_eq(own, block))
     }
 
     /// Another executor of the same recording with other memory for some tensors and the rest
@@ -261,39 +267,40 @@ fn prepared(
     let mut index = 0;
     while let Some(op) = ops.get(index) {
         let of = |name: &str, layout: &Pipeline, tensor: &dyn Fn(&str) -> TensorId| {
-            let entries: Vec<_> = layout
-                .bindings
-                .iter()
-                .map(|(binding, name)| wgpu::BindGroupEntry {
-                    binding: *binding,
-                    resource: wgpu::BindingResource::Buffer(blocks[tensor(name).0].binding()),
+            let group = |(group, layout_of): (usize, &wgpu::BindGroupLayout)| {
+                let own = layout.bindings.iter().filter(|slot| slot.group as usize == group);
+                let entry = |slot: &Slot| wgpu::BindGroupEntry {
+                    binding: slot.binding,
+                    resource: wgpu::BindingResource::Buffer(blocks[tensor(&slot.name).0].binding()),
+                };
+                let entries: Vec<_> = own.map(entry).collect();
+                gpu.scoped(name, |device| {
+                    device.create_bind_group(&wgpu::BindGroupDescriptor {
+                        label: None,
+                        layout: layout_of,
+                        entries: &entries,
+                    })
                 })
-                .collect();
-            gpu.scoped(name, |device| {
-                device.create_bind_group(&wgpu::BindGroupDescriptor {
-                    label: None,
-                    layout: &layout.layout,
-                    entries: &entries,
-                })
-            })
+            };
+            layout.layouts.iter().enumerate().map(group).collect::<Result<Vec<_>>>()
         };
         if let Some(run) = runs.next_if(|run| run.ops.start == index) {
             let pipeline = pipelines.of_run(gpu, run)?;
-            let bind_group = of(&op.label.to_string(), &pipeline, &|name| run.tensor(name))?;
+            let bind_groups = of(&op.label.to_string(), &pipeline, &|name| run.tensor(name))?;
             dispatches.push(Dispatch {
                 op: index,
                 pipeline,
-                bind_group,
+                bind_groups,
                 groups: [run.grid.groups, 1, 1],
             });
             index = run.ops.end;
             continue;
         }
         for (stage, pipeline) in op.plan.stages.iter().zip(pipelines.of(gpu, &op.plan)?) {
-            check_declared(op, &stage.entry, blocks)?;
-            let tensor = |name: &str| op.tensor(op.plan.binding(name));
-            let bind_group = of(&op.label.to_string(), &pipeline, &tensor)?;
-            dispatches.push(Dispatch { op: index, pipeline, bind_group, groups: stage.groups });
+            check_declared(op, stage, blocks)?;
+            let tensor = |name: &str| op.tensor(op.plan.code(stage).binding(name));
+            let bind_groups = of(&op.label.to_string(), &pipeline, &tensor)?;
+            dispatches.push(Dispatch { op: index, pipeline, bind_groups, groups: stage.groups });
         }
         index += 1;
     }
@@ -301,11 +308,12 @@ fn prepared(
 }
 
 /// Whether the memory of a shape has what a text declares of it, such as an array of fixed length.
-fn check_declared(op: &Op, entry: &str, blocks: &[Arc<Block>]) -> Result<()> {
-    let reflection = &op.plan.reflection;
-    let used = reflection.entry(entry).map(|e| e.buffers.as_slice()).unwrap_or_default();
+fn check_declared(op: &Op, stage: &PlannedStage, blocks: &[Arc<Block>]) -> Result<()> {
+    let code = op.plan.code(stage);
+    let reflection = code.reflection;
+    let used = reflection.entry(&stage.entry).map(|e| e.buffers.as_slice()).unwrap_or_default();
     for buffer in used.iter().map(|&i| &reflection.buffers[i]) {
-        let own = op.plan.binding(&buffer.name);
+        let own = code.binding(&buffer.name);
         let block = &blocks[op.tensor(own).0];
         // What is declared in vectors may reach into the padding.
         if block.binding().size.is_none_or(|size| buffer.least_bytes > size.get()) {
@@ -322,7 +330,9 @@ fn check_declared(op: &Op, entry: &str, blocks: &[Arc<Block>]) -> Result<()> {
 impl Dispatch {
     fn encode(&self, pass: &mut wgpu::ComputePass<'_>) {
         pass.set_pipeline(&self.pipeline.pipeline);
-        pass.set_bind_group(0, &self.bind_group, &[]);
+        for (group, bound) in (0..).zip(&self.bind_groups) {
+            pass.set_bind_group(group, bound, &[]);
+        }
         let [x, y, z] = self.groups;
         pass.dispatch_workgroups(x, y, z);
     }

@@ -131,7 +131,9 @@ impl Value {
             }
             Content::Words(len) | Content::Counter(len) => Value::U32(vec![0; *len]),
             Content::Values(values) => Value::F32(values.to_vec()),
-            Content::Weights(rows, _) => Value::Weights(rows.clone()),
+            Content::Weights(rows, _) | Content::Apart(rows) | Content::WeightPart(rows, _) => {
+                Value::Weights(rows.clone())
+            }
             Content::Rope(spec) => Value::Rope(spec.clone()),
             Content::Uniform(bytes) => Value::U32(bytemuck::pod_collect_to_vec(bytes)),
         }

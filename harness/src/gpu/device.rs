@@ -196,6 +196,7 @@ impl Gpu {
         checks: Checks,
     ) -> Self {
         let caps = Capabilities {
+            bind_groups: device.limits().max_bind_groups,
             grid_dimension: device.limits().max_compute_workgroups_per_dimension,
             ..adapter.capabilities()
         };

@@ -18,6 +18,6 @@ pub use adapter::adapters;
 pub use buffers::{Block, GUARD_BYTES, Policy, poison};
 pub use device::{Checks, Gpu};
 pub use memory::{Budget, DeviceMemory, MemoryUse};
-pub use pipeline::{Pipeline, Pipelines};
+pub use pipeline::{Pipeline, Pipelines, Slot};
 pub use span::Span;
 pub(crate) use timestamps::Timestamps;

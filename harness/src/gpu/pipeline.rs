@@ -3,24 +3,35 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lathe_kernels::Reflection;
 use lathe_kernels::phases;
+use lathe_kernels::reflect::{Buffer, Reflection};
 
 use super::device::{Checks, Gpu};
 use crate::error::Result;
 use crate::guard;
-use crate::plan::Plan;
 use crate::plan::run::Run;
+use crate::plan::{Plan, PlannedStage};
 
 /// A compiled dispatch.
 #[derive(Debug)]
 pub struct Pipeline {
     /// wgpu's pipeline.
     pub pipeline: wgpu::ComputePipeline,
-    /// Layout of its only bind group.
-    pub layout: wgpu::BindGroupLayout,
-    /// `@binding` and name of each buffer it uses.
-    pub bindings: Vec<(u32, String)>,
+    /// Layouts of its bind groups, of those between that it does not use too.
+    pub layouts: Vec<wgpu::BindGroupLayout>,
+    /// The buffers it uses.
+    pub bindings: Vec<Slot>,
+}
+
+/// Where a buffer is bound.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    /// `@group`.
+    pub group: u32,
+    /// `@binding`.
+    pub binding: u32,
+    /// The variable.
+    pub name: String,
 }
 
 /// Pipelines compiled so far, shared by equal dispatches; a clone is the same.
@@ -32,7 +43,7 @@ pub struct Pipelines {
 impl Pipelines {
     /// The pipelines of a plan's stages, in order.
     pub fn of(&self, gpu: &Gpu, plan: &Plan) -> Result<Vec<Arc<Pipeline>>> {
-        plan.stages.iter().map(|stage| self.stage(gpu, plan, &stage.entry)).collect()
+        plan.stages.iter().map(|stage| self.stage(gpu, plan, stage)).collect()
     }
 
     /// The pipeline of a run.
@@ -56,18 +67,19 @@ impl Pipelines {
         Ok(pipeline)
     }
 
-    fn stage(&self, gpu: &Gpu, plan: &Plan, entry: &str) -> Result<Arc<Pipeline>> {
-        let key = key(plan, entry);
+    fn stage(&self, gpu: &Gpu, plan: &Plan, stage: &PlannedStage) -> Result<Arc<Pipeline>> {
+        let key = key(plan, stage);
         if let Some(found) = self.lock().get(&key) {
             return Ok(Arc::clone(found));
         }
+        let (own, entry) = (plan.code(stage), stage.entry.as_str());
         let what = format!("{}/{} ({entry})", plan.kernel.name, plan.variant);
         let code = Code {
             label: format!("{}/{}", plan.kernel.name, plan.variant),
-            text: &plan.text,
-            reflection: &plan.reflection,
+            text: own.text,
+            reflection: own.reflection,
             entry,
-            constants: plan.constants.iter().map(|(k, v)| (k.as_str(), *v)).collect(),
+            constants: own.constants.iter().map(|(k, v)| (k.as_str(), *v)).collect(),
             checked: gpu.checks.cover(plan),
             trusted: plan.trusted,
         };
@@ -93,16 +105,18 @@ impl Pipelines {
     }
 }
 
-fn key(plan: &Plan, entry: &str) -> String {
+fn key(plan: &Plan, stage: &PlannedStage) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
+    let code = plan.code(stage);
     let mut hasher = DefaultHasher::new();
-    plan.text.hash(&mut hasher);
+    code.text.hash(&mut hasher);
     format!(
-        "{}/{}/{entry}/{:x}/{:?}",
+        "{}/{}/{}/{:x}/{:?}",
         plan.kernel.name,
         plan.variant,
+        stage.entry,
         hasher.finish(),
-        plan.constants
+        code.constants
     )
 }
 
@@ -138,31 +152,32 @@ fn compile(device: &wgpu::Device, code: &Code<'_>) -> Pipeline {
         },
     };
     let used = reflection.entry(entry).map(|e| e.buffers.as_slice()).unwrap_or_default();
-    let entries: Vec<_> = used
-        .iter()
-        .map(|&i| wgpu::BindGroupLayoutEntry {
-            binding: reflection.buffers[i].binding,
-            visibility: wgpu::ShaderStages::COMPUTE,
-            ty: wgpu::BindingType::Buffer {
-                ty: match reflection.buffers[i].uniform {
-                    Some(_) => wgpu::BufferBindingType::Uniform,
-                    None => wgpu::BufferBindingType::Storage {
-                        read_only: !reflection.buffers[i].writable,
-                    },
-                },
-                has_dynamic_offset: false,
-                min_binding_size: None,
+    let entry_of = |buffer: &Buffer| wgpu::BindGroupLayoutEntry {
+        binding: buffer.binding,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer {
+            ty: match buffer.uniform {
+                Some(_) => wgpu::BufferBindingType::Uniform,
+                None => wgpu::BufferBindingType::Storage { read_only: !buffer.writable },
             },
-            count: None,
+            has_dynamic_offset: false,
+            min_binding_size: None,
+        },
+        count: None,
+    };
+    let buffers = || used.iter().map(|&i| &reflection.buffers[i]);
+    let groups = buffers().map(|b| b.group + 1).max().unwrap_or(1);
+    let layout = |group: u32| {
+        let entries: Vec<_> = buffers().filter(|b| b.group == group).map(entry_of).collect();
+        device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+            label: Some(label),
+            entries: &entries,
         })
-        .collect();
-    let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-        label: Some(label),
-        entries: &entries,
-    });
+    };
+    let layouts: Vec<_> = (0..groups).map(layout).collect();
     let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
         label: Some(label),
-        bind_group_layouts: &[Some(&layout)],
+        bind_group_layouts: &layouts.iter().map(Some).collect::<Vec<_>>(),
         immediate_size: 0,
     });
     let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
@@ -177,7 +192,7 @@ fn compile(device: &wgpu::Device, code: &Code<'_>) -> Pipeline {
         },
         cache: None,
     });
-    let bindings =
-        used.iter().map(|&i| (reflection.buffers[i].binding, reflection.buffers[i].name.clone()));
-    Pipeline { pipeline, layout, bindings: bindings.collect() }
+    let slot = |b: &Buffer| Slot { group: b.group, binding: b.binding, name: b.name.clone() };
+    let bindings = buffers().map(slot).collect();
+    Pipeline { pipeline, layouts, bindings }
 }

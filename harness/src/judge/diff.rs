@@ -87,6 +87,8 @@ fn refresh(
             Content::Counter(_)
             | Content::Values(_)
             | Content::Weights(..)
+            | Content::Apart(_)
+            | Content::WeightPart(..)
             | Content::Rope(_)
             | Content::Uniform(_) => {}
         }

@@ -54,6 +54,8 @@ pub struct Within {
     pub nmse: f64,
     /// The element closest to its bound.
     pub worst: Option<WorstElement>,
+    /// What is out of its bound all the same, by as little as the plan lets pass.
+    pub outside: Option<String>,
 }
 
 /// What is wrong with a tensor.
@@ -87,9 +89,10 @@ pub fn judge(
 ) -> Result<Within, Fault> {
     let problem = Problem { shape: op.shape.clone(), state };
     let declared = op.plan.tolerance(&problem);
-    let bare =
-        reference::Tolerance { k: declared.k, rounding: declared.rounding, nmse: declared.nmse };
+    let bare = bare(&declared);
+    let lenient = op.plan.leniently(&problem).as_ref().map(self::bare);
     let mut within = Within::default();
+    let mut outside = None;
     let mut closest = 0.0;
     let mut chosen = None;
     for (tensor, outcome) in outcomes {
@@ -97,11 +100,16 @@ pub fn judge(
         let content = |id: &TensorId| &recording.tensors[id.0].content;
         let words = || -> Vec<u32> { bytemuck::pod_collect_to_vec(&left[tensor]) };
         let fault = |reason: String| Fault::new(name, reason);
-        let real = |expected: &Expected| {
+        let mut real = |expected: &Expected| {
             let got = content(tensor).values(&left[tensor]);
             let declared = op.declared_len(*tensor, &problem).unwrap_or(got.len());
-            let tolerance = stored(bare, content(tensor));
-            compare(name, expected, &got[..declared.min(got.len())], &tolerance)
+            let got = &got[..declared.min(got.len())];
+            let against = |bare| compare(name, expected, got, &stored(bare, content(tensor)));
+            against(bare).or_else(|fault| {
+                let agreement = lenient.map_or(Err(fault.clone()), against)?;
+                outside.get_or_insert(fault.to_string());
+                Ok(agreement)
+            })
         };
         let agreement = match outcome {
             Outcome::Words(expected) => {
@@ -127,7 +135,11 @@ pub fn judge(
             within.worst = Some(WorstElement::of(name, &agreement.worst));
         }
     }
-    Ok(within)
+    Ok(Within { outside, ..within })
+}
+
+fn bare(declared: &lathe_kernels::Tolerance) -> reference::Tolerance {
+    reference::Tolerance { k: declared.k, rounding: declared.rounding, nmse: declared.nmse }
 }
 
 fn compare(

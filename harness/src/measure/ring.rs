@@ -66,13 +66,15 @@ impl Ring {
         let (of_large, bytes) = (self.of_large, self.bytes);
         let copies = vec![Blocks::new(); self.copies.len()];
         let mut ring = Self { copies, given: self.given.clone(), of_large, bytes };
-        for (i, (id, own)) in self.copies[0].iter().enumerate() {
-            if !Arc::ptr_eq(own, &first.shared(*id)) {
-                ring.add(case, first, *id)?;
+        for id in case.rotated() {
+            let own = first.shared(id);
+            let Some(i) = self.copies[0].iter().position(|(_, known)| Arc::ptr_eq(known, &own))
+            else {
+                ring.add(case, first, id)?;
                 continue;
-            }
+            };
             for (copy, known) in ring.copies.iter_mut().zip(&self.copies) {
-                copy.push(known[i].clone());
+                copy.push((id, Arc::clone(&known[i].1)));
             }
         }
         Ok(ring)

@@ -196,7 +196,9 @@ impl Trials {
             });
             match others {
                 Err(Error::CheckFailed(reason)) => return Ok(Some(reason)),
-                Ok(0) => return Ok(Some("takes no other shape to be checked on".into())),
+                Ok(others) if others.checked == 0 => {
+                    return Ok(Some("takes no other shape to be checked on".into()));
+                }
                 other => drop(other?),
             }
         }
@@ -211,8 +213,7 @@ impl Trials {
         };
         for (case, executor) in &base.checked {
             let case = case.with_plan(plan.clone());
-            let recording = Arc::clone(&case.recording);
-            let mut executor = executor.sharing(&pipelines, recording, Policy::Guarded)?;
+            let mut executor = case.prepare_beside(executor, &pipelines, Policy::Guarded)?;
             if let Some(reason) = verdict(&case, &mut executor)? {
                 return Ok(Some(reason));
             }

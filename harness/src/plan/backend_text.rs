@@ -94,6 +94,7 @@ pub fn generous() -> Capabilities {
         invocations: 1024,
         binding_bytes: 1 << 31,
         storage_buffers: 16,
+        bind_groups: 4,
         grid_dimension: 65535,
         cooperative_matrices: Vec::new(),
     }

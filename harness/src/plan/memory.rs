@@ -50,7 +50,7 @@ impl Memory {
             let mut used = vec![false; recording.tensors.len()];
             for op in ops {
                 let bound = op.bindings.iter().map(|(_, id)| *id);
-                for TensorId(id) in bound.chain(op.uniforms.iter().map(|(_, id)| *id)) {
+                for TensorId(id) in bound.chain(op.own.iter().map(|(_, id)| *id)) {
                     used[id] = true;
                 }
             }
@@ -64,7 +64,7 @@ impl Memory {
             let bytes = padded(tensor.content.device_bytes());
             let part = match &tensor.content {
                 _ if chunks[i] && !step[i] && is_worked_on(&tensor.content) => &mut memory.prompt,
-                Content::Weights(..) => &mut memory.weights,
+                Content::Weights(..) | Content::WeightPart(..) => &mut memory.weights,
                 Content::Kv { .. } => &mut memory.kv_cache,
                 content if is_worked_on(content) => &mut memory.step,
                 _ => &mut memory.tables,
@@ -94,7 +94,8 @@ fn is_worked_on(content: &Content) -> bool {
     match content {
         Content::Activation { .. } | Content::Words(_) | Content::Counter(_) => true,
         Content::Kv { .. } => true,
-        Content::Values(_) | Content::Weights(..) | Content::Uniform(_) | Content::Rope(_) => false,
+        Content::Weights(..) | Content::Apart(_) | Content::WeightPart(..) => false,
+        Content::Values(_) | Content::Uniform(_) | Content::Rope(_) => false,
     }
 }
 

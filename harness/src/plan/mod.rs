@@ -3,6 +3,7 @@
 //! into pipelines and buffers.
 
 pub mod backend_text;
+pub mod layout;
 pub mod memory;
 pub mod recording;
 pub mod run;
@@ -13,6 +14,7 @@ pub mod weights;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use lathe_kernels::{
@@ -22,6 +24,7 @@ use lathe_kernels::{
 
 use crate::error::Error;
 use crate::guard;
+use layout::{KvOrder, WeightPart};
 
 /// One variant, specialised for one shape on one adapter.
 #[derive(Clone, Debug)]
@@ -48,11 +51,24 @@ pub struct Plan {
     pub declared: &'static KernelVariant,
     /// The kernel's name of each WGSL variable that has another.
     pub bindings: BTreeMap<String, String>,
-    /// Content of uniform buffers, by variable; built-in kernels have none.
+    /// Content of uniform buffers, by name; built-in kernels have none.
     pub uniforms: Vec<(String, Vec<u8>)>,
+    /// Bytes of scratch memory that a user's file has of its own, by name.
+    pub scratch: Vec<(String, u64)>,
+    /// Variables of a user's file that hold weights in their own way.
+    pub parts: Vec<WeightPart>,
+    /// Caches that a user's file has in another order, by the kernel's name.
+    pub kv_orders: BTreeMap<&'static str, KvOrder>,
     /// How far it may lie from the reference, where that is not what `declared` has.
     pub tolerated: Option<Tolerated>,
+    /// What is wrong by a little passes, and is said to: see [`Plan::leniently`].
+    pub lenient: bool,
 }
+
+/// What counts as wrong by a little: each element within 1/128 of its magnitude, and an error of
+/// 3 % of the output all in all. Arithmetic in f16, angles in f32 and activations in 8 bits lie
+/// far inside; what reads a wrong row, or ignores a part of its inputs, outside.
+const LITTLE: (f64, f64) = (65536.0, 1e-3);
 
 /// A tolerance that a user's mapping asks for.
 #[derive(Clone, Copy, Debug)]
@@ -69,12 +85,61 @@ pub enum Tolerated {
 }
 
 /// One dispatch of a plan.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone)]
 pub struct PlannedStage {
     /// WGSL entry point.
     pub entry: String,
     /// Workgroups in x, y and z.
     pub groups: [u32; 3],
+    /// What it runs where that is not the plan's own text with the plan's constants and bindings:
+    /// see [`Plan::code`].
+    pub code: Option<Arc<StageCode>>,
+}
+
+/// What tells stages apart, in fingerprints too: those of plans of one text are as old as these.
+impl fmt::Debug for PlannedStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("PlannedStage");
+        shown.field("entry", &self.entry).field("groups", &self.groups);
+        if let Some(code) = &self.code {
+            let text = format!("{:016x}", fnv(FNV_START, code.text.bytes()));
+            let StageCode { constants, bindings, .. } = &**code;
+            shown.field("text", &text).field("constants", constants).field("bindings", bindings);
+        }
+        shown.finish()
+    }
+}
+
+/// What a stage of a user's mapping has of its own.
+#[derive(Debug)]
+pub struct StageCode {
+    /// WGSL.
+    pub text: Arc<str>,
+    /// What naga says of it.
+    pub reflection: Arc<Reflection>,
+    /// Values of all overrides.
+    pub constants: Constants,
+    /// See [`Plan::bindings`].
+    pub bindings: BTreeMap<String, String>,
+}
+
+/// What a stage runs: see [`Plan::code`].
+#[derive(Clone, Copy, Debug)]
+pub struct Code<'a> {
+    /// WGSL.
+    pub text: &'a str,
+    /// What naga says of it.
+    pub reflection: &'a Reflection,
+    /// Values of all overrides.
+    pub constants: &'a Constants,
+    bindings: &'a BTreeMap<String, String>,
+}
+
+impl<'a> Code<'a> {
+    /// What a WGSL variable is bound to: the kernel's name of it, or a name of the plan's own.
+    pub fn binding(self, variable: &'a str) -> &'a str {
+        self.bindings.get(variable).map_or(variable, String::as_str)
+    }
 }
 
 /// Why a plan cannot be made.
@@ -182,10 +247,13 @@ impl Plan {
 
     /// The fingerprint of a text, as the state of its hash, with overrides of these names.
     fn fingerprint_after<'a>(&'a self, text: u64, name: impl Fn(&'a str) -> &'a str) -> String {
-        let Self { stages, bindings, uniforms, .. } = self;
+        let Self { stages, bindings, uniforms, scratch, parts, kv_orders, .. } = self;
         let constants: BTreeMap<&str, f64> =
             self.constants.iter().map(|(known, value)| (name(known), *value)).collect();
-        let rest = format!("{constants:?}{stages:?}{bindings:?}{uniforms:?}");
+        let mut rest = format!("{constants:?}{stages:?}{bindings:?}{uniforms:?}");
+        if !scratch.is_empty() || self.is_laid_out() {
+            rest += &format!("{scratch:?}{parts:?}{kv_orders:?}");
+        }
         format!("{:016x}", fnv(text, rest.bytes()))
     }
 
@@ -225,28 +293,77 @@ impl Plan {
             declared: variant,
             bindings: BTreeMap::new(),
             uniforms: Vec::new(),
+            scratch: Vec::new(),
+            parts: Vec::new(),
+            kv_orders: BTreeMap::new(),
             tolerated: None,
+            lenient: false,
         };
         for stage in &variant.stages {
             let groups = stage.grid(shape, &plan.constants);
             if groups == 0 {
                 continue;
             }
-            plan.check_stage(stage.entry, caps)?;
-            let groups = plan.fold(stage.entry, groups, caps)?;
-            plan.stages.push(PlannedStage { entry: stage.entry.to_owned(), groups });
+            let stage = PlannedStage { entry: stage.entry.to_owned(), groups: [0; 3], code: None };
+            plan.check_stage(&stage, caps)?;
+            let groups = plan.fold(&stage, groups, caps)?;
+            plan.stages.push(PlannedStage { groups, ..stage });
         }
         Ok(plan)
     }
 
-    /// Workgroups of an entry point in two dimensions, where one is not enough and it can tell.
+    /// What a stage runs.
+    pub fn code<'a>(&'a self, stage: &'a PlannedStage) -> Code<'a> {
+        match &stage.code {
+            None => Code {
+                text: &self.text,
+                reflection: &self.reflection,
+                constants: &self.constants,
+                bindings: &self.bindings,
+            },
+            Some(code) => Code {
+                text: &code.text,
+                reflection: &code.reflection,
+                constants: &code.constants,
+                bindings: &code.bindings,
+            },
+        }
+    }
+
+    /// Whether weights or caches lie in memory as its mapping says and not as ours.
+    pub fn is_laid_out(&self) -> bool {
+        !self.parts.is_empty() || !self.kv_orders.is_empty()
+    }
+
+    /// Whether a stage, or anything in its text, is bound to a name of the kernel's.
+    pub fn binds(&self, name: &str) -> bool {
+        let own = self.reflection.buffers.iter().map(|b| self.binding(&b.name));
+        let stages = self.stages.iter().map(|stage| self.code(stage));
+        let of =
+            |code: Code<'_>| code.reflection.buffers.iter().any(|b| code.binding(&b.name) == name);
+        own.into_iter().any(|bound| bound == name) || stages.into_iter().any(of)
+    }
+
+    /// All WGSL that it runs: the text of a user's file, then those of its stages' files.
+    pub fn whole_text(&self) -> String {
+        let mut texts: Vec<&str> = vec![&self.text];
+        for stage in &self.stages {
+            let text = self.code(stage).text;
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        texts.join("\n")
+    }
+
+    /// Workgroups of a stage in two dimensions, where one is not enough and it can tell.
     pub(crate) fn fold(
         &self,
-        entry: &str,
+        stage: &PlannedStage,
         groups: usize,
         caps: &Capabilities,
     ) -> Result<[u32; 3], PlanError> {
-        let unfolds = self.reflection.entry(entry).is_some_and(|e| e.unfolds);
+        let unfolds = self.code(stage).reflection.entry(&stage.entry).is_some_and(|e| e.unfolds);
         match fold(groups, caps.grid_dimension) {
             Some([x, y, z]) if y == 1 || unfolds => Ok([x, y, z]),
             _ => Err(PlanError::Unavailable(format!(
@@ -271,14 +388,26 @@ impl Plan {
         }
     }
 
+    /// The tolerance of what is wrong by a little, where it is let pass.
+    pub fn leniently(&self, problem: &Problem) -> Option<Tolerance> {
+        let declared = self.tolerance(problem);
+        let (k, nmse) = (declared.k.max(LITTLE.0), declared.nmse.max(LITTLE.1));
+        self.lenient.then_some(Tolerance { k, nmse, ..declared })
+    }
+
     /// The kernel's name of a WGSL variable.
     pub fn binding<'a>(&'a self, variable: &'a str) -> &'a str {
         self.bindings.get(variable).map_or(variable, String::as_str)
     }
 
-    /// Why an entry point cannot run on an adapter.
-    pub(crate) fn check_stage(&self, entry: &str, caps: &Capabilities) -> Result<(), PlanError> {
-        let reflection = &self.reflection;
+    /// Why a stage cannot run on an adapter.
+    pub(crate) fn check_stage(
+        &self,
+        stage: &PlannedStage,
+        caps: &Capabilities,
+    ) -> Result<(), PlanError> {
+        let Code { reflection, constants, .. } = self.code(stage);
+        let entry = stage.entry.as_str();
         let unavailable = |reason: String| Err(PlanError::Unavailable(reason));
         if reflection.needs_subgroup && caps.subgroup.is_none() {
             return unavailable("needs subgroup operations".into());
@@ -299,7 +428,7 @@ impl Plan {
                 ));
             }
         }
-        let workgroup = || reflection.workgroup(entry, &self.constants);
+        let workgroup = || reflection.workgroup(entry, constants);
         let (memory, invocations) = guard::compile(&self.variant, workgroup)?;
         if memory > caps.workgroup_memory {
             return unavailable(format!(
@@ -313,7 +442,17 @@ impl Plan {
                 caps.invocations
             ));
         }
-        let buffers = reflection.entry(entry).map_or(0, |e| e.buffers.len());
+        let used = reflection.entry(entry).map_or(&[][..], |e| e.buffers.as_slice());
+        let groups = used.iter().map(|&i| reflection.buffers[i].group + 1).max().unwrap_or(0);
+        if groups > caps.bind_groups {
+            return unavailable(format!(
+                "uses @group({}), the adapter has {} groups",
+                groups - 1,
+                caps.bind_groups
+            ));
+        }
+        let storage = |i: &&usize| reflection.buffers[**i].uniform.is_none();
+        let buffers = used.iter().filter(storage).count();
         if buffers > caps.storage_buffers as usize {
             return unavailable(format!(
                 "needs {buffers} storage buffers, the adapter has {}",

@@ -10,6 +10,7 @@ use lathe_kernels::{Elem, FloatFormat, Kernel, Packing, Problem, Role, RopeSpec,
 
 use crate::error::{Error, Result};
 use crate::plan::Plan;
+use crate::plan::layout::{KvOrder, PartLayout, WeightPart};
 use crate::plan::run::Run;
 use crate::plan::weights::WeightRows;
 
@@ -36,12 +37,18 @@ pub enum Content {
     Values(Arc<[f32]>),
     /// Weight rows, packed for the kernels at upload.
     Weights(WeightRows, Packing),
+    /// Weight rows that the device only has as [`Content::WeightPart`]s.
+    Apart(WeightRows),
+    /// What a variable of a user's file holds of weight rows.
+    WeightPart(WeightRows, PartLayout),
     /// KV cache of `len` values, zero at first.
     Kv {
         /// Values.
         len: usize,
         /// How they are stored.
         format: FloatFormat,
+        /// How they follow each other on the device.
+        order: KvOrder,
     },
     /// Fields of a user kernel's uniform buffer.
     Uniform(Vec<u8>),
@@ -58,7 +65,9 @@ impl Content {
             Content::Activation { len, format } => (len * format.bytes()).next_multiple_of(4),
             Content::Values(values) => 4 * values.len(),
             Content::Weights(w, packing) => w.format.packed_bytes(w.rows(), w.k, *packing),
-            Content::Kv { len, format } => len * format.bytes(),
+            Content::Apart(_) => 0,
+            Content::WeightPart(w, layout) => return layout.device_bytes(w),
+            Content::Kv { len, format, .. } => len * format.bytes(),
             Content::Uniform(bytes) => bytes.len(),
             Content::Rope(spec) => 4 * spec.positions * spec.head_dim,
         };
@@ -68,9 +77,11 @@ impl Content {
     /// Bytes as stored on the device, widened to `f32`.
     pub fn values(&self, bytes: &[u8]) -> Vec<f32> {
         match self {
-            Content::Kv { len, format } | Content::Activation { len, format } => {
-                format.decode(bytes, *len)
+            Content::Kv { len, format, order } => {
+                let bytes = &bytes[..bytes.len().min(len * format.bytes())];
+                format.decode(&order.from_device(bytes, format.bytes()), *len)
             }
+            Content::Activation { len, format } => format.decode(bytes, *len),
             _ => FloatFormat::F32.decode(bytes, bytes.len() / 4),
         }
     }
@@ -114,8 +125,9 @@ pub struct Op {
     pub plan: Plan,
     /// Tensor of each binding of the kernel, by name.
     pub bindings: Vec<(&'static str, TensorId)>,
-    /// Tensor of each uniform variable of a user kernel.
-    pub uniforms: Vec<(String, TensorId)>,
+    /// Tensors that only a user's file has, by the plan's names: uniforms, scratch memory, parts
+    /// of weights.
+    pub own: Vec<(String, TensorId)>,
 }
 
 impl Op {
@@ -137,7 +149,7 @@ impl Op {
             .iter()
             .find(|(name, _)| *name == binding)
             .map(|(_, id)| *id)
-            .or_else(|| self.uniforms.iter().find(|(name, _)| name == binding).map(|(_, id)| *id))
+            .or_else(|| self.own.iter().find(|(name, _)| name == binding).map(|(_, id)| *id))
             .unwrap_or_else(|| panic!("{}: nothing bound to {binding}", self.label))
     }
 }
@@ -231,7 +243,7 @@ impl Recording {
                 continue;
             }
             assert!(b.role.is_own(), "{label}: {} is not bound", b.name);
-            if !plan.reflection.buffers.iter().any(|v| plan.binding(&v.name) == b.name) {
+            if !plan.binds(b.name) {
                 continue;
             }
             let (len, name) = (b.len(&problem), format!("scratch.{}.{}", plan.kernel.name, b.name));
@@ -240,12 +252,7 @@ impl Recording {
                 (_, Elem::U32) => Content::Words(len),
                 _ => Content::Activation { len, format: FloatFormat::F32 },
             };
-            let same = |t: &Tensor| t.name == name && t.content.device_bytes() == 4 * len as u64;
-            let id = match self.tensors.iter().position(same) {
-                Some(i) => TensorId(i),
-                None => self.tensor(name, content),
-            };
-            bindings.push((b.name, id));
+            bindings.push((b.name, self.shared(name, content)));
         }
         for (name, id) in &bindings {
             if let Content::Weights(rows, packing) = &self.tensors[id.0].content {
@@ -253,14 +260,35 @@ impl Recording {
                 assert!(same, "{label}: {name} is packed as {packing:?}, not {:?}", plan.packing);
             }
         }
-        let uniforms = plan
-            .uniforms
-            .iter()
-            .map(|(name, bytes)| {
-                (name.clone(), self.tensor(name.clone(), Content::Uniform(bytes.clone())))
-            })
-            .collect();
-        Op { uniforms, label, shape, plan, bindings }
+        let mut own = Vec::new();
+        for (name, bytes) in &plan.uniforms {
+            own.push((name.clone(), self.tensor(name.clone(), Content::Uniform(bytes.clone()))));
+        }
+        for WeightPart { name, of, layout } in &plan.parts {
+            let (_, whole) = bindings.iter().find(|(name, _)| name == of).expect("an input");
+            let (Content::Apart(rows) | Content::Weights(rows, _)) = &self.tensors[whole.0].content
+            else {
+                panic!("{label}: {of} holds no weights");
+            };
+            let content = Content::WeightPart(rows.clone(), layout.clone());
+            own.push((name.clone(), self.tensor(name.clone(), content)));
+        }
+        for (name, bytes) in &plan.scratch {
+            let len = (*bytes / 4) as usize;
+            let content = Content::Activation { len, format: FloatFormat::F32 };
+            own.push((name.clone(), self.shared(name.clone(), content)));
+        }
+        Op { own, label, shape, plan, bindings }
+    }
+
+    /// The tensor of a name and a size, or a new one.
+    fn shared(&mut self, name: String, content: Content) -> TensorId {
+        let bytes = content.device_bytes();
+        let same = |t: &Tensor| t.name == name && t.content.device_bytes() == bytes;
+        match self.tensors.iter().position(same) {
+            Some(i) => TensorId(i),
+            None => self.tensor(name, content),
+        }
     }
 
     /// Operations of a part, once.

@@ -108,7 +108,7 @@ fn is_phase(op: &Op, grid: Grid) -> bool {
     };
     let linear = |groups: [u32; 3]| groups[1] == 1 && groups[2] == 1;
     op.plan.trusted
-        && op.uniforms.is_empty()
+        && op.own.is_empty()
         && op.plan.stages.iter().all(|stage| linear(stage.groups) && fits(&stage.entry))
 }
 

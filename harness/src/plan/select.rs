@@ -214,6 +214,13 @@ fn hinted(
         }
     };
     match (plan, hint) {
+        // Its weights and caches are other operations' too.
+        (Ok(plan), _) if plan.is_laid_out() => Err(SelectError::HintUnavailable {
+            kernel: kernel.name,
+            hint: hint.to_string(),
+            shape: shape.show(kernel.params),
+            reason: "its mapping lays weights or caches out, which whole steps do not".into(),
+        }),
         (Ok(plan), _) => Ok(Selection { plan, why, tuned: false }),
         (Err(PlanError::Reflect(e)), Hint::File { .. }) => Err(SelectError::File(e)),
         (Err(e), _) => Err(SelectError::HintUnavailable {

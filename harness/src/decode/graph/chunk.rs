@@ -11,6 +11,7 @@ use lathe_kernels::{Beta, FloatFormat, Packing, Params, QueryRow, TokensOf, Wind
 
 use super::step::{Listed, ListedShape, Lister, Node, Vector, Vectors, listed, matrix_name};
 use crate::decode::load::LayerWeights;
+use crate::plan::layout::KvOrder;
 use crate::plan::recording::{Content, TensorId};
 use crate::plan::weights::WeightRows;
 
@@ -173,7 +174,7 @@ impl Lister<'_> {
             false => (cache.capacity, [cache.k, cache.v]),
             true => {
                 let len = c.n_kv_heads * (before + options.chunks.most) * c.head_dim;
-                let content = Content::Kv { len, format: options.kv };
+                let content = Content::Kv { len, format: options.kv, order: KvOrder::Heads };
                 let rows = ["k_rows", "v_rows"]
                     .map(|name| self.tensor(format!("chunk.{name}.{before}"), content.clone()));
                 (before + n_tokens, rows)

@@ -26,6 +26,7 @@ use super::GraphOptions;
 use crate::decode::kv_cache::KvCache;
 use crate::decode::load::{LayerWeights, Weights};
 use crate::model::Config;
+use crate::plan::layout::KvOrder;
 use crate::plan::recording::{Content, Label, Tensor, TensorId};
 use crate::plan::weights::WeightRows;
 
@@ -551,7 +552,7 @@ impl Lister<'_> {
         let window = c.layer_window(layer);
         let capacity = window.map_or(options.context, |w| w.min(options.context)).max(1);
         let len = options.sequences * c.n_kv_heads * capacity * c.head_dim;
-        let content = Content::Kv { len, format: options.kv };
+        let content = Content::Kv { len, format: options.kv, order: KvOrder::Heads };
         let cache = KvCache {
             layer,
             k: self.tensor(format!("l{layer}.k_cache"), content.clone()),

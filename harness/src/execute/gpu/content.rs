@@ -6,13 +6,19 @@ use crate::plan::recording::Content;
 
 /// Whether two tensors of one name can be the same memory: as long, and laid out alike.
 pub(super) fn alike(a: &Content, b: &Content) -> bool {
-    let stored = |c: &Content| match c {
-        Content::Weights(rows, packing) => {
-            Some((rows.format, (!rows.format.is_dense()).then_some(*packing)))
+    let same = match (a, b) {
+        (Content::Weights(a, packed), Content::Weights(b, other)) => {
+            a.format == b.format && (a.format.is_dense() || packed == other)
         }
-        _ => None,
+        (Content::WeightPart(a, laid), Content::WeightPart(b, other)) => {
+            a.format == b.format && laid == other
+        }
+        (Content::Kv { order: a, .. }, Content::Kv { order: b, .. }) => a == b,
+        (Content::Weights(..) | Content::WeightPart(..) | Content::Apart(_), _) => false,
+        (_, Content::Weights(..) | Content::WeightPart(..) | Content::Apart(_)) => false,
+        _ => true,
     };
-    a.device_bytes() == b.device_bytes() && stored(a) == stored(b)
+    same && a.device_bytes() == b.device_bytes()
 }
 
 /// Writes what a new tensor holds. `on` hears how many bytes of a matrix are on their way, as often
@@ -22,6 +28,8 @@ pub(super) fn fill(gpu: &Gpu, block: &Block, content: &Content, on: &mut dyn FnM
         // wgpu hands out zeroed memory, but a guarded block is poisoned.
         Content::Counter(len) => block.write(gpu, 0, &vec![0; 4 * len]),
         Content::Activation { .. } | Content::Words(_) | Content::Kv { .. } => {}
+        Content::Apart(_) => {}
+        Content::WeightPart(rows, layout) => block.write(gpu, 0, &layout.bytes(rows)),
         Content::Values(values) => block.write(gpu, 0, bytemuck::cast_slice(values)),
         Content::Weights(rows, packing) => {
             rows.pack(*packing, UPLOAD_BYTES as usize, |offset, bytes| {

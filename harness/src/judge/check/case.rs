@@ -15,6 +15,7 @@ use crate::execute::value::Value;
 use crate::gpu::{Block, Gpu, Pipelines, Policy, poison};
 use crate::judge::{Within, judge};
 use crate::plan::Plan;
+use crate::plan::layout::KvOrder;
 use crate::plan::memory::UPLOAD_BYTES;
 use crate::plan::recording::{Content, Label, Recording, Tensor, TensorId};
 
@@ -64,13 +65,6 @@ pub struct Change {
     to: usize,
     from: usize,
     len: usize,
-}
-
-impl Change {
-    /// Whose stretch it is.
-    pub fn tensor(&self) -> TensorId {
-        self.tensor
-    }
 }
 
 impl Case {
@@ -126,8 +120,14 @@ impl Case {
             .drawn
             .iter()
             .map(|(name, content)| {
+                let is_apart = plan.parts.iter().any(|part| part.of == *name);
                 let content = match content {
+                    Content::Weights(rows, _) if is_apart => Content::Apart(rows.clone()),
                     Content::Weights(rows, _) => Content::Weights(rows.clone(), packing),
+                    Content::Kv { len, format, .. } => {
+                        let order = plan.kv_orders.get(name).copied().unwrap_or_default();
+                        Content::Kv { len: *len, format: *format, order }
+                    }
                     other => other.clone(),
                 };
                 (*name, recording.tensor(*name, content))
@@ -143,9 +143,17 @@ impl Case {
         (0..self.inputs.values.len()).map(|i| self.value(TensorId(i), draw)).collect()
     }
 
+    /// The drawn tensor that one on the device holds, or a part of.
+    fn drawn(&self, tensor: TensorId) -> TensorId {
+        let op = &self.recording.ops[0];
+        let named = op.own.iter().find(|(_, id)| *id == tensor).map(|(name, _)| name);
+        let part = named.and_then(|name| op.plan.parts.iter().find(|part| part.name == *name));
+        part.map_or(tensor, |part| op.tensor(part.of))
+    }
+
     /// What a drawn tensor holds.
     fn value(&self, tensor: TensorId, draw: Draw) -> Value {
-        let inputs = &*self.inputs;
+        let (inputs, tensor) = (&*self.inputs, self.drawn(tensor));
         let first = &inputs.values[tensor.0];
         if !self.is_large(tensor) {
             return match draw.small {
@@ -169,11 +177,12 @@ impl Case {
     /// Device memory for a tensor that holds a draw, made of what holds the first one.
     pub fn of_draw(&self, gpu: &Gpu, first: &Block, id: TensorId, draw: Draw) -> Result<Block> {
         let tensor = &self.recording.tensors[id.0];
-        let each = match (&self.inputs.values[id.0], &tensor.content) {
-            (Value::Weights(rows), Content::Weights(_, packing)) if rows.rows() > 1 => {
+        let each = match &tensor.content {
+            Content::Weights(rows, packing) if rows.rows() > 1 => {
                 rows.format.row_stride(rows.k, *packing)
             }
-            (Value::F32(_), Content::Kv { format, .. }) => 2 * format.bytes(),
+            Content::Kv { format, order: KvOrder::Heads, .. } => 2 * format.bytes(),
+            // The host lays out the others.
             _ => 0,
         };
         if draw.large > 0 && each > 0 && self.is_large(id) {
@@ -230,6 +239,25 @@ impl Case {
         Ok(executor)
     }
 
+    /// The case on the device over the memory of another of the same inputs; what that one lays out
+    /// in another way has memory of its own.
+    pub fn prepare_beside(
+        &self,
+        other: &GpuExecutor,
+        pipelines: &Pipelines,
+        policy: Policy,
+    ) -> Result<GpuExecutor> {
+        let executor = other.sharing(pipelines, Arc::clone(&self.recording), policy)?;
+        for (i, value) in self.inputs.values.iter().enumerate() {
+            let id = TensorId(i);
+            if !other.holds(&executor.shared(id)) && !is_weights(&self.recording.tensors[i]) {
+                let block = executor.block(id);
+                executor.gpu.caught(|| self.write_value(&executor.gpu, block, id, value))?;
+            }
+        }
+        Ok(executor)
+    }
+
     /// Writes every input, zeros into counters, and poison into every output and scratch tensor.
     fn write_inputs(&self, executor: &mut GpuExecutor) -> Result<()> {
         self.write(executor, true)
@@ -257,7 +285,7 @@ impl Case {
                 block.write(&executor.gpu, 0, &vec![0; block.bytes as usize]);
                 continue;
             }
-            // Weights are there since they were allocated.
+            // Weights, and their parts, are there since they were allocated.
             if let (Some(value), false) = (self.inputs.values.get(i), is_weights(tensor)) {
                 self.write_value(&executor.gpu, block, TensorId(i), value);
             }
@@ -290,7 +318,7 @@ impl Case {
     pub fn given(&self) -> Vec<TensorId> {
         let rotated = self.rotated();
         // A table of angles follows from the shape.
-        let fixed = |id: &TensorId| matches!(self.inputs.values[id.0], Value::Rope(_));
+        let fixed = |id: &TensorId| matches!(self.inputs.values[self.drawn(*id).0], Value::Rope(_));
         let input = |id: &TensorId| {
             self.role(*id) == Some(Role::Input) && !rotated.contains(id) && !fixed(id)
         };
@@ -308,18 +336,32 @@ impl Case {
         self.bound().map(|(_, id)| id).filter(|id| self.role(*id) == Some(Role::InOut)).collect()
     }
 
-    fn bound(&self) -> impl Iterator<Item = (&'static str, TensorId)> {
-        self.recording.ops[0].bindings.iter().copied()
+    /// What the device has of what the kernel binds: parts of weights in the place of those that
+    /// lie apart. And scratch memory that only a user's file has.
+    fn bound(&self) -> impl Iterator<Item = (&str, TensorId)> {
+        let op = &self.recording.ops[0];
+        let own = op.own.iter().map(|(name, id)| (name.as_str(), *id));
+        let own = own.filter(|(_, id)| self.role(*id).is_some());
+        let is_apart =
+            |id: &TensorId| matches!(self.recording.tensors[id.0].content, Content::Apart(_));
+        op.bindings.iter().copied().filter(move |(_, id)| !is_apart(id)).chain(own)
     }
 
-    /// What a tensor is to the kernel.
+    /// What a tensor is to the kernel; nothing where it holds what a plan gives, such as uniforms.
     pub fn role(&self, tensor: TensorId) -> Option<Role> {
-        let (name, _) = self.bound().find(|(_, id)| *id == tensor)?;
-        self.kernel.binding(name).map(|b| b.role)
+        let op = &self.recording.ops[0];
+        if let Some((name, _)) = op.bindings.iter().find(|(_, id)| *id == tensor) {
+            return self.kernel.binding(name).map(|b| b.role);
+        }
+        let (name, _) = op.own.iter().find(|(_, id)| *id == tensor)?;
+        if op.plan.parts.iter().any(|part| part.name == *name) {
+            return Some(Role::Input);
+        }
+        op.plan.scratch.iter().any(|(scratch, _)| scratch == name).then_some(Role::Scratch)
     }
 
     pub(crate) fn is_large(&self, tensor: TensorId) -> bool {
-        let binding = given(self.kernel).nth(tensor.0);
+        let binding = given(self.kernel).nth(self.drawn(tensor).0);
         binding.is_some_and(|b| is_large(b, &self.inputs.problem))
     }
 
@@ -330,10 +372,15 @@ impl Case {
     fn write_value(&self, gpu: &Gpu, block: &Block, tensor: TensorId, value: &Value) {
         match (value, &self.recording.tensors[tensor.0].content) {
             (Value::U32(words), _) => block.write(gpu, 0, bytemuck::cast_slice(words)),
-            (
-                Value::F32(values),
-                Content::Kv { format, .. } | Content::Activation { format, .. },
-            ) => block.write(gpu, 0, &format.encode(values)),
+            (Value::F32(values), Content::Kv { format, order, .. }) => {
+                block.write(gpu, 0, &order.to_device(format.encode(values), format.bytes()));
+            }
+            (Value::F32(values), Content::Activation { format, .. }) => {
+                block.write(gpu, 0, &format.encode(values));
+            }
+            (Value::Weights(rows), Content::WeightPart(_, layout)) => {
+                block.write(gpu, 0, &layout.bytes(rows));
+            }
             (Value::F32(values), _) => block.write(gpu, 0, bytemuck::cast_slice(values)),
             (Value::Weights(rows), Content::Weights(_, packing)) => {
                 rows.pack(*packing, UPLOAD_BYTES as usize, |offset, bytes| {
@@ -351,10 +398,11 @@ impl Case {
     pub fn draw_change(&self, rng: &mut Rng) -> Option<Change> {
         let mut inputs: Vec<_> = self
             .bound()
-            .map(|(_, id)| id)
-            .filter(|id| self.role(*id) == Some(Role::Input))
+            .filter(|(_, id)| self.role(*id) == Some(Role::Input))
+            .map(|(_, id)| self.drawn(id))
             .filter(|id| stretches(&self.inputs.values[id.0]) > 0)
             .collect();
+        inputs.dedup();
         if inputs.iter().any(|id| self.is_large(*id)) {
             inputs.retain(|id| self.is_large(*id));
         }
@@ -366,10 +414,11 @@ impl Case {
         Some(Change { tensor, to, from, len })
     }
 
-    /// Writes a tensor of a draw with a change, or without to undo it.
-    pub fn write_changed(&self, gpu: &Gpu, block: &Block, draw: Draw, change: &Change, undo: bool) {
-        let mut value = self.value(change.tensor, draw);
+    /// Writes a tensor of a draw with a change, or without to undo it, wherever the device has it.
+    pub fn write_changed(&self, executor: &GpuExecutor, draw: Draw, change: &Change, undo: bool) {
+        let (gpu, mut value) = (&executor.gpu, self.value(change.tensor, draw));
         let content = &self.recording.tensors[change.tensor.0].content;
+        let block = executor.block(change.tensor);
         if let (Value::Weights(all), Content::Weights(_, packing)) = (&value, content) {
             // Of a matrix only the rows that differ.
             let (changed, rows) = all.changed(change.to, change.from, change.len);
@@ -384,7 +433,9 @@ impl Case {
         if !undo {
             changed(&mut value, change);
         }
-        self.write_value(gpu, block, change.tensor, &value);
+        for (_, id) in self.bound().filter(|(_, id)| self.drawn(*id) == change.tensor) {
+            self.write_value(gpu, executor.block(id), id, &value);
+        }
     }
 
     /// Gives a second invocation other inputs, over what the first one left: a draw whose small
@@ -419,8 +470,7 @@ impl Case {
     pub fn next_change(&self, executor: &GpuExecutor, draw: Draw) -> Result<Option<Change>> {
         let mut rng = Rng::derive(self.inputs.seed, "change");
         let Some(change) = self.draw_change(&mut rng) else { return Ok(None) };
-        let (gpu, block) = (&executor.gpu, executor.block(change.tensor));
-        gpu.caught(|| self.write_changed(gpu, block, draw, &change, false))?;
+        executor.gpu.caught(|| self.write_changed(executor, draw, &change, false))?;
         if self.counts() {
             self.write_small(executor, draw, |role| role == Role::InOut)?;
         }
@@ -526,7 +576,7 @@ impl Case {
         }
         let op = &self.recording.ops[0];
         Ok(match judge(&self.recording, op, state, expected, &left) {
-            Ok(Within { nmse, worst }) => Verdict::Passed { nmse, worst },
+            Ok(Within { nmse, worst, outside }) => Verdict::Passed { nmse, worst, outside },
             Err(fault) => {
                 Verdict::Failed { reason: fault.to_string(), nmse: fault.nmse, worst: fault.worst }
             }

@@ -7,6 +7,7 @@ use lathe_kernels::{
 
 use crate::data::rng::Rng;
 use crate::execute::value::Value;
+use crate::plan::layout::KvOrder;
 use crate::plan::recording::Content;
 use crate::plan::weights::WeightRows;
 
@@ -38,7 +39,7 @@ pub(super) fn draw(
         },
         Elem::Kv(format) => {
             let values = rng.normals(len).into_iter().map(|v| format.round(v)).collect();
-            (Content::Kv { len, format }, Value::F32(values))
+            (Content::Kv { len, format, order: KvOrder::Heads }, Value::F32(values))
         }
         Elem::U32 => (Content::Words(len), Value::U32(words(draw, len, problem, rng))),
         Elem::Weights(matrix) => {

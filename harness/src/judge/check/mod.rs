@@ -32,6 +32,9 @@ pub enum Verdict {
         nmse: f64,
         /// The element closest to its bound.
         worst: Option<WorstElement>,
+        /// What is wrong by a little, where that is let pass.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        outside: Option<String>,
     },
     /// Something is wrong.
     Failed {
@@ -53,10 +56,13 @@ impl Verdict {
     /// This and what became of another invocation, which ran as `when` says.
     fn and(self, next: Self, when: &str) -> Self {
         match (self, next) {
-            (Self::Passed { nmse, worst }, Self::Passed { nmse: other, worst: next }) => {
+            (
+                Self::Passed { nmse, worst, outside },
+                Self::Passed { nmse: other, worst: next, outside: again },
+            ) => {
                 let ratio = |w: &Option<WorstElement>| w.as_ref().map_or(0.0, WorstElement::ratio);
                 let worst = if ratio(&next) > ratio(&worst) { next } else { worst };
-                Self::Passed { nmse: nmse.max(other), worst }
+                Self::Passed { nmse: nmse.max(other), worst, outside: outside.or(again) }
             }
             (Self::Passed { .. }, Self::Failed { reason, nmse, worst }) => {
                 Self::Failed { reason: format!("{reason}, {when}"), nmse, worst }
@@ -183,9 +189,7 @@ pub(crate) fn check_prepared(case: &Case, executor: &mut GpuExecutor) -> Result<
         let change = change.as_ref();
         let next = case.judge_found(executor, Policy::Guarded, draw, &found, change)?;
         if let Some(change) = change {
-            let block = executor.block(change.tensor());
-            let undo = || case.write_changed(&executor.gpu, block, draw, change, true);
-            executor.gpu.caught(undo)?;
+            executor.gpu.caught(|| case.write_changed(executor, draw, change, true))?;
         }
         all = all.and(next, again.words());
     }
@@ -217,7 +221,7 @@ const OTHER_BYTES: f64 = 2.56e8;
 /// Shapes like those `timed` with other sizes. Formats and what is 0 or 1 stay: a file may be for
 /// one weight type and one vector. What a power of two up to 256 divides, it divides still: a file
 /// may be for whole tiles.
-fn others(kernel: &Kernel, timed: &[Problem], rng: &mut Rng) -> Vec<Problem> {
+fn like(kernel: &Kernel, timed: &[Problem], rng: &mut Rng) -> Vec<Problem> {
     let mut others: Vec<Problem> = Vec::new();
     for attempt in 0..8 * OTHERS {
         let Some(base) = timed.get(attempt % timed.len().max(1)) else { break };
@@ -244,9 +248,18 @@ fn others(kernel: &Kernel, timed: &[Problem], rng: &mut Rng) -> Vec<Problem> {
     others
 }
 
+/// What the check on other shapes came to.
+#[derive(Debug, Default)]
+pub struct Others {
+    /// Shapes that it was: those that a file refuses count for nothing, and one that refuses all is
+    /// known on the one alone.
+    pub checked: usize,
+    /// What was wrong by a little, where that is let pass.
+    pub outside: Option<String>,
+}
+
 /// Checks a user's file on other sizes than those `timed`: what is right for one shape alone is no
-/// kernel. Returns on how many it was: shapes that it refuses count for nothing, and a file that
-/// refuses all is known on the one alone.
+/// kernel.
 pub fn check_others(
     gpu: &Arc<Gpu>,
     kernel: &'static Kernel,
@@ -254,10 +267,10 @@ pub fn check_others(
     file: &Path,
     timed: &[Problem],
     plan: impl Fn(&Shape) -> Result<Plan, PlanError>,
-) -> Result<usize> {
-    let (mut rng, mut checked) = (Rng::fresh(), 0);
+) -> Result<Others> {
+    let (mut rng, mut others) = (Rng::fresh(), Others::default());
     let pipelines = Pipelines::default();
-    for problem in others(kernel, timed, &mut rng) {
+    for problem in like(kernel, timed, &mut rng) {
         let seed = rng.next_u64() >> 16;
         let verdict = match plan(&problem.shape) {
             Ok(plan) => check_plan(gpu, &pipelines, plan, &problem, seed)?,
@@ -273,7 +286,10 @@ pub fn check_others(
             seed,
             verdict,
         };
-        checked += usize::from(!matches!(result.verdict, Verdict::Unavailable { .. }));
+        others.checked += usize::from(!matches!(result.verdict, Verdict::Unavailable { .. }));
+        if let Verdict::Passed { outside: Some(why), .. } = &result.verdict {
+            others.outside.get_or_insert(format!("{why} at {}", result.shape));
+        }
         if let Verdict::Failed { reason, .. } = &result.verdict {
             return Err(Error::CheckFailed(format!(
                 "{} is wrong for another shape: {reason}\n  repeat: {}\n  --one-shape times it for \
@@ -283,7 +299,7 @@ pub fn check_others(
             )));
         }
     }
-    Ok(checked)
+    Ok(others)
 }
 
 /// A sweep inside what a file takes: cases and drawn problems are moved there, and drawn again

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lathe_kernels::Constants;
+
 /// What expressions may name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
@@ -16,6 +18,15 @@ impl Names {
     pub(super) fn add(&mut self, name: &str, value: f64) {
         self.values.insert(name.to_owned(), value);
         self.listed.insert(name.to_owned());
+    }
+
+    /// These and the values of overrides.
+    pub(super) fn with(&self, constants: &Constants) -> Self {
+        let mut names = self.clone();
+        for (name, value) in constants {
+            names.add(name, *value);
+        }
+        names
     }
 
     /// Adds a name that errors do not list, unless there is one.

@@ -1,6 +1,7 @@
 //! What stands in the TOML file beside a user's WGSL.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 
@@ -8,6 +9,8 @@ use serde::Deserialize;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Mapping {
+    /// The WGSL, of a mapping that is named itself; else that of its own name.
+    pub(super) file: Option<PathBuf>,
     pub(super) packing: Option<String>,
     pub(super) tolerance: Option<ToleranceMapping>,
     #[serde(default)]
@@ -15,12 +18,72 @@ pub(super) struct Mapping {
     #[serde(default)]
     pub(super) stage: Vec<StageMapping>,
     #[serde(default)]
-    pub(super) bindings: BTreeMap<String, String>,
+    pub(super) bindings: Bindings,
     #[serde(default)]
-    pub(super) uniforms: BTreeMap<String, BTreeMap<String, Number>>,
+    pub(super) uniforms: Uniforms,
     #[serde(default)]
-    pub(super) overrides: BTreeMap<String, Number>,
+    pub(super) overrides: Overrides,
+    /// Bytes of scratch memory, by its name.
+    #[serde(default)]
+    pub(super) scratch: BTreeMap<String, Number>,
 }
+
+/// What each storage variable is.
+pub(super) type Bindings = BTreeMap<String, BoundTo>;
+/// What a storage variable is.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a binding's name, or a table of `of` and how it lies there"
+)]
+pub(super) enum BoundTo {
+    /// A binding, `weights.FIELD`, or scratch memory.
+    Name(String),
+    /// A binding in a layout of its own.
+    Laid(Laid),
+}
+
+/// How a variable holds a binding, where that is not our way.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Laid {
+    pub(super) of: String,
+    /// The first row, and the one behind the last.
+    pub(super) from: Option<Number>,
+    pub(super) to: Option<Number>,
+    /// A field of quantised blocks, and its type.
+    pub(super) field: Option<String>,
+    #[serde(rename = "type")]
+    pub(super) stored: Option<String>,
+    pub(super) packing: Option<String>,
+    pub(super) order: Option<String>,
+}
+
+impl BoundTo {
+    /// The same as a table; nothing of a binding that stays as it is.
+    pub(super) fn laid(&self) -> Option<Laid> {
+        match self {
+            BoundTo::Laid(laid) => Some(laid.clone()),
+            BoundTo::Name(name) => {
+                let (of, field) = name.split_once('.')?;
+                Some(Laid { of: of.into(), field: Some(field.into()), ..Laid::default() })
+            }
+        }
+    }
+
+    /// The binding.
+    pub(super) fn of(&self) -> &str {
+        match self {
+            BoundTo::Name(name) => name.split('.').next().unwrap_or(name),
+            BoundTo::Laid(laid) => &laid.of,
+        }
+    }
+}
+
+/// Values of the fields of each uniform variable.
+pub(super) type Uniforms = BTreeMap<String, BTreeMap<String, Number>>;
+/// Values of overrides.
+pub(super) type Overrides = BTreeMap<String, Number>;
 
 /// How far the file may lie from the reference.
 #[derive(Debug, Deserialize)]
@@ -44,8 +107,25 @@ pub(super) struct OwnTolerance {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StageMapping {
+    /// Another file than the mapping's.
+    pub(super) file: Option<PathBuf>,
     pub(super) entry: String,
     pub(super) workgroups: Workgroups,
+    // What differs from the sections of these names, for this stage alone.
+    #[serde(default)]
+    pub(super) bindings: Bindings,
+    #[serde(default)]
+    pub(super) uniforms: Uniforms,
+    #[serde(default)]
+    pub(super) overrides: Overrides,
+}
+
+impl StageMapping {
+    /// Runs the mapping's own file with the mapping's own sections.
+    pub(super) fn is_plain(&self) -> bool {
+        let Self { file, bindings, uniforms, overrides, .. } = self;
+        file.is_none() && bindings.is_empty() && uniforms.is_empty() && overrides.is_empty()
+    }
 }
 
 /// One number, or a list of one to three.
@@ -66,7 +146,7 @@ impl Workgroups {
 }
 
 /// A number, or an expression that has one.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a number or an expression")]
 pub(super) enum Number {
     Literal(f64),

@@ -26,6 +26,7 @@
 //!
 //! `enable subgroups;` (which Tint requires and naga refuses) is accepted.
 
+mod bind;
 mod expression;
 mod mapping;
 mod takes;
@@ -34,37 +35,71 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lathe_kernels::reflect::{Default, Field, Scalar};
+use lathe_kernels::reflect::Default;
 use lathe_kernels::{
     Capabilities, Constants, Kernel, KernelVariant, Packing, ParamKind, Problem, ReflectError,
-    Reflection, Role, Shape,
+    Reflection, Shape,
 };
 
 use crate::files;
-use crate::plan::{Plan, PlanError, PlannedStage, Tolerated, fits_grid};
+use crate::plan::{Plan, PlanError, PlannedStage, StageCode, Tolerated, fits_grid};
+use bind::{At, Bound};
 use expression::{Names, Wrong, evaluate};
-use mapping::{Mapping, Number, ToleranceMapping};
+use mapping::{Mapping, Number, StageMapping, ToleranceMapping};
 use takes::Takes;
 
 /// A user's file with its mapping.
 #[derive(Debug)]
 pub struct UserKernel {
+    /// As it was named: the WGSL, or its mapping.
     path: PathBuf,
-    /// With its modules.
-    text: String,
-    reflection: Arc<Reflection>,
+    /// The WGSL, then the files that stages name.
+    modules: Vec<Module>,
     kernel: &'static Kernel,
     mapping: Mapping,
     takes: Takes,
     tolerated: Option<Tolerated>,
 }
 
+/// The packing of rows that lie one after the other, without padding.
+const TIGHT: &str = "file";
+
+/// One WGSL file.
+#[derive(Debug)]
+struct Module {
+    path: PathBuf,
+    /// With what it imports.
+    text: Arc<str>,
+    reflection: Arc<Reflection>,
+}
+
+impl Module {
+    fn read(path: PathBuf) -> Result<Self, PlanError> {
+        let (text, reflection) = reflected(&path)?;
+        Ok(Self { path, text: text.into(), reflection: Arc::new(reflection) })
+    }
+
+    /// Its entry points in a few words.
+    fn entries(&self) -> String {
+        let names: Vec<_> =
+            self.reflection.entries.iter().map(|e| format!("`{}`", e.name)).collect();
+        if names.is_empty() { "none".into() } else { names.join(", ") }
+    }
+}
+
+/// A dispatch on its way to a plan.
+struct Staged<'a> {
+    entry: String,
+    groups: [usize; 3],
+    module: &'a Module,
+    constants: Constants,
+    /// What the mapping says of it, if it has it from there.
+    own: Option<&'a StageMapping>,
+}
+
 fn refused(path: &Path, reason: impl std::fmt::Display) -> PlanError {
     ReflectError::User { path: path.display().to_string(), reason: reason.to_string() }.into()
 }
-
-/// Content of uniform buffers, by variable.
-type Uniforms = Vec<(String, Vec<u8>)>;
 
 /// What is wrong with a file: all of it at once.
 #[derive(Debug, Default)]
@@ -83,7 +118,9 @@ impl Faults {
     }
 
     fn add_here(&mut self, fault: String) {
-        self.here.push(fault);
+        if !self.here.contains(&fault) {
+            self.here.push(fault);
+        }
     }
 
     /// Those of an expression, as `what`.
@@ -113,9 +150,14 @@ impl Faults {
     }
 }
 
-/// Whether an argument names a WGSL file and not a variant.
+/// Whether an argument names a WGSL file, or a mapping of one, and not a variant.
 pub fn is_file(text: &str) -> bool {
-    Path::new(text).extension().is_some_and(|e| e == "wgsl")
+    Path::new(text).extension().is_some_and(|e| e == "wgsl" || e == "toml")
+}
+
+/// Whether a file is a mapping, which names the WGSL.
+fn is_mapping(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "toml")
 }
 
 /// The text of a file with its modules, and what naga says of it.
@@ -132,15 +174,36 @@ impl UserKernel {
         &self.path
     }
 
-    /// Reads `path` and the TOML file beside it, if there is one.
+    /// Reads `path` and the TOML file beside it, if there is one; or where `path` is a TOML file,
+    /// it and the WGSL that it names.
     pub fn read(path: &Path, kernel: &'static Kernel) -> Result<Self, PlanError> {
-        let (text, reflection) = reflected(path)?;
         let beside = path.with_extension("toml");
         let mapping: Mapping = match files::read_text(&beside, files::TEXT) {
             Ok(text) => toml::from_str(&text).map_err(|e| refused(&beside, e))?,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Mapping::default(),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound && !is_mapping(path) => {
+                Mapping::default()
+            }
             Err(e) => return Err(refused(&beside, e)),
         };
+        let main = match (&mapping.file, is_mapping(path)) {
+            (Some(file), true) => beside.with_file_name(file),
+            (None, true) => path.with_extension("wgsl"),
+            (None, false) => path.to_owned(),
+            (Some(file), false) => {
+                let file = file.display();
+                return Err(refused(
+                    &beside,
+                    format!("`file` names {file}: name the mapping itself, not a WGSL file"),
+                ));
+            }
+        };
+        let mut modules = vec![Module::read(main)?];
+        for file in mapping.stage.iter().filter_map(|stage| stage.file.as_ref()) {
+            let file = beside.with_file_name(file);
+            if !modules.iter().any(|module| module.path == file) {
+                modules.push(Module::read(file)?);
+            }
+        }
         let mut faults = Faults::default();
         let takes = Takes::read(&mapping.takes, kernel).unwrap_or_else(|why| {
             faults.always.extend(why);
@@ -168,8 +231,7 @@ impl UserKernel {
             }
         };
         faults.end(&beside)?;
-        let (path, reflection) = (path.to_owned(), Arc::new(reflection));
-        Ok(Self { path, text, reflection, kernel, mapping, takes, tolerated })
+        Ok(Self { path: path.to_owned(), modules, kernel, mapping, takes, tolerated })
     }
 
     /// Whether its mapping says which shapes it takes.
@@ -240,7 +302,7 @@ impl UserKernel {
         shape: &Shape,
         caps: &Capabilities,
     ) -> Result<Plan, PlanError> {
-        let (mapping, reflection) = (&self.mapping, &self.reflection);
+        let (mapping, main) = (&self.mapping, &self.modules[0]);
         let parameters = self.names(shape, caps);
         if let Some(reason) =
             self.takes.refuses(shape, &parameters).map_err(|why| refused(&self.path, why))?
@@ -248,56 +310,138 @@ impl UserKernel {
             return Err(PlanError::Unavailable(reason));
         }
         let mut faults = Faults::default();
-        let constants = self.constants(variant, shape, caps, &parameters, &mut faults)?;
-        let mut names = parameters;
-        for (name, value) in &constants {
-            names.add(name, *value);
-        }
+        self.check_names(&mut faults);
+        let given = self.given(variant, shape, caps);
+        let constants = self.constants(main, None, &given, &parameters, &mut faults)?;
         let stages = match mapping.stage.as_slice() {
             [] => self.stages_of(variant, shape, caps, &constants, &mut faults)?,
-            _ => self.mapped_stages(&names, &mut faults),
+            _ => self.mapped_stages(&given, &parameters, &mut faults)?,
         };
-        let (bindings, uniforms) = self.bound(&stages, &names, &mut faults);
-        let packing = match &mapping.packing {
-            None => self.kernel.packing(variant.packing, shape),
-            Some(name) => self.packing(name, shape, &mut faults),
+        let wanted = match mapping.packing.as_deref() {
+            // Each variable that holds weights is a part of its own.
+            None | Some(TIGHT) => variant.packing,
+            Some(name) => self.packing(name, &mut faults),
         };
+        let packing = self.kernel.packing(wanted, shape);
+        let at = At { shape, parameters: &parameters, packing };
+        let Bound { bindings, uniforms, scratch, parts, kv_orders } =
+            self.bound(&stages, &at, &mut faults);
         faults.end(&self.path)?;
+        if let Some((name, bytes)) = scratch.iter().find(|(_, bytes)| *bytes > caps.binding_bytes) {
+            let most = caps.binding_bytes;
+            return Err(PlanError::Unavailable(format!(
+                "{name} needs {bytes} bytes, the largest binding is {most}"
+            )));
+        }
+        let plain = |stage: &Staged<'_>| stage.own.is_none_or(StageMapping::is_plain);
+        let of_all = stages.iter().zip(&bindings).filter(|(stage, _)| plain(stage));
         let mut plan = Plan {
             kernel: self.kernel,
             variant: self.path.display().to_string(),
             trusted: false,
-            text: self.text.clone().into(),
-            reflection: Arc::clone(reflection),
+            text: main.text.to_string().into(),
+            reflection: Arc::clone(&main.reflection),
             constants,
             stages: Vec::new(),
             packing,
             declared: variant,
-            bindings,
+            bindings: of_all.flat_map(|(_, bindings)| bindings.clone()).collect(),
             uniforms,
+            scratch,
+            parts,
+            kv_orders,
             tolerated: self.tolerated,
+            lenient: false,
         };
-        for (entry, groups) in stages {
+        for (stage, bindings) in stages.into_iter().zip(bindings) {
+            let groups = stage.groups;
             if groups[0] == 0 {
                 continue;
             }
+            let own = (!plain(&stage)).then(|| {
+                Arc::new(StageCode {
+                    text: Arc::clone(&stage.module.text),
+                    reflection: Arc::clone(&stage.module.reflection),
+                    constants: stage.constants,
+                    bindings,
+                })
+            });
+            let path = &stage.module.path;
+            let stage = PlannedStage { entry: stage.entry, groups: [0; 3], code: own };
             // Array lengths and the like, which follow from constants.
-            plan.check_stage(&entry, caps).map_err(|e| match e {
-                PlanError::Reflect(ReflectError::Constants(reason)) => refused(&self.path, reason),
+            plan.check_stage(&stage, caps).map_err(|e| match e {
+                PlanError::Reflect(ReflectError::Constants(reason)) => refused(path, reason),
                 other => other,
             })?;
             let limit = caps.grid_dimension as usize;
             let groups = match groups {
-                [x, 1, 1] => plan.fold(&entry, x, caps)?,
+                [x, 1, 1] => plan.fold(&stage, x, caps)?,
                 [x, y, z] if x.max(y).max(z) <= limit => [x as u32, y as u32, z as u32],
                 _ => {
                     let reason = "needs more workgroups than a grid holds";
                     return Err(PlanError::Unavailable(reason.into()));
                 }
             };
-            plan.stages.push(PlannedStage { entry, groups });
+            plan.stages.push(PlannedStage { groups, ..stage });
         }
         Ok(plan)
+    }
+
+    /// A fault of a file, which is named where there are several.
+    fn fault_of(&self, module: &Module, fault: String) -> String {
+        match self.modules.len() {
+            1 => fault,
+            _ => format!("{}: {fault}", module.path.display()),
+        }
+    }
+
+    /// The file of a stage.
+    fn module_of(&self, stage: &StageMapping) -> &Module {
+        let named = stage.file.as_ref().and_then(|file| {
+            let file = self.path.with_file_name(file);
+            self.modules.iter().find(|module| module.path == file)
+        });
+        named.unwrap_or(&self.modules[0])
+    }
+
+    /// Names in the mapping's sections that no file has.
+    fn check_names(&self, faults: &mut Faults) {
+        let in_any = |has: &dyn Fn(&Reflection) -> bool| {
+            self.modules.iter().any(|module| has(&module.reflection))
+        };
+        let buffer = |r: &Reflection, name: &str| r.buffers.iter().any(|b| b.name == name);
+        let Mapping { stage, bindings, uniforms, overrides, .. } = &self.mapping;
+        for name in overrides.keys().filter(|name| !in_any(&|r| r.has_override(name))) {
+            faults.add(format!("has no override `{name}`"));
+        }
+        let variables = bindings.keys().chain(uniforms.keys());
+        for name in variables.filter(|name| !in_any(&|r| buffer(r, name))) {
+            faults.add(format!("the mapping names `{name}`, which it lacks"));
+        }
+        for stage in stage {
+            let module = self.module_of(stage);
+            let reflection = &module.reflection;
+            for name in stage.overrides.keys().filter(|name| !reflection.has_override(name)) {
+                faults.add(self.fault_of(module, format!("has no override `{name}`")));
+            }
+            let variables = stage.bindings.keys().chain(stage.uniforms.keys());
+            for name in variables.filter(|name| !buffer(reflection, name)) {
+                let fault = format!("[[stage]] {} names `{name}`, which it lacks", stage.entry);
+                faults.add(self.fault_of(module, fault));
+            }
+        }
+    }
+
+    /// Values that overrides get by their names: the shape's and the variant's.
+    fn given(
+        &self,
+        variant: &'static KernelVariant,
+        shape: &Shape,
+        caps: &Capabilities,
+    ) -> BTreeMap<String, f64> {
+        let before = self.kernel.values_before(shape);
+        let all = before.chain(shape.iter()).chain(variant.constants(shape, caps));
+        all.map(|(n, v)| (n.to_owned(), v)).collect()
     }
 
     /// The value of a number in the mapping.
@@ -312,33 +456,31 @@ impl UserKernel {
         }
     }
 
-    /// Values of its overrides: the shape's, the variant's, and over them the mapping's.
+    /// Values of a file's overrides: those given, and over them the mapping's and a stage's own.
     fn constants(
         &self,
-        variant: &'static KernelVariant,
-        shape: &Shape,
-        caps: &Capabilities,
+        module: &Module,
+        stage: Option<&StageMapping>,
+        given: &BTreeMap<String, f64>,
         names: &Names,
         faults: &mut Faults,
     ) -> Result<Constants, PlanError> {
-        let before = self.kernel.values_before(shape);
-        let all = before.chain(shape.iter()).chain(variant.constants(shape, caps));
-        let mut given: BTreeMap<String, f64> = all.map(|(n, v)| (n.to_owned(), v)).collect();
-        for (name, number) in &self.mapping.overrides {
-            if !self.reflection.has_override(name) {
-                faults.add(format!("has no override `{name}`"));
-                continue;
+        let (mut given, reflection) = (given.clone(), &module.reflection);
+        let own = stage.iter().flat_map(|stage| &stage.overrides);
+        for (name, number) in self.mapping.overrides.iter().chain(own) {
+            if reflection.has_override(name) {
+                let value = faults.value(&format!("override {name}"), self.value(number, names));
+                given.insert(name.clone(), value.unwrap_or(1.0));
             }
-            let value = faults.value(&format!("override {name}"), self.value(number, names));
-            given.insert(name.clone(), value.unwrap_or(1.0));
         }
-        for (name, default) in &self.reflection.overrides {
+        for (name, default) in &reflection.overrides {
             if *default == Default::Required && !given.contains_key(name) {
-                faults.add(format!("override `{name}` has no value; give it in [overrides]"));
+                let fault = format!("override `{name}` has no value; give it in [overrides]");
+                faults.add(self.fault_of(module, fault));
                 given.insert(name.clone(), 1.0);
             }
         }
-        Ok(self.reflection.constants(given.iter().map(|(n, v)| (n.as_str(), *v)))?)
+        Ok(reflection.constants(given.iter().map(|(n, v)| (n.as_str(), *v)))?)
     }
 
     /// The stages of a built-in variant: the file has its grid, and with that what it takes.
@@ -349,14 +491,15 @@ impl UserKernel {
         caps: &Capabilities,
         constants: &Constants,
         faults: &mut Faults,
-    ) -> Result<Vec<(String, [usize; 3])>, PlanError> {
+    ) -> Result<Vec<Staged<'_>>, PlanError> {
+        let main = &self.modules[0];
         if let Some(reason) = variant.unsupported(shape, caps) {
             return Err(PlanError::Unavailable(reason));
         }
-        let missing = variant.stages.iter().filter(|s| self.reflection.entry(s.entry).is_none());
+        let missing = variant.stages.iter().filter(|s| main.reflection.entry(s.entry).is_none());
         let missing: Vec<_> = missing.map(|stage| stage.entry).collect();
         for entry in &missing {
-            let own = self.entries();
+            let own = main.entries();
             faults.add(format!(
                 "has no entry point `{entry}`; it has {own}: map yours in a [[stage]]"
             ));
@@ -365,137 +508,61 @@ impl UserKernel {
             return Ok(Vec::new());
         }
         self.counts_on(variant, shape, caps, constants)?;
-        let stages = variant.stages.iter();
-        Ok(stages.map(|s| (s.entry.to_owned(), [s.grid(shape, constants), 1, 1])).collect())
-    }
-
-    /// Its entry points in a few words.
-    fn entries(&self) -> String {
-        let names: Vec<_> =
-            self.reflection.entries.iter().map(|e| format!("`{}`", e.name)).collect();
-        if names.is_empty() { "none".into() } else { names.join(", ") }
+        let stages = variant.stages.iter().map(|stage| Staged {
+            entry: stage.entry.to_owned(),
+            groups: [stage.grid(shape, constants), 1, 1],
+            module: main,
+            constants: constants.clone(),
+            own: None,
+        });
+        Ok(stages.collect())
     }
 
     /// The stages that the mapping gives.
-    fn mapped_stages(&self, names: &Names, faults: &mut Faults) -> Vec<(String, [usize; 3])> {
+    fn mapped_stages(
+        &self,
+        given: &BTreeMap<String, f64>,
+        parameters: &Names,
+        faults: &mut Faults,
+    ) -> Result<Vec<Staged<'_>>, PlanError> {
         let mut stages = Vec::new();
         for stage in &self.mapping.stage {
-            if self.reflection.entry(&stage.entry).is_none() {
-                let own = self.entries();
-                faults.add(format!("[[stage]] no entry point `{}`; there are {own}", stage.entry));
+            let (module, entry) = (self.module_of(stage), &stage.entry);
+            if module.reflection.entry(entry).is_none() {
+                let own = module.entries();
+                let fault = format!("[[stage]] no entry point `{entry}`; there are {own}");
+                faults.add(self.fault_of(module, fault));
                 continue;
             }
+            let constants = self.constants(module, Some(stage), given, parameters, faults)?;
+            let names = parameters.with(&constants);
             let (mut groups, list) = ([1; 3], stage.workgroups.list());
             if list.is_empty() || list.len() > 3 {
-                faults.add(format!("[[stage]] {}: one to three workgroups", stage.entry));
+                faults.add(format!("[[stage]] {entry}: one to three workgroups"));
                 continue;
             }
             for (slot, number) in groups.iter_mut().zip(list) {
-                let what = format!("workgroups of {}", stage.entry);
-                let Some(count) = faults.value(&what, self.value(number, names)) else { continue };
+                let what = format!("workgroups of {entry}");
+                let Some(count) = faults.value(&what, self.value(number, &names)) else { continue };
                 match count.floor() {
                     count if (1.0..=f64::from(u32::MAX)).contains(&count) => *slot = count as usize,
                     count => faults.add_here(format!("{count} {what}")),
                 }
             }
-            stages.push((stage.entry.clone(), groups));
+            let (entry, own) = (entry.clone(), Some(stage));
+            stages.push(Staged { entry, groups, module, constants, own });
         }
-        stages
+        Ok(stages)
     }
 
-    /// What the buffers are that its stages use: our binding of each, and the content of uniforms.
-    fn bound(
-        &self,
-        stages: &[(String, [usize; 3])],
-        names: &Names,
-        faults: &mut Faults,
-    ) -> (BTreeMap<String, String>, Uniforms) {
-        let (mapping, reflection) = (&self.mapping, &self.reflection);
-        let entries = || stages.iter().filter_map(|(entry, _)| reflection.entry(entry));
-        let used: BTreeSet<usize> = entries().flat_map(|e| e.buffers.iter().copied()).collect();
-        let written: BTreeSet<usize> = entries().flat_map(|e| e.writes.iter().copied()).collect();
-        let known: Vec<_> = self.kernel.bindings.iter().map(|b| b.name).collect();
-        let known = known.join(", ");
-        let (mut bindings, mut uniforms) = (BTreeMap::new(), Vec::new());
-        for &index in &used {
-            let buffer = &reflection.buffers[index];
-            let name = &buffer.name;
-            if buffer.group != 0 {
-                faults
-                    .add(format!("`{name}` is in @group({}); only group 0 is bound", buffer.group));
-                continue;
-            }
-            if let Some(fields) = &buffer.uniform {
-                match mapping.uniforms.get(name) {
-                    Some(given) => {
-                        let bytes = self.pack((name, fields), given, names, faults);
-                        uniforms.push((name.clone(), bytes));
-                    }
-                    None => {
-                        faults.add(format!("uniform `{name}` needs a section [uniforms.{name}]"));
-                    }
-                }
-                continue;
-            }
-            if mapping.uniforms.contains_key(name) {
-                faults.add(format!("[uniforms.{name}] names a storage buffer"));
-            }
-            let mapped = mapping.bindings.get(name);
-            let ours = mapped.unwrap_or(name);
-            let Some(binding) = self.kernel.binding(ours) else {
-                let kernel = self.kernel.name;
-                faults.add(match mapped {
-                    Some(_) => format!(
-                        "buffer `{name}` is mapped to `{ours}`, which is no binding of {kernel}; it \
-                         has {known}"
-                    ),
-                    None => format!(
-                        "buffer `{name}` is no binding of {kernel}; map it in [bindings] to one of \
-                         {known}"
-                    ),
-                });
-                continue;
-            };
-            if written.contains(&index) && binding.role == Role::Input {
-                faults.add(format!("writes `{name}`, which is the input {ours}"));
-            }
-            let twice = bindings.iter().find(|(_, known)| *known == ours).map(|(name, _)| name);
-            if let Some(other) = twice {
-                let declared = |name: &String| {
-                    reflection.buffers.iter().any(|b| b.name == *name && b.writable)
-                };
-                if buffer.writable || declared(other) {
-                    faults.add(format!(
-                        "`{other}` and `{name}` are both {ours}: memory that is declared \
-                         `read_write` can be bound once"
-                    ));
-                }
-            }
-            bindings.insert(name.clone(), ours.clone());
-        }
-        let lacks = |name: &&String| !reflection.buffers.iter().any(|b| b.name == **name);
-        for name in mapping.bindings.keys().chain(mapping.uniforms.keys()).filter(lacks) {
-            faults.add(format!("the mapping names `{name}`, which it lacks"));
-        }
-        // Without stages nothing is used, and that is the fault.
-        if !stages.is_empty() {
-            for b in self.kernel.bindings.iter().filter(|b| b.role == Role::Output) {
-                if !bindings.values().any(|ours| ours == b.name) {
-                    faults.add(format!("nothing is bound to output `{}`", b.name));
-                }
-            }
-        }
-        (bindings, uniforms)
-    }
-
-    /// The layout a mapping asks for, where quantised rows leave a choice.
-    fn packing(&self, name: &str, shape: &Shape, faults: &mut Faults) -> Packing {
+    /// The layout of rows that a mapping asks for.
+    fn packing(&self, name: &str, faults: &mut Faults) -> Packing {
         let asked = Packing::ALL.iter().find(|p| p.name() == name);
         if asked.is_none() {
             let known: Vec<_> = Packing::ALL.iter().map(|p| p.name()).collect();
-            faults.add(format!("no packing `{name}`; there are {}", known.join(", ")));
+            faults.add(format!("no packing `{name}`; there are {}, {TIGHT}", known.join(", ")));
         }
-        self.kernel.packing(asked.copied().unwrap_or(Packing::ALL[0]), shape)
+        asked.copied().unwrap_or(Packing::ALL[0])
     }
 
     /// The grid of a built-in variant counts on the tunables of that variant's own source.
@@ -534,51 +601,6 @@ impl UserKernel {
             }
         }
         Ok(())
-    }
-
-    /// Content of a uniform buffer.
-    fn pack(
-        &self,
-        (name, fields): (&str, &[Field]),
-        given: &BTreeMap<String, Number>,
-        names: &Names,
-        faults: &mut Faults,
-    ) -> Vec<u8> {
-        for field in given.keys().filter(|n| !fields.iter().any(|f| f.name == **n)) {
-            faults.add(format!("uniform `{name}` has no field `{field}`"));
-        }
-        let mut bytes = Vec::new();
-        for field in fields {
-            let what = format!("uniform field `{}`", field.name);
-            let Some(number) = given.get(&field.name) else {
-                faults.add(format!("{what} has no value"));
-                continue;
-            };
-            let Some(number) = faults.value(&what, self.value(number, names)) else { continue };
-            let fits = match field.scalar {
-                Scalar::U32 => number.fract() == 0.0 && (0.0..=4_294_967_295.0).contains(&number),
-                Scalar::I32 => {
-                    number.fract() == 0.0 && (-2_147_483_648.0..=2_147_483_647.0).contains(&number)
-                }
-                Scalar::F32 => (number as f32).is_finite(),
-            };
-            if !fits {
-                faults.add_here(format!("{what} cannot hold {number}"));
-                continue;
-            }
-            let word = match field.scalar {
-                Scalar::U32 => (number as u32).to_le_bytes(),
-                Scalar::I32 => (number as i32).to_le_bytes(),
-                Scalar::F32 => (number as f32).to_le_bytes(),
-            };
-            let end = field.offset as usize + 4;
-            if bytes.len() < end {
-                bytes.resize(end, 0);
-            }
-            bytes[end - 4..end].copy_from_slice(&word);
-        }
-        bytes.resize(bytes.len().next_multiple_of(16), 0);
-        bytes
     }
 }
 

@@ -1,0 +1,442 @@
+//! What the buffers of a user's file are: bindings of ours, in layouts of its own where it says so,
+//! content of uniforms, scratch memory.
+
+use std::collections::BTreeMap;
+
+use lathe_kernels::reflect::{Buffer, Field, Scalar};
+use lathe_kernels::{Elem, KernelBinding, Matrix, Packing, Plane, Problem, Role, Shape, State};
+
+use super::expression::Names;
+use super::mapping::{BoundTo, Laid, Number};
+use super::{Faults, Staged, TIGHT, UserKernel};
+use crate::plan::layout::{Arrangement, KvOrder, PartLayout, WeightPart};
+
+/// What a plan is made for.
+pub(super) struct At<'a> {
+    pub(super) shape: &'a Shape,
+    pub(super) parameters: &'a Names,
+    /// How rows lie that say nothing else.
+    pub(super) packing: Packing,
+}
+
+/// What a plan's stages are bound to.
+#[derive(Default)]
+pub(super) struct Bound {
+    /// Of each stage, the plan's name of each variable that has another.
+    pub(super) bindings: Vec<BTreeMap<String, String>>,
+    /// Content of uniform buffers, by the plan's names.
+    pub(super) uniforms: Vec<(String, Vec<u8>)>,
+    /// Bytes of scratch memory, by the plan's names.
+    pub(super) scratch: Vec<(String, u64)>,
+    /// Weights in layouts of their own.
+    pub(super) parts: Vec<WeightPart>,
+    /// Caches in an order of their own.
+    pub(super) kv_orders: BTreeMap<&'static str, KvOrder>,
+}
+
+/// The plan's name of scratch memory of a file's own: no binding's and no uniform's.
+fn scratch_name(name: &str) -> String {
+    format!("scratch.{name}")
+}
+
+/// What a variable is.
+struct Target {
+    /// The plan's name of it.
+    called: String,
+    /// Our binding, where it is one.
+    of: Option<&'static KernelBinding>,
+}
+
+/// Adds `value` under a name and says which: the same variable may hold another in another stage.
+fn named<T: PartialEq>(all: &mut Vec<(String, T)>, name: &str, value: T) -> String {
+    let mut called = name.to_owned();
+    loop {
+        match all.iter().find(|(known, _)| *known == called) {
+            Some((_, known)) if *known == value => return called,
+            Some(_) => called.push('\''),
+            None => {
+                all.push((called.clone(), value));
+                return called;
+            }
+        }
+    }
+}
+
+/// The plan's name of a part of weights, which is added to those known.
+fn part(
+    parts: &mut Vec<WeightPart>,
+    variable: &str,
+    of: &'static str,
+    layout: PartLayout,
+) -> String {
+    let mut name = format!("{of}.{variable}");
+    loop {
+        match parts.iter().find(|part| part.name == name) {
+            Some(known) if known.layout == layout && known.of == of => return name,
+            Some(_) => name.push('\''),
+            None => {
+                parts.push(WeightPart { name: name.clone(), of, layout });
+                return name;
+            }
+        }
+    }
+}
+
+impl UserKernel {
+    /// What the buffers are that its stages use.
+    pub(super) fn bound(&self, stages: &[Staged<'_>], at: &At<'_>, faults: &mut Faults) -> Bound {
+        let mut bound = Bound { scratch: self.scratch(at.parameters, faults), ..Bound::default() };
+        for stage in stages {
+            let bindings = self.bound_of(stage, at, &mut bound, faults);
+            bound.bindings.push(bindings);
+        }
+        bound.kv_orders.retain(|_, order| *order != KvOrder::Heads);
+        // Without stages nothing is used, and that is the fault.
+        if stages.is_empty() {
+            return bound;
+        }
+        let is_used = |name: &str| {
+            bound.bindings.iter().any(|stage| stage.values().any(|bound| bound == name))
+        };
+        for b in self.kernel.bindings.iter().filter(|b| b.role == Role::Output) {
+            if !is_used(b.name) {
+                faults.add(format!("nothing is bound to output `{}`", b.name));
+            }
+        }
+        for name in self.mapping.scratch.keys().filter(|name| !is_used(&scratch_name(name))) {
+            faults.add(format!("[scratch] no stage uses `{name}`"));
+        }
+        bound
+    }
+
+    /// Sizes of scratch memory of its own, in whole words.
+    fn scratch(&self, parameters: &Names, faults: &mut Faults) -> Vec<(String, u64)> {
+        /// More than any binding holds; a size that is no number of bytes is far above.
+        const MOST: f64 = (1u64 << 48) as f64;
+        let mut scratch = Vec::new();
+        for (name, bytes) in &self.mapping.scratch {
+            if self.kernel.binding(name).is_some() {
+                let kernel = self.kernel.name;
+                faults.add(format!("[scratch] {kernel} has a binding `{name}`: take another name"));
+            }
+            let what = format!("[scratch] {name}");
+            let Some(bytes) = faults.value(&what, self.value(bytes, parameters)) else { continue };
+            if bytes.fract() != 0.0 || !(1.0..=MOST).contains(&bytes) {
+                faults.add_here(format!("{what}: {bytes} bytes"));
+                continue;
+            }
+            scratch.push((scratch_name(name), (bytes as u64).next_multiple_of(4)));
+        }
+        scratch
+    }
+
+    /// What the buffers of one stage are. Its uniforms, and weights and caches that lie in their
+    /// own way, are added to those known.
+    fn bound_of(
+        &self,
+        stage: &Staged<'_>,
+        at: &At<'_>,
+        bound: &mut Bound,
+        faults: &mut Faults,
+    ) -> BTreeMap<String, String> {
+        let (mapping, reflection) = (&self.mapping, &stage.module.reflection);
+        let names = at.parameters.with(&stage.constants);
+        let Some(entry) = reflection.entry(&stage.entry) else { return BTreeMap::new() };
+        let mut bindings = BTreeMap::new();
+        for &index in &entry.buffers {
+            let buffer = &reflection.buffers[index];
+            let name = &buffer.name;
+            let mut add = |fault: String| faults.add(self.fault_of(stage.module, fault));
+            let own = stage.own.and_then(|own| own.uniforms.get(name));
+            let given = own.or_else(|| mapping.uniforms.get(name));
+            if let Some(fields) = &buffer.uniform {
+                let Some(given) = given else {
+                    add(format!("uniform `{name}` needs a section [uniforms.{name}]"));
+                    continue;
+                };
+                let bytes = self.pack((name, fields), given, &names, faults);
+                let free = match self.kernel.binding(name) {
+                    None => name.clone(),
+                    Some(_) => format!("uniform.{name}"),
+                };
+                let called = named(&mut bound.uniforms, &free, bytes);
+                if called != *name {
+                    bindings.insert(name.clone(), called);
+                }
+                continue;
+            }
+            if given.is_some() {
+                add(format!("[uniforms.{name}] names a storage buffer"));
+            }
+            match self.target(stage, buffer, at, bound, faults) {
+                None => {}
+                Some(Target { called, of: Some(of) })
+                    if entry.writes.contains(&index) && of.role == Role::Input =>
+                {
+                    let fault = format!("writes `{name}`, which is the input {}", of.name);
+                    faults.add(self.fault_of(stage.module, fault));
+                    bindings.insert(name.clone(), called);
+                }
+                Some(target) => {
+                    bindings.insert(name.clone(), target.called);
+                }
+            }
+        }
+        self.refuse_twice(stage, &bindings, faults);
+        bindings
+    }
+
+    /// What a storage variable is mapped to.
+    fn target(
+        &self,
+        stage: &Staged<'_>,
+        buffer: &Buffer,
+        at: &At<'_>,
+        bound: &mut Bound,
+        faults: &mut Faults,
+    ) -> Option<Target> {
+        let (mapping, name) = (&self.mapping, &buffer.name);
+        let own = stage.own.and_then(|own| own.bindings.get(name));
+        let mapped = own.or_else(|| mapping.bindings.get(name));
+        let ours = mapped.map_or(name.as_str(), BoundTo::of);
+        let laid = mapped.and_then(BoundTo::laid);
+        let mut add = |fault: String| {
+            faults.add(self.fault_of(stage.module, fault));
+            None
+        };
+        if mapping.scratch.contains_key(ours) {
+            if laid.is_some() {
+                return add(format!("buffer `{name}`: scratch memory `{ours}` has no layout"));
+            }
+            return Some(Target { called: scratch_name(ours), of: None });
+        }
+        let Some(of) = self.kernel.binding(ours) else {
+            let known: Vec<_> = self.kernel.bindings.iter().map(|b| b.name).collect();
+            let (kernel, known) = (self.kernel.name, known.join(", "));
+            return add(match mapped {
+                Some(_) => format!(
+                    "buffer `{name}` is mapped to `{ours}`, which is no binding of {kernel}; it \
+                     has {known}"
+                ),
+                None => format!(
+                    "buffer `{name}` is no binding of {kernel}; map it in [bindings] to one of \
+                     {known}"
+                ),
+            });
+        };
+        let plain = || Some(Target { called: ours.to_owned(), of: Some(of) });
+        let problem = Problem { shape: at.shape.clone(), state: State::default() };
+        let what = |why: String| format!("[bindings] {name}: {why}");
+        match of.elem(&problem) {
+            Elem::Weights(matrix) => {
+                // Beside parts the whole is one more: the device has no other.
+                let tight = mapping.packing.as_deref() == Some(TIGHT);
+                if laid.is_none() && !tight && !self.lays_out(ours) {
+                    return plain();
+                }
+                let laid = laid.unwrap_or_default();
+                let (rows, k) = matrix.order.streams(of.len(&problem) / matrix.k, matrix.k);
+                let matrix = Matrix { k, ..matrix };
+                let layout = self.part(&laid, name, (matrix, rows), at, faults)?;
+                let called = part(&mut bound.parts, name, of.name, layout);
+                Some(Target { called, of: Some(of) })
+            }
+            Elem::Kv(_) => {
+                let order =
+                    match self.kv_order(&laid.unwrap_or_default(), at.shape, of.len(&problem)) {
+                        Ok(order) => order,
+                        Err(why) => return add(what(why)),
+                    };
+                let known = *bound.kv_orders.entry(of.name).or_insert(order);
+                if known != order {
+                    return add(what(format!("{ours} is bound in two orders")));
+                }
+                plain()
+            }
+            _ if laid.is_some() => {
+                add(what(format!("{ours} is neither weights nor a cache: it has one layout")))
+            }
+            _ => plain(),
+        }
+    }
+
+    /// Whether some variable holds a binding in its own way.
+    fn lays_out(&self, ours: &str) -> bool {
+        let stages = self.mapping.stage.iter().flat_map(|stage| stage.bindings.values());
+        let mut all = self.mapping.bindings.values().chain(stages);
+        all.any(|bound| bound.of() == ours && bound.laid().is_some())
+    }
+
+    /// How a variable holds weights.
+    fn part(
+        &self,
+        laid: &Laid,
+        variable: &str,
+        (matrix, all): (Matrix, usize),
+        at: &At<'_>,
+        faults: &mut Faults,
+    ) -> Option<PartLayout> {
+        let what = format!("[bindings] {variable}");
+        let mut wrong = |why: String| {
+            faults.add(format!("{what}: {why}"));
+        };
+        let columns = match laid.order.as_deref() {
+            None | Some("rows") => false,
+            Some("columns") => true,
+            Some(order) => {
+                wrong(format!("no order `{order}` of weights; there are rows, columns"));
+                return None;
+            }
+        };
+        let packing = laid.packing.as_deref();
+        if let Some(packing) = packing.filter(|packing| *packing != TIGHT) {
+            wrong(format!("no packing `{packing}` of one buffer; there is {TIGHT}"));
+            return None;
+        }
+        let all_tight = self.mapping.packing.as_deref() == Some(TIGHT);
+        let arrangement = match columns {
+            true => Arrangement::Columns,
+            // Fields of padded rows would lie nobody knows how far apart.
+            false if packing.is_some() || all_tight || laid.field.is_some() => Arrangement::Rows,
+            false => Arrangement::Packed(at.packing),
+        };
+        let format = matrix.format;
+        let field = match laid.field.as_deref() {
+            None => None,
+            Some(name) => {
+                let fields = format.fields_apart();
+                let found = fields.iter().find(|(own, _)| *own == name).map(|(_, field)| *field);
+                if found.is_none() {
+                    let known: Vec<_> = fields.iter().map(|(name, _)| *name).collect();
+                    let format = format.name();
+                    let why = match known.as_slice() {
+                        [] => format!("{format} has no fields; [takes] says which WEIGHT it takes"),
+                        known => {
+                            let known = known.join(", ");
+                            format!("{format} has no field `{name}`; it has {known}")
+                        }
+                    };
+                    // Another format may have it.
+                    faults.add_here(format!("{what}: {why}"));
+                }
+                Some(found?)
+            }
+        };
+        let halves = matches!(field, Some(Plane::Bytes { bytes: 2, .. }));
+        let widened = match laid.stored.as_deref() {
+            None => false,
+            Some("f16") if halves => false,
+            Some("f32") if halves => true,
+            Some(other) => {
+                faults.add(format!("{what}: type `{other}`; `d` and `m` are f16, or f32 if asked"));
+                return None;
+            }
+        };
+        let mut row = |number: &Option<Number>, default: usize| match number {
+            None => Some(default),
+            Some(number) => {
+                let value = faults.value(&what, self.value(number, at.parameters))?;
+                if value.fract() != 0.0 || !(0.0..=all as f64).contains(&value) {
+                    faults.add_here(format!("{what}: row {value} of {all}"));
+                    return None;
+                }
+                Some(value as usize)
+            }
+        };
+        let (from, to) = (row(&laid.from, 0)?, row(&laid.to, all)?);
+        if from >= to {
+            faults.add_here(format!("{what}: no row from {from} to {to}"));
+            return None;
+        }
+        Some(PartLayout { rows: from..to, field, arrangement, widened })
+    }
+
+    /// How a file has a cache.
+    fn kv_order(&self, laid: &Laid, shape: &Shape, len: usize) -> Result<KvOrder, String> {
+        let Laid { of: _, from, to, field, stored, packing, order } = laid;
+        let others = [field, stored, packing].iter().any(|other| other.is_some());
+        if others || from.is_some() || to.is_some() {
+            return Err("a cache has an `order` and nothing else".into());
+        }
+        match order.as_deref() {
+            None | Some("heads") => Ok(KvOrder::Heads),
+            Some("tokens") => {
+                let size = |name: &str| shape.get(name).map(|size| size as usize);
+                match (size("KV_HEADS"), size("HEAD_DIM")) {
+                    (Some(heads), Some(head_dim)) => {
+                        let token = size("SEQUENCES").unwrap_or(1) * heads * head_dim;
+                        Ok(KvOrder::Tokens { heads, slots: len / token.max(1), head_dim })
+                    }
+                    _ => Err(format!("caches of {} have no order of tokens", self.kernel.name)),
+                }
+            }
+            Some(order) => Err(format!("no order `{order}` of a cache; there are heads, tokens")),
+        }
+    }
+
+    /// Memory that is declared `read_write` can be bound once in a dispatch.
+    fn refuse_twice(
+        &self,
+        stage: &Staged<'_>,
+        bindings: &BTreeMap<String, String>,
+        faults: &mut Faults,
+    ) {
+        let buffers = &stage.module.reflection.buffers;
+        let writable = |name: &String| buffers.iter().any(|b| b.name == *name && b.writable);
+        let mut seen: BTreeMap<&String, &String> = BTreeMap::new();
+        for (name, ours) in bindings {
+            let Some(other) = seen.insert(ours, name) else { continue };
+            if writable(name) || writable(other) {
+                faults.add(format!(
+                    "`{other}` and `{name}` are both {ours}: memory that is declared `read_write` \
+                     can be bound once"
+                ));
+            }
+        }
+    }
+
+    /// Content of a uniform buffer.
+    fn pack(
+        &self,
+        (name, fields): (&str, &[Field]),
+        given: &BTreeMap<String, Number>,
+        names: &Names,
+        faults: &mut Faults,
+    ) -> Vec<u8> {
+        for field in given.keys().filter(|n| !fields.iter().any(|f| f.name == **n)) {
+            faults.add(format!("uniform `{name}` has no field `{field}`"));
+        }
+        let mut bytes = Vec::new();
+        for field in fields {
+            let what = format!("uniform field `{}`", field.name);
+            let Some(number) = given.get(&field.name) else {
+                faults.add(format!("{what} has no value"));
+                continue;
+            };
+            let Some(number) = faults.value(&what, self.value(number, names)) else { continue };
+            let fits = match field.scalar {
+                Scalar::U32 => number.fract() == 0.0 && (0.0..=4_294_967_295.0).contains(&number),
+                Scalar::I32 => {
+                    number.fract() == 0.0 && (-2_147_483_648.0..=2_147_483_647.0).contains(&number)
+                }
+                Scalar::F32 => (number as f32).is_finite(),
+            };
+            if !fits {
+                faults.add_here(format!("{what} cannot hold {number}"));
+                continue;
+            }
+            let word = match field.scalar {
+                Scalar::U32 => (number as u32).to_le_bytes(),
+                Scalar::I32 => (number as i32).to_le_bytes(),
+                Scalar::F32 => (number as f32).to_le_bytes(),
+            };
+            let end = field.offset as usize + 4;
+            if bytes.len() < end {
+                bytes.resize(end, 0);
+            }
+            bytes[end - 4..end].copy_from_slice(&word);
+        }
+        bytes.resize(bytes.len().next_multiple_of(16), 0);
+        bytes
+    }
+}

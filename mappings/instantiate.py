@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Writes the WGSL that the mappings of this folder are for, from a checkout of an engine.
+
+    python3 mappings/instantiate.py ENGINE CHECKOUT... OUT
+    lathe check gemv --mapping OUT/mul_mat_vec_f16.toml
+
+ENGINE is ggml-webgpu (a checkout of llama.cpp), doppler, or wgml (checkouts of wgml and of wgmath,
+whose modules it imports). OUT gets the text and the mappings
+beside it. ONNX Runtime Web makes its WGSL when a model runs, so there is nothing to instantiate:
+save what it makes beside a copy of the mapping.
+"""
+
+import pathlib
+import re
+import shutil
+import sys
+
+GGML = "ggml/src/ggml-webgpu/wgsl-shaders"
+VECTOR = {
+    "SCALAR": "",
+    "SRC1_INNER_TYPE": "f32",
+    "WG_SIZE": "64u",
+    "OUTPUTS_PER_WG": "4u",
+    "NUM_COLS": "1u",
+    "USE_WORKGROUP_REDUCTION": "",
+}
+F16 = {"MUL_ACC_FLOAT": "", "SRC0_INNER_TYPE": "f16", "TYPE_F16": ""}
+Q4_0 = {"MUL_ACC_Q4_0": "", "SRC0_INNER_TYPE": "u32", "BYTE_HELPERS": "", "U32_DEQUANT_HELPERS": ""}
+
+# The source of each text, and what its templates are given.
+TEXTS = {
+    "ggml-webgpu": {
+        "mul_mat_vec_f16.wgsl": (f"{GGML}/mul_mat_vec.wgsl", VECTOR | F16),
+        "mul_mat_vec_q4_0.wgsl": (f"{GGML}/mul_mat_vec.wgsl", VECTOR | Q4_0),
+    },
+    "doppler": {"matmul_gemv_subgroup.wgsl": ("src/gpu/kernels/matmul_gemv_subgroup.wgsl", {})},
+    "wgml": {"rms_norm.wgsl": ("crates/wgml/src/ops/rms_norm.wgsl", {})},
+}
+
+
+def holds(condition, defines):
+    """The value of what follows #if: numbers, names, defined(NAME), ! && || and comparisons."""
+    text = re.sub(r"defined\s*\(\s*(\w+)\s*\)", lambda m: str(int(m[1] in defines)), condition)
+    text = re.sub(r"[A-Za-z_]\w*", lambda m: defines.get(m[0]) or "0", text)
+    text = text.replace("&&", " and ").replace("||", " or ")
+    text = re.sub(r"!(?!=)", " not ", text)
+    text = re.sub(r"(\d)u\b", r"\1", text)
+    if not re.fullmatch(r"[\d\s()<>=!+\-*/%andort]*", text):
+        sys.exit(f"cannot read the condition: {condition}")
+    return bool(eval(text, {"__builtins__": {}}))
+
+
+def replaced(line, defines):
+    """A line with what is defined in the place of its names, and in the place of theirs."""
+    for _ in range(8):
+        new = re.sub(r"\b[A-Za-z_]\w*\b", lambda m: defines.get(m[0]) or m[0], line)
+        if new == line:
+            break
+        line = new
+    return line
+
+
+def preprocessed(path, defines):
+    """A file with #include, #define and conditions carried out."""
+    out, taken = [], []  # of each open condition: taken now, taken before
+    for line in path.read_text().splitlines():
+        word = re.match(r"\s*#\s*(\w+)\s*(.*?)\s*$", line)
+        active = all(now for now, _ in taken)
+        if not word or word[1] == "import" or word[1] == "define_import_path":
+            if active:
+                out.append(replaced(line, defines))
+            continue
+        name, rest = word[1], word[2].split("//")[0].strip()
+        if name in ("ifdef", "ifndef", "if"):
+            met = holds(rest, defines) if name == "if" else (rest in defines) == (name == "ifdef")
+            taken.append((active and met, met))
+        elif name in ("elif", "else"):
+            _, before = taken.pop()
+            outer = all(now for now, _ in taken)
+            met = not before and (name == "else" or holds(rest, defines))
+            taken.append((outer and met, before or met))
+        elif name == "endif":
+            taken.pop()
+        elif not active:
+            continue
+        elif name == "define":
+            key, _, value = rest.partition(" ")
+            defines[key] = value.strip()
+        elif name == "undef":
+            defines.pop(rest, None)
+        elif name == "include":
+            out.append(preprocessed(path.parent / rest.strip('"'), defines))
+        else:
+            sys.exit(f"{path}: cannot carry out #{name}")
+    if taken:
+        sys.exit(f"{path}: a condition has no #endif")
+    return "\n".join(out)
+
+
+def linked(text, modules, done):
+    """A text with its `#import path as Name` carried out: `Name::item` becomes `Name_item`."""
+    imports = re.findall(r"^#import\s+([\w:]+)\s+as\s+(\w+);?\s*$", text, re.M)
+    text = re.sub(r"^#(import|define_import_path)\b.*$", "", text, flags=re.M)
+    before = ""
+    for path, name in imports:
+        text = re.sub(rf"\b{name}::", f"{name}_", text)
+        if path in done:
+            continue
+        done.add(path)
+        if path not in modules:
+            sys.exit(f"no file has #define_import_path {path}")
+        module = preprocessed(modules[path], {})
+        own = re.findall(r"^\s*(?:fn|struct|const|alias)\s+(\w+)", module, re.M)
+        module = linked(module, modules, done)
+        for item in own:
+            module = re.sub(rf"(?<!\.)\b{item}\b", f"{name}_{item}", module)
+        before += module + "\n"
+    return before + text
+
+
+def main():
+    if len(sys.argv) < 4 or sys.argv[1] not in TEXTS:
+        sys.exit(f"{__doc__}\nengines: {', '.join(TEXTS)}")
+    engine, *checkouts, out = sys.argv[1:]
+    checkouts, out = [pathlib.Path(checkout) for checkout in checkouts], pathlib.Path(out)
+    modules = {}
+    for path in (path for checkout in checkouts for path in checkout.rglob("*.wgsl")):
+        found = re.search(r"^#define_import_path\s+([\w:]+)", path.read_text(), re.M)
+        if found:
+            modules.setdefault(found[1], path)
+    out.mkdir(parents=True, exist_ok=True)
+    for name, (source, defines) in TEXTS[engine].items():
+        path = next((c / source for c in checkouts if (c / source).is_file()), None)
+        if not path:
+            sys.exit(f"no checkout has {source}: is one of them of {engine}?")
+        text = linked(preprocessed(path, dict(defines)), modules, set())
+        (out / name).write_text(text + "\n")
+    for mapping in sorted((pathlib.Path(__file__).parent / engine).glob("*.toml")):
+        shutil.copy(mapping, out)
+        print(f"lathe {mapping.read_text().splitlines()[0].split('lathe ')[1]}")
+
+
+if __name__ == "__main__":
+    main()
