@@ -83,7 +83,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 },
             ]);
         }
-        outln!("{t}");
+        out::table(t);
         outln!("{} variants valid, {} not", report.passed, report.failed);
     }
     match failed {
@@ -147,7 +147,7 @@ fn validate_file(global: &Global, opts: &Opts, path: &Path) -> Result<()> {
                 found,
             ]);
         }
-        outln!("{t}");
+        out::table(t);
         match needs.as_slice() {
             [] => outln!("{shown}: needs no optional feature"),
             some => outln!("{shown}: needs {}", some.join(", ")),

@@ -149,6 +149,7 @@ pub(super) fn profile(steps: usize) -> Record {
         steps: profiled,
         by_op,
         serialised_ms_per_token: serialised,
+        identity: None,
         selected: selected.collect(),
         verified: None,
     };
