@@ -146,6 +146,54 @@ fn a_list_of_shapes_is_a_case_each_and_one_is_asked_for_where_one_is_taken() {
 }
 
 #[test]
+fn limits_of_adapters_that_are_not_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.wgsl");
+    let text = "enable f16;\n\
+        @group(0) @binding(0) var<storage, read_write> y: array<f32>;\n\
+        var<workgroup> a: array<f32, 5000>;\n\
+        @compute @workgroup_size(512) fn large(@builtin(local_invocation_index) i: u32) {\n\
+            a[i] = f32(f16(i)); workgroupBarrier(); y[i] = a[511u - i];\n}\n\
+        @compute @workgroup_size(64) fn small(@builtin(local_invocation_index) i: u32) {\n\
+            y[i] = f32(f16(i));\n}\n";
+    std::fs::write(&file, text).unwrap();
+    let shown = file.display().to_string();
+    let output = lathe(&["validate", &shown, "--limits", "all", "--json"]);
+    assert_eq!(code(&output), 1);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let fits = |row: usize, profile: &str| {
+        let fits = report["rows"][row]["fits"].as_array().unwrap();
+        let fit = fits.iter().find(|fit| fit["profile"] == profile).unwrap();
+        (fit["shapes"] == 1, fit["reasons"].to_string())
+    };
+    let (runs, why) = fits(0, "minimal");
+    for part in ["shader-f16", "20000 bytes of workgroup memory", "512 invocations"] {
+        assert!(!runs && why.contains(part), "{part}: {why}");
+    }
+    assert!(!fits(0, "adreno").0 && fits(0, "apple").0 && fits(0, "uhd620").0);
+    assert!(!fits(1, "minimal").0 && !fits(1, "minimal").1.contains("bytes"));
+    // What it fits is no failure, and every number has a source.
+    assert_eq!(code(&lathe(&["validate", &shown, "--limits", "apple,uhd620"])), 0);
+    for profile in report["profiles"].as_array().unwrap() {
+        assert!(!profile["sources"].as_array().unwrap().is_empty(), "{profile}");
+    }
+
+    let built_in = document(&lathe(&["validate", "glu", "--limits", "minimal", "--json"]));
+    assert_eq!(built_in["rows"][0]["name"], "glu/naive");
+    let fit = &built_in["rows"][0]["fits"][0];
+    assert!(fit["shapes"].as_u64().unwrap() > 0 && fit["shapes"] == fit["of"], "{fit}");
+    let subgroup =
+        document(&lathe(&["validate", "rms_norm/subgroup", "--limits", "minimal", "--json"]));
+    let fit = &subgroup["rows"][0]["fits"][0];
+    assert_eq!(fit["shapes"], 0);
+    assert!(fit["reasons"][0].as_str().unwrap().contains("subgroup"), "{fit}");
+
+    let unknown = lathe(&["validate", "glu", "--limits", "aple"]);
+    assert_eq!(code(&unknown), 2);
+    assert!(stderr(&unknown).contains("did you mean `apple`?"), "{}", stderr(&unknown));
+}
+
+#[test]
 fn a_flag_that_does_nothing_is_refused() {
     let output = lathe(&["report", "a.json", "-o", "b.html", "--adapter", "0"]);
     assert_eq!(code(&output), 2);

@@ -58,7 +58,7 @@ const PAGES: &[Page] = &[
         &[
             ("validate gemv", "every variant of a kernel"),
             ("validate mine.wgsl --set WG=64", "a file of yours, a value for an override"),
-            ("validate mine.wgsl --page mine.html", "and a page that asks a browser"),
+            ("validate mine.wgsl --limits all", "which adapters it fits, without any of them"),
         ],
     ),
     page(

@@ -3,6 +3,7 @@
 //! into pipelines and buffers.
 
 pub mod backend_text;
+pub mod limits;
 pub mod memory;
 pub mod recording;
 pub mod run;
@@ -279,46 +280,15 @@ impl Plan {
     /// Why an entry point cannot run on an adapter.
     pub(crate) fn check_stage(&self, entry: &str, caps: &Capabilities) -> Result<(), PlanError> {
         let reflection = &self.reflection;
-        let unavailable = |reason: String| Err(PlanError::Unavailable(reason));
-        if reflection.needs_subgroup && caps.subgroup.is_none() {
-            return unavailable("needs subgroup operations".into());
+        // A feature that is not there may keep the text from being compiled at all.
+        let mut lacking = limits::features_lacking(reflection, caps);
+        if lacking.is_empty() {
+            let workgroup = || reflection.workgroup(entry, &self.constants);
+            let workgroup = guard::compile(&self.variant, workgroup)?;
+            lacking = limits::lacking(reflection, entry, workgroup, caps);
         }
-        if reflection.needs_f16 && !caps.f16 {
-            return unavailable("needs 16-bit floats (shader-f16)".into());
-        }
-        for wanted in &reflection.needs_cooperative_matrix {
-            let offered = &caps.cooperative_matrices;
-            if !offered.contains(wanted) {
-                let offered: Vec<_> = offered.iter().map(ToString::to_string).collect();
-                let offered = match offered.as_slice() {
-                    [] => "none".to_owned(),
-                    some => some.join(", "),
-                };
-                return unavailable(format!(
-                    "needs cooperative matrices {wanted}, the adapter has {offered}"
-                ));
-            }
-        }
-        let workgroup = || reflection.workgroup(entry, &self.constants);
-        let (memory, invocations) = guard::compile(&self.variant, workgroup)?;
-        if memory > caps.workgroup_memory {
-            return unavailable(format!(
-                "needs {memory} bytes of workgroup memory, the adapter has {}",
-                caps.workgroup_memory
-            ));
-        }
-        if invocations > caps.invocations {
-            return unavailable(format!(
-                "needs {invocations} invocations a workgroup, the adapter has {}",
-                caps.invocations
-            ));
-        }
-        let buffers = reflection.entry(entry).map_or(0, |e| e.buffers.len());
-        if buffers > caps.storage_buffers as usize {
-            return unavailable(format!(
-                "needs {buffers} storage buffers, the adapter has {}",
-                caps.storage_buffers
-            ));
+        if !lacking.is_empty() {
+            return Err(PlanError::Unavailable(lacking.swap_remove(0)));
         }
         Ok(())
     }
