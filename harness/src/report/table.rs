@@ -7,7 +7,7 @@ pub use crate::data::bytes;
 /// A table with a header; columns listed in `right` are aligned right.
 pub fn table(header: &[&str], right: &[usize]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
+    table.load_style(presets::ASCII_MARKDOWN);
     table.set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header.to_vec());
     for column in right {
