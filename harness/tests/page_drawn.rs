@@ -1,5 +1,5 @@
-//! The HTML page as a browser draws it: committed records in Chromium, at the width of a desktop and
-//! of a telephone, light and dark. Nothing may reach over the page's edge, be empty, lie over
+//! The HTML page as a browser draws it: committed records in Chromium, at the width of a desktop
+//! and of a telephone, light and dark. Nothing may reach over the page's edge, be empty, lie over
 //! something else or be too small or too pale to read. `page_drawn.js` looks.
 //!
 //! Where no Chromium is installed these tests say so and pass; LATHE_CHROMIUM names one that is not

@@ -27,8 +27,9 @@ pub(super) struct Opts {
     /// Seed of the shapes and inputs; with --shape, of that case's inputs
     #[arg(long, default_value_t = 42)]
     seed: u64,
-    /// Shapes instead of the sweep, such as ROWS=1152,K=6912,WEIGHT=bf16, with lists (ROWS=[64,128])
-    /// and ranges (K=64..=1024*2, K=64..=256+64); what is not named keeps the kernel's default
+    /// Shapes instead of the sweep, such as ROWS=1152,K=6912,WEIGHT=bf16, with lists
+    /// (ROWS=[64,128]) and ranges (K=64..=1024*2, K=64..=256+64); what is not named keeps the
+    /// kernel's default
     #[arg(long)]
     shape: Option<String>,
     /// A WGSL file with the bindings of KERNEL/VARIANT (or a TOML beside it that maps its own),

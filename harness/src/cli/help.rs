@@ -1,4 +1,4 @@
-//! What `--help` says beyond the options themselves: headings, examples, and only the flags that act.
+//! What `--help` says beyond the options themselves: examples, and only the flags that act.
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory};

@@ -45,7 +45,7 @@ pub fn profiles() -> Vec<Profile> {
                 subgroup: Some((64, 128)),
                 workgroup_memory: 32 << 10,
                 invocations: 1024,
-                // max_descriptor_set_size is in the millions; a bind group has 1000 entries at most.
+                // max_descriptor_set_size is in the millions; a bind group has 1000 entries.
                 storage_buffers: 1000,
                 ..minimal.clone()
             },
@@ -58,7 +58,7 @@ pub fn profiles() -> Vec<Profile> {
                 // 1024 and 32 a thread; maxPerStageDescriptorStorageBuffers UINT16_MAX;
                 // minSubgroupSize 8, maxSubgroupSize 32; shaderFloat16 from generation 8 on.
                 "Mesa, src/intel/vulkan/anv_device.c: anv_GetPhysicalDeviceProperties",
-                // 8 execution units of 7 threads a subslice: 56 threads, more than 1024 invocations.
+                // 8 execution units of 7 threads a subslice: 56, for more than 1024 invocations.
                 "Intel, The Compute Architecture of Intel Processor Graphics Gen9",
             ],
             caps: Capabilities {
