@@ -104,6 +104,126 @@ fn nothing_on_the_command_line_panics() {
     }
 }
 
+/// Lines of a table on stdout, and all of stdout.
+fn printed(output: &Output) -> (Vec<String>, String) {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (text.lines().filter(|line| line.starts_with('|')).map(str::to_owned).collect(), text)
+}
+
+#[test]
+fn tables_fit_80_columns_and_a_pipe_has_no_colours() {
+    let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/records/nvidia-h200");
+    let record = |name: &str| records.join(name).display().to_string();
+    let (base, new) =
+        (record("2026-11-22-ladder-gemv_q.json"), record("2026-11-21-ladder-gemv_q.json"));
+    let compare = ["compare", &base, &new];
+    let commands: [&[&str]; 4] =
+        [&["doctor"], &["list"], &["check", "glu", "--cases", "1"], &compare];
+    for command in commands {
+        let (lines, text) = printed(&lathe(command));
+        assert!(lines.len() > 2, "{command:?}: {text}");
+        for line in lines {
+            assert!(line.chars().count() <= 80, "{command:?}: {line}");
+        }
+        assert!(!text.contains('\u{1b}'), "{command:?}");
+    }
+}
+
+#[test]
+fn a_list_of_shapes_is_a_case_each_and_one_is_asked_for_where_one_is_taken() {
+    let shape = ["--shape", "N=[64,128..=256*2],ACTIVATION=silu"];
+    let checked = document(&lathe(&[&["check", "glu/naive", "--json"], &shape[..]].concat()));
+    assert_eq!((checked["passed"].as_u64(), checked["failed"].as_u64()), (Some(3), Some(0)));
+    let timed = document(&lathe(&[&["bench", "glu/naive", "--json"], &shape[..]].concat()));
+    let sizes: Vec<_> = timed["cases"].as_array().unwrap().iter().map(|c| &c["shape"]).collect();
+    assert_eq!(sizes.len(), 3);
+    assert!(sizes[2].as_str().unwrap().starts_with("N=256,"), "{sizes:?}");
+    let refused = lathe(&[&["show", "glu/naive"], &shape[..]].concat());
+    assert_eq!(code(&refused), 2);
+    assert!(stderr(&refused).contains("names 3 shapes"), "{}", stderr(&refused));
+    let meant = lathe(&["check", "glu", "--shape", "ACTIVATON=silu"]);
+    assert!(stderr(&meant).contains("did you mean `ACTIVATION`?"), "{}", stderr(&meant));
+}
+
+#[test]
+fn limits_of_adapters_that_are_not_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.wgsl");
+    let text = "enable f16;\n\
+        @group(0) @binding(0) var<storage, read_write> y: array<f32>;\n\
+        var<workgroup> a: array<f32, 5000>;\n\
+        @compute @workgroup_size(512) fn large(@builtin(local_invocation_index) i: u32) {\n\
+            a[i] = f32(f16(i)); workgroupBarrier(); y[i] = a[511u - i];\n}\n\
+        @compute @workgroup_size(64) fn small(@builtin(local_invocation_index) i: u32) {\n\
+            y[i] = f32(f16(i));\n}\n";
+    std::fs::write(&file, text).unwrap();
+    let shown = file.display().to_string();
+    let output = lathe(&["validate", &shown, "--limits", "all", "--json"]);
+    assert_eq!(code(&output), 1);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let fits = |row: usize, profile: &str| {
+        let fits = report["rows"][row]["fits"].as_array().unwrap();
+        let fit = fits.iter().find(|fit| fit["profile"] == profile).unwrap();
+        (fit["shapes"] == 1, fit["reasons"].to_string())
+    };
+    let (runs, why) = fits(0, "minimal");
+    for part in ["shader-f16", "20000 bytes of workgroup memory", "512 invocations"] {
+        assert!(!runs && why.contains(part), "{part}: {why}");
+    }
+    assert!(!fits(0, "adreno").0 && fits(0, "apple").0 && fits(0, "uhd620").0);
+    assert!(!fits(1, "minimal").0 && !fits(1, "minimal").1.contains("bytes"));
+    // What it fits is no failure, and every number has a source.
+    assert_eq!(code(&lathe(&["validate", &shown, "--limits", "apple,uhd620"])), 0);
+    for profile in report["profiles"].as_array().unwrap() {
+        assert!(!profile["sources"].as_array().unwrap().is_empty(), "{profile}");
+    }
+
+    let built_in = document(&lathe(&["validate", "glu", "--limits", "minimal", "--json"]));
+    assert_eq!(built_in["rows"][0]["name"], "glu/naive");
+    let fit = &built_in["rows"][0]["fits"][0];
+    assert!(fit["shapes"].as_u64().unwrap() > 0 && fit["shapes"] == fit["of"], "{fit}");
+    let subgroup =
+        document(&lathe(&["validate", "rms_norm/subgroup", "--limits", "minimal", "--json"]));
+    let fit = &subgroup["rows"][0]["fits"][0];
+    assert_eq!(fit["shapes"], 0);
+    assert!(fit["reasons"][0].as_str().unwrap().contains("subgroup"), "{fit}");
+
+    let unknown = lathe(&["validate", "glu", "--limits", "aple"]);
+    assert_eq!(code(&unknown), 2);
+    assert!(stderr(&unknown).contains("did you mean `apple`?"), "{}", stderr(&unknown));
+}
+
+#[test]
+fn a_flag_that_does_nothing_is_refused() {
+    let output = lathe(&["report", "a.json", "-o", "b.html", "--adapter", "0"]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("--adapter does nothing in `lathe report`"));
+}
+
+#[test]
+fn a_model_may_be_the_first_word() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/rusty/rusty-q6_k.gguf");
+    let file = file.display().to_string();
+    for model in [&[file.as_str()][..], &["-m", &file], &["--model", &file]] {
+        let words = [&["decode"], model, &["--prompt-tokens", "2,5", "-n", "2", "--no-verify"]];
+        let output = lathe(&[&words.concat()[..], &["--json"]].concat());
+        assert_eq!(document(&output)["generated"].as_array().unwrap().len(), 2);
+    }
+    let twice = lathe(&["decode", &file, "-m", &file, "--prompt-tokens", "2"]);
+    assert_eq!(code(&twice), 2, "{}", stderr(&twice));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn drivers_do_not_complain_of_a_missing_folder() {
+    let output = Command::new(env!("CARGO_BIN_EXE_lathe"))
+        .arg("doctor")
+        .env_remove("XDG_RUNTIME_DIR")
+        .output()
+        .unwrap();
+    assert!(!stderr(&output).contains("XDG_RUNTIME_DIR"), "{}", stderr(&output));
+}
+
 #[test]
 fn without_an_adapter_exits_3_and_says_what_to_install() {
     let none = |args: &[&str]| {

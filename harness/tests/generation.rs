@@ -359,8 +359,8 @@ fn what_cannot_be_run_is_refused_at_once() {
     ] {
         refused(&[&decode[..], args].concat(), 2, says);
     }
-    refused(&["bench", "decode"], 2, "--model");
-    refused(&["suite"], 2, "--model");
+    refused(&["bench", "decode"], 2, "<MODEL>");
+    refused(&["suite"], 2, "<MODEL>");
     refused(&["suite", "--tier", "quick", "--only", "long", "-m", &model], 2, "short, medium");
     refused(&["suite", "--arch", "gpt-9"], 2, "gpt-9");
     refused(&["suite", "--tier", "all", "-m", &model], 2, "invalid value");

@@ -654,6 +654,35 @@ impl Kernel {
         problem.show(self.params, self.state)
     }
 
+    /// The same without what stands at its default: for tables and headings. `--shape` reads it
+    /// as the same problem, since a value is left out only where it is both the neutral one and
+    /// the default of `--shape`.
+    pub fn show_brief(&self, problem: &Problem) -> String {
+        problem.show(&self.told(problem), self.state)
+    }
+
+    /// The parameters that a brief text names.
+    fn told(&self, problem: &Problem) -> Vec<Param> {
+        let default = self.default_problem();
+        let told = |p: &&Param| {
+            let value = problem.get(p);
+            p.neutral.is_none() || p.neutral != value || default.get(p) != value
+        };
+        self.params.iter().filter(told).copied().collect()
+    }
+
+    /// The text of a record as [`Kernel::show_brief`] has it, with the state only where it names
+    /// one; a text that this kernel cannot read stays as it is.
+    pub fn brief(&self, text: &str) -> String {
+        let named = self.default_problem().parse_over(self.name, &[self.params, self.state], text);
+        let (Ok(problem), Ok((_, named))) = (self.parse_complete(text), named) else {
+            return text.to_owned();
+        };
+        let state: Vec<Param> =
+            self.state.iter().filter(|p| named.contains(&p.name)).copied().collect();
+        problem.show(&self.told(&problem), &state)
+    }
+
     /// Reads `NAME=VALUE,…` over another problem.
     pub fn parse_over(&self, base: &Problem, text: &str) -> Result<Problem, ShapeError> {
         base.parse_over(self.name, &[self.params, self.state], text).map(|(problem, _)| problem)

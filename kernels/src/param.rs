@@ -460,6 +460,12 @@ impl Problem {
         }
     }
 
+    /// The value of a parameter or a word of the state.
+    pub fn get(&self, param: &Param) -> Option<f64> {
+        let state = self.state.get(param.name).map(|value| value as f64);
+        state.or_else(|| self.shape.get(param.name))
+    }
+
     /// Reads `NAME=VALUE,…` over `self`; names are matched without regard to case, and names of
     /// before are known. Also returns which parameters the text named.
     pub fn parse_over(

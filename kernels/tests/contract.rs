@@ -265,3 +265,19 @@ fn a_users_text_links_the_same_modules() {
     assert!(unknown.starts_with("mine.wgsl:1: `// import: dot_row`"), "{unknown}");
     assert!(unknown.contains("matvec/rows/dense16"), "it lists what there is: {unknown}");
 }
+
+#[test]
+fn a_brief_shape_means_the_same() {
+    for kernel in kernels() {
+        for problem in kernel.bench().into_iter().chain(kernel.cases()) {
+            let brief = kernel.show_brief(&problem);
+            let read = kernel.parse_over(&kernel.default_problem(), &brief);
+            assert_eq!(read.as_ref(), Ok(&problem), "{} {brief}, as --shape", kernel.name);
+            assert_eq!(kernel.parse_complete(&brief), read, "{} {brief}, as a record", kernel.name);
+            assert_eq!(kernel.brief(&kernel.show(&problem)), brief);
+        }
+    }
+    let gemv = lathe_kernels::kernel("gemv").unwrap();
+    assert_eq!(gemv.show_brief(&gemv.default_problem()), "ROWS=1152,K=1152,WEIGHT=bf16");
+    assert_eq!(gemv.brief("nonsense"), "nonsense");
+}

@@ -8,6 +8,7 @@ use super::Global;
 use super::generation::recorded_name;
 use super::out;
 use super::processes::Processes;
+use crate::data::Word;
 use crate::data::paired::{Block, SAMPLES, Verdict};
 use crate::data::record::{Ab, AbBlock, AbSide, Body, Flag, Record};
 use crate::data::rng::Rng;
@@ -111,7 +112,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     } else {
         let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
         let sides = [super::place(kernel, &opts.a)?, super::place(kernel, &opts.b)?];
-        let problem = super::problem(kernel, opts.shape.as_deref())?;
+        let problem = super::shapes::one(kernel, opts.shape.as_deref())?;
         let mut outside = [None, None];
         for ((variant, file), outside) in sides.iter().zip(&mut outside) {
             if let Some(file) = file.as_ref().filter(|_| !opts.one_shape) {
@@ -221,7 +222,9 @@ fn report(global: &Global, opts: &Opts, record: &Record) -> Result<()> {
 }
 
 fn print(ab: &Ab) {
-    outln!("{} {}", ab.kernel, ab.shape);
+    let shape = lathe_kernels::kernel(&ab.kernel)
+        .map_or_else(|| ab.shape.clone(), |kernel| kernel.brief(&ab.shape));
+    outln!("{} {shape}", ab.kernel);
     let exact = |side: &Option<AbSide>| match side {
         Some(s) => format!("   NMSE {:.1e} of at most {:.0e}", s.nmse, s.nmse_bound),
         None => String::new(),
@@ -258,12 +261,18 @@ fn print(ab: &Ab) {
         n if ab.verdict == Verdict::Inconclusive => format!("over {n} processes"),
         n => format!("in each of {n} processes"),
     };
-    outln!(
+    let tone = match ab.verdict {
+        Word::Known(Verdict::Faster | Verdict::Same) => out::Tone::Good,
+        Word::Known(Verdict::Slower) => out::Tone::Bad,
+        _ => out::Tone::Unclear,
+    };
+    let said = format!(
         "B is {} {over} ({} blocks of 8 samples; within ±{:.2} % counts as the same; {how})",
         ab.verdict,
         ab.blocks,
         100.0 * ab.indifference
     );
+    out::verdict(tone, &said);
     if ab.throttled > 0 {
         outln!("{} blocks dropped: the driver held the clocks down", ab.throttled);
     }

@@ -5,16 +5,19 @@ mod decode;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use comfy_table::Table;
+use lathe_kernels::{Kernel, KernelVariant, Problem};
 
 use super::Global;
 use super::out;
 use super::processes::Processes;
-use crate::data::record::{Bench, BenchCase, Body, Flag, Record, StageTiming};
+use crate::data::record::{Bench, BenchCase, Body, Environment, Flag, Record, StageTiming};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
-use crate::measure::Session;
+use crate::measure::{BenchOptions, Session};
 use crate::plan::select::{Hints, select};
 use crate::plan::tuned::{Store, Tuned};
 use crate::plan::{Plan, PlanError};
@@ -77,7 +80,8 @@ struct KernelOpts {
     /// Where an invocation is several dispatches, time each of them alone too
     #[arg(long)]
     stages: bool,
-    /// One shape of one kernel instead of its benchmark shapes
+    /// Shapes of one kernel instead of its benchmark shapes, such as ROWS=1152,K=6912, with lists
+    /// (ROWS=[64,128]) and ranges (K=64..=1024*2, K=64..=256+64)
     #[arg(long)]
     shape: Option<String>,
     /// A WGSL file with the bindings of KERNEL/VARIANT, timed in that variant's place
@@ -171,10 +175,10 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         false => Tuned::default(),
     };
     let tuned = opts.selected.then_some(tuned);
-    let (mut cases, mut unavailable, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut planned, mut unavailable) = (Vec::new(), Vec::new());
     for (kernel, variants) in named {
         let problems = match &opts.shape {
-            Some(text) => vec![super::problem(kernel, Some(text))?],
+            Some(text) => super::shapes::all(kernel, text)?,
             None if opts.first => vec![kernel.default_problem()],
             None => kernel.bench(),
         };
@@ -186,67 +190,65 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
             let others = super::check_others(gpu, kernel, places[0], file, &problems, false)?;
             one_shape = others.checked == 0;
         }
-        for problem in &problems {
-            let (caps, shape) = (&session.gpu.caps, &problem.shape);
-            // What decoding would take of these variants, or each of them.
-            let mut is_tuned = false;
-            let plans: Vec<Result<Plan, PlanError>> = match &tuned {
-                Some(tuned) => {
-                    let selection = select(kernel, shape, caps, &Hints::new(), Some(tuned))
-                        .map_err(|e| Error::Usage(e.to_string()))?;
-                    tracing::info!("{} {}: {}", kernel.name, selection.plan.variant, selection.why);
-                    is_tuned = selection.tuned;
-                    let among = places.iter().any(|v| v.name == selection.plan.variant);
-                    among.then_some(Ok(selection.plan)).into_iter().collect()
-                }
-                None => {
-                    let wgsl = opts.wgsl.as_deref();
-                    places.iter().map(|v| super::plan_of(kernel, v, shape, caps, wgsl)).collect()
-                }
-            };
-            for (planned, variant) in plans.into_iter().zip(places) {
-                let text = kernel.show(problem);
-                let plan = match planned {
-                    Ok(plan) => plan,
-                    Err(PlanError::Unavailable(reason)) => {
-                        unavailable
-                            .push(format!("{}/{} {text}: {reason}", kernel.name, variant.name));
-                        continue;
+        for problem in problems {
+            plan(
+                opts,
+                session,
+                tuned.as_ref(),
+                (kernel, places),
+                &problem,
+                &mut |case| match case {
+                    Ok((plan, is_tuned)) => {
+                        let problem = problem.clone();
+                        planned.push(Planned { kernel, problem, plan, is_tuned, one_shape });
                     }
-                    Err(e) => return Err(e.into_usage()),
-                };
-                let named = format!("{}/{}", kernel.name, plan.variant);
-                tracing::info!("timing {named} {text}");
-                let constants = if is_tuned { plan.constants.clone() } else { Default::default() };
-                match session.measure(plan, problem) {
-                    Ok(mut case) => {
-                        case.tuned = constants;
-                        case.flags.extend(one_shape.then_some(Flag::OneShape.into()));
-                        cases.push(case);
-                    }
-                    Err(Error::Unavailable { what, reason, .. }) => {
-                        unavailable.push(format!("{named} {text}: {what}: {reason}"));
-                        continue;
-                    }
-                    // One that is wrong costs the run its success and not the other cases.
-                    Err(Error::CheckFailed(reason)) => {
-                        eprintln!("FAILED {reason}");
-                        failed.push(reason);
-                        continue;
-                    }
-                    Err(e) => return Err(e),
-                }
-                // A run that is cut short leaves what it had.
-                let record = record(session, &cases, &failed);
-                if let Some(path) = &opts.save {
-                    if cases.len() == 1 { record.write(path)? } else { record.rewrite(path)? }
-                }
-                if let Some(case) = cases.last() {
-                    eprintln!("{:>9}  {named} {text}", table::micros(case.cold.median_us));
-                }
-            }
+                    Err(reason) => unavailable.push(reason),
+                },
+            )?;
         }
     }
+    let (mut cases, mut failed) = (Vec::new(), Vec::new());
+    let count = planned.len();
+    if let Some(what) = what_comes(count, &session.options) {
+        eprintln!("lathe: {what}");
+    }
+    let bar = global.progress(count as u64, "timing", false);
+    for Planned { kernel, problem, plan, is_tuned, one_shape } in planned {
+        let text = kernel.show_brief(&problem);
+        let named = format!("{}/{}", kernel.name, plan.variant);
+        tracing::info!("timing {named} {text}");
+        let constants = if is_tuned { plan.constants.clone() } else { Default::default() };
+        let measured = session.measure(plan, &problem);
+        bar.inc(1);
+        match measured {
+            Ok(mut case) => {
+                case.tuned = constants;
+                case.flags.extend(one_shape.then_some(Flag::OneShape.into()));
+                cases.push(case);
+            }
+            Err(Error::Unavailable { what, reason, .. }) => {
+                unavailable.push(format!("{named} {text}: {what}: {reason}"));
+                continue;
+            }
+            // One that is wrong costs the run its success and not the other cases.
+            Err(Error::CheckFailed(reason)) => {
+                bar.suspend(|| eprintln!("FAILED {reason}"));
+                failed.push(reason);
+                continue;
+            }
+            Err(e) => return Err(e),
+        }
+        // A run that is cut short leaves what it had.
+        let record = record(session, &cases, &failed);
+        if let Some(path) = &opts.save {
+            if cases.len() == 1 { record.write(path)? } else { record.rewrite(path)? }
+        }
+        if let Some(case) = cases.last() {
+            let us = table::micros(case.cold.median_us);
+            bar.suspend(|| eprintln!("{us:>9}  {named} {text}"));
+        }
+    }
+    bar.finish_and_clear();
     for line in &unavailable {
         eprintln!("unavailable {line}");
     }
@@ -278,6 +280,64 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
     }
 }
 
+/// A case to come.
+struct Planned {
+    kernel: &'static Kernel,
+    problem: Problem,
+    plan: Plan,
+    is_tuned: bool,
+    one_shape: bool,
+}
+
+/// Plans of a problem: of each variant, or of what decoding would take of these; each with whether
+/// it is a tuned choice, or why it cannot run here.
+fn plan(
+    opts: &KernelOpts,
+    session: &Session,
+    tuned: Option<&Tuned>,
+    (kernel, places): (&'static Kernel, &[&'static KernelVariant]),
+    problem: &Problem,
+    found: &mut dyn FnMut(Result<(Plan, bool), String>),
+) -> Result<()> {
+    let (caps, shape) = (&session.gpu.caps, &problem.shape);
+    if let Some(tuned) = tuned {
+        let selection = select(kernel, shape, caps, &Hints::new(), Some(tuned))
+            .map_err(|e| Error::Usage(e.to_string()))?;
+        tracing::info!("{} {}: {}", kernel.name, selection.plan.variant, selection.why);
+        if places.iter().any(|v| v.name == selection.plan.variant) {
+            found(Ok((selection.plan, selection.tuned)));
+        }
+        return Ok(());
+    }
+    for variant in places {
+        match super::plan_of(kernel, variant, shape, caps, opts.wgsl.as_deref()) {
+            Ok(plan) => found(Ok((plan, false))),
+            Err(PlanError::Unavailable(reason)) => {
+                let text = kernel.show_brief(problem);
+                found(Err(format!("{}/{} {text}: {reason}", kernel.name, variant.name)));
+            }
+            Err(e) => return Err(e.into_usage()),
+        }
+    }
+    Ok(())
+}
+
+/// How many cases come and how long they take at most, where that is long enough to be asked.
+fn what_comes(cases: usize, options: &BenchOptions) -> Option<String> {
+    /// Seconds that nobody asks about.
+    const SHORT: f64 = 10.0;
+    // Cold and warm, and overlapped where asked for, each until the median is known or for so
+    // long; compiling and the reference come on top.
+    let timings = 2.0 + f64::from(u8::from(options.overlapped));
+    let seconds = cases as f64 * timings * options.time_out.as_secs_f64();
+    if seconds < SHORT {
+        return None;
+    }
+    let most = humantime::format_duration(Duration::from_secs(seconds.ceil() as u64));
+    let less = if cases > 20 { "; --first takes one shape a kernel" } else { "" };
+    Some(format!("{cases} cases, up to {most} of timing and what compiling takes{less}"))
+}
+
 fn record(session: &Session, cases: &[BenchCase], failed: &[String]) -> Record {
     let (cases, failed) = (cases.to_vec(), failed.to_vec());
     Record::new(session.environment(), Body::Bench(Bench { cases, failed }))
@@ -295,7 +355,22 @@ fn print(record: &Record, format: Format) {
         },
         Format::Csv => out::text(&rows::csv(cases)),
         Format::Table | Format::Md => {
-            outln!("{}", cases_table(cases, copy_gb_s));
+            for section in sections(cases, environment) {
+                outln!("{}", section.heading);
+                // A list of lines ends a Markdown table only after an empty one.
+                if format == Format::Md {
+                    outln!("\n{}", section.table);
+                } else {
+                    out::table(section.table);
+                }
+                for note in section.notes {
+                    match format {
+                        Format::Md => outln!("\n{note}"),
+                        _ => outln!("{note}"),
+                    }
+                }
+                outln!();
+            }
             let over = match environment.processes {
                 Some(n) => format!("± half the 95 % interval of the mean of {n} processes"),
                 None => "± half the median's 95 % interval within one run, which says less than \
@@ -328,48 +403,92 @@ fn print(record: &Record, format: Format) {
     }
 }
 
-fn cases_table(cases: &[BenchCase], copy_gb_s: f64) -> String {
+/// The cases of a kernel, under a heading with all that they have in common.
+struct Section {
+    heading: String,
+    table: Table,
+    /// What a case has that no column is for.
+    notes: Vec<String>,
+}
+
+fn sections(cases: &[BenchCase], environment: &Environment) -> Vec<Section> {
+    cases.chunk_by(|a, b| a.kernel == b.kernel).map(|cases| section(cases, environment)).collect()
+}
+
+fn section(cases: &[BenchCase], environment: &Environment) -> Section {
+    let kernel = &cases[0].kernel;
+    let shapes: Vec<String> = cases
+        .iter()
+        .map(|case| match lathe_kernels::kernel(kernel) {
+            Some(kernel) => kernel.brief(&case.shape),
+            None => case.shape.clone(),
+        })
+        .collect();
+    let common: Vec<&str> = shapes[0]
+        .split(',')
+        .filter(|part| shapes.iter().all(|s| s.split(',').any(|p| p == *part)))
+        .collect();
+    let own = |shape: &str| -> String {
+        shape.split(',').filter(|part| !common.contains(part)).collect::<Vec<_>>().join(",")
+    };
+    let several = shapes.iter().any(|shape| !own(shape).is_empty());
     let overlapped = cases.iter().any(|c| c.overlapped.is_some());
-    let mut header = vec!["kernel", "variant", "shape", "floor", "cold", "±", "warm", "GB/s"];
-    header.extend(["% of copy bandwidth", "TFLOP/s"]);
+    let best_gb_s =
+        environment.copy_gb_s.unwrap_or(f64::NAN).max(environment.read_gb_s.unwrap_or(0.0));
+    let floor = |c: &BenchCase| table::micros(c.bytes / best_gb_s / 1e3);
+    let mut header = Vec::new();
+    if several {
+        header.push("shape");
+    }
+    header.push("variant");
+    let text = header.len();
+    if several {
+        header.push("floor");
+    }
+    header.extend(["cold", "±", "warm", "GB/s", "% of copy", "TFLOP/s"]);
     if overlapped {
-        header.extend(["independent launches", "% of copy bandwidth"]);
+        header.push("overlapped");
     }
-    let staged = cases.iter().any(|c| !c.stages.is_empty());
-    if staged {
-        header.push("each dispatch alone");
-    }
-    header.push("warnings");
-    let numbers: Vec<usize> = (3..header.len() - 1 - usize::from(staged)).collect();
+    let numbers: Vec<usize> = (text..header.len()).collect();
     let mut t = table::table(&header, &numbers);
-    for c in cases {
-        let mut row = vec![
-            c.kernel.clone(),
-            c.variant.clone(),
-            c.shape.clone(),
-            table::micros(c.bytes / copy_gb_s / 1e3),
+    let mut notes = Vec::new();
+    for (c, shape) in cases.iter().zip(&shapes) {
+        let mut row = Vec::new();
+        if several {
+            row.push(own(shape));
+        }
+        row.push(c.variant.clone());
+        if several {
+            row.push(floor(c));
+        }
+        row.extend([
             table::micros(c.cold.median_us),
             format!("{:.1} %", 100.0 * c.cold.noise),
             table::micros(c.warm.median_us),
             format!("{:.0}", c.gb_s),
             format!("{:.1} %", 100.0 * c.fraction_of_copy),
             c.tflop_s.map(tflop_s).unwrap_or_default(),
-        ];
+        ]);
         if overlapped {
             let us = c.overlapped.as_ref().map(|t| t.median_us);
             row.push(us.map(table::micros).unwrap_or_default());
-            let share = |us| format!("{:.1} %", 100.0 * c.bytes / us / 1e3 / copy_gb_s);
-            row.push(us.map(share).unwrap_or_default());
         }
-        if staged {
-            let stage =
-                |s: &StageTiming| format!("{} {}", s.entry, table::micros(s.cold.median_us));
-            row.push(c.stages.iter().map(stage).collect::<Vec<_>>().join(", "));
-        }
-        row.push(words(c, ", "));
         t.add_row(row);
+        let name = [c.variant.clone(), own(shape)].join(" ");
+        let stage = |s: &StageTiming| format!("{} {}", s.entry, table::micros(s.cold.median_us));
+        let stages: Vec<_> = c.stages.iter().map(stage).collect();
+        if !stages.is_empty() {
+            notes.push(format!("{}: each dispatch alone: {}", name.trim_end(), stages.join(", ")));
+        }
+        if !c.flags.is_empty() {
+            notes.push(format!("{}: {}", name.trim_end(), words(c, ", ")));
+        }
     }
-    t.to_string()
+    let mut heading = format!("{kernel} {}", common.join(","));
+    if !several {
+        heading.push_str(&format!("; floor {}", floor(&cases[0])));
+    }
+    Section { heading, table: t, notes }
 }
 
 /// Three digits: from a tensor core's hundreds to what a vector kernel does on the side.
@@ -384,4 +503,31 @@ fn tflop_s(t: f64) -> String {
 /// The flags of a case as one text.
 fn words(case: &BenchCase, between: &str) -> String {
     case.flags.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_run_says_so_first() {
+        let mut options = BenchOptions {
+            rotate_bytes: 1,
+            sample: Duration::from_millis(2),
+            noise: 0.002,
+            time_out: Duration::from_secs(3),
+            samples: 25,
+            overlapped: false,
+            stages: false,
+            seed: 1,
+        };
+        assert_eq!(what_comes(1, &options), None);
+        let twelve = "12 cases, up to 1m 12s of timing and what compiling takes";
+        assert_eq!(what_comes(12, &options).as_deref(), Some(twelve));
+        options.overlapped = true;
+        let said = what_comes(200, &options).unwrap_or_default();
+        assert!(
+            said.starts_with("200 cases, up to 30m of") && said.ends_with("one shape a kernel")
+        );
+    }
 }

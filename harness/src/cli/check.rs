@@ -27,8 +27,9 @@ pub(super) struct Opts {
     /// Seed of the shapes and inputs; with --shape, of that case's inputs
     #[arg(long, default_value_t = 42)]
     seed: u64,
-    /// One shape instead of the sweep, such as ROWS=1152,K=6912,WEIGHT=bf16; what is not named
-    /// keeps the kernel's default
+    /// Shapes instead of the sweep, such as ROWS=1152,K=6912,WEIGHT=bf16, with lists
+    /// (ROWS=[64,128]) and ranges (K=64..=1024*2, K=64..=256+64); what is not named keeps the
+    /// kernel's default
     #[arg(long)]
     shape: Option<String>,
     /// A WGSL file with the bindings of KERNEL/VARIANT (or a TOML beside it that maps its own),
@@ -80,7 +81,9 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
     let mut work: Vec<Work> = Vec::new();
     for (kernel, variants) in named {
         let problems = match (&opts.shape, &file) {
-            (Some(text), _) => vec![(super::problem(kernel, Some(text))?, opts.seed)],
+            (Some(text), _) => {
+                super::shapes::all(kernel, text)?.into_iter().map(|p| (p, opts.seed)).collect()
+            }
             (None, Some(file)) if file.is_choosy() => {
                 sweep_within(kernel, file, &gpu.caps, opts.cases, opts.seed)
             }
@@ -209,10 +212,11 @@ fn check_file(
 
 fn print(report: &Report) {
     let mut t = table::table(
-        &["kernel", "variant", "passed", "failed", "unavailable", "worst NMSE", "closest to bound"],
-        &[2, 3, 4, 5, 6],
+        &["kernel, variant", "passed", "failed", "n/a", "NMSE", "of bound"],
+        &[1, 2, 3, 4, 5],
     );
     let mut i = 0;
+    let mut kernel = "";
     while i < report.cases.len() {
         let first = &report.cases[i];
         let same = |c: &&CaseResult| c.kernel == first.kernel && c.variant == first.variant;
@@ -232,9 +236,12 @@ fn print(report: &Report) {
                 Verdict::Unavailable { .. } => counts[2] += 1,
             }
         }
+        if first.kernel != kernel {
+            kernel = &first.kernel;
+            t.add_row(vec![kernel, "", "", "", "", ""]);
+        }
         t.add_row(vec![
-            first.kernel.clone(),
-            first.variant.clone(),
+            format!("  {}", first.variant),
             counts[0].to_string(),
             counts[1].to_string(),
             counts[2].to_string(),
@@ -242,7 +249,7 @@ fn print(report: &Report) {
             if counts[0] > 0 { format!("{:.0} %", 100.0 * ratio) } else { "-".into() },
         ]);
     }
-    outln!("{t}");
+    out::table(t);
     if report.own_tolerance {
         outln!("held to the tolerance of its mapping, not to the variant's");
     }
@@ -250,7 +257,8 @@ fn print(report: &Report) {
     for case in &report.cases {
         match &case.verdict {
             Verdict::Failed { reason, .. } => {
-                outln!("FAILED {reason}\n  repeat: {}", case.reproducer());
+                out::verdict(out::Tone::Bad, &format!("FAILED {reason}"));
+                outln!("  repeat: {}", case.reproducer());
             }
             Verdict::Unavailable { reason } => {
                 let line = format!("unavailable {}/{}: {reason}", case.kernel, case.variant);
@@ -271,12 +279,14 @@ fn print(report: &Report) {
     for line in reasons {
         outln!("{line}");
     }
-    outln!(
+    let tone = match (report.failed, report.passed) {
+        (0, 0) => out::Tone::Unclear,
+        (0, _) => out::Tone::Good,
+        _ => out::Tone::Bad,
+    };
+    let summary = format!(
         "{}: {} passed, {} failed, {} unavailable (seed {})",
-        report.adapter.name,
-        report.passed,
-        report.failed,
-        report.unavailable,
-        report.seed
+        report.adapter.name, report.passed, report.failed, report.unavailable, report.seed
     );
+    out::verdict(tone, &summary);
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Global;
-use super::out;
+use super::out::{self, Tone};
+use crate::data::Ratio;
 use crate::data::gate::{GateReport, GateVerdict, compare};
 use crate::data::record::Record;
 use crate::error::{Error, Result};
@@ -78,22 +79,27 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
 }
 
 fn print(report: &GateReport) {
-    let header = ["case", "base", "new", "new / base", "95 % interval", "threshold", "verdict"];
-    let mut t = table::table(&header, &[1, 2, 3, 4, 5]);
-    for case in &report.cases {
-        let time = |us: Option<f64>| us.map_or_else(|| "-".into(), table::micros);
-        let ratio = case.ratio;
-        t.add_row(vec![
-            case.key.clone(),
-            time(case.base_us),
-            time(case.new_us),
-            ratio.map_or_else(|| "-".into(), |r| format!("{:.4}", r.median)),
-            ratio.map_or_else(|| "-".into(), |r| format!("[{:.4}, {:.4}]", r.low, r.high)),
-            case.threshold.map_or_else(|| "-".into(), |t| format!("{:.1} %", 100.0 * t)),
-            case.verdict.to_string(),
-        ]);
+    // Cases of one shape are one table; the shape stands above it.
+    for group in report.cases.chunk_by(|a, b| heading(&a.key) == heading(&b.key)) {
+        if let Some((kernel, shape)) = heading(&group[0].key) {
+            outln!("{kernel} {}", brief(kernel, shape));
+        }
+        let header = ["case", "base", "new", "new / base, 95 %", "verdict"];
+        let mut t = table::table(&header, &[1, 2, 3]);
+        for case in group {
+            let time = |us: Option<f64>| us.map_or_else(|| "-".into(), table::micros);
+            let ratio = |r: Ratio| format!("{:.3} {:.3}–{:.3}", r.median, r.low, r.high);
+            let within = case.threshold.map(|t| format!(" ±{:.1} %", 100.0 * t));
+            t.add_row(vec![
+                name(&case.key).to_owned(),
+                time(case.base_us),
+                time(case.new_us),
+                case.ratio.map_or_else(|| "-".into(), ratio),
+                format!("{}{}", case.verdict, within.unwrap_or_default()),
+            ]);
+        }
+        out::table(t);
     }
-    outln!("{t}");
     if let Some(control) = report.control {
         outln!(
             "new / base is less the shift of {} unchanged case(s), {:+.2} %; 95 % of them lie \
@@ -112,14 +118,63 @@ fn print(report: &GateReport) {
         outln!();
         for case in report.cases.iter().filter(|case| case.verdict == verdict) {
             let separator = if case.note.is_empty() { "" } else { ": " };
-            outln!("{verdict}: {}{separator}{}", case.key, case.note);
+            let line = format!("{verdict}: {}{separator}{}", case.key, case.note);
+            out::verdict(tone(verdict), &line);
         }
         outln!("  next: {next}");
     }
-    outln!(
-        "{} confirmed slowdowns, {} wrong, {} unclear",
-        report.slowdowns,
-        report.wrong,
-        report.unclear
+    let overall = match report.exit_code() {
+        0 => Tone::Good,
+        1 => Tone::Bad,
+        _ => Tone::Unclear,
+    };
+    let slowdowns = match report.slowdowns {
+        1 => "1 confirmed slowdown".to_owned(),
+        n => format!("{n} confirmed slowdowns"),
+    };
+    out::verdict(
+        overall,
+        &format!("{slowdowns}, {} wrong, {} unclear", report.wrong, report.unclear),
     );
+}
+
+/// The colour of a verdict.
+fn tone(verdict: GateVerdict) -> Tone {
+    match verdict {
+        GateVerdict::Wrong | GateVerdict::Slowdown => Tone::Bad,
+        GateVerdict::Same | GateVerdict::Faster => Tone::Good,
+        _ => Tone::Unclear,
+    }
+}
+
+/// Kernel and shape of a case of `bench`, whose key is `kernel/variant shape`.
+fn heading(key: &str) -> Option<(&str, &str)> {
+    let (name, shape) = key.split_once(' ')?;
+    Some((name.split_once('/')?.0, shape))
+}
+
+/// What is left of a key beside these.
+fn name(key: &str) -> &str {
+    let variant = || key.split_once(' ')?.0.split_once('/');
+    variant().map_or(key, |(_, variant)| variant)
+}
+
+/// A shape without its defaults, where its kernel is known.
+fn brief(kernel: &str, shape: &str) -> String {
+    lathe_kernels::kernel(kernel).map_or_else(|| shape.to_owned(), |kernel| kernel.brief(shape))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_of_a_kernel_has_its_shape_above_it() {
+        let key = "gemv/vec2 ROWS=8,K=4,WEIGHT=bf16";
+        assert_eq!(heading(key), Some(("gemv", "ROWS=8,K=4,WEIGHT=bf16")));
+        assert_eq!(name(key), "vec2");
+        for whole in ["unprofiled step", "attention", "llama 1B, KV f16/f32: tg8"] {
+            assert_eq!((heading(whole), name(whole)), (None, whole));
+        }
+    }
 }

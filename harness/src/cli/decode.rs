@@ -51,13 +51,52 @@ pub(super) use profile::bench_arch;
 pub(super) use prompt::read_text;
 pub(super) use sides::{ab, problems};
 
+/// A model, as the first word of a command or with --model.
+#[derive(Debug, Args)]
+pub(super) struct ModelPath {
+    /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a
+    /// config.json
+    #[arg(value_name = "MODEL", required_unless_present = "model")]
+    first: Option<PathBuf>,
+    /// The same as MODEL
+    #[arg(short, long, value_name = "MODEL", conflicts_with = "first")]
+    model: Option<PathBuf>,
+}
+
+impl ModelPath {
+    /// Of a command that made its own.
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { first: Some(path), model: None }
+    }
+
+    pub(super) fn get(&self) -> Result<&Path> {
+        let path = self.first.as_deref().or(self.model.as_deref());
+        path.ok_or_else(|| Error::Usage("give a MODEL".into()))
+    }
+}
+
+/// Models, as words of a command or with --model.
+#[derive(Debug, Args)]
+pub(super) struct ModelPaths {
+    /// GGUF files
+    #[arg(value_name = "MODEL", required_unless_present_any = ["model", "arch"], conflicts_with_all = ["model", "arch"])]
+    files: Vec<PathBuf>,
+    /// The same as MODEL
+    #[arg(short, long, value_name = "MODEL", num_args = 1..)]
+    model: Vec<PathBuf>,
+}
+
+impl ModelPaths {
+    pub(super) fn get(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().chain(&self.model).map(PathBuf::as_path)
+    }
+}
+
 /// What says which model and which tokens; shared with `lathe diff`.
 #[derive(Debug, Args)]
 pub(super) struct ModelOpts {
-    /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a
-    /// config.json
-    #[arg(short, long, value_name = "PATH")]
-    pub(super) model: PathBuf,
+    #[command(flatten)]
+    pub(super) path: ModelPath,
     /// Convert the matrices while loading, as `lathe quantize --type` does
     #[arg(long, value_name = "TYPE")]
     quantize: Option<String>,
@@ -221,7 +260,7 @@ impl ModelOpts {
         // What is wrong with the prompt is said before a large file is read.
         let source = self.prompt.read()?;
         self.text.check(&source)?;
-        let mut model = Model::open_with(&self.model, &LoadOptions { quantise })?;
+        let mut model = Model::open_with(self.path.get()?, &LoadOptions { quantise })?;
         self.text.apply(&mut model)?;
         let prompt = self.text.prompt(&model, source)?;
         let mut hints = parse_hints(&self.hint)?;
@@ -521,14 +560,8 @@ fn decode(
     };
     bar.finish_and_clear();
     text.finish();
-    let report = report(
-        opts,
-        loaded,
-        graph,
-        options,
-        side,
-        Outcome { run, observed: observe_all, verified },
-    );
+    let report =
+        report(loaded, graph, options, side, Outcome { run, observed: observe_all, verified });
     if global.json {
         out::json(&report);
     } else {
@@ -563,7 +596,6 @@ fn warm_up(
 }
 
 fn report(
-    opts: &Opts,
     loaded: &Loaded,
     graph: &DecodeGraph,
     options: &RunOptions,
@@ -581,7 +613,7 @@ fn report(
     let memory = side.memory.as_ref().zip(side.gpu);
     let memory = memory.map(|((predicted, held), gpu)| (predicted.measured(gpu), *held));
     Report {
-        model: opts.model.model.clone(),
+        model: loaded.model.file.path.clone(),
         executor: if side.gpu.is_some() { "gpu" } else { "cpu" },
         adapter: AdapterName::of(side.gpu),
         wgpu: crate::gpu::WGPU_VERSION,

@@ -46,50 +46,38 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         out::json(&report);
         return Ok(());
     }
-    let mut t = table::table(
-        &[
-            "",
-            "adapter",
-            "driver",
-            "backend",
-            "kind",
-            "subgroup",
-            "f16",
-            "timestamps",
-            "matrices",
-            "binding",
-            "workgroup memory",
-        ],
-        &[9, 10],
-    );
-    for a in &report.adapters {
-        let subgroup = match a.subgroup_size {
-            Some([min, max]) if min == max => min.to_string(),
-            Some([min, max]) => format!("{min}-{max}"),
-            None => "none".into(),
-        };
-        t.add_row(vec![
-            if a.index == report.chosen {
-                format!("* {}", a.index)
-            } else {
-                format!("  {}", a.index)
-            },
-            a.name.clone(),
-            a.driver.clone(),
-            a.backend.clone(),
-            a.kind.clone(),
-            subgroup,
-            yes(a.f16),
-            yes(a.timestamps),
-            match a.cooperative_matrices.as_slice() {
-                [] => "none".into(),
-                some => some.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-            },
-            table::bytes(a.max_binding_bytes),
-            table::bytes(u64::from(a.workgroup_memory)),
-        ]);
+    let mut header = vec![String::new()];
+    header.extend(report.adapters.iter().map(|a| {
+        let chosen = if a.index == report.chosen { "* " } else { "" };
+        format!("{chosen}{}", a.index)
+    }));
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let mut t = table::table(&header, &[]);
+    let mut row = |name: &str, of: &dyn Fn(&AdapterSummary) -> String| {
+        let cells = report.adapters.iter().map(of);
+        t.add_row(std::iter::once(name.to_owned()).chain(cells).collect::<Vec<_>>());
+    };
+    row("adapter", &|a| a.name.clone());
+    row("driver", &|a| a.driver.clone());
+    row("backend", &|a| a.backend.clone());
+    row("kind", &|a| a.kind.clone());
+    row("subgroup", &|a| match a.subgroup_size {
+        Some([min, max]) if min == max => min.to_string(),
+        Some([min, max]) => format!("{min}-{max}"),
+        None => "none".into(),
+    });
+    row("f16", &|a| yes(a.f16));
+    row("timestamps", &|a| yes(a.timestamps));
+    row("matrices", &|a| match a.cooperative_matrices.as_slice() {
+        [] => "none".into(),
+        some => some.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    });
+    row("binding", &|a| table::bytes(a.max_binding_bytes));
+    row("workgroup memory", &|a| table::bytes(u64::from(a.workgroup_memory)));
+    out::table(t);
+    if report.adapters.len() > 1 {
+        outln!("* is chosen; --adapter takes another, by its number or a part of its name");
     }
-    outln!("{t}");
     if report.adapters[report.chosen].software {
         outln!("The chosen adapter is a software implementation: right, but no subject for speed.");
     }
@@ -112,7 +100,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         row("a dispatch that does not", Some(c.independent_us), "µs");
         row("recording a dispatch", Some(c.record_us), "µs");
         row("submitting and waiting", Some(c.round_trip_us), "µs");
-        outln!("{t}");
+        out::table(t);
     }
     gpu.check_faults()
         .map_err(|e| Error::DeviceLost { adapter: gpu.adapter.name.clone(), reason: e.to_string() })

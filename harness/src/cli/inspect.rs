@@ -99,12 +99,12 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             table::bytes(ty.bytes),
         ]);
     }
-    outln!("{t}");
+    out::table(t);
     let mut t = table::table(&["key", "type", "value"], &[]);
     for line in &s.metadata {
         t.add_row(vec![line.key.clone(), line.ty.to_owned(), line.value.clone()]);
     }
-    outln!("{t}");
+    out::table(t);
     if report.decodable {
         outln!("can be decoded");
     }

@@ -61,29 +61,50 @@ pub(super) fn run(global: &Global, _: &Opts) -> Result<()> {
         out::json(&report);
         return Ok(());
     }
-    let mut t = table::table(&["kernel", "variant", "needs", "dispatches", "here"], &[3]);
+    let mut t = table::table(&["kernel, variant", "needs", "dispatches", "here"], &[2]);
+    let mut reasons: Vec<String> = Vec::new();
     for k in &report.kernels {
-        for (i, v) in k.variants.iter().enumerate() {
-            let here = match (v.available, &v.reason) {
-                (Some(true), _) => "yes".to_owned(),
-                (Some(false), Some(reason)) => format!("no: {reason}"),
-                _ => "?".to_owned(),
-            };
+        t.add_row(vec![k.name, "", "", ""]);
+        for v in &k.variants {
+            if let Some(reason) = &v.reason {
+                reasons.push(format!("{}/{}: {reason}", k.name, v.name));
+            }
             t.add_row(vec![
-                if i == 0 { k.name } else { "" }.to_owned(),
-                v.name.to_owned(),
-                if v.requires.is_empty() { "-".into() } else { v.requires.join(", ") },
+                format!("  {}", v.name),
+                needs(&v.requires),
                 v.dispatches.to_string(),
-                here,
+                match v.available {
+                    Some(true) => "yes".to_owned(),
+                    Some(false) => "no".to_owned(),
+                    None => "?".to_owned(),
+                },
             ]);
         }
     }
-    outln!("{t}");
+    out::table(t);
+    for reason in reasons {
+        outln!("not here: {reason}");
+    }
     for k in &report.kernels {
-        outln!("{:<18} {}", k.name, k.summary);
+        outln!("{}: {}", k.name, k.summary);
     }
     Ok(())
 }
+
+/// Requirements in few characters; all sizes of cooperative matrices count as one.
+fn needs(requires: &[String]) -> String {
+    let short = |text: &String| match text.as_str() {
+        "shader-f16" => "f16".to_owned(),
+        text if text.starts_with(MATRICES) => "matrices".to_owned(),
+        text => text.to_owned(),
+    };
+    let mut all: Vec<String> = requires.iter().map(short).collect();
+    all.dedup();
+    if all.is_empty() { "-".into() } else { all.join(", ") }
+}
+
+/// How a requirement of matrix units begins.
+const MATRICES: &str = "cooperative matrices";
 
 fn kernel_line(kernel: &'static Kernel, caps: Option<&Capabilities>) -> KernelLine {
     KernelLine {
@@ -113,7 +134,7 @@ fn variant_line(
             requires.push("shader-f16".to_owned());
         }
         let matrices = reflection.needs_cooperative_matrix.iter();
-        requires.extend(matrices.map(|m| format!("cooperative matrices {m}")));
+        requires.extend(matrices.map(|m| format!("{MATRICES} {m}")));
     }
     // Whether some shape of the kernel runs: a refusal of one shape is not one of the adapter.
     let tried = caps.map(|caps| {

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
-use super::{Cli, out};
+use super::{help, out};
 use crate::error::{Error, Result};
 
 #[derive(Debug, Args)]
@@ -22,7 +22,7 @@ pub(super) struct ManOpts {
 
 pub(super) fn completions(opts: &CompletionsOpts) -> Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(opts.shell, &mut Cli::command(), "lathe", &mut text);
+    clap_complete::generate(opts.shell, &mut help::command(), "lathe", &mut text);
     out::text(&String::from_utf8_lossy(&text));
     Ok(())
 }
@@ -35,5 +35,5 @@ pub(super) fn man(opts: &ManOpts) -> Result<()> {
         return Err(Error::Usage(format!("{first} exists; remove the pages of before first")));
     }
     let io = |source| Error::Io { path: folder.clone(), source };
-    clap_mangen::generate_to(Cli::command(), folder).map_err(io)
+    clap_mangen::generate_to(help::command(), folder).map_err(io)
 }

@@ -12,6 +12,7 @@ mod decode;
 mod diff;
 mod doctor;
 mod generation;
+mod help;
 mod inspect;
 mod list;
 mod manual;
@@ -21,6 +22,7 @@ mod perplexity;
 mod processes;
 mod quantize;
 mod report;
+mod shapes;
 mod show;
 mod suite;
 mod supervised;
@@ -33,7 +35,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, FromArgMatches, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem, Shape};
 
@@ -59,24 +61,24 @@ const EXIT_CODES: &str = "Exit codes: 0 good; 1 a check failed or a slowdown is 
 #[derive(Clone, Debug, Args)]
 struct Global {
     /// Adapter by index or part of its name (also LATHE_ADAPTER)
-    #[arg(long, global = true, value_name = "NAME|INDEX")]
+    #[arg(long, global = true, value_name = "NAME|INDEX", help_heading = "Device")]
     adapter: Option<String>,
     /// Print exactly one JSON document on stdout
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Output")]
     json: bool,
     /// Say more on stderr; twice for debugging
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Output")]
     verbose: u8,
     /// Compile shaders with wgpu's run-time checks
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Device")]
     runtime_checks: bool,
     /// Compile your own files without wgpu's run-time checks, as built-in kernels are: what they
     /// access out of bounds is then read, written, or ends the driver
-    #[arg(long, global = true, conflicts_with = "runtime_checks")]
+    #[arg(long, global = true, conflicts_with = "runtime_checks", help_heading = "Device")]
     unchecked_files: bool,
     /// Refuse models that need more device memory than this, such as 512MiB or 7.5GB, before they
     /// are loaded; what the device has free is a limit always
-    #[arg(long, global = true, value_name = "BYTES", value_parser = memory::size)]
+    #[arg(long, global = true, value_name = "BYTES", value_parser = memory::size, help_heading = "Device")]
     memory_limit: Option<u64>,
 }
 
@@ -159,10 +161,17 @@ impl Global {
 
 /// Parses the command line, runs it, and reports errors on stderr.
 pub fn main() -> ExitCode {
+    name_runtime_folder();
     // llama-bench's `-pg` is one option; to clap it would be `-p` with the value `g`.
     let args: Vec<OsString> =
         std::env::args_os().map(|arg| if arg == "-pg" { "--pg".into() } else { arg }).collect();
-    let cli = match Cli::try_parse_from(&args) {
+    let parsed = help::command().try_get_matches_from(&args).and_then(|matches| {
+        if let Some(idle) = help::idle(&matches) {
+            return Err(help::command().error(clap::error::ErrorKind::ArgumentConflict, idle));
+        }
+        Cli::from_arg_matches(&matches)
+    });
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(e) => {
             if e.use_stderr() {
@@ -179,6 +188,17 @@ pub fn main() -> ExitCode {
     supervised::run(&args, || work(cli))
 }
 
+/// Names a folder where Mesa's drivers look for one: without it they complain on stderr at every
+/// device. Nothing is written there.
+fn name_runtime_folder() {
+    const VARIABLE: &str = "XDG_RUNTIME_DIR";
+    let there = std::env::var_os(VARIABLE).is_some_and(|folder| Path::new(&folder).is_dir());
+    if cfg!(target_os = "linux") && !there {
+        // SAFETY: the first thing that the command does; no other thread runs yet.
+        unsafe { std::env::set_var(VARIABLE, std::env::temp_dir()) };
+    }
+}
+
 /// Runs a command and says what went wrong.
 fn work(cli: Cli) -> ExitCode {
     let level = match cli.global.verbose {
@@ -186,7 +206,7 @@ fn work(cli: Cli) -> ExitCode {
         1 => "lathe_harness=info,warn",
         _ => "lathe_harness=debug,info",
     };
-    let colour = std::env::var_os("NO_COLOR").is_none() && std::io::stderr().is_terminal();
+    let colour = out::colours() && std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(colour)
@@ -276,11 +296,6 @@ fn plan_of(
         None => Plan::of(kernel, variant, shape, caps),
         Some(path) => UserKernel::read(path, kernel)?.plan(variant, shape, caps),
     }
-}
-
-/// The problem that `--shape` describes; what it does not name is that of the first benchmark.
-fn problem(kernel: &Kernel, text: Option<&str>) -> Result<Problem> {
-    Ok(kernel.parse_over(&kernel.default_problem(), text.unwrap_or_default())?)
 }
 
 /// Writes a page. One can be made again from what it shows; only another kind of file is kept.

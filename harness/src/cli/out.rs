@@ -6,9 +6,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
+use comfy_table::Table;
+use console::Term;
 use serde::Serialize;
 
 use crate::data::record::SCHEMA_VERSION;
+use crate::report::table::fit;
 
 /// As `println!`, through [`line`].
 macro_rules! outln {
@@ -40,6 +43,52 @@ pub(super) fn document(body: &impl Serialize) {
 /// control characters are escaped.
 pub(super) fn line(text: fmt::Arguments<'_>) {
     self::text(&(escaped(&text.to_string()).into_owned() + "\n"));
+}
+
+/// What a verdict is: its colour on a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    /// As it should be, or faster.
+    Good,
+    /// Wrong, or slower.
+    Bad,
+    /// Nobody can tell.
+    Unclear,
+}
+
+/// Prints a verdict, in its colour where stdout is a terminal that may have some.
+pub(super) fn verdict(tone: Tone, said: &str) {
+    let said = escaped(said);
+    let coloured = io::stdout().is_terminal() && colours();
+    text(&(toned(tone, &said, coloured) + "\n"));
+}
+
+fn toned(tone: Tone, text: &str, coloured: bool) -> String {
+    let code = match tone {
+        Tone::Good => 32,
+        Tone::Bad => 31,
+        Tone::Unclear => 33,
+    };
+    match coloured {
+        true => format!("\x1b[{code}m{text}\x1b[0m"),
+        false => text.to_owned(),
+    }
+}
+
+/// Whether a terminal may be written to in colours: see <https://no-color.org>.
+pub(super) fn colours() -> bool {
+    let asked = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    asked && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Prints a table: as wide as the terminal at most, or as wide as it is where stdout is none.
+pub(super) fn table(mut table: Table) {
+    if io::stdout().is_terminal()
+        && let Some((_, columns)) = Term::stdout().size_checked()
+    {
+        fit(&mut table, columns);
+    }
+    line(format_args!("{table}"));
 }
 
 /// Prints a piece of what a model says: as it is, but on a terminal with escapes.
@@ -87,6 +136,14 @@ pub(super) fn escaped(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn verdicts_have_colours_only_where_told() {
+        assert_eq!(toned(Tone::Bad, "FAILED y", false), "FAILED y");
+        assert_eq!(toned(Tone::Bad, "FAILED y", true), "\x1b[31mFAILED y\x1b[0m");
+        let all = [Tone::Good, Tone::Bad, Tone::Unclear].map(|tone| toned(tone, "x", true));
+        assert!(all[0] != all[1] && all[1] != all[2] && all[0] != all[2]);
+    }
 
     #[test]
     fn controls_are_escaped_and_lines_stay() {

@@ -8,7 +8,9 @@ use lathe_kernels::FloatFormat;
 use serde::Serialize;
 
 use super::Global;
-use super::decode::{AdapterName, ExecutorName, Float, on_device, parse_hints, read_text};
+use super::decode::{
+    AdapterName, ExecutorName, Float, ModelPath, on_device, parse_hints, read_text,
+};
 use super::out;
 use crate::data::stats::Mean;
 use crate::decode::perplexity::{self, Quality, Runner, Text};
@@ -23,10 +25,8 @@ use crate::report::table;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a
-    /// config.json
-    #[arg(long, value_name = "FILE")]
-    model: PathBuf,
+    #[command(flatten)]
+    model: ModelPath,
     /// Text to predict, in UTF-8; - is stdin
     #[arg(long, value_name = "FILE")]
     text: PathBuf,
@@ -153,7 +153,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     // What is wrong with the text is said before a large file is read.
     let source = read_text(&opts.text, "the text")?;
     let (kv, acts) = (opts.kv.format(), opts.activations.format());
-    let mut side = Side::open(&opts.model, kv, acts, opts)?;
+    let mut side = Side::open(opts.model.get()?, kv, acts, opts)?;
     side.options.hints = hints;
     let reference = opts.reference.as_ref().map(|path| {
         let kv = opts.reference_kv.map_or(kv, Float::format);
@@ -190,7 +190,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     };
     bar.finish_and_clear();
     let report = Report {
-        model: opts.model.clone(),
+        model: opts.model.get()?.to_owned(),
         text: opts.text.clone(),
         executor: if gpu.is_some() { "gpu" } else { "cpu" },
         adapter: AdapterName::of(gpu.as_deref()),
@@ -263,5 +263,5 @@ fn print(r: &Report, quality: &Quality) {
         row("mean KL divergence", small(against.kl));
         row("same likeliest token", format!("{:.2} %", against.top1 * 100.0));
     }
-    outln!("{t}");
+    out::table(t);
 }

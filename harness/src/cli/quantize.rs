@@ -64,8 +64,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         table::bytes(summary.bytes),
         if summary.tokenizer { "" } else { ", no tokenizer" },
     );
-    let columns =
-        ["type", "matrices", "parameters", "bytes", "relative RMS error", "rounded to nearest"];
+    let columns = ["type", "matrices", "parameters", "bytes", "RMS error", "to nearest"];
     let mut t = table::table(&columns, &[1, 2, 3, 4, 5]);
     // A source of this type is copied.
     let shown = |error: Option<f64>| error.map_or_else(|| "as it was".to_owned(), percent);
@@ -79,7 +78,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             shown(ty.nearest_relative_rms_error),
         ]);
     }
-    outln!("{t}");
+    out::table(t);
     for f in &summary.fallbacks {
         outln!(
             "{} of them as {} in place of {}: rows of {} are no whole blocks",

@@ -150,7 +150,7 @@ fn stages(
     variant: &'static KernelVariant,
     opts: &Opts,
 ) -> Result<Vec<(Option<&'static str>, Written)>> {
-    let shape = super::problem(kernel, opts.shape.as_deref())?.shape;
+    let shape = super::shapes::one(kernel, opts.shape.as_deref())?.shape;
     let caps = backend_text::generous();
     if let Some(reason) = variant.unsupported(&shape, &caps) {
         return Err(Error::Usage(format!("{}/{}: {reason}", kernel.name, variant.name)));

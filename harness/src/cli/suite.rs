@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::Global;
+use super::decode::ModelPaths;
 use super::generation::{OnDevice, RunOpts, measured, recorded, run_memory, told_apart};
 use super::out;
 use crate::data::bytes;
@@ -27,9 +28,8 @@ pub(super) struct Opts {
     /// Which configurations: quick has 2, standard 5, full all 7
     #[arg(long, default_value = "quick")]
     tier: Tier,
-    /// GGUF files
-    #[arg(short, long, value_name = "FILE", num_args = 1.., required_unless_present = "arch")]
-    model: Vec<PathBuf>,
+    #[command(flatten)]
+    models: ModelPaths,
     /// Architectures of synthetic checkpoints, in the place of files: written to the temporary
     /// folder and removed again
     #[arg(long, value_name = "ARCH", value_delimiter = ',', conflicts_with = "model")]
@@ -79,7 +79,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     };
     // Removed when the run ends, however it does.
     let folder = tempfile::tempdir().map_err(io(&std::env::temp_dir()))?;
-    let mut models = opts.model.iter().map(Model::open).collect::<Result<Vec<_>>>()?;
+    let mut models = opts.models.get().map(Model::open).collect::<Result<Vec<_>>>()?;
     for spec in &specs {
         models.push(synthetic(global, spec, folder.path())?);
     }

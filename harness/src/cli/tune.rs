@@ -76,7 +76,7 @@ struct Report {
 /// One request a line on stdin, its answer a line on stdout.
 pub(super) fn candidates(global: &Global, opts: &CandidatesOpts) -> Result<()> {
     let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
-    let problem = super::problem(kernel, Some(&opts.shape))?;
+    let problem = super::shapes::one(kernel, Some(&opts.shape))?;
     let mut trials = Trials::new(Arc::new(global.open()?), kernel, problem);
     for line in std::io::stdin().lines() {
         let line = line.map_err(|e| Error::Usage(format!("candidates on stdin: {e}")))?;
@@ -117,7 +117,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let work: Vec<Work> = match (&opts.kernel, &opts.model) {
         (Some(name), None) => {
             let (kernel, variants) = super::named(Some(name))?.swap_remove(0);
-            vec![(kernel, variants, super::problem(kernel, opts.shape.as_deref())?)]
+            vec![(kernel, variants, super::shapes::one(kernel, opts.shape.as_deref())?)]
         }
         (name, Some(model)) => {
             let named = super::named(name.as_deref())?;
@@ -188,7 +188,7 @@ fn print(f: &Found) {
     for (name, us) in &f.finalists {
         t.add_row(vec![name.clone(), table::micros(*us)]);
     }
-    outln!("{t}");
+    out::table(t);
     if f.comparisons.is_empty() {
         outln!("the incumbent, {}, stays", f.incumbent);
     }
@@ -233,6 +233,6 @@ fn show(global: &Global, store: &Store) -> Result<()> {
             e.date.clone(),
         ]);
     }
-    outln!("{t}");
+    out::table(t);
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! `lathe validate`: every variant, or a file of the user's, through naga and each back end's
 //! writer, with the overrides of every benchmark and check shape applied. Needs no device.
 
+mod portability;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +26,10 @@ pub(super) struct Opts {
     /// Value of an override of the file that has no default, or another one. May be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
+    /// Say which of these adapters they fit, none of which need be here: minimal (what every WebGPU
+    /// adapter offers), adreno, uhd620, apple, or all
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "page")]
+    limits: Vec<String>,
     /// Write a page that validates them in the browser that opens it, by its own compiler
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
@@ -48,6 +54,9 @@ struct Line {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    if !opts.limits.is_empty() {
+        return portability::run(global, opts);
+    }
     if let Some(file) = opts.target.as_deref().filter(|target| is_file(target)) {
         return validate_file(global, opts, Path::new(file));
     }
@@ -83,7 +92,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 },
             ]);
         }
-        outln!("{t}");
+        out::table(t);
         outln!("{} variants valid, {} not", report.passed, report.failed);
     }
     match failed {
@@ -147,7 +156,7 @@ fn validate_file(global: &Global, opts: &Opts, path: &Path) -> Result<()> {
                 found,
             ]);
         }
-        outln!("{t}");
+        out::table(t);
         match needs.as_slice() {
             [] => outln!("{shown}: needs no optional feature"),
             some => outln!("{shown}: needs {}", some.join(", ")),

@@ -475,6 +475,9 @@ pub struct AbProcess {
 pub struct Profile {
     /// Model file or architecture.
     pub model: String,
+    /// What the model is whatever its file is called; absent in records from before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
     /// Storage of the KV cache.
     pub kv: String,
     /// Tokens of the prompt.

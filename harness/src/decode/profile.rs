@@ -98,6 +98,7 @@ pub fn profile(
         steps,
         by_op,
         serialised_ms_per_token,
+        identity: None,
         selected: graph.selected.clone(),
         verified: prefix.map(|prefix| prefix.verified),
     };

@@ -4,6 +4,7 @@
 
 pub mod backend_text;
 pub mod layout;
+pub mod limits;
 pub mod memory;
 pub mod recording;
 pub mod run;
@@ -407,57 +408,15 @@ impl Plan {
         caps: &Capabilities,
     ) -> Result<(), PlanError> {
         let Code { reflection, constants, .. } = self.code(stage);
-        let entry = stage.entry.as_str();
-        let unavailable = |reason: String| Err(PlanError::Unavailable(reason));
-        if reflection.needs_subgroup && caps.subgroup.is_none() {
-            return unavailable("needs subgroup operations".into());
+        // A feature that is not there may keep the text from being compiled at all.
+        let mut lacking = limits::features_lacking(reflection, caps);
+        if lacking.is_empty() {
+            let workgroup = || reflection.workgroup(&stage.entry, constants);
+            let workgroup = guard::compile(&self.variant, workgroup)?;
+            lacking = limits::lacking(reflection, &stage.entry, workgroup, caps);
         }
-        if reflection.needs_f16 && !caps.f16 {
-            return unavailable("needs 16-bit floats (shader-f16)".into());
-        }
-        for wanted in &reflection.needs_cooperative_matrix {
-            let offered = &caps.cooperative_matrices;
-            if !offered.contains(wanted) {
-                let offered: Vec<_> = offered.iter().map(ToString::to_string).collect();
-                let offered = match offered.as_slice() {
-                    [] => "none".to_owned(),
-                    some => some.join(", "),
-                };
-                return unavailable(format!(
-                    "needs cooperative matrices {wanted}, the adapter has {offered}"
-                ));
-            }
-        }
-        let workgroup = || reflection.workgroup(entry, constants);
-        let (memory, invocations) = guard::compile(&self.variant, workgroup)?;
-        if memory > caps.workgroup_memory {
-            return unavailable(format!(
-                "needs {memory} bytes of workgroup memory, the adapter has {}",
-                caps.workgroup_memory
-            ));
-        }
-        if invocations > caps.invocations {
-            return unavailable(format!(
-                "needs {invocations} invocations a workgroup, the adapter has {}",
-                caps.invocations
-            ));
-        }
-        let used = reflection.entry(entry).map_or(&[][..], |e| e.buffers.as_slice());
-        let groups = used.iter().map(|&i| reflection.buffers[i].group + 1).max().unwrap_or(0);
-        if groups > caps.bind_groups {
-            return unavailable(format!(
-                "uses @group({}), the adapter has {} groups",
-                groups - 1,
-                caps.bind_groups
-            ));
-        }
-        let storage = |i: &&usize| reflection.buffers[**i].uniform.is_none();
-        let buffers = used.iter().filter(storage).count();
-        if buffers > caps.storage_buffers as usize {
-            return unavailable(format!(
-                "needs {buffers} storage buffers, the adapter has {}",
-                caps.storage_buffers
-            ));
+        if !lacking.is_empty() {
+            return Err(PlanError::Unavailable(lacking.swap_remove(0)));
         }
         Ok(())
     }

@@ -12,6 +12,9 @@ use crate::plan::tuned::Tuned;
 use crate::plan::user::{UserKernel, is_file};
 use crate::plan::{Plan, PlanError};
 
+/// Why a variant was taken where nothing but the kernel's order decided. Reports know it.
+pub const FIRST_PREFERENCE: &str = "first preference for this shape";
+
 /// A selected variant, specialised, with the reason it was taken.
 #[derive(Clone, Debug)]
 pub struct Selection {
@@ -175,7 +178,7 @@ pub fn select(
         match Plan::of(kernel, variant, shape, caps) {
             Ok(plan) => {
                 let why = if passed_over.is_empty() {
-                    "first preference for this shape".to_owned()
+                    FIRST_PREFERENCE.to_owned()
                 } else {
                     format!("first that can run; {}", passed_over.join("; "))
                 };

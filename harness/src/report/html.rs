@@ -1,29 +1,33 @@
 //! Saved runs as one HTML file: offline, readable without scripts, light and dark, printable.
 //!
 //! ```text
-//! html.rs            document, contents, environment
-//! html/profile.rs    a decode profile            html/crossover.rs  attention against matmul
-//! html/compare.rs    bench and A/B records      html/generation.rs bench decode and suite
-//! html/steps.rs      charts over steps           html/bars.rs       roofline, ratio strip
-//! html/svg.rs        scales, axes, paths         html/markup.rs     escaping, numbers, tables
-//! html/style.css     colours and layout
+//! html.rs            document, headings, environment
+//! html/overview.rs   all decodes at a glance    html/ceilings.rs   measured bandwidths
+//! html/profile.rs    a decode profile           html/crossover.rs  attention against matmul
+//! html/bench.rs      kernels on their own       html/ab.rs         two variants in one run
+//! html/generation.rs bench decode and suite     html/bars.rs       roofline, ratio strip
+//! html/steps.rs      charts over steps          html/svg.rs        scales, axes, paths
+//! html/markup.rs     escaping, numbers, tables  html/style.css     colours and layout
 //! ```
 //!
 //! Times are aggregated before they are drawn, so the file grows with what can be seen and not
 //! with the number of steps.
 
+mod ab;
 mod bars;
-mod compare;
+mod bench;
+mod ceilings;
 mod crossover;
 mod generation;
 mod markup;
+mod overview;
 mod profile;
 mod steps;
 mod svg;
 #[cfg(test)]
 mod tests;
 
-use markup::{maybe, number, plural, sound, text, warning};
+use markup::{number, plural, sound, text, warning};
 
 use crate::data::record::{Ab, Body, Environment, Record};
 
@@ -49,8 +53,9 @@ pub fn render(records: &[(String, Record)]) -> String {
         [_] => {}
         _ => {
             html.push_str("<h1>Lathe report</h1>\n");
-            html.push_str(&contents(records));
-            html.push_str(&comparisons(records));
+            let overview = overview::decodes(records) + &comparisons(records);
+            html.push_str(&anchored(&overview, "all"));
+            html.push_str("<h2 class=\"records\">Records</h2>\n");
         }
     }
     let mut colours = svg::Colours::new();
@@ -69,26 +74,67 @@ fn section(
     colours: &mut svg::Colours,
 ) -> String {
     let env = &record.environment;
-    let (level, number) =
-        if of == 1 { ("h1", String::new()) } else { ("h2", format!("{}. ", index + 1)) };
-    let mut html = format!(
-        "<section id=\"r{index}\">\n<{level}>{number}{}</{level}>\n<p class=\"facts\">{}</p>\n",
-        text(&subject(&record.body)),
-        text(&[file, &env.adapter, &env.driver, &env.date].join(" · "))
-    );
+    let subject = text(&subject(&record.body));
+    let facts = text(&[file, &env.adapter, &env.driver, &env.date].join(" · "));
+    let mut html = match of {
+        1 => format!("<section id=\"r{index}\">\n<h1>{subject}</h1>\n"),
+        // A link to what is inside opens it.
+        _ => format!(
+            "<details class=\"record\">\n<summary class=\"headline\"><h2>{}. {subject}</h2> <strong>{}</strong>\n<span \
+             class=\"facts\">{facts}</span></summary>\n<section id=\"r{index}\">\n",
+            index + 1,
+            text(&result(&record.body))
+        ),
+    };
+    if of == 1 {
+        html.push_str(&format!("<p class=\"facts\">{facts}</p>\n"));
+    }
+    if let Some(command) = &env.command {
+        html.push_str(&format!("<p class=\"command\"><code>{}</code></p>\n", text(command)));
+    }
     for line in doubts(env) {
         html.push_str(&warning(&line));
     }
-    html.push_str(&match &record.body {
+    let body = match &record.body {
         Body::Profile(profile) => profile::section(profile, env, colours),
-        Body::Bench(bench) => compare::bench(bench, env),
-        Body::Ab(ab) => compare::ab(ab),
+        Body::Bench(bench) => bench::section(bench, env),
+        Body::Ab(ab) => ab::section(ab),
         Body::GenerationTests(run) => generation::tests(run, env),
         Body::Suite(run) => generation::suite(run),
-    });
-    html.push_str(&environment(record));
+    };
+    html.push_str(&anchored(&(body + &environment(record)), &format!("r{index}")));
     html.push_str("</section>\n");
+    if of > 1 {
+        html.push_str("</details>\n");
+    }
     html
+}
+
+/// Gives the headings of a part names that a link can say, and links to themselves. What a record
+/// says has no markup: every `<h3>` is one of [`svg::figure`]'s.
+fn anchored(html: &str, part: &str) -> String {
+    let mut out = String::with_capacity(html.len());
+    let mut pieces = html.split("<h3>");
+    out.push_str(pieces.next().unwrap_or_default());
+    let mut seen: Vec<String> = Vec::new();
+    for piece in pieces {
+        let (heading, rest) = piece.split_once("</h3>").unwrap_or((piece, ""));
+        let mut name = part.to_owned();
+        for word in heading.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty()) {
+            name.push('-');
+            name.push_str(&word.to_ascii_lowercase());
+        }
+        let before = seen.iter().filter(|other| **other == name).count();
+        seen.push(name.clone());
+        if before > 0 {
+            name.push_str(&format!("-{}", before + 1));
+        }
+        out.push_str(&format!(
+            "<h3 id=\"{name}\">{heading} <a class=\"anchor\" href=\"#{name}\" \
+             aria-label=\"link to this part\">#</a></h3>{rest}"
+        ));
+    }
+    out
 }
 
 /// What a record is about.
@@ -132,20 +178,6 @@ fn result(body: &Body) -> String {
     }
 }
 
-fn contents(records: &[(String, Record)]) -> String {
-    let mut html = String::from("<nav aria-label=\"Contents\">\n<ol class=\"contents\">\n");
-    for (i, (file, record)) in records.iter().enumerate() {
-        html.push_str(&format!(
-            "<li><a href=\"#r{i}\">{}</a> <strong>{}</strong> <span class=\"facts\">{}</span></li>\n",
-            text(&subject(&record.body)),
-            text(&result(&record.body)),
-            text(&[&**file, &record.environment.adapter].join(" · "))
-        ));
-    }
-    html.push_str("</ol>\n</nav>\n");
-    html
-}
-
 /// All comparisons on one axis, when there are several.
 fn comparisons(records: &[(String, Record)]) -> String {
     let rows: Vec<(String, &Ab)> = records
@@ -159,8 +191,8 @@ fn comparisons(records: &[(String, Record)]) -> String {
     if rows.len() < 2 {
         return String::new();
     }
-    let caption = "Time of B over time of A with its 95 % interval; grey: A against itself in the \
-                   same run; shaded: the zone that counts as the same.";
+    let caption = "Time of B over time of A with its 95 % interval, on a logarithmic axis; grey: A \
+                   against itself in the same run; shaded: the zone that counts as the same.";
     svg::figure("All comparisons", &bars::ratio_strip(&rows), caption)
 }
 
@@ -187,32 +219,38 @@ fn doubts(env: &Environment) -> Vec<String> {
 
 fn environment(record: &Record) -> String {
     let env = &record.environment;
-    let unknown = || "unknown".to_owned();
-    let commit = env.commit.clone().map_or_else(unknown, |commit| match env.dirty {
+    let commit = env.commit.clone().map(|commit| match env.dirty {
         Some(true) => format!("{commit}, with changes"),
         Some(false) => commit,
         None => format!("{commit}, changes unknown"),
     });
     let software = if env.software { " (software)" } else { "" };
+    let measured = |value: Option<f64>, decimals: usize, unit: &str| {
+        value.and_then(sound).map(|value| format!("{} {unit}", number(value, decimals)))
+    };
+    let machine = env.machine.as_ref();
+    // What was not measured or kept has no row.
     let rows = [
-        ("date", env.date.clone()),
-        ("adapter", format!("{}{software}", env.adapter)),
-        ("driver", env.driver.clone()),
-        ("backend", env.backend.clone()),
-        ("copy bandwidth", format!("{} GB/s, read plus written", maybe(env.copy_gb_s, 1))),
-        ("read bandwidth", format!("{} GB/s", maybe(env.read_gb_s, 1))),
-        ("timestamp resolution", format!("{} ns", maybe(env.timestamp_quantum_ns, 2))),
-        ("canary drift", format!("{} %", maybe(env.canary_drift.map(|d| d * 100.0), 2))),
-        ("run-time checks", env.runtime_checks.clone()),
-        ("system", env.os.clone()),
+        ("date", Some(env.date.clone())),
+        ("adapter", Some(format!("{}{software}", env.adapter))),
+        ("driver", Some(env.driver.clone())),
+        ("backend", Some(env.backend.clone())),
+        ("copy bandwidth", measured(env.copy_gb_s, 1, "GB/s, read plus written")),
+        ("read bandwidth", measured(env.read_gb_s, 1, "GB/s")),
+        ("dependent launch", measured(env.ceilings.map(|c| c.dependent_us), 2, "µs")),
+        ("timestamp resolution", measured(env.timestamp_quantum_ns, 2, "ns")),
+        ("canary drift", measured(env.canary_drift.map(|d| d * 100.0), 2, "%")),
+        ("run-time checks", Some(env.runtime_checks.clone())),
+        ("system", Some(env.os.clone())),
+        ("processor", machine.and_then(|machine| machine.cpu.clone())),
         ("commit", commit),
-        ("lathe", env.lathe.clone()),
-        ("wgpu", env.wgpu.clone()),
-        ("record schema", record.schema_version.to_string()),
-        ("command", env.command.clone().unwrap_or_else(unknown)),
+        ("lathe", Some(env.lathe.clone())),
+        ("wgpu", Some(env.wgpu.clone())),
+        ("record schema", Some(record.schema_version.to_string())),
     ];
     let mut list = String::from("<dl class=\"environment\">\n");
     for (name, value) in rows {
+        let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
         list.push_str(&format!("<div><dt>{}</dt><dd>{}</dd></div>\n", text(name), text(&value)));
     }
     list.push_str("</dl>\n");

@@ -7,7 +7,7 @@ pub use crate::data::bytes;
 /// A table with a header; columns listed in `right` are aligned right.
 pub fn table(header: &[&str], right: &[usize]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
+    table.load_style(presets::ASCII_MARKDOWN);
     table.set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header.to_vec());
     for column in right {
@@ -16,6 +16,12 @@ pub fn table(header: &[&str], right: &[usize]) -> Table {
         }
     }
     table
+}
+
+/// Makes a table at most `columns` wide, by breaking lines between words where it can.
+pub fn fit(table: &mut Table, columns: u16) {
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(columns);
 }
 
 /// Microseconds with sensible digits.
@@ -31,6 +37,16 @@ pub fn micros(us: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_is_plain_until_it_is_fitted() {
+        let mut wide = table(&["what", "why"], &[]);
+        wide.add_row(vec!["a variant".to_owned(), "many words ".repeat(20)]);
+        assert!(wide.to_string().lines().all(|line| line.len() > 200), "{wide}");
+        fit(&mut wide, 80);
+        assert!(wide.to_string().lines().all(|line| line.chars().count() <= 80), "{wide}");
+        assert!(!wide.to_string().contains("word |"), "words stay whole: {wide}");
+    }
 
     #[test]
     fn units() {

@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 
 use super::axes::{self, Counts};
 use crate::cli::Global;
+use crate::cli::decode::ModelPaths;
 use crate::cli::generation::{OnDevice, RunOpts, measured, recorded, run_memory, told_apart};
 use crate::cli::out;
 use crate::data::record::{
@@ -37,9 +38,8 @@ enum Format {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Opts {
-    /// GGUF files
-    #[arg(short, long, value_name = "FILE", num_args = 1.., required_unless_present = "arch")]
-    model: Vec<PathBuf>,
+    #[command(flatten)]
+    models: ModelPaths,
     /// Prompt tokens of the tests `pp`: counts, lists and ranges (128,256 1-4 128-512+128
     /// 128-1024*2); 0 for none
     #[arg(short = 'p', long, value_name = "N", default_value = "512", value_parser = axes::counts)]
@@ -81,7 +81,8 @@ pub(super) struct Opts {
 }
 
 /// What says nothing to a step by operation.
-const TESTS: [&str; 16] = [
+const TESTS: [&str; 17] = [
+    "files",
     "model",
     "n_prompt",
     "n_gen",
@@ -171,7 +172,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let gpu = Arc::new(global.open()?);
     opts.run.refuse(&gpu, opts.save.as_ref())?;
     // Files that cannot be decoded are better known before an hour of timing.
-    let models = opts.model.iter().map(Model::open).collect::<Result<Vec<_>>>()?;
+    let models = opts.models.get().map(Model::open).collect::<Result<Vec<_>>>()?;
     told_apart(models.iter().map(|m| m.file.path.as_path()))?;
     let environment = recorded(&gpu)?;
     let body = GenerationTests { prompts: opts.run.source().name(), tests: Vec::new() };

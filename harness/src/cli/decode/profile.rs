@@ -1,6 +1,7 @@
 //! A decode by operation: `decode --profile` and `bench decode`.
 
 use super::*;
+use crate::cli::generation::measured;
 use crate::decode::profile::Floors;
 use crate::measure::peaks;
 
@@ -92,7 +93,7 @@ fn profile_record(
     let kv = loaded.options.kv.name();
     let model = loaded.model.file.path.file_name().unwrap_or_default().to_string_lossy();
     let bar = global.progress(options.generate as u64, "profiling", false);
-    let profile = crate::decode::profile::profile(
+    let mut profile = crate::decode::profile::profile(
         &graph,
         &mut executor,
         options,
@@ -115,37 +116,25 @@ fn profile_record(
         },
     )?;
     bar.finish_and_clear();
+    profile.identity = Some(measured(&loaded.model).identity());
     Ok(Record::new(environment, Body::Profile(profile)))
 }
 
 fn print_profile(p: &Profile) {
-    let header = [
-        "operation",
-        "kernel",
-        "×",
-        "ms",
-        "%",
-        "bytes",
-        "bytes ms",
-        "and launches ms",
-        "measured / floor",
-    ];
-    let mut t = table::table(&header, &[2, 3, 4, 5, 6, 7, 8]);
-    let milliseconds = |ms: Option<f64>| ms.map_or_else(|| "-".into(), |ms| format!("{ms:.4}"));
+    let header = ["operation", "variant", "ms", "%", "floor ms", "× floor"];
+    let mut t = table::table(&header, &[2, 3, 4, 5]);
     for op in &p.by_op {
+        let variant = op.kernel.split_once('/').map_or(&*op.kernel, |(_, variant)| variant);
         t.add_row(vec![
-            op.op.clone(),
-            op.kernel.clone(),
-            op.count.to_string(),
+            format!("{} ×{}", op.op, op.count),
+            variant.to_owned(),
             format!("{:.4}", op.ms),
             format!("{:.1}", op.percent),
-            table::bytes(op.bytes as u64),
-            milliseconds(op.floor_ms),
-            milliseconds(op.launch_floor_ms),
+            op.least_ms().map_or_else(|| "-".into(), |ms| format!("{ms:.4}")),
             op.least_ms().map_or_else(|| "-".into(), |floor| format!("{:.1}", op.ms / floor)),
         ]);
     }
-    outln!("{t}");
+    out::table(t);
     outln!(
         "{:.4} ms a token as the sum of operations timed one by one; {} ms of GPU time and {:.1} \
          tok/s unprofiled; {}",
@@ -191,7 +180,7 @@ pub(in crate::cli) fn bench_arch(
     let gpu = Arc::new(global.open()?);
     let opts = ModelOpts {
         quantize: None,
-        model: path,
+        path: ModelPath::new(path),
         prompt: PromptOpts::tokens(vec![2, 5, 7, 11]),
         text: TextOpts::default(),
         kv: Float::F16,

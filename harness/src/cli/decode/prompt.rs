@@ -14,6 +14,7 @@ use crate::model::tokenizer::Tokenizer;
 /// One of them, and no two.
 #[derive(Debug, Default, Args)]
 #[group(id = "source", multiple = false)]
+#[command(next_help_heading = "Prompt")]
 pub(super) struct PromptOpts {
     /// Prompt as text, through the model's tokenizer; - reads it from stdin
     #[arg(long, value_name = "TEXT")]
@@ -35,6 +36,7 @@ pub(super) struct PromptOpts {
 
 /// How text becomes a prompt.
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Prompt")]
 pub(super) struct TextOpts {
     /// With --chat, what the system says first
     #[arg(long, value_name = "TEXT")]

@@ -32,13 +32,13 @@ pub(super) fn profile(
 
 fn print(profile: &PromptProfile) {
     let all: f64 = profile.by_op.iter().map(|op| op.ms).sum();
-    let header = ["operation", "kernel", "×", "ms", "%", "µs each", "TFLOP/s", "GB/s"];
-    let mut t = table::table(&header, &[2, 3, 4, 5, 6, 7]);
+    let header = ["operation", "variant", "ms", "%", "µs each", "TFLOP/s", "GB/s"];
+    let mut t = table::table(&header, &[2, 3, 4, 5, 6]);
     for op in &profile.by_op {
+        let variant = op.kernel.split_once('/').map_or(&*op.kernel, |(_, variant)| variant);
         t.add_row(vec![
-            op.op.clone(),
-            op.kernel.clone(),
-            op.count.to_string(),
+            format!("{} ×{}", op.op, op.count),
+            variant.to_owned(),
             format!("{:.3}", op.ms),
             format!("{:.1}", 100.0 * op.ms / all),
             format!("{:.1}", 1e3 * op.ms / op.count as f64),
@@ -46,7 +46,7 @@ fn print(profile: &PromptProfile) {
             format!("{:.0}", op.bytes / op.ms / 1e6),
         ]);
     }
-    outln!("{t}");
+    out::table(t);
     let ttft = stats::summarise(&profile.ttft_ms).median;
     outln!(
         "{} tokens: {all:.3} ms as the sum of operations timed one by one; first token after {ttft:.3} \

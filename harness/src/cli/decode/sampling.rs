@@ -9,6 +9,7 @@ use crate::decode::Sampling;
 use crate::error::{Error, Result};
 
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Sampling")]
 pub(super) struct SamplingOpts {
     /// Divides the logits; 0 is greedy
     #[arg(long, default_value_t = 0.0, value_name = "T", allow_negative_numbers = true)]

@@ -77,9 +77,10 @@ fn measured(
 
 /// Test by test, the times of the repetitions.
 pub(super) fn tests(tests: &GenerationTests, environment: &Environment) -> Vec<Measured> {
+    let models: Vec<_> = tests.tests.iter().map(|test| &test.model).collect();
     let of = |test: &GenerationTest| {
         let us = test.samples_ns.iter().map(|ns| *ns as f64 / 1e3).collect();
-        measured(environment, key(test), us, test.steps_per_submit, test.verified)
+        measured(environment, key(test, &models), us, test.steps_per_submit, test.verified)
     };
     tests.tests.iter().map(of).collect()
 }
@@ -118,17 +119,18 @@ fn steps(config: &SuiteConfig) -> (Vec<usize>, Vec<f64>) {
 }
 
 fn configs(suite: &Suite) -> Vec<(String, &SuiteConfig)> {
+    let models: Vec<_> = suite.models.iter().map(|model| &model.model).collect();
     let of = |model: &SuiteModel, name: &str| {
         format!(
             "{}, KV {}, activations {}: {name}",
-            model.model.file(),
+            told(&model.model, &models),
             model.kv,
             model.activations
         )
     };
     let names = suite.config_names();
     let each = suite.models.iter().flat_map(|model| {
-        names.iter().filter_map(move |name| {
+        names.iter().filter_map(|name| {
             let config = model.configs.get(*name)?;
             // The same name with other lengths is another case.
             let lengths = format!("{}/{}", config.prompt_tokens, config.generated_tokens);
@@ -138,7 +140,19 @@ fn configs(suite: &Suite) -> Vec<(String, &SuiteConfig)> {
     each.collect()
 }
 
-fn key(test: &GenerationTest) -> String {
+/// A model by what it is, so that a renamed file is the same one; where a record has two files that
+/// are alike in that, by the file.
+fn told(model: &MeasuredModel, all: &[&MeasuredModel]) -> String {
+    let identity = model.identity();
+    let alike =
+        |other: &&&MeasuredModel| other.identity() == identity && other.file() != model.file();
+    match all.iter().find(alike) {
+        None => identity,
+        Some(_) => model.file().to_owned(),
+    }
+}
+
+fn key(test: &GenerationTest, models: &[&MeasuredModel]) -> String {
     let steps = match test.steps_per_submit {
         None => String::new(),
         Some(1) => ", 1 step a submission".into(),
@@ -148,8 +162,8 @@ fn key(test: &GenerationTest) -> String {
         true => test.type_k.clone(),
         false => format!("{}/{}", test.type_k, test.type_v),
     };
-    let (file, acts) = (test.model.file(), &test.activations);
-    format!("{file}, KV {kv}, activations {acts}: {}{steps}", test.test)
+    let (model, acts) = (told(&test.model, models), &test.activations);
+    format!("{model}, KV {kv}, activations {acts}: {}{steps}", test.test)
 }
 
 #[cfg(test)]

@@ -86,7 +86,13 @@ pub(super) fn same_subject(
                 format!("{} with {} KV after {} prompt tokens", p.model, p.kv, p.prompt_tokens)
             };
             let (was, is) = (what(first), what(other));
-            if was != is {
+            // By what the models are where both records say it: a file may be renamed.
+            let same_model = match (&first.identity, &other.identity) {
+                (Some(first), Some(other)) => first == other,
+                _ => first.model == other.model,
+            };
+            let how = |p: &Profile| (p.kv.clone(), p.prompt_tokens);
+            if !same_model || how(first) != how(other) {
                 return Err(Error::Usage(format!("profiles of different decodes: {was} and {is}")));
             }
         }

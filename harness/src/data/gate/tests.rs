@@ -161,6 +161,7 @@ fn profile(seed: u64, noise: f64, slow_down: f64) -> Record {
         steps,
         by_op,
         serialised_ms_per_token: 0.03,
+        identity: None,
         selected: Vec::new(),
         verified: None,
     });
@@ -468,6 +469,19 @@ fn records_that_are_no_pair_are_refused() {
     let Body::Profile(body) = &mut two.body else { panic!("no profile") };
     body.kv = "f32".into();
     assert!(refuse(&one, &two).contains("different decodes"));
+    // A renamed file is the same model where both records say what it is, and only there.
+    let named = |file: &str, identity: Option<&str>| {
+        let mut record = one.clone();
+        let Body::Profile(body) = &mut record.body else { panic!("no profile") };
+        (body.model, body.identity) = (file.into(), identity.map(str::to_owned));
+        record
+    };
+    let known = named("a.gguf", Some("gemma3 1.0B BF16"));
+    let renamed = named("b.gguf", Some("gemma3 1.0B BF16"));
+    assert!(compare(std::slice::from_ref(&known), &[renamed], false).is_ok());
+    let other = named("a.gguf", Some("gemma3 1.0B Q4_0"));
+    assert!(refuse(&known, &other).contains("different decodes"));
+    assert!(refuse(&known, &named("b.gguf", None)).contains("different decodes"));
     let mut two = one.clone();
     let Body::Profile(body) = &mut two.body else { panic!("no profile") };
     body.steps[3].us.pop();

@@ -36,6 +36,12 @@ pub struct MeasuredModel {
 }
 
 impl MeasuredModel {
+    /// What it is whatever its file is called: architecture, values and the bytes they take.
+    pub fn identity(&self) -> String {
+        let Self { model_type, model_n_params, model_size, .. } = self;
+        format!("{model_type}, {model_n_params} values in {model_size} bytes")
+    }
+
     /// The file without its folder, which older records have.
     pub fn file(&self) -> &str {
         self.model_filename.rsplit(['/', '\\']).next().unwrap_or_default()

@@ -1,24 +1,26 @@
 //! Horizontal charts: achieved bandwidth by operation, and ratios with their intervals.
 
+use super::ceilings::Bandwidths;
 use super::markup::{brief, cut, number, percent, sound};
-use super::svg::{Scale, chart, label, line, px, rect};
-use crate::data::Ratio;
+use super::svg::{RatioScale, Scale, chart, label, line, px, rect};
+use crate::data::paired::Verdict;
 use crate::data::record::{Ab, OpTotal};
+use crate::data::{Ratio, Word};
 
 const WIDTH: f64 = 980.0;
 const ROW: f64 = 22.0;
 const TOP: f64 = 30.0;
 
-/// Achieved bandwidth of each operation against the measured copy bandwidth (10^9 bytes a
-/// second), or against the fastest operation when none was measured.
-pub(super) fn roofline(ops: &[OpTotal], copy_gb_s: Option<f64>) -> String {
-    let copy = copy_gb_s.and_then(sound).filter(|c| *c > 0.0);
+/// Achieved bandwidth of each operation against the measured bandwidths, or against the fastest
+/// operation when none was measured.
+pub(super) fn roofline(ops: &[OpTotal], measured: Bandwidths) -> String {
+    let copy = measured.copy;
     // Bytes over milliseconds, in 10^9 a second.
     let rate = |op: &OpTotal| sound(op.bytes / op.ms / 1e6);
     let fastest = ops.iter().filter_map(rate).fold(0.0, f64::max);
-    let end = copy.unwrap_or(0.0).max(fastest);
+    let end = measured.best().unwrap_or(0.0).max(fastest);
     let end = if end > 0.0 { end * 1.02 } else { 1.0 };
-    let (left, right) = (172.0, 740.0);
+    let (left, right) = (172.0, 730.0);
     let scale = Scale::new(0.0, end, left, right);
     let bottom = TOP + ops.len() as f64 * ROW;
     let mut body = label(left - 8.0, 16.0, "end unit", "operation");
@@ -36,7 +38,8 @@ pub(super) fn roofline(ops: &[OpTotal], copy_gb_s: Option<f64>) -> String {
         let y = TOP + i as f64 * ROW;
         let (rate, base) = (rate(op), y + 15.0);
         let of_copy = rate.zip(copy).map(|(rate, copy)| rate / copy);
-        let class = if of_copy.is_some_and(|f| f > 1.0) { "f4" } else { "f0" };
+        let doubted = rate.zip(measured.doubted()).is_some_and(|(rate, most)| rate > most);
+        let class = if doubted { "f4" } else { "f0" };
         let shown = rate.unwrap_or(0.0);
         let tip = format!(
             "{}: {} GB/s, {} of the copy bandwidth, {} ms a token",
@@ -54,10 +57,17 @@ pub(super) fn roofline(ops: &[OpTotal], copy_gb_s: Option<f64>) -> String {
         body.push_str(&label(976.0, base, "end", &percent(op.percent / 100.0)));
         body.push_str(&rect((0.0, y, WIDTH, ROW), "tip", &tip));
     }
-    if let Some(copy) = copy {
-        let x = scale.at(copy);
+    // The lower one to the left of its line, the higher one to the right: they may stand close.
+    let mut limits: Vec<(&str, f64)> = [("copy", copy), ("read", measured.read)]
+        .iter()
+        .filter_map(|(n, r)| Some((*n, (*r)?)))
+        .collect();
+    limits.sort_by(|a, b| a.1.total_cmp(&b.1));
+    for (i, (name, rate)) in limits.iter().enumerate() {
+        let x = scale.at(*rate);
         body.push_str(&line((x, TOP - 4.0), (x, bottom), "limit"));
-        body.push_str(&label(x, 16.0, "end strong", &format!("copy {copy:.0} GB/s")));
+        let (class, dx) = if i == 0 { ("end strong", 2.0) } else { ("strong", -2.0) };
+        body.push_str(&label(x + dx, 16.0, class, &format!("{name} {rate:.0}")));
     }
     let description = format!(
         "Achieved bandwidth of {} operations, the fastest {} GB/s",
@@ -75,31 +85,28 @@ pub(super) fn ratio_strip(rows: &[(String, &Ab)]) -> String {
         let zone = [1.0 - ab.indifference, 1.0 + ab.indifference];
         ends(&ab.ratio).into_iter().chain(ends(&ab.control)).chain(zone)
     });
-    let sound_values: Vec<f64> = values.filter_map(sound).collect();
-    let low = sound_values.iter().copied().fold(0.99, f64::min);
-    let high = sound_values.iter().copied().fold(1.01, f64::max);
-    let pad = (high - low) * 0.06;
     let (left, right) = (190.0, 800.0);
-    let scale = Scale::new((low - pad).max(0.0), high + pad, left, right);
+    let scale = RatioScale::over(values.filter_map(sound), left, right);
     let row = 58.0;
     let bottom = TOP + rows.len() as f64 * row;
     let mut body = String::new();
     let one = scale.at(1.0);
-    if one - left > 90.0 {
-        body.push_str(&label(one - 10.0, 16.0, "end unit", "← B takes less time"));
-    }
-    if right - one > 90.0 {
-        body.push_str(&label(one + 10.0, 16.0, "unit", "B takes more time →"));
-    }
+    body.push_str(&label(one - 10.0, 16.0, "end unit", "← B takes less time"));
+    body.push_str(&label(one + 10.0, 16.0, "unit", "B takes more time →"));
     body.push_str(&label(976.0, 16.0, "end unit", "ratio, 95 % interval"));
-    let (ticks, decimals) = scale.ticks(scale.step(7));
+    let (ticks, decimals) = scale.ticks();
     for tick in ticks {
         let x = scale.at(tick);
         body.push_str(&line((x, TOP), (x, bottom), "grid"));
         body.push_str(&label(x, bottom + 16.0, "mid", &format!("{tick:.decimals$}")));
     }
     let middle = f64::midpoint(left, right);
-    body.push_str(&label(middle, bottom + 34.0, "mid unit", "time of B over time of A"));
+    body.push_str(&label(
+        middle,
+        bottom + 34.0,
+        "mid unit",
+        "time of B over time of A, logarithmic",
+    ));
     for (i, (name, ab)) in rows.iter().enumerate() {
         let y = TOP + i as f64 * row;
         if let Some(half) = sound(ab.indifference) {
@@ -107,7 +114,14 @@ pub(super) fn ratio_strip(rows: &[(String, &Ab)]) -> String {
             let tip = format!("counts as the same: {:.4} to {:.4}", 1.0 - half, 1.0 + half);
             body.push_str(&rect((from, y + 2.0, to - from, row - 4.0), "zone", &tip));
         }
-        body.push_str(&interval(&scale, &ab.ratio, y + 20.0, "0", name, 5.0));
+        body.push_str(&interval(
+            &scale,
+            &ab.ratio,
+            y + 20.0,
+            verdict_class(&ab.verdict),
+            name,
+            5.0,
+        ));
         body.push_str(&interval(&scale, &ab.control, y + 42.0, "8", "A against itself", 3.5));
     }
     body.push_str(&line((one, TOP - 4.0), (one, bottom), "limit"));
@@ -118,7 +132,17 @@ pub(super) fn ratio_strip(rows: &[(String, &Ab)]) -> String {
     chart(WIDTH, bottom + 42.0, &described.join("; "), &body)
 }
 
-fn interval(scale: &Scale, r: &Ratio, y: f64, slot: &str, name: &str, radius: f64) -> String {
+/// The class that a verdict's colour has.
+pub(super) fn verdict_class(verdict: &Word<Verdict>) -> &'static str {
+    match verdict {
+        Word::Known(Verdict::Faster) => "faster",
+        Word::Known(Verdict::Slower) => "slower",
+        Word::Known(Verdict::Same) => "same",
+        Word::Known(Verdict::Inconclusive) | Word::Other(_) => "unclear",
+    }
+}
+
+fn interval(scale: &RatioScale, r: &Ratio, y: f64, slot: &str, name: &str, radius: f64) -> String {
     let mut out = label(182.0, y + 4.0, "end name", &cut(name, 25));
     out.push_str(&label(976.0, y + 4.0, "end", &interval_words(r)));
     if let (Some(low), Some(high)) = (sound(r.low), sound(r.high)) {

@@ -1,10 +1,16 @@
 //! Where attention, which grows with the context, overtakes the largest matrix product, which
 //! does not.
 
-use super::markup::{paragraph, percent, plural, ratio, sound};
+use lathe_kernels::{Elem, State};
+
+use super::markup::{percent, plural, ratio, sound};
 use super::steps::{Series, StepChart};
 use super::svg::{Colours, figure};
-use crate::data::record::Profile;
+use crate::data::record::{Profile, ProfiledOp};
+
+/// Fewest positions between the first step and the last of which a crossover says anything: over
+/// fewer, attention hardly grows.
+const FEWEST_POSITIONS: usize = 500;
 
 /// Attention against the largest matrix product, milliseconds a step, and where they cross.
 pub(super) struct Crossover {
@@ -21,10 +27,17 @@ pub(super) struct Crossover {
 }
 
 impl Crossover {
-    /// `None` for a profile without attention or without a matrix product.
+    /// `None` for a profile without attention or without a matrix product, and for one of too few
+    /// positions.
     pub(super) fn of(profile: &Profile) -> Option<Self> {
-        let attention: Vec<usize> = indices(profile, |op| op.contains("attention"));
-        let products = indices(profile, |op| op.contains("gemv") || op.contains("matmul"));
+        let (first, last) = (profile.steps.first()?, profile.steps.last()?);
+        if last.position.saturating_sub(first.position) + 1 < FEWEST_POSITIONS {
+            return None;
+        }
+        let kinds: Vec<Option<Kind>> = profile.ops.iter().map(kind).collect();
+        let of_kind =
+            |kind| -> Vec<usize> { (0..kinds.len()).filter(|i| kinds[*i] == Some(kind)).collect() };
+        let (attention, products) = (of_kind(Kind::Attention), of_kind(Kind::Product));
         let mut names: Vec<&str> = products.iter().map(|i| &*profile.ops[*i].op).collect();
         names.sort_unstable();
         names.dedup();
@@ -42,9 +55,6 @@ impl Crossover {
             })
             .max_by(|a, b| a.1.iter().sum::<f64>().total_cmp(&b.1.iter().sum()))?;
         let first = profile.ops.get(*attention.first()?)?.op.clone();
-        if profile.steps.is_empty() {
-            return None;
-        }
         let attention_ms = series(&attention);
         let crossing = attention_ms.iter().zip(&matmul_ms).position(|(a, m)| a >= m && *a > 0.0);
         Some(Self { attention: first, matmul, attention_ms, matmul_ms, first: crossing })
@@ -86,18 +96,41 @@ impl Crossover {
     }
 }
 
-fn indices(profile: &Profile, is: impl Fn(&str) -> bool) -> Vec<usize> {
-    let by_kernel = profile.ops.iter().enumerate().filter(|(_, op)| is(&op.kernel));
-    by_kernel.map(|(i, _)| i).collect()
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Reads a KV cache, and does more the more is in it.
+    Attention,
+    /// Takes every element of a weight matrix at least once.
+    Product,
 }
 
-/// The figure, or a sentence where there is nothing to draw.
-pub(super) fn figure_of(profile: &Profile, positions: &[usize], slots: &Colours) -> String {
-    let heading = "Attention crossover";
-    let Some(crossover) = Crossover::of(profile) else {
-        let line = "The profile does not hold both an attention kernel and a matrix product.";
-        return figure(heading, &paragraph(line), "");
+/// What an operation is by its kernel's declaration: a fused one is a product too, whatever it is
+/// called. `None` where it is neither, and for kernels and shapes that nobody declares any more.
+fn kind(op: &ProfiledOp) -> Option<Kind> {
+    let kernel = lathe_kernels::kernel(&op.kernel)?;
+    let problem = kernel.parse_complete(&op.shape).ok()?;
+    let (mut kv, mut elements) = (false, 0.0);
+    for binding in &kernel.bindings {
+        match binding.elem(&problem) {
+            Elem::Weights(_) => elements += binding.len(&problem) as f64,
+            Elem::Kv(_) => kv = true,
+            _ => {}
+        }
+    }
+    let flops = |n_kv| {
+        let mut problem = problem.clone();
+        problem.state = State { n_kv, ..problem.state };
+        kernel.cost(&problem).flops
     };
+    if kv && flops(2) > flops(1) {
+        return Some(Kind::Attention);
+    }
+    (elements > 0.0 && flops(1) >= elements).then_some(Kind::Product)
+}
+
+/// The figure, or nothing where the profile says nothing about a crossover.
+pub(super) fn figure_of(profile: &Profile, positions: &[usize], slots: &Colours) -> String {
+    let Some(crossover) = Crossover::of(profile) else { return String::new() };
     let sentence = crossover.sentence(positions);
     let mark = crossover.first.map(|step| (step, format!("step {step}")));
     // The colours these operations have in the stack, unless that is grey for both.
@@ -129,5 +162,5 @@ pub(super) fn figure_of(profile: &Profile, positions: &[usize], slots: &Colours)
     .draw();
     let heard = format!("<p class=\"finding\">{}</p>\n", super::markup::text(&sentence));
     let caption = format!("Both summed over layers, serialised. {note}");
-    figure(heading, &(heard + &chart), caption.trim())
+    figure("Attention crossover", &(heard + &chart), caption.trim())
 }

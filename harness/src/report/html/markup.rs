@@ -102,10 +102,12 @@ pub(super) enum Set {
     Prose,
     /// Left, monospaced.
     Name,
+    /// As a name, of many short parts: never narrower than a few of them.
+    Shape,
     /// Right, digits of one width.
     Figure,
-    /// A bar.
-    Bar,
+    /// Left, made here: a bar, flags, a name with what is said of it.
+    Made,
 }
 
 impl Set {
@@ -113,8 +115,9 @@ impl Set {
         match self {
             Set::Prose => "p",
             Set::Name => "n",
+            Set::Shape => "n shape",
             Set::Figure => "f",
-            Set::Bar => "b",
+            Set::Made => "b",
         }
     }
 }
@@ -141,12 +144,12 @@ impl Table {
         Self { columns: columns.iter().map(|(_, set)| *set).collect(), html }
     }
 
-    /// Adds a row. Cells are plain text and escaped here, but for those of [`Set::Bar`], which
-    /// come from [`meter`] or [`flags`].
+    /// Adds a row. Cells are plain text and escaped here, but for those of [`Set::Made`], which
+    /// come from [`meter`], [`flags`], [`two`] and the like.
     pub(super) fn row(&mut self, cells: &[String]) {
         self.html.push_str("<tr>");
         for (i, (cell, set)) in cells.iter().zip(&self.columns).enumerate() {
-            let body = if *set == Set::Bar { cell.clone() } else { text(cell) };
+            let body = if *set == Set::Made { cell.clone() } else { text(cell) };
             let class = set.class();
             if i == 0 {
                 self.html.push_str(&format!("<th scope=\"row\" class=\"{class}\">{body}</th>"));
@@ -157,6 +160,14 @@ impl Table {
         self.html.push_str("</tr>\n");
     }
 
+    /// Begins a group of rows under a heading, which is HTML.
+    pub(super) fn group(&mut self, heading: &str) {
+        self.html.push_str(&format!(
+            "<tr class=\"group\"><th scope=\"colgroup\" colspan=\"{}\"><span>{heading}</span></th></tr>\n",
+            self.columns.len()
+        ));
+    }
+
     /// The finished table.
     pub(super) fn finish(mut self) -> String {
         self.html.push_str("</tbody></table></div>\n");
@@ -164,16 +175,20 @@ impl Table {
     }
 }
 
-/// A bar of a table cell: `fraction` of a track that ends at 1, in another colour beyond it.
+/// A bar of a table cell: `fraction` of a track that ends at 1.
 pub(super) fn meter(fraction: f64) -> String {
     let Some(fraction) = sound(fraction) else { return String::new() };
-    let class = if fraction > 1.0 { "f4" } else { "f0" };
     let width = (fraction.min(1.0) * 1000.0).round() / 10.0;
     format!(
         "<svg class=\"meter\" viewBox=\"0 0 100 8\" preserveAspectRatio=\"none\" \
          aria-hidden=\"true\"><rect class=\"track\" width=\"100\" height=\"8\"/>\
-         <rect class=\"{class}\" width=\"{width}\" height=\"8\"/></svg>"
+         <rect class=\"f0\" width=\"{width}\" height=\"8\"/></svg>"
     )
+}
+
+/// A name with a smaller line under it, as a cell.
+pub(super) fn two(name: &str, below: &str) -> String {
+    format!("<b>{}</b><small>{}</small>", text(name), text(below))
 }
 
 /// Doubts about a number, as a cell.

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::bars::roofline;
+use super::ceilings::Bandwidths;
 use super::crossover;
 use super::markup::{
     NONE, Set, Table, at_least, maybe, meter, number, paragraph, percent, plural, quantile, ratio,
-    sorted, sound, tiles,
+    sorted, sound, tiles, two,
 };
 use super::steps::{Series, StepChart, covered};
 use super::svg::{Colours, figure};
@@ -151,6 +152,9 @@ fn over_steps(
     positions: &[usize],
     slots: &Colours,
 ) -> String {
+    if positions.is_empty() {
+        return String::new();
+    }
     let all: f64 = sums.iter().flat_map(|(_, values)| values).sum();
     let legend = |values: &[f64]| {
         let total: f64 = values.iter().sum();
@@ -197,6 +201,9 @@ fn over_steps(
 
 fn throughput(profile: &Profile) -> String {
     let steps = &profile.unprofiled.step_ms;
+    if steps.is_empty() {
+        return String::new();
+    }
     let values: Vec<f64> = steps.iter().map(|ms| ratio(1000.0, *ms).unwrap_or(f64::NAN)).collect();
     let all = sorted(values.iter().copied());
     let at = |fraction| maybe(quantile(&all, fraction), 1);
@@ -207,8 +214,13 @@ fn throughput(profile: &Profile) -> String {
         step: "generated token",
         positions: &[],
         bands: Vec::new(),
-        lines: vec![Series { name: "tok/s".into(), slot: 0, values, legend: Default::default() }],
-        legend: "",
+        lines: vec![Series {
+            name: "tok/s".into(),
+            slot: 0,
+            values,
+            legend: (at(0.5), String::new()),
+        }],
+        legend: "median",
         mark: None,
         from_zero: false,
         height: 200.0,
@@ -222,70 +234,100 @@ fn ops_table(profile: &Profile) -> String {
     if profile.by_op.is_empty() {
         return String::new();
     }
-    let mut table = Table::new(
-        "Means a token, serialised, slowest first",
-        &[
-            ("operation", Set::Name),
-            ("kernel", Set::Name),
-            ("count", Set::Figure),
-            ("ms", Set::Figure),
-            ("share", Set::Figure),
-            ("", Set::Bar),
-            ("MB", Set::Figure),
-            ("bytes ms", Set::Figure),
-            ("and launches ms", Set::Figure),
-            ("over floor", Set::Figure),
-            ("excess ms", Set::Figure),
-        ],
-    );
+    let launches = profile.by_op.iter().any(|op| op.launch_floor_ms.is_some());
+    let mut heads = vec![
+        ("operation", Set::Made),
+        ("count", Set::Figure),
+        ("ms", Set::Figure),
+        ("share", Set::Figure),
+        ("", Set::Made),
+        ("MB", Set::Figure),
+        ("bytes alone, ms", Set::Figure),
+    ];
+    if launches {
+        heads.push(("with launches, ms", Set::Figure));
+    }
+    heads.extend([("over floor", Set::Figure), ("excess ms", Set::Figure)]);
+    let mut table = Table::new("Means a token, serialised, slowest first", &heads);
     for op in &profile.by_op {
-        let floor = op.least_ms().and_then(sound);
+        let floor = floor_ms(op);
         let over = floor.and_then(|floor| ratio(op.ms, floor));
-        let excess = floor.zip(sound(op.ms)).map(|(floor, ms)| ms - floor);
-        table.row(&[
-            op.op.clone(),
-            op.kernel.clone(),
+        let excess = floor.zip(sound(op.ms)).map(|(floor, ms)| (ms - floor).max(0.0));
+        let mut row = vec![
+            two(&op.op, &op.kernel),
             op.count.to_string(),
             number(op.ms, 4),
             percent(op.percent / 100.0),
             meter(op.percent / 100.0),
             at_least(op.bytes / 1e6, 2),
             op.floor_ms.map_or_else(|| NONE.to_owned(), |ms| at_least(ms, 4)),
-            op.launch_floor_ms.map_or_else(|| NONE.to_owned(), |ms| at_least(ms, 4)),
-            over.map_or_else(|| NONE.to_owned(), |over| format!("{over:.1} ×")),
-            maybe(excess.map(|excess| excess.max(0.0)), 4),
-        ]);
+        ];
+        if launches {
+            row.push(op.launch_floor_ms.map_or_else(|| NONE.to_owned(), |ms| at_least(ms, 4)));
+        }
+        row.push(over.map_or_else(|| NONE.to_owned(), |over| format!("{over:.1} ×")));
+        row.push(maybe(excess, 4));
+        table.row(&row);
     }
-    figure(
-        "Expected and measured",
-        &table.finish(),
-        "Floor: the bytes an operation must move, at the better of the measured bandwidths; with \
-         launches, where their cost was measured, each dispatch waiting for the one before. Excess: \
-         what it takes beyond the larger of these, the most that a better kernel could give back.",
-    )
+    let caption = if launches {
+        "Floor: the bytes an operation must move, at the better of the measured bandwidths, and \
+         what its dispatches cost, each of which waits for the one before. Excess: what it takes \
+         beyond that, the most that a better kernel could give back."
+    } else {
+        "Floor: the bytes an operation must move, at the better of the measured bandwidths. What a \
+         dispatch costs was not measured in this run, so operations whose bytes take less than a \
+         microsecond have none. Excess: what an operation takes beyond its floor, the most that a \
+         better kernel could give back."
+    };
+    figure("Expected and measured", &table.finish(), caption)
+}
+
+/// How long an operation takes at least. Without the launches, bytes that take less than
+/// [`LAUNCH_US`] are none: the launch is what such an operation waits for.
+fn floor_ms(op: &OpTotal) -> Option<f64> {
+    /// What a launch costs at least on any device of ours, microseconds.
+    const LAUNCH_US: f64 = 1.0;
+    let least = op.count as f64 * LAUNCH_US / 1000.0;
+    let bytes = op.floor_ms.and_then(sound).filter(|ms| *ms >= least);
+    op.launch_floor_ms.and_then(sound).or(bytes)
 }
 
 fn rooflines(profile: &Profile, env: &Environment) -> String {
     if profile.by_op.is_empty() {
         return String::new();
     }
-    let caption = match env.copy_gb_s.and_then(sound) {
-        Some(_) => {
-            "Bytes an operation must move over its serialised time, against the copy bandwidth \
-             measured on this adapter. Short operations are bound by start-up, not by bandwidth. \
-             A bar beyond the copy line (other colour) reads from a cache, or its bytes are \
-             counted wrongly."
+    let measured = Bandwidths::of(env);
+    let mut caption = String::from("Bytes an operation must move over its serialised time");
+    caption.push_str(match (measured.copy, measured.read) {
+        (None, None) => {
+            ". No bandwidth was measured, so the bars compare the operations with each other only."
         }
-        None => {
-            "Bytes an operation must move over its serialised time. No copy bandwidth was \
-             measured, so the bars compare the operations with each other only."
+        (Some(_), None) => {
+            ", against the copy bandwidth measured on this adapter. Reading alone, which may be \
+             faster, was not measured in this run."
         }
-    };
-    figure("Roofline", &roofline(&profile.by_op, env.copy_gb_s), caption)
+        _ => {
+            ", against the bandwidths measured on this adapter: a kernel that mostly reads can \
+             come up to the higher one."
+        }
+    });
+    caption.push_str(" Short operations are bound by start-up, not by bandwidth.");
+    let most = measured.doubted();
+    let rate = |op: &OpTotal| sound(op.bytes / op.ms / 1e6);
+    if profile.by_op.iter().filter_map(rate).any(|rate| most.is_some_and(|most| rate > most)) {
+        caption.push_str(
+            " A bar of the other colour lies above what memory can give: it reads from a cache, or \
+             its bytes are counted wrongly.",
+        );
+    }
+    figure("Roofline", &roofline(&profile.by_op, measured), &caption)
 }
 
 fn cpu(profile: &Profile, positions: &[usize]) -> String {
     let steps = &profile.steps;
+    if steps.is_empty() {
+        return String::new();
+    }
     let gpu: Vec<f64> = steps
         .iter()
         .map(|s| s.us.iter().copied().filter_map(sound).sum::<f64>() / 1000.0)
@@ -355,25 +397,52 @@ fn selection(lines: &[Selected]) -> String {
             None => unique.push((line, 1)),
         }
     }
-    let mut table = Table::new(
-        "What was selected",
-        &[
-            ("operation", Set::Name),
-            ("kernel", Set::Name),
-            ("variant", Set::Name),
-            ("shape", Set::Name),
-            ("reason", Set::Prose),
-        ],
-    );
-    for (line, count) in unique {
-        let times = if count > 1 { format!(" ×{count}") } else { String::new() };
-        table.row(&[
-            line.op.clone() + &times,
-            line.kernel.clone(),
-            line.variant.clone(),
-            line.shape.replace(',', ", "),
-            line.why.clone(),
-        ]);
+    let exceptions = unique.iter().filter(|(line, _)| is_exception(line)).count();
+    let sentence = match exceptions {
+        0 => "Every operation has the variant that its kernel prefers for this shape.".to_owned(),
+        n => format!(
+            "{n} of {} have another variant than their kernel prefers, or constants that were \
+             tuned; all others have what is preferred for their shape.",
+            plural(unique.len(), "operation")
+        ),
+    };
+    let mut html = paragraph(&sentence);
+    if exceptions > 0 {
+        html.push_str(&selected(unique.iter().filter(|(line, _)| is_exception(line)), true));
     }
-    figure("Selection", &table.finish(), "Which variant serves what, and why it was taken.")
+    html.push_str("<details>\n<summary>Every operation with its variant and shape</summary>\n");
+    html.push_str(&selected(unique.iter(), false));
+    html.push_str("</details>\n");
+    figure("Selection", &html, "")
+}
+
+/// Whether a choice is another than the kernel's first preference.
+fn is_exception(line: &Selected) -> bool {
+    let why = line.why.strip_suffix(IN_A_RUN).unwrap_or(&line.why);
+    line.tuned || why != FIRST_PREFERENCE
+}
+
+/// The reason of a choice that nothing but the kernel's order decided, and what is added to it
+/// where a whole layer is one dispatch. Records have these words; see `plan/select.rs`.
+pub(super) const FIRST_PREFERENCE: &str = "first preference for this shape";
+const IN_A_RUN: &str = "; a phase of its layer's run";
+
+fn selected<'a>(lines: impl Iterator<Item = &'a (&'a Selected, usize)>, reasons: bool) -> String {
+    let mut heads =
+        vec![("operation", Set::Name), ("kernel and variant", Set::Made), ("shape", Set::Shape)];
+    heads.extend(reasons.then_some(("reason", Set::Prose)));
+    let mut table = Table::new(if reasons { "Exceptions" } else { "What was selected" }, &heads);
+    for (line, count) in lines {
+        let times = if *count > 1 { format!(" ×{count}") } else { String::new() };
+        let shape = lathe_kernels::kernel(&line.kernel)
+            .map_or_else(|| line.shape.clone(), |kernel| kernel.brief(&line.shape));
+        let mut row = vec![
+            line.op.clone() + &times,
+            two(&line.variant, &line.kernel),
+            shape.replace(',', ", "),
+        ];
+        row.extend(reasons.then(|| line.why.clone()));
+        table.row(&row);
+    }
+    table.finish()
 }

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use super::markup::{brief, cut, paragraph, plural, quantile, ratio, sorted, sound};
-use super::svg::{Path, Scale, buckets, chart, label, line, px, rect, round_step, spread};
+use super::markup::{brief, cut, paragraph, plural, quantile, ratio, sorted, sound, text};
+use super::svg::{Path, Scale, buckets, label, line, part, px, rect, round_step, spread};
 
 const WIDTH: f64 = 980.0;
 const LEFT: f64 = 52.0;
@@ -57,7 +57,7 @@ pub(super) struct StepChart<'a> {
     pub(super) bands: Vec<Series>,
     /// Drawn over the bands.
     pub(super) lines: Vec<Series>,
-    /// Heading of the legend; without one there is no legend.
+    /// Heading of the legend.
     pub(super) legend: &'a str,
     /// A step to mark, and what to write there.
     pub(super) mark: Option<(usize, String)>,
@@ -89,7 +89,7 @@ impl StepChart<'_> {
             return (paragraph("No steps were recorded."), String::new());
         }
         let (low, high, step, note) = self.domain(count);
-        let right = WIDTH - if self.legend.is_empty() { 16.0 } else { LEGEND };
+        let right = WIDTH - LEGEND;
         let bottom = TOP + self.height;
         let steps = if count == 1 { (-0.5, 0.5) } else { (0.0, (count - 1) as f64) };
         let frame = Frame {
@@ -103,10 +103,11 @@ impl StepChart<'_> {
         body.push_str(&self.draw_bands(&frame, count));
         body.push_str(&self.draw_lines(&frame, count));
         body.push_str(&self.draw_mark(&frame));
-        if !self.legend.is_empty() {
-            body.push_str(&self.draw_legend(&frame, count));
-        }
         body.push_str(&self.tooltips(&frame, count));
+        let height = bottom + BOTTOM;
+        let plot = part("plot", (0.0, right), height, &self.description, &body);
+        let beside = self.draw_legend(&frame, count);
+        let beside = part("beside", (right, LEGEND), height, "", &beside);
         let mut notes = Vec::new();
         if count > POINTS {
             let kind = match (self.bands.is_empty(), self.lines.is_empty()) {
@@ -118,7 +119,9 @@ impl StepChart<'_> {
             notes.push(format!("Each point is {kind} of up to {most} steps."));
         }
         notes.extend(note);
-        (chart(WIDTH, bottom + BOTTOM, &self.description, &body), notes.join(" "))
+        let below = self.legend_below();
+        let html = format!("<div class=\"steps\">\n{plot}{beside}</div>\n{below}");
+        (html, notes.join(" "))
     }
 
     /// Ends of the value axis, the distance of its ticks, and what a reader must know of it. A few
@@ -309,6 +312,23 @@ impl StepChart<'_> {
             out.push_str(&label(end, at + 4.0, "end", second));
         }
         out
+    }
+
+    /// The same legend as a list, for pages too narrow to have it beside the plot.
+    fn legend_below(&self) -> String {
+        let mut out = format!("<ul class=\"below\">\n<li>{}</li>\n", text(self.legend));
+        for series in self.bands.iter().rev().chain(&self.lines) {
+            let (first, second) = &series.legend;
+            out.push_str(&format!(
+                "<li><svg class=\"swatch\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect \
+                 class=\"f{}\" width=\"10\" height=\"10\"/></svg> {} <span>{} {}</span></li>\n",
+                series.slot,
+                text(&series.name),
+                text(first),
+                text(second)
+            ));
+        }
+        out + "</ul>\n"
     }
 
     fn tooltips(&self, frame: &Frame, count: usize) -> String {

@@ -49,6 +49,48 @@ impl Scale {
     }
 }
 
+/// A scale of ratios with 1 in its middle: twice lies as far to the right as half to the left.
+pub(super) struct RatioScale {
+    /// Logarithm of the right end.
+    end: f64,
+    inner: Scale,
+}
+
+impl RatioScale {
+    /// A scale from `from` to `to` that holds all sound `values`, and at least 1 % to either side.
+    pub(super) fn over(values: impl IntoIterator<Item = f64>, from: f64, to: f64) -> Self {
+        let logs = values.into_iter().filter(|v| v.is_finite() && *v > 0.0).map(|v| v.ln().abs());
+        // What lies further than this is drawn at the edge.
+        const FURTHEST: f64 = 1e6;
+        let end = (logs.fold(0.01, f64::max) * 1.08).min(FURTHEST.ln());
+        Self { end, inner: Scale::new(-end, end, from, to) }
+    }
+
+    /// Where `ratio` is drawn; one that is none, or not above zero, at the left edge.
+    pub(super) fn at(&self, ratio: f64) -> f64 {
+        self.inner.at(if ratio > 0.0 { ratio.ln() } else { -self.end })
+    }
+
+    /// Ratios to mark, and the digits they need.
+    pub(super) fn ticks(&self) -> (Vec<f64>, usize) {
+        let top = self.end.exp();
+        let inside = |v: &f64| v.ln().abs() <= self.end;
+        if top < 2.5 {
+            let step = round_step((top - 1.0) / 3.0);
+            let decimals = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
+            let ticks = (-3..=3).map(|i| 1.0 + f64::from(i) * step);
+            return (ticks.filter(|v| *v > 0.0).filter(inside).collect(), decimals);
+        }
+        // 1, 2 and 5 of every power of ten; of many powers, only these.
+        let steps: &[f64] = if top < 50.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+        let powers = (-6..=6).map(|power| 10f64.powi(power));
+        let ticks: Vec<f64> = powers.flat_map(|p| steps.iter().map(move |s| s * p)).collect();
+        let ticks: Vec<f64> = ticks.into_iter().filter(inside).collect();
+        let least = ticks.first().copied().unwrap_or(1.0);
+        (ticks, (-least.log10().floor()).clamp(0.0, 6.0) as usize)
+    }
+}
+
 /// No axis has more ticks than this.
 const MOST_TICKS: usize = 24;
 
@@ -168,6 +210,27 @@ pub(super) fn chart(width: f64, height: f64, description: &str, body: &str) -> S
     )
 }
 
+/// A part of a chart, of this `class`, that covers `(from, width)` of it; parts beside each other
+/// keep one scale. Described by `description` (escaped here), or hidden from readers without one.
+pub(super) fn part(
+    class: &str,
+    (from, width): (f64, f64),
+    height: f64,
+    description: &str,
+    body: &str,
+) -> String {
+    let role = match description {
+        "" => "aria-hidden=\"true\"".to_owned(),
+        words => format!("role=\"img\" aria-label=\"{}\"", text(words)),
+    };
+    format!(
+        "<svg class=\"{class}\" viewBox=\"{} 0 {} {}\" {role}>\n{body}</svg>\n",
+        px(from),
+        px(width),
+        px(height)
+    )
+}
+
 /// A figure: heading, chart or table, and a caption (plain text) that says how to read it.
 pub(super) fn figure(heading: &str, chart: &str, caption: &str) -> String {
     let caption = match caption {
@@ -209,6 +272,24 @@ mod tests {
             assert!((1..=11).contains(&ticks.len()), "{low} {high}: {ticks:?}");
         }
         assert_eq!([2.31, 0.31, 0.0, f64::NAN].map(round_step), [5.0, 0.5, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn one_is_in_the_middle_and_twice_as_far_as_half() {
+        let scale = RatioScale::over([0.5, 8.0, f64::NAN, 0.0], 0.0, 100.0);
+        assert_eq!(scale.at(1.0), 50.0);
+        assert!((scale.at(2.0) - 50.0 - (50.0 - scale.at(0.5))).abs() < 1e-9);
+        assert!(scale.at(8.0) < 100.0 && scale.at(0.0) == 0.0);
+        assert_eq!(scale.ticks(), (vec![0.2, 0.5, 1.0, 2.0, 5.0], 1));
+        for (most, ticks, decimals) in [
+            (1.0, vec![0.99, 0.995, 1.0, 1.005, 1.01], 3),
+            (1.3, vec![0.8, 1.0, 1.2], 1),
+            (400.0, vec![0.01, 0.1, 1.0, 10.0, 100.0], 2),
+        ] {
+            let (found, digits) = RatioScale::over([most], 0.0, 1.0).ticks();
+            assert_eq!((found.len(), digits), (ticks.len(), decimals), "{most}: {found:?}");
+            assert!(found.iter().zip(&ticks).all(|(a, b)| (a - b).abs() < 1e-9), "{found:?}");
+        }
     }
 
     #[test]

@@ -86,31 +86,31 @@ fn a_profile_of_256_and_of_1024_steps_stays_small() {
 
 #[test]
 fn everything_asked_for_is_there() {
-    let html = render(&named(vec![synthetic::profile(256)]));
+    let html = render(&named(vec![synthetic::profile(512)]));
     for part in [
         "Decode profile: gemma3-1b bf16",
         "tok/s",
         "ms a token",
         "exceeds a real step",
         "Decode time by operation",
-        "total over 256 steps",
+        "total over 512 steps",
         "other (11)",
         "Attention crossover",
         "Throughput by token",
         "over floor",
         "ffn_gate_up",
         "Roofline",
-        "copy 4312 GB/s",
+        "copy 4312",
         "CPU record",
         "Selection",
         "subgroup_wide",
         "Environment",
         "NVIDIA 580.159",
-        "<title>step 0–1, position 128–129",
+        "<title>step 0–4, position 128–132",
     ] {
         assert!(html.contains(part), "{part}");
     }
-    assert!(!html.contains("<nav"), "one record needs no contents");
+    assert!(!html.contains("class=\"record\""), "one record needs no contents");
 }
 
 #[test]
@@ -128,13 +128,14 @@ fn several_records_have_contents_and_equal_bytes_each_time() {
     assert_eq!(html, render(&records()));
     assert_eq!(html.matches("<section id=").count(), 4);
     for part in [
-        "href=\"#r3\"",
+        "id=\"r3\"",
+        "href=\"#all-all-comparisons\"",
         "All comparisons",
         "takes 25.8 % less time than subgroup_rows",
         "cannot tell",
         "not settled",
         "wall clock",
-        "above copy",
+        "above the bandwidth",
         "A against itself",
     ] {
         assert!(html.contains(part), "{part}");
@@ -272,22 +273,33 @@ fn filled_with(value: f64) -> [Record; 3] {
     [record, bench, ab]
 }
 
-#[test]
-fn the_crossover_is_the_first_step_where_attention_is_not_below() {
-    let mut record = synthetic::profile(6);
+/// A profile whose attention grows by a microsecond a step from `attention` on, beside products
+/// of a constant time.
+fn crossing(steps: usize, attention: f64, products: [(&str, f64); 3]) -> Record {
+    let mut record = synthetic::profile(steps);
     let body = inner(&mut record);
     let at = |op: &str| body.ops.iter().position(|o| o.op == op).expect("an operation");
-    let (attention, down, head) = (at("attention"), at("ffn_down"), at("lm_head"));
+    let (attends, products) = (at("attention"), products.map(|(op, us)| (at(op), us)));
     for (i, step) in body.steps.iter_mut().enumerate() {
         step.us.fill(0.0);
-        step.us[attention] = 4.0 + i as f64;
-        (step.us[down], step.us[head]) = (3.0, 7.0);
+        step.us[attends] = attention + i as f64;
+        for (product, us) in products {
+            step.us[product] = us;
+        }
     }
-    let found = Crossover::of(body).expect("both are there");
+    record
+}
+
+#[test]
+fn the_crossover_is_the_first_step_where_attention_is_not_below() {
+    let products = [("ffn_down", 3.0), ("lm_head", 7.0), ("ffn_gate_up", 5.0)];
+    let mut record = crossing(600, 4.0, products);
+    let found = Crossover::of(inner(&mut record)).expect("both are there");
     assert_eq!((found.matmul.as_str(), found.first), ("lm_head", Some(3)));
     let html = render(&named(vec![record.clone()]));
     assert!(html.contains("at step 3 (position 131); from there on it stays so to the end."));
     let body = inner(&mut record);
+    let attention = body.ops.iter().position(|op| op.op == "attention").expect("an operation");
     for step in &mut body.steps {
         step.us[attention] = 1.0;
     }
@@ -296,6 +308,114 @@ fn the_crossover_is_the_first_step_where_attention_is_not_below() {
     let body = inner(&mut record);
     body.ops.retain(|op| op.op != "attention");
     assert!(Crossover::of(body).is_none());
+}
+
+#[test]
+fn a_fused_product_is_a_product_and_a_row_of_a_table_is_none() {
+    // The largest is a kernel whose name has neither `gemv` nor `matmul`; by names alone attention
+    // would cross ffn_down, at step 3.
+    let products = [("ffn_down", 7.0), ("ffn_gate_up", 9.0), ("embed", 50.0)];
+    let mut record = crossing(600, 4.0, products);
+    let found = Crossover::of(inner(&mut record)).expect("both are there");
+    assert_eq!((found.matmul.as_str(), found.first), ("ffn_gate_up", Some(5)));
+}
+
+#[test]
+fn few_positions_say_nothing_about_a_crossover() {
+    let products = [("ffn_down", 3.0), ("lm_head", 7.0), ("ffn_gate_up", 5.0)];
+    for (steps, shown) in [(499, false), (500, true)] {
+        let mut record = crossing(steps, 4.0, products);
+        assert_eq!(Crossover::of(inner(&mut record)).is_some(), shown);
+        assert_eq!(render(&named(vec![record])).contains("Attention crossover"), shown);
+    }
+}
+
+#[test]
+fn a_reading_kernel_is_held_against_reading() {
+    let page = |read_gb_s, rate: f64| {
+        let mut record = synthetic::profile(4);
+        record.environment.read_gb_s = read_gb_s;
+        let copy = record.environment.copy_gb_s.expect("measured");
+        let op = &mut inner(&mut record).by_op[0];
+        op.bytes = rate * copy * op.ms * 1e6;
+        render(&named(vec![record]))
+    };
+    let accused = |page: &str| page.contains("reads from a cache");
+    // 102 % of a copy is nothing strange for what only reads.
+    assert!(!accused(&page(Some(4571.0), 1.02)) && !accused(&page(None, 1.021)));
+    assert!(accused(&page(Some(4571.0), 1.2)) && accused(&page(None, 1.2)));
+    assert!(page(Some(4571.0), 1.0).contains("read 4571"));
+    assert!(!page(None, 1.0).contains("NaN"));
+}
+
+#[test]
+fn selection_tells_exceptions() {
+    assert_eq!(profile::FIRST_PREFERENCE, crate::plan::select::FIRST_PREFERENCE);
+    let mut record = synthetic::profile(4);
+    let html = render(&named(vec![record.clone()]));
+    assert!(html.contains("the variant that its kernel prefers") && !html.contains("Exceptions"));
+    inner(&mut record).selected[1].why = "explicit hint".into();
+    let html = render(&named(vec![record]));
+    assert!(html.contains("1 of 17 operations have another variant"));
+    assert_eq!(html.matches("explicit hint").count(), 1);
+}
+
+#[test]
+fn what_was_not_measured_has_no_row() {
+    let mut record = synthetic::profile(4);
+    let environment = &mut record.environment;
+    environment.command = Some("lathe decode --model a<b.gguf".into());
+    let html = render(&named(vec![record.clone()]));
+    for part in ["copy bandwidth</dt>", "read bandwidth</dt>", "canary drift</dt>", "a&lt;b.gguf"] {
+        assert!(html.contains(part), "{part}");
+    }
+    let environment = &mut record.environment;
+    (environment.copy_gb_s, environment.read_gb_s) = (None, None);
+    (environment.canary_drift, environment.command) = (None, None);
+    let body = inner(&mut record);
+    (body.steps, body.unprofiled.step_ms) = Default::default();
+    let html = render(&named(vec![record]));
+    for part in ["bandwidth</dt>", "drift</dt>", "class=\"command\"", "Throughput", "CPU and GPU"] {
+        assert!(!html.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn a_bench_page_is_in_groups_the_fastest_first_with_all_that_was_measured() {
+    let mut record = synthetic::bench();
+    let plain = render(&named(vec![record.clone()]));
+    for part in ["overlapped µs", "each dispatch alone", "TFLOP/s"] {
+        assert!(!plain.contains(part), "{part}");
+    }
+    let Body::Bench(Bench { cases, .. }) = &mut record.body else { panic!("not a bench") };
+    let again = |variant: &str, us: f64| {
+        let mut case = cases[1].clone();
+        case.variant = variant.into();
+        case.cold.median_us = us;
+        case
+    };
+    let mut more = vec![again("slow", 99.0), again("fast", 0.5)];
+    more[0].overlapped = Some(more[0].cold.clone());
+    more[0].tflop_s = Some(12.34);
+    more[0].stages = vec![crate::data::record::StageTiming {
+        entry: "partial_sums".into(),
+        cold: more[0].cold.clone(),
+    }];
+    cases.extend(more);
+    record.environment.ceilings =
+        Some(crate::data::record::Ceilings { dependent_us: 2.25, ..Default::default() });
+    let html = render(&named(vec![record]));
+    assert_sound(&html);
+    for part in ["overlapped µs", "partial_sums 99.00 µs", "12.34", "with a dependent launch"] {
+        assert!(html.contains(part), "{part}");
+    }
+    let at = |variant: &str| html.find(&format!(">{variant}</th>")).expect("a row");
+    assert!(at("fast") < at("slow"));
+    // The group stands once, in the place of its first case.
+    let group = "<b>gemv</b> ROWS=1536, K=1152, WEIGHT=bf16 ";
+    assert_eq!(html.matches(group).count(), 1);
+    assert!(html.find(group).expect("a group") < at("fast"));
+    assert!(html[at("slow")..].contains(">198.00</td>"), "times of the best");
 }
 
 #[test]

@@ -4,6 +4,8 @@ use crate::data::gate::{GateReport, GateVerdict};
 use crate::data::record::{Record, TokS};
 use crate::data::rng::Rng;
 
+const MODEL: &str = "llama 1.2B BF16, 536870912 values in 1073741824 bytes";
+
 fn model(file: &str) -> MeasuredModel {
     MeasuredModel {
         model_filename: format!("models/{file}"),
@@ -73,7 +75,8 @@ fn a_test_is_the_same_test_only_with_the_same_setting() {
     let new = tests(vec![at(1, 1.1), at(8, 0.9)]);
     assert_eq!(verdicts(&base, &new), [GateVerdict::Slowdown, GateVerdict::Faster]);
     let report = compare(&base, &new).unwrap();
-    assert_eq!(report.cases[0].key, "a.gguf, KV f16, activations f32: tg128, 1 step a submission");
+    let key = format!("{MODEL}, KV f16, activations f32: tg128, 1 step a submission");
+    assert_eq!(report.cases[0].key, key);
     let Ratio { median, low, high } = report.cases[0].ratio.unwrap();
     assert!(low < median && median < high && (median - 1.1).abs() < 0.01, "{low} {median} {high}");
     let other = tests(vec![at(4, 1.0)]);
@@ -240,7 +243,7 @@ fn suite(factor: f64) -> Record {
 fn a_suite_is_compared_by_first_token_whole_run_and_step() {
     let report = compare(&suite(1.0), &suite(1.2)).unwrap();
     let seen: Vec<_> = report.cases.iter().map(|c| (c.key.as_str(), c.verdict)).collect();
-    let short = "a.gguf, KV f16, activations f32: short 64/64";
+    let short = format!("{MODEL}, KV f16, activations f32: short 64/64");
     assert_eq!(
         seen,
         [
@@ -272,4 +275,18 @@ fn records_survive_the_file() {
             _ => panic!("{name} became another kind"),
         }
     }
+}
+
+#[test]
+fn a_renamed_file_is_the_same_model_and_two_alike_go_by_their_files() {
+    let mut rng = Rng::new(3);
+    let of = |file: &str, ns: &[u64]| GenerationTest { model: model(file), ..test(8, 1, ns) };
+    let (a, b) = (noisy(&mut rng, 1.0, 0.01), noisy(&mut rng, 1.0, 0.01));
+    let report = compare(&tests(vec![of("a.gguf", &a)]), &tests(vec![of("b.gguf", &b)])).unwrap();
+    assert_eq!(report.cases.len(), 1);
+    assert!(report.cases[0].key.starts_with(MODEL));
+    let both = tests(vec![of("a.gguf", &a), of("b.gguf", &b)]);
+    let report = compare(&both, &both).unwrap();
+    let keys: Vec<_> = report.cases.iter().map(|case| case.key.as_str()).collect();
+    assert!(keys[0].starts_with("a.gguf, KV") && keys[1].starts_with("b.gguf, KV"), "{keys:?}");
 }

@@ -21,19 +21,24 @@ impl Noise {
 /// Operation, kernel, variant, shape, bytes, microseconds.
 type Kind = (&'static str, &'static str, &'static str, &'static str, f64, f64);
 
+const ATTENTION: &str =
+    "Q_PER_KV=4,KV_HEADS=1,HEAD_DIM=256,KV_SIZE=4096,KV_FORMAT=f16,ACT_FORMAT=f32,SCALE=0.0625";
+const FUSED: &str = "N=6912,K=1152,WEIGHT=bf16,ACTIVATION=gelu_tanh,ACT_FORMAT=f32,\
+                     INPUT_NORM=none,EPS=0.000001";
+
 const LAYER: [Kind; 14] = [
     ("attn_norm", "rms_norm", "workgroup", "N=1152", 13_824.0, 2.1),
-    ("qkv", "gemv", "subgroup_rows", "M=1536,K=1152", 3.5e6, 4.3),
+    ("qkv", "gemv", "subgroup_rows", "ROWS=1536,K=1152,WEIGHT=bf16", 3.5e6, 4.3),
     ("qk_norm_rope", "qk_norm_rope", "subgroup", "HEADS=5,D=256", 10_240.0, 2.3),
     ("kv_append", "kv_append", "naive", "D=256", 3072.0, 1.9),
-    ("attention", "attention_decode", "split", "HEADS=4,KV=1,D=256", 131_072.0, 3.1),
-    ("attn_output", "gemv", "subgroup_rows", "M=1152,K=1024", 2.36e6, 3.6),
+    ("attention", "attention_decode", "split", ATTENTION, 131_072.0, 3.1),
+    ("attn_output", "gemv", "subgroup_rows", "ROWS=1152,K=1024,WEIGHT=bf16", 2.36e6, 3.6),
     ("post_attention_norm", "rms_norm", "workgroup", "N=1152", 13_824.0, 2.1),
     ("attn_residual", "residual_add", "vec4", "N=1152", 13_824.0, 1.8),
     ("ffn_norm", "rms_norm", "workgroup", "N=1152", 13_824.0, 2.1),
-    ("ffn_gate_up", "gemv", "subgroup_rows", "M=13824,K=1152", 31.9e6, 10.5),
+    ("ffn_gate_up", "fused_ffn", "workgroup", FUSED, 31.9e6, 10.5),
     ("ffn_act", "glu", "vec4", "N=6912", 82_944.0, 1.9),
-    ("ffn_down", "gemv", "subgroup_wide", "M=1152,K=6912", 15.9e6, 6.7),
+    ("ffn_down", "gemv", "subgroup_wide", "ROWS=1152,K=6912,WEIGHT=bf16", 15.9e6, 6.7),
     ("post_ffw_norm", "rms_norm", "workgroup", "N=1152", 13_824.0, 2.1),
     ("ffn_residual", "residual_add", "vec4", "N=1152", 13_824.0, 1.8),
 ];
@@ -43,7 +48,7 @@ const BEFORE: [Kind; 2] = [
 ];
 const AFTER: [Kind; 3] = [
     ("output_norm", "rms_norm", "workgroup", "N=1152", 13_824.0, 2.1),
-    ("lm_head", "gemv", "subgroup_rows", "M=262144,K=1152", 605e6, 141.0),
+    ("lm_head", "gemv", "subgroup_rows", "ROWS=262144,K=1152,WEIGHT=bf16", 605e6, 141.0),
     ("argmax", "argmax", "two_stage", "N=262144", 1.05e6, 6.2),
 ];
 const LAYERS: usize = 26;
@@ -118,7 +123,7 @@ pub(super) fn profile(steps: usize) -> Record {
         kernel: kind.1.into(),
         variant: kind.2.into(),
         shape: kind.3.into(),
-        why: "first preference that this adapter supports: subgroups, K divisible by 8".into(),
+        why: "first preference for this shape".into(),
         ..Selected::default()
     });
     let body = Profile {
@@ -144,6 +149,7 @@ pub(super) fn profile(steps: usize) -> Record {
         steps: profiled,
         by_op,
         serialised_ms_per_token: serialised,
+        identity: None,
         selected: selected.collect(),
         verified: None,
     };

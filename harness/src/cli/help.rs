@@ -1,0 +1,335 @@
+//! What `--help` says beyond the options themselves: examples, and only the flags that act.
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command, CommandFactory};
+
+use super::Cli;
+
+/// Flags that say on which device work runs, and how.
+const DEVICE: [&str; 3] = ["adapter", "runtime_checks", "unchecked_files"];
+
+/// The limit of what a model may take of it.
+const MEMORY: &str = "memory_limit";
+
+/// A command with its examples, and what of the flags above acts in it.
+struct Page {
+    command: &'static str,
+    device: bool,
+    memory: bool,
+    /// Command lines, without `lathe`, and what each does. None where the command has its own.
+    examples: &'static [(&'static str, &'static str)],
+}
+
+const fn page(
+    command: &'static str,
+    device: bool,
+    memory: bool,
+    examples: &'static [(&'static str, &'static str)],
+) -> Page {
+    Page { command, device, memory, examples }
+}
+
+/// All commands, in the order of the list of `lathe --help`.
+const PAGES: &[Page] = &[
+    page(
+        "doctor",
+        true,
+        false,
+        &[
+            ("doctor", "what adapters there are"),
+            ("doctor --measure", "and what the chosen one does at most"),
+            ("doctor --json --adapter llvmpipe", "of another adapter, for a bug report"),
+        ],
+    ),
+    page(
+        "list",
+        true,
+        false,
+        &[
+            ("list", "kernels, variants, and whether this adapter has them"),
+            ("list --adapter 1", "the same for another adapter"),
+            ("list --json", "with parameters and reasons"),
+        ],
+    ),
+    page(
+        "validate",
+        false,
+        false,
+        &[
+            ("validate gemv", "every variant of a kernel"),
+            ("validate mine.wgsl --set WG=64", "a file of yours, a value for an override"),
+            ("validate mine.wgsl --limits all", "which adapters it fits, without any of them"),
+        ],
+    ),
+    page(
+        "show",
+        false,
+        false,
+        &[
+            ("show gemv/vec2", "the linked text"),
+            ("show gemv/vec2 --shape K=1152,ROWS=6912", "with the numbers of a shape"),
+            ("show glu/vec4 --as msl", "what Metal would compile"),
+        ],
+    ),
+    page(
+        "map",
+        false,
+        false,
+        &[
+            ("map mine.wgsl gemv", "a skeleton on stdout"),
+            ("map mine.wgsl gemv/naive", "in the place of a variant"),
+            ("map theirs.wgsl rms_norm", "any kernel"),
+        ],
+    ),
+    page(
+        "check",
+        true,
+        false,
+        &[
+            ("check", "every variant of every kernel"),
+            ("check gemv/naive --wgsl mine.wgsl --watch", "your file, whenever it is saved"),
+            ("check gemv --shape ROWS=[63,64,65],K=64..=1024*2", "fifteen shapes"),
+        ],
+    ),
+    page(
+        "bench",
+        true,
+        true,
+        &[
+            ("bench gemv --shape ROWS=1152,K=6912", "all variants at one shape"),
+            ("bench gemv/vec2 glu --first --save run.json", "several, and keep the samples"),
+            ("bench gemv/naive --wgsl mine.wgsl", "your file in a variant's place"),
+        ],
+    ),
+    page(
+        "suite",
+        true,
+        true,
+        &[
+            ("suite model.gguf", "the quick tier"),
+            ("suite a.gguf b.gguf --tier standard -o run.json", "two models side by side"),
+            ("suite --arch gemma3-1b,llama3.2-1b --html suite.html", "no checkpoint at hand"),
+        ],
+    ),
+    page(
+        "ab",
+        true,
+        true,
+        &[
+            ("ab gemv --a naive --b vec2", "two variants"),
+            ("ab gemv --a vec2 --b mine.wgsl --processes 5", "a file of yours, in fresh processes"),
+            ("ab decode --model model.gguf --a gemv=naive --b gemv=vec2", "in whole steps"),
+        ],
+    ),
+    page("compare", false, false, &[]),
+    page(
+        "report",
+        false,
+        false,
+        &[
+            ("report run.json -o report.html", "one record"),
+            ("report base.json new.json -o both.html", "two, side by side"),
+            ("report monday.json tuesday.json friday.json -o week.html", "a table of all first"),
+        ],
+    ),
+    page(
+        "tune",
+        true,
+        true,
+        &[
+            ("tune gemv --shape ROWS=1152,K=6912", "one kernel and shape"),
+            ("tune --model model.gguf", "all that decoding this file needs"),
+            ("tune --show", "what is stored"),
+        ],
+    ),
+    page(
+        "synth",
+        false,
+        false,
+        &[
+            ("synth --arch gemma3-mini -o mini.gguf", "a small one"),
+            ("synth --arch llama3.2-1b --quant q4_k -o llama.gguf", "a real shape, quantised"),
+            ("synth --arch qwen3-mini --quant q4_0 --embed-quant q8_0 -o q.gguf", "two types"),
+        ],
+    ),
+    page(
+        "quantize",
+        false,
+        false,
+        &[
+            ("quantize model.gguf -o small.gguf --type q4_k", "a GGUF"),
+            ("quantize folder -o model.gguf --type q8_0", "a folder with safetensors"),
+            ("quantize folder -o model.gguf --type bf16", "as it is, in one file"),
+        ],
+    ),
+    page(
+        "inspect",
+        true,
+        true,
+        &[
+            ("inspect model.gguf", "what it holds"),
+            ("inspect folder", "a folder with safetensors"),
+            ("inspect model.gguf --context 8192", "and whether that fits the device"),
+        ],
+    ),
+    page(
+        "decode",
+        true,
+        true,
+        &[
+            ("decode model.gguf --prompt-tokens 2,5,7 -n 32", "from token ids"),
+            ("decode model.gguf --chat hello -n 64", "through its chat template"),
+            (
+                "decode model.gguf --prompt-tokens 2 -n 64 --profile run.json",
+                "operation by operation",
+            ),
+        ],
+    ),
+    page(
+        "diff",
+        true,
+        true,
+        &[
+            ("diff model.gguf --prompt-tokens 2,5,7", "a prompt"),
+            ("diff model.gguf --prompt-tokens 2,5,7 -n 4", "and four generated steps"),
+            ("diff model.gguf --prompt-tokens 2 --hint gemv=mine.wgsl", "with a file of yours"),
+        ],
+    ),
+    page(
+        "perplexity",
+        true,
+        true,
+        &[
+            ("perplexity model.gguf --text text.txt", "in windows of 512"),
+            ("perplexity small.gguf --text text.txt --reference model.gguf", "against another"),
+            ("perplexity model.gguf --text text.txt --limit 2048 --kv f32", "its beginning"),
+        ],
+    ),
+    page(
+        "completions",
+        false,
+        false,
+        &[
+            ("completions bash", "for bash"),
+            ("completions zsh", "for zsh"),
+            ("completions fish", "for fish"),
+        ],
+    ),
+    page(
+        "man",
+        false,
+        false,
+        &[
+            ("man man1", "into a folder that exists"),
+            ("man /usr/local/share/man/man1", "for all users"),
+            ("man .", "here"),
+        ],
+    ),
+];
+
+impl Page {
+    /// The flags above that do nothing here.
+    fn idle(&self) -> impl Iterator<Item = &'static str> {
+        let device = DEVICE.into_iter().filter(|_| !self.device);
+        device.chain((!self.memory).then_some(MEMORY))
+    }
+
+    fn text(&self) -> String {
+        let width = self.examples.iter().map(|(line, _)| line.chars().count()).max().unwrap_or(0);
+        // Beside each other where a terminal of 80 columns has room.
+        let beside =
+            width + self.examples.iter().map(|(_, what)| what.len()).max().unwrap_or(0) < 70;
+        let mut text = String::from("Examples:");
+        for (line, what) in self.examples {
+            text.push_str(&match beside {
+                true => format!("\n  lathe {line:<width$}  {what}"),
+                false => format!("\n  lathe {line}\n      {what}"),
+            });
+        }
+        text
+    }
+}
+
+/// The command line as clap knows it, with everything that this module adds.
+pub(super) fn command() -> Command {
+    let mut command = Cli::command();
+    let global: Vec<Arg> = command.get_arguments().cloned().collect();
+    for page in PAGES {
+        command = command.mut_subcommand(page.command, |sub| {
+            // What a command has of its own is not taken from above: there it would be shown.
+            let hidden = global.iter().filter(|arg| page.idle().any(|id| arg.get_id() == id));
+            let sub = sub.args(hidden.map(|arg| arg.clone().hide(true)));
+            match (page.examples.is_empty(), sub.get_after_help().cloned()) {
+                (true, _) => sub,
+                (false, None) => sub.after_help(page.text()),
+                (false, Some(own)) => sub.after_help(format!("{own}\n\n{}", page.text())),
+            }
+        });
+    }
+    command
+}
+
+/// What was asked for that does nothing in this command, as a sentence.
+pub(super) fn idle(matches: &ArgMatches) -> Option<String> {
+    let (name, sub) = matches.subcommand()?;
+    let page = PAGES.iter().find(|page| page.command == name)?;
+    let given = |id: &&str| sub.value_source(id) == Some(ValueSource::CommandLine);
+    let flag = page.idle().find(given)?.replace('_', "-");
+    Some(format!("--{flag} does nothing in `lathe {name}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<&str> {
+        std::iter::once("lathe").chain(line.split(' ')).collect()
+    }
+
+    #[test]
+    fn every_command_has_three_examples_that_parse() {
+        let command = command();
+        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+            let name = sub.get_name();
+            if name == "help" {
+                continue;
+            }
+            let page = PAGES.iter().find(|page| page.command == name);
+            let page = page.unwrap_or_else(|| panic!("{name} has no page"));
+            let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Examples:"), "{name}");
+            if page.examples.is_empty() {
+                assert!(help.matches(&format!("lathe {name}")).count() >= 2, "{name}");
+                continue;
+            }
+            assert_eq!(page.examples.len(), 3, "{name}");
+            for (line, _) in page.examples {
+                assert!(line.starts_with(name), "{line}");
+                let parsed = self::command().try_get_matches_from(words(line));
+                let matches = parsed.unwrap_or_else(|e| panic!("{line}: {e}"));
+                assert_eq!(idle(&matches), None, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_flag_that_does_nothing_is_hidden_and_refused() {
+        let help = |name: &str| {
+            let mut command = command();
+            command.build();
+            let sub = command.find_subcommand_mut(name).expect("a command");
+            sub.render_long_help().to_string()
+        };
+        assert!(help("decode").contains("--memory-limit") && help("decode").contains("--adapter"));
+        for name in ["report", "compare", "synth"] {
+            assert!(!help(name).contains("--adapter"), "{name}");
+            assert!(!help(name).contains("--unchecked-files"), "{name}");
+        }
+        let asked = |line: &str| idle(&command().try_get_matches_from(words(line)).expect(line));
+        for line in ["report a.json -o b.html --adapter 1", "--adapter 1 report a.json -o b.html"] {
+            assert_eq!(asked(line).as_deref(), Some("--adapter does nothing in `lathe report`"));
+        }
+        assert_eq!(asked("list --adapter 1"), None);
+        assert!(asked("list --memory-limit 1GB").is_some());
+    }
+}

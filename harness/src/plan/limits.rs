@@ -1,0 +1,189 @@
+//! What adapters offer that are not here: whether a text fits them is said without any of them.
+//!
+//! Each number has a public source; a device is left out where one has none. What no source says of
+//! a device is what every WebGPU adapter offers, the first profile.
+
+use lathe_kernels::{Capabilities, Reflection};
+use serde::Serialize;
+
+/// What a device offers, and who says so.
+#[derive(Clone, Debug, Serialize)]
+pub struct Profile {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// Which devices and drivers.
+    pub what: &'static str,
+    /// Where the numbers come from.
+    pub sources: &'static [&'static str],
+    /// The numbers.
+    #[serde(skip)]
+    pub caps: Capabilities,
+}
+
+/// All profiles, the least first.
+pub fn profiles() -> Vec<Profile> {
+    let minimal = Capabilities::minimal();
+    vec![
+        Profile {
+            name: "minimal",
+            what: "every WebGPU adapter: default limits, no optional feature",
+            sources: &["WebGPU, Limits: https://www.w3.org/TR/webgpu/#limits"],
+            caps: minimal.clone(),
+        },
+        Profile {
+            name: "adreno",
+            what: "Adreno 6xx from 615 on, under Mesa's Turnip",
+            sources: &[
+                // maxComputeSharedMemorySize 32 KiB (cs_shared_mem_size), maxComputeWorkGroupSize
+                // 1024 a dimension, maxComputeWorkGroupCount 65535, maxStorageBufferRange 2^27,
+                // minSubgroupSize threadsize_base = 64, maxSubgroupSize twice that. 16-bit storage,
+                // without which there is no shader-f16, only from a6xx_gen3 on.
+                "Mesa, src/freedreno/vulkan/tu_device.cc: tu_get_properties",
+                "Mesa, src/freedreno/common/freedreno_devices.py: a6xx_base",
+            ],
+            caps: Capabilities {
+                subgroup: Some((64, 128)),
+                workgroup_memory: 32 << 10,
+                invocations: 1024,
+                // max_descriptor_set_size is in the millions; a bind group has 1000 entries.
+                storage_buffers: 1000,
+                ..minimal.clone()
+            },
+        },
+        Profile {
+            name: "uhd620",
+            what: "Intel UHD 620 and other graphics of generation 9 under Mesa's ANV",
+            sources: &[
+                // maxComputeSharedMemorySize 64 KiB; maxComputeWorkGroupInvocations the lesser of
+                // 1024 and 32 a thread; maxPerStageDescriptorStorageBuffers UINT16_MAX;
+                // minSubgroupSize 8, maxSubgroupSize 32; shaderFloat16 from generation 8 on.
+                "Mesa, src/intel/vulkan/anv_device.c: anv_GetPhysicalDeviceProperties",
+                // 8 execution units of 7 threads a subslice: 56, for more than 1024 invocations.
+                "Intel, The Compute Architecture of Intel Processor Graphics Gen9",
+            ],
+            caps: Capabilities {
+                subgroup: Some((8, 32)),
+                f16: true,
+                workgroup_memory: 64 << 10,
+                invocations: 1024,
+                // As above: what a bind group may have.
+                storage_buffers: 1000,
+                ..minimal.clone()
+            },
+        },
+        Profile {
+            name: "apple",
+            what: "Apple silicon from A14 and M1 on (GPU family Apple7), as wgpu 30 offers it",
+            sources: &[
+                // Maximum threads per threadgroup 1024, total threadgroup memory 32 KB, 31 entries
+                // in the buffer argument table.
+                "Apple, Metal Feature Set Tables, GPU implementation limits by family: \
+                 https://developer.apple.com/metal/Metal-Feature-Set-Tables.pdf",
+                // Two of the 31 buffers are wgpu's own; subgroups of 4 to 64; shader-f16 always.
+                "wgpu-hal 30.0.1, src/metal/adapter.rs and src/metal/mod.rs",
+            ],
+            caps: Capabilities {
+                subgroup: Some((4, 64)),
+                f16: true,
+                workgroup_memory: 32 << 10,
+                invocations: 1024,
+                storage_buffers: 29,
+                ..minimal
+            },
+        },
+    ]
+}
+
+/// What an entry point asks of an adapter that it does not offer, in words; `memory` and
+/// `invocations` are its workgroup's.
+pub fn lacking(
+    reflection: &Reflection,
+    entry: &str,
+    (memory, invocations): (u32, u32),
+    caps: &Capabilities,
+) -> Vec<String> {
+    let mut lacking = features_lacking(reflection, caps);
+    if memory > caps.workgroup_memory {
+        lacking.push(format!(
+            "needs {memory} bytes of workgroup memory, the adapter has {}",
+            caps.workgroup_memory
+        ));
+    }
+    if invocations > caps.invocations {
+        lacking.push(format!(
+            "needs {invocations} invocations a workgroup, the adapter has {}",
+            caps.invocations
+        ));
+    }
+    let used = reflection.entry(entry).map_or(&[][..], |e| e.buffers.as_slice());
+    let groups = used.iter().map(|&i| reflection.buffers[i].group + 1).max().unwrap_or(0);
+    if groups > caps.bind_groups {
+        lacking.push(format!(
+            "uses @group({}), the adapter has {} groups",
+            groups - 1,
+            caps.bind_groups
+        ));
+    }
+    let storage = |i: &&usize| reflection.buffers[**i].uniform.is_none();
+    let buffers = used.iter().filter(storage).count();
+    if buffers > caps.storage_buffers as usize {
+        lacking.push(format!(
+            "needs {buffers} storage buffers, the adapter has {}",
+            caps.storage_buffers
+        ));
+    }
+    lacking
+}
+
+/// The optional features among these, which no entry point need be compiled for.
+pub(crate) fn features_lacking(reflection: &Reflection, caps: &Capabilities) -> Vec<String> {
+    let mut lacking = Vec::new();
+    if reflection.needs_subgroup && caps.subgroup.is_none() {
+        lacking.push("needs subgroup operations".to_owned());
+    }
+    if reflection.needs_f16 && !caps.f16 {
+        lacking.push("needs 16-bit floats (shader-f16)".to_owned());
+    }
+    for wanted in &reflection.needs_cooperative_matrix {
+        let offered = &caps.cooperative_matrices;
+        if !offered.contains(wanted) {
+            let offered: Vec<_> = offered.iter().map(ToString::to_string).collect();
+            let offered = match offered.as_slice() {
+                [] => "none".to_owned(),
+                some => some.join(", "),
+            };
+            lacking.push(format!("needs cooperative matrices {wanted}, the adapter has {offered}"));
+        }
+    }
+    lacking
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_profile_is_webgpus_default() {
+        let (caps, default) = (&profiles()[0].caps, wgpu::Limits::default());
+        assert_eq!(caps.workgroup_memory, default.max_compute_workgroup_storage_size);
+        assert_eq!(caps.invocations, default.max_compute_invocations_per_workgroup);
+        assert_eq!(caps.storage_buffers, default.max_storage_buffers_per_shader_stage);
+        assert_eq!(caps.binding_bytes, default.max_storage_buffer_binding_size);
+        assert_eq!(caps.grid_dimension, default.max_compute_workgroups_per_dimension);
+        assert!(caps.subgroup.is_none() && !caps.f16);
+    }
+
+    #[test]
+    fn every_profile_has_sources_and_offers_what_all_do() {
+        let all = profiles();
+        let least = all[0].caps.clone();
+        for profile in &all {
+            assert!(!profile.sources.is_empty() && !profile.what.is_empty(), "{}", profile.name);
+            let caps = &profile.caps;
+            assert!(caps.workgroup_memory >= least.workgroup_memory, "{}", profile.name);
+            assert!(caps.invocations >= least.invocations, "{}", profile.name);
+            assert!(caps.storage_buffers >= least.storage_buffers, "{}", profile.name);
+            assert!(caps.binding_bytes >= least.binding_bytes, "{}", profile.name);
+        }
+    }
+}
