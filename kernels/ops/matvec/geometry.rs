@@ -117,8 +117,8 @@ fn swept<P: MatVec>(p: &P, caps: &Capabilities, groups: usize, wg: usize) -> Ove
         let each = rows.div_ceil(wg / lanes);
         let turns = each.div_ceil(16);
         let (run, spans) = (each.div_ceil(turns), p.chunks16().div_ceil(lanes));
-        // In products of a chunk. What is loaded of x, and the sums of a turn, are guessed from their
-        // instructions.
+        // In products of a chunk. What is loaded of x, and the sums of a turn, are guessed from
+        // their instructions.
         (spans * (turns * (2 * run + 4) + 2), lanes, run)
     };
     let lanes = [8, 16, 32, 64, 128, 256, 512].into_iter().filter(|lanes| *lanes <= wg);

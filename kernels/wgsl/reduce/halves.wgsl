@@ -1,6 +1,7 @@
-// Sums several values over `size` neighbouring lanes, a power of two up to 128, by halves: each step a lane hands half
-// of its values to another and keeps the other half, so that nine sums take twelve exchanges and not forty-five.
-// With `count` and `size` constants all conditions are, loops are unrolled, and values are registers.
+// Sums several values over `size` neighbouring lanes, a power of two up to 128, by halves: each step a lane
+// hands half of its values to another and keeps the other half, so that nine sums take twelve exchanges and
+// not forty-five. With `count` and `size` constants all conditions are, loops are unrolled, and values are
+// registers.
 const MOST_HALVED: u32 = 16u;
 
 fn upper_half(count: u32) -> u32 { return (count + 1u) / 2u; }

@@ -1,5 +1,5 @@
-// The RMSNorm of x, four elements at a time, for schedule/sweep. The norm's weights are known before x is; its factor
-// is one number and is applied to the finished sums.
+// The RMSNorm of x, four elements at a time, for schedule/sweep. The norm's weights are known before x is;
+// its factor is one number and is applied to the finished sums.
 // import: matvec/prologue/bounded
 // requires: override K: u32
 // requires: var norm_weight: array<vec4<f32>>

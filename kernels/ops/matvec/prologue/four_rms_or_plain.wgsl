@@ -1,5 +1,6 @@
-// `x` as it is (NORM_NONE), or the RMSNorm of `stream`, four elements at a time, for schedule/sweep. The norm's
-// weights are known before the stream is; its factor is one number and is applied to the finished sums.
+// `x` as it is (NORM_NONE), or the RMSNorm of `stream`, four elements at a time, for schedule/sweep. The
+// norm's weights are known before the stream is; its factor is one number and is applied to the finished
+// sums.
 // import: matvec/prologue/bounded
 // requires: override K: u32
 // requires: var norm_weight: array<vec4<f32>>

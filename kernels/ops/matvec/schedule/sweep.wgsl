@@ -1,6 +1,7 @@
-// Workgroups that stay: each sweeps GROUP_ROWS neighbouring rows in teams of LANES lanes. A lane keeps what a chunk
-// meets of x in registers and meets RUN rows at a time with it, while the next RUN rows' chunks are under way. Sums
-// of RUN rows meet by halves among UNIT lanes, those of a team's units in workgroup memory, once, at the end.
+// Workgroups that stay: each sweeps GROUP_ROWS neighbouring rows in teams of LANES lanes. A lane keeps what
+// a chunk meets of x in registers and meets RUN rows at a time with it, while the next RUN rows' chunks are
+// under way. Sums of RUN rows meet by halves among UNIT lanes, those of a team's units in workgroup memory,
+// once, at the end.
 //
 //   gain_of(c)                   what chunk c of x will be multiplied with, known before x is
 //   swept_part(c, gain)          what chunk c of a row meets, and its squares where has_norm()
@@ -57,8 +58,8 @@ fn span_chunk_of(p: Place, span: u32) -> u32 {
     return min(span * LANES + p.at, swept_chunks() - 1u);
 }
 
-// Row i of a team's in a turn. Rows past the end repeat the workgroup's last: loads stay inside, and what they make is
-// dropped.
+// Row i of a team's in a turn. Rows past the end repeat the workgroup's last: loads stay inside, and what
+// they make is dropped.
 fn swept_row(p: Place, turn: u32, i: u32) -> u32 {
     let at = (turn * TEAMS + p.team) * RUN + i;
     return stored_row(min(p.first + min(at, GROUP_ROWS - 1u), ROWS - 1u));
