@@ -30,8 +30,8 @@ override GROUPS: u32 = 264u; // workgroups at most
 override SG: u32 = 32u; // the adapter's only subgroup size
 // Two outputs of gate and up, a word of f16, are one workgroup's.
 override WORD_ROWS: u32 = select(1u, 4u, PAIRED);
-override GROUP_ROWS: u32 = ((ROWS + GROUPS - 1u) / GROUPS + WORD_ROWS - 1u) / WORD_ROWS * WORD_ROWS;
-override GRID: u32 = (ROWS + GROUP_ROWS - 1u) / GROUP_ROWS;
+override GROUP_ROWS: u32 = ((ROWS - 1u) / GROUPS + WORD_ROWS) / WORD_ROWS * WORD_ROWS;
+override GRID: u32 = (ROWS - 1u) / GROUP_ROWS + 1u;
 override TEAMS: u32 = WG / LANES;
 override TURN_ROWS: u32 = TEAMS * RUN;
 override TURNS: u32 = (GROUP_ROWS + TURN_ROWS - 1u) / TURN_ROWS;
