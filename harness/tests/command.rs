@@ -330,13 +330,15 @@ fn show_prints_a_layer_that_is_one_dispatch() {
     let golden = |name: &str| common::golden(name).display().to_string();
     let (quantised, dense) = (golden("llama-tiny-q4km.gguf"), golden("llama-tiny-f16.gguf"));
     let show = |args: &[&str]| lathe(&[&["show", "run", "--model"], args].concat());
-    for model in [&quantised, &dense] {
+    for (model, early) in [(&quantised, false), (&dense, true)] {
         let text = String::from_utf8(show(&[model, "--layer", "1"]).stdout).unwrap();
         for op in ["// qkv,", "// attention,", "// attn_output,", "// ffn_gate_up,", "// ffn_down,"]
         {
             assert!(text.contains(op), "{op}\n{text}");
         }
         assert!(text.contains("run_await(") && !text.contains("override "), "{text}");
+        // Dense weights are declared so that loads ahead of a wait stay there.
+        assert_eq!(text.contains(") var<storage, read_write> run_buffer"), early, "{text}");
     }
     let metal = show(&[&quantised, "--as", "msl"]);
     assert!(String::from_utf8(metal.stdout).unwrap().contains("kernel void"));

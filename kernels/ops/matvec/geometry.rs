@@ -139,11 +139,11 @@ pub fn sweep<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     swept(p, caps, p.rows().div_ceil(64).max(264), wg)
 }
 
-/// The same as a phase.
+/// The same as a phase. Workgroups of a small grid take several turns: each has an invocation a row.
 pub fn sweep_phase<P: MatVec>(p: &P, caps: &Capabilities, grid: Grid) -> Option<Overrides> {
-    let (groups, wg) = (grid.groups as usize, grid.invocations as usize);
-    let fits = swept_rows(p, groups) <= wg && wg.is_power_of_two() && one_size(caps).is_none();
-    fits.then(|| swept(p, caps, groups, wg))
+    let wg = grid.invocations as usize;
+    let groups = p.rows().div_ceil(wg).max(grid.groups as usize);
+    (wg.is_power_of_two() && one_size(caps).is_none()).then(|| swept(p, caps, groups, wg))
 }
 
 /// Workgroups of schedule/sweep.

@@ -1,19 +1,12 @@
 // The elements of x that a chunk of a dense row meets.
-// import: format/dense, matvec/prologue/dot_chunk, matvec/rows/dense16
+// import: format/dense, matvec/prologue/dot_chunk
 // requires: fn gain_four(i: u32) -> vec4<f32>
 // requires: fn has_norm() -> bool
 // requires: fn raw_four(i: u32) -> vec4<f32>
-override ROWS: u32;
-
-alias SweptRow = Chunk;
-alias Gain = XChunk;
-
 // A chunk of the vector, and the sum of its squares where a norm's factor is made of them.
 struct Swept { v: XChunk, squares: f32 }
 
-fn swept_chunks() -> u32 { return row_chunks(); }
-
-fn gain_of(c: u32) -> Gain {
+fn gain_of(c: u32) -> XChunk {
     if (!has_norm()) { return XChunk(); }
     if (WEIGHT == F32) { return XChunk(gain_four(c), vec4<f32>(0.0)); }
     return XChunk(gain_four(2u * c), gain_four(2u * c + 1u));
@@ -24,12 +17,8 @@ fn chunk_of_x(c: u32) -> XChunk {
     return XChunk(raw_four(2u * c), raw_four(2u * c + 1u));
 }
 
-fn swept_part(c: u32, gain: Gain) -> Swept {
+fn swept_part(c: u32, gain: XChunk) -> Swept {
     let x = chunk_of_x(c);
     if (!has_norm()) { return Swept(x, 0.0); }
     return Swept(XChunk(x.low * gain.low, x.high * gain.high), dot(x.low, x.low) + dot(x.high, x.high));
 }
-
-fn load_swept(row: u32, c: u32) -> SweptRow { return load_chunk(row, c); }
-
-fn dot_swept(w: SweptRow, row: u32, c: u32, part: Swept) -> f32 { return dot_chunk(w, part.v); }

@@ -3,26 +3,17 @@
 // under way. Sums of RUN rows meet by halves among UNIT lanes, those of a team's units in workgroup memory,
 // once, at the end.
 //
-//   gain_of(c)                   what chunk c of x will be multiplied with, known before x is
-//   swept_part(c, gain)          what chunk c of a row meets, and its squares where has_norm()
-//   load_swept(row, c)           chunk c of a row
-//   dot_swept(w, row, c, part)   its product
-// import: grid, matvec/schedule/product, reduce/halves, run/await_input
-// requires: override ROWS: u32
-// requires: type Gain
-// requires: type Swept
-// requires: type SweptRow
+//   gain_of(c)           what chunk c of x will be multiplied with, known before x is
+//   swept_part(c, gain)  what chunk c of a row meets, and its squares where has_norm()
+// import: grid, matvec/prologue/dot_chunk, matvec/prologue/swept, matvec/rows/dense16
+// import: matvec/schedule/product, reduce/halves, run/await_input
 // requires: const PAIRED: bool
-// requires: fn dot_swept(w: SweptRow, row: u32, c: u32, part: Swept) -> f32
-// requires: fn gain_of(c: u32) -> Gain
 // requires: fn has_norm() -> bool
-// requires: fn load_swept(row: u32, c: u32) -> SweptRow
 // requires: fn old_of_row(row: u32) -> f32
 // requires: fn rms_factor(squares: f32) -> f32
 // requires: fn store_product(product: Product, lanes: u32)
 // requires: fn stored_row(row: u32) -> u32
-// requires: fn swept_chunks() -> u32
-// requires: fn swept_part(c: u32, gain: Gain) -> Swept
+override ROWS: u32;
 override WG: u32 = 256u;
 override LANES: u32 = 256u; // of a team: a power of two
 override RUN: u32 = 8u; // rows a team has at a time, 1..=16
@@ -45,17 +36,17 @@ var<workgroup> swept_squares: array<f32, PARTS>;
 // The workgroup's first row, and an invocation's place: `at` among its team's lanes.
 struct Place { first: u32, lid: u32, team: u32, at: u32 }
 
-fn spans() -> u32 { return (swept_chunks() + LANES - 1u) / LANES; }
+fn spans() -> u32 { return (row_chunks() + LANES - 1u) / LANES; }
 
-fn is_even_sweep() -> bool { return swept_chunks() % LANES == 0u; }
+fn is_even_sweep() -> bool { return row_chunks() % LANES == 0u; }
 
 // Whether the place has a chunk of a span.
-fn has_chunk(p: Place, span: u32) -> bool { return is_even_sweep() || span * LANES + p.at < swept_chunks(); }
+fn has_chunk(p: Place, span: u32) -> bool { return is_even_sweep() || span * LANES + p.at < row_chunks(); }
 
 // It, or the row's last.
 fn span_chunk_of(p: Place, span: u32) -> u32 {
     if (is_even_sweep()) { return span * LANES + p.at; }
-    return min(span * LANES + p.at, swept_chunks() - 1u);
+    return min(span * LANES + p.at, row_chunks() - 1u);
 }
 
 // Row i of a team's in a turn. Rows past the end repeat the workgroup's last: loads stay inside, and what
@@ -66,16 +57,16 @@ fn swept_row(p: Place, turn: u32, i: u32) -> u32 {
 }
 
 // A tile is a turn's rows along one span. Tiles go through the workgroup's rows, and then along them.
-fn load_tile(chunks: ptr<function, array<SweptRow, MOST_HALVED>>, p: Place, tile: u32) {
+fn load_tile(chunks: ptr<function, array<Chunk, MOST_HALVED>>, p: Place, tile: u32) {
     if (tile < TURNS * spans()) {
         let c = span_chunk_of(p, tile / TURNS);
-        for (var i = 0u; i < RUN; i++) { (*chunks)[i] = load_swept(swept_row(p, tile % TURNS, i), c); }
+        for (var i = 0u; i < RUN; i++) { (*chunks)[i] = load_chunk(swept_row(p, tile % TURNS, i), c); }
     }
 }
 
 fn sweep(p: Place) {
-    var now: array<SweptRow, MOST_HALVED>;
-    var next: array<SweptRow, MOST_HALVED>;
+    var now: array<Chunk, MOST_HALVED>;
+    var next: array<Chunk, MOST_HALVED>;
     load_tile(&now, p, 0u);
     load_tile(&next, p, 1u);
     var gain = gain_of(span_chunk_of(p, 0u));
@@ -87,17 +78,15 @@ fn sweep(p: Place) {
     for (var tile = 0u; tile < TURNS * spans(); tile++) {
         let span = tile / TURNS;
         let turn = tile % TURNS;
-        let c = span_chunk_of(p, span);
         let has = has_chunk(p, span);
         if (turn == 0u) {
+            let c = span_chunk_of(p, span);
             if (span > 0u) { gain = gain_of(c); }
             part = swept_part(c, gain);
             squares += select(0.0, part.squares, has);
         }
         var sums: array<f32, MOST_HALVED>;
-        for (var i = 0u; i < RUN; i++) {
-            sums[i] = select(0.0, dot_swept(now[i], swept_row(p, turn, i), c, part), has);
-        }
+        for (var i = 0u; i < RUN; i++) { sums[i] = select(0.0, dot_chunk(now[i], part.v), has); }
         now = next;
         load_tile(&next, p, tile + 2u);
         sum_halves(&sums, RUN, p.at, UNIT);
