@@ -139,7 +139,8 @@ pub fn sweep<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     swept(p, caps, p.rows().div_ceil(64).max(264), wg)
 }
 
-/// The same as a phase. Workgroups of a small grid take several turns: each has an invocation a row.
+/// The same as a phase. A workgroup has an invocation a row, so those of a small grid take several
+/// turns.
 pub fn sweep_phase<P: MatVec>(p: &P, caps: &Capabilities, grid: Grid) -> Option<Overrides> {
     let wg = grid.invocations as usize;
     let groups = p.rows().div_ceil(wg).max(grid.groups as usize);
