@@ -57,42 +57,78 @@ fn swept_row(p: Place, turn: u32, i: u32) -> u32 {
 }
 
 // A tile is a turn's rows along one span. Tiles go through the workgroup's rows, and then along them.
+fn swept_tiles() -> u32 { return TURNS * spans(); }
+
 fn load_tile(chunks: ptr<function, array<Chunk, MOST_HALVED>>, p: Place, tile: u32) {
-    if (tile < TURNS * spans()) {
+    if (tile < swept_tiles()) {
         let c = span_chunk_of(p, tile / TURNS);
         for (var i = 0u; i < RUN; i++) { (*chunks)[i] = load_chunk(swept_row(p, tile % TURNS, i), c); }
     }
 }
 
+// What a tile meets of x. Two tiles before it, the span was another where this is one of its first two.
+fn load_part(part: ptr<function, Swept>, p: Place, tile: u32) {
+    if ((tile < swept_tiles()) & (tile % TURNS < 2u)) {
+        let c = span_chunk_of(p, tile / TURNS);
+        *part = swept_part(c, gain_of(c));
+    }
+}
+
+fn meet_tile(
+    sums: ptr<function, array<f32, MOST_HALVED>>, chunks: ptr<function, array<Chunk, MOST_HALVED>>,
+    part: XChunk, p: Place, tile: u32,
+) {
+    let has = has_chunk(p, tile / TURNS);
+    for (var i = 0u; i < RUN; i++) {
+        let sum = select(0.0, dot_chunk((*chunks)[i], part), has);
+        // With one turn, sums stay where they are until the row ends.
+        (*sums)[i] = select(sum, (*sums)[i] + sum, TURNS == 1u);
+    }
+}
+
+// The squares of a part, once for all turns.
+fn swept_squares_of(part: Swept, p: Place, tile: u32) -> f32 {
+    return select(0.0, part.squares, (tile % TURNS == 0u) & has_chunk(p, tile / TURNS));
+}
+
+fn keep_sums(sums: ptr<function, array<f32, MOST_HALVED>>, mine: Share, p: Place, tile: u32) {
+    if ((TURNS > 1u) | (tile + 1u == swept_tiles())) {
+        sum_halves(sums, RUN, p.at, UNIT);
+        let row = (p.at / UNIT * TURNS + tile % TURNS) * TURN_ROWS + p.team * RUN + mine.first;
+        let is_first = (TURNS == 1u) | (tile < TURNS);
+        for (var i = 0u; i < values_left(RUN, UNIT); i++) {
+            if (i < mine.own) { swept_sums[row + i] = select(swept_sums[row + i], 0.0, is_first) + (*sums)[i]; }
+        }
+    }
+}
+
+// Two tiles are under way, each in registers of its own: to move one to the other's would wait for it.
 fn sweep(p: Place) {
-    var now: array<Chunk, MOST_HALVED>;
-    var next: array<Chunk, MOST_HALVED>;
-    load_tile(&now, p, 0u);
-    load_tile(&next, p, 1u);
-    var gain = gain_of(span_chunk_of(p, 0u));
+    var even: array<Chunk, MOST_HALVED>;
+    var odd: array<Chunk, MOST_HALVED>;
+    load_tile(&even, p, 0u);
+    load_tile(&odd, p, 1u);
+    let gain = gain_of(span_chunk_of(p, 0u));
     await_input();
     let held = old_of_row(min(p.first + p.lid, ROWS - 1u));
     let mine = share_of(RUN, p.at, UNIT);
-    var part = Swept();
+    var even_part = swept_part(span_chunk_of(p, 0u), gain);
+    var odd_part = even_part;
+    if (TURNS == 1u) { load_part(&odd_part, p, 1u); }
+    var sums: array<f32, MOST_HALVED>;
     var squares = 0.0;
-    for (var tile = 0u; tile < TURNS * spans(); tile++) {
-        let span = tile / TURNS;
-        let turn = tile % TURNS;
-        let has = has_chunk(p, span);
-        if (turn == 0u) {
-            let c = span_chunk_of(p, span);
-            if (span > 0u) { gain = gain_of(c); }
-            part = swept_part(c, gain);
-            squares += select(0.0, part.squares, has);
-        }
-        var sums: array<f32, MOST_HALVED>;
-        for (var i = 0u; i < RUN; i++) { sums[i] = select(0.0, dot_chunk(now[i], part.v), has); }
-        now = next;
-        load_tile(&next, p, tile + 2u);
-        sum_halves(&sums, RUN, p.at, UNIT);
-        let row = (p.at / UNIT * TURNS + turn) * TURN_ROWS + p.team * RUN + mine.first;
-        for (var i = 0u; i < values_left(RUN, UNIT); i++) {
-            if (i < mine.own) { swept_sums[row + i] = select(swept_sums[row + i], 0.0, span == 0u) + sums[i]; }
+    for (var tile = 0u; tile < swept_tiles(); tile += 2u) {
+        meet_tile(&sums, &even, even_part.v, p, tile);
+        squares += swept_squares_of(even_part, p, tile);
+        load_part(&even_part, p, tile + 2u);
+        load_tile(&even, p, tile + 2u);
+        keep_sums(&sums, mine, p, tile);
+        if (tile + 1u < swept_tiles()) {
+            meet_tile(&sums, &odd, odd_part.v, p, tile + 1u);
+            squares += swept_squares_of(odd_part, p, tile + 1u);
+            load_part(&odd_part, p, tile + 3u);
+            load_tile(&odd, p, tile + 3u);
+            keep_sums(&sums, mine, p, tile + 1u);
         }
     }
     if (has_norm()) {
