@@ -79,10 +79,10 @@ fn drawn(chromium: &Path, pages: &[(&str, String)], dark: bool) -> Vec<String> {
 fn pages_of_committed_records_are_readable_wide_and_narrow_light_and_dark() {
     let Some(chromium) = chromium() else { return };
     let all = [
-        "2026-11-22-profile-gemma3-1b-bf16",
+        "2026-11-22-profile-qwen3-1.7b-bf16",
         "2026-11-22-profile-llama3.2-1b-q4_k",
         "2026-11-22-catalogue-1",
-        "2026-11-22-attention-stages",
+        "2026-11-22-heads-stages",
         "2026-11-20-ab-gemv-naive-subgroup",
         "2026-11-20-ab-gemv-subgroup-itself",
         "2026-11-24-ab-runs-gemma3-1b-q4_0",

@@ -114,8 +114,11 @@ fn a_stale_page_is_found() {
 #[test]
 fn results_need_records_of_generations() {
     let page = |text: &str| results(text, "results.md", &mut record);
-    let kernels = page("{{record: nvidia-h200/2026-11-20-gemv.json}}").unwrap_err();
-    assert!(kernels.contains("2026-11-20-gemv.json: a record of bench has no tables"), "{kernels}");
+    let kernels = page("{{record: nvidia-h200/2026-11-20-rms_norm.json}}").unwrap_err();
+    assert!(
+        kernels.contains("2026-11-20-rms_norm.json: a record of bench has no tables"),
+        "{kernels}"
+    );
     let missing = page("{{record: nvidia-h200/none.json}}").unwrap_err();
     assert!(missing.contains("none.json"), "{missing}");
     assert!(page("no record\n").unwrap().ends_with("\nno record\n"));

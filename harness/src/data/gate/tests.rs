@@ -701,7 +701,7 @@ fn reread(text: &str) -> Record {
 
 #[test]
 fn a_record_of_before_has_the_cases_of_a_new_one() {
-    let path = "../benches/records/nvidia-h200/2026-11-20-gemv.json";
+    let path = "tests/records/2026-11-20-gemv.json";
     let text = std::fs::read_to_string(path).expect("the first record of gemv");
     let later = ",ACT_FORMAT=f32,Y_OFFSET=0,Y_AFTER=0,N_VECTORS=1,BETA=0";
     let new = text.replace("WEIGHT=bf16", &format!("WEIGHT=bf16{later}"));
