@@ -310,7 +310,7 @@ fn plan(
         return Ok(());
     }
     for variant in places {
-        match super::plan_of(kernel, variant, shape, caps, opts.wgsl.as_deref()) {
+        match super::plan_of(kernel, variant, shape, caps, opts.wgsl.as_deref(), None) {
             Ok(plan) => found(Ok((plan, false))),
             Err(PlanError::Unavailable(reason)) => {
                 let text = kernel.show_brief(problem);

@@ -42,7 +42,7 @@ use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem, Shape};
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu};
 use crate::judge::check::Others;
-use crate::plan::user::{UserKernel, is_file};
+use crate::plan::user::{Operation, UserKernel, is_file};
 use crate::plan::{Plan, PlanError};
 
 /// Workbench for WGSL language-model decode kernels.
@@ -284,18 +284,39 @@ fn refuse_watch_json(global: &Global) -> Result<()> {
     }
 }
 
-/// The plan of a variant, or of a file that stands in its place.
+/// The plan of a variant, or of a file that stands in its place or implements an operation of the
+/// user's own.
 fn plan_of(
     kernel: &'static Kernel,
     variant: &'static KernelVariant,
     shape: &Shape,
     caps: &Capabilities,
     file: Option<&Path>,
+    operation: Option<&Operation>,
 ) -> Result<Plan, PlanError> {
-    match file {
-        None => Plan::of(kernel, variant, shape, caps),
-        Some(path) => UserKernel::read(path, kernel)?.plan(variant, shape, caps),
+    match (file, operation) {
+        (None, None) => Plan::of(kernel, variant, shape, caps),
+        (Some(path), None) => UserKernel::read(path, kernel)?.plan(variant, shape, caps),
+        (path, Some(operation)) => {
+            let path = path.unwrap_or(operation.path());
+            UserKernel::of(path, operation)?.plan(variant, shape, caps)
+        }
     }
+}
+
+/// An operation of the user's own, where a mapping stands in a kernel's place.
+fn operation(target: Option<&str>) -> Result<Option<Operation>> {
+    let Some(path) = target.filter(|target| is_file(target)).map(Path::new) else {
+        return Ok(None);
+    };
+    if path.extension().is_some_and(|e| e == "wgsl") {
+        let shown = path.display();
+        return Err(Error::Usage(format!(
+            "{shown}: name the kernel in whose place it stands, and the file with --wgsl; of an \
+             operation of your own name the TOML that has its [operation]"
+        )));
+    }
+    Operation::read(path).map(Some).map_err(PlanError::into_usage)
 }
 
 /// Writes a page. One can be made again from what it shows; only another kind of file is kept.
@@ -340,7 +361,7 @@ fn check_others(
     lenient: bool,
 ) -> Result<Others> {
     let plan = |shape: &Shape| {
-        let plan = plan_of(kernel, variant, shape, &gpu.caps, Some(file))?;
+        let plan = plan_of(kernel, variant, shape, &gpu.caps, Some(file), None)?;
         Ok(Plan { lenient, ..plan })
     };
     let others = crate::judge::check::check_others(gpu, kernel, variant, file, timed, plan)?;
@@ -393,6 +414,13 @@ fn named(target: Option<&str>) -> Result<Vec<(&'static Kernel, Vec<&'static Kern
     let Some(target) = target else {
         return Ok(lathe_kernels::kernels().iter().map(all).collect());
     };
+    if is_file(target) {
+        return Err(Error::Usage(format!(
+            "{target} is a file and no kernel: `lathe check {target}`, `bench` and `ab` take a TOML \
+             that has an [operation] of its own, `validate` any; a file in a kernel's place goes \
+             with the kernel's name"
+        )));
+    }
     let (kernel, variant) = match target.split_once('/') {
         Some((k, v)) => (k, Some(v)),
         None => (target, None),

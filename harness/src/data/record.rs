@@ -265,6 +265,23 @@ pub struct BenchCase {
     pub flags: Vec<Word<Flag>>,
 }
 
+/// The golden file that an operation of the user's own was judged by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GoldenFile {
+    /// Hash of its bytes.
+    pub hash: String,
+    /// Cases of it that judged.
+    pub cases: usize,
+}
+
+impl fmt::Display for GoldenFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { hash, cases } = self;
+        let s = if *cases == 1 { "" } else { "s" };
+        write!(f, "judged by golden file {hash}, {cases} case{s}")
+    }
+}
+
 /// Where a time comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

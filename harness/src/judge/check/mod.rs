@@ -3,6 +3,7 @@
 
 mod case;
 mod draw;
+mod golden;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -87,6 +88,9 @@ pub struct CaseResult {
     /// A file that stood in the variant's place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wgsl: Option<String>,
+    /// The mapping that declares the operation, where that is the user's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
     /// Parameters.
     pub shape: String,
     /// Seed of the inputs.
@@ -99,6 +103,15 @@ pub struct CaseResult {
 impl CaseResult {
     /// The command that repeats this case alone.
     pub fn reproducer(&self) -> String {
+        if let Some(operation) = &self.operation {
+            let file = self.wgsl.as_ref().filter(|file| *file != operation);
+            let file = file.map(|f| format!(" --wgsl {f}")).unwrap_or_default();
+            let shape = match self.shape.as_str() {
+                "" => String::new(),
+                shape => format!(" --shape {shape}"),
+            };
+            return format!("lathe check {operation}{shape}{file}");
+        }
         let file = self.wgsl.as_ref().map(|f| format!(" --wgsl {f}")).unwrap_or_default();
         format!(
             "lathe check {}/{} --shape {} --seed {}{file}",
@@ -125,6 +138,7 @@ pub fn check(
         kernel: kernel.name.into(),
         variant: variant.name.into(),
         wgsl: None,
+        operation: None,
         shape: kernel.show(problem),
         seed,
         verdict,
@@ -169,6 +183,9 @@ pub fn check_case(gpu: &Arc<Gpu>, pipelines: &Pipelines, case: &Case) -> Result<
 /// change in these. A kernel that only works on fresh memory, or takes an earlier result for its
 /// own, fails the second; one that tells its inputs by a few of them fails the third.
 pub(crate) fn check_prepared(case: &Case, executor: &mut GpuExecutor) -> Result<Verdict> {
+    if let Some(draws) = case.golden_draws() {
+        return check_golden(case, executor, draws);
+    }
     executor.run(&[Part::Steps(1)])?;
     let mut all = case.judge(executor, Policy::Guarded)?;
     let mut draw = Draw::default();
@@ -194,6 +211,30 @@ pub(crate) fn check_prepared(case: &Case, executor: &mut GpuExecutor) -> Result<
         all = all.and(next, again.words());
     }
     Ok(all)
+}
+
+/// Runs every case of a shape that a golden file has, each over what the one before left, and the
+/// first again. Where it is the only one, other inputs come between, of which nobody knows what
+/// should come.
+fn check_golden(case: &Case, executor: &mut GpuExecutor, draws: usize) -> Result<Verdict> {
+    let mut all: Option<Verdict> = None;
+    for small in (0..draws.max(2)).chain([0]) {
+        let draw = Draw { large: 0, small };
+        case.give(executor, draw, true)?;
+        executor.run(&[Part::Steps(1)])?;
+        if !case.is_known(draw) {
+            continue;
+        }
+        let next = case.judge_found(executor, Policy::Guarded, draw, &[], None)?;
+        all = Some(match all {
+            None => next,
+            Some(all) => all.and(next, "when it ran over what an invocation before it had left"),
+        });
+        if !matches!(all, Some(Verdict::Passed { .. })) {
+            break;
+        }
+    }
+    Ok(all.unwrap_or_else(|| Verdict::broken("the golden file has no case of this shape".into())))
 }
 
 /// Why a case runs again.
@@ -282,6 +323,7 @@ pub fn check_others(
             kernel: kernel.name.into(),
             variant: variant.name.into(),
             wgsl: Some(file.display().to_string()),
+            operation: None,
             shape: kernel.show(&problem),
             seed,
             verdict,
