@@ -37,8 +37,8 @@ pub(super) struct Opts {
     /// checked in that variant's place; KERNEL alone stands for its first variant
     #[arg(long, visible_alias = "mapping", value_name = "FILE")]
     wgsl: Option<std::path::PathBuf>,
-    /// Check again whenever the --wgsl file is saved
-    #[arg(long, requires = "wgsl")]
+    /// Check again whenever your file is saved, its TOML, or what that one names
+    #[arg(long)]
     watch: bool,
 }
 
@@ -63,14 +63,10 @@ struct Report {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    let target = opts.target.as_deref();
+    let watched = super::watched(global, opts.watch, opts.wgsl.as_deref(), target)?;
     let gpu = Arc::new(global.open()?);
-    if opts.watch {
-        super::refuse_watch_json(global)?;
-    }
-    match &opts.wgsl {
-        Some(path) if opts.watch => super::watch(path, || once(global, opts, &gpu)),
-        _ => once(global, opts, &gpu),
-    }
+    super::watch(&watched, || once(global, opts, &gpu))
 }
 
 fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {

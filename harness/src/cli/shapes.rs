@@ -50,6 +50,19 @@ pub(super) fn known(operation: &Operation, text: &str) -> Result<Vec<Problem>> {
     Ok(named)
 }
 
+/// The only one of them that a text names; without a text the first of all.
+pub(super) fn known_one(operation: &Operation, text: Option<&str>) -> Result<Problem> {
+    let Some(text) = text else { return Ok(operation.kernel.default_problem()) };
+    let mut all = known(operation, text)?;
+    match all.len() {
+        1 => Ok(all.swap_remove(0)),
+        n => Err(Error::Usage(format!(
+            "--shape {text} names {n} shapes of {}; this takes one",
+            operation.golden.path().display()
+        ))),
+    }
+}
+
 /// All problems of a text over another.
 fn over(kernel: &Kernel, base: Problem, text: &str) -> Result<Vec<Problem>> {
     let mut problems = vec![base];

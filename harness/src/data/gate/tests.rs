@@ -88,6 +88,7 @@ fn bench(seed: u64, noise: f64, between: f64, slow: f64) -> Record {
                 nmse: None,
                 nmse_bound: None,
                 canary: None,
+                golden: None,
                 clock: Clock::Gpu.into(),
                 flags: Vec::new(),
             }
@@ -164,6 +165,7 @@ fn profile(seed: u64, noise: f64, slow_down: f64) -> Record {
         identity: None,
         selected: Vec::new(),
         verified: None,
+        golden: None,
     });
     // Each of a build of its own.
     let environment = Environment { commit: Some(format!("{seed:07x}")), ..environment() };

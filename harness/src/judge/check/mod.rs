@@ -262,7 +262,8 @@ const OTHER_BYTES: f64 = 2.56e8;
 /// Shapes like those `timed` with other sizes. Formats and what is 0 or 1 stay: a file may be for
 /// one weight type and one vector. What a power of two up to 256 divides, it divides still: a file
 /// may be for whole tiles.
-fn like(kernel: &Kernel, timed: &[Problem], rng: &mut Rng) -> Vec<Problem> {
+pub fn like(kernel: &Kernel, timed: &[Problem]) -> Vec<Problem> {
+    let mut rng = Rng::fresh();
     let mut others: Vec<Problem> = Vec::new();
     for attempt in 0..8 * OTHERS {
         let Some(base) = timed.get(attempt % timed.len().max(1)) else { break };
@@ -295,26 +296,30 @@ pub struct Others {
     /// Shapes that it was: those that a file refuses count for nothing, and one that refuses all is
     /// known on the one alone.
     pub checked: usize,
+    /// Cases of a golden file that were judged on them.
+    pub golden_cases: usize,
     /// What was wrong by a little, where that is let pass.
     pub outside: Option<String>,
 }
 
-/// Checks a user's file on other sizes than those `timed`: what is right for one shape alone is no
-/// kernel.
+/// Checks a user's file on shapes beside those that are timed: what is right for one shape alone is
+/// no kernel.
 pub fn check_others(
     gpu: &Arc<Gpu>,
     kernel: &'static Kernel,
     variant: &'static KernelVariant,
     file: &Path,
-    timed: &[Problem],
+    shapes: &[Problem],
     plan: impl Fn(&Shape) -> Result<Plan, PlanError>,
 ) -> Result<Others> {
     let (mut rng, mut others) = (Rng::fresh(), Others::default());
     let pipelines = Pipelines::default();
-    for problem in like(kernel, timed, &mut rng) {
+    for problem in shapes {
         let seed = rng.next_u64() >> 16;
-        let verdict = match plan(&problem.shape) {
-            Ok(plan) => check_plan(gpu, &pipelines, plan, &problem, seed)?,
+        let planned = plan(&problem.shape);
+        let golden = planned.as_ref().ok().and_then(|plan| plan.golden.clone());
+        let verdict = match planned {
+            Ok(plan) => check_plan(gpu, &pipelines, plan, problem, seed)?,
             Err(PlanError::Unavailable(_)) => continue,
             Err(PlanError::Shape(reason)) => Verdict::broken(reason),
             Err(PlanError::Reflect(e)) => return Err(e.into()),
@@ -323,21 +328,29 @@ pub fn check_others(
             kernel: kernel.name.into(),
             variant: variant.name.into(),
             wgsl: Some(file.display().to_string()),
-            operation: None,
-            shape: kernel.show(&problem),
+            operation: golden.as_ref().map(|_| variant.name.into()),
+            shape: kernel.show(problem),
             seed,
             verdict,
         };
-        others.checked += usize::from(!matches!(result.verdict, Verdict::Unavailable { .. }));
+        if !matches!(result.verdict, Verdict::Unavailable { .. }) {
+            others.checked += 1;
+            others.golden_cases += golden.map_or(0, |golden| golden.draws(&problem.shape));
+        }
         if let Verdict::Passed { outside: Some(why), .. } = &result.verdict {
             others.outside.get_or_insert(format!("{why} at {}", result.shape));
         }
         if let Verdict::Failed { reason, .. } = &result.verdict {
+            let (shown, repeat) = (file.display(), result.reproducer());
+            if result.operation.is_some() {
+                let shape = &result.shape;
+                return Err(Error::CheckFailed(format!(
+                    "{shown} is wrong at {shape}: {reason}\n  repeat: {repeat}"
+                )));
+            }
             return Err(Error::CheckFailed(format!(
-                "{} is wrong for another shape: {reason}\n  repeat: {}\n  --one-shape times it for \
-                 the one alone, and says so",
-                file.display(),
-                result.reproducer()
+                "{shown} is wrong for another shape: {reason}\n  repeat: {repeat}\n  --one-shape times it for \
+                 the one alone, and says so"
             )));
         }
     }

@@ -175,6 +175,24 @@ pub fn reflected(path: &Path) -> Result<(String, Reflection), PlanError> {
     Plan::reflect(&lines.collect::<Vec<_>>().join("\n"), &path.display().to_string())
 }
 
+/// The files that a user's file is made of: it, its mapping, and what that one names. Those that
+/// are not there are among them, for they may come.
+pub fn files_of(path: &Path) -> Vec<PathBuf> {
+    let beside = path.with_extension("toml");
+    let mut files = vec![path.to_owned(), beside.clone()];
+    // What is wrong in it is said by whoever runs it.
+    let mapping = read_mapping(path).ok().flatten().unwrap_or_default();
+    let stages = mapping.stage.iter().filter_map(|stage| stage.file.as_ref());
+    let golden = mapping.operation.as_ref().map(|operation| &operation.golden);
+    files.extend(stages.chain(golden).map(|file| beside.with_file_name(file)));
+    files.push(match &mapping.file {
+        Some(file) => beside.with_file_name(file),
+        None => path.with_extension("wgsl"),
+    });
+    files.dedup();
+    files
+}
+
 /// The mapping that `path` is, or that stands beside it; none where there is none.
 fn read_mapping(path: &Path) -> Result<Option<Mapping>, PlanError> {
     let beside = path.with_extension("toml");
