@@ -36,7 +36,7 @@ impl Operation {
             return Err(refused(
                 path,
                 "has no section [operation]: name the kernel in whose place it stands, and the \
-                 file with --wgsl",
+                 file with --wgsl; `lathe validate FILE.wgsl` takes any WGSL",
             ));
         };
         let mut faults = Faults::default();
