@@ -78,7 +78,7 @@ fn file(metadata: Value, tensors: &[Tensor]) -> Vec<u8> {
         data.extend(bytes);
     }
     let mut text = Value::Object(header).to_string();
-    while text.len() % 8 != 0 {
+    while !text.len().is_multiple_of(8) {
         text.push(' ');
     }
     [&(text.len() as u64).to_le_bytes(), text.as_bytes(), &data].concat()

@@ -165,7 +165,6 @@ fn profile(seed: u64, noise: f64, slow_down: f64) -> Record {
         identity: None,
         selected: Vec::new(),
         verified: None,
-        golden: None,
     });
     // Each of a build of its own.
     let environment = Environment { commit: Some(format!("{seed:07x}")), ..environment() };

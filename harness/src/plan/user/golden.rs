@@ -226,8 +226,8 @@ impl Golden {
     /// Reads a file for an operation of these parameters and bindings.
     ///
     /// # Errors
-    /// What is wrong in it: the first fault of the file as such, else all faults of its cases, a
-    /// line each.
+    /// What is wrong in it, a line each: the first fault of the file as such; else what names no
+    /// tensor or parameters of the operation; else what of a case is missing or no use.
     pub(super) fn read(
         path: &Path,
         params: &[String],
@@ -257,6 +257,10 @@ impl Golden {
                 Err(why) => faults.push(why),
             }
         }
+        // What of a case lies elsewhere would be missed below.
+        if !faults.is_empty() {
+            return Err(faults);
+        }
         let (path, params) = (path.to_owned(), params.to_vec());
         let golden = Self { path, hash, bytes, params, bindings, cases: read };
         for case in &golden.cases {
@@ -266,7 +270,9 @@ impl Golden {
                 }
             }
         }
-        golden.alike(&mut faults);
+        if faults.is_empty() {
+            golden.alike(&mut faults);
+        }
         if golden.cases.is_empty() && faults.is_empty() {
             faults.push("it has no case: tensors are named CASE.BINDING".into());
         }

@@ -236,7 +236,7 @@ fn shapes(declared: &OperationMapping, golden: &Golden, faults: &mut Faults) -> 
             let what = format!("[operation] {key} in case `{}`", case.name);
             match value_of(number, &names) {
                 Ok(value) if !(value.is_finite() && value >= 0.0) => {
-                    faults.add(format!("{what}: {value}"))
+                    faults.add(format!("{what}: {value}"));
                 }
                 Ok(value) => return value,
                 Err(Wrong::Text(why) | Wrong::Value(why)) => faults.add(format!("{what}: {why}")),

@@ -152,7 +152,6 @@ pub(super) fn profile(steps: usize) -> Record {
         identity: None,
         selected: selected.collect(),
         verified: None,
-        golden: None,
     };
     Record { schema_version: 1, environment: environment(), body: Body::Profile(body) }
 }
