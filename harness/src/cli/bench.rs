@@ -520,7 +520,7 @@ fn section(cases: &[BenchCase], environment: &Environment) -> Section {
             notes.push(format!("{}: {}", name.trim_end(), words(c, ", ")));
         }
     }
-    let mut heading = format!("{kernel} {}", common.join(","));
+    let mut heading = format!("{kernel} {}", common.join(",")).trim_end().to_owned();
     if !several {
         heading.push_str(&format!("; floor {}", floor(&cases[0])));
     }

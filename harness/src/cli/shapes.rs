@@ -33,6 +33,10 @@ pub(super) fn all(kernel: &Kernel, text: &str) -> Result<Vec<Problem>> {
 /// is any.
 pub(super) fn known(operation: &Operation, text: &str) -> Result<Vec<Problem>> {
     let kernel = operation.kernel;
+    if kernel.params.is_empty() {
+        let file = operation.path().display();
+        return Err(Error::Usage(format!("--shape {text}: the operation of {file} has no params")));
+    }
     let mut named = Vec::new();
     for problem in kernel.cases() {
         if over(kernel, problem.clone(), text)?.contains(&problem) {

@@ -343,9 +343,12 @@ pub fn check_others(
         if let Verdict::Failed { reason, .. } = &result.verdict {
             let (shown, repeat) = (file.display(), result.reproducer());
             if result.operation.is_some() {
-                let shape = &result.shape;
+                let at = match result.shape.as_str() {
+                    "" => String::new(),
+                    shape => format!(" at {shape}"),
+                };
                 return Err(Error::CheckFailed(format!(
-                    "{shown} is wrong at {shape}: {reason}\n  repeat: {repeat}"
+                    "{shown} is wrong{at}: {reason}\n  repeat: {repeat}"
                 )));
             }
             return Err(Error::CheckFailed(format!(
