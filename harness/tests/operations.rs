@@ -18,7 +18,7 @@ use lathe_harness::plan::user::Operation;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// y = x + BY, and n is how often it ran: bytes, words and what is read and written.
+/// y = x + BY.
 const KERNEL: &str = "
 override N: u32;
 override BY: f32;
@@ -309,6 +309,9 @@ fn a_golden_file_that_is_none_is_refused_and_nothing_panics() {
     assert!(why.contains("header: 18446744073709551615 bytes are more than"), "{why}");
     let beyond = [&90_000_000u64.to_le_bytes(), &whole[8..]].concat();
     assert!(refused(&beyond).unwrap_err().contains("are beyond the file"));
+    let many: Vec<_> = (0..1001).map(|case| f32s(&format!("{case}.x"), &[1.0])).collect();
+    let why = refused(&file(json!({}), &many)).unwrap_err();
+    assert!(why.contains("1001 cases, at most 1000 are read"), "{why}");
     // What a header says may be changed to anything.
     let end = 8 + u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
     let mut taken = 0;

@@ -255,7 +255,7 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
             }
             // One that is wrong costs the run its success and not the other cases.
             Err(Error::CheckFailed(reason)) => {
-                bar.suspend(|| eprintln!("FAILED {reason}"));
+                bar.suspend(|| eprintln!("FAILED {}", out::escaped(&reason)));
                 failed.push(reason);
                 continue;
             }

@@ -415,9 +415,9 @@ fn watch(watched: &[&Path], mut work: impl FnMut() -> Result<()>) -> Result<()> 
             if matches!(e, Error::DeviceLost { .. }) {
                 return Err(e);
             }
-            eprintln!("lathe: {e}");
+            eprintln!("lathe: {}", out::escaped(&e.to_string()));
         }
-        eprintln!("watching {}", shown.join(", "));
+        eprintln!("watching {}", out::escaped(&shown.join(", ")));
         // A file that is being replaced is not there for a moment.
         while stamps() == seen || !watched.iter().all(|path| path.exists()) {
             std::thread::sleep(std::time::Duration::from_millis(200));

@@ -222,6 +222,9 @@ fn parts(name: &str) -> Option<(&str, &str, Part)> {
 /// Last part of a tensor's name that says what it is, and so no name of a binding.
 pub(super) const PARTS: [&str; 2] = ["expected", "magnitude"];
 
+/// Most cases of a file: each is held against all others, and run.
+const MOST_CASES: usize = 1000;
+
 impl Golden {
     /// Reads a file for an operation of these parameters and bindings.
     ///
@@ -243,6 +246,10 @@ impl Golden {
             if let Err(why) = place(&tensor, &bindings, &mut cases) {
                 faults.push(format!("tensor `{}`: {why}", tensor.name));
             }
+        }
+        if cases.len() > MOST_CASES {
+            let why = format!("{} cases, at most {MOST_CASES} are read", cases.len());
+            return Err(one(why));
         }
         for (name, text) in &metadata {
             // Other keys, such as who wrote the file, have another form.
