@@ -277,6 +277,7 @@ fn fake_record(scale: f64, source: &str, adapter: &str, path: &Path) {
         nmse: None,
         nmse_bound: None,
         canary: None,
+        golden: None,
         clock: Clock::Gpu.into(),
         flags: Vec::new(),
     };

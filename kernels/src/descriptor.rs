@@ -3,6 +3,8 @@
 //! [`Declaration`] is written with typed parameters; [`Kernel`] is the same without the type, as
 //! everything sees it that works on any operation.
 
+mod untyped;
+
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,6 +14,8 @@ use crate::codes::{FloatFormat, Format, Order, Packing};
 use crate::layout::RopeSpec;
 use crate::param::{Param, Params, Problem, Shape, ShapeError, State};
 use crate::phases::Grid;
+
+pub use untyped::{Untyped, UntypedBinding, UntypedParam, UntypedShape};
 
 /// Values of overrides by name.
 pub type Overrides = Vec<(&'static str, f64)>;

@@ -10,7 +10,7 @@ use super::out;
 use super::processes::Processes;
 use crate::data::Word;
 use crate::data::paired::{Block, SAMPLES, Verdict};
-use crate::data::record::{Ab, AbBlock, AbSide, Body, Flag, Record};
+use crate::data::record::{Ab, AbBlock, AbSide, Body, Flag, GoldenFile, Record};
 use crate::data::rng::Rng;
 use crate::data::stats;
 use crate::error::{Error, Result};
@@ -24,17 +24,20 @@ use crate::report::table;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// KERNEL, or `decode` for whole steps
+    /// KERNEL, `decode` for whole steps, or FILE.toml with an [operation] of your own
     kernel: String,
+    /// Of an operation of your own: the file that is judged against FILE.toml, as --b
+    #[arg(value_name = "FILE", conflicts_with_all = ["a", "b"])]
+    other: Option<String>,
     /// First side: VARIANT or [VARIANT=]FILE.wgsl, a file in that variant's place (else the
     /// first's); for `decode` KERNEL=VARIANT, KERNEL[/VARIANT]=FILE.wgsl,
     /// or weights=f16 (any type of `lathe quantize`) for weights converted while loading, beside
     /// weights=as_stored; or runs=off, runs=128x512 and so on, as --runs of decode
     #[arg(long, value_name = "VARIANT")]
-    a: String,
+    a: Option<String>,
     /// Second side, judged against the first
     #[arg(long, value_name = "VARIANT")]
-    b: String,
+    b: Option<String>,
     /// Shape; what is not named keeps the kernel's default
     #[arg(long)]
     shape: Option<String>,
@@ -68,7 +71,28 @@ pub(super) struct Opts {
     allow_software: bool,
 }
 
+impl Opts {
+    /// Both sides as they are named. That of a user's operation is its own first side.
+    fn sides(&self) -> Result<[String; 2]> {
+        let own = is_file(&self.kernel).then_some(&self.kernel);
+        let (a, b) = (self.a.as_ref().or(own), self.b.as_ref().or(self.other.as_ref()));
+        match (&self.other, own, a, b) {
+            (Some(other), None, ..) => Err(Error::Usage(format!(
+                "{other}: name the sides with --a and --b; a second file alone goes with a TOML \
+                 that has an [operation]"
+            ))),
+            (.., Some(a), Some(b)) => Ok([a.clone(), b.clone()]),
+            (_, Some(own), ..) => {
+                Err(Error::Usage(format!("{own} against what? `lathe ab {own} OTHER.toml`")))
+            }
+            _ => Err(Error::Usage("`lathe ab` needs two sides: --a VARIANT --b VARIANT".into())),
+        }
+    }
+}
+
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    let names = opts.sides()?;
+    let operation = super::operation(Some(&opts.kernel))?;
     let gpu = Arc::new(global.open()?);
     if gpu.adapter.software && !opts.allow_software {
         return Err(Error::Unavailable {
@@ -93,6 +117,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         options.time_out = std::time::Duration::from_secs(seconds);
     }
     let (mut own_tolerance, mut one_shape) = (false, opts.one_shape);
+    let (mut golden, mut same_inputs) = (None, false);
     let (shape, mixed, verified, sides, outcome) = if opts.kernel == "decode" {
         if opts.shape.is_some() {
             return Err(Error::Usage("--shape does not go with `ab decode`".into()));
@@ -106,21 +131,34 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             .model
             .as_deref()
             .ok_or_else(|| Error::Usage("`lathe ab decode` needs --model FILE".into()))?;
-        let sides = [opts.a.as_str(), &opts.b];
+        let sides = [names[0].as_str(), &names[1]];
         let (outcome, verified) = super::decode::ab(&gpu, model, sides, &options, !opts.no_verify)?;
-        (recorded_name(model), is_file(&opts.a) != is_file(&opts.b), verified, None, outcome)
+        (recorded_name(model), is_file(sides[0]) != is_file(sides[1]), verified, None, outcome)
     } else {
-        let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
-        let sides = [super::place(kernel, &opts.a)?, super::place(kernel, &opts.b)?];
-        let problem = super::shapes::one(kernel, opts.shape.as_deref())?;
+        let operation = operation.as_ref();
+        let (kernel, problem) = match operation {
+            Some(own) => (own.kernel, super::shapes::known_one(own, opts.shape.as_deref())?),
+            None => {
+                let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
+                (kernel, super::shapes::one(kernel, opts.shape.as_deref())?)
+            }
+        };
+        let sides = [super::place(kernel, &names[0])?, super::place(kernel, &names[1])?];
         let mut outside = [None, None];
         for ((variant, file), outside) in sides.iter().zip(&mut outside) {
-            if let Some(file) = file.as_ref().filter(|_| !opts.one_shape) {
-                let timed = std::slice::from_ref(&problem);
-                let others =
-                    super::check_others(&gpu, kernel, variant, file, timed, opts.tolerate)?;
+            if let Some(file) = file {
+                let (timed, place) = (std::slice::from_ref(&problem), (kernel, *variant));
+                let how = (opts.tolerate, opts.one_shape);
+                let others = super::check_others(&gpu, place, file, timed, how, operation)?;
                 one_shape |= others.checked == 0;
                 *outside = others.outside;
+                // Both sides were judged on as many as either takes.
+                let before = golden.as_ref().map_or(usize::MAX, |golden: &GoldenFile| golden.cases);
+                golden = operation.map(|own| GoldenFile {
+                    hash: own.golden.hash().to_owned(),
+                    cases: others.golden_cases.min(before),
+                });
+                same_inputs = operation.is_some_and(|own| own.golden.draws(&problem.shape) == 1);
             }
         }
         let mut bench_options = BenchOptions::of(&gpu);
@@ -128,11 +166,18 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         environment.seed = Some(bench_options.seed);
         let plan = |side: usize| -> Result<Plan> {
             let (variant, file) = &sides[side];
-            let plan = super::plan_of(kernel, variant, &problem.shape, &gpu.caps, file.as_deref());
+            let plan = super::plan_of(
+                kernel,
+                variant,
+                &problem.shape,
+                &gpu.caps,
+                file.as_deref(),
+                operation,
+            );
             let plan = plan.map(|plan| Plan { lenient: opts.tolerate, ..plan });
             plan.map_err(|e| match e {
                 PlanError::Unavailable(reason) => Error::Unavailable {
-                    what: format!("{}/{}", kernel.name, [&opts.a, &opts.b][side]),
+                    what: format!("{}/{}", kernel.name, names[side]),
                     adapter: gpu.adapter.name.clone(),
                     reason,
                 },
@@ -166,16 +211,18 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let ab::Outcome { comparison, blocks, throttled, drift, mut flags } = outcome;
     flags.extend(one_shape.then_some(Flag::OneShape));
     flags.extend(own_tolerance.then_some(Flag::OwnTolerance));
+    flags.extend(golden.is_some().then_some(Flag::GoldenCasesAlone));
+    flags.extend(same_inputs.then_some(Flag::SameInputs));
     let wrong = sides.iter().flatten().any(|side| side.outside.is_some());
     flags.extend(wrong.then_some(Flag::WrongByALittle));
     environment.canary_drift = drift;
     let (a_side, b_side) = sides.map(|[a, b]| (a, b)).unzip();
     let median = |times: Vec<f64>| stats::summarise(&times).median;
     let body = Ab {
-        kernel: opts.kernel.clone(),
+        kernel: operation.map_or_else(|| opts.kernel.clone(), |own| own.kernel.name.to_owned()),
         shape,
-        a: opts.a.clone(),
-        b: opts.b.clone(),
+        a: names[0].clone(),
+        b: names[1].clone(),
         a_us: median(blocks.iter().flat_map(|b| b.a).collect()),
         b_us: median(blocks.iter().flat_map(|b| b.b).collect()),
         verdict: comparison.verdict.into(),
@@ -188,6 +235,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         processes: Vec::new(),
         indifference: comparison.indifference,
         verified,
+        golden,
         flags: flags.into_iter().map(Into::into).collect(),
         throttled,
         blocks: comparison.blocks,
@@ -216,7 +264,7 @@ fn report(global: &Global, opts: &Opts, record: &Record) -> Result<()> {
             0 => format!("{} blocks do not tell", ab.blocks),
             n => format!("{n} processes do not agree"),
         };
-        return Err(Error::Inconclusive(format!("{} against {}: {what}", opts.b, opts.a)));
+        return Err(Error::Inconclusive(format!("{} against {}: {what}", ab.b, ab.a)));
     }
     Ok(())
 }
@@ -224,7 +272,7 @@ fn report(global: &Global, opts: &Opts, record: &Record) -> Result<()> {
 fn print(ab: &Ab) {
     let shape = lathe_kernels::kernel(&ab.kernel)
         .map_or_else(|| ab.shape.clone(), |kernel| kernel.brief(&ab.shape));
-    outln!("{} {shape}", ab.kernel);
+    outln!("{}", format!("{} {shape}", ab.kernel).trim_end());
     let exact = |side: &Option<AbSide>| match side {
         Some(s) => format!("   NMSE {:.1e} of at most {:.0e}", s.nmse, s.nmse_bound),
         None => String::new(),
@@ -273,6 +321,9 @@ fn print(ab: &Ab) {
         100.0 * ab.indifference
     );
     out::verdict(tone, &said);
+    if let Some(golden) = &ab.golden {
+        outln!("{golden}");
+    }
     if ab.throttled > 0 {
         outln!("{} blocks dropped: the driver held the clocks down", ab.throttled);
     }

@@ -20,6 +20,7 @@ use crate::gpu::Gpu;
 use crate::measure::{BenchOptions, Session};
 use crate::plan::select::{Hints, select};
 use crate::plan::tuned::{Store, Tuned};
+use crate::plan::user::{Operation, is_file};
 use crate::plan::{Plan, PlanError};
 use crate::report::{cases as rows, table};
 
@@ -62,7 +63,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
 
 #[derive(Debug, Args)]
 struct KernelOpts {
-    /// KERNEL or KERNEL/VARIANT, all without
+    /// KERNEL or KERNEL/VARIANT, or FILE.toml with an [operation] of your own; all without
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
     /// Of every shape only the variant that decoding would select
@@ -87,12 +88,12 @@ struct KernelOpts {
     /// A WGSL file with the bindings of KERNEL/VARIANT, timed in that variant's place
     #[arg(long, visible_alias = "mapping", value_name = "FILE")]
     wgsl: Option<PathBuf>,
-    /// Time a --wgsl file that is right for --shape alone: it is not checked on others, and the
-    /// result says so
-    #[arg(long, requires_all = ["wgsl", "shape"])]
+    /// Time a file that is right for --shape alone: it is not checked on others, and the result
+    /// says so
+    #[arg(long, requires = "shape")]
     one_shape: bool,
-    /// Run again whenever the --wgsl file is saved
-    #[arg(long, requires = "wgsl")]
+    /// Run again whenever your file is saved, its TOML, or what that one names
+    #[arg(long)]
     watch: bool,
     #[command(flatten)]
     processes: Processes,
@@ -111,8 +112,10 @@ struct KernelOpts {
 }
 
 fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
-    if opts.watch {
-        super::refuse_watch_json(global)?;
+    let target = opts.targets.first().map(String::as_str);
+    let watched = super::watched(global, opts.watch, opts.wgsl.as_deref(), target)?;
+    if opts.one_shape && opts.wgsl.is_none() && !target.is_some_and(is_file) {
+        return Err(Error::Usage("--one-shape needs a file of yours: --wgsl FILE".into()));
     }
     let gpu = Arc::new(global.open()?);
     refuse_software(&gpu, opts.save.is_some() && !opts.allow_software)?;
@@ -137,10 +140,7 @@ fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
     session.options.seed = opts.seed.unwrap_or(session.options.seed);
     session.options.overlapped = opts.overlapped;
     session.options.stages = opts.stages;
-    match &opts.wgsl {
-        Some(path) if opts.watch => super::watch(path, || once(global, opts, session)),
-        _ => once(global, opts, session),
-    }
+    super::watch(&watched, || once(global, opts, session))
 }
 
 /// Refuses to save what a software adapter took, unless told otherwise.
@@ -159,15 +159,23 @@ pub(super) fn refuse_software(gpu: &Gpu, saves: bool) -> Result<()> {
 fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()> {
     let mut named = Vec::new();
     for target in &opts.targets {
-        named.extend(super::named(Some(target))?);
+        match super::operation(Some(target))? {
+            Some(own) => named.push((own.kernel, own.kernel.variants.iter().collect(), Some(own))),
+            None => named.extend(unowned(super::named(Some(target))?)),
+        }
     }
     if opts.targets.is_empty() {
-        named = super::named(None)?;
+        named.extend(unowned(super::named(None)?));
+    }
+    if opts.selected && named.iter().any(|(_, _, operation)| operation.is_some()) {
+        return Err(Error::Usage(
+            "--selected is of Lathe's own kernels: nothing selects among files".into(),
+        ));
     }
     if opts.wgsl.is_some() && named.len() != 1 {
         return Err(Error::Usage("--wgsl needs a KERNEL".into()));
     }
-    if opts.shape.is_some() && named.iter().any(|(kernel, _)| kernel.name != named[0].0.name) {
+    if opts.shape.is_some() && named.iter().any(|(kernel, ..)| kernel.name != named[0].0.name) {
         return Err(Error::Usage("--shape needs a KERNEL, or variants of one".into()));
     }
     let tuned = match opts.selected && !opts.untuned {
@@ -176,31 +184,43 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
     };
     let tuned = opts.selected.then_some(tuned);
     let (mut planned, mut unavailable) = (Vec::new(), Vec::new());
-    for (kernel, variants) in named {
-        let problems = match &opts.shape {
-            Some(text) => super::shapes::all(kernel, text)?,
-            None if opts.first => vec![kernel.default_problem()],
-            None => kernel.bench(),
+    for (kernel, variants, operation) in named {
+        let operation = operation.as_ref();
+        let problems = match (&opts.shape, operation) {
+            (Some(text), Some(own)) => super::shapes::known(own, text)?,
+            (Some(text), None) => super::shapes::all(kernel, text)?,
+            (None, _) if opts.first => vec![kernel.default_problem()],
+            (None, _) => kernel.bench(),
         };
         // A file stands in the place of one variant.
         let places = if opts.wgsl.is_some() { &variants[..1] } else { &variants[..] };
-        let mut one_shape = opts.one_shape;
-        if let Some(file) = opts.wgsl.as_deref().filter(|_| !opts.one_shape) {
-            let gpu = &session.gpu;
-            let others = super::check_others(gpu, kernel, places[0], file, &problems, false)?;
-            one_shape = others.checked == 0;
+        let (mut one_shape, mut golden_cases) = (opts.one_shape, None);
+        let file = opts.wgsl.as_deref().or(operation.map(Operation::path));
+        if let Some(file) = file {
+            let (gpu, how) = (&session.gpu, (false, opts.one_shape));
+            let others =
+                super::check_others(gpu, (kernel, places[0]), file, &problems, how, operation)?;
+            one_shape |= others.checked == 0;
+            golden_cases = operation.map(|_| others.golden_cases);
         }
         for problem in problems {
             plan(
                 opts,
                 session,
                 tuned.as_ref(),
-                (kernel, places),
+                (kernel, places, operation),
                 &problem,
                 &mut |case| match case {
                     Ok((plan, is_tuned)) => {
                         let problem = problem.clone();
-                        planned.push(Planned { kernel, problem, plan, is_tuned, one_shape });
+                        planned.push(Planned {
+                            kernel,
+                            problem,
+                            plan,
+                            is_tuned,
+                            one_shape,
+                            golden_cases,
+                        });
                     }
                     Err(reason) => unavailable.push(reason),
                 },
@@ -213,7 +233,7 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         eprintln!("lathe: {what}");
     }
     let bar = global.progress(count as u64, "timing", false);
-    for Planned { kernel, problem, plan, is_tuned, one_shape } in planned {
+    for Planned { kernel, problem, plan, is_tuned, one_shape, golden_cases } in planned {
         let text = kernel.show_brief(&problem);
         let named = format!("{}/{}", kernel.name, plan.variant);
         tracing::info!("timing {named} {text}");
@@ -224,6 +244,9 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
             Ok(mut case) => {
                 case.tuned = constants;
                 case.flags.extend(one_shape.then_some(Flag::OneShape.into()));
+                if let (Some(golden), Some(cases)) = (&mut case.golden, golden_cases) {
+                    golden.cases = cases;
+                }
                 cases.push(case);
             }
             Err(Error::Unavailable { what, reason, .. }) => {
@@ -232,7 +255,7 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
             }
             // One that is wrong costs the run its success and not the other cases.
             Err(Error::CheckFailed(reason)) => {
-                bar.suspend(|| eprintln!("FAILED {reason}"));
+                bar.suspend(|| eprintln!("FAILED {}", out::escaped(&reason)));
                 failed.push(reason);
                 continue;
             }
@@ -280,6 +303,9 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
     }
 }
 
+/// What is timed: a kernel, its variants, and the operation where that is the user's own.
+type Target = (&'static Kernel, Vec<&'static KernelVariant>, Option<Operation>);
+
 /// A case to come.
 struct Planned {
     kernel: &'static Kernel,
@@ -287,6 +313,13 @@ struct Planned {
     plan: Plan,
     is_tuned: bool,
     one_shape: bool,
+    /// Cases of a golden file that were judged before.
+    golden_cases: Option<usize>,
+}
+
+/// Lathe's own kernels among targets.
+fn unowned(named: Vec<super::Named>) -> impl Iterator<Item = Target> {
+    named.into_iter().map(|(kernel, variants)| (kernel, variants, None))
 }
 
 /// Plans of a problem: of each variant, or of what decoding would take of these; each with whether
@@ -295,7 +328,7 @@ fn plan(
     opts: &KernelOpts,
     session: &Session,
     tuned: Option<&Tuned>,
-    (kernel, places): (&'static Kernel, &[&'static KernelVariant]),
+    (kernel, places, operation): (&'static Kernel, &[&'static KernelVariant], Option<&Operation>),
     problem: &Problem,
     found: &mut dyn FnMut(Result<(Plan, bool), String>),
 ) -> Result<()> {
@@ -310,7 +343,7 @@ fn plan(
         return Ok(());
     }
     for variant in places {
-        match super::plan_of(kernel, variant, shape, caps, opts.wgsl.as_deref()) {
+        match super::plan_of(kernel, variant, shape, caps, opts.wgsl.as_deref(), operation) {
             Ok(plan) => found(Ok((plan, false))),
             Err(PlanError::Unavailable(reason)) => {
                 let text = kernel.show_brief(problem);
@@ -480,11 +513,14 @@ fn section(cases: &[BenchCase], environment: &Environment) -> Section {
         if !stages.is_empty() {
             notes.push(format!("{}: each dispatch alone: {}", name.trim_end(), stages.join(", ")));
         }
+        if let Some(golden) = &c.golden {
+            notes.push(format!("{}: {golden}", name.trim_end()));
+        }
         if !c.flags.is_empty() {
             notes.push(format!("{}: {}", name.trim_end(), words(c, ", ")));
         }
     }
-    let mut heading = format!("{kernel} {}", common.join(","));
+    let mut heading = format!("{kernel} {}", common.join(",")).trim_end().to_owned();
     if !several {
         heading.push_str(&format!("; floor {}", floor(&cases[0])));
     }

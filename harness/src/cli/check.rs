@@ -10,16 +10,17 @@ use serde::Serialize;
 use super::Global;
 use super::out;
 use crate::data::AdapterSummary;
+use crate::data::record::GoldenFile;
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Pipelines};
 use crate::judge::check::{CaseResult, Verdict, check, check_plan, sweep, sweep_within};
 use crate::plan::PlanError;
-use crate::plan::user::UserKernel;
+use crate::plan::user::{Operation, UserKernel};
 use crate::report::table;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// KERNEL or KERNEL/VARIANT; all without
+    /// KERNEL or KERNEL/VARIANT, or FILE.toml with an [operation] of your own; all without
     target: Option<String>,
     /// Random shapes a variant, besides the kernel's fixed cases
     #[arg(long, default_value_t = 16)]
@@ -36,8 +37,8 @@ pub(super) struct Opts {
     /// checked in that variant's place; KERNEL alone stands for its first variant
     #[arg(long, visible_alias = "mapping", value_name = "FILE")]
     wgsl: Option<std::path::PathBuf>,
-    /// Check again whenever the --wgsl file is saved
-    #[arg(long, requires = "wgsl")]
+    /// Check again whenever your file is saved, its TOML, or what that one names
+    #[arg(long)]
     watch: bool,
 }
 
@@ -55,35 +56,44 @@ struct Report {
     /// A user's file was held to the tolerance of its mapping.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     own_tolerance: bool,
+    /// What an operation of the user's own is held against.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    golden: Option<GoldenFile>,
     cases: Vec<CaseResult>,
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    let target = opts.target.as_deref();
+    let watched = super::watched(global, opts.watch, opts.wgsl.as_deref(), target)?;
     let gpu = Arc::new(global.open()?);
-    if opts.watch {
-        super::refuse_watch_json(global)?;
-    }
-    match &opts.wgsl {
-        Some(path) if opts.watch => super::watch(path, || once(global, opts, &gpu)),
-        _ => once(global, opts, &gpu),
-    }
+    super::watch(&watched, || once(global, opts, &gpu))
 }
 
 fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
-    let named = super::named(opts.target.as_deref())?;
+    let operation = super::operation(opts.target.as_deref())?;
+    let named = match &operation {
+        Some(own) => vec![(own.kernel, own.kernel.variants.iter().collect())],
+        None => super::named(opts.target.as_deref())?,
+    };
     if (opts.shape.is_some() || opts.wgsl.is_some()) && named.len() != 1 {
         return Err(Error::Usage("--shape and --wgsl need a KERNEL".into()));
     }
-    let file = match &opts.wgsl {
-        Some(path) => Some(UserKernel::read(path, named[0].0).map_err(PlanError::into_usage)?),
-        None => None,
+    let file = match (&opts.wgsl, &operation) {
+        (path, Some(own)) => Some(UserKernel::of(path.as_deref().unwrap_or(own.path()), own)),
+        (Some(path), None) => Some(UserKernel::read(path, named[0].0)),
+        (None, None) => None,
     };
+    let file = file.transpose().map_err(PlanError::into_usage)?;
     let mut work: Vec<Work> = Vec::new();
     for (kernel, variants) in named {
+        let seeded =
+            |problems: Vec<Problem>| problems.into_iter().map(|p| (p, opts.seed)).collect();
         let problems = match (&opts.shape, &file) {
-            (Some(text), _) => {
-                super::shapes::all(kernel, text)?.into_iter().map(|p| (p, opts.seed)).collect()
-            }
+            (Some(text), _) => seeded(match &operation {
+                Some(own) => super::shapes::known(own, text)?,
+                None => super::shapes::all(kernel, text)?,
+            }),
+            (None, _) if operation.is_some() => seeded(kernel.cases()),
             (None, Some(file)) if file.is_choosy() => {
                 sweep_within(kernel, file, &gpu.caps, opts.cases, opts.seed)
             }
@@ -122,6 +132,7 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
         failed: count(|v| matches!(v, Verdict::Failed { .. })),
         unavailable: count(|v| matches!(v, Verdict::Unavailable { .. })),
         own_tolerance: file.as_ref().is_some_and(UserKernel::has_tolerance),
+        golden: golden(operation.as_ref(), &cases),
         cases,
     };
     if global.json {
@@ -138,6 +149,19 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
         0 => Ok(()),
         n => Err(Error::CheckFailed(format!("{n} of {} cases failed", report.cases.len()))),
     }
+}
+
+/// The golden file that judged, and how many cases of it did.
+fn golden(operation: Option<&Operation>, results: &[CaseResult]) -> Option<GoldenFile> {
+    let Operation { kernel, golden, .. } = operation?;
+    let ran = |problem: &Problem| {
+        let shape = kernel.show(problem);
+        let judged = |c: &&CaseResult| !matches!(c.verdict, Verdict::Unavailable { .. });
+        results.iter().filter(judged).any(|c| c.shape == shape)
+    };
+    let problems = kernel.cases().into_iter().filter(ran);
+    let cases = problems.map(|problem| golden.draws(&problem.shape)).sum();
+    Some(GoldenFile { hash: golden.hash().to_owned(), cases })
 }
 
 /// Most devices at once.
@@ -200,10 +224,13 @@ fn check_file(
         Err(PlanError::Shape(reason)) => Verdict::broken(reason),
         Err(PlanError::Reflect(e)) => return Err(e.into()),
     };
+    // The only variant of an operation of the user's own is named as its mapping.
+    let operation = file.is_golden().then(|| variant.name.to_owned());
     Ok(CaseResult {
         kernel: kernel.name.into(),
-        variant: variant.name.into(),
+        variant: if operation.is_some() { shown.clone() } else { variant.name.into() },
         wgsl: Some(shown),
+        operation,
         shape: kernel.show(problem),
         seed,
         verdict,
@@ -252,6 +279,9 @@ fn print(report: &Report) {
     out::table(t);
     if report.own_tolerance {
         outln!("held to the tolerance of its mapping, not to the variant's");
+    }
+    if let Some(golden) = &report.golden {
+        outln!("{golden}");
     }
     let mut reasons: Vec<String> = Vec::new();
     for case in &report.cases {

@@ -88,7 +88,7 @@ const PAGES: &[Page] = &[
         &[
             ("check", "every variant of every kernel"),
             ("check gemv/naive --wgsl mine.wgsl --watch", "your file, whenever it is saved"),
-            ("check gemv --shape ROWS=[63,64,65],K=64..=1024*2", "fifteen shapes"),
+            ("check softcap.toml", "an operation of your own, by its golden file"),
         ],
     ),
     page(

@@ -11,7 +11,11 @@ use crate::plan::Plan;
 use crate::report::table;
 
 #[derive(Debug, Args)]
-pub(super) struct Opts {}
+pub(super) struct Opts {
+    /// Nothing: what is named here was meant for another command
+    #[arg(hide = true)]
+    target: Option<String>,
+}
 
 #[derive(Serialize)]
 struct Report {
@@ -42,7 +46,15 @@ struct VariantLine {
     reason: Option<String>,
 }
 
-pub(super) fn run(global: &Global, _: &Opts) -> Result<()> {
+pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    if let Some(target) = &opts.target {
+        // Refused as in other commands where it is none of ours.
+        let (kernel, _) = super::named(Some(target))?.swap_remove(0);
+        return Err(Error::Usage(format!(
+            "`lathe list` lists all kernels; `lathe check {target}` runs {}",
+            kernel.name
+        )));
+    }
     // The list itself needs no device; without one, availability is unknown.
     let gpu = match global.open() {
         Ok(gpu) => Some(gpu),

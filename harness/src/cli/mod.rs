@@ -41,8 +41,8 @@ use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem, Shape};
 
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu};
-use crate::judge::check::Others;
-use crate::plan::user::{UserKernel, is_file};
+use crate::judge::check::{Others, like};
+use crate::plan::user::{Operation, UserKernel, files_of, is_file};
 use crate::plan::{Plan, PlanError};
 
 /// Workbench for WGSL language-model decode kernels.
@@ -276,26 +276,59 @@ fn chunk(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Refuses what would print more than one document.
-fn refuse_watch_json(global: &Global) -> Result<()> {
-    match global.json {
-        true => Err(Error::Usage("--watch prints again and again, --json one document".into())),
-        false => Ok(()),
+/// The files to watch; none where that is not asked for.
+fn watched<'a>(
+    global: &Global,
+    is_asked: bool,
+    wgsl: Option<&'a Path>,
+    target: Option<&'a str>,
+) -> Result<Vec<&'a Path>> {
+    if !is_asked {
+        return Ok(Vec::new());
+    }
+    let refuse = |why: &str| Err(Error::Usage(why.into()));
+    let target = target.filter(|target| is_file(target)).map(Path::new);
+    let files: Vec<_> = wgsl.into_iter().chain(target).collect();
+    match files.is_empty() {
+        _ if global.json => refuse("--watch prints again and again, --json one document"),
+        true => refuse("--watch needs a file of yours: --wgsl FILE, or a TOML with an [operation]"),
+        false => Ok(files),
     }
 }
 
-/// The plan of a variant, or of a file that stands in its place.
+/// The plan of a variant, or of a file that stands in its place or implements an operation of the
+/// user's own.
 fn plan_of(
     kernel: &'static Kernel,
     variant: &'static KernelVariant,
     shape: &Shape,
     caps: &Capabilities,
     file: Option<&Path>,
+    operation: Option<&Operation>,
 ) -> Result<Plan, PlanError> {
-    match file {
-        None => Plan::of(kernel, variant, shape, caps),
-        Some(path) => UserKernel::read(path, kernel)?.plan(variant, shape, caps),
+    match (file, operation) {
+        (None, None) => Plan::of(kernel, variant, shape, caps),
+        (Some(path), None) => UserKernel::read(path, kernel)?.plan(variant, shape, caps),
+        (path, Some(operation)) => {
+            let path = path.unwrap_or(operation.path());
+            UserKernel::of(path, operation)?.plan(variant, shape, caps)
+        }
     }
+}
+
+/// An operation of the user's own, where a mapping stands in a kernel's place.
+fn operation(target: Option<&str>) -> Result<Option<Operation>> {
+    let Some(path) = target.filter(|target| is_file(target)).map(Path::new) else {
+        return Ok(None);
+    };
+    if path.extension().is_some_and(|e| e == "wgsl") {
+        let shown = path.display();
+        return Err(Error::Usage(format!(
+            "{shown}: name the kernel in whose place it stands, and the file with --wgsl; of an \
+             operation of your own name the TOML that has its [operation]"
+        )));
+    }
+    Operation::read(path).map(Some).map_err(PlanError::into_usage)
 }
 
 /// Writes a page. One can be made again from what it shows; only another kind of file is kept.
@@ -330,21 +363,32 @@ fn place(kernel: &'static Kernel, text: &str) -> Result<(&'static KernelVariant,
     }
 }
 
-/// Checks a file on shapes other than the one it is to be timed on.
+/// Checks a file on shapes other than those it is to be timed on, unless it is for `one_shape`; of an
+/// operation of the user's own on all cases of its golden file, or those of the timed shapes.
 fn check_others(
     gpu: &std::sync::Arc<Gpu>,
-    kernel: &'static Kernel,
-    variant: &'static KernelVariant,
+    (kernel, variant): (&'static Kernel, &'static KernelVariant),
     file: &Path,
     timed: &[Problem],
-    lenient: bool,
+    (lenient, one_shape): (bool, bool),
+    operation: Option<&Operation>,
 ) -> Result<Others> {
     let plan = |shape: &Shape| {
-        let plan = plan_of(kernel, variant, shape, &gpu.caps, Some(file))?;
+        let plan = plan_of(kernel, variant, shape, &gpu.caps, Some(file), operation)?;
         Ok(Plan { lenient, ..plan })
     };
-    let others = crate::judge::check::check_others(gpu, kernel, variant, file, timed, plan)?;
-    if others.checked == 0 {
+    let shapes = match operation {
+        Some(_) if one_shape => timed.to_vec(),
+        Some(_) => kernel.cases(),
+        None if one_shape => return Ok(Others::default()),
+        None => like(kernel, timed),
+    };
+    let mut others = crate::judge::check::check_others(gpu, kernel, variant, file, &shapes, plan)?;
+    // What is timed is among the shapes of a golden file.
+    if operation.is_some() && others.checked == 1 {
+        others.checked = 0;
+    }
+    if others.checked == 0 && !one_shape {
         let file = file.display().to_string();
         eprintln!(
             "lathe: {}: it takes no other shape to be checked on; the result says `one shape`",
@@ -354,20 +398,28 @@ fn check_others(
     Ok(others)
 }
 
-/// Runs `work` now and whenever `path` is saved, until interrupted. An error is shown and waits
-/// for the next save.
-fn watch(path: &Path, mut work: impl FnMut() -> Result<()>) -> Result<()> {
-    let stamp = || std::fs::metadata(path).and_then(|m| m.modified()).ok();
+/// Runs `work`, and where there are files to watch again whenever one is saved that they are made of,
+/// until interrupted. An error is then shown and waits for the next save.
+fn watch(watched: &[&Path], mut work: impl FnMut() -> Result<()>) -> Result<()> {
+    if watched.is_empty() {
+        return work();
+    }
+    let shown: Vec<_> = watched.iter().map(|path| path.display().to_string()).collect();
+    let stamp = |path: &PathBuf| std::fs::metadata(path).and_then(|m| m.modified()).ok();
     loop {
-        let seen = stamp();
+        // What a mapping names may be another file after each save.
+        let files: Vec<_> = watched.iter().flat_map(|path| files_of(path)).collect();
+        let stamps = || files.iter().map(stamp).collect::<Vec<_>>();
+        let seen = stamps();
         if let Err(e) = work() {
             if matches!(e, Error::DeviceLost { .. }) {
                 return Err(e);
             }
-            eprintln!("lathe: {e}");
+            eprintln!("lathe: {}", out::escaped(&e.to_string()));
         }
-        eprintln!("watching {}", path.display());
-        while stamp() == seen || stamp().is_none() {
+        eprintln!("watching {}", out::escaped(&shown.join(", ")));
+        // A file that is being replaced is not there for a moment.
+        while stamps() == seen || !watched.iter().all(|path| path.exists()) {
             std::thread::sleep(std::time::Duration::from_millis(200));
         }
     }
@@ -387,12 +439,22 @@ fn meant(name: &str, known: &[&str]) -> String {
     }
 }
 
+/// A kernel and the variants of it that were named.
+type Named = (&'static Kernel, Vec<&'static KernelVariant>);
+
 /// The kernels and variants that `KERNEL`, `KERNEL/VARIANT` or nothing names.
-fn named(target: Option<&str>) -> Result<Vec<(&'static Kernel, Vec<&'static KernelVariant>)>> {
+fn named(target: Option<&str>) -> Result<Vec<Named>> {
     let all = |k: &'static Kernel| (k, k.variants.iter().collect::<Vec<_>>());
     let Some(target) = target else {
         return Ok(lathe_kernels::kernels().iter().map(all).collect());
     };
+    if is_file(target) {
+        return Err(Error::Usage(format!(
+            "{target} is a file and no kernel: `lathe check {target}`, `bench` and `ab` take a TOML \
+             that has an [operation] of its own, `validate` any; a file in a kernel's place goes \
+             with the kernel's name"
+        )));
+    }
     let (kernel, variant) = match target.split_once('/') {
         Some((k, v)) => (k, Some(v)),
         None => (target, None),

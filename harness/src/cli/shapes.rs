@@ -10,6 +10,7 @@
 use lathe_kernels::{Kernel, Problem, ShapeError};
 
 use crate::error::{Error, Result};
+use crate::plan::user::Operation;
 
 /// Most shapes of one text: a range that was not meant is noticed before it runs for days.
 const MOST: usize = 1000;
@@ -25,7 +26,50 @@ pub(super) fn one(kernel: &Kernel, text: Option<&str>) -> Result<Problem> {
 
 /// All problems of a text, the last parameter changing first.
 pub(super) fn all(kernel: &Kernel, text: &str) -> Result<Vec<Problem>> {
-    let mut problems = vec![kernel.default_problem()];
+    over(kernel, kernel.default_problem(), text)
+}
+
+/// Of the shapes of an operation of the user's own those that a text names: what it does not name
+/// is any.
+pub(super) fn known(operation: &Operation, text: &str) -> Result<Vec<Problem>> {
+    let kernel = operation.kernel;
+    if kernel.params.is_empty() {
+        let file = operation.path().display();
+        return Err(Error::Usage(format!("--shape {text}: the operation of {file} has no params")));
+    }
+    let mut named = Vec::new();
+    for problem in kernel.cases() {
+        if over(kernel, problem.clone(), text)?.contains(&problem) {
+            named.push(problem);
+        }
+    }
+    if named.is_empty() {
+        let known: Vec<_> = kernel.cases().iter().map(|problem| kernel.show(problem)).collect();
+        return Err(Error::Usage(format!(
+            "--shape {text}: {} has no such case; it has {}",
+            operation.golden.path().display(),
+            known.join("; ")
+        )));
+    }
+    Ok(named)
+}
+
+/// The only one of them that a text names; without a text the first of all.
+pub(super) fn known_one(operation: &Operation, text: Option<&str>) -> Result<Problem> {
+    let Some(text) = text else { return Ok(operation.kernel.default_problem()) };
+    let mut all = known(operation, text)?;
+    match all.len() {
+        1 => Ok(all.swap_remove(0)),
+        n => Err(Error::Usage(format!(
+            "--shape {text} names {n} shapes of {}; this takes one",
+            operation.golden.path().display()
+        ))),
+    }
+}
+
+/// All problems of a text over another.
+fn over(kernel: &Kernel, base: Problem, text: &str) -> Result<Vec<Problem>> {
+    let mut problems = vec![base];
     for part in parts(text)? {
         let values = values(part)?;
         let mut next = Vec::with_capacity(problems.len() * values.len());

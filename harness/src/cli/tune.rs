@@ -15,6 +15,7 @@ use crate::data::processes::CLAIM;
 use crate::error::{Error, Result};
 use crate::measure::tune::{Answer, Found, Request, Trials, TuneOptions, tune};
 use crate::plan::tuned::Store;
+use crate::plan::user::is_file;
 use crate::report::table;
 
 #[derive(Debug, Args)]
@@ -100,6 +101,12 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let path = opts.store.clone().unwrap_or_else(Store::default_path);
     if opts.show {
         return show(global, &Store::read(&path)?);
+    }
+    if let Some(file) = opts.kernel.as_deref().filter(|kernel| is_file(kernel)) {
+        return Err(Error::Usage(format!(
+            "{file}: a choice is tuned among variants of Lathe's own kernels, whose shapes can be \
+             drawn; `lathe ab {file} OTHER.toml` compares two files with an [operation]"
+        )));
     }
     let gpu = Arc::new(global.open()?);
     if gpu.adapter.software && !opts.allow_software {

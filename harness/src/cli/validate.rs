@@ -1,6 +1,7 @@
 //! `lathe validate`: every variant, or a file of the user's, through naga and each back end's
 //! writer, with the overrides of every benchmark and check shape applied. Needs no device.
 
+mod operation;
 mod portability;
 
 use std::collections::BTreeSet;
@@ -21,7 +22,8 @@ use crate::report::{browser, table};
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// KERNEL or KERNEL/VARIANT, or any WGSL file; all kernels without
+    /// KERNEL or KERNEL/VARIANT, any WGSL file, or FILE.toml with an [operation] of your own; all
+    /// kernels without
     target: Option<String>,
     /// Value of an override of the file that has no default, or another one. May be repeated
     #[arg(long, value_name = "NAME=VALUE")]
@@ -57,8 +59,11 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if !opts.limits.is_empty() {
         return portability::run(global, opts);
     }
-    if let Some(file) = opts.target.as_deref().filter(|target| is_file(target)) {
-        return validate_file(global, opts, Path::new(file));
+    if let Some(file) = opts.target.as_deref().filter(|target| is_file(target)).map(Path::new) {
+        return match file.extension().is_some_and(|e| e == "toml") {
+            true => operation::run(global, opts, file),
+            false => validate_file(global, opts, file),
+        };
     }
     if !opts.set.is_empty() {
         return Err(Error::Usage("--set goes with a WGSL file".into()));
@@ -128,39 +133,13 @@ fn validate_file(global: &Global, opts: &Opts, path: &Path) -> Result<()> {
     if let Some(page) = &opts.page {
         write_file_page(page, &shown, &text, &reflection, &constants)?;
     }
-    let mut needs = Vec::new();
-    needs.extend(reflection.needs_subgroup.then_some("subgroups"));
-    needs.extend(reflection.needs_f16.then_some("shader-f16"));
-    needs.extend(
-        (!reflection.needs_cooperative_matrix.is_empty()).then_some("cooperative matrices"),
-    );
+    let needs = needs_of(&reflection);
     if global.json {
         out::json(&serde_json::json!({
             "file": shown, "needs": needs, "constants": constants, "entries": lines,
         }));
     } else {
-        let titles = ["entry", "workgroup", "workgroup memory", "storage buffers", "back ends"];
-        let mut t = table::table(&titles, &[2, 3]);
-        for line in &lines {
-            let [x, y, z] = line.workgroup_size;
-            let missing = line.unsupported.iter().map(|l| format!("; unsupported by {l}"));
-            let found = match line.errors.as_slice() {
-                [] => format!("{}{}", line.back_ends.join(", "), missing.collect::<String>()),
-                errors => errors.join("; "),
-            };
-            t.add_row(vec![
-                line.entry.clone(),
-                format!("{x}×{y}×{z}"),
-                table::bytes(line.workgroup_bytes.into()),
-                line.storage_buffers.to_string(),
-                found,
-            ]);
-        }
-        out::table(t);
-        match needs.as_slice() {
-            [] => outln!("{shown}: needs no optional feature"),
-            some => outln!("{shown}: needs {}", some.join(", ")),
-        }
+        print_entries(&lines, &needs, &shown);
         if let Some(page) = &opts.page {
             outln!("{}: open it in a browser with WebGPU", page.display());
         }
@@ -168,6 +147,42 @@ fn validate_file(global: &Global, opts: &Opts, path: &Path) -> Result<()> {
     match failed {
         0 => Ok(()),
         n => Err(Error::CheckFailed(format!("{shown}: {n} entry point(s) do not validate"))),
+    }
+}
+
+/// The optional features that a text needs.
+fn needs_of(reflection: &Reflection) -> Vec<&'static str> {
+    let mut needs = Vec::new();
+    needs.extend(reflection.needs_subgroup.then_some("subgroups"));
+    needs.extend(reflection.needs_f16.then_some("shader-f16"));
+    needs.extend(
+        (!reflection.needs_cooperative_matrix.is_empty()).then_some("cooperative matrices"),
+    );
+    needs
+}
+
+fn print_entries(lines: &[EntryLine], needs: &[&str], shown: &str) {
+    let titles = ["entry", "workgroup", "workgroup memory", "storage buffers", "back ends"];
+    let mut t = table::table(&titles, &[2, 3]);
+    for line in lines {
+        let [x, y, z] = line.workgroup_size;
+        let missing = line.unsupported.iter().map(|l| format!("; unsupported by {l}"));
+        let found = match line.errors.as_slice() {
+            [] => format!("{}{}", line.back_ends.join(", "), missing.collect::<String>()),
+            errors => errors.join("; "),
+        };
+        t.add_row(vec![
+            line.entry.clone(),
+            format!("{x}×{y}×{z}"),
+            table::bytes(line.workgroup_bytes.into()),
+            line.storage_buffers.to_string(),
+            found,
+        ]);
+    }
+    out::table(t);
+    match needs {
+        [] => outln!("{shown}: needs no optional feature"),
+        some => outln!("{shown}: needs {}", some.join(", ")),
     }
 }
 

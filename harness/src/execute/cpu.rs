@@ -47,6 +47,7 @@ impl CpuExecutor {
                 }
                 Outcome::Largest(logits) => Value::F32(vec![logits.own()]),
                 Outcome::Words(words)
+                | Outcome::Integers { words, .. }
                 | Outcome::Choice { words, .. }
                 | Outcome::Ranking { indices: words, .. } => Value::U32(words),
             };

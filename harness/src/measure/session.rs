@@ -9,7 +9,9 @@ use super::bench::{Bench, BenchOptions, Sampled, Temperature};
 use super::copy::Copier;
 use super::environment::environment;
 use super::watch::Canaries;
-use crate::data::record::{BenchCase, Ceilings, Clock, Environment, Flag, StageTiming, Timing};
+use crate::data::record::{
+    BenchCase, Ceilings, Clock, Environment, Flag, GoldenFile, StageTiming, Timing,
+};
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu, Pipelines, Span};
 use crate::judge::check::Case;
@@ -107,6 +109,10 @@ impl Session {
         let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
         let bound = plan.tolerance(problem).nmse;
         let own_tolerance = plan.tolerated.is_some();
+        let golden = plan.golden.as_ref().map(|golden| GoldenFile {
+            hash: golden.hash().to_owned(),
+            cases: golden.draws(&problem.shape),
+        });
         let entries: Vec<_> = plan.stages.iter().map(|stage| stage.entry.clone()).collect();
         let checked = self.gpu.checks == Checks::Files && !plan.trusted;
         let gpu = Arc::clone(&self.gpu);
@@ -180,6 +186,8 @@ impl Session {
             // A user's file keeps them where built-in variants run without.
             (checked, Flag::RuntimeChecksOn),
             (own_tolerance, Flag::OwnTolerance),
+            (golden.is_some(), Flag::GoldenCasesAlone),
+            (golden.as_ref().is_some_and(|golden| golden.cases == 1), Flag::SameInputs),
             (bench.rotated_bytes() < 2 * self.cache_bytes, Flag::NotCold),
         ] {
             if doubtful {
@@ -206,6 +214,7 @@ impl Session {
             nmse: Some(nmse),
             nmse_bound: Some(bound),
             canary: self.canaries.last(),
+            golden,
             clock: bench.clock().into(),
             flags,
         })

@@ -22,7 +22,7 @@ use crate::data::{AdapterSummary, Ratio, paired, stats};
 use crate::error::{Error, Result};
 use crate::execute::GpuExecutor;
 use crate::gpu::{Checks, Gpu, Pipelines, Policy};
-use crate::judge::check::{Case, Verdict, check_others, check_prepared};
+use crate::judge::check::{Case, Verdict, check_others, check_prepared, like};
 use crate::measure::ab::{self, AbOptions};
 use crate::measure::{Bench, BenchOptions, Temperature};
 use crate::plan::tuned::Entry;
@@ -191,7 +191,8 @@ impl Trials {
         };
         if let Some(file) = &candidate.wgsl {
             let timed = std::slice::from_ref(&self.problem);
-            let others = check_others(gpu, self.kernel, plan.declared, file, timed, |shape| {
+            let shapes = like(self.kernel, timed);
+            let others = check_others(gpu, self.kernel, plan.declared, file, &shapes, |shape| {
                 candidate.plan(self.kernel, shape, &gpu.caps)
             });
             match others {

@@ -26,6 +26,7 @@ use lathe_kernels::{
 use crate::error::Error;
 use crate::guard;
 use layout::{KvOrder, WeightPart};
+use user::Golden;
 
 /// One variant, specialised for one shape on one adapter.
 #[derive(Clone, Debug)]
@@ -64,6 +65,8 @@ pub struct Plan {
     pub tolerated: Option<Tolerated>,
     /// What is wrong by a little passes, and is said to: see [`Plan::leniently`].
     pub lenient: bool,
+    /// What comes of an operation of the user's own; ours have a reference.
+    pub golden: Option<Arc<Golden>>,
 }
 
 /// What counts as wrong by a little: each element within 1/128 of its magnitude, and an error of
@@ -299,6 +302,7 @@ impl Plan {
             kv_orders: BTreeMap::new(),
             tolerated: None,
             lenient: false,
+            golden: None,
         };
         for stage in &variant.stages {
             let groups = stage.grid(shape, &plan.constants);

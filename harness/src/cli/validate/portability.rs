@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lathe_kernels::{Kernel, KernelVariant};
+use lathe_kernels::{Capabilities, Kernel, KernelVariant, Shape};
 use serde::Serialize;
 
 use super::{Opts, settings};
@@ -10,7 +10,7 @@ use crate::cli::{Global, out};
 use crate::data::bytes;
 use crate::error::{Error, Result};
 use crate::plan::limits::{Profile, lacking, profiles};
-use crate::plan::user::{is_file, reflected};
+use crate::plan::user::{Operation, UserKernel, is_file, reflected};
 use crate::plan::{Plan, PlanError, backend_text};
 use crate::report::table;
 
@@ -144,6 +144,9 @@ fn needs(reflection: &lathe_kernels::Reflection) -> Vec<&'static str> {
 /// A row for each entry point of a file.
 fn of_file(opts: &Opts, path: &Path, profiles: &[Profile]) -> Result<Vec<Row>> {
     let shown = path.display().to_string();
+    if path.extension().is_some_and(|e| e == "toml") {
+        return of_operation(opts, path, profiles).map(|row| vec![row]);
+    }
     let (_, reflection) = reflected(path).map_err(PlanError::into_usage)?;
     let constants = settings(&reflection, &opts.set, &shown)?;
     if reflection.entries.is_empty() {
@@ -178,15 +181,9 @@ fn of_variant(
     profiles: &[Profile],
 ) -> Row {
     let generous = backend_text::generous();
-    let mut row = Row {
-        name: format!("{}/{}", kernel.name, variant.name),
-        storage_buffers: 0,
-        workgroup_memory: 0,
-        invocations: 0,
-        needs: lathe_kernels::reflection(kernel.name, variant.name)
-            .map_or_else(Vec::new, |reflection| needs(&reflection)),
-        fits: Vec::new(),
-    };
+    let name = format!("{}/{}", kernel.name, variant.name);
+    let needs = lathe_kernels::reflection(kernel.name, variant.name)
+        .map_or_else(Vec::new, |reflection| needs(&reflection));
     let shapes: Vec<_> = kernel
         .bench()
         .into_iter()
@@ -194,18 +191,58 @@ fn of_variant(
         .map(|problem| problem.shape)
         .filter(|shape| variant.unsupported(shape, &generous).is_none())
         .collect();
+    let plan = |shape: &Shape, caps: &Capabilities| Plan::of(kernel, variant, shape, caps);
+    row(name, needs, &shapes, profiles, plan)
+}
+
+/// A user's operation over the shapes of its golden file.
+fn of_operation(opts: &Opts, path: &Path, profiles: &[Profile]) -> Result<Row> {
+    if !opts.set.is_empty() {
+        return Err(Error::Usage(format!(
+            "--set goes with a WGSL file; {} is none",
+            path.display()
+        )));
+    }
+    let operation = Operation::read(path).map_err(PlanError::into_usage)?;
+    let file = UserKernel::of(path, &operation).map_err(PlanError::into_usage)?;
+    let variant = &operation.kernel.variants[0];
+    let shapes: Vec<_> = operation.kernel.cases().into_iter().map(|p| p.shape).collect();
+    let mut all = Vec::new();
+    for shape in &shapes {
+        if let Ok(plan) = file.plan(variant, shape, &backend_text::generous()) {
+            all.extend(plan.stages.iter().flat_map(|stage| needs(plan.code(stage).reflection)));
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    let name = path.display().to_string();
+    Ok(row(name, all, &shapes, profiles, |shape, caps| file.plan(variant, shape, caps)))
+}
+
+/// Of some shapes as many as each profile runs, and why not the others.
+fn row(
+    name: String,
+    needs: Vec<&'static str>,
+    shapes: &[Shape],
+    profiles: &[Profile],
+    plan: impl Fn(&Shape, &Capabilities) -> Result<Plan, PlanError>,
+) -> Row {
+    let (storage_buffers, workgroup_memory, invocations) = (0, 0, 0);
+    let fits = Vec::new();
+    let mut row = Row { name, storage_buffers, workgroup_memory, invocations, needs, fits };
     for profile in profiles {
         let mut fit =
             Fit { profile: profile.name, shapes: 0, of: shapes.len(), reasons: Vec::new() };
-        for shape in &shapes {
-            match Plan::of(kernel, variant, shape, &profile.caps) {
+        for shape in shapes {
+            match plan(shape, &profile.caps) {
                 Ok(plan) => {
                     fit.shapes += 1;
-                    for stage in &variant.stages {
-                        let entry = plan.reflection.entry(stage.entry);
+                    for stage in &plan.stages {
+                        let code = plan.code(stage);
+                        let entry = code.reflection.entry(&stage.entry);
                         let buffers = entry.map_or(0, |entry| entry.buffers.len());
                         row.storage_buffers = row.storage_buffers.max(buffers);
-                        let workgroup = plan.reflection.workgroup(stage.entry, &plan.constants);
+                        let workgroup = code.reflection.workgroup(&stage.entry, code.constants);
                         let (memory, invocations) = workgroup.unwrap_or_default();
                         row.workgroup_memory = row.workgroup_memory.max(memory);
                         row.invocations = row.invocations.max(invocations);

@@ -6,7 +6,7 @@ use super::{Case, FLOOR, HOST_RUNS, KERNEL_RUNS, Run, Z95};
 use crate::data::record::{
     Bench, BenchCase, Body, Clock, Environment, Flag, Profile, Record, Timing,
 };
-use crate::data::{paired, stats};
+use crate::data::{Word, paired, stats};
 use crate::error::{Error, Result};
 
 /// Key of the unprofiled step among the cases of a profile.
@@ -135,9 +135,14 @@ pub(super) fn build(environment: &Environment) -> Option<String> {
 fn bench(bench: &Bench, environment: &Environment) -> Vec<Measured> {
     let of = |case: &BenchCase| {
         // What says how a kernel runs is a doubt only where the other side runs otherwise.
-        let is_how = |flag: &_| *flag == Flag::WallClock || *flag == Flag::RuntimeChecksOn;
-        let (how, doubts): (Vec<_>, Vec<_>) = case.flags.iter().partition(|flag| is_how(*flag));
-        let how = how.iter().map(|flag| format!(", {flag}")).collect::<String>();
+        let is_how = |flag: &Word<Flag>| {
+            let how =
+                [Flag::WallClock, Flag::RuntimeChecksOn, Flag::GoldenCasesAlone, Flag::SameInputs];
+            how.into_iter().any(|how| *flag == how)
+        };
+        let (how, doubts): (Vec<_>, Vec<_>) = case.flags.iter().partition(|flag| is_how(flag));
+        let mut how = how.iter().map(|flag| format!(", {flag}")).collect::<String>();
+        how.extend(case.golden.as_ref().map(|golden| format!(", {golden}")));
         let mut doubts: Vec<String> = doubts.iter().map(ToString::to_string).collect();
         if !case.cold.settled && !case.flags.contains(&Flag::NotSettled.into()) {
             doubts.push(Flag::NotSettled.to_string());

@@ -18,6 +18,7 @@ use crate::plan::Plan;
 use crate::plan::layout::KvOrder;
 use crate::plan::memory::UPLOAD_BYTES;
 use crate::plan::recording::{Content, Label, Recording, Tensor, TensorId};
+use crate::plan::user::Golden;
 
 /// One invocation with all its inputs, ready for either executor.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ struct Inputs {
     others: [OnceLock<Vec<Value>>; DRAWS - 1],
     /// What should come of each draw that was asked for.
     expected: Mutex<BTreeMap<Draw, Arc<Outcomes>>>,
+    /// Where the inputs are, and what should come of them, instead of being drawn and computed.
+    golden: Option<Arc<Golden>>,
 }
 
 /// Draws of a case. Kernels that are timed meet all of them, so that what one invocation leaves
@@ -71,9 +74,11 @@ impl Case {
     /// Draws inputs for a planned invocation from `seed`. An error when a tensor exceeds what
     /// `gpu` can bind: that is asked before any of it is made.
     pub fn new(gpu: &Gpu, plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
-        let kernel = plan.kernel;
-        oracle::exists(kernel)?;
-        if let Some(reason) = too_large(kernel, problem, gpu.caps.binding_bytes) {
+        let (kernel, golden) = (plan.kernel, plan.golden.clone());
+        if golden.is_none() {
+            oracle::exists(kernel)?;
+        }
+        if let Some(reason) = too_large(kernel, problem, gpu.caps.binding_bytes, golden.is_some()) {
             return Err(Error::Unavailable {
                 what: format!("{} {}", kernel.name, kernel.show(problem)),
                 adapter: gpu.adapter.name.clone(),
@@ -83,7 +88,10 @@ impl Case {
         let mut rng = Rng::new(seed);
         let (mut drawn, mut values) = (Vec::new(), Vec::new());
         for b in given(kernel) {
-            let (content, value) = draw(b, problem, plan.packing, &mut rng);
+            let (content, value) = match &golden {
+                Some(golden) => super::golden::first(golden, b, problem)?,
+                None => draw(b, problem, plan.packing, &mut rng),
+            };
             drawn.push((b.name, content));
             values.push(value);
         }
@@ -94,6 +102,7 @@ impl Case {
             values,
             others: Default::default(),
             expected: Mutex::default(),
+            golden,
         };
         Ok(Self::over(Arc::new(inputs), plan))
     }
@@ -106,6 +115,17 @@ impl Case {
     /// What inputs were drawn from.
     pub fn seed(&self) -> u64 {
         self.inputs.seed
+    }
+
+    /// Draws of which it is known what should come of them; nothing where that is computed, and so
+    /// known of all.
+    pub fn golden_draws(&self) -> Option<usize> {
+        self.inputs.golden.as_ref().map(|golden| golden.draws(&self.inputs.problem.shape))
+    }
+
+    /// Whether it can be told what an invocation with these inputs should leave.
+    pub fn is_known(&self, draw: Draw) -> bool {
+        self.golden_draws().is_none_or(|draws| draw.small < draws)
     }
 
     /// The same inputs for another plan of the same kernel and shape.
@@ -155,6 +175,12 @@ impl Case {
     fn value(&self, tensor: TensorId, draw: Draw) -> Value {
         let (inputs, tensor) = (&*self.inputs, self.drawn(tensor));
         let first = &inputs.values[tensor.0];
+        if let Some(golden) = inputs.golden.as_ref().filter(|_| draw.small > 0) {
+            let binding = inputs.drawn[tensor.0].0;
+            // What an invocation only writes it finds nothing in.
+            let found = super::golden::found(golden, binding, &inputs.problem, draw.small);
+            return found.unwrap_or_else(|| first.clone());
+        }
         if !self.is_large(tensor) {
             return match draw.small {
                 0 => first.clone(),
@@ -215,10 +241,11 @@ impl Case {
             return Ok(Arc::clone(known));
         }
         let op = &self.recording.ops[0];
-        let computed = match draw {
+        let computed = match (&self.inputs.golden, draw) {
+            (Some(golden), _) => super::golden::expected(golden, op, draw.small),
             // Large tensors are not copied for it.
-            Draw { large: 0, small: 0 } => oracle::expected(op, &self.inputs.values)?,
-            draw => oracle::expected(op, &self.values(draw))?,
+            (_, Draw { large: 0, small: 0 }) => oracle::expected(op, &self.inputs.values)?,
+            _ => oracle::expected(op, &self.values(draw))?,
         };
         let computed = Arc::new(computed);
         lock().insert(draw, Arc::clone(&computed));
@@ -396,6 +423,10 @@ impl Case {
     /// tensor, anything from a block to a quarter of it: what remembers a few values of its inputs
     /// overlooks it.
     pub fn draw_change(&self, rng: &mut Rng) -> Option<Change> {
+        // Nobody knows what would come of it.
+        if self.inputs.golden.is_some() {
+            return None;
+        }
         let mut inputs: Vec<_> = self
             .bound()
             .filter(|(_, id)| self.role(*id) == Some(Role::Input))
@@ -449,6 +480,12 @@ impl Case {
         Ok(draw)
     }
 
+    /// Gives an invocation a draw of a golden file, over what the one before left; with `all` its
+    /// inputs too, and else what it reads and writes alone.
+    pub(crate) fn give(&self, executor: &GpuExecutor, draw: Draw, all: bool) -> Result<()> {
+        self.write_small(executor, draw, |role| role == Role::InOut || all && role == Role::Input)
+    }
+
     fn write_small(
         &self,
         executor: &GpuExecutor,
@@ -500,8 +537,7 @@ impl Case {
     /// first draw: guards, counters and outputs that were never written first, then
     /// [`judge`](crate::judge::judge).
     pub fn judge(&self, executor: &GpuExecutor, policy: Policy) -> Result<Verdict> {
-        let expected = self.expected(Draw::default())?;
-        self.judge_against(executor, policy, self.inputs.problem.state, &expected)
+        self.judge_found(executor, policy, Draw::default(), &[], None)
     }
 
     /// The same where it found this draw, and `found` in what it reads and writes.
@@ -514,6 +550,17 @@ impl Case {
         change: Option<&Change>,
     ) -> Result<Verdict> {
         let own = self.inputs.problem.state;
+        if let Some(golden) = &self.inputs.golden {
+            let verdict = self.judge_against(executor, policy, own, &*self.expected(draw)?)?;
+            let name = golden.name(&self.inputs.problem.shape, draw.small);
+            return Ok(match verdict {
+                Verdict::Failed { reason, nmse, worst } => {
+                    let reason = format!("{reason} in case `{name}`");
+                    Verdict::Failed { reason, nmse, worst }
+                }
+                passed => passed,
+            });
+        }
         if found.is_empty() && change.is_none() {
             return self.judge_against(executor, policy, own, &*self.expected(draw)?);
         }
@@ -639,15 +686,16 @@ fn is_weights(tensor: &Tensor) -> bool {
 }
 
 /// Why a problem has tensors that no binding holds.
-fn too_large(kernel: &Kernel, problem: &Problem, limit: u64) -> Option<String> {
-    // Lengths are products of sizes; beyond 2^53 elements they are not even computed.
+fn too_large(kernel: &Kernel, problem: &Problem, limit: u64, is_golden: bool) -> Option<String> {
+    // Lengths are products of sizes, but for those of a file; beyond 2^53 elements they are not
+    // even computed.
     let sizes = kernel
         .params
         .iter()
         .filter(|p| matches!(p.kind, ParamKind::Dim { .. } | ParamKind::OneOf(_)));
     let sizes: f64 = sizes.filter_map(|p| problem.shape.get(p.name)).product();
     let all = sizes * if kernel.state.is_empty() { 1.0 } else { problem.state.n_kv as f64 };
-    if all > 9.0e15 {
+    if all > 9.0e15 && !is_golden {
         return Some("its sizes multiply beyond what can be addressed".into());
     }
     kernel.bindings.iter().find_map(|b| {

@@ -3,6 +3,7 @@
 
 mod case;
 mod draw;
+mod golden;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -87,6 +88,9 @@ pub struct CaseResult {
     /// A file that stood in the variant's place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wgsl: Option<String>,
+    /// The mapping that declares the operation, where that is the user's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
     /// Parameters.
     pub shape: String,
     /// Seed of the inputs.
@@ -99,6 +103,15 @@ pub struct CaseResult {
 impl CaseResult {
     /// The command that repeats this case alone.
     pub fn reproducer(&self) -> String {
+        if let Some(operation) = &self.operation {
+            let file = self.wgsl.as_ref().filter(|file| *file != operation);
+            let file = file.map(|f| format!(" --wgsl {f}")).unwrap_or_default();
+            let shape = match self.shape.as_str() {
+                "" => String::new(),
+                shape => format!(" --shape {shape}"),
+            };
+            return format!("lathe check {operation}{shape}{file}");
+        }
         let file = self.wgsl.as_ref().map(|f| format!(" --wgsl {f}")).unwrap_or_default();
         format!(
             "lathe check {}/{} --shape {} --seed {}{file}",
@@ -125,6 +138,7 @@ pub fn check(
         kernel: kernel.name.into(),
         variant: variant.name.into(),
         wgsl: None,
+        operation: None,
         shape: kernel.show(problem),
         seed,
         verdict,
@@ -169,6 +183,9 @@ pub fn check_case(gpu: &Arc<Gpu>, pipelines: &Pipelines, case: &Case) -> Result<
 /// change in these. A kernel that only works on fresh memory, or takes an earlier result for its
 /// own, fails the second; one that tells its inputs by a few of them fails the third.
 pub(crate) fn check_prepared(case: &Case, executor: &mut GpuExecutor) -> Result<Verdict> {
+    if let Some(draws) = case.golden_draws() {
+        return check_golden(case, executor, draws);
+    }
     executor.run(&[Part::Steps(1)])?;
     let mut all = case.judge(executor, Policy::Guarded)?;
     let mut draw = Draw::default();
@@ -196,6 +213,30 @@ pub(crate) fn check_prepared(case: &Case, executor: &mut GpuExecutor) -> Result<
     Ok(all)
 }
 
+/// Runs every case of a shape that a golden file has, each over what the one before left, and the
+/// first again. Where it is the only one, other inputs come between, of which nobody knows what
+/// should come.
+fn check_golden(case: &Case, executor: &mut GpuExecutor, draws: usize) -> Result<Verdict> {
+    let mut all: Option<Verdict> = None;
+    for small in (0..draws.max(2)).chain([0]) {
+        let draw = Draw { large: 0, small };
+        case.give(executor, draw, true)?;
+        executor.run(&[Part::Steps(1)])?;
+        if !case.is_known(draw) {
+            continue;
+        }
+        let next = case.judge_found(executor, Policy::Guarded, draw, &[], None)?;
+        all = Some(match all {
+            None => next,
+            Some(all) => all.and(next, "when it ran over what an invocation before it had left"),
+        });
+        if !matches!(all, Some(Verdict::Passed { .. })) {
+            break;
+        }
+    }
+    Ok(all.unwrap_or_else(|| Verdict::broken("the golden file has no case of this shape".into())))
+}
+
 /// Why a case runs again.
 #[derive(Clone, Copy)]
 enum Again {
@@ -221,7 +262,8 @@ const OTHER_BYTES: f64 = 2.56e8;
 /// Shapes like those `timed` with other sizes. Formats and what is 0 or 1 stay: a file may be for
 /// one weight type and one vector. What a power of two up to 256 divides, it divides still: a file
 /// may be for whole tiles.
-fn like(kernel: &Kernel, timed: &[Problem], rng: &mut Rng) -> Vec<Problem> {
+pub fn like(kernel: &Kernel, timed: &[Problem]) -> Vec<Problem> {
+    let mut rng = Rng::fresh();
     let mut others: Vec<Problem> = Vec::new();
     for attempt in 0..8 * OTHERS {
         let Some(base) = timed.get(attempt % timed.len().max(1)) else { break };
@@ -254,26 +296,30 @@ pub struct Others {
     /// Shapes that it was: those that a file refuses count for nothing, and one that refuses all is
     /// known on the one alone.
     pub checked: usize,
+    /// Cases of a golden file that were judged on them.
+    pub golden_cases: usize,
     /// What was wrong by a little, where that is let pass.
     pub outside: Option<String>,
 }
 
-/// Checks a user's file on other sizes than those `timed`: what is right for one shape alone is no
-/// kernel.
+/// Checks a user's file on shapes beside those that are timed: what is right for one shape alone is
+/// no kernel.
 pub fn check_others(
     gpu: &Arc<Gpu>,
     kernel: &'static Kernel,
     variant: &'static KernelVariant,
     file: &Path,
-    timed: &[Problem],
+    shapes: &[Problem],
     plan: impl Fn(&Shape) -> Result<Plan, PlanError>,
 ) -> Result<Others> {
     let (mut rng, mut others) = (Rng::fresh(), Others::default());
     let pipelines = Pipelines::default();
-    for problem in like(kernel, timed, &mut rng) {
+    for problem in shapes {
         let seed = rng.next_u64() >> 16;
-        let verdict = match plan(&problem.shape) {
-            Ok(plan) => check_plan(gpu, &pipelines, plan, &problem, seed)?,
+        let planned = plan(&problem.shape);
+        let golden = planned.as_ref().ok().and_then(|plan| plan.golden.clone());
+        let verdict = match planned {
+            Ok(plan) => check_plan(gpu, &pipelines, plan, problem, seed)?,
             Err(PlanError::Unavailable(_)) => continue,
             Err(PlanError::Shape(reason)) => Verdict::broken(reason),
             Err(PlanError::Reflect(e)) => return Err(e.into()),
@@ -282,20 +328,32 @@ pub fn check_others(
             kernel: kernel.name.into(),
             variant: variant.name.into(),
             wgsl: Some(file.display().to_string()),
-            shape: kernel.show(&problem),
+            operation: golden.as_ref().map(|_| variant.name.into()),
+            shape: kernel.show(problem),
             seed,
             verdict,
         };
-        others.checked += usize::from(!matches!(result.verdict, Verdict::Unavailable { .. }));
+        if !matches!(result.verdict, Verdict::Unavailable { .. }) {
+            others.checked += 1;
+            others.golden_cases += golden.map_or(0, |golden| golden.draws(&problem.shape));
+        }
         if let Verdict::Passed { outside: Some(why), .. } = &result.verdict {
             others.outside.get_or_insert(format!("{why} at {}", result.shape));
         }
         if let Verdict::Failed { reason, .. } = &result.verdict {
+            let (shown, repeat) = (file.display(), result.reproducer());
+            if result.operation.is_some() {
+                let at = match result.shape.as_str() {
+                    "" => String::new(),
+                    shape => format!(" at {shape}"),
+                };
+                return Err(Error::CheckFailed(format!(
+                    "{shown} is wrong{at}: {reason}\n  repeat: {repeat}"
+                )));
+            }
             return Err(Error::CheckFailed(format!(
-                "{} is wrong for another shape: {reason}\n  repeat: {}\n  --one-shape times it for \
-                 the one alone, and says so",
-                file.display(),
-                result.reproducer()
+                "{shown} is wrong for another shape: {reason}\n  repeat: {repeat}\n  --one-shape times it for \
+                 the one alone, and says so"
             )));
         }
     }

@@ -8,7 +8,7 @@ use lathe_kernels::{Elem, KernelBinding, Matrix, Packing, Plane, Problem, Role, 
 
 use super::expression::Names;
 use super::mapping::{BoundTo, Laid, Number};
-use super::{Faults, Staged, TIGHT, UserKernel};
+use super::{Faults, Staged, TIGHT, UserKernel, value_of};
 use crate::plan::layout::{Arrangement, KvOrder, PartLayout, WeightPart};
 
 /// What a plan is made for.
@@ -120,7 +120,7 @@ impl UserKernel {
                 faults.add(format!("[scratch] {kernel} has a binding `{name}`: take another name"));
             }
             let what = format!("[scratch] {name}");
-            let Some(bytes) = faults.value(&what, self.value(bytes, parameters)) else { continue };
+            let Some(bytes) = faults.value(&what, value_of(bytes, parameters)) else { continue };
             if bytes.fract() != 0.0 || !(1.0..=MOST).contains(&bytes) {
                 faults.add_here(format!("{what}: {bytes} bytes"));
                 continue;
@@ -335,7 +335,7 @@ impl UserKernel {
         let mut row = |number: &Option<Number>, default: usize| match number {
             None => Some(default),
             Some(number) => {
-                let value = faults.value(&what, self.value(number, at.parameters))?;
+                let value = faults.value(&what, value_of(number, at.parameters))?;
                 if value.fract() != 0.0 || !(0.0..=all as f64).contains(&value) {
                     faults.add_here(format!("{what}: row {value} of {all}"));
                     return None;
@@ -413,7 +413,7 @@ impl UserKernel {
                 faults.add(format!("{what} has no value"));
                 continue;
             };
-            let Some(number) = faults.value(&what, self.value(number, names)) else { continue };
+            let Some(number) = faults.value(&what, value_of(number, names)) else { continue };
             let fits = match field.scalar {
                 Scalar::U32 => number.fract() == 0.0 && (0.0..=4_294_967_295.0).contains(&number),
                 Scalar::I32 => {

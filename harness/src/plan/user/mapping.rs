@@ -26,6 +26,61 @@ pub(super) struct Mapping {
     /// Bytes of scratch memory, by its name.
     #[serde(default)]
     pub(super) scratch: BTreeMap<String, Number>,
+    /// The operation, where Lathe does not have it.
+    pub(super) operation: Option<OperationMapping>,
+}
+
+/// An operation of the user's own.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OperationMapping {
+    /// That of the golden file's stem where it has none.
+    pub(super) name: Option<String>,
+    /// Inputs and what should come of them, as safetensors; beside the mapping.
+    pub(super) golden: PathBuf,
+    #[serde(default)]
+    pub(super) params: Vec<String>,
+    #[serde(default)]
+    pub(super) inputs: BTreeMap<String, Element>,
+    #[serde(default)]
+    pub(super) outputs: BTreeMap<String, Element>,
+    #[serde(default)]
+    pub(super) in_out: BTreeMap<String, Element>,
+    /// Bytes that an invocation must move, over parameters and `BINDING.len`.
+    pub(super) bytes: Number,
+    /// Floating-point operations of an invocation.
+    pub(super) flops: Number,
+    /// Bounds of real outputs.
+    pub(super) tolerance: Option<OwnTolerance>,
+}
+
+/// What a binding of such an operation holds.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(untagged, expecting = "expected a type such as `f32`, or a table of `type` and `len`")]
+pub(super) enum Element {
+    /// As many as the golden file has.
+    Type(String),
+    /// As many as an expression over the parameters says.
+    Sized(SizedElement),
+}
+
+/// A binding of a stated length.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SizedElement {
+    #[serde(rename = "type")]
+    pub(super) stored: String,
+    pub(super) len: Number,
+}
+
+impl Element {
+    /// The type's name, and the length where it is stated.
+    pub(super) fn parts(&self) -> (&str, Option<&Number>) {
+        match self {
+            Element::Type(name) => (name, None),
+            Element::Sized(SizedElement { stored, len }) => (stored, Some(len)),
+        }
+    }
 }
 
 /// What each storage variable is.
@@ -96,7 +151,7 @@ pub(super) enum ToleranceMapping {
 }
 
 /// What is left out is the operation's.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OwnTolerance {
     pub(super) nmse: Option<f64>,
@@ -146,7 +201,7 @@ impl Workgroups {
 }
 
 /// A number, or an expression that has one.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(untagged, expecting = "expected a number or an expression")]
 pub(super) enum Number {
     Literal(f64),

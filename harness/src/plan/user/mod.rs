@@ -28,7 +28,9 @@
 
 mod bind;
 mod expression;
+mod golden;
 mod mapping;
+mod operation;
 mod takes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +50,9 @@ use expression::{Names, Wrong, evaluate};
 use mapping::{Mapping, Number, StageMapping, ToleranceMapping};
 use takes::Takes;
 
+pub use golden::{Found, Golden, Integer, Stored, Wanted};
+pub use operation::Operation;
+
 /// A user's file with its mapping.
 #[derive(Debug)]
 pub struct UserKernel {
@@ -59,6 +64,8 @@ pub struct UserKernel {
     mapping: Mapping,
     takes: Takes,
     tolerated: Option<Tolerated>,
+    /// Of an operation of the user's own.
+    golden: Option<Arc<Golden>>,
 }
 
 /// The packing of rows that lie one after the other, without padding.
@@ -168,6 +175,46 @@ pub fn reflected(path: &Path) -> Result<(String, Reflection), PlanError> {
     Plan::reflect(&lines.collect::<Vec<_>>().join("\n"), &path.display().to_string())
 }
 
+/// The files that a user's file is made of: it, its mapping, and what that one names. Those that
+/// are not there are among them, for they may come.
+pub fn files_of(path: &Path) -> Vec<PathBuf> {
+    let beside = path.with_extension("toml");
+    let mut files = vec![path.to_owned(), beside.clone()];
+    // What is wrong in it is said by whoever runs it.
+    let mapping = read_mapping(path).ok().flatten().unwrap_or_default();
+    let stages = mapping.stage.iter().filter_map(|stage| stage.file.as_ref());
+    let golden = mapping.operation.as_ref().map(|operation| &operation.golden);
+    files.extend(stages.chain(golden).map(|file| beside.with_file_name(file)));
+    files.push(match &mapping.file {
+        Some(file) => beside.with_file_name(file),
+        None => path.with_extension("wgsl"),
+    });
+    files.dedup();
+    files
+}
+
+/// The mapping that `path` is, or that stands beside it; none where there is none.
+fn read_mapping(path: &Path) -> Result<Option<Mapping>, PlanError> {
+    let beside = path.with_extension("toml");
+    match files::read_text(&beside, files::TEXT) {
+        Ok(text) => toml::from_str(&text).map(Some).map_err(|e| refused(&beside, e)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && !is_mapping(path) => Ok(None),
+        Err(e) => Err(refused(&beside, e)),
+    }
+}
+
+/// The value of a number in a mapping.
+fn value_of(number: &Number, names: &Names) -> Result<f64, Wrong> {
+    let shown = |text: &str, why: String| format!("`{text}`: {why}");
+    match number {
+        Number::Literal(value) => Ok(*value),
+        Number::Expression(text) => evaluate(text, names).map_err(|wrong| match wrong {
+            Wrong::Text(why) => Wrong::Text(shown(text, why)),
+            Wrong::Value(why) => Wrong::Value(shown(text, why)),
+        }),
+    }
+}
+
 impl UserKernel {
     /// The file.
     pub fn path(&self) -> &Path {
@@ -177,14 +224,39 @@ impl UserKernel {
     /// Reads `path` and the TOML file beside it, if there is one; or where `path` is a TOML file,
     /// it and the WGSL that it names.
     pub fn read(path: &Path, kernel: &'static Kernel) -> Result<Self, PlanError> {
+        Self::read_for(path, kernel, None)
+    }
+
+    /// The same of a file in the place of an operation of the user's own.
+    pub fn of(path: &Path, operation: &Operation) -> Result<Self, PlanError> {
+        Self::read_for(path, operation.kernel, Some(operation))
+    }
+
+    fn read_for(
+        path: &Path,
+        kernel: &'static Kernel,
+        operation: Option<&Operation>,
+    ) -> Result<Self, PlanError> {
         let beside = path.with_extension("toml");
-        let mapping: Mapping = match files::read_text(&beside, files::TEXT) {
-            Ok(text) => toml::from_str(&text).map_err(|e| refused(&beside, e))?,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound && !is_mapping(path) => {
-                Mapping::default()
+        let mapping = read_mapping(path)?.unwrap_or_default();
+        match (&mapping.operation, operation) {
+            (Some(_), None) => {
+                let (shown, kernel) = (beside.display(), kernel.name);
+                return Err(refused(
+                    &beside,
+                    format!(
+                        "has an [operation] of its own, so it stands in no place of {kernel}: \
+                         `lathe check {shown}` checks it"
+                    ),
+                ));
             }
-            Err(e) => return Err(refused(&beside, e)),
-        };
+            (Some(own), Some(operation)) => operation.same(&beside, own)?,
+            (None, _) => {}
+        }
+        if operation.is_some() && mapping.stage.is_empty() {
+            let why = "has no [[stage]]: this operation has no variant whose grid it could use";
+            return Err(refused(&beside, why));
+        }
         let main = match (&mapping.file, is_mapping(path)) {
             (Some(file), true) => beside.with_file_name(file),
             (None, true) => path.with_extension("wgsl"),
@@ -231,12 +303,18 @@ impl UserKernel {
             }
         };
         faults.end(&beside)?;
-        Ok(Self { path: path.to_owned(), modules, kernel, mapping, takes, tolerated })
+        let golden = operation.map(|operation| Arc::clone(&operation.golden));
+        Ok(Self { path: path.to_owned(), modules, kernel, mapping, takes, tolerated, golden })
     }
 
     /// Whether its mapping says which shapes it takes.
     pub fn is_choosy(&self) -> bool {
         !self.takes.is_empty()
+    }
+
+    /// Whether a golden file says what comes of it, and no reference.
+    pub fn is_golden(&self) -> bool {
+        self.golden.is_some()
     }
 
     /// Whether its mapping has a tolerance.
@@ -352,6 +430,7 @@ impl UserKernel {
             kv_orders,
             tolerated: self.tolerated,
             lenient: false,
+            golden: self.golden.clone(),
         };
         for (stage, bindings) in stages.into_iter().zip(bindings) {
             let groups = stage.groups;
@@ -444,18 +523,6 @@ impl UserKernel {
         all.map(|(n, v)| (n.to_owned(), v)).collect()
     }
 
-    /// The value of a number in the mapping.
-    fn value(&self, number: &Number, names: &Names) -> Result<f64, Wrong> {
-        let shown = |text: &str, why: String| format!("`{text}`: {why}");
-        match number {
-            Number::Literal(value) => Ok(*value),
-            Number::Expression(text) => evaluate(text, names).map_err(|wrong| match wrong {
-                Wrong::Text(why) => Wrong::Text(shown(text, why)),
-                Wrong::Value(why) => Wrong::Value(shown(text, why)),
-            }),
-        }
-    }
-
     /// Values of a file's overrides: those given, and over them the mapping's and a stage's own.
     fn constants(
         &self,
@@ -469,7 +536,7 @@ impl UserKernel {
         let own = stage.iter().flat_map(|stage| &stage.overrides);
         for (name, number) in self.mapping.overrides.iter().chain(own) {
             if reflection.has_override(name) {
-                let value = faults.value(&format!("override {name}"), self.value(number, names));
+                let value = faults.value(&format!("override {name}"), value_of(number, names));
                 given.insert(name.clone(), value.unwrap_or(1.0));
             }
         }
@@ -543,7 +610,7 @@ impl UserKernel {
             }
             for (slot, number) in groups.iter_mut().zip(list) {
                 let what = format!("workgroups of {entry}");
-                let Some(count) = faults.value(&what, self.value(number, &names)) else { continue };
+                let Some(count) = faults.value(&what, value_of(number, &names)) else { continue };
                 match count.floor() {
                     count if (1.0..=f64::from(u32::MAX)).contains(&count) => *slot = count as usize,
                     count => faults.add_here(format!("{count} {what}")),

@@ -220,6 +220,7 @@ pub(super) fn bench() -> Record {
             nmse: None,
             nmse_bound: None,
             canary: None,
+            golden: None,
             clock: Clock::Gpu.into(),
             flags: flags.iter().map(|f| (*f).into()).collect(),
         }
@@ -228,6 +229,7 @@ pub(super) fn bench() -> Record {
         LAYER.iter().chain(&AFTER).map(|kind| case(kind, kind.5, &[])).collect();
     cases.push(case(&LAYER[9], 6.1, &[Flag::Noisy, Flag::Drift]));
     cases.push(BenchCase {
+        golden: None,
         clock: Clock::Wall.into(),
         ..case(&LAYER[1], 96.0, &[Flag::NotSettled])
     });
@@ -258,6 +260,7 @@ pub(super) fn ab(verdict: Verdict, ratio: f64, half: f64) -> Record {
         processes: Vec::new(),
         indifference: 0.01,
         verified: None,
+        golden: None,
         flags: Vec::new(),
         throttled: 0,
         blocks: 48,

@@ -1,0 +1,84 @@
+//! `lathe validate FILE.toml`: a mapping with an operation of the user's own. Its section and its
+//! golden file are read, and each dispatch is written by every back end with the overrides that it
+//! has at the shapes of the file.
+
+use std::path::Path;
+
+use super::{EntryLine, Opts, entry_line, needs_of, print_entries};
+use crate::cli::{Global, out};
+use crate::error::{Error, Result};
+use crate::plan::backend_text;
+use crate::plan::user::{Operation, UserKernel};
+use crate::plan::{Plan, PlanError};
+
+pub(super) fn run(global: &Global, opts: &Opts, path: &Path) -> Result<()> {
+    let shown = path.display().to_string();
+    for (flag, is_given) in [("--set", !opts.set.is_empty()), ("--page", opts.page.is_some())] {
+        if is_given {
+            return Err(Error::Usage(format!("{flag} goes with a WGSL file; {shown} is none")));
+        }
+    }
+    let operation = Operation::read(path).map_err(PlanError::into_usage)?;
+    let file = UserKernel::of(path, &operation).map_err(PlanError::into_usage)?;
+    let kernel = operation.kernel;
+    let (mut lines, mut needs, mut shapes) = (Vec::new(), Vec::new(), 0);
+    let mut unavailable = Vec::new();
+    for problem in kernel.cases() {
+        let text = kernel.show(&problem);
+        let plan = match file.plan(&kernel.variants[0], &problem.shape, &backend_text::generous()) {
+            Ok(plan) => plan,
+            Err(PlanError::Unavailable(reason)) => {
+                unavailable.push(format!("{text}: {reason}"));
+                continue;
+            }
+            Err(e) => return Err(e.into_usage()),
+        };
+        shapes += 1;
+        add(&plan, &text, &mut lines, &mut needs);
+    }
+    let failed = lines.iter().filter(|line| !line.errors.is_empty()).count();
+    let golden = &operation.golden;
+    if global.json {
+        out::json(&serde_json::json!({
+            "file": shown, "operation": kernel.name, "shapes": shapes, "needs": needs,
+            "golden": { "hash": golden.hash(), "cases": golden.cases() },
+            "unavailable": unavailable, "entries": lines,
+        }));
+    } else {
+        print_entries(&lines, &needs, &shown);
+        for line in &unavailable {
+            outln!("unavailable {line}");
+        }
+        outln!(
+            "{}: {shapes} of {} shapes; golden file {}, {} cases",
+            kernel.name,
+            kernel.cases().len(),
+            golden.hash(),
+            golden.cases()
+        );
+    }
+    match (failed, shapes) {
+        (0, 0) => Err(Error::CheckFailed(format!("{shown}: takes no shape of its golden file"))),
+        (0, _) => Ok(()),
+        (n, _) => Err(Error::CheckFailed(format!("{shown}: {n} entry point(s) do not validate"))),
+    }
+}
+
+/// The dispatches of a plan, with what is wrong with them at this shape.
+fn add(plan: &Plan, shape: &str, lines: &mut Vec<EntryLine>, needs: &mut Vec<&'static str>) {
+    for stage in &plan.stages {
+        let code = plan.code(stage);
+        for need in needs_of(code.reflection) {
+            if !needs.contains(&need) {
+                needs.push(need);
+            }
+        }
+        let Some(entry) = code.reflection.entry(&stage.entry) else { continue };
+        let line = entry_line(code.reflection, entry, code.constants);
+        let errors = line.errors.iter().map(|error| format!("{shape}: {error}")).collect();
+        match lines.iter_mut().find(|known| known.entry == line.entry) {
+            Some(known) => known.errors.extend::<Vec<_>>(errors),
+            None => lines.push(EntryLine { errors, ..line }),
+        }
+    }
+}
