@@ -1,9 +1,10 @@
 //! Files that a user names are read here: regular ones alone, and no longer than their kind can
-//! be. A pipe would be waited for without end, and a device read until memory is gone.
+//! be. A pipe would be waited for without end, and a device read until memory is gone. And they are
+//! written here: whole, or not at all.
 
-use std::fs::{File, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serializer;
 
@@ -42,9 +43,65 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
 /// Writes a file that is not there yet.
 ///
 /// # Errors
-/// What the system says, such as that there is one.
+/// What the system says, such as that there is one. Of what could not be written nothing is left.
 pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    File::create_new(path)?.write_all(bytes)
+    let written = File::create_new(path)?.write_all(bytes);
+    if written.is_err() {
+        // The first error is the one to report.
+        let _ = fs::remove_file(path);
+    }
+    written
+}
+
+/// Writes a file, or puts it in the place of one.
+///
+/// # Errors
+/// What the system says. The old file is then still there.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // A device or a pipe takes what it is given and has no old content.
+    if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+        return fs::write(path, bytes);
+    }
+    // What a link names is replaced, and the link stays.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut partial = Partial::create(&target)?;
+    partial.file.write_all(bytes)?;
+    partial.finish(&target)
+}
+
+/// A file under a temporary name that removes itself unless it is finished.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    path: PathBuf,
+    pub(crate) file: File,
+    finished: bool,
+}
+
+impl Partial {
+    pub(crate) fn create(target: &Path) -> io::Result<Self> {
+        let name = target.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}.partial", std::process::id()));
+        let path = target.with_file_name(hidden);
+        let file = File::create_new(&path)?;
+        Ok(Self { path, file, finished: false })
+    }
+
+    pub(crate) fn finish(mut self, target: &Path) -> io::Result<()> {
+        fs::rename(&self.path, target)?;
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.finished {
+            // The first error is the one to report; a leftover is only untidy.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// All that a reader has.
@@ -109,6 +166,36 @@ mod tests {
         for device in ["/dev/zero", "/dev/null"] {
             let refusal = read(Path::new(device), 4).expect_err("a device");
             assert_eq!(refusal.to_string(), "is a pipe or a device, not a regular file");
+        }
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("text");
+        for text in ["first", "second"] {
+            replace(&path, text.as_bytes()).expect("a file");
+            assert_eq!(std::fs::read_to_string(&path).expect("a file"), text);
+        }
+        assert!(write_new(&path, b"third").is_err());
+        // There is no room for a longer name beside it.
+        let long = folder.path().join("x".repeat(250));
+        std::fs::write(&long, "old").expect("a file");
+        assert!(replace(&long, b"new").is_err());
+        assert_eq!(std::fs::read_to_string(&long).expect("a file"), "old");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 2);
+        #[cfg(unix)]
+        {
+            let link = folder.path().join("link");
+            std::os::unix::fs::symlink(&path, &link).expect("a link");
+            replace(&link, b"through").expect("a file");
+            assert!(link.is_symlink());
+            assert_eq!(std::fs::read_to_string(&path).expect("a file"), "through");
+            replace(Path::new("/dev/null"), b"gone").expect("a device");
+            assert!(
+                replace(Path::new("/dev/full"), b"no room").is_err()
+                    || cfg!(not(target_os = "linux"))
+            );
         }
     }
 

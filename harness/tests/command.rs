@@ -864,3 +864,70 @@ fn a_tokenizer_file_takes_the_place_of_the_models() {
     let part = "tokenizer.json: normalizer.type: `Lowercase` is not supported";
     assert!(stderr(&output).contains(part), "{}", stderr(&output));
 }
+
+/// Runs a command that may not write a file longer than a kilobyte, as on a disk that is full.
+#[cfg(unix)]
+fn without_room(args: &[&str]) -> Output {
+    let quoted: Vec<String> = args.iter().map(|arg| format!("'{arg}'")).collect();
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 1; exec '{}' {}",
+        env!("CARGO_BIN_EXE_lathe"),
+        quoted.join(" ")
+    );
+    // A driver's cache of shaders would be cut short too.
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &script]).env("MESA_SHADER_CACHE_DISABLE", "true").output().unwrap()
+}
+
+/// What a full disk cut short is not left under its name, and what was there before is.
+#[cfg(unix)]
+#[test]
+fn a_file_that_cannot_be_written_whole_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let record = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../benches/records/nvidia-h200/2026-11-20-rms_norm.json")
+        .display()
+        .to_string();
+    let page = path("page.html");
+    std::fs::write(&page, "<!doctype html>old").unwrap();
+    let model = golden("llama-tiny-f16.gguf");
+    let decode = ["decode", &model, "--prompt-tokens", "1,2", "-n", "2", "--executor", "cpu"];
+    let commands: [(String, Vec<&str>); 5] = [
+        (page.clone(), vec!["report", &record, "-o"]),
+        (path("new.html"), vec!["report", &record, "-o"]),
+        (path("kernel.wgsl"), vec!["show", "gemv/subgroup", "-o"]),
+        (path("model.gguf"), vec!["quantize", &model, "--type", "q8_0", "-o"]),
+        (path("logits.bin"), [&decode[..], &["--logits-out"]].concat()),
+    ];
+    for (target, command) in &commands {
+        let output = without_room(&[command, &[target.as_str()][..]].concat());
+        let said = stderr(&output);
+        assert_eq!(code(&output), 2, "{command:?}: {said}");
+        assert!(said.contains(target.as_str()), "{command:?}: {said}");
+        assert!(said.contains("File too large"), "{command:?}: {said}");
+    }
+    let left: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().path()).collect();
+    assert_eq!(left, [PathBuf::from(&page)]);
+    assert_eq!(std::fs::read_to_string(&page).unwrap(), "<!doctype html>old");
+}
+
+/// A verdict that cannot be saved is still said.
+#[cfg(unix)]
+#[test]
+fn a_verdict_that_cannot_be_saved_is_printed() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("ab.json").display().to_string();
+    let ab = ["ab", "argmax", "--a", "naive", "--b", "workgroup", "--shape", "N=16"];
+    let output = without_room(&[&ab[..], &["--allow-software", "--save", &record]].concat());
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+    let (_, printed) = printed(&output);
+    assert!(printed.contains("B / A"), "{printed}");
+    assert!(stderr(&output).contains("ab.json: File too large"), "{}", stderr(&output));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}

@@ -250,14 +250,15 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
 /// Saves and prints a record; an error where it has no verdict.
 fn report(global: &Global, opts: &Opts, record: &Record) -> Result<()> {
     let Body::Ab(ab) = &record.body else { return Ok(()) };
-    if let Some(path) = &opts.save {
-        record.write(path)?;
-        eprintln!("saved {}", path.display());
-    }
+    // What was measured is said even where it cannot be saved.
+    let saved = opts.save.as_deref().map(|path| record.write(path).map(|()| path));
     if global.json {
         out::document(record);
     } else {
         print(ab);
+    }
+    if let Some(saved) = saved {
+        eprintln!("saved {}", saved?.display());
     }
     if ab.verdict == Verdict::Inconclusive {
         let what = match ab.processes.len() {

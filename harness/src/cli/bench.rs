@@ -129,11 +129,12 @@ fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
         return Err(Error::Usage("--watch goes without --processes".into()));
     }
     if let Some(record) = opts.processes.record()? {
-        if let Some(path) = &opts.save {
-            record.write(path)?;
-            eprintln!("saved {}", path.display());
-        }
+        // What was measured is said even where it cannot be saved.
+        let saved = opts.save.as_deref().map(|path| record.write(path).map(|()| path));
         print(&record, if global.json { Format::Json } else { opts.format });
+        if let Some(saved) = saved {
+            eprintln!("saved {}", saved?.display());
+        }
         return Ok(());
     }
     let session = &mut Session::new(&gpu)?;
@@ -263,12 +264,12 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         }
         // A run that is cut short leaves what it had.
         let record = record(session, &cases, &failed);
-        if let Some(path) = &opts.save {
-            if cases.len() == 1 { record.write(path)? } else { record.rewrite(path)? }
-        }
         if let Some(case) = cases.last() {
             let us = table::micros(case.cold.median_us);
             bar.suspend(|| eprintln!("{us:>9}  {named} {text}"));
+        }
+        if let Some(path) = &opts.save {
+            if cases.len() == 1 { record.write(path)? } else { record.rewrite(path)? }
         }
     }
     bar.finish_and_clear();

@@ -40,6 +40,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem, Shape};
 
 use crate::error::{Error, Result};
+use crate::files;
 use crate::gpu::{Checks, Gpu};
 use crate::judge::check::{Others, like};
 use crate::plan::user::{Operation, UserKernel, files_of, is_file};
@@ -343,7 +344,8 @@ fn write_page(path: &Path, page: &str) -> Result<()> {
         }
         eprintln!("lathe: {} is replaced", path.display());
     }
-    std::fs::write(path, page).map_err(|source| Error::Io { path: path.to_owned(), source })
+    files::replace(path, page.as_bytes())
+        .map_err(|source| Error::Io { path: path.to_owned(), source })
 }
 
 /// `VARIANT`, `FILE.wgsl` or `VARIANT=FILE.wgsl`: a variant, and the file that stands in its place.

@@ -9,6 +9,7 @@ use super::Global;
 use super::out;
 use crate::decode::{GraphOptions, Model, graph};
 use crate::error::{Error, Result};
+use crate::files;
 use crate::plan::backend_text::{self, Language, Written};
 use crate::plan::run::{Run, Runs};
 
@@ -105,7 +106,7 @@ fn save(path: &Path, text: &Written) -> Result<()> {
         return Err(Error::Usage(format!("{} exists; remove it first", path.display())));
     }
     let io = |source| Error::Io { path: path.to_path_buf(), source };
-    std::fs::write(path, text.bytes()).map_err(io)
+    files::write_new(path, &text.bytes()).map_err(io)
 }
 
 /// The text of a layer's run on an adapter that has what kernels like to have.

@@ -16,6 +16,7 @@ use crate::data::record::{Body, Environment, Record, Suite, SuiteConfig, SuiteMo
 use crate::data::stats::quantile;
 use crate::decode::{Model, Timed, Trial};
 use crate::error::{Error, Result};
+use crate::files;
 use crate::gpu::Gpu;
 use crate::model::synth::{SynthArch, SynthSpec, UnknownName, weight_type, write_synth};
 use crate::report::{generation, html};
@@ -118,8 +119,7 @@ fn finish(global: &Global, opts: &Opts, environment: Environment, suite: Suite) 
     }
     if let Some(path) = &opts.markdown {
         let io = |source| Error::Io { path: path.clone(), source };
-        let mut file = std::fs::File::create_new(path).map_err(io)?;
-        std::io::Write::write_all(&mut file, markdown.as_bytes()).map_err(io)?;
+        files::write_new(path, markdown.as_bytes()).map_err(io)?;
         eprintln!("wrote {}", path.display());
     }
     let name = opts.output.as_deref().map_or("suite".into(), |path| {

@@ -736,21 +736,17 @@ impl Record {
 
     /// Writes a record. An existing file is never overwritten.
     pub fn write(&self, path: &Path) -> Result<()> {
-        use std::io::Write;
         let error = |source| Error::Io { path: path.to_owned(), source };
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(error)?;
         }
-        let mut file = std::fs::File::create_new(path).map_err(error)?;
-        file.write_all(&self.line(path)?).map_err(error)
+        files::write_new(path, &self.line(path)?).map_err(error)
     }
 
     /// Puts this in the place of the record that the same run wrote before.
     pub fn rewrite(&self, path: &Path) -> Result<()> {
         let error = |source| Error::Io { path: path.to_owned(), source };
-        let beside = path.with_extension(format!("{}.tmp", std::process::id()));
-        std::fs::write(&beside, self.line(path)?).map_err(error)?;
-        std::fs::rename(&beside, path).map_err(error)
+        files::replace(path, &self.line(path)?).map_err(error)
     }
 
     fn line(&self, path: &Path) -> Result<Vec<u8>> {

@@ -17,7 +17,6 @@ mod folder;
 pub mod gguf;
 mod json;
 mod names;
-mod partial;
 pub mod quantise;
 pub mod rope;
 pub mod safetensors;

@@ -18,7 +18,7 @@ use lathe_kernels::Format;
 use rayon::prelude::*;
 
 use super::file::ModelError;
-use super::partial::Partial;
+use crate::files::Partial;
 use plan::Plan;
 
 /// The shapes that can be written.
@@ -228,6 +228,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::files::Partial;
     use crate::model::config::{Arch, Config};
     use crate::model::gguf::{GgmlType, Gguf};
 

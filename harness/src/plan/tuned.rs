@@ -141,9 +141,7 @@ impl Store {
             std::fs::create_dir_all(folder).map_err(error)?;
         }
         let text = serde_json::to_string_pretty(self).map_err(|e| error(e.into()))?;
-        let beside = path.with_extension(format!("{}.tmp", std::process::id()));
-        std::fs::write(&beside, text).map_err(error)?;
-        std::fs::rename(&beside, path).map_err(error)
+        files::replace(path, text.as_bytes()).map_err(error)
     }
 
     /// Replaces the choice for the same adapter, driver, kernel and shape.

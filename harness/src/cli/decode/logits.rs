@@ -5,10 +5,12 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::files::Partial;
 
 /// Raw logits on their way to a file.
 pub(super) struct LogitsFile {
     path: PathBuf,
+    partial: Option<Partial>,
     out: BufWriter<File>,
 }
 
@@ -18,8 +20,15 @@ impl LogitsFile {
         if std::fs::metadata(path).is_ok_and(|m| m.len() > 0) {
             eprintln!("lathe: {} is replaced", path.display());
         }
-        let out = BufWriter::new(File::create(path).map_err(error)?);
-        Ok(Self { path: path.to_owned(), out })
+        // A device or a pipe takes rows as they come; a file is there when it has them all.
+        let is_file = std::fs::metadata(path).map_or(true, |m| m.is_file());
+        let partial = is_file.then(|| Partial::create(path)).transpose().map_err(error)?;
+        let file = match &partial {
+            Some(partial) => partial.file.try_clone(),
+            None => File::create(path),
+        };
+        let out = BufWriter::new(file.map_err(error)?);
+        Ok(Self { path: path.to_owned(), partial, out })
     }
 
     pub(super) fn write(&mut self, row: &[f32]) -> Result<()> {
@@ -32,6 +41,11 @@ impl LogitsFile {
     }
 
     pub(super) fn finish(mut self) -> Result<()> {
-        self.out.flush().map_err(|source| Error::Io { path: self.path, source })
+        let path = &self.path;
+        let finished = self.out.flush().and_then(|()| match self.partial {
+            Some(partial) => partial.finish(path),
+            None => Ok(()),
+        });
+        finished.map_err(|source| Error::Io { path: path.clone(), source })
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::cli::generation::measured;
 use crate::decode::profile::Floors;
+use crate::files;
 use crate::measure::peaks;
 
 pub(super) fn profile(
@@ -33,21 +34,23 @@ pub(super) fn profile(
     }
     let record =
         profile_record(global, &gpu, loaded, options, opts.verified(options), opts.log_every)?;
-    if let Some(path) = &opts.profile {
-        record.write(path)?;
-        eprintln!("saved {}", path.display());
-    }
+    // What was measured is said even where it cannot be saved.
+    let saved = opts.profile.as_deref().map(|path| record.write(path).map(|()| path));
     let Body::Profile(profile) = &record.body else { return Ok(()) };
-    if let Some(path) = &opts.trace {
+    let traced = opts.trace.as_deref().map(|path| {
         let text = trace(profile).to_string();
-        std::fs::write(path, text).map_err(|source| Error::Io { path: path.clone(), source })?;
-    }
+        let io = |source| Error::Io { path: path.to_owned(), source };
+        files::replace(path, text.as_bytes()).map_err(io)
+    });
     if global.json {
         print_quietly(&record);
     } else {
         print_profile(profile);
     }
-    Ok(())
+    if let Some(saved) = saved {
+        eprintln!("saved {}", saved?.display());
+    }
+    traced.transpose().map(drop)
 }
 
 /// Prints a record without its steps and operations, which only the saved one needs.
@@ -201,15 +204,15 @@ pub(in crate::cli) fn bench_arch(
         ..Default::default()
     };
     let record = profile_record(global, &gpu, &loaded, &options, verify, 0)?;
-    if let Some(path) = save {
-        record.write(path)?;
-        eprintln!("saved {}", path.display());
-    }
+    let saved = save.map(|path| record.write(path).map(|()| path));
     let Body::Profile(profile) = &record.body else { return Ok(()) };
     if global.json {
         print_quietly(&record);
     } else {
         print_profile(profile);
+    }
+    if let Some(saved) = saved {
+        eprintln!("saved {}", saved?.display());
     }
     Ok(())
 }

@@ -23,9 +23,9 @@ use super::config::Config;
 use super::file::{ModelError, ModelFile};
 use super::gguf::GgmlType;
 use super::gguf::writer::GgufWriter;
-use super::partial::Partial;
 use super::quantise::fitting;
 use super::synth::Fallback;
+use crate::files::Partial;
 use tensors::{Errors, Job, Values};
 
 /// What to write.
