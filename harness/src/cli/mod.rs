@@ -365,8 +365,8 @@ fn place(kernel: &'static Kernel, text: &str) -> Result<(&'static KernelVariant,
     }
 }
 
-/// Checks a file on shapes other than those it is to be timed on, unless it is for `one_shape`; of an
-/// operation of the user's own on all cases of its golden file, or those of the timed shapes.
+/// Checks a file on shapes other than those it is to be timed on, unless it is for `one_shape`; of
+/// an operation of the user's own on all cases of its golden file, or those of the timed shapes.
 fn check_others(
     gpu: &std::sync::Arc<Gpu>,
     (kernel, variant): (&'static Kernel, &'static KernelVariant),
@@ -400,8 +400,8 @@ fn check_others(
     Ok(others)
 }
 
-/// Runs `work`, and where there are files to watch again whenever one is saved that they are made of,
-/// until interrupted. An error is then shown and waits for the next save.
+/// Runs `work`, and where there are files to watch again whenever one is saved that they are made
+/// of, until interrupted. An error is then shown and waits for the next save.
 fn watch(watched: &[&Path], mut work: impl FnMut() -> Result<()>) -> Result<()> {
     if watched.is_empty() {
         return work();

@@ -1,10 +1,10 @@
 //! A golden file: inputs of an operation and what should come of them, which somebody computed
 //! elsewhere. It is to an operation of the user's own what the reference is to ours.
 //!
-//! The file is safetensors. `CASE.BINDING` is what an invocation finds, `CASE.BINDING.expected` what
-//! it should leave, `CASE.BINDING.magnitude` the scale of its rounding errors; the parameters of a
-//! case stand in the metadata under its name, as `N=64,CAP=30`. Values are decoded when they are
-//! asked for; that they can be is known once the file is read.
+//! The file is safetensors. `CASE.BINDING` is what an invocation finds, `CASE.BINDING.expected`
+//! what it should leave, `CASE.BINDING.magnitude` the scale of its rounding errors; the parameters
+//! of a case stand in the metadata under its name, as `N=64,CAP=30`. Values are decoded when they
+//! are asked for; that they can be is known once the file is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
