@@ -16,6 +16,10 @@ pub const SPLIT_TUNABLES: Tunables =
 pub const SPLIT_WORKGROUP_TUNABLES: Tunables =
     &[("SPLITS", SPLITS), ("IN_FLIGHT", &[1.0, 2.0, 4.0])];
 
+/// What a workgroup that has all slots of a KV head may try.
+pub const WHOLE_TUNABLES: Tunables =
+    &[("WG", &[128.0, 256.0, 512.0, 1024.0]), ("IN_FLIGHT", &[2.0, 4.0, 8.0])];
+
 /// The largest power of two up to `n`, at least 1.
 pub fn power_up_to(n: usize) -> usize {
     1 << n.max(1).ilog2()
@@ -127,6 +131,12 @@ pub fn split_phase<P: Cache>(
     let fours = fours.max(8).min(wg);
     constants.extend([("COMBINE", wg as f64), ("COMBINE_FOURS", fours as f64)]);
     Some(constants)
+}
+
+/// Of the split variants' geometry, what a workgroup needs that has all slots of a KV head.
+pub fn without_splits(mut constants: Overrides) -> Overrides {
+    constants.retain(|(name, _)| !matches!(*name, "SPLITS" | "COMBINE" | "COMBINE_FOURS"));
+    constants
 }
 
 /// With what the second stage takes: many splits are shared by more invocations of it.

@@ -180,8 +180,19 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             },
             ..Variant::PLAIN
         },
+        Variant {
+            name: "whole_kv",
+            stages: &[Stage { entry: "attend", grid: |p, _| p.kv_heads() }],
+            constants: |p, caps| without_splits(split_constants(p, caps, 0, fresh_bytes(p))),
+            phase: |p, caps, grid| split_phase(p, caps, grid, fresh_bytes(p)).map(without_splits),
+            tunables: WHOLE_TUNABLES,
+            unsupported: |p, caps| {
+                odd_pairs(p).or_else(|| too_long(p, caps)).or_else(|| split_unsupported(p, caps))
+            },
+            ..Variant::PLAIN
+        },
     ],
-    prefer: |_| &["split_kv", "split_kv_workgroup", "naive"],
+    prefer: |_| &["split_kv", "split_kv_workgroup", "whole_kv", "naive"],
     cost: |p, s| {
         let (slots, query, key) = (p.slots(s.n_kv), p.q_elements(), p.k_elements());
         // The new token's row is written and not read.

@@ -32,7 +32,7 @@ override SG_MAX: u32 = 64u;
 
 fn store_top(i: u32, top: vec2<f32>) { tops[i] = top; }
 
-fn store_sum(i: u32, sum: vec4<f32>) { partials[i] = sum; }
+fn store_sum(i: u32, sum: vec4<f32>, norm: f32) { partials[i] = sum; }
 
 @compute @workgroup_size(WG)
 fn attend(

@@ -55,7 +55,7 @@ fn word_of(i: u32, c: u32) -> u32 {
     return (i / fours * 4u + c) * fours + i % fours;
 }
 
-fn store_sum(i: u32, sum: vec4<f32>) {
+fn store_sum(i: u32, sum: vec4<f32>, norm: f32) {
     let bits = bitcast<vec4<u32>>(sum);
     atomicStore(&partials[word_of(i, 0u)], bits.x);
     atomicStore(&partials[word_of(i, 1u)], bits.y);

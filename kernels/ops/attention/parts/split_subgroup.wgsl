@@ -1,8 +1,8 @@
 // One workgroup's part of split decode attention: all Q_PER_KV query heads of a KV head over the
 // slots of one split. The file that uses it stores what comes out: `store_top(i, top)`, the largest
-// score (in units of log2) and the sum of weights, and `store_sum(i, v)`, fours of the weighted sum
-// of V; i counts [KV head][split][head of the group]. Queries, and what the new token brings, are those of
-// `cached` or `fresh`.
+// score (in units of log2) and the sum of weights, and `store_sum(i, v, norm)`, fours of the weighted sum
+// of V with the sum of weights; i counts [KV head][split][head of the group]. Queries, and what the new
+// token brings, are those of `cached` or `fresh`.
 //
 // LANES lanes are a thread group and hold one slot's row of 16-byte chunks, held() of them each. Thread group
 // i takes slots i, i + teams(), ...: whatever n is, none has more than one slot more than
@@ -31,7 +31,7 @@
 // requires: fn new_slot() -> u32
 // requires: fn query_four(kv_head: u32, h: u32, four: u32) -> vec4<f32>
 // requires: fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool
-// requires: fn store_sum(i: u32, sum: vec4<f32>)
+// requires: fn store_sum(i: u32, sum: vec4<f32>, norm: f32)
 // requires: fn store_top(i: u32, top: vec2<f32>)
 
 // Limits of what a lane holds, in registers when the loops below are unrolled.
@@ -322,7 +322,7 @@ fn attend_slots(
             for (var f = 0u; f < per_head; f++) {
                 let c = member + f / parts * LANES;
                 if (c < head_chunks()) {
-                    store_sum((slot + h) * fours + c * parts + f % parts, sum[h * per_head + f]);
+                    store_sum((slot + h) * fours + c * parts + f % parts, sum[h * per_head + f], norm[h]);
                 }
             }
         }

@@ -1,0 +1,51 @@
+// attention_append/whole_kv: a workgroup a KV head, with all slots of the cache.
+//
+//   q, k, v = heads of qkv; q[h] = rope(norm(q[h])), k[g] = rope(norm(k[g]))       g = h / Q_PER_KV
+//   K[g][position % KV_SIZE] = k[g];  V likewise = v[g]
+//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]
+//   norm(h) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h; qk_norm: w of q, then w of k
+//   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
+//   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
+//   qkv: (SEQUENCES, [q | k | v] x HEAD_DIM) f32   y: (SEQUENCES, heads, HEAD_DIM) f32 or f16
+//   caches: (SEQUENCES, KV_HEADS, KV_SIZE, HEAD_DIM)
+//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
+//
+// Idea: split_kv pays a second stage, a dispatch or a wait, for using many processors. Where a KV head has
+// so few slots that one workgroup asks for all of them in a round or two, it is done sooner alone: it has
+// the whole softmax and stores y. Its rows are cut up as in split_kv, with one split.
+// Source: own; Hazy Research, "Look Ma, No Bubbles!" (2025), has one partition a KV head at short contexts.
+// import: attention/parts/fresh_subgroup, attention/parts/split_subgroup, format/store_four
+override Q_PER_KV: u32;
+override KV_HEADS: u32;
+override HEAD_DIM: u32; // whole chunks of 16 bytes
+override KV_SIZE: u32;
+override SCALE: f32;
+override WG: u32 = 256u;
+override SPLITS: u32 = 1u; // never another
+override LANES: u32 = 8u; // lanes that share a row, at most SG_MIN
+override IN_FLIGHT: u32 = 4u; // rows of K and of V a lane loads at once
+override SG_MIN: u32 = 8u; // subgroup sizes the adapter may choose
+override SG_MAX: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> state: array<u32>;
+@group(0) @binding(1) var<storage, read> qkv: array<vec2<f32>>;
+@group(0) @binding(2) var<storage, read> qk_norm: array<vec2<f32>>;
+@group(0) @binding(3) var<storage, read> rope: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read_write> k_cache: array<vec4<u32>>;
+@group(0) @binding(5) var<storage, read_write> v_cache: array<vec4<u32>>;
+@group(0) @binding(6) var<storage, read_write> y: array<vec2<u32>>;
+
+// Nobody else has a part of the softmax.
+fn store_top(i: u32, top: vec2<f32>) {}
+
+fn store_sum(i: u32, sum: vec4<f32>, norm: f32) { store_four(i, sum / norm); }
+
+@compute @workgroup_size(WG)
+fn attend(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_size) size: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    attend_share(workgroup.x, 0u, subgroup, lane, size);
+}
