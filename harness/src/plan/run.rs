@@ -116,7 +116,8 @@ fn is_phase(op: &Op, grid: Grid) -> bool {
 /// and can be phases. What needs more buffers or workgroup memory than the adapter has stays apart.
 ///
 /// # Errors
-/// Phases cannot be joined, or naga refuses what comes of it.
+/// Phases cannot be joined, one breaks the rule of runs ([`Joined::reflected`]), or naga refuses what
+/// comes of it.
 pub fn add_runs(
     recording: &mut Recording,
     grid: Grid,
@@ -150,7 +151,7 @@ pub fn add_runs(
         let text = match texts.get(&joined.text) {
             Some(text) => Arc::clone(text),
             None => {
-                let reflection = Reflection::of(&joined.text, "a run of operations")?;
+                let reflection = joined.reflected()?;
                 let text = Arc::new(RunText { text: joined.text.clone(), reflection });
                 texts.insert(joined.text, Arc::clone(&text));
                 text
@@ -214,6 +215,7 @@ fn joined(ops: &[Op], grid: Grid) -> Result<(Joined, Vec<TensorId>), ReflectErro
                 groups: stage.groups[0],
                 buffers: buffers.clone(),
                 early: op.plan.declared.early,
+                renews: op.plan.declared.renews,
             });
         }
     }
