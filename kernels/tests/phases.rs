@@ -356,3 +356,39 @@ fn what_a_phase_may_not_do_ahead_of_its_wait_is_refused() {
         }
     }
 }
+
+/// The rule bites a kernel of our own: with its wait behind what it waits for, a step is refused.
+#[test]
+fn a_built_in_phase_that_waits_too_late_is_refused() {
+    let stages = Stages::of(GRID, benchmarked);
+    let stage = stages.0.iter().find(|s| s.label == "gemv_q/planes_dp4a24").unwrap();
+    let wait = "await_input();";
+    let needs = "round_x(0u, subgroup, sg, subgroup_lane);";
+    assert!(stage.text.contains(wait) && stage.text.contains(needs), "{}", stage.text);
+    let late = stage.text.replacen(wait, "", 1).replacen(needs, &format!("{needs} {wait}"), 1);
+    let said = |text: &str| {
+        let reflection = Reflection::of(text, "text").unwrap_or_else(|e| panic!("{e}"));
+        let phase = |y: usize, x: usize| Phase {
+            label: stage.label.clone(),
+            text,
+            reflection: &reflection,
+            constants: &stage.constants,
+            entry: stage.entry,
+            groups: stage.groups,
+            buffers: (reflection.buffers.iter().enumerate())
+                .map(|(i, buffer)| match buffer.name.as_str() {
+                    "x" => ("x", x),
+                    "y" => ("y", y),
+                    other => (other, 10 + i),
+                })
+                .collect(),
+            early: false,
+            renews: &[],
+        };
+        let joined = phases::join(&[phase(1, 0), phase(2, 1)], GRID).unwrap();
+        joined.reflected().map(|_| ()).map_err(|e| e.to_string())
+    };
+    assert_eq!(said(stage.text), Ok(()));
+    let refused = said(&late).unwrap_err();
+    assert!(refused.contains("`x` ahead of await_input()"), "{refused}");
+}
