@@ -181,10 +181,14 @@ fn a_session_goes_on_without_runs_whose_waits_give_up() {
     }
     for name in ["llama-tiny-q4km", "gemma3-tiny-f16"] {
         let model = Model::open(common::golden(&format!("{name}.gguf"))).unwrap();
-        let (prompt, greedy) = (ids(name, "prompt"), ids(name, "greedy"));
+        let (prompt, mut greedy) = (ids(name, "prompt"), ids(name, "greedy"));
+        // A session ends where the model does.
+        let ended = greedy.iter().position(|token| model.config.end_tokens.contains(token));
+        greedy.truncate(ended.map_or(greedy.len(), |last| last + 1));
         let generate = |session: &mut lathe_harness::decode::Session<'_>| {
             let mut heard = Vec::new();
-            let run = session.generate(&prompt[..], greedy.len(), |token| heard.push(token));
+            let run =
+                session.generate(&prompt[..], ids(name, "greedy").len(), |token| heard.push(token));
             (run, heard)
         };
         let assumed = session_options(Runs::Assumed(TOO_MANY));
@@ -280,7 +284,7 @@ fn a_run_goes_on_behind_tokens_that_were_handed_out() {
     let n = greedy.len();
     let options = RunOptions { prompt, generate: n, steps_per_submit: 4, ..RunOptions::default() };
     let mut kept = Vec::new();
-    for submissions in 0..=n.div_ceil(4) {
+    for submissions in 0..=(n - 1) / 4 {
         for observed in [false, true] {
             let begun = Instant::now();
             let mut known = Known::default();
@@ -313,7 +317,7 @@ fn a_run_goes_on_behind_tokens_that_were_handed_out() {
             assert_eq!(heard, greedy, "{submissions} {observed}: each once");
         }
     }
-    assert!(kept.contains(&0) && kept.contains(&(n - 1).div_euclid(4).min(n)), "{kept:?}");
+    assert!([0, 1, 5].iter().all(|tokens| kept.contains(tokens)), "{kept:?}");
     // What another run handed out is fed, whatever this one would have chosen.
     let other: Vec<u32> = greedy[..3].iter().map(|token| (token + 1) % 320).collect();
     let known = Known { tokens: other.clone(), ..Known::default() };
@@ -352,81 +356,91 @@ fn logits_at(gpu: &Arc<Gpu>, graph: &DecodeGraph, options: &RunOptions, at: usiz
 /// close as rounding may bring them, texts go their own ways from there, and the test says so.
 #[test]
 fn long_greedy_texts_are_the_same_apart_fused_and_as_runs() {
-    let Some(gpu) = common::own_gpu() else { return };
+    if common::gpu().is_none() {
+        return;
+    }
     let rusty: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(common::golden("rusty/rusty.json")).unwrap())
             .unwrap();
     let first = rusty["cases"][0]["prompt"].as_array().unwrap();
     let first = first.iter().map(|id| id.as_u64().unwrap() as u32).collect::<Vec<_>>();
     let tiny = |name: &str| (name.to_owned(), ids(name, "prompt"));
-    for (name, prompt) in [
+    let models = [
         ("rusty/rusty-q6_k".to_owned(), first),
         tiny("gemma3-tiny-q4km"),
         tiny("llama-tiny-q4km"),
         tiny("qwen3-tiny-bf16"),
-    ] {
-        let begun = Instant::now();
-        let model = Model::open(common::golden(&format!("{name}.gguf"))).unwrap();
-        let context = model.config.context_length.min(prompt.len() + 511);
-        let n = context - prompt.len() + 1;
-        let build = |apart: bool, runs| {
-            let hints = match apart {
-                false => Hints::new(),
-                true => ["rms_norm", "glu", "qkv_rope_append", "attention_decode"]
-                    .map(|kernel| (kernel.to_owned(), "naive".into()))
-                    .into(),
-            };
-            let options = GraphOptions {
-                kv: FloatFormat::F32,
-                chunks: Chunks::with_cache(FloatFormat::F32),
-                hints,
-                runs,
-                ..GraphOptions::of_step(context)
-            };
-            let Model { file, config, weights, .. } = &model;
-            graph::build(&file.path, config, weights, &gpu.caps, &options).unwrap()
-        };
-        let graphs = [
-            ("apart", build(true, None)),
-            ("by default", build(false, None)),
-            ("as runs", build(false, Some(Grid { groups: 1, invocations: 64 }))),
-        ];
-        let fused = |graph: &DecodeGraph| {
-            let fuses = |op: &&lathe_harness::plan::recording::Op| op.kernel().fuses.is_some();
-            graph.recording.ops.iter().filter(fuses).count()
-        };
-        let [apart, default, runs] = graphs.each_ref().map(|(_, graph)| graph);
-        assert!(apart.recording.dispatches() > default.recording.dispatches(), "{name}");
-        assert!(fused(apart) < fused(default), "{name}: {}", fused(apart));
-        assert!(runs.recording.runs.len() >= model.config.n_layers, "{name}");
-        let options = RunOptions {
-            prompt: prompt.clone(),
-            generate: n,
-            steps_per_submit: 16,
-            ..RunOptions::default()
-        };
-        let texts = graphs.each_ref().map(|(way, graph)| {
-            let begun = Instant::now();
-            let mut executor = on_gpu(&gpu, graph);
-            let run = session::run(graph, &mut executor, &options, &mut |_| {}).unwrap();
-            eprintln!("{name} {way}: {:.1} s", begun.elapsed().as_secs_f64());
-            assert_eq!(run.generated.len(), n, "{name} {way}");
-            run.generated
-        });
-        for ((way, graph), text) in graphs.iter().zip(&texts).skip(1) {
-            let Some(at) = texts[0].iter().zip(text).position(|(a, b)| a != b) else { continue };
-            let (a, b) = (texts[0][at] as usize, text[at] as usize);
-            for graph in [apart, graph] {
-                let logits = logits_at(&gpu, graph, &options, at);
-                let scale = logits.iter().fold(0f32, |most, v| most.max(v.abs()));
-                let bound = scale * session::logits_limit(graph).sqrt() as f32;
-                let margin = (logits[a] - logits[b]).abs();
-                eprintln!("{name} {way}: token {at} is {b}, apart {a}: {margin:e} of {bound:e}");
-                assert!(margin <= bound, "{name} {way}: token {at}: {a} or {b}, by {margin:e}");
-            }
+    ];
+    // Steps this small keep no more than one core busy.
+    std::thread::scope(|scope| {
+        for (name, prompt) in &models {
+            scope.spawn(|| three_ways(&common::own_gpu().unwrap(), name, prompt));
         }
-        let distinct = texts[0].iter().collect::<std::collections::BTreeSet<_>>().len();
-        let took = begun.elapsed().as_secs_f64();
-        eprintln!("{name}: {n} tokens, {distinct} different ones, three ways in {took:.1} s");
+    });
+}
+
+fn three_ways(gpu: &Arc<Gpu>, name: &str, prompt: &[u32]) {
+    let begun = Instant::now();
+    let model = Model::open(common::golden(&format!("{name}.gguf"))).unwrap();
+    let context = model.config.context_length.min(prompt.len() + 511);
+    let n = context - prompt.len() + 1;
+    let build = |apart: bool, runs| {
+        let hints = match apart {
+            false => Hints::new(),
+            true => ["rms_norm", "glu", "qkv_rope_append", "attention_decode"]
+                .map(|kernel| (kernel.to_owned(), "naive".into()))
+                .into(),
+        };
+        let options = GraphOptions {
+            kv: FloatFormat::F32,
+            chunks: Chunks::with_cache(FloatFormat::F32),
+            hints,
+            runs,
+            ..GraphOptions::of_step(context)
+        };
+        let Model { file, config, weights, .. } = &model;
+        graph::build(&file.path, config, weights, &gpu.caps, &options).unwrap()
+    };
+    let graphs = [
+        ("apart", build(true, None)),
+        ("by default", build(false, None)),
+        ("as runs", build(false, Some(Grid { groups: 1, invocations: 64 }))),
+    ];
+    let fused = |graph: &DecodeGraph| {
+        let fuses = |op: &&lathe_harness::plan::recording::Op| op.kernel().fuses.is_some();
+        graph.recording.ops.iter().filter(fuses).count()
+    };
+    let [apart, default, runs] = graphs.each_ref().map(|(_, graph)| graph);
+    assert!(apart.recording.dispatches() > default.recording.dispatches(), "{name}");
+    assert!(fused(apart) < fused(default), "{name}: {}", fused(apart));
+    assert!(runs.recording.runs.len() >= model.config.n_layers, "{name}");
+    let options = RunOptions {
+        prompt: prompt.to_vec(),
+        generate: n,
+        steps_per_submit: 16,
+        ..RunOptions::default()
+    };
+    let texts = graphs.each_ref().map(|(way, graph)| {
+        let begun = Instant::now();
+        let mut executor = on_gpu(gpu, graph);
+        let run = session::run(graph, &mut executor, &options, &mut |_| {}).unwrap();
+        eprintln!("{name} {way}: {:.1} s", begun.elapsed().as_secs_f64());
+        assert_eq!(run.generated.len(), n, "{name} {way}");
+        run.generated
+    });
+    for ((way, graph), text) in graphs.iter().zip(&texts).skip(1) {
+        let Some(at) = texts[0].iter().zip(text).position(|(a, b)| a != b) else { continue };
+        let (a, b) = (texts[0][at] as usize, text[at] as usize);
+        for graph in [apart, graph] {
+            let logits = logits_at(gpu, graph, &options, at);
+            let scale = logits.iter().fold(0f32, |most, v| most.max(v.abs()));
+            let bound = scale * session::logits_limit(graph).sqrt() as f32;
+            let margin = (logits[a] - logits[b]).abs();
+            eprintln!("{name} {way}: token {at} is {b}, apart {a}: {margin:e} of {bound:e}");
+            assert!(margin <= bound, "{name} {way}: token {at}: {a} or {b}, by {margin:e}");
+        }
     }
+    let distinct = texts[0].iter().collect::<std::collections::BTreeSet<_>>().len();
+    let took = begun.elapsed().as_secs_f64();
+    eprintln!("{name}: {n} tokens, {distinct} different ones, three ways in {took:.1} s");
 }
