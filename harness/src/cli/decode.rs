@@ -436,7 +436,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             match decode(opts, &graph, &mut executor, &run_options, &side, &mut said) {
                 Ok(outcome) => {
                     said.finish();
-                    finish(global, report(&loaded, &graph, &run_options, &side, outcome));
+                    finish(global, &report(&loaded, &graph, &run_options, &side, outcome));
                 }
                 Err(error) => {
                     let options = SessionOptions { context, ..loaded.options.clone() };
@@ -454,7 +454,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                         decode(opts, &graph, &mut executor, &options, &side, &mut said)?;
                     outcome.run.runs_gave_up = Some(gave_up);
                     said.finish();
-                    finish(global, report(&loaded, &graph, &options, &side, outcome));
+                    finish(global, &report(&loaded, &graph, &options, &side, outcome));
                 }
             }
         }
@@ -466,18 +466,18 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             let mut said = Said::of(global, &loaded, &bar);
             let outcome = decode(opts, &graph, &mut executor, &run_options, &side, &mut said)?;
             said.finish();
-            finish(global, report(&loaded, &graph, &run_options, &side, outcome));
+            finish(global, &report(&loaded, &graph, &run_options, &side, outcome));
         }
     }
     Ok(())
 }
 
 /// Prints the report of a run.
-fn finish(global: &Global, report: Report) {
+fn finish(global: &Global, report: &Report) {
     if global.json {
-        out::json(&report);
+        out::json(report);
     } else {
-        output::print(&report);
+        output::print(report);
     }
 }
 
