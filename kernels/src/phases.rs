@@ -75,8 +75,8 @@ impl Joined {
     /// What naga says of the text.
     ///
     /// # Errors
-    /// naga refuses it, or a phase breaks the rule of runs: ahead of its wait it touches what others
-    /// may be writing or reading, or not every invocation waits, once.
+    /// naga refuses it, or a phase breaks the rule of runs: ahead of its wait it touches what
+    /// others may be writing or reading, or not every invocation waits, once.
     pub fn reflected(&self) -> Result<Reflection, ReflectError> {
         let reflection = Reflection::of(&self.text, "a run of operations")?;
         ahead::check(self, &reflection).map_err(ReflectError::Link)?;

@@ -232,8 +232,8 @@ impl Model {
         graph::build(&self.file.path, &self.config, &self.weights, &caps, &options)
     }
 
-    /// What goes on where `error` says that workgroups of runs waited in vain for others, and nobody
-    /// chose those runs: the step with a dispatch a stage, which a warning announces. `tokens` were
+    /// What goes on where `error` says that workgroups of runs waited in vain for others, and
+    /// nobody chose those runs: the step with a dispatch a stage, which a warning announces. `tokens` were
     /// handed out until then. [`Runs::Auto`] has no runs on this device from now on.
     ///
     /// # Errors
@@ -308,8 +308,8 @@ pub struct Session<'a> {
 
 impl Session<'_> {
     /// Generates up to `n` tokens of a new sequence, fewer where the model ends it; `on_token`
-    /// hears of each as soon as its submission ends. Where workgroups of [`Runs::Auto`] wait in vain
-    /// for others, the session goes on without runs, and [`Run::runs_gave_up`] says so.
+    /// hears of each as soon as its submission ends. Where workgroups of [`Runs::Auto`] wait in
+    /// vain for others, the session goes on without runs, and [`Run::runs_gave_up`] says so.
     ///
     /// # Errors
     /// The prompt is empty, has tokens that the model lacks, or does not fit the context together

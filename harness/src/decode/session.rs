@@ -34,8 +34,8 @@ pub struct RunOptions {
     pub known: Known,
 }
 
-/// Tokens that a run handed out before it failed. The run that goes on in its place feeds them as its
-/// own first choices, and nobody hears of them again.
+/// Tokens that a run handed out before it failed. The run that goes on in its place feeds them as
+/// its own first choices, and nobody hears of them again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// In order, starting with the one after the prompt.

@@ -132,8 +132,8 @@ fn is_phase(op: &Op, grid: Grid) -> bool {
 /// and can be phases. What needs more buffers or workgroup memory than the adapter has stays apart.
 ///
 /// # Errors
-/// Phases cannot be joined, one breaks the rule of runs ([`Joined::reflected`]), or naga refuses what
-/// comes of it.
+/// Phases cannot be joined, one breaks the rule of runs ([`Joined::reflected`]), or naga refuses
+/// what comes of it.
 pub fn add_runs(
     recording: &mut Recording,
     grid: Grid,
