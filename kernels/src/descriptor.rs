@@ -298,8 +298,8 @@ pub struct Variant<P: 'static> {
     /// Whether a run declares its weights `read_write`: a driver then leaves loads ahead of a wait
     /// where they are. Measured for each; it does not always win.
     pub early: bool,
-    /// Bindings that a phase loads ahead of its wait although it writes them: of an element that may
-    /// have been written meanwhile it uses the new value, which it has from elsewhere, or none.
+    /// Bindings that a phase loads ahead of its wait although it writes them: of an element that
+    /// may have been written meanwhile it uses the new value, which it has from elsewhere, or none.
     pub renews: &'static [&'static str],
     /// Overrides a tuner may try, with the values worth trying.
     pub tunables: Tunables,

@@ -233,8 +233,8 @@ impl Model {
     }
 
     /// What goes on where `error` says that workgroups of runs waited in vain for others, and
-    /// nobody chose those runs: the step with a dispatch a stage, which a warning announces. `tokens` were
-    /// handed out until then. [`Runs::Auto`] has no runs on this device from now on.
+    /// nobody chose those runs: the step with a dispatch a stage, which a warning announces.
+    /// `tokens` were handed out until then. [`Runs::Auto`] has no runs on this device from now on.
     ///
     /// # Errors
     /// `error` itself where it is another or the runs were an explicit choice; as for
