@@ -592,8 +592,8 @@ fn decode_writes_logits_of_every_position_and_its_document() {
     }
 }
 
-/// Workgroups of a software adapter wait in vain. Where nobody chose them a decode goes on without and
-/// says so; what is chosen or measured fails.
+/// Workgroups of a software adapter wait in vain. Where nobody chose them a decode goes on without
+/// and says so; what is chosen or measured fails.
 #[test]
 fn a_decode_goes_on_where_runs_that_nobody_chose_give_up() {
     let Some(gpu) = common::gpu() else { return };
