@@ -351,9 +351,10 @@ fn logits_at(gpu: &Arc<Gpu>, graph: &DecodeGraph, options: &RunOptions, at: usiz
 }
 
 /// 512 greedy tokens of a trained checkpoint, and 128 of each architecture, whose contexts hold
-/// more and whose steps take as long: with every fusion apart, by default, and with layers that are one dispatch on
-/// one workgroup, which waits for nobody. Three ways of rounding, one text; where two logits are as
-/// close as rounding may bring them, texts go their own ways from there, and the test says so.
+/// more and whose steps take as long: with every fusion apart, by default, and with layers that
+/// are one dispatch on one workgroup, which waits for nobody. Three ways of rounding, one text;
+/// where two logits are as close as rounding may bring them, texts go their own ways from there,
+/// and the test says so.
 #[test]
 fn long_greedy_texts_are_the_same_apart_fused_and_as_runs() {
     if common::gpu().is_none() {
