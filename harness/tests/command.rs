@@ -592,6 +592,48 @@ fn decode_writes_logits_of_every_position_and_its_document() {
     }
 }
 
+/// Workgroups of a software adapter wait in vain. Where nobody chose them a decode goes on without
+/// and says so; what is chosen or measured fails.
+#[test]
+fn a_decode_goes_on_where_runs_that_nobody_chose_give_up() {
+    let Some(gpu) = common::gpu() else { return };
+    if !gpu.adapter.software {
+        eprintln!("UNAVAILABLE, not tested: {} may run all workgroups at once", gpu.adapter.name);
+        return;
+    }
+    let _turn = common::turn();
+    let model = golden("llama-tiny-q4km.gguf");
+    let base = ["decode", "--model", &model, "--prompt-tokens", "2,62,302,75", "--ignore-eos"];
+    let run = |more: &[&str]| lathe(&[&base[..], &["-n", "20", "--untuned"], more].concat());
+    let off = document(&run(&["--runs", "off", "--json"]));
+    assert!(off.get("runs_gave_up").is_none(), "{off}");
+    // Verified step by step first, not at all, and in every position.
+    for (more, tokens) in [(&[][..], 0), (&["--no-verify"], 1), (&["--verify"], 0)] {
+        let output = run(&[more, &["--runs", "auto:64x64", "--json"]].concat());
+        assert_eq!(code(&output), 0, "{more:?}: {}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.contains("waited in vain") && said.contains("going on"), "{more:?}: {said}");
+        let report = document(&output);
+        assert_eq!(report["generated"], off["generated"], "{more:?}");
+        let gave_up = &report["runs_gave_up"];
+        assert_eq!((&gave_up["grid"], &gave_up["tokens"]), (&"64x64".into(), &tokens.into()));
+        assert_eq!(report["dispatches_per_token"], off["dispatches_per_token"], "{more:?}");
+        // A figure is one way's or none.
+        assert_eq!(report["decode_tok_s"].is_null(), tokens > 0, "{more:?}: {report}");
+    }
+    let bench = ["bench", "decode", "--model", &model, "-n", "4", "-p", "0", "-d", "0", "-r", "1"];
+    let ab = ["ab", "decode", "--model", &model, "--a", "runs=off", "--b", "runs=auto:64x64"];
+    for args in [
+        &[&base[..], &["--runs", "64x64"]].concat()[..],
+        &[&bench[..], &["--runs", "auto:64x64"]].concat(),
+        &[&ab[..], &["--allow-software"]].concat(),
+    ] {
+        let output = lathe(args);
+        assert_eq!(code(&output), 4, "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("--runs off"), "{args:?}: {}", stderr(&output));
+    }
+}
+
 #[test]
 fn decode_samples_by_seed() {
     let model = golden("qwen3-tiny-bf16.gguf");

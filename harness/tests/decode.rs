@@ -67,6 +67,7 @@ impl Golden {
             steps_per_submit: 1,
             stop_at: Vec::new(),
             seed: 0,
+            ..RunOptions::default()
         }
     }
 

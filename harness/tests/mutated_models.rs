@@ -329,7 +329,7 @@ fn decode(file: ModelFile) -> Result<usize> {
             generate: generate.min(options.context + 1 - prompt.len()),
             steps_per_submit: 1,
             stop_at: Vec::new(),
-            seed: 0,
+            ..RunOptions::default()
         };
         tokens += session::run(&graph, &mut executor, &run, &mut |_| {})?.generated.len();
     }

@@ -298,6 +298,9 @@ pub struct Variant<P: 'static> {
     /// Whether a run declares its weights `read_write`: a driver then leaves loads ahead of a wait
     /// where they are. Measured for each; it does not always win.
     pub early: bool,
+    /// Bindings that a phase loads ahead of its wait although it writes them: of an element that
+    /// may have been written meanwhile it uses the new value, which it has from elsewhere, or none.
+    pub renews: &'static [&'static str],
     /// Overrides a tuner may try, with the values worth trying.
     pub tunables: Tunables,
     /// Why this variant cannot run a shape, beyond what reflection finds (features, memory).
@@ -316,6 +319,7 @@ impl<P> Variant<P> {
         constants: |_, _| Vec::new(),
         phase: |_, _, _| None,
         early: false,
+        renews: &[],
         tunables: &[],
         unsupported: |_, _| None,
         packing: Packing::Blocks,
@@ -432,6 +436,8 @@ pub struct KernelVariant {
     pub packing: Packing,
     /// Whether a run declares its weights `read_write`; see [`Variant::early`].
     pub early: bool,
+    /// Bindings that it loads ahead of its wait and writes; see [`Variant::renews`].
+    pub renews: &'static [&'static str],
     constants: On<Capabilities, Overrides>,
     phase: AsPhase,
     unsupported: On<Capabilities, Option<String>>,
@@ -500,6 +506,7 @@ impl<P: Params> Variant<P> {
             tunables: self.tunables,
             packing: self.packing,
             early: self.early,
+            renews: self.renews,
             constants: Box::new(|shape, caps| (self.constants)(&P::read(shape), caps)),
             phase: Box::new(|shape, caps, grid| (self.phase)(&P::read(shape), caps, grid)),
             unsupported: Box::new(|shape, caps| (self.unsupported)(&P::read(shape), caps)),

@@ -8,6 +8,8 @@
 //!
 //! A wait is bounded: where workgroups are missing, those that wait give up, and a word says so.
 
+mod ahead;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 
@@ -34,6 +36,8 @@ pub struct Phase<'a> {
     pub buffers: BTreeMap<&'a str, usize>,
     /// Whether loads of its `weights` stay where the text has them ([`crate::Variant::early`]).
     pub early: bool,
+    /// Variables that it loads ahead of its wait and writes ([`crate::Variant::renews`]).
+    pub renews: &'static [&'static str],
 }
 
 /// Workgroups that run at the same time, and their invocations.
@@ -53,6 +57,31 @@ pub struct Joined {
     /// Name of each variable and the number of its buffer. A buffer may have several variables, of
     /// different types.
     pub buffers: Vec<(String, usize)>,
+    phases: Vec<JoinedPhase>,
+}
+
+/// What a phase is called in a joined text.
+#[derive(Clone, Debug)]
+struct JoinedPhase {
+    label: String,
+    /// Its entry point.
+    function: String,
+    /// Its own name of each variable that it shares with others, and the joined one.
+    names: Vec<(String, String)>,
+    renews: &'static [&'static str],
+}
+
+impl Joined {
+    /// What naga says of the text.
+    ///
+    /// # Errors
+    /// naga refuses it, or a phase breaks the rule of runs: ahead of its wait it touches what
+    /// others may be writing or reading, or not every invocation waits, once.
+    pub fn reflected(&self) -> Result<Reflection, ReflectError> {
+        let reflection = Reflection::of(&self.text, "a run of operations")?;
+        ahead::check(self, &reflection).map_err(ReflectError::Link)?;
+        Ok(reflection)
+    }
 }
 
 /// The entry point of a joined text.
@@ -117,6 +146,7 @@ struct Whole {
     /// Element type and number of a shared workgroup array: the lengths that phases want.
     pool: BTreeMap<(String, usize), Vec<String>>,
     declarations: String,
+    phases: Vec<JoinedPhase>,
 }
 
 /// A text with its declarations by name.
@@ -214,7 +244,7 @@ impl Whole {
                 self.directives.insert(parsed.renamed(tokens, &HashMap::new(), false));
             }
         }
-        let prefix = format!("p{i}_");
+        let prefix = prefix(i);
         let mut names: HashMap<&str, String> =
             reached.iter().map(|name| (*name, format!("{prefix}{name}"))).collect();
         let kept: Vec<&Declaration<'_>> = parsed
@@ -251,6 +281,13 @@ impl Whole {
             self.pool.entry((element, *slot)).or_default().push(length);
             *slot += 1;
         }
+        let shared = kept.iter().filter(|d| d.kind == "var" && !names[d.name].starts_with(&prefix));
+        self.phases.push(JoinedPhase {
+            label: phase.label.clone(),
+            function: names[phase.entry].clone(),
+            names: shared.map(|d| (d.name.to_owned(), names[d.name].clone())).collect(),
+            renews: phase.renews,
+        });
         let _ = writeln!(self.declarations, "\n// Phase {i}: {}.", phase.label);
         for d in kept {
             let tokens = parsed.tokens(d);
@@ -470,7 +507,7 @@ impl Whole {
              @builtin(local_invocation_index) lid: u32,\n{parameters}) {{\n    \
              let group = run_group.x;\n    run_lid = lid;\n{main}}}\n"
         );
-        Joined { text, buffers }
+        Joined { text, buffers, phases: self.phases }
     }
 }
 
@@ -509,6 +546,11 @@ fn run_await(counter: u32) {
     workgroupBarrier();
 }
 ";
+
+/// What the names of a phase's own declarations begin with.
+fn prefix(phase: usize) -> String {
+    format!("p{phase}_")
+}
 
 fn variable(binding: usize) -> String {
     format!("run_buffer_{binding}")

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lathe_kernels::phases::{self, Grid, Phase};
-use lathe_kernels::{Capabilities, Constants, Reflection, Shape};
+use lathe_kernels::{Capabilities, Constants, ReflectError, Reflection, Shape};
 
 /// A large GPU with subgroups of 32.
 fn caps() -> Capabilities {
@@ -28,6 +28,7 @@ struct Stage {
     constants: Constants,
     entry: &'static str,
     groups: u32,
+    renews: &'static [&'static str],
 }
 
 /// All of them, each with buffers of its own.
@@ -52,7 +53,16 @@ impl Stages {
                         let label = format!("{}/{}", kernel.name, variant.name);
                         let (text, entry) = (source.text, stage.entry);
                         let (reflection, constants) = (Arc::clone(&reflection), constants.clone());
-                        list.push(Stage { label, text, reflection, constants, entry, groups });
+                        let renews = variant.renews;
+                        list.push(Stage {
+                            label,
+                            text,
+                            reflection,
+                            constants,
+                            entry,
+                            groups,
+                            renews,
+                        });
                     }
                 }
             }
@@ -81,6 +91,7 @@ impl Stages {
                     })
                     .collect(),
                 early: true,
+                renews: s.renews,
             })
             .collect()
     }
@@ -104,8 +115,9 @@ fn every_phase_joins_with_the_next() {
     for pair in phases.windows(2) {
         let shown = format!("{} and {}", pair[0].label, pair[1].label);
         let joined = phases::join(pair, GRID).unwrap_or_else(|e| panic!("{shown}: {e}"));
-        let reflection = Reflection::of(&joined.text, "joined")
-            .unwrap_or_else(|e| panic!("{shown}: {e}\n{}", joined.text));
+        // Each keeps the rule of what may be done ahead of a wait.
+        let reflection =
+            joined.reflected().unwrap_or_else(|e| panic!("{shown}: {e}\n{}", joined.text));
         assert!(reflection.overrides.is_empty(), "{shown}");
         assert_eq!(reflection.entries.len(), 1, "{shown}");
         let (memory, invocations) = reflection.workgroup(phases::ENTRY, &Constants::new()).unwrap();
@@ -147,6 +159,7 @@ fn a_buffer_between_phases_is_written_in_both() {
         groups,
         buffers: BTreeMap::from([("x", x), ("y", y)]),
         early: false,
+        renews: &[],
     };
     let grid = Grid { groups: 2, invocations: 32 };
     let joined = phases::join(&[phase(0, 1, 2), phase(1, 2, 1)], grid).unwrap();
@@ -157,7 +170,7 @@ fn a_buffer_between_phases_is_written_in_both() {
         assert!(declared(i).contains("@coherent var<storage, read_write>"), "{}", joined.text);
     }
     assert_eq!(joined.text.matches("var<workgroup>").count(), 1, "{}", joined.text);
-    assert!(Reflection::of(&joined.text, "joined").is_ok());
+    assert!(joined.reflected().is_ok());
 
     let error = |phases: &[Phase<'_>], grid| phases::join(phases, grid).unwrap_err().to_string();
     let wide = Grid { groups: 2, invocations: 64 };
@@ -168,4 +181,215 @@ fn a_buffer_between_phases_is_written_in_both() {
     assert!(error(&many, grid).contains("at most"));
     let unbound = Phase { buffers: BTreeMap::new(), ..phase(0, 1, 1) };
     assert!(error(&[unbound], grid).contains("is not bound"));
+}
+
+/// A phase that writes `y`, and one behind it that reads it as `x`, with `body` in its entry point.
+struct Pair {
+    writer: &'static str,
+    reader: String,
+}
+
+const WRITER: &str = "@group(0) @binding(0) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(32)
+fn main(@builtin(local_invocation_index) at: u32) { y[at] = 1.0; }
+";
+
+const READER: &str = "@group(0) @binding(0) var<storage, read> w: array<f32>;
+@group(0) @binding(1) var<storage, read> x: array<f32>;
+@group(0) @binding(2) var<storage, read_write> z: array<f32>;
+@group(0) @binding(3) var<storage, read_write> counter: array<atomic<u32>>;
+var<workgroup> held: array<f32, 32>;
+struct Cell { value: f32 }
+var<workgroup> cell: Cell;
+var<private> mine: f32;
+const NEVER = false;
+override LATE: bool = true;
+fn await_input() {}
+fn early(i: u32) -> f32 { return x[i]; }
+fn deep(i: u32) -> f32 { return early(i + 1u); }
+fn weight(at: ptr<function, f32>, i: u32) { *at = w[i]; mine = *at; }
+fn waits() { await_input(); }
+fn leaves(i: u32) { if (i > 3u) { return; } await_input(); }
+";
+
+impl Pair {
+    fn new(body: &str) -> Self {
+        let reader = format!(
+            "{READER}@compute @workgroup_size(32)\n\
+             fn main(@builtin(local_invocation_index) at: u32) {{\n{body}\n}}\n"
+        );
+        Self { writer: WRITER, reader }
+    }
+
+    /// What is said of the two on a grid of two workgroups; the reader has `groups`.
+    fn said(&self, groups: u32, renews: &'static [&'static str]) -> Result<(), String> {
+        let reflections = [self.writer, &self.reader]
+            .map(|text| Reflection::of(text, "text").unwrap_or_else(|e| panic!("{e}\n{text}")));
+        let constants = reflections.each_ref().map(|r| r.constants([]).unwrap());
+        let phase = |i: usize, label: &str, text, groups, buffers| Phase {
+            label: label.into(),
+            text,
+            reflection: &reflections[i],
+            constants: &constants[i],
+            entry: "main",
+            groups,
+            buffers,
+            early: false,
+            renews,
+        };
+        let grid = Grid { groups: 2, invocations: 32 };
+        let buffers = BTreeMap::from([("w", 0), ("x", 1), ("z", 2), ("counter", 3)]);
+        let phases = [
+            phase(0, "writes, writer", self.writer, 2, BTreeMap::from([("y", 1)])),
+            phase(1, "reads, reader", &self.reader, groups, buffers),
+        ];
+        let joined = phases::join(&phases, grid).unwrap();
+        match joined.reflected() {
+            Ok(_) => Ok(()),
+            Err(ReflectError::Link(reason)) => Err(reason),
+            Err(other) => panic!("{other}\n{}", joined.text),
+        }
+    }
+}
+
+/// What a phase may do ahead of its wait, with as many workgroups as the grid and with fewer.
+#[test]
+fn a_phase_may_load_ahead_what_nobody_writes() {
+    for body in [
+        "let a = w[at]; await_input(); z[at] = a + x[at];",
+        "var a = 0.0; weight(&a, at); await_input(); z[at] = a + x[at] + mine;",
+        "let a = w[at]; waits(); held[at] = early(at); workgroupBarrier(); z[at] = a + held[at];",
+        // The way that is not taken is none.
+        "var a = 0.0; if (NEVER) { a = x[at]; } await_input(); z[at] = a + x[at];",
+        "var a = 0.0; if (!LATE) { a = x[at]; } await_input(); if (LATE) { a = x[at]; } z[at] = a;",
+        "let n = arrayLength(&x); await_input(); if (at > n) { return; } z[at] = x[at];",
+        "{ let a = w[at]; await_input(); z[at] = a; }",
+        // Without a word of waiting, it waits before it begins.
+        "z[at] = x[at];",
+    ] {
+        for groups in [1, 2] {
+            assert_eq!(Pair::new(body).said(groups, &[]), Ok(()), "{groups}: {body}");
+        }
+    }
+    // With more places than workgroups the wait comes before the first.
+    assert_eq!(Pair::new("let a = x[at]; await_input(); z[at] = a;").said(4, &[]), Ok(()));
+    let renewed = "let a = z[at]; await_input(); z[at] = a + x[at];";
+    assert_eq!(Pair::new(renewed).said(2, &["z"]), Ok(()));
+}
+
+#[test]
+fn what_a_phase_may_not_do_ahead_of_its_wait_is_refused() {
+    let faults = [
+        (
+            "let a = x[at]; await_input(); z[at] = a;",
+            "`main` loads `x` ahead of await_input(), and `writes, writer`",
+        ),
+        ("let a = early(at); await_input(); z[at] = a;", "`early` loads `x` ahead"),
+        ("let a = deep(at); waits(); z[at] = a;", "`early` loads `x` ahead"),
+        ("var a = 0.0; if (at > 3u) { a = x[at]; } await_input(); z[at] = a;", "loads `x` ahead"),
+        (
+            "var a = 0.0; if (at > 3u) { } else { a = x[at]; } await_input(); z[at] = a;",
+            "loads `x`",
+        ),
+        (
+            "var a = 0.0; for (var i = 0u; i < 4u; i++) { a += x[i]; } await_input(); z[at] = a;",
+            "loads `x`",
+        ),
+        (
+            "var a = 0.0; switch at { case 3u: { a = x[at]; } default: {} } await_input(); z[at] = a;",
+            "loads `x`",
+        ),
+        (
+            "z[at] = w[at]; await_input(); z[at] += x[at];",
+            "`main` writes `z` ahead of await_input(): others",
+        ),
+        ("atomicAdd(&counter[0], 1u); await_input(); z[at] = x[at];", "writes `counter` ahead"),
+        (
+            "let a = atomicLoad(&counter[0]); await_input(); atomicStore(&counter[0], a);",
+            "`counter` ahead",
+        ),
+        (
+            "let a = z[at]; await_input(); z[at] = a + x[at];",
+            "loads `z` ahead of await_input(), and the phase writes it",
+        ),
+        (
+            "held[at] = w[at]; await_input(); z[at] = held[at ^ 1u];",
+            "writes `held` ahead of await_input(): the phase before",
+        ),
+        ("cell.value = w[0]; await_input(); z[at] = cell.value;", "writes `cell` ahead"),
+        ("let await_input = x[at]; z[at] = await_input;", "names await_input() and never calls it"),
+        ("if (NEVER) { await_input(); }", "names await_input() and never calls it"),
+        (
+            "if (at < 16u) { await_input(); } z[at] = x[at];",
+            "`main` calls await_input() in a branch or a loop",
+        ),
+        (
+            "if (at < 16u) { await_input(); } else { await_input(); } z[at] = x[at];",
+            "in a branch or a loop",
+        ),
+        ("if (at < 16u) { waits(); } z[at] = x[at];", "in a branch or a loop"),
+        (
+            "for (var i = 0u; i < 2u; i++) { await_input(); } z[at] = x[at];",
+            "in a branch or a loop",
+        ),
+        (
+            "switch at { case 1u: { await_input(); } default: {} } z[at] = x[at];",
+            "in a branch or a loop",
+        ),
+        (
+            "await_input(); z[at] = x[at]; await_input();",
+            "`main` calls await_input() a second time",
+        ),
+        ("await_input(); z[at] = x[at]; if (at > 1u) { waits(); }", "in a branch or a loop"),
+        ("waits(); waits(); z[at] = x[at];", "a second time"),
+        (
+            "if (at > 3u) { return; } await_input(); z[at] = x[at];",
+            "`main` returns ahead of await_input()",
+        ),
+        ("leaves(at); z[at] = x[at];", "`leaves` returns ahead of await_input()"),
+    ];
+    for (body, wanted) in faults {
+        for groups in [1, 2] {
+            let said = Pair::new(body).said(groups, &[]).expect_err(body);
+            assert!(said.starts_with("reads, reader: "), "{body}: {said}");
+            assert!(said.contains(wanted), "{groups}: {body}: {said}");
+        }
+    }
+}
+
+/// The rule bites a kernel of our own: with its wait behind what it waits for, a step is refused.
+#[test]
+fn a_built_in_phase_that_waits_too_late_is_refused() {
+    let stages = Stages::of(GRID, benchmarked);
+    let stage = stages.0.iter().find(|s| s.label == "gemv_q/planes_dp4a24").unwrap();
+    let wait = "await_input();";
+    let needs = "round_x(0u, subgroup, sg, subgroup_lane);";
+    assert!(stage.text.contains(wait) && stage.text.contains(needs), "{}", stage.text);
+    let late = stage.text.replacen(wait, "", 1).replacen(needs, &format!("{needs} {wait}"), 1);
+    let said = |text: &str| {
+        let reflection = Reflection::of(text, "text").unwrap_or_else(|e| panic!("{e}"));
+        let phase = |y: usize, x: usize| Phase {
+            label: stage.label.clone(),
+            text,
+            reflection: &reflection,
+            constants: &stage.constants,
+            entry: stage.entry,
+            groups: stage.groups,
+            buffers: (reflection.buffers.iter().enumerate())
+                .map(|(i, buffer)| match buffer.name.as_str() {
+                    "x" => ("x", x),
+                    "y" => ("y", y),
+                    other => (other, 10 + i),
+                })
+                .collect(),
+            early: false,
+            // What a product is added to is loaded too early as well, and is not meant.
+            renews: &["y"],
+        };
+        let joined = phases::join(&[phase(1, 0), phase(2, 1)], GRID).unwrap();
+        joined.reflected().map(|_| ()).map_err(|e| e.to_string())
+    };
+    assert_eq!(said(stage.text), Ok(()));
+    let refused = said(&late).unwrap_err();
+    assert!(refused.contains("`x` ahead of await_input()"), "{refused}");
 }

@@ -11,9 +11,10 @@ mod sides;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use indicatif::ProgressBar;
 use lathe_kernels::{Capabilities, FloatFormat, Kernel, Problem};
 use serde::Serialize;
 
@@ -26,8 +27,8 @@ use crate::data::steady::steady;
 use crate::decode::graph::{self, Chunks, Selected};
 use crate::decode::session::{self, Prompts, Verifier};
 use crate::decode::{
-    DecodeGraph, GraphOptions, LoadOptions, Model, Prefix, Run, RunOptions, SessionOptions,
-    VERIFIED,
+    Apart, DecodeGraph, GaveUp, GraphOptions, Known, LoadOptions, Model, Prefix, Run, RunOptions,
+    SessionOptions, VERIFIED,
 };
 use crate::error::{Error, Result};
 use crate::execute::{CpuExecutor, Execute, GpuExecutor};
@@ -374,6 +375,9 @@ struct Report {
     copy_gb_s: Option<f64>,
     bandwidth_fraction: Option<f64>,
     verified: Option<Verified>,
+    /// Absent where none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runs_gave_up: Option<GaveUp>,
     selected: Vec<Selected>,
 }
 
@@ -401,6 +405,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         steps_per_submit: opts.steps_per_submit,
         stop_at: if opts.ignore_eos { Vec::new() } else { loaded.model.config.end_tokens.clone() },
         seed: loaded.options.seed,
+        known: Known::default(),
     };
     if opts.profile_prompt {
         return prompt_profile::profile(global, opts, &loaded, &run_options);
@@ -424,16 +429,78 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 }
             };
             let mut executor = on_device(global, &gpu, &graph)?;
-            let memory = Some((predicted, executor.device_bytes()));
-            let side = Side { gpu: Some(&gpu), memory, copy };
-            decode(global, opts, &loaded, &graph, &mut executor, &run_options, &side)
+            let memory = |executor: &GpuExecutor| Some((predicted, executor.device_bytes()));
+            let side = Side { gpu: Some(&gpu), memory: memory(&executor), copy };
+            let bar = global.progress(context as u64, "decoding", false);
+            let mut said = Said::of(global, &loaded, &bar);
+            match decode(opts, &graph, &mut executor, &run_options, &side, &mut said) {
+                Ok(outcome) => {
+                    said.finish();
+                    finish(global, &report(&loaded, &graph, &run_options, &side, outcome));
+                }
+                Err(error) => {
+                    let options = SessionOptions { context, ..loaded.options.clone() };
+                    let known = said.known.clone();
+                    let apart = loaded.model.without_runs(
+                        &executor,
+                        &options,
+                        error,
+                        known.tokens.len(),
+                    )?;
+                    let Apart { graph, mut executor, gave_up } = apart;
+                    let options = RunOptions { known, ..run_options };
+                    let side = Side { memory: memory(&executor), ..side };
+                    let mut outcome =
+                        decode(opts, &graph, &mut executor, &options, &side, &mut said)?;
+                    outcome.run.runs_gave_up = Some(gave_up);
+                    said.finish();
+                    finish(global, &report(&loaded, &graph, &options, &side, outcome));
+                }
+            }
         }
         ExecutorName::Cpu => {
             let graph = loaded.graph(None, context)?;
             let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
             let side = Side { gpu: None, memory: None, copy: None };
-            decode(global, opts, &loaded, &graph, &mut executor, &run_options, &side)
+            let bar = global.progress(context as u64, "decoding", false);
+            let mut said = Said::of(global, &loaded, &bar);
+            let outcome = decode(opts, &graph, &mut executor, &run_options, &side, &mut said)?;
+            said.finish();
+            finish(global, &report(&loaded, &graph, &run_options, &side, outcome));
         }
+    }
+    Ok(())
+}
+
+/// Prints the report of a run.
+fn finish(global: &Global, report: &Report) {
+    if global.json {
+        out::json(report);
+    } else {
+        output::print(report);
+    }
+}
+
+/// What was said of a run until now.
+struct Said<'a> {
+    bar: &'a ProgressBar,
+    text: Text<'a>,
+    known: Known,
+}
+
+impl<'a> Said<'a> {
+    fn of(global: &Global, loaded: &'a Loaded, bar: &'a ProgressBar) -> Self {
+        Self { bar, text: Text::of(global, loaded, bar), known: Known::default() }
+    }
+
+    fn push(&mut self, token: u32, begun: Instant) {
+        self.text.push(token);
+        self.known.push(token, begun);
+    }
+
+    fn finish(self) {
+        self.bar.finish_and_clear();
+        self.text.finish();
     }
 }
 
@@ -475,22 +542,22 @@ struct Side<'a> {
     copy: Option<f64>,
 }
 
+/// Verifies a run as far as it is asked for, and runs it.
 fn decode(
-    global: &Global,
     opts: &Opts,
-    loaded: &Loaded,
     graph: &DecodeGraph,
     executor: &mut dyn Execute,
     options: &RunOptions,
     side: &Side<'_>,
-) -> Result<()> {
+    said: &mut Said<'_>,
+) -> Result<Outcome> {
     let positions = options.positions();
     let verify = opts.verified(options);
     let observe_all = opts.logits_out.is_some()
         || !options.forced.is_empty()
         || verify.is_some_and(|n| n == positions);
-    let bar = global.progress(positions as u64, "decoding", false);
-    let mut text = Text::of(global, loaded, &bar);
+    let bar = said.bar;
+    let begun = Instant::now();
     let mut verified = None;
     let mut prefix = None;
     let mut observed = None;
@@ -517,8 +584,9 @@ fn decode(
             }
             bar.inc(1);
             let from = options.prompt.len() - 1;
-            if (from..from + shown).contains(&step.position) {
-                text.push(step.choice);
+            let shown = from + options.known.tokens.len()..from + shown;
+            if shown.contains(&step.position) {
+                said.push(step.choice, begun);
             }
             Ok(())
         })?;
@@ -548,9 +616,10 @@ fn decode(
                 bar.set_message("decoding");
             }
             bar.set_position(options.prompt.len() as u64);
+            let begun = Instant::now();
             let run = session::run(graph, executor, options, &mut |token| {
                 bar.inc(1);
-                text.push(token);
+                said.push(token, begun);
             })?;
             if let Some(prefix) = prefix {
                 prefix.check(&run.generated)?;
@@ -558,16 +627,7 @@ fn decode(
             run
         }
     };
-    bar.finish_and_clear();
-    text.finish();
-    let report =
-        report(loaded, graph, options, side, Outcome { run, observed: observe_all, verified });
-    if global.json {
-        out::json(&report);
-    } else {
-        output::print(&report);
-    }
-    Ok(())
+    Ok(Outcome { run, observed: observe_all, verified })
 }
 
 /// Repeats the first steps of a run until their times no longer move: a GPU that has idled while
@@ -581,9 +641,11 @@ fn warm_up(
     let short = RunOptions {
         generate: options.generate.clamp(2, 33),
         stop_at: Vec::new(),
+        known: Known::default(),
         ..options.clone()
     };
-    let short = if short.positions() <= graph.context { short } else { options.clone() };
+    let whole = || RunOptions { known: Known::default(), ..options.clone() };
+    let short = if short.positions() <= graph.context { short } else { whole() };
     let settled = steady(&gpu.adapter, &mut || {
         let run = session::run(graph, executor, &short, &mut |_| {})?;
         let wall: Duration = run.steps.iter().sum();
@@ -644,6 +706,7 @@ fn report(
             .zip(side.copy)
             .map(|(ms, copy)| bytes_per_token as f64 / (ms * 1e-3) / (copy * 1e9)),
         verified,
+        runs_gave_up: run.runs_gave_up,
         selected: graph.selected.clone(),
     }
 }

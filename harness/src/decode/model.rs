@@ -17,13 +17,14 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use lathe_kernels::{Capabilities, FloatFormat};
 
 use super::graph::{self, Chunks, DecodeGraph, GraphOptions};
 use super::load::{LoadOptions, Weights};
 use super::sampling::Sampling;
-use super::session::{self, Prompts, Run, RunOptions};
+use super::session::{self, GaveUp, Known, Prompts, Run, RunOptions};
 use crate::error::{Error, Result};
 use crate::execute::GpuExecutor;
 use crate::gpu::{Gpu, Pipelines, Policy};
@@ -216,7 +217,7 @@ impl Model {
         let chunks = options.chunks.unwrap_or_else(|| Chunks::with_cache(kv));
         let runs = match options.runs {
             Runs::Off => None,
-            Runs::Of(grid) => Some(grid),
+            Runs::Of(grid) | Runs::Assumed(grid) => Some(grid),
             Runs::Auto => match gpu.filter(|_| sequences == 1).map(Gpu::run_grid).transpose()? {
                 Some(Ok(grid)) => Some(grid),
                 Some(Err(reason)) => {
@@ -229,6 +230,40 @@ impl Model {
         let options =
             GraphOptions { context, kv, acts, chunks, sequences, sampling, hints, tuned, runs };
         graph::build(&self.file.path, &self.config, &self.weights, &caps, &options)
+    }
+
+    /// What goes on where `error` says that workgroups of runs waited in vain for others, and
+    /// nobody chose those runs: the step with a dispatch a stage, which a warning announces.
+    /// `tokens` were handed out until then. [`Runs::Auto`] has no runs on this device from now on.
+    ///
+    /// # Errors
+    /// `error` itself where it is another or the runs were an explicit choice; as for
+    /// [`Model::session`].
+    pub fn without_runs(
+        &self,
+        executor: &GpuExecutor,
+        options: &SessionOptions,
+        error: Error,
+        tokens: usize,
+    ) -> Result<Apart> {
+        let Some(run) = executor.recording.runs.first() else { return Err(error) };
+        let waits = match error {
+            Error::Waits { waits, .. } if options.runs.is_auto() => waits,
+            other => return Err(other),
+        };
+        let gpu = &executor.gpu;
+        tracing::warn!(
+            "{}: workgroups of a run of operations waited in vain for others ({waits} of them); going \
+             on with a dispatch a stage, as with --runs off, after {tokens} tokens that stand",
+            gpu.adapter.name
+        );
+        gpu.distrust_runs("workgroups of a run waited in vain for others".into());
+        let gave_up = GaveUp { grid: Runs::Of(run.grid).to_string(), waits, tokens };
+        let options = SessionOptions { runs: Runs::Off, ..options.clone() };
+        let graph = self.graph(Some(gpu), &options)?;
+        let recording = Arc::clone(&graph.recording);
+        let executor = executor.sharing(&Pipelines::default(), recording, Policy::Plain)?;
+        Ok(Apart { graph, executor, gave_up })
     }
 
     /// The model on a device, ready to generate: weights uploaded, pipelines compiled. A context
@@ -250,6 +285,17 @@ impl Model {
     }
 }
 
+/// A step with a dispatch a stage, in the place of one whose runs gave up.
+#[derive(Debug)]
+pub struct Apart {
+    /// The step.
+    pub graph: DecodeGraph,
+    /// Over the memory of the one before.
+    pub executor: GpuExecutor,
+    /// What it is there for.
+    pub gave_up: GaveUp,
+}
+
 /// A model on a device.
 #[derive(Debug)]
 pub struct Session<'a> {
@@ -262,7 +308,8 @@ pub struct Session<'a> {
 
 impl Session<'_> {
     /// Generates up to `n` tokens of a new sequence, fewer where the model ends it; `on_token`
-    /// hears of each as soon as its submission ends.
+    /// hears of each as soon as its submission ends. Where workgroups of [`Runs::Auto`] wait in
+    /// vain for others, the session goes on without runs, and [`Run::runs_gave_up`] says so.
     ///
     /// # Errors
     /// The prompt is empty, has tokens that the model lacks, or does not fit the context together
@@ -285,7 +332,20 @@ impl Session<'_> {
             steps_per_submit: self.options.steps_per_submit,
             stop_at: self.model.config.end_tokens.clone(),
             seed: self.options.seed,
+            known: Known::default(),
         };
-        session::run(&self.graph, &mut self.executor, &options, &mut on_token)
+        let (mut known, begun) = (Known::default(), Instant::now());
+        let run = session::run(&self.graph, &mut self.executor, &options, &mut |token| {
+            known.push(token, begun);
+            on_token(token);
+        });
+        let Err(error) = run else { return run };
+        let handed_out = known.tokens.len();
+        let Apart { graph, executor, gave_up } =
+            self.model.without_runs(&self.executor, &self.options, error, handed_out)?;
+        (self.graph, self.executor, self.options.runs) = (graph, executor, Runs::Off);
+        let options = RunOptions { known, ..options };
+        let run = session::run(&self.graph, &mut self.executor, &options, &mut on_token)?;
+        Ok(Run { runs_gave_up: Some(gave_up), ..run })
     }
 }

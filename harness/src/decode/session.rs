@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use lathe_kernels::{FloatFormat, StateWord};
 use lathe_reference::nmse;
+use serde::Serialize;
 
 use super::graph::DecodeGraph;
 use super::kv_cache;
@@ -29,9 +30,51 @@ pub struct RunOptions {
     pub stop_at: Vec<u32>,
     /// Seed of the draws; nothing to a greedy graph.
     pub seed: u32,
+    /// What another run of these options handed out before it failed.
+    pub known: Known,
+}
+
+/// Tokens that a run handed out before it failed. The run that goes on in its place feeds them as
+/// its own first choices, and nobody hears of them again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// In order, starting with the one after the prompt.
+    pub tokens: Vec<u32>,
+    /// When the first was there, since the run began.
+    pub ttft: Duration,
+}
+
+impl Known {
+    /// Adds a token of a run that began then.
+    pub fn push(&mut self, token: u32, begun: Instant) {
+        if self.tokens.is_empty() {
+            self.ttft = begun.elapsed();
+        }
+        self.tokens.push(token);
+    }
+}
+
+/// A run whose path was replaced on the way: workgroups of its runs of operations waited in vain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GaveUp {
+    /// The grid of the runs.
+    pub grid: String,
+    /// Waits that gave up.
+    pub waits: u32,
+    /// Tokens that were handed out before, and stand.
+    pub tokens: usize,
 }
 
 impl RunOptions {
+    /// Tokens that are given after the prompt.
+    fn fed(&self) -> &[u32] {
+        let known = &self.known.tokens;
+        match self.forced.is_empty() {
+            true => &known[..known.len().min(self.generate.saturating_sub(1))],
+            false => &self.forced,
+        }
+    }
+
     /// Positions processed: the prompt, all forced tokens, and what generation needs.
     pub fn positions(&self) -> usize {
         self.prompt.len() + self.generate.saturating_sub(1).max(self.forced.len())
@@ -54,6 +97,19 @@ pub struct Run {
     pub submits: usize,
     /// Steps run in the decode phase.
     pub decode_steps: usize,
+    /// Where its steps went on without runs of operations. After tokens were handed out, it has no
+    /// times but that of the first: those of two ways are no figure.
+    pub runs_gave_up: Option<GaveUp>,
+}
+
+impl Run {
+    /// Takes away times of steps that another run had run before.
+    fn of(self, known: &Known) -> Self {
+        if known.tokens.is_empty() {
+            return self;
+        }
+        Self { generated: self.generated, ttft: known.ttft, ..Self::default() }
+    }
 }
 
 /// One observed step.
@@ -206,7 +262,7 @@ pub fn run(
     let decode = step_submissions(prompt, steps, options.steps_per_submit);
     // In one stream the first decode steps are recorded while the prompt runs; forced tokens are
     // given only after it, where its own choice would take their place.
-    let streams = match options.forced.is_empty() {
+    let streams = match options.fed().is_empty() {
         true => vec![submissions.into_iter().chain(decode).collect()],
         false => vec![submissions, decode],
     };
@@ -217,7 +273,7 @@ pub fn run(
             break;
         }
         if i > 0 {
-            give(graph, executor, prompt, &options.forced)?;
+            give(graph, executor, prompt, options.fed())?;
         }
         let mut last = Duration::ZERO;
         let mut on = |batch: Batch| {
@@ -241,8 +297,12 @@ pub fn run(
                 if !first {
                     run.steps.push(took / batch.steps.max(1) as u32);
                 }
+                let known = options.known.tokens.get(run.generated.len());
+                let token = known.unwrap_or(token);
                 run.generated.push(*token);
-                on_token(*token);
+                if known.is_none() {
+                    on_token(*token);
+                }
                 if options.stop_at.contains(token) {
                     return ControlFlow::Break(());
                 }
@@ -252,7 +312,7 @@ pub fn run(
         executor.stream(&Stream { submissions, words: graph.tokens }, &mut on)?;
     }
     run.gpu = (timed && !run.steps.is_empty()).then_some(gpu);
-    Ok(run)
+    Ok(run.of(&options.known))
 }
 
 /// `all` in pieces of `each`, the last one smaller.
@@ -285,6 +345,8 @@ pub fn run_observed(
             false => executor.run(&[Part::Steps(1)])?,
         }
         let choice = executor.read_words(graph.state)?[StateWord::Choice as usize];
+        let known = (position + 1).checked_sub(prompt).and_then(|i| options.known.tokens.get(i));
+        let choice = known.copied().unwrap_or(choice);
         // Neither reading the logits nor looking at them counts.
         let took = step.elapsed();
         if run.generated.is_empty() {
@@ -292,8 +354,8 @@ pub fn run_observed(
         }
         let logits = executor.read_f32(graph.logits)?;
         observe(Observed { position, logits: &logits, choice })?;
-        if position + 1 == prompt && !options.forced.is_empty() {
-            give(graph, executor, prompt, &options.forced)?;
+        if position + 1 == prompt && !options.fed().is_empty() {
+            give(graph, executor, prompt, options.fed())?;
         }
         let generated = position + 1 >= prompt;
         if generated && run.generated.len() < options.generate.max(options.forced.len()) {
@@ -308,7 +370,7 @@ pub fn run_observed(
             }
         }
     }
-    Ok(run)
+    Ok(run.of(&options.known))
 }
 
 /// Runs the prompt in chunks and token by token, and returns the NMSE between the logits of its

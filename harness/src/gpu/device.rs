@@ -80,7 +80,7 @@ pub struct Gpu {
     /// Uploads on their way.
     pub(super) uploads: Mutex<Uploads>,
     /// Workgroups that can wait for each other, once they were tried.
-    pub(super) grid: OnceLock<std::result::Result<Grid, String>>,
+    pub(super) grid: Mutex<Option<std::result::Result<Grid, String>>>,
     /// What unwritten outputs are copied from.
     pub(super) poison: OnceLock<wgpu::Buffer>,
     /// The device is the application's, which hears of uncaptured errors and of device loss itself.
@@ -213,7 +213,7 @@ impl Gpu {
             memory_limit: None,
             peak: Mutex::default(),
             uploads: Mutex::default(),
-            grid: OnceLock::new(),
+            grid: Mutex::default(),
             poison: OnceLock::new(),
             is_foreign: false,
             faults: Arc::default(),

@@ -1,6 +1,8 @@
 //! Whether the workgroups of one dispatch can wait for each other, which no API promises: tried on
 //! the device itself.
 
+use std::sync::PoisonError;
+
 use lathe_kernels::phases::{self, Grid};
 
 use super::device::Gpu;
@@ -23,11 +25,17 @@ impl Gpu {
     /// # Errors
     /// The device is lost.
     pub fn run_grid(&self) -> Result<std::result::Result<Grid, String>> {
-        if let Some(found) = self.grid.get() {
+        let mut known = self.grid.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = &*known {
             return Ok(found.clone());
         }
         let found = self.tried()?;
-        Ok(self.grid.get_or_init(|| found).clone())
+        Ok(known.insert(found).clone())
+    }
+
+    /// Takes back that a grid passed, for this `reason`: [`Self::run_grid`] has none from now on.
+    pub fn distrust_runs(&self, reason: String) {
+        *self.grid.lock().unwrap_or_else(PoisonError::into_inner) = Some(Err(reason));
     }
 
     fn tried(&self) -> Result<std::result::Result<Grid, String>> {

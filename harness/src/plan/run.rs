@@ -23,17 +23,32 @@ pub enum Runs {
     Off,
     /// A run a layer on this grid, tested or not.
     Of(Grid),
+    /// As `Auto` on an adapter that passed with this grid, whether it did or not: for tests of what
+    /// follows where workgroups then wait in vain. On the command line `auto:GRID`.
+    #[doc(hidden)]
+    Assumed(Grid),
+}
+
+impl Runs {
+    /// Whether nobody chose the grid, so that a step without runs may take its place.
+    pub fn is_auto(self) -> bool {
+        matches!(self, Runs::Auto | Runs::Assumed(_))
+    }
 }
 
 impl FromStr for Runs {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let of = |text: &str| {
+        let grid = |text: &str| {
             let (groups, invocations) = text.split_once('x')?;
             let (groups, invocations) = (groups.parse().ok()?, invocations.parse().ok()?);
             let is_grid = u32::is_power_of_two(groups) && invocations > 0;
-            is_grid.then_some(Runs::Of(Grid { groups, invocations }))
+            is_grid.then_some(Grid { groups, invocations })
+        };
+        let of = |text: &str| match text.strip_prefix("auto:") {
+            Some(text) => grid(text).map(Runs::Assumed),
+            None => grid(text).map(Runs::Of),
         };
         match text {
             "auto" => Ok(Runs::Auto),
@@ -54,6 +69,7 @@ impl fmt::Display for Runs {
             Runs::Auto => f.write_str("auto"),
             Runs::Off => f.write_str("off"),
             Runs::Of(grid) => write!(f, "{}x{}", grid.groups, grid.invocations),
+            Runs::Assumed(grid) => write!(f, "auto:{}x{}", grid.groups, grid.invocations),
         }
     }
 }
@@ -116,7 +132,8 @@ fn is_phase(op: &Op, grid: Grid) -> bool {
 /// and can be phases. What needs more buffers or workgroup memory than the adapter has stays apart.
 ///
 /// # Errors
-/// Phases cannot be joined, or naga refuses what comes of it.
+/// Phases cannot be joined, one breaks the rule of runs ([`Joined::reflected`]), or naga refuses
+/// what comes of it.
 pub fn add_runs(
     recording: &mut Recording,
     grid: Grid,
@@ -150,7 +167,7 @@ pub fn add_runs(
         let text = match texts.get(&joined.text) {
             Some(text) => Arc::clone(text),
             None => {
-                let reflection = Reflection::of(&joined.text, "a run of operations")?;
+                let reflection = joined.reflected()?;
                 let text = Arc::new(RunText { text: joined.text.clone(), reflection });
                 texts.insert(joined.text, Arc::clone(&text));
                 text
@@ -214,6 +231,7 @@ fn joined(ops: &[Op], grid: Grid) -> Result<(Joined, Vec<TensorId>), ReflectErro
                 groups: stage.groups[0],
                 buffers: buffers.clone(),
                 early: op.plan.declared.early,
+                renews: op.plan.declared.renews,
             });
         }
     }

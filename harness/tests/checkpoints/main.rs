@@ -103,7 +103,7 @@ impl Golden {
             prompts,
             steps_per_submit: 1,
             stop_at: Vec::new(),
-            seed: 0,
+            ..RunOptions::default()
         };
         let bytes = std::fs::read(logits).unwrap();
         Self { options, logits: bytemuck::pod_collect_to_vec(&bytes) }

@@ -104,6 +104,7 @@ impl Untyped {
             tunables: &[],
             packing: Packing::Blocks,
             early: false,
+            renews: &[],
             constants: Box::new(|_, _| Vec::new()),
             phase: Box::new(|_, _, _| None),
             unsupported: Box::new(|_, _| None),

@@ -101,6 +101,9 @@ pub(super) fn print(r: &Report) {
         row("submissions a token", format!("{submits:.3}"));
     }
     row("dispatches a token", r.dispatches_per_token.to_string());
+    if let Some(gave_up) = &r.runs_gave_up {
+        row("runs", format!("gave up after {} tokens, then off", gave_up.tokens));
+    }
     row("bytes a token", table::bytes(r.bytes_per_token));
     if let Some(fraction) = r.bandwidth_fraction {
         row("% of copy bandwidth", figure(format!("{:.1} %", 100.0 * fraction)));

@@ -174,6 +174,8 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             stages: &split_stages(),
             constants: |p, caps| two_stages(split_constants(p, caps, 0, fresh_bytes(p))),
             phase: |p, caps, grid| split_phase(p, caps, grid, fresh_bytes(p)),
+            // The new token's row it takes from workgroup memory.
+            renews: &["k_cache", "v_cache"],
             tunables: SPLIT_TUNABLES,
             unsupported: |p, caps| {
                 odd_pairs(p).or_else(|| too_long(p, caps)).or_else(|| split_unsupported(p, caps))

@@ -1,0 +1,448 @@
+//! Layers that are one dispatch: built-in phases keep the rule of waits in every shape that models
+//! have, a step whose waits give up is replaced, and long texts stay the same.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use lathe_harness::decode::graph::Chunks;
+use lathe_harness::decode::load::LayerWeights;
+use lathe_harness::decode::session;
+use lathe_harness::decode::{
+    DecodeGraph, GraphOptions, Known, Model, RunOptions, SessionOptions, Weights, graph,
+};
+use lathe_harness::error::{Error, Result};
+use lathe_harness::execute::{Batch, Execute, GpuExecutor, Stream};
+use lathe_harness::gpu::{Gpu, Pipelines, Policy};
+use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
+use lathe_harness::model::{Config, ModelFile};
+use lathe_harness::plan::backend_text;
+use lathe_harness::plan::recording::{Part, TensorId};
+use lathe_harness::plan::run::Runs;
+use lathe_harness::plan::select::Hints;
+use lathe_harness::plan::weights::{Bytes, WeightRows};
+use lathe_kernels::phases::Grid;
+use lathe_kernels::{Capabilities, FloatFormat, Format};
+
+const GOLDENS: [&str; 6] = [
+    "gemma3-tiny-f16",
+    "llama-tiny-f16",
+    "qwen3-tiny-bf16",
+    "gemma3-tiny-q4km",
+    "llama-tiny-q4km",
+    "qwen3-tiny-q80",
+];
+
+/// What a data-centre GPU has, as far as runs care.
+fn large() -> Capabilities {
+    Capabilities { storage_buffers: 64, workgroup_memory: 48 << 10, ..backend_text::generous() }
+}
+
+fn of_step(context: usize, grid: Grid) -> GraphOptions {
+    GraphOptions { runs: Some(grid), ..GraphOptions::of_step(context) }
+}
+
+/// The step of a real shape without its values: one zeroed piece of memory is every matrix, and the
+/// vocabulary, which no layer sees, is small.
+fn of_shape(arch: SynthArch, matrices: Format, context: usize, grid: Grid) -> DecodeGraph {
+    let mini = match arch {
+        SynthArch::Gemma3_1b => SynthArch::Gemma3Mini,
+        SynthArch::Llama3_2_1b => SynthArch::LlamaMini,
+        _ => SynthArch::Qwen3Mini,
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mini.gguf");
+    let spec = SynthSpec { arch: mini, quant: Format::Bf16, embed_quant: None, seed: 1 };
+    write_synth(&spec, &path, &mut |_, _| {}).unwrap();
+    let file = Arc::new(ModelFile::open(&path).unwrap());
+    let small = file.config().unwrap();
+    let loaded = Weights::load(&file, &small).unwrap();
+    // Hidden, feed-forward, heads, KV heads, width of a head.
+    let [hidden, ffn, n_heads, n_kv_heads, head_dim] = match arch {
+        SynthArch::Gemma3_1b => [1152, 6912, 4, 1, 256],
+        SynthArch::Llama3_2_1b => [2048, 8192, 32, 8, 64],
+        _ => [2048, 6144, 16, 8, 128],
+    };
+    let config = Config {
+        hidden,
+        ffn,
+        n_heads,
+        n_kv_heads,
+        head_dim,
+        window: small.window.map(|_| 512),
+        // A global layer of Gemma's is the sixth.
+        n_layers: 6,
+        vocab: 1024,
+        ..small
+    };
+    let zeros: Arc<[u8]> = vec![0; 2 * 2 * ffn * hidden].into();
+    let matrix = |rows: usize, k: usize| {
+        let bytes = rows * matrices.row_bytes(k);
+        WeightRows::new(matrices, k, Bytes::Owned(Arc::clone(&zeros), 0..bytes))
+    };
+    let ones = |n: usize| -> Arc<[f32]> { vec![1.0; n].into() };
+    let width = n_heads * head_dim;
+    let layer = LayerWeights {
+        attn_norm: ones(hidden),
+        qkv: vec![matrix(width + 2 * n_kv_heads * head_dim, hidden)],
+        qk_norm: config.qk_norm.then(|| [ones(head_dim), ones(head_dim)]),
+        attn_output: matrix(hidden, width),
+        post_attention_norm: config.post_norms.then(|| ones(hidden)),
+        ffn_norm: ones(hidden),
+        gate_up: vec![matrix(2 * ffn, hidden)],
+        ffn_down: matrix(hidden, ffn),
+        post_ffw_norm: config.post_norms.then(|| ones(hidden)),
+    };
+    let weights = Weights {
+        embed: matrix(config.vocab, hidden),
+        head: None,
+        output_norm: ones(hidden),
+        rope_freqs: loaded.rope_freqs.map(|_| vec![1.0; head_dim / 2]),
+        layers: vec![layer; config.n_layers],
+    };
+    graph::build(Path::new(arch.name()), &config, &weights, &large(), &of_step(context, grid))
+        .unwrap_or_else(|e| panic!("{arch} {matrices:?} {context} {grid:?}: {e}"))
+}
+
+/// Joining reads each phase's statements: one that touches ahead of its wait what others write, or
+/// does not wait once, is an error of the graph.
+#[test]
+fn layers_of_every_model_are_runs_that_keep_the_rule() {
+    let grid = |groups, invocations| Grid { groups, invocations };
+    for (arch, formats) in [
+        (SynthArch::Gemma3_1b, [Format::Bf16, Format::Q4_0]),
+        (SynthArch::Llama3_2_1b, [Format::Bf16, Format::Q4K]),
+        (SynthArch::Qwen3_1_7b, [Format::Bf16, Format::Q4K]),
+    ] {
+        for matrices in formats {
+            // Heads and attention are two kernels in the first, one in the others.
+            for context in [64, 640, 8192] {
+                for groups in [128, 32] {
+                    let graph = of_shape(arch, matrices, context, grid(groups, 256));
+                    let runs = &graph.recording.runs;
+                    let said = format!("{arch} {matrices:?} {context} {groups}: {}", runs.len());
+                    assert_eq!(runs.len(), 6, "{said}");
+                    // Nothing of a layer is left over.
+                    let in_layers =
+                        graph.recording.ops.iter().filter(|op| op.label.layer.is_some());
+                    let in_runs = runs.iter().map(|run| run.ops.len()).sum::<usize>();
+                    assert_eq!(in_layers.count(), in_runs, "{said}");
+                }
+            }
+        }
+    }
+    for name in GOLDENS {
+        let model = Model::open(common::golden(&format!("{name}.gguf"))).unwrap();
+        for context in [64, 200] {
+            for grid in [grid(128, 256), grid(64, 64), grid(1, 64)] {
+                let options = of_step(context, grid);
+                let Model { file, config, weights, .. } = &model;
+                let graph = graph::build(&file.path, config, weights, &large(), &options);
+                let graph = graph.unwrap_or_else(|e| panic!("{name} {context} {grid:?}: {e}"));
+                assert!(!graph.recording.runs.is_empty(), "{name} {context} {grid:?}");
+            }
+        }
+    }
+}
+
+fn ids(name: &str, key: &str) -> Vec<u32> {
+    let text = std::fs::read_to_string(common::golden(&format!("{name}.json"))).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    json[key].as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect()
+}
+
+/// A software adapter takes one workgroup after the other, so the first waits in vain.
+const TOO_MANY: Grid = Grid { groups: 64, invocations: 64 };
+
+fn session_options(runs: Runs) -> SessionOptions {
+    SessionOptions {
+        context: 64,
+        kv: FloatFormat::F32,
+        store: None,
+        steps_per_submit: 4,
+        runs,
+        ..SessionOptions::default()
+    }
+}
+
+#[test]
+fn a_session_goes_on_without_runs_whose_waits_give_up() {
+    let Some(gpu) = common::own_gpu() else { return };
+    if !gpu.adapter.software {
+        eprintln!(
+            "UNAVAILABLE, not tested: workgroups of {} may all run at once",
+            gpu.adapter.name
+        );
+        return;
+    }
+    for name in ["llama-tiny-q4km", "gemma3-tiny-f16"] {
+        let model = Model::open(common::golden(&format!("{name}.gguf"))).unwrap();
+        let (prompt, mut greedy) = (ids(name, "prompt"), ids(name, "greedy"));
+        // A session ends where the model does.
+        let ended = greedy.iter().position(|token| model.config.end_tokens.contains(token));
+        greedy.truncate(ended.map_or(greedy.len(), |last| last + 1));
+        let generate = |session: &mut lathe_harness::decode::Session<'_>| {
+            let mut heard = Vec::new();
+            let run =
+                session.generate(&prompt[..], ids(name, "greedy").len(), |token| heard.push(token));
+            (run, heard)
+        };
+        let assumed = session_options(Runs::Assumed(TOO_MANY));
+        let mut session = model.session(&gpu, assumed).unwrap();
+        assert!(!session.graph.recording.runs.is_empty(), "{name}");
+        let (run, heard) = generate(&mut session);
+        let run = run.unwrap();
+        assert_eq!(run.generated, greedy, "{name}");
+        assert_eq!(heard, greedy, "{name}: each once");
+        let gave_up = run.runs_gave_up.unwrap();
+        // A chunk of the prompt has no runs, so its choice stands; the first step has.
+        assert_eq!((gave_up.tokens, gave_up.grid.as_str()), (1, "64x64"), "{name}");
+        assert!(gave_up.waits > 0, "{name}");
+        assert!(run.steps.is_empty() && run.gpu.is_none(), "{name}: two ways have no figure");
+        assert!(!run.ttft.is_zero(), "{name}");
+        // From then on nothing gives up, and there are figures.
+        assert!(session.graph.recording.runs.is_empty(), "{name}");
+        let (run, heard) = generate(&mut session);
+        let run = run.unwrap();
+        assert_eq!((&run.generated, &heard), (&greedy, &greedy), "{name}");
+        assert_eq!(run.runs_gave_up, None, "{name}");
+        assert_eq!(run.steps.len(), greedy.len() - 1, "{name}");
+
+        // A choice fails loudly, and nobody hears of a token that its steps made.
+        let mut session = model.session(&gpu, session_options(Runs::Of(TOO_MANY))).unwrap();
+        let (run, heard) = generate(&mut session);
+        assert!(matches!(run.unwrap_err(), Error::Waits { .. }), "{name}");
+        assert_eq!(heard, greedy[..1], "{name}");
+    }
+    let said = gpu.run_grid().unwrap().unwrap_err();
+    assert!(said.contains("waited in vain"), "{said}");
+}
+
+/// An executor whose waits give up after some submissions.
+struct GivesUp<'a> {
+    inner: &'a mut GpuExecutor,
+    submissions: usize,
+}
+
+impl Execute for GivesUp<'_> {
+    fn write_words(&mut self, tensor: TensorId, at: usize, words: &[u32]) -> Result<()> {
+        self.inner.write_words(tensor, at, words)
+    }
+    fn clear(&mut self, tensor: TensorId) -> Result<()> {
+        self.inner.clear(tensor)
+    }
+    fn prepare(&mut self, parts: &[Part]) -> Result<()> {
+        self.inner.prepare(parts)
+    }
+    fn run(&mut self, parts: &[Part]) -> Result<()> {
+        self.submissions = self.submissions.checked_sub(1).ok_or_else(gave_up)?;
+        self.inner.run(parts)
+    }
+    fn stream(
+        &mut self,
+        stream: &Stream,
+        on: &mut dyn FnMut(Batch) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let left = &mut self.submissions;
+        let mut failed = false;
+        self.inner.stream(stream, &mut |batch| {
+            let Some(fewer) = left.checked_sub(1) else {
+                failed = true;
+                return ControlFlow::Break(());
+            };
+            *left = fewer;
+            on(batch)
+        })?;
+        if failed { Err(gave_up()) } else { Ok(()) }
+    }
+    fn read_words(&mut self, tensor: TensorId) -> Result<Vec<u32>> {
+        self.inner.read_words(tensor)
+    }
+    fn read_f32(&mut self, tensor: TensorId) -> Result<Vec<f32>> {
+        self.inner.read_f32(tensor)
+    }
+}
+
+fn gave_up() -> Error {
+    Error::Waits { adapter: "a test".into(), waits: 1 }
+}
+
+/// Wherever a run fails, another goes on behind the tokens that were handed out: at full speed and
+/// step by step.
+#[test]
+fn a_run_goes_on_behind_tokens_that_were_handed_out() {
+    let Some(gpu) = common::own_gpu() else { return };
+    let name = "qwen3-tiny-bf16";
+    let model = Model::open(common::golden(&format!("{name}.gguf"))).unwrap();
+    let (prompt, greedy) = (ids(name, "prompt"), ids(name, "greedy"));
+    let graph = model.graph(Some(&gpu), &session_options(Runs::Off)).unwrap();
+    let mut executor = on_gpu(&gpu, &graph);
+    let n = greedy.len();
+    let options = RunOptions { prompt, generate: n, steps_per_submit: 4, ..RunOptions::default() };
+    let mut kept = Vec::new();
+    for submissions in 0..=(n - 1) / 4 {
+        for observed in [false, true] {
+            let begun = Instant::now();
+            let mut known = Known::default();
+            let mut failing = GivesUp { inner: &mut executor, submissions };
+            let run = match observed {
+                false => session::run(&graph, &mut failing, &options, &mut |token| {
+                    known.push(token, begun);
+                }),
+                true => session::run_observed(&graph, &mut failing, &options, &mut |step| {
+                    known.push(step.choice, begun);
+                    Ok(())
+                }),
+            };
+            assert!(matches!(run.unwrap_err(), Error::Waits { .. }), "{submissions}");
+            assert_eq!(known.tokens, greedy[..known.tokens.len()], "{submissions}");
+            kept.push(known.tokens.len());
+            let options = RunOptions { known: known.clone(), ..options.clone() };
+            let mut heard = known.tokens.clone();
+            let run = match observed {
+                false => session::run(&graph, &mut executor, &options, &mut |token| {
+                    heard.push(token);
+                }),
+                true => session::run_observed(&graph, &mut executor, &options, &mut |step| {
+                    let at = step.position + 1 - options.prompt.len();
+                    heard.extend((at >= known.tokens.len()).then_some(step.choice));
+                    Ok(())
+                }),
+            };
+            assert_eq!(run.unwrap().generated, greedy, "{submissions} {observed}");
+            assert_eq!(heard, greedy, "{submissions} {observed}: each once");
+        }
+    }
+    assert!([0, 1, 5].iter().all(|tokens| kept.contains(tokens)), "{kept:?}");
+    // What another run handed out is fed, whatever this one would have chosen.
+    let other: Vec<u32> = greedy[..3].iter().map(|token| (token + 1) % 320).collect();
+    let known = Known { tokens: other.clone(), ..Known::default() };
+    let options = RunOptions { known, ..options };
+    let run = session::run(&graph, &mut executor, &options, &mut |_| {}).unwrap();
+    let forced = RunOptions { forced: other.clone(), known: Known::default(), ..options.clone() };
+    let forced = session::run_observed(&graph, &mut executor, &forced, &mut |_| Ok(())).unwrap();
+    assert_eq!(run.generated[..3], other);
+    assert_eq!(run.generated[3], forced.generated[3], "the choice behind what was fed");
+    // A text that had ended stays ended.
+    let ended = RunOptions { stop_at: vec![other[2]], ..options };
+    let run = session::run(&graph, &mut executor, &ended, &mut |_| {}).unwrap();
+    assert_eq!(run.generated, other);
+}
+
+fn on_gpu(gpu: &Arc<Gpu>, graph: &DecodeGraph) -> GpuExecutor {
+    let (recording, pipelines) = (Arc::clone(&graph.recording), Pipelines::default());
+    GpuExecutor::new(Arc::clone(gpu), &pipelines, recording, Policy::Plain, &mut |_, _| {}).unwrap()
+}
+
+/// Greedy tokens of a graph, and of its step at which it chooses token `at` the logits.
+fn logits_at(gpu: &Arc<Gpu>, graph: &DecodeGraph, options: &RunOptions, at: usize) -> Vec<f32> {
+    let options = RunOptions { generate: at + 1, ..options.clone() };
+    let mut logits = Vec::new();
+    session::run_observed(graph, &mut on_gpu(gpu, graph), &options, &mut |step| {
+        logits = step.logits.to_vec();
+        Ok(())
+    })
+    .unwrap();
+    logits
+}
+
+/// 512 greedy tokens of a trained checkpoint, and 128 of each architecture, whose contexts hold
+/// more and whose steps take as long: with every fusion apart, by default, and with layers that
+/// are one dispatch on one workgroup, which waits for nobody. Three ways of rounding, one text;
+/// where two logits are as close as rounding may bring them, texts go their own ways from there,
+/// and the test says so.
+#[test]
+fn long_greedy_texts_are_the_same_apart_fused_and_as_runs() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let rusty: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(common::golden("rusty/rusty.json")).unwrap())
+            .unwrap();
+    let first = rusty["cases"][0]["prompt"].as_array().unwrap();
+    let first = first.iter().map(|id| id.as_u64().unwrap() as u32).collect::<Vec<_>>();
+    let tiny = |name: &str| (name.to_owned(), ids(name, "prompt"));
+    let models = [
+        ("rusty/rusty-q6_k".to_owned(), first),
+        tiny("gemma3-tiny-q4km"),
+        tiny("llama-tiny-q4km"),
+        tiny("qwen3-tiny-bf16"),
+    ];
+    // Steps this small keep no more than one core busy.
+    std::thread::scope(|scope| {
+        for (name, prompt) in &models {
+            let most = if name.starts_with("rusty") { 512 } else { 128 };
+            scope.spawn(move || three_ways(&common::own_gpu().unwrap(), name, prompt, most));
+        }
+    });
+}
+
+fn three_ways(gpu: &Arc<Gpu>, name: &str, prompt: &[u32], most: usize) {
+    let begun = Instant::now();
+    let model = Model::open(common::golden(&format!("{name}.gguf"))).unwrap();
+    let context = model.config.context_length.min(prompt.len() + most - 1);
+    let n = context - prompt.len() + 1;
+    let build = |apart: bool, runs| {
+        let hints = match apart {
+            false => Hints::new(),
+            true => ["rms_norm", "glu", "qkv_rope_append", "attention_decode"]
+                .map(|kernel| (kernel.to_owned(), "naive".into()))
+                .into(),
+        };
+        let options = GraphOptions {
+            kv: FloatFormat::F32,
+            chunks: Chunks::with_cache(FloatFormat::F32),
+            hints,
+            runs,
+            ..GraphOptions::of_step(context)
+        };
+        let Model { file, config, weights, .. } = &model;
+        graph::build(&file.path, config, weights, &gpu.caps, &options).unwrap()
+    };
+    let graphs = [
+        ("apart", build(true, None)),
+        ("by default", build(false, None)),
+        ("as runs", build(false, Some(Grid { groups: 1, invocations: 64 }))),
+    ];
+    let fused = |graph: &DecodeGraph| {
+        let fuses = |op: &&lathe_harness::plan::recording::Op| op.kernel().fuses.is_some();
+        graph.recording.ops.iter().filter(fuses).count()
+    };
+    let [apart, default, runs] = graphs.each_ref().map(|(_, graph)| graph);
+    assert!(apart.recording.dispatches() > default.recording.dispatches(), "{name}");
+    assert!(fused(apart) < fused(default), "{name}: {}", fused(apart));
+    assert!(runs.recording.runs.len() >= model.config.n_layers, "{name}");
+    let options = RunOptions {
+        prompt: prompt.to_vec(),
+        generate: n,
+        steps_per_submit: 16,
+        ..RunOptions::default()
+    };
+    let texts = graphs.each_ref().map(|(way, graph)| {
+        let begun = Instant::now();
+        let mut executor = on_gpu(gpu, graph);
+        let run = session::run(graph, &mut executor, &options, &mut |_| {}).unwrap();
+        eprintln!("{name} {way}: {:.1} s", begun.elapsed().as_secs_f64());
+        assert_eq!(run.generated.len(), n, "{name} {way}");
+        run.generated
+    });
+    for ((way, graph), text) in graphs.iter().zip(&texts).skip(1) {
+        let Some(at) = texts[0].iter().zip(text).position(|(a, b)| a != b) else { continue };
+        let (a, b) = (texts[0][at] as usize, text[at] as usize);
+        for graph in [apart, graph] {
+            let logits = logits_at(gpu, graph, &options, at);
+            let scale = logits.iter().fold(0f32, |most, v| most.max(v.abs()));
+            let bound = scale * session::logits_limit(graph).sqrt() as f32;
+            let margin = (logits[a] - logits[b]).abs();
+            eprintln!("{name} {way}: token {at} is {b}, apart {a}: {margin:e} of {bound:e}");
+            assert!(margin <= bound, "{name} {way}: token {at}: {a} or {b}, by {margin:e}");
+        }
+    }
+    let distinct = texts[0].iter().collect::<std::collections::BTreeSet<_>>().len();
+    let took = begun.elapsed().as_secs_f64();
+    eprintln!("{name}: {n} tokens, {distinct} different ones, three ways in {took:.1} s");
+}

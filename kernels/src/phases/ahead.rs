@@ -1,0 +1,332 @@
+//! What phases do ahead of their waits, read from naga's IR of a joined text.
+//!
+//! A workgroup that has arrived and not yet waited runs beside others that may still be in the
+//! phase before, or already behind the wait in its own. Until it has waited it may load what
+//! neither of them writes, and write nothing that they see. Every invocation waits, once.
+//!
+//! A branch counts with both its ways, unless its condition is a constant. How often a loop goes
+//! round counts for nothing, nor which element of a buffer is touched.
+
+use std::collections::{HashMap, HashSet};
+
+use naga::valid::GlobalUse;
+use naga::{
+    AddressSpace, Block, Expression, Function, GlobalVariable, Handle, Literal, Module, Statement,
+    TypeInner,
+};
+
+use super::{ENTRY, Joined, JoinedPhase};
+use crate::reflect::Reflection;
+
+/// Whether each phase of a joined text keeps the rule.
+///
+/// # Errors
+/// One does not: which, in which function, and what it does.
+pub(super) fn check(joined: &Joined, reflection: &Reflection) -> Result<(), String> {
+    let module = &reflection.module;
+    let function = |name: &str| {
+        let found = module.functions.iter().find(|(_, f)| f.name.as_deref() == Some(name));
+        found.map(|(handle, _)| handle)
+    };
+    let entry = module.entry_points.iter().find(|point| point.name == ENTRY);
+    let (Some(arrives), Some(awaits), Some(entry)) =
+        (function("run_arrive"), function("run_await"), entry)
+    else {
+        return Err("a run without its own functions".into());
+    };
+    let number = |(handle, var): (Handle<GlobalVariable>, &GlobalVariable)| {
+        let name = var.name.as_deref()?;
+        let (_, buffer) = joined.buffers.iter().find(|(variable, _)| variable == name)?;
+        Some((handle, *buffer))
+    };
+    let numbers: HashMap<_, _> = module.global_variables.iter().filter_map(number).collect();
+    let writes = |phase: &JoinedPhase| -> HashSet<usize> {
+        let Some(function) = function(&phase.function) else { return HashSet::new() };
+        let uses = &reflection.info[function];
+        let written =
+            |(global, _): &(&Handle<GlobalVariable>, _)| uses[**global].contains(GlobalUse::WRITE);
+        numbers.iter().filter(written).map(|(_, buffer)| *buffer).collect()
+    };
+    // naga has functions before their callers.
+    let mut waiting = HashSet::from([awaits]);
+    for (handle, function) in module.functions.iter() {
+        if calls_any(&function.body, &waiting) {
+            waiting.insert(handle);
+        }
+    }
+    let mut walk = Walk {
+        module,
+        phases: &joined.phases,
+        writes: joined.phases.iter().map(writes).collect(),
+        numbers,
+        arrives,
+        awaits,
+        waiting,
+        at: 0,
+    };
+    let main = Body { function: &entry.function, waits: false, is_main: true };
+    // Nobody waits ahead of the first phase: the dispatch before has ended.
+    let waited = walk.block(main, &entry.function.body, true, true)?;
+    walk.ends(waited)
+}
+
+/// Whether a block calls one of some functions.
+fn calls_any(block: &Block, functions: &HashSet<Handle<Function>>) -> bool {
+    block.iter().any(|statement| match statement {
+        Statement::Call { function, .. } => functions.contains(function),
+        Statement::Block(inner) => calls_any(inner, functions),
+        Statement::If { accept, reject, .. } => {
+            calls_any(accept, functions) || calls_any(reject, functions)
+        }
+        Statement::Switch { cases, .. } => {
+            cases.iter().any(|case| calls_any(&case.body, functions))
+        }
+        Statement::Loop { body, continuing, .. } => {
+            calls_any(body, functions) || calls_any(continuing, functions)
+        }
+        _ => false,
+    })
+}
+
+/// A function whose statements are looked at.
+#[derive(Clone, Copy)]
+struct Body<'a> {
+    function: &'a Function,
+    /// It waits, itself or in a function that it calls.
+    waits: bool,
+    /// It is the joined entry point, whose branches are the same for a whole workgroup.
+    is_main: bool,
+}
+
+struct Walk<'a> {
+    module: &'a Module,
+    phases: &'a [JoinedPhase],
+    /// Buffers that each phase writes, by number.
+    writes: Vec<HashSet<usize>>,
+    /// The buffer behind each variable.
+    numbers: HashMap<Handle<GlobalVariable>, usize>,
+    arrives: Handle<Function>,
+    awaits: Handle<Function>,
+    /// Functions that wait, themselves or through others.
+    waiting: HashSet<Handle<Function>>,
+    /// The phase that statements belong to.
+    at: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn phase(&self) -> &'a JoinedPhase {
+        &self.phases[self.at]
+    }
+
+    /// What the phase itself calls something of its own.
+    fn unprefixed<'n>(&self, name: &'n str) -> &'n str {
+        name.strip_prefix(&super::prefix(self.at)).unwrap_or(name)
+    }
+
+    fn fault(&self, body: Body<'_>, what: &str) -> String {
+        let name = self.unprefixed(body.function.name.as_deref().unwrap_or(ENTRY));
+        format!("{}: function `{name}` {what}", self.phase().label)
+    }
+
+    /// An error where a phase ends that has not waited.
+    fn ends(&self, waited: bool) -> Result<(), String> {
+        match waited {
+            true => Ok(()),
+            false => Err(format!(
+                "{}: names await_input() and never calls it; every invocation must, once",
+                self.phase().label
+            )),
+        }
+    }
+
+    /// Goes through statements in order; `straight` while neither a branch nor a loop is around
+    /// them. Returns whether the phase has waited behind them.
+    fn block(
+        &mut self,
+        body: Body<'a>,
+        block: &'a Block,
+        straight: bool,
+        mut waited: bool,
+    ) -> Result<bool, String> {
+        for statement in block {
+            match statement {
+                Statement::Emit(range) if !waited => {
+                    for expression in range.clone() {
+                        match body.function.expressions[expression] {
+                            Expression::Load { pointer } => self.touches(body, pointer, false)?,
+                            Expression::CooperativeLoad { ref data, .. } => {
+                                self.touches(body, data.pointer, false)?;
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+                Statement::Block(inner) => waited = self.block(body, inner, straight, waited)?,
+                Statement::If { condition, accept, reject } => {
+                    waited = match self.constant(body, *condition) {
+                        Some(true) => self.block(body, accept, straight, waited)?,
+                        Some(false) => self.block(body, reject, straight, waited)?,
+                        None => {
+                            let straight = straight && body.is_main;
+                            let way = self.block(body, accept, straight, waited)?;
+                            let other = self.block(body, reject, straight, waited)?;
+                            // Only the entry point's branches may wait, and then both do.
+                            if way != other {
+                                return Err(self.fault(body, "waits on one way of a branch alone"));
+                            }
+                            way
+                        }
+                    };
+                }
+                Statement::Switch { cases, .. } => {
+                    for case in cases {
+                        self.block(body, &case.body, false, waited)?;
+                    }
+                }
+                Statement::Loop { body: inner, continuing, .. } => {
+                    self.block(body, inner, false, waited)?;
+                    self.block(body, continuing, false, waited)?;
+                }
+                Statement::Call { function, .. } if *function == self.arrives => {
+                    self.ends(waited)?;
+                    self.at += 1;
+                    waited = false;
+                }
+                Statement::Call { function, .. } if self.waiting.contains(function) => {
+                    if !straight {
+                        return Err(self.fault(
+                            body,
+                            "calls await_input() in a branch or a loop; every invocation must get \
+                             there, once",
+                        ));
+                    }
+                    if waited {
+                        return Err(self.fault(body, "calls await_input() a second time"));
+                    }
+                    waited = *function == self.awaits || {
+                        let function = &self.module.functions[*function];
+                        let callee = Body { function, waits: true, is_main: false };
+                        self.block(callee, &function.body, true, false)?
+                    };
+                }
+                Statement::Call { function, .. } if !waited => {
+                    let function = &self.module.functions[*function];
+                    if body.is_main {
+                        // The whole of a phase.
+                        self.ends(false)?;
+                    }
+                    let callee = Body { function, waits: false, is_main: false };
+                    self.block(callee, &function.body, false, false)?;
+                }
+                Statement::Return { .. } | Statement::Kill if body.waits && !waited => {
+                    if straight {
+                        self.ends(waited)?;
+                    }
+                    return Err(self.fault(
+                        body,
+                        "returns ahead of await_input(); every invocation must get there, once",
+                    ));
+                }
+                Statement::Store { pointer, .. } | Statement::Atomic { pointer, .. } if !waited => {
+                    self.touches(body, *pointer, true)?;
+                }
+                Statement::CooperativeStore { data, .. } if !waited => {
+                    self.touches(body, data.pointer, true)?;
+                }
+                Statement::WorkGroupUniformLoad { pointer, .. } if !waited => {
+                    self.touches(body, *pointer, false)?;
+                }
+                // Barriers and subgroup operations touch no memory; kernels have no images or rays.
+                _ => {}
+            }
+        }
+        Ok(waited)
+    }
+
+    /// The value of a condition that is a constant.
+    fn constant(&self, body: Body<'_>, condition: Handle<Expression>) -> Option<bool> {
+        let literal = match body.function.expressions[condition] {
+            Expression::Literal(literal) => literal,
+            Expression::Constant(constant) => {
+                let init = self.module.constants[constant].init;
+                match self.module.global_expressions[init] {
+                    Expression::Literal(literal) => literal,
+                    _ => return None,
+                }
+            }
+            _ => return None,
+        };
+        match literal {
+            Literal::Bool(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// An error where a phase may not yet touch what a pointer leads to.
+    fn touches(
+        &self,
+        body: Body<'_>,
+        pointer: Handle<Expression>,
+        writes: bool,
+    ) -> Result<(), String> {
+        let does = if writes { "writes" } else { "loads" };
+        let global = match root(body.function, pointer) {
+            Expression::LocalVariable(_) => return Ok(()),
+            Expression::GlobalVariable(global) => global,
+            Expression::FunctionArgument(i) => {
+                let ty = body.function.arguments[i as usize].ty;
+                let own = |space| matches!(space, AddressSpace::Function | AddressSpace::Private);
+                return match self.module.types[ty].inner {
+                    TypeInner::Pointer { space, .. } if own(space) => Ok(()),
+                    TypeInner::ValuePointer { space, .. } if own(space) => Ok(()),
+                    _ => Err(self.fault(
+                        body,
+                        &format!("{does} ahead of await_input() what its caller points at"),
+                    )),
+                };
+            }
+            _ => return Err(self.fault(body, "loads ahead of await_input() what cannot be told")),
+        };
+        let var = &self.module.global_variables[global];
+        if var.space == AddressSpace::Private {
+            return Ok(());
+        }
+        let variable = var.name.as_deref().unwrap_or_default();
+        let own = self.phase().names.iter().find(|(_, joined)| joined == variable);
+        let name = own.map_or_else(|| self.unprefixed(variable), |(name, _)| name.as_str());
+        let fault = |why: &str| {
+            Err(self.fault(body, &format!("{does} `{name}` ahead of await_input(){why}")))
+        };
+        if var.space == AddressSpace::WorkGroup {
+            return fault(": the phase before may still use workgroup memory");
+        }
+        if writes {
+            return fault(": others may still use it");
+        }
+        let Some(buffer) = self.numbers.get(&global) else { return Ok(()) };
+        if let Some(before) = self.writes[..self.at].iter().rposition(|w| w.contains(buffer)) {
+            let other = &self.phases[before].label;
+            return fault(&format!(", and `{other}` of the same run writes it: load it behind"));
+        }
+        let renewed = self.phase().renews.contains(&name);
+        if self.writes[self.at].contains(buffer) && !renewed {
+            return fault(
+                ", and the phase writes it, in other workgroups perhaps already: load it behind, \
+                 or use nothing of it that may be new and say so (`Variant::renews`)",
+            );
+        }
+        Ok(())
+    }
+}
+
+/// What a pointer begins with.
+fn root(function: &Function, mut pointer: Handle<Expression>) -> Expression {
+    loop {
+        match function.expressions[pointer] {
+            Expression::Access { base, .. } | Expression::AccessIndex { base, .. } => {
+                pointer = base;
+            }
+            ref other => return other.clone(),
+        }
+    }
+}
