@@ -15,6 +15,8 @@ use lathe_kernels::gemv_q::GemvQ;
 use lathe_kernels::glu::Glu;
 use lathe_kernels::norm_gemv::NormGemv;
 use lathe_kernels::qkv_rope_append::QkvRopeAppend;
+use lathe_kernels::residual_norm_ffn::ResidualNormFfn;
+use lathe_kernels::residual_norm_gemv::ResidualNormGemv;
 use lathe_kernels::residual_rms_norm::ResidualRmsNorm;
 use lathe_kernels::rms_norm::RmsNorm;
 use lathe_kernels::{
@@ -47,6 +49,8 @@ pub fn operations() -> Vec<&'static str> {
         lathe_kernels::matmul::OPERATION.name,
         lathe_kernels::norm_gemv::OPERATION.name,
         lathe_kernels::qkv_rope_append::OPERATION.name,
+        lathe_kernels::residual_norm_ffn::OPERATION.name,
+        lathe_kernels::residual_norm_gemv::OPERATION.name,
         lathe_kernels::residual_rms_norm::OPERATION.name,
         lathe_kernels::rms_norm::OPERATION.name,
         lathe_kernels::sample::OPERATION.name,
@@ -102,6 +106,9 @@ pub(super) struct Steps {
     pub(super) tokens: TensorId,
     pub(super) logits: TensorId,
     pub(super) caches: Vec<KvCache>,
+    /// Where the residual stream is at the beginning of a step, and where an operation puts it that
+    /// writes it anew.
+    pub(super) streams: [TensorId; 2],
 }
 
 /// A vector that operations pass on, or the rows of several tokens.
@@ -121,6 +128,16 @@ enum Input {
     Vector(Vector),
     /// The norm of the residual stream, made on the way.
     Norm { stream: Vector, weight: TensorId },
+}
+
+/// A norm of the stream that the next matrix may make itself.
+struct Left {
+    /// As an operation of its own, which makes what that matrix then reads.
+    apart: Listed,
+    /// The weight of the norm of a branch that joins the stream first, if one does.
+    post: Option<TensorId>,
+    /// The weight of the stream's norm.
+    norm: TensorId,
 }
 
 /// Where a product goes.
@@ -148,6 +165,8 @@ pub(super) struct Lister<'a> {
 pub(super) struct Vectors {
     pub(super) state: TensorId,
     pub(super) tokens: TensorId,
+    /// The residual stream. An operation that writes it to [`NEXT_STREAM`] leaves it there for those
+    /// that follow, whose bindings are exchanged once it is known which way is taken.
     pub(super) stream: Vector,
     pub(super) normed: Vector,
     pub(super) branch: Vector,
@@ -232,6 +251,9 @@ pub(super) fn matrix_name(layer: usize, op: &str, i: usize) -> String {
     }
 }
 
+/// Binding of an operation that writes the residual stream anew.
+pub(super) const NEXT_STREAM: &str = "next_x";
+
 pub(super) fn norm(wanted: bool) -> Norm {
     if wanted { Norm::Rms } else { Norm::None }
 }
@@ -286,13 +308,13 @@ impl Lister<'_> {
 
     /// One matrix times its input, from element `y_offset` of the output on.
     fn product(
-        &mut self,
+        &self,
         (layer, op): (Option<usize>, &'static str),
         (weights, rows): (TensorId, &WeightRows),
         input: Input,
         to: To,
         y_offset: usize,
-    ) {
+    ) -> Listed {
         let (y, beta) = match to {
             To::Vector(y) => (y, Beta::Zero),
             To::Stream(stream) => (stream, Beta::One),
@@ -313,7 +335,7 @@ impl Lister<'_> {
                         n_vectors: 1,
                         beta,
                     };
-                    self.op(layer, op, &lathe_kernels::gemv::OPERATION, &gemv, &bindings);
+                    listed(layer, op, &lathe_kernels::gemv::OPERATION, &gemv, &bindings)
                 } else {
                     let order = rows.order;
                     let gemv = GemvQ {
@@ -327,7 +349,7 @@ impl Lister<'_> {
                         order,
                         beta,
                     };
-                    self.op(layer, op, &lathe_kernels::gemv_q::OPERATION, &gemv, &bindings);
+                    listed(layer, op, &lathe_kernels::gemv_q::OPERATION, &gemv, &bindings)
                 }
             }
             Input::Norm { stream, weight: norm_weight } => {
@@ -345,7 +367,7 @@ impl Lister<'_> {
                     ("x", stream.id),
                     ("norm_weight", norm_weight),
                 ];
-                self.op(layer, op, &lathe_kernels::norm_gemv::OPERATION, &gemv, &bindings);
+                listed(layer, op, &lathe_kernels::norm_gemv::OPERATION, &gemv, &bindings)
             }
         }
     }
@@ -363,7 +385,8 @@ impl Lister<'_> {
         let mut y_offset = 0;
         for (i, rows) in matrices.iter().enumerate() {
             let weights = self.matrix(matrix_name(layer, op, i), rows);
-            self.product((Some(layer), op), (weights, rows), input, to, y_offset);
+            let product = self.product((Some(layer), op), (weights, rows), input, to, y_offset);
+            self.nodes.push(Node::Op(product));
             y_offset += rows.rows();
         }
     }
@@ -391,12 +414,13 @@ impl Lister<'_> {
             of: if n > 1 { TokensOf::Each } else { TokensOf::One },
         };
         let logits = self.vector("logits", n * c.vocab, f32s);
+        let streams = [v.stream.id, self.next_stream()];
         let tables = self.embed(&v);
 
-        // Where branches are normed before they are added, one dispatch does that, adds, and norms
-        // the stream for the next matrix, beginning with each layer's first norm and ending with
-        // the last of all. Else the matrix that ends a branch adds to the stream, and the next one
-        // norms what it reads.
+        // Where branches are normed before they are added, the next matrix does that, adds, and
+        // norms the stream on its way; or one dispatch does it for several matrices, and for the
+        // head. Else the matrix that ends a branch adds to the stream, and the next one norms what
+        // it reads.
         let layers = &self.weights.layers;
         let mut norms: Vec<TensorId> = layers
             .iter()
@@ -409,15 +433,18 @@ impl Lister<'_> {
             let nodes = std::mem::take(&mut self.nodes);
             let Self { tensors, caches, .. } = self;
             let (chunks, logits) = (Vec::new(), logits.id);
-            return Steps { tensors, nodes, tail, chunks, state, tokens, logits, caches };
+            return Steps { tensors, nodes, tail, chunks, state, tokens, logits, caches, streams };
         }
-        if c.post_norms && c.n_layers > 0 {
-            self.norm(Some(0), "attn_norm", &v, norms[0]);
-        }
+        let mut left = (c.post_norms && c.n_layers > 0).then(|| Left {
+            apart: self.norm_op(Some(0), "attn_norm", &v, norms[0]),
+            post: None,
+            norm: norms[0],
+        });
         for (i, w) in layers.iter().enumerate() {
-            self.attention(i, w, &v, norms[i]);
-            self.feed_forward(i, w, &v, norms[i + 1]);
+            self.attention(i, w, &v, norms[i], left);
+            left = self.feed_forward(i, w, &v, norms[i + 1]);
         }
+        self.nodes.extend(left.map(|left| Node::Op(left.apart)));
         let tail = self.nodes.len();
         if !c.post_norms || c.n_layers == 0 {
             self.norm(None, "output_norm", &v, norms[c.n_layers]);
@@ -430,7 +457,8 @@ impl Lister<'_> {
         for (first, weights, rows) in &head {
             let input = Input::Vector(v.normed);
             let to = To::Vector(logits);
-            self.product((None, "lm_head"), (*weights, rows), input, to, *first);
+            let product = self.product((None, "lm_head"), (*weights, rows), input, to, *first);
+            self.nodes.push(Node::Op(product));
         }
         let choose = [("logits", logits.id), ("tokens", tokens), ("state", state)];
         match &options.sampling {
@@ -446,7 +474,8 @@ impl Lister<'_> {
         let nodes = std::mem::take(&mut self.nodes);
         let chunks = self.chunks(&v, &norms);
         let Self { tensors, caches, .. } = self;
-        Steps { tensors, nodes, tail, chunks, state, tokens, logits: logits.id, caches }
+        let logits = logits.id;
+        Steps { tensors, nodes, tail, chunks, state, tokens, logits, caches, streams }
     }
 
     /// A matrix in as many parts as bindings need, with the first row of each.
@@ -496,6 +525,17 @@ impl Lister<'_> {
         v: &Vectors,
         weight: TensorId,
     ) {
+        let norm = self.norm_op(layer, op, v, weight);
+        self.nodes.push(Node::Op(norm));
+    }
+
+    fn norm_op(
+        &self,
+        layer: Option<usize>,
+        op: &'static str,
+        v: &Vectors,
+        weight: TensorId,
+    ) -> Listed {
         let norm = RmsNorm {
             n: self.config.hidden,
             rows: v.rows,
@@ -505,7 +545,7 @@ impl Lister<'_> {
             act_format: v.normed.format,
         };
         let bindings = [("x", v.stream.id), ("weight", weight), ("y", v.normed.id)];
-        self.op(layer, op, &lathe_kernels::rms_norm::OPERATION, &norm, &bindings);
+        listed(layer, op, &lathe_kernels::rms_norm::OPERATION, &norm, &bindings)
     }
 
     /// What a layer's matrices read, and where those that end a branch write.
@@ -525,7 +565,20 @@ impl Lister<'_> {
         post: (&str, Option<&Arc<[f32]>>),
         next: TensorId,
     ) {
-        let (name, Some(post)) = post else { return };
+        let left = self.residual_op(layer, op, v, post, next);
+        self.nodes.extend(left.map(|left| Node::Op(left.apart)));
+    }
+
+    /// The same, for whoever takes it over; nothing where branches are not normed.
+    fn residual_op(
+        &mut self,
+        layer: usize,
+        op: &'static str,
+        v: &Vectors,
+        post: (&str, Option<&Arc<[f32]>>),
+        next: TensorId,
+    ) -> Option<Left> {
+        let (name, Some(post)) = post else { return None };
         let post = self.values(format!("l{layer}.{name}"), post);
         let residual = ResidualRmsNorm {
             n: self.config.hidden,
@@ -543,7 +596,32 @@ impl Lister<'_> {
             ("next_weight", next),
         ];
         let kernel = &lathe_kernels::residual_rms_norm::OPERATION;
-        self.op(Some(layer), op, kernel, &residual, &bindings);
+        let apart = listed(Some(layer), op, kernel, &residual, &bindings);
+        Some(Left { apart, post: Some(post), norm: next })
+    }
+
+    /// Where the stream goes that an operation writes anew.
+    fn next_stream(&mut self) -> TensorId {
+        self.vector("next_x", self.config.hidden, FloatFormat::F32).id
+    }
+
+    /// What a matrix binds that takes a branch into the stream and norms it.
+    fn joined(
+        &mut self,
+        v: &Vectors,
+        (weights, y): (TensorId, Vector),
+        post: TensorId,
+        norm: TensorId,
+    ) -> [(&'static str, TensorId); 7] {
+        [
+            ("weights", weights),
+            ("x", v.stream.id),
+            ("delta", v.branch.id),
+            ("post_weight", post),
+            ("norm_weight", norm),
+            ("y", y.id),
+            (NEXT_STREAM, self.next_stream()),
+        ]
     }
 
     /// A layer's cache: of several sequences one after the other.
@@ -564,10 +642,59 @@ impl Lister<'_> {
         cache
     }
 
-    fn attention(&mut self, layer: usize, w: &LayerWeights, v: &Vectors, attn_norm: TensorId) {
+    /// QKV, with the norm of the stream that is left to it, if one is.
+    fn qkv(
+        &mut self,
+        layer: usize,
+        w: &LayerWeights,
+        v: &Vectors,
+        input: Input,
+        left: Option<Left>,
+    ) {
+        let to = To::Vector(v.qkv);
+        let (left, rows) = match (left, &w.qkv[..]) {
+            (Some(left), [rows]) => (left, rows),
+            (left, matrices) => {
+                self.nodes.extend(left.map(|left| Node::Op(left.apart)));
+                self.products(layer, "qkv", matrices, input, to);
+                return;
+            }
+        };
+        let weights = self.matrix(matrix_name(layer, "qkv", 0), rows);
+        let label = (Some(layer), "qkv");
+        let one = match left.post {
+            None => {
+                let input = Input::Norm { stream: v.stream, weight: left.norm };
+                self.product(label, (weights, rows), input, to, 0)
+            }
+            Some(post) => {
+                let fused = ResidualNormGemv {
+                    rows: rows.rows(),
+                    k: rows.k,
+                    weight: rows.format,
+                    y_offset: 0,
+                    eps: self.config.rms_eps,
+                };
+                let bindings = self.joined(v, (weights, v.qkv), post, left.norm);
+                let kernel = &lathe_kernels::residual_norm_gemv::OPERATION;
+                listed(label.0, label.1, kernel, &fused, &bindings)
+            }
+        };
+        let product = self.product(label, (weights, rows), input, to, 0);
+        self.nodes.push(Node::Fused(one, vec![left.apart, product]));
+    }
+
+    fn attention(
+        &mut self,
+        layer: usize,
+        w: &LayerWeights,
+        v: &Vectors,
+        attn_norm: TensorId,
+        left: Option<Left>,
+    ) {
         let cache = self.new_cache(layer);
         let (input, to) = self.ends(v, attn_norm);
-        self.products(layer, "qkv", &w.qkv, input, To::Vector(v.qkv));
+        self.qkv(layer, w, v, input, left);
 
         self.token_attention(layer, w, v, cache);
         let output = std::slice::from_ref(&w.attn_output);
@@ -673,47 +800,77 @@ impl Lister<'_> {
         }
     }
 
-    fn feed_forward(&mut self, layer: usize, w: &LayerWeights, v: &Vectors, next_norm: TensorId) {
-        let c = self.config;
+    /// Returns what is left to the first matrix of the next layer.
+    fn feed_forward(
+        &mut self,
+        layer: usize,
+        w: &LayerWeights,
+        v: &Vectors,
+        next_norm: TensorId,
+    ) -> Option<Left> {
         let ffn_norm = self.values(format!("l{layer}.ffn_norm"), &w.ffn_norm);
         let post = ("post_attention_norm", w.post_attention_norm.as_ref());
-        self.residual(layer, "attn_residual", v, post, ffn_norm);
+        let left = self.residual_op(layer, "attn_residual", v, post, ffn_norm);
         let (input, to) = self.ends(v, ffn_norm);
         match (one_matrix(&w.gate_up), v.gate_up) {
             (None, Some(gate_up)) => {
+                self.nodes.extend(left.map(|left| Node::Op(left.apart)));
                 self.products(layer, "ffn_gate_up", &w.gate_up, input, To::Vector(gate_up));
                 self.glu(layer, v, gate_up);
             }
             (rows, _) => {
                 let rows = rows.unwrap_or(&w.gate_up[0]);
-                let fused = FusedFfn {
-                    n: c.ffn,
-                    k: c.hidden,
-                    weight: rows.format,
-                    activation: c.activation,
-                    act_format: v.gated.format,
-                    input_norm: norm(!c.post_norms),
-                    eps: c.rms_eps,
-                };
                 let weights = self.matrix(format!("l{layer}.ffn_gate_up"), rows);
-                let bindings = [
-                    ("weights", weights),
-                    // Read without a norm,
-                    ("x", v.normed.id),
-                    // and these with one.
-                    ("stream", v.stream.id),
-                    ("norm_weight", ffn_norm),
-                    ("y", v.gated.id),
-                ];
-                let kernel = &lathe_kernels::fused_ffn::OPERATION;
-                self.op(Some(layer), "ffn_gate_up", kernel, &fused, &bindings);
+                self.gate_up(layer, (weights, rows), v, ffn_norm, left);
             }
         }
         let down = std::slice::from_ref(&w.ffn_down);
         self.products(layer, "ffn_down", down, Input::Vector(v.gated), to);
         let post = ("post_ffw_norm", w.post_ffw_norm.as_ref());
-        self.residual(layer, "ffn_residual", v, post, next_norm);
+        self.residual_op(layer, "ffn_residual", v, post, next_norm)
     }
+
+    /// Gate and up of one matrix with their activation, and with the norm of the stream that is left
+    /// to them, if one is.
+    fn gate_up(
+        &mut self,
+        layer: usize,
+        (weights, rows): (TensorId, &WeightRows),
+        v: &Vectors,
+        ffn_norm: TensorId,
+        left: Option<Left>,
+    ) {
+        let c = self.config;
+        let (n, k, weight) = (c.ffn, c.hidden, rows.format);
+        let (activation, act_format, eps) = (c.activation, v.gated.format, c.rms_eps);
+        let input_norm = norm(!c.post_norms);
+        let block = FusedFfn { n, k, weight, activation, act_format, input_norm, eps };
+        let bindings = [
+            ("weights", weights),
+            // Read without a norm,
+            ("x", v.normed.id),
+            // and these with one.
+            ("stream", v.stream.id),
+            ("norm_weight", ffn_norm),
+            ("y", v.gated.id),
+        ];
+        let (label, op) = (Some(layer), "ffn_gate_up");
+        let block = listed(label, op, &lathe_kernels::fused_ffn::OPERATION, &block, &bindings);
+        let (apart, post) = match left {
+            Some(Left { apart, post: Some(post), .. }) => (apart, post),
+            left => {
+                self.nodes.extend(left.map(|left| Node::Op(left.apart)));
+                self.nodes.push(Node::Op(block));
+                return;
+            }
+        };
+        let joined = ResidualNormFfn { n, k, weight, activation, act_format, eps };
+        let bindings = self.joined(v, (weights, v.gated), post, ffn_norm);
+        let joined =
+            listed(label, op, &lathe_kernels::residual_norm_ffn::OPERATION, &joined, &bindings);
+        self.nodes.push(Node::Fused(joined, vec![apart, block]));
+    }
+
     /// Gate times up.
     pub(super) fn glu(&mut self, layer: usize, v: &Vectors, gate_up: Vector) {
         let glu = Glu {

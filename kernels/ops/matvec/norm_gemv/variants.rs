@@ -84,7 +84,12 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a24",
-            modules: ["rms, found, rms_factor, three_digits", "soa", "int8_rows", "product_store, store"],
+            modules: [
+                "rms, found, rms_factor, three_digits",
+                "soa",
+                "int8_rows",
+                "product_store, store",
+            ],
             summary: "as gemv_q/planes_dp4a24, activations as integers of 23 bits",
             formula: SOA,
             idea: "every workgroup rounds all of x times g into its memory before its first \

@@ -41,12 +41,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "workgroup_q",
-            modules: [
-                "joined, joined_tree, joined_norm, staged_rms",
-                "soa",
-                "tree_row",
-                "store",
-            ],
+            modules: ["joined, joined_tree, joined_norm, staged_rms", "soa", "tree_row", "store"],
             summary: "LANES invocations a row over quantised weights; no subgroups needed",
             formula: SOA,
             idea: "norm_gemv/workgroup_q over the stream that every workgroup makes first. The \
