@@ -8,7 +8,8 @@ use lathe_kernels::phases::Grid;
 use lathe_kernels::{Capabilities, Packing, Shape};
 
 use super::Selected;
-use super::step::{Listed, ListedShape, NEXT_STREAM, Node, Steps};
+use super::layer::NEXT_STREAM;
+use super::step::{Listed, ListedShape, Node, Steps};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::plan::recording::{Chunk, Content, Recording, TensorId};
