@@ -1,6 +1,6 @@
 //! A normed branch into the residual stream, and gate and up of the stream's norm with their
-//! activation: the composition of [`crate::residual_norm_gemv`](mod@crate::residual_norm_gemv), over
-//! rows of gate and then of up, and [`crate::fused_ffn`](mod@crate::fused_ffn).
+//! activation: the composition of [`crate::residual_norm_gemv`](mod@crate::residual_norm_gemv),
+//! over rows of gate and then of up, and [`crate::fused_ffn`](mod@crate::fused_ffn).
 //!
 //! Magnitudes: those of the two.
 

@@ -7,8 +7,8 @@
 //! The composition of [`crate::residual_rms_norm`](mod@crate::residual_rms_norm) and
 //! [`crate::gemv`](mod@crate::gemv) without rounding between them.
 //!
-//! Magnitudes: those of `residual_rms_norm` for x'; `Σᵢ |W[r][i]| · mᵢ` for y with mᵢ ≥ |nᵢ| those of
-//! its norm, so that both the errors of n and those of the sum lie within it.
+//! Magnitudes: those of `residual_rms_norm` for x'; `Σᵢ |W[r][i]| · mᵢ` for y with mᵢ ≥ |nᵢ| those
+//! of its norm, so that both the errors of n and those of the sum lie within it.
 
 use crate::gemv::dot;
 use crate::residual_rms_norm::residual_rms_norm;
@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // (1, 7) over its rms 5, weights (5, 15): (1, 21). With x = (0, -14): (1, 7), rms 5 again, and
-        // weights (10, 5) make n = (2, 7).
+        // (1, 7) over its rms 5, weights (5, 15): (1, 21). With x = (0, -14): (1, 7), rms 5 again,
+        // and weights (10, 5) make n = (2, 7).
         let (x, y) = residual_norm_gemv(
             &[0.0, -14.0],
             &[1.0, 7.0],

@@ -1,4 +1,5 @@
-//! The operations of a layer of a decode step. Those of a chunk of a prompt are in [`super::chunk`].
+//! The operations of a layer of a decode step. Those of a chunk of a prompt are in
+//! [`super::chunk`].
 
 use std::sync::Arc;
 
@@ -337,8 +338,8 @@ impl Lister<'_> {
         self.residual_op(layer, "ffn_residual", v, post, next_norm)
     }
 
-    /// Gate and up of one matrix with their activation, and with the norm of the stream that is left
-    /// to them, if one is.
+    /// Gate and up of one matrix with their activation, and with the norm of the stream that is
+    /// left to them, if one is.
     fn gate_up(
         &mut self,
         layer: usize,

@@ -1,6 +1,6 @@
 // The residual stream x after a branch joined it, x + delta / rms(delta) * post_weight, in workgroup memory.
-// Every workgroup makes all of it, and the workgroups of a dispatch share its writing: others still read x, so
-// it goes to next_x.
+// Every workgroup makes all of it, and the workgroups of a dispatch share its writing: others still read x,
+// so it goes to next_x.
 //
 //   whole_sum(at, size, value)   the sum of all invocations' values
 // import: matvec/prologue/bounded

@@ -1,5 +1,5 @@
 //! A normed branch into the residual stream, and the stream's norm, as the prologue of gate and up:
-//! two dispatches less in Gemma's feed-forward block.
+//! a dispatch less in Gemma's feed-forward block.
 
 use crate::codes::{Activation, FloatFormat, Format};
 use crate::descriptor::*;

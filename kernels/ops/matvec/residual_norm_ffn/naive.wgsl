@@ -1,4 +1,4 @@
-// residual_norm_ffn/naive: one invocation two outputs, one weight at a time, in any format; each makes all of x.
+// residual_norm_ffn/naive: one invocation two outputs, one weight at a time, in any format.
 //
 //   next_x[k] = x[k] + delta[k] / rms(delta) * p[k]      n[k] = next_x[k] / rms(next_x) * g[k]
 //   y[i] = act(Wg[i] . n) * (Wu[i] . n)      W: [gate (N) | up (N)] x K  y: (N) f32 or f16

@@ -1,5 +1,5 @@
-//! A normed branch into the residual stream, and the stream's norm, as the prologue of a matrix times
-//! vector: two dispatches less where a norm of Gemma's has one reader.
+//! A normed branch into the residual stream, and the stream's norm, as the prologue of a matrix
+//! times vector: a dispatch less where a norm of Gemma's has one reader.
 
 use crate::codes::Format;
 use crate::descriptor::*;
@@ -86,7 +86,7 @@ pub static OPERATION: Declaration<ResidualNormGemv> = Declaration {
             cases.push(ResidualNormGemv { y_offset: 1, eps: 1e-5, ..matrix(9, 1003, f) });
             cases.push(matrix(3, 7, f));
         }
-        // Gemma's widths, widths no multiple of 8, 4 or 2, and more fours than are kept in registers.
+        // Gemma's widths, widths no multiple of 8, 4 or 2, and more fours than registers keep.
         for (rows, k) in [(1, 1), (33, 2560), (65, 1004), (40, 1001), (9, 5126)] {
             cases.push(matrix(rows, k, Format::Bf16));
         }
