@@ -181,6 +181,53 @@ fn gpu_executor_has_the_logits_of_transformers() {
     }
 }
 
+/// The norm of a branch, the sum and the next norm are made by the matrix that reads them, or by a
+/// dispatch before it. Which of its two tensors has the stream depends on the mixture.
+#[test]
+fn gemmas_norms_are_made_by_their_readers_in_any_mixture_of_ways() {
+    let golden = Golden::load("gemma3-tiny-f16");
+    let config = golden.file.config().unwrap();
+    let weights = Weights::load(&golden.file, &config).unwrap();
+    let gpu = common::own_gpu();
+    let adapters = gpu.iter().map(|gpu| gpu.caps.clone()).chain([Capabilities::minimal()]);
+    for (caps, (hint, [qkv, ffn, apart])) in adapters.flat_map(|caps| {
+        [
+            (None, [6, 7, 1]),
+            (Some("residual_rms_norm"), [0, 0, 14]),
+            (Some("fused_ffn"), [6, 0, 8]),
+            (Some("gemv"), [0, 7, 7]),
+            (Some("rms_norm"), [6, 7, 1]),
+        ]
+        .map(|ways| (caps.clone(), ways))
+    }) {
+        let hints = hint.map(|kernel| (kernel.to_owned(), "naive".into())).into_iter().collect();
+        let options = GraphOptions { kv: FloatFormat::F32, hints, ..GraphOptions::of_step(64) };
+        let graph = graph::build(&golden.file.path, &config, &weights, &caps, &options).unwrap();
+        let recording = &graph.recording;
+        let count = |name| recording.ops.iter().filter(|op| op.kernel().name == name).count();
+        let kernels = ["residual_norm_gemv", "residual_norm_ffn", "residual_rms_norm"];
+        assert_eq!(kernels.map(count), [qkv, ffn, apart], "{hint:?}");
+        // The first layer's norm is its matrix's too, which every hint for either takes apart.
+        let is_first_apart = matches!(hint, Some("gemv" | "rms_norm"));
+        assert_eq!(count("rms_norm"), usize::from(is_first_apart), "{hint:?}");
+        if hint.is_none() {
+            assert!(recording.dispatches() <= 48, "{} dispatches", recording.dispatches());
+        }
+        let mut executors: Vec<(Box<dyn Execute>, f64)> =
+            vec![(Box::new(CpuExecutor::new(Arc::clone(recording))), 1e-10)];
+        if let Some(gpu) = gpu.as_ref() {
+            executors.push((Box::new(on_gpu(gpu, &graph)), 1e-8));
+        }
+        for (mut executor, limit) in executors {
+            let (logits, greedy) = logits_of(&graph, executor.as_mut(), &golden.forced());
+            let error = nmse(&golden.logits, &logits);
+            eprintln!("{hint:?}: {} dispatches, NMSE {error:.2e}", recording.dispatches());
+            assert!(error <= limit, "{hint:?}: {error:e}");
+            assert_eq!(greedy, golden.greedy, "{hint:?}");
+        }
+    }
+}
+
 /// On one workgroup, which waits for nobody: what a phase computes, and what the next one sees.
 #[test]
 fn layers_that_are_one_dispatch_have_the_logits_of_transformers() {
@@ -416,7 +463,10 @@ fn every_variant_of_every_kernel_decodes_the_same() {
             }
         }
     }
-    for name in ["sample", "norm_gemv", "fused_ffn", "attention_append", "attention_decode"] {
+    for name in ["sample", "norm_gemv", "fused_ffn", "attention_append", "attention_decode"]
+        .into_iter()
+        .chain(["residual_norm_gemv", "residual_norm_ffn"])
+    {
         assert!(decoded.contains(name), "{name} is not in {decoded:?}");
     }
     assert!(decoded.len() >= 12, "{decoded:?}");

@@ -41,6 +41,8 @@ pub mod qk_norm_rope;
 pub mod qkv_rope_append;
 pub mod quant;
 pub mod residual_add;
+pub mod residual_norm_ffn;
+pub mod residual_norm_gemv;
 pub mod residual_rms_norm;
 pub mod rms_norm;
 pub mod rope;

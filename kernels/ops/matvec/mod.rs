@@ -7,6 +7,7 @@ pub mod soa;
 pub mod variants;
 
 use crate::codes::{Format, Order, Packing};
+use crate::descriptor::Tolerance;
 
 /// An operation that reads the rows of a matrix.
 pub trait MatVec {
@@ -53,4 +54,19 @@ pub const ALONG_ROWS: (&str, f64) = ("ORDER", Order::RowWise.code() as f64);
 /// each of them.
 pub fn nmse(rows: usize) -> f64 {
     if rows < 8 { 9e-6 } else { 1e-10 }
+}
+
+/// How far a product with the normed stream of a branch and its `outputs` may lie from the
+/// reference: a residual_rms_norm, and then a product as in gemv or gemv_q.
+pub fn joined_tolerance<P: MatVec>(p: &P, outputs: usize) -> Tolerance {
+    let walk = (p.k() as f64).sqrt();
+    Tolerance {
+        k: if p.weight().is_dense() { 24.0 + 3.0 * walk } else { 72.0 + 5.0 * walk },
+        rounding: 0.0,
+        // Few elements may cancel, in x + branch too.
+        nmse: nmse(outputs.min(p.k())),
+        reason: "two norms and a rounded sum as in residual_rms_norm, 8 + sqrt K, and a product as \
+                 in gemv or gemv_q; how far the stream's errors reach a result is in the \
+                 reference's magnitude",
+    }
 }

@@ -9,7 +9,7 @@ use super::geometry::*;
 use super::{ALONG_ROWS, MatVec, soa};
 use crate::adapter::Capabilities;
 use crate::codes::{Format, Order, Packing};
-use crate::descriptor::{Overrides, Stage, Variant, WORKGROUPS};
+use crate::descriptor::{Constants, Overrides, Stage, Tunables, Variant, WORKGROUPS};
 
 /// Variants of an operation, by their schedule.
 pub struct Schedule<P>(PhantomData<P>);
@@ -124,6 +124,77 @@ impl<P: MatVec + 'static> Schedule<P> {
         unsupported: |p, caps| one_soa_vector(p, caps).or_else(|| soa::below_a_block(p)),
         ..Self::TREE
     };
+}
+
+/// Those whose rows are gate and up, an output each pair.
+impl<P: MatVec + 'static> Schedule<P> {
+    /// schedule/gate_up_tree: LANES invocations an output over dense rows.
+    pub const GATE_UP_TREE: Variant<P> = Variant {
+        stages: &[Stage { entry: "main", grid: outputs_grid }],
+        tunables: OUTPUT_LANES,
+        unsupported: dense_only,
+        ..Variant::PLAIN
+    };
+
+    /// schedule/soa_gate_up_tree: the same over SoA rows.
+    pub const GATE_UP_TREE_Q: Variant<P> = Variant {
+        constants: |p, caps| [&stacked(p)[..], &[tile(p, caps)]].concat(),
+        unsupported: quantised_only,
+        packing: Packing::Planes,
+        ..Self::GATE_UP_TREE
+    };
+
+    /// schedule/int8_rows.
+    pub const GATE_UP_INT8: Variant<P> = Variant {
+        stages: &[Stage { entry: "main", grid: |p, c| soa::dot4_groups(p.rows(), c) }],
+        // Two outputs to a group of lanes: they may make one word of f16.
+        constants: |p, caps| [&stacked(p)[..], &soa::dot4(p, caps, p.rows(), 4, 264)].concat(),
+        phase: |p, caps, grid| {
+            let geometry = soa::dot4_phase(p, caps, grid, &[4])?;
+            Some([&stacked(p)[..], &geometry].concat())
+        },
+        tunables: &[
+            ("WG", &[128.0, 256.0, 512.0]),
+            ("LANES", &[4.0, 8.0, 16.0, 32.0]),
+            ("GROUPS", &[132.0, 264.0, 1056.0]),
+        ],
+        unsupported: |p, caps| quantised_only(p, caps).or_else(|| soa::below_a_block(p)),
+        packing: Packing::Planes,
+        ..Variant::PLAIN
+    };
+
+    /// schedule/sweep.
+    pub const GATE_UP_SWEEP: Variant<P> = Variant {
+        constants: |p, caps| [stacked_rows(p), sweep(p, caps)].concat(),
+        phase: |p, caps, grid| Some([stacked_rows(p), sweep_phase(p, caps, grid)?].concat()),
+        ..Self::SWEEP
+    };
+}
+
+const OUTPUT_LANES: Tunables = &[("WG", &[64.0, 128.0, 256.0]), ("LANES", &[4.0, 8.0, 16.0, 32.0])];
+
+/// Workgroups of WG / LANES outputs.
+fn outputs_grid<P: MatVec>(p: &P, c: &Constants) -> usize {
+    (p.rows() / 2).div_ceil(((c["WG"] / c["LANES"]) as usize).max(1))
+}
+
+/// Gate and up rows as one matrix.
+fn stacked_rows<P: MatVec>(p: &P) -> Overrides {
+    vec![("ROWS", p.rows() as f64)]
+}
+
+/// The same as rows/soa sees it: each row a stream of blocks of its own.
+pub fn stacked<P: MatVec>(p: &P) -> Overrides {
+    vec![("ROWS", p.rows() as f64), ALONG_ROWS]
+}
+
+/// Chunks of x that lie in workgroup memory at a time (prologue/x_tile), beside at most 4 KiB of
+/// sums: a power of two, so that any number of lanes is busy.
+pub fn tile<P: MatVec>(p: &P, caps: &Capabilities) -> (&'static str, f64) {
+    let chunk = soa::chunk(p);
+    let fits = (caps.workgroup_memory as usize).saturating_sub(4096) / (16 * (chunk / 4 + 1));
+    let most = ((fits / 2 + 1).next_power_of_two()).max(1);
+    ("TILE", most.min(p.k().div_ceil(chunk)) as f64)
 }
 
 /// With the order of blocks where it is no parameter of the operation.

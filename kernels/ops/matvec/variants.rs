@@ -19,6 +19,10 @@ mod lm_head_topk;
 mod matmul_rmsnorm_fused;
 #[path = "norm_gemv/variants.rs"]
 mod norm_gemv;
+#[path = "residual_norm_ffn/variants.rs"]
+mod residual_norm_ffn;
+#[path = "residual_norm_gemv/variants.rs"]
+mod residual_norm_gemv;
 
 /// Variants of one operation that are rows of a table. `naive` is a file of its own.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +54,8 @@ pub const FAMILIES: &[Family] = &[
     gemv::VARIANTS,
     gemv_q::VARIANTS,
     norm_gemv::VARIANTS,
+    residual_norm_gemv::VARIANTS,
+    residual_norm_ffn::VARIANTS,
     matmul_rmsnorm_fused::VARIANTS,
     fused_ffn::VARIANTS,
     lm_head_argmax::VARIANTS,

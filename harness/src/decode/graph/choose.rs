@@ -8,6 +8,7 @@ use lathe_kernels::phases::Grid;
 use lathe_kernels::{Capabilities, Packing, Shape};
 
 use super::Selected;
+use super::layer::NEXT_STREAM;
 use super::step::{Listed, ListedShape, Node, Steps};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
@@ -49,6 +50,7 @@ impl Chooser<'_> {
         let mut ops: Vec<Undecided> = resolved.by_ref().take(steps.tail).flatten().collect();
         let tail = ops.len();
         ops.extend(resolved.flatten());
+        follow_stream(&mut ops, steps.streams);
         let (packings, mut chosen) = self.packed(&ops, steps, &mut selected)?;
         self.as_packed(&ops, &mut chosen, steps, &packings, &mut selected)?;
         let mut chunks = Vec::new();
@@ -133,6 +135,22 @@ impl Chooser<'_> {
             *chosen = Some((shape, selection.plan));
         }
         Ok(())
+    }
+}
+
+/// Binds the operations behind one that writes the residual stream anew to where it wrote it. Two
+/// tensors take turns: which one has the stream depends on the ways that were taken.
+fn follow_stream(ops: &mut [Undecided], [first, second]: [TensorId; 2]) {
+    let mut is_moved = false;
+    for (op, _) in ops {
+        for (_, tensor) in op.bindings.iter_mut().filter(|_| is_moved) {
+            *tensor = match *tensor {
+                id if id == first => second,
+                id if id == second => first,
+                id => id,
+            };
+        }
+        is_moved ^= op.bindings.iter().any(|(name, _)| *name == NEXT_STREAM);
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod choose;
 mod chunk;
+mod layer;
 mod sequences;
 mod step;
 

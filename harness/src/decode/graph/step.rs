@@ -1,32 +1,27 @@
 //! First pass: the operations of a decode step and the tensors between them, before any variant is
-//! chosen. Those of a chunk of a prompt are in [`super::chunk`].
+//! chosen. Those of a layer are in [`super::layer`], those of a chunk of a prompt in
+//! [`super::chunk`].
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use lathe_kernels::argmax::Argmax;
-use lathe_kernels::attention_append::AttentionAppend;
-use lathe_kernels::attention_decode::AttentionDecode;
 use lathe_kernels::embed::Embed;
-use lathe_kernels::fused_ffn::FusedFfn;
 use lathe_kernels::gemv::Gemv;
 use lathe_kernels::gemv_q::GemvQ;
-use lathe_kernels::glu::Glu;
 use lathe_kernels::norm_gemv::NormGemv;
-use lathe_kernels::qkv_rope_append::QkvRopeAppend;
-use lathe_kernels::residual_rms_norm::ResidualRmsNorm;
 use lathe_kernels::rms_norm::RmsNorm;
 use lathe_kernels::{
-    Beta, Declaration, FloatFormat, Norm, NormOffset, Packing, Params, RopeFactors, RopeSpec,
-    Shape, TablePart, TokensOf,
+    Beta, Declaration, FloatFormat, NormOffset, Packing, Params, RopeSpec, Shape, TablePart,
+    TokensOf,
 };
 
 use super::GraphOptions;
+use super::layer::{Left, one_matrix};
 use crate::decode::kv_cache::KvCache;
-use crate::decode::load::{LayerWeights, Weights};
+use crate::decode::load::Weights;
 use crate::model::Config;
-use crate::plan::layout::KvOrder;
 use crate::plan::recording::{Content, Label, Tensor, TensorId};
 use crate::plan::weights::WeightRows;
 
@@ -47,6 +42,8 @@ pub fn operations() -> Vec<&'static str> {
         lathe_kernels::matmul::OPERATION.name,
         lathe_kernels::norm_gemv::OPERATION.name,
         lathe_kernels::qkv_rope_append::OPERATION.name,
+        lathe_kernels::residual_norm_ffn::OPERATION.name,
+        lathe_kernels::residual_norm_gemv::OPERATION.name,
         lathe_kernels::residual_rms_norm::OPERATION.name,
         lathe_kernels::rms_norm::OPERATION.name,
         lathe_kernels::sample::OPERATION.name,
@@ -102,6 +99,9 @@ pub(super) struct Steps {
     pub(super) tokens: TensorId,
     pub(super) logits: TensorId,
     pub(super) caches: Vec<KvCache>,
+    /// Where the residual stream is at the beginning of a step, and where an operation puts it that
+    /// writes it anew.
+    pub(super) streams: [TensorId; 2],
 }
 
 /// A vector that operations pass on, or the rows of several tokens.
@@ -116,7 +116,7 @@ pub(super) type MatrixPart = (usize, TensorId, WeightRows);
 
 /// What a matrix meets.
 #[derive(Clone, Copy, Debug)]
-enum Input {
+pub(super) enum Input {
     /// A vector as it is.
     Vector(Vector),
     /// The norm of the residual stream, made on the way.
@@ -125,7 +125,7 @@ enum Input {
 
 /// Where a product goes.
 #[derive(Clone, Copy, Debug)]
-enum To {
+pub(super) enum To {
     /// A vector of its own.
     Vector(Vector),
     /// Onto the residual stream.
@@ -148,6 +148,8 @@ pub(super) struct Lister<'a> {
 pub(super) struct Vectors {
     pub(super) state: TensorId,
     pub(super) tokens: TensorId,
+    /// The residual stream, wherever it is: which of [`Steps::streams`] has it is known once it is
+    /// known which ways are taken.
     pub(super) stream: Vector,
     pub(super) normed: Vector,
     pub(super) branch: Vector,
@@ -160,16 +162,6 @@ pub(super) struct Vectors {
     pub(super) rows: usize,
     /// Whose these are.
     pub(super) of: TokensOf,
-}
-
-/// What a layer does to its heads before attention.
-pub(super) struct HeadsOf {
-    pub(super) append: QkvRopeAppend,
-    pub(super) rope: TensorId,
-    /// Norm weights of queries and keys; ones without a norm.
-    weights: [Arc<[f32]>; 2],
-    pub(super) q_norm: TensorId,
-    pub(super) k_norm: TensorId,
 }
 
 /// Lists a decode step and the chunks of a prompt.
@@ -208,14 +200,6 @@ pub(super) fn listed<P: Params>(
     }
 }
 
-/// Gate and up as one matrix, which `fused_ffn` reads; absent when they have two formats.
-fn one_matrix(gate_up: &[WeightRows]) -> Option<&WeightRows> {
-    match gate_up {
-        [rows] => Some(rows),
-        _ => None,
-    }
-}
-
 /// The name of a part of a matrix.
 fn part_name(name: &str, first: usize) -> String {
     match first {
@@ -230,10 +214,6 @@ pub(super) fn matrix_name(layer: usize, op: &str, i: usize) -> String {
         0 => format!("l{layer}.{op}"),
         _ => format!("l{layer}.{op}.{i}"),
     }
-}
-
-pub(super) fn norm(wanted: bool) -> Norm {
-    if wanted { Norm::Rms } else { Norm::None }
 }
 
 impl Lister<'_> {
@@ -285,14 +265,14 @@ impl Lister<'_> {
     }
 
     /// One matrix times its input, from element `y_offset` of the output on.
-    fn product(
-        &mut self,
+    pub(super) fn product(
+        &self,
         (layer, op): (Option<usize>, &'static str),
         (weights, rows): (TensorId, &WeightRows),
         input: Input,
         to: To,
         y_offset: usize,
-    ) {
+    ) -> Listed {
         let (y, beta) = match to {
             To::Vector(y) => (y, Beta::Zero),
             To::Stream(stream) => (stream, Beta::One),
@@ -313,7 +293,7 @@ impl Lister<'_> {
                         n_vectors: 1,
                         beta,
                     };
-                    self.op(layer, op, &lathe_kernels::gemv::OPERATION, &gemv, &bindings);
+                    listed(layer, op, &lathe_kernels::gemv::OPERATION, &gemv, &bindings)
                 } else {
                     let order = rows.order;
                     let gemv = GemvQ {
@@ -327,7 +307,7 @@ impl Lister<'_> {
                         order,
                         beta,
                     };
-                    self.op(layer, op, &lathe_kernels::gemv_q::OPERATION, &gemv, &bindings);
+                    listed(layer, op, &lathe_kernels::gemv_q::OPERATION, &gemv, &bindings)
                 }
             }
             Input::Norm { stream, weight: norm_weight } => {
@@ -345,14 +325,14 @@ impl Lister<'_> {
                     ("x", stream.id),
                     ("norm_weight", norm_weight),
                 ];
-                self.op(layer, op, &lathe_kernels::norm_gemv::OPERATION, &gemv, &bindings);
+                listed(layer, op, &lathe_kernels::norm_gemv::OPERATION, &gemv, &bindings)
             }
         }
     }
 
     /// Matrices under each other times their input: one product each, side by side in the output,
     /// or added to what is there.
-    fn products(
+    pub(super) fn products(
         &mut self,
         layer: usize,
         op: &'static str,
@@ -363,7 +343,8 @@ impl Lister<'_> {
         let mut y_offset = 0;
         for (i, rows) in matrices.iter().enumerate() {
             let weights = self.matrix(matrix_name(layer, op, i), rows);
-            self.product((Some(layer), op), (weights, rows), input, to, y_offset);
+            let product = self.product((Some(layer), op), (weights, rows), input, to, y_offset);
+            self.nodes.push(Node::Op(product));
             y_offset += rows.rows();
         }
     }
@@ -391,12 +372,13 @@ impl Lister<'_> {
             of: if n > 1 { TokensOf::Each } else { TokensOf::One },
         };
         let logits = self.vector("logits", n * c.vocab, f32s);
+        let streams = [v.stream.id, self.next_stream()];
         let tables = self.embed(&v);
 
-        // Where branches are normed before they are added, one dispatch does that, adds, and norms
-        // the stream for the next matrix, beginning with each layer's first norm and ending with
-        // the last of all. Else the matrix that ends a branch adds to the stream, and the next one
-        // norms what it reads.
+        // Where branches are normed before they are added, the next matrix does that, adds, and
+        // norms the stream on its way; or one dispatch does it for several matrices, and for the
+        // head. Else the matrix that ends a branch adds to the stream, and the next one norms what
+        // it reads.
         let layers = &self.weights.layers;
         let mut norms: Vec<TensorId> = layers
             .iter()
@@ -409,15 +391,18 @@ impl Lister<'_> {
             let nodes = std::mem::take(&mut self.nodes);
             let Self { tensors, caches, .. } = self;
             let (chunks, logits) = (Vec::new(), logits.id);
-            return Steps { tensors, nodes, tail, chunks, state, tokens, logits, caches };
+            return Steps { tensors, nodes, tail, chunks, state, tokens, logits, caches, streams };
         }
-        if c.post_norms && c.n_layers > 0 {
-            self.norm(Some(0), "attn_norm", &v, norms[0]);
-        }
+        let mut left = (c.post_norms && c.n_layers > 0).then(|| Left {
+            apart: self.norm_op(Some(0), "attn_norm", &v, norms[0]),
+            post: None,
+            norm: norms[0],
+        });
         for (i, w) in layers.iter().enumerate() {
-            self.attention(i, w, &v, norms[i]);
-            self.feed_forward(i, w, &v, norms[i + 1]);
+            self.attention(i, w, &v, norms[i], left);
+            left = self.feed_forward(i, w, &v, norms[i + 1]);
         }
+        self.nodes.extend(left.map(|left| Node::Op(left.apart)));
         let tail = self.nodes.len();
         if !c.post_norms || c.n_layers == 0 {
             self.norm(None, "output_norm", &v, norms[c.n_layers]);
@@ -430,7 +415,8 @@ impl Lister<'_> {
         for (first, weights, rows) in &head {
             let input = Input::Vector(v.normed);
             let to = To::Vector(logits);
-            self.product((None, "lm_head"), (*weights, rows), input, to, *first);
+            let product = self.product((None, "lm_head"), (*weights, rows), input, to, *first);
+            self.nodes.push(Node::Op(product));
         }
         let choose = [("logits", logits.id), ("tokens", tokens), ("state", state)];
         match &options.sampling {
@@ -446,7 +432,8 @@ impl Lister<'_> {
         let nodes = std::mem::take(&mut self.nodes);
         let chunks = self.chunks(&v, &norms);
         let Self { tensors, caches, .. } = self;
-        Steps { tensors, nodes, tail, chunks, state, tokens, logits: logits.id, caches }
+        let logits = logits.id;
+        Steps { tensors, nodes, tail, chunks, state, tokens, logits, caches, streams }
     }
 
     /// A matrix in as many parts as bindings need, with the first row of each.
@@ -496,6 +483,17 @@ impl Lister<'_> {
         v: &Vectors,
         weight: TensorId,
     ) {
+        let norm = self.norm_op(layer, op, v, weight);
+        self.nodes.push(Node::Op(norm));
+    }
+
+    fn norm_op(
+        &self,
+        layer: Option<usize>,
+        op: &'static str,
+        v: &Vectors,
+        weight: TensorId,
+    ) -> Listed {
         let norm = RmsNorm {
             n: self.config.hidden,
             rows: v.rows,
@@ -505,229 +503,6 @@ impl Lister<'_> {
             act_format: v.normed.format,
         };
         let bindings = [("x", v.stream.id), ("weight", weight), ("y", v.normed.id)];
-        self.op(layer, op, &lathe_kernels::rms_norm::OPERATION, &norm, &bindings);
-    }
-
-    /// What a layer's matrices read, and where those that end a branch write.
-    fn ends(&self, v: &Vectors, weight: TensorId) -> (Input, To) {
-        match self.config.post_norms {
-            true => (Input::Vector(v.normed), To::Vector(v.branch)),
-            false => (Input::Norm { stream: v.stream, weight }, To::Stream(v.stream)),
-        }
-    }
-
-    /// A branch normed, added to the stream, and the stream normed for the next matrix.
-    pub(super) fn residual(
-        &mut self,
-        layer: usize,
-        op: &'static str,
-        v: &Vectors,
-        post: (&str, Option<&Arc<[f32]>>),
-        next: TensorId,
-    ) {
-        let (name, Some(post)) = post else { return };
-        let post = self.values(format!("l{layer}.{name}"), post);
-        let residual = ResidualRmsNorm {
-            n: self.config.hidden,
-            eps: self.config.rms_eps,
-            weight_offset: NormOffset::Standard,
-            post: Norm::Rms,
-            act_format: v.normed.format,
-            rows: v.rows,
-        };
-        let bindings = [
-            ("x", v.stream.id),
-            ("delta", v.branch.id),
-            ("y", v.normed.id),
-            ("post_weight", post),
-            ("next_weight", next),
-        ];
-        let kernel = &lathe_kernels::residual_rms_norm::OPERATION;
-        self.op(Some(layer), op, kernel, &residual, &bindings);
-    }
-
-    /// A layer's cache: of several sequences one after the other.
-    pub(super) fn new_cache(&mut self, layer: usize) -> KvCache {
-        let (c, options) = (self.config, self.options);
-        let window = c.layer_window(layer);
-        let capacity = window.map_or(options.context, |w| w.min(options.context)).max(1);
-        let len = options.sequences * c.n_kv_heads * capacity * c.head_dim;
-        let content = Content::Kv { len, format: options.kv, order: KvOrder::Heads };
-        let cache = KvCache {
-            layer,
-            k: self.tensor(format!("l{layer}.k_cache"), content.clone()),
-            v: self.tensor(format!("l{layer}.v_cache"), content),
-            capacity,
-            sliding: window.is_some_and(|w| w < options.context),
-        };
-        self.caches.push(cache);
-        cache
-    }
-
-    fn attention(&mut self, layer: usize, w: &LayerWeights, v: &Vectors, attn_norm: TensorId) {
-        let cache = self.new_cache(layer);
-        let (input, to) = self.ends(v, attn_norm);
-        self.products(layer, "qkv", &w.qkv, input, To::Vector(v.qkv));
-
-        self.token_attention(layer, w, v, cache);
-        let output = std::slice::from_ref(&w.attn_output);
-        self.products(layer, "attn_output", output, Input::Vector(v.attended), to);
-    }
-
-    /// From the product of QKV to the output of attention, of a token of each sequence.
-    pub(super) fn token_attention(
-        &mut self,
-        layer: usize,
-        w: &LayerWeights,
-        v: &Vectors,
-        cache: KvCache,
-    ) {
-        let (c, options) = (self.config, self.options);
-        let heads = self.heads(layer, w, cache.capacity);
-        let fused = AttentionAppend {
-            q_per_kv: heads.append.q_per_kv,
-            kv_heads: c.n_kv_heads,
-            head_dim: c.head_dim,
-            qk_norm: heads.append.qk_norm,
-            rope_style: c.rope_style,
-            eps: c.rms_eps,
-            rope_base: heads.append.rope_base,
-            rope_factors: heads.append.rope_factors,
-            kv_size: cache.capacity,
-            kv_format: options.kv,
-            act_format: v.attended.format,
-            scale: c.attention_scale,
-            sequences: v.rows,
-        };
-        let append = QkvRopeAppend { n_tokens: v.rows, tokens_of: v.of, ..heads.append };
-        let both = [&heads.weights[0][..], &heads.weights[1]].concat();
-        let both = self.values(format!("l{layer}.qk_norm"), &both.into());
-        let kv = [("state", v.state), ("k_cache", cache.k), ("v_cache", cache.v)];
-        let token = [("qkv", v.qkv.id), ("rope", heads.rope)];
-        let norms = [("q_norm", heads.q_norm), ("k_norm", heads.k_norm), ("q", v.q.id)];
-        let label = Some(layer);
-        let one = listed(
-            label,
-            "attention",
-            &lathe_kernels::attention_append::OPERATION,
-            &fused,
-            &[&kv[..], &token, &[("qk_norm", both), ("y", v.attended.id)]].concat(),
-        );
-        let apart = listed(
-            label,
-            "qkv_rope_append",
-            &lathe_kernels::qkv_rope_append::OPERATION,
-            &append,
-            &[&kv[..], &token, &norms].concat(),
-        );
-        let decode = listed(
-            label,
-            "attention",
-            &lathe_kernels::attention_decode::OPERATION,
-            &AttentionDecode {
-                q_per_kv: fused.q_per_kv,
-                // Sequences lie one after the other in queries, caches and output, as KV heads
-                // do: more sequences are more heads.
-                kv_heads: v.rows * fused.kv_heads,
-                head_dim: fused.head_dim,
-                kv_size: cache.capacity,
-                kv_format: options.kv,
-                act_format: fused.act_format,
-                scale: fused.scale,
-            },
-            &[&kv[..], &[("q", v.q.id), ("y", v.attended.id)]].concat(),
-        );
-        self.nodes.push(Node::Fused(one, vec![apart, decode]));
-    }
-
-    /// What a layer does to the heads of a token before attention, with a cache of `kv_size` slots.
-    pub(super) fn heads(&mut self, layer: usize, w: &LayerWeights, kv_size: usize) -> HeadsOf {
-        let c = self.config;
-        let rope_base = c.layer_rope_base(layer);
-        let ones: Arc<[f32]> = vec![1.0; c.head_dim].into();
-        let weights = w.qk_norm.clone().unwrap_or_else(|| [Arc::clone(&ones), ones]);
-        let append = QkvRopeAppend {
-            q_per_kv: c.n_heads / c.n_kv_heads,
-            kv_heads: c.n_kv_heads,
-            head_dim: c.head_dim,
-            qk_norm: norm(c.qk_norm),
-            rope_style: c.rope_style,
-            eps: c.rms_eps,
-            rope_base,
-            rope_factors: match self.weights.rope_freqs {
-                Some(_) => RopeFactors::Llama3,
-                None => RopeFactors::None,
-            },
-            kv_size,
-            kv_format: self.options.kv,
-            n_tokens: 1,
-            tokens_of: TokensOf::One,
-            before: 0,
-        };
-        HeadsOf {
-            append,
-            rope: self.rope(rope_base),
-            q_norm: self.values(format!("l{layer}.q_norm"), &weights[0]),
-            k_norm: self.values(format!("l{layer}.k_norm"), &weights[1]),
-            weights,
-        }
-    }
-
-    fn feed_forward(&mut self, layer: usize, w: &LayerWeights, v: &Vectors, next_norm: TensorId) {
-        let c = self.config;
-        let ffn_norm = self.values(format!("l{layer}.ffn_norm"), &w.ffn_norm);
-        let post = ("post_attention_norm", w.post_attention_norm.as_ref());
-        self.residual(layer, "attn_residual", v, post, ffn_norm);
-        let (input, to) = self.ends(v, ffn_norm);
-        match (one_matrix(&w.gate_up), v.gate_up) {
-            (None, Some(gate_up)) => {
-                self.products(layer, "ffn_gate_up", &w.gate_up, input, To::Vector(gate_up));
-                self.glu(layer, v, gate_up);
-            }
-            (rows, _) => {
-                let rows = rows.unwrap_or(&w.gate_up[0]);
-                let fused = FusedFfn {
-                    n: c.ffn,
-                    k: c.hidden,
-                    weight: rows.format,
-                    activation: c.activation,
-                    act_format: v.gated.format,
-                    input_norm: norm(!c.post_norms),
-                    eps: c.rms_eps,
-                };
-                let weights = self.matrix(format!("l{layer}.ffn_gate_up"), rows);
-                let bindings = [
-                    ("weights", weights),
-                    // Read without a norm,
-                    ("x", v.normed.id),
-                    // and these with one.
-                    ("stream", v.stream.id),
-                    ("norm_weight", ffn_norm),
-                    ("y", v.gated.id),
-                ];
-                let kernel = &lathe_kernels::fused_ffn::OPERATION;
-                self.op(Some(layer), "ffn_gate_up", kernel, &fused, &bindings);
-            }
-        }
-        let down = std::slice::from_ref(&w.ffn_down);
-        self.products(layer, "ffn_down", down, Input::Vector(v.gated), to);
-        let post = ("post_ffw_norm", w.post_ffw_norm.as_ref());
-        self.residual(layer, "ffn_residual", v, post, next_norm);
-    }
-    /// Gate times up.
-    pub(super) fn glu(&mut self, layer: usize, v: &Vectors, gate_up: Vector) {
-        let glu = Glu {
-            n: self.config.ffn,
-            activation: self.config.activation,
-            act_format: v.gated.format,
-            rows: v.rows,
-        };
-        let bindings = [("gate_up", gate_up.id), ("y", v.gated.id)];
-        self.op(Some(layer), "ffn_act", &lathe_kernels::glu::OPERATION, &glu, &bindings);
-    }
-
-    /// The cache of a layer whose step is listed.
-    pub(super) fn cache(&self, layer: usize) -> KvCache {
-        self.caches[layer]
+        listed(layer, op, &lathe_kernels::rms_norm::OPERATION, &norm, &bindings)
     }
 }

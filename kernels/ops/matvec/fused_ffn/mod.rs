@@ -1,12 +1,12 @@
 //! Gate and up projection with their activation: the first half of a gated feed-forward block.
 
 use crate::adapter::Capabilities;
-use crate::codes::{Activation, FloatFormat, Format, Norm, Packing};
+use crate::codes::{Activation, FloatFormat, Format, Norm};
 use crate::descriptor::*;
 use crate::len;
-use crate::matvec::geometry::{dense_only, quantised_only, sweep, sweep_phase};
-use crate::matvec::schedule::Schedule;
-use crate::matvec::{ALONG_ROWS, MatVec, nmse, soa};
+use crate::matvec::geometry::dense_only;
+use crate::matvec::schedule::{Schedule, stacked, tile};
+use crate::matvec::{MatVec, nmse, soa};
 use crate::param::{choice, dim};
 use crate::shared::*;
 
@@ -59,36 +59,6 @@ fn outputs_per_group(caps: &Capabilities, each: f64) -> Overrides {
 const OUTS: &[Stage<FusedFfn>] =
     &[Stage { entry: "main", grid: |p, c| p.n.div_ceil(c["OUTS_PER_WG"] as usize) }];
 
-const TEAMS: &[Stage<FusedFfn>] =
-    &[Stage { entry: "main", grid: |p, c| p.n.div_ceil(((c["WG"] / c["LANES"]) as usize).max(1)) }];
-
-const LANES: Tunables = &[("WG", &[64.0, 128.0, 256.0]), ("LANES", &[4.0, 8.0, 16.0, 32.0])];
-
-/// The matrix as one of rows.
-fn stacked_rows(p: &FusedFfn) -> Overrides {
-    vec![("ROWS", p.rows() as f64)]
-}
-
-/// The same as `planes.wgsl` sees it: each row a stream of blocks of its own.
-fn stacked(p: &FusedFfn) -> Overrides {
-    vec![("ROWS", p.rows() as f64), ALONG_ROWS]
-}
-
-/// Lanes an output: as many as a subgroup has, unless fewer fill a large GPU as well and idle less
-/// in the last round. 1152 weights are 36 chunks, which keep 32 lanes half idle and 4 lanes busy.
-fn lanes(p: &FusedFfn, caps: &Capabilities) -> f64 {
-    f64::from(soa::lanes_of(p, p.n, soa::subgroup(caps).min(32), 1))
-}
-
-/// Chunks of x that lie in workgroup memory at a time (see `x_tile.wgsl`), beside at most
-/// 4 KiB of sums: a power of two, so that any number of lanes is busy.
-fn tile(p: &FusedFfn, caps: &Capabilities) -> (&'static str, f64) {
-    let chunk: usize = if p.weight == Format::Q8_0 { 16 } else { 32 };
-    let fits = (caps.workgroup_memory as usize).saturating_sub(4096) / (16 * (chunk / 4 + 1));
-    let most = ((fits / 2 + 1).next_power_of_two()).max(1);
-    ("TILE", most.min(p.k.div_ceil(chunk)) as f64)
-}
-
 /// The declaration.
 pub static OPERATION: Declaration<FusedFfn> = Declaration {
     name: "fused_ffn",
@@ -114,59 +84,24 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
             tunables: WORKGROUPS,
             ..Variant::PLAIN
         },
-        Variant {
-            name: "workgroup",
-            stages: TEAMS,
-            tunables: LANES,
-            unsupported: dense_only,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "workgroup_q",
-            stages: TEAMS,
-            constants: |p, caps| [&stacked(p)[..], &[tile(p, caps)]].concat(),
-            tunables: LANES,
-            unsupported: quantised_only,
-            packing: Packing::Planes,
-            ..Variant::PLAIN
-        },
+        Variant { name: "workgroup", ..Schedule::GATE_UP_TREE },
+        Variant { name: "workgroup_q", ..Schedule::GATE_UP_TREE_Q },
         Variant {
             name: "planes",
-            stages: TEAMS,
             constants: |p, caps| {
+                // As many as a subgroup has, unless fewer fill a large GPU as well and idle less in
+                // the last round. 1152 weights are 36 chunks, which keep 32 lanes half idle and 4
+                // lanes busy.
+                let lanes = soa::lanes_of(p, p.n, soa::subgroup(caps).min(32), 1);
                 let geometry =
-                    [("LANES", lanes(p, caps)), ("SG", f64::from(caps.fixed_subgroup()))];
+                    [("LANES", f64::from(lanes)), ("SG", f64::from(caps.fixed_subgroup()))];
                 [&stacked(p)[..], &geometry, &[tile(p, caps)]].concat()
             },
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", &[4.0, 8.0, 16.0, 32.0])],
-            unsupported: quantised_only,
-            packing: Packing::Planes,
-            ..Variant::PLAIN
+            ..Schedule::GATE_UP_TREE_Q
         },
-        Variant {
-            name: "planes_dp4a24",
-            stages: &[Stage { entry: "main", grid: |p, c| soa::dot4_groups(p.rows(), c) }],
-            // Two outputs to a group of lanes: they may make one word of f16.
-            constants: |p, caps| [&stacked(p)[..], &soa::dot4(p, caps, p.rows(), 4, 264)].concat(),
-            phase: |p, caps, grid| {
-                let geometry = soa::dot4_phase(p, caps, grid, &[4])?;
-                Some([&stacked(p)[..], &geometry].concat())
-            },
-            tunables: &[
-                ("WG", &[128.0, 256.0, 512.0]),
-                ("LANES", &[4.0, 8.0, 16.0, 32.0]),
-                ("GROUPS", &[132.0, 264.0, 1056.0]),
-            ],
-            unsupported: |p, caps| quantised_only(p, caps).or_else(|| soa::below_a_block(p)),
-            packing: Packing::Planes,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "sweep",
-            constants: |p, caps| [stacked_rows(p), sweep(p, caps)].concat(),
-            phase: |p, caps, grid| Some([stacked_rows(p), sweep_phase(p, caps, grid)?].concat()),
-            ..Schedule::SWEEP
-        },
+        Variant { name: "planes_dp4a24", ..Schedule::GATE_UP_INT8 },
+        Variant { name: "sweep", ..Schedule::GATE_UP_SWEEP },
         Variant {
             name: "subgroup",
             stages: OUTS,

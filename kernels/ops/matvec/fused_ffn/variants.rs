@@ -19,7 +19,7 @@ pub(super) const VARIANTS: Family = Family {
     rows: &[
         Row {
             name: "workgroup",
-            modules: ["rms_chunk", "dense16", "gate_up_tree", "gated"],
+            modules: ["rms_chunk, found", "dense16", "gate_up_tree", "gated"],
             summary: "LANES invocations an output, summed through workgroup memory; dense \
                       weights",
             formula: DENSE,
@@ -30,7 +30,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "workgroup_q",
-            modules: ["rms_or_plain", "soa", "soa_gate_up_tree", "gated"],
+            modules: ["rms_or_plain, found", "soa", "soa_gate_up_tree", "gated"],
             summary: "LANES invocations an output, summed through workgroup memory; quantised",
             formula: SOA,
             idea: "as workgroup, sixteen bytes of codes at a time: 32 weights under one scale, \
@@ -52,7 +52,7 @@ pub(super) const VARIANTS: Family = Family {
         Row {
             name: "planes_dp4a24",
             modules: [
-                "rms_or_plain, rms_factor, three_digits",
+                "rms_or_plain, found, rms_factor, three_digits",
                 "soa",
                 "int8_rows",
                 "product_gated",
@@ -66,7 +66,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "sweep",
-            modules: ["four_rms_or_plain, swept", "dense16", "sweep", "product_gated"],
+            modules: ["four_rms_or_plain, found, swept", "dense16", "sweep", "product_gated"],
             summary: "few workgroups, each along its rows with v in registers; dense weights",
             formula: DENSE,
             idea: "gemv/sweep over gate and up rows in turn, which leave the two on neighbouring \

@@ -95,7 +95,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "sweep",
-            modules: ["four_plain, swept", "dense16", "sweep", "product_store, store"],
+            modules: ["four_plain, found, swept", "dense16", "sweep", "product_store, store"],
             summary: "few workgroups, each along its rows with x in registers",
             formula: ONE,
             idea: "few workgroups that stay, all their invocations along each row: a lane meets \

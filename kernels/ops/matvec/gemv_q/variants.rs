@@ -108,7 +108,12 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a24",
-            modules: ["plain, unscaled, three_digits", "soa", "int8_rows", "product_store, store"],
+            modules: [
+                "plain, found, unscaled, three_digits",
+                "soa",
+                "int8_rows",
+                "product_store, store",
+            ],
             summary: "activations as integers of 23 bits, four thirds of products an instruction",
             formula: FORMULA4,
             idea: "as planes_dp4a16 with one byte more: xq = 65536 t + 256 h + l. Three \
@@ -120,7 +125,12 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a16",
-            modules: ["plain, unscaled, two_digits", "soa", "int8_rows", "product_store, store"],
+            modules: [
+                "plain, found, unscaled, two_digits",
+                "soa",
+                "int8_rows",
+                "product_store, store",
+            ],
             summary: "16-bit activations, four half products an instruction",
             formula: FORMULA5,
             idea: "as planes_dp4a, with integers of sixteen bits in two signed bytes, xq = 256 h \
@@ -135,7 +145,12 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a",
-            modules: ["plain, unscaled, one_digit", "soa", "int8_rows", "product_store, store"],
+            modules: [
+                "plain, found, unscaled, one_digit",
+                "soa",
+                "int8_rows",
+                "product_store, store",
+            ],
             summary: "8-bit activations, four products an instruction",
             formula: FORMULA6,
             idea: "against 8-bit activations codes stay integers: dot4I8Packed takes four at a \

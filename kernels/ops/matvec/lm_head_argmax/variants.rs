@@ -65,7 +65,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a24",
-            modules: ["plain, unscaled, three_digits", "soa", "head_int8", "head_argmax"],
+            modules: ["plain, found, unscaled, three_digits", "soa", "head_int8", "head_argmax"],
             summary: "as gemv_q/planes_dp4a24, activations as integers of 23 bits",
             formula: SOA,
             idea: "a workgroup rounds x once and takes many turns of rows; each lane keeps the \

@@ -67,7 +67,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a24",
-            modules: ["plain, unscaled, three_digits", "soa", "head_int8", "head_topk"],
+            modules: ["plain, found, unscaled, three_digits", "soa", "head_int8", "head_topk"],
             summary: "as gemv_q/planes_dp4a24, activations as integers of 23 bits",
             formula: SOA,
             idea: "a workgroup rounds x once and takes many turns of rows; their logits are \

@@ -40,7 +40,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "two_pass_q",
-            modules: ["staged", "soa", "tree_row", "norms_tree"],
+            modules: ["staged, found", "soa", "tree_row", "norms_tree"],
             summary: "as two_pass, over quantised weights; no subgroups needed",
             formula: SOA,
             idea: "the product of gemv_q/workgroup. The rung for adapters and browsers without \
@@ -57,7 +57,7 @@ pub(super) const VARIANTS: Family = Family {
         Row {
             name: "two_pass_dp4a24",
             modules: [
-                "plain, unscaled, three_digits",
+                "plain, found, unscaled, three_digits",
                 "soa",
                 "int8_rows",
                 "product_store, norms_subgroups",

@@ -17,7 +17,7 @@ pub(super) const VARIANTS: Family = Family {
     rows: &[
         Row {
             name: "workgroup",
-            modules: ["rms16", "dense16", "fan", "store"],
+            modules: ["rms16, found", "dense16", "fan", "store"],
             summary: "LANES invocations a row, summed through workgroup memory; no subgroups",
             formula: DENSE,
             idea: "every row's lanes meet all of x anyway, so they sum its squares beside the \
@@ -59,7 +59,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "sweep",
-            modules: ["four_rms, swept", "dense16", "sweep", "product_store, store"],
+            modules: ["four_rms, found, swept", "dense16", "sweep", "product_store, store"],
             summary: "few workgroups, each along its rows with x in registers",
             formula: DENSE,
             idea: "gemv/sweep; every lane sees its part of x once, and sums its squares then. The \
@@ -67,7 +67,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "workgroup_q",
-            modules: ["staged_rms", "soa", "tree_row", "store"],
+            modules: ["staged_rms, rms, found", "soa", "tree_row", "store"],
             summary: "LANES invocations a row over quantised weights; no subgroups needed",
             formula: SOA,
             idea: "as planes, joined by a tree in workgroup memory. The rung for adapters and \
@@ -75,7 +75,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes",
-            modules: ["staged_rms", "soa", "subgroup_tiles", "store"],
+            modules: ["staged_rms, rms", "soa", "subgroup_tiles", "store"],
             summary: "as gemv_q/planes, LANES lanes a row, over quantised weights",
             formula: SOA,
             idea: "x times g goes to workgroup memory once; every row's lanes meet all of x, so \
@@ -84,7 +84,12 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a24",
-            modules: ["rms, rms_factor, three_digits", "soa", "int8_rows", "product_store, store"],
+            modules: [
+                "rms, found, rms_factor, three_digits",
+                "soa",
+                "int8_rows",
+                "product_store, store",
+            ],
             summary: "as gemv_q/planes_dp4a24, activations as integers of 23 bits",
             formula: SOA,
             idea: "every workgroup rounds all of x times g into its memory before its first \

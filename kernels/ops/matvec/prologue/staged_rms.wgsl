@@ -1,5 +1,7 @@
 // What schedule/subgroup_row and schedule/tree add up where x goes through a norm.
-// import: matvec/prologue/rms, matvec/prologue/x_tile, matvec/rows/soa
+// import: matvec/prologue/x_tile, matvec/rows/soa
+// requires: fn rms_factor(squares: f32) -> f32
+// requires: fn squares_of(i: u32) -> f32
 alias Partial = vec2<f32>; // product, squares
 
 // What a chunk of weights and its chunk c of x, staged from chunk `tile` on, add.

@@ -6,6 +6,7 @@
 // requires: type Partial
 // requires: fn epilogue(total: Partial) -> f32
 // requires: fn old_y(at: u32) -> f32
+// requires: fn ready_x(at: u32, size: u32, group: u32, groups: u32)
 // requires: fn store_y(at: u32, product: f32, held: f32)
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // any number up to WG
@@ -20,6 +21,7 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
+    ready_x(lid, 1u, group_index(workgroup, groups), groups.x * groups.y);
     let lane = lid % LANES;
     // Invocations beyond the last whole row of a workgroup have none.
     let row = group_index(workgroup, groups) * (WG / LANES) + lid / LANES;

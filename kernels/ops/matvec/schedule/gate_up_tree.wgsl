@@ -8,6 +8,7 @@
 // requires: type XChunk
 // requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
 // requires: fn load_normed_chunk(c: u32) -> NormedChunk
+// requires: fn ready_x(at: u32, size: u32, group: u32, groups: u32)
 // requires: fn rms_factor(squares: f32) -> f32
 // requires: fn row_chunks() -> u32
 // requires: fn store_gated(at: u32, a: vec2<f32>, b: vec2<f32>)
@@ -23,9 +24,11 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
+    let group = group_index(workgroup, groups);
+    ready_x(lid, 1u, group, groups.x * groups.y);
     let lane = lid % LANES;
     let outputs = WG / LANES;
-    let first = group_index(workgroup, groups) * outputs;
+    let first = group * outputs;
     let i = first + lid / LANES;
     var sum = vec3<f32>(0.0);
     if (i < N) {

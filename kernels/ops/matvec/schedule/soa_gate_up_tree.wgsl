@@ -2,6 +2,7 @@
 // import: grid, matvec/prologue/x_tile, matvec/rows/soa
 // requires: override N: u32
 // requires: fn chunk_squares(c: u32) -> f32
+// requires: fn ready_x(at: u32, size: u32, group: u32, groups: u32)
 // requires: fn rms_factor(squares: f32) -> f32
 // requires: fn store_gated(at: u32, a: vec2<f32>, b: vec2<f32>)
 override WG: u32 = 256u;
@@ -16,9 +17,11 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
+    let group = group_index(workgroup, groups);
+    ready_x(lid, 1u, group, groups.x * groups.y);
     let lane = lid % LANES;
     let outputs = WG / LANES;
-    let first = group_index(workgroup, groups) * outputs;
+    let first = group * outputs;
     let i = first + lid / LANES;
     // Past the end the last output again; the result is dropped.
     let gate = stream_base(min(i, N - 1u));

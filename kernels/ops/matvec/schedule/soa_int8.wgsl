@@ -1,5 +1,6 @@
 // SoA rows times quantised activations, EACH rows to a thread group of SPLIT times LANES lanes.
 //
+//   ready_x                        makes x once what came before is there
 //   factor_of(size)                a factor on every product, once x is quantised
 //   old_of_row(row)                what store_product will want of the row, loaded ahead
 //   store_product(product, lanes)  takes a product, in uniform control flow
@@ -7,6 +8,7 @@
 // import: matvec/schedule/product, run/await_input
 // requires: fn factor_of(size: u32) -> f32
 // requires: fn old_of_row(row: u32) -> f32
+// requires: fn ready_x(at: u32, size: u32, group: u32, groups: u32)
 // requires: fn store_product(product: Product, lanes: u32)
 // requires: fn stored_row(row: u32) -> u32
 const N_VECTORS: u32 = 1u;
@@ -49,6 +51,7 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
     var first = first_row(row);
     var now = load_row_chunks(first, min(begin, chunks - 1u));
     await_input();
+    ready_x(subgroup * sg + subgroup_lane, sg, group, GRID);
     // Of EACH rows this lane will be left with one. No condition: where old_of_row is a constant nothing of
     // this is alive through the loop below, whose registers decide how many workgroups fit.
     var held = old_of_row(min(first + lane / (lanes / 4u), ROWS - 1u));

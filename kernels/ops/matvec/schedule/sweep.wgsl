@@ -4,12 +4,14 @@
 // once, at the end.
 //
 //   gain_of(c)           what chunk c of x will be multiplied with, known before x is
+//   ready_x              makes x once what came before is there, for which all invocations wait
 //   swept_part(c, gain)  what chunk c of a row meets, and its squares where has_norm()
 // import: grid, matvec/prologue/dot_chunk, matvec/prologue/swept, matvec/rows/dense16
 // import: matvec/schedule/product, reduce/halves, run/await_input
 // requires: const PAIRED: bool
 // requires: fn has_norm() -> bool
 // requires: fn old_of_row(row: u32) -> f32
+// requires: fn ready_x(at: u32, size: u32, group: u32, groups: u32)
 // requires: fn rms_factor(squares: f32) -> f32
 // requires: fn store_product(product: Product, lanes: u32)
 // requires: fn stored_row(row: u32) -> u32
@@ -110,6 +112,7 @@ fn sweep(p: Place) {
     load_tile(&odd, p, 1u);
     let gain = gain_of(span_chunk_of(p, 0u));
     await_input();
+    ready_x(p.lid, SG, p.first / GROUP_ROWS, GRID);
     let held = old_of_row(min(p.first + p.lid, ROWS - 1u));
     let mine = share_of(RUN, p.at, UNIT);
     var even_part = swept_part(span_chunk_of(p, 0u), gain);

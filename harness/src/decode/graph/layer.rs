@@ -1,0 +1,398 @@
+//! The operations of a layer of a decode step. Those of a chunk of a prompt are in
+//! [`super::chunk`].
+
+use std::sync::Arc;
+
+use lathe_kernels::attention_append::AttentionAppend;
+use lathe_kernels::attention_decode::AttentionDecode;
+use lathe_kernels::fused_ffn::FusedFfn;
+use lathe_kernels::glu::Glu;
+use lathe_kernels::qkv_rope_append::QkvRopeAppend;
+use lathe_kernels::residual_norm_ffn::ResidualNormFfn;
+use lathe_kernels::residual_norm_gemv::ResidualNormGemv;
+use lathe_kernels::residual_rms_norm::ResidualRmsNorm;
+use lathe_kernels::{FloatFormat, Norm, NormOffset, RopeFactors, TokensOf};
+
+use super::step::{Input, Listed, Lister, Node, To, Vector, Vectors, listed, matrix_name};
+use crate::decode::kv_cache::KvCache;
+use crate::decode::load::LayerWeights;
+use crate::plan::layout::KvOrder;
+use crate::plan::recording::{Content, TensorId};
+use crate::plan::weights::WeightRows;
+
+/// A norm of the stream that the next matrix may make itself.
+pub(super) struct Left {
+    /// As an operation of its own, which makes what that matrix then reads.
+    pub(super) apart: Listed,
+    /// The weight of the norm of a branch that joins the stream first, if one does.
+    pub(super) post: Option<TensorId>,
+    /// The weight of the stream's norm.
+    pub(super) norm: TensorId,
+}
+
+/// What a layer does to its heads before attention.
+pub(super) struct HeadsOf {
+    pub(super) append: QkvRopeAppend,
+    pub(super) rope: TensorId,
+    /// Norm weights of queries and keys; ones without a norm.
+    weights: [Arc<[f32]>; 2],
+    pub(super) q_norm: TensorId,
+    pub(super) k_norm: TensorId,
+}
+
+/// Gate and up as one matrix, which `fused_ffn` reads; absent when they have two formats.
+pub(super) fn one_matrix(gate_up: &[WeightRows]) -> Option<&WeightRows> {
+    match gate_up {
+        [rows] => Some(rows),
+        _ => None,
+    }
+}
+
+/// Binding of an operation that writes the residual stream anew.
+pub(super) const NEXT_STREAM: &str = "next_x";
+
+pub(super) fn norm(wanted: bool) -> Norm {
+    if wanted { Norm::Rms } else { Norm::None }
+}
+
+impl Lister<'_> {
+    /// What a layer's matrices read, and where those that end a branch write.
+    fn ends(&self, v: &Vectors, weight: TensorId) -> (Input, To) {
+        match self.config.post_norms {
+            true => (Input::Vector(v.normed), To::Vector(v.branch)),
+            false => (Input::Norm { stream: v.stream, weight }, To::Stream(v.stream)),
+        }
+    }
+
+    /// A branch normed, added to the stream, and the stream normed for the next matrix.
+    pub(super) fn residual(
+        &mut self,
+        layer: usize,
+        op: &'static str,
+        v: &Vectors,
+        post: (&str, Option<&Arc<[f32]>>),
+        next: TensorId,
+    ) {
+        let left = self.residual_op(layer, op, v, post, next);
+        self.nodes.extend(left.map(|left| Node::Op(left.apart)));
+    }
+
+    /// The same, for whoever takes it over; nothing where branches are not normed.
+    fn residual_op(
+        &mut self,
+        layer: usize,
+        op: &'static str,
+        v: &Vectors,
+        post: (&str, Option<&Arc<[f32]>>),
+        next: TensorId,
+    ) -> Option<Left> {
+        let (name, Some(post)) = post else { return None };
+        let post = self.values(format!("l{layer}.{name}"), post);
+        let residual = ResidualRmsNorm {
+            n: self.config.hidden,
+            eps: self.config.rms_eps,
+            weight_offset: NormOffset::Standard,
+            post: Norm::Rms,
+            act_format: v.normed.format,
+            rows: v.rows,
+        };
+        let bindings = [
+            ("x", v.stream.id),
+            ("delta", v.branch.id),
+            ("y", v.normed.id),
+            ("post_weight", post),
+            ("next_weight", next),
+        ];
+        let kernel = &lathe_kernels::residual_rms_norm::OPERATION;
+        let apart = listed(Some(layer), op, kernel, &residual, &bindings);
+        Some(Left { apart, post: Some(post), norm: next })
+    }
+
+    /// Where the stream goes that an operation writes anew.
+    pub(super) fn next_stream(&mut self) -> TensorId {
+        self.vector("next_x", self.config.hidden, FloatFormat::F32).id
+    }
+
+    /// What a matrix binds that takes a branch into the stream and norms it.
+    fn joined(
+        &mut self,
+        v: &Vectors,
+        (weights, y): (TensorId, Vector),
+        post: TensorId,
+        norm: TensorId,
+    ) -> [(&'static str, TensorId); 7] {
+        [
+            ("weights", weights),
+            ("x", v.stream.id),
+            ("delta", v.branch.id),
+            ("post_weight", post),
+            ("norm_weight", norm),
+            ("y", y.id),
+            (NEXT_STREAM, self.next_stream()),
+        ]
+    }
+
+    /// A layer's cache: of several sequences one after the other.
+    pub(super) fn new_cache(&mut self, layer: usize) -> KvCache {
+        let (c, options) = (self.config, self.options);
+        let window = c.layer_window(layer);
+        let capacity = window.map_or(options.context, |w| w.min(options.context)).max(1);
+        let len = options.sequences * c.n_kv_heads * capacity * c.head_dim;
+        let content = Content::Kv { len, format: options.kv, order: KvOrder::Heads };
+        let cache = KvCache {
+            layer,
+            k: self.tensor(format!("l{layer}.k_cache"), content.clone()),
+            v: self.tensor(format!("l{layer}.v_cache"), content),
+            capacity,
+            sliding: window.is_some_and(|w| w < options.context),
+        };
+        self.caches.push(cache);
+        cache
+    }
+
+    /// QKV, with the norm of the stream that is left to it, if one is.
+    fn qkv(
+        &mut self,
+        layer: usize,
+        w: &LayerWeights,
+        v: &Vectors,
+        input: Input,
+        left: Option<Left>,
+    ) {
+        let to = To::Vector(v.qkv);
+        let (left, rows) = match (left, &w.qkv[..]) {
+            (Some(left), [rows]) => (left, rows),
+            (left, matrices) => {
+                self.nodes.extend(left.map(|left| Node::Op(left.apart)));
+                self.products(layer, "qkv", matrices, input, to);
+                return;
+            }
+        };
+        let weights = self.matrix(matrix_name(layer, "qkv", 0), rows);
+        let label = (Some(layer), "qkv");
+        let one = match left.post {
+            None => {
+                let input = Input::Norm { stream: v.stream, weight: left.norm };
+                self.product(label, (weights, rows), input, to, 0)
+            }
+            Some(post) => {
+                let fused = ResidualNormGemv {
+                    rows: rows.rows(),
+                    k: rows.k,
+                    weight: rows.format,
+                    y_offset: 0,
+                    eps: self.config.rms_eps,
+                };
+                let bindings = self.joined(v, (weights, v.qkv), post, left.norm);
+                let kernel = &lathe_kernels::residual_norm_gemv::OPERATION;
+                listed(label.0, label.1, kernel, &fused, &bindings)
+            }
+        };
+        let product = self.product(label, (weights, rows), input, to, 0);
+        self.nodes.push(Node::Fused(one, vec![left.apart, product]));
+    }
+
+    pub(super) fn attention(
+        &mut self,
+        layer: usize,
+        w: &LayerWeights,
+        v: &Vectors,
+        attn_norm: TensorId,
+        left: Option<Left>,
+    ) {
+        let cache = self.new_cache(layer);
+        let (input, to) = self.ends(v, attn_norm);
+        self.qkv(layer, w, v, input, left);
+
+        self.token_attention(layer, w, v, cache);
+        let output = std::slice::from_ref(&w.attn_output);
+        self.products(layer, "attn_output", output, Input::Vector(v.attended), to);
+    }
+
+    /// From the product of QKV to the output of attention, of a token of each sequence.
+    pub(super) fn token_attention(
+        &mut self,
+        layer: usize,
+        w: &LayerWeights,
+        v: &Vectors,
+        cache: KvCache,
+    ) {
+        let (c, options) = (self.config, self.options);
+        let heads = self.heads(layer, w, cache.capacity);
+        let fused = AttentionAppend {
+            q_per_kv: heads.append.q_per_kv,
+            kv_heads: c.n_kv_heads,
+            head_dim: c.head_dim,
+            qk_norm: heads.append.qk_norm,
+            rope_style: c.rope_style,
+            eps: c.rms_eps,
+            rope_base: heads.append.rope_base,
+            rope_factors: heads.append.rope_factors,
+            kv_size: cache.capacity,
+            kv_format: options.kv,
+            act_format: v.attended.format,
+            scale: c.attention_scale,
+            sequences: v.rows,
+        };
+        let append = QkvRopeAppend { n_tokens: v.rows, tokens_of: v.of, ..heads.append };
+        let both = [&heads.weights[0][..], &heads.weights[1]].concat();
+        let both = self.values(format!("l{layer}.qk_norm"), &both.into());
+        let kv = [("state", v.state), ("k_cache", cache.k), ("v_cache", cache.v)];
+        let token = [("qkv", v.qkv.id), ("rope", heads.rope)];
+        let norms = [("q_norm", heads.q_norm), ("k_norm", heads.k_norm), ("q", v.q.id)];
+        let label = Some(layer);
+        let one = listed(
+            label,
+            "attention",
+            &lathe_kernels::attention_append::OPERATION,
+            &fused,
+            &[&kv[..], &token, &[("qk_norm", both), ("y", v.attended.id)]].concat(),
+        );
+        let apart = listed(
+            label,
+            "qkv_rope_append",
+            &lathe_kernels::qkv_rope_append::OPERATION,
+            &append,
+            &[&kv[..], &token, &norms].concat(),
+        );
+        let decode = listed(
+            label,
+            "attention",
+            &lathe_kernels::attention_decode::OPERATION,
+            &AttentionDecode {
+                q_per_kv: fused.q_per_kv,
+                // Sequences lie one after the other in queries, caches and output, as KV heads
+                // do: more sequences are more heads.
+                kv_heads: v.rows * fused.kv_heads,
+                head_dim: fused.head_dim,
+                kv_size: cache.capacity,
+                kv_format: options.kv,
+                act_format: fused.act_format,
+                scale: fused.scale,
+            },
+            &[&kv[..], &[("q", v.q.id), ("y", v.attended.id)]].concat(),
+        );
+        self.nodes.push(Node::Fused(one, vec![apart, decode]));
+    }
+
+    /// What a layer does to the heads of a token before attention, with a cache of `kv_size` slots.
+    pub(super) fn heads(&mut self, layer: usize, w: &LayerWeights, kv_size: usize) -> HeadsOf {
+        let c = self.config;
+        let rope_base = c.layer_rope_base(layer);
+        let ones: Arc<[f32]> = vec![1.0; c.head_dim].into();
+        let weights = w.qk_norm.clone().unwrap_or_else(|| [Arc::clone(&ones), ones]);
+        let append = QkvRopeAppend {
+            q_per_kv: c.n_heads / c.n_kv_heads,
+            kv_heads: c.n_kv_heads,
+            head_dim: c.head_dim,
+            qk_norm: norm(c.qk_norm),
+            rope_style: c.rope_style,
+            eps: c.rms_eps,
+            rope_base,
+            rope_factors: match self.weights.rope_freqs {
+                Some(_) => RopeFactors::Llama3,
+                None => RopeFactors::None,
+            },
+            kv_size,
+            kv_format: self.options.kv,
+            n_tokens: 1,
+            tokens_of: TokensOf::One,
+            before: 0,
+        };
+        HeadsOf {
+            append,
+            rope: self.rope(rope_base),
+            q_norm: self.values(format!("l{layer}.q_norm"), &weights[0]),
+            k_norm: self.values(format!("l{layer}.k_norm"), &weights[1]),
+            weights,
+        }
+    }
+
+    /// Returns what is left to the first matrix of the next layer.
+    pub(super) fn feed_forward(
+        &mut self,
+        layer: usize,
+        w: &LayerWeights,
+        v: &Vectors,
+        next_norm: TensorId,
+    ) -> Option<Left> {
+        let ffn_norm = self.values(format!("l{layer}.ffn_norm"), &w.ffn_norm);
+        let post = ("post_attention_norm", w.post_attention_norm.as_ref());
+        let left = self.residual_op(layer, "attn_residual", v, post, ffn_norm);
+        let (input, to) = self.ends(v, ffn_norm);
+        match (one_matrix(&w.gate_up), v.gate_up) {
+            (None, Some(gate_up)) => {
+                self.nodes.extend(left.map(|left| Node::Op(left.apart)));
+                self.products(layer, "ffn_gate_up", &w.gate_up, input, To::Vector(gate_up));
+                self.glu(layer, v, gate_up);
+            }
+            (rows, _) => {
+                let rows = rows.unwrap_or(&w.gate_up[0]);
+                let weights = self.matrix(format!("l{layer}.ffn_gate_up"), rows);
+                self.gate_up(layer, (weights, rows), v, ffn_norm, left);
+            }
+        }
+        let down = std::slice::from_ref(&w.ffn_down);
+        self.products(layer, "ffn_down", down, Input::Vector(v.gated), to);
+        let post = ("post_ffw_norm", w.post_ffw_norm.as_ref());
+        self.residual_op(layer, "ffn_residual", v, post, next_norm)
+    }
+
+    /// Gate and up of one matrix with their activation, and with the norm of the stream that is
+    /// left to them, if one is.
+    fn gate_up(
+        &mut self,
+        layer: usize,
+        (weights, rows): (TensorId, &WeightRows),
+        v: &Vectors,
+        ffn_norm: TensorId,
+        left: Option<Left>,
+    ) {
+        let c = self.config;
+        let (n, k, weight) = (c.ffn, c.hidden, rows.format);
+        let (activation, act_format, eps) = (c.activation, v.gated.format, c.rms_eps);
+        let input_norm = norm(!c.post_norms);
+        let block = FusedFfn { n, k, weight, activation, act_format, input_norm, eps };
+        let bindings = [
+            ("weights", weights),
+            // Read without a norm,
+            ("x", v.normed.id),
+            // and these with one.
+            ("stream", v.stream.id),
+            ("norm_weight", ffn_norm),
+            ("y", v.gated.id),
+        ];
+        let (label, op) = (Some(layer), "ffn_gate_up");
+        let block = listed(label, op, &lathe_kernels::fused_ffn::OPERATION, &block, &bindings);
+        let (apart, post) = match left {
+            Some(Left { apart, post: Some(post), .. }) => (apart, post),
+            left => {
+                self.nodes.extend(left.map(|left| Node::Op(left.apart)));
+                self.nodes.push(Node::Op(block));
+                return;
+            }
+        };
+        let joined = ResidualNormFfn { n, k, weight, activation, act_format, eps };
+        let bindings = self.joined(v, (weights, v.gated), post, ffn_norm);
+        let joined =
+            listed(label, op, &lathe_kernels::residual_norm_ffn::OPERATION, &joined, &bindings);
+        self.nodes.push(Node::Fused(joined, vec![apart, block]));
+    }
+
+    /// Gate times up.
+    pub(super) fn glu(&mut self, layer: usize, v: &Vectors, gate_up: Vector) {
+        let glu = Glu {
+            n: self.config.ffn,
+            activation: self.config.activation,
+            act_format: v.gated.format,
+            rows: v.rows,
+        };
+        let bindings = [("gate_up", gate_up.id), ("y", v.gated.id)];
+        self.op(Some(layer), "ffn_act", &lathe_kernels::glu::OPERATION, &glu, &bindings);
+    }
+
+    /// The cache of a layer whose step is listed.
+    pub(super) fn cache(&self, layer: usize) -> KvCache {
+        self.caches[layer]
+    }
+}

@@ -1,0 +1,39 @@
+//! A normed branch into the residual stream, and rows times the stream's norm.
+
+use lathe_kernels::NormOffset;
+use lathe_kernels::residual_norm_gemv::ResidualNormGemv;
+use lathe_reference::Expected;
+use lathe_reference::residual_norm_gemv as reference;
+
+use super::residual_rms_norm::norm;
+use super::rows::{over_rows, placed};
+use super::{Inputs, Oracle, Outcomes};
+use crate::execute::value::Outcome;
+
+/// The rows of `weights` times a normed stream.
+pub(super) fn product(inputs: &Inputs<'_>, n: &Expected) -> Expected {
+    over_rows(inputs.weights("weights"), |format, rows, v, m| {
+        reference::norm_rows(format, rows, n, v, m);
+    })
+}
+
+/// The stream and the product, as what an invocation leaves.
+pub(super) fn outcomes(inputs: &Inputs<'_>, stream: Expected, y: Expected) -> Outcomes {
+    [("next_x", stream), ("y", y)]
+        .map(|(name, expected)| (inputs.op.tensor(name), Outcome::Real(expected)))
+        .into()
+}
+
+impl Oracle for ResidualNormGemv {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        let norm = |weight| norm(inputs, weight, self.eps, NormOffset::Standard);
+        let (stream, y) = reference::residual_norm_gemv(
+            inputs.f32s("x"),
+            inputs.f32s("delta"),
+            &norm("post_weight"),
+            &norm("norm_weight"),
+            |n| product(inputs, n),
+        );
+        outcomes(inputs, stream, placed(inputs.f32s("y"), self.y_offset, y))
+    }
+}

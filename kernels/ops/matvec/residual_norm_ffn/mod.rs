@@ -1,0 +1,117 @@
+//! A normed branch into the residual stream, and the stream's norm, as the prologue of gate and up:
+//! a dispatch less in Gemma's feed-forward block.
+
+use crate::codes::{Activation, FloatFormat, Format};
+use crate::descriptor::*;
+use crate::len;
+use crate::matvec::schedule::Schedule;
+use crate::matvec::{MatVec, joined_tolerance};
+use crate::param::dim;
+use crate::shared::*;
+
+crate::params! {
+    /// Parameters of `residual_norm_ffn`.
+    pub struct ResidualNormFfn {
+        n: usize = dim("N", "elements of y; the matrix has N gate rows, then N up rows", 16, 120),
+        k: usize = dim("K", "columns of the matrix, elements of the vectors", 256, 1000),
+        weight: Format = weight(&Format::ALL),
+        activation: Activation = ACTIVATION,
+        act_format: FloatFormat = ACT_FORMAT_OUT,
+        eps: f32 = EPS,
+    }
+}
+
+/// Gate rows, then up rows.
+impl MatVec for ResidualNormFfn {
+    const PAIRED: bool = true;
+
+    fn rows(&self) -> usize {
+        2 * self.n
+    }
+    fn k(&self) -> usize {
+        self.k
+    }
+    fn weight(&self) -> Format {
+        self.weight
+    }
+}
+
+/// Gemma's block, which writes f32.
+fn block(n: usize, k: usize, weight: Format) -> ResidualNormFfn {
+    let (activation, act_format) = (Activation::GeluTanh, FloatFormat::F32);
+    ResidualNormFfn { n, k, weight, activation, act_format, eps: 1e-6 }
+}
+
+/// The declaration.
+pub static OPERATION: Declaration<ResidualNormFfn> = Declaration {
+    name: "residual_norm_ffn",
+    summary: "x + rms_norm(delta) into next_x, and act(gate) * up of its RMSNorm",
+    fuses: Some(Fusion {
+        of: &["residual_rms_norm", "fused_ffn"],
+        against: |_| None,
+        against_phase: |_| None,
+    }),
+    state: &[],
+    bindings: &[
+        Binding::<ResidualNormFfn>::input(
+            "weights",
+            |p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
+            len!(p => 2 * p.n * p.k),
+        )
+        .drawn(|_| Draw::UnitProducts),
+        Binding::input("x", f32s, len!(p => p.k)),
+        Binding::input("delta", f32s, len!(p => p.k)),
+        Binding::input("post_weight", f32s, len!(p => p.k)),
+        Binding::input("norm_weight", f32s, len!(p => p.k)),
+        Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.n)),
+        Binding::output("next_x", f32s, len!(p => p.k)),
+    ],
+    variants: &[
+        Variant {
+            name: "naive",
+            stages: &[Stage { entry: "main", grid: |p, c| p.n.div_ceil(2 * c["WG"] as usize) }],
+            tunables: WORKGROUPS,
+            ..Variant::PLAIN
+        },
+        Variant { name: "workgroup", ..Schedule::GATE_UP_TREE },
+        Variant { name: "workgroup_q", ..Schedule::GATE_UP_TREE_Q },
+        Variant { name: "planes_dp4a24", ..Schedule::GATE_UP_INT8 },
+        Variant { name: "sweep", ..Schedule::GATE_UP_SWEEP },
+    ],
+    prefer: |p| match p.weight.is_dense() {
+        true => &["sweep", "workgroup", "naive"],
+        false => &["planes_dp4a24", "workgroup_q", "naive"],
+    },
+    cost: |p, _| {
+        let (n, k) = (p.n as f64, p.k as f64);
+        let y = p.act_format.bytes() as f64 * n;
+        Cost {
+            bytes: 2.0 * n * p.weight.row_bytes(p.k) as f64 + y + 20.0 * k,
+            flops: 4.0 * n * k + 10.0 * n + 9.0 * k,
+        }
+    },
+    tolerance: |p, _| joined_tolerance(p, p.n),
+    cases: || {
+        use Activation::Silu;
+        let act_format = FloatFormat::F16;
+        let mut cases = Vec::new();
+        for &f in Format::DENSE {
+            // Gemma's width, and some that are no multiple of 8, 4 or 2.
+            cases.push(block(1, 1, f));
+            cases.push(block(40, 1152, f));
+            cases.push(ResidualNormFfn { activation: Silu, ..block(33, 1001, f) });
+            cases.push(ResidualNormFfn { act_format, ..block(3, 7, f) });
+            cases.push(ResidualNormFfn { act_format, ..block(17, 1004, f) });
+        }
+        // More fours than are kept in registers.
+        cases.push(block(9, 5126, Format::Bf16));
+        for &f in Format::QUANTISED {
+            cases.push(ResidualNormFfn { act_format, ..block(7, 1152, f) });
+            cases.push(ResidualNormFfn { activation: Silu, ..block(16, 300, f) });
+        }
+        // More workgroups than one grid dimension holds, for those of few outputs a group.
+        cases.push(ResidualNormFfn { act_format, ..block(524_295, 3, Format::F16) });
+        cases.into_iter().map(Case::from).collect()
+    },
+    bench: || [Format::Bf16, Format::Q4_0].map(|weight| block(6912, 1152, weight).into()).to_vec(),
+};
