@@ -300,7 +300,7 @@ fn fake_record(scale: f64, source: &str, adapter: &str, path: &Path) {
         command: None,
         ..Environment::default()
     };
-    Record::new(environment, Body::Bench(Bench { cases: vec![case], failed: Vec::new() }))
+    Record::new(environment, Body::Bench(Bench { cases: vec![case], failed: Vec::new(), runs: Vec::new() }))
         .write(path)
         .unwrap();
 }

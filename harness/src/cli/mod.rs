@@ -18,6 +18,7 @@ mod list;
 mod manual;
 mod map;
 mod memory;
+mod merge;
 mod perplexity;
 mod processes;
 mod quantize;
@@ -107,6 +108,8 @@ enum Command {
     Compare(compare::Opts),
     /// Make one offline HTML page of saved runs
     Report(report::Opts),
+    /// Join records, or stores of tuned choices, of many runs and machines
+    Merge(merge::Opts),
     /// Search the fastest variant and constants, checking every candidate first
     Tune(tune::Opts),
     #[command(hide = true)]
@@ -231,6 +234,7 @@ fn work(cli: Cli) -> ExitCode {
         Command::Ab(opts) => ab::run(global, &opts),
         Command::Compare(opts) => compare::run(global, &opts),
         Command::Report(opts) => report::run(global, &opts),
+        Command::Merge(opts) => merge::run(global, &opts),
         Command::Tune(opts) => tune::run(global, &opts),
         Command::TuneCandidates(opts) => tune::candidates(global, &opts),
         Command::Synth(opts) => synth::run(global, &opts),
