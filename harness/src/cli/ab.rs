@@ -169,7 +169,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             let plan = super::plan_of(
                 kernel,
                 variant,
-                &problem.shape,
+                &problem,
                 &gpu.caps,
                 file.as_deref(),
                 operation,

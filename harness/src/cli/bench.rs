@@ -378,7 +378,7 @@ fn plan(
         return Ok(());
     }
     for variant in places {
-        match super::plan_of(kernel, variant, shape, caps, opts.wgsl.as_deref(), operation) {
+        match super::plan_of(kernel, variant, problem, caps, opts.wgsl.as_deref(), operation) {
             Ok(plan) => found(Ok((plan, false))),
             Err(PlanError::Unavailable(reason)) => {
                 let text = kernel.show_brief(problem);

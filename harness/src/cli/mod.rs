@@ -38,7 +38,7 @@ use std::process::ExitCode;
 
 use clap::{Args, FromArgMatches, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem, Shape};
+use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem};
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -306,17 +306,17 @@ fn watched<'a>(
 fn plan_of(
     kernel: &'static Kernel,
     variant: &'static KernelVariant,
-    shape: &Shape,
+    problem: &Problem,
     caps: &Capabilities,
     file: Option<&Path>,
     operation: Option<&Operation>,
 ) -> Result<Plan, PlanError> {
     match (file, operation) {
-        (None, None) => Plan::of(kernel, variant, shape, caps),
-        (Some(path), None) => UserKernel::read(path, kernel)?.plan(variant, shape, caps),
+        (None, None) => Plan::of(kernel, variant, &problem.shape, caps),
+        (Some(path), None) => UserKernel::read(path, kernel)?.plan(variant, problem, caps),
         (path, Some(operation)) => {
             let path = path.unwrap_or(operation.path());
-            UserKernel::of(path, operation)?.plan(variant, shape, caps)
+            UserKernel::of(path, operation)?.plan(variant, problem, caps)
         }
     }
 }
@@ -379,8 +379,8 @@ fn check_others(
     (lenient, one_shape): (bool, bool),
     operation: Option<&Operation>,
 ) -> Result<Others> {
-    let plan = |shape: &Shape| {
-        let plan = plan_of(kernel, variant, shape, &gpu.caps, Some(file), operation)?;
+    let plan = |problem: &Problem| {
+        let plan = plan_of(kernel, variant, problem, &gpu.caps, Some(file), operation)?;
         Ok(Plan { lenient, ..plan })
     };
     let shapes = match operation {
