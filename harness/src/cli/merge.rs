@@ -108,7 +108,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 line.cases.to_string(),
             ]);
         }
-        out::table(t);
+        out::fitted(t);
         outln!("{output}: {} record(s)", report.records.len());
         return Ok(());
     };

@@ -249,21 +249,26 @@ fn show(global: &Global, store: &Store) -> Result<()> {
         outln!("nothing is stored; `lathe tune gemv` searches for a choice");
         return Ok(());
     }
-    let header = ["adapter", "kernel", "shape", "variant", "constants", "time over", "of", "date"];
-    let mut t = table::table(&header, &[5]);
-    for e in &store.entries {
-        let set: Vec<_> = e.constants.iter().map(|(n, v)| format!("{n}={v}")).collect();
-        t.add_row(vec![
-            e.adapter.clone(),
-            e.kernel.clone(),
-            e.shape.clone(),
-            e.variant.clone(),
-            set.join(","),
-            format!("{:.4}", e.ratio.median),
-            e.incumbent.clone(),
-            e.date.clone(),
-        ]);
+    // Broken after commas where they are longer than a column.
+    let broken = |text: &str| text.replace(',', ", ");
+    for own in store.entries.chunk_by(|a, b| (&a.adapter, &a.driver) == (&b.adapter, &b.driver)) {
+        outln!("{}, {}", own[0].adapter, own[0].driver);
+        let header = ["kernel, shape", "variant, constants", "time over", "of", "date"];
+        let mut t = table::table(&header, &[2]);
+        for e in own {
+            let set: Vec<_> = e.constants.iter().map(|(n, v)| format!("{n}={v}")).collect();
+            let kernel = lathe_kernels::kernel(&e.kernel);
+            let shape = kernel.map_or_else(|| e.shape.clone(), |kernel| kernel.brief(&e.shape));
+            t.add_row(vec![
+                broken(format!("{} {shape}", e.kernel).trim_end()),
+                broken(format!("{} {}", e.variant, set.join(",")).trim_end()),
+                format!("{:.4}", e.ratio.median),
+                broken(&e.incumbent),
+                // The day; the time of the day is in --json.
+                e.date.split('T').next().unwrap_or_default().to_owned(),
+            ]);
+        }
+        out::fitted(t);
     }
-    out::table(t);
     Ok(())
 }

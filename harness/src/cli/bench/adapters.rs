@@ -169,6 +169,5 @@ fn summary(outcomes: &[Outcome]) {
             outcome.exit_code.to_string(),
         ]);
     }
-    table::fit(&mut t, 80);
-    out::table(t);
+    out::fitted(t);
 }

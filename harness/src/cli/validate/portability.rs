@@ -275,7 +275,7 @@ fn print(report: &Report, is_file: bool) {
         cells.extend(row.fits.iter().map(Fit::text));
         t.add_row(cells);
     }
-    out::table(t);
+    out::fitted(t);
     for row in &report.rows {
         for fit in &row.fits {
             for reason in &fit.reasons {
