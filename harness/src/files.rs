@@ -241,7 +241,10 @@ mod tests {
         assert_eq!(names(&path), ["b"]);
         // The second file has the first one's name.
         assert!(replace_folder(&path, &[file("c", "4"), file("c", "5")]).is_err());
-        assert_eq!((names(&path), names(folder.path())), (vec!["b".into()], vec!["records".into()]));
+        assert_eq!(
+            (names(&path), names(folder.path())),
+            (vec!["b".into()], vec!["records".into()])
+        );
         assert_eq!(read_text(&path.join("b"), 9).expect("a file"), "3");
     }
 

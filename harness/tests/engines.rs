@@ -89,7 +89,7 @@ struct Uniforms {
     is_causal: u32, start_pos: u32, attn_softcap: f32, sliding_window: u32, kv_len_source: u32,
     kv_start: u32, page_size: u32, kv_layout: u32, _pad: u32,
 }
-override WORKGROUP_SIZE: u32 = 256u;
+const WORKGROUP_SIZE = 256u;
 @group(0) @binding(0) var<uniform> u: Uniforms;
 @group(0) @binding(1) var<storage, read> Q: array<f32>;
 @group(0) @binding(2) var<storage, read> K: array<f16>;
@@ -103,23 +103,33 @@ fn score(head: u32, slot: u32) -> f32 {
     for (var d = 0u; d < u.head_dim; d++) { sum += Q[head * u.head_dim + d] * f32(K[row + d]); }
     return sum * u.scale;
 }
+var<workgroup> scores: array<f32, 256>;
 @compute @workgroup_size(WORKGROUP_SIZE)
-fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) d: u32) {
-    if (d >= u.head_dim || u.head_dim > WORKGROUP_SIZE) { return; }
+fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i: u32) {
+    if (u.head_dim > WORKGROUP_SIZE) { return; }
+    let d = min(i, u.head_dim - 1u);
+    let kv_head = wg.x / (u.num_heads / u.num_kv_heads);
     var length = u.kv_len;
     if (u.kv_len_source != 0u) { length = kv_len_buffer[0] + page_table[0]; }
     if (u.is_causal != 0u) { length = min(length, u.start_pos + 1u); }
     var largest = -3.0e38;
-    for (var t = 0u; t < length; t++) { largest = max(largest, score(wg.x, t)); }
     var sum = 0.0;
     var mixed = 0.0;
-    for (var t = 0u; t < length; t++) {
-        let p = exp(score(wg.x, t) - largest);
-        let head = wg.x / (u.num_heads / u.num_kv_heads);
-        sum += p;
-        mixed += p * f32(V[(t * u.num_kv_heads + head) * u.head_dim + d]);
+    for (var first = 0u; first < length; first += 256u) {
+        if (first + i < length) { scores[i] = score(wg.x, first + i); }
+        workgroupBarrier();
+        for (var j = 0u; j < min(256u, length - first); j++) {
+            let top = max(largest, scores[j]);
+            let fade = exp(largest - top);
+            let p = exp(scores[j] - top);
+            let row = (first + j) * u.num_kv_heads + kv_head;
+            sum = sum * fade + p;
+            mixed = mixed * fade + p * f32(V[row * u.head_dim + d]);
+            largest = top;
+        }
+        workgroupBarrier();
     }
-    output[wg.x * u.head_dim + d] = mixed / sum;
+    if (i < u.head_dim) { output[wg.x * u.head_dim + i] = mixed / sum; }
 }
 ";
 

@@ -26,8 +26,9 @@ fn stderr(output: &Output) -> String {
 }
 
 fn document(output: &Output) -> Value {
-    let value: Value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|e| panic!("{e}: {}{}", String::from_utf8_lossy(&output.stdout), stderr(output)));
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| {
+        panic!("{e}: {}{}", String::from_utf8_lossy(&output.stdout), stderr(output))
+    });
     assert_eq!(value["schema_version"], 1);
     value
 }
@@ -70,7 +71,9 @@ fn names<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<String> {
     let mut all: Vec<String> = records
         .into_iter()
         .flat_map(|record| &bench(record).cases)
-        .map(|case| format!("{}/{} {} {}", case.kernel, case.variant, case.shape, case.cold.median_us))
+        .map(|case| {
+            format!("{}/{} {} {}", case.kernel, case.variant, case.shape, case.cold.median_us)
+        })
         .collect();
     all.sort();
     all
@@ -86,7 +89,10 @@ fn shards_of_one_setting_become_one_record_and_others_stay_apart() {
     assert_eq!((merged.notes.len(), merged.contradictions.len()), (0, 0));
     let runs = &bench(one).runs;
     assert_eq!(runs.iter().map(|run| run.cases).sum::<usize>(), bench(&whole).cases.len());
-    assert_eq!(runs.iter().map(|run| run.environment.seed).collect::<Vec<_>>(), [0, 1, 2].map(Some));
+    assert_eq!(
+        runs.iter().map(|run| run.environment.seed).collect::<Vec<_>>(),
+        [0, 1, 2].map(Some)
+    );
     // What differs from run to run is in the runs.
     assert_eq!((one.environment.seed, one.environment.copy_gb_s), (None, Some(4002.0)));
     assert_eq!(one.environment.date, "2026-11-20T00:00:00Z");
@@ -219,7 +225,8 @@ fn merge_writes_records_that_report_and_compare_read() {
     assert_eq!(fs::read_to_string(at.join("out/notes.txt")).unwrap(), "mine");
 
     // Rows of `--format jsonl` are the same run.
-    let rows = lathe_harness::report::cases::jsonl(&bench(&whole).cases, &whole.environment).unwrap();
+    let rows =
+        lathe_harness::report::cases::jsonl(&bench(&whole).cases, &whole.environment).unwrap();
     fs::write(at.join("rows.jsonl"), rows).unwrap();
     whole.write(&at.join("whole.json")).unwrap();
     let merged = lathe(at, &["merge", "rows.jsonl", "whole.json", "-o", "rows", "--json"]);
@@ -243,7 +250,10 @@ fn what_cannot_be_merged_is_refused_by_name() {
     write("other.json", r#"{"schema_version":1,"records":[]}"#);
     write("list.json", "[1]");
     write("entry.json", r#"{"schema_version":1,"entries":[{"adapter":"A"}]}"#);
-    write("row.jsonl", r#"{"schema_version":1,"kind":"bench_case","environment":{},"kernel":"gemv"}"#);
+    write(
+        "row.jsonl",
+        r#"{"schema_version":1,"kind":"bench_case","environment":{},"kernel":"gemv"}"#,
+    );
     let mut keyless: Value = serde_json::from_str(&whole).unwrap();
     keyless["cases"][2].as_object_mut().unwrap().remove("kernel");
     write("keyless.json", &keyless.to_string());
@@ -308,7 +318,8 @@ fn shards_of_a_bench_measure_each_shape_once() {
     let _turn = common::turn();
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    let bench = ["bench", "glu/naive", "--shape", "N=[64,128,256],ACTIVATION=silu", "--allow-software"];
+    let bench =
+        ["bench", "glu/naive", "--shape", "N=[64,128,256],ACTIVATION=silu", "--allow-software"];
     for i in 1..=4 {
         let (shard, file) = (format!("{i}/4"), format!("{i}.json"));
         let output = lathe(at, &[&bench[..], &["--shard", &shard, "--save", &file]].concat());
@@ -423,8 +434,9 @@ fn each_adapter_has_a_process_and_one_that_is_lost_does_not_end_the_others() {
     // The first adapter's process is killed, as by its driver.
     let killed = at.join("lathe");
     let lathe = env!("CARGO_BIN_EXE_lathe");
-    let script =
-        format!("#!/bin/sh\ncase \"$*\" in *'--adapter 0'*) kill -SEGV $$;; esac\nexec '{lathe}' \"$@\"\n");
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *'--adapter 0'*) kill -SEGV $$;; esac\nexec '{lathe}' \"$@\"\n"
+    );
     fs::write(&killed, script).unwrap();
     fs::set_permissions(&killed, fs::Permissions::from_mode(0o755)).unwrap();
     let lost = run(&["--json"], Some(&killed));

@@ -572,7 +572,7 @@ fn faults_of_stages_and_scratch_memory_are_said() {
     assert!(stderr(&output).contains("name the mapping itself"), "{}", stderr(&output));
 }
 
-/// Attention whose length and grid come from the host: a slot and a head a workgroup, then a head.
+/// Attention whose length and grid come from the host: a score a workgroup, then an element.
 const ATTENTION: &str = "
 struct Params { length: u32, head_dim: u32, slots: u32, heads_per_kv: u32, scale: f32 }
 @group(0) @binding(0) var<uniform> params: Params;
@@ -597,14 +597,12 @@ fn mix(@builtin(workgroup_id) wg: vec3<u32>) {
     for (var t = 0u; t < params.length; t++) { largest = max(largest, scores[first + t]); }
     var sum = 0.0;
     for (var t = 0u; t < params.length; t++) { sum += exp(scores[first + t] - largest); }
-    for (var d = 0u; d < params.head_dim; d++) {
-        var mixed = 0.0;
-        for (var t = 0u; t < params.length; t++) {
-            let row = (wg.x / params.heads_per_kv * params.slots + t) * params.head_dim;
-            mixed += exp(scores[first + t] - largest) * values[row + d];
-        }
-        result[wg.x * params.head_dim + d] = mixed / sum;
+    var mixed = 0.0;
+    for (var t = 0u; t < params.length; t++) {
+        let row = (wg.x / params.heads_per_kv * params.slots + t) * params.head_dim;
+        mixed += exp(scores[first + t] - largest) * values[row + wg.y];
     }
+    result[wg.x * params.head_dim + wg.y] = mixed / sum;
 }
 ";
 
@@ -617,7 +615,7 @@ entry = "score"
 workgroups = ["Q_PER_KV * KV_HEADS", "min(N_KV, KV_SIZE)"]
 [[stage]]
 entry = "mix"
-workgroups = "Q_PER_KV * KV_HEADS"
+workgroups = ["Q_PER_KV * KV_HEADS", "HEAD_DIM"]
 [scratch]
 products = "4 * Q_PER_KV * KV_HEADS * KV_SIZE"
 [bindings]

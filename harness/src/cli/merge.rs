@@ -164,9 +164,10 @@ fn read(path: &Path) -> Result<Input> {
         let record = Record::parse(&document.to_string(), &place)?;
         // Rows of one run stand one after the other.
         match (records.last_mut(), record) {
-            (Some(Record { environment, body: Body::Bench(last), .. }), Record { environment: own, body: Body::Bench(row), .. })
-                if is_row && *environment == own =>
-            {
+            (
+                Some(Record { environment, body: Body::Bench(last), .. }),
+                Record { environment: own, body: Body::Bench(row), .. },
+            ) if is_row && *environment == own => {
                 last.cases.extend(row.cases);
             }
             (_, record) => records.push(record),
@@ -202,9 +203,7 @@ fn write_records(opts: &Opts, merged: Merged<Vec<Record>>) -> Result<Report> {
     for record in &merged.merged {
         let kind = record.body.what();
         let (runs, cases, failed) = match &record.body {
-            Body::Bench(bench) => {
-                (bench.runs.len().max(1), bench.cases.len(), bench.failed.len())
-            }
+            Body::Bench(bench) => (bench.runs.len().max(1), bench.cases.len(), bench.failed.len()),
             _ => (1, 0, 0),
         };
         let mut name = file_name(&record.environment.adapter);

@@ -258,9 +258,8 @@ impl Document {
                 text.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
             })
         };
-        let twice = keys.iter().find(|key| {
-            self.keys.contains(*key) || failed_in(&self.failed, key)
-        });
+        let twice =
+            keys.iter().find(|key| self.keys.contains(*key) || failed_in(&self.failed, key));
         let wrong = || self.keys.iter().find(|key| failed_in(failed, key));
         let both = || failed.iter().find(|text| self.failed.contains(text));
         twice.or_else(wrong).or_else(both).cloned()
@@ -305,7 +304,8 @@ fn joined(runs: &[Record]) -> Environment {
         whole.read_gb_s = largest(whole.read_gb_s, other.read_gb_s);
         whole.canary_drift = largest(whole.canary_drift, other.canary_drift);
         whole.cache_bytes = whole.cache_bytes.max(other.cache_bytes);
-        whole.timestamp_quantum_ns = largest(whole.timestamp_quantum_ns, other.timestamp_quantum_ns);
+        whole.timestamp_quantum_ns =
+            largest(whole.timestamp_quantum_ns, other.timestamp_quantum_ns);
         whole.command = whole.command.filter(|command| other.command.as_ref() == Some(command));
         whole.seed = whole.seed.filter(|seed| other.seed == Some(*seed));
         whole.machine = whole.machine.filter(|machine| other.machine.as_ref() == Some(machine));

@@ -382,7 +382,10 @@ mod tests {
     #[test]
     fn merged_stores_have_every_choice_once_and_contradictions_are_said() {
         let kernel = lathe_kernels::kernel("gemv").expect("gemv");
-        let one = Entry { date: "2026-11-20T00:00:00Z".into(), ..entry(kernel, &kernel.default_problem().shape) };
+        let one = Entry {
+            date: "2026-11-20T00:00:00Z".into(),
+            ..entry(kernel, &kernel.default_problem().shape)
+        };
         let later = Entry { date: "2026-11-21T00:00:00Z".into(), ..one.clone() };
         let elsewhere = Entry { adapter: "B".into(), ..one.clone() };
         let checked = Entry { runtime_checks: Some("on".into()), ..one.clone() };

@@ -73,8 +73,7 @@ pub(super) fn run(global: &Global, opts: &KernelOpts) -> Result<()> {
         }
     }
     if let Some(folder) = &opts.save {
-        std::fs::create_dir(folder)
-            .map_err(|source| Error::Io { path: folder.clone(), source })?;
+        std::fs::create_dir(folder).map_err(|source| Error::Io { path: folder.clone(), source })?;
     }
     let mut names = BTreeSet::new();
     let mut outcomes = Vec::new();
@@ -111,7 +110,8 @@ pub(super) fn run(global: &Global, opts: &KernelOpts) -> Result<()> {
     }
     let failed: Vec<&Outcome> = report.adapters.iter().filter(|o| o.exit_code != 0).collect();
     let Some(code) = failed.iter().map(|outcome| outcome.exit_code).max() else { return Ok(()) };
-    let told = failed.iter().map(|o| format!("{} {} ended with {}", o.index, o.adapter, o.exit_code));
+    let told =
+        failed.iter().map(|o| format!("{} {} ended with {}", o.index, o.adapter, o.exit_code));
     let reason = format!("adapter {}; each says why above", told.collect::<Vec<_>>().join(", "));
     Err(Error::Child { code, reason })
 }

@@ -198,7 +198,8 @@ fn strings_of_a_record_stay_text() {
 #[test]
 fn empty_and_unsound_records_render() {
     assert_sound(&render(&[]));
-    let empty_bench = Body::Bench(Bench { cases: Vec::new(), failed: Vec::new(), runs: Vec::new() });
+    let empty_bench =
+        Body::Bench(Bench { cases: Vec::new(), failed: Vec::new(), runs: Vec::new() });
     let mut records = vec![Record { body: empty_bench, ..synthetic::bench() }];
     for steps in [0, 1, 2, 3, 7, 96, 97, 320, 321] {
         let mut record = synthetic::profile(steps.max(1));
