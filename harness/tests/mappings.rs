@@ -666,7 +666,7 @@ fn the_state_of_a_sequence_is_a_name_where_a_problem_has_one() {
     // Timed at the position that is asked for, and said so.
     let sources = [100, 200].map(|n_kv| {
         let shape = format!(
-            "Q_PER_KV=2,KV_HEADS=1,HEAD_DIM=8,KV_SIZE=256,KV_FORMAT=f32,SCALE=0.5,N_KV={n_kv}"
+            "Q_PER_KV=2,KV_HEADS=1,HEAD_DIM=32,KV_SIZE=256,KV_FORMAT=f32,SCALE=0.5,N_KV={n_kv}"
         );
         let output = lathe(&[&["bench"], &mine[..], &["--json", "--shape", &shape]].concat());
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
