@@ -89,7 +89,7 @@ pub fn merge(
         place(run, &mut documents, &mut result.notes);
     }
     // Those of one adapter stand together, the earliest first.
-    documents.sort_by(|a, b| a.adapter().cmp(&b.adapter()));
+    documents.sort_by_key(Document::adapter);
     result.merged = documents.into_iter().map(Document::record).collect();
     Ok(result)
 }
