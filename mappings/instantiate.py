@@ -33,7 +33,10 @@ TEXTS = {
         "mul_mat_vec_f16.wgsl": (f"{GGML}/mul_mat_vec.wgsl", VECTOR | F16),
         "mul_mat_vec_q4_0.wgsl": (f"{GGML}/mul_mat_vec.wgsl", VECTOR | Q4_0),
     },
-    "doppler": {"matmul_gemv_subgroup.wgsl": ("src/gpu/kernels/matmul_gemv_subgroup.wgsl", {})},
+    "doppler": {
+        name: (f"src/gpu/kernels/{name}", {})
+        for name in ("matmul_gemv_subgroup.wgsl", "attention_decode_online_f16kv.wgsl")
+    },
     "wgml": {"rms_norm.wgsl": ("crates/wgml/src/ops/rms_norm.wgsl", {})},
 }
 

@@ -89,6 +89,14 @@ pub enum Error {
     /// A correctness check failed.
     #[error("{0}")]
     CheckFailed(String),
+    /// Processes that this one started failed; each has said why.
+    #[error("{reason}")]
+    Child {
+        /// The worst of their exit codes.
+        code: u8,
+        /// Which, and how they ended.
+        reason: String,
+    },
     /// A measurement does not tell either way.
     #[error("inconclusive: {0}")]
     Inconclusive(String),
@@ -133,6 +141,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::CheckFailed(_) => 1,
+            Error::Child { code, .. } => *code,
             Error::Inconclusive(_) => 6,
             Error::Usage(_)
             | Error::Shape(_)

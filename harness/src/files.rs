@@ -69,6 +69,34 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     partial.finish(&target)
 }
 
+/// Writes a folder of files, or puts it in the place of one. `files` are names and contents.
+///
+/// # Errors
+/// What the system says. An old folder is then still there.
+pub fn replace_folder(path: &Path, files: &[(String, Vec<u8>)]) -> io::Result<()> {
+    let beside = |what: &str| -> io::Result<PathBuf> {
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(path.file_name().ok_or(io::ErrorKind::InvalidFilename)?);
+        hidden.push(format!(".{}.{what}", std::process::id()));
+        Ok(path.with_file_name(hidden))
+    };
+    let (partial, old) = (beside("partial")?, beside("old")?);
+    fs::create_dir(&partial)?;
+    let put = || -> io::Result<()> {
+        for (name, bytes) in files {
+            write_new(&partial.join(name), bytes)?;
+        }
+        if !path.exists() {
+            return fs::rename(&partial, path);
+        }
+        fs::rename(path, &old)?;
+        fs::rename(&partial, path).inspect_err(|_| drop(fs::rename(&old, path)))?;
+        fs::remove_dir_all(&old)
+    };
+    // The first error is the one to report.
+    put().inspect_err(|_| drop(fs::remove_dir_all(&partial)))
+}
+
 /// A file under a temporary name that removes itself unless it is finished.
 #[derive(Debug)]
 pub(crate) struct Partial {
@@ -197,6 +225,27 @@ mod tests {
                     || cfg!(not(target_os = "linux"))
             );
         }
+    }
+
+    #[test]
+    fn a_folder_is_replaced_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("records");
+        let file = |name: &str, text: &str| (name.to_owned(), text.as_bytes().to_vec());
+        replace_folder(&path, &[file("a", "1"), file("b", "2")]).expect("a folder");
+        replace_folder(&path, &[file("b", "3")]).expect("a folder");
+        let names = |path: &Path| {
+            let all = std::fs::read_dir(path).expect("a folder");
+            all.map(|entry| entry.expect("an entry").file_name()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&path), ["b"]);
+        // The second file has the first one's name.
+        assert!(replace_folder(&path, &[file("c", "4"), file("c", "5")]).is_err());
+        assert_eq!(
+            (names(&path), names(folder.path())),
+            (vec!["b".into()], vec!["records".into()])
+        );
+        assert_eq!(read_text(&path.join("b"), 9).expect("a file"), "3");
     }
 
     #[test]

@@ -110,6 +110,26 @@ fn printed(output: &Output) -> (Vec<String>, String) {
     (text.lines().filter(|line| line.starts_with('|')).map(str::to_owned).collect(), text)
 }
 
+/// A store of choices whose shapes and constants are longer than a terminal's line.
+fn long_store() -> String {
+    let choice = |adapter: &str, kernel: &str, shape: &str, constants: Value| {
+        serde_json::json!({
+            "adapter": adapter, "driver": "a driver and its version 590.48.01", "kernel": kernel,
+            "shape": shape, "variant": "subgroup_multicol_vec4", "constants": constants,
+            "source": "s", "ratio": { "median": 0.9, "low": 0.89, "high": 0.91 },
+            "incumbent": "subgroup_vec4 LANES=16,ROWS_PER_WG=8,WG=256", "date": "2026-11-20T10:00:00Z",
+        })
+    };
+    let all = serde_json::json!({ "ROWS_PER_WG": 128, "WG": 256, "LANES": 16, "IN_FLIGHT": 8 });
+    let gemv = "ROWS=151936,K=1152,WEIGHT=q4_k,ACT_FORMAT=f16,Y_OFFSET=1,Y_AFTER=7,N_VECTORS=8";
+    let entries = [
+        choice("NVIDIA H200", "gemv_q", gemv, all.clone()),
+        choice("NVIDIA H200", "an_operation_of_before", "A=1,B=2", all.clone()),
+        choice("Another adapter with a name", "glu", "N=64,ACTIVATION=silu", serde_json::json!({})),
+    ];
+    serde_json::json!({ "schema_version": 1, "entries": entries }).to_string()
+}
+
 #[test]
 fn tables_fit_80_columns_and_a_pipe_has_no_colours() {
     let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/records/nvidia-h200");
@@ -117,8 +137,29 @@ fn tables_fit_80_columns_and_a_pipe_has_no_colours() {
     let (base, new) =
         (record("2026-11-22-ladder-gemv_q.json"), record("2026-11-21-ladder-gemv_q.json"));
     let compare = ["compare", &base, &new];
-    let commands: [&[&str]; 4] =
-        [&["doctor"], &["list"], &["check", "glu", "--cases", "1"], &compare];
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (store, wgsl, model) = (path("tuned.json"), path("mine.wgsl"), path("folder"));
+    std::fs::write(&store, long_store()).unwrap();
+    let entries = ["one_with_a_name_as_long_as_they_come", "another_that_is_as_long_as_this"];
+    let entry = |name: &&str| format!("@compute @workgroup_size(8, 8, 4) fn {name}() {{}}\n");
+    std::fs::write(&wgsl, entries.iter().map(entry).collect::<String>()).unwrap();
+    // A chat template is a long value.
+    let talking = talking_model(folder.path());
+    let commands: [&[&str]; 12] = [
+        &["doctor"],
+        &["list"],
+        &["check", "glu", "--cases", "1"],
+        &compare,
+        &["inspect", &talking],
+        &["inspect", &golden("gemma3-tiny-q4km.gguf")],
+        &["validate", "matmul"],
+        &["validate", "attention_decode"],
+        &["validate", "matmul", "--limits", "all"],
+        &["validate", &wgsl],
+        &["tune", "--show", "--store", &store],
+        &["merge", &base, &new, "-o", &model],
+    ];
     for command in commands {
         let (lines, text) = printed(&lathe(command));
         assert!(lines.len() > 2, "{command:?}: {text}");

@@ -571,3 +571,127 @@ fn faults_of_stages_and_scratch_memory_are_said() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("name the mapping itself"), "{}", stderr(&output));
 }
+
+/// Attention whose length and grid come from the host: a score a workgroup, then an element.
+const ATTENTION: &str = "
+struct Params { length: u32, head_dim: u32, slots: u32, heads_per_kv: u32, scale: f32 }
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> q: array<f32>;
+@group(0) @binding(2) var<storage, read> keys: array<f32>;
+@group(0) @binding(3) var<storage, read> values: array<f32>;
+@group(0) @binding(4) var<storage, read_write> scores: array<f32>;
+@group(0) @binding(5) var<storage, read_write> result: array<f32>;
+@compute @workgroup_size(1)
+fn score(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) num: vec3<u32>) {
+    let row = (wg.x / params.heads_per_kv * params.slots + wg.y) * params.head_dim;
+    var sum = 0.0;
+    for (var d = 0u; d < params.head_dim; d++) {
+        sum += q[wg.x * params.head_dim + d] * keys[row + d];
+    }
+    scores[wg.x * num.y + wg.y] = sum * params.scale;
+}
+@compute @workgroup_size(1)
+fn mix(@builtin(workgroup_id) wg: vec3<u32>) {
+    let first = wg.x * params.length;
+    var largest = -3.0e38;
+    for (var t = 0u; t < params.length; t++) { largest = max(largest, scores[first + t]); }
+    var sum = 0.0;
+    for (var t = 0u; t < params.length; t++) { sum += exp(scores[first + t] - largest); }
+    var mixed = 0.0;
+    for (var t = 0u; t < params.length; t++) {
+        let row = (wg.x / params.heads_per_kv * params.slots + t) * params.head_dim;
+        mixed += exp(scores[first + t] - largest) * values[row + wg.y];
+    }
+    result[wg.x * params.head_dim + wg.y] = mixed / sum;
+}
+";
+
+const ATTENTION_MAPPED: &str = r#"
+[takes]
+KV_FORMAT = "f32"
+ACT_FORMAT = "f32"
+[[stage]]
+entry = "score"
+workgroups = ["Q_PER_KV * KV_HEADS", "min(N_KV, KV_SIZE)"]
+[[stage]]
+entry = "mix"
+workgroups = ["Q_PER_KV * KV_HEADS", "HEAD_DIM"]
+[scratch]
+products = "4 * Q_PER_KV * KV_HEADS * KV_SIZE"
+[bindings]
+keys = "k_cache"
+values = "v_cache"
+scores = "products"
+result = "y"
+[uniforms.params]
+length = "min(N_KV, KV_SIZE)"
+head_dim = "HEAD_DIM"
+slots = "KV_SIZE"
+heads_per_kv = "Q_PER_KV"
+scale = "SCALE"
+"#;
+
+#[test]
+fn the_state_of_a_sequence_is_a_name_where_a_problem_has_one() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("theirs.wgsl"), ATTENTION).unwrap();
+    let write = |mapping: &str| fs::write(folder.path().join("theirs.toml"), mapping).unwrap();
+    let lathe = |args: &[&str]| {
+        let mut lathe = Command::new(env!("CARGO_BIN_EXE_lathe"));
+        lathe.args(args).current_dir(folder.path()).output().unwrap()
+    };
+    write(ATTENTION_MAPPED);
+    let mine = ["attention_decode", "--wgsl", "theirs.wgsl"];
+    // The sweep draws positions before and after a ring is full.
+    let output = lathe(&[&["check"], &mine[..], &["--json", "--cases", "12"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = document(&output);
+    let cases = report["cases"].as_array().unwrap();
+    let sizes = cases.iter().map(|case| {
+        let shape = case["shape"].as_str().unwrap();
+        let value = |name: &str| {
+            let rest = shape.split(',').find_map(|part| part.strip_prefix(name)).unwrap();
+            rest.parse::<usize>().unwrap()
+        };
+        (value("N_KV="), value("KV_SIZE="))
+    });
+    let sizes: Vec<_> = sizes.collect();
+    assert!(sizes.iter().any(|(seen, size)| seen < size), "{sizes:?}");
+    assert!(sizes.iter().any(|(seen, size)| seen > size), "{sizes:?}");
+
+    // Timed at the position that is asked for, and said so.
+    let sources = [100, 200].map(|n_kv| {
+        let shape = format!(
+            "Q_PER_KV=2,KV_HEADS=1,HEAD_DIM=32,KV_SIZE=256,KV_FORMAT=f32,SCALE=0.5,N_KV={n_kv}"
+        );
+        let output = lathe(&[&["bench"], &mine[..], &["--json", "--shape", &shape]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let case = document(&output)["cases"][0].clone();
+        assert!(case["shape"].as_str().unwrap().ends_with(&format!("N_KV={n_kv}")), "{case}");
+        case["source"].clone()
+    });
+    assert_ne!(sources[0], sources[1], "another length is other code");
+
+    // A length of another position is wrong.
+    write(&ATTENTION_MAPPED.replace("length = \"min(N_KV, KV_SIZE)\"", "length = 1"));
+    assert_eq!(lathe(&[&["check"], &mine[..]].concat()).status.code(), Some(1));
+    // Only what the operation reads is a name.
+    write(&ATTENTION_MAPPED.replace("length = \"min(N_KV", "length = \"min(PROMPT_LEN"));
+    let output = lathe(&[&["check"], &mine[..]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("no `PROMPT_LEN`; there are"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("N_KV"), "{}", stderr(&output));
+
+    // A recorded step is the same for all positions.
+    write(ATTENTION_MAPPED);
+    let model = common::golden("llama-tiny-f16.gguf").display().to_string();
+    let decode = ["decode", "--model", &model, "--prompt-tokens", "2,5", "-n", "2", "--kv", "f32"];
+    let output = lathe(&[&decode[..], &["--hint", "attention_decode=theirs.wgsl"]].concat());
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("`N_KV` changes from step to step"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("uniform field `length`"), "{}", stderr(&output));
+}

@@ -300,9 +300,12 @@ fn fake_record(scale: f64, source: &str, adapter: &str, path: &Path) {
         command: None,
         ..Environment::default()
     };
-    Record::new(environment, Body::Bench(Bench { cases: vec![case], failed: Vec::new() }))
-        .write(path)
-        .unwrap();
+    Record::new(
+        environment,
+        Body::Bench(Bench { cases: vec![case], failed: Vec::new(), runs: Vec::new() }),
+    )
+    .write(path)
+    .unwrap();
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Records stand alone: each committed one fits the schema, is read by `report` and `compare`, and
-//! answers the queries of docs/records.md. `LATHE_BLESS=1` rewrites `docs/record.schema.json`.
+//! answers the queries of docs/records.md and docs/fleet.md. `LATHE_BLESS=1` rewrites `docs/record.schema.json`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -124,9 +124,9 @@ fn no_committed_figure_lies_above_its_ceiling() {
     assert!(judged > 1000, "{judged}");
 }
 
-/// The SQL of docs/records.md, in order.
-fn queries() -> Vec<String> {
-    let page = fs::read_to_string(root().join("docs/records.md")).unwrap();
+/// The SQL of a page, in order.
+fn queries(page: &str) -> Vec<String> {
+    let page = fs::read_to_string(root().join(page)).unwrap();
     let blocks = page.split("```sql\n").skip(1);
     blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect()
 }
@@ -135,17 +135,40 @@ fn queries() -> Vec<String> {
 const DUCK: &str = "
 import duckdb, json, sys
 for query in json.load(sys.stdin):
-    print(json.dumps(duckdb.sql(query).fetchall()))
+    answer = duckdb.sql(query)
+    if answer is not None:
+        print(json.dumps(answer.fetchall(), default=str))
 ";
+
+/// A Python with DuckDB; none with a word on stderr.
+fn python() -> Option<String> {
+    let python = std::env::var("LATHE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let has_duckdb = Command::new(&python).args(["-c", "import duckdb"]).output();
+    if has_duckdb.is_ok_and(|output| output.status.success()) {
+        return Some(python);
+    }
+    eprintln!("UNAVAILABLE, not tested: {python} has no package duckdb");
+    None
+}
+
+/// What queries answer that are run one after the other in a folder.
+fn answers(python: &str, folder: &Path, queries: &[String]) -> Vec<Value> {
+    let input = folder.join("queries.json");
+    fs::write(&input, serde_json::to_string(queries).unwrap()).unwrap();
+    let output = Command::new(python)
+        .args(["-c", DUCK])
+        .current_dir(folder)
+        .stdin(fs::File::open(&input).unwrap())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let answers = String::from_utf8(output.stdout).unwrap();
+    answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
 
 #[test]
 fn the_queries_of_the_page_answer() {
-    let python = std::env::var("LATHE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let has_duckdb = Command::new(&python).args(["-c", "import duckdb"]).output();
-    if !has_duckdb.is_ok_and(|output| output.status.success()) {
-        eprintln!("UNAVAILABLE, not tested: {python} has no package duckdb");
-        return;
-    }
+    let Some(python) = python() else { return };
     // Two machines: one without a flag in any case, one with.
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("results")).unwrap();
@@ -160,13 +183,11 @@ fn the_queries_of_the_page_answer() {
         fs::write(folder.path().join("results").join(name).with_extension("jsonl"), lines).unwrap();
     }
     assert_eq!(flagged, [false, true]);
-    let queries = queries();
+    let queries = queries("docs/records.md");
     assert_eq!(queries.len(), 2);
-    let input = folder.path().join("queries.json");
     let here =
         |query: &String| query.replace("'benches/", &format!("'{}/benches/", root().display()));
     let queries: Vec<String> = queries.iter().map(here).collect();
-    fs::write(&input, serde_json::to_string(&queries).unwrap()).unwrap();
     // Each folder alone as well: what a file lacks, DuckDB cannot guess the type of.
     for kept in [&names[..1], &names[1..], &names[..]] {
         for name in names {
@@ -178,23 +199,60 @@ fn the_queries_of_the_page_answer() {
                 _ => {}
             }
         }
-        let output = Command::new(&python)
-            .args(["-c", DUCK])
-            .current_dir(folder.path())
-            .stdin(fs::File::open(&input).unwrap())
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{kept:?}: {said}");
-        let answers = String::from_utf8(output.stdout).unwrap();
-        let answers: Vec<Value> =
-            answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let answers = answers(&python, folder.path(), &queries);
+        assert_eq!(answers.len(), 2);
         for answer in &answers {
             assert!(!answer.as_array().unwrap().is_empty(), "{kept:?}: {answer}");
         }
         let first = &answers[0][0];
         assert!(first[0].is_string() && first[5].is_number(), "{first}");
     }
+}
+
+#[test]
+fn the_queries_of_many_machines_rank_variants() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("records")).unwrap();
+    // Two adapters of which the second is twice as slow, and has another best variant.
+    let name = "2026-11-22-ladder-gemv_q.json";
+    let mut record = Record::read(&root().join("benches/records/nvidia-h200").join(name)).unwrap();
+    record.write(&folder.path().join("records/a.json")).unwrap();
+    let Body::Bench(bench) = &mut record.body else { panic!("{name} is no benchmark") };
+    let best = |bench: &record::Bench, last: bool| {
+        let mut cases: Vec<_> = bench.cases.iter().collect();
+        cases.sort_by(|a, b| a.cold.median_us.total_cmp(&b.cold.median_us));
+        let case = if last { cases.last() } else { cases.first() };
+        (case.unwrap().variant.clone(), case.unwrap().cold.median_us)
+    };
+    let (first, first_us) = best(bench, false);
+    let (last, last_us) = best(bench, true);
+    for case in &mut bench.cases {
+        let factor = if case.variant == last { 0.5 * first_us / last_us } else { 2.0 };
+        for timing in [&mut case.cold, &mut case.warm] {
+            timing.samples_us.iter_mut().for_each(|us| *us *= factor);
+            timing.median_us *= factor;
+        }
+    }
+    record.environment.adapter = "Another".into();
+    record.write(&folder.path().join("records/b.json")).unwrap();
+    // A record of another kind among them.
+    let profile = root().join("benches/records/nvidia-h200/2026-11-21-profile-gemma3-1b-q4_0.json");
+    fs::copy(profile, folder.path().join("records/profile.json")).unwrap();
+
+    let queries = queries("docs/fleet.md");
+    assert_eq!(queries.len(), 3);
+    let answers = answers(&python, folder.path(), &queries);
+    let [.., ranked, worst] = answers.as_slice() else { panic!("{answers:?}") };
+    let of = |adapter: &str| {
+        let rows = ranked.as_array().unwrap().iter().filter(|row| row[0] == adapter);
+        rows.map(|row| row[3].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!((of("NVIDIA H200"), of("Another")), (vec![first.clone()], vec![last]));
+    let rows = worst.as_array().unwrap();
+    let row = rows.iter().find(|row| row[1] == first.as_str()).unwrap();
+    // It is best on the first adapter, and four times as slow as the best on the second.
+    assert_eq!((&row[2], &row[5], &row[6]), (&2.into(), &4.0.into(), &"Another".into()), "{row}");
 }
 
 /// What docs/results.md quotes can be repeated: each figure's record has a clean commit, the

@@ -166,14 +166,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         environment.seed = Some(bench_options.seed);
         let plan = |side: usize| -> Result<Plan> {
             let (variant, file) = &sides[side];
-            let plan = super::plan_of(
-                kernel,
-                variant,
-                &problem.shape,
-                &gpu.caps,
-                file.as_deref(),
-                operation,
-            );
+            let plan =
+                super::plan_of(kernel, variant, &problem, &gpu.caps, file.as_deref(), operation);
             let plan = plan.map(|plan| Plan { lenient: opts.tolerate, ..plan });
             plan.map_err(|e| match e {
                 PlanError::Unavailable(reason) => Error::Unavailable {

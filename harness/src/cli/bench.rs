@@ -1,5 +1,6 @@
 //! `lathe bench`: GPU time, cold and warm, against the measured copy bandwidth.
 
+mod adapters;
 mod axes;
 mod decode;
 
@@ -15,6 +16,7 @@ use super::Global;
 use super::out;
 use super::processes::Processes;
 use crate::data::record::{Bench, BenchCase, Body, Environment, Flag, Record, StageTiming};
+use crate::data::shard::Shard;
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::measure::{BenchOptions, Session};
@@ -103,12 +105,19 @@ struct KernelOpts {
     /// How to print results
     #[arg(long, default_value = "table")]
     format: Format,
-    /// Save the run as a record; an existing file is not overwritten
+    /// Save the run as a record; an existing file is not overwritten. With --all-adapters a folder,
+    /// and a record an adapter
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Let a software adapter save records
     #[arg(long)]
     allow_software: bool,
+    /// Measure on each adapter in turn, in a process each
+    #[arg(long, conflicts_with = "watch")]
+    all_adapters: bool,
+    /// Of all kernels and shapes only every N-th, from the I-th on: one job of N
+    #[arg(long, value_name = "I/N", conflicts_with = "watch")]
+    shard: Option<Shard>,
 }
 
 fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
@@ -116,6 +125,9 @@ fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
     let watched = super::watched(global, opts.watch, opts.wgsl.as_deref(), target)?;
     if opts.one_shape && opts.wgsl.is_none() && !target.is_some_and(is_file) {
         return Err(Error::Usage("--one-shape needs a file of yours: --wgsl FILE".into()));
+    }
+    if opts.all_adapters {
+        return adapters::run(global, opts);
     }
     let gpu = Arc::new(global.open()?);
     refuse_software(&gpu, opts.save.is_some() && !opts.allow_software)?;
@@ -185,6 +197,7 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
     };
     let tuned = opts.selected.then_some(tuned);
     let (mut planned, mut unavailable) = (Vec::new(), Vec::new());
+    let mut units = 0;
     for (kernel, variants, operation) in named {
         let operation = operation.as_ref();
         let problems = match (&opts.shape, operation) {
@@ -193,6 +206,17 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
             (None, _) if opts.first => vec![kernel.default_problem()],
             (None, _) => kernel.bench(),
         };
+        // All variants of a shape are of one shard: they are compared with each other.
+        let before = units;
+        units += problems.len();
+        let problems: Vec<_> = (before..units)
+            .zip(problems)
+            .filter(|(nth, _)| opts.shard.is_none_or(|shard| shard.has(*nth)))
+            .map(|(_, problem)| problem)
+            .collect();
+        if problems.is_empty() {
+            continue;
+        }
         // A file stands in the place of one variant.
         let places = if opts.wgsl.is_some() { &variants[..1] } else { &variants[..] };
         let (mut one_shape, mut golden_cases) = (opts.one_shape, None);
@@ -228,6 +252,11 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
             )?;
         }
     }
+    if let Some(shard) = opts.shard {
+        let (own, all) = (units_of(shard, units), units);
+        eprintln!("lathe: shard {shard}: {own} of {all} kernels and shapes");
+    }
+    let is_idle = opts.shard.is_some() && planned.is_empty() && unavailable.is_empty();
     let (mut cases, mut failed) = (Vec::new(), Vec::new());
     let count = planned.len();
     if let Some(what) = what_comes(count, &session.options) {
@@ -276,7 +305,7 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
     for line in &unavailable {
         eprintln!("unavailable {line}");
     }
-    if cases.is_empty() && failed.is_empty() {
+    if cases.is_empty() && failed.is_empty() && !is_idle {
         return Err(Error::Unavailable {
             what: match opts.targets.is_empty() {
                 true => "every variant".into(),
@@ -302,6 +331,11 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
             n + cases.len()
         ))),
     }
+}
+
+/// How many of so many units a shard has.
+fn units_of(shard: Shard, all: usize) -> usize {
+    (0..all).filter(|nth| shard.has(*nth)).count()
 }
 
 /// What is timed: a kernel, its variants, and the operation where that is the user's own.
@@ -344,7 +378,7 @@ fn plan(
         return Ok(());
     }
     for variant in places {
-        match super::plan_of(kernel, variant, shape, caps, opts.wgsl.as_deref(), operation) {
+        match super::plan_of(kernel, variant, problem, caps, opts.wgsl.as_deref(), operation) {
             Ok(plan) => found(Ok((plan, false))),
             Err(PlanError::Unavailable(reason)) => {
                 let text = kernel.show_brief(problem);
@@ -374,7 +408,7 @@ fn what_comes(cases: usize, options: &BenchOptions) -> Option<String> {
 
 fn record(session: &Session, cases: &[BenchCase], failed: &[String]) -> Record {
     let (cases, failed) = (cases.to_vec(), failed.to_vec());
-    Record::new(session.environment(), Body::Bench(Bench { cases, failed }))
+    Record::new(session.environment(), Body::Bench(Bench { cases, failed, runs: Vec::new() }))
 }
 
 fn print(record: &Record, format: Format) {

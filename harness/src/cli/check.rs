@@ -218,7 +218,7 @@ fn check_file(
     file: &UserKernel,
 ) -> Result<CaseResult> {
     let shown = file.path().display().to_string();
-    let verdict = match file.plan(variant, &problem.shape, &gpu.caps) {
+    let verdict = match file.plan(variant, problem, &gpu.caps) {
         Ok(plan) => check_plan(gpu, pipelines, plan, problem, seed)?,
         Err(PlanError::Unavailable(reason)) => Verdict::Unavailable { reason },
         Err(PlanError::Shape(reason)) => Verdict::broken(reason),

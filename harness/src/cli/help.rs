@@ -133,6 +133,16 @@ const PAGES: &[Page] = &[
         ],
     ),
     page(
+        "merge",
+        false,
+        false,
+        &[
+            ("merge shards/*.json -o records", "a record an adapter and build"),
+            ("merge stores/*.json -o tuned.json", "one store of tuned choices"),
+            ("merge old.json new.json -o tuned.json --prefer newest", "where they contradict"),
+        ],
+    ),
+    page(
         "tune",
         true,
         true,

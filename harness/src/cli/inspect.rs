@@ -104,7 +104,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     for line in &s.metadata {
         t.add_row(vec![line.key.clone(), line.ty.to_owned(), line.value.clone()]);
     }
-    out::table(t);
+    out::fitted(t);
     if report.decodable {
         outln!("can be decoded");
     }

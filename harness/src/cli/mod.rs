@@ -18,6 +18,7 @@ mod list;
 mod manual;
 mod map;
 mod memory;
+mod merge;
 mod perplexity;
 mod processes;
 mod quantize;
@@ -37,7 +38,7 @@ use std::process::ExitCode;
 
 use clap::{Args, FromArgMatches, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem, Shape};
+use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem};
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -107,6 +108,8 @@ enum Command {
     Compare(compare::Opts),
     /// Make one offline HTML page of saved runs
     Report(report::Opts),
+    /// Join records, or stores of tuned choices, of many runs and machines
+    Merge(merge::Opts),
     /// Search the fastest variant and constants, checking every candidate first
     Tune(tune::Opts),
     #[command(hide = true)]
@@ -231,6 +234,7 @@ fn work(cli: Cli) -> ExitCode {
         Command::Ab(opts) => ab::run(global, &opts),
         Command::Compare(opts) => compare::run(global, &opts),
         Command::Report(opts) => report::run(global, &opts),
+        Command::Merge(opts) => merge::run(global, &opts),
         Command::Tune(opts) => tune::run(global, &opts),
         Command::TuneCandidates(opts) => tune::candidates(global, &opts),
         Command::Synth(opts) => synth::run(global, &opts),
@@ -302,17 +306,17 @@ fn watched<'a>(
 fn plan_of(
     kernel: &'static Kernel,
     variant: &'static KernelVariant,
-    shape: &Shape,
+    problem: &Problem,
     caps: &Capabilities,
     file: Option<&Path>,
     operation: Option<&Operation>,
 ) -> Result<Plan, PlanError> {
     match (file, operation) {
-        (None, None) => Plan::of(kernel, variant, shape, caps),
-        (Some(path), None) => UserKernel::read(path, kernel)?.plan(variant, shape, caps),
+        (None, None) => Plan::of(kernel, variant, &problem.shape, caps),
+        (Some(path), None) => UserKernel::read(path, kernel)?.plan(variant, problem, caps),
         (path, Some(operation)) => {
             let path = path.unwrap_or(operation.path());
-            UserKernel::of(path, operation)?.plan(variant, shape, caps)
+            UserKernel::of(path, operation)?.plan(variant, problem, caps)
         }
     }
 }
@@ -375,8 +379,8 @@ fn check_others(
     (lenient, one_shape): (bool, bool),
     operation: Option<&Operation>,
 ) -> Result<Others> {
-    let plan = |shape: &Shape| {
-        let plan = plan_of(kernel, variant, shape, &gpu.caps, Some(file), operation)?;
+    let plan = |problem: &Problem| {
+        let plan = plan_of(kernel, variant, problem, &gpu.caps, Some(file), operation)?;
         Ok(Plan { lenient, ..plan })
     };
     let shapes = match operation {

@@ -91,6 +91,12 @@ pub(super) fn table(mut table: Table) {
     line(format_args!("{table}"));
 }
 
+/// Prints a table of texts that may be long: as wide as the terminal at most, or 80 columns.
+pub(super) fn fitted(mut table: Table) {
+    fit(&mut table, 80);
+    self::table(table);
+}
+
 /// Prints a piece of what a model says: as it is, but on a terminal with escapes.
 pub(super) fn piece(text: &str) {
     match io::stdout().is_terminal() {

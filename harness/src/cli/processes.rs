@@ -1,6 +1,7 @@
 //! `--processes N`: the same command line in fresh processes, whose records become one. A process
 //! cannot see where its own code and weights lie; the next one has them elsewhere.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -22,6 +23,24 @@ pub(super) struct Processes {
 const PARENTS: &[(&str, bool)] =
     &[("--processes", true), ("--save", true), ("--format", true), ("--json", false)];
 
+/// The words of the command line without some options. Each says whether a value follows it.
+pub(super) fn words_without(options: &[(&str, bool)]) -> Vec<OsString> {
+    let mut kept = Vec::new();
+    let mut skip = false;
+    for word in std::env::args_os().skip(1) {
+        if std::mem::take(&mut skip) {
+            continue;
+        }
+        let text = word.to_string_lossy();
+        let name = text.split('=').next().unwrap_or_default();
+        match options.iter().find(|(option, _)| *option == name) {
+            Some((_, value)) => skip = *value && !text.contains('='),
+            None => kept.push(word),
+        }
+    }
+    kept
+}
+
 impl Processes {
     /// Whether there are several.
     pub(super) fn any(self) -> bool {
@@ -31,20 +50,7 @@ impl Processes {
     /// The record of all processes; none where one is enough.
     pub(super) fn record(self) -> Result<Option<Record>> {
         let Some(count) = self.processes else { return Ok(None) };
-        let words: Vec<_> = std::env::args_os().skip(1).collect();
-        let mut child_words = Vec::with_capacity(words.len());
-        let mut skip = false;
-        for word in &words {
-            if std::mem::take(&mut skip) {
-                continue;
-            }
-            let text = word.to_string_lossy();
-            let name = text.split('=').next().unwrap_or_default();
-            match PARENTS.iter().find(|(parents, _)| *parents == name) {
-                Some((_, value)) => skip = *value && !text.contains('='),
-                None => child_words.push(word),
-            }
-        }
+        let child_words = words_without(PARENTS);
         let io = |source| Error::Io { path: "a child process".into(), source };
         let mut records = Vec::new();
         for nth in 1..=count {
@@ -76,7 +82,7 @@ impl Processes {
             records.push(Record::parse(&text, Path::new("a child process"))?);
         }
         let mut record = merged(records).map_err(Error::CheckFailed)?;
-        let words = words.into_iter().map(|word| word.to_string_lossy().into_owned());
+        let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
         record.environment.command = Some(command_line(words));
         Ok(Some(record))
     }

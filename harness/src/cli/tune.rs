@@ -12,6 +12,7 @@ use super::Global;
 use super::out;
 use crate::data::Ratio;
 use crate::data::processes::CLAIM;
+use crate::data::shard::Shard;
 use crate::error::{Error, Result};
 use crate::measure::tune::{Answer, Found, Request, Trials, TuneOptions, tune};
 use crate::plan::tuned::Store;
@@ -22,7 +23,7 @@ use crate::report::table;
 pub(super) struct Opts {
     /// KERNEL or KERNEL/VARIANT; with --model, only that one's shapes
     kernel: Option<String>,
-    /// Shape; what is not named keeps the kernel's default
+    /// Shapes; what is not named keeps the kernel's default. Lists and ranges as for `bench`
     #[arg(long)]
     shape: Option<String>,
     /// Tune every kernel and shape that decoding this file needs
@@ -50,6 +51,10 @@ pub(super) struct Opts {
     /// Let a software adapter be tuned
     #[arg(long)]
     allow_software: bool,
+    /// Of all kernels and shapes only every N-th, from the I-th on: one job of N, with a store of
+    /// its own
+    #[arg(long, value_name = "I/N", conflicts_with = "show")]
+    shard: Option<Shard>,
 }
 
 /// Processes of a proof.
@@ -108,6 +113,13 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
              drawn; `lathe ab {file} OTHER.toml` compares two files with an [operation]"
         )));
     }
+    if opts.shard.is_some() && opts.store.is_none() && std::env::var_os("LATHE_TUNED").is_none() {
+        return Err(Error::Usage(
+            "--shard needs --store FILE: jobs that share a store overwrite each other's choices; \
+             `lathe merge` joins them"
+                .into(),
+        ));
+    }
     let gpu = Arc::new(global.open()?);
     if gpu.adapter.software && !opts.allow_software {
         return Err(Error::Unavailable {
@@ -124,7 +136,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let work: Vec<Work> = match (&opts.kernel, &opts.model) {
         (Some(name), None) => {
             let (kernel, variants) = super::named(Some(name))?.swap_remove(0);
-            vec![(kernel, variants, super::shapes::one(kernel, opts.shape.as_deref())?)]
+            let problems =
+                super::shapes::all(kernel, opts.shape.as_deref().unwrap_or_default())?.into_iter();
+            problems.map(|problem| (kernel, variants.clone(), problem)).collect()
         }
         (name, Some(model)) => {
             let named = super::named(name.as_deref())?;
@@ -137,7 +151,17 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         }
         (None, None) => return Err(Error::Usage("give a KERNEL or --model FILE".into())),
     };
+    let all = work.len();
+    let work = match opts.shard {
+        Some(shard) => shard.of(work),
+        None => work,
+    };
     let mut store = Store::read(&path)?;
+    if let Some(shard) = opts.shard {
+        eprintln!("lathe: shard {shard}: {} of {all} kernels and shapes", work.len());
+        // There for `merge` even if nothing is found.
+        store.write(&path)?;
+    }
     let mut options = TuneOptions {
         time_out: Duration::from_secs_f64(opts.time_out.clamp(0.1, 3600.0)),
         finalists: 5,
@@ -225,21 +249,26 @@ fn show(global: &Global, store: &Store) -> Result<()> {
         outln!("nothing is stored; `lathe tune gemv` searches for a choice");
         return Ok(());
     }
-    let header = ["adapter", "kernel", "shape", "variant", "constants", "time over", "of", "date"];
-    let mut t = table::table(&header, &[5]);
-    for e in &store.entries {
-        let set: Vec<_> = e.constants.iter().map(|(n, v)| format!("{n}={v}")).collect();
-        t.add_row(vec![
-            e.adapter.clone(),
-            e.kernel.clone(),
-            e.shape.clone(),
-            e.variant.clone(),
-            set.join(","),
-            format!("{:.4}", e.ratio.median),
-            e.incumbent.clone(),
-            e.date.clone(),
-        ]);
+    // Broken after commas where they are longer than a column.
+    let broken = |text: &str| text.replace(',', ", ");
+    for own in store.entries.chunk_by(|a, b| (&a.adapter, &a.driver) == (&b.adapter, &b.driver)) {
+        outln!("{}, {}", own[0].adapter, own[0].driver);
+        let header = ["kernel, shape", "variant, constants", "time over", "of", "date"];
+        let mut t = table::table(&header, &[2]);
+        for e in own {
+            let set: Vec<_> = e.constants.iter().map(|(n, v)| format!("{n}={v}")).collect();
+            let kernel = lathe_kernels::kernel(&e.kernel);
+            let shape = kernel.map_or_else(|| e.shape.clone(), |kernel| kernel.brief(&e.shape));
+            t.add_row(vec![
+                broken(format!("{} {shape}", e.kernel).trim_end()),
+                broken(format!("{} {}", e.variant, set.join(",")).trim_end()),
+                format!("{:.4}", e.ratio.median),
+                broken(&e.incumbent),
+                // The day; the time of the day is in --json.
+                e.date.split('T').next().unwrap_or_default().to_owned(),
+            ]);
+        }
+        out::fitted(t);
     }
-    out::table(t);
     Ok(())
 }

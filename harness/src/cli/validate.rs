@@ -97,7 +97,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 },
             ]);
         }
-        out::table(t);
+        out::fitted(t);
         outln!("{} variants valid, {} not", report.passed, report.failed);
     }
     match failed {
@@ -179,7 +179,7 @@ fn print_entries(lines: &[EntryLine], needs: &[&str], shown: &str) {
             found,
         ]);
     }
-    out::table(t);
+    out::fitted(t);
     match needs {
         [] => outln!("{shown}: needs no optional feature"),
         some => outln!("{shown}: needs {}", some.join(", ")),

@@ -3,11 +3,13 @@
 
 pub mod adapter;
 pub mod gate;
+pub mod merge;
 pub mod paired;
 pub mod processes;
 pub mod ratio;
 pub mod record;
 pub mod rng;
+pub mod shard;
 mod size;
 pub mod stats;
 pub mod steady;

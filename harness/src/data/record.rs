@@ -209,6 +209,21 @@ pub struct Bench {
     /// What gave no result: a wrong output, or a rate that cannot be. Empty in most records.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<String>,
+    /// The runs that `lathe merge` joined, in the order of their cases; empty for one run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<BenchRun>,
+}
+
+/// One of the runs of a merged record. The cases of a record are those of its first run, then those
+/// of the second, and so on.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct BenchRun {
+    /// Where and with what it ran. `fraction_of_copy` of its cases is over its own bandwidth.
+    pub environment: Environment,
+    /// How many of the cases it measured.
+    pub cases: usize,
+    /// How many of those without a result it tried.
+    pub failed: usize,
 }
 
 /// One measured kernel.
@@ -749,7 +764,8 @@ impl Record {
         files::replace(path, &self.line(path)?).map_err(error)
     }
 
-    fn line(&self, path: &Path) -> Result<Vec<u8>> {
+    /// The text of a file that holds it; errors name `path`.
+    pub fn line(&self, path: &Path) -> Result<Vec<u8>> {
         let mut text = serde_json::to_vec(self)
             .map_err(|e| Error::Io { path: path.to_owned(), source: e.into() })?;
         text.push(b'\n');

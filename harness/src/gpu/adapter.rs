@@ -103,6 +103,15 @@ pub fn adapters() -> Vec<AdapterSummary> {
     all.iter().enumerate().map(|(i, a)| summary(i, a)).collect()
 }
 
+/// What to do where there is no adapter at all.
+pub fn none_found() -> Error {
+    Error::NoAdapter(
+        "wgpu found none. Install a GPU driver, or software Vulkan (Debian and Ubuntu: \
+         `apt-get install mesa-vulkan-drivers`, Fedora: `dnf install mesa-vulkan-drivers`)"
+            .into(),
+    )
+}
+
 /// The adapter of an index or a part of a name; without either, real GPUs come before software.
 pub(super) fn choose(
     mut all: Vec<wgpu::Adapter>,
@@ -110,11 +119,7 @@ pub(super) fn choose(
 ) -> Result<(AdapterSummary, wgpu::Adapter)> {
     let summaries: Vec<_> = all.iter().enumerate().map(|(i, a)| summary(i, a)).collect();
     if summaries.is_empty() {
-        return Err(Error::NoAdapter(
-            "wgpu found none. Install a GPU driver, or software Vulkan (Debian and Ubuntu: \
-             `apt-get install mesa-vulkan-drivers`, Fedora: `dnf install mesa-vulkan-drivers`)"
-                .into(),
-        ));
+        return Err(none_found());
     }
     let at = match wanted {
         Some("") => return Err(Error::Usage("the adapter's name is empty".into())),

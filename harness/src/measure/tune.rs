@@ -41,19 +41,19 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Its plan for a shape.
+    /// Its plan for a problem.
     pub fn plan(
         &self,
         kernel: &'static Kernel,
-        shape: &Shape,
+        problem: &Problem,
         caps: &Capabilities,
     ) -> Result<Plan, PlanError> {
         let variant = kernel.variant(&self.variant).ok_or_else(|| {
             PlanError::Unavailable(format!("kernel {} has no {}", kernel.name, self.variant))
         })?;
         match &self.wgsl {
-            Some(path) => UserKernel::read(path, kernel)?.plan(variant, shape, caps),
-            None => Plan::tuned(kernel, variant, shape, caps, &self.constants),
+            Some(path) => UserKernel::read(path, kernel)?.plan(variant, problem, caps),
+            None => Plan::tuned(kernel, variant, &problem.shape, caps, &self.constants),
         }
     }
 
@@ -185,15 +185,15 @@ impl Trials {
     /// Why a candidate is out, if it is.
     fn check(&mut self, candidate: &Candidate) -> Result<Option<String>> {
         let gpu = &self.gpu;
-        let plan = match candidate.plan(self.kernel, &self.problem.shape, &gpu.caps) {
+        let plan = match candidate.plan(self.kernel, &self.problem, &gpu.caps) {
             Ok(plan) => plan,
             Err(e) => return Ok(Some(e.to_string())),
         };
         if let Some(file) = &candidate.wgsl {
             let timed = std::slice::from_ref(&self.problem);
             let shapes = like(self.kernel, timed);
-            let others = check_others(gpu, self.kernel, plan.declared, file, &shapes, |shape| {
-                candidate.plan(self.kernel, shape, &gpu.caps)
+            let others = check_others(gpu, self.kernel, plan.declared, file, &shapes, |problem| {
+                candidate.plan(self.kernel, problem, &gpu.caps)
             });
             match others {
                 Err(Error::CheckFailed(reason)) => return Ok(Some(reason)),
@@ -521,7 +521,7 @@ pub fn tune(
     let pipelines = Pipelines::default();
     let bench_options = BenchOptions::of(gpu);
     let planned = |c: &Candidate| {
-        c.plan(kernel, shape, &gpu.caps).map_err(|e| Error::Usage(format!("{}: {e}", c.show())))
+        c.plan(kernel, problem, &gpu.caps).map_err(|e| Error::Usage(format!("{}: {e}", c.show())))
     };
     let rotate = bench_options.rotate_bytes;
     let case = Case::new(gpu, planned(&incumbent)?, problem, bench_options.seed)?;
@@ -632,7 +632,7 @@ fn prove(
 ) -> Result<paired::Comparison> {
     let options = BenchOptions::of(gpu);
     let plan = |side: &Candidate| {
-        let plan = side.plan(kernel, &problem.shape, &gpu.caps);
+        let plan = side.plan(kernel, problem, &gpu.caps);
         plan.map_err(|e| Error::Usage(format!("{}: {e}", side.show())))
     };
     let case = Case::new(gpu, plan(&sides[0])?, problem, options.seed)?;

@@ -213,7 +213,7 @@ fn hinted(
         }
         Hint::File { file, place } => {
             let why = format!("explicit hint, in the place of {}/{}", kernel.name, place.name);
-            (file.plan(place, shape, caps), why)
+            (file.plan_of_step(place, shape, caps), why)
         }
     };
     match (plan, hint) {

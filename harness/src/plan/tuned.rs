@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lathe_kernels::{Capabilities, Kernel, Shape};
 use serde::{Deserialize, Serialize};
 
+use crate::data::merge::{Merged, Prefer};
 use crate::data::{AdapterSummary, Ratio};
 use crate::error::{Error, Result};
 use crate::files;
@@ -75,6 +76,26 @@ impl Entry {
         key.unwrap_or_else(|| self.shape.clone())
     }
 
+    /// Whether both are for one adapter, driver, version of wgpu, mode of its checks, kernel and
+    /// shape.
+    fn is_for_same(&self, other: &Self) -> bool {
+        fn place(e: &Entry) -> [Option<&str>; 5] {
+            let (wgpu, checks) = (e.wgpu.as_deref(), e.runtime_checks.as_deref());
+            [Some(&e.adapter), Some(&e.driver), wgpu, checks, Some(&e.kernel)]
+        }
+        place(self) == place(other) && self.key() == other.key()
+    }
+
+    /// What it chooses, and of which text.
+    fn choice(&self) -> (&str, &BTreeMap<String, f64>, &str) {
+        (&self.variant, &self.constants, &self.source)
+    }
+
+    fn choice_text(&self) -> String {
+        let set: Vec<_> = self.constants.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        format!("{} {} (source {}, {})", self.variant, set.join(","), self.source, self.date)
+    }
+
     /// What it chooses for a shape; or why it is stale.
     fn plan(
         &self,
@@ -126,8 +147,13 @@ impl Store {
             }
             Err(source) => return Err(Error::Io { path: path.to_owned(), source }),
         };
+        Self::parse(&text, path)
+    }
+
+    /// The same of a text, which errors say is `path`'s.
+    pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let bad = |reason: String| Error::Usage(format!("{}: {reason}", path.display()));
-        let store: Self = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        let store: Self = serde_json::from_str(text).map_err(|e| bad(e.to_string()))?;
         match store.schema_version {
             1 => Ok(store),
             other => Err(bad(format!("schema_version {other}; this version reads 1"))),
@@ -152,6 +178,55 @@ impl Store {
                 || e.key() != shape
         });
         self.entries.push(entry);
+    }
+
+    /// The choices of several files as one store, in the order of the files. Of one choice that was
+    /// measured again the later counts; two choices for one place, kernel and shape contradict each
+    /// other.
+    pub fn merge(inputs: Vec<(PathBuf, Self)>, prefer: Option<Prefer>) -> Merged<Self> {
+        let empty = Self { schema_version: 1, entries: Vec::new() };
+        let mut result = Merged { merged: empty, notes: Vec::new(), contradictions: Vec::new() };
+        let mut from: Vec<PathBuf> = Vec::new();
+        for (path, store) in inputs {
+            for entry in store.entries {
+                let known = &mut result.merged.entries;
+                let Some(at) = known.iter().position(|known| known.is_for_same(&entry)) else {
+                    known.push(entry);
+                    from.push(path.clone());
+                    continue;
+                };
+                if known[at] == entry {
+                    continue;
+                }
+                let (first, second) = (from[at].display(), path.display());
+                let of = format!("{} {} on {}", entry.kernel, entry.key(), entry.adapter);
+                let later = entry.date > known[at].date;
+                let is_same = known[at].choice() == entry.choice();
+                let takes_later = match is_same {
+                    true => Some(later),
+                    false => prefer.and_then(|p| p.takes_later(&known[at].date, &entry.date)),
+                };
+                let what = match is_same {
+                    true => format!("{of} is in {first} and {second} with one choice"),
+                    false => format!(
+                        "{of}: {first} chooses {}, {second} {}",
+                        known[at].choice_text(),
+                        entry.choice_text()
+                    ),
+                };
+                match takes_later {
+                    None => result.contradictions.push(what),
+                    Some(takes_later) => {
+                        let counts = if takes_later { second } else { first };
+                        result.notes.push(format!("{what}: that of {counts} counts"));
+                        if takes_later {
+                            (known[at], from[at]) = (entry, path.clone());
+                        }
+                    }
+                }
+            }
+        }
+        result
     }
 
     /// The choices of one adapter, driver, version of wgpu and mode of its checks.
@@ -302,6 +377,47 @@ mod tests {
         store.put(Entry { driver: "E".into(), ..one });
         assert_eq!(store.entries.len(), 2);
         assert_eq!(store.entries[0].variant, "naive");
+    }
+
+    #[test]
+    fn merged_stores_have_every_choice_once_and_contradictions_are_said() {
+        let kernel = lathe_kernels::kernel("gemv").expect("gemv");
+        let one = Entry {
+            date: "2026-11-20T00:00:00Z".into(),
+            ..entry(kernel, &kernel.default_problem().shape)
+        };
+        let later = Entry { date: "2026-11-21T00:00:00Z".into(), ..one.clone() };
+        let elsewhere = Entry { adapter: "B".into(), ..one.clone() };
+        let checked = Entry { runtime_checks: Some("on".into()), ..one.clone() };
+        let other = Entry { variant: "naive".into(), ..later.clone() };
+        let merge = |files: &[&[&Entry]], prefer| {
+            let files = files.iter().enumerate().map(|(i, entries)| {
+                let entries = entries.iter().map(|e| (*e).clone()).collect();
+                (PathBuf::from(format!("{i}.json")), Store { schema_version: 1, entries })
+            });
+            Store::merge(files.collect(), prefer)
+        };
+        let all = merge(&[&[&one, &elsewhere], &[&checked], &[&one]], None);
+        assert_eq!(all.merged.entries, [one.clone(), elsewhere.clone(), checked.clone()]);
+        assert_eq!((all.notes.len(), all.contradictions.len()), (0, 0));
+        // A choice that was measured again.
+        for files in [[&one, &later], [&later, &one]] {
+            let again = merge(&[&files[..1], &files[1..]], None);
+            assert_eq!(again.merged.entries, [later.clone()]);
+            assert!(again.notes[0].contains("0.json and 1.json"), "{:?}", again.notes);
+        }
+        let torn = merge(&[&[&one], &[&other]], None);
+        let said = &torn.contradictions[0];
+        assert!(said.contains("0.json chooses workgroup LANES=16"), "{said}");
+        assert!(said.contains("1.json naive"), "{said}");
+        let newest = merge(&[&[&other], &[&one]], Some(Prefer::Newest));
+        assert_eq!((newest.merged.entries, newest.contradictions.len()), (vec![other.clone()], 0));
+        let first = merge(&[&[&one], &[&other]], Some(Prefer::First));
+        assert_eq!(first.merged.entries, [one.clone()]);
+        // Of one date neither is newer.
+        let twin = Entry { variant: "naive".into(), ..one.clone() };
+        let torn = merge(&[&[&one], &[&twin]], Some(Prefer::Newest));
+        assert_eq!(torn.contradictions.len(), 1);
     }
 
     /// What commit a6d33aa stored on llvmpipe, as it wrote it.

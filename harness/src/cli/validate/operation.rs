@@ -25,7 +25,7 @@ pub(super) fn run(global: &Global, opts: &Opts, path: &Path) -> Result<()> {
     let mut unavailable = Vec::new();
     for problem in kernel.cases() {
         let text = kernel.show(&problem);
-        let plan = match file.plan(&kernel.variants[0], &problem.shape, &backend_text::generous()) {
+        let plan = match file.plan(&kernel.variants[0], &problem, &backend_text::generous()) {
             Ok(plan) => plan,
             Err(PlanError::Unavailable(reason)) => {
                 unavailable.push(format!("{text}: {reason}"));

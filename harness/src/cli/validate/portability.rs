@@ -209,14 +209,14 @@ fn of_operation(opts: &Opts, path: &Path, profiles: &[Profile]) -> Result<Row> {
     let shapes: Vec<_> = operation.kernel.cases().into_iter().map(|p| p.shape).collect();
     let mut all = Vec::new();
     for shape in &shapes {
-        if let Ok(plan) = file.plan(variant, shape, &backend_text::generous()) {
+        if let Ok(plan) = file.plan_of_step(variant, shape, &backend_text::generous()) {
             all.extend(plan.stages.iter().flat_map(|stage| needs(plan.code(stage).reflection)));
         }
     }
     all.sort_unstable();
     all.dedup();
     let name = path.display().to_string();
-    Ok(row(name, all, &shapes, profiles, |shape, caps| file.plan(variant, shape, caps)))
+    Ok(row(name, all, &shapes, profiles, |shape, caps| file.plan_of_step(variant, shape, caps)))
 }
 
 /// Of some shapes as many as each profile runs, and why not the others.
@@ -275,7 +275,7 @@ fn print(report: &Report, is_file: bool) {
         cells.extend(row.fits.iter().map(Fit::text));
         t.add_row(cells);
     }
-    out::table(t);
+    out::fitted(t);
     for row in &report.rows {
         for fit in &row.fits {
             for reason in &fit.reasons {

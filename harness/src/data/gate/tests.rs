@@ -94,7 +94,7 @@ fn bench(seed: u64, noise: f64, between: f64, slow: f64) -> Record {
             }
         })
         .collect();
-    Record::new(environment(), Body::Bench(Bench { cases, failed: Vec::new() }))
+    Record::new(environment(), Body::Bench(Bench { cases, failed: Vec::new(), runs: Vec::new() }))
 }
 
 fn cases_of(record: &mut Record) -> &mut Vec<BenchCase> {

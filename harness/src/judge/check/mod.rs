@@ -8,7 +8,7 @@ mod golden;
 use std::path::Path;
 use std::sync::Arc;
 
-use lathe_kernels::{Capabilities, Kernel, KernelVariant, ParamKind, Problem, Shape};
+use lathe_kernels::{Capabilities, Kernel, KernelVariant, ParamKind, Problem};
 use serde::Serialize;
 
 pub use case::{Case, Change, DRAWS, Draw};
@@ -310,13 +310,13 @@ pub fn check_others(
     variant: &'static KernelVariant,
     file: &Path,
     shapes: &[Problem],
-    plan: impl Fn(&Shape) -> Result<Plan, PlanError>,
+    plan: impl Fn(&Problem) -> Result<Plan, PlanError>,
 ) -> Result<Others> {
     let (mut rng, mut others) = (Rng::fresh(), Others::default());
     let pipelines = Pipelines::default();
     for problem in shapes {
         let seed = rng.next_u64() >> 16;
-        let planned = plan(&problem.shape);
+        let planned = plan(problem);
         let golden = planned.as_ref().ok().and_then(|plan| plan.golden.clone());
         let verdict = match planned {
             Ok(plan) => check_plan(gpu, &pipelines, plan, problem, seed)?,

@@ -11,6 +11,8 @@ pub(super) struct Names {
     values: BTreeMap<String, f64>,
     /// Those that an error lists.
     listed: BTreeSet<String>,
+    /// Why some have no value, though they are names.
+    withheld: BTreeMap<String, &'static str>,
 }
 
 impl Names {
@@ -27,6 +29,12 @@ impl Names {
             names.add(name, *value);
         }
         names
+    }
+
+    /// Adds a name that errors list and that has no value; they say why.
+    pub(super) fn withhold(&mut self, name: &str, why: &'static str) {
+        self.withheld.insert(name.to_owned(), why);
+        self.listed.insert(name.to_owned());
     }
 
     /// Adds a name that errors do not list, unless there is one.
@@ -297,6 +305,9 @@ impl Parser<'_> {
             return Ok(of(a, b));
         }
         self.names.values.get(name).copied().ok_or_else(|| {
+            if let Some(why) = self.names.withheld.get(name) {
+                return Wrong::Text(format!("`{name}` {why}"));
+            }
             let known: Vec<_> = self.names.listed.iter().map(String::as_str).collect();
             Wrong::Text(format!("no `{name}`; there are {}", known.join(", ")))
         })
@@ -314,6 +325,7 @@ mod tests {
         }
         names.add_quietly("WEIGHT.f16", 1.0);
         names.add_quietly("K", 5.0);
+        names.withhold("N_KV", "changes from step to step");
         evaluate(text, &names).map_err(|wrong| match wrong {
             Wrong::Text(why) | Wrong::Value(why) => why,
         })
@@ -357,7 +369,8 @@ mod tests {
     fn errors_say_what_is_wrong() {
         assert!(value("ROWS / 0").unwrap_err().contains("zero"));
         assert!(value("ROWS % ZERO").unwrap_err().contains("zero"));
-        assert!(value("COLS").unwrap_err().ends_with("there are K, ROWS, ZERO"));
+        assert!(value("COLS").unwrap_err().ends_with("there are K, N_KV, ROWS, ZERO"));
+        assert_eq!(value("K + N_KV").unwrap_err(), "`N_KV` changes from step to step");
         assert!(value("ROWS ROWS").unwrap_err().contains("left over"));
         assert!(value("1e").unwrap_err().contains("left over"));
         assert!(value("(ROWS").unwrap_err().contains('`'));

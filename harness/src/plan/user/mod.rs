@@ -40,7 +40,7 @@ use std::sync::Arc;
 use lathe_kernels::reflect::Default;
 use lathe_kernels::{
     Capabilities, Constants, Kernel, KernelVariant, Packing, ParamKind, Problem, ReflectError,
-    Reflection, Shape,
+    Reflection, Shape, State,
 };
 
 use crate::files;
@@ -70,6 +70,11 @@ pub struct UserKernel {
 
 /// The packing of rows that lie one after the other, without padding.
 const TIGHT: &str = "file";
+
+/// Why a mapping cannot name the state in a whole step.
+const OF_STEPS: &str = "changes from step to step, and a recorded step is the same for all: a kernel \
+    that reads it from a uniform goes through `check`, `bench`, `ab` and `tune`, and into whole \
+    steps if it reads the binding `state`";
 
 /// One WGSL file.
 #[derive(Debug)]
@@ -331,17 +336,28 @@ impl UserKernel {
         pick: &mut dyn FnMut(u32) -> u32,
     ) -> Option<Problem> {
         self.takes.fit(&mut problem, pick);
-        let refusal = self.takes.refuses(&problem.shape, &self.names(&problem.shape, caps));
+        let names = self.names(&problem.shape, Some(problem.state), caps);
+        let refusal = self.takes.refuses(&problem.shape, &names);
         // What is wrong with a condition is said when it is planned.
         refusal.map_or(true, |refusal| refusal.is_none()).then_some(problem)
     }
 
-    /// What expressions may name: parameters, and without being listed in errors their names of
-    /// before, the alternatives of choices and what the adapter has.
-    fn names(&self, shape: &Shape, caps: &Capabilities) -> Names {
+    /// What expressions may name: parameters, the state that the kernel reads, and without being
+    /// listed in errors their names of before, the alternatives of choices and what the adapter
+    /// has. Without a state its names have no value.
+    fn names(&self, shape: &Shape, state: Option<State>, caps: &Capabilities) -> Names {
         let mut names = Names::default();
         for (name, value) in shape.iter() {
             names.add(name, value);
+        }
+        for param in self.kernel.state {
+            match state {
+                None => names.withhold(param.name, OF_STEPS),
+                Some(State { n_kv, prompt_len }) => names.add(
+                    param.name,
+                    if param.name == State::N_KV { n_kv } else { prompt_len } as f64,
+                ),
+            }
         }
         for (name, value) in self.kernel.values_before(shape) {
             names.add_quietly(name, value);
@@ -373,15 +389,37 @@ impl UserKernel {
         names
     }
 
-    /// Specialises the file for a shape, with the stages of `variant` where no mapping gives any.
+    /// Specialises the file for a problem, with the stages of `variant` where no mapping gives any.
+    /// Where its mapping names the state, the plan is for that state alone.
     pub fn plan(
+        &self,
+        variant: &'static KernelVariant,
+        problem: &Problem,
+        caps: &Capabilities,
+    ) -> Result<Plan, PlanError> {
+        self.plan_at(variant, &problem.shape, Some(problem.state), caps)
+    }
+
+    /// Specialises it for a step that is recorded once and runs at every position; an error where
+    /// its mapping names the state.
+    pub fn plan_of_step(
         &self,
         variant: &'static KernelVariant,
         shape: &Shape,
         caps: &Capabilities,
     ) -> Result<Plan, PlanError> {
+        self.plan_at(variant, shape, None, caps)
+    }
+
+    fn plan_at(
+        &self,
+        variant: &'static KernelVariant,
+        shape: &Shape,
+        state: Option<State>,
+        caps: &Capabilities,
+    ) -> Result<Plan, PlanError> {
         let (mapping, main) = (&self.mapping, &self.modules[0]);
-        let parameters = self.names(shape, caps);
+        let parameters = self.names(shape, state, caps);
         if let Some(reason) =
             self.takes.refuses(shape, &parameters).map_err(|why| refused(&self.path, why))?
         {
@@ -698,7 +736,7 @@ mod tests {
                 for problem in kernel.bench().into_iter().chain(kernel.cases()) {
                     let shape = &problem.shape;
                     let own = Plan::of(kernel, variant, shape, &caps);
-                    let copy = file.plan(variant, shape, &caps);
+                    let copy = file.plan_of_step(variant, shape, &caps);
                     match (own, copy) {
                         (Ok(own), Ok(copy)) => {
                             assert_eq!(own.constants, copy.constants, "{} {shape}", path.display());
@@ -733,8 +771,8 @@ mod tests {
         std::fs::write(path.with_extension("toml"), mapping).expect("its mapping");
         let file = UserKernel::read(&path, kernel).expect("the file");
         let problem = kernel.parse_over(&kernel.default_problem(), "N_VECTORS=3,ROWS=5");
-        let shape = problem.expect("a shape").shape;
-        let plan = file.plan(&kernel.variants[0], &shape, &Capabilities::minimal());
+        let problem = problem.expect("a shape");
+        let plan = file.plan(&kernel.variants[0], &problem, &Capabilities::minimal());
         let constants = plan.expect("a plan").constants;
         assert_eq!([constants["COLS"], constants["ROWS"]], [3.0, 15.0]);
     }

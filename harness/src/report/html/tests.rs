@@ -171,7 +171,7 @@ fn strings_of_a_record_stay_text() {
     environment.software = true;
     record.environment = environment;
     let mut bench = synthetic::bench();
-    if let Body::Bench(Bench { cases, failed }) = &mut bench.body {
+    if let Body::Bench(Bench { cases, failed, .. }) = &mut bench.body {
         failed.push(EVIL.into());
         for case in cases {
             (case.kernel, case.variant, case.shape) = (EVIL.into(), EVIL.into(), EVIL.into());
@@ -198,7 +198,8 @@ fn strings_of_a_record_stay_text() {
 #[test]
 fn empty_and_unsound_records_render() {
     assert_sound(&render(&[]));
-    let empty_bench = Body::Bench(Bench { cases: Vec::new(), failed: Vec::new() });
+    let empty_bench =
+        Body::Bench(Bench { cases: Vec::new(), failed: Vec::new(), runs: Vec::new() });
     let mut records = vec![Record { body: empty_bench, ..synthetic::bench() }];
     for steps in [0, 1, 2, 3, 7, 96, 97, 320, 321] {
         let mut record = synthetic::profile(steps.max(1));

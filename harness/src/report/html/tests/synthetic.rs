@@ -236,7 +236,7 @@ pub(super) fn bench() -> Record {
     Record {
         schema_version: 1,
         environment: environment(),
-        body: Body::Bench(Bench { cases, failed: Vec::new() }),
+        body: Body::Bench(Bench { cases, failed: Vec::new(), runs: Vec::new() }),
     }
 }
 

@@ -1,0 +1,456 @@
+//! Many adapters and machines: shards are disjoint and complete, `merge` joins what they wrote and
+//! says what contradicts, each adapter has a process of its own.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use lathe_harness::data::merge::merge;
+use lathe_harness::data::record::{Bench, Body, Record};
+use lathe_harness::plan::tuned::Store;
+use serde_json::Value;
+
+fn lathe(folder: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lathe")).args(args).current_dir(folder).output().unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("killed: {output:?}"))
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn document(output: &Output) -> Value {
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| {
+        panic!("{e}: {}{}", String::from_utf8_lossy(&output.stdout), stderr(output))
+    });
+    assert_eq!(value["schema_version"], 1);
+    value
+}
+
+fn record(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/records/nvidia-h200").join(name)
+}
+
+/// A committed run of ten variants of one shape.
+const LADDER: &str = "2026-11-22-ladder-gemv_q.json";
+
+fn bench(record: &Record) -> &Bench {
+    let Body::Bench(bench) = &record.body else { panic!("a {}", record.body.what()) };
+    bench
+}
+
+fn bench_of(record: &mut Record) -> &mut Bench {
+    let Body::Bench(bench) = &mut record.body else { panic!("no bench") };
+    bench
+}
+
+/// The cases of a run as the runs of several shards, each on its own machine and at its own time.
+fn shards(whole: &Record, count: usize) -> Vec<(PathBuf, Record)> {
+    let shard = |i: usize| {
+        let mut part = whole.clone();
+        let environment = &mut part.environment;
+        environment.date = format!("2026-11-2{i}T00:00:00Z");
+        environment.seed = Some(i as u64);
+        environment.copy_gb_s = Some(4000.0 + i as f64);
+        let cases = bench_of(&mut part).cases.clone().into_iter().enumerate();
+        bench_of(&mut part).cases =
+            cases.filter(|(at, _)| at % count == i).map(|(_, case)| case).collect();
+        (PathBuf::from(format!("{i}.json")), part)
+    };
+    (0..count).map(shard).collect()
+}
+
+/// Names of the cases of records, sorted.
+fn names<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<String> {
+    let mut all: Vec<String> = records
+        .into_iter()
+        .flat_map(|record| &bench(record).cases)
+        .map(|case| {
+            format!("{}/{} {} {}", case.kernel, case.variant, case.shape, case.cold.median_us)
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn shards_of_one_setting_become_one_record_and_others_stay_apart() {
+    let whole = Record::read(&record(LADDER)).unwrap();
+    let parts = shards(&whole, 3);
+    let merged = merge(parts.clone(), None).unwrap();
+    let [one] = merged.merged.as_slice() else { panic!("{} records", merged.merged.len()) };
+    assert_eq!(names([one]), names([&whole]));
+    assert_eq!((merged.notes.len(), merged.contradictions.len()), (0, 0));
+    let runs = &bench(one).runs;
+    assert_eq!(runs.iter().map(|run| run.cases).sum::<usize>(), bench(&whole).cases.len());
+    assert_eq!(
+        runs.iter().map(|run| run.environment.seed).collect::<Vec<_>>(),
+        [0, 1, 2].map(Some)
+    );
+    // What differs from run to run is in the runs.
+    assert_eq!((one.environment.seed, one.environment.copy_gb_s), (None, Some(4002.0)));
+    assert_eq!(one.environment.date, "2026-11-20T00:00:00Z");
+
+    // In any order, and of what was merged already.
+    let mut turned = parts.clone();
+    turned.reverse();
+    let json = |records: &[Record]| serde_json::to_value(records).unwrap();
+    assert_eq!(json(&merge(turned, None).unwrap().merged), json(&merged.merged));
+    let two = merge(parts[..2].to_vec(), None).unwrap().merged.swap_remove(0);
+    let again = merge(vec![("two.json".into(), two), parts[2].clone(), parts[0].clone()], None);
+    let again = again.unwrap();
+    assert_eq!(json(&again.merged), json(&merged.merged));
+    assert!(again.notes[0].contains("two.json and 0.json are one run"), "{:?}", again.notes);
+
+    type Change = fn(&mut Record);
+    let changes: [Change; 7] = [
+        |r| r.environment.adapter = "another".into(),
+        |r| r.environment.driver = "another".into(),
+        |r| r.environment.runtime_checks = "on".into(),
+        |r| r.environment.wgsl = Some("another".into()),
+        |r| r.environment.commit = Some("another".into()),
+        |r| r.environment.processes = Some(3),
+        |r| {
+            let variables = &mut r.environment.machine.get_or_insert_default().variables;
+            variables.insert("WGPU_BACKEND".into(), "vulkan".into());
+        },
+    ];
+    for (i, change) in changes.into_iter().enumerate() {
+        let mut parts = parts.clone();
+        change(&mut parts[1].1);
+        let merged = merge(parts, None).unwrap().merged;
+        assert_eq!(merged.len(), 2, "change {i}");
+        assert_eq!(names(&merged), names([&whole]), "change {i}");
+    }
+    // Changes in the tree that nobody can name.
+    let mut unknown = parts.clone();
+    for (_, part) in &mut unknown {
+        part.environment.dirty = Some(true);
+        part.environment.wgsl = None;
+    }
+    assert_eq!(merge(unknown, None).unwrap().merged.len(), 3);
+}
+
+#[test]
+fn a_case_measured_again_is_kept_and_a_run_given_again_is_not() {
+    let whole = Record::read(&record(LADDER)).unwrap();
+    let mut later = whole.clone();
+    later.environment.date = "2026-11-29T00:00:00Z".into();
+    let at = |name: &str, record: &Record| (PathBuf::from(name), record.clone());
+    let merged = merge(vec![at("a", &whole), at("b", &later), at("c", &whole)], None).unwrap();
+    assert_eq!(merged.merged.len(), 2);
+    assert!(merged.contradictions.is_empty());
+    let said = merged.notes.join("\n");
+    assert!(said.contains("a and c are one run"), "{said}");
+    assert!(said.contains("b: gemv_q/") && said.contains("measured before"), "{said}");
+    // What failed in one run is no case of another in the same record.
+    let mut failed = later.clone();
+    let cases = std::mem::take(&mut bench_of(&mut failed).cases);
+    let first = &cases[0];
+    let text = format!("{}/{} {}: wrong", first.kernel, first.variant, first.shape);
+    bench_of(&mut failed).failed = vec![text];
+    assert_eq!(merge(vec![at("a", &whole), at("b", &failed)], None).unwrap().merged.len(), 2);
+
+    // A copy that was taken while the run went on.
+    let mut short = whole.clone();
+    bench_of(&mut short).cases.truncate(3);
+    short.environment.canary_drift = Some(0.5);
+    for files in [[at("a", &short), at("b", &whole)], [at("b", &whole), at("a", &short)]] {
+        let merged = merge(files.to_vec(), None).unwrap();
+        assert_eq!(names(&merged.merged), names([&whole]));
+        assert_eq!(merged.notes.len(), 1);
+    }
+    // One run cannot have taken two times for a case.
+    let mut edited = whole.clone();
+    let cold = &mut bench_of(&mut edited).cases[1].cold;
+    cold.median_us += 1.0;
+    cold.samples_us = vec![cold.median_us; 5];
+    let files = vec![at("a", &whole), at("b", &edited)];
+    let torn = merge(files.clone(), None).unwrap();
+    let said = &torn.contradictions[0];
+    assert!(said.contains("a and b are one run") && said.contains("gemv_q/"), "{said}");
+    let first = merge(files, Some("first".parse().unwrap())).unwrap();
+    assert_eq!((names(&first.merged), first.contradictions.len()), (names([&whole]), 0));
+
+    // A record whose runs were changed by hand.
+    let mut torn = merge(shards(&whole, 2), None).unwrap().merged.swap_remove(0);
+    bench_of(&mut torn).runs[0].cases += 1;
+    let why = merge(vec![at("torn.json", &torn)], None).unwrap_err();
+    assert!(why.starts_with("torn.json: ") && why.contains("by hand"), "{why}");
+}
+
+#[test]
+fn merge_writes_records_that_report_and_compare_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let whole = Record::read(&record(LADDER)).unwrap();
+    for (name, mut part) in shards(&whole, 3) {
+        if name == Path::new("1.json") {
+            part.environment.adapter = "Other / GPU".into();
+        }
+        part.write(&at.join(name)).unwrap();
+    }
+    let merged = lathe(at, &["merge", "0.json", "1.json", "2.json", "-o", "out", "--json"]);
+    assert_eq!(code(&merged), 0, "{}", stderr(&merged));
+    let merged = document(&merged);
+    let files: Vec<_> = merged["records"].as_array().unwrap().iter().map(|r| &r["file"]).collect();
+    assert_eq!(files, ["nvidia-h200.json", "other-gpu.json"]);
+    assert_eq!(merged["records"][0]["runs"], 2);
+    let schema = jsonschema::validator_for(&lathe_harness::data::record::schema()).unwrap();
+    let text = fs::read_to_string(at.join("out/nvidia-h200.json")).unwrap();
+    assert!(schema.is_valid(&serde_json::from_str(&text).unwrap()));
+    let page = lathe(at, &["report", "out/nvidia-h200.json", "out/other-gpu.json", "-o", "p.html"]);
+    assert_eq!(code(&page), 0, "{}", stderr(&page));
+    let same = lathe(at, &["compare", "out/nvidia-h200.json", "out/nvidia-h200.json"]);
+    assert_eq!(code(&same), 0, "{}", stderr(&same));
+
+    // Nothing is replaced unasked, and asked for only what this command writes.
+    let again = ["merge", "0.json", "2.json", "-o", "out"];
+    let refused = lathe(at, &again);
+    assert_eq!(code(&refused), 2);
+    assert!(stderr(&refused).contains("out: exists; --force replaces it"), "{}", stderr(&refused));
+    let forced = lathe(at, &[&again[..], &["--force"]].concat());
+    assert_eq!(code(&forced), 0, "{}", stderr(&forced));
+    assert_eq!(fs::read_dir(at.join("out")).unwrap().count(), 1);
+    fs::write(at.join("out/notes.txt"), "mine").unwrap();
+    let refused = lathe(at, &[&again[..], &["--force"]].concat());
+    assert_eq!(code(&refused), 2);
+    assert!(stderr(&refused).contains("notes.txt"), "{}", stderr(&refused));
+    assert_eq!(fs::read_to_string(at.join("out/notes.txt")).unwrap(), "mine");
+
+    // Rows of `--format jsonl` are the same run.
+    let rows =
+        lathe_harness::report::cases::jsonl(&bench(&whole).cases, &whole.environment).unwrap();
+    fs::write(at.join("rows.jsonl"), rows).unwrap();
+    whole.write(&at.join("whole.json")).unwrap();
+    let merged = lathe(at, &["merge", "rows.jsonl", "whole.json", "-o", "rows", "--json"]);
+    let merged = document(&merged);
+    assert_eq!(merged["records"].as_array().unwrap().len(), 1);
+    assert_eq!(merged["records"][0]["cases"], bench(&whole).cases.len());
+    assert!(merged["notes"][0].as_str().unwrap().contains("counted once"), "{merged}");
+}
+
+#[test]
+fn what_cannot_be_merged_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let write = |name: &str, text: &str| fs::write(at.join(name), text).unwrap();
+    let whole = fs::read_to_string(record(LADDER)).unwrap();
+    write("record.json", &whole);
+    write("store.json", r#"{"schema_version":1,"entries":[]}"#);
+    write("new.json", &whole.replace("\"schema_version\":1", "\"schema_version\":9"));
+    write("short.json", &whole[..whole.len() / 2]);
+    write("empty.json", "");
+    write("other.json", r#"{"schema_version":1,"records":[]}"#);
+    write("list.json", "[1]");
+    write("entry.json", r#"{"schema_version":1,"entries":[{"adapter":"A"}]}"#);
+    write(
+        "row.jsonl",
+        r#"{"schema_version":1,"kind":"bench_case","environment":{},"kernel":"gemv"}"#,
+    );
+    let mut keyless: Value = serde_json::from_str(&whole).unwrap();
+    keyless["cases"][2].as_object_mut().unwrap().remove("kernel");
+    write("keyless.json", &keyless.to_string());
+    for (files, why) in [
+        (&["none.json"][..], "none.json: No such file"),
+        (&["new.json"], "new.json: schema_version 9"),
+        (&["short.json"], "short.json: not JSON: EOF"),
+        (&["empty.json"], "empty.json: holds no document"),
+        (&["other.json"], "other.json: neither a record, which has `kind`"),
+        (&["list.json"], "list.json: neither"),
+        (&["entry.json"], "entry.json: missing field `driver`"),
+        (&["row.jsonl"], "row.jsonl: not a record: missing field"),
+        (&["keyless.json"], "keyless.json: not a record: missing field `kernel`"),
+        (&["record.json", "store.json"], "store.json a store of tuned choices"),
+        (&["record.json", "--prefer", "best"], "expected newest or first"),
+        (&["."], "is a directory"),
+    ] {
+        let output = lathe(at, &[&["merge"], files, &["-o", "out"]].concat());
+        assert_eq!(code(&output), 2, "{files:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{files:?}: {}", stderr(&output));
+        assert!(!at.join("out").exists(), "{files:?}");
+    }
+}
+
+#[test]
+fn contradicting_stores_exit_1_unless_one_is_preferred() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let choice = |variant: &str, date: &str| {
+        format!(
+            r#"{{"schema_version":1,"entries":[{{"adapter":"A","driver":"D","kernel":"glu","shape":"N=64",
+            "variant":"{variant}","constants":{{}},"source":"s","ratio":{{"median":0.9,"low":0.8,"high":0.95}},
+            "incumbent":"naive","date":"{date}"}}]}}"#
+        )
+    };
+    fs::write(at.join("a.json"), choice("vec4", "2026-11-20T00:00:00Z")).unwrap();
+    fs::write(at.join("b.json"), choice("vec2", "2026-11-21T00:00:00Z")).unwrap();
+    let merge = ["merge", "a.json", "b.json", "-o", "tuned.json"];
+    let torn = lathe(at, &merge);
+    assert_eq!(code(&torn), 1, "{}", stderr(&torn));
+    let said = stderr(&torn);
+    assert!(said.contains("a.json chooses vec4") && said.contains("b.json vec2"), "{said}");
+    assert!(said.contains("--prefer newest") && !at.join("tuned.json").exists(), "{said}");
+    for (prefer, variant) in [("newest", "vec2"), ("first", "vec4")] {
+        let output = lathe(at, &[&merge[..], &["--prefer", prefer, "--force"]].concat());
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert!(stderr(&output).contains("counts"), "{}", stderr(&output));
+        let store = Store::read(&at.join("tuned.json")).unwrap();
+        assert_eq!(store.entries.len(), 1);
+        assert_eq!(store.entries[0].variant, variant);
+    }
+    let refused = lathe(at, &merge);
+    assert_eq!(code(&lathe(at, &[&merge[..], &["--prefer", "first"]].concat())), 2);
+    assert_eq!(code(&refused), 1);
+}
+
+#[test]
+fn shards_of_a_bench_measure_each_shape_once() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let bench =
+        ["bench", "glu/naive", "--shape", "N=[64,128,256],ACTIVATION=silu", "--allow-software"];
+    for i in 1..=4 {
+        let (shard, file) = (format!("{i}/4"), format!("{i}.json"));
+        let output = lathe(at, &[&bench[..], &["--shard", &shard, "--save", &file]].concat());
+        assert_eq!(code(&output), 0, "{shard}: {}", stderr(&output));
+        let own = if i == 4 { 0 } else { 1 };
+        let said = format!("shard {shard}: {own} of 3 kernels and shapes");
+        assert!(stderr(&output).contains(&said), "{}", stderr(&output));
+    }
+    let merge = ["merge", "1.json", "2.json", "3.json", "4.json", "-o", "out", "--json"];
+    let merged = document(&lathe(at, &merge));
+    assert_eq!(merged["records"].as_array().unwrap().len(), 1, "{merged}");
+    assert_eq!(merged["records"][0]["runs"], 4);
+    assert_eq!(merged["records"][0]["cases"], 3);
+    let refused = lathe(at, &["tune", "glu", "--shard", "1/2", "--allow-software"]);
+    assert_eq!(code(&refused), 2);
+    assert!(stderr(&refused).contains("--store"), "{}", stderr(&refused));
+    for shard in ["0/2", "3/2", "x"] {
+        assert_eq!(code(&lathe(at, &["bench", "glu", "--shard", shard])), 2, "{shard}");
+    }
+}
+
+#[test]
+fn shards_of_a_search_are_joined_by_merge() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let mut found = Vec::new();
+    for i in 1..=3 {
+        let (shard, store) = (format!("{i}/3"), format!("{i}.json"));
+        let shape = "N=[64,128],ACTIVATION=silu";
+        let output = lathe(
+            at,
+            &["tune", "glu/naive", "--shape", shape, "--shard", &shard, "--store", &store]
+                .into_iter()
+                .chain(["--allow-software", "--within", "0", "--json"])
+                .collect::<Vec<_>>(),
+        );
+        assert_eq!(code(&output), 0, "{shard}: {}", stderr(&output));
+        let report = document(&output);
+        let shapes = report["found"].as_array().unwrap().iter().map(|f| f["shape"].to_string());
+        found.extend(shapes);
+        Store::read(&at.join(&store)).unwrap();
+        assert!(at.join(&store).exists());
+    }
+    assert_eq!(found.len(), 2);
+    assert!(found[0].contains("N=64") && found[1].contains("N=128"), "{found:?}");
+    let merged = lathe(at, &["merge", "1.json", "2.json", "3.json", "-o", "tuned.json"]);
+    assert_eq!(code(&merged), 0, "{}", stderr(&merged));
+    assert!(Store::read(&at.join("tuned.json")).unwrap().entries.len() <= 2);
+}
+
+/// Two adapters where software Vulkan is installed: its driver, listed under two names.
+#[cfg(target_os = "linux")]
+fn two_adapters(at: &Path) -> Option<String> {
+    let drivers = fs::read_dir("/usr/share/vulkan/icd.d").ok()?;
+    let is_software = |path: &PathBuf| path.to_string_lossy().contains("lvp_icd");
+    let driver = drivers.filter_map(|entry| Some(entry.ok()?.path())).find(is_software)?;
+    let copies = ["one", "two"].map(|name| at.join(format!("{name}.json")));
+    for copy in &copies {
+        fs::copy(&driver, copy).unwrap();
+    }
+    Some(copies.map(|copy| copy.display().to_string()).join(":"))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn each_adapter_has_a_process_and_one_that_is_lost_does_not_end_the_others() {
+    use std::os::unix::fs::PermissionsExt;
+
+    if common::gpu().is_none() {
+        return;
+    }
+    let _turn = common::turn();
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let Some(drivers) = two_adapters(at) else {
+        eprintln!("UNAVAILABLE, not tested: no software Vulkan to list twice");
+        return;
+    };
+    let run = |args: &[&str], command: Option<&Path>| {
+        let mut lathe = Command::new(env!("CARGO_BIN_EXE_lathe"));
+        lathe.args(["bench", "glu/naive", "--shape", "N=64,ACTIVATION=silu", "--all-adapters"]);
+        lathe.args(args).current_dir(at).env_remove("LATHE_ADAPTER");
+        lathe.env("VK_DRIVER_FILES", &drivers).env("VK_ICD_FILENAMES", &drivers);
+        command.map(|command| lathe.env("LATHE_COMMAND", command));
+        lathe.output().unwrap()
+    };
+    let saved = run(&["--save", "run", "--allow-software", "--json"], None);
+    assert_eq!(code(&saved), 0, "{}", stderr(&saved));
+    let report = document(&saved);
+    let adapters = report["adapters"].as_array().unwrap();
+    if adapters.len() != 2 {
+        eprintln!("UNAVAILABLE, not tested: the loader lists {} adapters", adapters.len());
+        return;
+    }
+    for (nth, adapter) in adapters.iter().enumerate() {
+        assert_eq!((&adapter["index"], &adapter["exit_code"]), (&nth.into(), &0.into()));
+        let file = at.join("run").join(adapter["file"].as_str().unwrap());
+        assert_eq!(serde_json::to_value(Record::read(&file).unwrap()).unwrap(), adapter["record"]);
+    }
+    // A folder that is there is not written into, and a software adapter saves no record unasked.
+    assert_eq!(code(&run(&["--save", "run", "--allow-software"], None)), 2);
+    let software = run(&["--save", "other"], None);
+    assert_eq!(code(&software), 3, "{}", stderr(&software));
+    assert!(stderr(&software).contains("is left out") && !at.join("other").exists());
+    assert_eq!(code(&run(&["--adapter", "0"], None)), 2);
+    assert_eq!(code(&run(&["--format", "csv"], None)), 2);
+
+    // The first adapter's process is killed, as by its driver.
+    let killed = at.join("lathe");
+    let lathe = env!("CARGO_BIN_EXE_lathe");
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *'--adapter 0'*) kill -SEGV $$;; esac\nexec '{lathe}' \"$@\"\n"
+    );
+    fs::write(&killed, script).unwrap();
+    fs::set_permissions(&killed, fs::Permissions::from_mode(0o755)).unwrap();
+    let lost = run(&["--json"], Some(&killed));
+    assert_eq!(code(&lost), 4, "{}", stderr(&lost));
+    let report = document(&lost);
+    let adapters = report["adapters"].as_array().unwrap();
+    assert_eq!(adapters.iter().map(|a| &a["exit_code"]).collect::<Vec<_>>(), [4, 0]);
+    assert!(adapters[0]["record"].is_null());
+    assert_eq!(adapters[1]["record"]["cases"].as_array().unwrap().len(), 1);
+    assert!(stderr(&lost).contains("adapter 0 llvmpipe"), "{}", stderr(&lost));
+    let table = run(&[], Some(&killed));
+    let text = String::from_utf8_lossy(&table.stdout);
+    assert!(text.contains("exit code") && text.contains("glu"), "{text}");
+    for line in text.lines().filter(|line| line.starts_with('|')) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
