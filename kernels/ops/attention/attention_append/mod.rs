@@ -187,6 +187,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             stages: &[Stage { entry: "attend", grid: |p, _| p.kv_heads() }],
             constants: |p, caps| without_splits(split_constants(p, caps, 0, fresh_bytes(p))),
             phase: |p, caps, grid| split_phase(p, caps, grid, fresh_bytes(p)).map(without_splits),
+            renews: &["k_cache", "v_cache"],
             tunables: WHOLE_TUNABLES,
             unsupported: |p, caps| {
                 odd_pairs(p).or_else(|| too_long(p, caps)).or_else(|| split_unsupported(p, caps))
