@@ -70,7 +70,7 @@ mod tests {
     }
 
     /// Rows of f32 weights.
-    fn times(weights: &[f32], rows: usize) -> impl Fn(&Expected) -> Expected {
+    fn times(weights: &[f32], rows: usize) -> impl Fn(&Expected) -> Expected + use<> {
         let weights = bytes(weights);
         move |n| {
             let mut y = Expected::zeros(rows);
