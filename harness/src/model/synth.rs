@@ -228,7 +228,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::files::Partial;
     use crate::model::config::{Arch, Config};
     use crate::model::gguf::{GgmlType, Gguf};
 
