@@ -403,7 +403,7 @@ mod tests {
         // A choice that was measured again.
         for files in [[&one, &later], [&later, &one]] {
             let again = merge(&[&files[..1], &files[1..]], None);
-            assert_eq!(again.merged.entries, [later.clone()]);
+            assert_eq!(again.merged.entries, std::slice::from_ref(&later));
             assert!(again.notes[0].contains("0.json and 1.json"), "{:?}", again.notes);
         }
         let torn = merge(&[&[&one], &[&other]], None);
@@ -413,7 +413,7 @@ mod tests {
         let newest = merge(&[&[&other], &[&one]], Some(Prefer::Newest));
         assert_eq!((newest.merged.entries, newest.contradictions.len()), (vec![other.clone()], 0));
         let first = merge(&[&[&one], &[&other]], Some(Prefer::First));
-        assert_eq!(first.merged.entries, [one.clone()]);
+        assert_eq!(first.merged.entries, std::slice::from_ref(&one));
         // Of one date neither is newer.
         let twin = Entry { variant: "naive".into(), ..one.clone() };
         let torn = merge(&[&[&one], &[&twin]], Some(Prefer::Newest));
