@@ -1,5 +1,6 @@
 //! Records stand alone: each committed one fits the schema, is read by `report` and `compare`, and
-//! answers the queries of docs/records.md and docs/fleet.md. `LATHE_BLESS=1` rewrites `docs/record.schema.json`.
+//! answers the queries of docs/records.md and docs/fleet.md. `LATHE_BLESS=1` rewrites
+//! `docs/record.schema.json`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;

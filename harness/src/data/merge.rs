@@ -125,8 +125,8 @@ fn apart(mut record: Record) -> Result<Vec<Record>, String> {
     Ok(runs.into_iter().map(of).collect())
 }
 
-/// Whether two records were written by one process: what it knew when it began is equal, the moment,
-/// the seed and the measured bandwidth among it.
+/// Whether two records were written by one process: what it knew when it began is equal, the
+/// moment, the seed and the measured bandwidth among it.
 fn is_same_run(a: &Record, b: &Record) -> bool {
     let begun = |record: &Record| {
         let mut environment = Environment { canary_drift: None, ..record.environment.clone() };

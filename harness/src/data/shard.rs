@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// One of several shards, `I/N` on the command line. It has every N-th piece of work, the I-th first:
-/// shards of one list are disjoint, complete, and of lengths that differ by one at most.
+/// One of several shards, `I/N` on the command line. It has every N-th piece of work, the I-th
+/// first: shards of one list are disjoint, complete, and of lengths that differ by one at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// From 0.

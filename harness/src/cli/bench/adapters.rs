@@ -1,5 +1,5 @@
-//! `--all-adapters`: the same bench on each adapter, in a process each. One that loses its device or
-//! is killed by its driver does not end the others.
+//! `--all-adapters`: the same bench on each adapter, in a process each. One that loses its device
+//! or is killed by its driver does not end the others.
 
 use std::collections::BTreeSet;
 use std::path::Path;
