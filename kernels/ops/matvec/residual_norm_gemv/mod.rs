@@ -99,7 +99,5 @@ pub static OPERATION: Declaration<ResidualNormGemv> = Declaration {
         cases.push(matrix(262_147, 5, Format::F16));
         cases.into_iter().map(Case::from).collect()
     },
-    bench: || {
-        [Format::Bf16, Format::Q4_0].map(|weight| matrix(1536, 1152, weight).into()).to_vec()
-    },
+    bench: || [Format::Bf16, Format::Q4_0].map(|weight| matrix(1536, 1152, weight).into()).to_vec(),
 };
