@@ -74,6 +74,9 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// What the system says. An old folder is then still there.
 pub fn replace_folder(path: &Path, files: &[(String, Vec<u8>)]) -> io::Result<()> {
+    // What a link names is replaced, and the link stays.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = target.as_path();
     let beside = |what: &str| -> io::Result<PathBuf> {
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(path.file_name().ok_or(io::ErrorKind::InvalidFilename)?);
@@ -91,7 +94,9 @@ pub fn replace_folder(path: &Path, files: &[(String, Vec<u8>)]) -> io::Result<()
         }
         fs::rename(path, &old)?;
         fs::rename(&partial, path).inspect_err(|_| drop(fs::rename(&old, path)))?;
-        fs::remove_dir_all(&old)
+        // The new folder is there: what stays of the old one is no failure.
+        let _ = fs::remove_dir_all(&old);
+        Ok(())
     };
     // The first error is the one to report.
     put().inspect_err(|_| drop(fs::remove_dir_all(&partial)))

@@ -215,9 +215,16 @@ fn merge_writes_records_that_report_and_compare_read() {
     let refused = lathe(at, &again);
     assert_eq!(code(&refused), 2);
     assert!(stderr(&refused).contains("out: exists; --force replaces it"), "{}", stderr(&refused));
+    // Asked for neither, where a record would be gone.
+    let refused = lathe(at, &[&again[..], &["--force"]].concat());
+    assert_eq!(code(&refused), 2);
+    assert!(stderr(&refused).contains("other-gpu.json: "), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("in none of the inputs"), "{}", stderr(&refused));
+    assert_eq!(fs::read_dir(at.join("out")).unwrap().count(), 2);
+    let again = ["merge", "0.json", "1.json", "2.json", "-o", "out"];
     let forced = lathe(at, &[&again[..], &["--force"]].concat());
     assert_eq!(code(&forced), 0, "{}", stderr(&forced));
-    assert_eq!(fs::read_dir(at.join("out")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(at.join("out")).unwrap().count(), 2);
     fs::write(at.join("out/notes.txt"), "mine").unwrap();
     let refused = lathe(at, &[&again[..], &["--force"]].concat());
     assert_eq!(code(&refused), 2);
@@ -234,6 +241,16 @@ fn merge_writes_records_that_report_and_compare_read() {
     assert_eq!(merged["records"].as_array().unwrap().len(), 1);
     assert_eq!(merged["records"][0]["cases"], bench(&whole).cases.len());
     assert!(merged["notes"][0].as_str().unwrap().contains("counted once"), "{merged}");
+    // Nor does it matter whether a row is there twice, or in which file.
+    let rows = fs::read_to_string(at.join("rows.jsonl")).unwrap();
+    let (first, second) = rows.split_at(rows.find('\n').unwrap() + 1);
+    fs::write(at.join("first.jsonl"), first.repeat(2)).unwrap();
+    fs::write(at.join("second.jsonl"), second).unwrap();
+    let parts = lathe(at, &["merge", "first.jsonl", "second.jsonl", "-o", "parts", "--json"]);
+    assert_eq!(code(&parts), 0, "{}", stderr(&parts));
+    let parts = document(&parts);
+    assert_eq!(parts["records"].as_array().unwrap().len(), 1, "{parts}");
+    assert_eq!(parts["records"][0]["cases"], bench(&whole).cases.len());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use lathe_harness::decode::graph::Chunks;
 use lathe_harness::decode::load::LayerWeights;
 use lathe_harness::decode::session;
 use lathe_harness::decode::{
-    DecodeGraph, GraphOptions, Known, Model, RunOptions, SessionOptions, Weights, graph,
+    DecodeGraph, GraphOptions, Known, Model, Prefix, RunOptions, SessionOptions, Weights, graph,
 };
 use lathe_harness::error::{Error, Result};
 use lathe_harness::execute::{Batch, Execute, GpuExecutor, Stream};
@@ -327,6 +327,10 @@ fn a_run_goes_on_behind_tokens_that_were_handed_out() {
     let forced = session::run_observed(&graph, &mut executor, &forced, &mut |_| Ok(())).unwrap();
     assert_eq!(run.generated[..3], other);
     assert_eq!(run.generated[3], forced.generated[3], "the choice behind what was fed");
+    // The first positions are verified of a prompt that is longer than they are: what was handed out
+    // comes behind all of it.
+    assert!(options.prompt.len() > 3);
+    Prefix::verify(&graph, &mut executor, &options, 3).unwrap();
     // A text that had ended stays ended.
     let ended = RunOptions { stop_at: vec![other[2]], ..options };
     let run = session::run(&graph, &mut executor, &ended, &mut |_| {}).unwrap();

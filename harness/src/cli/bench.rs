@@ -256,7 +256,8 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         let (own, all) = (units_of(shard, units), units);
         eprintln!("lathe: shard {shard}: {own} of {all} kernels and shapes");
     }
-    let is_idle = opts.shard.is_some() && planned.is_empty() && unavailable.is_empty();
+    // A shard may have only what this adapter cannot run: that is said, and the others go on.
+    let is_idle = opts.shard.is_some() && planned.is_empty();
     let (mut cases, mut failed) = (Vec::new(), Vec::new());
     let count = planned.len();
     if let Some(what) = what_comes(count, &session.options) {

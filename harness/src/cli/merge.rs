@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Global;
 use super::out;
-use crate::data::merge::{Merged, Prefer, merge};
+use crate::data::merge::{Merged, Prefer, merge, missing, take_row};
 use crate::data::record::{Body, Record};
 use crate::error::{Error, Result};
 use crate::files;
@@ -124,8 +124,8 @@ fn settled<T>(merged: Merged<T>) -> Result<Merged<T>> {
     match merged.contradictions.len() {
         0 => Ok(merged),
         n => Err(Error::CheckFailed(format!(
-            "{n} contradiction(s), nothing was written; --prefer newest takes the later by its date, \
-             --prefer first that of the file named first"
+            "{n} contradiction(s), nothing was written; --prefer first takes that of the file named \
+             first, of stores --prefer newest the later by its date"
         ))),
     }
 }
@@ -163,15 +163,11 @@ fn read(path: &Path) -> Result<Input> {
         }
         let record = Record::parse(&document.to_string(), &place)?;
         // Rows of one run stand one after the other.
-        match (records.last_mut(), record) {
-            (
-                Some(Record { environment, body: Body::Bench(last), .. }),
-                Record { environment: own, body: Body::Bench(row), .. },
-            ) if is_row && *environment == own => {
-                last.cases.extend(row.cases);
-            }
-            (_, record) => records.push(record),
-        }
+        let row = match records.last_mut().filter(|_| is_row) {
+            Some(last) => take_row(last, record),
+            None => Some(record),
+        };
+        records.extend(row);
     }
     match records.is_empty() {
         true => Err(bad("holds no document".into())),
@@ -193,7 +189,10 @@ fn write_records(opts: &Opts, merged: Merged<Vec<Record>>) -> Result<Report> {
         replaceable(&opts.output, opts.force, |path| {
             let entries = std::fs::read_dir(path).map_err(io)?;
             for entry in entries {
-                Record::read(&entry.map_err(io)?.path())?;
+                let path = entry.map_err(io)?.path();
+                if let Some(what) = missing(&merged.merged, &Record::read(&path)?) {
+                    return Err(lost(&path, &what));
+                }
             }
             Ok(())
         })?;
@@ -226,11 +225,25 @@ fn write_records(opts: &Opts, merged: Merged<Vec<Record>>) -> Result<Report> {
 
 fn write_store(opts: &Opts, merged: Merged<Store>) -> Result<Report> {
     if opts.output.exists() {
-        replaceable(&opts.output, opts.force, |path| Store::read(path).map(drop))?;
+        replaceable(&opts.output, opts.force, |path| {
+            let old = Store::read(path)?.entries.into_iter();
+            let mut gone = old.filter(|entry| !merged.merged.has(entry));
+            gone.next().map_or(Ok(()), |entry| {
+                Err(lost(path, &format!("{} {} on {}", entry.kernel, entry.key(), entry.adapter)))
+            })
+        })?;
     }
     merged.merged.write(&opts.output)?;
     let choices = Some(merged.merged.entries.len());
     Ok(Report { output: opts.output.clone(), records: Vec::new(), choices, notes: merged.notes })
+}
+
+/// What is there has something that would be gone.
+fn lost(path: &Path, what: &str) -> Error {
+    Error::Usage(format!(
+        "{}: {what} is in none of the inputs; name the file among them, or another output",
+        path.display()
+    ))
 }
 
 /// Refuses to replace what is there, unless that is asked for and it holds nothing else.
@@ -241,7 +254,7 @@ fn replaceable(path: &Path, force: bool, read: impl Fn(&Path) -> Result<()>) -> 
     }
     match read(path) {
         Ok(()) => Ok(()),
-        Err(e) => refuse(format!("is not replaced, since it holds something else: {e}")),
+        Err(e) => refuse(format!("is not replaced, since it holds what the result does not: {e}")),
     }
 }
 

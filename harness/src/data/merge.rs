@@ -12,7 +12,7 @@ use super::record::{Bench, BenchCase, BenchRun, Body, Environment, Record};
 /// Which of two contradicting inputs counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefer {
-    /// That of the later date; equal dates stay a contradiction.
+    /// That of the later date; equal dates stay a contradiction, and so do files of one run.
     Newest,
     /// That of the file that was named first.
     First,
@@ -155,17 +155,84 @@ fn reconcile(known: &mut Run, run: Run, prefer: Option<Prefer>, result: &mut Mer
             result.notes.push(format!("{names} are one run of {date}: the longer one counts"));
             *known = run;
         }
-        (Some(what), Some(_)) => {
-            let told = format!("{names} are one run of {date} and differ in {what}");
-            match prefer.and_then(|prefer| {
-                prefer.takes_later(&known.record.environment.date, &run.record.environment.date)
-            }) {
-                Some(false) => result.notes.push(format!("{told}: the first counts")),
-                Some(true) => *known = run,
-                None => result.contradictions.push(told),
+        (Some(_), Some(_)) => match differing(&known.record, &run.record) {
+            None => {
+                result.notes.push(format!("{names} are parts of one run of {date}"));
+                add(&mut known.record, run.record);
             }
-        }
+            Some(what) => {
+                let told = format!("{names} are one run of {date} and differ in {what}");
+                // Of one run no date is the later.
+                match prefer {
+                    Some(Prefer::First) => result.notes.push(format!("{told}: the first counts")),
+                    _ => result.contradictions.push(told),
+                }
+            }
+        },
     }
+}
+
+/// What two records of one run both have, and not alike.
+fn differing(first: &Record, second: &Record) -> Option<String> {
+    let (Body::Bench(first), Body::Bench(bench)) = (&first.body, &second.body) else {
+        return beyond(first, second);
+    };
+    let known: BTreeMap<String, Value> = first.cases.iter().map(|c| (key(c), value(c))).collect();
+    let differs =
+        |case: &&BenchCase| known.get(&key(case)).is_some_and(|known| *known != value(case));
+    bench.cases.iter().find(differs).map(key)
+}
+
+/// Puts a row, a record of one case, into the record of its run; gives it back where that is
+/// another run, or has the case with other figures. A row that is there twice counts once.
+pub fn take_row(whole: &mut Record, row: Record) -> Option<Record> {
+    let (Body::Bench(bench), Body::Bench(of_row)) = (&whole.body, &row.body) else {
+        return Some(row);
+    };
+    let is_known = |case: &BenchCase| bench.cases.iter().any(|known| key(known) == key(case));
+    let differs = || of_row.cases.iter().any(is_known) && beyond(whole, &row).is_some();
+    if whole.environment != row.environment || differs() {
+        return Some(row);
+    }
+    add(whole, row);
+    None
+}
+
+/// Puts what a record of a run has beyond another of it, into that.
+fn add(whole: &mut Record, part: Record) {
+    if let (Body::Bench(whole), Body::Bench(part)) = (&mut whole.body, part.body) {
+        let known: Vec<Value> = whole.cases.iter().map(value).collect();
+        whole.cases.extend(part.cases.into_iter().filter(|case| !known.contains(&value(case))));
+        let failed = part.failed.into_iter().filter(|text| !whole.failed.contains(text));
+        let failed: Vec<String> = failed.collect();
+        whole.failed.extend(failed);
+    }
+}
+
+/// What a record has that none of others has: a case, a failure, or all of it.
+pub fn missing(others: &[Record], record: &Record) -> Option<String> {
+    let Body::Bench(bench) = &record.body else {
+        let has = others.iter().any(|other| beyond(other, record).is_none());
+        return (!has).then(|| format!("a {}", record.body.what()));
+    };
+    let benches = || {
+        others.iter().filter_map(|other| match &other.body {
+            Body::Bench(bench) => Some(bench),
+            _ => None,
+        })
+    };
+    let known: Vec<Value> = benches().flat_map(|bench| &bench.cases).map(value).collect();
+    let case = bench.cases.iter().find(|case| !known.contains(&value(case))).map(key);
+    let failed = || {
+        let mut texts = bench.failed.iter();
+        texts.find(|text| !benches().any(|bench| bench.failed.contains(text))).cloned()
+    };
+    case.or_else(failed)
+}
+
+/// A case as JSON, as which it was read.
+fn value(case: &BenchCase) -> Value {
+    serde_json::to_value(case).unwrap_or(Value::Null)
 }
 
 /// What the second of two records of one run has that the first has not, or has otherwise.
@@ -174,7 +241,6 @@ fn beyond(first: &Record, second: &Record) -> Option<String> {
     let json = |body: &Body| serde_json::to_value(body).unwrap_or(Value::Null);
     match (&first.body, &second.body) {
         (Body::Bench(first), Body::Bench(second)) => {
-            let value = |case: &BenchCase| serde_json::to_value(case).unwrap_or(Value::Null);
             let known: Vec<Value> = first.cases.iter().map(value).collect();
             let case = second.cases.iter().find(|case| !known.contains(&value(case))).map(key);
             let failed = || second.failed.iter().find(|text| !first.failed.contains(text)).cloned();

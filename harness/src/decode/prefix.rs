@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::graph::DecodeGraph;
-use super::session::{Prompts, RunOptions, Verifier, chunks_agree, logits_limit, run_observed};
+use super::session::{
+    Known, Prompts, RunOptions, Verifier, chunks_agree, logits_limit, run_observed,
+};
 use crate::data::record::Verified;
 use crate::error::{Error, Result};
 use crate::execute::{CpuExecutor, Execute};
@@ -41,6 +43,8 @@ impl Prefix {
             generate: if given < options.prompt.len() { 0 } else { positions + 1 - given },
             prompts: Prompts::TokenByToken,
             forced: Vec::new(),
+            // What was handed out before follows the whole prompt, of which this may be a part.
+            known: Known::default(),
             ..options.clone()
         };
         let limit = logits_limit(graph);

@@ -70,7 +70,7 @@ impl Entry {
     }
 
     /// Its shape in the names that parameters have now; as stored where that cannot be read.
-    fn key(&self) -> String {
+    pub fn key(&self) -> String {
         let kernel = lathe_kernels::kernel(&self.kernel);
         let key = kernel.and_then(|kernel| kernel.read_key(&self.shape).ok());
         key.unwrap_or_else(|| self.shape.clone())
@@ -178,6 +178,11 @@ impl Store {
                 || e.key() != shape
         });
         self.entries.push(entry);
+    }
+
+    /// Whether there is a choice for the same place, kernel and shape.
+    pub fn has(&self, entry: &Entry) -> bool {
+        self.entries.iter().any(|known| known.is_for_same(entry))
     }
 
     /// The choices of several files as one store, in the order of the files. Of one choice that was
