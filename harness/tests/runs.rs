@@ -327,8 +327,8 @@ fn a_run_goes_on_behind_tokens_that_were_handed_out() {
     let forced = session::run_observed(&graph, &mut executor, &forced, &mut |_| Ok(())).unwrap();
     assert_eq!(run.generated[..3], other);
     assert_eq!(run.generated[3], forced.generated[3], "the choice behind what was fed");
-    // The first positions are verified of a prompt that is longer than they are: what was handed out
-    // comes behind all of it.
+    // The first positions are verified of a prompt that is longer than they are: what was handed
+    // out comes behind all of it.
     assert!(options.prompt.len() > 3);
     Prefix::verify(&graph, &mut executor, &options, 3).unwrap();
     // A text that had ended stays ended.
