@@ -393,7 +393,7 @@ fn three_ways(gpu: &Arc<Gpu>, name: &str, prompt: &[u32], most: usize) {
     let build = |apart: bool, runs| {
         let hints = match apart {
             false => Hints::new(),
-            true => ["rms_norm", "glu", "qkv_rope_append", "attention_decode"]
+            true => ["rms_norm", "residual_rms_norm", "glu", "qkv_rope_append", "attention_decode"]
                 .map(|kernel| (kernel.to_owned(), "naive".into()))
                 .into(),
         };
