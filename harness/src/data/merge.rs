@@ -186,15 +186,19 @@ fn differing(first: &Record, second: &Record) -> Option<String> {
 /// Puts a row, a record of one case, into the record of its run; gives it back where that is
 /// another run, or has the case with other figures. A row that is there twice counts once.
 pub fn take_row(whole: &mut Record, row: Record) -> Option<Record> {
-    let (Body::Bench(bench), Body::Bench(of_row)) = (&whole.body, &row.body) else {
+    let (Body::Bench(bench), Body::Bench(of_row)) = (&mut whole.body, &row.body) else {
         return Some(row);
     };
-    let is_known = |case: &BenchCase| bench.cases.iter().any(|known| key(known) == key(case));
-    let differs = || of_row.cases.iter().any(is_known) && beyond(whole, &row).is_some();
-    if whole.environment != row.environment || differs() {
+    if whole.environment != row.environment {
         return Some(row);
     }
-    add(whole, row);
+    for case in &of_row.cases {
+        match bench.cases.iter().find(|known| key(known) == key(case)) {
+            Some(known) if value(known) != value(case) => return Some(row),
+            Some(_) => {}
+            None => bench.cases.push(case.clone()),
+        }
+    }
     None
 }
 

@@ -133,14 +133,16 @@ fn measured(adapter: &AdapterSummary, save: Option<&Path>) -> Result<(Option<Rec
     if code.is_none() {
         eprintln!("lathe: adapter {}: its process ended with {}", adapter.index, output.status);
     }
-    let code = code.unwrap_or(LOST);
-    let text = String::from_utf8_lossy(&output.stdout);
-    let record = match (text.trim().is_empty(), save.filter(|path| path.exists())) {
-        (false, _) => Some(Record::parse(&text, Path::new("a child process"))?),
+    // What a signal ended may have been printing.
+    let text = code.map(|_| String::from_utf8_lossy(&output.stdout));
+    let text = text.filter(|text| !text.trim().is_empty());
+    let record = match (text, save.filter(|path| path.exists())) {
+        (Some(text), _) => Some(Record::parse(&text, Path::new("a child process"))?),
         // What it had before it was lost.
-        (true, Some(path)) => Some(Record::read(path)?),
-        (true, None) => None,
+        (None, Some(path)) => Some(Record::read(path)?),
+        (None, None) => None,
     };
+    let code = code.unwrap_or(LOST);
     // Two processes might list adapters in two orders.
     if let Some(record) = record.as_ref().filter(|r| r.environment.adapter != adapter.name) {
         return Err(Error::Unavailable {
