@@ -237,7 +237,7 @@ fn layers_that_are_one_dispatch_have_the_logits_of_transformers() {
         // Heads and attention are two kernels in a short context, one in a longer.
         let contexts: &[usize] = if name == "gemma3-tiny-q4km" { &[64, 200] } else { &[200] };
         for &context in contexts {
-            let grid = Grid { groups: 1, invocations: 64 };
+            let grid = Grid { groups: 1, invocations: 64, prefetch: 0 };
             let kv = FloatFormat::F32;
             let graph = build_with(&golden.file, &gpu.caps, context, kv, Some(grid));
             let apart = build(&golden.file, &gpu.caps, context, kv);
@@ -273,17 +273,17 @@ fn layers_that_are_one_dispatch_have_the_logits_of_transformers() {
 #[test]
 fn workgroups_that_wait_in_vain_end_in_an_error() {
     let Some(gpu) = common::own_gpu() else { return };
-    assert_eq!(gpu.waits(Grid { groups: 1, invocations: 32 }, 5).unwrap(), None);
+    assert_eq!(gpu.waits(Grid { groups: 1, invocations: 32, prefetch: 0 }, 5).unwrap(), None);
     if !gpu.adapter.software {
         return;
     }
     assert!(gpu.run_grid().unwrap().unwrap_err().contains("software"));
-    let many = Grid { groups: 64, invocations: 32 };
+    let many = Grid { groups: 64, invocations: 32, prefetch: 0 };
     let fault = gpu.waits(many, 5).unwrap().expect("they cannot all run at once");
     assert!(fault.contains("64 workgroups of 32"), "{fault}");
 
     let golden = Golden::load("llama-tiny-q4km");
-    let grid = Grid { groups: 64, invocations: 64 };
+    let grid = Grid { groups: 64, invocations: 64, prefetch: 0 };
     let graph = build_with(&golden.file, &gpu.caps, 64, FloatFormat::F32, Some(grid));
     assert!(!graph.recording.runs.is_empty());
     let mut executor = on_gpu(&gpu, &graph);

@@ -9,13 +9,15 @@
 //! A wait is bounded: where workgroups are missing, those that wait give up, and a word says so.
 
 mod ahead;
+mod prefetch;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use crate::descriptor::Constants;
 use crate::reflect::{ReflectError, Reflection};
 use crate::tokens::{Declaration, Token, declarations, tokens};
+use prefetch::Prefetches;
 
 /// One dispatch that becomes a phase.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub struct Phase<'a> {
     pub early: bool,
     /// Variables that it loads ahead of its wait and writes ([`crate::Variant::renews`]).
     pub renews: &'static [&'static str],
+    /// Bytes of its `weights`, or 0 where it has none that waits may prefetch.
+    pub weight_bytes: u64,
 }
 
 /// Workgroups that run at the same time, and their invocations.
@@ -47,6 +51,19 @@ pub struct Grid {
     pub groups: u32,
     /// Invocations of each.
     pub invocations: u32,
+    /// Sectors of weights that each invocation brings into the device's cache at a wait, those of the phases
+    /// that come next: memory is idle then. Invocations of the first 32 poll meanwhile.
+    pub prefetch: u32,
+}
+
+impl fmt::Display for Grid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.groups, self.invocations)?;
+        match self.prefetch {
+            0 => Ok(()),
+            sectors => write!(f, "+{sectors}"),
+        }
+    }
 }
 
 /// A joined text.
@@ -119,7 +136,8 @@ pub fn join(phases: &[Phase<'_>], grid: Grid) -> Result<Joined, ReflectError> {
     }
     let early = phases.iter().filter(|phase| phase.early);
     let early = early.filter_map(|phase| phase.buffers.get("weights").copied()).collect();
-    let mut whole = Whole { written, early, ..Whole::default() };
+    let prefetches = Prefetches::plan(phases, grid, &written);
+    let mut whole = Whole { written, early, prefetches, ..Whole::default() };
     let mut main = String::new();
     for (i, phase) in phases.iter().enumerate() {
         let (_, invocations) = phase.reflection.workgroup(phase.entry, phase.constants)?;
@@ -147,6 +165,7 @@ struct Whole {
     pool: BTreeMap<(String, usize), Vec<String>>,
     declarations: String,
     phases: Vec<JoinedPhase>,
+    prefetches: Prefetches,
 }
 
 /// A text with its declarations by name.
@@ -327,11 +346,12 @@ impl Whole {
                     let _ = writeln!(main, "    // {label}");
                     let waits_inside = names.contains_key(AWAIT) && *groups <= grid.groups;
                     let counter = STRIDE * i;
+                    let wait = format!("{}run_await({counter}u);", self.prefetches.call(i));
                     if i > 0 {
                         let _ = writeln!(main, "    run_arrive({counter}u);");
                     }
                     if i > 0 && !waits_inside {
-                        let _ = writeln!(main, "    run_await({counter}u);");
+                        let _ = writeln!(main, "    {wait}");
                     }
                     // A loop only where it goes round: others stay straight code.
                     let begin = match *groups {
@@ -343,7 +363,7 @@ impl Whole {
                         few => format!("if (group < {few}u) {{\n        let place = group;"),
                     };
                     let idle = match i > 0 && waits_inside && *groups < grid.groups {
-                        true => format!(" else {{ run_await({counter}u); }}"),
+                        true => format!(" else {{ {wait} }}"),
                         false => String::new(),
                     };
                     let _ = writeln!(
@@ -356,7 +376,9 @@ impl Whole {
                 "fn" if d.name == AWAIT => {
                     let waits = i > 0 && phase.groups <= grid.groups;
                     let body = match waits {
-                        true => format!("run_await({}u);", STRIDE * i),
+                        true => {
+                            format!("{}run_await({}u);", self.prefetches.call(i), STRIDE * i)
+                        }
                         false => String::new(),
                     };
                     let _ = writeln!(self.declarations, "fn {}() {{ {body} }}", names[d.name]);
@@ -453,7 +475,7 @@ impl Whole {
     }
 
     fn finish(self, grid: Grid, main: &str) -> Joined {
-        let Grid { groups, invocations } = grid;
+        let Grid { groups, invocations, .. } = grid;
         let mut text = String::new();
         for directive in &self.directives {
             let _ = writeln!(text, "{directive}");
@@ -487,6 +509,7 @@ impl Whole {
             let _ = writeln!(text, "var<workgroup> {name}: array<{element}, {length}>;");
         }
         text.push_str(WAIT);
+        self.prefetches.write(&mut text, &self.phases);
         text.push_str(&self.declarations);
         let uses = |name: &str| main.contains(name);
         let mut parameters = String::new();
@@ -500,12 +523,13 @@ impl Whole {
                 let _ = writeln!(parameters, "    @builtin({builtin}) {name}: u32,");
             }
         }
+        let begin = self.prefetches.begin();
         let _ = write!(
             text,
             "\n@compute @workgroup_size(RUN_INVOCATIONS)\nfn {ENTRY}(\n    \
              @builtin(workgroup_id) run_group: vec3<u32>,\n    \
              @builtin(local_invocation_index) lid: u32,\n{parameters}) {{\n    \
-             let group = run_group.x;\n    run_lid = lid;\n{main}}}\n"
+             let group = run_group.x;\n    run_lid = lid;\n{begin}{main}}}\n"
         );
         Joined { text, buffers, phases: self.phases }
     }

@@ -92,12 +92,13 @@ impl Stages {
                     .collect(),
                 early: true,
                 renews: s.renews,
+                weight_bytes: 1 << 20,
             })
             .collect()
     }
 }
 
-const GRID: Grid = Grid { groups: 128, invocations: 256 };
+const GRID: Grid = Grid { groups: 128, invocations: 256, prefetch: 2 };
 
 fn benchmarked(kernel: &'static lathe_kernels::Kernel) -> Vec<Shape> {
     kernel.bench().into_iter().map(|problem| problem.shape).collect()
@@ -129,6 +130,10 @@ fn every_phase_joins_with_the_next() {
         let main = joined.text.split("@compute").nth(1).unwrap();
         assert_eq!(main.matches("run_arrive(32u)").count(), 1, "{shown}\n{main}");
         let waits = joined.text.matches("run_await(32u)").count();
+        // A mebibyte is two rounds at most: a wait brings all of it, wherever workgroups wait.
+        let weights = pair[1].buffers.contains_key("weights");
+        let prefetches = joined.text.matches("run_prefetch_1(); run_await(32u)").count();
+        assert_eq!(prefetches, if weights { waits } else { 0 }, "{shown}");
         assert!(waits == 1 || (waits == 2 && main.contains("else {")), "{shown}: {waits}");
         for (name, _) in &joined.buffers {
             let buffer = reflection.buffers.iter().find(|b| b.name == *name);
@@ -160,8 +165,9 @@ fn a_buffer_between_phases_is_written_in_both() {
         buffers: BTreeMap::from([("x", x), ("y", y)]),
         early: false,
         renews: &[],
+            weight_bytes: 0,
     };
-    let grid = Grid { groups: 2, invocations: 32 };
+    let grid = Grid { groups: 2, invocations: 32, prefetch: 0 };
     let joined = phases::join(&[phase(0, 1, 2), phase(1, 2, 1)], grid).unwrap();
     assert_eq!(joined.buffers.iter().map(|b| b.1).collect::<Vec<_>>(), [0, 1, 2]);
     let declared = |i: usize| joined.text.lines().find(|l| l.contains(&format!("_{i}:"))).unwrap();
@@ -173,14 +179,73 @@ fn a_buffer_between_phases_is_written_in_both() {
     assert!(joined.reflected().is_ok());
 
     let error = |phases: &[Phase<'_>], grid| phases::join(phases, grid).unwrap_err().to_string();
-    let wide = Grid { groups: 2, invocations: 64 };
+    let wide = Grid { groups: 2, invocations: 64, prefetch: 0 };
     assert!(error(&[phase(0, 1, 1)], wide).contains("workgroups of 32 among those of 64"));
-    let three = Grid { groups: 3, invocations: 32 };
+    let three = Grid { groups: 3, invocations: 32, prefetch: 0 };
     assert!(error(&[phase(0, 1, 1)], three).contains("no power of two"));
     let many: Vec<_> = (0..phases::MOST_WAITS + 2).map(|_| phase(0, 1, 1)).collect();
     assert!(error(&many, grid).contains("at most"));
     let unbound = Phase { buffers: BTreeMap::new(), ..phase(0, 1, 1) };
     assert!(error(&[unbound], grid).contains("is not bound"));
+}
+
+/// What waits bring: all of the next weights where they have the loads for it, else every so manyth part,
+/// and nothing of what the run writes.
+#[test]
+fn waits_prefetch_the_next_weights() {
+    let text = |element: &str| {
+        format!(
+            "@group(0) @binding(0) var<storage, read> weights: array<{element}>;\n\
+             @group(0) @binding(1) var<storage, read_write> y: array<f32>;\n\
+             @compute @workgroup_size(64)\n\
+             fn main(@builtin(local_invocation_index) at: u32) {{\n\
+                 y[at] = f32(weights[at + 1u]{});\n}}\n",
+            if element.starts_with("vec4") { ".w" } else { "" }
+        )
+    };
+    let (words, vectors) = (text("u32"), text("vec4<f32>"));
+    let reflections = [&words, &vectors].map(|text| Reflection::of(text, "text").unwrap());
+    let constants = reflections.each_ref().map(|r| r.constants([]).unwrap());
+    let phase = |which: usize, weights: usize, granules: u64| Phase {
+        label: format!("phase of {granules}"),
+        text: [&words, &vectors][which],
+        reflection: &reflections[which],
+        constants: &constants[which],
+        entry: "main",
+        groups: 2,
+        buffers: BTreeMap::from([("weights", weights), ("y", 1)]),
+        early: false,
+        renews: &[],
+        weight_bytes: 1024 * granules + 1023,
+    };
+    // Two workgroups, each with one team that does not poll: a round is two granules.
+    let grid = |prefetch| Grid { groups: 2, invocations: 64, prefetch };
+    let phases = [phase(0, 2, 9), phase(0, 3, 3), phase(1, 4, 7)];
+    let joined = phases::join(&phases, grid(3)).unwrap();
+    assert!(joined.reflected().is_ok(), "{}", joined.text);
+    let brought = |text: &str, wait: usize| -> Vec<String> {
+        let name = format!("fn run_prefetch_{wait}()");
+        let body = text.split(&name).nth(1).unwrap_or("").split("\n}").next().unwrap_or("");
+        let loads = body.lines().filter_map(|line| line.trim().strip_prefix("seen ^= "));
+        loads.map(str::to_owned).collect()
+    };
+    // Three granules are two rounds, the second of which has one to spare; seven are four, of which the waits
+    // have one and three.
+    let words = |at| format!("run_buffer_2[min(at + {at}u, 2u) * 256u + lane * 8u];");
+    let vectors =
+        |at| format!("bitcast<u32>(run_buffer_3[min(at + {at}u, 6u) * 64u + lane * 2u].x);");
+    assert_eq!(brought(&joined.text, 1), [words(0), words(2), vectors(0)], "{}", joined.text);
+    assert_eq!(brought(&joined.text, 2), [2, 4, 6].map(vectors));
+    // With one load a wait two granules of seven: every third and a half.
+    let joined = phases::join(&phases, grid(1)).unwrap();
+    assert_eq!(brought(&joined.text, 1), [
+        "run_buffer_2[min(u32(f32(at + 0u) * 1.5f), 2u) * 256u + lane * 8u];"
+    ]);
+    assert!(brought(&joined.text, 2)[0].contains("f32(at + 0u) * 3.5f"), "{}", joined.text);
+    // None where nobody asks, where the weights are what an earlier phase writes, or are no words.
+    assert!(!phases::join(&phases, grid(0)).unwrap().text.contains("run_prefetch"));
+    let made = [phase(0, 2, 9), phase(0, 1, 3)];
+    assert!(!phases::join(&made, grid(3)).unwrap().text.contains("run_prefetch"));
 }
 
 /// A phase that writes `y`, and one behind it that reads it as `x`, with `body` in its entry point.
@@ -236,8 +301,9 @@ impl Pair {
             buffers,
             early: false,
             renews,
+            weight_bytes: 0,
         };
-        let grid = Grid { groups: 2, invocations: 32 };
+        let grid = Grid { groups: 2, invocations: 32, prefetch: 0 };
         let buffers = BTreeMap::from([("w", 0), ("x", 1), ("z", 2), ("counter", 3)]);
         let phases = [
             phase(0, "writes, writer", self.writer, 2, BTreeMap::from([("y", 1)])),
@@ -385,6 +451,7 @@ fn a_built_in_phase_that_waits_too_late_is_refused() {
             early: false,
             // What a product is added to is loaded too early as well, and is not meant.
             renews: &["y"],
+            weight_bytes: 0,
         };
         let joined = phases::join(&[phase(1, 0), phase(2, 1)], GRID).unwrap();
         joined.reflected().map(|_| ()).map_err(|e| e.to_string())

@@ -14,6 +14,8 @@ const ROUNDS: u32 = 250;
 const INVOCATIONS: u32 = 256;
 /// Workgroups of a run: 128 were measured, fewer are for devices that have no room for them.
 const GROUPS: [u32; 3] = [128, 64, 32];
+/// Sectors of weights that an invocation prefetches at a wait.
+const PREFETCH: u32 = 0;
 
 impl Gpu {
     /// The grid on which a layer's operations can be one dispatch, or why there is none.
@@ -53,9 +55,9 @@ impl Gpu {
         }
         let mut reason = String::new();
         for groups in GROUPS {
-            let largest = Grid { groups: 2 * groups, invocations: self.caps.invocations };
+            let largest = Grid { groups: 2 * groups, invocations: self.caps.invocations, prefetch: 0 };
             match self.waits(largest, ROUNDS)? {
-                None => return Ok(Ok(Grid { groups, invocations: INVOCATIONS })),
+                None => return Ok(Ok(Grid { groups, invocations: INVOCATIONS, prefetch: PREFETCH })),
                 Some(fault) => reason = fault,
             }
         }
@@ -67,7 +69,7 @@ impl Gpu {
     /// # Errors
     /// The device refuses the test, or is lost.
     pub fn waits(&self, grid: Grid, rounds: u32) -> Result<Option<String>> {
-        let Grid { groups, invocations } = grid;
+        let Grid { groups, invocations, .. } = grid;
         let text = format!(
             "const RUN_GROUPS: u32 = {groups}u;\nconst INVOCATIONS: u32 = {invocations}u;\n\
              const ROUNDS: u32 = {rounds}u;\n{}{}",

@@ -13,6 +13,9 @@ use lathe_kernels::{Capabilities, Constants, ReflectError, Reflection};
 
 use crate::plan::recording::{Content, Op, Recording, TensorId};
 
+/// Sectors that an invocation may prefetch at a wait: each is a line of WGSL.
+const MOST_PREFETCH: u32 = 64;
+
 /// Which steps have runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Runs {
@@ -41,10 +44,12 @@ impl FromStr for Runs {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let grid = |text: &str| {
-            let (groups, invocations) = text.split_once('x')?;
+            let (groups, rest) = text.split_once('x')?;
+            let (invocations, prefetch) = rest.split_once('+').unwrap_or((rest, "0"));
             let (groups, invocations) = (groups.parse().ok()?, invocations.parse().ok()?);
+            let prefetch = prefetch.parse().ok().filter(|loads| *loads <= MOST_PREFETCH)?;
             let is_grid = u32::is_power_of_two(groups) && invocations > 0;
-            is_grid.then_some(Grid { groups, invocations })
+            is_grid.then_some(Grid { groups, invocations, prefetch })
         };
         let of = |text: &str| match text.strip_prefix("auto:") {
             Some(text) => grid(text).map(Runs::Assumed),
@@ -68,8 +73,8 @@ impl fmt::Display for Runs {
         match self {
             Runs::Auto => f.write_str("auto"),
             Runs::Off => f.write_str("off"),
-            Runs::Of(grid) => write!(f, "{}x{}", grid.groups, grid.invocations),
-            Runs::Assumed(grid) => write!(f, "auto:{}x{}", grid.groups, grid.invocations),
+            Runs::Of(grid) => write!(f, "{grid}"),
+            Runs::Assumed(grid) => write!(f, "auto:{grid}"),
         }
     }
 }
@@ -163,7 +168,7 @@ pub fn add_runs(
     let mut arrivals = None;
     let mut texts: HashMap<String, Arc<RunText>> = HashMap::new();
     for range in ranges {
-        let (joined, bound) = joined(&recording.ops[range.clone()], grid)?;
+        let (joined, bound) = joined(recording, range.clone(), grid)?;
         let text = match texts.get(&joined.text) {
             Some(text) => Arc::clone(text),
             None => {
@@ -207,10 +212,18 @@ fn too_large(text: &Reflection, caps: &Capabilities) -> Result<Option<String>, R
 }
 
 /// The text of some operations, and the tensors that its buffers are.
-fn joined(ops: &[Op], grid: Grid) -> Result<(Joined, Vec<TensorId>), ReflectError> {
+fn joined(
+    recording: &Recording,
+    ops: Range<usize>,
+    grid: Grid,
+) -> Result<(Joined, Vec<TensorId>), ReflectError> {
     let mut bound: Vec<TensorId> = Vec::new();
     let mut list = Vec::new();
-    for op in ops {
+    let bytes = |op: &Op| {
+        let weights = op.bindings.iter().find(|(name, _)| *name == "weights");
+        weights.map_or(0, |(_, tensor)| recording.tensors[tensor.0].content.device_bytes())
+    };
+    for op in &recording.ops[ops] {
         let mut buffers = BTreeMap::new();
         for buffer in &op.plan.reflection.buffers {
             let own = op.plan.binding(&buffer.name);
@@ -232,6 +245,7 @@ fn joined(ops: &[Op], grid: Grid) -> Result<(Joined, Vec<TensorId>), ReflectErro
                 buffers: buffers.clone(),
                 early: op.plan.declared.early,
                 renews: op.plan.declared.renews,
+                weight_bytes: bytes(op),
             });
         }
     }

@@ -1,0 +1,180 @@
+//! What waits bring into the device's cache: weights of the phases that come next.
+//!
+//! While workgroups wait for each other, and while attention looks at a few slots, the memory of weights is
+//! idle. The invocations of a workgroup that do not poll then load one word of every sector of weights that a
+//! later phase reads. Nothing is kept: the phase loads them again, from the cache.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use naga::{ScalarKind, TypeInner};
+
+use super::{ARRIVALS, Grid, JoinedPhase, Phase, STRIDE};
+
+/// Bytes that one load brings: what memory is read in on every device that was looked at.
+const SECTOR: u32 = 32;
+/// Invocations that poll or stand beside those that do, and invocations that load neighbouring sectors.
+const TOGETHER: u32 = 32;
+/// Bytes that neighbouring invocations bring.
+const GRANULE: u32 = TOGETHER * SECTOR;
+/// What the name of a function that prefetches begins with.
+const NAME: &str = "run_prefetch_";
+
+/// Whether a function of a joined text is one that prefetches.
+pub(super) fn is_one(name: Option<&str>) -> bool {
+    name.is_some_and(|name| name.starts_with(NAME))
+}
+
+/// Weights that can be prefetched.
+#[derive(Clone, Copy, Debug)]
+struct Weights {
+    granules: u32,
+    /// Bytes of an element: a word or a vector of words.
+    stride: u32,
+    /// How the first word of an element becomes a `u32`.
+    read: fn(&str) -> String,
+    /// Rounds that bring all of it; a round is a granule from every 32 invocations of the grid.
+    rounds: u32,
+    /// Rounds that waits have.
+    planned: u32,
+}
+
+/// Rounds of a phase's weights, from one on.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    phase: usize,
+    first: u32,
+    rounds: u32,
+}
+
+/// What every wait of a run brings.
+#[derive(Debug, Default)]
+pub(super) struct Prefetches {
+    weights: Vec<Option<Weights>>,
+    /// By phase, whose wait it is.
+    waits: Vec<Vec<Share>>,
+    /// Teams of 32 invocations of a workgroup that do not poll.
+    teams: u32,
+    groups: u32,
+}
+
+impl Prefetches {
+    /// Shares the rounds of each wait among the next phases' weights, in order.
+    pub(super) fn plan(phases: &[Phase<'_>], grid: Grid, written: &BTreeSet<usize>) -> Self {
+        let teams = (grid.invocations / TOGETHER).saturating_sub(1);
+        let per_round = grid.groups * teams;
+        let mut plan = Self { teams, groups: grid.groups, ..Self::default() };
+        plan.waits = vec![Vec::new(); phases.len()];
+        if grid.prefetch == 0 || per_round == 0 {
+            return plan;
+        }
+        plan.weights = phases.iter().map(|p| Weights::of(p, per_round, written)).collect();
+        for wait in 1..phases.len() {
+            let mut left = grid.prefetch;
+            for (phase, weights) in plan.weights.iter_mut().enumerate().skip(wait) {
+                let Some(weights) = weights else { continue };
+                let rounds = left.min(weights.rounds - weights.planned);
+                if rounds > 0 {
+                    plan.waits[wait].push(Share { phase, first: weights.planned, rounds });
+                    weights.planned += rounds;
+                    left -= rounds;
+                }
+            }
+        }
+        plan
+    }
+
+    /// The call ahead of a phase's wait.
+    pub(super) fn call(&self, phase: usize) -> String {
+        match self.waits[phase].is_empty() {
+            true => String::new(),
+            false => format!("{NAME}{phase}(); "),
+        }
+    }
+
+    /// What the entry point does first.
+    pub(super) fn begin(&self) -> &'static str {
+        match self.waits.iter().all(Vec::is_empty) {
+            true => "",
+            false => "    run_workgroup = group;\n",
+        }
+    }
+
+    /// The functions.
+    pub(super) fn write(&self, text: &mut String, phases: &[JoinedPhase]) {
+        if !self.begin().is_empty() {
+            text.push_str("\nvar<private> run_workgroup: u32;\n");
+        }
+        for (wait, shares) in self.waits.iter().enumerate().filter(|(_, s)| !s.is_empty()) {
+            let _ = write!(
+                text,
+                "\nfn {NAME}{wait}() {{\n    if (run_lid >= {TOGETHER}u) {{\n        \
+                 let at = run_workgroup * {}u + run_lid / {TOGETHER}u - 1u;\n        \
+                 let lane = run_lid % {TOGETHER}u;\n        var seen = 0u;\n",
+                self.teams
+            );
+            for share in shares {
+                let Some(weights) = self.weights[share.phase] else { continue };
+                let names = &phases[share.phase].names;
+                let Some((_, name)) = names.iter().find(|(own, _)| own == "weights") else {
+                    continue;
+                };
+                let Weights { granules, stride, read, .. } = weights;
+                let per_round = self.groups * self.teams;
+                // Where not all of it is brought, what is brought lies evenly, and so does what every workgroup
+                // of the phase finds.
+                let brought = (weights.planned * per_round).min(granules);
+                let apart = f64::from(granules) / f64::from(brought);
+                for round in share.first..share.first + share.rounds {
+                    let first = round * per_round;
+                    let granule = match brought == granules {
+                        true => format!("at + {first}u"),
+                        false => format!("u32(f32(at + {first}u) * {apart:?}f)"),
+                    };
+                    let index = format!(
+                        "min({granule}, {}u) * {}u + lane * {}u",
+                        granules - 1,
+                        GRANULE / stride,
+                        SECTOR / stride
+                    );
+                    let word = read(&format!("{name}[{index}]"));
+                    let _ = writeln!(text, "        seen ^= {word};");
+                }
+            }
+            // A load of which nothing comes is none. This word is between two counters.
+            let _ = writeln!(
+                text,
+                "        if (seen == 0x9e3779b9u) {{ atomicMax(&{ARRIVALS}[{}u], 1u); }}\n    }}\n}}",
+                STRIDE - 1
+            );
+        }
+    }
+}
+
+impl Weights {
+    fn of(phase: &Phase<'_>, per_round: u32, written: &BTreeSet<usize>) -> Option<Self> {
+        let buffer = phase.buffers.get("weights").filter(|buffer| !written.contains(buffer));
+        buffer?;
+        let granules = u32::try_from(phase.weight_bytes / u64::from(GRANULE)).ok()?;
+        let module = &phase.reflection.module;
+        let found = module.global_variables.iter().find(|v| v.1.name.as_deref() == Some("weights"));
+        let TypeInner::Array { base, stride, .. } = module.types[found?.1.ty].inner else {
+            return None;
+        };
+        let (scalar, is_vector) = match module.types[base].inner {
+            TypeInner::Scalar(scalar) => (scalar, false),
+            TypeInner::Vector { scalar, .. } => (scalar, true),
+            _ => return None,
+        };
+        let read: fn(&str) -> String = match (scalar.kind, scalar.width, is_vector) {
+            (ScalarKind::Uint, 4, false) => |element| element.to_owned(),
+            (ScalarKind::Uint, 4, true) => |element| format!("{element}.x"),
+            (ScalarKind::Float, 4, false) => |element| format!("bitcast<u32>({element})"),
+            (ScalarKind::Float, 4, true) => |element| format!("bitcast<u32>({element}.x)"),
+            _ => return None,
+        };
+        let fits = granules > 0 && SECTOR.is_multiple_of(stride);
+        let rounds = granules.div_ceil(per_round);
+        fits.then_some(Self { granules, stride, read, rounds, planned: 0 })
+    }
+}
