@@ -90,7 +90,7 @@ impl Stages {
                         (buffer.name.as_str(), next)
                     })
                     .collect(),
-                early: true,
+                early: false,
                 renews: s.renews,
                 weight_bytes: 1 << 20,
             })
@@ -190,7 +190,7 @@ fn a_buffer_between_phases_is_written_in_both() {
 }
 
 /// What waits bring: all of the next weights where they have the loads for it, else every so manyth part,
-/// and nothing of what the run writes.
+/// and nothing of what the run writes or loads ahead of its waits itself.
 #[test]
 fn waits_prefetch_the_next_weights() {
     let text = |element: &str| {
@@ -246,6 +246,8 @@ fn waits_prefetch_the_next_weights() {
     assert!(!phases::join(&phases, grid(0)).unwrap().text.contains("run_prefetch"));
     let made = [phase(0, 2, 9), phase(0, 1, 3)];
     assert!(!phases::join(&made, grid(3)).unwrap().text.contains("run_prefetch"));
+    let early = [phase(0, 2, 9), Phase { early: true, ..phase(0, 3, 3) }];
+    assert!(!phases::join(&early, grid(3)).unwrap().text.contains("run_prefetch"));
 }
 
 /// A phase that writes `y`, and one behind it that reads it as `x`, with `body` in its entry point.

@@ -154,7 +154,8 @@ impl Prefetches {
 impl Weights {
     fn of(phase: &Phase<'_>, per_round: u32, written: &BTreeSet<usize>) -> Option<Self> {
         let buffer = phase.buffers.get("weights").filter(|buffer| !written.contains(buffer));
-        buffer?;
+        // Where loads of weights stay ahead of a wait, memory is busy without it.
+        buffer.filter(|_| !phase.early)?;
         let granules = u32::try_from(phase.weight_bytes / u64::from(GRANULE)).ok()?;
         let module = &phase.reflection.module;
         let found = module.global_variables.iter().find(|v| v.1.name.as_deref() == Some("weights"));
