@@ -4,10 +4,13 @@
     python3 mappings/instantiate.py ENGINE CHECKOUT... OUT
     lathe check gemv --mapping OUT/mul_mat_vec_f16.toml
 
-ENGINE is ggml-webgpu (a checkout of llama.cpp), doppler, or wgml (checkouts of wgml and of wgmath,
-whose modules it imports). OUT gets the text and the mappings
-beside it. ONNX Runtime Web makes its WGSL when a model runs, so there is nothing to instantiate:
-save what it makes beside a copy of the mapping.
+ENGINE is ggml-webgpu (a checkout of llama.cpp or of ggml), doppler, or wgml (checkouts of wgml and
+of wgmath, whose modules it imports). OUT gets the text and the mappings beside it.
+
+    python3 mappings/instantiate.py text FILE [NAME | NAME=VALUE]... > OUT.wgsl
+
+carries out #if, #define and #include of any one file, with these names defined. ONNX Runtime Web makes its WGSL when a model runs, so there is nothing to instantiate: save_shaders.js
+saves it in the browser.
 """
 
 import pathlib
@@ -122,6 +125,10 @@ def linked(text, modules, done):
 
 
 def main():
+    if len(sys.argv) > 2 and sys.argv[1] == "text":
+        defines = dict(name.partition("=")[::2] for name in sys.argv[3:])
+        print(preprocessed(pathlib.Path(sys.argv[2]), defines))
+        return
     if len(sys.argv) < 4 or sys.argv[1] not in TEXTS:
         sys.exit(f"{__doc__}\nengines: {', '.join(TEXTS)}")
     engine, *checkouts, out = sys.argv[1:]
@@ -133,7 +140,9 @@ def main():
             modules.setdefault(found[1], path)
     out.mkdir(parents=True, exist_ok=True)
     for name, (source, defines) in TEXTS[engine].items():
-        path = next((c / source for c in checkouts if (c / source).is_file()), None)
+        # A checkout of ggml alone has no folder around it.
+        places = [c / s for c in checkouts for s in (source, source.removeprefix("ggml/"))]
+        path = next((place for place in places if place.is_file()), None)
         if not path:
             sys.exit(f"no checkout has {source}: is one of them of {engine}?")
         text = linked(preprocessed(path, dict(defines)), modules, set())

@@ -237,7 +237,7 @@ fn layers_that_are_one_dispatch_have_the_logits_of_transformers() {
         // Heads and attention are two kernels in a short context, one in a longer.
         let contexts: &[usize] = if name == "gemma3-tiny-q4km" { &[64, 200] } else { &[200] };
         for &context in contexts {
-            let grid = Grid { groups: 1, invocations: 64, prefetch: 0 };
+            let grid = Grid { groups: 1, invocations: 64, prefetch: 2 };
             let kv = FloatFormat::F32;
             let graph = build_with(&golden.file, &gpu.caps, context, kv, Some(grid));
             let apart = build(&golden.file, &gpu.caps, context, kv);
@@ -251,6 +251,11 @@ fn layers_that_are_one_dispatch_have_the_logits_of_transformers() {
             let layers = golden.file.config().unwrap().n_layers;
             assert!(recording.runs.len() >= layers, "{name} {context}");
             assert!(recording.dispatches() < apart.recording.dispatches(), "{name} {context}");
+            // Waits bring quantised weights; dense ones are loaded ahead of them by what reads them.
+            let is_quantised = name.contains("q4") || name.contains("q80");
+            let prefetches =
+                recording.runs.iter().any(|run| run.text.text.contains("run_prefetch_"));
+            assert!(prefetches || !is_quantised, "{name} {context}");
             let mut executor = on_gpu(&gpu, &graph);
             // One operation of a run cannot be looked at alone.
             let error = diff::part(&mut executor, Part::Steps(1), 0).unwrap_err();

@@ -142,7 +142,8 @@ TILE = 3
     assert_eq!(output.status.code(), Some(2));
     let said = stderr(&output);
     for fault in [
-        "theirs.wgsl: 9 faults",
+        "theirs.wgsl: 10 faults",
+        "nothing is bound to `y`, which gemv changes",
         "has no override `TILE`",
         "no entry point `gemv_mian`; there are `gemv_main`, `other`",
         "no `FOO`; there are ACT_FORMAT, BETA, K, ",
@@ -158,7 +159,6 @@ TILE = 3
     fs::write(folder.path().join("theirs.toml"), format!("tolerance = \"x\"\n{takes}")).unwrap();
     let said = stderr(&check(&folder, &[]));
     for fault in [
-        "theirs.toml: 4 faults",
         "[takes] FOO is no parameter of gemv; it has ROWS, K, ",
         "[takes] K = \"multiple of x\": expected",
         "[takes] WEIGHT=q9: expected one of f32, f16, bf16",
@@ -307,6 +307,25 @@ fn an_input_that_is_written_is_refused() {
 }
 
 #[test]
+fn a_template_is_named_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("{THEIRS}\n  # ifdef USE_SUBGROUPS\nconst LANES = 32u;\n#endif\n");
+    fs::write(folder.path().join("theirs.wgsl"), text).unwrap();
+    for args in [&["map", "theirs.wgsl", "gemv"][..], &["validate", "theirs.wgsl"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_lathe"))
+            .args(args)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        let said = stderr(&output);
+        let line = THEIRS.lines().count() + 2;
+        assert!(said.contains(&format!("line {line}: `# ifdef USE_SUBGROUPS` is for")), "{said}");
+        assert!(said.contains("instantiate.py text FILE"), "{said}");
+    }
+}
+
+#[test]
 fn a_skeleton_is_written_once_and_asks_for_the_rest() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("theirs.wgsl"), THEIRS).unwrap();
@@ -333,11 +352,13 @@ fn a_skeleton_is_written_once_and_asks_for_the_rest() {
             said.contains("workgroups of gemv_main: `?`: expected a number or a name"),
             "{said}"
         );
+        assert!(said.contains("[takes] WEIGHT=?: expected one of"), "{said}");
     }
     // Nothing of the user's is overwritten.
     let output = lathe(&["map", "theirs.wgsl", "gemv"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("theirs.toml"), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("theirs.toml is there, and is not overwritten: --print"), "{said}");
     assert_eq!(fs::read_to_string(folder.path().join("theirs.toml")).unwrap(), text);
     let printed = lathe(&["map", "theirs.wgsl", "gemv", "--print"]);
     assert_eq!(String::from_utf8_lossy(&printed.stdout), text);
@@ -524,7 +545,8 @@ fn faults_of_stages_and_scratch_memory_are_said() {
     assert_eq!(output.status.code(), Some(2));
     let said = stderr(&output);
     for fault in [
-        "split.toml: 9 faults",
+        "split.toml: 10 faults",
+        "nothing is bound to `y`, which gemv changes",
         "[scratch] gemv has a binding `y`: take another name",
         "[scratch] bad: `FOO`: no `FOO`",
         "[scratch] no stage uses `spare`",
@@ -662,6 +684,22 @@ fn the_state_of_a_sequence_is_a_name_where_a_problem_has_one() {
     let sizes: Vec<_> = sizes.collect();
     assert!(sizes.iter().any(|(seen, size)| seen < size), "{sizes:?}");
     assert!(sizes.iter().any(|(seen, size)| seen > size), "{sizes:?}");
+
+    // A condition on the state is met by states up to its end, not by the first position alone.
+    let condition = format!("[takes]\nwhen = \"N_KV <= 40\"\n{ATTENTION_MAPPED}");
+    write(&condition.replace("[takes]\nKV", "KV"));
+    let output = lathe(&[&["check"], &mine[..], &["--json", "--cases", "24"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = document(&output);
+    let states = report["cases"].as_array().unwrap().iter().map(|case| {
+        let (_, state) = case["shape"].as_str().unwrap().rsplit_once("N_KV=").unwrap();
+        state.parse::<usize>().unwrap()
+    });
+    let states: std::collections::BTreeSet<_> = states.collect();
+    assert_eq!(states.last(), Some(&40), "{states:?}");
+    assert!(states.len() > 4, "{states:?}");
+
+    write(ATTENTION_MAPPED);
 
     // Timed at the position that is asked for, and said so.
     let sources = [100, 200].map(|n_kv| {

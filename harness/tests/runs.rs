@@ -112,7 +112,7 @@ fn of_shape(arch: SynthArch, matrices: Format, context: usize, grid: Grid) -> De
 /// does not wait once, is an error of the graph.
 #[test]
 fn layers_of_every_model_are_runs_that_keep_the_rule() {
-    let grid = |groups, invocations| Grid { groups, invocations, prefetch: 0 };
+    let grid = |groups, invocations| Grid { groups, invocations, prefetch: 2 };
     for (arch, formats) in [
         (SynthArch::Gemma3_1b, [Format::Bf16, Format::Q4_0]),
         (SynthArch::Llama3_2_1b, [Format::Bf16, Format::Q4K]),
@@ -410,7 +410,7 @@ fn three_ways(gpu: &Arc<Gpu>, name: &str, prompt: &[u32], most: usize) {
     let graphs = [
         ("apart", build(true, None)),
         ("by default", build(false, None)),
-        ("as runs", build(false, Some(Grid { groups: 1, invocations: 64, prefetch: 0 }))),
+        ("as runs", build(false, Some(Grid { groups: 1, invocations: 64, prefetch: 2 }))),
     ];
     let fused = |graph: &DecodeGraph| {
         let fuses = |op: &&lathe_harness::plan::recording::Op| op.kernel().fuses.is_some();

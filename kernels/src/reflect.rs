@@ -1,10 +1,11 @@
 //! What a WGSL source says about itself, read from naga instead of being restated.
 
 use naga::valid::{Capabilities as Caps, GlobalUse, ModuleInfo, ValidationFlags, Validator};
-use naga::{AddressSpace, Module, StorageAccess};
+use naga::{AddressSpace, Block, Module, Statement, StorageAccess};
 
 use crate::adapter::{CooperativeMatrix, MatrixScalar};
 use crate::descriptor::Constants;
+use crate::tokens::{Declaration, declarations, tokens};
 
 /// A parsed and validated source with what the harness needs to know of it.
 #[derive(Debug)]
@@ -129,7 +130,25 @@ pub enum ReflectError {
     Constants(String),
 }
 
+/// Whether a block goes round, or one inside it does.
+fn loops(block: &Block) -> bool {
+    block.iter().any(|statement| match statement {
+        Statement::Loop { .. } => true,
+        Statement::Block(inner) => loops(inner),
+        Statement::If { accept, reject, .. } => loops(accept) || loops(reject),
+        Statement::Switch { cases, .. } => cases.iter().any(|case| loops(&case.body)),
+        _ => false,
+    })
+}
+
 impl Reflection {
+    /// Whether any function has a loop.
+    pub fn has_loops(&self) -> bool {
+        let functions = self.module.functions.iter().map(|(_, function)| function);
+        let entries = self.module.entry_points.iter().map(|entry| &entry.function);
+        functions.chain(entries).any(|function| loops(&function.body))
+    }
+
     /// Parses, validates and reads `text`; `path` only names it in errors.
     pub fn of(text: &str, path: &str) -> Result<Self, ReflectError> {
         let module = naga::front::wgsl::parse_str(text)
@@ -141,7 +160,13 @@ impl Reflection {
             .map_err(|e| ReflectError::Wgsl(e.emit_to_string_with_path(text, path)))?;
         let needs_subgroup =
             validate(all.difference(Caps::SUBGROUP | Caps::SUBGROUP_BARRIER)).is_err();
-        let needs_f16 = validate(all.difference(Caps::SHADER_FLOAT16)).is_err();
+        // WebGPU refuses the directive without the feature, whether or not anything is f16.
+        let enabled = tokens(text);
+        let is_f16 = |d: &Declaration<'_>| {
+            d.kind == "enable" && enabled[d.tokens.clone()].iter().any(|t| t.text == "f16")
+        };
+        let needs_f16 = declarations(&enabled).iter().any(is_f16)
+            || validate(all.difference(Caps::SHADER_FLOAT16)).is_err();
 
         let mut buffers = Vec::new();
         let mut handles = Vec::new();

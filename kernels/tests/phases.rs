@@ -165,7 +165,7 @@ fn a_buffer_between_phases_is_written_in_both() {
         buffers: BTreeMap::from([("x", x), ("y", y)]),
         early: false,
         renews: &[],
-            weight_bytes: 0,
+        weight_bytes: 0,
     };
     let grid = Grid { groups: 2, invocations: 32, prefetch: 0 };
     let joined = phases::join(&[phase(0, 1, 2), phase(1, 2, 1)], grid).unwrap();
@@ -238,9 +238,10 @@ fn waits_prefetch_the_next_weights() {
     assert_eq!(brought(&joined.text, 2), [2, 4, 6].map(vectors));
     // With one load a wait two granules of seven: every third and a half.
     let joined = phases::join(&phases, grid(1)).unwrap();
-    assert_eq!(brought(&joined.text, 1), [
-        "run_buffer_2[min(u32(f32(at + 0u) * 1.5f), 2u) * 256u + lane * 8u];"
-    ]);
+    assert_eq!(
+        brought(&joined.text, 1),
+        ["run_buffer_2[min(u32(f32(at + 0u) * 1.5f), 2u) * 256u + lane * 8u];"]
+    );
     assert!(brought(&joined.text, 2)[0].contains("f32(at + 0u) * 3.5f"), "{}", joined.text);
     // None where nobody asks, where the weights are what an earlier phase writes, or are no words.
     assert!(!phases::join(&phases, grid(0)).unwrap().text.contains("run_prefetch"));

@@ -1,5 +1,7 @@
 //! `lathe check`: the correctness sweep.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -15,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Pipelines};
 use crate::judge::check::{CaseResult, Verdict, check, check_plan, sweep, sweep_within};
 use crate::plan::PlanError;
-use crate::plan::user::{Operation, UserKernel};
+use crate::plan::user::{Operation, UserKernel, files_of, reflected};
 use crate::report::table;
 
 #[derive(Debug, Args)]
@@ -237,6 +239,31 @@ fn check_file(
     })
 }
 
+impl CaseResult {
+    /// The name of the file that was checked, if it was one in a variant's place.
+    fn file_name(&self) -> Option<&str> {
+        Path::new(self.wgsl.as_deref()?).file_name()?.to_str()
+    }
+}
+
+/// Whether a case failed whose text has a loop.
+fn may_go_round_too_often(case: &CaseResult) -> bool {
+    let files = case.wgsl.as_deref().map_or_else(Vec::new, |file| files_of(Path::new(file)));
+    let texts: Vec<_> = files.iter().filter_map(|file| reflected(file).ok()).collect();
+    matches!(case.verdict, Verdict::Failed { .. })
+        && (texts.is_empty() || texts.iter().any(|(_, text)| text.has_loops()))
+}
+
+/// Failures of a variant that are shown one by one.
+const SHOWN: usize = 8;
+
+/// How many failures of a case's variant there are with it.
+fn shown_of<'a>(shown: &mut BTreeMap<(&'a str, &'a str), usize>, case: &'a CaseResult) -> usize {
+    let failed = shown.entry((&case.kernel, &case.variant)).or_default();
+    *failed += 1;
+    *failed
+}
+
 fn print(report: &Report) {
     let mut t = table::table(
         &["kernel, variant", "passed", "failed", "n/a", "NMSE", "of bound"],
@@ -268,7 +295,7 @@ fn print(report: &Report) {
             t.add_row(vec![kernel, "", "", "", "", ""]);
         }
         t.add_row(vec![
-            format!("  {}", first.variant),
+            format!("  {}", first.file_name().unwrap_or(&first.variant)),
             counts[0].to_string(),
             counts[1].to_string(),
             counts[2].to_string(),
@@ -284,8 +311,10 @@ fn print(report: &Report) {
         outln!("{golden}");
     }
     let mut reasons: Vec<String> = Vec::new();
+    let mut shown: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for case in &report.cases {
         match &case.verdict {
+            Verdict::Failed { .. } if shown_of(&mut shown, case) > SHOWN => {}
             Verdict::Failed { reason, .. } => {
                 out::verdict(out::Tone::Bad, &format!("FAILED {reason}"));
                 outln!("  repeat: {}", case.reproducer());
@@ -299,7 +328,10 @@ fn print(report: &Report) {
             Verdict::Passed { .. } => {}
         }
     }
-    if report.failed > 0 && report.adapter.name.contains("llvmpipe") {
+    for ((kernel, variant), failed) in shown.into_iter().filter(|(_, failed)| *failed > SHOWN) {
+        outln!("{kernel}/{variant}: {} more failed; --json has them all", failed - SHOWN);
+    }
+    if report.adapter.name.contains("llvmpipe") && report.cases.iter().any(may_go_round_too_often) {
         outln!(
             "llvmpipe ends the loops of an invocation after 65535 rounds without an error \
              (docs/findings/llvmpipe-ends-long-loops.md): a kernel that goes round more often may \

@@ -76,7 +76,7 @@ const PAGES: &[Page] = &[
         false,
         false,
         &[
-            ("map mine.wgsl gemv", "a skeleton on stdout"),
+            ("map mine.wgsl gemv", "a skeleton beside it, mine.toml"),
             ("map mine.wgsl gemv/naive", "in the place of a variant"),
             ("map theirs.wgsl rms_norm", "any kernel"),
         ],

@@ -2,6 +2,7 @@
 //! itself is filled in, what only its author knows is a `?`.
 
 use std::fmt::Write as _;
+use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -39,8 +40,13 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         return Ok(());
     }
     let path = opts.file.with_extension("toml");
-    files::write_new(&path, text.as_bytes())
-        .map_err(|source| Error::Io { path: path.clone(), source })?;
+    files::write_new(&path, text.as_bytes()).map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => Error::Usage(format!(
+            "{} is there, and is not overwritten: --print shows the mapping",
+            path.display()
+        )),
+        _ => Error::Io { path: path.clone(), source },
+    })?;
     let left = text.matches("\"?\"").count();
     outln!("{}: {left} values left to fill in, each a \"?\"", path.display());
     Ok(())
@@ -50,18 +56,22 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
 fn skeleton(kernel: &'static Kernel, reflection: &Reflection) -> String {
     let mut text =
         format!("# How this file stands in the place of a variant of {}.\n", kernel.name);
-    let all = kernel.default_problem().shape;
     text.push_str("\n# Shapes it takes; the sweep draws inside. Remove what it takes any value of.\n[takes]\n");
     for param in kernel.params {
-        let value = param.show(all.get(param.name).unwrap_or_default());
-        let value = value.split_once('=').map_or("", |(_, value)| value);
         let (line, about) = match param.kind {
             ParamKind::Choice { set, .. } => {
                 let names: Vec<_> = set.all().iter().map(|(name, _)| *name).collect();
-                (format!("{} = \"{value}\"", param.name), names.join(", "))
+                (format!("{} = \"?\"", param.name), names.join(", "))
             }
-            ParamKind::Start { .. } => (format!("{} = 0", param.name), param.doc.to_owned()),
-            _ => (format!("# {} = \"multiple of 4\"", param.name), param.doc.to_owned()),
+            ParamKind::Dim { .. } => {
+                (format!("# {} = \"multiple of 4\"", param.name), param.doc.to_owned())
+            }
+            ParamKind::OneOf(sizes) => {
+                (format!("# {} = {}", param.name, sizes[0]), param.doc.to_owned())
+            }
+            ParamKind::Start { .. } => (format!("# {} = 0", param.name), param.doc.to_owned()),
+            // Numbers go to uniforms and overrides; a text takes any.
+            ParamKind::Float { .. } => continue,
         };
         let _ = writeln!(text, "{line:<32} # {about}");
     }
@@ -177,7 +187,7 @@ mod tests {
         let reflection = Reflection::of(text, "theirs.wgsl").expect("a module");
         let text = skeleton(kernel, &reflection);
         for line in [
-            "WEIGHT = \"bf16\"",
+            "WEIGHT = \"?\"",
             "entry = \"gemv_main\"",
             "# @workgroup_size(32, 1, 1)",
             "W = \"weights\"",

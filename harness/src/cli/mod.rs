@@ -394,7 +394,9 @@ fn check_others(
     if operation.is_some() && others.checked == 1 {
         others.checked = 0;
     }
-    if others.checked == 0 && !one_shape {
+    // A file that does not take what is to be timed is said to be unavailable there.
+    let takes_it = || timed.iter().any(|problem| plan(problem).is_ok());
+    if others.checked == 0 && !one_shape && takes_it() {
         let file = file.display().to_string();
         eprintln!(
             "lathe: {}: it takes no other shape to be checked on; the result says `one shape`",

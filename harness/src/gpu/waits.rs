@@ -15,7 +15,7 @@ const INVOCATIONS: u32 = 256;
 /// Workgroups of a run: 128 were measured, fewer are for devices that have no room for them.
 const GROUPS: [u32; 3] = [128, 64, 32];
 /// Sectors of weights that an invocation prefetches at a wait.
-const PREFETCH: u32 = 0;
+const PREFETCH: u32 = 2;
 
 impl Gpu {
     /// The grid on which a layer's operations can be one dispatch, or why there is none.
@@ -55,9 +55,12 @@ impl Gpu {
         }
         let mut reason = String::new();
         for groups in GROUPS {
-            let largest = Grid { groups: 2 * groups, invocations: self.caps.invocations, prefetch: 0 };
+            let largest =
+                Grid { groups: 2 * groups, invocations: self.caps.invocations, prefetch: 0 };
             match self.waits(largest, ROUNDS)? {
-                None => return Ok(Ok(Grid { groups, invocations: INVOCATIONS, prefetch: PREFETCH })),
+                None => {
+                    return Ok(Ok(Grid { groups, invocations: INVOCATIONS, prefetch: PREFETCH }));
+                }
                 Some(fault) => reason = fault,
             }
         }

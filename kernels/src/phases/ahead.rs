@@ -211,7 +211,9 @@ impl<'a> Walk<'a> {
                 }
                 // Made by the join: it loads weights, which nobody writes, and keeps nothing.
                 Statement::Call { function, .. }
-                    if super::prefetch::is_one(self.module.functions[*function].name.as_deref()) => {}
+                    if super::prefetch::is_one(
+                        self.module.functions[*function].name.as_deref(),
+                    ) => {}
                 Statement::Call { function, .. } if !waited => {
                     let function = &self.module.functions[*function];
                     if body.is_main {

@@ -616,7 +616,9 @@ impl Case {
             if self.is(i, Role::Output) {
                 let poison = poison().to_le_bytes();
                 if let Some(index) = bytes.chunks_exact(4).position(|word| word == poison) {
-                    return Ok(broken(format!("[{index}] was never written")));
+                    return Ok(broken(format!(
+                        "[{index}] was never written, or is made of what lies behind the end of an input"
+                    )));
                 }
             }
             left.insert(TensorId(i), bytes);

@@ -98,9 +98,14 @@ impl UserKernel {
         let is_used = |name: &str| {
             bound.bindings.iter().any(|stage| stage.values().any(|bound| bound == name))
         };
-        for b in self.kernel.bindings.iter().filter(|b| b.role == Role::Output) {
-            if !is_used(b.name) {
-                faults.add(format!("nothing is bound to output `{}`", b.name));
+        for b in self.kernel.bindings.iter().filter(|b| !is_used(b.name)) {
+            match b.role {
+                Role::Output => faults.add(format!("nothing is bound to output `{}`", b.name)),
+                Role::InOut => faults.add(format!(
+                    "nothing is bound to `{}`, which {} changes",
+                    b.name, self.kernel.name
+                )),
+                Role::Input | Role::Scratch | Role::Counter => {}
             }
         }
         for name in self.mapping.scratch.keys().filter(|name| !is_used(&scratch_name(name))) {

@@ -64,6 +64,8 @@ pub struct UserKernel {
     mapping: Mapping,
     takes: Takes,
     tolerated: Option<Tolerated>,
+    /// What of the mapping could not be read.
+    unread: Vec<String>,
     /// Of an operation of the user's own.
     golden: Option<Arc<Golden>>,
 }
@@ -172,9 +174,27 @@ fn is_mapping(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "toml")
 }
 
+/// Whether a line is one of a preprocessor, which no WGSL has.
+fn is_preprocessors(line: &str) -> bool {
+    let word = line.trim_start().strip_prefix('#').map(str::trim_start).unwrap_or_default();
+    let word = word.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+    matches!(word, "if" | "ifdef" | "ifndef" | "elif" | "else" | "endif" | "define" | "include")
+}
+
 /// The text of a file with its modules, and what naga says of it.
 pub fn reflected(path: &Path) -> Result<(String, Reflection), PlanError> {
     let text = files::read_text(path, files::TEXT).map_err(|e| refused(path, e))?;
+    if let Some((i, line)) = text.lines().enumerate().find(|(_, line)| is_preprocessors(line)) {
+        return Err(refused(
+            path,
+            format!(
+                "line {}: `{}` is for a preprocessor, which WGSL has none of: give the text that the engine \
+                 makes of it (`python3 mappings/instantiate.py text FILE NAME=VALUE…` does that for ggml's)",
+                i + 1,
+                line.trim()
+            ),
+        ));
+    }
     // The directive, which naga refuses, goes; its line stays.
     let lines = text.lines().map(|line| if line.trim() == "enable subgroups;" { "" } else { line });
     Plan::reflect(&lines.collect::<Vec<_>>().join("\n"), &path.display().to_string())
@@ -307,9 +327,19 @@ impl UserKernel {
                 Some(Tolerated::Own { k: own.k, nmse: own.nmse })
             }
         };
-        faults.end(&beside)?;
+        // Said with what else is wrong, once it is planned.
+        let unread = faults.always;
         let golden = operation.map(|operation| Arc::clone(&operation.golden));
-        Ok(Self { path: path.to_owned(), modules, kernel, mapping, takes, tolerated, golden })
+        Ok(Self {
+            path: path.to_owned(),
+            modules,
+            kernel,
+            mapping,
+            takes,
+            tolerated,
+            golden,
+            unread,
+        })
     }
 
     /// Whether its mapping says which shapes it takes.
@@ -327,8 +357,9 @@ impl UserKernel {
         self.tolerated.is_some()
     }
 
-    /// The nearest problem within what it takes of each parameter; none where a condition fails all
-    /// the same. `pick(n)` draws a number below `n`.
+    /// The nearest problem within what it takes of each parameter, with the state at the end of what a
+    /// condition allows, or anywhere before it; none where a condition fails all the same. `pick(n)`
+    /// draws a number below `n`.
     pub fn within(
         &self,
         mut problem: Problem,
@@ -336,10 +367,34 @@ impl UserKernel {
         pick: &mut dyn FnMut(u32) -> u32,
     ) -> Option<Problem> {
         self.takes.fit(&mut problem, pick);
-        let names = self.names(&problem.shape, Some(problem.state), caps);
-        let refusal = self.takes.refuses(&problem.shape, &names);
-        // What is wrong with a condition is said when it is planned.
-        refusal.map_or(true, |refusal| refusal.is_none()).then_some(problem)
+        let takes = |problem: &Problem| {
+            let names = self.names(&problem.shape, Some(problem.state), caps);
+            let refusal = self.takes.refuses(&problem.shape, &names);
+            // What is wrong with a condition is said when it is planned.
+            refusal.map_or(true, |refusal| refusal.is_none())
+        };
+        if takes(&problem) {
+            return Some(problem);
+        }
+        self.kernel.state.iter().find_map(|word| {
+            let value = problem.get(word)? as u64;
+            let with = |value: u64| {
+                let mut problem = problem.clone();
+                problem.set(word, value as f64);
+                problem
+            };
+            // The largest power of two below it that is taken, and from there the last before it that is.
+            let halves = std::iter::successors(Some(value / 2), |v| Some(v / 2));
+            let mut low = halves.take_while(|v| *v > 0).find(|v| takes(&with(*v)))?;
+            let (first, mut beyond) = (low, value);
+            while low + 1 < beyond {
+                let middle = low.midpoint(beyond);
+                if takes(&with(middle)) { low = middle } else { beyond = middle }
+            }
+            let drawn = first + u64::from(pick((low - first + 1) as u32));
+            let wanted = if pick(2) == 0 { low } else { drawn };
+            [wanted, low].map(with).into_iter().find(takes)
+        })
     }
 
     /// What expressions may name: parameters, the state that the kernel reads, and without being
@@ -425,7 +480,7 @@ impl UserKernel {
         {
             return Err(PlanError::Unavailable(reason));
         }
-        let mut faults = Faults::default();
+        let mut faults = Faults { always: self.unread.clone(), ..Faults::default() };
         self.check_names(&mut faults);
         let given = self.given(variant, shape, caps);
         let constants = self.constants(main, None, &given, &parameters, &mut faults)?;

@@ -106,6 +106,11 @@ impl Rule {
         };
         let texts = taken.texts();
         let known = |p: &&Param| p.name.eq_ignore_ascii_case(name) || p.before.contains(&name);
+        if kernel.state.iter().any(|p| p.name.eq_ignore_ascii_case(name)) {
+            return Err(format!(
+                "{name} is state, which a condition may name: when = \"{name} <= 4\""
+            ));
+        }
         let param = kernel.params.iter().find(known).ok_or_else(|| {
             let known: Vec<_> = kernel.params.iter().map(|p| p.name).collect();
             format!("{name} is no parameter of {}; it has {}", kernel.name, known.join(", "))
