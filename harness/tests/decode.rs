@@ -251,7 +251,8 @@ fn layers_that_are_one_dispatch_have_the_logits_of_transformers() {
             let layers = golden.file.config().unwrap().n_layers;
             assert!(recording.runs.len() >= layers, "{name} {context}");
             assert!(recording.dispatches() < apart.recording.dispatches(), "{name} {context}");
-            // Waits bring quantised weights; dense ones are loaded ahead of them by what reads them.
+            // Waits bring quantised weights; dense ones are loaded ahead of them by what reads
+            // them.
             let is_quantised = name.contains("q4") || name.contains("q80");
             let prefetches =
                 recording.runs.iter().any(|run| run.text.text.contains("run_prefetch_"));

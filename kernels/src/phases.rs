@@ -51,8 +51,8 @@ pub struct Grid {
     pub groups: u32,
     /// Invocations of each.
     pub invocations: u32,
-    /// Sectors of weights that each invocation brings into the device's cache at a wait, those of the phases
-    /// that come next: memory is idle then. Invocations of the first 32 poll meanwhile.
+    /// Sectors of weights that each invocation brings into the device's cache at a wait, those of
+    /// the phases that come next: memory is idle then. Invocations of the first 32 poll meanwhile.
     pub prefetch: u32,
 }
 

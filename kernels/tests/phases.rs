@@ -189,8 +189,8 @@ fn a_buffer_between_phases_is_written_in_both() {
     assert!(error(&[unbound], grid).contains("is not bound"));
 }
 
-/// What waits bring: all of the next weights where they have the loads for it, else every so manyth part,
-/// and nothing of what the run writes or loads ahead of its waits itself.
+/// What waits bring: all of the next weights where they have the loads for it, else every so manyth
+/// part, and nothing of what the run writes or loads ahead of its waits itself.
 #[test]
 fn waits_prefetch_the_next_weights() {
     let text = |element: &str| {
@@ -229,8 +229,8 @@ fn waits_prefetch_the_next_weights() {
         let loads = body.lines().filter_map(|line| line.trim().strip_prefix("seen ^= "));
         loads.map(str::to_owned).collect()
     };
-    // Three granules are two rounds, the second of which has one to spare; seven are four, of which the waits
-    // have one and three.
+    // Three granules are two rounds, the second of which has one to spare; seven are four, of which
+    // the waits have one and three.
     let words = |at| format!("run_buffer_2[min(at + {at}u, 2u) * 256u + lane * 8u];");
     let vectors =
         |at| format!("bitcast<u32>(run_buffer_3[min(at + {at}u, 6u) * 64u + lane * 2u].x);");

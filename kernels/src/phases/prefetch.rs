@@ -1,8 +1,9 @@
 //! What waits bring into the device's cache: weights of the phases that come next.
 //!
-//! While workgroups wait for each other, and while attention looks at a few slots, the memory of weights is
-//! idle. The invocations of a workgroup that do not poll then load one word of every sector of weights that a
-//! later phase reads. Nothing is kept: the phase loads them again, from the cache.
+//! While workgroups wait for each other, and while attention looks at a few slots, the memory of
+//! weights is idle. The invocations of a workgroup that do not poll then load one word of every
+//! sector of weights that a later phase reads. Nothing is kept: the phase loads them again, from
+//! the cache.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -13,7 +14,8 @@ use super::{ARRIVALS, Grid, JoinedPhase, Phase, STRIDE};
 
 /// Bytes that one load brings: what memory is read in on every device that was looked at.
 const SECTOR: u32 = 32;
-/// Invocations that poll or stand beside those that do, and invocations that load neighbouring sectors.
+/// Invocations that poll or stand beside those that do, and invocations that load neighbouring
+/// sectors.
 const TOGETHER: u32 = 32;
 /// Bytes that neighbouring invocations bring.
 const GRANULE: u32 = TOGETHER * SECTOR;
@@ -121,8 +123,8 @@ impl Prefetches {
                 };
                 let Weights { granules, stride, read, .. } = weights;
                 let per_round = self.groups * self.teams;
-                // Where not all of it is brought, what is brought lies evenly, and so does what every workgroup
-                // of the phase finds.
+                // Where not all of it is brought, what is brought lies evenly, and so does what
+                // every workgroup of the phase finds.
                 let brought = (weights.planned * per_round).min(granules);
                 let apart = f64::from(granules) / f64::from(brought);
                 for round in share.first..share.first + share.rounds {

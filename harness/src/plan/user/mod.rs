@@ -357,9 +357,9 @@ impl UserKernel {
         self.tolerated.is_some()
     }
 
-    /// The nearest problem within what it takes of each parameter, with the state at the end of what a
-    /// condition allows, or anywhere before it; none where a condition fails all the same. `pick(n)`
-    /// draws a number below `n`.
+    /// The nearest problem within what it takes of each parameter, with the state at the end of
+    /// what a condition allows, or anywhere before it; none where a condition fails all the same.
+    /// `pick(n)` draws a number below `n`.
     pub fn within(
         &self,
         mut problem: Problem,
@@ -383,7 +383,8 @@ impl UserKernel {
                 problem.set(word, value as f64);
                 problem
             };
-            // The largest power of two below it that is taken, and from there the last before it that is.
+            // The largest power of two below it that is taken, and from there the last before it
+            // that is.
             let halves = std::iter::successors(Some(value / 2), |v| Some(v / 2));
             let mut low = halves.take_while(|v| *v > 0).find(|v| takes(&with(*v)))?;
             let (first, mut beyond) = (low, value);
