@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lathe_harness::data::record::Record;
-use lathe_harness::report::pages::{Measurements, Page, Saved, index, results, stale};
+use lathe_harness::report::pages::{Measurements, Page, Saved, engines, index, results, stale};
 
 const RECORDS: &str = "benches/records";
 
@@ -75,6 +75,8 @@ fn generated() -> BTreeMap<String, String> {
     pages.insert(format!("{RECORDS}/README.md"), index);
     let head = format!("{RECORDS}/results.md");
     pages.insert("docs/results.md".into(), results(&read(&head), &head, &mut record).unwrap());
+    let head = format!("{RECORDS}/engines.md");
+    pages.insert("docs/engines.md".into(), engines(&read(&head), &head, &measurements));
     pages
 }
 

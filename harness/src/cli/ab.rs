@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use clap::Args;
+use lathe_kernels::{Kernel, Problem};
 
 use super::Global;
 use super::generation::recorded_name;
@@ -14,11 +15,12 @@ use crate::data::record::{Ab, AbBlock, AbSide, Body, Flag, GoldenFile, Record};
 use crate::data::rng::Rng;
 use crate::data::stats;
 use crate::error::{Error, Result};
-use crate::gpu::{Checks, Pipelines, Span};
+use crate::gpu::{Checks, Gpu, Pipelines, Span};
 use crate::judge::check::Case;
 use crate::measure::ab::{self, AbOptions};
 use crate::measure::{Bench, BenchOptions, environment};
-use crate::plan::user::is_file;
+use crate::plan::select::{Hints, select};
+use crate::plan::user::{UserKernel, is_file};
 use crate::plan::{Plan, PlanError};
 use crate::report::table;
 
@@ -29,8 +31,8 @@ pub(super) struct Opts {
     /// Of an operation of your own: the file that is judged against FILE.toml, as --b
     #[arg(value_name = "FILE", conflicts_with_all = ["a", "b"])]
     other: Option<String>,
-    /// First side: VARIANT or [VARIANT=]FILE.wgsl, a file in that variant's place (else the
-    /// first's); for `decode` KERNEL=VARIANT, KERNEL[/VARIANT]=FILE.wgsl,
+    /// First side: VARIANT, `selected` for the one that decode takes, or [VARIANT=]FILE.wgsl, a
+    /// file in that variant's place (else the first's); for `decode` KERNEL=VARIANT, KERNEL[/VARIANT]=FILE.wgsl,
     /// or weights=f16 (any type of `lathe quantize`) for weights converted while loading, beside
     /// weights=as_stored; or runs=off, runs=128x512 and so on, as --runs of decode
     #[arg(long, value_name = "VARIANT")]
@@ -38,7 +40,8 @@ pub(super) struct Opts {
     /// Second side, judged against the first
     #[arg(long, value_name = "VARIANT")]
     b: Option<String>,
-    /// Shape; what is not named keeps the kernel's default
+    /// Shape; what is not named keeps the kernel's default. Without it the nearest to that which
+    /// the files take
     #[arg(long)]
     shape: Option<String>,
     /// GGUF file, for `decode`
@@ -91,7 +94,7 @@ impl Opts {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let names = opts.sides()?;
+    let mut names = opts.sides()?;
     let operation = super::operation(Some(&opts.kernel))?;
     let gpu = Arc::new(global.open()?);
     if gpu.adapter.software && !opts.allow_software {
@@ -143,6 +146,13 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 (kernel, super::shapes::one(kernel, opts.shape.as_deref())?)
             }
         };
+        let problem = match (&opts.shape, operation) {
+            (None, None) => within_files(kernel, problem, &names, &gpu)?,
+            _ => problem,
+        };
+        for name in names.iter_mut().filter(|name| *name == SELECTED) {
+            *name = selected(kernel, &problem, &gpu)?;
+        }
         let sides = [super::place(kernel, &names[0])?, super::place(kernel, &names[1])?];
         let mut outside = [None, None];
         for ((variant, file), outside) in sides.iter().zip(&mut outside) {
@@ -241,6 +251,34 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     report(global, opts, &Record::new(environment, Body::Ab(body)))
 }
 
+/// The side that stands for the variant that decode takes.
+const SELECTED: &str = "selected";
+
+/// The variant that decode takes for a problem on this adapter. Tuned choices do not count: a
+/// variant that is named has the constants of its declaration.
+fn selected(kernel: &'static Kernel, problem: &Problem, gpu: &Gpu) -> Result<String> {
+    let selection = select(kernel, &problem.shape, &gpu.caps, &Hints::new(), None)
+        .map_err(|e| Error::Usage(e.to_string()))?;
+    Ok(selection.plan.variant)
+}
+
+/// The first benchmark, moved into what the sides that are files take.
+fn within_files(
+    kernel: &'static Kernel,
+    problem: Problem,
+    names: &[String; 2],
+    gpu: &Gpu,
+) -> Result<Problem> {
+    let mut moved = problem;
+    for name in names.iter().filter(|name| *name != SELECTED) {
+        let (_, Some(file)) = super::place(kernel, name)? else { continue };
+        let file = UserKernel::read(&file, kernel).map_err(PlanError::into_usage)?;
+        // What it does not take anywhere near is said when it is planned.
+        moved = file.within(moved.clone(), &gpu.caps, &mut |_| 0).unwrap_or(moved);
+    }
+    Ok(moved)
+}
+
 /// Saves and prints a record; an error where it has no verdict.
 fn report(global: &Global, opts: &Opts, record: &Record) -> Result<()> {
     let Body::Ab(ab) = &record.body else { return Ok(()) };
@@ -279,7 +317,7 @@ fn print(ab: &Ab) {
     if let (Some(a), Some(b)) = (&ab.a_side, &ab.b_side) {
         let (low, high) = (a.nmse.min(b.nmse).max(1e-16), a.nmse.max(b.nmse));
         if high > 10.0 * low {
-            outln!("one side is more exact by {:.0} times: they do not do the same", high / low);
+            outln!("errors differ {:.0} times: one side rounds more, or does less", high / low);
         }
     }
     let sides = [("A", &ab.a_side), ("B", &ab.b_side)];
