@@ -32,9 +32,10 @@ pub(super) struct Opts {
     #[arg(value_name = "FILE", conflicts_with_all = ["a", "b"])]
     other: Option<String>,
     /// First side: VARIANT, `selected` for the one that decode takes, or [VARIANT=]FILE.wgsl, a
-    /// file in that variant's place (else the first's); for `decode` KERNEL=VARIANT, KERNEL[/VARIANT]=FILE.wgsl,
-    /// or weights=f16 (any type of `lathe quantize`) for weights converted while loading, beside
-    /// weights=as_stored; or runs=off, runs=128x512 and so on, as --runs of decode
+    /// file in that variant's place (else the first's); for `decode` KERNEL=VARIANT,
+    /// KERNEL[/VARIANT]=FILE.wgsl, or weights=f16 (any type of `lathe quantize`) for weights
+    /// converted while loading, beside weights=as_stored; or runs=off, runs=128x512 and so on, as
+    /// --runs of decode
     #[arg(long, value_name = "VARIANT")]
     a: Option<String>,
     /// Second side, judged against the first
