@@ -1,7 +1,7 @@
 //! Markdown that restates declarations and records: `docs/kernels/<op>.md`,
-//! `benches/records/README.md`, `docs/results.md` and `docs/engines.md`. The hand-written part of each, a `page.md` or
-//! `results.md`, is completed here. Texts in, texts out: `tests/pages.rs` reads and writes the
-//! files.
+//! `benches/records/README.md`, `docs/results.md` and `docs/engines.md`. The hand-written part of
+//! each, a `page.md` or `results.md`, is completed here. Texts in, texts out: `tests/pages.rs`
+//! reads and writes the files.
 
 mod declared;
 mod markdown;
