@@ -124,10 +124,11 @@ pub(super) fn build(environment: &Environment) -> Option<String> {
     let mut choices = String::new();
     let mut hint = false;
     for word in words {
-        if hint || word.starts_with("--hint") || word == "--untuned" {
+        let chooses = ["--hint", "--runs", "--untuned"].iter().any(|name| word.starts_with(name));
+        if hint || chooses {
             choices.push_str(&format!(" {word}"));
         }
-        hint = word == "--hint";
+        hint = matches!(word, "--hint" | "--runs");
     }
     Some(format!("{commit}{choices}"))
 }
