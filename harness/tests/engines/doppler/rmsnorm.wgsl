@@ -20,7 +20,8 @@ fn row(token: u32) {
     let scale = u.output_scale / sqrt(squares / f32(u.size) + u.eps);
     for (var i = 0u; i < u.size; i++) {
         let at = token * u.size + i;
-        output[at] = input[at] * scale * (bitcast<f32>(weight[i]) + select(0.0, 1.0, RMS_NORM_OFFSET));
+        let w = bitcast<f32>(weight[i]) + select(0.0, 1.0, RMS_NORM_OFFSET);
+        output[at] = input[at] * scale * w;
         if (u.has_residual != 0u) { output[at] += residual[at]; }
         if (OUTPUT_PRENORM) { residual_sum_output[at] = input[at]; }
     }
