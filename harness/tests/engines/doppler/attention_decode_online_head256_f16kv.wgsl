@@ -31,22 +31,18 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i
     var sum = 0.0;
     var mixed = 0.0;
     for (var first = 0u; first < length; first += 256u) {
-        scores[i] = -3.0e38;
         if (first + i < length) { scores[i] = score(wg.x, first + i); }
         workgroupBarrier();
-        var top = largest;
-        for (var j = 0u; j < 256u; j++) { top = max(top, scores[j]); }
-        workgroupBarrier();
-        scores[i] = exp(scores[i] - top);
-        workgroupBarrier();
-        sum *= exp(largest - top);
-        mixed *= exp(largest - top);
-        largest = top;
         for (var j = 0u; j < min(256u, length - first); j++) {
-            sum += scores[j];
-            mixed += scores[j] * f32(V[((first + j) * u.num_kv_heads + kv_head) * 256u + i]);
+            let top = max(largest, scores[j]);
+            let fade = exp(largest - top);
+            let p = exp(scores[j] - top);
+            let row = (first + j) * u.num_kv_heads + kv_head;
+            sum = sum * fade + p;
+            mixed = mixed * fade + p * f32(V[row * u.head_dim + i]);
+            largest = top;
         }
         workgroupBarrier();
     }
-    output[wg.x * 256u + i] = mixed / sum;
+    output[wg.x * u.head_dim + i] = mixed / sum;
 }
