@@ -37,10 +37,32 @@ TEXTS = {
         "mul_mat_vec_q4_0.wgsl": (f"{GGML}/mul_mat_vec.wgsl", VECTOR | Q4_0),
     },
     "doppler": {
-        name: (f"src/gpu/kernels/{name}", {})
-        for name in ("matmul_gemv_subgroup.wgsl", "attention_decode_online_f16kv.wgsl")
+        f"{name}.wgsl": (f"src/gpu/kernels/{name}.wgsl", {})
+        for name in (
+            "attention_decode_online_f16kv",
+            "attention_decode_online_head256_f16kv",
+            "dequant_subgroup",
+            "fused_ffn",
+            "fused_matmul_q4",
+            "fused_matmul_q4_widetile",
+            "fused_matmul_rmsnorm",
+            "matmul_f16w_f32a_tiled",
+            "matmul_gemv",
+            "matmul_gemv_subgroup",
+            "residual",
+            "rmsnorm",
+            "rope",
+            "silu",
+        )
     },
-    "wgml": {"rms_norm.wgsl": ("crates/wgml/src/ops/rms_norm.wgsl", {})},
+    "wgml": {"rms_norm.wgsl": ("crates/wgml/src/ops/rms_norm.wgsl", {})}
+    | {
+        f"gemv_quant_{name}.wgsl": (
+            f"crates/wgml/src/ops/gemv_quant_{name}.wgsl",
+            {"ROW_MAJOR": ""},
+        )
+        for name in ("q4_0x2", "q4_k", "q5_k", "q6_kx2", "q8_0x2")
+    },
 }
 
 
@@ -103,7 +125,7 @@ def preprocessed(path, defines):
     return "\n".join(out)
 
 
-def linked(text, modules, done):
+def linked(text, modules, defines, done):
     """A text with its `#import path as Name` carried out: `Name::item` becomes `Name_item`."""
     imports = re.findall(r"^#import\s+([\w:]+)\s+as\s+(\w+);?\s*$", text, re.M)
     text = re.sub(r"^#(import|define_import_path)\b.*$", "", text, flags=re.M)
@@ -115,9 +137,9 @@ def linked(text, modules, done):
         done.add(path)
         if path not in modules:
             sys.exit(f"no file has #define_import_path {path}")
-        module = preprocessed(modules[path], {})
+        module = preprocessed(modules[path], dict(defines))
         own = re.findall(r"^\s*(?:fn|struct|const|alias)\s+(\w+)", module, re.M)
-        module = linked(module, modules, done)
+        module = linked(module, modules, defines, done)
         for item in own:
             module = re.sub(rf"(?<!\.)\b{item}\b", f"{name}_{item}", module)
         before += module + "\n"
@@ -145,7 +167,7 @@ def main():
         path = next((place for place in places if place.is_file()), None)
         if not path:
             sys.exit(f"no checkout has {source}: is one of them of {engine}?")
-        text = linked(preprocessed(path, dict(defines)), modules, set())
+        text = linked(preprocessed(path, dict(defines)), modules, defines, set())
         (out / name).write_text(text + "\n")
     for mapping in sorted((pathlib.Path(__file__).parent / engine).glob("*.toml")):
         shutil.copy(mapping, out)

@@ -1,6 +1,7 @@
 // wrong gemv_main: packing = "file" =>
 // wrong gemv_vec4: packing = "file" =>
 // wrong gemv_multicol: packing = "file" =>
+// wrong gemv_cols64: packing = "file" =>
 // wrong gemv_transposed: "columns" => "rows"
 enable f16;
 override WORKGROUP_SIZE: u32 = 64u;
@@ -30,4 +31,8 @@ fn main_vec4(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_ind
 @compute @workgroup_size(WORKGROUP_SIZE, 1, 1)
 fn main_multicol(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i: u32) {
     if (i < 32u && u.K % 4u == 0u) { column((wg.y * u.workgroups_x + wg.x) * 32u + i); }
+}
+@compute @workgroup_size(WORKGROUP_SIZE, 1, 1)
+fn main_cols64(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i: u32) {
+    if (i < 64u) { column((wg.y * u.workgroups_x + wg.x) * 64u + i); }
 }

@@ -1,0 +1,22 @@
+// wrong matmul_f16_tiled: packing = "file" =>
+enable f16;
+struct Uniforms {
+    M: u32, N: u32, K: u32, alpha: f32, transpose_b: u32, _pad0: u32, _pad1: u32, _pad2: u32,
+}
+@group(0) @binding(0) var<uniform> u: Uniforms;
+@group(0) @binding(1) var<storage, read> A: array<f32>;
+@group(0) @binding(2) var<storage, read> B: array<f16>;
+@group(0) @binding(3) var<storage, read_write> C: array<f32>;
+@compute @workgroup_size(16, 16)
+fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_id) lane: vec3<u32>) {
+    for (var i = lane.x; i < 64u; i += 16u) {
+        for (var j = lane.y; j < 64u; j += 16u) {
+            let row = wg.x * 64u + i;
+            let col = wg.y * 64u + j;
+            if (row >= u.M || col >= u.N) { continue; }
+            var sum = 0.0;
+            for (var k = 0u; k < u.K; k++) { sum += A[row * u.K + k] * f32(B[col * u.K + k]); }
+            C[row * u.N + col] = sum * u.alpha;
+        }
+    }
+}
