@@ -6,10 +6,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::slice;
 
-use lathe_harness::data::gate::{GateCase, GateVerdict, compare};
-use lathe_harness::data::record::{self, Body, Environment, Record};
+use lathe_harness::data::record::{self, Body, Record};
 use lathe_harness::report::cases::jsonl;
 use serde_json::Value;
 
@@ -96,48 +94,6 @@ fn report_and_compare_read_every_committed_record() {
             _ => assert_eq!(output.status.code(), Some(0), "{}: {said}", path.display()),
         }
     }
-}
-
-/// The commit that a record was made of, and what its command chose; none where the tree was dirty.
-fn source_of(environment: &Environment) -> Option<(&str, Vec<&str>)> {
-    let commit = environment.commit.as_deref().filter(|_| environment.dirty == Some(false))?;
-    let words: Vec<_> = environment.command.as_deref()?.split(' ').collect();
-    let is_choice = |word: &str| word.starts_with("--hint") || word.starts_with("--runs");
-    let chosen = (0..words.len()).filter(|i| {
-        let follows = *i > 0 && matches!(words[i - 1], "--hint" | "--runs");
-        follows || is_choice(words[*i])
-    });
-    Some((commit, chosen.map(|i| words[i]).collect()))
-}
-
-/// Of any two committed records the later may be slower than the earlier, or the other way round;
-/// what did not change between them is never what fails, and records of one source never fail.
-#[test]
-fn committed_records_of_equal_source_are_never_a_slowdown() {
-    let records: Vec<_> =
-        committed().into_iter().map(|path| (Record::read(&path).unwrap(), path)).collect();
-    let (mut compared, mut of_one_source) = (0, 0);
-    for (base, at) in &records {
-        for (new, path) in &records {
-            let Ok(report) = compare(slice::from_ref(base), slice::from_ref(new), false) else {
-                continue;
-            };
-            compared += 1;
-            let said = format!("{} against {}", path.display(), at.display());
-            let failed = |case: &&GateCase| {
-                matches!(case.verdict, GateVerdict::Slowdown | GateVerdict::Wrong)
-            };
-            for case in report.cases.iter().filter(failed) {
-                assert!(case.changed, "{said}: {}", case.key);
-            }
-            let [was, is] = [base, new].map(|record| &record.environment);
-            if source_of(was).is_some_and(|source| Some(source) == source_of(is)) {
-                of_one_source += 1;
-                assert_ne!(report.exit_code(), 1, "{said}");
-            }
-        }
-    }
-    assert!(compared > 250 && of_one_source > 50, "{compared}, {of_one_source}");
 }
 
 /// The measured ceilings are known to 2 %. A record above them was taken before Lathe knew that its

@@ -98,14 +98,15 @@ impl UserKernel {
         let is_used = |name: &str| {
             bound.bindings.iter().any(|stage| stage.values().any(|bound| bound == name))
         };
-        for b in self.kernel.bindings.iter().filter(|b| !is_used(b.name)) {
-            match b.role {
-                Role::Output => faults.add(format!("nothing is bound to output `{}`", b.name)),
-                Role::InOut => faults.add(format!(
-                    "nothing is bound to `{}`, which {} changes",
-                    b.name, self.kernel.name
-                )),
-                Role::Input | Role::Scratch | Role::Counter => {}
+        let of_role = |role: Role| self.kernel.bindings.iter().filter(move |b| b.role == role);
+        for b in of_role(Role::Output).filter(|b| !is_used(b.name)) {
+            faults.add(format!("nothing is bound to output `{}`", b.name));
+        }
+        // With some parameters one of several stays as it is; all of them never do.
+        if of_role(Role::Output).count() == 0 && !of_role(Role::InOut).any(|b| is_used(b.name)) {
+            for b in of_role(Role::InOut) {
+                let kernel = self.kernel.name;
+                faults.add(format!("nothing is bound to `{}`, which {kernel} changes", b.name));
             }
         }
         for name in self.mapping.scratch.keys().filter(|name| !is_used(&scratch_name(name))) {
