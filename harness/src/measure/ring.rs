@@ -127,6 +127,11 @@ impl Ring {
         self.bytes
     }
 
+    /// The copies of a tensor, in their order.
+    pub(super) fn copies_of(&self, id: TensorId) -> impl Iterator<Item = &Arc<Block>> {
+        self.copies.iter().flatten().filter(move |(own, _)| *own == id).map(|(_, block)| block)
+    }
+
     /// Tensors that have copies.
     pub(super) fn rotates(&self, id: TensorId) -> bool {
         self.copies[0].iter().any(|(own, _)| *own == id)
