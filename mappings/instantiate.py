@@ -22,20 +22,49 @@ GGML = "ggml/src/ggml-webgpu/wgsl-shaders"
 VECTOR = {
     "SCALAR": "",
     "SRC1_INNER_TYPE": "f32",
-    "WG_SIZE": "64u",
-    "OUTPUTS_PER_WG": "4u",
-    "NUM_COLS": "1u",
+    "WG_SIZE": "256",
+    "OUTPUTS_PER_WG": "4",
+    "NUM_COLS": "1",
     "USE_WORKGROUP_REDUCTION": "",
 }
-F16 = {"MUL_ACC_FLOAT": "", "SRC0_INNER_TYPE": "f16", "TYPE_F16": ""}
-Q4_0 = {"MUL_ACC_Q4_0": "", "SRC0_INNER_TYPE": "u32", "BYTE_HELPERS": "", "U32_DEQUANT_HELPERS": ""}
+FLOATS = {
+    "f32": {"VEC": "", "MUL_ACC_FLOAT": "", "SRC0_INNER_TYPE": "f32", "TYPE_F32": ""},
+    "f16": {"MUL_ACC_FLOAT": "", "SRC0_INNER_TYPE": "f16", "TYPE_F16": ""},
+    "bf16": {"MUL_ACC_FLOAT": "", "SRC0_INNER_TYPE": "u32", "TYPE_BF16": ""},
+}
+QUANTS = ["q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "q6_k"]
+BLOCKS = {"SRC0_INNER_TYPE": "u32", "BYTE_HELPERS": "", "U32_DEQUANT_HELPERS": ""}
+MMVQ = {"MMVQ": "", "Q8_1_T": ""}
+
+
+def vector(name, more=()):
+    """What mul_mat_vec.wgsl is given for a storage format."""
+    # f32 is read as vec4, which excludes the scalar way.
+    rest = {key: VECTOR[key] for key in VECTOR if (key, name) != ("SCALAR", "f32")}
+    own = FLOATS[name] if name in FLOATS else BLOCKS | {f"MUL_ACC_{name.upper()}": ""}
+    return f"{GGML}/mul_mat_vec.wgsl", rest | own | dict(more)
+
+
+def mmvq(name):
+    way = "K_QUANTS_HANDLING" if name.endswith("_k") else "LEGACY_QUANTS_HANDLING"
+    return vector(name, MMVQ | {way: ""})
+
+
+def quantize(name):
+    keys = ("SRC1_INNER_TYPE", "WG_SIZE", "USE_WORKGROUP_REDUCTION")
+    given = {key: VECTOR[key] for key in keys} | {f"MUL_ACC_{name.upper()}": "", "Q8_1_T": ""}
+    return f"{GGML}/quantize_q8.wgsl", given
+
 
 # The source of each text, and what its templates are given.
 TEXTS = {
     "ggml-webgpu": {
-        "mul_mat_vec_f16.wgsl": (f"{GGML}/mul_mat_vec.wgsl", VECTOR | F16),
-        "mul_mat_vec_q4_0.wgsl": (f"{GGML}/mul_mat_vec.wgsl", VECTOR | Q4_0),
-    },
+        # Their text for q8_0 and q6_k has no sums of the blocks.
+        "quantize_q8.wgsl": quantize("q8_0"),
+        "quantize_q8_sums.wgsl": quantize("q4_0"),
+    }
+    | {f"mul_mat_vec_{name}.wgsl": vector(name) for name in [*FLOATS, *QUANTS]}
+    | {f"mmvq_{name}.wgsl": mmvq(name) for name in QUANTS},
     "doppler": {
         name: (f"src/gpu/kernels/{name}", {})
         for name in ("matmul_gemv_subgroup.wgsl", "attention_decode_online_f16kv.wgsl")
@@ -66,8 +95,9 @@ def replaced(line, defines):
     return line
 
 
-def preprocessed(path, defines):
-    """A file with #include, #define and conditions carried out."""
+def preprocessed(path, defines, given=None):
+    """A file with #include, #define and conditions carried out. What is given stays."""
+    given = set(defines) if given is None else given
     out, taken = [], []  # of each open condition: taken now, taken before
     for line in path.read_text().splitlines():
         word = re.match(r"\s*#\s*(\w+)\s*(.*?)\s*$", line)
@@ -91,11 +121,13 @@ def preprocessed(path, defines):
             continue
         elif name == "define":
             key, _, value = rest.partition(" ")
-            defines[key] = value.strip()
+            if key not in given:
+                defines[key] = value.strip()
         elif name == "undef":
-            defines.pop(rest, None)
+            if rest not in given:
+                defines.pop(rest, None)
         elif name == "include":
-            out.append(preprocessed(path.parent / rest.strip('"'), defines))
+            out.append(preprocessed(path.parent / rest.strip('"'), defines, given))
         else:
             sys.exit(f"{path}: cannot carry out #{name}")
     if taken:
