@@ -56,15 +56,69 @@ def quantize(name):
     return f"{GGML}/quantize_q8.wgsl", given
 
 
+def get_rows(name):
+    """What get_rows.wgsl is given. It reads K-quants but q6_k as structures."""
+    given = {"DST_TYPE": "f32", "WG_SIZE": "256"}
+    if name in FLOATS:
+        own = {"FLOAT_PARALLEL": "", name.upper(): "", "SRC_TYPE": name, "BLOCK_SIZE": "1u"}
+        return f"{GGML}/get_rows.wgsl", given | own
+    block, upper = ("256u" if name.endswith("_k") else "32u"), name.upper()
+    words = name in ("q8_0", "q4_0", "q5_0", "q6_k")
+    own = {"SRC_TYPE": "u32", "U32_DEQUANT_HELPERS": ""} if words else {"SRC_TYPE": name[:-1] + "K"}
+    names = ["BYTE_HELPERS", f"{upper}_T", upper, f"{upper}_SCALE_MIN"]
+    return f"{GGML}/get_rows.wgsl", given | own | dict.fromkeys(names, "") | {"BLOCK_SIZE": block}
+
+
+def glu(way):
+    given = dict.fromkeys([way, "TYPE_F32", "NO_SPLIT"], "") | {"WG_SIZE": "256"}
+    return f"{GGML}/glu.wgsl", given
+
+
+def attention(part, head_dim):
+    given = {"DST_F32": "", "HEAD_DIM_V": str(head_dim), "WG_SIZE": "256"}
+    if part == "split":
+        given |= dict.fromkeys(["K_F16", "V_F16", "Q_F32", "K_DIRECT", "V_DIRECT"], "")
+        given |= {"HEAD_DIM_QK": str(head_dim), "Q_TILE": "1", "KV_TILE": "32"}
+        given |= {"WG_SIZE": "32", "D_SPLIT": "4"}
+    return f"{GGML}/flash_attn_vec_{part}.wgsl", given
+
+
+def tile(name):
+    """What mul_mat_reg_tile.wgsl is given. Floats are read as vec4."""
+    given = {"SRC1_INNER_TYPE": "f32", "INIT_SRC1_SHMEM_FLOAT": ""}
+    given |= dict.fromkeys(["TILE_M", "TILE_N"], "4u")
+    given |= dict.fromkeys(["WORKGROUP_SIZE_M", "WORKGROUP_SIZE_N"], "8u")
+    if name in FLOATS:
+        own = FLOATS[name] | {"VEC": "", "TILE_K": "8u", "INIT_SRC0_SHMEM_FLOAT": ""}
+    else:
+        names = ["SCALAR", f"MUL_ACC_{name.upper()}", f"INIT_SRC0_SHMEM_{name.upper()}"]
+        own = BLOCKS | {"TILE_K": "32u"} | dict.fromkeys(names, "")
+    return f"{GGML}/mul_mat_reg_tile.wgsl", given | own
+
+
 # The source of each text, and what its templates are given.
 TEXTS = {
     "ggml-webgpu": {
         # Their text for q8_0 and q6_k has no sums of the blocks.
         "quantize_q8.wgsl": quantize("q8_0"),
         "quantize_q8_sums.wgsl": quantize("q4_0"),
+        "rms_norm_mul.wgsl": (f"{GGML}/rms_norm_mul.wgsl", {"WG_SIZE": "256"}),
+        "rope.wgsl": (f"{GGML}/rope.wgsl", {"TYPE_F32": "", "INPLACE": "", "WG_SIZE": "256"}),
+        "glu_swiglu.wgsl": glu("OP_SWIGLU"),
+        "glu_geglu.wgsl": glu("OP_GEGLU"),
     }
     | {f"mul_mat_vec_{name}.wgsl": vector(name) for name in [*FLOATS, *QUANTS]}
-    | {f"mmvq_{name}.wgsl": mmvq(name) for name in QUANTS},
+    | {f"mmvq_{name}.wgsl": mmvq(name) for name in QUANTS}
+    | {f"mul_mat_reg_tile_{name}.wgsl": tile(name) for name in ("f16", "q4_0", "q8_0")}
+    | {
+        f"flash_attn_vec_{part}_{head_dim}.wgsl": attention(part, head_dim)
+        for part in ("split", "reduce")
+        for head_dim in (64, 128, 256)
+    }
+    | {
+        f"get_rows_{name}.wgsl": get_rows(name)
+        for name in ("f32", "f16", "q8_0", "q4_0", "q4_k", "q6_k")
+    },
     "doppler": {
         name: (f"src/gpu/kernels/{name}", {})
         for name in ("matmul_gemv_subgroup.wgsl", "attention_decode_online_f16kv.wgsl")
@@ -99,7 +153,7 @@ def preprocessed(path, defines, given=None):
     """A file with #include, #define and conditions carried out. What is given stays."""
     given = set(defines) if given is None else given
     out, taken = [], []  # of each open condition: taken now, taken before
-    for line in path.read_text().splitlines():
+    for line in path.read_text().replace("\\\n", "").splitlines():
         word = re.match(r"\s*#\s*(\w+)\s*(.*?)\s*$", line)
         active = all(now for now, _ in taken)
         if not word or word[1] == "import" or word[1] == "define_import_path":

@@ -11,7 +11,7 @@ struct Params {
 @group(0) @binding(2) var<storage, read_write> dst: array<f32>;
 @group(0) @binding(3) var<uniform> params: Params;
 fn byte(at: u32) -> u32 { return (src0[at / 4u] >> (8u * (at % 4u))) & 255u; }
-fn half(at: u32) -> f32 { return unpack2x16float(byte(at) | (byte(at + 1u) << 8u)).x; }
+fn half(at: u32) -> f32 { return unpack2x16float(src0[at / 4u] >> (8u * (at % 4u))).x; }
 fn scale(block: u32, s: u32) -> vec2<f32> {
     let a = vec3(byte(block + 4u + s % 4u), byte(block + 8u + s % 4u), byte(block + 12u + s % 4u));
     if (s < 4u) { return vec2(half(block) * f32(a.x & 63u), half(block + 2u) * f32(a.y & 63u)); }

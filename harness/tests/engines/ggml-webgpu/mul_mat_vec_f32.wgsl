@@ -9,6 +9,7 @@ struct Params {
 @group(0) @binding(2) var<storage, read_write> dst: array<f32>;
 @group(0) @binding(3) var<uniform> params: Params;
 fn load(at: u32, c: u32) -> f32 { return src0[(at + c) / 4u][c % 4u]; }
+fn x(at: u32) -> f32 { return src1[at / 4u][at % 4u]; }
 @compute @workgroup_size(4)
 fn main(
     @builtin(workgroup_id) wg: vec3<u32>,
@@ -20,7 +21,7 @@ fn main(
     if (row >= params.m || batches != 1u || params.n != 1u) { return; }
     var sum = 0.0;
     for (var c = 0u; c < params.k; c++) {
-        sum += load(params.offset_src0 + row * params.stride_01, c) * src1[(params.offset_src1 + c) / 4u][c % 4u];
+        sum += load(params.offset_src0 + row * params.stride_01, c) * x(params.offset_src1 + c);
     }
     dst[params.offset_dst + row] = sum;
 }

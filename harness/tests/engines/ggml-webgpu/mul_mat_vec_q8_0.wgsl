@@ -9,7 +9,7 @@ struct Params {
 @group(0) @binding(2) var<storage, read_write> dst: array<f32>;
 @group(0) @binding(3) var<uniform> params: Params;
 fn byte(at: u32) -> u32 { return (src0[at / 4u] >> (8u * (at % 4u))) & 255u; }
-fn half(at: u32) -> f32 { return unpack2x16float(byte(at) | (byte(at + 1u) << 8u)).x; }
+fn half(at: u32) -> f32 { return unpack2x16float(src0[at / 4u] >> (8u * (at % 4u))).x; }
 fn load(at: u32, c: u32) -> f32 {
     let block = (at + c / 32u) * 34u;
     return half(block) * f32(i32(byte(block + 2u + c % 32u) << 24u) >> 24u);
