@@ -19,16 +19,16 @@ import shutil
 import sys
 
 GGML = "ggml/src/ggml-webgpu/wgsl-shaders"
+# On an adapter without subgroups ggml gives USE_WORKGROUP_REDUCTION; the mappings are the same.
 VECTOR = {
-    "SCALAR": "",
     "SRC1_INNER_TYPE": "f32",
     "WG_SIZE": "256",
     "OUTPUTS_PER_WG": "4",
     "NUM_COLS": "1",
-    "USE_WORKGROUP_REDUCTION": "",
+    "USE_SUBGROUP_REDUCTION": "",
 }
 FLOATS = {
-    "f32": {"VEC": "", "MUL_ACC_FLOAT": "", "SRC0_INNER_TYPE": "f32", "TYPE_F32": ""},
+    "f32": {"MUL_ACC_FLOAT": "", "SRC0_INNER_TYPE": "f32", "TYPE_F32": ""},
     "f16": {"MUL_ACC_FLOAT": "", "SRC0_INNER_TYPE": "f16", "TYPE_F16": ""},
     "bf16": {"MUL_ACC_FLOAT": "", "SRC0_INNER_TYPE": "u32", "TYPE_BF16": ""},
 }
@@ -37,34 +37,32 @@ BLOCKS = {"SRC0_INNER_TYPE": "u32", "BYTE_HELPERS": "", "U32_DEQUANT_HELPERS": "
 MMVQ = {"MMVQ": "", "Q8_1_T": ""}
 
 
-def vector(name, more=()):
+def vector(name, way="SCALAR", more=()):
     """What mul_mat_vec.wgsl is given for a storage format."""
-    # f32 is read as vec4, which excludes the scalar way.
-    rest = {key: VECTOR[key] for key in VECTOR if (key, name) != ("SCALAR", "f32")}
     own = FLOATS[name] if name in FLOATS else BLOCKS | {f"MUL_ACC_{name.upper()}": ""}
-    return f"{GGML}/mul_mat_vec.wgsl", rest | own | dict(more)
+    return f"{GGML}/mul_mat_vec.wgsl", VECTOR | own | {way: ""} | dict(more)
 
 
 def mmvq(name):
     way = "K_QUANTS_HANDLING" if name.endswith("_k") else "LEGACY_QUANTS_HANDLING"
-    return vector(name, MMVQ | {way: ""})
+    return vector(name, more=MMVQ | {way: ""})
 
 
 def quantize(name):
-    keys = ("SRC1_INNER_TYPE", "WG_SIZE", "USE_WORKGROUP_REDUCTION")
+    keys = ("SRC1_INNER_TYPE", "WG_SIZE", "USE_SUBGROUP_REDUCTION")
     given = {key: VECTOR[key] for key in keys} | {f"MUL_ACC_{name.upper()}": "", "Q8_1_T": ""}
     return f"{GGML}/quantize_q8.wgsl", given
 
 
 def get_rows(name):
-    """What get_rows.wgsl is given. It reads K-quants but q6_k as structures."""
+    """What get_rows.wgsl is given. It reads q4_k as a structure, other blocks as words."""
     given = {"DST_TYPE": "f32", "WG_SIZE": "256"}
     if name in FLOATS:
-        own = {"FLOAT_PARALLEL": "", name.upper(): "", "SRC_TYPE": name, "BLOCK_SIZE": "1u"}
+        own = {name.upper(): "", "SRC_TYPE": "u32" if name == "bf16" else name, "BLOCK_SIZE": "1u"}
+        own |= {} if name == "bf16" else {"FLOAT_PARALLEL": ""}
         return f"{GGML}/get_rows.wgsl", given | own
     block, upper = ("256u" if name.endswith("_k") else "32u"), name.upper()
-    words = name in ("q8_0", "q4_0", "q5_0", "q6_k")
-    own = {"SRC_TYPE": "u32", "U32_DEQUANT_HELPERS": ""} if words else {"SRC_TYPE": name[:-1] + "K"}
+    own = {"SRC_TYPE": "u32", "U32_DEQUANT_HELPERS": ""} if name != "q4_k" else {"SRC_TYPE": "q4_K"}
     names = ["BYTE_HELPERS", f"{upper}_T", upper, f"{upper}_SCALE_MIN"]
     return f"{GGML}/get_rows.wgsl", given | own | dict.fromkeys(names, "") | {"BLOCK_SIZE": block}
 
@@ -107,9 +105,13 @@ TEXTS = {
         "glu_swiglu.wgsl": glu("OP_SWIGLU"),
         "glu_geglu.wgsl": glu("OP_GEGLU"),
     }
-    | {f"mul_mat_vec_{name}.wgsl": vector(name) for name in [*FLOATS, *QUANTS]}
+    | {f"mul_mat_vec_{name}.wgsl": vector(name) for name in ["f16", "bf16", *QUANTS]}
+    | {f"mul_mat_vec_{name}_vec.wgsl": vector(name, "VEC") for name in ("f32", "f16")}
     | {f"mmvq_{name}.wgsl": mmvq(name) for name in QUANTS}
-    | {f"mul_mat_reg_tile_{name}.wgsl": tile(name) for name in ("f16", "q4_0", "q8_0")}
+    | {
+        f"mul_mat_reg_tile_{name}.wgsl": tile(name)
+        for name in ("f16", "q8_0", "q4_0", "q4_k", "q6_k")
+    }
     | {
         f"flash_attn_vec_{part}_{head_dim}.wgsl": attention(part, head_dim)
         for part in ("split", "reduce")
@@ -117,7 +119,7 @@ TEXTS = {
     }
     | {
         f"get_rows_{name}.wgsl": get_rows(name)
-        for name in ("f32", "f16", "q8_0", "q4_0", "q4_k", "q6_k")
+        for name in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k")
     },
     "doppler": {
         name: (f"src/gpu/kernels/{name}", {})

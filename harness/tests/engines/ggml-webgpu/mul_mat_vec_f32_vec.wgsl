@@ -1,4 +1,4 @@
-// wrong mul_mat_vec_f32: stride_01 = "K" => stride_01 = 0
+// wrong mul_mat_vec_f32_vec: stride_01 = "K" => stride_01 = 0
 struct Params {
     offset_src0: u32, offset_src1: u32, offset_dst: u32, m: u32, n: u32, k: u32,
     stride_01: u32, stride_11: u32, stride_02: u32, stride_12: u32, stride_03: u32, stride_13: u32,
