@@ -19,22 +19,107 @@ import shutil
 import sys
 
 GGML = "ggml/src/ggml-webgpu/wgsl-shaders"
+# On an adapter without subgroups ggml gives USE_WORKGROUP_REDUCTION; the mappings are the same.
 VECTOR = {
-    "SCALAR": "",
     "SRC1_INNER_TYPE": "f32",
-    "WG_SIZE": "64u",
-    "OUTPUTS_PER_WG": "4u",
-    "NUM_COLS": "1u",
-    "USE_WORKGROUP_REDUCTION": "",
+    "WG_SIZE": "256",
+    "OUTPUTS_PER_WG": "4",
+    "NUM_COLS": "1",
+    "USE_SUBGROUP_REDUCTION": "",
 }
-F16 = {"MUL_ACC_FLOAT": "", "SRC0_INNER_TYPE": "f16", "TYPE_F16": ""}
-Q4_0 = {"MUL_ACC_Q4_0": "", "SRC0_INNER_TYPE": "u32", "BYTE_HELPERS": "", "U32_DEQUANT_HELPERS": ""}
+FLOATS = {
+    "f32": {"MUL_ACC_FLOAT": "", "SRC0_INNER_TYPE": "f32", "TYPE_F32": ""},
+    "f16": {"MUL_ACC_FLOAT": "", "SRC0_INNER_TYPE": "f16", "TYPE_F16": ""},
+    "bf16": {"MUL_ACC_FLOAT": "", "SRC0_INNER_TYPE": "u32", "TYPE_BF16": ""},
+}
+QUANTS = ["q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "q6_k"]
+BLOCKS = {"SRC0_INNER_TYPE": "u32", "BYTE_HELPERS": "", "U32_DEQUANT_HELPERS": ""}
+MMVQ = {"MMVQ": "", "Q8_1_T": ""}
+
+
+def vector(name, way="SCALAR", more=()):
+    """What mul_mat_vec.wgsl is given for a storage format."""
+    own = FLOATS[name] if name in FLOATS else BLOCKS | {f"MUL_ACC_{name.upper()}": ""}
+    return f"{GGML}/mul_mat_vec.wgsl", VECTOR | own | {way: ""} | dict(more)
+
+
+def mmvq(name):
+    way = "K_QUANTS_HANDLING" if name.endswith("_k") else "LEGACY_QUANTS_HANDLING"
+    return vector(name, more=MMVQ | {way: ""})
+
+
+def quantize(name):
+    keys = ("SRC1_INNER_TYPE", "WG_SIZE", "USE_SUBGROUP_REDUCTION")
+    given = {key: VECTOR[key] for key in keys} | {f"MUL_ACC_{name.upper()}": "", "Q8_1_T": ""}
+    return f"{GGML}/quantize_q8.wgsl", given
+
+
+def get_rows(name):
+    """What get_rows.wgsl is given. It reads q4_k as a structure, other blocks as words."""
+    given = {"DST_TYPE": "f32", "WG_SIZE": "256"}
+    if name in FLOATS:
+        own = {name.upper(): "", "SRC_TYPE": "u32" if name == "bf16" else name, "BLOCK_SIZE": "1u"}
+        own |= {} if name == "bf16" else {"FLOAT_PARALLEL": ""}
+        return f"{GGML}/get_rows.wgsl", given | own
+    block, upper = ("256u" if name.endswith("_k") else "32u"), name.upper()
+    own = {"SRC_TYPE": "u32", "U32_DEQUANT_HELPERS": ""} if name != "q4_k" else {"SRC_TYPE": "q4_K"}
+    names = ["BYTE_HELPERS", f"{upper}_T", upper, f"{upper}_SCALE_MIN"]
+    return f"{GGML}/get_rows.wgsl", given | own | dict.fromkeys(names, "") | {"BLOCK_SIZE": block}
+
+
+def glu(way):
+    given = dict.fromkeys([way, "TYPE_F32", "NO_SPLIT"], "") | {"WG_SIZE": "256"}
+    return f"{GGML}/glu.wgsl", given
+
+
+def attention(part, head_dim):
+    given = {"DST_F32": "", "HEAD_DIM_V": str(head_dim), "WG_SIZE": "256"}
+    if part == "split":
+        given |= dict.fromkeys(["K_F16", "V_F16", "Q_F32", "K_DIRECT", "V_DIRECT"], "")
+        given |= {"HEAD_DIM_QK": str(head_dim), "Q_TILE": "1", "KV_TILE": "32"}
+        given |= {"WG_SIZE": "32", "D_SPLIT": "4"}
+    return f"{GGML}/flash_attn_vec_{part}.wgsl", given
+
+
+def tile(name):
+    """What mul_mat_reg_tile.wgsl is given. Floats are read as vec4."""
+    given = {"SRC1_INNER_TYPE": "f32", "INIT_SRC1_SHMEM_FLOAT": ""}
+    given |= dict.fromkeys(["TILE_M", "TILE_N"], "4u")
+    given |= dict.fromkeys(["WORKGROUP_SIZE_M", "WORKGROUP_SIZE_N"], "8u")
+    if name in FLOATS:
+        own = FLOATS[name] | {"VEC": "", "TILE_K": "8u", "INIT_SRC0_SHMEM_FLOAT": ""}
+    else:
+        names = ["SCALAR", f"MUL_ACC_{name.upper()}", f"INIT_SRC0_SHMEM_{name.upper()}"]
+        own = BLOCKS | {"TILE_K": "32u"} | dict.fromkeys(names, "")
+    return f"{GGML}/mul_mat_reg_tile.wgsl", given | own
+
 
 # The source of each text, and what its templates are given.
 TEXTS = {
     "ggml-webgpu": {
-        "mul_mat_vec_f16.wgsl": (f"{GGML}/mul_mat_vec.wgsl", VECTOR | F16),
-        "mul_mat_vec_q4_0.wgsl": (f"{GGML}/mul_mat_vec.wgsl", VECTOR | Q4_0),
+        # Their text for q8_0 and q6_k has no sums of the blocks.
+        "quantize_q8.wgsl": quantize("q8_0"),
+        "quantize_q8_sums.wgsl": quantize("q4_0"),
+        "rms_norm_mul.wgsl": (f"{GGML}/rms_norm_mul.wgsl", {"WG_SIZE": "256"}),
+        "rope.wgsl": (f"{GGML}/rope.wgsl", {"TYPE_F32": "", "INPLACE": "", "WG_SIZE": "256"}),
+        "glu_swiglu.wgsl": glu("OP_SWIGLU"),
+        "glu_geglu.wgsl": glu("OP_GEGLU"),
+    }
+    | {f"mul_mat_vec_{name}.wgsl": vector(name) for name in ["f16", "bf16", *QUANTS]}
+    | {f"mul_mat_vec_{name}_vec.wgsl": vector(name, "VEC") for name in ("f32", "f16")}
+    | {f"mmvq_{name}.wgsl": mmvq(name) for name in QUANTS}
+    | {
+        f"mul_mat_reg_tile_{name}.wgsl": tile(name)
+        for name in ("f16", "q8_0", "q4_0", "q4_k", "q6_k")
+    }
+    | {
+        f"flash_attn_vec_{part}_{head_dim}.wgsl": attention(part, head_dim)
+        for part in ("split", "reduce")
+        for head_dim in (64, 128, 256)
+    }
+    | {
+        f"get_rows_{name}.wgsl": get_rows(name)
+        for name in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k")
     },
     "doppler": {
         f"{name}.wgsl": (f"src/gpu/kernels/{name}.wgsl", {})
@@ -88,10 +173,11 @@ def replaced(line, defines):
     return line
 
 
-def preprocessed(path, defines):
-    """A file with #include, #define and conditions carried out."""
+def preprocessed(path, defines, given=None):
+    """A file with #include, #define and conditions carried out. What is given stays."""
+    given = set(defines) if given is None else given
     out, taken = [], []  # of each open condition: taken now, taken before
-    for line in path.read_text().splitlines():
+    for line in path.read_text().replace("\\\n", "").splitlines():
         word = re.match(r"\s*#\s*(\w+)\s*(.*?)\s*$", line)
         active = all(now for now, _ in taken)
         if not word or word[1] == "import" or word[1] == "define_import_path":
@@ -113,11 +199,13 @@ def preprocessed(path, defines):
             continue
         elif name == "define":
             key, _, value = rest.partition(" ")
-            defines[key] = value.strip()
+            if key not in given:
+                defines[key] = value.strip()
         elif name == "undef":
-            defines.pop(rest, None)
+            if rest not in given:
+                defines.pop(rest, None)
         elif name == "include":
-            out.append(preprocessed(path.parent / rest.strip('"'), defines))
+            out.append(preprocessed(path.parent / rest.strip('"'), defines, given))
         else:
             sys.exit(f"{path}: cannot carry out #{name}")
     if taken:

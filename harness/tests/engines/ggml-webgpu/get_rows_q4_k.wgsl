@@ -1,0 +1,35 @@
+// wrong get_rows_q4_k: offset_idx = "N_KV - 1" => offset_idx = "N_KV"
+struct Params {
+    offset_src: u32, offset_idx: u32, offset_dst: u32,
+    stride_src1: u32, stride_src2: u32, stride_src3: u32,
+    stride_idx0: u32, stride_idx1: u32, stride_idx2: u32,
+    stride_dst1: u32, stride_dst2: u32, stride_dst3: u32,
+    ne0: u32, n_rows: u32, ne2: u32, ne3: u32, idx1: u32, idx2: u32,
+}
+@group(0) @binding(0) var<storage, read_write> src: array<u32>;
+@group(0) @binding(1) var<storage, read_write> idx: array<i32>;
+@group(0) @binding(2) var<storage, read_write> dst: array<f32>;
+@group(0) @binding(3) var<uniform> params: Params;
+fn byte(at: u32) -> u32 { return (src[at / 4u] >> (8u * (at % 4u))) & 255u; }
+fn half(at: u32) -> f32 { return unpack2x16float(src[at / 4u] >> (8u * (at % 4u))).x; }
+fn scale(block: u32, s: u32) -> vec2<f32> {
+    let a = vec3(byte(block + 4u + s % 4u), byte(block + 8u + s % 4u), byte(block + 12u + s % 4u));
+    if (s < 4u) { return vec2(half(block) * f32(a.x & 63u), half(block + 2u) * f32(a.y & 63u)); }
+    let d = half(block) * f32((a.z & 15u) | ((a.x >> 6u) << 4u));
+    return vec2(d, half(block + 2u) * f32((a.z >> 4u) | ((a.y >> 6u) << 4u)));
+}
+fn load(at: u32, c: u32) -> f32 {
+    let block = (at + c / 256u) * 144u;
+    let low = (byte(block + 16u + c % 256u / 64u * 32u + c % 32u) >> (4u * (c % 64u / 32u))) & 15u;
+    let s = scale(block, c % 256u / 32u);
+    return s.x * f32(low) - s.y;
+}
+@compute @workgroup_size(256)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    if (id.x >= params.n_rows * params.ne2 * params.ne3) { return; }
+    let token = u32(idx[params.offset_idx + id.x * params.stride_idx0]);
+    for (var c = 0u; c < params.ne0; c++) {
+        let value = load(params.offset_src + token * params.stride_src1, c);
+        dst[params.offset_dst + id.x * params.stride_dst1 + c] = value;
+    }
+}

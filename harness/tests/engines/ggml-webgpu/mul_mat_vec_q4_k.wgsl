@@ -1,0 +1,39 @@
+// wrong mul_mat_vec_q4_k: src0 = "weights"\nsrc1 = "x" => src0 = "x"\nsrc1 = "weights"
+struct Params {
+    offset_src0: u32, offset_src1: u32, offset_dst: u32, m: u32, n: u32, k: u32,
+    stride_01: u32, stride_11: u32, stride_02: u32, stride_12: u32, stride_03: u32, stride_13: u32,
+    bs02: u32, bs03: u32, broadcast2: u32, broadcast3: u32,
+}
+@group(0) @binding(0) var<storage, read_write> src0: array<u32>;
+@group(0) @binding(1) var<storage, read_write> src1: array<f32>;
+@group(0) @binding(2) var<storage, read_write> dst: array<f32>;
+@group(0) @binding(3) var<uniform> params: Params;
+fn byte(at: u32) -> u32 { return (src0[at / 4u] >> (8u * (at % 4u))) & 255u; }
+fn half(at: u32) -> f32 { return unpack2x16float(src0[at / 4u] >> (8u * (at % 4u))).x; }
+fn scale(block: u32, s: u32) -> vec2<f32> {
+    let a = vec3(byte(block + 4u + s % 4u), byte(block + 8u + s % 4u), byte(block + 12u + s % 4u));
+    if (s < 4u) { return vec2(half(block) * f32(a.x & 63u), half(block + 2u) * f32(a.y & 63u)); }
+    let d = half(block) * f32((a.z & 15u) | ((a.x >> 6u) << 4u));
+    return vec2(d, half(block + 2u) * f32((a.z >> 4u) | ((a.y >> 6u) << 4u)));
+}
+fn load(at: u32, c: u32) -> f32 {
+    let block = (at + c / 256u) * 144u;
+    let low = (byte(block + 16u + c % 256u / 64u * 32u + c % 32u) >> (4u * (c % 64u / 32u))) & 15u;
+    let s = scale(block, c % 256u / 32u);
+    return s.x * f32(low) - s.y;
+}
+@compute @workgroup_size(4)
+fn main(
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) num: vec3<u32>,
+    @builtin(local_invocation_index) i: u32,
+) {
+    let row = (wg.y * num.x + wg.x) * 4u + i;
+    let batches = params.bs02 * params.broadcast2 * params.bs03 * params.broadcast3;
+    if (row >= params.m || batches != 1u || params.n != 1u) { return; }
+    var sum = 0.0;
+    for (var c = 0u; c < params.k; c++) {
+        sum += load(params.offset_src0 + row * params.stride_01, c) * src1[params.offset_src1 + c];
+    }
+    dst[params.offset_dst + row] = sum;
+}
