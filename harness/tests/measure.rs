@@ -270,7 +270,7 @@ fn fake_record(scale: f64, source: &str, adapter: &str, path: &Path) {
         stages: Vec::new(),
         bytes: 1e6,
         flops: 1e6,
-        gb_s: 100.0,
+        gb_s: 1e3 / (10.02 * scale),
         fraction_of_copy: 0.5,
         tflop_s: None,
         rotated_bytes: 1,
@@ -372,6 +372,13 @@ fn compare_fails_only_on_a_confirmed_slowdown() {
     assert_eq!(code(&output), 2);
     let said = stderr(&output);
     assert!(said.contains("edited.json: gemv/subgroup ROWS=1: median_us of cold is 9.5"), "{said}");
+    // And a rate.
+    let rate = text.find("\"gb_s\":").unwrap() + "\"gb_s\":".len();
+    let edited = format!("{}9{}", &text[..rate], &text[rate..]);
+    let output = lathe(&["compare", &base, &folder.write("faster.json", &edited)]);
+    assert_eq!(code(&output), 2);
+    let said = stderr(&output);
+    assert!(said.contains("faster.json: gemv/subgroup ROWS=1: gb_s is 9"), "{said}");
 }
 
 #[test]

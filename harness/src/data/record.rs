@@ -658,6 +658,35 @@ impl OpTotal {
     }
 }
 
+/// An error where a record says another figure than what follows from the rest of it.
+fn agree(what: &str, said: f64, is: f64, whose: &str, tolerance: f64) -> Result<(), String> {
+    // What is no number does not agree either.
+    if (said - is).abs() <= tolerance * is.abs() {
+        return Ok(());
+    }
+    Err(format!("{what} is {said}, {whose} {is}; the record was changed by hand: measure again"))
+}
+
+impl BenchCase {
+    fn figures_agree(&self) -> Result<(), String> {
+        let what = |name: &str| format!("{}/{} {}: {name}", self.kernel, self.variant, self.shape);
+        let stages = self.stages.iter().map(|stage| (stage.entry.as_str(), &stage.cold));
+        let timings = [("cold", &self.cold), ("warm", &self.warm)].into_iter().chain(stages);
+        let overlapped = self.overlapped.iter().map(|timing| ("overlapped", timing));
+        for (name, timing) in timings.chain(overlapped) {
+            let is = stats::summarise(&timing.samples_us).median;
+            let what = what(&format!("median_us of {name}"));
+            agree(&what, timing.median_us, is, "its samples' median", 1e-6)?;
+        }
+        let us = self.cold.median_us;
+        agree(&what("gb_s"), self.gb_s, self.bytes / us / 1e3, "by its median", 1e-6)?;
+        if let Some(said) = self.tflop_s {
+            agree(&what("tflop_s"), said, self.flops / us / 1e6, "by its median", 1e-6)?;
+        }
+        Ok(())
+    }
+}
+
 impl Record {
     /// A record of this version.
     pub fn new(environment: Environment, body: Body) -> Self {
@@ -687,33 +716,27 @@ impl Record {
         }
         let mut record: Self =
             serde_json::from_str(text).map_err(|e| bad(format!("not a record: {e}")))?;
-        record.medians_agree().map_err(bad)?;
+        record.figures_agree().map_err(bad)?;
         record.rename_parameters();
         Ok(record)
     }
 
-    /// Refuses a median that is not that of its samples: pages print the one, the gate judges the
-    /// others.
-    fn medians_agree(&self) -> Result<(), String> {
-        let Body::Bench(bench) = &self.body else { return Ok(()) };
-        for case in &bench.cases {
-            let stages = case.stages.iter().map(|stage| (stage.entry.as_str(), &stage.cold));
-            let timings = [("cold", &case.cold), ("warm", &case.warm)].into_iter().chain(stages);
-            let overlapped = case.overlapped.iter().map(|timing| ("overlapped", timing));
-            for (name, timing) in timings.chain(overlapped) {
-                let (said, is) = (timing.median_us, stats::summarise(&timing.samples_us).median);
-                // What is no number does not agree either.
-                let agree = (said - is).abs() <= 1e-6 * is;
-                if !agree {
-                    return Err(format!(
-                        "{}/{} {}: median_us of {name} is {said}, its samples' median {is}; the \
-                         record was changed by hand: measure again",
-                        case.kernel, case.variant, case.shape
-                    ));
-                }
-            }
+    /// Refuses figures that do not follow from the samples beside them: pages print the ones, the gate
+    /// judges the others.
+    fn figures_agree(&self) -> Result<(), String> {
+        match &self.body {
+            Body::Bench(bench) => bench.cases.iter().try_for_each(BenchCase::figures_agree),
+            Body::GenerationTests(of) => of.tests.iter().try_for_each(|test| {
+                let mean = |samples: &[f64]| samples.iter().sum::<f64>() / samples.len() as f64;
+                let what = |name: &str| format!("{} {}: {name}", test.model.file(), test.test);
+                let ns: Vec<f64> = test.samples_ns.iter().map(|ns| *ns as f64).collect();
+                // Whole nanoseconds.
+                let (is, whole) = (mean(&ns), 1.0 / mean(&ns).max(1.0));
+                agree(&what("avg_ns"), test.avg_ns as f64, is, "its samples'", whole)?;
+                agree(&what("avg_ts"), test.avg_ts, mean(&test.samples_ts), "its samples'", 1e-6)
+            }),
+            Body::Ab(_) | Body::Profile(_) | Body::Suite(_) => Ok(()),
         }
-        Ok(())
     }
 
     /// Writes shapes in the names that parameters have now, with the parameters that came since: a

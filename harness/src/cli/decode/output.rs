@@ -113,7 +113,14 @@ pub(super) fn print(r: &Report) {
         row("device memory", memory.to_string());
     }
     if let Some(v) = &r.verified {
-        row("verified", format!("{} positions, NMSE ≤ {:.1e}", v.positions, v.worst_nmse));
+        // The last token is chosen and not looked at.
+        let all = (r.prompt_tokens.len() + r.generated.len()).saturating_sub(1).max(v.positions);
+        let which = if v.positions < all {
+            format!("the first {} of {all}", v.positions)
+        } else {
+            format!("all {all}")
+        };
+        row("verified", format!("{which} positions, NMSE ≤ {:.1e}", v.worst_nmse));
     }
     eprintln!("{t}");
 }
