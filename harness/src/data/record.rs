@@ -721,8 +721,8 @@ impl Record {
         Ok(record)
     }
 
-    /// Refuses figures that do not follow from the samples beside them: pages print the ones, the gate
-    /// judges the others.
+    /// Refuses figures that do not follow from the samples beside them: pages print the ones, the
+    /// gate judges the others.
     fn figures_agree(&self) -> Result<(), String> {
         match &self.body {
             Body::Bench(bench) => bench.cases.iter().try_for_each(BenchCase::figures_agree),

@@ -124,7 +124,7 @@ pub struct Bench {
     /// What is made new before a sample.
     renewed: Vec<(Arc<Block>, Renewed)>,
     /// The same of the caches that rotate, copy by copy.
-    caches: Vec<Vec<(Arc<Block>, Renewed)>>,
+    caches: Vec<Caches>,
     span: Span,
     /// Invocations before the next: whose turn it is.
     cursor: u64,
@@ -141,6 +141,9 @@ struct Turn {
     executor: GpuExecutor,
     draw: Draw,
 }
+
+/// The caches of a copy of the ring, and what each holds before a sample.
+type Caches = Vec<(Arc<Block>, Renewed)>;
 
 /// What memory holds before a sample.
 #[derive(Clone, Debug)]
@@ -202,7 +205,7 @@ impl Bench {
         ring: Ring,
         first: &GpuExecutor,
         drawn: &Blocks,
-        caches: Vec<Vec<(Arc<Block>, Renewed)>>,
+        caches: Vec<Caches>,
     ) -> Result<Self> {
         let span = Span::new(&gpu)?;
         let turn = |(blocks, draw): (Blocks, Draw)| -> Result<Turn> {
@@ -645,14 +648,9 @@ impl Order {
 }
 
 /// What the caches that rotate hold before a sample, copy by copy: what was drawn, so that none can
-/// keep anything from sample to sample. What is `known` of shared memory is taken over; else it holds
-/// nothing but that yet.
-fn caches(
-    gpu: &Gpu,
-    case: &Case,
-    ring: &Ring,
-    known: &[Vec<(Arc<Block>, Renewed)>],
-) -> Result<Vec<Vec<(Arc<Block>, Renewed)>>> {
+/// keep anything from sample to sample. What is `known` of shared memory is taken over; else it
+/// holds nothing but that yet.
+fn caches(gpu: &Gpu, case: &Case, ring: &Ring, known: &[Caches]) -> Result<Vec<Caches>> {
     let mut caches = Vec::new();
     for id in case.read_and_written().into_iter().filter(|id| ring.rotates(*id)) {
         let name = &case.recording.tensors[id.0].name;

@@ -272,7 +272,7 @@ fn of_model(
         };
         for steps in settings {
             let began = SystemTime::now();
-            let named = format!("{} {}{}", facts.file(), test.name(), setting(steps));
+            let named = format!("{} {}{}", out::escaped(facts.file()), test.name(), setting(steps));
             let bar = global.progress(1 + opts.repetitions as u64, &named, false);
             let mut samples = Vec::new();
             // The first warms up; what it chose, all others must choose.

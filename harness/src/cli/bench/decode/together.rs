@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use super::{Opts, Results, Test, axes, result, setting};
 use crate::cli::Global;
 use crate::cli::generation::{OnDevice, run_memory};
+use crate::cli::out;
 use crate::data::record::{MeasuredModel, Verified};
 use crate::data::steady::steady;
 use crate::decode::{Script, Trial, sequences};
@@ -40,7 +41,8 @@ pub(super) fn of_test(
     let mut measured = Vec::new();
     for steps in axes::all(&opts.steps_per_submit) {
         let began = SystemTime::now();
-        let named = format!("{} {}{}", facts.file(), test.name(), setting(Some(steps)));
+        let named =
+            format!("{} {}{}", out::escaped(facts.file()), test.name(), setting(Some(steps)));
         let bar = global.progress(1 + opts.repetitions as u64, &named, false);
         let mut samples = Vec::new();
         for repetition in 0..=opts.repetitions {
