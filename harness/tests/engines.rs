@@ -34,8 +34,26 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     let inside = |path: &Path| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> =
         inside(folder).filter(|path| path.is_dir()).flat_map(|path| inside(&path)).collect();
+    files.retain(|path| path.is_file());
     files.sort();
     files
+}
+
+/// A kernel with the texts of the engine's folder `parts` that its line `// with NAME, NAME` asks
+/// for.
+fn whole(path: &Path) -> String {
+    let mut text = fs::read_to_string(path).unwrap();
+    let names = text.lines().find_map(|line| line.strip_prefix("// with ")).unwrap_or_default();
+    let names: Vec<_> =
+        names.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    for name in names {
+        let part = path.with_file_name("parts").join(format!("{name}.wgsl"));
+        text.push_str(&fs::read_to_string(&part).unwrap_or_else(|e| panic!("{part:?}: {e}")));
+    }
+    // Directives stand before all else.
+    let (enable, rest): (Vec<_>, Vec<_>) =
+        text.lines().partition(|line| line.starts_with("enable "));
+    [enable, rest].concat().join("\n") + "\n"
 }
 
 fn named(path: &Path) -> (String, String) {
@@ -83,7 +101,7 @@ fn cases() -> Vec<Case> {
 fn check(case: &Case, mapping: &str) -> Output {
     let folder = tempfile::tempdir().unwrap();
     for path in files(&look_alikes()).iter().filter(|path| named(path).0 == case.engine) {
-        fs::copy(path, folder.path().join(path.file_name().unwrap())).unwrap();
+        fs::write(folder.path().join(path.file_name().unwrap()), whole(path)).unwrap();
     }
     fs::write(folder.path().join("theirs.toml"), mapping).unwrap();
     Command::new(env!("CARGO_BIN_EXE_lathe"))
@@ -125,7 +143,7 @@ fn mappings_pass_the_sweep_and_wrong_ones_fail() {
         let shown = format!("{}/{}", case.engine, case.name);
         let needs_f16 = texts(&case.text).iter().any(|text| {
             let path = look_alikes().join(&case.engine).join(text);
-            fs::read_to_string(path).unwrap().contains("enable f16;")
+            whole(&path).contains("enable f16;")
         });
         if needs_f16 && !gpu.caps.f16 {
             continue;

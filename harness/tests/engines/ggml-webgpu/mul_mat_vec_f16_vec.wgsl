@@ -1,28 +1,7 @@
 // wrong mul_mat_vec_f16_vec: packing = "file" =>
+// with mul_mat, vec4
 enable f16;
-struct Params {
-    offset_src0: u32, offset_src1: u32, offset_dst: u32, m: u32, n: u32, k: u32,
-    stride_01: u32, stride_11: u32, stride_02: u32, stride_12: u32, stride_03: u32, stride_13: u32,
-    bs02: u32, bs03: u32, broadcast2: u32, broadcast3: u32,
-}
 @group(0) @binding(0) var<storage, read_write> src0: array<vec4<f16>>;
 @group(0) @binding(1) var<storage, read_write> src1: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read_write> dst: array<f32>;
-@group(0) @binding(3) var<uniform> params: Params;
 fn load(at: u32, c: u32) -> f32 { return f32(src0[(at + c) / 4u][c % 4u]); }
 fn x(at: u32) -> f32 { return src1[at / 4u][at % 4u]; }
-@compute @workgroup_size(4)
-fn main(
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) num: vec3<u32>,
-    @builtin(local_invocation_index) i: u32,
-) {
-    let row = (wg.y * num.x + wg.x) * 4u + i;
-    let batches = params.bs02 * params.broadcast2 * params.bs03 * params.broadcast3;
-    if (row >= params.m || batches != 1u || params.n != 1u) { return; }
-    var sum = 0.0;
-    for (var c = 0u; c < params.k; c++) {
-        sum += load(params.offset_src0 + row * params.stride_01, c) * x(params.offset_src1 + c);
-    }
-    dst[params.offset_dst + row] = sum;
-}

@@ -1,0 +1,5 @@
+fn load(at: u32, c: u32) -> f32 {
+    let block = (at + c / 32u) * 20u;
+    let low = (byte(block + 4u + c % 16u) >> (4u * (c % 32u / 16u))) & 15u;
+    return half(block) * f32(low) + half(block + 2u);
+}

@@ -1,0 +1,6 @@
+fn load(at: u32, c: u32) -> f32 {
+    let block = (at + c / 32u) * 24u;
+    let low = (byte(block + 8u + c % 16u) >> (4u * (c % 32u / 16u))) & 15u;
+    let high = (byte(block + 4u + c % 32u / 8u) >> (c % 8u)) & 1u;
+    return half(block) * f32(low + 16u * high) + half(block + 2u);
+}
