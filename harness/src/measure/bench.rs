@@ -93,10 +93,11 @@ const QUANTA: f64 = 1000.0;
 const LONGEST: u64 = TOKENS_BEYOND as u64;
 
 /// Samples of drawn lengths that are judged besides those that count: so many, or fewer where they
-/// take longer than [`ENOUGH`], and at least [`LEAST_LENGTHS`]. What skips one invocation of eight
+/// take longer than [`FOR_LENGTHS`], and at least [`LEAST_LENGTHS`]. What skips one invocation of eight
 /// is found in 98 % by 32 of them, whichever it skips.
 const LENGTHS: usize = 32;
 const LEAST_LENGTHS: usize = 4;
+const FOR_LENGTHS: Duration = Duration::from_millis(150);
 
 /// Samples over changed inputs that are judged besides those that count: so many, or fewer where
 /// the reference takes [`ENOUGH`] time for them.
@@ -552,7 +553,7 @@ impl Bench {
         let mut nmse = self.judge_left(temperature)?;
         let begun = Instant::now();
         for nth in 0..LENGTHS {
-            if nth >= LEAST_LENGTHS && begun.elapsed() > ENOUGH {
+            if nth >= LEAST_LENGTHS && begun.elapsed() > FOR_LENGTHS {
                 break;
             }
             nmse = nmse.max(self.judge_length(count, temperature)?);
