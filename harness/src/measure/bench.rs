@@ -93,8 +93,8 @@ const QUANTA: f64 = 1000.0;
 const LONGEST: u64 = TOKENS_BEYOND as u64;
 
 /// Samples of drawn lengths that are judged besides those that count: so many, or fewer where they
-/// take longer than [`FOR_LENGTHS`], and at least [`LEAST_LENGTHS`]. What skips one invocation of eight
-/// is found in 98 % by 32 of them, whichever it skips.
+/// take longer than [`FOR_LENGTHS`], and at least [`LEAST_LENGTHS`]. What skips one invocation of
+/// eight is found in 98 % by 32 of them, whichever it skips.
 const LENGTHS: usize = 32;
 const LEAST_LENGTHS: usize = 4;
 const FOR_LENGTHS: Duration = Duration::from_millis(150);
