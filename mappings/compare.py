@@ -1,25 +1,55 @@
 #!/usr/bin/env python3
 """Times the kernels that instantiate.py wrote against the variants that decoding takes.
 
-    python3 mappings/compare.py OUT RECORDS [OPTION]...
+    python3 mappings/compare.py OUT RECORDS [--limit SECONDS] [OPTION]...
 
 OUT has a folder for each engine, named as in mappings/. RECORDS gets a record for each mapping,
 DATE-engine-ENGINE.MAPPING.json, of which docs/engines.md is made; one that is there is kept and
-skipped. Options go to `lathe ab`. $LATHE names the command.
+skipped. The record has the hash of their text and not the text: it is theirs. A mapping that takes
+longer than the limit (300 s) is ended and has none. Options go to `lathe ab`. $LATHE names the
+command.
 """
 
 import datetime
+import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
+import time
+
+
+def ended(command, folder, limit):
+    """The exit code, or None where it took longer. `lathe` has a process of its own that measures."""
+    process = subprocess.Popen(command, cwd=folder, start_new_session=True)
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def without_text(record):
+    """Takes the other engine's WGSL out of a record; its hash stays."""
+    held = json.loads(record.read_text())
+    held["b_side"].pop("wgsl", None)
+    record.write_text(json.dumps(held, ensure_ascii=False, separators=(",", ":")))
 
 
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     out, records, options = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3:]
+    limit = 300.0
+    if "--limit" in options:
+        at = options.index("--limit")
+        limit = float(options[at + 1])
+        del options[at : at + 2]
     records.mkdir(parents=True, exist_ok=True)
     mappings = sorted(out.glob("*/*.toml"))
     if not mappings:
@@ -38,10 +68,16 @@ def main():
         kernel = mapping.read_text().split()[3]
         command = [lathe, "ab", kernel, "--a", "selected", "--b", mapping.name]
         command += ["--unchecked-files", "--tolerate", "--save", str(record), *options]
-        # 6 is a verdict too: inconclusive.
         # Run there, so that records have no path of the machine.
-        if subprocess.run(command, cwd=mapping.parent).returncode not in (0, 6):
-            failed.append(f"{engine}/{name}")
+        begun = time.monotonic()
+        code = ended(command, mapping.parent, limit)
+        says = f"longer than {limit:.0f} s" if code is None else f"exit code {code}"
+        print(f"{says}, {time.monotonic() - begun:.0f} s", file=sys.stderr)
+        # 6 is a verdict too: inconclusive.
+        if code not in (0, 6):
+            failed.append(f"{engine}/{name} ({says})")
+        if record.exists():
+            without_text(record)
     if failed:
         sys.exit(f"no record of {', '.join(failed)}")
 
