@@ -10,6 +10,7 @@ longer than the limit (300 s) is ended and has none. Options go to `lathe ab`. $
 command.
 """
 
+import argparse
 import datetime
 import json
 import os
@@ -42,14 +43,12 @@ def without_text(record):
 
 
 def main():
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    out, records, options = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3:]
-    limit = 300.0
-    if "--limit" in options:
-        at = options.index("--limit")
-        limit = float(options[at + 1])
-        del options[at : at + 2]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("out", metavar="OUT", type=pathlib.Path)
+    parser.add_argument("records", metavar="RECORDS", type=pathlib.Path)
+    parser.add_argument("--limit", metavar="SECONDS", type=float, default=300.0)
+    arguments, options = parser.parse_known_args()
+    out, records, limit = arguments.out, arguments.records, arguments.limit
     records.mkdir(parents=True, exist_ok=True)
     mappings = sorted(out.glob("*/*.toml"))
     if not mappings:
@@ -63,6 +62,8 @@ def main():
         record = records.resolve() / f"{datetime.date.today()}-engine-{engine}.{name}.json"
         print(f"{nth} of {len(mappings)}: {engine}/{name}", file=sys.stderr)
         if record.exists():
+            # One that was interrupted may have it still.
+            without_text(record)
             continue
         # The first line is `# lathe check KERNEL --mapping NAME.toml`.
         kernel = mapping.read_text().split()[3]
