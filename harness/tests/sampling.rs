@@ -69,6 +69,7 @@ fn twenty_thousand_draws_fit_the_distribution() {
     };
     for (variant, top_k, count) in [
         ("threshold", 30, 20_000),
+        ("histogram", 0, 20_000),
         ("candidates", 30, 1000),
         ("sorted", 0, 1000),
         ("naive", 0, 500),
@@ -137,16 +138,30 @@ fn adversarial_logits_are_drawn_exactly() {
         ("one number", vec![f32::NAN]),
     ];
     for (name, logits) in &cases {
-        for (top_k, top_p, repeat_penalty) in [(50, 0.9, 1.5), (256, 1.1, 1.0)] {
-            let settings =
-                Sampling { temperature: 0.7, top_k, top_p, repeat_penalty, repeat_last_n: 0 };
+        for (temperature, top_k, top_p, repeat_penalty) in [
+            (0.7, 50, 0.9, 1.5),
+            (0.7, 256, 1.1, 1.0),
+            (0.7, 0, 1.0, 1.0),
+            (0.7, 0, 0.6, 1.5),
+            (0.7, 2000, 0.9, 1.0),
+            // Weights that hardly differ: what is apart is so by its key alone.
+            (1e6, 0, 0.5, 1.1),
+            (1e6, 2100, 0.5, 1.0),
+        ] {
+            let settings = Sampling { temperature, top_k, top_p, repeat_penalty, repeat_last_n: 0 };
             let mut own = vec![0];
             for position in 0..8 {
                 own.push(settings.draw(logits, &own, position, SEED));
             }
-            for variant in ["threshold", "candidates"] {
+            let any: &[_] = &["histogram"];
+            let few: &[_] = &["histogram", "threshold", "candidates"];
+            for variant in if (1..=256).contains(&top_k) { few } else { any } {
                 let drawn = draws(&gpu, variant, logits, &settings, 8);
-                assert_eq!(drawn, own[1..], "{variant}: {name}, top-k {top_k}");
+                assert_eq!(
+                    drawn,
+                    own[1..],
+                    "{variant}: {name}, temperature {temperature}, top-k {top_k}, top-p {top_p}"
+                );
             }
         }
     }

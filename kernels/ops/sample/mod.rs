@@ -44,6 +44,9 @@ const MOST_MERGERS: usize = 64;
 const RUN: usize = 32;
 const MOST_BLOCKS: usize = 256;
 
+/// Bins of `histogram`, for weights, and most invocations that share them.
+const BINS: usize = 512;
+
 impl Sample {
     /// Tokens that top-k keeps, 0 for all; the greedy choice is the first of them.
     fn kept(&self) -> usize {
@@ -100,6 +103,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
         Binding::scratch("lists", words, len!(p => 2 * p.listed())),
         Binding::scratch("merged", words, len!(p => 2 * MOST_MERGERS * p.kept())),
         Binding::scratch("masses", words, len!(p => 2 * p.n.next_multiple_of(LIST))),
+        Binding::scratch("bins", words, len!(_ => 3 * BINS + 1)),
         Binding::scratch("brackets", words, len!(p => 4 * p.n.div_ceil(LIST))),
     ],
     variants: &[
@@ -144,6 +148,24 @@ pub static OPERATION: Declaration<Sample> = Declaration {
             ..Variant::PLAIN
         },
         Variant {
+            name: "histogram",
+            stages: &[
+                // One more than take maxima: it prepares the draw and clears the bins.
+                Stage { entry: "largest", grid: |_, c| c["BLOCKS"] as usize + 1 },
+                Stage { entry: "tally", grid: |_, c| c["BLOCKS"] as usize },
+                Stage { entry: "gather", grid: |_, c| c["BLOCKS"] as usize },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            constants: |p, caps| {
+                let lanes = largest_group(caps).min(256.0);
+                let blocks = p.n.div_ceil(4 * lanes as usize).next_power_of_two().min(128);
+                vec![("WG", lanes), ("BLOCKS", blocks as f64)]
+            },
+            tunables: &[("WG", &[128.0, 256.0, 512.0]), ("BLOCKS", &[64.0, 128.0, 256.0])],
+            unsupported: impossible,
+            ..Variant::PLAIN
+        },
+        Variant {
             name: "threshold",
             stages: &[
                 // One more than take maxima: it prepares the draw.
@@ -169,7 +191,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
             ..Variant::PLAIN
         },
     ],
-    prefer: |_| &["threshold", "candidates", "sorted", "naive"],
+    prefer: |_| &["threshold", "histogram", "candidates", "sorted", "naive"],
     cost: |p, _| Cost { bytes: 4.0 * p.n as f64, flops: 0.0 },
     tolerance: |_, _| Tolerance {
         k: 0.0,

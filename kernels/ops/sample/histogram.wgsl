@@ -1,0 +1,431 @@
+// sample/histogram: weights summed by their distance from the largest logit, then few logits sorted.
+//
+//   token = the draw of lathe_reference::sample: penalty, 2^(-(max - l) log2(e) / T), top-k, top-p,
+//   first token whose cumulative weight exceeds u * total; then the step ends (see choose.wgsl)
+//   logits: (N)  tokens: (positions)  state: the step state
+//   keys: (N), where there is a penalty  maxima: (BLOCKS + 1), the largest key of every block, and the
+//   draw's u  bins: (3, BINS) of weights, low and high words, and tokens, then the entries of `lists`
+//   lists: (N) of (key, token), those that a cut may lie in
+//
+// Idea: any number of tokens may stay. A cut lies where the running weight, largest logits first,
+// reaches what is needed, and the weights of bins of logits are enough to say in which bin. So the
+// whole GPU takes the maximum, then fills a histogram, then gathers the logits of the bins that a cut
+// falls into, some hundred. The last workgroup sorts those alone. Integers add in any order, so the
+// sums are the same on every device. Four dependent dispatches.
+//
+// Bins are an 32nd of a halving wide where the weight is, wider beyond. More than 1024 logits in a
+// bin, which takes flat or equal ones, are told apart by a histogram of their keys, as often as it
+// takes: slower and exact.
+//
+// Source: selection by histograms: Alabi et al., *Fast k-selection algorithms for graphics processing
+// units*, ACM JEA 17, 2012.
+// import: grid, math/u64, sample/parts/sampling, sort/key, sort/list, step/choose, step/state
+override N: u32;
+override WG: u32 = 256u; // a power of two, 512 at most
+override BLOCKS: u32 = 128u; // workgroups that share the logits
+
+@group(0) @binding(0) var<storage, read> logits: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read_write> tokens: array<u32>;
+@group(0) @binding(2) var<storage, read_write> state: array<u32>;
+@group(0) @binding(3) var<storage, read_write> keys: array<vec4<u32>>;
+@group(0) @binding(4) var<storage, read_write> maxima: array<u32>;
+@group(0) @binding(5) var<storage, read_write> bins: array<atomic<u32>>;
+@group(0) @binding(6) var<storage, read_write> lists: array<vec2<u32>>;
+
+const BINS: u32 = 512u;
+const LISTED: u32 = 3u * BINS; // the word of `bins` that counts the entries of `lists`
+const NOWHERE: u32 = 0xffffffffu;
+
+// Weights and tokens of bins, or of all bins up to one.
+var<workgroup> low: array<atomic<u32>, BINS>;
+var<workgroup> high: array<atomic<u32>, BINS>;
+var<workgroup> count: array<atomic<u32>, BINS>;
+var<workgroup> lane_seen: array<atomic<u32>, WG>;
+var<workgroup> most: atomic<u32>;
+var<workgroup> least: atomic<u32>;
+var<workgroup> gathered: atomic<u32>;
+var<workgroup> found: u32;
+var<workgroup> agreed: vec4<u32>; // what all invocations go by
+
+// Whether top-k, top-p leave any token out.
+fn cuts_tokens() -> bool { return tokens_kept() > 0u && tokens_kept() < N; }
+
+fn vectors() -> u32 { return (N + 3u) / 4u; }
+
+// Keys of the logits 4v..4v+4, `seen` a bit each; none beyond N.
+fn keys_of(v: u32, seen: u32) -> vec4<u32> {
+    let l = logits[v];
+    let keys = vec4<u32>(
+        key_of(l.x, (seen & 1u) != 0u), key_of(l.y, (seen & 2u) != 0u),
+        key_of(l.z, (seen & 4u) != 0u), key_of(l.w, (seen & 8u) != 0u),
+    );
+    if (N % 4u == 0u) { return keys; }
+    return select(vec4<u32>(0u), keys, vec4<u32>(4u * v) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(N));
+}
+
+// The same keys, once `largest` has run.
+fn keys_again(v: u32) -> vec4<u32> {
+    if (REPEAT_PENALTY == 1.0) { return keys_of(v, 0u); }
+    return keys[v];
+}
+
+// Marks which logits the penalty looks at, for each invocation of those in its vector from `first` on.
+fn mark_lanes(lid: u32, first: u32) {
+    atomicStore(&lane_seen[lid], 0u);
+    workgroupBarrier();
+    for (var at = window_start() + lid; at <= state[POSITION]; at += WG) {
+        let lane = tokens[at] / 4u - first;
+        if (lane < WG) { atomicOr(&lane_seen[lane], 1u << (tokens[at] % 4u)); }
+    }
+    workgroupBarrier();
+}
+
+fn workgroup_largest(lid: u32, mine: u32) -> u32 {
+    if (lid == 0u) { atomicStore(&most, 0u); }
+    workgroupBarrier();
+    atomicMax(&most, mine);
+    workgroupBarrier();
+    return atomicLoad(&most);
+}
+
+@compute @workgroup_size(WG)
+fn largest(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let block = group_index(workgroup, groups);
+    if (block >= BLOCKS) {
+        // One workgroup more prepares the draw and the bins beside the others.
+        if (block == BLOCKS) {
+            for (var w = lid; w <= LISTED; w += WG) { atomicStore(&bins[w], 0u); }
+            if (lid == 0u) { maxima[BLOCKS] = uniform_word(state[SEED], state[POSITION]); }
+        }
+        return;
+    }
+    var mine = 0u;
+    for (var first = block * WG; first < vectors(); first += BLOCKS * WG) {
+        if (REPEAT_PENALTY != 1.0) { mark_lanes(lid, first); }
+        let v = first + lid;
+        if (v < vectors()) {
+            var four: vec4<u32>;
+            if (REPEAT_PENALTY == 1.0) {
+                four = keys_of(v, 0u);
+            } else {
+                four = keys_of(v, atomicLoad(&lane_seen[lid]));
+                keys[v] = four;
+            }
+            mine = max(mine, max(max(four.x, four.y), max(four.z, four.w)));
+        }
+    }
+    let largest_here = workgroup_largest(lid, mine);
+    if (lid == 0u) { maxima[block] = largest_here; }
+}
+
+// The largest key of all blocks, in every invocation.
+fn top_of_all(lid: u32) -> u32 {
+    var mine = 0u;
+    for (var b = lid; b < BLOCKS; b += WG) { mine = max(mine, maxima[b]); }
+    return workgroup_largest(lid, mine);
+}
+
+// The bin of a key, of no weight: BINS. Both factors are exact, so larger keys are never in later bins.
+fn bin_of(key: u32, top: u32) -> u32 {
+    if (key == top) { return 0u; }
+    let t = (value_of(top) - value_of(key)) * EXPONENT;
+    if (!(t < 63.0)) { return BINS; }
+    if (t < 12.0) { return u32(t * 32.0); }
+    return 384u + u32((t - 12.0) * 2.5);
+}
+
+fn clear_bins(lid: u32) {
+    for (var b = lid; b < BINS; b += WG) {
+        atomicStore(&low[b], 0u);
+        atomicStore(&high[b], 0u);
+        atomicStore(&count[b], 0u);
+    }
+    workgroupBarrier();
+}
+
+// Adds to a bin of this workgroup. Each addition that wraps the low word carries once, in any order.
+fn add_to_bin(b: u32, w: vec2<u32>) {
+    let before = atomicAdd(&low[b], w.x);
+    let carried = w.y + select(0u, 1u, before + w.x < before);
+    if (carried != 0u) { atomicAdd(&high[b], carried); }
+    if (cuts_tokens()) { atomicAdd(&count[b], 1u); }
+}
+
+@compute @workgroup_size(WG)
+fn tally(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let block = group_index(workgroup, groups);
+    if (block >= BLOCKS) { return; }
+    clear_bins(lid);
+    let top = top_of_all(lid);
+    for (var v = block * WG + lid; v < vectors(); v += BLOCKS * WG) {
+        let four = keys_again(v);
+        for (var i = 0u; i < 4u; i++) {
+            let b = bin_of(four[i], top);
+            if (b < BINS && four[i] > 0u) { add_to_bin(b, weight_of(four[i], top)); }
+        }
+    }
+    workgroupBarrier();
+    for (var b = lid; b < BINS; b += WG) {
+        let sum = total_up_to(b);
+        if (all(sum == vec3<u32>(0u))) { continue; }
+        let before = atomicAdd(&bins[b], sum.x);
+        let carried = sum.y + select(0u, 1u, before + sum.x < before);
+        if (carried != 0u) { atomicAdd(&bins[BINS + b], carried); }
+        if (cuts_tokens()) { atomicAdd(&bins[2u * BINS + b], sum.z); }
+    }
+}
+
+fn load_bins(lid: u32) {
+    for (var b = lid; b < BINS; b += WG) {
+        atomicStore(&low[b], atomicLoad(&bins[b]));
+        atomicStore(&high[b], atomicLoad(&bins[BINS + b]));
+        atomicStore(&count[b], atomicLoad(&bins[2u * BINS + b]));
+    }
+    workgroupBarrier();
+}
+
+fn weight_up_to(b: u32) -> vec2<u32> { return vec2<u32>(atomicLoad(&low[b]), atomicLoad(&high[b])); }
+
+fn weight_before(b: u32) -> vec2<u32> {
+    if (b == 0u) { return vec2<u32>(0u); }
+    return weight_up_to(b - 1u);
+}
+
+// Weights and tokens of each bin become those of all bins up to it.
+fn scan_bins(lid: u32) {
+    let each = BINS / WG;
+    let last = (lid + 1u) * each - 1u;
+    for (var b = lid * each; b < last; b++) { take_in(b + 1u, total_up_to(b)); }
+    workgroupBarrier();
+    for (var step = 1u; step < WG; step *= 2u) {
+        var before = vec3<u32>(0u);
+        if (lid >= step) { before = total_up_to(last - step * each); }
+        workgroupBarrier();
+        take_in(last, before);
+        workgroupBarrier();
+    }
+    if (lid > 0u) {
+        let before = total_up_to(lid * each - 1u);
+        for (var b = lid * each; b < last; b++) { take_in(b, before); }
+    }
+    workgroupBarrier();
+}
+
+// Weight and tokens up to bin b.
+fn total_up_to(b: u32) -> vec3<u32> { return vec3<u32>(weight_up_to(b), atomicLoad(&count[b])); }
+
+// Adds them to those of bin b, which is this invocation's.
+fn take_in(b: u32, before: vec3<u32>) {
+    let sum = add64(weight_up_to(b), before.xy);
+    atomicStore(&low[b], sum.x);
+    atomicStore(&high[b], sum.y);
+    if (cuts_tokens()) { atomicStore(&count[b], atomicLoad(&count[b]) + before.z); }
+}
+
+// What lies up to bin b: weight, or tokens.
+fn measure(b: u32, weighed: bool) -> vec2<u32> {
+    if (weighed) { return weight_up_to(b); }
+    return vec2<u32>(atomicLoad(&count[b]), 0u);
+}
+
+// The first bin up to which lies what is needed, or NOWHERE.
+fn first_bin(lid: u32, needed: vec2<u32>, weighed: bool) -> u32 {
+    if (lid == 0u) { found = NOWHERE; }
+    workgroupBarrier();
+    for (var b = lid; b < BINS; b += WG) {
+        let before = b > 0u && reaches(measure(max(b, 1u) - 1u, weighed), needed);
+        if (!before && reaches(measure(b, weighed), needed)) { found = b; }
+    }
+    return workgroupUniformLoad(&found);
+}
+
+@compute @workgroup_size(WG)
+fn gather(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let block = group_index(workgroup, groups);
+    if (block >= BLOCKS) { return; }
+    let top = top_of_all(lid);
+    load_bins(lid);
+    scan_bins(lid);
+    // A cut inside a bin leaves a weight between those before and up to it, and the next cut lies
+    // between those of the two.
+    var at_least = weight_up_to(BINS - 1u);
+    var at_most = at_least;
+    var by_tokens = NOWHERE;
+    if (cuts_tokens()) {
+        by_tokens = first_bin(lid, vec2<u32>(tokens_kept(), 0u), false);
+        if (by_tokens != NOWHERE) {
+            at_least = weight_before(by_tokens);
+            at_most = weight_up_to(by_tokens);
+        }
+    }
+    var by_share = vec2<u32>(NOWHERE, 0u);
+    if (TOP_P < 1.0) {
+        by_share.x = first_bin(lid, needed_by_top_p(at_least), true);
+        by_share.y = first_bin(lid, needed_by_top_p(at_most), true);
+        at_least = needed_by_top_p(at_least);
+        let up_to = weight_up_to(by_share.y);
+        if (reaches(at_most, up_to)) { at_most = up_to; }
+    }
+    let word = maxima[BLOCKS];
+    let first = first_bin(lid, needed_by_word(at_least, word), true);
+    let last = first_bin(lid, needed_by_word(at_most, word), true);
+    for (var v = block * WG + lid; v < vectors(); v += BLOCKS * WG) {
+        let four = keys_again(v);
+        for (var i = 0u; i < 4u; i++) {
+            let b = bin_of(four[i], top);
+            if (four[i] == 0u || b == BINS) { continue; }
+            let drawn = first <= b && b <= last;
+            let within_share = by_share.x <= b && b <= by_share.y;
+            if (drawn || within_share || b == by_tokens) {
+                lists[atomicAdd(&bins[LISTED], 1u)] = vec2<u32>(four[i], 4u * v + i);
+            }
+        }
+    }
+}
+
+// Entry i of `lists`, if it is of bin b and its key between `bounds`; else no entry.
+fn listed(i: u32, b: u32, top: u32, bounds: vec2<u32>) -> vec2<u32> {
+    let entry = lists[i];
+    let inside = bounds.x <= entry.x && entry.x <= bounds.y && bin_of(entry.x, top) == b;
+    return select(vec2<u32>(0u), entry, inside);
+}
+
+// The token of that rank, from 1 on, among the entries of a key: the largest i with fewer below it.
+fn token_of_rank(lid: u32, key: u32, rank: u32) -> u32 {
+    let n = atomicLoad(&bins[LISTED]);
+    var token = 0u;
+    for (var bit = 0x800000u; bit > 0u; bit >>= 1u) {
+        atomicStore(&gathered, 0u);
+        workgroupBarrier();
+        var below = 0u;
+        for (var i = lid; i < n; i += WG) {
+            let entry = lists[i];
+            if (entry.x == key && entry.y < (token | bit)) { below++; }
+        }
+        atomicAdd(&gathered, below);
+        workgroupBarrier();
+        if (atomicLoad(&gathered) < rank) { token |= bit; }
+        workgroupBarrier();
+    }
+    return token;
+}
+
+// The weight up to the first token, largest logits first, with which what is needed is reached, and
+// the token. Tokens are `needed`, or a weight.
+fn cut(lid: u32, top: u32, needed: vec2<u32>, weighed: bool) -> vec3<u32> {
+    load_bins(lid);
+    scan_bins(lid);
+    let bin = first_bin(lid, needed, weighed);
+    if (bin == NOWHERE) { return vec3<u32>(weight_up_to(BINS - 1u), 0u); }
+    // Weight and tokens ahead of what is looked at.
+    var ahead_of = weight_before(bin);
+    var tokens_ahead = 0u;
+    if (!weighed && bin > 0u) { tokens_ahead = atomicLoad(&count[bin - 1u]); }
+    var bounds = vec2<u32>(1u, NOWHERE);
+    let n = atomicLoad(&bins[LISTED]);
+    var entries = 0u;
+    loop {
+        workgroupBarrier();
+        if (lid == 0u) {
+            atomicStore(&gathered, 0u);
+            atomicStore(&most, 0u);
+            atomicStore(&least, NOWHERE);
+        }
+        workgroupBarrier();
+        for (var i = lid; i < n; i += WG) {
+            let entry = listed(i, bin, top, bounds);
+            if (entry.x == 0u) { continue; }
+            atomicMax(&most, entry.x);
+            atomicMin(&least, entry.x);
+            let place = atomicAdd(&gathered, 1u);
+            if (place < LIST_ENTRIES) { list_entries[place] = entry; }
+        }
+        workgroupBarrier();
+        if (lid == 0u) {
+            agreed = vec4<u32>(atomicLoad(&least), atomicLoad(&most), atomicLoad(&gathered), 0u);
+        }
+        let seen = workgroupUniformLoad(&agreed);
+        entries = seen.z;
+        bounds = seen.xy;
+        if (entries <= LIST_ENTRIES || bounds.x == bounds.y) { break; }
+        // A histogram of the keys between the bounds says which of them are next.
+        let shift = max(32u - countLeadingZeros(bounds.y - bounds.x), 9u) - 9u;
+        clear_bins(lid);
+        for (var i = lid; i < n; i += WG) {
+            let entry = listed(i, bin, top, bounds);
+            if (entry.x > 0u) { add_to_bin((bounds.y - entry.x) >> shift, weight_of(entry.x, top)); }
+        }
+        workgroupBarrier();
+        scan_bins(lid);
+        var left = sub64(needed, vec2<u32>(tokens_ahead, 0u));
+        if (weighed) { left = sub64(needed, ahead_of); }
+        let part = first_bin(lid, left, weighed);
+        ahead_of = add64(ahead_of, weight_before(part));
+        if (!weighed && part > 0u) { tokens_ahead += atomicLoad(&count[part - 1u]); }
+        let most_of_part = bounds.y - (part << shift);
+        let width = min((1u << shift) - 1u, most_of_part);
+        bounds = vec2<u32>(max(bounds.x, most_of_part - width), most_of_part);
+    }
+    if (entries > LIST_ENTRIES) {
+        let w = weight_of(bounds.y, top);
+        var rank = needed.x - tokens_ahead;
+        if (weighed) { rank = tokens_to_reach(needed, ahead_of, w, entries); }
+        let token = token_of_rank(lid, bounds.y, rank);
+        return vec3<u32>(add64(ahead_of, times64(w, rank)), token);
+    }
+    // Each invocation sums neighbours, then knows what is ahead of them.
+    let slots = power_of_two_from(max(entries, WG));
+    for (var s = entries + lid; s < slots; s += WG) { list_entries[s] = vec2<u32>(0u); }
+    sort_slots(lid, slots);
+    clear_bins(lid);
+    let end = min((lid + 1u) * (slots / WG), entries);
+    var sum = vec2<u32>(0u);
+    for (var e = lid * (slots / WG); e < end; e++) { sum = add64(sum, weight_of(list_entries[e].x, top)); }
+    take_in(lid * (BINS / WG), vec3<u32>(sum, 0u));
+    workgroupBarrier();
+    scan_bins(lid);
+    sum = add64(ahead_of, weight_before(lid * (BINS / WG)));
+    for (var e = lid * (slots / WG); e < end; e++) {
+        let reached = reaches(sum, needed);
+        sum = add64(sum, weight_of(list_entries[e].x, top));
+        let is_cut = select(tokens_ahead + e + 1u == needed.x, !reached && reaches(sum, needed), weighed);
+        if (is_cut) { agreed = vec4<u32>(sum, list_entries[e].y, 0u); }
+    }
+    return workgroupUniformLoad(&agreed).xyz;
+}
+
+@compute @workgroup_size(WG)
+fn choose(@builtin(local_invocation_index) lid: u32) {
+    let top = top_of_all(lid);
+    load_bins(lid);
+    scan_bins(lid);
+    var total = weight_up_to(BINS - 1u);
+    let word = maxima[BLOCKS];
+    var token = 0u;
+    // Top-k, top-p and draw: each leaves the weight up to its last token. A loop, so that the cut is
+    // compiled once.
+    for (var round = 0u; round < 3u; round++) {
+        if (round == 0u && !cuts_tokens()) { continue; }
+        if (round == 1u && TOP_P >= 1.0) { continue; }
+        var needed = vec2<u32>(tokens_kept(), 0u);
+        if (round == 1u) { needed = needed_by_top_p(total); }
+        if (round == 2u) { needed = needed_by_word(total, word); }
+        let last = cut(lid, top, needed, round > 0u);
+        total = last.xy;
+        token = last.z;
+        workgroupBarrier();
+    }
+    if (lid == 0u) { end_step(Candidate(0.0, token)); }
+}
