@@ -139,9 +139,6 @@ pub fn join(phases: &[Phase<'_>], grid: Grid) -> Result<Joined, ReflectError> {
     let prefetches = Prefetches::plan(phases, grid, &written);
     let mut whole = Whole { written, early, prefetches, ..Whole::default() };
     let mut main = String::new();
-    if phases.len() > 1 {
-        let _ = writeln!(main, "    run_expect({STRIDE}u);");
-    }
     for (i, phase) in phases.iter().enumerate() {
         let (_, invocations) = phase.reflection.workgroup(phase.entry, phase.constants)?;
         if invocations != grid.invocations {
@@ -149,12 +146,6 @@ pub fn join(phases: &[Phase<'_>], grid: Grid) -> Result<Joined, ReflectError> {
                 "{}: workgroups of {invocations} among those of {}",
                 phase.label, grid.invocations
             )));
-        }
-        if i > 0 {
-            let _ = writeln!(main, "    run_arrive({}u);", STRIDE * i);
-            if i + 1 < phases.len() {
-                let _ = writeln!(main, "    run_expect({}u);", STRIDE * (i + 1));
-            }
         }
         whole.phase(i, phase, grid, &mut main).map_err(fault)?;
     }
@@ -356,6 +347,9 @@ impl Whole {
                     let waits_inside = names.contains_key(AWAIT) && *groups <= grid.groups;
                     let counter = STRIDE * i;
                     let wait = format!("{}run_await({counter}u);", self.prefetches.call(i));
+                    if i > 0 {
+                        let _ = writeln!(main, "    run_arrive({counter}u);");
+                    }
                     if i > 0 && !waits_inside {
                         let _ = writeln!(main, "    {wait}");
                     }
@@ -542,10 +536,8 @@ impl Whole {
 }
 
 /// How workgroups wait. Every dispatch adds the number of workgroups to each counter, so that the
-/// next multiple of it after what a counter held before one's own arrival is where all of this
-/// dispatch have arrived. That is looked up a phase ahead: the arrival returns nothing to wait for,
-/// and the first poll is right behind it. A wait that gave up goes on: what it makes is thrown away,
-/// and every later wait ends at once.
+/// next multiple of it after one's own arrival is where all of this dispatch have arrived. A wait
+/// that gave up goes on: what it makes is thrown away, and every later wait ends at once.
 ///
 /// Behind the wait stands a barrier and no fence of storage: a fence waits for every load under
 /// way, and so for the weights that were loaded ahead. What other workgroups wrote is read through
@@ -555,20 +547,13 @@ pub const WAIT: &str = "
 // Polls before a workgroup gives up: workgroups that are not there by then never come.
 const RUN_PATIENCE: u32 = 60000u;
 var<private> run_lid: u32;
-var<private> run_before: u32;
 var<private> run_all: u32;
-
-// Looks up where all will have arrived: before the own arrival, and after all those of the dispatch before.
-fn run_expect(counter: u32) {
-    if (run_lid == 0u) { run_before = atomicLoad(&run_arrivals[counter]); }
-}
 
 // The invocation's writes before it are seen by every invocation that has awaited it.
 fn run_arrive(counter: u32) {
     storageBarrier();
     if (run_lid == 0u) {
-        run_all = (run_before / RUN_GROUPS + 1u) * RUN_GROUPS;
-        atomicAdd(&run_arrivals[counter], 1u);
+        run_all = (atomicAdd(&run_arrivals[counter], 1u) / RUN_GROUPS + 1u) * RUN_GROUPS;
     }
 }
 

@@ -29,8 +29,8 @@ pub(super) fn check(joined: &Joined, reflection: &Reflection) -> Result<(), Stri
         found.map(|(handle, _)| handle)
     };
     let entry = module.entry_points.iter().find(|point| point.name == ENTRY);
-    let (Some(expects), Some(arrives), Some(awaits), Some(entry)) =
-        (function("run_expect"), function("run_arrive"), function("run_await"), entry)
+    let (Some(arrives), Some(awaits), Some(entry)) =
+        (function("run_arrive"), function("run_await"), entry)
     else {
         return Err("a run without its own functions".into());
     };
@@ -59,7 +59,6 @@ pub(super) fn check(joined: &Joined, reflection: &Reflection) -> Result<(), Stri
         phases: &joined.phases,
         writes: joined.phases.iter().map(writes).collect(),
         numbers,
-        expects,
         arrives,
         awaits,
         waiting,
@@ -106,7 +105,6 @@ struct Walk<'a> {
     writes: Vec<HashSet<usize>>,
     /// The buffer behind each variable.
     numbers: HashMap<Handle<GlobalVariable>, usize>,
-    expects: Handle<Function>,
     arrives: Handle<Function>,
     awaits: Handle<Function>,
     /// Functions that wait, themselves or through others.
@@ -211,8 +209,7 @@ impl<'a> Walk<'a> {
                         self.block(callee, &function.body, true, false)?
                     };
                 }
-                // Made by the join: they load a counter, and weights, which nobody writes.
-                Statement::Call { function, .. } if *function == self.expects => {}
+                // Made by the join: it loads weights, which nobody writes, and keeps nothing.
                 Statement::Call { function, .. }
                     if super::prefetch::is_one(
                         self.module.functions[*function].name.as_deref(),
