@@ -4,24 +4,25 @@
 //   first token whose cumulative weight exceeds u * total; then the step ends (see choose.wgsl)
 //   logits: (N)  tokens: (positions)  state: the step state
 //   keys: (N), where there is a penalty  maxima: (BLOCKS + 1), the largest key of every block, and the
-//   draw's u  bins: (3, BINS) of weights, low and high words, and tokens, then the entries of `lists`
+//   draw's u  bins: (4, BINS), three digits of weights and tokens, and the number of entries of `lists`
 //   lists: (N) of (key, token), those that a cut may lie in
 //
 // Idea: any number of tokens may stay. A cut lies where the running weight, largest logits first,
 // reaches what is needed, and the weights of bins of logits are enough to say in which bin. So the
 // whole GPU takes the maximum, then fills a histogram, then gathers the logits of the bins that a cut
-// falls into, some hundred. The last workgroup sorts those alone. Integers add in any order, so the
-// sums are the same on every device. Four dependent dispatches.
+// falls into, some hundred. The last workgroup tells those apart by parts of a bin and compares the
+// few that are left. Integers add in any order, so the sums are the same on every device. Four
+// dependent dispatches.
 //
-// Bins are an 32nd of a halving wide where the weight is, wider beyond. More than 1024 logits in a
-// bin, which takes flat or equal ones, are told apart by a histogram of their keys, as often as it
-// takes: slower and exact.
+// Bins are a 32nd of a halving wide where the weight is, wider beyond, and have 512 parts. More than
+// 1024 logits in a part, which takes equal ones, are told apart by a histogram of their keys, as often
+// as it takes: slower and exact.
 //
 // Source: selection by histograms: Alabi et al., *Fast k-selection algorithms for graphics processing
 // units*, ACM JEA 17, 2012.
 // import: grid, math/u64, sample/parts/sampling, sort/key, sort/list, step/choose, step/state
 override N: u32;
-override WG: u32 = 256u; // a power of two, 512 at most
+override WG: u32 = 512u; // a power of two, BINS at most
 override BLOCKS: u32 = 128u; // workgroups that share the logits
 
 @group(0) @binding(0) var<storage, read> logits: array<vec4<f32>>;
@@ -32,9 +33,11 @@ override BLOCKS: u32 = 128u; // workgroups that share the logits
 @group(0) @binding(5) var<storage, read_write> bins: array<atomic<u32>>;
 @group(0) @binding(6) var<storage, read_write> lists: array<vec2<u32>>;
 
-const BINS: u32 = 512u;
-const LISTED: u32 = 3u * BINS; // the word of `bins` that counts the entries of `lists`
+const BINS: u32 = 512u; // of all weights, and parts of a bin
+const DIGIT: u32 = 20u; // bits of a digit of a weight in `bins`: as many blocks add up in 32 as there are
+const LISTED: u32 = 4u * BINS; // the word of `bins` that counts the entries of `lists`
 const NOWHERE: u32 = 0xffffffffu;
+const PAIRS: u32 = 128u; // entries that are compared each with each
 
 // Weights and tokens of bins, or of all bins up to one.
 var<workgroup> low: array<atomic<u32>, BINS>;
@@ -47,7 +50,7 @@ var<workgroup> gathered: atomic<u32>;
 var<workgroup> found: u32;
 var<workgroup> agreed: vec4<u32>; // what all invocations go by
 
-// Whether top-k, top-p leave any token out.
+// Whether top-k leaves any token out.
 fn cuts_tokens() -> bool { return tokens_kept() > 0u && tokens_kept() < N; }
 
 fn vectors() -> u32 { return (N + 3u) / 4u; }
@@ -63,10 +66,11 @@ fn keys_of(v: u32, seen: u32) -> vec4<u32> {
     return select(vec4<u32>(0u), keys, vec4<u32>(4u * v) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(N));
 }
 
-// The same keys, once `largest` has run.
+// The same keys once `largest` has run, those of the last vector beyond it.
 fn keys_again(v: u32) -> vec4<u32> {
-    if (REPEAT_PENALTY == 1.0) { return keys_of(v, 0u); }
-    return keys[v];
+    let at = min(v, vectors() - 1u);
+    if (REPEAT_PENALTY == 1.0) { return keys_of(at, 0u); }
+    return keys[at];
 }
 
 // Marks which logits the penalty looks at, for each invocation of those in its vector from `first` on.
@@ -129,13 +133,16 @@ fn top_of_all(lid: u32) -> u32 {
     return workgroup_largest(lid, mine);
 }
 
-// The bin of a key, of no weight: BINS. Both factors are exact, so larger keys are never in later bins.
-fn bin_of(key: u32, top: u32) -> u32 {
-    if (key == top) { return 0u; }
+// The bin of a key and its part of it; BINS where it has no weight. Larger keys are never behind
+// smaller ones. The product is the definition's, and all else is integers: every stage agrees.
+fn bin_of(key: u32, top: u32) -> vec2<u32> {
+    if (key == top) { return vec2<u32>(0u); }
     let t = (value_of(top) - value_of(key)) * EXPONENT;
-    if (!(t < 63.0)) { return BINS; }
-    if (t < 12.0) { return u32(t * 32.0); }
-    return 384u + u32((t - 12.0) * 2.5);
+    if (!(t < 63.0)) { return vec2<u32>(BINS, 0u); }
+    let fixed = u32(t * 67108864.0); // 26 fractional bits, as weight_of
+    let beyond = fixed - (12u << 26u);
+    if (t < 12.0) { return vec2<u32>(fixed >> 21u, (fixed >> 12u) & 511u); }
+    return vec2<u32>(384u + (beyond >> 25u), (beyond >> 16u) & 511u);
 }
 
 fn clear_bins(lid: u32) {
@@ -163,33 +170,47 @@ fn tally(
 ) {
     let block = group_index(workgroup, groups);
     if (block >= BLOCKS) { return; }
+    // Each vector is on its way while the one before is looked at, and the first meanwhile.
+    var v = block * WG + lid;
+    var next = keys_again(v);
     clear_bins(lid);
     let top = top_of_all(lid);
-    for (var v = block * WG + lid; v < vectors(); v += BLOCKS * WG) {
-        let four = keys_again(v);
+    for (; v < vectors(); v += BLOCKS * WG) {
+        let four = next;
+        next = keys_again(v + BLOCKS * WG);
         for (var i = 0u; i < 4u; i++) {
-            let b = bin_of(four[i], top);
+            let b = bin_of(four[i], top).x;
             if (b < BINS && four[i] > 0u) { add_to_bin(b, weight_of(four[i], top)); }
         }
     }
     workgroupBarrier();
     for (var b = lid; b < BINS; b += WG) {
+        // Digits, of which none carries: nothing has to come back.
         let sum = total_up_to(b);
-        if (all(sum == vec3<u32>(0u))) { continue; }
-        let before = atomicAdd(&bins[b], sum.x);
-        let carried = sum.y + select(0u, 1u, before + sum.x < before);
-        if (carried != 0u) { atomicAdd(&bins[BINS + b], carried); }
-        if (cuts_tokens()) { atomicAdd(&bins[2u * BINS + b], sum.z); }
+        let mask = (1u << DIGIT) - 1u;
+        let middle = (sum.x >> DIGIT) | (sum.y << (32u - DIGIT));
+        if (any(sum.xy != vec2<u32>(0u))) {
+            atomicAdd(&bins[b], sum.x & mask);
+            atomicAdd(&bins[BINS + b], middle & mask);
+            atomicAdd(&bins[2u * BINS + b], sum.y >> (2u * DIGIT - 32u));
+        }
+        if (cuts_tokens() && sum.z > 0u) { atomicAdd(&bins[3u * BINS + b], sum.z); }
     }
 }
 
+// Weights and tokens of all bins up to each.
 fn load_bins(lid: u32) {
     for (var b = lid; b < BINS; b += WG) {
-        atomicStore(&low[b], atomicLoad(&bins[b]));
-        atomicStore(&high[b], atomicLoad(&bins[BINS + b]));
-        atomicStore(&count[b], atomicLoad(&bins[2u * BINS + b]));
+        var sum = vec2<u32>(0u, atomicLoad(&bins[2u * BINS + b]) << (2u * DIGIT - 32u));
+        let middle = atomicLoad(&bins[BINS + b]);
+        sum = add64(sum, vec2<u32>(middle << DIGIT, middle >> (32u - DIGIT)));
+        sum = add64(sum, vec2<u32>(atomicLoad(&bins[b]), 0u));
+        atomicStore(&low[b], sum.x);
+        atomicStore(&high[b], sum.y);
+        atomicStore(&count[b], atomicLoad(&bins[3u * BINS + b]));
     }
     workgroupBarrier();
+    scan_bins(lid);
 }
 
 fn weight_up_to(b: u32) -> vec2<u32> { return vec2<u32>(atomicLoad(&low[b]), atomicLoad(&high[b])); }
@@ -255,9 +276,9 @@ fn gather(
 ) {
     let block = group_index(workgroup, groups);
     if (block >= BLOCKS) { return; }
+    var next = keys_again(block * WG + lid);
     let top = top_of_all(lid);
     load_bins(lid);
-    scan_bins(lid);
     // A cut inside a bin leaves a weight between those before and up to it, and the next cut lies
     // between those of the two.
     var at_least = weight_up_to(BINS - 1u);
@@ -281,33 +302,59 @@ fn gather(
     let word = maxima[BLOCKS];
     let first = first_bin(lid, needed_by_word(at_least, word), true);
     let last = first_bin(lid, needed_by_word(at_most, word), true);
-    for (var v = block * WG + lid; v < vectors(); v += BLOCKS * WG) {
-        let four = keys_again(v);
+    if (lid == 0u) { atomicStore(&gathered, 0u); }
+    workgroupBarrier();
+    for (var start = block * WG; start < vectors(); start += BLOCKS * WG) {
+        let v = start + lid;
+        let four = select(vec4<u32>(0u), next, v < vectors());
+        next = keys_again(v + BLOCKS * WG);
+        var mine = vec4<bool>(false);
         for (var i = 0u; i < 4u; i++) {
-            let b = bin_of(four[i], top);
+            let b = bin_of(four[i], top).x;
             if (four[i] == 0u || b == BINS) { continue; }
             let drawn = first <= b && b <= last;
-            let within_share = by_share.x <= b && b <= by_share.y;
-            if (drawn || within_share || b == by_tokens) {
-                lists[atomicAdd(&bins[LISTED], 1u)] = vec2<u32>(four[i], 4u * v + i);
+            let of_share = by_share.x <= b && b <= by_share.y;
+            mine[i] = drawn || of_share || b == by_tokens;
+        }
+        // One addition a workgroup.
+        let flags = vec4<u32>(mine);
+        let own = flags.x + flags.y + flags.z + flags.w;
+        var place = 0u;
+        if (own > 0u) { place = atomicAdd(&gathered, own); }
+        workgroupBarrier();
+        if (lid == 0u) { found = atomicAdd(&bins[LISTED], atomicExchange(&gathered, 0u)); }
+        place += workgroupUniformLoad(&found);
+        for (var i = 0u; i < 4u; i++) {
+            if (mine[i]) {
+                lists[place] = vec2<u32>(four[i], 4u * v + i);
+                place++;
             }
         }
     }
 }
 
-// Entry i of `lists`, if it is of bin b and its key between `bounds`; else no entry.
-fn listed(i: u32, b: u32, top: u32, bounds: vec2<u32>) -> vec2<u32> {
-    let entry = lists[i];
-    let inside = bounds.x <= entry.x && entry.x <= bounds.y && bin_of(entry.x, top) == b;
-    return select(vec2<u32>(0u), entry, inside);
+// What of a bin is looked at: a part of it or NOWHERE for all, and keys between bounds.
+struct Within { bin: u32, part: u32, least: u32, most: u32 }
+
+// Entries i, i + WG, i + 2 WG and i + 3 WG of `lists`; no entry where one is not within.
+fn four_listed(i: u32, n: u32, top: u32, within: Within) -> array<vec2<u32>, 4> {
+    var four: array<vec2<u32>, 4>;
+    for (var e = 0u; e < 4u; e++) { four[e] = lists[min(i + e * WG, n - 1u)]; }
+    for (var e = 0u; e < 4u; e++) {
+        let key = four[e].x;
+        let at = bin_of(key, top);
+        let of_part = at.x == within.bin && (within.part == NOWHERE || at.y == within.part);
+        let inside = i + e * WG < n && within.least <= key && key <= within.most;
+        if (!(of_part && inside)) { four[e] = vec2<u32>(0u); }
+    }
+    return four;
 }
 
 // The token of that rank, from 1 on, among the entries of a key: the largest i with fewer below it.
-fn token_of_rank(lid: u32, key: u32, rank: u32) -> u32 {
-    let n = atomicLoad(&bins[LISTED]);
+fn token_of_rank(lid: u32, n: u32, key: u32, rank: u32) -> u32 {
     var token = 0u;
     for (var bit = 0x800000u; bit > 0u; bit >>= 1u) {
-        atomicStore(&gathered, 0u);
+        if (lid == 0u) { atomicStore(&gathered, 0u); }
         workgroupBarrier();
         var below = 0u;
         for (var i = lid; i < n; i += WG) {
@@ -322,86 +369,139 @@ fn token_of_rank(lid: u32, key: u32, rank: u32) -> u32 {
     return token;
 }
 
+// What a cut needs, and what is ahead of where it is looked for.
+struct Cut { needed: vec2<u32>, weighed: bool, weight: vec2<u32>, tokens: u32 }
+
+// The first bin with what is left to reach; what lies before it is now ahead of the cut.
+fn narrowed(lid: u32, cut: ptr<function, Cut>) -> u32 {
+    var left = vec2<u32>((*cut).needed.x - (*cut).tokens, 0u);
+    if ((*cut).weighed) { left = sub64((*cut).needed, (*cut).weight); }
+    let first = first_bin(lid, left, (*cut).weighed);
+    if (first != NOWHERE && first > 0u) {
+        let before = total_up_to(first - 1u);
+        (*cut).weight = add64((*cut).weight, before.xy);
+        (*cut).tokens += before.z;
+    }
+    workgroupBarrier();
+    return first;
+}
+
+// Whether an entry with `before` ahead of it is the last that a cut leaves.
+fn is_last(cut: Cut, before: vec2<u32>, up_to: vec2<u32>, rank: u32) -> bool {
+    if (!cut.weighed) { return rank == cut.needed.x; }
+    return !reaches(before, cut.needed) && reaches(up_to, cut.needed);
+}
+
 // The weight up to the first token, largest logits first, with which what is needed is reached, and
-// the token. Tokens are `needed`, or a weight.
-fn cut(lid: u32, top: u32, needed: vec2<u32>, weighed: bool) -> vec3<u32> {
-    load_bins(lid);
-    scan_bins(lid);
-    let bin = first_bin(lid, needed, weighed);
-    if (bin == NOWHERE) { return vec3<u32>(weight_up_to(BINS - 1u), 0u); }
-    // Weight and tokens ahead of what is looked at.
-    var ahead_of = weight_before(bin);
-    var tokens_ahead = 0u;
-    if (!weighed && bin > 0u) { tokens_ahead = atomicLoad(&count[bin - 1u]); }
-    var bounds = vec2<u32>(1u, NOWHERE);
+// the token. The bins hold the sums of all bins up to each.
+fn cut_at(lid: u32, top: u32, needed: vec2<u32>, weighed: bool) -> vec3<u32> {
     let n = atomicLoad(&bins[LISTED]);
+    var cut = Cut(needed, weighed, vec2<u32>(0u), 0u);
+    var within = Within(narrowed(lid, &cut), NOWHERE, 1u, NOWHERE);
+    // Fewer tokens with weight than may stay.
+    if (within.bin == NOWHERE) { return vec3<u32>(weight_up_to(BINS - 1u), 0u); }
+    if (n > PAIRS) {
+        clear_bins(lid);
+        for (var i = lid; i < n; i += 4u * WG) {
+            let four = four_listed(i, n, top, within);
+            for (var e = 0u; e < 4u; e++) {
+                if (four[e].x > 0u) { add_to_bin(bin_of(four[e].x, top).y, weight_of(four[e].x, top)); }
+            }
+        }
+        workgroupBarrier();
+        scan_bins(lid);
+        within.part = narrowed(lid, &cut);
+    }
     var entries = 0u;
     loop {
-        workgroupBarrier();
         if (lid == 0u) {
             atomicStore(&gathered, 0u);
             atomicStore(&most, 0u);
             atomicStore(&least, NOWHERE);
         }
         workgroupBarrier();
-        for (var i = lid; i < n; i += WG) {
-            let entry = listed(i, bin, top, bounds);
-            if (entry.x == 0u) { continue; }
-            atomicMax(&most, entry.x);
-            atomicMin(&least, entry.x);
-            let place = atomicAdd(&gathered, 1u);
-            if (place < LIST_ENTRIES) { list_entries[place] = entry; }
+        for (var i = lid; i < n; i += 4u * WG) {
+            let four = four_listed(i, n, top, within);
+            for (var e = 0u; e < 4u; e++) {
+                let entry = four[e];
+                if (entry.x == 0u) { continue; }
+                atomicMax(&most, entry.x);
+                atomicMin(&least, entry.x);
+                let place = atomicAdd(&gathered, 1u);
+                if (place < LIST_ENTRIES) { list_entries[place] = entry; }
+            }
         }
         workgroupBarrier();
         if (lid == 0u) {
             agreed = vec4<u32>(atomicLoad(&least), atomicLoad(&most), atomicLoad(&gathered), 0u);
         }
         let seen = workgroupUniformLoad(&agreed);
+        within.least = seen.x;
+        within.most = seen.y;
         entries = seen.z;
-        bounds = seen.xy;
-        if (entries <= LIST_ENTRIES || bounds.x == bounds.y) { break; }
+        if (entries <= LIST_ENTRIES || seen.x == seen.y) { break; }
         // A histogram of the keys between the bounds says which of them are next.
-        let shift = max(32u - countLeadingZeros(bounds.y - bounds.x), 9u) - 9u;
+        let shift = max(32u - countLeadingZeros(seen.y - seen.x), 9u) - 9u;
         clear_bins(lid);
-        for (var i = lid; i < n; i += WG) {
-            let entry = listed(i, bin, top, bounds);
-            if (entry.x > 0u) { add_to_bin((bounds.y - entry.x) >> shift, weight_of(entry.x, top)); }
+        for (var i = lid; i < n; i += 4u * WG) {
+            let four = four_listed(i, n, top, within);
+            for (var e = 0u; e < 4u; e++) {
+                if (four[e].x > 0u) { add_to_bin((seen.y - four[e].x) >> shift, weight_of(four[e].x, top)); }
+            }
         }
         workgroupBarrier();
         scan_bins(lid);
-        var left = sub64(needed, vec2<u32>(tokens_ahead, 0u));
-        if (weighed) { left = sub64(needed, ahead_of); }
-        let part = first_bin(lid, left, weighed);
-        ahead_of = add64(ahead_of, weight_before(part));
-        if (!weighed && part > 0u) { tokens_ahead += atomicLoad(&count[part - 1u]); }
-        let most_of_part = bounds.y - (part << shift);
-        let width = min((1u << shift) - 1u, most_of_part);
-        bounds = vec2<u32>(max(bounds.x, most_of_part - width), most_of_part);
+        within.most = seen.y - (narrowed(lid, &cut) << shift);
+        within.least = max(seen.x, within.most - min((1u << shift) - 1u, within.most));
     }
     if (entries > LIST_ENTRIES) {
-        let w = weight_of(bounds.y, top);
-        var rank = needed.x - tokens_ahead;
-        if (weighed) { rank = tokens_to_reach(needed, ahead_of, w, entries); }
-        let token = token_of_rank(lid, bounds.y, rank);
-        return vec3<u32>(add64(ahead_of, times64(w, rank)), token);
+        let w = weight_of(within.most, top);
+        var rank = needed.x - cut.tokens;
+        if (weighed) { rank = tokens_to_reach(needed, cut.weight, w, entries); }
+        let token = token_of_rank(lid, n, within.most, rank);
+        return vec3<u32>(add64(cut.weight, times64(w, rank)), token);
     }
-    // Each invocation sums neighbours, then knows what is ahead of them.
+    if (entries > PAIRS) { return cut_sorted(lid, top, cut, entries); }
+    if (lid < entries) {
+        let w = weight_of(list_entries[lid].x, top);
+        atomicStore(&low[lid], w.x);
+        atomicStore(&high[lid], w.y);
+    }
+    workgroupBarrier();
+    if (lid < entries) {
+        let mine = list_entries[lid];
+        var before = cut.weight;
+        var rank = cut.tokens + 1u;
+        for (var e = 0u; e < entries; e++) {
+            if (ahead(list_entries[e], mine)) {
+                before = add64(before, weight_up_to(e));
+                rank++;
+            }
+        }
+        let up_to = add64(before, weight_up_to(lid));
+        if (is_last(cut, before, up_to, rank)) { agreed = vec4<u32>(up_to, mine.y, 0u); }
+    }
+    return workgroupUniformLoad(&agreed).xyz;
+}
+
+// The same for more entries: sorted. Each invocation sums neighbours, then knows what is ahead of them.
+fn cut_sorted(lid: u32, top: u32, cut: Cut, entries: u32) -> vec3<u32> {
     let slots = power_of_two_from(max(entries, WG));
     for (var s = entries + lid; s < slots; s += WG) { list_entries[s] = vec2<u32>(0u); }
     sort_slots(lid, slots);
     clear_bins(lid);
-    let end = min((lid + 1u) * (slots / WG), entries);
+    let each = slots / WG;
+    let end = min((lid + 1u) * each, entries);
     var sum = vec2<u32>(0u);
-    for (var e = lid * (slots / WG); e < end; e++) { sum = add64(sum, weight_of(list_entries[e].x, top)); }
+    for (var e = lid * each; e < end; e++) { sum = add64(sum, weight_of(list_entries[e].x, top)); }
     take_in(lid * (BINS / WG), vec3<u32>(sum, 0u));
     workgroupBarrier();
     scan_bins(lid);
-    sum = add64(ahead_of, weight_before(lid * (BINS / WG)));
-    for (var e = lid * (slots / WG); e < end; e++) {
-        let reached = reaches(sum, needed);
+    sum = add64(cut.weight, weight_before(lid * (BINS / WG)));
+    for (var e = lid * each; e < end; e++) {
+        let before = sum;
         sum = add64(sum, weight_of(list_entries[e].x, top));
-        let is_cut = select(tokens_ahead + e + 1u == needed.x, !reached && reaches(sum, needed), weighed);
-        if (is_cut) { agreed = vec4<u32>(sum, list_entries[e].y, 0u); }
+        if (is_last(cut, before, sum, cut.tokens + e + 1u)) { agreed = vec4<u32>(sum, list_entries[e].y, 0u); }
     }
     return workgroupUniformLoad(&agreed).xyz;
 }
@@ -409,23 +509,22 @@ fn cut(lid: u32, top: u32, needed: vec2<u32>, weighed: bool) -> vec3<u32> {
 @compute @workgroup_size(WG)
 fn choose(@builtin(local_invocation_index) lid: u32) {
     let top = top_of_all(lid);
-    load_bins(lid);
-    scan_bins(lid);
-    var total = weight_up_to(BINS - 1u);
     let word = maxima[BLOCKS];
+    var total = vec2<u32>(NOWHERE);
     var token = 0u;
     // Top-k, top-p and draw: each leaves the weight up to its last token. A loop, so that the cut is
     // compiled once.
     for (var round = 0u; round < 3u; round++) {
         if (round == 0u && !cuts_tokens()) { continue; }
         if (round == 1u && TOP_P >= 1.0) { continue; }
+        load_bins(lid);
+        if (all(total == vec2<u32>(NOWHERE))) { total = weight_up_to(BINS - 1u); }
         var needed = vec2<u32>(tokens_kept(), 0u);
         if (round == 1u) { needed = needed_by_top_p(total); }
         if (round == 2u) { needed = needed_by_word(total, word); }
-        let last = cut(lid, top, needed, round > 0u);
+        let last = cut_at(lid, top, needed, round > 0u);
         total = last.xy;
         token = last.z;
-        workgroupBarrier();
     }
     if (lid == 0u) { end_step(Candidate(0.0, token)); }
 }

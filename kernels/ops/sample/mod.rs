@@ -103,7 +103,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
         Binding::scratch("lists", words, len!(p => 2 * p.listed())),
         Binding::scratch("merged", words, len!(p => 2 * MOST_MERGERS * p.kept())),
         Binding::scratch("masses", words, len!(p => 2 * p.n.next_multiple_of(LIST))),
-        Binding::scratch("bins", words, len!(_ => 3 * BINS + 1)),
+        Binding::scratch("bins", words, len!(_ => 4 * BINS + 1)),
         Binding::scratch("brackets", words, len!(p => 4 * p.n.div_ceil(LIST))),
     ],
     variants: &[
@@ -157,7 +157,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
                 Stage { entry: "choose", grid: |_, _| 1 },
             ],
             constants: |p, caps| {
-                let lanes = largest_group(caps).min(256.0);
+                let lanes = largest_group(caps).min(BINS as f64);
                 let blocks = p.n.div_ceil(4 * lanes as usize).next_power_of_two().min(128);
                 vec![("WG", lanes), ("BLOCKS", blocks as f64)]
             },
