@@ -3,8 +3,8 @@
 //   token = the draw of lathe_reference::sample: penalty, 2^(-(max - l) log2(e) / T), top-k, top-p,
 //   first token whose cumulative weight exceeds u * total; then the step ends (see choose.wgsl)
 //   logits: (N)  tokens: (positions)  state: the step state
-//   keys: (N), where there is a penalty  maxima: (BLOCKS + 1), the largest key of every block, and the
-//   draw's u  bins: (4, BINS), three digits of weights and tokens, and the number of entries of `lists`
+//   keys: (N), where there is a penalty  maxima: (BLOCKS, 2) and one, the largest and the least key of
+//   every block, and the draw's u  bins: (4, BINS), three digits of weights and tokens, and the number of entries of `lists`
 //   lists: (N) of (key, token), those that a cut may lie in
 //
 // Idea: any number of tokens may stay. A cut lies where the running weight, largest logits first,
@@ -14,9 +14,9 @@
 // few that are left. Integers add in any order, so the sums are the same on every device. Four
 // dependent dispatches.
 //
-// Bins are a 32nd of a halving wide where the weight is, wider beyond, and have 512 parts. More than
-// 1024 logits in a part, which takes equal ones, are told apart by a histogram of their keys, as often
-// as it takes: slower and exact.
+// Bins share the weights' range, or are a 32nd of a halving wide where the weight is and wider beyond.
+// Each has 512 parts. More than 1024 logits in a part, which takes equal ones, are told apart by a
+// histogram of their keys, as often as it takes: slower and exact.
 //
 // Source: selection by histograms: Alabi et al., *Fast k-selection algorithms for graphics processing
 // units*, ACM JEA 17, 2012.
@@ -37,6 +37,7 @@ const BINS: u32 = 512u; // of all weights, and parts of a bin
 const DIGIT: u32 = 20u; // bits of a digit of a weight in `bins`: as many blocks add up in 32 as there are
 const LISTED: u32 = 4u * BINS; // the word of `bins` that counts the entries of `lists`
 const NOWHERE: u32 = 0xffffffffu;
+const MINUS_INFINITY: u32 = 0x007fffffu; // its key
 const PAIRS: u32 = 128u; // entries that are compared each with each
 
 // Weights and tokens of bins, or of all bins up to one.
@@ -84,12 +85,17 @@ fn mark_lanes(lid: u32, first: u32) {
     workgroupBarrier();
 }
 
-fn workgroup_largest(lid: u32, mine: u32) -> u32 {
-    if (lid == 0u) { atomicStore(&most, 0u); }
+// The largest and the least of a workgroup, in every invocation.
+fn workgroup_range(lid: u32, mine: vec2<u32>) -> vec2<u32> {
+    if (lid == 0u) {
+        atomicStore(&most, 0u);
+        atomicStore(&least, NOWHERE);
+    }
     workgroupBarrier();
-    atomicMax(&most, mine);
+    atomicMax(&most, mine.x);
+    atomicMin(&least, mine.y);
     workgroupBarrier();
-    return atomicLoad(&most);
+    return vec2<u32>(atomicLoad(&most), atomicLoad(&least));
 }
 
 @compute @workgroup_size(WG)
@@ -103,11 +109,11 @@ fn largest(
         // One workgroup more prepares the draw and the bins beside the others.
         if (block == BLOCKS) {
             for (var w = lid; w <= LISTED; w += WG) { atomicStore(&bins[w], 0u); }
-            if (lid == 0u) { maxima[BLOCKS] = uniform_word(state[SEED], state[POSITION]); }
+            if (lid == 0u) { maxima[2u * BLOCKS] = uniform_word(state[SEED], state[POSITION]); }
         }
         return;
     }
-    var mine = 0u;
+    var mine = vec2<u32>(0u, NOWHERE);
     for (var first = block * WG; first < vectors(); first += BLOCKS * WG) {
         if (REPEAT_PENALTY != 1.0) { mark_lanes(lid, first); }
         let v = first + lid;
@@ -119,29 +125,56 @@ fn largest(
                 four = keys_of(v, atomicLoad(&lane_seen[lid]));
                 keys[v] = four;
             }
-            mine = max(mine, max(max(four.x, four.y), max(four.z, four.w)));
+            mine.x = max(mine.x, max(max(four.x, four.y), max(four.z, four.w)));
+            // Of minus infinity and of no logit nothing is drawn beside others.
+            let finite = select(vec4<u32>(NOWHERE), four, four > vec4<u32>(MINUS_INFINITY));
+            mine.y = min(mine.y, min(min(finite.x, finite.y), min(finite.z, finite.w)));
         }
     }
-    let largest_here = workgroup_largest(lid, mine);
-    if (lid == 0u) { maxima[block] = largest_here; }
+    let both = workgroup_range(lid, mine);
+    if (lid == 0u) {
+        maxima[2u * block] = both.x;
+        maxima[2u * block + 1u] = both.y;
+    }
 }
 
-// The largest key of all blocks, in every invocation.
-fn top_of_all(lid: u32) -> u32 {
-    var mine = 0u;
-    for (var b = lid; b < BLOCKS; b += WG) { mine = max(mine, maxima[b]); }
-    return workgroup_largest(lid, mine);
+// This invocation's share of the blocks' keys.
+fn range_of_blocks(lid: u32) -> vec2<u32> {
+    var mine = vec2<u32>(0u, NOWHERE);
+    for (var b = lid; b < BLOCKS; b += WG) {
+        mine = vec2<u32>(max(mine.x, maxima[2u * b]), min(mine.y, maxima[2u * b + 1u]));
+    }
+    return mine;
+}
+
+// How far a weight is from the largest: halvings with 26 fractional bits, as weight_of has them.
+struct Scale { top: u32, shift: u32 }
+const WEIGHTLESS: u32 = 0xffffffffu;
+const WIDEST: u32 = 21u; // bits of a 32nd
+
+fn halvings_below(key: u32, top: u32) -> u32 {
+    if (key == top) { return 0u; }
+    let t = (value_of(top) - value_of(key)) * EXPONENT;
+    if (!(t < 63.0)) { return WEIGHTLESS; }
+    return u32(t * 67108864.0);
+}
+
+// Bins for all weights from the largest to the least key, in every invocation.
+fn scale_of(lid: u32, mine: vec2<u32>) -> Scale {
+    let range = workgroup_range(lid, mine);
+    let bits = 32u - countLeadingZeros(halvings_below(min(range.y, range.x), range.x));
+    return Scale(range.x, min(max(bits, 9u) - 9u, WIDEST));
 }
 
 // The bin of a key and its part of it; BINS where it has no weight. Larger keys are never behind
 // smaller ones. The product is the definition's, and all else is integers: every stage agrees.
-fn bin_of(key: u32, top: u32) -> vec2<u32> {
-    if (key == top) { return vec2<u32>(0u); }
-    let t = (value_of(top) - value_of(key)) * EXPONENT;
-    if (!(t < 63.0)) { return vec2<u32>(BINS, 0u); }
-    let fixed = u32(t * 67108864.0); // 26 fractional bits, as weight_of
-    let beyond = fixed - (12u << 26u);
-    if (t < 12.0) { return vec2<u32>(fixed >> 21u, (fixed >> 12u) & 511u); }
+fn bin_of(key: u32, scale: Scale) -> vec2<u32> {
+    let far = halvings_below(key, scale.top);
+    if (far == WEIGHTLESS) { return vec2<u32>(BINS, 0u); }
+    if (scale.shift < WIDEST || far < 384u << WIDEST) {
+        return vec2<u32>(far >> scale.shift, ((far << 9u) >> scale.shift) & 511u);
+    }
+    let beyond = far - (384u << WIDEST);
     return vec2<u32>(384u + (beyond >> 25u), (beyond >> 16u) & 511u);
 }
 
@@ -173,14 +206,15 @@ fn tally(
     // Each vector is on its way while the one before is looked at, and the first meanwhile.
     var v = block * WG + lid;
     var next = keys_again(v);
+    let range = range_of_blocks(lid);
     clear_bins(lid);
-    let top = top_of_all(lid);
+    let scale = scale_of(lid, range);
     for (; v < vectors(); v += BLOCKS * WG) {
         let four = next;
         next = keys_again(v + BLOCKS * WG);
         for (var i = 0u; i < 4u; i++) {
-            let b = bin_of(four[i], top).x;
-            if (b < BINS && four[i] > 0u) { add_to_bin(b, weight_of(four[i], top)); }
+            let b = bin_of(four[i], scale).x;
+            if (b < BINS && four[i] > 0u) { add_to_bin(b, weight_of(four[i], scale.top)); }
         }
     }
     workgroupBarrier();
@@ -277,8 +311,9 @@ fn gather(
     let block = group_index(workgroup, groups);
     if (block >= BLOCKS) { return; }
     var next = keys_again(block * WG + lid);
-    let top = top_of_all(lid);
+    let range = range_of_blocks(lid);
     load_bins(lid);
+    let scale = scale_of(lid, range);
     // A cut inside a bin leaves a weight between those before and up to it, and the next cut lies
     // between those of the two.
     var at_least = weight_up_to(BINS - 1u);
@@ -299,7 +334,7 @@ fn gather(
         let up_to = weight_up_to(by_share.y);
         if (reaches(at_most, up_to)) { at_most = up_to; }
     }
-    let word = maxima[BLOCKS];
+    let word = maxima[2u * BLOCKS];
     let first = first_bin(lid, needed_by_word(at_least, word), true);
     let last = first_bin(lid, needed_by_word(at_most, word), true);
     if (lid == 0u) { atomicStore(&gathered, 0u); }
@@ -310,7 +345,7 @@ fn gather(
         next = keys_again(v + BLOCKS * WG);
         var mine = vec4<bool>(false);
         for (var i = 0u; i < 4u; i++) {
-            let b = bin_of(four[i], top).x;
+            let b = bin_of(four[i], scale).x;
             if (four[i] == 0u || b == BINS) { continue; }
             let drawn = first <= b && b <= last;
             let of_share = by_share.x <= b && b <= by_share.y;
@@ -337,12 +372,12 @@ fn gather(
 struct Within { bin: u32, part: u32, least: u32, most: u32 }
 
 // Entries i, i + WG, i + 2 WG and i + 3 WG of `lists`; no entry where one is not within.
-fn four_listed(i: u32, n: u32, top: u32, within: Within) -> array<vec2<u32>, 4> {
+fn four_listed(i: u32, n: u32, scale: Scale, within: Within) -> array<vec2<u32>, 4> {
     var four: array<vec2<u32>, 4>;
     for (var e = 0u; e < 4u; e++) { four[e] = lists[min(i + e * WG, n - 1u)]; }
     for (var e = 0u; e < 4u; e++) {
         let key = four[e].x;
-        let at = bin_of(key, top);
+        let at = bin_of(key, scale);
         let of_part = at.x == within.bin && (within.part == NOWHERE || at.y == within.part);
         let inside = i + e * WG < n && within.least <= key && key <= within.most;
         if (!(of_part && inside)) { four[e] = vec2<u32>(0u); }
@@ -394,8 +429,8 @@ fn is_last(cut: Cut, before: vec2<u32>, up_to: vec2<u32>, rank: u32) -> bool {
 
 // The weight up to the first token, largest logits first, with which what is needed is reached, and
 // the token. The bins hold the sums of all bins up to each.
-fn cut_at(lid: u32, top: u32, needed: vec2<u32>, weighed: bool) -> vec3<u32> {
-    let n = atomicLoad(&bins[LISTED]);
+fn cut_at(lid: u32, n: u32, scale: Scale, needed: vec2<u32>, weighed: bool) -> vec3<u32> {
+    let top = scale.top;
     var cut = Cut(needed, weighed, vec2<u32>(0u), 0u);
     var within = Within(narrowed(lid, &cut), NOWHERE, 1u, NOWHERE);
     // Fewer tokens with weight than may stay.
@@ -403,9 +438,9 @@ fn cut_at(lid: u32, top: u32, needed: vec2<u32>, weighed: bool) -> vec3<u32> {
     if (n > PAIRS) {
         clear_bins(lid);
         for (var i = lid; i < n; i += 4u * WG) {
-            let four = four_listed(i, n, top, within);
+            let four = four_listed(i, n, scale, within);
             for (var e = 0u; e < 4u; e++) {
-                if (four[e].x > 0u) { add_to_bin(bin_of(four[e].x, top).y, weight_of(four[e].x, top)); }
+                if (four[e].x > 0u) { add_to_bin(bin_of(four[e].x, scale).y, weight_of(four[e].x, top)); }
             }
         }
         workgroupBarrier();
@@ -421,7 +456,7 @@ fn cut_at(lid: u32, top: u32, needed: vec2<u32>, weighed: bool) -> vec3<u32> {
         }
         workgroupBarrier();
         for (var i = lid; i < n; i += 4u * WG) {
-            let four = four_listed(i, n, top, within);
+            let four = four_listed(i, n, scale, within);
             for (var e = 0u; e < 4u; e++) {
                 let entry = four[e];
                 if (entry.x == 0u) { continue; }
@@ -444,7 +479,7 @@ fn cut_at(lid: u32, top: u32, needed: vec2<u32>, weighed: bool) -> vec3<u32> {
         let shift = max(32u - countLeadingZeros(seen.y - seen.x), 9u) - 9u;
         clear_bins(lid);
         for (var i = lid; i < n; i += 4u * WG) {
-            let four = four_listed(i, n, top, within);
+            let four = four_listed(i, n, scale, within);
             for (var e = 0u; e < 4u; e++) {
                 if (four[e].x > 0u) { add_to_bin((seen.y - four[e].x) >> shift, weight_of(four[e].x, top)); }
             }
@@ -508,8 +543,10 @@ fn cut_sorted(lid: u32, top: u32, cut: Cut, entries: u32) -> vec3<u32> {
 
 @compute @workgroup_size(WG)
 fn choose(@builtin(local_invocation_index) lid: u32) {
-    let top = top_of_all(lid);
-    let word = maxima[BLOCKS];
+    let range = range_of_blocks(lid);
+    let n = atomicLoad(&bins[LISTED]);
+    let word = maxima[2u * BLOCKS];
+    var scale: Scale;
     var total = vec2<u32>(NOWHERE);
     var token = 0u;
     // Top-k, top-p and draw: each leaves the weight up to its last token. A loop, so that the cut is
@@ -518,11 +555,14 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
         if (round == 0u && !cuts_tokens()) { continue; }
         if (round == 1u && TOP_P >= 1.0) { continue; }
         load_bins(lid);
-        if (all(total == vec2<u32>(NOWHERE))) { total = weight_up_to(BINS - 1u); }
+        if (all(total == vec2<u32>(NOWHERE))) {
+            scale = scale_of(lid, range);
+            total = weight_up_to(BINS - 1u);
+        }
         var needed = vec2<u32>(tokens_kept(), 0u);
         if (round == 1u) { needed = needed_by_top_p(total); }
         if (round == 2u) { needed = needed_by_word(total, word); }
-        let last = cut_at(lid, top, needed, round > 0u);
+        let last = cut_at(lid, n, scale, needed, round > 0u);
         total = last.xy;
         token = last.z;
     }
