@@ -71,7 +71,6 @@ fn twenty_thousand_draws_fit_the_distribution() {
         ("threshold", 30, 20_000),
         ("histogram", 0, 20_000),
         ("candidates", 30, 1000),
-        ("sorted", 0, 1000),
         ("naive", 0, 500),
     ] {
         settings.top_k = top_k;

@@ -5,7 +5,6 @@ mod output;
 mod profile;
 mod prompt;
 mod prompt_profile;
-mod sampling;
 mod sides;
 
 use std::collections::BTreeMap;
@@ -21,6 +20,7 @@ use serde::Serialize;
 use super::Global;
 use super::memory::{Predicted, Reported};
 use super::out;
+use super::sampling::{self, SamplingOpts};
 use crate::data::record::{Body, Profile, Record, Verified};
 use crate::data::stats;
 use crate::data::steady::steady;
@@ -46,11 +46,13 @@ use crate::report::trace::trace;
 use logits::LogitsFile;
 use output::Text;
 use prompt::{PromptOpts, TextOpts};
-use sampling::SamplingOpts;
 
 pub(super) use profile::bench_arch;
 pub(super) use prompt::read_text;
 pub(super) use sides::{ab, problems};
+
+/// The seed of draws where none is given: the same command gives the same tokens.
+const SEED: u32 = 42;
 
 /// A model, as the first word of a command or with --model.
 #[derive(Debug, Args)]
@@ -136,6 +138,9 @@ pub(super) struct ModelOpts {
     hint: Vec<String>,
     #[command(flatten)]
     sampling: SamplingOpts,
+    /// Random numbers of the draws [default: 42]
+    #[arg(long, value_name = "SEED", help_heading = "Sampling")]
+    seed: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -256,7 +261,7 @@ pub(super) struct Loaded {
 
 impl ModelOpts {
     pub(super) fn load(&self) -> Result<Loaded> {
-        let (sampling, seed) = (self.sampling.settings()?, self.sampling.seed());
+        let (sampling, seed) = (self.sampling.settings(self.seed)?, self.seed.unwrap_or(SEED));
         let quantise = self.quantize.as_deref().map(weight_type).transpose();
         let quantise = quantise.map_err(|e| Error::Usage(format!("--quantize {e}")))?;
         // What is wrong with the prompt is said before a large file is read.

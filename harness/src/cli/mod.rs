@@ -23,6 +23,7 @@ mod perplexity;
 mod processes;
 mod quantize;
 mod report;
+mod sampling;
 mod shapes;
 mod show;
 mod suite;

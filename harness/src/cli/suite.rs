@@ -269,7 +269,7 @@ fn figures(config: &Config, steps_per_submit: usize, runs: Vec<SuiteRun>) -> Sui
     SuiteConfig {
         prompt_tokens: config.prompt,
         generated_tokens: config.generate,
-        sampling: config.settings(),
+        sampling: config.sampling.map(Into::into),
         ttft_ms,
         prefill_tok_s: config.prompt as f64 * 1e3 / ttft_ms,
         e2e_tok_s: median(steps_per_submit, &e2e),

@@ -4,6 +4,8 @@ use lathe_kernels::sample::Sample;
 use lathe_reference::sample;
 use serde::Serialize;
 
+use crate::data::record::SamplingSettings;
+
 /// Settings of sampling. The seed is no part of them: it lies in the step state, so that one
 /// recording serves all seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -18,6 +20,13 @@ pub struct Sampling {
     pub repeat_penalty: f32,
     /// Last tokens the penalty looks at; 0 for all.
     pub repeat_last_n: u32,
+}
+
+impl From<Sampling> for SamplingSettings {
+    fn from(s: Sampling) -> Self {
+        let Sampling { temperature, top_k, top_p, repeat_penalty, repeat_last_n } = s;
+        Self { temperature, top_k, top_p, repeat_penalty, repeat_last_n }
+    }
 }
 
 impl Sampling {

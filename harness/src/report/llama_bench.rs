@@ -9,7 +9,7 @@ use super::csv_row;
 use crate::data::record::{Environment, GenerationTest, GenerationTests};
 
 /// The columns of the CSV, in llama-bench's order, then ours.
-const COLUMNS: [&str; 23] = [
+const COLUMNS: [&str; 24] = [
     "build_commit",
     "gpu_info",
     "backends",
@@ -30,6 +30,7 @@ const COLUMNS: [&str; 23] = [
     "test",
     "steps_per_submit",
     "sequences",
+    "sampling",
     "activations",
     "verified",
     "adapter_driver",
@@ -65,7 +66,9 @@ pub fn csv(run: &GenerationTests, env: &Environment) -> String {
     let mut text = format!("{}\n", COLUMNS.join(","));
     for test in &run.tests {
         let row = row(test, env);
-        let cells = COLUMNS.map(|column| match (column, &row[column]) {
+        let sampling = test.sampling.map(|sampling| sampling.to_string()).unwrap_or_default();
+        let cells = COLUMNS.map(|column| match (column, row.get(column).unwrap_or(&Value::Null)) {
+            ("sampling", _) => sampling.clone(),
             ("verified", Value::Null) => "not verified".to_owned(),
             ("verified", verified) => format!("{} positions", verified["positions"]),
             (_, Value::Null) => String::new(),

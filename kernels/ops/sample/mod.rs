@@ -53,11 +53,10 @@ impl Sample {
         if self.temperature == 0.0 { 1 } else { self.top_k }
     }
 
-    /// Entries of lists: `sorted` has every logit, `candidates` the first of every slice, of 256 at
-    /// the least.
+    /// Entries of lists: `histogram` may have every logit, `candidates` the first of every slice, of
+    /// 256 at the least.
     fn listed(&self) -> usize {
-        let candidates = self.kept().min(MOST_CANDIDATES) * self.n.div_ceil(256);
-        self.n.next_multiple_of(LIST).max(candidates)
+        self.n.max(self.kept().min(MOST_CANDIDATES) * self.n.div_ceil(256))
     }
 }
 
@@ -102,9 +101,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
         Binding::scratch("maxima", words, len!(_ => RUN * MOST_BLOCKS + 1)),
         Binding::scratch("lists", words, len!(p => 2 * p.listed())),
         Binding::scratch("merged", words, len!(p => 2 * MOST_MERGERS * p.kept())),
-        Binding::scratch("masses", words, len!(p => 2 * p.n.next_multiple_of(LIST))),
         Binding::scratch("bins", words, len!(_ => 4 * BINS + 1)),
-        Binding::scratch("brackets", words, len!(p => 4 * p.n.div_ceil(LIST))),
     ],
     variants: &[
         Variant {
@@ -134,17 +131,6 @@ pub static OPERATION: Declaration<Sample> = Declaration {
                 ("MERGERS", &[8.0, 16.0, 32.0]),
             ],
             unsupported: too_many,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "sorted",
-            stages: &[
-                Stage { entry: "sort", grid: |p, _| p.n.div_ceil(LIST) },
-                Stage { entry: "weigh", grid: |p, _| p.n.div_ceil(LIST) },
-                Stage { entry: "choose", grid: |_, _| 1 },
-            ],
-            tunables: &[("WG", &[128.0, 256.0, 512.0])],
-            unsupported: impossible,
             ..Variant::PLAIN
         },
         Variant {
@@ -191,7 +177,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
             ..Variant::PLAIN
         },
     ],
-    prefer: |_| &["threshold", "histogram", "candidates", "sorted", "naive"],
+    prefer: |_| &["threshold", "histogram", "candidates", "naive"],
     cost: |p, _| Cost { bytes: 4.0 * p.n as f64, flops: 0.0 },
     tolerance: |_, _| Tolerance {
         k: 0.0,
@@ -233,6 +219,9 @@ pub static OPERATION: Declaration<Sample> = Declaration {
             given(sampled(151_936, 50)),
             given(penalised).n_kv(64),
             given(sampled(262_144, 0)),
+            given(Sample { temperature: 0.8, ..top(128_256, 0, 1.0) }),
+            // Logits that hardly differ: many tokens about a cut.
+            given(Sample { temperature: 20.0, ..top(128_256, 0, 0.9) }),
         ]
     },
 };

@@ -13,11 +13,13 @@ use crate::cli::Global;
 use crate::cli::decode::ModelPaths;
 use crate::cli::generation::{OnDevice, RunOpts, measured, recorded, run_memory, told_apart};
 use crate::cli::out;
+use crate::cli::sampling::SamplingOpts;
 use crate::data::record::{
-    Body, Environment, GenerationTest, GenerationTests, MeasuredModel, Record, TokS,
+    Body, Environment, GenerationTest, GenerationTests, MeasuredModel, Record, SamplingSettings,
+    TokS,
 };
 use crate::data::stats::mean_sd;
-use crate::decode::{Model, Script, Trial};
+use crate::decode::{Model, Sampling, Script, Trial};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::report::{generation, llama_bench};
@@ -71,6 +73,8 @@ pub(super) struct Opts {
     save: Option<PathBuf>,
     #[command(flatten)]
     run: RunOpts,
+    #[command(flatten)]
+    sampling: SamplingOpts,
     /// A step by operation, expected against measured, on a synthetic checkpoint of this
     /// architecture, such as gemma3-1b; goes with none of the tests' options
     #[arg(long, value_name = "ARCH", conflicts_with_all = TESTS)]
@@ -81,7 +85,7 @@ pub(super) struct Opts {
 }
 
 /// What says nothing to a step by operation.
-const TESTS: [&str; 17] = [
+const TESTS: [&str; 22] = [
     "files",
     "model",
     "n_prompt",
@@ -99,12 +103,18 @@ const TESTS: [&str; 17] = [
     "seed",
     "prompt_file",
     "prompt_ids",
+    "temperature",
+    "top_k",
+    "top_p",
+    "repeat_penalty",
+    "repeat_last_n",
 ];
 
 const EXAMPLES: &str = "Examples:
   lathe bench decode -m model.gguf                         pp512 and tg128, as llama-bench
   lathe bench decode -m model.gguf -p 0 -n 128 -d 0,4096   generation at two depths
   lathe bench decode -m model.gguf -p 0 --sequences 1,8    one sequence, and eight together
+  lathe bench decode -m model.gguf -p 0 --temperature 0.8 --top-p 0.95   tokens that are drawn
   lathe bench decode -m model.gguf -p 128-2048*2 -n 0 -pg 512,128 -o csv
   lathe bench decode --arch gemma3-1b                      a step by operation, no checkpoint";
 
@@ -116,17 +126,20 @@ fn repetitions(text: &str) -> Result<usize, String> {
 }
 
 /// Lengths of one test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Test {
     depth: usize,
     prompt: usize,
     generate: usize,
     sequences: usize,
+    sampling: Option<Sampling>,
 }
 
 impl Test {
     fn name(self) -> String {
-        GenerationTest::name(self.prompt, self.generate, self.depth, self.sequences)
+        let lengths = (self.prompt, self.generate, self.depth);
+        let sampling = self.sampling.map(SamplingSettings::from);
+        GenerationTest::name(lengths, self.sequences, sampling.as_ref())
     }
 }
 
@@ -139,6 +152,13 @@ impl Opts {
         if sequences.contains(&0) {
             return Err(Error::Usage("--sequences 0 decodes nothing".into()));
         }
+        let sampling = self.sampling.settings(None)?;
+        if sampling.is_some() && sequences.iter().any(|n| *n > 1) {
+            return Err(Error::Usage(
+                "several sequences choose the largest logit: --sequences goes with no sampling"
+                    .into(),
+            ));
+        }
         for depth in axes::all(&self.n_depth) {
             let pp = prompts.iter().map(|&prompt| (prompt, 0, 1));
             let tg = generated
@@ -146,7 +166,7 @@ impl Opts {
                 .flat_map(|&generate| sequences.iter().map(move |&n| (0, generate, n)));
             let pg = self.pg.iter().map(|&(prompt, generate)| (prompt, generate, 1));
             for (prompt, generate, sequences) in pp.chain(tg).chain(pg) {
-                let test = Test { depth, prompt, generate, sequences };
+                let test = Test { depth, prompt, generate, sequences, sampling };
                 if prompt + generate > 0 && !tests.contains(&test) {
                     tests.push(test);
                 }
@@ -260,7 +280,7 @@ fn of_model(
             generate: test.generate,
             seed: opts.run.seed,
         };
-        let (graph, executor) = on_device.graph(global, script.positions(), None)?;
+        let (graph, executor) = on_device.graph(global, script.positions(), test.sampling)?;
         let held = executor.device_bytes();
         let mut trial = Trial::new(&graph, executor, script)?;
         let verified = opts.run.verify(&graph, &mut trial)?;
@@ -332,6 +352,7 @@ fn result(
         n_gen: test.generate,
         n_depth: test.depth,
         sequences: test.sequences,
+        sampling: test.sampling.map(Into::into),
         steps_per_submit,
         test_time,
         avg_ns: avg_ns.round() as u64,

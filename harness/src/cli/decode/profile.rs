@@ -195,6 +195,7 @@ pub(in crate::cli) fn bench_arch(
         runs: Runs::Off,
         hint: Vec::new(),
         sampling: SamplingOpts::default(),
+        seed: None,
     };
     let loaded = opts.load()?;
     let options = RunOptions {

@@ -4,7 +4,6 @@ use std::fmt;
 
 use clap::ValueEnum;
 
-use crate::data::record::SamplingSettings;
 use crate::decode::{Sampling, Script};
 use crate::error::{Error, Result};
 
@@ -102,16 +101,6 @@ impl Config {
             generate: self.generate - 1,
             seed,
         }
-    }
-
-    /// The settings as they are recorded.
-    pub(super) fn settings(&self) -> Option<SamplingSettings> {
-        self.sampling.map(|s| SamplingSettings {
-            temperature: s.temperature,
-            top_k: s.top_k,
-            top_p: s.top_p,
-            repeat_penalty: s.repeat_penalty,
-        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Records of whole generations: llama-bench's tests, and the suite.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -95,6 +96,9 @@ pub struct GenerationTest {
     /// all of them together.
     #[serde(default = "one")]
     pub sequences: usize,
+    /// How tokens were drawn; none for the greedy choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<SamplingSettings>,
     /// Decode steps in a submission; none for a test that generates nothing.
     pub steps_per_submit: Option<usize>,
     /// Start of the test, UTC.
@@ -132,8 +136,12 @@ pub struct GenerationTest {
 }
 
 impl GenerationTest {
-    /// llama-bench's name of a test, with how many sequences run it together.
-    pub fn name(prompt: usize, generate: usize, depth: usize, sequences: usize) -> String {
+    /// llama-bench's name of a test, with how many sequences run it together and how tokens are drawn.
+    pub fn name(
+        (prompt, generate, depth): (usize, usize, usize),
+        sequences: usize,
+        sampling: Option<&SamplingSettings>,
+    ) -> String {
         let mut name = match (prompt, generate) {
             (prompt, 0) => format!("pp{prompt}"),
             (0, generate) => format!("tg{generate}"),
@@ -144,6 +152,9 @@ impl GenerationTest {
         }
         if depth > 0 {
             name.push_str(&format!(" @ d{depth}"));
+        }
+        if let Some(sampling) = sampling {
+            name.push_str(&format!(", {sampling}"));
         }
         name
     }
@@ -193,6 +204,28 @@ pub struct SamplingSettings {
     pub top_p: f32,
     /// Divides positive and multiplies negative logits of seen tokens; 1 changes nothing.
     pub repeat_penalty: f32,
+    /// Last tokens the penalty looks at; 0 for all.
+    #[serde(default)]
+    pub repeat_last_n: u32,
+}
+
+impl fmt::Display for SamplingSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "temperature {}", self.temperature)?;
+        if self.top_k > 0 {
+            write!(f, " top-k {}", self.top_k)?;
+        }
+        if self.top_p < 1.0 {
+            write!(f, " top-p {}", self.top_p)?;
+        }
+        if self.repeat_penalty != 1.0 {
+            write!(f, " penalty {}", self.repeat_penalty)?;
+        }
+        if self.repeat_last_n > 0 {
+            write!(f, " of {}", self.repeat_last_n)?;
+        }
+        Ok(())
+    }
 }
 
 /// One configuration of one model. Rates and times are medians over the repetitions; those

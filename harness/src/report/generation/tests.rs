@@ -73,6 +73,7 @@ pub(in crate::report) fn tests(files: &[&str], verified: bool) -> GenerationTest
         n_gen,
         n_depth: 4096,
         sequences: 1,
+        sampling: None,
         steps_per_submit,
         test_time: "2026-11-22T19:00:00Z".into(),
         avg_ns: 100_000_000,

@@ -28,6 +28,7 @@ fn test(n_gen: usize, steps: usize, samples_ns: &[u64]) -> GenerationTest {
         n_gen,
         n_depth: 0,
         sequences: 1,
+        sampling: None,
         steps_per_submit: Some(steps),
         test_time: String::new(),
         avg_ns: samples_ns.iter().sum::<u64>() / samples_ns.len() as u64,

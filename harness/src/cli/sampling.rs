@@ -27,13 +27,7 @@ pub(super) struct SamplingOpts {
     /// Tokens back that the penalty looks at [default: all]
     #[arg(long, value_name = "N", requires = "repeat_penalty")]
     repeat_last_n: Option<u32>,
-    /// Random numbers of the draws [default: 42]
-    #[arg(long, value_name = "SEED")]
-    seed: Option<u32>,
 }
-
-/// The seed where none is given: the same command gives the same tokens.
-const SEED: u32 = 42;
 
 /// The settings as reported.
 #[derive(Debug, Serialize)]
@@ -44,8 +38,9 @@ pub(super) struct Reported {
 }
 
 impl SamplingOpts {
-    /// The settings, none for the greedy choice. An error names the option that makes no sense.
-    pub(super) fn settings(&self) -> Result<Option<Sampling>> {
+    /// The settings, none for the greedy choice, with which a seed of the draws says nothing. An
+    /// error names the option that makes no sense.
+    pub(super) fn settings(&self, seed: Option<u32>) -> Result<Option<Sampling>> {
         let refuse = |option: &str, value: String, why: &str| {
             Err(Error::Usage(format!("--{option} {value}: {why}")))
         };
@@ -61,7 +56,7 @@ impl SamplingOpts {
             return refuse("repeat-penalty", r.to_string(), "it divides logits: 0.01 to 100");
         }
         let set = [("top-k", self.top_k.is_some()), ("top-p", self.top_p.is_some())];
-        for (option, given) in set.into_iter().chain([("seed", self.seed.is_some())]) {
+        for (option, given) in set.into_iter().chain([("seed", seed.is_some())]) {
             if t == 0.0 && given {
                 return Err(Error::Usage(format!(
                     "--{option} says nothing at temperature 0, which takes the largest logit; give \
@@ -77,11 +72,6 @@ impl SamplingOpts {
             repeat_penalty,
             repeat_last_n: self.repeat_last_n.unwrap_or(0),
         }))
-    }
-
-    /// The seed of the draws.
-    pub(super) fn seed(&self) -> u32 {
-        self.seed.unwrap_or(SEED)
     }
 }
 
