@@ -211,7 +211,7 @@ pub struct SamplingSettings {
 
 impl fmt::Display for SamplingSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "temperature {}", self.temperature)?;
+        write!(f, "T {}", self.temperature)?;
         if self.top_k > 0 {
             write!(f, " top-k {}", self.top_k)?;
         }
