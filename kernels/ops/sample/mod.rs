@@ -53,8 +53,8 @@ impl Sample {
         if self.temperature == 0.0 { 1 } else { self.top_k }
     }
 
-    /// Entries of lists: `histogram` may have every logit, `candidates` the first of every slice, of
-    /// 256 at the least.
+    /// Entries of lists: `histogram` may have every logit, `candidates` the first of every slice,
+    /// of 256 at the least.
     fn listed(&self) -> usize {
         self.n.max(self.kept().min(MOST_CANDIDATES) * self.n.div_ceil(256))
     }

@@ -136,7 +136,8 @@ pub struct GenerationTest {
 }
 
 impl GenerationTest {
-    /// llama-bench's name of a test, with how many sequences run it together and how tokens are drawn.
+    /// llama-bench's name of a test, with how many sequences run it together and how tokens are
+    /// drawn.
     pub fn name(
         (prompt, generate, depth): (usize, usize, usize),
         sequences: usize,
