@@ -554,3 +554,36 @@ fn the_suite_puts_models_side_by_side() {
     good(&[&args[..], &["--save", &tests, "--allow-software"]].concat());
     refused(&["compare", &record, &tests, "--force"], 2, "nothing to compare");
 }
+
+/// A kernel that is right as far as anybody looks step by step, and wrong from then on: the caches
+/// say so at the end, to `bench decode` and to `decode`, drawn or not.
+#[test]
+fn a_kernel_that_is_wrong_late_is_found_at_the_end() {
+    let Some(gpu) = common::gpu() else { return };
+    drop(gpu);
+    let text = lathe_kernels::source("attention_append", "naive").unwrap().text;
+    let begins = "    append_head(workgroup.x";
+    assert!(text.contains(begins), "{text}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        format!("attention_append={}", path.display())
+    };
+    let sound = file("sound.wgsl", &text);
+    let late = format!("    if (state[POSITION] >= 24u) {{ return; }}\n{begins}");
+    let late = file("late.wgsl", &text.replace(begins, &late));
+    let model = common::golden("qwen3-tiny-bf16.gguf").display().to_string();
+    let bench = ["bench", "decode", &model, "-p", "0", "-n", "40", "-r", "1", "--json"];
+    let tests = ["--steps-per-submit", "4", "--hint"];
+    let found = "at the end of the run, position 39: logits differ";
+    let record: Value =
+        serde_json::from_str(&good(&[&bench[..], &tests, &[&sound]].concat())).unwrap();
+    let end = record["tests"][0]["verified"]["end_nmse"].as_f64().unwrap();
+    assert!(0.0 < end && end < 1e-5, "{end}");
+    refused(&[&bench[..], &tests, &[&late]].concat(), 1, found);
+    let drawn = ["--temperature", "0.8", "--top-p", "0.9"];
+    refused(&[&bench[..], &drawn, &tests, &[&late]].concat(), 1, found);
+    let decode = ["decode", &model, "--prompt-tokens", "5", "-n", "40", "--json", "--hint", &late];
+    refused(&decode, 1, found);
+}

@@ -26,6 +26,7 @@ use crate::data::stats;
 use crate::data::steady::steady;
 use crate::decode::graph::{self, Chunks, Selected};
 use crate::decode::session::{self, Prompts, Verifier};
+use crate::decode::timed;
 use crate::decode::{
     Apart, DecodeGraph, GaveUp, GraphOptions, Known, LoadOptions, Model, Prefix, Run, RunOptions,
     SessionOptions, VERIFIED,
@@ -602,8 +603,12 @@ fn decode(
         if let Some(v) = verifier {
             let (positions, worst) = (v.compared, v.worst);
             let in_chunks = session::chunks_agree(graph, executor, options, limit)?.unwrap_or(0.0);
-            verified =
-                Some(Verified { positions, worst_nmse: worst.max(in_chunks), limit, ties: 0 });
+            verified = Some(Verified {
+                positions,
+                worst_nmse: worst.max(in_chunks),
+                limit,
+                ..Verified::default()
+            });
         }
         observed = Some(run);
     } else if let Some(n) = verify {
@@ -629,6 +634,10 @@ fn decode(
             })?;
             if let Some(prefix) = prefix {
                 prefix.check(&run.generated)?;
+                bar.set_message("verifying the end");
+                let limit = prefix.verified.limit;
+                let end_nmse = timed::end_agrees(graph, executor, limit)?;
+                verified = Some(Verified { end_nmse, ..prefix.verified });
             }
             run
         }

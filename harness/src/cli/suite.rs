@@ -12,7 +12,9 @@ use super::decode::ModelPaths;
 use super::generation::{OnDevice, RunOpts, measured, recorded, run_memory, told_apart};
 use super::out;
 use crate::data::bytes;
-use crate::data::record::{Body, Environment, Record, Suite, SuiteConfig, SuiteModel, SuiteRun};
+use crate::data::record::{
+    Body, Environment, Record, Suite, SuiteConfig, SuiteModel, SuiteRun, Verified,
+};
 use crate::data::stats::quantile;
 use crate::decode::{Model, Timed, Trial};
 use crate::error::{Error, Result};
@@ -213,7 +215,7 @@ fn of_model(
         }
         bar.finish_and_clear();
         let mut figures = figures(config, opts.steps_per_submit, runs);
-        figures.verified = verified;
+        figures.verified = verified.map(|v| Verified { end_nmse: trial.end_nmse(), ..v });
         figures.kv_cache_bytes = graph.kv_bytes();
         figures.tuned = graph.tuned();
         figures.run_grid = graph.run_grid();

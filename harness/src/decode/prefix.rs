@@ -65,7 +65,7 @@ impl Prefix {
         let (compared, worst) = (verifier.compared, verifier.worst);
         let in_chunks = chunks_agree(graph, executor, options, limit)?.unwrap_or(0.0);
         let worst_nmse = worst.max(in_chunks);
-        let verified = Verified { positions: compared, worst_nmse, limit, ties: 0 };
+        let verified = Verified { positions: compared, worst_nmse, limit, ..Verified::default() };
         Ok(Self { verified, tokens, ties })
     }
 

@@ -7,12 +7,14 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use lathe_kernels::StateWord;
+use lathe_reference::nmse;
 
 use super::graph::DecodeGraph;
 pub use super::session::reset;
 use super::session::{Prompts, give, one_by_one, prompt_parts, step_submissions, too_long};
 use crate::error::{Error, Result};
 use crate::execute::{Batch, Execute, Stream};
+use crate::plan::recording::Part;
 
 /// Gives the token that the next step processes, in the place of the one that was chosen: what an
 /// empty sequence needs before it can [`generate`].
@@ -84,6 +86,71 @@ pub fn generate(
     };
     executor.stream(&stream, &mut on)?;
     Ok(steps)
+}
+
+/// Holds the end of a sequence that decode steps made against another way there: its tokens run as
+/// a prompt in chunks, by other kernels, must leave the same logits, and its last token must be the
+/// choice of the logits that are there. What went wrong in any step lies in the caches that the
+/// last one read. Returns the NMSE; none where the graph has no chunks. Resets the sequence.
+///
+/// # Errors
+/// The NMSE exceeds `limit`, another token was chosen, or the device is lost.
+pub fn end_agrees(
+    graph: &DecodeGraph,
+    executor: &mut dyn Execute,
+    limit: f64,
+) -> Result<Option<f64>> {
+    let state = executor.read_words(graph.state)?;
+    let [position, choice, seed] =
+        [StateWord::Position, StateWord::Choice, StateWord::Seed].map(|word| state[word as usize]);
+    let processed = position as usize;
+    if graph.sequences != 1 || processed == 0 {
+        return Ok(None);
+    }
+    let tokens = executor.read_words(graph.tokens)?;
+    let logits = executor.read_f32(graph.logits)?;
+    let fault = |what: String| {
+        Err(Error::CheckFailed(format!(
+            "at the end of the run, position {}: {what}; decode with --verify finds the first \
+             position that is wrong",
+            processed - 1
+        )))
+    };
+    match &graph.sampling {
+        Some(sampling) => {
+            let drawn = sampling.draw(&logits, &tokens, processed - 1, seed);
+            if drawn != choice {
+                return fault(format!(
+                    "the device drew {choice}, the CPU reference draws {drawn} from the same logits"
+                ));
+            }
+        }
+        None => {
+            let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let scale = logits.iter().fold(0f32, |most, v| most.max(v.abs()));
+            let below = largest - logits.get(choice as usize).copied().unwrap_or(f32::NAN);
+            if below.is_nan() || below > scale * limit.sqrt() as f32 {
+                return fault(format!(
+                    "the device chose {choice}, whose logit is {below} below the largest"
+                ));
+            }
+        }
+    }
+    if !prompt_parts(graph, Prompts::Chunks, processed).contains(&Part::Tail) {
+        return Ok(None);
+    }
+    reset(graph, executor, seed)?;
+    feed(graph, executor, &tokens[..processed], Prompts::Chunks)?;
+    let again = executor.read_f32(graph.logits)?;
+    let [own, other] = [&again, &logits].map(|logits| logits.iter().map(|v| f64::from(*v)));
+    let error = nmse(own, other);
+    if error.is_nan() || error > limit {
+        return fault(format!(
+            "logits differ from those of the same {processed} tokens run as a prompt, NMSE \
+             {error:.3e} > {limit:.0e}"
+        ));
+    }
+    Ok(Some(error))
 }
 
 /// The current position, if `n` more fit behind it.

@@ -77,6 +77,9 @@ pub struct Trial<'a> {
     /// Tokens that the verified run chose.
     verified: Vec<u32>,
     first: Option<Seen>,
+    /// The largest NMSE that is accepted, once something was verified.
+    limit: Option<f64>,
+    end_nmse: Option<f64>,
 }
 
 /// What every run must repeat.
@@ -126,7 +129,15 @@ impl<'a> Trial<'a> {
                 graph.context
             )));
         }
-        Ok(Self { graph, executor, script, verified: Vec::new(), first: None })
+        Ok(Self {
+            graph,
+            executor,
+            script,
+            verified: Vec::new(),
+            first: None,
+            limit: None,
+            end_nmse: None,
+        })
     }
 
     /// Holds the first `positions` of the run against another executor: step by step, and where
@@ -153,8 +164,12 @@ impl<'a> Trial<'a> {
             }
             verifier.compare(seen)
         })?;
-        let mut verified =
-            Verified { positions: verifier.compared, worst_nmse: verifier.worst, limit, ties: 0 };
+        let mut verified = Verified {
+            positions: verifier.compared,
+            worst_nmse: verifier.worst,
+            limit,
+            ..Verified::default()
+        };
         if script.fed() {
             // Where the prompt ends with what is verified, the reference stands behind it.
             if prompt == steps {
@@ -179,6 +194,7 @@ impl<'a> Trial<'a> {
             verified.worst_nmse = verified.worst_nmse.max(error);
         }
         self.verified = run.generated;
+        self.limit = Some(limit);
         Ok(verified)
     }
 
@@ -210,7 +226,8 @@ impl<'a> Trial<'a> {
     }
 
     /// Resets the sequence and runs it, timed. An error if it is not the run it was the first
-    /// time: a cache that remembers, or an operation that does not always give the same.
+    /// time: a cache that remembers, or an operation that does not always give the same. Of a trial
+    /// that was verified the end of the first run is held against another way there.
     pub fn run(&mut self, steps_per_submit: usize) -> Result<Timed> {
         let (graph, script) = (self.graph, &self.script);
         let executor = &mut *self.executor;
@@ -247,8 +264,17 @@ impl<'a> Trial<'a> {
                     tokens.push(t);
                 })?;
         }
+        let is_first = self.first.is_none();
         self.check(&run, logits)?;
+        if let Some(limit) = self.limit.filter(|_| is_first && self.script.generate > 0) {
+            self.end_nmse = timed::end_agrees(self.graph, self.executor, limit)?;
+        }
         Ok(run)
+    }
+
+    /// NMSE at the end of the first run, if that was verified: see [`timed::end_agrees`].
+    pub fn end_nmse(&self) -> Option<f64> {
+        self.end_nmse
     }
 
     /// The tokens of a run as the device holds them, as they were read while it ran, as they were

@@ -112,6 +112,18 @@ fn outputs(all: &[Option<Verified>]) -> String {
          each run, of several sequences those of one, against the CPU reference (NMSE ≤ \
          {worst:.1e}), and the tokens of every timed run against the first run's."
     );
+    let ends: Vec<f64> = verified.iter().filter_map(|v| v.end_nmse).collect();
+    if !ends.is_empty() {
+        let worst = ends.iter().copied().fold(0.0, f64::max);
+        let which = match ends.len() == verified.len() {
+            true => "The last logits of a run".to_owned(),
+            false => format!("The last logits of {} of {} runs", ends.len(), verified.len()),
+        };
+        text.push_str(&format!(
+            " {which} were held against those of its tokens run as a prompt, by other kernels \
+             (NMSE ≤ {worst:.1e})."
+        ));
+    }
     if ties > 0 {
         text.push_str(&format!(
             " Of several sequences, {ties} choices are not those of the sequence alone after the \

@@ -16,7 +16,7 @@ use crate::cli::out;
 use crate::cli::sampling::SamplingOpts;
 use crate::data::record::{
     Body, Environment, GenerationTest, GenerationTests, MeasuredModel, Record, SamplingSettings,
-    TokS,
+    TokS, Verified,
 };
 use crate::data::stats::mean_sd;
 use crate::decode::{Model, Sampling, Script, Trial};
@@ -307,7 +307,7 @@ fn of_model(
             let time = humantime::format_rfc3339_seconds(began).to_string();
             let about = (&facts, &opts.run);
             let mut result = result(about, *test, steps, &samples, time);
-            result.verified = verified;
+            result.verified = verified.map(|v| Verified { end_nmse: trial.end_nmse(), ..v });
             let (memory, predicted) = run_memory(gpu, &graph, held);
             result.gpu_memory_bytes = memory;
             result.gpu_memory_predicted_bytes = predicted;

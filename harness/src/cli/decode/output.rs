@@ -121,6 +121,9 @@ pub(super) fn print(r: &Report) {
             format!("all {all}")
         };
         row("verified", format!("{which} positions, NMSE ≤ {:.1e}", v.worst_nmse));
+        if let Some(end) = v.end_nmse {
+            row("the end", format!("as of a prompt, NMSE {end:.1e}"));
+        }
     }
     eprintln!("{t}");
 }

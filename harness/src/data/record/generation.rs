@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Selected;
 
 /// What of a run was held against the CPU reference.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verified {
     /// Positions compared, from the first on.
     pub positions: usize,
@@ -21,6 +21,11 @@ pub struct Verified {
     /// between logits closer than that error.
     #[serde(default)]
     pub ties: usize,
+    /// NMSE of the logits at the end of the run that was timed against those of the same tokens
+    /// run as a prompt in chunks, by other kernels. None where the graph has no chunks, and in
+    /// older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_nmse: Option<f64>,
 }
 
 /// The model of a measurement, in llama-bench's names.

@@ -11,7 +11,13 @@ fn model(file: &str) -> MeasuredModel {
 }
 
 fn checked(verified: bool) -> Option<Verified> {
-    verified.then_some(Verified { positions: 8, worst_nmse: 3.1e-9, limit: 1e-5, ties: 0 })
+    verified.then_some(Verified {
+        positions: 8,
+        worst_nmse: 3.1e-9,
+        limit: 1e-5,
+        ties: 0,
+        end_nmse: None,
+    })
 }
 
 /// A suite of two configurations of each file.
@@ -41,7 +47,13 @@ pub(in crate::report) fn suite(files: &[&str], verified: bool) -> Suite {
             step_ms: vec![1.5; 63],
         }],
     };
-    let drawn = SamplingSettings { temperature: 0.8, top_k: 50, top_p: 0.9, repeat_penalty: 1.0 };
+    let drawn = SamplingSettings {
+        temperature: 0.8,
+        top_k: 50,
+        top_p: 0.9,
+        repeat_penalty: 1.0,
+        repeat_last_n: 0,
+    };
     let models = files.iter().map(|file| SuiteModel {
         model: model(file),
         kv: "f16".into(),
@@ -64,7 +76,7 @@ pub(in crate::report) fn suite(files: &[&str], verified: bool) -> Suite {
 /// Two tests of each file.
 pub(in crate::report) fn tests(files: &[&str], verified: bool) -> GenerationTests {
     let test = |file: &str, n_prompt, n_gen, steps_per_submit| GenerationTest {
-        test: GenerationTest::name(n_prompt, n_gen, 4096, 1),
+        test: GenerationTest::name((n_prompt, n_gen, 4096), 1, None),
         model: model(file),
         type_k: "f16".into(),
         type_v: "f16".into(),
