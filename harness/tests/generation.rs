@@ -570,7 +570,7 @@ fn a_kernel_that_is_wrong_late_is_found_at_the_end() {
         std::fs::write(&path, text).unwrap();
         format!("attention_append={}", path.display())
     };
-    let sound = file("sound.wgsl", &text);
+    let sound = file("sound.wgsl", text);
     let late = format!("    if (state[POSITION] >= 24u) {{ return; }}\n{begins}");
     let late = file("late.wgsl", &text.replace(begins, &late));
     let model = common::golden("qwen3-tiny-bf16.gguf").display().to_string();

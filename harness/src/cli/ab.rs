@@ -59,7 +59,8 @@ pub(super) struct Opts {
     /// For `decode`: compare nothing with the CPU reference; the verdict then says so
     #[arg(long)]
     no_verify: bool,
-    /// Seconds after which the run ends whatever is known
+    /// Seconds of measuring after which the run ends whatever is known; checks and calibration come
+    /// before them [default: 60; 10 on a software adapter]
     #[arg(long, value_name = "SECONDS")]
     time_out: Option<u64>,
     #[command(flatten)]

@@ -593,8 +593,14 @@ pub fn tune(
         let mut child = start()?;
         match child.ask(&Request::Prove(sides.clone()), options.proof_time_out())? {
             Answer::Proof(comparison) => found.comparisons.push(*comparison),
+            // Right until then, and not now, or the process ended: no claim is made of it.
             Answer::Rejected { reason, .. } => {
-                return Err(Error::CheckFailed(format!("{} {text}: {reason}", kernel.name)));
+                let reason = format!("beside the incumbent: {reason}");
+                on_trial(winner, Some(&reason));
+                found.rejected.push((winner.show(), reason));
+                found.winner = found.incumbent.clone();
+                found.comparisons.clear();
+                return Ok(found);
             }
             other => {
                 return Err(Error::CheckFailed(format!(
