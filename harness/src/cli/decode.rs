@@ -636,7 +636,7 @@ fn decode(
                 prefix.check(&run.generated)?;
                 bar.set_message("verifying the end");
                 let limit = prefix.verified.limit;
-                let end_nmse = timed::end_agrees(graph, executor, limit)?;
+                let end_nmse = timed::end_agrees(graph, executor, options.prompt.len(), limit)?;
                 verified = Some(Verified { end_nmse, ..prefix.verified });
             }
             run

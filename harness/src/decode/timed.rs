@@ -91,28 +91,29 @@ pub fn generate(
 /// Holds the end of a sequence that decode steps made against another way there: its tokens run as
 /// a prompt in chunks, by other kernels, must leave the same logits, and its last token must be the
 /// choice of the logits that are there. What went wrong in any step lies in the caches that the
-/// last one read. Returns the NMSE; none where the graph has no chunks. Resets the sequence.
+/// last one read. Returns the NMSE; none where no step followed the `given` tokens, or the graph has
+/// no chunks. Afterwards the sequence is as the prompt left it.
 ///
 /// # Errors
 /// The NMSE exceeds `limit`, another token was chosen, or the device is lost.
 pub fn end_agrees(
     graph: &DecodeGraph,
     executor: &mut dyn Execute,
+    given: usize,
     limit: f64,
 ) -> Result<Option<f64>> {
     let state = executor.read_words(graph.state)?;
     let [position, choice, seed] =
         [StateWord::Position, StateWord::Choice, StateWord::Seed].map(|word| state[word as usize]);
     let processed = position as usize;
-    if graph.sequences != 1 || processed == 0 {
+    if processed <= given {
         return Ok(None);
     }
     let tokens = executor.read_words(graph.tokens)?;
     let logits = executor.read_f32(graph.logits)?;
     let fault = |what: String| {
         Err(Error::CheckFailed(format!(
-            "at the end of the run, position {}: {what}; decode with --verify finds the first \
-             position that is wrong",
+            "at the end of the run, position {}: {what}; `lathe decode --verify` looks at every step",
             processed - 1
         )))
     };
@@ -141,13 +142,13 @@ pub fn end_agrees(
     }
     reset(graph, executor, seed)?;
     feed(graph, executor, &tokens[..processed], Prompts::Chunks)?;
-    let again = executor.read_f32(graph.logits)?;
-    let [own, other] = [&again, &logits].map(|logits| logits.iter().map(|v| f64::from(*v)));
-    let error = nmse(own, other);
+    let in_chunks = executor.read_f32(graph.logits)?;
+    let [a, b] = [&logits, &in_chunks].map(|logits| logits.iter().map(|v| f64::from(*v)));
+    let error = nmse(a, b);
     if error.is_nan() || error > limit {
         return fault(format!(
             "logits differ from those of the same {processed} tokens run as a prompt, NMSE \
-             {error:.3e} > {limit:.0e}"
+             {error:.3e} > {limit:.0e}, so the steps are wrong or the kernels of prompts are"
         ));
     }
     Ok(Some(error))

@@ -267,7 +267,12 @@ impl<'a> Trial<'a> {
         let is_first = self.first.is_none();
         self.check(&run, logits)?;
         if let Some(limit) = self.limit.filter(|_| is_first && self.script.generate > 0) {
-            self.end_nmse = timed::end_agrees(self.graph, self.executor, limit)?;
+            let given = self.script.depth + self.script.prompt;
+            let end = timed::end_agrees(self.graph, self.executor, given, limit);
+            if end.is_err() {
+                self.first = None;
+            }
+            self.end_nmse = end?;
         }
         Ok(run)
     }

@@ -3,8 +3,8 @@
 //   token = the draw of lathe_reference::sample: penalty, 2^(-(max - l) log2(e) / T), top-k, top-p,
 //   first token whose cumulative weight exceeds u * total; then the step ends (see choose.wgsl)
 //   logits: (N)  tokens: (positions)  state: the step state
-//   keys: (N), where there is a penalty  maxima: (BLOCKS, 2) and one, the largest and the least key of
-//   every block, and the draw's u  bins: (4, BINS) and one, three digits of weights, tokens, and the
+//   keys: (N), where there is a penalty  maxima: (BLOCKS, 2) and one, the largest and the least
+//   finite key of every block, and the draw's u  bins: (4, BINS) and one, three digits of weights, tokens, and the
 //   number of entries of lists  lists: (N) of (key, token), those that a cut may lie in
 //
 // Idea: any number of tokens may stay. A cut lies where the running weight, largest logits first,
@@ -33,14 +33,15 @@ override BLOCKS: u32 = 128u; // workgroups that share the logits
 @group(0) @binding(5) var<storage, read_write> bins: array<atomic<u32>>;
 @group(0) @binding(6) var<storage, read_write> lists: array<vec2<u32>>;
 
-const BINS: u32 = 512u; // of all weights, and parts of a bin
-const DIGIT: u32 = 20u; // bits of a digit of a weight in `bins`: as many blocks add up in 32 as there are
+const BIN_BITS: u32 = 9u;
+const BINS: u32 = 512u; // 2^BIN_BITS, of all weights; and parts of a bin
+const DIGIT: u32 = 20u; // bits of a digit of a weight in `bins`: 4096 blocks add up in a word
 const LISTED: u32 = 4u * BINS; // the word of `bins` that counts the entries of `lists`
 const NOWHERE: u32 = 0xffffffffu;
 const MINUS_INFINITY: u32 = 0x007fffffu; // its key
-const PAIRS: u32 = 128u; // entries that are compared each with each
+override PAIRS: u32 = min(WG, 128u); // entries that are compared each with each, by one invocation each
 
-// Weights and tokens of bins, or of all bins up to one.
+// Weights (two words) and tokens: of each bin, and once they were scanned of all bins up to it.
 var<workgroup> low: array<atomic<u32>, BINS>;
 var<workgroup> high: array<atomic<u32>, BINS>;
 var<workgroup> count: array<atomic<u32>, BINS>;
@@ -163,7 +164,7 @@ fn halvings_below(key: u32, top: u32) -> u32 {
 fn scale_of(lid: u32, mine: vec2<u32>) -> Scale {
     let range = workgroup_range(lid, mine);
     let bits = 32u - countLeadingZeros(halvings_below(min(range.y, range.x), range.x));
-    return Scale(range.x, min(max(bits, 9u) - 9u, WIDEST));
+    return Scale(range.x, min(max(bits, BIN_BITS) - BIN_BITS, WIDEST));
 }
 
 // The bin of a key and its part of it; BINS where it has no weight. Larger keys are never behind
@@ -172,10 +173,10 @@ fn bin_of(key: u32, scale: Scale) -> vec2<u32> {
     let far = halvings_below(key, scale.top);
     if (far == WEIGHTLESS) { return vec2<u32>(BINS, 0u); }
     if (scale.shift < WIDEST || far < 384u << WIDEST) {
-        return vec2<u32>(far >> scale.shift, ((far << 9u) >> scale.shift) & 511u);
+        return vec2<u32>(far >> scale.shift, ((far << BIN_BITS) >> scale.shift) & (BINS - 1u));
     }
     let beyond = far - (384u << WIDEST);
-    return vec2<u32>(384u + (beyond >> 25u), (beyond >> 16u) & 511u);
+    return vec2<u32>(384u + (beyond >> 25u), (beyond >> (25u - BIN_BITS)) & (BINS - 1u));
 }
 
 fn clear_bins(lid: u32) {
@@ -203,7 +204,7 @@ fn tally(
 ) {
     let block = group_index(workgroup, groups);
     if (block >= BLOCKS) { return; }
-    // Each vector is on its way while the one before is looked at, and the first meanwhile.
+    // Each vector is loaded ahead of its use, the first ahead of the barriers.
     var v = block * WG + lid;
     var next = keys_again(v);
     let range = range_of_blocks(lid);
@@ -219,8 +220,8 @@ fn tally(
     }
     workgroupBarrier();
     for (var b = lid; b < BINS; b += WG) {
-        // Digits, of which none carries: nothing has to come back.
-        let sum = total_up_to(b);
+        // Digits do not carry, so nobody waits for what an addition returns.
+        let sum = sums_of(b);
         let mask = (1u << DIGIT) - 1u;
         let middle = (sum.x >> DIGIT) | (sum.y << (32u - DIGIT));
         if (any(sum.xy != vec2<u32>(0u))) {
@@ -234,6 +235,7 @@ fn tally(
 
 // Weights and tokens of all bins up to each.
 fn load_bins(lid: u32) {
+    workgroupBarrier();
     for (var b = lid; b < BINS; b += WG) {
         var sum = vec2<u32>(0u, atomicLoad(&bins[2u * BINS + b]) << (2u * DIGIT - 32u));
         let middle = atomicLoad(&bins[BINS + b]);
@@ -247,39 +249,39 @@ fn load_bins(lid: u32) {
     scan_bins(lid);
 }
 
-fn weight_up_to(b: u32) -> vec2<u32> { return vec2<u32>(atomicLoad(&low[b]), atomicLoad(&high[b])); }
+fn weight_sum(b: u32) -> vec2<u32> { return vec2<u32>(atomicLoad(&low[b]), atomicLoad(&high[b])); }
 
 fn weight_before(b: u32) -> vec2<u32> {
     if (b == 0u) { return vec2<u32>(0u); }
-    return weight_up_to(b - 1u);
+    return weight_sum(b - 1u);
 }
 
 // Weights and tokens of each bin become those of all bins up to it.
 fn scan_bins(lid: u32) {
     let each = BINS / WG;
     let last = (lid + 1u) * each - 1u;
-    for (var b = lid * each; b < last; b++) { take_in(b + 1u, total_up_to(b)); }
+    for (var b = lid * each; b < last; b++) { take_in(b + 1u, sums_of(b)); }
     workgroupBarrier();
     for (var step = 1u; step < WG; step *= 2u) {
         var before = vec3<u32>(0u);
-        if (lid >= step) { before = total_up_to(last - step * each); }
+        if (lid >= step) { before = sums_of(last - step * each); }
         workgroupBarrier();
         take_in(last, before);
         workgroupBarrier();
     }
     if (lid > 0u) {
-        let before = total_up_to(lid * each - 1u);
+        let before = sums_of(lid * each - 1u);
         for (var b = lid * each; b < last; b++) { take_in(b, before); }
     }
     workgroupBarrier();
 }
 
 // Weight and tokens up to bin b.
-fn total_up_to(b: u32) -> vec3<u32> { return vec3<u32>(weight_up_to(b), atomicLoad(&count[b])); }
+fn sums_of(b: u32) -> vec3<u32> { return vec3<u32>(weight_sum(b), atomicLoad(&count[b])); }
 
 // Adds them to those of bin b, which is this invocation's.
 fn take_in(b: u32, before: vec3<u32>) {
-    let sum = add64(weight_up_to(b), before.xy);
+    let sum = add64(weight_sum(b), before.xy);
     atomicStore(&low[b], sum.x);
     atomicStore(&high[b], sum.y);
     if (cuts_tokens()) { atomicStore(&count[b], atomicLoad(&count[b]) + before.z); }
@@ -287,7 +289,7 @@ fn take_in(b: u32, before: vec3<u32>) {
 
 // What lies up to bin b: weight, or tokens.
 fn measure(b: u32, weighed: bool) -> vec2<u32> {
-    if (weighed) { return weight_up_to(b); }
+    if (weighed) { return weight_sum(b); }
     return vec2<u32>(atomicLoad(&count[b]), 0u);
 }
 
@@ -316,14 +318,14 @@ fn gather(
     let scale = scale_of(lid, range);
     // A cut inside a bin leaves a weight between those before and up to it, and the next cut lies
     // between those of the two.
-    var at_least = weight_up_to(BINS - 1u);
+    var at_least = weight_sum(BINS - 1u);
     var at_most = at_least;
     var by_tokens = NOWHERE;
     if (cuts_tokens()) {
         by_tokens = first_bin(lid, vec2<u32>(tokens_kept(), 0u), false);
         if (by_tokens != NOWHERE) {
             at_least = weight_before(by_tokens);
-            at_most = weight_up_to(by_tokens);
+            at_most = weight_sum(by_tokens);
         }
     }
     var by_share = vec2<u32>(NOWHERE, 0u);
@@ -331,7 +333,7 @@ fn gather(
         by_share.x = first_bin(lid, needed_by_top_p(at_least), true);
         by_share.y = first_bin(lid, needed_by_top_p(at_most), true);
         at_least = needed_by_top_p(at_least);
-        let up_to = weight_up_to(by_share.y);
+        let up_to = weight_sum(by_share.y);
         if (reaches(at_most, up_to)) { at_most = up_to; }
     }
     let word = maxima[2u * BLOCKS];
@@ -388,7 +390,7 @@ fn four_listed(i: u32, n: u32, scale: Scale, within: Within) -> array<vec2<u32>,
 // The token of that rank, from 1 on, among the entries of a key: the largest i with fewer below it.
 fn token_of_rank(lid: u32, n: u32, key: u32, rank: u32) -> u32 {
     var token = 0u;
-    for (var bit = 0x800000u; bit > 0u; bit >>= 1u) {
+    for (var bit = power_of_two_from(N) / 2u; bit > 0u; bit >>= 1u) {
         if (lid == 0u) { atomicStore(&gathered, 0u); }
         workgroupBarrier();
         var below = 0u;
@@ -413,7 +415,7 @@ fn narrowed(lid: u32, cut: ptr<function, Cut>) -> u32 {
     if ((*cut).weighed) { left = sub64((*cut).needed, (*cut).weight); }
     let first = first_bin(lid, left, (*cut).weighed);
     if (first != NOWHERE && first > 0u) {
-        let before = total_up_to(first - 1u);
+        let before = sums_of(first - 1u);
         (*cut).weight = add64((*cut).weight, before.xy);
         (*cut).tokens += before.z;
     }
@@ -429,12 +431,16 @@ fn is_last(cut: Cut, before: vec2<u32>, up_to: vec2<u32>, rank: u32) -> bool {
 
 // The weight up to the first token, largest logits first, with which what is needed is reached, and
 // the token. The bins hold the sums of all bins up to each.
+//
+// First the bin; of more than PAIRS entries the part of the bin; what is left comes into workgroup
+// memory and is compared each with each, or sorted. More than fit there are narrowed by their keys, and
+// equal keys by their tokens.
 fn cut_at(lid: u32, n: u32, scale: Scale, needed: vec2<u32>, weighed: bool) -> vec3<u32> {
     let top = scale.top;
     var cut = Cut(needed, weighed, vec2<u32>(0u), 0u);
     var within = Within(narrowed(lid, &cut), NOWHERE, 1u, NOWHERE);
     // Fewer tokens with weight than may stay.
-    if (within.bin == NOWHERE) { return vec3<u32>(weight_up_to(BINS - 1u), 0u); }
+    if (within.bin == NOWHERE) { return vec3<u32>(weight_sum(BINS - 1u), 0u); }
     if (n > PAIRS) {
         clear_bins(lid);
         for (var i = lid; i < n; i += 4u * WG) {
@@ -476,7 +482,7 @@ fn cut_at(lid: u32, n: u32, scale: Scale, needed: vec2<u32>, weighed: bool) -> v
         entries = seen.z;
         if (entries <= LIST_ENTRIES || seen.x == seen.y) { break; }
         // A histogram of the keys between the bounds says which of them are next.
-        let shift = max(32u - countLeadingZeros(seen.y - seen.x), 9u) - 9u;
+        let shift = max(32u - countLeadingZeros(seen.y - seen.x), BIN_BITS) - BIN_BITS;
         clear_bins(lid);
         for (var i = lid; i < n; i += 4u * WG) {
             let four = four_listed(i, n, scale, within);
@@ -509,11 +515,11 @@ fn cut_at(lid: u32, n: u32, scale: Scale, needed: vec2<u32>, weighed: bool) -> v
         var rank = cut.tokens + 1u;
         for (var e = 0u; e < entries; e++) {
             if (ahead(list_entries[e], mine)) {
-                before = add64(before, weight_up_to(e));
+                before = add64(before, weight_sum(e));
                 rank++;
             }
         }
-        let up_to = add64(before, weight_up_to(lid));
+        let up_to = add64(before, weight_sum(lid));
         if (is_last(cut, before, up_to, rank)) { agreed = vec4<u32>(up_to, mine.y, 0u); }
     }
     return workgroupUniformLoad(&agreed).xyz;
@@ -544,10 +550,12 @@ fn cut_sorted(lid: u32, top: u32, cut: Cut, entries: u32) -> vec3<u32> {
 @compute @workgroup_size(WG)
 fn choose(@builtin(local_invocation_index) lid: u32) {
     let range = range_of_blocks(lid);
-    let n = atomicLoad(&bins[LISTED]);
+    let listed = atomicLoad(&bins[LISTED]);
     let word = maxima[2u * BLOCKS];
     var scale: Scale;
-    var total = vec2<u32>(NOWHERE);
+    var n = 0u;
+    var scaled = false;
+    var total = vec2<u32>(0u);
     var token = 0u;
     // Top-k, top-p and draw: each leaves the weight up to its last token. A loop, so that the cut is
     // compiled once.
@@ -555,9 +563,13 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
         if (round == 0u && !cuts_tokens()) { continue; }
         if (round == 1u && TOP_P >= 1.0) { continue; }
         load_bins(lid);
-        if (all(total == vec2<u32>(NOWHERE))) {
+        if (!scaled) {
+            scaled = true;
             scale = scale_of(lid, range);
-            total = weight_up_to(BINS - 1u);
+            total = weight_sum(BINS - 1u);
+            // All invocations must be seen to go the same way.
+            if (lid == 0u) { agreed = vec4<u32>(listed, 0u, 0u, 0u); }
+            n = workgroupUniformLoad(&agreed).x;
         }
         var needed = vec2<u32>(tokens_kept(), 0u);
         if (round == 1u) { needed = needed_by_top_p(total); }
