@@ -91,8 +91,8 @@ pub fn generate(
 /// Holds the end of a sequence that decode steps made against another way there: its tokens run as
 /// a prompt in chunks, by other kernels, must leave the same logits, and its last token must be the
 /// choice of the logits that are there. What went wrong in any step lies in the caches that the
-/// last one read. Returns the NMSE; none where no step followed the `given` tokens, or the graph has
-/// no chunks. Afterwards the sequence is as the prompt left it.
+/// last one read. Returns the NMSE; none where no step followed the `given` tokens, or the graph
+/// has no chunks. Afterwards the sequence is as the prompt left it.
 ///
 /// # Errors
 /// The NMSE exceeds `limit`, another token was chosen, or the device is lost.

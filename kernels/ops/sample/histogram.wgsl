@@ -4,8 +4,8 @@
 //   first token whose cumulative weight exceeds u * total; then the step ends (see choose.wgsl)
 //   logits: (N)  tokens: (positions)  state: the step state
 //   keys: (N), where there is a penalty  maxima: (BLOCKS, 2) and one, the largest and the least
-//   finite key of every block, and the draw's u  bins: (4, BINS) and one, three digits of weights, tokens, and the
-//   number of entries of lists  lists: (N) of (key, token), those that a cut may lie in
+//   finite key of every block, and the draw's u  bins: (4, BINS) and one, three digits of weights,
+//   tokens, and the number of entries of lists  lists: (N) of (key, token), those that a cut may lie in
 //
 // Idea: any number of tokens may stay. A cut lies where the running weight, largest logits first,
 // reaches what is needed, and the weights of bins of logits are enough to say in which bin. So the
