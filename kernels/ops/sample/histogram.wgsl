@@ -20,7 +20,8 @@
 //
 // Source: selection by histograms: Alabi et al., *Fast k-selection algorithms for graphics processing
 // units*, ACM JEA 17, 2012.
-// import: grid, math/u64, sample/parts/sampling, sort/key, sort/list, step/choose, step/state
+// import: grid, math/u64, sample/parts/sampling, sample/parts/vectors, sort/key, sort/list
+// import: step/choose, step/state
 override N: u32;
 override WG: u32 = 512u; // a power of two, BINS at most
 override BLOCKS: u32 = 128u; // workgroups that share the logits
@@ -54,19 +55,6 @@ var<workgroup> agreed: vec4<u32>; // what all invocations go by
 
 // Whether top-k leaves any token out.
 fn cuts_tokens() -> bool { return tokens_kept() > 0u && tokens_kept() < N; }
-
-fn vectors() -> u32 { return (N + 3u) / 4u; }
-
-// Keys of the logits 4v..4v+4, `seen` a bit each; none beyond N.
-fn keys_of(v: u32, seen: u32) -> vec4<u32> {
-    let l = logits[v];
-    let keys = vec4<u32>(
-        key_of(l.x, (seen & 1u) != 0u), key_of(l.y, (seen & 2u) != 0u),
-        key_of(l.z, (seen & 4u) != 0u), key_of(l.w, (seen & 8u) != 0u),
-    );
-    if (N % 4u == 0u) { return keys; }
-    return select(vec4<u32>(0u), keys, vec4<u32>(4u * v) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(N));
-}
 
 // The same keys once `largest` has run, those of the last vector beyond it.
 fn keys_again(v: u32) -> vec4<u32> {

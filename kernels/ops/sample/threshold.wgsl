@@ -19,7 +19,8 @@
 //
 // Source: maxima of groups as delegates: Gaihre et al., *Dr. Top-k: delegate-centric top-k on GPUs*,
 // SC21, arXiv:2109.08219. Ranks by counting: Knuth, *The Art of Computer Programming* 3, 5.2.
-// import: grid, math/u64, sample/parts/sampling, sort/key, sort/list, step/choose, step/state
+// import: grid, math/u64, sample/parts/sampling, sample/parts/vectors, sort/key, sort/list
+// import: step/choose, step/state
 override N: u32;
 override WG: u32 = 512u; // a power of two, at least SLICE_RUN
 override BLOCKS: u32 = 128u; // workgroups that take maxima
@@ -53,21 +54,8 @@ var<workgroup> kth: u32;
 var<workgroup> cut: vec2<u32>;
 var<workgroup> found: u32;
 
-fn vectors() -> u32 { return (N + 3u) / 4u; }
-
 // Vectors of a group.
 fn rows() -> u32 { return (vectors() + GROUPS - 1u) / GROUPS; }
-
-// Keys of the logits 4v..4v+4, `seen` a bit each; none beyond N.
-fn keys_of(v: u32, seen: u32) -> vec4<u32> {
-    let l = logits[v];
-    let keys = vec4<u32>(
-        key_of(l.x, (seen & 1u) != 0u), key_of(l.y, (seen & 2u) != 0u),
-        key_of(l.z, (seen & 4u) != 0u), key_of(l.w, (seen & 8u) != 0u),
-    );
-    if (N % 4u == 0u) { return keys; }
-    return select(vec4<u32>(0u), keys, vec4<u32>(4u * v) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(N));
-}
 
 // Marks which logits the penalty looks at, for each invocation of those in its vector of the rows
 // from `first` on.
