@@ -356,6 +356,8 @@ fn what_cannot_be_run_is_refused_at_once() {
         (&["--arch", "gemma3-mini"], "cannot be used with"),
         (&["--no-verify", "--verify-positions", "3"], "cannot be used with"),
         (&["--hint", "nonsense"], "nonsense"),
+        (&["--top-p", "0.9"], "says nothing at temperature 0"),
+        (&["--temperature", "1", "--sequences", "1,2"], "goes with no sampling"),
     ] {
         refused(&[&decode[..], args].concat(), 2, says);
     }
@@ -583,6 +585,10 @@ fn a_kernel_that_is_wrong_late_is_found_at_the_end() {
     assert!(0.0 < end && end < 1e-5, "{end}");
     refused(&[&bench[..], &tests, &[&late]].concat(), 1, found);
     let drawn = ["--temperature", "0.8", "--top-p", "0.9"];
+    let record: Value =
+        serde_json::from_str(&good(&[&bench[..], &drawn, &tests, &[&sound]].concat())).unwrap();
+    assert_eq!(record["tests"][0]["test"], "tg40, T 0.8 top-p 0.9");
+    assert_eq!(record["tests"][0]["sampling"]["top_k"], 0);
     refused(&[&bench[..], &drawn, &tests, &[&late]].concat(), 1, found);
     let decode = ["decode", &model, "--prompt-tokens", "5", "-n", "40", "--json", "--hint", &late];
     refused(&decode, 1, found);
