@@ -70,10 +70,12 @@ fn twenty_thousand_draws_fit_the_distribution() {
     for (variant, top_k, count) in [
         ("threshold", 30, 20_000),
         ("histogram", 0, 20_000),
+        ("race", 0, 20_000),
         ("candidates", 30, 1000),
         ("naive", 0, 500),
     ] {
         settings.top_k = top_k;
+        settings.top_p = if variant == "race" { 1.0 } else { 0.95 };
         let tokens = draws(&gpu, variant, &logits, &settings, count);
         for (position, token) in tokens.iter().enumerate() {
             let own = settings.draw(&logits, &[0; 20_001], position, SEED);
@@ -152,9 +154,12 @@ fn adversarial_logits_are_drawn_exactly() {
             for position in 0..8 {
                 own.push(settings.draw(logits, &own, position, SEED));
             }
-            let any: &[_] = &["histogram"];
-            let few: &[_] = &["histogram", "threshold", "candidates"];
-            for variant in if (1..=256).contains(&top_k) { few } else { any } {
+            let variants: &[_] = match top_k {
+                0 if top_p >= 1.0 => &["histogram", "race"],
+                1..=256 => &["histogram", "threshold", "candidates"],
+                _ => &["histogram"],
+            };
+            for variant in variants {
                 let drawn = draws(&gpu, variant, logits, &settings, 8);
                 assert_eq!(
                     drawn,

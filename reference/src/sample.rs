@@ -5,28 +5,38 @@
 //!    l/T;
 //! 3. top-k: the k tokens of largest l stay, of equal l those of lower index;
 //! 4. top-p: of these the shortest run in that order whose Σw reaches p · Σ of all k, at least one;
-//! 5. draw: the first token of the run whose cumulative Σw exceeds u · Σ of the run, u in [0, 1).
+//! 5. draw: of the run the token of largest l + T · ln 2 · g, of equal sums the lower index. g is
+//!    the token's own noise of this position, −log₂(−log₂ u) with u in (0, 1).
+//!
+//! Noise of that distribution (Gumbel's) makes every token the largest as often as softmax(l/T)
+//! says, and no token's noise depends on another's: who draws needs no sum over all tokens, and no
+//! order of them. T = 0 takes the largest l after the penalty.
 //!
 //! **The arithmetic is part of the definition**, so that every device draws the very same token.
-//! Two steps round in f32, to nearest: the product of the penalty and the product
-//! t = (max − l) · (log₂e / T), with 1/r and log₂e/T rounded once themselves. All else is integers:
+//! A few steps round in f32, to nearest: the product of the penalty, the product
+//! t = (max − l) · (log₂e / T), and in the draw the product and the sum, each by itself; 1/r,
+//! log₂e/T and T · ln 2 are rounded once. All else is integers:
 //!
 //! - t is cut to 26 fractional bits; [`weight`] is 2^(−t) in units of 2⁻⁴⁰, by a polynomial of
 //!   degree six on 32-bit words, within 1e-8 of the power relatively, and 0 from t = 63 on;
 //! - sums are exact 64-bit integers, whatever their order, for up to 2²⁴ tokens;
-//! - p is cut to 32 fractional bits (an f32 below 1 loses none above 2⁻⁸), and
-//!   u = word / 2³² for a 32-bit word of Philox4x32-10 at counter (position, 0, 0, 0) and key
-//!   (seed, 0).
+//! - p is cut to 32 fractional bits (an f32 below 1 loses none above 2⁻⁸);
+//! - [`noise`] has 16 fractional bits, from polynomials on 16-bit words, within 1.1e-4 of the
+//!   logarithms; u = (word | 1) / 2³² for word i mod 4 of Philox4x32-10 at counter (position,
+//!   ⌊i/4⌋, 0, 0) and key (seed, 0). It is at most 31.5, so that a token of less than 2⁻³³ of all
+//!   weight is drawn more seldom than it should, or never.
 //!
-//! NaN counts as −∞, subnormals as 0. T = 0 is the greedy choice: the largest l after the penalty,
-//! the lower index of equal ones.
+//! The product of the draw loses its last bit: a compiler that joins a product and a sum in one
+//! rounding has to round the product first.
+//!
+//! NaN counts as −∞, subnormals as 0.
 //!
 //! Compared exactly, by [`compare_exact`](crate::compare_exact). [`probabilities`] is the same in
 //! plain f64 without any of the above: the tests hold one against the other.
 //!
 //! Source: Keskar et al., *CTRL*, arXiv:1909.05858 (penalty); Fan et al., arXiv:1805.04833 (top-k);
-//! Holtzman et al., arXiv:1904.09751 (top-p); Salmon et al., *Parallel random numbers: as easy as
-//! 1, 2, 3*, SC11 (Philox).
+//! Holtzman et al., arXiv:1904.09751 (top-p); Maddison et al., *A\* sampling*, arXiv:1411.0030
+//! (noise); Salmon et al., *Parallel random numbers: as easy as 1, 2, 3*, SC11 (Philox).
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -63,9 +73,64 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [a, b, c, d]
 }
 
-/// The draw of a position, in units of 2⁻³².
-pub fn uniform(seed: u32, position: u32) -> u32 {
-    philox4x32_10([position, 0, 0, 0], [seed, 0])[0]
+/// One token for each seed and position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draw {
+    /// Chosen by the user.
+    pub seed: u32,
+    /// Of the last token seen.
+    pub position: u32,
+}
+
+impl Draw {
+    /// A token's random word.
+    pub fn word(&self, token: u32) -> u32 {
+        philox4x32_10([self.position, token / 4, 0, 0], [self.seed, 0])[token as usize % 4]
+    }
+}
+
+/// (log₂(1+x) − x) / (x·(1−x)) = c₀ − x·(c₁ − x·(c₂ − …)) on [0, 1), in units of 2⁻¹⁷.
+const BULGE: [u32; 5] = [58020, 36251, 24130, 12740, 3367];
+
+/// How far log₂(1+x) bulges beyond its chord, divided by x·(1−x); x in units of 2⁻¹⁶.
+fn bulge(x: u32) -> u32 {
+    BULGE.into_iter().rev().reduce(|tail, c| c - ((x * tail) >> 16)).unwrap_or(0)
+}
+
+/// The first 16 fractional bits of a word whose highest bit is one.
+const fn fraction(mantissa: u32) -> u32 {
+    (mantissa >> 15) & 0xffff
+}
+
+/// g = −log₂(−log₂ u), u = (word | 1) / 2³², cut to 16 fractional bits: −5 to 31.5.
+pub fn noise(word: u32) -> f32 {
+    // −log₂ u = halvings + rest · share, with rest = 1 − (mantissa / 2³¹ − 1) in units of 2⁻³¹,
+    // which keeps all its bits where u is near one, and share in units of 2⁻¹⁶.
+    let halvings = (word | 1).leading_zeros();
+    let mantissa = (word | 1) << halvings;
+    let rest = mantissa.wrapping_neg();
+    let x = fraction(mantissa);
+    let share = (1 << 16) - ((x * bulge(x)) >> 17);
+    let (value, exponent) = match halvings {
+        0 => {
+            let shift = rest.leading_zeros();
+            (((rest << shift) >> 16) * share, -31 - shift as i32)
+        }
+        _ => ((halvings << 26) + (((rest >> 16) * share) >> 5), -26),
+    };
+    let lead = value.leading_zeros();
+    let x = fraction(value << lead);
+    let log2 = x + ((((x * ((1 << 16) - x)) >> 16) * bulge(x)) >> 17);
+    let whole = (31 - lead as i32 + exponent) << 16;
+    // Below 2²²: exact.
+    -(whole + log2 as i32) as f32 / 65536.0
+}
+
+/// l + T · ln 2 · g: who has the largest is drawn.
+pub fn noisy(score: f32, temperature: f32, word: u32) -> f32 {
+    let scale = (temperature * std::f32::consts::LN_2).min(1e30);
+    let product = noise(word) * scale;
+    canonical(score + f32::from_bits(product.to_bits() & !1))
 }
 
 /// The part of `tokens[0..=position]` that the penalty looks at: the last `last_n`, or all for 0.
@@ -77,40 +142,38 @@ pub fn window(tokens: &[u32], position: usize, last_n: usize) -> &[u32] {
     }
 }
 
-/// The token drawn by `uniform` (in units of 2⁻³²). Tokens of `seen` that `logits` lacks are passed
-/// over.
+/// The token of a draw. Tokens of `seen` that `logits` lacks are passed over.
 ///
 /// # Panics
 /// When `logits` is empty or longer than 2²⁴.
-pub fn sample(logits: &[f32], seen: &[u32], sampling: &Sampling, uniform: u32) -> u32 {
+pub fn sample(logits: &[f32], seen: &[u32], sampling: &Sampling, draw: Draw) -> u32 {
     assert!(!logits.is_empty(), "no logits");
     assert!(logits.len() < 1 << 24, "sums of more weights leave 64 bits");
     let scores = scores(logits, seen, sampling.repeat_penalty);
-    let order = order(&scores, sampling);
-    let max = scores[order[0]];
-    let weight = |i: usize| weight(max, scores[i], sampling.temperature);
-    let total: u64 = order.iter().map(|&i| weight(i)).sum();
-    // p · total in units of 2^-32; every f32 of [0, 1) times 2^32 is below 2^32.
-    let reached = match sampling.top_p {
-        p if p < 1.0 => u128::from((p * 2f32.powi(32)) as u32) * u128::from(total),
-        _ => u128::from(total) << 32,
-    };
-    let mut run = 0;
-    let mut sum = 0u64;
-    for &i in &order {
-        sum += weight(i);
-        run += 1;
-        if u128::from(sum) << 32 >= reached && sum > 0 {
-            break;
-        }
+    let noisy = |i: usize| noisy(scores[i], sampling.temperature, draw.word(i as u32));
+    let best = stay(&scores, sampling).into_iter().min_by_key(|&i| (Reverse(Total(noisy(i))), i));
+    best.map_or(0, |i| i as u32)
+}
+
+/// The tokens that may be drawn.
+fn stay(scores: &[f32], sampling: &Sampling) -> Vec<usize> {
+    if sampling.top_k == 0 && sampling.top_p >= 1.0 {
+        return (0..scores.len()).collect();
     }
-    let drawn = u128::from(uniform) * u128::from(sum);
-    let mut sum = 0u64;
-    let chosen = order[..run].iter().find(|&&i| {
-        sum += weight(i);
-        u128::from(sum) << 32 > drawn
-    });
-    chosen.map_or(0, |&i| i as u32)
+    let mut order = order(scores, sampling.top_k);
+    if sampling.top_p < 1.0 {
+        let weight = |i: usize| weight(scores[order[0]], scores[i], sampling.temperature);
+        let total: u64 = order.iter().map(|&i| weight(i)).sum();
+        // p · total in units of 2^-32; every f32 of [0, 1) times 2^32 is below 2^32.
+        let reached = u128::from((sampling.top_p * 2f32.powi(32)) as u32) * u128::from(total);
+        let mut sum = 0u64;
+        let short = order.iter().position(|&i| {
+            sum += weight(i);
+            u128::from(sum) << 32 >= reached && sum > 0
+        });
+        order.truncate(short.map_or(order.len(), |last| last + 1));
+    }
+    order
 }
 
 /// The probability of every token, in f64 and from the formulas alone.
@@ -171,12 +234,11 @@ fn canonical(l: f32) -> f32 {
     }
 }
 
-/// The tokens that stay after top-k, best first.
-fn order(scores: &[f32], sampling: &Sampling) -> Vec<usize> {
+/// The `keep` tokens of largest score, or all for 0, best first.
+fn order(scores: &[f32], keep: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     // Scores hold neither NaN nor −0, so the total order is that of the numbers.
     order.sort_unstable_by_key(|&i| (Reverse(Total(scores[i])), i));
-    let keep = if sampling.temperature == 0.0 { 1 } else { sampling.top_k };
     if keep > 0 {
         order.truncate(keep);
     }
@@ -225,6 +287,8 @@ mod tests {
     const PLAIN: Sampling =
         Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, repeat_penalty: 1.0 };
 
+    const FIRST: Draw = Draw { seed: 0, position: 0 };
+
     #[test]
     fn philox_has_the_published_answers() {
         // Random123's kat_vectors: zeros, ones, digits of pi.
@@ -240,7 +304,10 @@ mod tests {
         for (counter, key, expected) in cases {
             assert_eq!(philox4x32_10(counter, key), expected);
         }
-        assert_eq!(uniform(0, 0), 0x6627_e8d5);
+        let draw = Draw { seed: 0, position: 0 };
+        assert_eq!([0, 1, 2, 3].map(|i| draw.word(i)), cases[0].2);
+        let pi = Draw { seed: 0xa409_3822, position: 0x243f_6a88 };
+        assert_eq!(pi.word(9), philox4x32_10([0x243f_6a88, 2, 0, 0], [0xa409_3822, 0])[1]);
     }
 
     #[test]
@@ -263,35 +330,74 @@ mod tests {
     }
 
     #[test]
-    fn by_hand() {
+    fn noise_is_the_logarithm_of_a_logarithm() {
+        let near = |word: u32| {
+            let u = f64::from(word | 1) / 2f64.powi(32);
+            let exact = -(-(u - 1.0).ln_1p() / std::f64::consts::LN_2).log2();
+            let got = f64::from(noise(word));
+            assert!((got - exact).abs() < 1.1e-4, "{word}: {got} for {exact}");
+        };
+        (0..5000).chain((0..60_000).map(|i| u32::MAX - i * i)).for_each(near);
+        (0..200_000u32).map(|i| i.wrapping_mul(0x9e37_79b9)).for_each(near);
+        assert_eq!((noise(0), noise(1)), (-5.0, -5.0));
+        assert!((31.4..31.5).contains(&noise(u32::MAX)));
+    }
+
+    #[test]
+    fn those_that_stay_by_hand() {
         // Weights 1, 1/2, 1/4, 1/4 of a total of 2, in the order of tokens 2, 0, 1, 3.
         let ln2 = std::f32::consts::LN_2;
         let logits = [-ln2, -2.0 * ln2, 0.0, -2.0 * ln2];
-        let draw = |s: &Sampling, u: f64| sample(&logits, &[], s, (u * 2f64.powi(32)) as u32);
-        for (u, token) in
-            [(0.0, 2), (0.49, 2), (0.51, 0), (0.74, 0), (0.76, 1), (0.87, 1), (0.88, 3)]
-        {
-            assert_eq!(draw(&PLAIN, u), token, "{u}");
-        }
-        assert_eq!(draw(&PLAIN, 1.0 - 1e-9), 3);
-        // Top-2: 2/3 and 1/3.
-        let two = Sampling { top_k: 2, ..PLAIN };
-        assert_eq!((draw(&two, 0.66), draw(&two, 0.67), draw(&two, 0.999)), (2, 0, 0));
+        let kept = |s: &Sampling| stay(&logits, s);
+        assert_eq!(kept(&PLAIN), [0, 1, 2, 3]);
         // Of equal logits the lower index stays.
-        let three = Sampling { top_k: 3, ..PLAIN };
-        assert_eq!(draw(&three, 0.999), 1);
+        let top_k = |k| kept(&Sampling { top_k: k, ..PLAIN });
+        assert_eq!((top_k(2), top_k(3), top_k(9)), (vec![2, 0], vec![2, 0, 1], vec![2, 0, 1, 3]));
         // Top-p 0.6 needs the second token, 0.49 does not, 0 keeps one.
-        for (p, u, token) in [(0.6, 0.999, 0), (0.49, 0.999, 2), (0.0, 0.999, 2), (0.8, 0.999, 1)] {
-            assert_eq!(draw(&Sampling { top_p: p, ..PLAIN }, u), token, "{p}");
+        for (p, tokens) in [
+            (0.6, &[2, 0][..]),
+            (0.49, &[2]),
+            (0.0, &[2]),
+            (0.8, &[2, 0, 1]),
+            (0.99, &[2, 0, 1, 3]),
+        ] {
+            assert_eq!(kept(&Sampling { top_p: p, ..PLAIN }), tokens, "{p}");
         }
-        let greedy = Sampling { temperature: 0.0, ..PLAIN };
-        assert_eq!(draw(&greedy, 0.999), 2);
+        // A share of what top-k leaves: 2/3 and 1/3.
+        assert_eq!(kept(&Sampling { top_k: 2, top_p: 0.66, ..PLAIN }), [2]);
+        assert_eq!(kept(&Sampling { top_k: 2, top_p: 0.67, ..PLAIN }), [2, 0]);
+    }
+
+    #[test]
+    fn the_largest_sum_of_logit_and_noise_is_drawn() {
+        let logits = [0.5, -0.25, 1.0, 0.75, -3.0, 0.0];
+        for position in 0..200 {
+            let draw = Draw { seed: 7, position };
+            let sum = |i: u32| {
+                let u = f64::from(draw.word(i) | 1) / 2f64.powi(32);
+                f64::from(logits[i as usize]) - 0.8 * (-u.ln()).ln()
+            };
+            let mut order: Vec<u32> = (0..6).collect();
+            order.sort_by(|a, b| sum(*b).total_cmp(&sum(*a)));
+            if sum(order[0]) - sum(order[1]) > 1e-3 {
+                let own = sample(&logits, &[], &Sampling { temperature: 0.8, ..PLAIN }, draw);
+                assert_eq!(own, order[0], "{position}");
+            }
+        }
+        // Any temperature: 0 takes the largest, and what drowns all logits leaves the noise.
+        let at = |temperature, position| {
+            let sampling = Sampling { temperature, ..PLAIN };
+            sample(&logits, &[], &sampling, Draw { seed: 1, position })
+        };
+        assert!((0..50).all(|p| at(0.0, p) == 2 && at(1e-6, p) == 2));
+        assert!((0..50).all(|p| at(1e30, p) == at(f32::MAX, p)));
+        assert!((0..6).all(|token| (0..50).any(|p| at(f32::MAX, p) == token)));
     }
 
     #[test]
     fn the_penalty_divides_positive_and_multiplies_negative_logits() {
         let greedy = Sampling { temperature: 0.0, repeat_penalty: 2.0, ..PLAIN };
-        let choose = |logits: &[f32], seen: &[u32]| sample(logits, seen, &greedy, 0);
+        let choose = |logits: &[f32], seen: &[u32]| sample(logits, seen, &greedy, FIRST);
         assert_eq!(choose(&[3.0, 2.0, -1.0], &[]), 0);
         assert_eq!(choose(&[3.0, 2.0, -1.0], &[0]), 1);
         // Once a token, however often it was seen; tokens beyond the logits do nothing.
@@ -302,10 +408,14 @@ mod tests {
     #[test]
     fn odd_logits() {
         let greedy = Sampling { temperature: 0.0, ..PLAIN };
-        assert_eq!(sample(&[f32::NAN, -3.0], &[], &greedy, 0), 1);
-        assert_eq!(sample(&[f32::NAN, f32::NAN], &[], &greedy, 0), 0);
-        assert_eq!(sample(&[-0.0, 0.0, 1e-40], &[], &greedy, 0), 0);
-        assert_eq!(sample(&[1.0, f32::INFINITY], &[], &PLAIN, u32::MAX), 1);
+        assert_eq!(sample(&[f32::NAN, -3.0], &[], &greedy, FIRST), 1);
+        assert_eq!(sample(&[f32::NAN, f32::NAN], &[], &greedy, FIRST), 0);
+        assert_eq!(sample(&[-0.0, 0.0, 1e-40], &[], &greedy, FIRST), 0);
+        for position in 0..50 {
+            let draw = Draw { seed: 3, position };
+            assert_eq!(sample(&[1.0, f32::INFINITY], &[], &PLAIN, draw), 1);
+            assert_eq!(sample(&[f32::NAN, -80.0, f32::NEG_INFINITY], &[], &PLAIN, draw), 1);
+        }
     }
 
     #[test]
@@ -320,7 +430,7 @@ mod tests {
         let seen = [3, 7];
         let mut counts = vec![0u32; logits.len()];
         for position in 0..draws {
-            counts[sample(logits, &seen, sampling, uniform(seed, position)) as usize] += 1;
+            counts[sample(logits, &seen, sampling, Draw { seed, position }) as usize] += 1;
         }
         let (mut chi, mut cells) = (0.0, 0.0);
         for (count, p) in counts.iter().zip(probabilities(logits, &seen, sampling)) {
@@ -354,13 +464,37 @@ mod tests {
         }
     }
 
+    /// Neighbours share a counter of Philox, and positions the key: neither may tell of the other.
+    #[test]
+    fn draws_of_two_positions_are_independent() {
+        let mut counts = [[0u32; 6]; 6];
+        let logits = [0.0; 6];
+        let draw = |position| sample(&logits, &[], &PLAIN, Draw { seed: 11, position }) as usize;
+        (0..36_000).for_each(|i| counts[draw(2 * i)][draw(2 * i + 1)] += 1);
+        let chi: f64 =
+            counts.iter().flatten().map(|c| (f64::from(*c) - 1000.0).powi(2) / 1000.0).sum();
+        assert!((chi - 35.0).abs() < 5.0 * 70f64.sqrt(), "{chi} of 35");
+    }
+
+    #[test]
+    fn seldom_tokens_are_drawn_as_often_as_they_should() {
+        // Of 1 / (1 + 4 e^9): 3.1e-5.
+        let logits = [9.0, 9.0, 0.0, 9.0, 9.0];
+        let draws = 2_000_000;
+        let drawn = (0..draws)
+            .filter(|&position| sample(&logits, &[], &PLAIN, Draw { seed: 2, position }) == 2)
+            .count() as f64;
+        let expected = f64::from(draws) / (1.0 + 4.0 * 9f64.exp());
+        assert!((drawn - expected).abs() < 5.0 * expected.sqrt(), "{drawn} for {expected}");
+    }
+
     #[test]
     fn a_wrong_distribution_does_not_fit() {
         let logits: Vec<f32> = (0..50u32).map(|i| ((i * 29) % 50) as f32 / 16.0 - 1.0).collect();
         let warm = Sampling { temperature: 1.1, ..PLAIN };
         let mut counts = [0u32; 50];
         for position in 0..20_000 {
-            counts[sample(&logits, &[], &warm, uniform(1, position)) as usize] += 1;
+            counts[sample(&logits, &[], &warm, Draw { seed: 1, position }) as usize] += 1;
         }
         let expected = probabilities(&logits, &[], &PLAIN);
         let cells = counts.iter().zip(expected).map(|(c, p)| (f64::from(*c), p * 20_000.0));
@@ -381,7 +515,7 @@ mod tests {
                 Sampling { temperature, top_k, top_p: 1.0, repeat_penalty: penalty };
             let exact = probabilities(&logits, &seen, &sampling);
             let scores = scores(&logits, &seen, penalty);
-            let order = order(&scores, &sampling);
+            let order = order(&scores, top_k);
             let weights: Vec<u64> =
                 order.iter().map(|i| weight(scores[order[0]], scores[*i], temperature)).collect();
             let total: u64 = weights.iter().sum();
@@ -397,11 +531,12 @@ mod tests {
             logits in prop::collection::vec(-6i8..6, 1..40),
             top_k in 0usize..50,
             top_p in 0f32..1.0,
-            word in any::<u32>(),
+            seed in any::<u32>(),
         ) {
             let logits: Vec<f32> = logits.into_iter().map(f32::from).collect();
             let sampling = Sampling { top_k, top_p, ..PLAIN };
-            let token = sample(&logits, &[], &sampling, word) as usize;
+            let draw = Draw { seed, position: 5 };
+            let token = sample(&logits, &[], &sampling, draw) as usize;
             // Without the threshold's own rounding: a token more or less may stay in f64.
             let wider = Sampling { top_p: (top_p + 1e-6).min(1.0), ..sampling };
             prop_assert!(probabilities(&logits, &[], &wider)[token] > 0.0);

@@ -51,6 +51,7 @@ impl Sampling {
             top_p: self.top_p,
             repeat_penalty: self.repeat_penalty,
         };
-        sample::sample(logits, seen, &settings, sample::uniform(seed, position as u32))
+        let draw = sample::Draw { seed, position: position as u32 };
+        sample::sample(logits, seen, &settings, draw)
     }
 }

@@ -1,7 +1,7 @@
 // sample/candidates: every slice of the logits gives its first TOP_K, merged in two steps.
 //
 //   token = the draw of lathe_reference::sample: penalty, 2^(-(max - l) log2(e) / T), top-k, top-p,
-//   first token whose cumulative weight exceeds u * total; then the step ends (see choose.wgsl)
+//   of those that stay the largest l + T ln 2 g; then the step ends (see choose.wgsl)
 //   logits: (N)  tokens: (positions)  state: the step state
 //   lists: (slices, k) of (key, token)  merged: (MERGERS, k)
 //
@@ -9,7 +9,7 @@
 // slice can stay. Then few lists are left, and the last workgroup sums, cuts and draws in its own
 // memory. For up to 256 tokens that stay; three dependent dispatches, two where the lists are short.
 // import: grid, math/u64, sample/parts/sampling, sample/parts/seen, sort/list, sort/merge
-// import: step/choose
+// import: step/choose, step/choose_workgroup
 override N: u32;
 override WG: u32 = 256u;
 override SLICE: u32 = 1024u;
@@ -23,9 +23,8 @@ override SLICE: u32 = 1024u;
 const MOST: u32 = 256u;
 // Running sums, from one half to the other.
 var<workgroup> sums: array<vec2<u32>, 512>;
-var<workgroup> found: u32;
 
-fn list_length() -> u32 { return tokens_kept(); }
+fn list_length() -> u32 { return TOP_K; }
 
 fn list_count() -> u32 { return (N + SLICE - 1u) / SLICE; }
 
@@ -67,18 +66,6 @@ fn merge(
     merge_share(lid, workgroup.x);
 }
 
-// The first of the running sums in `half` that reaches what is needed.
-fn first_reaching(lid: u32, needed: vec2<u32>, half: u32) -> u32 {
-    for (var e = lid; e < MOST; e += WG) {
-        let before = e > 0u && reaches(sums[half + max(e, 1u) - 1u], needed);
-        if (!before && reaches(sums[half + e], needed)) { found = e; }
-    }
-    workgroupBarrier();
-    let first = found;
-    workgroupBarrier();
-    return first;
-}
-
 @compute @workgroup_size(WG)
 fn choose(@builtin(local_invocation_index) lid: u32) {
     merge_all(lid);
@@ -98,7 +85,14 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
         workgroupBarrier();
         half ^= MOST;
     }
-    let last = first_reaching(lid, needed_by_top_p(sums[half + MOST - 1u]), half);
-    let drawn = first_reaching(lid, needed_by_draw(sums[half + last]), half);
-    if (lid == 0u) { end_step(Candidate(0.0, list_entries[drawn].y)); }
+    let needed = needed_by_top_p(sums[half + MOST - 1u]);
+    var best = NOBODY;
+    for (var e = lid; e < MOST; e += WG) {
+        let ahead_of_it = sums[half + max(e, 1u) - 1u];
+        if (e > 0u && reaches(ahead_of_it, needed)) { break; }
+        let entry = list_entries[e];
+        best = better(best, Candidate(noisy_token(entry.x, entry.y), entry.y));
+    }
+    best = workgroup_best(lid, best);
+    if (lid == 0u) { end_step(best); }
 }

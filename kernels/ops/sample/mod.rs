@@ -47,16 +47,18 @@ const MOST_BLOCKS: usize = 256;
 /// Bins of `histogram`, for weights, and most invocations that share them.
 const BINS: usize = 512;
 
-impl Sample {
-    /// Tokens that top-k keeps, 0 for all; the greedy choice is the first of them.
-    fn kept(&self) -> usize {
-        if self.temperature == 0.0 { 1 } else { self.top_k }
-    }
+/// Vectors of four logits that one workgroup reads at a time, in as many workgroups as there are
+/// vectors for.
+fn blocks(p: &Sample, lanes: f64) -> f64 {
+    let blocks = p.n.div_ceil(4 * lanes as usize).next_power_of_two();
+    blocks.min(MOST_BLOCKS) as f64
+}
 
+impl Sample {
     /// Entries of lists: `histogram` may have every logit, `candidates` the first of every slice,
     /// of 256 at the least.
     fn listed(&self) -> usize {
-        self.n.max(self.kept().min(MOST_CANDIDATES) * self.n.div_ceil(256))
+        self.n.max(self.top_k.min(MOST_CANDIDATES) * self.n.div_ceil(256))
     }
 }
 
@@ -81,8 +83,16 @@ fn impossible(p: &Sample, _: &Capabilities) -> Option<String> {
 /// Why the variants that hold all tokens that stay in workgroup memory cannot run a shape.
 fn too_many(p: &Sample, caps: &Capabilities) -> Option<String> {
     impossible(p, caps).or_else(|| {
-        let fits = (1..=MOST_CANDIDATES).contains(&p.kept());
+        let fits = (1..=MOST_CANDIDATES).contains(&p.top_k);
         (!fits).then(|| format!("its lists hold 1 to {MOST_CANDIDATES} tokens"))
+    })
+}
+
+/// Why `race` cannot run a shape.
+fn leaves_some_out(p: &Sample, caps: &Capabilities) -> Option<String> {
+    impossible(p, caps).or_else(|| {
+        let all = p.temperature == 0.0 || (p.top_k == 0 && p.top_p >= 1.0);
+        (!all).then(|| "it draws from all tokens: TOP_K=0 and TOP_P=1, or TEMPERATURE=0".into())
     })
 }
 
@@ -98,10 +108,11 @@ pub static OPERATION: Declaration<Sample> = Declaration {
         Binding::in_out("state", words, len!(_ => STATE_WORDS)).drawn(|_| Draw::State),
         // Whole vectors of four.
         Binding::scratch("keys", words, len!(p => p.n.next_multiple_of(4))),
-        Binding::scratch("maxima", words, len!(_ => RUN * MOST_BLOCKS + 1)),
+        Binding::scratch("maxima", words, len!(_ => RUN * MOST_BLOCKS)),
         Binding::scratch("lists", words, len!(p => 2 * p.listed())),
-        Binding::scratch("merged", words, len!(p => 2 * MOST_MERGERS * p.kept())),
-        Binding::scratch("bins", words, len!(_ => 4 * BINS + 1)),
+        Binding::scratch("merged", words, len!(p => 2 * MOST_MERGERS * p.top_k)),
+        Binding::scratch("bins", words, len!(_ => 5 * BINS)),
+        Binding::scratch("winners", words, len!(_ => 2 * BINS * MOST_BLOCKS)),
     ],
     variants: &[
         Variant {
@@ -117,7 +128,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
                 Stage { entry: "slices", grid: |p, c| p.n.div_ceil(c["SLICE"] as usize) },
                 Stage {
                     entry: "merge",
-                    grid: |p, c| match p.n.div_ceil(c["SLICE"] as usize) * p.kept() {
+                    grid: |p, c| match p.n.div_ceil(c["SLICE"] as usize) * p.top_k {
                         0..=LIST => 0,
                         _ => c["MERGERS"] as usize,
                     },
@@ -136,32 +147,43 @@ pub static OPERATION: Declaration<Sample> = Declaration {
         Variant {
             name: "histogram",
             stages: &[
-                // One more than take maxima: it prepares the draw and clears the bins.
+                // One more than take maxima: it clears the bins.
                 Stage { entry: "largest", grid: |_, c| c["BLOCKS"] as usize + 1 },
                 Stage { entry: "tally", grid: |_, c| c["BLOCKS"] as usize },
-                Stage { entry: "gather", grid: |_, c| c["BLOCKS"] as usize },
                 Stage { entry: "choose", grid: |_, _| 1 },
             ],
             constants: |p, caps| {
                 let lanes = largest_group(caps).min(BINS as f64);
-                let blocks = p.n.div_ceil(4 * lanes as usize).next_power_of_two().min(128);
-                vec![("WG", lanes), ("BLOCKS", blocks as f64)]
+                vec![("WG", lanes), ("BLOCKS", blocks(p, lanes).min(128.0))]
             },
             tunables: &[("WG", &[128.0, 256.0, 512.0]), ("BLOCKS", &[64.0, 128.0, 256.0])],
             unsupported: impossible,
             ..Variant::PLAIN
         },
         Variant {
+            name: "race",
+            stages: &[
+                Stage { entry: "race", grid: |_, c| c["BLOCKS"] as usize },
+                Stage { entry: "choose", grid: |_, _| 1 },
+            ],
+            constants: |p, caps| {
+                let lanes = largest_group(caps).min(256.0);
+                vec![("WG", lanes), ("BLOCKS", blocks(p, lanes))]
+            },
+            tunables: &[("WG", &[128.0, 256.0, 512.0]), ("BLOCKS", &[64.0, 128.0, 256.0])],
+            unsupported: leaves_some_out,
+            ..Variant::PLAIN
+        },
+        Variant {
             name: "threshold",
             stages: &[
-                // One more than take maxima: it prepares the draw.
-                Stage { entry: "scan", grid: |_, c| c["BLOCKS"] as usize + 1 },
+                Stage { entry: "scan", grid: |_, c| c["BLOCKS"] as usize },
                 Stage { entry: "choose", grid: |_, _| 1 },
             ],
             constants: |p, caps| {
                 // A vector a group where there are no more, and as many as fill a large GPU.
                 let blocks = p.n.div_ceil(4 * RUN).next_power_of_two().min(128);
-                let coarse = (2 * p.kept()).next_power_of_two().clamp(128, 512);
+                let coarse = (2 * p.top_k).next_power_of_two().clamp(128, 512);
                 vec![
                     ("WG", largest_group(caps)),
                     ("BLOCKS", blocks as f64),
@@ -177,14 +199,13 @@ pub static OPERATION: Declaration<Sample> = Declaration {
             ..Variant::PLAIN
         },
     ],
-    prefer: |_| &["threshold", "histogram", "candidates", "naive"],
+    prefer: |_| &["race", "threshold", "histogram", "candidates", "naive"],
     cost: |p, _| Cost { bytes: 4.0 * p.n as f64, flops: 0.0 },
     tolerance: |_, _| Tolerance {
         k: 0.0,
         rounding: 0.0,
         nmse: 0.0,
-        reason: "weights and sums are integers, and the two rounded products are defined: the \
-                 token is exact",
+        reason: "weights and sums are integers, and what rounds is defined: the token is exact",
     },
     cases: || {
         let case = |p: Sample| Case::from(p).n_kv(9);
@@ -200,6 +221,9 @@ pub static OPERATION: Declaration<Sample> = Declaration {
             case(Sample { temperature: 1e-3, ..top(700, 699, 0.999) }),
             case(Sample { temperature: 1e30, repeat_penalty: 1.2, last_n: 3, ..top(700, 0, 0.5) }),
             case(top(700, 200, 0.0)),
+            // The largest logit by itself has the share.
+            case(Sample { temperature: 1e-3, ..top(900, 0, 0.9) }),
+            case(Sample { temperature: 1e-3, ..top(900, 1, 0.9) }),
             case(Sample {
                 temperature: 0.7,
                 repeat_penalty: 1.1,

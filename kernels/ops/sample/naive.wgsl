@@ -1,13 +1,13 @@
 // sample/naive: one workgroup, every cut found bit by bit.
 //
 //   token = the draw of lathe_reference::sample: penalty, 2^(-(max - l) log2(e) / T), top-k, top-p,
-//   first token whose cumulative weight exceeds u * total; then the step ends (see choose.wgsl)
+//   of those that stay the largest l + T ln 2 g; then the step ends (see choose.wgsl)
 //   logits: (N)  tokens: (positions)  state: the step state  keys: (N)
 //
-// Idea: top-k, top-p and draw are each the largest key from which on enough tokens or weight lies,
-// and among tokens of that key the lower indices. Each of the 32 bits of a key reads all of them,
-// with one core of the GPU.
-// import: math/u64, reduce/sum64, sample/parts/sampling, step/choose, step/state
+// Idea: top-k and top-p are each the largest key from which on enough tokens or weight lies, and among
+// tokens of that key the lower indices. Each of the 32 bits of a key reads all of them, with one core
+// of the GPU.
+// import: math/u64, reduce/sum64, sample/parts/sampling, step/choose, step/choose_workgroup, step/state
 override N: u32;
 override WG: u32 = 256u;
 
@@ -49,28 +49,28 @@ fn main(@builtin(local_invocation_index) lid: u32) {
     var top = 0u;
     var total = vec2<u32>(0u);
     var key = 0u;
-    var rank = 0u;
-    // Largest key, top-k, top-p and draw; the last three leave the weight up to their last token.
-    for (var round = 0u; round < 4u; round++) {
-        if (round == 1u && (tokens_kept() == 0u || tokens_kept() >= N)) { continue; }
+    var rank = N;
+    // Largest key, top-k and top-p; the last two leave the weight up to their last token.
+    for (var round = 0u; round < 3u; round++) {
+        if (round == 1u && (TOP_K == 0u || TOP_K >= N)) { continue; }
         if (round == 2u && TOP_P >= 1.0) { continue; }
         var needed = vec2<u32>(1u, 0u);
-        if (round == 1u) { needed.x = tokens_kept(); }
+        if (round == 1u) { needed.x = TOP_K; }
         if (round == 2u) { needed = needed_by_top_p(total); }
-        if (round == 3u) { needed = needed_by_draw(total); }
-        key = 0u;
+        var last = 0u;
         for (var bit = 0x80000000u; bit > 0u; bit >>= 1u) {
-            if (reaches(measure(lid, key | bit, top, round > 1u), needed)) { key |= bit; }
+            if (reaches(measure(lid, last | bit, top, round > 1u), needed)) { last |= bit; }
         }
         if (round == 0u) {
-            top = key;
+            top = last;
             total = measure(lid, 0u, top, true);
             continue;
         }
+        key = last;
         let above = measure(lid, key + 1u, top, true);
         let w = weight_of(key, top);
         if (round == 1u) {
-            rank = tokens_kept() - measure(lid, key + 1u, top, false).x;
+            rank = TOP_K - measure(lid, key + 1u, top, false).x;
         } else {
             rank = tokens_to_reach(needed, above, w, N);
         }
@@ -81,5 +81,11 @@ fn main(@builtin(local_invocation_index) lid: u32) {
     for (var bit = 0x800000u; bit > 0u; bit >>= 1u) {
         if (ties_below(lid, key, min(token | bit, N)) < rank) { token |= bit; }
     }
-    if (lid == 0u) { end_step(Candidate(0.0, token)); }
+    var best = NOBODY;
+    for (var i = lid; i < N; i += WG) {
+        let stays = keys[i] > key || (keys[i] == key && i <= token);
+        if (stays) { best = better(best, Candidate(noisy_token(keys[i], i), i)); }
+    }
+    best = workgroup_best(lid, best);
+    if (lid == 0u) { end_step(best); }
 }

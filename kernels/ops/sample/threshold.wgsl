@@ -1,10 +1,9 @@
 // sample/threshold: the k-th largest of many groups' maxima bounds what can stay; few logits do.
 //
 //   token = the draw of lathe_reference::sample: penalty, 2^(-(max - l) log2(e) / T), top-k, top-p,
-//   first token whose cumulative weight exceeds u * total; then the step ends (see choose.wgsl)
+//   of those that stay the largest l + T ln 2 g; then the step ends (see choose.wgsl)
 //   logits: (N)  tokens: (positions)  state: the step state
-//   keys: (N), where there is a penalty
-//   maxima: (GROUPS + 1), the largest key of every group, and the draw's u
+//   keys: (N), where there is a penalty  maxima: (GROUPS), the largest key of every group
 //
 // Idea: nothing is sorted but what may be drawn. The whole GPU takes the maximum of every group of
 // logits. k groups have a maximum not below the k-th largest of them, so k logits are not either,
@@ -42,7 +41,7 @@ const QUEUE: u32 = 512u; // groups waiting to be read
 const ROUND: u32 = 128u; // vectors streamed at a time
 
 var<workgroup> lane_maxima: array<u32, WG>;
-var<workgroup> lane_seen: array<atomic<u32>, WG>;
+var<workgroup> run_seen: array<atomic<u32>, WG>;
 var<workgroup> coarse: array<atomic<u32>, COARSE>;
 var<workgroup> ranks: array<atomic<u32>, RANKED>;
 var<workgroup> queue: array<u32, QUEUE>;
@@ -52,7 +51,8 @@ var<workgroup> agreed: u32; // what all invocations go by
 var<workgroup> top: u32;
 var<workgroup> kth: u32;
 var<workgroup> cut: vec2<u32>;
-var<workgroup> found: u32;
+var<workgroup> largest: atomic<u32>; // sum of logit and noise
+var<workgroup> lowest: atomic<u32>; // token that has it
 
 // Vectors of a group.
 fn rows() -> u32 { return (vectors() + GROUPS - 1u) / GROUPS; }
@@ -60,13 +60,13 @@ fn rows() -> u32 { return (vectors() + GROUPS - 1u) / GROUPS; }
 // Marks which logits the penalty looks at, for each invocation of those in its vector of the rows
 // from `first` on.
 fn mark_lanes(lid: u32, block: u32, first: u32) {
-    atomicStore(&lane_seen[lid], 0u);
+    atomicStore(&run_seen[lid], 0u);
     workgroupBarrier();
     for (var at = window_start() + lid; at <= state[POSITION]; at += WG) {
         let v = tokens[at] / 4u;
         let row = v / GROUPS - first;
         if (v % GROUPS / SLICE_RUN == block && row < WG / SLICE_RUN) {
-            atomicOr(&lane_seen[row * SLICE_RUN + v % SLICE_RUN], 1u << (tokens[at] % 4u));
+            atomicOr(&run_seen[row * SLICE_RUN + v % SLICE_RUN], 1u << (tokens[at] % 4u));
         }
     }
     workgroupBarrier();
@@ -79,13 +79,7 @@ fn scan(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let block = group_index(workgroup, groups);
-    if (block >= BLOCKS) {
-        // One workgroup more prepares the draw beside the others: ten dependent rounds.
-        if (block == BLOCKS && lid == 0u) {
-            maxima[GROUPS] = uniform_word(state[SEED], state[POSITION]);
-        }
-        return;
-    }
+    if (block >= BLOCKS) { return; }
     var most = 0u;
     for (var first = 0u; first < rows(); first += WG / SLICE_RUN) {
         if (REPEAT_PENALTY != 1.0) { mark_lanes(lid, block, first); }
@@ -95,7 +89,7 @@ fn scan(
             if (REPEAT_PENALTY == 1.0) {
                 four = keys_of(v, 0u);
             } else {
-                four = keys_of(v, atomicLoad(&lane_seen[lid]));
+                four = keys_of(v, atomicLoad(&run_seen[lid]));
                 keys[v] = four;
             }
             most = max(most, max(max(four.x, four.y), max(four.z, four.w)));
@@ -153,7 +147,7 @@ fn bound_kept(lid: u32) {
     for (var i = lid; i < COARSE; i += WG) {
         let rank = atomicExchange(&ranks[i], 0u);
         if (rank == 0u) { top = list_entries[i].x; }
-        if (rank == tokens_kept() - 1u) { kth = list_entries[i].x; }
+        if (rank == TOP_K - 1u) { kth = list_entries[i].x; }
     }
     workgroupBarrier();
 }
@@ -214,7 +208,7 @@ fn stream(lid: u32, least: u32) -> u32 {
         if (held > LIST_ENTRIES - 4u * ROUND) {
             for (var s = held + lid; s < LIST_ENTRIES; s += WG) { list_entries[s] = vec2<u32>(0u); }
             sort_slots(lid, LIST_ENTRIES);
-            held = tokens_kept();
+            held = TOP_K;
             if (lid == 0u) {
                 atomicStore(&gathered, held);
                 cut = list_entries[held - 1u];
@@ -232,30 +226,25 @@ fn arrange(lid: u32, n: u32) {
         workgroupBarrier();
         for (var i = lid; i < n; i += WG) {
             let rank = atomicLoad(&ranks[i]);
-            if (rank < tokens_kept()) { list_entries[RANKED + rank] = list_entries[i]; }
+            if (rank < TOP_K) { list_entries[RANKED + rank] = list_entries[i]; }
         }
     } else {
         for (var s = n + lid; s < LIST_ENTRIES; s += WG) { list_entries[s] = vec2<u32>(0u); }
         sort_slots(lid, LIST_ENTRIES);
-        for (var s = lid; s < tokens_kept(); s += WG) { list_entries[RANKED + s] = list_entries[s]; }
+        for (var s = lid; s < TOP_K; s += WG) { list_entries[RANKED + s] = list_entries[s]; }
     }
     workgroupBarrier();
 }
 
-// Whether the running sum up to e is the first that reaches what is needed.
-fn first_reaches(e: u32, needed: vec2<u32>) -> bool {
-    return reaches(list_entries[SUMS + e], needed)
-        && (e == 0u || !reaches(list_entries[SUMS + max(e, 1u) - 1u], needed));
-}
-
 @compute @workgroup_size(WG)
 fn choose(@builtin(local_invocation_index) lid: u32) {
-    let word = maxima[GROUPS];
     for (var i = lid; i < COARSE; i += WG) { atomicStore(&coarse[i], 0u); }
     for (var i = lid; i < RANKED; i += WG) { atomicStore(&ranks[i], 0u); }
     if (lid == 0u) {
         atomicStore(&queued, 0u);
         atomicStore(&gathered, 0u);
+        atomicStore(&largest, 0u);
+        atomicStore(&lowest, NOBODY.index);
         kth = 0u;
     }
     workgroupBarrier();
@@ -283,7 +272,7 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
     arrange(lid, n);
 
     // At most SUMS tokens; a sum over all before is over sooner than a scan's rounds.
-    let count = min(n, tokens_kept());
+    let count = min(n, TOP_K);
     for (var e = lid; e < count; e += WG) {
         list_entries[e] = weight_of(list_entries[RANKED + e].x, list_entries[RANKED].x);
     }
@@ -294,13 +283,17 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
         list_entries[SUMS + e] = sum;
     }
     workgroupBarrier();
+    let needed = needed_by_top_p(list_entries[SUMS + count - 1u]);
+    var best = NOBODY;
     for (var e = lid; e < count; e += WG) {
-        if (first_reaches(e, needed_by_top_p(list_entries[SUMS + count - 1u]))) { found = e; }
+        if (e > 0u && reaches(list_entries[SUMS + e - 1u], needed)) { break; }
+        let entry = list_entries[RANKED + e];
+        best = better(best, Candidate(noisy_token(entry.x, entry.y), entry.y));
     }
+    let sum = sort_key(best.value);
+    if (best.index != NOBODY.index) { atomicMax(&largest, sum); }
     workgroupBarrier();
-    for (var e = lid; e <= found; e += WG) {
-        if (first_reaches(e, needed_by_word(list_entries[SUMS + found], word))) {
-            end_step(Candidate(0.0, list_entries[RANKED + e].y));
-        }
-    }
+    if (sum == atomicLoad(&largest)) { atomicMin(&lowest, best.index); }
+    workgroupBarrier();
+    if (lid == 0u) { end_step(Candidate(0.0, atomicLoad(&lowest))); }
 }

@@ -1,4 +1,4 @@
-// The definition of `sample` (lathe_reference::sample): what rounds, rounds as there, and sums are
+// The definition of `sample` (lathe_reference::sample): what rounds, rounds as there, and all else is
 // integers, so that no order of adding matters and every device draws the same token.
 // import: math/u64, sort/key, step/state
 // requires: var state: array<u32>
@@ -7,9 +7,10 @@ override TOP_K: u32; // 0: all
 override TOP_P: f32; // 1 and above: all
 override REPEAT_PENALTY: f32; // 1: none
 override LAST_N: u32; // seen tokens the penalty looks at; 0: all
-// The two constants in f32, rounded once.
+// Constants in f32, rounded once.
 override EXPONENT: f32 = 1.4426950408889634 / max(TEMPERATURE, 1e-37);
 override INVERSE: f32 = 1.0 / REPEAT_PENALTY;
+override SCALE: f32 = min(TEMPERATURE * 0.6931471805599453, 1e30);
 
 // Tokens that top-k keeps; the greedy choice is the first of them.
 fn tokens_kept() -> u32 { return select(TOP_K, 1u, TEMPERATURE == 0.0); }
@@ -56,16 +57,6 @@ fn needed_by_top_p(total: vec2<u32>) -> vec2<u32> {
     return select(needed, vec2<u32>(1u, 0u), all(needed == vec2<u32>(0u)));
 }
 
-// What the first token of a run beyond u * total reaches.
-fn needed_by_draw(total: vec2<u32>) -> vec2<u32> {
-    return needed_by_word(total, uniform_word(state[SEED], state[POSITION]));
-}
-
-// The same with u in units of 2^-32.
-fn needed_by_word(total: vec2<u32>, word: u32) -> vec2<u32> {
-    return add64(share64(total, word, false), vec2<u32>(1u, 0u));
-}
-
 // The least number of tokens of weight w, of `most`, with which `above` reaches `needed`.
 fn tokens_to_reach(needed: vec2<u32>, above: vec2<u32>, w: vec2<u32>, most: u32) -> u32 {
     var low = 1u;
@@ -81,15 +72,59 @@ fn times64(w: vec2<u32>, n: u32) -> vec2<u32> {
     return add64(mul64(w.x, n), vec2<u32>(0u, w.y * n));
 }
 
-// First word of Philox4x32-10 (Salmon et al., SC11) at counter (position, 0, 0, 0), key (seed, 0).
-fn uniform_word(seed: u32, position: u32) -> u32 {
-    var c = vec4<u32>(position, 0u, 0u, 0u);
-    var k = vec2<u32>(seed, 0u);
+// Random words of tokens 4v..4v+4: Philox4x32-10 (Salmon et al., SC11) at counter (position, v, 0, 0),
+// key (seed, 0).
+fn random_words(v: u32) -> vec4<u32> {
+    var c = vec4<u32>(state[POSITION], v, 0u, 0u);
+    var k = vec2<u32>(state[SEED], 0u);
     for (var round = 0u; round < 10u; round++) {
         let p = mul64(0xd2511f53u, c.x);
         let q = mul64(0xcd9e8d57u, c.z);
         c = vec4<u32>(q.y ^ c.y ^ k.x, q.x, p.y ^ c.w ^ k.y, p.x);
         k += vec2<u32>(0x9e3779b9u, 0xbb67ae85u);
     }
-    return c.x;
+    return c;
+}
+
+// How far log2(1 + x) bulges beyond its chord, divided by x (1 - x), in units of 2^-17; x in 2^-16.
+fn bulge(x: u32) -> u32 {
+    var tail = 12740u - ((x * 3367u) >> 16u);
+    tail = 24130u - ((x * tail) >> 16u);
+    tail = 36251u - ((x * tail) >> 16u);
+    return 58020u - ((x * tail) >> 16u);
+}
+
+// The first 16 fractional bits of a word whose highest bit is one.
+fn fraction(mantissa: u32) -> u32 { return (mantissa >> 15u) & 0xffffu; }
+
+// -log2(-log2(u)), u = (word | 1) / 2^32, cut to 16 fractional bits.
+fn noise(word: u32) -> f32 {
+    // -log2(u) is value * 2^exponent; near u = 1 it keeps all bits of 1 - u.
+    let halvings = countLeadingZeros(word | 1u);
+    let mantissa = (word | 1u) << halvings;
+    let rest = ~mantissa + 1u;
+    let share = 65536u - ((fraction(mantissa) * bulge(fraction(mantissa))) >> 17u);
+    let shift = countLeadingZeros(rest);
+    var value = ((rest << shift) >> 16u) * share;
+    var exponent = -31 - i32(shift);
+    if (halvings > 0u) {
+        value = (halvings << 26u) + (((rest >> 16u) * share) >> 5u);
+        exponent = -26;
+    }
+    let lead = countLeadingZeros(value);
+    let x = fraction(value << lead);
+    let log2 = x + ((((x * (65536u - x)) >> 16u) * bulge(x)) >> 17u);
+    return f32(-((31 - i32(lead) + exponent) * 65536 + i32(log2))) / 65536.0;
+}
+
+// Logit and noise; the token with the largest sum is drawn. The product loses its last bit, so that no
+// compiler joins it with the sum in one rounding.
+fn noisy(key: u32, word: u32) -> f32 {
+    let product = bitcast<u32>(noise(word) * SCALE) & 0xfffffffeu;
+    return canonical(value_of(key) + bitcast<f32>(product));
+}
+
+// The same of a token by itself.
+fn noisy_token(key: u32, token: u32) -> f32 {
+    return noisy(key, random_words(token / 4u)[token % 4u]);
 }
