@@ -26,7 +26,7 @@
 // import: grid, math/u64, sample/parts/lanes, sample/parts/sampling, sample/parts/vectors, sort/key
 // import: step/choose, step/choose_workgroup
 override N: u32;
-override WG: u32 = 512u; // a power of two, BINS at most
+override WG: u32 = 256u; // a power of two, BINS at most
 override BLOCKS: u32 = 128u; // workgroups that share the logits
 
 @group(0) @binding(0) var<storage, read> logits: array<vec4<f32>>;

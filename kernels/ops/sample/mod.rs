@@ -153,8 +153,8 @@ pub static OPERATION: Declaration<Sample> = Declaration {
                 Stage { entry: "choose", grid: |_, _| 1 },
             ],
             constants: |p, caps| {
-                let lanes = largest_group(caps).min(BINS as f64);
-                vec![("WG", lanes), ("BLOCKS", blocks(p, lanes).min(128.0))]
+                let lanes = largest_group(caps).min(256.0);
+                vec![("WG", lanes), ("BLOCKS", blocks(p, lanes))]
             },
             tunables: &[("WG", &[128.0, 256.0, 512.0]), ("BLOCKS", &[64.0, 128.0, 256.0])],
             unsupported: impossible,
