@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use lathe_harness::decode::session::{self, Verifier};
@@ -22,6 +23,18 @@ const SEED: u32 = 5;
 
 /// Tokens that a variant draws from the same logits at positions 0..draws.
 fn draws(gpu: &Arc<Gpu>, variant: &str, logits: &[f32], s: &Sampling, draws: usize) -> Vec<u32> {
+    draws_from(gpu, variant, logits, s, SEED, 0..draws)
+}
+
+/// The same at any positions.
+fn draws_from(
+    gpu: &Arc<Gpu>,
+    variant: &str,
+    logits: &[f32],
+    s: &Sampling,
+    seed: u32,
+    positions: Range<usize>,
+) -> Vec<u32> {
     let kernel = lathe_kernels::kernel("sample").unwrap();
     let sample = Sample {
         n: logits.len(),
@@ -35,7 +48,7 @@ fn draws(gpu: &Arc<Gpu>, variant: &str, logits: &[f32], s: &Sampling, draws: usi
     let plan = Plan::of(kernel, kernel.variant(variant).unwrap(), &shape, &gpu.caps).unwrap();
     let mut recording = Recording::default();
     let state = recording.tensor("state", Content::Words(4));
-    let tokens = recording.tensor("tokens", Content::Words(draws + 1));
+    let tokens = recording.tensor("tokens", Content::Words(positions.end + 1));
     let values = recording.tensor("logits", Content::Values(logits.into()));
     let bindings = [("logits", values), ("tokens", tokens), ("state", state)];
     recording.op(Label { layer: None, op: "sample" }, plan, shape, &bindings);
@@ -47,13 +60,13 @@ fn draws(gpu: &Arc<Gpu>, variant: &str, logits: &[f32], s: &Sampling, draws: usi
         &mut |_, _| {},
     )
     .unwrap();
-    executor.write_words(state, StateWord::Seed as usize, &[SEED]).unwrap();
-    for first in (0..draws).step_by(2000) {
-        executor
-            .run(&[lathe_harness::plan::recording::Part::Steps((draws - first).min(2000))])
-            .unwrap();
+    executor.write_words(state, StateWord::Seed as usize, &[seed]).unwrap();
+    executor.write_words(state, StateWord::Position as usize, &[positions.start as u32]).unwrap();
+    for first in positions.clone().step_by(2000) {
+        let steps = (positions.end - first).min(2000);
+        executor.run(&[lathe_harness::plan::recording::Part::Steps(steps)]).unwrap();
     }
-    executor.read_words(tokens).unwrap()[1..].to_vec()
+    executor.read_words(tokens).unwrap()[positions.start + 1..].to_vec()
 }
 
 #[test]
@@ -167,6 +180,32 @@ fn adversarial_logits_are_drawn_exactly() {
                     "{variant}: {name}, temperature {temperature}, top-k {top_k}, top-p {top_p}"
                 );
             }
+        }
+    }
+}
+
+/// Beside the largest logit the other has no weight, not one of 2^40; at these positions its noise
+/// rounds it up to the largest sum, and it has the lower index.
+#[test]
+fn a_token_without_weight_is_drawn_where_its_noise_says_so() {
+    let Some(gpu) = common::own_gpu() else { return };
+    let logits = [10f32.next_down(), 10.0, -5.0];
+    let mut settings = Sampling {
+        temperature: 3.397_188e-8,
+        top_k: 2,
+        top_p: 1.0,
+        repeat_penalty: 1.0,
+        repeat_last_n: 0,
+    };
+    for position in [2_470_478, 4_826_271] {
+        for (variant, top_k) in
+            [("threshold", 2), ("candidates", 2), ("histogram", 2), ("naive", 2), ("race", 0)]
+        {
+            settings.top_k = top_k;
+            let own = settings.draw(&logits, &vec![0; position + 1], position, 0);
+            assert_eq!(own, 0, "the reference at position {position}");
+            let drawn = draws_from(&gpu, variant, &logits, &settings, 0, position..position + 1);
+            assert_eq!(drawn, [own], "{variant}, position {position}");
         }
     }
 }

@@ -317,9 +317,20 @@ fn print(ab: &Ab) {
     outln!("B / A     {}", ab.ratio);
     outln!("A / A     {}   control, same run", ab.control);
     if let (Some(a), Some(b)) = (&ab.a_side, &ab.b_side) {
-        let (low, high) = (a.nmse.min(b.nmse).max(1e-16), a.nmse.max(b.nmse));
-        if high > 10.0 * low {
-            outln!("errors differ {:.0} times: one side rounds more, or does less", high / low);
+        let (side, other, high, low) = match a.nmse > b.nmse {
+            true => ("A", "B", a.nmse, b.nmse),
+            false => ("B", "A", b.nmse, a.nmse),
+        };
+        // Below this a side is exact but for the last bits of f32.
+        let exact = low < 1e-13;
+        if high > 10.0 * low.max(1e-13) {
+            match exact {
+                true => outln!("{other} is exact, {side} is not: it rounds, or does less"),
+                false => outln!(
+                    "{side} errs {:.0} times as much as {other}: it rounds more, or does less",
+                    high / low
+                ),
+            }
         }
     }
     let sides = [("A", &ab.a_side), ("B", &ab.b_side)];

@@ -5,6 +5,7 @@ use std::fmt;
 use clap::Args;
 use serde::Serialize;
 
+use crate::data::record::SamplingSettings;
 use crate::decode::Sampling;
 use crate::error::{Error, Result};
 
@@ -77,18 +78,7 @@ impl SamplingOpts {
 
 impl fmt::Display for Reported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let s = &self.settings;
-        write!(f, "temperature {}", s.temperature)?;
-        if s.top_k > 0 {
-            write!(f, ", top-k {}", s.top_k)?;
-        }
-        if s.top_p < 1.0 {
-            write!(f, ", top-p {}", s.top_p)?;
-        }
-        if s.repeat_penalty != 1.0 {
-            write!(f, ", penalty {}", s.repeat_penalty)?;
-        }
-        write!(f, ", seed {}", self.seed)
+        write!(f, "{}, seed {}", SamplingSettings::from(self.settings), self.seed)
     }
 }
 

@@ -87,10 +87,10 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
     }
     let needed = needed_by_top_p(sums[half + MOST - 1u]);
     var best = NOBODY;
-    for (var e = lid; e < MOST; e += WG) {
-        let ahead_of_it = sums[half + max(e, 1u) - 1u];
-        if (e > 0u && reaches(ahead_of_it, needed)) { break; }
+    for (var e = lid; e < list_length(); e += WG) {
         let entry = list_entries[e];
+        let ahead_of_it = sums[half + max(e, 1u) - 1u];
+        if (entry.x == 0u || (TOP_P < 1.0 && e > 0u && reaches(ahead_of_it, needed))) { break; }
         best = better(best, Candidate(noisy_token(entry.x, entry.y), entry.y));
     }
     best = workgroup_best(lid, best);

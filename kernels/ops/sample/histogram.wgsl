@@ -327,6 +327,7 @@ fn list_bin(lid: u32, scale: Scale, bin: u32) -> u32 {
         }
     }
     storageBarrier();
+    workgroupBarrier();
     return agree(lid, atomicLoad(&listed));
 }
 

@@ -68,12 +68,11 @@ fn main(@builtin(local_invocation_index) lid: u32) {
         }
         key = last;
         let above = measure(lid, key + 1u, top, true);
+        let tokens_above = measure(lid, key + 1u, top, false).x;
+        let equal = measure(lid, key, top, false).x - tokens_above;
         let w = weight_of(key, top);
-        if (round == 1u) {
-            rank = TOP_K - measure(lid, key + 1u, top, false).x;
-        } else {
-            rank = tokens_to_reach(needed, above, w, N);
-        }
+        rank = TOP_K - tokens_above;
+        if (round == 2u) { rank = tokens_to_reach(needed, above, w, equal); }
         total = add64(above, times64(w, rank));
     }
     // The token of that rank among equals: the largest i with fewer than `rank` of them below it.

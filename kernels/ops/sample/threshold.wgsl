@@ -286,7 +286,7 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
     let needed = needed_by_top_p(list_entries[SUMS + count - 1u]);
     var best = NOBODY;
     for (var e = lid; e < count; e += WG) {
-        if (e > 0u && reaches(list_entries[SUMS + e - 1u], needed)) { break; }
+        if (TOP_P < 1.0 && e > 0u && reaches(list_entries[SUMS + e - 1u], needed)) { break; }
         let entry = list_entries[RANKED + e];
         best = better(best, Candidate(noisy_token(entry.x, entry.y), entry.y));
     }

@@ -10,7 +10,7 @@ override LAST_N: u32; // seen tokens the penalty looks at; 0: all
 // Constants in f32, rounded once.
 override EXPONENT: f32 = 1.4426950408889634 / max(TEMPERATURE, 1e-37);
 override INVERSE: f32 = 1.0 / REPEAT_PENALTY;
-override SCALE: f32 = min(TEMPERATURE * 0.6931471805599453, 1e30);
+override SCALE: f32 = select(min(TEMPERATURE * 0.6931471805599453, 1e29), 0.0, TEMPERATURE < 1e-30);
 
 // Tokens that top-k keeps; the greedy choice is the first of them.
 fn tokens_kept() -> u32 { return select(TOP_K, 1u, TEMPERATURE == 0.0); }
@@ -114,7 +114,8 @@ fn noise(word: u32) -> f32 {
     let lead = countLeadingZeros(value);
     let x = fraction(value << lead);
     let log2 = x + ((((x * (65536u - x)) >> 16u) * bulge(x)) >> 17u);
-    return f32(-((31 - i32(lead) + exponent) * 65536 + i32(log2))) / 65536.0;
+    // A product, for a division may round.
+    return f32(-((31 - i32(lead) + exponent) * 65536 + i32(log2))) * 0.0000152587890625;
 }
 
 // Logit and noise; the token with the largest sum is drawn. The product loses its last bit, so that no
