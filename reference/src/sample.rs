@@ -15,7 +15,8 @@
 //! **The arithmetic is part of the definition**, so that every device draws the very same token.
 //! A few steps round in f32, to nearest: the product of the penalty, the product
 //! t = (max − l) · (log₂e / T), and in the draw the product and the sum, each by itself; 1/r,
-//! log₂e/T and T · ln 2 (at most 1e29, 0 where T is below 1e-30) are rounded once. All else is integers:
+//! log₂e/T and T · ln 2 (at most 1e29, 0 where T is below 1e-30) are rounded once. All else is
+//! integers:
 //!
 //! - t is cut to 26 fractional bits; [`weight`] is 2^(−t) in units of 2⁻⁴⁰, by a polynomial of
 //!   degree six on 32-bit words, within 1e-8 of the power relatively, and 0 from t = 63 on;
