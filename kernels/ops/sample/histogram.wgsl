@@ -311,8 +311,23 @@ fn agree(lid: u32, value: u32) -> u32 {
 // that stays.
 struct Cut { key: u32, token: u32, weight: vec2<u32> }
 
+// The least key in a bin or ahead of it: smaller keys are never ahead.
+fn least_key(bin: u32, scale: Scale) -> u32 {
+    var low = 1u;
+    var high = scale.top;
+    while (low < high) {
+        let middle = low + (high - low) / 2u;
+        if (bin_of(middle, scale) <= bin) { high = middle; } else { low = middle + 1u; }
+    }
+    return low;
+}
+
 // Lists key and token of what lies in a bin, and counts them. Loads are far apart: four at a time.
 fn list_bin(lid: u32, scale: Scale, bin: u32) -> u32 {
+    // To compare a key with bounds takes less than to ask for its bin.
+    let lower = least_key(bin, scale);
+    var upper = scale.top;
+    if (bin > 0u) { upper = least_key(bin - 1u, scale) - 1u; }
     if (lid == 0u) { atomicStore(&listed, 0u); }
     workgroupBarrier();
     for (var first = lid; first < vectors(); first += 4u * WG) {
@@ -320,7 +335,7 @@ fn list_bin(lid: u32, scale: Scale, bin: u32) -> u32 {
         for (var e = 0u; e < 4u; e++) { four[e] = keys_again(first + e * WG); }
         for (var e = 0u; e < 4u; e++) {
             for (var i = 0u; i < 4u; i++) {
-                if (bin_of(four[e][i], scale) == bin) {
+                if (lower <= four[e][i] && four[e][i] <= upper) {
                     lists[atomicAdd(&listed, 1u)] = vec2<u32>(four[e][i], 4u * (first + e * WG) + i);
                 }
             }
