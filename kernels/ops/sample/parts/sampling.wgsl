@@ -12,9 +12,6 @@ override EXPONENT: f32 = 1.4426950408889634 / max(TEMPERATURE, 1e-37);
 override INVERSE: f32 = 1.0 / REPEAT_PENALTY;
 override SCALE: f32 = select(min(TEMPERATURE * 0.6931471805599453, 1e29), 0.0, TEMPERATURE < 1e-30);
 
-// Tokens that top-k keeps; the greedy choice is the first of them.
-fn tokens_kept() -> u32 { return select(TOP_K, 1u, TEMPERATURE == 0.0); }
-
 // First position the penalty looks at; the last is the current one.
 fn window_start() -> u32 {
     let seen = state[POSITION] + 1u;
