@@ -19,6 +19,9 @@ pub enum Plane {
         /// The lowest of them in the code.
         shift: u32,
     },
+    /// Codes of four bits as [`Plane::Bits`] has them, of every two neighbours the upper bit of the
+    /// second inverted: their byte is the first plus 16 times the second less 8, a signed number.
+    Pairs,
     /// Bytes of the block as they are: scales, whole codes.
     Bytes {
         /// The first.
@@ -44,6 +47,7 @@ impl Plane {
     pub fn bytes_of(self, len: usize) -> usize {
         match self {
             Plane::Bits { bits, .. } => len * bits as usize / 8,
+            Plane::Pairs => len / 2,
             Plane::Bytes { bytes, .. } => bytes,
         }
     }
@@ -83,11 +87,11 @@ impl Format {
             Format::F32 => const { &[bytes(0, 4)] },
             Format::F16 | Format::Bf16 => const { &[bytes(0, 2)] },
             Format::Q8_0 => const { &[bytes(2, 32), bytes(0, 2)] },
-            Format::Q4_0 => const { &[LOW, bytes(0, 2)] },
-            Format::Q4_1 => const { &[LOW, bytes(0, 4)] },
+            Format::Q4_0 => const { &[Plane::Pairs, bytes(0, 2)] },
+            Format::Q4_1 => const { &[Plane::Pairs, bytes(0, 4)] },
             Format::Q5_0 => const { &[LOW, FIFTH, bytes(0, 2)] },
             Format::Q5_1 => const { &[LOW, FIFTH, bytes(0, 4)] },
-            Format::Q4K => const { &[LOW, bytes(0, 16)] },
+            Format::Q4K => const { &[Plane::Pairs, bytes(0, 16)] },
             Format::Q5K => const { &[LOW, FIFTH, bytes(0, 16)] },
             Format::Q6K => const { &[LOW, UPPER, bytes(192, 16), bytes(208, 2)] },
         }
@@ -133,7 +137,8 @@ impl Format {
     fn copy_field(self, field: Plane, block: &[u8], codes: &[u8], out: &mut [u8]) {
         match field {
             Plane::Bytes { offset, bytes } => out.copy_from_slice(&block[offset..offset + bytes]),
-            Plane::Bits { bits, shift } => put(bits, shift, codes, out),
+            Plane::Bits { bits, shift } => put(bits, shift, 0, codes, out),
+            Plane::Pairs => put(4, 0, 0x8080_8080, codes, out),
         }
     }
 
@@ -244,7 +249,7 @@ impl Format {
             // Q6_K has its codes first; the others end with the low bits, and before those come
             // the high ones.
             LOW if self == Format::Q6K => 0,
-            LOW => self.block_bytes() - LOW.bytes_of(self.block_len()),
+            LOW | Plane::Pairs => self.block_bytes() - LOW.bytes_of(self.block_len()),
             UPPER => 128,
             high => self.offset(LOW) - high.bytes_of(self.block_len()),
         }
@@ -284,15 +289,16 @@ impl Format {
     }
 }
 
-/// Writes `bits` bits from `shift` on of every code, in words laid out as [`Plane::bit`] says.
-fn put(bits: u32, shift: u32, codes: &[u8], out: &mut [u8]) {
+/// Writes `bits` bits from `shift` on of every code, in words laid out as [`Plane::bit`] says, of
+/// which the bits of `inverted` are inverted.
+fn put(bits: u32, shift: u32, inverted: u32, codes: &[u8], out: &mut [u8]) {
     let words = out.chunks_exact_mut(4);
     for (word, codes) in words.zip(codes.chunks_exact(32 / bits as usize)) {
         let mut all = 0;
         for (i, code) in (0..).zip(codes) {
             all |= (u32::from(*code) >> shift & ((1 << bits) - 1)) << Plane::bit(bits, i);
         }
-        word.copy_from_slice(&all.to_le_bytes());
+        word.copy_from_slice(&(all ^ inverted).to_le_bytes());
     }
 }
 
@@ -433,15 +439,16 @@ mod tests {
     #[test]
     fn planes_by_hand() {
         // Two q4_0 blocks: scales 0x0100 and 0x1312, codes of the low nibbles of bytes 2..18 and
-        // 20..36, then their high nibbles (0, and from byte 16 on 1; 1, and from byte 32 on 2).
+        // 20..36, then their high nibbles (0, and from byte 16 on 1; 1, and from byte 32 on 2); of
+        // every second nibble the upper bit is inverted.
         let row: Vec<u8> = (0..36).collect();
         let mut packed = vec![0xff; Format::Q4_0.row_stride(64, Packing::Planes)];
         Format::Q4_0.pack(&row, 64, Packing::Planes, &mut packed);
         assert_eq!(packed.len(), 48);
-        assert_eq!(packed[..8], [0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe, 0x10]);
-        assert_eq!(packed[8..16], [0, 0, 0, 0, 0, 0, 0, 0x11]);
-        assert_eq!(packed[16..24], [0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe, 0x10, 0x32]);
-        assert_eq!(packed[24..32], [0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x22, 0x22]);
+        assert_eq!(packed[..8], [0xb2, 0xd4, 0xf6, 0x18, 0x3a, 0x5c, 0x7e, 0x90]);
+        assert_eq!(packed[8..16], [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x91]);
+        assert_eq!(packed[16..24], [0xd4, 0xf6, 0x18, 0x3a, 0x5c, 0x7e, 0x90, 0xb2]);
+        assert_eq!(packed[24..32], [0x91, 0x91, 0x91, 0x91, 0x91, 0x91, 0xa2, 0xa2]);
         assert_eq!(packed[32..36], [0, 1, 18, 19]);
         assert_eq!(packed[36..], [0; 12]);
     }

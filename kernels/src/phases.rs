@@ -523,13 +523,13 @@ impl Whole {
                 let _ = writeln!(parameters, "    @builtin({builtin}) {name}: u32,");
             }
         }
-        let begin = self.prefetches.begin();
+        let (begin, end) = (self.prefetches.begin(), self.prefetches.end());
         let _ = write!(
             text,
             "\n@compute @workgroup_size(RUN_INVOCATIONS)\nfn {ENTRY}(\n    \
              @builtin(workgroup_id) run_group: vec3<u32>,\n    \
              @builtin(local_invocation_index) lid: u32,\n{parameters}) {{\n    \
-             let group = run_group.x;\n    run_lid = lid;\n{begin}{main}}}\n"
+             let group = run_group.x;\n    run_lid = lid;\n{begin}{main}{end}}}\n"
         );
         Joined { text, buffers, phases: self.phases }
     }

@@ -226,8 +226,15 @@ fn waits_prefetch_the_next_weights() {
     let brought = |text: &str, wait: usize| -> Vec<String> {
         let name = format!("fn run_prefetch_{wait}()");
         let body = text.split(&name).nth(1).unwrap_or("").split("\n}").next().unwrap_or("");
-        let loads = body.lines().filter_map(|line| line.trim().strip_prefix("seen ^= "));
-        loads.map(str::to_owned).collect()
+        let lines: Vec<&str> = body.lines().map(str::trim).collect();
+        // What the wait before loaded is used first, so that no wait is for its own.
+        let seen = lines.iter().position(|line| *line == "run_seen();");
+        let loads = lines.iter().enumerate().filter_map(|(i, line)| {
+            let (word, load) = line.strip_prefix("run_seen_")?.split_once(" = ")?;
+            assert!(seen < Some(i), "{body}");
+            Some((word.parse::<usize>().unwrap(), load.to_owned()))
+        });
+        loads.enumerate().map(|(i, (word, load))| (assert_eq!(i, word), load).1).collect()
     };
     // Three granules are two rounds, the second of which has one to spare; seven are four, of which
     // the waits have one and three.
@@ -236,6 +243,9 @@ fn waits_prefetch_the_next_weights() {
         |at| format!("bitcast<u32>(run_buffer_3[min(at + {at}u, 6u) * 64u + lane * 2u].x);");
     assert_eq!(brought(&joined.text, 1), [words(0), words(2), vectors(0)], "{}", joined.text);
     assert_eq!(brought(&joined.text, 2), [2, 4, 6].map(vectors));
+    // The last wait's words are used at the end.
+    assert!(joined.text.trim_end().ends_with("run_seen();\n}"), "{}", joined.text);
+    assert!(joined.text.contains("if ((run_seen_0 ^ run_seen_1 ^ run_seen_2) == "));
     // With one load a wait two granules of seven: every third and a half.
     let joined = phases::join(&phases, grid(1)).unwrap();
     assert_eq!(

@@ -191,7 +191,6 @@ fn of_model(
         let script = config.script(&tokens, opts.run.seed);
         let mut trial = Trial::new(&graph, executor, script)?;
         let verified = opts.run.verify(&graph, &mut trial)?;
-        trial.settle(&gpu.adapter)?;
         // Both settings in turn, so that what drifts drifts for both.
         let settings: &[usize] = match opts.steps_per_submit {
             1 => &[1],
@@ -206,6 +205,7 @@ fn of_model(
             trial.run(opts.steps_per_submit)?;
             bar.inc(1);
         }
+        trial.settle(&gpu.adapter)?;
         let mut runs = Vec::new();
         for _ in 0..opts.repetitions {
             for steps_per_submit in settings {

@@ -14,8 +14,9 @@ const ROUNDS: u32 = 250;
 const INVOCATIONS: u32 = 256;
 /// Workgroups of a run: 128 were measured, fewer are for devices that have no room for them.
 const GROUPS: [u32; 3] = [128, 64, 32];
-/// Sectors of weights that an invocation prefetches at a wait.
-const PREFETCH: u32 = 2;
+/// Sectors of weights that an invocation prefetches at a wait: as measured in
+/// docs/findings/runs-prefetch-next-weights.md.
+const PREFETCH: u32 = 3;
 
 impl Gpu {
     /// The grid on which a layer's operations can be one dispatch, or why there is none.

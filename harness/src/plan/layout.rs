@@ -51,7 +51,7 @@ impl PartLayout {
         match self.field {
             None => rows.format.block_bytes(),
             Some(_) if self.widened => 4,
-            Some(Plane::Bits { .. }) => 4,
+            Some(Plane::Bits { .. } | Plane::Pairs) => 4,
             // Codes of a byte each.
             Some(Plane::Bytes { bytes: 32, .. }) => 4,
             Some(Plane::Bytes { bytes, .. }) => bytes,

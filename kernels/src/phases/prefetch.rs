@@ -3,7 +3,7 @@
 //! While workgroups wait for each other, and while attention looks at a few slots, the memory of
 //! weights is idle. The invocations of a workgroup that do not poll then load one word of every
 //! sector of weights that a later phase reads. Nothing is kept: the phase loads them again, from
-//! the cache.
+//! the cache. Nobody waits for these words: they are looked at a wait later, when they have come.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -102,19 +102,44 @@ impl Prefetches {
         }
     }
 
+    /// What the entry point does last.
+    pub(super) fn end(&self) -> &'static str {
+        match self.begin() {
+            "" => "",
+            _ => "    run_seen();\n",
+        }
+    }
+
     /// The functions.
     pub(super) fn write(&self, text: &mut String, phases: &[JoinedPhase]) {
-        if !self.begin().is_empty() {
-            text.push_str("\nvar<private> run_workgroup: u32;\n");
+        let rounds = |shares: &Vec<Share>| shares.iter().map(|share| share.rounds).sum::<u32>();
+        let most = self.waits.iter().map(rounds).max().unwrap_or(0);
+        if most == 0 {
+            return;
         }
+        text.push_str("\nvar<private> run_workgroup: u32;\n");
+        for i in 0..most {
+            let _ = writeln!(text, "var<private> run_seen_{i}: u32;");
+        }
+        // A load of which nothing comes is none. This word is between two counters.
+        let all: Vec<String> = (0..most).map(|i| format!("run_seen_{i}")).collect();
+        let _ = writeln!(
+            text,
+            "\nfn run_seen() {{\n    \
+             if (({}) == 0x9e3779b9u) {{ atomicMax(&{ARRIVALS}[{}u], 1u); }}\n}}",
+            all.join(" ^ "),
+            STRIDE - 1
+        );
         for (wait, shares) in self.waits.iter().enumerate().filter(|(_, s)| !s.is_empty()) {
             let _ = write!(
                 text,
                 "\nfn {NAME}{wait}() {{\n    if (run_lid >= {TOGETHER}u) {{\n        \
+                 run_seen();\n        \
                  let at = run_workgroup * {}u + run_lid / {TOGETHER}u - 1u;\n        \
-                 let lane = run_lid % {TOGETHER}u;\n        var seen = 0u;\n",
+                 let lane = run_lid % {TOGETHER}u;\n",
                 self.teams
             );
+            let mut seen = 0;
             for share in shares {
                 let Some(weights) = self.weights[share.phase] else { continue };
                 let names = &phases[share.phase].names;
@@ -140,15 +165,11 @@ impl Prefetches {
                         SECTOR / stride
                     );
                     let word = read(&format!("{name}[{index}]"));
-                    let _ = writeln!(text, "        seen ^= {word};");
+                    let _ = writeln!(text, "        run_seen_{seen} = {word};");
+                    seen += 1;
                 }
             }
-            // A load of which nothing comes is none. This word is between two counters.
-            let _ = writeln!(
-                text,
-                "        if (seen == 0x9e3779b9u) {{ atomicMax(&{ARRIVALS}[{}u], 1u); }}\n    }}\n}}",
-                STRIDE - 1
-            );
+            text.push_str("    }\n}\n");
         }
     }
 }

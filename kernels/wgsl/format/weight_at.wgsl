@@ -114,7 +114,12 @@ fn plane_bits(at: u32, bits: u32, e: u32) -> u32 {
 // The low four bits of quant e. In a block, 2 * run quants share `run` bytes: the first half has the
 // low nibbles.
 fn nibble_at(at: u32, run: u32, e: u32) -> u32 {
-    if (PACKING == PACKING_PLANES) { return plane_bits(at, 4u, e); }
+    if (PACKING == PACKING_PLANES) {
+        let nibble = plane_bits(at, 4u, e);
+        // Formats of four bits have the upper bit of every second quant inverted.
+        let pairs = WEIGHT == Q4_0 || WEIGHT == Q4_1 || WEIGHT == Q4_K;
+        return select(nibble, nibble ^ 8u, pairs && e % 2u == 1u);
+    }
     let byte = byte_at(at + e / (2u * run) * run + e % run);
     return (byte >> (4u * (e / run % 2u))) & 15u;
 }

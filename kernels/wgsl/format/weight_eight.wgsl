@@ -163,6 +163,9 @@ fn quants_of(a: vec4<u32>, e: u32) -> vec2<u32> {
         } else if (WEIGHT == Q5_0 || WEIGHT == Q5_1 || WEIGHT == Q5_K) {
             let w = a.w >> (4u * (e / 8u % 4u));
             q |= vec2<u32>(spread(w), spread(w >> 16u)) << vec2<u32>(4u);
+        } else {
+            // Of every second quant of four bits the upper one is inverted.
+            q ^= vec2<u32>(0x08000800u);
         }
         return q;
     }

@@ -101,7 +101,14 @@ fn fifth_bits_of(high: u32, e: u32) -> u32 {
 
 // The low four bits; in a block, 2 * run quants share `run` bytes.
 fn low_bits(codes: u32, run: u32, e: u32) -> u32 {
-    if (PACKING == PACKING_PLANES) { return nibble_bytes(plane_four(codes, 4u, e) & 0xffffu); }
+    if (PACKING == PACKING_PLANES) {
+        let four = nibble_bytes(plane_four(codes, 4u, e) & 0xffffu);
+        // Formats of four bits have the upper bit of every second quant inverted.
+        switch WEIGHT {
+            case Q4_0, Q4_1, Q4_K: { return four ^ 0x08000800u; }
+            default: { return four; }
+        }
+    }
     return (packed_word_at(codes + e / (2u * run) * run + e % run) >> (4u * (e / run % 2u))) & 0xf0f0f0fu;
 }
 

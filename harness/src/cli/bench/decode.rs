@@ -284,7 +284,6 @@ fn of_model(
         let held = executor.device_bytes();
         let mut trial = Trial::new(&graph, executor, script)?;
         let verified = opts.run.verify(&graph, &mut trial)?;
-        trial.settle(&gpu.adapter)?;
         // A prompt has no decode steps whose submission could matter.
         let settings = match test.generate {
             0 => vec![None],
@@ -294,14 +293,18 @@ fn of_model(
             let began = SystemTime::now();
             let named = format!("{} {}{}", out::escaped(facts.file()), test.name(), setting(steps));
             let bar = global.progress(1 + opts.repetitions as u64, &named, false);
-            let mut samples = Vec::new();
-            // The first warms up; what it chose, all others must choose.
-            for repetition in 0..=opts.repetitions {
-                let run = trial.run(steps.unwrap_or(1))?;
-                if repetition > 0 {
-                    samples.push(run.total());
-                }
+            let run = |trial: &mut Trial<'_>| {
+                let run = trial.run(steps.unwrap_or(1));
                 bar.inc(1);
+                run
+            };
+            // What the first chose, all others must choose. Its end is held against a prompt, whose
+            // pipelines the driver makes then, while the device idles.
+            run(&mut trial)?;
+            trial.settle(&gpu.adapter)?;
+            let mut samples = Vec::new();
+            for _ in 0..opts.repetitions {
+                samples.push(run(&mut trial)?.total());
             }
             bar.finish_and_clear();
             let time = humantime::format_rfc3339_seconds(began).to_string();

@@ -9,6 +9,11 @@
 //   squares_of(i)     the sum of these four squared
 //
 // An activation is 65536 * top + 256 * high + low, as many of them as it has bytes, all signed.
+//
+// Of three bytes quants of four bits go as they lie there. A byte of them, a signed number, is
+// low + 16 * (high - 8), so that low * a + high * b is low * (a - b / 16) + byte * (b / 16) + 8 * b: the
+// first factor takes one mask, the second nothing, and the last term is of the activations alone.
+// Rounded is what the quants meet, a - b / 16 and b / 16: of b four bits less remain.
 // import: matvec/rows/soa
 // requires: override N_VECTORS: u32
 // requires: override WG: u32
@@ -29,9 +34,10 @@ override BLOCKS: u32 = (K + 31u) / 32u;
 override SPAN: u32 = X_COLUMNS * BLOCKS;
 override RUNS: u32 = 2u * BYTES * SPAN;
 var<workgroup> rounded: array<vec4<u32>, RUNS>;
-// Of a block: the step between integers, step * sum, both as f32 bits, and the sums of its halves.
-// Minimums and zero points take off the rounded activations' sum: what remains of the rounding is
-// that of weights, not of quants.
+// Of a block: the step between integers, the sum of its activations, and what its products lack for zero
+// points, and 8 * b of above (of q6_k its halves'). Up to two bytes the sums are of rounded activations,
+// so that what remains of the rounding is that of weights, not of quants, and what is lacking is an integer
+// of steps; three bytes need neither.
 var<workgroup> about: array<vec4<u32>, SPAN>;
 
 // Bytes 1 and bytes 0 of four words.
@@ -49,6 +55,32 @@ fn top_bytes(v: vec4<u32>) -> u32 {
     return (even & 0x00ff00ffu) | ((odd & 0x00ff00ffu) << 8u);
 }
 
+// Whether quants go as they lie there.
+fn folds() -> bool { return BYTES == 3u && (WEIGHT == Q4_0 || WEIGHT == Q4_1 || WEIGHT == Q4_K); }
+
+fn has_minimum() -> bool { return WEIGHT == Q4_1 || WEIGHT == Q5_1 || WEIGHT == Q4_K || WEIGHT == Q5_K; }
+
+fn zero_point() -> i32 {
+    switch WEIGHT {
+        case Q4_0: { return 8; }
+        case Q5_0: { return 16; }
+        case Q6_K: { return 32; }
+        default: { return 0; }
+    }
+}
+
+// Of eight activations their sum, where minimums take it, and what products lack.
+fn terms_of(a: vec4<f32>, b: vec4<f32>) -> vec2<f32> {
+    let even = (a.x + a.z) + (b.x + b.z);
+    let odd = (a.y + a.w) + (b.y + b.w);
+    switch WEIGHT {
+        case Q4_0: { return vec2<f32>(0.0, -8.0 * even); }
+        case Q4_1, Q4_K: { return vec2<f32>(even + odd, 8.0 * odd); }
+        case Q5_0, Q6_K: { return vec2<f32>(0.0, -f32(zero_point()) * (even + odd)); }
+        default: { return vec2<f32>(even + odd, 0.0); }
+    }
+}
+
 fn ones(v: vec2<u32>) -> i32 {
     return dot4I8Packed(v.x, 0x01010101u) + dot4I8Packed(v.y, 0x01010101u);
 }
@@ -56,6 +88,13 @@ fn ones(v: vec2<u32>) -> i32 {
 // Sums of squares, one a subgroup.
 override SQUARES: u32 = WG / 4u;
 var<workgroup> square_sums: array<f32, SQUARES>;
+
+// Of two neighbours a and b: a - b / 16 and b / 16.
+fn folded(v: vec4<f32>) -> vec4<f32> {
+    let second = v.yw * 0.0625;
+    let first = v.xz - second;
+    return vec4<f32>(first.x, second.x, first.y, second.y);
+}
 
 // Half i of eight elements, those of vectors `first` on after each other: the first four of half 2j and
 // the last of 2j + 1 are eight neighbours. The last vector again past it.
@@ -87,6 +126,18 @@ fn round_x(first: u32, subgroup: u32, size: u32, lane: u32) {
             next_b = half_eight(first, 2u * (i + WG) + 1u);
         }
         if (has_norm() && i < end) { square += squares_of(2u * i) + squares_of(2u * i + 1u); }
+        // Of half a block and of the other, while its largest magnitude is looked for.
+        var terms = vec2<f32>(0.0);
+        var other_terms = vec2<f32>(0.0);
+        if (BYTES == 3u) {
+            terms = terms_of(a, b);
+            terms += subgroupShuffleXor(terms, 1u);
+            other_terms = subgroupShuffleXor(terms, 2u);
+        }
+        if (folds()) {
+            a = folded(a);
+            b = folded(b);
+        }
         // Magnitudes compare as their bits do, and a NaN, which a maximum of floats may drop, lies
         // above all: it becomes the step and so every product.
         let bits = max(bitcast<vec4<u32>>(a) & vec4<u32>(0x7fffffffu),
@@ -130,9 +181,17 @@ fn round_x(first: u32, subgroup: u32, size: u32, lane: u32) {
             tops ^= vec2<u32>(0x40404040u);
             tops = (tops & vec2<u32>(0x7f7f7f7fu)) | ((tops & vec2<u32>(0x40404040u)) << vec2<u32>(1u));
         }
-        var sum = 65536 * ones(tops) + 256 * ones(high) + ones(low);
-        sum += subgroupShuffleXor(sum, 1u);
-        let other = subgroupShuffleXor(sum, 2u);
+        var lacks = bitcast<vec2<u32>>(vec2<f32>(terms.y, other_terms.y));
+        if (WEIGHT != Q6_K) { lacks.x = bitcast<u32>(terms.y + other_terms.y); }
+        var all = terms.x + other_terms.x;
+        if (BYTES < 3u) {
+            var sum = 256 * ones(high) + ones(low);
+            sum += subgroupShuffleXor(sum, 1u);
+            let other = subgroupShuffleXor(sum, 2u);
+            all = step * f32(sum + other);
+            lacks = bitcast<vec2<u32>>(vec2<i32>(-zero_point()) * vec2<i32>(sum, other));
+            if (WEIGHT != Q6_K) { lacks.x += lacks.y; }
+        }
 
         let slot = i % 4u;
         if (BYTES > 1u && i < end) { rounded[slot * SPAN + i / 4u] = vec4<u32>(high, low); }
@@ -145,10 +204,7 @@ fn round_x(first: u32, subgroup: u32, size: u32, lane: u32) {
             }
         }
         if (i < end && slot == 0u) {
-            about[i / 4u] = vec4<u32>(
-                bitcast<u32>(step), bitcast<u32>(step * f32(sum + other)),
-                bitcast<u32>(sum), bitcast<u32>(other),
-            );
+            about[i / 4u] = vec4<u32>(bitcast<u32>(step), bitcast<u32>(all), lacks);
         }
         a = next_a;
         b = next_b;
@@ -204,11 +260,13 @@ fn moved(v: u32, left: i32) -> u32 {
     return v << u32(left);
 }
 
-// The quants of word j of a chunk in bytes: even places, odd places. A shift and an and-or bring
-// what upper bits two of four quants have.
+// The quants of word j of a chunk in bytes: even places, odd places; or even ones and both. A shift and
+// an and-or bring what upper bits two of four quants have.
 fn code_bytes(chunk: SoaChunk, j: u32) -> vec2<u32> {
+    if (folds()) { return vec2<u32>(chunk.codes[j] & 0x0f0f0f0fu, chunk.codes[j]); }
     var w = vec2<u32>(chunk.codes[j], chunk.codes[j] >> 4u) & vec2<u32>(0x0f0f0f0fu);
     switch WEIGHT {
+        case Q4_0, Q4_1, Q4_K: { w.y ^= 0x08080808u; }
         case Q5_0, Q5_1, Q5_K: {
             let h = chunk.high.x;
             let at = 4 * i32(j);
@@ -226,32 +284,35 @@ fn code_bytes(chunk: SoaChunk, j: u32) -> vec2<u32> {
     return w;
 }
 
-// Products of two words of weights with sixteen activations: of top bytes, and of the rest. With
-// two bytes no sum is above 32 * 63 * 32639 in size (q8_0: 16 * 128 * 32639), a thirtieth of what
-// an i32 holds; the top bytes' times 65536 would not fit.
-fn byte_products(p: vec2<u32>, q: vec2<u32>, a: vec4<u32>, b: vec4<u32>, e: vec4<u32>) -> vec2<i32> {
-    if (BYTES == 1u) { return vec2<i32>(0, four_words(p, q, a)); }
-    var top = 0;
-    if (BYTES == 3u) { top = four_words(p, q, e); }
-    let high = dot4I8Packed(p.x, a.x) + dot4I8Packed(p.y, a.y)
-        + dot4I8Packed(q.x, b.x) + dot4I8Packed(q.y, b.y);
-    let low = dot4I8Packed(p.x, a.z) + dot4I8Packed(p.y, a.w)
-        + dot4I8Packed(q.x, b.z) + dot4I8Packed(q.y, b.w);
-    return vec2<i32>(top, 256 * high + low);
+// Sums of products with top, high and low bytes.
+struct DigitSums { top: i32, high: i32, low: i32 }
+
+// Adds products of two words of weights with sixteen activations to `on`. 256 * high + low is at most
+// 32 * 63 * 32639 in size, of quants as they lie there 32 * 72 * 32639 (q8_0: 16 * 128 * 32639), a
+// thirtieth of what an i32 holds; the top bytes' times 65536 would not fit.
+fn byte_products(p: vec2<u32>, q: vec2<u32>, a: vec4<u32>, b: vec4<u32>, e: vec4<u32>, on: DigitSums) -> DigitSums {
+    if (BYTES == 1u) { return DigitSums(0, 0, four_words(p, q, a, on.low)); }
+    var sums = on;
+    if (BYTES == 3u) { sums.top = four_words(p, q, e, on.top); }
+    sums.high = four_words(p, q, vec4<u32>(a.xy, b.xy), on.high);
+    sums.low = four_words(p, q, vec4<u32>(a.zw, b.zw), on.low);
+    return sums;
 }
 
 // Quants of two words with as many bytes of activations.
-fn four_words(p: vec2<u32>, q: vec2<u32>, a: vec4<u32>) -> i32 {
-    return dot4I8Packed(p.x, a.x) + dot4I8Packed(p.y, a.y)
+fn four_words(p: vec2<u32>, q: vec2<u32>, a: vec4<u32>, on: i32) -> i32 {
+    return on + dot4I8Packed(p.x, a.x) + dot4I8Packed(p.y, a.y)
         + dot4I8Packed(q.x, a.z) + dot4I8Packed(q.y, a.w);
 }
 
-// The sum of products of quants less `zero`: an integer as long as it fits.
-fn joined(parts: vec2<i32>, zero: i32, sum: i32) -> f32 {
-    if (BYTES < 3u) { return f32(parts.y - zero * sum); }
-    let all = 65536.0 * f32(parts.x) + f32(parts.y);
-    if (zero == 0) { return all; }
-    return all - f32(zero) * f32(sum);
+// Products of quants less their zero points, as an integer as long as it fits.
+fn joined(sums: DigitSums, step: f32, lacks: u32) -> f32 {
+    let lower = 256 * sums.high + sums.low;
+    let lacking = folds() || zero_point() != 0;
+    if (BYTES < 3u) { return step * f32(lower + select(0, bitcast<i32>(lacks), lacking)); }
+    let product = step * (65536.0 * f32(sums.top) + f32(lower));
+    if (lacking) { return product + bitcast<f32>(lacks); }
+    return product;
 }
 
 // A chunk's quants in bytes, a word (q8_0: half a word) of them each, and its scales.
@@ -276,17 +337,14 @@ fn codes_of(chunk: SoaChunk, c: u32) -> Codes {
 fn dot_rounded(w: Codes, v: Rounded) -> f32 {
     let f = w.scale;
     let step = bitcast<f32>(v.about.x);
-    let first = byte_products(w.a, w.b, v.a, v.b, v.e);
-    if (WEIGHT == Q8_0) { return f.x * (step * joined(first, 0, 0)); }
-    let sums = bitcast<vec2<i32>>(v.about.zw);
-    let last = byte_products(w.c, w.d, v.c, v.d, v.f);
+    let first = byte_products(w.a, w.b, v.a, v.b, v.e, DigitSums());
+    if (WEIGHT == Q8_0) { return f.x * joined(first, step, 0u); }
     if (WEIGHT == Q6_K) {
-        return step * (f.x * joined(first, 32, sums.x) + f.y * joined(last, 32, sums.y));
+        let last = byte_products(w.c, w.d, v.c, v.d, v.f, DigitSums());
+        return f.x * joined(first, step, v.about.z) + f.y * joined(last, step, v.about.w);
     }
-    var zero = 0;
-    if (WEIGHT == Q4_0) { zero = 8; }
-    if (WEIGHT == Q5_0) { zero = 16; }
-    let product = f.x * (step * joined(first + last, zero, sums.x + sums.y));
-    if (WEIGHT == Q4_0 || WEIGHT == Q5_0) { return product; }
+    let all = byte_products(w.c, w.d, v.c, v.d, v.f, first);
+    let product = f.x * joined(all, step, v.about.z);
+    if (!has_minimum()) { return product; }
     return product + f.y * bitcast<f32>(v.about.y);
 }

@@ -75,32 +75,33 @@ fn load_soa_chunk(base: u32, c: u32) -> SoaChunk {
     return SoaChunk(weights[base + c], high, load_soa_scale(base, c));
 }
 
-// What the scales of chunk c are made of.
+// What the scales of chunk c are made of, in words as they lie there: a shift would wait for its load.
 fn load_soa_scale(base: u32, c: u32) -> vec4<u32> {
     var scale = vec4<u32>(0u);
     switch WEIGHT {
-        case Q8_0: { scale.x = weight_word(base + scale_start(), c / 4u) >> (8u * (c & 2u)); }
-        case Q4_0, Q5_0: { scale.x = weight_word(base + scale_start(), c / 2u) >> (16u * (c & 1u)); }
+        case Q8_0: { scale.x = weight_word(base + scale_start(), c / 4u); }
+        case Q4_0, Q5_0: { scale.x = weight_word(base + scale_start(), c / 2u); }
         case Q4_1, Q5_1: { scale.x = weight_word(base + scale_start(), c); }
         case Q4_K, Q5_K: { scale = weights[base + scale_start() + c / 8u]; }
         default: {
-            scale.x = weight_word(base + scale_start(), c / 2u) >> (16u * (c & 1u));
-            scale.y = weight_word(base + second_start(), c / 16u) >> (2u * (c & 8u));
+            scale.x = weight_word(base + scale_start(), c / 2u);
+            scale.y = weight_word(base + second_start(), c / 16u);
         }
     }
     return scale;
 }
 
-// (s, m) of weight = s * q + m, q without its zero point; q6_k: s of the first and the last 16.
+// (s, m) of weight = s * q + m, q without its zero point; q6_k: s of the first and the last 16. Masks
+// and shifts depend on c alone, which rows share.
 fn soa_scales(scale: vec4<u32>, c: u32) -> vec2<f32> {
-    let d = unpack2x16float(scale.x);
     switch WEIGHT {
-        case Q8_0, Q4_0, Q5_0: { return vec2<f32>(d.x, 0.0); }
-        case Q4_1, Q5_1: { return d; }
+        case Q8_0: { return vec2<f32>(unpack2x16float(scale.x >> (8u * (c & 2u))).x, 0.0); }
+        case Q4_0, Q5_0: { return vec2<f32>(unpack2x16float(scale.x >> (16u * (c & 1u))).x, 0.0); }
+        case Q4_1, Q5_1: { return unpack2x16float(scale.x); }
         case Q4_K, Q5_K: {
             // Sub-blocks 0..4 have their six bits in a byte each of y and z, the others four bits
-            // in w and the rest on top of those bytes. Masks and shifts depend on c alone, which
-            // rows share.
+            // in w and the rest on top of those bytes.
+            let d = unpack2x16float(scale.x);
             let late = (c & 4u) != 0u;
             let shift = 8u * (c & 3u);
             let low = select(63u, 15u, late);
@@ -112,8 +113,9 @@ fn soa_scales(scale: vec4<u32>, c: u32) -> vec2<f32> {
             return vec2<f32>(d.x, -d.y) * vec2<f32>(vec2<u32>(s, m));
         }
         default: {
-            let pair = vec2<i32>(bitcast<vec2<i32>>(vec2<u32>(scale.x) << vec2<u32>(24u, 16u)));
-            return unpack2x16float(scale.y).x * vec2<f32>(pair >> vec2<u32>(24u));
+            let word = scale.x >> (16u * (c & 1u));
+            let pair = vec2<i32>(bitcast<vec2<i32>>(vec2<u32>(word) << vec2<u32>(24u, 16u)));
+            return unpack2x16float(scale.y >> (2u * (c & 8u))).x * vec2<f32>(pair >> vec2<u32>(24u));
         }
     }
 }
@@ -165,8 +167,9 @@ fn word_quants(w: u32, high_bits: u32) -> Quants {
             p |= vec4<u32>(0x54005400u);
         }
         default: {
+            // Of every second quant the upper bit is inverted.
             p = vec4<u32>(w << 6u, w << 2u, w >> 2u, w >> 6u) & vec4<u32>(0x03c003c0u);
-            p |= vec4<u32>(0x4c004c00u);
+            p ^= vec4<u32>(0x4c004c00u, 0x4e004e00u, 0x4c004c00u, 0x4e004e00u);
         }
     }
     let a = unpack2x16float(p.x);
