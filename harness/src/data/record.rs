@@ -17,8 +17,8 @@ use crate::files;
 mod generation;
 
 pub use generation::{
-    GenerationTest, GenerationTests, MeasuredModel, ORDER as SUITE_ORDER, SamplingSettings, Suite,
-    SuiteConfig, SuiteModel, SuiteRun, TokS, Verified,
+    BesideRuns, GenerationTest, GenerationTests, MeasuredModel, ORDER as SUITE_ORDER,
+    SamplingSettings, Suite, SuiteConfig, SuiteModel, SuiteRun, TokS, Verified,
 };
 
 /// Version of every document this command writes.
@@ -733,7 +733,10 @@ impl Record {
                 // Whole nanoseconds.
                 let (is, whole) = (mean(&ns), 1.0 / mean(&ns).max(1.0));
                 agree(&what("avg_ns"), test.avg_ns as f64, is, "its samples'", whole)?;
-                agree(&what("avg_ts"), test.avg_ts, mean(&test.samples_ts), "its samples'", 1e-6)
+                agree(&what("avg_ts"), test.avg_ts, mean(&test.samples_ts), "its samples'", 1e-6)?;
+                let Some(beside) = &test.beside else { return Ok(()) };
+                let of = mean(&beside.samples_ts);
+                agree(&what("beside.avg_ts"), beside.avg_ts, of, "its samples'", 1e-6)
             }),
             Body::Ab(_) | Body::Profile(_) | Body::Suite(_) => Ok(()),
         }

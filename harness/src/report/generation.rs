@@ -151,7 +151,11 @@ pub fn machine(env: &Environment) -> String {
 
 /// llama-bench's table.
 pub fn tests(run: &GenerationTests, env: &Environment) -> Grid {
-    let header = ["model", ">size", ">params", "backend", ">steps/submit", ">test", ">t/s"];
+    let mut header = vec!["model", ">size", ">params", "backend", ">steps/submit", ">test", ">t/s"];
+    let beside = run.tests.iter().any(|test| test.beside.is_some());
+    if beside {
+        header.extend([">beside", ">times"]);
+    }
     let rows = run.tests.iter().map(|test| {
         // Files of one kind are told apart by their names.
         let alike = |other: &GenerationTest| {
@@ -164,7 +168,7 @@ pub fn tests(run: &GenerationTests, env: &Environment) -> Grid {
         }
         let n_params = test.model.model_n_params as f64;
         let speed = format!("{} ± {}", digits(test.avg_ts, 2), digits(test.stddev_ts, 2));
-        vec![
+        let mut cells = vec![
             model,
             size(test.model.model_size),
             if n_params >= 1e9 {
@@ -176,7 +180,18 @@ pub fn tests(run: &GenerationTests, env: &Environment) -> Grid {
             test.steps_per_submit.map_or_else(|| "-".into(), |n| n.to_string()),
             test.test.clone(),
             figure(speed, test.verified),
-        ]
+        ];
+        if beside {
+            let (speed, times) = match (&test.beside, test.times_beside()) {
+                (Some(of), Some((least, most))) => (
+                    format!("{} ± {}", digits(of.avg_ts, 2), digits(of.stddev_ts, 2)),
+                    format!("{} to {}", digits(least, 2), digits(most, 2)),
+                ),
+                _ => ("-".into(), "-".into()),
+            };
+            cells.extend([speed, times]);
+        }
+        cells
     });
     let verified: Vec<_> = run.tests.iter().map(|test| test.verified).collect();
     Grid {
@@ -188,10 +203,24 @@ pub fn tests(run: &GenerationTests, env: &Environment) -> Grid {
             run.tests.iter().map(|test| test.samples_ns.len()).max().unwrap_or(0),
             run.prompts,
             outputs(&verified)
-        ),
-        header: header.map(str::to_owned).to_vec(),
+        ) + &beside_what(run),
+        header: header.into_iter().map(str::to_owned).collect(),
         rows: rows.collect(),
     }
+}
+
+/// What ran beside, in a sentence.
+fn beside_what(run: &GenerationTests) -> String {
+    let commands: std::collections::BTreeSet<String> =
+        run.tests.iter().filter_map(|test| Some(test.beside.as_ref()?.command.join(" "))).collect();
+    if commands.is_empty() {
+        return String::new();
+    }
+    format!(
+        " Beside: what {} printed, a process after each repetition; nothing of it was verified. Times: \
+         least over most to most over least.",
+        commands.into_iter().collect::<Vec<_>>().join(", ")
+    )
 }
 
 type Cell = fn(&SuiteConfig) -> String;

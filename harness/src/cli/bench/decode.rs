@@ -1,5 +1,6 @@
 //! `lathe bench decode`: llama-bench's tests, verified; or a step by operation.
 
+mod beside;
 mod together;
 
 use std::path::PathBuf;
@@ -7,6 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum};
+
+use beside::Beside;
 
 use super::axes::{self, Counts};
 use crate::cli::Global;
@@ -65,6 +68,11 @@ pub(super) struct Opts {
     /// Decode steps in a submission: 1 stands beside llama-bench, more are faster
     #[arg(long, value_name = "N", default_value = "1,8", value_parser = axes::batches)]
     steps_per_submit: Vec<Counts>,
+    /// Run another program after each repetition, in turns: its command line, such as 'llama-bench -m
+    /// model.gguf -p 0 -n 128 -r 1 -o jsonl'. Its figure is `avg_ts` of the last JSON row that it prints,
+    /// or the number before its last `tok/s`. For one model and one test
+    #[arg(long, value_name = "COMMAND")]
+    beside: Option<String>,
     /// How results are printed
     #[arg(short, long, value_name = "FORMAT", default_value = "md")]
     output: Format,
@@ -85,7 +93,7 @@ pub(super) struct Opts {
 }
 
 /// What says nothing to a step by operation.
-const TESTS: [&str; 22] = [
+const TESTS: [&str; 23] = [
     "files",
     "model",
     "n_prompt",
@@ -108,6 +116,7 @@ const TESTS: [&str; 22] = [
     "top_p",
     "repeat_penalty",
     "repeat_last_n",
+    "beside",
 ];
 
 const EXAMPLES: &str = "Examples:
@@ -115,6 +124,7 @@ const EXAMPLES: &str = "Examples:
   lathe bench decode -m model.gguf -p 0 -n 128 -d 0,4096   generation at two depths
   lathe bench decode -m model.gguf -p 0 --sequences 1,8    one sequence, and eight together
   lathe bench decode -m model.gguf -p 0 --temperature 0.8 --top-p 0.95   tokens that are drawn
+  lathe bench decode model.gguf -p 0 -n 128 --beside 'llama-bench -m model.gguf -p 0 -n 128 -r 1 -o jsonl'
   lathe bench decode -m model.gguf -p 128-2048*2 -n 0 -pg 512,128 -o csv
   lathe bench decode --arch gemma3-1b                      a step by operation, no checkpoint";
 
@@ -196,6 +206,16 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     told_apart(models.iter().map(|m| m.file.path.as_path()))?;
     let environment = recorded(&gpu)?;
     let body = GenerationTests { prompts: opts.run.source().name(), tests: Vec::new() };
+    if let (Some(line), [test]) = (&opts.beside, &tests[..])
+        && test.sequences == 1
+        && models.len() == 1
+    {
+        Beside::of(line, *test)?;
+    } else if opts.beside.is_some() {
+        return Err(Error::Usage(
+            "--beside goes with one model, one sequence and one test, such as -p 0 -n 128".into(),
+        ));
+    }
     let mut results = Results { environment, body, save: opts.save.as_ref() };
     for model in &models {
         of_model(global, opts, &gpu, model, &tests, &mut results)?;
@@ -303,8 +323,14 @@ fn of_model(
             run(&mut trial)?;
             trial.settle(&gpu.adapter)?;
             let mut samples = Vec::new();
-            for _ in 0..opts.repetitions {
+            let line = opts.beside.as_deref();
+            let mut beside = line.map(|line| Beside::of(line, *test)).transpose()?;
+            for repetition in 0..opts.repetitions {
+                if repetition > 0 && beside.is_some() {
+                    trial.settle(&gpu.adapter)?;
+                }
                 samples.push(run(&mut trial)?.total());
+                beside.as_mut().map(Beside::run).transpose()?;
             }
             bar.finish_and_clear();
             let time = humantime::format_rfc3339_seconds(began).to_string();
@@ -318,6 +344,11 @@ fn of_model(
             result.tuned = graph.tuned();
             result.run_grid = graph.run_grid();
             eprintln!("{:>9.1} ± {:.1} tok/s  {named}", result.avg_ts, result.stddev_ts);
+            if let Some(beside) = beside {
+                let (name, runs) = (beside.name(), beside.runs());
+                eprintln!("{:>9.1} ± {:.1} tok/s  {name}", runs.avg_ts, runs.stddev_ts);
+                result.beside = Some(runs);
+            }
             results.push(result)?;
         }
     }
@@ -371,5 +402,6 @@ fn result(
         tuned: Vec::new(),
         run_grid: None,
         kv_cache_bytes: 0,
+        beside: None,
     }
 }

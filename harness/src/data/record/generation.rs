@@ -138,9 +138,42 @@ pub struct GenerationTest {
     pub gpu_memory_predicted_bytes: u64,
     /// Bytes of all KV caches.
     pub kv_cache_bytes: u64,
+    /// Another program that ran in turns with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<BesideRuns>,
+}
+
+/// Runs of another program, one after each repetition of a test: in turns, so that what drifts drifts
+/// for both.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BesideRuns {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// FNV-1a hash of the program's file, 64 bits.
+    pub program_hash: String,
+    /// What each run printed on stdout, its end where that is long.
+    pub outputs: Vec<String>,
+    /// Tokens a second that each run printed.
+    pub samples_ts: Vec<f64>,
+    /// Their mean.
+    pub avg_ts: f64,
+    /// Their standard deviation, over n - 1.
+    pub stddev_ts: f64,
 }
 
 impl GenerationTest {
+    /// How many times as fast as the program beside it: the least of ours over the most of its, and
+    /// the most over the least. None where nothing ran beside.
+    pub fn times_beside(&self) -> Option<(f64, f64)> {
+        let range = |samples: &[f64]| {
+            let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
+            (least, samples.iter().copied().fold(0.0, f64::max))
+        };
+        let (least, most) = range(&self.samples_ts);
+        let (their_least, their_most) = range(&self.beside.as_ref()?.samples_ts);
+        Some((least / their_most, most / their_least))
+    }
+
     /// llama-bench's name of a test, with how many sequences run it together and how tokens are
     /// drawn.
     pub fn name(

@@ -101,6 +101,7 @@ pub(in crate::report) fn tests(files: &[&str], verified: bool) -> GenerationTest
         tuned: Vec::new(),
         run_grid: None,
         kv_cache_bytes: 3_000_000,
+        beside: None,
     };
     let both = |file: &&str| [test(file, 512, 0, None), test(file, 0, 128, Some(1))];
     GenerationTests { prompts: "seed 42".into(), tests: files.iter().flat_map(both).collect() }

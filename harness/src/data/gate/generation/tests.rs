@@ -45,6 +45,7 @@ fn test(n_gen: usize, steps: usize, samples_ns: &[u64]) -> GenerationTest {
         tuned: Vec::new(),
         run_grid: None,
         kv_cache_bytes: 0,
+        beside: None,
     }
 }
 
