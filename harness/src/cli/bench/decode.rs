@@ -68,9 +68,9 @@ pub(super) struct Opts {
     /// Decode steps in a submission: 1 stands beside llama-bench, more are faster
     #[arg(long, value_name = "N", default_value = "1,8", value_parser = axes::batches)]
     steps_per_submit: Vec<Counts>,
-    /// Run another program after each repetition, in turns: its command line, such as 'llama-bench -m
-    /// model.gguf -p 0 -n 128 -r 1 -o jsonl'. Its figure is `avg_ts` of the last JSON row that it prints,
-    /// or the number before its last `tok/s`. For one model and one test
+    /// Run another program after each repetition, in turns: its command line, such as 'llama-bench
+    /// -m model.gguf -p 0 -n 128 -r 1 -o jsonl'. Its figure is `avg_ts` of the last JSON row that
+    /// it prints, or the number before its last `tok/s`. For one model and one test
     #[arg(long, value_name = "COMMAND")]
     beside: Option<String>,
     /// How results are printed

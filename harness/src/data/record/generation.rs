@@ -143,8 +143,8 @@ pub struct GenerationTest {
     pub beside: Option<BesideRuns>,
 }
 
-/// Runs of another program, one after each repetition of a test: in turns, so that what drifts drifts
-/// for both.
+/// Runs of another program, one after each repetition of a test: in turns, so that what drifts
+/// drifts for both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BesideRuns {
     /// The program and its arguments.

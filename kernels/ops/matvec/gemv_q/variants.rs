@@ -118,9 +118,10 @@ pub(super) const VARIANTS: Family = Family {
             formula: FORMULA4,
             idea: "as planes_dp4a16 with one byte more: xq = 65536 t + 256 h + l. Three \
                    dot4I8Packed take four weights, three quarters of an instruction a weight and \
-                   a third to unpack, where a float takes three; and an activation is off by at \
-                   most 2^-23 of the largest of its 32, about what adding f32 products rounds \
-                   away. So it has the bounds of the kernel, and none of its own.\n\
+                   a third to unpack (of four bits an eighth: quants go as they lie), where a \
+                   float takes three; and an activation is off by at most 2^-23 of the largest of \
+                   its 32 (of four bits every second one by 2^-19), about what adding f32 \
+                   products rounds away. So it has the bounds of the kernel, and none of its own.\n\
                    Source: own.",
         },
         Row {
