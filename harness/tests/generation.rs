@@ -537,7 +537,10 @@ fn another_program_runs_beside_a_test() {
     std::fs::write(&path, bent.to_string()).unwrap();
     refused(&["report", &path, "-o", &page], 2, "beside.avg_ts");
 
-    // A program that runs another test, and one that fails.
+    // A program that runs another test, one that says too much, and one that fails.
+    if cfg!(unix) {
+        refused(&[&base[..], &["yes"]].concat(), 2, "it printed more than 64 MiB");
+    }
     refused(&[&base[..], &[&other(4)]].concat(), 2, "its n_gen is 4, the test's 8");
     let failing = format!("'{}' nonsense", env!("CARGO_BIN_EXE_lathe"));
     refused(&[&base[..], &[&failing]].concat(), 2, "error: unrecognized subcommand 'nonsense'");

@@ -34,9 +34,19 @@ pub(super) fn json(body: &impl Serialize) {
 /// Prints what knows its version itself, such as a record, as the only document on stdout.
 pub(super) fn document(body: &impl Serialize) {
     match serde_json::to_string_pretty(body) {
-        Ok(text) => line(format_args!("{text}")),
+        Ok(text) => line(format_args!("{}", tamed(text))),
         Err(e) => end(&e.into()),
     }
+}
+
+/// JSON whose strings have no control character that JSON allows and a terminal obeys.
+pub(super) fn tamed(text: String) -> String {
+    let obeyed = |c: char| matches!(c, '\u{7f}'..='\u{9f}');
+    if !text.contains(obeyed) {
+        return text;
+    }
+    let shown = |c: char| if obeyed(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() };
+    text.chars().map(shown).collect()
 }
 
 /// Prints a line, or several. What files are called and say cannot move a terminal's cursor:
@@ -142,6 +152,14 @@ pub(super) fn escaped(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_moves_no_cursor_and_says_the_same() {
+        let value = serde_json::json!({"name": "a\u{7f}\u{9b}2J\u{1b}é"});
+        let text = tamed(value.to_string());
+        assert!(!text.chars().any(char::is_control), "{text:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
 
     #[test]
     fn verdicts_have_colours_only_where_told() {

@@ -735,7 +735,11 @@ impl Record {
                 agree(&what("avg_ns"), test.avg_ns as f64, is, "its samples'", whole)?;
                 agree(&what("avg_ts"), test.avg_ts, mean(&test.samples_ts), "its samples'", 1e-6)?;
                 let Some(beside) = &test.beside else { return Ok(()) };
-                let of = mean(&beside.samples_ts);
+                let runs = &beside.samples_ts;
+                if runs.len() != ns.len() || !runs.iter().all(|ts| ts.is_finite() && *ts > 0.0) {
+                    return Err(format!("{}: not a speed a repetition", what("beside.samples_ts")));
+                }
+                let of = mean(runs);
                 agree(&what("beside.avg_ts"), beside.avg_ts, of, "its samples'", 1e-6)
             }),
             Body::Ab(_) | Body::Profile(_) | Body::Suite(_) => Ok(()),

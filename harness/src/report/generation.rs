@@ -211,8 +211,14 @@ pub fn tests(run: &GenerationTests, env: &Environment) -> Grid {
 
 /// What ran beside, in a sentence.
 fn beside_what(run: &GenerationTests) -> String {
-    let commands: std::collections::BTreeSet<String> =
-        run.tests.iter().filter_map(|test| Some(test.beside.as_ref()?.command.join(" "))).collect();
+    let commands: std::collections::BTreeSet<String> = run
+        .tests
+        .iter()
+        .filter_map(|test| {
+            let words = test.beside.as_ref()?.command.iter().map(String::as_str);
+            Some(escape(&words.collect::<Vec<_>>().join(" ")))
+        })
+        .collect();
     if commands.is_empty() {
         return String::new();
     }

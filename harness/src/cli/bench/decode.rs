@@ -69,8 +69,9 @@ pub(super) struct Opts {
     #[arg(long, value_name = "N", default_value = "1,8", value_parser = axes::batches)]
     steps_per_submit: Vec<Counts>,
     /// Run another program after each repetition, in turns: its command line, such as 'llama-bench
-    /// -m model.gguf -p 0 -n 128 -r 1 -o jsonl'. Its figure is `avg_ts` of the last JSON row that
-    /// it prints, or the number before its last `tok/s`. For one model and one test
+    /// -m model.gguf -p 0 -n 128 -r 1 -o jsonl', split as a shell does (backslashes in single
+    /// quotes). Its figure is `avg_ts` of the one JSON row that it prints, or the number before its
+    /// last `tok/s`. For one model and one test
     #[arg(long, value_name = "COMMAND")]
     beside: Option<String>,
     /// How results are printed
@@ -256,8 +257,8 @@ impl Results<'_> {
         let (run, env) = (&self.body, &self.environment);
         match format {
             Format::Csv => out::text(&llama_bench::csv(run, env)),
-            Format::Json => out::text(&llama_bench::json(run, env)),
-            Format::Jsonl => out::text(&llama_bench::jsonl(run, env)),
+            Format::Json => out::text(&out::tamed(llama_bench::json(run, env))),
+            Format::Jsonl => out::text(&out::tamed(llama_bench::jsonl(run, env))),
             Format::Md => {
                 let grid = generation::tests(run, env);
                 outln!("{}\n{}\n{}", grid.table(), grid.note, generation::machine(env));
@@ -318,13 +319,13 @@ fn of_model(
                 bar.inc(1);
                 run
             };
+            let line = opts.beside.as_deref();
+            let mut beside = line.map(|line| Beside::of(line, *test)).transpose()?;
             // What the first chose, all others must choose. Its end is held against a prompt, whose
             // pipelines the driver makes then, while the device idles.
             run(&mut trial)?;
             trial.settle(&gpu.adapter)?;
             let mut samples = Vec::new();
-            let line = opts.beside.as_deref();
-            let mut beside = line.map(|line| Beside::of(line, *test)).transpose()?;
             for repetition in 0..opts.repetitions {
                 if repetition > 0 && beside.is_some() {
                     trial.settle(&gpu.adapter)?;

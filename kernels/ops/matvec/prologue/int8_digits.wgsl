@@ -181,6 +181,9 @@ fn round_x(first: u32, subgroup: u32, size: u32, lane: u32) {
             tops ^= vec2<u32>(0x40404040u);
             tops = (tops & vec2<u32>(0x7f7f7f7fu)) | ((tops & vec2<u32>(0x40404040u)) << vec2<u32>(1u));
         }
+        // Of what counts as zeros nothing else is left either.
+        terms = select(vec2<f32>(0.0), terms, vec2<bool>(inverse != 0.0));
+        other_terms = select(vec2<f32>(0.0), other_terms, vec2<bool>(inverse != 0.0));
         var lacks = bitcast<vec2<u32>>(vec2<f32>(terms.y, other_terms.y));
         if (WEIGHT != Q6_K) { lacks.x = bitcast<u32>(terms.y + other_terms.y); }
         var all = terms.x + other_terms.x;
