@@ -500,7 +500,15 @@ fn check_refuses_a_wrong_kernel_of_the_users_own() {
     assert_eq!(code(&check(text)), 0);
     let wrong = check(&text.replace("x[i] + delta[i]", "x[i] - delta[i]"));
     assert_eq!(code(&wrong), 1);
-    assert!(String::from_utf8_lossy(&wrong.stdout).contains("repeat: lathe check"));
+    let said = String::from_utf8_lossy(&wrong.stdout);
+    let repeat = said.lines().find_map(|line| line.trim().strip_prefix("repeat: lathe ")).unwrap();
+    assert!(repeat.starts_with("check residual_add/naive --shape "), "{said}");
+    // What it says repeats the failure, compiled in the same way.
+    let words: Vec<&str> = repeat.split(' ').chain(["--unchecked-files"]).collect();
+    let again = lathe(&words);
+    assert_eq!(code(&again), 1);
+    let said = String::from_utf8_lossy(&again.stdout);
+    assert!(said.contains("repeat: ") && said.contains(" --unchecked-files"), "{said}");
     let broken = check("fn main() {");
     assert_eq!(code(&broken), 2);
     assert!(stderr(&broken).contains("mine.wgsl"), "{}", stderr(&broken));

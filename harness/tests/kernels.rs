@@ -34,7 +34,7 @@ fn every_variant(
         let result = check(gpu, &Pipelines::default(), kernel, variant, problem, seed)
             .map_err(|e| format!("{}/{}: {e}", kernel.name, variant.name))?;
         if let Verdict::Failed { reason, .. } = &result.verdict {
-            return Err(format!("{reason}\n  repeat: {}", result.reproducer()));
+            return Err(format!("{reason}\n  repeat: {}", result.reproducer(gpu.checks)));
         }
         results.push(result);
     }

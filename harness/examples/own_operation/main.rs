@@ -90,7 +90,7 @@ fn check_it() -> lathe_harness::Result<()> {
         let case = check(&gpu, &pipelines, kernel, &kernel.variants[0], &problem, seed)?;
         println!("{} {}: {:?}", case.kernel, case.shape, case.verdict);
         if !matches!(case.verdict, Verdict::Passed { .. }) {
-            return Err(lathe_harness::Error::CheckFailed(case.reproducer()));
+            return Err(lathe_harness::Error::CheckFailed(case.reproducer(gpu.checks)));
         }
     }
     Ok(())

@@ -14,7 +14,7 @@ use super::out;
 use crate::data::AdapterSummary;
 use crate::data::record::GoldenFile;
 use crate::error::{Error, Result};
-use crate::gpu::{Gpu, Pipelines};
+use crate::gpu::{Checks, Gpu, Pipelines};
 use crate::judge::check::{CaseResult, Verdict, check, check_plan, sweep, sweep_within};
 use crate::plan::PlanError;
 use crate::plan::user::{Operation, UserKernel, files_of, reflected};
@@ -140,13 +140,19 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
     if global.json {
         out::json(&report);
     } else {
-        print(&report);
+        print(&report, gpu.checks);
     }
     match report.failed {
         0 if report.passed == 0 => Err(Error::Unavailable {
             what: opts.target.clone().unwrap_or_else(|| "every variant".into()),
             adapter: report.adapter.name.clone(),
-            reason: "no case could run".into(),
+            reason: match report.cases.iter().find_map(|case| match &case.verdict {
+                Verdict::Unavailable { reason } => Some(reason),
+                _ => None,
+            }) {
+                Some(reason) => format!("no case could run, the first because {reason}"),
+                None => "no case could run".into(),
+            },
         }),
         0 => Ok(()),
         n => Err(Error::CheckFailed(format!("{n} of {} cases failed", report.cases.len()))),
@@ -264,7 +270,7 @@ fn shown_of<'a>(shown: &mut BTreeMap<(&'a str, &'a str), usize>, case: &'a CaseR
     *failed
 }
 
-fn print(report: &Report) {
+fn print(report: &Report, checks: Checks) {
     let mut t = table::table(
         &["kernel, variant", "passed", "failed", "n/a", "NMSE", "of bound"],
         &[1, 2, 3, 4, 5],
@@ -317,7 +323,7 @@ fn print(report: &Report) {
             Verdict::Failed { .. } if shown_of(&mut shown, case) > SHOWN => {}
             Verdict::Failed { reason, .. } => {
                 out::verdict(out::Tone::Bad, &format!("FAILED {reason}"));
-                outln!("  repeat: {}", case.reproducer());
+                outln!("  repeat: {}", case.reproducer(checks));
             }
             Verdict::Unavailable { reason } => {
                 let line = format!("unavailable {}/{}: {reason}", case.kernel, case.variant);

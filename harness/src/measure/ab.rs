@@ -122,7 +122,7 @@ pub fn kernels(
 ) -> Result<(Outcome, [AbSide; 2])> {
     let (count_a, _) = a.warm_up(bench.sample, Temperature::Cold)?;
     let (count_b, _) = b.warm_up(bench.sample, Temperature::Cold)?;
-    let count = count_a.max(count_b);
+    let count = together(count_a, count_b);
     let microseconds = |d: Duration| d.as_secs_f64() * 1e6 / count as f64;
     let mut watch = GpuWatch::new(a.gpu())?;
     let outcome = run(options, &mut watch, &mut |is_a, block| {
@@ -136,6 +136,13 @@ pub fn kernels(
         Ok(side.side(nmse))
     };
     Ok((outcome, [judged(a)?, judged(b)?]))
+}
+
+/// Invocations of a sample of both sides: as many as the faster one fills a sample with. Where the
+/// other is more than eight times as slow, a sample of it would take long for a verdict that is
+/// plain with fewer.
+fn together(a: u64, b: u64) -> u64 {
+    a.max(b).min(8 * a.min(b).max(1))
 }
 
 #[cfg(test)]
@@ -171,6 +178,14 @@ mod tests {
         let options = AbOptions { least_time: Duration::ZERO, ..AbOptions::new(false) };
         let outcome = run(&options, &mut watch, &mut |_, _| Ok(10.0)).expect("a run");
         (outcome, watch)
+    }
+
+    #[test]
+    fn a_slow_side_takes_no_more_than_eight_samples() {
+        assert_eq!(
+            [(100, 100), (100, 13), (100, 12), (3, 500), (0, 9)].map(|(a, b)| together(a, b)),
+            [100, 100, 96, 24, 8]
+        );
     }
 
     #[test]

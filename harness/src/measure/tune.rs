@@ -326,11 +326,7 @@ impl Child {
             None => std::env::current_exe().map_err(child_error)?,
         };
         let mut process = Command::new(command)
-            .args(match checks {
-                Checks::Files => None,
-                Checks::Everywhere => Some("--runtime-checks"),
-                Checks::Nowhere => Some("--unchecked-files"),
-            })
+            .args(checks.flag())
             .args(["--adapter", &adapter.index.to_string(), "tune-candidates"])
             .args([kernel.name, shape])
             .stdin(Stdio::piped())

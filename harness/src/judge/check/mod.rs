@@ -17,7 +17,7 @@ pub use draw::TOKENS_BEYOND;
 use crate::data::rng::Rng;
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
-use crate::gpu::{Gpu, Pipelines, Policy};
+use crate::gpu::{Checks, Gpu, Pipelines, Policy};
 use crate::judge::WorstElement;
 use crate::plan::recording::Part;
 use crate::plan::user::UserKernel;
@@ -101,8 +101,9 @@ pub struct CaseResult {
 }
 
 impl CaseResult {
-    /// The command that repeats this case alone.
-    pub fn reproducer(&self) -> String {
+    /// The command that repeats this case alone, as it was compiled.
+    pub fn reproducer(&self, checks: Checks) -> String {
+        let flag = checks.flag().map(|flag| format!(" {flag}")).unwrap_or_default();
         if let Some(operation) = &self.operation {
             let file = self.wgsl.as_ref().filter(|file| *file != operation);
             let file = file.map(|f| format!(" --wgsl {f}")).unwrap_or_default();
@@ -110,11 +111,11 @@ impl CaseResult {
                 "" => String::new(),
                 shape => format!(" --shape {shape}"),
             };
-            return format!("lathe check {operation}{shape}{file}");
+            return format!("lathe check {operation}{shape}{file}{flag}");
         }
         let file = self.wgsl.as_ref().map(|f| format!(" --wgsl {f}")).unwrap_or_default();
         format!(
-            "lathe check {}/{} --shape {} --seed {}{file}",
+            "lathe check {}/{} --shape {} --seed {}{file}{flag}",
             self.kernel, self.variant, self.shape, self.seed
         )
     }
@@ -341,7 +342,7 @@ pub fn check_others(
             others.outside.get_or_insert(format!("{why} at {}", result.shape));
         }
         if let Verdict::Failed { reason, .. } = &result.verdict {
-            let (shown, repeat) = (file.display(), result.reproducer());
+            let (shown, repeat) = (file.display(), result.reproducer(gpu.checks));
             if result.operation.is_some() {
                 let at = match result.shape.as_str() {
                     "" => String::new(),
