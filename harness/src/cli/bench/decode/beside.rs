@@ -92,14 +92,14 @@ impl Beside {
             return Err(bad(fault));
         };
         if !status.success() {
-            let said = end_of(stderr).map_err(failed)?;
+            let said = end_of(&stderr, KEPT).map_err(failed)?;
             let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
             let end = lines[lines.len().saturating_sub(SAID)..].join("\n  ");
             return Err(bad(format!("{status}, it said\n  {end}")));
         }
-        let text = end_of(stdout).map_err(failed)?;
+        let text = end_of(&stdout, MOST).map_err(failed)?;
         self.speeds.push(figure(&text, self.test).map_err(bad)?);
-        self.outputs.push(text);
+        self.outputs.push(end_of(&stdout, KEPT).map_err(failed)?);
         Ok(())
     }
 
@@ -143,12 +143,12 @@ fn runs(path: &Path) -> bool {
     path.is_file()
 }
 
-/// The end of what a file holds, without what moves a terminal's cursor.
-fn end_of(mut file: File) -> std::io::Result<String> {
+/// The last bytes of what a file holds, without what moves a terminal's cursor.
+fn end_of(mut file: &File, most: u64) -> std::io::Result<String> {
     let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(KEPT)))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(most)))?;
     let mut bytes = Vec::new();
-    file.take(KEPT).read_to_end(&mut bytes)?;
+    file.take(most).read_to_end(&mut bytes)?;
     let shown = |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c };
     Ok(String::from_utf8_lossy(&bytes).replace("\r\n", "\n").chars().map(shown).collect())
 }
@@ -245,7 +245,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         let long = "x".repeat(2 * KEPT as usize);
         file.write_all(format!("{long}a\x1b[2J\u{9b}b\tc\r\nd\n").as_bytes()).unwrap();
-        let kept = end_of(file).unwrap();
+        let kept = end_of(&file, KEPT).unwrap();
         assert!(kept.ends_with("xa\u{fffd}[2J\u{fffd}b\tc\nd\n"), "{kept:?}");
         assert!(kept.len() <= KEPT as usize + 8);
     }
