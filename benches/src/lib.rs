@@ -15,7 +15,7 @@ use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
 use lathe_harness::plan::select::Hints;
 use lathe_harness::{Error, Result};
-use lathe_kernels::{FloatFormat, Format, Kernel, Problem};
+use lathe_kernels::{FloatFormat, Format, Kernel, KvFormat, Problem};
 
 const SEED: u64 = 42;
 
@@ -137,7 +137,7 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
         let weights = Weights::load(&file, &config)?;
         let options = GraphOptions {
             context: STEPS + 4,
-            kv: FloatFormat::F16,
+            kv: KvFormat::F16,
             acts: FloatFormat::F32,
             chunks: lathe_harness::decode::Chunks::NONE,
             sequences: 1,

@@ -23,7 +23,7 @@ use lathe_harness::plan::Plan;
 use lathe_harness::plan::recording::{Content, Part, TensorId};
 use lathe_harness::plan::select::Hints;
 use lathe_kernels::phases::Grid;
-use lathe_kernels::{Capabilities, FloatFormat, Format, StateWord};
+use lathe_kernels::{Capabilities, FloatFormat, Format, KvFormat, StateWord};
 
 const GOLDENS: [&str; 6] = [
     "gemma3-tiny-f16",
@@ -81,12 +81,7 @@ impl Golden {
     }
 }
 
-fn build(
-    file: &Arc<ModelFile>,
-    caps: &Capabilities,
-    context: usize,
-    kv: FloatFormat,
-) -> DecodeGraph {
+fn build(file: &Arc<ModelFile>, caps: &Capabilities, context: usize, kv: KvFormat) -> DecodeGraph {
     build_with(file, caps, context, kv, None)
 }
 
@@ -94,7 +89,7 @@ fn build_with(
     file: &Arc<ModelFile>,
     caps: &Capabilities,
     context: usize,
-    kv: FloatFormat,
+    kv: KvFormat,
     runs: Option<Grid>,
 ) -> DecodeGraph {
     let config = file.config().unwrap();
@@ -103,7 +98,7 @@ fn build_with(
         context,
         kv,
         acts: FloatFormat::F32,
-        chunks: Chunks { most: 32, acts: kv },
+        chunks: Chunks { most: 32, ..Chunks::with_cache(kv) },
         sequences: 1,
         sampling: None,
         hints: Hints::new(),
@@ -149,7 +144,7 @@ fn nmse(expected: &[f32], got: &[f32]) -> f64 {
 fn cpu_executor_has_the_logits_of_transformers() {
     for name in GOLDENS {
         let golden = Golden::load(name);
-        for (kv, limit) in [(FloatFormat::F32, 1e-10), (FloatFormat::F16, 1e-5)] {
+        for (kv, limit) in [(KvFormat::F32, 1e-10), (KvFormat::F16, 1e-5)] {
             let graph = build(&golden.file, &Capabilities::minimal(), 64, kv);
             let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
             let (logits, greedy) = logits_of(&graph, &mut executor, &golden.forced());
@@ -166,7 +161,7 @@ fn gpu_executor_has_the_logits_of_transformers() {
     let Some(gpu) = common::own_gpu() else { return };
     for name in GOLDENS {
         let golden = Golden::load(name);
-        for (kv, limit) in [(FloatFormat::F32, 1e-8), (FloatFormat::F16, 1e-5)] {
+        for (kv, limit) in [(KvFormat::F32, 1e-8), (KvFormat::F16, 1e-5)] {
             // Heads and attention are two kernels in the first, one in the second.
             for context in [64, 200] {
                 let graph = build(&golden.file, &gpu.caps, context, kv);
@@ -177,6 +172,39 @@ fn gpu_executor_has_the_logits_of_transformers() {
                 assert!(error <= limit, "{name} {kv:?} {context}: {error:e}");
                 assert_eq!(greedy, golden.greedy, "{name} {kv:?} {context}");
             }
+        }
+    }
+}
+
+/// Rounding keys and values to 8 bits moves the logits, by as much on a device as in the reference.
+#[test]
+fn caches_of_q8_0_are_near_transformers_and_the_same_on_a_device() {
+    let gpu = common::own_gpu();
+    for name in ["gemma3-tiny-f16", "llama-tiny-q4km", "qwen3-tiny-q80"] {
+        let golden = Golden::load(name);
+        let kv = KvFormat::Q8_0;
+        let graph = build(&golden.file, &Capabilities::minimal(), 64, kv);
+        let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
+        let (on_cpu, _) = logits_of(&graph, &mut executor, &golden.forced());
+        let error = nmse(&golden.logits, &on_cpu);
+        eprintln!("{name} CPU {kv:?}: NMSE {error:.2e}");
+        assert!(error <= 2e-3 && error > 1e-9, "{name}: {error:e}");
+        let Some(gpu) = &gpu else { continue };
+        for context in [64, 200] {
+            let graph = build(&golden.file, &gpu.caps, context, kv);
+            let mut executor = on_gpu(gpu, &graph);
+            let (on_gpu, _) = logits_of(&graph, &mut executor, &golden.forced());
+            let error = nmse(&on_cpu, &on_gpu);
+            eprintln!("{name} GPU {context}: NMSE {error:.2e}");
+            assert!(error <= 1e-5, "{name} {context}: {error:e}");
+            // The prompt in chunks, its activations in f16.
+            let prompt = golden.prompt.len();
+            let options = RunOptions { generate: 1, ..golden.free(1) };
+            let (last, _) = logits_of(&graph, &mut executor, &options);
+            let vocab = last.len();
+            let error = nmse(&on_cpu[(prompt - 1) * vocab..][..vocab], &last);
+            eprintln!("{name} GPU {context}, chunks: NMSE {error:.2e}");
+            assert!(error <= session::logits_limit(&graph), "{name} {context}: {error:e}");
         }
     }
 }
@@ -201,7 +229,7 @@ fn gemmas_norms_are_made_by_their_readers_in_any_mixture_of_ways() {
         .map(|ways| (caps.clone(), ways))
     }) {
         let hints = hint.map(|kernel| (kernel.to_owned(), "naive".into())).into_iter().collect();
-        let options = GraphOptions { kv: FloatFormat::F32, hints, ..GraphOptions::of_step(64) };
+        let options = GraphOptions { kv: KvFormat::F32, hints, ..GraphOptions::of_step(64) };
         let graph = graph::build(&golden.file.path, &config, &weights, &caps, &options).unwrap();
         let recording = &graph.recording;
         let count = |name| recording.ops.iter().filter(|op| op.kernel().name == name).count();
@@ -238,7 +266,7 @@ fn layers_that_are_one_dispatch_have_the_logits_of_transformers() {
         let contexts: &[usize] = if name == "gemma3-tiny-q4km" { &[64, 200] } else { &[200] };
         for &context in contexts {
             let grid = Grid { groups: 1, invocations: 64, prefetch: 2 };
-            let kv = FloatFormat::F32;
+            let kv = KvFormat::F32;
             let graph = build_with(&golden.file, &gpu.caps, context, kv, Some(grid));
             let apart = build(&golden.file, &gpu.caps, context, kv);
             let recording = &graph.recording;
@@ -290,7 +318,7 @@ fn workgroups_that_wait_in_vain_end_in_an_error() {
 
     let golden = Golden::load("llama-tiny-q4km");
     let grid = Grid { groups: 64, invocations: 64, prefetch: 0 };
-    let graph = build_with(&golden.file, &gpu.caps, 64, FloatFormat::F32, Some(grid));
+    let graph = build_with(&golden.file, &gpu.caps, 64, KvFormat::F32, Some(grid));
     assert!(!graph.recording.runs.is_empty());
     let mut executor = on_gpu(&gpu, &graph);
     for _ in 0..2 {
@@ -320,13 +348,13 @@ fn prompts_in_chunks_have_the_logits_of_transformers() {
             .filter(|n| (2..tokens.len()).contains(n))
             .collect();
         assert!(lengths.len() > 8, "{lengths:?}");
-        for (kv, limit) in [(FloatFormat::F32, 1e-8), (FloatFormat::F16, 1e-5)] {
+        for (kv, limit) in [(KvFormat::F32, 1e-8), (KvFormat::F16, 1e-5)] {
             for most in [16, 64] {
                 let options = GraphOptions {
                     context: 100,
                     kv,
                     acts: FloatFormat::F32,
-                    chunks: Chunks { most, acts: kv },
+                    chunks: Chunks { most, ..Chunks::with_cache(kv) },
                     sequences: 1,
                     sampling: None,
                     hints: Hints::new(),
@@ -363,7 +391,7 @@ fn prompts_in_chunks_have_the_logits_of_transformers() {
 #[test]
 fn a_session_goes_on_where_it_stopped() {
     let golden = Golden::load("gemma3-tiny-f16");
-    let graph = build(&golden.file, &Capabilities::minimal(), 100, FloatFormat::F32);
+    let graph = build(&golden.file, &Capabilities::minimal(), 100, KvFormat::F32);
     let mut cpu = CpuExecutor::new(Arc::clone(&graph.recording));
     let mut executors: Vec<Box<dyn Execute>> = vec![Box::new(cpu_warm(&mut cpu, &graph, &golden))];
     if let Some(gpu) = common::own_gpu() {
@@ -409,7 +437,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
     ]
     .map(|(name, context)| {
         let golden = Golden::load(name);
-        let selected = build(&golden.file, &gpu.caps, context, FloatFormat::F32).selected;
+        let selected = build(&golden.file, &gpu.caps, context, KvFormat::F32).selected;
         (golden, context, selected)
     });
     let mut decoded = BTreeSet::new();
@@ -431,7 +459,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
             let hints = Hints::from([(kernel.name.to_owned(), variant.name.into())]);
             let options = GraphOptions {
                 context: *context,
-                kv: FloatFormat::F32,
+                kv: KvFormat::F32,
                 acts: FloatFormat::F32,
                 chunks: Chunks { most: 16, acts: FloatFormat::F32 },
                 sequences: 1,
@@ -483,7 +511,7 @@ fn tokens_do_not_depend_on_the_steps_in_a_submission() {
     let Some(gpu) = common::own_gpu() else { return };
     for name in GOLDENS {
         let golden = Golden::load(name);
-        let graph = build(&golden.file, &gpu.caps, 64, FloatFormat::F32);
+        let graph = build(&golden.file, &gpu.caps, 64, KvFormat::F32);
         let mut executor = on_gpu(&gpu, &graph);
         for steps in [1, 4, 7, 100] {
             let options = golden.free(steps);
@@ -503,7 +531,7 @@ fn tokens_do_not_depend_on_the_steps_in_a_submission() {
 #[test]
 fn a_run_after_a_reset_is_a_first_run_and_without_one_is_not() {
     let golden = Golden::load("gemma3-tiny-f16");
-    let graph = build(&golden.file, &Capabilities::minimal(), 200, FloatFormat::F32);
+    let graph = build(&golden.file, &Capabilities::minimal(), 200, KvFormat::F32);
     assert!(graph.caches.iter().any(|c| c.sliding), "the golden has sliding-window layers");
     assert!(graph.caches.iter().any(|c| !c.sliding), "and a global one");
     let mut cpu = CpuExecutor::new(Arc::clone(&graph.recording));
@@ -547,7 +575,7 @@ fn cpu_warm(cpu: &mut CpuExecutor, graph: &DecodeGraph, golden: &Golden) -> CpuE
 fn the_verifier_accepts_the_device_and_refuses_a_wrong_one() {
     let Some(gpu) = common::own_gpu() else { return };
     let golden = Golden::load("qwen3-tiny-bf16");
-    let mut graph = build(&golden.file, &gpu.caps, 64, FloatFormat::F32);
+    let mut graph = build(&golden.file, &gpu.caps, 64, KvFormat::F32);
     let options = RunOptions { generate: 4, prompts: Prompts::TokenByToken, ..golden.free(1) };
     let verify = |graph: &DecodeGraph| {
         let mut device = on_gpu(&gpu, graph);
@@ -572,7 +600,7 @@ fn diff_names_the_first_operation_that_is_off() {
     let Some(gpu) = common::own_gpu() else { return };
     for name in GOLDENS {
         let golden = Golden::load(name);
-        let mut graph = build(&golden.file, &gpu.caps, 200, FloatFormat::F16);
+        let mut graph = build(&golden.file, &gpu.caps, 200, KvFormat::F16);
         let begin = |graph: &DecodeGraph| {
             let mut executor = on_gpu(&gpu, graph);
             kv_cache::reset(&mut executor, &graph.caches, graph.state, 40).unwrap();
@@ -629,7 +657,7 @@ fn sabotage(graph: &mut DecodeGraph, gpu: &Gpu, kernel: &str, from: &str, to: &s
 #[test]
 fn runs_that_cannot_be_are_refused() {
     let golden = Golden::load("llama-tiny-f16");
-    let graph = build(&golden.file, &Capabilities::minimal(), 8, FloatFormat::F32);
+    let graph = build(&golden.file, &Capabilities::minimal(), 8, KvFormat::F32);
     let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
     let mut refuse = |options: RunOptions| {
         session::run(&graph, &mut executor, &options, &mut |_| {}).unwrap_err().to_string()
@@ -648,7 +676,7 @@ fn hints_win_or_fail_loudly() {
     let weights = Weights::load(&golden.file, &config).unwrap();
     let built = |kernel: &str, variant: &str| {
         let hints = Hints::from([(kernel.to_owned(), variant.into())]);
-        let (kv, acts) = (FloatFormat::F32, FloatFormat::F32);
+        let (kv, acts) = (KvFormat::F32, FloatFormat::F32);
         let options = GraphOptions {
             context: 8,
             kv,
@@ -685,7 +713,7 @@ fn an_explicit_attention_variant_wins_for_every_cache_and_context() {
         ..Capabilities::minimal()
     };
     let kernels = ["attention_decode", "attention_append"].map(lathe_kernels::kernel);
-    for kv in [FloatFormat::F32, FloatFormat::F16] {
+    for kv in [KvFormat::F32, KvFormat::F16] {
         for context in [16, 512, 4096] {
             let selected = |hints: Hints| {
                 let options = GraphOptions {
@@ -736,7 +764,7 @@ fn synthetic_models_decode_alike_on_both_executors() {
             let spec = SynthSpec { arch, quant, embed_quant, seed: 3 };
             write_synth(&spec, &path, &mut |_, _| {}).unwrap();
             let file = Arc::new(ModelFile::open(&path).unwrap());
-            let graph = build(&file, &gpu.caps, 48, FloatFormat::F16);
+            let graph = build(&file, &gpu.caps, 48, KvFormat::F16);
             let options = RunOptions {
                 prompt: vec![2, 5, 7],
                 generate: 38,

@@ -15,7 +15,7 @@ use lathe_harness::execute::GpuExecutor;
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
 use lathe_harness::plan::memory::{Memory, UPLOAD_BYTES, UPLOADS_IN_FLIGHT};
 use lathe_harness::plan::recording::{Content, Recording, TensorId};
-use lathe_kernels::FloatFormat;
+use lathe_kernels::KvFormat;
 
 const GOLDENS: [&str; 6] = [
     "gemma3-tiny-f16.gguf",
@@ -44,7 +44,7 @@ fn compiled(
     )
 }
 
-fn recording(gpu: &Gpu, model: &Model, kv: FloatFormat, most: usize) -> Arc<Recording> {
+fn recording(gpu: &Gpu, model: &Model, kv: KvFormat, most: usize) -> Arc<Recording> {
     let chunks = Some(Chunks { most, acts: kv });
     let options =
         SessionOptions { context: 96, kv, chunks, store: None, ..SessionOptions::default() };
@@ -66,7 +66,7 @@ fn prediction_is_what_is_allocated() {
         let model = Model::open(golden(name)).unwrap();
         // Compiling is what takes long here, and most of it is the same each time.
         let pipelines = Pipelines::default();
-        for kv in [FloatFormat::F16, FloatFormat::F32] {
+        for kv in [KvFormat::F16, KvFormat::F32] {
             for most in [0, 16, 64, 1024] {
                 let recording = recording(&gpu, &model, kv, most);
                 let predicted = Memory::of(&recording);
@@ -137,7 +137,7 @@ fn what_does_not_fit_is_refused_before_anything_is_allocated() {
     }
     let mut gpu = Gpu::open(None, Checks::Files).unwrap();
     let model = Model::open(golden("llama-tiny-f16.gguf")).unwrap();
-    let recording = recording(&gpu, &model, FloatFormat::F32, 64);
+    let recording = recording(&gpu, &model, KvFormat::F32, 64);
     let needed = Memory::of(&recording).total();
     let held = gpu.memory_in_use().allocated.unwrap_or(0);
     gpu.memory_limit = Some(held + needed);

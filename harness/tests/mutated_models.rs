@@ -21,7 +21,7 @@ use lathe_harness::model::gguf::{Value, ValueType};
 use lathe_harness::model::tokenizer::Tokenizer;
 use lathe_harness::model::{GgmlType, Gguf, ModelFile, describe};
 use lathe_harness::plan::select::Hints;
-use lathe_kernels::{Capabilities, FloatFormat};
+use lathe_kernels::{Capabilities, FloatFormat, KvFormat};
 
 /// Draws.
 struct Random(Rng);
@@ -305,7 +305,7 @@ fn decode(file: ModelFile) -> Result<usize> {
     let weights = Weights::load(&file, &config)?;
     let options = GraphOptions {
         context: 32.min(config.context_length),
-        kv: FloatFormat::F16,
+        kv: KvFormat::F16,
         acts: FloatFormat::F32,
         chunks: Chunks { most: 16, acts: FloatFormat::F16 },
         sequences: 1,

@@ -14,7 +14,7 @@ use lathe_harness::decode::{Chunks, DecodeGraph, Model, RunOptions, SessionOptio
 use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::model::tokenizer::Tokenizer;
-use lathe_kernels::FloatFormat;
+use lathe_kernels::KvFormat;
 use serde_json::Value;
 
 const GOLDENS: [&str; 6] = [
@@ -37,7 +37,7 @@ fn golden(name: &str) -> (Vec<u32>, Vec<f32>) {
     ([ids("prompt"), ids("greedy")].concat(), bytemuck::pod_collect_to_vec(&bytes))
 }
 
-fn graph(name: &str, gpu: Option<&Gpu>, context: usize, kv: FloatFormat) -> DecodeGraph {
+fn graph(name: &str, gpu: Option<&Gpu>, context: usize, kv: KvFormat) -> DecodeGraph {
     let model = Model::open(common::golden(&format!("{name}.gguf"))).unwrap();
     let chunks = Some(Chunks::NONE);
     let options = SessionOptions { context, kv, chunks, store: None, ..SessionOptions::default() };
@@ -94,7 +94,9 @@ fn tokens_have_the_likelihood_that_transformers_gives_them() {
         let expected = plain_nll(rows, scored);
         let mean = expected.iter().sum::<f64>() / expected.len() as f64;
         let text = Text::new(tokens[0], scored, scored.len(), None).unwrap();
-        for (kv, each, all) in [(FloatFormat::F32, 2e-4, 2e-5), (FloatFormat::F16, 2e-2, 2e-3)] {
+        for (kv, each, all) in
+            [(KvFormat::F32, 2e-4, 2e-5), (KvFormat::F16, 2e-2, 2e-3), (KvFormat::Q8_0, 2e-1, 2e-2)]
+        {
             let graph = graph(name, None, scored.len(), kv);
             let mut executor = on_cpu(&graph);
             let mut runner = Runner { graph: &graph, executor: &mut executor };
@@ -117,7 +119,7 @@ fn a_device_gives_the_likelihood_that_transformers_gives() {
         let (tokens, logits) = golden(name);
         let scored = &tokens[1..];
         let rows = &logits[..logits.len() / tokens.len() * scored.len()];
-        let graph = graph(name, Some(&gpu), scored.len(), FloatFormat::F32);
+        let graph = graph(name, Some(&gpu), scored.len(), KvFormat::F32);
         let recording = Arc::clone(&graph.recording);
         let pipelines = Pipelines::default();
         let mut executor =
@@ -141,7 +143,7 @@ fn windows_are_sequences_of_their_own() {
     let (start, window) = (2, 140);
     let text = Text::new(start, &tokens, window, None).unwrap();
     assert_eq!((text.windows().len(), text.tokens()), (2, 280));
-    let graph = graph(name, None, window, FloatFormat::F32);
+    let graph = graph(name, None, window, KvFormat::F32);
     let mut executor = on_cpu(&graph);
     let mut expected = Vec::new();
     for scored in text.windows() {
@@ -168,7 +170,7 @@ fn scores_beside_a_reference_are_those_of_a_plain_computation() {
     let (name, reference) = ("llama-tiny-q4km", "llama-tiny-f16");
     let tokens = &golden(name).0[..40];
     let (start, scored) = (tokens[0], &tokens[1..]);
-    let graphs = [name, reference].map(|n| graph(n, None, scored.len(), FloatFormat::F32));
+    let graphs = [name, reference].map(|n| graph(n, None, scored.len(), KvFormat::F32));
     let mut executors = [on_cpu(&graphs[0]), on_cpu(&graphs[1])];
     let fed = &tokens[..scored.len()];
     let rows = [0, 1].map(|i| observed(&graphs[i], &mut executors[i], fed));
@@ -255,7 +257,7 @@ fn the_command_reports_what_the_library_measures() {
     let tokens = opened.tokenizer().unwrap().encode(TEXT, false).unwrap();
     assert!(tokens.len() > 32, "{}", tokens.len());
     let cut = Text::new(opened.config.bos.unwrap(), &tokens, 32, None).unwrap();
-    let graph = graph("llama-tiny-f16", None, 32, FloatFormat::F16);
+    let graph = graph("llama-tiny-f16", None, 32, KvFormat::F16);
     let mut executor = on_cpu(&graph);
     let mut runner = Runner { graph: &graph, executor: &mut executor };
     let quality = perplexity::measure(&mut runner, &cut, &mut |_| {}).unwrap();

@@ -26,7 +26,7 @@ use lathe_harness::plan::run::Runs;
 use lathe_harness::plan::select::Hints;
 use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_kernels::phases::Grid;
-use lathe_kernels::{Capabilities, FloatFormat, Format};
+use lathe_kernels::{Capabilities, Format, KvFormat};
 
 const GOLDENS: [&str; 6] = [
     "gemma3-tiny-f16",
@@ -161,7 +161,7 @@ const TOO_MANY: Grid = Grid { groups: 64, invocations: 64, prefetch: 0 };
 fn session_options(runs: Runs) -> SessionOptions {
     SessionOptions {
         context: 64,
-        kv: FloatFormat::F32,
+        kv: KvFormat::F32,
         store: None,
         steps_per_submit: 4,
         runs,
@@ -398,8 +398,8 @@ fn three_ways(gpu: &Arc<Gpu>, name: &str, prompt: &[u32], most: usize) {
                 .into(),
         };
         let options = GraphOptions {
-            kv: FloatFormat::F32,
-            chunks: Chunks::with_cache(FloatFormat::F32),
+            kv: KvFormat::F32,
+            chunks: Chunks::with_cache(KvFormat::F32),
             hints,
             runs,
             ..GraphOptions::of_step(context)

@@ -15,7 +15,7 @@ use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::export::{ExportSpec, write_gguf};
-use lathe_kernels::{FloatFormat, Format};
+use lathe_kernels::{Format, KvFormat};
 use serde_json::Value;
 
 fn read(name: &str) -> String {
@@ -48,7 +48,7 @@ fn float(value: &Value) -> f64 {
 }
 
 fn options(context: usize) -> SessionOptions {
-    let kv = FloatFormat::F32;
+    let kv = KvFormat::F32;
     SessionOptions { context, kv, store: None, ..SessionOptions::default() }
 }
 

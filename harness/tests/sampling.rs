@@ -16,7 +16,7 @@ use lathe_harness::plan::Plan;
 use lathe_harness::plan::recording::{Content, Label, Recording};
 use lathe_harness::plan::select::Hints;
 use lathe_kernels::sample::Sample;
-use lathe_kernels::{Capabilities, FloatFormat, Params, Problem, State, StateWord};
+use lathe_kernels::{Capabilities, FloatFormat, KvFormat, Params, Problem, State, StateWord};
 use lathe_reference::sample;
 
 const SEED: u32 = 5;
@@ -216,7 +216,7 @@ fn built(name: &str, caps: &Capabilities, sampling: Option<Sampling>) -> DecodeG
     let weights = Weights::load(&file, &config).unwrap();
     let options = GraphOptions {
         context: 64,
-        kv: FloatFormat::F32,
+        kv: KvFormat::F32,
         acts: FloatFormat::F32,
         chunks: lathe_harness::decode::Chunks { most: 16, acts: FloatFormat::F32 },
         sequences: 1,

@@ -13,7 +13,7 @@ use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
 use lathe_harness::gpu::{Pipelines, Policy};
 use lathe_harness::model::ModelFile;
 use lathe_harness::plan::select::Hints;
-use lathe_kernels::{Capabilities, FloatFormat};
+use lathe_kernels::{Capabilities, FloatFormat, KvFormat};
 
 /// Steps after the longest prompt: over the edge of Gemma's windows.
 const STEPS: usize = 12;
@@ -33,7 +33,7 @@ fn golden(name: &str) -> Golden {
     }
 }
 
-fn build(golden: &Golden, caps: &Capabilities, n: usize, kv: FloatFormat) -> Result<DecodeGraph> {
+fn build(golden: &Golden, caps: &Capabilities, n: usize, kv: KvFormat) -> Result<DecodeGraph> {
     let config = golden.file.config()?;
     let weights = Weights::load(&golden.file, &config)?;
     let options = GraphOptions {
@@ -64,7 +64,7 @@ fn prompts(golden: &Golden, n: usize) -> Vec<Vec<u32>> {
 /// Every sequence alone and all together. The largest NMSE of logits after the last step.
 fn together_as_alone(
     golden: &Golden,
-    (caps, n, kv): (&Capabilities, usize, FloatFormat),
+    (caps, n, kv): (&Capabilities, usize, KvFormat),
     executor: impl Fn(&DecodeGraph) -> Box<dyn Execute>,
 ) -> f64 {
     let graph = build(golden, caps, n, kv).unwrap();
@@ -116,9 +116,9 @@ fn sequences_choose_what_they_choose_alone_on_the_cpu() {
         let cpu = |graph: &DecodeGraph| -> Box<dyn Execute> {
             Box::new(CpuExecutor::new(Arc::clone(&graph.recording)))
         };
-        for kv in [FloatFormat::F32, FloatFormat::F16] {
+        for kv in [KvFormat::F32, KvFormat::F16] {
             let worst = together_as_alone(&golden, (&Capabilities::minimal(), 3, kv), cpu);
-            let limit = if kv == FloatFormat::F32 { 1e-10 } else { 1e-5 };
+            let limit = if kv == KvFormat::F32 { 1e-10 } else { 1e-5 };
             assert!(worst < limit, "{name} {kv:?}: {worst:e}");
         }
     }
@@ -127,7 +127,7 @@ fn sequences_choose_what_they_choose_alone_on_the_cpu() {
 #[test]
 fn sequences_choose_what_they_choose_alone_on_the_gpu() {
     let Some(gpu) = common::gpu() else { return };
-    let (f32s, f16s) = (FloatFormat::F32, FloatFormat::F16);
+    let (f32s, f16s) = (KvFormat::F32, KvFormat::F16);
     for (name, n, kv) in [
         ("gemma3-tiny-f16", 8, f32s),
         ("llama-tiny-f16", 5, f16s),
@@ -160,8 +160,8 @@ fn what_cannot_be_run_together_is_refused() {
         Err(Error::Usage(why)) => why,
         other => panic!("{other:?}"),
     };
-    assert!(said(build(&golden, &caps, 0, FloatFormat::F32)).contains("0 sequences"));
-    let graph = build(&golden, &caps, 2, FloatFormat::F32).unwrap();
+    assert!(said(build(&golden, &caps, 0, KvFormat::F32)).contains("0 sequences"));
+    let graph = build(&golden, &caps, 2, KvFormat::F32).unwrap();
     let mut cpu = CpuExecutor::new(Arc::clone(&graph.recording));
     let mut why =
         |prompts: &[Vec<u32>], steps| match sequences::run(&graph, &mut cpu, prompts, steps, 1) {

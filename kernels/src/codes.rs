@@ -80,7 +80,7 @@ codes! {
         Q6K = "q6_k",
     }
 
-    /// Storage format of activations, caches and plain values.
+    /// Storage format of activations and plain values.
     FloatFormat("") {
         /// 32-bit floats.
         F32 = "f32",
@@ -88,6 +88,17 @@ codes! {
         F16 = "f16",
         /// The upper half of 32-bit floats; only `cast` reads and writes it.
         Bf16 = "bf16",
+    }
+
+    /// Storage format of a KV cache's vectors, each a head's key or value of one token.
+    KvFormat("KV_") {
+        /// 32-bit floats.
+        F32 = "f32",
+        /// 16-bit floats.
+        F16 = "f16",
+        /// 8-bit quants, one f16 scale per 32 of a vector, as ggml's blocks of this name; the
+        /// scales lie behind the vector's quants.
+        Q8_0 = "q8_0",
     }
 
     /// Layout of packed weight rows in device memory. A row never shares 16 bytes with another.
@@ -215,7 +226,7 @@ impl Format {
 }
 
 impl FloatFormat {
-    /// What kernels store activations and caches in.
+    /// What kernels store activations in.
     pub const STORED: &'static [FloatFormat] = Self::ALL.split_at(2).0;
 
     /// Bytes of one value.
@@ -226,6 +237,32 @@ impl FloatFormat {
         }
     }
 }
+
+impl KvFormat {
+    /// Values of a chunk, which lanes load at a time: 16 bytes, or of q8_0 eight quants and their
+    /// scale.
+    pub const fn chunk_values(self) -> usize {
+        match self {
+            KvFormat::F32 => 4,
+            KvFormat::F16 | KvFormat::Q8_0 => 8,
+        }
+    }
+
+    /// Bytes of a vector of `head_dim` values with its scales, which take whole chunks of 16 bytes
+    /// behind whole chunks of quants.
+    pub const fn vector_bytes(self, head_dim: usize) -> usize {
+        match self {
+            KvFormat::F32 => 4 * head_dim,
+            KvFormat::F16 => 2 * head_dim,
+            KvFormat::Q8_0 => {
+                16 * (head_dim.div_ceil(16) + head_dim.div_ceil(KV_BLOCK).div_ceil(8))
+            }
+        }
+    }
+}
+
+/// Values of a vector of q8_0 that share a scale.
+pub const KV_BLOCK: usize = 32;
 
 impl NormOffset {
     /// What is added to the norm's weight.

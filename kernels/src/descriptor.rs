@@ -11,7 +11,7 @@ use std::fmt;
 
 use crate::adapter::Capabilities;
 use crate::codes::{FloatFormat, Format, Order, Packing};
-use crate::layout::RopeSpec;
+use crate::layout::{KvVectors, RopeSpec};
 use crate::param::{Param, Params, Problem, Shape, ShapeError, State};
 use crate::phases::Grid;
 
@@ -232,8 +232,8 @@ pub enum Elem {
     /// Activations or plain values, 16-bit ones two to a word. What a kernel reads of them beyond
     /// their length is padding.
     Floats(FloatFormat),
-    /// KV cache values.
-    Kv(FloatFormat),
+    /// Vectors of a KV cache.
+    Kv(KvVectors),
     /// Packed weight rows.
     Weights(Matrix),
     /// `(cos, sin)` pairs.

@@ -3,7 +3,7 @@
 
 use half::{bf16, f16};
 
-use crate::codes::{FloatFormat, Format, Order, Packing, RopeFactors};
+use crate::codes::{FloatFormat, Format, KV_BLOCK, KvFormat, Order, Packing, RopeFactors};
 
 /// Every tensor is allocated in multiples of this many bytes, so that a kernel may load the last
 /// elements of a vector whole. What lies in the padding is undefined; kernels mask it.
@@ -335,6 +335,84 @@ impl FloatFormat {
             FloatFormat::F16 => halves().map(|b| f16::from_le_bytes(b).to_f32()).collect(),
             FloatFormat::Bf16 => halves().map(|b| bf16::from_le_bytes(b).to_f32()).collect(),
         }
+    }
+}
+
+/// How the vectors of a KV cache are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvVectors {
+    /// Storage.
+    pub format: KvFormat,
+    /// Values of a vector.
+    pub head_dim: usize,
+}
+
+impl KvVectors {
+    /// Bytes of a vector.
+    pub const fn bytes(self) -> usize {
+        self.format.vector_bytes(self.head_dim)
+    }
+
+    /// Bytes of the vectors that hold `len` values.
+    pub const fn bytes_of(self, len: usize) -> usize {
+        match self.format {
+            KvFormat::Q8_0 => len / self.head_dim * self.bytes(),
+            KvFormat::F32 => 4 * len,
+            KvFormat::F16 => 2 * len,
+        }
+    }
+
+    /// Vectors as stored.
+    pub fn encode(self, values: &[f32]) -> Vec<u8> {
+        match self.format {
+            KvFormat::F32 => FloatFormat::F32.encode(values),
+            KvFormat::F16 => FloatFormat::F16.encode(values),
+            KvFormat::Q8_0 => {
+                let mut bytes = Vec::with_capacity(self.bytes_of(values.len()));
+                for vector in values.chunks_exact(self.head_dim) {
+                    let begin = bytes.len();
+                    let blocks = vector.chunks(KV_BLOCK);
+                    let scales: Vec<f16> = blocks
+                        .map(|block| {
+                            let most = block.iter().fold(0f32, |most, v| most.max(v.abs()));
+                            let inverse = if most > 0.0 { 127.0 / most } else { 0.0 };
+                            let quants = block.iter().map(|v| (v * inverse).round_ties_even());
+                            bytes.extend(quants.map(|q| (q as i8).to_le_bytes()[0]));
+                            f16::from_f32(most / 127.0)
+                        })
+                        .collect();
+                    bytes.resize(begin + 16 * self.head_dim.div_ceil(16), 0);
+                    bytes.extend(scales.iter().flat_map(|scale| scale.to_le_bytes()));
+                    bytes.resize(begin + self.bytes(), 0);
+                }
+                bytes
+            }
+        }
+    }
+
+    /// The first `len` stored values, widened.
+    pub fn decode(self, bytes: &[u8], len: usize) -> Vec<f32> {
+        match self.format {
+            KvFormat::F32 => FloatFormat::F32.decode(bytes, len),
+            KvFormat::F16 => FloatFormat::F16.decode(bytes, len),
+            KvFormat::Q8_0 => {
+                let mut values = Vec::with_capacity(len);
+                for vector in bytes.chunks_exact(self.bytes()).take(len / self.head_dim) {
+                    let (quants, scales) = vector.split_at(16 * self.head_dim.div_ceil(16));
+                    let blocks = quants[..self.head_dim].chunks(KV_BLOCK);
+                    for (block, scale) in blocks.zip(scales.chunks_exact(2)) {
+                        let scale = f16::from_le_bytes([scale[0], scale[1]]).to_f32();
+                        values.extend(block.iter().map(|q| f32::from(*q as i8) * scale));
+                    }
+                }
+                values
+            }
+        }
+    }
+
+    /// The stored values nearest to `values`, whole vectors.
+    pub fn round(self, values: &[f32]) -> Vec<f32> {
+        self.decode(&self.encode(values), values.len())
     }
 }
 

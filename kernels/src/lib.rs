@@ -30,7 +30,7 @@ pub use descriptor::{
     Binding, Case, Constants, Cost, Declaration, Draw, Elem, Kernel, KernelBinding, KernelVariant,
     Matrix, Role, Stage, Tolerance, Variant,
 };
-pub use layout::{Plane, RopeSpec, StateWord};
+pub use layout::{KvVectors, Plane, RopeSpec, StateWord};
 pub use param::{Param, ParamKind, Params, Problem, Shape, ShapeError, State};
 pub use reflect::{ReflectError, Reflection};
 pub use registry::{

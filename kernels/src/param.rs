@@ -6,8 +6,8 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use crate::codes::{
-    Activation, Beta, FloatFormat, Format, HeadPart, Norm, NormOffset, Order, Packing, QueryRow,
-    RopeFactors, RopeStyle, TablePart, TokensOf, WindowWay,
+    Activation, Beta, FloatFormat, Format, HeadPart, KvFormat, Norm, NormOffset, Order, Packing,
+    QueryRow, RopeFactors, RopeStyle, TablePart, TokensOf, WindowWay,
 };
 
 /// How a parameter is read, swept and printed.
@@ -116,6 +116,7 @@ choices!(
     FloatFormat,
     Format,
     HeadPart,
+    KvFormat,
     Norm,
     NormOffset,
     Order,

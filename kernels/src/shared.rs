@@ -157,8 +157,8 @@ pub const ROPE_FACTORS: Typed<RopeFactors> = choice(
 .before(&["FACTORS"]);
 
 /// Format of a cache.
-pub const KV_FORMAT: Typed<FloatFormat> =
-    choice("KV_FORMAT", "storage format of the cache", &FloatFormat::STORED).before(&["KV"]);
+pub const KV_FORMAT: Typed<KvFormat> =
+    choice("KV_FORMAT", "storage format of the cache", &KvFormat::ALL).before(&["KV"]);
 
 /// Factor on attention's scores.
 pub const SCALE: Typed<f32> =

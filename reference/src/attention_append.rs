@@ -7,9 +7,10 @@
 //! before the cancellation.
 //!
 //! A cache of f16 rounds the new key and value by up to a step, of a direction that is not ours to
-//! say. A relative error δ of both moves the new slot's score by at most δ·S, its weight p by
-//! p·S·δ, all others' by as much together, and its own term by p·|V|·δ: the absolute allowance is
-//! δ·p·(|Vd| + S·(|Vd| + Σᵢ pᵢ·|Vᵢd|)).
+//! say; of q8_0 a value half way between two quants becomes either. Errors of up to εd in the key
+//! and δd in the value move the new slot's score by at most E = |scale|·Σd |q|d·εd, its weight p by
+//! p·E, all others' by as much together, and its own term by p·δd: the absolute allowance is
+//! p·(δd + E·(|Vd| + Σᵢ pᵢ·|Vᵢd|)).
 
 use crate::Expected;
 use crate::attention_decode::Attention;
@@ -17,7 +18,7 @@ use crate::kv_append::CacheShape;
 use crate::qkv_rope_append::Token;
 
 /// Attention of `token` over caches (kv_heads × capacity × head_dim) that hold it already, as the
-/// last of `attention.seen`. `step` is the largest relative rounding of what the caches store: δ.
+/// last of `attention.seen`. `errors` are those of the new key and value, kv_heads × head_dim each.
 ///
 /// # Panics
 /// When the token or a cache has not the size that `cache` and `attention` say.
@@ -27,7 +28,7 @@ pub fn attention_append(
     v_cache: &[f32],
     cache: &CacheShape,
     attention: &Attention,
-    step: f64,
+    errors: [&[f64]; 2],
 ) -> Expected {
     let &Attention { heads, scale, seen } = attention;
     let d = cache.head_dim;
@@ -35,6 +36,7 @@ pub fn attention_append(
     assert_eq!(token.k.value.len(), cache.kv_heads * d, "elements of the keys");
     assert_eq!(k_cache.len(), cache.elements(), "elements of the key cache");
     assert_eq!(v_cache.len(), cache.elements(), "elements of the value cache");
+    assert!(errors.iter().all(|of| of.len() == cache.kv_heads * d), "errors of the new row");
     assert!(heads.is_multiple_of(cache.kv_heads), "{heads} heads over {} kv heads", cache.kv_heads);
     assert!(seen > 0, "no token to attend to");
     let slots = seen.min(cache.capacity);
@@ -73,11 +75,14 @@ pub fn attention_append(
                 *magnitude += term.abs();
             }
         }
-        let (p, size) = (weights[new] / total, sizes[new]);
+        let p = weights[new] / total;
+        let [k_error, v_error] = errors.map(|all| &all[kv_head * d..][..d]);
+        let terms = (0..d).map(|i| q_size[i].max(q[i].abs()) * k_error[i]);
+        let moved = scale.abs() * terms.sum::<f64>();
         let row = &v_cache[cache.row(kv_head, new)];
-        for ((absolute, output), &v) in y.absolute[own].iter_mut().zip(&*magnitude).zip(row) {
-            let v = f64::from(v).abs();
-            *absolute = step * p * (v + size * (v + output));
+        let outputs = magnitude.iter().zip(row).zip(v_error);
+        for (absolute, ((output, v), error)) in y.absolute[own].iter_mut().zip(outputs) {
+            *absolute = p * (error + moved * (f64::from(v.abs()) + output));
         }
         let largest_size = sizes.iter().copied().fold(0.0, f64::max);
         for magnitude in magnitude {
@@ -98,6 +103,10 @@ mod tests {
     const STEP: f64 = 1.0 / 1024.0;
     const SHAPE: CacheShape = CacheShape { kv_heads: 1, capacity: 2, head_dim: 1 };
 
+    fn errors(values: &[f32]) -> Vec<f64> {
+        values.iter().map(|v| STEP * f64::from(v.abs())).collect()
+    }
+
     fn token(q: &[f32], k: &[f32]) -> Token {
         let with_size =
             |v: &[f32]| v.iter().map(|v| (f64::from(*v), f64::from(v.abs()))).collect::<Expected>();
@@ -116,7 +125,7 @@ mod tests {
             &[4.0, 8.0],
             &SHAPE,
             &attention,
-            STEP,
+            [&errors(&[ln_3]), &errors(&[8.0])],
         );
         assert_relative_eq!(y.value[0], 7.0, epsilon = 1e-6);
         assert_relative_eq!(y.magnitude[0], 7.0 * (1.0 + 2.0 * f64::from(ln_3)), epsilon = 1e-5);
@@ -132,8 +141,9 @@ mod tests {
         // The third token of a cache of two lies in slot 0.
         let attention = Attention { heads: 1, scale: 1.0, seen: 3 };
         let k = [100.0, 0.0];
-        let y =
-            attention_append(&token(&[1.0], &[100.0]), &k, &[4.0, 8.0], &SHAPE, &attention, STEP);
+        let errors = [&errors(&[100.0])[..], &errors(&[4.0])];
+        let token = token(&[1.0], &[100.0]);
+        let y = attention_append(&token, &k, &[4.0, 8.0], &SHAPE, &attention, errors);
         assert_relative_eq!(y.value[0], 4.0, epsilon = 1e-12);
         assert!(y.absolute[0] > STEP * 4.0, "the weight is all slot 0's");
     }
@@ -150,7 +160,9 @@ mod tests {
             let attention = Attention { heads: 4, scale: 0.4, seen };
             let new = (seen - 1) % 5;
             let keys: Vec<f32> = (0..2).flat_map(|h| k[shape.row(h, new)].to_vec()).collect();
-            let y = attention_append(&token(&q, &keys), &k, &v, &shape, &attention, STEP);
+            let none = vec![0.0; keys.len()];
+            let token = token(&q, &keys);
+            let y = attention_append(&token, &k, &v, &shape, &attention, [&none, &none]);
             let decode = attention_decode(&q, &k, &v, &shape, &attention);
             for (a, b) in y.value.iter().zip(&decode.value) {
                 assert_relative_eq!(*a, *b, epsilon = 1e-12);
@@ -171,7 +183,10 @@ mod tests {
             let attention = Attention { heads: 1, scale: 0.4, seen: 5 };
             let step = STEP as f32;
             let new = shape.row(0, 4);
-            let y = attention_append(&token(&q, &k[new.clone()]), &k, &v, &shape, &attention, STEP);
+            let off = [&k, &v].map(|of| errors(&of[new.clone()]));
+            let token = token(&q, &k[new.clone()]);
+            let off = [&off[0][..], &off[1]];
+            let y = attention_append(&token, &k, &v, &shape, &attention, off);
             let (mut near_k, mut near_v) = (k.clone(), v.clone());
             for (i, at) in new.enumerate() {
                 near_k[at] *= if signs[i] { 1.0 + step } else { 1.0 - step };

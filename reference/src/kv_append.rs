@@ -6,6 +6,9 @@
 //!
 //! The rounding, to nearest even, is the one `f16` store itself, so an f16 cache is compared
 //! exactly, and here it is held widened to `f32` again.
+//!
+//! A cache of q8_0 has, of every 32 neighbours of a vector, a scale s, their largest magnitude over
+//! 127 rounded to f16, and quants, the values in units of the unrounded scale rounded to integers.
 
 use half::f16;
 
@@ -16,6 +19,69 @@ pub enum KvFormat {
     F32,
     /// IEEE binary16.
     F16,
+    /// Integers of 8 bits, a scale in f16 for every 32 of a vector.
+    Q8_0,
+}
+
+impl KvFormat {
+    /// Rounds a vector.
+    pub fn round(self, vector: &mut [f32]) {
+        match self {
+            KvFormat::F32 => {}
+            KvFormat::F16 => vector.iter_mut().for_each(|v| *v = f16::from_f32(*v).to_f32()),
+            KvFormat::Q8_0 => {
+                for block in vector.chunks_mut(BLOCK) {
+                    let scale = largest(block) / 127.0;
+                    let stored = f16::from_f32(scale).to_f32();
+                    for v in block {
+                        let quant = if scale > 0.0 { (*v / scale).round_ties_even() } else { 0.0 };
+                        *v = stored * quant;
+                    }
+                }
+            }
+        }
+    }
+
+    /// By how much what a vector is stored as may differ from its values, whichever way is rounded
+    /// that WGSL leaves open: a step of f16; of q8_0 half a quant, and a step of f16 of the scale.
+    pub fn error(self, vector: &[f32]) -> Vec<f64> {
+        let step = |v: &f32| f64::from(v.abs()) / 1024.0;
+        match self {
+            KvFormat::F32 => vec![0.0; vector.len()],
+            KvFormat::F16 => vector.iter().map(step).collect(),
+            KvFormat::Q8_0 => {
+                let blocks = vector.chunks(BLOCK);
+                blocks
+                    .flat_map(|block| block.iter().map(|v| 0.51 * quant(block) + step(v)))
+                    .collect()
+            }
+        }
+    }
+
+    /// By how much two ways to store a vector may differ from each other, where both round well:
+    /// of q8_0 a value half way between two quants becomes either.
+    pub fn ambiguity(self, vector: &[f32]) -> Vec<f64> {
+        let mut error = self.error(vector);
+        if self == KvFormat::Q8_0 {
+            for (error, block) in error.chunks_mut(BLOCK).zip(vector.chunks(BLOCK)) {
+                error.iter_mut().for_each(|e| *e += 0.51 * quant(block));
+            }
+        }
+        error
+    }
+}
+
+/// Values that share a scale.
+const BLOCK: usize = 32;
+
+fn largest(block: &[f32]) -> f32 {
+    block.iter().fold(0.0, |most, v| most.max(v.abs()))
+}
+
+/// What a quant stands for, and the scale's smallest step in f16, which 127 of them take.
+fn quant(block: &[f32]) -> f64 {
+    let smallest = 127.0 * 2f64.powi(-24);
+    f64::from(largest(block)) / 127.0 + smallest
 }
 
 /// A cache of kv_heads × capacity × head_dim elements.
@@ -58,12 +124,9 @@ pub fn kv_append(
     let slot = position as usize % shape.capacity;
     for head in 0..shape.kv_heads {
         let new = &new[head * shape.head_dim..][..shape.head_dim];
-        for (stored, &x) in cache[shape.row(head, slot)].iter_mut().zip(new) {
-            *stored = match format {
-                KvFormat::F32 => x,
-                KvFormat::F16 => f16::from_f32(x).to_f32(),
-            };
-        }
+        let stored = &mut cache[shape.row(head, slot)];
+        stored.copy_from_slice(new);
+        format.round(stored);
     }
 }
 
@@ -93,7 +156,42 @@ mod tests {
         assert_eq!(cache, [1.0, 1.0 + 2.0 * step, f32::INFINITY]);
     }
 
+    #[test]
+    fn blocks_by_hand() {
+        // 33 values: the first block's scale is 254 / 127 = 2, the second's 1 / 127 in f16.
+        let mut vector = vec![0.0; 33];
+        (vector[0], vector[1], vector[2], vector[32]) = (254.0, -3.0, 4.9, -1.0);
+        KvFormat::Q8_0.round(&mut vector);
+        // -1.5 quants are a tie and become -2, 2.45 become 2.
+        assert_eq!(vector[..4], [254.0, -4.0, 4.0, 0.0]);
+        assert_eq!(vector[32], -127.0 * f16::from_f32(1.0 / 127.0).to_f32());
+        let mut nothing = [0.0, -0.0];
+        KvFormat::Q8_0.round(&mut nothing);
+        assert_eq!(nothing, [0.0; 2]);
+    }
+
     proptest! {
+        #[test]
+        fn what_is_stored_is_near_and_stays(
+            values in prop::collection::vec(-9.0f32..9.0, 1..80),
+            exponent in -30i32..12,
+        ) {
+            let values: Vec<f32> = values.iter().map(|v| v * 2f32.powi(exponent)).collect();
+            for format in [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0] {
+                let mut stored = values.clone();
+                format.round(&mut stored);
+                for ((stored, v), error) in stored.iter().zip(&values).zip(format.error(&values)) {
+                    let off = (f64::from(*stored) - f64::from(*v)).abs();
+                    // What f16 loses below its normal numbers is said for q8_0 alone.
+                    let most = if format == KvFormat::F16 { error + 2f64.powi(-24) } else { error };
+                    prop_assert!(off <= most, "{off} > {most} of {v} in {format:?}");
+                }
+                let mut again = stored.clone();
+                format.round(&mut again);
+                prop_assert_eq!(again, stored);
+            }
+        }
+
         #[test]
         fn keeps_the_last_capacity_tokens(capacity in 1usize..6, tokens in 1u32..20) {
             let shape = CacheShape { kv_heads: 1, capacity, head_dim: 1 };

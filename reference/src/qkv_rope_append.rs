@@ -7,7 +7,7 @@
 //! Magnitudes: those of the rotation; 0 for what is only copied.
 
 use crate::Expected;
-use crate::kv_append::CacheShape;
+use crate::kv_append::{CacheShape, KvFormat};
 use crate::qk_norm_rope::qk_norm_rope;
 use crate::rope::Rope;
 
@@ -42,11 +42,18 @@ pub fn qkv_rope_append(
     Token { q: rotated(q, 0), k: rotated(k, 1), v: Expected::exact(v) }
 }
 
-/// Puts `new` (kv_heads × head_dim) into the slot of `position` of a cache.
+/// Puts `new` (kv_heads × head_dim) into the slot of `position` of a cache. Where its format has
+/// blocks, what storing may move a value by is its absolute allowance.
 ///
 /// # Panics
 /// When `cache` or `new` has not the size that `shape` says.
-pub fn store(cache: &mut Expected, new: &Expected, shape: &CacheShape, position: u32) {
+pub fn store(
+    cache: &mut Expected,
+    new: &Expected,
+    shape: &CacheShape,
+    position: u32,
+    format: KvFormat,
+) {
     assert_eq!(cache.value.len(), shape.elements(), "elements of the cache");
     assert_eq!(new.value.len(), shape.kv_heads * shape.head_dim, "elements of the token");
     let slot = position as usize % shape.capacity;
@@ -54,7 +61,12 @@ pub fn store(cache: &mut Expected, new: &Expected, shape: &CacheShape, position:
         let (row, from) = (shape.row(head, slot), head * shape.head_dim);
         let token = from..from + shape.head_dim;
         cache.value[row.clone()].copy_from_slice(&new.value[token.clone()]);
-        cache.magnitude[row].copy_from_slice(&new.magnitude[token]);
+        cache.magnitude[row.clone()].copy_from_slice(&new.magnitude[token.clone()]);
+        if format == KvFormat::Q8_0 {
+            let vector: Vec<f32> = new.value[token].iter().map(|v| *v as f32).collect();
+            cache.absolute.resize(cache.value.len(), 0.0);
+            cache.absolute[row].copy_from_slice(&format.error(&vector));
+        }
     }
 }
 
@@ -80,7 +92,7 @@ mod tests {
         assert_eq!(token.v, Expected::exact(&[5.0, 6.0]));
         // Position 4 of 3 slots is slot 1.
         let mut after = Expected::exact(&[1.0; 6]);
-        store(&mut after, &token.v, &cache, 4);
+        store(&mut after, &token.v, &cache, 4, KvFormat::F16);
         assert_eq!(after, Expected::exact(&[1.0, 1.0, 5.0, 6.0, 1.0, 1.0]));
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
-use lathe_kernels::{Capabilities, FloatFormat, Kernel, Problem};
+use lathe_kernels::{Capabilities, FloatFormat, Kernel, KvFormat, Problem};
 use serde::Serialize;
 
 use super::Global;
@@ -110,7 +110,7 @@ pub(super) struct ModelOpts {
     text: TextOpts,
     /// Storage of the KV cache
     #[arg(long, default_value = "f16")]
-    kv: Float,
+    kv: Kv,
     /// Storage of what goes into matrices; f16 halves that traffic and costs accuracy
     #[arg(long, default_value = "f32", value_name = "FORMAT")]
     activations: Float,
@@ -155,6 +155,28 @@ impl Float {
         match self {
             Float::F32 => FloatFormat::F32,
             Float::F16 => FloatFormat::F16,
+        }
+    }
+}
+
+/// Storage of a KV cache.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Kv {
+    /// 32-bit floats
+    F32,
+    /// 16-bit floats
+    F16,
+    /// Integers of 8 bits, a scale for every 32
+    #[value(name = "q8_0")]
+    Q8_0,
+}
+
+impl Kv {
+    pub(super) fn format(self) -> KvFormat {
+        match self {
+            Kv::F32 => KvFormat::F32,
+            Kv::F16 => KvFormat::F16,
+            Kv::Q8_0 => KvFormat::Q8_0,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::Global;
-use super::decode::{Float, parse_hints};
+use super::decode::{Float, Kv, parse_hints};
 use super::memory::Predicted;
 use crate::data::record::{Environment, MeasuredModel, Verified};
 use crate::decode::prompts::Source;
@@ -26,7 +26,7 @@ use crate::plan::tuned::Store;
 pub(super) struct RunOpts {
     /// Storage of the KV cache
     #[arg(long, default_value = "f16")]
-    kv: Float,
+    kv: Kv,
     /// Storage of what goes into matrices
     #[arg(long, default_value = "f32", value_name = "FORMAT")]
     activations: Float,

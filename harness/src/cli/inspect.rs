@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Global;
-use super::decode::Float;
+use super::decode::Kv;
 use super::memory::Predicted;
 use super::out;
 use crate::decode::{Chunks, Model, SessionOptions, Weights};
@@ -26,7 +26,7 @@ pub(super) struct Opts {
     context: Option<usize>,
     /// With --context: storage of the KV cache
     #[arg(long, default_value = "f16", requires = "context")]
-    kv: Float,
+    kv: Kv,
     /// With --context: tokens of a prompt that run together, at most; 0 for none
     #[arg(long, value_name = "N", value_parser = super::chunk, requires = "context")]
     prompt_chunk: Option<usize>,

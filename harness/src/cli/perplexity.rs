@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use lathe_kernels::FloatFormat;
+use lathe_kernels::{FloatFormat, KvFormat};
 use serde::Serialize;
 
 use super::Global;
 use super::decode::{
-    AdapterName, ExecutorName, Float, ModelPath, on_device, parse_hints, read_text,
+    AdapterName, ExecutorName, Float, Kv, ModelPath, on_device, parse_hints, read_text,
 };
 use super::out;
 use crate::data::stats::Mean;
@@ -39,7 +39,7 @@ pub(super) struct Opts {
     limit: Option<usize>,
     /// Storage of the KV cache
     #[arg(long, default_value = "f16")]
-    kv: Float,
+    kv: Kv,
     /// Storage of what goes into matrices
     #[arg(long, default_value = "f32", value_name = "FORMAT")]
     activations: Float,
@@ -48,7 +48,7 @@ pub(super) struct Opts {
     reference: Option<PathBuf>,
     /// Storage of the reference's KV cache; that of --kv without
     #[arg(long, value_name = "FORMAT", requires = "reference")]
-    reference_kv: Option<Float>,
+    reference_kv: Option<Kv>,
     /// Storage of what goes into the reference's matrices; that of --activations without
     #[arg(long, value_name = "FORMAT", requires = "reference")]
     reference_activations: Option<Float>,
@@ -120,7 +120,7 @@ struct Side {
 }
 
 impl Side {
-    fn open(path: &Path, kv: FloatFormat, acts: FloatFormat, opts: &Opts) -> Result<Self> {
+    fn open(path: &Path, kv: KvFormat, acts: FloatFormat, opts: &Opts) -> Result<Self> {
         let options = SessionOptions {
             // A window's last token is predicted, not fed; the start token is.
             context: opts.window.min(opts.limit.unwrap_or(usize::MAX)),
@@ -156,7 +156,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let mut side = Side::open(opts.model.get()?, kv, acts, opts)?;
     side.options.hints = hints;
     let reference = opts.reference.as_ref().map(|path| {
-        let kv = opts.reference_kv.map_or(kv, Float::format);
+        let kv = opts.reference_kv.map_or(kv, Kv::format);
         let acts = opts.reference_activations.map_or(acts, Float::format);
         Side::open(path, kv, acts, opts)
     });

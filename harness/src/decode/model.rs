@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use lathe_kernels::{Capabilities, FloatFormat};
+use lathe_kernels::{Capabilities, FloatFormat, KvFormat};
 
 use super::graph::{self, Chunks, DecodeGraph, GraphOptions};
 use super::load::{LoadOptions, Weights};
@@ -55,7 +55,7 @@ pub struct SessionOptions {
     /// Positions that it holds: prompt and generated tokens together.
     pub context: usize,
     /// Storage of the KV cache.
-    pub kv: FloatFormat,
+    pub kv: KvFormat,
     /// Storage of what goes into matrices; see [`GraphOptions::acts`].
     pub acts: FloatFormat,
     /// How prompts run; none for what suits the cache ([`Chunks::with_cache`]).
@@ -80,7 +80,7 @@ impl Default for SessionOptions {
     fn default() -> Self {
         Self {
             context: 2048,
-            kv: FloatFormat::F16,
+            kv: KvFormat::F16,
             acts: FloatFormat::F32,
             chunks: None,
             sampling: None,

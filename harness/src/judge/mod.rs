@@ -6,7 +6,7 @@ pub mod diff;
 
 use std::collections::BTreeMap;
 
-use lathe_kernels::{FloatFormat, Problem, State};
+use lathe_kernels::{FloatFormat, KvFormat, KvVectors, Problem, State};
 use lathe_reference as reference;
 use lathe_reference::{Agreement, Expected, Mismatch, compare_exact};
 use serde::Serialize;
@@ -209,11 +209,21 @@ fn stored(tolerance: reference::Tolerance, content: &Content) -> reference::Tole
     match content {
         Content::Activation { format: FloatFormat::F16, .. } => tolerance.stored_as_f16(),
         // WGSL leaves the direction of f32 to f16 rounding open: a whole step of f16.
-        Content::Kv { format: FloatFormat::F16, .. } => reference::Tolerance {
-            rounding: tolerance.rounding.max(1.0 / 1024.0),
-            nmse: tolerance.nmse.max(1e-6),
-            ..tolerance
-        },
+        Content::Kv { vectors: KvVectors { format: KvFormat::F16, .. }, .. } => {
+            reference::Tolerance {
+                rounding: tolerance.rounding.max(1.0 / 1024.0),
+                nmse: tolerance.nmse.max(1e-6),
+                ..tolerance
+            }
+        }
+        // What a step takes is the expected value's own allowance. Its square, a twelfth of a step's,
+        // is largest where one of a block's 32 values is all that there is: the step is 1/127 of it.
+        Content::Kv { vectors: KvVectors { format: KvFormat::Q8_0, .. }, .. } => {
+            reference::Tolerance {
+                nmse: tolerance.nmse.max(32.0 / 12.0 / (127.0 * 127.0)),
+                ..tolerance
+            }
+        }
         _ => tolerance,
     }
 }

@@ -135,19 +135,15 @@ pub enum KvOrder {
         heads: usize,
         /// Slots of a head.
         slots: usize,
-        /// Values of a slot.
-        head_dim: usize,
     },
 }
 
 impl KvOrder {
-    /// A cache of ours as the device has it. `each` is the bytes of a value.
+    /// A cache of ours as the device has it. `each` is the bytes of a vector.
     pub fn to_device(self, ours: Vec<u8>, each: usize) -> Vec<u8> {
         match self {
             KvOrder::Heads => ours,
-            KvOrder::Tokens { heads, slots, head_dim } => {
-                swapped(&ours, heads, slots, head_dim * each)
-            }
+            KvOrder::Tokens { heads, slots } => swapped(&ours, heads, slots, each),
         }
     }
 
@@ -155,9 +151,7 @@ impl KvOrder {
     pub fn from_device(self, theirs: &[u8], each: usize) -> Vec<u8> {
         match self {
             KvOrder::Heads => theirs.to_vec(),
-            KvOrder::Tokens { heads, slots, head_dim } => {
-                swapped(theirs, slots, heads, head_dim * each)
-            }
+            KvOrder::Tokens { heads, slots } => swapped(theirs, slots, heads, each),
         }
     }
 }
@@ -238,10 +232,10 @@ mod tests {
     fn caches_go_there_and_back() {
         // Two sequences of two heads by three slots of two bytes.
         let ours: Vec<u8> = (0..24).collect();
-        let order = KvOrder::Tokens { heads: 2, slots: 3, head_dim: 2 };
-        let theirs = order.to_device(ours.clone(), 1);
+        let order = KvOrder::Tokens { heads: 2, slots: 3 };
+        let theirs = order.to_device(ours.clone(), 2);
         assert_eq!(theirs[..12], [0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11]);
-        assert_eq!(order.from_device(&theirs, 1), ours);
-        assert_eq!(KvOrder::Heads.to_device(ours.clone(), 1), ours);
+        assert_eq!(order.from_device(&theirs, 2), ours);
+        assert_eq!(KvOrder::Heads.to_device(ours.clone(), 2), ours);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use lathe_kernels::FloatFormat;
 use lathe_kernels::layout::TENSOR_ALIGN;
+use lathe_kernels::{KvFormat, KvVectors};
 use serde::Serialize;
 
 use crate::data::bytes;
@@ -122,8 +122,22 @@ pub fn advice(recording: &Recording, memory: &Memory) -> String {
     if memory.kv_cache > 0 {
         advice.push(format!("a shorter context (its caches take {})", bytes(memory.kv_cache)));
     }
-    if has(&|c| matches!(c, Content::Kv { format: FloatFormat::F32, .. })) {
-        advice.push(format!("--kv f16 (saves {})", bytes(memory.kv_cache / 2)));
+    let kv = recording.tensors.iter().find_map(|tensor| match tensor.content {
+        Content::Kv { vectors, .. } => Some(vectors),
+        _ => None,
+    });
+    if let Some(vectors) = kv {
+        let smaller = match vectors.format {
+            KvFormat::F32 => Some(KvFormat::F16),
+            KvFormat::F16 => Some(KvFormat::Q8_0),
+            KvFormat::Q8_0 => None,
+        };
+        if let Some(format) = smaller {
+            let of = |vectors: KvVectors| vectors.bytes() as u64;
+            let saved = of(vectors).saturating_sub(of(KvVectors { format, ..vectors }));
+            let saved = bytes(memory.kv_cache * saved / of(vectors));
+            advice.push(format!("--kv {} (saves {saved})", format.name()));
+        }
     }
     if memory.prompt > 0 {
         advice.push(format!("a smaller --prompt-chunk (chunks take {})", bytes(memory.prompt)));

@@ -6,7 +6,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lathe_kernels::{Elem, FloatFormat, Kernel, Packing, Problem, Role, RopeSpec, Shape, State};
+use lathe_kernels::{
+    Elem, FloatFormat, Kernel, KvVectors, Packing, Problem, Role, RopeSpec, Shape, State,
+};
 
 use crate::error::{Error, Result};
 use crate::plan::Plan;
@@ -46,8 +48,8 @@ pub enum Content {
         /// Values.
         len: usize,
         /// How they are stored.
-        format: FloatFormat,
-        /// How they follow each other on the device.
+        vectors: KvVectors,
+        /// How vectors follow each other on the device.
         order: KvOrder,
     },
     /// Fields of a user kernel's uniform buffer.
@@ -67,7 +69,7 @@ impl Content {
             Content::Weights(w, packing) => w.format.packed_bytes(w.rows(), w.k, *packing),
             Content::Apart(_) => 0,
             Content::WeightPart(w, layout) => return layout.device_bytes(w),
-            Content::Kv { len, format, .. } => len * format.bytes(),
+            Content::Kv { len, vectors, .. } => vectors.bytes_of(*len),
             Content::Uniform(bytes) => bytes.len(),
             Content::Rope(spec) => 4 * spec.positions * spec.head_dim,
         };
@@ -77,9 +79,9 @@ impl Content {
     /// Bytes as stored on the device, widened to `f32`.
     pub fn values(&self, bytes: &[u8]) -> Vec<f32> {
         match self {
-            Content::Kv { len, format, order } => {
-                let bytes = &bytes[..bytes.len().min(len * format.bytes())];
-                format.decode(&order.from_device(bytes, format.bytes()), *len)
+            Content::Kv { len, vectors, order } => {
+                let bytes = &bytes[..bytes.len().min(vectors.bytes_of(*len))];
+                vectors.decode(&order.from_device(bytes, vectors.bytes()), *len)
             }
             Content::Activation { len, format } => format.decode(bytes, *len),
             _ => FloatFormat::F32.decode(bytes, bytes.len() / 4),

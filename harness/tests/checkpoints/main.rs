@@ -22,7 +22,7 @@ use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::model::{Config, ModelFile};
 use lathe_harness::plan::select::Hints;
-use lathe_kernels::{Capabilities, FloatFormat, Format};
+use lathe_kernels::{Capabilities, FloatFormat, Format, KvFormat};
 
 const GOLDENS: [&str; 3] = ["gemma3-tiny-f16", "llama-tiny-f16", "qwen3-tiny-bf16"];
 
@@ -46,7 +46,7 @@ fn logits(
     let weights = Weights::load_with(&file, &config, &LoadOptions { quantise }).unwrap();
     let graph_options = GraphOptions {
         context: options.prompt.len() + options.generate + 1,
-        kv: FloatFormat::F32,
+        kv: KvFormat::F32,
         acts: FloatFormat::F32,
         chunks: lathe_harness::decode::Chunks::NONE,
         sequences: 1,

@@ -27,9 +27,11 @@ pub fn power_up_to(n: usize) -> usize {
 
 /// Why caches cannot be read 16 bytes at a time.
 pub fn ragged<P: Cache>(p: &P) -> Option<String> {
-    let bytes = p.row_bytes();
-    (!bytes.is_multiple_of(16))
-        .then(|| format!("rows of {bytes} bytes are no whole 16-byte chunks"))
+    let (d, values) = (p.head_dim(), p.kv_format().chunk_values());
+    (!d.is_multiple_of(values)).then(|| {
+        let format = p.kv_format().name();
+        format!("vectors of {d} values in {format} are no whole chunks of {values}")
+    })
 }
 
 /// Why the split variants, which hold a score of every head, do not run a shape.
@@ -68,8 +70,7 @@ pub fn split_constants<P: Cache>(
 ) -> Overrides {
     let (smallest, largest) = caps.subgroup.unwrap_or((32, 32));
     let (smallest, largest) = (smallest.max(4) as usize, largest.max(4) as usize);
-    // Rows of less than a chunk are refused, by what is made here too.
-    let chunks = (p.row_bytes() / 16).max(1);
+    let chunks = p.value_chunks();
     let lanes = chunks.next_power_of_two().min(smallest);
     let held = chunks.div_ceil(lanes);
     // The upper half of the subgroups leaves its sums in workgroup memory, with room for tops.
@@ -148,7 +149,7 @@ pub fn two_stages(mut constants: Overrides) -> Overrides {
 
 /// Fours of the queries that a lane holds: whole chunks of its rows, for every head of the group.
 fn held_vectors<P: Cache>(p: &P, lanes: usize) -> usize {
-    p.q_per_kv() * (p.row_bytes() / 16).max(1).div_ceil(lanes) * p.chunk_fours()
+    p.q_per_kv() * p.value_chunks().div_ceil(lanes) * p.chunk_fours()
 }
 
 /// Why the split variants with subgroups do not run a shape.
@@ -169,13 +170,13 @@ pub fn workgroup_constants<P: Cache>(
     each: usize,
     fixed: usize,
 ) -> Overrides {
-    let lanes = (p.row_bytes() / 16).next_power_of_two().min(8);
+    let lanes = p.value_chunks().next_power_of_two().min(8);
     let group = p.q_per_kv();
     let bytes = |wg: usize, in_flight: usize| {
         let scores = wg / lanes * in_flight * group;
         fixed + 4 * (group * p.head_dim() + scores + wg * (in_flight * group + 8)) + (8 + each) * wg
     };
-    let least = (p.row_bytes() / 16).next_power_of_two().max(32);
+    let least = p.value_chunks().next_power_of_two().max(32);
     let (mut wg, mut in_flight) = (least.max(128), 2);
     let most = caps.workgroup_memory.min(16 << 10) as usize;
     while in_flight > 1 && bytes(wg, in_flight) > most {
@@ -195,7 +196,7 @@ pub fn workgroup_constants<P: Cache>(
 /// Bytes of workgroup memory of attention_tiled.wgsl.
 pub fn tiled_bytes<P: Cache>(p: &P, rows: usize, wg: usize, tile: usize, lanes: usize) -> usize {
     rows * p.head_dim() * 4
-        + tile * (2 * p.row_bytes() + 16)
+        + tile * (32 * p.value_chunks() + 16)
         + 4 * tile * rows * (lanes + 1)
         + wg * (8 + 16 * p.chunk_fours())
 }
@@ -208,7 +209,7 @@ pub fn tiled_constants<P: Cache>(
     tiles: usize,
     room: usize,
 ) -> Overrides {
-    let chunks = p.row_chunks();
+    let chunks = p.value_chunks();
     let wg = (rows * chunks).next_power_of_two().max(least_wg);
     let lanes = |tile: usize| {
         power_up_to(wg / (tile * rows).max(1)).clamp(1, 8).min(chunks.next_power_of_two())
@@ -229,7 +230,7 @@ pub fn tiled_constants<P: Cache>(
 mod tests {
     use super::*;
     use crate::attention::has_cache;
-    use crate::codes::FloatFormat;
+    use crate::codes::KvFormat;
 
     #[derive(Debug)]
     struct OneKvHead {
@@ -237,7 +238,7 @@ mod tests {
         kv_heads: usize,
         head_dim: usize,
         kv_size: usize,
-        kv_format: FloatFormat,
+        kv_format: KvFormat,
     }
 
     has_cache!(OneKvHead);
@@ -251,7 +252,7 @@ mod tests {
                 workgroup_memory: 32 << 10,
                 ..Capabilities::minimal()
             };
-            let kinds = [1024, 4096].map(|n| FloatFormat::STORED.iter().map(move |f| (*f, n)));
+            let kinds = [1024, 4096].map(|n| KvFormat::ALL.iter().map(move |f| (*f, n)));
             let kinds: Vec<_> = kinds.into_iter().flatten().collect();
             for (q_per_kv, (kv_format, kv_size)) in
                 (1..=8).flat_map(|g| kinds.iter().map(move |k| (g, *k)))
@@ -266,9 +267,8 @@ mod tests {
                         let found = constants.iter().find(|(n, _)| *n == name);
                         found.map_or(0, |(_, value)| *value as usize)
                     };
-                    let chunk_fours = if kv_format == FloatFormat::F16 { 2 } else { 1 };
-                    let row_chunks = head_dim / (4 * chunk_fours);
-                    let held = row_chunks.div_ceil(of("LANES"));
+                    let chunk_fours = kv_format.chunk_values() / 4;
+                    let held = (head_dim / (4 * chunk_fours)).div_ceil(of("LANES"));
                     let text = format!("{p:?} on subgroups of {size}");
                     assert!(q_per_kv * held * chunk_fours <= 32, "MOST_HELD: {text}");
                     assert!(of("IN_FLIGHT") * q_per_kv <= 64, "MOST_SCORES: {text}");

@@ -1,8 +1,9 @@
 //! What operations on the heads of a layer share: their parameters as traits, their bindings, the
 //! heads of the models that cases and benchmarks take.
 
-use crate::codes::{FloatFormat, Norm, RopeStyle};
+use crate::codes::{KvFormat, Norm, RopeStyle};
 use crate::descriptor::*;
+use crate::layout::KvVectors;
 use crate::len;
 
 pub mod geometry;
@@ -42,21 +43,26 @@ pub trait Cache: Heads {
     /// Slots.
     fn kv_size(&self) -> usize;
     /// Storage.
-    fn kv_format(&self) -> FloatFormat;
+    fn kv_format(&self) -> KvFormat;
 
-    /// Bytes of a slot's row in one head of a cache.
-    fn row_bytes(&self) -> usize {
-        self.head_dim() * self.kv_format().bytes()
+    /// How a slot's vector in one head of a cache is stored.
+    fn vectors(&self) -> KvVectors {
+        KvVectors { format: self.kv_format(), head_dim: self.head_dim() }
     }
 
-    /// Chunks of 16 bytes that hold such a row.
-    fn row_chunks(&self) -> usize {
-        self.row_bytes().div_ceil(16)
+    /// Bytes of such a vector, with its scales.
+    fn vector_bytes(&self) -> usize {
+        self.vectors().bytes()
+    }
+
+    /// Chunks of 16 bytes that hold its values.
+    fn value_chunks(&self) -> usize {
+        self.head_dim().div_ceil(self.kv_format().chunk_values())
     }
 
     /// Fours of values in a chunk of 16 bytes.
     fn chunk_fours(&self) -> usize {
-        4 / self.kv_format().bytes()
+        self.kv_format().chunk_values() / 4
     }
 
     /// Slots that attention reads after `n_kv` tokens.
@@ -96,7 +102,7 @@ macro_rules! has_cache {
             fn kv_size(&self) -> usize {
                 self.kv_size
             }
-            fn kv_format(&self) -> $crate::codes::FloatFormat {
+            fn kv_format(&self) -> $crate::codes::KvFormat {
                 self.kv_format
             }
         }
@@ -126,12 +132,12 @@ const fn cache_len<P: Cache>() -> Len<P> {
 
 /// A cache that is only read.
 pub const fn read_cache<P: Cache>(name: &'static str) -> Binding<P> {
-    Binding::input(name, |p, _| Elem::Kv(p.kv_format()), cache_len())
+    Binding::input(name, |p, _| Elem::Kv(p.vectors()), cache_len())
 }
 
 /// A cache that gets the current token's heads.
 pub const fn appended_cache<P: Cache>(name: &'static str) -> Binding<P> {
-    Binding::in_out(name, |p, _| Elem::Kv(p.kv_format()), cache_len())
+    Binding::in_out(name, |p, _| Elem::Kv(p.vectors()), cache_len())
 }
 
 /// Scores of every slot, of the naive variants.

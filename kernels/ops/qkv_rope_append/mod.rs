@@ -2,7 +2,7 @@
 //! queries and keys, keys and values into the cache.
 
 use crate::attention::*;
-use crate::codes::{FloatFormat, Norm, RopeFactors, RopeStyle, TokensOf};
+use crate::codes::{KvFormat, Norm, RopeFactors, RopeStyle, TokensOf};
 use crate::descriptor::*;
 use crate::len;
 use crate::param::{PROMPT_LEN, dim, n_kv};
@@ -22,7 +22,7 @@ crate::params! {
         kv_size: usize =
             dim("KV_SIZE", "slots of the cache; they wrap", 16, 60)
                 .before(&["CAPACITY"]),
-        kv_format: FloatFormat = KV_FORMAT,
+        kv_format: KvFormat = KV_FORMAT,
         n_tokens: usize = N_TOKENS,
         tokens_of: TokensOf = TOKENS_OF,
         before: usize = BEFORE,
@@ -58,7 +58,7 @@ impl QkvRopeAppend {
 const fn caches(name: &'static str) -> Binding<QkvRopeAppend> {
     Binding::in_out(
         name,
-        |p, _| Elem::Kv(p.kv_format),
+        |p, _| Elem::Kv(p.vectors()),
         len!(p => p.sequences() * p.kv_heads * p.kv_size * p.head_dim),
     )
 }
@@ -76,7 +76,7 @@ fn heads(layer: Layer) -> QkvRopeAppend {
         rope_base: 10_000.0,
         rope_factors: RopeFactors::None,
         kv_size: 512,
-        kv_format: FloatFormat::F32,
+        kv_format: KvFormat::F32,
         n_tokens: 1,
         tokens_of: TokensOf::One,
         before: 0,
@@ -129,7 +129,8 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
     cost: |p, _| {
         let (query, key) = (p.q_elements(), p.k_elements());
         Cost {
-            bytes: (p.n_tokens * (8 * query + 2 * key * (4 + p.kv_format.bytes()) + 4 * p.head_dim)
+            bytes: (p.n_tokens
+                * (8 * query + 2 * (4 * key + p.kv_heads * p.vector_bytes()) + 4 * p.head_dim)
                 + 8 * p.head_dim) as f64,
             flops: (7 * p.n_tokens * (query + key)) as f64,
         }
@@ -138,12 +139,14 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
         k: 8.0 + (p.head_dim as f64).sqrt(),
         rounding: 0.0,
         nmse: 1e-11,
-        reason: "as rms_norm, then two products with table entries rounded once; f16 caches add \
-                 the rounding of their type, whose direction WGSL leaves open",
+        reason: "as rms_norm, then two products with table entries rounded once; caches add the \
+                 rounding of their type: of f16 in a direction that WGSL leaves open, of q8_0 half a \
+                 step and what f16 takes from that",
     },
     cases: || {
         let case = |p: QkvRopeAppend, n_kv| Case::from(p).n_kv(n_kv);
-        let f16 = |p| QkvRopeAppend { kv_format: FloatFormat::F16, ..p };
+        let f16 = |p| QkvRopeAppend { kv_format: KvFormat::F16, ..p };
+        let q8 = |p| QkvRopeAppend { kv_format: KvFormat::Q8_0, ..p };
         let (gemma, llama) = (heads(GEMMA), heads(LLAMA));
         let qwen = QkvRopeAppend { kv_size: 64, ..heads(QWEN) };
         let (rope_base, rope_factors) = (500_000.0, RopeFactors::Llama3);
@@ -166,6 +169,14 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
             case(f16(gemma), 700),
             case(QkvRopeAppend { rope_base, rope_factors, ..llama }, 512),
             case(f16(llama), 129),
+            case(q8(gemma), 700),
+            case(q8(llama), 129),
+            case(q8(QkvRopeAppend { kv_size: 5, ..heads(three_of_80) }), 10),
+            case(q8(QkvRopeAppend { n_tokens: 9, kv_size: 7, ..heads(one_of_32) }), 20)
+                .prompt_len(40),
+            case(q8(QkvRopeAppend { n_tokens: 33, kv_size: 40, before: 7, ..qwen }), 3)
+                .prompt_len(30),
+            case(q8(QkvRopeAppend { n_tokens: 3, tokens_of: TokensOf::Each, ..gemma }), 513),
             case(qwen, 30_000),
             case(f16(qwen), 1),
             case(QkvRopeAppend { kv_size: 1, ..heads(one_of_32) }, 7),
@@ -183,7 +194,7 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
         ]
     },
     bench: || {
-        let f16 = |p| QkvRopeAppend { kv_format: FloatFormat::F16, ..p };
+        let f16 = |p| QkvRopeAppend { kv_format: KvFormat::F16, ..p };
         let step = MODELS.map(|layer| Case::from(f16(heads(layer))).n_kv(129));
         let chunk = MODELS.map(|layer| {
             let p = QkvRopeAppend { n_tokens: 1024, kv_size: 1024, ..f16(heads(layer)) };

@@ -12,7 +12,6 @@
 //
 // Idea: the formula, serially, element by element.
 // import: grid, rope/append_head, rope/head_norm, rope/slot, rope/two_norms
-override KV_FORMAT: u32;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> qkv: array<f32>;

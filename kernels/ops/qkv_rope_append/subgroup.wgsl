@@ -49,4 +49,5 @@ fn main(
         scale = inverseSqrt(sum / f32(HEAD_DIM) + EPS);
     }
     if (mine) { place(token, head, i, v, scale, w, t); }
+    place_quants(token, head, lid);
 }

@@ -1,6 +1,5 @@
 // The heads of tokens, one invocation each, into q and the caches.
-// import: rope/head_norm, rope/head_scale, rope/slot
-// requires: override KV_FORMAT: u32
+// import: kv/quants, kv/vector, rope/head_norm, rope/head_scale, rope/slot
 // requires: var k_cache: array<u32>
 // requires: var q: array<f32>
 // requires: var qkv: array<f32>
@@ -20,6 +19,39 @@ fn rotated_element(token: u32, head: u32, e: u32, scale: f32) -> f32 {
     let a = qkv[row + i] * scale * head_norm_weight(head, i);
     let b = qkv[row + j] * scale * head_norm_weight(head, j);
     return select(a * turn.y + b * turn.x, a * turn.x - b * turn.y, first);
+}
+
+// Element e of a key or value head as the cache is to hold it; zero behind the last.
+fn appended_element(token: u32, head: u32, e: u32, scale: f32) -> f32 {
+    if (e >= HEAD_DIM) { return 0.0; }
+    if (head < KV_HEADS * (Q_PER_KV + 1u)) { return rotated_element(token, head, e, scale); }
+    return qkv[(token * KV_HEADS * (Q_PER_KV + 2u) + head) * HEAD_DIM + e];
+}
+
+fn largest_element(token: u32, head: u32, block: u32, scale: f32) -> f32 {
+    var most = 0.0;
+    for (var e = block * KV_BLOCK; e < (block + 1u) * KV_BLOCK; e++) {
+        most = max(most, abs(appended_element(token, head, e, scale)));
+    }
+    return most;
+}
+
+// Words of q8_0 from `vector` on.
+fn append_quants(token: u32, head: u32, scale: f32, vector: u32) {
+    let value = head >= KV_HEADS * (Q_PER_KV + 1u);
+    for (var w = 0u; w < vector_words(); w++) {
+        var word = 0u;
+        if (w < value_words()) {
+            var four = vec4<f32>(0.0);
+            for (var i = 0u; i < 4u; i++) { four[i] = appended_element(token, head, 4u * w + i, scale); }
+            word = quants_word(four, largest_element(token, head, 4u * w / KV_BLOCK, scale));
+        } else {
+            let block = 2u * (w - value_words());
+            let first = largest_element(token, head, block, scale);
+            word = scales_word(vec2<f32>(first, largest_element(token, head, block + 1u, scale)));
+        }
+        if (value) { v_cache[vector + w] = word; } else { k_cache[vector + w] = word; }
+    }
 }
 
 // A query head goes to q, a key or value head into its cache.
@@ -43,8 +75,12 @@ fn append_head(token: u32, head: u32) {
         }
         if (slot == KV_SIZE) { return; }
         let stored = cache_head(token, head - select(keys, values, head >= values));
+        if (KV_FORMAT == KV_Q8_0) {
+            if (e == 0u) { append_quants(token, head, scale, (stored * KV_SIZE + slot) * vector_words()); }
+            return;
+        }
         let at = e + (stored * KV_SIZE + slot) * HEAD_DIM;
-        if (KV_FORMAT == F16) {
+        if (KV_FORMAT == KV_F16) {
             let word = pack2x16float(v);
             if (head < values) { k_cache[at / 2u] = word; } else { v_cache[at / 2u] = word; }
         } else if (head < values) {

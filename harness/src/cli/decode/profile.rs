@@ -186,7 +186,7 @@ pub(in crate::cli) fn bench_arch(
         path: ModelPath::new(path),
         prompt: PromptOpts::tokens(vec![2, 5, 7, 11]),
         text: TextOpts::default(),
-        kv: Float::F16,
+        kv: Kv::F16,
         prompt_chunk: None,
         prompt_activations: None,
         activations: Float::F32,

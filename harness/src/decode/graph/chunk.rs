@@ -7,7 +7,7 @@ use lathe_kernels::chunk_end::ChunkEnd;
 use lathe_kernels::kv_window::KvWindow;
 use lathe_kernels::matmul::Matmul;
 use lathe_kernels::qkv_rope_append::QkvRopeAppend;
-use lathe_kernels::{Beta, FloatFormat, Packing, Params, QueryRow, TokensOf, WindowWay};
+use lathe_kernels::{Beta, FloatFormat, KvVectors, Packing, Params, QueryRow, TokensOf, WindowWay};
 
 use super::step::{Listed, ListedShape, Lister, Node, Vector, Vectors, listed, matrix_name};
 use crate::decode::load::LayerWeights;
@@ -174,7 +174,8 @@ impl Lister<'_> {
             false => (cache.capacity, [cache.k, cache.v]),
             true => {
                 let len = c.n_kv_heads * (before + options.chunks.most) * c.head_dim;
-                let content = Content::Kv { len, format: options.kv, order: KvOrder::Heads };
+                let vectors = KvVectors { format: options.kv, head_dim: c.head_dim };
+                let content = Content::Kv { len, vectors, order: KvOrder::Heads };
                 let rows = ["k_rows", "v_rows"]
                     .map(|name| self.tensor(format!("chunk.{name}.{before}"), content.clone()));
                 (before + n_tokens, rows)

@@ -11,7 +11,7 @@ use lathe_kernels::qkv_rope_append::QkvRopeAppend;
 use lathe_kernels::residual_norm_ffn::ResidualNormFfn;
 use lathe_kernels::residual_norm_gemv::ResidualNormGemv;
 use lathe_kernels::residual_rms_norm::ResidualRmsNorm;
-use lathe_kernels::{FloatFormat, Norm, NormOffset, RopeFactors, TokensOf};
+use lathe_kernels::{FloatFormat, KvVectors, Norm, NormOffset, RopeFactors, TokensOf};
 
 use super::step::{Input, Listed, Lister, Node, To, Vector, Vectors, listed, matrix_name};
 use crate::decode::kv_cache::KvCache;
@@ -138,7 +138,8 @@ impl Lister<'_> {
         let window = c.layer_window(layer);
         let capacity = window.map_or(options.context, |w| w.min(options.context)).max(1);
         let len = options.sequences * c.n_kv_heads * capacity * c.head_dim;
-        let content = Content::Kv { len, format: options.kv, order: KvOrder::Heads };
+        let vectors = KvVectors { format: options.kv, head_dim: c.head_dim };
+        let content = Content::Kv { len, vectors, order: KvOrder::Heads };
         let cache = KvCache {
             layer,
             k: self.tensor(format!("l{layer}.k_cache"), content.clone()),

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lathe_kernels::phases::Grid;
-use lathe_kernels::{Capabilities, FloatFormat, Problem, State};
+use lathe_kernels::{Capabilities, FloatFormat, KvFormat, Problem, State};
 
 use super::kv_cache::KvCache;
 use super::load::Weights;
@@ -44,8 +44,12 @@ impl Chunks {
 
     /// Chunks as large as a GPU wants them, with activations as exact as a cache of this storage
     /// is.
-    pub fn with_cache(kv: FloatFormat) -> Self {
-        Self { most: 1024, acts: kv }
+    pub fn with_cache(kv: KvFormat) -> Self {
+        let acts = match kv {
+            KvFormat::F32 => FloatFormat::F32,
+            KvFormat::F16 | KvFormat::Q8_0 => FloatFormat::F16,
+        };
+        Self { most: 1024, acts }
     }
 }
 
@@ -55,7 +59,7 @@ pub struct GraphOptions {
     /// Positions it must hold.
     pub context: usize,
     /// Storage of the KV cache.
-    pub kv: FloatFormat,
+    pub kv: KvFormat,
     /// Storage of what goes into matrices: normalised, gated and mixed vectors, where they are
     /// stored at all. The residual stream and the sums of products stay in f32, and so does a norm
     /// that its reader makes.
@@ -80,7 +84,7 @@ impl GraphOptions {
     pub fn of_step(context: usize) -> Self {
         Self {
             context,
-            kv: FloatFormat::F16,
+            kv: KvFormat::F16,
             acts: FloatFormat::F32,
             chunks: Chunks::NONE,
             sequences: 1,

@@ -1,8 +1,8 @@
 //! A token's heads and its attention in one.
 
+use lathe_kernels::Norm;
 use lathe_kernels::attention::Heads;
 use lathe_kernels::attention_append::AttentionAppend;
-use lathe_kernels::{FloatFormat, Norm};
 use lathe_reference::Expected;
 use lathe_reference::attention_append as reference;
 use lathe_reference::attention_decode::Attention;
@@ -34,24 +34,25 @@ fn attended(
 ) -> Expected {
     let seen = inputs.position() as usize + 1;
     let attention = Attention { heads: p.q_heads(), scale: p.scale, seen };
-    // WGSL leaves the direction of rounding to f16 open: a whole step of the new row.
-    let step = match p.kv_format {
-        FloatFormat::F16 => 1.0 / 1024.0,
-        _ => 0.0,
-    };
-    reference::attention_append(token, k, v, &cache::shape(p), &attention, step)
+    let errors = [&token.k, &token.v].map(|row| {
+        let row = row.to_f32();
+        let vectors = row.chunks(p.head_dim);
+        vectors.flat_map(|vector| cache::format(p).ambiguity(vector)).collect::<Vec<_>>()
+    });
+    let errors = [&errors[0][..], &errors[1]];
+    reference::attention_append(token, k, v, &cache::shape(p), &attention, errors)
 }
 
 impl Oracle for AttentionAppend {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
         let (new, shape) = (token(self, inputs), cache::shape(self));
+        let format = cache::format(self);
         let caches = [("k_cache", &new.k), ("v_cache", &new.v)].map(|(name, row)| {
             let old = inputs.f32s(name);
             let mut cache = old.to_vec();
-            let format = cache::format(self);
             kv_append(&mut cache, &row.to_f32(), &shape, inputs.position(), format);
             let mut expected = Expected::exact(old);
-            store(&mut expected, row, &shape, inputs.position());
+            store(&mut expected, row, &shape, inputs.position(), format);
             (cache, (inputs.op.tensor(name), Outcome::Real(expected)))
         });
         let [(k, k_stored), (v, v_stored)] = caches;

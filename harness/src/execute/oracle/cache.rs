@@ -1,9 +1,9 @@
 //! KV caches as the reference sees them.
 
-use lathe_kernels::FloatFormat;
 use lathe_kernels::attention::{Cache, Heads};
 use lathe_reference::Expected;
 use lathe_reference::kv_append::{self, CacheShape, KvFormat};
+use lathe_reference::qkv_rope_append;
 
 use super::{Inputs, Outcomes};
 use crate::execute::value::{Outcome, Value};
@@ -15,8 +15,9 @@ pub(super) fn shape<P: Cache>(p: &P) -> CacheShape {
 
 pub(super) fn format<P: Cache>(p: &P) -> KvFormat {
     match p.kv_format() {
-        FloatFormat::F16 => KvFormat::F16,
-        _ => KvFormat::F32,
+        lathe_kernels::KvFormat::F32 => KvFormat::F32,
+        lathe_kernels::KvFormat::F16 => KvFormat::F16,
+        lathe_kernels::KvFormat::Q8_0 => KvFormat::Q8_0,
     }
 }
 
@@ -31,9 +32,10 @@ pub(super) fn new_rows<'a, P: Heads>(p: &P, qkv: &'a [f32]) -> [&'a [f32]; 2] {
 pub(super) fn appended<P: Cache>(p: &P, inputs: &Inputs<'_>, rows: [&[f32]; 2]) -> Outcomes {
     let caches = ["k_cache", "v_cache"].into_iter().zip(rows);
     let outcome = |(name, row)| {
-        let mut cache = inputs.f32s(name).to_vec();
-        kv_append::kv_append(&mut cache, row, &shape(p), inputs.position(), format(p));
-        (inputs.op.tensor(name), Outcome::Real(Expected::exact(&cache)))
+        let mut expected = Expected::exact(inputs.f32s(name));
+        let new = Expected::exact(row);
+        qkv_rope_append::store(&mut expected, &new, &shape(p), inputs.position(), format(p));
+        (inputs.op.tensor(name), Outcome::Real(expected))
     };
     caches.map(outcome).collect()
 }

@@ -49,11 +49,12 @@ fn queries(tokens: Vec<reference::Token>) -> Expected {
 impl Oracle for QkvRopeAppend {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
         let (tokens, shape) = (tokens(self, inputs), cache::shape(self));
+        let format = cache::format(self);
         let stored = |name: &str, new: fn(&reference::Token) -> &Expected| {
             let caches = inputs.f32s(name).chunks(shape.elements());
             let mut caches: Vec<_> = caches.map(Expected::exact).collect();
             for (token, (sequence, place)) in tokens.iter().zip(places(self, inputs)) {
-                reference::store(&mut caches[sequence], new(token), &shape, place);
+                reference::store(&mut caches[sequence], new(token), &shape, place, format);
             }
             (inputs.op.tensor(name), Outcome::Real(Expected::join(caches)))
         };

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use lathe_kernels::{Elem, Kernel, KernelBinding, Packing, ParamKind, Problem, Role, State};
+use lathe_kernels::{
+    Elem, Kernel, KernelBinding, KvFormat, Packing, ParamKind, Problem, Role, State,
+};
 
 use super::Verdict;
 use super::draw::draw;
@@ -144,9 +146,9 @@ impl Case {
                 let content = match content {
                     Content::Weights(rows, _) if is_apart => Content::Apart(rows.clone()),
                     Content::Weights(rows, _) => Content::Weights(rows.clone(), packing),
-                    Content::Kv { len, format, .. } => {
+                    Content::Kv { len, vectors, .. } => {
                         let order = plan.kv_orders.get(name).copied().unwrap_or_default();
-                        Content::Kv { len: *len, format: *format, order }
+                        Content::Kv { len: *len, vectors: *vectors, order }
                     }
                     other => other.clone(),
                 };
@@ -189,15 +191,24 @@ impl Case {
         }
         match draw.large {
             0 => first.clone(),
-            _ => turned(first, self.turn(tensor, draw)),
+            _ => turned(first, self.turn(tensor, draw), self.unit(tensor)),
         }
     }
 
     /// How far a large tensor is turned, see [`turns`].
     fn turn(&self, tensor: TensorId, draw: Draw) -> usize {
         let mut rng = Rng::derive(self.inputs.seed, &format!("turn {}", draw.large));
-        let most = turns(&self.inputs.values[tensor.0]).saturating_sub(1);
+        let most = turns(&self.inputs.values[tensor.0], self.unit(tensor)).saturating_sub(1);
         1 + rng.below(most as u32) as usize
+    }
+
+    /// Values of a drawn tensor that stay together when it is turned or changed: a vector of a cache
+    /// whose scales belong to it, else two, which f16 has in a word.
+    fn unit(&self, tensor: TensorId) -> usize {
+        match self.inputs.drawn[tensor.0].1 {
+            Content::Kv { vectors, .. } if vectors.format == KvFormat::Q8_0 => vectors.head_dim,
+            _ => 2,
+        }
     }
 
     /// Device memory for a tensor that holds a draw, made of what holds the first one.
@@ -207,7 +218,9 @@ impl Case {
             Content::Weights(rows, packing) if rows.rows() > 1 => {
                 rows.format.row_stride(rows.k, *packing)
             }
-            Content::Kv { format, order: KvOrder::Heads, .. } => 2 * format.bytes(),
+            Content::Kv { vectors, order: KvOrder::Heads, .. } => {
+                vectors.bytes_of(self.unit(self.drawn(id)))
+            }
             // The host lays out the others.
             _ => 0,
         };
@@ -399,8 +412,8 @@ impl Case {
     fn write_value(&self, gpu: &Gpu, block: &Block, tensor: TensorId, value: &Value) {
         match (value, &self.recording.tensors[tensor.0].content) {
             (Value::U32(words), _) => block.write(gpu, 0, bytemuck::cast_slice(words)),
-            (Value::F32(values), Content::Kv { format, order, .. }) => {
-                block.write(gpu, 0, &order.to_device(format.encode(values), format.bytes()));
+            (Value::F32(values), Content::Kv { vectors, order, .. }) => {
+                block.write(gpu, 0, &order.to_device(vectors.encode(values), vectors.bytes()));
             }
             (Value::F32(values), Content::Activation { format, .. }) => {
                 block.write(gpu, 0, &format.encode(values));
@@ -431,14 +444,14 @@ impl Case {
             .bound()
             .filter(|(_, id)| self.role(*id) == Some(Role::Input))
             .map(|(_, id)| self.drawn(id))
-            .filter(|id| stretches(&self.inputs.values[id.0]) > 0)
+            .filter(|id| stretches(&self.inputs.values[id.0], self.unit(*id)) > 0)
             .collect();
         inputs.dedup();
         if inputs.iter().any(|id| self.is_large(*id)) {
             inputs.retain(|id| self.is_large(*id));
         }
         let tensor = *inputs.get(rng.below(inputs.len() as u32) as usize)?;
-        let blocks = stretches(&self.inputs.values[tensor.0]);
+        let blocks = stretches(&self.inputs.values[tensor.0], self.unit(tensor));
         let quarter = (blocks / 4).max(1) as f32;
         let len = quarter.powf(rng.uniform()) as usize;
         let [to, from] = [0; 2].map(|_| rng.below((blocks - len + 1) as u32) as usize);
@@ -462,7 +475,7 @@ impl Case {
             return;
         }
         if !undo {
-            changed(&mut value, change);
+            changed(&mut value, change, self.unit(change.tensor));
         }
         for (_, id) in self.bound().filter(|(_, id)| self.drawn(*id) == change.tensor) {
             self.write_value(gpu, executor.block(id), id, &value);
@@ -566,7 +579,7 @@ impl Case {
         }
         let mut values = self.values(draw);
         if let Some(change) = change {
-            changed(&mut values[change.tensor.0], change);
+            changed(&mut values[change.tensor.0], change, self.unit(change.tensor));
         }
         for (tensor, bytes) in found {
             values[tensor.0] = match &self.recording.tensors[tensor.0].content {
@@ -643,29 +656,30 @@ fn is_large(binding: &KernelBinding, problem: &Problem) -> bool {
     matches!(binding.elem(problem), Elem::Weights(_) | Elem::Kv(_))
 }
 
-/// What a large tensor is turned by: rows, or blocks of a single one; of others pairs of floats.
-fn turns(value: &Value) -> usize {
+/// What a large tensor is turned by: rows, or blocks of a single one; of others units of floats.
+fn turns(value: &Value, unit: usize) -> usize {
     match value {
         Value::Weights(rows) if rows.rows() > 1 => rows.rows(),
-        other => stretches(other),
+        other => stretches(other, unit),
     }
 }
 
-/// Blocks of a weight format, or pairs of floats, that a tensor has.
-fn stretches(value: &Value) -> usize {
+/// Blocks of a weight format, or units of floats, that a tensor has.
+fn stretches(value: &Value, unit: usize) -> usize {
     match value {
         Value::Weights(rows) => rows.rows() * rows.row_bytes() / rows.format.block_bytes(),
-        Value::F32(values) => values.len() / 2,
+        Value::F32(values) => values.len() / unit,
         _ => 0,
     }
 }
 
-fn turned(value: &Value, by: usize) -> Value {
+fn turned(value: &Value, by: usize, unit: usize) -> Value {
     match value {
         Value::Weights(rows) => Value::Weights(rows.turned(by)),
         Value::F32(values) => {
             let mut values = values.clone();
-            values.rotate_right(2 * by);
+            let by = unit * by % values.len().max(1);
+            values.rotate_right(by);
             Value::F32(values)
         }
         other => other.clone(),
@@ -673,11 +687,14 @@ fn turned(value: &Value, by: usize) -> Value {
 }
 
 /// Makes a change to a tensor.
-fn changed(value: &mut Value, change: &Change) {
+fn changed(value: &mut Value, change: &Change, unit: usize) {
     match value {
         Value::Weights(rows) => *rows = rows.changed(change.to, change.from, change.len).0,
         Value::F32(values) => {
-            values.copy_within(2 * change.from..2 * (change.from + change.len), 2 * change.to);
+            values.copy_within(
+                unit * change.from..unit * (change.from + change.len),
+                unit * change.to,
+            );
         }
         _ => {}
     }

@@ -37,9 +37,9 @@ pub(super) fn draw(
             Role::Output => floats(format, unwritten(len)),
             _ => floats(format, values(draw, len, rng)),
         },
-        Elem::Kv(format) => {
-            let values = rng.normals(len).into_iter().map(|v| format.round(v)).collect();
-            (Content::Kv { len, format, order: KvOrder::Heads }, Value::F32(values))
+        Elem::Kv(vectors) => {
+            let values = vectors.round(&rng.normals(len));
+            (Content::Kv { len, vectors, order: KvOrder::Heads }, Value::F32(values))
         }
         Elem::U32 => (Content::Words(len), Value::U32(words(draw, len, problem, rng))),
         Elem::Weights(matrix) => {

@@ -371,7 +371,7 @@ impl UserKernel {
                 match (size("KV_HEADS"), size("HEAD_DIM")) {
                     (Some(heads), Some(head_dim)) => {
                         let token = size("SEQUENCES").unwrap_or(1) * heads * head_dim;
-                        Ok(KvOrder::Tokens { heads, slots: len / token.max(1), head_dim })
+                        Ok(KvOrder::Tokens { heads, slots: len / token.max(1) })
                     }
                     _ => Err(format!("caches of {} have no order of tokens", self.kernel.name)),
                 }

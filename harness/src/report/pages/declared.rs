@@ -215,7 +215,7 @@ fn stored(kernel: &Kernel, binding: &KernelBinding) -> String {
             Elem::F32 => ("", 0, "f32"),
             Elem::U32 => ("", 0, "u32"),
             Elem::Floats(format) => ("", format.code(), format.name()),
-            Elem::Kv(format) => ("KV cache: ", format.code(), format.name()),
+            Elem::Kv(vectors) => ("KV cache: ", vectors.format.code(), vectors.format.name()),
             Elem::Weights(m) => ("weight rows: ", m.format.code(), m.format.name()),
             Elem::Rope(_) => ("(cos, sin): ", 0, "f32"),
         })

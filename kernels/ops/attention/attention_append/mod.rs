@@ -5,7 +5,7 @@
 use crate::adapter::Capabilities;
 use crate::attention::geometry::*;
 use crate::attention::*;
-use crate::codes::{FloatFormat, Norm, RopeFactors, RopeStyle, TokensOf};
+use crate::codes::{FloatFormat, KV_BLOCK, KvFormat, Norm, RopeFactors, RopeStyle, TokensOf};
 use crate::descriptor::*;
 use crate::len;
 use crate::param::{dim, n_kv};
@@ -30,7 +30,7 @@ crate::params! {
             700,
         )
         .before(&["CAPACITY"]),
-        kv_format: FloatFormat = KV_FORMAT,
+        kv_format: KvFormat = KV_FORMAT,
         act_format: FloatFormat = ACT_FORMAT_OUT,
         scale: f32 = SCALE,
         sequences: usize = SEQUENCES,
@@ -54,7 +54,7 @@ impl Cache for AttentionAppend {
     fn kv_size(&self) -> usize {
         self.kv_size
     }
-    fn kv_format(&self) -> FloatFormat {
+    fn kv_format(&self) -> KvFormat {
         self.kv_format
     }
 }
@@ -78,16 +78,16 @@ fn over(kv_size: usize, layer: Layer) -> AttentionAppend {
         rope_base: 10_000.0,
         rope_factors: RopeFactors::None,
         kv_size,
-        kv_format: FloatFormat::F16,
+        kv_format: KvFormat::F16,
         act_format: FloatFormat::F32,
         scale: layer.scale(),
         sequences: 1,
     }
 }
 
-/// Bytes of workgroup memory for the new token's heads.
+/// Bytes of workgroup memory for the new token's heads and the steps of its key and value.
 fn fresh_bytes(p: &AttentionAppend) -> usize {
-    (p.q_per_kv + 2) * p.head_dim * 4
+    (p.q_per_kv + 2) * p.head_dim * 4 + 8 * p.head_dim.div_ceil(KV_BLOCK)
 }
 
 /// What fresh_subgroup.wgsl holds of a head in arrays of fixed length.
@@ -199,7 +199,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
     cost: |p, s| {
         let (slots, query, key) = (p.slots(s.n_kv), p.q_elements(), p.k_elements());
         // The new token's row is written and not read.
-        let cache = 2 * slots * p.kv_heads() * p.row_bytes();
+        let cache = 2 * slots * p.kv_heads() * p.vector_bytes();
         let heads = 4 * (query + 2 * key) + p.act_format.bytes() * query;
         Cost {
             bytes: (cache + heads + 12 * p.head_dim) as f64,
@@ -209,17 +209,23 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
     tolerance: |p, s| Tolerance {
         k: 24.0 + 3.0 * (p.head_dim as f64).sqrt() + (s.n_kv as f64).sqrt(),
         rounding: 0.0,
-        // A step of f16 in the new key and value, whose direction WGSL leaves open.
-        nmse: if p.kv_format == FloatFormat::F16 { 1e-6 } else { 1e-9 },
+        // A step of f16 in the new key and value, whose direction WGSL leaves open; of q8_0 the
+        // quants whose values lie half way between two.
+        nmse: match p.kv_format {
+            KvFormat::F32 => 1e-9,
+            KvFormat::F16 => 1e-6,
+            KvFormat::Q8_0 => 1e-5,
+        },
         reason: "as attention_decode over queries and a key off as qkv_rope_append's, whose \
-                 magnitudes are in the scores'; what rounding the new key and value to f16 may \
+                 magnitudes are in the scores'; what rounding the new key and value may \
                  move is in the reference's magnitude",
     },
     cases: || {
         use RopeStyle::{Interleaved, Neox};
         // Every variant compiles anew for every shape: few shapes, each for several reasons.
         let case = |p: AttentionAppend, n_kv| Case::from(p).n_kv(n_kv);
-        let f32_cache = |p| AttentionAppend { kv_format: FloatFormat::F32, ..p };
+        let f32_cache = |p| AttentionAppend { kv_format: KvFormat::F32, ..p };
+        let q8_cache = |p| AttentionAppend { kv_format: KvFormat::Q8_0, ..p };
         let f16_output = |p| AttentionAppend { act_format: FloatFormat::F16, ..p };
         let (rope_base, rope_factors) = (500_000.0, RopeFactors::Llama3);
         let llama3 = |p| AttentionAppend { rope_base, rope_factors, ..p };
@@ -242,6 +248,12 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             case(AttentionAppend { sequences: 3, ..over(512, GEMMA) }, 700),
             case(AttentionAppend { sequences: 8, ..f32_cache(llama3(over(300, LLAMA))) }, 200),
             case(f32_cache(over(40, normed(8, 64, Neox))), 40),
+            case(q8_cache(over(512, GEMMA)), 700),
+            case(q8_cache(f16_output(llama3(over(300, LLAMA)))), 257),
+            case(q8_cache(over(130, QWEN)), 131),
+            case(q8_cache(over(1, plain(32))), 7),
+            case(q8_cache(over(100, three_of_80)), 70),
+            case(q8_cache(AttentionAppend { sequences: 3, ..over(40, LLAMA) }), 40),
             // Several rounds of every team, the last one ragged.
             case(f32_cache(over(9000, plain(64))), 8771),
         ]

@@ -2,7 +2,7 @@
 
 use crate::attention::geometry::*;
 use crate::attention::*;
-use crate::codes::FloatFormat;
+use crate::codes::{FloatFormat, KvFormat};
 use crate::descriptor::*;
 use crate::len;
 use crate::param::{dim, n_kv};
@@ -21,7 +21,7 @@ crate::params! {
             700,
         )
         .before(&["CAPACITY"]),
-        kv_format: FloatFormat = KV_FORMAT,
+        kv_format: KvFormat = KV_FORMAT,
         act_format: FloatFormat = ACT_FORMAT_OUT.neutral(0.0),
         scale: f32 = SCALE,
     }
@@ -37,7 +37,7 @@ fn over(kv_size: usize, layer: Layer) -> AttentionDecode {
         kv_heads,
         head_dim,
         kv_size,
-        kv_format: FloatFormat::F16,
+        kv_format: KvFormat::F16,
         act_format: FloatFormat::F32,
         scale: layer.scale(),
     }
@@ -58,7 +58,7 @@ const A_HEAD: &[Stage<AttentionDecode>] = &[Stage { entry: "main", grid: |p, _| 
 /// The declaration.
 pub static OPERATION: Declaration<AttentionDecode> = Declaration {
     name: "attention_decode",
-    summary: "attention of one token over a full or ring KV cache, grouped queries, f32 or f16",
+    summary: "attention of one token over a full or ring KV cache, grouped queries",
     fuses: None,
     state: &[n_kv(256, 900)],
     bindings: &[
@@ -193,7 +193,7 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
     },
     cost: |p, s| {
         let slots = p.slots(s.n_kv);
-        let cache = 2 * slots * p.kv_heads * p.row_bytes();
+        let cache = 2 * slots * p.kv_heads * p.vector_bytes();
         let query = p.q_elements();
         Cost {
             bytes: (cache + (4 + p.act_format.bytes()) * query) as f64,
@@ -210,7 +210,8 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
     cases: || {
         // Every variant compiles anew for every shape: few shapes, each for several reasons.
         let case = |p: AttentionDecode, n_kv| Case::from(p).n_kv(n_kv);
-        let f32_cache = |p| AttentionDecode { kv_format: FloatFormat::F32, ..p };
+        let f32_cache = |p| AttentionDecode { kv_format: KvFormat::F32, ..p };
+        let q8_cache = |p| AttentionDecode { kv_format: KvFormat::Q8_0, ..p };
         let f16_output = |p| AttentionDecode { act_format: FloatFormat::F16, ..p };
         let heads = |q_per_kv, head_dim| Layer { q_per_kv, kv_heads: 1, head_dim, ..GEMMA };
         let three_of_80 = Layer { kv_heads: 2, ..heads(3, 80) };
@@ -224,6 +225,11 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
             case(f32_cache(over(16, heads(2, 32))), 17),
             case(over(40, heads(8, 64)), 40),
             case(over(100, three_of_80), 70), // teams with idle lanes
+            case(q8_cache(over(512, GEMMA)), 700),
+            case(q8_cache(f16_output(over(300, LLAMA))), 257),
+            case(q8_cache(over(130, QWEN)), 130),
+            case(q8_cache(over(16, heads(2, 32))), 17),
+            case(q8_cache(over(100, three_of_80)), 70),
             // Several rounds of every team, the last one ragged.
             case(over(9000, heads(1, 64)), 8771),
         ]

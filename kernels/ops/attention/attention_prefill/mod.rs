@@ -4,7 +4,7 @@
 use crate::adapter::Capabilities;
 use crate::attention::geometry::*;
 use crate::attention::*;
-use crate::codes::{FloatFormat, QueryRow};
+use crate::codes::{FloatFormat, KvFormat, QueryRow};
 use crate::descriptor::*;
 use crate::len;
 use crate::param::{PROMPT_LEN, Param, State, choice, dim, n_kv, start};
@@ -31,7 +31,7 @@ crate::params! {
             &QueryRow::ALL,
         )
         .before(&["ROW"]),
-        kv_format: FloatFormat = KV_FORMAT,
+        kv_format: KvFormat = KV_FORMAT,
         act_format: FloatFormat = ACT_FORMAT_OUT,
         scale: f32 = SCALE,
         before: usize = BEFORE,
@@ -120,20 +120,20 @@ fn tokens(n_tokens: usize, layer: Layer) -> AttentionPrefill {
         kv_size: n_tokens,
         window: 0,
         q_row: QueryRow::Qkv,
-        kv_format: FloatFormat::F16,
+        kv_format: KvFormat::F16,
         act_format: FloatFormat::F32,
         scale: layer.scale(),
         before: 0,
     }
 }
 
-/// What rounding queries and weights to f16 adds, and keys and values of an f32 cache.
+/// What rounding queries and weights to f16 adds, and keys and values of another cache than f16.
 fn f16_tolerance(p: &AttentionPrefill, s: State) -> Tolerance {
     let keys = p.most_keys(s) as f64;
     // 2^-11, half a unit in the last place of f16, in multiples of 2^-23.
     let half_ulp = 4096.0;
     let d = p.head_dim as f64;
-    let rounded = if p.kv_format == FloatFormat::F16 { 2.0 } else { 4.0 };
+    let rounded = if p.kv_format == KvFormat::F16 { 2.0 } else { 4.0 };
     Tolerance {
         k: 16.0
             + d.sqrt()
@@ -270,7 +270,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             }],
             constants: |p, caps| {
                 // Rows whose chunks fill a workgroup, and a tile that leaves room for them.
-                let chunks = p.row_chunks();
+                let chunks = p.value_chunks();
                 let room = caps.workgroup_memory.min(16 << 10) as usize;
                 let wg = |rows: usize| (rows * chunks).next_power_of_two().max(64);
                 let fits = |rows: &usize| tiled_bytes(p, *rows, wg(*rows), 4, 8) <= room;
@@ -341,8 +341,8 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
         // tenths of the time at the end of a long sequence and 5 µs more at its beginning; the
         // position is not known here.
         let shared = |rows: usize| p.kv_size >= 512 + p.n_tokens && p.blocks(rows) <= 64;
-        // Matrix units only where keys, values and what follows are f16 anyway.
-        let units = p.kv_format == FloatFormat::F16 && p.act_format == FloatFormat::F16;
+        // Matrix units only where keys and values are no more than f16, and so is what follows.
+        let units = p.kv_format != KvFormat::F32 && p.act_format == FloatFormat::F16;
         // `flash` takes 64 keys at a time, more than a few tokens at the start of a sequence have;
         // and with heads of 256 it takes longer a key, up to 64 blocks of rows.
         let small = p.n_tokens <= 32 || (p.head_dim > 128 && p.blocks(16) <= 64);
@@ -359,7 +359,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
     cost: |p, s| {
         // With a window, what the first query attends to, and one key more for each further query.
         let slots = (p.most_keys(s) + p.n_tokens - 1).min(p.kv_size).min(s.n_kv + p.n_tokens);
-        let cache = 2 * slots * p.kv_heads * p.row_bytes();
+        let cache = 2 * slots * p.kv_heads * p.vector_bytes();
         let query = p.q_elements();
         Cost {
             bytes: (cache + (4 + p.act_format.bytes()) * p.n_tokens * query) as f64,
@@ -374,7 +374,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
                  reference's magnitude); sums over head_dim and keys behave as random walks",
     },
     cases: || {
-        use FloatFormat::{F16, F32};
+        use FloatFormat::F16;
         let heads = |q_per_kv, head_dim| Layer { q_per_kv, kv_heads: 1, head_dim, ..GEMMA };
         let three_of_80 = Layer { kv_heads: 2, ..heads(3, 80) };
         vec![
@@ -382,16 +382,26 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             tokens(40, GEMMA).at_end_of(100).with(|p| (p.act_format, p.window) = (F16, 33)),
             tokens(17, LLAMA).at_end_of(150),
             tokens(20, QWEN).at_end_of(80).with(|p| {
-                (p.kv_format, p.act_format, p.q_row) = (F32, F16, QueryRow::Q);
+                (p.kv_format, p.act_format, p.q_row) = (KvFormat::F32, F16, QueryRow::Q);
             }),
             tokens(33, three_of_80).at_end_of(70),
-            tokens(130, heads(1, 32)).at_end_of(130).with(|p| p.kv_format = F32),
+            tokens(130, heads(1, 32)).at_end_of(130).with(|p| p.kv_format = KvFormat::F32),
             tokens(1, heads(1, 32)).at_end_of(1).with(|p| p.window = 1),
             // Queries past the last slot.
             // Matrix units: rows that fill no block, f16 and f32 caches, growing scores.
             tokens(100, LLAMA).at_end_of(300).with(|p| p.act_format = F16),
             tokens(64, QWEN).at_end_of(250).with(|p| (p.act_format, p.scale) = (F16, 0.3)),
-            tokens(37, GEMMA).at_end_of(90).with(|p| (p.kv_format, p.act_format) = (F32, F16)),
+            tokens(37, GEMMA).at_end_of(90).with(|p| {
+                (p.kv_format, p.act_format) = (KvFormat::F32, F16);
+            }),
+            // Caches of q8_0, with scales that fill their chunk and that do not.
+            tokens(37, GEMMA).at_end_of(90).with(|p| {
+                (p.kv_format, p.act_format) = (KvFormat::Q8_0, F16);
+            }),
+            tokens(20, LLAMA).at_end_of(400).with(|p| {
+                (p.kv_format, p.act_format) = (KvFormat::Q8_0, F16);
+            }),
+            tokens(33, three_of_80).at_end_of(70).with(|p| p.kv_format = KvFormat::Q8_0),
             tokens(70, heads(2, 64)).at_end_of(90).n_kv(50).with(|p| p.window = 64),
             // Behind a window that is not yet full, and behind a full one.
             Case::from(tokens(40, GEMMA)).n_kv(6).prompt_len(99).with(|p| {

@@ -2,9 +2,10 @@
 //! attends to: the window before the chunk, then the chunk.
 
 use crate::attention::*;
-use crate::codes::FloatFormat::{self, *};
+use crate::codes::KvFormat::{self, *};
 use crate::codes::WindowWay;
 use crate::descriptor::*;
+use crate::layout::KvVectors;
 use crate::len;
 use crate::param::{PROMPT_LEN, choice, dim, n_kv};
 use crate::shared::*;
@@ -21,7 +22,7 @@ crate::params! {
         kv_heads: usize = kv_heads(3),
         head_dim: usize = HEAD_DIM,
         kv_size: usize = dim("KV_SIZE", "slots of the ring; position modulo KV_SIZE", 4, 40),
-        kv_format: FloatFormat = KV_FORMAT,
+        kv_format: KvFormat = KV_FORMAT,
     }
 }
 
@@ -31,13 +32,17 @@ impl KvWindow {
         self.kv_size + self.n_tokens
     }
 
-    /// Elements of keys that may move, and of values.
+    /// Vectors of keys that may move, and of values.
     fn moved(&self) -> usize {
         let tokens = match self.way {
             WindowWay::ToRows => self.kv_size,
             WindowWay::ToRing => self.n_tokens,
         };
-        self.kv_heads * tokens * self.head_dim
+        self.kv_heads * tokens
+    }
+
+    fn vectors(&self) -> KvVectors {
+        KvVectors { format: self.kv_format, head_dim: self.head_dim }
     }
 }
 
@@ -50,7 +55,7 @@ fn chunk(n_tokens: usize, kv_size: usize, layer: Layer, way: WindowWay) -> KvWin
 const fn ring(name: &'static str) -> Binding<KvWindow> {
     Binding::in_out(
         name,
-        |p: &KvWindow, _| Elem::Kv(p.kv_format),
+        |p: &KvWindow, _| Elem::Kv(p.vectors()),
         len!(p => p.kv_heads * p.kv_size * p.head_dim),
     )
 }
@@ -58,14 +63,14 @@ const fn ring(name: &'static str) -> Binding<KvWindow> {
 const fn rows(name: &'static str) -> Binding<KvWindow> {
     Binding::in_out(
         name,
-        |p: &KvWindow, _| Elem::Kv(p.kv_format),
+        |p: &KvWindow, _| Elem::Kv(p.vectors()),
         len!(p => p.kv_heads * (p.kv_size + p.n_tokens) * p.head_dim),
     )
 }
 
-/// Invocations for elements of `bytes` bytes each.
+/// Invocations for units of `bytes` bytes each.
 fn grid(p: &KvWindow, c: &Constants, bytes: usize) -> usize {
-    (p.moved() * p.kv_format.bytes() / bytes).div_ceil(c["WG"] as usize)
+    (p.moved() * p.vectors().bytes() / bytes).div_ceil(c["WG"] as usize)
 }
 
 /// The declaration.
@@ -87,9 +92,9 @@ pub static OPERATION: Declaration<KvWindow> = Declaration {
             stages: &[Stage { entry: "main", grid: |p, c| grid(p, c, 16) }],
             tunables: WORKGROUPS,
             unsupported: |p, _| {
-                let bytes = p.head_dim * p.kv_format.bytes();
+                let bytes = p.vectors().bytes();
                 (!bytes.is_multiple_of(16))
-                    .then(|| format!("rows of {bytes} bytes are no whole 16-byte chunks"))
+                    .then(|| format!("vectors of {bytes} bytes are no whole 16-byte chunks"))
             },
             ..Variant::PLAIN
         },
@@ -101,9 +106,9 @@ pub static OPERATION: Declaration<KvWindow> = Declaration {
             WindowWay::ToRows => before.min(p.kv_size),
             WindowWay::ToRing => s.prompt_len.saturating_sub(before).min(p.n_tokens).min(p.kv_size),
         };
-        let values = 2 * p.kv_heads * p.head_dim * tokens;
+        let vectors = 2 * p.kv_heads * tokens;
         // Position and prompt length are read even where nothing moves.
-        Cost { bytes: (8 + 2 * values * p.kv_format.bytes()) as f64, flops: 0.0 }
+        Cost { bytes: (8 + 2 * vectors * p.vectors().bytes()) as f64, flops: 0.0 }
     },
     tolerance: |_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "a copy" },
     cases: || {
@@ -120,6 +125,8 @@ pub static OPERATION: Declaration<KvWindow> = Declaration {
                 case(40, 7, QWEN).n_kv(30).prompt_len(100),
                 case(9, 8, small).n_kv(20).prompt_len(24),
                 case(9, 4, small).n_kv(20).prompt_len(3),
+                case(6, 8, small).n_kv(5).prompt_len(10).with(|p| p.kv_format = Q8_0),
+                case(16, 512, GEMMA).n_kv(700).prompt_len(900).with(|p| p.kv_format = Q8_0),
             ]);
         }
         cases

@@ -3,10 +3,10 @@
 //   to_rows:  rows[h][KV_SIZE - j] = ring[h][(position - j) % KV_SIZE]       1 <= j <= min(KV_SIZE, position)
 //   to_ring:  ring[h][(position + i) % KV_SIZE] = rows[h][KV_SIZE + i]       i < count, of one slot the last
 //   count = min(N_TOKENS, prompt - position)         for K and for V
-//   ring: (KV_HEADS, KV_SIZE, HEAD_DIM)   rows: (KV_HEADS, KV_SIZE + N_TOKENS, HEAD_DIM), f32 or f16
+//   ring: (KV_HEADS, KV_SIZE, HEAD_DIM)   rows: (KV_HEADS, KV_SIZE + N_TOKENS, HEAD_DIM)
 //
 // Idea: 16-byte loads and stores.
-// import: attention/parts/window_move, grid
+// import: attention/parts/window_move, grid, kv/vector
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
@@ -21,7 +21,7 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let unit = window_move(group_index(workgroup, groups) * WG + lid, HEAD_DIM / (4u + 4u * KV_FORMAT));
+    let unit = window_move(group_index(workgroup, groups) * WG + lid, vector_words() / 4u);
     if (!unit.any) { return; }
     if (WAY == WAY_TO_ROWS) {
         k_rows[unit.row] = k_cache[unit.slot];

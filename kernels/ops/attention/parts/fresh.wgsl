@@ -3,7 +3,7 @@
 // the cache holds there: other splits do not have the slot, and this one has it here. `qk_norm` holds the
 // queries' weights, then the keys'.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/split, kv/chunk
-// import: rope/heads, step/state
+// import: kv/quants, kv/vector, rope/heads, step/state
 // requires: override KV_SIZE: u32
 // requires: override Q_PER_KV: u32
 // requires: override HEAD_DIM: u32
@@ -21,6 +21,9 @@ const APPENDS: bool = true;
 // Q_PER_KV queries, the key, the value; normed and rotated, f32 pairs.
 override FRESH_PAIRS: u32 = (Q_PER_KV + 2u) * HEAD_DIM / 2u;
 var<workgroup> fresh: array<vec2<f32>, FRESH_PAIRS>;
+// With q8_0 the largest magnitude of each block of the key, then of the value.
+override NEW_BLOCKS: u32 = (HEAD_DIM + 31u) / 32u * 2u;
+var<workgroup> new_largest: array<f32, NEW_BLOCKS>;
 // Slot of the new token in the workgroup that attends to it, else none.
 var<private> own_slot: u32;
 
@@ -68,11 +71,32 @@ fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool {
         make_heads(kv_head, select(Q_PER_KV, Q_PER_KV + 2u, appends), position, at, size);
         workgroupBarrier();
         own_slot = select(0xffffffffu, slot, appends);
+        if (KV_FORMAT == KV_Q8_0) {
+            // Of a workgroup without the slot they are nobody's.
+            for (var i = at.index; i < NEW_BLOCKS; i += WG) { new_largest[i] = largest_in_block(i); }
+            workgroupBarrier();
+        }
         if (appends) {
-            let row = (kv_head * KV_SIZE + slot) * head_chunks();
+            let vector = (kv_head * KV_SIZE + slot) * vector_chunks();
             for (var c = at.index; c < head_chunks(); c += WG) {
-                k_cache[row + c] = new_chunk(0u, c);
-                v_cache[row + c] = new_chunk(1u, c);
+                let key = new_chunk(0u, c);
+                let value = new_chunk(1u, c);
+                if (KV_FORMAT == KV_Q8_0) {
+                    k_cache[vector + c / 2u][c % 2u * 2u] = key.x;
+                    k_cache[vector + c / 2u][c % 2u * 2u + 1u] = key.y;
+                    v_cache[vector + c / 2u][c % 2u * 2u] = value.x;
+                    v_cache[vector + c / 2u][c % 2u * 2u + 1u] = value.y;
+                } else {
+                    k_cache[vector + c] = key;
+                    v_cache[vector + c] = value;
+                }
+            }
+            if (KV_FORMAT == KV_Q8_0) {
+                let behind = vector + value_words() / 4u;
+                for (var w = at.index; 2u * w < NEW_BLOCKS / 2u; w += WG) {
+                    k_cache[behind + w / 4u][w % 4u] = new_scales(0u, w);
+                    v_cache[behind + w / 4u][w % 4u] = new_scales(1u, w);
+                }
             }
         }
     }
@@ -86,12 +110,40 @@ fn query_four(kv_head: u32, h: u32, four: u32) -> vec4<f32> {
 
 fn new_slot() -> u32 { return own_slot; }
 
-// Chunk c of the new token's key (row 0) or value (1), as the cache holds it.
+// Chunk c of the new token's key (row 0) or value (1), as lanes load it.
 fn new_chunk(row: u32, c: u32) -> vec4<u32> {
     let at = (Q_PER_KV + row) * (HEAD_DIM / 2u) + c * 2u * chunk_fours();
-    if (KV_FORMAT == F32) { return bitcast<vec4<u32>>(vec4<f32>(fresh[at], fresh[at + 1u])); }
+    if (KV_FORMAT == KV_F32) { return bitcast<vec4<u32>>(vec4<f32>(fresh[at], fresh[at + 1u])); }
+    if (KV_FORMAT == KV_Q8_0) {
+        let most = new_largest[row * (NEW_BLOCKS / 2u) + c / 4u];
+        return vec4<u32>(
+            quants_word(vec4<f32>(fresh[at], fresh[at + 1u]), most),
+            quants_word(vec4<f32>(fresh[at + 2u], fresh[at + 3u]), most),
+            bitcast<u32>(unpack2x16float(scales_word(vec2<f32>(most, 0.0))).x),
+            0u,
+        );
+    }
     return vec4<u32>(
         pack2x16float(fresh[at]), pack2x16float(fresh[at + 1u]),
         pack2x16float(fresh[at + 2u]), pack2x16float(fresh[at + 3u]),
     );
+}
+
+// The scales of blocks 2w and 2w + 1, whose second may be missing.
+fn new_scales(row: u32, w: u32) -> u32 {
+    let first = row * (NEW_BLOCKS / 2u) + 2u * w;
+    var most = vec2<f32>(new_largest[first], 0.0);
+    if (2u * w + 1u < NEW_BLOCKS / 2u) { most.y = new_largest[first + 1u]; }
+    return scales_word(most);
+}
+
+// The largest magnitude of a block: those of the key come first, then those of the value.
+fn largest_in_block(i: u32) -> f32 {
+    let block = i % (NEW_BLOCKS / 2u);
+    let head = (Q_PER_KV + i / (NEW_BLOCKS / 2u)) * (HEAD_DIM / 2u);
+    var most = vec2<f32>(0.0);
+    for (var e = block * KV_BLOCK / 2u; e < min((block + 1u) * KV_BLOCK, HEAD_DIM) / 2u; e++) {
+        most = max(most, abs(fresh[head + e]));
+    }
+    return max(most.x, most.y);
 }

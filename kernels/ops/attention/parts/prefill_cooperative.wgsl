@@ -8,9 +8,7 @@
 // requires: override N_TOKENS: u32
 // requires: override Q_PER_KV: u32
 // requires: override SCALE: f32
-// requires: var k_cache: array<vec4<u32>>
 // requires: var q: array<vec4<f32>>
-// requires: var v_cache: array<vec4<u32>>
 // requires: fn keep_four(keys: vec2<u32>, kv_head: u32, row: u32, split: u32, four: u32, value: vec4<f32>)
 // requires: fn keep_top(keys: vec2<u32>, kv_head: u32, row: u32, split: u32, top: vec2<f32>)
 // requires: fn split_keys(keys: vec2<u32>, split: u32) -> vec2<u32>
@@ -46,7 +44,7 @@ var<workgroup> left_behind: vec4<u32>;
 
 fn block_rows() -> u32 { return ROWS; }
 
-// Chunks of sixteen bytes of a tile, and of an invocation.
+// Chunks of a tile.
 fn tile_chunks() -> u32 { return MATRIX_KEYS * HEAD_DIM / (4u * chunk_fours()); }
 
 // Chunk i of the keys or values of slots `first`.. of a KV head; zero from `end` on, whatever lies there: it
@@ -55,9 +53,9 @@ fn fetch_chunk(cache: u32, values: bool, first: u32, end: u32, i: u32) -> vec4<u
     let chunks = HEAD_DIM / (4u * chunk_fours());
     let slot = first + i / chunks;
     if (i >= tile_chunks() || slot >= end) { return vec4<u32>(0u); }
-    let at = cache + slot * chunks + i % chunks;
-    if (values) { return v_cache[at]; }
-    return k_cache[at];
+    let vector = cache + slot * vector_chunks();
+    if (values) { return v_chunk(vector, i % chunks); }
+    return k_chunk(vector, i % chunks);
 }
 
 fn stage_chunk(values: bool, i: u32, chunk: vec4<u32>) {
@@ -90,7 +88,7 @@ fn main(
     let end = own_keys.y;
     // One past the last row whose result is kept: a split without keys has none.
     let end_row = select(first_row, last_row + 1u, begin < end);
-    let cache = kv_head * KV_SIZE * (HEAD_DIM / (4u * chunk_fours()));
+    let cache = kv_head * KV_SIZE * vector_chunks();
     let row_block = subgroup / COLUMN_BLOCKS;
     let column_block = subgroup % COLUMN_BLOCKS;
 

@@ -9,9 +9,7 @@
 // requires: override N_TOKENS: u32
 // requires: override Q_PER_KV: u32
 // requires: override SCALE: f32
-// requires: var k_cache: array<vec4<u32>>
 // requires: var q: array<vec4<f32>>
-// requires: var v_cache: array<vec4<u32>>
 // requires: fn keep_four(keys: vec2<u32>, kv_head: u32, row: u32, split: u32, four: u32, value: vec4<f32>)
 // requires: fn keep_top(keys: vec2<u32>, kv_head: u32, row: u32, split: u32, top: vec2<f32>)
 // requires: fn split_keys(keys: vec2<u32>, split: u32) -> vec2<u32>
@@ -65,7 +63,7 @@ fn main(
     if (begin >= end) { return; }
     let per_chunk = chunk_fours();
     let chunks = fours() / per_chunk;
-    let cache = kv_head * KV_SIZE * chunks;
+    let cache = kv_head * KV_SIZE * vector_chunks();
     // Rows across + SIDE * i; keys 4 * down + j; fours down + SIDE * f.
     let across = lid / SIDE;
     let down = lid % SIDE;
@@ -100,7 +98,7 @@ fn main(
                 let key = i / slice_chunks;
                 let c = slice / per_chunk + i % slice_chunks;
                 let t = min(tile + key, end - 1u);
-                let chunk = k_cache[cache + t * chunks + min(c, chunks - 1u)];
+                let chunk = k_chunk(cache + t * vector_chunks(), min(c, chunks - 1u));
                 // Key 4 * d + j lies at SIDE * j + d: what neighbours read at once is adjacent.
                 let at = (key % 4u * SIDE + key / 4u) * K_STRIDE + i % slice_chunks * per_chunk;
                 for (var p = 0u; p < per_chunk; p++) {
@@ -147,7 +145,7 @@ fn main(
             for (var i = lid; i < value_keys() * chunks; i += WG) {
                 let key = i / chunks;
                 let slot = min(tile + some + key, end - 1u);
-                let chunk = v_cache[cache + slot * chunks + i % chunks];
+                let chunk = v_chunk(cache + slot * vector_chunks(), i % chunks);
                 for (var p = 0u; p < per_chunk; p++) { staged[i * per_chunk + p] = chunk_four(chunk, p); }
             }
             workgroupBarrier();

@@ -4,7 +4,7 @@
 // of V with the sum of weights; i counts [KV head][split][head of the group]. Queries, and what the new
 // token brings, are those of `cached` or `fresh`.
 //
-// LANES lanes are a thread group and hold one slot's row of 16-byte chunks, held() of them each. Thread group
+// LANES lanes are a thread group and hold one slot's row of chunks, held() of them each. Thread group
 // i takes slots i, i + teams(), ...: whatever n is, none has more than one slot more than
 // another. A round is in_flight() slots of a thread group. The next round's K is on its way as soon as this
 // round's scores are made of the last, the next V as soon as this one is added up, so that memory
@@ -25,8 +25,6 @@
 // requires: override SG_MIN: u32
 // requires: override WG: u32
 // requires: const APPENDS: bool
-// requires: var k_cache: array<vec4<u32>>
-// requires: var v_cache: array<vec4<u32>>
 // requires: fn new_chunk(row: u32, c: u32) -> vec4<u32>
 // requires: fn new_slot() -> u32
 // requires: fn query_four(kv_head: u32, h: u32, four: u32) -> vec4<f32>
@@ -132,9 +130,7 @@ fn slot_at(r: CacheRows, j: u32) -> u32 { return min(r.first + j * r.stride, r.l
 
 fn cache_chunk(r: CacheRows, i: u32) -> u32 { return min(r.member + i * LANES, head_chunks() - 1u); }
 
-fn chunk_at(r: CacheRows, j: u32, i: u32) -> u32 {
-    return r.cache + slot_at(r, j) * head_chunks() + cache_chunk(r, i);
-}
+fn vector_at(r: CacheRows, j: u32) -> u32 { return r.cache + slot_at(r, j) * vector_chunks(); }
 
 // Puts the new token's key (row 0) or value (1) where its slot was loaded: nobody has stored it yet.
 fn renew(chunks: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows, row: u32) {
@@ -161,13 +157,17 @@ fn split_of(slot: u32, n: u32) -> u32 { return slot % (splits() * teams()) / tea
 
 fn fetch_k(k: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows) {
     for (var j = 0u; j < in_flight(); j++) {
-        for (var i = 0u; i < held(); i++) { (*k)[j * held() + i] = k_cache[chunk_at(r, j, i)]; }
+        for (var i = 0u; i < held(); i++) {
+            (*k)[j * held() + i] = k_chunk(vector_at(r, j), cache_chunk(r, i));
+        }
     }
 }
 
 fn fetch_v(v: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows) {
     for (var j = 0u; j < in_flight(); j++) {
-        for (var i = 0u; i < held(); i++) { (*v)[j * held() + i] = v_cache[chunk_at(r, j, i)]; }
+        for (var i = 0u; i < held(); i++) {
+            (*v)[j * held() + i] = v_chunk(vector_at(r, j), cache_chunk(r, i));
+        }
     }
 }
 
@@ -341,7 +341,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     // then it has one at most: the first keys are loaded while n is.
     let stride = splits() * teams();
     let begin = split * teams() + team;
-    var rows = CacheRows(kv_head * KV_SIZE * head_chunks(), member, begin, stride, KV_SIZE - 1u);
+    var rows = CacheRows(kv_head * KV_SIZE * vector_chunks(), member, begin, stride, KV_SIZE - 1u);
     var k: array<vec4<u32>, MOST_LOADS>;
     var v: array<vec4<u32>, MOST_LOADS>;
     // What was there before this step; where the new token is stored, nobody uses it. Values too, since two

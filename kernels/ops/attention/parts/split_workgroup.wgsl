@@ -14,10 +14,8 @@
 // requires: override SCALE: f32
 // requires: override WG: u32
 // requires: const APPENDS: bool
-// requires: var k_cache: array<vec4<u32>>
 // requires: var partials: array<vec4<f32>>
 // requires: var tops: array<vec2<f32>>
-// requires: var v_cache: array<vec4<u32>>
 // requires: fn new_chunk(row: u32, c: u32) -> vec4<u32>
 // requires: fn new_slot() -> u32
 // requires: fn query_four(kv_head: u32, h: u32, four: u32) -> vec4<f32>
@@ -51,7 +49,7 @@ fn attend_split_tiles(kv_head: u32, split: u32, lid: u32) {
     let fours = HEAD_DIM / 4u;
     let chunks = head_chunks();
     let per_chunk = chunk_fours();
-    let cache = kv_head * KV_SIZE * chunks;
+    let cache = kv_head * KV_SIZE * vector_chunks();
     for (var i = lid; i < Q_PER_KV * fours; i += WG) {
         split_query[i] = SCALE * LOG2_E * query_four(kv_head, i / fours, i % fours);
     }
@@ -78,7 +76,7 @@ fn attend_split_tiles(kv_head: u32, split: u32, lid: u32) {
         for (var c = member; c < chunks; c += LANES) {
             for (var j = 0u; j < IN_FLIGHT; j++) {
                 let t = min(first + team + j, n - 1u);
-                loaded[j] = k_cache[cache + t * chunks + c];
+                loaded[j] = k_chunk(cache + t * vector_chunks(), c);
                 if (APPENDS && t == new_slot()) { loaded[j] = new_chunk(0u, c); }
             }
             for (var p = 0u; p < per_chunk; p++) {
@@ -104,7 +102,7 @@ fn attend_split_tiles(kv_head: u32, split: u32, lid: u32) {
             for (var some = part; some < tile(); some += V_AT_ONCE * parts) {
                 for (var m = 0u; m < V_AT_ONCE; m++) {
                     let t = min(first + some + m * parts, n - 1u);
-                    values[m] = v_cache[cache + t * chunks + chunk];
+                    values[m] = v_chunk(cache + t * vector_chunks(), chunk);
                     if (APPENDS && t == new_slot()) { values[m] = new_chunk(1u, chunk); }
                 }
                 for (var h = 0u; h < Q_PER_KV; h++) {

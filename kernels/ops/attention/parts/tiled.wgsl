@@ -2,7 +2,7 @@
 // without subgroups. A row is a query head of a token:
 //   row_query(row), row_output(row): the four of q and y at which it begins
 //   row_slots(row): the first slot it attends to and the one past its last
-// import: attention/parts/softmax, format/store_four, kv/chunk
+// import: attention/parts/softmax, format/store_four, kv/chunk, kv/vector
 // requires: override KV_SIZE: u32
 // requires: override HEAD_DIM: u32
 // requires: override LANES: u32
@@ -10,20 +10,18 @@
 // requires: override SCALE: f32
 // requires: override TILE: u32
 // requires: override WG: u32
-// requires: var k_cache: array<vec4<u32>>
 // requires: var q: array<vec4<f32>>
-// requires: var v_cache: array<vec4<u32>>
 // requires: fn row_output(row: u32) -> u32
 // requires: fn row_query(row: u32) -> u32
 // requires: fn row_slots(row: u32) -> vec2<u32>
 
 override QUERY_SLOTS: u32 = ROWS * HEAD_DIM / 4u;
 // A row of K has a chunk of padding, so that neighbours do not share banks.
-override K_SLOTS: u32 = TILE * (HEAD_DIM / (4u + 4u * KV_FORMAT) + 1u);
-override V_SLOTS: u32 = TILE * (HEAD_DIM / (4u + 4u * KV_FORMAT));
+override K_SLOTS: u32 = TILE * (HEAD_DIM / select(8u, 4u, KV_FORMAT == KV_F32) + 1u);
+override V_SLOTS: u32 = TILE * (HEAD_DIM / select(8u, 4u, KV_FORMAT == KV_F32));
 override DOT_SLOTS: u32 = TILE * ROWS * LANES;
 override SCORE_SLOTS: u32 = TILE * ROWS;
-override MERGE_SLOTS: u32 = WG * (1u + KV_FORMAT);
+override MERGE_SLOTS: u32 = WG * select(2u, 1u, KV_FORMAT == KV_F32);
 var<workgroup> tile_query: array<vec4<f32>, QUERY_SLOTS>;
 var<workgroup> k_tile: array<vec4<u32>, K_SLOTS>;
 var<workgroup> v_tile: array<vec4<u32>, V_SLOTS>;
@@ -37,7 +35,7 @@ fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, e
     let fours = HEAD_DIM / 4u;
     let per_chunk = chunk_fours();
     let chunks = fours / per_chunk;
-    let cache = kv_head * KV_SIZE * chunks;
+    let cache = kv_head * KV_SIZE * vector_chunks();
     for (var i = lid; i < ROWS * fours; i += WG) {
         let row = min(first_row + i / fours, rows - 1u);
         tile_query[i] = SCALE * LOG2_E * q[row_query(row) + i % fours];
@@ -57,9 +55,9 @@ fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, e
         workgroupBarrier();
         for (var i = lid; i < TILE * chunks; i += WG) {
             let slot = i / chunks;
-            let at = cache + min(tile + slot, end - 1u) * chunks + i % chunks;
-            k_tile[i + slot] = k_cache[at];
-            v_tile[i] = v_cache[at];
+            let vector = cache + min(tile + slot, end - 1u) * vector_chunks();
+            k_tile[i + slot] = k_chunk(vector, i % chunks);
+            v_tile[i] = v_chunk(vector, i % chunks);
         }
         workgroupBarrier();
         // LANES invocations a score.
@@ -98,7 +96,7 @@ fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, e
                 norm += weight;
                 let loaded = v_tile[s * chunks + chunk];
                 low += weight * chunk_four(loaded, 0u);
-                if (KV_FORMAT == F16) { high += weight * chunk_four(loaded, 1u); }
+                if (KV_FORMAT != KV_F32) { high += weight * chunk_four(loaded, 1u); }
             }
         }
     }
@@ -107,7 +105,7 @@ fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, e
         tile_maxima[part * ROWS + row] = vec2<f32>(most, norm);
         let at = (part * ROWS + row) * fours + chunk * per_chunk;
         tile_outputs[at] = low;
-        if (KV_FORMAT == F16) { tile_outputs[at + 1u] = high; }
+        if (KV_FORMAT != KV_F32) { tile_outputs[at + 1u] = high; }
     }
     workgroupBarrier();
     for (var i = lid; i < ROWS * fours; i += WG) {

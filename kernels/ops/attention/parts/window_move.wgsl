@@ -6,7 +6,6 @@ override N_TOKENS: u32;
 override KV_HEADS: u32;
 override KV_SIZE: u32;
 override HEAD_DIM: u32;
-override KV_FORMAT: u32;
 
 struct Move { any: bool, slot: u32, row: u32 }
 

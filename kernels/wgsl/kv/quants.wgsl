@@ -1,0 +1,13 @@
+// Blocks of q8_0: a scale, the largest magnitude over 127, and quants, the values in units of it.
+const KV_BLOCK: u32 = 32u;
+
+// What a value is multiplied by to be a quant.
+fn inverse_scale(most: f32) -> f32 {
+    if (most > 0.0) { return 127.0 / most; }
+    return 0.0;
+}
+
+fn quants_word(v: vec4<f32>, most: f32) -> u32 { return pack4xI8(vec4<i32>(round(v * inverse_scale(most)))); }
+
+// Scales of two neighbours.
+fn scales_word(most: vec2<f32>) -> u32 { return pack2x16float(most / 127.0); }
