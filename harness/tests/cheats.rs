@@ -56,7 +56,6 @@ fn caught(
     exit: i32,
 ) {
     let Some(_) = common::gpu() else { return };
-    let _turn = common::turn();
     let mut honest = 0;
     for (path, place) in files {
         let (kernel, variant) = place.trim_end_matches(TIMED).split_once('/').unwrap();

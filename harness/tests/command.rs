@@ -88,7 +88,6 @@ fn nothing_on_the_command_line_panics() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     for shape in [
         "gemv ROWS=100000000,K=100000",
         "gemv ROWS=4294967295,K=4294967295",
@@ -462,7 +461,6 @@ fn check_reports_each_case_and_repeats_one() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let report = document(&lathe(&["check", "residual_add", "--cases", "3", "--json"]));
     assert_eq!(report["failed"], 0);
     let case = &report["cases"][0];
@@ -482,7 +480,6 @@ fn check_refuses_a_wrong_kernel_of_the_users_own() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mine.wgsl");
     let text = lathe_kernels::source("residual_add", "naive").unwrap().text;
@@ -519,7 +516,6 @@ fn a_users_file_enters_whole_steps() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mine.wgsl");
     let shown = file.display().to_string();
@@ -601,7 +597,6 @@ fn decode_writes_logits_of_every_position_and_its_document() {
     if common::gpu().is_some() {
         executors.push("gpu");
     }
-    let _turn = common::turn();
     let mut seen = Vec::new();
     for executor in executors {
         let args = ["--executor", executor, "--force-tokens", "75,260", "--logits-out", &out];
@@ -650,7 +645,6 @@ fn a_decode_goes_on_where_runs_that_nobody_chose_give_up() {
         eprintln!("UNAVAILABLE, not tested: {} may run all workgroups at once", gpu.adapter.name);
         return;
     }
-    let _turn = common::turn();
     let model = golden("llama-tiny-q4km.gguf");
     let base = ["decode", "--model", &model, "--prompt-tokens", "2,62,302,75", "--ignore-eos"];
     let run = |more: &[&str]| lathe(&[&base[..], &["-n", "20", "--untuned"], more].concat());
@@ -698,7 +692,6 @@ fn decode_samples_by_seed() {
         let more = ["--repeat-penalty", "1.1", "--seed", seed, "--executor", executor];
         run(&[&settings[..], &more].concat())
     };
-    let _turn = common::turn();
     let first = warm("cpu", "1");
     assert_eq!(first["sampling"]["seed"], 1);
     assert_eq!(first["sampling"]["top_k"], 40);
@@ -1011,7 +1004,6 @@ fn a_verdict_that_cannot_be_saved_is_printed() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = tempfile::tempdir().unwrap();
     let record = folder.path().join("ab.json").display().to_string();
     let ab = ["ab", "argmax", "--a", "naive", "--b", "workgroup", "--shape", "N=16"];

@@ -332,7 +332,6 @@ fn shards_of_a_bench_measure_each_shape_once() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let bench =
@@ -363,7 +362,6 @@ fn shards_of_a_search_are_joined_by_merge() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let mut found = Vec::new();
@@ -412,7 +410,6 @@ fn each_adapter_has_a_process_and_one_that_is_lost_does_not_end_the_others() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let Some(drivers) = two_adapters(at) else {

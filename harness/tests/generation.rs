@@ -386,7 +386,6 @@ fn bench_decode_prints_llama_benchs_rows() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let model = common::golden("llama-tiny-f16.gguf").display().to_string();
@@ -499,7 +498,6 @@ fn another_program_runs_beside_a_test() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let model = common::golden("llama-tiny-f16.gguf").display().to_string();
@@ -551,7 +549,6 @@ fn the_suite_puts_models_side_by_side() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let models = ["llama-tiny-f16.gguf", "qwen3-tiny-q80.gguf"]

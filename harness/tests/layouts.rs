@@ -335,7 +335,6 @@ fn layouts_of_other_engines_are_timed_and_compared() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     for Case { kernel, text, mapping, shape, .. } in cases() {
         let shape = ["--shape", shape, "--json"];
         let bench = ["bench", kernel, "--wgsl", "theirs.wgsl", "--overlapped"];

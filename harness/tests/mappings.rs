@@ -213,7 +213,6 @@ fn a_tolerance_of_its_own_holds_and_is_said() {
 #[test]
 fn what_is_wrong_by_a_little_is_timed_on_request_and_never_stored() {
     let Some(folder) = folder(MAPPED) else { return };
-    let _turn = common::turn();
     let lathe = |args: &[&str]| {
         Command::new(env!("CARGO_BIN_EXE_lathe"))
             .args(args)
@@ -658,7 +657,6 @@ fn the_state_of_a_sequence_is_a_name_where_a_problem_has_one() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("theirs.wgsl"), ATTENTION).unwrap();
     let write = |mapping: &str| fs::write(folder.path().join("theirs.toml"), mapping).unwrap();

@@ -59,7 +59,6 @@ const SMALL: [&str; 2] = ["--shape", "ROWS=96,K=160"];
 #[test]
 fn bench_prints_one_document_and_every_format_and_saves_a_record_once() {
     let Some(gpu) = common::gpu() else { return };
-    let _turn = common::turn();
     let folder = Folder::new();
     let record = folder.path("bench.json");
     let base = [&["bench", "gemv/workgroup"][..], &SMALL].concat();
@@ -97,7 +96,6 @@ fn bench_goes_on_after_a_wrong_case_and_fails() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = Folder::new();
     let text = lathe_kernels::source("residual_add", "naive").unwrap().text;
     // Wrong at the first benchmarked shape only.
@@ -131,7 +129,6 @@ fn software_adapters_make_no_speed_claims_unless_forced() {
     if !gpu.adapter.software {
         return;
     }
-    let _turn = common::turn();
     let folder = Folder::new();
     let save = folder.path("r.json");
     for args in [
@@ -150,7 +147,6 @@ fn ab_tells_a_much_slower_variant_and_reports_its_control() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = Folder::new();
     // The second half of the work is thrown away: twice the time, whatever runs beside it.
     let text = lathe_kernels::source("gemv", "naive").unwrap().text;
@@ -186,7 +182,6 @@ fn ab_refuses_to_time_a_wrong_kernel() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = Folder::new();
     let text = lathe_kernels::source("gemv", "naive").unwrap().text;
     let wrong = folder.write("wrong.wgsl", &replaced(text, ", sum,", ", 0.5 * sum,"));
@@ -202,7 +197,6 @@ fn ab_refuses_a_kernel_that_writes_nothing() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = Folder::new();
     let text = lathe_kernels::source("gemv", "naive").unwrap().text;
     let stores = "store_y(y_at(column, row), sum, old_y(y_at(column, row)));";
@@ -219,7 +213,6 @@ fn a_winner_with_weights_is_measured_and_only_a_faster_one_is_stored() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = Folder::new();
     let store = folder.path("tuned.json");
     let output = lathe(&[
@@ -386,7 +379,6 @@ fn the_tuner_rejects_wrong_hanging_and_refused_candidates_and_harms_nothing() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = Folder::new();
     let text = lathe_kernels::source("residual_add", "naive").unwrap().text;
     let body = "x[i] = x[i] + delta[i];";
@@ -450,7 +442,6 @@ fn the_tuner_rejects_wrong_hanging_and_refused_candidates_and_harms_nothing() {
 #[test]
 fn a_kernel_of_another_engine_runs_through_its_mapping() {
     let Some(gpu) = common::gpu() else { return };
-    let _turn = common::turn();
     let folder = Folder::new();
     let file = folder.write(
         "other.wgsl",
@@ -503,7 +494,6 @@ fn a_profile_adds_up_and_becomes_an_offline_page() {
     if !gpu.adapter.timestamps {
         return;
     }
-    let _turn = common::turn();
     let folder = Folder::new();
     let (record, trace) = (folder.path("p.json"), folder.path("t.json"));
     let model = golden("gemma3-tiny-f16.gguf");
@@ -577,7 +567,6 @@ fn watch_runs_again_when_the_file_is_saved() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = Folder::new();
     let text = lathe_kernels::source("residual_add", "naive").unwrap().text;
     let file = folder.write("mine.wgsl", text);
@@ -610,7 +599,6 @@ fn whole_steps_are_compared_and_a_models_own_shapes_are_tuned() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = Folder::new();
     let model = golden("llama-tiny-f16.gguf");
     let sides = ["ab", "decode", "--model", &model, "--a", "gemv=workgroup", "--b", "gemv=naive"];
@@ -648,7 +636,6 @@ fn a_users_kernel_is_timed_without_recompiling() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = Folder::new();
     let text = lathe_kernels::source("gemv", "naive").unwrap().text;
     let file = folder.write("mine.wgsl", text);
@@ -665,7 +652,6 @@ fn bench_decode_needs_no_checkpoint() {
     if !gpu.adapter.timestamps {
         return;
     }
-    let _turn = common::turn();
     let output = lathe(&["bench", "decode", "--arch", "llama-mini", "--json"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let report = document(&output);
@@ -683,7 +669,6 @@ fn an_explicit_attention_variant_always_wins() {
     // Selection once asked "is this decode?" before it asked which tier was configured, and ran
     // the slowest kernel whatever the tier said.
     let Some(gpu) = common::gpu() else { return };
-    let _turn = common::turn();
     let kernel = lathe_kernels::kernel("attention_decode").unwrap();
     let model = golden("gemma3-tiny-f16.gguf");
     let folder = Folder::new();
@@ -725,7 +710,6 @@ fn bench_selects_takes_several_targets_and_lets_invocations_overlap() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let kernels = ["residual_add", "glu"];
     let flags = ["--selected", "--untuned", "--first", "--overlapped", "--json"];
     let output = lathe(&[&["bench"][..], &kernels, &flags].concat());
@@ -745,7 +729,6 @@ fn bench_times_dispatches_apart_and_variants_of_one_kernel_at_one_shape() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let shape = ["--shape", "N=5000,N_KV=1,PROMPT_LEN=4294967295", "--stages", "--json"];
     let output = lathe(&[&["bench", "argmax/two_pass", "argmax/workgroup"][..], &shape].concat());
     assert_eq!(code(&output), 0, "{}", stderr(&output));
@@ -768,7 +751,6 @@ fn tune_keeps_to_the_variant_and_the_time_it_is_given() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = Folder::new();
     let store = folder.path("tuned.json");
     let tune = |more: &[&str]| {

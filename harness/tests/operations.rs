@@ -452,7 +452,6 @@ fn every_type_is_judged_and_timed() {
     if !common::gpu().is_some_and(|gpu| gpu.caps.f16) {
         return;
     }
-    let _turn = common::turn();
     let folder = tempfile::tempdir().unwrap();
     write(&folder, "types.toml", TYPES_MAPPING);
     write(&folder, "types.wgsl", TYPES);
@@ -493,7 +492,6 @@ fn records_say_what_judged() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = folder();
     let save = ["--save", "run.json", "--allow-software"];
     let output = lathe(&folder, &[&["bench", "shift.toml"][..], &save].concat());
@@ -538,7 +536,6 @@ fn two_files_are_compared_over_one_operation() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = folder();
     let ab = |args: &[&str]| {
         lathe(
@@ -610,7 +607,6 @@ fn watch_runs_again_when_the_golden_file_is_written() {
     if common::gpu().is_none() {
         return;
     }
-    let _turn = common::turn();
     let folder = folder();
     let mut child = command(&folder, &["check", "shift.toml", "--watch"])
         .stdout(Stdio::piped())
