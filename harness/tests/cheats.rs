@@ -2,10 +2,10 @@
 //! without the cheat passes. `docs/measuring.md` lists them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use crate::common;
 
 fn lathe(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_lathe")).args(args).env_remove("LATHE_TUNED").output().unwrap()

@@ -1,13 +1,13 @@
 //! The checker itself: sabotaged kernels must fail, each in its own way.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use lathe_harness::execute::Execute;
 use lathe_harness::gpu::{GUARD_BYTES, Pipelines, Policy};
 use lathe_harness::judge::check::{Case, Verdict, check_plan};
 use lathe_harness::plan::Plan;
 use lathe_kernels::{kernel, source};
+
+use crate::common;
 
 const SEED: u64 = 7;
 

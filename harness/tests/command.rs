@@ -1,12 +1,12 @@
 //! The command's contract: exit codes, one JSON document on stdout, messages that name things.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+
+use crate::common;
 
 fn lathe(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_lathe")).args(args).output().unwrap()

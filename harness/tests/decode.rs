@@ -2,8 +2,6 @@
 //! the state that must not survive a run.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,6 +22,8 @@ use lathe_harness::plan::recording::{Content, Part, TensorId};
 use lathe_harness::plan::select::Hints;
 use lathe_kernels::phases::Grid;
 use lathe_kernels::{Capabilities, FloatFormat, Format, KvFormat, StateWord};
+
+use crate::common;
 
 const GOLDENS: [&str; 6] = [
     "gemma3-tiny-f16",

@@ -3,12 +3,12 @@
 //! dullest way. What makes a mapping wrong is said in the kernel's first lines.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use crate::common;
 
 /// A mapping, and what of it makes it wrong when it is changed.
 struct Case {

@@ -2,10 +2,10 @@
 //! for single targets.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
+
+use crate::common;
 
 /// Standard output of an example that ends well.
 fn run(name: &str, arguments: &[&str]) -> Option<String> {

@@ -2,8 +2,6 @@
 //! says what contradicts, each adapter has a process of its own.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -12,6 +10,8 @@ use lathe_harness::data::merge::merge;
 use lathe_harness::data::record::{Bench, Body, Record};
 use lathe_harness::plan::tuned::Store;
 use serde_json::Value;
+
+use crate::common;
 
 fn lathe(folder: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_lathe")).args(args).current_dir(folder).output().unwrap()

@@ -2,8 +2,6 @@
 //! `cast` over every pattern of bits that matters.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::sync::Arc;
 
 use half::{bf16, f16};
@@ -15,6 +13,8 @@ use lathe_harness::plan::{Plan, PlanError};
 use lathe_kernels::cast::Cast;
 use lathe_kernels::dequant::Dequant;
 use lathe_kernels::{FloatFormat, Format, KernelVariant, Params};
+
+use crate::common;
 
 /// Blocks of a golden.
 const BLOCKS: usize = 24;

@@ -2,8 +2,6 @@
 //! it was verified, `bench decode` and `suite` with what they write.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::process::{Command, Output};
@@ -22,6 +20,8 @@ use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::recording::{Part, TensorId};
 use lathe_kernels::Format;
 use serde_json::Value;
+
+use crate::common;
 
 fn tiny(name: &str) -> Model {
     Model::open(common::golden(&format!("{name}.gguf"))).unwrap()

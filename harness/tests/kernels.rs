@@ -2,8 +2,6 @@
 //! edges of tiles. A failure shrinks to a small shape and prints the command that repeats it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::sync::Arc;
 
 use lathe_harness::execute::Execute;
@@ -19,6 +17,8 @@ use lathe_kernels::{
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
+
+use crate::common;
 
 const SEED: u64 = 42;
 const RANDOM_CASES: u32 = 12;

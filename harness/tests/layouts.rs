@@ -2,14 +2,14 @@
 //! buffers of their own, caches in the order of tokens.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::fs;
 use std::process::{Command, Output};
 
 use lathe_harness::plan::select::{Hint, Hints, select};
 use lathe_kernels::Capabilities;
 use serde_json::Value;
+
+use crate::common;
 
 /// A matrix of f32 whose rows are `ROW` and whose columns are `COLUMN` values apart.
 const GEMV: &str = "

@@ -2,13 +2,13 @@
 //! at once, what fails at one shape alone, and tolerances of their own.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::fs;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::common;
 
 /// Rows of f16 by vectors of four, one workgroup a row, every buffer declared `read_write`, with an
 /// entry point that nobody dispatches and whose buffer is in another group.

@@ -2,13 +2,13 @@
 //! tested is that each command measures, refuses, records and judges as it says.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use lathe_harness::data::record::{Body, Record};
 use serde_json::Value;
+
+use crate::common;
 
 fn lathe(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_lathe")).args(args).env_remove("LATHE_TUNED").output().unwrap()

@@ -3,12 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use common::{golden, own_gpu};
 use lathe_harness::decode::{Chunks, Model, SessionOptions};
 use lathe_harness::error::Error;
 use lathe_harness::execute::GpuExecutor;
@@ -16,6 +13,8 @@ use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
 use lathe_harness::plan::memory::{Memory, UPLOAD_BYTES, UPLOADS_IN_FLIGHT};
 use lathe_harness::plan::recording::{Content, Recording, TensorId};
 use lathe_kernels::KvFormat;
+
+use crate::common::{golden, own_gpu};
 
 const GOLDENS: [&str; 6] = [
     "gemma3-tiny-f16.gguf",

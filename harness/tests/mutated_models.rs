@@ -3,8 +3,6 @@
 //! on shapes that fit.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,6 +20,8 @@ use lathe_harness::model::tokenizer::Tokenizer;
 use lathe_harness::model::{GgmlType, Gguf, ModelFile, describe};
 use lathe_harness::plan::select::Hints;
 use lathe_kernels::{Capabilities, FloatFormat, KvFormat};
+
+use crate::common;
 
 /// Draws.
 struct Random(Rng);

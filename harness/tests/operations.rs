@@ -2,8 +2,6 @@
 //! said by tensor and offset, and results name the file.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -17,6 +15,8 @@ use lathe_harness::data::record::Record;
 use lathe_harness::plan::user::Operation;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::common;
 
 /// y = x + BY.
 const KERNEL: &str = "

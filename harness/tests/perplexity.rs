@@ -2,8 +2,6 @@
 //! against a plain second computation, and what the command refuses.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -16,6 +14,8 @@ use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::model::tokenizer::Tokenizer;
 use lathe_kernels::KvFormat;
 use serde_json::Value;
+
+use crate::common;
 
 const GOLDENS: [&str; 6] = [
     "gemma3-tiny-f16",

@@ -2,8 +2,6 @@
 //! have, a step whose waits give up is replaced, and long texts stay the same.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,6 +25,8 @@ use lathe_harness::plan::select::Hints;
 use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_kernels::phases::Grid;
 use lathe_kernels::{Capabilities, Format, KvFormat};
+
+use crate::common;
 
 const GOLDENS: [&str; 6] = [
     "gemma3-tiny-f16",

@@ -2,8 +2,6 @@
 //! `LATHE_RUSTY` names its folder the bf16 one, against transformers' texts and likelihoods.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +15,8 @@ use lathe_harness::model::ModelFile;
 use lathe_harness::model::export::{ExportSpec, write_gguf};
 use lathe_kernels::{Format, KvFormat};
 use serde_json::Value;
+
+use crate::common;
 
 fn read(name: &str) -> String {
     std::fs::read_to_string(common::golden("rusty").join(name)).unwrap()

@@ -2,8 +2,6 @@
 //! decodes on both executors, and parts of a head.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -18,6 +16,8 @@ use lathe_harness::plan::select::Hints;
 use lathe_kernels::sample::Sample;
 use lathe_kernels::{Capabilities, FloatFormat, KvFormat, Params, Problem, State, StateWord};
 use lathe_reference::sample;
+
+use crate::common;
 
 const SEED: u32 = 5;
 

@@ -1,8 +1,6 @@
 //! Several sequences at once: each chooses what it chooses alone.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::sync::Arc;
 
 use lathe_harness::decode::{
@@ -14,6 +12,8 @@ use lathe_harness::gpu::{Pipelines, Policy};
 use lathe_harness::model::ModelFile;
 use lathe_harness::plan::select::Hints;
 use lathe_kernels::{Capabilities, FloatFormat, KvFormat};
+
+use crate::common;
 
 /// Steps after the longest prompt: over the edge of Gemma's windows.
 const STEPS: usize = 12;

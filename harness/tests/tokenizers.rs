@@ -2,8 +2,6 @@
 //! a trained one (goldens/rusty) and small ones of every other kind that the models have.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -11,6 +9,8 @@ use std::time::{Duration, Instant};
 use lathe_harness::model::tokenizer::Tokenizer;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+
+use crate::common;
 
 type Oracle = tokenizers::Tokenizer;
 
