@@ -1,5 +1,5 @@
-//! The tests in one program. Each program compiles and links the whole library anew, and programs run
-//! one after the other: apart, the last long test of each would leave a core without work.
+//! The tests in one program. Each program compiles and links the whole library anew, and programs
+//! run one after the other: apart, the last long test of each would leave a core without work.
 //!
 //! Programs of their own are those that register operations, which every other test would find, and
 //! those that take no device and are run by name after a change.

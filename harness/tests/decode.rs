@@ -713,7 +713,7 @@ fn an_explicit_attention_variant_wins_for_every_cache_and_context() {
         ..Capabilities::minimal()
     };
     let kernels = ["attention_decode", "attention_append"].map(lathe_kernels::kernel);
-    for kv in [KvFormat::F32, KvFormat::F16] {
+    for kv in [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0] {
         for context in [16, 512, 4096] {
             let selected = |hints: Hints| {
                 let options = GraphOptions {

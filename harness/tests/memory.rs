@@ -44,7 +44,7 @@ fn compiled(
 }
 
 fn recording(gpu: &Gpu, model: &Model, kv: KvFormat, most: usize) -> Arc<Recording> {
-    let chunks = Some(Chunks { most, acts: kv });
+    let chunks = Some(Chunks { most, ..Chunks::with_cache(kv) });
     let options =
         SessionOptions { context: 96, kv, chunks, store: None, ..SessionOptions::default() };
     model.graph(Some(gpu), &options).unwrap().recording
@@ -65,7 +65,7 @@ fn prediction_is_what_is_allocated() {
         let model = Model::open(golden(name)).unwrap();
         // Compiling is what takes long here, and most of it is the same each time.
         let pipelines = Pipelines::default();
-        for kv in [KvFormat::F16, KvFormat::F32] {
+        for kv in [KvFormat::F16, KvFormat::F32, KvFormat::Q8_0] {
             for most in [0, 16, 64, 1024] {
                 let recording = recording(&gpu, &model, kv, most);
                 let predicted = Memory::of(&recording);

@@ -498,6 +498,40 @@ mod tests {
     use super::*;
 
     #[test]
+    fn vectors_of_q8_0_have_their_scales_behind_them() {
+        let vectors = KvVectors { format: KvFormat::Q8_0, head_dim: 40 };
+        assert_eq!((vectors.bytes(), vectors.bytes_of(80)), (48 + 16, 128));
+        let mut values = vec![0.0; 80];
+        // Two blocks in the first vector, the second of eight values; one value in the other.
+        (values[0], values[1], values[33], values[79]) = (254.0, -3.0, 127.0, -63.5);
+        let bytes = vectors.encode(&values);
+        assert_eq!(bytes.len(), 128);
+        // -1.5 quants become -2, to even.
+        assert_eq!((bytes[0], bytes[1] as i8, bytes[33]), (127, -2, 127));
+        let scale = |at: usize| f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32();
+        assert_eq!((scale(48), scale(50), scale(64 + 50)), (2.0, 1.0, 0.5));
+        assert_eq!(bytes[64 + 39] as i8, -127);
+        let stored = vectors.decode(&bytes, 80);
+        assert_eq!((stored[0], stored[1], stored[33], stored[79]), (254.0, -4.0, 127.0, -63.5));
+        assert_eq!(vectors.round(&stored), stored);
+    }
+
+    /// What is stored is stored again as it is, whatever its scale.
+    #[test]
+    fn stored_vectors_stay() {
+        for format in KvFormat::ALL {
+            let vectors = KvVectors { format: *format, head_dim: 96 };
+            for exponent in -30..12 {
+                let value = |i: usize| ((i * 7919 % 193) as f32 - 96.0) * 2f32.powi(exponent) / 7.0;
+                let values: Vec<f32> = (0..192).map(value).collect();
+                let stored = vectors.round(&values);
+                assert_eq!(vectors.encode(&stored), vectors.encode(&vectors.round(&stored)));
+                assert_eq!(vectors.round(&stored), stored, "{format:?} 2^{exponent}");
+            }
+        }
+    }
+
+    #[test]
     fn rows_are_padded_to_sixteen_bytes() {
         assert_eq!(Format::F16.row_stride(9, Packing::Blocks), 32);
         let mut packed = vec![0xff; 64];

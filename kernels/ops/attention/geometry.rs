@@ -2,6 +2,7 @@
 
 use super::{Cache, Heads};
 use crate::adapter::Capabilities;
+use crate::codes::KvFormat;
 use crate::descriptor::*;
 use crate::phases::Grid;
 
@@ -71,7 +72,10 @@ pub fn split_constants<P: Cache>(
     let (smallest, largest) = caps.subgroup.unwrap_or((32, 32));
     let (smallest, largest) = (smallest.max(4) as usize, largest.max(4) as usize);
     let chunks = p.value_chunks();
-    let lanes = chunks.next_power_of_two().min(smallest);
+    // Measured: where slots are many, sixteen quants a lane, which it loads at once with their
+    // scale.
+    let pairs = p.kv_format() == KvFormat::Q8_0 && p.kv_size() > 2048 && chunks.is_multiple_of(2);
+    let lanes = (if pairs { chunks / 2 } else { chunks }).next_power_of_two().min(smallest);
     let held = chunks.div_ceil(lanes);
     // The upper half of the subgroups leaves its sums in workgroup memory, with room for tops.
     let sums = p.q_per_kv() * (4 * p.head_dim() + 16);

@@ -1,5 +1,5 @@
-// How many words a head's key or value of one token takes in a KV cache: with q8_0 whole sixteen bytes of quants,
-// then of their scales, an f16 for 32 of them.
+// How many words a head's key or value of one token takes in a KV cache: with q8_0 whole sixteen bytes of
+// quants, then of their scales, an f16 for 32 of them.
 // requires: override HEAD_DIM: u32
 override KV_FORMAT: u32;
 

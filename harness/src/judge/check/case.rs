@@ -202,8 +202,8 @@ impl Case {
         1 + rng.below(most as u32) as usize
     }
 
-    /// Values of a drawn tensor that stay together when it is turned or changed: a vector of a cache
-    /// whose scales belong to it, else two, which f16 has in a word.
+    /// Values of a drawn tensor that stay together when it is turned or changed: a vector of a
+    /// cache whose scales belong to it, else two, which f16 has in a word.
     fn unit(&self, tensor: TensorId) -> usize {
         match self.inputs.drawn[tensor.0].1 {
             Content::Kv { vectors, .. } if vectors.format == KvFormat::Q8_0 => vectors.head_dim,

@@ -14,7 +14,7 @@
 // hands half of its sums to another and keeps the other half. In the end every lane owns outputs_kept()
 // scores and alone takes their exponentials; the thread group reads the weights from their owners.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/softmax
-// import: attention/parts/split, kv/chunk, run/await_input
+// import: attention/parts/split, kv/chunk, kv/vector, run/await_input
 // requires: override KV_SIZE: u32
 // requires: override Q_PER_KV: u32
 // requires: override HEAD_DIM: u32
@@ -128,7 +128,13 @@ struct CacheRows { cache: u32, member: u32, first: u32, stride: u32, last: u32 }
 // row's end the last of the row.
 fn slot_at(r: CacheRows, j: u32) -> u32 { return min(r.first + j * r.stride, r.last); }
 
-fn cache_chunk(r: CacheRows, i: u32) -> u32 { return min(r.member + i * LANES, head_chunks() - 1u); }
+// Of q8_0 neighbours lie in one element of the cache: a lane that has two takes such.
+fn lane_chunk(member: u32, i: u32) -> u32 {
+    if (KV_FORMAT == KV_Q8_0 && held() == 2u) { return 2u * member + i; }
+    return member + i * LANES;
+}
+
+fn cache_chunk(r: CacheRows, i: u32) -> u32 { return min(lane_chunk(r.member, i), head_chunks() - 1u); }
 
 fn vector_at(r: CacheRows, j: u32) -> u32 { return r.cache + slot_at(r, j) * vector_chunks(); }
 
@@ -289,7 +295,7 @@ fn attend_slots(
             for (var h = 0u; h < Q_PER_KV; h++) {
                 if (lane == 0u) { shared_tops[slot + h] = vec2<f32>(most[h], norm[h]); }
                 for (var f = 0u; f < per_head; f++) {
-                    let c = member + f / parts * LANES;
+                    let c = lane_chunk(member, f / parts);
                     if (c < head_chunks()) {
                         shared_sums[(slot + h) * fours + c * parts + f % parts] = sum[h * per_head + f];
                     }
@@ -306,7 +312,7 @@ fn attend_slots(
                 most[h] = top;
                 norm[h] = norm[h] * mine + shared_tops[slot + h].y * other;
                 for (var f = 0u; f < per_head; f++) {
-                    let c = min(member + f / parts * LANES, head_chunks() - 1u);
+                    let c = min(lane_chunk(member, f / parts), head_chunks() - 1u);
                     let added = other * shared_sums[(slot + h) * fours + c * parts + f % parts];
                     sum[h * per_head + f] = sum[h * per_head + f] * mine + added;
                 }
@@ -320,7 +326,7 @@ fn attend_slots(
         for (var h = 0u; h < Q_PER_KV; h++) {
             if (lane == 0u) { store_top(slot + h, vec2<f32>(most[h], norm[h])); }
             for (var f = 0u; f < per_head; f++) {
-                let c = member + f / parts * LANES;
+                let c = lane_chunk(member, f / parts);
                 if (c < head_chunks()) {
                     store_sum((slot + h) * fours + c * parts + f % parts, sum[h * per_head + f], norm[h]);
                 }
@@ -359,7 +365,7 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
         var query: array<vec4<f32>, MOST_HELD>;
         for (var h = 0u; h < Q_PER_KV; h++) {
             for (var i = 0u; i < held(); i++) {
-                let c = member + i * LANES;
+                let c = lane_chunk(member, i);
                 for (var p = 0u; p < parts; p++) {
                     let four = min(c, head_chunks() - 1u) * parts + p;
                     let scaled = SCALE * LOG2_E * query_four(kv_head, h, four);
