@@ -403,7 +403,7 @@ fn the_tuner_rejects_wrong_hanging_and_refused_candidates_and_harms_nothing() {
         "N=512",
         "--allow-software",
         "--time-out",
-        "6",
+        "10",
         "--candidate",
         &wrong,
         "--candidate",

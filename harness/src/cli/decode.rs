@@ -117,8 +117,8 @@ pub(super) struct ModelOpts {
     /// Tokens of a prompt that run together, at most; 0 runs it token by token, a decode step each
     #[arg(long, value_name = "N", value_parser = super::chunk)]
     prompt_chunk: Option<usize>,
-    /// Storage of what goes into matrices while a prompt runs in chunks; that of the KV cache
-    /// without
+    /// Storage of what goes into matrices while a prompt runs in chunks; without, f32 beside a KV
+    /// cache in f32 and else f16
     #[arg(long, value_name = "FORMAT")]
     prompt_activations: Option<Float>,
     /// JSON file of hints, {"hints": {"KERNEL": "VARIANT or FILE.wgsl"}}; --hint goes before it

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::graph::DecodeGraph;
 use super::session::{
-    Known, Prompts, RunOptions, Verifier, chunks_agree, logits_limit, run_observed,
+    Known, Prompts, RunOptions, Verifier, chunks_agree, logits_limit, run_observed, tie_margin,
 };
 use crate::data::record::Verified;
 use crate::error::{Error, Result};
@@ -55,7 +55,7 @@ impl Prefix {
             verifier.compare(seen)?;
             if seen.position + 1 >= options.prompt.len() {
                 let scale = seen.logits.iter().fold(0f32, |most, v| most.max(v.abs()));
-                let least = seen.logits[seen.choice as usize] - scale * limit.sqrt() as f32;
+                let least = seen.logits[seen.choice as usize] - scale * tie_margin(limit);
                 let near = (0..).zip(seen.logits).filter(|(_, v)| **v >= least);
                 tokens.push(seen.choice);
                 ties.push(near.map(|(token, _)| token).collect());

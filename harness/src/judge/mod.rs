@@ -216,12 +216,12 @@ fn stored(tolerance: reference::Tolerance, content: &Content) -> reference::Tole
                 ..tolerance
             }
         }
-        // What a step takes is the expected value's own allowance. Its square, a twelfth of a
-        // step's, is largest where one of a block's 32 values is all that there is: the step is
+        // What a step takes is the expected value's own allowance. The squares of half a step each
+        // are largest where one of a block's 32 values is nearly all that there is: the step is
         // 1/127 of it.
         Content::Kv { vectors: KvVectors { format: KvFormat::Q8_0, .. }, .. } => {
             reference::Tolerance {
-                nmse: tolerance.nmse.max(32.0 / 12.0 / (127.0 * 127.0)),
+                nmse: tolerance.nmse.max(32.0 / 4.0 / (127.0 * 127.0)),
                 ..tolerance
             }
         }

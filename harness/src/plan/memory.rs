@@ -135,8 +135,11 @@ pub fn advice(recording: &Recording, memory: &Memory) -> String {
         if let Some(format) = smaller {
             let of = |vectors: KvVectors| vectors.bytes() as u64;
             let saved = of(vectors).saturating_sub(of(KvVectors { format, ..vectors }));
-            let saved = bytes(memory.kv_cache * saved / of(vectors));
-            advice.push(format!("--kv {} (saves {saved})", format.name()));
+            // Short heads have more of scales than they save.
+            if saved > 0 {
+                let saved = bytes(memory.kv_cache * saved / of(vectors));
+                advice.push(format!("--kv {} (saves {saved})", format.name()));
+            }
         }
     }
     if memory.prompt > 0 {

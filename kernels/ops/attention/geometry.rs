@@ -26,7 +26,7 @@ pub fn power_up_to(n: usize) -> usize {
     1 << n.max(1).ilog2()
 }
 
-/// Why caches cannot be read 16 bytes at a time.
+/// Why caches cannot be read in whole chunks.
 pub fn ragged<P: Cache>(p: &P) -> Option<String> {
     let (d, values) = (p.head_dim(), p.kv_format().chunk_values());
     (!d.is_multiple_of(values)).then(|| {

@@ -55,12 +55,12 @@ pub trait Cache: Heads {
         self.vectors().bytes()
     }
 
-    /// Chunks of 16 bytes that hold its values.
+    /// Chunks that hold its values ([`KvFormat::chunk_values`]).
     fn value_chunks(&self) -> usize {
         self.head_dim().div_ceil(self.kv_format().chunk_values())
     }
 
-    /// Fours of values in a chunk of 16 bytes.
+    /// Fours of values in a chunk.
     fn chunk_fours(&self) -> usize {
         self.kv_format().chunk_values() / 4
     }

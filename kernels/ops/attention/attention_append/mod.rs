@@ -210,11 +210,12 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
         k: 24.0 + 3.0 * (p.head_dim as f64).sqrt() + (s.n_kv as f64).sqrt(),
         rounding: 0.0,
         // A step of f16 in the new key and value, whose direction WGSL leaves open; of q8_0 the
-        // quants whose values lie half way between two.
+        // quants whose values lie half way between two, each 1/127 of its block at most, of
+        // one slot among all.
         nmse: match p.kv_format {
             KvFormat::F32 => 1e-9,
             KvFormat::F16 => 1e-6,
-            KvFormat::Q8_0 => 1e-5,
+            KvFormat::Q8_0 => 1e-5 + 1.3e-4 / p.slots(s.n_kv) as f64,
         },
         reason: "as attention_decode over queries and a key off as qkv_rope_append's, whose \
                  magnitudes are in the scores'; what rounding the new key and value may \
@@ -253,6 +254,9 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             case(q8_cache(over(130, QWEN)), 131),
             case(q8_cache(over(1, plain(32))), 7),
             case(q8_cache(over(100, three_of_80)), 70),
+            // Two chunks a lane.
+            case(q8_cache(over(2100, three_of_80)), 2060),
+            case(q8_cache(over(4096, normed(4, 64, Interleaved))), 3001),
             case(q8_cache(AttentionAppend { sequences: 3, ..over(40, LLAMA) }), 40),
             // Several rounds of every team, the last one ragged.
             case(f32_cache(over(9000, plain(64))), 8771),

@@ -230,6 +230,9 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
             case(q8_cache(over(130, QWEN)), 130),
             case(q8_cache(over(16, heads(2, 32))), 17),
             case(q8_cache(over(100, three_of_80)), 70),
+            // Two chunks a lane.
+            case(q8_cache(over(2100, three_of_80)), 2060),
+            case(q8_cache(over(4096, heads(4, 64))), 3001),
             // Several rounds of every team, the last one ragged.
             case(over(9000, heads(1, 64)), 8771),
         ]

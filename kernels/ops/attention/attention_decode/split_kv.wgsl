@@ -6,13 +6,13 @@
 //
 // Idea: as many workgroups as the machine holds read the cache once: the Q_PER_KV query heads of a KV
 // head go together, and the slots are dealt out by what is filled now, so every split has work
-// at every position. A lane has the 16-byte loads of IN_FLIGHT rows of K and of V on their way while
+// at every position. A lane has the loads of IN_FLIGHT rows of K and of V on their way while
 // it computes with those before. Flash-Decoding (Dao et al., 2023) with online softmax (arXiv 1805.02867).
 // import: attention/parts/cached, attention/parts/split, attention/parts/split_combine
 // import: attention/parts/split_subgroup
 override Q_PER_KV: u32;
 override KV_HEADS: u32;
-override HEAD_DIM: u32; // whole chunks of 16 bytes
+override HEAD_DIM: u32; // whole chunks
 override KV_SIZE: u32;
 override SCALE: f32;
 override WG: u32 = 256u;

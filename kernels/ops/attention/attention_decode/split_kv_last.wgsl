@@ -18,7 +18,7 @@
 // import: attention/parts/split, attention/parts/split_subgroup, format/store_four
 override Q_PER_KV: u32;
 override KV_HEADS: u32;
-override HEAD_DIM: u32; // whole chunks of 16 bytes
+override HEAD_DIM: u32; // whole chunks
 override KV_SIZE: u32;
 override SCALE: f32;
 override WG: u32 = 256u;

@@ -10,7 +10,7 @@
 // import: attention/parts/split_workgroup
 override Q_PER_KV: u32;
 override KV_HEADS: u32;
-override HEAD_DIM: u32; // whole chunks of 16 bytes, at most WG of them
+override HEAD_DIM: u32; // whole chunks, at most WG of them
 override KV_SIZE: u32;
 override SCALE: f32;
 override WG: u32 = 128u;

@@ -10,7 +10,7 @@
 // import: attention/parts/attended, attention/parts/tiled
 override Q_PER_KV: u32;
 override KV_HEADS: u32;
-override HEAD_DIM: u32; // whole chunks of 16 bytes; ROWS of them at most WG
+override HEAD_DIM: u32; // whole chunks; ROWS of them at most WG
 override KV_SIZE: u32;
 override SCALE: f32;
 override WG: u32 = 256u;

@@ -342,7 +342,13 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
         // position is not known here.
         let shared = |rows: usize| p.kv_size >= 512 + p.n_tokens && p.blocks(rows) <= 64;
         // Matrix units only where keys and values are no more than f16, and so is what follows.
-        let units = p.kv_format != KvFormat::F32 && p.act_format == FloatFormat::F16;
+        // Those of q8_0 are rounded once more, which sums over short heads would show.
+        let as_f16 = match p.kv_format {
+            KvFormat::F32 => false,
+            KvFormat::F16 => true,
+            KvFormat::Q8_0 => p.head_dim >= 64,
+        };
+        let units = as_f16 && p.act_format == FloatFormat::F16;
         // `flash` takes 64 keys at a time, more than a few tokens at the start of a sequence have;
         // and with heads of 256 it takes longer a key, up to 64 blocks of rows.
         let small = p.n_tokens <= 32 || (p.head_dim > 128 && p.blocks(16) <= 64);

@@ -14,7 +14,7 @@
 override N_TOKENS: u32;
 override Q_PER_KV: u32;
 override KV_HEADS: u32;
-override HEAD_DIM: u32; // whole chunks of 16 bytes; ROWS of them at most WG
+override HEAD_DIM: u32; // whole chunks; ROWS of them at most WG
 override KV_SIZE: u32;
 override WINDOW: u32;
 override Q_ROW: u32;

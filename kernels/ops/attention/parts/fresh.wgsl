@@ -78,25 +78,9 @@ fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool {
         }
         if (appends) {
             let vector = (kv_head * KV_SIZE + slot) * vector_chunks();
-            for (var c = at.index; c < head_chunks(); c += WG) {
-                let key = new_chunk(0u, c);
-                let value = new_chunk(1u, c);
-                if (KV_FORMAT == KV_Q8_0) {
-                    k_cache[vector + c / 2u][c % 2u * 2u] = key.x;
-                    k_cache[vector + c / 2u][c % 2u * 2u + 1u] = key.y;
-                    v_cache[vector + c / 2u][c % 2u * 2u] = value.x;
-                    v_cache[vector + c / 2u][c % 2u * 2u + 1u] = value.y;
-                } else {
-                    k_cache[vector + c] = key;
-                    v_cache[vector + c] = value;
-                }
-            }
-            if (KV_FORMAT == KV_Q8_0) {
-                let behind = vector + value_words() / 4u;
-                for (var w = at.index; 2u * w < NEW_BLOCKS / 2u; w += WG) {
-                    k_cache[behind + w / 4u][w % 4u] = new_scales(0u, w);
-                    v_cache[behind + w / 4u][w % 4u] = new_scales(1u, w);
-                }
+            for (var e = at.index; e < vector_chunks(); e += WG) {
+                k_cache[vector + e] = new_element(0u, e);
+                v_cache[vector + e] = new_element(1u, e);
             }
         }
     }
@@ -129,11 +113,28 @@ fn new_chunk(row: u32, c: u32) -> vec4<u32> {
     );
 }
 
-// The scales of blocks 2w and 2w + 1, whose second may be missing.
+// Element e of that key or value, as the cache holds it. An invocation stores all of an element: a part of a
+// vector may be stored by way of the whole.
+fn new_element(row: u32, e: u32) -> vec4<u32> {
+    if (KV_FORMAT != KV_Q8_0) { return new_chunk(row, e); }
+    let quants = value_words() / 4u;
+    if (e >= quants) {
+        let w = 4u * (e - quants);
+        return vec4<u32>(
+            new_scales(row, w), new_scales(row, w + 1u), new_scales(row, w + 2u), new_scales(row, w + 3u),
+        );
+    }
+    var second = vec2<u32>(0u);
+    if (2u * e + 1u < head_chunks()) { second = new_chunk(row, 2u * e + 1u).xy; }
+    return vec4<u32>(new_chunk(row, 2u * e).xy, second);
+}
+
+// The scales of blocks 2w and 2w + 1; zeros behind the last.
 fn new_scales(row: u32, w: u32) -> u32 {
-    let first = row * (NEW_BLOCKS / 2u) + 2u * w;
-    var most = vec2<f32>(new_largest[first], 0.0);
-    if (2u * w + 1u < NEW_BLOCKS / 2u) { most.y = new_largest[first + 1u]; }
+    let blocks = NEW_BLOCKS / 2u;
+    var most = vec2<f32>(0.0);
+    if (2u * w < blocks) { most.x = new_largest[row * blocks + 2u * w]; }
+    if (2u * w + 1u < blocks) { most.y = new_largest[row * blocks + 2u * w + 1u]; }
     return scales_word(most);
 }
 
