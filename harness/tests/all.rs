@@ -10,6 +10,7 @@ mod common;
 mod cheats;
 mod checker;
 mod command;
+mod command_text;
 mod decode;
 mod engines;
 mod examples;

@@ -116,7 +116,7 @@ fn sequences_choose_what_they_choose_alone_on_the_cpu() {
         let cpu = |graph: &DecodeGraph| -> Box<dyn Execute> {
             Box::new(CpuExecutor::new(Arc::clone(&graph.recording)))
         };
-        for kv in [KvFormat::F32, KvFormat::F16] {
+        for kv in [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0] {
             let worst = together_as_alone(&golden, (&Capabilities::minimal(), 3, kv), cpu);
             let limit = if kv == KvFormat::F32 { 1e-10 } else { 1e-5 };
             assert!(worst < limit, "{name} {kv:?}: {worst:e}");
@@ -127,12 +127,13 @@ fn sequences_choose_what_they_choose_alone_on_the_cpu() {
 #[test]
 fn sequences_choose_what_they_choose_alone_on_the_gpu() {
     let Some(gpu) = common::gpu() else { return };
-    let (f32s, f16s) = (KvFormat::F32, KvFormat::F16);
+    let (f32s, f16s, q8s) = (KvFormat::F32, KvFormat::F16, KvFormat::Q8_0);
     for (name, n, kv) in [
         ("gemma3-tiny-f16", 8, f32s),
         ("llama-tiny-f16", 5, f16s),
         ("qwen3-tiny-bf16", 9, f32s),
         ("gemma3-tiny-q4km", 3, f16s),
+        ("gemma3-tiny-f16", 3, q8s),
         ("llama-tiny-q4km", 8, f32s),
         ("qwen3-tiny-q80", 2, f32s),
     ] {
