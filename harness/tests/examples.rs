@@ -52,7 +52,7 @@ fn an_own_operation_is_checked_and_known_to_the_command() {
 fn an_own_operation_is_tuned_and_compared() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("tuned.json").display().to_string();
-    let tune = ["tune", "scale", "--within", "2", "--store", &store];
+    let tune = ["tune", "scale", "--within", "60", "--store", &store];
     let always = ["--allow-software", "--json"];
     let Some(text) = run("own_operation", &[&tune[..], &always].concat()) else { return };
     let tuned: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -62,9 +62,12 @@ fn an_own_operation_is_tuned_and_compared() {
     assert!(found["rejected"].as_array().unwrap().is_empty(), "{text}");
 
     let ab = ["ab", "scale", "--a", "naive", "--b", "naive"];
-    // One kernel against itself: a busy machine may leave it unclear.
+    // One kernel against itself is judged and timed. Which verdict comes out is not this test's: two
+    // pipelines of one text may differ within one process of a CPU that others use as well.
     let text = ends("own_operation", &[&ab[..], &always].concat(), &[0, 6]).unwrap();
     let ab: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(ab["kernel"], "scale", "{text}");
-    assert!(["SAME", "INCONCLUSIVE"].contains(&ab["verdict"].as_str().unwrap()), "{text}");
+    let ratio = ab["ratio"]["median"].as_f64().unwrap();
+    assert!((0.5..2.0).contains(&ratio), "{text}");
+    assert!(ab["b_side"]["nmse"].as_f64().unwrap() <= 1e-13, "{text}");
 }
