@@ -1,5 +1,5 @@
-//! Tells the binary which commit it was built from, for records, and whether anything that it is
-//! made of differs from that commit.
+//! Tells the binary which commit it was built from, for records, whether anything that it is made
+//! of differs from that commit, and what compiled it how.
 
 use std::process::Command;
 
@@ -38,4 +38,9 @@ fn main() {
         .unwrap_or_default();
     println!("cargo::rustc-env=LATHE_COMMIT={commit}");
     println!("cargo::rustc-env=LATHE_DIRTY={dirty}");
+    let told = |name: &str| std::env::var(name).unwrap_or_default();
+    let rustc = Command::new(told("RUSTC")).arg("--version").output();
+    let rustc = rustc.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    println!("cargo::rustc-env=LATHE_RUSTC={}", rustc.unwrap_or_default());
+    println!("cargo::rustc-env=LATHE_PROFILE={}, opt-level {}", told("PROFILE"), told("OPT_LEVEL"));
 }

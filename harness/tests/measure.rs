@@ -72,9 +72,18 @@ fn bench_prints_one_document_and_every_format_and_saves_a_record_once() {
         assert!(case[side]["median_us"].as_f64().unwrap() > 0.0);
         assert!(case[side]["samples_us"].as_array().unwrap().len() >= 5);
     }
+    let environment = &report["environment"];
     for key in ["adapter", "driver", "wgpu", "runtime_checks", "copy_gb_s", "date", "os"] {
-        assert!(!report["environment"][key].is_null(), "{key}");
+        assert!(!environment[key].is_null(), "{key}");
     }
+    assert_eq!(environment["naga"], lathe_harness::gpu::NAGA_VERSION);
+    assert!(environment["rustc"].as_str().unwrap().starts_with("rustc "), "{environment}");
+    assert!(environment["profile"].as_str().unwrap().contains(", opt-level "), "{environment}");
+    if gpu.adapter.backend == "vulkan" && cfg!(target_os = "linux") {
+        let loader = environment["machine"]["vulkan_loader"].as_str().unwrap();
+        assert!(loader.starts_with("1."), "{loader}");
+    }
+    assert!(case["wgsl"].is_null(), "a built-in kernel stands in the command: {case}");
     let saved = Record::read(Path::new(&record)).unwrap();
     assert!(matches!(saved.body, Body::Bench(b) if b.cases.len() == 1));
     // A record is never overwritten.
@@ -118,6 +127,7 @@ fn bench_goes_on_after_a_wrong_case_and_fails() {
     let cases = report["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 1, "{report}");
     assert_eq!(cases[0]["shape"], "N=2048");
+    assert_eq!(cases[0]["wgsl"], wrong);
     assert!(report["environment"]["read_gb_s"].as_f64().unwrap() > 0.0);
     let saved = Record::read(Path::new(&record)).unwrap();
     assert!(matches!(saved.body, Body::Bench(b) if b.cases.len() == 1 && b.failed.len() == 1));
@@ -256,6 +266,7 @@ fn fake_record(scale: f64, source: &str, adapter: &str, path: &Path) {
         variant: "subgroup".into(),
         shape: "ROWS=1".into(),
         source: source.into(),
+        wgsl: None,
         tuned: Default::default(),
         cold: timing(scale),
         warm: timing(scale),

@@ -30,6 +30,7 @@ fn the_lock_file_has_one_pair_of_wgpu_and_naga() {
     let (naga, wgpu) = (locked(&lock, "naga"), locked(&lock, "wgpu"));
     assert_eq!(naga, wgpu, "what the build script validates is what the device compiles");
     assert_eq!(wgpu, [lathe_harness::gpu::WGPU_VERSION]);
+    assert_eq!(naga, [lathe_harness::gpu::NAGA_VERSION]);
     assert!(wgpu[0].starts_with("30.0."));
     for name in ["naga", "wgpu"] {
         let manifest = read("Cargo.toml");

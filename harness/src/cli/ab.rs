@@ -9,8 +9,9 @@ use super::Global;
 use super::generation::recorded_name;
 use super::out;
 use super::processes::Processes;
+use crate::data::Ratio;
 use crate::data::Word;
-use crate::data::paired::{Block, SAMPLES, Verdict};
+use crate::data::paired::{Block, FEWEST_BLOCKS, SAMPLES, Verdict};
 use crate::data::record::{Ab, AbBlock, AbSide, Body, Flag, GoldenFile, Record};
 use crate::data::rng::Rng;
 use crate::data::stats;
@@ -296,12 +297,27 @@ fn report(global: &Global, opts: &Opts, record: &Record) -> Result<()> {
     }
     if ab.verdict == Verdict::Inconclusive {
         let what = match ab.processes.len() {
-            0 => format!("{} blocks do not tell", ab.blocks),
+            0 => no_verdict(ab),
             n => format!("{n} processes do not agree"),
         };
         return Err(Error::Inconclusive(format!("{} against {}: {what}", ab.b, ab.a)));
     }
     Ok(())
+}
+
+/// Why one run has no verdict.
+fn no_verdict(ab: &Ab) -> String {
+    let blocks = match ab.blocks {
+        1 => "1 block".to_owned(),
+        n => format!("{n} blocks"),
+    };
+    match ab.ratio {
+        Ratio::UNKNOWN if ab.blocks < FEWEST_BLOCKS => {
+            format!("{blocks} in this time; a verdict needs {FEWEST_BLOCKS}: see --time-out")
+        }
+        Ratio::UNKNOWN => format!("in {blocks} a time is not a positive number"),
+        _ => format!("{blocks} do not tell"),
+    }
 }
 
 fn print(ab: &Ab) {
@@ -360,12 +376,15 @@ fn print(ab: &Ab) {
         Word::Known(Verdict::Slower) => out::Tone::Bad,
         _ => out::Tone::Unclear,
     };
-    let said = format!(
-        "B is {} {over} ({} blocks of 8 samples; within ±{:.2} % counts as the same; {how})",
-        ab.verdict,
-        ab.blocks,
-        100.0 * ab.indifference
-    );
+    let rests_on = match ab.ratio {
+        Ratio::UNKNOWN => no_verdict(ab),
+        _ => format!(
+            "{} blocks of 8 samples; within ±{:.2} % counts as the same",
+            ab.blocks,
+            100.0 * ab.indifference
+        ),
+    };
+    let said = format!("B is {} {over} ({rests_on}; {how})", ab.verdict);
     out::verdict(tone, &said);
     if let Some(golden) = &ab.golden {
         outln!("{golden}");

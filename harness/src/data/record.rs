@@ -129,6 +129,15 @@ pub struct Environment {
     /// Processes whose samples these are, where there were several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<usize>,
+    /// Version of naga, which translates WGSL for the driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub naga: Option<String>,
+    /// The compiler of this command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rustc: Option<String>,
+    /// Its profile and optimisation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
 }
 
 /// The machine around a GPU, as far as it can be read.
@@ -140,14 +149,46 @@ pub struct Machine {
     pub kernel: Option<String>,
     /// Processors this process may use.
     pub cpus: usize,
+    /// How the operating system chooses the processors' clocks; absent where it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub governor: Option<String>,
+    /// Version of Vulkan that the loader has, on Linux.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vulkan_loader: Option<String>,
     /// Where the GPU sits on the bus.
     pub pci: Option<String>,
+    /// How the GPU is set up, where its driver can be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<Card>,
     /// What the GPU's driver says at the start and at the end of the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpu: Vec<GpuState>,
     /// Variables that change what a run does.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, String>,
+}
+
+/// How a GPU is set up; what its driver does not say is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Card {
+    /// Memory, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Errors in memory are corrected, which costs bandwidth on some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecc: Option<bool>,
+    /// The GPU may be divided into instances (MIG).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mig: Option<bool>,
+    /// The driver stays loaded while nobody uses the GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub persistence: Option<bool>,
+    /// Highest clock of the multiprocessors, MHz.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_sm_mhz: Option<u32>,
+    /// Highest clock of the memory, MHz.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_memory_mhz: Option<u32>,
 }
 
 /// What a driver says of a GPU at one moment.
@@ -237,6 +278,9 @@ pub struct BenchCase {
     pub shape: String,
     /// Hash of the WGSL and its constants.
     pub source: String,
+    /// The text of a user's file, with its modules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wgsl: Option<String>,
     /// Values of all overrides, where a stored choice of `lathe tune` was timed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tuned: BTreeMap<String, f64>,

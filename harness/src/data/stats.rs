@@ -45,6 +45,27 @@ pub fn summarise(samples: &[f64]) -> Summary {
     }
 }
 
+/// The interval in which the median of what was sampled lies in at least this share of cases,
+/// whatever its distribution: between the order statistics that the sign test leaves (David and
+/// Nagaraja, Order Statistics, 3rd ed. 2003, section 7.1). None where so few values have none.
+pub fn median_interval(values: &[f64], confidence: f64) -> Option<(f64, f64)> {
+    let tail = (1.0 - confidence) / 2.0;
+    let n = values.len();
+    // How many values lie below the median is binomial. Its logarithm, since halves to the power
+    // of a thousand are no numbers.
+    let mut log = -(n as f64) * std::f64::consts::LN_2;
+    let (mut below, mut rank) = (log.exp(), 0);
+    while below <= tail && rank < n / 2 {
+        rank += 1;
+        log += ((n + 1 - rank) as f64 / rank as f64).ln();
+        below += log.exp();
+    }
+    let low = rank.checked_sub(1)?;
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    Some((sorted[low], sorted[n - rank]))
+}
+
 /// A mean and how far it may be off.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Mean {
@@ -95,6 +116,22 @@ pub fn normal_quantile(p: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn medians_have_the_intervals_of_the_sign_test() {
+        // Tables of the binomial distribution: of 41 values the 14th to the 28th at 95 %, of 10 the
+        // first to the last at 99 %, of 8 too; of 7 no two (2 / 2^7 is 1.6 %).
+        let values = |n: u16| (1..=n).rev().map(f64::from).collect::<Vec<_>>();
+        assert_eq!(median_interval(&values(41), 0.95), Some((14.0, 28.0)));
+        assert_eq!(median_interval(&values(10), 0.99), Some((1.0, 10.0)));
+        assert_eq!(median_interval(&values(8), 0.99), Some((1.0, 8.0)));
+        assert_eq!(median_interval(&values(7), 0.99), None);
+        assert_eq!(median_interval(&[], 0.5), None);
+        assert_eq!(median_interval(&values(9), f64::NAN), None);
+        // Far from the ends of a long run: half of n, and 2.576 roots of a quarter of n.
+        let (low, high) = median_interval(&values(10_000), 0.99).unwrap();
+        assert!((low - 4871.0).abs() <= 1.0 && (low + high - 10_001.0).abs() < 1e-9, "{low}");
+    }
 
     #[test]
     fn intervals_of_few_values_follow_students_t() {

@@ -14,6 +14,9 @@ mod waits;
 /// The wgpu that shaders are compiled with; `Cargo.toml` pins it.
 pub const WGPU_VERSION: &str = "30.0.1";
 
+/// The naga that wgpu translates them with, of the same release.
+pub const NAGA_VERSION: &str = "30.0.1";
+
 pub use adapter::{adapters, none_found};
 pub use buffers::{Block, GUARD_BYTES, Policy, poison};
 pub use device::{Checks, Gpu};

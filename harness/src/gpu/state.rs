@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use libloading::Library;
 
 use super::Gpu;
-use crate::data::record::GpuState;
+use crate::data::record::{Card, GpuState};
 
 /// Reasons that idling GPUs and fixed clocks give are none.
 const REASONS: &[(c_ulonglong, &str)] = &[
@@ -21,6 +21,10 @@ const REASONS: &[(c_ulonglong, &str)] = &[
 type Device = *mut c_void;
 type Read = unsafe extern "C" fn(Device, *mut c_uint) -> c_uint;
 type ReadKind = unsafe extern "C" fn(Device, c_uint, *mut c_uint) -> c_uint;
+type ReadTwo = unsafe extern "C" fn(Device, *mut c_uint, *mut c_uint) -> c_uint;
+
+const SM: c_uint = 1;
+const MEMORY: c_uint = 2;
 
 /// The library, initialised once a process and never shut down.
 struct Nvml(Library);
@@ -71,6 +75,27 @@ impl Nvml {
         }
     }
 
+    /// A mode as it is now; the library also says what it will be after a restart.
+    fn mode(&self, name: &[u8], device: Device) -> Option<bool> {
+        let (mut now, mut later) = (0, 0);
+        // SAFETY: every function asked for here takes a device and writes two unsigned integers.
+        unsafe {
+            let read: ReadTwo = *self.0.get(name).ok()?;
+            (read(device, &raw mut now, &raw mut later) == 0).then_some(now != 0)
+        }
+    }
+
+    fn memory_bytes(&self, device: Device) -> Option<u64> {
+        // Total, free and used.
+        let mut bytes: [c_ulonglong; 3] = [0; 3];
+        // SAFETY: the function takes a device and writes three times 64 bits.
+        unsafe {
+            let read: unsafe extern "C" fn(Device, *mut [c_ulonglong; 3]) -> c_uint =
+                *self.0.get(b"nvmlDeviceGetMemoryInfo\0").ok()?;
+            (read(device, &raw mut bytes) == 0).then_some(bytes[0])
+        }
+    }
+
     fn throttled(&self, device: Device) -> Option<c_ulonglong> {
         let mut reasons: c_ulonglong = 0;
         // SAFETY: the function takes a device and writes 64 bits.
@@ -88,10 +113,24 @@ impl Gpu {
         Some((nvml, nvml.device(self.adapter.pci.as_deref()?)?))
     }
 
+    /// How the GPU is set up; none where its driver cannot be asked.
+    pub fn card(&self) -> Option<Card> {
+        let (nvml, device) = self.managed()?;
+        let most = |kind| nvml.number_of(b"nvmlDeviceGetMaxClockInfo\0", device, kind);
+        Some(Card {
+            memory_bytes: nvml.memory_bytes(device),
+            ecc: nvml.mode(b"nvmlDeviceGetEccMode\0", device),
+            mig: nvml.mode(b"nvmlDeviceGetMigMode\0", device),
+            persistence: nvml
+                .number(b"nvmlDeviceGetPersistenceMode\0", device)
+                .map(|mode| mode != 0),
+            max_sm_mhz: most(SM),
+            max_memory_mhz: most(MEMORY),
+        })
+    }
+
     /// What the driver says of the GPU now; none where it cannot be asked.
     pub fn state(&self) -> Option<GpuState> {
-        const SM: c_uint = 1;
-        const MEMORY: c_uint = 2;
         let (nvml, device) = self.managed()?;
         let watts = |name: &[u8]| nvml.number(name, device).map(|mw| f64::from(mw) / 1e3);
         let reasons = nvml.throttled(device)?;

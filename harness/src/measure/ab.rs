@@ -93,7 +93,7 @@ pub fn run(
         if tenth {
             canary(watch)?;
         }
-        // The bootstrap costs milliseconds; ask it now and then.
+        // Every look is an occasion for chance; ten blocks apart they are few.
         let ask = tenth && blocks.len() >= options.least && took >= options.least_time;
         if took >= options.time_out
             || ask && paired::enough(&blocks, &options.paired, options.target)

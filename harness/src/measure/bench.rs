@@ -427,7 +427,7 @@ impl Bench {
         let plan = &self.case.recording.ops[0].plan;
         AbSide {
             source: plan.fingerprint(),
-            wgsl: (!plan.trusted).then(|| plan.whole_text()),
+            wgsl: plan.users_text(),
             nmse,
             nmse_bound: plan.tolerance(self.case.problem()).nmse,
             outside: self.outside.clone(),

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use crate::data::record::{Environment, Machine};
-use crate::gpu::{Gpu, WGPU_VERSION};
+use crate::gpu::{Gpu, NAGA_VERSION, WGPU_VERSION};
 
 /// The environment of a run on `gpu`, as far as it is known before anything is measured. Asked for
 /// when the run starts: the date is that moment.
@@ -35,6 +35,9 @@ pub fn environment(gpu: &Gpu) -> Environment {
         ceilings: None,
         machine: Some(machine(gpu)),
         processes: None,
+        naga: Some(NAGA_VERSION.into()),
+        rustc: known(env!("LATHE_RUSTC")),
+        profile: known(env!("LATHE_PROFILE")),
     }
 }
 
@@ -72,10 +75,34 @@ fn machine(gpu: &Gpu) -> Machine {
         cpu: read("/proc/cpuinfo").and_then(model),
         kernel: read("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned()),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
+        governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+            .map(|text| text.trim().to_owned()),
+        vulkan_loader: vulkan_loader(),
         pci: gpu.adapter.pci.clone(),
+        card: gpu.card(),
         gpu: gpu.state().into_iter().collect(),
         variables: variables.collect(),
     }
+}
+
+/// The version of Vulkan that the loader has; none where another API is the system's own.
+fn vulkan_loader() -> Option<String> {
+    if !cfg!(target_os = "linux") {
+        return None;
+    }
+    let mut version = 0_u32;
+    // SAFETY: loading it again what wgpu has loaded before runs nothing; the function is Vulkan's
+    // since 1.1, takes where to write one integer and returns a code.
+    unsafe {
+        let loader = libloading::Library::new("libvulkan.so.1").ok()?;
+        let ask: libloading::Symbol<'_, unsafe extern "C" fn(*mut u32) -> i32> =
+            loader.get(b"vkEnumerateInstanceVersion\0").ok()?;
+        if ask(&raw mut version) != 0 {
+            return None;
+        }
+    }
+    let (major, minor, patch) = (version >> 22 & 0x7f, version >> 12 & 0x3ff, version & 0xfff);
+    Some(format!("{major}.{minor}.{patch}"))
 }
 
 /// A command line for a record that others read: of files their names alone, for the folders they

@@ -107,6 +107,7 @@ impl Session {
     /// Judges one invocation, times cold and warm, and judges what each of these left.
     pub fn measure(&mut self, plan: Plan, problem: &Problem) -> Result<BenchCase> {
         let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
+        let wgsl = plan.users_text();
         let bound = plan.tolerance(problem).nmse;
         let own_tolerance = plan.tolerated.is_some();
         let golden = plan.golden.as_ref().map(|golden| GoldenFile {
@@ -200,6 +201,7 @@ impl Session {
             variant,
             shape: kernel.show(problem),
             source,
+            wgsl,
             tuned: BTreeMap::new(),
             cold,
             warm,

@@ -349,8 +349,12 @@ impl Plan {
         own.into_iter().any(|bound| bound == name) || stages.into_iter().any(of)
     }
 
-    /// All WGSL that it runs: the text of a user's file, then those of its stages' files.
-    pub fn whole_text(&self) -> String {
+    /// All WGSL of the user's that it runs: the text of a file, then those of its stages' files.
+    /// None of a built-in kernel.
+    pub fn users_text(&self) -> Option<String> {
+        if self.trusted {
+            return None;
+        }
         let mut texts: Vec<&str> = vec![&self.text];
         for stage in &self.stages {
             let text = self.code(stage).text;
@@ -358,7 +362,7 @@ impl Plan {
                 texts.push(text);
             }
         }
-        texts.join("\n")
+        Some(texts.join("\n"))
     }
 
     /// Workgroups of a stage in two dimensions, where one is not enough and it can tell.

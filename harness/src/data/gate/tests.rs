@@ -75,6 +75,7 @@ fn bench(seed: u64, noise: f64, between: f64, slow: f64) -> Record {
                 variant: "subgroup".into(),
                 shape: format!("rows={},cols=1152", 64 << i),
                 source: format!("{:08x}", if i == 3 && slow != 1.0 { 7 } else { i }),
+                wgsl: None,
                 tuned: Default::default(),
                 gb_s: 1e3 / cold.median_us,
                 cold,

@@ -206,6 +206,7 @@ pub(super) fn bench() -> Record {
             variant: kind.2.into(),
             shape: kind.3.into(),
             source: "9f31c2aa07".into(),
+            wgsl: None,
             tuned: Default::default(),
             cold: timing(cold),
             warm: timing(cold * 0.82),
