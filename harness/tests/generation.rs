@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -645,4 +646,19 @@ fn a_kernel_that_is_wrong_late_is_found_at_the_end() {
     refused(&[&bench[..], &drawn, &tests, &[&late]].concat(), 1, found);
     let decode = ["decode", &model, "--prompt-tokens", "5", "-n", "40", "--json", "--hint", &late];
     refused(&decode, 1, found);
+    let profile = folder.path().join("profile.json").display().to_string();
+    let profiled = ["--profile", &profile, "--allow-software"];
+    refused(&[&decode[..], &profiled].concat(), 1, found);
+    assert!(!Path::new(&profile).exists(), "a record of a wrong decode");
+    let sides = |b: &str| {
+        let ab = ["ab", "decode", "--model", &model, "--a", &sound, "--b", b, "--time-out", "1"];
+        lathe(&[&ab[..], &["--allow-software", "--json"]].concat())
+    };
+    let right = sides(&sound);
+    let record: Value = serde_json::from_slice(&right.stdout).unwrap();
+    assert!(record["verified"]["end_nmse"].as_f64().unwrap() < 1e-5, "{record}");
+    let wrong = sides(&late);
+    let said = String::from_utf8_lossy(&wrong.stderr);
+    assert_eq!(wrong.status.code(), Some(1), "{said}");
+    assert!(said.contains("at the end of the run, position 35: logits differ"), "{said}");
 }

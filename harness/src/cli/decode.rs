@@ -26,7 +26,6 @@ use crate::data::stats;
 use crate::data::steady::steady;
 use crate::decode::graph::{self, Chunks, Selected};
 use crate::decode::session::{self, Prompts, Verifier};
-use crate::decode::timed;
 use crate::decode::{
     Apart, DecodeGraph, GaveUp, GraphOptions, Known, LoadOptions, Model, Prefix, Run, RunOptions,
     SessionOptions, VERIFIED,
@@ -654,12 +653,11 @@ fn decode(
                 bar.inc(1);
                 said.push(token, begun);
             })?;
-            if let Some(prefix) = prefix {
+            if let Some(mut prefix) = prefix {
                 prefix.check(&run.generated)?;
                 bar.set_message("verifying the end");
-                let limit = prefix.verified.limit;
-                let end_nmse = timed::end_agrees(graph, executor, options.prompt.len(), limit)?;
-                verified = Some(Verified { end_nmse, ..prefix.verified });
+                prefix.check_end(graph, executor, options.prompt.len())?;
+                verified = Some(prefix.verified);
             }
             run
         }

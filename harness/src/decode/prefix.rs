@@ -6,6 +6,7 @@ use super::graph::DecodeGraph;
 use super::session::{
     Known, Prompts, RunOptions, Verifier, chunks_agree, logits_limit, run_observed, tie_margin,
 };
+use super::timed;
 use crate::data::record::Verified;
 use crate::error::{Error, Result};
 use crate::execute::{CpuExecutor, Execute};
@@ -87,6 +88,22 @@ impl Prefix {
                 ))),
             };
         }
+        Ok(())
+    }
+
+    /// Holds the end of a run behind `given` tokens against another way there, and keeps the larger
+    /// error of several: see [`timed::end_agrees`].
+    ///
+    /// # Errors
+    /// As said there.
+    pub fn check_end(
+        &mut self,
+        graph: &DecodeGraph,
+        executor: &mut dyn Execute,
+        given: usize,
+    ) -> Result<()> {
+        let end = timed::end_agrees(graph, executor, given, self.verified.limit)?;
+        self.verified.end_nmse = self.verified.end_nmse.into_iter().chain(end).reduce(f64::max);
         Ok(())
     }
 }

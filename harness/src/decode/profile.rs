@@ -25,8 +25,9 @@ pub struct Floors {
     pub dispatch_us: Option<f64>,
 }
 
-/// Verifies the first positions if told so, and runs the decode twice: at full speed, then step by
-/// step with a timestamp around every operation. `on_step` hears each profiled step.
+/// Runs the decode twice: at full speed, then step by step with a timestamp around every operation.
+/// Verifies the first positions before and the end of both, if told so. `on_step` hears each
+/// profiled step.
 pub fn profile(
     graph: &DecodeGraph,
     executor: &mut GpuExecutor,
@@ -36,7 +37,7 @@ pub fn profile(
     verify: Option<usize>,
     on_step: &mut dyn FnMut(&ProfiledStep),
 ) -> Result<Profile> {
-    let prefix = verify.map(|n| Prefix::verify(graph, executor, options, n)).transpose()?;
+    let mut prefix = verify.map(|n| Prefix::verify(graph, executor, options, n)).transpose()?;
     // Until the clocks are up, then once to measure.
     let gpu = std::sync::Arc::clone(&executor.gpu);
     steady(&gpu.adapter, &mut || {
@@ -45,8 +46,9 @@ pub fn profile(
         Ok(wall.as_secs_f64() / run.steps.len().max(1) as f64)
     })?;
     let run = session::run(graph, executor, options, &mut |_| {})?;
-    if let Some(prefix) = &prefix {
+    if let Some(prefix) = &mut prefix {
         prefix.check(&run.generated)?;
+        prefix.check_end(graph, executor, options.prompt.len())?;
     }
     let milliseconds = |d: &Duration| (d.as_secs_f64() * 1e6).round() / 1e3;
     let wall: f64 = run.steps.iter().map(milliseconds).sum();
@@ -82,6 +84,9 @@ pub fn profile(
             "the profiled decode gave other tokens: {again:?} instead of {:?}",
             run.generated
         )));
+    }
+    if let Some(prefix) = &mut prefix {
+        prefix.check_end(graph, executor, options.prompt.len())?;
     }
 
     let ops: Vec<_> = graph.recording.ops.iter().map(described).collect();

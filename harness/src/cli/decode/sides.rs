@@ -60,9 +60,6 @@ pub(in crate::cli) fn ab(
         Ok((graph, executor, prefix))
     };
     let (mut a, mut b) = (verified(graph_a, executor_a)?, verified(graph_b, executor_b)?);
-    let further = [&a, &b].into_iter().filter_map(|(.., prefix)| prefix.as_ref());
-    let further = further.map(|prefix| prefix.verified);
-    let further = further.max_by(|a, b| a.worst_nmse.total_cmp(&b.worst_nmse));
     type Side = (DecodeGraph, GpuExecutor, Option<Prefix>);
     let time = |(graph, executor, prefix): &mut Side| -> Result<f64> {
         let run = session::run(graph, executor, &run, &mut |_| {})?;
@@ -76,7 +73,15 @@ pub(in crate::cli) fn ab(
     let mut watch = GpuWatch::new(gpu)?;
     let mut side = |is_a, _| time(if is_a { &mut a } else { &mut b });
     let outcome = ab::run(options, &mut watch, &mut side)?;
-    Ok((outcome, further))
+    // Both sides share the caches: one more run of each, and its end.
+    for side in [&mut a, &mut b] {
+        time(side)?;
+        if let (graph, executor, Some(prefix)) = side {
+            prefix.check_end(graph, executor, run.prompt.len())?;
+        }
+    }
+    let verified = [a, b].into_iter().filter_map(|(.., prefix)| Some(prefix?.verified));
+    Ok((outcome, verified.reduce(Verified::worse)))
 }
 
 /// Every kernel and compiled-in shape that decoding a file needs, each once, with the state of the

@@ -28,6 +28,20 @@ pub struct Verified {
     pub end_nmse: Option<f64>,
 }
 
+impl Verified {
+    /// What holds of two runs: the worse of each figure.
+    #[must_use]
+    pub fn worse(self, other: Self) -> Self {
+        Self {
+            positions: self.positions.min(other.positions),
+            worst_nmse: self.worst_nmse.max(other.worst_nmse),
+            limit: self.limit.max(other.limit),
+            ties: self.ties.max(other.ties),
+            end_nmse: self.end_nmse.into_iter().chain(other.end_nmse).reduce(f64::max),
+        }
+    }
+}
+
 /// The model of a measurement, in llama-bench's names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredModel {
