@@ -162,3 +162,63 @@ fn mappings_pass_the_sweep_and_wrong_ones_fail() {
         assert_eq!(output.status.code(), Some(1), "{shown}: {}", case.to);
     }
 }
+
+/// `mappings/compare.py` leaves a record of a mapping without the engine's text, skips one that is
+/// there, and ends what takes longer than its limit, with every process that measures.
+#[test]
+fn the_script_that_compares_keeps_records_without_their_text() {
+    let python = std::env::var("LATHE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let has_python = Command::new(&python).arg("--version").output();
+    // The script ends whole groups of processes, as Unix has them.
+    if common::gpu().is_none() || cfg!(windows) || !has_python.is_ok_and(|o| o.status.success()) {
+        eprintln!("UNAVAILABLE, not tested: needs {python} on Unix and an adapter");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir_all(path("out/wgml")).unwrap();
+    for file in ["rms_norm.wgsl", "rms_norm.toml"] {
+        let from = if file.ends_with("toml") { mappings() } else { look_alikes() };
+        fs::copy(from.join("wgml").join(file), path("out/wgml").join(file)).unwrap();
+    }
+    let compare = |records: &str, limit: &str| {
+        let output = Command::new(&python)
+            .arg(mappings().join("compare.py"))
+            .args([path("out"), path(records)])
+            .args(["--limit", limit, "--allow-software", "--time-out", "2"])
+            .env("LATHE", env!("CARGO_BIN_EXE_lathe"))
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = compare("records", "300");
+    assert_eq!(code, Some(0), "{said}");
+    let records: Vec<_> = fs::read_dir(path("records")).unwrap().map(|e| e.unwrap()).collect();
+    assert_eq!(records.len(), 1, "{said}");
+    let record = records[0].path();
+    let name = record.file_name().unwrap().to_string_lossy().into_owned();
+    assert!(name.ends_with("-engine-wgml.rms_norm.json"), "{name}");
+    let read = || -> serde_json::Value {
+        serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap()
+    };
+    let first = read();
+    assert!(first["b_side"]["wgsl"].is_null(), "{first}");
+    assert!(first["b_side"]["source"].is_string() && first["kernel"] == "rms_norm", "{first}");
+    let command = first["environment"]["command"].as_str().unwrap();
+    assert!(command.starts_with("lathe ab rms_norm --a selected --b rms_norm.toml"), "{command}");
+    assert!(
+        command.ends_with(&format!("--save {name} --allow-software --time-out 2")),
+        "{command}"
+    );
+    // One that was interrupted before the text was taken out.
+    let mut with_text = first.clone();
+    with_text["b_side"]["wgsl"] = "theirs".into();
+    fs::write(&record, with_text.to_string()).unwrap();
+    let (code, said) = compare("records", "300");
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(read(), first, "it was measured again, or kept the text");
+    let (code, said) = compare("others", "0.05");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("no record of wgml/rms_norm (longer than 0 s)"), "{said}");
+    assert_eq!(fs::read_dir(path("others")).unwrap().count(), 0);
+}

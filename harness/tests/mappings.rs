@@ -552,7 +552,7 @@ fn faults_of_stages_and_scratch_memory_are_said() {
         "reduce.wgsl: [[stage]] main names `nobody`, which it lacks",
         "reduce.wgsl: buffer `dst` is mapped to `z`, which is no binding of gemv",
         "reduce.wgsl: has no override `PARTS`",
-        "uniform `params` has no field `more`",
+        "reduce.wgsl: [[stage]] main: uniform `params` has no field `more`",
     ] {
         assert!(said.contains(fault), "{fault}: {said}");
     }
@@ -591,6 +591,108 @@ fn faults_of_stages_and_scratch_memory_are_said() {
     let output = self::check(&folder, &["--shape", "ROWS=4,K=8,WEIGHT=f16"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("name the mapping itself"), "{}", stderr(&output));
+}
+
+/// Products whose sizes and factors lie in vectors, a matrix, arrays and structs within structs, each
+/// wanted where WGSL lays it: three numbers in the room of four.
+const VECTORS: &str = "
+struct Size { rows: u32, @size(12) k: u32 }
+struct Inner { before: f32, factors: vec3<f32>, @align(16) size: Size }
+struct Params { inner: Inner, m: mat2x3<f32>, @align(16) sizes: array<Size, 2>, strides: array<vec4<i32>, 2> }
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<uniform> stride: u32;
+@group(0) @binding(2) var<uniform> ones: vec2<f32>;
+@group(0) @binding(3) var<storage, read> weights: array<f32>;
+@group(0) @binding(4) var<storage, read> x: array<f32>;
+@group(0) @binding(5) var<storage, read_write> y: array<f32>;
+override TWICE: bool = true;
+@compute @workgroup_size(1)
+fn main(@builtin(workgroup_id) group: vec3<u32>) {
+    if (group.x >= params.inner.size.rows) { return; }
+    var sum = 0.0;
+    for (var c = 0u; c < params.sizes[1].k; c++) { sum += weights[group.x * stride + c] * x[c]; }
+    let one = dot(params.inner.factors, vec3f(1.0, 10.0, 100.0)) - 320.0 + ones.y - ones.x
+        + params.m[1].z - params.m[0].y + f32(params.strides[1].w + params.strides[0].z);
+    y[group.x] = select(1.0, 2.0, TWICE) * one * sum;
+}
+";
+
+const OF_VECTORS: &str = r#"
+[takes]
+WEIGHT = "f32"
+ACT_FORMAT = "f32"
+N_VECTORS = 1
+Y_OFFSET = 0
+Y_AFTER = 0
+BETA = 0
+when = "ROWS <= 65535"
+[[stage]]
+entry = "main"
+workgroups = "ROWS"
+[uniforms]
+stride = "ceil(K / 4) * 4"
+ones = [1, 2]
+[uniforms.params]
+"inner.before" = -7
+"inner.factors" = [1, 2, 3]
+"inner.size.rows" = "ROWS"
+"inner.size.k" = 0
+m = [0, 5, 0, 0, 0, 6]
+"sizes[0].rows" = 0
+"sizes[0].k" = 0
+"sizes[1].rows" = 0
+"sizes[1].k" = "K"
+strides = [0, 0, 3, 0, 0, 0, 0, -5]
+[overrides]
+TWICE = false
+"#;
+
+#[test]
+fn uniforms_hold_vectors_structs_and_plain_numbers_and_overrides_are_true_or_false() {
+    let Some(folder) = folder("") else { return };
+    let write = |mapping: &str| {
+        fs::write(folder.path().join("theirs.toml"), mapping).unwrap();
+        check(&folder, &[])
+    };
+    fs::write(folder.path().join("theirs.wgsl"), VECTORS).unwrap();
+    // 1 + 20 + 300 - 320 + 2 - 1 + 6 - 5 - 5 + 3 is 1.
+    let output = write(OF_VECTORS);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said} {}", stderr(&output));
+    assert!(said.contains(", 0 failed, 0 unavailable"), "{said}");
+    // Each number counts where it stands.
+    for (from, to) in [
+        ("TWICE = false", "TWICE = true"),
+        ("[1, 2, 3]", "[3, 2, 1]"),
+        ("[0, 5, 0, 0, 0, 6]", "[0, 0, 5, 0, 6, 0]"),
+        ("0, 0, 0, 0, -5]", "0, 0, 0, -5, 0]"),
+        ("ones = [1, 2]", "ones = [2, 1]"),
+    ] {
+        let output = write(&OF_VECTORS.replace(from, to));
+        assert_eq!(output.status.code(), Some(1), "{to}: {}", stderr(&output));
+    }
+    for (from, to, fault) in [
+        ("[1, 2, 3]", "2", "uniform field `inner.factors` has 3 numbers, the mapping gives 1"),
+        ("\"K\"", "[\"K\"]\n\"sizes[2].k\" = 1", "uniform `params` has no field `sizes[2].k`"),
+        ("ones = [1, 2]\n", "", "uniform `ones` needs a value: [uniforms] ones = …"),
+        ("ones = [1, 2]\n", "ones.x = 1\n", "uniform `ones` is no struct: [uniforms] ones = …"),
+        ("-5]", "-5.5]", "uniform field `strides` cannot hold -5.5"),
+        ("TWICE = false", "TWICE = \"false\"", "override TWICE: `false`: no `false`"),
+        ("[takes]", "packing = \"planes\"\n[takes]", "is of quantised rows, gemv has none"),
+    ] {
+        let output = write(&OF_VECTORS.replace(from, to));
+        let said = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
+        assert_ne!(output.status.code(), Some(0), "{to}");
+        assert!(said.contains(fault), "{fault}: {said}");
+    }
+    let whole = format!(
+        "[uniforms]\nparams = 1\n{}",
+        &OF_VECTORS[OF_VECTORS.find("[overrides]").unwrap()..]
+    );
+    let start = &OF_VECTORS[..OF_VECTORS.find("[uniforms]").unwrap()];
+    let output = write(&format!("{start}{whole}"));
+    let fault = "uniform `params` is a struct: [uniforms.params] has its fields";
+    assert!(stderr(&output).contains(fault), "{}", stderr(&output));
 }
 
 /// Attention whose length and grid come from the host: a score a workgroup, then an element.

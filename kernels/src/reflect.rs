@@ -56,18 +56,20 @@ pub struct Buffer {
     pub uniform: Option<Vec<Field>>,
 }
 
-/// A field of a uniform struct.
+/// A field of a uniform struct; or the whole of a uniform that is no struct, without a name. Of a
+/// struct within a struct each field is one, `outer.inner` or `array[0].inner`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Name.
     pub name: String,
-    /// Byte offset.
-    pub offset: u32,
-    /// Type.
+    /// Byte offsets of its numbers in the order in which WGSL constructs it: one of a scalar,
+    /// several of a vector, a matrix (by columns) or an array.
+    pub offsets: Vec<u32>,
+    /// Their type.
     pub scalar: Scalar,
 }
 
-/// Types a uniform field may have.
+/// Types that numbers of a uniform may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scalar {
     /// `u32`
@@ -356,24 +358,93 @@ fn products(module: &Module, info: &ModuleInfo) -> Vec<CooperativeMatrix> {
     found
 }
 
+/// The numbers of a uniform.
 fn fields(module: &Module, ty: naga::Handle<naga::Type>) -> Result<Vec<Field>, String> {
-    use naga::{Scalar as NagaScalar, ScalarKind, TypeInner};
-    let TypeInner::Struct { members, .. } = &module.types[ty].inner else {
-        return Err("is no struct".into());
-    };
-    members
-        .iter()
-        .map(|member| {
-            let name = member.name.clone().unwrap_or_default();
-            let scalar = match module.types[member.ty].inner {
-                TypeInner::Scalar(NagaScalar { kind: ScalarKind::Uint, width: 4 }) => Scalar::U32,
-                TypeInner::Scalar(NagaScalar { kind: ScalarKind::Sint, width: 4 }) => Scalar::I32,
-                TypeInner::Scalar(NagaScalar { kind: ScalarKind::Float, width: 4 }) => Scalar::F32,
-                _ => return Err(format!("field `{name}` is no u32, i32 or f32")),
+    /// What WebGPU lets a uniform binding hold.
+    const MOST_BYTES: u32 = 1 << 16;
+    let bytes = module.types[ty].inner.size(module.to_ctx());
+    if bytes > MOST_BYTES {
+        return Err(format!("is {bytes} bytes, a uniform holds {MOST_BYTES}"));
+    }
+    let mut fields = Vec::new();
+    add_fields(module, ty, 0, String::new(), &mut fields)?;
+    Ok(fields)
+}
+
+fn add_fields(
+    module: &Module,
+    ty: naga::Handle<naga::Type>,
+    at: u32,
+    name: String,
+    fields: &mut Vec<Field>,
+) -> Result<(), String> {
+    use naga::TypeInner;
+    let inner = |ty: naga::Handle<naga::Type>| &module.types[ty].inner;
+    match inner(ty) {
+        TypeInner::Struct { members, .. } => members.iter().try_for_each(|member| {
+            let own = member.name.as_deref().unwrap_or_default();
+            let name = if name.is_empty() { own.to_owned() } else { format!("{name}.{own}") };
+            add_fields(module, member.ty, at + member.offset, name, fields)
+        }),
+        TypeInner::Array { base, size: naga::ArraySize::Constant(count), stride }
+            if matches!(inner(*base), TypeInner::Struct { .. }) =>
+        {
+            (0..count.get()).try_for_each(|i| {
+                add_fields(module, *base, at + i * stride, format!("{name}[{i}]"), fields)
+            })
+        }
+        _ => {
+            let mut offsets = Vec::new();
+            let scalar = add_numbers(module, ty, at, &mut offsets);
+            let what = || match name.as_str() {
+                "" => "is made of no u32, i32 or f32".to_owned(),
+                name => format!("field `{name}` is made of no u32, i32 or f32"),
             };
-            Ok(Field { name, offset: member.offset, scalar })
-        })
-        .collect()
+            let scalar = scalar.ok_or_else(what)?;
+            fields.push(Field { name, offsets, scalar });
+            Ok(())
+        }
+    }
+}
+
+/// Byte offsets of the numbers of a type at an offset, and what they are; none where they are not
+/// of 32 bits, or their count is not known before a pipeline is made.
+fn add_numbers(
+    module: &Module,
+    ty: naga::Handle<naga::Type>,
+    at: u32,
+    offsets: &mut Vec<u32>,
+) -> Option<Scalar> {
+    use naga::{ArraySize, Scalar as NagaScalar, ScalarKind, TypeInner, VectorSize};
+    let of = |scalar: NagaScalar| match scalar {
+        NagaScalar { kind: ScalarKind::Uint, width: 4 } => Some(Scalar::U32),
+        NagaScalar { kind: ScalarKind::Sint, width: 4 } => Some(Scalar::I32),
+        NagaScalar { kind: ScalarKind::Float, width: 4 } => Some(Scalar::F32),
+        _ => None,
+    };
+    match module.types[ty].inner {
+        TypeInner::Scalar(scalar) => {
+            offsets.push(at);
+            of(scalar)
+        }
+        TypeInner::Vector { size, scalar } => {
+            offsets.extend((0..size as u32).map(|i| at + 4 * i));
+            of(scalar)
+        }
+        TypeInner::Matrix { columns, rows, scalar } => {
+            // A column lies as a vector does: three numbers take the room of four.
+            let stride = if rows == VectorSize::Bi { 8 } else { 16 };
+            for column in 0..columns as u32 {
+                offsets.extend((0..rows as u32).map(|row| at + stride * column + 4 * row));
+            }
+            of(scalar)
+        }
+        TypeInner::Array { base, size: ArraySize::Constant(count), stride } => {
+            let each = |i| add_numbers(module, base, at + i * stride, offsets);
+            (0..count.get()).map(each).last()?
+        }
+        _ => None,
+    }
 }
 
 /// naga 30 leaves array lengths as references to overrides it has evaluated, which its WGSL writer

@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-use lathe_kernels::reflect::Default;
+use lathe_kernels::reflect::{Default, Field};
 use lathe_kernels::{Kernel, Param, ParamKind, Reflection, Role};
 
 use super::Global;
@@ -92,14 +92,7 @@ fn skeleton(kernel: &'static Kernel, reflection: &Reflection) -> String {
         );
     }
     text.push_str(&bindings(kernel, reflection));
-    for buffer in &reflection.buffers {
-        let Some(fields) = &buffer.uniform else { continue };
-        let _ = write!(text, "\n[uniforms.{}]\n", buffer.name);
-        for field in fields {
-            let value = alike(kernel, &field.name).map_or("?", |param| param.name);
-            let _ = writeln!(text, "{} = \"{value}\"", field.name);
-        }
-    }
+    text.push_str(&uniforms(kernel, reflection));
     let set = |name: &str| kernel.param(name).is_some();
     let overrides: Vec<_> = reflection.overrides.iter().filter(|(name, _)| !set(name)).collect();
     if !overrides.is_empty() {
@@ -107,7 +100,7 @@ fn skeleton(kernel: &'static Kernel, reflection: &Reflection) -> String {
     }
     for (name, value) in overrides {
         let _ = match value {
-            Default::Required => writeln!(text, "{name} = \"?\""),
+            Default::Required => writeln!(text, "{} = \"?\"", key(name)),
             Default::Literal(value) => writeln!(text, "# {name} = {value}"),
             Default::Derived => writeln!(text, "# {name} follows from others"),
         };
@@ -115,7 +108,37 @@ fn skeleton(kernel: &'static Kernel, reflection: &Reflection) -> String {
     text
 }
 
-/// The section of bindings: what has our name needs no line, what only one can be is filled in.
+/// What uniforms hold: a line for each that is no struct, a section for each that is one.
+fn uniforms(kernel: &'static Kernel, reflection: &Reflection) -> String {
+    let line = |name: &str, field: &Field| {
+        let own = name.rsplit('.').next().unwrap_or(name);
+        let value = alike(kernel, own).map_or("?", |param| param.name);
+        match field.offsets.len() {
+            1 => format!("{} = \"{value}\"\n", key(name)),
+            n => format!("{} = [{}]\n", key(name), vec!["\"?\""; n].join(", ")),
+        }
+    };
+    let (mut whole, mut structs) = (String::new(), String::new());
+    for buffer in &reflection.buffers {
+        match buffer.uniform.as_deref() {
+            None => {}
+            Some([field]) if field.name.is_empty() => whole.push_str(&line(&buffer.name, field)),
+            Some(fields) => {
+                let _ = write!(structs, "\n[uniforms.{}]\n", buffer.name);
+                fields.iter().for_each(|field| structs.push_str(&line(&field.name, field)));
+            }
+        }
+    }
+    if whole.is_empty() { structs } else { format!("\n[uniforms]\n{whole}{structs}") }
+}
+
+/// A name as a key of TOML: that of a field within a field has a dot, which divides keys.
+fn key(name: &str) -> String {
+    let is_bare = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if is_bare { name.to_owned() } else { format!("\"{name}\"") }
+}
+
+/// The section of bindings, and where a file may have memory of its own that of scratch: what has our name needs no line, what only one can be is filled in.
 fn bindings(kernel: &Kernel, reflection: &Reflection) -> String {
     let storage = || reflection.buffers.iter().enumerate().filter(|(_, b)| b.uniform.is_none());
     let is_written = |i: &usize| reflection.entries.iter().any(|e| e.writes.contains(i));
@@ -128,28 +151,44 @@ fn bindings(kernel: &Kernel, reflection: &Reflection) -> String {
         let free = |b: &&lathe_kernels::KernelBinding| storage().all(|(_, own)| own.name != b.name);
         kernel.bindings.iter().filter(is).filter(free).map(|b| b.name).collect::<Vec<_>>()
     };
-    let mut text = String::new();
+    let (mut text, mut scratch) = (String::new(), String::new());
     for (i, buffer) in storage() {
         if kernel.binding(&buffer.name).is_some() {
             continue;
         }
         let written = is_written(&i);
         let same = storage()
-            .filter(|(i, b)| is_written(i) == written && kernel.binding(&b.name).is_none());
+            .filter(|(i, b)| is_written(i) == written && kernel.binding(&b.name).is_none())
+            .count();
         let known = of_role(written);
-        let value = match (known.as_slice(), same.count()) {
+        let memory = format!("{} = \"?\"", buffer.name);
+        if written && known.is_empty() {
+            // Nothing of the kernel's is left that it could be.
+            let _ = writeln!(
+                scratch,
+                "{memory:<24} # bytes, such as \"4 * {}\"",
+                kernel.params[0].name
+            );
+            continue;
+        }
+        let value = match (known.as_slice(), same) {
             ([one], 1) => one,
             _ => "?",
         };
         let did = if written { "written" } else { "read" };
-        let _ = writeln!(
-            text,
-            "{:<24} # {did}; one of {}",
-            format!("{} = \"{value}\"", buffer.name),
-            known.join(", ")
-        );
+        let mut about = format!("{did}; one of {}", known.join(", "));
+        if written && same > known.len() {
+            about.push_str(", or scratch memory: see below");
+            let _ = writeln!(scratch, "# {memory:<22} # bytes, if it is none of the kernel's");
+        }
+        let line = format!("{} = \"{value}\"", buffer.name);
+        let _ = writeln!(text, "{line:<24} # {about}");
     }
-    if text.is_empty() { text } else { format!("\n[bindings]\n{text}") }
+    let section = |name: &str, text: String| match text.is_empty() {
+        true => text,
+        false => format!("\n[{name}]\n{text}"),
+    };
+    section("bindings", text) + &section("scratch", scratch)
 }
 
 /// The parameter that a field is called like.
@@ -199,7 +238,48 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }
+        assert!(!text.contains("[scratch]"), "{text}");
         assert!(!text.contains("\nx = ") && !text.contains("\nK = "), "{text}");
         toml::from_str::<toml::Table>(&text).expect("a mapping");
+    }
+
+    #[test]
+    fn vectors_have_all_their_numbers_and_memory_of_its_own_a_section() {
+        let kernel = lathe_kernels::kernel("gemv").expect("gemv");
+        let text = "
+            struct Inner { k: u32, scales: vec3<f32> }
+            struct Params { inner: Inner, strides: array<vec4<u32>, 2> }
+            @group(0) @binding(0) var<uniform> params: Params;
+            @group(0) @binding(1) var<uniform> rows: u32;
+            @group(0) @binding(2) var<storage, read_write> partial: array<f32>;
+            @group(0) @binding(3) var<storage, read_write> y: array<f32>;
+            @compute @workgroup_size(32)
+            fn first(@builtin(global_invocation_id) id: vec3<u32>) {
+                partial[id.x] = params.inner.scales.x * f32(params.strides[1].x + params.inner.k + rows);
+            }
+            @compute @workgroup_size(32)
+            fn second(@builtin(global_invocation_id) id: vec3<u32>) { y[id.x] = partial[id.x]; }";
+        let reflection = Reflection::of(text, "theirs.wgsl").expect("a module");
+        let mapping = skeleton(kernel, &reflection);
+        for line in [
+            "[uniforms]\nrows = \"ROWS\"",
+            "\"inner.k\" = \"K\"",
+            "\"inner.scales\" = [\"?\", \"?\", \"?\"]",
+            "strides = [\"?\", \"?\", \"?\", \"?\", \"?\", \"?\", \"?\", \"?\"]",
+            "[scratch]\npartial = \"?\"",
+        ] {
+            assert!(mapping.contains(line), "{line}: {mapping}");
+        }
+        toml::from_str::<toml::Table>(&mapping).expect("a mapping");
+        // One of two may be the output.
+        let text = text.replace("var<storage, read_write> y:", "var<storage, read_write> out:");
+        let text = text.replace("y[id.x] =", "out[id.x] =");
+        let reflection = Reflection::of(&text, "theirs.wgsl").expect("a module");
+        let mapping = skeleton(kernel, &reflection);
+        for line in
+            ["one of y, or scratch memory", "[scratch]\n# partial = \"?\"", "\n# out = \"?\""]
+        {
+            assert!(mapping.contains(line), "{line}: {mapping}");
+        }
     }
 }

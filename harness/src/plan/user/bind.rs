@@ -7,7 +7,7 @@ use lathe_kernels::reflect::{Buffer, Field, Scalar};
 use lathe_kernels::{Elem, KernelBinding, Matrix, Packing, Plane, Problem, Role, Shape, State};
 
 use super::expression::Names;
-use super::mapping::{BoundTo, Laid, Number};
+use super::mapping::{BoundTo, Content, Laid, Number, Numbers, StageMapping};
 use super::{Faults, Staged, TIGHT, UserKernel, value_of};
 use crate::plan::layout::{Arrangement, KvOrder, PartLayout, WeightPart};
 
@@ -157,10 +157,16 @@ impl UserKernel {
             let given = own.or_else(|| mapping.uniforms.get(name));
             if let Some(fields) = &buffer.uniform {
                 let Some(given) = given else {
-                    add(format!("uniform `{name}` needs a section [uniforms.{name}]"));
+                    add(match fields.as_slice() {
+                        [field] if field.name.is_empty() => {
+                            format!("uniform `{name}` needs a value: [uniforms] {name} = …")
+                        }
+                        _ => format!("uniform `{name}` needs a section [uniforms.{name}]"),
+                    });
                     continue;
                 };
-                let bytes = self.pack((name, fields), given, &names, faults);
+                let speaks = own.and(stage.own);
+                let bytes = self.pack((stage, speaks), (buffer, fields), given, &names, faults);
                 let free = match self.kernel.binding(name) {
                     None => name.clone(),
                     Some(_) => format!("uniform.{name}"),
@@ -401,48 +407,81 @@ impl UserKernel {
         }
     }
 
-    /// Content of a uniform buffer.
+    /// Content of a uniform buffer; where a stage speaks of it on its own, faults name that.
     fn pack(
         &self,
-        (name, fields): (&str, &[Field]),
-        given: &BTreeMap<String, Number>,
+        (stage, speaks): (&Staged<'_>, Option<&StageMapping>),
+        (buffer, fields): (&Buffer, &[Field]),
+        given: &Content,
         names: &Names,
         faults: &mut Faults,
     ) -> Vec<u8> {
-        for field in given.keys().filter(|n| !fields.iter().any(|f| f.name == **n)) {
-            faults.add(format!("uniform `{name}` has no field `{field}`"));
+        let name = &buffer.name;
+        let said = |what: String| self.of_stage(stage.module, speaks, what);
+        let is_whole = matches!(fields, [field] if field.name.is_empty());
+        let of_field = |field: &Field| -> Option<&Numbers> {
+            match given {
+                Content::Whole(numbers) => Some(numbers).filter(|_| is_whole),
+                Content::Fields(given) => given.get(&field.name).filter(|_| !is_whole),
+            }
+        };
+        match given {
+            Content::Whole(_) if !is_whole => {
+                let fault =
+                    format!("uniform `{name}` is a struct: [uniforms.{name}] has its fields");
+                faults.add(said(fault));
+                return Vec::new();
+            }
+            Content::Fields(_) if is_whole => {
+                let fault = format!("uniform `{name}` is no struct: [uniforms] {name} = …");
+                faults.add(said(fault));
+                return Vec::new();
+            }
+            Content::Whole(_) => {}
+            Content::Fields(given) => {
+                let known = |name: &String| fields.iter().any(|field| field.name == *name);
+                for field in given.keys().filter(|name| !known(name)) {
+                    faults.add(said(format!("uniform `{name}` has no field `{field}`")));
+                }
+            }
         }
-        let mut bytes = Vec::new();
+        let mut bytes = vec![0; buffer.least_bytes.next_multiple_of(16) as usize];
         for field in fields {
-            let what = format!("uniform field `{}`", field.name);
-            let Some(number) = given.get(&field.name) else {
+            let what = said(match is_whole {
+                true => format!("uniform `{name}`"),
+                false => format!("uniform field `{}`", field.name),
+            });
+            let Some(numbers) = of_field(field).map(Numbers::list) else {
                 faults.add(format!("{what} has no value"));
                 continue;
             };
-            let Some(number) = faults.value(&what, value_of(number, names)) else { continue };
-            let fits = match field.scalar {
-                Scalar::U32 => number.fract() == 0.0 && (0.0..=4_294_967_295.0).contains(&number),
-                Scalar::I32 => {
-                    number.fract() == 0.0 && (-2_147_483_648.0..=2_147_483_647.0).contains(&number)
-                }
-                Scalar::F32 => (number as f32).is_finite(),
-            };
-            if !fits {
-                faults.add_here(format!("{what} cannot hold {number}"));
+            if numbers.len() != field.offsets.len() {
+                let (own, given) = (field.offsets.len(), numbers.len());
+                faults.add(format!("{what} has {own} numbers, the mapping gives {given}"));
                 continue;
             }
-            let word = match field.scalar {
-                Scalar::U32 => (number as u32).to_le_bytes(),
-                Scalar::I32 => (number as i32).to_le_bytes(),
-                Scalar::F32 => (number as f32).to_le_bytes(),
-            };
-            let end = field.offset as usize + 4;
-            if bytes.len() < end {
-                bytes.resize(end, 0);
+            for (number, offset) in numbers.iter().zip(&field.offsets) {
+                let Some(number) = faults.value(&what, value_of(number, names)) else { continue };
+                let Some(word) = word(number, field.scalar) else {
+                    faults.add_here(format!("{what} cannot hold {number}"));
+                    continue;
+                };
+                let at = *offset as usize;
+                bytes[at..at + 4].copy_from_slice(&word);
             }
-            bytes[end - 4..end].copy_from_slice(&word);
         }
-        bytes.resize(bytes.len().next_multiple_of(16), 0);
         bytes
+    }
+}
+
+/// A number as a uniform holds it; none where its type cannot.
+fn word(number: f64, scalar: Scalar) -> Option<[u8; 4]> {
+    let is_whole = number.fract() == 0.0;
+    match scalar {
+        Scalar::U32 => (is_whole && (0.0..=f64::from(u32::MAX)).contains(&number))
+            .then(|| (number as u32).to_le_bytes()),
+        Scalar::I32 => (is_whole && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number))
+            .then(|| (number as i32).to_le_bytes()),
+        Scalar::F32 => (number as f32).is_finite().then(|| (number as f32).to_le_bytes()),
     }
 }

@@ -135,8 +135,36 @@ impl BoundTo {
     }
 }
 
-/// Values of the fields of each uniform variable.
-pub(super) type Uniforms = BTreeMap<String, BTreeMap<String, Number>>;
+/// What each uniform variable holds.
+pub(super) type Uniforms = BTreeMap<String, Content>;
+
+/// What a uniform variable holds.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a number, a list of them, or a table of fields")]
+pub(super) enum Content {
+    /// Of one that is no struct.
+    Whole(Numbers),
+    /// Of each field of a struct.
+    Fields(BTreeMap<String, Numbers>),
+}
+
+/// A number, or all of a vector, matrix or array in the order in which WGSL constructs it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a number, an expression, or a list of them")]
+pub(super) enum Numbers {
+    One(Number),
+    List(Vec<Number>),
+}
+
+impl Numbers {
+    pub(super) fn list(&self) -> &[Number] {
+        match self {
+            Numbers::One(number) => std::slice::from_ref(number),
+            Numbers::List(list) => list,
+        }
+    }
+}
+
 /// Values of overrides.
 pub(super) type Overrides = BTreeMap<String, Number>;
 
@@ -165,7 +193,8 @@ pub(super) struct StageMapping {
     /// Another file than the mapping's.
     pub(super) file: Option<PathBuf>,
     pub(super) entry: String,
-    pub(super) workgroups: Workgroups,
+    /// One to three.
+    pub(super) workgroups: Numbers,
     // What differs from the sections of these names, for this stage alone.
     #[serde(default)]
     pub(super) bindings: Bindings,
@@ -183,28 +212,12 @@ impl StageMapping {
     }
 }
 
-/// One number, or a list of one to three.
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a number, an expression, or a list of one to three")]
-pub(super) enum Workgroups {
-    X(Number),
-    List(Vec<Number>),
-}
-
-impl Workgroups {
-    pub(super) fn list(&self) -> &[Number] {
-        match self {
-            Workgroups::X(number) => std::slice::from_ref(number),
-            Workgroups::List(list) => list,
-        }
-    }
-}
-
 /// A number, or an expression that has one.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(untagged, expecting = "expected a number or an expression")]
+#[serde(untagged, expecting = "expected a number, true, false or an expression")]
 pub(super) enum Number {
     Literal(f64),
+    Truth(bool),
     Expression(String),
 }
 

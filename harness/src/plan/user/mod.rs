@@ -17,9 +17,11 @@
 //! n_rows = "ROWS"
 //! n_cols = "K"
 //! alpha = 1.0
+//! strides = ["K", 1]        # of a vector all its numbers
 //!
 //! [overrides]
 //! TILE = 64
+//! HAS_BIAS = false
 //! ```
 //!
 //! `packing = "planes"` before all sections asks for quantised rows in that layout.
@@ -39,8 +41,8 @@ use std::sync::Arc;
 
 use lathe_kernels::reflect::Default;
 use lathe_kernels::{
-    Capabilities, Constants, Kernel, KernelVariant, Packing, ParamKind, Problem, ReflectError,
-    Reflection, Shape, State,
+    Capabilities, Constants, Elem, Kernel, KernelVariant, Packing, ParamKind, Problem,
+    ReflectError, Reflection, Shape, State,
 };
 
 use crate::files;
@@ -233,6 +235,7 @@ fn value_of(number: &Number, names: &Names) -> Result<f64, Wrong> {
     let shown = |text: &str, why: String| format!("`{text}`: {why}");
     match number {
         Number::Literal(value) => Ok(*value),
+        Number::Truth(holds) => Ok(f64::from(u8::from(*holds))),
         Number::Expression(text) => evaluate(text, names).map_err(|wrong| match wrong {
             Wrong::Text(why) => Wrong::Text(shown(text, why)),
             Wrong::Value(why) => Wrong::Value(shown(text, why)),
@@ -568,6 +571,15 @@ impl UserKernel {
         }
     }
 
+    /// What a stage says on its own, with its name.
+    fn of_stage(&self, module: &Module, stage: Option<&StageMapping>, what: String) -> String {
+        let what = match stage {
+            Some(stage) => format!("[[stage]] {}: {what}", stage.entry),
+            None => what,
+        };
+        self.fault_of(module, what)
+    }
+
     /// The file of a stage.
     fn module_of(&self, stage: &StageMapping) -> &Module {
         let named = stage.file.as_ref().and_then(|file| {
@@ -627,10 +639,12 @@ impl UserKernel {
         faults: &mut Faults,
     ) -> Result<Constants, PlanError> {
         let (mut given, reflection) = (given.clone(), &module.reflection);
-        let own = stage.iter().flat_map(|stage| &stage.overrides);
-        for (name, number) in self.mapping.overrides.iter().chain(own) {
+        let of_all = self.mapping.overrides.iter().map(|given| (None, given));
+        let own = stage.iter().flat_map(|s| s.overrides.iter().map(|given| (Some(*s), given)));
+        for (stage, (name, number)) in of_all.chain(own) {
             if reflection.has_override(name) {
-                let value = faults.value(&format!("override {name}"), value_of(number, names));
+                let what = self.of_stage(module, stage, format!("override {name}"));
+                let value = faults.value(&what, value_of(number, names));
                 given.insert(name.clone(), value.unwrap_or(1.0));
             }
         }
@@ -716,12 +730,26 @@ impl UserKernel {
         Ok(stages)
     }
 
+    /// Whether the kernel has weights of blocks at some shape.
+    fn has_blocks(&self) -> bool {
+        let mut known = self.kernel.bench().into_iter().chain(self.kernel.cases());
+        known.any(|problem| {
+            self.kernel.bindings.iter().any(|b| match b.elem(&problem) {
+                Elem::Weights(matrix) => !matrix.format.is_dense(),
+                _ => false,
+            })
+        })
+    }
+
     /// The layout of rows that a mapping asks for.
     fn packing(&self, name: &str, faults: &mut Faults) -> Packing {
         let asked = Packing::ALL.iter().find(|p| p.name() == name);
         if asked.is_none() {
             let known: Vec<_> = Packing::ALL.iter().map(|p| p.name()).collect();
             faults.add(format!("no packing `{name}`; there are {}, {TIGHT}", known.join(", ")));
+        } else if !self.has_blocks() {
+            let kernel = self.kernel.name;
+            faults.add(format!("packing = \"{name}\" is of quantised rows, {kernel} has none"));
         }
         asked.copied().unwrap_or(Packing::ALL[0])
     }

@@ -35,8 +35,8 @@ impl Operation {
         let Some(declared) = read_mapping(path)?.and_then(|mapping| mapping.operation) else {
             return Err(refused(
                 path,
-                "has no section [operation]: name the kernel in whose place it stands, and the \
-                 file with --wgsl; `lathe validate FILE.wgsl` takes any WGSL",
+                "has no section [operation]: `lathe check KERNEL --wgsl FILE`, as `bench`, runs it \
+                 in a kernel's place; `lathe validate FILE.wgsl` takes any WGSL",
             ));
         };
         let mut faults = Faults::default();
