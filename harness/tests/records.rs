@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use lathe_harness::data::paired::{Block, Options, Verdict, compare};
 use lathe_harness::data::record::{self, Body, Record};
 use lathe_harness::report::cases::jsonl;
 use serde_json::Value;
@@ -94,6 +95,83 @@ fn report_and_compare_read_every_committed_record() {
             _ => assert_eq!(output.status.code(), Some(0), "{}: {said}", path.display()),
         }
     }
+}
+
+/// A page prints figures, the gate judges samples: whoever changes one alone is told.
+#[test]
+fn figures_that_do_not_follow_from_their_samples_are_refused() {
+    let of = |name: &str| json(&root().join("benches/records").join(name));
+    let is_kind =
+        |kind: &str| committed().into_iter().map(|p| json(&p)).find(|r| r["kind"] == kind);
+    let aa = of("nvidia-h200/2026-11-23-aa-gemv.json");
+    let one = committed().into_iter().map(|path| json(&path)).find(|r| {
+        r["kind"] == "ab"
+            && r["verdict"] == "FASTER"
+            && r["samples"].is_array()
+            && r["processes"].is_null()
+    });
+    let (one, profile, suite) =
+        (one.unwrap(), is_kind("profile").unwrap(), is_kind("suite").unwrap());
+    let config = {
+        let configs = suite["models"][0]["configs"].as_object().unwrap();
+        format!("/models/0/configs/{}", configs.keys().next().unwrap())
+    };
+    let of_suite = |figure: &str| format!("{config}/{figure}");
+    for (record, pointer, to, fault) in [
+        (&one, "/ratio/median".to_owned(), None, "ratio is"),
+        (&one, "/a_us".to_owned(), None, "a_us is"),
+        (&one, "/b_us".to_owned(), None, "b_us is"),
+        (&one, "/blocks".to_owned(), Some(7.into()), "blocks 7, of"),
+        (&one, "/verdict".to_owned(), Some("SAME".into()), "verdict SAME, but the ratio is"),
+        (&one, "/verdict".to_owned(), Some("SLOWER".into()), "verdict SLOWER, but"),
+        (&one, "/indifference".to_owned(), Some(9.into()), "verdict FASTER, but"),
+        (&aa, "/ratio/median".to_owned(), None, "ratio is"),
+        (&aa, "/processes/3/ratio/median".to_owned(), None, "ratio of process 4 is"),
+        (&aa, "/processes/3/a_us".to_owned(), None, "a_us of process 4 is"),
+        (&aa, "/processes/3/blocks".to_owned(), Some(1.into()), "blocks"),
+        (&aa, "/processes/0/verdict".to_owned(), Some("FASTER".into()), "not every process says"),
+        (&profile, "/unprofiled/decode_tok_s".to_owned(), None, "decode_tok_s is"),
+        (&profile, "/unprofiled/step_ms/0".to_owned(), Some(1e-3.into()), "decode_tok_s is"),
+        (&profile, "/serialised_ms_per_token".to_owned(), None, "serialised_ms_per_token is"),
+        (&suite, of_suite("e2e_tok_s"), None, "e2e_tok_s is"),
+        (&suite, of_suite("decode_tok_s"), None, "decode_tok_s is"),
+        (&suite, of_suite("ttft_ms"), None, "ttft_ms is"),
+        (&suite, of_suite("p95_ms"), None, "p95_ms is"),
+        (&suite, of_suite("one_step_decode_tok_s"), None, "one_step_decode_tok_s is"),
+    ] {
+        let parse = |record: &Value| Record::parse(&record.to_string(), Path::new("r.json"));
+        assert!(parse(record).is_ok(), "{pointer}");
+        let mut bent = record.clone();
+        let figure = bent.pointer_mut(&pointer).unwrap_or_else(|| panic!("no {pointer}"));
+        // A hundredth, as one would to look better.
+        *figure = to.unwrap_or_else(|| (1.01 * figure.as_f64().unwrap()).into());
+        let said =
+            parse(&bent).err().unwrap_or_else(|| panic!("{pointer} may be bent")).to_string();
+        assert!(said.contains("r.json: ") && said.contains(fault), "{pointer}: {said}");
+    }
+}
+
+/// Code against itself, each side with pipelines of its own, twenty processes a kernel: today's
+/// statistics tell no side from the other in any process.
+#[test]
+fn measured_runs_of_code_against_itself_have_no_verdict_of_a_difference() {
+    let mut runs = 0;
+    for kernel in ["gemv", "gemv_q", "rms_norm"] {
+        let name = format!("benches/records/nvidia-h200/2026-11-23-aa-{kernel}.json");
+        let Body::Ab(ab) = Record::read(&root().join(name)).unwrap().body else {
+            panic!("{kernel}")
+        };
+        let mut rest = ab.samples.as_slice();
+        for process in &ab.processes {
+            let (own, others) = rest.split_at(process.blocks);
+            rest = others;
+            let blocks: Vec<Block> = own.iter().map(|b| b.block().unwrap()).collect();
+            let found = compare(&blocks, &Options::default());
+            assert_eq!(found.verdict, Verdict::Same, "{kernel}: {found:?}");
+            runs += 1;
+        }
+    }
+    assert_eq!(runs, 60);
 }
 
 /// The measured ceilings are known to 2 %. A record above them was taken before Lathe knew that its

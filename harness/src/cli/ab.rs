@@ -11,8 +11,8 @@ use super::out;
 use super::processes::Processes;
 use crate::data::Ratio;
 use crate::data::Word;
-use crate::data::paired::{Block, FEWEST_BLOCKS, SAMPLES, Verdict};
-use crate::data::record::{Ab, AbBlock, AbSide, Body, Flag, GoldenFile, Record};
+use crate::data::paired::{FEWEST_BLOCKS, Verdict};
+use crate::data::record::{Ab, AbSide, Body, Flag, GoldenFile, Record};
 use crate::data::rng::Rng;
 use crate::data::stats;
 use crate::error::{Error, Result};
@@ -238,7 +238,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         control_b: Some(comparison.control_b),
         a_side,
         b_side,
-        samples: blocks.iter().map(sampled).collect(),
+        samples: blocks.iter().map(Into::into).collect(),
         processes: Vec::new(),
         indifference: comparison.indifference,
         verified,
@@ -396,10 +396,4 @@ fn print(ab: &Ab) {
         let flags: Vec<_> = ab.flags.iter().map(ToString::to_string).collect();
         outln!("doubtful: {}", flags.join(", "));
     }
-}
-
-/// A block as a record has it.
-fn sampled(block: &Block) -> AbBlock {
-    let side = |at| if block.order.is_a(at) { 'A' } else { 'B' };
-    AbBlock { order: (0..SAMPLES).map(side).collect(), a_us: block.a, b_us: block.b }
 }

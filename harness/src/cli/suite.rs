@@ -15,7 +15,6 @@ use crate::data::bytes;
 use crate::data::record::{
     Body, Environment, Record, Suite, SuiteConfig, SuiteModel, SuiteRun, Verified,
 };
-use crate::data::stats::quantile;
 use crate::decode::{Model, Timed, Trial};
 use crate::error::{Error, Result};
 use crate::files;
@@ -214,7 +213,9 @@ fn of_model(
             }
         }
         bar.finish_and_clear();
-        let mut figures = figures(config, opts.steps_per_submit, runs);
+        let lengths = [config.prompt, config.generate];
+        let sampling = config.sampling.map(Into::into);
+        let mut figures = SuiteConfig::of(lengths, sampling, opts.steps_per_submit, runs);
         figures.verified = verified.map(|v| Verified { end_nmse: trial.end_nmse(), ..v });
         figures.kv_cache_bytes = graph.kv_bytes();
         figures.tuned = graph.tuned();
@@ -252,43 +253,3 @@ fn suite_run(steps_per_submit: usize, run: &Timed) -> SuiteRun {
         },
     }
 }
-
-/// Medians over the runs; what was verified and how much memory it took is the caller's.
-fn figures(config: &Config, steps_per_submit: usize, runs: Vec<SuiteRun>) -> SuiteConfig {
-    let sorted = |mut values: Vec<f64>| {
-        values.sort_by(f64::total_cmp);
-        values
-    };
-    let median = |setting: usize, of: &dyn Fn(&SuiteRun) -> f64| {
-        let of_setting = runs.iter().filter(|run| run.steps_per_submit == setting);
-        quantile(&sorted(of_setting.map(of).collect()), 0.5)
-    };
-    let generated = config.generate as f64;
-    let e2e = |run: &SuiteRun| generated * 1e3 / (run.ttft_ms + run.decode_ms);
-    let decode = |run: &SuiteRun| (generated - 1.0) * 1e3 / run.decode_ms;
-    let steps = sorted(runs.iter().flat_map(|run| run.step_ms.iter().copied()).collect());
-    let ttft_ms = median(steps_per_submit, &|run| run.ttft_ms);
-    SuiteConfig {
-        prompt_tokens: config.prompt,
-        generated_tokens: config.generate,
-        sampling: config.sampling.map(Into::into),
-        ttft_ms,
-        prefill_tok_s: config.prompt as f64 * 1e3 / ttft_ms,
-        e2e_tok_s: median(steps_per_submit, &e2e),
-        decode_tok_s: median(steps_per_submit, &decode),
-        one_step_e2e_tok_s: median(1, &e2e),
-        one_step_decode_tok_s: median(1, &decode),
-        p50_ms: quantile(&steps, 0.5),
-        p95_ms: quantile(&steps, 0.95),
-        tuned: Vec::new(),
-        run_grid: None,
-        kv_cache_bytes: 0,
-        gpu_memory_bytes: 0,
-        gpu_memory_predicted_bytes: 0,
-        verified: None,
-        runs,
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -24,6 +24,7 @@
 //! next, such as where buffers happen to lie.
 
 use std::fmt;
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -80,9 +81,28 @@ impl Order {
         Self(ORDERS.len() - 1 - self.0)
     }
 
+    fn all() -> impl Iterator<Item = Self> {
+        (0..ORDERS.len()).map(Self)
+    }
+
     /// Places of A's samples.
     fn places(self) -> [usize; 4] {
         ORDERS[self.0]
+    }
+}
+
+/// Who is measured when, such as AABBABBA.
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (0..SAMPLES).try_for_each(|at| f.write_str(if self.is_a(at) { "A" } else { "B" }))
+    }
+}
+
+impl FromStr for Order {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        Self::all().find(|order| order.to_string() == text).ok_or(())
     }
 }
 

@@ -9,11 +9,12 @@ use lathe_kernels::{Kernel, Problem};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::paired::Verdict;
-use super::{Ratio, Word, stats};
+use super::paired::{Block, Verdict};
+use super::{Ratio, Word};
 use crate::error::{Error, Result};
 use crate::files;
 
+mod agree;
 mod generation;
 
 pub use generation::{
@@ -542,6 +543,19 @@ pub struct AbBlock {
     pub b_us: [f64; 4],
 }
 
+impl From<&Block> for AbBlock {
+    fn from(block: &Block) -> Self {
+        Self { order: block.order.to_string(), a_us: block.a, b_us: block.b }
+    }
+}
+
+impl AbBlock {
+    /// The block, if its order is one of those that are drawn; before 2026-11-23 it was another.
+    pub fn block(&self) -> Option<Block> {
+        Some(Block { order: self.order.parse().ok()?, a: self.a_us, b: self.b_us })
+    }
+}
+
 /// One of several processes of an A/B run.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AbProcess {
@@ -702,35 +716,6 @@ impl OpTotal {
     }
 }
 
-/// An error where a record says another figure than what follows from the rest of it.
-fn agree(what: &str, said: f64, is: f64, whose: &str, tolerance: f64) -> Result<(), String> {
-    // What is no number does not agree either.
-    if (said - is).abs() <= tolerance * is.abs() {
-        return Ok(());
-    }
-    Err(format!("{what} is {said}, {whose} {is}; the record was changed by hand: measure again"))
-}
-
-impl BenchCase {
-    fn figures_agree(&self) -> Result<(), String> {
-        let what = |name: &str| format!("{}/{} {}: {name}", self.kernel, self.variant, self.shape);
-        let stages = self.stages.iter().map(|stage| (stage.entry.as_str(), &stage.cold));
-        let timings = [("cold", &self.cold), ("warm", &self.warm)].into_iter().chain(stages);
-        let overlapped = self.overlapped.iter().map(|timing| ("overlapped", timing));
-        for (name, timing) in timings.chain(overlapped) {
-            let is = stats::summarise(&timing.samples_us).median;
-            let what = what(&format!("median_us of {name}"));
-            agree(&what, timing.median_us, is, "its samples' median", 1e-6)?;
-        }
-        let us = self.cold.median_us;
-        agree(&what("gb_s"), self.gb_s, self.bytes / us / 1e3, "by its median", 1e-6)?;
-        if let Some(said) = self.tflop_s {
-            agree(&what("tflop_s"), said, self.flops / us / 1e6, "by its median", 1e-6)?;
-        }
-        Ok(())
-    }
-}
-
 impl Record {
     /// A record of this version.
     pub fn new(environment: Environment, body: Body) -> Self {
@@ -760,34 +745,9 @@ impl Record {
         }
         let mut record: Self =
             serde_json::from_str(text).map_err(|e| bad(format!("not a record: {e}")))?;
-        record.figures_agree().map_err(bad)?;
+        agree::figures(&record.body).map_err(bad)?;
         record.rename_parameters();
         Ok(record)
-    }
-
-    /// Refuses figures that do not follow from the samples beside them: pages print the ones, the
-    /// gate judges the others.
-    fn figures_agree(&self) -> Result<(), String> {
-        match &self.body {
-            Body::Bench(bench) => bench.cases.iter().try_for_each(BenchCase::figures_agree),
-            Body::GenerationTests(of) => of.tests.iter().try_for_each(|test| {
-                let mean = |samples: &[f64]| samples.iter().sum::<f64>() / samples.len() as f64;
-                let what = |name: &str| format!("{} {}: {name}", test.model.file(), test.test);
-                let ns: Vec<f64> = test.samples_ns.iter().map(|ns| *ns as f64).collect();
-                // Whole nanoseconds.
-                let (is, whole) = (mean(&ns), 1.0 / mean(&ns).max(1.0));
-                agree(&what("avg_ns"), test.avg_ns as f64, is, "its samples'", whole)?;
-                agree(&what("avg_ts"), test.avg_ts, mean(&test.samples_ts), "its samples'", 1e-6)?;
-                let Some(beside) = &test.beside else { return Ok(()) };
-                let runs = &beside.samples_ts;
-                if runs.len() != ns.len() || !runs.iter().all(|ts| ts.is_finite() && *ts > 0.0) {
-                    return Err(format!("{}: not a speed a repetition", what("beside.samples_ts")));
-                }
-                let of = mean(runs);
-                agree(&what("beside.avg_ts"), beside.avg_ts, of, "its samples'", 1e-6)
-            }),
-            Body::Ab(_) | Body::Profile(_) | Body::Suite(_) => Ok(()),
-        }
     }
 
     /// Writes shapes in the names that parameters have now, with the parameters that came since: a

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Selected;
+use crate::data::stats::quantile;
 
 /// What of a run was held against the CPU reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -346,6 +347,51 @@ pub struct SuiteRun {
 pub const ORDER: [&str; 7] =
     ["short", "medium", "prefill", "decode", "long", "sampled", "full-pipe"];
 
+impl SuiteConfig {
+    /// The figures of runs of so many prompt and generated tokens, some at `steps_per_submit`, some
+    /// at one step a submission; what else was known of them is the caller's.
+    pub fn of(
+        [prompt_tokens, generated_tokens]: [usize; 2],
+        sampling: Option<SamplingSettings>,
+        steps_per_submit: usize,
+        runs: Vec<SuiteRun>,
+    ) -> Self {
+        let sorted = |mut values: Vec<f64>| {
+            values.sort_by(f64::total_cmp);
+            values
+        };
+        let median = |setting: usize, of: &dyn Fn(&SuiteRun) -> f64| {
+            let of_setting = runs.iter().filter(|run| run.steps_per_submit == setting);
+            quantile(&sorted(of_setting.map(of).collect()), 0.5)
+        };
+        let generated = generated_tokens as f64;
+        let e2e = |run: &SuiteRun| generated * 1e3 / (run.ttft_ms + run.decode_ms);
+        let decode = |run: &SuiteRun| (generated - 1.0) * 1e3 / run.decode_ms;
+        let steps = sorted(runs.iter().flat_map(|run| run.step_ms.iter().copied()).collect());
+        let ttft_ms = median(steps_per_submit, &|run| run.ttft_ms);
+        Self {
+            prompt_tokens,
+            generated_tokens,
+            sampling,
+            ttft_ms,
+            prefill_tok_s: prompt_tokens as f64 * 1e3 / ttft_ms,
+            e2e_tok_s: median(steps_per_submit, &e2e),
+            decode_tok_s: median(steps_per_submit, &decode),
+            one_step_e2e_tok_s: median(1, &e2e),
+            one_step_decode_tok_s: median(1, &decode),
+            p50_ms: quantile(&steps, 0.5),
+            p95_ms: quantile(&steps, 0.95),
+            kv_cache_bytes: 0,
+            gpu_memory_bytes: 0,
+            gpu_memory_predicted_bytes: 0,
+            verified: None,
+            tuned: Vec::new(),
+            run_grid: None,
+            runs,
+        }
+    }
+}
+
 impl Suite {
     /// Names of all configurations of all models: known ones in their order, then others.
     pub fn config_names(&self) -> Vec<&str> {
@@ -357,5 +403,33 @@ impl Suite {
             }
         }
         names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(steps_per_submit: usize, ttft_ms: f64, decode_ms: f64, step_ms: &[f64]) -> SuiteRun {
+        SuiteRun { steps_per_submit, ttft_ms, decode_ms, step_ms: step_ms.to_vec() }
+    }
+
+    #[test]
+    fn figures_are_medians_of_their_own_setting() {
+        // Steps have times only where each has a submission of its own.
+        let runs = vec![
+            run(8, 16.0, 84.0, &[]),
+            run(1, 16.0, 126.0, &[2.0, 2.0, 4.0]),
+            run(8, 32.0, 63.0, &[]),
+            run(1, 16.0, 112.0, &[1.0, 2.0]),
+            run(8, 8.0, 126.0, &[]),
+            run(1, 16.0, 240.0, &[3.0, 9.0]),
+        ];
+        let f = SuiteConfig::of([64, 64], None, 8, runs);
+        assert_eq!((f.ttft_ms, f.prefill_tok_s), (16.0, 4000.0));
+        assert_eq!((f.decode_tok_s, f.one_step_decode_tok_s), (750.0, 500.0));
+        assert_eq!((f.e2e_tok_s, f.one_step_e2e_tok_s), (640.0, 64e3 / 142.0));
+        assert_eq!(f.p50_ms, 2.0);
+        assert!((f.p95_ms - 7.5).abs() < 1e-12, "{}", f.p95_ms);
     }
 }

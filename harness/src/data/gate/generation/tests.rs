@@ -204,26 +204,8 @@ fn suite(factor: f64) -> Record {
         },
     };
     let runs = [8, 1, 8, 1, 8, 1].map(&mut run).to_vec();
-    let config = SuiteConfig {
-        prompt_tokens: 64,
-        generated_tokens: 64,
-        sampling: None,
-        ttft_ms: 0.0,
-        prefill_tok_s: 0.0,
-        e2e_tok_s: 0.0,
-        decode_tok_s: 0.0,
-        one_step_e2e_tok_s: 0.0,
-        one_step_decode_tok_s: 0.0,
-        p50_ms: 0.0,
-        p95_ms: 0.0,
-        tuned: Vec::new(),
-        run_grid: None,
-        kv_cache_bytes: 0,
-        gpu_memory_bytes: 0,
-        gpu_memory_predicted_bytes: 0,
-        verified: Some(VERIFIED),
-        runs,
-    };
+    let config =
+        SuiteConfig { verified: Some(VERIFIED), ..SuiteConfig::of([64, 64], None, 8, runs) };
     let models = vec![SuiteModel {
         model: model("a.gguf"),
         kv: "f16".into(),
