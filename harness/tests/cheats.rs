@@ -38,6 +38,7 @@ fn files() -> Vec<(PathBuf, String)> {
 fn shape(kernel: &str) -> &'static str {
     match kernel {
         "gemv" => "ROWS=128,K=320",
+        "gemv_q" => "ROWS=128,K=512,WEIGHT=q4_k",
         "residual_add" | "glu" => "N=2048",
         "attention_append" => "Q_PER_KV=2,KV_HEADS=2,HEAD_DIM=64,KV_SIZE=256,N_KV=200",
         "attention_decode" => "Q_PER_KV=2,KV_HEADS=2,HEAD_DIM=64,KV_SIZE=128,N_KV=128",

@@ -164,8 +164,15 @@ impl WeightRows {
         Self { parts: vec![Bytes::owned(all)], ..self.clone() }
     }
 
-    /// A copy with some blocks overwritten by others of its own, and the rows that differ.
-    pub fn changed(&self, to: usize, from: usize, blocks: usize) -> (Self, Range<usize>) {
+    /// A copy in which these bytes of some blocks are those of others of its own, and the rows that
+    /// differ.
+    pub fn changed(
+        &self,
+        to: usize,
+        from: usize,
+        blocks: usize,
+        part: Range<usize>,
+    ) -> (Self, Range<usize>) {
         let (block, row) = (self.format.block_bytes(), self.row_bytes());
         let range = |at: usize| at * block..(at + blocks) * block;
         let rows_of = |at: usize| range(at).start / row..range(at).end.div_ceil(row);
@@ -175,7 +182,10 @@ impl WeightRows {
         let (mut new, source) = (bytes(&rows), bytes(&sources));
         let (to, from) =
             (range(to).start - rows.start * row, range(from).start - sources.start * row);
-        new[to..][..blocks * block].copy_from_slice(&source[from..][..blocks * block]);
+        let blocks = new[to..].chunks_mut(block).zip(source[from..].chunks(block)).take(blocks);
+        for (new, source) in blocks {
+            new[part.clone()].copy_from_slice(&source[part.clone()]);
+        }
         let mut changed = self.slice(0..rows.start);
         changed.parts.push(Bytes::owned(new));
         changed.parts.extend(self.slice(rows.end..self.rows()).parts);

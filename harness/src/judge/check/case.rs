@@ -1,6 +1,7 @@
 //! One invocation with drawn inputs: what `check` runs once and `bench` many times.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lathe_kernels::{
@@ -63,13 +64,15 @@ pub struct Draw {
 }
 
 /// A stretch of a tensor that is overwritten by another stretch of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Change {
     tensor: TensorId,
     /// In blocks of a weight format, or pairs of floats.
     to: usize,
     from: usize,
     len: usize,
+    /// Bytes of each block that are overwritten.
+    part: Range<usize>,
 }
 
 impl Case {
@@ -433,8 +436,9 @@ impl Case {
     }
 
     /// A stretch of an input, a large one where there is one, to overwrite by another of the same
-    /// tensor, anything from a block to a quarter of it: what remembers a few values of its inputs
-    /// overlooks it.
+    /// tensor. What tells its inputs by some of their values overlooks it: most changes are a few
+    /// bytes, in the middle of a block where it has more, since half of the values, or some of each
+    /// block, are not all; others are anything up to a quarter.
     pub fn draw_change(&self, rng: &mut Rng) -> Option<Change> {
         // Nobody knows what would come of it.
         if self.inputs.golden.is_some() {
@@ -451,11 +455,29 @@ impl Case {
             inputs.retain(|id| self.is_large(*id));
         }
         let tensor = *inputs.get(rng.below(inputs.len() as u32) as usize)?;
-        let blocks = stretches(&self.inputs.values[tensor.0], self.unit(tensor));
-        let quarter = (blocks / 4).max(1) as f32;
-        let len = quarter.powf(rng.uniform()) as usize;
-        let [to, from] = [0; 2].map(|_| rng.below((blocks - len + 1) as u32) as usize);
-        Some(Change { tensor, to, from, len })
+        let value = &self.inputs.values[tensor.0];
+        let blocks = stretches(value, self.unit(tensor));
+        let block = match value {
+            Value::Weights(rows) => rows.format.block_bytes(),
+            _ => 4 * self.unit(tensor),
+        };
+        let mut part = 0..block;
+        let len = if rng.below(4) > 0 {
+            // Fewer could hide within a kernel's rounding.
+            let bytes = 4 + rng.below(13) as usize;
+            if matches!(value, Value::Weights(_)) && block > bytes {
+                let start = rng.below((block - bytes + 1) as u32) as usize;
+                part = start..start + bytes;
+            }
+            bytes.div_ceil(block).min(blocks)
+        } else {
+            ((blocks / 4).max(1) as f32).powf(rng.uniform()) as usize
+        };
+        let to = rng.below((blocks - len + 1) as u32) as usize;
+        // Not itself, where there is another.
+        let others = (blocks - len).max(1) as u32;
+        let from = (to + 1 + rng.below(others) as usize) % (blocks - len + 1);
+        Some(Change { tensor, to, from, len, part })
     }
 
     /// Writes a tensor of a draw with a change, or without to undo it, wherever the device has it.
@@ -465,7 +487,8 @@ impl Case {
         let block = executor.block(change.tensor);
         if let (Value::Weights(all), Content::Weights(_, packing)) = (&value, content) {
             // Of a matrix only the rows that differ.
-            let (changed, rows) = all.changed(change.to, change.from, change.len);
+            let (changed, rows) =
+                all.changed(change.to, change.from, change.len, change.part.clone());
             let stride = all.format.row_stride(all.k, *packing) as u64;
             let first = rows.start as u64 * stride;
             let part = if undo { all.slice(rows) } else { changed.slice(rows) };
@@ -689,7 +712,9 @@ fn turned(value: &Value, by: usize, unit: usize) -> Value {
 /// Makes a change to a tensor.
 fn changed(value: &mut Value, change: &Change, unit: usize) {
     match value {
-        Value::Weights(rows) => *rows = rows.changed(change.to, change.from, change.len).0,
+        Value::Weights(rows) => {
+            *rows = rows.changed(change.to, change.from, change.len, change.part.clone()).0;
+        }
         Value::F32(values) => {
             values.copy_within(
                 unit * change.from..unit * (change.from + change.len),
