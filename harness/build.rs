@@ -42,5 +42,5 @@ fn main() {
     let rustc = Command::new(told("RUSTC")).arg("--version").output();
     let rustc = rustc.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     println!("cargo::rustc-env=LATHE_RUSTC={}", rustc.unwrap_or_default());
-    println!("cargo::rustc-env=LATHE_PROFILE={}, opt-level {}", told("PROFILE"), told("OPT_LEVEL"));
+    println!("cargo::rustc-env=LATHE_BUILD={}, opt-level {}", told("PROFILE"), told("OPT_LEVEL"));
 }

@@ -677,6 +677,21 @@ fn uniforms_hold_vectors_structs_and_plain_numbers_and_overrides_are_true_or_fal
         ("ones = [1, 2]\n", "", "uniform `ones` needs a value: [uniforms] ones = …"),
         ("ones = [1, 2]\n", "ones.x = 1\n", "uniform `ones` is no struct: [uniforms] ones = …"),
         ("-5]", "-5.5]", "uniform field `strides` cannot hold -5.5"),
+        (
+            "[0, 5, 0, 0, 0, 6]",
+            "[[0, 5, 0], [0, 0, 6]]",
+            "uniform field `m`: [[0,5,0],[0,0,6]] is no number",
+        ),
+        (
+            "workgroups = \"ROWS\"",
+            "workgroups = true",
+            "main: workgroups are a number, an expression",
+        ),
+        (
+            "\"inner.size.k\" = 0",
+            "\"inner.size.k\" = [0, 0]",
+            "has one number, the mapping gives 2",
+        ),
         ("TWICE = false", "TWICE = \"false\"", "override TWICE: `false`: no `false`"),
         ("[takes]", "packing = \"planes\"\n[takes]", "is of quantised rows, gemv has none"),
     ] {
@@ -691,7 +706,7 @@ fn uniforms_hold_vectors_structs_and_plain_numbers_and_overrides_are_true_or_fal
     );
     let start = &OF_VECTORS[..OF_VECTORS.find("[uniforms]").unwrap()];
     let output = write(&format!("{start}{whole}"));
-    let fault = "uniform `params` is a struct: [uniforms.params] has its fields";
+    let fault = "uniform `params` has fields: [uniforms.params] gives them (inner.before, ";
     assert!(stderr(&output).contains(fault), "{}", stderr(&output));
 }
 

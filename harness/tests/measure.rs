@@ -78,7 +78,7 @@ fn bench_prints_one_document_and_every_format_and_saves_a_record_once() {
     }
     assert_eq!(environment["naga"], lathe_harness::gpu::NAGA_VERSION);
     assert!(environment["rustc"].as_str().unwrap().starts_with("rustc "), "{environment}");
-    assert!(environment["profile"].as_str().unwrap().contains(", opt-level "), "{environment}");
+    assert!(environment["build"].as_str().unwrap().contains(", opt-level "), "{environment}");
     if gpu.adapter.backend == "vulkan" && cfg!(target_os = "linux") {
         let loader = environment["machine"]["vulkan_loader"].as_str().unwrap();
         assert!(loader.starts_with("1."), "{loader}");

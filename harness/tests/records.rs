@@ -117,7 +117,35 @@ fn figures_that_do_not_follow_from_their_samples_are_refused() {
         format!("/models/0/configs/{}", configs.keys().next().unwrap())
     };
     let of_suite = |figure: &str| format!("{config}/{figure}");
+    let bench = of("nvidia-h200/2026-11-23-gate-base-1.json");
+    // A run of today: its ends and its verdict follow too.
+    let mut today = one.clone();
+    today["confidence"] = 0.99.into();
+    let again = |record: &Value| -> Value {
+        let blocks: Vec<record::AbBlock> =
+            serde_json::from_value(record["samples"].clone()).unwrap();
+        let blocks: Vec<Block> = blocks.iter().map(|block| block.block().unwrap()).collect();
+        serde_json::to_value(compare(&blocks, &Options::default())).unwrap()
+    };
+    let found = again(&today);
+    for key in ["ratio", "control", "control_b", "indifference", "verdict"] {
+        today[key] = found[key].clone();
+    }
+    let sample = Some(1e6.into());
     for (record, pointer, to, fault) in [
+        (&today, "/ratio/low".to_owned(), None, "ratio (low) is"),
+        (&today, "/ratio/high".to_owned(), None, "ratio (high) is"),
+        (&today, "/control/high".to_owned(), None, "control (high) is"),
+        (&today, "/verdict".to_owned(), Some("SAME".into()), "verdict SAME, by its blocks FASTER"),
+        (&today, "/verdict".to_owned(), Some("INCONCLUSIVE".into()), "by its blocks FASTER"),
+        (&suite, format!("{config}/runs"), Some(Value::Array(Vec::new())), "ttft_ms is"),
+        (
+            &bench,
+            "/cases/0/warm/samples_us".to_owned(),
+            Some(Value::Array(Vec::new())),
+            "rests on no",
+        ),
+        (&bench, "/cases/0/gb_s".to_owned(), sample, "gb_s is"),
         (&one, "/ratio/median".to_owned(), None, "ratio is"),
         (&one, "/a_us".to_owned(), None, "a_us is"),
         (&one, "/b_us".to_owned(), None, "b_us is"),
@@ -125,11 +153,21 @@ fn figures_that_do_not_follow_from_their_samples_are_refused() {
         (&one, "/verdict".to_owned(), Some("SAME".into()), "verdict SAME, but the ratio is"),
         (&one, "/verdict".to_owned(), Some("SLOWER".into()), "verdict SLOWER, but"),
         (&one, "/indifference".to_owned(), Some(9.into()), "verdict FASTER, but"),
-        (&aa, "/ratio/median".to_owned(), None, "ratio is"),
+        (&aa, "/ratio/median".to_owned(), None, "ratio (median) is"),
+        (&aa, "/ratio/low".to_owned(), None, "ratio (low) is"),
+        (&aa, "/control/high".to_owned(), None, "control (high) is"),
+        (&aa, "/a_us".to_owned(), None, "a_us is"),
         (&aa, "/processes/3/ratio/median".to_owned(), None, "ratio of process 4 is"),
         (&aa, "/processes/3/a_us".to_owned(), None, "a_us of process 4 is"),
-        (&aa, "/processes/3/blocks".to_owned(), Some(1.into()), "blocks"),
-        (&aa, "/processes/0/verdict".to_owned(), Some("FASTER".into()), "not every process says"),
+        (&aa, "/processes/3/blocks".to_owned(), Some(1.into()), " of process 4 is"),
+        (&aa, "/processes/3/blocks".to_owned(), Some(u64::MAX.into()), "blocks of process 4"),
+        (
+            &aa,
+            "/processes/0/verdict".to_owned(),
+            Some("FASTER".into()),
+            "verdict of process 1 FASTER",
+        ),
+        (&aa, "/processes/0/verdict".to_owned(), Some("INCONCLUSIVE".into()), "not every process"),
         (&profile, "/unprofiled/decode_tok_s".to_owned(), None, "decode_tok_s is"),
         (&profile, "/unprofiled/step_ms/0".to_owned(), Some(1e-3.into()), "decode_tok_s is"),
         (&profile, "/serialised_ms_per_token".to_owned(), None, "serialised_ms_per_token is"),

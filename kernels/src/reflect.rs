@@ -366,44 +366,73 @@ fn fields(module: &Module, ty: naga::Handle<naga::Type>) -> Result<Vec<Field>, S
     if bytes > MOST_BYTES {
         return Err(format!("is {bytes} bytes, a uniform holds {MOST_BYTES}"));
     }
-    let mut fields = Vec::new();
-    add_fields(module, ty, 0, String::new(), &mut fields)?;
-    Ok(fields)
+    let mut fields = Fields::default();
+    fields.add(module, ty, 0, String::new(), 0)?;
+    Ok(fields.all)
 }
 
-fn add_fields(
-    module: &Module,
-    ty: naga::Handle<naga::Type>,
-    at: u32,
-    name: String,
-    fields: &mut Vec<Field>,
-) -> Result<(), String> {
-    use naga::TypeInner;
-    let inner = |ty: naga::Handle<naga::Type>| &module.types[ty].inner;
-    match inner(ty) {
-        TypeInner::Struct { members, .. } => members.iter().try_for_each(|member| {
-            let own = member.name.as_deref().unwrap_or_default();
-            let name = if name.is_empty() { own.to_owned() } else { format!("{name}.{own}") };
-            add_fields(module, member.ty, at + member.offset, name, fields)
-        }),
-        TypeInner::Array { base, size: naga::ArraySize::Constant(count), stride }
-            if matches!(inner(*base), TypeInner::Struct { .. }) =>
-        {
-            (0..count.get()).try_for_each(|i| {
-                add_fields(module, *base, at + i * stride, format!("{name}[{i}]"), fields)
-            })
+/// The fields of a uniform, and the bytes of all their names: those of structs within structs in
+/// arrays multiply.
+#[derive(Default)]
+struct Fields {
+    all: Vec<Field>,
+    name_bytes: usize,
+}
+
+impl Fields {
+    fn add(
+        &mut self,
+        module: &Module,
+        ty: naga::Handle<naga::Type>,
+        at: u32,
+        name: String,
+        depth: usize,
+    ) -> Result<(), String> {
+        use naga::TypeInner;
+        /// More than anybody writes a mapping for.
+        const MOST_NAME_BYTES: usize = 1 << 20;
+        const DEEPEST: usize = 32;
+        self.name_bytes += name.len() + 1;
+        if self.name_bytes > MOST_NAME_BYTES || depth > DEEPEST {
+            return Err(format!(
+                "has structs more than {DEEPEST} deep, or more than {MOST_NAME_BYTES} bytes of \
+                 names of fields"
+            ));
         }
-        _ => {
-            let mut offsets = Vec::new();
-            let scalar = add_numbers(module, ty, at, &mut offsets);
-            let what = || match name.as_str() {
-                "" => "is made of no u32, i32 or f32".to_owned(),
-                name => format!("field `{name}` is made of no u32, i32 or f32"),
-            };
-            let scalar = scalar.ok_or_else(what)?;
-            fields.push(Field { name, offsets, scalar });
-            Ok(())
+        match &module.types[ty].inner {
+            TypeInner::Struct { members, .. } => members.iter().try_for_each(|member| {
+                let own = member.name.as_deref().unwrap_or_default();
+                let name = if name.is_empty() { own.to_owned() } else { format!("{name}.{own}") };
+                self.add(module, member.ty, at + member.offset, name, depth + 1)
+            }),
+            TypeInner::Array { base, size: naga::ArraySize::Constant(count), stride }
+                if holds_structs(module, *base) =>
+            {
+                (0..count.get()).try_for_each(|i| {
+                    self.add(module, *base, at + i * stride, format!("{name}[{i}]"), depth + 1)
+                })
+            }
+            _ => {
+                let mut offsets = Vec::new();
+                let Some(scalar) = add_numbers(module, ty, at, &mut offsets) else {
+                    return Err(match name.as_str() {
+                        "" => "is made of no u32, i32 or f32".to_owned(),
+                        name => format!("field `{name}` is made of no u32, i32 or f32"),
+                    });
+                };
+                self.all.push(Field { name, offsets, scalar });
+                Ok(())
+            }
         }
+    }
+}
+
+/// Whether a type is a struct, or an array of such types.
+fn holds_structs(module: &Module, ty: naga::Handle<naga::Type>) -> bool {
+    match module.types[ty].inner {
+        naga::TypeInner::Struct { .. } => true,
+        naga::TypeInner::Array { base, .. } => holds_structs(module, base),
+        _ => false,
     }
 }
 

@@ -11,7 +11,7 @@ use super::out;
 use super::processes::Processes;
 use crate::data::Ratio;
 use crate::data::Word;
-use crate::data::paired::{FEWEST_BLOCKS, Verdict};
+use crate::data::paired::{FEWEST_BLOCKS, Verdict, usable};
 use crate::data::record::{Ab, AbSide, Body, Flag, GoldenFile, Record};
 use crate::data::rng::Rng;
 use crate::data::stats;
@@ -241,6 +241,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         samples: blocks.iter().map(Into::into).collect(),
         processes: Vec::new(),
         indifference: comparison.indifference,
+        confidence: Some(options.paired.confidence),
         verified,
         golden,
         flags: flags.into_iter().map(Into::into).collect(),
@@ -297,8 +298,8 @@ fn report(global: &Global, opts: &Opts, record: &Record) -> Result<()> {
     }
     if ab.verdict == Verdict::Inconclusive {
         let what = match ab.processes.len() {
-            0 => no_verdict(ab),
-            n => format!("{n} processes do not agree"),
+            n if n > 0 && ab.ratio != Ratio::UNKNOWN => format!("{n} processes do not agree"),
+            _ => no_verdict(ab),
         };
         return Err(Error::Inconclusive(format!("{} against {}: {what}", ab.b, ab.a)));
     }
@@ -311,11 +312,23 @@ fn no_verdict(ab: &Ab) -> String {
         1 => "1 block".to_owned(),
         n => format!("{n} blocks"),
     };
+    if ab
+        .samples
+        .iter()
+        .flat_map(|block| block.a_us.iter().chain(&block.b_us))
+        .any(|us| !usable(us))
+    {
+        return format!("in {blocks} a time is not a positive number");
+    }
+    let fewest = match ab.processes.iter().map(|process| process.blocks).min() {
+        Some(fewest) => fewest,
+        None => ab.blocks,
+    };
     match ab.ratio {
-        Ratio::UNKNOWN if ab.blocks < FEWEST_BLOCKS => {
-            format!("{blocks} in this time; a verdict needs {FEWEST_BLOCKS}: see --time-out")
+        Ratio::UNKNOWN if fewest < FEWEST_BLOCKS => {
+            let each = if ab.processes.is_empty() { "" } else { " of each process" };
+            format!("{blocks} in this time; a verdict needs {FEWEST_BLOCKS}{each}: see --time-out")
         }
-        Ratio::UNKNOWN => format!("in {blocks} a time is not a positive number"),
         _ => format!("{blocks} do not tell"),
     }
 }

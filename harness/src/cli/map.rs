@@ -47,7 +47,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         )),
         _ => Error::Io { path: path.clone(), source },
     })?;
-    let left = text.matches("\"?\"").count();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let left: usize = lines.map(|line| line.matches("\"?\"").count()).sum();
     outln!("{}: {left} values left to fill in, each a \"?\"", path.display());
     Ok(())
 }
@@ -124,7 +125,7 @@ fn uniforms(kernel: &'static Kernel, reflection: &Reflection) -> String {
             None => {}
             Some([field]) if field.name.is_empty() => whole.push_str(&line(&buffer.name, field)),
             Some(fields) => {
-                let _ = write!(structs, "\n[uniforms.{}]\n", buffer.name);
+                let _ = write!(structs, "\n[uniforms.{}]\n", key(&buffer.name));
                 fields.iter().for_each(|field| structs.push_str(&line(&field.name, field)));
             }
         }
@@ -161,7 +162,7 @@ fn bindings(kernel: &Kernel, reflection: &Reflection) -> String {
             .filter(|(i, b)| is_written(i) == written && kernel.binding(&b.name).is_none())
             .count();
         let known = of_role(written);
-        let memory = format!("{} = \"?\"", buffer.name);
+        let memory = format!("{} = \"?\"", key(&buffer.name));
         if written && known.is_empty() {
             // Nothing of the kernel's is left that it could be.
             let _ = writeln!(
@@ -181,7 +182,7 @@ fn bindings(kernel: &Kernel, reflection: &Reflection) -> String {
             about.push_str(", or scratch memory: see below");
             let _ = writeln!(scratch, "# {memory:<22} # bytes, if it is none of the kernel's");
         }
-        let line = format!("{} = \"{value}\"", buffer.name);
+        let line = format!("{} = \"{value}\"", key(&buffer.name));
         let _ = writeln!(text, "{line:<24} # {about}");
     }
     let section = |name: &str, text: String| match text.is_empty() {
@@ -270,6 +271,12 @@ mod tests {
         ] {
             assert!(mapping.contains(line), "{line}: {mapping}");
         }
+        toml::from_str::<toml::Table>(&mapping).expect("a mapping");
+        // TOML's bare keys are ASCII.
+        let other = text.replace("partial", "größen").replace("params", "maße");
+        let reflection = Reflection::of(&other, "theirs.wgsl").expect("a module");
+        let mapping = skeleton(kernel, &reflection);
+        assert!(mapping.contains("[uniforms.\"maße\"]") && mapping.contains("\"größen\" = "));
         toml::from_str::<toml::Table>(&mapping).expect("a mapping");
         // One of two may be the output.
         let text = text.replace("var<storage, read_write> y:", "var<storage, read_write> out:");

@@ -506,8 +506,13 @@ mod tests {
 
     /// A run as `lathe ab` makes it: asked every ten blocks from 30 on.
     fn stopped(run: u64, ratio: f64, noise: &Noise) -> Comparison {
+        stopped_by(150, run, ratio, noise)
+    }
+
+    /// The same with as many blocks as its time allows.
+    fn stopped_by(most: usize, run: u64, ratio: f64, noise: &Noise) -> Comparison {
         let options = Options::default();
-        let all = simulate(run, 150, ratio, noise);
+        let all = simulate(run, most, ratio, noise);
         let stop = (30..=all.len()).step_by(10).find(|n| enough(&all[..*n], &options, 0.003));
         compare(&all[..stop.unwrap_or(all.len())], &options)
     }
@@ -557,6 +562,17 @@ mod tests {
                 assert!(share >= 0.95, "{name}, {ratio}: {share}");
             }
         }
+        // Where the truth is the edge of the zone, a noisy run goes on and on: a minute of blocks.
+        let noise = Noise { white: 0.03, ..Noise::default() };
+        let holds = |run| {
+            let found = stopped_by(1500, run, 1.01, &noise).ratio;
+            usize::from(found.low <= 1.01 && 1.01 <= found.high)
+        };
+        let held: usize = (0..RUNS).into_par_iter().map(holds).sum();
+        let share = held as f64 / RUNS as f64;
+        eprintln!("true ratio 1.01, white 3 %, up to 1500 blocks: held in {:.1} %", 100.0 * share);
+        // 95 % less two standard deviations of so many runs.
+        assert!(share >= 0.936, "{share}");
     }
 
     /// What lasts as long as a run is a difference in it. Fresh processes see it come and go.
@@ -566,12 +582,12 @@ mod tests {
         let spells = |spell| Noise { one_sided: 0.05, spell, ..white };
         let places = |process| Noise { process, ..white };
         for (name, noise, one_may, three_may) in [
-            ("B 5 % slow in spells of 8 samples", spells(8.0), 0.01, 0.01),
-            ("B 5 % slow in spells of 80 samples", spells(80.0), 0.05, 0.01),
-            ("B 5 % slow in spells of 800 samples", spells(800.0), 0.15, 0.01),
-            ("a process moves a side by 0.15 %", places(0.0015), 0.01, 0.01),
-            ("a process moves a side by 0.3 %", places(0.003), 0.05, 0.01),
-            ("a process moves a side by 1 %", places(0.01), 0.6, 0.05),
+            ("B 5 % slow in spells of 8 samples", spells(8.0), 0.0..=0.01, 0.01),
+            ("B 5 % slow in spells of 80 samples", spells(80.0), 0.01..=0.05, 0.01),
+            ("B 5 % slow in spells of 800 samples", spells(800.0), 0.05..=0.15, 0.01),
+            ("a process moves a side by 0.15 %", places(0.0015), 0.0..=0.01, 0.01),
+            ("a process moves a side by 0.3 %", places(0.003), 0.0..=0.05, 0.01),
+            ("a process moves a side by 1 %", places(0.01), 0.3..=0.6, 0.05),
         ] {
             let verdicts: Vec<Verdict> = (0..3 * RUNS)
                 .into_par_iter()
@@ -587,7 +603,7 @@ mod tests {
                 100.0 * one,
                 100.0 * three
             );
-            assert!(one <= one_may && three <= three_may, "{name}: {one} {three}");
+            assert!(one_may.contains(&one) && three <= three_may, "{name}: {one} {three}");
         }
     }
 

@@ -113,10 +113,8 @@ fn merge_abs(into: &mut Ab, others: Vec<Ab>) {
     };
     let all: Vec<Ab> = std::iter::once(into.clone()).chain(others).collect();
     into.processes = all.iter().map(process).collect();
-    let logs: Vec<f64> = all.iter().map(|ab| ab.ratio.median.ln()).collect();
-    into.ratio = over_processes(&logs).unwrap_or(into.ratio);
-    let controls: Vec<f64> = all.iter().map(|ab| ab.control.median.ln()).collect();
-    into.control = over_processes(&controls).unwrap_or(into.control);
+    into.ratio = over_processes(all.iter().map(|ab| ab.ratio));
+    into.control = over_processes(all.iter().map(|ab| ab.control));
     into.control_b = None;
     let middle = |of: fn(&Ab) -> f64| median(&all.iter().map(of).collect::<Vec<_>>());
     (into.a_us, into.b_us) = (middle(|ab| ab.a_us), middle(|ab| ab.b_us));
@@ -145,11 +143,17 @@ fn merge_abs(into: &mut Ab, others: Vec<Ab>) {
     }
 }
 
-/// The median of logarithms of ratios, with the 95 % interval of their mean around it.
-fn over_processes(logs: &[f64]) -> Option<Ratio> {
-    let half = stats::half_interval(logs)?;
-    let middle = median(logs);
-    Some(Ratio::exp(middle, (middle - half, middle + half)))
+/// The median of the processes' ratios, with the 95 % interval of their logarithms' mean around it.
+/// Unknown where one process knows nothing.
+pub(super) fn over_processes(ratios: impl Iterator<Item = Ratio>) -> Ratio {
+    let logs: Option<Vec<f64>> =
+        ratios.map(|ratio| (ratio != Ratio::UNKNOWN).then(|| ratio.median.ln())).collect();
+    let Some((logs, half)) = logs.and_then(|logs| stats::half_interval(&logs).map(|h| (logs, h)))
+    else {
+        return Ratio::UNKNOWN;
+    };
+    let middle = median(&logs);
+    Ratio::exp(middle, (middle - half, middle + half))
 }
 
 #[cfg(test)]
@@ -181,8 +185,11 @@ mod tests {
 
     #[test]
     fn ratios_of_processes_have_the_interval_of_their_mean() {
-        let ratio = over_processes(&[0.01, 0.02, 0.03]).unwrap();
+        let of = |log: f64| Ratio::exp(log, (log - 0.1, log + 0.1));
+        let ratio = over_processes([0.01, 0.02, 0.03].map(of).into_iter());
         assert!((ratio.median - 0.02f64.exp()).abs() < 1e-12);
         assert!((ratio.half_width() - 4.303 * 0.01 / 3f64.sqrt()).abs() < 1e-9);
+        // One that knows nothing is not one in which both are equal.
+        assert_eq!(over_processes([of(0.05), Ratio::UNKNOWN].into_iter()), Ratio::UNKNOWN);
     }
 }

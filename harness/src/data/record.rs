@@ -9,7 +9,7 @@ use lathe_kernels::{Kernel, Problem};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::paired::{Block, Verdict};
+use super::paired::{Block, Comparison, Options, Verdict, compare};
 use super::{Ratio, Word};
 use crate::error::{Error, Result};
 use crate::files;
@@ -136,9 +136,10 @@ pub struct Environment {
     /// The compiler of this command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rustc: Option<String>,
-    /// Its profile and optimisation.
+    /// What it optimised for, such as `release, opt-level 3`; a cargo profile of another name is
+    /// `release` too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile: Option<String>,
+    pub build: Option<String>,
 }
 
 /// The machine around a GPU, as far as it can be read.
@@ -497,6 +498,11 @@ pub struct Ab {
     pub processes: Vec<AbProcess>,
     /// Half-width of the zone around 1 that counts as the same.
     pub indifference: f64,
+    /// Confidence of the intervals of one run, which are those of the sign test; absent in records
+    /// from before 2026-11-25, whose intervals are a bootstrap's at 95 %. Over processes the
+    /// interval is Student's at 95 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
     /// What was verified of a side's steps, whichever is further off; none for kernels, whose
     /// outputs are judged, and in records from before it was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -513,6 +519,24 @@ pub struct Ab {
     /// Blocks: of eight samples, A's and B's in an order drawn for each; before 2026-11-23 of A B
     /// B A.
     pub blocks: usize,
+}
+
+impl Ab {
+    /// What today's statistics say of the samples of one run; none where they are not there, or in
+    /// an order of before.
+    pub fn compared_again(&self) -> Option<Comparison> {
+        if self.samples.is_empty() || !self.processes.is_empty() {
+            return None;
+        }
+        let blocks: Option<Vec<Block>> = self.samples.iter().map(AbBlock::block).collect();
+        Some(compare(&blocks?, &Options::default()))
+    }
+
+    /// What its interval is, in words.
+    pub fn interval(&self) -> String {
+        let confidence = self.confidence.filter(|_| self.processes.is_empty());
+        format!("{} % interval", 100.0 * confidence.unwrap_or(0.95))
+    }
 }
 
 /// One side of an A/B run of kernels.

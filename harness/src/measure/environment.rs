@@ -37,7 +37,7 @@ pub fn environment(gpu: &Gpu) -> Environment {
         processes: None,
         naga: Some(NAGA_VERSION.into()),
         rustc: known(env!("LATHE_RUSTC")),
-        profile: known(env!("LATHE_PROFILE")),
+        build: known(env!("LATHE_BUILD")),
     }
 }
 
@@ -91,8 +91,8 @@ fn vulkan_loader() -> Option<String> {
         return None;
     }
     let mut version = 0_u32;
-    // SAFETY: loading it again what wgpu has loaded before runs nothing; the function is Vulkan's
-    // since 1.1, takes where to write one integer and returns a code.
+    // SAFETY: wgpu has loaded the library before, so loading it runs nothing of it; the function is
+    // Vulkan's since 1.1, takes where to write one integer and returns a code.
     unsafe {
         let loader = libloading::Library::new("libvulkan.so.1").ok()?;
         let ask: libloading::Symbol<'_, unsafe extern "C" fn(*mut u32) -> i32> =

@@ -191,7 +191,7 @@ fn comparisons(records: &[(String, Record)]) -> String {
     if rows.len() < 2 {
         return String::new();
     }
-    let caption = "Time of B over time of A with its 95 % interval, on a logarithmic axis; grey: A \
+    let caption = "Time of B over time of A with its interval, on a logarithmic axis; grey: A \
                    against itself in the same run; shaded: the zone that counts as the same.";
     svg::figure("All comparisons", &bars::ratio_strip(&rows), caption)
 }

@@ -75,7 +75,9 @@ pub(in crate::cli) fn ab(
     let outcome = ab::run(options, &mut watch, &mut side)?;
     // Both sides share the caches: one more run of each, and its end.
     for side in [&mut a, &mut b] {
-        time(side)?;
+        if side.2.is_some() {
+            time(side)?;
+        }
         if let (graph, executor, Some(prefix)) = side {
             prefix.check_end(graph, executor, run.prompt.len())?;
         }

@@ -2,9 +2,10 @@
 //! others. One that does not was changed by hand.
 
 use super::generation::{GenerationTest, SuiteConfig};
-use super::{Ab, AbBlock, BenchCase, Body, Profile, Verdict, Word};
-use crate::data::stats;
-use crate::data::{Ratio, paired};
+use super::{Ab, AbBlock, AbProcess, BenchCase, Body, Profile};
+use crate::data::paired::{self, Block, Options, Verdict, compare};
+use crate::data::processes::over_processes;
+use crate::data::{Ratio, Word, stats};
 
 /// Refuses a figure that is another than its samples say.
 pub(super) fn figures(body: &Body) -> Result<(), String> {
@@ -25,11 +26,14 @@ pub(super) fn figures(body: &Body) -> Result<(), String> {
 /// An error where a record says another figure than what follows from the rest of it.
 fn agree(what: &str, said: f64, is: f64, whose: &str, tolerance: f64) -> Result<(), String> {
     // What is no number does not agree either.
-    if (said - is).abs() <= tolerance * is.abs() {
+    if said.is_finite() && is.is_finite() && (said - is).abs() <= tolerance * is.abs() {
         return Ok(());
     }
-    Err(format!("{what} is {said}, {whose} {is}; the record was changed by hand: measure again"))
+    Err(format!("{what} is {said}, {whose} {is}; {CHANGED}"))
 }
+
+/// What every message ends with.
+const CHANGED: &str = "the record was changed by hand: measure again";
 
 fn case(of: &BenchCase) -> Result<(), String> {
     let what = |name: &str| format!("{}/{} {}: {name}", of.kernel, of.variant, of.shape);
@@ -37,8 +41,11 @@ fn case(of: &BenchCase) -> Result<(), String> {
     let timings = [("cold", &of.cold), ("warm", &of.warm)].into_iter().chain(stages);
     let overlapped = of.overlapped.iter().map(|timing| ("overlapped", timing));
     for (name, timing) in timings.chain(overlapped) {
-        let is = stats::summarise(&timing.samples_us).median;
         let what = what(&format!("median_us of {name}"));
+        if timing.samples_us.is_empty() {
+            return Err(format!("{what} rests on no sample; {CHANGED}"));
+        }
+        let is = stats::summarise(&timing.samples_us).median;
         agree(&what, timing.median_us, is, "its samples' median", 1e-6)?;
     }
     let us = of.cold.median_us;
@@ -55,73 +62,125 @@ fn sides(ab: &Ab) -> Result<(), String> {
         return Ok(());
     }
     let what = |name: &str| format!("{} {}: {name}", ab.kernel, ab.shape);
-    let counted = |blocks: usize| match blocks == ab.samples.len() {
-        true => Ok(()),
-        false => Err(format!("{} {blocks}, of {} samples", what("blocks"), ab.samples.len())),
+    let one = |blocks| AbProcess {
+        ratio: ab.ratio,
+        control: ab.control,
+        verdict: ab.verdict.clone(),
+        a_us: ab.a_us,
+        b_us: ab.b_us,
+        blocks,
     };
-    let ratio = |what: String, said: &Ratio, blocks: &[AbBlock]| {
-        let of = |times: &[f64; 4]| times.iter().map(|us| us.ln()).sum::<f64>() / 4.0;
-        let logs: Vec<f64> = blocks.iter().map(|b| of(&b.b_us) - of(&b.a_us)).collect();
-        // Fewer have no interval, and the ratio says that nothing is known.
-        if *said == Ratio::UNKNOWN {
-            return Ok(());
-        }
-        agree(&what, said.median, paired::median(&logs).exp(), "its blocks' median", 1e-6)
-    };
-    let time = |what: String, said: f64, blocks: &[AbBlock], of: fn(&AbBlock) -> [f64; 4]| {
-        let times: Vec<f64> = blocks.iter().flat_map(of).collect();
-        agree(&what, said, stats::summarise(&times).median, "its samples' median", 1e-6)
-    };
-    counted(ab.blocks)?;
-    if ab.processes.is_empty() {
-        ratio(what("ratio"), &ab.ratio, &ab.samples)?;
-        time(what("a_us"), ab.a_us, &ab.samples, |b| b.a_us)?;
-        time(what("b_us"), ab.b_us, &ab.samples, |b| b.b_us)?;
-        return match lies_where_said(&ab.verdict, &ab.ratio, ab.indifference) {
-            true => Ok(()),
-            false => Err(format!(
-                "{} {}, but the ratio is {} and ±{} counts as the same; the record was changed by \
-                 hand: measure again",
-                what("verdict"),
-                ab.verdict,
-                ab.ratio,
-                ab.indifference
-            )),
-        };
+    if ab.blocks != ab.samples.len() {
+        let (name, count) = (what("blocks"), ab.samples.len());
+        return Err(format!("{name} {}, of {count} samples; {CHANGED}", ab.blocks));
     }
-    counted(ab.processes.iter().map(|process| process.blocks).sum())?;
+    let processes = match ab.processes.as_slice() {
+        [] => vec![one(ab.blocks)],
+        several => several.to_vec(),
+    };
     let mut rest = ab.samples.as_slice();
-    for (nth, process) in ab.processes.iter().enumerate() {
-        let what = |name: &str| format!("{} of process {}", what(name), nth + 1);
-        let (own, others) = rest.split_at(process.blocks);
+    for (nth, process) in processes.iter().enumerate() {
+        let of_process = |name: &str| match ab.processes.len() {
+            0 => what(name),
+            _ => format!("{} of process {}", what(name), nth + 1),
+        };
+        let Some((own, others)) = rest.split_at_checked(process.blocks) else {
+            let (name, left) = (of_process("blocks"), rest.len());
+            return Err(format!("{name} {}, of {left} samples; {CHANGED}", process.blocks));
+        };
         rest = others;
-        ratio(what("ratio"), &process.ratio, own)?;
-        time(what("a_us"), process.a_us, own, |b| b.a_us)?;
-        time(what("b_us"), process.b_us, own, |b| b.b_us)?;
+        // Of processes the zone that all of them together have is the widest.
+        let zone = if ab.processes.is_empty() { ab.indifference } else { 0.0 };
+        side(process, own, (ab.confidence, zone), &of_process)?;
     }
-    let logs: Vec<f64> = ab.processes.iter().map(|p| p.ratio.median.ln()).collect();
-    let whose = "its processes' median";
-    agree(&what("ratio"), ab.ratio.median, paired::median(&logs).exp(), whose, 1e-6)?;
-    match ab.processes.iter().all(|process| process.verdict == ab.verdict) {
-        false if ab.verdict != Verdict::Inconclusive => Err(format!(
-            "{} {}, which not every process says; the record was changed by hand: measure again",
+    if ab.processes.is_empty() {
+        return Ok(());
+    }
+    if !rest.is_empty() {
+        return Err(format!("{} of no process: {}; {CHANGED}", what("blocks"), rest.len()));
+    }
+    let middle = |of: fn(&AbProcess) -> f64| {
+        paired::median(&ab.processes.iter().map(of).collect::<Vec<_>>())
+    };
+    agree(&what("a_us"), ab.a_us, middle(|p| p.a_us), "its processes' median", 1e-6)?;
+    agree(&what("b_us"), ab.b_us, middle(|p| p.b_us), "its processes' median", 1e-6)?;
+    same_ratio(&what("ratio"), &ab.ratio, &over_processes(ab.processes.iter().map(|p| p.ratio)))?;
+    let controls = over_processes(ab.processes.iter().map(|p| p.control));
+    same_ratio(&what("control"), &ab.control, &controls)?;
+    let all_say = ab.processes.iter().all(|process| process.verdict == ab.verdict);
+    match all_say || ab.verdict == Verdict::Inconclusive {
+        true => Ok(()),
+        false => Err(format!(
+            "{} {}, which not every process says; {CHANGED}",
             what("verdict"),
             ab.verdict
         )),
-        _ => Ok(()),
     }
+}
+
+/// What one process says, against its blocks. Of records from before the sign test's intervals only
+/// the medians follow, and that the verdict lies where it says.
+fn side(
+    of: &AbProcess,
+    own: &[AbBlock],
+    (confidence, zone): (Option<f64>, f64),
+    what: &dyn Fn(&str) -> String,
+) -> Result<(), String> {
+    let time = |name: &str, said: f64, times: fn(&AbBlock) -> [f64; 4]| {
+        let times: Vec<f64> = own.iter().flat_map(times).collect();
+        agree(&what(name), said, stats::summarise(&times).median, "its samples' median", 1e-6)
+    };
+    time("a_us", of.a_us, |b| b.a_us)?;
+    time("b_us", of.b_us, |b| b.b_us)?;
+    let verdict = |is: &str| format!("{} {}, {is}; {CHANGED}", what("verdict"), of.verdict);
+    let blocks: Option<Vec<Block>> = own.iter().map(AbBlock::block).collect();
+    if let (Some(blocks), Some(confidence)) = (blocks, confidence) {
+        let is = compare(&blocks, &Options { confidence, ..Options::default() });
+        same_ratio(&what("ratio"), &of.ratio, &is.ratio)?;
+        same_ratio(&what("control"), &of.control, &is.control)?;
+        return match of.verdict == is.verdict {
+            true => Ok(()),
+            false => Err(verdict(&format!("by its blocks {}", is.verdict))),
+        };
+    }
+    if of.ratio != Ratio::UNKNOWN {
+        let log = |times: &[f64; 4]| times.iter().map(|us| us.ln()).sum::<f64>() / 4.0;
+        let logs: Vec<f64> = own.iter().map(|b| log(&b.b_us) - log(&b.a_us)).collect();
+        let is = paired::median(&logs).exp();
+        agree(&what("ratio"), of.ratio.median, is, "its blocks' median", 1e-6)?;
+    }
+    // No run asked for less than this counts as the same.
+    let zone = zone.max(Options::default().indifference);
+    match lies_where_said(&of.verdict, &of.ratio, zone) {
+        true => Ok(()),
+        false => {
+            Err(verdict(&format!("but the ratio is {}, ±{zone} counts as the same", of.ratio)))
+        }
+    }
+}
+
+/// An error where an interval is another than it should be.
+fn same_ratio(what: &str, said: &Ratio, is: &Ratio) -> Result<(), String> {
+    let ends: [(&str, fn(&Ratio) -> f64); 3] =
+        [("median", |r| r.median), ("low", |r| r.low), ("high", |r| r.high)];
+    ends.into_iter().try_for_each(|(name, of)| {
+        agree(&format!("{what} ({name})"), of(said), of(is), "by its blocks", 1e-6)
+    })
 }
 
 /// Whether an interval lies where a verdict says: outside of the zone that counts as the same, or
 /// inside of it.
-fn lies_where_said(verdict: &Word<Verdict>, ratio: &Ratio, indifference: f64) -> bool {
+fn lies_where_said(verdict: &Word<Verdict>, ratio: &Ratio, zone: f64) -> bool {
     // What is written as text has lost some last bits.
-    let (low, high) = ((1.0 + 1e-9) / (1.0 + indifference), (1.0 + indifference) * (1.0 - 1e-9));
+    const SLACK: f64 = 1.0 + 1e-9;
+    let (low, high) = (1.0 / (1.0 + zone), 1.0 + zone);
     match verdict {
-        Word::Known(Verdict::Faster) => ratio.high <= low,
-        Word::Known(Verdict::Slower) => ratio.low >= high,
+        Word::Known(Verdict::Faster) => ratio.high <= low * SLACK,
+        Word::Known(Verdict::Slower) => ratio.low * SLACK >= high,
+        // A process may have had a wider zone.
         Word::Known(Verdict::Same) => {
-            ratio.low * (1.0 + 2e-9) >= low && ratio.high <= high * (1.0 + 2e-9)
+            let most = (1.0 + zone).max((1.0 + Options::default().indifference).powi(2));
+            ratio.low * SLACK >= 1.0 / most && ratio.high <= most * SLACK
         }
         Word::Known(Verdict::Inconclusive) | Word::Other(_) => true,
     }

@@ -427,8 +427,10 @@ impl UserKernel {
         };
         match given {
             Content::Whole(_) if !is_whole => {
+                let known: Vec<_> = fields.iter().take(8).map(|f| f.name.as_str()).collect();
+                let known = known.join(", ");
                 let fault =
-                    format!("uniform `{name}` is a struct: [uniforms.{name}] has its fields");
+                    format!("uniform `{name}` has fields: [uniforms.{name}] gives them ({known})");
                 faults.add(said(fault));
                 return Vec::new();
             }
@@ -451,13 +453,26 @@ impl UserKernel {
                 true => format!("uniform `{name}`"),
                 false => format!("uniform field `{}`", field.name),
             });
-            let Some(numbers) = of_field(field).map(Numbers::list) else {
+            let Some(numbers) = of_field(field) else {
                 faults.add(format!("{what} has no value"));
                 continue;
             };
+            let numbers = match numbers.list() {
+                Ok(numbers) => numbers,
+                Err(value) => {
+                    faults.add(format!(
+                        "{what}: {value} is no number, no expression and no flat list of them"
+                    ));
+                    continue;
+                }
+            };
             if numbers.len() != field.offsets.len() {
-                let (own, given) = (field.offsets.len(), numbers.len());
-                faults.add(format!("{what} has {own} numbers, the mapping gives {given}"));
+                let given = numbers.len();
+                let own = match field.offsets.len() {
+                    1 => "one number".to_owned(),
+                    n => format!("{n} numbers"),
+                };
+                faults.add(format!("{what} has {own}, the mapping gives {given}"));
                 continue;
             }
             for (number, offset) in numbers.iter().zip(&field.offsets) {

@@ -140,33 +140,44 @@ pub(super) type Uniforms = BTreeMap<String, Content>;
 
 /// What a uniform variable holds.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a number, a list of them, or a table of fields")]
+#[serde(untagged)]
 pub(super) enum Content {
-    /// Of one that is no struct.
-    Whole(Numbers),
     /// Of each field of a struct.
     Fields(BTreeMap<String, Numbers>),
+    /// Of one that is no struct.
+    Whole(Numbers),
 }
 
 /// A number, or all of a vector, matrix or array in the order in which WGSL constructs it.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a number, an expression, or a list of them")]
+#[serde(untagged)]
 pub(super) enum Numbers {
     One(Number),
     List(Vec<Number>),
+    /// What is neither; whoever wants numbers says where it stands.
+    Other(serde_json::Value),
 }
 
 impl Numbers {
-    pub(super) fn list(&self) -> &[Number] {
+    pub(super) fn list(&self) -> Result<&[Number], &serde_json::Value> {
         match self {
-            Numbers::One(number) => std::slice::from_ref(number),
-            Numbers::List(list) => list,
+            Numbers::One(number) => Ok(std::slice::from_ref(number)),
+            Numbers::List(list) => Ok(list),
+            Numbers::Other(value) => Err(value),
         }
     }
 }
 
 /// Values of overrides.
-pub(super) type Overrides = BTreeMap<String, Number>;
+pub(super) type Overrides = BTreeMap<String, Setting>;
+
+/// The value of an override.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected true, false, a number or an expression")]
+pub(super) enum Setting {
+    Truth(bool),
+    Number(Number),
+}
 
 /// How far the file may lie from the reference.
 #[derive(Debug, Deserialize)]
@@ -214,10 +225,9 @@ impl StageMapping {
 
 /// A number, or an expression that has one.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(untagged, expecting = "expected a number, true, false or an expression")]
+#[serde(untagged, expecting = "expected a number or an expression")]
 pub(super) enum Number {
     Literal(f64),
-    Truth(bool),
     Expression(String),
 }
 

@@ -49,7 +49,7 @@ use crate::files;
 use crate::plan::{Plan, PlanError, PlannedStage, StageCode, Tolerated, fits_grid};
 use bind::{At, Bound};
 use expression::{Names, Wrong, evaluate};
-use mapping::{Mapping, Number, StageMapping, ToleranceMapping};
+use mapping::{Mapping, Number, Setting, StageMapping, ToleranceMapping};
 use takes::Takes;
 
 pub use golden::{Found, Golden, Integer, Stored, Wanted};
@@ -235,7 +235,6 @@ fn value_of(number: &Number, names: &Names) -> Result<f64, Wrong> {
     let shown = |text: &str, why: String| format!("`{text}`: {why}");
     match number {
         Number::Literal(value) => Ok(*value),
-        Number::Truth(holds) => Ok(f64::from(u8::from(*holds))),
         Number::Expression(text) => evaluate(text, names).map_err(|wrong| match wrong {
             Wrong::Text(why) => Wrong::Text(shown(text, why)),
             Wrong::Value(why) => Wrong::Value(shown(text, why)),
@@ -644,7 +643,10 @@ impl UserKernel {
         for (stage, (name, number)) in of_all.chain(own) {
             if reflection.has_override(name) {
                 let what = self.of_stage(module, stage, format!("override {name}"));
-                let value = faults.value(&what, value_of(number, names));
+                let value = match number {
+                    Setting::Truth(holds) => Some(f64::from(u8::from(*holds))),
+                    Setting::Number(number) => faults.value(&what, value_of(number, names)),
+                };
                 given.insert(name.clone(), value.unwrap_or(1.0));
             }
         }
@@ -711,11 +713,15 @@ impl UserKernel {
             }
             let constants = self.constants(module, Some(stage), given, parameters, faults)?;
             let names = parameters.with(&constants);
-            let (mut groups, list) = ([1; 3], stage.workgroups.list());
-            if list.is_empty() || list.len() > 3 {
-                faults.add(format!("[[stage]] {entry}: one to three workgroups"));
+            let mut groups = [1; 3];
+            let list = stage.workgroups.list().ok().filter(|list| (1..=3).contains(&list.len()));
+            let Some(list) = list else {
+                faults.add(format!(
+                    "[[stage]] {entry}: workgroups are a number, an expression, or a list of one to \
+                     three"
+                ));
                 continue;
-            }
+            };
             for (slot, number) in groups.iter_mut().zip(list) {
                 let what = format!("workgroups of {entry}");
                 let Some(count) = faults.value(&what, value_of(number, &names)) else { continue };

@@ -34,18 +34,19 @@ pub(super) fn section(ab: &Ab) -> String {
         "Ratio of times",
         &ratio_strip(&[("B against A".into(), ab)]),
         &format!(
-            "{} of A and B in turns. Dot: median. Whiskers: 95 % interval. Grey: A against itself in the \
+            "{} of A and B in turns. Dot: median. Whiskers: {}. Grey: A against itself in the \
              same run, which shows what this machine calls a difference when there is none. \
              The axis is logarithmic: twice the time lies as far from 1 as half of it. Shaded: the zone that counts as the same. A verdict needs the whole interval on one \
              side of the zone, or inside it.",
-            plural(ab.blocks, "block")
+            plural(ab.blocks, "block"),
+            ab.interval()
         ),
     ));
     out
 }
 
 fn interval(ab: &Ab) -> String {
-    format!("95 % interval {} to {}", number(ab.ratio.low, 4), number(ab.ratio.high, 4))
+    format!("{} {} to {}", ab.interval(), number(ab.ratio.low, 4), number(ab.ratio.high, 4))
 }
 
 /// The verdict as a sentence.

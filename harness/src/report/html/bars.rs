@@ -93,7 +93,7 @@ pub(super) fn ratio_strip(rows: &[(String, &Ab)]) -> String {
     let one = scale.at(1.0);
     body.push_str(&label(one - 10.0, 16.0, "end unit", "← B takes less time"));
     body.push_str(&label(one + 10.0, 16.0, "unit", "B takes more time →"));
-    body.push_str(&label(976.0, 16.0, "end unit", "ratio, 95 % interval"));
+    body.push_str(&label(976.0, 16.0, "end unit", "ratio and its interval"));
     let (ticks, decimals) = scale.ticks();
     for tick in ticks {
         let x = scale.at(tick);

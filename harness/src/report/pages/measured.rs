@@ -397,6 +397,9 @@ pub fn engines(text: &str, text_path: &str, measurements: &Measurements) -> Stri
         }
     }
     let row = |((adapter, engine, mapping), (saved, ab)): (&(&str, &str, &str), &(&Saved, &Ab))| {
+        let found = ab.compared_again();
+        let ratio = found.as_ref().map_or(ab.ratio, |found| found.ratio);
+        let verdict = found.map_or(ab.verdict.clone(), |found| found.verdict.into());
         let outside = ab.b_side.as_ref().is_some_and(|side| side.outside.is_some());
         vec![
             format!("[{engine}: {mapping}](../mappings/{engine}/{mapping}.toml)"),
@@ -404,8 +407,8 @@ pub fn engines(text: &str, text_path: &str, measurements: &Measurements) -> Stri
             plain(adapter),
             format!("{} µs", digits(ab.b_us)),
             format!("{} µs, {}", digits(ab.a_us), code(&ab.a)),
-            format!("{:.2} [{:.2}, {:.2}]", ab.ratio.median, ab.ratio.low, ab.ratio.high),
-            ab.verdict.to_string(),
+            format!("{:.2} [{:.2}, {:.2}]", ratio.median, ratio.low, ratio.high),
+            verdict.to_string(),
             if outside { "wrong by a little".into() } else { "right".into() },
             format!("[{}](../{FOLDER}/{})", day(&saved.record.environment), saved.file),
         ]

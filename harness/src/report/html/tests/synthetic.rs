@@ -259,6 +259,7 @@ pub(super) fn ab(verdict: Verdict, ratio: f64, half: f64) -> Record {
         b_side: None,
         samples: Vec::new(),
         processes: Vec::new(),
+        confidence: None,
         indifference: 0.01,
         verified: None,
         golden: None,
