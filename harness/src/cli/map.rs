@@ -139,7 +139,8 @@ fn key(name: &str) -> String {
     if is_bare { name.to_owned() } else { format!("\"{name}\"") }
 }
 
-/// The section of bindings, and where a file may have memory of its own that of scratch: what has our name needs no line, what only one can be is filled in.
+/// The section of bindings, and where a file may have memory of its own that of scratch: what has
+/// our name needs no line, what only one can be is filled in.
 fn bindings(kernel: &Kernel, reflection: &Reflection) -> String {
     let storage = || reflection.buffers.iter().enumerate().filter(|(_, b)| b.uniform.is_none());
     let is_written = |i: &usize| reflection.entries.iter().any(|e| e.writes.contains(i));

@@ -99,9 +99,9 @@ const LENGTHS: usize = 32;
 const LEAST_LENGTHS: usize = 4;
 const FOR_LENGTHS: Duration = Duration::from_millis(150);
 
-/// Samples over changed inputs that are judged besides those that count, and of a user's file changes
-/// in each: so many, or fewer where the reference takes [`ENOUGH`] time for them, and at least
-/// [`LEAST_CHANGES`]. What tells its inputs by half of their sectors is overlooked by a change in
+/// Samples over changed inputs that are judged besides those that count, and of a user's file
+/// changes in each: so many, or fewer where the reference takes [`ENOUGH`] time for them, and at
+/// least [`LEAST_CHANGES`]. What tells its inputs by half of their sectors is overlooked by a change in
 /// two thirds of the cases: by all 32 in one of a million, by two in four of ten.
 const CHANGED: usize = 4;
 const CHANGES: usize = 8;

@@ -1,5 +1,5 @@
-//! Figures of a record follow from the samples beside them: pages print the ones, the gate judges the
-//! others. One that does not was changed by hand.
+//! Figures of a record follow from the samples beside them: pages print the ones, the gate judges
+//! the others. One that does not was changed by hand.
 
 use super::generation::{GenerationTest, SuiteConfig};
 use super::{Ab, AbBlock, AbProcess, BenchCase, Body, Profile};
@@ -161,10 +161,13 @@ fn side(
 
 /// An error where an interval is another than it should be.
 fn same_ratio(what: &str, said: &Ratio, is: &Ratio) -> Result<(), String> {
-    let ends: [(&str, fn(&Ratio) -> f64); 3] =
-        [("median", |r| r.median), ("low", |r| r.low), ("high", |r| r.high)];
-    ends.into_iter().try_for_each(|(name, of)| {
-        agree(&format!("{what} ({name})"), of(said), of(is), "by its blocks", 1e-6)
+    let ends = [
+        ("median", said.median, is.median),
+        ("low", said.low, is.low),
+        ("high", said.high, is.high),
+    ];
+    ends.into_iter().try_for_each(|(name, said, is)| {
+        agree(&format!("{what} ({name})"), said, is, "by its blocks", 1e-6)
     })
 }
 
