@@ -62,8 +62,8 @@ fn an_own_operation_is_tuned_and_compared() {
     assert!(found["rejected"].as_array().unwrap().is_empty(), "{text}");
 
     let ab = ["ab", "scale", "--a", "naive", "--b", "naive"];
-    // One kernel against itself is judged and timed. Which verdict comes out is not this test's: two
-    // pipelines of one text may differ within one process of a CPU that others use as well.
+    // One kernel against itself is judged and timed. Which verdict comes out is not this test's:
+    // two pipelines of one text may differ within one process of a CPU that others use as well.
     let text = ends("own_operation", &[&ab[..], &always].concat(), &[0, 6]).unwrap();
     let ab: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(ab["kernel"], "scale", "{text}");

@@ -593,8 +593,8 @@ fn faults_of_stages_and_scratch_memory_are_said() {
     assert!(stderr(&output).contains("name the mapping itself"), "{}", stderr(&output));
 }
 
-/// Products whose sizes and factors lie in vectors, a matrix, arrays and structs within structs, each
-/// wanted where WGSL lays it: three numbers in the room of four.
+/// Products whose sizes and factors lie in vectors, a matrix, arrays and structs within structs,
+/// each wanted where WGSL lays it: three numbers in the room of four.
 const VECTORS: &str = "
 struct Size { rows: u32, @size(12) k: u32 }
 struct Inner { before: f32, factors: vec3<f32>, @align(16) size: Size }

@@ -101,8 +101,8 @@ const FOR_LENGTHS: Duration = Duration::from_millis(150);
 
 /// Samples over changed inputs that are judged besides those that count, and of a user's file
 /// changes in each: so many, or fewer where the reference takes [`ENOUGH`] time for them, and at
-/// least [`LEAST_CHANGES`]. What tells its inputs by half of their sectors is overlooked by a change in
-/// two thirds of the cases: by all 32 in one of a million, by two in four of ten.
+/// least [`LEAST_CHANGES`]. What tells its inputs by half of their sectors passes two changes of
+/// three at most: all 32 in one run of 400,000, two in four of ten.
 const CHANGED: usize = 4;
 const CHANGES: usize = 8;
 const LEAST_CHANGES: usize = 2;
