@@ -173,6 +173,12 @@ fn tables_fit_80_columns_and_a_pipe_has_no_colours() {
         for line in lines {
             assert!(line.chars().count() <= 80, "{command:?}: {line}");
         }
+        // Cells break between words, headings too.
+        for heading in ["invocations", "minimal", "cooperative_matrix_two", "dispatches"] {
+            let (start, rest) = heading.split_at(heading.len() / 2);
+            let is_cut = text.contains(&format!("{start} ")) && !text.contains(heading);
+            assert!(!is_cut || !text.contains(rest), "{command:?} cuts {heading}: {text}");
+        }
         assert!(!text.contains('\u{1b}'), "{command:?}");
     }
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use lathe_harness::data::gate::{self, GateVerdict};
 use lathe_harness::data::paired::{Block, Options, Verdict, compare};
 use lathe_harness::data::record::{self, Body, Record};
 use lathe_harness::report::cases::jsonl;
@@ -187,6 +188,59 @@ fn figures_that_do_not_follow_from_their_samples_are_refused() {
             parse(&bent).err().unwrap_or_else(|| panic!("{pointer} may be bent")).to_string();
         assert!(said.contains("r.json: ") && said.contains(fault), "{pointer}: {said}");
     }
+}
+
+/// Any committed run beside any other of its kind: what the gate blames is of changed source, and two
+/// runs of one build with the same options never end in exit code 1.
+#[test]
+fn no_two_committed_runs_blame_unchanged_code() {
+    let records: Vec<(PathBuf, Record)> = committed()
+        .into_iter()
+        .map(|path| (path.clone(), Record::read(&path).unwrap()))
+        .filter(|(_, record)| !matches!(record.body, Body::Ab(_)))
+        .collect();
+    // What a command line says beside the names of files, and where it saves.
+    let options = |record: &Record| -> Vec<String> {
+        let words = record.environment.command.clone().unwrap_or_default();
+        let mut words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        if let Some(at) = words.iter().position(|word| word == "--save") {
+            words.drain(at..(at + 2).min(words.len()));
+        }
+        words.retain(|word| !word.ends_with(".json"));
+        words
+    };
+    let (mut compared, mut of_one_build, mut slower) = (0, 0, 0);
+    for (path, base) in &records {
+        for (other, new) in &records {
+            if path == other || base.environment.adapter != new.environment.adapter {
+                continue;
+            }
+            let one = std::slice::from_ref::<Record>;
+            // Of other kinds, other models or the same samples it says so.
+            let Ok(report) = gate::compare(one(base), one(new), false) else { continue };
+            compared += 1;
+            for case in &report.cases {
+                let is_blamed = matches!(case.verdict, GateVerdict::Slowdown | GateVerdict::Wrong);
+                slower += usize::from(is_blamed);
+                assert!(!is_blamed || case.changed, "{path:?} {other:?}: {}", case.key);
+            }
+            let [a, b] = [base, new].map(|record| &record.environment);
+            let one_build = a.commit.is_some() && a.commit == b.commit;
+            if one_build
+                && a.dirty == Some(false)
+                && b.dirty == Some(false)
+                && options(base) == options(new)
+            {
+                of_one_build += 1;
+                assert_ne!(report.exit_code(), 1, "{path:?} {other:?}");
+            }
+        }
+    }
+    eprintln!("{compared} pairs, {of_one_build} of one build, {slower} cases slower");
+    assert!(
+        compared > 1000 && of_one_build > 20 && slower > 5,
+        "{compared} {of_one_build} {slower}"
+    );
 }
 
 /// Code against itself, each side with pipelines of its own, twenty processes a kernel: today's

@@ -448,10 +448,10 @@ fn print(record: &Record, format: Format) {
             };
             outln!(
                 "{}: copy {copy_gb_s:.0} GB/s (read + write), read bandwidth {}; dependent launches, \
-                 medians, {over}; run-time checks {}; canary drift {:.1} %",
+                 medians, {over}; run-time checks of built-in kernels {}; canary drift {:.1} %",
                 environment.adapter,
                 environment.read_gb_s.map_or("not measured".into(), |gb_s| format!("{gb_s:.0}")),
-                environment.runtime_checks,
+                if environment.runtime_checks == "on" { "on" } else { "off" },
                 100.0 * environment.canary_drift.unwrap_or(0.0)
             );
             if let (Some(quantum), Some(cache)) =

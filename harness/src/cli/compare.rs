@@ -21,6 +21,7 @@ Exit codes:
 
 Examples:
   lathe compare base.json new.json
+  lathe compare base.json new.json --json
   lathe compare --base a1.json a2.json a3.json --new b1.json b2.json b3.json";
 
 #[derive(Debug, Args)]
@@ -62,11 +63,13 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     } else {
         print(&report);
     }
-    let of = |n: usize, what: &str| (n > 0).then(|| format!("{n} {what}"));
+    let of = |n: usize, [one, several]: [&str; 2]| {
+        (n > 0).then(|| format!("{n} {}", if n == 1 { one } else { several }))
+    };
     let told: Vec<String> = [
-        of(report.wrong, "case(s) became wrong"),
-        of(report.slowdowns, "confirmed slowdown(s)"),
-        of(report.unclear, "case(s) are unclear"),
+        of(report.wrong, ["case became wrong", "cases became wrong"]),
+        of(report.slowdowns, ["confirmed slowdown", "confirmed slowdowns"]),
+        of(report.unclear, ["case is unclear", "cases are unclear"]),
     ]
     .into_iter()
     .flatten()

@@ -146,7 +146,7 @@ fn validate_file(global: &Global, opts: &Opts, path: &Path) -> Result<()> {
     }
     match failed {
         0 => Ok(()),
-        n => Err(Error::CheckFailed(format!("{shown}: {n} entry point(s) do not validate"))),
+        n => Err(Error::CheckFailed(format!("{shown}: entry points that do not validate: {n}"))),
     }
 }
 

@@ -60,7 +60,9 @@ pub(super) fn run(global: &Global, opts: &Opts, path: &Path) -> Result<()> {
     match (failed, shapes) {
         (0, 0) => Err(Error::CheckFailed(format!("{shown}: takes no shape of its golden file"))),
         (0, _) => Ok(()),
-        (n, _) => Err(Error::CheckFailed(format!("{shown}: {n} entry point(s) do not validate"))),
+        (n, _) => {
+            Err(Error::CheckFailed(format!("{shown}: entry points that do not validate: {n}")))
+        }
     }
 }
 

@@ -112,7 +112,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         // Of the built-in ones every kernel has a variant that fits; a file is alone.
         (None, _) | (_, 0) => Ok(()),
         (Some(file), n) => {
-            Err(Error::CheckFailed(format!("{file}: {n} entry point(s) do not fit all of these")))
+            let what = if n == 1 { "1 entry point does" } else { &format!("{n} entry points do") };
+            Err(Error::CheckFailed(format!("{file}: {what} not fit all of these")))
         }
     }
 }
@@ -258,24 +259,39 @@ fn row(
 }
 
 fn print(report: &Report, is_file: bool) {
-    let mut header = vec![if is_file { "entry" } else { "variant" }];
-    header.extend(["buffers", "memory", "invocations", "needs"]);
-    header.extend(report.profiles.iter().map(|line| line.profile.name));
-    let mut t = table::table(&header, &[1, 2, 3]);
+    // What a row asks and who offers it are two tables: one alone is too wide for a terminal.
+    let first = if is_file { "entry" } else { "kernel, variant" };
+    let mut asks = table::table(&[first, "buffers", "memory", "invocations", "needs"], &[1, 2, 3]);
+    let header = [first].into_iter().chain(report.profiles.iter().map(|line| line.profile.name));
+    let mut fits = table::table(&header.collect::<Vec<_>>(), &[]);
+    let mut kernel = "";
     for row in &report.rows {
+        let name = match row.name.split_once('/').filter(|_| !is_file) {
+            Some((own, variant)) => {
+                if own != kernel {
+                    kernel = own;
+                    asks.add_row(vec![own, "", "", "", ""]);
+                    fits.add_row([own].into_iter().chain(row.fits.iter().map(|_| "")));
+                }
+                // One blank: the longest name fits so.
+                format!(" {variant}")
+            }
+            None => row.name.clone(),
+        };
         // Of what fits nowhere nobody knows what it would take.
         let known = |text: String| if row.invocations == 0 { "-".to_owned() } else { text };
-        let mut cells = vec![
-            row.name.clone(),
+        asks.add_row(vec![
+            name.clone(),
             known(row.storage_buffers.to_string()),
             known(bytes(row.workgroup_memory.into())),
             known(row.invocations.to_string()),
-            if row.needs.is_empty() { "-".into() } else { row.needs.join(", ") },
-        ];
-        cells.extend(row.fits.iter().map(Fit::text));
-        t.add_row(cells);
+            if row.needs.is_empty() { "-".into() } else { row.needs.join("\n") },
+        ]);
+        fits.add_row([name].into_iter().chain(row.fits.iter().map(Fit::text)));
     }
-    out::fitted(t);
+    out::fitted(fits);
+    outln!();
+    out::fitted(asks);
     for row in &report.rows {
         for fit in &row.fits {
             for reason in &fit.reasons {

@@ -454,7 +454,9 @@ impl UserKernel {
                 false => format!("uniform field `{}`", field.name),
             });
             let Some(numbers) = of_field(field) else {
-                faults.add(format!("{what} has no value"));
+                if !is_padding(&field.name) {
+                    faults.add(format!("{what} has no value"));
+                }
                 continue;
             };
             let numbers = match numbers.list() {
@@ -487,6 +489,13 @@ impl UserKernel {
         }
         bytes
     }
+}
+
+/// Whether a field is there for the layout alone, such as `_pad0` or `padding`: it is 0 where a
+/// mapping does not name it.
+pub(crate) fn is_padding(name: &str) -> bool {
+    let own = name.rsplit('.').next().unwrap_or(name);
+    own.starts_with('_') || own.trim_end_matches(|c: char| c.is_ascii_digit()).starts_with("pad")
 }
 
 /// A number as a uniform holds it; none where its type cannot.

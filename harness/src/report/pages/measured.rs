@@ -8,7 +8,7 @@ use lathe_kernels::{Kernel, Problem};
 use super::REWRITE;
 use super::declared::Shapes;
 use super::markdown::{code, digits, plain, relink, table};
-use crate::data::record::{Ab, BenchCase, Body, Environment, Record};
+use crate::data::record::{Ab, BenchCase, Body, Environment, Flag, Record};
 
 /// Folder of the records, from the root of the repository.
 const FOLDER: &str = "benches/records";
@@ -409,7 +409,11 @@ pub fn engines(text: &str, text_path: &str, measurements: &Measurements) -> Stri
             format!("{} µs, {}", digits(ab.a_us), code(&ab.a)),
             format!("{:.2} [{:.2}, {:.2}]", ratio.median, ratio.low, ratio.high),
             verdict.to_string(),
-            if outside { "wrong by a little".into() } else { "right".into() },
+            match ab.flags.iter().any(|flag| *flag == Flag::OwnTolerance) {
+                _ if outside => "wrong by a little".into(),
+                true => "right, own tolerance".into(),
+                false => "right".into(),
+            },
             format!("[{}](../{FOLDER}/{})", day(&saved.record.environment), saved.file),
         ]
     };
