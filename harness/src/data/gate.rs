@@ -303,11 +303,14 @@ fn environments(
     Ok(())
 }
 
-/// Two records of one run, which would pass for two.
+/// Two records of one run, which would pass for two: in every case most samples are the same to the
+/// last bit, which those of two runs never are.
 fn same_run(one: &[Measured], other: &[Measured]) -> bool {
-    !one.is_empty()
-        && one.len() == other.len()
-        && one.iter().zip(other).all(|(x, y)| x.key == y.key && x.us == y.us)
+    let alike = |(x, y): (&Measured, &Measured)| {
+        let equal = x.us.iter().zip(&y.us).filter(|(x, y)| x == y).count();
+        x.key == y.key && x.us.len() == y.us.len() && (x.us == y.us || 2 * equal > x.us.len())
+    };
+    !one.is_empty() && one.len() == other.len() && one.iter().zip(other).all(alike)
 }
 
 /// One case of all runs.

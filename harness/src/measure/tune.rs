@@ -646,11 +646,16 @@ fn prove(
         let plan = side.plan(kernel, problem, &gpu.caps);
         plan.map_err(|e| Error::Usage(format!("{}: {e}", side.show())))
     };
-    let case = Case::new(gpu, plan(&sides[0])?, problem, options.seed)?;
-    let mut a = Bench::new(gpu, &Pipelines::default(), case, options.rotate_bytes)?.validated()?;
-    let mut b = a.beside(&Pipelines::default(), plan(&sides[1])?)?.validated()?;
+    // A coin says which is compiled and laid out first, as in `ab`.
+    let b_first = Rng::fresh().below(2) == 1;
+    let (first, second) = if b_first { (&sides[1], &sides[0]) } else { (&sides[0], &sides[1]) };
+    let case = Case::new(gpu, plan(first)?, problem, options.seed)?;
+    let mut first = Bench::new(gpu, &Pipelines::default(), case, options.rotate_bytes)?;
+    first = first.validated()?;
+    let mut second = first.beside(&Pipelines::default(), plan(second)?)?.validated()?;
+    let (a, b) = if b_first { (&mut second, &mut first) } else { (&mut first, &mut second) };
     let ab = AbOptions::new(gpu.adapter.software);
-    let (ab::Outcome { comparison, .. }, _) = ab::kernels(&mut a, &mut b, &options, &ab)?;
+    let (ab::Outcome { comparison, .. }, _) = ab::kernels(a, b, &options, &ab)?;
     Ok(comparison)
 }
 

@@ -1,6 +1,7 @@
 //! Decode for `ab` and `tune`: two selections against each other, and every shape a file needs.
 
 use super::*;
+use crate::data::rng::Rng;
 use crate::measure::GpuWatch;
 use crate::plan::run::Runs;
 
@@ -40,17 +41,23 @@ pub(in crate::cli) fn ab(
         let options = SessionOptions { context, hints, store, runs, ..SessionOptions::default() };
         model.graph(Some(gpu), &options)
     };
-    let pipelines = Pipelines::default();
-    let (graph_a, graph_b) = (built(sides[0])?, built(sides[1])?);
-    let executor_a = GpuExecutor::new(
+    // Each side has pipelines of its own, and a coin says which is compiled and laid out first.
+    let b_first = Rng::fresh().below(2) == 1;
+    let [first, second] = if b_first { [sides[1], sides[0]] } else { sides };
+    let (first, second) = (built(first)?, built(second)?);
+    let executor = GpuExecutor::new(
         Arc::clone(gpu),
-        &pipelines,
-        Arc::clone(&graph_a.recording),
+        &Pipelines::default(),
+        Arc::clone(&first.recording),
         Policy::Plain,
         &mut |_, _| {},
     )?;
-    let executor_b =
-        executor_a.sharing(&pipelines, Arc::clone(&graph_b.recording), Policy::Plain)?;
+    let other =
+        executor.sharing(&Pipelines::default(), Arc::clone(&second.recording), Policy::Plain)?;
+    let ((graph_a, executor_a), (graph_b, executor_b)) = match b_first {
+        true => ((second, other), (first, executor)),
+        false => ((first, executor), (second, other)),
+    };
     // Checked before it is timed, and every timed run against what was checked.
     let verified = |graph: DecodeGraph, mut executor: GpuExecutor| -> Result<_> {
         let prefix = match verify {

@@ -410,6 +410,13 @@ fn the_sides_of_a_comparison_are_runs_of_one_build_each() {
     let text = usage(compare(&twice, &new, false));
     assert!(text.contains("earlier run 3") && text.contains("give each run once"), "{text}");
     assert!(usage(compare(&[], &new, false)).contains("no record"));
+    // With a sample of a case changed in its last digits it is still the same run.
+    let mut again = base[0].clone();
+    for case in cases_of(&mut again) {
+        case.cold.samples_us[0] *= 1.0 + 1e-12;
+    }
+    let text = usage(compare(&[base[0].clone(), base[1].clone(), again], &new, false));
+    assert!(text.contains("earlier run 3") && text.contains("give each run once"), "{text}");
 
     cases_of(&mut new[1])[3].source = "8".into();
     let report = compare(&base, &new, false).unwrap();

@@ -305,23 +305,17 @@ fn signed(change: f64) -> String {
 /// The newest profile of every model and prompt.
 fn profile_rows(adapter: &str, all: &Measurements) -> Option<String> {
     let of_adapter = |s: &&Saved| s.record.environment.adapter == adapter;
-    let profiles = || {
-        all.saved.iter().filter(of_adapter).filter_map(|s| match &s.record.body {
-            Body::Profile(p) => Some((s, p, (p.model.as_str(), p.kv.as_str(), p.prompt_tokens))),
-            _ => None,
-        })
-    };
     let mut newest = BTreeMap::new();
-    for (saved, profile, key) in profiles() {
-        newest.insert(key, (saved, profile));
+    for saved in all.saved.iter().filter(of_adapter) {
+        if let Body::Profile(p) = &saved.record.body {
+            newest.insert((p.model.as_str(), p.kv.as_str(), p.prompt_tokens), (saved, p));
+        }
     }
     let rows: Vec<_> = newest
-        .iter()
-        .map(|(key, (saved, profile))| {
+        .values()
+        .map(|(saved, profile)| {
             let environment = &saved.record.environment;
             let free = &profile.unprofiled;
-            let before = profiles()
-                .rfind(|(s, _, k)| k == key && s.record.environment.date < environment.date);
             vec![
                 plain(&profile.model),
                 code(&profile.kv),
@@ -331,11 +325,10 @@ fn profile_rows(adapter: &str, all: &Measurements) -> Option<String> {
                 format!("{:.3}", profile.serialised_ms_per_token),
                 format!("[{}]({})", day(environment), saved.file),
                 commit(environment),
-                before.map_or("–".into(), |(s, p, _)| {
-                    let change = free.decode_tok_s / p.unprofiled.decode_tok_s - 1.0;
-                    let date = day(&s.record.environment);
-                    format!("{} since [{date}]({})", signed(change), s.file)
-                }),
+                match profile.verified {
+                    Some(v) => format!("{} positions", v.positions),
+                    None => "not verified".into(),
+                },
             ]
         })
         .collect();
@@ -348,7 +341,7 @@ fn profile_rows(adapter: &str, all: &Measurements) -> Option<String> {
         ">sum of operations, ms",
         "record",
         "commit",
-        "change of tok/s",
+        "verified",
     ];
     (!rows.is_empty()).then(|| table(&titles, &rows))
 }
