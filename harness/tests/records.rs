@@ -190,8 +190,8 @@ fn figures_that_do_not_follow_from_their_samples_are_refused() {
     }
 }
 
-/// Any committed run beside any other of its kind: what the gate blames is of changed source, and two
-/// runs of one build with the same options never end in exit code 1.
+/// Any committed run beside any other of its kind: what the gate blames is of changed source, and
+/// two runs of one build with the same options never end in exit code 1.
 #[test]
 fn no_two_committed_runs_blame_unchanged_code() {
     let records: Vec<(PathBuf, Record)> = committed()
