@@ -597,7 +597,7 @@ fn faults_of_stages_and_scratch_memory_are_said() {
 /// each wanted where WGSL lays it: three numbers in the room of four.
 const VECTORS: &str = "
 struct Size { rows: u32, @size(12) k: u32 }
-struct Inner { before: f32, factors: vec3<f32>, @align(16) size: Size }
+struct Inner { before: f32, _pad: f32, pad0: u32, pad_left: u32, factors: vec3<f32>, @align(16) size: Size }
 struct Params { inner: Inner, m: mat2x3<f32>, @align(16) sizes: array<Size, 2>, strides: array<vec4<i32>, 2> }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> stride: u32;
@@ -634,6 +634,7 @@ stride = "ceil(K / 4) * 4"
 ones = [1, 2]
 [uniforms.params]
 "inner.before" = -7
+"inner.pad_left" = 0
 "inner.factors" = [1, 2, 3]
 "inner.size.rows" = "ROWS"
 "inner.size.k" = 0
@@ -676,6 +677,7 @@ fn uniforms_hold_vectors_structs_and_plain_numbers_and_overrides_are_true_or_fal
         ("\"K\"", "[\"K\"]\n\"sizes[2].k\" = 1", "uniform `params` has no field `sizes[2].k`"),
         ("ones = [1, 2]\n", "", "uniform `ones` needs a value: [uniforms] ones = …"),
         ("ones = [1, 2]\n", "ones.x = 1\n", "uniform `ones` is no struct: [uniforms] ones = …"),
+        ("\"inner.pad_left\" = 0\n", "", "uniform field `inner.pad_left` has no value"),
         ("-5]", "-5.5]", "uniform field `strides` cannot hold -5.5"),
         (
             "[0, 5, 0, 0, 0, 6]",

@@ -491,11 +491,13 @@ impl UserKernel {
     }
 }
 
-/// Whether a field is there for the layout alone, such as `_pad0` or `padding`: it is 0 where a
-/// mapping does not name it.
-pub(crate) fn is_padding(name: &str) -> bool {
+/// Whether a field is there for the layout alone, such as `_pad` or `pad0`: it is 0 where a mapping
+/// does not name it. `pad_left` and `padding` may mean something.
+fn is_padding(name: &str) -> bool {
     let own = name.rsplit('.').next().unwrap_or(name);
-    own.starts_with('_') || own.trim_end_matches(|c: char| c.is_ascii_digit()).starts_with("pad")
+    let number = own.strip_prefix("padding").or_else(|| own.strip_prefix("pad"));
+    let is_number = |n: &str| !n.is_empty() && n.chars().all(|c| c.is_ascii_digit());
+    own.starts_with('_') || number.is_some_and(|n| is_number(n.trim_start_matches('_')))
 }
 
 /// A number as a uniform holds it; none where its type cannot.
