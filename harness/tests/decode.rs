@@ -264,20 +264,24 @@ fn layers_that_are_one_dispatch_have_the_logits_of_transformers() {
         let golden = Golden::load(name);
         // Heads and attention are two kernels in a short context, one in a longer.
         let contexts: &[usize] = if name == "gemma3-tiny-q4km" { &[64, 200] } else { &[200] };
-        for &context in contexts {
-            let grid = Grid { groups: 1, invocations: 64, prefetch: 2 };
+        let cases = contexts.iter().flat_map(|context| [1, 2, u32::MAX].map(|n| (*context, n)));
+        for (context, together) in cases {
+            let grid = Grid { groups: 1, invocations: 64, prefetch: 2, layers: together };
             let kv = KvFormat::F32;
             let graph = build_with(&golden.file, &gpu.caps, context, kv, Some(grid));
             let apart = build(&golden.file, &gpu.caps, context, kv);
             let recording = &graph.recording;
             eprintln!(
-                "{name} {context}: {} runs, {} dispatches instead of {}",
-                recording.runs.len(),
+                "{name} {context}: runs of {:?} layers, {} dispatches instead of {}",
+                recording.runs.iter().map(|run| run.layers).collect::<Vec<_>>(),
                 recording.dispatches(),
                 apart.recording.dispatches()
             );
             let layers = golden.file.config().unwrap().n_layers;
-            assert!(recording.runs.len() >= layers, "{name} {context}");
+            let in_runs: Vec<_> = recording.runs.iter().map(|run| run.layers).collect();
+            assert_eq!(in_runs.iter().sum::<usize>(), layers, "{name} {context}: {in_runs:?}");
+            let most = in_runs.iter().copied().max().unwrap_or(0) as u32;
+            assert!(most <= together && (most > 1) == (together > 1), "{name}: {in_runs:?}");
             assert!(recording.dispatches() < apart.recording.dispatches(), "{name} {context}");
             // Waits bring quantised weights; dense ones are loaded ahead of them by what reads
             // them.
@@ -307,17 +311,20 @@ fn layers_that_are_one_dispatch_have_the_logits_of_transformers() {
 #[test]
 fn workgroups_that_wait_in_vain_end_in_an_error() {
     let Some(gpu) = common::own_gpu() else { return };
-    assert_eq!(gpu.waits(Grid { groups: 1, invocations: 32, prefetch: 0 }, 5).unwrap(), None);
+    assert_eq!(
+        gpu.waits(Grid { groups: 1, invocations: 32, prefetch: 0, layers: u32::MAX }, 5).unwrap(),
+        None
+    );
     if !gpu.adapter.software {
         return;
     }
     assert!(gpu.run_grid().unwrap().unwrap_err().contains("software"));
-    let many = Grid { groups: 64, invocations: 32, prefetch: 0 };
+    let many = Grid { groups: 64, invocations: 32, prefetch: 0, layers: u32::MAX };
     let fault = gpu.waits(many, 5).unwrap().expect("they cannot all run at once");
     assert!(fault.contains("64 workgroups of 32"), "{fault}");
 
     let golden = Golden::load("llama-tiny-q4km");
-    let grid = Grid { groups: 64, invocations: 64, prefetch: 0 };
+    let grid = Grid { groups: 64, invocations: 64, prefetch: 0, layers: u32::MAX };
     let graph = build_with(&golden.file, &gpu.caps, 64, KvFormat::F32, Some(grid));
     assert!(!graph.recording.runs.is_empty());
     let mut executor = on_gpu(&gpu, &graph);

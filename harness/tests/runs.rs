@@ -112,7 +112,7 @@ fn of_shape(arch: SynthArch, matrices: Format, context: usize, grid: Grid) -> De
 /// does not wait once, is an error of the graph.
 #[test]
 fn layers_of_every_model_are_runs_that_keep_the_rule() {
-    let grid = |groups, invocations| Grid { groups, invocations, prefetch: 2 };
+    let grid = |groups, invocations| Grid { groups, invocations, prefetch: 2, layers: u32::MAX };
     for (arch, formats) in [
         (SynthArch::Gemma3_1b, [Format::Bf16, Format::Q4_0]),
         (SynthArch::Llama3_2_1b, [Format::Bf16, Format::Q4K]),
@@ -156,7 +156,7 @@ fn ids(name: &str, key: &str) -> Vec<u32> {
 }
 
 /// A software adapter takes one workgroup after the other, so the first waits in vain.
-const TOO_MANY: Grid = Grid { groups: 64, invocations: 64, prefetch: 0 };
+const TOO_MANY: Grid = Grid { groups: 64, invocations: 64, prefetch: 0, layers: u32::MAX };
 
 fn session_options(runs: Runs) -> SessionOptions {
     SessionOptions {
@@ -410,7 +410,10 @@ fn three_ways(gpu: &Arc<Gpu>, name: &str, prompt: &[u32], most: usize) {
     let graphs = [
         ("apart", build(true, None)),
         ("by default", build(false, None)),
-        ("as runs", build(false, Some(Grid { groups: 1, invocations: 64, prefetch: 2 }))),
+        (
+            "as runs",
+            build(false, Some(Grid { groups: 1, invocations: 64, prefetch: 2, layers: u32::MAX })),
+        ),
     ];
     let fused = |graph: &DecodeGraph| {
         let fuses = |op: &&lathe_harness::plan::recording::Op| op.kernel().fuses.is_some();
@@ -419,7 +422,8 @@ fn three_ways(gpu: &Arc<Gpu>, name: &str, prompt: &[u32], most: usize) {
     let [apart, default, runs] = graphs.each_ref().map(|(_, graph)| graph);
     assert!(apart.recording.dispatches() > default.recording.dispatches(), "{name}");
     assert!(fused(apart) < fused(default), "{name}: {}", fused(apart));
-    assert!(runs.recording.runs.len() >= model.config.n_layers, "{name}");
+    let in_runs: usize = runs.recording.runs.iter().map(|run| run.layers).sum();
+    assert_eq!(in_runs, model.config.n_layers, "{name}");
     let options = RunOptions {
         prompt: prompt.to_vec(),
         generate: n,

@@ -6,6 +6,9 @@
 //! takes the places in a phase's grid that are its own number and every `groups`-th after it.
 //! Workgroup arrays of one type share memory from phase to phase.
 //!
+//! Layers of a model that are alike are one loop: a layer a round, with a tensor of each layer at its
+//! place in one buffer. Where layers differ, a place in the round has several ways.
+//!
 //! A wait is bounded: where workgroups are missing, those that wait give up, and a word says so.
 
 mod ahead;
@@ -20,7 +23,7 @@ use crate::tokens::{Declaration, Token, declarations, tokens};
 use prefetch::Prefetches;
 
 /// One dispatch that becomes a phase.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Phase<'a> {
     /// What it does, for a comment.
     pub label: String,
@@ -42,6 +45,37 @@ pub struct Phase<'a> {
     pub renews: &'static [&'static str],
     /// Bytes of its `weights`, or 0 where it has none that waits may prefetch.
     pub weight_bytes: u64,
+    /// Variables whose buffer holds a tensor a layer.
+    pub stacked: BTreeMap<&'a str, Stacked>,
+}
+
+/// Where a buffer has the tensor of each layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stacked {
+    /// The layer whose tensor comes first.
+    pub first: usize,
+    /// Bytes from one to the next.
+    pub stride: u64,
+}
+
+/// What a run does between two waits.
+#[derive(Debug)]
+pub struct Place<'a> {
+    /// Phases, and the layers in which each is the one that is done. Every layer has one.
+    pub ways: Vec<(Vec<usize>, Phase<'a>)>,
+}
+
+impl<'a> Place<'a> {
+    /// A place of a run of one layer.
+    pub fn of(phase: Phase<'a>) -> Self {
+        Self { ways: vec![(vec![0], phase)] }
+    }
+
+    /// The way of most layers.
+    fn usual(&self) -> usize {
+        let layers = |way: &usize| self.ways[*way].0.len();
+        (0..self.ways.len()).max_by_key(layers).unwrap_or(0)
+    }
 }
 
 /// Workgroups that run at the same time, and their invocations.
@@ -54,14 +88,19 @@ pub struct Grid {
     /// Sectors of weights that each invocation brings into the device's cache at a wait, those of
     /// the phases that come next: memory is idle then. Invocations of the first 32 poll meanwhile.
     pub prefetch: u32,
+    /// Layers that a run may have; at least one.
+    pub layers: u32,
 }
 
 impl fmt::Display for Grid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}x{}", self.groups, self.invocations)?;
-        match self.prefetch {
-            0 => Ok(()),
-            sectors => write!(f, "+{sectors}"),
+        if self.prefetch > 0 {
+            write!(f, "+{}", self.prefetch)?;
+        }
+        match self.layers {
+            u32::MAX => Ok(()),
+            layers => write!(f, "/{layers}"),
         }
     }
 }
@@ -75,17 +114,40 @@ pub struct Joined {
     /// different types.
     pub buffers: Vec<(String, usize)>,
     phases: Vec<JoinedPhase>,
+    /// Whether it goes round from layer to layer.
+    is_loop: bool,
 }
 
 /// What a phase is called in a joined text.
 #[derive(Clone, Debug)]
 struct JoinedPhase {
+    /// Which place of the run it has.
+    place: usize,
     label: String,
     /// Its entry point.
     function: String,
     /// Its own name of each variable that it shares with others, and the joined one.
     names: Vec<(String, String)>,
+    /// Where in its buffer a variable's tensor of a layer begins, by the phase's own name.
+    offsets: HashMap<String, Offset>,
     renews: &'static [&'static str],
+}
+
+/// Where the tensor of a layer begins, in elements.
+#[derive(Clone, Copy, Debug)]
+struct Offset {
+    first: usize,
+    stride: u64,
+}
+
+impl Offset {
+    /// In WGSL, of a layer.
+    fn of(self, layer: &str) -> String {
+        match self.first {
+            0 => format!("{layer} * {}u", self.stride),
+            first => format!("({layer} - {first}u) * {}u", self.stride),
+        }
+    }
 }
 
 impl Joined {
@@ -115,39 +177,73 @@ pub const MOST_WAITS: usize = 63;
 /// arrivals to a counter as there are workgroups.
 pub const ARRIVAL_WORDS: usize = STRIDE * (MOST_WAITS + 1);
 
-/// Joins phases, in order.
+/// The word with which workgroups wait for what comes before a place. Of the first place only a loop
+/// has one; the first word of all says who gave up.
+fn counter(place: usize, places: usize) -> usize {
+    STRIDE * if place == 0 { places } else { place }
+}
+
+/// Joins the phases of a run, in order: `places` of each of `layers`.
 ///
 /// # Errors
 /// A phase has another workgroup size than the grid, no such entry point, a buffer that is not
-/// named, or takes what only a dispatch of its own has; or there are too many.
-pub fn join(phases: &[Phase<'_>], grid: Grid) -> Result<Joined, ReflectError> {
+/// named or that cannot hold a tensor a layer, or takes what only a dispatch of its own has; a layer
+/// has no way; or there are too many.
+pub fn join(places: &[Place<'_>], layers: usize, grid: Grid) -> Result<Joined, ReflectError> {
     let fault = |reason: String| ReflectError::Link(reason);
     if !grid.groups.is_power_of_two() {
         return Err(fault(format!("a run of {} workgroups: no power of two", grid.groups)));
     }
-    if phases.len() > MOST_WAITS + 1 {
-        return Err(fault(format!("{} phases: at most {}", phases.len(), MOST_WAITS + 1)));
+    if places.len() > MOST_WAITS {
+        return Err(fault(format!("{} phases: at most {MOST_WAITS}", places.len())));
     }
+    for (i, place) in places.iter().enumerate() {
+        let of = |layer: usize| place.ways.iter().filter(move |way| way.0.contains(&layer)).count();
+        if let Some(layer) = (0..layers).find(|layer| of(*layer) != 1) {
+            return Err(fault(format!("place {i} has {} ways in layer {layer}", of(layer))));
+        }
+    }
+    let phases = || places.iter().flat_map(|place| &place.ways).map(|(_, phase)| phase);
     let mut written = BTreeSet::new();
-    for phase in phases {
+    for phase in phases() {
         let Some(entry) = phase.reflection.entry(phase.entry) else { continue };
         let names = entry.writes.iter().map(|i| phase.reflection.buffers[*i].name.as_str());
         written.extend(names.filter_map(|name| phase.buffers.get(name)));
     }
-    let early = phases.iter().filter(|phase| phase.early);
+    let early = phases().filter(|phase| phase.early);
     let early = early.filter_map(|phase| phase.buffers.get("weights").copied()).collect();
-    let prefetches = Prefetches::plan(phases, grid, &written);
-    let mut whole = Whole { written, early, prefetches, ..Whole::default() };
+    let prefetches = Prefetches::plan(places, layers, grid, &written);
+    let mut whole =
+        Whole { written, early, prefetches, places: places.len(), layers, ..Whole::default() };
     let mut main = String::new();
-    for (i, phase) in phases.iter().enumerate() {
-        let (_, invocations) = phase.reflection.workgroup(phase.entry, phase.constants)?;
-        if invocations != grid.invocations {
-            return Err(fault(format!(
-                "{}: workgroups of {invocations} among those of {}",
-                phase.label, grid.invocations
-            )));
+    for (i, place) in places.iter().enumerate() {
+        if i > 0 || layers > 1 {
+            let _ = writeln!(main, "    run_arrive({}u);", counter(i, places.len()));
         }
-        whole.phase(i, phase, grid, &mut main).map_err(fault)?;
+        let usual = place.usual();
+        let mut last = String::new();
+        for (way, (those, phase)) in place.ways.iter().enumerate() {
+            let (_, invocations) = phase.reflection.workgroup(phase.entry, phase.constants)?;
+            if invocations != grid.invocations {
+                return Err(fault(format!(
+                    "{}: workgroups of {invocations} among those of {}",
+                    phase.label, grid.invocations
+                )));
+            }
+            let code = whole.phase(i, phase, grid).map_err(fault)?;
+            if way == usual {
+                last = code;
+                continue;
+            }
+            let those: Vec<_> = those.iter().map(|layer| format!("layer == {layer}u")).collect();
+            let _ = write!(main, "    if ({}) {{\n{code}    }} else ", those.join(" || "));
+        }
+        match place.ways.len() {
+            1 => main.push_str(&last),
+            _ => {
+                let _ = writeln!(main, "{{\n{last}    }}");
+            }
+        }
     }
     Ok(whole.finish(grid, &main))
 }
@@ -166,6 +262,16 @@ struct Whole {
     declarations: String,
     phases: Vec<JoinedPhase>,
     prefetches: Prefetches,
+    places: usize,
+    layers: usize,
+}
+
+/// What the names of a text become.
+#[derive(Default)]
+struct Names<'a> {
+    of: HashMap<&'a str, String>,
+    /// Where in its buffer an array begins, in WGSL.
+    offsets: HashMap<&'a str, String>,
 }
 
 /// A text with its declarations by name.
@@ -205,29 +311,73 @@ impl<'a> Parsed<'a> {
     }
 
     /// The source of some tokens with names replaced. `members` are a struct's own.
-    fn renamed(
-        &self,
-        tokens: &[Token<'a>],
-        names: &HashMap<&str, String>,
-        members: bool,
-    ) -> String {
+    fn renamed(&self, tokens: &[Token<'a>], names: &Names<'_>, members: bool) -> String {
         let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else {
             return String::new();
         };
         let mut out = String::new();
         let mut at = first.at;
+        // Brackets around an index, of which an offset has become a part.
+        let mut open: Vec<bool> = Vec::new();
+        let mut offset = None;
         for (i, token) in tokens.iter().enumerate() {
+            let end = token.at + token.text.len();
+            match token.text {
+                "[" => {
+                    open.push(offset.is_some());
+                    if let Some(offset) = offset.take() {
+                        let _ = write!(out, "{}[{offset} + (", &self.text[at..token.at]);
+                        at = end;
+                    }
+                }
+                "]" if open.pop() == Some(true) => {
+                    let _ = write!(out, "{})]", &self.text[at..token.at]);
+                    at = end;
+                }
+                _ => {}
+            }
             let before = if i > 0 { tokens[i - 1].text } else { "" };
             let after = tokens.get(i + 1).map_or("", |t| t.text);
             let is_member = before == "." || before == "@" || (members && after == ":");
-            if let Some(name) = names.get(token.text).filter(|_| !is_member) {
+            if let Some(name) = names.of.get(token.text).filter(|_| !is_member) {
                 out.push_str(&self.text[at..token.at]);
                 out.push_str(name);
-                at = token.at + token.text.len();
+                at = end;
+                offset = names.offsets.get(token.text);
             }
         }
         out.push_str(&self.text[at..last.at + last.text.len()]);
         out
+    }
+}
+
+impl Parsed<'_> {
+    /// Whether code names something only to take an element of it.
+    fn only_indexed(&self, tokens: &[Token<'_>], name: &str) -> bool {
+        let named = tokens.iter().enumerate().filter(|(_, token)| token.text == name);
+        named.into_iter().all(|(i, _)| {
+            let is_member = i > 0 && tokens[i - 1].text == ".";
+            is_member || tokens.get(i + 1).is_some_and(|t| t.text == "[")
+        })
+    }
+}
+
+impl Phase<'_> {
+    /// Where a variable's tensor of a layer begins, if its elements lie on a layer's.
+    fn offset(&self, name: &str, stacked: Stacked) -> Option<Offset> {
+        let stride = u64::from(element_bytes(self.reflection, name)?);
+        let Stacked { first, stride: bytes } = stacked;
+        bytes.is_multiple_of(stride).then_some(Offset { first, stride: bytes / stride })
+    }
+}
+
+/// Bytes of an element of an array in a buffer.
+fn element_bytes(reflection: &Reflection, name: &str) -> Option<u32> {
+    let module = &reflection.module;
+    let found = module.global_variables.iter().find(|v| v.1.name.as_deref() == Some(name));
+    match module.types[found?.1.ty].inner {
+        naga::TypeInner::Array { stride, .. } => Some(stride),
+        _ => None,
     }
 }
 
@@ -245,13 +395,8 @@ fn type_of<'t, 'a>(tokens: &'t [Token<'a>], name: &str) -> &'t [Token<'a>] {
 }
 
 impl Whole {
-    fn phase(
-        &mut self,
-        i: usize,
-        phase: &Phase<'_>,
-        grid: Grid,
-        main: &mut String,
-    ) -> Result<(), String> {
+    /// Declares a phase. Returns what the entry point does for it.
+    fn phase(&mut self, place: usize, phase: &Phase<'_>, grid: Grid) -> Result<String, String> {
         let parsed = Parsed::new(phase.text);
         let reached = parsed.reached(phase.entry);
         let Some(entry) = parsed.declared.get(phase.entry).filter(|d| d.is_entry) else {
@@ -260,12 +405,12 @@ impl Whole {
         for d in declarations(&parsed.tokens).iter().filter(|d| d.name.is_empty()) {
             if matches!(d.kind, "enable" | "requires") {
                 let tokens = parsed.tokens(d);
-                self.directives.insert(parsed.renamed(tokens, &HashMap::new(), false));
+                self.directives.insert(parsed.renamed(tokens, &Names::default(), false));
             }
         }
-        let prefix = prefix(i);
-        let mut names: HashMap<&str, String> =
-            reached.iter().map(|name| (*name, format!("{prefix}{name}"))).collect();
+        let prefix = prefix(self.phases.len());
+        let own = reached.iter().map(|name| (*name, format!("{prefix}{name}")));
+        let mut names = Names { of: own.collect(), ..Names::default() };
         let kept: Vec<&Declaration<'_>> = parsed
             .order
             .iter()
@@ -274,6 +419,7 @@ impl Whole {
             .collect();
         let mut slots: HashMap<String, usize> = HashMap::new();
         let mut resets = String::new();
+        let mut offsets = HashMap::new();
         // Buffers and shared memory first: what follows uses their names.
         for d in kept.iter().filter(|d| d.kind == "var" && d.is_binding) {
             let buffer = phase.buffers.get(d.name);
@@ -289,25 +435,51 @@ impl Whole {
                 self.bindings.push((ty, buffer));
                 self.bindings.len() - 1
             });
-            names.insert(d.name, variable(at));
+            names.of.insert(d.name, variable(at));
+            if let Some(stacked) = phase.stacked.get(d.name) {
+                let others = kept.iter().filter(|other| other.name != d.name);
+                let offset = others.fold(phase.offset(d.name, *stacked), |offset, other| {
+                    offset.filter(|_| parsed.only_indexed(parsed.tokens(other), d.name))
+                });
+                let offset = offset.ok_or_else(|| {
+                    let Phase { label, .. } = phase;
+                    format!("{label}: {} cannot have a tensor a layer in one buffer", d.name)
+                })?;
+                names.offsets.insert(d.name, offset.of("run_layer"));
+                offsets.insert(d.name.to_owned(), offset);
+            }
         }
         let space = |d: &Declaration<'_>| parsed.tokens(d).get(2).map_or("", |t| t.text);
         for d in kept.iter().filter(|d| d.kind == "var" && space(d) == "workgroup") {
             let ty = type_of(parsed.tokens(d), d.name);
             let Some((element, length)) = self.pooled(&parsed, ty, &names) else { continue };
             let slot = slots.entry(element.clone()).or_default();
-            names.insert(d.name, shared(&element, *slot));
+            names.of.insert(d.name, shared(&element, *slot));
             self.pool.entry((element, *slot)).or_default().push(length);
             *slot += 1;
         }
-        let shared = kept.iter().filter(|d| d.kind == "var" && !names[d.name].starts_with(&prefix));
+        let is_shared = |d: &Declaration<'_>| !names.of[d.name].starts_with(&prefix);
+        let shared = kept.iter().filter(|d| d.kind == "var" && is_shared(d));
+        let Phase { groups, label, .. } = phase;
+        let _ = writeln!(self.declarations, "\n// Phase {}: {label}.", self.phases.len());
         self.phases.push(JoinedPhase {
-            label: phase.label.clone(),
-            function: names[phase.entry].clone(),
-            names: shared.map(|d| (d.name.to_owned(), names[d.name].clone())).collect(),
+            place,
+            label: label.clone(),
+            function: names.of[phase.entry].clone(),
+            names: shared.map(|d| (d.name.to_owned(), names.of[d.name].clone())).collect(),
+            offsets,
             renews: phase.renews,
         });
-        let _ = writeln!(self.declarations, "\n// Phase {i}: {}.", phase.label);
+        let has_wait = place > 0 || self.layers > 1;
+        let wait = match has_wait {
+            true => {
+                let counter = counter(place, self.places);
+                format!("{}run_await({counter}u);", self.prefetches.call(place))
+            }
+            false => String::new(),
+        };
+        let waits_inside = reached.contains(AWAIT) && *groups <= grid.groups;
+        let mut code = String::new();
         for d in kept {
             let tokens = parsed.tokens(d);
             let source = |tokens| parsed.renamed(tokens, &names, d.kind == "struct");
@@ -316,42 +488,35 @@ impl Whole {
                     let ty = type_of(tokens, d.name).first().map_or("", |t| t.text);
                     let value = match phase.constants.get(d.name) {
                         Some(value) => literal(ty, *value)
-                            .ok_or_else(|| format!("{}: {} is a {ty}", phase.label, d.name))?,
+                            .ok_or_else(|| format!("{label}: {} is a {ty}", d.name))?,
                         None => value_of(tokens)
                             .map(source)
-                            .ok_or_else(|| format!("{}: {} has no value", phase.label, d.name))?,
+                            .ok_or_else(|| format!("{label}: {} has no value", d.name))?,
                     };
                     let of =
                         if ty.is_empty() || ty == "=" { String::new() } else { format!(": {ty}") };
-                    let name = &names[d.name];
+                    let name = &names.of[d.name];
                     let _ = writeln!(self.declarations, "const {name}{of} = {value};");
                 }
                 "var" if d.is_binding => {}
-                "var" if space(d) == "workgroup" && !names[d.name].starts_with(&prefix) => {}
+                "var" if space(d) == "workgroup" && is_shared(d) => {}
                 "var" => {
                     if space(d) == "private" {
                         let value = match value_of(tokens) {
                             Some(value) => source(value),
                             None => format!("{}()", source(type_of(tokens, d.name))),
                         };
-                        let _ = write!(resets, " {} = {value};", names[d.name]);
+                        let _ = write!(resets, " {} = {value};", names.of[d.name]);
                     }
                     let _ = writeln!(self.declarations, "{}", source(tokens));
                 }
                 "fn" if d.is_entry => {
                     let (text, arguments) = self.entry(&parsed, entry, &names, phase)?;
                     let _ = writeln!(self.declarations, "{text}");
-                    let Phase { groups, label, .. } = phase;
-                    let call = format!("{}({arguments});", names[d.name]);
-                    let _ = writeln!(main, "    // {label}");
-                    let waits_inside = names.contains_key(AWAIT) && *groups <= grid.groups;
-                    let counter = STRIDE * i;
-                    let wait = format!("{}run_await({counter}u);", self.prefetches.call(i));
-                    if i > 0 {
-                        let _ = writeln!(main, "    run_arrive({counter}u);");
-                    }
-                    if i > 0 && !waits_inside {
-                        let _ = writeln!(main, "    {wait}");
+                    let call = format!("{}({arguments});", names.of[d.name]);
+                    let _ = writeln!(code, "    // {label}");
+                    if has_wait && !waits_inside {
+                        let _ = writeln!(code, "    {wait}");
                     }
                     // A loop only where it goes round: others stay straight code.
                     let begin = match *groups {
@@ -362,33 +527,27 @@ impl Whole {
                         all if all == grid.groups => "{\n        let place = group;".to_owned(),
                         few => format!("if (group < {few}u) {{\n        let place = group;"),
                     };
-                    let idle = match i > 0 && waits_inside && *groups < grid.groups {
+                    let idle = match has_wait && waits_inside && *groups < grid.groups {
                         true => format!(" else {{ {wait} }}"),
                         false => String::new(),
                     };
                     let _ = writeln!(
-                        main,
+                        code,
                         "    {begin}\n        \
                          let run_place = vec3<u32>(place, 0u, 0u);\n        \
                          let run_places = vec3<u32>({groups}u, 1u, 1u);\n       {resets} {call}\n    }}{idle}"
                     );
                 }
                 "fn" if d.name == AWAIT => {
-                    let waits = i > 0 && phase.groups <= grid.groups;
-                    let body = match waits {
-                        true => {
-                            format!("{}run_await({}u);", self.prefetches.call(i), STRIDE * i)
-                        }
-                        false => String::new(),
-                    };
-                    let _ = writeln!(self.declarations, "fn {}() {{ {body} }}", names[d.name]);
+                    let body = if waits_inside { wait.as_str() } else { "" };
+                    let _ = writeln!(self.declarations, "fn {}() {{ {body} }}", names.of[d.name]);
                 }
                 _ => {
                     let _ = writeln!(self.declarations, "{}", source(tokens));
                 }
             }
         }
-        Ok(())
+        Ok(code)
     }
 
     /// Element type and length of an array that phases may share: one whose type is no phase's own.
@@ -396,7 +555,7 @@ impl Whole {
         &self,
         parsed: &Parsed<'_>,
         ty: &[Token<'_>],
-        names: &HashMap<&str, String>,
+        names: &Names<'_>,
     ) -> Option<(String, String)> {
         if ty.first()?.text != "array" || ty.len() < 6 {
             return None;
@@ -427,7 +586,7 @@ impl Whole {
         }
         let length: Vec<&str> = inside[comma + 1..].iter().map(|t| t.text).collect();
         let length = length.into_iter().filter(|t| *t != ",");
-        let length = length.map(|t| names.get(t).cloned().unwrap_or_else(|| t.to_owned()));
+        let length = length.map(|t| names.of.get(t).cloned().unwrap_or_else(|| t.to_owned()));
         Some((element, length.collect::<Vec<_>>().join(" ")))
     }
 
@@ -436,7 +595,7 @@ impl Whole {
         &self,
         parsed: &Parsed<'_>,
         entry: &Declaration<'_>,
-        names: &HashMap<&str, String>,
+        names: &Names<'_>,
         phase: &Phase<'_>,
     ) -> Result<(String, String), String> {
         let tokens = parsed.tokens(entry);
@@ -454,7 +613,7 @@ impl Whole {
             };
             let ty = tokens[i + 7..open].iter().take_while(|t| !matches!(t.text, "@" | ")" | ","));
             let ty: String = ty.map(|t| t.text).collect();
-            let name = names.get(name.text).cloned().unwrap_or_else(|| name.text.to_owned());
+            let name = names.of.get(name.text).cloned().unwrap_or_else(|| name.text.to_owned());
             parameters.push(format!("{name}: {ty}"));
             arguments.push(match builtin.text {
                 "workgroup_id" => "run_place",
@@ -470,7 +629,7 @@ impl Whole {
             });
         }
         let body = parsed.renamed(&tokens[open..], names, false);
-        let text = format!("fn {}({}) {body}", names[entry.name], parameters.join(", "));
+        let text = format!("fn {}({}) {body}", names.of[entry.name], parameters.join(", "));
         Ok((text, arguments.join(", ")))
     }
 
@@ -524,14 +683,25 @@ impl Whole {
             }
         }
         let (begin, end) = (self.prefetches.begin(), self.prefetches.end());
+        let is_loop = self.layers > 1;
+        let round = match is_loop {
+            true => {
+                text.push_str("\nvar<private> run_layer: u32;\n");
+                let layers = self.layers;
+                format!(
+                    "    for (var layer = 0u; layer < {layers}u; layer++) {{\n    run_layer = layer;\n{main}    }}\n"
+                )
+            }
+            false => main.to_owned(),
+        };
         let _ = write!(
             text,
             "\n@compute @workgroup_size(RUN_INVOCATIONS)\nfn {ENTRY}(\n    \
              @builtin(workgroup_id) run_group: vec3<u32>,\n    \
              @builtin(local_invocation_index) lid: u32,\n{parameters}) {{\n    \
-             let group = run_group.x;\n    run_lid = lid;\n{begin}{main}{end}}}\n"
+             let group = run_group.x;\n    run_lid = lid;\n{begin}{round}{end}}}\n"
         );
-        Joined { text, buffers, phases: self.phases }
+        Joined { text, buffers, phases: self.phases, is_loop }
     }
 }
 

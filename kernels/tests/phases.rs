@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lathe_kernels::phases::{self, Grid, Phase};
+use lathe_kernels::phases::{self, Grid, Joined, Phase, Place};
 use lathe_kernels::{Capabilities, Constants, ReflectError, Reflection, Shape};
 
 /// A large GPU with subgroups of 32.
@@ -93,12 +93,19 @@ impl Stages {
                 early: false,
                 renews: s.renews,
                 weight_bytes: 1 << 20,
+                stacked: BTreeMap::new(),
             })
             .collect()
     }
 }
 
-const GRID: Grid = Grid { groups: 128, invocations: 256, prefetch: 2 };
+const GRID: Grid = Grid { groups: 128, invocations: 256, prefetch: 2, layers: u32::MAX };
+
+/// Phases of one layer.
+fn join(phases: &[Phase<'_>], grid: Grid) -> Result<Joined, ReflectError> {
+    let places: Vec<_> = phases.iter().cloned().map(Place::of).collect();
+    phases::join(&places, 1, grid)
+}
 
 fn benchmarked(kernel: &'static lathe_kernels::Kernel) -> Vec<Shape> {
     kernel.bench().into_iter().map(|problem| problem.shape).collect()
@@ -115,7 +122,7 @@ fn every_phase_joins_with_the_next() {
     }
     for pair in phases.windows(2) {
         let shown = format!("{} and {}", pair[0].label, pair[1].label);
-        let joined = phases::join(pair, GRID).unwrap_or_else(|e| panic!("{shown}: {e}"));
+        let joined = join(pair, GRID).unwrap_or_else(|e| panic!("{shown}: {e}"));
         // Each keeps the rule of what may be done ahead of a wait.
         let reflection =
             joined.reflected().unwrap_or_else(|e| panic!("{shown}: {e}\n{}", joined.text));
@@ -166,9 +173,10 @@ fn a_buffer_between_phases_is_written_in_both() {
         early: false,
         renews: &[],
         weight_bytes: 0,
+        stacked: BTreeMap::new(),
     };
-    let grid = Grid { groups: 2, invocations: 32, prefetch: 0 };
-    let joined = phases::join(&[phase(0, 1, 2), phase(1, 2, 1)], grid).unwrap();
+    let grid = Grid { groups: 2, invocations: 32, prefetch: 0, layers: u32::MAX };
+    let joined = join(&[phase(0, 1, 2), phase(1, 2, 1)], grid).unwrap();
     assert_eq!(joined.buffers.iter().map(|b| b.1).collect::<Vec<_>>(), [0, 1, 2]);
     let declared = |i: usize| joined.text.lines().find(|l| l.contains(&format!("_{i}:"))).unwrap();
     assert!(declared(0).contains("<storage, read>"), "{}", joined.text);
@@ -178,10 +186,10 @@ fn a_buffer_between_phases_is_written_in_both() {
     assert_eq!(joined.text.matches("var<workgroup>").count(), 1, "{}", joined.text);
     assert!(joined.reflected().is_ok());
 
-    let error = |phases: &[Phase<'_>], grid| phases::join(phases, grid).unwrap_err().to_string();
-    let wide = Grid { groups: 2, invocations: 64, prefetch: 0 };
+    let error = |phases: &[Phase<'_>], grid| join(phases, grid).unwrap_err().to_string();
+    let wide = Grid { groups: 2, invocations: 64, prefetch: 0, layers: u32::MAX };
     assert!(error(&[phase(0, 1, 1)], wide).contains("workgroups of 32 among those of 64"));
-    let three = Grid { groups: 3, invocations: 32, prefetch: 0 };
+    let three = Grid { groups: 3, invocations: 32, prefetch: 0, layers: u32::MAX };
     assert!(error(&[phase(0, 1, 1)], three).contains("no power of two"));
     let many: Vec<_> = (0..phases::MOST_WAITS + 2).map(|_| phase(0, 1, 1)).collect();
     assert!(error(&many, grid).contains("at most"));
@@ -217,11 +225,12 @@ fn waits_prefetch_the_next_weights() {
         early: false,
         renews: &[],
         weight_bytes: 1024 * granules + 1023,
+        stacked: BTreeMap::new(),
     };
     // Two workgroups, each with one team that does not poll: a round is two granules.
-    let grid = |prefetch| Grid { groups: 2, invocations: 64, prefetch };
+    let grid = |prefetch| Grid { groups: 2, invocations: 64, prefetch, layers: u32::MAX };
     let phases = [phase(0, 2, 9), phase(0, 3, 3), phase(1, 4, 7)];
-    let joined = phases::join(&phases, grid(3)).unwrap();
+    let joined = join(&phases, grid(3)).unwrap();
     assert!(joined.reflected().is_ok(), "{}", joined.text);
     let brought = |text: &str, wait: usize| -> Vec<String> {
         let name = format!("fn run_prefetch_{wait}()");
@@ -247,18 +256,18 @@ fn waits_prefetch_the_next_weights() {
     assert!(joined.text.trim_end().ends_with("run_seen();\n}"), "{}", joined.text);
     assert!(joined.text.contains("if ((run_seen_0 ^ run_seen_1 ^ run_seen_2) == "));
     // With one load a wait two granules of seven: every third and a half.
-    let joined = phases::join(&phases, grid(1)).unwrap();
+    let joined = join(&phases, grid(1)).unwrap();
     assert_eq!(
         brought(&joined.text, 1),
         ["run_buffer_2[min(u32(f32(at + 0u) * 1.5f), 2u) * 256u + lane * 8u];"]
     );
     assert!(brought(&joined.text, 2)[0].contains("f32(at + 0u) * 3.5f"), "{}", joined.text);
     // None where nobody asks, where the weights are what an earlier phase writes, or are no words.
-    assert!(!phases::join(&phases, grid(0)).unwrap().text.contains("run_prefetch"));
+    assert!(!join(&phases, grid(0)).unwrap().text.contains("run_prefetch"));
     let made = [phase(0, 2, 9), phase(0, 1, 3)];
-    assert!(!phases::join(&made, grid(3)).unwrap().text.contains("run_prefetch"));
+    assert!(!join(&made, grid(3)).unwrap().text.contains("run_prefetch"));
     let early = [phase(0, 2, 9), Phase { early: true, ..phase(0, 3, 3) }];
-    assert!(!phases::join(&early, grid(3)).unwrap().text.contains("run_prefetch"));
+    assert!(!join(&early, grid(3)).unwrap().text.contains("run_prefetch"));
 }
 
 /// A phase that writes `y`, and one behind it that reads it as `x`, with `body` in its entry point.
@@ -315,14 +324,15 @@ impl Pair {
             early: false,
             renews,
             weight_bytes: 0,
+            stacked: BTreeMap::new(),
         };
-        let grid = Grid { groups: 2, invocations: 32, prefetch: 0 };
+        let grid = Grid { groups: 2, invocations: 32, prefetch: 0, layers: u32::MAX };
         let buffers = BTreeMap::from([("w", 0), ("x", 1), ("z", 2), ("counter", 3)]);
         let phases = [
             phase(0, "writes, writer", self.writer, 2, BTreeMap::from([("y", 1)])),
             phase(1, "reads, reader", &self.reader, groups, buffers),
         ];
-        let joined = phases::join(&phases, grid).unwrap();
+        let joined = join(&phases, grid).unwrap();
         match joined.reflected() {
             Ok(_) => Ok(()),
             Err(ReflectError::Link(reason)) => Err(reason),
@@ -465,8 +475,9 @@ fn a_built_in_phase_that_waits_too_late_is_refused() {
             // What a product is added to is loaded too early as well, and is not meant.
             renews: &["y"],
             weight_bytes: 0,
+            stacked: BTreeMap::new(),
         };
-        let joined = phases::join(&[phase(1, 0), phase(2, 1)], GRID).unwrap();
+        let joined = join(&[phase(1, 0), phase(2, 1)], GRID).unwrap();
         joined.reflected().map(|_| ()).map_err(|e| e.to_string())
     };
     assert_eq!(said(stage.text), Ok(()));

@@ -5,6 +5,7 @@ mod content;
 mod op_timer;
 mod stream;
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +18,7 @@ use crate::gpu::{Block, Gpu, Pipeline, Pipelines, Policy, Slot};
 use crate::plan::PlannedStage;
 use crate::plan::memory::Memory;
 use crate::plan::recording::{Content, Op, Part, Recording, Tensor, TensorId};
-use crate::plan::run::Run;
+use crate::plan::run::{Bound, Run};
 
 use content::{alike, fill};
 pub use op_timer::{OpTimer, TimedStep};
@@ -65,9 +66,13 @@ impl GpuExecutor {
         let begun = Instant::now();
         let total = recording.device_bytes();
         let mut done = 0;
+        let mut stacked = stacked(&gpu, &recording, |_| true)?;
         let mut blocks = Vec::with_capacity(recording.tensors.len());
-        for tensor in &recording.tensors {
-            let block = Block::new(&gpu, &tensor.name, tensor.content.device_bytes(), policy)?;
+        for (i, tensor) in recording.tensors.iter().enumerate() {
+            let block = match stacked.remove(&TensorId(i)) {
+                Some(block) => block,
+                None => Block::new(&gpu, &tensor.name, tensor.content.device_bytes(), policy)?,
+            };
             let mut written = done;
             let mut on = |bytes| {
                 written += bytes;
@@ -118,24 +123,39 @@ impl GpuExecutor {
         recording: Arc<Recording>,
         policy: Policy,
     ) -> Result<Self> {
-        let shared = |tensor: &Tensor| {
+        let same = |tensor: &Tensor| {
             let same = self.recording.tensors.iter().position(|t| {
                 let own = matches!(tensor.content, Content::Uniform(_));
                 !own && t.name == tensor.name && alike(&t.content, &tensor.content)
             });
             same.map(|i| &self.blocks[i])
         };
-        let own = Memory::of_those(&recording, |tensor| shared(tensor).is_none());
+        let mut shared: Vec<_> = recording.tensors.iter().map(same).collect();
+        for stack in &recording.stacks {
+            let first = shared[stack.tensors[0].0];
+            let lies = |(i, tensor): (u64, &TensorId)| {
+                let (block, first) = (shared[tensor.0]?, first?);
+                block.follows(first, i * stack.stride).then_some(())
+            };
+            // A stack is one buffer: shared as a whole or not at all.
+            if (0..).zip(&stack.tensors).any(|tensor| lies(tensor).is_none()) {
+                stack.tensors.iter().for_each(|tensor| shared[tensor.0] = None);
+            }
+        }
+        let own = Memory::of_those(&recording, |tensor| shared[tensor.0].is_none());
         self.gpu.admit(&recording, &own)?;
-        let blocks = recording
-            .tensors
-            .iter()
-            .map(|tensor| {
-                if let Some(block) = shared(tensor) {
+        let mut stacked = stacked(&self.gpu, &recording, |tensor| shared[tensor.0].is_none())?;
+        let tensors = recording.tensors.iter().enumerate();
+        let blocks = tensors
+            .map(|(i, tensor)| {
+                if let Some(block) = shared[i] {
                     return Ok(Arc::clone(block));
                 }
                 let bytes = tensor.content.device_bytes();
-                let block = Block::new(&self.gpu, &tensor.name, bytes, policy)?;
+                let block = match stacked.remove(&TensorId(i)) {
+                    Some(block) => block,
+                    None => Block::new(&self.gpu, &tensor.name, bytes, policy)?,
+                };
                 self.gpu.caught(|| fill(&self.gpu, &block, &tensor.content, &mut |_| {}))?;
                 Ok(Arc::new(block))
             })
@@ -149,7 +169,7 @@ impl GpuExecutor {
         recording: Arc<Recording>,
         blocks: Vec<Arc<Block>>,
     ) -> Result<Self> {
-        let dispatches = prepared(&gpu, pipelines, &recording.ops, &recording.runs, &blocks)?;
+        let dispatches = prepared(&gpu, pipelines, &recording, &recording.ops, true, &blocks)?;
         let tail = dispatches.partition_point(|d| d.op < recording.tail);
         let chunks = recording.chunks.iter().map(|_| None).collect();
         let pipelines = pipelines.clone();
@@ -220,7 +240,7 @@ impl GpuExecutor {
 
     /// Words whose first says how many waits of runs gave up.
     fn gave_up(&self) -> Option<&Block> {
-        self.recording.runs.first().map(|run| self.block(run.arrivals()))
+        self.recording.runs.first().map(|run| self.block(run.arrivals))
     }
 
     /// An error where workgroups of a run gave up waiting for others; `waits` gave up. Its counters
@@ -244,7 +264,7 @@ impl GpuExecutor {
 
     /// Bytes of device memory held.
     pub fn device_bytes(&self) -> u64 {
-        self.blocks.iter().map(|b| b.buffer.size()).sum()
+        self.blocks.iter().map(|b| b.size()).sum()
     }
 
     /// The content of a tensor as `f32`s.
@@ -254,24 +274,44 @@ impl GpuExecutor {
     }
 }
 
-/// Pipelines and bind groups of operations, some of which are runs.
+/// Memory of those stacks whose tensors have none yet.
+fn stacked(
+    gpu: &Gpu,
+    recording: &Recording,
+    is_own: impl Fn(TensorId) -> bool,
+) -> Result<HashMap<TensorId, Block>> {
+    let mut blocks = HashMap::new();
+    for stack in recording.stacks.iter().filter(|stack| is_own(stack.tensors[0])) {
+        let Tensor { name, content } = &recording.tensors[stack.tensors[0].0];
+        let (bytes, count) = (content.device_bytes(), stack.tensors.len());
+        let name = format!("{name} and those of {} layers more", count - 1);
+        let own = Block::stacked(gpu, &name, bytes, stack.stride, count)?;
+        blocks.extend(stack.tensors.iter().copied().zip(own));
+    }
+    Ok(blocks)
+}
+
+/// Pipelines and bind groups of operations, some of which may be the recording's runs.
 fn prepared(
     gpu: &Gpu,
     pipelines: &Pipelines,
+    recording: &Recording,
     ops: &[Op],
-    runs: &[Run],
+    has_runs: bool,
     blocks: &[Arc<Block>],
 ) -> Result<Vec<Dispatch>> {
     let mut dispatches = Vec::new();
+    let runs: &[Run] = if has_runs { &recording.runs } else { &[] };
     let mut runs = runs.iter().peekable();
+    let block = |tensor: TensorId| blocks[tensor.0].binding();
     let mut index = 0;
     while let Some(op) = ops.get(index) {
-        let of = |name: &str, layout: &Pipeline, tensor: &dyn Fn(&str) -> TensorId| {
+        let of = |name: &str, layout: &Pipeline, bound: &BoundTo<'_>| {
             let group = |(group, layout_of): (usize, &wgpu::BindGroupLayout)| {
                 let own = layout.bindings.iter().filter(|slot| slot.group as usize == group);
                 let entry = |slot: &Slot| wgpu::BindGroupEntry {
                     binding: slot.binding,
-                    resource: wgpu::BindingResource::Buffer(blocks[tensor(&slot.name).0].binding()),
+                    resource: wgpu::BindingResource::Buffer(bound(&slot.name)),
                 };
                 let entries: Vec<_> = own.map(entry).collect();
                 gpu.scoped(name, |device| {
@@ -286,7 +326,14 @@ fn prepared(
         };
         if let Some(run) = runs.next_if(|run| run.ops.start == index) {
             let pipeline = pipelines.of_run(gpu, run)?;
-            let bind_groups = of(&op.label.to_string(), &pipeline, &|name| run.tensor(name))?;
+            let bound = |name: &str| match *run.bound(name) {
+                Bound::Tensor(tensor) => block(tensor),
+                Bound::Stack(stack) => {
+                    let stack = &recording.stacks[stack];
+                    blocks[stack.tensors[0].0].binding_of(stack.bytes())
+                }
+            };
+            let bind_groups = of(&op.label.to_string(), &pipeline, &bound)?;
             dispatches.push(Dispatch {
                 op: index,
                 pipeline,
@@ -298,14 +345,17 @@ fn prepared(
         }
         for (stage, pipeline) in op.plan.stages.iter().zip(pipelines.of(gpu, &op.plan)?) {
             check_declared(op, stage, blocks)?;
-            let tensor = |name: &str| op.tensor(op.plan.code(stage).binding(name));
-            let bind_groups = of(&op.label.to_string(), &pipeline, &tensor)?;
+            let bound = |name: &str| block(op.tensor(op.plan.code(stage).binding(name)));
+            let bind_groups = of(&op.label.to_string(), &pipeline, &bound)?;
             dispatches.push(Dispatch { op: index, pipeline, bind_groups, groups: stage.groups });
         }
         index += 1;
     }
     Ok(dispatches)
 }
+
+/// The memory of a variable.
+type BoundTo<'a> = dyn Fn(&str) -> wgpu::BufferBinding<'a> + 'a;
 
 /// Whether the memory of a shape has what a text declares of it, such as an array of fixed length.
 fn check_declared(op: &Op, stage: &PlannedStage, blocks: &[Arc<Block>]) -> Result<()> {
@@ -361,7 +411,14 @@ impl Execute for GpuExecutor {
             let Part::Chunk(index) = *part else { continue };
             if self.chunks[index].is_none() {
                 let ops = &self.recording.chunks[index].ops;
-                let dispatches = prepared(&self.gpu, &self.pipelines, ops, &[], &self.blocks)?;
+                let dispatches = prepared(
+                    &self.gpu,
+                    &self.pipelines,
+                    &self.recording,
+                    ops,
+                    false,
+                    &self.blocks,
+                )?;
                 self.chunks[index] = Some(dispatches);
             }
         }

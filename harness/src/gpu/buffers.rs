@@ -91,16 +91,46 @@ pub enum Policy {
 /// A tensor's device memory.
 #[derive(Debug)]
 pub struct Block {
-    /// The buffer.
+    /// The buffer, which other tensors may lie in as well.
     pub buffer: wgpu::Buffer,
     /// Bytes of content.
     pub bytes: u64,
     policy: Policy,
+    /// Where in the buffer what is its own begins.
+    at: u64,
 }
 
 impl Block {
     /// Allocates a tensor. Zero bytes still make a bindable block.
     pub fn new(gpu: &Gpu, name: &str, bytes: u64, policy: Policy) -> Result<Self> {
+        let buffer = Self::allocate(gpu, name, bytes, policy)?;
+        let block = Self { buffer, bytes, policy, at: 0 };
+        if policy == Policy::Guarded {
+            gpu.caught(|| block.poison(gpu))?;
+        }
+        Ok(block)
+    }
+
+    /// Blocks of one buffer, each so many bytes from the one before.
+    pub fn stacked(
+        gpu: &Gpu,
+        name: &str,
+        bytes: u64,
+        stride: u64,
+        count: usize,
+    ) -> Result<Vec<Self>> {
+        let policy = Policy::Plain;
+        let buffer = Self::allocate(gpu, name, stride * count as u64, policy)?;
+        let at = (0..count as u64).map(|i| i * stride);
+        Ok(at.map(|at| Self { buffer: buffer.clone(), bytes, policy, at }).collect())
+    }
+
+    /// Whether it lies so many bytes behind another's begin, in the same buffer.
+    pub fn follows(&self, first: &Self, bytes: u64) -> bool {
+        self.buffer == first.buffer && self.at == first.at + bytes
+    }
+
+    fn allocate(gpu: &Gpu, name: &str, bytes: u64, policy: Policy) -> Result<wgpu::Buffer> {
         let bound = padded(bytes);
         let size = bound + 2 * guard(policy);
         let refuse = |reason: String| Error::Unavailable {
@@ -120,7 +150,7 @@ impl Block {
                 gpu.adapter.max_buffer_bytes
             )));
         }
-        let buffer = gpu.scoped(&format!("tensor {name} of {size} bytes"), |device| {
+        gpu.scoped(&format!("tensor {name} of {size} bytes"), |device| {
             device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some(name),
                 size,
@@ -130,12 +160,12 @@ impl Block {
                     | wgpu::BufferUsages::COPY_DST,
                 mapped_at_creation: false,
             })
-        })?;
-        let block = Self { buffer, bytes, policy };
-        if policy == Policy::Guarded {
-            gpu.caught(|| block.poison(gpu))?;
-        }
-        Ok(block)
+        })
+    }
+
+    /// Bytes that it takes: content, padding and guards.
+    pub fn size(&self) -> u64 {
+        padded(self.bytes) + 2 * guard(self.policy)
     }
 
     /// Fills content, padding and guards with [`poison`].
@@ -147,10 +177,10 @@ impl Block {
 
     /// The same as a command.
     pub(crate) fn encode_poison(&self, gpu: &Gpu, encoder: &mut wgpu::CommandEncoder) {
-        let (from, size) = (gpu.poison(), self.buffer.size());
+        let (from, size) = (gpu.poison(), self.size());
         for at in (0..size).step_by(POISON_BYTES as usize) {
             let bytes = POISON_BYTES.min(size - at);
-            encoder.copy_buffer_to_buffer(from, 0, &self.buffer, at, bytes);
+            encoder.copy_buffer_to_buffer(from, 0, &self.buffer, self.at + at, bytes);
         }
     }
 
@@ -164,7 +194,7 @@ impl Block {
         let copy = Self::new(gpu, name, self.bytes, Policy::Plain)?;
         gpu.caught(|| {
             let mut encoder = gpu.device.create_command_encoder(&Default::default());
-            let (from, rest) = (guard(self.policy), padded(self.bytes) - by);
+            let (from, rest) = (self.offset(), padded(self.bytes) - by);
             // What pads the end is nobody's.
             let last = self.bytes.next_multiple_of(4) - by;
             encoder.copy_buffer_to_buffer(&self.buffer, from, &copy.buffer, by, rest);
@@ -177,14 +207,14 @@ impl Block {
     /// Writes another block of the same size over this one, as a command.
     pub(crate) fn encode_copy(&self, from: &Self, encoder: &mut wgpu::CommandEncoder) {
         let bytes = padded(self.bytes).min(padded(from.bytes));
-        let (source, target) = (guard(from.policy), guard(self.policy));
+        let (source, target) = (from.offset(), self.offset());
         encoder.copy_buffer_to_buffer(&from.buffer, source, &self.buffer, target, bytes);
     }
 
     /// Writes content from its byte `offset` on. Offset and length are multiples of 4.
     pub fn write(&self, gpu: &Gpu, offset: u64, data: &[u8]) {
         assert!(offset + data.len() as u64 <= padded(self.bytes), "write past the tensor");
-        self.upload(gpu, guard(self.policy) + offset, data);
+        self.upload(gpu, self.offset() + offset, data);
     }
 
     fn upload(&self, gpu: &Gpu, offset: u64, data: &[u8]) {
@@ -200,19 +230,24 @@ impl Block {
     pub fn binding(&self) -> wgpu::BufferBinding<'_> {
         wgpu::BufferBinding {
             buffer: &self.buffer,
-            offset: guard(self.policy),
+            offset: self.offset(),
             size: std::num::NonZeroU64::new(padded(self.bytes)),
         }
     }
 
+    /// What a bind group binds of all tensors that lie in a buffer from this one on.
+    pub fn binding_of(&self, bytes: u64) -> wgpu::BufferBinding<'_> {
+        wgpu::BufferBinding { size: std::num::NonZeroU64::new(bytes), ..self.binding() }
+    }
+
     /// Where the content starts in the buffer.
     pub fn offset(&self) -> u64 {
-        guard(self.policy)
+        self.at + guard(self.policy)
     }
 
     /// Reads the content back.
     pub fn read(&self, gpu: &Gpu) -> Result<Vec<u8>> {
-        let mut bytes = gpu.read(&self.buffer, guard(self.policy), padded(self.bytes))?;
+        let mut bytes = gpu.read(&self.buffer, self.offset(), padded(self.bytes))?;
         bytes.truncate(self.bytes as usize);
         Ok(bytes)
     }
@@ -220,7 +255,7 @@ impl Block {
     /// Reads a guarded block back: the content, and the byte offset (relative to the content's
     /// start) of the first word outside it that is no longer poison.
     pub fn read_guarded(&self, gpu: &Gpu) -> Result<(Vec<u8>, Option<i64>)> {
-        let all = gpu.read(&self.buffer, 0, self.buffer.size())?;
+        let all = gpu.read(&self.buffer, self.at, self.size())?;
         let (start, end) = (GUARD_BYTES as usize, GUARD_BYTES as usize + self.bytes as usize);
         let poison = poison().to_le_bytes();
         let touched = (0..all.len())

@@ -56,12 +56,11 @@ impl Gpu {
         }
         let mut reason = String::new();
         for groups in GROUPS {
-            let largest =
-                Grid { groups: 2 * groups, invocations: self.caps.invocations, prefetch: 0 };
+            let grid =
+                Grid { groups, invocations: INVOCATIONS, prefetch: PREFETCH, layers: u32::MAX };
+            let largest = Grid { groups: 2 * groups, invocations: self.caps.invocations, ..grid };
             match self.waits(largest, ROUNDS)? {
-                None => {
-                    return Ok(Ok(Grid { groups, invocations: INVOCATIONS, prefetch: PREFETCH }));
-                }
+                None => return Ok(Ok(grid)),
                 Some(fault) => reason = fault,
             }
         }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::data::bytes;
 
-use super::recording::{Content, Op, Recording, Tensor, TensorId};
+use super::recording::{Content, Op, Recording, TensorId};
 
 /// Bytes of one upload, and of the staging memory it takes.
 pub const UPLOAD_BYTES: u64 = 16 << 20;
@@ -45,7 +45,7 @@ impl Memory {
     }
 
     /// What those of its tensors take that `own` names: the others are shared.
-    pub fn of_those(recording: &Recording, own: impl Fn(&Tensor) -> bool) -> Self {
+    pub fn of_those(recording: &Recording, own: impl Fn(TensorId) -> bool) -> Self {
         let among = |ops: &mut dyn Iterator<Item = &Op>| {
             let mut used = vec![false; recording.tensors.len()];
             for op in ops {
@@ -60,7 +60,8 @@ impl Memory {
         let chunks = among(&mut recording.chunks.iter().flat_map(|chunk| &chunk.ops));
         let mut memory = Self::default();
         let mut filled = 0;
-        for (i, tensor) in recording.tensors.iter().enumerate().filter(|(_, t)| own(t)) {
+        let tensors = recording.tensors.iter().enumerate();
+        for (i, tensor) in tensors.filter(|(i, _)| own(TensorId(*i))) {
             let bytes = padded(tensor.content.device_bytes());
             let part = match &tensor.content {
                 _ if chunks[i] && !step[i] && is_worked_on(&tensor.content) => &mut memory.prompt,

@@ -13,7 +13,7 @@ use lathe_kernels::{
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::plan::layout::{KvOrder, PartLayout, WeightPart};
-use crate::plan::run::Run;
+use crate::plan::run::{Run, Stack};
 use crate::plan::weights::WeightRows;
 
 /// A tensor of a recording.
@@ -207,6 +207,8 @@ pub struct Recording {
     pub chunks: Vec<Chunk>,
     /// Operations of a step that one dispatch does, in order.
     pub runs: Vec<Run>,
+    /// Tensors that lie in one buffer.
+    pub stacks: Vec<Stack>,
 }
 
 impl Recording {

@@ -2,16 +2,20 @@
 //! wait for each other. The operations stay what they are: the CPU executor, the judge and the
 //! profiler see them one by one.
 
-use std::collections::{BTreeMap, HashMap};
+mod layers;
+
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use lathe_kernels::phases::{self, Grid, Joined, Phase};
+use lathe_kernels::phases::{self, Grid};
 use lathe_kernels::{Capabilities, Constants, ReflectError, Reflection};
 
+use crate::plan::memory::padded;
 use crate::plan::recording::{Content, Op, Recording, TensorId};
+use layers::Layers;
 
 /// Sectors that an invocation may prefetch at a wait: each is a line of WGSL.
 const MOST_PREFETCH: u32 = 64;
@@ -19,12 +23,12 @@ const MOST_PREFETCH: u32 = 64;
 /// Which steps have runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Runs {
-    /// A run a layer where the adapter has passed the test of waiting workgroups.
+    /// Layers are runs where the adapter has passed the test of waiting workgroups.
     #[default]
     Auto,
     /// None: a dispatch a stage.
     Off,
-    /// A run a layer on this grid, tested or not.
+    /// Runs on this grid, tested or not.
     Of(Grid),
     /// As `Auto` on an adapter that passed with this grid, whether it did or not: for tests of what
     /// follows where workgroups then wait in vain. On the command line `auto:GRID`.
@@ -45,11 +49,15 @@ impl FromStr for Runs {
     fn from_str(text: &str) -> Result<Self, String> {
         let grid = |text: &str| {
             let (groups, rest) = text.split_once('x')?;
+            let (rest, layers) = match rest.split_once('/') {
+                Some((rest, layers)) => (rest, layers.parse().ok().filter(|n| *n > 0)?),
+                None => (rest, u32::MAX),
+            };
             let (invocations, prefetch) = rest.split_once('+').unwrap_or((rest, "0"));
             let (groups, invocations) = (groups.parse().ok()?, invocations.parse().ok()?);
             let prefetch = prefetch.parse().ok().filter(|loads| *loads <= MOST_PREFETCH)?;
             let is_grid = u32::is_power_of_two(groups) && invocations > 0;
-            is_grid.then_some(Grid { groups, invocations, prefetch })
+            is_grid.then_some(Grid { groups, invocations, prefetch, layers })
         };
         let of = |text: &str| match text.strip_prefix("auto:") {
             Some(text) => grid(text).map(Runs::Assumed),
@@ -84,26 +92,58 @@ impl fmt::Display for Runs {
 pub struct Run {
     /// Which of the step's.
     pub ops: Range<usize>,
+    /// Layers that they are of.
+    pub layers: usize,
     /// Dispatches that they would be apart.
     pub phases: usize,
     /// Its workgroups.
     pub grid: Grid,
     /// WGSL, with what naga says of it. Equal runs share it.
     pub text: Arc<RunText>,
-    /// Tensor of each variable.
-    pub tensors: Vec<(String, TensorId)>,
+    /// What each variable is bound to.
+    pub bound: Vec<(String, Bound)>,
+    /// The words with which its workgroups wait.
+    pub arrivals: TensorId,
+}
+
+/// What a variable of a run is bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// A tensor.
+    Tensor(TensorId),
+    /// A tensor of each of some layers, in one buffer: a number among [`Recording::stacks`].
+    Stack(usize),
 }
 
 impl Run {
-    /// The words with which its workgroups wait.
-    pub fn arrivals(&self) -> TensorId {
-        self.tensor(phases::ARRIVALS)
+    /// What a variable is bound to. Panics when it is not: runs bind all that they name.
+    pub fn bound(&self, variable: &str) -> &Bound {
+        let found = self.bound.iter().find(|(name, _)| name == variable);
+        found.map_or_else(|| panic!("nothing bound to {variable}"), |(_, bound)| bound)
+    }
+}
+
+/// Tensors that lie in one buffer, so that a run finds those of each layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// In the order of the layers, all as long.
+    pub tensors: Vec<TensorId>,
+    /// Bytes from one to the next.
+    pub stride: u64,
+}
+
+/// Tensors of a stack begin at multiples of this, at which any adapter can bind them.
+const STACK_ALIGN: u64 = 256;
+
+impl Stack {
+    /// Of tensors that take so many bytes each.
+    fn new(tensors: Vec<TensorId>, bytes: u64) -> Self {
+        Self { tensors, stride: padded(bytes).next_multiple_of(STACK_ALIGN) }
     }
 
-    /// The tensor of a variable. Panics when there is none: runs bind all that they name.
-    pub fn tensor(&self, variable: &str) -> TensorId {
-        let found = self.tensors.iter().find(|(name, _)| name == variable);
-        found.map_or_else(|| panic!("nothing bound to {variable}"), |(_, tensor)| *tensor)
+    /// Of all its tensors.
+    pub fn bytes(&self) -> u64 {
+        self.stride * self.tensors.len() as u64
     }
 }
 
@@ -133,22 +173,60 @@ fn is_phase(op: &Op, grid: Grid) -> bool {
         && op.plan.stages.iter().all(|stage| linear(stage.groups) && fits(&stage.entry))
 }
 
-/// Makes the operations of each layer of a recording's step a run, as far as they follow each other
-/// and can be phases. What needs more buffers or workgroup memory than the adapter has stays apart.
+/// Makes the operations of layers that follow each other a run, as many layers as the grid says,
+/// as they have the same operations, and as have room in the adapter's bindings. What cannot be
+/// phases, or needs more buffers or workgroup memory than the adapter has, stays apart.
 ///
 /// # Errors
-/// Phases cannot be joined, one breaks the rule of runs ([`Joined::reflected`]), or naga refuses
+/// Phases cannot be joined, one breaks the rule of runs (`Joined::reflected`), or naga refuses
 /// what comes of it.
 pub fn add_runs(
     recording: &mut Recording,
     grid: Grid,
     caps: &Capabilities,
 ) -> Result<(), ReflectError> {
-    let can: Vec<bool> = recording.ops.iter().map(|op| is_phase(op, grid)).collect();
+    let mut left: &[Range<usize>] = &layers_of(recording, grid);
+    let mut arrivals = None;
+    let mut texts = HashMap::new();
+    while !left.is_empty() {
+        let (count, found) = most_layers(recording, left, grid, caps, &mut texts)?;
+        let ops = left[0].start..left[count - 1].end;
+        left = &left[count..];
+        let Some((run, names, text)) = found else { continue };
+        let numbers: Vec<Bound> = run
+            .buffers
+            .into_iter()
+            .map(|tensors| match tensors {
+                layers::Buffer::Tensor(tensor) => Bound::Tensor(tensor),
+                layers::Buffer::Stack(stack) => {
+                    recording.stacks.push(stack);
+                    Bound::Stack(recording.stacks.len() - 1)
+                }
+            })
+            .collect();
+        let bound = names.into_iter().map(|(name, i)| (name, numbers[i].clone()));
+        let mut bound: Vec<_> = bound.collect();
+        let arrivals = *arrivals.get_or_insert_with(|| {
+            recording.tensor(arrivals_name(grid), Content::Counter(phases::ARRIVAL_WORDS))
+        });
+        bound.push((phases::ARRIVALS.to_owned(), Bound::Tensor(arrivals)));
+        let phases = dispatches(recording, &ops);
+        recording.runs.push(Run { ops, layers: count, phases, grid, text, bound, arrivals });
+    }
+    Ok(())
+}
+
+/// Dispatches of some operations, where each has its own.
+fn dispatches(recording: &Recording, ops: &Range<usize>) -> usize {
+    recording.ops[ops.clone()].iter().map(|op| op.plan.stages.len()).sum()
+}
+
+/// The operations of each layer that can be a run, as far as they follow each other.
+fn layers_of(recording: &Recording, grid: Grid) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for (i, op) in recording.ops.iter().enumerate() {
         let layer = op.label.layer;
-        if layer.is_none() || !can[i] {
+        if layer.is_none() || !is_phase(op, grid) {
             continue;
         }
         match ranges.last_mut() {
@@ -158,40 +236,51 @@ pub fn add_runs(
             _ => ranges.push(i..i + 1),
         }
     }
-    let dispatches = |range: &Range<usize>| -> usize {
-        recording.ops[range.clone()].iter().map(|op| op.plan.stages.len()).sum()
-    };
-    ranges.retain(|range| (2..=phases::MOST_WAITS + 1).contains(&dispatches(range)));
-    if ranges.is_empty() {
-        return Ok(());
-    }
-    let mut arrivals = None;
-    let mut texts: HashMap<String, Arc<RunText>> = HashMap::new();
-    for range in ranges {
-        let (joined, bound) = joined(recording, range.clone(), grid)?;
-        let text = match texts.get(&joined.text) {
+    ranges.retain(|range| (2..=phases::MOST_WAITS).contains(&dispatches(recording, range)));
+    ranges
+}
+
+/// A run without its tensors: its layers, its variables with the numbers of their buffers, its text.
+type Found = (Layers, Vec<(String, usize)>, Arc<RunText>);
+
+/// How many of the first of some layers can be one run, and that run; none where one layer alone is
+/// too much for the adapter.
+fn most_layers(
+    recording: &Recording,
+    left: &[Range<usize>],
+    grid: Grid,
+    caps: &Capabilities,
+    texts: &mut HashMap<String, Arc<RunText>>,
+) -> Result<(usize, Option<Found>), ReflectError> {
+    let together = left.windows(2).take_while(|two| two[0].end == two[1].start).count() + 1;
+    let first = recording.ops[left[0].start].label;
+    for count in (1..=together.min(grid.layers as usize)).rev() {
+        let layers = match Layers::new(recording, &left[..count], caps) {
+            Ok(layers) => layers,
+            Err(reason) => {
+                tracing::info!("{count} layers from {first} on are not one run: {reason}");
+                continue;
+            }
+        };
+        let joined = layers.join(recording, grid)?;
+        let (text, buffers) = (&joined.text, &joined.buffers);
+        let text = match texts.get(text) {
             Some(text) => Arc::clone(text),
             None => {
                 let reflection = joined.reflected()?;
-                let text = Arc::new(RunText { text: joined.text.clone(), reflection });
-                texts.insert(joined.text, Arc::clone(&text));
-                text
+                let known = Arc::new(RunText { text: text.clone(), reflection });
+                texts.insert(text.clone(), Arc::clone(&known));
+                known
             }
         };
-        if let Some(reason) = too_large(&text.reflection, caps)? {
-            tracing::info!("{} stays apart: a run {reason}", recording.ops[range.start].label);
-            continue;
+        match too_large(&text.reflection, caps)? {
+            None => return Ok((count, Some((layers, buffers.clone(), text)))),
+            Some(reason) => {
+                tracing::info!("{count} layers from {first} on are not one run: it {reason}");
+            }
         }
-        let mut tensors: Vec<(String, TensorId)> =
-            joined.buffers.into_iter().map(|(name, buffer)| (name, bound[buffer])).collect();
-        let arrivals = *arrivals.get_or_insert_with(|| {
-            recording.tensor(arrivals_name(grid), Content::Counter(phases::ARRIVAL_WORDS))
-        });
-        tensors.push((phases::ARRIVALS.to_owned(), arrivals));
-        let phases = recording.ops[range.clone()].iter().map(|op| op.plan.stages.len()).sum();
-        recording.runs.push(Run { ops: range, phases, grid, text, tensors });
     }
-    Ok(())
+    Ok((1, None))
 }
 
 /// What a joined text needs that an adapter does not have.
@@ -209,45 +298,4 @@ fn too_large(text: &Reflection, caps: &Capabilities) -> Result<Option<String>, R
         )),
         _ => None,
     })
-}
-
-/// The text of some operations, and the tensors that its buffers are.
-fn joined(
-    recording: &Recording,
-    ops: Range<usize>,
-    grid: Grid,
-) -> Result<(Joined, Vec<TensorId>), ReflectError> {
-    let mut bound: Vec<TensorId> = Vec::new();
-    let mut list = Vec::new();
-    let bytes = |op: &Op| {
-        let weights = op.bindings.iter().find(|(name, _)| *name == "weights");
-        weights.map_or(0, |(_, tensor)| recording.tensors[tensor.0].content.device_bytes())
-    };
-    for op in &recording.ops[ops] {
-        let mut buffers = BTreeMap::new();
-        for buffer in &op.plan.reflection.buffers {
-            let own = op.plan.binding(&buffer.name);
-            let tensor = op.tensor(own);
-            let at = bound.iter().position(|t| *t == tensor).unwrap_or_else(|| {
-                bound.push(tensor);
-                bound.len() - 1
-            });
-            buffers.insert(buffer.name.as_str(), at);
-        }
-        for stage in &op.plan.stages {
-            list.push(Phase {
-                label: format!("{}, {}/{}", op.label.op, op.plan.kernel.name, op.plan.variant),
-                text: &op.plan.text,
-                reflection: &op.plan.reflection,
-                constants: &op.plan.constants,
-                entry: &stage.entry,
-                groups: stage.groups[0],
-                buffers: buffers.clone(),
-                early: op.plan.declared.early,
-                renews: op.plan.declared.renews,
-                weight_bytes: bytes(op),
-            });
-        }
-    }
-    Ok((phases::join(&list, grid)?, bound))
 }

@@ -40,8 +40,9 @@ pub(super) fn check(joined: &Joined, reflection: &Reflection) -> Result<(), Stri
         Some((handle, *buffer))
     };
     let numbers: HashMap<_, _> = module.global_variables.iter().filter_map(number).collect();
-    let writes = |phase: &JoinedPhase| -> HashSet<usize> {
-        let Some(function) = function(&phase.function) else { return HashSet::new() };
+    let handles: Vec<_> = joined.phases.iter().map(|phase| function(&phase.function)).collect();
+    let writes = |phase: &Option<Handle<Function>>| -> HashSet<usize> {
+        let Some(function) = *phase else { return HashSet::new() };
         let uses = &reflection.info[function];
         let written =
             |(global, _): &(&Handle<GlobalVariable>, _)| uses[**global].contains(GlobalUse::WRITE);
@@ -57,15 +58,18 @@ pub(super) fn check(joined: &Joined, reflection: &Reflection) -> Result<(), Stri
     let mut walk = Walk {
         module,
         phases: &joined.phases,
-        writes: joined.phases.iter().map(writes).collect(),
+        is_loop: joined.is_loop,
+        writes: handles.iter().map(writes).collect(),
+        functions: handles.into_iter().zip(0..).filter_map(|(f, i)| Some((f?, i))).collect(),
         numbers,
         arrives,
         awaits,
         waiting,
         at: 0,
+        in_round: false,
     };
     let main = Body { function: &entry.function, waits: false, is_main: true };
-    // Nobody waits ahead of the first phase: the dispatch before has ended.
+    // Nobody waits ahead of the first phase of all: the dispatch before has ended.
     let waited = walk.block(main, &entry.function.body, true, true)?;
     walk.ends(waited)
 }
@@ -101,8 +105,12 @@ struct Body<'a> {
 struct Walk<'a> {
     module: &'a Module,
     phases: &'a [JoinedPhase],
+    /// Whether its phases follow each other in a circle.
+    is_loop: bool,
     /// Buffers that each phase writes, by number.
     writes: Vec<HashSet<usize>>,
+    /// The number of the phase of each entry point.
+    functions: HashMap<Handle<Function>, usize>,
     /// The buffer behind each variable.
     numbers: HashMap<Handle<GlobalVariable>, usize>,
     arrives: Handle<Function>,
@@ -111,6 +119,8 @@ struct Walk<'a> {
     waiting: HashSet<Handle<Function>>,
     /// The phase that statements belong to.
     at: usize,
+    /// It is among what is done for each layer.
+    in_round: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -149,6 +159,11 @@ impl<'a> Walk<'a> {
         mut waited: bool,
     ) -> Result<bool, String> {
         for statement in block {
+            if let Statement::Call { function, .. } = statement
+                && let Some(phase) = self.functions.get(function)
+            {
+                self.at = *phase;
+            }
             match statement {
                 Statement::Emit(range) if !waited => {
                     for expression in range.clone() {
@@ -183,13 +198,18 @@ impl<'a> Walk<'a> {
                         self.block(body, &case.body, false, waited)?;
                     }
                 }
+                Statement::Loop { body: inner, .. }
+                    if body.is_main && self.is_loop && !self.in_round =>
+                {
+                    self.in_round = true;
+                    waited = self.block(body, inner, straight, waited)?;
+                }
                 Statement::Loop { body: inner, continuing, .. } => {
                     self.block(body, inner, false, waited)?;
                     self.block(body, continuing, false, waited)?;
                 }
                 Statement::Call { function, .. } if *function == self.arrives => {
                     self.ends(waited)?;
-                    self.at += 1;
                     waited = false;
                 }
                 Statement::Call { function, .. } if self.waiting.contains(function) => {
@@ -309,8 +329,15 @@ impl<'a> Walk<'a> {
             return fault(": others may still use it");
         }
         let Some(buffer) = self.numbers.get(&global) else { return Ok(()) };
-        if let Some(before) = self.writes[..self.at].iter().rposition(|w| w.contains(buffer)) {
-            let other = &self.phases[before].label;
+        // Where phases follow each other in a circle, every other one comes before.
+        let place = self.phase().place;
+        let before = |other: usize| match self.is_loop {
+            true => other != place,
+            false => other < place,
+        };
+        let mut others = self.phases.iter().zip(&self.writes).rev();
+        let other = others.find(|(phase, w)| before(phase.place) && w.contains(buffer));
+        if let Some((JoinedPhase { label: other, .. }, _)) = other {
             return fault(&format!(", and `{other}` of the same run writes it: load it behind"));
         }
         let renewed = self.phase().renews.contains(&name);

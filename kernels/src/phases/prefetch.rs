@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 use naga::{ScalarKind, TypeInner};
 
-use super::{ARRIVALS, Grid, JoinedPhase, Phase, STRIDE};
+use super::{ARRIVALS, Grid, JoinedPhase, Phase, Place, STRIDE};
 
 /// Bytes that one load brings: what memory is read in on every device that was looked at.
 const SECTOR: u32 = 32;
@@ -30,6 +30,8 @@ pub(super) fn is_one(name: Option<&str>) -> bool {
 /// Weights that can be prefetched.
 #[derive(Clone, Copy, Debug)]
 struct Weights {
+    /// Number of the phase that reads them.
+    phase: usize,
     granules: u32,
     /// Bytes of an element: a word or a vector of words.
     stride: u32,
@@ -41,10 +43,12 @@ struct Weights {
     planned: u32,
 }
 
-/// Rounds of a phase's weights, from one on.
+/// Rounds of the weights that a place reads, from one on.
 #[derive(Clone, Copy, Debug)]
 struct Share {
-    phase: usize,
+    place: usize,
+    /// It comes in the next layer.
+    is_next: bool,
     first: u32,
     rounds: u32,
 }
@@ -52,32 +56,51 @@ struct Share {
 /// What every wait of a run brings.
 #[derive(Debug, Default)]
 pub(super) struct Prefetches {
+    /// By place, those of its usual way.
     weights: Vec<Option<Weights>>,
-    /// By phase, whose wait it is.
+    /// By place, whose wait it is.
     waits: Vec<Vec<Share>>,
+    layers: usize,
     /// Teams of 32 invocations of a workgroup that do not poll.
     teams: u32,
     groups: u32,
 }
 
 impl Prefetches {
-    /// Shares the rounds of each wait among the next phases' weights, in order.
-    pub(super) fn plan(phases: &[Phase<'_>], grid: Grid, written: &BTreeSet<usize>) -> Self {
+    /// Shares the rounds of each wait among the weights that come next, in order: behind the last
+    /// place those of the next layer.
+    pub(super) fn plan(
+        places: &[Place<'_>],
+        layers: usize,
+        grid: Grid,
+        written: &BTreeSet<usize>,
+    ) -> Self {
         let teams = (grid.invocations / TOGETHER).saturating_sub(1);
         let per_round = grid.groups * teams;
-        let mut plan = Self { teams, groups: grid.groups, ..Self::default() };
-        plan.waits = vec![Vec::new(); phases.len()];
+        let mut plan = Self { teams, groups: grid.groups, layers, ..Self::default() };
+        plan.waits = vec![Vec::new(); places.len()];
         if grid.prefetch == 0 || per_round == 0 {
             return plan;
         }
-        plan.weights = phases.iter().map(|p| Weights::of(p, per_round, written)).collect();
-        for wait in 1..phases.len() {
+        let mut before = 0;
+        for place in places {
+            let usual = place.usual();
+            let phase = &place.ways[usual].1;
+            plan.weights.push(Weights::of(phase, before + usual, per_round, written));
+            before += place.ways.len();
+        }
+        let is_loop = layers > 1;
+        for wait in usize::from(!is_loop)..places.len() {
             let mut left = grid.prefetch;
-            for (phase, weights) in plan.weights.iter_mut().enumerate().skip(wait) {
-                let Some(weights) = weights else { continue };
+            let next = if is_loop { wait } else { 0 };
+            let order =
+                (wait..places.len()).map(|i| (i, false)).chain((0..next).map(|i| (i, true)));
+            for (place, is_next) in order {
+                let Some(weights) = &mut plan.weights[place] else { continue };
                 let rounds = left.min(weights.rounds - weights.planned);
                 if rounds > 0 {
-                    plan.waits[wait].push(Share { phase, first: weights.planned, rounds });
+                    let first = weights.planned;
+                    plan.waits[wait].push(Share { place, is_next, first, rounds });
                     weights.planned += rounds;
                     left -= rounds;
                 }
@@ -86,11 +109,11 @@ impl Prefetches {
         plan
     }
 
-    /// The call ahead of a phase's wait.
-    pub(super) fn call(&self, phase: usize) -> String {
-        match self.waits[phase].is_empty() {
+    /// The call ahead of a place's wait.
+    pub(super) fn call(&self, place: usize) -> String {
+        match self.waits[place].is_empty() {
             true => String::new(),
-            false => format!("{NAME}{phase}(); "),
+            false => format!("{NAME}{place}(); "),
         }
     }
 
@@ -141,11 +164,17 @@ impl Prefetches {
             );
             let mut seen = 0;
             for share in shares {
-                let Some(weights) = self.weights[share.phase] else { continue };
-                let names = &phases[share.phase].names;
-                let Some((_, name)) = names.iter().find(|(own, _)| own == "weights") else {
+                let Some(weights) = self.weights[share.place] else { continue };
+                let phase = &phases[weights.phase];
+                let Some((_, name)) = phase.names.iter().find(|(own, _)| own == "weights") else {
                     continue;
                 };
+                let offset = phase.offsets.get("weights").map(|offset| match share.is_next {
+                    // The last layer's again where none comes.
+                    true => offset.of(&format!("min(run_layer + 1u, {}u)", self.layers - 1)),
+                    false => offset.of("run_layer"),
+                });
+                let offset = offset.map(|offset| format!("{offset} + ")).unwrap_or_default();
                 let Weights { granules, stride, read, .. } = weights;
                 let per_round = self.groups * self.teams;
                 // Where not all of it is brought, what is brought lies evenly, and so does what
@@ -159,7 +188,7 @@ impl Prefetches {
                         false => format!("u32(f32(at + {first}u) * {apart:?}f)"),
                     };
                     let index = format!(
-                        "min({granule}, {}u) * {}u + lane * {}u",
+                        "{offset}min({granule}, {}u) * {}u + lane * {}u",
                         granules - 1,
                         GRANULE / stride,
                         SECTOR / stride
@@ -175,7 +204,12 @@ impl Prefetches {
 }
 
 impl Weights {
-    fn of(phase: &Phase<'_>, per_round: u32, written: &BTreeSet<usize>) -> Option<Self> {
+    fn of(
+        phase: &Phase<'_>,
+        number: usize,
+        per_round: u32,
+        written: &BTreeSet<usize>,
+    ) -> Option<Self> {
         let buffer = phase.buffers.get("weights").filter(|buffer| !written.contains(buffer));
         // Where loads of weights stay ahead of a wait, memory is busy without it.
         buffer.filter(|_| !phase.early)?;
@@ -199,6 +233,6 @@ impl Weights {
         };
         let fits = granules > 0 && SECTOR.is_multiple_of(stride);
         let rounds = granules.div_ceil(per_round);
-        fits.then_some(Self { granules, stride, read, rounds, planned: 0 })
+        fits.then_some(Self { phase: number, granules, stride, read, rounds, planned: 0 })
     }
 }

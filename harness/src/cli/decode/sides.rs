@@ -42,9 +42,13 @@ pub(in crate::cli) fn ab(
         model.graph(Some(gpu), &options)
     };
     // Each side has pipelines of its own, and a coin says which is compiled and laid out first.
-    let b_first = Rng::fresh().below(2) == 1;
+    let mut b_first = Rng::fresh().below(2) == 1;
     let [first, second] = if b_first { [sides[1], sides[0]] } else { sides };
-    let (first, second) = (built(first)?, built(second)?);
+    let (mut first, mut second) = (built(first)?, built(second)?);
+    // Unless only one wants layers in one buffer: then the other finds its tensors there.
+    if first.recording.stacks.is_empty() && !second.recording.stacks.is_empty() {
+        (first, second, b_first) = (second, first, !b_first);
+    }
     let executor = GpuExecutor::new(
         Arc::clone(gpu),
         &Pipelines::default(),
