@@ -125,7 +125,12 @@ fn layers_of_every_model_are_runs_that_keep_the_rule() {
                     let graph = of_shape(arch, matrices, context, grid(groups, 256));
                     let runs = &graph.recording.runs;
                     let said = format!("{arch} {matrices:?} {context} {groups}: {}", runs.len());
-                    assert_eq!(runs.len(), 6, "{said}");
+                    // Three kinds of layers of six in Gemma: the last one has a norm more.
+                    let layers: Vec<_> = runs.iter().map(|run| run.layers).collect();
+                    match arch {
+                        SynthArch::Gemma3_1b => assert_eq!(layers, [5, 1], "{said}"),
+                        _ => assert_eq!(layers, [6], "{said}"),
+                    }
                     // Nothing of a layer is left over.
                     let in_layers =
                         graph.recording.ops.iter().filter(|op| op.label.layer.is_some());

@@ -484,3 +484,114 @@ fn a_built_in_phase_that_waits_too_late_is_refused() {
     let refused = said(&late).unwrap_err();
     assert!(refused.contains("`x` ahead of await_input()"), "{refused}");
 }
+
+/// A phase that adds a word of its layer to what the phase before made.
+const ADDER: &str = "@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> x: array<u32>;
+@group(0) @binding(2) var<storage, read_write> y: array<u32>;
+fn await_input() {}
+fn word(i: u32) -> u32 { return weights[i / 4u][(i % 4u)]; }
+@compute @workgroup_size(64)
+fn main(@builtin(local_invocation_index) at: u32) {
+    let own = word(at);
+    await_input();
+    y[at] = x[at] + own;
+}
+";
+
+/// Two such phases of five layers on two workgroups: the first reads what the last one made. In
+/// layer 3 the second has another way.
+fn rounds<'a>(
+    reflection: &'a Reflection,
+    constants: &'a Constants,
+    text: &'a str,
+    stride: u64,
+) -> [Place<'a>; 2] {
+    let phase = |label: &str, [weights, x, y]: [usize; 3], first: usize, weight_bytes| Phase {
+        label: label.into(),
+        text,
+        reflection,
+        constants,
+        entry: "main",
+        groups: 2,
+        buffers: BTreeMap::from([("weights", weights), ("x", x), ("y", y)]),
+        early: false,
+        renews: &[],
+        weight_bytes,
+        stacked: BTreeMap::from([("weights", phases::Stacked { first, stride })]),
+    };
+    let one = Place { ways: vec![((0..5).collect(), phase("first", [0, 1, 2], 0, 8192))] };
+    let ways = vec![
+        (vec![3], phase("seldom", [3, 2, 1], 3, 0)),
+        (vec![0, 1, 2, 4], phase("usual", [4, 2, 1], 0, 0)),
+    ];
+    [one, Place { ways }]
+}
+
+#[test]
+fn layers_go_round_with_a_tensor_of_each_in_one_buffer() {
+    let reflection = Reflection::of(ADDER, "text").unwrap();
+    let constants = reflection.constants([]).unwrap();
+    let grid = Grid { groups: 2, invocations: 64, prefetch: 2, layers: u32::MAX };
+    let places = rounds(&reflection, &constants, ADDER, 8192);
+    let joined = phases::join(&places, 5, grid).unwrap();
+    let text = &joined.text;
+    assert!(joined.reflected().is_ok(), "{text}");
+    assert!(text.contains("for (var layer = 0u; layer < 5u; layer++)"), "{text}");
+    // 8192 bytes are 512 elements of sixteen.
+    assert!(text.contains("run_buffer_0[run_layer * 512u + (i / 4u)][(i % 4u)]"), "{text}");
+    assert!(text.contains("[(run_layer - 3u) * 512u + (i / 4u)]"), "{text}");
+    // What layers share has no offset, and is written: read past caches.
+    assert!(text.contains("run_buffer_1[at]"), "{text}");
+    let main = text.split("@compute").nth(1).unwrap();
+    let [seldom, usual] = ["// seldom", "// usual"].map(|label| main.find(label).unwrap());
+    assert!(main.contains("if (layer == 3u) {") && seldom < usual, "{main}");
+    // Each place arrives once a layer, also the first, whose word is not the one that says who gave up.
+    assert_eq!(main.matches("run_arrive(").count(), 2, "{main}");
+    assert!(main.contains("run_arrive(64u)") && main.contains("run_arrive(32u)"), "{main}");
+    // The last wait brings what the next layer begins with, and no layer behind the last.
+    let last = text.split("fn run_prefetch_1()").nth(1).unwrap();
+    assert!(last.contains("run_buffer_0[min(run_layer + 1u, 4u) * 512u + min("), "{text}");
+    // One layer needs neither.
+    let one = Phase { stacked: BTreeMap::new(), ..places[0].ways[0].1.clone() };
+    let apart = phases::join(&[Place::of(one)], 1, grid).unwrap();
+    assert!(!apart.text.contains("run_arrive(64u)") && !apart.text.contains("var layer"));
+}
+
+#[test]
+fn layers_that_cannot_go_round_are_refused() {
+    let grid = Grid { groups: 2, invocations: 64, prefetch: 0, layers: u32::MAX };
+    let said = |text: &str, stride: u64, change: &dyn Fn(&mut [Place<'_>; 2])| -> String {
+        let reflection = Reflection::of(text, "text").unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let constants = reflection.constants([]).unwrap();
+        let mut places = rounds(&reflection, &constants, text, stride);
+        change(&mut places);
+        let joined = phases::join(&places, 5, grid);
+        joined
+            .and_then(|joined| joined.reflected().map(|_| ()))
+            .map_or_else(|e| e.to_string(), |()| String::new())
+    };
+    let as_is = |_: &mut [Place<'_>; 2]| {};
+    assert_eq!(said(ADDER, 8192, &as_is), "");
+    // Elements that do not lie on those of the next layer; a use that is no element.
+    assert!(said(ADDER, 8200, &as_is).contains("weights cannot have a tensor a layer"));
+    let whole = ADDER.replace("word(at);", "word(at) + arrayLength(&weights);");
+    assert!(said(&whole, 8192, &as_is).contains("first: weights cannot have a tensor a layer"));
+    // A layer without a way, and one with two.
+    let none = |places: &mut [Place<'_>; 2]| places[1].ways[1].0 = vec![0, 1, 2];
+    assert!(said(ADDER, 8192, &none).contains("place 1 has 0 ways in layer 4"));
+    let two = |places: &mut [Place<'_>; 2]| places[1].ways[1].0 = vec![0, 1, 2, 3, 4];
+    assert!(said(ADDER, 8192, &two).contains("place 1 has 2 ways in layer 3"));
+    // What the first place loads ahead of its wait the last one of the layer before writes.
+    let ahead = ADDER.replace("let own = word(at);", "let own = word(at) + x[at];");
+    let fault = said(&ahead, 8192, &as_is);
+    assert!(fault.contains("first: function `main` loads `x` ahead of await_input()"), "{fault}");
+    assert!(fault.contains("`usual` of the same run writes it"), "{fault}");
+    // In one layer nobody has written it.
+    let reflection = Reflection::of(&ahead, "text").unwrap();
+    let constants = reflection.constants([]).unwrap();
+    let [first, _] = rounds(&reflection, &constants, &ahead, 8192);
+    let one = Phase { stacked: BTreeMap::new(), ..first.ways[0].1.clone() };
+    let alone = phases::join(&[Place::of(one)], 1, grid).unwrap();
+    assert_eq!(alone.reflected().map(|_| ()).map_err(|e| e.to_string()), Ok(()));
+}

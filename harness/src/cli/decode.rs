@@ -126,9 +126,9 @@ pub(super) struct ModelOpts {
     /// Leave tuned choices out; only hints and the kernels' own preferences count
     #[arg(long)]
     untuned: bool,
-    /// One dispatch a layer (WORKGROUPSxINVOCATIONS, +N with N sectors of the next weights
-    /// prefetched by an invocation at a wait), a dispatch a stage (off), or what the adapter was
-    /// tested to be able to (auto)
+    /// One dispatch for layers that follow each other (WORKGROUPSxINVOCATIONS, +N with N sectors
+    /// of the next weights prefetched by an invocation at a wait, /N of N layers at most), a
+    /// dispatch a stage (off), or what the adapter was tested to be able to (auto)
     #[arg(long, default_value_t = Runs::Auto, value_name = "auto|off|GRID")]
     runs: Runs,
     /// Use this variant or fail: KERNEL=VARIANT, or KERNEL=FILE.wgsl for a file of your own, with a

@@ -15,12 +15,12 @@ use crate::plan::run::{Run, Runs};
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// KERNEL/VARIANT; or `run`, for the operations of a layer as one dispatch
+    /// KERNEL/VARIANT; or `run`, for the operations of layers as one dispatch
     target: String,
     /// With `run`, the model whose layer it is
     #[arg(short, long, value_name = "PATH")]
     model: Option<PathBuf>,
-    /// With `run`, the layer
+    /// With `run`, a layer that it has
     #[arg(long, value_name = "N", default_value_t = 0)]
     layer: usize,
     /// With `run`, positions of the KV cache
@@ -109,7 +109,7 @@ fn save(path: &Path, text: &Written) -> Result<()> {
     files::write_new(path, &text.bytes()).map_err(io)
 }
 
-/// The text of a layer's run on an adapter that has what kernels like to have.
+/// The text of the run that a layer is in, on an adapter that has what kernels like to have.
 fn run_of_layer(opts: &Opts) -> Result<Written> {
     let model = opts.model.as_ref();
     let model =
@@ -128,7 +128,9 @@ fn run_of_layer(opts: &Opts) -> Result<Written> {
     let Model { file, config, weights, .. } = &model;
     let graph = graph::build(&file.path, config, weights, &caps, &options)?;
     let recording = &graph.recording;
-    let of_layer = |run: &&Run| recording.ops[run.ops.start].label.layer == Some(opts.layer);
+    let of_layer = |run: &&Run| {
+        recording.ops[run.ops.clone()].iter().any(|op| op.label.layer == Some(opts.layer))
+    };
     let run = recording.runs.iter().find(of_layer).ok_or_else(|| {
         let (layers, path) = (config.n_layers, file.path.display());
         Error::Usage(format!("layer {} of {layers} in {path} is no run on this grid", opts.layer))

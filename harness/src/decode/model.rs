@@ -70,7 +70,7 @@ pub struct SessionOptions {
     pub store: Option<PathBuf>,
     /// Decode steps in one submission.
     pub steps_per_submit: usize,
-    /// Whether a layer's operations are one dispatch.
+    /// Whether operations of layers are one dispatch.
     pub runs: Runs,
     /// Sequences of a graph; a [`Session`] has one, [`super::sequences`] runs several.
     pub sequences: usize,

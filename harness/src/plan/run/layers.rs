@@ -8,7 +8,7 @@ use lathe_kernels::{Capabilities, ReflectError};
 
 use super::Stack;
 use crate::plan::PlannedStage;
-use crate::plan::recording::{Op, Recording, TensorId};
+use crate::plan::recording::{Content, Op, Recording, TensorId};
 
 /// Ways that a place may have: each is code beside the others'.
 const MOST_WAYS: usize = 3;
@@ -83,13 +83,19 @@ impl Layers {
         let all = |name: &str| -> Vec<(usize, TensorId)> {
             (0..layers).filter_map(|layer| Some((layer, tensor(layer, name)?))).collect()
         };
-        // Several layers share a tensor and others another: a way of each.
-        let parts = |name: &&str| {
+        // A tensor of each layer, or several that layers share or take turns with: then there is a
+        // way of each.
+        let is_own = |name: &&str| {
             let all = all(name);
             let distinct: HashSet<_> = all.iter().map(|(_, tensor)| *tensor).collect();
-            distinct.len() > 1 && distinct.len() < all.len()
+            let is_given = |(_, tensor): &(usize, TensorId)| {
+                let content = &recording.tensors[tensor.0].content;
+                !matches!(content, Content::Activation { .. } | Content::Words(_))
+            };
+            all.len() > 1 && distinct.len() == all.len() && all.iter().all(is_given)
         };
-        let parting: Vec<&str> = names.iter().copied().filter(parts).collect();
+        let (own_of_each, parting): (Vec<&str>, Vec<&str>) =
+            names.iter().partition::<Vec<&str>, _>(|name| is_own(name));
         let mut ways: Vec<Way> = Vec::new();
         for (layer, &(op, stage)) in own.iter().enumerate() {
             let same = |way: &&mut Way| {
@@ -110,7 +116,6 @@ impl Layers {
             return Err(format!("{label} has {} ways", ways.len()));
         }
         for name in names {
-            let all = all(name);
             // One tensor of all layers that go a way, for each way.
             let of_way = |way: &Way| -> Option<TensorId> {
                 let first = tensor(way.layers[0], name)?;
@@ -118,19 +123,24 @@ impl Layers {
                 way.layers.iter().all(same).then_some(first)
             };
             let has = |way: &Way| tensor(way.layers[0], name).is_some();
-            if ways.iter().filter(|way| has(way)).all(|way| of_way(way).is_some()) {
-                for way in &mut ways {
-                    let Some(tensor) = of_way(way) else { continue };
-                    let number = self.number(Buffer::Tensor(tensor));
-                    way.buffers.insert(name.to_owned(), (number, 0));
+            let all = all(name);
+            let stack = own_of_each.contains(&name).then(|| stack(recording, &all, caps));
+            let is_one = ways.iter().filter(|way| has(way)).all(|way| of_way(way).is_some());
+            match stack {
+                Some(Ok(stack)) => {
+                    let number = self.number(Buffer::Stack(stack));
+                    for way in ways.iter_mut().filter(|way| has(way)) {
+                        way.buffers.insert(name.to_owned(), (number, all[0].0));
+                    }
                 }
-                continue;
-            }
-            let stack =
-                stack(recording, &all, caps).map_err(|e| format!("{label}, {name}: {e}"))?;
-            let number = self.number(Buffer::Stack(stack));
-            for way in ways.iter_mut().filter(|way| has(way)) {
-                way.buffers.insert(name.to_owned(), (number, all[0].0));
+                Some(Err(reason)) if !is_one => return Err(format!("{label}, {name}: {reason}")),
+                _ => {
+                    for way in &mut ways {
+                        let Some(tensor) = of_way(way) else { continue };
+                        let number = self.number(Buffer::Tensor(tensor));
+                        way.buffers.insert(name.to_owned(), (number, 0));
+                    }
+                }
             }
         }
         self.places.push(ways);
