@@ -158,18 +158,15 @@ fn weights(draw: Draw, matrix: Matrix, len: usize, rng: &mut Rng) -> WeightRows 
     };
     let mut values = rng.normals(len);
     values.iter_mut().for_each(|v| *v *= gain);
-    match draw {
-        Draw::TiedRows => {
-            for row in 0..len / k {
-                let other = match row % 8 {
-                    5 => row - 5,
-                    3 => row / 2,
-                    _ => row,
-                };
-                values.copy_within(other * k..(other + 1) * k, row * k);
-            }
+    if draw == Draw::TiedRows {
+        for row in 0..len / k {
+            let other = match row % 8 {
+                5 => row - 5,
+                3 => row / 2,
+                _ => row,
+            };
+            values.copy_within(other * k..(other + 1) * k, row * k);
         }
-        _ => {}
     }
     WeightRows::from_f32(format, order, k, &values)
 }
