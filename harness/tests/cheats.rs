@@ -37,6 +37,7 @@ fn files() -> Vec<(PathBuf, String)> {
 
 fn shape(kernel: &str) -> &'static str {
     match kernel {
+        "argmax" => "N=40000,N_KV=2,PROMPT_LEN=1",
         "gemv" => "ROWS=128,K=320",
         "gemv_q" => "ROWS=128,K=512,WEIGHT=q4_k",
         "residual_add" | "glu" => "N=2048",

@@ -261,18 +261,31 @@ impl Matrix {
     }
 }
 
-/// What a check puts into a binding.
+/// What a check puts into a binding. What is timed is the first that a line says; beside it each is
+/// judged on what it calls strained, which a kernel meets that knows the first too well.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Draw {
-    /// Normally distributed values of variance one, rounded to the storage format.
+    /// Normally distributed values of variance one, rounded to the storage format; weights times a
+    /// power of two. Strained: scaled by a power of two, about another mean.
     Normal,
+    /// Rows of `row` elements, the first `of` of each queries: normal values. Strained: queries so
+    /// large that scores leave what `exp` can hold.
+    Queries {
+        /// Elements of a row that make up its queries.
+        of: usize,
+        /// Elements of a row.
+        row: usize,
+    },
     /// Normal values times 1 / sqrt(k), so that products are about one: far below zero an
     /// activation leaves nothing.
     UnitProducts,
     /// Normal rows of which some are equal, near each other and far apart: ties happen.
     TiedRows,
-    /// Few distinct values, so that ties happen.
+    /// Few distinct values, so that ties happen, from one that is drawn on. Strained: between
+    /// values that lie nearer or farther apart.
     Ties,
+    /// The same. Strained: some are NaN too.
+    TiesAndNan,
     /// Normal values times a factor, the largest first: what an earlier part left.
     Descending(f32),
     /// The step state: position, prompt length, seed.

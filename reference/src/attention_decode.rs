@@ -17,10 +17,31 @@
 //! difference sᵢ − max s and `exp`, whose error grows with its argument, add no more than the same
 //! multiple of S; the last sum adds c·ε·Σ pᵢ·|Vᵢd|, the 1.
 //!
+//! Beside a score that is larger by 88 a weight, or its product with a value, is less than the
+//! smallest normal `f32` and may be flushed to zero: [`flushed`] is what that takes from an output.
+//! Where the largest weight's value is 0 nothing else is left.
+//!
+//! Squared errors grow with S² while the values stay averages of V. Limits of NMSE are those of
+//! scores of normal queries and keys, whose S stays below 2·√head_dim; beyond, they grow by
+//! [`amplified`].
+//!
 //! Sources: Vaswani et al., *Attention Is All You Need*, arXiv:1706.03762; Ainslie et al., *GQA*,
 //! arXiv:2305.13245.
 
 use crate::{Expected, kv_append::CacheShape};
+
+/// How much squared errors grow beyond those of scores of normal queries and keys, where the
+/// largest sum of a score's terms is this.
+pub fn amplified(largest_sum: f64, head_dim: usize) -> f64 {
+    largest_sum * largest_sum / (4.0 * head_dim as f64)
+}
+
+/// What zeros in the place of numbers below the smallest normal `f32` take from an output, whose
+/// slots have this value: weights and products with them, of a slot and of all slots that a kernel
+/// sums apart.
+pub fn flushed(value: f32) -> f64 {
+    2.0 * f64::from(f32::MIN_POSITIVE) * (1.0 + f64::from(value.abs()))
+}
 
 /// One decode step's queries against a cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,6 +75,8 @@ pub fn attention_decode(
     assert!(slots > 0, "no token to attend to");
 
     let (mut value, mut magnitude) = (vec![0.0; q.len()], vec![0.0; q.len()]);
+    let mut absolute = vec![0.0; q.len()];
+    let mut grown = 0.0f64;
     for head in 0..heads {
         let kv_head = head / (heads / cache.kv_heads);
         let q = &q[head * cache.head_dim..][..cache.head_dim];
@@ -74,20 +97,23 @@ pub fn attention_decode(
         let total: f64 = weights.iter().sum();
 
         let out = head * cache.head_dim..(head + 1) * cache.head_dim;
-        let (value, magnitude) = (&mut value[out.clone()], &mut magnitude[out]);
+        let (value, magnitude) = (&mut value[out.clone()], &mut magnitude[out.clone()]);
+        let absolute = &mut absolute[out];
         for (slot, weight) in weights.iter().enumerate() {
             let row = &v_cache[cache.row(kv_head, slot)];
-            for ((value, magnitude), &v) in value.iter_mut().zip(&mut *magnitude).zip(row) {
+            for (d, &v) in row.iter().enumerate() {
                 let term = weight / total * f64::from(v);
-                *value += term;
-                *magnitude += term.abs();
+                value[d] += term;
+                magnitude[d] += term.abs();
+                absolute[d] += flushed(v);
             }
         }
         for magnitude in magnitude {
             *magnitude *= 1.0 + 2.0 * largest_sum;
         }
+        grown = grown.max(amplified(largest_sum, cache.head_dim));
     }
-    Expected::new(value, magnitude)
+    Expected { value, magnitude, absolute, amplified: grown }
 }
 
 #[cfg(test)]
@@ -132,6 +158,26 @@ mod tests {
         let v = [1.0, 2.0, 3.0, 4.0];
         let o = attention_decode(&[1.0; 8], &[1.0; 4], &v, &shape, &attention);
         assert_eq!(o.value, [1.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 4.0]);
+    }
+
+    #[test]
+    fn large_scores_widen_the_limit_of_nmse() {
+        let attention = Attention { heads: 1, scale: 1.0, seen: 2 };
+        let of = |q: f32| attention_decode(&[q], &[1.0, 2.0], &[4.0, 8.0], &SHAPE, &attention);
+        // S is 2·q, and stays below 2 with q below 1.
+        assert_relative_eq!(of(0.5).amplified, 0.25);
+        assert_relative_eq!(of(64.0).amplified, 4096.0);
+    }
+
+    #[test]
+    fn a_weight_beside_a_far_larger_one_may_be_flushed() {
+        // The second slot has all of the weight and the value 0; exp(-100) is subnormal in f32.
+        let attention = Attention { heads: 1, scale: 1.0, seen: 2 };
+        let o = attention_decode(&[100.0], &[0.0, 1.0], &[4.0, 0.0], &SHAPE, &attention);
+        assert!(o.value[0] > 0.0);
+        let tolerance = Tolerance { k: 16.0, rounding: 0.0, nmse: 1e-9 };
+        assert!(compare(&o, &[0.0], &tolerance).is_ok());
+        assert!(compare(&o, &[1e-30], &tolerance).is_err());
     }
 
     #[test]

@@ -12,12 +12,22 @@
 //! Slots hold tokens in order: nothing wraps. Queries past the last slot count as standing there,
 //! so that a chunk that is not full has an answer.
 //!
-//! Magnitude: as in [`crate::attention_decode`], of which each query is a case.
+//! Magnitude and limits of NMSE: as in [`crate::attention_decode`], of which each query is a case.
+//! Matrix units take weights as f16: where all but one are next to nothing and that one's value is
+//! 0, what that takes from the others may be all that there is. It is an absolute allowance.
 //!
 //! Sources: Vaswani et al., *Attention Is All You Need*, arXiv:1706.03762; Dao et al.,
 //! *FlashAttention*, arXiv:2205.14135.
 
+use crate::attention_decode::{amplified, flushed};
 use crate::{Expected, kv_append::CacheShape};
+
+/// What a weight of next to nothing loses as f16, whose smallest numbers lie 2⁻²⁴ apart; larger
+/// ones err in proportion, which a tolerance says.
+fn lost_as_f16(weight: f64) -> f64 {
+    const HALF_A_STEP: f64 = 1.0 / (1 << 25) as f64;
+    if weight < 256.0 * HALF_A_STEP { weight.min(HALF_A_STEP) } else { 0.0 }
+}
 
 /// The queries of a prefill against a cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,16 +90,19 @@ pub fn attention_prefill(
             let most = scores.iter().fold(f64::NEG_INFINITY, |m, s| m.max(s.0));
             let largest = scores.iter().fold(0.0f64, |m, s| m.max(s.1));
             let total: f64 = scores.iter().map(|s| (s.0 - most).exp()).sum();
-            let (mut value, mut size) = (vec![0.0; cache.head_dim], vec![0.0; cache.head_dim]);
+            let [mut value, mut size, mut absolute] = [0; 3].map(|_| vec![0.0; cache.head_dim]);
             for (slot, (score, _)) in slots.clone().zip(&scores) {
                 let weight = (score - most).exp() / total;
                 for (d, &v) in v_cache[cache.row(kv_head, slot)].iter().enumerate() {
                     value[d] += weight * f64::from(v);
                     size[d] += weight * f64::from(v).abs();
+                    absolute[d] += flushed(v) + lost_as_f16(weight) * f64::from(v.abs());
                 }
             }
             all.value.extend(value);
+            all.absolute.extend(absolute);
             all.magnitude.extend(size.iter().map(|size| size * (1.0 + 2.0 * largest)));
+            all.amplified = all.amplified.max(amplified(largest, cache.head_dim));
         }
     }
     all

@@ -13,8 +13,9 @@
 //!
 //! Beside the elements, NMSE = Σ(got − value)² / Σ value² limits a bias too small for any single
 //! bound. Where the values themselves are as small as `smallest`, n·smallest² of its numerator is
-//! what the stored type cannot express, and allowed on top. NaN, infinities, an output of zeros and
-//! an empty output each fail by name.
+//! what the stored type cannot express, and allowed on top. Where errors grow faster than values,
+//! as those of attention do with its scores, the oracle says by how much the limit grows. NaN,
+//! infinities, an output of zeros and an empty output each fail by name.
 //!
 //! Source of the bound: Higham, *Accuracy and Stability of Numerical Algorithms*, ch. 3.
 
@@ -33,12 +34,15 @@ pub struct Expected {
     /// What a correct kernel may be off whatever its arithmetic, one per value and in its unit;
     /// empty where that is nothing.
     pub absolute: Vec<f64>,
+    /// How many times as large as those that the limit of NMSE was derived for squared errors are
+    /// with these inputs; one and less count as one.
+    pub amplified: f64,
 }
 
 impl Expected {
     /// Values and magnitudes without an absolute allowance.
     pub fn new(value: Vec<f64>, magnitude: Vec<f64>) -> Self {
-        Self { value, magnitude, absolute: Vec::new() }
+        Self { value, magnitude, ..Self::default() }
     }
 
     /// So many zeros.
@@ -63,6 +67,7 @@ impl Expected {
             }
             all.value.extend(part.value);
             all.magnitude.extend(part.magnitude);
+            all.amplified = all.amplified.max(part.amplified);
         }
         all
     }
@@ -301,12 +306,13 @@ pub fn compare(
     let (error, energy) = squares(expected.value.iter().copied(), got.iter().map(|&g| g.into()));
     let unavoidable = elements as f64 * tolerance.smallest().powi(2);
     let nmse = quotient(error, energy);
-    if nmse <= tolerance.nmse || error <= tolerance.nmse * energy + unavoidable {
+    let limit = tolerance.nmse * expected.amplified.max(1.0);
+    if nmse <= limit || error <= limit * energy + unavoidable {
         // Where all values are zero any error is infinitely large beside them: this one is none.
         let nmse = if energy == 0.0 { 0.0 } else { nmse };
         Ok(Agreement { nmse, worst, elements })
     } else {
-        let limit = tolerance.nmse + quotient(unavoidable, energy);
+        let limit = limit + quotient(unavoidable, energy);
         Err(Mismatch::Nmse { nmse, limit, worst })
     }
 }
@@ -479,6 +485,20 @@ mod tests {
         got[2] += 2f32.powi(-18);
         let mismatch = compare(&expected(), &got, &tolerance).unwrap_err();
         assert!(matches!(mismatch, Mismatch::Nmse { worst, .. } if worst.ratio() <= 1.0));
+    }
+
+    #[test]
+    fn the_limit_of_nmse_grows_as_the_oracle_says() {
+        let tolerance = Tolerance { nmse: 1e-12, ..TOLERANCE };
+        let mut got = output();
+        got[2] += 2f32.powi(-18);
+        // 2^-36 over 5.25 is 2.8e-12.
+        for (amplified, passes) in [(0.0, false), (2.0, false), (3.0, true)] {
+            let expected = Expected { amplified, ..expected() };
+            assert_eq!(compare(&expected, &got, &tolerance).is_ok(), passes, "{amplified}");
+        }
+        let parts = [expected(), Expected { amplified: 3.0, ..expected() }, expected()];
+        assert_eq!(Expected::join(parts).amplified, 3.0);
     }
 
     #[test]

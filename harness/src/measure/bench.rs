@@ -373,13 +373,19 @@ impl Bench {
         // A position that runs on does so for so long alone, and a built-in kernel has no reason to
         // look at some of its inputs.
         let is_trusted = self.case.recording.ops[0].plan.trusted;
-        let changes = if self.case.counts() || is_trusted { 1 } else { CHANGES };
+        let is_one = self.case.counts() || is_trusted;
+        // Other inputs altogether come first; where there is one change, in half of all samples.
+        let is_strained = !is_one || rng.below(2) > 0;
+        let mut strained = if is_strained { self.case.draw_strained(&mut rng) } else { None };
+        let first = usize::from(strained.is_some());
+        let changes = if is_one { 1 } else { first + CHANGES };
         let begun = Instant::now();
         for nth in 0..changes {
-            if nth >= LEAST_CHANGES && begun.elapsed() > ENOUGH / CHANGED as u32 {
+            if nth >= first + LEAST_CHANGES && begun.elapsed() > ENOUGH / CHANGED as u32 {
                 break;
             }
-            let Some(change) = self.case.draw_change(&mut rng) else { break };
+            let change = strained.take().or_else(|| self.case.draw_change(&mut rng));
+            let Some(change) = change else { break };
             if nth > 0 {
                 self.cursor -= 1;
                 self.time(1, temperature)?;

@@ -22,7 +22,7 @@ pub static OPERATION: Declaration<Argmax> = Declaration {
     state: &[n_kv(4, 9), PROMPT_LEN],
     bindings: &[
         Binding::<Argmax>::input("logits", f32s, len!(p => p.sequences * p.n))
-            .drawn(|_| Draw::Ties),
+            .drawn(|_| Draw::TiesAndNan),
         Binding::<Argmax>::in_out("tokens", words, len!(p, s => p.sequences * (s.n_kv + 1)))
             .drawn(|_| Draw::Tokens(1000)),
         Binding::<Argmax>::in_out("state", words, len!(p => p.sequences * STATE_WORDS))

@@ -103,7 +103,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
     fuses: None,
     state: &[n_kv(4, 9), PROMPT_LEN],
     bindings: &[
-        Binding::<Sample>::input("logits", f32s, len!(p => p.n)).drawn(|_| Draw::Ties),
+        Binding::<Sample>::input("logits", f32s, len!(p => p.n)).drawn(|_| Draw::TiesAndNan),
         Binding::in_out("tokens", words, len!(_, s => s.n_kv + 1)).drawn(|_| Draw::Tokens(1000)),
         Binding::in_out("state", words, len!(_ => STATE_WORDS)).drawn(|_| Draw::State),
         // Whole vectors of four.

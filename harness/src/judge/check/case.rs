@@ -1,7 +1,6 @@
 //! One invocation with drawn inputs: what `check` runs once and `bench` many times.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lathe_kernels::{
@@ -9,7 +8,8 @@ use lathe_kernels::{
 };
 
 use super::Verdict;
-use super::draw::draw;
+use super::change::Change;
+use super::draw::{Strain, draw};
 use crate::data::rng::Rng;
 use crate::error::{Error, Result};
 use crate::execute::GpuExecutor;
@@ -41,8 +41,8 @@ struct Inputs {
     /// recording.
     drawn: Vec<(&'static str, Content)>,
     values: Vec<Value>,
-    /// The further draws, large tensors left out: those are turned.
-    others: [OnceLock<Vec<Value>>; DRAWS - 1],
+    /// The further draws, large tensors left out: those are turned. The last is [`STRAINED`].
+    others: [OnceLock<Vec<Value>>; DRAWS],
     /// What should come of each draw that was asked for.
     expected: Mutex<BTreeMap<Draw, Arc<Outcomes>>>,
     /// Where the inputs are, and what should come of them, instead of being drawn and computed.
@@ -53,6 +53,10 @@ struct Inputs {
 /// behind is no result of the next.
 pub const DRAWS: usize = 4;
 
+/// The draw of small tensors that checks alone meet: of values that a kernel fitted to what is
+/// timed does not expect.
+pub(super) const STRAINED: usize = DRAWS;
+
 /// Which of a case's draws an invocation finds: of its large tensors, weights and caches, and of
 /// all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,18 +65,6 @@ pub struct Draw {
     pub large: usize,
     /// Other inputs are drawn anew.
     pub small: usize,
-}
-
-/// A stretch of a tensor that is overwritten by another stretch of it.
-#[derive(Clone, Debug)]
-pub struct Change {
-    tensor: TensorId,
-    /// In blocks of a weight format, or pairs of floats.
-    to: usize,
-    from: usize,
-    len: usize,
-    /// Bytes of each block that are overwritten.
-    part: Range<usize>,
 }
 
 impl Case {
@@ -95,7 +87,7 @@ impl Case {
         for b in given(kernel) {
             let (content, value) = match &golden {
                 Some(golden) => super::golden::first(golden, b, problem)?,
-                None => draw(b, problem, plan.packing, &mut rng),
+                None => draw(b, problem, plan.packing, Strain::None, &mut rng),
             };
             drawn.push((b.name, content));
             values.push(value);
@@ -241,12 +233,19 @@ impl Case {
         let inputs = &*self.inputs;
         inputs.others[number - 1].get_or_init(|| {
             let mut rng = Rng::derive(inputs.seed, &format!("draw {number}"));
-            let drawn = given(self.kernel).map(|b| match is_large(b, &inputs.problem) {
-                true => Value::U32(Vec::new()),
-                false => draw(b, &inputs.problem, Packing::Blocks, &mut rng).1,
-            });
-            drawn.collect()
+            let strain = if number == STRAINED { Strain::Strained } else { Strain::None };
+            self.small(strain, &mut rng)
         })
+    }
+
+    /// A draw of all tensors but large ones, which have nothing in it.
+    fn small(&self, strain: Strain, rng: &mut Rng) -> Vec<Value> {
+        let problem = &self.inputs.problem;
+        let drawn = given(self.kernel).map(|b| match is_large(b, problem) {
+            true => Value::U32(Vec::new()),
+            false => draw(b, problem, Packing::Blocks, strain, rng).1,
+        });
+        drawn.collect()
     }
 
     /// What an invocation should leave behind that finds a draw and nothing else; computed once
@@ -435,10 +434,8 @@ impl Case {
         }
     }
 
-    /// A stretch of an input, a large one where there is one, to overwrite by another of the same
-    /// tensor. What tells its inputs by some of their values overlooks it: most changes are a few
-    /// bytes, in the middle of a block where it has more, since half of the values, or some of each
-    /// block, are not all; others are anything up to a quarter.
+    /// A stretch of an input, a large one where there is one, to overwrite; see
+    /// [`Change::stretch`].
     pub fn draw_change(&self, rng: &mut Rng) -> Option<Change> {
         // Nobody knows what would come of it.
         if self.inputs.golden.is_some() {
@@ -455,40 +452,53 @@ impl Case {
             inputs.retain(|id| self.is_large(*id));
         }
         let tensor = *inputs.get(rng.below(inputs.len() as u32) as usize)?;
+        let unit = self.unit(tensor);
         let value = &self.inputs.values[tensor.0];
-        let blocks = stretches(value, self.unit(tensor));
-        let block = match value {
-            Value::Weights(rows) => rows.format.block_bytes(),
-            _ => 4 * self.unit(tensor),
-        };
-        let mut part = 0..block;
-        let len = if rng.below(4) > 0 {
-            // Fewer could hide within a kernel's rounding.
-            let bytes = 4 + rng.below(13) as usize;
-            if matches!(value, Value::Weights(_)) && block > bytes {
-                let start = rng.below((block - bytes + 1) as u32) as usize;
-                part = start..start + bytes;
-            }
-            bytes.div_ceil(block).min(blocks)
-        } else {
-            ((blocks / 4).max(1) as f32).powf(rng.uniform()) as usize
-        };
-        let to = rng.below((blocks - len + 1) as u32) as usize;
-        // Not itself, where there is another.
-        let others = (blocks - len).max(1) as u32;
-        let from = (to + 1 + rng.below(others) as usize) % (blocks - len + 1);
-        Some(Change { tensor, to, from, len, part })
+        let is_cache = matches!(self.inputs.drawn[tensor.0].1, Content::Kv { .. });
+        Some(Change::stretch(tensor, value, stretches(value, unit), unit, is_cache, rng))
     }
 
-    /// Writes a tensor of a draw with a change, or without to undo it, wherever the device has it.
+    /// Other values in all small inputs, of kinds that are not timed; none where there is none.
+    pub fn draw_strained(&self, rng: &mut Rng) -> Option<Change> {
+        let is_known = self.inputs.golden.is_none();
+        let float = |id: &TensorId| matches!(self.inputs.values[id.0], Value::F32(_));
+        (is_known && self.small_inputs().any(|id| float(&id)))
+            .then(|| Change::Strained(self.small(Strain::Strained, rng).into()))
+    }
+
+    /// Inputs that were drawn, large ones left out.
+    fn small_inputs(&self) -> impl Iterator<Item = TensorId> {
+        self.small_bound(|role| role == Role::Input)
+    }
+
+    fn small_bound(&self, wanted: impl Fn(Role) -> bool) -> impl Iterator<Item = TensorId> {
+        self.bound().map(|(_, id)| id).filter(move |id| {
+            let drawn = id.0 < self.inputs.values.len() && !self.is_large(*id);
+            drawn && self.role(*id).is_some_and(&wanted)
+        })
+    }
+
+    /// Writes what a change is about, or what a draw has there to undo it, wherever the device has
+    /// it.
     pub fn write_changed(&self, executor: &GpuExecutor, draw: Draw, change: &Change, undo: bool) {
-        let (gpu, mut value) = (&executor.gpu, self.value(change.tensor, draw));
-        let content = &self.recording.tensors[change.tensor.0].content;
-        let block = executor.block(change.tensor);
+        let gpu = &executor.gpu;
+        let tensor = match change {
+            Change::Stretch { tensor, .. } => *tensor,
+            Change::Strained(values) => {
+                for id in self.small_inputs() {
+                    let drawn = undo.then(|| self.value(id, draw));
+                    let value = drawn.as_ref().unwrap_or(&values[id.0]);
+                    self.write_value(gpu, executor.block(id), id, value);
+                }
+                return;
+            }
+        };
+        let mut value = self.value(tensor, draw);
+        let content = &self.recording.tensors[tensor.0].content;
+        let block = executor.block(tensor);
         if let (Value::Weights(all), Content::Weights(_, packing)) = (&value, content) {
             // Of a matrix only the rows that differ.
-            let (changed, rows) =
-                all.changed(change.to, change.from, change.len, change.part.clone());
+            let Some((changed, rows)) = change.rows(all) else { return };
             let stride = all.format.row_stride(all.k, *packing) as u64;
             let first = rows.start as u64 * stride;
             let part = if undo { all.slice(rows) } else { changed.slice(rows) };
@@ -498,18 +508,18 @@ impl Case {
             return;
         }
         if !undo {
-            changed(&mut value, change, self.unit(change.tensor));
+            change.make(&mut value, self.unit(tensor));
         }
-        for (_, id) in self.bound().filter(|(_, id)| self.drawn(*id) == change.tensor) {
+        for (_, id) in self.bound().filter(|(_, id)| self.drawn(*id) == tensor) {
             self.write_value(gpu, executor.block(id), id, &value);
         }
     }
 
-    /// Gives a second invocation other inputs, over what the first one left: a draw whose small
-    /// tensors are new. Positions and indices are drawn anew too: a position that runs on leaves
-    /// the tensors, and a list of candidates has none of them twice.
+    /// Gives a second invocation other inputs, over what the first one left: the strained draw,
+    /// whose small tensors are new. Positions and indices are drawn anew too: a position that runs
+    /// on leaves the tensors, and a list of candidates has none of them twice.
     pub fn next_inputs(&self, executor: &GpuExecutor) -> Result<Draw> {
-        let draw = Draw { large: 0, small: 1 };
+        let draw = Draw { large: 0, small: STRAINED };
         self.write_small(executor, draw, |role| {
             role == Role::Input || role == Role::InOut && self.counts()
         })?;
@@ -528,13 +538,10 @@ impl Case {
         draw: Draw,
         wanted: impl Fn(Role) -> bool,
     ) -> Result<()> {
-        for (_, id) in self.bound() {
-            let drawn = id.0 < self.inputs.values.len() && !self.is_large(id);
-            if drawn && self.role(id).is_some_and(&wanted) {
-                let value = self.value(id, draw);
-                let (gpu, block) = (&executor.gpu, executor.block(id));
-                gpu.caught(|| self.write_value(gpu, block, id, &value))?;
-            }
+        for id in self.small_bound(wanted) {
+            let value = self.value(id, draw);
+            let (gpu, block) = (&executor.gpu, executor.block(id));
+            gpu.caught(|| self.write_value(gpu, block, id, &value))?;
         }
         Ok(())
     }
@@ -601,8 +608,16 @@ impl Case {
             return self.judge_against(executor, policy, own, &*self.expected(draw)?);
         }
         let mut values = self.values(draw);
-        if let Some(change) = change {
-            changed(&mut values[change.tensor.0], change, self.unit(change.tensor));
+        match change {
+            Some(change @ Change::Stretch { tensor, .. }) => {
+                change.make(&mut values[tensor.0], self.unit(*tensor));
+            }
+            Some(Change::Strained(strained)) => {
+                for id in self.small_inputs() {
+                    values[id.0] = strained[id.0].clone();
+                }
+            }
+            None => {}
         }
         for (tensor, bytes) in found {
             values[tensor.0] = match &self.recording.tensors[tensor.0].content {
@@ -706,22 +721,6 @@ fn turned(value: &Value, by: usize, unit: usize) -> Value {
             Value::F32(values)
         }
         other => other.clone(),
-    }
-}
-
-/// Makes a change to a tensor.
-fn changed(value: &mut Value, change: &Change, unit: usize) {
-    match value {
-        Value::Weights(rows) => {
-            *rows = rows.changed(change.to, change.from, change.len, change.part.clone()).0;
-        }
-        Value::F32(values) => {
-            values.copy_within(
-                unit * change.from..unit * (change.from + change.len),
-                unit * change.to,
-            );
-        }
-        _ => {}
     }
 }
 

@@ -2,6 +2,7 @@
 //! reference. The same case serves `lathe check`, the property tests and the benches' validation.
 
 mod case;
+mod change;
 mod draw;
 mod golden;
 
@@ -11,7 +12,8 @@ use std::sync::Arc;
 use lathe_kernels::{Capabilities, Kernel, KernelVariant, ParamKind, Problem};
 use serde::Serialize;
 
-pub use case::{Case, Change, DRAWS, Draw};
+pub use case::{Case, DRAWS, Draw};
+pub use change::Change;
 pub use draw::TOKENS_BEYOND;
 
 use crate::data::rng::Rng;
@@ -181,8 +183,9 @@ pub fn check_case(gpu: &Arc<Gpu>, pipelines: &Pipelines, case: &Case) -> Result<
 
 /// Runs a case that was prepared or reset, between guard words: once as it is, once more with other
 /// inputs over whatever the first invocation left behind, and, where a user's file runs, with a
-/// change in these. A kernel that only works on fresh memory, or takes an earlier result for its
-/// own, fails the second; one that tells its inputs by a few of them fails the third.
+/// change in these. A kernel that only works on fresh memory, takes an earlier result for its own,
+/// or is fitted to what is timed, fails the second; one that tells its inputs by a few of them
+/// fails the third.
 pub(crate) fn check_prepared(case: &Case, executor: &mut GpuExecutor) -> Result<Verdict> {
     if let Some(draws) = case.golden_draws() {
         return check_golden(case, executor, draws);

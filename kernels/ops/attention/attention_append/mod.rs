@@ -125,8 +125,13 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
     state: &[n_kv(256, 900)],
     bindings: &[
         state(),
-        qkv(),
-        Binding::input("qk_norm", f32s, len!(p => 2 * p.head_dim)),
+        // Of keys so large, what a cache's format takes from them would decide alone.
+        qkv::<AttentionAppend>().drawn(|p| Draw::Queries {
+            of: p.q_elements() / p.sequences,
+            row: p.qkv_heads() * p.head_dim / p.sequences,
+        }),
+        Binding::<AttentionAppend>::input("qk_norm", f32s, len!(p => 2 * p.head_dim))
+            .drawn(|p| Draw::Queries { of: p.head_dim, row: 2 * p.head_dim }),
         rope(),
         appended_cache("k_cache"),
         appended_cache("v_cache"),

@@ -63,7 +63,8 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
     state: &[n_kv(256, 900)],
     bindings: &[
         state(),
-        Binding::input("q", f32s, len!(p => p.q_heads() * p.head_dim)),
+        Binding::<AttentionDecode>::input("q", f32s, len!(p => p.q_heads() * p.head_dim))
+            .drawn(|p| Draw::Queries { of: p.head_dim, row: p.head_dim }),
         read_cache("k_cache"),
         read_cache("v_cache"),
         scores(),

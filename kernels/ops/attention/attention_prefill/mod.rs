@@ -226,7 +226,12 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
     ],
     bindings: &[
         state(),
-        Binding::input("q", f32s, len!(p => p.n_tokens * p.row_heads() * p.head_dim)),
+        Binding::<AttentionPrefill>::input(
+            "q",
+            f32s,
+            len!(p => p.n_tokens * p.row_heads() * p.head_dim),
+        )
+        .drawn(|p| Draw::Queries { of: p.q_elements(), row: p.row_elements() }),
         read_cache("k_cache"),
         read_cache("v_cache"),
         Binding::scratch(
