@@ -6,8 +6,8 @@
 //! takes the places in a phase's grid that are its own number and every `groups`-th after it.
 //! Workgroup arrays of one type share memory from phase to phase.
 //!
-//! Layers of a model that are alike are one loop: a layer a round, with a tensor of each layer at its
-//! place in one buffer. Where layers differ, a place in the round has several ways.
+//! Layers of a model that are alike are one loop: a layer a round, with a tensor of each layer at
+//! its place in one buffer. Where layers differ, a place in the round has several ways.
 //!
 //! A wait is bounded: where workgroups are missing, those that wait give up, and a word says so.
 
@@ -177,8 +177,8 @@ pub const MOST_WAITS: usize = 63;
 /// arrivals to a counter as there are workgroups.
 pub const ARRIVAL_WORDS: usize = STRIDE * (MOST_WAITS + 1);
 
-/// The word with which workgroups wait for what comes before a place. Of the first place only a loop
-/// has one; the first word of all says who gave up.
+/// The word with which workgroups wait for what comes before a place. Of the first place only a
+/// loop has one; the first word of all says who gave up.
 fn counter(place: usize, places: usize) -> usize {
     STRIDE * if place == 0 { places } else { place }
 }
@@ -187,8 +187,8 @@ fn counter(place: usize, places: usize) -> usize {
 ///
 /// # Errors
 /// A phase has another workgroup size than the grid, no such entry point, a buffer that is not
-/// named or that cannot hold a tensor a layer, or takes what only a dispatch of its own has; a layer
-/// has no way; or there are too many.
+/// named or that cannot hold a tensor a layer, or takes what only a dispatch of its own has; a
+/// layer has no way; or there are too many.
 pub fn join(places: &[Place<'_>], layers: usize, grid: Grid) -> Result<Joined, ReflectError> {
     let fault = |reason: String| ReflectError::Link(reason);
     if !grid.groups.is_power_of_two() {

@@ -546,7 +546,7 @@ fn layers_go_round_with_a_tensor_of_each_in_one_buffer() {
     let main = text.split("@compute").nth(1).unwrap();
     let [seldom, usual] = ["// seldom", "// usual"].map(|label| main.find(label).unwrap());
     assert!(main.contains("if (layer == 3u) {") && seldom < usual, "{main}");
-    // Each place arrives once a layer, also the first, whose word is not the one that says who gave up.
+    // Each place arrives once a layer, also the first, whose word is not that of those who gave up.
     assert_eq!(main.matches("run_arrive(").count(), 2, "{main}");
     assert!(main.contains("run_arrive(64u)") && main.contains("run_arrive(32u)"), "{main}");
     // The last wait brings what the next layer begins with, and no layer behind the last.

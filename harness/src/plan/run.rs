@@ -240,7 +240,8 @@ fn layers_of(recording: &Recording, grid: Grid) -> Vec<Range<usize>> {
     ranges
 }
 
-/// A run without its tensors: its layers, its variables with the numbers of their buffers, its text.
+/// A run without its tensors: its layers, its variables with the numbers of their buffers, its
+/// text.
 type Found = (Layers, Vec<(String, usize)>, Arc<RunText>);
 
 /// How many of the first of some layers can be one run, and that run; none where one layer alone is

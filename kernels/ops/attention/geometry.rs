@@ -123,11 +123,15 @@ pub fn split_phase<P: Cache>(
     if bytes > caps.workgroup_memory as usize || !wg.is_power_of_two() {
         return None;
     }
+    // Measured: of keys and values so short, more splits are more to combine and nothing sooner
+    // (docs/findings/runs-few-splits-of-few-slots.md).
+    const WORTH_A_SPLIT: usize = 10 << 10;
+    let worth = (2 * p.kv_size() * p.vector_bytes() / WORTH_A_SPLIT).max(1);
     let mut constants = split_constants(p, caps, 0, fixed);
     for (name, value) in &mut constants {
         match *name {
             "WG" => *value = wg as f64,
-            "SPLITS" => *value = splits_for(p, grid.groups as usize) as f64,
+            "SPLITS" => *value = splits_for(p, grid.groups as usize).min(worth) as f64,
             _ => {}
         }
     }
