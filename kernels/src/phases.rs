@@ -171,7 +171,7 @@ const AWAIT: &str = "await_input";
 pub const ARRIVALS: &str = "run_arrivals";
 /// Words between two counters, so that none shares a cache line.
 const STRIDE: usize = 32;
-/// Waits of the longest run.
+/// Phases of the longest run, or of a layer of it: each has a word to wait with.
 pub const MOST_WAITS: usize = 63;
 /// Words behind [`ARRIVALS`], zero at first. Runs of one grid may share them: each run adds as many
 /// arrivals to a counter as there are workgroups.
@@ -196,6 +196,10 @@ pub fn join(places: &[Place<'_>], layers: usize, grid: Grid) -> Result<Joined, R
     }
     if places.len() > MOST_WAITS {
         return Err(fault(format!("{} phases: at most {MOST_WAITS}", places.len())));
+    }
+    // What a place does in one layer and in the next is parted by the waits of the others.
+    if layers > 1 && places.len() < 2 {
+        return Err(fault("a loop over layers of one phase".into()));
     }
     for (i, place) in places.iter().enumerate() {
         let of = |layer: usize| place.ways.iter().filter(move |way| way.0.contains(&layer)).count();

@@ -191,8 +191,17 @@ fn a_buffer_between_phases_is_written_in_both() {
     assert!(error(&[phase(0, 1, 1)], wide).contains("workgroups of 32 among those of 64"));
     let three = Grid { groups: 3, invocations: 32, prefetch: 0, layers: u32::MAX };
     assert!(error(&[phase(0, 1, 1)], three).contains("no power of two"));
-    let many: Vec<_> = (0..phases::MOST_WAITS + 2).map(|_| phase(0, 1, 1)).collect();
+    let many: Vec<_> = (0..phases::MOST_WAITS + 1).map(|_| phase(0, 1, 1)).collect();
     assert!(error(&many, grid).contains("at most"));
+    assert!(join(&many[1..], grid).is_ok());
+    // In a loop the first place waits as well, with a word that is there.
+    let all: Vec<_> =
+        many[1..].iter().map(|p| Place { ways: vec![(vec![0, 1], p.clone())] }).collect();
+    let last = format!("run_await({}u)", phases::ARRIVAL_WORDS / (phases::MOST_WAITS + 1) * 63);
+    assert_eq!(phases::MOST_WAITS, 63);
+    assert!(phases::join(&all, 2, grid).unwrap().text.contains(&last));
+    let one = phases::join(&all[..1], 2, grid).unwrap_err().to_string();
+    assert!(one.contains("a loop over layers of one phase"), "{one}");
     let unbound = Phase { buffers: BTreeMap::new(), ..phase(0, 1, 1) };
     assert!(error(&[unbound], grid).contains("is not bound"));
 }
@@ -549,6 +558,9 @@ fn layers_go_round_with_a_tensor_of_each_in_one_buffer() {
     // Each place arrives once a layer, also the first, whose word is not that of those who gave up.
     assert_eq!(main.matches("run_arrive(").count(), 2, "{main}");
     assert!(main.contains("run_arrive(64u)") && main.contains("run_arrive(32u)"), "{main}");
+    for wait in ["run_await(64u)", "run_await(32u)"] {
+        assert!(text.contains(wait), "{wait}: {text}");
+    }
     // The last wait brings what the next layer begins with, and no layer behind the last.
     let last = text.split("fn run_prefetch_1()").nth(1).unwrap();
     assert!(last.contains("run_buffer_0[min(run_layer + 1u, 4u) * 512u + min("), "{text}");

@@ -172,7 +172,9 @@ impl<'a> OnDevice<'a> {
     ) -> Result<(DecodeGraph, &mut GpuExecutor)> {
         let graph = self.model.graph(Some(&self.gpu), options)?;
         let recording = Arc::clone(&graph.recording);
-        let executor = match &self.executor {
+        // One whose tensors lie otherwise is gone before their memory is taken again.
+        let before = self.executor.take().filter(|before| before.lays_out(&recording));
+        let executor = match &before {
             Some(before) => before.sharing(&self.pipelines, recording, Policy::Plain)?,
             None => {
                 Predicted::announced(&self.gpu, &graph)?;
@@ -191,7 +193,7 @@ impl<'a> OnDevice<'a> {
                 executor
             }
         };
-        let shares = self.executor.is_some();
+        let shares = before.is_some();
         let executor = self.executor.insert(executor);
         if shares {
             // The tensors of the graph before are gone, and belong to its peak.

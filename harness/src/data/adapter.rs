@@ -57,7 +57,8 @@ impl AdapterSummary {
             f16: self.f16,
             workgroup_memory: self.workgroup_memory,
             invocations: self.invocations,
-            binding_bytes: self.max_binding_bytes,
+            // Tensors that lie in one buffer are bound together.
+            binding_bytes: self.max_binding_bytes.min(self.max_buffer_bytes),
             storage_buffers: self.storage_buffers,
             // As many as every adapter has; a device knows better.
             bind_groups: 4,

@@ -114,15 +114,14 @@ impl GpuExecutor {
         Self::assemble(gpu, &self.pipelines, recording, blocks)
     }
 
-    /// An executor of another recording that shares every tensor of the same name and size with
-    /// this one. Two variants compared over the same memory differ in nothing but their code:
-    /// the same weights elsewhere in memory can be a percent slower.
-    pub fn sharing(
-        &self,
-        pipelines: &Pipelines,
-        recording: Arc<Recording>,
-        policy: Policy,
-    ) -> Result<Self> {
+    /// Whether every stack of another recording is one of this one too, which both can share.
+    pub fn lays_out(&self, recording: &Recording) -> bool {
+        let shared = self.shared_with(recording);
+        recording.stacks.iter().all(|stack| shared[stack.tensors[0].0].is_some())
+    }
+
+    /// The memory of each tensor of another recording that has this one's name and size.
+    fn shared_with(&self, recording: &Recording) -> Vec<Option<&Arc<Block>>> {
         let same = |tensor: &Tensor| {
             let same = self.recording.tensors.iter().position(|t| {
                 let own = matches!(tensor.content, Content::Uniform(_));
@@ -142,6 +141,19 @@ impl GpuExecutor {
                 stack.tensors.iter().for_each(|tensor| shared[tensor.0] = None);
             }
         }
+        shared
+    }
+
+    /// An executor of another recording that shares every tensor of the same name and size with
+    /// this one. Two variants compared over the same memory differ in nothing but their code:
+    /// the same weights elsewhere in memory can be a percent slower.
+    pub fn sharing(
+        &self,
+        pipelines: &Pipelines,
+        recording: Arc<Recording>,
+        policy: Policy,
+    ) -> Result<Self> {
+        let shared = self.shared_with(&recording);
         let own = Memory::of_those(&recording, |tensor| shared[tensor.0].is_none());
         self.gpu.admit(&recording, &own)?;
         let mut stacked = stacked(&self.gpu, &recording, |tensor| shared[tensor.0].is_none())?;
@@ -284,7 +296,7 @@ fn stacked(
     for stack in recording.stacks.iter().filter(|stack| is_own(stack.tensors[0])) {
         let Tensor { name, content } = &recording.tensors[stack.tensors[0].0];
         let (bytes, count) = (content.device_bytes(), stack.tensors.len());
-        let name = format!("{name} and those of {} layers more", count - 1);
+        let name = format!("{name} and its like, of {count} layers");
         let own = Block::stacked(gpu, &name, bytes, stack.stride, count)?;
         blocks.extend(stack.tensors.iter().copied().zip(own));
     }

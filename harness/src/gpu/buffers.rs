@@ -84,7 +84,7 @@ impl Gpu {
 pub enum Policy {
     /// The tensor and its padding alone.
     Plain,
-    /// Poisoned, with guard words on both sides.
+    /// Poisoned, with guard words on both sides. Tensors of a stack are plain: they are neighbours.
     Guarded,
 }
 
@@ -182,6 +182,11 @@ impl Block {
             let bytes = POISON_BYTES.min(size - at);
             encoder.copy_buffer_to_buffer(from, 0, &self.buffer, self.at + at, bytes);
         }
+    }
+
+    /// Makes content and padding zero, as a command.
+    pub(crate) fn encode_zeros(&self, encoder: &mut wgpu::CommandEncoder) {
+        encoder.clear_buffer(&self.buffer, self.offset(), Some(padded(self.bytes)));
     }
 
     /// New memory that holds the same.

@@ -317,7 +317,7 @@ impl Bench {
             for (block, how) in self.renewed.iter().chain(caches).filter(|(_, how)| wanted(how)) {
                 match how {
                     Renewed::Poison => block.encode_poison(&self.gpu, &mut encoder),
-                    Renewed::Zeros => encoder.clear_buffer(&block.buffer, 0, None),
+                    Renewed::Zeros => block.encode_zeros(&mut encoder),
                     Renewed::Drawn(drawn) => block.encode_copy(drawn, &mut encoder),
                 }
             }

@@ -68,8 +68,9 @@ impl FromStr for Runs {
             "off" => Ok(Runs::Off),
             _ => of(text).ok_or_else(|| {
                 format!(
-                    "`{text}` is none of auto, off and WORKGROUPSxINVOCATIONS with a power of two \
-                     of workgroups, such as 128x512"
+                    "`{text}` is none of auto, off and WORKGROUPSxINVOCATIONS[+SECTORS][/LAYERS] \
+                     with a power of two of workgroups and at most {MOST_PREFETCH} sectors, such as \
+                     128x256+3"
                 )
             }),
         }

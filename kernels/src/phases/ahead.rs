@@ -329,7 +329,8 @@ impl<'a> Walk<'a> {
             return fault(": others may still use it");
         }
         let Some(buffer) = self.numbers.get(&global) else { return Ok(()) };
-        // Where phases follow each other in a circle, every other one comes before.
+        // Where phases follow each other in a circle, every other place comes before. What this
+        // place did in the layer before, the waits of the others part from this.
         let place = self.phase().place;
         let before = |other: usize| match self.is_loop {
             true => other != place,

@@ -86,7 +86,10 @@ impl Prefetches {
         for place in places {
             let usual = place.usual();
             let phase = &place.ways[usual].1;
-            plan.weights.push(Weights::of(phase, before + usual, per_round, written));
+            // A layer without them has nothing at its place among those of the others.
+            let all = place.ways.iter().all(|(_, way)| way.buffers.contains_key("weights"));
+            let weights = Weights::of(phase, before + usual, per_round, written);
+            plan.weights.push(weights.filter(|_| all));
             before += place.ways.len();
         }
         let is_loop = layers > 1;

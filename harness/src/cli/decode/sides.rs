@@ -45,8 +45,12 @@ pub(in crate::cli) fn ab(
     let mut b_first = Rng::fresh().below(2) == 1;
     let [first, second] = if b_first { [sides[1], sides[0]] } else { sides };
     let (mut first, mut second) = (built(first)?, built(second)?);
-    // Unless only one wants layers in one buffer: then the other finds its tensors there.
-    if first.recording.stacks.is_empty() && !second.recording.stacks.is_empty() {
+    // Unless one has more layers in a buffer: then the other, of dispatches a stage, finds its
+    // tensors there.
+    let together = |graph: &DecodeGraph| {
+        graph.recording.stacks.iter().map(|stack| stack.tensors.len()).max().unwrap_or(0)
+    };
+    if together(&first) < together(&second) {
         (first, second, b_first) = (second, first, !b_first);
     }
     let executor = GpuExecutor::new(

@@ -5,8 +5,8 @@ use super::HOST_RUNS;
 use super::read::{Measured, build};
 use crate::data::paired;
 use crate::data::record::{
-    Body, Environment, GenerationTest, GenerationTests, MeasuredModel, Suite, SuiteConfig,
-    SuiteModel, SuiteRun, Verified,
+    Body, Environment, GenerationTest, GenerationTests, MeasuredModel, Selected, Suite,
+    SuiteConfig, SuiteModel, SuiteRun, Verified,
 };
 use crate::error::{Error, Result};
 
@@ -48,6 +48,7 @@ fn measured(
     us: Vec<f64>,
     steps_per_submit: Option<usize>,
     verified: Option<Verified>,
+    tuned: &[Selected],
 ) -> Measured {
     let steps = steps_per_submit.map(|steps| format!(", {steps} steps a submission"));
     Measured {
@@ -55,7 +56,7 @@ fn measured(
         us,
         steps: Vec::new(),
         warm: Vec::new(),
-        source: build(environment),
+        source: build(environment, tuned),
         kernels: String::new(),
         how: format!(
             "wgpu's run-time checks {}{}",
@@ -80,7 +81,8 @@ pub(super) fn tests(tests: &GenerationTests, environment: &Environment) -> Vec<M
     let models: Vec<_> = tests.tests.iter().map(|test| &test.model).collect();
     let of = |test: &GenerationTest| {
         let us = test.samples_ns.iter().map(|ns| *ns as f64 / 1e3).collect();
-        measured(environment, key(test, &models), us, test.steps_per_submit, test.verified)
+        let GenerationTest { steps_per_submit, verified, .. } = *test;
+        measured(environment, key(test, &models), us, steps_per_submit, verified, &test.tuned)
     };
     tests.tests.iter().map(of).collect()
 }
@@ -98,13 +100,15 @@ pub(super) fn suite(suite: &Suite, environment: &Environment) -> Vec<Measured> {
             let most = config.runs.iter().map(|run| run.steps_per_submit).max();
             let runs = config.runs.iter().filter(|run| Some(run.steps_per_submit) == most);
             let us = runs.map(|run| ms(run) * 1e3).collect();
-            cases.push(measured(environment, format!("{key} {name}"), us, most, config.verified));
+            let (key, verified) = (format!("{key} {name}"), config.verified);
+            cases.push(measured(environment, key, us, most, verified, &config.tuned));
         }
     }
     for (key, config) in &configs {
         let (steps, us) = steps(config);
         let key = format!("{key} step");
-        cases.push(Measured { steps, ..measured(environment, key, us, None, config.verified) });
+        let case = measured(environment, key, us, None, config.verified, &config.tuned);
+        cases.push(Measured { steps, ..case });
     }
     cases
 }

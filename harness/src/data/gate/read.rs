@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Case, FLOOR, HOST_RUNS, KERNEL_RUNS, Run, Z95};
 use crate::data::record::{
-    Bench, BenchCase, Body, Clock, Environment, Flag, Profile, Record, Timing,
+    Bench, BenchCase, Body, Clock, Environment, Flag, Profile, Record, Selected, Timing,
 };
 use crate::data::{Word, paired, stats};
 use crate::error::{Error, Result};
@@ -117,18 +117,27 @@ pub(super) fn failed(record: &Record) -> &[String] {
 }
 
 /// Equal code where a record has no hash of it: the same commit, nothing beside it, and the same
-/// choice of kernels.
-pub(super) fn build(environment: &Environment) -> Option<String> {
+/// choice of kernels, `selected` by a tuner among them. None where a file of the user's chose or
+/// is a kernel, whose text the record does not have.
+pub(super) fn build(environment: &Environment, selected: &[Selected]) -> Option<String> {
     let commit = environment.commit.as_ref().filter(|_| environment.dirty == Some(false))?;
     let words = environment.command.as_deref().unwrap_or_default().split_whitespace();
     let mut choices = String::new();
     let mut hint = false;
     for word in words {
-        let chooses = ["--hint", "--runs", "--untuned"].iter().any(|name| word.starts_with(name));
+        let chooses = ["--hint", "--runs", "--untuned", "--manifest"]
+            .iter()
+            .any(|name| word.starts_with(name));
         if hint || chooses {
+            if word.contains(".wgsl") || word.starts_with("--manifest") {
+                return None;
+            }
             choices.push_str(&format!(" {word}"));
         }
         hint = matches!(word, "--hint" | "--runs");
+    }
+    for Selected { kernel, variant, shape, constants, .. } in selected.iter().filter(|s| s.tuned) {
+        choices.push_str(&format!(" {kernel}/{variant} {shape} {constants:?}"));
     }
     Some(format!("{commit}{choices}"))
 }
@@ -195,7 +204,7 @@ fn profile(profile: &Profile, environment: &Environment) -> Result<Vec<Measured>
             profile.ops.len()
         )));
     }
-    let build = build(environment);
+    let build = build(environment, &profile.selected);
     let series = |key: &str, kernels: String, steps: Vec<usize>, us: Vec<f64>| Measured {
         key: key.into(),
         us,

@@ -52,7 +52,10 @@ impl Layers {
         let count = each[0].len();
         if let Some(layer) = each.iter().position(|stages| stages.len() != count) {
             let label = recording.ops[layers[layer].start].label;
-            return Err(format!("{label} begins a layer of other operations"));
+            return Err(format!(
+                "{label} begins a layer of {} dispatches, not of {count}",
+                each[layer].len()
+            ));
         }
         let mut whole = Self { places: Vec::new(), layers: layers.len(), buffers: Vec::new() };
         for place in 0..count {
@@ -90,7 +93,7 @@ impl Layers {
             let distinct: HashSet<_> = all.iter().map(|(_, tensor)| *tensor).collect();
             let is_given = |(_, tensor): &(usize, TensorId)| {
                 let content = &recording.tensors[tensor.0].content;
-                !matches!(content, Content::Activation { .. } | Content::Words(_))
+                matches!(content, Content::Weights(..) | Content::Values(_) | Content::Kv { .. })
             };
             all.len() > 1 && distinct.len() == all.len() && all.iter().all(is_given)
         };
@@ -113,7 +116,7 @@ impl Layers {
         }
         let label = ops[own[0].0].label.op;
         if ways.len() > MOST_WAYS {
-            return Err(format!("{label} has {} ways", ways.len()));
+            return Err(format!("{label} has {} ways, at most {MOST_WAYS}", ways.len()));
         }
         for name in names {
             // One tensor of all layers that go a way, for each way.
@@ -230,6 +233,10 @@ fn stack(
     let (first, last) = (all[0], all[all.len() - 1]);
     if last.0 - first.0 + 1 != all.len() {
         return Err("some layers between have none".into());
+    }
+    let taken = |tensor| recording.stacks.iter().any(|stack| stack.tensors.contains(tensor));
+    if let Some((_, tensor)) = all.iter().find(|(_, tensor)| taken(tensor)) {
+        return Err(format!("{} lies in another run's", recording.tensors[tensor.0].name));
     }
     if all.iter().any(|tensor| bytes(tensor) != bytes(&first)) {
         return Err("layers have tensors of different sizes".into());

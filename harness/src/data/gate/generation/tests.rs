@@ -275,3 +275,40 @@ fn a_renamed_file_is_the_same_model_and_two_alike_go_by_their_files() {
     let keys: Vec<_> = report.cases.iter().map(|case| case.key.as_str()).collect();
     assert!(keys[0].starts_with("a.gguf, KV") && keys[1].starts_with("b.gguf, KV"), "{keys:?}");
 }
+
+/// Equal commits are equal code, as far as the record knows what ran.
+#[test]
+fn what_a_file_or_a_tuner_chose_is_no_part_of_the_commit() {
+    let source = |command: &str, tuned: Vec<Selected>| {
+        let environment = Environment {
+            commit: Some("c0ffee".into()),
+            dirty: Some(false),
+            command: Some(format!("lathe bench decode a.gguf {command} --save run.json")),
+            ..crate::data::gate::tests::environment()
+        };
+        let tests = vec![GenerationTest { tuned, ..test(128, 8, &[1, 2, 3]) }];
+        let all = super::tests(&GenerationTests { prompts: String::new(), tests }, &environment);
+        all[0].source.clone()
+    };
+    let plain = source("", Vec::new());
+    assert!(plain.is_some());
+    // Lengths and repetitions choose no kernel.
+    assert_eq!(source("-r 5", Vec::new()), plain);
+    let hinted = source("--hint gemv=split_k", Vec::new());
+    assert!(hinted.is_some() && hinted != plain, "{hinted:?}");
+    for file in ["--hint gemv=mine.wgsl", "--hint=gemv/naive=mine.wgsl", "--manifest best.json"] {
+        assert_eq!(source(file, Vec::new()), None, "{file}");
+    }
+    let choice = |lanes: f64, tuned| Selected {
+        kernel: "gemv".into(),
+        variant: "subgroup".into(),
+        constants: [("LANES".to_owned(), lanes)].into(),
+        tuned,
+        ..Selected::default()
+    };
+    let tuned = source("", vec![choice(8.0, true)]);
+    assert!(tuned.is_some() && tuned != plain, "{tuned:?}");
+    assert_ne!(source("", vec![choice(16.0, true)]), tuned);
+    // What the kernels prefer follows from the commit.
+    assert_eq!(source("", vec![choice(8.0, false)]), plain);
+}
