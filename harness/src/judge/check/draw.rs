@@ -90,11 +90,9 @@ fn values(draw: Draw, len: usize, strain: Strain, rng: &mut Rng) -> Vec<f32> {
             let at = |steps: u32| power / 64.0 * (first + steps as i32) as f32;
             let mut values: Vec<f32> = (0..len).map(|_| at(rng.below(4096))).collect();
             if is_strained && draw == Draw::TiesAndNan {
-                // None, some, all; where the largest then comes early enough for a loop of
-                // llvmpipe, which ends after 65535 rounds, most and all but few.
+                // None, some, all, most, all but few.
                 let shares = [(0, 1), (1, 50), (1, 1), (7, 8), (99, 100)];
-                let kinds = if len < 1 << 16 { 5 } else { 3 };
-                let (share, of) = shares[rng.below(kinds) as usize];
+                let (share, of) = shares[rng.below(shares.len() as u32) as usize];
                 values.iter_mut().filter(|_| rng.below(of) < share).for_each(|v| *v = f32::NAN);
             }
             values
