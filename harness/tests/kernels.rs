@@ -319,6 +319,39 @@ fn columns_in_passes_and_turns_match_reference() {
     }
 }
 
+/// As in a run: a workgroup has some of its KV head's query heads, and the one with the first of
+/// them stores the new token.
+#[test]
+fn attention_in_parts_of_its_heads_matches_reference() {
+    let Some(gpu) = common::own_gpu() else { return };
+    if gpu.caps.subgroup.is_none() {
+        eprintln!("UNAVAILABLE, not tested: no subgroups");
+        return;
+    }
+    for (name, q_per_kv, heads, splits, in_flight, format) in [
+        ("attention_append", 4, 1.0, 5.0, 1.0, "f16"),
+        ("attention_append", 4, 2.0, 3.0, 2.0, "f32"),
+        ("attention_append", 6, 3.0, 2.0, 1.0, "q8_0"),
+        ("attention_append", 3, 1.0, 1.0, 4.0, "f16"),
+        ("attention_decode", 4, 2.0, 7.0, 1.0, "f16"),
+    ] {
+        let kernel = lathe_kernels::kernel(name).unwrap();
+        let text = format!(
+            "Q_PER_KV={q_per_kv},KV_HEADS=2,HEAD_DIM=32,KV_SIZE=150,KV_FORMAT={format},N_KV=131"
+        );
+        let problem = common::problem(kernel, &text);
+        let constants = [("HEADS", heads), ("SPLITS", splits), ("IN_FLIGHT", in_flight)];
+        let constants: Constants =
+            constants.into_iter().map(|(name, v)| (name.to_owned(), v)).collect();
+        let variant = kernel.variant("split_kv").unwrap();
+        let plan = Plan::tuned(kernel, variant, &problem.shape, &gpu.caps, &constants).unwrap();
+        let groups = 2 * (q_per_kv / heads as u32) * splits as u32;
+        assert_eq!(plan.stages[0].groups[0], groups, "{text}");
+        let verdict = check_plan(&gpu, &Pipelines::default(), plan, &problem, SEED).unwrap();
+        assert!(matches!(verdict, Verdict::Passed { .. }), "{name} {text}: {verdict:?}");
+    }
+}
+
 /// Slots that no token has filled may hold anything: a NaN under a weight of zero is still one.
 #[test]
 fn attention_does_not_mix_what_no_token_filled() {

@@ -20,7 +20,7 @@ use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::model::{Config, ModelFile};
 use lathe_harness::plan::backend_text;
 use lathe_harness::plan::recording::{Part, TensorId};
-use lathe_harness::plan::run::Runs;
+use lathe_harness::plan::run::{Bound, Runs};
 use lathe_harness::plan::select::Hints;
 use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_kernels::phases::Grid;
@@ -151,6 +151,31 @@ fn layers_of_every_model_are_runs_that_keep_the_rule() {
                 assert!(!graph.recording.runs.is_empty(), "{name} {context} {grid:?}");
             }
         }
+    }
+}
+
+/// Where the splits of attention leave few bytes, the output projection combines them itself, and
+/// no phase stores what nobody reads.
+#[test]
+fn the_output_projection_combines_few_splits() {
+    let grid = Grid { groups: 128, invocations: 256, prefetch: 2, layers: u32::MAX };
+    for (arch, matrices, context, combines) in [
+        (SynthArch::Llama3_2_1b, Format::Bf16, 320, true),
+        (SynthArch::Llama3_2_1b, Format::Q4K, 320, true),
+        (SynthArch::Llama3_2_1b, Format::Q4K, 2048, false),
+        (SynthArch::Qwen3_1_7b, Format::Q4K, 320, true),
+        (SynthArch::Gemma3_1b, Format::Q4_0, 320, false),
+    ] {
+        let graph = of_shape(arch, matrices, context, grid);
+        let run = &graph.recording.runs[0];
+        let text = &run.text.text;
+        let said = format!("{arch} {matrices:?} {context}");
+        assert_eq!(text.contains("m0_combined_chunk("), combines, "{said}");
+        assert_eq!(text.contains("_combine("), !combines, "{said}");
+        // What attention writes is bound either way; what it does not write is not.
+        let attended = graph.recording.tensors.iter().position(|t| t.name == "attention").unwrap();
+        let is_bound = run.bound.iter().any(|(_, to)| *to == Bound::Tensor(TensorId(attended)));
+        assert_eq!(is_bound, !combines, "{said}");
     }
 }
 

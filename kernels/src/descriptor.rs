@@ -314,6 +314,8 @@ pub struct Variant<P: 'static> {
     /// Bindings that a phase loads ahead of its wait although it writes them: of an element that
     /// may have been written meanwhile it uses the new value, which it has from elsewhere, or none.
     pub renews: &'static [&'static str],
+    /// What the phase behind may do itself in place of the last stage.
+    pub inlined: Option<Inlined<P>>,
     /// Overrides a tuner may try, with the values worth trying.
     pub tunables: Tunables,
     /// Why this variant cannot run a shape, beyond what reflection finds (features, memory).
@@ -333,11 +335,25 @@ impl<P> Variant<P> {
         phase: |_, _, _| None,
         early: false,
         renews: &[],
+        inlined: None,
         tunables: &[],
         unsupported: |_, _| None,
         packing: Packing::Blocks,
         tolerance: None,
     };
+}
+
+/// An output whose elements the phase that reads them may make, each where it loads it otherwise:
+/// the last stage is none then, and nobody waits for it.
+#[derive(Debug)]
+pub struct Inlined<P: 'static> {
+    /// The output.
+    pub output: &'static str,
+    /// The function of the text that makes an element, of the type that the variable has, from its
+    /// index. It touches buffers alone.
+    pub function: &'static str,
+    /// Whether that pays: every workgroup of the phase that reads makes what it needs.
+    pub pays: fn(&P, &Constants) -> bool,
 }
 
 /// One dispatch of a variant.
@@ -451,10 +467,28 @@ pub struct KernelVariant {
     pub early: bool,
     /// Bindings that it loads ahead of its wait and writes; see [`Variant::renews`].
     pub renews: &'static [&'static str],
+    /// What the phase behind may do itself; see [`Variant::inlined`].
+    pub inlined: Option<KernelInlined>,
     constants: On<Capabilities, Overrides>,
     phase: AsPhase,
     unsupported: On<Capabilities, Option<String>>,
     tolerance: Option<Of<Tolerance>>,
+}
+
+/// An [`Inlined`] without the type.
+pub struct KernelInlined {
+    /// The output.
+    pub output: &'static str,
+    /// The function that makes an element of it.
+    pub function: &'static str,
+    pays: On<Constants, bool>,
+}
+
+impl KernelInlined {
+    /// Whether it pays; see [`Inlined::pays`].
+    pub fn pays(&self, shape: &Shape, constants: &Constants) -> bool {
+        (self.pays)(shape, constants)
+    }
 }
 
 /// A [`Stage`] without the type.
@@ -520,6 +554,11 @@ impl<P: Params> Variant<P> {
             packing: self.packing,
             early: self.early,
             renews: self.renews,
+            inlined: self.inlined.as_ref().map(|inlined| KernelInlined {
+                output: inlined.output,
+                function: inlined.function,
+                pays: Box::new(|shape, constants| (inlined.pays)(&P::read(shape), constants)),
+            }),
             constants: Box::new(|shape, caps| (self.constants)(&P::read(shape), caps)),
             phase: Box::new(|shape, caps, grid| (self.phase)(&P::read(shape), caps, grid)),
             unsupported: Box::new(|shape, caps| (self.unsupported)(&P::read(shape), caps)),

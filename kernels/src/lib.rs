@@ -27,8 +27,8 @@ include!(concat!(env!("OUT_DIR"), "/operations.rs"));
 pub use adapter::{Capabilities, CooperativeMatrix, MatrixScalar};
 pub use codes::*;
 pub use descriptor::{
-    Binding, Case, Constants, Cost, Declaration, Draw, Elem, Kernel, KernelBinding, KernelVariant,
-    Matrix, Role, Stage, Tolerance, Variant,
+    Binding, Case, Constants, Cost, Declaration, Draw, Elem, Inlined, Kernel, KernelBinding,
+    KernelInlined, KernelVariant, Matrix, Role, Stage, Tolerance, Variant,
 };
 pub use layout::{KvVectors, Plane, RopeSpec, StateWord};
 pub use param::{Param, ParamKind, Params, Problem, Shape, ShapeError, State};

@@ -14,7 +14,7 @@
 mod ahead;
 mod prefetch;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::{self, Write};
 
 use crate::descriptor::Constants;
@@ -22,31 +22,41 @@ use crate::reflect::{ReflectError, Reflection};
 use crate::tokens::{Declaration, Token, declarations, tokens};
 use prefetch::Prefetches;
 
-/// One dispatch that becomes a phase.
+/// A function of a linked text, and what the text is specialised to.
 #[derive(Clone, Debug)]
-pub struct Phase<'a> {
+pub struct Code<'a> {
     /// What it does, for a comment.
     pub label: String,
-    /// Its linked text.
+    /// The linked text.
     pub text: &'a str,
     /// What naga says of the text.
     pub reflection: &'a Reflection,
     /// Values of its overrides.
     pub constants: &'a Constants,
-    /// Its entry point.
-    pub entry: &'a str,
-    /// Workgroups of the dispatch.
-    pub groups: u32,
+    /// The function: of a phase, its entry point.
+    pub function: &'a str,
     /// The buffer behind each of its variables, as a number that phases share.
     pub buffers: BTreeMap<&'a str, usize>,
+    /// Variables whose buffer holds a tensor a layer.
+    pub stacked: BTreeMap<&'a str, Stacked>,
+}
+
+/// One dispatch that becomes a phase.
+#[derive(Clone, Debug)]
+pub struct Phase<'a> {
+    /// Its entry point.
+    pub code: Code<'a>,
+    /// Workgroups of the dispatch.
+    pub groups: u32,
     /// Whether loads of its `weights` stay where the text has them ([`crate::Variant::early`]).
     pub early: bool,
     /// Variables that it loads ahead of its wait and writes ([`crate::Variant::renews`]).
     pub renews: &'static [&'static str],
-    /// Bytes of its `weights`, or 0 where it has none that waits may prefetch.
-    pub weight_bytes: u64,
-    /// Variables whose buffer holds a tensor a layer.
-    pub stacked: BTreeMap<&'a str, Stacked>,
+    /// Bytes of what waits may prefetch: `weights`, and small tensors that a layer has of its own.
+    pub given: BTreeMap<&'a str, u64>,
+    /// Variables that are no buffers: each element is made where it is read, by a function of its
+    /// index ([`crate::Inlined`]).
+    pub made: BTreeMap<&'a str, Code<'a>>,
 }
 
 /// Where a buffer has the tensor of each layer.
@@ -210,12 +220,13 @@ pub fn join(places: &[Place<'_>], layers: usize, grid: Grid) -> Result<Joined, R
     let phases = || places.iter().flat_map(|place| &place.ways).map(|(_, phase)| phase);
     let mut written = BTreeSet::new();
     for phase in phases() {
-        let Some(entry) = phase.reflection.entry(phase.entry) else { continue };
-        let names = entry.writes.iter().map(|i| phase.reflection.buffers[*i].name.as_str());
-        written.extend(names.filter_map(|name| phase.buffers.get(name)));
+        let code = &phase.code;
+        let Some(entry) = code.reflection.entry(code.function) else { continue };
+        let names = entry.writes.iter().map(|i| code.reflection.buffers[*i].name.as_str());
+        written.extend(names.filter_map(|name| code.buffers.get(name)));
     }
     let early = phases().filter(|phase| phase.early);
-    let early = early.filter_map(|phase| phase.buffers.get("weights").copied()).collect();
+    let early = early.filter_map(|phase| phase.code.buffers.get("weights").copied()).collect();
     let prefetches = Prefetches::plan(places, layers, grid, &written);
     let mut whole =
         Whole { written, early, prefetches, places: places.len(), layers, ..Whole::default() };
@@ -227,11 +238,12 @@ pub fn join(places: &[Place<'_>], layers: usize, grid: Grid) -> Result<Joined, R
         let usual = place.usual();
         let mut last = String::new();
         for (way, (those, phase)) in place.ways.iter().enumerate() {
-            let (_, invocations) = phase.reflection.workgroup(phase.entry, phase.constants)?;
+            let Code { label, reflection, constants, function, .. } = &phase.code;
+            let (_, invocations) = reflection.workgroup(function, constants)?;
             if invocations != grid.invocations {
                 return Err(fault(format!(
-                    "{}: workgroups of {invocations} among those of {}",
-                    phase.label, grid.invocations
+                    "{label}: workgroups of {invocations} among those of {}",
+                    grid.invocations
                 )));
             }
             let code = whole.phase(i, phase, grid).map_err(fault)?;
@@ -276,6 +288,8 @@ struct Names<'a> {
     of: HashMap<&'a str, String>,
     /// Where in its buffer an array begins, in WGSL.
     offsets: HashMap<&'a str, String>,
+    /// Variables that are functions now: an index becomes an argument.
+    made: HashSet<&'a str>,
 }
 
 /// A text with its declarations by name.
@@ -307,11 +321,21 @@ impl<'a> Parsed<'a> {
         while let Some(name) = left.pop() {
             let Some(d) = self.declared.get(name) else { continue };
             if reached.insert(d.name) {
-                let words = self.tokens(d).iter().filter(|t| t.is_word());
-                left.extend(words.map(|t| t.text));
+                let tokens = self.tokens(d);
+                let is_struct = d.kind == "struct";
+                let words = (0..tokens.len()).filter(|i| tokens[*i].is_word());
+                let names = words.filter(|i| !is_member(tokens, *i, is_struct));
+                left.extend(names.map(|i| tokens[i].text));
             }
         }
         reached
+    }
+
+    /// The declarations of all that, in the order of the text.
+    fn kept(&self, entry: &'a str) -> Vec<&Declaration<'a>> {
+        let reached = self.reached(entry);
+        let kept = self.order.iter().filter(|name| reached.contains(*name));
+        kept.map(|name| &self.declared[name]).collect()
     }
 
     /// The source of some tokens with names replaced. `members` are a struct's own.
@@ -321,33 +345,34 @@ impl<'a> Parsed<'a> {
         };
         let mut out = String::new();
         let mut at = first.at;
-        // Brackets around an index, of which an offset has become a part.
-        let mut open: Vec<bool> = Vec::new();
-        let mut offset = None;
+        // What closes the brackets around an index.
+        let mut open: Vec<&str> = Vec::new();
+        // Of the name before: what opens its index and closes it.
+        let mut index = None;
         for (i, token) in tokens.iter().enumerate() {
             let end = token.at + token.text.len();
-            match token.text {
+            let brackets = match token.text {
                 "[" => {
-                    open.push(offset.is_some());
-                    if let Some(offset) = offset.take() {
-                        let _ = write!(out, "{}[{offset} + (", &self.text[at..token.at]);
-                        at = end;
-                    }
+                    let (opens, closes) = index.take().unwrap_or(("[".to_owned(), "]"));
+                    open.push(closes);
+                    Some(opens)
                 }
-                "]" if open.pop() == Some(true) => {
-                    let _ = write!(out, "{})]", &self.text[at..token.at]);
-                    at = end;
-                }
-                _ => {}
+                "]" => open.pop().map(str::to_owned),
+                _ => None,
+            };
+            if let Some(bracket) = brackets {
+                let _ = write!(out, "{}{bracket}", &self.text[at..token.at]);
+                at = end;
             }
-            let before = if i > 0 { tokens[i - 1].text } else { "" };
-            let after = tokens.get(i + 1).map_or("", |t| t.text);
-            let is_member = before == "." || before == "@" || (members && after == ":");
+            let is_member = is_member(tokens, i, members);
             if let Some(name) = names.of.get(token.text).filter(|_| !is_member) {
                 out.push_str(&self.text[at..token.at]);
                 out.push_str(name);
                 at = end;
-                offset = names.offsets.get(token.text);
+                index = match names.offsets.get(token.text) {
+                    Some(offset) => Some((format!("[{offset} + ("), ")]")),
+                    None => names.made.contains(token.text).then(|| ("(".to_owned(), ")")),
+                };
             }
         }
         out.push_str(&self.text[at..last.at + last.text.len()]);
@@ -355,24 +380,40 @@ impl<'a> Parsed<'a> {
     }
 }
 
+/// Whether a word names a member of a struct, or an attribute, and nothing that is declared at the
+/// top. `declared` are a struct's own.
+fn is_member(tokens: &[Token<'_>], i: usize, declared: bool) -> bool {
+    let before = i.checked_sub(1).map_or("", |i| tokens[i].text);
+    let after = tokens.get(i + 1).map_or("", |t| t.text);
+    before == "." || before == "@" || (declared && after == ":")
+}
+
 impl Parsed<'_> {
     /// Whether code names something only to take an element of it.
     fn only_indexed(&self, tokens: &[Token<'_>], name: &str) -> bool {
         let named = tokens.iter().enumerate().filter(|(_, token)| token.text == name);
         named.into_iter().all(|(i, _)| {
-            let is_member = i > 0 && tokens[i - 1].text == ".";
-            is_member || tokens.get(i + 1).is_some_and(|t| t.text == "[")
+            is_member(tokens, i, false) || tokens.get(i + 1).is_some_and(|t| t.text == "[")
         })
     }
 }
 
-impl Phase<'_> {
+impl Code<'_> {
     /// Where a variable's tensor of a layer begins, if its elements lie on a layer's.
     fn offset(&self, name: &str, stacked: Stacked) -> Option<Offset> {
         let stride = u64::from(element_bytes(self.reflection, name)?);
         let Stacked { first, stride: bytes } = stacked;
         bytes.is_multiple_of(stride).then_some(Offset { first, stride: bytes / stride })
     }
+}
+
+/// The address space of a variable, where its declaration names one.
+fn space<'a>(parsed: &Parsed<'a>, d: &Declaration<'a>) -> &'a str {
+    parsed.tokens(d).get(2).map_or("", |t| t.text)
+}
+
+fn is_workgroup(parsed: &Parsed<'_>, d: &Declaration<'_>) -> bool {
+    d.kind == "var" && space(parsed, d) == "workgroup"
 }
 
 /// Bytes of an element of an array in a buffer.
@@ -401,75 +442,28 @@ fn type_of<'t, 'a>(tokens: &'t [Token<'a>], name: &str) -> &'t [Token<'a>] {
 impl Whole {
     /// Declares a phase. Returns what the entry point does for it.
     fn phase(&mut self, place: usize, phase: &Phase<'_>, grid: Grid) -> Result<String, String> {
-        let parsed = Parsed::new(phase.text);
-        let reached = parsed.reached(phase.entry);
-        let Some(entry) = parsed.declared.get(phase.entry).filter(|d| d.is_entry) else {
-            return Err(format!("{}: no entry point {}", phase.label, phase.entry));
+        let Phase { code, groups, .. } = phase;
+        let Code { label, .. } = code;
+        let parsed = Parsed::new(code.text);
+        let Some(entry) = parsed.declared.get(code.function).filter(|d| d.is_entry) else {
+            return Err(format!("{label}: no entry point {}", code.function));
         };
-        for d in declarations(&parsed.tokens).iter().filter(|d| d.name.is_empty()) {
-            if matches!(d.kind, "enable" | "requires") {
-                let tokens = parsed.tokens(d);
-                self.directives.insert(parsed.renamed(tokens, &Names::default(), false));
-            }
+        let number = self.phases.len();
+        let _ = writeln!(self.declarations, "\n// Phase {number}: {label}.");
+        let mut made = BTreeMap::new();
+        for (i, (variable, code)) in phase.made.iter().enumerate() {
+            made.insert(*variable, self.made(code, &format!("p{number}m{i}_"))?);
         }
-        let prefix = prefix(self.phases.len());
-        let own = reached.iter().map(|name| (*name, format!("{prefix}{name}")));
-        let mut names = Names { of: own.collect(), ..Names::default() };
-        let kept: Vec<&Declaration<'_>> = parsed
-            .order
-            .iter()
-            .filter(|name| reached.contains(*name))
-            .map(|name| &parsed.declared[name])
-            .collect();
-        let mut slots: HashMap<String, usize> = HashMap::new();
-        let mut resets = String::new();
-        let mut offsets = HashMap::new();
-        // Buffers and shared memory first: what follows uses their names.
-        for d in kept.iter().filter(|d| d.kind == "var" && d.is_binding) {
-            let buffer = phase.buffers.get(d.name);
-            let buffer =
-                *buffer.ok_or_else(|| format!("{}: {} is not bound", phase.label, d.name))?;
-            let tokens = parsed.tokens(d);
-            if tokens.iter().any(|t| t.text == "uniform") {
-                return Err(format!("{}: {} is a uniform", phase.label, d.name));
-            }
-            let ty = parsed.renamed(type_of(tokens, d.name), &names, false);
-            let known = self.bindings.iter().position(|b| b.0 == ty && b.1 == buffer);
-            let at = known.unwrap_or_else(|| {
-                self.bindings.push((ty, buffer));
-                self.bindings.len() - 1
-            });
-            names.of.insert(d.name, variable(at));
-            if let Some(stacked) = phase.stacked.get(d.name) {
-                let others = kept.iter().filter(|other| other.name != d.name);
-                let offset = others.fold(phase.offset(d.name, *stacked), |offset, other| {
-                    offset.filter(|_| parsed.only_indexed(parsed.tokens(other), d.name))
-                });
-                let offset = offset.ok_or_else(|| {
-                    let Phase { label, .. } = phase;
-                    format!("{label}: {} cannot have a tensor a layer in one buffer", d.name)
-                })?;
-                names.offsets.insert(d.name, offset.of("run_layer"));
-                offsets.insert(d.name.to_owned(), offset);
-            }
-        }
-        let space = |d: &Declaration<'_>| parsed.tokens(d).get(2).map_or("", |t| t.text);
-        for d in kept.iter().filter(|d| d.kind == "var" && space(d) == "workgroup") {
-            let ty = type_of(parsed.tokens(d), d.name);
-            let Some((element, length)) = self.pooled(&parsed, ty, &names) else { continue };
-            let slot = slots.entry(element.clone()).or_default();
-            names.of.insert(d.name, shared(&element, *slot));
-            self.pool.entry((element, *slot)).or_default().push(length);
-            *slot += 1;
-        }
+        let prefix = prefix(number);
+        let kept = parsed.kept(code.function);
+        let (names, offsets) = self.names(&parsed, &kept, code, &prefix, &made)?;
         let is_shared = |d: &Declaration<'_>| !names.of[d.name].starts_with(&prefix);
         let shared = kept.iter().filter(|d| d.kind == "var" && is_shared(d));
-        let Phase { groups, label, .. } = phase;
-        let _ = writeln!(self.declarations, "\n// Phase {}: {label}.", self.phases.len());
+        let shared = shared.filter(|d| !names.made.contains(d.name));
         self.phases.push(JoinedPhase {
             place,
             label: label.clone(),
-            function: names.of[phase.entry].clone(),
+            function: names.of[code.function].clone(),
             names: shared.map(|d| (d.name.to_owned(), names.of[d.name].clone())).collect(),
             offsets,
             renews: phase.renews,
@@ -482,45 +476,19 @@ impl Whole {
             }
             false => String::new(),
         };
-        let waits_inside = reached.contains(AWAIT) && *groups <= grid.groups;
-        let mut code = String::new();
+        let waits_inside = kept.iter().any(|d| d.name == AWAIT) && *groups <= grid.groups;
+        let mut resets = String::new();
+        let mut main = String::new();
         for d in kept {
-            let tokens = parsed.tokens(d);
-            let source = |tokens| parsed.renamed(tokens, &names, d.kind == "struct");
             match d.kind {
-                "override" => {
-                    let ty = type_of(tokens, d.name).first().map_or("", |t| t.text);
-                    let value = match phase.constants.get(d.name) {
-                        Some(value) => literal(ty, *value)
-                            .ok_or_else(|| format!("{label}: {} is a {ty}", d.name))?,
-                        None => value_of(tokens)
-                            .map(source)
-                            .ok_or_else(|| format!("{label}: {} has no value", d.name))?,
-                    };
-                    let of =
-                        if ty.is_empty() || ty == "=" { String::new() } else { format!(": {ty}") };
-                    let name = &names.of[d.name];
-                    let _ = writeln!(self.declarations, "const {name}{of} = {value};");
-                }
-                "var" if d.is_binding => {}
-                "var" if space(d) == "workgroup" && is_shared(d) => {}
-                "var" => {
-                    if space(d) == "private" {
-                        let value = match value_of(tokens) {
-                            Some(value) => source(value),
-                            None => format!("{}()", source(type_of(tokens, d.name))),
-                        };
-                        let _ = write!(resets, " {} = {value};", names.of[d.name]);
-                    }
-                    let _ = writeln!(self.declarations, "{}", source(tokens));
-                }
+                "var" if d.is_binding || (is_workgroup(&parsed, d) && is_shared(d)) => {}
                 "fn" if d.is_entry => {
                     let (text, arguments) = self.entry(&parsed, entry, &names, phase)?;
                     let _ = writeln!(self.declarations, "{text}");
                     let call = format!("{}({arguments});", names.of[d.name]);
-                    let _ = writeln!(code, "    // {label}");
+                    let _ = writeln!(main, "    // {label}");
                     if has_wait && !waits_inside {
-                        let _ = writeln!(code, "    {wait}");
+                        let _ = writeln!(main, "    {wait}");
                     }
                     // A loop only where it goes round: others stay straight code.
                     let begin = match *groups {
@@ -536,7 +504,7 @@ impl Whole {
                         false => String::new(),
                     };
                     let _ = writeln!(
-                        code,
+                        main,
                         "    {begin}\n        \
                          let run_place = vec3<u32>(place, 0u, 0u);\n        \
                          let run_places = vec3<u32>({groups}u, 1u, 1u);\n       {resets} {call}\n    }}{idle}"
@@ -547,11 +515,135 @@ impl Whole {
                     let _ = writeln!(self.declarations, "fn {}() {{ {body} }}", names.of[d.name]);
                 }
                 _ => {
-                    let _ = writeln!(self.declarations, "{}", source(tokens));
+                    if d.kind == "var" && space(&parsed, d) == "private" {
+                        let tokens = parsed.tokens(d);
+                        let source = |tokens| parsed.renamed(tokens, &names, false);
+                        let value = match value_of(tokens) {
+                            Some(value) => source(value),
+                            None => format!("{}()", source(type_of(tokens, d.name))),
+                        };
+                        let _ = write!(resets, " {} = {value};", names.of[d.name]);
+                    }
+                    self.declare(&parsed, d, code, &names)?;
                 }
             }
         }
-        Ok(code)
+        Ok(main)
+    }
+
+    /// Declares a function that makes an element of what a phase reads. Returns its name.
+    fn made(&mut self, code: &Code<'_>, prefix: &str) -> Result<String, String> {
+        let Code { label, function, .. } = code;
+        let parsed = Parsed::new(code.text);
+        if parsed.declared.get(function).is_none_or(|d| d.kind != "fn" || d.is_entry) {
+            return Err(format!("{label}: no function {function}"));
+        }
+        let kept = parsed.kept(function);
+        if let Some(d) = kept.iter().find(|d| d.kind == "var" && !d.is_binding || d.name == AWAIT) {
+            return Err(format!("{label}: {function} takes {}, which is a phase's own", d.name));
+        }
+        let (names, _) = self.names(&parsed, &kept, code, prefix, &BTreeMap::new())?;
+        for d in kept.into_iter().filter(|d| !d.is_binding) {
+            self.declare(&parsed, d, code, &names)?;
+        }
+        Ok(names.of[function].clone())
+    }
+
+    /// What the names of a function's text become, and where tensors of a layer begin: variables
+    /// are those of the whole, or functions that make their elements.
+    fn names<'a>(
+        &mut self,
+        parsed: &Parsed<'a>,
+        kept: &[&Declaration<'a>],
+        code: &Code<'a>,
+        prefix: &str,
+        made: &BTreeMap<&'a str, String>,
+    ) -> Result<(Names<'a>, HashMap<String, Offset>), String> {
+        let Code { label, .. } = code;
+        for d in declarations(&parsed.tokens).iter().filter(|d| d.name.is_empty()) {
+            if matches!(d.kind, "enable" | "requires") {
+                let tokens = parsed.tokens(d);
+                self.directives.insert(parsed.renamed(tokens, &Names::default(), false));
+            }
+        }
+        let own = kept.iter().map(|d| (d.name, format!("{prefix}{}", d.name)));
+        let mut names = Names { of: own.collect(), ..Names::default() };
+        let only_indexed = |name: &str| {
+            let mut others = kept.iter().filter(|other| other.name != name);
+            others.all(|other| parsed.only_indexed(parsed.tokens(other), name))
+        };
+        let mut offsets = HashMap::new();
+        // Buffers and shared memory first: what follows uses their names.
+        for d in kept.iter().filter(|d| d.kind == "var" && d.is_binding) {
+            if let Some(function) = made.get(d.name) {
+                if !only_indexed(d.name) {
+                    return Err(format!("{label}: {} is not only read by elements", d.name));
+                }
+                names.of.insert(d.name, function.clone());
+                names.made.insert(d.name);
+                continue;
+            }
+            let buffer = code.buffers.get(d.name);
+            let buffer = *buffer.ok_or_else(|| format!("{label}: {} is not bound", d.name))?;
+            let tokens = parsed.tokens(d);
+            if tokens.iter().any(|t| t.text == "uniform") {
+                return Err(format!("{label}: {} is a uniform", d.name));
+            }
+            let ty = parsed.renamed(type_of(tokens, d.name), &names, false);
+            let known = self.bindings.iter().position(|b| b.0 == ty && b.1 == buffer);
+            let at = known.unwrap_or_else(|| {
+                self.bindings.push((ty, buffer));
+                self.bindings.len() - 1
+            });
+            names.of.insert(d.name, variable(at));
+            if let Some(stacked) = code.stacked.get(d.name) {
+                let offset = code.offset(d.name, *stacked).filter(|_| only_indexed(d.name));
+                let offset = offset.ok_or_else(|| {
+                    format!("{label}: {} cannot have a tensor a layer in one buffer", d.name)
+                })?;
+                names.offsets.insert(d.name, offset.of("run_layer"));
+                offsets.insert(d.name.to_owned(), offset);
+            }
+        }
+        let mut slots: HashMap<String, usize> = HashMap::new();
+        for d in kept.iter().filter(|d| is_workgroup(parsed, d)) {
+            let ty = type_of(parsed.tokens(d), d.name);
+            let Some((element, length)) = self.pooled(parsed, ty, &names) else { continue };
+            let slot = slots.entry(element.clone()).or_default();
+            names.of.insert(d.name, shared(&element, *slot));
+            self.pool.entry((element, *slot)).or_default().push(length);
+            *slot += 1;
+        }
+        Ok((names, offsets))
+    }
+
+    /// Writes a declaration under its new name. An override becomes a constant.
+    fn declare(
+        &mut self,
+        parsed: &Parsed<'_>,
+        d: &Declaration<'_>,
+        code: &Code<'_>,
+        names: &Names<'_>,
+    ) -> Result<(), String> {
+        let Code { label, constants, .. } = code;
+        let tokens = parsed.tokens(d);
+        let source = |tokens| parsed.renamed(tokens, names, d.kind == "struct");
+        if d.kind != "override" {
+            let _ = writeln!(self.declarations, "{}", source(tokens));
+            return Ok(());
+        }
+        let ty = type_of(tokens, d.name).first().map_or("", |t| t.text);
+        let value = match constants.get(d.name) {
+            Some(value) => {
+                literal(ty, *value).ok_or_else(|| format!("{label}: {} is a {ty}", d.name))?
+            }
+            None => value_of(tokens)
+                .map(source)
+                .ok_or_else(|| format!("{label}: {} has no value", d.name))?,
+        };
+        let of = if ty.is_empty() || ty == "=" { String::new() } else { format!(": {ty}") };
+        let _ = writeln!(self.declarations, "const {}{of} = {value};", names.of[d.name]);
+        Ok(())
     }
 
     /// Element type and length of an array that phases may share: one whose type is no phase's own.
@@ -629,7 +721,7 @@ impl Whole {
                 "num_subgroups" => "run_subgroups",
                 "subgroup_size" => "run_size",
                 "subgroup_invocation_id" => "run_lane",
-                other => return Err(format!("{}: reads {other}", phase.label)),
+                other => return Err(format!("{}: reads {other}", phase.code.label)),
             });
         }
         let body = parsed.renamed(&tokens[open..], names, false);

@@ -245,6 +245,31 @@ impl Reflection {
         self.entries.iter().find(|e| e.name == name)
     }
 
+    /// A function, and the buffers that it and what it calls touch.
+    pub fn function(&self, name: &str) -> Option<(&naga::Function, Vec<&Buffer>)> {
+        let mut all = self.module.functions.iter();
+        let (handle, function) = all.find(|(_, f)| f.name.as_deref() == Some(name))?;
+        let uses = &self.info[handle];
+        let touches = |buffer: &&Buffer| {
+            let mut globals = self.module.global_variables.iter();
+            globals.any(|(global, v)| {
+                v.name.as_ref() == Some(&buffer.name) && !uses[global].is_empty()
+            })
+        };
+        let touched = self.buffers.iter().filter(touches).collect();
+        Some((function, touched))
+    }
+
+    /// What the elements of an array in a buffer are.
+    pub fn element(&self, buffer: &str) -> Option<&naga::TypeInner> {
+        let mut all = self.module.global_variables.iter();
+        let (_, variable) = all.find(|(_, v)| v.name.as_deref() == Some(buffer))?;
+        match self.module.types[variable.ty].inner {
+            naga::TypeInner::Array { base, .. } => Some(&self.module.types[base].inner),
+            _ => None,
+        }
+    }
+
     /// Whether the source declares an override of a name.
     pub fn has_override(&self, name: &str) -> bool {
         self.overrides.iter().any(|(known, _)| known == name)

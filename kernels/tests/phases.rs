@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lathe_kernels::phases::{self, Grid, Joined, Phase, Place};
+use lathe_kernels::phases::{self, Code, Grid, Joined, Phase, Place};
 use lathe_kernels::{Capabilities, Constants, ReflectError, Reflection, Shape};
 
 /// A large GPU with subgroups of 32.
@@ -75,31 +75,38 @@ impl Stages {
         self.0
             .iter()
             .map(|s| Phase {
-                label: s.label.clone(),
-                text: s.text,
-                reflection: &s.reflection,
-                constants: &s.constants,
-                entry: s.entry,
                 groups: s.groups,
-                buffers: s
-                    .reflection
-                    .buffers
-                    .iter()
-                    .map(|buffer| {
-                        next += 1;
-                        (buffer.name.as_str(), next)
-                    })
-                    .collect(),
-                early: false,
                 renews: s.renews,
-                weight_bytes: 1 << 20,
-                stacked: BTreeMap::new(),
+                given: BTreeMap::from([("weights", 1 << 20)]),
+                ..phase(Code {
+                    label: s.label.clone(),
+                    text: s.text,
+                    reflection: &s.reflection,
+                    constants: &s.constants,
+                    function: s.entry,
+                    buffers: s
+                        .reflection
+                        .buffers
+                        .iter()
+                        .map(|buffer| {
+                            next += 1;
+                            (buffer.name.as_str(), next)
+                        })
+                        .collect(),
+                    stacked: BTreeMap::new(),
+                })
             })
             .collect()
     }
 }
 
 const GRID: Grid = Grid { groups: 128, invocations: 256, prefetch: 2, layers: u32::MAX };
+
+/// A phase of two workgroups that has nothing special.
+fn phase(code: Code<'_>) -> Phase<'_> {
+    let (given, made) = (BTreeMap::new(), BTreeMap::new());
+    Phase { code, groups: 2, early: false, renews: &[], given, made }
+}
 
 /// Phases of one layer.
 fn join(phases: &[Phase<'_>], grid: Grid) -> Result<Joined, ReflectError> {
@@ -116,12 +123,12 @@ fn benchmarked(kernel: &'static lathe_kernels::Kernel) -> Vec<Shape> {
 fn every_phase_joins_with_the_next() {
     let stages = Stages::of(GRID, benchmarked);
     let phases = stages.phases();
-    let labels: BTreeSet<_> = phases.iter().map(|p| p.label.clone()).collect();
+    let labels: BTreeSet<_> = phases.iter().map(|p| p.code.label.clone()).collect();
     for wanted in ["attention_append/split_kv", "gemv_q/planes_dp4a24", "fused_ffn/sweep"] {
         assert!(labels.contains(wanted), "{labels:?}");
     }
     for pair in phases.windows(2) {
-        let shown = format!("{} and {}", pair[0].label, pair[1].label);
+        let shown = format!("{} and {}", pair[0].code.label, pair[1].code.label);
         let joined = join(pair, GRID).unwrap_or_else(|e| panic!("{shown}: {e}"));
         // Each keeps the rule of what may be done ahead of a wait.
         let reflection =
@@ -131,14 +138,17 @@ fn every_phase_joins_with_the_next() {
         let (memory, invocations) = reflection.workgroup(phases::ENTRY, &Constants::new()).unwrap();
         assert_eq!(invocations, GRID.invocations, "{shown}");
         // Shared, not added up.
-        let alone = |p: &Phase<'_>| p.reflection.workgroup(p.entry, p.constants).unwrap().0;
+        let alone = |p: &Phase<'_>| {
+            let Code { reflection, function, constants, .. } = &p.code;
+            reflection.workgroup(function, constants).unwrap().0
+        };
         assert!(memory <= alone(&pair[0]) + alone(&pair[1]), "{shown}");
         // One arrival and one wait in the code that runs, wherever the wait is.
         let main = joined.text.split("@compute").nth(1).unwrap();
         assert_eq!(main.matches("run_arrive(32u)").count(), 1, "{shown}\n{main}");
         let waits = joined.text.matches("run_await(32u)").count();
         // A mebibyte is two rounds at most: a wait brings all of it, wherever workgroups wait.
-        let weights = pair[1].buffers.contains_key("weights");
+        let weights = pair[1].code.buffers.contains_key("weights");
         let prefetches = joined.text.matches("run_prefetch_1(); run_await(32u)").count();
         assert_eq!(prefetches, if weights { waits } else { 0 }, "{shown}");
         assert!(waits == 1 || (waits == 2 && main.contains("else {")), "{shown}: {waits}");
@@ -163,17 +173,16 @@ fn a_buffer_between_phases_is_written_in_both() {
     let reflection = Reflection::of(text, "text").unwrap();
     let constants = reflection.constants([]).unwrap();
     let phase = |x: usize, y: usize, groups: u32| Phase {
-        label: "swap".into(),
-        text,
-        reflection: &reflection,
-        constants: &constants,
-        entry: "main",
         groups,
-        buffers: BTreeMap::from([("x", x), ("y", y)]),
-        early: false,
-        renews: &[],
-        weight_bytes: 0,
-        stacked: BTreeMap::new(),
+        ..phase(Code {
+            label: "swap".into(),
+            text,
+            reflection: &reflection,
+            constants: &constants,
+            function: "main",
+            buffers: BTreeMap::from([("x", x), ("y", y)]),
+            stacked: BTreeMap::new(),
+        })
     };
     let grid = Grid { groups: 2, invocations: 32, prefetch: 0, layers: u32::MAX };
     let joined = join(&[phase(0, 1, 2), phase(1, 2, 1)], grid).unwrap();
@@ -202,7 +211,8 @@ fn a_buffer_between_phases_is_written_in_both() {
     assert!(phases::join(&all, 2, grid).unwrap().text.contains(&last));
     let one = phases::join(&all[..1], 2, grid).unwrap_err().to_string();
     assert!(one.contains("a loop over layers of one phase"), "{one}");
-    let unbound = Phase { buffers: BTreeMap::new(), ..phase(0, 1, 1) };
+    let mut unbound = phase(0, 1, 1);
+    unbound.code.buffers.clear();
     assert!(error(&[unbound], grid).contains("is not bound"));
 }
 
@@ -224,17 +234,16 @@ fn waits_prefetch_the_next_weights() {
     let reflections = [&words, &vectors].map(|text| Reflection::of(text, "text").unwrap());
     let constants = reflections.each_ref().map(|r| r.constants([]).unwrap());
     let phase = |which: usize, weights: usize, granules: u64| Phase {
-        label: format!("phase of {granules}"),
-        text: [&words, &vectors][which],
-        reflection: &reflections[which],
-        constants: &constants[which],
-        entry: "main",
-        groups: 2,
-        buffers: BTreeMap::from([("weights", weights), ("y", 1)]),
-        early: false,
-        renews: &[],
-        weight_bytes: 1024 * granules + 1023,
-        stacked: BTreeMap::new(),
+        given: BTreeMap::from([("weights", 1024 * granules + 1023)]),
+        ..phase(Code {
+            label: format!("phase of {granules}"),
+            text: [&words, &vectors][which],
+            reflection: &reflections[which],
+            constants: &constants[which],
+            function: "main",
+            buffers: BTreeMap::from([("weights", weights), ("y", 1)]),
+            stacked: BTreeMap::new(),
+        })
     };
     // Two workgroups, each with one team that does not poll: a round is two granules.
     let grid = |prefetch| Grid { groups: 2, invocations: 64, prefetch, layers: u32::MAX };
@@ -323,17 +332,17 @@ impl Pair {
             .map(|text| Reflection::of(text, "text").unwrap_or_else(|e| panic!("{e}\n{text}")));
         let constants = reflections.each_ref().map(|r| r.constants([]).unwrap());
         let phase = |i: usize, label: &str, text, groups, buffers| Phase {
-            label: label.into(),
-            text,
-            reflection: &reflections[i],
-            constants: &constants[i],
-            entry: "main",
             groups,
-            buffers,
-            early: false,
             renews,
-            weight_bytes: 0,
-            stacked: BTreeMap::new(),
+            ..phase(Code {
+                label: label.into(),
+                text,
+                reflection: &reflections[i],
+                constants: &constants[i],
+                function: "main",
+                buffers,
+                stacked: BTreeMap::new(),
+            })
         };
         let grid = Grid { groups: 2, invocations: 32, prefetch: 0, layers: u32::MAX };
         let buffers = BTreeMap::from([("w", 0), ("x", 1), ("z", 2), ("counter", 3)]);
@@ -467,24 +476,24 @@ fn a_built_in_phase_that_waits_too_late_is_refused() {
     let said = |text: &str| {
         let reflection = Reflection::of(text, "text").unwrap_or_else(|e| panic!("{e}"));
         let phase = |y: usize, x: usize| Phase {
-            label: stage.label.clone(),
-            text,
-            reflection: &reflection,
-            constants: &stage.constants,
-            entry: stage.entry,
             groups: stage.groups,
-            buffers: (reflection.buffers.iter().enumerate())
-                .map(|(i, buffer)| match buffer.name.as_str() {
-                    "x" => ("x", x),
-                    "y" => ("y", y),
-                    other => (other, 10 + i),
-                })
-                .collect(),
-            early: false,
             // What a product is added to is loaded too early as well, and is not meant.
             renews: &["y"],
-            weight_bytes: 0,
-            stacked: BTreeMap::new(),
+            ..phase(Code {
+                label: stage.label.clone(),
+                text,
+                reflection: &reflection,
+                constants: &stage.constants,
+                function: stage.entry,
+                buffers: (reflection.buffers.iter().enumerate())
+                    .map(|(i, buffer)| match buffer.name.as_str() {
+                        "x" => ("x", x),
+                        "y" => ("y", y),
+                        other => (other, 10 + i),
+                    })
+                    .collect(),
+                stacked: BTreeMap::new(),
+            })
         };
         let joined = join(&[phase(1, 0), phase(2, 1)], GRID).unwrap();
         joined.reflected().map(|_| ()).map_err(|e| e.to_string())
@@ -516,18 +525,17 @@ fn rounds<'a>(
     text: &'a str,
     stride: u64,
 ) -> [Place<'a>; 2] {
-    let phase = |label: &str, [weights, x, y]: [usize; 3], first: usize, weight_bytes| Phase {
-        label: label.into(),
-        text,
-        reflection,
-        constants,
-        entry: "main",
-        groups: 2,
-        buffers: BTreeMap::from([("weights", weights), ("x", x), ("y", y)]),
-        early: false,
-        renews: &[],
-        weight_bytes,
-        stacked: BTreeMap::from([("weights", phases::Stacked { first, stride })]),
+    let phase = |label: &str, [weights, x, y]: [usize; 3], first: usize, bytes| Phase {
+        given: BTreeMap::from([("weights", bytes)]),
+        ..phase(Code {
+            label: label.into(),
+            text,
+            reflection,
+            constants,
+            function: "main",
+            buffers: BTreeMap::from([("weights", weights), ("x", x), ("y", y)]),
+            stacked: BTreeMap::from([("weights", phases::Stacked { first, stride })]),
+        })
     };
     let one = Place { ways: vec![((0..5).collect(), phase("first", [0, 1, 2], 0, 8192))] };
     let ways = vec![
@@ -565,7 +573,8 @@ fn layers_go_round_with_a_tensor_of_each_in_one_buffer() {
     let last = text.split("fn run_prefetch_1()").nth(1).unwrap();
     assert!(last.contains("run_buffer_0[min(run_layer + 1u, 4u) * 512u + min("), "{text}");
     // One layer needs neither.
-    let one = Phase { stacked: BTreeMap::new(), ..places[0].ways[0].1.clone() };
+    let mut one = places[0].ways[0].1.clone();
+    one.code.stacked.clear();
     let apart = phases::join(&[Place::of(one)], 1, grid).unwrap();
     assert!(!apart.text.contains("run_arrive(64u)") && !apart.text.contains("var layer"));
 }
@@ -603,7 +612,117 @@ fn layers_that_cannot_go_round_are_refused() {
     let reflection = Reflection::of(&ahead, "text").unwrap();
     let constants = reflection.constants([]).unwrap();
     let [first, _] = rounds(&reflection, &constants, &ahead, 8192);
-    let one = Phase { stacked: BTreeMap::new(), ..first.ways[0].1.clone() };
+    let mut one = first.ways[0].1.clone();
+    one.code.stacked.clear();
     let alone = phases::join(&[Place::of(one)], 1, grid).unwrap();
     assert_eq!(alone.reflected().map(|_| ()).map_err(|e| e.to_string()), Ok(()));
+}
+
+/// Small tensors that a layer has of its own come a phase ahead of the one that needs them, every
+/// sector once; not where one of the layers lacks them, where they are large, or are written.
+#[test]
+fn waits_prefetch_small_tensors() {
+    let text = ADDER.replace("x[at] + own;", "x[at] + own + u32(norm[at].x);");
+    let text = format!("@group(0) @binding(3) var<storage, read> norm: array<vec2<f32>>;\n{text}");
+    let reflection = Reflection::of(&text, "text").unwrap();
+    let constants = reflection.constants([]).unwrap();
+    let grid = Grid { groups: 2, invocations: 64, prefetch: 1, layers: u32::MAX };
+    let stacked = |first| phases::Stacked { first, stride: 8192 };
+    let places = |bytes: u64, of_seldom: usize| {
+        let mut places = rounds(&reflection, &constants, &text, 8192);
+        for (buffer, phase) in [(10, (0, 0)), (of_seldom, (1, 0)), (11, (1, 1))] {
+            let phase = &mut places[phase.0].ways[phase.1].1;
+            phase.given = BTreeMap::from([("norm", bytes)]);
+            phase.code.buffers.insert("norm", buffer);
+            phase.code.stacked.insert("norm", stacked(0));
+        }
+        phases::join(&places, 5, grid).unwrap()
+    };
+    let of = |joined: &Joined, wait: usize| {
+        assert!(joined.reflected().is_ok(), "{}", joined.text);
+        let name = format!("fn run_prefetch_{wait}()");
+        let body = joined.text.split(&name).nth(1).unwrap_or("").split("\n}").next().unwrap();
+        let number = joined.buffers.iter().position(|b| b.1 == 10 + 1 - wait);
+        (body.to_owned(), number.unwrap())
+    };
+    // 1000 bytes are 31 sectors of four elements. Place 1 is read behind the wait of place 0.
+    let joined = places(1000, 11);
+    for (wait, layer) in [(0, "run_layer"), (1, "min(run_layer + 1u, 4u)")] {
+        let (body, number) = of(&joined, wait);
+        let load = format!(
+            "if (sector < 31u) {{ run_seen_0 = bitcast<u32>(run_buffer_{number}[{layer} * 1024u \
+             + (sector - 0u) * 4u].x); }}"
+        );
+        assert!(body.contains(&load), "{load}\n{body}");
+        // Each of the 64 invocations that do not poll has a sector of its own.
+        assert!(body.contains("let sector = run_workgroup * 32u + run_lid - 32u;"), "{body}");
+    }
+    // Layer 3 reads another tensor there.
+    assert_eq!(of(&places(1000, 12), 0).0, "");
+    assert!(of(&places(1000, 12), 1).0.contains("sector"));
+    for none in [places(70_000, 11), places(31, 11), places(1000, 2)] {
+        assert!(!of(&none, 0).0.contains("sector"), "{}", none.text);
+    }
+}
+
+/// In place of a phase, the one behind it makes what it reads.
+#[test]
+fn a_phase_makes_what_it_reads() {
+    let maker = "@group(0) @binding(0) var<storage, read> parts: array<u32>;
+@group(0) @binding(1) var<storage, read_write> y: array<u32>;
+override PARTS: u32 = 2u;
+var<workgroup> held: array<u32, 64>;
+struct Sum { y: u32 }
+fn sum(i: u32) -> u32 {
+    var all = Sum(0u);
+    for (var part = 0u; part < PARTS; part++) { all.y += parts[i * PARTS + part]; }
+    return all.y;
+}
+fn shared_sum(i: u32) -> u32 { return held[i] + sum(i); }
+@compute @workgroup_size(64)
+fn main(@builtin(local_invocation_index) at: u32) { y[at] = sum(at) + held[at]; }
+";
+    let reader = ADDER.replace("x[at] + own", "x[(at + 1u) % 64u] + own + weights[0].x");
+    let reflections = [maker, &reader].map(|text| Reflection::of(text, "text").unwrap());
+    let constants = [
+        reflections[0].constants([("PARTS", 3.0)]).unwrap(),
+        reflections[1].constants([]).unwrap(),
+    ];
+    let joined = |reader: &str, function: &'static str| {
+        let code = |i: usize, text, function, buffers| Code {
+            label: ["made, maker", "reads, reader"][i].into(),
+            text,
+            reflection: &reflections[i],
+            constants: &constants[i],
+            function,
+            buffers,
+            stacked: BTreeMap::new(),
+        };
+        let made = code(0, maker, function, BTreeMap::from([("parts", 7)]));
+        let buffers = BTreeMap::from([("weights", 0), ("y", 2)]);
+        let reads = Phase {
+            made: BTreeMap::from([("x", made)]),
+            ..phase(code(1, reader, "main", buffers))
+        };
+        let grid = Grid { groups: 2, invocations: 64, prefetch: 0, layers: u32::MAX };
+        join(&[reads], grid)
+    };
+    let run = joined(&reader, "sum").unwrap();
+    let text = &run.text;
+    run.reflected().unwrap_or_else(|e| panic!("{e}\n{text}"));
+    // The index is the argument; the function has its constants and its buffer, and nothing more
+    // of its text.
+    assert!(text.contains("= p0m0_sum((at + 1u) % 64u) + own"), "{text}");
+    assert!(text.contains("const p0m0_PARTS: u32 = 3u;"), "{text}");
+    let buffers: Vec<_> = run.buffers.iter().map(|b| b.1).collect();
+    assert_eq!(buffers, [7, 0, 2], "{text}");
+    assert!(!text.contains("held") && !text.contains("p0m0_main"), "{text}");
+    let said = |reader: &str, function| joined(reader, function).unwrap_err().to_string();
+    assert!(said(&reader, "total").contains("made, maker: no function total"));
+    assert!(said(&reader, "main").contains("made, maker: no function main"));
+    let fault = said(&reader, "shared_sum");
+    assert!(fault.contains("shared_sum takes held, which is a phase's own"), "{fault}");
+    let whole = reader.replace("let own = word(at);", "let own = arrayLength(&x);");
+    let fault = said(&whole, "sum");
+    assert!(fault.contains("reads, reader: x is not only read by elements"), "{fault}");
 }

@@ -193,9 +193,8 @@ pub fn add_runs(
         let (count, found) = most_layers(recording, left, grid, caps, &mut texts)?;
         let ops = left[0].start..left[count - 1].end;
         left = &left[count..];
-        let Some((run, names, text)) = found else { continue };
-        let numbers: Vec<Bound> = run
-            .buffers
+        let Some((buffers, names, text)) = found else { continue };
+        let numbers: Vec<Bound> = buffers
             .into_iter()
             .map(|tensors| match tensors {
                 layers::Buffer::Tensor(tensor) => Bound::Tensor(tensor),
@@ -241,9 +240,8 @@ fn layers_of(recording: &Recording, grid: Grid) -> Vec<Range<usize>> {
     ranges
 }
 
-/// A run without its tensors: its layers, its variables with the numbers of their buffers, its
-/// text.
-type Found = (Layers, Vec<(String, usize)>, Arc<RunText>);
+/// A run: its buffers, its variables with the numbers of their buffers, its text.
+type Found = (Vec<layers::Buffer>, Vec<(String, usize)>, Arc<RunText>);
 
 /// How many of the first of some layers can be one run, and that run; none where one layer alone is
 /// too much for the adapter.
@@ -264,7 +262,7 @@ fn most_layers(
                 continue;
             }
         };
-        let joined = layers.join(recording, grid)?;
+        let joined = layers.join(grid)?;
         let (text, buffers) = (&joined.text, &joined.buffers);
         let text = match texts.get(text) {
             Some(text) => Arc::clone(text),
@@ -276,7 +274,7 @@ fn most_layers(
             }
         };
         match too_large(&text.reflection, caps)? {
-            None => return Ok((count, Some((layers, buffers.clone(), text)))),
+            None => return Ok((count, Some((layers.buffers, buffers.clone(), text)))),
             Some(reason) => {
                 tracing::info!("{count} layers from {first} on are not one run: it {reason}");
             }

@@ -42,7 +42,8 @@ pub fn too_many_heads<P: Heads>(p: &P) -> Option<String> {
 
 /// Workgroups of the stage that attends: a split of a KV head each.
 pub fn split_grid<P: Cache>(p: &P, c: &Constants) -> usize {
-    p.kv_heads() * (c["SPLITS"] as usize).clamp(1, p.most_splits())
+    let parts = c.get("HEADS").map_or(1, |heads| p.q_per_kv() / *heads as usize);
+    p.kv_heads() * parts * (c["SPLITS"] as usize).clamp(1, p.most_splits())
 }
 
 /// Workgroups of the stage that combines the splits.
@@ -76,7 +77,6 @@ pub fn split_constants<P: Cache>(
     // scale.
     let pairs = p.kv_format() == KvFormat::Q8_0 && p.kv_size() > 2048 && chunks.is_multiple_of(2);
     let lanes = (if pairs { chunks / 2 } else { chunks }).next_power_of_two().min(smallest);
-    let held = chunks.div_ceil(lanes);
     // The upper half of the subgroups leaves its sums in workgroup memory, with room for tops.
     let sums = p.q_per_kv() * (4 * p.head_dim() + 16);
     let room = (caps.workgroup_memory as usize).saturating_sub(64 + fixed);
@@ -92,13 +92,7 @@ pub fn split_constants<P: Cache>(
     while wg > largest && (wg / smallest / 2).max(1) * sums + wg * each > room {
         wg /= 2;
     }
-    // Measured: as many scores a round as lanes to own them where a row takes a subgroup of 32 and
-    // slots are many, else eight. Registers grow with what a lane holds.
-    let vectors = held_vectors(p, lanes);
-    let most = if smallest < 16 { 16 } else { 64 };
-    let scores = if lanes >= 32 && p.kv_size() > 2048 { lanes } else { 8 };
-    let in_flight = (8 / held).min(most / vectors.max(1)).min(scores / p.q_per_kv().min(8));
-    let in_flight = power_up_to(in_flight);
+    let in_flight = rows_in_flight(p, lanes, smallest, p.q_per_kv());
     vec![
         ("WG", wg as f64),
         ("LANES", lanes as f64),
@@ -109,9 +103,92 @@ pub fn split_constants<P: Cache>(
     ]
 }
 
-/// The same as a phase: every workgroup a split, the second stage as wide as the first. None where
-/// the sums of so many subgroups do not fit.
+/// Rows that a lane has on their way, of a workgroup that takes so many heads.
+fn rows_in_flight<P: Cache>(p: &P, lanes: usize, smallest: usize, heads: usize) -> usize {
+    let held = p.value_chunks().div_ceil(lanes);
+    // Measured: as many scores a round as lanes to own them where a row takes a subgroup of 32 and
+    // slots are many, else eight. Registers grow with what a lane holds.
+    let vectors = heads * held * p.chunk_fours();
+    let most = if smallest < 16 { 16 } else { 64 };
+    let scores = if lanes >= 32 && p.kv_size() > 2048 { lanes } else { 8 };
+    power_up_to((8 / held).min(most / vectors.max(1)).min(scores / heads.min(8)))
+}
+
+/// Bytes of splits' results that every workgroup of the phase behind may combine.
+const INLINED_BYTES: usize = 32 << 10;
+
+/// Rows of a lane up to which a workgroup takes fewer heads.
+const FEW_ROWS: usize = 6;
+
+/// How a phase shares its KV heads among workgroups.
+struct Share {
+    /// Query heads that a workgroup takes.
+    heads: usize,
+    splits: usize,
+    /// Rows of the cache that a lane gets.
+    rows: usize,
+}
+
+/// The same as a phase: every workgroup a split or some heads of one, the second stage as wide as
+/// the first. None where the sums of so many subgroups do not fit.
 pub fn split_phase<P: Cache>(
+    p: &P,
+    caps: &Capabilities,
+    grid: Grid,
+    fixed: usize,
+) -> Option<Overrides> {
+    let (wg, groups) = (grid.invocations as usize, grid.groups as usize);
+    let smallest = caps.subgroup?.0.max(4) as usize;
+    let mut constants = whole_phase(p, caps, grid, fixed)?;
+    let lanes = constants.iter().find(|c| c.0 == "LANES").map_or(1, |c| c.1 as usize);
+    let teams = wg / lanes;
+    // Measured: of keys and values so short, more splits are more to combine and nothing sooner
+    // (docs/findings/runs-few-splits-of-few-slots.md).
+    const WORTH_A_SPLIT: usize = 10 << 10;
+    let worth = (2 * p.kv_size() * p.vector_bytes() / WORTH_A_SPLIT).max(1);
+    let of = |heads: usize, splits: usize| Share {
+        heads,
+        splits,
+        rows: p.kv_size() / (splits * teams),
+    };
+    // Measured: few slots want many workgroups with little to do each, a head and a row or two a lane,
+    // rather than more splits (docs/findings/runs-a-head-a-workgroup.md).
+    let parts = |heads: usize| p.q_per_kv() / heads;
+    let whole = |heads: &usize| {
+        p.q_per_kv().is_multiple_of(*heads) && p.kv_heads() * parts(*heads) <= groups
+    };
+    let share = |heads: usize| of(heads, splits_for(p, groups / parts(heads)).min(worth));
+    let apart = (1..p.q_per_kv()).filter(whole).map(share).find(|share| share.rows <= FEW_ROWS);
+    let mut share = apart.unwrap_or_else(|| share(p.q_per_kv()));
+    // Measured: half of the splits pays where there is no second stage then.
+    let fitting = INLINED_BYTES / (4 * p.q_elements());
+    if (share.splits / 2..share.splits).contains(&fitting) && fitting > 0 {
+        let fewer = of(share.heads, fitting);
+        if fewer.rows <= FEW_ROWS {
+            share = fewer;
+        }
+    }
+    let in_flight = rows_in_flight(p, lanes, smallest, share.heads).min(power_up_to(share.rows));
+    for (name, value) in &mut constants {
+        match *name {
+            "SPLITS" => *value = share.splits as f64,
+            "IN_FLIGHT" => *value = in_flight as f64,
+            _ => {}
+        }
+    }
+    // All workgroups share the sums of the second stage, in whole subgroups of fours.
+    let fours = (p.q_elements() / 4).div_ceil(groups).next_power_of_two();
+    let fours = fours.max(8).min(wg);
+    constants.extend([
+        ("HEADS", share.heads as f64),
+        ("COMBINE", wg as f64),
+        ("COMBINE_FOURS", fours as f64),
+    ]);
+    Some(constants)
+}
+
+/// The same with all slots and heads of a KV head in a workgroup.
+pub fn whole_phase<P: Cache>(
     p: &P,
     caps: &Capabilities,
     grid: Grid,
@@ -123,23 +200,22 @@ pub fn split_phase<P: Cache>(
     if bytes > caps.workgroup_memory as usize || !wg.is_power_of_two() {
         return None;
     }
-    // Measured: of keys and values so short, more splits are more to combine and nothing sooner
-    // (docs/findings/runs-few-splits-of-few-slots.md).
-    const WORTH_A_SPLIT: usize = 10 << 10;
-    let worth = (2 * p.kv_size() * p.vector_bytes() / WORTH_A_SPLIT).max(1);
     let mut constants = split_constants(p, caps, 0, fixed);
-    for (name, value) in &mut constants {
-        match *name {
-            "WG" => *value = wg as f64,
-            "SPLITS" => *value = splits_for(p, grid.groups as usize).min(worth) as f64,
-            _ => {}
-        }
-    }
-    // All workgroups share the sums of the second stage, in whole subgroups of fours.
-    let fours = (p.q_elements() / 4).div_ceil(grid.groups as usize).next_power_of_two();
-    let fours = fours.max(8).min(wg);
-    constants.extend([("COMBINE", wg as f64), ("COMBINE_FOURS", fours as f64)]);
+    constants.iter_mut().filter(|c| c.0 == "WG").for_each(|c| c.1 = wg as f64);
     Some(constants)
+}
+
+/// The output of split attention, made by the phase that reads it: each of its workgroups combines
+/// the splits of all heads.
+pub const fn split_inlined<P: Cache>() -> Inlined<P> {
+    Inlined {
+        output: "y",
+        function: "combined_chunk",
+        pays: |p, c| {
+            let splits = (c["SPLITS"] as usize).min(p.most_splits());
+            4 * splits * p.q_elements() <= INLINED_BYTES
+        },
+    }
 }
 
 /// Of the split variants' geometry, what a workgroup needs that has all slots of a KV head.

@@ -105,6 +105,7 @@ impl Untyped {
             packing: Packing::Blocks,
             early: false,
             renews: &[],
+            inlined: None,
             constants: Box::new(|_, _| Vec::new()),
             phase: Box::new(|_, _, _| None),
             unsupported: Box::new(|_, _| None),

@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 use naga::{ScalarKind, TypeInner};
 
-use super::{ARRIVALS, Grid, JoinedPhase, Phase, Place, STRIDE};
+use super::{ARRIVALS, Code, Grid, JoinedPhase, Phase, Place, STRIDE};
 
 /// Bytes that one load brings: what memory is read in on every device that was looked at.
 const SECTOR: u32 = 32;
@@ -19,6 +19,8 @@ const SECTOR: u32 = 32;
 const TOGETHER: u32 = 32;
 /// Bytes that neighbouring invocations bring.
 const GRANULE: u32 = TOGETHER * SECTOR;
+/// Sectors of a tensor that counts as small.
+const MOST_SECTORS: u32 = 2048;
 /// What the name of a function that prefetches begins with.
 const NAME: &str = "run_prefetch_";
 
@@ -27,16 +29,22 @@ pub(super) fn is_one(name: Option<&str>) -> bool {
     name.is_some_and(|name| name.starts_with(NAME))
 }
 
+/// How a word of a buffer is loaded.
+#[derive(Clone, Copy, Debug)]
+struct Element {
+    /// Bytes of an element: a word or a vector of words.
+    stride: u32,
+    /// How the first word of an element becomes a `u32`.
+    read: fn(&str) -> String,
+}
+
 /// Weights that can be prefetched.
 #[derive(Clone, Copy, Debug)]
 struct Weights {
     /// Number of the phase that reads them.
     phase: usize,
     granules: u32,
-    /// Bytes of an element: a word or a vector of words.
-    stride: u32,
-    /// How the first word of an element becomes a `u32`.
-    read: fn(&str) -> String,
+    element: Element,
     /// Rounds that bring all of it; a round is a granule from every 32 invocations of the grid.
     rounds: u32,
     /// Rounds that waits have.
@@ -53,6 +61,18 @@ struct Share {
     rounds: u32,
 }
 
+/// A small tensor, such as the weights of a norm, of which a wait brings all.
+#[derive(Clone, Debug)]
+struct Table {
+    /// Number of the phase that reads it, and its name there.
+    phase: usize,
+    name: String,
+    /// It is that of the next layer.
+    is_next: bool,
+    sectors: u32,
+    element: Element,
+}
+
 /// What every wait of a run brings.
 #[derive(Debug, Default)]
 pub(super) struct Prefetches {
@@ -60,6 +80,7 @@ pub(super) struct Prefetches {
     weights: Vec<Option<Weights>>,
     /// By place, whose wait it is.
     waits: Vec<Vec<Share>>,
+    tables: Vec<Vec<Table>>,
     layers: usize,
     /// Teams of 32 invocations of a workgroup that do not poll.
     teams: u32,
@@ -79,6 +100,7 @@ impl Prefetches {
         let per_round = grid.groups * teams;
         let mut plan = Self { teams, groups: grid.groups, layers, ..Self::default() };
         plan.waits = vec![Vec::new(); places.len()];
+        plan.tables = vec![Vec::new(); places.len()];
         if grid.prefetch == 0 || per_round == 0 {
             return plan;
         }
@@ -87,9 +109,16 @@ impl Prefetches {
             let usual = place.usual();
             let phase = &place.ways[usual].1;
             // A layer without them has nothing at its place among those of the others.
-            let all = place.ways.iter().all(|(_, way)| way.buffers.contains_key("weights"));
+            let all = place.ways.iter().all(|(_, way)| way.code.buffers.contains_key("weights"));
             let weights = Weights::of(phase, before + usual, per_round, written);
             plan.weights.push(weights.filter(|_| all));
+            // On their way a phase ahead of the one that needs them.
+            let at = plan.weights.len() - 1;
+            if layers > 1 {
+                let wait = (at + places.len() - 1) % places.len();
+                let tables = Table::all(place, layers, before + usual, at == 0, written);
+                plan.tables[wait].extend(tables);
+            }
             before += place.ways.len();
         }
         let is_loop = layers > 1;
@@ -114,15 +143,20 @@ impl Prefetches {
 
     /// The call ahead of a place's wait.
     pub(super) fn call(&self, place: usize) -> String {
-        match self.waits[place].is_empty() {
+        match self.is_empty(place) {
             true => String::new(),
             false => format!("{NAME}{place}(); "),
         }
     }
 
+    /// Whether a place's wait brings nothing.
+    fn is_empty(&self, place: usize) -> bool {
+        self.waits[place].is_empty() && self.tables[place].is_empty()
+    }
+
     /// What the entry point does first.
     pub(super) fn begin(&self) -> &'static str {
-        match self.waits.iter().all(Vec::is_empty) {
+        match (0..self.waits.len()).all(|place| self.is_empty(place)) {
             true => "",
             false => "    run_workgroup = group;\n",
         }
@@ -138,8 +172,11 @@ impl Prefetches {
 
     /// The functions.
     pub(super) fn write(&self, text: &mut String, phases: &[JoinedPhase]) {
-        let rounds = |shares: &Vec<Share>| shares.iter().map(|share| share.rounds).sum::<u32>();
-        let most = self.waits.iter().map(rounds).max().unwrap_or(0);
+        let words = |place: usize| {
+            let rounds: u32 = self.waits[place].iter().map(|share| share.rounds).sum();
+            rounds + u32::from(!self.tables[place].is_empty())
+        };
+        let most = (0..self.waits.len()).map(words).max().unwrap_or(0);
         if most == 0 {
             return;
         }
@@ -156,7 +193,10 @@ impl Prefetches {
             all.join(" ^ "),
             STRIDE - 1
         );
-        for (wait, shares) in self.waits.iter().enumerate().filter(|(_, s)| !s.is_empty()) {
+        for (wait, shares) in self.waits.iter().enumerate() {
+            if self.is_empty(wait) {
+                continue;
+            }
             let _ = write!(
                 text,
                 "\nfn {NAME}{wait}() {{\n    if (run_lid >= {TOGETHER}u) {{\n        \
@@ -172,13 +212,8 @@ impl Prefetches {
                 let Some((_, name)) = phase.names.iter().find(|(own, _)| own == "weights") else {
                     continue;
                 };
-                let offset = phase.offsets.get("weights").map(|offset| match share.is_next {
-                    // The last layer's again where none comes.
-                    true => offset.of(&format!("min(run_layer + 1u, {}u)", self.layers - 1)),
-                    false => offset.of("run_layer"),
-                });
-                let offset = offset.map(|offset| format!("{offset} + ")).unwrap_or_default();
-                let Weights { granules, stride, read, .. } = weights;
+                let offset = self.offset(phase, "weights", share.is_next);
+                let Weights { granules, element: Element { stride, read }, .. } = weights;
                 let per_round = self.groups * self.teams;
                 // Where not all of it is brought, what is brought lies evenly, and so does what
                 // every workgroup of the phase finds.
@@ -201,25 +236,93 @@ impl Prefetches {
                     seen += 1;
                 }
             }
+            self.write_tables(text, wait, seen, phases);
             text.push_str("    }\n}\n");
         }
     }
+
+    /// Where a layer's tensor begins in a variable of a phase, and a plus.
+    fn offset(&self, phase: &JoinedPhase, name: &str, is_next: bool) -> String {
+        let offset = phase.offsets.get(name).map(|offset| match is_next {
+            // The last layer's again where none comes.
+            true => offset.of(&format!("min(run_layer + 1u, {}u)", self.layers - 1)),
+            false => offset.of("run_layer"),
+        });
+        offset.map(|offset| format!("{offset} + ")).unwrap_or_default()
+    }
+
+    /// A sector each of the small tensors, for as many invocations as they have.
+    fn write_tables(&self, text: &mut String, wait: usize, seen: usize, phases: &[JoinedPhase]) {
+        let tables = &self.tables[wait];
+        if tables.is_empty() {
+            return;
+        }
+        let _ = writeln!(
+            text,
+            "        let sector = run_workgroup * {}u + run_lid - {TOGETHER}u;",
+            self.teams * TOGETHER
+        );
+        let (mut first, mut separator) = (0, "        ");
+        for table in tables {
+            let phase = &phases[table.phase];
+            let Some((_, name)) = phase.names.iter().find(|(own, _)| *own == table.name) else {
+                continue;
+            };
+            let Element { stride, read } = table.element;
+            let offset = self.offset(phase, &table.name, table.is_next);
+            let index = format!("{offset}(sector - {first}u) * {}u", SECTOR / stride);
+            let word = read(&format!("{name}[{index}]"));
+            first += table.sectors;
+            let _ =
+                write!(text, "{separator}if (sector < {first}u) {{ run_seen_{seen} = {word}; }}");
+            separator = "\n        else ";
+        }
+        text.push('\n');
+    }
 }
 
-impl Weights {
-    fn of(
-        phase: &Phase<'_>,
+impl Table {
+    /// Those of a place's usual phase that each layer has of its own: from the first on, or from
+    /// the next one on.
+    fn all(
+        place: &Place<'_>,
+        layers: usize,
         number: usize,
-        per_round: u32,
+        is_next: bool,
         written: &BTreeSet<usize>,
-    ) -> Option<Self> {
-        let buffer = phase.buffers.get("weights").filter(|buffer| !written.contains(buffer));
-        // Where loads of weights stay ahead of a wait, memory is busy without it.
-        buffer.filter(|_| !phase.early)?;
-        let granules = u32::try_from(phase.weight_bytes / u64::from(GRANULE)).ok()?;
-        let module = &phase.reflection.module;
-        let found = module.global_variables.iter().find(|v| v.1.name.as_deref() == Some("weights"));
-        let TypeInner::Array { base, stride, .. } = module.types[found?.1.ty].inner else {
+    ) -> Vec<Self> {
+        let phase = &place.ways[place.usual()].1;
+        let Code { reflection, function, buffers, stacked, .. } = &phase.code;
+        let Some(entry) = reflection.entry(function) else { return Vec::new() };
+        let touched = entry.buffers.iter().map(|i| reflection.buffers[*i].name.as_str());
+        let touched: BTreeSet<&str> = touched.filter(|name| *name != "weights").collect();
+        let of_each = |name: &str| {
+            let has = |layer: usize| {
+                let mut ways = place.ways.iter().filter(|(own, _)| own.contains(&layer));
+                ways.all(|(_, way)| way.code.buffers.get(name) == buffers.get(name))
+            };
+            stacked.contains_key(name) && (usize::from(is_next)..layers).all(has)
+        };
+        let given = phase.given.iter().filter(|(name, _)| touched.contains(**name));
+        let tables = given.filter_map(|(name, bytes)| {
+            let sectors = u32::try_from(bytes / u64::from(SECTOR)).ok()?;
+            let element = Element::of(phase, name)?;
+            let is_small = (1..=MOST_SECTORS).contains(&sectors);
+            let fits = is_small && of_each(name) && !written.contains(buffers.get(name)?);
+            let name = (*name).to_owned();
+            fits.then_some(Self { phase: number, name, is_next, sectors, element })
+        });
+        tables.collect()
+    }
+}
+
+impl Element {
+    /// Of a variable whose elements are words, or vectors of them that a sector has a number of.
+    fn of(phase: &Phase<'_>, name: &str) -> Option<Self> {
+        let module = &phase.code.reflection.module;
+        let mut all = module.global_variables.iter();
+        let (_, variable) = all.find(|(_, v)| v.name.as_deref() == Some(name))?;
+        let TypeInner::Array { base, stride, .. } = module.types[variable.ty].inner else {
             return None;
         };
         let (scalar, is_vector) = match module.types[base].inner {
@@ -234,8 +337,24 @@ impl Weights {
             (ScalarKind::Float, 4, true) => |element| format!("bitcast<u32>({element}.x)"),
             _ => return None,
         };
-        let fits = granules > 0 && SECTOR.is_multiple_of(stride);
+        SECTOR.is_multiple_of(stride).then_some(Self { stride, read })
+    }
+}
+
+impl Weights {
+    fn of(
+        phase: &Phase<'_>,
+        number: usize,
+        per_round: u32,
+        written: &BTreeSet<usize>,
+    ) -> Option<Self> {
+        let buffer = phase.code.buffers.get("weights").filter(|buffer| !written.contains(buffer));
+        // Where loads of weights stay ahead of a wait, memory is busy without it.
+        buffer.filter(|_| !phase.early)?;
+        let bytes = phase.given.get("weights").copied().unwrap_or(0);
+        let granules = u32::try_from(bytes / u64::from(GRANULE)).ok().filter(|n| *n > 0)?;
+        let element = Element::of(phase, "weights")?;
         let rounds = granules.div_ceil(per_round);
-        fits.then_some(Self { phase: number, granules, stride, read, rounds, planned: 0 })
+        Some(Self { phase: number, granules, element, rounds, planned: 0 })
     }
 }

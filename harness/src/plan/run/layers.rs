@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 
-use lathe_kernels::phases::{self, Grid, Joined, Phase, Place, Stacked};
+use lathe_kernels::phases::{self, Code, Grid, Joined, Phase, Place, Stacked};
 use lathe_kernels::{Capabilities, ReflectError};
 
 use super::Stack;
-use crate::plan::PlannedStage;
+use crate::plan::Plan;
 use crate::plan::recording::{Content, Op, Recording, TensorId};
 
 /// Ways that a place may have: each is code beside the others'.
@@ -20,76 +20,74 @@ pub(super) enum Buffer {
     Stack(Stack),
 }
 
+/// A variable: of the operation that a place does, or of the one before, in whose last stage's
+/// stead the place makes what it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Variable<'a> {
+    is_before: bool,
+    name: &'a str,
+}
+
 /// What one way of a place does, in some layers.
-struct Way {
+struct Way<'a> {
     layers: Vec<usize>,
-    /// The operation of its first layer.
-    op: usize,
-    stage: usize,
+    /// That of its first layer.
+    stage: Stage<'a>,
     /// The buffer of each variable, and the layer whose tensor is the first of a stack.
-    buffers: BTreeMap<String, (usize, usize)>,
+    buffers: BTreeMap<Variable<'a>, (usize, usize)>,
 }
 
 /// Places of some layers, and the buffers that they share.
-pub(super) struct Layers {
-    places: Vec<Vec<Way>>,
+pub(super) struct Layers<'a> {
+    recording: &'a Recording,
+    places: Vec<Vec<Way<'a>>>,
     layers: usize,
     pub(super) buffers: Vec<Buffer>,
 }
 
-impl Layers {
+impl<'a> Layers<'a> {
     /// Of the operations of layers, or why those are not one run.
     pub(super) fn new(
-        recording: &Recording,
+        recording: &'a Recording,
         layers: &[Range<usize>],
         caps: &Capabilities,
     ) -> Result<Self, String> {
-        let stages = |ops: &Range<usize>| -> Vec<(usize, usize)> {
-            let stages = |op: usize| (0..recording.ops[op].plan.stages.len()).map(move |i| (op, i));
-            ops.clone().flat_map(stages).collect()
+        let stages = |ops: &Range<usize>| -> Vec<Stage<'a>> {
+            ops.clone().flat_map(|op| Stage::all(recording, op, ops)).collect()
         };
         let each: Vec<_> = layers.iter().map(stages).collect();
         let count = each[0].len();
         if let Some(layer) = each.iter().position(|stages| stages.len() != count) {
             let label = recording.ops[layers[layer].start].label;
             return Err(format!(
-                "{label} begins a layer of {} dispatches, not of {count}",
+                "{label} begins a layer of {} phases, not of {count}",
                 each[layer].len()
             ));
         }
-        let mut whole = Self { places: Vec::new(), layers: layers.len(), buffers: Vec::new() };
+        let (layers, places) = (layers.len(), Vec::new());
+        let mut whole = Self { recording, places, layers, buffers: Vec::new() };
         for place in 0..count {
-            let own: Vec<_> = each.iter().map(|stages| stages[place]).collect();
-            whole.place(recording, &own, caps)?;
+            let own: Vec<_> = each.iter().map(|stages| stages[place].clone()).collect();
+            whole.place(&own, caps)?;
         }
         whole.check_apart(recording)?;
         Ok(whole)
     }
 
     /// Adds a place: an operation and its stage in each layer.
-    fn place(
-        &mut self,
-        recording: &Recording,
-        own: &[(usize, usize)],
-        caps: &Capabilities,
-    ) -> Result<(), String> {
-        let ops = &recording.ops;
-        let tensor = |layer: usize, name: &str| {
-            let op = &ops[own[layer].0];
-            let mut declared = op.plan.reflection.buffers.iter();
-            let is_bound = declared.any(|buffer| buffer.name == name);
-            is_bound.then(|| op.tensor(op.plan.binding(name)))
-        };
-        let declared = own.iter().flat_map(|(op, _)| &ops[*op].plan.reflection.buffers);
-        let names: BTreeSet<&str> = declared.map(|buffer| buffer.name.as_str()).collect();
+    fn place(&mut self, own: &[Stage<'a>], caps: &Capabilities) -> Result<(), String> {
+        let recording = self.recording;
+        let tensor = |layer: usize, variable: Variable<'_>| own[layer].tensor(recording, variable);
+        let names: BTreeSet<Variable<'a>> =
+            own.iter().flat_map(|stage| stage.variables(recording)).collect();
         let layers = self.layers;
-        let all = |name: &str| -> Vec<(usize, TensorId)> {
+        let all = |name: Variable<'_>| -> Vec<(usize, TensorId)> {
             (0..layers).filter_map(|layer| Some((layer, tensor(layer, name)?))).collect()
         };
         // A tensor of each layer, or several that layers share or take turns with: then there is a
         // way of each.
-        let is_own = |name: &&str| {
-            let all = all(name);
+        let is_own = |name: &Variable<'_>| {
+            let all = all(*name);
             let distinct: HashSet<_> = all.iter().map(|(_, tensor)| *tensor).collect();
             let is_given = |(_, tensor): &(usize, TensorId)| {
                 let content = &recording.tensors[tensor.0].content;
@@ -97,51 +95,53 @@ impl Layers {
             };
             all.len() > 1 && distinct.len() == all.len() && all.iter().all(is_given)
         };
-        let (own_of_each, parting): (Vec<&str>, Vec<&str>) =
-            names.iter().partition::<Vec<&str>, _>(|name| is_own(name));
-        let mut ways: Vec<Way> = Vec::new();
-        for (layer, &(op, stage)) in own.iter().enumerate() {
-            let same = |way: &&mut Way| {
-                let (a, b) = (&ops[way.op], &ops[op]);
+        let (own_of_each, parting) =
+            names.iter().partition::<Vec<&Variable<'a>>, _>(|name| is_own(name));
+        let mut ways: Vec<Way<'a>> = Vec::new();
+        for (layer, stage) in own.iter().enumerate() {
+            let same = |way: &&mut Way<'_>| {
                 let first = way.layers[0];
-                is_same((a, &a.plan.stages[way.stage]), (b, &b.plan.stages[stage]))
-                    && parting.iter().all(|name| tensor(first, name) == tensor(layer, name))
+                way.stage.is_same(stage, recording)
+                    && parting.iter().all(|name| tensor(first, **name) == tensor(layer, **name))
             };
             match ways.iter_mut().find(same) {
                 Some(way) => way.layers.push(layer),
                 None => {
-                    ways.push(Way { layers: vec![layer], op, stage, buffers: BTreeMap::new() });
+                    let (layers, buffers) = (vec![layer], BTreeMap::new());
+                    ways.push(Way { layers, stage: stage.clone(), buffers });
                 }
             }
         }
-        let label = ops[own[0].0].label.op;
+        let label = recording.ops[own[0].op].label.op;
         if ways.len() > MOST_WAYS {
             return Err(format!("{label} has {} ways, at most {MOST_WAYS}", ways.len()));
         }
-        for name in names {
+        for &name in &names {
             // One tensor of all layers that go a way, for each way.
-            let of_way = |way: &Way| -> Option<TensorId> {
+            let of_way = |way: &Way<'_>| -> Option<TensorId> {
                 let first = tensor(way.layers[0], name)?;
                 let same = |layer: &usize| tensor(*layer, name) == Some(first);
                 way.layers.iter().all(same).then_some(first)
             };
-            let has = |way: &Way| tensor(way.layers[0], name).is_some();
+            let has = |way: &Way<'_>| tensor(way.layers[0], name).is_some();
             let all = all(name);
-            let stack = own_of_each.contains(&name).then(|| stack(recording, &all, caps));
+            let stack = own_of_each.contains(&&name).then(|| stack(recording, &all, caps));
             let is_one = ways.iter().filter(|way| has(way)).all(|way| of_way(way).is_some());
             match stack {
                 Some(Ok(stack)) => {
                     let number = self.number(Buffer::Stack(stack));
                     for way in ways.iter_mut().filter(|way| has(way)) {
-                        way.buffers.insert(name.to_owned(), (number, all[0].0));
+                        way.buffers.insert(name, (number, all[0].0));
                     }
                 }
-                Some(Err(reason)) if !is_one => return Err(format!("{label}, {name}: {reason}")),
+                Some(Err(reason)) if !is_one => {
+                    return Err(format!("{label}, {}: {reason}", name.name));
+                }
                 _ => {
                     for way in &mut ways {
                         let Some(tensor) = of_way(way) else { continue };
                         let number = self.number(Buffer::Tensor(tensor));
-                        way.buffers.insert(name.to_owned(), (number, 0));
+                        way.buffers.insert(name, (number, 0));
                     }
                 }
             }
@@ -175,51 +175,165 @@ impl Layers {
     }
 
     /// The text of them.
-    pub(super) fn join(&self, recording: &Recording, grid: Grid) -> Result<Joined, ReflectError> {
-        let phase = |way: &'_ Way| -> Phase<'_> {
-            let op = &recording.ops[way.op];
-            let stage = &op.plan.stages[way.stage];
-            let (mut buffers, mut stacked) = (BTreeMap::new(), BTreeMap::new());
-            for buffer in &op.plan.reflection.buffers {
-                let (name, (number, first)) =
-                    (buffer.name.as_str(), way.buffers[buffer.name.as_str()]);
-                buffers.insert(name, number);
-                if let Buffer::Stack(stack) = &self.buffers[number] {
-                    stacked.insert(name, Stacked { first, stride: stack.stride });
-                }
-            }
-            let weights = op.bindings.iter().find(|(name, _)| *name == "weights");
-            let bytes = |tensor: TensorId| recording.tensors[tensor.0].content.device_bytes();
-            Phase {
-                label: format!("{}, {}/{}", op.label.op, op.plan.kernel.name, op.plan.variant),
-                text: &op.plan.text,
-                reflection: &op.plan.reflection,
-                constants: &op.plan.constants,
-                entry: &stage.entry,
-                groups: stage.groups[0],
-                buffers,
-                early: op.plan.declared.early,
-                renews: op.plan.declared.renews,
-                weight_bytes: weights.map_or(0, |(_, tensor)| bytes(*tensor)),
-                stacked,
-            }
-        };
-        let place = |ways: &Vec<Way>| Place {
-            ways: ways.iter().map(|way| (way.layers.clone(), phase(way))).collect(),
+    pub(super) fn join(&self, grid: Grid) -> Result<Joined, ReflectError> {
+        let place = |ways: &Vec<Way<'a>>| Place {
+            ways: ways.iter().map(|way| (way.layers.clone(), self.phase(way))).collect(),
         };
         let places: Vec<_> = self.places.iter().map(place).collect();
         phases::join(&places, self.layers, grid)
     }
+
+    fn phase(&self, way: &Way<'a>) -> Phase<'a> {
+        let recording = self.recording;
+        let op = &recording.ops[way.stage.op];
+        let stage = &op.plan.stages[way.stage.stage];
+        let own = way.buffers.keys().filter(|variable| !variable.is_before);
+        let given = own.filter_map(|&variable| {
+            let tensor = way.stage.tensor(recording, variable)?;
+            let content = &recording.tensors[tensor.0].content;
+            let is_given = matches!(content, Content::Weights(..) | Content::Values(_));
+            is_given.then(|| (variable.name, content.device_bytes()))
+        });
+        let made = way.stage.made.map(|variable| {
+            let before = &recording.ops[way.stage.op - 1];
+            let function = before.plan.declared.inlined.as_ref().map_or("", |made| made.function);
+            (variable, self.code(way, before, true, function))
+        });
+        Phase {
+            code: self.code(way, op, false, &stage.entry),
+            groups: stage.groups[0],
+            early: op.plan.declared.early,
+            renews: op.plan.declared.renews,
+            given: given.collect(),
+            made: made.into_iter().collect(),
+        }
+    }
+
+    /// A function of an operation: of a way's own, or of the one before.
+    fn code(&self, way: &Way<'a>, op: &'a Op, is_before: bool, function: &'a str) -> Code<'a> {
+        let (mut buffers, mut stacked) = (BTreeMap::new(), BTreeMap::new());
+        let of = way.buffers.iter().filter(|(variable, _)| variable.is_before == is_before);
+        for (variable, &(number, first)) in of {
+            buffers.insert(variable.name, number);
+            if let Buffer::Stack(stack) = &self.buffers[number] {
+                stacked.insert(variable.name, Stacked { first, stride: stack.stride });
+            }
+        }
+        Code {
+            label: format!("{}, {}/{}", op.label.op, op.plan.kernel.name, op.plan.variant),
+            text: &op.plan.text,
+            reflection: &op.plan.reflection,
+            constants: &op.plan.constants,
+            function,
+            buffers,
+            stacked,
+        }
+    }
 }
 
-/// Whether two stages do the same over their tensors.
-fn is_same((a, stage): (&Op, &PlannedStage), (b, other): (&Op, &PlannedStage)) -> bool {
-    a.label.op == b.label.op
-        && a.plan.kernel.name == b.plan.kernel.name
-        && a.plan.variant == b.plan.variant
-        && a.plan.constants == b.plan.constants
-        && (&stage.entry, stage.groups) == (&other.entry, other.groups)
-        && a.plan.text == b.plan.text
+/// A stage of an operation as a phase.
+#[derive(Clone, Debug)]
+struct Stage<'a> {
+    op: usize,
+    stage: usize,
+    /// The variable whose elements it makes in place of the last stage of the operation before.
+    made: Option<&'a str>,
+}
+
+impl<'a> Stage<'a> {
+    /// The phases of an operation among those of its layer.
+    fn all(
+        recording: &'a Recording,
+        op: usize,
+        layer: &Range<usize>,
+    ) -> impl Iterator<Item = Self> + use<'a> {
+        let made = op.checked_sub(1).filter(|before| layer.contains(before));
+        let made = made.and_then(|before| inlined(recording, before));
+        let is_inlined = layer.contains(&(op + 1)) && inlined(recording, op).is_some();
+        let stages = recording.ops[op].plan.stages.len() - usize::from(is_inlined);
+        (0..stages).map(move |stage| Self { op, stage, made })
+    }
+
+    /// Its variables.
+    fn variables(&self, recording: &'a Recording) -> Vec<Variable<'a>> {
+        let own = &recording.ops[self.op].plan.reflection.buffers;
+        let own = own.iter().map(|buffer| buffer.name.as_str());
+        let own = own.filter(|name| self.made != Some(*name));
+        let mut all: Vec<_> = own.map(|name| Variable { is_before: false, name }).collect();
+        if self.made.is_some() {
+            let before = &recording.ops[self.op - 1].plan;
+            let function = before.declared.inlined.as_ref().map_or("", |made| made.function);
+            let touched = before.reflection.function(function).map(|(_, touched)| touched);
+            let names = touched.into_iter().flatten().map(|buffer| buffer.name.as_str());
+            all.extend(names.map(|name| Variable { is_before: true, name }));
+        }
+        all
+    }
+
+    /// The tensor of a variable, if it has that.
+    fn tensor(&self, recording: &'a Recording, variable: Variable<'_>) -> Option<TensorId> {
+        if !self.variables(recording).contains(&variable) {
+            return None;
+        }
+        let op = &recording.ops[self.op - usize::from(variable.is_before)];
+        Some(op.tensor(op.plan.binding(variable.name)))
+    }
+
+    /// Whether it does the same as another over its tensors.
+    fn is_same(&self, other: &Self, recording: &Recording) -> bool {
+        let stage = |of: &Self| {
+            let stage = &recording.ops[of.op].plan.stages[of.stage];
+            (stage.entry.clone(), stage.groups)
+        };
+        let same = |before: usize| {
+            let op = |of: &Self| &recording.ops[of.op - before];
+            let (a, b) = (op(self), op(other));
+            a.label.op == b.label.op
+                && a.plan.kernel.name == b.plan.kernel.name
+                && a.plan.variant == b.plan.variant
+                && a.plan.constants == b.plan.constants
+                && a.plan.text == b.plan.text
+        };
+        self.made == other.made
+            && stage(self) == stage(other)
+            && same(0)
+            && (self.made.is_none() || same(1))
+    }
+}
+
+/// The variable with which the operation behind one reads its output, where it can make that itself
+/// and nobody else wants it.
+fn inlined(recording: &Recording, op: usize) -> Option<&str> {
+    let producer = &recording.ops[op];
+    let inlined = producer.plan.declared.inlined.as_ref()?;
+    let (function, _) = producer.plan.reflection.function(inlined.function)?;
+    let output = producer.tensor(inlined.output);
+    let makes = |op: &Op| {
+        let is_same = std::ptr::eq(op.plan.declared, producer.plan.declared);
+        is_same && op.tensor(inlined.output) == output
+    };
+    let binds = |op: &Op| op.bindings.iter().any(|(_, tensor)| *tensor == output);
+    let follows = |i: usize, op: &Op| {
+        let before = i.checked_sub(1).map(|i| &recording.ops[i]);
+        before.is_some_and(|before| makes(before) && before.label.layer == op.label.layer)
+    };
+    let mut users = recording.ops.iter().enumerate().filter(|(_, op)| binds(op));
+    if !users.all(|(i, op)| makes(op) || follows(i, op))
+        || !inlined.pays(&producer.shape, &producer.plan.constants)
+    {
+        return None;
+    }
+    let reader = recording.ops.get(op + 1)?;
+    let Plan { reflection, .. } = &reader.plan;
+    let reads = |name: &str| reader.tensor(reader.plan.binding(name)) == output;
+    let mut read = reflection.buffers.iter().filter(|buffer| reads(&buffer.name));
+    let (variable, others) = (read.next()?, read.next());
+    let made = function
+        .result
+        .as_ref()
+        .map(|result| &producer.plan.reflection.module.types[result.ty].inner);
+    let fits = others.is_none() && !variable.writable && reflection.element(&variable.name) == made;
+    fits.then_some(variable.name.as_str())
 }
 
 /// A tensor of each layer in one buffer, or why there is none.

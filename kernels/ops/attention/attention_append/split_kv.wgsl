@@ -15,7 +15,7 @@
 // them. That costs a barrier, and saves a dispatch and its wait.
 // Source: own; Flash-Decoding (Dao et al., 2023) and online softmax (arXiv 1805.02867) as there.
 // import: attention/parts/fresh, attention/parts/fresh_subgroup, attention/parts/split
-// import: attention/parts/split_combine, attention/parts/split_subgroup
+// import: attention/parts/split_combine, attention/parts/split_subgroup, format/store_four
 override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // whole chunks
@@ -49,5 +49,23 @@ fn attend(
     @builtin(subgroup_size) size: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    attend_share(workgroup.x / splits(), workgroup.x % splits(), subgroup, lane, size);
+    attend_share(split_part(workgroup.x), subgroup, lane, size);
+}
+
+// Four values of the output, without a second stage: in a run whoever reads them combines the splits itself
+// (Variant::inlined).
+fn combined_four(i: u32) -> vec4<f32> {
+    let row = i / (HEAD_DIM / 4u);
+    let all = share_of_splits(row, i % (HEAD_DIM / 4u), 0u, 1u, splits_to_combine(row));
+    return all.sum / all.top.y;
+}
+
+// Sixteen bytes of the output.
+fn combined_chunk(i: u32) -> vec4<u32> {
+    if (ACT_FORMAT == F32) { return bitcast<vec4<u32>>(combined_four(i)); }
+    let low = combined_four(2u * i);
+    let high = combined_four(2u * i + 1u);
+    return vec4<u32>(
+        pack2x16float(low.xy), pack2x16float(low.zw), pack2x16float(high.xy), pack2x16float(high.zw),
+    );
 }

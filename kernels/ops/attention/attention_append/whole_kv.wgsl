@@ -14,7 +14,8 @@
 // so few slots that one workgroup asks for all of them in a round or two, it is done sooner alone: it has
 // the whole softmax and stores y. Its rows are cut up as in split_kv, with one split.
 // Source: own; Hazy Research, "Look Ma, No Bubbles!" (2025), has one partition a KV head at short contexts.
-// import: attention/parts/fresh_subgroup, attention/parts/split_subgroup, format/store_four
+// import: attention/parts/fresh_subgroup, attention/parts/split, attention/parts/split_subgroup
+// import: format/store_four
 override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // whole chunks
@@ -47,5 +48,5 @@ fn attend(
     @builtin(subgroup_size) size: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    attend_share(workgroup.x, 0u, subgroup, lane, size);
+    attend_share(split_part(workgroup.x), subgroup, lane, size);
 }

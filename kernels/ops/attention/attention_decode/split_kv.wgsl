@@ -41,5 +41,5 @@ fn attend(
     @builtin(subgroup_size) size: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    attend_share(workgroup.x / splits(), workgroup.x % splits(), subgroup, lane, size);
+    attend_share(split_part(workgroup.x), subgroup, lane, size);
 }

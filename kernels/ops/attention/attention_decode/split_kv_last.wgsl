@@ -137,7 +137,7 @@ fn attend(
 ) {
     let split = workgroup.x % splits();
     let kv_head = workgroup.x / splits();
-    if (!attend_share(kv_head, split, subgroup, lane, size)) { return; }
+    if (!attend_share(SplitPart(kv_head, 0u, split), subgroup, lane, size)) { return; }
     let used = used_splits(attended());
     storageBarrier();
     if (lid == 0u) { arrived = atomicAdd(&counters[kv_head], 1u); }

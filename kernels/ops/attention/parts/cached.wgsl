@@ -1,16 +1,16 @@
 // For split decode attention over caches that hold the new token already.
-// import: attention/parts/invocation
+// import: attention/parts/invocation, attention/parts/split
 // requires: override KV_SIZE: u32
 // requires: override Q_PER_KV: u32
 // requires: override HEAD_DIM: u32
 // requires: var q: array<vec4<f32>>
 const APPENDS: bool = false;
 
-fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool { return true; }
+fn ready(part: SplitPart, at: Invocation, size: u32) -> bool { return true; }
 
-// Elements 4 four.. of the KV head's query h.
-fn query_four(kv_head: u32, h: u32, four: u32) -> vec4<f32> {
-    return q[(kv_head * Q_PER_KV + h) * (HEAD_DIM / 4u) + four];
+// Elements 4 four.. of query h.
+fn query_four(part: SplitPart, h: u32, four: u32) -> vec4<f32> {
+    return q[(part.kv_head * Q_PER_KV + part.first + h) * (HEAD_DIM / 4u) + four];
 }
 
 fn new_slot() -> u32 { return KV_SIZE; }

@@ -14,12 +14,12 @@
 // requires: var state: array<u32>
 // requires: var v_cache: array<vec4<u32>>
 // requires: fn head_chunks() -> u32
-// requires: fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation, size: u32)
+// requires: fn make_heads(part: SplitPart, count: u32, position: u32, at: Invocation, size: u32)
 // requires: fn split_of(slot: u32, n: u32) -> u32
 const APPENDS: bool = true;
 
-// Q_PER_KV queries, the key, the value; normed and rotated, f32 pairs.
-override FRESH_PAIRS: u32 = (Q_PER_KV + 2u) * HEAD_DIM / 2u;
+// HEADS queries, the key, the value; normed and rotated, f32 pairs.
+override FRESH_PAIRS: u32 = (HEADS + 2u) * HEAD_DIM / 2u;
 var<workgroup> fresh: array<vec2<f32>, FRESH_PAIRS>;
 // With q8_0 the largest magnitude of each block of the key, then of the value.
 override NEW_BLOCKS: u32 = (HEAD_DIM + 31u) / 32u * 2u;
@@ -35,11 +35,11 @@ fn norm_pair(query: bool, at: u32) -> vec2<f32> {
 fn qkv_heads() -> u32 { return KV_HEADS * (Q_PER_KV + 2u); }
 
 // Where head j of the workgroup's lies in qkv, whose rows are sequences.
-fn head_of(kv_head: u32, j: u32) -> u32 {
-    let own = kv_head % KV_HEADS;
-    let row = kv_head / KV_HEADS * qkv_heads();
-    if (j < Q_PER_KV) { return row + own * Q_PER_KV + j; }
-    return row + KV_HEADS * j + own;
+fn head_of(part: SplitPart, j: u32) -> u32 {
+    let own = part.kv_head % KV_HEADS;
+    let row = part.kv_head / KV_HEADS * qkv_heads();
+    if (j < HEADS) { return row + own * Q_PER_KV + part.first + j; }
+    return row + KV_HEADS * (Q_PER_KV + j - HEADS) + own;
 }
 
 // What makes quad i of a head: itself, its weights, the rotations.
@@ -61,14 +61,14 @@ fn make_quad(j: u32, head: u32, i: u32, p: QuadParts, scale: f32) {
 }
 
 // Makes the heads; false where the split has no slot yet.
-fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool {
+fn ready(part: SplitPart, at: Invocation, size: u32) -> bool {
     let n = attended();
-    let has_slots = split < used_splits(n);
+    let has_slots = part.split < used_splits(n);
     if (has_slots) {
         let position = state[POSITION];
         let slot = position % KV_SIZE;
-        let appends = split_of(slot, n) == split;
-        make_heads(kv_head, select(Q_PER_KV, Q_PER_KV + 2u, appends), position, at, size);
+        let appends = split_of(slot, n) == part.split;
+        make_heads(part, select(HEADS, HEADS + 2u, appends), position, at, size);
         workgroupBarrier();
         own_slot = select(0xffffffffu, slot, appends);
         if (KV_FORMAT == KV_Q8_0) {
@@ -76,8 +76,8 @@ fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool {
             for (var i = at.index; i < NEW_BLOCKS; i += WG) { new_largest[i] = largest_in_block(i); }
             workgroupBarrier();
         }
-        if (appends) {
-            let vector = (kv_head * KV_SIZE + slot) * vector_chunks();
+        if (appends && part.first == 0u) {
+            let vector = (part.kv_head * KV_SIZE + slot) * vector_chunks();
             for (var e = at.index; e < vector_chunks(); e += WG) {
                 k_cache[vector + e] = new_element(0u, e);
                 v_cache[vector + e] = new_element(1u, e);
@@ -87,7 +87,7 @@ fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool {
     return has_slots;
 }
 
-fn query_four(kv_head: u32, h: u32, four: u32) -> vec4<f32> {
+fn query_four(part: SplitPart, h: u32, four: u32) -> vec4<f32> {
     let at = h * (HEAD_DIM / 2u) + 2u * four;
     return vec4<f32>(fresh[at], fresh[at + 1u]);
 }
@@ -96,7 +96,7 @@ fn new_slot() -> u32 { return own_slot; }
 
 // Chunk c of the new token's key (row 0) or value (1), as lanes load it.
 fn new_chunk(row: u32, c: u32) -> vec4<u32> {
-    let at = (Q_PER_KV + row) * (HEAD_DIM / 2u) + c * 2u * chunk_fours();
+    let at = (HEADS + row) * (HEAD_DIM / 2u) + c * 2u * chunk_fours();
     if (KV_FORMAT == KV_F32) { return bitcast<vec4<u32>>(vec4<f32>(fresh[at], fresh[at + 1u])); }
     if (KV_FORMAT == KV_Q8_0) {
         let most = new_largest[row * (NEW_BLOCKS / 2u) + c / 4u];
@@ -141,7 +141,7 @@ fn new_scales(row: u32, w: u32) -> u32 {
 // The largest magnitude of a block: those of the key come first, then those of the value.
 fn largest_in_block(i: u32) -> f32 {
     let block = i % (NEW_BLOCKS / 2u);
-    let head = (Q_PER_KV + i / (NEW_BLOCKS / 2u)) * (HEAD_DIM / 2u);
+    let head = (HEADS + i / (NEW_BLOCKS / 2u)) * (HEAD_DIM / 2u);
     var most = vec2<f32>(0.0);
     for (var e = block * KV_BLOCK / 2u; e < min((block + 1u) * KV_BLOCK, HEAD_DIM) / 2u; e++) {
         most = max(most, abs(fresh[head + e]));

@@ -1,23 +1,23 @@
 // The heads of `fresh`, two to a subgroup at a time, every load under way before the first sum: key and value
 // then cost the workgroup that makes them no second wait. `size` comes apart: the loop is uniform as long
 // as what decides it is in no struct beside what differs.
-// import: attention/parts/fresh, attention/parts/invocation, rope/head_scale, rope/heads
-// requires: override Q_PER_KV: u32
+// import: attention/parts/fresh, attention/parts/invocation, attention/parts/split, rope/head_scale
+// import: rope/heads
 // requires: override HEAD_DIM: u32
 // requires: override SG_MIN: u32
 // requires: override WG: u32
 const MOST_QUADS: u32 = 16u;
 override QUADS: u32 = (HEAD_DIM / 4u + SG_MIN - 1u) / SG_MIN; // of a head to a lane
 
-fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation, size: u32) {
+fn make_heads(part: SplitPart, count: u32, position: u32, at: Invocation, size: u32) {
     let subgroups = WG / size;
     for (var first = 0u; first < count; first += 2u * subgroups) {
         let j = first + at.subgroup;
         let k = j + subgroups;
         let both = first + subgroups < count;
         // Without a head of its own a subgroup repeats the last one and drops it.
-        let head_j = head_of(kv_head, min(j, Q_PER_KV + 1u));
-        let head_k = head_of(kv_head, min(k, Q_PER_KV + 1u));
+        let head_j = head_of(part, min(j, HEADS + 1u));
+        let head_k = head_of(part, min(k, HEADS + 1u));
         var of_j: array<QuadParts, MOST_QUADS>;
         var of_k: array<QuadParts, MOST_QUADS>;
         var sums = vec2<f32>(0.0);

@@ -1,12 +1,12 @@
 // The heads of `fresh`, one after the other by the whole workgroup; no subgroups.
-// import: attention/parts/fresh, attention/parts/invocation, reduce/tree, rope/head_scale
-// import: rope/heads
+// import: attention/parts/fresh, attention/parts/invocation, attention/parts/split, reduce/tree
+// import: rope/head_scale, rope/heads
 // requires: override HEAD_DIM: u32
 // requires: override WG: u32
 
-fn make_heads(kv_head: u32, count: u32, position: u32, at: Invocation, size: u32) {
+fn make_heads(part: SplitPart, count: u32, position: u32, at: Invocation, size: u32) {
     for (var j = 0u; j < count; j++) {
-        let head = head_of(kv_head, j);
+        let head = head_of(part, j);
         var scale = 1.0;
         if (QK_NORM == NORM_RMS) {
             var sum = 0.0;

@@ -7,8 +7,18 @@
 // requires: override SPLITS: u32
 // requires: fn teams() -> u32
 override SEQUENCES: u32 = 1u; // whose heads lie one after the other
-const MOST_SCORES: u32 = 64u; // Q_PER_KV * in_flight()
+override HEADS: u32 = Q_PER_KV; // query heads that a workgroup takes of its KV head's
+const MOST_SCORES: u32 = 64u; // HEADS * in_flight()
 const MOST_HEADS: u32 = 8u;
+
+// What a workgroup attends with, HEADS query heads of a KV head from `first` on, and to: the slots of a split.
+struct SplitPart { kv_head: u32, first: u32, split: u32 }
+
+fn split_part(workgroup: u32) -> SplitPart {
+    let parts = Q_PER_KV / HEADS;
+    let at = workgroup / splits();
+    return SplitPart(at / parts, at % parts * HEADS, workgroup % splits());
+}
 
 // Splits of a KV head. The bounds are those of the scratch memory (attention/mod.rs).
 fn splits() -> u32 {

@@ -36,21 +36,8 @@ fn scaled(a: SplitOutput, most: f32) -> SplitOutput {
     return SplitOutput(vec2<f32>(most, a.top.y * weight), a.sum * weight);
 }
 
-@compute @workgroup_size(COMBINE)
-fn combine(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lid: u32,
-) {
-    let all_fours = combined_rows() * (HEAD_DIM / 4u);
-    let blocks = (all_fours + COMBINE_FOURS - 1u) / COMBINE_FOURS;
-    let at = flat_index(workgroup, groups, blocks) * COMBINE_FOURS + lid % COMBINE_FOURS;
-    let row = min(at, all_fours - 1u) / (HEAD_DIM / 4u);
-    let four = min(at, all_fours - 1u) % (HEAD_DIM / 4u);
-    let part = lid / COMBINE_FOURS;
-    let parts = COMBINE / COMBINE_FOURS;
-    let used = splits_to_combine(row);
-
+// What every `parts`-th split from `part` on left of four values of a row.
+fn share_of_splits(row: u32, four: u32, part: u32, parts: u32, used: u32) -> SplitOutput {
     var all = SplitOutput(vec2<f32>(LOWEST, 0.0), vec4<f32>(0.0));
     for (var begin = 0u; begin < splits(); begin += 4u * parts) {
         let split = begin + part;
@@ -69,6 +56,25 @@ fn combine(
             before.sum + (e.sum + f.sum) + (g.sum + h.sum),
         );
     }
+    return all;
+}
+
+@compute @workgroup_size(COMBINE)
+fn combine(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let all_fours = combined_rows() * (HEAD_DIM / 4u);
+    let blocks = (all_fours + COMBINE_FOURS - 1u) / COMBINE_FOURS;
+    let at = flat_index(workgroup, groups, blocks) * COMBINE_FOURS + lid % COMBINE_FOURS;
+    let row = min(at, all_fours - 1u) / (HEAD_DIM / 4u);
+    let four = min(at, all_fours - 1u) % (HEAD_DIM / 4u);
+    let part = lid / COMBINE_FOURS;
+    let parts = COMBINE / COMBINE_FOURS;
+    let used = splits_to_combine(row);
+
+    let all = share_of_splits(row, four, part, parts, used);
     combine_maxima[lid] = all.top;
     combine_outputs[lid] = all.sum;
     workgroupBarrier();

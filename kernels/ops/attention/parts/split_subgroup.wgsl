@@ -1,4 +1,4 @@
-// One workgroup's part of split decode attention: all Q_PER_KV query heads of a KV head over the
+// One workgroup's part of split decode attention: all HEADS query heads of a KV head over the
 // slots of one split. The file that uses it stores what comes out: `store_top(i, top)`, the largest
 // score (in units of log2) and the sum of weights, and `store_sum(i, v, norm)`, fours of the weighted sum
 // of V with the sum of weights; i counts [KV head][split][head of the group]. Queries, and what the new
@@ -10,7 +10,7 @@
 // round's scores are made of the last, the next V as soon as this one is added up, so that memory
 // never waits for arithmetic.
 //
-// A round's scores, index j * Q_PER_KV + h, are summed over the thread group by halves: each step a lane
+// A round's scores, index j * HEADS + h, are summed over the thread group by halves: each step a lane
 // hands half of its sums to another and keeps the other half. In the end every lane owns outputs_kept()
 // scores and alone takes their exponentials; the thread group reads the weights from their owners.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/softmax
@@ -27,18 +27,18 @@
 // requires: const APPENDS: bool
 // requires: fn new_chunk(row: u32, c: u32) -> vec4<u32>
 // requires: fn new_slot() -> u32
-// requires: fn query_four(kv_head: u32, h: u32, four: u32) -> vec4<f32>
-// requires: fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool
+// requires: fn query_four(part: SplitPart, h: u32, four: u32) -> vec4<f32>
+// requires: fn ready(part: SplitPart, at: Invocation, size: u32) -> bool
 // requires: fn store_sum(i: u32, sum: vec4<f32>, norm: f32)
 // requires: fn store_top(i: u32, top: vec2<f32>)
 
 // Limits of what a lane holds, in registers when the loops below are unrolled.
-const MOST_HELD: u32 = 32u; // fours, Q_PER_KV * HEAD_DIM / 4 / LANES
+const MOST_HELD: u32 = 32u; // fours, HEADS * HEAD_DIM / 4 / LANES
 const MOST_LOADS: u32 = 32u; // in_flight() * held()
 
 // What the upper half of the subgroups leaves for the lower.
-override SUM_SLOTS: u32 = WG / SG_MIN * Q_PER_KV * HEAD_DIM / 8u + 1u;
-override TOP_SLOTS: u32 = WG / SG_MIN * Q_PER_KV;
+override SUM_SLOTS: u32 = WG / SG_MIN * HEADS * HEAD_DIM / 8u + 1u;
+override TOP_SLOTS: u32 = WG / SG_MIN * HEADS;
 var<workgroup> shared_sums: array<vec4<f32>, SUM_SLOTS>;
 var<workgroup> shared_tops: array<vec2<f32>, TOP_SLOTS>;
 
@@ -50,10 +50,10 @@ fn held() -> u32 { return (head_chunks() + LANES - 1u) / LANES; }
 
 // Rows a lane has on their way, of K and of V: a power of two.
 fn in_flight() -> u32 {
-    return 1u << firstLeadingBit(min(IN_FLIGHT, min(MOST_LOADS / held(), MOST_SCORES / Q_PER_KV)));
+    return 1u << firstLeadingBit(min(IN_FLIGHT, min(MOST_LOADS / held(), MOST_SCORES / HEADS)));
 }
 
-fn score_registers() -> u32 { return in_flight() * Q_PER_KV; }
+fn score_registers() -> u32 { return in_flight() * HEADS; }
 
 // Steps that halve the scores, until the thread group is at its end or an odd number is left.
 fn halvings() -> u32 { return min(countTrailingZeros(LANES), countTrailingZeros(score_registers())); }
@@ -63,7 +63,7 @@ fn slot_halvings() -> u32 { return min(halvings(), countTrailingZeros(in_flight(
 
 // Scores a lane owns, of how many heads and of how many slots they are.
 fn outputs_kept() -> u32 { return score_registers() >> halvings(); }
-fn heads_kept() -> u32 { return min(outputs_kept(), Q_PER_KV); }
+fn heads_kept() -> u32 { return min(outputs_kept(), HEADS); }
 fn slots_kept() -> u32 { return outputs_kept() / heads_kept(); }
 
 // Parts of the scores are owned in the order of the reversed bits of lanes.
@@ -181,7 +181,7 @@ fn fetch_v(v: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows) {
 // unrolled; that is why nothing returns early here: where code follows, such as the next phase of a run,
 // compilers then keep the arrays in memory.
 fn attend_slots(
-    kv_head: u32, split: u32, subgroup: u32, lane: u32, size: u32, n: u32, all: CacheRows,
+    part: SplitPart, subgroup: u32, lane: u32, size: u32, n: u32, all: CacheRows,
     k: ptr<function, array<vec4<u32>, MOST_LOADS>>,
     v: ptr<function, array<vec4<u32>, MOST_LOADS>>,
     query: ptr<function, array<vec4<f32>, MOST_HELD>>,
@@ -194,7 +194,7 @@ fn attend_slots(
     let stride = all.stride;
     var rows = all;
     var sum: array<vec4<f32>, MOST_HELD>;
-    for (var i = 0u; i < Q_PER_KV * per_head; i++) { sum[i] = vec4<f32>(0.0); }
+    for (var i = 0u; i < HEADS * per_head; i++) { sum[i] = vec4<f32>(0.0); }
 
     // Of the heads whose scores this lane owns.
     var own_most: array<f32, MOST_HEADS>;
@@ -211,12 +211,12 @@ fn attend_slots(
         rows.first += in_flight() * stride;
         let more = round + in_flight() * stride < n;
         for (var j = 0u; j < in_flight(); j++) {
-            for (var h = 0u; h < Q_PER_KV; h++) { score[j * Q_PER_KV + h] = 0.0; }
+            for (var h = 0u; h < HEADS; h++) { score[j * HEADS + h] = 0.0; }
             for (var i = 0u; i < held(); i++) {
                 for (var p = 0u; p < parts; p++) {
                     let four = chunk_four((*k)[j * held() + i], p);
-                    for (var h = 0u; h < Q_PER_KV; h++) {
-                        score[j * Q_PER_KV + h] += dot((*query)[h * per_head + i * parts + p], four);
+                    for (var h = 0u; h < HEADS; h++) {
+                        score[j * HEADS + h] += dot((*query)[h * per_head + i * parts + p], four);
                     }
                 }
             }
@@ -225,38 +225,38 @@ fn attend_slots(
         fold_all(&score, member);
         // Slots past the end were the last one again, or what lay there before n was known.
         for (var i = 0u; i < outputs_kept(); i++) {
-            let live = first + (own + i) / Q_PER_KV * stride < n;
+            let live = first + (own + i) / HEADS * stride < n;
             score[i] = select(LOWEST, score[i], live);
         }
         for (var h = 0u; h < heads_kept(); h++) {
             var top = own_most[h];
-            for (var j = 0u; j < slots_kept(); j++) { top = max(top, score[j * Q_PER_KV + h]); }
+            for (var j = 0u; j < slots_kept(); j++) { top = max(top, score[j * HEADS + h]); }
             top = slots_max(top);
             decay[h] = exp2(own_most[h] - top);
             own_most[h] = top;
             var total = own_norm[h] * decay[h];
             for (var j = 0u; j < slots_kept(); j++) {
-                let i = j * Q_PER_KV + h;
-                let live = first + (own + i) / Q_PER_KV * stride < n;
+                let i = j * HEADS + h;
+                let live = first + (own + i) / HEADS * stride < n;
                 score[i] = select(0.0, exp2(score[i] - top), live);
                 total += score[i];
             }
             own_norm[h] = total;
         }
-        for (var h = 0u; h < Q_PER_KV; h++) {
+        for (var h = 0u; h < HEADS; h++) {
             let shrink = subgroupShuffle(decay[h % outputs_kept()], owner(h, team_lane));
             for (var f = 0u; f < per_head; f++) { sum[h * per_head + f] *= shrink; }
         }
         renew(v, here, 1u);
         if (APPENDS && (round == 0u || !more)) { drop_dead(v, here, n); }
         for (var j = 0u; j < in_flight(); j++) {
-            for (var h = 0u; h < Q_PER_KV; h++) {
-                let at = j * Q_PER_KV + h;
+            for (var h = 0u; h < HEADS; h++) {
+                let at = j * HEADS + h;
                 weight[h] = subgroupShuffle(score[at % outputs_kept()], owner(at, team_lane));
             }
             for (var f = 0u; f < per_head; f++) {
                 let four = chunk_four((*v)[j * held() + f / parts], f % parts);
-                for (var h = 0u; h < Q_PER_KV; h++) { sum[h * per_head + f] += weight[h] * four; }
+                for (var h = 0u; h < HEADS; h++) { sum[h * per_head + f] += weight[h] * four; }
             }
         }
         if (more) { fetch_v(v, rows); }
@@ -265,13 +265,13 @@ fn attend_slots(
     var most: array<f32, MOST_HEADS>;
     var norm: array<f32, MOST_HEADS>;
     for (var h = 0u; h < heads_kept(); h++) { own_norm[h] = slots_sum(own_norm[h]); }
-    for (var h = 0u; h < Q_PER_KV; h++) {
+    for (var h = 0u; h < HEADS; h++) {
         most[h] = subgroupShuffle(own_most[h % outputs_kept()], owner(h, team_lane));
         norm[h] = subgroupShuffle(own_norm[h % outputs_kept()], owner(h, team_lane));
     }
 
     // The thread groups of a subgroup.
-    for (var h = 0u; h < Q_PER_KV; h++) {
+    for (var h = 0u; h < HEADS; h++) {
         let top = subgroupMax(most[h]);
         let decay = exp2(most[h] - top);
         most[h] = top;
@@ -279,7 +279,7 @@ fn attend_slots(
         for (var f = 0u; f < per_head; f++) { sum[h * per_head + f] *= decay; }
     }
     for (var far = LANES; far < SG_MAX; far *= 2u) {
-        for (var h = 0u; h < Q_PER_KV; h++) {
+        for (var h = 0u; h < HEADS; h++) {
             norm[h] += select(0.0, subgroupShuffleXor(norm[h], far), far < size);
             for (var f = 0u; f < per_head; f++) {
                 let other = subgroupShuffleXor(sum[h * per_head + f], far);
@@ -291,8 +291,8 @@ fn attend_slots(
     // The subgroups, in halves: the upper half leaves its sums, the lower adds them.
     for (var half = WG / SG_MIN / 2u; half > 0u; half /= 2u) {
         if (subgroup >= half && subgroup < 2u * half && lane < LANES) {
-            let slot = (subgroup - half) * Q_PER_KV;
-            for (var h = 0u; h < Q_PER_KV; h++) {
+            let slot = (subgroup - half) * HEADS;
+            for (var h = 0u; h < HEADS; h++) {
                 if (lane == 0u) { shared_tops[slot + h] = vec2<f32>(most[h], norm[h]); }
                 for (var f = 0u; f < per_head; f++) {
                     let c = lane_chunk(member, f / parts);
@@ -304,8 +304,8 @@ fn attend_slots(
         }
         workgroupBarrier();
         if (subgroup < half && subgroup + half < WG / size && lane < LANES) {
-            let slot = subgroup * Q_PER_KV;
-            for (var h = 0u; h < Q_PER_KV; h++) {
+            let slot = subgroup * HEADS;
+            for (var h = 0u; h < HEADS; h++) {
                 let top = max(most[h], shared_tops[slot + h].x);
                 let mine = exp2(most[h] - top);
                 let other = exp2(shared_tops[slot + h].x - top);
@@ -322,8 +322,8 @@ fn attend_slots(
     }
 
     if (subgroup == 0u && lane < LANES) {
-        let slot = (kv_head * splits() + split) * Q_PER_KV;
-        for (var h = 0u; h < Q_PER_KV; h++) {
+        let slot = (part.kv_head * splits() + part.split) * Q_PER_KV + part.first;
+        for (var h = 0u; h < HEADS; h++) {
             if (lane == 0u) { store_top(slot + h, vec2<f32>(most[h], norm[h])); }
             for (var f = 0u; f < per_head; f++) {
                 let c = lane_chunk(member, f / parts);
@@ -336,7 +336,7 @@ fn attend_slots(
 }
 
 // Whether the split had work.
-fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_size: u32) -> bool {
+fn attend_share(part: SplitPart, subgroup: u32, lane: u32, subgroup_size: u32) -> bool {
     let size = select(subgroup_size, SG_MIN, SG_MIN == SG_MAX);
     let member = lane % LANES;
     let team = subgroup * (size / LANES) + lane / LANES;
@@ -346,8 +346,8 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     // Which slots a thread group has depends on n only where there are fewer of them than thread groups, and
     // then it has one at most: the first keys are loaded while n is.
     let stride = splits() * teams();
-    let begin = split * teams() + team;
-    var rows = CacheRows(kv_head * KV_SIZE * vector_chunks(), member, begin, stride, KV_SIZE - 1u);
+    let begin = part.split * teams() + team;
+    var rows = CacheRows(part.kv_head * KV_SIZE * vector_chunks(), member, begin, stride, KV_SIZE - 1u);
     var k: array<vec4<u32>, MOST_LOADS>;
     var v: array<vec4<u32>, MOST_LOADS>;
     // What was there before this step; where the new token is stored, nobody uses it. Values too, since two
@@ -361,25 +361,25 @@ fn attend_share(kv_head: u32, split: u32, subgroup: u32, lane: u32, subgroup_siz
     // than it saves.
     if (!APPENDS) { fetch_k(&k, rows); }
     var worked = false;
-    if (ready(kv_head, split, Invocation(subgroup * size + lane, subgroup, lane), size)) {
+    if (ready(part, Invocation(subgroup * size + lane, subgroup, lane), size)) {
         var query: array<vec4<f32>, MOST_HELD>;
-        for (var h = 0u; h < Q_PER_KV; h++) {
+        for (var h = 0u; h < HEADS; h++) {
             for (var i = 0u; i < held(); i++) {
                 let c = lane_chunk(member, i);
                 for (var p = 0u; p < parts; p++) {
                     let four = min(c, head_chunks() - 1u) * parts + p;
-                    let scaled = SCALE * LOG2_E * query_four(kv_head, h, four);
+                    let scaled = SCALE * LOG2_E * query_four(part, h, four);
                     query[h * per_head + i * parts + p] =
                         select(vec4<f32>(0.0), scaled, c < head_chunks());
                 }
             }
         }
         let n = attended();
-        worked = split < used_splits(n);
+        worked = part.split < used_splits(n);
         if (worked) {
             rows.last = n - 1u;
             if (!APPENDS) { fetch_v(&v, rows); }
-            attend_slots(kv_head, split, subgroup, lane, size, n, rows, &k, &v, &query);
+            attend_slots(part, subgroup, lane, size, n, rows, &k, &v, &query);
         }
     }
     return worked;

@@ -18,8 +18,8 @@
 // requires: var tops: array<vec2<f32>>
 // requires: fn new_chunk(row: u32, c: u32) -> vec4<u32>
 // requires: fn new_slot() -> u32
-// requires: fn query_four(kv_head: u32, h: u32, four: u32) -> vec4<f32>
-// requires: fn ready(kv_head: u32, split: u32, at: Invocation, size: u32) -> bool
+// requires: fn query_four(part: SplitPart, h: u32, four: u32) -> vec4<f32>
+// requires: fn ready(part: SplitPart, at: Invocation, size: u32) -> bool
 const MOST_IN_FLIGHT: u32 = 8u;
 const V_AT_ONCE: u32 = 4u;
 
@@ -45,13 +45,14 @@ fn attend_split_tiles(kv_head: u32, split: u32, lid: u32) {
     let n = attended();
     let used = used_splits(n);
     if (split >= used) { return; }
-    if (!ready(kv_head, split, Invocation(lid, 0u, 0u), 0u)) { return; }
+    let own = SplitPart(kv_head, 0u, split);
+    if (!ready(own, Invocation(lid, 0u, 0u), 0u)) { return; }
     let fours = HEAD_DIM / 4u;
     let chunks = head_chunks();
     let per_chunk = chunk_fours();
     let cache = kv_head * KV_SIZE * vector_chunks();
     for (var i = lid; i < Q_PER_KV * fours; i += WG) {
-        split_query[i] = SCALE * LOG2_E * query_four(kv_head, i / fours, i % fours);
+        split_query[i] = SCALE * LOG2_E * query_four(own, i / fours, i % fours);
     }
     workgroupBarrier();
 

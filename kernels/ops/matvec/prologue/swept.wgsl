@@ -18,7 +18,8 @@ fn chunk_of_x(c: u32) -> XChunk {
 }
 
 fn swept_part(c: u32, gain: XChunk) -> Swept {
-    let x = chunk_of_x(c);
-    if (!has_norm()) { return Swept(x, 0.0); }
-    return Swept(XChunk(x.low * gain.low, x.high * gain.high), dot(x.low, x.low) + dot(x.high, x.high));
+    let part = chunk_of_x(c);
+    if (!has_norm()) { return Swept(part, 0.0); }
+    let squares = dot(part.low, part.low) + dot(part.high, part.high);
+    return Swept(XChunk(part.low * gain.low, part.high * gain.high), squares);
 }
