@@ -146,13 +146,10 @@ pub fn split_phase<P: Cache>(
     // (docs/findings/runs-few-splits-of-few-slots.md).
     const WORTH_A_SPLIT: usize = 10 << 10;
     let worth = (2 * p.kv_size() * p.vector_bytes() / WORTH_A_SPLIT).max(1);
-    let of = |heads: usize, splits: usize| Share {
-        heads,
-        splits,
-        rows: p.kv_size() / (splits * teams),
-    };
-    // Measured: few slots want many workgroups with little to do each, a head and a row or two a lane,
-    // rather than more splits (docs/findings/runs-a-head-a-workgroup.md).
+    let of =
+        |heads: usize, splits: usize| Share { heads, splits, rows: p.kv_size() / (splits * teams) };
+    // Measured: few slots want many workgroups with little to do each, a head and a row or two a
+    // lane, rather than more splits (docs/findings/runs-a-head-a-workgroup.md).
     let parts = |heads: usize| p.q_per_kv() / heads;
     let whole = |heads: &usize| {
         p.q_per_kv().is_multiple_of(*heads) && p.kv_heads() * parts(*heads) <= groups

@@ -11,7 +11,8 @@ override HEADS: u32 = Q_PER_KV; // query heads that a workgroup takes of its KV 
 const MOST_SCORES: u32 = 64u; // HEADS * in_flight()
 const MOST_HEADS: u32 = 8u;
 
-// What a workgroup attends with, HEADS query heads of a KV head from `first` on, and to: the slots of a split.
+// What a workgroup attends with, HEADS query heads of a KV head from `first` on, and to, the slots of a
+// split.
 struct SplitPart { kv_head: u32, first: u32, split: u32 }
 
 fn split_part(workgroup: u32) -> SplitPart {
