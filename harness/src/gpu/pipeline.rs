@@ -61,7 +61,7 @@ impl Pipelines {
             checked: gpu.checks == Checks::Everywhere,
             trusted: true,
         };
-        let what = format!("a run of {} phases", run.phases);
+        let what = format!("a run of {} operations", run.ops.len());
         let pipeline = Arc::new(gpu.scoped(&what, |device| compile(device, &code))?);
         self.lock().insert(text.clone(), Arc::clone(&pipeline));
         Ok(pipeline)

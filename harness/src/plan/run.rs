@@ -191,9 +191,15 @@ pub fn add_runs(
     let mut texts = HashMap::new();
     while !left.is_empty() {
         let (count, found) = most_layers(recording, left, grid, caps, &mut texts)?;
-        let ops = left[0].start..left[count - 1].end;
+        let (first, ops) = (left[0].clone(), left[0].start..left[count - 1].end);
         left = &left[count..];
         let Some((buffers, names, text)) = found else { continue };
+        for op in first.clone().filter(|op| first.contains(&(op + 1))) {
+            if layers::inlined(recording, op).is_some() {
+                let [made, reader] = [op, op + 1].map(|op| recording.ops[op].label);
+                tracing::info!("{reader} makes what it reads of {made}, whose last stage is none");
+            }
+        }
         let numbers: Vec<Bound> = buffers
             .into_iter()
             .map(|tensors| match tensors {

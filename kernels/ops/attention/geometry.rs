@@ -40,7 +40,7 @@ pub fn too_many_heads<P: Heads>(p: &P) -> Option<String> {
     (p.q_per_kv() > 8).then(|| format!("Q_PER_KV={} exceeds 8", p.q_per_kv()))
 }
 
-/// Workgroups of the stage that attends: a split of a KV head each.
+/// Workgroups of the stage that attends: a split of a KV head each, or of some of its heads.
 pub fn split_grid<P: Cache>(p: &P, c: &Constants) -> usize {
     let parts = c.get("HEADS").map_or(1, |heads| p.q_per_kv() / *heads as usize);
     p.kv_heads() * parts * (c["SPLITS"] as usize).clamp(1, p.most_splits())
@@ -114,10 +114,15 @@ fn rows_in_flight<P: Cache>(p: &P, lanes: usize, smallest: usize, heads: usize) 
     power_up_to((8 / held).min(most / vectors.max(1)).min(scores / heads.min(8)))
 }
 
-/// Bytes of splits' results that every workgroup of the phase behind may combine.
-const INLINED_BYTES: usize = 32 << 10;
+/// Splits that every workgroup of the phase behind may combine: so many, and of so many bytes.
+/// More were measured to cost more than a second stage (docs/findings/runs-readers-combine-splits.md).
+fn inlined_splits<P: Heads>(p: &P) -> usize {
+    const MOST: usize = 4;
+    const MOST_BYTES: usize = 32 << 10;
+    (MOST_BYTES / (4 * p.q_elements())).min(MOST)
+}
 
-/// Rows of a lane up to which a workgroup takes fewer heads.
+/// Whole rows of a lane up to which a workgroup takes fewer heads.
 const FEW_ROWS: usize = 6;
 
 /// How a phase shares its KV heads among workgroups.
@@ -125,21 +130,23 @@ struct Share {
     /// Query heads that a workgroup takes.
     heads: usize,
     splits: usize,
-    /// Rows of the cache that a lane gets.
+    /// Rows of the cache that a lane gets, at least.
     rows: usize,
 }
 
 /// The same as a phase: every workgroup a split or some heads of one, the second stage as wide as
-/// the first. None where the sums of so many subgroups do not fit.
+/// the first. `inlines` where the phase behind may take the second stage's place. None where the
+/// sums of so many subgroups do not fit.
 pub fn split_phase<P: Cache>(
     p: &P,
     caps: &Capabilities,
     grid: Grid,
     fixed: usize,
+    inlines: bool,
 ) -> Option<Overrides> {
     let (wg, groups) = (grid.invocations as usize, grid.groups as usize);
     let smallest = caps.subgroup?.0.max(4) as usize;
-    let mut constants = whole_phase(p, caps, grid, fixed)?;
+    let mut constants = phase_constants(p, caps, grid, fixed)?;
     let lanes = constants.iter().find(|c| c.0 == "LANES").map_or(1, |c| c.1 as usize);
     let teams = wg / lanes;
     // Measured: of keys and values so short, more splits are more to combine and nothing sooner
@@ -157,10 +164,10 @@ pub fn split_phase<P: Cache>(
     let share = |heads: usize| of(heads, splits_for(p, groups / parts(heads)).min(worth));
     let apart = (1..p.q_per_kv()).filter(whole).map(share).find(|share| share.rows <= FEW_ROWS);
     let mut share = apart.unwrap_or_else(|| share(p.q_per_kv()));
-    // Measured: half of the splits pays where there is no second stage then.
-    let fitting = INLINED_BYTES / (4 * p.q_elements());
-    if (share.splits / 2..share.splits).contains(&fitting) && fitting > 0 {
-        let fewer = of(share.heads, fitting);
+    // Measured: half of the splits pays where there is no second stage then, and only there.
+    let few = inlined_splits(p);
+    if inlines && few > 0 && few < share.splits && share.splits <= 2 * few {
+        let fewer = of(share.heads, few);
         if fewer.rows <= FEW_ROWS {
             share = fewer;
         }
@@ -184,8 +191,8 @@ pub fn split_phase<P: Cache>(
     Some(constants)
 }
 
-/// The same with all slots and heads of a KV head in a workgroup.
-pub fn whole_phase<P: Cache>(
+/// What phases of split attention have in common, with all heads of a KV head in a workgroup.
+pub fn phase_constants<P: Cache>(
     p: &P,
     caps: &Capabilities,
     grid: Grid,
@@ -210,7 +217,7 @@ pub const fn split_inlined<P: Cache>() -> Inlined<P> {
         function: "combined_chunk",
         pays: |p, c| {
             let splits = (c["SPLITS"] as usize).min(p.most_splits());
-            4 * splits * p.q_elements() <= INLINED_BYTES
+            splits <= inlined_splits(p)
         },
     }
 }

@@ -229,7 +229,7 @@ impl<'a> Walk<'a> {
                         self.block(callee, &function.body, true, false)?
                     };
                 }
-                // Made by the join: it loads weights, which nobody writes, and keeps nothing.
+                // Made by the join: it loads what nobody writes, and keeps nothing.
                 Statement::Call { function, .. }
                     if super::prefetch::is_one(
                         self.module.functions[*function].name.as_deref(),

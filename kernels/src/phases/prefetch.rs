@@ -1,4 +1,4 @@
-//! What waits bring into the device's cache: weights of the phases that come next.
+//! What waits bring into the device's cache: weights and norms of the phases that come next.
 //!
 //! While workgroups wait for each other, and while attention looks at a few slots, the memory of
 //! weights is idle. The invocations of a workgroup that do not poll then load one word of every

@@ -302,8 +302,8 @@ impl<'a> Stage<'a> {
 }
 
 /// The variable with which the operation behind one reads its output, where it can make that itself
-/// and nobody else wants it.
-fn inlined(recording: &Recording, op: usize) -> Option<&str> {
+/// it pays in every layer, and nobody else wants it.
+pub(super) fn inlined(recording: &Recording, op: usize) -> Option<&str> {
     let producer = &recording.ops[op];
     let inlined = producer.plan.declared.inlined.as_ref()?;
     let (function, _) = producer.plan.reflection.function(inlined.function)?;
@@ -317,10 +317,10 @@ fn inlined(recording: &Recording, op: usize) -> Option<&str> {
         let before = i.checked_sub(1).map(|i| &recording.ops[i]);
         before.is_some_and(|before| makes(before) && before.label.layer == op.label.layer)
     };
+    // Where one layer keeps its second stage all do: as many phases each, or they are not one run.
+    let pays = |op: &Op| inlined.pays(&op.shape, &op.plan.constants);
     let mut users = recording.ops.iter().enumerate().filter(|(_, op)| binds(op));
-    if !users.all(|(i, op)| makes(op) || follows(i, op))
-        || !inlined.pays(&producer.shape, &producer.plan.constants)
-    {
+    if !users.all(|(i, op)| (makes(op) && pays(op)) || follows(i, op)) {
         return None;
     }
     let reader = recording.ops.get(op + 1)?;

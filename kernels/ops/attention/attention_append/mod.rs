@@ -178,7 +178,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             name: "split_kv",
             stages: &split_stages(),
             constants: |p, caps| two_stages(split_constants(p, caps, 0, fresh_bytes(p))),
-            phase: |p, caps, grid| split_phase(p, caps, grid, fresh_bytes(p)),
+            phase: |p, caps, grid| split_phase(p, caps, grid, fresh_bytes(p), true),
             // The new token's row it takes from workgroup memory.
             renews: &["k_cache", "v_cache"],
             inlined: Some(split_inlined()),
@@ -192,7 +192,9 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             name: "whole_kv",
             stages: &[Stage { entry: "attend", grid: |p, _| p.kv_heads() }],
             constants: |p, caps| without_splits(split_constants(p, caps, 0, fresh_bytes(p))),
-            phase: |p, caps, grid| whole_phase(p, caps, grid, fresh_bytes(p)).map(without_splits),
+            phase: |p, caps, grid| {
+                phase_constants(p, caps, grid, fresh_bytes(p)).map(without_splits)
+            },
             renews: &["k_cache", "v_cache"],
             tunables: WHOLE_TUNABLES,
             unsupported: |p, caps| {

@@ -10,9 +10,9 @@
 //   caches: (SEQUENCES, KV_HEADS, KV_SIZE, HEAD_DIM)
 //   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
-// Idea: every workgroup norms and rotates the queries of its KV head while its first keys are on their way;
-// the one that has the new token's slot makes key and value too, uses them from workgroup memory and stores
-// them. That costs a barrier, and saves a dispatch and its wait.
+// Idea: every workgroup norms and rotates its queries, HEADS of a KV head, while its first keys are on their way;
+// those that have the new token's slot make key and value too and use them from workgroup memory, and the one
+// with the first queries stores them. That costs a barrier, and saves a dispatch and its wait.
 // Source: own; Flash-Decoding (Dao et al., 2023) and online softmax (arXiv 1805.02867) as there.
 // import: attention/parts/fresh, attention/parts/fresh_subgroup, attention/parts/split
 // import: attention/parts/split_combine, attention/parts/split_subgroup, format/store_four
@@ -63,8 +63,10 @@ fn combined_four(i: u32) -> vec4<f32> {
 // Sixteen bytes of the output.
 fn combined_chunk(i: u32) -> vec4<u32> {
     if (ACT_FORMAT == F32) { return bitcast<vec4<u32>>(combined_four(i)); }
+    // Of an odd number of fours the last chunk has one.
+    let last = combined_rows() * (HEAD_DIM / 4u) - 1u;
     let low = combined_four(2u * i);
-    let high = combined_four(2u * i + 1u);
+    let high = combined_four(min(2u * i + 1u, last));
     return vec4<u32>(
         pack2x16float(low.xy), pack2x16float(low.zw), pack2x16float(high.xy), pack2x16float(high.zw),
     );

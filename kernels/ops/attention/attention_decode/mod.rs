@@ -162,7 +162,7 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
             name: "split_kv",
             stages: &split_stages(),
             constants: |p, caps| two_stages(split_constants(p, caps, 0, 0)),
-            phase: |p, caps, grid| split_phase(p, caps, grid, 0),
+            phase: |p, caps, grid| split_phase(p, caps, grid, 0, false),
             tunables: SPLIT_TUNABLES,
             unsupported: split_unsupported,
             ..Variant::PLAIN

@@ -1,6 +1,7 @@
-// For split decode attention that makes the new token's heads itself: a workgroup holds those of one KV
-// head, and the one that attends to the new token's slot also stores its key and value. Nobody uses what
-// the cache holds there: other splits do not have the slot, and this one has it here. `qk_norm` holds the
+// For split decode attention that makes the new token's heads itself: a workgroup holds HEADS queries of a KV
+// head, and key and value where it attends to the new token's slot; of those that do the one with the first
+// queries stores them. Nobody uses what the cache holds there: other splits do not have the slot, and this
+// one has it here. `qk_norm` holds the
 // queries' weights, then the keys'.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/split, kv/chunk
 // import: kv/quants, kv/vector, rope/heads, step/state
