@@ -10,9 +10,10 @@
 //   caches: (SEQUENCES, KV_HEADS, KV_SIZE, HEAD_DIM)
 //   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
-// Idea: every workgroup norms and rotates its queries, HEADS of a KV head, while its first keys are on their way;
-// those that have the new token's slot make key and value too and use them from workgroup memory, and the one
-// with the first queries stores them. That costs a barrier, and saves a dispatch and its wait.
+// Idea: every workgroup norms and rotates its queries, HEADS of a KV head, while its first keys are on
+// their way; those that have the new token's slot make key and value too and use them from workgroup
+// memory, and the one with the first queries stores them. That costs a barrier, and saves a dispatch and
+// its wait.
 // Source: own; Flash-Decoding (Dao et al., 2023) and online softmax (arXiv 1805.02867) as there.
 // import: attention/parts/fresh, attention/parts/fresh_subgroup, attention/parts/split
 // import: attention/parts/split_combine, attention/parts/split_subgroup, format/store_four
