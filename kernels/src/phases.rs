@@ -52,8 +52,8 @@ pub struct Phase<'a> {
     pub early: bool,
     /// Variables that it loads ahead of its wait and writes ([`crate::Variant::renews`]).
     pub renews: &'static [&'static str],
-    /// Bytes of weights, norms and other values that are given: of `weights`, and of small ones that
-    /// a layer has of its own, waits prefetch.
+    /// Bytes of weights, norms and other values that are given: of `weights`, and of small ones
+    /// that a layer has of its own, waits prefetch.
     pub given: BTreeMap<&'a str, u64>,
     /// Variables that are no buffers: each element is made where it is read, by a function of its
     /// index ([`crate::Inlined`]).

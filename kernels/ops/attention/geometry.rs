@@ -114,8 +114,9 @@ fn rows_in_flight<P: Cache>(p: &P, lanes: usize, smallest: usize, heads: usize) 
     power_up_to((8 / held).min(most / vectors.max(1)).min(scores / heads.min(8)))
 }
 
-/// Splits that every workgroup of the phase behind may combine: so many, and of so many bytes.
-/// More were measured to cost more than a second stage (docs/findings/runs-readers-combine-splits.md).
+/// Splits that every workgroup of the phase behind may combine: so many, and of so many bytes. More
+/// were measured to cost more than a second stage
+/// (docs/findings/runs-readers-combine-splits.md).
 fn inlined_splits<P: Heads>(p: &P) -> usize {
     const MOST: usize = 4;
     const MOST_BYTES: usize = 32 << 10;
