@@ -402,7 +402,7 @@ impl Parsed<'_> {
 impl Code<'_> {
     /// Where a variable's tensor of a layer begins, if its elements lie on a layer's.
     fn offset(&self, name: &str, stacked: Stacked) -> Option<Offset> {
-        let stride = u64::from(element_bytes(self.reflection, name)?);
+        let stride = u64::from(self.reflection.element(name)?.1);
         let Stacked { first, stride: bytes } = stacked;
         bytes.is_multiple_of(stride).then_some(Offset { first, stride: bytes / stride })
     }
@@ -415,16 +415,6 @@ fn space<'a>(parsed: &Parsed<'a>, d: &Declaration<'a>) -> &'a str {
 
 fn is_workgroup(parsed: &Parsed<'_>, d: &Declaration<'_>) -> bool {
     d.kind == "var" && space(parsed, d) == "workgroup"
-}
-
-/// Bytes of an element of an array in a buffer.
-fn element_bytes(reflection: &Reflection, name: &str) -> Option<u32> {
-    let module = &reflection.module;
-    let found = module.global_variables.iter().find(|v| v.1.name.as_deref() == Some(name));
-    match module.types[found?.1.ty].inner {
-        naga::TypeInner::Array { stride, .. } => Some(stride),
-        _ => None,
-    }
 }
 
 /// Tokens of a declaration after its `=`, without the semicolon.

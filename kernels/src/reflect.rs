@@ -260,12 +260,14 @@ impl Reflection {
         Some((function, touched))
     }
 
-    /// What the elements of an array in a buffer are.
-    pub fn element(&self, buffer: &str) -> Option<&naga::TypeInner> {
+    /// What the elements of an array in a buffer are, and the bytes from one to the next.
+    pub fn element(&self, buffer: &str) -> Option<(&naga::TypeInner, u32)> {
         let mut all = self.module.global_variables.iter();
         let (_, variable) = all.find(|(_, v)| v.name.as_deref() == Some(buffer))?;
         match self.module.types[variable.ty].inner {
-            naga::TypeInner::Array { base, .. } => Some(&self.module.types[base].inner),
+            naga::TypeInner::Array { base, stride, .. } => {
+                Some((&self.module.types[base].inner, stride))
+            }
             _ => None,
         }
     }

@@ -319,13 +319,8 @@ impl Table {
 impl Element {
     /// Of a variable whose elements are words, or vectors of them that a sector has a number of.
     fn of(phase: &Phase<'_>, name: &str) -> Option<Self> {
-        let module = &phase.code.reflection.module;
-        let mut all = module.global_variables.iter();
-        let (_, variable) = all.find(|(_, v)| v.name.as_deref() == Some(name))?;
-        let TypeInner::Array { base, stride, .. } = module.types[variable.ty].inner else {
-            return None;
-        };
-        let (scalar, is_vector) = match module.types[base].inner {
+        let (element, stride) = phase.code.reflection.element(name)?;
+        let (scalar, is_vector) = match *element {
             TypeInner::Scalar(scalar) => (scalar, false),
             TypeInner::Vector { scalar, .. } => (scalar, true),
             _ => return None,

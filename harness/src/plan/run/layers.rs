@@ -194,10 +194,9 @@ impl<'a> Layers<'a> {
             let is_given = matches!(content, Content::Weights(..) | Content::Values(_));
             is_given.then(|| (variable.name, content.device_bytes()))
         });
-        let made = way.stage.made.map(|variable| {
+        let made = way.stage.made.map(|made| {
             let before = &recording.ops[way.stage.op - 1];
-            let function = before.plan.declared.inlined.as_ref().map_or("", |made| made.function);
-            (variable, self.code(way, before, true, function))
+            (made.variable, self.code(way, before, true, made.function))
         });
         Phase {
             code: self.code(way, op, false, &stage.entry),
@@ -231,13 +230,20 @@ impl<'a> Layers<'a> {
     }
 }
 
+/// A variable whose elements a phase makes in place of the last stage of the operation before, and
+/// that one's function which does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Made<'a> {
+    variable: &'a str,
+    function: &'a str,
+}
+
 /// A stage of an operation as a phase.
 #[derive(Clone, Debug)]
 struct Stage<'a> {
     op: usize,
     stage: usize,
-    /// The variable whose elements it makes in place of the last stage of the operation before.
-    made: Option<&'a str>,
+    made: Option<Made<'a>>,
 }
 
 impl<'a> Stage<'a> {
@@ -258,12 +264,11 @@ impl<'a> Stage<'a> {
     fn variables(&self, recording: &'a Recording) -> Vec<Variable<'a>> {
         let own = &recording.ops[self.op].plan.reflection.buffers;
         let own = own.iter().map(|buffer| buffer.name.as_str());
-        let own = own.filter(|name| self.made != Some(*name));
+        let own = own.filter(|name| self.made.is_none_or(|made| made.variable != *name));
         let mut all: Vec<_> = own.map(|name| Variable { is_before: false, name }).collect();
-        if self.made.is_some() {
+        if let Some(made) = self.made {
             let before = &recording.ops[self.op - 1].plan;
-            let function = before.declared.inlined.as_ref().map_or("", |made| made.function);
-            let touched = before.reflection.function(function).map(|(_, touched)| touched);
+            let touched = before.reflection.function(made.function).map(|(_, touched)| touched);
             let names = touched.into_iter().flatten().map(|buffer| buffer.name.as_str());
             all.extend(names.map(|name| Variable { is_before: true, name }));
         }
@@ -301,9 +306,9 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// The variable with which the operation behind one reads its output, where it can make that itself
-/// it pays in every layer, and nobody else wants it.
-pub(super) fn inlined(recording: &Recording, op: usize) -> Option<&str> {
+/// What the operation behind one makes itself of its output, where it can, where that pays in every
+/// layer, and where nobody else wants it.
+pub(super) fn inlined(recording: &Recording, op: usize) -> Option<Made<'_>> {
     let producer = &recording.ops[op];
     let inlined = producer.plan.declared.inlined.as_ref()?;
     let (function, _) = producer.plan.reflection.function(inlined.function)?;
@@ -332,8 +337,10 @@ pub(super) fn inlined(recording: &Recording, op: usize) -> Option<&str> {
         .result
         .as_ref()
         .map(|result| &producer.plan.reflection.module.types[result.ty].inner);
-    let fits = others.is_none() && !variable.writable && reflection.element(&variable.name) == made;
-    fits.then_some(variable.name.as_str())
+    let fits = others.is_none()
+        && !variable.writable
+        && reflection.element(&variable.name).map(|of| of.0) == made;
+    fits.then_some(Made { variable: &variable.name, function: inlined.function })
 }
 
 /// A tensor of each layer in one buffer, or why there is none.
