@@ -77,8 +77,6 @@ pub fn split_constants<P: Cache>(
     // scale.
     let pairs = p.kv_format() == KvFormat::Q8_0 && p.kv_size() > 2048 && chunks.is_multiple_of(2);
     let lanes = (if pairs { chunks / 2 } else { chunks }).next_power_of_two().min(smallest);
-    // The upper half of the subgroups leaves its sums in workgroup memory, with room for tops.
-    let sums = p.q_per_kv() * (4 * p.head_dim() + 16);
     let room = (caps.workgroup_memory as usize).saturating_sub(64 + fixed);
     // Measured: a workgroup a processor of a large GPU where slots are few; with more of them four,
     // of which some wait for memory while others compute. But all that one KV head has leave
@@ -89,28 +87,52 @@ pub fn split_constants<P: Cache>(
         _ => splits_for(p, 512),
     };
     let mut wg = (caps.invocations as usize).min(128).max(largest);
-    while wg > largest && (wg / smallest / 2).max(1) * sums + wg * each > room {
+    let sums =
+        |wg: usize| sum_heads(p, p.q_per_kv(), wg / smallest, room.saturating_sub(wg * each));
+    while wg > largest && sums(wg) == 0 {
         wg /= 2;
     }
-    let in_flight = rows_in_flight(p, lanes, smallest, p.q_per_kv());
+    let in_flight = rows_in_flight(p, lanes, smallest, p.q_per_kv(), FEW_SCORES);
     vec![
         ("WG", wg as f64),
         ("LANES", lanes as f64),
         ("IN_FLIGHT", in_flight as f64),
         ("SPLITS", splits as f64),
+        // No more than fit beside the largest workgroup to try.
+        ("SUM_HEADS", sums(wg.max(512)).clamp(1, sums(wg).max(1)) as f64),
         ("SG_MIN", smallest as f64),
         ("SG_MAX", largest as f64),
     ]
 }
 
-/// Rows that a lane has on their way, of a workgroup that takes so many heads.
-fn rows_in_flight<P: Cache>(p: &P, lanes: usize, smallest: usize, heads: usize) -> usize {
+/// Of `heads` heads, how many sums of subgroups lie in workgroup memory at once: none where not one
+/// head's fit.
+fn sum_heads<P: Heads>(p: &P, heads: usize, subgroups: usize, room: usize) -> usize {
+    (room / (subgroups.max(1) * (4 * p.head_dim() + 8))).min(heads)
+}
+
+/// Scores a round of a thread group.
+const FEW_SCORES: usize = 8;
+
+/// Scores a round where a phase has many rows of the cache: a workgroup a processor has fewer loads
+/// under way than several.
+const MANY_SCORES: usize = 32;
+
+/// Rows that a lane has on their way, of a workgroup that takes so many heads, for up to so many
+/// scores a round.
+fn rows_in_flight<P: Cache>(
+    p: &P,
+    lanes: usize,
+    smallest: usize,
+    heads: usize,
+    scores: usize,
+) -> usize {
     let held = p.value_chunks().div_ceil(lanes);
     // Measured: as many scores a round as lanes to own them where a row takes a subgroup of 32 and
-    // slots are many, else eight. Registers grow with what a lane holds.
+    // slots are many. Registers grow with what a lane holds.
     let vectors = heads * held * p.chunk_fours();
     let most = if smallest < 16 { 16 } else { 64 };
-    let scores = if lanes >= 32 && p.kv_size() > 2048 { lanes } else { 8 };
+    let scores = if lanes >= 32 && p.kv_size() > 2048 { lanes.max(scores) } else { scores };
     power_up_to((8 / held).min(most / vectors.max(1)).min(scores / heads.min(8)))
 }
 
@@ -173,11 +195,16 @@ pub fn split_phase<P: Cache>(
             share = fewer;
         }
     }
-    let in_flight = rows_in_flight(p, lanes, smallest, share.heads).min(power_up_to(share.rows));
+    // Measured: four rounds or more, each with as much under way as that leaves
+    // (docs/findings/runs-rounds-of-many-rows.md).
+    let most = |scores: usize| rows_in_flight(p, lanes, smallest, share.heads, scores);
+    let few = most(FEW_SCORES).min(power_up_to(share.rows));
+    let in_flight = few.max(most(MANY_SCORES).min(power_up_to(share.rows / 4)));
     for (name, value) in &mut constants {
         match *name {
             "SPLITS" => *value = share.splits as f64,
             "IN_FLIGHT" => *value = in_flight as f64,
+            "SUM_HEADS" => *value = value.min(share.heads as f64),
             _ => {}
         }
     }
@@ -200,13 +227,21 @@ pub fn phase_constants<P: Cache>(
     fixed: usize,
 ) -> Option<Overrides> {
     let (wg, smallest) = (grid.invocations as usize, caps.subgroup?.0.max(4) as usize);
-    let sums = p.q_per_kv() * (4 * p.head_dim() + 16);
-    let bytes = (wg / smallest / 2).max(1) * sums + 24 * wg + fixed + 64;
-    if bytes > caps.workgroup_memory as usize || !wg.is_power_of_two() {
+    // The other phases of the run share the rest.
+    let all = caps.workgroup_memory as usize;
+    let room = all.checked_sub(24 * wg + fixed + 64)?.min(all / 2);
+    let sums = sum_heads(p, p.q_per_kv(), wg / smallest, room);
+    if sums == 0 || !wg.is_power_of_two() {
         return None;
     }
     let mut constants = split_constants(p, caps, 0, fixed);
-    constants.iter_mut().filter(|c| c.0 == "WG").for_each(|c| c.1 = wg as f64);
+    for (name, value) in &mut constants {
+        match *name {
+            "WG" => *value = wg as f64,
+            "SUM_HEADS" => *value = sums as f64,
+            _ => {}
+        }
+    }
     Some(constants)
 }
 

@@ -404,20 +404,26 @@ impl Lister<'_> {
         }
         self.nodes.extend(left.map(|left| Node::Op(left.apart)));
         let tail = self.nodes.len();
-        if !c.post_norms || c.n_layers == 0 {
-            self.norm(None, "output_norm", &v, norms[c.n_layers]);
-        }
-
         let head = match &self.weights.head {
             None => tables,
             Some(rows) => self.parts("output", rows),
         };
-        for (first, weights, rows) in &head {
-            let input = Input::Vector(v.normed);
-            let to = To::Vector(logits);
-            let product = self.product((None, "lm_head"), (*weights, rows), input, to, *first);
-            self.nodes.push(Node::Op(product));
-        }
+        let is_normed = c.post_norms && c.n_layers > 0;
+        let norm = norms[c.n_layers];
+        let apart = (!is_normed).then(|| self.norm_op(None, "output_norm", &v, norm));
+        let product = |input, (first, weights, rows): &MatrixPart| {
+            self.product((None, "lm_head"), (*weights, rows), input, To::Vector(logits), *first)
+        };
+        let products = head.iter().map(|part| product(Input::Vector(v.normed), part));
+        let mut nodes: Vec<Node> = match (apart, head.as_slice()) {
+            (None, _) => products.map(Node::Op).collect(),
+            (Some(apart), [whole]) => {
+                let one = product(Input::Norm { stream: v.stream, weight: norm }, whole);
+                vec![Node::Fused(one, [apart].into_iter().chain(products).collect())]
+            }
+            (Some(apart), _) => [apart].into_iter().chain(products).map(Node::Op).collect(),
+        };
+        self.nodes.append(&mut nodes);
         let choose = [("logits", logits.id), ("tokens", tokens), ("state", state)];
         match &options.sampling {
             None => {

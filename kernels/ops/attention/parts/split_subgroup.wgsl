@@ -36,9 +36,10 @@
 const MOST_HELD: u32 = 32u; // fours, HEADS * HEAD_DIM / 4 / LANES
 const MOST_LOADS: u32 = 32u; // in_flight() * held()
 
-// What the upper half of the subgroups leaves for the lower.
-override SUM_SLOTS: u32 = WG / SG_MIN * HEADS * HEAD_DIM / 8u + 1u;
-override TOP_SLOTS: u32 = WG / SG_MIN * HEADS;
+// What the subgroups leave for each other, of SUM_HEADS heads at a time.
+override SUM_HEADS: u32 = HEADS;
+override SUM_SLOTS: u32 = WG / SG_MIN * SUM_HEADS * HEAD_DIM / 4u;
+override TOP_SLOTS: u32 = WG / SG_MIN * SUM_HEADS;
 var<workgroup> shared_sums: array<vec4<f32>, SUM_SLOTS>;
 var<workgroup> shared_tops: array<vec2<f32>, TOP_SLOTS>;
 
@@ -288,49 +289,39 @@ fn attend_slots(
         }
     }
 
-    // The subgroups, in halves: the upper half leaves its sums, the lower adds them.
-    for (var half = WG / SG_MIN / 2u; half > 0u; half /= 2u) {
-        if (subgroup >= half && subgroup < 2u * half && lane < LANES) {
-            let slot = (subgroup - half) * HEADS;
+    // The subgroups: all leave their sums of some heads, then an invocation adds up a four of them.
+    let subgroups = WG / size;
+    let slot = (part.kv_head * splits() + part.split) * Q_PER_KV + part.first;
+    for (var begin = 0u; begin < HEADS; begin += SUM_HEADS) {
+        if (begin > 0u) { workgroupBarrier(); }
+        if (lane < LANES) {
             for (var h = 0u; h < HEADS; h++) {
-                if (lane == 0u) { shared_tops[slot + h] = vec2<f32>(most[h], norm[h]); }
+                if (h < begin || h >= begin + SUM_HEADS) { continue; }
+                let own = subgroup * SUM_HEADS + h - begin;
+                if (lane == 0u) { shared_tops[own] = vec2<f32>(most[h], norm[h]); }
                 for (var f = 0u; f < per_head; f++) {
                     let c = lane_chunk(member, f / parts);
-                    if (c < head_chunks()) {
-                        shared_sums[(slot + h) * fours + c * parts + f % parts] = sum[h * per_head + f];
-                    }
+                    if (c < head_chunks()) { shared_sums[own * fours + c * parts + f % parts] = sum[h * per_head + f]; }
                 }
             }
         }
         workgroupBarrier();
-        if (subgroup < half && subgroup + half < WG / size && lane < LANES) {
-            let slot = subgroup * HEADS;
-            for (var h = 0u; h < HEADS; h++) {
-                let top = max(most[h], shared_tops[slot + h].x);
-                let mine = exp2(most[h] - top);
-                let other = exp2(shared_tops[slot + h].x - top);
-                most[h] = top;
-                norm[h] = norm[h] * mine + shared_tops[slot + h].y * other;
-                for (var f = 0u; f < per_head; f++) {
-                    let c = min(lane_chunk(member, f / parts), head_chunks() - 1u);
-                    let added = other * shared_sums[(slot + h) * fours + c * parts + f % parts];
-                    sum[h * per_head + f] = sum[h * per_head + f] * mine + added;
-                }
+        let here = min(SUM_HEADS, HEADS - begin);
+        for (var i = subgroup * size + lane; i < here * fours; i += WG) {
+            let h = i / fours;
+            var top = LOWEST;
+            for (var s = 0u; s < subgroups; s++) { top = max(top, shared_tops[s * SUM_HEADS + h].x); }
+            var total = vec4<f32>(0.0);
+            var weights = 0.0;
+            for (var s = 0u; s < subgroups; s++) {
+                let one = shared_tops[s * SUM_HEADS + h];
+                let factor = exp2(one.x - top);
+                weights += factor * one.y;
+                total += factor * shared_sums[(s * SUM_HEADS + h) * fours + i % fours];
             }
-        }
-        workgroupBarrier();
-    }
-
-    if (subgroup == 0u && lane < LANES) {
-        let slot = (part.kv_head * splits() + part.split) * Q_PER_KV + part.first;
-        for (var h = 0u; h < HEADS; h++) {
-            if (lane == 0u) { store_top(slot + h, vec2<f32>(most[h], norm[h])); }
-            for (var f = 0u; f < per_head; f++) {
-                let c = lane_chunk(member, f / parts);
-                if (c < head_chunks()) {
-                    store_sum((slot + h) * fours + c * parts + f % parts, sum[h * per_head + f], norm[h]);
-                }
-            }
+            let at = slot + begin + h;
+            if (i % fours == 0u) { store_top(at, vec2<f32>(top, weights)); }
+            store_sum(at * fours + i % fours, total, weights);
         }
     }
 }
