@@ -14,6 +14,18 @@ crate::params! {
     }
 }
 
+/// Parts of a sequence's logits, at most.
+const MOST_PARTS: usize = 256;
+
+/// A variant of two dispatches: parts of the logits, then the parts' candidates.
+const TWO_PASS: Variant<Argmax> = Variant {
+    stages: &[
+        Stage { entry: "slices", grid: |p, c| p.sequences * c["PARTS"] as usize },
+        Stage { entry: "choose", grid: |p, _| p.sequences },
+    ],
+    ..Variant::PLAIN
+};
+
 /// The declaration.
 pub static OPERATION: Declaration<Argmax> = Declaration {
     name: "argmax",
@@ -27,8 +39,8 @@ pub static OPERATION: Declaration<Argmax> = Declaration {
             .drawn(|_| Draw::Tokens(1000)),
         Binding::<Argmax>::in_out("state", words, len!(p => p.sequences * STATE_WORDS))
             .drawn(|_| Draw::State),
-        Binding::<Argmax>::scratch("partial_values", f32s, len!(p => 64 * p.sequences)),
-        Binding::<Argmax>::scratch("partial_indices", words, len!(p => 64 * p.sequences)),
+        Binding::<Argmax>::scratch("partial_values", f32s, len!(p => MOST_PARTS * p.sequences)),
+        Binding::<Argmax>::scratch("partial_indices", words, len!(p => MOST_PARTS * p.sequences)),
     ],
     variants: &[
         Variant {
@@ -44,16 +56,30 @@ pub static OPERATION: Declaration<Argmax> = Declaration {
         },
         Variant {
             name: "two_pass",
-            stages: &[
-                Stage { entry: "slices", grid: |p, c| p.sequences * c["PARTS"] as usize },
-                Stage { entry: "choose", grid: |p, _| p.sequences },
-            ],
             tunables: &[("WG", &[128.0, 256.0, 512.0]), ("PARTS", &[16.0, 32.0, 64.0])],
-            ..Variant::PLAIN
+            ..TWO_PASS
+        },
+        Variant {
+            name: "two_pass_subgroup",
+            // A vector an invocation, until a large GPU is full.
+            constants: |p, _| {
+                let parts = p.n.div_ceil(4 * 256).next_power_of_two().min(128);
+                vec![("PARTS", parts as f64)]
+            },
+            tunables: &[("WG", &[128.0, 256.0, 512.0]), ("PARTS", &[32.0, 64.0, 128.0, 256.0])],
+            unsupported: |p, _| {
+                let is_ragged = p.sequences > 1 && !p.n.is_multiple_of(4);
+                is_ragged.then(|| format!("rows of {} logits are no whole vectors", p.n))
+            },
+            ..TWO_PASS
         },
     ],
     prefer: |p| {
-        if p.n >= 8192 { &["two_pass", "workgroup", "naive"] } else { &["workgroup", "naive"] }
+        if p.n >= 8192 {
+            &["two_pass", "two_pass_subgroup", "workgroup", "naive"]
+        } else {
+            &["workgroup", "naive"]
+        }
     },
     cost: |p, _| Cost { bytes: 4.0 * (p.sequences * p.n) as f64, flops: 0.0 },
     tolerance: |_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "the index is exact" },
