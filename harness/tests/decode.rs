@@ -20,6 +20,7 @@ use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
 use lathe_harness::plan::recording::{Content, Part, TensorId};
 use lathe_harness::plan::select::Hints;
+use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_kernels::phases::Grid;
 use lathe_kernels::{Capabilities, FloatFormat, Format, KvFormat, StateWord};
 
@@ -253,6 +254,75 @@ fn gemmas_norms_are_made_by_their_readers_in_any_mixture_of_ways() {
             assert!(error <= limit, "{hint:?}: {error:e}");
             assert_eq!(greedy, golden.greedy, "{hint:?}");
         }
+    }
+}
+
+/// The last norm is the head's where its rows round their input in integers, which norm it on the
+/// way. A hint for the layers' matrices that cannot hold for the head takes it apart.
+#[test]
+fn a_quantised_head_norms_its_input() {
+    let golden = Golden::load("llama-tiny-q4km");
+    let config = golden.file.config().unwrap();
+    let weights = Weights::load(&golden.file, &config).unwrap();
+    let subgroups = lathe_harness::plan::backend_text::generous();
+    for (caps, hint, norms) in [
+        (subgroups.clone(), None, 0),
+        (subgroups.clone(), Some(("rms_norm", "naive")), 1),
+        (subgroups.clone(), Some(("gemv_q", "naive")), 1),
+        (subgroups, Some(("norm_gemv", "naive")), 0),
+    ] {
+        let hints = hint.map(|(k, v)| (k.to_owned(), v.into())).into_iter().collect();
+        let options = GraphOptions { kv: KvFormat::F32, hints, ..GraphOptions::of_step(64) };
+        let graph = graph::build(&golden.file.path, &config, &weights, &caps, &options).unwrap();
+        let ops = &graph.recording.ops;
+        let count = ops.iter().filter(|op| op.kernel().name == "rms_norm").count();
+        assert_eq!(count, norms, "{hint:?}");
+        let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
+        let (logits, _) = logits_of(&graph, &mut executor, &golden.forced());
+        let error = nmse(&golden.logits, &logits);
+        assert!(error <= 1e-10, "{hint:?}: {error:e}");
+    }
+}
+
+/// Where rows are many, only the variant that stages its normed input pays.
+#[test]
+fn a_large_head_norms_its_input_with_one_variant_alone() {
+    let kernel = lathe_kernels::kernel("norm_gemv").unwrap();
+    let fusion = kernel.fuses.as_ref().unwrap();
+    for problem in kernel.cases() {
+        let is_large = problem.shape.value("ROWS") >= 16_384.0;
+        for variant in &kernel.variants {
+            let expected = match variant.name {
+                "planes_dp4a24" => true,
+                "naive" => false,
+                _ => !is_large,
+            };
+            let pays = fusion.pays_with(&problem.shape, variant);
+            assert_eq!(pays, expected, "{} {:?}", variant.name, problem.shape);
+        }
+    }
+}
+
+/// A hint that holds for the layers' matrices and cannot for the head is none for the head.
+#[test]
+fn a_hint_for_dense_layers_leaves_a_quantised_head_alone() {
+    let golden = Golden::load("llama-tiny-f16");
+    let config = golden.file.config().unwrap();
+    let mut weights = Weights::load(&golden.file, &config).unwrap();
+    let bytes = config.vocab * Format::Q8_0.row_bytes(config.hidden);
+    let zeros: Arc<[u8]> = vec![0; bytes].into();
+    weights.head =
+        Some(WeightRows::new(Format::Q8_0, config.hidden, Bytes::Owned(zeros, 0..bytes)));
+    let caps = lathe_harness::plan::backend_text::generous();
+    for (hint, norms) in [(None, 0), (Some("vec2"), 1)] {
+        let hints = hint.map(|v: &str| ("norm_gemv".to_owned(), v.into())).into_iter().collect();
+        let options = GraphOptions { hints, ..GraphOptions::of_step(64) };
+        let graph = graph::build(&golden.file.path, &config, &weights, &caps, &options).unwrap();
+        let is_norm = |selected: &&Selected| selected.op == "output_norm";
+        let found: Vec<_> = graph.selected.iter().filter(is_norm).collect();
+        assert_eq!(found.len(), norms, "{hint:?}");
+        let why = found.first().map_or("", |norm| norm.why.as_str());
+        assert!(norms == 0 || why.contains("apart from norm_gemv: hint"), "{why}");
     }
 }
 

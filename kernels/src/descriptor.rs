@@ -67,6 +67,8 @@ pub struct Fusion<P> {
     pub against: fn(&P) -> Option<String>,
     /// The same where all of them would be phases of a run ([`crate::phases`]).
     pub against_phase: fn(&P) -> Option<String>,
+    /// Whether it pays with a variant of that name.
+    pub pays_with: fn(&P, &str) -> bool,
 }
 
 /// Parameters with the state they meet.
@@ -424,11 +426,17 @@ pub struct Kernel {
 pub struct KernelFusion {
     /// The operations replaced.
     pub of: &'static [&'static str],
+    pays_with: Box<dyn Fn(&Shape, &str) -> bool + Send + Sync>,
     against: OfShape<Option<String>>,
     against_phase: OfShape<Option<String>>,
 }
 
 impl KernelFusion {
+    /// Whether it pays with a variant.
+    pub fn pays_with(&self, shape: &Shape, variant: &KernelVariant) -> bool {
+        (self.pays_with)(shape, variant.name)
+    }
+
     /// Why it is better not to fuse, if it is.
     pub fn against(&self, shape: &Shape) -> Option<String> {
         (self.against)(shape)
@@ -515,6 +523,7 @@ impl<P: Params> Declaration<P> {
             variants: self.variants.iter().map(Variant::erase).collect(),
             fuses: self.fuses.as_ref().map(|fusion| KernelFusion {
                 of: fusion.of,
+                pays_with: Box::new(|shape, name| (fusion.pays_with)(&P::read(shape), name)),
                 against: Box::new(|shape| (fusion.against)(&P::read(shape))),
                 against_phase: Box::new(|shape| (fusion.against_phase)(&P::read(shape))),
             }),

@@ -87,9 +87,7 @@ pub fn split_constants<P: Cache>(
         _ => splits_for(p, 512),
     };
     let mut wg = (caps.invocations as usize).min(128).max(largest);
-    let sums =
-        |wg: usize| sum_heads(p, p.q_per_kv(), wg / smallest, room.saturating_sub(wg * each));
-    while wg > largest && sums(wg) == 0 {
+    while wg > largest && a_head_of_sums(p, wg / smallest) + wg * each > room {
         wg /= 2;
     }
     let in_flight = rows_in_flight(p, lanes, smallest, p.q_per_kv(), FEW_SCORES);
@@ -98,17 +96,16 @@ pub fn split_constants<P: Cache>(
         ("LANES", lanes as f64),
         ("IN_FLIGHT", in_flight as f64),
         ("SPLITS", splits as f64),
-        // No more than fit beside the largest workgroup to try.
-        ("SUM_HEADS", sums(wg.max(512)).clamp(1, sums(wg).max(1)) as f64),
+        // Beside what the largest workgroup to try takes.
+        ("SUM_ROOM", room.saturating_sub(each * wg.max(512)) as f64),
         ("SG_MIN", smallest as f64),
         ("SG_MAX", largest as f64),
     ]
 }
 
-/// Of `heads` heads, how many sums of subgroups lie in workgroup memory at once: none where not one
-/// head's fit.
-fn sum_heads<P: Heads>(p: &P, heads: usize, subgroups: usize, room: usize) -> usize {
-    (room / (subgroups.max(1) * (4 * p.head_dim() + 8))).min(heads)
+/// Bytes in which subgroups leave their sums of a head and the largest scores.
+fn a_head_of_sums<P: Heads>(p: &P, subgroups: usize) -> usize {
+    subgroups.max(1) * (4 * p.head_dim() + 8)
 }
 
 /// Scores a round of a thread group.
@@ -204,7 +201,6 @@ pub fn split_phase<P: Cache>(
         match *name {
             "SPLITS" => *value = share.splits as f64,
             "IN_FLIGHT" => *value = in_flight as f64,
-            "SUM_HEADS" => *value = value.min(share.heads as f64),
             _ => {}
         }
     }
@@ -227,18 +223,19 @@ pub fn phase_constants<P: Cache>(
     fixed: usize,
 ) -> Option<Overrides> {
     let (wg, smallest) = (grid.invocations as usize, caps.subgroup?.0.max(4) as usize);
-    // The other phases of the run share the rest.
     let all = caps.workgroup_memory as usize;
-    let room = all.checked_sub(24 * wg + fixed + 64)?.min(all / 2);
-    let sums = sum_heads(p, p.q_per_kv(), wg / smallest, room);
-    if sums == 0 || !wg.is_power_of_two() {
+    let room = all.checked_sub(24 * wg + fixed + 64)?;
+    let head = a_head_of_sums(p, wg / smallest);
+    if head > room || !wg.is_power_of_two() {
         return None;
     }
+    // The other phases of the run share the rest.
+    let room = room.min(all / 2).max(head);
     let mut constants = split_constants(p, caps, 0, fixed);
     for (name, value) in &mut constants {
         match *name {
             "WG" => *value = wg as f64,
-            "SUM_HEADS" => *value = sums as f64,
+            "SUM_ROOM" => *value = room as f64,
             _ => {}
         }
     }

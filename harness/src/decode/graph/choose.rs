@@ -45,8 +45,11 @@ impl Chooser<'_> {
         steps: &mut Steps,
     ) -> Result<(Recording, Vec<Selected>, Vec<Option<TensorId>>)> {
         let mut selected = Selections::default();
-        let nodes = std::mem::take(&mut steps.nodes).into_iter();
-        let mut resolved = nodes.map(|node| self.resolve(node)).collect::<Vec<_>>().into_iter();
+        let nodes = std::mem::take(&mut steps.nodes);
+        let in_steps = alone(&nodes);
+        let resolved: Vec<_> =
+            nodes.into_iter().map(|node| self.resolve(node, &in_steps)).collect();
+        let mut resolved = resolved.into_iter();
         let mut ops: Vec<Undecided> = resolved.by_ref().take(steps.tail).flatten().collect();
         let tail = ops.len();
         ops.extend(resolved.flatten());
@@ -55,7 +58,9 @@ impl Chooser<'_> {
         self.as_packed(&ops, &mut chosen, steps, &packings, &mut selected)?;
         let mut chunks = Vec::new();
         for (tokens, nodes) in std::mem::take(&mut steps.chunks) {
-            let ops = nodes.into_iter().flat_map(|node| self.resolve(node)).collect::<Vec<_>>();
+            let in_chunk = alone(&nodes);
+            let ops: Vec<_> =
+                nodes.into_iter().flat_map(|node| self.resolve(node, &in_chunk)).collect();
             // A chunk reads matrices as the step packs them.
             let mut chosen: Specialised = Vec::with_capacity(ops.len());
             for (op, fusion) in &ops {
@@ -138,6 +143,15 @@ impl Chooser<'_> {
     }
 }
 
+/// Kernels of operations that replace no others.
+fn alone(nodes: &[Node]) -> BTreeSet<&'static str> {
+    let kernels = nodes.iter().filter_map(|node| match node {
+        Node::Op(op) => Some(op.kernel),
+        Node::Fused(..) => None,
+    });
+    kernels.collect()
+}
+
 /// Binds the operations behind one that writes the residual stream anew to where it wrote it. Two
 /// tensors take turns: which one has the stream depends on the ways that were taken.
 fn follow_stream(ops: &mut [Undecided], [first, second]: [TensorId; 2]) {
@@ -171,18 +185,16 @@ fn joined(ops: Vec<Undecided>, chosen: Specialised) -> Vec<Chosen> {
 
 impl Chooser<'_> {
     /// The operations of a node: the fused one, or those it stands for, with what was decided.
-    /// A hint for any of them decides; else the fused one is taken where it pays and has more than
-    /// its first rung.
-    fn resolve(&self, node: Node) -> Vec<(Listed, Option<String>)> {
+    /// A hint for any of them decides; else the fused one is taken where it pays. `alone` has the
+    /// kernels of operations that replace no others.
+    fn resolve(&self, node: Node, alone: &BTreeSet<&str>) -> Vec<(Listed, Option<String>)> {
         let (fused, apart) = match node {
             Node::Op(op) => return vec![(op, None)],
             Node::Fused(fused, apart) => (fused, apart),
         };
         let hinted = |op: &Listed| self.hints.contains_key(op.kernel);
-        if hinted(&fused) {
-            return vec![(fused, None)];
-        }
         let reason = match apart.iter().find(|op| hinted(op)) {
+            _ if hinted(&fused) => self.against_hint(&fused, alone),
             Some(op) => Some(format!("{} is hinted", op.kernel)),
             None => self.against(&fused),
         };
@@ -195,19 +207,34 @@ impl Chooser<'_> {
         }
     }
 
+    /// Why a fused operation is not taken though it is hinted: the hint is for others of its
+    /// kernel, which replace nothing, and cannot hold for this one.
+    fn against_hint(&self, fused: &Listed, alone: &BTreeSet<&str>) -> Option<String> {
+        if !alone.contains(fused.kernel) {
+            return None;
+        }
+        let ListedShape::Fixed(shape) = &fused.shape else { return None };
+        let kernel = lathe_kernels::kernel(fused.kernel)?;
+        match select(kernel, shape, self.caps, self.hints, self.tuned) {
+            Err(e @ SelectError::HintUnavailable { .. }) => Some(e.to_string()),
+            _ => None,
+        }
+    }
+
     /// Why a fused operation is not taken, if it is not.
     fn against(&self, fused: &Listed) -> Option<String> {
         let ListedShape::Fixed(shape) = &fused.shape else { return None };
         let kernel = lathe_kernels::kernel(fused.kernel)?;
-        let declared = kernel.fuses.as_ref().and_then(|fusion| match self.runs {
+        let fusion = kernel.fuses.as_ref()?;
+        let declared = match self.runs {
             Some(_) => fusion.against_phase(shape),
             None => fusion.against(shape),
-        });
+        };
         declared.or_else(|| match select(kernel, shape, self.caps, self.hints, self.tuned) {
-            Ok(selection) if selection.plan.variant == "naive" => {
-                Some("only its naive variant runs here".into())
+            Ok(selection) => {
+                let pays = fusion.pays_with(shape, selection.plan.declared);
+                (!pays).then(|| format!("it does not pay with {}", selection.plan.variant))
             }
-            Ok(_) => None,
             Err(e) => Some(e.to_string()),
         })
     }

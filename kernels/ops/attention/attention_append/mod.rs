@@ -121,6 +121,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             (slots > 8192)
                 .then(|| format!("measured no faster with {slots} slots, only with up to 8192"))
         },
+        pays_with: |_, variant| variant != "naive",
     }),
     state: &[n_kv(256, 900)],
     bindings: &[

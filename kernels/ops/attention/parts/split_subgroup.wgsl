@@ -36,8 +36,9 @@
 const MOST_HELD: u32 = 32u; // fours, HEADS * HEAD_DIM / 4 / LANES
 const MOST_LOADS: u32 = 32u; // in_flight() * held()
 
-// What the subgroups leave for each other, of SUM_HEADS heads at a time.
-override SUM_HEADS: u32 = HEADS;
+// What the subgroups leave for each other, of as many heads at a time as SUM_ROOM bytes hold.
+override SUM_ROOM: u32 = 16384u;
+override SUM_HEADS: u32 = clamp(SUM_ROOM / (WG / SG_MIN * (4u * HEAD_DIM + 8u)), 1u, HEADS);
 override SUM_SLOTS: u32 = WG / SG_MIN * SUM_HEADS * HEAD_DIM / 4u;
 override TOP_SLOTS: u32 = WG / SG_MIN * SUM_HEADS;
 var<workgroup> shared_sums: array<vec4<f32>, SUM_SLOTS>;

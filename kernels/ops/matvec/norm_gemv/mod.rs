@@ -37,20 +37,20 @@ fn matrix(rows: usize, k: usize, weight: Format) -> NormGemv {
     NormGemv { rows, k, weight, y_offset: 0, eps: 1e-6, weight_offset }
 }
 
-/// Why a norm is not joined with the matrix behind it: of dense heads nobody measured it.
-fn dense_head(p: &NormGemv) -> Option<String> {
-    let is_head = p.weight.is_dense() && p.rows >= 32_768;
-    is_head.then(|| "of so many dense rows it was not measured".into())
-}
-
 /// The declaration.
 pub static OPERATION: Declaration<NormGemv> = Declaration {
     name: "norm_gemv",
     summary: "matrix (ROWS, K) times the RMSNorm of a vector (K)",
     fuses: Some(Fusion {
         of: &["rms_norm", "gemv_q"],
-        against: dense_head,
-        against_phase: dense_head,
+        against: |_| None,
+        against_phase: |_| None,
+        // A head was measured with one. Others read their input anew for every row, and with it the
+        // norm's weights.
+        pays_with: |p, variant| match p.rows {
+            16_384.. => variant == "planes_dp4a24",
+            _ => variant != "naive",
+        },
     }),
     state: &[],
     bindings: &[

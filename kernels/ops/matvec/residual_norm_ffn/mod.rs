@@ -50,6 +50,7 @@ pub static OPERATION: Declaration<ResidualNormFfn> = Declaration {
         of: &["residual_rms_norm", "fused_ffn"],
         against: |_| None,
         against_phase: |_| None,
+        pays_with: |_, variant| variant != "naive",
     }),
     state: &[],
     bindings: &[

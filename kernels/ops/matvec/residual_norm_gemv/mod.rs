@@ -44,6 +44,7 @@ pub static OPERATION: Declaration<ResidualNormGemv> = Declaration {
         of: &["residual_rms_norm", "gemv"],
         against: |_| None,
         against_phase: |_| None,
+        pays_with: |_, variant| variant != "naive",
     }),
     state: &[],
     bindings: &[
