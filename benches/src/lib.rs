@@ -158,7 +158,7 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
         let run = RunOptions {
             prompt: vec![2, 5, 7],
             generate: STEPS + 1,
-            steps_per_submit: 8,
+            steps_per_submit: Some(8),
             ..Default::default()
         };
         group.bench_function(BenchmarkId::new("step", arch), |b| {

@@ -48,7 +48,7 @@ fn pieces_make_the_run(model: &Model, graph: &DecodeGraph, executor: &mut dyn Ex
     let options = RunOptions {
         prompt: prompt.clone(),
         generate: 12,
-        steps_per_submit: 3,
+        steps_per_submit: Some(3),
         ..RunOptions::default()
     };
     let whole = session::run(graph, executor, &options, &mut |_| {}).unwrap().generated;

@@ -327,7 +327,7 @@ fn decode(file: ModelFile) -> Result<usize> {
             forced: Vec::new(),
             prompts,
             generate: generate.min(options.context + 1 - prompt.len()),
-            steps_per_submit: 1,
+            steps_per_submit: Some(1),
             stop_at: Vec::new(),
             ..RunOptions::default()
         };

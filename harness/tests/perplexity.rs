@@ -66,7 +66,7 @@ fn observed(graph: &DecodeGraph, executor: &mut dyn Execute, tokens: &[u32]) -> 
     let options = RunOptions {
         prompt: tokens.to_vec(),
         prompts: Prompts::TokenByToken,
-        steps_per_submit: 1,
+        steps_per_submit: Some(1),
         ..RunOptions::default()
     };
     let mut all = Vec::new();

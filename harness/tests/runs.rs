@@ -193,7 +193,7 @@ fn session_options(runs: Runs) -> SessionOptions {
         context: 64,
         kv: KvFormat::F32,
         store: None,
-        steps_per_submit: 4,
+        steps_per_submit: Some(4),
         runs,
         ..SessionOptions::default()
     }
@@ -312,7 +312,8 @@ fn a_run_goes_on_behind_tokens_that_were_handed_out() {
     let graph = model.graph(Some(&gpu), &session_options(Runs::Off)).unwrap();
     let mut executor = on_gpu(&gpu, &graph);
     let n = greedy.len();
-    let options = RunOptions { prompt, generate: n, steps_per_submit: 4, ..RunOptions::default() };
+    let options =
+        RunOptions { prompt, generate: n, steps_per_submit: Some(4), ..RunOptions::default() };
     let mut kept = Vec::new();
     for submissions in 0..=(n - 1) / 4 {
         for observed in [false, true] {
@@ -457,7 +458,7 @@ fn three_ways(gpu: &Arc<Gpu>, name: &str, prompt: &[u32], most: usize) {
     let options = RunOptions {
         prompt: prompt.to_vec(),
         generate: n,
-        steps_per_submit: 16,
+        steps_per_submit: Some(16),
         ..RunOptions::default()
     };
     let texts = graphs.each_ref().map(|(way, graph)| {

@@ -70,7 +70,7 @@ fn greedy_texts(model: &Model, gpu: Option<&Arc<Gpu>>) -> Vec<Vec<u32>> {
         let options = RunOptions {
             prompt: ids(&case["prompt"]),
             generate: ids(&case["greedy"]).len(),
-            steps_per_submit: 8,
+            steps_per_submit: Some(8),
             prompts,
             ..RunOptions::default()
         };

@@ -249,7 +249,7 @@ fn both_executors_draw_the_same_tokens() {
         let options = RunOptions {
             prompt: vec![2, 62, 302],
             generate: 40,
-            steps_per_submit: 7,
+            steps_per_submit: Some(7),
             seed: SEED,
             ..Default::default()
         };

@@ -87,7 +87,7 @@ fn together_as_alone(
         let options = RunOptions {
             prompt: prompt.clone(),
             generate,
-            steps_per_submit: 4,
+            steps_per_submit: Some(4),
             ..RunOptions::default()
         };
         let mut run = session::run(&single, one.as_mut(), &options, &mut |_| {}).unwrap();

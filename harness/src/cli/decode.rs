@@ -209,9 +209,9 @@ pub(super) struct Opts {
     /// Write raw little-endian f32 logits, one row of the vocabulary a position
     #[arg(long, value_name = "FILE")]
     logits_out: Option<PathBuf>,
-    /// Decode steps in one submission
-    #[arg(long, default_value_t = 8, value_name = "N", value_parser = super::batch)]
-    steps_per_submit: usize,
+    /// Decode steps in one submission; without it as many as take 16 ms, 32 at most, with --profile 8
+    #[arg(long, value_name = "N", value_parser = super::batch)]
+    steps_per_submit: Option<usize>,
     /// Time every operation and write the record (JSON); an existing file is not overwritten
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
@@ -390,7 +390,9 @@ struct Report {
     prefill_tok_s: f64,
     decode_tok_s: Option<f64>,
     step_ms: Option<StepMs>,
-    steps_per_submit: usize,
+    /// Absent where time decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps_per_submit: Option<usize>,
     submits_per_token: Option<f64>,
     dispatches_per_token: usize,
     gpu_ms_per_token: Option<f64>,
@@ -430,7 +432,10 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         forced: opts.force_tokens.clone(),
         prompts: Prompts::Chunks,
         generate,
-        steps_per_submit: opts.steps_per_submit,
+        steps_per_submit: match opts.profile.is_some() {
+            true => Some(opts.steps_per_submit.unwrap_or(8)),
+            false => opts.steps_per_submit,
+        },
         stop_at: if opts.ignore_eos { Vec::new() } else { loaded.model.config.end_tokens.clone() },
         seed: loaded.options.seed,
         known: Known::default(),
@@ -726,7 +731,7 @@ fn report(
         decode_tok_s: (wall > 0.0).then(|| decoded as f64 * 1e3 / wall),
         step_ms: (!ms.is_empty())
             .then(|| StepMs { p50: stats::quantile(&ms, 0.5), p95: stats::quantile(&ms, 0.95) }),
-        steps_per_submit: if observed { 1 } else { options.steps_per_submit },
+        steps_per_submit: if observed { Some(1) } else { options.steps_per_submit },
         submits_per_token: (run.decode_steps > 0)
             .then(|| run.submits as f64 / run.decode_steps as f64),
         dispatches_per_token: graph.recording.dispatches(),

@@ -68,8 +68,8 @@ pub struct SessionOptions {
     pub hints: Hints,
     /// Where tuned choices are looked up, if they are.
     pub store: Option<PathBuf>,
-    /// Decode steps in one submission.
-    pub steps_per_submit: usize,
+    /// Decode steps in one submission; none for as many as [`session::FRAME`] has time for.
+    pub steps_per_submit: Option<usize>,
     /// Whether operations of layers are one dispatch.
     pub runs: Runs,
     /// Sequences of a graph; a [`Session`] has one, [`super::sequences`] runs several.
@@ -87,7 +87,7 @@ impl Default for SessionOptions {
             seed: 42,
             hints: Hints::new(),
             store: Some(Store::default_path()),
-            steps_per_submit: 8,
+            steps_per_submit: None,
             runs: Runs::Auto,
             sequences: 1,
         }

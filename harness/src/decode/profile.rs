@@ -56,7 +56,7 @@ pub fn profile(
         decode_tok_s: if wall > 0.0 { run.steps.len() as f64 * 1e3 / wall } else { 0.0 },
         gpu_ms_per_token: run.gpu.map(|t| milliseconds(&t) / run.decode_steps.max(1) as f64),
         step_ms: run.steps.iter().map(milliseconds).collect(),
-        steps_per_submit: options.steps_per_submit,
+        steps_per_submit: options.steps_per_submit.unwrap_or(1),
     };
 
     // The prompt at full speed, then the same steps again, one by one.

@@ -105,7 +105,8 @@ pub fn run(
     let submissions = prompt.into_iter().chain(timed).collect();
     let mut run = SequencesRun::default();
     let (mut seen, mut last) = (0, Duration::ZERO);
-    executor.stream(&Stream { submissions, words: graph.tokens }, &mut |batch| {
+    let stream = Stream { submissions, words: graph.tokens, joined_up_to: None };
+    executor.stream(&stream, &mut |batch| {
         let took = batch.at - last;
         last = batch.at;
         seen += 1;
@@ -151,7 +152,7 @@ pub fn ties(
         prompt: prompt.to_vec(),
         forced: fed.to_vec(),
         generate: chosen.len(),
-        steps_per_submit: 1,
+        steps_per_submit: Some(1),
         ..RunOptions::default()
     };
     let mut ties = 0;

@@ -13,6 +13,10 @@ use crate::error::{Error, Result};
 use crate::execute::{Batch, Execute, Stream, Submission};
 use crate::plan::recording::{Content, Part, Tensor};
 
+/// How long a submission takes at most where nobody says how many steps it has: more steps are less
+/// waiting between submissions, and a reader sees tokens come one by one.
+pub const FRAME: Duration = Duration::from_millis(16);
+
 /// What to run.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
@@ -24,8 +28,8 @@ pub struct RunOptions {
     pub prompts: Prompts,
     /// Tokens to generate.
     pub generate: usize,
-    /// Decode steps a submission.
-    pub steps_per_submit: usize,
+    /// Decode steps a submission; none for as many as [`FRAME`] has time for.
+    pub steps_per_submit: Option<usize>,
     /// Stop after any of these tokens.
     pub stop_at: Vec<u32>,
     /// Seed of the draws; nothing to a greedy graph.
@@ -259,7 +263,8 @@ pub fn run(
         submission.words = prompt..prompt + 1;
     }
     let steps = options.positions() - prompt;
-    let decode = step_submissions(prompt, steps, options.steps_per_submit);
+    let decode = step_submissions(prompt, steps, options.steps_per_submit.unwrap_or(1));
+    let joined_up_to = options.steps_per_submit.is_none().then_some(FRAME);
     // In one stream the first decode steps are recorded while the prompt runs; forced tokens are
     // given only after it, where its own choice would take their place.
     let streams = match options.fed().is_empty() {
@@ -309,7 +314,8 @@ pub fn run(
             }
             ControlFlow::Continue(())
         };
-        executor.stream(&Stream { submissions, words: graph.tokens }, &mut on)?;
+        let stream = Stream { submissions, words: graph.tokens, joined_up_to };
+        executor.stream(&stream, &mut on)?;
     }
     run.gpu = (timed && !run.steps.is_empty()).then_some(gpu);
     Ok(run.of(&options.known))

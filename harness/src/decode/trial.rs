@@ -151,7 +151,7 @@ impl<'a> Trial<'a> {
             prompt: script.tokens[..prompt].to_vec(),
             generate: if prompt < script.tokens.len() { 0 } else { steps + 1 - prompt },
             prompts: Prompts::TokenByToken,
-            steps_per_submit: 1,
+            steps_per_submit: Some(1),
             seed: script.seed,
             ..RunOptions::default()
         };

@@ -43,9 +43,17 @@ pub struct Stream {
     pub submissions: Vec<Submission>,
     /// The tensor of words that is read back.
     pub words: TensorId,
+    /// Submissions of steps alone, which follow each other, become one as long as it takes no longer
+    /// than this, by the time of the last step that ended.
+    pub joined_up_to: Option<Duration>,
 }
 
 impl Submission {
+    /// Whether it is nothing but steps, whose words lie behind each other.
+    fn is_steps(&self) -> bool {
+        matches!(self.parts.as_slice(), [Part::Steps(_)])
+    }
+
     fn steps(&self) -> usize {
         let steps = self.parts.iter().map(|part| match part {
             Part::Steps(steps) => *steps,

@@ -182,7 +182,7 @@ fn any_of_several_end_tokens_ends_a_text() {
     let run = RunOptions {
         prompt: prompt.clone(),
         generate: n,
-        steps_per_submit: 3,
+        steps_per_submit: Some(3),
         stop_at: model.config.end_tokens.clone(),
         ..RunOptions::default()
     };

@@ -101,7 +101,7 @@ impl Golden {
             forced,
             generate,
             prompts,
-            steps_per_submit: 1,
+            steps_per_submit: Some(1),
             stop_at: Vec::new(),
             ..RunOptions::default()
         };

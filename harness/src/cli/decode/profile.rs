@@ -201,7 +201,7 @@ pub(in crate::cli) fn bench_arch(
     let options = RunOptions {
         prompt: loaded.prompt.clone(),
         generate: if gpu.adapter.software { 4 } else { 64 },
-        steps_per_submit: 8,
+        steps_per_submit: Some(8),
         ..Default::default()
     };
     let record = profile_record(global, &gpu, &loaded, &options, verify, 0)?;

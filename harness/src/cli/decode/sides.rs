@@ -18,7 +18,7 @@ pub(in crate::cli) fn ab(
     let run = RunOptions {
         prompt: vec![1, 2, 3, 4],
         generate: STEPS + 1,
-        steps_per_submit: 8,
+        steps_per_submit: Some(8),
         ..Default::default()
     };
     let built = |side: &str| -> Result<DecodeGraph> {

@@ -8,10 +8,62 @@ use super::GpuExecutor;
 use crate::error::Result;
 use crate::execute::{Batch, Stream, Submission};
 use crate::gpu::{Gpu, Timestamps};
-use crate::plan::recording::TensorId;
+use crate::plan::recording::{Part, TensorId};
 
 /// Submissions on their way at once: one runs while the next is recorded.
 const IN_FLIGHT: usize = 2;
+
+/// Steps of a submission that was joined, at most: what follows a token that ends a text is in vain.
+const MOST_JOINED: usize = 32;
+
+/// What a stream has still to submit.
+#[derive(Debug)]
+struct Pending<'a> {
+    rest: &'a [Submission],
+    joined_up_to: Option<Duration>,
+    /// What a step took that ended.
+    step: Option<Duration>,
+}
+
+impl<'a> Pending<'a> {
+    fn of(stream: &'a Stream) -> Self {
+        Self { rest: &stream.submissions, joined_up_to: stream.joined_up_to, step: None }
+    }
+
+    /// Words that a submission reads back at most.
+    fn most_words(&self) -> usize {
+        let longest = self.rest.iter().map(|s| s.words.len()).max().unwrap_or(0);
+        longest.max(if self.joined_up_to.is_some() { MOST_JOINED } else { 0 })
+    }
+
+    /// The next one, with those that follow as far as there is time for them.
+    fn next(&mut self) -> Option<Submission> {
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        let mut next = first.clone();
+        let (Some(longest), Some(step)) = (self.joined_up_to, self.step) else {
+            return Some(next);
+        };
+        while let Some((more, rest)) = self.rest.split_first() {
+            let steps = next.steps() + more.steps();
+            let fits = steps <= MOST_JOINED && step * steps as u32 <= longest;
+            if !fits || !next.is_steps() || !more.is_steps() {
+                break;
+            }
+            next.parts = vec![Part::Steps(steps)];
+            next.words.end = more.words.end;
+            self.rest = rest;
+        }
+        Some(next)
+    }
+
+    /// Hears what steps took.
+    fn took(&mut self, steps: usize, time: Duration) {
+        if steps > 0 {
+            self.step = Some(time / steps as u32);
+        }
+    }
+}
 
 /// What a submission in flight needs for itself.
 #[derive(Debug)]
@@ -52,20 +104,20 @@ impl GpuExecutor {
         on: &mut dyn FnMut(Batch) -> ControlFlow<()>,
     ) -> Result<()> {
         let begun = Instant::now();
-        let longest = stream.submissions.iter().map(|s| s.words.len()).max().unwrap_or(0);
+        let mut pending = Pending::of(stream);
+        let longest = pending.most_words();
         let mut slots = VecDeque::new();
         for _ in 0..IN_FLIGHT.min(stream.submissions.len()) {
             slots.push_back(StreamSlot::new(&self.gpu, longest)?);
         }
-        let mut flying: VecDeque<(StreamSlot, wgpu::SubmissionIndex, &Submission)> =
-            VecDeque::new();
-        let mut submissions = stream.submissions.iter();
+        let mut flying: VecDeque<(StreamSlot, wgpu::SubmissionIndex, Submission)> = VecDeque::new();
+        let mut last = Duration::ZERO;
         let mut stop = false;
         loop {
             while !stop && !slots.is_empty() {
-                let Some(submission) = submissions.next() else { break };
+                let Some(submission) = pending.next() else { break };
                 let Some(slot) = slots.pop_front() else { break };
-                let index = self.gpu.caught(|| self.submit(&slot, submission, stream.words))?;
+                let index = self.gpu.caught(|| self.submit(&slot, &submission, stream.words))?;
                 flying.push_back((slot, index, submission));
             }
             let Some((slot, index, submission)) = flying.pop_front() else { break };
@@ -75,6 +127,8 @@ impl GpuExecutor {
             self.check_waits(waits)?;
             slots.push_back(slot);
             let steps = submission.steps();
+            pending.took(if submission.is_steps() { steps } else { 0 }, gpu.unwrap_or(at - last));
+            last = at;
             if !stop && on(Batch { words, steps, at, gpu }).is_break() {
                 stop = true;
             }
@@ -113,5 +167,54 @@ impl GpuExecutor {
             stamps.map();
         }
         index
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(at: usize) -> Submission {
+        Submission { parts: vec![Part::Steps(1)], words: at..at + 1 }
+    }
+
+    #[test]
+    fn steps_are_joined_as_far_as_there_is_time() {
+        let chunk = Submission { parts: vec![Part::Chunk(0), Part::Tail], words: 0..1 };
+        let submissions = [chunk].into_iter().chain((1..100).map(step)).collect();
+        let longest = Duration::from_millis(16);
+        let stream = Stream { submissions, words: TensorId(0), joined_up_to: Some(longest) };
+        let mut pending = Pending::of(&stream);
+        let mut next = || pending.next().map(|s| (s.steps(), s.words));
+        // The prompt by itself, and a step while nothing is known.
+        assert_eq!(next(), Some((0, 0..1)));
+        assert_eq!(next(), Some((1, 1..2)));
+        pending.took(1, Duration::from_millis(4));
+        let mut next = || pending.next().map(|s| (s.steps(), s.words));
+        assert_eq!(next(), Some((4, 2..6)));
+        pending.took(4, Duration::from_millis(2));
+        let mut next = || pending.next().map(|s| (s.steps(), s.words));
+        assert_eq!(next(), Some((32, 6..38)));
+        assert_eq!(next(), Some((32, 38..70)));
+        // Longer than there is time for: one by one.
+        pending.took(32, Duration::from_secs(1));
+        let mut next = || pending.next().map(|s| (s.steps(), s.words));
+        assert_eq!(next(), Some((1, 70..71)));
+        pending.took(1, Duration::from_micros(1));
+        let mut next = || pending.next().map(|s| (s.steps(), s.words));
+        assert_eq!(next(), Some((29, 71..100)));
+        assert_eq!(next(), None);
+    }
+
+    #[test]
+    fn without_a_time_submissions_stay_as_they_are() {
+        let submissions = vec![step(0), step(1)];
+        let stream = Stream { submissions, words: TensorId(0), joined_up_to: None };
+        let mut pending = Pending::of(&stream);
+        assert_eq!(pending.most_words(), 1);
+        pending.took(1, Duration::from_nanos(1));
+        assert_eq!(pending.next().map(|s| s.steps()), Some(1));
+        pending.took(1, Duration::from_nanos(1));
+        assert_eq!(pending.next().map(|s| s.steps()), Some(1));
     }
 }
