@@ -209,7 +209,8 @@ pub(super) struct Opts {
     /// Write raw little-endian f32 logits, one row of the vocabulary a position
     #[arg(long, value_name = "FILE")]
     logits_out: Option<PathBuf>,
-    /// Decode steps in one submission; without it as many as take 16 ms, 32 at most, with --profile 8
+    /// Decode steps in one submission; without it as many as take 16 ms, 32 at most, with
+    /// --profile 8
     #[arg(long, value_name = "N", value_parser = super::batch)]
     steps_per_submit: Option<usize>,
     /// Time every operation and write the record (JSON); an existing file is not overwritten

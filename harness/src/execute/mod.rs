@@ -43,8 +43,8 @@ pub struct Stream {
     pub submissions: Vec<Submission>,
     /// The tensor of words that is read back.
     pub words: TensorId,
-    /// Submissions of steps alone, which follow each other, become one as long as it takes no longer
-    /// than this, by the time of the last step that ended.
+    /// Submissions of steps alone, which follow each other, become one as long as it takes no
+    /// longer than this, by the time of the last step that ended.
     pub joined_up_to: Option<Duration>,
 }
 

@@ -13,7 +13,8 @@ use crate::plan::recording::{Part, TensorId};
 /// Submissions on their way at once: one runs while the next is recorded.
 const IN_FLIGHT: usize = 2;
 
-/// Steps of a submission that was joined, at most: what follows a token that ends a text is in vain.
+/// Steps of a submission that was joined, at most: what follows a token that ends a text is in
+/// vain.
 const MOST_JOINED: usize = 32;
 
 /// What a stream has still to submit.
