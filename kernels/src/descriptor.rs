@@ -393,6 +393,7 @@ pub struct Tolerance {
 
 type Of<T> = Box<dyn Fn(&Shape, State) -> T + Send + Sync>;
 type OfShape<T> = Box<dyn Fn(&Shape) -> T + Send + Sync>;
+type OfVariant = Box<dyn Fn(&Shape, &str) -> bool + Send + Sync>;
 type On<A, T> = Box<dyn Fn(&Shape, &A) -> T + Send + Sync>;
 type AsPhase = Box<dyn Fn(&Shape, &Capabilities, Grid) -> Option<Overrides> + Send + Sync>;
 type Problems = Box<dyn Fn() -> Vec<Problem> + Send + Sync>;
@@ -426,7 +427,7 @@ pub struct Kernel {
 pub struct KernelFusion {
     /// The operations replaced.
     pub of: &'static [&'static str],
-    pays_with: Box<dyn Fn(&Shape, &str) -> bool + Send + Sync>,
+    pays_with: OfVariant,
     against: OfShape<Option<String>>,
     against_phase: OfShape<Option<String>>,
 }
