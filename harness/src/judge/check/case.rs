@@ -435,7 +435,7 @@ impl Case {
     }
 
     /// A stretch of an input, a large one where there is one, to overwrite; see
-    /// [`Change::stretch`].
+    /// `Change::stretch`.
     pub fn draw_change(&self, rng: &mut Rng) -> Option<Change> {
         // Nobody knows what would come of it.
         if self.inputs.golden.is_some() {
