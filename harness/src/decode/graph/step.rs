@@ -417,7 +417,7 @@ impl Lister<'_> {
         let products = head.iter().map(|part| product(Input::Vector(v.normed), part));
         let mut nodes: Vec<Node> = match (apart, head.as_slice()) {
             (None, _) => products.map(Node::Op).collect(),
-            // How dense rows would norm their input is how layers of theirs do, for far more rows.
+            // Dense heads keep a norm of their own: that joining them pays was not measured.
             (Some(apart), [whole]) if !whole.2.format.is_dense() => {
                 let one = product(Input::Norm { stream: v.stream, weight: norm }, whole);
                 vec![Node::Fused(one, [apart].into_iter().chain(products).collect())]
