@@ -83,6 +83,7 @@ fn twenty_thousand_draws_fit_the_distribution() {
     for (variant, top_k, count) in [
         ("threshold", 30, 20_000),
         ("histogram", 0, 20_000),
+        ("nucleus", 0, 20_000),
         ("race", 0, 20_000),
         ("candidates", 30, 1000),
         ("naive", 0, 500),
@@ -161,6 +162,8 @@ fn adversarial_logits_are_drawn_exactly() {
             // Weights that hardly differ: what is apart is so by its key alone.
             (1e6, 0, 0.5, 1.1),
             (1e6, 2100, 0.5, 1.0),
+            // Eight winners of eleven may all go.
+            (1e6, 0, 0.01, 1.0),
         ] {
             let settings = Sampling { temperature, top_k, top_p, repeat_penalty, repeat_last_n: 0 };
             let mut own = vec![0];
@@ -169,6 +172,7 @@ fn adversarial_logits_are_drawn_exactly() {
             }
             let variants: &[_] = match top_k {
                 0 if top_p >= 1.0 => &["histogram", "race"],
+                0 => &["histogram", "nucleus"],
                 1..=256 => &["histogram", "threshold", "candidates"],
                 _ => &["histogram"],
             };

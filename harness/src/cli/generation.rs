@@ -134,11 +134,11 @@ impl<'a> OnDevice<'a> {
     }
 
     /// Refuses what does not fit, before anything is loaded: a step for this context.
-    pub(super) fn admit(&self, context: usize) -> Result<()> {
+    pub(super) fn admit(&self, context: usize, sampling: Option<Sampling>) -> Result<()> {
         if self.executor.is_some() {
             return Ok(());
         }
-        let options = SessionOptions { context, ..self.options.clone() };
+        let options = SessionOptions { context, sampling, ..self.options.clone() };
         let graph = self.model.graph(Some(&self.gpu), &options)?;
         Predicted::of(&self.gpu, &graph).map(|_| ())
     }

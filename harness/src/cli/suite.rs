@@ -174,8 +174,10 @@ fn of_model(
     let most = configs.iter().map(|config| config.prompt).max().unwrap_or(0);
     let tokens = opts.run.source().tokens(model, most)?;
     let mut on_device = OnDevice::new(gpu, model, &opts.run)?;
-    let longest = configs.iter().map(|config| config.prompt + config.generate).max().unwrap_or(0);
-    on_device.admit(longest)?;
+    let positions = |config: &Config| config.prompt + config.generate;
+    if let Some(longest) = configs.iter().max_by_key(|config| positions(config)) {
+        on_device.admit(positions(longest), longest.sampling)?;
+    }
     let mut result = SuiteModel {
         model: measured(model),
         kv: opts.run.kv().into(),

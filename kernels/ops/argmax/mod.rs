@@ -76,7 +76,7 @@ pub static OPERATION: Declaration<Argmax> = Declaration {
     ],
     prefer: |p| {
         if p.n >= 8192 {
-            &["two_pass", "two_pass_subgroup", "workgroup", "naive"]
+            &["two_pass_subgroup", "two_pass", "workgroup", "naive"]
         } else {
             &["workgroup", "naive"]
         }

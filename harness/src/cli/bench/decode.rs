@@ -280,8 +280,10 @@ fn of_model(
     let tokens = opts.run.source().tokens(model, most)?;
     let facts = measured(model);
     let mut on_device = OnDevice::new(gpu, model, &opts.run)?;
-    let longest = tests.iter().map(|test| test.depth + test.prompt + test.generate).max();
-    on_device.admit(longest.unwrap_or(0))?;
+    let positions = |test: &Test| test.depth + test.prompt + test.generate;
+    if let Some(longest) = tests.iter().max_by_key(|test| positions(test)) {
+        on_device.admit(positions(longest), longest.sampling)?;
+    }
     for test in tests {
         if test.sequences > 1 {
             together::of_test(
