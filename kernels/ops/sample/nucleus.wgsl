@@ -6,17 +6,17 @@
 //   logits: (N)  tokens: (positions)  state: the step state
 //   keys: (N), where there is a penalty
 //   winners: (BLOCKS, 4), every block's largest sum, its token, that one's key, the second largest sum as a
-//   key; from MOST_BLOCKS on the PICKS best of them
+//   key; from MOST_BLOCKS on the PICKS best of ENTRANTS groups
 //   maxima: (BLOCKS), every block's largest key; at MOST_BLOCKS the largest of all
 //   bins: (SUMS, 3), digits of the weight ahead of each pick, and of all
 //
 // Idea: the largest sum of logit and noise among all tokens is the draw if its token stays, and it stays as
 // often as top-p says or oftener. Whether it does needs no order of the logits: the weight of all tokens
-// ahead of it, and of all. So the whole GPU takes every block's best, then weighs what is ahead of the PICKS
-// best of those, and the last workgroup takes the first that stays. Where the block of one that does not
-// stay has a second one that beats it, and where no pick stays, the last workgroup looks at the tokens
-// again, and weighs what it finds by itself: slower, and exact. Integers add in any order, so every device
-// draws the same token. Three dependent dispatches.
+// ahead of it, and of all. So the whole GPU takes every block's best, then weighs what is ahead of PICKS of
+// those, and the last workgroup takes the first that stays. Where the group of one that does not stay has a
+// second one that beats it, and where no pick stays, the last workgroup looks at the tokens again, and
+// weighs what it finds by itself: slower, and exact. Integers add in any order, so every device draws the
+// same token. Three dependent dispatches.
 //
 // Weights passed through the caches since this code last ran, so it comes from memory and its length is its
 // time: `weigh` has a logit a round, for vectors of four would be unrolled, and sums of logit and noise are
@@ -24,7 +24,7 @@
 // import: grid, math/u64, sample/parts/lanes, sample/parts/sampling, sample/parts/vectors, sort/key
 // import: step/choose
 override N: u32;
-override WG: u32 = 256u; // a power of two, 3 * SUMS at least
+override WG: u32 = 256u; // a power of two, ENTRANTS at least
 override BLOCKS: u32 = 128u; // workgroups that share the logits: a power of two, PICKS to MOST_BLOCKS
 
 @group(0) @binding(0) var<storage, read> logits: array<vec4<f32>>;
@@ -36,6 +36,7 @@ override BLOCKS: u32 = 128u; // workgroups that share the logits: a power of two
 @group(0) @binding(6) var<storage, read_write> maxima: array<u32>;
 
 const MOST_BLOCKS: u32 = 256u;
+const ENTRANTS: u32 = 32u; // of blocks, at most
 const PICKS: u32 = 8u;
 const SUMS: u32 = PICKS + 1u; // ahead of each pick, and of all tokens
 const DIGIT: u32 = 20u; // bits of a digit of a sum: 4096 workgroups add up in a word
@@ -46,7 +47,7 @@ const NOBODY_YET = vec4<u32>(0u, NOBODY.index, 0u, 0u);
 const LEAST_SUM: u32 = 0x00800000u; // NOBODY's value as a key: what is below does not win
 
 var<workgroup> block_best: array<vec4<u32>, MOST_BLOCKS>;
-var<workgroup> ranks: array<atomic<u32>, MOST_BLOCKS>;
+var<workgroup> ranks: array<atomic<u32>, ENTRANTS>;
 var<workgroup> picks: array<vec4<u32>, PICKS>;
 var<workgroup> digits: array<atomic<u32>, 3u * SUMS>;
 var<workgroup> sums: array<vec2<u32>, SUMS>;
@@ -152,30 +153,31 @@ fn race(
     }
 }
 
-// The PICKS best of the blocks' winners in order; `top` becomes the largest key.
+// The PICKS best of ENTRANTS groups of blocks, in order; `top` becomes the largest key.
 fn pick(lid: u32) {
     if (lid == 0u) { atomicStore(&top, 0u); }
     if (lid < PICKS) { picks[lid] = NOBODY_YET; }
+    if (lid < ENTRANTS) { atomicStore(&ranks[lid], 0u); }
     workgroupBarrier();
     for (var b = lid; b < BLOCKS; b += WG) {
         block_best[b] = winners[b];
-        atomicStore(&ranks[b], 0u);
         atomicMax(&top, maxima[b]);
     }
-    workgroupBarrier();
-    // Invocations that are left over take a part of the comparisons each.
-    let parts = max(WG / BLOCKS, 1u);
-    for (var b = lid; b < BLOCKS * parts; b += WG) {
-        var rank = 0u;
-        for (var other = b / BLOCKS; other < BLOCKS; other += parts) {
-            rank += select(0u, 1u, beats(block_best[other], block_best[b % BLOCKS]));
-        }
-        atomicAdd(&ranks[b % BLOCKS], rank);
+    for (var step = BLOCKS / 2u; step >= ENTRANTS; step /= 2u) {
+        workgroupBarrier();
+        for (var b = lid; b < step; b += WG) { block_best[b] = better_winner(block_best[b], block_best[b + step]); }
     }
     workgroupBarrier();
-    for (var b = lid; b < BLOCKS; b += WG) {
-        let rank = atomicLoad(&ranks[b]);
-        if (rank < PICKS && block_best[b].x > 0u) { picks[rank] = block_best[b]; }
+    // Which are beaten by fewer than PICKS: every invocation compares a part.
+    let groups = min(BLOCKS, ENTRANTS);
+    let mine = lid % groups;
+    for (var other = lid / groups; other < groups; other += max(WG / groups, 1u)) {
+        if (beats(block_best[other], block_best[mine])) { atomicAdd(&ranks[mine], 1u); }
+    }
+    workgroupBarrier();
+    if (lid < groups) {
+        let rank = atomicLoad(&ranks[lid]);
+        if (rank < PICKS && block_best[lid].x > 0u) { picks[rank] = block_best[lid]; }
     }
     workgroupBarrier();
 }
