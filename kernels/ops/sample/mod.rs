@@ -103,7 +103,7 @@ fn leaves_some_out(p: &Sample, caps: &Capabilities) -> Option<String> {
 fn keeps_other_than_a_nucleus(p: &Sample, caps: &Capabilities) -> Option<String> {
     impossible(p, caps).or_else(|| {
         let nucleus = (p.top_k == 0 || p.top_k >= p.n) && p.top_p < 1.0;
-        (!nucleus).then(|| "it takes top-p alone: TOP_K=0 and TOP_P below 1".into())
+        (!nucleus).then(|| "it takes top-p alone: TOP_P below 1, and a TOP_K of 0 or all".into())
     })
 }
 
@@ -226,8 +226,9 @@ pub static OPERATION: Declaration<Sample> = Declaration {
         },
     ],
     prefer: |p| {
-        // Of eight winners one stays in all but 0.4 % of draws where half of the probability does.
-        if p.top_p >= 0.5 {
+        // At 0.5 and more one workgroup has to look at a draw in seventeen or fewer, where there
+        // are many blocks that have winners.
+        if p.top_p >= 0.5 && p.n >= 32_768 {
             &["race", "threshold", "nucleus", "histogram", "candidates", "naive"]
         } else {
             &["race", "threshold", "histogram", "nucleus", "candidates", "naive"]

@@ -5,18 +5,18 @@
 //   choose.wgsl)
 //   logits: (N)  tokens: (positions)  state: the step state
 //   keys: (N), where there is a penalty
-//   winners: (BLOCKS, 4), every block's largest sum, its token, that one's key, the second largest sum as a
-//   key; from MOST_BLOCKS on the PICKS best of ENTRANTS groups
-//   maxima: (BLOCKS), every block's largest key; at MOST_BLOCKS the largest of all
+//   winners: (MOST_BLOCKS + PICKS), every block's largest sum as a key, its token, that one's key, the second
+//   largest sum; from MOST_BLOCKS on those of PICKS groups of blocks
+//   maxima: (MOST_BLOCKS + 1), every block's largest key; at MOST_BLOCKS the largest of all
 //   bins: (SUMS, 3), digits of the weight ahead of each pick, and of all
 //
 // Idea: the largest sum of logit and noise among all tokens is the draw if its token stays, and it stays as
 // often as top-p says or oftener. Whether it does needs no order of the logits: the weight of all tokens
 // ahead of it, and of all. So the whole GPU takes every block's best, then weighs what is ahead of PICKS of
-// those, and the last workgroup takes the first that stays. Where the group of one that does not stay has a
-// second one that beats it, and where no pick stays, the last workgroup looks at the tokens again, and
-// weighs what it finds by itself: slower, and exact. Integers add in any order, so every device draws the
-// same token. Three dependent dispatches.
+// those, and the last workgroup takes the first that stays. Where a group whose best did not stay has a
+// second token that beats the one that does, and where no pick stays, the last workgroup looks at the tokens
+// again, and weighs what it finds by itself: slower, and exact. Integers add in any order, so every device
+// draws the same token. Three dependent dispatches.
 //
 // Weights passed through the caches since this code last ran, so it comes from memory and its length is its
 // time: `weigh` has a logit a round, for vectors of four would be unrolled, and sums of logit and noise are
@@ -82,12 +82,13 @@ fn best_of_subgroup(own: vec4<u32>) -> vec4<u32> {
 
 // The best of a workgroup's, in `block_best[0]`.
 fn gather_best(lid: u32, lane: u32, subgroup: u32, subgroups: u32, own: vec4<u32>) {
-    let best = best_of_subgroup(own);
+    // Ahead of what subgroups do together: behind it they run side by side again.
     workgroupBarrier();
+    let best = best_of_subgroup(own);
     if (lane == 0u) { block_best[subgroup] = best; }
     workgroupBarrier();
     if (lid == 0u) {
-        var all = best;
+        var all = block_best[0];
         for (var other = 1u; other < subgroups; other++) { all = better_winner(all, block_best[other]); }
         block_best[0] = all;
     }
@@ -165,7 +166,9 @@ fn pick(lid: u32) {
     }
     for (var step = BLOCKS / 2u; step >= ENTRANTS; step /= 2u) {
         workgroupBarrier();
-        for (var b = lid; b < step; b += WG) { block_best[b] = better_winner(block_best[b], block_best[b + step]); }
+        for (var b = lid; b < step; b += WG) {
+            block_best[b] = better_winner(block_best[b], block_best[b + step]);
+        }
     }
     workgroupBarrier();
     // Which are beaten by fewer than PICKS: every invocation compares a part.
@@ -193,11 +196,12 @@ fn digit(weight: vec2<u32>, d: u32) -> u32 {
     return weight.y >> (2u * DIGIT - 32u);
 }
 fn sum_of(low: u32, middle: u32, high: u32) -> vec2<u32> {
-    let upper = add64(vec2<u32>(0u, high << (2u * DIGIT - 32u)), vec2<u32>(middle << DIGIT, middle >> (32u - DIGIT)));
-    return add64(upper, vec2<u32>(low, 0u));
+    let lower = add64(vec2<u32>(middle << DIGIT, middle >> (32u - DIGIT)), vec2<u32>(low, 0u));
+    return add64(lower, vec2<u32>(0u, high << (2u * DIGIT - 32u)));
 }
 fn own_sum(s: u32) -> vec2<u32> {
-    return sum_of(atomicLoad(&digits[3u * s]), atomicLoad(&digits[3u * s + 1u]), atomicLoad(&digits[3u * s + 2u]));
+    let at = 3u * s;
+    return sum_of(atomicLoad(&digits[at]), atomicLoad(&digits[at + 1u]), atomicLoad(&digits[at + 2u]));
 }
 
 @compute @workgroup_size(WG)
@@ -280,8 +284,8 @@ fn choose(
     let most = maxima[MOST_BLOCKS];
     workgroupBarrier();
     let needed = needed_by_top_p(sums[PICKS]);
-    // The best pick that stays; the largest sum of those that were not picked and may stay; and a token with
-    // which all go that are not ahead of it.
+    // The first pick that stays; the largest sum that those ahead of it beat, whose tokens nobody weighed;
+    // and a token with which all go that are not ahead of it.
     var best = NOBODY_YET;
     var hidden = 0u;
     var bound = NOBODY_YET;
@@ -305,7 +309,8 @@ fn choose(
                 let four = keys_again(v);
                 let words = random_words(v);
                 for (var i = 0u; i < 4u; i++) {
-                    if (is_ahead(four[i], 4u * v + i, bound)) { own = met(own, four[i], words[i], 4u * v + i); }
+                    let token = 4u * v + i;
+                    if (is_ahead(four[i], token, bound)) { own = met(own, four[i], words[i], token); }
                 }
             }
         }
