@@ -554,6 +554,36 @@ fn a_profile_adds_up_and_becomes_an_offline_page() {
     assert_eq!(code(&model_as_page), 2, "a record is no page to replace");
 }
 
+/// Where layers are one dispatch, each of its phases is timed by leaving it out.
+#[test]
+fn phases_of_a_run_are_timed_by_leaving_each_out() {
+    let Some(gpu) = common::gpu() else { return };
+    if !gpu.adapter.timestamps {
+        return;
+    }
+    let model = golden("llama-tiny-f16.gguf");
+    let decode = ["decode", &model, "--prompt-tokens", "2,5,7", "-n", "6", "--profile-phases"];
+    // One workgroup waits for nobody.
+    let output = lathe(&[&decode[..], &["--runs", "1x64", "--json"]].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let profile = document(&output);
+    let phases = profile["by_phase"].as_array().unwrap();
+    let ops: Vec<_> = phases.iter().map(|phase| phase["op"].as_str().unwrap()).collect();
+    for op in ["qkv", "attention", "attn_output", "ffn_gate_up", "ffn_down"] {
+        assert!(ops.contains(&op), "{ops:?}");
+    }
+    let number = |phase: &Value, key: &str| phase[key].as_f64().unwrap();
+    assert!(phases.iter().all(|phase| phase["count"] == 3 && phase["ms"].is_number()));
+    assert!(number(&profile, "ms_per_token") > 0.0);
+    assert!(number(&profile["verified"], "positions") > 0.0);
+
+    let output = lathe(&[&decode[..], &["--runs", "1x64"]].concat());
+    assert!(stdout(&output).contains("ffn_gate_up ×3"), "{}", stdout(&output));
+    let output = lathe(&[&decode[..], &["--runs", "off"]].concat());
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("no layers of this step are one dispatch"));
+}
+
 #[test]
 fn every_committed_record_reads_and_makes_a_page() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/records/nvidia-h200");

@@ -20,6 +20,7 @@ use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::model::{Config, ModelFile};
 use lathe_harness::plan::backend_text;
 use lathe_harness::plan::recording::{Part, TensorId};
+use lathe_harness::plan::run::without_each_phase;
 use lathe_harness::plan::run::{Bound, Runs};
 use lathe_harness::plan::select::Hints;
 use lathe_harness::plan::weights::{Bytes, WeightRows};
@@ -149,6 +150,55 @@ fn layers_of_every_model_are_runs_that_keep_the_rule() {
                 let graph = graph::build(&file.path, config, weights, &large(), &options);
                 let graph = graph.unwrap_or_else(|e| panic!("{name} {context} {grid:?}: {e}"));
                 assert!(!graph.recording.runs.is_empty(), "{name} {context} {grid:?}");
+            }
+        }
+    }
+}
+
+/// A step without a phase is as the step, but for that phase: what it is timed for.
+#[test]
+fn each_phase_can_be_left_out() {
+    let grid = Grid { groups: 128, invocations: 256, prefetch: 2, layers: u32::MAX };
+    let phases = |text: &str| -> Vec<String> {
+        let names = text.lines().filter(|line| line.starts_with("// Phase "));
+        names.map(|line| line.split_once(": ").unwrap().1.to_owned()).collect()
+    };
+    for (arch, matrices) in [
+        (SynthArch::Llama3_2_1b, Format::Q4K),
+        (SynthArch::Gemma3_1b, Format::Bf16),
+        (SynthArch::Qwen3_1_7b, Format::Q4K),
+    ] {
+        for context in [64, 2048] {
+            let recording = of_shape(arch, matrices, context, grid).recording;
+            let all = without_each_phase(&recording, &large()).unwrap();
+            let said = format!("{arch} {context}");
+            let places = all.len();
+            assert!(places >= 5, "{said}: {places}");
+            let layers: usize = recording.runs.iter().map(|run| run.layers).sum();
+            let labels: Vec<_> = all.iter().map(|p| recording.ops[p.op].label.op).collect();
+            for found in ["attention", "attn_output", "ffn_gate_up", "ffn_down"] {
+                assert!(labels.contains(&found), "{said}: {labels:?}");
+            }
+            for phase in &all {
+                let label = recording.ops[phase.op].label.op;
+                assert!((1..=layers).contains(&phase.layers), "{said}: {label}");
+                let mut lacking = 0;
+                for (full, cut) in recording.runs.iter().zip(&phase.recording.runs) {
+                    assert_eq!((&full.ops, full.layers), (&cut.ops, cut.layers));
+                    let (full, cut) = (phases(&full.text.text), phases(&cut.text.text));
+                    if full == cut {
+                        continue;
+                    }
+                    lacking += 1;
+                    // Ways of the phase, one after the other.
+                    let gone = full.len() - cut.len();
+                    let at = (0..=cut.len()).find(|at| full.get(*at) != cut.get(*at)).unwrap();
+                    assert_eq!(full[at + gone..], cut[at..], "{said}: {label}");
+                    let own = |name: &String| name.starts_with(&format!("{label}, "));
+                    assert!(full[at..at + gone].iter().all(own), "{said}: {label}");
+                }
+                assert!(lacking > 0, "{said}: {label}");
+                assert_eq!(phase.recording.stacks, recording.stacks, "{said}: {label}");
             }
         }
     }

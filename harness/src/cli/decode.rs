@@ -2,6 +2,7 @@
 
 mod logits;
 mod output;
+mod phase_profile;
 mod profile;
 mod prompt;
 mod prompt_profile;
@@ -210,7 +211,7 @@ pub(super) struct Opts {
     #[arg(long, value_name = "FILE")]
     logits_out: Option<PathBuf>,
     /// Decode steps in one submission; without it as many as take 16 ms, 32 at most, with
-    /// --profile 8
+    /// --profile and --profile-phases 8
     #[arg(long, value_name = "N", value_parser = super::batch)]
     steps_per_submit: Option<usize>,
     /// Time every operation and write the record (JSON); an existing file is not overwritten
@@ -219,6 +220,9 @@ pub(super) struct Opts {
     /// Time every operation of the prompt, and the first token, and print both
     #[arg(long, conflicts_with_all = ["profile", "logits_out"])]
     profile_prompt: bool,
+    /// Time what each phase of the layers' dispatch adds to a step, and print it
+    #[arg(long, conflicts_with_all = ["profile", "profile_prompt", "logits_out"])]
+    profile_phases: bool,
     /// Also write the profile as a Chrome trace
     #[arg(long, value_name = "FILE", requires = "profile")]
     trace: Option<PathBuf>,
@@ -433,7 +437,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         forced: opts.force_tokens.clone(),
         prompts: Prompts::Chunks,
         generate,
-        steps_per_submit: match opts.profile.is_some() {
+        steps_per_submit: match opts.profile.is_some() || opts.profile_phases {
             true => Some(opts.steps_per_submit.unwrap_or(8)),
             false => opts.steps_per_submit,
         },
@@ -443,6 +447,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     };
     if opts.profile_prompt {
         return prompt_profile::profile(global, opts, &loaded, &run_options);
+    }
+    if opts.profile_phases {
+        return phase_profile::profile(global, opts, &loaded, &run_options);
     }
     if opts.profile.is_some() {
         return profile::profile(global, opts, &loaded, &run_options);

@@ -2,6 +2,7 @@
 //! unprofiled.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lathe_kernels::{Problem, State, StateWord};
@@ -10,11 +11,13 @@ use serde::Serialize;
 use super::graph::DecodeGraph;
 use super::prefix::Prefix;
 use super::session::{self, Prompts, RunOptions};
+use crate::data::paired::median;
 use crate::data::record::{OpTotal, Profile, ProfiledOp, ProfiledStep, Unprofiled, Verified};
 use crate::data::steady::steady;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
 use crate::plan::recording::{Op, Part};
+use crate::plan::run::{self, LeftOut};
 
 /// What bounds an operation from below.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +42,7 @@ pub fn profile(
 ) -> Result<Profile> {
     let mut prefix = verify.map(|n| Prefix::verify(graph, executor, options, n)).transpose()?;
     // Until the clocks are up, then once to measure.
-    let gpu = std::sync::Arc::clone(&executor.gpu);
+    let gpu = Arc::clone(&executor.gpu);
     steady(&gpu.adapter, &mut || {
         let run = session::run(graph, executor, options, &mut |_| {})?;
         let wall: Duration = run.steps.iter().sum();
@@ -80,7 +83,7 @@ pub fn profile(
     let from = options.prompt.len();
     let again = &tokens[from..(from + run.generated.len()).min(tokens.len())];
     if again != run.generated {
-        return Err(crate::Error::CheckFailed(format!(
+        return Err(Error::CheckFailed(format!(
             "the profiled decode gave other tokens: {again:?} instead of {:?}",
             run.generated
         )));
@@ -108,6 +111,106 @@ pub fn profile(
         verified: prefix.map(|prefix| prefix.verified),
     };
     Ok(profile)
+}
+
+/// What the phases of the layers' dispatch cost.
+#[derive(Clone, Debug, Serialize)]
+pub struct PhaseProfile {
+    /// GPU time of a step, milliseconds: the median of several runs.
+    pub ms_per_token: f64,
+    /// Tokens of the sequence in the middle of a run, for which bytes are counted.
+    pub n_kv: usize,
+    /// By phase, in order.
+    pub by_phase: Vec<PhaseTotal>,
+    /// What was verified before; none where that was left out.
+    pub verified: Option<Verified>,
+}
+
+/// A phase, over all layers, per token.
+#[derive(Clone, Debug, Serialize)]
+pub struct PhaseTotal {
+    /// Operation.
+    pub op: String,
+    /// Kernel and variant.
+    pub kernel: String,
+    /// Which dispatch of the operation, where it has several.
+    pub stage: usize,
+    /// Layers that have it.
+    pub count: usize,
+    /// By how much a step without it is shorter, milliseconds of GPU time: of medians.
+    pub ms: f64,
+    /// What its layers must move, at the bandwidth given, milliseconds; none for dispatches after
+    /// the first of an operation, whose bytes are counted there.
+    pub floor_ms: Option<f64>,
+}
+
+/// Times steps whose layers are one dispatch, and steps without each of its phases, in turns. Those
+/// compute something else, and nobody looks at their tokens. `gb_s` is the memory's bandwidth.
+///
+/// # Errors
+/// No layers are one dispatch of three phases and more, or the device has no timestamps.
+pub fn phases(
+    graph: &DecodeGraph,
+    executor: &mut GpuExecutor,
+    options: &RunOptions,
+    gb_s: f64,
+    rounds: usize,
+    verify: Option<usize>,
+) -> Result<PhaseProfile> {
+    let prefix = verify.map(|n| Prefix::verify(graph, executor, options, n)).transpose()?;
+    let gpu = Arc::clone(&executor.gpu);
+    let left_out = run::without_each_phase(&graph.recording, &gpu.caps)?;
+    if left_out.is_empty() {
+        return Err(Error::Usage(
+            "no layers of this step are one dispatch of three phases and more; `decode -v` says why"
+                .into(),
+        ));
+    }
+    let mut without = Vec::new();
+    for phase in &left_out {
+        let recording = Arc::new(phase.recording.clone());
+        let executor = executor.beside(Arc::clone(&recording))?;
+        without.push((DecodeGraph { recording, ..graph.clone() }, executor));
+    }
+    // All are as long, wherever a text might end.
+    let options = RunOptions { stop_at: Vec::new(), ..options.clone() };
+    let step = |graph: &DecodeGraph, executor: &mut GpuExecutor| -> Result<f64> {
+        let run = session::run(graph, executor, &options, &mut |_| {})?;
+        let gpu = run.gpu.ok_or_else(|| Error::Usage("the device has no timestamps".into()))?;
+        Ok(gpu.as_secs_f64() * 1e3 / run.decode_steps.max(1) as f64)
+    };
+    // What is compiled is compiled first; then until the clocks are up.
+    for (graph, executor) in &mut without {
+        step(graph, executor)?;
+    }
+    steady(&gpu.adapter, &mut || step(graph, executor))?;
+    let mut whole = Vec::new();
+    let mut times = vec![Vec::new(); without.len()];
+    for _ in 0..rounds {
+        whole.push(step(graph, executor)?);
+        for ((graph, executor), times) in without.iter_mut().zip(&mut times) {
+            times.push(step(graph, executor)?);
+        }
+    }
+    let ms_per_token = median(&whole);
+    let n_kv = options.prompt.len() + options.generate / 2 + 1;
+    let total = |(phase, times): (&LeftOut, &Vec<f64>)| {
+        let op = &graph.recording.ops[phase.op];
+        let same = graph.recording.ops.iter().filter(|other| other.label.op == op.label.op);
+        let state = State { n_kv, ..State::default() };
+        let bytes =
+            same.map(|op| op.kernel().cost(&Problem { shape: op.shape.clone(), state }).bytes);
+        PhaseTotal {
+            op: op.label.op.to_owned(),
+            kernel: format!("{}/{}", op.kernel().name, op.plan.variant),
+            stage: phase.stage,
+            count: phase.layers,
+            ms: ms_per_token - median(times),
+            floor_ms: (phase.stage == 0).then(|| bytes.sum::<f64>() / gb_s / 1e6),
+        }
+    };
+    let by_phase = left_out.iter().zip(&times).map(total).collect();
+    Ok(PhaseProfile { ms_per_token, n_kv, by_phase, verified: prefix.map(|p| p.verified) })
 }
 
 /// What the operations of a prompt cost.
@@ -153,7 +256,7 @@ pub fn prompt(
     verify: Option<usize>,
 ) -> Result<PromptProfile> {
     let prefix = verify.map(|n| Prefix::verify(graph, executor, options, n)).transpose()?;
-    let gpu = std::sync::Arc::clone(&executor.gpu);
+    let gpu = Arc::clone(&executor.gpu);
     let one = RunOptions { generate: 1, ..options.clone() };
     let mut ttft = || -> Result<f64> {
         let run = session::run(graph, executor, &one, &mut |_| {})?;

@@ -175,6 +175,11 @@ impl GpuExecutor {
         Self::assemble(Arc::clone(&self.gpu), pipelines, recording, blocks)
     }
 
+    /// The same with pipelines in common, of a recording that differs in code alone.
+    pub fn beside(&self, recording: Arc<Recording>) -> Result<Self> {
+        self.sharing(&self.pipelines, recording, Policy::Plain)
+    }
+
     fn assemble(
         gpu: Arc<Gpu>,
         pipelines: &Pipelines,

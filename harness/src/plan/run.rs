@@ -222,6 +222,88 @@ pub fn add_runs(
     Ok(())
 }
 
+/// A phase of a run that was left out.
+#[derive(Clone, Debug)]
+pub struct LeftOut {
+    /// The operation: that of the first layer that has it.
+    pub op: usize,
+    /// Which of its dispatches.
+    pub stage: usize,
+    /// Layers that have it.
+    pub layers: usize,
+    /// The step without it. What it computes is something else: it is there to be timed.
+    pub recording: Recording,
+}
+
+/// Steps in which every run lacks one of its phases, a step a phase. Runs of two phases or fewer
+/// have none, nor those with other phases than the first.
+///
+/// # Errors
+/// naga refuses what is left.
+pub fn without_each_phase(
+    recording: &Recording,
+    caps: &Capabilities,
+) -> Result<Vec<LeftOut>, ReflectError> {
+    // Its tensors are no part of a stack yet, so that they become the same ones again.
+    let bare = Recording { runs: Vec::new(), stacks: Vec::new(), ..recording.clone() };
+    let mut left_out = Vec::new();
+    for place in 0.. {
+        let mut without: Option<LeftOut> = None;
+        for (run, full) in recording.runs.iter().enumerate() {
+            let each = ranges_of(recording, &full.ops);
+            let mut layers = Layers::new(&bare, &each, caps).map_err(ReflectError::Link)?;
+            if layers.places() < 3 || place >= layers.places() {
+                continue;
+            }
+            let (op, stage) = layers.leave_out(place);
+            let joined = layers.join(full.grid)?;
+            // No rule of runs: nobody looks at what comes of it.
+            let reflection = Reflection::of(&joined.text, "a run without one of its phases")?;
+            let bind = |(name, buffer): (String, usize)| {
+                let bound = match &layers.buffers[buffer] {
+                    layers::Buffer::Tensor(tensor) => Bound::Tensor(*tensor),
+                    layers::Buffer::Stack(stack) => {
+                        let known = recording.stacks.iter().position(|own| own == stack);
+                        Bound::Stack(known.expect("made of the same tensors"))
+                    }
+                };
+                (name, bound)
+            };
+            let mut bound: Vec<_> = joined.buffers.into_iter().map(bind).collect();
+            bound.push((phases::ARRIVALS.to_owned(), Bound::Tensor(full.arrivals)));
+            let all = without.get_or_insert_with(|| LeftOut {
+                op,
+                stage,
+                layers: 0,
+                recording: recording.clone(),
+            });
+            let same = |op: usize| recording.ops[op].label.op;
+            if same(op) != same(all.op) {
+                continue;
+            }
+            all.layers += full.layers;
+            let text = Arc::new(RunText { text: joined.text, reflection });
+            all.recording.runs[run] = Run { text, bound, ..full.clone() };
+        }
+        match without {
+            Some(found) => left_out.push(found),
+            None => break,
+        }
+    }
+    Ok(left_out)
+}
+
+/// The operations of each layer among some.
+fn ranges_of(recording: &Recording, ops: &Range<usize>) -> Vec<Range<usize>> {
+    let same = |a: &Op, b: &Op| a.label.layer == b.label.layer;
+    let mut from = ops.start;
+    let chunks = recording.ops[ops.clone()].chunk_by(same).map(|chunk| {
+        from += chunk.len();
+        from - chunk.len()..from
+    });
+    chunks.collect()
+}
+
 /// Dispatches of some operations, where each has its own.
 fn dispatches(recording: &Recording, ops: &Range<usize>) -> usize {
     recording.ops[ops.clone()].iter().map(|op| op.plan.stages.len()).sum()

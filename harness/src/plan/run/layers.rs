@@ -174,6 +174,19 @@ impl<'a> Layers<'a> {
         }
     }
 
+    /// Leaves a place out. What the others compute is then something else. Returns the operation
+    /// and the stage that it does in most layers, of those that do it.
+    pub(super) fn leave_out(&mut self, place: usize) -> (usize, usize) {
+        let ways = self.places.remove(place);
+        let usual = ways.iter().max_by_key(|way| way.layers.len());
+        usual.map_or((0, 0), |way| (way.stage.op, way.stage.stage))
+    }
+
+    /// Phases of a layer.
+    pub(super) fn places(&self) -> usize {
+        self.places.len()
+    }
+
     /// The text of them.
     pub(super) fn join(&self, grid: Grid) -> Result<Joined, ReflectError> {
         let place = |ways: &Vec<Way<'a>>| Place {

@@ -1,0 +1,72 @@
+//! Layers that are one dispatch, phase by phase: `decode --profile-phases`.
+
+use super::profile::verified;
+use super::*;
+use crate::decode::profile::{PhaseProfile, phases};
+use crate::measure::peaks;
+
+/// Runs of the whole step, and as many without each phase.
+const ROUNDS: usize = 5;
+
+pub(super) fn profile(
+    global: &Global,
+    opts: &Opts,
+    loaded: &Loaded,
+    options: &RunOptions,
+) -> Result<()> {
+    if opts.executor != ExecutorName::Gpu || !options.forced.is_empty() {
+        return Err(Error::Usage(
+            "--profile-phases times a free run on the GPU; it goes with neither --executor cpu nor \
+             --force-tokens"
+                .into(),
+        ));
+    }
+    if options.generate < 2 {
+        return Err(Error::Usage("--profile-phases needs at least 2 tokens (-n)".into()));
+    }
+    let gpu = Arc::new(global.open()?);
+    let gb_s = match peaks(&gpu)? {
+        Some(ceilings) => ceilings.bandwidth_gb_s(),
+        None => copy_bandwidth(&gpu)?.gb_s,
+    };
+    let graph = loaded.graph(Some(&gpu), options.positions())?;
+    let mut executor = on_device(global, &gpu, &graph)?;
+    let profile = phases(&graph, &mut executor, options, gb_s, ROUNDS, opts.verified(options))?;
+    if global.json {
+        out::json(&profile);
+    } else {
+        print(&profile);
+    }
+    Ok(())
+}
+
+fn print(profile: &PhaseProfile) {
+    let header = ["phase", "variant", "ms", "%", "floor ms", "lost ms", "µs a layer"];
+    let mut t = table::table(&header, &[2, 3, 4, 5, 6]);
+    let number = |ms: Option<f64>| ms.map_or_else(|| "-".into(), |ms| format!("{ms:.4}"));
+    for phase in &profile.by_phase {
+        let variant = phase.kernel.split_once('/').map_or(&*phase.kernel, |(_, variant)| variant);
+        let stage = match phase.stage {
+            0 => String::new(),
+            stage => format!(", dispatch {}", stage + 1),
+        };
+        t.add_row(vec![
+            format!("{}{stage} ×{}", phase.op, phase.count),
+            variant.to_owned(),
+            format!("{:.4}", phase.ms),
+            format!("{:.1}", 100.0 * phase.ms / profile.ms_per_token),
+            number(phase.floor_ms),
+            number(Some(phase.ms - phase.floor_ms.unwrap_or(0.0))),
+            format!("{:.2}", 1e3 * phase.ms / phase.count as f64),
+        ]);
+    }
+    out::table(t);
+    let all: f64 = profile.by_phase.iter().map(|phase| phase.ms).sum();
+    outln!(
+        "{:.4} ms of GPU time a token (median of {ROUNDS}), {all:.4} of them added by phases: by how \
+         much steps without each are shorter, bytes at {} tokens; {}",
+        profile.ms_per_token,
+        profile.n_kv,
+        verified(profile.verified),
+    );
+}
