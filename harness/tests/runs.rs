@@ -2,6 +2,7 @@
 //! have, a step whose waits give up is replaced, and long texts stay the same.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,9 +20,8 @@ use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::model::{Config, ModelFile};
 use lathe_harness::plan::backend_text;
-use lathe_harness::plan::recording::{Part, TensorId};
-use lathe_harness::plan::run::without_each_phase;
-use lathe_harness::plan::run::{Bound, Runs};
+use lathe_harness::plan::recording::{Part, Recording, TensorId};
+use lathe_harness::plan::run::{Bound, LeftOut, Runs, without_each_phase};
 use lathe_harness::plan::select::Hints;
 use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_kernels::phases::Grid;
@@ -155,6 +155,44 @@ fn layers_of_every_model_are_runs_that_keep_the_rule() {
     }
 }
 
+/// Each layer has what every layer has, and no dispatch is left out twice.
+fn assert_in_all_layers(recording: &Recording, all: &[LeftOut], layers: usize, said: &str) {
+    let label = |phase: &LeftOut| recording.ops[phase.ops[0]].label.op;
+    for name in ["qkv", "attention", "attn_output", "ffn_gate_up", "ffn_down"] {
+        let first = all.iter().find(|phase| label(phase) == name && phase.stage == 0);
+        let first = first.unwrap_or_else(|| panic!("{said}: no {name}"));
+        assert_eq!(first.ops.len(), layers, "{said}: {name}");
+    }
+    let mut seen = HashSet::new();
+    for phase in all {
+        for op in &phase.ops {
+            assert_eq!(recording.ops[*op].label.op, label(phase), "{said}");
+            assert!(seen.insert((*op, phase.stage)), "{said}: {} twice", label(phase));
+        }
+    }
+    let in_runs: usize = recording.runs.iter().map(|run| run.ops.len()).sum();
+    let ops: HashSet<_> = seen.iter().map(|(op, _)| op).collect();
+    assert_eq!(ops.len(), in_runs, "{said}: all operations of runs");
+}
+
+/// Layers of one model have other phases than those of another: where V has another format than Q
+/// and K, where norms are apart, and where each layer is a run.
+#[test]
+fn phases_are_left_out_of_layers_that_differ() {
+    for name in GOLDENS {
+        let model = Model::open(common::golden(&format!("{name}.gguf"))).unwrap();
+        for together in [u32::MAX, 1] {
+            let grid = Grid { groups: 64, invocations: 64, prefetch: 1, layers: together };
+            let Model { file, config, weights, .. } = &model;
+            let options = of_step(64, grid);
+            let graph = graph::build(&file.path, config, weights, &large(), &options).unwrap();
+            let all = without_each_phase(&graph.recording, &large()).unwrap();
+            let said = format!("{name} {together}");
+            assert_in_all_layers(&graph.recording, &all, config.n_layers, &said);
+        }
+    }
+}
+
 /// A step without a phase is as the step, but for that phase: what it is timed for.
 #[test]
 fn each_phase_can_be_left_out() {
@@ -175,13 +213,9 @@ fn each_phase_can_be_left_out() {
             let places = all.len();
             assert!(places >= 5, "{said}: {places}");
             let layers: usize = recording.runs.iter().map(|run| run.layers).sum();
-            let labels: Vec<_> = all.iter().map(|p| recording.ops[p.op].label.op).collect();
-            for found in ["attention", "attn_output", "ffn_gate_up", "ffn_down"] {
-                assert!(labels.contains(&found), "{said}: {labels:?}");
-            }
+            assert_in_all_layers(&recording, &all, layers, &said);
             for phase in &all {
-                let label = recording.ops[phase.op].label.op;
-                assert!((1..=layers).contains(&phase.layers), "{said}: {label}");
+                let label = recording.ops[phase.ops[0]].label.op;
                 let mut lacking = 0;
                 for (full, cut) in recording.runs.iter().zip(&phase.recording.runs) {
                     assert_eq!((&full.ops, full.layers), (&cut.ops, cut.layers));

@@ -137,7 +137,8 @@ pub struct PhaseTotal {
     pub stage: usize,
     /// Layers that have it.
     pub count: usize,
-    /// By how much a step without it is shorter, milliseconds of GPU time: of medians.
+    /// By how much a step without it, its wait and what that prefetches is shorter, milliseconds
+    /// of GPU time: of medians. They do not add up to the step.
     pub ms: f64,
     /// What its layers must move, at the bandwidth given, milliseconds; none for dispatches after
     /// the first of an operation, whose bytes are counted there.
@@ -157,18 +158,17 @@ pub fn phases(
     rounds: usize,
     verify: Option<usize>,
 ) -> Result<PhaseProfile> {
-    let prefix = verify.map(|n| Prefix::verify(graph, executor, options, n)).transpose()?;
     let gpu = Arc::clone(&executor.gpu);
     let left_out = run::without_each_phase(&graph.recording, &gpu.caps)?;
     if left_out.is_empty() {
         return Err(Error::Usage(
-            "no layers of this step are one dispatch of three phases and more; `decode -v` says why"
-                .into(),
+            "no layers of this step are one dispatch of three phases and more".into(),
         ));
     }
+    let mut prefix = verify.map(|n| Prefix::verify(graph, executor, options, n)).transpose()?;
     let mut without = Vec::new();
     for phase in &left_out {
-        let recording = Arc::new(phase.recording.clone());
+        let recording = Arc::clone(&phase.recording);
         let executor = executor.beside(Arc::clone(&recording))?;
         without.push((DecodeGraph { recording, ..graph.clone() }, executor));
     }
@@ -192,21 +192,27 @@ pub fn phases(
             times.push(step(graph, executor)?);
         }
     }
+    // Once more, with all that the others left in the memory that they share.
+    let last = session::run(graph, executor, &options, &mut |_| {})?;
+    if let Some(prefix) = &mut prefix {
+        prefix.check(&last.generated)?;
+        prefix.check_end(graph, executor, options.prompt.len())?;
+    }
     let ms_per_token = median(&whole);
-    let n_kv = options.prompt.len() + options.generate / 2 + 1;
+    let n_kv = options.prompt.len() + options.generate.saturating_sub(1) / 2 + 1;
     let total = |(phase, times): (&LeftOut, &Vec<f64>)| {
-        let op = &graph.recording.ops[phase.op];
-        let same = graph.recording.ops.iter().filter(|other| other.label.op == op.label.op);
+        let ops: Vec<_> = phase.ops.iter().map(|op| &graph.recording.ops[*op]).collect();
         let state = State { n_kv, ..State::default() };
-        let bytes =
-            same.map(|op| op.kernel().cost(&Problem { shape: op.shape.clone(), state }).bytes);
+        let bytes = |op: &&Op| op.kernel().cost(&Problem { shape: op.shape.clone(), state }).bytes;
+        // That of the layer in the middle: the first and the last are often others.
+        let usual = ops[ops.len() / 2];
         PhaseTotal {
-            op: op.label.op.to_owned(),
-            kernel: format!("{}/{}", op.kernel().name, op.plan.variant),
+            op: usual.label.op.to_owned(),
+            kernel: format!("{}/{}", usual.kernel().name, usual.plan.variant),
             stage: phase.stage,
-            count: phase.layers,
+            count: ops.len(),
             ms: ms_per_token - median(times),
-            floor_ms: (phase.stage == 0).then(|| bytes.sum::<f64>() / gb_s / 1e6),
+            floor_ms: (phase.stage == 0).then(|| ops.iter().map(bytes).sum::<f64>() / gb_s / 1e6),
         }
     };
     let by_phase = left_out.iter().zip(&times).map(total).collect();

@@ -222,21 +222,23 @@ pub fn add_runs(
     Ok(())
 }
 
-/// A phase of a run that was left out.
+/// A step without one of its phases.
 #[derive(Clone, Debug)]
 pub struct LeftOut {
-    /// The operation: that of the first layer that has it.
-    pub op: usize,
-    /// Which of its dispatches.
+    /// The operations whose phase it is, one of each layer that has it.
+    pub ops: Vec<usize>,
+    /// Which of their dispatches.
     pub stage: usize,
-    /// Layers that have it.
-    pub layers: usize,
-    /// The step without it. What it computes is something else: it is there to be timed.
-    pub recording: Recording,
+    /// What is left. It computes something else: it is there to be timed.
+    pub recording: Arc<Recording>,
 }
 
-/// Steps in which every run lacks one of its phases, a step a phase. Runs of two phases or fewer
-/// have none, nor those with other phases than the first.
+/// What makes a phase of one layer the same as one of another: what its operation does, which of
+/// those of the layer that do so it is, and which dispatch of it.
+type PhaseKey = (&'static str, usize, usize);
+
+/// The steps in which all layers lack one of the phases of their runs, a step a phase. A run of
+/// fewer than three phases keeps them.
 ///
 /// # Errors
 /// naga refuses what is left.
@@ -246,16 +248,35 @@ pub fn without_each_phase(
 ) -> Result<Vec<LeftOut>, ReflectError> {
     // Its tensors are no part of a stack yet, so that they become the same ones again.
     let bare = Recording { runs: Vec::new(), stacks: Vec::new(), ..recording.clone() };
+    let layers_of = |run: &Run| -> Result<(Layers<'_>, Vec<PhaseKey>), ReflectError> {
+        let each = ranges_of(&bare, &run.ops);
+        let layers = Layers::new(&bare, &each, caps).map_err(ReflectError::Link)?;
+        let name = |op: usize| bare.ops[op].label.op;
+        let key = |&(op, stage): &(usize, usize)| {
+            let same = (each[0].start..op).filter(|other| name(*other) == name(op));
+            (name(op), same.count(), stage)
+        };
+        let keys = layers.first_layer().iter().map(key).collect();
+        Ok((layers, keys))
+    };
+    // In the order of most layers.
+    let mut runs: Vec<&Run> = recording.runs.iter().collect();
+    runs.sort_by_key(|run| std::cmp::Reverse(run.layers));
+    let mut keys: Vec<PhaseKey> = Vec::new();
+    for run in runs {
+        let own = layers_of(run)?.1;
+        let new = own.iter().filter(|key| own.len() > 2 && !keys.contains(key));
+        let new: Vec<_> = new.copied().collect();
+        keys.extend(new);
+    }
     let mut left_out = Vec::new();
-    for place in 0.. {
-        let mut without: Option<LeftOut> = None;
-        for (run, full) in recording.runs.iter().enumerate() {
-            let each = ranges_of(recording, &full.ops);
-            let mut layers = Layers::new(&bare, &each, caps).map_err(ReflectError::Link)?;
-            if layers.places() < 3 || place >= layers.places() {
-                continue;
-            }
-            let (op, stage) = layers.leave_out(place);
+    for key in keys {
+        let (mut ops, mut without) = (Vec::new(), recording.clone());
+        for (run, full) in without.runs.iter_mut().zip(&recording.runs) {
+            let (mut layers, own) = layers_of(full)?;
+            let place = own.iter().position(|own| *own == key).filter(|_| own.len() > 2);
+            let Some(place) = place else { continue };
+            ops.extend(layers.leave_out(place).iter().map(|(op, _)| op));
             let joined = layers.join(full.grid)?;
             // No rule of runs: nobody looks at what comes of it.
             let reflection = Reflection::of(&joined.text, "a run without one of its phases")?;
@@ -269,26 +290,11 @@ pub fn without_each_phase(
                 };
                 (name, bound)
             };
-            let mut bound: Vec<_> = joined.buffers.into_iter().map(bind).collect();
-            bound.push((phases::ARRIVALS.to_owned(), Bound::Tensor(full.arrivals)));
-            let all = without.get_or_insert_with(|| LeftOut {
-                op,
-                stage,
-                layers: 0,
-                recording: recording.clone(),
-            });
-            let same = |op: usize| recording.ops[op].label.op;
-            if same(op) != same(all.op) {
-                continue;
-            }
-            all.layers += full.layers;
-            let text = Arc::new(RunText { text: joined.text, reflection });
-            all.recording.runs[run] = Run { text, bound, ..full.clone() };
+            run.bound = joined.buffers.into_iter().map(bind).collect();
+            run.bound.push((phases::ARRIVALS.to_owned(), Bound::Tensor(full.arrivals)));
+            run.text = Arc::new(RunText { text: joined.text, reflection });
         }
-        match without {
-            Some(found) => left_out.push(found),
-            None => break,
-        }
+        left_out.push(LeftOut { ops, stage: key.2, recording: Arc::new(without) });
     }
     Ok(left_out)
 }

@@ -24,18 +24,41 @@ pub(super) fn profile(
     if options.generate < 2 {
         return Err(Error::Usage("--profile-phases needs at least 2 tokens (-n)".into()));
     }
+    if loaded.options.sampling.is_some() {
+        return Err(Error::Usage(
+            "--profile-phases times greedy steps: how long a draw takes depends on the logits, and \
+             a step without a phase has others"
+                .into(),
+        ));
+    }
     let gpu = Arc::new(global.open()?);
+    if !gpu.adapter.timestamps {
+        return Err(Error::Unavailable {
+            what: "--profile-phases".into(),
+            adapter: gpu.adapter.name.clone(),
+            reason: "it has no timestamps".into(),
+        });
+    }
+    let graph = loaded.graph(Some(&gpu), options.positions())?;
+    if graph.recording.runs.is_empty() {
+        return Err(Error::Usage(format!(
+            "no layers of this step are one dispatch (--runs {}); `decode -v` says why",
+            loaded.options.runs
+        )));
+    }
     let gb_s = match peaks(&gpu)? {
         Some(ceilings) => ceilings.bandwidth_gb_s(),
         None => copy_bandwidth(&gpu)?.gb_s,
     };
-    let graph = loaded.graph(Some(&gpu), options.positions())?;
     let mut executor = on_device(global, &gpu, &graph)?;
     let profile = phases(&graph, &mut executor, options, gb_s, ROUNDS, opts.verified(options))?;
     if global.json {
         out::json(&profile);
     } else {
         print(&profile);
+        if gpu.adapter.software {
+            outln!("A software adapter: these times say nothing about a GPU.");
+        }
     }
     Ok(())
 }
@@ -61,10 +84,9 @@ fn print(profile: &PhaseProfile) {
         ]);
     }
     out::table(t);
-    let all: f64 = profile.by_phase.iter().map(|phase| phase.ms).sum();
     outln!(
-        "{:.4} ms of GPU time a token (median of {ROUNDS}), {all:.4} of them added by phases: by how \
-         much steps without each are shorter, bytes at {} tokens; {}",
+        "{:.4} ms of GPU time a token (median of {ROUNDS}). A phase's are those by which a step \
+         without it and its wait is shorter; they do not add up. Floors at {} tokens; {}",
         profile.ms_per_token,
         profile.n_kv,
         verified(profile.verified),

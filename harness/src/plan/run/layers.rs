@@ -42,6 +42,8 @@ pub(super) struct Layers<'a> {
     recording: &'a Recording,
     places: Vec<Vec<Way<'a>>>,
     layers: usize,
+    /// By layer and place the operation, and which of its dispatches.
+    stages: Vec<Vec<(usize, usize)>>,
     pub(super) buffers: Vec<Buffer>,
 }
 
@@ -65,7 +67,9 @@ impl<'a> Layers<'a> {
             ));
         }
         let (layers, places) = (layers.len(), Vec::new());
-        let mut whole = Self { recording, places, layers, buffers: Vec::new() };
+        let numbers = |stages: &Vec<Stage<'a>>| stages.iter().map(|s| (s.op, s.stage)).collect();
+        let stages = each.iter().map(numbers).collect();
+        let mut whole = Self { recording, places, layers, stages, buffers: Vec::new() };
         for place in 0..count {
             let own: Vec<_> = each.iter().map(|stages| stages[place].clone()).collect();
             whole.place(&own, caps)?;
@@ -174,17 +178,16 @@ impl<'a> Layers<'a> {
         }
     }
 
-    /// Leaves a place out. What the others compute is then something else. Returns the operation
-    /// and the stage that it does in most layers, of those that do it.
-    pub(super) fn leave_out(&mut self, place: usize) -> (usize, usize) {
-        let ways = self.places.remove(place);
-        let usual = ways.iter().max_by_key(|way| way.layers.len());
-        usual.map_or((0, 0), |way| (way.stage.op, way.stage.stage))
+    /// Leaves a place out: what the others compute is then something else. Returns what it did in
+    /// each layer.
+    pub(super) fn leave_out(&mut self, place: usize) -> Vec<(usize, usize)> {
+        self.places.remove(place);
+        self.stages.iter_mut().map(|stages| stages.remove(place)).collect()
     }
 
-    /// Phases of a layer.
-    pub(super) fn places(&self) -> usize {
-        self.places.len()
+    /// What each place does in the first layer: an operation, and which of its dispatches.
+    pub(super) fn first_layer(&self) -> &[(usize, usize)] {
+        &self.stages[0]
     }
 
     /// The text of them.
