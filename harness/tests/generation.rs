@@ -382,6 +382,26 @@ fn what_cannot_be_run_is_refused_at_once() {
     }
 }
 
+/// No greedy step has a `sample`: neither the one that is timed nor the one that is tried for its
+/// memory may be greedy.
+#[test]
+fn a_file_that_draws_is_timed_in_whole_steps() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.wgsl");
+    std::fs::write(&file, good(&["show", "sample/race"])).unwrap();
+    let model = common::golden("llama-tiny-f16.gguf").display().to_string();
+    let hint = format!("sample/race={}", file.display());
+    let base = ["bench", "decode", "-m", &model, "-p", "0", "-n", "4", "-r", "1", "--untuned"];
+    let drawn = ["--temperature", "0.8", "--hint", &hint, "--allow-software", "--json"];
+    let document: Value = serde_json::from_str(&good(&[&base[..], &drawn].concat())).unwrap();
+    let tests = document["tests"].as_array().unwrap();
+    assert!(!tests.is_empty());
+    assert!(tests.iter().all(|t| t["verified"]["positions"].as_u64().unwrap() > 0));
+}
+
 #[test]
 fn bench_decode_prints_llama_benchs_rows() {
     if common::gpu().is_none() {
