@@ -24,9 +24,9 @@
 // Source: selection by histograms: Alabi et al., *Fast k-selection algorithms for graphics processing
 // units*, ACM JEA 17, 2012.
 // import: grid, math/u64, sample/parts/lanes, sample/parts/sampling, sample/parts/vectors, sort/key
-// import: step/choose, step/choose_workgroup
+// import: step/choose
 override N: u32;
-override WG: u32 = 256u; // a power of two, BINS at most
+override WG: u32 = 256u; // a power of two, four at least
 override BLOCKS: u32 = 128u; // workgroups that share the logits
 
 @group(0) @binding(0) var<storage, read> logits: array<vec4<f32>>;
@@ -54,7 +54,10 @@ var<workgroup> count: array<atomic<u32>, BINS>;
 // The largest sum of each bin, as a key, and the lowest token that has it.
 var<workgroup> bin_best: array<atomic<u32>, BINS>;
 var<workgroup> bin_first: array<atomic<u32>, BINS>;
+// Blocks that have a token in a bin, or bins whose best is a sum.
+var<workgroup> picked: array<atomic<u32>, BINS>;
 var<workgroup> most: atomic<u32>;
+var<workgroup> rival: atomic<u32>;
 var<workgroup> least: atomic<u32>;
 var<workgroup> listed: atomic<u32>;
 var<workgroup> found: u32;
@@ -62,7 +65,11 @@ var<workgroup> found: u32;
 // Whether top-k leaves any token out.
 fn cuts_tokens() -> bool { return TOP_K > 0u && TOP_K < N; }
 
-// The same keys once `largest` has run, none beyond the last vector.
+// The key of a token once `largest` has run, and those of vector v, none beyond the last.
+fn key_again(token: u32) -> u32 {
+    if (REPEAT_PENALTY == 1.0) { return key_of(logits[token / 4u][token % 4u], false); }
+    return keys[token / 4u][token % 4u];
+}
 fn keys_again(v: u32) -> vec4<u32> {
     let at = min(v, vectors() - 1u);
     var four: vec4<u32>;
@@ -72,6 +79,7 @@ fn keys_again(v: u32) -> vec4<u32> {
 
 // The largest and the least of a workgroup, in every invocation.
 fn workgroup_range(lid: u32, mine: vec2<u32>) -> vec2<u32> {
+    workgroupBarrier();
     if (lid == 0u) {
         atomicStore(&most, 0u);
         atomicStore(&least, NOWHERE);
@@ -126,17 +134,9 @@ fn range_of_blocks(lid: u32) -> vec2<u32> {
     return mine;
 }
 
-// How far a weight is from the largest: halvings with 26 fractional bits, as weight_of has them.
+// The largest key, and the bits of 2^-26 of a halving that a bin has.
 struct Scale { top: u32, shift: u32 }
-const WEIGHTLESS: u32 = 0xffffffffu;
 const WIDEST: u32 = 21u; // bits of a 32nd
-
-fn halvings_below(key: u32, top: u32) -> u32 {
-    if (key == top) { return 0u; }
-    let t = (value_of(top) - value_of(key)) * EXPONENT;
-    if (!(t < 63.0)) { return WEIGHTLESS; }
-    return u32(t * 67108864.0);
-}
 
 // Bins for all weights from the largest to the least key, in every invocation.
 fn scale_of(lid: u32, mine: vec2<u32>) -> Scale {
@@ -145,11 +145,10 @@ fn scale_of(lid: u32, mine: vec2<u32>) -> Scale {
     return Scale(range.x, min(max(bits, BIN_BITS) - BIN_BITS, WIDEST));
 }
 
-// The bin of a key; BINS where it has no weight. Larger keys are never behind smaller ones. The product
-// is the definition's, and all else is integers: every stage agrees.
-fn bin_of(key: u32, scale: Scale) -> u32 {
-    let far = halvings_below(key, scale.top);
-    if (key == 0u || far == WEIGHTLESS) { return BINS; }
+// The bin of so many halvings; BINS where there is no weight. Larger keys are never behind smaller ones: the
+// product is the definition's, and all else is integers, so every stage agrees.
+fn bin_at(far: u32, scale: Scale) -> u32 {
+    if (far == WEIGHTLESS) { return BINS; }
     if (scale.shift < WIDEST || far < 384u << WIDEST) { return far >> scale.shift; }
     return 384u + ((far - (384u << WIDEST)) >> 25u);
 }
@@ -179,9 +178,6 @@ fn tally(
 ) {
     let block = group_index(workgroup, groups);
     if (block >= BLOCKS) { return; }
-    // Loads and noise of each vector come ahead of what waits for others.
-    var next = keys_again(block * WG + lid);
-    var words = random_words(block * WG + lid);
     let range = range_of_blocks(lid);
     clear_bins(lid);
     for (var b = lid; b < BINS; b += WG) {
@@ -189,30 +185,23 @@ fn tally(
         atomicStore(&bin_first[b], NOWHERE);
     }
     let scale = scale_of(lid, range);
-    for (var first = block * WG; first < vectors(); first += BLOCKS * WG) {
-        let v = first + lid;
-        let four = next;
-        var at = vec4<u32>(BINS);
-        var sums = vec4<u32>(0u);
-        for (var i = 0u; i < 4u; i++) {
-            let b = bin_of(four[i], scale);
-            if (b == BINS) { continue; }
-            at[i] = b;
-            sums[i] = sort_key(noisy(four[i], words[i]));
-            add_to_bin(b, weight_of(four[i], scale.top), cuts_tokens());
-            // Whoever had a smaller sum is not first with it any more.
-            if (atomicMax(&bin_best[b], sums[i]) < sums[i]) { atomicStore(&bin_first[b], NOWHERE); }
-        }
-        if (first + BLOCKS * WG < vectors()) {
-            next = keys_again(v + BLOCKS * WG);
-            words = random_words(v + BLOCKS * WG);
-        }
-        workgroupBarrier();
-        for (var i = 0u; i < 4u; i++) {
-            if (at[i] < BINS && sums[i] == atomicLoad(&bin_best[at[i]])) {
-                atomicMin(&bin_first[at[i]], 4u * v + i);
+    for (var first = block * WG; first < N; first += BLOCKS * WG) {
+        let token = first + lid;
+        var b = BINS;
+        var sum = 0u;
+        if (token < N) {
+            let key = key_again(token);
+            let far = halvings_below(key, scale.top);
+            b = select(bin_at(far, scale), BINS, key == 0u);
+            if (b < BINS) {
+                sum = sort_key(noisy_token(key, token));
+                add_to_bin(b, weight_below(far), cuts_tokens());
+                // Whoever had a smaller sum is not first with it any more.
+                if (atomicMax(&bin_best[b], sum) < sum) { atomicStore(&bin_first[b], NOWHERE); }
             }
         }
+        workgroupBarrier();
+        if (b < BINS && sum == atomicLoad(&bin_best[b])) { atomicMin(&bin_first[b], token); }
         workgroupBarrier();
     }
     for (var b = lid; b < BINS; b += WG) {
@@ -231,7 +220,7 @@ fn tally(
     }
 }
 
-// Weights and tokens of all bins up to each.
+// Weights and tokens of all bins up to each, and the best of each.
 fn load_bins(lid: u32) {
     workgroupBarrier();
     for (var b = lid; b < BINS; b += WG) {
@@ -241,7 +230,8 @@ fn load_bins(lid: u32) {
         sum = add64(sum, vec2<u32>(atomicLoad(&bins[b]), 0u));
         atomicStore(&low[b], sum.x);
         atomicStore(&high[b], sum.y);
-        atomicStore(&count[b], atomicLoad(&bins[3u * BINS + b]));
+        atomicStore(&count[b], atomicLoad(&bins[TOKENS + b]));
+        atomicStore(&bin_best[b], atomicLoad(&bins[BEST + b]));
     }
     workgroupBarrier();
     scan_bins(lid);
@@ -254,18 +244,27 @@ fn ahead_of(b: u32) -> vec3<u32> { return select(vec3<u32>(0u), sums_of(max(b, 1
 
 // Weights and tokens of each bin become those of all bins up to it.
 fn scan_bins(lid: u32) {
-    let each = BINS / WG;
-    let last = (lid + 1u) * each - 1u;
-    for (var b = lid * each; b < last; b++) { take_in(b + 1u, sums_of(b)); }
+    let each = max(BINS / WG, 1u);
+    let is_mine = lid * each < BINS;
+    let last = lid * each + each - 1u;
+    if (is_mine) {
+        for (var b = lid * each; b < last; b++) { take_in(b + 1u, sums_of(b)); }
+    }
     workgroupBarrier();
-    for (var step = 1u; step < WG; step *= 2u) {
+    // Eight of the sums so far make one of eight times as many bins.
+    for (var step = each; step < BINS; step *= 8u) {
         var before = vec3<u32>(0u);
-        if (lid >= step) { before = sums_of(last - step * each); }
+        if (is_mine) {
+            for (var back = step; back < min(8u * step, last + 1u); back += step) {
+                let one = sums_of(last - back);
+                before = vec3<u32>(add64(before.xy, one.xy), before.z + one.z);
+            }
+        }
         workgroupBarrier();
-        take_in(last, before);
+        if (is_mine) { take_in(last, before); }
         workgroupBarrier();
     }
-    if (lid > 0u) {
+    if (is_mine && lid > 0u) {
         let before = sums_of(lid * each - 1u);
         for (var b = lid * each; b < last; b++) { take_in(b, before); }
     }
@@ -289,9 +288,9 @@ fn measure(b: u32, weighed: bool) -> vec2<u32> {
     return vec2<u32>(atomicLoad(&count[b]), 0u);
 }
 
-// The first bin up to which lies what is needed, or NOWHERE.
+// The first bin up to which lies what is needed, BINS where it is more than all.
 fn first_bin(lid: u32, needed: vec2<u32>, weighed: bool) -> u32 {
-    if (lid == 0u) { found = NOWHERE; }
+    if (lid == 0u) { found = BINS; }
     workgroupBarrier();
     for (var b = lid; b < BINS; b += WG) {
         let before = b > 0u && reaches(measure(max(b, 1u) - 1u, weighed), needed);
@@ -311,32 +310,26 @@ fn agree(lid: u32, value: u32) -> u32 {
 // that stays.
 struct Cut { key: u32, token: u32, weight: vec2<u32> }
 
-// The least key in a bin or ahead of it: smaller keys are never ahead.
-fn least_key(bin: u32, scale: Scale) -> u32 {
-    var low = 1u;
-    var high = scale.top;
-    while (low < high) {
-        let middle = low + (high - low) / 2u;
-        if (bin_of(middle, scale) <= bin) { high = middle; } else { low = middle + 1u; }
-    }
-    return low;
-}
-
-// Lists key and token of what lies in a bin, and counts them. Loads are far apart: four at a time.
+// Lists key and token of what lies in a bin, and counts them: of the blocks that have a winner in it.
 fn list_bin(lid: u32, scale: Scale, bin: u32) -> u32 {
-    // To compare a key with bounds takes less than to ask for its bin.
-    let lower = least_key(bin, scale);
-    var upper = scale.top;
-    if (bin > 0u) { upper = least_key(bin - 1u, scale) - 1u; }
     if (lid == 0u) { atomicStore(&listed, 0u); }
     workgroupBarrier();
-    for (var first = lid; first < vectors(); first += 4u * WG) {
-        var four: array<vec4<u32>, 4>;
-        for (var e = 0u; e < 4u; e++) { four[e] = keys_again(first + e * WG); }
-        for (var e = 0u; e < 4u; e++) {
+    for (var block = lid; block < BLOCKS; block += WG) {
+        if (winners[block * BINS + bin].x > 0u) { atomicStore(&picked[atomicAdd(&listed, 1u)], block); }
+    }
+    workgroupBarrier();
+    let each = WG / 4u; // vectors of a block
+    let found_vectors = agree(lid, atomicLoad(&listed)) * each;
+    if (lid == 0u) { atomicStore(&listed, 0u); }
+    workgroupBarrier();
+    for (var first = 0u; first < vectors(); first += BLOCKS * each) {
+        for (var at = lid; at < found_vectors; at += WG) {
+            let v = first + atomicLoad(&picked[at / each]) * each + at % each;
+            let four = keys_again(v);
             for (var i = 0u; i < 4u; i++) {
-                if (lower <= four[e][i] && four[e][i] <= upper) {
-                    lists[atomicAdd(&listed, 1u)] = vec2<u32>(four[e][i], 4u * (first + e * WG) + i);
+                let far = halvings_below(four[i], scale.top);
+                if (four[i] > 0u && bin_at(far, scale) == bin) {
+                    lists[atomicAdd(&listed, 1u)] = vec2<u32>(four[i], 4u * v + i);
                 }
             }
         }
@@ -410,29 +403,35 @@ fn token_of_rank(lid: u32, n: u32, key: u32, rank: u32) -> u32 {
     return start;
 }
 
-// The largest sum ahead of a bin.
-fn best_ahead(lid: u32, bin: u32) -> u32 {
+// The largest sum ahead of a bin, and from there to another.
+fn best_ahead(lid: u32, bin: u32, last: u32) -> vec2<u32> {
+    if (lid == 0u) {
+        atomicStore(&most, 0u);
+        atomicStore(&rival, 0u);
+    }
     workgroupBarrier();
-    if (lid == 0u) { atomicStore(&most, 0u); }
+    for (var b = lid; b < BINS; b += WG) {
+        let best = atomicLoad(&bin_best[b]);
+        if (b < bin) { atomicMax(&most, best); } else if (b <= last) { atomicMax(&rival, best); }
+    }
     workgroupBarrier();
-    for (var b = lid; b < bin; b += WG) { atomicMax(&most, atomicLoad(&bins[BEST + b])); }
-    workgroupBarrier();
-    return agree(lid, atomicLoad(&most));
+    return vec2<u32>(atomicLoad(&most), atomicLoad(&rival));
 }
 
 // The lowest token that has it.
 fn token_ahead(lid: u32, bin: u32, sum: u32) -> u32 {
+    workgroupBarrier();
     if (lid == 0u) {
         atomicStore(&listed, 0u);
         atomicStore(&least, NOWHERE);
     }
     workgroupBarrier();
     for (var b = lid; b < bin; b += WG) {
-        if (atomicLoad(&bins[BEST + b]) == sum) { atomicStore(&bin_first[atomicAdd(&listed, 1u)], b); }
+        if (atomicLoad(&bin_best[b]) == sum) { atomicStore(&picked[atomicAdd(&listed, 1u)], b); }
     }
     workgroupBarrier();
     for (var e = 0u; e < atomicLoad(&listed); e++) {
-        let b = atomicLoad(&bin_first[e]);
+        let b = atomicLoad(&picked[e]);
         for (var block = lid; block < BLOCKS; block += WG) {
             let own = winners[block * BINS + b];
             if (own.x == sum) { atomicMin(&least, own.y); }
@@ -442,56 +441,80 @@ fn token_ahead(lid: u32, bin: u32, sum: u32) -> u32 {
     return atomicLoad(&least);
 }
 
+// The largest sum of what stays of the listed ones, and the lowest token that has it.
+fn best_listed(lid: u32, n: u32, cut: Cut) -> vec2<u32> {
+    workgroupBarrier();
+    if (lid == 0u) {
+        atomicStore(&most, 0u);
+        atomicStore(&least, NOWHERE);
+    }
+    workgroupBarrier();
+    for (var e = lid; e < n; e += WG) {
+        let entry = lists[e];
+        let stays = entry.x > cut.key || (entry.x == cut.key && entry.y <= cut.token);
+        lists[e].x = select(0u, sort_key(noisy_token(entry.x, entry.y)), stays);
+        atomicMax(&most, lists[e].x);
+    }
+    workgroupBarrier();
+    for (var e = lid; e < n; e += WG) {
+        if (lists[e].x == atomicLoad(&most)) { atomicMin(&least, lists[e].y); }
+    }
+    workgroupBarrier();
+    return vec2<u32>(atomicLoad(&most), atomicLoad(&least));
+}
+
+// Whether the largest logit has all the weight of its bin: often it has nearly all there is, and it stays.
+fn largest_is_alone() -> bool { return all(weight_sum(0u) == FULL_WEIGHT); }
+
 @compute @workgroup_size(WG)
 fn choose(@builtin(local_invocation_index) lid: u32) {
-    let range = range_of_blocks(lid);
     load_bins(lid);
-    let scale = scale_of(lid, range);
-    var cut = Cut(0u, 0u, weight_sum(BINS - 1u));
-    var bin = BINS; // of the last cut
-    var winner = 0u; // the largest sum ahead of it
-    var may_win = false; // whether one in it may have a larger one
-    var n = 0u; // what is listed of it
-    // Top-k, top-p, or neither: a loop, so that the cut is compiled once.
-    for (var round = 0u; round < 3u; round++) {
-        if (round == 0u && !cuts_tokens()) { continue; }
-        if (round == 1u && TOP_P >= 1.0) { continue; }
-        if (round == 2u && (cuts_tokens() || TOP_P < 1.0)) { continue; }
-        var needed = vec2<u32>(TOP_K, 0u);
-        if (round == 1u) { needed = needed_by_top_p(cut.weight); }
-        if (round < 2u) { bin = min(first_bin(lid, needed, round == 1u), BINS); }
-        // The largest logit by itself stays: often it has nearly all the weight.
-        let alone = bin == 0u && agree(lid, u32(all(weight_sum(0u) == FULL_WEIGHT))) == 1u;
-        if (alone) {
-            bin = 1u;
-            cut.weight = FULL_WEIGHT;
+    // The cut lies in a bin from `bin` to `last`: what top-k leaves is known but for its own bin.
+    var bin = BINS;
+    if (cuts_tokens()) { bin = first_bin(lid, vec2<u32>(TOP_K, 0u), false); }
+    var last = bin;
+    if (TOP_P < 1.0) {
+        let all_left = weight_sum(min(bin, BINS - 1u));
+        if (cuts_tokens()) {
+            bin = first_bin(lid, needed_by_top_p(ahead_of(bin).xy), true);
+            last = first_bin(lid, needed_by_top_p(all_left), true);
+        } else {
+            bin = first_bin(lid, needed_by_top_p(all_left), true);
+            last = bin;
         }
-        let last = round > 0u || TOP_P >= 1.0;
-        if (last) {
-            winner = best_ahead(lid, bin);
-            if (bin < BINS && !alone) { may_win = agree(lid, atomicLoad(&bins[BEST + bin])) >= winner; }
-            if (!may_win) { break; }
+    }
+    if (bin == 0u && largest_is_alone()) { bin = 1u; }
+    let best = best_ahead(lid, bin, last);
+    var winner = best.x;
+    var own = vec2<u32>(0u);
+    if (agree(lid, u32(bin <= last && bin < BINS && best.y >= best.x)) == 1u) {
+        // Top-k, then top-p: a loop, so that the cut is compiled once.
+        var left = weight_sum(BINS - 1u);
+        for (var round = 0u; round < 2u; round++) {
+            if (round == 0u && !cuts_tokens()) { continue; }
+            if (round == 1u && TOP_P >= 1.0) { continue; }
+            var needed = vec2<u32>(TOP_K, 0u);
+            if (round == 1u) { needed = needed_by_top_p(left); }
+            bin = first_bin(lid, needed, round == 1u);
+            if (agree(lid, u32(bin == BINS || (bin == 0u && largest_is_alone()))) == 1u) {
+                if (bin == 0u) {
+                    bin = 1u;
+                    left = FULL_WEIGHT;
+                }
+                winner = best_ahead(lid, bin, bin).x;
+                own = vec2<u32>(0u);
+                continue;
+            }
+            winner = best_ahead(lid, bin, bin).x;
+            let scale = scale_of(lid, range_of_blocks(lid));
+            let n = list_bin(lid, scale, bin);
+            let cut = cut_in(lid, n, scale.top, ahead_of(bin), needed, round == 1u);
+            left = cut.weight;
+            if (round == 0u && TOP_P < 1.0) { load_bins(lid); } else { own = best_listed(lid, n, cut); }
         }
-        if (bin == BINS || alone) { continue; }
-        n = list_bin(lid, scale, bin);
-        cut = cut_in(lid, n, scale.top, ahead_of(bin), needed, round == 1u);
-        if (!last) { load_bins(lid); }
     }
-    var own = NOBODY;
-    if (may_win) {
-        for (var e = lid; e < n; e += WG) {
-            let entry = lists[e];
-            let stays = entry.x > cut.key || (entry.x == cut.key && entry.y <= cut.token);
-            if (stays) { own = better(own, Candidate(noisy_token(entry.x, entry.y), entry.y)); }
-        }
-        own = workgroup_best(lid, own);
-        workgroupBarrier();
-    }
-    let other = token_ahead(lid, bin, winner);
-    if (lid == 0u) {
-        let sum = select(sort_key(own.value), 0u, own.index == NOBODY.index);
-        if (sum > winner) { end_step(own); }
-        if (sum == winner) { end_step(Candidate(0.0, min(own.index, other))); }
-        if (sum < winner) { end_step(Candidate(0.0, other)); }
-    }
+    var token = token_ahead(lid, bin, winner);
+    if (own.x == winner) { token = min(own.y, token); }
+    if (own.x > winner) { token = own.y; }
+    if (lid == 0u) { end_step(Candidate(0.0, token)); }
 }

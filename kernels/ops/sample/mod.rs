@@ -164,10 +164,12 @@ pub static OPERATION: Declaration<Sample> = Declaration {
                 Stage { entry: "choose", grid: |_, _| 1 },
             ],
             constants: |p, caps| {
-                let lanes = largest_group(caps).min(256.0);
-                vec![("WG", lanes), ("BLOCKS", blocks(p, lanes))]
+                // A logit an invocation, where there are as many.
+                let lanes = largest_group(caps).min(512.0);
+                let blocks = p.n.div_ceil(lanes as usize).next_power_of_two().min(MOST_BLOCKS);
+                vec![("WG", lanes), ("BLOCKS", blocks as f64)]
             },
-            tunables: &[("WG", &[128.0, 256.0, 512.0]), ("BLOCKS", &[64.0, 128.0, 256.0])],
+            tunables: &[("WG", &[256.0, 512.0, 1024.0]), ("BLOCKS", &[64.0, 128.0, 256.0])],
             unsupported: impossible,
             ..Variant::PLAIN
         },

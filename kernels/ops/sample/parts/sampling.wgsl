@@ -27,12 +27,21 @@ fn key_of(logit: f32, seen: bool) -> u32 {
 
 fn high_product(a: u32, b: u32) -> u32 { return mul64(a, b).y; }
 
-// 2^(-(score of top - score of key) * log2(e) / T) in units of 2^-40.
-fn weight_of(key: u32, top: u32) -> vec2<u32> {
-    if (key == top) { return vec2<u32>(0u, 256u); }
+// How far the score of a key is below that of the top: halvings of its weight, with 26 fractional bits.
+const WEIGHTLESS: u32 = 0xffffffffu;
+fn halvings_below(key: u32, top: u32) -> u32 {
+    if (key == top) { return 0u; }
     let t = (value_of(top) - value_of(key)) * EXPONENT;
-    if (!(t < 63.0)) { return vec2<u32>(0u); }
-    let fixed = u32(t * 67108864.0);
+    if (!(t < 63.0)) { return WEIGHTLESS; }
+    return u32(t * 67108864.0);
+}
+
+// 2^(-(score of top - score of key) * log2(e) / T) in units of 2^-40.
+fn weight_of(key: u32, top: u32) -> vec2<u32> { return weight_below(halvings_below(key, top)); }
+
+// The same of so many halvings.
+fn weight_below(fixed: u32) -> vec2<u32> {
+    if (fixed == WEIGHTLESS) { return vec2<u32>(0u); }
     let f = fixed << 6u;
     var tail = 0x00539803u - high_product(0x00072a3cu, f);
     tail = 0x0273d361u - high_product(tail, f);
