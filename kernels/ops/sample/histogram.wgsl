@@ -137,7 +137,6 @@ fn range_of_blocks(lid: u32) -> vec2<u32> {
 // The largest key, and the bits of 2^-26 of a halving that a bin has.
 struct Scale { top: u32, shift: u32 }
 const WIDEST: u32 = 21u; // bits of a 32nd
-const BIN_RATIO: f32 = 1.0222; // of weights in one of those bins at most: 2^(1/32), rounded up by 3e-4
 
 // Bins for all weights from the largest to the least key, in every invocation.
 fn scale_of(lid: u32, mine: vec2<u32>) -> Scale {
@@ -464,38 +463,25 @@ fn best_listed(lid: u32, n: u32, cut: Cut) -> vec2<u32> {
     return vec2<u32>(atomicLoad(&most), atomicLoad(&least));
 }
 
-// The weight that top-k leaves, whose last token is in a bin: known but for a part of that bin's.
-struct Left { least: vec2<u32>, most: vec2<u32> }
-
-fn left_by_top_k(bin: u32) -> Left {
-    let ahead = ahead_of(bin);
-    let up_to = sums_of(bin);
-    // Of tokens that weigh nearly the same the largest have no less than their number's share, and a bin's
-    // ratio more at most. Weights beyond are small enough that their last bit is no small part.
-    if (bin >= 384u) { return Left(ahead.xy, up_to.xy); }
-    let weight = sub64(up_to.xy, ahead.xy);
-    let share = f32(TOP_K - ahead.z) / f32(up_to.z - ahead.z);
-    let least = add64(ahead.xy, share64(weight, u32(share * 0.9999 * 4294967296.0), false));
-    if (share * BIN_RATIO >= 1.0) { return Left(least, up_to.xy); }
-    return Left(least, add64(ahead.xy, share64(weight, u32(share * BIN_RATIO * 4294967296.0), true)));
-}
-
 // Whether the largest logit has all the weight of its bin: often it has nearly all there is, and it stays.
 fn largest_is_alone() -> bool { return all(weight_sum(0u) == FULL_WEIGHT); }
 
 @compute @workgroup_size(WG)
 fn choose(@builtin(local_invocation_index) lid: u32) {
     load_bins(lid);
-    // The cut lies in a bin from `bin` to `last`.
+    // The cut lies in a bin from `bin` to `last`: what top-k leaves is known but for its own bin.
     var bin = BINS;
     if (cuts_tokens()) { bin = first_bin(lid, vec2<u32>(TOP_K, 0u), false); }
     var last = bin;
     if (TOP_P < 1.0) {
-        var left = Left(weight_sum(BINS - 1u), weight_sum(BINS - 1u));
-        if (cuts_tokens() && bin < BINS) { left = left_by_top_k(bin); }
-        bin = first_bin(lid, needed_by_top_p(left.least), true);
-        last = bin;
-        if (cuts_tokens()) { last = first_bin(lid, needed_by_top_p(left.most), true); }
+        let all_left = weight_sum(min(bin, BINS - 1u));
+        if (cuts_tokens()) {
+            bin = first_bin(lid, needed_by_top_p(ahead_of(bin).xy), true);
+            last = first_bin(lid, needed_by_top_p(all_left), true);
+        } else {
+            bin = first_bin(lid, needed_by_top_p(all_left), true);
+            last = bin;
+        }
     }
     if (bin == 0u && largest_is_alone()) { bin = 1u; }
     let best = best_ahead(lid, bin, last);
