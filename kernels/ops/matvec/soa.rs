@@ -97,18 +97,20 @@ pub fn dot4<P: MatVec>(
 /// The same over all rows. Measured: one row where rows are few and short, so that subgroups are
 /// many; two where a row takes a subgroup several rounds; four where there are rows for all, which
 /// also iterate over rows, so that not every few of them round x anew. Few long rows are shared by
-/// four subgroups.
+/// four subgroups, of some formats by four groups of 16 lanes.
 pub fn dot4_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     let (rows, k) = (p.rows(), p.k());
-    let (each, groups, split, wg) = match (rows, k) {
-        (0..1536, 4096..) => (2, 1056, 4, 1024),
-        (0..4096, 4096..) => (4, 1056, 4, 512),
-        (0..3072, _) => (1, 1056, 1, 256),
-        (0..16384, _) => (2, 1056, 1, 256),
-        _ => (4, 264, 1, 256),
+    let most = subgroup(caps);
+    let (each, groups, most, split, wg) = match (rows, k, p.weight()) {
+        (0..1536, 4096.., _) => (2, 1056, most, 4, 1024),
+        (0..4096, 4096.., Format::Q4K | Format::Q6K) => (1, 1056, most.min(16), 4, 1024),
+        (0..4096, 4096.., Format::Q4_1) => (2, 1056, most, 4, 1024),
+        (0..4096, 4096.., _) => (4, 1056, most, 4, 512),
+        (0..3072, ..) => (1, 1056, most, 1, 256),
+        (0..16384, ..) => (2, 1056, most, 1, 256),
+        _ => (4, 264, most, 1, 256),
     };
-    let mut constants = dot4(p, caps, rows, each, groups);
-    constants.retain(|(name, _)| *name != "SPLIT");
+    let mut constants = geometry(lanes_of(p, rows, most, each), caps);
     // Beside three bytes an activation a workgroup holds a float a subgroup of four and at most one
     // a part of a row: what does not fit takes fewer invocations.
     let mut wg = caps.invocations.min(wg);
@@ -116,7 +118,12 @@ pub fn dot4_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     while wg > 64 && bytes(wg) > caps.workgroup_memory as usize {
         wg /= 2;
     }
-    constants.extend([("SPLIT", f64::from(split)), ("WG", f64::from(wg))]);
+    constants.extend([
+        ("EACH", each as f64),
+        ("GROUPS", f64::from(groups)),
+        ("SPLIT", f64::from(split)),
+        ("WG", f64::from(wg)),
+    ]);
     constants
 }
 
