@@ -17,9 +17,9 @@
 // dependent dispatches, for any number of tokens.
 //
 // Bins share the weights' range, or are a 32nd of a halving wide where the weight is and wider beyond.
-// Where the best of the cut's bin would win, or top-p needs the weight that top-k leaves, the last
-// workgroup reads the logits again, lists those of the bin, and narrows them to the keys and tokens
-// about the cut: slower and exact.
+// Where the best of the cut's bin would win, the last workgroup lists the bin, from the blocks that have a
+// winner in it, and narrows it to the keys and tokens about the cut: slower and exact. With both cuts what
+// top-k leaves is known but for its own bin, so the cut of top-p lies in one of a few.
 //
 // Source: selection by histograms: Alabi et al., *Fast k-selection algorithms for graphics processing
 // units*, ACM JEA 17, 2012.
@@ -27,7 +27,7 @@
 // import: step/choose
 override N: u32;
 override WG: u32 = 256u; // a power of two, four at least
-override BLOCKS: u32 = 128u; // workgroups that share the logits
+override BLOCKS: u32 = 128u; // workgroups that share the logits, 256 at most
 
 @group(0) @binding(0) var<storage, read> logits: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> tokens: array<u32>;
@@ -145,7 +145,7 @@ fn scale_of(lid: u32, mine: vec2<u32>) -> Scale {
     return Scale(range.x, min(max(bits, BIN_BITS) - BIN_BITS, WIDEST));
 }
 
-// The bin of so many halvings; BINS where there is no weight. Larger keys are never behind smaller ones: the
+// The bin of so many halvings; BINS from 63 on. Larger keys are never behind smaller ones: the
 // product is the definition's, and all else is integers, so every stage agrees.
 fn bin_at(far: u32, scale: Scale) -> u32 {
     if (far == WEIGHTLESS) { return BINS; }
@@ -318,12 +318,12 @@ fn list_bin(lid: u32, scale: Scale, bin: u32) -> u32 {
         if (winners[block * BINS + bin].x > 0u) { atomicStore(&picked[atomicAdd(&listed, 1u)], block); }
     }
     workgroupBarrier();
-    let each = WG / 4u; // vectors of a block
-    let found_vectors = agree(lid, atomicLoad(&listed)) * each;
+    let each = WG / 4u; // vectors that a block has in a round
+    let in_round = agree(lid, atomicLoad(&listed)) * each;
     if (lid == 0u) { atomicStore(&listed, 0u); }
     workgroupBarrier();
     for (var first = 0u; first < vectors(); first += BLOCKS * each) {
-        for (var at = lid; at < found_vectors; at += WG) {
+        for (var at = lid; at < in_round; at += WG) {
             let v = first + atomicLoad(&picked[at / each]) * each + at % each;
             let four = keys_again(v);
             for (var i = 0u; i < 4u; i++) {
@@ -405,6 +405,7 @@ fn token_of_rank(lid: u32, n: u32, key: u32, rank: u32) -> u32 {
 
 // The largest sum ahead of a bin, and from there to another.
 fn best_ahead(lid: u32, bin: u32, last: u32) -> vec2<u32> {
+    workgroupBarrier();
     if (lid == 0u) {
         atomicStore(&most, 0u);
         atomicStore(&rival, 0u);

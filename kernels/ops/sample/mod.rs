@@ -44,7 +44,7 @@ const MOST_MERGERS: usize = 64;
 const RUN: usize = 32;
 const MOST_BLOCKS: usize = 256;
 
-/// Bins of `histogram`, for weights, and most invocations that share them.
+/// Bins of `histogram`.
 const BINS: usize = 512;
 
 /// Winners of which `nucleus` weighs what is ahead.
