@@ -151,7 +151,7 @@ fn subject(body: &Body) -> String {
                 _ => format!("Bench: {} kernels", kernels.len()),
             }
         }
-        Body::Ab(ab) => format!("A/B: {} {}", ab.kernel, ab.shape),
+        Body::Ab(ab) => format!("A/B: {} {}", ab.kernel, parameters(&ab.kernel, &ab.shape)),
         Body::GenerationTests(run) => {
             let mut files: Vec<&str> = run.tests.iter().map(|test| test.model.file()).collect();
             files.dedup();
@@ -162,6 +162,12 @@ fn subject(body: &Body) -> String {
             format!("Generation suite, {} tier: {}", run.tier, files.join(", "))
         }
     }
+}
+
+/// A shape as headings have it: without parameters at their defaults, with room for line breaks.
+fn parameters(kernel: &str, shape: &str) -> String {
+    let brief = lathe_kernels::kernel(kernel).map(|kernel| kernel.brief(shape));
+    brief.unwrap_or_else(|| shape.to_owned()).replace(',', ", ")
 }
 
 /// The result of a record in a few words.

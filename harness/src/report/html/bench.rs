@@ -122,8 +122,6 @@ fn grouped(cases: &[BenchCase]) -> Vec<Vec<&BenchCase>> {
 
 /// What holds for all variants of a kernel and shape: its bytes, and the least time they take.
 fn heading(case: &BenchCase, environment: &Environment, bandwidths: Bandwidths) -> String {
-    let shape = lathe_kernels::kernel(&case.kernel)
-        .map_or_else(|| case.shape.clone(), |kernel| kernel.brief(&case.shape));
     let mut facts = vec![format!("{} MB", at_least(case.bytes / 1e6, 2))];
     let floor = bandwidths.best().and_then(|best| ratio(case.bytes, best * 1e3));
     if let Some(floor) = floor {
@@ -137,7 +135,7 @@ fn heading(case: &BenchCase, environment: &Environment, bandwidths: Bandwidths) 
     format!(
         "<b>{}</b> {} <small>{}</small>",
         text(&case.kernel),
-        text(&shape.replace(',', ", ")),
+        text(&super::parameters(&case.kernel, &case.shape)),
         text(&facts.join(" · "))
     )
 }
