@@ -196,6 +196,17 @@ fn strings_of_a_record_stay_text() {
 }
 
 #[test]
+fn a_comparison_is_named_without_parameters_at_their_defaults() {
+    let mut ab = synthetic::ab(Verdict::Same, 1.0, 0.1);
+    let Body::Ab(body) = &mut ab.body else { panic!("no comparison") };
+    body.kernel = "gemv".into();
+    body.shape =
+        "ROWS=1152,K=640,WEIGHT=f16,ACT_FORMAT=f32,Y_OFFSET=0,Y_AFTER=0,N_VECTORS=1,BETA=0".into();
+    let html = render(&[("one.json".into(), ab)]);
+    assert!(html.contains("A/B: gemv ROWS=1152, K=640, WEIGHT=f16<"), "{html}");
+}
+
+#[test]
 fn empty_and_unsound_records_render() {
     assert_sound(&render(&[]));
     let empty_bench =
