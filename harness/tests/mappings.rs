@@ -119,6 +119,17 @@ fn the_sweep_draws_inside_what_a_file_takes() {
     let output = check(&folder, &["--shape", "WEIGHT=f16,K=8,ROWS=65536"]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("it takes shapes where ROWS <= 65535"), "{said}");
+    // All refusals of a shape are said at once, and what it does not name is what the file takes.
+    let output = check(&folder, &["--shape", "WEIGHT=bf16,K=6"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("K=6: it takes a multiple of 4; WEIGHT=bf16: it takes f16"), "{said}");
+    let output = check(&folder, &["--json", "--shape", "ROWS=[5,9]"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = document(&output);
+    let shape = |nth: usize| report["cases"][nth]["shape"].as_str().unwrap();
+    for (nth, rows) in ["ROWS=5,", "ROWS=9,"].into_iter().enumerate() {
+        assert!(shape(nth).starts_with(rows) && shape(nth).contains("WEIGHT=f16"), "{report}");
+    }
 }
 
 #[test]

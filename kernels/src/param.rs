@@ -481,11 +481,7 @@ impl Problem {
             let (name, value) =
                 part.split_once('=').ok_or_else(|| ShapeError::Form(part.to_owned()))?;
             let (name, value) = (name.trim(), value.trim());
-            let is = |p: &&Param| {
-                p.name.eq_ignore_ascii_case(name)
-                    || p.before.iter().any(|b| b.eq_ignore_ascii_case(name))
-            };
-            let param = all().find(is).ok_or_else(|| ShapeError::Unknown {
+            let param = all().find(|p| p.is_called(name)).ok_or_else(|| ShapeError::Unknown {
                 kernel,
                 name: name.to_owned(),
                 known: all().map(|p| p.name).collect::<Vec<_>>().join(", "),
@@ -498,6 +494,12 @@ impl Problem {
 }
 
 impl Param {
+    /// Whether this is its name or one of before, without regard to case.
+    pub fn is_called(&self, name: &str) -> bool {
+        let all = std::iter::once(&self.name).chain(self.before);
+        all.into_iter().any(|own| own.eq_ignore_ascii_case(name))
+    }
+
     /// `NAME=VALUE`, choices by name.
     pub fn show(&self, value: f64) -> String {
         let name = self.name;

@@ -66,13 +66,20 @@ pub(crate) fn gemv_of(
 /// Σ aᵢ·bᵢ and Σ |aᵢ·bᵢ|. A product of two `f32` is exact in `f64`.
 pub(crate) fn dot<T: Copy + Into<f64>>(a: &[f32], b: &[T]) -> (f64, f64) {
     let (mut sums, mut magnitudes) = ([0.0; LANES], [0.0; LANES]);
-    for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
-        let sums = sums.iter_mut().zip(&mut magnitudes);
-        for ((sum, magnitude), (&a, &b)) in sums.zip(a.iter().zip(b)) {
-            let product = f64::from(a) * b.into();
-            *sum += product;
-            *magnitude += product.abs();
+    let mut add = |lane: usize, a: f32, b: T| {
+        let product = f64::from(a) * b.into();
+        sums[lane] += product;
+        magnitudes[lane] += product.abs();
+    };
+    // Chunks whose length the compiler knows stay in registers: four times as fast.
+    let ((a, last_a), (b, last_b)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            add(lane, a[lane], b[lane]);
         }
+    }
+    for (lane, (&a, &b)) in last_a.iter().zip(last_b).enumerate() {
+        add(lane, a, b);
     }
     (sums.iter().sum(), magnitudes.iter().sum())
 }

@@ -42,8 +42,8 @@ pub(super) struct Opts {
     /// Second side, judged against the first
     #[arg(long, value_name = "VARIANT")]
     b: Option<String>,
-    /// Shape; what is not named keeps the kernel's default. Without it the nearest to that which
-    /// the files take
+    /// Shape; what is not named keeps the kernel's default, or is the nearest to it that the files
+    /// take
     #[arg(long)]
     shape: Option<String>,
     /// GGUF file, for `decode`
@@ -149,9 +149,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 (kernel, super::shapes::one(kernel, opts.shape.as_deref())?)
             }
         };
-        let problem = match (&opts.shape, operation) {
-            (None, None) => within_files(kernel, problem, &names, &gpu)?,
-            _ => problem,
+        let problem = match operation {
+            None => within_files(kernel, problem, opts, &names, &gpu)?,
+            Some(_) => problem,
         };
         for name in names.iter_mut().filter(|name| *name == SELECTED) {
             *name = selected(kernel, &problem, &gpu)?;
@@ -266,21 +266,22 @@ fn selected(kernel: &'static Kernel, problem: &Problem, gpu: &Gpu) -> Result<Str
     Ok(selection.plan.variant)
 }
 
-/// The first benchmark, moved into what the sides that are files take.
+/// What `--shape` does not name, moved into what the sides that are files take.
 fn within_files(
     kernel: &'static Kernel,
     problem: Problem,
+    opts: &Opts,
     names: &[String; 2],
     gpu: &Gpu,
 ) -> Result<Problem> {
-    let mut moved = problem;
+    let (mut moved, text) = (vec![problem], opts.shape.as_deref().unwrap_or_default());
     for name in names.iter().filter(|name| *name != SELECTED) {
         let (_, Some(file)) = super::place(kernel, name)? else { continue };
         let file = UserKernel::read(&file, kernel).map_err(PlanError::into_usage)?;
         // What it does not take anywhere near is said when it is planned.
-        moved = file.within(moved.clone(), &gpu.caps, &mut |_| 0).unwrap_or(moved);
+        moved = super::shapes::filled(kernel, moved, text, &file, &gpu.caps)?;
     }
-    Ok(moved)
+    Ok(moved.swap_remove(0))
 }
 
 /// Saves and prints a record; an error where it has no verdict.

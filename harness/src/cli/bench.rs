@@ -22,7 +22,7 @@ use crate::gpu::Gpu;
 use crate::measure::{BenchOptions, Session};
 use crate::plan::select::{Hints, select};
 use crate::plan::tuned::{Store, Tuned};
-use crate::plan::user::{Operation, is_file};
+use crate::plan::user::{Operation, UserKernel, is_file};
 use crate::plan::{Plan, PlanError};
 use crate::report::{cases as rows, table};
 
@@ -202,7 +202,16 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         let operation = operation.as_ref();
         let problems = match (&opts.shape, operation) {
             (Some(text), Some(own)) => super::shapes::known(own, text)?,
-            (Some(text), None) => super::shapes::all(kernel, text)?,
+            (Some(text), None) => {
+                let problems = super::shapes::all(kernel, text)?;
+                match &opts.wgsl {
+                    Some(file) => {
+                        let file = UserKernel::read(file, kernel).map_err(PlanError::into_usage)?;
+                        super::shapes::filled(kernel, problems, text, &file, &session.gpu.caps)?
+                    }
+                    None => problems,
+                }
+            }
             (None, _) if opts.first => vec![kernel.default_problem()],
             (None, _) => kernel.bench(),
         };

@@ -32,7 +32,7 @@ pub(super) struct Opts {
     seed: u64,
     /// Shapes instead of the sweep, such as ROWS=1152,K=6912,WEIGHT=bf16, with lists
     /// (ROWS=[64,128]) and ranges (K=64..=1024*2, K=64..=256+64); what is not named keeps the
-    /// kernel's default
+    /// kernel's default, or is the nearest to it that a file takes
     #[arg(long)]
     shape: Option<String>,
     /// A WGSL file with the bindings of KERNEL/VARIANT (or a TOML beside it that maps its own),
@@ -91,9 +91,13 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
         let seeded =
             |problems: Vec<Problem>| problems.into_iter().map(|p| (p, opts.seed)).collect();
         let problems = match (&opts.shape, &file) {
-            (Some(text), _) => seeded(match &operation {
-                Some(own) => super::shapes::known(own, text)?,
-                None => super::shapes::all(kernel, text)?,
+            (Some(text), file) => seeded(match (&operation, file) {
+                (Some(own), _) => super::shapes::known(own, text)?,
+                (None, Some(file)) => {
+                    let problems = super::shapes::all(kernel, text)?;
+                    super::shapes::filled(kernel, problems, text, file, &gpu.caps)?
+                }
+                (None, None) => super::shapes::all(kernel, text)?,
             }),
             (None, _) if operation.is_some() => seeded(kernel.cases()),
             (None, Some(file)) if file.is_choosy() => {

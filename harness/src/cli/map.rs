@@ -71,12 +71,16 @@ fn skeleton(kernel: &'static Kernel, reflection: &Reflection) -> String {
                 (format!("# {} = {}", param.name, sizes[0]), param.doc.to_owned())
             }
             ParamKind::Start { .. } => (format!("# {} = 0", param.name), param.doc.to_owned()),
-            // Numbers go to uniforms and overrides; a text takes any.
-            ParamKind::Float { .. } => continue,
+            // Most go to a uniform or an override, and the text takes any; one that the text has in
+            // it is named.
+            ParamKind::Float { .. } => {
+                let usual = kernel.default_problem().get(param).unwrap_or_default() as f32;
+                (format!("# {} = {usual:?}", param.name), param.doc.to_owned())
+            }
         };
         let _ = writeln!(text, "{line:<32} # {about}");
     }
-    for entry in &reflection.entries {
+    for (nth, entry) in reflection.entries.iter().enumerate() {
         let point = reflection.module.entry_points.iter().find(|p| p.name == entry.name);
         let size = match point {
             Some(p) if p.workgroup_size_overrides.is_none() => {
@@ -86,9 +90,18 @@ fn skeleton(kernel: &'static Kernel, reflection: &Reflection) -> String {
             _ => "its workgroup's size is made of overrides".to_owned(),
         };
         let folds = if entry.unfolds { "; it reads num_workgroups" } else { "" };
+        // What writes the same memory does not follow the other, but stands in its place.
+        let before = reflection.entries[..nth].iter().find(|other| other.writes == entry.writes);
+        let (off, instead) = match before {
+            Some(other) => {
+                ("# ", format!("; it writes what `{}` writes: one of the two", other.name))
+            }
+            None => ("", String::new()),
+        };
         let _ = write!(
             text,
-            "\n# {size}{folds}\n[[stage]]\nentry = \"{}\"\nworkgroups = [\"?\"]  # one to three\n",
+            "\n# {size}{folds}{instead}\n{off}[[stage]]\n{off}entry = \"{}\"\n\
+             {off}workgroups = [\"?\"]  # one to three\n",
             entry.name
         );
     }
@@ -113,6 +126,12 @@ fn skeleton(kernel: &'static Kernel, reflection: &Reflection) -> String {
 fn uniforms(kernel: &'static Kernel, reflection: &Reflection) -> String {
     let line = |name: &str, field: &Field| {
         let own = name.rsplit('.').next().unwrap_or(name);
+        if own.trim_start_matches('_').to_ascii_lowercase().starts_with("pad") {
+            return match field.offsets.len() {
+                1 => format!("{} = 0\n", key(name)),
+                n => format!("{} = {:?}\n", key(name), vec![0; n]),
+            };
+        }
         let value = alike(kernel, own).map_or("?", |param| param.name);
         match field.offsets.len() {
             1 => format!("{} = \"{value}\"\n", key(name)),
@@ -241,8 +260,43 @@ mod tests {
             assert!(text.contains(line), "{line}: {text}");
         }
         assert!(!text.contains("[scratch]"), "{text}");
+        assert!(!text.contains("one of the two"), "{text}");
         assert!(!text.contains("\nx = ") && !text.contains("\nK = "), "{text}");
         toml::from_str::<toml::Table>(&text).expect("a mapping");
+    }
+
+    #[test]
+    fn alternatives_and_padding_are_not_asked() {
+        let kernel = lathe_kernels::kernel("rms_norm").expect("rms_norm");
+        let text = "
+            struct Params { size: u32, eps: f32, _pad0: u32, padding: vec2<u32> }
+            @group(0) @binding(0) var<uniform> u: Params;
+            @group(0) @binding(1) var<storage, read> input: array<f32>;
+            @group(0) @binding(2) var<storage, read> weight: array<f32>;
+            @group(0) @binding(3) var<storage, read_write> y: array<f32>;
+            @compute @workgroup_size(64)
+            fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+                y[id.x] = input[id.x] * weight[id.x] + u.eps * f32(u.size + u._pad0 + u.padding.x);
+            }
+            @compute @workgroup_size(32)
+            fn main_small(@builtin(global_invocation_id) id: vec3<u32>) {
+                y[id.x] = input[id.x] * weight[id.x] + u.eps;
+            }";
+        let reflection = Reflection::of(text, "theirs.wgsl").expect("a module");
+        let mapping = skeleton(kernel, &reflection);
+        for line in [
+            "\n# EPS = 1e-6",
+            "\n[[stage]]\nentry = \"main\"",
+            "it writes what `main` writes: one of the two",
+            "\n# [[stage]]\n# entry = \"main_small\"\n# workgroups",
+            "\neps = \"EPS\"",
+            "\n_pad0 = 0\n",
+            "\npadding = [0, 0]\n",
+        ] {
+            assert!(mapping.contains(line), "{line}: {mapping}");
+        }
+        let mapping: toml::Table = toml::from_str(&mapping).expect("a mapping");
+        assert_eq!(mapping["stage"].as_array().map(Vec::len), Some(1));
     }
 
     #[test]

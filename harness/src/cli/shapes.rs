@@ -7,10 +7,10 @@
 //! K=64..=256+64             a range by a step: 64, 128, 192, 256
 //! ```
 
-use lathe_kernels::{Kernel, Problem, ShapeError};
+use lathe_kernels::{Capabilities, Kernel, Param, Problem, ShapeError};
 
 use crate::error::{Error, Result};
-use crate::plan::user::Operation;
+use crate::plan::user::{Operation, UserKernel};
 
 /// Most shapes of one text: a range that was not meant is noticed before it runs for days.
 const MOST: usize = 1000;
@@ -27,6 +27,31 @@ pub(super) fn one(kernel: &Kernel, text: Option<&str>) -> Result<Problem> {
 /// All problems of a text, the last parameter changing first.
 pub(super) fn all(kernel: &Kernel, text: &str) -> Result<Vec<Problem>> {
     over(kernel, kernel.default_problem(), text)
+}
+
+/// Problems of a text, each with what the text does not name moved to where a user's file takes it,
+/// if that is anywhere near.
+pub(super) fn filled(
+    kernel: &Kernel,
+    problems: Vec<Problem>,
+    text: &str,
+    file: &UserKernel,
+    caps: &Capabilities,
+) -> Result<Vec<Problem>> {
+    let parts = parts(text)?;
+    let names: Vec<_> = parts.iter().filter_map(|part| part.split_once('=')).collect();
+    let is_named = |word: &&Param| names.iter().any(|(name, _)| word.is_called(name.trim()));
+    let words: Vec<_> = kernel.params.iter().chain(kernel.state).filter(is_named).collect();
+    let fill = |problem: Problem| {
+        let Some(mut near) = file.within(problem.clone(), caps, &mut |_| 0) else { return problem };
+        for word in &words {
+            if let Some(value) = problem.get(word) {
+                near.set(word, value);
+            }
+        }
+        near
+    };
+    Ok(problems.into_iter().map(fill).collect())
 }
 
 /// Of the shapes of an operation of the user's own those that a text names: what it does not name

@@ -86,15 +86,21 @@ impl<P: MatVec + 'static> Schedule<P> {
     pub const COLUMNS8: Variant<P> = Variant {
         stages: &[Stage { entry: "main", grid: |p, _| p.rows().div_ceil(8) }],
         constants: |p, caps| {
-            // Measured from 1152 to 128256 rows on an H200: four subgroups a workgroup while
-            // 4000 in all are enough, and more where few vectors keep few sums.
+            // Measured from 1152 to 16384 rows on an H200: workgroups are large where they are few,
+            // and where few vectors keep few sums; 320 invocations of four vectors share a compute
+            // unit with 320 more. Unpacking wants more and smaller ones.
             let (rows, n) = (p.rows().max(1), p.n_vectors().max(1));
-            let most = ((1 << 20) / rows).clamp(32, 128).max((1 << 21) / (n * rows)).min(512);
-            let wg = p.k().div_ceil(8).next_power_of_two().min(1 << most.ilog2());
+            let few_rows = match p.weight().is_dense() {
+                true => (1 << ((1 << 19) / rows).max(1).ilog2()).clamp(96, 256),
+                false => (1 << ((1 << 18) / rows).max(1).ilog2()).clamp(64, 128),
+            };
+            let few_sums = ((1 << 21) / (n * rows)).min(if n > 2 { 320 } else { 512 }) / 64 * 64;
             let size = caps.subgroup.map_or(32, |(_, max)| max) as usize;
-            vec![("WG", wg.max(size).min(caps.invocations as usize) as f64)]
+            let chunks = p.k().div_ceil(8).next_multiple_of(size);
+            let wg = chunks.min(few_rows.max(few_sums)).min(caps.invocations as usize);
+            vec![("WG", (wg.max(size) / size * size) as f64)]
         },
-        tunables: &[("WG", &[32.0, 64.0, 128.0, 256.0, 512.0])],
+        tunables: &[("WG", &[32.0, 64.0, 96.0, 128.0, 256.0, 320.0, 512.0])],
         ..Variant::PLAIN
     };
 

@@ -97,15 +97,16 @@ pub fn dot4<P: MatVec>(
 /// The same over all rows. Measured: one row where rows are few and short, so that subgroups are
 /// many; two where a row takes a subgroup several rounds; four where there are rows for all, which
 /// also iterate over rows, so that not every few of them round x anew. Few long rows are shared by
-/// four subgroups, of some formats by four groups of 16 lanes.
+/// four subgroups, where the quants are more than codes of four or eight bits by four groups of 16
+/// lanes.
 pub fn dot4_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     let (rows, k) = (p.rows(), p.k());
     let most = subgroup(caps);
     let (each, groups, most, split, wg) = match (rows, k, p.weight()) {
-        (0..1536, 4096.., _) => (2, 1056, most, 4, 1024),
-        (0..4096, 4096.., Format::Q4K | Format::Q6K) => (1, 1056, most.min(16), 4, 1024),
-        (0..4096, 4096.., Format::Q4_1) => (2, 1056, most, 4, 1024),
-        (0..4096, 4096.., _) => (4, 1056, most, 4, 512),
+        (0..1536, 4096.., _) | (0..4096, 4096.., Format::Q4_0 | Format::Q4_1 | Format::Q8_0) => {
+            (2, 1056, most, 4, 1024)
+        }
+        (0..4096, 4096.., _) => (1, 1056, most.min(16), 4, 1024),
         (0..3072, ..) => (1, 1056, most, 1, 256),
         (0..16384, ..) => (2, 1056, most, 1, 256),
         _ => (4, 264, most, 1, 256),

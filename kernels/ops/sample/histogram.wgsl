@@ -61,6 +61,7 @@ var<workgroup> rival: atomic<u32>;
 var<workgroup> least: atomic<u32>;
 var<workgroup> listed: atomic<u32>;
 var<workgroup> found: u32;
+var<workgroup> bounds: array<u32, 2>;
 
 // Whether top-k leaves any token out.
 fn cuts_tokens() -> bool { return TOP_K > 0u && TOP_K < N; }
@@ -288,7 +289,7 @@ fn measure(b: u32, weighed: bool) -> vec2<u32> {
     return vec2<u32>(atomicLoad(&count[b]), 0u);
 }
 
-// The first bin up to which lies what is needed, BINS where it is more than all.
+// The first bin up to which lies what is needed, more than nothing; BINS where it is more than all.
 fn first_bin(lid: u32, needed: vec2<u32>, weighed: bool) -> u32 {
     if (lid == 0u) { found = BINS; }
     workgroupBarrier();
@@ -297,6 +298,19 @@ fn first_bin(lid: u32, needed: vec2<u32>, weighed: bool) -> u32 {
         if (!before && reaches(measure(b, weighed), needed)) { found = b; }
     }
     return workgroupUniformLoad(&found);
+}
+
+// The same for two weights.
+fn first_bins(lid: u32, one: vec2<u32>, two: vec2<u32>) -> array<u32, 2> {
+    if (lid == 0u) { bounds = array(BINS, BINS); }
+    workgroupBarrier();
+    for (var b = lid; b < BINS; b += WG) {
+        let before = ahead_of(b).xy;
+        let up_to = weight_sum(b);
+        if (!reaches(before, one) && reaches(up_to, one)) { bounds[0] = b; }
+        if (!reaches(before, two) && reaches(up_to, two)) { bounds[1] = b; }
+    }
+    return workgroupUniformLoad(&bounds);
 }
 
 // One value for all invocations, that of the first.
@@ -477,8 +491,9 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
     if (TOP_P < 1.0) {
         let all_left = weight_sum(min(bin, BINS - 1u));
         if (cuts_tokens()) {
-            bin = first_bin(lid, needed_by_top_p(ahead_of(bin).xy), true);
-            last = first_bin(lid, needed_by_top_p(all_left), true);
+            let both = first_bins(lid, needed_by_top_p(ahead_of(bin).xy), needed_by_top_p(all_left));
+            bin = both[0];
+            last = both[1];
         } else {
             bin = first_bin(lid, needed_by_top_p(all_left), true);
             last = bin;
@@ -497,16 +512,18 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
             var needed = vec2<u32>(TOP_K, 0u);
             if (round == 1u) { needed = needed_by_top_p(left); }
             bin = first_bin(lid, needed, round == 1u);
-            if (agree(lid, u32(bin == BINS || (bin == 0u && largest_is_alone()))) == 1u) {
+            let both = best_ahead(lid, bin, bin);
+            winner = both.x;
+            // Where top-k cuts, top-p often needs no more than that: few of the bins in question are left.
+            let decided = bin == BINS || (round == 1u && both.x > both.y);
+            if (agree(lid, u32(decided || (bin == 0u && largest_is_alone()))) == 1u) {
                 if (bin == 0u) {
                     bin = 1u;
                     left = FULL_WEIGHT;
+                    winner = best_ahead(lid, bin, bin).x;
                 }
-                winner = best_ahead(lid, bin, bin).x;
-                own = vec2<u32>(0u);
                 continue;
             }
-            winner = best_ahead(lid, bin, bin).x;
             let scale = scale_of(lid, range_of_blocks(lid));
             let n = list_bin(lid, scale, bin);
             let cut = cut_in(lid, n, scale.top, ahead_of(bin), needed, round == 1u);

@@ -281,6 +281,8 @@ pub static OPERATION: Declaration<Sample> = Declaration {
             given(sampled(262_144, 0)),
             given(Sample { top_p: 0.95, ..sampled(128_256, 0) }),
             given(Sample { top_p: 0.5, ..sampled(128_256, 0) }),
+            // More tokens than a list has room for, and both cuts.
+            given(Sample { top_p: 0.95, ..sampled(128_256, 1000) }),
             given(Sample { temperature: 0.8, ..top(128_256, 0, 1.0) }),
             // Logits that hardly differ: many tokens about a cut.
             given(Sample { temperature: 20.0, ..top(128_256, 0, 0.9) }),

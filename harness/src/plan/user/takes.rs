@@ -60,12 +60,14 @@ impl Takes {
 
     /// Why it does not take a shape.
     pub(super) fn refuses(&self, shape: &Shape, names: &Names) -> Result<Option<String>, String> {
-        for rule in &self.rules {
+        let refusal = |rule: &Rule| {
             let value = shape.get(rule.param.name).unwrap_or_default();
-            if !rule.allowed.has(value) {
-                let (shown, text) = (rule.param.show(value), &rule.text);
-                return Ok(Some(format!("{shown}: it takes {text}")));
-            }
+            let (shown, text) = (rule.param.show(value), &rule.text);
+            (!rule.allowed.has(value)).then(|| format!("{shown}: it takes {text}"))
+        };
+        let refusals: Vec<_> = self.rules.iter().filter_map(refusal).collect();
+        if !refusals.is_empty() {
+            return Ok(Some(refusals.join("; ")));
         }
         for condition in &self.when {
             match evaluate(condition, names) {
@@ -105,13 +107,12 @@ impl Rule {
             problem.map_err(|e| e.to_string())
         };
         let texts = taken.texts();
-        let known = |p: &&Param| p.name.eq_ignore_ascii_case(name) || p.before.contains(&name);
-        if kernel.state.iter().any(|p| p.name.eq_ignore_ascii_case(name)) {
+        if kernel.state.iter().any(|p| p.is_called(name)) {
             return Err(format!(
                 "{name} is state, which a condition may name: when = \"{name} <= 4\""
             ));
         }
-        let param = kernel.params.iter().find(known).ok_or_else(|| {
+        let param = kernel.params.iter().find(|p| p.is_called(name)).ok_or_else(|| {
             let known: Vec<_> = kernel.params.iter().map(|p| p.name).collect();
             format!("{name} is no parameter of {}; it has {}", kernel.name, known.join(", "))
         })?;
