@@ -19,7 +19,7 @@
 // Bins share the weights' range, or are a 32nd of a halving wide where the weight is and wider beyond.
 // Where the best of the cut's bin would win, the last workgroup lists the bin, from the blocks that have a
 // winner in it, and narrows it to the keys and tokens about the cut: slower and exact. With both cuts what
-// top-k leaves is known but for its own bin, so the cut of top-p lies in one of a few.
+// top-k leaves is known within a part in 45 of its own bin, so the cut of top-p lies in one or two.
 //
 // Source: selection by histograms: Alabi et al., *Fast k-selection algorithms for graphics processing
 // units*, ACM JEA 17, 2012.
@@ -300,17 +300,36 @@ fn first_bin(lid: u32, needed: vec2<u32>, weighed: bool) -> u32 {
     return workgroupUniformLoad(&found);
 }
 
-// The same for two weights.
-fn first_bins(lid: u32, one: vec2<u32>, two: vec2<u32>) -> array<u32, 2> {
+// The same for two weights that are known roughly.
+fn first_bins(lid: u32, needed: vec2<f32>) -> array<u32, 2> {
     if (lid == 0u) { bounds = array(BINS, BINS); }
     workgroupBarrier();
     for (var b = lid; b < BINS; b += WG) {
-        let before = ahead_of(b).xy;
-        let up_to = weight_sum(b);
-        if (!reaches(before, one) && reaches(up_to, one)) { bounds[0] = b; }
-        if (!reaches(before, two) && reaches(up_to, two)) { bounds[1] = b; }
+        let before = rough(ahead_of(b).xy);
+        let up_to = rough(weight_sum(b));
+        if (before < needed.x && up_to >= needed.x) { bounds[0] = b; }
+        if (before < needed.y && up_to >= needed.y) { bounds[1] = b; }
     }
     return workgroupUniformLoad(&bounds);
+}
+
+fn rough(weight: vec2<u32>) -> f32 { return f32(weight.y) * 4294967296.0 + f32(weight.x); }
+
+// At least and at most what must be reached for top-p, of what top-k leaves, whose cut is in `bin`. Of its
+// tokens those with the largest weights stay: no less than their share of the bin's weight, and no more
+// than as many times the largest weight, at most a 32nd of a halving above the mean, or half of one. What
+// floats round, and where weights are not in the keys' order, is less than a part in 100,000.
+fn needed_roughly(bin: u32) -> vec2<f32> {
+    let total = sums_of(min(bin, BINS - 1u));
+    var left = vec2<f32>(rough(total.xy));
+    if (cuts_tokens() && bin < BINS) {
+        let ahead = ahead_of(bin);
+        let all = rough(sub64(total.xy, ahead.xy));
+        let part = all * (f32(TOP_K - ahead.z) / f32(total.z - ahead.z));
+        let most = min(part * select(1.0220, 1.4143, bin >= 384u), all);
+        left = rough(ahead.xy) + vec2<f32>(part, most);
+    }
+    return max(left * TOP_P * vec2<f32>(0.99999, 1.00001), vec2<f32>(1.0));
 }
 
 // One value for all invocations, that of the first.
@@ -484,20 +503,14 @@ fn largest_is_alone() -> bool { return all(weight_sum(0u) == FULL_WEIGHT); }
 @compute @workgroup_size(WG)
 fn choose(@builtin(local_invocation_index) lid: u32) {
     load_bins(lid);
-    // The cut lies in a bin from `bin` to `last`: what top-k leaves is known but for its own bin.
+    // The cut lies in a bin from `bin` to `last`, hardly ever more than one.
     var bin = BINS;
     if (cuts_tokens()) { bin = first_bin(lid, vec2<u32>(TOP_K, 0u), false); }
     var last = bin;
     if (TOP_P < 1.0) {
-        let all_left = weight_sum(min(bin, BINS - 1u));
-        if (cuts_tokens()) {
-            let both = first_bins(lid, needed_by_top_p(ahead_of(bin).xy), needed_by_top_p(all_left));
-            bin = both[0];
-            last = both[1];
-        } else {
-            bin = first_bin(lid, needed_by_top_p(all_left), true);
-            last = bin;
-        }
+        let both = first_bins(lid, needed_roughly(bin));
+        bin = both[0];
+        last = both[1];
     }
     if (bin == 0u && largest_is_alone()) { bin = 1u; }
     let best = best_ahead(lid, bin, last);
@@ -512,18 +525,16 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
             var needed = vec2<u32>(TOP_K, 0u);
             if (round == 1u) { needed = needed_by_top_p(left); }
             bin = first_bin(lid, needed, round == 1u);
-            let both = best_ahead(lid, bin, bin);
-            winner = both.x;
-            // Where top-k cuts, top-p often needs no more than that: few of the bins in question are left.
-            let decided = bin == BINS || (round == 1u && both.x > both.y);
-            if (agree(lid, u32(decided || (bin == 0u && largest_is_alone()))) == 1u) {
+            if (agree(lid, u32(bin == BINS || (bin == 0u && largest_is_alone()))) == 1u) {
                 if (bin == 0u) {
                     bin = 1u;
                     left = FULL_WEIGHT;
-                    winner = best_ahead(lid, bin, bin).x;
                 }
+                winner = best_ahead(lid, bin, bin).x;
+                own = vec2<u32>(0u);
                 continue;
             }
+            winner = best_ahead(lid, bin, bin).x;
             let scale = scale_of(lid, range_of_blocks(lid));
             let n = list_bin(lid, scale, bin);
             let cut = cut_in(lid, n, scale.top, ahead_of(bin), needed, round == 1u);
