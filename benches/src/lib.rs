@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use lathe_harness::decode::{GraphOptions, RunOptions, Weights, graph, session};
+use lathe_harness::decode::{GraphOptions, Prefix, RunOptions, VERIFIED, Weights, graph, session};
 use lathe_harness::execute::GpuExecutor;
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
 use lathe_harness::judge::check::Case;
@@ -161,12 +161,14 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
             steps_per_submit: Some(8),
             ..Default::default()
         };
+        let prefix = Prefix::verify(&graph, &mut executor, &run, VERIFIED)?;
         group.bench_function(BenchmarkId::new("step", arch), |b| {
             b.iter_custom(|count| {
                 let mut time = Duration::ZERO;
                 let runs = count.div_ceil(STEPS as u64);
                 for _ in 0..runs {
                     let run = or_end(session::run(&graph, &mut executor, &run, &mut |_| {}));
+                    or_end(prefix.check(&run.generated));
                     time += run.steps.iter().sum::<Duration>();
                 }
                 time.mul_f64(count as f64 / (runs * STEPS as u64) as f64)

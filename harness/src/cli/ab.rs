@@ -42,8 +42,7 @@ pub(super) struct Opts {
     /// Second side, judged against the first
     #[arg(long, value_name = "VARIANT")]
     b: Option<String>,
-    /// Shape; what is not named keeps the kernel's default, or is the nearest to it that the files
-    /// take
+    /// Shape; what is not named keeps the kernel's default, or is what the files take
     #[arg(long)]
     shape: Option<String>,
     /// GGUF file, for `decode`

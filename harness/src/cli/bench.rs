@@ -84,7 +84,8 @@ struct KernelOpts {
     #[arg(long)]
     stages: bool,
     /// Shapes of one kernel instead of its benchmark shapes, such as ROWS=1152,K=6912, with lists
-    /// (ROWS=[64,128]) and ranges (K=64..=1024*2, K=64..=256+64)
+    /// (ROWS=[64,128]) and ranges (K=64..=1024*2, K=64..=256+64); what is not named keeps the
+    /// kernel's default, or is what a file takes
     #[arg(long)]
     shape: Option<String>,
     /// A WGSL file with the bindings of KERNEL/VARIANT, timed in that variant's place

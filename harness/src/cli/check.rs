@@ -32,7 +32,7 @@ pub(super) struct Opts {
     seed: u64,
     /// Shapes instead of the sweep, such as ROWS=1152,K=6912,WEIGHT=bf16, with lists
     /// (ROWS=[64,128]) and ranges (K=64..=1024*2, K=64..=256+64); what is not named keeps the
-    /// kernel's default, or is the nearest to it that a file takes
+    /// kernel's default, or is what a file takes
     #[arg(long)]
     shape: Option<String>,
     /// A WGSL file with the bindings of KERNEL/VARIANT (or a TOML beside it that maps its own),

@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-use lathe_kernels::reflect::{Default, Field};
+use lathe_kernels::reflect::{Default, Entry, Field};
 use lathe_kernels::{Kernel, Param, ParamKind, Reflection, Role};
 
 use super::Global;
@@ -71,8 +71,8 @@ fn skeleton(kernel: &'static Kernel, reflection: &Reflection) -> String {
                 (format!("# {} = {}", param.name, sizes[0]), param.doc.to_owned())
             }
             ParamKind::Start { .. } => (format!("# {} = 0", param.name), param.doc.to_owned()),
-            // Most go to a uniform or an override, and the text takes any; one that the text has in
-            // it is named.
+            // Most go to a uniform or an override, and a text takes any of them; of one that is
+            // written into the text only that value.
             ParamKind::Float { .. } => {
                 let usual = kernel.default_problem().get(param).unwrap_or_default() as f32;
                 (format!("# {} = {usual:?}", param.name), param.doc.to_owned())
@@ -90,12 +90,10 @@ fn skeleton(kernel: &'static Kernel, reflection: &Reflection) -> String {
             _ => "its workgroup's size is made of overrides".to_owned(),
         };
         let folds = if entry.unfolds { "; it reads num_workgroups" } else { "" };
-        // What writes the same memory does not follow the other, but stands in its place.
-        let before = reflection.entries[..nth].iter().find(|other| other.writes == entry.writes);
-        let (off, instead) = match before {
-            Some(other) => {
-                ("# ", format!("; it writes what `{}` writes: one of the two", other.name))
-            }
+        // What writes the same memory mostly stands in the other's place; only its author knows.
+        let same = |other: &&Entry| !entry.writes.is_empty() && other.writes == entry.writes;
+        let (off, instead) = match reflection.entries[..nth].iter().find(same) {
+            Some(other) => ("# ", format!("; in the place of `{}`, or after it?", other.name)),
             None => ("", String::new()),
         };
         let _ = write!(
@@ -126,13 +124,17 @@ fn skeleton(kernel: &'static Kernel, reflection: &Reflection) -> String {
 fn uniforms(kernel: &'static Kernel, reflection: &Reflection) -> String {
     let line = |name: &str, field: &Field| {
         let own = name.rsplit('.').next().unwrap_or(name);
-        if own.trim_start_matches('_').to_ascii_lowercase().starts_with("pad") {
-            return match field.offsets.len() {
-                1 => format!("{} = 0\n", key(name)),
-                n => format!("{} = {:?}\n", key(name), vec![0; n]),
-            };
-        }
-        let value = alike(kernel, own).map_or("?", |param| param.name);
+        let value = match alike(kernel, own) {
+            Some(param) => param.name,
+            None if is_padding(own) => {
+                let zeros = vec!["0"; field.offsets.len()].join(", ");
+                return match field.offsets.len() {
+                    1 => format!("{} = {zeros}\n", key(name)),
+                    _ => format!("{} = [{zeros}]\n", key(name)),
+                };
+            }
+            None => "?",
+        };
         match field.offsets.len() {
             1 => format!("{} = \"{value}\"\n", key(name)),
             n => format!("{} = [{}]\n", key(name), vec!["\"?\""; n].join(", ")),
@@ -212,6 +214,12 @@ fn bindings(kernel: &Kernel, reflection: &Reflection) -> String {
     section("bindings", text) + &section("scratch", scratch)
 }
 
+/// Whether a field is called `_pad1`, `padding` or the like.
+fn is_padding(field: &str) -> bool {
+    let name = field.trim_end_matches(|c: char| c.is_ascii_digit()).trim_matches('_');
+    ["pad", "padding"].contains(&name.to_ascii_lowercase().as_str())
+}
+
 /// The parameter that a field is called like.
 fn alike(kernel: &'static Kernel, field: &str) -> Option<&'static Param> {
     let bare = |name: &str| -> String {
@@ -260,7 +268,7 @@ mod tests {
             assert!(text.contains(line), "{line}: {text}");
         }
         assert!(!text.contains("[scratch]"), "{text}");
-        assert!(!text.contains("one of the two"), "{text}");
+        assert!(!text.contains("or after it?"), "{text}");
         assert!(!text.contains("\nx = ") && !text.contains("\nK = "), "{text}");
         toml::from_str::<toml::Table>(&text).expect("a mapping");
     }
@@ -269,14 +277,14 @@ mod tests {
     fn alternatives_and_padding_are_not_asked() {
         let kernel = lathe_kernels::kernel("rms_norm").expect("rms_norm");
         let text = "
-            struct Params { size: u32, eps: f32, _pad0: u32, padding: vec2<u32> }
+            struct Params { size: u32, eps: f32, padded_rows: u32, _pad0: u32, padding: vec2<u32> }
             @group(0) @binding(0) var<uniform> u: Params;
             @group(0) @binding(1) var<storage, read> input: array<f32>;
             @group(0) @binding(2) var<storage, read> weight: array<f32>;
             @group(0) @binding(3) var<storage, read_write> y: array<f32>;
             @compute @workgroup_size(64)
             fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-                y[id.x] = input[id.x] * weight[id.x] + u.eps * f32(u.size + u._pad0 + u.padding.x);
+                y[id.x] = input[id.x] * weight[id.x] + u.eps * f32(u.size + u.padded_rows + u._pad0 + u.padding.x);
             }
             @compute @workgroup_size(32)
             fn main_small(@builtin(global_invocation_id) id: vec3<u32>) {
@@ -287,9 +295,10 @@ mod tests {
         for line in [
             "\n# EPS = 1e-6",
             "\n[[stage]]\nentry = \"main\"",
-            "it writes what `main` writes: one of the two",
+            "in the place of `main`, or after it?",
             "\n# [[stage]]\n# entry = \"main_small\"\n# workgroups",
             "\neps = \"EPS\"",
+            "\npadded_rows = \"?\"",
             "\n_pad0 = 0\n",
             "\npadding = [0, 0]\n",
         ] {

@@ -29,8 +29,7 @@ pub(super) fn all(kernel: &Kernel, text: &str) -> Result<Vec<Problem>> {
     over(kernel, kernel.default_problem(), text)
 }
 
-/// Problems of a text, each with what the text does not name moved to where a user's file takes it,
-/// if that is anywhere near.
+/// Problems of a text, each with what the text does not name moved to what a user's file takes.
 pub(super) fn filled(
     kernel: &Kernel,
     problems: Vec<Problem>,
@@ -43,7 +42,8 @@ pub(super) fn filled(
     let is_named = |word: &&Param| names.iter().any(|(name, _)| word.is_called(name.trim()));
     let words: Vec<_> = kernel.params.iter().chain(kernel.state).filter(is_named).collect();
     let fill = |problem: Problem| {
-        let Some(mut near) = file.within(problem.clone(), caps, &mut |_| 0) else { return problem };
+        let fitted = file.fitted(problem.clone(), &mut |_| 0);
+        let mut near = file.within(fitted.clone(), caps, &mut |_| 0).unwrap_or(fitted);
         for word in &words {
             if let Some(value) = problem.get(word) {
                 near.set(word, value);

@@ -193,19 +193,24 @@ pub struct Card {
     pub max_memory_mhz: Option<u32>,
 }
 
-/// What a driver says of a GPU at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// What a driver says of a GPU at one moment, as far as it does.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuState {
     /// Clock of the multiprocessors, MHz.
-    pub sm_mhz: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sm_mhz: Option<u32>,
     /// Clock of the memory, MHz.
-    pub memory_mhz: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mhz: Option<u32>,
     /// Power drawn, watts.
-    pub power_w: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_w: Option<f64>,
     /// Most it may draw, watts.
-    pub power_limit_w: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_limit_w: Option<f64>,
     /// Temperature, degrees Celsius.
-    pub temperature_c: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature_c: Option<u32>,
     /// Reasons for which the driver holds the clocks down, none of them idling.
     pub throttled: Vec<String>,
 }

@@ -8,6 +8,7 @@ mod memory;
 mod pipeline;
 mod span;
 mod state;
+mod sysfs;
 mod timestamps;
 mod waits;
 

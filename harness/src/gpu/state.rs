@@ -1,12 +1,13 @@
-//! What NVIDIA's management library says of a GPU: clocks, power, temperature, and whether the
-//! driver holds the clocks down. Loaded where it is installed; elsewhere nothing is known.
+//! Clocks, power and temperature of a GPU, and whether the driver holds the clocks down: what
+//! NVIDIA's management library says, loaded where it is installed, and elsewhere Linux.
 
 use std::ffi::{CString, c_char, c_uint, c_ulonglong, c_void};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use libloading::Library;
 
-use super::Gpu;
+use super::{Gpu, sysfs};
 use crate::data::record::{Card, GpuState};
 
 /// Reasons that idling GPUs and fixed clocks give are none.
@@ -131,23 +132,30 @@ impl Gpu {
 
     /// What the driver says of the GPU now; none where it cannot be asked.
     pub fn state(&self) -> Option<GpuState> {
-        let (nvml, device) = self.managed()?;
+        let Some((nvml, device)) = self.managed() else { return self.said_by_linux() };
         let watts = |name: &[u8]| nvml.number(name, device).map(|mw| f64::from(mw) / 1e3);
-        let reasons = nvml.throttled(device)?;
+        let reasons = nvml.throttled(device).unwrap_or_default();
         let named = REASONS.iter().filter(|(bit, _)| reasons & bit != 0);
         Some(GpuState {
-            sm_mhz: nvml.number_of(b"nvmlDeviceGetClockInfo\0", device, SM)?,
-            memory_mhz: nvml.number_of(b"nvmlDeviceGetClockInfo\0", device, MEMORY)?,
-            power_w: watts(b"nvmlDeviceGetPowerUsage\0")?,
-            power_limit_w: watts(b"nvmlDeviceGetEnforcedPowerLimit\0")?,
-            temperature_c: nvml.number_of(b"nvmlDeviceGetTemperature\0", device, 0)?,
+            sm_mhz: nvml.number_of(b"nvmlDeviceGetClockInfo\0", device, SM),
+            memory_mhz: nvml.number_of(b"nvmlDeviceGetClockInfo\0", device, MEMORY),
+            power_w: watts(b"nvmlDeviceGetPowerUsage\0"),
+            power_limit_w: watts(b"nvmlDeviceGetEnforcedPowerLimit\0"),
+            temperature_c: nvml.number_of(b"nvmlDeviceGetTemperature\0", device, 0),
             throttled: named.map(|(_, name)| (*name).to_owned()).collect(),
         })
     }
 
+    fn said_by_linux(&self) -> Option<GpuState> {
+        sysfs::state(Path::new("/sys"), self.adapter.pci.as_deref()?)
+    }
+
     /// Whether the driver holds the clocks down; false where it cannot be asked.
     pub fn is_throttled(&self) -> bool {
-        let reasons = self.managed().and_then(|(nvml, device)| nvml.throttled(device));
-        reasons.is_some_and(|reasons| REASONS.iter().any(|(bit, _)| reasons & bit != 0))
+        let Some((nvml, device)) = self.managed() else {
+            return self.said_by_linux().is_some_and(|state| !state.throttled.is_empty());
+        };
+        let reasons = nvml.throttled(device).unwrap_or_default();
+        REASONS.iter().any(|(bit, _)| reasons & bit != 0)
     }
 }

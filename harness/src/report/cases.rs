@@ -6,7 +6,7 @@ use super::csv_row;
 use crate::data::record::{BenchCase, Environment, SCHEMA_VERSION};
 
 /// The columns of [`csv`].
-pub const COLUMNS: [&str; 12] = [
+pub const COLUMNS: [&str; 14] = [
     "kernel",
     "variant",
     "shape",
@@ -19,6 +19,8 @@ pub const COLUMNS: [&str; 12] = [
     "flags",
     "tflop_s",
     "overlapped_us",
+    "nmse",
+    "nmse_bound",
 ];
 
 /// A heading and a row a case, without samples and environment. What there is none of is empty.
@@ -39,6 +41,8 @@ pub fn csv(cases: &[BenchCase]) -> String {
             flags.join("; "),
             figure(c.tflop_s),
             figure(c.overlapped.as_ref().map(|t| t.median_us)),
+            figure(c.nmse),
+            figure(c.nmse_bound),
         ])
     };
     csv_row(&COLUMNS) + &cases.iter().map(row).collect::<String>()

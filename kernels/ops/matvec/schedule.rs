@@ -92,15 +92,15 @@ impl<P: MatVec + 'static> Schedule<P> {
             let (rows, n) = (p.rows().max(1), p.n_vectors().max(1));
             let few_rows = match p.weight().is_dense() {
                 true => (1 << ((1 << 19) / rows).max(1).ilog2()).clamp(96, 256),
-                false => (1 << ((1 << 18) / rows).max(1).ilog2()).clamp(64, 128),
+                false => 64,
             };
             let few_sums = ((1 << 21) / (n * rows)).min(if n > 2 { 320 } else { 512 }) / 64 * 64;
-            let size = caps.subgroup.map_or(32, |(_, max)| max) as usize;
+            let size = caps.subgroup.map_or(32, |(_, max)| max).max(1) as usize;
             let chunks = p.k().div_ceil(8).next_multiple_of(size);
             let wg = chunks.min(few_rows.max(few_sums)).min(caps.invocations as usize);
             vec![("WG", (wg.max(size) / size * size) as f64)]
         },
-        tunables: &[("WG", &[32.0, 64.0, 96.0, 128.0, 256.0, 320.0, 512.0])],
+        tunables: &[("WG", &[32.0, 64.0, 128.0, 256.0, 320.0, 512.0])],
         ..Variant::PLAIN
     };
 

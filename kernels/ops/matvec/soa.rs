@@ -97,8 +97,8 @@ pub fn dot4<P: MatVec>(
 /// The same over all rows. Measured: one row where rows are few and short, so that subgroups are
 /// many; two where a row takes a subgroup several rounds; four where there are rows for all, which
 /// also iterate over rows, so that not every few of them round x anew. Few long rows are shared by
-/// four subgroups, where the quants are more than codes of four or eight bits by four groups of 16
-/// lanes.
+/// four subgroups, from 1536 rows on by four groups of 16 lanes where a weight is more than one
+/// code of four or eight bits.
 pub fn dot4_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     let (rows, k) = (p.rows(), p.k());
     let most = subgroup(caps);

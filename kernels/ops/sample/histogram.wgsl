@@ -19,7 +19,7 @@
 // Bins share the weights' range, or are a 32nd of a halving wide where the weight is and wider beyond.
 // Where the best of the cut's bin would win, the last workgroup lists the bin, from the blocks that have a
 // winner in it, and narrows it to the keys and tokens about the cut: slower and exact. With both cuts what
-// top-k leaves is known within a part in 45 of its own bin, so the cut of top-p lies in one or two.
+// top-k leaves is known but for a small part of its own bin, so the cut of top-p mostly lies in one.
 //
 // Source: selection by histograms: Alabi et al., *Fast k-selection algorithms for graphics processing
 // units*, ACM JEA 17, 2012.

@@ -359,16 +359,23 @@ impl UserKernel {
         self.tolerated.is_some()
     }
 
+    /// A problem with what it takes of each parameter; conditions are not looked at. `pick(n)`
+    /// draws a number below `n`.
+    pub fn fitted(&self, mut problem: Problem, pick: &mut dyn FnMut(u32) -> u32) -> Problem {
+        self.takes.fit(&mut problem, pick);
+        problem
+    }
+
     /// The nearest problem within what it takes of each parameter, with the state at the end of
     /// what a condition allows, or anywhere before it; none where a condition fails all the same.
     /// `pick(n)` draws a number below `n`.
     pub fn within(
         &self,
-        mut problem: Problem,
+        problem: Problem,
         caps: &Capabilities,
         pick: &mut dyn FnMut(u32) -> u32,
     ) -> Option<Problem> {
-        self.takes.fit(&mut problem, pick);
+        let problem = self.fitted(problem, pick);
         let takes = |problem: &Problem| {
             let names = self.names(&problem.shape, Some(problem.state), caps);
             let refusal = self.takes.refuses(&problem.shape, &names);
