@@ -71,7 +71,7 @@ pub(crate) fn dot<T: Copy + Into<f64>>(a: &[f32], b: &[T]) -> (f64, f64) {
         sums[lane] += product;
         magnitudes[lane] += product.abs();
     };
-    // Chunks whose length the compiler knows stay in registers: four times as fast.
+    // Of chunks whose length the compiler knows the sums stay in registers.
     let ((a, last_a), (b, last_b)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     for (a, b) in a.iter().zip(b) {
         for lane in 0..LANES {

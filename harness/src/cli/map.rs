@@ -14,7 +14,7 @@ use super::out;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::plan::PlanError;
-use crate::plan::user::reflected;
+use crate::plan::user::{is_padding, reflected};
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
@@ -124,17 +124,11 @@ fn skeleton(kernel: &'static Kernel, reflection: &Reflection) -> String {
 fn uniforms(kernel: &'static Kernel, reflection: &Reflection) -> String {
     let line = |name: &str, field: &Field| {
         let own = name.rsplit('.').next().unwrap_or(name);
-        let value = match alike(kernel, own) {
-            Some(param) => param.name,
-            None if is_padding(own) => {
-                let zeros = vec!["0"; field.offsets.len()].join(", ");
-                return match field.offsets.len() {
-                    1 => format!("{} = {zeros}\n", key(name)),
-                    _ => format!("{} = [{zeros}]\n", key(name)),
-                };
-            }
-            None => "?",
-        };
+        // A mapping need not name it.
+        if is_padding(name) {
+            return String::new();
+        }
+        let value = alike(kernel, own).map_or("?", |param| param.name);
         match field.offsets.len() {
             1 => format!("{} = \"{value}\"\n", key(name)),
             n => format!("{} = [{}]\n", key(name), vec!["\"?\""; n].join(", ")),
@@ -212,12 +206,6 @@ fn bindings(kernel: &Kernel, reflection: &Reflection) -> String {
         false => format!("\n[{name}]\n{text}"),
     };
     section("bindings", text) + &section("scratch", scratch)
-}
-
-/// Whether a field is called `_pad1`, `padding` or the like.
-fn is_padding(field: &str) -> bool {
-    let name = field.trim_end_matches(|c: char| c.is_ascii_digit()).trim_matches('_');
-    ["pad", "padding"].contains(&name.to_ascii_lowercase().as_str())
 }
 
 /// The parameter that a field is called like.
@@ -299,11 +287,11 @@ mod tests {
             "\n# [[stage]]\n# entry = \"main_small\"\n# workgroups",
             "\neps = \"EPS\"",
             "\npadded_rows = \"?\"",
-            "\n_pad0 = 0\n",
-            "\npadding = [0, 0]\n",
+            "\npadding = [\"?\", \"?\"]",
         ] {
             assert!(mapping.contains(line), "{line}: {mapping}");
         }
+        assert!(!mapping.contains("_pad0"), "{mapping}");
         let mapping: toml::Table = toml::from_str(&mapping).expect("a mapping");
         assert_eq!(mapping["stage"].as_array().map(Vec::len), Some(1));
     }

@@ -87,8 +87,8 @@ impl<P: MatVec + 'static> Schedule<P> {
         stages: &[Stage { entry: "main", grid: |p, _| p.rows().div_ceil(8) }],
         constants: |p, caps| {
             // Measured from 1152 to 16384 rows on an H200: workgroups are large where they are few,
-            // and where few vectors keep few sums; 320 invocations of four vectors share a compute
-            // unit with 320 more. Unpacking wants more and smaller ones.
+            // and where few vectors keep few sums; with three and more 320 invocations are best,
+            // perhaps since a compute unit has room for two such. Unpacking wants smaller ones.
             let (rows, n) = (p.rows().max(1), p.n_vectors().max(1));
             let few_rows = match p.weight().is_dense() {
                 true => (1 << ((1 << 19) / rows).max(1).ilog2()).clamp(96, 256),
