@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use criterion::{BenchmarkId, Criterion, Throughput};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
 use lathe_harness::decode::{GraphOptions, Prefix, RunOptions, VERIFIED, Weights, graph, session};
 use lathe_harness::execute::GpuExecutor;
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
@@ -15,7 +16,7 @@ use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
 use lathe_harness::plan::select::Hints;
 use lathe_harness::{Error, Result};
-use lathe_kernels::{FloatFormat, Format, Kernel, KvFormat, Problem};
+use lathe_kernels::{FloatFormat, Format, Kernel, KernelVariant, KvFormat, Problem};
 
 const SEED: u64 = 42;
 
@@ -42,45 +43,65 @@ fn kernel_with(criterion: &mut Criterion, name: &str) -> Result<()> {
     let kernel = lathe_kernels::kernel(name)
         .ok_or_else(|| Error::Usage(format!("no kernel {name} in the registry")))?;
     let gpu = Arc::new(Gpu::open(None, Checks::Files)?);
-    let options = BenchOptions::of(&gpu);
     let mut group = criterion.benchmark_group(name);
-    for problem in problems(kernel, &gpu) {
-        group.throughput(Throughput::Bytes(kernel.cost(&problem).bytes as u64));
-        for variant in &kernel.variants {
-            let text = kernel.show(&problem);
-            let plan = match Plan::of(kernel, variant, &problem.shape, &gpu.caps) {
-                Ok(plan) => plan,
-                Err(e) => {
-                    eprintln!("unavailable {name}/{} {text}: {e}", variant.name);
-                    continue;
+    let problems = problems(kernel, &gpu);
+    for variant in &kernel.variants {
+        let mut reasons = Vec::new();
+        for problem in &problems {
+            group.throughput(Throughput::Bytes(kernel.cost(problem).bytes as u64));
+            match variant_with(&mut group, &gpu, (kernel, variant), problem)? {
+                // Once is enough to show that it works.
+                Ok(()) if gpu.adapter.software => {
+                    reasons.clear();
+                    break;
                 }
-            };
-            let pipelines = Pipelines::default();
-            let made = Case::new(&gpu, plan, &problem, options.seed).and_then(|case| {
-                Bench::new(&gpu, &pipelines, case, options.rotate_bytes)?.validated()
-            });
-            let mut bench = match made {
-                Ok(bench) => bench,
-                Err(Error::Unavailable { what, reason, .. }) => {
-                    eprintln!("unavailable {name}/{} {text}: {what}: {reason}", variant.name);
-                    continue;
-                }
-                Err(e) => return Err(e),
-            };
-            for temperature in [Temperature::Cold, Temperature::Warm] {
-                let id = format!("{}/{temperature:?}", variant.name).to_lowercase();
-                let mut samples = 0;
-                group.bench_function(BenchmarkId::new(id, &text), |b| {
-                    b.iter_custom(|count| {
-                        samples += 1;
-                        or_end(sample(&mut bench, count, temperature, samples))
-                    });
-                });
+                Ok(()) => {}
+                Err(reason) => reasons.push(format!("{}: {reason}", kernel.show(problem))),
             }
+        }
+        if gpu.adapter.software {
+            reasons.truncate(1);
+        }
+        for reason in reasons {
+            eprintln!("unavailable {name}/{} {reason}", variant.name);
         }
     }
     group.finish();
     Ok(())
+}
+
+/// Benchmarks a variant on a problem; inside is why it cannot run there.
+fn variant_with(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    gpu: &Arc<Gpu>,
+    (kernel, variant): (&'static Kernel, &'static KernelVariant),
+    problem: &Problem,
+) -> Result<Result<(), String>> {
+    let options = BenchOptions::of(gpu);
+    let plan = match Plan::of(kernel, variant, &problem.shape, &gpu.caps) {
+        Ok(plan) => plan,
+        Err(e) => return Ok(Err(e.to_string())),
+    };
+    let pipelines = Pipelines::default();
+    let made = Case::new(gpu, plan, problem, options.seed)
+        .and_then(|case| Bench::new(gpu, &pipelines, case, options.rotate_bytes)?.validated());
+    let mut bench = match made {
+        Ok(bench) => bench,
+        Err(e @ Error::Unavailable { .. }) => return Ok(Err(e.to_string())),
+        Err(e) => return Err(e),
+    };
+    let text = kernel.show(problem);
+    for temperature in [Temperature::Cold, Temperature::Warm] {
+        let id = format!("{}/{temperature:?}", variant.name).to_lowercase();
+        let mut samples = 0;
+        group.bench_function(BenchmarkId::new(id, &text), |b| {
+            b.iter_custom(|count| {
+                samples += 1;
+                or_end(sample(&mut bench, count, temperature, samples))
+            });
+        });
+    }
+    Ok(Ok(()))
 }
 
 /// Time of a sample, judged before criterion hears of it: the first of all, and later ones now and
@@ -106,7 +127,7 @@ fn or_end<T>(result: Result<T>) -> T {
 }
 
 /// The kernel's benchmarked problems; on a software adapter, which can only show that a benchmark
-/// works, the quickest of them and those that take it no more than a moment.
+/// works, those that take it no more than a moment, and what is always checked after them.
 fn problems(kernel: &Kernel, gpu: &Gpu) -> Vec<Problem> {
     const MOMENT: f64 = 2e7;
     let mut problems = kernel.bench();
@@ -115,8 +136,10 @@ fn problems(kernel: &Kernel, gpu: &Gpu) -> Vec<Problem> {
             let cost = kernel.cost(problem);
             cost.bytes + cost.flops
         };
-        let least = problems.iter().map(effort).fold(f64::INFINITY, f64::min);
-        problems.retain(|problem| effort(problem) <= MOMENT.max(least));
+        let mut cases = kernel.cases();
+        cases.sort_by(|a, b| effort(b).total_cmp(&effort(a)));
+        problems.extend(cases);
+        problems.retain(|problem| effort(problem) <= MOMENT);
     }
     problems
 }

@@ -34,9 +34,9 @@ use crate::decode::{
 use crate::error::{Error, Result};
 use crate::execute::{CpuExecutor, Execute, GpuExecutor};
 use crate::files;
-use crate::gpu::{Gpu, Pipelines, Policy, Span};
+use crate::gpu::{Gpu, Pipelines, Policy};
 use crate::measure::ab::{self, AbOptions};
-use crate::measure::{copy_bandwidth, environment};
+use crate::measure::copy_bandwidth;
 use crate::model::synth::{SynthSpec, weight_type, write_synth};
 use crate::plan::run::Runs;
 use crate::plan::select::{Hint, Hints};

@@ -9,13 +9,12 @@ use clap::Args;
 use super::Global;
 use super::decode::{Float, Kv, parse_hints};
 use super::memory::Predicted;
-use crate::data::record::{Environment, MeasuredModel, Verified};
+use crate::data::record::{MeasuredModel, Verified};
 use crate::decode::prompts::Source;
 use crate::decode::{DecodeGraph, Model, Sampling, SessionOptions, Trial};
 use crate::error::{Error, Result};
 use crate::execute::{CpuExecutor, GpuExecutor};
-use crate::gpu::{Gpu, Pipelines, Policy, Span};
-use crate::measure::{copy_bandwidth, environment};
+use crate::gpu::{Gpu, Pipelines, Policy};
 use crate::model::describe;
 use crate::plan::memory::Memory;
 use crate::plan::run::Runs;
@@ -207,23 +206,6 @@ impl<'a> OnDevice<'a> {
 /// of the executor's buffers; and what was predicted.
 pub(super) fn run_memory(gpu: &Gpu, graph: &DecodeGraph, held: u64) -> (u64, u64) {
     (gpu.peak_memory().allocated.unwrap_or(held), Memory::of(&graph.recording).total())
-}
-
-/// Where and with what the run takes place: with the copy bandwidth, by which `compare` sees that
-/// the machine has changed.
-pub(super) fn recorded(gpu: &Gpu) -> Result<Environment> {
-    let mut environment = environment(gpu);
-    // Before the weights take the memory; a device too full to copy has no figure.
-    environment.copy_gb_s = match copy_bandwidth(gpu) {
-        Ok(copy) => Some(copy.gb_s),
-        Err(lost @ Error::DeviceLost { .. }) => return Err(lost),
-        Err(e) => {
-            tracing::warn!("no copy bandwidth: {e}");
-            None
-        }
-    };
-    environment.timestamp_quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
-    Ok(environment)
 }
 
 /// How a record calls a checkpoint: by its file or folder, and `model.safetensors`, as most are

@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::Global;
 use super::decode::ModelPaths;
-use super::generation::{OnDevice, RunOpts, measured, recorded, run_memory, told_apart};
+use super::generation::{OnDevice, RunOpts, measured, run_memory, told_apart};
 use super::out;
 use crate::data::bytes;
 use crate::data::record::{
@@ -19,6 +19,7 @@ use crate::decode::{Model, Timed, Trial};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::gpu::Gpu;
+use crate::measure::{Repetitions, RunWatch};
 use crate::model::synth::{SynthArch, SynthSpec, UnknownName, weight_type, write_synth};
 use crate::report::{generation, html};
 
@@ -86,7 +87,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         models.push(synthetic(global, spec, folder.path())?);
     }
     told_apart(models.iter().map(|m| m.file.path.as_path()))?;
-    let environment = recorded(&gpu)?;
+    let mut watch = RunWatch::begin(&gpu)?;
     let mut suite = Suite {
         tier: opts.tier.to_string(),
         prompts: opts.run.source().name(),
@@ -104,11 +105,12 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 _ => suite.models.push(result),
             }
             let Some(path) = &opts.output else { return Ok(()) };
-            let record = Record::new(environment.clone(), Body::Suite(suite.clone()));
+            let record = Record::new(watch.environment.clone(), Body::Suite(suite.clone()));
             if path.exists() { record.rewrite(path) } else { record.write(path) }
         })?;
     }
-    finish(global, opts, environment, suite)
+    watch.end()?;
+    finish(global, opts, watch.environment, suite)
 }
 
 /// Writes and prints what was measured.
@@ -116,6 +118,7 @@ fn finish(global: &Global, opts: &Opts, environment: Environment, suite: Suite) 
     let markdown = generation::suite_markdown(&suite, &environment);
     let record = Record::new(environment, Body::Suite(suite));
     if let Some(path) = &opts.output {
+        record.rewrite(path)?;
         eprintln!("saved {}", path.display());
     }
     if let Some(path) = &opts.markdown {
@@ -206,15 +209,20 @@ fn of_model(
             trial.run(opts.steps_per_submit)?;
             bar.inc(1);
         }
-        trial.settle(&gpu.adapter)?;
-        let mut runs = Vec::new();
-        for _ in 0..opts.repetitions {
+        let settled = trial.settle(&gpu.adapter)?;
+        let mut repetitions = Repetitions::new(opts.repetitions);
+        while repetitions.next().is_some() {
+            let (mut runs, mut held_down) = (Vec::new(), false);
             for steps_per_submit in settings {
                 runs.push(suite_run(*steps_per_submit, &trial.run(*steps_per_submit)?));
+                held_down |= gpu.is_throttled();
                 bar.inc(1);
             }
+            repetitions.push(runs, held_down);
         }
         bar.finish_and_clear();
+        let (runs, watched) = repetitions.end(settled);
+        let runs = runs.into_iter().flatten().collect();
         let lengths = [config.prompt, config.generate];
         let sampling = config.sampling.map(Into::into);
         let mut figures = SuiteConfig::of(lengths, sampling, opts.steps_per_submit, runs);
@@ -222,6 +230,7 @@ fn of_model(
         figures.kv_cache_bytes = graph.kv_bytes();
         figures.tuned = graph.tuned();
         figures.run_grid = graph.run_grid();
+        figures.watched = watched;
         let (memory, predicted) = run_memory(gpu, &graph, held);
         figures.gpu_memory_bytes = memory;
         figures.gpu_memory_predicted_bytes = predicted;

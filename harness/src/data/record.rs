@@ -19,7 +19,7 @@ mod generation;
 
 pub use generation::{
     BesideRuns, GenerationTest, GenerationTests, MeasuredModel, ORDER as SUITE_ORDER,
-    SamplingSettings, Suite, SuiteConfig, SuiteModel, SuiteRun, TokS, Verified,
+    SamplingSettings, Suite, SuiteConfig, SuiteModel, SuiteRun, TokS, Verified, Watched,
 };
 
 /// Version of every document this command writes.

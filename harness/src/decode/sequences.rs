@@ -105,7 +105,7 @@ pub fn run(
     let submissions = prompt.into_iter().chain(timed).collect();
     let mut run = SequencesRun::default();
     let (mut seen, mut last) = (0, Duration::ZERO);
-    let stream = Stream { submissions, words: graph.tokens, joined_up_to: None };
+    let stream = Stream { submissions, words: graph.tokens, joined_up_to: None, timed: false };
     executor.stream(&stream, &mut |batch| {
         let took = batch.at - last;
         last = batch.at;

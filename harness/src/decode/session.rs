@@ -314,7 +314,7 @@ pub fn run(
             }
             ControlFlow::Continue(())
         };
-        let stream = Stream { submissions, words: graph.tokens, joined_up_to };
+        let stream = Stream { submissions, words: graph.tokens, joined_up_to, timed: true };
         executor.stream(&stream, &mut on)?;
     }
     run.gpu = (timed && !run.steps.is_empty()).then_some(gpu);

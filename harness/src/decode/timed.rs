@@ -47,7 +47,7 @@ pub fn feed(
         let next = position + tokens.len();
         last.words = next..next + 1;
     }
-    let stream = Stream { submissions, words: graph.tokens, joined_up_to: None };
+    let stream = Stream { submissions, words: graph.tokens, joined_up_to: None, timed: false };
     executor.stream(&stream, &mut |_| ControlFlow::Continue(()))?;
     Ok(begun.elapsed())
 }
@@ -73,7 +73,7 @@ pub fn generate(
         return Err(Error::Usage("the sequence is empty; generation goes on from a token".into()));
     }
     let submissions = step_submissions(position, n, steps_per_submit);
-    let stream = Stream { submissions, words: graph.tokens, joined_up_to: None };
+    let stream = Stream { submissions, words: graph.tokens, joined_up_to: None, timed: false };
     let (mut steps, mut last) = (Vec::with_capacity(n), Duration::ZERO);
     let mut on = |batch: Batch| {
         let took = (batch.at - last) / batch.words.len().max(1) as u32;

@@ -200,13 +200,13 @@ impl<'a> Trial<'a> {
 
     /// Runs until times no longer move, generating, or the prompt where nothing is generated: a GPU
     /// that has idled while weights were read or a graph was built runs at a fraction of its
-    /// clocks. A warning says if they had not settled.
+    /// clocks. Says whether they settled.
     ///
     /// # Errors
     /// As of [`Self::run`].
-    pub fn settle(&mut self, adapter: &AdapterSummary) -> Result<()> {
+    pub fn settle(&mut self, adapter: &AdapterSummary) -> Result<bool> {
         if adapter.software {
-            return Ok(());
+            return Ok(true);
         }
         let token = self.script.tokens[0];
         let n = self.graph.context.min(32);
@@ -222,7 +222,7 @@ impl<'a> Trial<'a> {
         if !settled {
             tracing::warn!("times had not settled when the measured runs began");
         }
-        Ok(())
+        Ok(settled)
     }
 
     /// Resets the sequence and runs it, timed. An error if it is not the run it was the first

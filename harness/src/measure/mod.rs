@@ -29,4 +29,4 @@ pub use ceilings::{ceilings, peaks};
 pub use copy::{Copier, CopyBandwidth, copy_bandwidth};
 pub use environment::{command_line, environment};
 pub use session::Session;
-pub use watch::{GpuWatch, Watch};
+pub use watch::{GpuWatch, Repetitions, RunWatch, Watch};

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use super::copy::Copier;
-use crate::data::record::Canary;
+use super::environment::environment;
+use crate::data::record::{Canary, Environment, Flag, Watched};
 use crate::error::{Error, Result};
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, Span};
 
 /// Change of a canary that makes a result doubtful.
 const DRIFT: f64 = 0.02;
@@ -94,9 +95,132 @@ impl Watch for GpuWatch {
     }
 }
 
+/// Watches a run of whole generations. Its models fill the memory that canaries need, so those are
+/// timed before the first is loaded and after the last is gone.
+#[derive(Debug)]
+pub struct RunWatch {
+    gpu: Arc<Gpu>,
+    canaries: Canaries,
+    /// Where and with what the run takes place, with the copy bandwidth, by which `compare` sees
+    /// that the machine has changed.
+    pub environment: Environment,
+}
+
+impl RunWatch {
+    /// Before any model is loaded.
+    ///
+    /// # Errors
+    /// A lost device, or one without timestamps that work.
+    pub fn begin(gpu: &Arc<Gpu>) -> Result<Self> {
+        let mut environment = environment(gpu);
+        environment.timestamp_quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
+        let mut watch = Self { gpu: Arc::clone(gpu), canaries: Canaries::default(), environment };
+        watch.environment.copy_gb_s = watch.copied()?;
+        Ok(watch)
+    }
+
+    /// After the last model is gone: canaries again, and what the driver says now.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn end(&mut self) -> Result<()> {
+        if self.gpu.adapter.software {
+            return Ok(());
+        }
+        self.copied()?;
+        self.environment.canary_drift = self.canaries.drift();
+        if let Some(machine) = &mut self.environment.machine {
+            machine.gpu.extend(self.gpu.state());
+        }
+        Ok(())
+    }
+
+    /// Copy bandwidth, and the canaries of a GPU that it has warmed; none of a device too full.
+    fn copied(&mut self) -> Result<Option<f64>> {
+        let gpu = &self.gpu;
+        let measure = || {
+            let copier = Copier::new(gpu)?;
+            let gb_s = copier.bandwidth(gpu)?.gb_s;
+            Ok((gb_s, (!gpu.adapter.software).then(|| copier.canary(gpu)).transpose()?))
+        };
+        match measure() {
+            Ok((gb_s, canary)) => {
+                canary.map(|now| self.canaries.push(now));
+                Ok(Some(gb_s))
+            }
+            Err(lost @ Error::DeviceLost { .. }) => Err(lost),
+            Err(e) => {
+                tracing::warn!("no copy bandwidth and no canaries: {e}");
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Timed repetitions without those during which the driver held the clocks down.
+#[derive(Debug)]
+pub struct Repetitions<T> {
+    wanted: usize,
+    kept: Vec<T>,
+    dropped: usize,
+    held_down: bool,
+}
+
+impl<T> Repetitions<T> {
+    /// So many are wanted.
+    pub fn new(wanted: usize) -> Self {
+        Self { wanted, kept: Vec::new(), dropped: 0, held_down: false }
+    }
+
+    /// Which comes next; none when there are as many as wanted.
+    pub fn next(&self) -> Option<usize> {
+        (self.kept.len() < self.wanted).then(|| self.kept.len() + self.dropped)
+    }
+
+    /// Takes a repetition, unless the clocks were held down meanwhile. Where as many as are wanted
+    /// were dropped it counts nevertheless, with a flag. Says whether it counts.
+    pub fn push(&mut self, repetition: T, held_down: bool) -> bool {
+        if held_down && self.dropped < self.wanted {
+            self.dropped += 1;
+            return false;
+        }
+        self.held_down |= held_down;
+        self.kept.push(repetition);
+        true
+    }
+
+    /// What counts, and what a record says of the rest.
+    pub fn end(self, settled: bool) -> (Vec<T>, Watched) {
+        let doubts = [(!settled, Flag::NotSettled), (self.held_down, Flag::Throttled)];
+        let flags = doubts.into_iter().filter(|(doubt, _)| *doubt).map(|(_, flag)| flag.into());
+        (self.kept, Watched { throttled: self.dropped, flags: flags.collect() })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn throttled_repetitions_are_dropped_until_nothing_else_comes() {
+        let watched = |held_down: &[bool]| {
+            let mut repetitions = Repetitions::new(3);
+            let mut count = 0;
+            while let Some(number) = repetitions.next() {
+                assert_eq!(number, count);
+                repetitions.push(number, held_down.get(number).copied().unwrap_or(false));
+                count += 1;
+            }
+            repetitions.end(true)
+        };
+        assert_eq!(watched(&[]), (vec![0, 1, 2], Watched::default()));
+        let dropped = |throttled, flags| Watched { throttled, flags };
+        assert_eq!(watched(&[false, true, true]), (vec![0, 3, 4], dropped(2, Vec::new())));
+        let flagged = vec![Flag::Throttled.into()];
+        assert_eq!(watched(&[true; 9]), (vec![3, 4, 5], dropped(3, flagged)));
+        let (_, unsettled) = Repetitions::<()>::new(0).end(false);
+        assert_eq!(unsettled.flags, [Flag::NotSettled]);
+    }
 
     #[test]
     fn canaries_move_against_the_last_and_the_first() {

@@ -3,7 +3,7 @@
 
 use crate::data::record::{
     Environment, GenerationTest, GenerationTests, MeasuredModel, Suite, SuiteConfig, SuiteModel,
-    Verified,
+    Verified, Watched,
 };
 
 /// Stands beside a figure whose output nobody checked.
@@ -91,11 +91,14 @@ pub fn params(n: u64) -> String {
     }
 }
 
-/// A figure, and that nobody checked its outputs where nobody did.
-fn figure(text: String, verified: Option<Verified>) -> String {
-    match verified {
-        Some(_) => text,
-        None => format!("{text} ({NOT_VERIFIED})"),
+/// A figure, that nobody checked its outputs where nobody did, and what makes it doubtful.
+fn figure(text: String, verified: Option<Verified>, watched: &Watched) -> String {
+    let unchecked = verified.is_none().then(|| NOT_VERIFIED.to_owned());
+    let doubts: Vec<String> =
+        unchecked.into_iter().chain(watched.flags.iter().map(ToString::to_string)).collect();
+    match doubts.is_empty() {
+        true => text,
+        false => format!("{text} ({})", doubts.join(", ")),
     }
 }
 
@@ -179,7 +182,7 @@ pub fn tests(run: &GenerationTests, env: &Environment) -> Grid {
             env.backend.clone(),
             test.steps_per_submit.map_or_else(|| "-".into(), |n| n.to_string()),
             test.test.clone(),
-            figure(speed, test.verified),
+            figure(speed, test.verified, &test.watched),
         ];
         if beside {
             let (speed, times) = match (&test.beside, test.times_beside()) {
@@ -290,7 +293,8 @@ fn grid(run: &Suite, title: &str, note: &str, columns: &[(&str, Cell)]) -> Grid 
         let mut row = vec![lengths(run, name)];
         for model in &run.models {
             let config = model.configs.get(*name);
-            let cell = |of: &Cell| config.map_or_else(|| "–".into(), |c| figure(of(c), c.verified));
+            let shown = |c: &SuiteConfig, of: &Cell| figure(of(c), c.verified, &c.watched);
+            let cell = |of: &Cell| config.map_or_else(|| "–".into(), |c| shown(c, of));
             row.extend(columns.iter().map(|(_, of)| cell(of)));
         }
         row

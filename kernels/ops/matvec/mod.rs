@@ -53,7 +53,11 @@ pub const ALONG_ROWS: (&str, f64) = ("ORDER", Order::RowWise.code() as f64);
 /// next to nothing; the bound of an element, which is relative to the sum of sizes, still holds
 /// each of them.
 pub fn nmse(rows: usize) -> f64 {
-    if rows < 8 { 9e-6 } else { 1e-10 }
+    match rows {
+        0..8 => 9e-6,
+        8..64 => 1e-9,
+        _ => 1e-10,
+    }
 }
 
 /// How far a product with the normed stream of a branch and its `outputs` may lie from the

@@ -271,24 +271,37 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
     if (n > LIST_ENTRIES) { n = stream(lid, least); }
     arrange(lid, n);
 
-    // At most SUMS tokens; a sum over all before is over sooner than a scan's rounds.
+    // At most SUMS tokens. Half of the workgroup weighs them and sums up; noise decides on nothing of that,
+    // so the other half makes it meanwhile, its random word before the barrier and what that says after.
     let count = min(n, TOP_K);
-    for (var e = lid; e < count; e += WG) {
-        list_entries[e] = weight_of(list_entries[RANKED + e].x, list_entries[RANKED].x);
+    let weighs = lid < WG / 2u;
+    for (var e = lid % (WG / 2u); e < count; e += WG / 2u) {
+        let entry = list_entries[RANKED + e];
+        if (weighs) {
+            list_entries[e] = weight_of(entry.x, list_entries[RANKED].x);
+        } else {
+            atomicStore(&ranks[e], random_word(entry.y));
+        }
     }
     workgroupBarrier();
-    for (var e = lid; e < count; e += WG) {
-        var sum = vec2<u32>(0u);
-        for (var j = 0u; j <= e; j++) { sum = add64(sum, list_entries[j]); }
-        list_entries[SUMS + e] = sum;
+    for (var e = lid % (WG / 2u); e < count; e += WG / 2u) {
+        if (weighs) {
+            // Over all before: over sooner than a scan's rounds.
+            var sum = vec2<u32>(0u);
+            for (var j = 0u; j <= e; j++) { sum = add64(sum, list_entries[j]); }
+            list_entries[SUMS + e] = sum;
+        } else {
+            let sum = noisy(list_entries[RANKED + e].x, atomicLoad(&ranks[e]));
+            atomicStore(&ranks[e], bitcast<u32>(sum));
+        }
     }
     workgroupBarrier();
     let needed = needed_by_top_p(list_entries[SUMS + count - 1u]);
     var best = NOBODY;
     for (var e = lid; e < count; e += WG) {
         if (TOP_P < 1.0 && e > 0u && reaches(list_entries[SUMS + e - 1u], needed)) { break; }
-        let entry = list_entries[RANKED + e];
-        best = better(best, Candidate(noisy_token(entry.x, entry.y), entry.y));
+        let noisy = bitcast<f32>(atomicLoad(&ranks[e]));
+        best = better(best, Candidate(noisy, list_entries[RANKED + e].y));
     }
     let sum = sort_key(best.value);
     if (best.index != NOBODY.index) { atomicMax(&largest, sum); }

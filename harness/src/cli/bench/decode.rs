@@ -14,17 +14,18 @@ use beside::Beside;
 use super::axes::{self, Counts};
 use crate::cli::Global;
 use crate::cli::decode::ModelPaths;
-use crate::cli::generation::{OnDevice, RunOpts, measured, recorded, run_memory, told_apart};
+use crate::cli::generation::{OnDevice, RunOpts, measured, run_memory, told_apart};
 use crate::cli::out;
 use crate::cli::sampling::SamplingOpts;
 use crate::data::record::{
-    Body, Environment, GenerationTest, GenerationTests, MeasuredModel, Record, SamplingSettings,
-    TokS, Verified,
+    Body, GenerationTest, GenerationTests, MeasuredModel, Record, SamplingSettings, TokS, Verified,
+    Watched,
 };
 use crate::data::stats::mean_sd;
 use crate::decode::{Model, Sampling, Script, Trial};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
+use crate::measure::{Repetitions, RunWatch};
 use crate::report::{generation, llama_bench};
 
 /// How results are printed.
@@ -205,7 +206,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     // Files that cannot be decoded are better known before an hour of timing.
     let models = opts.models.get().map(Model::open).collect::<Result<Vec<_>>>()?;
     told_apart(models.iter().map(|m| m.file.path.as_path()))?;
-    let environment = recorded(&gpu)?;
+    let watch = RunWatch::begin(&gpu)?;
     let body = GenerationTests { prompts: opts.run.source().name(), tests: Vec::new() };
     if let (Some(line), [test]) = (&opts.beside, &tests[..])
         && test.sequences == 1
@@ -217,23 +218,24 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             "--beside goes with one model, one sequence and one test, such as -p 0 -n 128".into(),
         ));
     }
-    let mut results = Results { environment, body, save: opts.save.as_ref() };
+    let mut results = Results { watch, body, save: opts.save.as_ref() };
     for model in &models {
         of_model(global, opts, &gpu, model, &tests, &mut results)?;
     }
+    results.end()?;
     results.print(global, opts.output);
     Ok(())
 }
 
 struct Results<'a> {
-    environment: Environment,
+    watch: RunWatch,
     body: GenerationTests,
     save: Option<&'a PathBuf>,
 }
 
 impl Results<'_> {
     fn record(&self) -> Record {
-        Record::new(self.environment.clone(), Body::GenerationTests(self.body.clone()))
+        Record::new(self.watch.environment.clone(), Body::GenerationTests(self.body.clone()))
     }
 
     /// Keeps a result. A run that is cut short leaves what it had.
@@ -246,6 +248,12 @@ impl Results<'_> {
         }
     }
 
+    /// When all models are gone.
+    fn end(&mut self) -> Result<()> {
+        self.watch.end()?;
+        self.save.map_or(Ok(()), |path| self.record().rewrite(path))
+    }
+
     fn print(&self, global: &Global, format: Format) {
         if let Some(path) = self.save {
             eprintln!("saved {}", path.display());
@@ -254,7 +262,7 @@ impl Results<'_> {
             out::document(&self.record());
             return;
         }
-        let (run, env) = (&self.body, &self.environment);
+        let (run, env) = (&self.body, &self.watch.environment);
         match format {
             Format::Csv => out::text(&llama_bench::csv(run, env)),
             Format::Json => out::text(&out::tamed(llama_bench::json(run, env))),
@@ -326,15 +334,18 @@ fn of_model(
             // What the first chose, all others must choose. Its end is held against a prompt, whose
             // pipelines the driver makes then, while the device idles.
             run(&mut trial)?;
-            trial.settle(&gpu.adapter)?;
-            let mut samples = Vec::new();
-            for repetition in 0..opts.repetitions {
+            let mut settled = trial.settle(&gpu.adapter)?;
+            let mut repetitions = Repetitions::new(opts.repetitions);
+            while let Some(repetition) = repetitions.next() {
                 if repetition > 0 && beside.is_some() {
-                    trial.settle(&gpu.adapter)?;
+                    settled &= trial.settle(&gpu.adapter)?;
                 }
-                samples.push(run(&mut trial)?.total());
-                beside.as_mut().map(Beside::run).transpose()?;
+                let took = run(&mut trial)?.total();
+                if repetitions.push(took, gpu.is_throttled()) {
+                    beside.as_mut().map(Beside::run).transpose()?;
+                }
             }
+            let (samples, watched) = repetitions.end(settled);
             bar.finish_and_clear();
             let time = humantime::format_rfc3339_seconds(began).to_string();
             let about = (&facts, &opts.run);
@@ -346,6 +357,7 @@ fn of_model(
             result.kv_cache_bytes = graph.kv_bytes();
             result.tuned = graph.tuned();
             result.run_grid = graph.run_grid();
+            result.watched = watched;
             eprintln!("{:>9.1} ± {:.1} tok/s  {named}", result.avg_ts, result.stddev_ts);
             if let Some(beside) = beside {
                 let (name, runs) = (beside.name(), beside.runs());
@@ -404,6 +416,7 @@ fn result(
         gpu_memory_predicted_bytes: 0,
         tuned: Vec::new(),
         run_grid: None,
+        watched: Watched::default(),
         kv_cache_bytes: 0,
         beside: None,
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::cli::generation::measured;
 use crate::decode::profile::Floors;
 use crate::files;
-use crate::measure::peaks;
+use crate::measure::{RunWatch, peaks};
 
 pub(super) fn profile(
     global: &Global,
@@ -75,7 +75,8 @@ fn profile_record(
     verify: Option<usize>,
     log_every: usize,
 ) -> Result<Record> {
-    let mut environment = environment(gpu);
+    let mut watch = RunWatch::begin(gpu)?;
+    let environment = &mut watch.environment;
     let floors = match peaks(gpu)? {
         Some(ceilings) => {
             environment.read_gb_s = ceilings.read_gb_s;
@@ -85,12 +86,11 @@ fn profile_record(
             Floors { gb_s: ceilings.bandwidth_gb_s(), dispatch_us }
         }
         None => {
-            let copy = copy_bandwidth(gpu)?.gb_s;
-            environment.copy_gb_s = Some(copy);
-            Floors { gb_s: copy, dispatch_us: None }
+            let copy = || copy_bandwidth(gpu).map(|copy| copy.gb_s);
+            let gb_s = environment.copy_gb_s.map_or_else(copy, Ok)?;
+            Floors { gb_s, dispatch_us: None }
         }
     };
-    environment.timestamp_quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
     let graph = loaded.graph(Some(gpu), options.positions())?;
     let mut executor = on_device(global, gpu, &graph)?;
     let kv = loaded.options.kv.name();
@@ -120,7 +120,9 @@ fn profile_record(
     )?;
     bar.finish_and_clear();
     profile.identity = Some(measured(&loaded.model).identity());
-    Ok(Record::new(environment, Body::Profile(profile)))
+    drop(executor);
+    watch.end()?;
+    Ok(Record::new(watch.environment, Body::Profile(profile)))
 }
 
 fn print_profile(p: &Profile) {

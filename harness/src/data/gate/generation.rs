@@ -6,7 +6,7 @@ use super::read::{Measured, build};
 use crate::data::paired;
 use crate::data::record::{
     Body, Environment, GenerationTest, GenerationTests, MeasuredModel, Selected, Suite,
-    SuiteConfig, SuiteModel, SuiteRun, Verified,
+    SuiteConfig, SuiteModel, SuiteRun, Verified, Watched,
 };
 use crate::error::{Error, Result};
 
@@ -49,6 +49,7 @@ fn measured(
     steps_per_submit: Option<usize>,
     verified: Option<Verified>,
     tuned: &[Selected],
+    watched: &Watched,
 ) -> Measured {
     let steps = steps_per_submit.map(|steps| format!(", {steps} steps a submission"));
     Measured {
@@ -69,7 +70,7 @@ fn measured(
             }
             other => Ok(other.is_some()),
         },
-        doubts: Vec::new(),
+        doubts: watched.flags.iter().map(ToString::to_string).collect(),
         fewest: FEWEST,
         run_to_run: HOST_RUNS,
         floor: 0.0,
@@ -82,7 +83,15 @@ pub(super) fn tests(tests: &GenerationTests, environment: &Environment) -> Vec<M
     let of = |test: &GenerationTest| {
         let us = test.samples_ns.iter().map(|ns| *ns as f64 / 1e3).collect();
         let GenerationTest { steps_per_submit, verified, .. } = *test;
-        measured(environment, key(test, &models), us, steps_per_submit, verified, &test.tuned)
+        measured(
+            environment,
+            key(test, &models),
+            us,
+            steps_per_submit,
+            verified,
+            &test.tuned,
+            &test.watched,
+        )
     };
     tests.tests.iter().map(of).collect()
 }
@@ -101,13 +110,22 @@ pub(super) fn suite(suite: &Suite, environment: &Environment) -> Vec<Measured> {
             let runs = config.runs.iter().filter(|run| Some(run.steps_per_submit) == most);
             let us = runs.map(|run| ms(run) * 1e3).collect();
             let (key, verified) = (format!("{key} {name}"), config.verified);
-            cases.push(measured(environment, key, us, most, verified, &config.tuned));
+            cases.push(measured(
+                environment,
+                key,
+                us,
+                most,
+                verified,
+                &config.tuned,
+                &config.watched,
+            ));
         }
     }
     for (key, config) in &configs {
         let (steps, us) = steps(config);
         let key = format!("{key} step");
-        let case = measured(environment, key, us, None, config.verified, &config.tuned);
+        let case =
+            measured(environment, key, us, None, config.verified, &config.tuned, &config.watched);
         cases.push(Measured { steps, ..case });
     }
     cases

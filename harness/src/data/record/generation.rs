@@ -6,7 +6,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Selected;
+use super::{Flag, Selected, is_zero};
+use crate::data::Word;
 use crate::data::stats::quantile;
 
 /// What of a run was held against the CPU reference.
@@ -88,6 +89,17 @@ pub struct TokS {
 }
 
 /// Sequences of a record that does not name them.
+/// What was seen of the device while figures were taken.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Watched {
+    /// Repetitions that were dropped and taken again, since the driver held the clocks down.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub throttled: usize,
+    /// What makes the figures doubtful.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flags: Vec<Word<Flag>>,
+}
+
 fn one() -> usize {
     1
 }
@@ -153,6 +165,9 @@ pub struct GenerationTest {
     pub gpu_memory_predicted_bytes: u64,
     /// Bytes of all KV caches.
     pub kv_cache_bytes: u64,
+    /// Throttling and what makes the figures doubtful.
+    #[serde(flatten)]
+    pub watched: Watched,
     /// Another program that ran in turns with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<BesideRuns>,
@@ -324,6 +339,9 @@ pub struct SuiteConfig {
     /// 128x256; none where every stage is a dispatch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_grid: Option<String>,
+    /// Throttling and what makes the figures doubtful.
+    #[serde(flatten)]
+    pub watched: Watched,
     /// Every timed run.
     pub runs: Vec<SuiteRun>,
 }
@@ -387,6 +405,7 @@ impl SuiteConfig {
             verified: None,
             tuned: Vec::new(),
             run_grid: None,
+            watched: Watched::default(),
             runs,
         }
     }

@@ -74,7 +74,7 @@ struct StreamSlot {
 }
 
 impl StreamSlot {
-    fn new(gpu: &Gpu, words: usize) -> Result<Self> {
+    fn new(gpu: &Gpu, words: usize, timed: bool) -> Result<Self> {
         let words = gpu.scoped("a stream buffer", |device| {
             device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("stream"),
@@ -84,7 +84,8 @@ impl StreamSlot {
                 mapped_at_creation: false,
             })
         })?;
-        Ok(Self { words, timestamps: Timestamps::new(gpu, 1)? })
+        let timestamps = timed.then(|| Timestamps::new(gpu, 1)).transpose()?.flatten();
+        Ok(Self { words, timestamps })
     }
 
     /// The first words, how many waits gave up, and the time it took.
@@ -109,7 +110,7 @@ impl GpuExecutor {
         let longest = pending.most_words();
         let mut slots = VecDeque::new();
         for _ in 0..IN_FLIGHT.min(stream.submissions.len()) {
-            slots.push_back(StreamSlot::new(&self.gpu, longest)?);
+            slots.push_back(StreamSlot::new(&self.gpu, longest, stream.timed)?);
         }
         let mut flying: VecDeque<(StreamSlot, wgpu::SubmissionIndex, Submission)> = VecDeque::new();
         let mut last = Duration::ZERO;
@@ -184,7 +185,8 @@ mod tests {
         let chunk = Submission { parts: vec![Part::Chunk(0), Part::Tail], words: 0..1 };
         let submissions = [chunk].into_iter().chain((1..100).map(step)).collect();
         let longest = Duration::from_millis(16);
-        let stream = Stream { submissions, words: TensorId(0), joined_up_to: Some(longest) };
+        let stream =
+            Stream { submissions, words: TensorId(0), joined_up_to: Some(longest), timed: true };
         let mut pending = Pending::of(&stream);
         let mut next = || pending.next().map(|s| (s.steps(), s.words));
         // The prompt by itself, and a step while nothing is known.
@@ -210,7 +212,7 @@ mod tests {
     #[test]
     fn without_a_time_submissions_stay_as_they_are() {
         let submissions = vec![step(0), step(1)];
-        let stream = Stream { submissions, words: TensorId(0), joined_up_to: None };
+        let stream = Stream { submissions, words: TensorId(0), joined_up_to: None, timed: false };
         let mut pending = Pending::of(&stream);
         assert_eq!(pending.most_words(), 1);
         pending.took(1, Duration::from_nanos(1));

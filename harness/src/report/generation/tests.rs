@@ -1,5 +1,5 @@
 use super::*;
-use crate::data::record::{SamplingSettings, SuiteRun, TokS};
+use crate::data::record::{Flag, SamplingSettings, SuiteRun, TokS};
 
 fn model(file: &str) -> MeasuredModel {
     MeasuredModel {
@@ -36,6 +36,7 @@ pub(in crate::report) fn suite(files: &[&str], verified: bool) -> Suite {
         p95_ms: 1.7 * scale,
         tuned: Vec::new(),
         run_grid: None,
+        watched: Watched::default(),
         kv_cache_bytes: 3_407_872,
         gpu_memory_bytes: 2_012_000_000,
         gpu_memory_predicted_bytes: 2_012_000_000,
@@ -100,6 +101,7 @@ pub(in crate::report) fn tests(files: &[&str], verified: bool) -> GenerationTest
         gpu_memory_predicted_bytes: 2_000_000_000,
         tuned: Vec::new(),
         run_grid: None,
+        watched: Watched::default(),
         kv_cache_bytes: 3_000_000,
         beside: None,
     };
@@ -170,6 +172,13 @@ fn every_figure_that_nobody_verified_says_so() {
     let grid = super::tests(&run, &environment());
     assert!(grid.rows.iter().all(|row| row[6] == "1280.13 ± 12.80 (not verified)"), "{grid:?}");
     assert!(grid.note.contains("Not verified"));
+    // So do those that the clocks make doubtful, verified or not.
+    for (verified, said) in [(true, "(throttled)"), (false, "(not verified, throttled)")] {
+        let mut run = tests(&["a.gguf"], verified);
+        run.tests[0].watched = Watched { throttled: 5, flags: vec![Flag::Throttled.into()] };
+        let cell = &super::tests(&run, &environment()).rows[0][6];
+        assert!(cell.ends_with(said), "{cell}");
+    }
     // One configuration without is enough for the sentence.
     let mut run = suite(&["a.gguf"], true);
     run.models[0].configs.get_mut("short").expect("a configuration").verified = None;

@@ -131,7 +131,8 @@ fn noisy(key: u32, word: u32) -> f32 {
     return canonical(value_of(key) + bitcast<f32>(product));
 }
 
-// The same of a token by itself.
-fn noisy_token(key: u32, token: u32) -> f32 {
-    return noisy(key, random_words(token / 4u)[token % 4u]);
-}
+// The random word of a token by itself.
+fn random_word(token: u32) -> u32 { return random_words(token / 4u)[token % 4u]; }
+
+// Logit and noise of such a token.
+fn noisy_token(key: u32, token: u32) -> f32 { return noisy(key, random_word(token)); }

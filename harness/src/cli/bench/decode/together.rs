@@ -6,11 +6,12 @@ use super::{Opts, Results, Test, axes, result, setting};
 use crate::cli::Global;
 use crate::cli::generation::{OnDevice, run_memory};
 use crate::cli::out;
-use crate::data::record::{MeasuredModel, Verified};
+use crate::data::record::{GenerationTest, MeasuredModel, Verified};
 use crate::data::steady::steady;
 use crate::decode::{Script, Trial, sequences};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
+use crate::measure::Repetitions;
 
 /// Times one test of several sequences, and verifies what they chose.
 pub(super) fn of_test(
@@ -44,8 +45,9 @@ pub(super) fn of_test(
         let named =
             format!("{} {}{}", out::escaped(facts.file()), test.name(), setting(Some(steps)));
         let bar = global.progress(1 + opts.repetitions as u64, &named, false);
-        let mut samples = Vec::new();
-        for repetition in 0..=opts.repetitions {
+        let mut repetitions = Repetitions::new(opts.repetitions);
+        let mut warm_up = true;
+        while repetitions.next().is_some() {
             let run = sequences::run(&graph, executor, &prompts, test.generate, steps)?;
             if chosen.is_empty() {
                 chosen = run.generated;
@@ -54,15 +56,16 @@ pub(super) fn of_test(
                     "{named}: two runs of the same {n} sequences chose different tokens"
                 )));
             }
-            if repetition > 0 {
-                samples.push(run.steps.iter().sum());
+            if !std::mem::take(&mut warm_up) {
+                repetitions.push(run.steps.iter().sum(), gpu.is_throttled());
             }
             bar.inc(1);
         }
+        let (samples, watched) = repetitions.end(settled);
         bar.finish_and_clear();
         let time = humantime::format_rfc3339_seconds(began).to_string();
         let result = result((facts, &opts.run), test, Some(steps), &samples, time);
-        measured.push((named, result));
+        measured.push((named, GenerationTest { watched, ..result }));
     }
     let (memory, predicted) = run_memory(gpu, &graph, held);
     // No figure is printed or kept before its tokens are known to be right.

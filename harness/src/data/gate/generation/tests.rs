@@ -1,7 +1,7 @@
 use super::*;
 use crate::data::Ratio;
 use crate::data::gate::{GateReport, GateVerdict};
-use crate::data::record::{Record, TokS};
+use crate::data::record::{Flag, Record, TokS};
 use crate::data::rng::Rng;
 
 const MODEL: &str = "llama 1.2B BF16, 536870912 values in 1073741824 bytes";
@@ -44,6 +44,7 @@ fn test(n_gen: usize, steps: usize, samples_ns: &[u64]) -> GenerationTest {
         gpu_memory_predicted_bytes: 0,
         tuned: Vec::new(),
         run_grid: None,
+        watched: Watched::default(),
         kv_cache_bytes: 0,
         beside: None,
     }
@@ -96,6 +97,21 @@ fn too_few_repetitions_are_unclear_and_unverified_ones_say_so() {
     let base = tests(vec![unverified]);
     let case = compare(&base, &base).unwrap().cases.remove(0);
     assert_eq!((case.verdict, &*case.note), (GateVerdict::Same, "not verified"));
+}
+
+#[test]
+fn a_throttled_test_is_unclear_however_it_differs() {
+    let flags = vec![Flag::Throttled.into()];
+    let new = |ns| {
+        let watched = Watched { throttled: 3, flags: flags.clone() };
+        tests(vec![GenerationTest { watched, ..test(8, 1, &[ns; 3]) }])
+    };
+    let base = tests(vec![test(8, 1, &[1_000_000_000; 3])]);
+    for ns in [1_000_000_000, 1_500_000_000] {
+        let case = compare(&base, &new(ns)).unwrap().cases.remove(0);
+        assert_eq!(case.verdict, GateVerdict::Unclear, "{case:?}");
+        assert!(case.note.contains("new run: throttled"), "{case:?}");
+    }
 }
 
 #[test]
