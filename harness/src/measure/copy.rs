@@ -243,9 +243,12 @@ impl Copier {
 
     /// Seconds of a fixed copy and of a fixed chain of multiply-adds, each the median of a few:
     /// what should not change during a run. The one follows the clock of the memory, the other that
-    /// of the multiprocessors.
-    pub fn canary(&self, gpu: &Gpu) -> Result<Canary> {
+    /// of the multiprocessors. Raises the clocks before, if so told.
+    pub fn canary(&self, gpu: &Gpu, raise: bool) -> Result<Canary> {
         let bytes = self.bytes.min(256 << 20);
+        if raise {
+            steady(&gpu.adapter, &mut || self.kernel(gpu, bytes, TIMES))?;
+        }
         let median = |one: &dyn Fn() -> Result<f64>| -> Result<f64> {
             let times: Vec<f64> = (0..7).map(|_| one()).collect::<Result<_>>()?;
             Ok(stats::summarise(&times).median)

@@ -64,7 +64,7 @@ impl Session {
         };
         let quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
         let mut canaries = Canaries::default();
-        canaries.push(copier.canary(gpu)?);
+        canaries.push(&mut |raise| copier.canary(gpu, raise).map(Some))?;
         let gpu = Arc::clone(gpu);
         Ok(Self {
             gpu,
@@ -100,8 +100,7 @@ impl Session {
 
     /// Times the canaries again; says whether one moved since the last time or since the first.
     pub fn canary(&mut self) -> Result<bool> {
-        let now = self.copier.canary(&self.gpu)?;
-        Ok(self.canaries.push(now))
+        self.canaries.push(&mut |raise| self.copier.canary(&self.gpu, raise).map(Some))
     }
 
     /// Judges one invocation, times cold and warm, and judges what each of these left.

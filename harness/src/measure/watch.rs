@@ -17,15 +17,29 @@ const DRIFT: f64 = 0.02;
 pub(super) struct Canaries(Vec<Canary>);
 
 impl Canaries {
-    /// Adds the next; says whether one moved since the last time or since the first.
-    pub(super) fn push(&mut self, now: Canary) -> bool {
-        let ends = [self.0.first(), self.0.last()];
-        let moved = |a: f64, b: f64| (a / b - 1.0).abs() > DRIFT;
-        let has_moved =
-            |then: &Canary| moved(now.copy, then.copy) || moved(now.cycles, then.cycles);
-        let drifted = ends.into_iter().flatten().any(has_moved);
+    /// Times the next, if there is one; says whether one moved since the last time or since the first. `time` is
+    /// told whether to raise the clocks before: a device that idled, while the host held a large
+    /// output against its reference, runs at a fraction of them and has not drifted for that.
+    ///
+    /// # Errors
+    /// What `time` says.
+    pub(super) fn push(
+        &mut self,
+        time: &mut dyn FnMut(bool) -> Result<Option<Canary>>,
+    ) -> Result<bool> {
+        let Some(mut now) = time(false)? else { return Ok(false) };
+        if self.have_moved(now) {
+            now = time(true)?.unwrap_or(now);
+        }
+        let drifted = self.have_moved(now);
         self.0.push(now);
-        drifted
+        Ok(drifted)
+    }
+
+    fn have_moved(&self, now: Canary) -> bool {
+        let moved = |a: f64, b: f64| (a / b - 1.0).abs() > DRIFT;
+        let mut ends = [self.0.first(), self.0.last()].into_iter().flatten();
+        ends.any(|then| moved(now.copy, then.copy) || moved(now.cycles, then.cycles))
     }
 
     /// The last.
@@ -50,11 +64,11 @@ pub trait Watch {
     /// Whether the driver holds the clocks down now.
     fn is_throttled(&self) -> bool;
 
-    /// Times the canaries, where there are any.
+    /// Times the canaries, where there are any, with clocks that are raised before if so told.
     ///
     /// # Errors
     /// What the device says.
-    fn canary(&mut self) -> Result<Option<Canary>>;
+    fn canary(&mut self, raise: bool) -> Result<Option<Canary>>;
 }
 
 /// Watches a GPU; of a software adapter, which is no subject for speed, nothing.
@@ -90,8 +104,8 @@ impl Watch for GpuWatch {
         self.gpu.is_throttled()
     }
 
-    fn canary(&mut self) -> Result<Option<Canary>> {
-        self.copier.as_ref().map(|copier| copier.canary(&self.gpu)).transpose()
+    fn canary(&mut self, raise: bool) -> Result<Option<Canary>> {
+        self.copier.as_ref().map(|copier| copier.canary(&self.gpu, raise)).transpose()
     }
 }
 
@@ -141,11 +155,12 @@ impl RunWatch {
         let measure = || {
             let copier = Copier::new(gpu)?;
             let gb_s = copier.bandwidth(gpu)?.gb_s;
-            Ok((gb_s, (!gpu.adapter.software).then(|| copier.canary(gpu)).transpose()?))
+            // What was measured just now has raised the clocks.
+            Ok((gb_s, (!gpu.adapter.software).then(|| copier.canary(gpu, false)).transpose()?))
         };
         match measure() {
             Ok((gb_s, canary)) => {
-                canary.map(|now| self.canaries.push(now));
+                self.canaries.push(&mut |_| Ok(canary))?;
                 Ok(Some(gb_s))
             }
             Err(lost @ Error::DeviceLost { .. }) => Err(lost),
@@ -226,14 +241,33 @@ mod tests {
     fn canaries_move_against_the_last_and_the_first() {
         let mut canaries = Canaries::default();
         let at = |copy: f64, cycles: f64| Canary { copy, cycles };
-        assert!(!canaries.push(at(1.0, 1.0)));
+        let push = |canaries: &mut Canaries, now| canaries.push(&mut |_| Ok(Some(now))).unwrap();
+        assert!(!push(&mut canaries, at(1.0, 1.0)));
         assert_eq!(canaries.drift(), None);
-        assert!(!canaries.push(at(1.015, 1.0)));
+        assert!(!push(&mut canaries, at(1.015, 1.0)));
         // Little since the last, much since the first.
-        assert!(canaries.push(at(1.03, 1.0)));
+        assert!(push(&mut canaries, at(1.03, 1.0)));
         // The clock of the multiprocessors alone.
-        assert!(canaries.push(at(1.0, 0.9)));
+        assert!(push(&mut canaries, at(1.0, 0.9)));
         assert!((canaries.drift().expect("four") - 1.0 / 9.0).abs() < 1e-9);
         assert_eq!(canaries.last(), Some(at(1.0, 0.9)));
+        // None where there is none.
+        assert!(!canaries.push(&mut |_| Ok(None)).unwrap());
+        assert_eq!(canaries.last(), Some(at(1.0, 0.9)));
+    }
+
+    #[test]
+    fn a_device_that_idled_has_not_drifted() {
+        let mut canaries = Canaries::default();
+        let at = |time: f64| Canary { copy: time, cycles: time };
+        // Idle it takes five times as long, unless its clocks are raised before.
+        let mut idles = |raise| Ok(Some(at(if raise { 1.0 } else { 5.0 })));
+        canaries.push(&mut |_| Ok(Some(at(1.0)))).unwrap();
+        assert!(!canaries.push(&mut idles).unwrap());
+        assert_eq!(canaries.drift(), Some(0.0));
+        // What stays slow has.
+        let mut slowed = |raise| Ok(Some(at(if raise { 1.1 } else { 5.0 })));
+        assert!(canaries.push(&mut slowed).unwrap());
+        assert!((canaries.drift().unwrap() - 0.1).abs() < 1e-9);
     }
 }
