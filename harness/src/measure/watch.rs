@@ -17,9 +17,10 @@ const DRIFT: f64 = 0.02;
 pub(super) struct Canaries(Vec<Canary>);
 
 impl Canaries {
-    /// Times the next, if there is one; says whether one moved since the last time or since the first. `time` is
-    /// told whether to raise the clocks before: a device that idled, while the host held a large
-    /// output against its reference, runs at a fraction of them and has not drifted for that.
+    /// Times the next, if there is one; says whether one moved since the last time or since the
+    /// first. `time` is told whether to raise the clocks before: a device that idled, while the
+    /// host held a large output against its reference, runs at a fraction of them and has not
+    /// drifted for that.
     ///
     /// # Errors
     /// What `time` says.
