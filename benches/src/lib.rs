@@ -1,6 +1,7 @@
 //! What the criterion targets share. Times are GPU timestamps through `iter_custom`; what timed
 //! invocations leave behind is held against the reference; weights are rotated past the cache.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,53 +45,53 @@ fn kernel_with(criterion: &mut Criterion, name: &str) -> Result<()> {
         .ok_or_else(|| Error::Usage(format!("no kernel {name} in the registry")))?;
     let gpu = Arc::new(Gpu::open(None, Checks::Files)?);
     let mut group = criterion.benchmark_group(name);
-    let problems = problems(kernel, &gpu);
-    for variant in &kernel.variants {
-        let mut reasons = Vec::new();
-        for problem in &problems {
-            group.throughput(Throughput::Bytes(kernel.cost(problem).bytes as u64));
-            match variant_with(&mut group, &gpu, (kernel, variant), problem)? {
-                // Once is enough to show that it works.
-                Ok(()) if gpu.adapter.software => {
-                    reasons.clear();
-                    break;
+    let mut ran = BTreeSet::new();
+    let mut reasons = BTreeMap::new();
+    for problem in problems(kernel, &gpu) {
+        group.throughput(Throughput::Bytes(kernel.cost(&problem).bytes as u64));
+        for variant in &kernel.variants {
+            // Once is enough to show that it works.
+            if gpu.adapter.software && ran.contains(variant.name) {
+                continue;
+            }
+            match variant_with(&mut group, &gpu, (kernel, variant), &problem)? {
+                Ok(()) => drop(ran.insert(variant.name)),
+                Err(reason) if gpu.adapter.software => {
+                    reasons.entry(variant.name).or_insert(reason);
                 }
-                Ok(()) => {}
-                Err(reason) => reasons.push(format!("{}: {reason}", kernel.show(problem))),
+                Err(reason) => eprintln!("unavailable {name}/{} {reason}", variant.name),
             }
         }
-        if gpu.adapter.software {
-            reasons.truncate(1);
-        }
-        for reason in reasons {
-            eprintln!("unavailable {name}/{} {reason}", variant.name);
-        }
+    }
+    for (variant, reason) in reasons.iter().filter(|(variant, _)| !ran.contains(*variant)) {
+        eprintln!("unavailable {name}/{variant} on any shape, the first because {reason}");
     }
     group.finish();
     Ok(())
 }
 
-/// Benchmarks a variant on a problem; inside is why it cannot run there.
+/// Benchmarks a variant on a problem; inside is the problem, and why it cannot run there.
 fn variant_with(
     group: &mut BenchmarkGroup<'_, WallTime>,
     gpu: &Arc<Gpu>,
     (kernel, variant): (&'static Kernel, &'static KernelVariant),
     problem: &Problem,
 ) -> Result<Result<(), String>> {
-    let options = BenchOptions::of(gpu);
+    let (options, text) = (BenchOptions::of(gpu), kernel.show(problem));
     let plan = match Plan::of(kernel, variant, &problem.shape, &gpu.caps) {
         Ok(plan) => plan,
-        Err(e) => return Ok(Err(e.to_string())),
+        Err(e) => return Ok(Err(format!("{text}: {e}"))),
     };
     let pipelines = Pipelines::default();
     let made = Case::new(gpu, plan, problem, options.seed)
         .and_then(|case| Bench::new(gpu, &pipelines, case, options.rotate_bytes)?.validated());
     let mut bench = match made {
         Ok(bench) => bench,
-        Err(e @ Error::Unavailable { .. }) => return Ok(Err(e.to_string())),
+        Err(Error::Unavailable { what, reason, .. }) => {
+            return Ok(Err(format!("{text}: {what}: {reason}")));
+        }
         Err(e) => return Err(e),
     };
-    let text = kernel.show(problem);
     for temperature in [Temperature::Cold, Temperature::Warm] {
         let id = format!("{}/{temperature:?}", variant.name).to_lowercase();
         let mut samples = 0;
@@ -127,7 +128,8 @@ fn or_end<T>(result: Result<T>) -> T {
 }
 
 /// The kernel's benchmarked problems; on a software adapter, which can only show that a benchmark
-/// works, those that take it no more than a moment, and what is always checked after them.
+/// works, what takes it no more than a moment of them and then of what is always checked, the
+/// largest of that first.
 fn problems(kernel: &Kernel, gpu: &Gpu) -> Vec<Problem> {
     const MOMENT: f64 = 2e7;
     let mut problems = kernel.bench();

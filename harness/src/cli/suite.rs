@@ -211,7 +211,7 @@ fn of_model(
         }
         let settled = trial.settle(&gpu.adapter)?;
         let mut repetitions = Repetitions::new(opts.repetitions);
-        while repetitions.next().is_some() {
+        while repetitions.wanted().is_some() {
             let (mut runs, mut held_down) = (Vec::new(), false);
             for steps_per_submit in settings {
                 runs.push(suite_run(*steps_per_submit, &trial.run(*steps_per_submit)?));

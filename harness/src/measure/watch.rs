@@ -17,27 +17,15 @@ const DRIFT: f64 = 0.02;
 pub(super) struct Canaries(Vec<Canary>);
 
 impl Canaries {
-    /// Times the next, if there is one; says whether one moved since the last time or since the
-    /// first. `time` is told whether to raise the clocks before: a device that idled, while the
-    /// host held a large output against its reference, runs at a fraction of them and has not
-    /// drifted for that.
-    ///
-    /// # Errors
-    /// What `time` says.
-    pub(super) fn push(
-        &mut self,
-        time: &mut dyn FnMut(bool) -> Result<Option<Canary>>,
-    ) -> Result<bool> {
-        let Some(mut now) = time(false)? else { return Ok(false) };
-        if self.have_moved(now) {
-            now = time(true)?.unwrap_or(now);
-        }
+    /// Adds the next; says whether one moved since the last time or since the first.
+    pub(super) fn push(&mut self, now: Canary) -> bool {
         let drifted = self.have_moved(now);
         self.0.push(now);
-        Ok(drifted)
+        drifted
     }
 
-    fn have_moved(&self, now: Canary) -> bool {
+    /// Whether one would have moved.
+    pub(super) fn have_moved(&self, now: Canary) -> bool {
         let moved = |a: f64, b: f64| (a / b - 1.0).abs() > DRIFT;
         let mut ends = [self.0.first(), self.0.last()].into_iter().flatten();
         ends.any(|then| moved(now.copy, then.copy) || moved(now.cycles, then.cycles))
@@ -65,11 +53,11 @@ pub trait Watch {
     /// Whether the driver holds the clocks down now.
     fn is_throttled(&self) -> bool;
 
-    /// Times the canaries, where there are any, with clocks that are raised before if so told.
+    /// Times the canaries, where there are any.
     ///
     /// # Errors
     /// What the device says.
-    fn canary(&mut self, raise: bool) -> Result<Option<Canary>>;
+    fn canary(&mut self) -> Result<Option<Canary>>;
 }
 
 /// Watches a GPU; of a software adapter, which is no subject for speed, nothing.
@@ -105,8 +93,8 @@ impl Watch for GpuWatch {
         self.gpu.is_throttled()
     }
 
-    fn canary(&mut self, raise: bool) -> Result<Option<Canary>> {
-        self.copier.as_ref().map(|copier| copier.canary(&self.gpu, raise)).transpose()
+    fn canary(&mut self) -> Result<Option<Canary>> {
+        self.copier.as_ref().map(|copier| copier.canary(&self.gpu, false)).transpose()
     }
 }
 
@@ -130,7 +118,7 @@ impl RunWatch {
         let mut environment = environment(gpu);
         environment.timestamp_quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
         let mut watch = Self { gpu: Arc::clone(gpu), canaries: Canaries::default(), environment };
-        watch.environment.copy_gb_s = watch.copied()?;
+        watch.environment.copy_gb_s = watch.copied(&|copier| Ok(copier.bandwidth(gpu)?.gb_s))?;
         Ok(watch)
     }
 
@@ -142,7 +130,7 @@ impl RunWatch {
         if self.gpu.adapter.software {
             return Ok(());
         }
-        self.copied()?;
+        self.copied(&|_| Ok(0.0))?;
         self.environment.canary_drift = self.canaries.drift();
         if let Some(machine) = &mut self.environment.machine {
             machine.gpu.extend(self.gpu.state());
@@ -150,19 +138,19 @@ impl RunWatch {
         Ok(())
     }
 
-    /// Copy bandwidth, and the canaries of a GPU that it has warmed; none of a device too full.
-    fn copied(&mut self) -> Result<Option<f64>> {
+    /// A figure of the copier, and the canaries of a GPU; none of a device too full for it.
+    fn copied(&mut self, measure: &dyn Fn(&Copier) -> Result<f64>) -> Result<Option<f64>> {
         let gpu = &self.gpu;
-        let measure = || {
-            let copier = Copier::new(gpu)?;
-            let gb_s = copier.bandwidth(gpu)?.gb_s;
-            // What was measured just now has raised the clocks.
-            Ok((gb_s, (!gpu.adapter.software).then(|| copier.canary(gpu, false)).transpose()?))
-        };
-        match measure() {
-            Ok((gb_s, canary)) => {
-                self.canaries.push(&mut |_| Ok(canary))?;
-                Ok(Some(gb_s))
+        let measured = Copier::new(gpu).and_then(|copier| {
+            let figure = measure(&copier)?;
+            // Loading and verifying leave the device idle.
+            let canary = (!gpu.adapter.software).then(|| copier.canary(gpu, true));
+            Ok((figure, canary.transpose()?))
+        });
+        match measured {
+            Ok((figure, canary)) => {
+                canary.map(|now| self.canaries.push(now));
+                Ok(Some(figure))
             }
             Err(lost @ Error::DeviceLost { .. }) => Err(lost),
             Err(e) => {
@@ -188,8 +176,8 @@ impl<T> Repetitions<T> {
         Self { wanted, kept: Vec::new(), dropped: 0, held_down: false }
     }
 
-    /// Which comes next; none when there are as many as wanted.
-    pub fn next(&self) -> Option<usize> {
+    /// The number of the next; none when there are as many as wanted.
+    pub fn wanted(&self) -> Option<usize> {
         (self.kept.len() < self.wanted).then(|| self.kept.len() + self.dropped)
     }
 
@@ -222,7 +210,7 @@ mod tests {
         let watched = |held_down: &[bool]| {
             let mut repetitions = Repetitions::new(3);
             let mut count = 0;
-            while let Some(number) = repetitions.next() {
+            while let Some(number) = repetitions.wanted() {
                 assert_eq!(number, count);
                 repetitions.push(number, held_down.get(number).copied().unwrap_or(false));
                 count += 1;
@@ -242,33 +230,14 @@ mod tests {
     fn canaries_move_against_the_last_and_the_first() {
         let mut canaries = Canaries::default();
         let at = |copy: f64, cycles: f64| Canary { copy, cycles };
-        let push = |canaries: &mut Canaries, now| canaries.push(&mut |_| Ok(Some(now))).unwrap();
-        assert!(!push(&mut canaries, at(1.0, 1.0)));
+        assert!(!canaries.push(at(1.0, 1.0)));
         assert_eq!(canaries.drift(), None);
-        assert!(!push(&mut canaries, at(1.015, 1.0)));
+        assert!(!canaries.push(at(1.015, 1.0)));
         // Little since the last, much since the first.
-        assert!(push(&mut canaries, at(1.03, 1.0)));
+        assert!(canaries.push(at(1.03, 1.0)));
         // The clock of the multiprocessors alone.
-        assert!(push(&mut canaries, at(1.0, 0.9)));
+        assert!(canaries.push(at(1.0, 0.9)));
         assert!((canaries.drift().expect("four") - 1.0 / 9.0).abs() < 1e-9);
         assert_eq!(canaries.last(), Some(at(1.0, 0.9)));
-        // None where there is none.
-        assert!(!canaries.push(&mut |_| Ok(None)).unwrap());
-        assert_eq!(canaries.last(), Some(at(1.0, 0.9)));
-    }
-
-    #[test]
-    fn a_device_that_idled_has_not_drifted() {
-        let mut canaries = Canaries::default();
-        let at = |time: f64| Canary { copy: time, cycles: time };
-        // Idle it takes five times as long, unless its clocks are raised before.
-        let mut idles = |raise| Ok(Some(at(if raise { 1.0 } else { 5.0 })));
-        canaries.push(&mut |_| Ok(Some(at(1.0)))).unwrap();
-        assert!(!canaries.push(&mut idles).unwrap());
-        assert_eq!(canaries.drift(), Some(0.0));
-        // What stays slow has.
-        let mut slowed = |raise| Ok(Some(at(if raise { 1.1 } else { 5.0 })));
-        assert!(canaries.push(&mut slowed).unwrap());
-        assert!((canaries.drift().unwrap() - 0.1).abs() < 1e-9);
     }
 }

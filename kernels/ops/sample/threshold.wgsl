@@ -271,7 +271,7 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
     if (n > LIST_ENTRIES) { n = stream(lid, least); }
     arrange(lid, n);
 
-    // At most SUMS tokens. Half of the workgroup weighs them and sums up; noise decides on nothing of that,
+    // At most SUMS tokens. Half of the workgroup weighs them and sums up; noise depends on nothing of that,
     // so the other half makes it meanwhile, its random word before the barrier and what that says after.
     let count = min(n, TOP_K);
     let weighs = lid < WG / 2u;
@@ -300,8 +300,8 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
     var best = NOBODY;
     for (var e = lid; e < count; e += WG) {
         if (TOP_P < 1.0 && e > 0u && reaches(list_entries[SUMS + e - 1u], needed)) { break; }
-        let noisy = bitcast<f32>(atomicLoad(&ranks[e]));
-        best = better(best, Candidate(noisy, list_entries[RANKED + e].y));
+        let sum = bitcast<f32>(atomicLoad(&ranks[e]));
+        best = better(best, Candidate(sum, list_entries[RANKED + e].y));
     }
     let sum = sort_key(best.value);
     if (best.index != NOBODY.index) { atomicMax(&largest, sum); }

@@ -336,7 +336,7 @@ fn of_model(
             run(&mut trial)?;
             let mut settled = trial.settle(&gpu.adapter)?;
             let mut repetitions = Repetitions::new(opts.repetitions);
-            while let Some(repetition) = repetitions.next() {
+            while let Some(repetition) = repetitions.wanted() {
                 if repetition > 0 && beside.is_some() {
                     settled &= trial.settle(&gpu.adapter)?;
                 }

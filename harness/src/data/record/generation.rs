@@ -88,7 +88,6 @@ pub struct TokS {
     pub sd: f64,
 }
 
-/// Sequences of a record that does not name them.
 /// What was seen of the device while figures were taken.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Watched {
@@ -100,6 +99,7 @@ pub struct Watched {
     pub flags: Vec<Word<Flag>>,
 }
 
+/// Sequences of a record that does not name them.
 fn one() -> usize {
     1
 }

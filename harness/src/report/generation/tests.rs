@@ -179,6 +179,14 @@ fn every_figure_that_nobody_verified_says_so() {
         let cell = &super::tests(&run, &environment()).rows[0][6];
         assert!(cell.ends_with(said), "{cell}");
     }
+    let mut run = suite(&["a.gguf"], true);
+    for config in run.models[0].configs.values_mut() {
+        config.watched.flags = vec![Flag::NotSettled.into()];
+    }
+    for grid in super::suite(&run) {
+        let mut cells = grid.rows.iter().flat_map(|row| &row[1..]);
+        assert!(cells.all(|cell| cell.ends_with("(not settled)")), "{grid:?}");
+    }
     // One configuration without is enough for the sentence.
     let mut run = suite(&["a.gguf"], true);
     run.models[0].configs.get_mut("short").expect("a configuration").verified = None;

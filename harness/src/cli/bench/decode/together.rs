@@ -45,9 +45,7 @@ pub(super) fn of_test(
         let named =
             format!("{} {}{}", out::escaped(facts.file()), test.name(), setting(Some(steps)));
         let bar = global.progress(1 + opts.repetitions as u64, &named, false);
-        let mut repetitions = Repetitions::new(opts.repetitions);
-        let mut warm_up = true;
-        while repetitions.next().is_some() {
+        let mut time = || -> Result<Duration> {
             let run = sequences::run(&graph, executor, &prompts, test.generate, steps)?;
             if chosen.is_empty() {
                 chosen = run.generated;
@@ -56,10 +54,13 @@ pub(super) fn of_test(
                     "{named}: two runs of the same {n} sequences chose different tokens"
                 )));
             }
-            if !std::mem::take(&mut warm_up) {
-                repetitions.push(run.steps.iter().sum(), gpu.is_throttled());
-            }
             bar.inc(1);
+            Ok(run.steps.iter().sum())
+        };
+        time()?;
+        let mut repetitions = Repetitions::new(opts.repetitions);
+        while repetitions.wanted().is_some() {
+            repetitions.push(time()?, gpu.is_throttled());
         }
         let (samples, watched) = repetitions.end(settled);
         bar.finish_and_clear();

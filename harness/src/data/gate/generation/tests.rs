@@ -241,6 +241,19 @@ fn suite(factor: f64) -> Record {
 }
 
 #[test]
+fn a_suite_whose_times_had_not_settled_is_unclear() {
+    let mut new = suite(1.2);
+    let Body::Suite(body) = &mut new.body else { unreachable!() };
+    for config in body.models[0].configs.values_mut() {
+        config.watched.flags = vec![Flag::NotSettled.into()];
+    }
+    for case in compare(&suite(1.0), &new).unwrap().cases {
+        assert_eq!(case.verdict, GateVerdict::Unclear, "{case:?}");
+        assert!(case.note.contains("new run: not settled"), "{case:?}");
+    }
+}
+
+#[test]
 fn a_suite_is_compared_by_first_token_whole_run_and_step() {
     let report = compare(&suite(1.0), &suite(1.2)).unwrap();
     let seen: Vec<_> = report.cases.iter().map(|c| (c.key.as_str(), c.verdict)).collect();
