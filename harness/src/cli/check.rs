@@ -15,8 +15,7 @@ use crate::data::AdapterSummary;
 use crate::data::record::GoldenFile;
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu, Pipelines};
-use crate::judge::check::{Case, CaseResult, Verdict, check, check_plan, sweep, sweep_within};
-use crate::measure::{Bench, BenchOptions, Temperature};
+use crate::judge::check::{CaseResult, Verdict, check, check_plan, sweep, sweep_within};
 use crate::plan::PlanError;
 use crate::plan::user::{Operation, UserKernel, files_of, reflected};
 use crate::report::table;
@@ -128,10 +127,7 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
         };
         run.iter().map(case).collect()
     })?;
-    let mut cases: Vec<CaseResult> = cases.into_iter().flatten().collect();
-    if let Some(file) = &file {
-        repeat(gpu, file, &work, &mut cases)?;
-    }
+    let cases: Vec<CaseResult> = cases.into_iter().flatten().collect();
     bar.finish_and_clear();
     let count = |f: fn(&Verdict) -> bool| cases.iter().filter(|c| f(&c.verdict)).count();
     let report = Report {
@@ -251,58 +247,6 @@ fn check_file(
         seed,
         verdict,
     })
-}
-
-/// Cases of a file that are run over and over: from the largest on, evenly by what they take.
-const REPEATED: usize = 4;
-
-/// Most invocations of a sample then.
-const INVOCATIONS: u64 = 16;
-
-/// Runs a file over and over on cases that it passed, as what times it does, and judges what that
-/// leaves: one that is right when it runs once may be wrong then.
-fn repeat(
-    gpu: &Arc<Gpu>,
-    file: &UserKernel,
-    work: &[Work],
-    results: &mut [CaseResult],
-) -> Result<()> {
-    let effort = |i: usize| {
-        let (kernel, _, problem, _) = &work[i];
-        let cost = kernel.cost(problem);
-        cost.bytes + cost.flops
-    };
-    let passed = |i: &usize| matches!(results[*i].verdict, Verdict::Passed { .. });
-    let mut passed: Vec<usize> = (0..work.len()).filter(passed).collect();
-    passed.sort_by(|a, b| effort(*b).total_cmp(&effort(*a)));
-    let every = passed.len().div_ceil(REPEATED).max(1);
-    for i in passed.into_iter().step_by(every) {
-        let (_, variant, problem, seed) = &work[i];
-        let plan = file.plan(variant, problem, &gpu.caps).map_err(PlanError::into_usage)?;
-        let repeated = || -> Result<()> {
-            let case = Case::new(gpu, plan, problem, *seed)?;
-            let rotate = BenchOptions::of(gpu).rotate_bytes;
-            let mut bench = Bench::new(gpu, &Pipelines::default(), case, rotate)?.validated()?;
-            for temperature in [Temperature::Cold, Temperature::Warm] {
-                bench.renew()?;
-                bench.time(INVOCATIONS, temperature)?;
-                bench.judge_sampled(INVOCATIONS, temperature)?;
-            }
-            Ok(())
-        };
-        match repeated() {
-            Ok(()) => {}
-            Err(Error::CheckFailed(reason)) => {
-                results[i].verdict = Verdict::broken(format!("run over and over: {reason}"));
-            }
-            // Several copies take more memory than one.
-            Err(e @ (Error::Unavailable { .. } | Error::Memory(_) | Error::Gpu { .. })) => {
-                tracing::warn!("not run over and over: {}: {e}", results[i].shape);
-            }
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
 }
 
 impl CaseResult {
