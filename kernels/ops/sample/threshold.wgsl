@@ -37,6 +37,7 @@ override GROUPS: u32 = SLICE_RUN * BLOCKS;
 // Half of the slots is ranked into the other half; then sums take the first half.
 const RANKED: u32 = LIST_ENTRIES / 2u;
 const SUMS: u32 = LIST_ENTRIES / 4u; // as many tokens as may be kept
+const CHUNK: u32 = 8u; // tokens whose weights are summed together first
 const QUEUE: u32 = 512u; // groups waiting to be read
 const ROUND: u32 = 128u; // vectors streamed at a time
 
@@ -48,8 +49,8 @@ var<workgroup> queue: array<u32, QUEUE>;
 var<workgroup> queued: atomic<u32>;
 var<workgroup> gathered: atomic<u32>;
 var<workgroup> agreed: u32; // what all invocations go by
-var<workgroup> top: u32;
-var<workgroup> kth: u32;
+var<workgroup> top: atomic<u32>;
+var<workgroup> kth: atomic<u32>;
 var<workgroup> cut: vec2<u32>;
 var<workgroup> largest: atomic<u32>; // sum of logit and noise
 var<workgroup> lowest: atomic<u32>; // token that has it
@@ -106,11 +107,13 @@ fn scan(
 // Counts for each of the first n slots those ahead of it, in `ranks`, which were 0. All invocations
 // share the pairs.
 fn rank_slots(lid: u32, n: u32) {
-    let width = min(power_of_two_from(n), WG);
+    let width = min(n, WG);
+    let shares = WG / width;
+    if (lid >= shares * width) { return; }
     for (var i = lid % width; i < n; i += width) {
         let mine = list_entries[i];
         var before = 0u;
-        for (var j = lid / width; j < n; j += WG / width) {
+        for (var j = lid / width; j < n; j += shares) {
             before += select(0u, 1u, ahead(list_entries[j], mine));
         }
         atomicAdd(&ranks[i], before);
@@ -122,32 +125,56 @@ fn four_groups(first: u32, lid: u32) -> vec4<u32> {
     return vec4<u32>(first + lid) + vec4<u32>(0u, WG, 2u * WG, 3u * WG);
 }
 
-// Their maxima; past the end the last one's.
+// Their maxima; past the end 0.
 fn four_maxima(groups: vec4<u32>) -> vec4<u32> {
     let g = min(groups, vec4<u32>(GROUPS - 1u));
-    return vec4<u32>(maxima[g.x], maxima[g.y], maxima[g.z], maxima[g.w]);
+    let m = vec4<u32>(maxima[g.x], maxima[g.y], maxima[g.z], maxima[g.w]);
+    return select(vec4<u32>(0u), m, groups < vec4<u32>(GROUPS));
+}
+
+fn raise_coarse(groups: vec4<u32>, m: vec4<u32>) {
+    let g = groups % vec4<u32>(COARSE);
+    if (WG % COARSE == 0u) { // one and the same
+        atomicMax(&coarse[g.x], max(max(m.x, m.y), max(m.z, m.w)));
+        return;
+    }
+    atomicMax(&coarse[g.x], m.x);
+    atomicMax(&coarse[g.y], m.y);
+    atomicMax(&coarse[g.z], m.z);
+    atomicMax(&coarse[g.w], m.w);
 }
 
 // Puts the k-th largest of the coarse maxima in `kth`, 0 where there are fewer, and the largest in
-// `top`.
-fn bound_kept(lid: u32) {
-    for (var first = 0u; first < GROUPS; first += 4u * WG) {
-        let g = min(four_groups(first, lid), vec4<u32>(GROUPS - 1u)) % vec4<u32>(COARSE);
-        let m = four_maxima(four_groups(first, lid));
-        atomicMax(&coarse[g.x], m.x);
-        atomicMax(&coarse[g.y], m.y);
-        atomicMax(&coarse[g.z], m.z);
-        atomicMax(&coarse[g.w], m.w);
+// `top`. `first` are the maxima of an invocation's first four groups.
+fn bound_kept(lid: u32, first: vec4<u32>) {
+    raise_coarse(four_groups(0u, lid), first);
+    for (var rest = 4u * WG; rest < GROUPS; rest += 4u * WG) {
+        raise_coarse(four_groups(rest, lid), four_maxima(four_groups(rest, lid)));
     }
     workgroupBarrier();
-    for (var i = lid; i < COARSE; i += WG) { list_entries[i] = vec2<u32>(atomicLoad(&coarse[i]), i); }
+    for (var i = lid; i < COARSE / 2u; i += WG) {
+        list_entries[i] = vec2<u32>(atomicLoad(&coarse[2u * i]), atomicLoad(&coarse[2u * i + 1u]));
+    }
     workgroupBarrier();
-    rank_slots(lid, COARSE);
+    // A rank's lower half counts the keys that are larger, its upper half those that are not smaller.
+    let width = min(COARSE, WG);
+    for (var i = lid % width; i < COARSE; i += width) {
+        let mine = vec4<u32>(atomicLoad(&coarse[i]));
+        var before = vec4<u32>(0u);
+        for (var j = 0u; j < COARSE / 4u; j += WG / width) {
+            let at = 2u * (j + lid / width);
+            let four = vec4<u32>(list_entries[at], list_entries[at + 1u]);
+            before += select(vec4<u32>(0u), vec4<u32>(1u), four > mine);
+            before += select(vec4<u32>(0u), vec4<u32>(0x10000u), four >= mine);
+        }
+        atomicAdd(&ranks[i], before.x + before.y + before.z + before.w);
+    }
     workgroupBarrier();
     for (var i = lid; i < COARSE; i += WG) {
         let rank = atomicExchange(&ranks[i], 0u);
-        if (rank == 0u) { top = list_entries[i].x; }
-        if (rank == TOP_K - 1u) { kth = list_entries[i].x; }
+        let mine = atomicLoad(&coarse[i]);
+        if ((rank & 0xffffu) == 0u) { atomicStore(&top, mine); }
+        if ((rank & 0xffffu) < TOP_K && (rank >> 16u) >= TOP_K) { atomicStore(&kth, mine); }
     }
     workgroupBarrier();
 }
@@ -155,13 +182,22 @@ fn bound_kept(lid: u32) {
 // The key beyond which logits may be drawn. Those that equal the bound are, unless their weight is
 // nothing beside the largest: so logits masked with -infinity are left out however many they are.
 fn beyond() -> u32 {
-    let weightless = kth < top && !((value_of(top) - value_of(kth)) * EXPONENT < 63.0);
-    if (kth == 0u || weightless) { return kth; }
-    return kth - 1u;
+    let most = atomicLoad(&top);
+    let bound = atomicLoad(&kth);
+    let weightless = bound < most && !((value_of(most) - value_of(bound)) * EXPONENT < 63.0);
+    if (bound == 0u || weightless) { return bound; }
+    return bound - 1u;
+}
+
+fn enqueue_four(groups: vec4<u32>, m: vec4<u32>, least: u32) {
+    enqueue(groups.x, m.x, least);
+    enqueue(groups.y, m.y, least);
+    enqueue(groups.z, m.z, least);
+    enqueue(groups.w, m.w, least);
 }
 
 fn enqueue(group: u32, most: u32, least: u32) {
-    if (most <= least || group >= GROUPS) { return; }
+    if (most <= least) { return; }
     let place = atomicAdd(&queued, 1u);
     if (place < QUEUE) { queue[place] = group; }
 }
@@ -236,8 +272,22 @@ fn arrange(lid: u32, n: u32) {
     workgroupBarrier();
 }
 
+// Whether the tokens ahead of the e-th reach what top-p needs of all `count`.
+fn cut_by_top_p(e: u32, count: u32) -> bool {
+    var before = vec2<u32>(0u);
+    var total = vec2<u32>(0u);
+    for (var first = 0u; first < count; first += CHUNK) {
+        if (first == e - e % CHUNK) { before = total; }
+        total = add64(total, list_entries[SUMS + min(first + CHUNK, count) - 1u]);
+    }
+    if (e % CHUNK != 0u) { before = add64(before, list_entries[SUMS + e - 1u]); }
+    return reaches(before, needed_by_top_p(total));
+}
+
 @compute @workgroup_size(WG)
 fn choose(@builtin(local_invocation_index) lid: u32) {
+    // They come while the lists are cleared, and stay: they are looked at twice.
+    let first = four_maxima(four_groups(0u, lid));
     for (var i = lid; i < COARSE; i += WG) { atomicStore(&coarse[i], 0u); }
     for (var i = lid; i < RANKED; i += WG) { atomicStore(&ranks[i], 0u); }
     if (lid == 0u) {
@@ -245,18 +295,15 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
         atomicStore(&gathered, 0u);
         atomicStore(&largest, 0u);
         atomicStore(&lowest, NOBODY.index);
-        kth = 0u;
+        atomicStore(&top, 0u);
+        atomicStore(&kth, 0u);
     }
     workgroupBarrier();
-    bound_kept(lid);
+    bound_kept(lid, first);
     let least = beyond();
-    for (var first = 0u; first < GROUPS; first += 4u * WG) {
-        let g = four_groups(first, lid);
-        let m = four_maxima(g);
-        enqueue(g.x, m.x, least);
-        enqueue(g.y, m.y, least);
-        enqueue(g.z, m.z, least);
-        enqueue(g.w, m.w, least);
+    enqueue_four(four_groups(0u, lid), first, least);
+    for (var rest = 4u * WG; rest < GROUPS; rest += 4u * WG) {
+        enqueue_four(four_groups(rest, lid), four_maxima(four_groups(rest, lid)), least);
     }
     workgroupBarrier();
     let waiting = atomicLoad(&queued);
@@ -286,9 +333,9 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
     workgroupBarrier();
     for (var e = lid % (WG / 2u); e < count; e += WG / 2u) {
         if (weighs) {
-            // Over all before: over sooner than a scan's rounds.
+            // Over the chunk as far as e.
             var sum = vec2<u32>(0u);
-            for (var j = 0u; j <= e; j++) { sum = add64(sum, list_entries[j]); }
+            for (var j = e - e % CHUNK; j <= e; j++) { sum = add64(sum, list_entries[j]); }
             list_entries[SUMS + e] = sum;
         } else {
             let sum = noisy(list_entries[RANKED + e].x, atomicLoad(&ranks[e]));
@@ -296,10 +343,9 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
         }
     }
     workgroupBarrier();
-    let needed = needed_by_top_p(list_entries[SUMS + count - 1u]);
     var best = NOBODY;
     for (var e = lid; e < count; e += WG) {
-        if (TOP_P < 1.0 && e > 0u && reaches(list_entries[SUMS + e - 1u], needed)) { break; }
+        if (TOP_P < 1.0 && e > 0u && cut_by_top_p(e, count)) { break; }
         let sum = bitcast<f32>(atomicLoad(&ranks[e]));
         best = better(best, Candidate(sum, list_entries[RANKED + e].y));
     }
