@@ -15,9 +15,10 @@ use crate::data::AdapterSummary;
 use crate::data::record::GoldenFile;
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu, Pipelines};
-use crate::judge::check::{CaseResult, Verdict, check, check_plan, sweep, sweep_within};
-use crate::plan::PlanError;
+use crate::judge::check::{Case, CaseResult, Verdict, check, check_plan, sweep, sweep_within};
+use crate::measure::{Bench, BenchOptions, Temperature};
 use crate::plan::user::{Operation, UserKernel, files_of, reflected};
+use crate::plan::{Plan, PlanError};
 use crate::report::table;
 
 #[derive(Debug, Args)]
@@ -127,7 +128,10 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
         };
         run.iter().map(case).collect()
     })?;
-    let cases: Vec<CaseResult> = cases.into_iter().flatten().collect();
+    let mut cases: Vec<CaseResult> = cases.into_iter().flatten().collect();
+    if let Some(file) = &file {
+        repeat(gpu, file, &work, &mut cases)?;
+    }
     bar.finish_and_clear();
     let count = |f: fn(&Verdict) -> bool| cases.iter().filter(|c| f(&c.verdict)).count();
     let report = Report {
@@ -247,6 +251,72 @@ fn check_file(
         seed,
         verdict,
     })
+}
+
+/// Cases of a file that are run over and over: from the largest on, evenly by what they take.
+const REPEATED: usize = 4;
+
+/// Most invocations of a sample then.
+const INVOCATIONS: u64 = 16;
+
+/// Runs, each over inputs of its own, in each of which a case must be wrong: a bound that a few
+/// results of an honest kernel miss once is not missed three times.
+const RUNS: u64 = 3;
+
+/// Runs a file over and over on cases that it passed, as what times it does, and judges what that
+/// leaves: one that is right when it runs once may be wrong then.
+fn repeat(
+    gpu: &Arc<Gpu>,
+    file: &UserKernel,
+    work: &[Work],
+    results: &mut [CaseResult],
+) -> Result<()> {
+    let effort = |i: usize| {
+        let (kernel, _, problem, _) = &work[i];
+        let cost = kernel.cost(problem);
+        cost.bytes + cost.flops
+    };
+    let passed = |i: &usize| matches!(results[*i].verdict, Verdict::Passed { .. });
+    let mut passed: Vec<usize> = (0..work.len()).filter(passed).collect();
+    passed.sort_by(|a, b| effort(*b).total_cmp(&effort(*a)));
+    let every = passed.len().div_ceil(REPEATED).max(1);
+    for i in passed.into_iter().step_by(every) {
+        let (_, variant, problem, seed) = &work[i];
+        let mut wrong = None;
+        for nth in 0..RUNS {
+            let plan = file.plan(variant, problem, &gpu.caps).map_err(PlanError::into_usage)?;
+            match run_over_and_over(gpu, plan, problem, seed.wrapping_add(nth)) {
+                Ok(()) => wrong = None,
+                Err(Error::CheckFailed(reason)) => wrong = Some(reason),
+                // Several copies take more memory than one.
+                Err(e @ (Error::Unavailable { .. } | Error::Memory(_) | Error::Gpu { .. })) => {
+                    tracing::warn!("not run over and over: {}: {e}", results[i].shape);
+                    wrong = None;
+                }
+                Err(e) => return Err(e),
+            }
+            if wrong.is_none() {
+                break;
+            }
+        }
+        if let Some(reason) = wrong {
+            let reason = format!("run over and over, {RUNS} times of {RUNS}: {reason}");
+            results[i].verdict = Verdict::broken(reason);
+        }
+    }
+    Ok(())
+}
+
+fn run_over_and_over(gpu: &Arc<Gpu>, plan: Plan, problem: &Problem, seed: u64) -> Result<()> {
+    let case = Case::new(gpu, plan, problem, seed)?;
+    let rotate = BenchOptions::of(gpu).rotate_bytes;
+    let mut bench = Bench::new(gpu, &Pipelines::default(), case, rotate)?.validated()?;
+    for temperature in [Temperature::Cold, Temperature::Warm] {
+        bench.renew()?;
+        bench.time(INVOCATIONS, temperature)?;
+        bench.judge_sampled(INVOCATIONS, temperature)?;
+    }
+    Ok(())
 }
 
 impl CaseResult {
