@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use clap::Args;
-use lathe_kernels::{Kernel, KernelVariant, Problem};
+use lathe_kernels::{Kernel, KernelBinding, KernelVariant, Problem, Role};
 use serde::Serialize;
 
 use super::Global;
@@ -259,8 +259,12 @@ const REPEATED: usize = 4;
 /// Most invocations of a sample then.
 const INVOCATIONS: u64 = 16;
 
-/// Runs, each over inputs of its own, in each of which a case must be wrong: a bound that a few
-/// results of an honest kernel miss once is not missed three times.
+/// Results that such a case has at least, where the kernel has cases of so many: the error of a
+/// few that all but cancel is no small part of them, however honest they are.
+const RESULTS: usize = 64;
+
+/// Runs, each over inputs of its own, in each of which a case must be wrong: a bound that an honest
+/// kernel misses once is hardly missed three times.
 const RUNS: u64 = 3;
 
 /// Runs a file over and over on cases that it passed, as what times it does, and judges what that
@@ -276,8 +280,15 @@ fn repeat(
         let cost = kernel.cost(problem);
         cost.bytes + cost.flops
     };
+    let length = |i: usize| {
+        let (kernel, _, problem, _) = &work[i];
+        let written = |b: &&KernelBinding| matches!(b.role, Role::Output | Role::InOut);
+        kernel.bindings.iter().filter(written).map(|b| b.len(problem)).max().unwrap_or(0)
+    };
     let passed = |i: &usize| matches!(results[*i].verdict, Verdict::Passed { .. });
     let mut passed: Vec<usize> = (0..work.len()).filter(passed).collect();
+    let least = passed.iter().map(|i| length(*i)).max().unwrap_or(0).min(RESULTS);
+    passed.retain(|i| length(*i) >= least);
     passed.sort_by(|a, b| effort(*b).total_cmp(&effort(*a)));
     let every = passed.len().div_ceil(REPEATED).max(1);
     for i in passed.into_iter().step_by(every) {
