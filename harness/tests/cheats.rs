@@ -24,8 +24,9 @@ fn files() -> Vec<(PathBuf, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cheats");
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
-        .map(|entry| {
-            let path = entry.unwrap().path();
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file())
+        .map(|path| {
             let text = std::fs::read_to_string(&path).unwrap();
             let place = text.lines().next().unwrap().trim_start_matches("// ").to_owned();
             (path, place)
@@ -158,4 +159,25 @@ fn tune_rejects_every_cheat() {
         ])
     };
     all_caught(tune, 0);
+}
+
+/// A dispatch that is repeated alone has a time where it goes on working.
+#[test]
+fn a_dispatch_that_idles_alone_has_no_time() {
+    let Some(_) = common::gpu() else { return };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cheats/alone");
+    let file = folder.join("spends_its_input.wgsl").display().to_string();
+    let bench = |more: &[&str]| {
+        let shape = ["--shape", "N=40000,N_KV=2,PROMPT_LEN=1", "--stages"];
+        let output = lathe(&[&["bench", "argmax/two_pass"], &shape[..], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        said(&output)
+    };
+    let honest = bench(&[]);
+    assert!(honest.contains("each dispatch alone: slices"), "{honest}");
+    assert!(!honest.contains("no time"), "{honest}");
+    let cheat = bench(&["--wgsl", &file, "--one-shape"]);
+    let at = |what: &str| cheat.find(what).unwrap_or_else(|| panic!("no `{what}`: {cheat}"));
+    assert!(at("choose no time") > at("slices "), "{cheat}");
+    assert!(!cheat.contains("slices no time"), "{cheat}");
 }

@@ -554,7 +554,10 @@ fn section(cases: &[BenchCase], environment: &Environment) -> Section {
         }
         t.add_row(row);
         let name = [c.variant.clone(), own(shape)].join(" ");
-        let stage = |s: &StageTiming| format!("{} {}", s.entry, table::micros(s.cold.median_us));
+        let stage = |s: &StageTiming| match &s.cold {
+            Some(timing) => format!("{} {}", s.entry, table::micros(timing.median_us)),
+            None => format!("{} no time (it does something else when repeated)", s.entry),
+        };
         let stages: Vec<_> = c.stages.iter().map(stage).collect();
         if !stages.is_empty() {
             notes.push(format!("{}: each dispatch alone: {}", name.trim_end(), stages.join(", ")));

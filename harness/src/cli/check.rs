@@ -290,30 +290,42 @@ fn repeat(
     let least = passed.iter().map(|i| length(*i)).max().unwrap_or(0).min(RESULTS);
     passed.retain(|i| length(*i) >= least);
     passed.sort_by(|a, b| effort(*b).total_cmp(&effort(*a)));
+    let wanted = passed.len().min(REPEATED);
     let every = passed.len().div_ceil(REPEATED).max(1);
-    for i in passed.into_iter().step_by(every) {
+    let (first, others): (Vec<_>, Vec<_>) =
+        passed.into_iter().enumerate().partition(|(nth, _)| nth % every == 0);
+    // Several copies take more memory than one: where a case has none, a small one takes its place.
+    let candidates = first.into_iter().chain(others.into_iter().rev()).map(|(_, i)| i);
+    let mut ran = 0;
+    'cases: for i in candidates {
+        if ran == wanted {
+            break;
+        }
         let (_, variant, problem, seed) = &work[i];
         let mut wrong = None;
         for nth in 0..RUNS {
             let plan = file.plan(variant, problem, &gpu.caps).map_err(PlanError::into_usage)?;
             match run_over_and_over(gpu, plan, problem, seed.wrapping_add(nth)) {
-                Ok(()) => wrong = None,
                 Err(Error::CheckFailed(reason)) => wrong = Some(reason),
-                // Several copies take more memory than one.
-                Err(e @ (Error::Unavailable { .. } | Error::Memory(_) | Error::Gpu { .. })) => {
-                    tracing::warn!("not run over and over: {}: {e}", results[i].shape);
-                    wrong = None;
+                Err(e @ (Error::Unavailable { .. } | Error::Memory(_))) => {
+                    tracing::debug!("not run over and over: {}: {e}", results[i].shape);
+                    continue 'cases;
                 }
-                Err(e) => return Err(e),
-            }
-            if wrong.is_none() {
-                break;
+                right => {
+                    right?;
+                    wrong = None;
+                    break;
+                }
             }
         }
+        ran += 1;
         if let Some(reason) = wrong {
             let reason = format!("run over and over, {RUNS} times of {RUNS}: {reason}");
             results[i].verdict = Verdict::broken(reason);
         }
+    }
+    if ran < wanted {
+        tracing::warn!("{ran} of {wanted} cases were run over and over; no others have room");
     }
     Ok(())
 }
@@ -322,12 +334,9 @@ fn run_over_and_over(gpu: &Arc<Gpu>, plan: Plan, problem: &Problem, seed: u64) -
     let case = Case::new(gpu, plan, problem, seed)?;
     let rotate = BenchOptions::of(gpu).rotate_bytes;
     let mut bench = Bench::new(gpu, &Pipelines::default(), case, rotate)?.validated()?;
-    for temperature in [Temperature::Cold, Temperature::Warm] {
-        bench.renew()?;
-        bench.time(INVOCATIONS, temperature)?;
-        bench.judge_sampled(INVOCATIONS, temperature)?;
-    }
-    Ok(())
+    bench.renew()?;
+    bench.time(INVOCATIONS, Temperature::Cold)?;
+    bench.judge_sampled(INVOCATIONS, Temperature::Cold).map(drop)
 }
 
 impl CaseResult {

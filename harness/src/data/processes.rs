@@ -70,8 +70,12 @@ fn merge_benches(into: &mut Bench, others: &[Bench]) -> Result<(), String> {
             merge_timings(timing, same.iter().filter_map(|c| c.overlapped.as_ref()));
         }
         for (i, stage) in case.stages.iter_mut().enumerate() {
-            let others = same.iter().filter_map(|c| c.stages.get(i));
-            merge_timings(&mut stage.cold, others.map(|stage| &stage.cold));
+            let others = || same.iter().map(|c| c.stages.get(i).and_then(|s| s.cold.as_ref()));
+            // What did not repeat in one process has no time.
+            stage.cold = stage.cold.take().filter(|_| others().all(|other| other.is_some()));
+            if let Some(timing) = &mut stage.cold {
+                merge_timings(timing, others().flatten());
+            }
         }
         case.gb_s = bytes_us / case.cold.median_us;
         case.fraction_of_copy = fraction * case.gb_s;

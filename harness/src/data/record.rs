@@ -426,8 +426,9 @@ impl fmt::Display for Flag {
 pub struct StageTiming {
     /// WGSL entry point.
     pub entry: String,
-    /// The dispatch again and again, over what a whole invocation left in scratch memory.
-    pub cold: Timing,
+    /// The dispatch again and again, over what a whole invocation left in scratch memory. Nothing
+    /// where it then does something else than in an invocation.
+    pub cold: Option<Timing>,
 }
 
 /// Time of one invocation.

@@ -13,7 +13,7 @@ use crate::data::stats;
 use crate::data::steady::steady;
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
-use crate::gpu::{Block, Gpu, Pipelines, Policy, Span};
+use crate::gpu::{Block, Gpu, Pipelines, Policy, Span, poison};
 use crate::judge::check::{Case, Change, DRAWS, Draw, TOKENS_BEYOND, Verdict};
 use crate::plan::Plan;
 use crate::plan::recording::{Part, TensorId};
@@ -130,6 +130,8 @@ pub struct Bench {
     renewed: Vec<(Arc<Block>, Renewed)>,
     /// The same of the caches that rotate, copy by copy.
     caches: Vec<Caches>,
+    /// What the step state is before a sample, and where its seeds are, in bytes.
+    seeded: Option<(Arc<Block>, Vec<u64>)>,
     span: Span,
     /// Invocations before the next: whose turn it is.
     cursor: u64,
@@ -218,8 +220,24 @@ impl Bench {
         };
         let turns = ring.turns().map(turn).collect::<Result<_>>()?;
         let renewed = renewed(&case, drawn).map(|(id, how)| (first.shared(id), how)).collect();
-        let (cursor, last, order, outside) = (0, 0, Order::Dependent, None);
-        Ok(Self { gpu, case, ring, turns, renewed, caches, span, cursor, last, order, outside })
+        let seeded = case.seeds().and_then(|(state, seeds)| {
+            let (_, block) = drawn.iter().find(|(id, _)| *id == state)?;
+            Some((Arc::clone(block), seeds.collect()))
+        });
+        Ok(Self {
+            gpu,
+            case,
+            ring,
+            turns,
+            renewed,
+            caches,
+            seeded,
+            span,
+            cursor: 0,
+            last: 0,
+            order: Order::Dependent,
+            outside: None,
+        })
     }
 
     /// The same plan over the same inputs, which take turns as before, with outputs and scratch
@@ -265,6 +283,7 @@ impl Bench {
             turns,
             renewed: all,
             caches: Vec::new(),
+            seeded: self.seeded.clone(),
             span: Span::new(&self.gpu)?,
             cursor: 0,
             last: 0,
@@ -302,8 +321,18 @@ impl Bench {
         }
     }
 
-    /// Makes outputs poison and what is read and written as it was drawn, on the device.
+    /// Makes outputs poison and what is read and written as it was drawn, on the device, but for
+    /// seeds, which are each sample's own: how long a token takes to draw may depend on the draw.
+    /// Two sides that begin with the same turn have the same.
     pub fn renew(&self) -> Result<()> {
+        if let Some((state, seeds)) = &self.seeded {
+            let mut rng = Rng::derive(self.case.seed(), &format!("sample {}", self.cursor));
+            self.gpu.caught(|| {
+                for at in seeds {
+                    state.write(&self.gpu, *at, &(rng.next_u64() as u32).to_le_bytes());
+                }
+            })?;
+        }
         self.renew_those(|_| true)
     }
 
@@ -325,6 +354,17 @@ impl Bench {
         })?;
         // A sample finds an idle device.
         self.gpu.wait(Some(submission))
+    }
+
+    /// Makes memory what a sample begins with.
+    fn begin(&mut self, temperature: Temperature) -> Result<()> {
+        self.renew()?;
+        if self.order != self.order.whole() {
+            // A dispatch alone reads what those before it left.
+            let turn = self.turn_after(0, temperature);
+            self.turns[turn].executor.run(&[Part::Steps(1)])?;
+        }
+        Ok(())
     }
 
     /// Judges what the last timed invocation left behind. Where that depends on what it found,
@@ -398,6 +438,54 @@ impl Bench {
         }
         self.order = order;
         Ok(nmse)
+    }
+
+    /// Whether a dispatch that is repeated alone goes on doing what it does in an invocation: an
+    /// invocation, then the dispatch as often as drawn, then once more where nothing is left of
+    /// what it writes, which then has to be there again. One that finds its work done, or has used
+    /// up what it reads, leaves something else; of one that only adds to what is there nothing
+    /// tells.
+    fn repeats(&mut self, stage: usize, most: u64) -> Result<bool> {
+        let (laps, cold) = (self.turns.len() as u64, Temperature::Cold);
+        let (gpu, written) = (Arc::clone(&self.gpu), self.case.written());
+        let read = |executor: &GpuExecutor| -> Result<Vec<Vec<u8>>> {
+            written.iter().map(|id| executor.block(*id).read(&gpu)).collect()
+        };
+        self.renew()?;
+        let turn = self.turn_after(0, cold);
+        let executor = &self.turns[turn].executor;
+        executor.run_dispatches(0..stage)?;
+        let before = read(executor)?;
+        executor.run_dispatches(stage..stage + 1)?;
+        let after = read(executor)?;
+        executor.run_dispatches(stage + 1..executor.dispatches())?;
+        // Whole laps end ahead of this turn.
+        self.time(laps * (1 + u64::from(Rng::fresh().below((most / laps) as u32))), cold)?;
+        let executor = &self.turns[turn].executor;
+        let poison = poison().to_le_bytes();
+        let mut holds = read(executor)?;
+        // Of each tensor the words that this dispatch alone makes.
+        let mut made = Vec::new();
+        for (nth, id) in written.iter().enumerate() {
+            let is_found = self.case.role(*id) == Some(Role::InOut);
+            let pairs = before[nth].chunks(4).zip(after[nth].chunks(4));
+            let is_made = |(before, after)| before != after && (is_found || before == poison);
+            let words: Vec<bool> = pairs.map(is_made).collect();
+            let chunks = holds[nth].chunks_mut(4).zip(before[nth].chunks(4)).zip(&words);
+            // What an invocation goes on from, such as a position, is as the dispatch found it.
+            chunks
+                .filter(|(_, made)| is_found || **made)
+                .for_each(|((word, was), _)| word.copy_from_slice(was));
+            gpu.caught(|| executor.block(*id).write(&gpu, 0, &holds[nth]))?;
+            made.push(words);
+        }
+        self.time(1, cold)?;
+        let left = read(&self.turns[turn].executor)?;
+        let is_there = |nth: usize| {
+            let words = left[nth].chunks(4).zip(after[nth].chunks(4)).zip(&made[nth]);
+            words.filter(|(_, made)| **made).all(|((left, after), _)| left == after)
+        };
+        Ok(made.iter().flatten().any(|made| *made) && (0..written.len()).all(is_there))
     }
 
     fn change(&self, turn: usize, change: &Change, undo: bool) -> Result<()> {
@@ -599,17 +687,13 @@ impl Bench {
         temperature: Temperature,
     ) -> Result<Sampled> {
         let quanta = Duration::from_nanos((quantum_ns.unwrap_or(0.0) * QUANTA) as u64);
+        self.begin(temperature)?;
         let (count, settled) = self.warm_up(options.sample.max(quanta), temperature)?;
         let begun = Instant::now();
         let (mut samples_us, mut throttled) = (Vec::new(), 0);
         let (mut summary, mut timed_out);
         loop {
-            self.renew()?;
-            if self.order != self.order.whole() {
-                // A dispatch alone reads what those before it left.
-                let turn = self.turn_after(0, temperature);
-                self.turns[turn].executor.run(&[Part::Steps(1)])?;
-            }
+            self.begin(temperature)?;
             let took = self.time(count, temperature)?;
             // Where nothing else is to be had, what was taken counts, with a flag.
             if self.gpu.is_throttled() && throttled <= samples_us.len().max(options.samples) {
@@ -625,6 +709,12 @@ impl Bench {
             }
         }
         let nmse = self.judge_sampled(count, temperature)?;
+        let mut repeats = true;
+        if let Order::Stage(stage) = self.order {
+            for _ in 0..LEAST_LENGTHS {
+                repeats = repeats && self.repeats(stage, count)?;
+            }
+        }
         let timing = Timing {
             median_us: summary.median,
             min_us: summary.min,
@@ -636,7 +726,8 @@ impl Bench {
             throttled,
             processes_us: Vec::new(),
         };
-        Ok(Sampled { timing, timed_out: timed_out && summary.noise > options.noise, nmse })
+        let timed_out = timed_out && summary.noise > options.noise;
+        Ok(Sampled { timing, timed_out, nmse, repeats })
     }
 
     /// The device.
@@ -659,6 +750,8 @@ pub struct Sampled {
     pub timed_out: bool,
     /// Largest normalised error of what was judged.
     pub nmse: f64,
+    /// Whether a dispatch that is repeated alone does what it does in an invocation.
+    pub repeats: bool,
 }
 
 impl Order {
@@ -748,5 +841,35 @@ mod tests {
             let verdict = verdict.unwrap();
             assert!(matches!(verdict, Verdict::Passed { .. }), "invocation {i}: {verdict:?}");
         }
+    }
+
+    /// How long a draw takes may depend on what is drawn, so samples differ in that, and two sides
+    /// that are compared do not. What they leave is judged by the seed that they found.
+    #[test]
+    fn samples_draw_anew_and_sides_alike() {
+        let Some(gpu) = crate::measure::test_gpu() else { return };
+        let kernel = lathe_kernels::kernel("sample").unwrap();
+        let problem = kernel.parse_over(&kernel.default_problem(), "N=700,TEMPERATURE=1").unwrap();
+        let plan = |variant| {
+            Plan::of(kernel, kernel.variant(variant).unwrap(), &problem.shape, &gpu.caps).unwrap()
+        };
+        let pipelines = Pipelines::default();
+        let case = Case::new(&gpu, plan("naive"), &problem, 7).unwrap();
+        let mut a = Bench::new(&gpu, &pipelines, case, 1 << 20).unwrap();
+        let mut b = a.beside(&pipelines, plan("histogram")).unwrap();
+        // Seed and choice of what is left.
+        let left = |bench: &mut Bench, turn| {
+            bench.time_from(turn, 3).unwrap();
+            bench.judge_left(Temperature::Cold).unwrap();
+            let (state, _) = bench.case.seeds().unwrap();
+            let bytes = bench.turns[0].executor.block(state).read(&gpu).unwrap();
+            let word = |at: lathe_kernels::StateWord| bytes[4 * at as usize..][..4].to_vec();
+            (word(lathe_kernels::StateWord::Seed), word(lathe_kernels::StateWord::Choice))
+        };
+        let of_a: Vec<_> = (0..4).map(|block| left(&mut a, 3 * block)).collect();
+        let of_b: Vec<_> = (0..4).map(|block| left(&mut b, 3 * block)).collect();
+        assert_eq!(of_a, of_b);
+        let seeds: std::collections::BTreeSet<_> = of_a.iter().map(|(seed, _)| seed).collect();
+        assert_eq!(seeds.len(), of_a.len());
     }
 }

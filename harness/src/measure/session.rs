@@ -127,23 +127,25 @@ impl Session {
         let case = Case::new(&gpu, plan, problem, self.options.seed)?;
         let mut bench = Bench::new(&gpu, &pipelines, case, rotate)?.validated()?;
         let (mut nmse, mut timed_out) = (0f64, false);
-        let mut sample = |bench: &mut Bench, temperature| -> Result<Timing> {
+        let mut sample = |bench: &mut Bench, temperature| -> Result<(Timing, bool)> {
             let sampled = bench.sample(&self.options, self.quantum_ns, temperature)?;
-            let Sampled { timing, timed_out: out, nmse: off } = sampled;
-            (nmse, timed_out) = (nmse.max(off), timed_out || out);
-            Ok(timing)
+            let Sampled { timing, timed_out: out, nmse: off, repeats } = sampled;
+            // What has no time cannot make one doubtful.
+            (nmse, timed_out) = (nmse.max(off), timed_out || out && repeats);
+            Ok((timing, repeats))
         };
-        let cold = sample(&mut bench, Temperature::Cold)?;
-        let warm = sample(&mut bench, Temperature::Warm)?;
+        let (cold, _) = sample(&mut bench, Temperature::Cold)?;
+        let (warm, _) = sample(&mut bench, Temperature::Warm)?;
         let overlapped = match self.options.overlapped {
-            true => Some(sample(&mut bench.overlapping(rotate)?, Temperature::Cold)?),
+            true => Some(sample(&mut bench.overlapping(rotate)?, Temperature::Cold)?.0),
             false => None,
         };
         let mut stages = Vec::new();
         if self.options.stages && entries.len() > 1 {
             for (dispatch, entry) in entries.into_iter().enumerate() {
                 bench.only(Some(dispatch));
-                stages.push(StageTiming { entry, cold: sample(&mut bench, Temperature::Cold)? });
+                let (cold, repeats) = sample(&mut bench, Temperature::Cold)?;
+                stages.push(StageTiming { entry, cold: repeats.then_some(cold) });
             }
             bench.only(None);
         }
@@ -177,7 +179,7 @@ impl Session {
             )));
         }
         let timings = || {
-            let alone = stages.iter().map(|stage| &stage.cold);
+            let alone = stages.iter().filter_map(|stage| stage.cold.as_ref());
             [&cold, &warm].into_iter().chain(&overlapped).chain(alone)
         };
         let mut flags = Vec::new();

@@ -37,7 +37,8 @@ const CHANGED: &str = "the record was changed by hand: measure again";
 
 fn case(of: &BenchCase) -> Result<(), String> {
     let what = |name: &str| format!("{}/{} {}: {name}", of.kernel, of.variant, of.shape);
-    let stages = of.stages.iter().map(|stage| (stage.entry.as_str(), &stage.cold));
+    let stages =
+        of.stages.iter().filter_map(|stage| Some((stage.entry.as_str(), stage.cold.as_ref()?)));
     let timings = [("cold", &of.cold), ("warm", &of.warm)].into_iter().chain(stages);
     let overlapped = of.overlapped.iter().map(|timing| ("overlapped", timing));
     for (name, timing) in timings.chain(overlapped) {

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use lathe_kernels::layout::STATE_WORDS;
 use lathe_kernels::{
-    Elem, Kernel, KernelBinding, KvFormat, Packing, ParamKind, Problem, Role, State,
+    Draw as Drawing, Elem, Kernel, KernelBinding, KvFormat, Packing, ParamKind, Problem, Role,
+    State, StateWord,
 };
 
 use super::Verdict;
@@ -555,6 +557,20 @@ impl Case {
             self.write_small(executor, draw, |role| role == Role::InOut)?;
         }
         Ok(Some(change))
+    }
+
+    /// The step state that an invocation reads and writes, and where its seeds are, in bytes: one
+    /// of each sequence. None where nobody knows what would come of another seed.
+    pub fn seeds(&self) -> Option<(TensorId, impl Iterator<Item = u64> + use<>)> {
+        let inputs = &*self.inputs;
+        let is_state = |id: &TensorId| {
+            let binding = inputs.drawn.get(id.0).and_then(|(name, _)| self.kernel.binding(name));
+            binding.is_some_and(|b| b.draw(&inputs.problem.shape) == Drawing::State)
+        };
+        let id = self.read_and_written().into_iter().find(is_state)?;
+        let Value::U32(words) = &inputs.values[id.0] else { return None };
+        let seeds = (StateWord::Seed as usize..words.len()).step_by(STATE_WORDS);
+        inputs.golden.is_none().then(|| (id, seeds.map(|word| 4 * word as u64)))
     }
 
     /// Whether an invocation goes on from positions or indices that it finds.

@@ -167,7 +167,8 @@ fn cells(
     }
     if columns.stages {
         let stage = |s: &StageTiming| {
-            format!("{} {} µs", text(&s.entry), text(&number(s.cold.median_us, 2)))
+            let time = s.cold.as_ref().map(|t| format!("{} µs", text(&number(t.median_us, 2))));
+            format!("{} {}", text(&s.entry), time.as_deref().unwrap_or(NONE))
         };
         row.push(case.stages.iter().map(stage).collect::<Vec<_>>().join("<br/>"));
     }

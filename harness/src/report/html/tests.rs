@@ -411,7 +411,7 @@ fn a_bench_page_is_in_groups_the_fastest_first_with_all_that_was_measured() {
     more[0].tflop_s = Some(12.34);
     more[0].stages = vec![crate::data::record::StageTiming {
         entry: "partial_sums".into(),
-        cold: more[0].cold.clone(),
+        cold: Some(more[0].cold.clone()),
     }];
     cases.extend(more);
     record.environment.ceilings =

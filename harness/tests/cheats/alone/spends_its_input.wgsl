@@ -1,0 +1,52 @@
+// argmax/two_pass
+// A dispatch that works only behind the one before it: right in every invocation, and idle when it is
+// repeated alone, since it marks what it has read.
+// import: step/choose, step/choose_workgroup
+override N: u32;
+override WG: u32 = 256u;
+override PARTS: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> logits: array<f32>;
+@group(0) @binding(1) var<storage, read_write> tokens: array<u32>;
+@group(0) @binding(2) var<storage, read_write> state: array<u32>;
+@group(0) @binding(3) var<storage, read_write> partial_values: array<f32>;
+@group(0) @binding(4) var<storage, read_write> partial_indices: array<u32>;
+
+const SPENT: u32 = 0xfffffffeu;
+var<workgroup> is_spent: u32;
+
+@compute @workgroup_size(WG)
+fn slices(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let first = workgroup.x / PARTS * N;
+    var best = NOBODY;
+    for (var i = workgroup.x % PARTS * WG + lid; i < N; i += PARTS * WG) {
+        best = better(best, Candidate(logits[first + i], i));
+    }
+    best = workgroup_best(lid, best);
+    if (lid == 0u) {
+        partial_values[workgroup.x] = best.value;
+        partial_indices[workgroup.x] = best.index;
+    }
+}
+
+@compute @workgroup_size(WG)
+fn choose(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let first = workgroup.x * PARTS;
+    if (lid == 0u) { is_spent = u32(partial_indices[first] == SPENT); }
+    if (workgroupUniformLoad(&is_spent) != 0u) { return; }
+    var best = NOBODY;
+    for (var i = first + lid; i < first + PARTS; i += WG) {
+        best = better(best, Candidate(partial_values[i], partial_indices[i]));
+    }
+    best = workgroup_best(lid, best);
+    if (lid == 0u) {
+        end_step_of(workgroup.x, best);
+        partial_indices[first] = SPENT;
+    }
+}
