@@ -282,6 +282,7 @@ fn fake_record(scale: f64, source: &str, adapter: &str, path: &Path) {
         nmse_bound: None,
         canary: None,
         golden: None,
+        seed_a_sample: false,
         clock: Clock::Gpu.into(),
         flags: Vec::new(),
     };

@@ -328,6 +328,10 @@ pub struct BenchCase {
     /// What judged an operation of the user's own; others have a reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub golden: Option<GoldenFile>,
+    /// Whether each sample draws tokens by a seed of its own; in records from before it was so, and
+    /// of kernels that draw none, all samples have the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub seed_a_sample: bool,
     /// Where the times come from.
     pub clock: Word<Clock>,
     /// What makes the number doubtful.

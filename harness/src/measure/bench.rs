@@ -545,6 +545,11 @@ impl Bench {
         }
     }
 
+    /// Whether each sample draws tokens by a seed of its own.
+    pub fn draws_anew(&self) -> bool {
+        self.seeded.is_some()
+    }
+
     /// Which clock times come from.
     pub fn clock(&self) -> Clock {
         self.span.clock()

@@ -224,6 +224,7 @@ impl Session {
             nmse_bound: Some(bound),
             canary: self.canaries.last(),
             golden,
+            seed_a_sample: bench.draws_anew(),
             clock: bench.clock().into(),
             flags,
         })

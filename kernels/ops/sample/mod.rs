@@ -116,7 +116,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
     bindings: &[
         Binding::<Sample>::input("logits", f32s, len!(p => p.n)).drawn(|_| Draw::TiesAndNan),
         Binding::in_out("tokens", words, len!(_, s => s.n_kv + 1)).drawn(|_| Draw::Tokens(1000)),
-        Binding::in_out("state", words, len!(_ => STATE_WORDS)).drawn(|_| Draw::State),
+        Binding::in_out("state", words, len!(_ => STATE_WORDS)).drawn(|_| Draw::SeededState),
         // Whole vectors of four.
         Binding::scratch("keys", words, len!(p => p.n.next_multiple_of(4))),
         Binding::scratch("maxima", words, len!(_ => RUN * MOST_BLOCKS)),

@@ -153,6 +153,9 @@ fn bench(bench: &Bench, environment: &Environment) -> Vec<Measured> {
         let (how, doubts): (Vec<_>, Vec<_>) = case.flags.iter().partition(|flag| is_how(flag));
         let mut how = how.iter().map(|flag| format!(", {flag}")).collect::<String>();
         how.extend(case.golden.as_ref().map(|golden| format!(", {golden}")));
+        if case.seed_a_sample {
+            how.push_str(", a seed each sample");
+        }
         let mut doubts: Vec<String> = doubts.iter().map(ToString::to_string).collect();
         if !case.cold.settled && !case.flags.contains(&Flag::NotSettled.into()) {
             doubts.push(Flag::NotSettled.to_string());

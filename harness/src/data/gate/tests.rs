@@ -91,6 +91,7 @@ fn bench(seed: u64, noise: f64, between: f64, slow: f64) -> Record {
                 nmse_bound: None,
                 canary: None,
                 golden: None,
+                seed_a_sample: false,
                 clock: Clock::Gpu.into(),
                 flags: Vec::new(),
             }
@@ -332,6 +333,9 @@ fn how_a_case_was_measured_must_be_the_same() {
     assert_eq!(gate(&x, &y).cases[3].verdict, GateVerdict::Slowdown);
     let (x, mut y) = slow();
     cases_of(&mut y)[3].flags.push(Flag::RuntimeChecksOn.into());
+    assert!(gate(&x, &y).cases[3].note.contains("measured differently: "));
+    let (x, mut y) = slow();
+    cases_of(&mut y)[3].seed_a_sample = true;
     assert!(gate(&x, &y).cases[3].note.contains("measured differently: "));
     let (x, mut y) = slow();
     y.environment.runtime_checks = "on".into();

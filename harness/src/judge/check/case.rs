@@ -565,7 +565,7 @@ impl Case {
         let inputs = &*self.inputs;
         let is_state = |id: &TensorId| {
             let binding = inputs.drawn.get(id.0).and_then(|(name, _)| self.kernel.binding(name));
-            binding.is_some_and(|b| b.draw(&inputs.problem.shape) == Drawing::State)
+            binding.is_some_and(|b| b.draw(&inputs.problem.shape) == Drawing::SeededState)
         };
         let id = self.read_and_written().into_iter().find(is_state)?;
         let Value::U32(words) = &inputs.values[id.0] else { return None };

@@ -129,7 +129,7 @@ fn power(exponents: RangeInclusive<i32>, rng: &mut Rng) -> f32 {
 
 fn words(draw: Draw, len: usize, problem: &Problem, rng: &mut Rng) -> Vec<u32> {
     match draw {
-        Draw::State => {
+        Draw::State | Draw::SeededState => {
             let mut state = vec![0; len];
             // A row a sequence: all are at one position, each has its own prompt.
             for (i, row) in state.chunks_mut(STATE_WORDS).enumerate() {

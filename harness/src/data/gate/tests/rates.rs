@@ -185,7 +185,9 @@ fn committed_deviations(flagged: bool) -> Vec<f64> {
         for (x, y) in base.iter().flat_map(|x| runs[at + 1..].iter().flatten().map(move |y| (x, y)))
         {
             let clear = x.doubts.is_empty() && y.doubts.is_empty();
-            if x.key == y.key && x.source == y.source && (flagged || clear) {
+            // What was measured otherwise the gate compares with nothing.
+            let alike = x.source == y.source && x.how == y.how;
+            if x.key == y.key && alike && (flagged || clear) {
                 found.push((paired::median(&y.us) / paired::median(&x.us)).ln() / 2f64.sqrt());
             }
         }

@@ -222,6 +222,7 @@ pub(super) fn bench() -> Record {
             nmse_bound: None,
             canary: None,
             golden: None,
+            seed_a_sample: false,
             clock: Clock::Gpu.into(),
             flags: flags.iter().map(|f| (*f).into()).collect(),
         }
