@@ -292,8 +292,8 @@ pub enum Draw {
     Descending(f32),
     /// The step state: position, prompt length, seed.
     State,
-    /// The same, for a kernel that draws by the seed: how long it takes may depend on what it draws,
-    /// so every sample that is timed has another.
+    /// The same, for a kernel that draws by the seed: how long it takes may depend on what it
+    /// draws, so every sample that is timed has another.
     SeededState,
     /// Tokens below a vocabulary's size.
     Tokens(usize),
