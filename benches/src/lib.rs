@@ -15,9 +15,8 @@ use lathe_harness::measure::{Bench, BenchOptions, Temperature};
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
-use lathe_harness::plan::select::Hints;
 use lathe_harness::{Error, Result};
-use lathe_kernels::{FloatFormat, Format, Kernel, KernelVariant, KvFormat, Problem};
+use lathe_kernels::{Format, Kernel, KernelVariant, Problem};
 
 const SEED: u64 = 42;
 
@@ -160,17 +159,7 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
         let file = Arc::new(ModelFile::open(&path)?);
         let config = file.config()?;
         let weights = Weights::load(&file, &config)?;
-        let options = GraphOptions {
-            context: STEPS + 4,
-            kv: KvFormat::F16,
-            acts: FloatFormat::F32,
-            chunks: lathe_harness::decode::Chunks::NONE,
-            sequences: 1,
-            sampling: None,
-            hints: Hints::new(),
-            tuned: None,
-            runs: None,
-        };
+        let options = GraphOptions::of_step(STEPS + 4);
         let graph = graph::build(&path, &config, &weights, &gpu.caps, &options)?;
         let recording = Arc::clone(&graph.recording);
         let mut executor = GpuExecutor::new(

@@ -2,31 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 
-use crate::common;
-
-pub(crate) fn lathe(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lathe")).args(args).output().unwrap()
-}
-
-pub(crate) fn code(output: &Output) -> i32 {
-    output.status.code().unwrap_or_else(|| panic!("killed: {output:?}"))
-}
-
-pub(crate) fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// stdout as exactly one JSON document with a schema version.
-pub(crate) fn document(output: &Output) -> Value {
-    let value: Value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stdout)));
-    assert_eq!(value["schema_version"], 1);
-    value
-}
+use crate::common::{self, code, command, document, json, lathe, stderr, stdout};
 
 pub(crate) fn golden(name: &str) -> String {
     common::golden(name).display().to_string()
@@ -113,7 +93,7 @@ fn nothing_on_the_command_line_panics() {
 
 /// Lines of a table on stdout, and all of stdout.
 fn printed(output: &Output) -> (Vec<String>, String) {
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = stdout(output);
     (text.lines().filter(|line| line.starts_with('|')).map(str::to_owned).collect(), text)
 }
 
@@ -214,7 +194,7 @@ fn limits_of_adapters_that_are_not_here() {
     let shown = file.display().to_string();
     let output = lathe(&["validate", &shown, "--limits", "all", "--json"]);
     assert_eq!(code(&output), 1);
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = json(&output);
     let fits = |row: usize, profile: &str| {
         let fits = report["rows"][row]["fits"].as_array().unwrap();
         let fit = fits.iter().find(|fit| fit["profile"] == profile).unwrap();
@@ -232,12 +212,12 @@ fn limits_of_adapters_that_are_not_here() {
         assert!(!profile["sources"].as_array().unwrap().is_empty(), "{profile}");
     }
 
-    let built_in = document(&lathe(&["validate", "glu", "--limits", "minimal", "--json"]));
+    let built_in = json(&lathe(&["validate", "glu", "--limits", "minimal", "--json"]));
     assert_eq!(built_in["rows"][0]["name"], "glu/naive");
     let fit = &built_in["rows"][0]["fits"][0];
     assert!(fit["shapes"].as_u64().unwrap() > 0 && fit["shapes"] == fit["of"], "{fit}");
     let subgroup =
-        document(&lathe(&["validate", "rms_norm/subgroup", "--limits", "minimal", "--json"]));
+        json(&lathe(&["validate", "rms_norm/subgroup", "--limits", "minimal", "--json"]));
     let fit = &subgroup["rows"][0]["fits"][0];
     assert_eq!(fit["shapes"], 0);
     assert!(fit["reasons"][0].as_str().unwrap().contains("subgroup"), "{fit}");
@@ -270,19 +250,14 @@ fn a_model_may_be_the_first_word() {
 #[cfg(target_os = "linux")]
 #[test]
 fn drivers_do_not_complain_of_a_missing_folder() {
-    let output = Command::new(env!("CARGO_BIN_EXE_lathe"))
-        .arg("doctor")
-        .env_remove("XDG_RUNTIME_DIR")
-        .output()
-        .unwrap();
+    let output = command(&["doctor"]).env_remove("XDG_RUNTIME_DIR").output().unwrap();
     assert!(!stderr(&output).contains("XDG_RUNTIME_DIR"), "{}", stderr(&output));
 }
 
 #[test]
 fn without_an_adapter_exits_3_and_says_what_to_install() {
     let none = |args: &[&str]| {
-        Command::new(env!("CARGO_BIN_EXE_lathe"))
-            .args(args)
+        command(args)
             .env("VK_DRIVER_FILES", "/nonexistent")
             .env("VK_ICD_FILENAMES", "/nonexistent")
             .output()
@@ -520,6 +495,11 @@ fn check_refuses_a_wrong_kernel_of_the_users_own() {
     assert_eq!(code(&again), 1);
     let said = String::from_utf8_lossy(&again.stdout);
     assert!(said.contains("repeat: ") && said.contains(" --unchecked-files"), "{said}");
+    let shown = file.display().to_string();
+    let first = lathe(&["check", "residual_add", "--wgsl", &shown, "--fail-fast", "--cases", "2"]);
+    assert_eq!(code(&first), 1);
+    let said = String::from_utf8_lossy(&first.stdout);
+    assert!(said.contains(": 0 passed, 1 failed, 0 unavailable, ") && said.contains(" not run ("));
     let broken = check("fn main() {");
     assert_eq!(code(&broken), 2);
     assert!(stderr(&broken).contains("mine.wgsl"), "{}", stderr(&broken));
@@ -545,7 +525,6 @@ fn a_users_file_enters_whole_steps() {
         (format!("gemv/naive={shown}"), "explicit hint, in the place of gemv/naive"),
     ] {
         let output = with("decode", &hint, &["--verify", "--json"]);
-        assert_eq!(code(&output), 0, "{}", stderr(&output));
         let report = document(&output);
         let selected = report["selected"].as_array().unwrap();
         let mine: Vec<_> = selected.iter().filter(|s| s["kernel"] == "gemv").collect();
@@ -569,7 +548,7 @@ fn a_users_file_enters_whole_steps() {
     let rest = ["--allow-software", "--time-out", "2", "--json"];
     let output = lathe(&[&sides[..], &rest].concat());
     assert!([0, 6].contains(&code(&output)), "{}", stderr(&output));
-    assert_eq!(document(&output)["b"].as_str(), Some(&*hint));
+    assert_eq!(json(&output)["b"].as_str(), Some(&*hint));
     assert!(stderr(&output).contains("a user's file carries wgpu's run-time checks"));
 
     // One that is wrong is found, with its name, and by the first operation it serves.
@@ -614,9 +593,7 @@ fn decode_writes_logits_of_every_position_and_its_document() {
     let mut seen = Vec::new();
     for executor in executors {
         let args = ["--executor", executor, "--force-tokens", "75,260", "--logits-out", &out];
-        let output = lathe(&[&base[..], &args].concat());
-        assert_eq!(code(&output), 0, "{}", stderr(&output));
-        let report = document(&output);
+        let report = document(&lathe(&[&base[..], &args].concat()));
         assert_eq!(report["generated"].as_array().unwrap().len(), 2);
         let logits: Vec<f32> = bytemuck::pod_collect_to_vec(&std::fs::read(&out).unwrap());
         assert_eq!(logits.len(), 5 * 320);
@@ -642,8 +619,7 @@ fn decode_writes_logits_of_every_position_and_its_document() {
     if let [cpu, gpu] = &seen[..] {
         let wide = |v: &[f32]| v.iter().map(|x| f64::from(*x)).collect::<Vec<_>>();
         assert!(lathe_reference::nmse(wide(cpu), wide(gpu)) < 1e-5);
-        let output = lathe(&[&base[..], &["-n", "20", "--verify", "8"]].concat());
-        let report = document(&output);
+        let report = document(&lathe(&[&base[..], &["-n", "20", "--verify", "8"]].concat()));
         assert_eq!(report["verified"]["positions"], 8);
         assert!(report["submits_per_token"].as_f64().unwrap() <= 1.0);
         assert!(report["gpu_ms_per_token"].as_f64().is_some() || report["adapter"].is_object());
@@ -696,11 +672,7 @@ fn decode_samples_by_seed() {
     let model = golden("qwen3-tiny-bf16.gguf");
     let base = ["decode", "--model", &model, "--prompt-tokens", "2,62,302", "-n", "20"];
     let base = [&base[..], &["--ignore-eos", "--json"]].concat();
-    let run = |more: &[&str]| {
-        let output = lathe(&[&base[..], more].concat());
-        assert_eq!(code(&output), 0, "{more:?}: {}", stderr(&output));
-        document(&output)
-    };
+    let run = |more: &[&str]| document(&lathe(&[&base[..], more].concat()));
     let warm = |executor, seed| {
         let settings = ["--temperature", "0.9", "--top-k", "40", "--top-p", "0.95"];
         let more = ["--repeat-penalty", "1.1", "--seed", seed, "--executor", executor];
@@ -776,7 +748,7 @@ fn without_room(args: &[&str]) -> Output {
         quoted.join(" ")
     );
     // A driver's cache of shaders would be cut short too.
-    let mut bash = Command::new("bash");
+    let mut bash = std::process::Command::new("bash");
     bash.args(["-c", &script]).env("MESA_SHADER_CACHE_DISABLE", "true").output().unwrap()
 }
 

@@ -12,8 +12,8 @@ use lathe_harness::decode::{
     DecodeGraph, GraphOptions, RunOptions, Sampling, Weights, graph, kv_cache, timed,
 };
 use lathe_harness::error::Error;
-use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
-use lathe_harness::gpu::{Gpu, Pipelines, Policy};
+use lathe_harness::execute::{CpuExecutor, Execute};
+use lathe_harness::gpu::Gpu;
 use lathe_harness::judge::diff;
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
@@ -24,40 +24,9 @@ use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_kernels::phases::Grid;
 use lathe_kernels::{Capabilities, FloatFormat, Format, KvFormat, StateWord};
 
-use crate::common;
-
-const GOLDENS: [&str; 6] = [
-    "gemma3-tiny-f16",
-    "llama-tiny-f16",
-    "qwen3-tiny-bf16",
-    "gemma3-tiny-q4km",
-    "llama-tiny-q4km",
-    "qwen3-tiny-q80",
-];
-
-struct Golden {
-    prompt: Vec<u32>,
-    greedy: Vec<u32>,
-    logits: Vec<f32>,
-    file: Arc<ModelFile>,
-}
+use crate::common::{self, GOLDENS, Golden, on_gpu};
 
 impl Golden {
-    fn load(name: &str) -> Self {
-        let text = std::fs::read_to_string(common::golden(&format!("{name}.json"))).unwrap();
-        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let ids = |key: &str| -> Vec<u32> {
-            json[key].as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect()
-        };
-        let bytes = std::fs::read(common::golden(&format!("{name}.logits.f32"))).unwrap();
-        Self {
-            prompt: ids("prompt"),
-            greedy: ids("greedy"),
-            logits: bytemuck::pod_collect_to_vec(&bytes),
-            file: Arc::new(ModelFile::open(common::golden(&format!("{name}.gguf"))).unwrap()),
-        }
-    }
-
     /// Prompt and the golden's own greedy tokens, all fed.
     fn forced(&self) -> RunOptions {
         RunOptions {
@@ -95,30 +64,9 @@ fn build_with(
 ) -> DecodeGraph {
     let config = file.config().unwrap();
     let weights = Weights::load(file, &config).unwrap();
-    let options = GraphOptions {
-        context,
-        kv,
-        acts: FloatFormat::F32,
-        chunks: Chunks { most: 32, ..Chunks::with_cache(kv) },
-        sequences: 1,
-        sampling: None,
-        hints: Hints::new(),
-        tuned: None,
-        runs,
-    };
+    let chunks = Chunks { most: 32, ..Chunks::with_cache(kv) };
+    let options = GraphOptions { kv, chunks, runs, ..GraphOptions::of_step(context) };
     graph::build(&file.path, &config, &weights, caps, &options).unwrap()
-}
-
-fn on_gpu(gpu: &Arc<Gpu>, graph: &DecodeGraph) -> GpuExecutor {
-    let recording = Arc::clone(&graph.recording);
-    GpuExecutor::new(
-        Arc::clone(gpu),
-        &Pipelines::default(),
-        recording,
-        Policy::Guarded,
-        &mut |_, _| {},
-    )
-    .unwrap()
 }
 
 fn logits_of(
@@ -432,17 +380,8 @@ fn prompts_in_chunks_have_the_logits_of_transformers() {
         assert!(lengths.len() > 8, "{lengths:?}");
         for (kv, limit) in [(KvFormat::F32, 1e-8), (KvFormat::F16, 1e-5)] {
             for most in [16, 64] {
-                let options = GraphOptions {
-                    context: 100,
-                    kv,
-                    acts: FloatFormat::F32,
-                    chunks: Chunks { most, ..Chunks::with_cache(kv) },
-                    sequences: 1,
-                    sampling: None,
-                    hints: Hints::new(),
-                    tuned: None,
-                    runs: None,
-                };
+                let chunks = Chunks { most, ..Chunks::with_cache(kv) };
+                let options = GraphOptions { kv, chunks, ..GraphOptions::of_step(100) };
                 let path = &golden.file.path;
                 let graph = graph::build(path, &config, &weights, &gpu.caps, &options).unwrap();
                 let mut executor = on_gpu(&gpu, &graph);
@@ -540,15 +479,11 @@ fn every_variant_of_every_kernel_decodes_the_same() {
             let weights = Weights::load(&golden.file, &config).unwrap();
             let hints = Hints::from([(kernel.name.to_owned(), variant.name.into())]);
             let options = GraphOptions {
-                context: *context,
                 kv: KvFormat::F32,
-                acts: FloatFormat::F32,
                 chunks: Chunks { most: 16, acts: FloatFormat::F32 },
-                sequences: 1,
                 sampling: sampled.then_some(greedy),
                 hints,
-                tuned: None,
-                runs: None,
+                ..GraphOptions::of_step(*context)
             };
             let built = graph::build(&golden.file.path, &config, &weights, &gpu.caps, &options);
             let graph = match built {
@@ -766,18 +701,7 @@ fn hints_win_or_fail_loudly() {
     let weights = Weights::load(&golden.file, &config).unwrap();
     let built = |kernel: &str, variant: &str| {
         let hints = Hints::from([(kernel.to_owned(), variant.into())]);
-        let (kv, acts) = (KvFormat::F32, FloatFormat::F32);
-        let options = GraphOptions {
-            context: 8,
-            kv,
-            acts,
-            chunks: Chunks::NONE,
-            sequences: 1,
-            sampling: None,
-            hints,
-            tuned: None,
-            runs: None,
-        };
+        let options = GraphOptions { kv: KvFormat::F32, hints, ..GraphOptions::of_step(8) };
         let caps = Capabilities::minimal();
         graph::build(Path::new("m.gguf"), &config, &weights, &caps, &options)
             .map_err(|e| e.to_string())
@@ -806,17 +730,8 @@ fn an_explicit_attention_variant_wins_for_every_cache_and_context() {
     for kv in [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0] {
         for context in [16, 512, 4096] {
             let selected = |hints: Hints| {
-                let options = GraphOptions {
-                    context,
-                    kv,
-                    acts: FloatFormat::F16,
-                    chunks: Chunks::NONE,
-                    sequences: 1,
-                    sampling: None,
-                    hints,
-                    tuned: None,
-                    runs: None,
-                };
+                let acts = FloatFormat::F16;
+                let options = GraphOptions { kv, acts, hints, ..GraphOptions::of_step(context) };
                 let path = &golden.file.path;
                 let graph = graph::build(path, &config, &weights, &caps, &options).unwrap();
                 graph.selected.into_iter().filter(|s| s.op == "attention").collect::<Vec<_>>()

@@ -98,20 +98,14 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-fn check(case: &Case, mapping: &str) -> Output {
+fn check(case: &Case, mapping: &str, options: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     for path in files(&look_alikes()).iter().filter(|path| named(path).0 == case.engine) {
         fs::write(folder.path().join(path.file_name().unwrap()), whole(path)).unwrap();
     }
     fs::write(folder.path().join("theirs.toml"), mapping).unwrap();
-    Command::new(env!("CARGO_BIN_EXE_lathe"))
-        .args(["check", &case.kernel, "--mapping", "theirs.toml", "--cases", "12"])
-        // Hundreds of small shapes, each compiled and run a few times: LLVM's optimisation does not
-        // pay.
-        .env("GALLIVM_PERF", "nopt")
-        .current_dir(folder.path())
-        .output()
-        .unwrap()
+    let check = ["check", &case.kernel, "--mapping", "theirs.toml", "--cases", "12"];
+    common::lathe_in(&folder, &[&check[..], options].concat())
 }
 
 /// The texts that a mapping names.
@@ -151,7 +145,7 @@ fn mappings_pass_the_sweep_and_wrong_ones_fail() {
         if needs_f16 && !gpu.caps.f16 {
             continue;
         }
-        let output = check(&case, &case.text);
+        let output = check(&case, &case.text, &[]);
         // Some take nothing on an adapter with wide subgroups, or with none.
         let is_wide = gpu.caps.subgroup.is_none_or(|(_, most)| most > 32);
         if is_wide && output.status.code() == Some(3) && case.text.contains("adapter.") {
@@ -161,7 +155,7 @@ fn mappings_pass_the_sweep_and_wrong_ones_fail() {
         let faults = String::from_utf8_lossy(faults);
         assert_eq!(output.status.code(), Some(0), "{shown}: {said}{faults}");
         assert!(said.contains(", 0 failed, 0 unavailable"), "{shown}: {said}");
-        let output = check(&case, &case.text.replace(&case.from, &case.to));
+        let output = check(&case, &case.text.replace(&case.from, &case.to), &["--fail-fast"]);
         assert_eq!(output.status.code(), Some(1), "{shown}: {}", case.to);
     }
 }

@@ -4,34 +4,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use lathe_harness::data::merge::merge;
 use lathe_harness::data::record::{Bench, Body, Record};
 use lathe_harness::plan::tuned::Store;
 use serde_json::Value;
 
-use crate::common;
-
-fn lathe(folder: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lathe")).args(args).current_dir(folder).output().unwrap()
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().unwrap_or_else(|| panic!("killed: {output:?}"))
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn document(output: &Output) -> Value {
-    let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| {
-        panic!("{e}: {}{}", String::from_utf8_lossy(&output.stdout), stderr(output))
-    });
-    assert_eq!(value["schema_version"], 1);
-    value
-}
+use crate::common::{self, code, document, lathe_in, stderr};
 
 fn record(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/records/nvidia-h200").join(name)
@@ -196,37 +175,37 @@ fn merge_writes_records_that_report_and_compare_read() {
         }
         part.write(&at.join(name)).unwrap();
     }
-    let merged = lathe(at, &["merge", "0.json", "1.json", "2.json", "-o", "out", "--json"]);
-    assert_eq!(code(&merged), 0, "{}", stderr(&merged));
-    let merged = document(&merged);
+    let merged = ["merge", "0.json", "1.json", "2.json", "-o", "out", "--json"];
+    let merged = document(&lathe_in(at, &merged));
     let files: Vec<_> = merged["records"].as_array().unwrap().iter().map(|r| &r["file"]).collect();
     assert_eq!(files, ["nvidia-h200.json", "other-gpu.json"]);
     assert_eq!(merged["records"][0]["runs"], 2);
     let schema = jsonschema::validator_for(&lathe_harness::data::record::schema()).unwrap();
     let text = fs::read_to_string(at.join("out/nvidia-h200.json")).unwrap();
     assert!(schema.is_valid(&serde_json::from_str(&text).unwrap()));
-    let page = lathe(at, &["report", "out/nvidia-h200.json", "out/other-gpu.json", "-o", "p.html"]);
+    let page =
+        lathe_in(at, &["report", "out/nvidia-h200.json", "out/other-gpu.json", "-o", "p.html"]);
     assert_eq!(code(&page), 0, "{}", stderr(&page));
-    let same = lathe(at, &["compare", "out/nvidia-h200.json", "out/nvidia-h200.json"]);
+    let same = lathe_in(at, &["compare", "out/nvidia-h200.json", "out/nvidia-h200.json"]);
     assert_eq!(code(&same), 0, "{}", stderr(&same));
 
     // Nothing is replaced unasked, and asked for only what this command writes.
     let again = ["merge", "0.json", "2.json", "-o", "out"];
-    let refused = lathe(at, &again);
+    let refused = lathe_in(at, &again);
     assert_eq!(code(&refused), 2);
     assert!(stderr(&refused).contains("out: exists; --force replaces it"), "{}", stderr(&refused));
     // Asked for neither, where a record would be gone.
-    let refused = lathe(at, &[&again[..], &["--force"]].concat());
+    let refused = lathe_in(at, &[&again[..], &["--force"]].concat());
     assert_eq!(code(&refused), 2);
     assert!(stderr(&refused).contains("other-gpu.json: "), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("in none of the inputs"), "{}", stderr(&refused));
     assert_eq!(fs::read_dir(at.join("out")).unwrap().count(), 2);
     let again = ["merge", "0.json", "1.json", "2.json", "-o", "out"];
-    let forced = lathe(at, &[&again[..], &["--force"]].concat());
+    let forced = lathe_in(at, &[&again[..], &["--force"]].concat());
     assert_eq!(code(&forced), 0, "{}", stderr(&forced));
     assert_eq!(fs::read_dir(at.join("out")).unwrap().count(), 2);
     fs::write(at.join("out/notes.txt"), "mine").unwrap();
-    let refused = lathe(at, &[&again[..], &["--force"]].concat());
+    let refused = lathe_in(at, &[&again[..], &["--force"]].concat());
     assert_eq!(code(&refused), 2);
     assert!(stderr(&refused).contains("notes.txt"), "{}", stderr(&refused));
     assert_eq!(fs::read_to_string(at.join("out/notes.txt")).unwrap(), "mine");
@@ -236,7 +215,7 @@ fn merge_writes_records_that_report_and_compare_read() {
         lathe_harness::report::cases::jsonl(&bench(&whole).cases, &whole.environment).unwrap();
     fs::write(at.join("rows.jsonl"), rows).unwrap();
     whole.write(&at.join("whole.json")).unwrap();
-    let merged = lathe(at, &["merge", "rows.jsonl", "whole.json", "-o", "rows", "--json"]);
+    let merged = lathe_in(at, &["merge", "rows.jsonl", "whole.json", "-o", "rows", "--json"]);
     let merged = document(&merged);
     assert_eq!(merged["records"].as_array().unwrap().len(), 1);
     assert_eq!(merged["records"][0]["cases"], bench(&whole).cases.len());
@@ -246,8 +225,7 @@ fn merge_writes_records_that_report_and_compare_read() {
     let (first, second) = rows.split_at(rows.find('\n').unwrap() + 1);
     fs::write(at.join("first.jsonl"), first.repeat(2)).unwrap();
     fs::write(at.join("second.jsonl"), second).unwrap();
-    let parts = lathe(at, &["merge", "first.jsonl", "second.jsonl", "-o", "parts", "--json"]);
-    assert_eq!(code(&parts), 0, "{}", stderr(&parts));
+    let parts = lathe_in(at, &["merge", "first.jsonl", "second.jsonl", "-o", "parts", "--json"]);
     let parts = document(&parts);
     assert_eq!(parts["records"].as_array().unwrap().len(), 1, "{parts}");
     assert_eq!(parts["records"][0]["cases"], bench(&whole).cases.len());
@@ -288,7 +266,7 @@ fn what_cannot_be_merged_is_refused_by_name() {
         (&["record.json", "--prefer", "best"], "expected newest or first"),
         (&["."], "is a directory"),
     ] {
-        let output = lathe(at, &[&["merge"], files, &["-o", "out"]].concat());
+        let output = lathe_in(at, &[&["merge"], files, &["-o", "out"]].concat());
         assert_eq!(code(&output), 2, "{files:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(why), "{files:?}: {}", stderr(&output));
         assert!(!at.join("out").exists(), "{files:?}");
@@ -309,21 +287,21 @@ fn contradicting_stores_exit_1_unless_one_is_preferred() {
     fs::write(at.join("a.json"), choice("vec4", "2026-11-20T00:00:00Z")).unwrap();
     fs::write(at.join("b.json"), choice("vec2", "2026-11-21T00:00:00Z")).unwrap();
     let merge = ["merge", "a.json", "b.json", "-o", "tuned.json"];
-    let torn = lathe(at, &merge);
+    let torn = lathe_in(at, &merge);
     assert_eq!(code(&torn), 1, "{}", stderr(&torn));
     let said = stderr(&torn);
     assert!(said.contains("a.json chooses vec4") && said.contains("b.json vec2"), "{said}");
     assert!(said.contains("--prefer newest") && !at.join("tuned.json").exists(), "{said}");
     for (prefer, variant) in [("newest", "vec2"), ("first", "vec4")] {
-        let output = lathe(at, &[&merge[..], &["--prefer", prefer, "--force"]].concat());
+        let output = lathe_in(at, &[&merge[..], &["--prefer", prefer, "--force"]].concat());
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         assert!(stderr(&output).contains("counts"), "{}", stderr(&output));
         let store = Store::read(&at.join("tuned.json")).unwrap();
         assert_eq!(store.entries.len(), 1);
         assert_eq!(store.entries[0].variant, variant);
     }
-    let refused = lathe(at, &merge);
-    assert_eq!(code(&lathe(at, &[&merge[..], &["--prefer", "first"]].concat())), 2);
+    let refused = lathe_in(at, &merge);
+    assert_eq!(code(&lathe_in(at, &[&merge[..], &["--prefer", "first"]].concat())), 2);
     assert_eq!(code(&refused), 1);
 }
 
@@ -338,22 +316,22 @@ fn shards_of_a_bench_measure_each_shape_once() {
         ["bench", "glu/naive", "--shape", "N=[64,128,256],ACTIVATION=silu", "--allow-software"];
     for i in 1..=4 {
         let (shard, file) = (format!("{i}/4"), format!("{i}.json"));
-        let output = lathe(at, &[&bench[..], &["--shard", &shard, "--save", &file]].concat());
+        let output = lathe_in(at, &[&bench[..], &["--shard", &shard, "--save", &file]].concat());
         assert_eq!(code(&output), 0, "{shard}: {}", stderr(&output));
         let own = if i == 4 { 0 } else { 1 };
         let said = format!("shard {shard}: {own} of 3 kernels and shapes");
         assert!(stderr(&output).contains(&said), "{}", stderr(&output));
     }
     let merge = ["merge", "1.json", "2.json", "3.json", "4.json", "-o", "out", "--json"];
-    let merged = document(&lathe(at, &merge));
+    let merged = document(&lathe_in(at, &merge));
     assert_eq!(merged["records"].as_array().unwrap().len(), 1, "{merged}");
     assert_eq!(merged["records"][0]["runs"], 4);
     assert_eq!(merged["records"][0]["cases"], 3);
-    let refused = lathe(at, &["tune", "glu", "--shard", "1/2", "--allow-software"]);
+    let refused = lathe_in(at, &["tune", "glu", "--shard", "1/2", "--allow-software"]);
     assert_eq!(code(&refused), 2);
     assert!(stderr(&refused).contains("--store"), "{}", stderr(&refused));
     for shard in ["0/2", "3/2", "x"] {
-        assert_eq!(code(&lathe(at, &["bench", "glu", "--shard", shard])), 2, "{shard}");
+        assert_eq!(code(&lathe_in(at, &["bench", "glu", "--shard", shard])), 2, "{shard}");
     }
 }
 
@@ -368,15 +346,13 @@ fn shards_of_a_search_are_joined_by_merge() {
     for i in 1..=3 {
         let (shard, store) = (format!("{i}/3"), format!("{i}.json"));
         let shape = "N=[64,128],ACTIVATION=silu";
-        let output = lathe(
+        let report = document(&lathe_in(
             at,
             &["tune", "glu/naive", "--shape", shape, "--shard", &shard, "--store", &store]
                 .into_iter()
                 .chain(["--allow-software", "--within", "0", "--json"])
                 .collect::<Vec<_>>(),
-        );
-        assert_eq!(code(&output), 0, "{shard}: {}", stderr(&output));
-        let report = document(&output);
+        ));
         let shapes = report["found"].as_array().unwrap().iter().map(|f| f["shape"].to_string());
         found.extend(shapes);
         Store::read(&at.join(&store)).unwrap();
@@ -384,7 +360,7 @@ fn shards_of_a_search_are_joined_by_merge() {
     }
     assert_eq!(found.len(), 2);
     assert!(found[0].contains("N=64") && found[1].contains("N=128"), "{found:?}");
-    let merged = lathe(at, &["merge", "1.json", "2.json", "3.json", "-o", "tuned.json"]);
+    let merged = lathe_in(at, &["merge", "1.json", "2.json", "3.json", "-o", "tuned.json"]);
     assert_eq!(code(&merged), 0, "{}", stderr(&merged));
     assert!(Store::read(&at.join("tuned.json")).unwrap().entries.len() <= 2);
 }
@@ -417,16 +393,14 @@ fn each_adapter_has_a_process_and_one_that_is_lost_does_not_end_the_others() {
         return;
     };
     let run = |args: &[&str], command: Option<&Path>| {
-        let mut lathe = Command::new(env!("CARGO_BIN_EXE_lathe"));
-        lathe.args(["bench", "glu/naive", "--shape", "N=64,ACTIVATION=silu", "--all-adapters"]);
-        lathe.args(args).current_dir(at).env_remove("LATHE_ADAPTER");
+        let bench = ["bench", "glu/naive", "--shape", "N=64,ACTIVATION=silu", "--all-adapters"];
+        let mut lathe = common::command_in(at, &[&bench[..], args].concat());
+        lathe.env_remove("LATHE_ADAPTER");
         lathe.env("VK_DRIVER_FILES", &drivers).env("VK_ICD_FILENAMES", &drivers);
         command.map(|command| lathe.env("LATHE_COMMAND", command));
         lathe.output().unwrap()
     };
-    let saved = run(&["--save", "run", "--allow-software", "--json"], None);
-    assert_eq!(code(&saved), 0, "{}", stderr(&saved));
-    let report = document(&saved);
+    let report = document(&run(&["--save", "run", "--allow-software", "--json"], None));
     let adapters = report["adapters"].as_array().unwrap();
     if adapters.len() != 2 {
         eprintln!("UNAVAILABLE, not tested: the loader lists {} adapters", adapters.len());
@@ -455,7 +429,7 @@ fn each_adapter_has_a_process_and_one_that_is_lost_does_not_end_the_others() {
     fs::set_permissions(&killed, fs::Permissions::from_mode(0o755)).unwrap();
     let lost = run(&["--json"], Some(&killed));
     assert_eq!(code(&lost), 4, "{}", stderr(&lost));
-    let report = document(&lost);
+    let report = common::json(&lost);
     let adapters = report["adapters"].as_array().unwrap();
     assert_eq!(adapters.iter().map(|a| &a["exit_code"]).collect::<Vec<_>>(), [4, 0]);
     assert!(adapters[0]["record"].is_null());

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use lathe_harness::execute::{Execute, GpuExecutor};
-use lathe_harness::gpu::{Gpu, Pipelines, Policy};
+use lathe_harness::execute::Execute;
+use lathe_harness::gpu::{Gpu, Policy};
 use lathe_harness::plan::recording::{Content, Label, Part, Recording};
 use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_harness::plan::{Plan, PlanError};
@@ -47,14 +47,7 @@ fn run(
     let y = recording.tensor("y", Content::Activation { len: ROWS * k, format: acts });
     let label = Label { layer: None, op: "dequant" };
     recording.op(label, plan, shape, &[("weights", weights), ("y", y)]);
-    let mut executor = GpuExecutor::new(
-        Arc::clone(gpu),
-        &Pipelines::default(),
-        Arc::new(recording),
-        Policy::Guarded,
-        &mut |_, _| {},
-    )
-    .unwrap();
+    let mut executor = common::executor(gpu, &Arc::new(recording), Policy::Guarded);
     executor.run(&[Part::Steps(1)]).unwrap();
     Some(executor.read_values(y).unwrap())
 }
@@ -107,12 +100,7 @@ fn casts(
         let y = recording.tensor("y", Content::Words(n * to.bytes() / 4));
         let label = Label { layer: None, op: "cast" };
         recording.op(label, plan, shape.clone(), &[("x", x), ("y", y)]);
-        let recording = Arc::new(recording);
-        let pipelines = Pipelines::default();
-        let policy = Policy::Guarded;
-        let mut executor =
-            GpuExecutor::new(Arc::clone(gpu), &pipelines, recording, policy, &mut |_, _| {})
-                .unwrap();
+        let mut executor = common::executor(gpu, &Arc::new(recording), Policy::Guarded);
         executor.write_words(x, 0, words).unwrap();
         executor.run(&[Part::Steps(1)]).unwrap();
         executor.read_words(y).unwrap()

@@ -5,7 +5,6 @@
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::process::{Command, Output};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,18 +14,13 @@ use lathe_harness::decode::{
     DecodeGraph, Model, RunOptions, Sampling, Script, SessionOptions, Trial, session, timed,
 };
 use lathe_harness::error::{Error, Result};
-use lathe_harness::execute::{Batch, CpuExecutor, Execute, GpuExecutor, Stream};
-use lathe_harness::gpu::{Pipelines, Policy};
+use lathe_harness::execute::{Batch, CpuExecutor, Execute, Stream};
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::recording::{Part, TensorId};
 use lathe_kernels::Format;
 use serde_json::Value;
 
-use crate::common;
-
-fn tiny(name: &str) -> Model {
-    Model::open(common::golden(&format!("{name}.gguf"))).unwrap()
-}
+use crate::common::{self, code, document, json, lathe, model, on_gpu, stderr};
 
 fn graph(model: &Model, context: usize, sampling: Option<Sampling>) -> DecodeGraph {
     let options = SessionOptions { context, sampling, store: None, ..SessionOptions::default() };
@@ -79,25 +73,20 @@ fn pieces_make_the_run(model: &Model, graph: &DecodeGraph, executor: &mut dyn Ex
 fn pieces_of_a_sequence_make_the_run() {
     // Gemma's window of 16 is crossed within the prompt.
     for name in ["llama-tiny-f16", "gemma3-tiny-f16"] {
-        let model = tiny(name);
+        let model = model(name);
         let graph = graph(&model, 33, None);
         pieces_make_the_run(&model, &graph, &mut cpu(&graph));
         let Some(gpu) = common::gpu() else { continue };
         let _turn = common::turn();
         let options = SessionOptions { context: 33, store: None, ..SessionOptions::default() };
         let graph = model.graph(Some(&gpu), &options).unwrap();
-        let recording = Arc::clone(&graph.recording);
-        let (pipelines, policy) = (Pipelines::default(), Policy::Guarded);
-        let mut executor =
-            GpuExecutor::new(Arc::clone(&gpu), &pipelines, recording, policy, &mut |_, _| {})
-                .unwrap();
-        pieces_make_the_run(&model, &graph, &mut executor);
+        pieces_make_the_run(&model, &graph, &mut on_gpu(&gpu, &graph));
     }
 }
 
 #[test]
 fn pieces_that_do_not_fit_are_errors() {
-    let model = tiny("llama-tiny-f16");
+    let model = model("llama-tiny-f16");
     let graph = graph(&model, 8, None);
     let mut executor = cpu(&graph);
     timed::reset(&graph, &mut executor, 0).unwrap();
@@ -129,7 +118,7 @@ fn pieces_that_do_not_fit_are_errors() {
 
 #[test]
 fn a_trial_verifies_and_repeats_itself() {
-    let model = tiny("llama-tiny-f16");
+    let model = model("llama-tiny-f16");
     let sampled =
         Sampling { temperature: 0.8, top_k: 50, top_p: 0.9, repeat_penalty: 1.1, repeat_last_n: 0 };
     for (depth, prompt, generate) in [(0, 12, 0), (0, 0, 12), (9, 0, 6), (5, 12, 6), (0, 3, 9)] {
@@ -154,7 +143,7 @@ fn a_trial_verifies_and_repeats_itself() {
 
 #[test]
 fn a_script_that_cannot_run_is_refused() {
-    let model = tiny("llama-tiny-f16");
+    let model = model("llama-tiny-f16");
     let graph = graph(&model, 8, None);
     let good = script(&model, 0, 4, 4);
     for (wrong, why) in [
@@ -250,7 +239,7 @@ impl Execute for Faulty {
 /// What a trial says of a device that is sound at first and then has a fault: from its
 /// verification on, from its first run, or from its second.
 fn found(fault: Fault, from: usize, prompt: usize) -> String {
-    let model = tiny("llama-tiny-f16");
+    let model = model("llama-tiny-f16");
     let script = script(&model, 0, prompt, 6);
     let graph = graph(&model, script.positions(), None);
     let cell = Rc::new(Cell::new(Fault::Nothing));
@@ -320,21 +309,16 @@ fn prompts_are_ordinary_tokens_of_a_seed_or_a_file() {
     assert_eq!(text, model.encode("hello hello").unwrap()[..2]);
 }
 
-fn lathe(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lathe")).args(args).output().unwrap()
-}
-
 fn good(args: &[&str]) -> String {
     let output = lathe(args);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
+    assert_eq!(code(&output), 0, "{args:?}: {}", stderr(&output));
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn refused(args: &[&str], code: i32, says: &str) {
+fn refused(args: &[&str], expected: i32, says: &str) {
     let output = lathe(args);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+    let stderr = stderr(&output);
+    assert_eq!(code(&output), expected, "{args:?}: {stderr}");
     assert!(stderr.contains(says), "{args:?}: {stderr}");
     assert!(output.stdout.is_empty(), "{args:?}");
 }
@@ -396,7 +380,7 @@ fn a_file_that_draws_is_timed_in_whole_steps() {
     let hint = format!("sample/race={}", file.display());
     let base = ["bench", "decode", "-m", &model, "-p", "0", "-n", "4", "-r", "1", "--untuned"];
     let drawn = ["--temperature", "0.8", "--hint", &hint, "--allow-software", "--json"];
-    let document: Value = serde_json::from_str(&good(&[&base[..], &drawn].concat())).unwrap();
+    let document = document(&lathe(&[&base[..], &drawn].concat()));
     let tests = document["tests"].as_array().unwrap();
     assert!(!tests.is_empty());
     assert!(tests.iter().all(|t| t["verified"]["positions"].as_u64().unwrap() > 0));
@@ -413,11 +397,10 @@ fn bench_decode_prints_llama_benchs_rows() {
     let base = ["bench", "decode", "-m", &model, "-r", "3", "--untuned", "--allow-software"];
     let saved = path("tests.json");
     let lengths = ["-p", "4,6", "-n", "5", "-d", "0,3", "-pg", "4,3"];
-    let text = good(&[&base[..], &lengths, &["--save", &saved, "--json"]].concat());
-    let document: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(document["schema_version"], 1);
-    assert_eq!(document["kind"], "generation_tests");
-    let tests = document["tests"].as_array().unwrap();
+    let save = ["--save", &saved, "--json"];
+    let record = document(&lathe(&[&base[..], &lengths, &save].concat()));
+    assert_eq!(record["kind"], "generation_tests");
+    let tests = record["tests"].as_array().unwrap();
     let seen: Vec<_> = tests
         .iter()
         .map(|t| (t["test"].as_str().unwrap(), t["steps_per_submit"].as_u64()))
@@ -452,13 +435,12 @@ fn bench_decode_prints_llama_benchs_rows() {
         assert_eq!(test["model_n_params"], 484_240);
         assert_eq!(test["type_k"], "f16");
     }
-    let environment = &document["environment"];
+    let environment = &record["environment"];
     assert!(environment["command"].as_str().unwrap().starts_with("lathe bench decode -m "));
 
     // The same run again does not write over the record; the record is read by both readers.
     refused(&[&base[..], &["--save", &saved]].concat(), 2, "not overwritten");
-    let compared = lathe(&["compare", &saved, &saved, "--force", "--json"]);
-    let compared: Value = serde_json::from_slice(&compared.stdout).unwrap();
+    let compared = json(&lathe(&["compare", &saved, &saved, "--force", "--json"]));
     let cases = compared["cases"].as_array().unwrap();
     assert_eq!(cases.len(), tests.len());
     assert!(cases.iter().all(|case| case["ratio"]["median"] == 1.0), "{cases:?}");
@@ -578,13 +560,9 @@ fn the_suite_puts_models_side_by_side() {
     let few = ["--only", "short", "--warm-ups", "1", "--repetitions", "3", "--untuned"];
     let base = [&["suite", "-m", &models[0], &models[1]][..], &few].concat();
     let files = ["-o", &record, "--html", &page, "--markdown", &markdown, "--allow-software"];
-    let text = good(&[&base[..], &files, &["--json"]].concat());
-    let document: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(
-        (document["schema_version"].as_u64(), document["kind"].as_str()),
-        (Some(1), Some("suite"))
-    );
-    for model in document["models"].as_array().unwrap() {
+    let suite = document(&lathe(&[&base[..], &files, &["--json"]].concat()));
+    assert_eq!(suite["kind"], "suite");
+    for model in suite["models"].as_array().unwrap() {
         let short = &model["configs"]["short"];
         for key in [
             "ttft_ms",
@@ -610,7 +588,7 @@ fn the_suite_puts_models_side_by_side() {
         assert_eq!(steps, [(Some(8), None), (Some(1), Some(63))].repeat(3));
     }
     // 128 slots of 3 layers, keys and values, 2 heads of 32, two bytes each.
-    let cache = &document["models"][0]["configs"]["short"]["kv_cache_bytes"];
+    let cache = &suite["models"][0]["configs"]["short"]["kv_cache_bytes"];
     assert_eq!(cache.as_u64(), Some(128 * 3 * 2 * 2 * 32 * 2));
 
     let tables = std::fs::read_to_string(&markdown).unwrap();
@@ -621,8 +599,7 @@ fn the_suite_puts_models_side_by_side() {
         assert!(html.contains(word), "{word}");
     }
     refused(&[&base[..], &["--markdown", &markdown]].concat(), 2, "not overwritten");
-    let again = lathe(&["compare", &record, &record, "--force", "--json"]);
-    let compared: Value = serde_json::from_slice(&again.stdout).unwrap();
+    let compared = json(&lathe(&["compare", &record, &record, "--force", "--json"]));
     assert_eq!(compared["cases"].as_array().unwrap().len(), 2 * 3, "{compared}");
     // A suite and a run of tests have nothing in common.
     let tests = path("tests.json");
@@ -653,14 +630,12 @@ fn a_kernel_that_is_wrong_late_is_found_at_the_end() {
     let bench = ["bench", "decode", &model, "-p", "0", "-n", "40", "-r", "1", "--json"];
     let tests = ["--steps-per-submit", "4", "--hint"];
     let found = "at the end of the run, position 39: logits differ";
-    let record: Value =
-        serde_json::from_str(&good(&[&bench[..], &tests, &[&sound]].concat())).unwrap();
+    let record = document(&lathe(&[&bench[..], &tests, &[&sound]].concat()));
     let end = record["tests"][0]["verified"]["end_nmse"].as_f64().unwrap();
     assert!(0.0 < end && end < 1e-5, "{end}");
     refused(&[&bench[..], &tests, &[&late]].concat(), 1, found);
     let drawn = ["--temperature", "0.8", "--top-p", "0.9"];
-    let record: Value =
-        serde_json::from_str(&good(&[&bench[..], &drawn, &tests, &[&sound]].concat())).unwrap();
+    let record = document(&lathe(&[&bench[..], &drawn, &tests, &[&sound]].concat()));
     assert_eq!(record["tests"][0]["test"], "tg40, T 0.8 top-p 0.9");
     assert_eq!(record["tests"][0]["sampling"]["top_k"], 0);
     refused(&[&bench[..], &drawn, &tests, &[&late]].concat(), 1, found);
@@ -674,11 +649,10 @@ fn a_kernel_that_is_wrong_late_is_found_at_the_end() {
         let ab = ["ab", "decode", "--model", &model, "--a", &sound, "--b", b, "--time-out", "1"];
         lathe(&[&ab[..], &["--allow-software", "--json"]].concat())
     };
-    let right = sides(&sound);
-    let record: Value = serde_json::from_slice(&right.stdout).unwrap();
+    let record = json(&sides(&sound));
     assert!(record["verified"]["end_nmse"].as_f64().unwrap() < 1e-5, "{record}");
     let wrong = sides(&late);
-    let said = String::from_utf8_lossy(&wrong.stderr);
-    assert_eq!(wrong.status.code(), Some(1), "{said}");
+    let said = stderr(&wrong);
+    assert_eq!(code(&wrong), 1, "{said}");
     assert!(said.contains("at the end of the run, position 35: logits differ"), "{said}");
 }

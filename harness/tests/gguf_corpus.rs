@@ -1,36 +1,20 @@
 //! The corpus of the fuzz target `gguf`, and mutations of it, through the target's oracle.
 
+#[path = "common/corpus.rs"]
+mod corpus;
 #[path = "../../fuzz/src/oracle.rs"]
 #[allow(unreachable_pub, reason = "public in the crate of the fuzz target")]
 mod oracle;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 
+use corpus::Random;
 use lathe_harness::model::Gguf;
-
-fn corpus() -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/gguf");
-    let read = || -> std::io::Result<Vec<(String, Vec<u8>)>> {
-        let mut files = Vec::new();
-        for entry in std::fs::read_dir(&folder)? {
-            let entry = entry?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            files.push((name, std::fs::read(entry.path())?));
-        }
-        Ok(files)
-    };
-    let mut files = read().unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    // The order of a folder is no order; the mutations must not depend on it.
-    files.sort();
-    assert!(!files.is_empty(), "{} is empty", folder.display());
-    files
-}
 
 #[test]
 fn corpus_is_read_as_the_oracle_reads_it() {
     let mut accepted = 0;
-    let files = corpus();
+    let files = corpus::files("gguf");
     for (name, bytes) in &files {
         let result = oracle::agree(bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
         accepted += usize::from(result);
@@ -43,7 +27,7 @@ fn the_oracle_tells_files_apart() {
     // Of any two accepted files, what the reader sees in one is not what the oracle sees in the
     // other: the comparison compares something.
     let accepted: Vec<_> =
-        corpus().into_iter().filter(|(_, bytes)| Gguf::parse(bytes).is_ok()).collect();
+        corpus::files("gguf").into_iter().filter(|(_, bytes)| Gguf::parse(bytes).is_ok()).collect();
     for (a, (name_a, bytes_a)) in accepted.iter().enumerate() {
         for (b, (name_b, bytes_b)) in accepted.iter().enumerate() {
             let seen = oracle::plainly(&Gguf::parse(bytes_a).unwrap());
@@ -56,7 +40,7 @@ fn the_oracle_tells_files_apart() {
 #[test]
 fn mutations_are_read_as_the_oracle_reads_them() {
     const MUTATIONS: u64 = 200_000;
-    let files = corpus();
+    let files = corpus::files("gguf");
     let mut accepted = 0;
     for seed in 0..MUTATIONS {
         let (from, bytes) = mutation(&files, seed);
@@ -75,26 +59,9 @@ fn mutations_are_read_as_the_oracle_reads_them() {
     assert!(accepted < MUTATIONS / 2, "{accepted} of {MUTATIONS} accepted");
 }
 
-/// Xorshift64* (Vigna 2016).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 8
-    }
-
-    /// Below `end`, and 0 for an `end` of 0.
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % (end as u64).max(1)) as usize
-    }
-}
-
 /// One to three changes to a file of the corpus.
 fn mutation(files: &[(String, Vec<u8>)], seed: u64) -> (&str, Vec<u8>) {
-    let mut random = Random((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut random = Random::of(seed);
     let pick = random.below(files.len());
     let (name, mut bytes) = (files[pick].0.as_str(), files[pick].1.clone());
     for _ in 0..=random.below(3) {

@@ -10,10 +10,8 @@ use lathe_harness::judge::check::{Case, CaseResult, Verdict, check, check_plan, 
 use lathe_harness::plan::Plan;
 use lathe_harness::plan::recording::{Part, TensorId};
 use lathe_harness::plan::select::{Hints, select};
-use lathe_kernels::gemv_q::GemvQ;
 use lathe_kernels::{
-    Beta, Capabilities, Constants, CooperativeMatrix, FloatFormat, Format, Kernel, MatrixScalar,
-    Order, Params, Problem, State, kernels,
+    Capabilities, Constants, CooperativeMatrix, Kernel, MatrixScalar, Problem, kernels,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -175,15 +173,37 @@ fn norms_are_never_left_to_a_few_invocations() {
     }
 }
 
-/// The other kernels over planes_dot4.wgsl, in several grid-stride iterations: what stays between
+fn gpu_with_subgroups() -> Option<Arc<Gpu>> {
+    let gpu = common::own_gpu()?;
+    if gpu.caps.subgroup.is_none() {
+        eprintln!("UNAVAILABLE, not tested: no subgroups");
+        return None;
+    }
+    Some(gpu)
+}
+
+/// Checks a problem with constants of its own and returns the workgroups of the first dispatch.
+fn passes_with(
+    gpu: &Arc<Gpu>,
+    (kernel, variant): (&'static Kernel, &str),
+    text: &str,
+    constants: &[(&str, f64)],
+) -> u32 {
+    let (problem, variant) = (common::problem(kernel, text), kernel.variant(variant).unwrap());
+    let constants: Constants = constants.iter().map(|(name, v)| ((*name).to_owned(), *v)).collect();
+    let plan = Plan::tuned(kernel, variant, &problem.shape, &gpu.caps, &constants).unwrap();
+    let groups = plan.stages[0].groups[0];
+    let verdict = check_plan(gpu, &Pipelines::default(), plan, &problem, SEED).unwrap();
+    let shown = format!("{}/{} {}", kernel.name, variant.name, kernel.show(&problem));
+    assert!(matches!(verdict, Verdict::Passed { .. }), "{shown}: {verdict:?}");
+    groups
+}
+
+/// The other kernels over soa_int8.wgsl, in several grid-stride iterations: what stays between
 /// them, rows that belong together, lists of more rows than a turn has.
 #[test]
 fn kernels_over_rounded_activations_match_in_several_turns() {
-    let Some(gpu) = common::own_gpu() else { return };
-    if gpu.caps.subgroup.is_none() {
-        eprintln!("UNAVAILABLE, not tested: no subgroups");
-        return;
-    }
+    let Some(gpu) = gpu_with_subgroups() else { return };
     for (name, text, each, split) in [
         ("norm_gemv", "ROWS=199,K=800,WEIGHT=q4_k", 4.0, 1.0),
         ("norm_gemv", "ROWS=77,K=301,WEIGHT=q8_0", 1.0, 1.0),
@@ -203,16 +223,9 @@ fn kernels_over_rounded_activations_match_in_several_turns() {
     ] {
         let kernel = lathe_kernels::kernel(name).unwrap();
         let variant = kernel.variants.iter().find(|v| v.name.ends_with("_dp4a24")).unwrap();
-        let problem = common::problem(kernel, text);
         let constants =
             [("WG", 64.0), ("LANES", 4.0), ("EACH", each), ("GROUPS", 2.0), ("SPLIT", split)];
-        let constants: Constants =
-            constants.into_iter().map(|(name, v)| (name.to_owned(), v)).collect();
-        let plan = Plan::tuned(kernel, variant, &problem.shape, &gpu.caps, &constants).unwrap();
-        assert!(plan.stages[0].groups[0] <= 2);
-        let verdict = check_plan(&gpu, &Pipelines::default(), plan, &problem, SEED).unwrap();
-        let shown = kernel.show(&problem);
-        assert!(matches!(verdict, Verdict::Passed { .. }), "{name} {shown}: {verdict:?}");
+        assert!(passes_with(&gpu, (kernel, variant.name), text, &constants) <= 2, "{text}");
     }
 }
 
@@ -233,58 +246,26 @@ fn the_position_never_leaves_the_tokens() {
     assert_eq!(u64::from(executor.read_words(state).unwrap()[0]), tokens - 1);
 }
 
-/// One vector of f32 times rows in the order of model files, into the beginning of y.
-fn one_vector(rows: usize, k: usize, weight: Format) -> GemvQ {
-    GemvQ {
-        rows,
-        k,
-        weight,
-        act_format: FloatFormat::F32,
-        y_offset: 0,
-        y_after: 0,
-        n_vectors: 1,
-        order: Order::RowWise,
-        beta: Beta::Zero,
-    }
-}
-
 /// With constants as they are only matrices of very many rows make a workgroup take a second turn.
 #[test]
 fn gemv_q_in_several_turns_matches_reference() {
-    let Some(gpu) = common::own_gpu() else { return };
-    if gpu.caps.subgroup.is_none() {
-        eprintln!("UNAVAILABLE, not tested: no subgroups");
-        return;
-    }
+    let Some(gpu) = gpu_with_subgroups() else { return };
     let kernel = lathe_kernels::kernel("gemv_q").unwrap();
-    for (gemv_q, each, lanes, split) in [
-        (one_vector(199, 800, Format::Q4K), 4.0, 4.0, 1.0),
-        (GemvQ { order: Order::Flat, ..one_vector(199, 160, Format::Q6K) }, 4.0, 8.0, 2.0),
-        (GemvQ { y_offset: 3, ..one_vector(150, 301, Format::Q8_0) }, 2.0, 32.0, 1.0),
-        (
-            GemvQ { act_format: FloatFormat::F16, ..one_vector(75, 96, Format::Q5_0) },
-            1.0,
-            16.0,
-            1.0,
-        ),
-        (one_vector(3, 96, Format::Q4_0), 4.0, 4.0, 1.0),
+    for (text, each, lanes, split) in [
+        ("ROWS=199,K=800,WEIGHT=q4_k", 4.0, 4.0, 1.0),
+        ("ROWS=199,K=160,WEIGHT=q6_k,ORDER=flat", 4.0, 8.0, 2.0),
+        ("ROWS=150,K=301,WEIGHT=q8_0,Y_OFFSET=3", 2.0, 32.0, 1.0),
+        ("ROWS=75,K=96,WEIGHT=q5_0,ACT_FORMAT=f16", 1.0, 16.0, 1.0),
+        ("ROWS=3,K=96,WEIGHT=q4_0", 4.0, 4.0, 1.0),
         // Rows shared by parts of a workgroup: fewer chunks than lanes, and more parts than fit.
-        (GemvQ { beta: Beta::One, ..one_vector(101, 1000, Format::Q5_1) }, 4.0, 4.0, 4.0),
-        (GemvQ { beta: Beta::One, ..one_vector(98, 96, Format::Q8_0) }, 2.0, 4.0, 8.0),
-        (one_vector(37, 800, Format::Q4K), 1.0, 32.0, 8.0),
+        ("ROWS=101,K=1000,WEIGHT=q5_1,BETA=1", 4.0, 4.0, 4.0),
+        ("ROWS=98,K=96,WEIGHT=q8_0,BETA=1", 2.0, 4.0, 8.0),
+        ("ROWS=37,K=800,WEIGHT=q4_k", 1.0, 32.0, 8.0),
     ] {
-        let problem = Problem { shape: gemv_q.shape(), state: State::default() };
         let constants =
             [("WG", 64.0), ("LANES", lanes), ("EACH", each), ("GROUPS", 2.0), ("SPLIT", split)];
-        let constants: Constants =
-            constants.into_iter().map(|(name, v)| (name.to_owned(), v)).collect();
         for name in ["planes_dp4a16", "planes_dp4a24"] {
-            let variant = kernel.variant(name).unwrap();
-            let plan = Plan::tuned(kernel, variant, &problem.shape, &gpu.caps, &constants).unwrap();
-            assert!(plan.stages[0].groups[0] <= 2);
-            let verdict = check_plan(&gpu, &Pipelines::default(), plan, &problem, SEED).unwrap();
-            let shown = kernel.show(&problem);
-            assert!(matches!(verdict, Verdict::Passed { .. }), "{name} {shown}: {verdict:?}");
+            assert!(passes_with(&gpu, (kernel, name), text, &constants) <= 2, "{text}");
         }
     }
 }
@@ -292,31 +273,19 @@ fn gemv_q_in_several_turns_matches_reference() {
 /// Several passes over the columns, several grid-stride iterations over rows, and both.
 #[test]
 fn columns_in_passes_and_turns_match_reference() {
-    let Some(gpu) = common::own_gpu() else { return };
-    if gpu.caps.subgroup.is_none() {
-        eprintln!("UNAVAILABLE, not tested: no subgroups");
-        return;
-    }
+    let Some(gpu) = gpu_with_subgroups() else { return };
     let kernel = lathe_kernels::kernel("gemv_q").unwrap();
-    let variant = kernel.variant("planes_dp4a24_cols").unwrap();
-    for (rows, k, format, cols, held, groups, ran) in [
-        (199, 800, Format::Q4K, 5, 2.0, 7.0, 6),
-        (75, 96, Format::Q8_0, 8, 8.0, 1.0, 1),
-        (75, 1152, Format::Q6K, 7, 3.0, 3.0, 3),
-        (3, 64, Format::Q5_0, 3, 1.0, 264.0, 3),
-        (130, 320, Format::Q4_1, 1, 1.0, 2.0, 2),
+    for (text, held, groups, ran) in [
+        ("ROWS=199,K=800,WEIGHT=q4_k,N_VECTORS=5", 2.0, 7.0, 6),
+        ("ROWS=75,K=96,WEIGHT=q8_0,N_VECTORS=8", 8.0, 1.0, 1),
+        ("ROWS=75,K=1152,WEIGHT=q6_k,N_VECTORS=7", 3.0, 3.0, 3),
+        ("ROWS=3,K=64,WEIGHT=q5_0,N_VECTORS=3", 1.0, 264.0, 3),
+        ("ROWS=130,K=320,WEIGHT=q4_1", 1.0, 2.0, 2),
     ] {
-        let beta = Beta::One;
-        let gemv_q = GemvQ { n_vectors: cols, y_offset: 3, beta, ..one_vector(rows, k, format) };
-        let problem = Problem { shape: gemv_q.shape(), state: State::default() };
+        let text = format!("{text},Y_OFFSET=3,BETA=1");
         let constants = [("WG", 64.0), ("LANES", 8.0), ("X_COLUMNS", held), ("GROUPS", groups)];
-        let constants: Constants =
-            constants.into_iter().map(|(name, v)| (name.to_owned(), v)).collect();
-        let plan = Plan::tuned(kernel, variant, &problem.shape, &gpu.caps, &constants).unwrap();
-        let shown = kernel.show(&problem);
-        assert_eq!(plan.stages[0].groups[0], ran, "{shown}");
-        let verdict = check_plan(&gpu, &Pipelines::default(), plan, &problem, SEED).unwrap();
-        assert!(matches!(verdict, Verdict::Passed { .. }), "{shown}: {verdict:?}");
+        let variant = (kernel, "planes_dp4a24_cols");
+        assert_eq!(passes_with(&gpu, variant, &text, &constants), ran, "{text}");
     }
 }
 
@@ -324,11 +293,7 @@ fn columns_in_passes_and_turns_match_reference() {
 /// them stores the new token.
 #[test]
 fn attention_in_parts_of_its_heads_matches_reference() {
-    let Some(gpu) = common::own_gpu() else { return };
-    if gpu.caps.subgroup.is_none() {
-        eprintln!("UNAVAILABLE, not tested: no subgroups");
-        return;
-    }
+    let Some(gpu) = gpu_with_subgroups() else { return };
     for (name, q_per_kv, heads, splits, in_flight, format) in [
         ("attention_append", 4, 1.0, 5.0, 1.0, "f16"),
         ("attention_append", 4, 2.0, 3.0, 2.0, "f32"),
@@ -340,16 +305,9 @@ fn attention_in_parts_of_its_heads_matches_reference() {
         let text = format!(
             "Q_PER_KV={q_per_kv},KV_HEADS=2,HEAD_DIM=32,KV_SIZE=150,KV_FORMAT={format},N_KV=131"
         );
-        let problem = common::problem(kernel, &text);
         let constants = [("HEADS", heads), ("SPLITS", splits), ("IN_FLIGHT", in_flight)];
-        let constants: Constants =
-            constants.into_iter().map(|(name, v)| (name.to_owned(), v)).collect();
-        let variant = kernel.variant("split_kv").unwrap();
-        let plan = Plan::tuned(kernel, variant, &problem.shape, &gpu.caps, &constants).unwrap();
         let groups = 2 * (q_per_kv / heads as u32) * splits as u32;
-        assert_eq!(plan.stages[0].groups[0], groups, "{text}");
-        let verdict = check_plan(&gpu, &Pipelines::default(), plan, &problem, SEED).unwrap();
-        assert!(matches!(verdict, Verdict::Passed { .. }), "{name} {text}: {verdict:?}");
+        assert_eq!(passes_with(&gpu, (kernel, "split_kv"), &text, &constants), groups, "{text}");
     }
 }
 

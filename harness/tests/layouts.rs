@@ -3,13 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use lathe_harness::plan::select::{Hint, Hints, select};
 use lathe_kernels::Capabilities;
-use serde_json::Value;
 
-use crate::common;
+use crate::common::{self, code, json, said, stderr};
 
 /// A matrix of f32 whose rows are `ROW` and whose columns are `COLUMN` values apart.
 const GEMV: &str = "
@@ -174,91 +173,76 @@ BETA = 0
 when = "ROWS <= 65535"
 "#;
 
+/// What is replaced by what.
+type Changes = &'static [(&'static str, &'static str)];
+
 /// A kernel, a text, its mapping, and changes to that which make it wrong.
 struct Case {
     kernel: &'static str,
     text: &'static str,
     mapping: String,
-    wrong: &'static [(&'static str, &'static str)],
+    wrong: Changes,
     shape: &'static str,
 }
 
 fn cases() -> Vec<Case> {
     let stage = "[[stage]]\nentry = \"main\"\nworkgroups = \"ROWS\"\n";
-    let gemv = |begin: &str, rest: &str| {
-        format!("{begin}\n[takes]\nWEIGHT = \"f32\"\n{VECTOR}{stage}{rest}")
+    let gemv = |text, begin: &str, rest: &str, wrong: Changes| {
+        let mapping = format!("{begin}\n[takes]\nWEIGHT = \"f32\"\n{VECTOR}{stage}{rest}");
+        Case { kernel: "gemv", text, mapping, wrong, shape: "ROWS=70,K=131,WEIGHT=f32" }
     };
-    let fields = |rest: &str| {
-        format!("[takes]\nWEIGHT = \"q4_0\"\nORDER = \"row_wise\"\n{VECTOR}{stage}{rest}")
+    let fields = |rest: &str, wrong: Changes| {
+        let takes = "[takes]\nWEIGHT = \"q4_0\"\nORDER = \"row_wise\"\n";
+        let mapping = format!("{takes}{VECTOR}{stage}{rest}");
+        Case { kernel: "gemv_q", text: FIELDS, mapping, wrong, shape: "ROWS=70,K=131,WEIGHT=q4_0" }
     };
-    let attention = |when: &str, takes: &str, heads: &str, rest: &str| {
-        let stage = stage.replace("ROWS", heads);
+    let attention = |takes: &str, heads: &str, rest: &str| {
+        let (stage, when) = (stage.replace("ROWS", heads), "when = \"KV_HEADS > 1\"\n");
         format!("[takes]\nKV_FORMAT = \"f32\"\nHEAD_DIM = [32, 64]\n{when}{takes}{stage}{rest}")
     };
+    let mut halves = gemv(
+        HALVES,
+        "",
+        "[overrides]\nROW = \"ceil(K / 4) * 4\"\nHALF = \"floor(ROWS / 2)\"\n[bindings]\n\
+         low = { of = \"weights\", to = \"floor(ROWS / 2)\" }\n\
+         high = { of = \"weights\", from = \"floor(ROWS / 2)\" }\n",
+        &[("from = \"floor(ROWS / 2)\"", "from = \"floor(ROWS / 2) - 1\"")],
+    );
+    let when = "[\"ROWS <= 65535\", \"ROWS >= 2\"]";
+    halves.mapping = halves.mapping.replace("\"ROWS <= 65535\"", when);
     vec![
-        Case {
-            kernel: "gemv",
-            text: GEMV,
-            mapping: gemv(
-                "packing = \"file\"",
-                "[overrides]\nROW = \"K\"\nCOLUMN = 1\n[bindings]\nW = \"weights\"\n",
-            ),
-            wrong: &[("packing = \"file\"", "")],
-            shape: "ROWS=70,K=131,WEIGHT=f32",
-        },
-        Case {
-            kernel: "gemv",
-            text: GEMV,
-            mapping: gemv(
-                "",
-                "[overrides]\nROW = 1\nCOLUMN = \"ROWS\"\n\
-                 [bindings]\nW = { of = \"weights\", order = \"columns\" }\n",
-            ),
-            wrong: &[("\"columns\"", "\"rows\"")],
-            shape: "ROWS=70,K=131,WEIGHT=f32",
-        },
-        Case {
-            kernel: "gemv",
-            text: HALVES,
-            mapping: gemv(
-                "",
-                "[overrides]\nROW = \"ceil(K / 4) * 4\"\nHALF = \"floor(ROWS / 2)\"\n[bindings]\n\
-                 low = { of = \"weights\", to = \"floor(ROWS / 2)\" }\n\
-                 high = { of = \"weights\", from = \"floor(ROWS / 2)\" }\n",
-            )
-            .replace("\"ROWS <= 65535\"", "[\"ROWS <= 65535\", \"ROWS >= 2\"]"),
-            wrong: &[("from = \"floor(ROWS / 2)\"", "from = \"floor(ROWS / 2) - 1\"")],
-            shape: "ROWS=70,K=131,WEIGHT=f32",
-        },
-        Case {
-            kernel: "gemv_q",
-            text: FIELDS,
-            mapping: fields(
-                "[overrides]\nWORD_ROW = \"ceil(K / 32) * 4\"\nWORD_COLUMN = 1\n\
-                 SCALE_ROW = \"ceil(K / 32)\"\nSCALE_COLUMN = 1\n\
-                 [bindings]\nqweight = \"weights.codes\"\n\
-                 scales = { of = \"weights\", field = \"d\", type = \"f32\" }\n",
-            ),
-            wrong: &[(", type = \"f32\"", ""), ("weights.codes", "weights")],
-            shape: "ROWS=70,K=131,WEIGHT=q4_0",
-        },
-        Case {
-            kernel: "gemv_q",
-            text: FIELDS,
-            mapping: fields(
-                "[overrides]\nWORD_ROW = 1\nWORD_COLUMN = \"ROWS\"\nSCALE_ROW = 1\n\
-                 SCALE_COLUMN = \"ROWS\"\n[bindings]\n\
-                 qweight = { of = \"weights\", field = \"codes\", order = \"columns\" }\n\
-                 scales = { of = \"weights\", field = \"d\", type = \"f32\", order = \"columns\" }\n",
-            ),
-            wrong: &[("\"codes\", order = \"columns\"", "\"codes\", order = \"rows\"")],
-            shape: "ROWS=70,K=131,WEIGHT=q4_0",
-        },
+        gemv(
+            GEMV,
+            "packing = \"file\"",
+            "[overrides]\nROW = \"K\"\nCOLUMN = 1\n[bindings]\nW = \"weights\"\n",
+            &[("packing = \"file\"", "")],
+        ),
+        gemv(
+            GEMV,
+            "",
+            "[overrides]\nROW = 1\nCOLUMN = \"ROWS\"\n\
+             [bindings]\nW = { of = \"weights\", order = \"columns\" }\n",
+            &[("\"columns\"", "\"rows\"")],
+        ),
+        halves,
+        fields(
+            "[overrides]\nWORD_ROW = \"ceil(K / 32) * 4\"\nWORD_COLUMN = 1\n\
+             SCALE_ROW = \"ceil(K / 32)\"\nSCALE_COLUMN = 1\n\
+             [bindings]\nqweight = \"weights.codes\"\n\
+             scales = { of = \"weights\", field = \"d\", type = \"f32\" }\n",
+            &[(", type = \"f32\"", ""), ("weights.codes", "weights")],
+        ),
+        fields(
+            "[overrides]\nWORD_ROW = 1\nWORD_COLUMN = \"ROWS\"\nSCALE_ROW = 1\n\
+             SCALE_COLUMN = \"ROWS\"\n[bindings]\n\
+             qweight = { of = \"weights\", field = \"codes\", order = \"columns\" }\n\
+             scales = { of = \"weights\", field = \"d\", type = \"f32\", order = \"columns\" }\n",
+            &[("\"codes\", order = \"columns\"", "\"codes\", order = \"rows\"")],
+        ),
         Case {
             kernel: "attention_decode",
             text: ATTENTION,
             mapping: attention(
-                "when = \"KV_HEADS > 1\"\n",
                 "ACT_FORMAT = \"f32\"\n",
                 "KV_HEADS * Q_PER_KV",
                 "[bindings]\nkeys = { of = \"k_cache\", order = \"tokens\" }\n\
@@ -271,7 +255,6 @@ fn cases() -> Vec<Case> {
             kernel: "kv_window",
             text: WINDOW,
             mapping: attention(
-                "when = \"KV_HEADS > 1\"\n",
                 "",
                 "KV_HEADS",
                 "[bindings]\nk_cache = { of = \"k_cache\", order = \"tokens\" }\n\
@@ -280,18 +263,14 @@ fn cases() -> Vec<Case> {
             wrong: &[("k_cache\", order = \"tokens\"", "k_cache\", order = \"heads\"")],
             shape: "KV_HEADS=3,HEAD_DIM=32,KV_SIZE=12,N_TOKENS=5,N_KV=9,PROMPT_LEN=20,KV_FORMAT=f32",
         },
-        Case {
-            kernel: "gemv",
-            text: BESIDE,
-            mapping: gemv(
-                "",
-                "[uniforms.x]\nk = \"K\"\nrow = \"ceil(K / 4) * 4\"\nhalf = \"floor(ROWS / 2)\"\n\
-                 [bindings]\nW = \"weights\"\ninput = \"x\"\n\
-                 high = { of = \"weights\", from = \"floor(ROWS / 2)\" }\n",
-            ),
-            wrong: &[("from = \"floor(ROWS / 2)\"", "to = \"ROWS\"")],
-            shape: "ROWS=70,K=131,WEIGHT=f32",
-        },
+        gemv(
+            BESIDE,
+            "",
+            "[uniforms.x]\nk = \"K\"\nrow = \"ceil(K / 4) * 4\"\nhalf = \"floor(ROWS / 2)\"\n\
+             [bindings]\nW = \"weights\"\ninput = \"x\"\n\
+             high = { of = \"weights\", from = \"floor(ROWS / 2)\" }\n",
+            &[("from = \"floor(ROWS / 2)\"", "to = \"ROWS\"")],
+        ),
     ]
 }
 
@@ -299,15 +278,7 @@ fn lathe(text: &str, mapping: &str, args: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("theirs.wgsl"), text).unwrap();
     fs::write(folder.path().join("theirs.toml"), mapping).unwrap();
-    Command::new(env!("CARGO_BIN_EXE_lathe"))
-        .args(args)
-        .current_dir(folder.path())
-        .output()
-        .unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    common::lathe_in(&folder, args)
 }
 
 #[test]
@@ -318,13 +289,13 @@ fn layouts_of_other_engines_pass_the_sweep_and_wrong_ones_fail() {
     for Case { kernel, text, mapping, wrong, .. } in cases() {
         let check = ["check", kernel, "--wgsl", "theirs.wgsl", "--cases", "6"];
         let output = lathe(text, &mapping, &check);
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(output.status.code(), Some(0), "{mapping}{said}{}", stderr(&output));
+        let said = said(&output);
+        assert_eq!(code(&output), 0, "{mapping}{said}");
         assert!(said.contains(", 0 failed, 0 unavailable"), "{said}");
         for (from, to) in wrong {
             assert!(mapping.contains(from), "{from}: {mapping}");
             let output = lathe(text, &mapping.replace(from, to), &check);
-            assert_eq!(output.status.code(), Some(1), "{to} {mapping}{}", stderr(&output));
+            assert_eq!(code(&output), 1, "{to} {mapping}{}", stderr(&output));
         }
     }
 }
@@ -335,18 +306,20 @@ fn layouts_of_other_engines_are_timed_and_compared() {
     if common::gpu().is_none() {
         return;
     }
-    for Case { kernel, text, mapping, shape, .. } in cases() {
+    for (i, Case { kernel, text, mapping, shape, .. }) in cases().into_iter().enumerate() {
         let shape = ["--shape", shape, "--json"];
         let bench = ["bench", kernel, "--wgsl", "theirs.wgsl", "--overlapped"];
         let output = lathe(text, &mapping, &[&bench[..], &shape].concat());
-        assert_eq!(output.status.code(), Some(0), "{mapping}{}", stderr(&output));
-        for sides in [["naive", "theirs.wgsl"], ["theirs.wgsl", "naive"]] {
-            let ab = ["ab", kernel, "--a", sides[0], "--b", sides[1], "--allow-software"];
-            let args = [&ab[..], &["--time-out", "1"], &shape].concat();
-            let output = lathe(text, &mapping, &args);
-            assert!(matches!(output.status.code(), Some(0 | 6)), "{mapping}{}", stderr(&output));
-            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-            assert!(report["a_side"]["nmse"].as_f64().unwrap() < 1e-6, "{report}");
+        assert_eq!(code(&output), 0, "{mapping}{}", stderr(&output));
+        // Theirs is A and B in turns.
+        let mut sides = ["naive", "theirs.wgsl"];
+        sides.rotate_left(i % 2);
+        let ab = ["ab", kernel, "--a", sides[0], "--b", sides[1], "--allow-software"];
+        let output = lathe(text, &mapping, &[&ab[..], &["--time-out", "1"], &shape].concat());
+        assert!(matches!(output.status.code(), Some(0 | 6)), "{mapping}{}", stderr(&output));
+        let report = json(&output);
+        for side in ["a_side", "b_side"] {
+            assert!(report[side]["nmse"].as_f64().unwrap() < 1e-6, "{report}");
         }
     }
 }
@@ -357,7 +330,7 @@ fn faults_of_layouts_name_the_variable() {
         return;
     }
     let all = cases();
-    for (case, from, to, code, fault) in [
+    for (case, from, to, expected, fault) in [
         (1, "\"columns\"", "\"diagonal\"", 2, "W: no order `diagonal` of weights; there are rows"),
         (1, "order = ", "ordre = ", 2, "expected a binding's name, or a table"),
         (1, "order = \"columns\"", "packing = \"planes\"", 2, "W: no packing `planes`"),
@@ -375,8 +348,8 @@ fn faults_of_layouts_name_the_variable() {
         let mapping = mapping.replacen(from, to, 1);
         let check = ["check", kernel, "--wgsl", "theirs.wgsl", "--shape", shape];
         let output = lathe(text, &mapping, &check);
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output);
-        assert_eq!(output.status.code(), Some(code), "{to}: {said}");
+        let said = said(&output);
+        assert_eq!(code(&output), expected, "{to}: {said}");
         assert!(said.contains(fault), "{fault}: {said}");
     }
     // What is written is an output, whatever lies where.
@@ -384,7 +357,7 @@ fn faults_of_layouts_name_the_variable() {
     let text = text.replace("var sum = 0.0;", "var sum = 0.0; W[0] = 1.0;");
     let check = ["check", "gemv", "--wgsl", "theirs.wgsl", "--shape", all[1].shape];
     let output = lathe(&text, &all[1].mapping, &check);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("writes `W`, which is the input weights"));
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use lathe_harness::decode::{Model, Prompt, Sampling, SessionOptions};
 use lathe_harness::execute::oracle::{Inputs, Oracle, Outcomes};
-use lathe_harness::gpu::{Gpu, Pipelines};
+use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::judge::check::{Verdict, check};
 use lathe_harness::judge::diff;
 use lathe_harness::plan::select::Hints;
@@ -103,7 +103,7 @@ fn an_operation_of_another_crate_is_checked_against_its_own_oracle() {
 fn a_registered_variant_runs_in_whole_steps_where_it_is_hinted() {
     registered();
     let Some(gpu) = common::own_gpu() else { return };
-    let model = Model::open(common::golden("llama-tiny-f16.gguf")).unwrap();
+    let model = common::model("llama-tiny-f16");
     let hints = Hints::from([("gemv".to_owned(), "mine".into())]);
     let options = SessionOptions { context: 16, hints, store: None, ..SessionOptions::default() };
     let graph = model.graph(Some(&gpu), &options).unwrap();
@@ -122,7 +122,7 @@ fn a_registered_variant_runs_in_whole_steps_where_it_is_hinted() {
 fn a_session_generates_greedily_and_by_chance_and_says_what_it_cannot() {
     registered();
     let Some(gpu) = common::own_gpu() else { return };
-    let model = Model::open(common::golden("qwen3-tiny-bf16.gguf")).unwrap();
+    let model = common::model("qwen3-tiny-bf16");
     let options = SessionOptions { context: 16, store: None, ..SessionOptions::default() };
     let mut session = model.session(&gpu, options.clone()).unwrap();
     let mut heard = Vec::new();
@@ -174,19 +174,12 @@ fn the_applications_device_serves_and_stays_the_applications() {
     assert_eq!(gpu.caps.subgroup, None);
     assert_eq!(gpu.caps.workgroup_memory, device.limits().max_compute_workgroup_storage_size);
     assert_eq!(gpu.adapter.name, adapter.get_info().name);
-    let model = Model::open(common::golden("llama-tiny-f16.gguf")).unwrap();
+    let model = common::model("llama-tiny-f16");
     let options = SessionOptions { context: 8, store: None, ..SessionOptions::default() };
     let mut session = model.session(&gpu, options.clone()).unwrap();
     assert_eq!(session.generate(&[2, 5], 3, |_| {}).unwrap().generated.len(), 3);
     let graph = model.graph(Some(&gpu), &options).unwrap();
-    let mut executor = lathe_harness::execute::GpuExecutor::new(
-        Arc::clone(&gpu),
-        &Pipelines::default(),
-        Arc::clone(&graph.recording),
-        lathe_harness::gpu::Policy::Plain,
-        &mut |_, _| {},
-    )
-    .unwrap();
+    let mut executor = common::executor(&gpu, &graph.recording, Policy::Plain);
     assert!(
         diff::part(&mut executor, lathe_harness::plan::recording::Part::Steps(1), 0)
             .unwrap()

@@ -3,12 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::process::{Command, Output};
+use std::process::Output;
 
-use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common;
+use crate::common::{self, code, document, json, lathe_in, stderr, stdout};
 
 /// Rows of f16 by vectors of four, one workgroup a row, every buffer declared `read_write`, with an
 /// entry point that nobody dispatches and whose buffer is in another group.
@@ -78,29 +77,14 @@ fn folder(mapping: &str) -> Option<TempDir> {
 }
 
 fn check(folder: &TempDir, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lathe"))
-        .args(["check", "gemv", "--wgsl", "theirs.wgsl"])
-        .args(args)
-        .current_dir(folder.path())
-        .output()
-        .unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn document(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr(output)))
+    lathe_in(folder, &[&["check", "gemv", "--wgsl", "theirs.wgsl"], args].concat())
 }
 
 #[test]
 fn the_sweep_draws_inside_what_a_file_takes() {
     let Some(folder) = folder(&format!("{TAKES}{MAPPED}")) else { return };
     for checks in [&[][..], &["--unchecked-files"]] {
-        let output = check(&folder, &[&["--json", "--cases", "24"], checks].concat());
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let report = document(&output);
+        let report = document(&check(&folder, &[&["--json", "--cases", "24"], checks].concat()));
         assert_eq!((&report["failed"], &report["unavailable"]), (&0.into(), &0.into()));
         let cases = report["cases"].as_array().unwrap();
         assert!(cases.len() > 30, "{}", cases.len());
@@ -113,19 +97,17 @@ fn the_sweep_draws_inside_what_a_file_takes() {
     }
     // What it does not take is unavailable, with the reason.
     let output = check(&folder, &["--shape", "WEIGHT=f16,K=6"]);
-    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
-    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(code(&output), 3, "{}", stderr(&output));
+    let said = stdout(&output);
     assert!(said.contains("K=6: it takes a multiple of 4"), "{said}");
     let output = check(&folder, &["--shape", "ROWS=65536"]);
-    let said = String::from_utf8_lossy(&output.stdout);
+    let said = stdout(&output);
     assert!(said.contains("it takes shapes where ROWS <= 65535"), "{said}");
     // All that it refuses of parameters is said at once, and what is not named is what it takes.
     let output = check(&folder, &["--shape", "WEIGHT=bf16,K=6"]);
-    let said = String::from_utf8_lossy(&output.stdout);
+    let said = stdout(&output);
     assert!(said.contains("K=6: it takes a multiple of 4; WEIGHT=bf16: it takes f16"), "{said}");
-    let output = check(&folder, &["--json", "--shape", "ROWS=[5,9]"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let report = document(&output);
+    let report = document(&check(&folder, &["--json", "--shape", "ROWS=[5,9]"]));
     let shape = |nth: usize| report["cases"][nth]["shape"].as_str().unwrap();
     for (nth, rows) in ["ROWS=5,", "ROWS=9,"].into_iter().enumerate() {
         assert!(shape(nth).starts_with(rows) && shape(nth).contains("WEIGHT=f16"), "{report}");
@@ -150,7 +132,7 @@ TILE = 3
 "#;
     let Some(folder) = folder(mapping) else { return };
     let output = check(&folder, &[]);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(code(&output), 2);
     let said = stderr(&output);
     for fault in [
         "theirs.wgsl: 10 faults",
@@ -188,13 +170,13 @@ fn what_is_wrong_at_one_shape_fails_that_case_alone() {
     for (rows, fault) in [(1, "0 workgroups of gemv_main"), (2, "divides by zero")] {
         let shape = format!("ROWS={rows},K=8,WEIGHT=f16");
         let output = check(&folder, &["--shape", &shape]);
-        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(code(&output), 1, "{}", stderr(&output));
+        let said = stdout(&output);
         assert!(said.contains(fault) && said.contains("repeat: lathe check gemv"), "{said}");
     }
     let output = check(&folder, &["--json"]);
-    assert_eq!(output.status.code(), Some(1));
-    let report = document(&output);
+    assert_eq!(code(&output), 1);
+    let report = json(&output);
     assert!(report["passed"].as_u64().unwrap() > 10, "{report}");
     assert!(report["failed"].as_u64().unwrap() > 0, "{report}");
 }
@@ -204,19 +186,19 @@ fn a_tolerance_of_its_own_holds_and_is_said() {
     let off = MAPPED.replace("? 1.0 :", "? 1.0001 :");
     let Some(folder) = folder(&format!("{TAKES}{off}")) else { return };
     let shape = ["--shape", "ROWS=70,K=128,WEIGHT=f16"];
-    assert_eq!(check(&folder, &shape).status.code(), Some(1));
+    assert_eq!(code(&check(&folder, &shape)), 1);
     let own = "tolerance = { nmse = 1e-6, k = 20000 }\n";
     fs::write(folder.path().join("theirs.toml"), format!("{own}{TAKES}{off}")).unwrap();
     let output = check(&folder, &shape);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let said = stdout(&output);
     assert!(said.contains("held to the tolerance of its mapping"), "{said}");
     let report = document(&check(&folder, &[&shape[..], &["--json"]].concat()));
     assert_eq!(report["own_tolerance"], true);
     // As far as a variant may be, which is nearer.
     let naive = "tolerance = \"naive\"\n";
     fs::write(folder.path().join("theirs.toml"), format!("{naive}{TAKES}{off}")).unwrap();
-    assert_eq!(check(&folder, &shape).status.code(), Some(1));
+    assert_eq!(code(&check(&folder, &shape)), 1);
 }
 
 /// One that is wrong by a little is timed where that is asked for, and marked; one that is wrong by
@@ -225,12 +207,8 @@ fn a_tolerance_of_its_own_holds_and_is_said() {
 fn what_is_wrong_by_a_little_is_timed_on_request_and_never_stored() {
     let Some(folder) = folder(MAPPED) else { return };
     let lathe = |args: &[&str]| {
-        Command::new(env!("CARGO_BIN_EXE_lathe"))
-            .args(args)
-            .args(["--shape", "ROWS=64,K=64,WEIGHT=f16", "--allow-software"])
-            .current_dir(folder.path())
-            .output()
-            .unwrap()
+        let shape = ["--shape", "ROWS=64,K=64,WEIGHT=f16", "--allow-software"];
+        lathe_in(&folder, &[args, &shape].concat())
     };
     let ab = |alpha: &str, more: &[&str]| {
         let takes = format!("{TAKES}{MAPPED}").replace("? 1.0 :", &format!("? {alpha} :"));
@@ -241,27 +219,27 @@ fn what_is_wrong_by_a_little_is_timed_on_request_and_never_stored() {
     // 4 % is an NMSE of 1.6e-3: more than a little.
     for (alpha, more) in [("1.0001", &[][..]), ("1.04", &["--tolerate"])] {
         let output = ab(alpha, more);
-        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert_eq!(code(&output), 1, "{}", stderr(&output));
         assert!(stderr(&output).contains("is wrong"), "{}", stderr(&output));
     }
     let output = ab("1.0001", &["--tolerate"]);
     assert!(matches!(output.status.code(), Some(0 | 6)), "{}", stderr(&output));
-    let said = String::from_utf8_lossy(&output.stdout);
+    let said = stdout(&output);
     for words in ["B is WRONG by a little: y: ", "; B is wrong by a little)", "doubtful: "] {
         assert!(said.contains(words), "{words}: {said}");
     }
-    let report = document(&ab("1.0001", &["--tolerate", "--json"]));
+    let report = json(&ab("1.0001", &["--tolerate", "--json"]));
     assert!(report["b_side"]["outside"].as_str().unwrap().contains("out of bound"), "{report}");
     assert!(report["a_side"].get("outside").is_none(), "{report}");
     assert!(report["flags"].as_array().unwrap().contains(&"wrong by a little".into()));
     // What is right is not marked.
-    let report = document(&ab("1.0", &["--tolerate", "--json"]));
+    let report = json(&ab("1.0", &["--tolerate", "--json"]));
     assert!(report["b_side"].get("outside").is_none(), "{report}");
     let wrong = format!("{TAKES}{MAPPED}").replace("? 1.0 :", "? 1.0001 :");
     fs::write(folder.path().join("theirs.toml"), wrong).unwrap();
     let tune = ["tune", "gemv/naive", "--candidate", "theirs.wgsl", "--store", "tuned.json"];
     let output = lathe(&tune);
-    let said = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
+    let said = common::said(&output);
     assert!(said.contains("rejected theirs.wgsl"), "{said}");
     assert!(!lathe(&[&tune[..], &["--tolerate"]].concat()).status.success());
     let stored = fs::read_to_string(folder.path().join("tuned.json")).unwrap_or_default();
@@ -274,13 +252,8 @@ fn a_file_that_takes_one_shape_is_marked() {
     let flags = |takes: &str| -> Option<Vec<String>> {
         let folder = folder(&format!("{takes}{MAPPED}"))?;
         let shape = "ROWS=64,K=64,WEIGHT=f16";
-        let output = Command::new(env!("CARGO_BIN_EXE_lathe"))
-            .args(["bench", "gemv", "--wgsl", "theirs.wgsl", "--shape", shape, "--json"])
-            .current_dir(folder.path())
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let flags = document(&output)["cases"][0]["flags"].clone();
+        let bench = ["bench", "gemv", "--wgsl", "theirs.wgsl", "--shape", shape, "--json"];
+        let flags = document(&lathe_in(&folder, &bench))["cases"][0]["flags"].clone();
         Some(serde_json::from_value(flags).unwrap())
     };
     let one = TAKES.replace("K = \"multiple of 4\"", "K = 64\nROWS = 64");
@@ -308,7 +281,7 @@ fn an_input_that_is_written_is_refused() {
     let text = THEIRS.replace("let row = group.x;", "let row = group.x; input[0].x = 1.0;");
     fs::write(folder.path().join("theirs.wgsl"), text).unwrap();
     let output = check(&folder, &[]);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(code(&output), 2);
     assert!(
         stderr(&output).contains("writes `input`, which is the input x"),
         "{}",
@@ -322,12 +295,8 @@ fn a_template_is_named_as_one() {
     let text = format!("{THEIRS}\n  # ifdef USE_SUBGROUPS\nconst LANES = 32u;\n#endif\n");
     fs::write(folder.path().join("theirs.wgsl"), text).unwrap();
     for args in [&["map", "theirs.wgsl", "gemv"][..], &["validate", "theirs.wgsl"]] {
-        let output = Command::new(env!("CARGO_BIN_EXE_lathe"))
-            .args(args)
-            .current_dir(folder.path())
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        let output = lathe_in(&folder, args);
+        assert_eq!(code(&output), 2, "{}", stderr(&output));
         let said = stderr(&output);
         let line = THEIRS.lines().count() + 2;
         assert!(said.contains(&format!("line {line}: `# ifdef USE_SUBGROUPS` is for")), "{said}");
@@ -339,16 +308,10 @@ fn a_template_is_named_as_one() {
 fn a_skeleton_is_written_once_and_asks_for_the_rest() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("theirs.wgsl"), THEIRS).unwrap();
-    let lathe = |args: &[&str]| {
-        Command::new(env!("CARGO_BIN_EXE_lathe"))
-            .args(args)
-            .current_dir(folder.path())
-            .output()
-            .unwrap()
-    };
+    let lathe = |args: &[&str]| lathe_in(&folder, args);
     let output = lathe(&["map", "theirs.wgsl", "gemv"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(String::from_utf8_lossy(&output.stdout).starts_with("theirs.toml: "));
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stdout(&output).starts_with("theirs.toml: "));
     let text = fs::read_to_string(folder.path().join("theirs.toml")).unwrap();
     for line in ["entry = \"gemv_main\"", "result = \"?\"", "[uniforms.params]", "[takes]"] {
         assert!(text.contains(line), "{line}: {text}");
@@ -356,7 +319,7 @@ fn a_skeleton_is_written_once_and_asks_for_the_rest() {
     // What is not filled in is asked for by name.
     let output = lathe(&["check", "gemv", "--wgsl", "theirs.wgsl", "--shape", "ROWS=4"]);
     if common::gpu().is_some() {
-        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(code(&output), 2);
         let said = stderr(&output);
         assert!(
             said.contains("workgroups of gemv_main: `?`: expected a number or a name"),
@@ -366,29 +329,20 @@ fn a_skeleton_is_written_once_and_asks_for_the_rest() {
     }
     // Nothing of the user's is overwritten.
     let output = lathe(&["map", "theirs.wgsl", "gemv"]);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(code(&output), 2);
     let said = stderr(&output);
     assert!(said.contains("theirs.toml is there, and is not overwritten: --print"), "{said}");
     assert_eq!(fs::read_to_string(folder.path().join("theirs.toml")).unwrap(), text);
     let printed = lathe(&["map", "theirs.wgsl", "gemv", "--print"]);
-    assert_eq!(String::from_utf8_lossy(&printed.stdout), text);
+    assert_eq!(stdout(&printed), text);
 }
 
 #[test]
 fn any_file_validates_without_a_device() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("theirs.wgsl"), THEIRS).unwrap();
-    let validate = |args: &[&str]| {
-        Command::new(env!("CARGO_BIN_EXE_lathe"))
-            .arg("validate")
-            .args(args)
-            .current_dir(folder.path())
-            .output()
-            .unwrap()
-    };
-    let output = validate(&["theirs.wgsl", "--json", "--page", "page.html"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let report = document(&output);
+    let validate = |args: &[&str]| lathe_in(&folder, &[&["validate"], args].concat());
+    let report = document(&validate(&["theirs.wgsl", "--json", "--page", "page.html"]));
     assert_eq!(report["needs"], serde_json::json!(["shader-f16"]));
     let entry = &report["entries"][0];
     assert_eq!(
@@ -405,21 +359,21 @@ fn any_file_validates_without_a_device() {
     )
     .unwrap();
     let output = validate(&["tile.wgsl"]);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("--set NAME=VALUE"), "{}", stderr(&output));
     let output = validate(&["tile.wgsl", "--set", "TILE=96"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("96×1×1"));
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stdout(&output).contains("96×1×1"));
     for (set, fault) in
         [("TILE=x", "expected NAME=NUMBER"), ("WG=3", "no override `WG`; there are TILE")]
     {
         let output = validate(&["tile.wgsl", "--set", set]);
-        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(code(&output), 2);
         assert!(stderr(&output).contains(fault), "{}", stderr(&output));
     }
     fs::write(folder.path().join("bad.wgsl"), "fn main() { let a = b; }\n").unwrap();
     let output = validate(&["bad.wgsl"]);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("bad.wgsl:1:21"), "{}", stderr(&output));
 }
 
@@ -501,9 +455,7 @@ fn split(mapping: &str, args: &[&str]) -> Option<Output> {
     for (name, text) in files.into_iter().chain([("two.toml", other.as_str())]) {
         fs::write(folder.path().join(name), text).unwrap();
     }
-    let lathe =
-        Command::new(env!("CARGO_BIN_EXE_lathe")).args(args).current_dir(folder.path()).output();
-    Some(lathe.unwrap())
+    Some(lathe_in(&folder, args))
 }
 
 const CHECK_SPLIT: &[&str] = &["check", "gemv", "--mapping", "split.toml"];
@@ -511,8 +463,8 @@ const CHECK_SPLIT: &[&str] = &["check", "gemv", "--mapping", "split.toml"];
 #[test]
 fn stages_have_files_scratch_memory_and_groups_of_their_own() {
     let Some(output) = split(SPLIT, CHECK_SPLIT) else { return };
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let said = stdout(&output);
     assert!(said.contains(", 0 failed, 0 unavailable"), "{said}");
     // What is too small, or bound elsewhere, is found.
     for (from, to) in [
@@ -521,7 +473,7 @@ fn stages_have_files_scratch_memory_and_groups_of_their_own() {
         ("stride = \"ceil(K / 4) * 4\"", "stride = \"K\""),
     ] {
         let output = split(&SPLIT.replace(from, to), CHECK_SPLIT).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{to}: {}", stderr(&output));
+        assert_eq!(code(&output), 1, "{to}: {}", stderr(&output));
     }
 }
 
@@ -531,7 +483,7 @@ fn mappings_of_one_file_are_compared() {
     let ab = ["ab", "gemv", "--a", "split.toml", "--b", "naive=two.toml", "--json"];
     let Some(output) = split(SPLIT, &[&ab[..], &shape].concat()) else { return };
     assert!(matches!(output.status.code(), Some(0 | 6)), "{}", stderr(&output));
-    let report = document(&output);
+    let report = json(&output);
     assert_ne!(report["a_side"]["source"], report["b_side"]["source"]);
     for entry in ["fn main", "params.parts", "params.stride"] {
         assert!(report["a_side"]["wgsl"].as_str().unwrap().contains(entry), "{report}");
@@ -539,7 +491,6 @@ fn mappings_of_one_file_are_compared() {
     // Invocations that overlap have scratch memory each.
     let bench = ["bench", "gemv", "--wgsl", "split.toml", "--stages", "--overlapped", "--json"];
     let output = split(SPLIT, &[&bench[..], &shape[..2]].concat()).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(document(&output)["cases"][0]["stages"].as_array().unwrap().len(), 2);
 }
 
@@ -552,7 +503,7 @@ fn faults_of_stages_and_scratch_memory_are_said() {
         .replace("dst = \"y\"", "dst = \"z\"")
         .replace("parts = 3\n", "parts = 3\nmore = 1\n[stage.overrides]\nPARTS = 3\n");
     let Some(output) = check(&wrong) else { return };
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(code(&output), 2);
     let said = stderr(&output);
     for fault in [
         "split.toml: 10 faults",
@@ -568,7 +519,7 @@ fn faults_of_stages_and_scratch_memory_are_said() {
         assert!(said.contains(fault), "{fault}: {said}");
     }
     // A size that is none at one shape fails that case; one that no adapter has is unavailable.
-    for (size, code, fault) in [
+    for (size, expected, fault) in [
         ("ROWS / 3", 1, "[scratch] partial: 23.333333333333332 bytes"),
         ("ROWS - 70", 1, "[scratch] partial: 0 bytes"),
         ("ROWS * 1099511627776", 3, "the largest binding is"),
@@ -576,8 +527,8 @@ fn faults_of_stages_and_scratch_memory_are_said() {
         let shape = &["--shape", "ROWS=70,K=8,WEIGHT=f32"][..];
         let output =
             split(&SPLIT.replace("ROWS * 4 * 3", size), &[CHECK_SPLIT, shape].concat()).unwrap();
-        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
-        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(code(&output), expected, "{}", stderr(&output));
+        let said = stdout(&output);
         assert!(said.contains(fault), "{said}");
     }
     for (mapping, fault) in [
@@ -586,7 +537,7 @@ fn faults_of_stages_and_scratch_memory_are_said() {
         (SPLIT.replace("[scratch]", "[scrap]"), "unknown field `scrap`"),
     ] {
         let output = check(&mapping).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{fault}");
+        assert_eq!(code(&output), 2, "{fault}");
         assert!(stderr(&output).contains(fault), "{fault}: {}", stderr(&output));
     }
     // A group that no adapter has.
@@ -594,13 +545,13 @@ fn faults_of_stages_and_scratch_memory_are_said() {
     let far = THEIRS.replacen("@group(0) @binding(3)", "@group(77) @binding(3)", 1);
     fs::write(folder.path().join("theirs.wgsl"), far).unwrap();
     let output = self::check(&folder, &["--shape", "ROWS=4,K=8,WEIGHT=f16"]);
-    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("uses @group(77), the adapter has"));
+    assert_eq!(code(&output), 3, "{}", stderr(&output));
+    assert!(stdout(&output).contains("uses @group(77), the adapter has"));
     // A mapping that names its WGSL is named itself.
     let named = format!("file = \"theirs.wgsl\"\n{TAKES}{MAPPED}");
     fs::write(folder.path().join("theirs.toml"), named).unwrap();
     let output = self::check(&folder, &["--shape", "ROWS=4,K=8,WEIGHT=f16"]);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("name the mapping itself"), "{}", stderr(&output));
 }
 
@@ -669,8 +620,8 @@ fn uniforms_hold_vectors_structs_and_plain_numbers_and_overrides_are_true_or_fal
     fs::write(folder.path().join("theirs.wgsl"), VECTORS).unwrap();
     // 1 + 20 + 300 - 320 + 2 - 1 + 6 - 5 - 5 + 3 is 1.
     let output = write(OF_VECTORS);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{said} {}", stderr(&output));
+    let said = stdout(&output);
+    assert_eq!(code(&output), 0, "{said} {}", stderr(&output));
     assert!(said.contains(", 0 failed, 0 unavailable"), "{said}");
     // Each number counts where it stands.
     for (from, to) in [
@@ -681,7 +632,7 @@ fn uniforms_hold_vectors_structs_and_plain_numbers_and_overrides_are_true_or_fal
         ("ones = [1, 2]", "ones = [2, 1]"),
     ] {
         let output = write(&OF_VECTORS.replace(from, to));
-        assert_eq!(output.status.code(), Some(1), "{to}: {}", stderr(&output));
+        assert_eq!(code(&output), 1, "{to}: {}", stderr(&output));
     }
     for (from, to, fault) in [
         ("[1, 2, 3]", "2", "uniform field `inner.factors` has 3 numbers, the mapping gives 1"),
@@ -709,8 +660,8 @@ fn uniforms_hold_vectors_structs_and_plain_numbers_and_overrides_are_true_or_fal
         ("[takes]", "packing = \"planes\"\n[takes]", "is of quantised rows, gemv has none"),
     ] {
         let output = write(&OF_VECTORS.replace(from, to));
-        let said = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
-        assert_ne!(output.status.code(), Some(0), "{to}");
+        let said = common::said(&output);
+        assert_ne!(code(&output), 0, "{to}");
         assert!(said.contains(fault), "{fault}: {said}");
     }
     let whole = format!(
@@ -790,16 +741,11 @@ fn the_state_of_a_sequence_is_a_name_where_a_problem_has_one() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("theirs.wgsl"), ATTENTION).unwrap();
     let write = |mapping: &str| fs::write(folder.path().join("theirs.toml"), mapping).unwrap();
-    let lathe = |args: &[&str]| {
-        let mut lathe = Command::new(env!("CARGO_BIN_EXE_lathe"));
-        lathe.args(args).current_dir(folder.path()).output().unwrap()
-    };
+    let lathe = |args: &[&str]| lathe_in(&folder, args);
     write(ATTENTION_MAPPED);
     let mine = ["attention_decode", "--wgsl", "theirs.wgsl"];
     // The sweep draws positions before and after a ring is full.
-    let output = lathe(&[&["check"], &mine[..], &["--json", "--cases", "12"]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let report = document(&output);
+    let report = document(&lathe(&[&["check"], &mine[..], &["--json", "--cases", "12"]].concat()));
     let cases = report["cases"].as_array().unwrap();
     let sizes = cases.iter().map(|case| {
         let shape = case["shape"].as_str().unwrap();
@@ -816,9 +762,7 @@ fn the_state_of_a_sequence_is_a_name_where_a_problem_has_one() {
     // A condition on the state is met by states up to its end, not by the first position alone.
     let condition = format!("[takes]\nwhen = \"N_KV <= 40\"\n{ATTENTION_MAPPED}");
     write(&condition.replace("[takes]\nKV", "KV"));
-    let output = lathe(&[&["check"], &mine[..], &["--json", "--cases", "24"]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let report = document(&output);
+    let report = document(&lathe(&[&["check"], &mine[..], &["--json", "--cases", "24"]].concat()));
     let states = report["cases"].as_array().unwrap().iter().map(|case| {
         let (_, state) = case["shape"].as_str().unwrap().rsplit_once("N_KV=").unwrap();
         state.parse::<usize>().unwrap()
@@ -835,7 +779,6 @@ fn the_state_of_a_sequence_is_a_name_where_a_problem_has_one() {
             "Q_PER_KV=2,KV_HEADS=1,HEAD_DIM=32,KV_SIZE=256,KV_FORMAT=f32,SCALE=0.5,N_KV={n_kv}"
         );
         let output = lathe(&[&["bench"], &mine[..], &["--json", "--shape", &shape]].concat());
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let case = document(&output)["cases"][0].clone();
         assert!(case["shape"].as_str().unwrap().ends_with(&format!("N_KV={n_kv}")), "{case}");
         case["source"].clone()
@@ -844,11 +787,11 @@ fn the_state_of_a_sequence_is_a_name_where_a_problem_has_one() {
 
     // A length of another position is wrong.
     write(&ATTENTION_MAPPED.replace("length = \"min(N_KV, KV_SIZE)\"", "length = 1"));
-    assert_eq!(lathe(&[&["check"], &mine[..]].concat()).status.code(), Some(1));
+    assert_eq!(code(&lathe(&[&["check"], &mine[..]].concat())), 1);
     // Only what the operation reads is a name.
     write(&ATTENTION_MAPPED.replace("length = \"min(N_KV", "length = \"min(PROMPT_LEN"));
     let output = lathe(&[&["check"], &mine[..]].concat());
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("no `PROMPT_LEN`; there are"), "{}", stderr(&output));
     assert!(stderr(&output).contains("N_KV"), "{}", stderr(&output));
 
@@ -857,7 +800,7 @@ fn the_state_of_a_sequence_is_a_name_where_a_problem_has_one() {
     let model = common::golden("llama-tiny-f16.gguf").display().to_string();
     let decode = ["decode", "--model", &model, "--prompt-tokens", "2,5", "-n", "2", "--kv", "f32"];
     let output = lathe(&[&decode[..], &["--hint", "attention_decode=theirs.wgsl"]].concat());
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
     assert!(stderr(&output).contains("`N_KV` changes from step to step"), "{}", stderr(&output));
     assert!(stderr(&output).contains("uniform field `length`"), "{}", stderr(&output));
 }

@@ -3,35 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use lathe_harness::data::record::{Body, Record};
 use serde_json::Value;
 
-use crate::common;
-
-fn lathe(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lathe")).args(args).env_remove("LATHE_TUNED").output().unwrap()
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().unwrap_or_else(|| panic!("killed: {output:?}"))
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn document(output: &Output) -> Value {
-    let value: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
-    assert_eq!(value["schema_version"], 1);
-    value
-}
+use crate::common::{self, code, document, json, lathe, stderr, stdout};
 
 struct Folder(tempfile::TempDir);
 
@@ -120,10 +96,10 @@ fn bench_goes_on_after_a_wrong_case_and_fails() {
     let none = ["bench", "residual_add/naive", "--wgsl", &file, "--shape", "N=1152", "--json"];
     let output_of_none = lathe(&none);
     assert_eq!(code(&output_of_none), 1);
-    let nothing = document(&output_of_none);
+    let nothing = json(&output_of_none);
     assert_eq!(nothing["cases"].as_array().unwrap().len(), 0, "{nothing}");
     assert!(nothing["failed"][0].as_str().unwrap().contains("N=1152"), "{nothing}");
-    let report = document(&output);
+    let report = json(&output);
     let cases = report["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 1, "{report}");
     assert_eq!(cases[0]["shape"], "N=2048");
@@ -169,9 +145,7 @@ fn ab_tells_a_much_slower_variant_and_reports_its_control() {
     let slow = folder.write("slow.wgsl", &slow);
     let sides = ["ab", "gemv", "--a", "naive", "--b", &slow, "--shape", "ROWS=300,K=2048"];
     let rest = ["--allow-software", "--time-out", "20", "--json"];
-    let output = lathe(&[&sides[..], &rest].concat());
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let report = document(&output);
+    let report = document(&lathe(&[&sides[..], &rest].concat()));
     assert_eq!(report["verdict"], "SLOWER", "{report}");
     assert!(report["ratio"]["median"].as_f64().unwrap() > 1.2);
     assert!(report["control"]["median"].as_f64().is_some());
@@ -225,7 +199,7 @@ fn a_winner_with_weights_is_measured_and_only_a_faster_one_is_stored() {
     }
     let folder = Folder::new();
     let store = folder.path("tuned.json");
-    let output = lathe(&[
+    let found = &document(&lathe(&[
         "tune",
         "gemv",
         "--shape",
@@ -234,9 +208,7 @@ fn a_winner_with_weights_is_measured_and_only_a_faster_one_is_stored() {
         "--store",
         &store,
         "--json",
-    ]);
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let found = &document(&output)["found"][0];
+    ]))["found"][0];
     // In each of three processes, or not at all.
     let proofs = found["comparisons"].as_array().unwrap();
     let faster = proofs.len() == 3 && proofs.iter().all(|c| c["verdict"] == "FASTER");
@@ -327,7 +299,7 @@ fn compare_fails_only_on_a_confirmed_slowdown() {
     let slow = record("slow.json", 1.08, "1", "A");
     let output = lathe(&["compare", &base, &slow, "--json"]);
     assert_eq!(code(&output), 1);
-    assert_eq!(document(&output)["slowdowns"], 1);
+    assert_eq!(json(&output)["slowdowns"], 1);
     assert_eq!(code(&lathe(&["compare", &slow, &base])), 0, "faster is no failure");
     assert_eq!(exits(&record("other.json", 1.0, "1", "B")), 2);
 
@@ -408,7 +380,7 @@ fn the_tuner_rejects_wrong_hanging_and_refused_candidates_and_harms_nothing() {
     let short = format!("vec4={}", folder.write("short.wgsl", text));
     let right = folder.write("right.wgsl", text);
     let store = folder.path("tuned.json");
-    let output = lathe(&[
+    let found = &document(&lathe(&[
         "tune",
         "residual_add",
         "--shape",
@@ -429,9 +401,7 @@ fn the_tuner_rejects_wrong_hanging_and_refused_candidates_and_harms_nothing() {
         "--store",
         &store,
         "--json",
-    ]);
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let found = &document(&output)["found"][0];
+    ]))["found"][0];
     let reason = |file: &str| -> String {
         let all = found["rejected"].as_array().unwrap();
         let one = all.iter().find(|r| r[0].as_str().unwrap().contains(file));
@@ -565,9 +535,7 @@ fn phases_of_a_run_are_timed_by_leaving_each_out() {
     let model = golden("llama-tiny-f16.gguf");
     let decode = ["decode", &model, "--prompt-tokens", "2,5,7", "-n", "6", "--profile-phases"];
     // One workgroup waits for nobody.
-    let output = lathe(&[&decode[..], &["--runs", "1x64", "--json"]].concat());
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let profile = document(&output);
+    let profile = document(&lathe(&[&decode[..], &["--runs", "1x64", "--json"]].concat()));
     let phases = profile["by_phase"].as_array().unwrap();
     let ops: Vec<_> = phases.iter().map(|phase| phase["op"].as_str().unwrap()).collect();
     for op in ["qkv", "attention", "attn_output", "ffn_gate_up", "ffn_down"] {
@@ -612,12 +580,12 @@ fn watch_runs_again_when_the_file_is_saved() {
     let folder = Folder::new();
     let text = lathe_kernels::source("residual_add", "naive").unwrap().text;
     let file = folder.write("mine.wgsl", text);
-    let mut child = Command::new(env!("CARGO_BIN_EXE_lathe"))
-        .args(["check", "residual_add", "--cases", "1", "--watch", "--wgsl", &file])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child =
+        common::command(&["check", "residual_add", "--cases", "1", "--watch", "--wgsl", &file])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
     let (said, heard) = std::sync::mpsc::channel();
     let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
     std::thread::spawn(move || lines.map_while(Result::ok).for_each(|l| drop(said.send(l))));
@@ -647,7 +615,7 @@ fn whole_steps_are_compared_and_a_models_own_shapes_are_tuned() {
     let rest = ["--allow-software", "--time-out", "4", "--json"];
     let output = lathe(&[&sides[..], &rest].concat());
     assert!([0, 6].contains(&code(&output)), "{}", stderr(&output));
-    let report = document(&output);
+    let report = json(&output);
     assert_eq!(report["kernel"], "decode");
     assert!(report["a_us"].as_f64().unwrap() > 0.0 && report["b_us"].as_f64().unwrap() > 0.0);
     assert_eq!(report["shape"], "llama-tiny-f16.gguf");
@@ -657,15 +625,14 @@ fn whole_steps_are_compared_and_a_models_own_shapes_are_tuned() {
     let decode = ["ab", "decode", "--model", &quantised];
     let output = lathe(&[&decode[..], &sides, &rest].concat());
     assert!([0, 6].contains(&code(&output)), "{}", stderr(&output));
-    assert_eq!(document(&output)["b"], "weights=f16");
+    assert_eq!(json(&output)["b"], "weights=f16");
     let output =
         lathe(&[&decode[..], &["--a", "weights=as_stored", "--b", "weights=f17"]].concat());
     assert!([2, 3].contains(&code(&output)), "{}", stderr(&output));
     let store = folder.path("tuned.json");
     let tune = ["tune", "rms_norm", "--model", &model, "--store", &store];
-    let output = lathe(&[&tune[..], &["--allow-software", "--json"]].concat());
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let found = document(&output)["found"].clone();
+    let found =
+        document(&lathe(&[&tune[..], &["--allow-software", "--json"]].concat()))["found"].clone();
     let found = found.as_array().unwrap();
     // Of llama-tiny's norms only the last has a dispatch of its own.
     assert_eq!(found.len(), 1, "{found:?}");
@@ -681,9 +648,8 @@ fn a_users_kernel_is_timed_without_recompiling() {
     let folder = Folder::new();
     let text = lathe_kernels::source("gemv", "naive").unwrap().text;
     let file = folder.write("mine.wgsl", text);
-    let output = lathe(&[&["bench", "gemv", "--wgsl", &file, "--json"][..], &SMALL].concat());
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let report = document(&output);
+    let report =
+        document(&lathe(&[&["bench", "gemv", "--wgsl", &file, "--json"][..], &SMALL].concat()));
     assert_eq!(report["cases"].as_array().unwrap().len(), 1);
     assert!(report["cases"][0]["variant"].as_str().unwrap().ends_with("mine.wgsl"));
 }
@@ -694,9 +660,7 @@ fn bench_decode_needs_no_checkpoint() {
     if !gpu.adapter.timestamps {
         return;
     }
-    let output = lathe(&["bench", "decode", "--arch", "llama-mini", "--json"]);
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let report = document(&output);
+    let report = document(&lathe(&["bench", "decode", "--arch", "llama-mini", "--json"]));
     let down = report["by_op"].as_array().unwrap().iter().find(|o| o["op"] == "ffn_down").unwrap();
     assert_eq!(down["count"], 4);
     for key in ["ms", "percent", "bytes", "floor_ms", "over_floor"] {
@@ -714,34 +678,29 @@ fn an_explicit_attention_variant_always_wins() {
     let kernel = lathe_kernels::kernel("attention_decode").unwrap();
     let model = golden("gemma3-tiny-f16.gguf");
     let folder = Folder::new();
-    for kv in ["f32", "f16"] {
-        for variant in &kernel.variants {
-            let manifest = folder.write(
-                "manifest.json",
-                &format!("{{\"hints\": {{\"attention_decode\": \"{}\"}}}}", variant.name),
-            );
-            let hint = format!("attention_decode={}", variant.name);
-            for choice in [["--hint", &hint], ["--manifest", &manifest]] {
-                let args =
-                    ["decode", "--model", &model, "--prompt-tokens", "2", "-n", "2", "--json"];
-                let output = lathe(&[&args[..], &["--kv", kv], &choice].concat());
-                let needs = lathe_kernels::reflection(kernel.name, variant.name).unwrap();
-                if needs.needs_subgroup && gpu.caps.subgroup.is_none() {
-                    assert_eq!(code(&output), 3);
-                    continue;
-                }
-                let report = document(&output);
-                let used: Vec<_> = report["selected"]
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .filter(|s| s["kernel"] == "attention_decode")
-                    .collect();
-                assert!(!used.is_empty());
-                for line in used {
-                    assert_eq!(line["variant"], variant.name, "{kv} {choice:?}");
-                    assert_eq!(line["why"], "explicit hint");
-                }
+    for variant in &kernel.variants {
+        let manifest = folder.write(
+            "manifest.json",
+            &format!("{{\"hints\": {{\"attention_decode\": \"{}\"}}}}", variant.name),
+        );
+        let hint = format!("attention_decode={}", variant.name);
+        // Every cache and context has a test of graphs: one of each is enough here.
+        for (kv, choice) in [("f32", ["--hint", &hint]), ("f16", ["--manifest", &manifest])] {
+            let args = ["decode", "--model", &model, "--prompt-tokens", "2", "-n", "2", "--json"];
+            let output = lathe(&[&args[..], &["--kv", kv], &choice].concat());
+            let needs = lathe_kernels::reflection(kernel.name, variant.name).unwrap();
+            if needs.needs_subgroup && gpu.caps.subgroup.is_none() {
+                assert_eq!(code(&output), 3);
+                continue;
+            }
+            let report = document(&output);
+            let selected = report["selected"].as_array().unwrap();
+            let used: Vec<_> =
+                selected.iter().filter(|s| s["kernel"] == "attention_decode").collect();
+            assert!(!used.is_empty());
+            for line in used {
+                assert_eq!(line["variant"], variant.name, "{kv} {choice:?}");
+                assert_eq!(line["why"], "explicit hint");
             }
         }
     }
@@ -754,9 +713,7 @@ fn bench_selects_takes_several_targets_and_lets_invocations_overlap() {
     }
     let kernels = ["residual_add", "glu"];
     let flags = ["--selected", "--untuned", "--first", "--overlapped", "--json"];
-    let output = lathe(&[&["bench"][..], &kernels, &flags].concat());
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let report = document(&output);
+    let report = document(&lathe(&[&["bench"][..], &kernels, &flags].concat()));
     let cases = report["cases"].as_array().unwrap();
     let names: Vec<_> = cases.iter().map(|c| c["kernel"].as_str().unwrap()).collect();
     assert_eq!(names, kernels, "one variant of one shape each");
@@ -772,9 +729,8 @@ fn bench_times_dispatches_apart_and_variants_of_one_kernel_at_one_shape() {
         return;
     }
     let shape = ["--shape", "N=5000,N_KV=1,PROMPT_LEN=4294967295", "--stages", "--json"];
-    let output = lathe(&[&["bench", "argmax/two_pass", "argmax/workgroup"][..], &shape].concat());
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let report = document(&output);
+    let report =
+        document(&lathe(&[&["bench", "argmax/two_pass", "argmax/workgroup"][..], &shape].concat()));
     let cases = report["cases"].as_array().unwrap();
     let of = |variant: &str| cases.iter().find(|c| c["variant"] == variant).unwrap();
     let stages = of("two_pass")["stages"].as_array().unwrap();
@@ -797,9 +753,8 @@ fn tune_keeps_to_the_variant_and_the_time_it_is_given() {
     let store = folder.path("tuned.json");
     let tune = |more: &[&str]| {
         let rest = ["--allow-software", "--store", &store, "--json"];
-        let output = lathe(&[&["tune", "residual_add/vec4"], more, &rest].concat());
-        assert_eq!(code(&output), 0, "{}", stderr(&output));
-        document(&output)["found"][0].clone()
+        document(&lathe(&[&["tune", "residual_add/vec4"], more, &rest].concat()))["found"][0]
+            .clone()
     };
     let all = tune(&[]);
     assert_eq!(all["skipped"], 0);

@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::process::{Command, Output};
 use std::sync::Arc;
 
 use lathe_harness::decode::{Chunks, Model, SessionOptions};
@@ -14,16 +13,7 @@ use lathe_harness::plan::memory::{Memory, UPLOAD_BYTES, UPLOADS_IN_FLIGHT};
 use lathe_harness::plan::recording::{Content, Recording, TensorId};
 use lathe_kernels::KvFormat;
 
-use crate::common::{golden, own_gpu};
-
-const GOLDENS: [&str; 6] = [
-    "gemma3-tiny-f16.gguf",
-    "gemma3-tiny-q4km.gguf",
-    "llama-tiny-f16.gguf",
-    "llama-tiny-q4km.gguf",
-    "qwen3-tiny-bf16.gguf",
-    "qwen3-tiny-q80.gguf",
-];
+use crate::common::{GOLDENS, code, document, golden, lathe, model, own_gpu, stderr};
 
 fn executor(gpu: &Arc<Gpu>, recording: &Arc<Recording>) -> lathe_harness::Result<GpuExecutor> {
     compiled(gpu, &Pipelines::default(), recording)
@@ -62,7 +52,7 @@ fn with_rounding(bytes: u64, tensors: usize) -> u64 {
 fn prediction_is_what_is_allocated() {
     let Some(gpu) = own_gpu() else { return };
     for name in GOLDENS {
-        let model = Model::open(golden(name)).unwrap();
+        let model = model(name);
         // Compiling is what takes long here, and most of it is the same each time.
         let pipelines = Pipelines::default();
         for kv in [KvFormat::F16, KvFormat::F32, KvFormat::Q8_0] {
@@ -135,7 +125,7 @@ fn what_does_not_fit_is_refused_before_anything_is_allocated() {
         return;
     }
     let mut gpu = Gpu::open(None, Checks::Files).unwrap();
-    let model = Model::open(golden("llama-tiny-f16.gguf")).unwrap();
+    let model = model("llama-tiny-f16");
     let recording = recording(&gpu, &model, KvFormat::F32, 64);
     let needed = Memory::of(&recording).total();
     let held = gpu.memory_in_use().allocated.unwrap_or(0);
@@ -166,22 +156,14 @@ fn what_does_not_fit_is_refused_before_anything_is_allocated() {
     gpu.admit(&recording, &Memory::of(&recording)).unwrap();
 }
 
-fn lathe(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lathe")).args(args).output().unwrap()
-}
-
 #[test]
 fn commands_predict_refuse_and_measure() {
     if own_gpu().is_none() {
         return;
     }
     let model = golden("qwen3-tiny-q80.gguf").display().to_string();
-    let json =
-        |output: &Output| -> serde_json::Value { serde_json::from_slice(&output.stdout).unwrap() };
     let run = ["decode", "--model", &model, "--prompt-tokens", "1,2,3", "-n", "3", "--json"];
-    let decoded = lathe(&run);
-    assert!(decoded.status.success(), "{}", String::from_utf8_lossy(&decoded.stderr));
-    let decoded = json(&decoded);
+    let decoded = document(&lathe(&run));
     let memory = &decoded["memory"];
     let predicted = memory["predicted_bytes"].as_u64().unwrap();
     let parts = memory["predicted"].as_object().unwrap().values();
@@ -193,11 +175,11 @@ fn commands_predict_refuse_and_measure() {
     }
     for command in [&run[..], &["inspect", &model, "--context", "64"]] {
         let refused = lathe(&[command, &["--memory-limit", "100KiB"]].concat());
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert_eq!(refused.status.code(), Some(3), "{said}");
+        let said = stderr(&refused);
+        assert_eq!(code(&refused), 3, "{said}");
         assert!(said.contains("MiB predicted") && said.contains("limit of 100.0 KiB"), "{said}");
     }
-    let inspected = json(&lathe(&["inspect", &model, "--context", "64", "--json"]));
+    let inspected = document(&lathe(&["inspect", &model, "--context", "64", "--json"]));
     assert!(inspected["memory"]["predicted_bytes"].as_u64().unwrap() > 0);
-    assert_eq!(lathe(&["list", "--memory-limit", "many"]).status.code(), Some(2));
+    assert_eq!(code(&lathe(&["list", "--memory-limit", "many"])), 2);
 }

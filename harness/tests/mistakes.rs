@@ -10,14 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common;
-
-/// The command with arguments, in a folder.
-fn lathe(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lathe"));
-    command.args(args).current_dir(folder);
-    command
-}
+use crate::common::{self, command_in};
 
 /// The exit code and what was said, on stderr first.
 fn outcome(output: &Output) -> (i32, String) {
@@ -28,7 +21,7 @@ fn outcome(output: &Output) -> (i32, String) {
 
 /// Runs a command that has to end by itself.
 fn run(folder: &Path, args: &[&str]) -> (i32, String) {
-    let mut child = lathe(folder, args)
+    let mut child = command_in(folder, args)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -67,12 +60,12 @@ fn a_full_disk_is_an_error_and_a_closed_pipe_is_none() {
         &["--version"],
     ] {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let output = lathe(folder.path(), args).stdout(full).output().unwrap();
+        let output = command_in(folder.path(), args).stdout(full).output().unwrap();
         let (code, text) = outcome(&output);
         assert_eq!(code, 2, "{args:?}: {text}");
         assert!(text.contains("lathe: stdout: No space left"), "{args:?}: {text}");
 
-        let mut child = lathe(folder.path(), args)
+        let mut child = command_in(folder.path(), args)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -194,7 +187,7 @@ fn names_that_are_no_text_and_names_that_move_the_cursor_are_shown() {
     for path in [&latin, &red] {
         fs::copy(tiny(), path).unwrap();
         for flag in [None, Some("--json")] {
-            let mut command = lathe(folder.path(), &["inspect"]);
+            let mut command = command_in(folder.path(), &["inspect"]);
             let output = command.arg(path).args(flag).output().unwrap();
             let (code, text) = outcome(&output);
             assert_eq!(code, 0, "{text}");
@@ -243,7 +236,7 @@ fn a_stale_choice_is_said_once_and_left_out() {
     let path = folder.path().join("tuned.json");
     fs::write(&path, store.to_string()).unwrap();
     let args = ["bench", "gemv", "--selected", "--shape", shape];
-    let output = lathe(folder.path(), &args).env("LATHE_TUNED", &path).output().unwrap();
+    let output = command_in(folder.path(), &args).env("LATHE_TUNED", &path).output().unwrap();
     let (code, text) = outcome(&output);
     assert_eq!(code, 0, "{text}");
     assert_eq!(text.matches("tuned entry is stale, ignored").count(), 1, "{text}");

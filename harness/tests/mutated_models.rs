@@ -18,8 +18,7 @@ use lathe_harness::model::gguf::writer::GgufWriter;
 use lathe_harness::model::gguf::{Value, ValueType};
 use lathe_harness::model::tokenizer::Tokenizer;
 use lathe_harness::model::{GgmlType, Gguf, ModelFile, describe};
-use lathe_harness::plan::select::Hints;
-use lathe_kernels::{Capabilities, FloatFormat, KvFormat};
+use lathe_kernels::{Capabilities, FloatFormat};
 
 use crate::common;
 
@@ -304,15 +303,8 @@ fn decode(file: ModelFile) -> Result<usize> {
     let config = file.config()?;
     let weights = Weights::load(&file, &config)?;
     let options = GraphOptions {
-        context: 32.min(config.context_length),
-        kv: KvFormat::F16,
-        acts: FloatFormat::F32,
         chunks: Chunks { most: 16, acts: FloatFormat::F16 },
-        sequences: 1,
-        sampling: None,
-        hints: Hints::new(),
-        tuned: None,
-        runs: None,
+        ..GraphOptions::of_step(32.min(config.context_length))
     };
     let caps = Capabilities::minimal();
     let graph = graph::build(&file.path, &config, &weights, &caps, &options)?;
@@ -345,17 +337,8 @@ fn changed_models_are_refused_by_name_or_decoded() {
         }
         _ => 0..600,
     };
-    let goldens: Vec<Parts> = [
-        "gemma3-tiny-f16",
-        "llama-tiny-f16",
-        "qwen3-tiny-bf16",
-        "gemma3-tiny-q4km",
-        "llama-tiny-q4km",
-        "qwen3-tiny-q80",
-    ]
-    .iter()
-    .map(|name| Parts::of(&std::fs::read(common::golden(&format!("{name}.gguf"))).unwrap()))
-    .collect();
+    let golden = |name: &str| std::fs::read(common::golden(&format!("{name}.gguf"))).unwrap();
+    let goldens = common::GOLDENS.map(|name| Parts::of(&golden(name)));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("changed.gguf");
     let (mut decoded, mut refused) = (0, BTreeMap::<String, usize>::new());

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use lathe_harness::plan::user::Operation;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common;
+use crate::common::{self, code, document, lathe_in, said, stderr, stdout};
 
 /// y = x + BY.
 const KERNEL: &str = "
@@ -120,37 +120,13 @@ fn write(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) {
     fs::write(folder.path().join(name), content).unwrap();
 }
 
-fn command(folder: &TempDir, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lathe"));
-    command.current_dir(folder.path()).args(args);
-    command
-}
-
-fn lathe(folder: &TempDir, args: &[&str]) -> Output {
-    command(folder, args).output().unwrap()
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn report(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(output)))
-}
-
 #[test]
 fn a_right_kernel_passes_every_case() {
     if common::gpu().is_none() {
         return;
     }
     let folder = folder();
-    let output = lathe(&folder, &["check", "shift.toml", "--json"]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    let report = report(&output);
+    let report = document(&lathe_in(&folder, &["check", "shift.toml", "--json"]));
     assert_eq!((&report["passed"], &report["failed"]), (&json!(2), &json!(0)));
     assert_eq!(report["golden"]["cases"], 3);
     assert_eq!(report["golden"]["hash"].as_str().unwrap().len(), 16);
@@ -160,15 +136,15 @@ fn a_right_kernel_passes_every_case() {
     write(&folder, "other.toml", format!("[[stage]]{stage}"));
     write(&folder, "other.wgsl", KERNEL);
     let chosen = ["check", "shift.toml", "--wgsl", "other.toml", "--shape", "N=70"];
-    let output = lathe(&folder, &chosen);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    assert!(out(&output).contains("other.toml") && out(&output).contains(", 2 cases"));
-    let output = lathe(&folder, &["check", "shift.toml", "--shape", "N=71"]);
-    assert_eq!(output.status.code(), Some(2));
+    let output = lathe_in(&folder, &chosen);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stdout(&output).contains("other.toml") && stdout(&output).contains(", 2 cases"));
+    let output = lathe_in(&folder, &["check", "shift.toml", "--shape", "N=71"]);
+    assert_eq!(code(&output), 2);
     assert!(
-        said(&output).contains("no such case; it has N=70,BY=0.5; N=3,BY=-2"),
+        stderr(&output).contains("no such case; it has N=70,BY=0.5; N=3,BY=-2"),
         "{}",
-        said(&output)
+        stderr(&output)
     );
 }
 
@@ -193,21 +169,21 @@ fn a_wrong_kernel_fails_with_its_worst_element() {
         ),
     ] {
         write(&folder, "shift.wgsl", KERNEL.replace("x[id.x] + BY", wrong));
-        let output = lathe(&folder, &["check", "shift.toml"]);
-        assert_eq!(output.status.code(), Some(1), "{wrong}: {}{}", out(&output), said(&output));
-        assert!(out(&output).contains(words), "{wrong}: {}", out(&output));
+        let output = lathe_in(&folder, &["check", "shift.toml"]);
+        assert_eq!(code(&output), 1, "{wrong}: {}", said(&output));
+        assert!(stdout(&output).contains(words), "{wrong}: {}", stdout(&output));
         let repeat = "repeat: lathe check shift.toml --shape N=70,BY=0.5";
         assert!(
-            out(&output).contains(repeat) && out(&output).contains("in case `"),
+            stdout(&output).contains(repeat) && stdout(&output).contains("in case `"),
             "{}",
-            out(&output)
+            stdout(&output)
         );
         for timed in
             [&["bench", "shift.toml"][..], &["ab", "shift.toml", "shift.toml", "--allow-software"]]
         {
-            let output = lathe(&folder, timed);
-            assert_eq!(output.status.code(), Some(1), "{wrong}: {}", said(&output));
-            assert!(!out(&output).contains("µs"), "{}", out(&output));
+            let output = lathe_in(&folder, timed);
+            assert_eq!(code(&output), 1, "{wrong}: {}", stderr(&output));
+            assert!(!stdout(&output).contains("µs"), "{}", stdout(&output));
         }
     }
 }
@@ -280,12 +256,12 @@ fn a_golden_file_that_is_not_whole_says_where() {
         assert!(why.contains("shift.safetensors"), "{why}");
     }
     // And so through the command, with its exit code.
-    let output = lathe(&folder, &["check", "shift.toml"]);
-    assert_eq!(output.status.code(), Some(2));
+    let output = lathe_in(&folder, &["check", "shift.toml"]);
+    assert_eq!(code(&output), 2);
     assert!(
-        said(&output).starts_with("lathe: shift.safetensors: metadata `c`"),
+        stderr(&output).starts_with("lathe: shift.safetensors: metadata `c`"),
         "{}",
-        said(&output)
+        stderr(&output)
     );
 }
 
@@ -365,10 +341,10 @@ fn a_section_that_says_what_cannot_be_is_refused() {
         let text = MAPPING.replace(from, to);
         assert_ne!(text, MAPPING, "{from}");
         write(&folder, "shift.toml", text);
-        let output = lathe(&folder, &["validate", "shift.toml"]);
-        assert_eq!(output.status.code(), Some(2), "{to}: {}", said(&output));
-        assert!(said(&output).contains("lathe: shift.toml: "), "{}", said(&output));
-        assert!(said(&output).contains(words), "{words}\n{}", said(&output));
+        let output = lathe_in(&folder, &["validate", "shift.toml"]);
+        assert_eq!(code(&output), 2, "{to}: {}", stderr(&output));
+        assert!(stderr(&output).contains("lathe: shift.toml: "), "{}", stderr(&output));
+        assert!(stderr(&output).contains(words), "{words}\n{}", stderr(&output));
     }
 }
 
@@ -458,11 +434,10 @@ fn every_type_is_judged_and_timed() {
     // One case, those that there are copies for, and more.
     for cases in [1, 3, 6] {
         write(&folder, "types.safetensors", types(cases));
-        let output = lathe(&folder, &["check", "types.toml"]);
-        assert_eq!(output.status.code(), Some(0), "{}{}", out(&output), said(&output));
-        let output = lathe(&folder, &["bench", "types.toml", "--overlapped", "--json"]);
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-        let case = &report(&output)["cases"][0];
+        let output = lathe_in(&folder, &["check", "types.toml"]);
+        assert_eq!(code(&output), 0, "{}", said(&output));
+        let bench = ["bench", "types.toml", "--overlapped", "--json"];
+        let case = &document(&lathe_in(&folder, &bench))["cases"][0];
         assert_eq!(case["golden"]["cases"], cases);
         let flags = case["flags"].as_array().unwrap();
         assert!(flags.contains(&"golden cases alone".into()), "{flags:?}");
@@ -481,9 +456,9 @@ fn every_type_is_judged_and_timed() {
     ] {
         assert!(TYPES.contains(from), "{from}");
         write(&folder, "types.wgsl", TYPES.replace(from, to));
-        let output = lathe(&folder, &["check", "types.toml"]);
-        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-        assert!(out(&output).contains(words), "{words}\n{}", out(&output));
+        let output = lathe_in(&folder, &["check", "types.toml"]);
+        assert_eq!(code(&output), 1, "{}", stderr(&output));
+        assert!(stdout(&output).contains(words), "{words}\n{}", stdout(&output));
     }
 }
 
@@ -494,13 +469,13 @@ fn records_say_what_judged() {
     }
     let folder = folder();
     let save = ["--save", "run.json", "--allow-software"];
-    let output = lathe(&folder, &[&["bench", "shift.toml"][..], &save].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let output = lathe_in(&folder, &[&["bench", "shift.toml"][..], &save].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
     let record = fs::read_to_string(folder.path().join("run.json")).unwrap();
-    let document: Value = serde_json::from_str(&record).unwrap();
-    let [first, second] = &document["cases"].as_array().unwrap()[..] else { panic!("{document}") };
+    let saved: Value = serde_json::from_str(&record).unwrap();
+    let [first, second] = &saved["cases"].as_array().unwrap()[..] else { panic!("{saved}") };
     let hash = first["golden"]["hash"].as_str().unwrap();
-    assert!(out(&output).contains(&format!("judged by golden file {hash}, 3 cases")));
+    assert!(stdout(&output).contains(&format!("judged by golden file {hash}, 3 cases")));
     assert_eq!((&first["kernel"], &first["variant"]), (&json!("shift"), &json!("shift.toml")));
     assert_eq!((&first["bytes"], &first["flops"]), (&json!(560.0), &json!(70.0)));
     let flags = |case: &Value| case["flags"].to_string();
@@ -510,7 +485,7 @@ fn records_say_what_judged() {
     assert!(Record::parse(&record, Path::new("run.json")).is_ok());
     // What is known at one shape alone says so.
     let shape = ["bench", "shift.toml", "--shape", "N=3", "--one-shape", "--json"];
-    let case = &report(&lathe(&folder, &shape))["cases"][0];
+    let case = &document(&lathe_in(&folder, &shape))["cases"][0];
     assert!(flags(case).contains("one shape"), "{}", flags(case));
     assert_eq!(case["golden"]["cases"], 1);
     // Another file has another hash.
@@ -521,11 +496,11 @@ fn records_say_what_judged() {
         "shift.safetensors",
         file(json!({ "a": metadata["a"], "b": metadata["b"] }), &tensors),
     );
-    let output = lathe(
+    let output = lathe_in(
         &folder,
         &["ab", "shift.toml", "shift.toml", "--allow-software", "--time-out", "1", "--json"],
     );
-    let ab = report(&output);
+    let ab = common::json(&output);
     assert_eq!((&ab["kernel"], &ab["golden"]["cases"]), (&json!("shift"), &json!(2)), "{ab}");
     assert_ne!(ab["golden"]["hash"], hash);
     assert!(flags(&ab).contains("golden cases alone") && flags(&ab).contains("one shape"));
@@ -538,7 +513,7 @@ fn two_files_are_compared_over_one_operation() {
     }
     let folder = folder();
     let ab = |args: &[&str]| {
-        lathe(
+        lathe_in(
             &folder,
             &[&["ab", "shift.toml"], args, &["--allow-software", "--time-out", "1"]].concat(),
         )
@@ -554,8 +529,8 @@ fn two_files_are_compared_over_one_operation() {
             &["--a", "other.toml", "--b", "shift.toml"],
         ] {
             let output = ab(sides);
-            assert!([Some(0), Some(6)].contains(&output.status.code()), "{}", said(&output));
-            assert!(out(&output).contains("outputs judged"), "{}", out(&output));
+            assert!([Some(0), Some(6)].contains(&output.status.code()), "{}", stderr(&output));
+            assert!(stdout(&output).contains("outputs judged"), "{}", stdout(&output));
         }
     }
     for (mapping, words) in [
@@ -567,19 +542,19 @@ fn two_files_are_compared_over_one_operation() {
     ] {
         write(&folder, "other.toml", mapping);
         let output = ab(&["other.toml"]);
-        assert_eq!(output.status.code(), Some(2));
-        assert!(said(&output).contains(words), "{}", said(&output));
+        assert_eq!(code(&output), 2);
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
     }
-    assert!(said(&ab(&[])).contains("shift.toml against what?"));
+    assert!(stderr(&ab(&[])).contains("shift.toml against what?"));
 }
 
 #[test]
 fn other_commands_say_which_takes_it() {
     let folder = folder();
     let refused = |args: &[&str], words: &str| {
-        let output = lathe(&folder, args);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output));
-        assert!(said(&output).contains(words), "{args:?}: {}", said(&output));
+        let output = lathe_in(&folder, args);
+        assert_eq!(code(&output), 2, "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(words), "{args:?}: {}", stderr(&output));
     };
     refused(&["show", "shift.toml"], "`lathe check shift.toml`");
     refused(&["list", "shift.toml"], "`lathe check shift.toml`");
@@ -594,12 +569,11 @@ fn other_commands_say_which_takes_it() {
         refused(&["check", "gemv", "--watch"], "--watch needs a file");
         refused(&["bench", "shift.toml", "--selected"], "--selected");
     }
-    let output = lathe(&folder, &["validate", "shift.toml", "--json"]);
-    let report = report(&output);
+    let report = document(&lathe_in(&folder, &["validate", "shift.toml", "--json"]));
     assert_eq!((&report["shapes"], &report["golden"]["cases"]), (&json!(2), &json!(3)));
     assert_eq!(report["entries"][0]["back_ends"].as_array().unwrap().len(), 4);
-    let output = lathe(&folder, &["validate", "shift.toml", "--limits", "minimal"]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let output = lathe_in(&folder, &["validate", "shift.toml", "--limits", "minimal"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
 }
 
 #[test]
@@ -608,7 +582,7 @@ fn watch_runs_again_when_the_golden_file_is_written() {
         return;
     }
     let folder = folder();
-    let mut child = command(&folder, &["check", "shift.toml", "--watch"])
+    let mut child = common::command_in(&folder, &["check", "shift.toml", "--watch"])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -646,11 +620,7 @@ fn the_example_is_as_its_script_writes_it() {
     }
     assert_eq!(known, "N=100,CAP=30 2\nN=257,CAP=50 1\nN=1,CAP=5 1\n");
     if common::gpu().is_some() {
-        let output = Command::new(env!("CARGO_BIN_EXE_lathe"))
-            .current_dir(&folder)
-            .args(["check", "softcap.toml"])
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}{}", out(&output), said(&output));
+        let output = lathe_in(&folder, &["check", "softcap.toml"]);
+        assert_eq!(code(&output), 0, "{}", said(&output));
     }
 }

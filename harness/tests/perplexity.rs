@@ -3,45 +3,29 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
-use std::process::{Command, Output};
 use std::sync::Arc;
 
 use lathe_harness::decode::perplexity::{self, Compared, Runner, Text};
 use lathe_harness::decode::session::{self, Prompts};
 use lathe_harness::decode::{Chunks, DecodeGraph, Model, RunOptions, SessionOptions};
-use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
-use lathe_harness::gpu::{Gpu, Pipelines, Policy};
+use lathe_harness::execute::{CpuExecutor, Execute};
+use lathe_harness::gpu::Gpu;
 use lathe_harness::model::tokenizer::Tokenizer;
 use lathe_kernels::KvFormat;
 use serde_json::Value;
 
-use crate::common;
-
-const GOLDENS: [&str; 6] = [
-    "gemma3-tiny-f16",
-    "llama-tiny-f16",
-    "qwen3-tiny-bf16",
-    "gemma3-tiny-q4km",
-    "llama-tiny-q4km",
-    "qwen3-tiny-q80",
-];
+use crate::common::{self, GOLDENS, Golden, code, lathe, stderr};
 
 /// The golden's prompt and continuation, and transformers' logits after each of them.
 fn golden(name: &str) -> (Vec<u32>, Vec<f32>) {
-    let text = std::fs::read_to_string(common::golden(&format!("{name}.json"))).unwrap();
-    let json: Value = serde_json::from_str(&text).unwrap();
-    let ids = |key: &str| -> Vec<u32> {
-        json[key].as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect()
-    };
-    let bytes = std::fs::read(common::golden(&format!("{name}.logits.f32"))).unwrap();
-    ([ids("prompt"), ids("greedy")].concat(), bytemuck::pod_collect_to_vec(&bytes))
+    let golden = Golden::load(name);
+    ([golden.prompt, golden.greedy].concat(), golden.logits)
 }
 
 fn graph(name: &str, gpu: Option<&Gpu>, context: usize, kv: KvFormat) -> DecodeGraph {
-    let model = Model::open(common::golden(&format!("{name}.gguf"))).unwrap();
     let chunks = Some(Chunks::NONE);
     let options = SessionOptions { context, kv, chunks, store: None, ..SessionOptions::default() };
-    model.graph(gpu, &options).unwrap()
+    common::model(name).graph(gpu, &options).unwrap()
 }
 
 fn on_cpu(graph: &DecodeGraph) -> CpuExecutor {
@@ -101,10 +85,10 @@ fn tokens_have_the_likelihood_that_transformers_gives_them() {
             let mut executor = on_cpu(&graph);
             let mut runner = Runner { graph: &graph, executor: &mut executor };
             let mut heard = 0;
-            let nll = perplexity::window(&mut runner, tokens[0], scored, &mut |n| heard += n);
-            assert_close(name, &nll.unwrap(), &expected, each);
+            let nll = perplexity::window(&mut runner, None, tokens[0], scored, &mut |n| heard += n);
+            assert_close(name, &nll.unwrap().0, &expected, each);
             assert_eq!(heard, scored.len());
-            let quality = perplexity::measure(&mut runner, &text, &mut |_| {}).unwrap();
+            let quality = perplexity::measure(&mut runner, None, &text, &mut |_| {}).unwrap();
             assert!((quality.nll.mean - mean).abs() < all, "{name}: {} {mean}", quality.nll.mean);
             assert!((quality.perplexity().ln() - quality.nll.mean).abs() < 1e-12);
             assert!(quality.against.is_none());
@@ -120,16 +104,12 @@ fn a_device_gives_the_likelihood_that_transformers_gives() {
         let scored = &tokens[1..];
         let rows = &logits[..logits.len() / tokens.len() * scored.len()];
         let graph = graph(name, Some(&gpu), scored.len(), KvFormat::F32);
-        let recording = Arc::clone(&graph.recording);
-        let pipelines = Pipelines::default();
-        let mut executor =
-            GpuExecutor::new(gpu.clone(), &pipelines, recording, Policy::Guarded, &mut |_, _| {})
-                .unwrap();
+        let mut executor = common::on_gpu(&gpu, &graph);
         let mut runner = Runner { graph: &graph, executor: &mut executor };
         // Twice: nothing of the first window is left in the second.
         for _ in 0..2 {
-            let nll = perplexity::window(&mut runner, tokens[0], scored, &mut |_| {}).unwrap();
-            assert_close(name, &nll, &plain_nll(rows, scored), 2e-3);
+            let nll = perplexity::window(&mut runner, None, tokens[0], scored, &mut |_| {});
+            assert_close(name, &nll.unwrap().0, &plain_nll(rows, scored), 2e-3);
         }
     }
 }
@@ -153,10 +133,10 @@ fn windows_are_sequences_of_their_own() {
     let mut runner = Runner { graph: &graph, executor: &mut executor };
     let mut got = Vec::new();
     for scored in text.windows() {
-        got.extend(perplexity::window(&mut runner, start, scored, &mut |_| {}).unwrap());
+        got.extend(perplexity::window(&mut runner, None, start, scored, &mut |_| {}).unwrap().0);
     }
     assert_close(name, &got, &expected, 1e-9);
-    let quality = perplexity::measure(&mut runner, &text, &mut |_| {}).unwrap();
+    let quality = perplexity::measure(&mut runner, None, &text, &mut |_| {}).unwrap();
     let n = expected.len() as f64;
     let mean = expected.iter().sum::<f64>() / n;
     let squares: f64 = expected.iter().map(|v| v * v).sum();
@@ -177,11 +157,11 @@ fn scores_beside_a_reference_are_those_of_a_plain_computation() {
     let [ours, theirs] = &mut executors;
     let mut model = Runner { graph: &graphs[0], executor: ours };
     let mut other = Runner { graph: &graphs[1], executor: theirs };
-    let got =
-        perplexity::window_compared(&mut model, &mut other, start, scored, &mut |_| {}).unwrap();
+    let (own, got) =
+        perplexity::window(&mut model, Some(&mut other), start, scored, &mut |_| {}).unwrap();
     let nll = [0, 1].map(|i| plain_nll(&rows[i], scored));
     let of = |f: fn(&Compared) -> f64| got.iter().map(f).collect::<Vec<_>>();
-    assert_close("nll", &of(|c| c.nll), &nll[0], 1e-9);
+    assert_close("nll", &own, &nll[0], 1e-9);
     assert_close("reference", &of(|c| c.reference_nll), &nll[1], 1e-9);
     let vocab = graphs[0].vocab;
     let pairs = rows[0].chunks_exact(vocab).zip(rows[1].chunks_exact(vocab));
@@ -196,7 +176,7 @@ fn scores_beside_a_reference_are_those_of_a_plain_computation() {
     assert_close("kl", &of(|c| c.kl), &kl, 1e-9);
     assert!(kl.iter().all(|kl| *kl > 0.0));
     let text = Text::new(start, scored, scored.len(), None).unwrap();
-    let quality = perplexity::measure_against(&mut model, &mut other, &text, &mut |_| {}).unwrap();
+    let quality = perplexity::measure(&mut model, Some(&mut other), &text, &mut |_| {}).unwrap();
     let against = quality.against.unwrap();
     let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
     assert!((against.kl.mean - mean(&kl)).abs() < 1e-9);
@@ -218,14 +198,6 @@ fn held_out_text_has_the_windows_of_the_oracle() {
     assert!(tokens.len() > text.tokens(), "the rest is left out");
 }
 
-fn lathe(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lathe")).args(args).output().unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 fn file(name: &str) -> String {
     common::golden(&format!("{name}.gguf")).display().to_string()
 }
@@ -240,11 +212,7 @@ const TEXT: &str = "A lathe turns the work against the tool, and what is left is
 
 /// The document of a run on the CPU.
 fn document(args: &[&str]) -> Value {
-    let output = lathe(&[&["perplexity", "--executor", "cpu", "--json"], args].concat());
-    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
-    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(value["schema_version"], 1);
-    value
+    common::document(&lathe(&[&["perplexity", "--executor", "cpu", "--json"], args].concat()))
 }
 
 #[test]
@@ -260,7 +228,7 @@ fn the_command_reports_what_the_library_measures() {
     let graph = graph("llama-tiny-f16", None, 32, KvFormat::F16);
     let mut executor = on_cpu(&graph);
     let mut runner = Runner { graph: &graph, executor: &mut executor };
-    let quality = perplexity::measure(&mut runner, &cut, &mut |_| {}).unwrap();
+    let quality = perplexity::measure(&mut runner, None, &cut, &mut |_| {}).unwrap();
     assert_eq!(report["tokens"], cut.tokens());
     assert_eq!(report["windows"], cut.windows().len());
     assert_eq!(report["tokens_left_out"], tokens.len() - cut.tokens());
@@ -285,7 +253,7 @@ fn the_command_reports_what_the_library_measures() {
 
     let args = [&["perplexity", "--executor", "cpu", "--limit", "9"], &base[..]].concat();
     let shown = lathe(&args);
-    assert_eq!(shown.status.code(), Some(0), "{}", stderr(&shown));
+    assert_eq!(code(&shown), 0, "{}", stderr(&shown));
     let nll = format!("{:.5} ±", limited["mean_nll"].as_f64().unwrap());
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.contains(&nll) && !shown.contains("divergence"), "{shown}");
@@ -352,7 +320,7 @@ fn what_cannot_be_scored_is_refused() {
     let llama = file("llama-tiny-f16");
     let synth = folder.join("mini.gguf").display().to_string();
     let made = lathe(&["synth", "--arch", "llama-mini", "--quant", "f16", "-o", &synth]);
-    assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
+    assert_eq!(code(&made), 0, "{}", stderr(&made));
     let respelt =
         written(folder, "respelt.gguf", patched("llama-tiny-f16", &[("<0x41>", "<0x4a>")]));
     let without = [
@@ -403,7 +371,7 @@ fn what_cannot_be_scored_is_refused() {
     ] {
         let base = ["perplexity", "--executor", "cpu", "--model", model, "--text", text];
         let output = lathe(&[&base[..], more].concat());
-        assert_eq!(output.status.code(), Some(expected), "{model} {more:?}: {}", stderr(&output));
+        assert_eq!(code(&output), expected, "{model} {more:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(message), "{model} {more:?}: {}", stderr(&output));
         assert!(output.stdout.is_empty(), "{model} {more:?}");
     }
@@ -415,6 +383,6 @@ fn what_cannot_be_scored_is_refused() {
     let tokenizer = common::golden("rusty/tokenizer.json").display().to_string();
     let base = ["perplexity", "--executor", "cpu", "--model", &llama, "--text", &text];
     let output = lathe(&[&base[..], &["--limit", "8", "--tokenizer", &tokenizer]].concat());
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
     assert!(stderr(&output).contains("beyond the vocabulary of 320"), "{}", stderr(&output));
 }

@@ -16,7 +16,7 @@ use lathe_harness::decode::{
 };
 use lathe_harness::error::{Error, Result};
 use lathe_harness::execute::{Batch, Execute, GpuExecutor, Stream};
-use lathe_harness::gpu::{Gpu, Pipelines, Policy};
+use lathe_harness::gpu::{Gpu, Policy};
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::model::{Config, ModelFile};
 use lathe_harness::plan::backend_text;
@@ -27,16 +27,7 @@ use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_kernels::phases::Grid;
 use lathe_kernels::{Capabilities, Format, KvFormat};
 
-use crate::common;
-
-const GOLDENS: [&str; 6] = [
-    "gemma3-tiny-f16",
-    "llama-tiny-f16",
-    "qwen3-tiny-bf16",
-    "gemma3-tiny-q4km",
-    "llama-tiny-q4km",
-    "qwen3-tiny-q80",
-];
+use crate::common::{self, GOLDENS, Golden};
 
 /// What a data-centre GPU has, as far as runs care.
 fn large() -> Capabilities {
@@ -142,7 +133,7 @@ fn layers_of_every_model_are_runs_that_keep_the_rule() {
         }
     }
     for name in GOLDENS {
-        let model = Model::open(common::golden(&format!("{name}.gguf"))).unwrap();
+        let model = common::model(name);
         for context in [64, 200] {
             for grid in [grid(128, 256), grid(64, 64), grid(1, 64)] {
                 let options = of_step(context, grid);
@@ -180,7 +171,7 @@ fn assert_in_all_layers(recording: &Recording, all: &[LeftOut], layers: usize, s
 #[test]
 fn phases_are_left_out_of_layers_that_differ() {
     for name in GOLDENS {
-        let model = Model::open(common::golden(&format!("{name}.gguf"))).unwrap();
+        let model = common::model(name);
         for together in [u32::MAX, 1] {
             let grid = Grid { groups: 64, invocations: 64, prefetch: 1, layers: together };
             let Model { file, config, weights, .. } = &model;
@@ -263,12 +254,6 @@ fn the_output_projection_combines_few_splits() {
     }
 }
 
-fn ids(name: &str, key: &str) -> Vec<u32> {
-    let text = std::fs::read_to_string(common::golden(&format!("{name}.json"))).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    json[key].as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect()
-}
-
 /// A software adapter takes one workgroup after the other, so the first waits in vain.
 const TOO_MANY: Grid = Grid { groups: 64, invocations: 64, prefetch: 0, layers: u32::MAX };
 
@@ -294,15 +279,15 @@ fn a_session_goes_on_without_runs_whose_waits_give_up() {
         return;
     }
     for name in ["llama-tiny-q4km", "gemma3-tiny-f16"] {
-        let model = Model::open(common::golden(&format!("{name}.gguf"))).unwrap();
-        let (prompt, mut greedy) = (ids(name, "prompt"), ids(name, "greedy"));
+        let model = common::model(name);
+        let Golden { prompt, mut greedy, .. } = Golden::load(name);
+        let n = greedy.len();
         // A session ends where the model does.
         let ended = greedy.iter().position(|token| model.config.end_tokens.contains(token));
         greedy.truncate(ended.map_or(greedy.len(), |last| last + 1));
         let generate = |session: &mut lathe_harness::decode::Session<'_>| {
             let mut heard = Vec::new();
-            let run =
-                session.generate(&prompt[..], ids(name, "greedy").len(), |token| heard.push(token));
+            let run = session.generate(&prompt[..], n, |token| heard.push(token));
             (run, heard)
         };
         let assumed = session_options(Runs::Assumed(TOO_MANY));
@@ -391,8 +376,8 @@ fn gave_up() -> Error {
 fn a_run_goes_on_behind_tokens_that_were_handed_out() {
     let Some(gpu) = common::own_gpu() else { return };
     let name = "qwen3-tiny-bf16";
-    let model = Model::open(common::golden(&format!("{name}.gguf"))).unwrap();
-    let (prompt, greedy) = (ids(name, "prompt"), ids(name, "greedy"));
+    let model = common::model(name);
+    let Golden { prompt, greedy, .. } = Golden::load(name);
     let graph = model.graph(Some(&gpu), &session_options(Runs::Off)).unwrap();
     let mut executor = on_gpu(&gpu, &graph);
     let n = greedy.len();
@@ -453,8 +438,7 @@ fn a_run_goes_on_behind_tokens_that_were_handed_out() {
 }
 
 fn on_gpu(gpu: &Arc<Gpu>, graph: &DecodeGraph) -> GpuExecutor {
-    let (recording, pipelines) = (Arc::clone(&graph.recording), Pipelines::default());
-    GpuExecutor::new(Arc::clone(gpu), &pipelines, recording, Policy::Plain, &mut |_, _| {}).unwrap()
+    common::executor(gpu, &graph.recording, Policy::Plain)
 }
 
 /// Greedy tokens of a graph, and of its step at which it chooses token `at` the logits.
@@ -482,11 +466,9 @@ fn long_greedy_texts_are_the_same_apart_fused_and_as_runs() {
     let rusty: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(common::golden("rusty/rusty.json")).unwrap())
             .unwrap();
-    let first = rusty["cases"][0]["prompt"].as_array().unwrap();
-    let first = first.iter().map(|id| id.as_u64().unwrap() as u32).collect::<Vec<_>>();
-    let tiny = |name: &str| (name.to_owned(), ids(name, "prompt"));
+    let tiny = |name: &str| (name.to_owned(), Golden::load(name).prompt);
     let models = [
-        ("rusty/rusty-q6_k".to_owned(), first),
+        ("rusty/rusty-q6_k".to_owned(), common::ids(&rusty["cases"][0]["prompt"])),
         tiny("gemma3-tiny-q4km"),
         tiny("llama-tiny-q4km"),
         tiny("qwen3-tiny-bf16"),
@@ -502,7 +484,7 @@ fn long_greedy_texts_are_the_same_apart_fused_and_as_runs() {
 
 fn three_ways(gpu: &Arc<Gpu>, name: &str, prompt: &[u32], most: usize) {
     let begun = Instant::now();
-    let model = Model::open(common::golden(&format!("{name}.gguf"))).unwrap();
+    let model = common::model(name);
     let context = model.config.context_length.min(prompt.len() + most - 1);
     let n = context - prompt.len() + 1;
     let build = |apart: bool, runs| {

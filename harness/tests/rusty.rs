@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use lathe_harness::decode::perplexity::{self, Runner, Text};
 use lathe_harness::decode::session::{self, Prompts, RunOptions};
 use lathe_harness::decode::{Model, SessionOptions};
-use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
-use lathe_harness::gpu::{Gpu, Pipelines, Policy};
+use lathe_harness::execute::{CpuExecutor, Execute};
+use lathe_harness::gpu::{Gpu, Policy};
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::export::{ExportSpec, write_gguf};
 use lathe_kernels::{Format, KvFormat};
 use serde_json::Value;
 
-use crate::common;
+use crate::common::{self, ids};
 
 fn read(name: &str) -> String {
     std::fs::read_to_string(common::golden("rusty").join(name)).unwrap()
@@ -39,10 +39,6 @@ fn bf16() -> Option<PathBuf> {
     folder.map(PathBuf::from)
 }
 
-fn ids(value: &Value) -> Vec<u32> {
-    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
-}
-
 fn float(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
@@ -57,14 +53,10 @@ fn greedy_texts(model: &Model, gpu: Option<&Arc<Gpu>>) -> Vec<Vec<u32>> {
     let oracle = json("rusty.json");
     let cases = oracle["cases"].as_array().unwrap();
     let graph = model.graph(gpu.map(|gpu| &**gpu), &options(160)).unwrap();
-    let recording = Arc::clone(&graph.recording);
+    let recording = &graph.recording;
     let mut executor: Box<dyn Execute> = match gpu {
-        None => Box::new(CpuExecutor::new(recording)),
-        Some(gpu) => {
-            let (gpu, pipelines) = (Arc::clone(gpu), Pipelines::default());
-            let plain = Policy::Plain;
-            Box::new(GpuExecutor::new(gpu, &pipelines, recording, plain, &mut |_, _| {}).unwrap())
-        }
+        None => Box::new(CpuExecutor::new(Arc::clone(recording))),
+        Some(gpu) => Box::new(common::executor(gpu, recording, Policy::Plain)),
     };
     let mut write = |case: &Value, prompts| {
         let options = RunOptions {
@@ -101,7 +93,7 @@ fn held_out(model: &Model) -> f64 {
         let mut runner = Runner { graph: &graph, executor: &mut executor };
         let mut sum = 0.0;
         while let Some(window) = windows.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let nll = perplexity::window(&mut runner, start, window, &mut |_| {}).unwrap();
+            let nll = perplexity::window(&mut runner, None, start, window, &mut |_| {}).unwrap().0;
             sum += nll.iter().sum::<f64>();
         }
         sum

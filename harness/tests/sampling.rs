@@ -7,17 +7,16 @@ use std::sync::Arc;
 
 use lathe_harness::decode::session::{self, Verifier};
 use lathe_harness::decode::{DecodeGraph, GraphOptions, RunOptions, Sampling, Weights, graph};
-use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
-use lathe_harness::gpu::{Gpu, Pipelines, Policy};
+use lathe_harness::execute::{CpuExecutor, Execute};
+use lathe_harness::gpu::{Gpu, Policy};
 use lathe_harness::model::ModelFile;
 use lathe_harness::plan::Plan;
 use lathe_harness::plan::recording::{Content, Label, Recording};
-use lathe_harness::plan::select::Hints;
 use lathe_kernels::sample::Sample;
 use lathe_kernels::{Capabilities, FloatFormat, KvFormat, Params, Problem, State, StateWord};
 use lathe_reference::sample;
 
-use crate::common;
+use crate::common::{self, on_gpu};
 
 const SEED: u32 = 5;
 
@@ -52,14 +51,7 @@ fn draws_from(
     let values = recording.tensor("logits", Content::Values(logits.into()));
     let bindings = [("logits", values), ("tokens", tokens), ("state", state)];
     recording.op(Label { layer: None, op: "sample" }, plan, shape, &bindings);
-    let mut executor = GpuExecutor::new(
-        Arc::clone(gpu),
-        &Pipelines::default(),
-        Arc::new(recording),
-        Policy::Plain,
-        &mut |_, _| {},
-    )
-    .unwrap();
+    let mut executor = common::executor(gpu, &Arc::new(recording), Policy::Plain);
     executor.write_words(state, StateWord::Seed as usize, &[seed]).unwrap();
     executor.write_words(state, StateWord::Position as usize, &[positions.start as u32]).unwrap();
     for first in positions.clone().step_by(2000) {
@@ -219,24 +211,12 @@ fn built(name: &str, caps: &Capabilities, sampling: Option<Sampling>) -> DecodeG
     let config = file.config().unwrap();
     let weights = Weights::load(&file, &config).unwrap();
     let options = GraphOptions {
-        context: 64,
         kv: KvFormat::F32,
-        acts: FloatFormat::F32,
         chunks: lathe_harness::decode::Chunks { most: 16, acts: FloatFormat::F32 },
-        sequences: 1,
         sampling,
-        hints: Hints::new(),
-        tuned: None,
-        runs: None,
+        ..GraphOptions::of_step(64)
     };
     graph::build(&file.path, &config, &weights, caps, &options).unwrap()
-}
-
-fn on_gpu(gpu: &Arc<Gpu>, graph: &DecodeGraph) -> GpuExecutor {
-    let recording = Arc::clone(&graph.recording);
-    let pipelines = Pipelines::default();
-    GpuExecutor::new(Arc::clone(gpu), &pipelines, recording, Policy::Guarded, &mut |_, _| {})
-        .unwrap()
 }
 
 #[test]

@@ -4,49 +4,22 @@
 use std::sync::Arc;
 
 use lathe_harness::decode::{
-    Chunks, DecodeGraph, GraphOptions, RunOptions, Weights, graph, sequences, session,
+    DecodeGraph, GraphOptions, RunOptions, Weights, graph, sequences, session,
 };
 use lathe_harness::error::{Error, Result};
-use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
-use lathe_harness::gpu::{Pipelines, Policy};
-use lathe_harness::model::ModelFile;
-use lathe_harness::plan::select::Hints;
-use lathe_kernels::{Capabilities, FloatFormat, KvFormat};
+use lathe_harness::execute::{CpuExecutor, Execute};
+use lathe_kernels::{Capabilities, KvFormat};
 
-use crate::common;
+use crate::common::{self, Golden};
 
 /// Steps after the longest prompt: over the edge of Gemma's windows.
 const STEPS: usize = 12;
 
-struct Golden {
-    prompt: Vec<u32>,
-    file: Arc<ModelFile>,
-}
-
-fn golden(name: &str) -> Golden {
-    let text = std::fs::read_to_string(common::golden(&format!("{name}.json"))).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let ids = json["prompt"].as_array().unwrap();
-    Golden {
-        prompt: ids.iter().map(|id| id.as_u64().unwrap() as u32).collect(),
-        file: Arc::new(ModelFile::open(common::golden(&format!("{name}.gguf"))).unwrap()),
-    }
-}
-
 fn build(golden: &Golden, caps: &Capabilities, n: usize, kv: KvFormat) -> Result<DecodeGraph> {
     let config = golden.file.config()?;
     let weights = Weights::load(&golden.file, &config)?;
-    let options = GraphOptions {
-        context: golden.prompt.len() + STEPS,
-        kv,
-        acts: FloatFormat::F32,
-        chunks: Chunks::NONE,
-        sequences: n,
-        sampling: None,
-        hints: Hints::new(),
-        tuned: None,
-        runs: None,
-    };
+    let options =
+        GraphOptions { kv, sequences: n, ..GraphOptions::of_step(golden.prompt.len() + STEPS) };
     graph::build(&golden.file.path, &config, &weights, caps, &options)
 }
 
@@ -71,7 +44,7 @@ fn together_as_alone(
     let prompts = prompts(golden, n);
     let mut all = executor(&graph);
     let run = sequences::run(&graph, all.as_mut(), &prompts, STEPS, 5).unwrap();
-    let logits = sequences::logits(&graph, all.as_mut()).unwrap();
+    let logits = all.read_f32(graph.logits).unwrap();
     assert_eq!((run.steps.len(), run.generated.len()), (STEPS, n));
     // A second run on the same caches is the same.
     let again = sequences::run(&graph, all.as_mut(), &prompts, STEPS, 1).unwrap();
@@ -81,7 +54,7 @@ fn together_as_alone(
     let mut one = executor(&single);
     let longest = golden.prompt.len();
     let (mut alone, mut worst) = (Vec::new(), 0.0f64);
-    for (prompt, together) in prompts.iter().zip(&logits) {
+    for (prompt, together) in prompts.iter().zip(logits.chunks(graph.vocab)) {
         // To the position at which all of them end.
         let generate = longest + STEPS - prompt.len() + 1;
         let options = RunOptions {
@@ -92,7 +65,7 @@ fn together_as_alone(
         };
         let mut run = session::run(&single, one.as_mut(), &options, &mut |_| {}).unwrap();
         let last = one.read_f32(single.logits).unwrap();
-        let [a, b] = [&last, together].map(|logits| logits.iter().map(|v| f64::from(*v)));
+        let [a, b] = [last.as_slice(), together].map(|logits| logits.iter().map(|v| f64::from(*v)));
         worst = worst.max(lathe_reference::nmse(a, b));
         run.generated.truncate(STEPS + 1);
         alone.push(run.generated);
@@ -112,7 +85,7 @@ fn together_as_alone(
 #[test]
 fn sequences_choose_what_they_choose_alone_on_the_cpu() {
     for name in ["gemma3-tiny-f16", "llama-tiny-q4km", "qwen3-tiny-bf16"] {
-        let golden = golden(name);
+        let golden = Golden::load(name);
         let cpu = |graph: &DecodeGraph| -> Box<dyn Execute> {
             Box::new(CpuExecutor::new(Arc::clone(&graph.recording)))
         };
@@ -137,16 +110,9 @@ fn sequences_choose_what_they_choose_alone_on_the_gpu() {
         ("llama-tiny-q4km", 8, f32s),
         ("qwen3-tiny-q80", 2, f32s),
     ] {
-        let golden = golden(name);
-        let device = |graph: &DecodeGraph| -> Box<dyn Execute> {
-            let pipelines = Pipelines::default();
-            let recording = Arc::clone(&graph.recording);
-            let gpu = Arc::clone(&gpu);
-            Box::new(
-                GpuExecutor::new(gpu, &pipelines, recording, Policy::Guarded, &mut |_, _| {})
-                    .unwrap(),
-            )
-        };
+        let golden = Golden::load(name);
+        let device =
+            |graph: &DecodeGraph| -> Box<dyn Execute> { Box::new(common::on_gpu(&gpu, graph)) };
         let worst = together_as_alone(&golden, (&gpu.caps, n, kv), device);
         let limit = if kv == f32s { 1e-8 } else { 1e-5 };
         assert!(worst < limit, "{name} x{n}: {worst:e}");
@@ -155,7 +121,7 @@ fn sequences_choose_what_they_choose_alone_on_the_gpu() {
 
 #[test]
 fn what_cannot_be_run_together_is_refused() {
-    let golden = golden("llama-tiny-f16");
+    let golden = Golden::load("llama-tiny-f16");
     let caps = Capabilities::minimal();
     let said = |result: Result<DecodeGraph>| match result {
         Err(Error::Usage(why)) => why,

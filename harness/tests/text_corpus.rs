@@ -2,62 +2,32 @@
 //! the targets' oracle.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "common/corpus.rs"]
+mod corpus;
 #[path = "../../fuzz/src/text.rs"]
 #[allow(unreachable_pub, reason = "public in the crate of the fuzz target")]
 mod text;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
+use corpus::Random;
 use serde_json::{Value, json};
-
-fn corpus(name: &str) -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name);
-    let entries = std::fs::read_dir(&folder).unwrap().map(Result::unwrap);
-    let mut files: Vec<_> = entries
-        .map(|e| (e.file_name().to_string_lossy().into_owned(), std::fs::read(e.path()).unwrap()))
-        .collect();
-    // The order of a folder is no order; the mutations must not depend on it.
-    files.sort();
-    files
-}
 
 #[test]
 fn corpora_hold_what_is_accepted_and_what_is_not() {
-    let tokenizers = corpus("tokenizer");
+    let tokenizers = corpus::files("tokenizer");
     assert!(tokenizers.len() >= 7);
     for (name, bytes) in &tokenizers {
         assert_eq!(text::tokenizes(bytes), Ok(true), "{name}");
     }
     let (rendered, refused): (Vec<_>, Vec<_>) =
-        corpus("chat_template").into_iter().partition(|(_, bytes)| text::renders(bytes));
+        corpus::files("chat_template").into_iter().partition(|(_, bytes)| text::renders(bytes));
     let names = |files: &[(String, Vec<u8>)]| -> Vec<String> {
         files.iter().map(|(name, _)| name.clone()).collect()
     };
     assert_eq!(names(&rendered), ["gemma", "llama", "methods", "qwen"]);
     assert_eq!(names(&refused), ["doubling", "nested_loops", "recursion", "refuses"]);
-}
-
-/// Xorshift64* (Vigna 2016).
-struct Random(u64);
-
-impl Random {
-    fn of(seed: u64) -> Self {
-        Self((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 8
-    }
-
-    /// Below `end`, and 0 for an `end` of 0.
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % (end as u64).max(1)) as usize
-    }
 }
 
 /// One or two changes to bytes.
@@ -151,7 +121,7 @@ fn mutated_tokenizers_are_refused_or_sound() {
         json!({"type": "Metaspace", "replacement": "t"}),
         json!(["a", "b"]),
     ];
-    let files = corpus("tokenizer");
+    let files = corpus::files("tokenizer");
     let (mut accepted, begun) = (0, Instant::now());
     for seed in 0..MUTATIONS {
         let mut random = Random::of(seed);
@@ -175,7 +145,7 @@ fn mutated_tokenizers_are_refused_or_sound() {
 #[test]
 fn mutated_templates_end() {
     const MUTATIONS: u64 = 1500;
-    let files = corpus("chat_template");
+    let files = corpus::files("chat_template");
     let (mut rendered, mut slowest) = (0, Duration::ZERO);
     for seed in 0..MUTATIONS {
         let mut random = Random::of(seed);

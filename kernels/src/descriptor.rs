@@ -17,7 +17,7 @@ use crate::phases::Grid;
 
 pub use untyped::{Untyped, UntypedBinding, UntypedParam, UntypedShape};
 
-/// Values of overrides by name.
+/// Values of overrides by name; of several for one name the last holds.
 pub type Overrides = Vec<(&'static str, f64)>;
 
 /// Values of all overrides of a variant for one shape.
@@ -370,6 +370,13 @@ pub struct Stage<P> {
     /// `workgroup_id.y * num_workgroups.x + workgroup_id.x` and return beyond their last. With
     /// none the dispatch is left out.
     pub grid: fn(&P, &Constants) -> usize,
+}
+
+impl<P> Stage<P> {
+    /// The dispatch of a variant that has one.
+    pub const fn main(grid: fn(&P, &Constants) -> usize) -> Self {
+        Self { entry: "main", grid }
+    }
 }
 
 /// What a perfect implementation must move and compute.

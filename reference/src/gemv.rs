@@ -45,7 +45,10 @@ pub fn gemv_rows(
 }
 
 /// As [`gemv_rows`] of an `x` that need not be `f32`.
-pub(crate) fn gemv_of(
+///
+/// # Panics
+/// As [`gemv_rows`].
+pub fn gemv_of(
     format: Format,
     weights: &[u8],
     x: &[f64],
@@ -85,13 +88,13 @@ pub(crate) fn dot<T: Copy + Into<f64>>(a: &[f32], b: &[T]) -> (f64, f64) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{Tolerance, compare};
     use approx::assert_relative_eq;
     use proptest::prelude::*;
 
-    fn bytes(weights: &[f32]) -> Vec<u8> {
+    pub(crate) fn bytes(weights: &[f32]) -> Vec<u8> {
         weights.iter().flat_map(|w| w.to_le_bytes()).collect()
     }
 

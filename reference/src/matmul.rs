@@ -48,11 +48,7 @@ pub fn matmul_column(format: Format, row: &[u8], k: usize, x: &[f32], column: &m
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gemv::gemv;
-
-    fn bytes(weights: &[f32]) -> Vec<u8> {
-        weights.iter().flat_map(|w| w.to_le_bytes()).collect()
-    }
+    use crate::gemv::{gemv, tests::bytes};
 
     #[test]
     fn by_hand() {

@@ -27,15 +27,15 @@ pub fn matmul_rmsnorm_fused(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Format, gemv::gemv};
+    use crate::Format;
+    use crate::gemv::{gemv, tests::bytes};
     use approx::assert_relative_eq;
 
     #[test]
     fn by_hand() {
         // (1, 2)·(1, 1) = 3 and (20, 1)·(1, 1) = 21, rms 15: (0.2, 1.4), weights (10, 5): (2, 7).
         // On the stream (1, -7): (3, 0), whose rms is 3/sqrt 2.
-        let weights: Vec<u8> =
-            [1.0f32, 2.0, 20.0, 1.0].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let weights = bytes(&[1.0, 2.0, 20.0, 1.0]);
         let product = gemv(Format::F32, &weights, 2, 2, &[1.0, 1.0]);
         let norm = |weight| RmsNorm { weight, eps: 0.0, offset: 0.0 };
         let (stream, y) = matmul_rmsnorm_fused(

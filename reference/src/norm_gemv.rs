@@ -8,7 +8,8 @@
 //! once more, and the root's relative error, a few ε, scales the whole row: both lie within the
 //! same sum.
 
-use crate::gemv::gemv_of;
+/// Rows times the normed vector.
+pub use crate::gemv::gemv_of as norm_rows;
 use crate::rms_norm::rms_norm;
 use crate::{Expected, Format};
 
@@ -18,21 +19,6 @@ use crate::{Expected, Format};
 /// When `x` and `weight` differ in length.
 pub fn normed(x: &[f32], weight: &[f32], eps: f32, weight_offset: f32) -> Vec<f64> {
     rms_norm(x, weight, eps, weight_offset).value
-}
-
-/// Rows of `k` weights times the normed vector `n`, one per element of `value` and `magnitude`, so
-/// that a caller can split a matrix over threads.
-///
-/// # Panics
-/// When sizes do not fit, or when `k` is no whole number of blocks.
-pub fn norm_rows(
-    format: Format,
-    weights: &[u8],
-    n: &[f64],
-    value: &mut [f64],
-    magnitude: &mut [f64],
-) {
-    gemv_of(format, weights, n, value, magnitude);
 }
 
 /// All rows of `weights` (rows × k) times the normed and weighted `x` (k).
@@ -56,12 +42,9 @@ pub fn norm_gemv(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gemv::tests::bytes;
     use approx::assert_relative_eq;
     use proptest::prelude::*;
-
-    fn bytes(weights: &[f32]) -> Vec<u8> {
-        weights.iter().flat_map(|w| w.to_le_bytes()).collect()
-    }
 
     #[test]
     fn by_hand() {

@@ -31,6 +31,7 @@ pub fn residual_norm_ffn(
 mod tests {
     use super::*;
     use crate::Format;
+    use crate::gemv::tests::bytes;
     use crate::residual_norm_gemv::norm_rows;
     use approx::assert_relative_eq;
 
@@ -39,8 +40,7 @@ mod tests {
         let norm = |weight| RmsNorm { weight, eps: 0.0, offset: 0.0 };
         // As residual_norm_gemv's: x' = (1, 7) and n = (2, 7). Gate ln 3, up 4.
         let l = 3f32.ln();
-        let weights: Vec<u8> =
-            [l / 2.0, 0.0, 2.0, 0.0].iter().flat_map(|w: &f32| w.to_le_bytes()).collect();
+        let weights = bytes(&[l / 2.0, 0.0, 2.0, 0.0]);
         let (x, y) = residual_norm_ffn(
             &[0.0, -14.0],
             &[1.0, 7.0],

@@ -58,12 +58,9 @@ pub fn residual_norm_gemv(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gemv::tests::bytes;
     use approx::assert_relative_eq;
     use proptest::prelude::*;
-
-    fn bytes(weights: &[f32]) -> Vec<u8> {
-        weights.iter().flat_map(|w| w.to_le_bytes()).collect()
-    }
 
     fn norm(weight: &[f32]) -> RmsNorm<'_> {
         RmsNorm { weight, eps: 0.0, offset: 0.0 }

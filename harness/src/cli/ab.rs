@@ -99,20 +99,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let mut names = opts.sides()?;
     let operation = super::operation(Some(&opts.kernel))?;
     let gpu = Arc::new(global.open()?);
-    if gpu.adapter.software && !opts.allow_software {
-        return Err(Error::Unavailable {
-            what: "a speed verdict".into(),
-            adapter: gpu.adapter.name.clone(),
-            reason: "a software adapter says nothing about a GPU; --allow-software runs it anyway"
-                .into(),
-        });
-    }
-    if let Some(path) = opts.save.as_ref().filter(|path| path.exists()) {
-        return Err(Error::Usage(format!(
-            "{} exists; a record is not overwritten",
-            path.display()
-        )));
-    }
+    super::refuse_software(&gpu, opts.allow_software, "a speed verdict", "runs")?;
+    super::refuse_overwriting(opts.save.as_ref())?;
     if let Some(record) = opts.processes.record()? {
         return report(global, opts, &record);
     }

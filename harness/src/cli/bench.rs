@@ -18,7 +18,6 @@ use super::processes::Processes;
 use crate::data::record::{Bench, BenchCase, Body, Environment, Flag, Record, StageTiming};
 use crate::data::shard::Shard;
 use crate::error::{Error, Result};
-use crate::gpu::Gpu;
 use crate::measure::{BenchOptions, Session};
 use crate::plan::select::{Hints, select};
 use crate::plan::tuned::{Store, Tuned};
@@ -131,13 +130,9 @@ fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
         return adapters::run(global, opts);
     }
     let gpu = Arc::new(global.open()?);
-    refuse_software(&gpu, opts.save.is_some() && !opts.allow_software)?;
-    if let Some(path) = opts.save.as_ref().filter(|path| path.exists()) {
-        return Err(Error::Usage(format!(
-            "{} exists; a record is not overwritten",
-            path.display()
-        )));
-    }
+    let allowed = opts.save.is_none() || opts.allow_software;
+    super::refuse_software(&gpu, allowed, "a speed record", "saves")?;
+    super::refuse_overwriting(opts.save.as_ref())?;
     if opts.watch && opts.processes.any() {
         return Err(Error::Usage("--watch goes without --processes".into()));
     }
@@ -155,19 +150,6 @@ fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
     session.options.overlapped = opts.overlapped;
     session.options.stages = opts.stages;
     super::watch(&watched, || once(global, opts, session))
-}
-
-/// Refuses to save what a software adapter took, unless told otherwise.
-pub(super) fn refuse_software(gpu: &Gpu, saves: bool) -> Result<()> {
-    if !gpu.adapter.software || !saves {
-        return Ok(());
-    }
-    Err(Error::Unavailable {
-        what: "a speed record".into(),
-        adapter: gpu.adapter.name.clone(),
-        reason: "a software adapter says nothing about a GPU; --allow-software saves it anyway"
-            .into(),
-    })
 }
 
 fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()> {

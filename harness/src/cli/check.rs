@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use clap::Args;
@@ -40,6 +40,9 @@ pub(super) struct Opts {
     /// checked in that variant's place; KERNEL alone stands for its first variant
     #[arg(long, visible_alias = "mapping", value_name = "FILE")]
     wgsl: Option<std::path::PathBuf>,
+    /// Stop at the first case that fails
+    #[arg(long)]
+    fail_fast: bool,
     /// Check again whenever your file is saved, its TOML, or what that one names
     #[arg(long)]
     watch: bool,
@@ -56,6 +59,8 @@ struct Report {
     passed: usize,
     failed: usize,
     unavailable: usize,
+    /// Cases left out after one that failed (`--fail-fast`).
+    not_run: usize,
     /// A user's file was held to the tolerance of its mapping.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     own_tolerance: bool,
@@ -116,20 +121,29 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
     let bar = global.progress(work.len() as u64, "checking", false);
     // Pipelines of a variant are asked for again by its other shapes only.
     let runs: Vec<_> = work.chunk_by(|a, b| (a.0.name, a.1.name) == (b.0.name, b.1.name)).collect();
+    let stop = AtomicBool::new(false);
     let cases: Vec<Vec<CaseResult>> = side_by_side(global, gpu, &runs, |gpu, run| {
         let pipelines = Pipelines::default();
-        let case = |(kernel, variant, problem, seed): &Work| {
+        let mut cases = Vec::with_capacity(run.len());
+        for (kernel, variant, problem, seed) in *run {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
             let case = match &file {
                 Some(file) => check_file(gpu, &pipelines, (kernel, variant), problem, *seed, file),
                 None => check(gpu, &pipelines, kernel, variant, problem, *seed),
-            };
+            }?;
             bar.inc(1);
-            case
-        };
-        run.iter().map(case).collect()
+            if opts.fail_fast && matches!(case.verdict, Verdict::Failed { .. }) {
+                stop.store(true, Ordering::Relaxed);
+            }
+            cases.push(case);
+        }
+        Ok(cases)
     })?;
     let mut cases: Vec<CaseResult> = cases.into_iter().flatten().collect();
-    if let Some(file) = &file {
+    let not_run = work.len() - cases.len();
+    if let Some(file) = file.as_ref().filter(|_| not_run == 0) {
         repeat(gpu, file, &work, &mut cases)?;
     }
     bar.finish_and_clear();
@@ -141,6 +155,7 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
         passed: count(|v| matches!(v, Verdict::Passed { .. })),
         failed: count(|v| matches!(v, Verdict::Failed { .. })),
         unavailable: count(|v| matches!(v, Verdict::Unavailable { .. })),
+        not_run,
         own_tolerance: file.as_ref().is_some_and(UserKernel::has_tolerance),
         golden: golden(operation.as_ref(), &cases),
         cases,
@@ -446,8 +461,12 @@ fn print(report: &Report, checks: Checks) {
         (0, _) => out::Tone::Good,
         _ => out::Tone::Bad,
     };
+    let not_run = match report.not_run {
+        0 => String::new(),
+        n => format!(", {n} not run"),
+    };
     let summary = format!(
-        "{}: {} passed, {} failed, {} unavailable (seed {})",
+        "{}: {} passed, {} failed, {} unavailable{not_run} (seed {})",
         report.adapter.name, report.passed, report.failed, report.unavailable, report.seed
     );
     out::verdict(tone, &summary);

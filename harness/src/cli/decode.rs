@@ -462,14 +462,14 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             let predicted = Predicted::of(&gpu, &graph)?;
             // Before the weights take the memory; a device too full to copy has no figure.
             let copy = match copy_bandwidth(&gpu) {
-                Ok(copy) => Some(copy.gb_s),
+                Ok(copy) => Some(copy),
                 Err(lost @ Error::DeviceLost { .. }) => return Err(lost),
                 Err(e) => {
                     tracing::warn!("no copy bandwidth: {e}");
                     None
                 }
             };
-            let mut executor = on_device(global, &gpu, &graph)?;
+            let mut executor = on_device(global, &gpu, &Pipelines::default(), &graph)?;
             let memory = |executor: &GpuExecutor| Some((predicted, executor.device_bytes()));
             let side = Side { gpu: Some(&gpu), memory: memory(&executor), copy };
             let bar = global.progress(context as u64, "decoding", false);
@@ -549,23 +549,14 @@ impl<'a> Said<'a> {
 pub(super) fn on_device(
     global: &Global,
     gpu: &Arc<Gpu>,
+    pipelines: &Pipelines,
     graph: &DecodeGraph,
 ) -> Result<GpuExecutor> {
     Predicted::announced(gpu, graph)?;
-    let bar = global.progress(0, "loading", true);
     let recording = Arc::clone(&graph.recording);
-    let executor = GpuExecutor::new(
-        Arc::clone(gpu),
-        &Pipelines::default(),
-        recording,
-        Policy::Plain,
-        &mut |done, total| {
-            bar.set_length(total);
-            bar.set_position(done);
-        },
-    )?;
-    bar.finish_and_clear();
-    Ok(executor)
+    global.by_bytes("loading", |on| {
+        GpuExecutor::new(Arc::clone(gpu), pipelines, recording, Policy::Plain, on)
+    })
 }
 
 /// A run with how it was run.

@@ -13,6 +13,7 @@ use crate::decode::kv_cache;
 use crate::decode::session::{Prompts, prompt_parts};
 use crate::error::{Error, Result};
 use crate::execute::Execute;
+use crate::gpu::Pipelines;
 use crate::judge::diff::{self, Divergence};
 use crate::plan::recording::Part;
 use crate::plan::run::Runs;
@@ -41,13 +42,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let gpu = Arc::new(global.open()?);
     let steps = loaded.prompt.len() + opts.generate;
     let graph = loaded.graph(Some(&gpu), steps)?;
-    if let Some(token) = loaded.prompt.iter().find(|t| **t as usize >= graph.vocab) {
-        return Err(Error::Usage(format!(
-            "token {token} lies beyond the vocabulary of {}",
-            graph.vocab
-        )));
-    }
-    let mut executor = on_device(global, &gpu, &graph)?;
+    graph.knows(&loaded.prompt, "")?;
+    let mut executor = on_device(global, &gpu, &Pipelines::default(), &graph)?;
     kv_cache::reset(&mut executor, &graph.caches, graph.state, loaded.prompt.len() as u32)?;
     executor.write_words(graph.state, StateWord::Seed as usize, &[loaded.options.seed])?;
     executor.write_words(graph.tokens, 0, &loaded.prompt)?;

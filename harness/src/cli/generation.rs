@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::Global;
-use super::decode::{Float, Kv, parse_hints};
+use super::decode::{Float, Kv, on_device, parse_hints};
 use super::memory::Predicted;
 use crate::data::record::{MeasuredModel, Verified};
 use crate::decode::prompts::Source;
@@ -84,12 +84,9 @@ impl RunOpts {
                 "--verify-positions 0 verifies nothing; --no-verify says so in the table".into(),
             ));
         }
-        let Some(path) = record else { return Ok(()) };
-        if path.exists() {
-            let path = path.display();
-            return Err(Error::Usage(format!("{path} exists; a record is not overwritten")));
-        }
-        super::bench::refuse_software(gpu, !self.allow_software)
+        super::refuse_overwriting(record)?;
+        let allowed = record.is_none() || self.allow_software;
+        super::refuse_software(gpu, allowed, "a speed record", "saves")
     }
 
     /// Positions to verify, unless told not to.
@@ -147,50 +144,17 @@ impl<'a> OnDevice<'a> {
         &mut self,
         global: &Global,
         context: usize,
+        sequences: usize,
         sampling: Option<Sampling>,
     ) -> Result<(DecodeGraph, &mut GpuExecutor)> {
-        let options = SessionOptions { context, sampling, ..self.options.clone() };
-        self.with(global, &options)
-    }
-
-    /// The same for several sequences.
-    pub(super) fn sequences(
-        &mut self,
-        global: &Global,
-        context: usize,
-        sequences: usize,
-    ) -> Result<(DecodeGraph, &mut GpuExecutor)> {
-        let options = SessionOptions { context, sequences, ..self.options.clone() };
-        self.with(global, &options)
-    }
-
-    fn with(
-        &mut self,
-        global: &Global,
-        options: &SessionOptions,
-    ) -> Result<(DecodeGraph, &mut GpuExecutor)> {
-        let graph = self.model.graph(Some(&self.gpu), options)?;
+        let options = SessionOptions { context, sequences, sampling, ..self.options.clone() };
+        let graph = self.model.graph(Some(&self.gpu), &options)?;
         let recording = Arc::clone(&graph.recording);
         // One whose tensors lie otherwise is gone before their memory is taken again.
         let before = self.executor.take().filter(|before| before.lays_out(&recording));
         let executor = match &before {
             Some(before) => before.sharing(&self.pipelines, recording, Policy::Plain)?,
-            None => {
-                Predicted::announced(&self.gpu, &graph)?;
-                let bar = global.progress(0, "loading", true);
-                let executor = GpuExecutor::new(
-                    Arc::clone(&self.gpu),
-                    &self.pipelines,
-                    recording,
-                    Policy::Plain,
-                    &mut |done, total| {
-                        bar.set_length(total);
-                        bar.set_position(done);
-                    },
-                )?;
-                bar.finish_and_clear();
-                executor
-            }
+            None => on_device(global, &self.gpu, &self.pipelines, &graph)?,
         };
         let shares = before.is_some();
         let executor = self.executor.insert(executor);

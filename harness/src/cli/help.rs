@@ -11,30 +11,35 @@ const DEVICE: [&str; 3] = ["adapter", "runtime_checks", "unchecked_files"];
 /// The limit of what a model may take of it.
 const MEMORY: &str = "memory_limit";
 
-/// A command with its examples, and what of the flags above acts in it.
+/// What of the flags above acts in a command: none, those of the device, or the limit too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Acts {
+    Nothing,
+    Device,
+    Memory,
+}
+
+/// A command with its examples.
 struct Page {
     command: &'static str,
-    device: bool,
-    memory: bool,
+    acts: Acts,
     /// Command lines, without `lathe`, and what each does. None where the command has its own.
     examples: &'static [(&'static str, &'static str)],
 }
 
 const fn page(
     command: &'static str,
-    device: bool,
-    memory: bool,
+    acts: Acts,
     examples: &'static [(&'static str, &'static str)],
 ) -> Page {
-    Page { command, device, memory, examples }
+    Page { command, acts, examples }
 }
 
 /// All commands, in the order of the list of `lathe --help`.
 const PAGES: &[Page] = &[
     page(
         "doctor",
-        true,
-        false,
+        Acts::Device,
         &[
             ("doctor", "what adapters there are"),
             ("doctor --measure", "and what the chosen one does at most"),
@@ -43,8 +48,7 @@ const PAGES: &[Page] = &[
     ),
     page(
         "list",
-        true,
-        false,
+        Acts::Device,
         &[
             ("list", "kernels, variants, and whether this adapter has them"),
             ("list --adapter 1", "the same for another adapter"),
@@ -53,8 +57,7 @@ const PAGES: &[Page] = &[
     ),
     page(
         "validate",
-        false,
-        false,
+        Acts::Nothing,
         &[
             ("validate gemv", "every variant of a kernel"),
             ("validate mine.wgsl --set WG=64", "a file of yours, a value for an override"),
@@ -63,8 +66,7 @@ const PAGES: &[Page] = &[
     ),
     page(
         "show",
-        false,
-        false,
+        Acts::Nothing,
         &[
             ("show gemv/vec2", "the linked text"),
             ("show gemv/vec2 --shape K=1152,ROWS=6912", "with the numbers of a shape"),
@@ -73,8 +75,7 @@ const PAGES: &[Page] = &[
     ),
     page(
         "map",
-        false,
-        false,
+        Acts::Nothing,
         &[
             ("map mine.wgsl gemv", "a skeleton beside it, mine.toml"),
             ("map mine.wgsl gemv/naive", "in the place of a variant"),
@@ -83,8 +84,7 @@ const PAGES: &[Page] = &[
     ),
     page(
         "check",
-        true,
-        false,
+        Acts::Device,
         &[
             ("check", "every variant of every kernel"),
             ("check gemv/naive --wgsl mine.wgsl --watch", "your file, whenever it is saved"),
@@ -93,8 +93,7 @@ const PAGES: &[Page] = &[
     ),
     page(
         "bench",
-        true,
-        true,
+        Acts::Memory,
         &[
             ("bench gemv --shape ROWS=1152,K=6912", "all variants at one shape"),
             ("bench gemv/vec2 glu --first --save run.json", "several, and keep the samples"),
@@ -103,8 +102,7 @@ const PAGES: &[Page] = &[
     ),
     page(
         "suite",
-        true,
-        true,
+        Acts::Memory,
         &[
             ("suite model.gguf", "the quick tier"),
             ("suite a.gguf b.gguf --tier standard -o run.json", "two models side by side"),
@@ -113,19 +111,17 @@ const PAGES: &[Page] = &[
     ),
     page(
         "ab",
-        true,
-        true,
+        Acts::Memory,
         &[
             ("ab gemv --a naive --b vec2", "two variants"),
             ("ab gemv --a vec2 --b mine.wgsl --processes 5", "a file of yours, in fresh processes"),
             ("ab decode --model model.gguf --a gemv=naive --b gemv=vec2", "in whole steps"),
         ],
     ),
-    page("compare", false, false, &[]),
+    page("compare", Acts::Nothing, &[]),
     page(
         "report",
-        false,
-        false,
+        Acts::Nothing,
         &[
             ("report run.json -o report.html", "one record"),
             ("report base.json new.json -o both.html", "two, side by side"),
@@ -134,8 +130,7 @@ const PAGES: &[Page] = &[
     ),
     page(
         "merge",
-        false,
-        false,
+        Acts::Nothing,
         &[
             ("merge shards/*.json -o records", "a record an adapter and build"),
             ("merge stores/*.json -o tuned.json", "one store of tuned choices"),
@@ -144,8 +139,7 @@ const PAGES: &[Page] = &[
     ),
     page(
         "tune",
-        true,
-        true,
+        Acts::Memory,
         &[
             ("tune gemv --shape ROWS=1152,K=6912", "one kernel and shape"),
             ("tune --model model.gguf", "all that decoding this file needs"),
@@ -154,8 +148,7 @@ const PAGES: &[Page] = &[
     ),
     page(
         "synth",
-        false,
-        false,
+        Acts::Nothing,
         &[
             ("synth --arch gemma3-mini -o mini.gguf", "a small one"),
             ("synth --arch llama3.2-1b --quant q4_k -o llama.gguf", "a real shape, quantised"),
@@ -164,8 +157,7 @@ const PAGES: &[Page] = &[
     ),
     page(
         "quantize",
-        false,
-        false,
+        Acts::Nothing,
         &[
             ("quantize model.gguf -o small.gguf --type q4_k", "a GGUF"),
             ("quantize folder -o model.gguf --type q8_0", "a folder with safetensors"),
@@ -174,8 +166,7 @@ const PAGES: &[Page] = &[
     ),
     page(
         "inspect",
-        true,
-        true,
+        Acts::Memory,
         &[
             ("inspect model.gguf", "what it holds"),
             ("inspect folder", "a folder with safetensors"),
@@ -184,8 +175,7 @@ const PAGES: &[Page] = &[
     ),
     page(
         "decode",
-        true,
-        true,
+        Acts::Memory,
         &[
             ("decode model.gguf --prompt-tokens 2,5,7 -n 32", "from token ids"),
             ("decode model.gguf --chat hello -n 64", "through its chat template"),
@@ -197,8 +187,7 @@ const PAGES: &[Page] = &[
     ),
     page(
         "diff",
-        true,
-        true,
+        Acts::Memory,
         &[
             ("diff model.gguf --prompt-tokens 2,5,7", "a prompt"),
             ("diff model.gguf --prompt-tokens 2,5,7 -n 4", "and four generated steps"),
@@ -207,8 +196,7 @@ const PAGES: &[Page] = &[
     ),
     page(
         "perplexity",
-        true,
-        true,
+        Acts::Memory,
         &[
             ("perplexity model.gguf --text text.txt", "in windows of 512"),
             ("perplexity small.gguf --text text.txt --reference model.gguf", "against another"),
@@ -217,8 +205,7 @@ const PAGES: &[Page] = &[
     ),
     page(
         "completions",
-        false,
-        false,
+        Acts::Nothing,
         &[
             ("completions bash", "for bash"),
             ("completions zsh", "for zsh"),
@@ -227,8 +214,7 @@ const PAGES: &[Page] = &[
     ),
     page(
         "man",
-        false,
-        false,
+        Acts::Nothing,
         &[
             ("man man1", "into a folder that exists"),
             ("man /usr/local/share/man/man1", "for all users"),
@@ -240,8 +226,8 @@ const PAGES: &[Page] = &[
 impl Page {
     /// The flags above that do nothing here.
     fn idle(&self) -> impl Iterator<Item = &'static str> {
-        let device = DEVICE.into_iter().filter(|_| !self.device);
-        device.chain((!self.memory).then_some(MEMORY))
+        let device = DEVICE.into_iter().filter(|_| self.acts == Acts::Nothing);
+        device.chain((self.acts != Acts::Memory).then_some(MEMORY))
     }
 
     fn text(&self) -> String {

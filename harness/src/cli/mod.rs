@@ -162,6 +162,21 @@ impl Global {
             .with_style(style)
             .with_message(what.to_owned())
     }
+
+    /// Does work that tells the bytes done and their total, beside a bar that shows them.
+    fn by_bytes<T, E>(
+        &self,
+        what: &str,
+        work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let bar = self.progress(0, what, true);
+        let done = work(&mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        })?;
+        bar.finish_and_clear();
+        Ok(done)
+    }
 }
 
 /// Parses the command line, runs it, and reports errors on stderr.
@@ -335,6 +350,31 @@ fn operation(target: Option<&str>) -> Result<Option<Operation>> {
         )));
     }
     Operation::read(path).map(Some).map_err(PlanError::into_usage)
+}
+
+/// Refuses `what` of a software adapter, unless that is allowed; `does` says what then happens.
+fn refuse_software(gpu: &Gpu, allowed: bool, what: &str, does: &str) -> Result<()> {
+    if allowed || !gpu.adapter.software {
+        return Ok(());
+    }
+    Err(Error::Unavailable {
+        what: what.into(),
+        adapter: gpu.adapter.name.clone(),
+        reason: format!(
+            "a software adapter says nothing about a GPU; --allow-software {does} it anyway"
+        ),
+    })
+}
+
+/// Refuses to write a record where something is, before anything is run.
+fn refuse_overwriting(record: Option<&PathBuf>) -> Result<()> {
+    match record.filter(|path| path.exists()) {
+        None => Ok(()),
+        Some(path) => {
+            let path = path.display();
+            Err(Error::Usage(format!("{path} exists; a record is not overwritten")))
+        }
+    }
 }
 
 /// Writes a page. One can be made again from what it shows; only another kind of file is kept.

@@ -17,7 +17,7 @@ use crate::decode::perplexity::{self, Quality, Runner, Text};
 use crate::decode::{Chunks, DecodeGraph, Model, SessionOptions};
 use crate::error::{Error, Result};
 use crate::execute::{CpuExecutor, Execute};
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, Pipelines};
 use crate::model::tokenizer::Tokenizer;
 use crate::plan::select::Hints;
 use crate::plan::tuned::Store;
@@ -141,7 +141,7 @@ impl Side {
     ) -> Result<(DecodeGraph, Box<dyn Execute>)> {
         let graph = self.model.graph(gpu.map(AsRef::as_ref), &self.options)?;
         let executor: Box<dyn Execute> = match gpu {
-            Some(gpu) => Box::new(on_device(global, gpu, &graph)?),
+            Some(gpu) => Box::new(on_device(global, gpu, &Pipelines::default(), &graph)?),
             None => Box::new(CpuExecutor::new(Arc::clone(&graph.recording))),
         };
         Ok((graph, executor))
@@ -178,16 +178,12 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     };
     let (graph, mut executor) = side.ready(global, gpu.as_ref())?;
     let mut model = Runner { graph: &graph, executor: &mut *executor };
-    let beside = reference.as_ref().map(|r| r.ready(global, gpu.as_ref())).transpose()?;
+    let mut beside = reference.as_ref().map(|r| r.ready(global, gpu.as_ref())).transpose()?;
+    let mut other =
+        beside.as_mut().map(|(graph, executor)| Runner { graph, executor: &mut **executor });
     let bar = global.progress(text.tokens() as u64, "tokens", false);
     let mut on_tokens = |done: usize| bar.inc(done as u64);
-    let quality = match beside {
-        None => perplexity::measure(&mut model, &text, &mut on_tokens)?,
-        Some((graph, mut executor)) => {
-            let mut reference = Runner { graph: &graph, executor: &mut *executor };
-            perplexity::measure_against(&mut model, &mut reference, &text, &mut on_tokens)?
-        }
-    };
+    let quality = perplexity::measure(&mut model, other.as_mut(), &text, &mut on_tokens)?;
     bar.finish_and_clear();
     let report = Report {
         model: opts.model.get()?.to_owned(),

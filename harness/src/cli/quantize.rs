@@ -46,12 +46,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         without_tokenizer: opts.no_tokenizer,
     };
     let file = ModelFile::open(&opts.input)?;
-    let bar = global.progress(0, "quantizing", true);
-    let summary = write_gguf(&file, &spec, &opts.output, &mut |written, total| {
-        bar.set_length(total);
-        bar.set_position(written);
-    })?;
-    bar.finish_and_clear();
+    let summary = global.by_bytes("quantizing", |on| write_gguf(&file, &spec, &opts.output, on))?;
     if global.json {
         out::json(&summary);
         return Ok(());
@@ -79,14 +74,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         ]);
     }
     out::table(t);
-    for f in &summary.fallbacks {
-        outln!(
-            "{} of them as {} in place of {}: rows of {} are no whole blocks",
-            f.tensors,
-            f.stored,
-            f.asked,
-            f.row_len
-        );
+    for fallback in &summary.fallbacks {
+        outln!("{fallback}");
     }
     if summary.requantised > 0 {
         outln!(

@@ -5,7 +5,6 @@ use std::fmt;
 use clap::Args;
 use serde::Serialize;
 
-use crate::data::record::SamplingSettings;
 use crate::decode::Sampling;
 use crate::error::{Error, Result};
 
@@ -78,7 +77,7 @@ impl SamplingOpts {
 
 impl fmt::Display for Reported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, seed {}", SamplingSettings::from(self.settings), self.seed)
+        write!(f, "{}, seed {}", self.settings, self.seed)
     }
 }
 

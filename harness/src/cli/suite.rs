@@ -157,12 +157,7 @@ fn specs(opts: &Opts) -> Result<Vec<SynthSpec>> {
 
 fn synthetic(global: &Global, spec: &SynthSpec, folder: &Path) -> Result<Model> {
     let path = folder.join(format!("{}-{}.gguf", spec.arch, spec.quant.name()));
-    let bar = global.progress(0, "writing weights", true);
-    write_synth(spec, &path, &mut |written, total| {
-        bar.set_length(total);
-        bar.set_position(written);
-    })?;
-    bar.finish_and_clear();
+    global.by_bytes("writing weights", |on| write_synth(spec, &path, on))?;
     Model::open(path)
 }
 
@@ -190,7 +185,7 @@ fn of_model(
     for config in configs {
         let named = format!("{} {}", result.model.file(), config.name);
         let context = config.prompt + config.generate;
-        let (graph, executor) = on_device.graph(global, context, config.sampling)?;
+        let (graph, executor) = on_device.graph(global, context, 1, config.sampling)?;
         let held = executor.device_bytes();
         let script = config.script(&tokens, opts.run.seed);
         let mut trial = Trial::new(&graph, executor, script)?;
@@ -224,8 +219,7 @@ fn of_model(
         let (runs, watched) = repetitions.end(settled);
         let runs = runs.into_iter().flatten().collect();
         let lengths = [config.prompt, config.generate];
-        let sampling = config.sampling.map(Into::into);
-        let mut figures = SuiteConfig::of(lengths, sampling, opts.steps_per_submit, runs);
+        let mut figures = SuiteConfig::of(lengths, config.sampling, opts.steps_per_submit, runs);
         figures.verified = verified.map(|v| Verified { end_nmse: trial.end_nmse(), ..v });
         figures.kv_cache_bytes = graph.kv_bytes();
         figures.tuned = graph.tuned();

@@ -38,12 +38,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         embed_quant: opts.embed_quant.as_deref().map(quant).transpose()?,
         seed: opts.seed,
     };
-    let bar = global.progress(0, "writing", true);
-    let summary = write_synth(&spec, &opts.output, &mut |written, total| {
-        bar.set_length(total);
-        bar.set_position(written);
-    })?;
-    bar.finish_and_clear();
+    let summary = global.by_bytes("writing", |on| write_synth(&spec, &opts.output, on))?;
     if global.json {
         out::json(&summary);
     } else {
@@ -58,14 +53,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         let types: Vec<String> =
             summary.types.iter().map(|(name, tensors)| format!("{tensors} {name}")).collect();
         outln!("tensors: {}", types.join(", "));
-        for f in &summary.fallbacks {
-            outln!(
-                "{} of them as {} in place of {}: rows of {} are no whole blocks",
-                f.tensors,
-                f.stored,
-                f.asked,
-                f.row_len
-            );
+        for fallback in &summary.fallbacks {
+            outln!("{fallback}");
         }
     }
     Ok(())

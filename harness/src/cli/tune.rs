@@ -121,14 +121,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         ));
     }
     let gpu = Arc::new(global.open()?);
-    if gpu.adapter.software && !opts.allow_software {
-        return Err(Error::Unavailable {
-            what: "tuning".into(),
-            adapter: gpu.adapter.name.clone(),
-            reason: "a software adapter says nothing about a GPU; --allow-software tunes it anyway"
-                .into(),
-        });
-    }
+    super::refuse_software(&gpu, opts.allow_software, "tuning", "tunes")?;
     if opts.kernel.is_none() && !opts.candidate.is_empty() {
         return Err(Error::Usage("--candidate goes with a KERNEL".into()));
     }

@@ -153,16 +153,6 @@ pub enum Verdict {
     Inconclusive,
 }
 
-impl Verdict {
-    /// Exit code of a command that reports this verdict: 0 for an answer, 6 for none.
-    pub fn exit_code(self) -> u8 {
-        match self {
-            Verdict::Faster | Verdict::Slower | Verdict::Same => 0,
-            Verdict::Inconclusive => 6,
-        }
-    }
-}
-
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
@@ -763,15 +753,14 @@ mod tests {
 
     #[test]
     fn verdicts_show_and_serialise_in_capitals() {
-        for (verdict, text, code) in [
-            (Verdict::Faster, "FASTER", 0),
-            (Verdict::Slower, "SLOWER", 0),
-            (Verdict::Same, "SAME", 0),
-            (Verdict::Inconclusive, "INCONCLUSIVE", 6),
+        for (verdict, text) in [
+            (Verdict::Faster, "FASTER"),
+            (Verdict::Slower, "SLOWER"),
+            (Verdict::Same, "SAME"),
+            (Verdict::Inconclusive, "INCONCLUSIVE"),
         ] {
             assert_eq!(verdict.to_string(), text);
             assert_eq!(serde_json::to_value(verdict).unwrap(), text);
-            assert_eq!(verdict.exit_code(), code);
         }
     }
 }

@@ -461,10 +461,6 @@ pub struct Timing {
     pub processes_us: Vec<f64>,
 }
 
-fn is_false(given: &bool) -> bool {
-    !given
-}
-
 fn is_zero(count: &usize) -> bool {
     *count == 0
 }
@@ -726,7 +722,7 @@ pub struct Selected {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub constants: BTreeMap<String, f64>,
     /// A stored choice of `lathe tune`.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tuned: bool,
 }
 

@@ -14,8 +14,6 @@ pub struct Summary {
     /// Half-width of the median's 95 % interval over the median (order statistics; makes no
     /// assumption about the distribution).
     pub noise: f64,
-    /// Number of samples.
-    pub samples: usize,
 }
 
 /// The value below which a fraction `q` of `sorted` lies, interpolated linearly. Zero for none.
@@ -41,7 +39,6 @@ pub fn summarise(samples: &[f64]) -> Summary {
         min: sorted.first().copied().unwrap_or(0.0),
         spread: if median > 0.0 { range / median } else { 0.0 },
         noise: if median > 0.0 { interval / 2.0 / median } else { 0.0 },
-        samples: samples.len(),
     }
 }
 
@@ -182,7 +179,7 @@ mod tests {
     #[test]
     fn summary_of_unsorted_samples() {
         let s = summarise(&[5.0, 1.0, 3.0]);
-        assert_eq!((s.median, s.min, s.samples), (3.0, 1.0, 3));
+        assert_eq!((s.median, s.min), (3.0, 1.0));
         assert!((s.spread - 2.0 / 3.0).abs() < 1e-12); // quartiles 2 and 4
     }
 

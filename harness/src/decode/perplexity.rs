@@ -14,6 +14,7 @@ use super::session;
 use crate::data::stats::{Mean, mean};
 use crate::error::{Error, Result};
 use crate::execute::Execute;
+use crate::model::tokenizer::token_type::UNUSED;
 use crate::plan::recording::Part;
 
 /// A text as tokens, with what says how it is scored.
@@ -98,7 +99,6 @@ pub fn same_vocabulary(model: &Model, reference: &Model) -> Result<()> {
     else {
         return Ok(());
     };
-    const UNUSED: i32 = 5;
     let unused = |id: usize| {
         [&ours, &theirs].iter().all(|v| v.token_types.get(id).is_some_and(|kind| *kind == UNUSED))
     };
@@ -124,21 +124,11 @@ impl Runner<'_> {
     /// A new sequence in which `tokens` are predicted: all but the last of them are fed, behind
     /// `start`.
     fn begin(&mut self, start: u32, tokens: &[u32]) -> Result<()> {
-        self.knows(tokens)?;
+        // The last of a window is never fed, and has a logit.
+        self.graph.knows(tokens, "")?;
         let fed: Vec<u32> = [start].iter().chain(tokens).take(tokens.len()).copied().collect();
         session::reset(self.graph, self.executor, 0)?;
         session::give(self.graph, self.executor, 0, &fed)
-    }
-
-    /// Refuses tokens beyond the vocabulary: the last of a window is never fed, and has a logit.
-    fn knows(&self, tokens: &[u32]) -> Result<()> {
-        let vocab = self.graph.vocab;
-        match tokens.iter().find(|t| **t as usize >= vocab) {
-            None => Ok(()),
-            Some(token) => {
-                Err(Error::Usage(format!("token {token} lies beyond the vocabulary of {vocab}")))
-            }
-        }
     }
 
     /// Logits after each of the next `count` tokens: (count, vocab). Token by token, since a chunk
@@ -154,38 +144,10 @@ impl Runner<'_> {
     }
 }
 
-/// Negative log-likelihood of each of a window's tokens, in nats. `on_tokens` hears of those that
-/// are done, a few at a time.
-///
-/// # Errors
-/// A token beyond the vocabulary, more tokens than the context has room for, logits that are no
-/// numbers, or the device is lost.
-pub fn window(
-    runner: &mut Runner<'_>,
-    start: u32,
-    tokens: &[u32],
-    on_tokens: &mut dyn FnMut(usize),
-) -> Result<Vec<f64>> {
-    runner.begin(start, tokens)?;
-    let vocab = runner.graph.vocab;
-    let mut all = Vec::with_capacity(tokens.len());
-    for piece in tokens.chunks(ROWS) {
-        let logits = runner.logits(piece.len())?;
-        for (row, token) in logits.chunks_exact(vocab).zip(piece) {
-            let nll = Distribution::of(row).nll(*token);
-            all.push(finite(nll, "the negative log-likelihood", all.len())?);
-        }
-        on_tokens(piece.len());
-    }
-    Ok(all)
-}
-
-/// A token's score by a model and by a reference.
+/// A token's score by a reference, and how the model's distribution compares.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compared {
-    /// Negative log-likelihood by the model, nats.
-    pub nll: f64,
-    /// By the reference, nats.
+    /// Negative log-likelihood by the reference, nats.
     pub reference_nll: f64,
     /// Kullback-Leibler divergence of the model's distribution from the reference's, nats.
     pub kl: f64,
@@ -193,36 +155,39 @@ pub struct Compared {
     pub top1: bool,
 }
 
-/// Scores of each of a window's tokens by a model and by a reference. `on_tokens` hears of those
-/// that are done, a few at a time.
+/// Negative log-likelihood of each of a window's tokens, in nats, and of each its comparison with a
+/// reference, where there is one. `on_tokens` hears of those that are done, a few at a time.
 ///
 /// # Errors
-/// As for [`window`], of either; or their vocabularies have different sizes.
-pub fn window_compared(
+/// A token beyond the vocabulary, more tokens than a context has room for, logits that are no
+/// numbers, vocabularies of different sizes, or the device is lost.
+pub fn window(
     model: &mut Runner<'_>,
-    reference: &mut Runner<'_>,
+    mut reference: Option<&mut Runner<'_>>,
     start: u32,
     tokens: &[u32],
     on_tokens: &mut dyn FnMut(usize),
-) -> Result<Vec<Compared>> {
+) -> Result<(Vec<f64>, Vec<Compared>)> {
     let vocab = model.graph.vocab;
-    if vocab != reference.graph.vocab {
+    if let Some(other) = reference.as_ref().map(|r| r.graph.vocab).filter(|v| *v != vocab) {
         return Err(Error::Usage(format!(
-            "the model has a vocabulary of {vocab} tokens, the reference one of {}",
-            reference.graph.vocab
+            "the model has a vocabulary of {vocab} tokens, the reference one of {other}"
         )));
     }
     model.begin(start, tokens)?;
-    reference.begin(start, tokens)?;
-    let mut all: Vec<Compared> = Vec::with_capacity(tokens.len());
+    if let Some(reference) = &mut reference {
+        reference.begin(start, tokens)?;
+    }
+    let (mut all, mut compared) = (Vec::with_capacity(tokens.len()), Vec::new());
     for piece in tokens.chunks(ROWS) {
-        let (ours, theirs) = (model.logits(piece.len())?, reference.logits(piece.len())?);
-        let rows = ours.chunks_exact(vocab).zip(theirs.chunks_exact(vocab));
-        for ((ours, theirs), token) in rows.zip(piece) {
-            let (ours, theirs) = (Distribution::of(ours), Distribution::of(theirs));
-            let position = all.len();
-            all.push(Compared {
-                nll: finite(ours.nll(*token), "the negative log-likelihood", position)?,
+        let ours = model.logits(piece.len())?;
+        let theirs = reference.as_mut().map(|r| r.logits(piece.len())).transpose()?;
+        let mut theirs = theirs.iter().flat_map(|logits| logits.chunks_exact(vocab));
+        for (row, token) in ours.chunks_exact(vocab).zip(piece) {
+            let (ours, position) = (Distribution::of(row), all.len());
+            all.push(finite(ours.nll(*token), "the negative log-likelihood", position)?);
+            let Some(theirs) = theirs.next().map(Distribution::of) else { continue };
+            compared.push(Compared {
                 reference_nll: finite(
                     theirs.nll(*token),
                     "the reference's negative log-likelihood",
@@ -234,7 +199,7 @@ pub fn window_compared(
         }
         on_tokens(piece.len());
     }
-    Ok(all)
+    Ok((all, compared))
 }
 
 fn finite(value: f64, what: &str, position: usize) -> Result<f64> {
@@ -325,50 +290,36 @@ impl Quality {
     }
 }
 
-/// Scores a text. `on_tokens` hears of tokens that are done, a few at a time.
+/// Scores a text, beside a reference if there is one. `on_tokens` hears of tokens that are done, a
+/// few at a time.
 ///
 /// # Errors
 /// As for [`window`].
 pub fn measure(
     model: &mut Runner<'_>,
+    mut reference: Option<&mut Runner<'_>>,
     text: &Text<'_>,
     on_tokens: &mut dyn FnMut(usize),
 ) -> Result<Quality> {
     // Before the first window takes its time.
-    model.knows(text.tokens)?;
-    let mut all = Vec::with_capacity(text.tokens());
+    model.graph.knows(text.tokens, "")?;
+    let (mut all, mut compared) = (Vec::with_capacity(text.tokens()), Vec::new());
     for (index, tokens) in text.windows().enumerate() {
-        let scores = window(model, text.start, tokens, on_tokens);
-        all.extend(scores.map_err(|e| in_window(e, index))?);
+        let scores = window(model, reference.as_deref_mut(), text.start, tokens, on_tokens);
+        let (nll, beside) = scores.map_err(|e| in_window(e, index))?;
+        all.extend(nll);
+        compared.extend(beside);
     }
-    Ok(Quality { nll: mean(&all), against: None })
-}
-
-/// Scores a text beside a reference. `on_tokens` hears of tokens that are done, a few at a time.
-///
-/// # Errors
-/// As for [`window_compared`].
-pub fn measure_against(
-    model: &mut Runner<'_>,
-    reference: &mut Runner<'_>,
-    text: &Text<'_>,
-    on_tokens: &mut dyn FnMut(usize),
-) -> Result<Quality> {
-    // Before the first window takes its time.
-    model.knows(text.tokens)?;
-    let mut all: Vec<Compared> = Vec::with_capacity(text.tokens());
-    for (index, tokens) in text.windows().enumerate() {
-        let scores = window_compared(model, reference, text.start, tokens, on_tokens);
-        all.extend(scores.map_err(|e| in_window(e, index))?);
-    }
-    let mean = |of: &dyn Fn(&Compared) -> f64| mean(&all.iter().map(of).collect::<Vec<_>>());
-    let against = Against {
-        nll: mean(&|c| c.reference_nll),
-        more: mean(&|c| c.nll - c.reference_nll),
-        kl: mean(&|c| c.kl),
-        top1: mean(&|c| f64::from(u8::from(c.top1))).mean,
-    };
-    Ok(Quality { nll: mean(&|c| c.nll), against: Some(against) })
+    let of = |value: &dyn Fn(&Compared) -> f64| compared.iter().map(value).collect::<Vec<_>>();
+    let theirs = of(&|c| c.reference_nll);
+    let more: Vec<f64> = all.iter().zip(&theirs).map(|(ours, theirs)| ours - theirs).collect();
+    let against = reference.map(|_| Against {
+        nll: mean(&theirs),
+        more: mean(&more),
+        kl: mean(&of(&|c| c.kl)),
+        top1: mean(&of(&|c| f64::from(u8::from(c.top1)))).mean,
+    });
+    Ok(Quality { nll: mean(&all), against })
 }
 
 /// What a check found, with its place in the text.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::graph::DecodeGraph;
 use super::session::{
-    Known, Prompts, RunOptions, Verifier, chunks_agree, logits_limit, run_observed, tie_margin,
+    Known, Observed, Prompts, RunOptions, Verifier, chunks_agree, logits_limit, run_observed,
+    tie_margin,
 };
 use super::timed;
 use crate::data::record::Verified;
@@ -25,6 +26,42 @@ pub struct Prefix {
     ties: Vec<Vec<u32>>,
 }
 
+/// Runs the first positions of a run step by step beside a reference; `observe` sees each that
+/// agrees. Returns what was compared, and the tokens that were chosen.
+///
+/// # Errors
+/// Logits differ by more than [`logits_limit`], or the device is lost.
+pub(super) fn beginning(
+    graph: &DecodeGraph,
+    executor: &mut dyn Execute,
+    reference: &mut dyn Execute,
+    options: &RunOptions,
+    positions: usize,
+    observe: &mut dyn FnMut(Observed<'_>),
+) -> Result<(Verified, Vec<u32>)> {
+    let positions = positions.min(options.positions());
+    let given = options.prompt.len().min(positions.max(1));
+    let first = RunOptions {
+        prompt: options.prompt[..given].to_vec(),
+        generate: if given < options.prompt.len() { 0 } else { positions + 1 - given },
+        prompts: Prompts::TokenByToken,
+        forced: Vec::new(),
+        // What was handed out before follows the whole prompt, of which this may be a part.
+        known: Known::default(),
+        ..options.clone()
+    };
+    let limit = logits_limit(graph);
+    let mut verifier = Verifier::new(graph, reference, &first, limit, positions)?;
+    let run = run_observed(graph, executor, &first, &mut |seen| {
+        verifier.compare(seen)?;
+        observe(seen);
+        Ok(())
+    })?;
+    let (positions, worst_nmse) = (verifier.compared, verifier.worst);
+    let verified = Verified { positions, worst_nmse, limit, ..Verified::default() };
+    Ok((verified, run.generated))
+}
+
 impl Prefix {
     /// Runs the first positions of a run step by step beside the CPU reference, and its prompt in
     /// chunks beside decode steps.
@@ -37,36 +74,21 @@ impl Prefix {
         options: &RunOptions,
         positions: usize,
     ) -> Result<Self> {
-        let positions = positions.min(options.positions());
-        let given = options.prompt.len().min(positions.max(1));
-        let first = RunOptions {
-            prompt: options.prompt[..given].to_vec(),
-            generate: if given < options.prompt.len() { 0 } else { positions + 1 - given },
-            prompts: Prompts::TokenByToken,
-            forced: Vec::new(),
-            // What was handed out before follows the whole prompt, of which this may be a part.
-            known: Known::default(),
-            ..options.clone()
-        };
-        let limit = logits_limit(graph);
         let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
-        let mut verifier = Verifier::new(graph, &mut reference, &first, limit, positions)?;
-        let (mut tokens, mut ties) = (Vec::new(), Vec::new());
-        run_observed(graph, executor, &first, &mut |seen| {
-            verifier.compare(seen)?;
+        let margin = tie_margin(logits_limit(graph));
+        let mut ties = Vec::new();
+        let mut observe = |seen: Observed<'_>| {
             if seen.position + 1 >= options.prompt.len() {
                 let scale = seen.logits.iter().fold(0f32, |most, v| most.max(v.abs()));
-                let least = seen.logits[seen.choice as usize] - scale * tie_margin(limit);
+                let least = seen.logits[seen.choice as usize] - scale * margin;
                 let near = (0..).zip(seen.logits).filter(|(_, v)| **v >= least);
-                tokens.push(seen.choice);
                 ties.push(near.map(|(token, _)| token).collect());
             }
-            Ok(())
-        })?;
-        let (compared, worst) = (verifier.compared, verifier.worst);
-        let in_chunks = chunks_agree(graph, executor, options, limit)?.unwrap_or(0.0);
-        let worst_nmse = worst.max(in_chunks);
-        let verified = Verified { positions: compared, worst_nmse, limit, ..Verified::default() };
+        };
+        let (mut verified, tokens) =
+            beginning(graph, executor, &mut reference, options, positions, &mut observe)?;
+        let in_chunks = chunks_agree(graph, executor, options, verified.limit)?.unwrap_or(0.0);
+        verified.worst_nmse = verified.worst_nmse.max(in_chunks);
         Ok(Self { verified, tokens, ties })
     }
 

@@ -6,13 +6,13 @@ use super::Model;
 use crate::data::rng::Rng;
 use crate::error::{Error, Result};
 use crate::files;
+use crate::model::tokenizer::token_type::{CONTROL, UNKNOWN, UNUSED, USER_DEFINED};
 
 /// Seed of the tokens of a benchmark run.
 pub const SEED: u64 = 42;
 
-/// Token types of `tokenizer.ggml.token_type` that stand for no text of their own: unknown,
-/// control, user-defined and unused.
-const SPECIAL: [i32; 4] = [2, 3, 4, 5];
+/// Token types that stand for no text of their own.
+const SPECIAL: [i32; 4] = [UNKNOWN, CONTROL, USER_DEFINED, UNUSED];
 
 /// Where the tokens of a benchmark run come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

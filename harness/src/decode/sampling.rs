@@ -2,32 +2,11 @@
 
 use lathe_kernels::sample::Sample;
 use lathe_reference::sample;
-use serde::Serialize;
 
-use crate::data::record::SamplingSettings;
-
-/// Settings of sampling. The seed is no part of them: it lies in the step state, so that one
+/// Settings of sampling, as records have them: temperature 0 takes the largest logit, `top_k` 0 and
+/// `top_p` 1 keep all tokens. The seed is no part of them: it lies in the step state, so that one
 /// recording serves all seeds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Sampling {
-    /// Divides the logits; 0 takes the largest.
-    pub temperature: f32,
-    /// Tokens that stay; 0 keeps all.
-    pub top_k: u32,
-    /// Share of the probability that stays; 1 keeps all.
-    pub top_p: f32,
-    /// Divides positive and multiplies negative logits of seen tokens; 1 changes nothing.
-    pub repeat_penalty: f32,
-    /// Last tokens the penalty looks at; 0 for all.
-    pub repeat_last_n: u32,
-}
-
-impl From<Sampling> for SamplingSettings {
-    fn from(s: Sampling) -> Self {
-        let Sampling { temperature, top_k, top_p, repeat_penalty, repeat_last_n } = s;
-        Self { temperature, top_k, top_p, repeat_penalty, repeat_last_n }
-    }
-}
+pub use crate::data::record::SamplingSettings as Sampling;
 
 impl Sampling {
     /// The parameters of operation `sample`.

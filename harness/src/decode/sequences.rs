@@ -47,12 +47,7 @@ pub fn begin(graph: &DecodeGraph, executor: &mut dyn Execute, prompts: &[Vec<u32
         if prompt.is_empty() {
             return Err(Error::Usage(format!("the prompt of sequence {i} is empty")));
         }
-        if let Some(token) = prompt.iter().find(|token| **token as usize >= graph.vocab) {
-            return Err(Error::Usage(format!(
-                "token {token} of sequence {i} lies beyond the vocabulary of {}",
-                graph.vocab
-            )));
-        }
+        graph.knows(prompt, &format!(" of sequence {i}"))?;
     }
     let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
     if longest > graph.context {
@@ -123,15 +118,6 @@ pub fn run(
     };
     run.generated = prompts.iter().enumerate().map(chosen).collect();
     Ok(run)
-}
-
-/// Logits of each sequence's last step.
-///
-/// # Errors
-/// The device is lost.
-pub fn logits(graph: &DecodeGraph, executor: &mut dyn Execute) -> Result<Vec<Vec<f32>>> {
-    let all = executor.read_f32(graph.logits)?;
-    Ok(all.chunks(graph.vocab).map(<[f32]>::to_vec).collect())
 }
 
 /// Holds what a sequence chose beside others against what it chooses alone, after the same tokens:

@@ -153,12 +153,7 @@ pub(super) fn give(
     position: usize,
     tokens: &[u32],
 ) -> Result<()> {
-    if let Some(token) = tokens.iter().find(|t| **t as usize >= graph.vocab) {
-        return Err(Error::Usage(format!(
-            "token {token} lies beyond the vocabulary of {}",
-            graph.vocab
-        )));
-    }
+    graph.knows(tokens, "")?;
     let given = position + tokens.len();
     if given > graph.context {
         return Err(too_long(graph, given));

@@ -10,7 +10,8 @@ use lathe_kernels::StateWord;
 use lathe_reference::nmse;
 
 use super::graph::DecodeGraph;
-use super::session::{self, Prompts, RunOptions, Verifier};
+use super::prefix::beginning;
+use super::session::{self, Observed, Prompts, RunOptions};
 use super::timed;
 use crate::data::AdapterSummary;
 use crate::data::record::Verified;
@@ -116,18 +117,9 @@ impl<'a> Trial<'a> {
         if script.prompt + script.generate == 0 {
             return Err(Error::Usage("a run without prompt and generation times nothing".into()));
         }
-        if let Some(token) = script.tokens.iter().find(|t| **t as usize >= graph.vocab) {
-            return Err(Error::Usage(format!(
-                "token {token} lies beyond the vocabulary of {}",
-                graph.vocab
-            )));
-        }
+        graph.knows(&script.tokens, "")?;
         if script.positions() > graph.context {
-            return Err(Error::Usage(format!(
-                "{} positions do not fit the context of {}",
-                script.positions(),
-                graph.context
-            )));
+            return Err(session::too_long(graph, script.positions()));
         }
         Ok(Self {
             graph,
@@ -147,29 +139,21 @@ impl<'a> Trial<'a> {
         let (graph, script) = (self.graph, &self.script);
         let steps = positions.min(script.positions());
         let prompt = script.tokens.len().min(steps);
-        let options = RunOptions {
-            prompt: script.tokens[..prompt].to_vec(),
-            generate: if prompt < script.tokens.len() { 0 } else { steps + 1 - prompt },
-            prompts: Prompts::TokenByToken,
-            steps_per_submit: Some(1),
+        let whole = RunOptions {
+            prompt: script.tokens.clone(),
+            generate: script.generate + usize::from(script.fed()),
             seed: script.seed,
             ..RunOptions::default()
         };
-        let limit = session::logits_limit(graph);
-        let mut verifier = Verifier::new(graph, reference, &options, limit, steps)?;
         let mut expected = Vec::new();
-        let run = session::run_observed(graph, self.executor, &options, &mut |seen| {
+        let mut observe = |seen: Observed<'_>| {
             if seen.position + 1 == prompt {
                 expected = seen.logits.to_vec();
             }
-            verifier.compare(seen)
-        })?;
-        let mut verified = Verified {
-            positions: verifier.compared,
-            worst_nmse: verifier.worst,
-            limit,
-            ..Verified::default()
         };
+        let (mut verified, chosen) =
+            beginning(graph, self.executor, reference, &whole, steps, &mut observe)?;
+        let limit = verified.limit;
         if script.fed() {
             // Where the prompt ends with what is verified, the reference stands behind it.
             if prompt == steps {
@@ -187,13 +171,11 @@ impl<'a> Trial<'a> {
                 )));
             }
             // And all of them, whose chunks are others, against decode steps.
-            let tokens = script.tokens.clone();
-            let whole = RunOptions { prompt: tokens, prompts: Prompts::Chunks, ..options.clone() };
             let agree = session::chunks_agree(graph, self.executor, &whole, limit)?;
             let error = error.max(agree.unwrap_or(0.0));
             verified.worst_nmse = verified.worst_nmse.max(error);
         }
-        self.verified = run.generated;
+        self.verified = chosen;
         self.limit = Some(limit);
         Ok(verified)
     }

@@ -243,13 +243,6 @@ impl GpuExecutor {
         self.submit_pass(|pass| self.dispatches[which].iter().for_each(|d| d.encode(pass)))
     }
 
-    /// Encodes one operation of a step.
-    pub fn encode_op(&self, pass: &mut wgpu::ComputePass<'_>, op: usize) {
-        for dispatch in self.dispatches.iter().filter(|d| d.op == op) {
-            dispatch.encode(pass);
-        }
-    }
-
     /// Runs one operation of a part, which is prepared, and waits for it.
     pub fn run_op(&self, part: Part, op: usize) -> Result<()> {
         let (dispatches, first) = self.part(part);

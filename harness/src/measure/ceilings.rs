@@ -149,7 +149,7 @@ pub fn ceilings(gpu: &Gpu, copier: &Copier) -> Result<Ceilings> {
     let beyond_cache = copier.bytes() >= 4 * copier.cache_bytes(gpu)?;
     let [dependent_us, independent_us, record_us] = launches(gpu)?;
     Ok(Ceilings {
-        copy_gb_s: copier.bandwidth(gpu)?.gb_s,
+        copy_gb_s: copier.bandwidth(gpu)?,
         read_gb_s: beyond_cache.then(|| copier.read_gb_s(gpu)).transpose()?,
         f32_tflop_s,
         f16_tflop_s,

@@ -4,30 +4,12 @@
 //! do, may go beyond a copy: the better of the two bounds what a result can be. Both are taken in
 //! several geometries, over content that nothing can compress, and checked.
 
-use serde::Serialize;
-
 use super::ceilings::Cycles;
 use crate::data::record::Canary;
 use crate::data::stats::{self, Summary};
 use crate::data::steady::steady;
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Span};
-
-/// Measured copy bandwidth: the better of a copying kernel and the driver's buffer copy.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct CopyBandwidth {
-    /// Bytes read plus bytes written a second, in units of 10^9.
-    pub gb_s: f64,
-    /// The same of a kernel that copies sixteen bytes an invocation and round, in the best of
-    /// several geometries.
-    pub kernel_gb_s: f64,
-    /// The same of the driver's own buffer copy.
-    pub driver_gb_s: f64,
-    /// Bytes copied at a time.
-    pub bytes: u64,
-    /// Interquartile range over the median of the better one.
-    pub spread: f64,
-}
 
 /// A kernel over whole blocks in one of several geometries.
 #[derive(Debug)]
@@ -197,7 +179,7 @@ impl Copier {
 
     /// Seconds over a whole block in the fastest geometry, as one of so many that launching one is
     /// little of them; an error where the outcome is not what it should be.
-    fn fastest(&self, gpu: &Gpu, geometries: &[Geometry], to: &[wgpu::Buffer]) -> Result<Summary> {
+    fn fastest(&self, gpu: &Gpu, geometries: &[Geometry], to: &[wgpu::Buffer]) -> Result<f64> {
         let times = if gpu.adapter.software { 1 } else { TIMES };
         let blocks = (&self.from, to);
         let one = |g: &Geometry| {
@@ -218,7 +200,7 @@ impl Copier {
                 reason: "no workgroup is small enough for it".into(),
             });
         };
-        let summary = sample(gpu, &mut || one(geometry))?;
+        let seconds = sample(gpu, &mut || one(geometry))?.median;
         gpu.queue.write_buffer(&self.wrong, 0, &[0; 16]);
         let written = to.len().min(times as usize);
         let blocks = (&self.from, &to[..written]);
@@ -226,7 +208,7 @@ impl Copier {
         self.dispatch(gpu, check, *group_bytes, blocks, self.bytes, written as u32)?;
         let wrong = gpu.read(&self.wrong, 0, 16)?;
         match wrong[..4] {
-            [0, 0, 0, 0] => Ok(summary),
+            [0, 0, 0, 0] => Ok(seconds),
             _ => Err(Error::CheckFailed(format!(
                 "{}: what the bandwidth was measured with was not copied or read as it was",
                 gpu.adapter.name
@@ -259,19 +241,12 @@ impl Copier {
         })
     }
 
-    /// Copy bandwidth.
-    pub fn bandwidth(&self, gpu: &Gpu) -> Result<CopyBandwidth> {
+    /// Copy bandwidth, the better of a copying kernel and the driver's buffer copy: bytes read plus
+    /// bytes written, 10^9 a second.
+    pub fn bandwidth(&self, gpu: &Gpu) -> Result<f64> {
         let kernel = self.fastest(gpu, &self.copies, std::slice::from_ref(&self.to))?;
-        let driver = sample(gpu, &mut || self.driver(gpu))?;
-        let rate = |s: &Summary| 2.0 * self.bytes as f64 / s.median / 1e9;
-        let best = if kernel.median <= driver.median { &kernel } else { &driver };
-        Ok(CopyBandwidth {
-            gb_s: rate(best),
-            kernel_gb_s: rate(&kernel),
-            driver_gb_s: rate(&driver),
-            bytes: self.bytes,
-            spread: best.spread,
-        })
+        let driver = sample(gpu, &mut || self.driver(gpu))?.median;
+        Ok(2.0 * self.bytes as f64 / kernel.min(driver) / 1e9)
     }
 
     /// Bytes of a block.
@@ -283,7 +258,7 @@ impl Copier {
     /// there.
     pub fn read_gb_s(&self, gpu: &Gpu) -> Result<f64> {
         let read = self.fastest(gpu, &self.reads, &self.sums)?;
-        Ok(self.bytes as f64 / read.median / 1e9)
+        Ok(self.bytes as f64 / read / 1e9)
     }
 
     /// Bytes of the last-level cache, found by measurement: the largest footprint whose repeated
@@ -310,8 +285,8 @@ impl Copier {
     }
 }
 
-/// Copy bandwidth of a device.
-pub fn copy_bandwidth(gpu: &Gpu) -> Result<CopyBandwidth> {
+/// Copy bandwidth of a device, as [`Copier::bandwidth`].
+pub fn copy_bandwidth(gpu: &Gpu) -> Result<f64> {
     Copier::new(gpu)?.bandwidth(gpu)
 }
 

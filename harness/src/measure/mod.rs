@@ -26,7 +26,7 @@ fn test_gpu() -> Option<std::sync::Arc<crate::gpu::Gpu>> {
 
 pub use bench::{Bench, BenchOptions, Sampled, Temperature};
 pub use ceilings::{ceilings, peaks};
-pub use copy::{Copier, CopyBandwidth, copy_bandwidth};
+pub use copy::{Copier, copy_bandwidth};
 pub use environment::{command_line, environment};
 pub use session::Session;
 pub use watch::{GpuWatch, Repetitions, RunWatch, Watch};

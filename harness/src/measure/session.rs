@@ -54,7 +54,7 @@ impl Session {
         let mut options = BenchOptions::of(gpu);
         let (mut cache_bytes, mut ceilings) = (0, None);
         let (copy_gb_s, read_gb_s) = match gpu.adapter.software {
-            true => (copier.bandwidth(gpu)?.gb_s, Some(copier.read_gb_s(gpu)?)),
+            true => (copier.bandwidth(gpu)?, Some(copier.read_gb_s(gpu)?)),
             false => {
                 cache_bytes = copier.cache_bytes(gpu)?;
                 options.rotate_bytes = options.rotate_bytes.max(4 * cache_bytes);

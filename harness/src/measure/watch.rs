@@ -118,7 +118,7 @@ impl RunWatch {
         let mut environment = environment(gpu);
         environment.timestamp_quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
         let mut watch = Self { gpu: Arc::clone(gpu), canaries: Canaries::default(), environment };
-        watch.environment.copy_gb_s = watch.copied(&|copier| Ok(copier.bandwidth(gpu)?.gb_s))?;
+        watch.environment.copy_gb_s = watch.copied(&|copier| copier.bandwidth(gpu))?;
         Ok(watch)
     }
 

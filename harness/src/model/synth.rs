@@ -18,6 +18,7 @@ use lathe_kernels::Format;
 use rayon::prelude::*;
 
 use super::file::ModelError;
+use super::quantise::fitting;
 use crate::files::Partial;
 use plan::Plan;
 
@@ -146,6 +147,40 @@ pub struct Fallback {
     pub row_len: u64,
     /// Matrices of such rows.
     pub tensors: usize,
+}
+
+impl fmt::Display for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { asked, stored, row_len, tensors } = self;
+        write!(
+            f,
+            "{tensors} of them as {stored} in place of {asked}: rows of {row_len} are no whole \
+             blocks"
+        )
+    }
+}
+
+/// Tensors by what was asked for, what they are stored as, and the length of their rows.
+#[derive(Default)]
+pub(super) struct Fallbacks(BTreeMap<(Format, Format, u64), usize>);
+
+impl Fallbacks {
+    /// How a matrix with rows of this length is stored; counted where that is not what is asked.
+    pub(super) fn fitting(&mut self, asked: Format, row_len: u64) -> Format {
+        let stored = fitting(asked, row_len);
+        if stored != asked {
+            *self.0.entry((asked, stored, row_len)).or_default() += 1;
+        }
+        stored
+    }
+
+    pub(super) fn list(self) -> Vec<Fallback> {
+        let named = |((asked, stored, row_len), tensors): ((Format, Format, _), _)| {
+            let (asked, stored) = (asked.name(), stored.name());
+            Fallback { asked, stored, row_len, tensors }
+        };
+        self.0.into_iter().map(named).collect()
+    }
 }
 
 /// Bytes that a thread takes at a time, and parts generated between two writes: large enough to

@@ -40,6 +40,7 @@ use spelling::{Bytes, Spelling};
 use stream::Strip;
 use tokens::{Kind, Tokens};
 
+pub(in crate::model) use byte_level::{PRE, Pre};
 pub use error::TokenizerError;
 pub use stream::TextStream;
 
@@ -55,6 +56,16 @@ mod key {
     pub(super) const EOS: &str = "tokenizer.ggml.eos_token_id";
     pub(super) const UNKNOWN: &str = "tokenizer.ggml.unknown_token_id";
     pub(super) const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
+}
+
+/// Types of tokens in `tokenizer.ggml.token_type`; 0 is undefined.
+pub(crate) mod token_type {
+    pub(crate) const NORMAL: i32 = 1;
+    pub(crate) const UNKNOWN: i32 = 2;
+    pub(crate) const CONTROL: i32 = 3;
+    pub(crate) const USER_DEFINED: i32 = 4;
+    pub(crate) const UNUSED: i32 = 5;
+    pub(crate) const BYTE: i32 = 6;
 }
 
 /// What a GGUF file says of its tokenizer; nothing is checked yet. The index into `tokens` is the

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use lathe_harness::decode::session::{self, RunOptions};
@@ -196,16 +195,11 @@ fn any_of_several_end_tokens_ends_a_text() {
     assert_eq!(on.generated, greedy, "without end tokens it goes on");
 
     let ids: Vec<_> = prompt.iter().map(ToString::to_string).collect();
+    let (count, ids, path) = (n.to_string(), ids.join(","), folder.path().display().to_string());
+    let decode = ["decode", "--model", &path, "--prompt-tokens", &ids, "-n", &count];
     let generated = |more: &[&str]| -> Vec<u32> {
-        let output = Command::new(env!("CARGO_BIN_EXE_lathe"))
-            .args(["decode", "--executor", "cpu", "--json", "-n", &n.to_string()])
-            .args(["--prompt-tokens", &ids.join(","), "--model"])
-            .arg(folder.path())
-            .args(more)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let decode = [&decode[..], &["--executor", "cpu", "--json"], more].concat();
+        let report = common::document(&common::lathe(&decode));
         serde_json::from_value(report["generated"].clone()).unwrap()
     };
     assert_eq!(generated(&[]), until);

@@ -2,12 +2,11 @@
 //! the exit code of a bad model file.
 
 use std::fs;
-use std::process::Command;
 
 use serde_json::{Value, json};
 
 use crate::folder::{Folder, Parts, Stored, raw};
-use crate::load;
+use crate::{common, load};
 
 fn parts() -> Parts {
     Parts::golden("llama-tiny-f16")
@@ -366,9 +365,9 @@ fn the_command_exits_with_five() {
         vec!["decode", "--model", path, "--prompt-tokens", "1", "--executor", "cpu"],
         vec!["quantize", path, "--type", "q8_0", "-o", out.to_str().unwrap()],
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_lathe")).args(&arguments).output().unwrap();
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(5), "{arguments:?}: {stderr}");
+        let output = common::lathe(&arguments);
+        let stderr = common::stderr(&output);
+        assert_eq!(common::code(&output), 5, "{arguments:?}: {stderr}");
         assert!(stderr.contains("config.json: key `"), "{stderr}");
     }
     assert!(!out.exists());

@@ -4,6 +4,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/corpus.rs"]
+mod corpus;
 
 mod accepted;
 mod folder;
@@ -18,11 +20,10 @@ use std::sync::Arc;
 use lathe_harness::decode::session::{self, RunOptions};
 use lathe_harness::decode::{GraphOptions, LoadOptions, Weights, graph};
 use lathe_harness::error::Result;
-use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
-use lathe_harness::gpu::{Gpu, Pipelines, Policy};
+use lathe_harness::execute::{CpuExecutor, Execute};
+use lathe_harness::gpu::Gpu;
 use lathe_harness::model::{Config, ModelFile};
-use lathe_harness::plan::select::Hints;
-use lathe_kernels::{Capabilities, FloatFormat, Format, KvFormat};
+use lathe_kernels::{Capabilities, Format, KvFormat};
 
 const GOLDENS: [&str; 3] = ["gemma3-tiny-f16", "llama-tiny-f16", "qwen3-tiny-bf16"];
 
@@ -44,32 +45,13 @@ fn logits(
     let file = Arc::new(ModelFile::open(path).unwrap());
     let config = file.config().unwrap();
     let weights = Weights::load_with(&file, &config, &LoadOptions { quantise }).unwrap();
-    let graph_options = GraphOptions {
-        context: options.prompt.len() + options.generate + 1,
-        kv: KvFormat::F32,
-        acts: FloatFormat::F32,
-        chunks: lathe_harness::decode::Chunks::NONE,
-        sequences: 1,
-        sampling: None,
-        hints: Hints::new(),
-        tuned: None,
-        runs: None,
-    };
+    let context = options.prompt.len() + options.generate + 1;
+    let graph_options = GraphOptions { kv: KvFormat::F32, ..GraphOptions::of_step(context) };
     let caps = gpu.map_or_else(Capabilities::minimal, |gpu| gpu.caps.clone());
     let graph = graph::build(path, &config, &weights, &caps, &graph_options).unwrap();
-    let recording = Arc::clone(&graph.recording);
     let mut executor: Box<dyn Execute> = match gpu {
-        None => Box::new(CpuExecutor::new(recording)),
-        Some(gpu) => Box::new(
-            GpuExecutor::new(
-                Arc::clone(gpu),
-                &Pipelines::default(),
-                recording,
-                Policy::Guarded,
-                &mut |_, _| {},
-            )
-            .unwrap(),
-        ),
+        None => Box::new(CpuExecutor::new(Arc::clone(&graph.recording))),
+        Some(gpu) => Box::new(common::on_gpu(gpu, &graph)),
     };
     let mut all = Vec::new();
     let run = session::run_observed(&graph, &mut *executor, options, &mut |step| {
@@ -89,10 +71,7 @@ impl Golden {
     fn of(json: &Path, logits: &Path, case: &str) -> Self {
         let text = std::fs::read_to_string(json).unwrap();
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let ids = |key: &str| -> Vec<u32> {
-            let list = json.pointer(&format!("{case}/{key}")).unwrap().as_array().unwrap();
-            list.iter().map(|v| v.as_u64().unwrap() as u32).collect()
-        };
+        let ids = |key: &str| common::ids(json.pointer(&format!("{case}/{key}")).unwrap());
         let (prompt, forced) = (ids("prompt"), ids("greedy"));
         let generate = forced.len();
         let prompts = lathe_harness::decode::session::Prompts::TokenByToken;

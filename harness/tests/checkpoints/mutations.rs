@@ -5,25 +5,12 @@
 mod rules;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 
-pub(crate) fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
-    let entries = std::fs::read_dir(&folder).unwrap();
-    let mut files: Vec<_> = entries
-        .map(|entry| {
-            let entry = entry.unwrap();
-            let name = entry.file_name().to_string_lossy().into_owned();
-            (name, std::fs::read(entry.path()).unwrap())
-        })
-        .collect();
-    files.sort();
-    files
-}
+use crate::corpus;
 
 #[test]
 fn the_corpus_is_understood() {
-    let files = corpus("safetensors");
+    let files = corpus::files("safetensors");
     assert_eq!(files.len(), 3);
     for (name, input) in files {
         assert_eq!(rules::hold(&input), Ok((true, true)), "{name}");
@@ -73,7 +60,7 @@ pub(crate) fn mutate(input: &mut Vec<u8>, state: &mut u64) {
 #[test]
 fn mutations_hold_to_the_rules() {
     const MUTATIONS: u64 = 60_000;
-    let files = corpus("safetensors");
+    let files = corpus::files("safetensors");
     let (mut weights, mut both) = (0, 0);
     for seed in 0..MUTATIONS {
         let mut state = seed;

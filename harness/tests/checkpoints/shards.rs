@@ -6,12 +6,13 @@ mod rules;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::mutations::{corpus, mutate, random};
+use crate::corpus;
+use crate::mutations::{mutate, random};
 
 #[test]
 fn the_corpus_is_understood() {
     let place = rules::Place::temporary();
-    let files = corpus("checkpoint");
+    let files = corpus::files("checkpoint");
     assert_eq!(files.len(), 4);
     for (name, input) in files {
         // Its index names a shard beside the folder, which is there.
@@ -35,7 +36,7 @@ fn joined(files: &[Vec<u8>; 4]) -> Vec<u8> {
 fn mutations_hold_to_the_rules() {
     const MUTATIONS: u64 = 4_000;
     let place = rules::Place::temporary();
-    let files = corpus("checkpoint");
+    let files = corpus::files("checkpoint");
     let (mut opened, mut models) = (0, 0);
     for seed in 0..MUTATIONS {
         let mut state = seed;

@@ -1,11 +1,17 @@
-//! What the tests that need a device share.
+//! What tests share: the device and its executors, the `lathe` command, and the goldens.
 #![allow(dead_code, reason = "each test target uses its own part")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use lathe_harness::gpu::{Checks, Gpu};
+use lathe_harness::decode::{DecodeGraph, Model};
+use lathe_harness::execute::GpuExecutor;
+use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
+use lathe_harness::model::ModelFile;
+use lathe_harness::plan::recording::Recording;
 use lathe_kernels::{Kernel, Problem};
+use serde_json::Value;
 
 /// The device, or `None` with a word on stderr where there is none. With `LATHE_REQUIRE_GPU=1`,
 /// which `./x test` sets, a missing adapter fails: skipped is not passed.
@@ -38,6 +44,68 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+pub(crate) fn executor(gpu: &Arc<Gpu>, recording: &Arc<Recording>, policy: Policy) -> GpuExecutor {
+    let (gpu, recording) = (Arc::clone(gpu), Arc::clone(recording));
+    GpuExecutor::new(gpu, &Pipelines::default(), recording, policy, &mut |_, _| {}).unwrap()
+}
+
+/// An executor that finds what reads or writes beyond its tensors.
+pub(crate) fn on_gpu(gpu: &Arc<Gpu>, graph: &DecodeGraph) -> GpuExecutor {
+    executor(gpu, &graph.recording, Policy::Guarded)
+}
+
+/// `lathe` with arguments and without the choices that its user stored, in a folder.
+pub(crate) fn command_in(folder: impl AsRef<Path>, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lathe"));
+    command.args(args).current_dir(folder).env_remove("LATHE_TUNED");
+    command
+}
+
+pub(crate) fn command(args: &[&str]) -> Command {
+    command_in(".", args)
+}
+
+pub(crate) fn lathe_in(folder: impl AsRef<Path>, args: &[&str]) -> Output {
+    command_in(folder, args).output().unwrap()
+}
+
+pub(crate) fn lathe(args: &[&str]) -> Output {
+    command(args).output().unwrap()
+}
+
+pub(crate) fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("killed: {output:?}"))
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What was printed, then what was said beside it.
+pub(crate) fn said(output: &Output) -> String {
+    stdout(output) + &stderr(output)
+}
+
+/// stdout as exactly one JSON document with a schema version, however the command ended.
+#[track_caller]
+pub(crate) fn json(output: &Output) -> Value {
+    let value: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(output)));
+    assert_eq!(value["schema_version"], 1);
+    value
+}
+
+/// The document of a command that ended well.
+#[track_caller]
+pub(crate) fn document(output: &Output) -> Value {
+    assert_eq!(code(output), 0, "{}", stderr(output));
+    json(output)
+}
+
 /// The kernel's default problem with the parameters and the state that `text` names.
 pub(crate) fn problem(kernel: &Kernel, text: &str) -> Problem {
     kernel.parse_over(&kernel.default_problem(), text).unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -46,4 +114,45 @@ pub(crate) fn problem(kernel: &Kernel, text: &str) -> Problem {
 /// A file below `tests/goldens`.
 pub(crate) fn golden(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(file)
+}
+
+/// Goldens of every architecture, dense and quantised.
+pub(crate) const GOLDENS: [&str; 6] = [
+    "gemma3-tiny-f16",
+    "llama-tiny-f16",
+    "qwen3-tiny-bf16",
+    "gemma3-tiny-q4km",
+    "llama-tiny-q4km",
+    "qwen3-tiny-q80",
+];
+
+pub(crate) fn model(name: &str) -> Model {
+    Model::open(golden(&format!("{name}.gguf"))).unwrap()
+}
+
+pub(crate) fn ids(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
+
+/// What transformers says of a golden.
+pub(crate) struct Golden {
+    pub(crate) prompt: Vec<u32>,
+    pub(crate) greedy: Vec<u32>,
+    /// After each token of both.
+    pub(crate) logits: Vec<f32>,
+    pub(crate) file: Arc<ModelFile>,
+}
+
+impl Golden {
+    pub(crate) fn load(name: &str) -> Self {
+        let text = std::fs::read_to_string(golden(&format!("{name}.json"))).unwrap();
+        let json: Value = serde_json::from_str(&text).unwrap();
+        let logits = std::fs::read(golden(&format!("{name}.logits.f32"))).unwrap();
+        Self {
+            prompt: ids(&json["prompt"]),
+            greedy: ids(&json["greedy"]),
+            logits: bytemuck::pod_collect_to_vec(&logits),
+            file: Arc::new(ModelFile::open(golden(&format!("{name}.gguf"))).unwrap()),
+        }
+    }
 }

@@ -135,7 +135,7 @@ fn rows_in_flight<P: Cache>(
 
 /// Splits that every workgroup of the phase behind may combine: so many, and of so many bytes. More
 /// were measured to cost more than a second stage
-/// (docs/findings/runs-readers-combine-splits.md).
+/// (docs/findings/runs-attention-geometry.md).
 fn inlined_splits<P: Heads>(p: &P) -> usize {
     const MOST: usize = 4;
     const MOST_BYTES: usize = 32 << 10;
@@ -170,13 +170,13 @@ pub fn split_phase<P: Cache>(
     let lanes = constants.iter().find(|c| c.0 == "LANES").map_or(1, |c| c.1 as usize);
     let teams = wg / lanes;
     // Measured: of keys and values so short, more splits are more to combine and nothing sooner
-    // (docs/findings/runs-few-splits-of-few-slots.md).
+    // (docs/findings/runs-attention-geometry.md).
     const WORTH_A_SPLIT: usize = 10 << 10;
     let worth = (2 * p.kv_size() * p.vector_bytes() / WORTH_A_SPLIT).max(1);
     let of =
         |heads: usize, splits: usize| Share { heads, splits, rows: p.kv_size() / (splits * teams) };
     // Measured: few slots want many workgroups with little to do each, a head and a row or two a
-    // lane, rather than more splits (docs/findings/runs-a-head-a-workgroup.md).
+    // lane, rather than more splits (docs/findings/runs-attention-geometry.md).
     let parts = |heads: usize| p.q_per_kv() / heads;
     let whole = |heads: &usize| {
         p.q_per_kv().is_multiple_of(*heads) && p.kv_heads() * parts(*heads) <= groups
@@ -193,21 +193,16 @@ pub fn split_phase<P: Cache>(
         }
     }
     // Measured: four rounds or more, each with as much under way as that leaves
-    // (docs/findings/runs-rounds-of-many-rows.md).
+    // (docs/findings/runs-attention-geometry.md).
     let most = |scores: usize| rows_in_flight(p, lanes, smallest, share.heads, scores);
     let few = most(FEW_SCORES).min(power_up_to(share.rows));
     let in_flight = few.max(most(MANY_SCORES).min(power_up_to(share.rows / 4)));
-    for (name, value) in &mut constants {
-        match *name {
-            "SPLITS" => *value = share.splits as f64,
-            "IN_FLIGHT" => *value = in_flight as f64,
-            _ => {}
-        }
-    }
     // All workgroups share the sums of the second stage, in whole subgroups of fours.
     let fours = (p.q_elements() / 4).div_ceil(groups).next_power_of_two();
     let fours = fours.max(8).min(wg);
     constants.extend([
+        ("SPLITS", share.splits as f64),
+        ("IN_FLIGHT", in_flight as f64),
         ("HEADS", share.heads as f64),
         ("COMBINE", wg as f64),
         ("COMBINE_FOURS", fours as f64),
@@ -232,13 +227,7 @@ pub fn phase_constants<P: Cache>(
     // The other phases of the run share the rest.
     let room = room.min(all / 2).max(head);
     let mut constants = split_constants(p, caps, 0, fixed);
-    for (name, value) in &mut constants {
-        match *name {
-            "WG" => *value = wg as f64,
-            "SUM_ROOM" => *value = room as f64,
-            _ => {}
-        }
-    }
+    constants.extend([("WG", wg as f64), ("SUM_ROOM", room as f64)]);
     Some(constants)
 }
 

@@ -206,3 +206,17 @@ pub const QWEN: Layer = Layer {
 
 /// The layers that benchmarks take.
 pub const MODELS: [Layer; 3] = [GEMMA, LLAMA, QWEN];
+
+/// One head of each kind, small and not normed.
+pub const ONE_OF_32: Layer =
+    Layer { q_per_kv: 1, kv_heads: 1, head_dim: 32, rope_style: RopeStyle::Neox, ..LLAMA };
+
+/// An odd group of heads whose chunks are no power of two.
+pub const THREE_OF_80: Layer =
+    Layer { q_per_kv: 3, kv_heads: 2, head_dim: 80, rope_style: RopeStyle::Interleaved, ..QWEN };
+
+/// Benchmarks of a token at the end of full caches, short and long.
+pub fn full_caches<P>(over: fn(usize, Layer) -> P) -> Vec<Case<P>> {
+    let layers = |n: usize| MODELS.map(|layer| Case::from(over(n, layer)).n_kv(n));
+    [512, 8192, 32_768].into_iter().flat_map(layers).collect()
+}

@@ -33,10 +33,7 @@ pub static OPERATION: Declaration<Cast> = Declaration {
         },
         Variant {
             name: "vec4",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| (p.n * p.to.bytes() / 16).div_ceil(c["WG"] as usize),
-            }],
+            stages: &[Stage::main(|p, c| (p.n * p.to.bytes() / 16).div_ceil(c["WG"] as usize))],
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0])],
             unsupported: |p, _| (p.n % 8 != 0).then(|| format!("N={} is no multiple of 8", p.n)),
             ..Variant::PLAIN

@@ -70,19 +70,15 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| p.elements().div_ceil(2 * c["WG"] as usize),
-            }],
+            stages: &[Stage::main(|p, c| p.elements().div_ceil(2 * c["WG"] as usize))],
             tunables: WORKGROUPS,
             ..Variant::PLAIN
         },
         Variant {
             name: "subgroup",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| (p.rows * p.k.div_ceil(256)).div_ceil(c["SPANS_PER_WG"] as usize),
-            }],
+            stages: &[Stage::main(|p, c| {
+                (p.rows * p.k.div_ceil(256)).div_ceil(c["SPANS_PER_WG"] as usize)
+            })],
             constants: |p, caps| {
                 let size = caps.subgroup.map_or(32, |(_, max)| max.max(4));
                 let subgroups = f64::from((256 / size).max(1));
@@ -98,10 +94,7 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
         },
         Variant {
             name: "shared",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| p.rows * p.k.div_ceil(c["TILE"] as usize),
-            }],
+            stages: &[Stage::main(|p, c| p.rows * p.k.div_ceil(c["TILE"] as usize))],
             constants: |p, _| p.with_fields(Packing::Blocks, Vec::new()),
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("TILE", &[2048.0, 4096.0, 8192.0])],
             unsupported: whole_stores,
@@ -109,10 +102,9 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
         },
         Variant {
             name: "vec4",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| (p.elements() / p.per_store()).div_ceil((c["WG"] * c["PER"]) as usize),
-            }],
+            stages: &[Stage::main(|p, c| {
+                (p.elements() / p.per_store()).div_ceil((c["WG"] * c["PER"]) as usize)
+            })],
             constants: |p, _| p.with_fields(Packing::Planes, p.rounds()),
             tunables: ROUNDS,
             unsupported: whole_stores,
@@ -121,13 +113,10 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
         },
         Variant {
             name: "multicol",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| {
-                    let groups = p.rows.div_ceil(c["PER"] as usize);
-                    (groups * (p.k / p.per_store())).div_ceil(c["WG"] as usize)
-                },
-            }],
+            stages: &[Stage::main(|p, c| {
+                let groups = p.rows.div_ceil(c["PER"] as usize);
+                (groups * (p.k / p.per_store())).div_ceil(c["WG"] as usize)
+            })],
             constants: |p, _| p.with_fields(Packing::Planes, p.rounds()),
             tunables: ROUNDS,
             unsupported: whole_stores,

@@ -4,7 +4,7 @@
 //
 // Idea: where a weight's fields lie is found once for all rows: they differ by a stride. Rows are
 // far apart, so the stores of a lane go to four streams, each of neighbouring lanes.
-// import: dequant/parts/chunk, format/weight_four, grid
+// import: dequant/parts/chunk, dequant/parts/packed, format/weight_four, grid
 override ROWS: u32;
 override K: u32;
 override WG: u32 = 256u;
@@ -12,9 +12,6 @@ override PER: u32 = 4u; // rows of an invocation, 1 to 4
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read_write> y: array<vec4<u32>>;
-
-fn packed_word(i: u32) -> u32 { return weights[i / 4u][i % 4u]; }
-fn packed_chunk(i: u32) -> vec4<u32> { return weights[i]; }
 
 // Rows past the end repeat the last one: loads stay inside, results are dropped.
 fn make(row: u32, k: u32) -> vec4<u32> {

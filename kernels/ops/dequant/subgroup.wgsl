@@ -5,7 +5,7 @@
 // Idea: unpacking a scale costs more than the weight it is for. In each round of the subgroup a
 // lane unpacks the scale of one sub-block, and a shuffle hands it to the lanes whose sixteen bytes
 // of y lie there.
-// import: dequant/parts/chunk, format/weight_four, grid
+// import: dequant/parts/chunk, dequant/parts/packed, format/weight_four, grid
 override ROWS: u32;
 override K: u32;
 override WG: u32 = 256u;
@@ -14,9 +14,6 @@ override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read_write> y: array<vec4<u32>>;
-
-fn packed_word(i: u32) -> u32 { return weights[i / 4u][i % 4u]; }
-fn packed_chunk(i: u32) -> vec4<u32> { return weights[i]; }
 
 @compute @workgroup_size(WG)
 fn main(

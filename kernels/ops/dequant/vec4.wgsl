@@ -6,7 +6,7 @@
 // the PER rounds neighbouring lanes write neighbouring sixteen bytes. Planes put every code on a
 // word and the scales of a superblock on sixteen bytes: a lane loads one word of quants (two for
 // f16) and one chunk of scales that its neighbours share. All rounds load before the first store.
-// import: dequant/parts/chunk, format/weight_four, grid
+// import: dequant/parts/chunk, dequant/parts/packed, format/weight_four, grid
 override ROWS: u32;
 override K: u32;
 override WG: u32 = 256u;
@@ -14,9 +14,6 @@ override PER: u32 = 4u; // 1, 2 or 4
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read_write> y: array<vec4<u32>>;
-
-fn packed_word(i: u32) -> u32 { return weights[i / 4u][i % 4u]; }
-fn packed_chunk(i: u32) -> vec4<u32> { return weights[i]; }
 
 fn chunks() -> u32 { return ROWS * (K / EACH); }
 

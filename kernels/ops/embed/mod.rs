@@ -81,22 +81,16 @@ pub static OPERATION: Declaration<Embed> = Declaration {
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| (p.n_tokens * p.hidden).div_ceil(c["WG"] as usize),
-            }],
+            stages: &[Stage::main(|p, c| (p.n_tokens * p.hidden).div_ceil(c["WG"] as usize))],
             tunables: WORKGROUPS,
             ..Variant::PLAIN
         },
         Variant {
             name: "vec4",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| {
-                    let chunks = p.weight.row_stride(p.hidden, Packing::Blocks) / 16;
-                    (p.n_tokens * chunks).div_ceil(c["WG"] as usize)
-                },
-            }],
+            stages: &[Stage::main(|p, c| {
+                let chunks = p.weight.row_stride(p.hidden, Packing::Blocks) / 16;
+                (p.n_tokens * chunks).div_ceil(c["WG"] as usize)
+            })],
             tunables: WORKGROUPS,
             unsupported: |p, _| {
                 (!p.weight.is_dense()).then(|| format!("{} has blocks", p.weight.name()))
@@ -105,10 +99,7 @@ pub static OPERATION: Declaration<Embed> = Declaration {
         },
         Variant {
             name: "quantised",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| (p.n_tokens * (p.hidden / 4)).div_ceil(c["WG"] as usize),
-            }],
+            stages: &[Stage::main(|p, c| (p.n_tokens * (p.hidden / 4)).div_ceil(c["WG"] as usize))],
             constants: |p, _| p.weight.fields(p.hidden, p.packing),
             tunables: WORKGROUPS,
             unsupported: |p, _| {

@@ -29,19 +29,13 @@ pub static OPERATION: Declaration<Glu> = Declaration {
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| (p.rows * p.n).div_ceil(2 * c["WG"] as usize),
-            }],
+            stages: &[Stage::main(|p, c| (p.rows * p.n).div_ceil(2 * c["WG"] as usize))],
             tunables: WORKGROUPS,
             ..Variant::PLAIN
         },
         Variant {
             name: "vec4",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| (p.rows * (p.n / 4)).div_ceil(c["WG"] as usize),
-            }],
+            stages: &[Stage::main(|p, c| (p.rows * (p.n / 4)).div_ceil(c["WG"] as usize))],
             phase: |_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
             tunables: WORKGROUPS,
             unsupported: |p, _| (p.n % 4 != 0).then(|| format!("N={} is no multiple of 4", p.n)),

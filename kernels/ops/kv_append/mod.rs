@@ -36,13 +36,10 @@ pub static OPERATION: Declaration<KvAppend> = Declaration {
     bindings: &[state(), qkv(), appended_cache("k_cache"), appended_cache("v_cache")],
     variants: &[Variant {
         name: "naive",
-        stages: &[Stage {
-            entry: "main",
-            grid: |p, c| {
-                let words = p.kv_heads * p.vector_bytes() / 4;
-                words.div_ceil(c["WG"] as usize)
-            },
-        }],
+        stages: &[Stage::main(|p, c| {
+            let words = p.kv_heads * p.vector_bytes() / 4;
+            words.div_ceil(c["WG"] as usize)
+        })],
         tunables: WORKGROUPS,
         ..Variant::PLAIN
     }],
@@ -60,13 +57,12 @@ pub static OPERATION: Declaration<KvAppend> = Declaration {
     },
     cases: || {
         let case = |p: KvAppend, n_kv| Case::from(p).n_kv(n_kv);
-        let small = Layer { q_per_kv: 1, kv_heads: 1, head_dim: 32, ..GEMMA };
         let mut cases = Vec::new();
         for kv_format in [F32, F16, Q8_0] {
             cases.push(case(into(512, kv_format, GEMMA), 513));
             cases.push(case(into(100, kv_format, LLAMA), 100));
             cases.push(case(into(64, kv_format, QWEN), 1));
-            cases.push(case(into(1, kv_format, small), 7));
+            cases.push(case(into(1, kv_format, ONE_OF_32), 7));
         }
         cases
     },

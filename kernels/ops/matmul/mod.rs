@@ -162,10 +162,7 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| (p.n_tokens * p.rows).div_ceil(c["WG"] as usize),
-            }],
+            stages: &[Stage::main(|p, c| (p.n_tokens * p.rows).div_ceil(c["WG"] as usize))],
             tunables: WORKGROUPS,
             ..Variant::PLAIN
         },

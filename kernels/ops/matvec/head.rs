@@ -47,7 +47,7 @@ pub fn planes_geometry<P: MatVec>(p: &P, caps: &Capabilities, other: u32) -> Ove
     ]
 }
 
-/// Geometry of the variants over planes_dot4.wgsl: every workgroup has at least 64 rows and at most
+/// Geometry of the variants over soa_int8.wgsl: every workgroup has at least 64 rows and at most
 /// 1024, what lm_head_topk has room for.
 pub fn dot4_geometry<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     let rows = p.rows();

@@ -7,7 +7,8 @@ pub mod soa;
 pub mod variants;
 
 use crate::codes::{Format, Order, Packing};
-use crate::descriptor::Tolerance;
+use crate::descriptor::{Binding, Elem, Len, Matrix, Tolerance};
+use crate::param::State;
 
 /// An operation that reads the rows of a matrix.
 pub trait MatVec {
@@ -43,6 +44,40 @@ pub trait MatVec {
     fn chunks8(&self) -> usize {
         self.k().div_ceil(4)
     }
+}
+
+/// Implements [`MatVec`] for a struct of parameters by its fields of the same names; or with items
+/// in braces, `rows` among them.
+macro_rules! mat_vec {
+    ($params:ty) => {
+        $crate::matvec::mat_vec!($params {
+            fn rows(&self) -> usize {
+                self.rows
+            }
+        });
+    };
+    ($params:ty { $($items:tt)* }) => {
+        impl $crate::matvec::MatVec for $params {
+            fn k(&self) -> usize {
+                self.k
+            }
+            fn weight(&self) -> $crate::codes::Format {
+                self.weight
+            }
+            $($items)*
+        }
+    };
+}
+
+pub(crate) use mat_vec;
+
+/// The matrix. Pages name its parameters and not the methods that give them.
+pub const fn weights<P: MatVec>() -> Binding<P> {
+    let matrix = |p: &P, _: State| {
+        Elem::Weights(Matrix { order: p.order(), ..Matrix::rows(p.weight(), p.k()) })
+    };
+    let text = if P::PAIRED { "2 * p.n * p.k" } else { "p.rows * p.k" };
+    Binding::input("weights", matrix, Len { count: |p, _| p.rows() * p.k(), text })
 }
 
 /// `ORDER` of variants over SoA-repacked blocks whose operation has no such parameter: blocks run

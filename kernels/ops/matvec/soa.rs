@@ -80,7 +80,7 @@ pub fn below_a_block<P: MatVec>(p: &P) -> Option<String> {
     (p.k() < 32).then(|| "K is below a block of 32".to_owned())
 }
 
-/// Geometry of planes_dot4.wgsl over `rows` rows, `each` to a group of lanes, in at most `groups`
+/// Geometry of soa_int8.wgsl over `rows` rows, `each` to a group of lanes, in at most `groups`
 /// workgroups.
 pub fn dot4<P: MatVec>(
     p: &P,
@@ -128,7 +128,7 @@ pub fn dot4_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     constants
 }
 
-/// Geometry of planes_dot4.wgsl as a phase: of `each`, lanes and shares of a row those with which
+/// Geometry of soa_int8.wgsl as a phase: of `each`, lanes and shares of a row those with which
 /// the workgroups of a grid have the least to do one after the other.
 pub fn dot4_phase<P: MatVec>(
     p: &P,
@@ -163,7 +163,7 @@ pub fn dot4_phase<P: MatVec>(
     ])
 }
 
-/// Workgroups of planes_dot4.wgsl over `rows` rows.
+/// Workgroups of soa_int8.wgsl over `rows` rows.
 pub fn dot4_groups(rows: usize, c: &Constants) -> usize {
     let teams = (c["WG"] / c["LANES"]) as usize;
     let turn = c["EACH"] as usize * (teams / (c["SPLIT"] as usize).min(teams).max(1));

@@ -86,18 +86,11 @@ pub static OPERATION: Declaration<QkNormRope> = Declaration {
         let case = |p: QkNormRope, n_kv| Case::from(p).n_kv(n_kv);
         let llama = heads(LLAMA);
         let (rope_base, rope_factors) = (500_000.0, RopeFactors::Llama3);
-        let small = Layer {
-            q_per_kv: 1,
-            kv_heads: 1,
-            head_dim: 32,
-            qk_norm: Norm::None,
-            rope_style: RopeStyle::Neox,
-        };
         vec![
             case(heads(GEMMA), 511),
             case(llama, 129),
             case(heads(QWEN), 30_000),
-            case(heads(small), 1),
+            case(heads(ONE_OF_32), 1),
             case(QkNormRope { rope_base, rope_factors, ..llama }, 8192),
         ]
     },

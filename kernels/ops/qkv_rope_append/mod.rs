@@ -150,20 +150,6 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
         let (gemma, llama) = (heads(GEMMA), heads(LLAMA));
         let qwen = QkvRopeAppend { kv_size: 64, ..heads(QWEN) };
         let (rope_base, rope_factors) = (500_000.0, RopeFactors::Llama3);
-        let one_of_32 = Layer {
-            q_per_kv: 1,
-            kv_heads: 1,
-            head_dim: 32,
-            qk_norm: Norm::None,
-            rope_style: RopeStyle::Neox,
-        };
-        let three_of_80 = Layer {
-            q_per_kv: 3,
-            kv_heads: 2,
-            head_dim: 80,
-            qk_norm: Norm::Rms,
-            rope_style: RopeStyle::Interleaved,
-        };
         vec![
             case(gemma, 513), // the ring begins anew
             case(f16(gemma), 700),
@@ -171,19 +157,19 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
             case(f16(llama), 129),
             case(q8(gemma), 700),
             case(q8(llama), 129),
-            case(q8(QkvRopeAppend { kv_size: 5, ..heads(three_of_80) }), 10),
-            case(q8(QkvRopeAppend { n_tokens: 9, kv_size: 7, ..heads(one_of_32) }), 20)
+            case(q8(QkvRopeAppend { kv_size: 5, ..heads(THREE_OF_80) }), 10),
+            case(q8(QkvRopeAppend { n_tokens: 9, kv_size: 7, ..heads(ONE_OF_32) }), 20)
                 .prompt_len(40),
             case(q8(QkvRopeAppend { n_tokens: 33, kv_size: 40, before: 7, ..qwen }), 3)
                 .prompt_len(30),
             case(q8(QkvRopeAppend { n_tokens: 3, tokens_of: TokensOf::Each, ..gemma }), 513),
             case(qwen, 30_000),
             case(f16(qwen), 1),
-            case(QkvRopeAppend { kv_size: 1, ..heads(one_of_32) }, 7),
-            case(f16(QkvRopeAppend { kv_size: 5, ..heads(three_of_80) }), 10),
+            case(QkvRopeAppend { kv_size: 1, ..heads(ONE_OF_32) }, 7),
+            case(f16(QkvRopeAppend { kv_size: 5, ..heads(THREE_OF_80) }), 10),
             // Tokens of a prompt: more than a ring has slots, fewer than the chunk has room for,
             // rows behind a window.
-            case(QkvRopeAppend { n_tokens: 9, kv_size: 7, ..heads(one_of_32) }, 20).prompt_len(40),
+            case(QkvRopeAppend { n_tokens: 9, kv_size: 7, ..heads(ONE_OF_32) }, 20).prompt_len(40),
             case(f16(QkvRopeAppend { n_tokens: 16, ..gemma }), 505).prompt_len(515),
             case(QkvRopeAppend { n_tokens: 33, kv_size: 40, before: 7, ..qwen }, 3).prompt_len(30),
             case(f16(QkvRopeAppend { n_tokens: 6, before: 3, kv_size: 8, ..llama }), 1)

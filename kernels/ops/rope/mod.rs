@@ -59,19 +59,13 @@ pub static OPERATION: Declaration<Rope> = Declaration {
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| (p.elements() / 2).div_ceil(c["WG"] as usize),
-            }],
+            stages: &[Stage::main(|p, c| (p.elements() / 2).div_ceil(c["WG"] as usize))],
             tunables: WORKGROUPS,
             ..Variant::PLAIN
         },
         Variant {
             name: "vec4",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| (p.elements() / 8).div_ceil(c["WG"] as usize),
-            }],
+            stages: &[Stage::main(|p, c| (p.elements() / 8).div_ceil(c["WG"] as usize))],
             tunables: WORKGROUPS,
             unsupported: |p, _| {
                 let (d, stride) = (p.head_dim, p.stride());

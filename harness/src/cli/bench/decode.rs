@@ -18,8 +18,7 @@ use crate::cli::generation::{OnDevice, RunOpts, measured, run_memory, told_apart
 use crate::cli::out;
 use crate::cli::sampling::SamplingOpts;
 use crate::data::record::{
-    Body, GenerationTest, GenerationTests, MeasuredModel, Record, SamplingSettings, TokS, Verified,
-    Watched,
+    Body, GenerationTest, GenerationTests, MeasuredModel, Record, TokS, Verified, Watched,
 };
 use crate::data::stats::mean_sd;
 use crate::decode::{Model, Sampling, Script, Trial};
@@ -150,8 +149,7 @@ struct Test {
 impl Test {
     fn name(self) -> String {
         let lengths = (self.prompt, self.generate, self.depth);
-        let sampling = self.sampling.map(SamplingSettings::from);
-        GenerationTest::name(lengths, self.sequences, sampling.as_ref())
+        GenerationTest::name(lengths, self.sequences, self.sampling.as_ref())
     }
 }
 
@@ -193,7 +191,8 @@ impl Opts {
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if let Some(arch) = &opts.arch {
-        super::refuse_software(&global.open()?, opts.save.is_some() && !opts.run.allow_software)?;
+        let allowed = opts.save.is_none() || opts.run.allow_software;
+        crate::cli::refuse_software(&global.open()?, allowed, "a speed record", "saves")?;
         let (verify, save) = (opts.run.verified(), opts.save.as_deref());
         return crate::cli::decode::bench_arch(global, arch, &opts.quant, verify, save);
     }
@@ -311,7 +310,7 @@ fn of_model(
             generate: test.generate,
             seed: opts.run.seed,
         };
-        let (graph, executor) = on_device.graph(global, script.positions(), test.sampling)?;
+        let (graph, executor) = on_device.graph(global, script.positions(), 1, test.sampling)?;
         let held = executor.device_bytes();
         let mut trial = Trial::new(&graph, executor, script)?;
         let verified = opts.run.verify(&graph, &mut trial)?;
@@ -401,7 +400,7 @@ fn result(
         n_gen: test.generate,
         n_depth: test.depth,
         sequences: test.sequences,
-        sampling: test.sampling.map(Into::into),
+        sampling: test.sampling,
         steps_per_submit,
         test_time,
         avg_ns: avg_ns.round() as u64,

@@ -48,9 +48,9 @@ pub(super) fn profile(
     }
     let gb_s = match peaks(&gpu)? {
         Some(ceilings) => ceilings.bandwidth_gb_s(),
-        None => copy_bandwidth(&gpu)?.gb_s,
+        None => copy_bandwidth(&gpu)?,
     };
-    let mut executor = on_device(global, &gpu, &graph)?;
+    let mut executor = on_device(global, &gpu, &Pipelines::default(), &graph)?;
     let profile = phases(&graph, &mut executor, options, gb_s, ROUNDS, opts.verified(options))?;
     if global.json {
         out::json(&profile);

@@ -24,14 +24,7 @@ pub(super) fn profile(
         return Err(Error::Usage("--profile needs at least 2 tokens (-n)".into()));
     }
     let gpu = Arc::new(global.open()?);
-    if gpu.adapter.software && !opts.allow_software {
-        return Err(Error::Unavailable {
-            what: "a profile record".into(),
-            adapter: gpu.adapter.name.clone(),
-            reason: "a software adapter says nothing about a GPU; --allow-software saves it anyway"
-                .into(),
-        });
-    }
+    crate::cli::refuse_software(&gpu, opts.allow_software, "a profile record", "saves")?;
     let record =
         profile_record(global, &gpu, loaded, options, opts.verified(options), opts.log_every)?;
     // What was measured is said even where it cannot be saved.
@@ -86,13 +79,12 @@ fn profile_record(
             Floors { gb_s: ceilings.bandwidth_gb_s(), dispatch_us }
         }
         None => {
-            let copy = || copy_bandwidth(gpu).map(|copy| copy.gb_s);
-            let gb_s = environment.copy_gb_s.map_or_else(copy, Ok)?;
+            let gb_s = environment.copy_gb_s.map_or_else(|| copy_bandwidth(gpu), Ok)?;
             Floors { gb_s, dispatch_us: None }
         }
     };
     let graph = loaded.graph(Some(gpu), options.positions())?;
-    let mut executor = on_device(global, gpu, &graph)?;
+    let mut executor = on_device(global, gpu, &Pipelines::default(), &graph)?;
     let kv = loaded.options.kv.name();
     let model = loaded.model.file.path.file_name().unwrap_or_default().to_string_lossy();
     let bar = global.progress(options.generate as u64, "profiling", false);
@@ -176,12 +168,7 @@ pub(in crate::cli) fn bench_arch(
         embed_quant: None,
         seed: 42,
     };
-    let bar = global.progress(0, "writing weights", true);
-    write_synth(&spec, &path, &mut |written, total| {
-        bar.set_length(total);
-        bar.set_position(written);
-    })?;
-    bar.finish_and_clear();
+    global.by_bytes("writing weights", |on| write_synth(&spec, &path, on))?;
     let gpu = Arc::new(global.open()?);
     let opts = ModelOpts {
         quantize: None,

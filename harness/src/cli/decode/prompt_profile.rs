@@ -20,7 +20,7 @@ pub(super) fn profile(
     }
     let gpu = Arc::new(global.open()?);
     let graph = loaded.graph(Some(&gpu), options.positions())?;
-    let mut executor = on_device(global, &gpu, &graph)?;
+    let mut executor = on_device(global, &gpu, &Pipelines::default(), &graph)?;
     let profile = prompt(&graph, &mut executor, options, RUNS, opts.verified(options))?;
     if global.json {
         out::json(&profile);

@@ -29,11 +29,7 @@ Two warm-ups, median of three runs, no stop at the end-of-sequence token.";
 
 impl fmt::Display for Tier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Tier::Quick => "quick",
-            Tier::Standard => "standard",
-            Tier::Full => "full",
-        })
+        self.to_possible_value().map_or(Ok(()), |value| f.pad(value.get_name()))
     }
 }
 

@@ -9,7 +9,9 @@ use lathe_kernels::matmul::Matmul;
 use lathe_kernels::qkv_rope_append::QkvRopeAppend;
 use lathe_kernels::{Beta, FloatFormat, KvVectors, Packing, Params, QueryRow, TokensOf, WindowWay};
 
-use super::step::{Listed, ListedShape, Lister, Node, Vector, Vectors, listed, matrix_name};
+use super::step::{
+    Listed, ListedShape, Lister, Node, Vector, Vectors, listed, matrix_name, vectors_product,
+};
 use crate::decode::load::LayerWeights;
 use crate::plan::layout::KvOrder;
 use crate::plan::recording::{Content, TensorId};
@@ -123,14 +125,9 @@ impl Lister<'_> {
             let weights = self.matrix(matrix_name(layer, op, i), rows);
             let y_after = all - y_offset - rows.rows();
             if v.of == TokensOf::Each {
-                let label = (Some(layer), op);
-                self.vectors_product(
-                    label,
-                    (weights, rows),
-                    (x, v.rows),
-                    (y, beta),
-                    (y_offset, y_after),
-                );
+                let (label, x, offsets) = ((Some(layer), op), (x, v.rows), (y_offset, y_after));
+                let product = vectors_product(label, (weights, rows), x, (y, beta), offsets);
+                self.nodes.push(Node::Op(product));
                 y_offset += rows.rows();
                 continue;
             }

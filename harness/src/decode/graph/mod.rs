@@ -132,6 +132,17 @@ impl DecodeGraph {
         self.selected.iter().filter(|s| s.tuned).cloned().collect()
     }
 
+    /// Refuses tokens beyond the vocabulary. `whose` they are stands in the error behind the token.
+    pub(crate) fn knows(&self, tokens: &[u32], whose: &str) -> Result<()> {
+        let vocab = self.vocab;
+        match tokens.iter().find(|token| **token as usize >= vocab) {
+            None => Ok(()),
+            Some(token) => Err(Error::Usage(format!(
+                "token {token}{whose} lies beyond the vocabulary of {vocab}"
+            ))),
+        }
+    }
+
     /// The grid of runs of operations, as records have it; none where there are none.
     pub fn run_grid(&self) -> Option<String> {
         self.recording.runs.first().map(|run| Runs::Of(run.grid).to_string())

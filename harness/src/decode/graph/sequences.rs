@@ -3,12 +3,9 @@
 
 use lathe_kernels::Beta;
 use lathe_kernels::argmax::Argmax;
-use lathe_kernels::gemv::Gemv;
-use lathe_kernels::gemv_q::GemvQ;
 
-use super::step::{Lister, MatrixPart, Vector, Vectors};
+use super::step::{Lister, MatrixPart, Node, Vector, Vectors, vectors_product};
 use crate::plan::recording::TensorId;
-use crate::plan::weights::WeightRows;
 
 impl Lister<'_> {
     /// A step after the rows of the tokens were gathered. Returns where its tail begins.
@@ -27,37 +24,14 @@ impl Lister<'_> {
         }
         let own = self.weights.head.as_ref().map(|rows| self.parts("output", rows));
         for (first, weights, rows) in own.as_deref().unwrap_or(tables) {
-            let to = (logits, Beta::Zero);
-            let after = c.vocab - first - rows.rows();
-            let label = (None, "lm_head");
-            self.vectors_product(label, (*weights, rows), (v.normed, v.rows), to, (*first, after));
+            let (x, to) = ((v.normed, v.rows), (logits, Beta::Zero));
+            let offsets = (*first, c.vocab - first - rows.rows());
+            let product = vectors_product((None, "lm_head"), (*weights, rows), x, to, offsets);
+            self.nodes.push(Node::Op(product));
         }
         let argmax = Argmax { n: c.vocab, sequences: v.rows };
         let bindings = [("logits", logits.id), ("tokens", v.tokens), ("state", v.state)];
         self.op(None, "argmax", &lathe_kernels::argmax::OPERATION, &argmax, &bindings);
         tail
-    }
-
-    /// A matrix times the vector of each sequence, `before` elements into each row of the output
-    /// and `after` ones from its end.
-    pub(super) fn vectors_product(
-        &mut self,
-        (layer, op): (Option<usize>, &'static str),
-        (weights, rows): (TensorId, &WeightRows),
-        (x, n_vectors): (Vector, usize),
-        (y, beta): (Vector, Beta),
-        (y_offset, y_after): (usize, usize),
-    ) {
-        let bindings = [("weights", weights), ("x", x.id), ("y", y.id)];
-        let (k, weight, act_format) = (rows.k, rows.format, x.format);
-        let (order, rows) = (rows.order, rows.rows());
-        if weight.is_dense() {
-            let gemv = Gemv { rows, k, weight, act_format, y_offset, y_after, n_vectors, beta };
-            self.op(layer, op, &lathe_kernels::gemv::OPERATION, &gemv, &bindings);
-        } else {
-            let gemv =
-                GemvQ { rows, k, weight, act_format, y_offset, y_after, n_vectors, order, beta };
-            self.op(layer, op, &lathe_kernels::gemv_q::OPERATION, &gemv, &bindings);
-        }
     }
 }

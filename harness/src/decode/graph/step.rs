@@ -200,6 +200,27 @@ pub(super) fn listed<P: Params>(
     }
 }
 
+/// A matrix times one vector or several, `y_offset` elements into each row of the output and
+/// `y_after` ones from its end.
+pub(super) fn vectors_product(
+    (layer, op): (Option<usize>, &'static str),
+    (weights, matrix): (TensorId, &WeightRows),
+    (x, n_vectors): (Vector, usize),
+    (y, beta): (Vector, Beta),
+    (y_offset, y_after): (usize, usize),
+) -> Listed {
+    let bindings = [("weights", weights), ("y", y.id), ("x", x.id)];
+    let (rows, k, weight, order) = (matrix.rows(), matrix.k, matrix.format, matrix.order);
+    let act_format = x.format;
+    if weight.is_dense() {
+        let gemv = Gemv { rows, k, weight, act_format, y_offset, y_after, n_vectors, beta };
+        listed(layer, op, &lathe_kernels::gemv::OPERATION, &gemv, &bindings)
+    } else {
+        let gemv = GemvQ { rows, k, weight, act_format, y_offset, y_after, n_vectors, order, beta };
+        listed(layer, op, &lathe_kernels::gemv_q::OPERATION, &gemv, &bindings)
+    }
+}
+
 /// The name of a part of a matrix.
 fn part_name(name: &str, first: usize) -> String {
     match first {
@@ -277,54 +298,21 @@ impl Lister<'_> {
             To::Vector(y) => (y, Beta::Zero),
             To::Stream(stream) => (stream, Beta::One),
         };
-        let (k, weight, n) = (rows.k, rows.format, rows.rows());
         match input {
             Input::Vector(x) => {
-                let bindings = [("weights", weights), ("y", y.id), ("x", x.id)];
-                let act_format = x.format;
-                if weight.is_dense() {
-                    let gemv = Gemv {
-                        rows: n,
-                        k,
-                        weight,
-                        act_format,
-                        y_offset,
-                        y_after: 0,
-                        n_vectors: 1,
-                        beta,
-                    };
-                    listed(layer, op, &lathe_kernels::gemv::OPERATION, &gemv, &bindings)
-                } else {
-                    let order = rows.order;
-                    let gemv = GemvQ {
-                        rows: n,
-                        k,
-                        weight,
-                        act_format,
-                        y_offset,
-                        y_after: 0,
-                        n_vectors: 1,
-                        order,
-                        beta,
-                    };
-                    listed(layer, op, &lathe_kernels::gemv_q::OPERATION, &gemv, &bindings)
-                }
+                vectors_product((layer, op), (weights, rows), (x, 1), (y, beta), (y_offset, 0))
             }
-            Input::Norm { stream, weight: norm_weight } => {
+            Input::Norm { stream, weight } => {
                 let gemv = NormGemv {
-                    rows: n,
-                    k,
-                    weight,
+                    rows: rows.rows(),
+                    k: rows.k,
+                    weight: rows.format,
                     y_offset,
                     eps: self.config.rms_eps,
                     weight_offset: NormOffset::Standard,
                 };
-                let bindings = [
-                    ("weights", weights),
-                    ("y", y.id),
-                    ("x", stream.id),
-                    ("norm_weight", norm_weight),
-                ];
+                let norm = ("norm_weight", weight);
+                let bindings = [("weights", weights), ("y", y.id), ("x", stream.id), norm];
                 listed(layer, op, &lathe_kernels::norm_gemv::OPERATION, &gemv, &bindings)
             }
         }

@@ -4,10 +4,10 @@
 //! ModelFile → jobs (which tensor is stored how), metadata → rows → search for scales → file
 //! ```
 //!
-//! Matrices take the type asked for, or what [`fitting`] gives where their rows are no whole
-//! blocks; norms and rope factors stay f32. What Hugging Face stores otherwise than GGUF is
-//! converted: Q and K rows of a Llama are reordered, Gemma's norms become 1 + w, Llama 3's rope
-//! factors a tensor.
+//! Matrices take the type asked for, or what [`super::quantise::fitting`] gives where their rows
+//! are no whole blocks; norms and rope factors stay f32. What Hugging Face stores otherwise than
+//! GGUF is converted: Q and K rows of a Llama are reordered, Gemma's norms become 1 + w, Llama 3's
+//! rope factors a tensor.
 
 mod metadata;
 mod tensors;
@@ -23,8 +23,7 @@ use super::config::Config;
 use super::file::{ModelError, ModelFile};
 use super::gguf::GgmlType;
 use super::gguf::writer::GgufWriter;
-use super::quantise::fitting;
-use super::synth::Fallback;
+use super::synth::{Fallback, Fallbacks};
 use crate::files::Partial;
 use tensors::{Errors, Job, Values};
 
@@ -179,7 +178,7 @@ fn jobs<'a>(
     writer: &mut GgufWriter,
 ) -> Result<(Vec<Job<'a>>, Vec<Fallback>), ModelError> {
     let mut jobs = Vec::new();
-    let mut fallbacks: BTreeMap<(Format, Format, u64), usize> = BTreeMap::new();
+    let mut fallbacks = Fallbacks::default();
     let mut add = |name: &str, dims: Vec<u64>, stored: Format, values: Values<'a>| {
         let offset = writer.add_tensor(name, GgmlType::of(stored), &dims);
         jobs.push(Job { name: name.to_owned(), dims, stored, offset, values });
@@ -200,10 +199,7 @@ fn jobs<'a>(
             (_, "token_embd.weight" | "output.weight") => spec.embed.unwrap_or(spec.weights),
             _ => spec.weights,
         };
-        let stored = fitting(asked, tensor.row_len());
-        if stored != asked {
-            *fallbacks.entry((asked, stored, tensor.row_len())).or_default() += 1;
-        }
+        let stored = fallbacks.fitting(asked, tensor.row_len());
         let values = Values::Tensor { tensor, format, config };
         add(&tensor.name, tensor.dims.clone(), stored, values);
     }
@@ -211,11 +207,5 @@ fn jobs<'a>(
         let dims = vec![divisors.len() as u64];
         add("rope_freqs.weight", dims, Format::F32, Values::Given(divisors));
     }
-    let fallback = |((asked, stored, row_len), tensors): ((Format, Format, u64), usize)| Fallback {
-        asked: asked.name(),
-        stored: stored.name(),
-        row_len,
-        tensors,
-    };
-    Ok((jobs, fallbacks.into_iter().map(fallback).collect()))
+    Ok((jobs, fallbacks.list()))
 }

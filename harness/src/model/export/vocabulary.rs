@@ -7,46 +7,13 @@ use serde_json::Value;
 
 use crate::model::config::Config;
 use crate::model::json::{KeyError, Object, shown};
-use crate::model::tokenizer::Vocabulary;
+use crate::model::tokenizer::token_type::{CONTROL, NORMAL, UNUSED, USER_DEFINED};
+use crate::model::tokenizer::{PRE, Pre, Vocabulary};
 
 /// Why a `tokenizer.json` cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; give token ids (--prompt-tokens), or --no-tokenizer to quantise")]
 pub struct VocabularyError(#[from] KeyError);
-
-/// GGUF's token types.
-const NORMAL: i32 = 1;
-const CONTROL: i32 = 3;
-const USER_DEFINED: i32 = 4;
-const UNUSED: i32 = 5;
-
-/// A way to split text before merging.
-struct Split {
-    /// `tokenizer.ggml.pre`.
-    name: &'static str,
-    pattern: &'static str,
-    /// Whether words that are tokens are taken before any merge.
-    ignore_merges: bool,
-}
-
-const SPLITS: [Split; 2] = [
-    Split {
-        name: "llama-bpe",
-        pattern: concat!(
-            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}",
-            r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ),
-        ignore_merges: true,
-    },
-    Split {
-        name: "qwen2",
-        pattern: concat!(
-            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}",
-            r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ),
-        ignore_merges: false,
-    },
-];
 
 /// What GGUF would say of this tokenizer, a token for each row of the embedding.
 ///
@@ -74,8 +41,8 @@ pub(crate) fn from_tokenizer_json(
         return Err(model.refused("dropout", "merges are not left to chance here").into());
     }
     let split = pre_tokenizer(&root)?;
-    if model.bool("ignore_merges")?.unwrap_or(false) != split.ignore_merges {
-        let why = format!("{} has {}", split.name, split.ignore_merges);
+    if model.bool("ignore_merges")?.unwrap_or(false) != split.whole_words {
+        let why = format!("{} has {}", split.names[0], split.whole_words);
         return Err(model.refused("ignore_merges", why).into());
     }
     normalizer(&root)?;
@@ -84,7 +51,7 @@ pub(crate) fn from_tokenizer_json(
     let add_bos = Some(begins_with_bos(&root, &tokens, config)?);
     Ok(Vocabulary {
         model: "gpt2".to_owned(),
-        pre: Some(split.name.to_owned()),
+        pre: Some(split.names[0].to_owned()),
         tokens,
         scores: Vec::new(),
         token_types,
@@ -105,7 +72,7 @@ fn normalizer(root: &Object<'_>) -> Result<(), KeyError> {
     }
 }
 
-fn pre_tokenizer(root: &Object<'_>) -> Result<&'static Split, KeyError> {
+fn pre_tokenizer(root: &Object<'_>) -> Result<&'static Pre, KeyError> {
     let key = "pre_tokenizer";
     let pre = root.object(key)?.ok_or_else(|| root.missing(key))?;
     let parts = pre.array("pretokenizers")?.map_or(&[][..], Vec::as_slice);
@@ -120,7 +87,8 @@ fn pre_tokenizer(root: &Object<'_>) -> Result<&'static Split, KeyError> {
         && bytes.bool("add_prefix_space")? == Some(false)
         && bytes.bool("use_regex")? == Some(false);
     let pattern = pattern.text("Regex")?;
-    let found = SPLITS.iter().find(|split| Some(split.pattern) == pattern);
+    // Llama 3's and Qwen's.
+    let found = PRE[..2].iter().find(|pre| Some(pre.pattern) == pattern);
     found.filter(|_| plain).ok_or_else(unknown)
 }
 

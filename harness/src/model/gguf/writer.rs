@@ -6,10 +6,11 @@
 
 use super::{GgmlType, Value, ValueType};
 
+const VERSION: u32 = 3;
+
 /// Collects metadata and tensors, then lays out the head of the file.
 #[derive(Debug, Clone)]
 pub struct GgufWriter {
-    version: u32,
     alignment: u64,
     entries: u64,
     metadata: Vec<u8>,
@@ -35,20 +36,7 @@ impl Default for GgufWriter {
 impl GgufWriter {
     /// An empty file of version 3, alignment 32.
     pub fn new() -> Self {
-        Self {
-            version: 3,
-            alignment: 32,
-            entries: 0,
-            metadata: Vec::new(),
-            tensors: Vec::new(),
-            data_end: 0,
-        }
-    }
-
-    /// Sets the version in the header; the layout stays that of 2 and 3.
-    pub fn set_version(&mut self, version: u32) -> &mut Self {
-        self.version = version;
-        self
+        Self { alignment: 32, entries: 0, metadata: Vec::new(), tensors: Vec::new(), data_end: 0 }
     }
 
     /// Sets the alignment (above 0) of the tensors added from here on, and writes
@@ -178,7 +166,7 @@ impl GgufWriter {
     pub fn head(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.metadata.len() + 96 * (self.tensors.len() + 1));
         out.extend_from_slice(b"GGUF");
-        out.extend_from_slice(&self.version.to_le_bytes());
+        out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&(self.tensors.len() as u64).to_le_bytes());
         out.extend_from_slice(&self.entries.to_le_bytes());
         out.extend_from_slice(&self.metadata);

@@ -1,16 +1,14 @@
 //! What a synthetic checkpoint holds: its metadata, and its tensors with the spread of their
 //! values.
 
-use std::collections::BTreeMap;
-
 use lathe_kernels::Format;
 
 use super::weights::Values;
-use super::{Fallback, SynthArch, SynthSpec, vocab};
+use super::{Fallback, Fallbacks, SynthArch, SynthSpec, vocab};
 use crate::model::config::Arch;
 use crate::model::gguf::GgmlType;
 use crate::model::gguf::writer::GgufWriter;
-use crate::model::quantise::{file_type, fitting};
+use crate::model::quantise::file_type;
 use crate::model::rope::Llama3Rope;
 
 /// The shape of a model.
@@ -148,23 +146,13 @@ impl Plan {
         let shape = shape(spec.arch);
         let mut writer = GgufWriter::new();
         metadata(&mut writer, spec, &shape);
-        let mut list = List { spec, writer, tensors: Vec::new(), fallbacks: BTreeMap::new() };
+        let mut list = List { spec, writer, tensors: Vec::new(), fallbacks: Fallbacks::default() };
         list.model(&shape);
-        let fallbacks = list
-            .fallbacks
-            .iter()
-            .map(|(&(asked, stored, row_len), &tensors)| Fallback {
-                asked: asked.name(),
-                stored: stored.name(),
-                row_len,
-                tensors,
-            })
-            .collect();
         Self {
             head: list.writer.head(),
             data_len: list.writer.data_len(),
             tensors: list.tensors,
-            fallbacks,
+            fallbacks: list.fallbacks.list(),
         }
     }
 }
@@ -206,17 +194,13 @@ struct List<'a> {
     spec: &'a SynthSpec,
     writer: GgufWriter,
     tensors: Vec<Tensor>,
-    /// Tensors by what was asked for, what they are stored as, and the length of their rows.
-    fallbacks: BTreeMap<(Format, Format, u64), usize>,
+    fallbacks: Fallbacks,
 }
 
 impl List<'_> {
     fn add(&mut self, name: &str, asked: Format, dims: &[u32], values: Values) {
         let dims: Vec<u64> = dims.iter().copied().map(u64::from).collect();
-        let stored = fitting(asked, dims[0]);
-        if stored != asked {
-            *self.fallbacks.entry((asked, stored, dims[0])).or_default() += 1;
-        }
+        let stored = self.fallbacks.fitting(asked, dims[0]);
         let offset = self.writer.add_tensor(name, GgmlType::of(stored), &dims);
         self.tensors.push(Tensor { stored, values, offset, dims });
     }

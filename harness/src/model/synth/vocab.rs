@@ -2,12 +2,7 @@
 //! words of letters, each the extension of another, so that any text can be tokenised.
 
 use crate::model::gguf::writer::GgufWriter;
-
-/// Token types of `tokenizer.ggml.token_type`.
-const NORMAL: i32 = 1;
-const UNKNOWN: i32 = 2;
-const CONTROL: i32 = 3;
-const BYTE: i32 = 6;
+use crate::model::tokenizer::token_type::{BYTE, CONTROL, NORMAL, UNKNOWN};
 
 /// How SentencePiece writes a space.
 const SPACE: char = '▁';

@@ -27,19 +27,19 @@ macro_rules! words {
 
 /// A way to split text into words.
 #[derive(Debug)]
-struct Pre {
+pub(in crate::model) struct Pre {
     /// Names in `tokenizer.ggml.pre`.
-    names: &'static [&'static str],
-    pattern: &'static str,
+    pub(in crate::model) names: &'static [&'static str],
+    pub(in crate::model) pattern: &'static str,
     /// What is done to text before it is split.
     normalize: &'static [Normalize],
     /// A word that is a token is that token, whatever its merges would give.
-    whole_words: bool,
+    pub(in crate::model) whole_words: bool,
     /// BOS is added unless the file says otherwise.
     bos: bool,
 }
 
-static PRE: [Pre; 4] = [
+pub(in crate::model) static PRE: [Pre; 4] = [
     Pre {
         names: &["llama-bpe", "llama3", "llama-v3"],
         pattern: words!(r"\p{N}{1,3}"),

@@ -7,13 +7,8 @@ use proptest::prelude::*;
 
 use super::byte_level::alphabet;
 use super::merge::{Merge, Symbol, merge};
+use super::token_type::*;
 use super::*;
-
-const NORMAL: i32 = 1;
-const UNKNOWN: i32 = 2;
-const CONTROL: i32 = 3;
-const USER_DEFINED: i32 = 4;
-const BYTE: i32 = 6;
 
 /// A SentencePiece vocabulary without space prefix; BOS is `<s>` if there is one.
 fn sentencepiece(tokens: &[(&str, f32, i32)]) -> Vocabulary {

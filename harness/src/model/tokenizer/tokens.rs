@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::token_type::{BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED};
 use super::{TokenizerError, key};
 
 /// What a token stands for.
@@ -52,11 +53,11 @@ impl Tokens {
                 return Err(TokenizerError::Duplicate { spelling, first, second: id });
             }
             let kind = match ty {
-                0 | 1 | 5 => Kind::Text,
-                2 => Kind::Unknown,
-                3 => Kind::Control,
-                4 => Kind::UserDefined,
-                6 => Kind::Byte(
+                0 | NORMAL | UNUSED => Kind::Text,
+                UNKNOWN => Kind::Unknown,
+                CONTROL => Kind::Control,
+                USER_DEFINED => Kind::UserDefined,
+                BYTE => Kind::Byte(
                     byte_of(piece)
                         .ok_or_else(|| TokenizerError::Byte { id, spelling: piece.clone() })?,
                 ),

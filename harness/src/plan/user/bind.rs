@@ -47,36 +47,20 @@ struct Target {
     of: Option<&'static KernelBinding>,
 }
 
-/// Adds `value` under a name and says which: the same variable may hold another in another stage.
-fn named<T: PartialEq>(all: &mut Vec<(String, T)>, name: &str, value: T) -> String {
-    let mut called = name.to_owned();
-    loop {
-        match all.iter().find(|(known, _)| *known == called) {
-            Some((_, known)) if *known == value => return called,
-            Some(_) => called.push('\''),
-            None => {
-                all.push((called.clone(), value));
-                return called;
-            }
-        }
-    }
-}
-
-/// The plan's name of a part of weights, which is added to those known.
-fn part(
-    parts: &mut Vec<WeightPart>,
-    variable: &str,
-    of: &'static str,
-    layout: PartLayout,
+/// Adds something under a name and says which: the same variable may be another in another stage.
+fn named<T: PartialEq>(
+    all: &mut Vec<T>,
+    mut one: T,
+    name: impl Fn(&mut T) -> &mut String,
 ) -> String {
-    let mut name = format!("{of}.{variable}");
     loop {
-        match parts.iter().find(|part| part.name == name) {
-            Some(known) if known.layout == layout && known.of == of => return name,
-            Some(_) => name.push('\''),
+        let called = name(&mut one).clone();
+        match all.iter_mut().position(|known| *name(known) == called) {
+            Some(at) if all[at] == one => return called,
+            Some(_) => name(&mut one).push('\''),
             None => {
-                parts.push(WeightPart { name: name.clone(), of, layout });
-                return name;
+                all.push(one);
+                return called;
             }
         }
     }
@@ -171,7 +155,7 @@ impl UserKernel {
                     None => name.clone(),
                     Some(_) => format!("uniform.{name}"),
                 };
-                let called = named(&mut bound.uniforms, &free, bytes);
+                let called = named(&mut bound.uniforms, (free, bytes), |(name, _)| name);
                 if called != *name {
                     bindings.insert(name.clone(), called);
                 }
@@ -250,7 +234,8 @@ impl UserKernel {
                 let (rows, k) = matrix.order.streams(of.len(&problem) / matrix.k, matrix.k);
                 let matrix = Matrix { k, ..matrix };
                 let layout = self.part(&laid, name, (matrix, rows), at, faults)?;
-                let called = part(&mut bound.parts, name, of.name, layout);
+                let part = WeightPart { name: format!("{}.{name}", of.name), of: of.name, layout };
+                let called = named(&mut bound.parts, part, |part| &mut part.name);
                 Some(Target { called, of: Some(of) })
             }
             Elem::Kv(_) => {

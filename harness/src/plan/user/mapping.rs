@@ -223,7 +223,7 @@ impl StageMapping {
     }
 }
 
-/// A number, or an expression that has one.
+/// A number, or an expression that has one; a parameter's value may be another text.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(untagged, expecting = "expected a number or an expression")]
 pub(super) enum Number {
@@ -235,25 +235,16 @@ pub(super) enum Number {
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a value, `multiple of N`, or a list of values")]
 pub(super) enum Taken {
-    Number(f64),
-    Text(String),
-    List(Vec<Value>),
+    One(Number),
+    List(Vec<Number>),
 }
 
-/// One value.
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a value")]
-pub(super) enum Value {
-    Number(f64),
-    Text(String),
-}
-
-impl Value {
+impl Number {
     /// As `--shape` reads it.
-    pub(super) fn text(&self) -> String {
+    fn text(&self) -> String {
         match self {
-            Value::Number(number) => number.to_string(),
-            Value::Text(text) => text.clone(),
+            Number::Literal(number) => number.to_string(),
+            Number::Expression(text) => text.clone(),
         }
     }
 }
@@ -262,9 +253,8 @@ impl Taken {
     /// One value or several, each as a text.
     pub(super) fn texts(&self) -> Vec<String> {
         match self {
-            Taken::Number(number) => vec![number.to_string()],
-            Taken::Text(text) => vec![text.clone()],
-            Taken::List(list) => list.iter().map(Value::text).collect(),
+            Taken::One(value) => vec![value.text()],
+            Taken::List(list) => list.iter().map(Number::text).collect(),
         }
     }
 }

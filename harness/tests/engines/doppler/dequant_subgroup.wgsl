@@ -1,23 +1,12 @@
 // wrong dequant_q4: "ROWS * K / 256" => "ROWS"
 // wrong dequant_q4_vec4: output_offset = 0 => output_offset = 1
+// with q4_k
 override WORKGROUP_SIZE: u32 = 64u;
 struct Uniforms { num_blocks: u32, output_offset: u32, _pad0: u32, _pad1: u32 }
 @group(0) @binding(0) var<uniform> u: Uniforms;
 @group(0) @binding(1) var<storage, read> quantized: array<u32>;
 @group(0) @binding(2) var<storage, read_write> output: array<f32>;
-fn byte(block: u32, i: u32) -> u32 { return quantized[block * 36u + 1u + i / 4u] >> (i % 4u * 8u); }
-fn weight(block: u32, i: u32) -> f32 {
-    let j = i / 32u;
-    var scale = byte(block, j) & 63u;
-    var low = byte(block, j + 4u) & 63u;
-    if (j >= 4u) {
-        scale = (byte(block, j + 4u) & 15u) | ((byte(block, j - 4u) >> 2u) & 48u);
-        low = ((byte(block, j + 4u) >> 4u) & 15u) | ((byte(block, j) >> 2u) & 48u);
-    }
-    let code = byte(block, 12u + j / 2u * 32u + i % 32u) >> (j % 2u * 4u);
-    let d = unpack2x16float(quantized[block * 36u]);
-    return d.x * f32(scale) * f32(code & 15u) - d.y * f32(low);
-}
+fn word(at: u32) -> u32 { return quantized[at]; }
 fn put(i: u32) {
     if (i / 256u < u.num_blocks) { output[u.output_offset + i] = weight(i / 256u, i % 256u); }
 }

@@ -1,2 +1,2 @@
 // wrong mmvq_q5_0: packing = "file" =>
-// with mul_mat, bytes_of_src0, mmvq, q5_0
+// with mul_mat, bytes_of_src0, rows, mmvq, q5_0

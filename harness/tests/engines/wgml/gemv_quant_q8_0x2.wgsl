@@ -1,23 +1,7 @@
 // wrong gemv_q8_0x2: packing = "file" =>
-struct Shape { nrows: u32, ncols: u32, nmats: u32, stride: u32, stride_mat: u32, offset: u32 }
-@group(0) @binding(0) var<uniform> shape_out: Shape;
-@group(0) @binding(1) var<uniform> shape_m: Shape;
-@group(0) @binding(2) var<uniform> shape_v: Shape;
-@group(0) @binding(3) var<storage, read_write> out: array<f32>;
-@group(0) @binding(4) var<storage, read> m: array<u32>;
-@group(0) @binding(5) var<storage, read> v: array<f32>;
-fn byte(at: u32) -> u32 { return (m[at / 4u] >> (at % 4u * 8u)) & 255u; }
-fn half(at: u32) -> f32 { return unpack2x16float(byte(at) | (byte(at + 1u) << 8u)).x; }
+// with gemv_quant, bytes
+const BLOCK = 64u;
 fn weight(blocks: u32, i: u32) -> f32 {
     let at = (blocks * 2u + i / 32u) * 34u;
     return half(at) * f32(extractBits(i32(byte(at + 2u + i % 32u)), 0u, 8u));
-}
-@compute @workgroup_size(4)
-fn gemv(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i: u32) {
-    let row = shape_m.offset + (wg.x * 4u + i) * shape_m.stride;
-    var sum = 0.0;
-    for (var k = 0u; k < shape_m.ncols * 64u; k++) {
-        sum += weight(row + k / 64u, k % 64u) * v[shape_v.offset * 4u + k];
-    }
-    out[(shape_out.offset + wg.x) * 4u + i] = sum;
 }

@@ -244,7 +244,6 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             Layer { q_per_kv, kv_heads: 1, head_dim, qk_norm, rope_style }
         };
         let plain = |head_dim| Layer { qk_norm: Norm::None, ..normed(1, head_dim, Neox) };
-        let three_of_80 = Layer { kv_heads: 2, ..normed(3, 80, Interleaved) };
         vec![
             case(over(512, GEMMA), 700), // local layer, ring wrapped
             case(f32_cache(f16_output(over(1024, GEMMA))), 300),
@@ -254,7 +253,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             case(over(130, QWEN), 131),
             case(f32_cache(over(1, plain(32))), 7),
             case(over(16, normed(2, 32, Interleaved)), 17),
-            case(over(100, three_of_80), 70), // teams with idle lanes
+            case(over(100, THREE_OF_80), 70), // teams with idle lanes
             case(AttentionAppend { sequences: 3, ..over(512, GEMMA) }, 700),
             case(AttentionAppend { sequences: 8, ..f32_cache(llama3(over(300, LLAMA))) }, 200),
             case(f32_cache(over(40, normed(8, 64, Neox))), 40),
@@ -262,22 +261,14 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             case(q8_cache(f16_output(llama3(over(300, LLAMA)))), 257),
             case(q8_cache(over(130, QWEN)), 131),
             case(q8_cache(over(1, plain(32))), 7),
-            case(q8_cache(over(100, three_of_80)), 70),
+            case(q8_cache(over(100, THREE_OF_80)), 70),
             // Two chunks a lane.
-            case(q8_cache(over(2100, three_of_80)), 2060),
+            case(q8_cache(over(2100, THREE_OF_80)), 2060),
             case(q8_cache(over(4096, normed(4, 64, Interleaved))), 3001),
             case(q8_cache(AttentionAppend { sequences: 3, ..over(40, LLAMA) }), 40),
             // Several rounds of every team, the last one ragged.
             case(f32_cache(over(9000, plain(64))), 8771),
         ]
     },
-    bench: || {
-        let mut problems = Vec::new();
-        for context in [512, 8192, 32_768] {
-            for layer in MODELS {
-                problems.push(Case::from(over(context, layer)).n_kv(context));
-            }
-        }
-        problems
-    },
+    bench: || full_caches(over),
 };

@@ -16,18 +16,8 @@
 // its wait.
 // Source: own; Flash-Decoding (Dao et al., 2023) and online softmax (arXiv 1805.02867) as there.
 // import: attention/parts/fresh, attention/parts/fresh_subgroup, attention/parts/split
-// import: attention/parts/split_combine, attention/parts/split_subgroup, format/store_four
-override Q_PER_KV: u32;
-override KV_HEADS: u32;
-override HEAD_DIM: u32; // whole chunks
-override KV_SIZE: u32;
-override SCALE: f32;
-override WG: u32 = 256u;
+// import: attention/parts/split_attend, attention/parts/split_combine, format/store_four
 override SPLITS: u32 = 16u;
-override LANES: u32 = 8u; // lanes that share a row, at most SG_MIN
-override IN_FLIGHT: u32 = 4u; // rows of K and of V a lane loads at once
-override SG_MIN: u32 = 8u; // subgroup sizes the adapter may choose
-override SG_MAX: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> qkv: array<vec2<f32>>;
@@ -42,16 +32,6 @@ override SG_MAX: u32 = 64u;
 fn store_top(i: u32, top: vec2<f32>) { tops[i] = top; }
 
 fn store_sum(i: u32, sum: vec4<f32>, norm: f32) { partials[i] = sum; }
-
-@compute @workgroup_size(WG)
-fn attend(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(subgroup_id) subgroup: u32,
-    @builtin(subgroup_size) size: u32,
-    @builtin(subgroup_invocation_id) lane: u32,
-) {
-    attend_share(split_part(workgroup.x), subgroup, lane, size);
-}
 
 // Four values of the output, without a second stage: in a run whoever reads them combines the splits itself
 // (Variant::inlined).

@@ -12,17 +12,9 @@
 //
 // Idea: attention_decode/split_kv_workgroup whose workgroups make the new token's heads, one after the
 // other.
-// import: attention/parts/fresh, attention/parts/fresh_workgroup, attention/parts/split
-// import: attention/parts/split_combine, attention/parts/split_workgroup
-override Q_PER_KV: u32;
-override KV_HEADS: u32;
-override HEAD_DIM: u32; // whole chunks, at most WG of them
-override KV_SIZE: u32;
-override SCALE: f32;
-override WG: u32 = 128u;
+// import: attention/parts/fresh, attention/parts/fresh_workgroup, attention/parts/split_combine
+// import: attention/parts/split_workgroup
 override SPLITS: u32 = 16u;
-override LANES: u32 = 8u;
-override IN_FLIGHT: u32 = 2u; // rows of K an invocation loads at once
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> qkv: array<vec2<f32>>;
@@ -33,11 +25,3 @@ override IN_FLIGHT: u32 = 2u; // rows of K an invocation loads at once
 @group(0) @binding(6) var<storage, read_write> tops: array<vec2<f32>>;
 @group(0) @binding(7) var<storage, read_write> partials: array<vec4<f32>>;
 @group(0) @binding(8) var<storage, read_write> y: array<vec2<u32>>;
-
-@compute @workgroup_size(WG)
-fn attend(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(local_invocation_index) lid: u32,
-) {
-    attend_split_tiles(workgroup.x / splits(), workgroup.x % splits(), lid);
-}

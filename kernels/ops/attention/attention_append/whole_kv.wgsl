@@ -14,19 +14,8 @@
 // so few slots that one workgroup asks for all of them in a round or two, it is done sooner alone: it has
 // the whole softmax and stores y. Its rows are cut up as in split_kv, with one split.
 // Source: own; Hazy Research, "Look Ma, No Bubbles!" (2025), has one partition a KV head at short contexts.
-// import: attention/parts/fresh_subgroup, attention/parts/split, attention/parts/split_subgroup
-// import: format/store_four
-override Q_PER_KV: u32;
-override KV_HEADS: u32;
-override HEAD_DIM: u32; // whole chunks
-override KV_SIZE: u32;
-override SCALE: f32;
-override WG: u32 = 256u;
+// import: attention/parts/fresh_subgroup, attention/parts/split_attend, format/store_four
 override SPLITS: u32 = 1u; // never another
-override LANES: u32 = 8u; // lanes that share a row, at most SG_MIN
-override IN_FLIGHT: u32 = 4u; // rows of K and of V a lane loads at once
-override SG_MIN: u32 = 8u; // subgroup sizes the adapter may choose
-override SG_MAX: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> qkv: array<vec2<f32>>;
@@ -40,13 +29,3 @@ override SG_MAX: u32 = 64u;
 fn store_top(i: u32, top: vec2<f32>) {}
 
 fn store_sum(i: u32, sum: vec4<f32>, norm: f32) { store_four(i, sum / norm); }
-
-@compute @workgroup_size(WG)
-fn attend(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(subgroup_id) subgroup: u32,
-    @builtin(subgroup_size) size: u32,
-    @builtin(subgroup_invocation_id) lane: u32,
-) {
-    attend_share(split_part(workgroup.x), subgroup, lane, size);
-}

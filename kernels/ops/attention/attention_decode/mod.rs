@@ -215,7 +215,6 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
         let q8_cache = |p| AttentionDecode { kv_format: KvFormat::Q8_0, ..p };
         let f16_output = |p| AttentionDecode { act_format: FloatFormat::F16, ..p };
         let heads = |q_per_kv, head_dim| Layer { q_per_kv, kv_heads: 1, head_dim, ..GEMMA };
-        let three_of_80 = Layer { kv_heads: 2, ..heads(3, 80) };
         vec![
             case(over(512, GEMMA), 700), // local layer, ring wrapped
             case(f32_cache(f16_output(over(1024, GEMMA))), 300), // global layer
@@ -225,26 +224,18 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
             case(over(1, heads(1, 32)), 1),
             case(f32_cache(over(16, heads(2, 32))), 17),
             case(over(40, heads(8, 64)), 40),
-            case(over(100, three_of_80), 70), // teams with idle lanes
+            case(over(100, THREE_OF_80), 70), // teams with idle lanes
             case(q8_cache(over(512, GEMMA)), 700),
             case(q8_cache(f16_output(over(300, LLAMA))), 257),
             case(q8_cache(over(130, QWEN)), 130),
             case(q8_cache(over(16, heads(2, 32))), 17),
-            case(q8_cache(over(100, three_of_80)), 70),
+            case(q8_cache(over(100, THREE_OF_80)), 70),
             // Two chunks a lane.
-            case(q8_cache(over(2100, three_of_80)), 2060),
+            case(q8_cache(over(2100, THREE_OF_80)), 2060),
             case(q8_cache(over(4096, heads(4, 64))), 3001),
             // Several rounds of every team, the last one ragged.
             case(over(9000, heads(1, 64)), 8771),
         ]
     },
-    bench: || {
-        let mut problems = Vec::new();
-        for context in [512, 8192, 32_768] {
-            for layer in MODELS {
-                problems.push(Case::from(over(context, layer)).n_kv(context));
-            }
-        }
-        problems
-    },
+    bench: || full_caches(over),
 };

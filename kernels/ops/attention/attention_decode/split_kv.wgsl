@@ -8,19 +8,8 @@
 // head go together, and the slots are dealt out by what is filled now, so every split has work
 // at every position. A lane has the loads of IN_FLIGHT rows of K and of V on their way while
 // it computes with those before. Flash-Decoding (Dao et al., 2023) with online softmax (arXiv 1805.02867).
-// import: attention/parts/cached, attention/parts/split, attention/parts/split_combine
-// import: attention/parts/split_subgroup
-override Q_PER_KV: u32;
-override KV_HEADS: u32;
-override HEAD_DIM: u32; // whole chunks
-override KV_SIZE: u32;
-override SCALE: f32;
-override WG: u32 = 256u;
+// import: attention/parts/cached, attention/parts/split_attend, attention/parts/split_combine
 override SPLITS: u32 = 16u;
-override LANES: u32 = 8u; // lanes that share a row, at most SG_MIN
-override IN_FLIGHT: u32 = 4u; // rows of K and of V a lane loads at once
-override SG_MIN: u32 = 8u; // subgroup sizes the adapter may choose
-override SG_MAX: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
@@ -33,13 +22,3 @@ override SG_MAX: u32 = 64u;
 fn store_top(i: u32, top: vec2<f32>) { tops[i] = top; }
 
 fn store_sum(i: u32, sum: vec4<f32>, norm: f32) { partials[i] = sum; }
-
-@compute @workgroup_size(WG)
-fn attend(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(subgroup_id) subgroup: u32,
-    @builtin(subgroup_size) size: u32,
-    @builtin(subgroup_invocation_id) lane: u32,
-) {
-    attend_share(split_part(workgroup.x), subgroup, lane, size);
-}

@@ -16,17 +16,7 @@
 // hint or a tuned choice, which a check has seen to work.
 // import: attention/parts/attended, attention/parts/cached, attention/parts/softmax
 // import: attention/parts/split, attention/parts/split_subgroup, format/store_four
-override Q_PER_KV: u32;
-override KV_HEADS: u32;
-override HEAD_DIM: u32; // whole chunks
-override KV_SIZE: u32;
-override SCALE: f32;
-override WG: u32 = 256u;
 override SPLITS: u32 = 16u;
-override LANES: u32 = 8u; // lanes that share a row, at most SG_MIN
-override IN_FLIGHT: u32 = 4u; // rows of K and of V a lane loads at once
-override SG_MIN: u32 = 8u; // subgroup sizes the adapter may choose
-override SG_MAX: u32 = 64u;
 
 // Splits whose results an invocation loads at once.
 const AT_ONCE: u32 = 8u;

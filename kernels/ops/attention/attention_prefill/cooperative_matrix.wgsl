@@ -18,14 +18,6 @@
 // import: attention/parts/prefill_cooperative, attention/parts/prefill_whole
 enable f16;
 enable wgpu_cooperative_matrix;
-override N_TOKENS: u32;
-override Q_PER_KV: u32;
-override KV_HEADS: u32;
-override HEAD_DIM: u32; // 64, 128 or 256
-override KV_SIZE: u32;
-override WINDOW: u32;
-override Q_ROW: u32;
-override SCALE: f32;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;

@@ -13,14 +13,6 @@
 // four multiply-adds a component. The weights between the two products go through workgroup memory,
 // with an online softmax (arXiv 1805.02867). Blocks with most keys start first.
 // import: attention/parts/prefill_flash, attention/parts/prefill_whole
-override N_TOKENS: u32;
-override Q_PER_KV: u32;
-override KV_HEADS: u32;
-override HEAD_DIM: u32; // whole chunks, at most 256
-override KV_SIZE: u32;
-override WINDOW: u32;
-override Q_ROW: u32;
-override SCALE: f32;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;

@@ -10,14 +10,6 @@
 // while most of a large GPU idles. Here up to SPLITS workgroups share the keys of a block, each as in
 // flash, and a second stage combines their softmaxes. Flash-Decoding (Dao et al., 2023).
 // import: attention/parts/prefill_flash, attention/parts/prefill_split, attention/parts/split_combine
-override N_TOKENS: u32;
-override Q_PER_KV: u32;
-override KV_HEADS: u32;
-override HEAD_DIM: u32; // whole chunks, at most 256
-override KV_SIZE: u32;
-override WINDOW: u32;
-override Q_ROW: u32;
-override SCALE: f32;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;

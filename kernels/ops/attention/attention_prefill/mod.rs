@@ -253,13 +253,10 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| {
-                    let pieces = p.head_dim.div_ceil(16);
-                    (p.n_tokens * p.q_heads() * pieces).div_ceil(c["WG"] as usize)
-                },
-            }],
+            stages: &[Stage::main(|p, c| {
+                let pieces = p.head_dim.div_ceil(16);
+                (p.n_tokens * p.q_heads() * pieces).div_ceil(c["WG"] as usize)
+            })],
             tunables: WORKGROUPS,
             unsupported: |p, _| {
                 let odd = !p.head_dim.is_multiple_of(2);
@@ -269,10 +266,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
         },
         Variant {
             name: "tiled",
-            stages: &[Stage {
-                entry: "main",
-                grid: |p, c| p.kv_heads * p.rows().div_ceil(c["ROWS"] as usize),
-            }],
+            stages: &[Stage::main(|p, c| p.kv_heads * p.rows().div_ceil(c["ROWS"] as usize))],
             constants: |p, caps| {
                 // Rows whose chunks fill a workgroup, and a tile that leaves room for them.
                 let chunks = p.value_chunks();
@@ -387,7 +381,6 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
     cases: || {
         use FloatFormat::F16;
         let heads = |q_per_kv, head_dim| Layer { q_per_kv, kv_heads: 1, head_dim, ..GEMMA };
-        let three_of_80 = Layer { kv_heads: 2, ..heads(3, 80) };
         vec![
             // Windows that begin inside the call; tiles that only some rows reach.
             tokens(40, GEMMA).at_end_of(100).with(|p| (p.act_format, p.window) = (F16, 33)),
@@ -395,7 +388,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             tokens(20, QWEN).at_end_of(80).with(|p| {
                 (p.kv_format, p.act_format, p.q_row) = (KvFormat::F32, F16, QueryRow::Q);
             }),
-            tokens(33, three_of_80).at_end_of(70),
+            tokens(33, THREE_OF_80).at_end_of(70),
             tokens(130, heads(1, 32)).at_end_of(130).with(|p| p.kv_format = KvFormat::F32),
             tokens(1, heads(1, 32)).at_end_of(1).with(|p| p.window = 1),
             // Queries past the last slot.
@@ -412,7 +405,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             tokens(20, LLAMA).at_end_of(400).with(|p| {
                 (p.kv_format, p.act_format) = (KvFormat::Q8_0, F16);
             }),
-            tokens(33, three_of_80).at_end_of(70).with(|p| p.kv_format = KvFormat::Q8_0),
+            tokens(33, THREE_OF_80).at_end_of(70).with(|p| p.kv_format = KvFormat::Q8_0),
             tokens(70, heads(2, 64)).at_end_of(90).n_kv(50).with(|p| p.window = 64),
             // Behind a window that is not yet full, and behind a full one.
             Case::from(tokens(40, GEMMA)).n_kv(6).prompt_len(99).with(|p| {

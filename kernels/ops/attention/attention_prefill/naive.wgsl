@@ -9,14 +9,8 @@
 // Idea: the formula. Every invocation computes all scores of its query, once for the largest and
 // again for the weights.
 // import: attention/parts/prefill_rows, format/store_pair, grid, kv/scalar
+// HEAD_DIM is even.
 override ACT_FORMAT: u32;
-override N_TOKENS: u32;
-override Q_PER_KV: u32;
-override KV_HEADS: u32;
-override HEAD_DIM: u32; // even
-override KV_SIZE: u32;
-override WINDOW: u32;
-override Q_ROW: u32;
 override SCALE: f32;
 override WG: u32 = 64u;
 

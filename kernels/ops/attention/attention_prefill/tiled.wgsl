@@ -11,18 +11,9 @@
 // the block attends to are not read. Runs in 16 KiB of workgroup memory, without subgroups. Online
 // softmax (arXiv 1805.02867).
 // import: attention/parts/prefill_rows, attention/parts/tiled, grid
-override N_TOKENS: u32;
-override Q_PER_KV: u32;
-override KV_HEADS: u32;
-override HEAD_DIM: u32; // whole chunks; ROWS of them at most WG
-override KV_SIZE: u32;
-override WINDOW: u32;
-override Q_ROW: u32;
-override SCALE: f32;
 override WG: u32 = 128u;
 override ROWS: u32 = 4u;
 override TILE: u32 = 8u; // slots in workgroup memory
-override LANES: u32 = 4u; // invocations a score
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;

@@ -1,8 +1,5 @@
 // For split decode attention over caches that hold the new token already.
 // import: attention/parts/invocation, attention/parts/split
-// requires: override KV_SIZE: u32
-// requires: override Q_PER_KV: u32
-// requires: override HEAD_DIM: u32
 // requires: var q: array<vec4<f32>>
 const APPENDS: bool = false;
 

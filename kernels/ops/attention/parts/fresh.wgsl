@@ -5,10 +5,6 @@
 // queries' weights, then the keys'.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/split, kv/chunk
 // import: kv/quants, kv/vector, rope/heads, step/state
-// requires: override KV_SIZE: u32
-// requires: override Q_PER_KV: u32
-// requires: override HEAD_DIM: u32
-// requires: override KV_HEADS: u32
 // requires: override WG: u32
 // requires: var k_cache: array<vec4<u32>>
 // requires: var qk_norm: array<vec2<f32>>

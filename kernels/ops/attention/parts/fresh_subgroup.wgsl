@@ -3,7 +3,6 @@
 // as what decides it is in no struct beside what differs.
 // import: attention/parts/fresh, attention/parts/invocation, attention/parts/split, rope/head_scale
 // import: rope/heads
-// requires: override HEAD_DIM: u32
 // requires: override SG_MIN: u32
 // requires: override WG: u32
 const MOST_QUADS: u32 = 16u;

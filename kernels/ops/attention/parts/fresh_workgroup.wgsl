@@ -1,7 +1,6 @@
 // The heads of `fresh`, one after the other by the whole workgroup; no subgroups.
 // import: attention/parts/fresh, attention/parts/invocation, attention/parts/split, reduce/tree
 // import: rope/head_scale, rope/heads
-// requires: override HEAD_DIM: u32
 // requires: override WG: u32
 
 fn make_heads(part: SplitPart, count: u32, position: u32, at: Invocation, size: u32) {

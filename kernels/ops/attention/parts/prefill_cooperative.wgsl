@@ -1,19 +1,14 @@
 // Attention of a prompt's tokens on 16 x 16 matrix units: blocks of 32 * ROW_BLOCKS rows of one KV head
 // against tiles of 32 keys. A row is a query head of a token. Which of the block's keys are this workgroup's
-// and where its results go is its neighbour's to say.
+// and where its results go is its neighbour's to say. HEAD_DIM is 64, 128 or 256.
 // import: attention/parts/prefill_rows, attention/parts/softmax, grid, kv/chunk
-// requires: override HEAD_DIM: u32
-// requires: override KV_HEADS: u32
-// requires: override KV_SIZE: u32
-// requires: override N_TOKENS: u32
-// requires: override Q_PER_KV: u32
-// requires: override SCALE: f32
 // requires: var q: array<vec4<f32>>
 // requires: fn keep_four(keys: vec2<u32>, kv_head: u32, row: u32, split: u32, four: u32, value: vec4<f32>)
 // requires: fn keep_top(keys: vec2<u32>, kv_head: u32, row: u32, split: u32, top: vec2<f32>)
 // requires: fn split_keys(keys: vec2<u32>, split: u32) -> vec2<u32>
 // requires: fn splits() -> u32
 // requires: fn sum_factor(keys: vec2<u32>, norm: f32) -> f32
+override SCALE: f32;
 override SG: u32 = 32u; // the adapter's only subgroup size
 override ROW_BLOCKS: u32 = 2u; // of 32 rows
 

@@ -1,20 +1,15 @@
 // Attention of a prompt's tokens as two matrix products in registers. A row is a query head of a token; a
 // block has 16 * ROWS_EACH rows of one KV head. An invocation has ROWS_EACH rows and four keys of the
 // scores, then the same rows and every sixteenth four of the values. Which of the block's keys are this
-// workgroup's and where its results go is its neighbour's to say.
+// workgroup's and where its results go is its neighbour's to say. HEAD_DIM is whole chunks, at most 256.
 // import: attention/parts/prefill_rows, attention/parts/softmax, grid, kv/chunk
-// requires: override HEAD_DIM: u32
-// requires: override KV_HEADS: u32
-// requires: override KV_SIZE: u32
-// requires: override N_TOKENS: u32
-// requires: override Q_PER_KV: u32
-// requires: override SCALE: f32
 // requires: var q: array<vec4<f32>>
 // requires: fn keep_four(keys: vec2<u32>, kv_head: u32, row: u32, split: u32, four: u32, value: vec4<f32>)
 // requires: fn keep_top(keys: vec2<u32>, kv_head: u32, row: u32, split: u32, top: vec2<f32>)
 // requires: fn split_keys(keys: vec2<u32>, split: u32) -> vec2<u32>
 // requires: fn splits() -> u32
 // requires: fn sum_factor(keys: vec2<u32>, norm: f32) -> f32
+override SCALE: f32;
 override ROWS_EACH: u32 = 2u; // 1, 2 or 4
 
 const SIDE: u32 = 16u;

@@ -1,14 +1,14 @@
 // Where the rows of a prefill's queries lie and what they attend to. A row is a query head of a
 // token: row r of a KV head is head r % Q_PER_KV of its group for query r / Q_PER_KV.
 // import: step/state
-// requires: override KV_SIZE: u32
-// requires: override Q_PER_KV: u32
-// requires: override HEAD_DIM: u32
-// requires: override N_TOKENS: u32
-// requires: override KV_HEADS: u32
-// requires: override Q_ROW: u32
-// requires: override WINDOW: u32
 // requires: var state: array<u32>
+override N_TOKENS: u32;
+override Q_PER_KV: u32;
+override KV_HEADS: u32;
+override HEAD_DIM: u32;
+override KV_SIZE: u32;
+override WINDOW: u32;
+override Q_ROW: u32;
 override BEFORE: u32;
 
 fn heads() -> u32 { return KV_HEADS * Q_PER_KV; }

@@ -1,11 +1,6 @@
 // The keys of a block of a prefill's rows are dealt out to several workgroups; a second stage combines what
 // they leave. A share is whole runs of 64 keys, so a short sequence uses few of the splits.
 // import: attention/parts/prefill_rows, format/store_four
-// requires: override HEAD_DIM: u32
-// requires: override KV_HEADS: u32
-// requires: override KV_SIZE: u32
-// requires: override N_TOKENS: u32
-// requires: override Q_PER_KV: u32
 // requires: var partials: array<vec4<f32>>
 // requires: var tops: array<vec2<f32>>
 // requires: fn block_rows() -> u32

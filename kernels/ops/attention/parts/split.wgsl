@@ -1,11 +1,11 @@
 // What the stages of split decode attention agree on.
 // import: attention/parts/attended
-// requires: override KV_SIZE: u32
-// requires: override KV_HEADS: u32
-// requires: override Q_PER_KV: u32
-// requires: override HEAD_DIM: u32
 // requires: override SPLITS: u32
 // requires: fn teams() -> u32
+override Q_PER_KV: u32;
+override KV_HEADS: u32;
+override HEAD_DIM: u32; // whole chunks
+override KV_SIZE: u32;
 override SEQUENCES: u32 = 1u; // whose heads lie one after the other
 override HEADS: u32 = Q_PER_KV; // query heads that a workgroup takes of its KV head's
 const MOST_SCORES: u32 = 64u; // HEADS * in_flight()

@@ -15,15 +15,6 @@
 // scores and alone takes their exponentials; the thread group reads the weights from their owners.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/softmax
 // import: attention/parts/split, kv/chunk, kv/vector, run/await_input
-// requires: override KV_SIZE: u32
-// requires: override Q_PER_KV: u32
-// requires: override HEAD_DIM: u32
-// requires: override IN_FLIGHT: u32
-// requires: override LANES: u32
-// requires: override SCALE: f32
-// requires: override SG_MAX: u32
-// requires: override SG_MIN: u32
-// requires: override WG: u32
 // requires: const APPENDS: bool
 // requires: fn new_chunk(row: u32, c: u32) -> vec4<u32>
 // requires: fn new_slot() -> u32
@@ -31,6 +22,12 @@
 // requires: fn ready(part: SplitPart, at: Invocation, size: u32) -> bool
 // requires: fn store_sum(i: u32, sum: vec4<f32>, norm: f32)
 // requires: fn store_top(i: u32, top: vec2<f32>)
+override SCALE: f32;
+override WG: u32 = 256u;
+override LANES: u32 = 8u; // lanes that share a row, at most SG_MIN
+override IN_FLIGHT: u32 = 4u; // rows of K and of V a lane loads at once
+override SG_MIN: u32 = 8u; // subgroup sizes the adapter may choose
+override SG_MAX: u32 = 64u;
 
 // Limits of what a lane holds, in registers when the loops below are unrolled.
 const MOST_HELD: u32 = 32u; // fours, HEADS * HEAD_DIM / 4 / LANES

@@ -6,13 +6,6 @@
 // those of `cached` or `fresh`.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/softmax
 // import: attention/parts/split, kv/chunk
-// requires: override KV_SIZE: u32
-// requires: override Q_PER_KV: u32
-// requires: override HEAD_DIM: u32
-// requires: override IN_FLIGHT: u32
-// requires: override LANES: u32
-// requires: override SCALE: f32
-// requires: override WG: u32
 // requires: const APPENDS: bool
 // requires: var partials: array<vec4<f32>>
 // requires: var tops: array<vec2<f32>>
@@ -20,6 +13,11 @@
 // requires: fn new_slot() -> u32
 // requires: fn query_four(part: SplitPart, h: u32, four: u32) -> vec4<f32>
 // requires: fn ready(part: SplitPart, at: Invocation, size: u32) -> bool
+override SCALE: f32;
+override WG: u32 = 128u; // at least the chunks of a head
+override LANES: u32 = 8u;
+override IN_FLIGHT: u32 = 2u; // rows of K an invocation loads at once
+
 const MOST_IN_FLIGHT: u32 = 8u;
 const V_AT_ONCE: u32 = 4u;
 
@@ -157,4 +155,12 @@ fn attend_split_tiles(kv_head: u32, split: u32, lid: u32) {
             if (f == 0u) { tops[slot] = top; }
         }
     }
+}
+
+@compute @workgroup_size(WG)
+fn attend(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    attend_split_tiles(workgroup.x / splits(), workgroup.x % splits(), lid);
 }

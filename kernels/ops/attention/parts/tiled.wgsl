@@ -2,18 +2,19 @@
 // without subgroups. A row is a query head of a token:
 //   row_query(row), row_output(row): the four of q and y at which it begins
 //   row_slots(row): the first slot it attends to and the one past its last
+// A row is whole chunks; ROWS of them are at most WG.
 // import: attention/parts/softmax, format/store_four, kv/chunk, kv/vector
 // requires: override KV_SIZE: u32
 // requires: override HEAD_DIM: u32
-// requires: override LANES: u32
 // requires: override ROWS: u32
-// requires: override SCALE: f32
 // requires: override TILE: u32
 // requires: override WG: u32
 // requires: var q: array<vec4<f32>>
 // requires: fn row_output(row: u32) -> u32
 // requires: fn row_query(row: u32) -> u32
 // requires: fn row_slots(row: u32) -> vec2<u32>
+override SCALE: f32;
+override LANES: u32 = 4u; // invocations a score
 
 override QUERY_SLOTS: u32 = ROWS * HEAD_DIM / 4u;
 // A row of K has a chunk of padding, so that neighbours do not share banks.

@@ -6,7 +6,7 @@ use crate::descriptor::*;
 use crate::len;
 use crate::matvec::geometry::dense_only;
 use crate::matvec::schedule::{Schedule, stacked, tile};
-use crate::matvec::{MatVec, nmse, soa};
+use crate::matvec::{mat_vec, nmse, soa, weights};
 use crate::param::{choice, dim};
 use crate::shared::*;
 
@@ -28,20 +28,13 @@ crate::params! {
     }
 }
 
-/// Gate rows, then up rows.
-impl MatVec for FusedFfn {
+// Gate rows, then up rows.
+mat_vec!(FusedFfn {
     const PAIRED: bool = true;
-
     fn rows(&self) -> usize {
         2 * self.n
     }
-    fn k(&self) -> usize {
-        self.k
-    }
-    fn weight(&self) -> Format {
-        self.weight
-    }
-}
+});
 
 /// A block that reads and writes f32 as it is.
 fn block(n: usize, k: usize, weight: Format, activation: Activation) -> FusedFfn {
@@ -66,12 +59,7 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::<FusedFfn>::input(
-            "weights",
-            |p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
-            len!(p => 2 * p.n * p.k),
-        )
-        .drawn(|_| Draw::UnitProducts),
+        weights::<FusedFfn>().drawn(|_| Draw::UnitProducts),
         Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.k)),
         Binding::input("stream", f32s, len!(p => p.k)),
         Binding::input("norm_weight", f32s, len!(p => p.k)),

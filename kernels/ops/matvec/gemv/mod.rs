@@ -6,7 +6,7 @@ use crate::descriptor::*;
 use crate::len;
 use crate::matvec::geometry::*;
 use crate::matvec::schedule::{Schedule, eight_rows_unsupported};
-use crate::matvec::{MatVec, nmse};
+use crate::matvec::{MatVec, mat_vec, nmse, weights};
 use crate::param::dim;
 use crate::shared::*;
 
@@ -26,20 +26,14 @@ crate::params! {
     }
 }
 
-impl MatVec for Gemv {
+mat_vec!(Gemv {
     fn rows(&self) -> usize {
         self.rows
-    }
-    fn k(&self) -> usize {
-        self.k
-    }
-    fn weight(&self) -> Format {
-        self.weight
     }
     fn n_vectors(&self) -> usize {
         self.n_vectors
     }
-}
+});
 
 /// Most vectors of the variants that keep a sum for each.
 const MOST_VECTORS: usize = 8;
@@ -70,11 +64,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::input(
-            "weights",
-            |p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
-            len!(p => p.rows * p.k),
-        ),
+        weights(),
         Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.n_vectors * p.k)),
         Binding::in_out("y", f32s, len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after))),
     ],

@@ -6,7 +6,7 @@ use crate::descriptor::*;
 use crate::len;
 use crate::matvec::schedule::{Schedule, eight_rows_unsupported, whole_chunks};
 use crate::matvec::soa::{self, LANES, geometry, groups, lanes, staged, subgroup};
-use crate::matvec::{MatVec, nmse};
+use crate::matvec::{mat_vec, nmse, weights};
 use crate::param::{State, dim, mostly};
 use crate::shared::*;
 
@@ -37,15 +37,9 @@ crate::params! {
     }
 }
 
-impl MatVec for GemvQ {
+mat_vec!(GemvQ {
     fn rows(&self) -> usize {
         self.rows
-    }
-    fn k(&self) -> usize {
-        self.k
-    }
-    fn weight(&self) -> Format {
-        self.weight
     }
     const HAS_ORDER: bool = true;
     fn order(&self) -> Order {
@@ -54,7 +48,7 @@ impl MatVec for GemvQ {
     fn n_vectors(&self) -> usize {
         self.n_vectors
     }
-}
+});
 
 impl GemvQ {
     /// Workgroups that share the columns of the same rows in `column_wise`: enough to fill a large
@@ -164,14 +158,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::input(
-            "weights",
-            |p, _| {
-                let order = p.order;
-                Elem::Weights(Matrix { order, ..Matrix::rows(p.weight, p.k) })
-            },
-            len!(p => p.rows * p.k),
-        ),
+        weights(),
         Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.n_vectors * p.k)),
         Binding::in_out("y", f32s, len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after))),
         Binding::scratch("parts", f32s, len!(p => p.n_vectors * p.splits() * p.rows)),
@@ -265,10 +252,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         Variant {
             name: "column_wise",
             stages: &[
-                Stage {
-                    entry: "main",
-                    grid: |p, _| p.rows.div_ceil(256) * p.splits() * p.n_vectors,
-                },
+                Stage::main(|p, _| p.rows.div_ceil(256) * p.splits() * p.n_vectors),
                 Stage { entry: "sum", grid: |p, _| (p.rows * p.n_vectors).div_ceil(64) },
             ],
             constants: |p, _| vec![("SPLITS", p.splits() as f64)],

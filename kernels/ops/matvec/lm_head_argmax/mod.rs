@@ -5,7 +5,7 @@ use crate::descriptor::*;
 use crate::layout::STATE_WORDS;
 use crate::len;
 use crate::matvec::geometry::{dense_only, quantised_only};
-use crate::matvec::{MatVec, head};
+use crate::matvec::{head, mat_vec, weights};
 use crate::param::{PROMPT_LEN, n_kv};
 use crate::shared::{ACT_FORMAT_IN, weight};
 
@@ -21,17 +21,7 @@ crate::params! {
     }
 }
 
-impl MatVec for LmHeadArgmax {
-    fn rows(&self) -> usize {
-        self.rows
-    }
-    fn k(&self) -> usize {
-        self.k
-    }
-    fn weight(&self) -> Format {
-        self.weight
-    }
-}
+mat_vec!(LmHeadArgmax);
 
 /// A whole head of f32 activations.
 fn whole(rows: usize, k: usize, weight: Format) -> LmHeadArgmax {
@@ -61,12 +51,7 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
     fuses: None,
     state: &[n_kv(4, 9), PROMPT_LEN],
     bindings: &[
-        Binding::<LmHeadArgmax>::input(
-            "weights",
-            |p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
-            len!(p => p.rows * p.k),
-        )
-        .drawn(|_| Draw::TiedRows),
+        weights::<LmHeadArgmax>().drawn(|_| Draw::TiedRows),
         Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.k)),
         Binding::in_out("tokens", words, len!(_, s => s.n_kv + 1)).drawn(|_| Draw::Tokens(1000)),
         Binding::in_out("state", words, len!(_ => STATE_WORDS)).drawn(|_| Draw::State),

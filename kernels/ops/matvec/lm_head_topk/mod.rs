@@ -5,7 +5,7 @@ use crate::codes::{FloatFormat, Format, HeadPart, Packing};
 use crate::descriptor::*;
 use crate::len;
 use crate::matvec::geometry::{dense_only, quantised_only};
-use crate::matvec::{MatVec, head, nmse};
+use crate::matvec::{head, mat_vec, nmse, weights};
 use crate::param::dim;
 use crate::shared::{ACT_FORMAT_IN, weight};
 
@@ -22,17 +22,7 @@ crate::params! {
     }
 }
 
-impl MatVec for LmHeadTopk {
-    fn rows(&self) -> usize {
-        self.rows
-    }
-    fn k(&self) -> usize {
-        self.k
-    }
-    fn weight(&self) -> Format {
-        self.weight
-    }
-}
+mat_vec!(LmHeadTopk);
 
 /// Entries that a workgroup sorts at once.
 const LIST: usize = 1024;
@@ -110,12 +100,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::<LmHeadTopk>::input(
-            "weights",
-            |p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
-            len!(p => p.rows * p.k),
-        )
-        .drawn(|_| Draw::TiedRows),
+        weights::<LmHeadTopk>().drawn(|_| Draw::TiedRows),
         Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.k)),
         Binding::<LmHeadTopk>::in_out("top_values", f32s, len!(p => p.top_k))
             .drawn(|p| Draw::Descending(3.0 * (p.k as f32).sqrt())),

@@ -7,7 +7,7 @@ use crate::descriptor::*;
 use crate::len;
 use crate::matvec::geometry::*;
 use crate::matvec::schedule::Schedule;
-use crate::matvec::{MatVec, nmse, soa};
+use crate::matvec::{MatVec, mat_vec, nmse, soa, weights};
 use crate::param::{choice, dim, float};
 use crate::shared::*;
 
@@ -30,17 +30,7 @@ crate::params! {
     }
 }
 
-impl MatVec for MatmulRmsnormFused {
-    fn rows(&self) -> usize {
-        self.rows
-    }
-    fn k(&self) -> usize {
-        self.k
-    }
-    fn weight(&self) -> Format {
-        self.weight
-    }
-}
+mat_vec!(MatmulRmsnormFused);
 
 /// f32 activations and neither norm.
 fn matrix(rows: usize, k: usize, weight: Format) -> MatmulRmsnormFused {
@@ -79,7 +69,6 @@ const TWO: &[Stage<MatmulRmsnormFused>] = &[Stage { entry: "product", grid: lane
 /// Lanes as in [`workgroup_lanes`], in a workgroup whose norms are summed in a tree.
 fn tree_lanes(p: &MatmulRmsnormFused, caps: &Capabilities) -> Overrides {
     let mut constants = workgroup_lanes(p, caps);
-    constants.retain(|(name, _)| *name != "WG");
     constants.push(("WG", f64::from(1u32 << caps.invocations.clamp(1, 256).ilog2())));
     constants
 }
@@ -92,11 +81,7 @@ fn wide_teams(p: &MatmulRmsnormFused, caps: &Capabilities) -> Overrides {
     let lanes = constants.iter().find(|c| c.0 == "LANES").map_or(1, |c| c.1 as u32);
     let wide = |teams: &u32| lanes * teams >= 256 && (lanes * teams).is_multiple_of(size);
     let teams = (1..=caps.invocations.min(512) / lanes).find(wide);
-    for (name, value) in &mut constants {
-        if let ("TEAMS", Some(teams)) = (*name, teams) {
-            *value = f64::from(teams);
-        }
-    }
+    constants.extend(teams.map(|teams| ("TEAMS", f64::from(teams))));
     constants
 }
 
@@ -107,11 +92,7 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::input(
-            "weights",
-            |p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
-            len!(p => p.rows * p.k),
-        ),
+        weights(),
         Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.k)),
         Binding::in_out("stream", f32s, len!(p => p.rows)),
         Binding::input("post_weight", f32s, len!(p => p.rows)),

@@ -4,7 +4,7 @@ use crate::codes::{Format, NormOffset};
 use crate::descriptor::*;
 use crate::len;
 use crate::matvec::schedule::Schedule;
-use crate::matvec::{MatVec, nmse};
+use crate::matvec::{mat_vec, nmse, weights};
 use crate::shared::*;
 
 crate::params! {
@@ -19,17 +19,7 @@ crate::params! {
     }
 }
 
-impl MatVec for NormGemv {
-    fn rows(&self) -> usize {
-        self.rows
-    }
-    fn k(&self) -> usize {
-        self.k
-    }
-    fn weight(&self) -> Format {
-        self.weight
-    }
-}
+mat_vec!(NormGemv);
 
 /// A matrix that fills all of y, after a standard norm.
 fn matrix(rows: usize, k: usize, weight: Format) -> NormGemv {
@@ -54,11 +44,7 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
     }),
     state: &[],
     bindings: &[
-        Binding::input(
-            "weights",
-            |p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
-            len!(p => p.rows * p.k),
-        ),
+        weights(),
         Binding::input("x", f32s, len!(p => p.k)),
         Binding::input("norm_weight", f32s, len!(p => p.k)),
         Binding::in_out("y", f32s, len!(p => p.y_offset + p.rows)),

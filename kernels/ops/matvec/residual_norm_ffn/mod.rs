@@ -5,7 +5,7 @@ use crate::codes::{Activation, FloatFormat, Format};
 use crate::descriptor::*;
 use crate::len;
 use crate::matvec::schedule::Schedule;
-use crate::matvec::{MatVec, joined_tolerance};
+use crate::matvec::{joined_tolerance, mat_vec, weights};
 use crate::param::dim;
 use crate::shared::*;
 
@@ -21,20 +21,13 @@ crate::params! {
     }
 }
 
-/// Gate rows, then up rows.
-impl MatVec for ResidualNormFfn {
+// Gate rows, then up rows.
+mat_vec!(ResidualNormFfn {
     const PAIRED: bool = true;
-
     fn rows(&self) -> usize {
         2 * self.n
     }
-    fn k(&self) -> usize {
-        self.k
-    }
-    fn weight(&self) -> Format {
-        self.weight
-    }
-}
+});
 
 /// Gemma's block, which writes f32.
 fn block(n: usize, k: usize, weight: Format) -> ResidualNormFfn {
@@ -54,12 +47,7 @@ pub static OPERATION: Declaration<ResidualNormFfn> = Declaration {
     }),
     state: &[],
     bindings: &[
-        Binding::<ResidualNormFfn>::input(
-            "weights",
-            |p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
-            len!(p => 2 * p.n * p.k),
-        )
-        .drawn(|_| Draw::UnitProducts),
+        weights::<ResidualNormFfn>().drawn(|_| Draw::UnitProducts),
         Binding::input("x", f32s, len!(p => p.k)),
         Binding::input("delta", f32s, len!(p => p.k)),
         Binding::input("post_weight", f32s, len!(p => p.k)),

@@ -5,7 +5,7 @@ use crate::codes::Format;
 use crate::descriptor::*;
 use crate::len;
 use crate::matvec::schedule::Schedule;
-use crate::matvec::{MatVec, joined_tolerance};
+use crate::matvec::{joined_tolerance, mat_vec, weights};
 use crate::shared::*;
 
 crate::params! {
@@ -19,17 +19,7 @@ crate::params! {
     }
 }
 
-impl MatVec for ResidualNormGemv {
-    fn rows(&self) -> usize {
-        self.rows
-    }
-    fn k(&self) -> usize {
-        self.k
-    }
-    fn weight(&self) -> Format {
-        self.weight
-    }
-}
+mat_vec!(ResidualNormGemv);
 
 /// A matrix that fills all of y.
 fn matrix(rows: usize, k: usize, weight: Format) -> ResidualNormGemv {
@@ -48,11 +38,7 @@ pub static OPERATION: Declaration<ResidualNormGemv> = Declaration {
     }),
     state: &[],
     bindings: &[
-        Binding::input(
-            "weights",
-            |p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
-            len!(p => p.rows * p.k),
-        ),
+        weights(),
         Binding::input("x", f32s, len!(p => p.k)),
         Binding::input("delta", f32s, len!(p => p.k)),
         Binding::input("post_weight", f32s, len!(p => p.k)),

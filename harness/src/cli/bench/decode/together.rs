@@ -26,7 +26,7 @@ pub(super) fn of_test(
     let each = Script::given(test.depth, test.prompt);
     let prompts: Vec<Vec<u32>> = tokens.chunks(each).take(n).map(<[u32]>::to_vec).collect();
     let context = each + test.generate;
-    let (graph, executor) = on_device.sequences(global, context, n)?;
+    let (graph, executor) = on_device.graph(global, context, n, None)?;
     let (held, kv_cache) = (executor.device_bytes(), graph.kv_bytes());
     // A GPU that has idled while weights were read runs its first seconds at a fraction of its
     // clocks, and this may be the first test.
@@ -98,7 +98,7 @@ fn alone(
 ) -> Result<Option<Verified>> {
     let steps = chosen[0].len() - 1;
     let context = prompts[0].len() + steps;
-    let (graph, executor) = on_device.graph(global, context, None)?;
+    let (graph, executor) = on_device.graph(global, context, 1, None)?;
     let script = Script {
         tokens: prompts[0].clone(),
         depth: prompts[0].len(),

@@ -9,12 +9,7 @@ use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visi
 use super::node::refused;
 use crate::model::tokenizer::TokenizerError;
 use crate::model::tokenizer::merge::Merge;
-
-/// Types of tokens as GGUF has them.
-const NORMAL: i32 = 1;
-const CONTROL: i32 = 3;
-const USER_DEFINED: i32 = 4;
-const BYTE: i32 = 6;
+use crate::model::tokenizer::token_type::{BYTE, CONTROL, NORMAL, USER_DEFINED};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
