@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
+use criterion::{BenchmarkId, Criterion, Throughput};
 use lathe_harness::decode::{GraphOptions, Prefix, RunOptions, VERIFIED, Weights, graph, session};
 use lathe_harness::execute::GpuExecutor;
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
@@ -20,9 +19,19 @@ use lathe_kernels::{Format, Kernel, KernelVariant, Problem};
 
 const SEED: u64 = 42;
 
-/// Benchmarks every variant of a kernel; the body of its criterion target.
-pub fn kernel(name: &str) {
-    end(|criterion| kernel_with(criterion, name));
+/// Benchmarks every variant of the kernels that arguments name, such as `gemv` or `gemv/naive`, or
+/// of all kernels where none does; the body of the kernels' criterion target.
+pub fn kernels() {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let begins = |argument: &String, name| argument.split('/').next() == Some(name);
+    let is_named = |kernel: &&Kernel| arguments.iter().any(|a| begins(a, kernel.name));
+    let all = lathe_kernels::kernels();
+    let named: Vec<_> = all.iter().filter(is_named).collect();
+    end(|criterion| {
+        let gpu = Arc::new(Gpu::open(None, Checks::Files)?);
+        let kernels = if named.is_empty() { all.iter().collect() } else { named };
+        kernels.into_iter().try_for_each(|kernel| kernel_with(criterion, &gpu, kernel))
+    });
 }
 
 /// Benchmarks decode steps; the body of the decode target.
@@ -39,22 +48,45 @@ fn end(run: impl FnOnce(&mut Criterion) -> Result<()>) {
     criterion.final_summary();
 }
 
-fn kernel_with(criterion: &mut Criterion, name: &str) -> Result<()> {
-    let kernel = lathe_kernels::kernel(name)
-        .ok_or_else(|| Error::Usage(format!("no kernel {name} in the registry")))?;
-    let gpu = Arc::new(Gpu::open(None, Checks::Files)?);
-    let mut group = criterion.benchmark_group(name);
-    let mut ran = BTreeSet::new();
-    let mut reasons = BTreeMap::new();
-    for problem in problems(kernel, &gpu) {
-        group.throughput(Throughput::Bytes(kernel.cost(&problem).bytes as u64));
+fn kernel_with(criterion: &mut Criterion, gpu: &Arc<Gpu>, kernel: &'static Kernel) -> Result<()> {
+    let mut group = criterion.benchmark_group(kernel.name);
+    each_variant(gpu, kernel, |variant, problem, bench| {
+        group.throughput(Throughput::Bytes(kernel.cost(problem).bytes as u64));
+        for temperature in [Temperature::Cold, Temperature::Warm] {
+            let id = format!("{}/{temperature:?}", variant.name).to_lowercase();
+            let mut samples = 0;
+            group.bench_function(BenchmarkId::new(id, kernel.show(problem)), |b| {
+                b.iter_custom(|count| {
+                    samples += 1;
+                    or_end(sample(bench, count, temperature, samples))
+                });
+            });
+        }
+        Ok(())
+    })?;
+    group.finish();
+    Ok(())
+}
+
+/// Prepares each variant on each benchmarked problem and hands it to `run`; says which cannot run.
+/// Returns the variants that ran.
+fn each_variant(
+    gpu: &Arc<Gpu>,
+    kernel: &'static Kernel,
+    mut run: impl FnMut(&KernelVariant, &Problem, &mut Bench) -> Result<()>,
+) -> Result<BTreeSet<&'static str>> {
+    let (name, mut ran, mut reasons) = (kernel.name, BTreeSet::new(), BTreeMap::new());
+    for problem in problems(kernel, gpu) {
         for variant in &kernel.variants {
             // Once is enough to show that it works.
             if gpu.adapter.software && ran.contains(variant.name) {
                 continue;
             }
-            match variant_with(&mut group, &gpu, (kernel, variant), &problem)? {
-                Ok(()) => drop(ran.insert(variant.name)),
+            match prepared(gpu, kernel, variant, &problem)? {
+                Ok(mut bench) => {
+                    run(variant, &problem, &mut bench)?;
+                    ran.insert(variant.name);
+                }
                 Err(reason) if gpu.adapter.software => {
                     reasons.entry(variant.name).or_insert(reason);
                 }
@@ -65,43 +97,30 @@ fn kernel_with(criterion: &mut Criterion, name: &str) -> Result<()> {
     for (variant, reason) in reasons.iter().filter(|(variant, _)| !ran.contains(*variant)) {
         eprintln!("unavailable {name}/{variant} on any shape, the first because {reason}");
     }
-    group.finish();
-    Ok(())
+    Ok(ran)
 }
 
-/// Benchmarks a variant on a problem; inside is the problem, and why it cannot run there.
-fn variant_with(
-    group: &mut BenchmarkGroup<'_, WallTime>,
+/// A variant on a problem; inside is the problem, and why it cannot run there.
+fn prepared(
     gpu: &Arc<Gpu>,
-    (kernel, variant): (&'static Kernel, &'static KernelVariant),
+    kernel: &'static Kernel,
+    variant: &'static KernelVariant,
     problem: &Problem,
-) -> Result<Result<(), String>> {
+) -> Result<Result<Bench, String>> {
     let (options, text) = (BenchOptions::of(gpu), kernel.show(problem));
     let plan = match Plan::of(kernel, variant, &problem.shape, &gpu.caps) {
         Ok(plan) => plan,
         Err(e) => return Ok(Err(format!("{text}: {e}"))),
     };
-    let pipelines = Pipelines::default();
-    let made = Case::new(gpu, plan, problem, options.seed)
-        .and_then(|case| Bench::new(gpu, &pipelines, case, options.rotate_bytes)?.validated());
-    let mut bench = match made {
-        Ok(bench) => bench,
+    let made = Case::new(gpu, plan, problem, options.seed).and_then(|case| {
+        Bench::new(gpu, &Pipelines::default(), case, options.rotate_bytes)?.validated()
+    });
+    match made {
         Err(Error::Unavailable { what, reason, .. }) => {
-            return Ok(Err(format!("{text}: {what}: {reason}")));
+            Ok(Err(format!("{text}: {what}: {reason}")))
         }
-        Err(e) => return Err(e),
-    };
-    for temperature in [Temperature::Cold, Temperature::Warm] {
-        let id = format!("{}/{temperature:?}", variant.name).to_lowercase();
-        let mut samples = 0;
-        group.bench_function(BenchmarkId::new(id, &text), |b| {
-            b.iter_custom(|count| {
-                samples += 1;
-                or_end(sample(&mut bench, count, temperature, samples))
-            });
-        });
+        made => made.map(Ok),
     }
-    Ok(Ok(()))
 }
 
 /// Time of a sample, judged before criterion hears of it: the first of all, and later ones now and
@@ -191,4 +210,44 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
     }
     group.finish();
     Ok(())
+}
+
+/// Each benchmark's body once, untimed, where `cargo test` has several at a time.
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    fn runs_once(name: &str) {
+        let gpu = match Gpu::open(None, Checks::Files) {
+            Ok(gpu) => Arc::new(gpu),
+            Err(e) if std::env::var("LATHE_REQUIRE_GPU").is_ok_and(|v| v == "1") => {
+                panic!("LATHE_REQUIRE_GPU=1: {e}")
+            }
+            Err(e) => {
+                eprintln!("UNAVAILABLE, not tested: {e}");
+                return;
+            }
+        };
+        let kernel = lathe_kernels::kernel(name).unwrap();
+        let ran = each_variant(&gpu, kernel, |_, _, bench| {
+            for temperature in [Temperature::Cold, Temperature::Warm] {
+                super::sample(bench, 1, temperature, 1)?;
+            }
+            Ok(())
+        });
+        assert!(!ran.unwrap().is_empty(), "{name}: no benchmark ran");
+    }
+
+    macro_rules! runs_once {
+        ($($name:ident)*) => {
+            $(#[test]
+            fn $name() {
+                runs_once(stringify!($name));
+            })*
+        };
+    }
+
+    lathe_kernels::for_each_operation!(runs_once);
 }

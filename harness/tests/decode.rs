@@ -13,7 +13,7 @@ use lathe_harness::decode::{
 };
 use lathe_harness::error::Error;
 use lathe_harness::execute::{CpuExecutor, Execute};
-use lathe_harness::gpu::Gpu;
+use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::judge::diff;
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
@@ -461,6 +461,8 @@ fn every_variant_of_every_kernel_decodes_the_same() {
         let selected = build(&golden.file, &gpu.caps, context, KvFormat::F32).selected;
         (golden, context, selected)
     });
+    // Of two steps of a model one kernel differs.
+    let pipelines = Pipelines::default();
     let mut decoded = BTreeSet::new();
     for kernel in lathe_kernels::kernels() {
         let sampled = kernel.name == "sample";
@@ -505,7 +507,8 @@ fn every_variant_of_every_kernel_decodes_the_same() {
             assert!(
                 used.into_iter().all(|s| s.variant == variant.name && s.why == "explicit hint")
             );
-            let mut executor = on_gpu(&gpu, &graph);
+            let mut executor =
+                common::executor_with(&gpu, &pipelines, &graph.recording, Policy::Guarded);
             let options = RunOptions { generate: 6, ..golden.free(3) };
             let run = session::run(&graph, &mut executor, &options, &mut |_| {}).unwrap();
             // Where activations are rounded, a close call may go the other way.

@@ -104,7 +104,7 @@ fn check(case: &Case, mapping: &str, options: &[&str]) -> Output {
         fs::write(folder.path().join(path.file_name().unwrap()), whole(path)).unwrap();
     }
     fs::write(folder.path().join("theirs.toml"), mapping).unwrap();
-    let check = ["check", &case.kernel, "--mapping", "theirs.toml", "--cases", "12"];
+    let check = ["check", &case.kernel, "--mapping", "theirs.toml", "--cases", "4"];
     common::lathe_in(&folder, &[&check[..], options].concat())
 }
 

@@ -20,7 +20,7 @@ use crate::common;
 
 const SEED: u64 = 42;
 /// Each run draws others. A software adapter takes most of a run's time to compile them.
-const RANDOM_CASES: u32 = 6;
+const RANDOM_CASES: u32 = 4;
 
 fn every_variant(
     gpu: &Arc<Gpu>,

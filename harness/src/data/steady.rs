@@ -9,11 +9,12 @@ use crate::error::Result;
 const STEADY: f64 = 0.01;
 
 /// Runs until the medians of three successive windows agree within 1 %, or a time-out. A real GPU
-/// gets at least half a second: an idle one raises its clocks in steps, and a step looks steady.
+/// gets at least half a second: an idle one raises its clocks in steps, and a step looks steady. A
+/// software adapter, which is no subject for speed, gets a moment.
 /// Returns whether times had settled.
 pub fn steady(adapter: &AdapterSummary, run: &mut dyn FnMut() -> Result<f64>) -> Result<bool> {
     let (least, window, most) = if adapter.software {
-        (Duration::ZERO, Duration::from_millis(5), Duration::from_millis(200))
+        (Duration::ZERO, Duration::from_millis(5), Duration::from_millis(50))
     } else {
         (Duration::from_millis(500), Duration::from_millis(60), Duration::from_secs(5))
     };

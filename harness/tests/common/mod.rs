@@ -45,8 +45,18 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
 }
 
 pub(crate) fn executor(gpu: &Arc<Gpu>, recording: &Arc<Recording>, policy: Policy) -> GpuExecutor {
+    executor_with(gpu, &Pipelines::default(), recording, policy)
+}
+
+/// An executor that compiles what is not among `pipelines`.
+pub(crate) fn executor_with(
+    gpu: &Arc<Gpu>,
+    pipelines: &Pipelines,
+    recording: &Arc<Recording>,
+    policy: Policy,
+) -> GpuExecutor {
     let (gpu, recording) = (Arc::clone(gpu), Arc::clone(recording));
-    GpuExecutor::new(gpu, &Pipelines::default(), recording, policy, &mut |_, _| {}).unwrap()
+    GpuExecutor::new(gpu, pipelines, recording, policy, &mut |_, _| {}).unwrap()
 }
 
 /// An executor that finds what reads or writes beyond its tensors.
