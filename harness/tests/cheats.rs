@@ -65,7 +65,8 @@ fn all_caught(command: impl Fn(&str, &str, &str, &str) -> Output) {
 #[test]
 fn check_catches_every_cheat() {
     let check = |kernel: &str, variant: &str, file: &str, _: &str| {
-        lathe(&["check", &format!("{kernel}/{variant}"), "--wgsl", file, "--cases", "2"])
+        let place = format!("{kernel}/{variant}");
+        lathe(&["check", &place, "--wgsl", file, "--cases", "2", "--fail-fast"])
     };
     all_caught(check);
 }

@@ -60,7 +60,7 @@ pub(super) struct Opts {
     #[arg(long)]
     no_verify: bool,
     /// Seconds of measuring after which the run ends whatever is known; checks and calibration come
-    /// before them [default: 60; 10 on a software adapter]
+    /// before them [default: 60; 3 on a software adapter]
     #[arg(long, value_name = "SECONDS")]
     time_out: Option<u64>,
     #[command(flatten)]

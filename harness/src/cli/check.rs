@@ -271,8 +271,9 @@ fn check_file(
 /// Cases of a file that are run over and over: from the largest on, evenly by what they take.
 const REPEATED: usize = 4;
 
-/// Most invocations of a sample then.
+/// Most invocations of a sample then. On a software adapter each costs what the check of a case does.
 const INVOCATIONS: u64 = 16;
+const INVOCATIONS_IN_SOFTWARE: u64 = 4;
 
 /// Results that such a case has at least, where the kernel has cases of so many: the error of a
 /// few that all but cancel is no small part of them, however honest they are.
@@ -350,8 +351,9 @@ fn run_over_and_over(gpu: &Arc<Gpu>, plan: Plan, problem: &Problem, seed: u64) -
     let rotate = BenchOptions::of(gpu).rotate_bytes;
     let mut bench = Bench::new(gpu, &Pipelines::default(), case, rotate)?.validated()?;
     bench.renew()?;
-    bench.time(INVOCATIONS, Temperature::Cold)?;
-    bench.judge_sampled(INVOCATIONS, Temperature::Cold).map(drop)
+    let most = if gpu.adapter.software { INVOCATIONS_IN_SOFTWARE } else { INVOCATIONS };
+    bench.time(most, Temperature::Cold)?;
+    bench.judge_sampled(most, Temperature::Cold).map(drop)
 }
 
 impl CaseResult {

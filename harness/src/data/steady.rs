@@ -14,7 +14,7 @@ const STEADY: f64 = 0.01;
 /// Returns whether times had settled.
 pub fn steady(adapter: &AdapterSummary, run: &mut dyn FnMut() -> Result<f64>) -> Result<bool> {
     let (least, window, most) = if adapter.software {
-        (Duration::ZERO, Duration::from_millis(5), Duration::from_millis(50))
+        (Duration::ZERO, Duration::from_millis(2), Duration::from_millis(10))
     } else {
         (Duration::from_millis(500), Duration::from_millis(60), Duration::from_secs(5))
     };

@@ -47,7 +47,7 @@ impl AbOptions {
             target: 0.003,
             least: if software { 10 } else { 30 },
             least_time: Duration::from_secs(if software { 0 } else { 2 }),
-            time_out: Duration::from_secs(if software { 10 } else { 60 }),
+            time_out: Duration::from_secs(if software { 3 } else { 60 }),
         }
     }
 }

@@ -55,10 +55,10 @@ impl BenchOptions {
         let seed = Rng::fresh().next_u64() >> 16;
         if gpu.adapter.software {
             Self {
-                rotate_bytes: 16 << 20,
-                sample: Duration::from_millis(5),
+                rotate_bytes: 2 << 20,
+                sample: Duration::from_millis(2),
                 noise: 0.05,
-                time_out: Duration::from_millis(200),
+                time_out: Duration::from_millis(100),
                 samples: 5,
                 overlapped: false,
                 stages: false,

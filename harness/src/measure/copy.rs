@@ -48,7 +48,7 @@ const TIMES: u32 = 16;
 impl Copier {
     /// Blocks far larger than any cache (smaller on software adapters).
     pub fn new(gpu: &Gpu) -> Result<Self> {
-        let wanted: u64 = if gpu.adapter.software { 32 << 20 } else { 1 << 30 };
+        let wanted: u64 = if gpu.adapter.software { 4 << 20 } else { 1 << 30 };
         let most = (gpu.adapter.max_buffer_bytes / 2).min(gpu.adapter.max_binding_bytes);
         let bytes = wanted.min(most) / 16 * 16;
         let make = |size| {
