@@ -271,7 +271,8 @@ fn check_file(
 /// Cases of a file that are run over and over: from the largest on, evenly by what they take.
 const REPEATED: usize = 4;
 
-/// Most invocations of a sample then. On a software adapter each costs what the check of a case does.
+/// Most invocations of a sample then. On a software adapter each costs what the check of a case
+/// does.
 const INVOCATIONS: u64 = 16;
 const INVOCATIONS_IN_SOFTWARE: u64 = 4;
 
