@@ -79,8 +79,9 @@ fn greedy_texts(model: &Model, gpu: Option<&Arc<Gpu>>) -> Vec<Vec<u32>> {
 /// Windows of the held-out text that predict it where nobody asks for the whole.
 const FIRST: usize = 8;
 
-/// Mean negative log-likelihood of so many windows of the held-out text, on the CPU: one a thread, since a
-/// model this small keeps no more than one core busy, and more would wait for each other.
+/// Mean negative log-likelihood of so many windows of the held-out text, on the CPU: one a
+/// thread, since a model this small keeps no more than one core busy, and more would wait for each
+/// other.
 fn held_out(model: &Model, windows: usize) -> f64 {
     let oracle = &json("rusty.json")["held_out"];
     let size = oracle["window"].as_u64().unwrap() as usize;
