@@ -7,10 +7,10 @@ use lathe_kernels::chunk_end::ChunkEnd;
 use lathe_kernels::kv_window::KvWindow;
 use lathe_kernels::matmul::Matmul;
 use lathe_kernels::qkv_rope_append::QkvRopeAppend;
-use lathe_kernels::{Beta, FloatFormat, KvVectors, Packing, Params, QueryRow, TokensOf, WindowWay};
+use lathe_kernels::{Beta, KvVectors, Packing, Params, QueryRow, TokensOf, WindowWay};
 
 use super::step::{
-    Listed, ListedShape, Lister, Node, Vector, Vectors, listed, matrix_name, vectors_product,
+    Listed, ListedShape, Lister, Node, To, Vector, Vectors, listed, matrix_name, vectors_product,
 };
 use crate::decode::load::LayerWeights;
 use crate::plan::layout::KvOrder;
@@ -37,27 +37,11 @@ impl Lister<'_> {
         sizes.into_iter().map(|size| (size, self.chunk(size, step, norms))).collect()
     }
 
-    /// Rows of a vector for the largest chunk; smaller ones use the first of them.
-    fn rows(&mut self, name: &str, len: usize, format: FloatFormat) -> Vector {
-        self.vector(&format!("chunk.{name}"), self.options.chunks.most * len, format)
-    }
-
     fn chunk(&mut self, size: usize, step: &Vectors, norms: &[TensorId]) -> Vec<Node> {
-        let (c, acts, f32s) = (self.config, self.options.chunks.acts, FloatFormat::F32);
-        let v = Vectors {
-            state: step.state,
-            tokens: step.tokens,
-            stream: self.rows("x", c.hidden, f32s),
-            normed: self.rows("normed", c.hidden, acts),
-            branch: self.rows("branch", c.hidden, f32s),
-            qkv: self.rows("qkv", (c.n_heads + 2 * c.n_kv_heads) * c.head_dim, f32s),
-            q: self.rows("q", c.n_heads * c.head_dim, f32s),
-            attended: self.rows("attention", c.n_heads * c.head_dim, acts),
-            gate_up: Some(self.rows("gate_up", 2 * c.ffn, f32s)),
-            gated: self.rows("gated", c.ffn, acts),
-            rows: size,
-            of: TokensOf::One,
-        };
+        let (c, chunks) = (self.config, self.options.chunks);
+        // Rows for the largest chunk; smaller ones use the first of them.
+        let v = self.vectors("chunk.", chunks.most, chunks.acts, TokensOf::One);
+        let v = Vectors { rows: size, ..v };
         self.embed(&v);
         self.layers(&v, norms);
         // What the first operation after the last layer of a decode step reads.
@@ -92,20 +76,25 @@ impl Lister<'_> {
                     self.token_attention(i, w, v, cache);
                 }
             }
-            let end = self.branch_end(v);
-            let output = std::slice::from_ref(&w.attn_output);
+            let (output, end) = (std::slice::from_ref(&w.attn_output), self.branch_end(v));
             self.row_products(v, (i, "attn_output"), output, v.attended, end);
             let ffn_norm = self.values(format!("l{i}.ffn_norm"), &w.ffn_norm);
             match c.post_norms {
                 true => {
                     let post = ("post_attention_norm", w.post_attention_norm.as_ref());
-                    self.residual(i, "attn_residual", v, post, ffn_norm);
+                    let left = self.residual(i, "attn_residual", v, post, ffn_norm);
+                    self.apart(left);
                 }
                 false => self.norm(Some(i), "ffn_norm", v, ffn_norm),
             }
-            self.row_feed_forward(i, w, v);
+            let gate_up = (v.gate_up, Beta::Zero);
+            self.row_products(v, (i, "ffn_gate_up"), &w.gate_up, v.normed, gate_up);
+            self.glu(i, v);
+            let down = std::slice::from_ref(&w.ffn_down);
+            self.row_products(v, (i, "ffn_down"), down, v.gated, end);
             let post = ("post_ffw_norm", w.post_ffw_norm.as_ref());
-            self.residual(i, "ffn_residual", v, post, norms[i + 1]);
+            let left = self.residual(i, "ffn_residual", v, post, norms[i + 1]);
+            self.apart(left);
         }
     }
 
@@ -117,53 +106,46 @@ impl Lister<'_> {
         (layer, op): (usize, &'static str),
         matrices: &[WeightRows],
         x: Vector,
-        (y, beta): (Vector, Beta),
+        (y, beta): To,
     ) {
         let all: usize = matrices.iter().map(WeightRows::rows).sum();
         let mut y_offset = 0;
         for (i, rows) in matrices.iter().enumerate() {
             let weights = self.matrix(matrix_name(layer, op, i), rows);
             let y_after = all - y_offset - rows.rows();
-            if v.of == TokensOf::Each {
-                let (label, x, offsets) = ((Some(layer), op), (x, v.rows), (y_offset, y_after));
-                let product = vectors_product(label, (weights, rows), x, (y, beta), offsets);
-                self.nodes.push(Node::Op(product));
-                y_offset += rows.rows();
-                continue;
-            }
-            let product = Matmul {
-                n_tokens: v.rows,
-                rows: rows.rows(),
-                k: rows.k,
-                weight: rows.format,
-                packing: Packing::Blocks,
-                act_format: x.format,
-                y_offset,
-                y_after,
-                beta,
+            let product = match v.of {
+                TokensOf::Each => {
+                    let (label, x, offsets) = ((Some(layer), op), (x, v.rows), (y_offset, y_after));
+                    vectors_product(label, (weights, rows), x, (y, beta), offsets)
+                }
+                TokensOf::One => {
+                    let product = Matmul {
+                        n_tokens: v.rows,
+                        rows: rows.rows(),
+                        k: rows.k,
+                        weight: rows.format,
+                        packing: Packing::Blocks,
+                        act_format: x.format,
+                        y_offset,
+                        y_after,
+                        beta,
+                    };
+                    let bindings = [("weights", weights), ("x", x.id), ("y", y.id)];
+                    // The decode step decides how the matrix is packed.
+                    let as_packed = move |packing| Matmul { packing, ..product }.shape();
+                    let shape = ListedShape::AsPacked(Box::new(as_packed));
+                    let kernel = &lathe_kernels::matmul::OPERATION;
+                    Listed { shape, ..listed(Some(layer), op, kernel, &product, &bindings) }
+                }
             };
+            self.nodes.push(Node::Op(product));
             y_offset += rows.rows();
-            let bindings = [("weights", weights), ("x", x.id), ("y", y.id)];
-            // The decode step decides how the matrix is packed.
-            let as_packed = move |packing| Matmul { packing, ..product }.shape();
-            let shape = ListedShape::AsPacked(Box::new(as_packed));
-            let kernel = &lathe_kernels::matmul::OPERATION;
-            let matmul = listed(Some(layer), op, kernel, &product, &bindings);
-            self.nodes.push(Node::Op(Listed { shape, ..matmul }));
-        }
-    }
-
-    /// Where a matrix that ends a branch writes.
-    fn branch_end(&self, v: &Vectors) -> (Vector, Beta) {
-        match self.config.post_norms {
-            true => (v.branch, Beta::Zero),
-            false => (v.stream, Beta::One),
         }
     }
 
     fn chunk_attention(&mut self, layer: usize, w: &LayerWeights, v: &Vectors) {
         let (c, options, n_tokens) = (self.config, self.options, v.rows);
-        let cache = self.cache(layer);
+        let cache = self.caches[layer];
         // A ring has room for what the next token attends to, not for what all of a chunk do.
         let before = if cache.sliding { cache.capacity } else { 0 };
         let ring = [("k_cache", cache.k), ("v_cache", cache.v)];
@@ -220,15 +202,5 @@ impl Lister<'_> {
             let window = KvWindow { way: WindowWay::ToRing, ..window };
             self.op(Some(layer), "kv_window", kernel, &window, &moved);
         }
-    }
-
-    fn row_feed_forward(&mut self, layer: usize, w: &LayerWeights, v: &Vectors) {
-        let Some(gate_up) = v.gate_up else { return };
-        let to = (gate_up, Beta::Zero);
-        self.row_products(v, (layer, "ffn_gate_up"), &w.gate_up, v.normed, to);
-        self.glu(layer, v, gate_up);
-        let down = std::slice::from_ref(&w.ffn_down);
-        let end = self.branch_end(v);
-        self.row_products(v, (layer, "ffn_down"), down, v.gated, end);
     }
 }

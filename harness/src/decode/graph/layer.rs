@@ -11,7 +11,7 @@ use lathe_kernels::qkv_rope_append::QkvRopeAppend;
 use lathe_kernels::residual_norm_ffn::ResidualNormFfn;
 use lathe_kernels::residual_norm_gemv::ResidualNormGemv;
 use lathe_kernels::residual_rms_norm::ResidualRmsNorm;
-use lathe_kernels::{FloatFormat, KvVectors, Norm, NormOffset, RopeFactors, TokensOf};
+use lathe_kernels::{Beta, FloatFormat, KvVectors, Norm, NormOffset, RopeFactors, TokensOf};
 
 use super::step::{Input, Listed, Lister, Node, To, Vector, Vectors, listed, matrix_name};
 use crate::decode::kv_cache::KvCache;
@@ -40,14 +40,6 @@ pub(super) struct HeadsOf {
     pub(super) k_norm: TensorId,
 }
 
-/// Gate and up as one matrix, which `fused_ffn` reads; absent when they have two formats.
-pub(super) fn one_matrix(gate_up: &[WeightRows]) -> Option<&WeightRows> {
-    match gate_up {
-        [rows] => Some(rows),
-        _ => None,
-    }
-}
-
 /// Binding of an operation that writes the residual stream anew.
 pub(super) const NEXT_STREAM: &str = "next_x";
 
@@ -56,29 +48,30 @@ pub(super) fn norm(wanted: bool) -> Norm {
 }
 
 impl Lister<'_> {
-    /// What a layer's matrices read, and where those that end a branch write.
-    fn ends(&self, v: &Vectors, weight: TensorId) -> (Input, To) {
+    /// What the first matrix of a branch reads.
+    fn branch_input(&self, v: &Vectors, weight: TensorId) -> Input {
         match self.config.post_norms {
-            true => (Input::Vector(v.normed), To::Vector(v.branch)),
-            false => (Input::Norm { stream: v.stream, weight }, To::Stream(v.stream)),
+            true => Input::Vector(v.normed),
+            false => Input::Norm { stream: v.stream, weight },
         }
     }
 
-    /// A branch normed, added to the stream, and the stream normed for the next matrix.
-    pub(super) fn residual(
-        &mut self,
-        layer: usize,
-        op: &'static str,
-        v: &Vectors,
-        post: (&str, Option<&Arc<[f32]>>),
-        next: TensorId,
-    ) {
-        let left = self.residual_op(layer, op, v, post, next);
+    /// Where a matrix that ends a branch writes.
+    pub(super) fn branch_end(&self, v: &Vectors) -> To {
+        match self.config.post_norms {
+            true => (v.branch, Beta::Zero),
+            false => (v.stream, Beta::One),
+        }
+    }
+
+    /// A norm that nobody takes over, as an operation of its own.
+    pub(super) fn apart(&mut self, left: Option<Left>) {
         self.nodes.extend(left.map(|left| Node::Op(left.apart)));
     }
 
-    /// The same, for whoever takes it over; nothing where branches are not normed.
-    fn residual_op(
+    /// A branch normed, added to the stream, and the stream normed for the next matrix, which may
+    /// take that over; nothing where branches are not normed.
+    pub(super) fn residual(
         &mut self,
         layer: usize,
         op: &'static str,
@@ -160,11 +153,11 @@ impl Lister<'_> {
         input: Input,
         left: Option<Left>,
     ) {
-        let to = To::Vector(v.qkv);
+        let to = (v.qkv, Beta::Zero);
         let (left, rows) = match (left, &w.qkv[..]) {
             (Some(left), [rows]) => (left, rows),
             (left, matrices) => {
-                self.nodes.extend(left.map(|left| Node::Op(left.apart)));
+                self.apart(left);
                 self.products(layer, "qkv", matrices, input, to);
                 return;
             }
@@ -202,11 +195,10 @@ impl Lister<'_> {
         left: Option<Left>,
     ) {
         let cache = self.new_cache(layer);
-        let (input, to) = self.ends(v, attn_norm);
-        self.qkv(layer, w, v, input, left);
+        self.qkv(layer, w, v, self.branch_input(v, attn_norm), left);
 
         self.token_attention(layer, w, v, cache);
-        let output = std::slice::from_ref(&w.attn_output);
+        let (output, to) = (std::slice::from_ref(&w.attn_output), self.branch_end(v));
         self.products(layer, "attn_output", output, Input::Vector(v.attended), to);
     }
 
@@ -319,24 +311,23 @@ impl Lister<'_> {
     ) -> Option<Left> {
         let ffn_norm = self.values(format!("l{layer}.ffn_norm"), &w.ffn_norm);
         let post = ("post_attention_norm", w.post_attention_norm.as_ref());
-        let left = self.residual_op(layer, "attn_residual", v, post, ffn_norm);
-        let (input, to) = self.ends(v, ffn_norm);
-        match (one_matrix(&w.gate_up), v.gate_up) {
-            (None, Some(gate_up)) => {
-                self.nodes.extend(left.map(|left| Node::Op(left.apart)));
-                self.products(layer, "ffn_gate_up", &w.gate_up, input, To::Vector(gate_up));
-                self.glu(layer, v, gate_up);
-            }
-            (rows, _) => {
-                let rows = rows.unwrap_or(&w.gate_up[0]);
+        let left = self.residual(layer, "attn_residual", v, post, ffn_norm);
+        match &w.gate_up[..] {
+            [rows] => {
                 let weights = self.matrix(format!("l{layer}.ffn_gate_up"), rows);
                 self.gate_up(layer, (weights, rows), v, ffn_norm, left);
             }
+            matrices => {
+                self.apart(left);
+                let (input, to) = (self.branch_input(v, ffn_norm), (v.gate_up, Beta::Zero));
+                self.products(layer, "ffn_gate_up", matrices, input, to);
+                self.glu(layer, v);
+            }
         }
-        let down = std::slice::from_ref(&w.ffn_down);
+        let (down, to) = (std::slice::from_ref(&w.ffn_down), self.branch_end(v));
         self.products(layer, "ffn_down", down, Input::Vector(v.gated), to);
         let post = ("post_ffw_norm", w.post_ffw_norm.as_ref());
-        self.residual_op(layer, "ffn_residual", v, post, next_norm)
+        self.residual(layer, "ffn_residual", v, post, next_norm)
     }
 
     /// Gate and up of one matrix with their activation, and with the norm of the stream that is
@@ -368,7 +359,7 @@ impl Lister<'_> {
         let (apart, post) = match left {
             Some(Left { apart, post: Some(post), .. }) => (apart, post),
             left => {
-                self.nodes.extend(left.map(|left| Node::Op(left.apart)));
+                self.apart(left);
                 self.nodes.push(Node::Op(block));
                 return;
             }
@@ -381,19 +372,14 @@ impl Lister<'_> {
     }
 
     /// Gate times up.
-    pub(super) fn glu(&mut self, layer: usize, v: &Vectors, gate_up: Vector) {
+    pub(super) fn glu(&mut self, layer: usize, v: &Vectors) {
         let glu = Glu {
             n: self.config.ffn,
             activation: self.config.activation,
             act_format: v.gated.format,
             rows: v.rows,
         };
-        let bindings = [("gate_up", gate_up.id), ("y", v.gated.id)];
+        let bindings = [("gate_up", v.gate_up.id), ("y", v.gated.id)];
         self.op(Some(layer), "ffn_act", &lathe_kernels::glu::OPERATION, &glu, &bindings);
-    }
-
-    /// The cache of a layer whose step is listed.
-    pub(super) fn cache(&self, layer: usize) -> KvCache {
-        self.caches[layer]
     }
 }

@@ -4,7 +4,6 @@
 mod choose;
 mod chunk;
 mod layer;
-mod sequences;
 mod step;
 
 use std::collections::BTreeSet;
@@ -188,14 +187,13 @@ pub fn build(
             options.sequences
         )));
     }
-    let chunks = match options.sequences {
+    let mut chunks = match options.sequences {
         1 => options.chunks,
         _ => Chunks::NONE,
     };
-    let options = &GraphOptions { chunks, ..options.clone() };
     // No chunk is larger than a context needs.
-    let most = options.chunks.most.min(options.context.next_power_of_two().max(16));
-    let options = &GraphOptions { chunks: Chunks { most, ..options.chunks }, ..options.clone() };
+    chunks.most = chunks.most.min(options.context.next_power_of_two().max(16));
+    let options = &GraphOptions { chunks, ..options.clone() };
     let mut step = step::list(config, weights, options, caps.binding_bytes);
     let tuned = options.tuned.as_deref();
     let runs = options.runs.filter(|_| options.sequences == 1);

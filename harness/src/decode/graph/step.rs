@@ -18,7 +18,7 @@ use lathe_kernels::{
 };
 
 use super::GraphOptions;
-use super::layer::{Left, one_matrix};
+use super::layer::Left;
 use crate::decode::kv_cache::KvCache;
 use crate::decode::load::Weights;
 use crate::model::Config;
@@ -76,12 +76,19 @@ pub(super) enum ListedShape {
     AsPacked(Box<dyn Fn(Packing) -> Shape>),
 }
 
+impl ListedShape {
+    /// The shape where its matrix is packed like this.
+    pub(super) fn with(&self, packing: Packing) -> Shape {
+        match self {
+            ListedShape::Fixed(shape) => shape.clone(),
+            ListedShape::AsPacked(shape) => shape(packing),
+        }
+    }
+}
+
 impl fmt::Debug for ListedShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ListedShape::Fixed(shape) => shape.fmt(f),
-            ListedShape::AsPacked(shape) => shape(Packing::Blocks).fmt(f),
-        }
+        self.with(Packing::Blocks).fmt(f)
     }
 }
 
@@ -123,14 +130,8 @@ pub(super) enum Input {
     Norm { stream: Vector, weight: TensorId },
 }
 
-/// Where a product goes.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum To {
-    /// A vector of its own.
-    Vector(Vector),
-    /// Onto the residual stream.
-    Stream(Vector),
-}
+/// Where a product goes: into a vector of its own, or onto the residual stream.
+pub(super) type To = (Vector, Beta);
 
 pub(super) struct Lister<'a> {
     pub(super) config: &'a Config,
@@ -156,7 +157,7 @@ pub(super) struct Vectors {
     pub(super) qkv: Vector,
     pub(super) q: Vector,
     pub(super) attended: Vector,
-    pub(super) gate_up: Option<Vector>,
+    pub(super) gate_up: Vector,
     pub(super) gated: Vector,
     /// Tokens whose vectors these are.
     pub(super) rows: usize,
@@ -171,7 +172,7 @@ pub(super) fn list(
     options: &GraphOptions,
     binding_bytes: u64,
 ) -> Steps {
-    let lister = Lister {
+    Lister {
         config,
         weights,
         options,
@@ -180,8 +181,8 @@ pub(super) fn list(
         by_name: HashMap::new(),
         nodes: Vec::new(),
         caches: Vec::new(),
-    };
-    lister.list()
+    }
+    .list()
 }
 
 pub(super) fn listed<P: Params>(
@@ -206,7 +207,7 @@ pub(super) fn vectors_product(
     (layer, op): (Option<usize>, &'static str),
     (weights, matrix): (TensorId, &WeightRows),
     (x, n_vectors): (Vector, usize),
-    (y, beta): (Vector, Beta),
+    (y, beta): To,
     (y_offset, y_after): (usize, usize),
 ) -> Listed {
     let bindings = [("weights", weights), ("y", y.id), ("x", x.id)];
@@ -294,13 +295,9 @@ impl Lister<'_> {
         to: To,
         y_offset: usize,
     ) -> Listed {
-        let (y, beta) = match to {
-            To::Vector(y) => (y, Beta::Zero),
-            To::Stream(stream) => (stream, Beta::One),
-        };
         match input {
             Input::Vector(x) => {
-                vectors_product((layer, op), (weights, rows), (x, 1), (y, beta), (y_offset, 0))
+                vectors_product((layer, op), (weights, rows), (x, 1), to, (y_offset, 0))
             }
             Input::Norm { stream, weight } => {
                 let gemv = NormGemv {
@@ -312,7 +309,7 @@ impl Lister<'_> {
                     weight_offset: NormOffset::Standard,
                 };
                 let norm = ("norm_weight", weight);
-                let bindings = [("weights", weights), ("y", y.id), ("x", stream.id), norm];
+                let bindings = [("weights", weights), ("y", to.0.id), ("x", stream.id), norm];
                 listed(layer, op, &lathe_kernels::norm_gemv::OPERATION, &gemv, &bindings)
             }
         }
@@ -340,26 +337,9 @@ impl Lister<'_> {
     fn list(mut self) -> Steps {
         let (c, options) = (self.config, self.options);
         let n = options.sequences;
-        let words = n * lathe_kernels::layout::STATE_WORDS;
-        let state = self.tensor("state", Content::Words(words));
-        let tokens = self.tensor("tokens", Content::Words(n * (options.positions() + 1)));
-        let split = self.weights.layers.iter().any(|w| one_matrix(&w.gate_up).is_none());
-        let (f32s, acts, d) = (FloatFormat::F32, options.acts, c.head_dim);
-        let v = Vectors {
-            state,
-            tokens,
-            stream: self.vector("x", n * c.hidden, f32s),
-            normed: self.vector("normed", n * c.hidden, acts),
-            branch: self.vector("branch", n * c.hidden, f32s),
-            qkv: self.vector("qkv", n * (c.n_heads + 2 * c.n_kv_heads) * d, f32s),
-            q: self.vector("q", n * c.n_heads * d, f32s),
-            attended: self.vector("attention", n * c.n_heads * d, acts),
-            gate_up: (split || n > 1).then(|| self.vector("gate_up", n * 2 * c.ffn, f32s)),
-            gated: self.vector("gated", n * c.ffn, acts),
-            rows: n,
-            of: if n > 1 { TokensOf::Each } else { TokensOf::One },
-        };
-        let logits = self.vector("logits", n * c.vocab, f32s);
+        let of = if n > 1 { TokensOf::Each } else { TokensOf::One };
+        let v = self.vectors("", n, options.acts, of);
+        let logits = self.vector("logits", n * c.vocab, FloatFormat::F32);
         let streams = [v.stream.id, self.next_stream()];
         let tables = self.embed(&v);
 
@@ -374,49 +354,51 @@ impl Lister<'_> {
             .map(|(i, w)| self.values(format!("l{i}.attn_norm"), &w.attn_norm))
             .collect();
         norms.push(self.values("output_norm".into(), &self.weights.output_norm));
-        if n > 1 {
-            let tail = self.sequences(&v, &norms, &tables, logits);
-            let nodes = std::mem::take(&mut self.nodes);
-            let Self { tensors, caches, .. } = self;
-            let (chunks, logits) = (Vec::new(), logits.id);
-            return Steps { tensors, nodes, tail, chunks, state, tokens, logits, caches, streams };
+        let is_normed = c.post_norms && c.n_layers > 0;
+        match v.of {
+            // The rows of a matrix meet all sequences while they are read once.
+            TokensOf::Each => self.layers(&v, &norms),
+            TokensOf::One => {
+                let mut left = is_normed.then(|| Left {
+                    apart: self.norm_op(Some(0), "attn_norm", &v, norms[0]),
+                    post: None,
+                    norm: norms[0],
+                });
+                for (i, w) in layers.iter().enumerate() {
+                    self.attention(i, w, &v, norms[i], left);
+                    left = self.feed_forward(i, w, &v, norms[i + 1]);
+                }
+                self.apart(left);
+            }
         }
-        let mut left = (c.post_norms && c.n_layers > 0).then(|| Left {
-            apart: self.norm_op(Some(0), "attn_norm", &v, norms[0]),
-            post: None,
-            norm: norms[0],
-        });
-        for (i, w) in layers.iter().enumerate() {
-            self.attention(i, w, &v, norms[i], left);
-            left = self.feed_forward(i, w, &v, norms[i + 1]);
-        }
-        self.nodes.extend(left.map(|left| Node::Op(left.apart)));
         let tail = self.nodes.len();
         let head = match &self.weights.head {
             None => tables,
             Some(rows) => self.parts("output", rows),
         };
-        let is_normed = c.post_norms && c.n_layers > 0;
         let norm = norms[c.n_layers];
         let apart = (!is_normed).then(|| self.norm_op(None, "output_norm", &v, norm));
-        let product = |input, (first, weights, rows): &MatrixPart| {
-            self.product((None, "lm_head"), (*weights, rows), input, To::Vector(logits), *first)
-        };
-        let products = head.iter().map(|part| product(Input::Vector(v.normed), part));
+        let (label, to) = ((None, "lm_head"), (logits, Beta::Zero));
+        let products = head.iter().map(|(first, weights, rows)| {
+            // Behind the one vector nothing follows.
+            let after = if n > 1 { c.vocab - first - rows.rows() } else { 0 };
+            vectors_product(label, (*weights, rows), (v.normed, n), to, (*first, after))
+        });
         let mut nodes: Vec<Node> = match (apart, head.as_slice()) {
             (None, _) => products.map(Node::Op).collect(),
             // Dense heads keep a norm of their own: that joining them pays was not measured.
-            (Some(apart), [whole]) if !whole.2.format.is_dense() => {
-                let one = product(Input::Norm { stream: v.stream, weight: norm }, whole);
+            (Some(apart), [(_, weights, rows)]) if n == 1 && !rows.format.is_dense() => {
+                let input = Input::Norm { stream: v.stream, weight: norm };
+                let one = self.product(label, (*weights, rows), input, to, 0);
                 vec![Node::Fused(one, [apart].into_iter().chain(products).collect())]
             }
             (Some(apart), _) => [apart].into_iter().chain(products).map(Node::Op).collect(),
         };
         self.nodes.append(&mut nodes);
-        let choose = [("logits", logits.id), ("tokens", tokens), ("state", state)];
+        let choose = [("logits", logits.id), ("tokens", v.tokens), ("state", v.state)];
         match &options.sampling {
             None => {
-                let argmax = Argmax { n: c.vocab, sequences: 1 };
+                let argmax = Argmax { n: c.vocab, sequences: n };
                 self.op(None, "argmax", &lathe_kernels::argmax::OPERATION, &argmax, &choose);
             }
             Some(sampling) => {
@@ -427,8 +409,41 @@ impl Lister<'_> {
         let nodes = std::mem::take(&mut self.nodes);
         let chunks = self.chunks(&v, &norms);
         let Self { tensors, caches, .. } = self;
+        let Vectors { state, tokens, .. } = v;
         let logits = logits.id;
         Steps { tensors, nodes, tail, chunks, state, tokens, logits, caches, streams }
+    }
+
+    /// What layers pass on of up to `room` tokens. Tensors that nothing binds take no memory.
+    pub(super) fn vectors(
+        &mut self,
+        prefix: &str,
+        room: usize,
+        acts: FloatFormat,
+        of: TokensOf,
+    ) -> Vectors {
+        let (c, options, f32s) = (self.config, self.options, FloatFormat::F32);
+        let words = options.sequences * lathe_kernels::layout::STATE_WORDS;
+        let state = self.tensor("state", Content::Words(words));
+        let words = options.sequences * (options.positions() + 1);
+        let tokens = self.tensor("tokens", Content::Words(words));
+        let mut vector = |name: &str, len: usize, format: FloatFormat| {
+            self.vector(&format!("{prefix}{name}"), room * len, format)
+        };
+        Vectors {
+            state,
+            tokens,
+            stream: vector("x", c.hidden, f32s),
+            normed: vector("normed", c.hidden, acts),
+            branch: vector("branch", c.hidden, f32s),
+            qkv: vector("qkv", (c.n_heads + 2 * c.n_kv_heads) * c.head_dim, f32s),
+            q: vector("q", c.n_heads * c.head_dim, f32s),
+            attended: vector("attention", c.n_heads * c.head_dim, acts),
+            gate_up: vector("gate_up", 2 * c.ffn, f32s),
+            gated: vector("gated", c.ffn, acts),
+            rows: room,
+            of,
+        }
     }
 
     /// A matrix in as many parts as bindings need, with the first row of each.
