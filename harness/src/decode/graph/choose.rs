@@ -54,92 +54,74 @@ impl Chooser<'_> {
         let tail = ops.len();
         ops.extend(resolved.flatten());
         follow_stream(&mut ops, steps.streams);
-        let (packings, mut chosen) = self.packed(&ops, steps, &mut selected)?;
-        self.as_packed(&ops, &mut chosen, steps, &packings, &mut selected)?;
+        let mut packings = Packings::new();
+        let ops = self.choose(ops, self.runs, steps, &mut packings, &mut selected)?;
         let mut chunks = Vec::new();
         for (tokens, nodes) in std::mem::take(&mut steps.chunks) {
             let in_chunk = alone(&nodes);
-            let ops: Vec<_> =
-                nodes.into_iter().flat_map(|node| self.resolve(node, &in_chunk)).collect();
+            let ops = nodes.into_iter().flat_map(|node| self.resolve(node, &in_chunk)).collect();
             // A chunk reads matrices as the step packs them.
-            let mut chosen: Specialised = Vec::with_capacity(ops.len());
-            for (op, fusion) in &ops {
-                let ListedShape::Fixed(shape) = &op.shape else {
-                    chosen.push(None);
-                    continue;
-                };
-                let selection = self.select(op, shape, fusion.as_deref())?;
-                selected.add(op, shape, &selection);
-                chosen.push(Some((shape.clone(), selection.plan)));
-            }
-            self.as_packed(&ops, &mut chosen, steps, &packings, &mut selected)?;
-            chunks.push((tokens, joined(ops, chosen)));
+            let ops = self.choose(ops, None, steps, &mut packings, &mut selected)?;
+            chunks.push((tokens, ops));
         }
         for (matrix, packing) in packings {
             if let Content::Weights(_, as_packed) = &mut steps.tensors[matrix.0].content {
                 *as_packed = packing;
             }
         }
-        let (mut recording, moved) = recorded(steps, joined(ops, chosen), tail, chunks);
+        let (mut recording, moved) = recorded(steps, ops, tail, chunks);
         if let Some(grid) = self.runs {
             run::add_runs(&mut recording, grid, self.caps)?;
         }
         Ok((recording, selected.0, moved))
     }
 
-    /// Selections for operations whose parameters are known, and how they pack their matrices.
-    fn packed(
+    /// A variant for each operation: first for those whose parameters are known, which say how
+    /// their matrices are packed, then for those that read a matrix as it is.
+    fn choose(
         &self,
-        ops: &[Undecided],
+        ops: Vec<Undecided>,
+        runs: Option<Grid>,
         steps: &Steps,
+        packings: &mut Packings,
         selected: &mut Selections,
-    ) -> Result<(Packings, Specialised)> {
-        let mut selections = Vec::with_capacity(ops.len());
-        for (op, fusion) in ops {
-            selections.push(match &op.shape {
-                ListedShape::Fixed(shape) => Some(self.select(op, shape, fusion.as_deref())?),
+    ) -> Result<Vec<Chosen>> {
+        let mut fixed = Vec::with_capacity(ops.len());
+        for (op, fusion) in &ops {
+            fixed.push(match &op.shape {
+                ListedShape::Fixed(shape) => {
+                    Some((shape.clone(), self.select(op, shape, fusion.as_deref())?))
+                }
                 ListedShape::AsPacked(_) => None,
             });
         }
-        if let Some(grid) = self.runs {
-            self.as_phases(ops, &mut selections, grid);
+        if let Some(grid) = runs {
+            self.as_phases(&ops, &mut fixed, grid);
         }
-        let mut packings = Packings::new();
-        let mut chosen: Specialised = Vec::new();
-        for ((op, _), selection) in ops.iter().zip(selections) {
-            let (ListedShape::Fixed(shape), Some(selection)) = (&op.shape, selection) else {
-                chosen.push(None);
-                continue;
-            };
+        for ((op, _), fixed) in ops.iter().zip(&fixed) {
+            let Some((shape, selection)) = fixed else { continue };
             if let Some(matrix) = matrix(op, steps) {
                 let packing = selection.plan.packing;
                 let other = packings.insert(matrix, packing).filter(|other| *other != packing);
                 assert!(other.is_none(), "{}: two operations pack its matrix", op.label);
             }
-            selected.add(op, shape, &selection);
-            chosen.push(Some((shape.clone(), selection.plan)));
+            selected.add(op, shape, selection);
         }
-        Ok((packings, chosen))
-    }
-
-    /// Those that read a matrix as it is come after those that say how it is packed.
-    fn as_packed(
-        &self,
-        ops: &[Undecided],
-        chosen: &mut Specialised,
-        steps: &Steps,
-        packings: &Packings,
-        selected: &mut Selections,
-    ) -> Result<()> {
-        for ((op, fusion), chosen) in ops.iter().zip(chosen) {
-            let ListedShape::AsPacked(shape) = &op.shape else { continue };
-            let packing = matrix(op, steps).and_then(|m| packings.get(&m).copied());
-            let shape = shape(packing.unwrap_or(Packing::Blocks));
-            let selection = self.select(op, &shape, fusion.as_deref())?;
-            selected.add(op, &shape, &selection);
-            *chosen = Some((shape, selection.plan));
+        let mut chosen = Vec::with_capacity(ops.len());
+        for ((op, fusion), fixed) in ops.into_iter().zip(fixed) {
+            let (shape, selection) = match fixed {
+                Some(fixed) => fixed,
+                None => {
+                    let packing = matrix(&op, steps).and_then(|m| packings.get(&m).copied());
+                    let shape = op.shape.with(packing.unwrap_or(Packing::Blocks));
+                    let selection = self.select(&op, &shape, fusion.as_deref())?;
+                    selected.add(&op, &shape, &selection);
+                    (shape, selection)
+                }
+            };
+            chosen.push(Chosen { op, shape, plan: selection.plan });
         }
-        Ok(())
+        Ok(chosen)
     }
 }
 
@@ -168,20 +150,8 @@ fn follow_stream(ops: &mut [Undecided], [first, second]: [TensorId; 2]) {
     }
 }
 
-/// Shape and plan of each operation, once they are chosen.
-type Specialised = Vec<Option<(Shape, Plan)>>;
-
 /// How the step's operations pack each matrix.
 type Packings = BTreeMap<TensorId, Packing>;
-
-/// Operations with what was chosen for them.
-fn joined(ops: Vec<Undecided>, chosen: Specialised) -> Vec<Chosen> {
-    let chosen = ops.into_iter().zip(chosen).filter_map(|((op, _), chosen)| {
-        let (shape, plan) = chosen?;
-        Some(Chosen { op, shape, plan })
-    });
-    chosen.collect()
-}
 
 impl Chooser<'_> {
     /// The operations of a node: the fused one, or those it stands for, with what was decided.
@@ -266,7 +236,12 @@ impl Chooser<'_> {
 impl Chooser<'_> {
     /// Makes the selections of a layer phases of a run, where all of them can be: nobody measured
     /// that parts of a layer win.
-    fn as_phases(&self, ops: &[Undecided], selections: &mut [Option<Selection>], grid: Grid) {
+    fn as_phases(
+        &self,
+        ops: &[Undecided],
+        selections: &mut [Option<(Shape, Selection)>],
+        grid: Grid,
+    ) {
         let mut first = 0;
         for layer in ops.chunk_by(|(a, _), (b, _)| a.label.layer == b.label.layer) {
             let own = first..first + layer.len();
@@ -275,12 +250,12 @@ impl Chooser<'_> {
                 continue;
             }
             let phases = layer.iter().zip(&selections[own.clone()]).map(|((op, _), selection)| {
-                let ListedShape::Fixed(shape) = &op.shape else { return None };
-                self.as_phase(op, shape, selection.as_ref()?, grid)
+                let (shape, selection) = selection.as_ref()?;
+                self.as_phase(op, shape, selection, grid)
             });
             let Some(phases) = phases.collect::<Option<Vec<_>>>() else { continue };
-            for (selection, phase) in selections[own].iter_mut().zip(phases) {
-                *selection = Some(phase);
+            for ((_, selection), phase) in selections[own].iter_mut().flatten().zip(phases) {
+                *selection = phase;
             }
         }
     }
