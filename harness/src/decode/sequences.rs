@@ -14,7 +14,7 @@ use lathe_kernels::StateWord;
 use lathe_kernels::layout::STATE_WORDS;
 
 use super::graph::DecodeGraph;
-use super::session::{self, PROMPT_STEPS, RunOptions, pieces, too_long};
+use super::session::{self, PROMPT_STEPS, RunOptions, pieces};
 use crate::error::{Error, Result};
 use crate::execute::{Execute, Stream, Submission};
 use crate::plan::recording::Part;
@@ -50,13 +50,8 @@ pub fn begin(graph: &DecodeGraph, executor: &mut dyn Execute, prompts: &[Vec<u32
         graph.knows(prompt, &format!(" of sequence {i}"))?;
     }
     let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
-    if longest > graph.context {
-        return Err(too_long(graph, longest));
-    }
-    for cache in &graph.caches {
-        executor.clear(cache.k)?;
-        executor.clear(cache.v)?;
-    }
+    graph.fits(longest)?;
+    session::reset(graph, executor, 0)?;
     let mut state = vec![0; n * STATE_WORDS];
     let mut tokens = vec![0; n * longest];
     for (i, prompt) in prompts.iter().enumerate() {
@@ -82,9 +77,7 @@ pub fn run(
     steps_per_submit: usize,
 ) -> Result<SequencesRun> {
     let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
-    if longest + steps > graph.context {
-        return Err(too_long(graph, longest + steps));
-    }
+    graph.fits(longest + steps)?;
     begin(graph, executor, prompts)?;
     // A word of the last step's choices: a submission has ended when it is read.
     let mut position = 0;

@@ -155,15 +155,9 @@ pub(super) fn give(
 ) -> Result<()> {
     graph.knows(tokens, "")?;
     let given = position + tokens.len();
-    if given > graph.context {
-        return Err(too_long(graph, given));
-    }
+    graph.fits(given)?;
     executor.write_words(graph.tokens, position, tokens)?;
     executor.write_words(graph.state, StateWord::Given as usize, &[given as u32])
-}
-
-pub(super) fn too_long(graph: &DecodeGraph, positions: usize) -> Error {
-    Error::Usage(format!("{positions} positions do not fit the context of {}", graph.context))
 }
 
 fn begin(graph: &DecodeGraph, executor: &mut dyn Execute, options: &RunOptions) -> Result<()> {
@@ -176,9 +170,7 @@ fn begin(graph: &DecodeGraph, executor: &mut dyn Execute, options: &RunOptions) 
     if options.prompt.is_empty() {
         return Err(Error::Usage("the prompt is empty; decoding starts from a token".into()));
     }
-    if options.positions() > graph.context {
-        return Err(too_long(graph, options.positions()));
-    }
+    graph.fits(options.positions())?;
     reset(graph, executor, options.seed)?;
     give(graph, executor, 0, &options.prompt)
 }

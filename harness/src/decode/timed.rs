@@ -11,7 +11,7 @@ use lathe_reference::nmse;
 
 use super::graph::DecodeGraph;
 pub use super::session::reset;
-use super::session::{Prompts, give, one_by_one, prompt_parts, step_submissions, too_long};
+use super::session::{Prompts, give, one_by_one, prompt_parts, step_submissions};
 use crate::error::{Error, Result};
 use crate::execute::{Batch, Execute, Stream};
 use crate::plan::recording::Part;
@@ -158,8 +158,6 @@ pub fn end_agrees(
 /// The current position, if `n` more fit behind it.
 fn room(graph: &DecodeGraph, executor: &mut dyn Execute, n: usize) -> Result<usize> {
     let position = executor.read_words(graph.state)?[StateWord::Position as usize] as usize;
-    if position + n > graph.context {
-        return Err(too_long(graph, position + n));
-    }
+    graph.fits(position + n)?;
     Ok(position)
 }

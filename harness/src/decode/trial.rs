@@ -118,9 +118,7 @@ impl<'a> Trial<'a> {
             return Err(Error::Usage("a run without prompt and generation times nothing".into()));
         }
         graph.knows(&script.tokens, "")?;
-        if script.positions() > graph.context {
-            return Err(session::too_long(graph, script.positions()));
-        }
+        graph.fits(script.positions())?;
         Ok(Self {
             graph,
             executor,

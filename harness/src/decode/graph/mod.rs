@@ -142,6 +142,17 @@ impl DecodeGraph {
         }
     }
 
+    /// Refuses more positions than the context has room for.
+    pub(crate) fn fits(&self, positions: usize) -> Result<()> {
+        match positions <= self.context {
+            true => Ok(()),
+            false => Err(Error::Usage(format!(
+                "{positions} positions do not fit the context of {}",
+                self.context
+            ))),
+        }
+    }
+
     /// The grid of runs of operations, as records have it; none where there are none.
     pub fn run_grid(&self) -> Option<String> {
         self.recording.runs.first().map(|run| Runs::Of(run.grid).to_string())
