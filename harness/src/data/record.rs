@@ -678,7 +678,7 @@ pub struct ProfiledStep {
 }
 
 /// One operation over all layers and profiled steps, per token.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OpTotal {
     /// What it does.
     pub op: String,

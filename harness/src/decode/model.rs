@@ -24,7 +24,7 @@ use lathe_kernels::{Capabilities, FloatFormat, KvFormat};
 use super::graph::{self, Chunks, DecodeGraph, GraphOptions};
 use super::load::{LoadOptions, Weights};
 use super::sampling::Sampling;
-use super::session::{self, GaveUp, Known, Prompts, Run, RunOptions};
+use super::session::{self, GaveUp, Known, Run, RunOptions};
 use crate::error::{Error, Result};
 use crate::execute::GpuExecutor;
 use crate::gpu::{Gpu, Pipelines, Policy};
@@ -326,13 +326,11 @@ impl Session<'_> {
         };
         let options = RunOptions {
             prompt,
-            forced: Vec::new(),
-            prompts: Prompts::default(),
             generate: n,
             steps_per_submit: self.options.steps_per_submit,
             stop_at: self.model.config.end_tokens.clone(),
             seed: self.options.seed,
-            known: Known::default(),
+            ..RunOptions::default()
         };
         let (mut known, begun) = (Known::default(), Instant::now());
         let run = session::run(&self.graph, &mut self.executor, &options, &mut |token| {

@@ -233,7 +233,7 @@ pub struct PromptProfile {
 }
 
 /// An operation of a prompt, over all layers and chunks.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct PromptOp {
     /// Operation.
     pub op: String,
@@ -279,7 +279,7 @@ pub fn prompt(
     let parts = session::prompt_parts(graph, Prompts::Chunks, options.prompt.len());
     executor.prepare(&parts)?;
     let mut by_op: BTreeMap<(&str, String), PromptOp> = BTreeMap::new();
-    let recording = std::sync::Arc::clone(&executor.recording);
+    let recording = Arc::clone(&executor.recording);
     for part in parts.iter().flat_map(|part| vec![part.one(); part.times()]) {
         let words = executor.read_words(graph.state)?;
         let [n_kv, prompt_len] = [StateWord::Position, StateWord::Given].map(|w| words[w as usize]);
@@ -291,10 +291,7 @@ pub fn prompt(
             let total = by_op.entry((op.label.op, kernel.clone())).or_insert_with(|| PromptOp {
                 op: op.label.op.to_owned(),
                 kernel,
-                count: 0,
-                ms: 0.0,
-                flops: 0.0,
-                bytes: 0.0,
+                ..PromptOp::default()
             });
             let cost = op.kernel().cost(&Problem { shape: op.shape.clone(), state });
             total.count += 1;
@@ -334,14 +331,7 @@ fn totals(ops: &[Op], steps: &[ProfiledStep], n_kv: usize, floors: Floors) -> Ve
         let total = by_op.entry((op.label.op, kernel.clone())).or_insert_with(|| OpTotal {
             op: op.label.op.to_owned(),
             kernel,
-            count: 0,
-            ms: 0.0,
-            percent: 0.0,
-            bytes: 0.0,
-            floor_ms: None,
-            over_floor: None,
-            dispatches: 0,
-            launch_floor_ms: None,
+            ..OpTotal::default()
         });
         total.count += 1;
         total.dispatches += op.plan.stages.len();

@@ -24,20 +24,13 @@ pub fn environment(gpu: &Gpu) -> Environment {
         backend: gpu.adapter.backend.clone(),
         software: gpu.adapter.software,
         runtime_checks: gpu.checks.name().into(),
-        timestamp_quantum_ns: None,
-        copy_gb_s: None,
-        read_gb_s: None,
-        canary_drift: None,
         command: Some(command_line(words)),
         wgsl: Some(wgsl().to_owned()),
-        seed: None,
-        cache_bytes: None,
-        ceilings: None,
         machine: Some(machine(gpu)),
-        processes: None,
         naga: Some(NAGA_VERSION.into()),
         rustc: known(env!("LATHE_RUSTC")),
         build: known(env!("LATHE_BUILD")),
+        ..Environment::default()
     }
 }
 
