@@ -52,29 +52,19 @@ impl BenchOptions {
     /// Settings for an adapter: a real GPU must leave its cache and needs milliseconds for its
     /// timestamps' quantum not to matter; a software adapter only has to show that it works.
     pub fn of(gpu: &Gpu) -> Self {
-        let seed = Rng::fresh().next_u64() >> 16;
-        if gpu.adapter.software {
-            Self {
-                rotate_bytes: 2 << 20,
-                sample: Duration::from_millis(2),
-                noise: 0.05,
-                time_out: Duration::from_millis(100),
-                samples: 5,
-                overlapped: false,
-                stages: false,
-                seed,
-            }
-        } else {
-            Self {
-                rotate_bytes: 512 << 20,
-                sample: Duration::from_millis(2),
-                noise: 0.002,
-                time_out: Duration::from_secs(3),
-                samples: 25,
-                overlapped: false,
-                stages: false,
-                seed,
-            }
+        let (rotate_bytes, noise, time_out, samples) = match gpu.adapter.software {
+            true => (2 << 20, 0.05, Duration::from_millis(100), 5),
+            false => (512 << 20, 0.002, Duration::from_secs(3), 25),
+        };
+        Self {
+            rotate_bytes,
+            sample: Duration::from_millis(2),
+            noise,
+            time_out,
+            samples,
+            overlapped: false,
+            stages: false,
+            seed: Rng::fresh().next_u64() >> 16,
         }
     }
 }
@@ -127,9 +117,9 @@ pub struct Bench {
     ring: Ring,
     turns: Vec<Turn>,
     /// What is made new before a sample.
-    renewed: Vec<(Arc<Block>, Renewed)>,
+    renewed: Renewals,
     /// The same of the caches that rotate, copy by copy.
-    caches: Vec<Caches>,
+    caches: Vec<Renewals>,
     /// What the step state is before a sample, and where its seeds are, in bytes.
     seeded: Option<(Arc<Block>, Vec<u64>)>,
     span: Span,
@@ -149,8 +139,8 @@ struct Turn {
     draw: Draw,
 }
 
-/// The caches of a copy of the ring, and what each holds before a sample.
-type Caches = Vec<(Arc<Block>, Renewed)>;
+/// Memory, and what it holds before a sample.
+type Renewals = Vec<(Arc<Block>, Renewed)>;
 
 /// What memory holds before a sample.
 #[derive(Clone, Debug)]
@@ -172,15 +162,7 @@ impl Bench {
     ) -> Result<Self> {
         let first = case.prepare(gpu, pipelines, Policy::Plain)?;
         let ring = Ring::new(&case, &first, rotate_bytes)?;
-        let mut drawn = Vec::new();
-        for id in case.read_and_written() {
-            if !ring.rotates(id) {
-                let name = &case.recording.tensors[id.0].name;
-                drawn.push((id, Arc::new(first.block(id).copied(gpu, name)?)));
-            }
-        }
-        let caches = caches(gpu, &case, &ring, &[])?;
-        Self::of(Arc::clone(gpu), case, ring, &first, &drawn, caches)
+        Self::of(gpu, case, ring, &first, None)
     }
 
     /// A plan of the same kernel and shape over the very same memory.
@@ -188,44 +170,45 @@ impl Bench {
         let case = self.case.with_plan(plan);
         let first = case.prepare_beside(&self.turns[0].executor, pipelines, Policy::Plain)?;
         let ring = self.ring.beside(&case, &first)?;
-        let mut drawn = Blocks::new();
-        for id in case.read_and_written() {
-            let known = self.renewed.iter().find_map(|(block, how)| match how {
-                Renewed::Drawn(drawn) if Arc::ptr_eq(block, &first.shared(id)) => Some(drawn),
-                _ => None,
-            });
-            if let Some(known) = known {
-                drawn.push((id, Arc::clone(known)));
-            } else if !ring.rotates(id) {
-                // It lies in another way than this side's.
-                let name = &case.recording.tensors[id.0].name;
-                drawn.push((id, Arc::new(first.block(id).copied(&self.gpu, name)?)));
-            }
-        }
-        let caches = caches(&self.gpu, &case, &ring, &self.caches)?;
-        Self::of(Arc::clone(&self.gpu), case, ring, &first, &drawn, caches)
+        Self::of(&self.gpu, case, ring, &first, Some(self))
     }
 
+    /// What `known` keeps of memory that both share is taken over.
     fn of(
-        gpu: Arc<Gpu>,
+        gpu: &Arc<Gpu>,
         case: Case,
         ring: Ring,
         first: &GpuExecutor,
-        drawn: &Blocks,
-        caches: Vec<Caches>,
+        known: Option<&Self>,
     ) -> Result<Self> {
-        let span = Span::new(&gpu)?;
+        let mut drawn = Blocks::new();
+        for id in case.read_and_written() {
+            let mut shared = known.into_iter().flat_map(|bench| &bench.renewed);
+            let kept = shared.find_map(|(block, how)| match how {
+                Renewed::Drawn(drawn) if Arc::ptr_eq(block, &first.shared(id)) => Some(drawn),
+                _ => None,
+            });
+            if let Some(kept) = kept {
+                drawn.push((id, Arc::clone(kept)));
+            } else if !ring.rotates(id) {
+                // It may lie in another way than that of `known`.
+                let name = &case.recording.tensors[id.0].name;
+                drawn.push((id, Arc::new(first.block(id).copied(gpu, name)?)));
+            }
+        }
+        let caches = caches(gpu, &case, &ring, known.map_or(&[][..], |bench| &bench.caches[..]))?;
+        let span = Span::new(gpu)?;
         let turn = |(blocks, draw): (Blocks, Draw)| -> Result<Turn> {
             Ok(Turn { executor: first.with_blocks(&blocks)?, draw })
         };
         let turns = ring.turns().map(turn).collect::<Result<_>>()?;
-        let renewed = renewed(&case, drawn).map(|(id, how)| (first.shared(id), how)).collect();
+        let renewed = renewed(&case, &drawn).map(|(id, how)| (first.shared(id), how)).collect();
         let seeded = case.seeds().and_then(|(state, seeds)| {
             let (_, block) = drawn.iter().find(|(id, _)| *id == state)?;
             Some((Arc::clone(block), seeds.collect()))
         });
         Ok(Self {
-            gpu,
+            gpu: Arc::clone(gpu),
             case,
             ring,
             turns,
@@ -267,7 +250,7 @@ impl Bench {
         }
         // Each is made new as that which it is a copy of.
         let known = || self.renewed.iter().chain(self.caches.iter().flatten());
-        let mut all = Vec::new();
+        let mut all = Renewals::new();
         for (turn, own) in inputs().zip(&outputs) {
             for (id, block) in own {
                 let is = |known: &&(Arc<Block>, Renewed)| {
@@ -772,7 +755,7 @@ impl Order {
 /// What the caches that rotate hold before a sample, copy by copy: what was drawn, so that none can
 /// keep anything from sample to sample. What is `known` of shared memory is taken over; else it
 /// holds nothing but that yet.
-fn caches(gpu: &Gpu, case: &Case, ring: &Ring, known: &[Caches]) -> Result<Vec<Caches>> {
+fn caches(gpu: &Gpu, case: &Case, ring: &Ring, known: &[Renewals]) -> Result<Vec<Renewals>> {
     let mut caches = Vec::new();
     for id in case.read_and_written().into_iter().filter(|id| ring.rotates(*id)) {
         let name = &case.recording.tensors[id.0].name;
