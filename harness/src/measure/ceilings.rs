@@ -13,7 +13,7 @@ use crate::gpu::{Gpu, Span};
 
 /// A kernel that writes one f32 an invocation.
 #[derive(Debug)]
-struct Arithmetic {
+pub(super) struct Arithmetic {
     pipeline: wgpu::ComputePipeline,
     bind_group: wgpu::BindGroup,
     out: wgpu::Buffer,
@@ -73,7 +73,15 @@ impl Arithmetic {
         pass.dispatch_workgroups(self.groups, 1, 1);
     }
 
-    fn time(&self, gpu: &Gpu) -> Result<f64> {
+    /// A chain of multiply-adds of one invocation, each waiting for the one before: its time is a
+    /// number of cycles over the clock.
+    pub(super) fn clock(gpu: &Gpu) -> Result<Self> {
+        // Some 0.15 ms at 2 GHz.
+        let steps = if gpu.adapter.software { 4096 } else { 65536 };
+        Self::new(gpu, include_str!("arithmetic.wgsl"), "clock", 1, steps)
+    }
+
+    pub(super) fn time(&self, gpu: &Gpu) -> Result<f64> {
         Ok(self.span.pass(gpu, |pass| self.encode(pass))?.as_secs_f64())
     }
 
@@ -90,23 +98,6 @@ impl Arithmetic {
                 gpu.adapter.name
             ))),
         }
-    }
-}
-
-/// A chain of multiply-adds of one invocation, each waiting for the one before: its time is a
-/// number of cycles over the clock.
-#[derive(Debug)]
-pub(super) struct Cycles(Arithmetic);
-
-impl Cycles {
-    pub(super) fn new(gpu: &Gpu) -> Result<Self> {
-        // Some 0.15 ms at 2 GHz.
-        let steps = if gpu.adapter.software { 4096 } else { 65536 };
-        Arithmetic::new(gpu, include_str!("arithmetic.wgsl"), "clock", 1, steps).map(Self)
-    }
-
-    pub(super) fn time(&self, gpu: &Gpu) -> Result<f64> {
-        self.0.time(gpu)
     }
 }
 

@@ -4,7 +4,7 @@
 //! do, may go beyond a copy: the better of the two bounds what a result can be. Both are taken in
 //! several geometries, over content that nothing can compress, and checked.
 
-use super::ceilings::Cycles;
+use super::ceilings::Arithmetic;
 use crate::data::record::Canary;
 use crate::data::stats::{self, Summary};
 use crate::data::steady::steady;
@@ -32,7 +32,7 @@ pub struct Copier {
     layout: wgpu::BindGroupLayout,
     copies: Vec<Geometry>,
     reads: Vec<Geometry>,
-    cycles: Cycles,
+    cycles: Arithmetic,
     span: Span,
     bytes: u64,
 }
@@ -121,7 +121,7 @@ impl Copier {
         let least = GEOMETRIES.iter().map(|(workgroup, rounds)| 16 * workgroup * rounds).min();
         let sums_bytes = 16 * (bytes / u64::from(least.unwrap_or(1)) + 32768);
         let sums = (0..TIMES).map(|_| make(sums_bytes)).collect::<Result<_>>()?;
-        let (span, cycles) = (Span::new(gpu)?, Cycles::new(gpu)?);
+        let (span, cycles) = (Span::new(gpu)?, Arithmetic::clock(gpu)?);
         let copier = Self { from, to, sums, wrong, layout, copies, reads, cycles, span, bytes };
         // The hash of each place into the one, and from there both ways round.
         let group_bytes = copier.copies[0].group_bytes;
@@ -189,8 +189,7 @@ impl Copier {
         };
         let mut best: Option<(f64, &Geometry)> = None;
         for geometry in geometries {
-            let first = (0..3).map(|_| one(geometry)).collect::<Result<Vec<_>>>()?;
-            let median = stats::summarise(&first).median;
+            let median = summary(3, &mut || one(geometry))?.median;
             if best.is_none_or(|(known, _)| median < known) {
                 best = Some((median, geometry));
             }
@@ -233,13 +232,9 @@ impl Copier {
         if raise {
             steady(&gpu.adapter, &mut || self.kernel(gpu, bytes, TIMES))?;
         }
-        let median = |one: &dyn Fn() -> Result<f64>| -> Result<f64> {
-            let times: Vec<f64> = (0..7).map(|_| one()).collect::<Result<_>>()?;
-            Ok(stats::summarise(&times).median)
-        };
         Ok(Canary {
-            copy: median(&|| self.kernel(gpu, bytes, 1))?,
-            cycles: median(&|| self.cycles.time(gpu))?,
+            copy: summary(7, &mut || self.kernel(gpu, bytes, 1))?.median,
+            cycles: summary(7, &mut || self.cycles.time(gpu))?.median,
         })
     }
 
@@ -268,9 +263,7 @@ impl Copier {
     pub fn cache_bytes(&self, gpu: &Gpu) -> Result<u64> {
         let time = |bytes: u64| -> Result<f64> {
             let times = ((256 << 20) / bytes).clamp(2, 512) as u32;
-            let seconds: Vec<f64> =
-                (0..5).map(|_| self.kernel(gpu, bytes, times)).collect::<Result<_>>()?;
-            Ok(stats::summarise(&seconds).median)
+            Ok(summary(5, &mut || self.kernel(gpu, bytes, times))?.median)
         };
         // What a dispatch costs beside its bytes would hide a small cache.
         let launch = time(4096)?;
@@ -294,7 +287,10 @@ pub fn copy_bandwidth(gpu: &Gpu) -> Result<f64> {
 
 pub(super) fn sample(gpu: &Gpu, run: &mut dyn FnMut() -> Result<f64>) -> Result<Summary> {
     steady(&gpu.adapter, run)?;
-    let runs = if gpu.adapter.software { 5 } else { 25 };
+    summary(if gpu.adapter.software { 5 } else { 25 }, run)
+}
+
+fn summary(runs: usize, run: &mut dyn FnMut() -> Result<f64>) -> Result<Summary> {
     let seconds: Vec<f64> = (0..runs).map(|_| run()).collect::<Result<_>>()?;
     Ok(stats::summarise(&seconds))
 }
