@@ -6,7 +6,6 @@
 //! between; ties go to the simpler; the winner is measured again against the incumbent, in three
 //! or more fresh processes, and is stored only when it is FASTER in each.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Stdio};
@@ -35,12 +34,17 @@ pub struct Candidate {
     /// Variant, or the first variant's name for a user's file.
     pub variant: String,
     /// Overrides set.
-    pub constants: BTreeMap<String, f64>,
+    pub constants: Constants,
     /// A user's WGSL file.
     pub wgsl: Option<PathBuf>,
 }
 
 impl Candidate {
+    /// A variant as it is without overrides.
+    fn plain(variant: &KernelVariant) -> Self {
+        Self { variant: variant.name.to_owned(), constants: Constants::new(), wgsl: None }
+    }
+
     /// Its plan for a problem.
     pub fn plan(
         &self,
@@ -75,30 +79,21 @@ pub fn candidates(
 ) -> Vec<Candidate> {
     let mut all = Vec::new();
     for variant in variants {
-        let plain =
-            |constants| Candidate { variant: variant.name.to_owned(), constants, wgsl: None };
-        all.push(plain(BTreeMap::new()));
-        let mut sets = vec![BTreeMap::new()];
+        all.push(Candidate::plain(variant));
+        let mut sets = vec![Candidate::plain(variant)];
         for (name, values) in variant.tunables {
-            sets = sets
-                .iter()
-                .flat_map(|set: &BTreeMap<String, f64>| {
-                    values.iter().map(move |v| {
-                        let mut set = set.clone();
-                        set.insert((*name).to_owned(), *v);
-                        set
-                    })
-                })
-                .collect();
+            let mut more = Vec::with_capacity(sets.len() * values.len());
+            for (set, value) in sets.iter().flat_map(|set| values.iter().map(move |v| (set, v))) {
+                let mut set = set.clone();
+                set.constants.insert((*name).to_owned(), *value);
+                more.push(set);
+            }
+            sets = more;
         }
-        all.extend(sets.into_iter().filter(|s| !s.is_empty()).map(plain));
+        all.extend(sets.into_iter().filter(|set| !set.constants.is_empty()));
     }
     for (variant, path) in files {
-        all.push(Candidate {
-            variant: variant.name.to_owned(),
-            constants: BTreeMap::new(),
-            wgsl: Some(path.clone()),
-        });
+        all.push(Candidate { wgsl: Some(path.clone()), ..Candidate::plain(variant) });
     }
     all
 }
@@ -174,60 +169,54 @@ impl Trials {
                 return Ok(Answer::Proof(Box::new(proof)));
             }
         };
-        let reason = match self.check(candidate) {
-            Ok(None) => return Ok(Answer::Right),
-            Ok(Some(reason)) => reason,
-            Err(e) => e.to_string(),
-        };
-        Ok(Answer::Rejected { reason, alive: self.gpu.check_faults().is_ok() })
+        Ok(match self.check(candidate) {
+            Ok(()) => Answer::Right,
+            Err(e) => {
+                let alive = self.gpu.check_faults().is_ok();
+                Answer::Rejected { reason: e.to_string(), alive }
+            }
+        })
     }
 
-    /// Why a candidate is out, if it is.
-    fn check(&mut self, candidate: &Candidate) -> Result<Option<String>> {
+    /// Takes up a candidate that is right; any error is why it is out.
+    fn check(&mut self, candidate: &Candidate) -> Result<()> {
         let gpu = &self.gpu;
-        let plan = match candidate.plan(self.kernel, &self.problem, &gpu.caps) {
-            Ok(plan) => plan,
-            Err(e) => return Ok(Some(e.to_string())),
-        };
+        let plan = candidate.plan(self.kernel, &self.problem, &gpu.caps);
+        let plan = plan.map_err(PlanError::into_usage)?;
         if let Some(file) = &candidate.wgsl {
             let timed = std::slice::from_ref(&self.problem);
             let shapes = like(self.kernel, timed);
             let others = check_others(gpu, self.kernel, plan.declared, file, &shapes, |problem| {
                 candidate.plan(self.kernel, problem, &gpu.caps)
             });
-            match others {
-                Err(Error::CheckFailed(reason)) => return Ok(Some(reason)),
-                Ok(others) if others.checked == 0 => {
-                    return Ok(Some("takes no other shape to be checked on".into()));
-                }
-                other => drop(other?),
+            if others?.checked == 0 {
+                let reason = "takes no other shape to be checked on";
+                return Err(Error::CheckFailed(reason.into()));
             }
         }
         let pipelines = Pipelines::default();
         let Some(base) = self.bases.iter().find(|b| b.packing == plan.packing) else {
             let (base, verdict) = self.base(&pipelines, &plan)?;
-            if verdict.is_none() {
+            if verdict.is_ok() {
                 self.right.push(base.bench.beside(&pipelines, plan)?.validated()?);
             }
             self.bases.push(base);
-            return Ok(verdict);
+            return verdict;
         };
         for (case, executor) in &base.checked {
             let case = case.with_plan(plan.clone());
             let mut executor = case.prepare_beside(executor, &pipelines, Policy::Guarded)?;
-            if let Some(reason) = verdict(&case, &mut executor)? {
-                return Ok(Some(reason));
-            }
+            verdict(&case, &mut executor)?;
         }
         self.right.push(base.bench.beside(&pipelines, plan)?.validated()?);
-        Ok(None)
+        Ok(())
     }
 
     /// The first candidate of a packing lays out the memory for those that follow; whether it is
     /// right is another matter.
-    fn base(&self, pipelines: &Pipelines, plan: &Plan) -> Result<(Base, Option<String>)> {
+    fn base(&self, pipelines: &Pipelines, plan: &Plan) -> Result<(Base, Result<()>)> {
         let gpu = &self.gpu;
-        let mut wrong = None;
+        let mut right = Ok(());
         let mut checked = Vec::new();
         for (i, seed) in [self.options.seed, self.options.seed + 1].into_iter().enumerate() {
             // What was drawn for another packing serves again.
@@ -236,12 +225,12 @@ impl Trials {
                 None => Case::new(gpu, plan.clone(), &self.problem, seed)?,
             };
             let mut executor = case.prepare(gpu, pipelines, Policy::Guarded)?;
-            wrong = wrong.or(verdict(&case, &mut executor)?);
+            right = right.and(verdict(&case, &mut executor));
             checked.push((case, executor));
         }
         let case = checked[0].0.with_plan(plan.clone());
         let bench = Bench::new(gpu, pipelines, case, self.options.rotate_bytes)?;
-        Ok((Base { packing: plan.packing, checked, bench }, wrong))
+        Ok((Base { packing: plan.packing, checked, bench }, right))
     }
 
     /// Times all in turn, so that none finds other clocks than the rest: no pipeline is compiled
@@ -294,14 +283,14 @@ impl Trials {
     }
 }
 
-/// Runs a case and says why its outcome is not right, if it is not.
-fn verdict(case: &Case, executor: &mut GpuExecutor) -> Result<Option<String>> {
+/// Runs a case; an error where its outcome is not right.
+fn verdict(case: &Case, executor: &mut GpuExecutor) -> Result<()> {
     case.reset(executor)?;
-    Ok(match check_prepared(case, executor)? {
-        Verdict::Passed { .. } => None,
-        Verdict::Failed { reason, .. } => Some(format!("wrong: {reason}")),
-        Verdict::Unavailable { reason } => Some(reason),
-    })
+    match check_prepared(case, executor)? {
+        Verdict::Passed { .. } => Ok(()),
+        Verdict::Failed { reason, .. } => Err(Error::CheckFailed(format!("wrong: {reason}"))),
+        Verdict::Unavailable { reason } => Err(Error::CheckFailed(reason)),
+    }
 }
 
 /// A child process of this very command that runs [`Trials`]: one request a line in, one answer a
@@ -568,12 +557,9 @@ pub fn tune(
         comparisons: Vec::new(),
         stored: None,
     };
-    let Some((best, _)) = results.first().copied() else { return Ok(found) };
     // Of those that tie with the fastest, the simplest.
-    let Some(rank) = results.iter().filter(|(us, _)| *us <= TIE * best).map(|(_, r)| *r).min()
-    else {
-        return Ok(found);
-    };
+    let tied = results.iter().take_while(|(us, _)| *us <= TIE * results[0].0);
+    let Some(rank) = tied.map(|(_, rank)| *rank).min() else { return Ok(found) };
     let winner = &all[rank];
     found.winner = winner.show();
     let plan = planned(winner)?;
@@ -585,6 +571,7 @@ pub fn tune(
     drop(finalists);
     drop(base);
     let sides = Box::new([incumbent.clone(), winner.clone()]);
+    let is_faster = |c: &paired::Comparison| c.verdict == paired::Verdict::Faster;
     for _ in 0..options.processes {
         let mut child = start()?;
         match child.ask(&Request::Prove(sides.clone()), options.proof_time_out())? {
@@ -605,14 +592,11 @@ pub fn tune(
                 )));
             }
         }
-        if found.comparisons.last().is_some_and(|c| c.verdict != paired::Verdict::Faster) {
-            break;
+        if !found.comparisons.iter().all(is_faster) {
+            return Ok(found);
         }
     }
-    let faster = |c: &paired::Comparison| c.verdict == paired::Verdict::Faster;
-    let proven =
-        found.comparisons.len() == options.processes && found.comparisons.iter().all(faster);
-    if proven && winner.wgsl.is_none() {
+    if winner.wgsl.is_none() {
         // What the most doubtful of them says.
         let ratios = found.comparisons.iter().map(|c| c.ratio);
         let ratio = ratios.max_by(|a, b| a.median.total_cmp(&b.median)).unwrap_or(Ratio::UNKNOWN);
@@ -673,9 +657,7 @@ fn incumbent(kernel: &'static Kernel, shape: &Shape, caps: &Capabilities) -> Res
     let hints = crate::plan::select::Hints::new();
     let selection = crate::plan::select::select(kernel, shape, caps, &hints, None)
         .map_err(|e| Error::Usage(e.to_string()))?;
-    let variant: &'static KernelVariant =
-        kernel.variant(&selection.plan.variant).expect("selected from this kernel");
-    Ok(Candidate { variant: variant.name.to_owned(), constants: Constants::new(), wgsl: None })
+    Ok(Candidate::plain(selection.plan.declared))
 }
 
 #[cfg(test)]
@@ -694,7 +676,7 @@ mod tests {
         assert_eq!(of("subgroup"), 1 + 4 * 6);
         assert_eq!(
             all[0],
-            Candidate { variant: "naive".into(), constants: BTreeMap::new(), wgsl: None }
+            Candidate { variant: "naive".into(), constants: Constants::new(), wgsl: None }
         );
     }
 }
