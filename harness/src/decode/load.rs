@@ -98,10 +98,7 @@ impl Weights {
         };
         Ok(Self {
             embed: source.matrix("token_embd.weight")?,
-            head: match config.tied_head {
-                true => None,
-                false => Some(source.matrix("output.weight")?),
-            },
+            head: (!config.tied_head).then(|| source.matrix("output.weight")).transpose()?,
             output_norm: source.vector("output_norm.weight")?,
             rope_freqs: match (config.rope_freqs, file.computed_rope_freqs()?) {
                 (false, _) => None,

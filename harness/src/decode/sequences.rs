@@ -86,11 +86,10 @@ pub fn run(
         let word = position * graph.sequences;
         Submission { parts: vec![Part::Steps(count)], words: word..word + 1 }
     };
-    let prompt: Vec<_> = pieces(longest, PROMPT_STEPS).into_iter().map(&mut submission).collect();
-    let timed: Vec<_> =
-        pieces(steps, steps_per_submit.max(1)).into_iter().map(&mut submission).collect();
+    let prompt = pieces(longest, PROMPT_STEPS);
     let untimed = prompt.len();
-    let submissions = prompt.into_iter().chain(timed).collect();
+    let timed = pieces(steps, steps_per_submit.max(1));
+    let submissions = prompt.into_iter().chain(timed).map(&mut submission).collect();
     let mut run = SequencesRun::default();
     let (mut seen, mut last) = (0, Duration::ZERO);
     let stream = Stream { submissions, words: graph.tokens, joined_up_to: None, timed: false };

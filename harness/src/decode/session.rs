@@ -212,14 +212,18 @@ fn cover(sizes: &[usize], count: usize) -> Vec<usize> {
     chunks
 }
 
-/// A submission each; none reads words back. The last of a prompt goes with the chunk before it.
-pub(super) fn one_by_one(parts: Vec<Part>) -> Vec<Submission> {
+/// A submission each, of which the last alone reads a word back, that of position `next`. The last
+/// part of a prompt goes with the chunk before it.
+pub(super) fn one_by_one(parts: Vec<Part>, next: usize) -> Vec<Submission> {
     let mut submissions: Vec<Submission> = Vec::new();
     for part in parts {
         match submissions.last_mut() {
             Some(submission) if part == Part::Tail => submission.parts.push(part),
             _ => submissions.push(Submission { parts: vec![part], words: 0..0 }),
         }
+    }
+    if let Some(last) = submissions.last_mut() {
+        last.words = next..next + 1;
     }
     submissions
 }
@@ -245,10 +249,7 @@ pub fn run(
     begin(graph, executor, options)?;
     let prompt = options.prompt.len();
     let mut run = Run::default();
-    let mut submissions = one_by_one(prompt_parts(graph, options.prompts, prompt));
-    if let Some(submission) = submissions.last_mut() {
-        submission.words = prompt..prompt + 1;
-    }
+    let submissions = one_by_one(prompt_parts(graph, options.prompts, prompt), prompt);
     let steps = options.positions() - prompt;
     let decode = step_submissions(prompt, steps, options.steps_per_submit.unwrap_or(1));
     let joined_up_to = options.steps_per_submit.is_none().then_some(FRAME);
@@ -482,7 +483,8 @@ impl<'a> Verifier<'a> {
         }
         self.position = seen.position + 1;
         let logits = self.executor.read_f32(self.graph.logits)?;
-        let choice = self.executor.read_words(self.graph.state)?[StateWord::Choice as usize];
+        let state = self.executor.read_words(self.graph.state)?;
+        let choice = state[StateWord::Choice as usize];
         let error =
             nmse(logits.iter().map(|v| f64::from(*v)), seen.logits.iter().map(|v| f64::from(*v)));
         self.worst = self.worst.max(error);
@@ -494,7 +496,6 @@ impl<'a> Verifier<'a> {
                 seen.position, self.limit, seen.choice
             )));
         }
-        let state = self.executor.read_words(self.graph.state)?;
         let drawn = match &self.graph.sampling {
             None => None,
             // A draw is exact: from the device's own logits the reference draws the same token.

@@ -42,11 +42,7 @@ pub fn feed(
     executor.prepare(&parts)?;
     let begun = Instant::now();
     give(graph, executor, position, tokens)?;
-    let mut submissions = one_by_one(parts);
-    if let Some(last) = submissions.last_mut() {
-        let next = position + tokens.len();
-        last.words = next..next + 1;
-    }
+    let submissions = one_by_one(parts, position + tokens.len());
     let stream = Stream { submissions, words: graph.tokens, joined_up_to: None, timed: false };
     executor.stream(&stream, &mut |_| ControlFlow::Continue(()))?;
     Ok(begun.elapsed())

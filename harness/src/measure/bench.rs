@@ -800,7 +800,7 @@ mod tests {
     use super::*;
 
     /// What is timed must be whole invocations: of two dispatches the second reads what the first
-    /// of the same invocation left. [`Bench::validate`] runs one anew and would not notice.
+    /// of the same invocation left. [`Bench::validated`] runs one anew and would not notice.
     #[test]
     fn overlapping_invocations_run_all_their_dispatches_in_order() {
         let Some(gpu) = crate::measure::test_gpu() else { return };

@@ -187,14 +187,9 @@ impl Copier {
         let one = |g: &Geometry| {
             self.dispatch(gpu, &g.pipeline, g.group_bytes, blocks, self.bytes, times)
         };
-        let mut best: Option<(f64, &Geometry)> = None;
-        for geometry in geometries {
-            let median = summary(3, &mut || one(geometry))?.median;
-            if best.is_none_or(|(known, _)| median < known) {
-                best = Some((median, geometry));
-            }
-        }
-        let Some((_, geometry)) = best else {
+        let medians = geometries.iter().map(|g| Ok((summary(3, &mut || one(g))?.median, g)));
+        let medians = medians.collect::<Result<Vec<_>>>()?;
+        let Some((_, geometry)) = medians.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)) else {
             return Err(Error::Unavailable {
                 what: "a bandwidth".into(),
                 adapter: gpu.adapter.name.clone(),

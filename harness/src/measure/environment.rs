@@ -52,7 +52,7 @@ fn wgsl() -> &'static str {
 }
 
 fn machine(gpu: &Gpu) -> Machine {
-    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let read = |path: &str| Some(std::fs::read_to_string(path).ok()?.trim().to_owned());
     let model = |text: String| {
         let line = text.lines().find(|line| line.starts_with("model name"))?;
         Some(line.split_once(':')?.1.trim().to_owned())
@@ -66,10 +66,9 @@ fn machine(gpu: &Gpu) -> Machine {
     });
     Machine {
         cpu: read("/proc/cpuinfo").and_then(model),
-        kernel: read("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned()),
+        kernel: read("/proc/sys/kernel/osrelease"),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
-        governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-            .map(|text| text.trim().to_owned()),
+        governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         vulkan_loader: vulkan_loader(),
         pci: gpu.adapter.pci.clone(),
         card: gpu.card(),

@@ -182,8 +182,7 @@ impl Session {
             let alone = stages.iter().filter_map(|stage| stage.cold.as_ref());
             [&cold, &warm].into_iter().chain(&overlapped).chain(alone)
         };
-        let mut flags = Vec::new();
-        for (doubtful, flag) in [
+        let doubts = [
             (!timings().all(|t| t.settled), Flag::NotSettled),
             (drifted, Flag::Drift),
             (timings().any(|t| t.noise > NOISY), Flag::Noisy),
@@ -197,11 +196,8 @@ impl Session {
             (golden.is_some(), Flag::GoldenCasesAlone),
             (golden.as_ref().is_some_and(|golden| golden.cases == 1), Flag::SameInputs),
             (bench.rotated_bytes() < 2 * self.cache_bytes, Flag::NotCold),
-        ] {
-            if doubtful {
-                flags.push(flag.into());
-            }
-        }
+        ];
+        let flags = doubts.into_iter().filter(|(doubt, _)| *doubt).map(|(_, flag)| flag.into());
         let (gb_s, tflop_s) = (rate(&cold), cost.flops / cold.median_us / 1e6);
         Ok(BenchCase {
             kernel: kernel.name.into(),
@@ -226,7 +222,7 @@ impl Session {
             golden,
             seed_a_sample: bench.draws_anew(),
             clock: bench.clock().into(),
-            flags,
+            flags: flags.collect(),
         })
     }
 }

@@ -60,12 +60,9 @@ impl Lister<'_> {
     /// last one's residual also makes what the head reads.
     pub(super) fn layers(&mut self, v: &Vectors, norms: &[TensorId]) {
         let c = self.config;
-        if c.post_norms && c.n_layers > 0 {
-            self.norm(Some(0), "attn_norm", v, norms[0]);
-        }
-        for i in 0..c.n_layers {
-            let w = &self.weights.layers[i];
-            if !c.post_norms {
+        for (i, w) in self.weights.layers.iter().enumerate() {
+            // That of a later layer comes with the residual before it, if branches are normed.
+            if i == 0 || !c.post_norms {
                 self.norm(Some(i), "attn_norm", v, norms[i]);
             }
             self.row_products(v, (i, "qkv"), &w.qkv, v.normed, (v.qkv, Beta::Zero));
