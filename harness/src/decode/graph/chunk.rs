@@ -9,12 +9,10 @@ use lathe_kernels::matmul::Matmul;
 use lathe_kernels::qkv_rope_append::QkvRopeAppend;
 use lathe_kernels::{Beta, KvVectors, Packing, Params, QueryRow, TokensOf, WindowWay};
 
-use super::step::{
-    Listed, ListedShape, Lister, Node, To, Vector, Vectors, listed, matrix_name, vectors_product,
-};
+use super::step::{Lister, Node, To, Vector, Vectors, at, listed, matrix_name, vectors_product};
 use crate::decode::load::LayerWeights;
 use crate::plan::layout::KvOrder;
-use crate::plan::recording::{Content, TensorId};
+use crate::plan::recording::{Content, Label, TensorId};
 use crate::plan::weights::WeightRows;
 
 /// The smallest chunk worth having: half a fragment of matrix units.
@@ -52,7 +50,7 @@ impl Lister<'_> {
         let (n, n_tokens, x_format, act_format) = (c.hidden, size, x.format, y.format);
         let end = ChunkEnd { n, n_tokens, x_format, act_format };
         let bindings = [("state", v.state), ("x", x.id), ("y", y.id)];
-        self.op(None, "chunk_end", &lathe_kernels::chunk_end::OPERATION, &end, &bindings);
+        self.op(at(None, "chunk_end"), &lathe_kernels::chunk_end::OPERATION, &end, &bindings);
         std::mem::take(&mut self.nodes)
     }
 
@@ -63,9 +61,10 @@ impl Lister<'_> {
         for (i, w) in self.weights.layers.iter().enumerate() {
             // That of a later layer comes with the residual before it, if branches are normed.
             if i == 0 || !c.post_norms {
-                self.norm(Some(i), "attn_norm", v, norms[i]);
+                let norm = self.norm(at(Some(i), "attn_norm"), v, norms[i]);
+                self.nodes.push(Node::Op(norm));
             }
-            self.row_products(v, (i, "qkv"), &w.qkv, v.normed, (v.qkv, Beta::Zero));
+            self.row_products(v, at(Some(i), "qkv"), &w.qkv, v.normed, (v.qkv, Beta::Zero));
             match v.of {
                 TokensOf::One => self.chunk_attention(i, w, v),
                 TokensOf::Each => {
@@ -74,7 +73,7 @@ impl Lister<'_> {
                 }
             }
             let (output, end) = (std::slice::from_ref(&w.attn_output), self.branch_end(v));
-            self.row_products(v, (i, "attn_output"), output, v.attended, end);
+            self.row_products(v, at(Some(i), "attn_output"), output, v.attended, end);
             let ffn_norm = self.values(format!("l{i}.ffn_norm"), &w.ffn_norm);
             match c.post_norms {
                 true => {
@@ -82,13 +81,16 @@ impl Lister<'_> {
                     let left = self.residual(i, "attn_residual", v, post, ffn_norm);
                     self.apart(left);
                 }
-                false => self.norm(Some(i), "ffn_norm", v, ffn_norm),
+                false => {
+                    let norm = self.norm(at(Some(i), "ffn_norm"), v, ffn_norm);
+                    self.nodes.push(Node::Op(norm));
+                }
             }
             let gate_up = (v.gate_up, Beta::Zero);
-            self.row_products(v, (i, "ffn_gate_up"), &w.gate_up, v.normed, gate_up);
+            self.row_products(v, at(Some(i), "ffn_gate_up"), &w.gate_up, v.normed, gate_up);
             self.glu(i, v);
             let down = std::slice::from_ref(&w.ffn_down);
-            self.row_products(v, (i, "ffn_down"), down, v.gated, end);
+            self.row_products(v, at(Some(i), "ffn_down"), down, v.gated, end);
             let post = ("post_ffw_norm", w.post_ffw_norm.as_ref());
             let left = self.residual(i, "ffn_residual", v, post, norms[i + 1]);
             self.apart(left);
@@ -100,7 +102,7 @@ impl Lister<'_> {
     fn row_products(
         &mut self,
         v: &Vectors,
-        (layer, op): (usize, &'static str),
+        label: Label,
         matrices: &[WeightRows],
         x: Vector,
         (y, beta): To,
@@ -108,11 +110,11 @@ impl Lister<'_> {
         let all: usize = matrices.iter().map(WeightRows::rows).sum();
         let mut y_offset = 0;
         for (i, rows) in matrices.iter().enumerate() {
-            let weights = self.matrix(matrix_name(layer, op, i), rows);
+            let weights = self.matrix(matrix_name(label, i), rows);
             let y_after = all - y_offset - rows.rows();
             let product = match v.of {
                 TokensOf::Each => {
-                    let (label, x, offsets) = ((Some(layer), op), (x, v.rows), (y_offset, y_after));
+                    let (x, offsets) = ((x, v.rows), (y_offset, y_after));
                     vectors_product(label, (weights, rows), x, (y, beta), offsets)
                 }
                 TokensOf::One => {
@@ -128,11 +130,10 @@ impl Lister<'_> {
                         beta,
                     };
                     let bindings = [("weights", weights), ("x", x.id), ("y", y.id)];
-                    // The decode step decides how the matrix is packed.
-                    let as_packed = move |packing| Matmul { packing, ..product }.shape();
-                    let shape = ListedShape::AsPacked(Box::new(as_packed));
                     let kernel = &lathe_kernels::matmul::OPERATION;
-                    Listed { shape, ..listed(Some(layer), op, kernel, &product, &bindings) }
+                    // The decode step decides how the matrix is packed.
+                    listed(label, kernel, &product, &bindings)
+                        .with_shape(move |packing| Matmul { packing, ..product }.shape())
                 }
             };
             self.nodes.push(Node::Op(product));
@@ -169,7 +170,7 @@ impl Lister<'_> {
         let kernel = &lathe_kernels::kv_window::OPERATION;
         let moved = [&rows[..], &ring].concat();
         if cache.sliding {
-            self.op(Some(layer), "kv_window", kernel, &window, &moved);
+            self.op(at(Some(layer), "kv_window"), kernel, &window, &moved);
         }
         let heads = self.heads(layer, w, kv_size);
         let append = QkvRopeAppend { n_tokens, before, ..heads.append };
@@ -178,7 +179,7 @@ impl Lister<'_> {
         let norms = [("q_norm", heads.q_norm), ("k_norm", heads.k_norm)];
         let bindings = [&kv[..], &token, &norms].concat();
         let append_kernel = &lathe_kernels::qkv_rope_append::OPERATION;
-        self.op(Some(layer), "qkv_rope_append", append_kernel, &append, &bindings);
+        self.op(at(Some(layer), "qkv_rope_append"), append_kernel, &append, &bindings);
         let attention = AttentionPrefill {
             n_tokens,
             q_per_kv: append.q_per_kv,
@@ -194,10 +195,10 @@ impl Lister<'_> {
         };
         let bindings = [&kv[..], &[("q", v.q.id), ("y", v.attended.id)]].concat();
         let attention_kernel = &lathe_kernels::attention_prefill::OPERATION;
-        self.op(Some(layer), "attention", attention_kernel, &attention, &bindings);
+        self.op(at(Some(layer), "attention"), attention_kernel, &attention, &bindings);
         if cache.sliding {
             let window = KvWindow { way: WindowWay::ToRing, ..window };
-            self.op(Some(layer), "kv_window", kernel, &window, &moved);
+            self.op(at(Some(layer), "kv_window"), kernel, &window, &moved);
         }
     }
 }

@@ -13,11 +13,11 @@ use lathe_kernels::residual_norm_gemv::ResidualNormGemv;
 use lathe_kernels::residual_rms_norm::ResidualRmsNorm;
 use lathe_kernels::{Beta, FloatFormat, KvVectors, Norm, NormOffset, RopeFactors, TokensOf};
 
-use super::step::{Input, Listed, Lister, Node, To, Vector, Vectors, listed, matrix_name};
+use super::step::{Input, Listed, Lister, Node, To, Vector, Vectors, at, listed, matrix_name};
 use crate::decode::kv_cache::KvCache;
 use crate::decode::load::LayerWeights;
 use crate::plan::layout::KvOrder;
-use crate::plan::recording::{Content, TensorId};
+use crate::plan::recording::{Content, Label, TensorId};
 use crate::plan::weights::WeightRows;
 
 /// A norm of the stream that the next matrix may make itself.
@@ -97,7 +97,7 @@ impl Lister<'_> {
             ("next_weight", next),
         ];
         let kernel = &lathe_kernels::residual_rms_norm::OPERATION;
-        let apart = listed(Some(layer), op, kernel, &residual, &bindings);
+        let apart = listed(at(Some(layer), op), kernel, &residual, &bindings);
         Some(Left { apart, post: Some(post), norm: next })
     }
 
@@ -153,17 +153,16 @@ impl Lister<'_> {
         input: Input,
         left: Option<Left>,
     ) {
-        let to = (v.qkv, Beta::Zero);
+        let (label, to) = (at(Some(layer), "qkv"), (v.qkv, Beta::Zero));
         let (left, rows) = match (left, &w.qkv[..]) {
             (Some(left), [rows]) => (left, rows),
             (left, matrices) => {
                 self.apart(left);
-                self.products(layer, "qkv", matrices, input, to);
+                self.products(label, matrices, input, to);
                 return;
             }
         };
-        let weights = self.matrix(matrix_name(layer, "qkv", 0), rows);
-        let label = (Some(layer), "qkv");
+        let weights = self.matrix(matrix_name(label, 0), rows);
         let one = match left.post {
             None => {
                 let input = Input::Norm { stream: v.stream, weight: left.norm };
@@ -179,7 +178,7 @@ impl Lister<'_> {
                 };
                 let bindings = self.joined(v, (weights, v.qkv), post, left.norm);
                 let kernel = &lathe_kernels::residual_norm_gemv::OPERATION;
-                listed(label.0, label.1, kernel, &fused, &bindings)
+                listed(label, kernel, &fused, &bindings)
             }
         };
         let product = self.product(label, (weights, rows), input, to, 0);
@@ -199,7 +198,7 @@ impl Lister<'_> {
 
         self.token_attention(layer, w, v, cache);
         let (output, to) = (std::slice::from_ref(&w.attn_output), self.branch_end(v));
-        self.products(layer, "attn_output", output, Input::Vector(v.attended), to);
+        self.products(at(Some(layer), "attn_output"), output, Input::Vector(v.attended), to);
     }
 
     /// From the product of QKV to the output of attention, of a token of each sequence.
@@ -233,24 +232,20 @@ impl Lister<'_> {
         let kv = [("state", v.state), ("k_cache", cache.k), ("v_cache", cache.v)];
         let token = [("qkv", v.qkv.id), ("rope", heads.rope)];
         let norms = [("q_norm", heads.q_norm), ("k_norm", heads.k_norm), ("q", v.q.id)];
-        let label = Some(layer);
         let one = listed(
-            label,
-            "attention",
+            at(Some(layer), "attention"),
             &lathe_kernels::attention_append::OPERATION,
             &fused,
             &[&kv[..], &token, &[("qk_norm", both), ("y", v.attended.id)]].concat(),
         );
         let apart = listed(
-            label,
-            "qkv_rope_append",
+            at(Some(layer), "qkv_rope_append"),
             &lathe_kernels::qkv_rope_append::OPERATION,
             &append,
             &[&kv[..], &token, &norms].concat(),
         );
         let decode = listed(
-            label,
-            "attention",
+            at(Some(layer), "attention"),
             &lathe_kernels::attention_decode::OPERATION,
             &AttentionDecode {
                 q_per_kv: fused.q_per_kv,
@@ -312,20 +307,21 @@ impl Lister<'_> {
         let ffn_norm = self.values(format!("l{layer}.ffn_norm"), &w.ffn_norm);
         let post = ("post_attention_norm", w.post_attention_norm.as_ref());
         let left = self.residual(layer, "attn_residual", v, post, ffn_norm);
+        let label = at(Some(layer), "ffn_gate_up");
         match &w.gate_up[..] {
             [rows] => {
-                let weights = self.matrix(format!("l{layer}.ffn_gate_up"), rows);
-                self.gate_up(layer, (weights, rows), v, ffn_norm, left);
+                let weights = self.matrix(matrix_name(label, 0), rows);
+                self.gate_up(label, (weights, rows), v, ffn_norm, left);
             }
             matrices => {
                 self.apart(left);
                 let (input, to) = (self.branch_input(v, ffn_norm), (v.gate_up, Beta::Zero));
-                self.products(layer, "ffn_gate_up", matrices, input, to);
+                self.products(label, matrices, input, to);
                 self.glu(layer, v);
             }
         }
         let (down, to) = (std::slice::from_ref(&w.ffn_down), self.branch_end(v));
-        self.products(layer, "ffn_down", down, Input::Vector(v.gated), to);
+        self.products(at(Some(layer), "ffn_down"), down, Input::Vector(v.gated), to);
         let post = ("post_ffw_norm", w.post_ffw_norm.as_ref());
         self.residual(layer, "ffn_residual", v, post, next_norm)
     }
@@ -334,7 +330,7 @@ impl Lister<'_> {
     /// left to them, if one is.
     fn gate_up(
         &mut self,
-        layer: usize,
+        label: Label,
         (weights, rows): (TensorId, &WeightRows),
         v: &Vectors,
         ffn_norm: TensorId,
@@ -354,8 +350,7 @@ impl Lister<'_> {
             ("norm_weight", ffn_norm),
             ("y", v.gated.id),
         ];
-        let (label, op) = (Some(layer), "ffn_gate_up");
-        let block = listed(label, op, &lathe_kernels::fused_ffn::OPERATION, &block, &bindings);
+        let block = listed(label, &lathe_kernels::fused_ffn::OPERATION, &block, &bindings);
         let (apart, post) = match left {
             Some(Left { apart, post: Some(post), .. }) => (apart, post),
             left => {
@@ -367,7 +362,7 @@ impl Lister<'_> {
         let joined = ResidualNormFfn { n, k, weight, activation, act_format, eps };
         let bindings = self.joined(v, (weights, v.gated), post, ffn_norm);
         let joined =
-            listed(label, op, &lathe_kernels::residual_norm_ffn::OPERATION, &joined, &bindings);
+            listed(label, &lathe_kernels::residual_norm_ffn::OPERATION, &joined, &bindings);
         self.nodes.push(Node::Fused(joined, vec![apart, block]));
     }
 
@@ -380,6 +375,6 @@ impl Lister<'_> {
             rows: v.rows,
         };
         let bindings = [("gate_up", v.gate_up.id), ("y", v.gated.id)];
-        self.op(Some(layer), "ffn_act", &lathe_kernels::glu::OPERATION, &glu, &bindings);
+        self.op(at(Some(layer), "ffn_act"), &lathe_kernels::glu::OPERATION, &glu, &bindings);
     }
 }

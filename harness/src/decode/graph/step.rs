@@ -76,6 +76,13 @@ pub(super) enum ListedShape {
     AsPacked(Box<dyn Fn(Packing) -> Shape>),
 }
 
+impl Listed {
+    /// The same, which reads its matrix as others pack it.
+    pub(super) fn with_shape(self, shape: impl Fn(Packing) -> Shape + 'static) -> Self {
+        Self { shape: ListedShape::AsPacked(Box::new(shape)), ..self }
+    }
+}
+
 impl ListedShape {
     /// The shape where its matrix is packed like this.
     pub(super) fn with(&self, packing: Packing) -> Shape {
@@ -185,16 +192,20 @@ pub(super) fn list(
     .list()
 }
 
+/// The label of an operation.
+pub(super) fn at(layer: Option<usize>, op: &'static str) -> Label {
+    Label { layer, op }
+}
+
 pub(super) fn listed<P: Params>(
-    layer: Option<usize>,
-    op: &'static str,
+    label: Label,
     kernel: &Declaration<P>,
     params: &P,
     bindings: &[(&'static str, TensorId)],
 ) -> Listed {
     assert!(operations().contains(&kernel.name), "{}: add it to `operations`", kernel.name);
     Listed {
-        label: Label { layer, op },
+        label,
         kernel: kernel.name,
         shape: ListedShape::Fixed(params.shape()),
         bindings: bindings.to_vec(),
@@ -204,7 +215,7 @@ pub(super) fn listed<P: Params>(
 /// A matrix times one vector or several, `y_offset` elements into each row of the output and
 /// `y_after` ones from its end.
 pub(super) fn vectors_product(
-    (layer, op): (Option<usize>, &'static str),
+    label: Label,
     (weights, matrix): (TensorId, &WeightRows),
     (x, n_vectors): (Vector, usize),
     (y, beta): To,
@@ -215,10 +226,10 @@ pub(super) fn vectors_product(
     let act_format = x.format;
     if weight.is_dense() {
         let gemv = Gemv { rows, k, weight, act_format, y_offset, y_after, n_vectors, beta };
-        listed(layer, op, &lathe_kernels::gemv::OPERATION, &gemv, &bindings)
+        listed(label, &lathe_kernels::gemv::OPERATION, &gemv, &bindings)
     } else {
         let gemv = GemvQ { rows, k, weight, act_format, y_offset, y_after, n_vectors, order, beta };
-        listed(layer, op, &lathe_kernels::gemv_q::OPERATION, &gemv, &bindings)
+        listed(label, &lathe_kernels::gemv_q::OPERATION, &gemv, &bindings)
     }
 }
 
@@ -231,10 +242,10 @@ fn part_name(name: &str, first: usize) -> String {
 }
 
 /// The name of a layer's matrix, or of one of several that make one product.
-pub(super) fn matrix_name(layer: usize, op: &str, i: usize) -> String {
+pub(super) fn matrix_name(label: Label, i: usize) -> String {
     match i {
-        0 => format!("l{layer}.{op}"),
-        _ => format!("l{layer}.{op}.{i}"),
+        0 => label.to_string(),
+        _ => format!("{label}.{i}"),
     }
 }
 
@@ -266,13 +277,12 @@ impl Lister<'_> {
 
     pub(super) fn op<P: Params>(
         &mut self,
-        layer: Option<usize>,
-        op: &'static str,
+        label: Label,
         kernel: &Declaration<P>,
         params: &P,
         bindings: &[(&'static str, TensorId)],
     ) {
-        self.nodes.push(Node::Op(listed(layer, op, kernel, params, bindings)));
+        self.nodes.push(Node::Op(listed(label, kernel, params, bindings)));
     }
 
     /// The table of a rope base, one for all layers that have it.
@@ -289,16 +299,14 @@ impl Lister<'_> {
     /// One matrix times its input, from element `y_offset` of the output on.
     pub(super) fn product(
         &self,
-        (layer, op): (Option<usize>, &'static str),
+        label: Label,
         (weights, rows): (TensorId, &WeightRows),
         input: Input,
         to: To,
         y_offset: usize,
     ) -> Listed {
         match input {
-            Input::Vector(x) => {
-                vectors_product((layer, op), (weights, rows), (x, 1), to, (y_offset, 0))
-            }
+            Input::Vector(x) => vectors_product(label, (weights, rows), (x, 1), to, (y_offset, 0)),
             Input::Norm { stream, weight } => {
                 let gemv = NormGemv {
                     rows: rows.rows(),
@@ -310,25 +318,18 @@ impl Lister<'_> {
                 };
                 let norm = ("norm_weight", weight);
                 let bindings = [("weights", weights), ("y", to.0.id), ("x", stream.id), norm];
-                listed(layer, op, &lathe_kernels::norm_gemv::OPERATION, &gemv, &bindings)
+                listed(label, &lathe_kernels::norm_gemv::OPERATION, &gemv, &bindings)
             }
         }
     }
 
     /// Matrices under each other times their input: one product each, side by side in the output,
     /// or added to what is there.
-    pub(super) fn products(
-        &mut self,
-        layer: usize,
-        op: &'static str,
-        matrices: &[WeightRows],
-        input: Input,
-        to: To,
-    ) {
+    pub(super) fn products(&mut self, label: Label, matrices: &[WeightRows], input: Input, to: To) {
         let mut y_offset = 0;
         for (i, rows) in matrices.iter().enumerate() {
-            let weights = self.matrix(matrix_name(layer, op, i), rows);
-            let product = self.product((Some(layer), op), (weights, rows), input, to, y_offset);
+            let weights = self.matrix(matrix_name(label, i), rows);
+            let product = self.product(label, (weights, rows), input, to, y_offset);
             self.nodes.push(Node::Op(product));
             y_offset += rows.rows();
         }
@@ -360,7 +361,7 @@ impl Lister<'_> {
             TokensOf::Each => self.layers(&v, &norms),
             TokensOf::One => {
                 let mut left = is_normed.then(|| Left {
-                    apart: self.norm_op(Some(0), "attn_norm", &v, norms[0]),
+                    apart: self.norm(at(Some(0), "attn_norm"), &v, norms[0]),
                     post: None,
                     norm: norms[0],
                 });
@@ -377,8 +378,8 @@ impl Lister<'_> {
             Some(rows) => self.parts("output", rows),
         };
         let norm = norms[c.n_layers];
-        let apart = (!is_normed).then(|| self.norm_op(None, "output_norm", &v, norm));
-        let (label, to) = ((None, "lm_head"), (logits, Beta::Zero));
+        let apart = (!is_normed).then(|| self.norm(at(None, "output_norm"), &v, norm));
+        let (label, to) = (at(None, "lm_head"), (logits, Beta::Zero));
         let products = head.iter().map(|(first, weights, rows)| {
             // Behind the one vector nothing follows.
             let after = if n > 1 { c.vocab - first - rows.rows() } else { 0 };
@@ -399,11 +400,11 @@ impl Lister<'_> {
         match &options.sampling {
             None => {
                 let argmax = Argmax { n: c.vocab, sequences: n };
-                self.op(None, "argmax", &lathe_kernels::argmax::OPERATION, &argmax, &choose);
+                self.op(at(None, "argmax"), &lathe_kernels::argmax::OPERATION, &argmax, &choose);
             }
             Some(sampling) => {
                 let sample = sampling.params(c.vocab);
-                self.op(None, "sample", &lathe_kernels::sample::OPERATION, &sample, &choose);
+                self.op(at(None, "sample"), &lathe_kernels::sample::OPERATION, &sample, &choose);
             }
         }
         let nodes = std::mem::take(&mut self.nodes);
@@ -474,36 +475,16 @@ impl Lister<'_> {
             let bindings =
                 [("state", v.state), ("tokens", v.tokens), ("table", *table), ("x", v.stream.id)];
             let kernel = &lathe_kernels::embed::OPERATION;
+            let listed = listed(at(None, "embed"), kernel, &embed, &bindings);
             // A tied head decides how the table is packed.
-            let as_packed = move |packing| Embed { packing, ..embed }.shape();
-            let shape = ListedShape::AsPacked(Box::new(as_packed));
-            self.nodes.push(Node::Op(Listed {
-                shape,
-                ..listed(None, "embed", kernel, &embed, &bindings)
-            }));
+            let listed = listed.with_shape(move |packing| Embed { packing, ..embed }.shape());
+            self.nodes.push(Node::Op(listed));
         }
         tables
     }
 
     /// The norm of the residual stream as an operation of its own.
-    pub(super) fn norm(
-        &mut self,
-        layer: Option<usize>,
-        op: &'static str,
-        v: &Vectors,
-        weight: TensorId,
-    ) {
-        let norm = self.norm_op(layer, op, v, weight);
-        self.nodes.push(Node::Op(norm));
-    }
-
-    fn norm_op(
-        &self,
-        layer: Option<usize>,
-        op: &'static str,
-        v: &Vectors,
-        weight: TensorId,
-    ) -> Listed {
+    pub(super) fn norm(&self, label: Label, v: &Vectors, weight: TensorId) -> Listed {
         let norm = RmsNorm {
             n: self.config.hidden,
             rows: v.rows,
@@ -513,6 +494,6 @@ impl Lister<'_> {
             act_format: v.normed.format,
         };
         let bindings = [("x", v.stream.id), ("weight", weight), ("y", v.normed.id)];
-        listed(layer, op, &lathe_kernels::rms_norm::OPERATION, &norm, &bindings)
+        listed(label, &lathe_kernels::rms_norm::OPERATION, &norm, &bindings)
     }
 }
