@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use lathe_kernels::{ReflectError, RegisterError, ShapeError};
 
-use crate::model::ModelError;
+use crate::model::{ModelError, ModelErrorKind};
 
 /// Anything that ends a command early.
 #[derive(Debug, thiserror::Error)]
@@ -149,7 +149,10 @@ impl Error {
             | Error::Register(_)
             | Error::NoReference { .. }
             | Error::Io { .. }
-            | Error::Model(ModelError::Exists { .. } | ModelError::Output { .. }) => 2,
+            | Error::Model(ModelError {
+                kind: ModelErrorKind::Exists | ModelErrorKind::Output { .. },
+                ..
+            }) => 2,
             Error::NoAdapter(_) | Error::Unavailable { .. } | Error::Memory(_) => 3,
             Error::DeviceLost { .. } | Error::Gpu { .. } | Error::Waits { .. } => 4,
             Error::Model(_) | Error::Undecodable { .. } => 5,

@@ -101,11 +101,10 @@ impl ChatTemplate {
             let folder = file.tokenizer_json().and_then(Path::parent);
             return folder.map_or(Ok(None), Self::from_folder);
         };
-        let gguf = |error| ModelError::Gguf { path: file.path.clone(), error };
-        let Some(source) = index.get_str(KEY).map_err(gguf)? else { return Ok(None) };
+        let source = index.get_str(KEY).map_err(ModelError::at(&file.path))?;
+        let Some(source) = source else { return Ok(None) };
         let tokens = Self::gguf_tokens(file, tokenizer)?;
-        let made = Self::new(source.to_owned(), tokens);
-        made.map(Some).map_err(|error| ModelError::Chat { path: file.path.clone(), error })
+        Self::new(source.to_owned(), tokens).map(Some).map_err(ModelError::at(&file.path))
     }
 
     /// The special tokens that a GGUF file names; none of another checkpoint.
@@ -122,8 +121,7 @@ impl ChatTemplate {
         for (name, key) in [("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")]
         {
             let key = format!("tokenizer.ggml.{key}_token_id");
-            let id = index.get_u32(&key);
-            let id = id.map_err(|error| ModelError::Gguf { path: file.path.clone(), error })?;
+            let id = index.get_u32(&key).map_err(ModelError::at(&file.path))?;
             let piece = id.and_then(|id| tokenizer.piece(id));
             tokens.extend(piece.map(|piece| (format!("{name}_token"), piece.to_owned())));
         }
@@ -144,7 +142,7 @@ impl ChatTemplate {
             return Self::open(&own, tokens).map(Some);
         }
         let Some(source) = inline else { return Ok(None) };
-        Self::new(source, tokens).map(Some).map_err(|error| ModelError::Chat { path, error })
+        Self::new(source, tokens).map(Some).map_err(ModelError::at(&path))
     }
 
     /// The template in a file: text of a template, or a `tokenizer_config.json` if its name ends
@@ -154,7 +152,7 @@ impl ChatTemplate {
     ///
     /// It cannot be read, or is no template. The message names the file.
     pub fn open(path: &Path, tokens: SpecialTokens) -> Result<Self, ModelError> {
-        let chat = |error| ModelError::Chat { path: path.to_owned(), error };
+        let chat = ModelError::at(path);
         if path.extension().is_some_and(|extension| extension == "json") {
             let (source, mut own) = read_config(path)?;
             own.extend(tokens);
@@ -261,7 +259,7 @@ fn config(key: &'static str, why: &str) -> ChatError {
 /// Template and special tokens of a `tokenizer_config.json`.
 fn read_config(path: &Path) -> Result<(Option<String>, SpecialTokens), ModelError> {
     let bytes = file::read(path, LONGEST_CONFIG)?;
-    parse_config(&bytes).map_err(|error| ModelError::Chat { path: path.to_owned(), error })
+    parse_config(&bytes).map_err(ModelError::at(path))
 }
 
 fn parse_config(bytes: &[u8]) -> Result<(Option<String>, SpecialTokens), ChatError> {

@@ -21,97 +21,64 @@ use crate::files;
 /// Why a checkpoint could not be read or written. Every message begins with the path; the cause is
 /// part of the message.
 #[derive(Debug, thiserror::Error)]
-pub enum ModelError {
-    /// The file system refused.
-    #[error("{}: cannot {action}: {error}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What was tried.
-        action: &'static str,
-        /// The refusal.
-        error: io::Error,
-    },
+#[error("{}: {kind}", path.display())]
+pub struct ModelError {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub kind: ModelErrorKind,
+}
+
+impl ModelError {
+    /// Puts the path before what is wrong with the file.
+    pub(super) fn at<E: Into<ModelErrorKind>>(path: &Path) -> impl Fn(E) -> Self + Copy {
+        move |error| Self { path: path.to_owned(), kind: error.into() }
+    }
+}
+
+/// What is wrong with a file or folder of a checkpoint.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
+pub enum ModelErrorKind {
+    /// The file system refused what is to be read.
+    #[error("cannot {action}: {error}")]
+    Io { action: &'static str, error: io::Error },
     /// The bytes are no GGUF file that can be read.
-    #[error("{}: {error}", path.display())]
-    Gguf {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        error: GgufError,
-    },
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
     /// The bytes are no safetensors file that can be read.
-    #[error("{}: {error}", path.display())]
-    Safetensors {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        error: SafetensorsError,
-    },
+    #[error(transparent)]
+    Safetensors(#[from] SafetensorsError),
     /// A JSON file of a checkpoint says what cannot be.
-    #[error("{}: {error}", path.display())]
-    Key {
-        /// The file.
-        path: PathBuf,
-        /// Which key, and what is wrong.
-        error: KeyError,
-    },
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// The files of a checkpoint do not make one.
-    #[error("{}: {why}", path.display())]
-    Folder {
-        /// The file or folder.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
+    #[error("{0}")]
+    Folder(String),
     /// The tokenizer beside a checkpoint is none that is understood.
-    #[error("{}: {error}", path.display())]
-    Vocabulary {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        error: VocabularyError,
-    },
+    #[error(transparent)]
+    Vocabulary(#[from] VocabularyError),
     /// The file holds no model that is understood.
-    #[error("{}: {error}", path.display())]
-    Config {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        error: ConfigError,
-    },
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The file holds no tokenizer that can be used.
-    #[error("{}: {error}", path.display())]
-    Tokenizer {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        error: TokenizerError,
-    },
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
     /// The file holds no chat template that can be used.
-    #[error("{}: {error}", path.display())]
-    Chat {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        error: ChatError,
-    },
+    #[error(transparent)]
+    Chat(#[from] ChatError),
     /// The file system refused what is to be written.
-    #[error("{}: cannot {action}: {error}", path.display())]
-    Output {
-        /// The file to be written.
-        path: PathBuf,
-        /// What was tried.
-        action: &'static str,
-        /// The refusal.
-        error: io::Error,
-    },
+    #[error("cannot {action}: {error}")]
+    Output { action: &'static str, error: io::Error },
     /// A file to be written is there already.
-    #[error("{}: exists already and is not overwritten; remove it first", path.display())]
-    Exists {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("exists already and is not overwritten; remove it first")]
+    Exists,
+}
+
+impl From<String> for ModelErrorKind {
+    fn from(why: String) -> Self {
+        Self::Folder(why)
+    }
 }
 
 /// A file of a checkpoint, mapped.
@@ -124,7 +91,7 @@ pub struct Mapped {
 
 impl Mapped {
     pub(super) fn open(path: &Path) -> Result<Self, ModelError> {
-        let io = |action| move |error| ModelError::Io { path: path.to_owned(), action, error };
+        let io = |action| move |error| ModelError::at(path)(ModelErrorKind::Io { action, error });
         let file = files::open(path).map_err(io("open"))?;
         // SAFETY: the map is read-only and lives as long as `self`. Another process that cuts the
         // file meanwhile can end this one with SIGBUS, as for every program that maps its input;
@@ -186,8 +153,7 @@ impl ModelFile {
             (files, Source::Folder(Box::new(folder)), tensors)
         } else {
             let file = Mapped::open(path)?;
-            let gguf = Gguf::parse(file.bytes())
-                .map_err(|error| ModelError::Gguf { path: path.to_owned(), error })?;
+            let gguf = Gguf::parse(file.bytes()).map_err(ModelError::at(path))?;
             let tensors = gguf.tensors.clone();
             (vec![file], Source::Gguf(Box::new(gguf)), tensors)
         };
@@ -202,8 +168,9 @@ impl ModelFile {
     /// The file holds no model that is understood; the message names the key or tensor.
     pub fn config(&self) -> Result<Config, ModelError> {
         match &self.source {
-            Source::Gguf(gguf) => Config::from_gguf(gguf, self.files[0].bytes())
-                .map_err(|error| ModelError::Config { path: self.path.clone(), error }),
+            Source::Gguf(gguf) => {
+                Config::from_gguf(gguf, self.files[0].bytes()).map_err(ModelError::at(&self.path))
+            }
             Source::Folder(folder) => folder.config(&self.tensors),
         }
     }
@@ -216,7 +183,7 @@ impl ModelFile {
     pub fn vocabulary(&self) -> Result<Option<Vocabulary>, ModelError> {
         match &self.source {
             Source::Gguf(gguf) => Vocabulary::from_gguf(gguf, self.files[0].bytes())
-                .map_err(|error| ModelError::Gguf { path: self.path.clone(), error }),
+                .map_err(ModelError::at(&self.path)),
             Source::Folder(folder) => folder.vocabulary(&self.config()?),
         }
     }
@@ -291,6 +258,6 @@ impl ModelFile {
 pub(super) fn read(path: &Path, longest: u64) -> Result<Vec<u8>, ModelError> {
     files::read(path, longest).map_err(|error| {
         let action = if error.kind() == io::ErrorKind::NotFound { "open" } else { "read" };
-        ModelError::Io { path: path.to_owned(), action, error }
+        ModelError::at(path)(ModelErrorKind::Io { action, error })
     })
 }

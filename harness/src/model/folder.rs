@@ -11,7 +11,7 @@ use super::config::{Arch, Config, ConfigError, HfConfig, Tensors, arch_of, token
 use super::export::vocabulary;
 use super::file::{self, Mapped, ModelError};
 use super::gguf::{GgmlType, TensorInfo};
-use super::json::{self, KeyError, Object};
+use super::json::{self, Object};
 use super::names::Names;
 use super::safetensors::{self, Listed};
 use super::tokenizer::Vocabulary;
@@ -20,11 +20,11 @@ use super::tokenizer::Vocabulary;
 const MAX_JSON: u64 = 1 << 28;
 
 /// What is beside the tensors.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Folder {
     config_path: PathBuf,
     config: Value,
-    generation: Option<(PathBuf, Value)>,
+    generation: Option<(Value, PathBuf)>,
     pub(crate) tokenizer_json: Option<PathBuf>,
     /// How tensors are named; none where the architecture is not known.
     names: Option<Names>,
@@ -47,17 +47,8 @@ pub(crate) fn is_huggingface(path: &Path) -> bool {
 pub fn config_of(config: &[u8], weights: &[u8]) -> Result<Config, ModelError> {
     let (config_path, path) = (PathBuf::from("config.json"), Path::new("model.safetensors"));
     let config = parse_json(&config_path, config)?;
-    let listed = safetensors::index(weights)
-        .map_err(|error| ModelError::Safetensors { path: path.to_owned(), error })?;
-    let mut folder = Folder {
-        config_path,
-        config,
-        generation: None,
-        tokenizer_json: None,
-        names: None,
-        others: Vec::new(),
-        unknown: None,
-    };
+    let listed = safetensors::index(weights).map_err(ModelError::at(path))?;
+    let mut folder = Folder { config_path, config, ..Folder::default() };
     let tensors = folder.named(&[path], listed.into_iter().map(|tensor| (0, tensor)).collect())?;
     folder.config(&tensors)
 }
@@ -67,27 +58,16 @@ impl Folder {
         let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
         let config_path = folder.join("config.json");
         let config = read_json(&config_path)?;
-        let key = |error| ModelError::Key { path: config_path.clone(), error };
-        Object::root(&config).map_err(key)?;
+        Object::root(&config).map_err(ModelError::at(&config_path))?;
         let optional = |name: &str| Some(folder.join(name)).filter(|path| path.exists());
         let generation = match optional("generation_config.json") {
-            Some(path) => {
-                let value = read_json(&path)?;
-                Some((path, value))
-            }
+            Some(path) => Some((read_json(&path)?, path)),
             None => None,
         };
 
         let (files, listed) = tensors(path, folder)?;
-        let mut this = Self {
-            config_path,
-            config,
-            generation,
-            tokenizer_json: optional("tokenizer.json"),
-            names: None,
-            others: Vec::new(),
-            unknown: None,
-        };
+        let tokenizer_json = optional("tokenizer.json");
+        let mut this = Self { config_path, config, generation, tokenizer_json, ..Self::default() };
         let paths: Vec<&Path> = files.iter().map(|file| file.path.as_path()).collect();
         let tensors = this.named(&paths, listed)?;
         Ok((this, files, tensors))
@@ -118,7 +98,7 @@ impl Folder {
                     "tensor `{}` is stored as {}, supported are F32, F16, BF16",
                     tensor.name, tensor.dtype
                 );
-                return Err(ModelError::Folder { path: paths[file].to_owned(), why });
+                return Err(ModelError::at(paths[file])(why));
             };
             let known = gguf.is_some();
             let name = gguf.unwrap_or(tensor.name);
@@ -148,7 +128,7 @@ impl Folder {
     }
 
     fn read(&self, tensors: &[TensorInfo]) -> Result<HfConfig, ModelError> {
-        let error = |error| ModelError::Config { path: self.config_path.clone(), error };
+        let error = ModelError::at(&self.config_path);
         let stored = |name: &str| self.stored_name(name);
         let mut read =
             HfConfig::read(&self.config, &Tensors::new(tensors, &stored)).map_err(error)?;
@@ -156,8 +136,8 @@ impl Folder {
             let (name, arch) = (name.clone(), read.config.arch);
             return Err(error(ConfigError::UnexpectedTensor { name, arch }));
         }
-        if let Some((path, generation)) = &self.generation {
-            let key = |error: KeyError| ModelError::Key { path: path.clone(), error };
+        if let Some((generation, path)) = &self.generation {
+            let key = ModelError::at(path);
             let object = Object::root(generation).map_err(key)?;
             let list = |key_name| token_list(&object, key_name, read.config.vocab).map_err(key);
             let (ends, begins) = (list("eos_token_id")?, list("bos_token_id")?);
@@ -184,9 +164,8 @@ impl Folder {
     pub(crate) fn vocabulary(&self, config: &Config) -> Result<Option<Vocabulary>, ModelError> {
         let Some(path) = &self.tokenizer_json else { return Ok(None) };
         let value = read_json(path)?;
-        let vocabulary = vocabulary::from_tokenizer_json(&value, config)
-            .map_err(|error| ModelError::Vocabulary { path: path.clone(), error })?;
-        Ok(Some(vocabulary))
+        let vocabulary = vocabulary::from_tokenizer_json(&value, config);
+        vocabulary.map(Some).map_err(ModelError::at(path))
     }
 
     pub(crate) fn stored_name(&self, name: &str) -> String {
@@ -221,9 +200,7 @@ fn read_json(path: &Path) -> Result<Value, ModelError> {
 }
 
 fn parse_json(path: &Path, bytes: &[u8]) -> Result<Value, ModelError> {
-    let why = |error| format!("no valid JSON: {error}");
-    json::parse(bytes)
-        .map_err(|error| ModelError::Folder { path: path.to_owned(), why: why(error) })
+    json::parse(bytes).map_err(|error| ModelError::at(path)(format!("no valid JSON: {error}")))
 }
 
 /// The files of a checkpoint and what they list, each tensor with the number of its file.
@@ -241,14 +218,13 @@ fn tensors(path: &Path, folder: &Path) -> Result<Listing, ModelError> {
         shards(folder, &index)
     } else {
         let why = "has neither model.safetensors nor model.safetensors.index.json".to_owned();
-        Err(ModelError::Folder { path: folder.to_owned(), why })
+        Err(ModelError::at(folder)(why))
     }
 }
 
 fn open_indexed(path: &Path) -> Result<(Mapped, Vec<Listed>), ModelError> {
     let file = Mapped::open(path)?;
-    let listed = safetensors::index(file.bytes())
-        .map_err(|error| ModelError::Safetensors { path: path.to_owned(), error })?;
+    let listed = safetensors::index(file.bytes()).map_err(ModelError::at(path))?;
     Ok((file, listed))
 }
 
@@ -259,7 +235,7 @@ fn one_file(path: &Path) -> Result<Listing, ModelError> {
 
 /// Every tensor of the index is in the shard that it names, and the shards hold no other.
 fn shards(folder: &Path, index: &Path) -> Result<Listing, ModelError> {
-    let key = |error: KeyError| ModelError::Key { path: index.to_owned(), error };
+    let key = ModelError::at(index);
     let document = read_json(index)?;
     let root = Object::root(&document).map_err(key)?;
     let map = root.object("weight_map").map_err(key)?;
@@ -286,13 +262,13 @@ fn shards(folder: &Path, index: &Path) -> Result<Listing, ModelError> {
                     tensor.name,
                     index.display()
                 );
-                return Err(ModelError::Folder { path, why });
+                return Err(ModelError::at(&path)(why));
             }
         }
         let present: HashSet<&str> = listed.iter().map(|tensor| tensor.name.as_str()).collect();
         if let Some(name) = expected.iter().find(|name| !present.contains(**name)) {
             let why = format!("tensor `{name}` is missing; {} says it is here", index.display());
-            return Err(ModelError::Folder { path, why });
+            return Err(ModelError::at(&path)(why));
         }
         files.push(file);
         all.extend(listed.into_iter().map(|tensor| (number, tensor)));

@@ -25,7 +25,7 @@ pub mod synth;
 pub mod tokenizer;
 
 pub use config::{Arch, Config, ConfigError};
-pub use file::{Mapped, ModelError, ModelFile};
+pub use file::{Mapped, ModelError, ModelErrorKind, ModelFile};
 pub use folder::config_of;
 pub use gguf::{GgmlType, Gguf, GgufError, TensorInfo};
 pub use json::KeyError;

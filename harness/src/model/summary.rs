@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::config::Config;
-use super::file::{ModelError, ModelFile};
+use super::file::{ModelErrorKind, ModelFile};
 use super::gguf::GgmlType;
 use super::json::shown;
 
@@ -92,10 +92,10 @@ pub fn describe(file: &ModelFile) -> ModelSummary {
     types.sort_by_key(|t| std::cmp::Reverse(t.bytes));
 
     let config = file.config();
-    let config_error = config.as_ref().err().map(|error| match error {
+    let config_error = config.as_ref().err().map(|error| match &error.kind {
         // The path stands beside it.
-        ModelError::Config { error, .. } => error.to_string(),
-        other => other.to_string(),
+        ModelErrorKind::Config(kind) => kind.to_string(),
+        _ => error.to_string(),
     });
     let gguf = file.gguf();
     let gguf_text = |key: &str| Some(gguf?.get_str(key).ok()??.to_owned());

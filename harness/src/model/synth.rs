@@ -17,7 +17,7 @@ use std::str::FromStr;
 use lathe_kernels::Format;
 use rayon::prelude::*;
 
-use super::file::ModelError;
+use super::file::{ModelError, ModelErrorKind};
 use super::quantise::fitting;
 use crate::files::Partial;
 use plan::Plan;
@@ -198,10 +198,11 @@ pub fn write_synth(
     path: &Path,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<SynthSummary, ModelError> {
-    let refused = |action| move |error| ModelError::Output { path: path.to_owned(), action, error };
+    let refused =
+        |action| move |error| ModelError::at(path)(ModelErrorKind::Output { action, error });
     let absent = || match path.try_exists() {
         Ok(false) => Ok(()),
-        Ok(true) => Err(ModelError::Exists { path: path.to_owned() }),
+        Ok(true) => Err(ModelError::at(path)(ModelErrorKind::Exists)),
         Err(error) => Err(refused("look at")(error)),
     };
     absent()?;

@@ -10,7 +10,7 @@ use lathe_harness::model::export::{ExportSpec, ExportSummary, write_gguf};
 use lathe_harness::model::quantise::decode;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::model::tokenizer::Tokenizer;
-use lathe_harness::model::{GgmlType, ModelError, ModelFile};
+use lathe_harness::model::{GgmlType, ModelError, ModelErrorKind, ModelFile};
 use lathe_harness::plan::weights::WeightRows;
 use lathe_kernels::Format;
 use serde_json::{Value, json};
@@ -210,7 +210,7 @@ fn a_file_is_replaced_only_when_asked_and_nothing_is_left_behind() {
     let (path, source) = (out.path().join("a.gguf"), common::golden("qwen3-tiny-bf16"));
     fs::write(&path, b"precious").unwrap();
     let error = export(&source, &path, &spec(Format::Q8_0)).unwrap_err();
-    assert!(matches!(error, ModelError::Exists { .. }), "{error}");
+    assert!(matches!(error.kind, ModelErrorKind::Exists), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"precious");
 
     // A value that is no number is found on the way, and the old file stays.

@@ -37,7 +37,7 @@ pub(super) fn add(
         None => {
             if let Some(why) = config.beyond_gguf() {
                 let why = format!("a GGUF file cannot say {why}");
-                return Err(ModelError::Folder { path: file.path.clone(), why });
+                return Err(ModelError::at(&file.path)(why));
             }
             shape(writer, file, config);
         }
@@ -56,12 +56,11 @@ pub(super) fn add(
 
 /// The tokenizer beside a checkpoint, known to be sound.
 pub(super) fn vocabulary(file: &ModelFile) -> Result<Vocabulary, ModelError> {
-    let wrong = |why: String| {
-        let path = file.tokenizer_json().unwrap_or(&file.path).to_owned();
-        ModelError::Folder { path, why }
-    };
+    let wrong = ModelError::at(file.tokenizer_json().unwrap_or(&file.path));
     let vocabulary = file.vocabulary()?.ok_or_else(|| {
-        wrong("no tokenizer.json beside the weights; --no-tokenizer writes a file without".into())
+        wrong(
+            "no tokenizer.json beside the weights; --no-tokenizer writes a file without".to_owned(),
+        )
     })?;
     Tokenizer::new(vocabulary.clone()).map_err(|e| wrong(e.to_string()))?;
     Ok(vocabulary)
@@ -135,7 +134,7 @@ fn ends(
             others.len(),
             END_KEYS.len()
         );
-        return Err(ModelError::Folder { path: file.path.clone(), why });
+        return Err(ModelError::at(&file.path)(why));
     }
     let message = |id: &u32| v.tokens.get(*id as usize).is_some_and(|t| t == "<|eom_id|>");
     others.sort_by_key(message);

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use lathe_kernels::Format;
 
 use super::config::Config;
-use super::file::{ModelError, ModelFile};
+use super::file::{ModelError, ModelErrorKind, ModelFile};
 use super::gguf::GgmlType;
 use super::gguf::writer::GgufWriter;
 use super::synth::{Fallback, Fallbacks};
@@ -93,16 +93,17 @@ pub fn write_gguf(
     path: &Path,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<ExportSummary, ModelError> {
-    let refused = |action| move |error| ModelError::Output { path: path.to_owned(), action, error };
+    let refused =
+        |action| move |error| ModelError::at(path)(ModelErrorKind::Output { action, error });
     let absent = || match path.try_exists() {
-        Ok(true) if !spec.overwrite => Err(ModelError::Exists { path: path.to_owned() }),
+        Ok(true) if !spec.overwrite => Err(ModelError::at(path)(ModelErrorKind::Exists)),
         Ok(_) => Ok(()),
         Err(error) => Err(refused("look at")(error)),
     };
     absent()?;
     if path.is_dir() {
         let why = "is a folder, and a file is to be written".to_owned();
-        return Err(ModelError::Folder { path: path.to_owned(), why });
+        return Err(ModelError::at(path)(why));
     }
     let config = file.config()?;
     let vocabulary = match (file.gguf(), spec.without_tokenizer) {
@@ -192,7 +193,7 @@ fn jobs<'a>(
                 tensor.ty,
                 known.join(", ")
             );
-            return Err(ModelError::Folder { path: file.path.clone(), why });
+            return Err(ModelError::at(&file.path)(why));
         };
         let asked = match (tensor.dims.len(), tensor.name.as_str()) {
             (0 | 1, _) => Format::F32,

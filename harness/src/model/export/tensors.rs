@@ -111,7 +111,7 @@ impl Job<'_> {
             let name = file.stored_name(&self.name);
             let why =
                 format!("tensor `{name}`, row {}: not every value is finite", source_row(row));
-            ModelError::Folder { path: file.files()[tensor.file].path.clone(), why }
+            ModelError::at(&file.files()[tensor.file].path)(why)
         };
         let mut first = 0;
         while first < rows {

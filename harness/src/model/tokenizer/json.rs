@@ -72,8 +72,7 @@ impl Tokenizer {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ModelError> {
         let path = path.as_ref();
         let bytes = crate::model::file::read(path, LONGEST)?;
-        Self::from_json(&bytes)
-            .map_err(|error| ModelError::Tokenizer { path: path.to_owned(), error })
+        Self::from_json(&bytes).map_err(ModelError::at(path))
     }
 
     /// The tokenizer of the bytes of a `tokenizer.json`.
