@@ -2,88 +2,67 @@
 
 use std::fmt;
 
-/// A tensor type as GGUF numbers them. Everything the format knows can be indexed and inspected;
-/// what can be decoded is for the decoder to say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the names are the format's own")]
-#[allow(non_camel_case_types, reason = "the names are the format's own")]
-pub enum GgmlType {
-    F32,
-    F16,
-    Q4_0,
-    Q4_1,
-    Q5_0,
-    Q5_1,
-    Q8_0,
-    Q8_1,
-    Q2K,
-    Q3K,
-    Q4K,
-    Q5K,
-    Q6K,
-    Q8K,
-    Iq2Xxs,
-    Iq2Xs,
-    Iq3Xxs,
-    Iq1S,
-    Iq4Nl,
-    Iq3S,
-    Iq2S,
-    Iq4Xs,
-    I8,
-    I16,
-    I32,
-    I64,
-    F64,
-    Iq1M,
-    Bf16,
-    Tq1_0,
-    Tq2_0,
-    Mxfp4,
-    Nvfp4,
-    Q1_0,
+/// One line a type: the number in the file, the name, values and bytes of a block.
+macro_rules! types {
+    ($($ty:ident = $code:literal, $name:literal, $values:literal, $bytes:literal;)*) => {
+        /// A tensor type as GGUF numbers them. Everything the format knows can be indexed and
+        /// inspected; what can be decoded is for the decoder to say.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[allow(missing_docs, reason = "the names are the format's own")]
+        #[allow(non_camel_case_types, reason = "the names are the format's own")]
+        pub enum GgmlType {
+            $($ty = $code,)*
+        }
+
+        impl GgmlType {
+            const ALL: &[Self] = &[$(Self::$ty,)*];
+
+            /// The name, values and bytes of a block.
+            fn row(self) -> (&'static str, u64, u64) {
+                match self {
+                    $(Self::$ty => ($name, $values, $bytes),)*
+                }
+            }
+        }
+    };
 }
 
-/// One line a type: the number in the file, the name, values and bytes of a block.
-const TABLE: [(GgmlType, u32, &str, u32, u32); 34] = {
-    use GgmlType::*;
-    [
-        (F32, 0, "F32", 1, 4),
-        (F16, 1, "F16", 1, 2),
-        (Q4_0, 2, "Q4_0", 32, 18),
-        (Q4_1, 3, "Q4_1", 32, 20),
-        (Q5_0, 6, "Q5_0", 32, 22),
-        (Q5_1, 7, "Q5_1", 32, 24),
-        (Q8_0, 8, "Q8_0", 32, 34),
-        (Q8_1, 9, "Q8_1", 32, 36),
-        (Q2K, 10, "Q2_K", 256, 84),
-        (Q3K, 11, "Q3_K", 256, 110),
-        (Q4K, 12, "Q4_K", 256, 144),
-        (Q5K, 13, "Q5_K", 256, 176),
-        (Q6K, 14, "Q6_K", 256, 210),
-        (Q8K, 15, "Q8_K", 256, 292),
-        (Iq2Xxs, 16, "IQ2_XXS", 256, 66),
-        (Iq2Xs, 17, "IQ2_XS", 256, 74),
-        (Iq3Xxs, 18, "IQ3_XXS", 256, 98),
-        (Iq1S, 19, "IQ1_S", 256, 50),
-        (Iq4Nl, 20, "IQ4_NL", 32, 18),
-        (Iq3S, 21, "IQ3_S", 256, 110),
-        (Iq2S, 22, "IQ2_S", 256, 82),
-        (Iq4Xs, 23, "IQ4_XS", 256, 136),
-        (I8, 24, "I8", 1, 1),
-        (I16, 25, "I16", 1, 2),
-        (I32, 26, "I32", 1, 4),
-        (I64, 27, "I64", 1, 8),
-        (F64, 28, "F64", 1, 8),
-        (Iq1M, 29, "IQ1_M", 256, 56),
-        (Bf16, 30, "BF16", 1, 2),
-        (Tq1_0, 34, "TQ1_0", 256, 54),
-        (Tq2_0, 35, "TQ2_0", 256, 66),
-        (Mxfp4, 39, "MXFP4", 32, 17),
-        (Nvfp4, 40, "NVFP4", 64, 36),
-        (Q1_0, 41, "Q1_0", 128, 18),
-    ]
-};
+types! {
+    F32 = 0, "F32", 1, 4;
+    F16 = 1, "F16", 1, 2;
+    Q4_0 = 2, "Q4_0", 32, 18;
+    Q4_1 = 3, "Q4_1", 32, 20;
+    Q5_0 = 6, "Q5_0", 32, 22;
+    Q5_1 = 7, "Q5_1", 32, 24;
+    Q8_0 = 8, "Q8_0", 32, 34;
+    Q8_1 = 9, "Q8_1", 32, 36;
+    Q2K = 10, "Q2_K", 256, 84;
+    Q3K = 11, "Q3_K", 256, 110;
+    Q4K = 12, "Q4_K", 256, 144;
+    Q5K = 13, "Q5_K", 256, 176;
+    Q6K = 14, "Q6_K", 256, 210;
+    Q8K = 15, "Q8_K", 256, 292;
+    Iq2Xxs = 16, "IQ2_XXS", 256, 66;
+    Iq2Xs = 17, "IQ2_XS", 256, 74;
+    Iq3Xxs = 18, "IQ3_XXS", 256, 98;
+    Iq1S = 19, "IQ1_S", 256, 50;
+    Iq4Nl = 20, "IQ4_NL", 32, 18;
+    Iq3S = 21, "IQ3_S", 256, 110;
+    Iq2S = 22, "IQ2_S", 256, 82;
+    Iq4Xs = 23, "IQ4_XS", 256, 136;
+    I8 = 24, "I8", 1, 1;
+    I16 = 25, "I16", 1, 2;
+    I32 = 26, "I32", 1, 4;
+    I64 = 27, "I64", 1, 8;
+    F64 = 28, "F64", 1, 8;
+    Iq1M = 29, "IQ1_M", 256, 56;
+    Bf16 = 30, "BF16", 1, 2;
+    Tq1_0 = 34, "TQ1_0", 256, 54;
+    Tq2_0 = 35, "TQ2_0", 256, 66;
+    Mxfp4 = 39, "MXFP4", 32, 17;
+    Nvfp4 = 40, "NVFP4", 64, 36;
+    Q1_0 = 41, "Q1_0", 128, 18;
+}
 
 /// Numbers that once meant a type and no longer do: old files hold them, no reader does.
 const REMOVED: [(u32, &str); 8] = [
@@ -100,12 +79,12 @@ const REMOVED: [(u32, &str); 8] = [
 impl GgmlType {
     /// Every type, in the order of the format's numbers.
     pub fn all() -> impl Iterator<Item = Self> {
-        TABLE.iter().map(|row| row.0)
+        Self::ALL.iter().copied()
     }
 
     /// The type with this number, if there is one.
     pub fn from_code(code: u32) -> Option<Self> {
-        TABLE.iter().find(|row| row.1 == code).map(|row| row.0)
+        Self::all().find(|ty| ty.code() == code)
     }
 
     /// The type of one of the kernels' formats. The two agree on names.
@@ -128,29 +107,24 @@ impl GgmlType {
         REMOVED.iter().find(|row| row.0 == code).map(|row| row.1)
     }
 
-    fn row(self) -> &'static (GgmlType, u32, &'static str, u32, u32) {
-        // The table follows the order of the enum; a test holds it to that.
-        &TABLE[self as usize]
-    }
-
     /// The number in the file.
     pub fn code(self) -> u32 {
-        self.row().1
+        self as u32
     }
 
     /// The format's own name, as `Q4_K`.
     pub fn name(self) -> &'static str {
-        self.row().2
+        self.row().0
     }
 
     /// Values in a block.
     pub fn block_len(self) -> u64 {
-        u64::from(self.row().3)
+        self.row().1
     }
 
     /// Bytes of a block.
     pub fn block_bytes(self) -> u64 {
-        u64::from(self.row().4)
+        self.row().2
     }
 }
 
@@ -171,9 +145,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn table_follows_the_enum() {
-        for (index, ty) in GgmlType::all().enumerate() {
-            assert_eq!(ty as usize, index, "{ty}");
+    fn numbers_find_their_types() {
+        for ty in GgmlType::all() {
             assert_eq!(GgmlType::from_code(ty.code()), Some(ty));
             assert_eq!(GgmlType::removed(ty.code()), None, "{ty}");
         }
