@@ -141,14 +141,11 @@ impl Gguf {
     /// # Errors
     /// The value is no integer or does not fit.
     pub fn get_u32(&self, key: &str) -> Result<Option<u32>, GgufError> {
-        self.get_with(key, "an integer", |value| match value.as_integer() {
-            Some(v) => match u32::try_from(v) {
-                Ok(v) => Ok(v),
-                Err(_) => {
-                    Err(Some(GgufErrorKind::OutOfRange { value: v.to_string(), expected: "u32" }))
-                }
-            },
-            None => Err(None),
+        let value = self.get_with(key, "an integer", Value::as_integer)?;
+        let Some(value) = value else { return Ok(None) };
+        u32::try_from(value).map(Some).map_err(|_| {
+            let kind = GgufErrorKind::OutOfRange { value: value.to_string(), expected: "u32" };
+            at_key(key, (self.metadata_offset(key).unwrap_or_default(), kind))
         })
     }
 
@@ -157,11 +154,7 @@ impl Gguf {
     /// # Errors
     /// The value is no float.
     pub fn get_f32(&self, key: &str) -> Result<Option<f32>, GgufError> {
-        self.get_with(key, "a float", |value| match *value {
-            Value::F32(v) => Ok(v),
-            Value::F64(v) => Ok(v as f32),
-            _ => Err(None),
-        })
+        self.get_with(key, "a float", Value::as_float)
     }
 
     /// A bool; none if the key is missing.
@@ -170,8 +163,8 @@ impl Gguf {
     /// The value is no bool.
     pub fn get_bool(&self, key: &str) -> Result<Option<bool>, GgufError> {
         self.get_with(key, "a bool", |value| match *value {
-            Value::Bool(v) => Ok(v),
-            _ => Err(None),
+            Value::Bool(v) => Some(v),
+            _ => None,
         })
     }
 
@@ -181,8 +174,8 @@ impl Gguf {
     /// The value is no string.
     pub fn get_str(&self, key: &str) -> Result<Option<&str>, GgufError> {
         self.get_with(key, "a string", |value| match value {
-            Value::String(v) => Ok(v.as_str()),
-            _ => Err(None),
+            Value::String(v) => Some(v.as_str()),
+            _ => None,
         })
     }
 
@@ -191,10 +184,7 @@ impl Gguf {
     /// # Errors
     /// The value is no array.
     pub fn get_array(&self, key: &str) -> Result<Option<&ArrayView>, GgufError> {
-        self.get_with(key, "an array", |value| match value {
-            Value::Array(v) => Ok(v),
-            _ => Err(None),
-        })
+        self.array_of(key, "an array", |_| true)
     }
 
     /// The strings of an array, borrowed from the same bytes that were parsed.
@@ -224,11 +214,7 @@ impl Gguf {
     /// The value is no array of floats, or the bytes are not those that were parsed.
     pub fn f32_array(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<f32>>, GgufError> {
         let float = |ty| matches!(ty, ValueType::F32 | ValueType::F64);
-        self.scalars(key, bytes, "an array of floats", float, |value| match value {
-            Value::F32(v) => Ok(v),
-            Value::F64(v) => Ok(v as f32),
-            other => Err(other),
-        })
+        self.scalars(key, bytes, "an array of floats", float, Value::as_float)
     }
 
     /// The integers of an array of any integer type, as i32.
@@ -238,7 +224,7 @@ impl Gguf {
     /// parsed.
     pub fn i32_array(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<i32>>, GgufError> {
         self.scalars(key, bytes, "an array of i32", is_integer, |value| {
-            value.as_integer().and_then(|v| i32::try_from(v).ok()).ok_or(value)
+            i32::try_from(value.as_integer()?).ok()
         })
     }
 
@@ -248,7 +234,7 @@ impl Gguf {
     /// As for [`Gguf::i32_array`].
     pub fn u32_array(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<u32>>, GgufError> {
         self.scalars(key, bytes, "an array of u32", is_integer, |value| {
-            value.as_integer().and_then(|v| u32::try_from(v).ok()).ok_or(value)
+            u32::try_from(value.as_integer()?).ok()
         })
     }
 
@@ -261,14 +247,12 @@ impl Gguf {
         &'a self,
         key: &str,
         expected: &'static str,
-        read: impl FnOnce(&'a Value) -> Result<T, Option<GgufErrorKind>>,
+        read: impl FnOnce(&'a Value) -> Option<T>,
     ) -> Result<Option<T>, GgufError> {
         let Some(entry) = self.metadata.entry(key) else { return Ok(None) };
-        read(&entry.value).map(Some).map_err(|kind| {
-            let found = || entry.value.describe_type();
-            let kind =
-                kind.unwrap_or_else(|| GgufErrorKind::WrongType { found: found(), expected });
-            at_key(key, (entry.offset, kind))
+        read(&entry.value).map(Some).ok_or_else(|| {
+            let found = entry.value.describe_type();
+            at_key(key, (entry.offset, GgufErrorKind::WrongType { found, expected }))
         })
     }
 
@@ -279,8 +263,8 @@ impl Gguf {
         fits: impl Fn(ValueType) -> bool,
     ) -> Result<Option<&ArrayView>, GgufError> {
         self.get_with(key, expected, |value| match value {
-            Value::Array(array) if fits(array.ty) => Ok(array),
-            _ => Err(None),
+            Value::Array(array) if fits(array.ty) => Some(array),
+            _ => None,
         })
     }
 
@@ -290,7 +274,7 @@ impl Gguf {
         bytes: &[u8],
         expected: &'static str,
         fits: impl Fn(ValueType) -> bool,
-        convert: impl Fn(Value) -> Result<T, Value>,
+        convert: impl Fn(&Value) -> Option<T>,
     ) -> Result<Option<Vec<T>>, GgufError> {
         let Some(array) = self.array_of(key, expected, fits)? else { return Ok(None) };
         let mut cursor = parse::Cursor::new(bytes, array.range.clone());
@@ -299,7 +283,7 @@ impl Gguf {
             let read = cursor.scalar(array.ty).map_err(|fault| at_key(key, fault))?;
             // `fits` admits scalars only, so there is always a value.
             let Some(value) = read else { continue };
-            out.push(convert(value).map_err(|value| {
+            out.push(convert(&value).ok_or_else(|| {
                 let kind = GgufErrorKind::OutOfRange { value: value.to_string(), expected };
                 at_key(key, (array.range.start, kind))
             })?);

@@ -23,26 +23,26 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    /// In the order of the format's numbers, from 0.
-    const ALL: [Self; 13] = [
-        Self::U8,
-        Self::I8,
-        Self::U16,
-        Self::I16,
-        Self::U32,
-        Self::I32,
-        Self::F32,
-        Self::Bool,
-        Self::String,
-        Self::Array,
-        Self::U64,
-        Self::I64,
-        Self::F64,
+    /// In the order of the format's numbers, from 0: the type, its name, bytes of a value.
+    const TABLE: [(Self, &str, Option<u64>); 13] = [
+        (Self::U8, "u8", Some(1)),
+        (Self::I8, "i8", Some(1)),
+        (Self::U16, "u16", Some(2)),
+        (Self::I16, "i16", Some(2)),
+        (Self::U32, "u32", Some(4)),
+        (Self::I32, "i32", Some(4)),
+        (Self::F32, "f32", Some(4)),
+        (Self::Bool, "bool", Some(1)),
+        (Self::String, "string", None),
+        (Self::Array, "array", None),
+        (Self::U64, "u64", Some(8)),
+        (Self::I64, "i64", Some(8)),
+        (Self::F64, "f64", Some(8)),
     ];
 
     /// The type with this number in the file.
     pub fn from_code(code: u32) -> Option<Self> {
-        Self::ALL.get(usize::try_from(code).ok()?).copied()
+        Self::TABLE.get(usize::try_from(code).ok()?).map(|row| row.0)
     }
 
     /// The number in the file.
@@ -52,32 +52,12 @@ impl ValueType {
 
     /// The name used in messages, as `u32`.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::U8 => "u8",
-            Self::I8 => "i8",
-            Self::U16 => "u16",
-            Self::I16 => "i16",
-            Self::U32 => "u32",
-            Self::I32 => "i32",
-            Self::F32 => "f32",
-            Self::Bool => "bool",
-            Self::String => "string",
-            Self::Array => "array",
-            Self::U64 => "u64",
-            Self::I64 => "i64",
-            Self::F64 => "f64",
-        }
+        Self::TABLE[self as usize].1
     }
 
     /// Bytes of a value of fixed size; none for strings and arrays.
     pub fn fixed_size(self) -> Option<u64> {
-        match self {
-            Self::U8 | Self::I8 | Self::Bool => Some(1),
-            Self::U16 | Self::I16 => Some(2),
-            Self::U32 | Self::I32 | Self::F32 => Some(4),
-            Self::U64 | Self::I64 | Self::F64 => Some(8),
-            Self::String | Self::Array => None,
-        }
+        Self::TABLE[self as usize].2
     }
 }
 
@@ -148,10 +128,17 @@ impl Value {
             Self::I32(v) => v.into(),
             Self::U64(v) => v.into(),
             Self::I64(v) => v.into(),
-            Self::F32(_) | Self::Bool(_) | Self::String(_) | Self::Array(_) | Self::F64(_) => {
-                return None;
-            }
+            _ => return None,
         })
+    }
+
+    /// The value of either float type, an f64 rounded.
+    pub(super) fn as_float(&self) -> Option<f32> {
+        match *self {
+            Self::F32(v) => Some(v),
+            Self::F64(v) => Some(v as f32),
+            _ => None,
+        }
     }
 
     /// The type in words for messages: an array also names its elements.
