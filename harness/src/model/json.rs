@@ -4,7 +4,7 @@
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 /// Reads a document. Readers differ in which of two equal keys they believe, so none may come
@@ -20,20 +20,13 @@ struct Strict(Value);
 
 impl<'de> Deserialize<'de> for Strict {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Seed.deserialize(deserializer).map(Strict)
+        deserializer.deserialize_any(Any).map(Strict)
     }
 }
 
-struct Seed;
+struct Any;
 
-impl<'de> DeserializeSeed<'de> for Seed {
-    type Value = Value;
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Seed {
+impl<'de> Visitor<'de> for Any {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,17 +53,13 @@ impl<'de> Visitor<'de> for Seed {
         Ok(v.into())
     }
 
-    fn visit_string<E>(self, v: String) -> Result<Value, E> {
-        Ok(Value::String(v))
-    }
-
     fn visit_unit<E>(self) -> Result<Value, E> {
         Ok(Value::Null)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut all = Vec::new();
-        while let Some(value) = seq.next_element_seed(Seed)? {
+        while let Some(Strict(value)) = seq.next_element()? {
             all.push(value);
         }
         Ok(Value::Array(all))
@@ -82,8 +71,7 @@ impl<'de> Visitor<'de> for Seed {
             if map.contains_key(&key) {
                 return Err(A::Error::custom(format_args!("key `{key}` comes twice")));
             }
-            let value = entries.next_value_seed(Seed)?;
-            map.insert(key, value);
+            map.insert(key, entries.next_value::<Strict>()?.0);
         }
         Ok(Value::Object(map))
     }
@@ -91,9 +79,12 @@ impl<'de> Visitor<'de> for Seed {
 
 /// A value as a message shows it: short, whatever the file holds.
 pub(crate) fn shown(value: &Value) -> String {
-    const MOST: usize = 60;
-    let mut text = value.to_string();
-    if let Some((end, _)) = text.char_indices().nth(MOST) {
+    cut(value.to_string(), 60)
+}
+
+/// The first characters of a text, and a sign that there are more.
+pub(crate) fn cut(mut text: String, most: usize) -> String {
+    if let Some((end, _)) = text.char_indices().nth(most) {
         text.truncate(end);
         text.push('…');
     }

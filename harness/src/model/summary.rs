@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::config::Config;
 use super::file::{ModelErrorKind, ModelFile};
 use super::gguf::GgmlType;
-use super::json::shown;
+use super::json::{cut, shown};
 
 /// What a checkpoint holds.
 #[derive(Debug, Clone, Serialize)]
@@ -138,10 +138,6 @@ fn json_line(key: &str, value: &serde_json::Value) -> MetadataLine {
 }
 
 fn line(key: &str, value: &super::gguf::Value) -> MetadataLine {
-    let mut shown = value.to_string();
-    if let Some((end, _)) = shown.char_indices().nth(SHOWN) {
-        shown.truncate(end);
-        shown.push('…');
-    }
+    let shown = cut(value.to_string(), SHOWN);
     MetadataLine { key: key.to_owned(), ty: value.value_type().name(), value: shown }
 }
