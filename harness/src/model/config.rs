@@ -115,6 +115,7 @@ pub struct Config {
 
 /// Why a file holds no model that is understood.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum ConfigError {
     /// A value has the wrong type or does not fit.
     #[error(transparent)]
@@ -123,73 +124,28 @@ pub enum ConfigError {
     /// not implemented.
     #[error(transparent)]
     Json(#[from] KeyError),
-    /// A key is missing.
     #[error("metadata `{key}` is missing")]
-    MissingKey {
-        /// The key.
-        key: String,
-    },
-    /// The architecture is not supported.
+    MissingKey { key: String },
     #[error(
         "byte {offset}, metadata `general.architecture`: `{found}` is not supported; supported are \
          gemma3, llama, qwen3"
     )]
-    Architecture {
-        /// Where the entry begins.
-        offset: usize,
-        /// What it says.
-        found: String,
-    },
+    Architecture { offset: usize, found: String },
     /// A value makes no sense, or asks for something that is not implemented.
     #[error("byte {offset}, metadata `{key}`: {value} is refused: {why}")]
-    Value {
-        /// Where the entry begins.
-        offset: usize,
-        /// The key.
-        key: String,
-        /// What it says.
-        value: String,
-        /// Why that is refused.
-        why: String,
-    },
-    /// A tensor is missing.
+    Value { offset: usize, key: String, value: String, why: String },
     #[error("tensor `{name}` is missing")]
-    MissingTensor {
-        /// The tensor.
-        name: String,
-    },
-    /// A tensor has other dimensions than the metadata ask for.
+    MissingTensor { name: String },
+    /// Dimensions are row length first; `why` has them in words.
     #[error("tensor `{name}` has dimensions {found:?}, the metadata ask for {expected:?} ({why})")]
-    Shape {
-        /// The tensor.
-        name: String,
-        /// Its dimensions, row length first.
-        found: Vec<u64>,
-        /// Those it should have.
-        expected: Vec<u64>,
-        /// The same in words.
-        why: &'static str,
-    },
-    /// A tensor the architecture does not have; to ignore it would change the result.
+    Shape { name: String, found: Vec<u64>, expected: Vec<u64>, why: &'static str },
     #[error(
         "tensor `{name}` is not part of {arch} as implemented here, ignoring it would change the result"
     )]
-    UnexpectedTensor {
-        /// The tensor.
-        name: String,
-        /// The architecture.
-        arch: Arch,
-    },
+    UnexpectedTensor { name: String, arch: Arch },
     /// A tensor holds values that cannot be.
     #[error("byte {offset}, tensor `{name}`: {why}")]
-    TensorValue {
-        /// Where the value lies in the file.
-        offset: usize,
-        /// The tensor.
-        name: String,
-        /// What is wrong with the value.
-        why: String,
-    },
+    TensorValue { offset: usize, name: String, why: String },
 }
 
 /// Tokens beside the EOS that end a turn or a message.

@@ -18,29 +18,17 @@ const MAX_HEADER: u64 = 100_000_000;
 
 /// What is wrong with a safetensors file.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum SafetensorsError {
     /// The header, or the file as a whole.
     #[error("header: {why}")]
-    Header {
-        /// What is wrong.
-        why: String,
-    },
+    Header { why: String },
     /// An entry of the header has a key missing or of a wrong type.
     #[error("tensor `{name}`, {error}")]
-    Key {
-        /// The tensor.
-        name: String,
-        /// Which key, and what is wrong.
-        error: KeyError,
-    },
+    Key { name: String, error: KeyError },
     /// A tensor cannot be as the header says.
     #[error("tensor `{name}`: {why}")]
-    Tensor {
-        /// The tensor.
-        name: String,
-        /// What is wrong.
-        why: String,
-    },
+    Tensor { name: String, why: String },
 }
 
 /// A tensor as the header lists it.
