@@ -194,15 +194,13 @@ impl ChatTemplate {
             documents => (),
         };
         let template = environment.get_template(NAME)?;
-        let mut output = Bounded { bytes: Vec::new(), limit: LONGEST_OUTPUT };
+        let mut output = Bounded::default();
         let rendered = template.render_captured_to(context, &mut output).map(|_| ());
-        match rendered {
-            Err(_) if output.limit == 0 => Err(ChatError::OutputTooLong { limit: LONGEST_OUTPUT }),
-            rendered => {
-                rendered?;
-                Ok(String::from_utf8_lossy(&output.bytes).into_owned())
-            }
+        if output.passed {
+            return Err(ChatError::OutputTooLong { limit: LONGEST_OUTPUT });
         }
+        rendered?;
+        Ok(String::from_utf8_lossy(&output.bytes).into_owned())
     }
 }
 
@@ -231,17 +229,19 @@ fn deep<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, ChatError> {
     })
 }
 
-/// Bytes up to a limit, which becomes 0 when it is passed.
+/// Bytes, at most [`LONGEST_OUTPUT`] of them.
+#[derive(Default)]
 struct Bounded {
     bytes: Vec<u8>,
-    limit: usize,
+    /// There were more.
+    passed: bool,
 }
 
 impl std::io::Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.bytes.len() + bytes.len() > self.limit {
-            self.limit = 0;
-            return Err(std::io::Error::other("too much output"));
+        if self.bytes.len() + bytes.len() > LONGEST_OUTPUT {
+            self.passed = true;
+            return Err(std::io::Error::other(format!("more than {LONGEST_OUTPUT} bytes")));
         }
         self.bytes.extend(bytes);
         Ok(bytes.len())

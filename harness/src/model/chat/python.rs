@@ -7,7 +7,7 @@ use minijinja::{Error, ErrorKind, State, Value};
 use serde::Serialize;
 use serde_json::ser::{Formatter, PrettyFormatter};
 
-use super::LONGEST_OUTPUT;
+use super::Bounded;
 
 /// Methods that minijinja's values do not have. Those that could make much of little go through
 /// the filters of the same name, which ask for fuel first.
@@ -46,7 +46,8 @@ pub(super) fn tojson(value: &Value, kwargs: Kwargs) -> Result<Value, Error> {
     if ensure_ascii == Some(true) {
         return Err(refuse("ensure_ascii is not supported"));
     }
-    let mut out = Bounded(Vec::new());
+    // A list may hold one long text a thousand times, which costs no fuel before it is written out.
+    let mut out = Bounded::default();
     let written = match indent {
         Some(indent) if indent > 16 => return Err(refuse("an indent is at most 16")),
         Some(indent) => {
@@ -57,24 +58,7 @@ pub(super) fn tojson(value: &Value, kwargs: Kwargs) -> Result<Value, Error> {
         None => value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Spaced)),
     };
     written.map_err(|e| refuse(&e.to_string()))?;
-    String::from_utf8(out.0).map(Value::from).map_err(|e| refuse(&e.to_string()))
-}
-
-/// A list may hold one long text a thousand times, which costs no fuel before it is written out.
-struct Bounded(Vec<u8>);
-
-impl Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > LONGEST_OUTPUT {
-            return Err(io::Error::other(format!("more than {LONGEST_OUTPUT} bytes")));
-        }
-        self.0.extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    String::from_utf8(out.bytes).map(Value::from).map_err(|e| refuse(&e.to_string()))
 }
 
 /// A space after commas and colons.
