@@ -42,6 +42,7 @@ use tokens::{Kind, Tokens};
 
 pub(in crate::model) use byte_level::{PRE, Pre};
 pub use error::TokenizerError;
+pub(in crate::model) use json::around;
 pub use stream::TextStream;
 
 /// The metadata keys that are read, as errors name them.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::model::config::Config;
 use crate::model::json::{KeyError, Object, shown};
 use crate::model::tokenizer::token_type::{CONTROL, NORMAL, UNUSED, USER_DEFINED};
-use crate::model::tokenizer::{PRE, Pre, Vocabulary};
+use crate::model::tokenizer::{PRE, Pre, Vocabulary, around};
 
 /// Why a `tokenizer.json` cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -170,31 +170,12 @@ fn begins_with_bos(
     config: &Config,
 ) -> Result<bool, KeyError> {
     let key = "post_processor";
-    let Some(post) = root.object(key)? else { return Ok(false) };
-    let steps = post.array("processors")?.map_or_else(Vec::new, |steps| steps.iter().collect());
-    let whole = root.get(key).filter(|_| steps.is_empty());
-    let mut begins = false;
-    for step in steps.into_iter().chain(whole) {
-        let step = Object::root(step)?;
-        let unknown = || root.refused(key, "only the BOS before a text is understood");
-        match step.text("type")? {
-            Some("ByteLevel") => {}
-            Some("TemplateProcessing") => {
-                let single = step.array("single")?.ok_or_else(unknown)?;
-                let special = match &single[..] {
-                    [text] if text.get("Sequence").is_some() => continue,
-                    [special, text] if text.get("Sequence").is_some() => special,
-                    _ => return Err(unknown()),
-                };
-                let spelling = special.pointer("/SpecialToken/id").and_then(Value::as_str);
-                let bos = config.bos.and_then(|id| tokens.get(id as usize));
-                if spelling.is_none() || spelling != bos.map(String::as_str) {
-                    return Err(unknown());
-                }
-                begins = true;
-            }
-            _ => return Err(unknown()),
-        }
+    let post = root.get(key).unwrap_or(&Value::Null);
+    let is = |id: u32, spelling: &str| tokens.get(id as usize).is_some_and(|t| t == spelling);
+    let [before, after] = around(post, is).map_err(|error| root.error(key, error.to_string()))?;
+    match (&before[..], &after[..]) {
+        ([], []) => Ok(false),
+        ([id], []) if Some(*id) == config.bos => Ok(true),
+        _ => Err(root.refused(key, "only the BOS before a text is understood")),
     }
-    Ok(begins)
 }

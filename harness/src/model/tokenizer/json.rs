@@ -106,6 +106,14 @@ impl Tokenizer {
     }
 }
 
+/// What a `post_processor` puts before and after a text. `is` says whether an id has a spelling.
+pub(in crate::model) fn around(
+    post_processor: &Value,
+    is: impl Fn(u32, &str) -> bool,
+) -> Result<[Vec<u32>; 2], TokenizerError> {
+    parts::around(&Node::root("post_processor", post_processor), is)
+}
+
 fn build(file: File) -> Result<Tokenizer, TokenizerError> {
     let File { added_tokens, normalizer, pre_tokenizer, post_processor, decoder, model, .. } = file;
     model.check()?;
@@ -114,9 +122,7 @@ fn build(file: File) -> Result<Tokenizer, TokenizerError> {
     let Decoder { spelling, bytes, strip } = parts::decoder(&Node::root("decoder", &decoder))?;
 
     let spellings = Spellings::new(&model.vocab, &added_tokens)?;
-    let around = parts::around(&Node::root("post_processor", &post_processor), |id, spelling| {
-        spellings.piece(id) == Some(spelling)
-    })?;
+    let around = around(&post_processor, |id, spelling| spellings.piece(id) == Some(spelling))?;
     let vocab: HashMap<String, u32> = model.vocab.0.into_iter().collect();
     let unknown = match &model.unk_token {
         None => None,

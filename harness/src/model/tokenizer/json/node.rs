@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::model::json::shown;
 use crate::model::tokenizer::TokenizerError;
 
 /// An error with its place.
@@ -26,9 +27,7 @@ impl<'v> Node<'v> {
     }
 
     fn expected(&self, what: &str) -> TokenizerError {
-        // Long values say nothing more than short ones.
-        let shown: String = self.value.to_string().chars().take(60).collect();
-        self.error(format!("expected {what}, found {shown}"))
+        self.error(format!("expected {what}, found {}", shown(self.value)))
     }
 
     pub(super) fn is_null(&self) -> bool {
