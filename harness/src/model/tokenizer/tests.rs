@@ -340,12 +340,13 @@ fn text() -> impl Strategy<Value = String> {
 static ROUND_TRIP: LazyLock<Vec<Tokenizer>> = LazyLock::new(|| {
     let literals = [("<tool>", USER_DEFINED), ("▁▁", USER_DEFINED)];
     let prefixed = |vocabulary| Vocabulary { add_space_prefix: Some(true), ..vocabulary };
-    let byte_level = |pre| with_literals(byte_level(pre, &reference::MERGES, &[]), &literals[..1]);
+    let byte_level =
+        |pre| with_literals(byte_level(pre, &reference::merges(), &[]), &literals[..1]);
     let vocabularies = [
         with_bytes(&[]),
-        with_bytes(&reference::PIECES),
+        with_bytes(&reference::pieces()),
         prefixed(with_bytes(&[])),
-        prefixed(with_literals(with_bytes(&reference::PIECES[3..]), &literals)),
+        prefixed(with_literals(with_bytes(&reference::pieces()[3..]), &literals)),
         byte_level("llama-bpe"),
         byte_level("qwen2"),
         byte_level("gpt-2"),
@@ -436,9 +437,9 @@ fn long_text_is_not_quadratic() {
     // Minutes if it were; also one word and one run of spaces.
     for text in ["a".repeat(300_000), " ".repeat(300_000), "the cat ".repeat(40_000)] {
         for vocabulary in [
-            with_bytes(&reference::PIECES),
-            byte_level("llama-bpe", &reference::MERGES, &["a a"]),
-            byte_level("qwen2", &reference::MERGES, &["a a"]),
+            with_bytes(&reference::pieces()),
+            byte_level("llama-bpe", &reference::merges(), &["a a"]),
+            byte_level("qwen2", &reference::merges(), &["a a"]),
         ] {
             let tokenizer = Tokenizer::new(vocabulary).unwrap();
             let ids = tokenizer.encode(&text, false).unwrap();
@@ -458,7 +459,7 @@ fn a_million_spaces_are_an_error_at_worst() {
 
 #[test]
 fn sentencepiece_matches_reference() {
-    let mut vocabulary = with_bytes(&reference::PIECES);
+    let mut vocabulary = with_bytes(&reference::pieces());
     vocabulary.token_types[259..262].fill(USER_DEFINED);
     let tokenizer = Tokenizer::new(vocabulary).unwrap();
     for (text, expected) in reference::SENTENCEPIECE {
@@ -469,7 +470,7 @@ fn sentencepiece_matches_reference() {
 #[test]
 fn byte_level_matches_reference() {
     for pre in ["llama-bpe", "qwen2"] {
-        let vocabulary = byte_level(pre, &reference::MERGES, &reference::WHOLE_WORDS);
+        let vocabulary = byte_level(pre, &reference::merges(), &reference::WHOLE_WORDS);
         let tokenizer = Tokenizer::new(vocabulary).unwrap();
         for (text, expected) in reference::LLAMA_BPE {
             let other = reference::QWEN2.iter().find(|case| pre == "qwen2" && case.0 == text);

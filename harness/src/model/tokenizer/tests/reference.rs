@@ -3,55 +3,14 @@
 //! between.
 
 /// In the order of ranks. The vocabulary is the 256 bytes, what these give, then [`WHOLE_WORDS`].
-pub(super) const MERGES: [&str; 47] = [
-    "Ġ t",
-    "h e",
-    "Ġt he",
-    "a t",
-    "Ġ a",
-    "n d",
-    "Ġa nd",
-    "o n",
-    "Ġ on",
-    "i n",
-    "Ġ s",
-    "Ġs at",
-    "m at",
-    "Ġ m",
-    "Ġm at",
-    "Ċ Ċ",
-    "Ġ Ġ",
-    "ĠĠ Ġ",
-    "1 2",
-    "12 3",
-    "2 0",
-    "20 2",
-    "202 4",
-    "Ã Ł",
-    "Ã ¯",
-    "' t",
-    "' l",
-    "'l l",
-    "e n",
-    "t h",
-    "th en",
-    "p r",
-    "pr in",
-    "prin t",
-    "æ Ĺ",
-    "æĹ ¥",
-    "æ ľ",
-    "æľ ¬",
-    "æĹ¥ æľ¬",
-    ". .",
-    ".. .",
-    ") ;",
-    "); Ċ",
-    "l e",
-    "Ġ le",
-    "Ġle t",
-    "a nd",
-];
+pub(super) fn merges() -> Vec<&'static str> {
+    let merges = "\
+        Ġ t, h e, Ġt he, a t, Ġ a, n d, Ġa nd, o n, Ġ on, i n, Ġ s, Ġs at, m at, Ġ m, Ġm at, \
+        Ċ Ċ, Ġ Ġ, ĠĠ Ġ, 1 2, 12 3, 2 0, 20 2, 202 4, Ã Ł, Ã ¯, ' t, ' l, 'l l, e n, t h, th en, \
+        p r, pr in, prin t, æ Ĺ, æĹ ¥, æ ľ, æľ ¬, æĹ¥ æľ¬, . ., .. ., ) ;, ); Ċ, l e, Ġ le, \
+        Ġle t, a nd";
+    merges.split(", ").collect()
+}
 
 /// Tokens that no merge gives.
 pub(super) const WHOLE_WORDS: [&str; 2] = ["Ġtwo", "cats"];
@@ -81,96 +40,15 @@ pub(super) const QWEN2: [(&str, &str); 3] = [
 
 /// The pieces after `<unk>`, `<s>`, `</s>` and the 256 bytes, in the order of ids. The first three
 /// are user-defined; after them each has a score 1 below that of the one before.
-pub(super) const PIECES: [&str; 86] = [
-    "▁▁",
-    "▁▁▁",
-    "\n",
-    "he",
-    "the",
-    "▁the",
-    "at",
-    "on",
-    "▁s",
-    "▁on",
-    "..",
-    "an",
-    "in",
-    "og",
-    "ße",
-    "▁l",
-    "▁m",
-    "日本",
-    "and",
-    "▁sat",
-    "()",
-    ");",
-    "DO",
-    "aï",
-    "et",
-    "fn",
-    "gr",
-    "ll",
-    "oo",
-    "ou",
-    "pr",
-    "ra",
-    "re",
-    "ve",
-    "we",
-    "▁=",
-    "▁I",
-    "▁c",
-    "▁",
-    "t",
-    "e",
-    "n",
-    "o",
-    "a",
-    "h",
-    "r",
-    "'",
-    "2",
-    "1",
-    "d",
-    "l",
-    ".",
-    "g",
-    "m",
-    "s",
-    "(",
-    ")",
-    "0",
-    "3",
-    "4",
-    "9",
-    ";",
-    "i",
-    "x",
-    "ß",
-    "日",
-    "本",
-    ",",
-    "=",
-    "D",
-    "I",
-    "N",
-    "O",
-    "T",
-    "c",
-    "f",
-    "p",
-    "u",
-    "v",
-    "w",
-    "y",
-    "{",
-    "}",
-    "ï",
-    "ö",
-    "語",
-];
+pub(super) fn pieces() -> Vec<&'static str> {
+    let pieces = "\
+        ▁▁ ▁▁▁ \n he the ▁the at on ▁s ▁on .. an in og ße ▁l ▁m 日本 and ▁sat () ); DO aï et fn gr \
+        ll oo ou pr ra re ve we ▁= ▁I ▁c ▁ t e n o a h r ' 2 1 d l . g m s ( ) 0 3 4 9 ; i x ß 日 \
+        本 , = D I N O T c f p u v w y { } ï ö 語";
+    pieces.split(' ').collect()
+}
 
-/// A text and its tokens with [`PIECES`].
+/// A text and its tokens with [`pieces`].
 pub(super) const SENTENCEPIECE: [(&str, &str); 12] = [
     ("the cats and the matter", "the ▁c at s ▁ and ▁the ▁m at t e r"),
     (
