@@ -70,6 +70,7 @@ pub(super) fn round(x: &[f32], d: f32, m: f32, least: i32, most: i32) -> [i32; 3
 }
 
 /// A superblock of 8 times 32 codes, each under a scale and a minimum of six bits.
+#[derive(Clone)]
 pub(super) struct SuperBlock {
     /// As f16 stores it.
     pub(super) d: f32,
@@ -129,6 +130,7 @@ impl SuperBlock {
 }
 
 /// A superblock of 16 times 16 codes from -32 to 31, each under a signed scale of eight bits.
+#[derive(Clone)]
 pub(super) struct SuperBlock6 {
     /// As f16 stores it.
     pub(super) d: f32,

@@ -115,13 +115,11 @@ impl Codes {
         stored: fn(f32) -> f32,
     ) -> (f32, f32, f32) {
         let (low, high) = range(x);
-        let own = |f: fn(f32, f32) -> f32, from| x.iter().copied().fold(from, f);
-        let ranges = match below {
-            true => [(low, high); 1].to_vec(),
-            false => {
-                vec![(low, high), (own(f32::min, f32::INFINITY), own(f32::max, f32::NEG_INFINITY))]
-            }
-        };
+        let mut ranges = vec![(low, high)];
+        if !below {
+            let own = |f: fn(f32, f32) -> f32, from| x.iter().copied().fold(from, f);
+            ranges.push((own(f32::min, f32::INFINITY), own(f32::max, f32::NEG_INFINITY)));
+        }
         let mut best = (f32::INFINITY, 0.0, 0.0);
         for (low, high) in ranges {
             for start in -STARTS..=STARTS {
@@ -237,11 +235,10 @@ fn super_block(format: Format, x: &[f32], w: &[f32]) -> SuperBlock {
 }
 
 /// Keeps the better of two; codes follow from the scales.
-fn keep(best: &mut SuperBlock, least: &mut f32, block: &SuperBlock, error: f32) {
+fn keep<B: Clone>(best: &mut B, least: &mut f32, block: &B, error: f32) {
     if error < *least {
         *least = error;
-        let &SuperBlock { d, dmin, scales, mins, codes } = block;
-        *best = SuperBlock { d, dmin, scales, mins, codes };
+        *best = block.clone();
     }
 }
 
@@ -272,14 +269,7 @@ fn super_block_6(x: &[f32], w: &[f32]) -> SuperBlock6 {
                 }
             }
         }
-        let mut kept = |block: &SuperBlock6| {
-            let error = error(block);
-            if error < least {
-                least = error;
-                best = SuperBlock6 { d: block.d, scales: block.scales, codes: [0; 256] };
-            }
-        };
-        kept(&block);
+        keep(&mut best, &mut least, &block, error(&block));
         block.round(x);
         let (mut aa, mut xa) = (0.0f64, 0.0f64);
         for i in 0..256 {
@@ -291,7 +281,7 @@ fn super_block_6(x: &[f32], w: &[f32]) -> SuperBlock6 {
             break;
         }
         block.d = finite((xa / aa) as f32);
-        kept(&block);
+        keep(&mut best, &mut least, &block, error(&block));
     }
     best.round(x);
     best
