@@ -113,13 +113,11 @@ impl Job<'_> {
                 format!("tensor `{name}`, row {}: not every value is finite", source_row(row));
             ModelError::at(&file.files()[tensor.file].path)(why)
         };
-        let mut first = 0;
-        while first < rows {
+        for first in (0..rows).step_by(rows_a_piece) {
             let last = (first + rows_a_piece).min(rows);
             if copied {
                 let piece: Vec<u8> = (first..last).flat_map(row_of).copied().collect();
                 sink(&piece)?;
-                first = last;
                 continue;
             }
             let task_rows = (TASK / k.max(1)).max(1);
@@ -144,27 +142,24 @@ impl Job<'_> {
                 *errors = errors.plus(sums);
                 sink(&bytes)?;
             }
-            first = last;
         }
         Ok(())
     }
 
     /// Values as they are stored, and what that costs.
     fn convert(&self, k: usize, values: &[f32]) -> (Vec<u8>, Errors) {
-        if self.stored.is_dense() {
-            let bytes = encode(self.stored, values);
-            let error = squared_error(self.stored, k, values, &bytes);
-            let sums = Errors { values: squares(values), searched: error, nearest: error };
-            return (bytes, if self.is_matrix() { sums } else { Errors::default() });
-        }
-        let bytes = quantise_searched(self.stored, k, values);
-        let near = quantise(self.stored, k, values);
-        let sums = Errors {
-            values: squares(values),
-            searched: squared_error(self.stored, k, values, &bytes),
-            nearest: squared_error(self.stored, k, values, &near),
+        let dense = self.stored.is_dense();
+        let bytes = match dense {
+            true => encode(self.stored, values),
+            false => quantise_searched(self.stored, k, values),
         };
-        (bytes, sums)
+        if !self.is_matrix() {
+            return (bytes, Errors::default());
+        }
+        let error = |bytes: &[u8]| squared_error(self.stored, k, values, bytes);
+        let searched = error(&bytes);
+        let nearest = if dense { searched } else { error(&quantise(self.stored, k, values)) };
+        (bytes, Errors { values: squares(values), searched, nearest })
     }
 }
 

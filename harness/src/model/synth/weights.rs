@@ -71,21 +71,9 @@ impl Values {
 fn store(stored: Format, first: u64, out: &mut [u8], value: impl Fn(u64) -> f32) {
     // The conversions round to the nearest, ties to even.
     match stored {
-        Format::F32 => {
-            for (cell, i) in out.chunks_exact_mut(4).zip(first..) {
-                cell.copy_from_slice(&value(i).to_le_bytes());
-            }
-        }
-        Format::F16 => {
-            for (cell, i) in out.chunks_exact_mut(2).zip(first..) {
-                cell.copy_from_slice(&f16::from_f32(value(i)).to_le_bytes());
-            }
-        }
-        Format::Bf16 => {
-            for (cell, i) in out.chunks_exact_mut(2).zip(first..) {
-                cell.copy_from_slice(&bf16::from_f32(value(i)).to_le_bytes());
-            }
-        }
+        Format::F32 => cells(first, out, |i| value(i).to_le_bytes()),
+        Format::F16 => cells(first, out, |i| f16::from_f32(value(i)).to_le_bytes()),
+        Format::Bf16 => cells(first, out, |i| bf16::from_f32(value(i)).to_le_bytes()),
         quantised => {
             let mut block = [0.0; 256];
             let block = &mut block[..quantised.block_len()];
@@ -100,6 +88,13 @@ fn store(stored: Format, first: u64, out: &mut [u8], value: impl Fn(u64) -> f32)
                 cell.copy_from_slice(&bytes);
             }
         }
+    }
+}
+
+#[inline]
+fn cells<const N: usize>(first: u64, out: &mut [u8], bytes: impl Fn(u64) -> [u8; N]) {
+    for (cell, i) in out.chunks_exact_mut(N).zip(first..) {
+        cell.copy_from_slice(&bytes(i));
     }
 }
 
