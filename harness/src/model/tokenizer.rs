@@ -5,8 +5,7 @@
 //! text → literals (control and user-defined tokens, longest first)
 //!          └ between them: normalize → one of
 //!              sentencepiece (merge by score)              GGUF, model llama
-//!              byte_level (split, merge by rank)           GGUF, model gpt2
-//!              pieces (split, merge by rank)               tokenizer.json, model BPE
+//!              pieces (split, merge by rank)               GGUF, model gpt2; tokenizer.json
 //!                                └────── merge ──────┘
 //! ids  → spelling (piece → bytes) → stream (bytes → whole characters) → text
 //! ```
@@ -31,7 +30,6 @@ mod tokens;
 mod tests;
 
 use super::gguf::{Gguf, GgufError};
-use byte_level::ByteLevel;
 use literals::{Literals, Part};
 use normalize::Normalize;
 use pieces::Pieces;
@@ -134,7 +132,6 @@ impl Vocabulary {
 #[derive(Debug)]
 enum Model {
     SentencePiece(SentencePiece),
-    ByteLevel(Box<ByteLevel>),
     Pieces(Box<Pieces>),
 }
 
@@ -179,18 +176,16 @@ impl Tokenizer {
                 return Err(TokenizerError::Id { key, id, tokens: tokens.len() });
             }
         }
-        let tokens = Tokens::new(tokens, &token_types, vocabulary.unknown)?;
+        let mut tokens = Tokens::new(tokens, &token_types, vocabulary.unknown)?;
         let literals = Literals::new(&tokens, escaped);
         let (model, spelling, normalize, bos_by_default) = if escaped {
             let model = Model::SentencePiece(SentencePiece::new(&tokens, &scores)?);
             (model, Spelling::Scores, Vec::new(), true)
         } else {
             tokens::same_length(key::SCORES, scores.len(), tokens.len(), true)?;
-            let byte_level = ByteLevel::new(&tokens, pre, &merges)?;
-            let bos_by_default = byte_level.bos_by_default();
-            let normalize = byte_level.normalize().to_vec();
+            let (pieces, pre) = byte_level::model(&mut tokens, pre, &merges)?;
             let spelling = Spelling::Bytes(Bytes::new(false));
-            (Model::ByteLevel(Box::new(byte_level)), spelling, normalize, bos_by_default)
+            (Model::Pieces(Box::new(pieces)), spelling, pre.normalize.to_vec(), pre.bos)
         };
         let bos = match (vocabulary.add_bos, vocabulary.bos) {
             (Some(true), None) => return Err(TokenizerError::NoBos),
@@ -277,7 +272,6 @@ impl Tokenizer {
             Model::SentencePiece(model) => {
                 model.encode(&self.tokens, text, begins && self.space_prefix, ids)
             }
-            Model::ByteLevel(model) => model.encode(&self.tokens, text, ids),
             Model::Pieces(model) => {
                 let Some(literals) = &self.normalized_literals else {
                     return model.encode(text, first, ids);

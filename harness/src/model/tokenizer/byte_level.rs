@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use fancy_regex::Regex;
-
-use super::merge::{self, Merge, Symbol};
+use super::merge::Merge;
 use super::normalize::{Form, Normalize};
+use super::pieces::Pieces;
+use super::split::{self, Behaviour, Pattern, Split};
 use super::tokens::Tokens;
 use super::{TokenizerError, key};
 
@@ -32,11 +32,11 @@ pub(in crate::model) struct Pre {
     pub(in crate::model) names: &'static [&'static str],
     pub(in crate::model) pattern: &'static str,
     /// What is done to text before it is split.
-    normalize: &'static [Normalize],
+    pub(super) normalize: &'static [Normalize],
     /// A word that is a token is that token, whatever its merges would give.
     pub(in crate::model) whole_words: bool,
     /// BOS is added unless the file says otherwise.
-    bos: bool,
+    pub(super) bos: bool,
 }
 
 pub(in crate::model) static PRE: [Pre; 4] = [
@@ -65,93 +65,35 @@ pub(in crate::model) static PRE: [Pre; 4] = [
     Pre { names: &["gpt-2"], pattern: GPT_2, normalize: &[], whole_words: false, bos: false },
 ];
 
-#[derive(Debug)]
-pub(super) struct ByteLevel {
-    pre: &'static Pre,
-    words: Regex,
-    /// The character of each byte.
-    alphabet: [char; 256],
-    /// The token of each byte.
-    ids: [Option<u32>; 256],
-    merges: HashMap<(u32, u32), Merge>,
-}
-
-impl ByteLevel {
-    pub(super) fn new(
-        tokens: &Tokens,
-        pre: Option<String>,
-        merges: &[String],
-    ) -> Result<Self, TokenizerError> {
-        let names = |known: &&Pre| pre.as_deref().is_some_and(|pre| known.names.contains(&pre));
-        let Some(pre) = PRE.iter().find(names) else {
-            let supported = PRE.iter().flat_map(|pre| pre.names).copied().collect::<Vec<_>>();
-            return Err(TokenizerError::Pre { found: pre, supported: supported.join(", ") });
-        };
-        let alphabet = alphabet();
-        Ok(Self {
-            pre,
-            words: Regex::new(pre.pattern).map_err(Box::new)?,
-            alphabet,
-            ids: alphabet.map(|c| tokens.find(c.encode_utf8(&mut [0; 4]))),
-            merges: parse_merges(tokens, merges)?,
-        })
-    }
-
-    pub(super) fn bos_by_default(&self) -> bool {
-        self.pre.bos
-    }
-
-    pub(super) fn normalize(&self) -> &'static [Normalize] {
-        self.pre.normalize
-    }
-
-    pub(super) fn encode(
-        &self,
-        tokens: &Tokens,
-        text: &str,
-        ids: &mut Vec<u32>,
-    ) -> Result<(), TokenizerError> {
-        let mut done = 0;
-        for word in self.words.find_iter(text) {
-            let word = word.map_err(Box::new)?;
-            // The patterns leave nothing out; if one did, its text must still not be lost.
-            self.encode_word(tokens, &text[done..word.start()], ids)?;
-            self.encode_word(tokens, word.as_str(), ids)?;
-            done = word.end();
-        }
-        self.encode_word(tokens, &text[done..], ids)
-    }
-
-    fn encode_word(
-        &self,
-        tokens: &Tokens,
-        word: &str,
-        ids: &mut Vec<u32>,
-    ) -> Result<(), TokenizerError> {
-        if self.pre.whole_words {
-            let spelling: String =
-                word.bytes().map(|byte| self.alphabet[usize::from(byte)]).collect();
-            if let Some(id) = tokens.find(&spelling) {
-                ids.push(id);
-                return Ok(());
-            }
-        }
-        let symbols: Vec<Symbol> = word
-            .bytes()
-            .enumerate()
-            .map(|(start, byte)| Symbol { start, end: start + 1, id: self.ids[usize::from(byte)] })
-            .collect();
-        let merged =
-            merge::merge(&symbols, |left, right| self.merges.get(&(left.id?, right.id?)).copied());
-        for symbol in merged {
-            let bytes = &word.as_bytes()[symbol.start..symbol.end];
-            ids.push(match symbol.id {
-                Some(id) => id,
-                None => tokens.unknown(&String::from_utf8_lossy(bytes))?,
-            });
-        }
-        Ok(())
-    }
+/// The model of a GGUF file's vocabulary, which takes over what `tokens` finds by spelling, and how
+/// it splits text.
+pub(super) fn model(
+    tokens: &mut Tokens,
+    pre: Option<String>,
+    merges: &[String],
+) -> Result<(Pieces, &'static Pre), TokenizerError> {
+    let names = |known: &&Pre| pre.as_deref().is_some_and(|pre| known.names.contains(&pre));
+    let Some(pre) = PRE.iter().find(names) else {
+        let supported = PRE.iter().flat_map(|pre| pre.names).copied().collect::<Vec<_>>();
+        return Err(TokenizerError::Pre { found: pre, supported: supported.join(", ") });
+    };
+    let merges = parse_merges(tokens, merges)?;
+    let words = Split::Pattern {
+        pattern: Pattern::Regex(split::regex(pre.pattern)?),
+        behaviour: Behaviour::Isolated,
+        invert: false,
+    };
+    let pieces = Pieces {
+        splits: vec![words],
+        alphabet: Some(alphabet()),
+        vocab: std::mem::take(&mut tokens.text),
+        merges,
+        bytes: None,
+        unknown: tokens.unknown,
+        fuse_unknown: false,
+        whole_words: pre.whole_words,
+    };
+    Ok((pieces, pre))
 }
 
 /// GPT-2's table: printable Latin-1 stands for itself, the other 68 bytes for U+0100 onwards.

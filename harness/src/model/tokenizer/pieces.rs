@@ -1,4 +1,4 @@
-//! The BPE model of a `tokenizer.json`: characters, or bytes spelled as characters, merged by rank.
+//! BPE: characters, or bytes spelled as characters, merged by rank.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,6 @@
-//! How a `tokenizer.json` splits text into words before merging.
+//! How text is split into words before merging.
+
+use std::borrow::Cow;
 
 use fancy_regex::Regex;
 
@@ -55,12 +57,17 @@ impl Split {
         Ok(Split::Words { space_before, regex })
     }
 
-    fn apply(&self, text: &str, first: bool, out: &mut Vec<String>) -> Result<(), TokenizerError> {
+    fn apply<'t>(
+        &self,
+        text: Cow<'t, str>,
+        first: bool,
+        out: &mut Vec<Cow<'t, str>>,
+    ) -> Result<(), TokenizerError> {
         match self {
             Split::Pattern { pattern, behaviour, invert } => {
-                let mut spans = pattern.spans(text)?;
+                let mut spans = pattern.spans(&text)?;
                 spans.iter_mut().for_each(|span| span.2 ^= invert);
-                out.extend(cut(&spans, *behaviour).map(|(from, to)| text[from..to].to_owned()));
+                out.extend(cut(&spans, *behaviour).map(|span| part(&text, span)));
             }
             Split::Metaspace { replacement, prepend, split } => {
                 let mut text = text.replace(' ', replacement.encode_utf8(&mut [0; 4]));
@@ -75,37 +82,47 @@ impl Split {
                 if *split {
                     let spans = Pattern::Text(replacement.to_string()).spans(&text)?;
                     let cuts = cut(&spans, Behaviour::MergedWithNext);
-                    out.extend(cuts.map(|(from, to)| text[from..to].to_owned()));
+                    out.extend(cuts.map(|(from, to)| text[from..to].to_owned().into()));
                 } else {
-                    out.push(text);
+                    out.push(text.into());
                 }
             }
             Split::Words { space_before, regex } => {
-                let spaced = (*space_before && !text.starts_with(' ')).then(|| format!(" {text}"));
-                let text = spaced.as_deref().unwrap_or(text);
+                let text = match *space_before && !text.starts_with(' ') {
+                    true => format!(" {text}").into(),
+                    false => text,
+                };
                 let Some(regex) = regex else {
-                    out.push(text.to_owned());
+                    out.push(text);
                     return Ok(());
                 };
-                let spans = matches(regex, text)?;
-                out.extend(spans.iter().map(|&(from, to, _)| text[from..to].to_owned()));
+                let spans = matches(regex, &text)?;
+                out.extend(spans.iter().map(|&(from, to, _)| part(&text, (from, to))));
             }
         }
         Ok(())
     }
 }
 
+/// A stretch of `text`, borrowed where that is.
+fn part<'t>(text: &Cow<'t, str>, (from, to): (usize, usize)) -> Cow<'t, str> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(&text[from..to]),
+        Cow::Owned(text) => Cow::Owned(text[from..to].to_owned()),
+    }
+}
+
 /// The words of `text` after all steps, none of them empty. `first` says that `text` begins the
 /// input.
-pub(super) fn apply(
+pub(super) fn apply<'t>(
     steps: &[Split],
-    text: &str,
+    text: &'t str,
     first: bool,
-) -> Result<Vec<String>, TokenizerError> {
-    let mut words = vec![text.to_owned()];
+) -> Result<Vec<Cow<'t, str>>, TokenizerError> {
+    let mut words = vec![Cow::Borrowed(text)];
     for step in steps {
         let mut next = Vec::with_capacity(words.len());
-        for (index, word) in words.iter().enumerate() {
+        for (index, word) in words.into_iter().enumerate() {
             step.apply(word, first && index == 0, &mut next)?;
         }
         next.retain(|word| !word.is_empty());

@@ -25,9 +25,9 @@ pub(super) struct Tokens {
     pieces: Vec<String>,
     kinds: Vec<Kind>,
     /// What merging may end in. Control tokens are not here, so that text cannot become one.
-    text: HashMap<String, u32>,
+    pub(super) text: HashMap<String, u32>,
     bytes: [Option<u32>; 256],
-    unknown: Option<u32>,
+    pub(super) unknown: Option<u32>,
 }
 
 impl Tokens {
