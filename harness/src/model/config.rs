@@ -172,19 +172,19 @@ impl Config {
         let hidden = keys.size("embedding_length")?;
         let ffn = keys.size("feed_forward_length")?;
         let n_heads = keys.size("attention.head_count")?;
-        let n_kv_heads = keys.size_or("attention.head_count_kv", n_heads)?;
+        let n_kv_heads = keys.optional_size("attention.head_count_kv")?.unwrap_or(n_heads);
         if !n_heads.is_multiple_of(n_kv_heads) {
             let why = format!("it does not divide the {n_heads} of attention.head_count");
             return Err(keys.refused("attention.head_count_kv", why));
         }
         let head_dim = head_dim(&keys, hidden, n_heads)?;
         let context_length = keys.size("context_length")?;
-        let rms_eps = keys.float("attention.layer_norm_rms_epsilon")?;
-        let rms_eps = keys.positive("attention.layer_norm_rms_epsilon", rms_eps)?;
+        let key = "attention.layer_norm_rms_epsilon";
+        let rms_eps = keys.positive(key)?.ok_or_else(|| keys.missing(key))?;
 
         let arch = keys.arch;
-        let rope_base = match (keys.optional_float("rope.freq_base")?, arch) {
-            (Some(base), _) => keys.positive("rope.freq_base", base)?,
+        let rope_base = match (keys.positive("rope.freq_base")?, arch) {
+            (Some(base), _) => base,
             // What files of Llama 1 and 2 leave out.
             (None, Arch::Llama) => 10_000.0,
             (None, _) => return Err(keys.missing("rope.freq_base")),
@@ -192,8 +192,8 @@ impl Config {
         let (window, rope_base_local) = match arch {
             Arch::Gemma3 => {
                 let window = keys.size("attention.sliding_window")?;
-                let base = keys.optional_float("rope.freq_base_swa")?.unwrap_or(GEMMA3_LOCAL_BASE);
-                (Some(window), keys.positive("rope.freq_base_swa", base)?)
+                let base = keys.positive("rope.freq_base_swa")?.unwrap_or(GEMMA3_LOCAL_BASE);
+                (Some(window), base)
             }
             Arch::Llama | Arch::Qwen3 => (None, rope_base),
         };
@@ -368,8 +368,7 @@ impl<'a> Keys<'a> {
     fn optional_size(&self, key: &str) -> Result<Option<usize>, ConfigError> {
         match self.integer(key)? {
             Some(0) => Err(self.refused(key, "it must be above zero")),
-            Some(size) => Ok(Some(size as usize)),
-            None => Ok(None),
+            size => Ok(size.map(|size| size as usize)),
         }
     }
 
@@ -377,23 +376,16 @@ impl<'a> Keys<'a> {
         self.optional_size(key)?.ok_or_else(|| self.missing(key))
     }
 
-    fn size_or(&self, key: &str, default: usize) -> Result<usize, ConfigError> {
-        Ok(self.optional_size(key)?.unwrap_or(default))
-    }
-
-    fn optional_float(&self, key: &str) -> Result<Option<f32>, ConfigError> {
+    fn float(&self, key: &str) -> Result<Option<f32>, ConfigError> {
         Ok(self.gguf.get_f32(&self.full(key))?)
     }
 
-    fn float(&self, key: &str) -> Result<f32, ConfigError> {
-        self.optional_float(key)?.ok_or_else(|| self.missing(key))
-    }
-
-    fn positive(&self, key: &str, value: f32) -> Result<f32, ConfigError> {
-        if value.is_finite() && value > 0.0 {
-            Ok(value)
-        } else {
-            Err(self.refused(key, "it must be finite and above zero"))
+    fn positive(&self, key: &str) -> Result<Option<f32>, ConfigError> {
+        match self.float(key)? {
+            Some(v) if !(v.is_finite() && v > 0.0) => {
+                Err(self.refused(key, "it must be finite and above zero"))
+            }
+            v => Ok(v),
         }
     }
 

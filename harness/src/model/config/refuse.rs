@@ -47,7 +47,7 @@ pub(super) fn metadata(keys: &Keys<'_>) -> Result<(), ConfigError> {
         }
     }
     for (key, neutral, why) in NEUTRAL_FACTORS {
-        if keys.optional_float(key)?.is_some_and(|v| v != 0.0 && v != neutral) {
+        if keys.float(key)?.is_some_and(|v| v != 0.0 && v != neutral) {
             return Err(keys.refused(key, why));
         }
     }
@@ -67,7 +67,7 @@ fn rope_scaling(keys: &Keys<'_>) -> Result<(), ConfigError> {
         // The factor has no effect then.
         Some("none") => Ok(()),
         None | Some("linear") => {
-            let factor = keys.optional_float("rope.scaling.factor")?.unwrap_or(1.0);
+            let factor = keys.float("rope.scaling.factor")?.unwrap_or(1.0);
             if factor == 1.0 || factor == 0.0 {
                 Ok(())
             } else {
