@@ -79,10 +79,8 @@ impl Tokenizer {
     ///
     /// Read are models of type `BPE`; the normalisers `NFC`, `NFD`, `NFKC`, `NFKD`, `Replace` (of a
     /// string), `Prepend`; the pre-tokenisers `Split`, `ByteLevel`, `Metaspace`; the
-    /// post-processors
-    /// `TemplateProcessing` and `ByteLevel`; the decoders `ByteLevel`, `Metaspace`, and sequences
-    /// of
-    /// `Replace`, `ByteFallback`, `Fuse` and `Strip`; `Sequence` of each.
+    /// post-processors `TemplateProcessing` and `ByteLevel`; the decoders `ByteLevel`, `Metaspace`,
+    /// and sequences of `Replace`, `ByteFallback`, `Fuse` and `Strip`; `Sequence` of each.
     ///
     /// Ids are those of the `tokenizers` library, decoded text too, but for what is no UTF-8:
     /// U+FFFD stands for each broken sequence of bytes, added tokens come back as they are spelled,
