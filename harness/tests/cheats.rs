@@ -3,10 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::Output;
 
-use crate::common::{self, lathe, said};
+use crate::common::{self, Folder, lathe, said};
 
 /// A built-in kernel, changed so that it cheats.
 struct Cheat {
@@ -65,11 +64,8 @@ impl Cheat {
         }
     }
 
-    /// Writes the text into a folder and returns its path.
-    fn write(&self, folder: &Path) -> String {
-        let path = folder.join(self.name).with_extension("wgsl");
-        std::fs::write(&path, &self.text).unwrap();
-        path.display().to_string()
+    fn write(&self, folder: &Folder) -> String {
+        folder.write(&format!("{}.wgsl", self.name), &self.text)
     }
 }
 
@@ -316,9 +312,9 @@ fn mixed(print: u32, word: u32) -> u32 {
 /// Runs a command over every file; it fails where the file cheats.
 fn all_caught(command: impl Fn(&Cheat, &str) -> Output) {
     let Some(_) = common::gpu() else { return };
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     for cheat in cheats() {
-        let output = command(&cheat, &cheat.write(folder.path()));
+        let output = command(&cheat, &cheat.write(&folder));
         let (said, code) = (said(&output), output.status.code());
         if cheat.name == HONEST {
             assert!(matches!(code, Some(0 | 6)), "{said}");
@@ -374,8 +370,8 @@ fn ab_catches_every_cheat_on_either_side() {
 #[test]
 fn tune_rejects_every_cheat() {
     let Some(_) = common::gpu() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let store = folder.path().join("tuned.json").display().to_string();
+    let folder = Folder::new();
+    let store = folder.path("tuned.json");
     let mut searches: BTreeMap<_, Vec<Cheat>> = BTreeMap::new();
     for cheat in cheats() {
         // What cheats when it is timed alone may come into the proof, and end it.
@@ -385,7 +381,7 @@ fn tune_rejects_every_cheat() {
     for ((place, alone), cheats) in searches {
         let mut args = vec!["tune", &place, "--shape", cheats[0].shape(), "--allow-software"];
         args.extend(["--store", &store]);
-        let files: Vec<_> = cheats.iter().map(|cheat| cheat.write(folder.path())).collect();
+        let files: Vec<_> = cheats.iter().map(|cheat| cheat.write(&folder)).collect();
         let variant = cheats[0].place.1;
         let candidates: Vec<_> = files.iter().map(|file| format!("{variant}={file}")).collect();
         args.extend(candidates.iter().flat_map(|candidate| ["--candidate", candidate]));
@@ -413,7 +409,7 @@ fn tune_rejects_every_cheat() {
 #[test]
 fn a_dispatch_that_idles_alone_has_no_time() {
     let Some(_) = common::gpu() else { return };
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let file = Cheat::new("spends_its_input", "argmax", "two_pass")
         .with("const SPENT: u32 = 0xfffffffeu;\nvar<workgroup> is_spent: u32;\n")
         .behind(
@@ -422,7 +418,7 @@ fn a_dispatch_that_idles_alone_has_no_time() {
              if (workgroupUniformLoad(&is_spent) != 0u) { return; }",
         )
         .behind("{ end_step_of(workgroup.x, best);", "partial_indices[first] = SPENT;")
-        .write(folder.path());
+        .write(&folder);
     let bench = |more: &[&str]| {
         let shape = ["--shape", "N=40000,N_KV=2,PROMPT_LEN=1", "--stages"];
         let output = lathe(&[&["bench", "argmax/two_pass"], &shape[..], more].concat());

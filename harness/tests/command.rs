@@ -6,22 +6,22 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::common::{self, code, command, document, json, lathe, stderr, stdout};
-
-pub(crate) fn golden(name: &str) -> String {
-    common::golden(name).display().to_string()
-}
+use crate::common::{
+    self, Folder, assert_ends, code, command, document, ended, golden_name, json, lathe, printed,
+    stderr, stdout,
+};
 
 /// A checkpoint with a tokenizer of words, bytes and turns.
-pub(crate) fn talking_model(folder: &Path) -> String {
-    let path = folder.join("mini.gguf").display().to_string();
-    let output = lathe(&["synth", "--arch", "llama-mini", "--quant", "f16", "-o", &path]);
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
+pub(crate) fn talking_model(folder: &Folder) -> String {
+    let path = folder.path("mini.gguf");
+    ended(&lathe(&["synth", "--arch", "llama-mini", "--quant", "f16", "-o", &path]), 0);
     path
 }
 
 #[test]
 fn usage_errors_exit_2() {
+    let model = golden_name("llama-tiny-f16.gguf");
+    let decode = ["decode", "--model", &model];
     for args in [
         &["nonsense"][..],
         &["check", "nonsense"],
@@ -29,26 +29,10 @@ fn usage_errors_exit_2() {
         &["check", "gemv", "--shape", "Q=1"],
         &["check", "--shape", "K=1"],
         &["decode"],
-        &["decode", "--model", &golden("llama-tiny-f16.gguf")],
-        &[
-            "decode",
-            "--model",
-            &golden("llama-tiny-f16.gguf"),
-            "--prompt-tokens",
-            "1",
-            "--temperature",
-            "-0.8",
-        ],
-        &["decode", "--model", &golden("llama-tiny-f16.gguf"), "--prompt-tokens", "1,x"],
-        &[
-            "decode",
-            "--model",
-            &golden("llama-tiny-f16.gguf"),
-            "--prompt-tokens",
-            "999",
-            "--executor",
-            "cpu",
-        ],
+        &decode,
+        &[&decode[..], &["--prompt-tokens", "1", "--temperature", "-0.8"]].concat(),
+        &[&decode[..], &["--prompt-tokens", "1,x"]].concat(),
+        &[&decode[..], &["--prompt-tokens", "999", "--executor", "cpu"]].concat(),
         &["synth", "--arch", "gpt-9", "-o", "unwritten.gguf"],
         &["synth", "--arch", "gemma3-mini", "--quant", "q9", "-o", "unwritten.gguf"],
     ] {
@@ -56,12 +40,12 @@ fn usage_errors_exit_2() {
         assert_eq!(code(&output), 2, "{args:?}: {}", stderr(&output));
         assert!(output.stdout.is_empty(), "{args:?}");
     }
-    assert!(stderr(&lathe(&["check", "gemv/nonsense"])).contains("subgroup_multicol"));
+    assert_ends(&lathe(&["check", "gemv/nonsense"]), 2, "subgroup_multicol");
 }
 
 #[test]
 fn nothing_on_the_command_line_panics() {
-    let model = golden("llama-tiny-f16.gguf");
+    let model = golden_name("llama-tiny-f16.gguf");
     let decode = ["decode", "--model", &model, "--prompt-tokens", "1", "--executor", "cpu"];
     let most = "18446744073709551615";
     for (args, expected) in [
@@ -73,9 +57,7 @@ fn nothing_on_the_command_line_panics() {
     ] {
         assert_eq!(code(&lathe(&args)), expected, "{args:?}");
     }
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     for shape in [
         "gemv ROWS=100000000,K=100000",
         "gemv ROWS=4294967295,K=4294967295",
@@ -92,7 +74,7 @@ fn nothing_on_the_command_line_panics() {
 }
 
 /// Lines of a table on stdout, and all of stdout.
-fn printed(output: &Output) -> (Vec<String>, String) {
+fn table(output: &Output) -> (Vec<String>, String) {
     let text = stdout(output);
     (text.lines().filter(|line| line.starts_with('|')).map(str::to_owned).collect(), text)
 }
@@ -124,31 +106,29 @@ fn tables_fit_80_columns_and_a_pipe_has_no_colours() {
     let (base, new) =
         (record("2026-11-22-ladder-gemv_q.json"), record("2026-11-21-ladder-gemv_q.json"));
     let compare = ["compare", &base, &new];
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let (store, wgsl, model) = (path("tuned.json"), path("mine.wgsl"), path("folder"));
-    std::fs::write(&store, long_store()).unwrap();
+    let folder = Folder::new();
+    let (store, merged) = (folder.write("tuned.json", long_store()), folder.path("folder"));
     let entries = ["one_with_a_name_as_long_as_they_come", "another_that_is_as_long_as_this"];
     let entry = |name: &&str| format!("@compute @workgroup_size(8, 8, 4) fn {name}() {{}}\n");
-    std::fs::write(&wgsl, entries.iter().map(entry).collect::<String>()).unwrap();
+    let wgsl = folder.write("mine.wgsl", entries.iter().map(entry).collect::<String>());
     // A chat template is a long value.
-    let talking = talking_model(folder.path());
+    let talking = talking_model(&folder);
     let commands: [&[&str]; 12] = [
         &["doctor"],
         &["list"],
         &["check", "glu", "--cases", "1"],
         &compare,
         &["inspect", &talking],
-        &["inspect", &golden("gemma3-tiny-q4km.gguf")],
+        &["inspect", &golden_name("gemma3-tiny-q4km.gguf")],
         &["validate", "matmul"],
         &["validate", "attention_decode"],
         &["validate", "matmul", "--limits", "all"],
         &["validate", &wgsl],
         &["tune", "--show", "--store", &store],
-        &["merge", &base, &new, "-o", &model],
+        &["merge", &base, &new, "-o", &merged],
     ];
     for command in commands {
-        let (lines, text) = printed(&lathe(command));
+        let (lines, text) = table(&lathe(command));
         assert!(lines.len() > 2, "{command:?}: {text}");
         for line in lines {
             assert!(line.chars().count() <= 80, "{command:?}: {line}");
@@ -172,17 +152,14 @@ fn a_list_of_shapes_is_a_case_each_and_one_is_asked_for_where_one_is_taken() {
     let sizes: Vec<_> = timed["cases"].as_array().unwrap().iter().map(|c| &c["shape"]).collect();
     assert_eq!(sizes.len(), 3);
     assert!(sizes[2].as_str().unwrap().starts_with("N=256,"), "{sizes:?}");
-    let refused = lathe(&[&["show", "glu/naive"], &shape[..]].concat());
-    assert_eq!(code(&refused), 2);
-    assert!(stderr(&refused).contains("names 3 shapes"), "{}", stderr(&refused));
+    assert_ends(&lathe(&[&["show", "glu/naive"], &shape[..]].concat()), 2, "names 3 shapes");
     let meant = lathe(&["check", "glu", "--shape", "ACTIVATON=silu"]);
     assert!(stderr(&meant).contains("did you mean `ACTIVATION`?"), "{}", stderr(&meant));
 }
 
 #[test]
 fn limits_of_adapters_that_are_not_here() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("mine.wgsl");
+    let folder = Folder::new();
     let text = "enable f16;\n\
         @group(0) @binding(0) var<storage, read_write> y: array<f32>;\n\
         var<workgroup> a: array<f32, 5000>;\n\
@@ -190,8 +167,7 @@ fn limits_of_adapters_that_are_not_here() {
             a[i] = f32(f16(i)); workgroupBarrier(); y[i] = a[511u - i];\n}\n\
         @compute @workgroup_size(64) fn small(@builtin(local_invocation_index) i: u32) {\n\
             y[i] = f32(f16(i));\n}\n";
-    std::fs::write(&file, text).unwrap();
-    let shown = file.display().to_string();
+    let shown = folder.write("mine.wgsl", text);
     let output = lathe(&["validate", &shown, "--limits", "all", "--json"]);
     assert_eq!(code(&output), 1);
     let report = json(&output);
@@ -222,22 +198,18 @@ fn limits_of_adapters_that_are_not_here() {
     assert_eq!(fit["shapes"], 0);
     assert!(fit["reasons"][0].as_str().unwrap().contains("subgroup"), "{fit}");
 
-    let unknown = lathe(&["validate", "glu", "--limits", "aple"]);
-    assert_eq!(code(&unknown), 2);
-    assert!(stderr(&unknown).contains("did you mean `apple`?"), "{}", stderr(&unknown));
+    assert_ends(&lathe(&["validate", "glu", "--limits", "aple"]), 2, "did you mean `apple`?");
 }
 
 #[test]
 fn a_flag_that_does_nothing_is_refused() {
     let output = lathe(&["report", "a.json", "-o", "b.html", "--adapter", "0"]);
-    assert_eq!(code(&output), 2);
-    assert!(stderr(&output).contains("--adapter does nothing in `lathe report`"));
+    assert_ends(&output, 2, "--adapter does nothing in `lathe report`");
 }
 
 #[test]
 fn a_model_may_be_the_first_word() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/rusty/rusty-q6_k.gguf");
-    let file = file.display().to_string();
+    let file = golden_name("rusty/rusty-q6_k.gguf");
     for model in [&[file.as_str()][..], &["-m", &file], &["--model", &file]] {
         let words = [&["decode"], model, &["--prompt-tokens", "2,5", "-n", "2", "--no-verify"]];
         let output = lathe(&[&words.concat()[..], &["--json"]].concat());
@@ -264,9 +236,7 @@ fn without_an_adapter_exits_3_and_says_what_to_install() {
             .unwrap()
     };
     if cfg!(target_os = "linux") {
-        let output = none(&["doctor"]);
-        assert_eq!(code(&output), 3);
-        assert!(stderr(&output).contains("mesa-vulkan-drivers"), "{}", stderr(&output));
+        assert_ends(&none(&["doctor"]), 3, "mesa-vulkan-drivers");
         // The list itself needs no device.
         let list = document(&none(&["list", "--json"]));
         assert!(list["kernels"][0]["variants"][0]["available"].is_null());
@@ -295,9 +265,7 @@ fn every_hostile_file_exits_5_with_its_message() {
         assert!(stderr(&output).contains(&shown), "{}", stderr(&output));
         eprintln!("{name}: {}", stderr(&output).trim().rsplit(&*name).next().unwrap_or_default());
     }
-    let output = lathe(&["inspect", "no-such-file.gguf"]);
-    assert_eq!(code(&output), 5);
-    assert!(stderr(&output).contains("no-such-file.gguf"));
+    assert_ends(&lathe(&["inspect", "no-such-file.gguf"]), 5, "no-such-file.gguf");
 }
 
 #[test]
@@ -305,9 +273,7 @@ fn validate_and_list_print_one_document() {
     let report = document(&lathe(&["validate", "--json"]));
     assert_eq!(report["failed"], 0);
     assert!(report["passed"].as_u64().unwrap() >= 20);
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     let list = document(&lathe(&["list", "--json"]));
     for kernel in list["kernels"].as_array().unwrap() {
         for variant in kernel["variants"].as_array().unwrap() {
@@ -321,11 +287,7 @@ fn validate_and_list_print_one_document() {
 
 #[test]
 fn show_prints_what_the_device_compiles() {
-    let text = |args: &[&str]| {
-        let output = lathe(args);
-        assert_eq!(code(&output), 0, "{}", stderr(&output));
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let text = |args: &[&str]| printed(&lathe(args));
     let linked = text(&["show", "argmax/two_pass"]);
     assert_eq!(linked, lathe_kernels::source("argmax", "two_pass").unwrap().text);
     // A shape's numbers stand in the place of the overrides, stage after stage.
@@ -338,11 +300,10 @@ fn show_prints_what_the_device_compiles() {
     let report = document(&lathe(&["show", "glu/naive", "--json"]));
     assert!(report["texts"][0]["text"].as_str().unwrap().contains("fn activate"));
 
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("glu.spv");
-    let shown = file.display().to_string();
+    let folder = Folder::new();
+    let shown = folder.path("glu.spv");
     text(&["show", "glu/naive", "--as", "spirv", "-o", &shown]);
-    assert_eq!(std::fs::read(&file).unwrap()[..4], 0x0723_0203_u32.to_le_bytes());
+    assert_eq!(std::fs::read(&shown).unwrap()[..4], 0x0723_0203_u32.to_le_bytes());
     for args in [
         &["show", "glu"][..],
         &["show", "glu/nonsense"],
@@ -356,11 +317,10 @@ fn show_prints_what_the_device_compiles() {
 
 #[test]
 fn show_prints_a_layer_that_is_one_dispatch() {
-    let golden = |name: &str| common::golden(name).display().to_string();
-    let (quantised, dense) = (golden("llama-tiny-q4km.gguf"), golden("llama-tiny-f16.gguf"));
+    let [quantised, dense] = ["llama-tiny-q4km.gguf", "llama-tiny-f16.gguf"].map(golden_name);
     let show = |args: &[&str]| lathe(&[&["show", "run", "--model"], args].concat());
     for (model, early) in [(&quantised, false), (&dense, true)] {
-        let text = String::from_utf8(show(&[model, "--layer", "1"]).stdout).unwrap();
+        let text = printed(&show(&[model, "--layer", "1"]));
         for op in ["// qkv,", "// attention,", "// attn_output,", "// ffn_gate_up,", "// ffn_down,"]
         {
             assert!(text.contains(op), "{op}\n{text}");
@@ -369,22 +329,20 @@ fn show_prints_a_layer_that_is_one_dispatch() {
         // Dense weights are declared so that loads ahead of a wait stay there.
         assert_eq!(text.contains(") var<storage, read_write> run_buffer"), early, "{text}");
     }
-    let metal = show(&[&quantised, "--as", "msl"]);
-    assert!(String::from_utf8(metal.stdout).unwrap().contains("kernel void"));
+    assert!(printed(&show(&[&quantised, "--as", "msl"])).contains("kernel void"));
     for args in [
         &[&*quantised, "--layer", "99"][..],
         &[&quantised, "--runs", "off"],
         &[&quantised, "--runs", "3x64"],
     ] {
-        let output = show(args);
-        assert_eq!(code(&output), 2, "{args:?}: {}", stderr(&output));
+        ended(&show(args), 2);
     }
-    assert_eq!(code(&lathe(&["show", "run"])), 2);
+    ended(&lathe(&["show", "run"]), 2);
 }
 
 #[test]
 fn shells_and_man_know_every_command() {
-    let help = String::from_utf8(lathe(&["help"]).stdout).unwrap();
+    let help = printed(&lathe(&["help"]));
     let commands: Vec<&str> = help
         .lines()
         .skip_while(|line| !line.starts_with("Commands:"))
@@ -395,9 +353,7 @@ fn shells_and_man_know_every_command() {
         .collect();
     assert!(commands.contains(&"decode"), "{help}");
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        let output = lathe(&["completions", shell]);
-        assert_eq!(code(&output), 0, "{}", stderr(&output));
-        let text = String::from_utf8(output.stdout).unwrap();
+        let text = printed(&lathe(&["completions", shell]));
         for command in &commands {
             assert!(text.contains(command), "{shell}: {command}");
         }
@@ -405,26 +361,22 @@ fn shells_and_man_know_every_command() {
     }
     assert_eq!(code(&lathe(&["completions", "tcsh"])), 2);
 
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().display().to_string();
-    let output = lathe(&["man", &path]);
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let folder = Folder::new();
+    let path = folder.path("");
+    ended(&lathe(&["man", &path]), 0);
     for command in &commands {
-        let page = folder.path().join(format!("lathe-{command}.1"));
-        assert!(std::fs::read_to_string(&page).unwrap().contains(".TH"), "{}", page.display());
+        assert!(folder.read(&format!("lathe-{command}.1")).contains(".TH"), "{command}");
     }
-    let again = lathe(&["man", &path]);
-    assert_eq!(code(&again), 2, "{}", stderr(&again));
-    assert_eq!(code(&lathe(&["man", &format!("{path}/none")])), 2);
+    ended(&lathe(&["man", &path]), 2);
+    ended(&lathe(&["man", &folder.path("none")]), 2);
 }
 
 #[test]
 fn validate_writes_a_page_for_browsers() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("page.html");
-    let shown = file.display().to_string();
+    let folder = Folder::new();
+    let shown = folder.path("page.html");
     let report = document(&lathe(&["validate", "matmul", "--page", &shown, "--json"]));
-    let page = std::fs::read_to_string(&file).unwrap();
+    let page = folder.read("page.html");
     assert_eq!(report["bytes"].as_u64().unwrap(), page.len() as u64);
     let left_out = report["left_out"].as_array().unwrap();
     assert!(left_out.iter().any(|name| name == "matmul/cooperative_matrix"), "{report}");
@@ -439,91 +391,70 @@ fn validate_writes_a_page_for_browsers() {
         assert!(module["code"].as_str().unwrap().ends_with(source));
         assert!(!module["pipelines"].as_array().unwrap().is_empty(), "{kernel}/{variant}");
     }
-    assert_eq!(code(&lathe(&["validate", "glu", "--page", &shown])), 0);
-    std::fs::write(&file, "precious").unwrap();
-    assert_eq!(code(&lathe(&["validate", "glu", "--page", &shown])), 2);
-    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+    ended(&lathe(&["validate", "glu", "--page", &shown]), 0);
+    folder.write("page.html", "precious");
+    ended(&lathe(&["validate", "glu", "--page", &shown]), 2);
+    assert_eq!(folder.read("page.html"), "precious");
 }
 
 #[test]
 fn check_reports_each_case_and_repeats_one() {
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     let report = document(&lathe(&["check", "residual_add", "--cases", "3", "--json"]));
     assert_eq!(report["failed"], 0);
     let case = &report["cases"][0];
     for key in ["kernel", "variant", "shape", "seed", "status", "nmse"] {
         assert!(!case[key].is_null(), "{key} in {case}");
     }
-    let target =
-        format!("{}/{}", case["kernel"].as_str().unwrap(), case["variant"].as_str().unwrap());
-    let seed = case["seed"].to_string();
-    let shape = case["shape"].as_str().unwrap();
+    let [kernel, variant, shape] =
+        ["kernel", "variant", "shape"].map(|k| case[k].as_str().unwrap());
+    let (target, seed) = (format!("{kernel}/{variant}"), case["seed"].to_string());
     let again = lathe(&["check", &target, "--shape", shape, "--seed", &seed, "--json"]);
     assert_eq!(document(&again)["cases"][0]["nmse"], case["nmse"]);
 }
 
 #[test]
 fn check_refuses_a_wrong_kernel_of_the_users_own() {
-    if common::gpu().is_none() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("mine.wgsl");
+    let Some(_) = common::gpu() else { return };
+    let folder = Folder::new();
     let text = lathe_kernels::source("residual_add", "naive").unwrap().text;
     let check = |text: &str| {
-        std::fs::write(&file, text).unwrap();
-        lathe(&[
-            "check",
-            "residual_add/naive",
-            "--cases",
-            "2",
-            "--wgsl",
-            &file.display().to_string(),
-        ])
+        let file = folder.write("mine.wgsl", text);
+        lathe(&["check", "residual_add/naive", "--cases", "2", "--wgsl", &file])
     };
     assert_eq!(code(&check(text)), 0);
     let wrong = check(&text.replace("x[i] + delta[i]", "x[i] - delta[i]"));
     assert_eq!(code(&wrong), 1);
-    let said = String::from_utf8_lossy(&wrong.stdout);
+    let said = stdout(&wrong);
     let repeat = said.lines().find_map(|line| line.trim().strip_prefix("repeat: lathe ")).unwrap();
     assert!(repeat.starts_with("check residual_add/naive --shape "), "{said}");
     // What it says repeats the failure, compiled in the same way.
     let words: Vec<&str> = repeat.split(' ').chain(["--unchecked-files"]).collect();
     let again = lathe(&words);
     assert_eq!(code(&again), 1);
-    let said = String::from_utf8_lossy(&again.stdout);
+    let said = stdout(&again);
     assert!(said.contains("repeat: ") && said.contains(" --unchecked-files"), "{said}");
-    let shown = file.display().to_string();
+    let shown = folder.path("mine.wgsl");
     let first = lathe(&["check", "residual_add", "--wgsl", &shown, "--fail-fast", "--cases", "2"]);
     assert_eq!(code(&first), 1);
-    let said = String::from_utf8_lossy(&first.stdout);
+    let said = stdout(&first);
     assert!(said.contains(": 0 passed, 1 failed, 0 unavailable, ") && said.contains(" not run ("));
-    let broken = check("fn main() {");
-    assert_eq!(code(&broken), 2);
-    assert!(stderr(&broken).contains("mine.wgsl"), "{}", stderr(&broken));
+    assert_ends(&check("fn main() {"), 2, "mine.wgsl");
 }
 
 #[test]
 fn a_users_file_enters_whole_steps() {
-    if common::gpu().is_none() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("mine.wgsl");
-    let shown = file.display().to_string();
-    let model = golden("llama-tiny-f16.gguf");
+    let Some(_) = common::gpu() else { return };
+    let folder = Folder::new();
+    let model = golden_name("llama-tiny-f16.gguf");
     let base = ["--model", &model, "--prompt-tokens", "2,5", "-n", "2", "--untuned"];
     let with = |command: &str, hint: &str, more: &[&str]| {
         lathe(&[&[command][..], &base, &["--hint", hint], more].concat())
     };
     let text = lathe_kernels::source("gemv", "naive").unwrap().text;
-    std::fs::write(&file, text).unwrap();
-    for (hint, place) in [
-        (format!("gemv={shown}"), "explicit hint, in the place of gemv/naive"),
-        (format!("gemv/naive={shown}"), "explicit hint, in the place of gemv/naive"),
-    ] {
+    let shown = folder.write("mine.wgsl", text);
+    let place = "explicit hint, in the place of gemv/naive";
+    for hint in [format!("gemv={shown}"), format!("gemv/naive={shown}")] {
         let output = with("decode", &hint, &["--verify", "--json"]);
         let report = document(&output);
         let selected = report["selected"].as_array().unwrap();
@@ -534,14 +465,11 @@ fn a_users_file_enters_whole_steps() {
         }
     }
     let hint = format!("gemv={shown}");
-    assert_eq!(code(&with("diff", &hint, &[])), 0);
+    ended(&with("diff", &hint, &[]), 0);
     // From a manifest the same.
-    let manifest = folder.path().join("hints.json");
-    std::fs::write(&manifest, serde_json::json!({ "hints": { "gemv": shown } }).to_string())
-        .unwrap();
-    let manifest = manifest.display().to_string();
-    let output = lathe(&[&["diff"][..], &base, &["--manifest", &manifest]].concat());
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let hints = serde_json::json!({ "hints": { "gemv": shown } });
+    let manifest = folder.write("hints.json", hints.to_string());
+    ended(&lathe(&[&["diff"][..], &base, &["--manifest", &manifest]].concat()), 0);
 
     // Against a built-in variant, in whole steps; the file carries checks and the other does not.
     let sides = ["ab", "decode", "--model", &model, "--a", "gemv=naive", "--b", &hint];
@@ -554,37 +482,30 @@ fn a_users_file_enters_whole_steps() {
     // One that is wrong is found, with its name, and by the first operation it serves.
     let wrong = text.replace("var sum = 0.0;", "var sum = 1.0;");
     assert_ne!(wrong, text);
-    std::fs::write(&file, &wrong).unwrap();
-    let output = with("diff", &hint, &[]);
-    assert_eq!(code(&output), 1, "{}", stderr(&output));
-    assert!(stderr(&output).contains(&format!("gemv/{shown}")), "{}", stderr(&output));
+    folder.write("mine.wgsl", &wrong);
+    assert_ends(&with("diff", &hint, &[]), 1, &format!("gemv/{shown}"));
 
     // What cannot be is said before anything runs, with the file.
-    let refused = |hint: &str, wanted: &str| {
-        let output = with("decode", hint, &[]);
-        assert_eq!(code(&output), 2, "{}", stderr(&output));
-        assert!(stderr(&output).contains(wanted), "{}", stderr(&output));
-    };
-    std::fs::write(&file, "fn main() {").unwrap();
+    let refused = |hint: &str, wanted: &str| assert_ends(&with("decode", hint, &[]), 2, wanted);
+    folder.write("mine.wgsl", "fn main() {");
     refused(&hint, "mine.wgsl:2:1");
-    std::fs::write(&file, text.replace("fn main", "fn other")).unwrap();
+    folder.write("mine.wgsl", text.replace("fn main", "fn other"));
     refused(&hint, "mine.wgsl: has no entry point `main`");
     refused(&format!("gemv/fast={shown}"), "kernel gemv has no variant `fast`; it has naive");
     refused(&format!("gemm={shown}"), "hint for kernel gemm, which does not exist");
     refused("gemv=absent.wgsl", "absent.wgsl: ");
     refused("gemv/naive=vec4", "takes the place of a variant with a FILE.wgsl");
     // A file is given to be run: one for a kernel that the model has no use for is a mistake.
-    let other = folder.path().join("scatter.wgsl");
-    std::fs::write(&other, lathe_kernels::source("cast", "naive").unwrap().text).unwrap();
-    let other = format!("cast={}", other.display());
-    refused(&other, "is a cast; its are ");
+    let cast = lathe_kernels::source("cast", "naive").unwrap().text;
+    let other = folder.write("scatter.wgsl", cast);
+    refused(&format!("cast={other}"), "is a cast; its are ");
 }
 
 #[test]
 fn decode_writes_logits_of_every_position_and_its_document() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("logits.f32").display().to_string();
-    let model = golden("qwen3-tiny-bf16.gguf");
+    let folder = Folder::new();
+    let out = folder.path("logits.f32");
+    let model = golden_name("qwen3-tiny-bf16.gguf");
     let base = ["decode", "--model", &model, "--prompt-tokens", "2,62,302", "--json"];
     let mut executors = vec!["cpu"];
     if common::gpu().is_some() {
@@ -598,21 +519,10 @@ fn decode_writes_logits_of_every_position_and_its_document() {
         let logits: Vec<f32> = bytemuck::pod_collect_to_vec(&std::fs::read(&out).unwrap());
         assert_eq!(logits.len(), 5 * 320);
         seen.push(logits);
-        for key in [
-            "model",
-            "adapter",
-            "prompt_tokens",
-            "generated",
-            "ttft_ms",
-            "prefill_tok_s",
-            "decode_tok_s",
-            "step_ms",
-            "submits_per_token",
-            "dispatches_per_token",
-            "kv_cache_bytes",
-            "gpu_memory_bytes",
-            "bytes_per_token",
-        ] {
+        let keys = "model adapter prompt_tokens generated ttft_ms prefill_tok_s decode_tok_s step_ms \
+                    submits_per_token dispatches_per_token kv_cache_bytes gpu_memory_bytes \
+                    bytes_per_token";
+        for key in keys.split(' ') {
             assert!(!report[key].is_null(), "{key} in {report}");
         }
     }
@@ -635,7 +545,7 @@ fn a_decode_goes_on_where_runs_that_nobody_chose_give_up() {
         eprintln!("UNAVAILABLE, not tested: {} may run all workgroups at once", gpu.adapter.name);
         return;
     }
-    let model = golden("llama-tiny-q4km.gguf");
+    let model = golden_name("llama-tiny-q4km.gguf");
     let base = ["decode", "--model", &model, "--prompt-tokens", "2,62,302,75", "--ignore-eos"];
     let run = |more: &[&str]| lathe(&[&base[..], &["-n", "20", "--untuned"], more].concat());
     let off = document(&run(&["--runs", "off", "--json"]));
@@ -643,8 +553,7 @@ fn a_decode_goes_on_where_runs_that_nobody_chose_give_up() {
     // Verified step by step first, not at all, and in every position.
     for (more, tokens) in [(&[][..], 0), (&["--no-verify"], 1), (&["--verify"], 0)] {
         let output = run(&[more, &["--runs", "auto:64x64", "--json"]].concat());
-        assert_eq!(code(&output), 0, "{more:?}: {}", stderr(&output));
-        let said = stderr(&output);
+        let said = ended(&output, 0);
         assert!(said.contains("waited in vain") && said.contains("going on"), "{more:?}: {said}");
         let report = document(&output);
         assert_eq!(report["generated"], off["generated"], "{more:?}");
@@ -661,15 +570,13 @@ fn a_decode_goes_on_where_runs_that_nobody_chose_give_up() {
         &[&bench[..], &["--runs", "auto:64x64"]].concat(),
         &[&ab[..], &["--allow-software"]].concat(),
     ] {
-        let output = lathe(args);
-        assert_eq!(code(&output), 4, "{args:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains("--runs off"), "{args:?}: {}", stderr(&output));
+        assert_ends(&lathe(args), 4, "--runs off");
     }
 }
 
 #[test]
 fn decode_samples_by_seed() {
-    let model = golden("qwen3-tiny-bf16.gguf");
+    let model = golden_name("qwen3-tiny-bf16.gguf");
     let base = ["decode", "--model", &model, "--prompt-tokens", "2,62,302", "-n", "20"];
     let base = [&base[..], &["--ignore-eos", "--json"]].concat();
     let run = |more: &[&str]| document(&lathe(&[&base[..], more].concat()));
@@ -703,38 +610,23 @@ fn decode_samples_by_seed() {
         (&["--top-k", "40"], "temperature"),
         (&["--seed", "7"], "temperature"),
     ] {
-        let output = lathe(&[&base[..], wrong].concat());
-        assert_eq!(code(&output), 2, "{wrong:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(named), "{wrong:?}: {}", stderr(&output));
+        assert_ends(&lathe(&[&base[..], wrong].concat()), 2, named);
     }
 }
 
 #[test]
 fn synth_never_overwrites() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("m.gguf");
-    std::fs::write(&file, "precious").unwrap();
-    let shown = file.display().to_string();
-    let output = lathe(&["synth", "--arch", "llama-mini", "-o", &shown]);
-    assert_eq!(code(&output), 2, "{}", stderr(&output));
-    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
-    std::fs::remove_file(&file).unwrap();
+    let folder = Folder::new();
+    let shown = folder.write("m.gguf", "precious");
+    ended(&lathe(&["synth", "--arch", "llama-mini", "-o", &shown]), 2);
+    assert_eq!(folder.read("m.gguf"), "precious");
+    std::fs::remove_file(&shown).unwrap();
     let report = document(&lathe(&["synth", "--arch", "llama-mini", "-o", &shown, "--json"]));
-    assert_eq!(report["bytes"].as_u64().unwrap(), std::fs::metadata(&file).unwrap().len());
+    assert_eq!(report["bytes"].as_u64().unwrap(), std::fs::metadata(&shown).unwrap().len());
     let inspect = document(&lathe(&["inspect", &shown, "--json"]));
     assert_eq!(inspect["decodable"], true);
-    let text = lathe(&[
-        "decode",
-        "--model",
-        &shown,
-        "--prompt",
-        "hello",
-        "-n",
-        "2",
-        "--executor",
-        "cpu",
-        "--json",
-    ]);
+    let decode = ["decode", "--model", &shown, "--prompt", "hello", "-n", "2"];
+    let text = lathe(&[&decode[..], &["--executor", "cpu", "--json"]].concat());
     assert!(document(&text)["text"].is_string());
 }
 
@@ -756,50 +648,41 @@ fn without_room(args: &[&str]) -> Output {
 #[cfg(unix)]
 #[test]
 fn a_file_that_cannot_be_written_whole_is_not_there() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
+    let folder = Folder::new();
     let record = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../benches/records/nvidia-h200/2026-11-20-rms_norm.json")
         .display()
         .to_string();
-    let page = path("page.html");
-    std::fs::write(&page, "<!doctype html>old").unwrap();
-    let model = golden("llama-tiny-f16.gguf");
+    let page = folder.write("page.html", "<!doctype html>old");
+    let model = golden_name("llama-tiny-f16.gguf");
     let decode = ["decode", &model, "--prompt-tokens", "1,2", "-n", "2", "--executor", "cpu"];
     let commands: [(String, Vec<&str>); 5] = [
         (page.clone(), vec!["report", &record, "-o"]),
-        (path("new.html"), vec!["report", &record, "-o"]),
-        (path("kernel.wgsl"), vec!["show", "gemv/subgroup", "-o"]),
-        (path("model.gguf"), vec!["quantize", &model, "--type", "q8_0", "-o"]),
-        (path("logits.bin"), [&decode[..], &["--logits-out"]].concat()),
+        (folder.path("new.html"), vec!["report", &record, "-o"]),
+        (folder.path("kernel.wgsl"), vec!["show", "gemv/subgroup", "-o"]),
+        (folder.path("model.gguf"), vec!["quantize", &model, "--type", "q8_0", "-o"]),
+        (folder.path("logits.bin"), [&decode[..], &["--logits-out"]].concat()),
     ];
     for (target, command) in &commands {
-        let output = without_room(&[command, &[target.as_str()][..]].concat());
-        let said = stderr(&output);
-        assert_eq!(code(&output), 2, "{command:?}: {said}");
+        let said = ended(&without_room(&[command, &[target.as_str()][..]].concat()), 2);
         assert!(said.contains(target.as_str()), "{command:?}: {said}");
         assert!(said.contains("File too large"), "{command:?}: {said}");
     }
-    let left: Vec<_> =
-        std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().path()).collect();
+    let left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
     assert_eq!(left, [PathBuf::from(&page)]);
-    assert_eq!(std::fs::read_to_string(&page).unwrap(), "<!doctype html>old");
+    assert_eq!(folder.read("page.html"), "<!doctype html>old");
 }
 
 /// A verdict that cannot be saved is still said.
 #[cfg(unix)]
 #[test]
 fn a_verdict_that_cannot_be_saved_is_printed() {
-    if common::gpu().is_none() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let record = folder.path().join("ab.json").display().to_string();
+    let Some(_) = common::gpu() else { return };
+    let folder = Folder::new();
+    let record = folder.path("ab.json");
     let ab = ["ab", "argmax", "--a", "naive", "--b", "workgroup", "--shape", "N=16"];
     let output = without_room(&[&ab[..], &["--allow-software", "--save", &record]].concat());
-    assert_eq!(code(&output), 2, "{}", stderr(&output));
-    let (_, printed) = printed(&output);
-    assert!(printed.contains("B / A"), "{printed}");
-    assert!(stderr(&output).contains("ab.json: File too large"), "{}", stderr(&output));
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert!(stdout(&output).contains("B / A"), "{}", stdout(&output));
+    assert_ends(&output, 2, "ab.json: File too large");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
 }

@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::process::Output;
 
-use crate::command::{golden, talking_model};
-use crate::common::{code, command, document, lathe, stderr};
+use crate::command::talking_model;
+use crate::common::{Folder, assert_ends, command, document, golden_name, lathe, printed, stderr};
 
 /// Runs the command with something on its stdin.
 fn lathe_reading(args: &[&str], stdin: &[u8]) -> Output {
@@ -23,47 +23,39 @@ fn lathe_reading(args: &[&str], stdin: &[u8]) -> Output {
 
 #[test]
 fn decode_streams_text_to_stdout_and_figures_to_stderr() {
-    let folder = tempfile::tempdir().unwrap();
-    let model = talking_model(folder.path());
+    let folder = Folder::new();
+    let model = talking_model(&folder);
     let base = ["decode", "--model", &model, "-n", "6", "--executor", "cpu", "--ignore-eos"];
-    let run = |more: &[&str]| {
-        let output = lathe(&[&base[..], more].concat());
-        assert_eq!(code(&output), 0, "{more:?}: {}", stderr(&output));
-        output
-    };
+    let run = |more: &[&str]| lathe(&[&base[..], more].concat());
     let spoken = run(&["--prompt", "hello"]);
     let report = document(&run(&["--prompt", "hello", "--json"]));
     assert_eq!(report["prompt_text"], "hello");
     let text = report["text"].as_str().unwrap();
-    assert_eq!(String::from_utf8(spoken.stdout).unwrap(), format!("{text}\n"));
+    assert_eq!(printed(&spoken), format!("{text}\n"));
     let ids: Vec<String> =
         report["generated"].as_array().unwrap().iter().map(ToString::to_string).collect();
     assert_eq!(ids.len(), 6);
     for part in ["time to first token", &format!("tokens {}", ids.join(","))] {
-        assert!(String::from_utf8_lossy(&spoken.stderr).contains(part), "{part}");
+        assert!(stderr(&spoken).contains(part), "{part}");
     }
     // Step by step it is the same text.
     let observed = run(&["--prompt", "hello", "--verify"]);
-    assert_eq!(String::from_utf8(observed.stdout).unwrap(), format!("{text}\n"));
+    assert_eq!(printed(&observed), format!("{text}\n"));
     // Without a tokenizer ids are what there is to say.
     let silent = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/gguf/model_llama");
     let silent = silent.display().to_string();
     let ids = ["decode", "--model", &silent, "--prompt-tokens", "1,2", "-n", "3"];
     let output = lathe(&[&ids[..], &["--executor", "cpu", "--ignore-eos"]].concat());
-    let shown = String::from_utf8(output.stdout).unwrap();
+    let shown = printed(&output);
     let ids = shown.trim().split(',').filter(|id| id.parse::<u32>().is_ok());
     assert_eq!(ids.count(), 3, "{shown}");
 }
 
 #[test]
 fn prompts_come_from_arguments_files_and_stdin() {
-    let folder = tempfile::tempdir().unwrap();
-    let model = talking_model(folder.path());
-    let file = |name: &str, bytes: &[u8]| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, bytes).unwrap();
-        path.display().to_string()
-    };
+    let folder = Folder::new();
+    let model = talking_model(&folder);
+    let file = |name: &str, bytes: &[u8]| folder.write(name, bytes);
     let base = ["decode", "--model", &model, "-n", "1", "--executor", "cpu", "--json"];
     let prompt = |more: &[&str], stdin: &[u8]| {
         let output = lathe_reading(&[&base[..], more].concat(), stdin);
@@ -100,26 +92,20 @@ fn prompts_come_from_arguments_files_and_stdin() {
         (&[], b"", "give a prompt: --prompt TEXT"),
     ] {
         let output = lathe_reading(&[&base[..], more].concat(), stdin);
-        assert_eq!(code(&output), 2, "{more:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(part), "{more:?}: {part} is not in: {}", stderr(&output));
+        assert_ends(&output, 2, part);
         assert!(output.stdout.is_empty());
     }
 }
 
 #[test]
 fn chats_go_through_a_template() {
-    let folder = tempfile::tempdir().unwrap();
-    let model = talking_model(folder.path());
-    let file = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.display().to_string()
-    };
+    let folder = Folder::new();
+    let model = talking_model(&folder);
     let base = ["decode", "--model", &model, "-n", "1", "--executor", "cpu", "--json"];
     let run = |more: &[&str]| lathe(&[&base[..], more].concat());
     let turns = "{{ bos_token }}{% for m in messages %}[{{ m.role }}: {{ m.content }}]{% endfor %}\
                  {% if add_generation_prompt %}[assistant: {% endif %}";
-    let jinja = file("turns.jinja", turns);
+    let jinja = folder.write("turns.jinja", turns);
     let chat = ["--chat", "hello", "--chat-template", &jinja];
     let report = document(&run(&chat));
     let rendered = report["prompt_text"].as_str().unwrap();
@@ -134,7 +120,7 @@ fn chats_go_through_a_template() {
 
     // In tokenizer_config.json it is a text among others.
     let config = serde_json::json!({"chat_template": "{{ eos_token }}{{ messages[0].content }}", "eos_token": "!"});
-    let config = file("tokenizer_config.json", &config.to_string());
+    let config = folder.write("tokenizer_config.json", config.to_string());
     let report = document(&run(&["--chat", "hello", "--chat-template", &config]));
     assert_eq!(report["prompt_text"], "!hello");
 
@@ -153,41 +139,23 @@ fn chats_go_through_a_template() {
         ("include.jinja", "{% include 'x' %}", "include.jinja: chat template, line 1: "),
         ("none.json", "{}", "none.json: `chat_template` is missing"),
     ] {
-        let path = file(name, text);
-        let output = run(&["--chat", "hello", "--chat-template", &path]);
-        assert_eq!(code(&output), 5, "{name}: {}", stderr(&output));
-        assert!(stderr(&output).contains(part), "{part} is not in: {}", stderr(&output));
+        let path = folder.write(name, text);
+        assert_ends(&run(&["--chat", "hello", "--chat-template", &path]), 5, part);
     }
-    let without = run(&["--chat", "hello"]);
-    assert_eq!(code(&without), 5, "{}", stderr(&without));
-    assert!(stderr(&without).contains("has no chat template"), "{}", stderr(&without));
+    assert_ends(&run(&["--chat", "hello"]), 5, "has no chat template");
 }
 
 #[test]
 fn a_tokenizer_file_takes_the_place_of_the_models() {
-    let folder = tempfile::tempdir().unwrap();
-    let model = talking_model(folder.path());
-    let base = [
-        "decode",
-        "--model",
-        &model,
-        "-n",
-        "1",
-        "--executor",
-        "cpu",
-        "--json",
-        "--prompt",
-        "fn main()",
-    ];
-    let tokenizer = golden("rusty/tokenizer.json");
-    let other = document(&lathe(&[&base[..], &["--tokenizer", &tokenizer]].concat()));
-    assert_ne!(other["prompt_tokens"], document(&lathe(&base))["prompt_tokens"]);
-    let broken = folder.path().join("tokenizer.json");
+    let folder = Folder::new();
+    let model = talking_model(&folder);
+    let base = ["decode", "--model", &model, "-n", "1", "--executor", "cpu", "--json"];
+    let run = |more: &[&str]| lathe(&[&base[..], &["--prompt", "fn main()"], more].concat());
+    let tokenizer = golden_name("rusty/tokenizer.json");
+    let other = document(&run(&["--tokenizer", &tokenizer]));
+    assert_ne!(other["prompt_tokens"], document(&run(&[]))["prompt_tokens"]);
     let text = std::fs::read_to_string(&tokenizer).unwrap();
-    std::fs::write(&broken, text.replace("\"NFC\"", "\"Lowercase\"")).unwrap();
-    let shown = broken.display().to_string();
-    let output = lathe(&[&base[..], &["--tokenizer", &shown]].concat());
-    assert_eq!(code(&output), 5, "{}", stderr(&output));
+    let broken = folder.write("tokenizer.json", text.replace("\"NFC\"", "\"Lowercase\""));
     let part = "tokenizer.json: normalizer.type: `Lowercase` is not supported";
-    assert!(stderr(&output).contains(part), "{}", stderr(&output));
+    assert_ends(&run(&["--tokenizer", &broken]), 5, part);
 }

@@ -50,8 +50,8 @@ fn an_own_operation_is_checked_and_known_to_the_command() {
 
 #[test]
 fn an_own_operation_is_tuned_and_compared() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = folder.path().join("tuned.json").display().to_string();
+    let folder = common::Folder::new();
+    let store = folder.path("tuned.json");
     let tune = ["tune", "scale", "--within", "60", "--store", &store];
     let always = ["--allow-software", "--json"];
     let Some(text) = run("own_operation", &[&tune[..], &always].concat()) else { return };

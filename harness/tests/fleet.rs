@@ -10,7 +10,7 @@ use lathe_harness::data::record::{Bench, Body, Record};
 use lathe_harness::plan::tuned::Store;
 use serde_json::Value;
 
-use crate::common::{self, code, document, lathe_in, stderr};
+use crate::common::{self, assert_ends, code, document, ended, lathe_in, stderr};
 
 fn record(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/records/nvidia-h200").join(name)
@@ -191,13 +191,10 @@ fn merge_writes_records_that_report_and_compare_read() {
 
     // Nothing is replaced unasked, and asked for only what this command writes.
     let again = ["merge", "0.json", "2.json", "-o", "out"];
-    let refused = lathe_in(at, &again);
-    assert_eq!(code(&refused), 2);
-    assert!(stderr(&refused).contains("out: exists; --force replaces it"), "{}", stderr(&refused));
+    assert_ends(&lathe_in(at, &again), 2, "out: exists; --force replaces it");
     // Asked for neither, where a record would be gone.
     let refused = lathe_in(at, &[&again[..], &["--force"]].concat());
-    assert_eq!(code(&refused), 2);
-    assert!(stderr(&refused).contains("other-gpu.json: "), "{}", stderr(&refused));
+    assert_ends(&refused, 2, "other-gpu.json: ");
     assert!(stderr(&refused).contains("in none of the inputs"), "{}", stderr(&refused));
     assert_eq!(fs::read_dir(at.join("out")).unwrap().count(), 2);
     let again = ["merge", "0.json", "1.json", "2.json", "-o", "out"];
@@ -205,9 +202,7 @@ fn merge_writes_records_that_report_and_compare_read() {
     assert_eq!(code(&forced), 0, "{}", stderr(&forced));
     assert_eq!(fs::read_dir(at.join("out")).unwrap().count(), 2);
     fs::write(at.join("out/notes.txt"), "mine").unwrap();
-    let refused = lathe_in(at, &[&again[..], &["--force"]].concat());
-    assert_eq!(code(&refused), 2);
-    assert!(stderr(&refused).contains("notes.txt"), "{}", stderr(&refused));
+    assert_ends(&lathe_in(at, &[&again[..], &["--force"]].concat()), 2, "notes.txt");
     assert_eq!(fs::read_to_string(at.join("out/notes.txt")).unwrap(), "mine");
 
     // Rows of `--format jsonl` are the same run.
@@ -266,9 +261,7 @@ fn what_cannot_be_merged_is_refused_by_name() {
         (&["record.json", "--prefer", "best"], "expected newest or first"),
         (&["."], "is a directory"),
     ] {
-        let output = lathe_in(at, &[&["merge"], files, &["-o", "out"]].concat());
-        assert_eq!(code(&output), 2, "{files:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(why), "{files:?}: {}", stderr(&output));
+        assert_ends(&lathe_in(at, &[&["merge"], files, &["-o", "out"]].concat()), 2, why);
         assert!(!at.join("out").exists(), "{files:?}");
     }
 }
@@ -287,15 +280,12 @@ fn contradicting_stores_exit_1_unless_one_is_preferred() {
     fs::write(at.join("a.json"), choice("vec4", "2026-11-20T00:00:00Z")).unwrap();
     fs::write(at.join("b.json"), choice("vec2", "2026-11-21T00:00:00Z")).unwrap();
     let merge = ["merge", "a.json", "b.json", "-o", "tuned.json"];
-    let torn = lathe_in(at, &merge);
-    assert_eq!(code(&torn), 1, "{}", stderr(&torn));
-    let said = stderr(&torn);
+    let said = ended(&lathe_in(at, &merge), 1);
     assert!(said.contains("a.json chooses vec4") && said.contains("b.json vec2"), "{said}");
     assert!(said.contains("--prefer newest") && !at.join("tuned.json").exists(), "{said}");
     for (prefer, variant) in [("newest", "vec2"), ("first", "vec4")] {
         let output = lathe_in(at, &[&merge[..], &["--prefer", prefer, "--force"]].concat());
-        assert_eq!(code(&output), 0, "{}", stderr(&output));
-        assert!(stderr(&output).contains("counts"), "{}", stderr(&output));
+        assert_ends(&output, 0, "counts");
         let store = Store::read(&at.join("tuned.json")).unwrap();
         assert_eq!(store.entries.len(), 1);
         assert_eq!(store.entries[0].variant, variant);
@@ -307,9 +297,7 @@ fn contradicting_stores_exit_1_unless_one_is_preferred() {
 
 #[test]
 fn shards_of_a_bench_measure_each_shape_once() {
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let bench =
@@ -328,8 +316,7 @@ fn shards_of_a_bench_measure_each_shape_once() {
     assert_eq!(merged["records"][0]["runs"], 4);
     assert_eq!(merged["records"][0]["cases"], 3);
     let refused = lathe_in(at, &["tune", "glu", "--shard", "1/2", "--allow-software"]);
-    assert_eq!(code(&refused), 2);
-    assert!(stderr(&refused).contains("--store"), "{}", stderr(&refused));
+    assert_ends(&refused, 2, "--store");
     for shard in ["0/2", "3/2", "x"] {
         assert_eq!(code(&lathe_in(at, &["bench", "glu", "--shard", shard])), 2, "{shard}");
     }
@@ -337,22 +324,16 @@ fn shards_of_a_bench_measure_each_shape_once() {
 
 #[test]
 fn shards_of_a_search_are_joined_by_merge() {
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let mut found = Vec::new();
     for i in 1..=3 {
         let (shard, store) = (format!("{i}/3"), format!("{i}.json"));
         let shape = "N=[64,128],ACTIVATION=silu";
-        let report = document(&lathe_in(
-            at,
-            &["tune", "glu/naive", "--shape", shape, "--shard", &shard, "--store", &store]
-                .into_iter()
-                .chain(["--allow-software", "--within", "0", "--json"])
-                .collect::<Vec<_>>(),
-        ));
+        let tune = ["tune", "glu/naive", "--shape", shape, "--shard", &shard, "--store", &store];
+        let rest = ["--allow-software", "--within", "0", "--json"];
+        let report = document(&lathe_in(at, &[&tune[..], &rest].concat()));
         let shapes = report["found"].as_array().unwrap().iter().map(|f| f["shape"].to_string());
         found.extend(shapes);
         Store::read(&at.join(&store)).unwrap();
@@ -383,9 +364,7 @@ fn two_adapters(at: &Path) -> Option<String> {
 fn each_adapter_has_a_process_and_one_that_is_lost_does_not_end_the_others() {
     use std::os::unix::fs::PermissionsExt;
 
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let Some(drivers) = two_adapters(at) else {

@@ -2,13 +2,12 @@
 //! buffers of their own, caches in the order of tokens.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fs;
 use std::process::Output;
 
 use lathe_harness::plan::select::{Hint, Hints, select};
 use lathe_kernels::Capabilities;
 
-use crate::common::{self, code, json, said, stderr};
+use crate::common::{self, Folder, assert_ends, code, json, said, stderr};
 
 /// A matrix of f32 whose rows are `ROW` and whose columns are `COLUMN` values apart.
 const GEMV: &str = "
@@ -275,17 +274,15 @@ fn cases() -> Vec<Case> {
 }
 
 fn lathe(text: &str, mapping: &str, args: &[&str]) -> Output {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("theirs.wgsl"), text).unwrap();
-    fs::write(folder.path().join("theirs.toml"), mapping).unwrap();
+    let folder = Folder::new();
+    folder.write("theirs.wgsl", text);
+    folder.write("theirs.toml", mapping);
     common::lathe_in(&folder, args)
 }
 
 #[test]
 fn layouts_of_other_engines_pass_the_sweep_and_wrong_ones_fail() {
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     for Case { kernel, text, mapping, wrong, .. } in cases() {
         let check = ["check", kernel, "--wgsl", "theirs.wgsl", "--cases", "6"];
         let output = lathe(text, &mapping, &check);
@@ -303,9 +300,7 @@ fn layouts_of_other_engines_pass_the_sweep_and_wrong_ones_fail() {
 /// What is timed, cold, overlapping and against a variant over the same inputs, is judged too.
 #[test]
 fn layouts_of_other_engines_are_timed_and_compared() {
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     for (i, Case { kernel, text, mapping, shape, .. }) in cases().into_iter().enumerate() {
         let shape = ["--shape", shape, "--json"];
         let bench = ["bench", kernel, "--wgsl", "theirs.wgsl", "--overlapped"];
@@ -326,9 +321,7 @@ fn layouts_of_other_engines_are_timed_and_compared() {
 
 #[test]
 fn faults_of_layouts_name_the_variable() {
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     let all = cases();
     for (case, from, to, expected, fault) in [
         (1, "\"columns\"", "\"diagonal\"", 2, "W: no order `diagonal` of weights; there are rows"),
@@ -357,19 +350,17 @@ fn faults_of_layouts_name_the_variable() {
     let text = text.replace("var sum = 0.0;", "var sum = 0.0; W[0] = 1.0;");
     let check = ["check", "gemv", "--wgsl", "theirs.wgsl", "--shape", all[1].shape];
     let output = lathe(&text, &all[1].mapping, &check);
-    assert_eq!(code(&output), 2);
-    assert!(stderr(&output).contains("writes `W`, which is the input weights"));
+    assert_ends(&output, 2, "writes `W`, which is the input weights");
 }
 
 /// The weights of a whole step are other operations' too.
 #[test]
 fn whole_steps_refuse_layouts() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("theirs.wgsl");
+    let folder = Folder::new();
     let Case { text, mapping, .. } = cases().swap_remove(1);
-    fs::write(&path, text).unwrap();
-    fs::write(path.with_extension("toml"), mapping).unwrap();
-    let (name, hint) = Hint::parse(&format!("gemv={}", path.display())).unwrap();
+    folder.write("theirs.toml", mapping);
+    let path = folder.write("theirs.wgsl", text);
+    let (name, hint) = Hint::parse(&format!("gemv={path}")).unwrap();
     let kernel = lathe_kernels::kernel("gemv").unwrap();
     let base = kernel.default_problem();
     let problem = kernel.parse_over(&base, "WEIGHT=f32,ROWS=64,K=64").unwrap();

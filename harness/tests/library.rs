@@ -165,9 +165,7 @@ fn application(
 #[test]
 fn the_applications_device_serves_and_stays_the_applications() {
     registered();
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     let (adapter, device, queue, heard) = application(&Default::default());
     let gpu = Arc::new(Gpu::from_wgpu(&adapter, device.clone(), queue).unwrap());
     // What it was opened with, not what the adapter has.
@@ -206,9 +204,7 @@ fn the_applications_device_serves_and_stays_the_applications() {
 
 #[test]
 fn a_device_without_compute_is_refused() {
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     let descriptor = wgpu::DeviceDescriptor {
         required_limits: wgpu::Limits::downlevel_webgl2_defaults(),
         ..Default::default()

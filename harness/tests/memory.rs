@@ -13,7 +13,7 @@ use lathe_harness::plan::memory::{Memory, UPLOAD_BYTES, UPLOADS_IN_FLIGHT};
 use lathe_harness::plan::recording::{Content, Recording, TensorId};
 use lathe_kernels::KvFormat;
 
-use crate::common::{GOLDENS, code, document, golden, lathe, model, own_gpu, stderr};
+use crate::common::{GOLDENS, code, document, ended, golden_name, lathe, model, own_gpu};
 
 fn executor(gpu: &Arc<Gpu>, recording: &Arc<Recording>) -> lathe_harness::Result<GpuExecutor> {
     compiled(gpu, &Pipelines::default(), recording)
@@ -121,9 +121,7 @@ fn staging_is_bounded_and_loses_nothing() {
 
 #[test]
 fn what_does_not_fit_is_refused_before_anything_is_allocated() {
-    if own_gpu().is_none() {
-        return;
-    }
+    let Some(_) = own_gpu() else { return };
     let mut gpu = Gpu::open(None, Checks::Files).unwrap();
     let model = model("llama-tiny-f16");
     let recording = recording(&gpu, &model, KvFormat::F32, 64);
@@ -158,10 +156,8 @@ fn what_does_not_fit_is_refused_before_anything_is_allocated() {
 
 #[test]
 fn commands_predict_refuse_and_measure() {
-    if own_gpu().is_none() {
-        return;
-    }
-    let model = golden("qwen3-tiny-q80.gguf").display().to_string();
+    let Some(_) = own_gpu() else { return };
+    let model = golden_name("qwen3-tiny-q80.gguf");
     let run = ["decode", "--model", &model, "--prompt-tokens", "1,2,3", "-n", "3", "--json"];
     let decoded = document(&lathe(&run));
     let memory = &decoded["memory"];
@@ -174,9 +170,7 @@ fn commands_predict_refuse_and_measure() {
         assert!(peak < predicted + (1 << 20), "{peak} > {predicted}");
     }
     for command in [&run[..], &["inspect", &model, "--context", "64"]] {
-        let refused = lathe(&[command, &["--memory-limit", "100KiB"]].concat());
-        let said = stderr(&refused);
-        assert_eq!(code(&refused), 3, "{said}");
+        let said = ended(&lathe(&[command, &["--memory-limit", "100KiB"]].concat()), 3);
         assert!(said.contains("MiB predicted") && said.contains("limit of 100.0 KiB"), "{said}");
     }
     let inspected = document(&lathe(&["inspect", &model, "--context", "64", "--json"]));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{self, command_in};
+use crate::common::{self, command_in, golden_name};
 
 /// The exit code and what was said, on stderr first.
 fn outcome(output: &Output) -> (i32, String) {
@@ -39,7 +39,7 @@ fn run(folder: &Path, args: &[&str]) -> (i32, String) {
 }
 
 fn tiny() -> String {
-    common::golden("llama-tiny-f16.gguf").display().to_string()
+    golden_name("llama-tiny-f16.gguf")
 }
 
 #[test]
@@ -127,9 +127,7 @@ fn kernel(folder: &Path, name: &str, declared: &str, body: &str) {
 
 #[test]
 fn a_text_that_takes_the_compiler_down_ends_in_a_message() {
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     let folder = tempfile::tempdir().unwrap();
     let out = "@group(0) @binding(2) var<storage, read_write> y: array<f32>;";
     let private = format!("{out}\nvar<private> big: array<f32, 268435456>;");
@@ -147,9 +145,7 @@ fn a_text_that_takes_the_compiler_down_ends_in_a_message() {
 
 #[test]
 fn buffers_that_a_shape_cannot_give_are_the_files_fault() {
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     let folder = tempfile::tempdir().unwrap();
     let large = "@group(0) @binding(2) var<storage, read_write> y: array<f32, 1000000>;";
     kernel(folder.path(), "large.wgsl", large, "y[id.x] = 1.0;");
@@ -216,9 +212,7 @@ fn parameters_and_adapters_have_ranges() {
 
 #[test]
 fn a_stale_choice_is_said_once_and_left_out() {
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (code, text) = run(folder.path(), &["doctor", "--json"]);
     assert_eq!(code, 0, "{text}");

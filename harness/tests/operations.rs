@@ -4,19 +4,17 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::Stdio;
-use std::sync::mpsc;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 use lathe_harness::data::record::Record;
 use lathe_harness::plan::user::Operation;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::common::{self, code, document, lathe_in, said, stderr, stdout};
+use crate::common::{
+    self, Folder, Watch, assert_ends, code, document, ended, lathe_in, printed, said, stderr,
+    stdout,
+};
 
 /// y = x + BY.
 const KERNEL: &str = "
@@ -107,24 +105,18 @@ fn golden() -> (Value, Vec<Tensor>) {
 }
 
 /// A folder with the mapping, its WGSL and its golden file.
-fn folder() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+fn folder() -> Folder {
+    let folder = Folder::new();
     let (metadata, tensors) = golden();
-    write(&folder, "shift.toml", MAPPING);
-    write(&folder, "shift.wgsl", KERNEL);
-    write(&folder, "shift.safetensors", file(metadata, &tensors));
+    folder.write("shift.toml", MAPPING);
+    folder.write("shift.wgsl", KERNEL);
+    folder.write("shift.safetensors", file(metadata, &tensors));
     folder
-}
-
-fn write(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) {
-    fs::write(folder.path().join(name), content).unwrap();
 }
 
 #[test]
 fn a_right_kernel_passes_every_case() {
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     let folder = folder();
     let report = document(&lathe_in(&folder, &["check", "shift.toml", "--json"]));
     assert_eq!((&report["passed"], &report["failed"]), (&json!(2), &json!(0)));
@@ -133,26 +125,18 @@ fn a_right_kernel_passes_every_case() {
     assert_eq!(report["cases"][1]["shape"], "N=3,BY=-2");
     // Some of them, and a file of another name without a section of its own in its place.
     let stage = MAPPING.split_once("[[stage]]").unwrap().1;
-    write(&folder, "other.toml", format!("[[stage]]{stage}"));
-    write(&folder, "other.wgsl", KERNEL);
+    folder.write("other.toml", format!("[[stage]]{stage}"));
+    folder.write("other.wgsl", KERNEL);
     let chosen = ["check", "shift.toml", "--wgsl", "other.toml", "--shape", "N=70"];
-    let output = lathe_in(&folder, &chosen);
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert!(stdout(&output).contains("other.toml") && stdout(&output).contains(", 2 cases"));
+    let said = printed(&lathe_in(&folder, &chosen));
+    assert!(said.contains("other.toml") && said.contains(", 2 cases"), "{said}");
     let output = lathe_in(&folder, &["check", "shift.toml", "--shape", "N=71"]);
-    assert_eq!(code(&output), 2);
-    assert!(
-        stderr(&output).contains("no such case; it has N=70,BY=0.5; N=3,BY=-2"),
-        "{}",
-        stderr(&output)
-    );
+    assert_ends(&output, 2, "no such case; it has N=70,BY=0.5; N=3,BY=-2");
 }
 
 #[test]
 fn a_wrong_kernel_fails_with_its_worst_element() {
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     let folder = folder();
     for (wrong, words) in [
         // By a little, in one case of a shape alone.
@@ -168,16 +152,13 @@ fn a_wrong_kernel_fails_with_its_worst_element() {
             "when it ran over what",
         ),
     ] {
-        write(&folder, "shift.wgsl", KERNEL.replace("x[id.x] + BY", wrong));
+        folder.write("shift.wgsl", KERNEL.replace("x[id.x] + BY", wrong));
         let output = lathe_in(&folder, &["check", "shift.toml"]);
         assert_eq!(code(&output), 1, "{wrong}: {}", said(&output));
-        assert!(stdout(&output).contains(words), "{wrong}: {}", stdout(&output));
         let repeat = "repeat: lathe check shift.toml --shape N=70,BY=0.5";
-        assert!(
-            stdout(&output).contains(repeat) && stdout(&output).contains("in case `"),
-            "{}",
-            stdout(&output)
-        );
+        for words in [words, repeat, "in case `"] {
+            assert!(stdout(&output).contains(words), "{wrong}: {}", stdout(&output));
+        }
         for timed in
             [&["bench", "shift.toml"][..], &["ab", "shift.toml", "shift.toml", "--allow-software"]]
         {
@@ -245,34 +226,29 @@ fn a_golden_file_that_is_not_whole_says_where() {
         ),
     ];
     let folder = folder();
-    let path = folder.path().join("shift.toml");
+    let path = PathBuf::from(folder.path("shift.toml"));
     for (change, words) in changes {
         let (mut metadata, mut tensors) = golden();
         change(&mut metadata, &mut tensors);
-        write(&folder, "shift.safetensors", file(metadata, &tensors));
+        folder.write("shift.safetensors", file(metadata, &tensors));
         let why = Operation::read(&path).unwrap_err().to_string();
-        let why = why.replace(&format!("{}/", folder.path().display()), "");
+        let why = why.replace(&folder.path(""), "");
         assert!(why.contains(words), "{words}\n{why}");
         assert!(why.contains("shift.safetensors"), "{why}");
     }
     // And so through the command, with its exit code.
-    let output = lathe_in(&folder, &["check", "shift.toml"]);
-    assert_eq!(code(&output), 2);
-    assert!(
-        stderr(&output).starts_with("lathe: shift.safetensors: metadata `c`"),
-        "{}",
-        stderr(&output)
-    );
+    let said = ended(&lathe_in(&folder, &["check", "shift.toml"]), 2);
+    assert!(said.starts_with("lathe: shift.safetensors: metadata `c`"), "{said}");
 }
 
 #[test]
 fn a_golden_file_that_is_none_is_refused_and_nothing_panics() {
     let folder = folder();
-    let path = folder.path().join("shift.toml");
+    let path = PathBuf::from(folder.path("shift.toml"));
     let (metadata, tensors) = golden();
     let whole = file(metadata, &tensors);
     let refused = |bytes: &[u8]| {
-        write(&folder, "shift.safetensors", bytes);
+        folder.write("shift.safetensors", bytes);
         Operation::read(&path).map(|_| ()).map_err(|e| e.to_string())
     };
     for len in 0..whole.len() {
@@ -299,9 +275,10 @@ fn a_golden_file_that_is_none_is_refused_and_nothing_panics() {
         }
     }
     assert!(taken < end, "{taken} changes of a byte make no difference");
-    fs::remove_file(folder.path().join("shift.safetensors")).unwrap();
+    let golden = folder.path("shift.safetensors");
+    fs::remove_file(&golden).unwrap();
     assert!(Operation::read(&path).unwrap_err().to_string().contains("shift.safetensors: "));
-    fs::create_dir(folder.path().join("shift.safetensors")).unwrap();
+    fs::create_dir(&golden).unwrap();
     let why = Operation::read(&path).unwrap_err().to_string();
     assert!(why.ends_with("shift.safetensors: is a directory"), "{why}");
 }
@@ -340,11 +317,9 @@ fn a_section_that_says_what_cannot_be_is_refused() {
     ] {
         let text = MAPPING.replace(from, to);
         assert_ne!(text, MAPPING, "{from}");
-        write(&folder, "shift.toml", text);
-        let output = lathe_in(&folder, &["validate", "shift.toml"]);
-        assert_eq!(code(&output), 2, "{to}: {}", stderr(&output));
-        assert!(stderr(&output).contains("lathe: shift.toml: "), "{}", stderr(&output));
-        assert!(stderr(&output).contains(words), "{words}\n{}", stderr(&output));
+        folder.write("shift.toml", text);
+        let said = ended(&lathe_in(&folder, &["validate", "shift.toml"]), 2);
+        assert!(said.contains("lathe: shift.toml: ") && said.contains(words), "{words}\n{said}");
     }
 }
 
@@ -428,12 +403,12 @@ fn every_type_is_judged_and_timed() {
     if !common::gpu().is_some_and(|gpu| gpu.caps.f16) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    write(&folder, "types.toml", TYPES_MAPPING);
-    write(&folder, "types.wgsl", TYPES);
+    let folder = Folder::new();
+    folder.write("types.toml", TYPES_MAPPING);
+    folder.write("types.wgsl", TYPES);
     // One case, those that there are copies for, and more.
     for cases in [1, 3, 6] {
-        write(&folder, "types.safetensors", types(cases));
+        folder.write("types.safetensors", types(cases));
         let output = lathe_in(&folder, &["check", "types.toml"]);
         assert_eq!(code(&output), 0, "{}", said(&output));
         let bench = ["bench", "types.toml", "--overlapped", "--json"];
@@ -455,7 +430,7 @@ fn every_type_is_judged_and_timed() {
         ("& 0xffff0000u", "& 0xfff00000u", "brain: "),
     ] {
         assert!(TYPES.contains(from), "{from}");
-        write(&folder, "types.wgsl", TYPES.replace(from, to));
+        folder.write("types.wgsl", TYPES.replace(from, to));
         let output = lathe_in(&folder, &["check", "types.toml"]);
         assert_eq!(code(&output), 1, "{}", stderr(&output));
         assert!(stdout(&output).contains(words), "{words}\n{}", stdout(&output));
@@ -464,14 +439,12 @@ fn every_type_is_judged_and_timed() {
 
 #[test]
 fn records_say_what_judged() {
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     let folder = folder();
     let save = ["--save", "run.json", "--allow-software"];
     let output = lathe_in(&folder, &[&["bench", "shift.toml"][..], &save].concat());
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let record = fs::read_to_string(folder.path().join("run.json")).unwrap();
+    let record = folder.read("run.json");
     let saved: Value = serde_json::from_str(&record).unwrap();
     let [first, second] = &saved["cases"].as_array().unwrap()[..] else { panic!("{saved}") };
     let hash = first["golden"]["hash"].as_str().unwrap();
@@ -491,16 +464,10 @@ fn records_say_what_judged() {
     // Another file has another hash.
     let (metadata, mut tensors) = golden();
     tensors.truncate(6);
-    write(
-        &folder,
-        "shift.safetensors",
-        file(json!({ "a": metadata["a"], "b": metadata["b"] }), &tensors),
-    );
-    let output = lathe_in(
-        &folder,
-        &["ab", "shift.toml", "shift.toml", "--allow-software", "--time-out", "1", "--json"],
-    );
-    let ab = common::json(&output);
+    let metadata = json!({ "a": metadata["a"], "b": metadata["b"] });
+    folder.write("shift.safetensors", file(metadata, &tensors));
+    let ab = ["ab", "shift.toml", "shift.toml", "--allow-software", "--time-out", "1", "--json"];
+    let ab = common::json(&lathe_in(&folder, &ab));
     assert_eq!((&ab["kernel"], &ab["golden"]["cases"]), (&json!("shift"), &json!(2)), "{ab}");
     assert_ne!(ab["golden"]["hash"], hash);
     assert!(flags(&ab).contains("golden cases alone") && flags(&ab).contains("one shape"));
@@ -508,21 +475,15 @@ fn records_say_what_judged() {
 
 #[test]
 fn two_files_are_compared_over_one_operation() {
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     let folder = folder();
-    let ab = |args: &[&str]| {
-        lathe_in(
-            &folder,
-            &[&["ab", "shift.toml"], args, &["--allow-software", "--time-out", "1"]].concat(),
-        )
-    };
+    let rest = ["--allow-software", "--time-out", "1"];
+    let ab = |args: &[&str]| lathe_in(&folder, &[&["ab", "shift.toml"], args, &rest].concat());
     // The same section, and none.
-    write(&folder, "other.wgsl", KERNEL);
+    folder.write("other.wgsl", KERNEL);
     let stage = format!("[[stage]]{}", MAPPING.split_once("[[stage]]").unwrap().1);
     for mapping in [MAPPING, &stage] {
-        write(&folder, "other.toml", mapping);
+        folder.write("other.toml", mapping);
         for sides in [
             &["other.toml"][..],
             &["--b", "other.toml"],
@@ -540,10 +501,8 @@ fn two_files_are_compared_over_one_operation() {
             "its golden file is another than shift.safetensors",
         ),
     ] {
-        write(&folder, "other.toml", mapping);
-        let output = ab(&["other.toml"]);
-        assert_eq!(code(&output), 2);
-        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+        folder.write("other.toml", mapping);
+        assert_ends(&ab(&["other.toml"]), 2, words);
     }
     assert!(stderr(&ab(&[])).contains("shift.toml against what?"));
 }
@@ -551,16 +510,12 @@ fn two_files_are_compared_over_one_operation() {
 #[test]
 fn other_commands_say_which_takes_it() {
     let folder = folder();
-    let refused = |args: &[&str], words: &str| {
-        let output = lathe_in(&folder, args);
-        assert_eq!(code(&output), 2, "{args:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(words), "{args:?}: {}", stderr(&output));
-    };
+    let refused = |args: &[&str], words: &str| assert_ends(&lathe_in(&folder, args), 2, words);
     refused(&["show", "shift.toml"], "`lathe check shift.toml`");
     refused(&["list", "shift.toml"], "`lathe check shift.toml`");
     refused(&["tune", "shift.toml", "--allow-software"], "`lathe ab shift.toml OTHER.toml`");
-    write(&folder, "plain.toml", "[overrides]\n");
-    write(&folder, "plain.wgsl", KERNEL);
+    folder.write("plain.toml", "[overrides]\n");
+    folder.write("plain.wgsl", KERNEL);
     refused(&["validate", "plain.toml"], "has no section [operation]");
     if common::gpu().is_some() {
         refused(&["check", "gemv", "--wgsl", "shift.toml"], "`lathe check shift.toml` checks it");
@@ -572,39 +527,19 @@ fn other_commands_say_which_takes_it() {
     let report = document(&lathe_in(&folder, &["validate", "shift.toml", "--json"]));
     assert_eq!((&report["shapes"], &report["golden"]["cases"]), (&json!(2), &json!(3)));
     assert_eq!(report["entries"][0]["back_ends"].as_array().unwrap().len(), 4);
-    let output = lathe_in(&folder, &["validate", "shift.toml", "--limits", "minimal"]);
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    ended(&lathe_in(&folder, &["validate", "shift.toml", "--limits", "minimal"]), 0);
 }
 
 #[test]
 fn watch_runs_again_when_the_golden_file_is_written() {
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(_) = common::gpu() else { return };
     let folder = folder();
-    let mut child = common::command_in(&folder, &["check", "shift.toml", "--watch"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let (tell, heard) = mpsc::channel();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
-    let verdict = || loop {
-        let line = heard.recv_timeout(Duration::from_secs(60)).unwrap();
-        if line.contains(" passed, ") {
-            return line;
-        }
-    };
-    assert!(verdict().contains("2 passed, 0 failed"));
-    // A save is seen by its time, which some file systems keep to the second.
-    std::thread::sleep(Duration::from_millis(1100));
+    let watch = Watch::new(common::command_in(&folder, &["check", "shift.toml", "--watch"]));
+    assert!(watch.verdict().contains("2 passed, 0 failed"));
     let (metadata, mut tensors) = golden();
     tensors[1].bytes[3] ^= 0x80;
-    write(&folder, "shift.safetensors", file(metadata, &tensors));
-    assert!(verdict().contains("1 passed, 1 failed"));
-    child.kill().unwrap();
-    child.wait().unwrap();
+    folder.write_later("shift.safetensors", file(metadata, &tensors));
+    assert!(watch.verdict().contains("1 passed, 1 failed"));
 }
 
 #[test]

@@ -14,7 +14,8 @@ use lathe_harness::model::tokenizer::Tokenizer;
 use lathe_kernels::KvFormat;
 use serde_json::Value;
 
-use crate::common::{self, GOLDENS, Golden, code, lathe, stderr};
+use crate::command::talking_model;
+use crate::common::{self, Folder, GOLDENS, Golden, assert_ends, golden_name, lathe, printed};
 
 /// The golden's prompt and continuation, and transformers' logits after each of them.
 fn golden(name: &str) -> (Vec<u32>, Vec<f32>) {
@@ -199,13 +200,7 @@ fn held_out_text_has_the_windows_of_the_oracle() {
 }
 
 fn file(name: &str) -> String {
-    common::golden(&format!("{name}.gguf")).display().to_string()
-}
-
-fn written(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) -> String {
-    let path = folder.join(name);
-    std::fs::write(&path, bytes).unwrap();
-    path.display().to_string()
+    golden_name(&format!("{name}.gguf"))
 }
 
 const TEXT: &str = "A lathe turns the work against the tool, and what is left is round.";
@@ -217,8 +212,8 @@ fn document(args: &[&str]) -> Value {
 
 #[test]
 fn the_command_reports_what_the_library_measures() {
-    let folder = tempfile::tempdir().unwrap();
-    let text = written(folder.path(), "text.txt", TEXT);
+    let folder = Folder::new();
+    let text = folder.write("text.txt", TEXT);
     let model = file("llama-tiny-f16");
     let report = document(&["--model", &model, "--text", &text, "--window", "32"]);
     let opened = Model::open(&model).unwrap();
@@ -252,17 +247,15 @@ fn the_command_reports_what_the_library_measures() {
     assert_ne!(f32["mean_nll"], report["mean_nll"]);
 
     let args = [&["perplexity", "--executor", "cpu", "--limit", "9"], &base[..]].concat();
-    let shown = lathe(&args);
-    assert_eq!(code(&shown), 0, "{}", stderr(&shown));
     let nll = format!("{:.5} ±", limited["mean_nll"].as_f64().unwrap());
-    let shown = String::from_utf8(shown.stdout).unwrap();
+    let shown = printed(&lathe(&args));
     assert!(shown.contains(&nll) && !shown.contains("divergence"), "{shown}");
 }
 
 #[test]
 fn a_model_beside_itself_and_beside_others() {
-    let folder = tempfile::tempdir().unwrap();
-    let text = written(folder.path(), "text.txt", TEXT);
+    let folder = Folder::new();
+    let text = folder.write("text.txt", TEXT);
     for (exact, coarse) in
         [("llama-tiny-f16", "llama-tiny-q4km"), ("qwen3-tiny-bf16", "qwen3-tiny-q80")]
     {
@@ -312,23 +305,19 @@ fn patched(name: &str, changes: &[(&str, &str)]) -> Vec<u8> {
 
 #[test]
 fn what_cannot_be_scored_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let text = written(folder, "text.txt", TEXT);
-    let (latin, empty) =
-        (written(folder, "latin.txt", b"caf\xe9"), written(folder, "empty.txt", ""));
+    let folder = Folder::new();
+    let text = folder.write("text.txt", TEXT);
+    let (latin, empty) = (folder.write("latin.txt", b"caf\xe9"), folder.write("empty.txt", ""));
     let llama = file("llama-tiny-f16");
-    let synth = folder.join("mini.gguf").display().to_string();
-    let made = lathe(&["synth", "--arch", "llama-mini", "--quant", "f16", "-o", &synth]);
-    assert_eq!(code(&made), 0, "{}", stderr(&made));
-    let respelt =
-        written(folder, "respelt.gguf", patched("llama-tiny-f16", &[("<0x41>", "<0x4a>")]));
+    let synth = talking_model(&folder);
+    let respelt = patched("llama-tiny-f16", &[("<0x41>", "<0x4a>")]);
+    let respelt = folder.write("respelt.gguf", respelt);
     let without = [
         ("tokenizer.ggml.bos_token_id", "tokenizer.ggml.bos_token_no"),
         ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eos_token_no"),
     ];
-    let no_bos = written(folder, "no-bos.gguf", patched("qwen3-tiny-bf16", &without[..1]));
-    let neither = written(folder, "neither.gguf", patched("qwen3-tiny-bf16", &without));
+    let no_bos = folder.write("no-bos.gguf", patched("qwen3-tiny-bf16", &without[..1]));
+    let neither = folder.write("neither.gguf", patched("qwen3-tiny-bf16", &without));
     let no_tokenizer =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/gguf/model_llama");
     let no_tokenizer = no_tokenizer.display().to_string();
@@ -336,7 +325,7 @@ fn what_cannot_be_scored_is_refused() {
     let range = broken.file.tensor("output_norm.weight").unwrap().range.clone();
     let mut bytes = broken.file.files()[0].bytes().to_vec();
     bytes[range.start..range.start + 4].copy_from_slice(&f32::NAN.to_le_bytes());
-    let broken = written(folder, "nan.gguf", bytes);
+    let broken = folder.write("nan.gguf", bytes);
 
     let w = ["--window", "16"];
     for (model, text, more, expected, message) in [
@@ -371,8 +360,7 @@ fn what_cannot_be_scored_is_refused() {
     ] {
         let base = ["perplexity", "--executor", "cpu", "--model", model, "--text", text];
         let output = lathe(&[&base[..], more].concat());
-        assert_eq!(code(&output), expected, "{model} {more:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(message), "{model} {more:?}: {}", stderr(&output));
+        assert_ends(&output, expected, message);
         assert!(output.stdout.is_empty(), "{model} {more:?}");
     }
     // The eos takes the place of a bos that is not there.
@@ -380,9 +368,8 @@ fn what_cannot_be_scored_is_refused() {
     let eos = Model::open(&no_bos).unwrap().config.eos.unwrap();
     assert_eq!(report["start_token"], eos);
     // Any tokenizer may be given; one whose ids the model lacks is found before anything runs.
-    let tokenizer = common::golden("rusty/tokenizer.json").display().to_string();
+    let tokenizer = golden_name("rusty/tokenizer.json");
     let base = ["perplexity", "--executor", "cpu", "--model", &llama, "--text", &text];
     let output = lathe(&[&base[..], &["--limit", "8", "--tokenizer", &tokenizer]].concat());
-    assert_eq!(code(&output), 2, "{}", stderr(&output));
-    assert!(stderr(&output).contains("beyond the vocabulary of 320"), "{}", stderr(&output));
+    assert_ends(&output, 2, "beyond the vocabulary of 320");
 }

@@ -1,9 +1,12 @@
 //! What tests share: the device and its executors, the `lathe` command, and the goldens.
 #![allow(dead_code, reason = "each test target uses its own part")]
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use lathe_harness::decode::{DecodeGraph, Model};
 use lathe_harness::execute::GpuExecutor;
@@ -116,6 +119,96 @@ pub(crate) fn document(output: &Output) -> Value {
     json(output)
 }
 
+/// What a command said on stderr that ended with this exit code.
+#[track_caller]
+pub(crate) fn ended(output: &Output, expected: i32) -> String {
+    let said = stderr(output);
+    assert_eq!(code(output), expected, "{said}");
+    said
+}
+
+/// A command ended with this exit code, and these words are among what it said on stderr.
+#[track_caller]
+pub(crate) fn assert_ends(output: &Output, expected: i32, words: &str) {
+    let said = stderr(output);
+    assert_eq!(code(output), expected, "{said}, not: {words}");
+    assert!(said.contains(words), "`{words}` is not in: {said}");
+}
+
+/// What a command printed that ended well.
+#[track_caller]
+pub(crate) fn printed(output: &Output) -> String {
+    ended(output, 0);
+    stdout(output)
+}
+
+/// A folder for one test, whose files are named as arguments of a command.
+pub(crate) struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        std::fs::write(self.path(name), content).unwrap();
+        self.path(name)
+    }
+
+    /// A save is seen by its time, which some file systems keep to the second.
+    pub(crate) fn write_later(&self, name: &str, content: impl AsRef<[u8]>) {
+        std::thread::sleep(Duration::from_millis(1100));
+        self.write(name, content);
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+}
+
+impl AsRef<Path> for Folder {
+    fn as_ref(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+/// A command with `--watch`, which ends with this value.
+pub(crate) struct Watch {
+    child: Child,
+    heard: Receiver<String>,
+}
+
+impl Watch {
+    pub(crate) fn new(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let (said, heard) = mpsc::channel();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|l| drop(said.send(l))));
+        Self { child, heard }
+    }
+
+    /// Waits for the verdict of a run.
+    pub(crate) fn verdict(&self) -> String {
+        loop {
+            let line = self.heard.recv_timeout(Duration::from_secs(60)).unwrap();
+            if line.contains(" passed, ") {
+                return line;
+            }
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// The kernel's default problem with the parameters and the state that `text` names.
 pub(crate) fn problem(kernel: &Kernel, text: &str) -> Problem {
     kernel.parse_over(&kernel.default_problem(), text).unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -124,6 +217,11 @@ pub(crate) fn problem(kernel: &Kernel, text: &str) -> Problem {
 /// A file below `tests/goldens`.
 pub(crate) fn golden(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(file)
+}
+
+/// The same as an argument of a command.
+pub(crate) fn golden_name(file: &str) -> String {
+    golden(file).display().to_string()
 }
 
 /// Goldens of every architecture, dense and quantised.
