@@ -1,14 +1,14 @@
 //! The command's contract: exit codes, one JSON document on stdout, messages that name things.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Output;
 
 use serde_json::Value;
 
 use crate::common::{
     self, Folder, assert_ends, code, command, document, ended, golden_name, json, lathe, printed,
-    stderr, stdout,
+    repository, stderr, stdout,
 };
 
 /// A checkpoint with a tokenizer of words, bytes and turns.
@@ -101,10 +101,8 @@ fn long_store() -> String {
 
 #[test]
 fn tables_fit_80_columns_and_a_pipe_has_no_colours() {
-    let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/records/nvidia-h200");
-    let record = |name: &str| records.join(name).display().to_string();
-    let (base, new) =
-        (record("2026-11-22-ladder-gemv_q.json"), record("2026-11-21-ladder-gemv_q.json"));
+    let [base, new] = ["2026-11-22", "2026-11-21"]
+        .map(|day| repository(&format!("benches/records/nvidia-h200/{day}-ladder-gemv_q.json")));
     let compare = ["compare", &base, &new];
     let folder = Folder::new();
     let (store, merged) = (folder.write("tuned.json", long_store()), folder.path("folder"));
@@ -247,9 +245,8 @@ fn without_an_adapter_exits_3_and_says_what_to_install() {
 
 #[test]
 fn every_hostile_file_exits_5_with_its_message() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/gguf");
-    let files: Vec<PathBuf> =
-        std::fs::read_dir(corpus).unwrap().map(|f| f.unwrap().path()).collect();
+    let corpus = std::fs::read_dir(repository("fuzz/corpus/gguf")).unwrap();
+    let files: Vec<PathBuf> = corpus.map(|f| f.unwrap().path()).collect();
     assert!(files.len() >= 30);
     for file in files {
         // A few sound models lie among them, so that fuzzing starts from something that decodes.
@@ -649,10 +646,7 @@ fn without_room(args: &[&str]) -> Output {
 #[test]
 fn a_file_that_cannot_be_written_whole_is_not_there() {
     let folder = Folder::new();
-    let record = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../benches/records/nvidia-h200/2026-11-20-rms_norm.json")
-        .display()
-        .to_string();
+    let record = repository("benches/records/nvidia-h200/2026-11-20-rms_norm.json");
     let page = folder.write("page.html", "<!doctype html>old");
     let model = golden_name("llama-tiny-f16.gguf");
     let decode = ["decode", &model, "--prompt-tokens", "1,2", "-n", "2", "--executor", "cpu"];

@@ -1,11 +1,12 @@
 //! The command with text: prompts from anywhere, chats, tokenizers, what is streamed where.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::Path;
 use std::process::Output;
 
 use crate::command::talking_model;
-use crate::common::{Folder, assert_ends, command, document, golden_name, lathe, printed, stderr};
+use crate::common::{
+    Folder, assert_ends, command, document, golden_name, lathe, printed, repository, stderr,
+};
 
 /// Runs the command with something on its stdin.
 fn lathe_reading(args: &[&str], stdin: &[u8]) -> Output {
@@ -42,8 +43,7 @@ fn decode_streams_text_to_stdout_and_figures_to_stderr() {
     let observed = run(&["--prompt", "hello", "--verify"]);
     assert_eq!(printed(&observed), format!("{text}\n"));
     // Without a tokenizer ids are what there is to say.
-    let silent = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/gguf/model_llama");
-    let silent = silent.display().to_string();
+    let silent = repository("fuzz/corpus/gguf/model_llama");
     let ids = ["decode", "--model", &silent, "--prompt-tokens", "1,2", "-n", "3"];
     let output = lathe(&[&ids[..], &["--executor", "cpu", "--ignore-eos"]].concat());
     let shown = printed(&output);

@@ -10,7 +10,7 @@ use lathe_harness::data::record::{Bench, Body, Record};
 use lathe_harness::plan::tuned::Store;
 use serde_json::Value;
 
-use crate::common::{self, assert_ends, code, document, ended, lathe_in, stderr};
+use crate::common::{self, Folder, assert_ends, code, document, ended, lathe_in, stderr};
 
 fn record(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/records/nvidia-h200").join(name)
@@ -166,14 +166,13 @@ fn a_case_measured_again_is_kept_and_a_run_given_again_is_not() {
 
 #[test]
 fn merge_writes_records_that_report_and_compare_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let at = &Folder::new();
     let whole = Record::read(&record(LADDER)).unwrap();
     for (name, mut part) in shards(&whole, 3) {
         if name == Path::new("1.json") {
             part.environment.adapter = "Other / GPU".into();
         }
-        part.write(&at.join(name)).unwrap();
+        part.write(&at.as_ref().join(name)).unwrap();
     }
     let merged = ["merge", "0.json", "1.json", "2.json", "-o", "out", "--json"];
     let merged = document(&lathe_in(at, &merged));
@@ -181,7 +180,7 @@ fn merge_writes_records_that_report_and_compare_read() {
     assert_eq!(files, ["nvidia-h200.json", "other-gpu.json"]);
     assert_eq!(merged["records"][0]["runs"], 2);
     let schema = jsonschema::validator_for(&lathe_harness::data::record::schema()).unwrap();
-    let text = fs::read_to_string(at.join("out/nvidia-h200.json")).unwrap();
+    let text = at.read("out/nvidia-h200.json");
     assert!(schema.is_valid(&serde_json::from_str(&text).unwrap()));
     let page =
         lathe_in(at, &["report", "out/nvidia-h200.json", "out/other-gpu.json", "-o", "p.html"]);
@@ -201,14 +200,14 @@ fn merge_writes_records_that_report_and_compare_read() {
     let forced = lathe_in(at, &[&again[..], &["--force"]].concat());
     assert_eq!(code(&forced), 0, "{}", stderr(&forced));
     assert_eq!(fs::read_dir(at.join("out")).unwrap().count(), 2);
-    fs::write(at.join("out/notes.txt"), "mine").unwrap();
+    at.write("out/notes.txt", "mine");
     assert_ends(&lathe_in(at, &[&again[..], &["--force"]].concat()), 2, "notes.txt");
-    assert_eq!(fs::read_to_string(at.join("out/notes.txt")).unwrap(), "mine");
+    assert_eq!(at.read("out/notes.txt"), "mine");
 
     // Rows of `--format jsonl` are the same run.
     let rows =
         lathe_harness::report::cases::jsonl(&bench(&whole).cases, &whole.environment).unwrap();
-    fs::write(at.join("rows.jsonl"), rows).unwrap();
+    at.write("rows.jsonl", rows);
     whole.write(&at.join("whole.json")).unwrap();
     let merged = lathe_in(at, &["merge", "rows.jsonl", "whole.json", "-o", "rows", "--json"]);
     let merged = document(&merged);
@@ -216,10 +215,10 @@ fn merge_writes_records_that_report_and_compare_read() {
     assert_eq!(merged["records"][0]["cases"], bench(&whole).cases.len());
     assert!(merged["notes"][0].as_str().unwrap().contains("counted once"), "{merged}");
     // Nor does it matter whether a row is there twice, or in which file.
-    let rows = fs::read_to_string(at.join("rows.jsonl")).unwrap();
+    let rows = at.read("rows.jsonl");
     let (first, second) = rows.split_at(rows.find('\n').unwrap() + 1);
-    fs::write(at.join("first.jsonl"), first.repeat(2)).unwrap();
-    fs::write(at.join("second.jsonl"), second).unwrap();
+    at.write("first.jsonl", first.repeat(2));
+    at.write("second.jsonl", second);
     let parts = lathe_in(at, &["merge", "first.jsonl", "second.jsonl", "-o", "parts", "--json"]);
     let parts = document(&parts);
     assert_eq!(parts["records"].as_array().unwrap().len(), 1, "{parts}");
@@ -228,9 +227,8 @@ fn merge_writes_records_that_report_and_compare_read() {
 
 #[test]
 fn what_cannot_be_merged_is_refused_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
-    let write = |name: &str, text: &str| fs::write(at.join(name), text).unwrap();
+    let at = &Folder::new();
+    let write = |name: &str, text: &str| at.write(name, text);
     let whole = fs::read_to_string(record(LADDER)).unwrap();
     write("record.json", &whole);
     write("store.json", r#"{"schema_version":1,"entries":[]}"#);
@@ -268,8 +266,7 @@ fn what_cannot_be_merged_is_refused_by_name() {
 
 #[test]
 fn contradicting_stores_exit_1_unless_one_is_preferred() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let at = &Folder::new();
     let choice = |variant: &str, date: &str| {
         format!(
             r#"{{"schema_version":1,"entries":[{{"adapter":"A","driver":"D","kernel":"glu","shape":"N=64",
@@ -277,8 +274,8 @@ fn contradicting_stores_exit_1_unless_one_is_preferred() {
             "incumbent":"naive","date":"{date}"}}]}}"#
         )
     };
-    fs::write(at.join("a.json"), choice("vec4", "2026-11-20T00:00:00Z")).unwrap();
-    fs::write(at.join("b.json"), choice("vec2", "2026-11-21T00:00:00Z")).unwrap();
+    at.write("a.json", choice("vec4", "2026-11-20T00:00:00Z"));
+    at.write("b.json", choice("vec2", "2026-11-21T00:00:00Z"));
     let merge = ["merge", "a.json", "b.json", "-o", "tuned.json"];
     let said = ended(&lathe_in(at, &merge), 1);
     assert!(said.contains("a.json chooses vec4") && said.contains("b.json vec2"), "{said}");
@@ -298,8 +295,7 @@ fn contradicting_stores_exit_1_unless_one_is_preferred() {
 #[test]
 fn shards_of_a_bench_measure_each_shape_once() {
     let Some(_) = common::gpu() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let at = &Folder::new();
     let bench =
         ["bench", "glu/naive", "--shape", "N=[64,128,256],ACTIVATION=silu", "--allow-software"];
     for i in 1..=4 {
@@ -325,8 +321,7 @@ fn shards_of_a_bench_measure_each_shape_once() {
 #[test]
 fn shards_of_a_search_are_joined_by_merge() {
     let Some(_) = common::gpu() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let at = &Folder::new();
     let mut found = Vec::new();
     for i in 1..=3 {
         let (shard, store) = (format!("{i}/3"), format!("{i}.json"));
@@ -348,11 +343,11 @@ fn shards_of_a_search_are_joined_by_merge() {
 
 /// Two adapters where software Vulkan is installed: its driver, listed under two names.
 #[cfg(target_os = "linux")]
-fn two_adapters(at: &Path) -> Option<String> {
+fn two_adapters(at: &Folder) -> Option<String> {
     let drivers = fs::read_dir("/usr/share/vulkan/icd.d").ok()?;
     let is_software = |path: &PathBuf| path.to_string_lossy().contains("lvp_icd");
     let driver = drivers.filter_map(|entry| Some(entry.ok()?.path())).find(is_software)?;
-    let copies = ["one", "two"].map(|name| at.join(format!("{name}.json")));
+    let copies = ["one", "two"].map(|name| at.join(&format!("{name}.json")));
     for copy in &copies {
         fs::copy(&driver, copy).unwrap();
     }
@@ -365,8 +360,7 @@ fn each_adapter_has_a_process_and_one_that_is_lost_does_not_end_the_others() {
     use std::os::unix::fs::PermissionsExt;
 
     let Some(_) = common::gpu() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let at = &Folder::new();
     let Some(drivers) = two_adapters(at) else {
         eprintln!("UNAVAILABLE, not tested: no software Vulkan to list twice");
         return;

@@ -8,7 +8,7 @@ use lathe_harness::execute::Execute;
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::judge::check::{Case, CaseResult, Verdict, check, check_plan, sweep};
 use lathe_harness::plan::Plan;
-use lathe_harness::plan::recording::{Part, TensorId};
+use lathe_harness::plan::recording::Part;
 use lathe_harness::plan::select::{Hints, select};
 use lathe_kernels::{
     Capabilities, Constants, CooperativeMatrix, Kernel, MatrixScalar, Problem, kernels,
@@ -239,9 +239,9 @@ fn the_position_never_leaves_the_tokens() {
     let plan = Plan::of(kernel, naive, &problem.shape, &gpu.caps).unwrap();
     let case = Case::new(&gpu, plan, &problem, SEED).unwrap();
     let mut executor = case.prepare(&gpu, &Pipelines::default(), Policy::Guarded).unwrap();
-    let tensor = |name| case.recording.tensors.iter().position(|t| t.name == name).unwrap();
-    let state = TensorId(tensor("state"));
-    let tokens = executor.block(TensorId(tensor("tokens"))).binding().size.unwrap().get() / 4;
+    let op = &case.recording.ops[0];
+    let state = op.tensor("state");
+    let tokens = executor.block(op.tensor("tokens")).binding().size.unwrap().get() / 4;
     executor.run(&[Part::Steps(tokens as usize + 5)]).unwrap();
     assert_eq!(u64::from(executor.read_words(state).unwrap()[0]), tokens - 1);
 }
@@ -333,20 +333,18 @@ fn attention_does_not_mix_what_no_token_filled() {
             let mixed = |fill: Option<f32>| {
                 let mut executor =
                     case.prepare(&gpu, &Pipelines::default(), Policy::Plain).unwrap();
-                let tensor = |name: &str| {
-                    TensorId(case.recording.tensors.iter().position(|t| t.name == name).unwrap())
-                };
+                let op = &case.recording.ops[0];
                 for cache in ["k_cache", "v_cache"] {
                     for head in 0..kv_heads {
                         let Some(fill) = fill else { continue };
                         let first = 4 * head_dim * (head * capacity + filled);
                         let empty = vec![fill; head_dim * (capacity - filled)];
                         let bytes = bytemuck::cast_slice(&empty);
-                        executor.block(tensor(cache)).write(&gpu, first as u64, bytes);
+                        executor.block(op.tensor(cache)).write(&gpu, first as u64, bytes);
                     }
                 }
                 executor.run(&[Part::Steps(1)]).unwrap();
-                executor.read_f32(tensor("y")).unwrap()
+                executor.read_f32(op.tensor("y")).unwrap()
             };
             let (expected, got) = (mixed(None), mixed(Some(f32::NAN)));
             assert!(expected.iter().all(|v| v.is_finite()), "{name}/{}", variant.name);

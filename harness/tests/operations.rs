@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use half::{bf16, f16};
 use lathe_harness::data::record::Record;
@@ -226,7 +226,7 @@ fn a_golden_file_that_is_not_whole_says_where() {
         ),
     ];
     let folder = folder();
-    let path = PathBuf::from(folder.path("shift.toml"));
+    let path = folder.join("shift.toml");
     for (change, words) in changes {
         let (mut metadata, mut tensors) = golden();
         change(&mut metadata, &mut tensors);
@@ -244,7 +244,7 @@ fn a_golden_file_that_is_not_whole_says_where() {
 #[test]
 fn a_golden_file_that_is_none_is_refused_and_nothing_panics() {
     let folder = folder();
-    let path = PathBuf::from(folder.path("shift.toml"));
+    let path = folder.join("shift.toml");
     let (metadata, tensors) = golden();
     let whole = file(metadata, &tensors);
     let refused = |bytes: &[u8]| {

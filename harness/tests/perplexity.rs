@@ -2,11 +2,10 @@
 //! against a plain second computation, and what the command refuses.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::Path;
 use std::sync::Arc;
 
 use lathe_harness::decode::perplexity::{self, Compared, Runner, Text};
-use lathe_harness::decode::session::{self, Prompts};
+use lathe_harness::decode::session::Prompts;
 use lathe_harness::decode::{Chunks, DecodeGraph, Model, RunOptions, SessionOptions};
 use lathe_harness::execute::{CpuExecutor, Execute};
 use lathe_harness::gpu::Gpu;
@@ -54,13 +53,7 @@ fn observed(graph: &DecodeGraph, executor: &mut dyn Execute, tokens: &[u32]) -> 
         steps_per_submit: Some(1),
         ..RunOptions::default()
     };
-    let mut all = Vec::new();
-    session::run_observed(graph, executor, &options, &mut |step| {
-        all.extend_from_slice(step.logits);
-        Ok(())
-    })
-    .unwrap();
-    all
+    common::observed(graph, executor, &options).1
 }
 
 fn assert_close(name: &str, got: &[f64], expected: &[f64], limit: f64) {
@@ -318,9 +311,7 @@ fn what_cannot_be_scored_is_refused() {
     ];
     let no_bos = folder.write("no-bos.gguf", patched("qwen3-tiny-bf16", &without[..1]));
     let neither = folder.write("neither.gguf", patched("qwen3-tiny-bf16", &without));
-    let no_tokenizer =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/gguf/model_llama");
-    let no_tokenizer = no_tokenizer.display().to_string();
+    let no_tokenizer = common::repository("fuzz/corpus/gguf/model_llama");
     let broken = Model::open(&llama).unwrap();
     let range = broken.file.tensor("output_norm.weight").unwrap().range.clone();
     let mut bytes = broken.file.files()[0].bytes().to_vec();

@@ -20,13 +20,12 @@ use crate::common::{self, on_gpu};
 
 const SEED: u32 = 5;
 
-/// Tokens that a variant draws from the same logits at positions 0..draws.
-fn draws(gpu: &Arc<Gpu>, variant: &str, logits: &[f32], s: &Sampling, draws: usize) -> Vec<u32> {
-    draws_from(gpu, variant, logits, s, SEED, 0..draws)
-}
+/// What settings begin with: nothing but the temperature bends the distribution.
+const PLAIN: Sampling =
+    Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, repeat_penalty: 1.0, repeat_last_n: 0 };
 
-/// The same at any positions.
-fn draws_from(
+/// Tokens that a variant draws from the same logits at these positions.
+fn draws(
     gpu: &Arc<Gpu>,
     variant: &str,
     logits: &[f32],
@@ -65,13 +64,6 @@ fn draws_from(
 fn twenty_thousand_draws_fit_the_distribution() {
     let Some(gpu) = common::own_gpu() else { return };
     let logits: Vec<f32> = (0..50u32).map(|i| ((i * 29) % 50) as f32 / 16.0 - 1.0).collect();
-    let mut settings = Sampling {
-        temperature: 1.2,
-        top_k: 30,
-        top_p: 0.95,
-        repeat_penalty: 1.0,
-        repeat_last_n: 0,
-    };
     for (variant, top_k, count) in [
         ("threshold", 30, 20_000),
         ("histogram", 0, 20_000),
@@ -80,9 +72,9 @@ fn twenty_thousand_draws_fit_the_distribution() {
         ("candidates", 30, 1000),
         ("naive", 0, 500),
     ] {
-        settings.top_k = top_k;
-        settings.top_p = if variant == "race" { 1.0 } else { 0.95 };
-        let tokens = draws(&gpu, variant, &logits, &settings, count);
+        let top_p = if variant == "race" { 1.0 } else { 0.95 };
+        let settings = Sampling { temperature: 1.2, top_k, top_p, ..PLAIN };
+        let tokens = draws(&gpu, variant, &logits, &settings, SEED, 0..count);
         for (position, token) in tokens.iter().enumerate() {
             let own = settings.draw(&logits, &[0; 20_001], position, SEED);
             assert_eq!(*token, own, "{variant}, position {position}");
@@ -171,7 +163,7 @@ fn adversarial_logits_are_drawn_exactly() {
                 _ => &["histogram"],
             };
             for variant in variants {
-                let drawn = draws(&gpu, variant, logits, &settings, 8);
+                let drawn = draws(&gpu, variant, logits, &settings, SEED, 0..8);
                 assert_eq!(
                     drawn,
                     own[1..],
@@ -188,21 +180,14 @@ fn adversarial_logits_are_drawn_exactly() {
 fn a_token_without_weight_is_drawn_where_its_noise_says_so() {
     let Some(gpu) = common::own_gpu() else { return };
     let logits = [10f32.next_down(), 10.0, -5.0];
-    let mut settings = Sampling {
-        temperature: 3.397_188e-8,
-        top_k: 2,
-        top_p: 1.0,
-        repeat_penalty: 1.0,
-        repeat_last_n: 0,
-    };
     for position in [2_470_478, 4_826_271] {
         for (variant, top_k) in
             [("threshold", 2), ("candidates", 2), ("histogram", 2), ("naive", 2), ("race", 0)]
         {
-            settings.top_k = top_k;
+            let settings = Sampling { temperature: 3.397_188e-8, top_k, ..PLAIN };
             let own = settings.draw(&logits, &vec![0; position + 1], position, 0);
             assert_eq!(own, 0, "the reference at position {position}");
-            let drawn = draws_from(&gpu, variant, &logits, &settings, 0, position..position + 1);
+            let drawn = draws(&gpu, variant, &logits, &settings, 0, position..position + 1);
             assert_eq!(drawn, [own], "{variant}, position {position}");
         }
     }
@@ -224,12 +209,10 @@ fn built(name: &str, caps: &Capabilities, sampling: Option<Sampling>) -> DecodeG
 #[test]
 fn both_executors_draw_the_same_tokens() {
     let Some(gpu) = common::own_gpu() else { return };
-    let plain =
-        Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, repeat_penalty: 1.0, repeat_last_n: 0 };
     for (name, settings) in [
-        ("gemma3-tiny-f16", Sampling { top_k: 40, top_p: 0.9, ..plain }),
-        ("llama-tiny-f16", Sampling { top_p: 0.95, repeat_penalty: 1.2, ..plain }),
-        ("qwen3-tiny-bf16", Sampling { temperature: 0.0, repeat_penalty: 1.3, ..plain }),
+        ("gemma3-tiny-f16", Sampling { top_k: 40, top_p: 0.9, ..PLAIN }),
+        ("llama-tiny-f16", Sampling { top_p: 0.95, repeat_penalty: 1.2, ..PLAIN }),
+        ("qwen3-tiny-bf16", Sampling { temperature: 0.0, repeat_penalty: 1.3, ..PLAIN }),
     ] {
         let graph = built(name, &gpu.caps, Some(settings));
         let options = RunOptions {
@@ -257,9 +240,7 @@ fn both_executors_draw_the_same_tokens() {
 
 #[test]
 fn the_verifier_refuses_a_token_that_was_not_drawn() {
-    let settings =
-        Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, repeat_penalty: 1.0, repeat_last_n: 0 };
-    let graph = built("llama-tiny-f16", &Capabilities::minimal(), Some(settings));
+    let graph = built("llama-tiny-f16", &Capabilities::minimal(), Some(PLAIN));
     let options = RunOptions { prompt: vec![2, 62], generate: 3, seed: SEED, ..Default::default() };
     let mut device = CpuExecutor::new(Arc::clone(&graph.recording));
     let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
@@ -286,15 +267,7 @@ fn a_head_in_parts_decodes_the_same() {
         assert!(count(&parts, "lm_head") > 2 && count(&parts, "embed") > 2);
         let options =
             RunOptions { prompt: vec![2, 310, 62], generate: 20, seed: 0, ..Default::default() };
-        let run = |graph: &DecodeGraph| {
-            let mut executor = on_gpu(&gpu, graph);
-            let mut logits = Vec::new();
-            let run = session::run_observed(graph, &mut executor, &options, &mut |step| {
-                logits.extend_from_slice(step.logits);
-                Ok(())
-            });
-            (run.unwrap().generated, logits)
-        };
+        let run = |graph| common::observed(graph, &mut on_gpu(&gpu, graph), &options);
         assert_eq!(run(&whole), run(&parts), "{name}");
         // Of the bytes of a step only the vector that every part of the head reads, and the row
         // that every part of the table may hold, count once a part: the matrix counts once.

@@ -17,7 +17,7 @@ mod shards;
 use std::path::Path;
 use std::sync::Arc;
 
-use lathe_harness::decode::session::{self, RunOptions};
+use lathe_harness::decode::session::{Prompts, RunOptions};
 use lathe_harness::decode::{GraphOptions, LoadOptions, Weights, graph};
 use lathe_harness::error::Result;
 use lathe_harness::execute::{CpuExecutor, Execute};
@@ -53,12 +53,8 @@ fn logits(
         None => Box::new(CpuExecutor::new(Arc::clone(&graph.recording))),
         Some(gpu) => Box::new(common::on_gpu(gpu, &graph)),
     };
-    let mut all = Vec::new();
-    let run = session::run_observed(&graph, &mut *executor, options, &mut |step| {
-        all.extend_from_slice(step.logits);
-        Ok(())
-    });
-    (all, run.unwrap().generated)
+    let (chosen, logits) = common::observed(&graph, &mut *executor, options);
+    (logits, chosen)
 }
 
 /// What transformers says of a golden.
@@ -74,14 +70,13 @@ impl Golden {
         let ids = |key: &str| common::ids(json.pointer(&format!("{case}/{key}")).unwrap());
         let (prompt, forced) = (ids("prompt"), ids("greedy"));
         let generate = forced.len();
-        let prompts = lathe_harness::decode::session::Prompts::TokenByToken;
+        let prompts = Prompts::TokenByToken;
         let options = RunOptions {
             prompt,
             forced,
             generate,
             prompts,
             steps_per_submit: Some(1),
-            stop_at: Vec::new(),
             ..RunOptions::default()
         };
         let bytes = std::fs::read(logits).unwrap();

@@ -8,8 +8,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use lathe_harness::decode::{DecodeGraph, Model};
-use lathe_harness::execute::GpuExecutor;
+use lathe_harness::decode::{DecodeGraph, Model, RunOptions, session};
+use lathe_harness::execute::{Execute, GpuExecutor};
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
 use lathe_harness::model::ModelFile;
 use lathe_harness::plan::recording::Recording;
@@ -65,6 +65,25 @@ pub(crate) fn executor_with(
 /// An executor that finds what reads or writes beyond its tensors.
 pub(crate) fn on_gpu(gpu: &Arc<Gpu>, graph: &DecodeGraph) -> GpuExecutor {
     executor(gpu, &graph.recording, Policy::Guarded)
+}
+
+/// What a run chooses, and the logits of each of its steps.
+pub(crate) fn observed(
+    graph: &DecodeGraph,
+    executor: &mut dyn Execute,
+    options: &RunOptions,
+) -> (Vec<u32>, Vec<f32>) {
+    let mut logits = Vec::new();
+    let run = session::run_observed(graph, executor, options, &mut |step| {
+        logits.extend_from_slice(step.logits);
+        Ok(())
+    });
+    (run.unwrap().generated, logits)
+}
+
+/// A file of the repository as an argument of a command.
+pub(crate) fn repository(file: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file).display().to_string()
 }
 
 /// `lathe` with arguments and without the choices that its user stored, in a folder.
@@ -150,8 +169,12 @@ impl Folder {
         Self(tempfile::tempdir().unwrap())
     }
 
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
     pub(crate) fn path(&self, name: &str) -> String {
-        self.0.path().join(name).display().to_string()
+        self.join(name).display().to_string()
     }
 
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
