@@ -351,7 +351,8 @@ struct Params { stride: u32, k: u32 }
 @group(1) @binding(0) var<storage, read_write> input: array<f32>;
 @group(2) @binding(3) var<storage, read_write> dst: array<f32>;
 override PARTS: u32 = 2;
-@compute @workgroup_size(1)
+override WIDTH: u32;
+@compute @workgroup_size(WIDTH)
 fn main(@builtin(workgroup_id) group: vec3<u32>) {
     var sum = 0.0;
     for (var c = group.y; c < params.k; c += PARTS) {
@@ -396,6 +397,7 @@ stride = "ceil(K / 4) * 4"
 k = "K"
 [overrides]
 PARTS = 3
+WIDTH = 1
 [[stage]]
 entry = "main"
 workgroups = ["ROWS", "PARTS"]
@@ -431,6 +433,8 @@ fn stages_have_files_scratch_memory_and_groups_of_their_own() {
     let Some(output) = split(SPLIT, CHECK_SPLIT) else { return };
     let said = printed(&output);
     assert!(said.contains(", 0 failed, 0 unavailable"), "{said}");
+    // Without a mapping nobody knows what its buffers are.
+    ended(&split(SPLIT, &["check", "gemv", "--wgsl", "parts.wgsl"]).unwrap(), 2);
     // What is too small, or bound elsewhere, is found.
     for (from, to) in [
         ("ROWS * 4 * 3", "ROWS * 4"),
