@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::common;
+use crate::common::{self, Folder, printed, said};
 
 /// A mapping, and what of it makes it wrong when it is changed.
 struct Case {
@@ -99,11 +99,11 @@ fn cases() -> Vec<Case> {
 }
 
 fn check(case: &Case, mapping: &str, options: &[&str]) -> Output {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     for path in files(&look_alikes()).iter().filter(|path| named(path).0 == case.engine) {
-        fs::write(folder.path().join(path.file_name().unwrap()), whole(path)).unwrap();
+        folder.write(&path.file_name().unwrap().to_string_lossy(), whole(path));
     }
-    fs::write(folder.path().join("theirs.toml"), mapping).unwrap();
+    folder.write("theirs.toml", mapping);
     let check = ["check", &case.kernel, "--mapping", "theirs.toml", "--cases", "4"];
     common::lathe_in(&folder, &[&check[..], options].concat())
 }
@@ -151,10 +151,8 @@ fn mappings_pass_the_sweep_and_wrong_ones_fail() {
         if is_wide && output.status.code() == Some(3) && case.text.contains("adapter.") {
             continue;
         }
-        let (said, faults) = (String::from_utf8_lossy(&output.stdout), &output.stderr);
-        let faults = String::from_utf8_lossy(faults);
-        assert_eq!(output.status.code(), Some(0), "{shown}: {said}{faults}");
-        assert!(said.contains(", 0 failed, 0 unavailable"), "{shown}: {said}");
+        assert_eq!(output.status.code(), Some(0), "{shown}: {}", said(&output));
+        assert!(printed(&output).contains(", 0 failed, 0 unavailable"), "{shown}");
         let output = check(&case, &case.text.replace(&case.from, &case.to), &["--fail-fast"]);
         assert_eq!(output.status.code(), Some(1), "{shown}: {}", case.to);
     }

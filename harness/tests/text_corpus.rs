@@ -93,41 +93,20 @@ fn values_changed(random: &mut Random, bytes: &[u8], strange: &[Value]) -> Vec<u
 #[test]
 fn mutated_tokenizers_are_refused_or_sound() {
     const MUTATIONS: u64 = 10_000;
-    let strange = [
-        json!(null),
-        json!(true),
-        json!(false),
-        json!(0),
-        json!(1),
-        json!(3),
-        json!(4_294_967_295u32),
-        json!(-1),
-        json!(1e300),
-        json!(""),
-        json!(" "),
-        json!("a"),
-        json!("▁"),
-        json!("<bos>"),
-        json!([]),
-        json!({}),
-        json!({"type": "NFKD"}),
-        json!({"type": "ByteLevel"}),
-        json!({"Regex": "(a*)*b|"}),
-        json!({"Regex": "(?=a)|\\b"}),
-        json!({"String": "a"}),
-        json!("Removed"),
-        json!("Contiguous"),
-        json!({"type": "Sequence"}),
-        json!({"type": "Metaspace", "replacement": "t"}),
-        json!(["a", "b"]),
-    ];
+    let strange = json!([
+        null, true, false, 0, 1, 3, 4_294_967_295u32, -1, 1e300, "", " ", "a", "▁", "<bos>", [], {},
+        {"type": "NFKD"}, {"type": "ByteLevel"}, {"Regex": "(a*)*b|"}, {"Regex": "(?=a)|\\b"},
+        {"String": "a"}, "Removed", "Contiguous", {"type": "Sequence"},
+        {"type": "Metaspace", "replacement": "t"}, ["a", "b"],
+    ]);
+    let strange = strange.as_array().unwrap();
     let files = corpus::files("tokenizer");
     let (mut accepted, begun) = (0, Instant::now());
     for seed in 0..MUTATIONS {
         let mut random = Random::of(seed);
         let (name, bytes) = &files[random.below(files.len())];
         let bytes = match name.ends_with(".json") && random.below(3) > 0 {
-            true => values_changed(&mut random, bytes, &strange),
+            true => values_changed(&mut random, bytes, strange),
             false => bytes_changed(&mut random, bytes.clone()),
         };
         let shown = || String::from_utf8_lossy(&bytes).into_owned();
