@@ -11,30 +11,31 @@ use crate::common;
 
 const SEED: u64 = 7;
 
-/// Checks `kernel/variant` with `from` replaced by `to` in its source; the replacement must occur.
-fn sabotaged(name: &str, variant: &str, problem: &str, from: &str, to: &str) -> Option<Verdict> {
-    planned(name, variant, problem, from, to, |_| {})
+/// Checks a case, `kernel/variant PROBLEM`, with `from` replaced by `to` in its source; the
+/// replacement must occur.
+fn sabotaged(case: &str, from: &str, to: &str) -> Option<Verdict> {
+    let edit = |text: &str| {
+        assert!(text.contains(from), "{from:?} does not occur in {case}");
+        text.replace(from, to)
+    };
+    checked(case, edit, |_| {})
 }
 
-fn planned(
-    name: &str,
-    variant: &str,
-    problem: &str,
-    from: &str,
-    to: &str,
+fn checked(
+    case: &str,
+    edit: impl FnOnce(&str) -> String,
     change: impl FnOnce(&mut Plan),
 ) -> Option<Verdict> {
     let gpu = common::gpu()?;
     let _turn = common::turn();
+    let (place, problem) = case.split_once(' ').unwrap();
+    let (name, variant) = place.split_once('/').unwrap();
     let kernel = kernel(name).unwrap();
-    let text = source(name, variant).unwrap().text;
-    assert!(text.contains(from), "{from:?} does not occur in {name}/{variant}");
+    let text = edit(source(name, variant).unwrap().text);
     let problem = common::problem(kernel, problem);
-    let variant = kernel.variant(variant).unwrap();
-    let text = text.replace(from, to);
+    let (variant, shape) = (kernel.variant(variant).unwrap(), &problem.shape);
     let mut plan =
-        Plan::with_text(kernel, variant, &problem.shape, &gpu.caps, &text, "sabotaged.wgsl")
-            .unwrap();
+        Plan::with_text(kernel, variant, shape, &gpu.caps, &text, "sabotaged.wgsl").unwrap();
     change(&mut plan);
     Some(check_plan(&gpu, &Pipelines::default(), plan, &problem, SEED).unwrap())
 }
@@ -51,62 +52,54 @@ const ADD: &str = "x[i] = x[i] + delta[i];";
 
 #[test]
 fn an_honest_kernel_passes() {
-    let verdict = sabotaged("residual_add", "naive", "N=100", ADD, ADD);
+    let verdict = sabotaged("residual_add/naive N=100", ADD, ADD);
     assert!(matches!(verdict, None | Some(Verdict::Passed { .. })), "{verdict:?}");
 }
 
 #[test]
 fn one_flipped_element_fails() {
     let flipped = "x[i] = select(x[i] + delta[i], -(x[i] + delta[i]), i == 71u);";
-    fails_with(sabotaged("residual_add", "naive", "N=100", ADD, flipped), "[71]");
+    fails_with(sabotaged("residual_add/naive N=100", ADD, flipped), "[71]");
 }
 
 #[test]
 fn one_element_off_by_a_little_fails() {
     let off = "x[i] = select(1.0, 1.000002, i == 71u) * (x[i] + delta[i]);";
-    fails_with(sabotaged("residual_add", "naive", "N=100", ADD, off), "[71]");
+    fails_with(sabotaged("residual_add/naive N=100", ADD, off), "[71]");
 }
 
 #[test]
 fn a_nan_fails() {
     let nan = "x[i] = select(x[i] + delta[i], bitcast<f32>(N * 0u + 0x7fc00001u), i == 3u);";
-    fails_with(sabotaged("residual_add", "naive", "N=100", ADD, nan), "[3]");
+    fails_with(sabotaged("residual_add/naive N=100", ADD, nan), "[3]");
 }
 
 #[test]
 fn an_infinity_fails() {
     let inf = "x[i] = select(x[i] + delta[i], bitcast<f32>(N * 0u + 0x7f800000u), i == 99u);";
-    fails_with(sabotaged("residual_add", "naive", "N=100", ADD, inf), "[99]");
+    fails_with(sabotaged("residual_add/naive N=100", ADD, inf), "[99]");
 }
 
 #[test]
 fn a_skipped_dispatch_fails() {
     // The second of two dispatches never runs: the output keeps its poison.
-    let problem = "N_KV=9,KV_SIZE=16";
-    let verdict = planned("attention_decode", "naive", problem, "fn mix(", "fn mix(", |plan| {
-        plan.stages.pop();
-    });
+    let case = "attention_decode/naive N_KV=9,KV_SIZE=16";
+    let verdict = checked(case, str::to_owned, |plan| drop(plan.stages.pop()));
     fails_with(verdict, "never written");
 }
 
 #[test]
 fn too_few_workgroups_fail() {
-    let verdict = planned("glu", "naive", "N=200", "store_pair(", "store_pair(", |plan| {
-        plan.stages[0].groups[0] -= 1;
-    });
+    let verdict = checked("glu/naive N=200", str::to_owned, |plan| plan.stages[0].groups[0] -= 1);
     fails_with(verdict, "y[128] was never written");
 }
 
 #[test]
 fn a_write_past_the_end_fails() {
     // One invocation more than elements, and it writes into the tensor's padding.
-    let text = source("residual_add", "naive").unwrap().text;
     let guard = "if (i >= N) { return; }";
-    assert!(text.contains(guard));
     let past = sabotaged(
-        "residual_add",
-        "naive",
-        "N=100",
+        "residual_add/naive N=100",
         guard,
         "if (i == N) { x[i] = 1.0; } if (i >= N) { return; }",
     );
@@ -138,9 +131,7 @@ fn a_touched_guard_word_fails() {
 #[test]
 fn all_zeros_fail() {
     let zero = sabotaged(
-        "glu",
-        "naive",
-        "N=20",
+        "glu/naive N=20",
         "store_pair(first, v, both);",
         "store_pair(first, vec2<f32>(0.0), both);",
     );
@@ -151,9 +142,7 @@ fn all_zeros_fail() {
 fn reading_the_padding_fails() {
     // K = 13 leaves padding behind x; without the mask its poison reaches the sums.
     let unmasked = sabotaged(
-        "gemv",
-        "naive",
-        "ROWS=5,K=13",
+        "gemv/naive ROWS=5,K=13",
         "return select(vec4<f32>(0.0), v, at < vec4<u32>(K));",
         "return v;",
     );
@@ -168,9 +157,7 @@ fn reading_the_padding_fails() {
 fn a_wrong_tie_fails() {
     // The higher of two equal indices wins.
     let verdict = sabotaged(
-        "argmax",
-        "workgroup",
-        "N=70000,PROMPT_LEN=1",
+        "argmax/workgroup N=70000,PROMPT_LEN=1",
         "b.value == a.value && b.index < a.index",
         "b.value == a.value && b.index > a.index && a.index != 0xffffffffu",
     );
@@ -209,10 +196,11 @@ fn a_pipeline_the_device_refuses_is_a_failure_not_a_panic() {
 
 #[test]
 fn a_counter_that_is_not_set_back_fails() {
-    let problem = "Q_PER_KV=1,KV_HEADS=2,HEAD_DIM=64,KV_SIZE=300,N_KV=300";
+    let case = "attention_decode/split_kv_last \
+                Q_PER_KV=1,KV_HEADS=2,HEAD_DIM=64,KV_SIZE=300,N_KV=300";
     let back = "atomicStore(&counters[kv_head], 0u);";
     let kept = "atomicStore(&counters[kv_head], kv_head);";
-    let verdict = |to| sabotaged("attention_decode", "split_kv_last", problem, back, to);
+    let verdict = |to| sabotaged(case, back, to);
     if has_subgroups() {
         assert!(matches!(verdict(back), None | Some(Verdict::Passed { .. })));
         fails_with(verdict(kept), "the counter was not left at zero");
@@ -226,7 +214,7 @@ fn coarser_rounding_of_activations_fails() {
         return;
     }
     let check = |rows: usize, k: usize, from: &str, to: &str| {
-        sabotaged("gemv_q", "planes_dp4a16", &format!("ROWS={rows},K={k}"), from, to)
+        sabotaged(&format!("gemv_q/planes_dp4a16 ROWS={rows},K={k}"), from, to)
     };
     let largest = "const LARGEST: f32 = 32639.0;";
     for (rows, k) in [(5, 300), (37, 1152), (100, 64), (9, 6912)] {
@@ -248,7 +236,8 @@ fn a_nan_survives_the_rounding_of_activations() {
         let poisoned =
             format!("{load} if (at == 3u) {{ a.y = bitcast<f32>(0x7fc00000u + 0u * at); }}");
         for variant in ["planes_dp4a16", "planes_dp4a24"] {
-            fails_with(sabotaged("gemv_q", variant, "ROWS=7,K=300", load, &poisoned), "NaN");
+            let case = format!("gemv_q/{variant} ROWS=7,K=300");
+            fails_with(sabotaged(&case, load, &poisoned), "NaN");
         }
     }
 }
@@ -261,7 +250,7 @@ fn activations_of_23_bits_are_as_exact_as_floats() {
         return;
     }
     let check = |rows: usize, k: usize, from: &str, to: &str| {
-        sabotaged("gemv_q", "planes_dp4a24", &format!("ROWS={rows},K={k}"), from, to)
+        sabotaged(&format!("gemv_q/planes_dp4a24 ROWS={rows},K={k}"), from, to)
     };
     let largest = "const LARGEST: f32 = 4161400.0;";
     fails_with(check(37, 1152, largest, "const LARGEST: f32 = 8000.0;"), "y");

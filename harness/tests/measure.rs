@@ -283,14 +283,14 @@ fn compare_fails_only_on_a_confirmed_slowdown() {
     let text = std::fs::read_to_string(&base).unwrap();
     let wrong =
         text.replace("\"cases\":", "\"failed\":[\"gemv/subgroup ROWS=1 is wrong\"],\"cases\":");
-    assert_eq!(exits(&folder.write("wrong.json", &wrong)), 1);
+    assert_eq!(exits(&folder.write("wrong.json", wrong)), 1);
     let edited = text.replacen("\"median_us\":10.02", "\"median_us\":9.5", 1);
-    let output = lathe(&["compare", &base, &folder.write("edited.json", &edited)]);
+    let output = lathe(&["compare", &base, &folder.write("edited.json", edited)]);
     assert_ends(&output, 2, "edited.json: gemv/subgroup ROWS=1: median_us of cold is 9.5");
     // And a rate.
     let rate = text.find("\"gb_s\":").unwrap() + "\"gb_s\":".len();
     let edited = format!("{}9{}", &text[..rate], &text[rate..]);
-    let output = lathe(&["compare", &base, &folder.write("faster.json", &edited)]);
+    let output = lathe(&["compare", &base, &folder.write("faster.json", edited)]);
     assert_ends(&output, 2, "faster.json: gemv/subgroup ROWS=1: gb_s is 9");
 }
 
@@ -307,7 +307,7 @@ fn the_tuner_rejects_wrong_hanging_and_refused_candidates_and_harms_nothing() {
         "hang.toml",
         "[[stage]]\nentry = \"main\"\nworkgroups = [\"ceil(N / WG)\", 65535, 65535]\n",
     );
-    let refused = folder.write("refused.wgsl", &text.replace("@group(0)", "@group(99)"));
+    let refused = folder.write("refused.wgsl", text.replace("@group(0)", "@group(99)"));
     // In naive's place it is right; in that of vec4, whose grid is a quarter, the rest stays
     // undone.
     let short = format!("vec4={}", folder.write("short.wgsl", text));
