@@ -239,8 +239,7 @@ fn without_an_adapter_exits_3_and_says_what_to_install() {
         let list = document(&none(&["list", "--json"]));
         assert!(list["kernels"][0]["variants"][0]["available"].is_null());
     }
-    let output = lathe(&["doctor", "--adapter", "no such adapter"]);
-    assert_eq!(code(&output), 3);
+    ended(&lathe(&["doctor", "--adapter", "no such adapter"]), 3);
 }
 
 #[test]
@@ -332,7 +331,8 @@ fn show_prints_a_layer_that_is_one_dispatch() {
         &[&quantised, "--runs", "off"],
         &[&quantised, "--runs", "3x64"],
     ] {
-        ended(&show(args), 2);
+        let output = show(args);
+        assert_eq!(code(&output), 2, "{args:?}: {}", stderr(&output));
     }
     ended(&lathe(&["show", "run"]), 2);
 }
@@ -567,7 +567,9 @@ fn a_decode_goes_on_where_runs_that_nobody_chose_give_up() {
         &[&bench[..], &["--runs", "auto:64x64"]].concat(),
         &[&ab[..], &["--allow-software"]].concat(),
     ] {
-        assert_ends(&lathe(args), 4, "--runs off");
+        let output = lathe(args);
+        assert_eq!(code(&output), 4, "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("--runs off"), "{args:?}: {}", stderr(&output));
     }
 }
 

@@ -197,8 +197,7 @@ fn merge_writes_records_that_report_and_compare_read() {
     assert!(stderr(&refused).contains("in none of the inputs"), "{}", stderr(&refused));
     assert_eq!(fs::read_dir(at.join("out")).unwrap().count(), 2);
     let again = ["merge", "0.json", "1.json", "2.json", "-o", "out"];
-    let forced = lathe_in(at, &[&again[..], &["--force"]].concat());
-    assert_eq!(code(&forced), 0, "{}", stderr(&forced));
+    ended(&lathe_in(at, &[&again[..], &["--force"]].concat()), 0);
     assert_eq!(fs::read_dir(at.join("out")).unwrap().count(), 2);
     at.write("out/notes.txt", "mine");
     assert_ends(&lathe_in(at, &[&again[..], &["--force"]].concat()), 2, "notes.txt");
@@ -336,8 +335,7 @@ fn shards_of_a_search_are_joined_by_merge() {
     }
     assert_eq!(found.len(), 2);
     assert!(found[0].contains("N=64") && found[1].contains("N=128"), "{found:?}");
-    let merged = lathe_in(at, &["merge", "1.json", "2.json", "3.json", "-o", "tuned.json"]);
-    assert_eq!(code(&merged), 0, "{}", stderr(&merged));
+    ended(&lathe_in(at, &["merge", "1.json", "2.json", "3.json", "-o", "tuned.json"]), 0);
     assert!(Store::read(&at.join("tuned.json")).unwrap().entries.len() <= 2);
 }
 

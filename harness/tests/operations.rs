@@ -409,8 +409,7 @@ fn every_type_is_judged_and_timed() {
     // One case, those that there are copies for, and more.
     for cases in [1, 3, 6] {
         folder.write("types.safetensors", types(cases));
-        let output = lathe_in(&folder, &["check", "types.toml"]);
-        assert_eq!(code(&output), 0, "{}", said(&output));
+        ended(&lathe_in(&folder, &["check", "types.toml"]), 0);
         let bench = ["bench", "types.toml", "--overlapped", "--json"];
         let case = &document(&lathe_in(&folder, &bench))["cases"][0];
         assert_eq!(case["golden"]["cases"], cases);
@@ -555,7 +554,6 @@ fn the_example_is_as_its_script_writes_it() {
     }
     assert_eq!(known, "N=100,CAP=30 2\nN=257,CAP=50 1\nN=1,CAP=5 1\n");
     if common::gpu().is_some() {
-        let output = lathe_in(&folder, &["check", "softcap.toml"]);
-        assert_eq!(code(&output), 0, "{}", said(&output));
+        ended(&lathe_in(&folder, &["check", "softcap.toml"]), 0);
     }
 }

@@ -141,17 +141,15 @@ pub(crate) fn document(output: &Output) -> Value {
 /// What a command said on stderr that ended with this exit code.
 #[track_caller]
 pub(crate) fn ended(output: &Output, expected: i32) -> String {
-    let said = stderr(output);
-    assert_eq!(code(output), expected, "{said}");
-    said
+    assert_eq!(code(output), expected, "{}", said(output));
+    stderr(output)
 }
 
 /// A command ended with this exit code, and these words are among what it said on stderr.
 #[track_caller]
 pub(crate) fn assert_ends(output: &Output, expected: i32, words: &str) {
-    let said = stderr(output);
-    assert_eq!(code(output), expected, "{said}, not: {words}");
-    assert!(said.contains(words), "`{words}` is not in: {said}");
+    assert_eq!(code(output), expected, "not `{words}`, but: {}", said(output));
+    assert!(stderr(output).contains(words), "`{words}` is not in: {}", stderr(output));
 }
 
 /// What a command printed that ended well.
