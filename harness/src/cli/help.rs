@@ -5,272 +5,127 @@ use clap::{Arg, ArgMatches, Command, CommandFactory};
 
 use super::Cli;
 
-/// Flags that say on which device work runs, and how.
-const DEVICE: [&str; 3] = ["adapter", "runtime_checks", "unchecked_files"];
-
-/// The limit of what a model may take of it.
+/// Flags that say on which device work runs and how, and the limit of what a model may take of it.
+const DEVICE: [&str; 4] = ["adapter", "runtime_checks", "unchecked_files", MEMORY];
 const MEMORY: &str = "memory_limit";
 
-/// What of the flags above acts in a command: none, those of the device, or the limit too.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Acts {
-    Nothing,
-    Device,
-    Memory,
-}
-
-/// A command with its examples.
-struct Page {
-    command: &'static str,
-    acts: Acts,
-    /// Command lines, without `lathe`, and what each does. None where the command has its own.
-    examples: &'static [(&'static str, &'static str)],
-}
-
-const fn page(
-    command: &'static str,
-    acts: Acts,
-    examples: &'static [(&'static str, &'static str)],
-) -> Page {
-    Page { command, acts, examples }
-}
-
-/// All commands, in the order of the list of `lathe --help`.
-const PAGES: &[Page] = &[
-    page(
-        "doctor",
-        Acts::Device,
-        &[
-            ("doctor", "what adapters there are"),
-            ("doctor --measure", "and what the chosen one does at most"),
-            ("doctor --json --adapter llvmpipe", "of another adapter, for a bug report"),
-        ],
-    ),
-    page(
-        "list",
-        Acts::Device,
-        &[
-            ("list", "kernels, variants, and whether this adapter has them"),
-            ("list --adapter 1", "the same for another adapter"),
-            ("list --json", "with parameters and reasons"),
-        ],
-    ),
-    page(
-        "validate",
-        Acts::Nothing,
-        &[
-            ("validate gemv", "every variant of a kernel"),
-            ("validate mine.wgsl --set WG=64", "a file of yours, a value for an override"),
-            ("validate mine.wgsl --limits all", "which adapters it fits, without any of them"),
-        ],
-    ),
-    page(
-        "show",
-        Acts::Nothing,
-        &[
-            ("show gemv/vec2", "the linked text"),
-            ("show gemv/vec2 --shape K=1152,ROWS=6912", "with the numbers of a shape"),
-            ("show glu/vec4 --as msl", "what Metal would compile"),
-        ],
-    ),
-    page(
-        "map",
-        Acts::Nothing,
-        &[
-            ("map mine.wgsl gemv", "a skeleton beside it, mine.toml"),
-            ("map mine.wgsl gemv/naive", "in the place of a variant"),
-            ("map theirs.wgsl rms_norm", "any kernel"),
-        ],
-    ),
-    page(
-        "check",
-        Acts::Device,
-        &[
-            ("check", "every variant of every kernel"),
-            ("check gemv/naive --wgsl mine.wgsl --watch", "your file, whenever it is saved"),
-            ("check softcap.toml", "an operation of your own, by its golden file"),
-        ],
-    ),
-    page(
-        "bench",
-        Acts::Memory,
-        &[
-            ("bench gemv --shape ROWS=1152,K=6912", "all variants at one shape"),
-            ("bench gemv/vec2 glu --first --save run.json", "several, and keep the samples"),
-            ("bench gemv/naive --wgsl mine.wgsl", "your file in a variant's place"),
-        ],
-    ),
-    page(
-        "suite",
-        Acts::Memory,
-        &[
-            ("suite model.gguf", "the quick tier"),
-            ("suite a.gguf b.gguf --tier standard -o run.json", "two models side by side"),
-            ("suite --arch gemma3-1b,llama3.2-1b --html suite.html", "no checkpoint at hand"),
-        ],
-    ),
-    page(
-        "ab",
-        Acts::Memory,
-        &[
-            ("ab gemv --a naive --b vec2", "two variants"),
-            ("ab gemv --a vec2 --b mine.wgsl --processes 5", "a file of yours, in fresh processes"),
-            ("ab decode --model model.gguf --a gemv=naive --b gemv=vec2", "in whole steps"),
-        ],
-    ),
-    page("compare", Acts::Nothing, &[]),
-    page(
-        "report",
-        Acts::Nothing,
-        &[
-            ("report run.json -o report.html", "one record"),
-            ("report base.json new.json -o both.html", "two, side by side"),
-            ("report monday.json tuesday.json friday.json -o week.html", "a table of all first"),
-        ],
-    ),
-    page(
-        "merge",
-        Acts::Nothing,
-        &[
-            ("merge shards/*.json -o records", "a record an adapter and build"),
-            ("merge stores/*.json -o tuned.json", "one store of tuned choices"),
-            ("merge old.json new.json -o tuned.json --prefer newest", "where they contradict"),
-        ],
-    ),
-    page(
-        "tune",
-        Acts::Memory,
-        &[
-            ("tune gemv --shape ROWS=1152,K=6912", "one kernel and shape"),
-            ("tune --model model.gguf", "all that decoding this file needs"),
-            ("tune --show", "what is stored"),
-        ],
-    ),
-    page(
-        "synth",
-        Acts::Nothing,
-        &[
-            ("synth --arch gemma3-mini -o mini.gguf", "a small one"),
-            ("synth --arch llama3.2-1b --quant q4_k -o llama.gguf", "a real shape, quantised"),
-            ("synth --arch qwen3-mini --quant q4_0 --embed-quant q8_0 -o q.gguf", "two types"),
-        ],
-    ),
-    page(
-        "quantize",
-        Acts::Nothing,
-        &[
-            ("quantize model.gguf -o small.gguf --type q4_k", "a GGUF"),
-            ("quantize folder -o model.gguf --type q8_0", "a folder with safetensors"),
-            ("quantize folder -o model.gguf --type bf16", "as it is, in one file"),
-        ],
-    ),
-    page(
-        "inspect",
-        Acts::Memory,
-        &[
-            ("inspect model.gguf", "what it holds"),
-            ("inspect folder", "a folder with safetensors"),
-            ("inspect model.gguf --context 8192", "and whether that fits the device"),
-        ],
-    ),
-    page(
-        "decode",
-        Acts::Memory,
-        &[
-            ("decode model.gguf --prompt-tokens 2,5,7 -n 32", "from token ids"),
-            ("decode model.gguf --chat hello -n 64", "through its chat template"),
-            (
-                "decode model.gguf --prompt-tokens 2 -n 64 --profile run.json",
-                "operation by operation",
-            ),
-        ],
-    ),
-    page(
-        "diff",
-        Acts::Memory,
-        &[
-            ("diff model.gguf --prompt-tokens 2,5,7", "a prompt"),
-            ("diff model.gguf --prompt-tokens 2,5,7 -n 4", "and four generated steps"),
-            ("diff model.gguf --prompt-tokens 2 --hint gemv=mine.wgsl", "with a file of yours"),
-        ],
-    ),
-    page(
-        "perplexity",
-        Acts::Memory,
-        &[
-            ("perplexity model.gguf --text text.txt", "in windows of 512"),
-            ("perplexity small.gguf --text text.txt --reference model.gguf", "against another"),
-            ("perplexity model.gguf --text text.txt --limit 2048 --kv f32", "its beginning"),
-        ],
-    ),
-    page(
-        "completions",
-        Acts::Nothing,
-        &[
-            ("completions bash", "for bash"),
-            ("completions zsh", "for zsh"),
-            ("completions fish", "for fish"),
-        ],
-    ),
-    page(
-        "man",
-        Acts::Nothing,
-        &[
-            ("man man1", "into a folder that exists"),
-            ("man /usr/local/share/man/man1", "for all users"),
-            ("man .", "here"),
-        ],
-    ),
+/// Command lines, without `lathe`, and what each does, in the order of the list of `lathe --help`.
+/// `compare` has its own.
+const EXAMPLES: &[(&str, &str)] = &[
+    ("doctor", "what adapters there are"),
+    ("doctor --measure", "and what the chosen one does at most"),
+    ("doctor --json --adapter llvmpipe", "of another adapter, for a bug report"),
+    ("list", "kernels, variants, and whether this adapter has them"),
+    ("list --adapter 1", "the same for another adapter"),
+    ("list --json", "with parameters and reasons"),
+    ("validate gemv", "every variant of a kernel"),
+    ("validate mine.wgsl --set WG=64", "a file of yours, a value for an override"),
+    ("validate mine.wgsl --limits all", "which adapters it fits, without any of them"),
+    ("show gemv/vec2", "the linked text"),
+    ("show gemv/vec2 --shape K=1152,ROWS=6912", "with the numbers of a shape"),
+    ("show glu/vec4 --as msl", "what Metal would compile"),
+    ("map mine.wgsl gemv", "a skeleton beside it, mine.toml"),
+    ("map mine.wgsl gemv/naive", "in the place of a variant"),
+    ("map theirs.wgsl rms_norm", "any kernel"),
+    ("check", "every variant of every kernel"),
+    ("check gemv/naive --wgsl mine.wgsl --watch", "your file, whenever it is saved"),
+    ("check softcap.toml", "an operation of your own, by its golden file"),
+    ("bench gemv --shape ROWS=1152,K=6912", "all variants at one shape"),
+    ("bench gemv/vec2 glu --first --save run.json", "several, and keep the samples"),
+    ("bench gemv/naive --wgsl mine.wgsl", "your file in a variant's place"),
+    ("suite model.gguf", "the quick tier"),
+    ("suite a.gguf b.gguf --tier standard -o run.json", "two models side by side"),
+    ("suite --arch gemma3-1b,llama3.2-1b --html suite.html", "no checkpoint at hand"),
+    ("ab gemv --a naive --b vec2", "two variants"),
+    ("ab gemv --a vec2 --b mine.wgsl --processes 5", "a file of yours, in fresh processes"),
+    ("ab decode --model model.gguf --a gemv=naive --b gemv=vec2", "in whole steps"),
+    ("report run.json -o report.html", "one record"),
+    ("report base.json new.json -o both.html", "two, side by side"),
+    ("report monday.json tuesday.json friday.json -o week.html", "a table of all first"),
+    ("merge shards/*.json -o records", "a record an adapter and build"),
+    ("merge stores/*.json -o tuned.json", "one store of tuned choices"),
+    ("merge old.json new.json -o tuned.json --prefer newest", "where they contradict"),
+    ("tune gemv --shape ROWS=1152,K=6912", "one kernel and shape"),
+    ("tune --model model.gguf", "all that decoding this file needs"),
+    ("tune --show", "what is stored"),
+    ("synth --arch gemma3-mini -o mini.gguf", "a small one"),
+    ("synth --arch llama3.2-1b --quant q4_k -o llama.gguf", "a real shape, quantised"),
+    ("synth --arch qwen3-mini --quant q4_0 --embed-quant q8_0 -o q.gguf", "two types"),
+    ("quantize model.gguf -o small.gguf --type q4_k", "a GGUF"),
+    ("quantize folder -o model.gguf --type q8_0", "a folder with safetensors"),
+    ("quantize folder -o model.gguf --type bf16", "as it is, in one file"),
+    ("inspect model.gguf", "what it holds"),
+    ("inspect folder", "a folder with safetensors"),
+    ("inspect model.gguf --context 8192", "and whether that fits the device"),
+    ("decode model.gguf --prompt-tokens 2,5,7 -n 32", "from token ids"),
+    ("decode model.gguf --chat hello -n 64", "through its chat template"),
+    ("decode model.gguf --prompt-tokens 2 -n 64 --profile run.json", "operation by operation"),
+    ("diff model.gguf --prompt-tokens 2,5,7", "a prompt"),
+    ("diff model.gguf --prompt-tokens 2,5,7 -n 4", "and four generated steps"),
+    ("diff model.gguf --prompt-tokens 2 --hint gemv=mine.wgsl", "with a file of yours"),
+    ("perplexity model.gguf --text text.txt", "in windows of 512"),
+    ("perplexity small.gguf --text text.txt --reference model.gguf", "against another"),
+    ("perplexity model.gguf --text text.txt --limit 2048 --kv f32", "its beginning"),
+    ("completions bash", "for bash"),
+    ("completions zsh", "for zsh"),
+    ("completions fish", "for fish"),
+    ("man man1", "into a folder that exists"),
+    ("man /usr/local/share/man/man1", "for all users"),
+    ("man .", "here"),
 ];
 
-impl Page {
-    /// The flags above that do nothing here.
-    fn idle(&self) -> impl Iterator<Item = &'static str> {
-        let device = DEVICE.into_iter().filter(|_| self.acts == Acts::Nothing);
-        device.chain((self.acts != Acts::Memory).then_some(MEMORY))
+/// The flags above that do nothing in a command: all, the limit alone, or none.
+fn without_effect(command: &str) -> &'static [&'static str] {
+    match command {
+        "validate" | "show" | "map" | "compare" | "report" | "merge" | "synth" | "quantize"
+        | "completions" | "man" => &DEVICE,
+        "doctor" | "list" | "check" => &[MEMORY],
+        _ => &[],
     }
+}
 
-    fn text(&self) -> String {
-        let width = self.examples.iter().map(|(line, _)| line.chars().count()).max().unwrap_or(0);
-        // Beside each other where a terminal of 80 columns has room.
-        let beside =
-            width + self.examples.iter().map(|(_, what)| what.len()).max().unwrap_or(0) < 70;
-        let mut text = String::from("Examples:");
-        for (line, what) in self.examples {
-            text.push_str(&match beside {
-                true => format!("\n  lathe {line:<width$}  {what}"),
-                false => format!("\n  lathe {line}\n      {what}"),
-            });
-        }
-        text
+/// The examples of a command.
+fn own(command: &str) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    EXAMPLES.iter().filter(move |(line, _)| line.split(' ').next() == Some(command))
+}
+
+/// They as text; none where there are none.
+fn examples(command: &str) -> Option<String> {
+    let width = own(command).map(|(line, _)| line.chars().count()).max()?;
+    // Beside each other where a terminal of 80 columns has room.
+    let beside = width + own(command).map(|(_, what)| what.len()).max()? < 70;
+    let mut text = String::from("Examples:");
+    for (line, what) in own(command) {
+        text.push_str(&match beside {
+            true => format!("\n  lathe {line:<width$}  {what}"),
+            false => format!("\n  lathe {line}\n      {what}"),
+        });
     }
+    Some(text)
 }
 
 /// The command line as clap knows it, with everything that this module adds.
 pub(super) fn command() -> Command {
-    let mut command = Cli::command();
+    let command = Cli::command();
     let global: Vec<Arg> = command.get_arguments().cloned().collect();
-    for page in PAGES {
-        command = command.mut_subcommand(page.command, |sub| {
-            // What a command has of its own is not taken from above: there it would be shown.
-            let hidden = global.iter().filter(|arg| page.idle().any(|id| arg.get_id() == id));
-            let sub = sub.args(hidden.map(|arg| arg.clone().hide(true)));
-            match (page.examples.is_empty(), sub.get_after_help().cloned()) {
-                (true, _) => sub,
-                (false, None) => sub.after_help(page.text()),
-                (false, Some(own)) => sub.after_help(format!("{own}\n\n{}", page.text())),
-            }
-        });
-    }
-    command
+    command.mut_subcommands(|sub| {
+        // What a command has of its own is not taken from above: there it would be shown.
+        let idle = without_effect(sub.get_name());
+        let hidden = global.iter().filter(|arg| idle.iter().any(|id| arg.get_id() == id));
+        let sub = sub.args(hidden.map(|arg| arg.clone().hide(true)));
+        match (examples(sub.get_name()), sub.get_after_help().cloned()) {
+            (None, _) => sub,
+            (Some(text), None) => sub.after_help(text),
+            (Some(text), Some(own)) => sub.after_help(format!("{own}\n\n{text}")),
+        }
+    })
 }
 
 /// What was asked for that does nothing in this command, as a sentence.
 pub(super) fn idle(matches: &ArgMatches) -> Option<String> {
     let (name, sub) = matches.subcommand()?;
-    let page = PAGES.iter().find(|page| page.command == name)?;
-    let given = |id: &&str| sub.value_source(id) == Some(ValueSource::CommandLine);
-    let flag = page.idle().find(given)?.replace('_', "-");
+    let given = |id: &&&str| sub.value_source(id) == Some(ValueSource::CommandLine);
+    let flag = without_effect(name).iter().find(given)?.replace('_', "-");
     Some(format!("--{flag} does nothing in `lathe {name}`"))
 }
 
@@ -290,17 +145,14 @@ mod tests {
             if name == "help" {
                 continue;
             }
-            let page = PAGES.iter().find(|page| page.command == name);
-            let page = page.unwrap_or_else(|| panic!("{name} has no page"));
             let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Examples:"), "{name}");
-            if page.examples.is_empty() {
+            if name == "compare" {
                 assert!(help.matches(&format!("lathe {name}")).count() >= 2, "{name}");
                 continue;
             }
-            assert_eq!(page.examples.len(), 3, "{name}");
-            for (line, _) in page.examples {
-                assert!(line.starts_with(name), "{line}");
+            assert_eq!(own(name).count(), 3, "{name}");
+            for (line, _) in own(name) {
                 let parsed = self::command().try_get_matches_from(words(line));
                 let matches = parsed.unwrap_or_else(|e| panic!("{line}: {e}"));
                 assert_eq!(idle(&matches), None, "{line}");
