@@ -212,7 +212,7 @@ pub(super) struct Opts {
     logits_out: Option<PathBuf>,
     /// Decode steps in one submission; without it as many as take 16 ms, 32 at most, with
     /// --profile and --profile-phases 8
-    #[arg(long, value_name = "N", value_parser = super::batch)]
+    #[arg(long, value_name = "N", value_parser = super::within::<1, 4096>)]
     steps_per_submit: Option<usize>,
     /// Time every operation and write the record (JSON); an existing file is not overwritten
     #[arg(long, value_name = "FILE")]

@@ -271,21 +271,17 @@ fn work(cli: Cli) -> ExitCode {
     }
 }
 
-/// A count for the command line: from 0 to 2^24, which is more than any context holds.
-fn count(text: &str) -> Result<usize, String> {
-    const MOST: usize = 1 << 24;
+/// Parses a whole number within bounds; for clap.
+fn within<const LEAST: usize, const MOST: usize>(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(n) if n <= MOST => Ok(n),
-        _ => Err(format!("expected a whole number from 0 to {MOST}")),
+        Ok(n) if (LEAST..=MOST).contains(&n) => Ok(n),
+        _ => Err(format!("expected a whole number from {LEAST} to {MOST}")),
     }
 }
 
-/// Steps in one submission.
-fn batch(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(n) if (1..=4096).contains(&n) => Ok(n),
-        _ => Err("expected a whole number from 1 to 4096".into()),
-    }
+/// A count for the command line: from 0 to 2^24, which is more than any context holds.
+fn count(text: &str) -> Result<usize, String> {
+    within::<0, { 1 << 24 }>(text)
 }
 
 /// Tokens of the largest chunk of a prompt: 0, or a power of two that tensors have room for.

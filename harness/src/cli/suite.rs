@@ -44,7 +44,7 @@ pub(super) struct Opts {
     #[arg(long, requires = "arch")]
     embed_quant: Option<String>,
     /// Decode steps in a submission of the faster setting; per-step times come from runs of one
-    #[arg(long, default_value_t = 8, value_name = "N", value_parser = super::batch)]
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = super::within::<1, 4096>)]
     steps_per_submit: usize,
     /// Of the tier only these configurations
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -53,7 +53,7 @@ pub(super) struct Opts {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = super::count)]
     warm_ups: usize,
     /// Timed runs of a configuration and setting, of which the median counts
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = super::batch)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = super::within::<1, 4096>)]
     repetitions: usize,
     #[command(flatten)]
     run: RunOpts,

@@ -43,7 +43,7 @@ pub(super) struct Opts {
     #[arg(long, default_value_t = 3600.0, value_name = "SECONDS")]
     within: f64,
     /// Fresh processes in each of which the winner has to be faster, at least 3
-    #[arg(long, default_value_t = CLAIM, value_name = "N", value_parser = processes)]
+    #[arg(long, default_value_t = CLAIM, value_name = "N", value_parser = super::within::<CLAIM, 100>)]
     processes: usize,
     /// File of stored choices (also LATHE_TUNED)
     #[arg(long, value_name = "FILE")]
@@ -55,14 +55,6 @@ pub(super) struct Opts {
     /// its own
     #[arg(long, value_name = "I/N", conflicts_with = "show")]
     shard: Option<Shard>,
-}
-
-/// Processes of a proof.
-fn processes(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(n) if (CLAIM..=100).contains(&n) => Ok(n),
-        _ => Err(format!("expected a whole number from {CLAIM} to 100")),
-    }
 }
 
 /// The child process that tries candidates.

@@ -17,6 +17,7 @@ use crate::cli::decode::ModelPaths;
 use crate::cli::generation::{OnDevice, RunOpts, measured, run_memory, told_apart};
 use crate::cli::out;
 use crate::cli::sampling::SamplingOpts;
+use crate::cli::within;
 use crate::data::record::{
     Body, GenerationTest, GenerationTests, MeasuredModel, Record, TokS, Verified, Watched,
 };
@@ -59,7 +60,7 @@ pub(super) struct Opts {
     #[arg(short = 'd', long, value_name = "N", default_value = "0", value_parser = axes::counts)]
     n_depth: Vec<Counts>,
     /// Timed runs of each test
-    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = repetitions)]
+    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = within::<1, 1000>)]
     repetitions: usize,
     /// Sequences decoded together in the tests `tg`: counts, lists and ranges. Each must choose
     /// what it chooses alone; figures are of all together
@@ -128,13 +129,6 @@ const EXAMPLES: &str = "Examples:
   lathe bench decode model.gguf -p 0 -n 128 --beside 'llama-bench -m model.gguf -p 0 -n 128 -r 1 -o jsonl'
   lathe bench decode -m model.gguf -p 128-2048*2 -n 0 -pg 512,128 -o csv
   lathe bench decode --arch gemma3-1b                      a step by operation, no checkpoint";
-
-fn repetitions(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(n) if (1..=1000).contains(&n) => Ok(n),
-        _ => Err("expected a whole number from 1 to 1000".into()),
-    }
-}
 
 /// Lengths of one test.
 #[derive(Clone, Copy, Debug, PartialEq)]
