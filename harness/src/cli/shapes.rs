@@ -12,8 +12,9 @@ use lathe_kernels::{Capabilities, Kernel, Param, Problem, ShapeError};
 use crate::error::{Error, Result};
 use crate::plan::user::{Operation, UserKernel};
 
-/// Most shapes of one text: a range that was not meant is noticed before it runs for days.
-const MOST: usize = 1000;
+/// Most values or shapes of one text: a range that was not meant is noticed before it runs for
+/// days.
+pub(super) const MOST: usize = 1000;
 
 /// The only problem of a text; what it does not name is that of the first benchmark.
 pub(super) fn one(kernel: &Kernel, text: Option<&str>) -> Result<Problem> {
@@ -137,53 +138,63 @@ fn parts(text: &str) -> Result<Vec<&str>> {
 fn values(part: &str) -> Result<Vec<String>> {
     let Some((name, value)) = part.split_once('=') else { return Ok(vec![part.to_owned()]) };
     let value = value.trim();
+    let wrong = |what: String| Error::Usage(format!("--shape {part}: {what}"));
+    let number = |text: &str| -> Result<usize, String> {
+        text.trim().parse().map_err(|_| {
+            format!("`{text}` is no whole number; a range is first..=last*factor or +step")
+        })
+    };
     let mut all = Vec::new();
     let list = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     for item in list.map_or_else(|| vec![value], |list| list.split(',').map(str::trim).collect()) {
         if item.is_empty() {
-            return Err(Error::Usage(format!("--shape {part}: a value is missing")));
+            return Err(wrong("a value is missing".into()));
         }
-        match item.split_once("..=") {
-            None => all.push(item.to_owned()),
-            Some((first, rest)) => range(part, first, rest, &mut all)?,
+        if item.contains("..=") {
+            let numbers = range(item, "..=", number).map_err(wrong)?;
+            all.extend(numbers.iter().map(usize::to_string));
+        } else {
+            all.push(item.to_owned());
+        }
+        if all.len() > MOST {
+            return Err(wrong(format!("more than {MOST} values")));
         }
     }
     Ok(all.into_iter().map(|value| format!("{name}={value}")).collect())
 }
 
-/// `first..=last`, with `*factor` or `+step` behind.
-fn range(part: &str, first: &str, rest: &str, all: &mut Vec<String>) -> Result<()> {
-    let wrong = |what: String| Error::Usage(format!("--shape {part}: {what}"));
-    let number = |text: &str| -> Result<u64> {
-        text.trim().parse().map_err(|_| {
-            wrong(format!("`{text}` is no whole number; a range is first..=last*factor or +step"))
-        })
-    };
+/// A number, or those of a range: `first-last`, `first-last+step` or `first-last*factor`, where `-`
+/// is what stands `between`.
+pub(super) fn range(
+    text: &str,
+    between: &str,
+    number: impl Fn(&str) -> Result<usize, String>,
+) -> Result<Vec<usize>, String> {
+    let Some((first, rest)) = text.split_once(between) else { return Ok(vec![number(text)?]) };
     let (last, by) = match rest.find(['*', '+']) {
-        Some(at) => (&rest[..at], Some((&rest[at..=at], number(&rest[at + 1..])?))),
-        None => (rest, None),
+        Some(at) => (&rest[..at], (&rest[at..=at], number(&rest[at + 1..])?)),
+        None => (rest, ("+", 1)),
     };
     let (first, last) = (number(first)?, number(last)?);
     if last < first {
-        return Err(wrong(format!("{first}..={last} ends before it begins")));
+        return Err(format!("`{text}` ends before it begins"));
     }
-    let mut value = first;
+    let (mut all, mut value) = (Vec::new(), first);
     while value <= last {
-        all.push(value.to_string());
+        all.push(value);
         if all.len() > MOST {
-            return Err(wrong(format!("more than {MOST} values")));
+            return Err(format!("`{text}` has more than {MOST} values"));
         }
         let next = match by {
-            Some(("*", factor)) => value.saturating_mul(factor),
-            Some((_, step)) => value.saturating_add(step),
-            None => value.saturating_add(1),
+            ("*", factor) => value.saturating_mul(factor),
+            (_, step) => value.saturating_add(step),
         };
         if next <= value {
-            return Err(wrong(format!("it does not get on from {value}")));
+            return Err(format!("`{text}` does not get on from {value}"));
         }
         value = next;
     }
-    Ok(())
+    Ok(all)
 }
 
 /// A shape that this kernel does not have, with the parameter that was perhaps meant.

@@ -1,8 +1,8 @@
 //! Lists and ranges of counts, as llama-bench takes them: `512`, `128,256`, `1-4`, `128-512+128`,
 //! `128-1024*2`.
 
-/// Most values of one option: a range that was not meant is noticed before it runs for days.
-const MOST: usize = 1000;
+use crate::cli::count;
+use crate::cli::shapes::{MOST, range};
 
 /// The values of one option's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(in crate::cli) struct Counts(pub(in crate::cli) Vec<usize>);
 pub(in crate::cli) fn counts(text: &str) -> Result<Counts, String> {
     let mut values = Vec::new();
     for part in text.split(',') {
-        range(part.trim(), &mut values)?;
+        values.extend(range(part.trim(), "-", number)?);
         if values.len() > MOST {
             return Err(format!("more than {MOST} values"));
         }
@@ -40,51 +40,11 @@ pub(in crate::cli) fn pair(text: &str) -> Result<(usize, usize), String> {
 fn number(text: &str) -> Result<usize, String> {
     // `parse` would take a sign too.
     match !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-        true => super::super::count(text).map_err(|e| format!("`{text}`: {e}")),
+        true => count(text).map_err(|e| format!("`{text}`: {e}")),
         false => Err(format!(
             "`{text}` is no count; expected N, first-last, first-last+step or first-last*factor"
         )),
     }
-}
-
-/// `first[-last[(+|*)step]]`
-fn range(text: &str, values: &mut Vec<usize>) -> Result<(), String> {
-    let Some((first, rest)) = text.split_once('-') else {
-        values.push(number(text)?);
-        return Ok(());
-    };
-    let (last, step) = match rest.find(['+', '*']) {
-        None => (rest, None),
-        Some(at) => (&rest[..at], Some((&rest[at..=at], &rest[at + 1..]))),
-    };
-    let (first, last) = (number(first)?, number(last)?);
-    if last < first {
-        return Err(format!("`{text}` ends before it begins"));
-    }
-    let next: Box<dyn Fn(usize) -> usize> = match step {
-        None => Box::new(|n| n + 1),
-        Some(("+", step)) => {
-            let step = number(step)?;
-            Box::new(move |n| n + step)
-        }
-        Some((_, factor)) => {
-            let factor = number(factor)?;
-            Box::new(move |n| n.saturating_mul(factor))
-        }
-    };
-    let mut n = first;
-    while n <= last {
-        values.push(n);
-        if values.len() > MOST {
-            return Err(format!("`{text}` has more than {MOST} values"));
-        }
-        let following = next(n);
-        if following <= n {
-            return Err(format!("`{text}` does not get on from {n}"));
-        }
-        n = following;
-    }
-    Ok(())
 }
 
 /// All values of an option that may be repeated, each once, in their order.
