@@ -274,16 +274,10 @@ fn within_files(
 /// Saves and prints a record; an error where it has no verdict.
 fn report(global: &Global, opts: &Opts, record: &Record) -> Result<()> {
     let Body::Ab(ab) = &record.body else { return Ok(()) };
-    // What was measured is said even where it cannot be saved.
-    let saved = opts.save.as_deref().map(|path| record.write(path).map(|()| path));
-    if global.json {
-        out::document(record);
-    } else {
-        print(ab);
-    }
-    if let Some(saved) = saved {
-        eprintln!("saved {}", saved?.display());
-    }
+    super::save_and_print(record, opts.save.as_deref(), || match global.json {
+        true => out::document(record),
+        false => print(ab),
+    })?;
     if ab.verdict == Verdict::Inconclusive {
         let what = match ab.processes.len() {
             n if n > 0 && ab.ratio != Ratio::UNKNOWN => format!("{n} processes do not agree"),

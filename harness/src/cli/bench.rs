@@ -137,13 +137,9 @@ fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
         return Err(Error::Usage("--watch goes without --processes".into()));
     }
     if let Some(record) = opts.processes.record()? {
-        // What was measured is said even where it cannot be saved.
-        let saved = opts.save.as_deref().map(|path| record.write(path).map(|()| path));
-        print(&record, if global.json { Format::Json } else { opts.format });
-        if let Some(saved) = saved {
-            eprintln!("saved {}", saved?.display());
-        }
-        return Ok(());
+        return super::save_and_print(&record, opts.save.as_deref(), || {
+            print(&record, if global.json { Format::Json } else { opts.format });
+        });
     }
     let session = &mut Session::new(&gpu)?;
     session.options.seed = opts.seed.unwrap_or(session.options.seed);

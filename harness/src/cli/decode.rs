@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
-use lathe_kernels::{Capabilities, FloatFormat, Kernel, KvFormat, Problem};
+use lathe_kernels::{Capabilities, FloatFormat, Format, Kernel, KvFormat, Problem};
 use serde::Serialize;
 
 use super::Global;
@@ -37,7 +38,7 @@ use crate::files;
 use crate::gpu::{Gpu, Pipelines, Policy};
 use crate::measure::ab::{self, AbOptions};
 use crate::measure::copy_bandwidth;
-use crate::model::synth::{SynthSpec, weight_type, write_synth};
+use crate::model::synth::{SynthSpec, weight_type};
 use crate::plan::run::Runs;
 use crate::plan::select::{Hint, Hints};
 use crate::plan::tuned::Store;
@@ -68,11 +69,6 @@ pub(super) struct ModelPath {
 }
 
 impl ModelPath {
-    /// Of a command that made its own.
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { first: Some(path), model: None }
-    }
-
     pub(super) fn get(&self) -> Result<&Path> {
         let path = self.first.as_deref().or(self.model.as_deref());
         path.ok_or_else(|| Error::Usage("give a MODEL".into()))
@@ -102,28 +98,40 @@ pub(super) struct ModelOpts {
     #[command(flatten)]
     pub(super) path: ModelPath,
     /// Convert the matrices while loading, as `lathe quantize --type` does
-    #[arg(long, value_name = "TYPE")]
-    quantize: Option<String>,
+    #[arg(long, value_name = "TYPE", value_parser = weight_type)]
+    quantize: Option<Format>,
     #[command(flatten)]
     prompt: PromptOpts,
     #[command(flatten)]
     text: TextOpts,
-    /// Storage of the KV cache
-    #[arg(long, default_value = "f16")]
-    kv: Kv,
-    /// Storage of what goes into matrices; f16 halves that traffic and costs accuracy
-    #[arg(long, default_value = "f32", value_name = "FORMAT")]
-    activations: Float,
+    #[command(flatten)]
+    step: StepOpts,
     /// Tokens of a prompt that run together, at most; 0 runs it token by token, a decode step each
     #[arg(long, value_name = "N", value_parser = super::chunk)]
     prompt_chunk: Option<usize>,
     /// Storage of what goes into matrices while a prompt runs in chunks; without, f32 beside a KV
     /// cache in f32 and else f16
-    #[arg(long, value_name = "FORMAT")]
-    prompt_activations: Option<Float>,
+    #[arg(long, value_name = "FORMAT", value_parser = float_format())]
+    prompt_activations: Option<FloatFormat>,
     /// JSON file of hints, {"hints": {"KERNEL": "VARIANT or FILE.wgsl"}}; --hint goes before it
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
+    #[command(flatten)]
+    sampling: SamplingOpts,
+    /// Random numbers of the draws [default: 42]
+    #[arg(long, value_name = "SEED", help_heading = "Sampling")]
+    seed: Option<u32>,
+}
+
+/// How the steps of a model are built; shared by all commands that decode.
+#[derive(Debug, Args)]
+pub(super) struct StepOpts {
+    /// Storage of the KV cache
+    #[arg(long, default_value = "f16", value_parser = kv_format())]
+    pub(super) kv: KvFormat,
+    /// Storage of what goes into matrices; f16 halves that traffic and costs accuracy
+    #[arg(long, default_value = "f32", value_name = "FORMAT", value_parser = float_format())]
+    pub(super) activations: FloatFormat,
     /// Leave tuned choices out; only hints and the kernels' own preferences count
     #[arg(long)]
     untuned: bool,
@@ -137,48 +145,36 @@ pub(super) struct ModelOpts {
     /// stands, else the first's. May be repeated
     #[arg(long, value_name = "KERNEL=VARIANT|FILE.wgsl")]
     hint: Vec<String>,
-    #[command(flatten)]
-    sampling: SamplingOpts,
-    /// Random numbers of the draws [default: 42]
-    #[arg(long, value_name = "SEED", help_heading = "Sampling")]
-    seed: Option<u32>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Float {
-    F32,
-    F16,
-}
-
-impl Float {
-    pub(super) fn format(self) -> FloatFormat {
-        match self {
-            Float::F32 => FloatFormat::F32,
-            Float::F16 => FloatFormat::F16,
-        }
+impl StepOpts {
+    /// What they say; the rest is as usual.
+    pub(super) fn options(&self) -> Result<SessionOptions> {
+        Ok(SessionOptions {
+            kv: self.kv,
+            acts: self.activations,
+            hints: parse_hints(&self.hint)?,
+            store: (!self.untuned).then(Store::default_path),
+            runs: self.runs,
+            ..SessionOptions::default()
+        })
     }
 }
 
-/// Storage of a KV cache.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Kv {
-    /// 32-bit floats
-    F32,
-    /// 16-bit floats
-    F16,
-    /// Integers of 8 bits, a scale for every 32
-    #[value(name = "q8_0")]
-    Q8_0,
+/// Parses a storage of what goes into matrices; for clap.
+pub(super) fn float_format() -> impl TypedValueParser<Value = FloatFormat> {
+    let known = || FloatFormat::STORED.iter().copied();
+    PossibleValuesParser::new(known().map(FloatFormat::name))
+        .try_map(move |text| known().find(|format| format.name() == text).ok_or("no format"))
 }
 
-impl Kv {
-    pub(super) fn format(self) -> KvFormat {
-        match self {
-            Kv::F32 => KvFormat::F32,
-            Kv::F16 => KvFormat::F16,
-            Kv::Q8_0 => KvFormat::Q8_0,
-        }
-    }
+/// Parses a storage of a KV cache; for clap.
+pub(super) fn kv_format() -> impl TypedValueParser<Value = KvFormat> {
+    let known = || KvFormat::ALL.iter().copied();
+    let about = ["32-bit floats", "16-bit floats", "Integers of 8 bits, a scale for every 32"];
+    let values = known().map(KvFormat::name).zip(about);
+    PossibleValuesParser::new(values.map(|(name, about)| PossibleValue::new(name).help(about)))
+        .try_map(move |text| known().find(|format| format.name() == text).ok_or("no format"))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -289,42 +285,28 @@ pub(super) struct Loaded {
 impl ModelOpts {
     pub(super) fn load(&self) -> Result<Loaded> {
         let (sampling, seed) = (self.sampling.settings(self.seed)?, self.seed.unwrap_or(SEED));
-        let quantise = self.quantize.as_deref().map(weight_type).transpose();
-        let quantise = quantise.map_err(|e| Error::Usage(format!("--quantize {e}")))?;
         // What is wrong with the prompt is said before a large file is read.
         let source = self.prompt.read()?;
         self.text.check(&source)?;
-        let mut model = Model::open_with(self.path.get()?, &LoadOptions { quantise })?;
+        let load = LoadOptions { quantise: self.quantize };
+        let mut model = Model::open_with(self.path.get()?, &load)?;
         self.text.apply(&mut model)?;
         let prompt = self.text.prompt(&model, source)?;
-        let mut hints = parse_hints(&self.hint)?;
+        let mut options = SessionOptions { sampling, seed, ..self.step.options()? };
         if let Some(path) = &self.manifest {
             for (kernel, hint) in read_manifest(path)? {
-                if let Some(own) = hints.get(&kernel) {
+                if let Some(own) = options.hints.get(&kernel) {
                     tracing::info!(kernel, %own, %hint, "--hint goes before the manifest");
                 } else {
-                    hints.insert(kernel, hint);
+                    options.hints.insert(kernel, hint);
                 }
             }
         }
-        let (kv, acts) = (self.kv.format(), self.activations.format());
-        let store = (!self.untuned).then(Store::default_path);
-        let usual = Chunks::with_cache(kv);
-        let chunks = Some(Chunks {
+        let usual = Chunks::with_cache(options.kv);
+        options.chunks = Some(Chunks {
             most: self.prompt_chunk.unwrap_or(usual.most),
-            acts: self.prompt_activations.map_or(usual.acts, Float::format),
+            acts: self.prompt_activations.unwrap_or(usual.acts),
         });
-        let options = SessionOptions {
-            kv,
-            acts,
-            chunks,
-            sampling,
-            seed,
-            hints,
-            store,
-            runs: self.runs,
-            ..SessionOptions::default()
-        };
         let prompt::Prompt { tokens: prompt, text } = prompt;
         Ok(Loaded { model, prompt, prompt_text: text, options })
     }

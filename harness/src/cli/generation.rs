@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::Global;
-use super::decode::{Float, Kv, on_device, parse_hints};
+use super::decode::{StepOpts, on_device};
 use super::memory::Predicted;
 use crate::data::record::{MeasuredModel, Verified};
 use crate::decode::prompts::Source;
@@ -17,29 +17,12 @@ use crate::execute::{CpuExecutor, GpuExecutor};
 use crate::gpu::{Gpu, Pipelines, Policy};
 use crate::model::describe;
 use crate::plan::memory::Memory;
-use crate::plan::run::Runs;
-use crate::plan::tuned::Store;
 
 /// How models are run, and what is checked.
 #[derive(Debug, Args)]
 pub(super) struct RunOpts {
-    /// Storage of the KV cache
-    #[arg(long, default_value = "f16")]
-    kv: Kv,
-    /// Storage of what goes into matrices
-    #[arg(long, default_value = "f32", value_name = "FORMAT")]
-    activations: Float,
-    /// Use this variant or fail: KERNEL=VARIANT or KERNEL=FILE.wgsl. May be repeated
-    #[arg(long, value_name = "KERNEL=VARIANT|FILE.wgsl")]
-    hint: Vec<String>,
-    /// One dispatch for layers that follow each other (WORKGROUPSxINVOCATIONS, +N with N sectors
-    /// of the next weights prefetched by an invocation at a wait, /N of N layers at most), a
-    /// dispatch a stage (off), or what the adapter was tested to be able to (auto)
-    #[arg(long, default_value_t = Runs::Auto, value_name = "auto|off|GRID")]
-    runs: Runs,
-    /// Leave tuned choices out; only hints and the kernels' own preferences count
-    #[arg(long)]
-    untuned: bool,
+    #[command(flatten)]
+    pub(super) step: StepOpts,
     /// Positions of each run that are held against the CPU reference before it is timed
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = super::count)]
     verify_positions: usize,
@@ -61,14 +44,6 @@ pub(super) struct RunOpts {
 }
 
 impl RunOpts {
-    pub(super) fn kv(&self) -> &'static str {
-        self.kv.format().name()
-    }
-
-    pub(super) fn activations(&self) -> &'static str {
-        self.activations.format().name()
-    }
-
     pub(super) fn source(&self) -> Source<'_> {
         match (&self.prompt_file, &self.prompt_ids) {
             (Some(path), _) => Source::Text(path),
@@ -117,14 +92,7 @@ pub(super) struct OnDevice<'a> {
 
 impl<'a> OnDevice<'a> {
     pub(super) fn new(gpu: &Arc<Gpu>, model: &'a Model, opts: &RunOpts) -> Result<Self> {
-        let options = SessionOptions {
-            kv: opts.kv.format(),
-            acts: opts.activations.format(),
-            hints: parse_hints(&opts.hint)?,
-            store: (!opts.untuned).then(Store::default_path),
-            runs: opts.runs,
-            ..SessionOptions::default()
-        };
+        let options = opts.step.options()?;
         let (gpu, pipelines) = (Arc::clone(gpu), Pipelines::default());
         Ok(Self { model, gpu, options, pipelines, executor: None })
     }

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use lathe_kernels::KvFormat;
 use serde::Serialize;
 
 use super::Global;
-use super::decode::Kv;
+use super::decode::kv_format;
 use super::memory::Predicted;
 use super::out;
 use crate::decode::{Chunks, Model, SessionOptions, Weights};
@@ -25,8 +26,8 @@ pub(super) struct Opts {
     #[arg(long, value_name = "N", value_parser = super::count)]
     context: Option<usize>,
     /// With --context: storage of the KV cache
-    #[arg(long, default_value = "f16", requires = "context")]
-    kv: Kv,
+    #[arg(long, default_value = "f16", requires = "context", value_parser = kv_format())]
+    kv: KvFormat,
     /// With --context: tokens of a prompt that run together, at most; 0 for none
     #[arg(long, value_name = "N", value_parser = super::chunk, requires = "context")]
     prompt_chunk: Option<usize>,
@@ -118,7 +119,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
 fn predict(global: &Global, opts: &Opts, context: usize) -> Result<(Predicted, Result<()>)> {
     let model = Model::open(&opts.file)?;
     let gpu = global.open()?;
-    let kv = opts.kv.format();
+    let kv = opts.kv;
     let usual = Chunks::with_cache(kv);
     let most = opts.prompt_chunk.unwrap_or(usual.most);
     let options = SessionOptions {

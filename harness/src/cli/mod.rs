@@ -41,6 +41,7 @@ use clap::{Args, FromArgMatches, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem};
 
+use crate::data::record::Record;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::gpu::{Checks, Gpu};
@@ -371,6 +372,16 @@ fn refuse_overwriting(record: Option<&PathBuf>) -> Result<()> {
             Err(Error::Usage(format!("{path} exists; a record is not overwritten")))
         }
     }
+}
+
+/// Saves and prints a record. What was measured is said even where it cannot be saved.
+fn save_and_print(record: &Record, path: Option<&Path>, print: impl FnOnce()) -> Result<()> {
+    let saved = path.map(|path| record.write(path).map(|()| path));
+    print();
+    if let Some(saved) = saved {
+        eprintln!("saved {}", saved?.display());
+    }
+    Ok(())
 }
 
 /// Writes a page. One can be made again from what it shows; only another kind of file is kept.

@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use super::Global;
 use super::decode::{
-    AdapterName, ExecutorName, Float, Kv, ModelPath, on_device, parse_hints, read_text,
+    AdapterName, ExecutorName, ModelPath, float_format, kv_format, on_device, parse_hints,
+    read_text,
 };
 use super::out;
 use crate::data::stats::Mean;
@@ -38,20 +39,20 @@ pub(super) struct Opts {
     #[arg(long, value_name = "TOKENS", value_parser = super::count)]
     limit: Option<usize>,
     /// Storage of the KV cache
-    #[arg(long, default_value = "f16")]
-    kv: Kv,
+    #[arg(long, default_value = "f16", value_parser = kv_format())]
+    kv: KvFormat,
     /// Storage of what goes into matrices
-    #[arg(long, default_value = "f32", value_name = "FORMAT")]
-    activations: Float,
+    #[arg(long, default_value = "f32", value_name = "FORMAT", value_parser = float_format())]
+    activations: FloatFormat,
     /// Compare the distributions with those of this checkpoint, such as the unquantised model
     #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
     /// Storage of the reference's KV cache; that of --kv without
-    #[arg(long, value_name = "FORMAT", requires = "reference")]
-    reference_kv: Option<Kv>,
+    #[arg(long, value_name = "FORMAT", requires = "reference", value_parser = kv_format())]
+    reference_kv: Option<KvFormat>,
     /// Storage of what goes into the reference's matrices; that of --activations without
-    #[arg(long, value_name = "FORMAT", requires = "reference")]
-    reference_activations: Option<Float>,
+    #[arg(long, value_name = "FORMAT", requires = "reference", value_parser = float_format())]
+    reference_activations: Option<FloatFormat>,
     /// Where the steps run
     #[arg(long, default_value = "gpu")]
     executor: ExecutorName,
@@ -152,13 +153,12 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let hints = parse_hints(&opts.hint)?;
     // What is wrong with the text is said before a large file is read.
     let source = read_text(&opts.text, "the text")?;
-    let (kv, acts) = (opts.kv.format(), opts.activations.format());
+    let (kv, acts) = (opts.kv, opts.activations);
     let mut side = Side::open(opts.model.get()?, kv, acts, opts)?;
     side.options.hints = hints;
     let reference = opts.reference.as_ref().map(|path| {
-        let kv = opts.reference_kv.map_or(kv, Kv::format);
-        let acts = opts.reference_activations.map_or(acts, Float::format);
-        Side::open(path, kv, acts, opts)
+        let acts = opts.reference_activations.unwrap_or(acts);
+        Side::open(path, opts.reference_kv.unwrap_or(kv), acts, opts)
     });
     let reference = reference.transpose()?;
     if let Some(reference) = &reference {

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use lathe_kernels::Format;
 
 use super::Global;
 use super::out;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::ModelFile;
 use crate::model::export::{ExportSpec, write_gguf};
 use crate::model::synth::weight_type;
@@ -22,11 +23,11 @@ pub(super) struct Opts {
     output: PathBuf,
     /// Storage of the matrices: f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k.
     /// Rows that are no multiple of 256 are stored as llama-quantize would
-    #[arg(long = "type", value_name = "TYPE")]
-    weights: String,
+    #[arg(long = "type", value_name = "TYPE", value_parser = weight_type)]
+    weights: Format,
     /// Storage of the embedding, and of a head of its own, if another
-    #[arg(long, value_name = "TYPE")]
-    embed_type: Option<String>,
+    #[arg(long, value_name = "TYPE", value_parser = weight_type)]
+    embed_type: Option<Format>,
     /// Replace the output if it is there
     #[arg(long)]
     force: bool,
@@ -36,12 +37,9 @@ pub(super) struct Opts {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let ty = |option: &str, text: &str| {
-        weight_type(text).map_err(|e| Error::Usage(format!("{option} {e}")))
-    };
     let spec = ExportSpec {
-        weights: ty("--type", &opts.weights)?,
-        embed: opts.embed_type.as_deref().map(|text| ty("--embed-type", text)).transpose()?,
+        weights: opts.weights,
+        embed: opts.embed_type,
         overwrite: opts.force,
         without_tokenizer: opts.no_tokenizer,
     };

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::decode::Sampling;
 use crate::error::{Error, Result};
 
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 pub(super) struct SamplingOpts {
     /// Divides the logits; 0 is greedy

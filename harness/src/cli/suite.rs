@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use lathe_kernels::Format;
 
 use super::Global;
 use super::decode::ModelPaths;
 use super::generation::{OnDevice, RunOpts, measured, run_memory, told_apart};
 use super::out;
+use super::synth::synthetic;
 use crate::data::bytes;
 use crate::data::record::{
     Body, Environment, Record, Suite, SuiteConfig, SuiteModel, SuiteRun, Verified,
@@ -20,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::gpu::Gpu;
 use crate::measure::{Repetitions, RunWatch};
-use crate::model::synth::{SynthArch, SynthSpec, UnknownName, weight_type, write_synth};
+use crate::model::synth::{SynthArch, SynthSpec, weight_type};
 use crate::report::{generation, html};
 
 use configs::{Config, Tier};
@@ -36,13 +38,13 @@ pub(super) struct Opts {
     /// Architectures of synthetic checkpoints, in the place of files: written to the temporary
     /// folder and removed again
     #[arg(long, value_name = "ARCH", value_delimiter = ',', conflicts_with = "model")]
-    arch: Vec<String>,
+    arch: Vec<SynthArch>,
     /// With --arch: storage of the matrices
-    #[arg(long, default_value = "bf16", requires = "arch")]
-    quant: String,
+    #[arg(long, default_value = "bf16", requires = "arch", value_parser = weight_type)]
+    quant: Format,
     /// With --arch: storage of the embedding, if another
-    #[arg(long, requires = "arch")]
-    embed_quant: Option<String>,
+    #[arg(long, requires = "arch", value_parser = weight_type)]
+    embed_quant: Option<Format>,
     /// Decode steps in a submission of the faster setting; per-step times come from runs of one
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = super::within::<1, 4096>)]
     steps_per_submit: usize,
@@ -73,7 +75,6 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         return Err(Error::Usage(format!("{} exists and is not overwritten", path.display())));
     }
     let configs = opts.tier.configs(&opts.only)?;
-    let specs = specs(opts)?;
     let gpu = Arc::new(global.open()?);
     opts.run.refuse(&gpu, opts.output.as_ref())?;
     let io = |path: &Path| {
@@ -83,8 +84,10 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     // Removed when the run ends, however it does.
     let folder = tempfile::tempdir().map_err(io(&std::env::temp_dir()))?;
     let mut models = opts.models.get().map(Model::open).collect::<Result<Vec<_>>>()?;
-    for spec in &specs {
-        models.push(synthetic(global, spec, folder.path())?);
+    let Opts { quant, embed_quant, .. } = *opts;
+    for arch in &opts.arch {
+        let spec = SynthSpec { arch: *arch, quant, embed_quant, seed: 42 };
+        models.push(synthetic(global, &spec, folder.path())?);
     }
     told_apart(models.iter().map(|m| m.file.path.as_path()))?;
     let mut watch = RunWatch::begin(&gpu)?;
@@ -142,25 +145,6 @@ fn finish(global: &Global, opts: &Opts, environment: Environment, suite: Suite) 
     Ok(())
 }
 
-fn specs(opts: &Opts) -> Result<Vec<SynthSpec>> {
-    let named =
-        |option: &'static str| move |e: UnknownName| Error::Usage(format!("--{option} {e}"));
-    let quant = weight_type(&opts.quant).map_err(named("quant"))?;
-    let embed = opts.embed_quant.as_deref().map(weight_type).transpose();
-    let embed_quant = embed.map_err(named("embed-quant"))?;
-    let spec = |arch: &String| {
-        let arch: SynthArch = arch.parse().map_err(named("arch"))?;
-        Ok(SynthSpec { arch, quant, embed_quant, seed: 42 })
-    };
-    opts.arch.iter().map(spec).collect()
-}
-
-fn synthetic(global: &Global, spec: &SynthSpec, folder: &Path) -> Result<Model> {
-    let path = folder.join(format!("{}-{}.gguf", spec.arch, spec.quant.name()));
-    global.by_bytes("writing weights", |on| write_synth(spec, &path, on))?;
-    Model::open(path)
-}
-
 /// Runs all configurations of a model; `on_config` hears of each with those before it.
 fn of_model(
     global: &Global,
@@ -178,8 +162,8 @@ fn of_model(
     }
     let mut result = SuiteModel {
         model: measured(model),
-        kv: opts.run.kv().into(),
-        activations: opts.run.activations().into(),
+        kv: opts.run.step.kv.name().into(),
+        activations: opts.run.step.activations.name().into(),
         configs: Default::default(),
     };
     for config in configs {

@@ -1,12 +1,14 @@
 //! `lathe synth`: a deterministic random checkpoint.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use lathe_kernels::Format;
 
 use super::Global;
 use super::out;
-use crate::error::{Error, Result};
+use crate::decode::Model;
+use crate::error::Result;
 use crate::model::synth::{SynthArch, SynthSpec, weight_type, write_synth};
 use crate::report::table;
 
@@ -14,14 +16,14 @@ use crate::report::table;
 pub(super) struct Opts {
     /// Shape: gemma3-1b, llama3.2-1b, qwen3-1.7b, gemma3-mini, llama-mini, qwen3-mini
     #[arg(long)]
-    arch: String,
+    arch: SynthArch,
     /// Storage of the matrices: f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k.
     /// Rows that are no multiple of 256 are stored as llama-quantize would
-    #[arg(long, default_value = "bf16")]
-    quant: String,
+    #[arg(long, default_value = "bf16", value_parser = weight_type)]
+    quant: Format,
     /// Storage of the embedding, if another
-    #[arg(long)]
-    embed_quant: Option<String>,
+    #[arg(long, value_parser = weight_type)]
+    embed_quant: Option<Format>,
     /// Seed of all weights
     #[arg(long, default_value_t = 42)]
     seed: u64,
@@ -30,14 +32,16 @@ pub(super) struct Opts {
     output: PathBuf,
 }
 
+/// Writes a checkpoint into a folder, and opens it.
+pub(super) fn synthetic(global: &Global, spec: &SynthSpec, folder: &Path) -> Result<Model> {
+    let path = folder.join(format!("{}-{}.gguf", spec.arch, spec.quant.name()));
+    global.by_bytes("writing weights", |on| write_synth(spec, &path, on))?;
+    Model::open(path)
+}
+
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let quant = |text: &str| weight_type(text).map_err(|e| Error::Usage(format!("--quant {e}")));
-    let spec = SynthSpec {
-        arch: opts.arch.parse::<SynthArch>().map_err(|e| Error::Usage(format!("--arch {e}")))?,
-        quant: quant(&opts.quant)?,
-        embed_quant: opts.embed_quant.as_deref().map(quant).transpose()?,
-        seed: opts.seed,
-    };
+    let Opts { arch, quant, embed_quant, seed, .. } = *opts;
+    let spec = SynthSpec { arch, quant, embed_quant, seed };
     let summary = global.by_bytes("writing", |on| write_synth(&spec, &opts.output, on))?;
     if global.json {
         out::json(&summary);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum};
+use lathe_kernels::Format as WeightFormat;
 
 use beside::Beside;
 
@@ -26,6 +27,7 @@ use crate::decode::{Model, Sampling, Script, Trial};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::measure::{Repetitions, RunWatch};
+use crate::model::synth::{SynthArch, SynthSpec, weight_type};
 use crate::report::{generation, llama_bench};
 
 /// How results are printed.
@@ -88,10 +90,10 @@ pub(super) struct Opts {
     /// A step by operation, expected against measured, on a synthetic checkpoint of this
     /// architecture, such as gemma3-1b; goes with none of the tests' options
     #[arg(long, value_name = "ARCH", conflicts_with_all = TESTS)]
-    arch: Option<String>,
+    arch: Option<SynthArch>,
     /// With --arch: storage of the weights
-    #[arg(long, default_value = "bf16", requires = "arch")]
-    quant: String,
+    #[arg(long, default_value = "bf16", requires = "arch", value_parser = weight_type)]
+    quant: WeightFormat,
 }
 
 /// What says nothing to a step by operation.
@@ -184,11 +186,12 @@ impl Opts {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    if let Some(arch) = &opts.arch {
+    if let Some(arch) = opts.arch {
         let allowed = opts.save.is_none() || opts.run.allow_software;
         crate::cli::refuse_software(&global.open()?, allowed, "a speed record", "saves")?;
+        let spec = SynthSpec { arch, quant: opts.quant, embed_quant: None, seed: 42 };
         let (verify, save) = (opts.run.verified(), opts.save.as_deref());
-        return crate::cli::decode::bench_arch(global, arch, &opts.quant, verify, save);
+        return crate::cli::decode::bench_arch(global, &spec, verify, save);
     }
     if global.json && opts.output != Format::Md {
         return Err(Error::Usage("--json prints the record, -o rows; give one of them".into()));
@@ -387,9 +390,9 @@ fn result(
     GenerationTest {
         test: test.name(),
         model: model.clone(),
-        type_k: run.kv().into(),
-        type_v: run.kv().into(),
-        activations: run.activations().into(),
+        type_k: run.step.kv.name().into(),
+        type_v: run.step.kv.name().into(),
+        activations: run.step.activations.name().into(),
         n_prompt: test.prompt,
         n_gen: test.generate,
         n_depth: test.depth,

@@ -27,22 +27,13 @@ pub(super) fn profile(
     crate::cli::refuse_software(&gpu, opts.allow_software, "a profile record", "saves")?;
     let record =
         profile_record(global, &gpu, loaded, options, opts.verified(options), opts.log_every)?;
-    // What was measured is said even where it cannot be saved.
-    let saved = opts.profile.as_deref().map(|path| record.write(path).map(|()| path));
     let Body::Profile(profile) = &record.body else { return Ok(()) };
     let traced = opts.trace.as_deref().map(|path| {
         let text = trace(profile).to_string();
         let io = |source| Error::Io { path: path.to_owned(), source };
         files::replace(path, text.as_bytes()).map_err(io)
     });
-    if global.json {
-        print_quietly(&record);
-    } else {
-        print_profile(profile);
-    }
-    if let Some(saved) = saved {
-        eprintln!("saved {}", saved?.display());
-    }
+    finish(global, &record, opts.profile.as_deref())?;
     traced.transpose().map(drop)
 }
 
@@ -149,60 +140,38 @@ pub(super) fn verified(verified: Option<Verified>) -> String {
     })
 }
 
+/// Saves and prints a profile.
+fn finish(global: &Global, record: &Record, save: Option<&Path>) -> Result<()> {
+    let Body::Profile(profile) = &record.body else { return Ok(()) };
+    crate::cli::save_and_print(record, save, || match global.json {
+        true => print_quietly(record),
+        false => print_profile(profile),
+    })
+}
+
 /// `lathe bench decode --arch NAME`: expected against measured by operation, on a synthetic
 /// checkpoint that is made for it and removed again.
 pub(in crate::cli) fn bench_arch(
     global: &Global,
-    arch: &str,
-    quant: &str,
+    spec: &SynthSpec,
     verify: Option<usize>,
     save: Option<&Path>,
 ) -> Result<()> {
     let folder =
         tempfile::tempdir().map_err(|source| Error::Io { path: std::env::temp_dir(), source })?;
-    let path = folder.path().join(format!("{arch}-{quant}.gguf"));
-    let parse = |e: crate::model::synth::UnknownName| Error::Usage(e.to_string());
-    let spec = SynthSpec {
-        arch: arch.parse().map_err(parse)?,
-        quant: crate::model::synth::weight_type(quant).map_err(parse)?,
-        embed_quant: None,
-        seed: 42,
-    };
-    global.by_bytes("writing weights", |on| write_synth(&spec, &path, on))?;
+    let model = crate::cli::synth::synthetic(global, spec, folder.path())?;
     let gpu = Arc::new(global.open()?);
-    let opts = ModelOpts {
-        quantize: None,
-        path: ModelPath::new(path),
-        prompt: PromptOpts::tokens(vec![2, 5, 7, 11]),
-        text: TextOpts::default(),
-        kv: Kv::F16,
-        prompt_chunk: None,
-        prompt_activations: None,
-        activations: Float::F32,
-        manifest: None,
-        untuned: false,
-        runs: Runs::Off,
-        hint: Vec::new(),
-        sampling: SamplingOpts::default(),
-        seed: None,
+    let loaded = Loaded {
+        model,
+        prompt: vec![2, 5, 7, 11],
+        prompt_text: None,
+        options: SessionOptions { runs: Runs::Off, ..SessionOptions::default() },
     };
-    let loaded = opts.load()?;
     let options = RunOptions {
         prompt: loaded.prompt.clone(),
         generate: if gpu.adapter.software { 4 } else { 64 },
         steps_per_submit: Some(8),
         ..Default::default()
     };
-    let record = profile_record(global, &gpu, &loaded, &options, verify, 0)?;
-    let saved = save.map(|path| record.write(path).map(|()| path));
-    let Body::Profile(profile) = &record.body else { return Ok(()) };
-    if global.json {
-        print_quietly(&record);
-    } else {
-        print_profile(profile);
-    }
-    if let Some(saved) = saved {
-        eprintln!("saved {}", saved?.display());
-    }
-    Ok(())
+    finish(global, &profile_record(global, &gpu, &loaded, &options, verify, 0)?, save)
 }

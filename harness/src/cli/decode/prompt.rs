@@ -12,7 +12,7 @@ use crate::model::chat::{ChatTemplate, Message};
 use crate::model::tokenizer::Tokenizer;
 
 /// One of them, and no two.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Args)]
 #[group(id = "source", multiple = false)]
 #[command(next_help_heading = "Prompt")]
 pub(super) struct PromptOpts {
@@ -35,7 +35,7 @@ pub(super) struct PromptOpts {
 }
 
 /// How text becomes a prompt.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Prompt")]
 pub(super) struct TextOpts {
     /// With --chat, what the system says first
@@ -64,10 +64,6 @@ pub(super) struct Prompt {
 }
 
 impl PromptOpts {
-    pub(super) fn tokens(prompt_tokens: Vec<u32>) -> Self {
-        Self { prompt_tokens, ..Self::default() }
-    }
-
     /// Reads the prompt, which is not empty.
     pub(super) fn read(&self) -> Result<Source> {
         let argument = |text: &String, option: &str| match text.as_str() {
