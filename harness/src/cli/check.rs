@@ -160,11 +160,7 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
         golden: golden(operation.as_ref(), &cases),
         cases,
     };
-    if global.json {
-        out::json(&report);
-    } else {
-        print(&report, gpu.checks);
-    }
+    global.print(&report, || print(&report, gpu.checks));
     match report.failed {
         0 if report.passed == 0 => Err(Error::Unavailable {
             what: opts.target.clone().unwrap_or_else(|| "every variant".into()),

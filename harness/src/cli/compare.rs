@@ -58,11 +58,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     for warning in &report.warnings {
         eprintln!("lathe: {warning}");
     }
-    if global.json {
-        out::json(&report);
-    } else {
-        print(&report);
-    }
+    global.print(&report, || print(&report));
     let of = |n: usize, [one, several]: [&str; 2]| {
         (n > 0).then(|| format!("{n} {}", if n == 1 { one } else { several }))
     };

@@ -40,6 +40,7 @@ use std::process::ExitCode;
 use clap::{Args, FromArgMatches, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem};
+use serde::Serialize;
 
 use crate::data::record::Record;
 use crate::error::{Error, Result};
@@ -162,6 +163,14 @@ impl Global {
         ProgressBar::with_draw_target(Some(total), target)
             .with_style(style)
             .with_message(what.to_owned())
+    }
+
+    /// Prints a report: with `--json` as the only document, else as `print` does.
+    fn print(&self, report: &impl Serialize, print: impl FnOnce()) {
+        match self.json {
+            true => out::json(report),
+            false => print(),
+        }
     }
 
     /// Does work that tells the bytes done and their total, beside a bar that shows them.

@@ -20,7 +20,6 @@ use crate::error::{Error, Result};
 use crate::execute::{CpuExecutor, Execute};
 use crate::gpu::{Gpu, Pipelines};
 use crate::model::tokenizer::Tokenizer;
-use crate::plan::select::Hints;
 use crate::plan::tuned::Store;
 use crate::report::table;
 
@@ -129,7 +128,6 @@ impl Side {
             acts,
             chunks: Some(Chunks::NONE),
             store: (!opts.untuned).then(Store::default_path),
-            hints: Hints::new(),
             ..SessionOptions::default()
         };
         Ok(Self { model: Model::open(path)?, options })
@@ -214,11 +212,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         kl_std_error: quality.against.and_then(|a| a.kl.std_error),
         top1_agreement: quality.against.map(|a| a.top1),
     };
-    if global.json {
-        out::json(&report);
-    } else {
-        print(&report, &quality);
-    }
+    global.print(&report, || print(&report, &quality));
     Ok(())
 }
 

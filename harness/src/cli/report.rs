@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Global;
-use super::out;
 use crate::data::record::Record;
 use crate::error::Result;
 use crate::report::html;
@@ -31,10 +30,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         .collect::<Result<Vec<_>>>()?;
     let page = html::render(&records);
     super::write_page(&opts.output, &page)?;
-    if global.json {
-        out::json(&serde_json::json!({ "output": opts.output, "bytes": page.len() }));
-    } else {
+    global.print(&serde_json::json!({ "output": opts.output, "bytes": page.len() }), || {
         outln!("{}: {} bytes", opts.output.display(), page.len());
-    }
+    });
     Ok(())
 }

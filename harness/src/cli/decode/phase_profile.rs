@@ -52,14 +52,12 @@ pub(super) fn profile(
     };
     let mut executor = on_device(global, &gpu, &Pipelines::default(), &graph)?;
     let profile = phases(&graph, &mut executor, options, gb_s, ROUNDS, opts.verified(options))?;
-    if global.json {
-        out::json(&profile);
-    } else {
+    global.print(&profile, || {
         print(&profile);
         if gpu.adapter.software {
             outln!("A software adapter: these times say nothing about a GPU.");
         }
-    }
+    });
     Ok(())
 }
 

@@ -22,11 +22,7 @@ pub(super) fn profile(
     let graph = loaded.graph(Some(&gpu), options.positions())?;
     let mut executor = on_device(global, &gpu, &Pipelines::default(), &graph)?;
     let profile = prompt(&graph, &mut executor, options, RUNS, opts.verified(options))?;
-    if global.json {
-        out::json(&profile);
-    } else {
-        print(&profile);
-    }
+    global.print(&profile, || print(&profile));
     Ok(())
 }
 

@@ -102,11 +102,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         profile,
     };
     let report = Report { profiles: profiles.into_iter().map(line).collect(), rows };
-    if global.json {
-        out::json(&report);
-    } else {
-        print(&report, file.is_some());
-    }
+    global.print(&report, || print(&report, file.is_some()));
     let misfits = report.rows.iter().filter(|row| row.fits.iter().any(|fit| fit.shapes == 0));
     match (file, misfits.count()) {
         // Of the built-in ones every kernel has a variant that fits; a file is alone.
