@@ -437,71 +437,53 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         return profile::profile(global, opts, &loaded, &run_options);
     }
     let context = run_options.positions();
-    match opts.executor {
-        ExecutorName::Gpu => {
-            let gpu = Arc::new(global.open()?);
-            let graph = loaded.graph(Some(&gpu), context)?;
-            let predicted = Predicted::of(&gpu, &graph)?;
-            // Before the weights take the memory; a device too full to copy has no figure.
-            let copy = match copy_bandwidth(&gpu) {
-                Ok(copy) => Some(copy),
-                Err(lost @ Error::DeviceLost { .. }) => return Err(lost),
-                Err(e) => {
-                    tracing::warn!("no copy bandwidth: {e}");
-                    None
-                }
-            };
-            let mut executor = on_device(global, &gpu, &Pipelines::default(), &graph)?;
-            let memory = |executor: &GpuExecutor| Some((predicted, executor.device_bytes()));
-            let side = Side { gpu: Some(&gpu), memory: memory(&executor), copy };
-            let bar = global.progress(context as u64, "decoding", false);
-            let mut said = Said::of(global, &loaded, &bar);
-            match decode(opts, &graph, &mut executor, &run_options, &side, &mut said) {
-                Ok(outcome) => {
-                    said.finish();
-                    finish(global, &report(&loaded, &graph, &run_options, &side, outcome));
-                }
-                Err(error) => {
-                    let options = SessionOptions { context, ..loaded.options.clone() };
-                    let known = said.known.clone();
-                    let apart = loaded.model.without_runs(
-                        &executor,
-                        &options,
-                        error,
-                        known.tokens.len(),
-                    )?;
-                    let Apart { graph, mut executor, gave_up } = apart;
-                    let options = RunOptions { known, ..run_options };
-                    let side = Side { memory: memory(&executor), ..side };
-                    let mut outcome =
-                        decode(opts, &graph, &mut executor, &options, &side, &mut said)?;
-                    outcome.run.runs_gave_up = Some(gave_up);
-                    said.finish();
-                    finish(global, &report(&loaded, &graph, &options, &side, outcome));
-                }
+    let gpu = match opts.executor {
+        ExecutorName::Gpu => Some(Arc::new(global.open()?)),
+        ExecutorName::Cpu => None,
+    };
+    let graph = loaded.graph(gpu.as_deref(), context)?;
+    let bar = global.progress(context as u64, "decoding", false);
+    let mut said = Said::of(global, &loaded, &bar);
+    let (graph, options, side, outcome) = if let Some(gpu) = &gpu {
+        let predicted = Predicted::of(gpu, &graph)?;
+        // Before the weights take the memory; a device too full to copy has no figure.
+        let copy = match copy_bandwidth(gpu) {
+            Ok(copy) => Some(copy),
+            Err(lost @ Error::DeviceLost { .. }) => return Err(lost),
+            Err(e) => {
+                tracing::warn!("no copy bandwidth: {e}");
+                None
+            }
+        };
+        let mut executor = on_device(global, gpu, &Pipelines::default(), &graph)?;
+        let memory = |executor: &GpuExecutor| Some((predicted, executor.device_bytes()));
+        let side = Side { gpu: Some(gpu), memory: memory(&executor), copy };
+        bar.reset();
+        match decode(opts, &graph, &mut executor, &run_options, &side, &mut said) {
+            Ok(outcome) => (graph, run_options, side, outcome),
+            Err(error) => {
+                let options = SessionOptions { context, ..loaded.options.clone() };
+                let known = said.known.clone();
+                let chosen = known.tokens.len();
+                let apart = loaded.model.without_runs(&executor, &options, error, chosen)?;
+                let Apart { graph, mut executor, gave_up } = apart;
+                let options = RunOptions { known, ..run_options };
+                let side = Side { memory: memory(&executor), ..side };
+                let mut outcome = decode(opts, &graph, &mut executor, &options, &side, &mut said)?;
+                outcome.run.runs_gave_up = Some(gave_up);
+                (graph, options, side, outcome)
             }
         }
-        ExecutorName::Cpu => {
-            let graph = loaded.graph(None, context)?;
-            let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
-            let side = Side { gpu: None, memory: None, copy: None };
-            let bar = global.progress(context as u64, "decoding", false);
-            let mut said = Said::of(global, &loaded, &bar);
-            let outcome = decode(opts, &graph, &mut executor, &run_options, &side, &mut said)?;
-            said.finish();
-            finish(global, &report(&loaded, &graph, &run_options, &side, outcome));
-        }
-    }
-    Ok(())
-}
-
-/// Prints the report of a run.
-fn finish(global: &Global, report: &Report) {
-    if global.json {
-        out::json(report);
     } else {
-        output::print(report);
-    }
+        let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
+        let side = Side { gpu: None, memory: None, copy: None };
+        let outcome = decode(opts, &graph, &mut executor, &run_options, &side, &mut said)?;
+        (graph, run_options, side, outcome)
+    };
+    said.finish();
+    let report = report(&loaded, &graph, &options, &side, outcome);
+    global.print(&report, || output::print(&report));
+    Ok(())
 }
 
 /// What was said of a run until now.
@@ -571,11 +553,8 @@ fn decode(
         || !options.forced.is_empty()
         || verify.is_some_and(|n| n == positions);
     let bar = said.bar;
-    let begun = Instant::now();
-    let mut verified = None;
-    let mut prefix = None;
-    let mut observed = None;
-    if observe_all {
+    let (run, verified) = if observe_all {
+        let begun = Instant::now();
         let mut seen = options.clone();
         // Chunks leave the logits of a prompt's last token only.
         if opts.logits_out.is_some() || verify.is_some() {
@@ -607,46 +586,37 @@ fn decode(
         if let Some(file) = logits {
             file.finish()?;
         }
+        let mut verified = None;
         if let Some(v) = verifier {
             let (positions, worst) = (v.compared, v.worst);
             let in_chunks = session::chunks_agree(graph, executor, options, limit)?.unwrap_or(0.0);
-            verified = Some(Verified {
-                positions,
-                worst_nmse: worst.max(in_chunks),
-                limit,
-                ..Verified::default()
-            });
+            let worst_nmse = worst.max(in_chunks);
+            verified = Some(Verified { positions, worst_nmse, limit, ..Verified::default() });
         }
-        observed = Some(run);
-    } else if let Some(n) = verify {
-        bar.set_message("verifying");
-        let checked = Prefix::verify(graph, executor, options, n)?;
-        verified = Some(checked.verified);
-        prefix = Some(checked);
+        (run, verified)
+    } else {
+        let mut prefix = None;
+        if let Some(n) = verify {
+            bar.set_message("verifying");
+            prefix = Some(Prefix::verify(graph, executor, options, n)?);
+        }
+        if let Some(gpu) = side.gpu.filter(|gpu| !gpu.adapter.software) {
+            bar.set_message("warming up");
+            warm_up(gpu, graph, executor, options)?;
+        }
         bar.set_message("decoding");
-    }
-    let run = match observed {
-        Some(run) => run,
-        None => {
-            if let Some(gpu) = side.gpu.filter(|gpu| !gpu.adapter.software) {
-                bar.set_message("warming up");
-                warm_up(gpu, graph, executor, options)?;
-                bar.set_message("decoding");
-            }
-            bar.set_position(options.prompt.len() as u64);
-            let begun = Instant::now();
-            let run = session::run(graph, executor, options, &mut |token| {
-                bar.inc(1);
-                said.push(token, begun);
-            })?;
-            if let Some(mut prefix) = prefix {
-                prefix.check(&run.generated)?;
-                bar.set_message("verifying the end");
-                prefix.check_end(graph, executor, options.prompt.len())?;
-                verified = Some(prefix.verified);
-            }
-            run
+        bar.set_position(options.prompt.len() as u64);
+        let begun = Instant::now();
+        let run = session::run(graph, executor, options, &mut |token| {
+            bar.inc(1);
+            said.push(token, begun);
+        })?;
+        if let Some(prefix) = &mut prefix {
+            prefix.check(&run.generated)?;
+            bar.set_message("verifying the end");
+            prefix.check_end(graph, executor, options.prompt.len())?;
         }
+        (run, prefix.map(|prefix| prefix.verified))
     };
     Ok(Outcome { run, observed: observe_all, verified })
 }
