@@ -217,27 +217,16 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
             golden_cases = operation.map(|_| others.golden_cases);
         }
         for problem in problems {
-            plan(
-                opts,
-                session,
-                tuned.as_ref(),
-                (kernel, places, operation),
-                &problem,
-                &mut |case| match case {
-                    Ok((plan, is_tuned)) => {
-                        let problem = problem.clone();
-                        planned.push(Planned {
-                            kernel,
-                            problem,
-                            plan,
-                            is_tuned,
-                            one_shape,
-                            golden_cases,
-                        });
-                    }
-                    Err(reason) => unavailable.push(reason),
-                },
-            )?;
+            let what = (kernel, places, operation);
+            let plans = plans(opts, session, tuned.as_ref(), what, &problem, &mut unavailable)?;
+            planned.extend(plans.into_iter().map(|(plan, is_tuned)| Planned {
+                kernel,
+                problem: problem.clone(),
+                plan,
+                is_tuned,
+                one_shape,
+                golden_cases,
+            }));
         }
     }
     if let Some(shard) = opts.shard {
@@ -347,36 +336,35 @@ fn unowned(named: Vec<super::Named>) -> impl Iterator<Item = Target> {
 }
 
 /// Plans of a problem: of each variant, or of what decoding would take of these; each with whether
-/// it is a tuned choice, or why it cannot run here.
-fn plan(
+/// it is a tuned choice. Why others cannot run here is added to `unavailable`.
+fn plans(
     opts: &KernelOpts,
     session: &Session,
     tuned: Option<&Tuned>,
     (kernel, places, operation): (&'static Kernel, &[&'static KernelVariant], Option<&Operation>),
     problem: &Problem,
-    found: &mut dyn FnMut(Result<(Plan, bool), String>),
-) -> Result<()> {
+    unavailable: &mut Vec<String>,
+) -> Result<Vec<(Plan, bool)>> {
     let (caps, shape) = (&session.gpu.caps, &problem.shape);
     if let Some(tuned) = tuned {
         let selection = select(kernel, shape, caps, &Hints::new(), Some(tuned))
             .map_err(|e| Error::Usage(e.to_string()))?;
         tracing::info!("{} {}: {}", kernel.name, selection.plan.variant, selection.why);
-        if places.iter().any(|v| v.name == selection.plan.variant) {
-            found(Ok((selection.plan, selection.tuned)));
-        }
-        return Ok(());
+        let is_asked = places.iter().any(|v| v.name == selection.plan.variant);
+        return Ok(Vec::from_iter(is_asked.then_some((selection.plan, selection.tuned))));
     }
+    let mut plans = Vec::new();
     for variant in places {
         match super::plan_of(kernel, variant, problem, caps, opts.wgsl.as_deref(), operation) {
-            Ok(plan) => found(Ok((plan, false))),
+            Ok(plan) => plans.push((plan, false)),
             Err(PlanError::Unavailable(reason)) => {
                 let text = kernel.show_brief(problem);
-                found(Err(format!("{}/{} {text}: {reason}", kernel.name, variant.name)));
+                unavailable.push(format!("{}/{} {text}: {reason}", kernel.name, variant.name));
             }
             Err(e) => return Err(e.into_usage()),
         }
     }
-    Ok(())
+    Ok(plans)
 }
 
 /// How many cases come and how long they take at most, where that is long enough to be asked.
