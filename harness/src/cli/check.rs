@@ -371,27 +371,17 @@ fn may_go_round_too_often(case: &CaseResult) -> bool {
 /// Failures of a variant that are shown one by one.
 const SHOWN: usize = 8;
 
-/// How many failures of a case's variant there are with it.
-fn shown_of<'a>(shown: &mut BTreeMap<(&'a str, &'a str), usize>, case: &'a CaseResult) -> usize {
-    let failed = shown.entry((&case.kernel, &case.variant)).or_default();
-    *failed += 1;
-    *failed
-}
-
 fn print(report: &Report, checks: Checks) {
     let mut t = table::table(
         &["kernel, variant", "passed", "failed", "n/a", "NMSE", "of bound"],
         &[1, 2, 3, 4, 5],
     );
-    let mut i = 0;
     let mut kernel = "";
-    while i < report.cases.len() {
-        let first = &report.cases[i];
-        let same = |c: &&CaseResult| c.kernel == first.kernel && c.variant == first.variant;
-        let group: Vec<_> = report.cases[i..].iter().take_while(same).collect();
-        i += group.len();
+    let same = |a: &CaseResult, b: &CaseResult| (&a.kernel, &a.variant) == (&b.kernel, &b.variant);
+    for group in report.cases.chunk_by(same) {
+        let first = &group[0];
         let (mut counts, mut nmse, mut ratio) = ([0; 3], 0f64, 0f64);
-        for case in &group {
+        for case in group {
             match &case.verdict {
                 Verdict::Passed { nmse: n, worst, .. } => {
                     counts[0] += 1;
@@ -425,13 +415,16 @@ fn print(report: &Report, checks: Checks) {
         outln!("{golden}");
     }
     let mut reasons: Vec<String> = Vec::new();
-    let mut shown: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let mut failures: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for case in &report.cases {
         match &case.verdict {
-            Verdict::Failed { .. } if shown_of(&mut shown, case) > SHOWN => {}
             Verdict::Failed { reason, .. } => {
-                out::verdict(out::Tone::Bad, &format!("FAILED {reason}"));
-                outln!("  repeat: {}", case.reproducer(checks));
+                let failed = failures.entry((&case.kernel, &case.variant)).or_default();
+                *failed += 1;
+                if *failed <= SHOWN {
+                    out::verdict(out::Tone::Bad, &format!("FAILED {reason}"));
+                    outln!("  repeat: {}", case.reproducer(checks));
+                }
             }
             Verdict::Unavailable { reason } => {
                 let line = format!("unavailable {}/{}: {reason}", case.kernel, case.variant);
@@ -442,7 +435,7 @@ fn print(report: &Report, checks: Checks) {
             Verdict::Passed { .. } => {}
         }
     }
-    for ((kernel, variant), failed) in shown.into_iter().filter(|(_, failed)| *failed > SHOWN) {
+    for ((kernel, variant), failed) in failures.into_iter().filter(|(_, failed)| *failed > SHOWN) {
         outln!("{kernel}/{variant}: {} more failed; --json has them all", failed - SHOWN);
     }
     if report.adapter.name.contains("llvmpipe") && report.cases.iter().any(may_go_round_too_often) {
