@@ -23,7 +23,7 @@ use crate::data::record::{
     Body, GenerationTest, GenerationTests, MeasuredModel, Record, TokS, Verified, Watched,
 };
 use crate::data::stats::mean_sd;
-use crate::decode::{Model, Sampling, Script, Trial};
+use crate::decode::{DecodeGraph, Model, Sampling, Script, Trial};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::measure::{Repetitions, RunWatch};
@@ -344,16 +344,12 @@ fn of_model(
             let (samples, watched) = repetitions.end(settled);
             bar.finish_and_clear();
             let time = humantime::format_rfc3339_seconds(began).to_string();
-            let about = (&facts, &opts.run);
+            let about = (&facts, &opts.run, &graph);
             let mut result = result(about, *test, steps, &samples, time);
-            result.verified = verified.map(|v| Verified { end_nmse: trial.end_nmse(), ..v });
-            let (memory, predicted) = run_memory(gpu, &graph, held);
-            result.gpu_memory_bytes = memory;
-            result.gpu_memory_predicted_bytes = predicted;
-            result.kv_cache_bytes = graph.kv_bytes();
-            result.tuned = graph.tuned();
-            result.run_grid = graph.run_grid();
             result.watched = watched;
+            result.verified = verified.map(|v| Verified { end_nmse: trial.end_nmse(), ..v });
+            (result.gpu_memory_bytes, result.gpu_memory_predicted_bytes) =
+                run_memory(gpu, &graph, held);
             eprintln!("{:>9.1} ± {:.1} tok/s  {named}", result.avg_ts, result.stddev_ts);
             if let Some(beside) = beside {
                 let (name, runs) = (beside.name(), beside.runs());
@@ -374,9 +370,10 @@ fn setting(steps: Option<usize>) -> String {
     }
 }
 
-/// The figures of a test; what was verified and how much memory it took is the caller's.
+/// The figures of a test; what was verified and watched and how much memory it took is the
+/// caller's.
 fn result(
-    (model, run): (&MeasuredModel, &RunOpts),
+    (model, run, graph): (&MeasuredModel, &RunOpts, &DecodeGraph),
     test: Test,
     steps_per_submit: Option<usize>,
     samples: &[Duration],
@@ -410,10 +407,10 @@ fn result(
         verified: None,
         gpu_memory_bytes: 0,
         gpu_memory_predicted_bytes: 0,
-        tuned: Vec::new(),
-        run_grid: None,
+        tuned: graph.tuned(),
+        run_grid: graph.run_grid(),
         watched: Watched::default(),
-        kv_cache_bytes: 0,
+        kv_cache_bytes: graph.kv_bytes(),
         beside: None,
     }
 }

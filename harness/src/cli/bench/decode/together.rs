@@ -27,7 +27,7 @@ pub(super) fn of_test(
     let prompts: Vec<Vec<u32>> = tokens.chunks(each).take(n).map(<[u32]>::to_vec).collect();
     let context = each + test.generate;
     let (graph, executor) = on_device.graph(global, context, n, None)?;
-    let (held, kv_cache) = (executor.device_bytes(), graph.kv_bytes());
+    let held = executor.device_bytes();
     // A GPU that has idled while weights were read runs its first seconds at a fraction of its
     // clocks, and this may be the first test.
     let settled = gpu.adapter.software
@@ -65,7 +65,7 @@ pub(super) fn of_test(
         let (samples, watched) = repetitions.end(settled);
         bar.finish_and_clear();
         let time = humantime::format_rfc3339_seconds(began).to_string();
-        let result = result((facts, &opts.run), test, Some(steps), &samples, time);
+        let result = result((facts, &opts.run, &graph), test, Some(steps), &samples, time);
         measured.push((named, GenerationTest { watched, ..result }));
     }
     let (memory, predicted) = run_memory(gpu, &graph, held);
@@ -74,9 +74,6 @@ pub(super) fn of_test(
     for (named, mut result) in measured {
         (result.verified, result.gpu_memory_bytes) = (verified, memory);
         result.gpu_memory_predicted_bytes = predicted;
-        result.kv_cache_bytes = kv_cache;
-        result.tuned = graph.tuned();
-        result.run_grid = graph.run_grid();
         eprintln!(
             "{:>9.1} ± {:.1} tok/s, {:.1} each  {named}",
             result.avg_ts,
