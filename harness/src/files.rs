@@ -2,7 +2,7 @@
 //! be. A pipe would be waited for without end, and a device read until memory is gone. And they are
 //! written here: whole, or not at all.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -20,8 +20,15 @@ pub const DATA: u64 = 1 << 30;
 /// What the system says; or what the path names instead of a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     // Asked before it is opened: to open a pipe is to wait for its other end.
-    regular(&std::fs::metadata(path)?)?;
-    File::open(path)
+    let metadata = fs::metadata(path)?;
+    if metadata.is_file() {
+        return File::open(path);
+    }
+    let (kind, what) = match metadata.is_dir() {
+        true => (io::ErrorKind::IsADirectory, "is a directory"),
+        false => (io::ErrorKind::InvalidInput, "is a pipe or a device, not a regular file"),
+    };
+    Err(io::Error::new(kind, what))
 }
 
 /// The bytes of a regular file.
@@ -77,13 +84,7 @@ pub fn replace_folder(path: &Path, files: &[(String, Vec<u8>)]) -> io::Result<()
     // What a link names is replaced, and the link stays.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let path = target.as_path();
-    let beside = |what: &str| -> io::Result<PathBuf> {
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(path.file_name().ok_or(io::ErrorKind::InvalidFilename)?);
-        hidden.push(format!(".{}.{what}", std::process::id()));
-        Ok(path.with_file_name(hidden))
-    };
-    let (partial, old) = (beside("partial")?, beside("old")?);
+    let (partial, old) = (beside(path, "partial")?, beside(path, "old")?);
     fs::create_dir(&partial)?;
     let put = || -> io::Result<()> {
         for (name, bytes) in files {
@@ -102,6 +103,14 @@ pub fn replace_folder(path: &Path, files: &[(String, Vec<u8>)]) -> io::Result<()
     put().inspect_err(|_| drop(fs::remove_dir_all(&partial)))
 }
 
+/// A temporary name of this process beside a file or folder.
+fn beside(path: &Path, what: &str) -> io::Result<PathBuf> {
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(path.file_name().ok_or(io::ErrorKind::InvalidFilename)?);
+    hidden.push(format!(".{}.{what}", std::process::id()));
+    Ok(path.with_file_name(hidden))
+}
+
 /// A file under a temporary name that removes itself unless it is finished.
 #[derive(Debug)]
 pub(crate) struct Partial {
@@ -112,11 +121,7 @@ pub(crate) struct Partial {
 
 impl Partial {
     pub(crate) fn create(target: &Path) -> io::Result<Self> {
-        let name = target.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}.partial", std::process::id()));
-        let path = target.with_file_name(hidden);
+        let path = beside(target, "partial")?;
         let file = File::create_new(&path)?;
         Ok(Self { path, file, finished: false })
     }
@@ -168,17 +173,6 @@ pub fn text(bytes: Vec<u8>) -> io::Result<String> {
 /// As the serializer.
 pub fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())
-}
-
-fn regular(metadata: &Metadata) -> io::Result<()> {
-    if metadata.is_file() {
-        return Ok(());
-    }
-    let (kind, what) = match metadata.is_dir() {
-        true => (io::ErrorKind::IsADirectory, "is a directory"),
-        false => (io::ErrorKind::InvalidInput, "is a pipe or a device, not a regular file"),
-    };
-    Err(io::Error::new(kind, what))
 }
 
 #[cfg(test)]
