@@ -133,12 +133,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             Some(own) => (own.kernel, super::shapes::known_one(own, opts.shape.as_deref())?),
             None => {
                 let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
-                (kernel, super::shapes::one(kernel, opts.shape.as_deref())?)
+                let problem = super::shapes::one(kernel, opts.shape.as_deref())?;
+                (kernel, within_files(kernel, problem, opts, &names, &gpu)?)
             }
-        };
-        let problem = match operation {
-            None => within_files(kernel, problem, opts, &names, &gpu)?,
-            Some(_) => problem,
         };
         for name in names.iter_mut().filter(|name| *name == SELECTED) {
             *name = selected(kernel, &problem, &gpu)?;

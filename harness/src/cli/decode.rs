@@ -264,8 +264,7 @@ fn read_manifest(path: &Path) -> Result<Hints> {
     struct Manifest {
         hints: BTreeMap<String, String>,
     }
-    let text = files::read_text(path, files::TEXT)
-        .map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    let text = files::read_text(path, files::TEXT).map_err(Error::io(path))?;
     let manifest: Manifest = serde_json::from_str(&text)
         .map_err(|e| Error::Usage(format!("{}: {e}", path.display())))?;
     let hints: Vec<_> = manifest.hints.iter().map(|(k, hint)| format!("{k}={hint}")).collect();

@@ -34,6 +34,5 @@ pub(super) fn man(opts: &ManOpts) -> Result<()> {
         let first = first.display();
         return Err(Error::Usage(format!("{first} exists; remove the pages of before first")));
     }
-    let io = |source| Error::Io { path: folder.clone(), source };
-    clap_mangen::generate_to(help::command(), folder).map_err(io)
+    clap_mangen::generate_to(help::command(), folder).map_err(Error::io(folder))
 }

@@ -132,8 +132,7 @@ fn settled<T>(merged: Merged<T>) -> Result<Merged<T>> {
 
 /// What a file holds, by its content: JSON documents one after the other.
 fn read(path: &Path) -> Result<Input> {
-    let text = files::read_text(path, files::DATA)
-        .map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    let text = files::read_text(path, files::DATA).map_err(Error::io(path))?;
     let bad = |why: String| Error::Usage(format!("{}: {why}", path.display()));
     let documents = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
     let documents: Vec<Value> =
@@ -184,12 +183,12 @@ fn record_of(mut row: Value) -> Value {
 }
 
 fn write_records(opts: &Opts, merged: Merged<Vec<Record>>) -> Result<Report> {
-    let io = |source| Error::Io { path: opts.output.clone(), source };
+    let io = || Error::io(&opts.output);
     if opts.output.exists() {
         replaceable(&opts.output, opts.force, |path| {
-            let entries = std::fs::read_dir(path).map_err(io)?;
+            let entries = std::fs::read_dir(path).map_err(io())?;
             for entry in entries {
-                let path = entry.map_err(io)?.path();
+                let path = entry.map_err(io())?.path();
                 if let Some(what) = missing(&merged.merged, &Record::read(&path)?) {
                     return Err(lost(&path, &what));
                 }
@@ -216,9 +215,9 @@ fn write_records(opts: &Opts, merged: Merged<Vec<Record>>) -> Result<Report> {
         lines.push(Line { file, adapter, driver, kind, runs, cases, failed });
     }
     if let Some(folder) = opts.output.parent() {
-        std::fs::create_dir_all(folder).map_err(io)?;
+        std::fs::create_dir_all(folder).map_err(io())?;
     }
-    files::replace_folder(&opts.output, &files).map_err(io)?;
+    files::replace_folder(&opts.output, &files).map_err(io())?;
     let output = opts.output.clone();
     Ok(Report { output, records: lines, choices: None, notes: merged.notes })
 }

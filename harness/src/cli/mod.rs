@@ -405,8 +405,7 @@ fn write_page(path: &Path, page: &str) -> Result<()> {
         }
         eprintln!("lathe: {} is replaced", path.display());
     }
-    files::replace(path, page.as_bytes())
-        .map_err(|source| Error::Io { path: path.to_owned(), source })
+    files::replace(path, page.as_bytes()).map_err(Error::io(path))
 }
 
 /// `VARIANT`, `FILE.wgsl` or `VARIANT=FILE.wgsl`: a variant, and the file that stands in its place.

@@ -51,16 +51,16 @@ impl Processes {
     pub(super) fn record(self) -> Result<Option<Record>> {
         let Some(count) = self.processes else { return Ok(None) };
         let child_words = words_without(PARENTS);
-        let io = |source| Error::Io { path: "a child process".into(), source };
+        let io = || Error::io("a child process");
         let mut records = Vec::new();
         for nth in 1..=count {
             eprintln!("lathe: process {nth} of {count}");
-            let output = Command::new(std::env::current_exe().map_err(io)?)
+            let output = Command::new(std::env::current_exe().map_err(io())?)
                 .args(&child_words)
                 .arg("--json")
                 .stderr(Stdio::inherit())
                 .output()
-                .map_err(io)?;
+                .map_err(io())?;
             match output.status.code() {
                 // No verdict is an answer here.
                 Some(0 | 6) => {}

@@ -105,8 +105,7 @@ fn save(path: &Path, text: &Written) -> Result<()> {
     if path.exists() {
         return Err(Error::Usage(format!("{} exists; remove it first", path.display())));
     }
-    let io = |source| Error::Io { path: path.to_path_buf(), source };
-    files::write_new(path, &text.bytes()).map_err(io)
+    files::write_new(path, &text.bytes()).map_err(Error::io(path))
 }
 
 /// The text of the run that a layer is in, on an adapter that has what kernels like to have.

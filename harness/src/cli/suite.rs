@@ -2,7 +2,7 @@
 
 mod configs;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -77,12 +77,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let configs = opts.tier.configs(&opts.only)?;
     let gpu = Arc::new(global.open()?);
     opts.run.refuse(&gpu, opts.output.as_ref())?;
-    let io = |path: &Path| {
-        let path = path.to_owned();
-        move |source| Error::Io { path, source }
-    };
     // Removed when the run ends, however it does.
-    let folder = tempfile::tempdir().map_err(io(&std::env::temp_dir()))?;
+    let folder = tempfile::tempdir().map_err(Error::io(std::env::temp_dir()))?;
     let mut models = opts.models.get().map(Model::open).collect::<Result<Vec<_>>>()?;
     let Opts { quant, embed_quant, .. } = *opts;
     for arch in &opts.arch {
@@ -125,8 +121,7 @@ fn finish(global: &Global, opts: &Opts, environment: Environment, suite: Suite) 
         eprintln!("saved {}", path.display());
     }
     if let Some(path) = &opts.markdown {
-        let io = |source| Error::Io { path: path.clone(), source };
-        files::write_new(path, markdown.as_bytes()).map_err(io)?;
+        files::write_new(path, markdown.as_bytes()).map_err(Error::io(path))?;
         eprintln!("wrote {}", path.display());
     }
     let name = opts.output.as_deref().map_or("suite".into(), |path| {

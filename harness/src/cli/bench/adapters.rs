@@ -73,7 +73,7 @@ pub(super) fn run(global: &Global, opts: &KernelOpts) -> Result<()> {
         }
     }
     if let Some(folder) = &opts.save {
-        std::fs::create_dir(folder).map_err(|source| Error::Io { path: folder.clone(), source })?;
+        std::fs::create_dir(folder).map_err(Error::io(folder))?;
     }
     let mut names = BTreeSet::new();
     let mut outcomes = Vec::new();
@@ -118,17 +118,17 @@ pub(super) fn run(global: &Global, opts: &KernelOpts) -> Result<()> {
 
 /// What a process of its own measured on an adapter, and how that ended.
 fn measured(adapter: &AdapterSummary, save: Option<&Path>) -> Result<(Option<Record>, u8)> {
-    let io = |source| Error::Io { path: "a child process".into(), source };
+    let io = || Error::io("a child process");
     let mut child = Command::new(match std::env::var_os("LATHE_COMMAND") {
         Some(command) => command.into(),
-        None => std::env::current_exe().map_err(io)?,
+        None => std::env::current_exe().map_err(io())?,
     });
     child.args(words_without(PARENTS)).arg("--json");
     child.args(["--adapter", &adapter.index.to_string()]);
     if let Some(path) = save {
         child.arg("--save").arg(path);
     }
-    let output = child.stderr(Stdio::inherit()).output().map_err(io)?;
+    let output = child.stderr(Stdio::inherit()).output().map_err(io())?;
     let code = output.status.code().and_then(|code| u8::try_from(code).ok());
     if code.is_none() {
         eprintln!("lathe: adapter {}: its process ended with {}", adapter.index, output.status);

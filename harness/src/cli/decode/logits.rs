@@ -16,26 +16,24 @@ pub(super) struct LogitsFile {
 
 impl LogitsFile {
     pub(super) fn create(path: &Path) -> Result<Self> {
-        let error = |source| Error::Io { path: path.to_owned(), source };
         if std::fs::metadata(path).is_ok_and(|m| m.len() > 0) {
             eprintln!("lathe: {} is replaced", path.display());
         }
         // A device or a pipe takes rows as they come; a file is there when it has them all.
         let is_file = std::fs::metadata(path).map_or(true, |m| m.is_file());
-        let partial = is_file.then(|| Partial::create(path)).transpose().map_err(error)?;
+        let partial =
+            is_file.then(|| Partial::create(path)).transpose().map_err(Error::io(path))?;
         let file = match &partial {
             Some(partial) => partial.file.try_clone(),
             None => File::create(path),
         };
-        let out = BufWriter::new(file.map_err(error)?);
+        let out = BufWriter::new(file.map_err(Error::io(path))?);
         Ok(Self { path: path.to_owned(), partial, out })
     }
 
     pub(super) fn write(&mut self, row: &[f32]) -> Result<()> {
         for value in row {
-            self.out
-                .write_all(&value.to_le_bytes())
-                .map_err(|source| Error::Io { path: self.path.clone(), source })?;
+            self.out.write_all(&value.to_le_bytes()).map_err(Error::io(&self.path))?;
         }
         Ok(())
     }
@@ -46,6 +44,6 @@ impl LogitsFile {
             Some(partial) => partial.finish(path),
             None => Ok(()),
         });
-        finished.map_err(|source| Error::Io { path: path.clone(), source })
+        finished.map_err(Error::io(path))
     }
 }

@@ -30,8 +30,7 @@ pub(super) fn profile(
     let Body::Profile(profile) = &record.body else { return Ok(()) };
     let traced = opts.trace.as_deref().map(|path| {
         let text = trace(profile).to_string();
-        let io = |source| Error::Io { path: path.to_owned(), source };
-        files::replace(path, text.as_bytes()).map_err(io)
+        files::replace(path, text.as_bytes()).map_err(Error::io(path))
     });
     finish(global, &record, opts.profile.as_deref())?;
     traced.transpose().map(drop)
@@ -157,8 +156,7 @@ pub(in crate::cli) fn bench_arch(
     verify: Option<usize>,
     save: Option<&Path>,
 ) -> Result<()> {
-    let folder =
-        tempfile::tempdir().map_err(|source| Error::Io { path: std::env::temp_dir(), source })?;
+    let folder = tempfile::tempdir().map_err(Error::io(std::env::temp_dir()))?;
     let model = crate::cli::synth::synthetic(global, spec, folder.path())?;
     let gpu = Arc::new(global.open()?);
     let loaded = Loaded {

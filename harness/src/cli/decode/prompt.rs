@@ -161,7 +161,7 @@ pub(in crate::cli) fn read_text(path: &Path, what: &str) -> Result<String> {
         true => files::read_from(std::io::stdin().lock(), files::DATA).and_then(files::text),
         false => files::read_text(path, files::DATA),
     };
-    let text = read.map_err(|source| Error::Io { path: shown(path).into(), source })?;
+    let text = read.map_err(Error::io(shown(path)))?;
     match text.is_empty() {
         true => Err(Error::Usage(format!("{}: {what} is empty", shown(path)))),
         false => Ok(text),
