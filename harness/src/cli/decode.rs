@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use indicatif::ProgressBar;
 use lathe_kernels::{Capabilities, FloatFormat, Format, Kernel, KvFormat, Problem};
 use serde::Serialize;
 
@@ -46,7 +45,7 @@ use crate::report::table;
 use crate::report::trace::trace;
 
 use logits::LogitsFile;
-use output::Text;
+use output::Said;
 use prompt::{PromptOpts, TextOpts};
 
 pub(super) use profile::bench_arch;
@@ -483,29 +482,6 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let report = report(&loaded, &graph, &options, &side, outcome);
     global.print(&report, || output::print(&report));
     Ok(())
-}
-
-/// What was said of a run until now.
-struct Said<'a> {
-    bar: &'a ProgressBar,
-    text: Text<'a>,
-    known: Known,
-}
-
-impl<'a> Said<'a> {
-    fn of(global: &Global, loaded: &'a Loaded, bar: &'a ProgressBar) -> Self {
-        Self { bar, text: Text::of(global, loaded, bar), known: Known::default() }
-    }
-
-    fn push(&mut self, token: u32, begun: Instant) {
-        self.text.push(token);
-        self.known.push(token, begun);
-    }
-
-    fn finish(self) {
-        self.bar.finish_and_clear();
-        self.text.finish();
-    }
 }
 
 /// Writes a model's graph onto a device; before that it is said how much memory it will take.

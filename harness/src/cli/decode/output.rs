@@ -5,10 +5,11 @@ use indicatif::ProgressBar;
 use super::*;
 use crate::model::tokenizer::TextStream;
 
-/// Generated tokens on their way to stdout: their text as far as it is whole, or ids where there is
-/// no tokenizer.
-pub(super) struct Text<'a> {
-    bar: &'a ProgressBar,
+/// Generated tokens, which go to stdout: their text as far as it is whole, or ids where there is no
+/// tokenizer.
+pub(super) struct Said<'a> {
+    pub(super) bar: &'a ProgressBar,
+    pub(super) known: Known,
     out: Out<'a>,
     begun: bool,
 }
@@ -20,7 +21,7 @@ enum Out<'a> {
     Ids,
 }
 
-impl<'a> Text<'a> {
+impl<'a> Said<'a> {
     pub(super) fn of(global: &Global, loaded: &'a Loaded, bar: &'a ProgressBar) -> Self {
         let out = match loaded.model.tokenizer() {
             _ if global.json => Out::Nothing,
@@ -33,10 +34,11 @@ impl<'a> Text<'a> {
                 Out::Ids
             }
         };
-        Self { bar, out, begun: false }
+        Self { bar, known: Known::default(), out, begun: false }
     }
 
-    pub(super) fn push(&mut self, token: u32) {
+    pub(super) fn push(&mut self, token: u32, begun: Instant) {
+        self.known.push(token, begun);
         let comma = if self.begun { "," } else { "" };
         let text = match &mut self.out {
             Out::Nothing => return,
@@ -48,6 +50,7 @@ impl<'a> Text<'a> {
 
     /// Shows what was held back, and ends the line.
     pub(super) fn finish(mut self) {
+        self.bar.finish_and_clear();
         match std::mem::replace(&mut self.out, Out::Nothing) {
             Out::Nothing => {}
             Out::Text(stream) => self.show(&(stream.finish() + "\n")),
