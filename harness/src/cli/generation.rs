@@ -91,20 +91,21 @@ pub(super) struct OnDevice<'a> {
 }
 
 impl<'a> OnDevice<'a> {
-    pub(super) fn new(gpu: &Arc<Gpu>, model: &'a Model, opts: &RunOpts) -> Result<Self> {
+    /// For graphs of these contexts. Refuses the longest if it does not fit, before anything is
+    /// loaded.
+    pub(super) fn new(
+        gpu: &Arc<Gpu>,
+        model: &'a Model,
+        opts: &RunOpts,
+        contexts: impl Iterator<Item = (usize, Option<Sampling>)>,
+    ) -> Result<Self> {
         let options = opts.step.options()?;
+        if let Some((context, sampling)) = contexts.max_by_key(|(context, _)| *context) {
+            let longest = SessionOptions { context, sampling, ..options.clone() };
+            Predicted::of(gpu, &model.graph(Some(gpu), &longest)?)?;
+        }
         let (gpu, pipelines) = (Arc::clone(gpu), Pipelines::default());
         Ok(Self { model, gpu, options, pipelines, executor: None })
-    }
-
-    /// Refuses what does not fit, before anything is loaded: a step for this context.
-    pub(super) fn admit(&self, context: usize, sampling: Option<Sampling>) -> Result<()> {
-        if self.executor.is_some() {
-            return Ok(());
-        }
-        let options = SessionOptions { context, sampling, ..self.options.clone() };
-        let graph = self.model.graph(Some(&self.gpu), &options)?;
-        Predicted::of(&self.gpu, &graph).map(|_| ())
     }
 
     /// The step for exactly this context, and an executor that holds it.

@@ -150,11 +150,8 @@ fn of_model(
 ) -> Result<()> {
     let most = configs.iter().map(|config| config.prompt).max().unwrap_or(0);
     let tokens = opts.run.source().tokens(model, most)?;
-    let mut on_device = OnDevice::new(gpu, model, &opts.run)?;
-    let positions = |config: &Config| config.prompt + config.generate;
-    if let Some(longest) = configs.iter().max_by_key(|config| positions(config)) {
-        on_device.admit(positions(longest), longest.sampling)?;
-    }
+    let contexts = configs.iter().map(|config| (config.prompt + config.generate, config.sampling));
+    let mut on_device = OnDevice::new(gpu, model, &opts.run, contexts)?;
     let mut result = SuiteModel {
         model: measured(model),
         kv: opts.run.step.kv.name().into(),

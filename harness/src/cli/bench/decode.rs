@@ -283,11 +283,8 @@ fn of_model(
     let most = tests.iter().map(given).max().unwrap_or(0);
     let tokens = opts.run.source().tokens(model, most)?;
     let facts = measured(model);
-    let mut on_device = OnDevice::new(gpu, model, &opts.run)?;
-    let positions = |test: &Test| test.depth + test.prompt + test.generate;
-    if let Some(longest) = tests.iter().max_by_key(|test| positions(test)) {
-        on_device.admit(positions(longest), longest.sampling)?;
-    }
+    let contexts = tests.iter().map(|t| (t.depth + t.prompt + t.generate, t.sampling));
+    let mut on_device = OnDevice::new(gpu, model, &opts.run, contexts)?;
     for test in tests {
         if test.sequences > 1 {
             together::of_test(
