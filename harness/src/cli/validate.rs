@@ -56,17 +56,16 @@ struct Line {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    if !opts.limits.is_empty() {
-        return portability::run(global, opts);
-    }
-    if let Some(file) = opts.target.as_deref().filter(|target| is_file(target)).map(Path::new) {
-        return match file.extension().is_some_and(|e| e == "toml") {
-            true => operation::run(global, opts, file),
-            false => validate_file(global, opts, file),
-        };
-    }
-    if !opts.set.is_empty() {
+    let file = opts.target.as_deref().filter(|target| is_file(target)).map(Path::new);
+    let is_toml = file.is_some_and(|file| file.extension().is_some_and(|e| e == "toml"));
+    if !opts.set.is_empty() && (file.is_none() || is_toml) {
         return Err(Error::Usage("--set goes with a WGSL file".into()));
+    }
+    match file {
+        _ if !opts.limits.is_empty() => return portability::run(global, opts, file),
+        Some(file) if is_toml => return operation::run(global, opts, file),
+        Some(file) => return validate_file(global, opts, file),
+        None => {}
     }
     if let Some(path) = &opts.page {
         return page(global, opts, path);

@@ -13,10 +13,8 @@ use crate::plan::{Plan, PlanError};
 
 pub(super) fn run(global: &Global, opts: &Opts, path: &Path) -> Result<()> {
     let shown = path.display().to_string();
-    for (flag, is_given) in [("--set", !opts.set.is_empty()), ("--page", opts.page.is_some())] {
-        if is_given {
-            return Err(Error::Usage(format!("{flag} goes with a WGSL file; {shown} is none")));
-        }
+    if opts.page.is_some() {
+        return Err(Error::Usage(format!("--page goes with a WGSL file; {shown} is none")));
     }
     let operation = Operation::read(path).map_err(PlanError::into_usage)?;
     let file = UserKernel::of(path, &operation).map_err(PlanError::into_usage)?;

@@ -10,7 +10,7 @@ use crate::cli::{Global, out};
 use crate::data::bytes;
 use crate::error::{Error, Result};
 use crate::plan::limits::{Profile, lacking, profiles};
-use crate::plan::user::{Operation, UserKernel, is_file, reflected};
+use crate::plan::user::{Operation, UserKernel, reflected};
 use crate::plan::{Plan, PlanError, backend_text};
 use crate::report::table;
 
@@ -36,7 +36,7 @@ struct ProfileLine {
 }
 
 /// What an entry point or a variant asks, and who offers it.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Row {
     name: String,
     /// Largest of its entry points, at the shape that needs most.
@@ -75,14 +75,10 @@ impl Fit {
     }
 }
 
-pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+pub(super) fn run(global: &Global, opts: &Opts, file: Option<&Path>) -> Result<()> {
     let profiles = asked(&opts.limits)?;
-    let file = opts.target.as_deref().filter(|target| is_file(target));
     let rows = match file {
-        Some(file) => of_file(opts, Path::new(file), &profiles)?,
-        None if !opts.set.is_empty() => {
-            return Err(Error::Usage("--set goes with a WGSL file".into()));
-        }
+        Some(file) => of_file(opts, file, &profiles)?,
         None => {
             let mut rows = Vec::new();
             for (kernel, variants) in crate::cli::named(opts.target.as_deref())? {
@@ -109,6 +105,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         (None, _) | (_, 0) => Ok(()),
         (Some(file), n) => {
             let what = if n == 1 { "1 entry point does" } else { &format!("{n} entry points do") };
+            let file = file.display();
             Err(Error::CheckFailed(format!("{file}: {what} not fit all of these")))
         }
     }
@@ -142,7 +139,7 @@ fn needs(reflection: &lathe_kernels::Reflection) -> Vec<&'static str> {
 fn of_file(opts: &Opts, path: &Path, profiles: &[Profile]) -> Result<Vec<Row>> {
     let shown = path.display().to_string();
     if path.extension().is_some_and(|e| e == "toml") {
-        return of_operation(opts, path, profiles).map(|row| vec![row]);
+        return of_operation(path, profiles).map(|row| vec![row]);
     }
     let (_, reflection) = reflected(path).map_err(PlanError::into_usage)?;
     let constants = settings(&reflection, &opts.set, &shown)?;
@@ -193,13 +190,7 @@ fn of_variant(
 }
 
 /// A user's operation over the shapes of its golden file.
-fn of_operation(opts: &Opts, path: &Path, profiles: &[Profile]) -> Result<Row> {
-    if !opts.set.is_empty() {
-        return Err(Error::Usage(format!(
-            "--set goes with a WGSL file; {} is none",
-            path.display()
-        )));
-    }
+fn of_operation(path: &Path, profiles: &[Profile]) -> Result<Row> {
     let operation = Operation::read(path).map_err(PlanError::into_usage)?;
     let file = UserKernel::of(path, &operation).map_err(PlanError::into_usage)?;
     let variant = &operation.kernel.variants[0];
@@ -224,9 +215,7 @@ fn row(
     profiles: &[Profile],
     plan: impl Fn(&Shape, &Capabilities) -> Result<Plan, PlanError>,
 ) -> Row {
-    let (storage_buffers, workgroup_memory, invocations) = (0, 0, 0);
-    let fits = Vec::new();
-    let mut row = Row { name, storage_buffers, workgroup_memory, invocations, needs, fits };
+    let mut row = Row { name, needs, ..Row::default() };
     for profile in profiles {
         let mut fit =
             Fit { profile: profile.name, shapes: 0, of: shapes.len(), reasons: Vec::new() };
