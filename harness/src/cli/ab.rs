@@ -299,10 +299,7 @@ fn no_verdict(ab: &Ab) -> String {
     {
         return format!("in {blocks} a time is not a positive number");
     }
-    let fewest = match ab.processes.iter().map(|process| process.blocks).min() {
-        Some(fewest) => fewest,
-        None => ab.blocks,
-    };
+    let fewest = ab.processes.iter().map(|process| process.blocks).min().unwrap_or(ab.blocks);
     match ab.ratio {
         Ratio::UNKNOWN if fewest < FEWEST_BLOCKS => {
             let each = if ab.processes.is_empty() { "" } else { " of each process" };
@@ -313,8 +310,7 @@ fn no_verdict(ab: &Ab) -> String {
 }
 
 fn print(ab: &Ab) {
-    let shape = lathe_kernels::kernel(&ab.kernel)
-        .map_or_else(|| ab.shape.clone(), |kernel| kernel.brief(&ab.shape));
+    let shape = super::shapes::brief(&ab.kernel, &ab.shape);
     outln!("{}", format!("{} {shape}", ab.kernel).trim_end());
     let exact = |side: &Option<AbSide>| match side {
         Some(s) => format!("   NMSE {:.1e} of at most {:.0e}", s.nmse, s.nmse_bound),
@@ -342,10 +338,9 @@ fn print(ab: &Ab) {
         }
     }
     let sides = [("A", &ab.a_side), ("B", &ab.b_side)];
-    let outside = |(name, side): (_, &'_ Option<AbSide>)| {
-        side.as_ref().and_then(|side| side.outside.clone()).map(|why| (name, why))
-    };
-    let wrong: Vec<(&str, String)> = sides.into_iter().filter_map(outside).collect();
+    let sides = sides.into_iter();
+    let wrong: Vec<_> =
+        sides.filter_map(|(name, side)| Some((name, side.as_ref()?.outside.as_ref()?))).collect();
     for (side, why) in &wrong {
         outln!("{side} is WRONG by a little: {why}");
     }

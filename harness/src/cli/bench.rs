@@ -462,13 +462,8 @@ fn sections(cases: &[BenchCase], environment: &Environment) -> Vec<Section> {
 
 fn section(cases: &[BenchCase], environment: &Environment) -> Section {
     let kernel = &cases[0].kernel;
-    let shapes: Vec<String> = cases
-        .iter()
-        .map(|case| match lathe_kernels::kernel(kernel) {
-            Some(kernel) => kernel.brief(&case.shape),
-            None => case.shape.clone(),
-        })
-        .collect();
+    let shapes: Vec<String> =
+        cases.iter().map(|case| super::shapes::brief(kernel, &case.shape)).collect();
     let common: Vec<&str> = shapes[0]
         .split(',')
         .filter(|part| shapes.iter().all(|s| s.split(',').any(|p| p == *part)))

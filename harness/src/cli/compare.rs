@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::Global;
 use super::out::{self, Tone};
+use super::shapes::brief;
 use crate::data::Ratio;
 use crate::data::gate::{GateReport, GateVerdict, compare};
 use crate::data::record::Record;
@@ -156,11 +157,6 @@ fn heading(key: &str) -> Option<(&str, &str)> {
 fn name(key: &str) -> &str {
     let variant = || key.split_once(' ')?.0.split_once('/');
     variant().map_or(key, |(_, variant)| variant)
-}
-
-/// A shape without its defaults, where its kernel is known.
-fn brief(kernel: &str, shape: &str) -> String {
-    lathe_kernels::kernel(kernel).map_or_else(|| shape.to_owned(), |kernel| kernel.brief(shape))
 }
 
 #[cfg(test)]

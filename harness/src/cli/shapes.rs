@@ -197,6 +197,11 @@ pub(super) fn range(
     Ok(all)
 }
 
+/// A record's shape without its defaults, where its kernel is known.
+pub(super) fn brief(kernel: &str, shape: &str) -> String {
+    lathe_kernels::kernel(kernel).map_or_else(|| shape.to_owned(), |kernel| kernel.brief(shape))
+}
+
 /// A shape that this kernel does not have, with the parameter that was perhaps meant.
 fn usage(kernel: &Kernel, error: ShapeError) -> Error {
     match &error {

@@ -242,8 +242,7 @@ fn show(global: &Global, store: &Store) -> Result<()> {
         let mut t = table::table(&header, &[2]);
         for e in own {
             let set: Vec<_> = e.constants.iter().map(|(n, v)| format!("{n}={v}")).collect();
-            let kernel = lathe_kernels::kernel(&e.kernel);
-            let shape = kernel.map_or_else(|| e.shape.clone(), |kernel| kernel.brief(&e.shape));
+            let shape = super::shapes::brief(&e.kernel, &e.shape);
             t.add_row(vec![
                 broken(format!("{} {shape}", e.kernel).trim_end()),
                 broken(format!("{} {}", e.variant, set.join(",")).trim_end()),
