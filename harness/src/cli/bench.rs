@@ -95,7 +95,7 @@ struct KernelOpts {
     #[arg(long, requires = "shape")]
     one_shape: bool,
     /// Run again whenever your file is saved, its TOML, or what that one names
-    #[arg(long)]
+    #[arg(long, conflicts_with = "processes")]
     watch: bool,
     #[command(flatten)]
     processes: Processes,
@@ -133,9 +133,6 @@ fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
     let allowed = opts.save.is_none() || opts.allow_software;
     super::refuse_software(&gpu, allowed, "a speed record", "saves")?;
     super::refuse_overwriting(opts.save.as_ref())?;
-    if opts.watch && opts.processes.any() {
-        return Err(Error::Usage("--watch goes without --processes".into()));
-    }
     if let Some(record) = opts.processes.record()? {
         return super::save_and_print(&record, opts.save.as_deref(), || {
             print(&record, if global.json { Format::Json } else { opts.format });

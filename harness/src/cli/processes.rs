@@ -42,11 +42,6 @@ pub(super) fn words_without(options: &[(&str, bool)]) -> Vec<OsString> {
 }
 
 impl Processes {
-    /// Whether there are several.
-    pub(super) fn any(self) -> bool {
-        self.processes.is_some()
-    }
-
     /// The record of all processes; none where one is enough.
     pub(super) fn record(self) -> Result<Option<Record>> {
         let Some(count) = self.processes else { return Ok(None) };
