@@ -210,13 +210,13 @@ pub(super) struct Opts {
     #[arg(long, value_name = "N", value_parser = super::within::<1, 4096>)]
     steps_per_submit: Option<usize>,
     /// Time every operation and write the record (JSON); an existing file is not overwritten
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["force_tokens", "logits_out"])]
     profile: Option<PathBuf>,
     /// Time every operation of the prompt, and the first token, and print both
     #[arg(long, conflicts_with_all = ["profile", "logits_out"])]
     profile_prompt: bool,
     /// Time what each phase of the layers' dispatch adds to a step, and print it
-    #[arg(long, conflicts_with_all = ["profile", "profile_prompt", "logits_out"])]
+    #[arg(long, conflicts_with_all = ["profile", "profile_prompt", "force_tokens", "logits_out"])]
     profile_phases: bool,
     /// Also write the profile as a Chrome trace
     #[arg(long, value_name = "FILE", requires = "profile")]
@@ -409,6 +409,13 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if generate == 0 && opts.force_tokens.is_empty() && opts.logits_out.is_none() {
         return Err(Error::Usage("-n 0 leaves nothing to do".into()));
     }
+    let of_steps = opts.profile.is_some() || opts.profile_phases;
+    if (of_steps || opts.profile_prompt) && opts.executor == ExecutorName::Cpu {
+        return Err(Error::Usage("a profile is of a GPU; it goes without --executor cpu".into()));
+    }
+    if of_steps && generate < 2 {
+        return Err(Error::Usage("a profile of steps needs at least 2 tokens (-n)".into()));
+    }
     if opts.verify == Some(Some(0)) {
         return Err(Error::Usage("--verify 0 verifies nothing".into()));
     }
@@ -417,7 +424,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         forced: opts.force_tokens.clone(),
         prompts: Prompts::Chunks,
         generate,
-        steps_per_submit: match opts.profile.is_some() || opts.profile_phases {
+        steps_per_submit: match of_steps {
             true => Some(opts.steps_per_submit.unwrap_or(8)),
             false => opts.steps_per_submit,
         },

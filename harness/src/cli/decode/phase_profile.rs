@@ -14,16 +14,6 @@ pub(super) fn profile(
     loaded: &Loaded,
     options: &RunOptions,
 ) -> Result<()> {
-    if opts.executor != ExecutorName::Gpu || !options.forced.is_empty() {
-        return Err(Error::Usage(
-            "--profile-phases times a free run on the GPU; it goes with neither --executor cpu nor \
-             --force-tokens"
-                .into(),
-        ));
-    }
-    if options.generate < 2 {
-        return Err(Error::Usage("--profile-phases needs at least 2 tokens (-n)".into()));
-    }
     if loaded.options.sampling.is_some() {
         return Err(Error::Usage(
             "--profile-phases times greedy steps: how long a draw takes depends on the logits, and \

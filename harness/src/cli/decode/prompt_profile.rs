@@ -13,11 +13,6 @@ pub(super) fn profile(
     loaded: &Loaded,
     options: &RunOptions,
 ) -> Result<()> {
-    if opts.executor != ExecutorName::Gpu {
-        return Err(Error::Usage(
-            "--profile-prompt times a GPU; it goes without --executor cpu".into(),
-        ));
-    }
     let gpu = Arc::new(global.open()?);
     let graph = loaded.graph(Some(&gpu), options.positions())?;
     let mut executor = on_device(global, &gpu, &Pipelines::default(), &graph)?;
