@@ -227,8 +227,8 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         }
     }
     if let Some(shard) = opts.shard {
-        let (own, all) = (units_of(shard, units), units);
-        eprintln!("lathe: shard {shard}: {own} of {all} kernels and shapes");
+        let own = (0..units).filter(|nth| shard.has(*nth)).count();
+        eprintln!("lathe: shard {shard}: {own} of {units} kernels and shapes");
     }
     // A shard may have only what this adapter cannot run: that is said, and the others go on.
     let is_idle = opts.shard.is_some() && planned.is_empty();
@@ -306,11 +306,6 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
             n + cases.len()
         ))),
     }
-}
-
-/// How many of so many units a shard has.
-fn units_of(shard: Shard, all: usize) -> usize {
-    (0..all).filter(|nth| shard.has(*nth)).count()
 }
 
 /// What is timed: a kernel, its variants, and the operation where that is the user's own.
@@ -397,7 +392,8 @@ fn print(record: &Record, format: Format) {
         },
         Format::Csv => out::text(&rows::csv(cases)),
         Format::Table | Format::Md => {
-            for section in sections(cases, environment) {
+            for cases in cases.chunk_by(|a, b| a.kernel == b.kernel) {
+                let section = section(cases, environment);
                 outln!("{}", section.heading);
                 // A list of lines ends a Markdown table only after an empty one.
                 if format == Format::Md {
@@ -451,10 +447,6 @@ struct Section {
     table: Table,
     /// What a case has that no column is for.
     notes: Vec<String>,
-}
-
-fn sections(cases: &[BenchCase], environment: &Environment) -> Vec<Section> {
-    cases.chunk_by(|a, b| a.kernel == b.kernel).map(|cases| section(cases, environment)).collect()
 }
 
 fn section(cases: &[BenchCase], environment: &Environment) -> Section {
@@ -524,7 +516,8 @@ fn section(cases: &[BenchCase], environment: &Environment) -> Section {
             notes.push(format!("{}: {golden}", name.trim_end()));
         }
         if !c.flags.is_empty() {
-            notes.push(format!("{}: {}", name.trim_end(), words(c, ", ")));
+            let flags: Vec<_> = c.flags.iter().map(ToString::to_string).collect();
+            notes.push(format!("{}: {}", name.trim_end(), flags.join(", ")));
         }
     }
     let mut heading = format!("{kernel} {}", common.join(",")).trim_end().to_owned();
@@ -541,11 +534,6 @@ fn tflop_s(t: f64) -> String {
         t if t >= 9.995 => format!("{t:.1}"),
         t => format!("{t:.2}"),
     }
-}
-
-/// The flags of a case as one text.
-fn words(case: &BenchCase, between: &str) -> String {
-    case.flags.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
 }
 
 #[cfg(test)]
