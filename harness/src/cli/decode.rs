@@ -288,8 +288,7 @@ impl ModelOpts {
         self.text.check(&source)?;
         let load = LoadOptions { quantise: self.quantize };
         let mut model = Model::open_with(self.path.get()?, &load)?;
-        self.text.apply(&mut model)?;
-        let prompt = self.text.prompt(&model, source)?;
+        let (prompt, prompt_text) = self.text.prompt(&mut model, source)?;
         let mut options = SessionOptions { sampling, seed, ..self.step.options()? };
         if let Some(path) = &self.manifest {
             for (kernel, hint) in read_manifest(path)? {
@@ -305,8 +304,7 @@ impl ModelOpts {
             most: self.prompt_chunk.unwrap_or(usual.most),
             acts: self.prompt_activations.unwrap_or(usual.acts),
         });
-        let prompt::Prompt { tokens: prompt, text } = prompt;
-        Ok(Loaded { model, prompt, prompt_text: text, options })
+        Ok(Loaded { model, prompt, prompt_text, options })
     }
 }
 
@@ -498,7 +496,9 @@ pub(super) fn on_device(
     pipelines: &Pipelines,
     graph: &DecodeGraph,
 ) -> Result<GpuExecutor> {
-    Predicted::announced(gpu, graph)?;
+    eprintln!("device memory: {}", Predicted::of(gpu, graph)?);
+    // What is measured from now on counts.
+    gpu.forget_peak();
     let recording = Arc::clone(&graph.recording);
     global.by_bytes("loading", |on| {
         GpuExecutor::new(Arc::clone(gpu), pipelines, recording, Policy::Plain, on)

@@ -59,14 +59,6 @@ impl Predicted {
         (predicted, gpu.admit(&graph.recording, &memory))
     }
 
-    /// As [`Predicted::of`], said on stderr. What is measured from now on counts.
-    pub(super) fn announced(gpu: &Gpu, graph: &DecodeGraph) -> Result<Self> {
-        let predicted = Self::of(gpu, graph)?;
-        eprintln!("device memory: {predicted}");
-        gpu.forget_peak();
-        Ok(predicted)
-    }
-
     /// With what the run took.
     pub(super) fn measured(&self, gpu: &Gpu) -> Reported {
         let peak = gpu.peak_memory();

@@ -56,13 +56,6 @@ pub(super) enum Source {
     Tokens(Vec<u32>),
 }
 
-/// A prompt as the model takes it.
-pub(super) struct Prompt {
-    pub(super) tokens: Vec<u32>,
-    /// The text that they are, where it was text.
-    pub(super) text: Option<String>,
-}
-
 impl PromptOpts {
     /// Reads the prompt, which is not empty.
     pub(super) fn read(&self) -> Result<Source> {
@@ -108,17 +101,18 @@ impl TextOpts {
         }
     }
 
-    /// Gives the model the tokenizer that was asked for.
-    pub(super) fn apply(&self, model: &mut Model) -> Result<()> {
+    /// A prompt's tokens, and the text that they are, where it was text. The model gets the
+    /// tokenizer that was asked for.
+    pub(super) fn prompt(
+        &self,
+        model: &mut Model,
+        source: Source,
+    ) -> Result<(Vec<u32>, Option<String>)> {
         if let Some(path) = &self.tokenizer {
             model.set_tokenizer(Tokenizer::open(path)?);
         }
-        Ok(())
-    }
-
-    pub(super) fn prompt(&self, model: &Model, source: Source) -> Result<Prompt> {
         let (text, chat) = match source {
-            Source::Tokens(tokens) => return Ok(Prompt { tokens, text: None }),
+            Source::Tokens(tokens) => return Ok((tokens, None)),
             Source::Text(text) => (text, false),
             Source::Chat(text) => (self.render(model, &text)?, true),
         };
@@ -131,7 +125,7 @@ impl TextOpts {
         if tokens.is_empty() {
             return Err(Error::Usage("the prompt has no tokens; decoding starts from one".into()));
         }
-        Ok(Prompt { tokens, text: Some(text) })
+        Ok((tokens, Some(text)))
     }
 
     fn render(&self, model: &Model, user: &str) -> Result<String> {
