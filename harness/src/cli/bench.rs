@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use comfy_table::Table;
 use lathe_kernels::{Kernel, KernelVariant, Problem};
 
 use super::Global;
@@ -393,21 +392,7 @@ fn print(record: &Record, format: Format) {
         Format::Csv => out::text(&rows::csv(cases)),
         Format::Table | Format::Md => {
             for cases in cases.chunk_by(|a, b| a.kernel == b.kernel) {
-                let section = section(cases, environment);
-                outln!("{}", section.heading);
-                // A list of lines ends a Markdown table only after an empty one.
-                if format == Format::Md {
-                    outln!("\n{}", section.table);
-                } else {
-                    out::table(section.table);
-                }
-                for note in section.notes {
-                    match format {
-                        Format::Md => outln!("\n{note}"),
-                        _ => outln!("{note}"),
-                    }
-                }
-                outln!();
+                print_kernel(cases, environment, format);
             }
             let over = match environment.processes {
                 Some(n) => format!("± half the 95 % interval of the mean of {n} processes"),
@@ -441,15 +426,8 @@ fn print(record: &Record, format: Format) {
     }
 }
 
-/// The cases of a kernel, under a heading with all that they have in common.
-struct Section {
-    heading: String,
-    table: Table,
-    /// What a case has that no column is for.
-    notes: Vec<String>,
-}
-
-fn section(cases: &[BenchCase], environment: &Environment) -> Section {
+/// Prints the cases of a kernel, under a heading with all that they have in common.
+fn print_kernel(cases: &[BenchCase], environment: &Environment, format: Format) {
     let kernel = &cases[0].kernel;
     let shapes: Vec<String> =
         cases.iter().map(|case| super::shapes::brief(kernel, &case.shape)).collect();
@@ -480,6 +458,7 @@ fn section(cases: &[BenchCase], environment: &Environment) -> Section {
     }
     let numbers: Vec<usize> = (text..header.len()).collect();
     let mut t = table::table(&header, &numbers);
+    // What a case has that no column is for.
     let mut notes = Vec::new();
     for (c, shape) in cases.iter().zip(&shapes) {
         let mut row = Vec::new();
@@ -524,7 +503,17 @@ fn section(cases: &[BenchCase], environment: &Environment) -> Section {
     if !several {
         heading.push_str(&format!("; floor {}", floor(&cases[0])));
     }
-    Section { heading, table: t, notes }
+    outln!("{heading}");
+    // A list of lines ends a Markdown table only after an empty one.
+    let between = if format == Format::Md { "\n" } else { "" };
+    match format {
+        Format::Md => outln!("\n{t}"),
+        _ => out::table(t),
+    }
+    for note in notes {
+        outln!("{between}{note}");
+    }
+    outln!();
 }
 
 /// Three digits: from a tensor core's hundreds to what a vector kernel does on the side.
