@@ -138,7 +138,7 @@ fn mib(bytes: u64) -> String {
 
 impl Error {
     /// What the system said of a file; for `map_err`.
-    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+    pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Error::Io { path: path.into(), source }
     }
 
