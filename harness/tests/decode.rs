@@ -13,7 +13,7 @@ use lathe_harness::decode::{
 };
 use lathe_harness::error::Error;
 use lathe_harness::execute::{CpuExecutor, Execute};
-use lathe_harness::gpu::{Gpu, Pipelines, Policy};
+use lathe_harness::gpu::Gpu;
 use lathe_harness::judge::diff;
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
@@ -69,20 +69,6 @@ fn build_with(
     graph::build(&file.path, &config, &weights, caps, &options).unwrap()
 }
 
-fn logits_of(
-    graph: &DecodeGraph,
-    executor: &mut dyn Execute,
-    options: &RunOptions,
-) -> (Vec<f32>, Vec<u32>) {
-    let mut all = Vec::new();
-    let run = session::run_observed(graph, executor, options, &mut |step| {
-        all.extend_from_slice(step.logits);
-        Ok(())
-    })
-    .unwrap();
-    (all, run.generated)
-}
-
 fn nmse(expected: &[f32], got: &[f32]) -> f64 {
     assert_eq!(expected.len(), got.len());
     let wide = |v: &[f32]| v.iter().map(|x| f64::from(*x)).collect::<Vec<_>>();
@@ -96,7 +82,7 @@ fn cpu_executor_has_the_logits_of_transformers() {
         for (kv, limit) in [(KvFormat::F32, 1e-10), (KvFormat::F16, 1e-5)] {
             let graph = build(&golden.file, &Capabilities::minimal(), 64, kv);
             let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
-            let (logits, greedy) = logits_of(&graph, &mut executor, &golden.forced());
+            let (greedy, logits) = common::observed(&graph, &mut executor, &golden.forced());
             let error = nmse(&golden.logits, &logits);
             eprintln!("{name} CPU {kv:?}: NMSE {error:.2e}");
             assert!(error <= limit, "{name} {kv:?}: {error:e}");
@@ -115,7 +101,7 @@ fn gpu_executor_has_the_logits_of_transformers() {
             for context in [64, 200] {
                 let graph = build(&golden.file, &gpu.caps, context, kv);
                 let mut executor = on_gpu(&gpu, &graph);
-                let (logits, greedy) = logits_of(&graph, &mut executor, &golden.forced());
+                let (greedy, logits) = common::observed(&graph, &mut executor, &golden.forced());
                 let error = nmse(&golden.logits, &logits);
                 eprintln!("{name} GPU {kv:?} {context}: NMSE {error:.2e}");
                 assert!(error <= limit, "{name} {kv:?} {context}: {error:e}");
@@ -134,7 +120,7 @@ fn caches_of_q8_0_are_near_transformers_and_the_same_on_a_device() {
         let kv = KvFormat::Q8_0;
         let graph = build(&golden.file, &Capabilities::minimal(), 64, kv);
         let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
-        let (on_cpu, _) = logits_of(&graph, &mut executor, &golden.forced());
+        let (_, on_cpu) = common::observed(&graph, &mut executor, &golden.forced());
         let error = nmse(&golden.logits, &on_cpu);
         eprintln!("{name} CPU {kv:?}: NMSE {error:.2e}");
         assert!(error <= 2e-3 && error > 1e-9, "{name}: {error:e}");
@@ -142,14 +128,14 @@ fn caches_of_q8_0_are_near_transformers_and_the_same_on_a_device() {
         for context in [64, 200] {
             let graph = build(&golden.file, &gpu.caps, context, kv);
             let mut executor = on_gpu(gpu, &graph);
-            let (on_gpu, _) = logits_of(&graph, &mut executor, &golden.forced());
+            let (_, on_gpu) = common::observed(&graph, &mut executor, &golden.forced());
             let error = nmse(&on_cpu, &on_gpu);
             eprintln!("{name} GPU {context}: NMSE {error:.2e}");
             assert!(error <= 1e-5, "{name} {context}: {error:e}");
             // The prompt in chunks, its activations in f16.
             let prompt = golden.prompt.len();
             let options = RunOptions { generate: 1, ..golden.free(1) };
-            let (last, _) = logits_of(&graph, &mut executor, &options);
+            let (_, last) = common::observed(&graph, &mut executor, &options);
             let vocab = last.len();
             let error = nmse(&on_cpu[(prompt - 1) * vocab..][..vocab], &last);
             eprintln!("{name} GPU {context}, chunks: NMSE {error:.2e}");
@@ -196,7 +182,7 @@ fn gemmas_norms_are_made_by_their_readers_in_any_mixture_of_ways() {
             executors.push((Box::new(on_gpu(gpu, &graph)), 1e-8));
         }
         for (mut executor, limit) in executors {
-            let (logits, greedy) = logits_of(&graph, executor.as_mut(), &golden.forced());
+            let (greedy, logits) = common::observed(&graph, executor.as_mut(), &golden.forced());
             let error = nmse(&golden.logits, &logits);
             eprintln!("{hint:?}: {} dispatches, NMSE {error:.2e}", recording.dispatches());
             assert!(error <= limit, "{hint:?}: {error:e}");
@@ -226,7 +212,7 @@ fn a_quantised_head_norms_its_input() {
         let count = ops.iter().filter(|op| op.kernel().name == "rms_norm").count();
         assert_eq!(count, norms, "{hint:?}");
         let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
-        let (logits, _) = logits_of(&graph, &mut executor, &golden.forced());
+        let (_, logits) = common::observed(&graph, &mut executor, &golden.forced());
         let error = nmse(&golden.logits, &logits);
         assert!(error <= 1e-10, "{hint:?}: {error:e}");
     }
@@ -318,7 +304,7 @@ fn layers_that_are_one_dispatch_have_the_logits_of_transformers() {
             let error = diff::part(&mut executor, Part::Steps(1), 0).unwrap_err();
             assert!(error.to_string().contains("--runs off"), "{error}");
             assert!(executor.op_timer(Part::Steps(1)).is_err());
-            let (logits, greedy) = logits_of(&graph, &mut executor, &golden.forced());
+            let (greedy, logits) = common::observed(&graph, &mut executor, &golden.forced());
             let error = nmse(&golden.logits, &logits);
             eprintln!("{name} in runs, {context}: NMSE {error:.2e}");
             assert!(error <= 1e-8, "{name} {context}: {error:e}");
@@ -387,7 +373,7 @@ fn prompts_in_chunks_have_the_logits_of_transformers() {
         for (kv, limit) in [(KvFormat::F32, 1e-8), (KvFormat::F16, 1e-5)] {
             for most in [16, 64] {
                 let chunks = Chunks { most, ..Chunks::with_cache(kv) };
-                let options = GraphOptions { kv, chunks, ..GraphOptions::of_step(100) };
+                let options = GraphOptions { kv, chunks, ..GraphOptions::of_step(200) };
                 let path = &golden.file.path;
                 let graph = graph::build(path, &config, &weights, &gpu.caps, &options).unwrap();
                 let mut executor = on_gpu(&gpu, &graph);
@@ -395,7 +381,7 @@ fn prompts_in_chunks_have_the_logits_of_transformers() {
                 for &n in &lengths {
                     let options =
                         RunOptions { prompt: tokens[..n].to_vec(), generate: 1, ..golden.free(1) };
-                    let (logits, _) = logits_of(&graph, &mut executor, &options);
+                    let (_, logits) = common::observed(&graph, &mut executor, &options);
                     assert_eq!(logits.len(), vocab, "the last token's alone");
                     expected.extend_from_slice(&golden.logits[(n - 1) * vocab..][..vocab]);
                     got.extend(logits);
@@ -418,7 +404,7 @@ fn prompts_in_chunks_have_the_logits_of_transformers() {
 #[test]
 fn a_session_goes_on_where_it_stopped() {
     let golden = Golden::load("gemma3-tiny-f16");
-    let graph = build(&golden.file, &Capabilities::minimal(), 100, KvFormat::F32);
+    let graph = build(&golden.file, &Capabilities::minimal(), 200, KvFormat::F32);
     let mut cpu = CpuExecutor::new(Arc::clone(&graph.recording));
     let mut executors: Vec<Box<dyn Execute>> = vec![Box::new(cpu_warm(&mut cpu, &graph, &golden))];
     if let Some(gpu) = common::own_gpu() {
@@ -442,7 +428,7 @@ fn a_session_goes_on_where_it_stopped() {
         }
         let too_many = vec![1; graph.context];
         let error = timed::feed(&graph, executor, &too_many, Prompts::Chunks).unwrap_err();
-        assert!(error.to_string().contains("do not fit the context of 100"), "{error}");
+        assert!(error.to_string().contains("do not fit the context of 200"), "{error}");
         assert!(timed::feed(&graph, executor, &[], Prompts::Chunks).is_err());
         let beyond = [graph.vocab as u32];
         assert!(timed::feed(&graph, executor, &beyond, Prompts::Chunks).is_err());
@@ -467,8 +453,6 @@ fn every_variant_of_every_kernel_decodes_the_same() {
         let selected = build(&golden.file, &gpu.caps, context, KvFormat::F32).selected;
         (golden, context, selected)
     });
-    // Of two steps of a model one kernel differs.
-    let pipelines = Pipelines::default();
     let mut decoded = BTreeSet::new();
     for kernel in lathe_kernels::kernels() {
         let sampled = kernel.name == "sample";
@@ -513,8 +497,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
             assert!(
                 used.into_iter().all(|s| s.variant == variant.name && s.why == "explicit hint")
             );
-            let mut executor =
-                common::executor_with(&gpu, &pipelines, &graph.recording, Policy::Guarded);
+            let mut executor = on_gpu(&gpu, &graph);
             let options = RunOptions { generate: 6, ..golden.free(3) };
             let run = session::run(&graph, &mut executor, &options, &mut |_| {}).unwrap();
             // Where activations are rounded, a close call may go the other way.
@@ -590,7 +573,7 @@ fn a_run_after_a_reset_is_a_first_run_and_without_one_is_not() {
                 assert!(executor.read_f32(tensor).unwrap().iter().all(|v| *v == 0.0));
             }
         }
-        let (logits, greedy) = logits_of(&graph, executor.as_mut(), &golden.forced());
+        let (greedy, logits) = common::observed(&graph, executor.as_mut(), &golden.forced());
         assert!(nmse(&golden.logits, &logits) <= 1e-8);
         assert_eq!(greedy, golden.greedy);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use lathe_harness::execute::Execute;
-use lathe_harness::gpu::{Gpu, Policy};
+use lathe_harness::gpu::Policy;
 use lathe_harness::plan::recording::{Content, Label, Part, Recording};
 use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_harness::plan::{Plan, PlanError};
@@ -14,7 +14,7 @@ use lathe_kernels::cast::Cast;
 use lathe_kernels::dequant::Dequant;
 use lathe_kernels::{FloatFormat, Format, KernelVariant, Params};
 
-use crate::common;
+use crate::common::{self, Device};
 
 /// Blocks of a golden.
 const BLOCKS: usize = 24;
@@ -27,7 +27,7 @@ fn golden(format: Format, what: &str) -> Vec<u8> {
 
 /// What a variant makes of a golden's blocks; `None` where the adapter rules it out.
 fn run(
-    gpu: &Arc<Gpu>,
+    gpu: &Device,
     format: Format,
     acts: FloatFormat,
     variant: &'static KernelVariant,
@@ -85,7 +85,7 @@ fn every_variant_decodes_the_goldens_bit_for_bit() {
 
 /// `words` cast by every variant: the words of `n` results each.
 fn casts(
-    gpu: &Arc<Gpu>,
+    gpu: &Device,
     words: &[u32],
     n: usize,
     from: FloatFormat,

@@ -16,7 +16,7 @@ use lathe_kernels::{
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
-use crate::common;
+use crate::common::{self, OwnDevice};
 
 const SEED: u64 = 42;
 /// Each run draws others. A software adapter takes most of a run's time to compile them.
@@ -173,7 +173,7 @@ fn norms_are_never_left_to_a_few_invocations() {
     }
 }
 
-fn gpu_with_subgroups() -> Option<Arc<Gpu>> {
+fn gpu_with_subgroups() -> Option<OwnDevice> {
     let gpu = common::own_gpu()?;
     if gpu.caps.subgroup.is_none() {
         eprintln!("UNAVAILABLE, not tested: no subgroups");

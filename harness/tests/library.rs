@@ -177,7 +177,7 @@ fn the_applications_device_serves_and_stays_the_applications() {
     let mut session = model.session(&gpu, options.clone()).unwrap();
     assert_eq!(session.generate(&[2, 5], 3, |_| {}).unwrap().generated.len(), 3);
     let graph = model.graph(Some(&gpu), &options).unwrap();
-    let mut executor = common::executor(&gpu, &graph.recording, Policy::Plain);
+    let mut executor = common::executor(&Arc::clone(&gpu).into(), &graph.recording, Policy::Plain);
     assert!(
         diff::part(&mut executor, lathe_harness::plan::recording::Part::Steps(1), 0)
             .unwrap()

@@ -13,7 +13,7 @@ use lathe_harness::plan::memory::{Memory, UPLOAD_BYTES, UPLOADS_IN_FLIGHT};
 use lathe_harness::plan::recording::{Content, Recording, TensorId};
 use lathe_kernels::KvFormat;
 
-use crate::common::{GOLDENS, code, document, ended, golden_name, lathe, model, own_gpu};
+use crate::common::{GOLDENS, code, document, ended, golden_name, gpu, lathe, model, new_gpu};
 
 fn executor(gpu: &Arc<Gpu>, recording: &Arc<Recording>) -> lathe_harness::Result<GpuExecutor> {
     compiled(gpu, &Pipelines::default(), recording)
@@ -50,7 +50,7 @@ fn with_rounding(bytes: u64, tensors: usize) -> u64 {
 
 #[test]
 fn prediction_is_what_is_allocated() {
-    let Some(gpu) = own_gpu() else { return };
+    let Some(gpu) = new_gpu() else { return };
     for name in GOLDENS {
         let model = model(name);
         // Compiling is what takes long here, and most of it is the same each time.
@@ -90,7 +90,7 @@ fn prediction_is_what_is_allocated() {
 
 #[test]
 fn staging_is_bounded_and_loses_nothing() {
-    let Some(gpu) = own_gpu() else { return };
+    let Some(gpu) = new_gpu() else { return };
     let mut recording = Recording::default();
     // More than all staging together, in tensors smaller than one upload and in a larger one.
     let (small, large) = (3 << 20, 20 << 20);
@@ -121,7 +121,7 @@ fn staging_is_bounded_and_loses_nothing() {
 
 #[test]
 fn what_does_not_fit_is_refused_before_anything_is_allocated() {
-    let Some(_) = own_gpu() else { return };
+    let Some(_) = gpu() else { return };
     let mut gpu = Gpu::open(None, Checks::Files).unwrap();
     let model = model("llama-tiny-f16");
     let recording = recording(&gpu, &model, KvFormat::F32, 64);
@@ -156,7 +156,7 @@ fn what_does_not_fit_is_refused_before_anything_is_allocated() {
 
 #[test]
 fn commands_predict_refuse_and_measure() {
-    let Some(_) = own_gpu() else { return };
+    let Some(_) = gpu() else { return };
     let model = golden_name("qwen3-tiny-q80.gguf");
     let run = ["decode", "--model", &model, "--prompt-tokens", "1,2,3", "-n", "3", "--json"];
     let decoded = document(&lathe(&run));

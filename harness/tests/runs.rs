@@ -16,7 +16,7 @@ use lathe_harness::decode::{
 };
 use lathe_harness::error::{Error, Result};
 use lathe_harness::execute::{Batch, Execute, GpuExecutor, Stream};
-use lathe_harness::gpu::{Gpu, Policy};
+use lathe_harness::gpu::Policy;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::model::{Config, ModelFile};
 use lathe_harness::plan::backend_text;
@@ -27,7 +27,7 @@ use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_kernels::phases::Grid;
 use lathe_kernels::{Capabilities, Format, KvFormat};
 
-use crate::common::{self, GOLDENS, Golden};
+use crate::common::{self, Device, GOLDENS, Golden};
 
 /// What a data-centre GPU has, as far as runs care.
 fn large() -> Capabilities {
@@ -437,12 +437,12 @@ fn a_run_goes_on_behind_tokens_that_were_handed_out() {
     assert_eq!(run.generated, other);
 }
 
-fn on_gpu(gpu: &Arc<Gpu>, graph: &DecodeGraph) -> GpuExecutor {
+fn on_gpu(gpu: &Device, graph: &DecodeGraph) -> GpuExecutor {
     common::executor(gpu, &graph.recording, Policy::Plain)
 }
 
 /// Greedy tokens of a graph, and of its step at which it chooses token `at` the logits.
-fn logits_at(gpu: &Arc<Gpu>, graph: &DecodeGraph, options: &RunOptions, at: usize) -> Vec<f32> {
+fn logits_at(gpu: &Device, graph: &DecodeGraph, options: &RunOptions, at: usize) -> Vec<f32> {
     let options = RunOptions { generate: at + 1, ..options.clone() };
     let mut logits = Vec::new();
     session::run_observed(graph, &mut on_gpu(gpu, graph), &options, &mut |step| {
@@ -482,7 +482,7 @@ fn long_greedy_texts_are_the_same_apart_fused_and_as_runs() {
     });
 }
 
-fn three_ways(gpu: &Arc<Gpu>, name: &str, prompt: &[u32], most: usize) {
+fn three_ways(gpu: &Device, name: &str, prompt: &[u32], most: usize) {
     let begun = Instant::now();
     let model = common::model(name);
     // A small one has the context that other tests compile the same kernels for.

@@ -10,13 +10,13 @@ use lathe_harness::decode::perplexity::{self, Runner, Text};
 use lathe_harness::decode::session::{self, Prompts, RunOptions};
 use lathe_harness::decode::{Model, SessionOptions};
 use lathe_harness::execute::{CpuExecutor, Execute};
-use lathe_harness::gpu::{Gpu, Policy};
+use lathe_harness::gpu::Policy;
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::export::{ExportSpec, write_gguf};
 use lathe_kernels::{Format, KvFormat};
 use serde_json::Value;
 
-use crate::common::{self, ids};
+use crate::common::{self, Device, ids};
 
 fn read(name: &str) -> String {
     std::fs::read_to_string(common::golden("rusty").join(name)).unwrap()
@@ -49,10 +49,10 @@ fn options(context: usize) -> SessionOptions {
 }
 
 /// What the model writes after each of the oracle's prompts, whichever way the prompt runs.
-fn greedy_texts(model: &Model, gpu: Option<&Arc<Gpu>>) -> Vec<Vec<u32>> {
+fn greedy_texts(model: &Model, gpu: Option<&Device>) -> Vec<Vec<u32>> {
     let oracle = json("rusty.json");
     let cases = oracle["cases"].as_array().unwrap();
-    let graph = model.graph(gpu.map(|gpu| &**gpu), &options(160)).unwrap();
+    let graph = model.graph(gpu.map(|gpu| &***gpu), &options(160)).unwrap();
     let recording = &graph.recording;
     let mut executor: Box<dyn Execute> = match gpu {
         None => Box::new(CpuExecutor::new(Arc::clone(recording))),

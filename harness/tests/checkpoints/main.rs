@@ -21,7 +21,6 @@ use lathe_harness::decode::session::{Prompts, RunOptions};
 use lathe_harness::decode::{GraphOptions, LoadOptions, Weights, graph};
 use lathe_harness::error::Result;
 use lathe_harness::execute::{CpuExecutor, Execute};
-use lathe_harness::gpu::Gpu;
 use lathe_harness::model::{Config, ModelFile};
 use lathe_kernels::{Capabilities, Format, KvFormat};
 
@@ -39,7 +38,7 @@ fn load(path: &Path) -> Result<(Arc<ModelFile>, Config, Weights)> {
 fn logits(
     path: &Path,
     quantise: Option<Format>,
-    gpu: Option<&Arc<Gpu>>,
+    gpu: Option<&common::Device>,
     options: &RunOptions,
 ) -> (Vec<f32>, Vec<u32>) {
     let file = Arc::new(ModelFile::open(path).unwrap());
@@ -89,7 +88,7 @@ impl Golden {
     }
 
     /// Holds a checkpoint against the logits and returns its NMSE.
-    fn hold(&self, path: &Path, gpu: Option<&Arc<Gpu>>, limit: f64) -> f64 {
+    fn hold(&self, path: &Path, gpu: Option<&common::Device>, limit: f64) -> f64 {
         let (logits, greedy) = logits(path, None, gpu, &self.options);
         let error = nmse(&self.logits, &logits);
         assert!(error <= limit, "{}: NMSE {error:e}", path.display());

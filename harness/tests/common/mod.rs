@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test target uses its own part")]
 
 use std::io::{BufRead, BufReader};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -9,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use lathe_harness::decode::{DecodeGraph, Model, RunOptions, session};
+use lathe_harness::error::Error;
 use lathe_harness::execute::{Execute, GpuExecutor};
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
 use lathe_harness::model::ModelFile;
@@ -16,12 +18,40 @@ use lathe_harness::plan::recording::Recording;
 use lathe_kernels::{Kernel, Problem};
 use serde_json::Value;
 
+/// A device with what was compiled for it: tests whose steps have an operation in common compile it
+/// once.
+#[derive(Clone)]
+pub(crate) struct Device {
+    gpu: Arc<Gpu>,
+    pipelines: Pipelines,
+}
+
+impl Device {
+    fn open() -> Result<Self, Error> {
+        Gpu::open(None, Checks::Files).map(|gpu| Arc::new(gpu).into())
+    }
+}
+
+impl From<Arc<Gpu>> for Device {
+    fn from(gpu: Arc<Gpu>) -> Self {
+        Self { gpu, pipelines: Pipelines::default() }
+    }
+}
+
+impl Deref for Device {
+    type Target = Arc<Gpu>;
+
+    fn deref(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+}
+
 /// The device, or `None` with a word on stderr where there is none. With `LATHE_REQUIRE_GPU=1`,
 /// which `./x test` sets, a missing adapter fails: skipped is not passed.
-pub(crate) fn gpu() -> Option<Arc<Gpu>> {
-    static GPU: OnceLock<Option<Arc<Gpu>>> = OnceLock::new();
-    GPU.get_or_init(|| match Gpu::open(None, Checks::Files) {
-        Ok(gpu) => Some(Arc::new(gpu)),
+pub(crate) fn gpu() -> Option<Device> {
+    static GPU: OnceLock<Option<Device>> = OnceLock::new();
+    GPU.get_or_init(|| match Device::open() {
+        Ok(device) => Some(device),
         Err(e) if std::env::var("LATHE_REQUIRE_GPU").is_ok_and(|v| v == "1") => {
             panic!("LATHE_REQUIRE_GPU=1: {e}")
         }
@@ -33,12 +63,41 @@ pub(crate) fn gpu() -> Option<Arc<Gpu>> {
     .clone()
 }
 
-/// A device that no other test uses, for those that compile much and time nothing: a software
-/// adapter compiles on one core, and not before a dispatch, so a shared device would keep the
-/// others idle.
-pub(crate) fn own_gpu() -> Option<Arc<Gpu>> {
+/// Devices whose tests have ended.
+static FREE: Mutex<Vec<Device>> = Mutex::new(Vec::new());
+
+/// A device that no other test uses meanwhile.
+pub(crate) struct OwnDevice(Option<Device>);
+
+impl Deref for OwnDevice {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        self.0.as_ref().unwrap()
+    }
+}
+
+impl Drop for OwnDevice {
+    fn drop(&mut self) {
+        // What a test that failed has left is nobody's to use.
+        let sound = !std::thread::panicking() && self.check_faults().is_ok();
+        let free = self.0.take().filter(|device| sound && device.wait(None).is_ok());
+        FREE.lock().unwrap_or_else(PoisonError::into_inner).extend(free);
+    }
+}
+
+/// A device of one's own, for tests that compile much and time nothing: a software adapter compiles
+/// on one core, and not before a dispatch, so a shared device would keep the others idle.
+pub(crate) fn own_gpu() -> Option<OwnDevice> {
     gpu()?;
-    Some(Arc::new(Gpu::open(None, Checks::Files).unwrap()))
+    let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    Some(OwnDevice(Some(free.unwrap_or_else(|| Device::open().unwrap()))))
+}
+
+/// A device on which nothing was allocated yet.
+pub(crate) fn new_gpu() -> Option<Device> {
+    gpu()?;
+    Some(Device::open().unwrap())
 }
 
 /// One test at a time on the shared device.
@@ -47,24 +106,14 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(crate) fn executor(gpu: &Arc<Gpu>, recording: &Arc<Recording>, policy: Policy) -> GpuExecutor {
-    executor_with(gpu, &Pipelines::default(), recording, policy)
-}
-
-/// An executor that compiles what is not among `pipelines`.
-pub(crate) fn executor_with(
-    gpu: &Arc<Gpu>,
-    pipelines: &Pipelines,
-    recording: &Arc<Recording>,
-    policy: Policy,
-) -> GpuExecutor {
-    let (gpu, recording) = (Arc::clone(gpu), Arc::clone(recording));
-    GpuExecutor::new(gpu, pipelines, recording, policy, &mut |_, _| {}).unwrap()
+pub(crate) fn executor(device: &Device, recording: &Arc<Recording>, policy: Policy) -> GpuExecutor {
+    let (gpu, recording) = (Arc::clone(&device.gpu), Arc::clone(recording));
+    GpuExecutor::new(gpu, &device.pipelines, recording, policy, &mut |_, _| {}).unwrap()
 }
 
 /// An executor that finds what reads or writes beyond its tensors.
-pub(crate) fn on_gpu(gpu: &Arc<Gpu>, graph: &DecodeGraph) -> GpuExecutor {
-    executor(gpu, &graph.recording, Policy::Guarded)
+pub(crate) fn on_gpu(device: &Device, graph: &DecodeGraph) -> GpuExecutor {
+    executor(device, &graph.recording, Policy::Guarded)
 }
 
 /// What a run chooses, and the logits of each of its steps.
