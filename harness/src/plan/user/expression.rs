@@ -87,8 +87,26 @@ type One = fn(f64) -> f64;
 /// A function of two.
 type Two = fn(f64, f64) -> f64;
 
-/// A comparison.
-type Holds = fn(&f64, &f64) -> bool;
+/// Operators between two sides, from those that bind least. Where one begins with another it comes
+/// first.
+const LEVELS: [&[(&str, Two)]; 5] = [
+    &[("||", |a, b| truth(a != 0.0 || b != 0.0))],
+    &[("&&", |a, b| truth(a != 0.0 && b != 0.0))],
+    &[
+        ("==", |a, b| truth(a == b)),
+        ("!=", |a, b| truth(a != b)),
+        ("<=", |a, b| truth(a <= b)),
+        (">=", |a, b| truth(a >= b)),
+        ("<", |a, b| truth(a < b)),
+        (">", |a, b| truth(a > b)),
+    ],
+    &[("+", |a, b| a + b), ("-", |a, b| a - b)],
+    // What is left of a division is as long division leaves it: never negative.
+    &[("*", |a, b| a * b), ("/", |a, b| a / b), ("%", f64::rem_euclid)],
+];
+
+/// The level of comparisons, of which one does not follow another.
+const COMPARISONS: usize = 2;
 
 /// Functions of one number.
 const ONE: &[(&str, One)] = &[
@@ -131,7 +149,7 @@ impl Parser<'_> {
     fn side(
         &mut self,
         taken: bool,
-        one: fn(&mut Self) -> Result<f64, Wrong>,
+        one: impl FnOnce(&mut Self) -> Result<f64, Wrong>,
     ) -> Result<f64, Wrong> {
         self.skips += usize::from(!taken);
         let value = one(self);
@@ -141,7 +159,7 @@ impl Parser<'_> {
 
     fn choice(&mut self) -> Result<f64, Wrong> {
         self.nested(|parser| {
-            let condition = parser.either()?;
+            let condition = parser.operation(0)?;
             if !parser.take("?") {
                 return Ok(condition);
             }
@@ -152,78 +170,29 @@ impl Parser<'_> {
         })
     }
 
-    fn either(&mut self) -> Result<f64, Wrong> {
-        let mut value = self.both()?;
-        while self.take("||") {
-            let other = self.side(value == 0.0, Self::both)?;
-            value = truth(value != 0.0 || other != 0.0);
-        }
-        Ok(value)
-    }
-
-    fn both(&mut self) -> Result<f64, Wrong> {
-        let mut value = self.comparison()?;
-        while self.take("&&") {
-            let other = self.side(value != 0.0, Self::comparison)?;
-            value = truth(value != 0.0 && other != 0.0);
-        }
-        Ok(value)
-    }
-
-    fn comparison(&mut self) -> Result<f64, Wrong> {
-        let value = self.sum()?;
-        let comparisons: [(&str, Holds); 6] = [
-            ("==", f64::eq),
-            ("!=", f64::ne),
-            ("<=", f64::le),
-            (">=", f64::ge),
-            ("<", f64::lt),
-            (">", f64::gt),
-        ];
-        for (symbol, holds) in comparisons {
-            if self.take(symbol) {
-                let other = self.sum()?;
-                return Ok(truth(holds(&value, &other)));
+    /// Sides with operators of a level between them, from the left.
+    fn operation(&mut self, level: usize) -> Result<f64, Wrong> {
+        let Some(operators) = LEVELS.get(level) else { return self.signed() };
+        let mut value = self.operation(level + 1)?;
+        while let Some((symbol, of)) = operators.iter().find(|(symbol, _)| self.take(symbol)) {
+            let taken = match *symbol {
+                "||" => value == 0.0,
+                "&&" => value != 0.0,
+                _ => true,
+            };
+            let other = match self.side(taken, |parser| parser.operation(level + 1))? {
+                0.0 if matches!(*symbol, "/" | "%") && self.skips > 0 => 1.0,
+                0.0 if matches!(*symbol, "/" | "%") => {
+                    return Err(Wrong::Value("divides by zero".into()));
+                }
+                other => other,
+            };
+            value = of(value, other);
+            if level == COMPARISONS {
+                break;
             }
         }
         Ok(value)
-    }
-
-    fn sum(&mut self) -> Result<f64, Wrong> {
-        let mut value = self.product()?;
-        loop {
-            if self.take("+") {
-                value += self.product()?;
-            } else if self.take("-") {
-                value -= self.product()?;
-            } else {
-                return Ok(value);
-            }
-        }
-    }
-
-    fn product(&mut self) -> Result<f64, Wrong> {
-        let mut value = self.signed()?;
-        loop {
-            if self.take("*") {
-                value *= self.signed()?;
-            } else if self.take("/") {
-                value /= self.divisor()?;
-            } else if self.take("%") {
-                // As long division leaves it: never negative.
-                value = value.rem_euclid(self.divisor()?);
-            } else {
-                return Ok(value);
-            }
-        }
-    }
-
-    fn divisor(&mut self) -> Result<f64, Wrong> {
-        match self.signed()? {
-            0.0 if self.skips > 0 => Ok(1.0),
-            0.0 => Err(Wrong::Value("divides by zero".into())),
-            by => Ok(by),
-        }
     }
 
     fn signed(&mut self) -> Result<f64, Wrong> {
@@ -373,6 +342,7 @@ mod tests {
         assert_eq!(value("K + N_KV").unwrap_err(), "`N_KV` changes from step to step");
         assert!(value("ROWS ROWS").unwrap_err().contains("left over"));
         assert!(value("1e").unwrap_err().contains("left over"));
+        assert_eq!(value("1 < 2 < 3").unwrap_err(), "`< 3` is left over");
         assert!(value("(ROWS").unwrap_err().contains('`'));
         assert!(value("K ? 1").unwrap_err().contains("expected `:`"));
         assert!(value("").unwrap_err().contains("expected"));
