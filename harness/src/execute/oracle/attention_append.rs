@@ -7,10 +7,10 @@ use lathe_reference::Expected;
 use lathe_reference::attention_append as reference;
 use lathe_reference::attention_decode::Attention;
 use lathe_reference::kv_append::{CacheShape, kv_append};
-use lathe_reference::qkv_rope_append::{Token, qkv_rope_append, store};
+use lathe_reference::qkv_rope_append::{Token, qkv_rope_append};
 
 use super::{Inputs, Oracle, Outcomes, cache};
-use crate::execute::value::{Outcome, Value};
+use crate::execute::value::Value;
 use crate::plan::recording::Op;
 
 fn token(p: &AttentionAppend, inputs: &Inputs<'_>) -> Token {
@@ -45,19 +45,14 @@ fn attended(
 
 impl Oracle for AttentionAppend {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
-        let (new, shape) = (token(self, inputs), cache::shape(self));
-        let format = cache::format(self);
+        let (new, shape, format) = (token(self, inputs), cache::shape(self), cache::format(self));
         let caches = [("k_cache", &new.k), ("v_cache", &new.v)].map(|(name, row)| {
-            let old = inputs.f32s(name);
-            let mut cache = old.to_vec();
+            let mut cache = inputs.f32s(name).to_vec();
             kv_append(&mut cache, &row.to_f32(), &shape, inputs.position(), format);
-            let mut expected = Expected::exact(old);
-            store(&mut expected, row, &shape, inputs.position(), format);
-            (cache, (inputs.op.tensor(name), Outcome::Real(expected)))
+            (cache, cache::appended(self, inputs, name, row))
         });
         let [(k, k_stored), (v, v_stored)] = caches;
-        let y = inputs.real("y", attended(self, inputs, &new, [&k, &v]));
-        y.into_iter().chain([k_stored, v_stored]).collect()
+        inputs.reals([("y", attended(self, inputs, &new, [&k, &v])), k_stored, v_stored])
     }
 
     fn in_place(&self, op: &Op, values: &mut [Value]) -> bool {

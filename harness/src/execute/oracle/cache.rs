@@ -5,8 +5,8 @@ use lathe_reference::Expected;
 use lathe_reference::kv_append::{self, CacheShape, KvFormat};
 use lathe_reference::qkv_rope_append;
 
-use super::{Inputs, Outcomes};
-use crate::execute::value::{Outcome, Value};
+use super::Inputs;
+use crate::execute::value::Value;
 use crate::plan::recording::Op;
 
 pub(super) fn shape<P: Cache>(p: &P) -> CacheShape {
@@ -28,19 +28,19 @@ pub(super) fn new_rows<'a, P: Heads>(p: &P, qkv: &'a [f32]) -> [&'a [f32]; 2] {
     [k, &rest[..k.len()]]
 }
 
-/// Both caches with a token's rows in their slot.
-pub(super) fn appended<P: Cache>(p: &P, inputs: &Inputs<'_>, rows: [&[f32]; 2]) -> Outcomes {
-    let caches = ["k_cache", "v_cache"].into_iter().zip(rows);
-    let outcome = |(name, row)| {
-        let mut expected = Expected::exact(inputs.f32s(name));
-        let new = Expected::exact(row);
-        qkv_rope_append::store(&mut expected, &new, &shape(p), inputs.position(), format(p));
-        (inputs.op.tensor(name), Outcome::Real(expected))
-    };
-    caches.map(outcome).collect()
+/// A cache with a token's row in its slot.
+pub(super) fn appended<P: Cache>(
+    p: &P,
+    inputs: &Inputs<'_>,
+    name: &'static str,
+    row: &Expected,
+) -> (&'static str, Expected) {
+    let mut cache = Expected::exact(inputs.f32s(name));
+    qkv_rope_append::store(&mut cache, row, &shape(p), inputs.position(), format(p));
+    (name, cache)
 }
 
-/// The same without copying the caches, for one of several sequences.
+/// Both caches with a token's rows, without copying them, for one of several sequences.
 pub(super) fn append<P: Cache>(
     p: &P,
     op: &Op,

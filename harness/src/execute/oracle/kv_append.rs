@@ -1,6 +1,7 @@
 //! A token's keys and values in their slot.
 
 use lathe_kernels::kv_append::KvAppend;
+use lathe_reference::Expected;
 
 use super::{Inputs, Oracle, Outcomes, cache};
 use crate::execute::value::Value;
@@ -8,7 +9,9 @@ use crate::plan::recording::Op;
 
 impl Oracle for KvAppend {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
-        cache::appended(self, inputs, cache::new_rows(self, inputs.f32s("qkv")))
+        let [k, v] = cache::new_rows(self, inputs.f32s("qkv")).map(Expected::exact);
+        let appended = |name, row| cache::appended(self, inputs, name, row);
+        inputs.reals([appended("k_cache", &k), appended("v_cache", &v)])
     }
 
     fn in_place(&self, op: &Op, values: &mut [Value]) -> bool {

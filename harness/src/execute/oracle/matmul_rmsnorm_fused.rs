@@ -8,7 +8,6 @@ use lathe_reference::matmul_rmsnorm_fused::matmul_rmsnorm_fused;
 use super::residual_rms_norm::norm;
 use super::rows::gemv;
 use super::{Inputs, Oracle, Outcomes};
-use crate::execute::value::Outcome;
 
 impl Oracle for MatmulRmsnormFused {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
@@ -21,8 +20,6 @@ impl Oracle for MatmulRmsnormFused {
         let (stream, y) = matmul_rmsnorm_fused(&product, stream, post.as_ref(), next.as_ref());
         // Without a next norm y stays as it is.
         let y = y.unwrap_or_else(|| Expected::exact(inputs.f32s("y")));
-        [("stream", stream), ("y", y)]
-            .map(|(name, values)| (inputs.op.tensor(name), Outcome::Real(values)))
-            .into()
+        inputs.reals([("stream", stream), ("y", y)])
     }
 }

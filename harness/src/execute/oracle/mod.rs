@@ -6,7 +6,6 @@ mod choose;
 pub(super) mod rows;
 
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use lathe_kernels::{Declaration, Kernel, Params, Problem, RopeStyle, State, StateWord, Text};
@@ -50,7 +49,9 @@ impl<'a> Inputs<'a> {
     /// Floats bound to a name: as many as the operation declares, where a tensor has room for more.
     pub fn f32s(&self, name: &str) -> &'a [f32] {
         let values = self.value(name).f32s();
-        &values[..declared_len(self.op, self.values, name).min(values.len())]
+        let Some(declared) = self.op.kernel().binding(name) else { return values };
+        let problem = Problem { shape: self.op.shape.clone(), state: state(self.op, self.values) };
+        &values[..declared.len(&problem).min(values.len())]
     }
 
     /// Words bound to a name.
@@ -84,21 +85,12 @@ impl<'a> Inputs<'a> {
 
     /// One output of real numbers.
     pub fn real(&self, name: &str, expected: Expected) -> Outcomes {
-        vec![(self.op.tensor(name), Outcome::Real(expected))]
+        self.reals([(name, expected)])
     }
-}
 
-/// Elements that an operation declares of a binding.
-fn declared_len(op: &Op, values: &[Value], name: &str) -> usize {
-    let declared = op.kernel().bindings.iter().find(|b| b.name == name);
-    let problem = Problem { shape: op.shape.clone(), state: state(op, values) };
-    declared.map_or(usize::MAX, |b| b.len(&problem))
-}
-
-/// Puts floats at the beginning of a tensor, which may have room for more.
-pub(super) fn put(op: &Op, values: &mut [Value], name: &str, new: &[f32]) {
-    if let Value::F32(all) = &mut values[op.tensor(name).0] {
-        all[..new.len()].copy_from_slice(new);
+    /// Outputs of real numbers.
+    pub fn reals<const N: usize>(&self, outputs: [(&str, Expected); N]) -> Outcomes {
+        outputs.map(|(name, values)| (self.op.tensor(name), Outcome::Real(values))).into()
     }
 }
 
@@ -115,29 +107,20 @@ pub(crate) fn state(op: &Op, values: &[Value]) -> State {
 }
 
 /// An [`Oracle`] without its type.
-trait AnyOracle: Send + Sync {
-    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes;
-    fn in_place(&self, op: &Op, values: &mut [Value]) -> bool;
+#[derive(Clone, Copy)]
+struct AnyOracle {
+    expected: fn(&Inputs<'_>) -> Outcomes,
+    in_place: fn(&Op, &mut [Value]) -> bool,
 }
 
-struct Of<P>(PhantomData<fn() -> P>);
-
-impl<P: Oracle> AnyOracle for Of<P> {
-    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
-        P::read(&inputs.op.shape).expected(inputs)
-    }
-
-    fn in_place(&self, op: &Op, values: &mut [Value]) -> bool {
-        P::read(&op.shape).in_place(op, values)
+fn of<P: Oracle>(_: &'static Declaration<P>) -> AnyOracle {
+    AnyOracle {
+        expected: |inputs| P::read(&inputs.op.shape).expected(inputs),
+        in_place: |op, values| P::read(&op.shape).in_place(op, values),
     }
 }
 
-/// All oracles take no memory, so a reference to one costs nothing.
-fn of<P: Oracle>(_: &'static Declaration<P>) -> &'static dyn AnyOracle {
-    &Of::<P>(PhantomData)
-}
-
-type Oracles = BTreeMap<&'static str, &'static dyn AnyOracle>;
+type Oracles = BTreeMap<&'static str, AnyOracle>;
 
 /// A module of the operation's name for each, and the table of them.
 macro_rules! oracles {
@@ -167,7 +150,7 @@ pub fn register<P: Oracle>(declaration: &'static Declaration<P>, texts: &[Text])
 }
 
 /// The reference of an operation. One that was registered with `lathe_kernels` alone has none.
-fn oracle(kernel: &Kernel) -> Result<&'static dyn AnyOracle> {
+fn oracle(kernel: &Kernel) -> Result<AnyOracle> {
     static BUILT_IN: OnceLock<Oracles> = OnceLock::new();
     let name = kernel.name;
     if let Some(oracle) = BUILT_IN.get_or_init(built_in).get(name) {
@@ -184,10 +167,10 @@ pub(crate) fn exists(kernel: &Kernel) -> Result<()> {
 
 /// What an operation should leave in the tensors it writes, given what all tensors hold before.
 pub(crate) fn expected(op: &Op, values: &[Value]) -> Result<Outcomes> {
-    Ok(oracle(op.kernel())?.expected(&Inputs { op, values }))
+    Ok((oracle(op.kernel())?.expected)(&Inputs { op, values }))
 }
 
 /// See [`Oracle::in_place`].
 pub(super) fn in_place(op: &Op, values: &mut [Value]) -> Result<bool> {
-    Ok(oracle(op.kernel())?.in_place(op, values))
+    Ok((oracle(op.kernel())?.in_place)(op, values))
 }

@@ -7,7 +7,7 @@ use lathe_reference::Expected;
 use lathe_reference::qkv_rope_append as reference;
 
 use super::{Inputs, Oracle, Outcomes, cache};
-use crate::execute::value::{Outcome, Value};
+use crate::execute::value::Value;
 use crate::plan::recording::Op;
 
 fn tokens(p: &QkvRopeAppend, inputs: &Inputs<'_>) -> Vec<reference::Token> {
@@ -50,16 +50,16 @@ impl Oracle for QkvRopeAppend {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
         let (tokens, shape) = (tokens(self, inputs), cache::shape(self));
         let format = cache::format(self);
-        let stored = |name: &str, new: fn(&reference::Token) -> &Expected| {
+        let stored = |name: &'static str, new: fn(&reference::Token) -> &Expected| {
             let caches = inputs.f32s(name).chunks(shape.elements());
             let mut caches: Vec<_> = caches.map(Expected::exact).collect();
             for (token, (sequence, place)) in tokens.iter().zip(places(self, inputs)) {
                 reference::store(&mut caches[sequence], new(token), &shape, place, format);
             }
-            (inputs.op.tensor(name), Outcome::Real(Expected::join(caches)))
+            (name, Expected::join(caches))
         };
-        let caches = [stored("k_cache", |t| &t.k), stored("v_cache", |t| &t.v)];
-        inputs.real("q", queries(tokens)).into_iter().chain(caches).collect()
+        let [k, v] = [stored("k_cache", |t| &t.k), stored("v_cache", |t| &t.v)];
+        inputs.reals([("q", queries(tokens)), k, v])
     }
 
     fn in_place(&self, op: &Op, values: &mut [Value]) -> bool {
@@ -68,7 +68,11 @@ impl Oracle for QkvRopeAppend {
         for (token, place) in tokens.iter().zip(places) {
             cache::append(self, op, values, place, [&token.k.to_f32(), &token.v.to_f32()]);
         }
-        super::put(op, values, "q", &queries(tokens).to_f32());
+        if let Value::F32(q) = &mut values[op.tensor("q").0] {
+            // Rows of a chunk have room for the largest one.
+            let new = queries(tokens).to_f32();
+            q[..new.len()].copy_from_slice(&new);
+        }
         true
     }
 }

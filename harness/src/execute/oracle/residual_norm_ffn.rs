@@ -4,7 +4,7 @@ use lathe_kernels::NormOffset;
 use lathe_kernels::residual_norm_ffn::ResidualNormFfn;
 use lathe_reference::residual_norm_ffn::residual_norm_ffn;
 
-use super::residual_norm_gemv::{outcomes, product};
+use super::residual_norm_gemv::product;
 use super::residual_rms_norm::norm;
 use super::rows::activation;
 use super::{Inputs, Oracle, Outcomes};
@@ -20,6 +20,6 @@ impl Oracle for ResidualNormFfn {
             activation(self.activation),
             |n| product(inputs, n),
         );
-        outcomes(inputs, stream, y)
+        inputs.reals([("next_x", stream), ("y", y)])
     }
 }

@@ -8,20 +8,12 @@ use lathe_reference::residual_norm_gemv as reference;
 use super::residual_rms_norm::norm;
 use super::rows::{over_rows, placed};
 use super::{Inputs, Oracle, Outcomes};
-use crate::execute::value::Outcome;
 
 /// The rows of `weights` times a normed stream.
 pub(super) fn product(inputs: &Inputs<'_>, n: &Expected) -> Expected {
     over_rows(inputs.weights("weights"), |format, rows, v, m| {
         reference::norm_rows(format, rows, n, v, m);
     })
-}
-
-/// The stream and the product, as what an invocation leaves.
-pub(super) fn outcomes(inputs: &Inputs<'_>, stream: Expected, y: Expected) -> Outcomes {
-    [("next_x", stream), ("y", y)]
-        .map(|(name, expected)| (inputs.op.tensor(name), Outcome::Real(expected)))
-        .into()
 }
 
 impl Oracle for ResidualNormGemv {
@@ -34,6 +26,7 @@ impl Oracle for ResidualNormGemv {
             &norm("norm_weight"),
             |n| product(inputs, n),
         );
-        outcomes(inputs, stream, placed(inputs.f32s("y"), self.y_offset, y))
+        let y = placed(inputs.f32s("y"), self.y_offset, y);
+        inputs.reals([("next_x", stream), ("y", y)])
     }
 }

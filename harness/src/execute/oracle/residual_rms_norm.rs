@@ -7,7 +7,6 @@ use lathe_reference::residual_rms_norm::residual_rms_norm;
 use lathe_reference::rms_norm::RmsNorm;
 
 use super::{Inputs, Oracle, Outcomes};
-use crate::execute::value::Outcome;
 
 /// The norm of a weight.
 pub(super) fn norm<'a>(
@@ -31,8 +30,6 @@ impl Oracle for ResidualRmsNorm {
             (x, y.expect("a next norm was given"))
         });
         let (x, y): (Vec<_>, Vec<_>) = rows.unzip();
-        [("x", x), ("y", y)]
-            .map(|(name, rows)| (inputs.op.tensor(name), Outcome::Real(Expected::join(rows))))
-            .into()
+        inputs.reals([("x", Expected::join(x)), ("y", Expected::join(y))])
     }
 }
