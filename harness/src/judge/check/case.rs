@@ -279,7 +279,7 @@ impl Case {
         let recording = Arc::clone(&self.recording);
         let mut executor =
             GpuExecutor::new(Arc::clone(gpu), pipelines, recording, policy, &mut |_, _| {})?;
-        self.write_inputs(&mut executor)?;
+        self.write(&mut executor, true)?;
         Ok(executor)
     }
 
@@ -302,11 +302,6 @@ impl Case {
         Ok(executor)
     }
 
-    /// Writes every input, zeros into counters, and poison into every output and scratch tensor.
-    fn write_inputs(&self, executor: &mut GpuExecutor) -> Result<()> {
-        self.write(executor, true)
-    }
-
     /// Undoes a run: what it may have written is as [`Case::prepare`] left it, and so are small
     /// inputs. Large ones still are; caches of a long context would take longer to write than to
     /// attend to.
@@ -314,24 +309,26 @@ impl Case {
         self.write(executor, false)
     }
 
-    fn write(&self, executor: &mut GpuExecutor, inputs: bool) -> Result<()> {
+    /// Writes inputs, `all` of them or small ones, zeros into counters, and poison into every
+    /// output and scratch tensor.
+    fn write(&self, executor: &mut GpuExecutor, all: bool) -> Result<()> {
         for (i, tensor) in self.recording.tensors.iter().enumerate() {
-            if self.is(i, Role::Input) && self.is_large(TensorId(i)) && !inputs {
-                continue;
-            }
-            let block = executor.block(TensorId(i));
-            if self.is(i, Role::Output) || self.is(i, Role::Scratch) {
+            let id = TensorId(i);
+            let block = executor.block(id);
+            match self.role(id) {
+                Some(Role::Input) if self.is_large(id) && !all => {}
                 // What an earlier run or another variant left there must not pass for a result.
-                block.poison(&executor.gpu);
-                continue;
-            }
-            if self.is(i, Role::Counter) {
-                block.write(&executor.gpu, 0, &vec![0; block.bytes as usize]);
-                continue;
-            }
-            // Weights, and their parts, are there since they were allocated.
-            if let (Some(value), false) = (self.inputs.values.get(i), is_weights(tensor)) {
-                self.write_value(&executor.gpu, block, TensorId(i), value);
+                Some(Role::Output | Role::Scratch) => block.poison(&executor.gpu),
+                Some(Role::Counter) => {
+                    block.write(&executor.gpu, 0, &vec![0; block.bytes as usize]);
+                }
+                _ => {
+                    // Weights, and their parts, are there since they were allocated.
+                    let value = self.inputs.values.get(i).filter(|_| !is_weights(tensor));
+                    if let Some(value) = value {
+                        self.write_value(&executor.gpu, block, id, value);
+                    }
+                }
             }
         }
         Ok(())
@@ -609,19 +606,14 @@ impl Case {
         change: Option<&Change>,
     ) -> Result<Verdict> {
         let own = self.inputs.problem.state;
-        if let Some(golden) = &self.inputs.golden {
-            let verdict = self.judge_against(executor, policy, own, &*self.expected(draw)?)?;
-            let name = golden.name(&self.inputs.problem.shape, draw.small);
-            return Ok(match verdict {
-                Verdict::Failed { reason, nmse, worst } => {
-                    let reason = format!("{reason} in case `{name}`");
-                    Verdict::Failed { reason, nmse, worst }
-                }
-                passed => passed,
-            });
-        }
-        if found.is_empty() && change.is_none() {
-            return self.judge_against(executor, policy, own, &*self.expected(draw)?);
+        let golden = self.inputs.golden.as_ref();
+        if golden.is_some() || (found.is_empty() && change.is_none()) {
+            let mut verdict = self.judge_against(executor, policy, own, &*self.expected(draw)?)?;
+            if let (Some(golden), Verdict::Failed { reason, .. }) = (golden, &mut verdict) {
+                let name = golden.name(&self.inputs.problem.shape, draw.small);
+                *reason += &format!(" in case `{name}`");
+            }
+            return Ok(verdict);
         }
         let mut values = self.values(draw);
         match change {

@@ -156,29 +156,19 @@ pub fn check_plan(
     problem: &Problem,
     seed: u64,
 ) -> Result<Verdict> {
-    match Case::new(gpu, plan, problem, seed) {
-        Ok(case) => check_case(gpu, pipelines, &case),
+    let prepared = Case::new(gpu, plan, problem, seed).and_then(|case| {
+        let executor = case.prepare(gpu, pipelines, Policy::Guarded)?;
+        Ok((case, executor))
+    });
+    match prepared {
+        Ok((case, mut executor)) => check_prepared(&case, &mut executor),
+        // One pipeline that the driver refuses is one failure, not the end of a sweep.
+        Err(e @ (Error::Gpu { .. } | Error::Reflect(_))) => Ok(Verdict::broken(e.to_string())),
         Err(Error::Unavailable { what, reason, .. }) => {
             Ok(Verdict::Unavailable { reason: format!("{what}: {reason}") })
         }
         Err(e) => Err(e),
     }
-}
-
-/// Checks one case.
-pub fn check_case(gpu: &Arc<Gpu>, pipelines: &Pipelines, case: &Case) -> Result<Verdict> {
-    let mut executor = match case.prepare(gpu, pipelines, Policy::Guarded) {
-        Ok(prepared) => prepared,
-        // One pipeline that the driver refuses is one failure, not the end of a sweep.
-        Err(e @ (Error::Gpu { .. } | Error::Reflect(_))) => {
-            return Ok(Verdict::broken(e.to_string()));
-        }
-        Err(Error::Unavailable { what, reason, .. }) => {
-            return Ok(Verdict::Unavailable { reason: format!("{what}: {reason}") });
-        }
-        Err(e) => return Err(e),
-    };
-    check_prepared(case, &mut executor)
 }
 
 /// Runs a case that was prepared or reset, between guard words: once as it is, once more with other
@@ -193,17 +183,18 @@ pub(crate) fn check_prepared(case: &Case, executor: &mut GpuExecutor) -> Result<
     executor.run(&[Part::Steps(1)])?;
     let mut all = case.judge(executor, Policy::Guarded)?;
     let mut draw = Draw::default();
-    for again in [Again::Drawn, Again::Changed] {
+    for is_changed in [false, true] {
         if !matches!(all, Verdict::Passed { .. }) {
             break;
         }
-        let change = match again {
-            Again::Drawn => {
-                draw = case.next_inputs(executor)?;
-                None
-            }
-            Again::Changed if case.recording.ops[0].plan.trusted => break,
-            Again::Changed => case.next_change(executor, draw)?,
+        let (change, when) = if !is_changed {
+            draw = case.next_inputs(executor)?;
+            (None, "when it ran again with other inputs over what it had left")
+        } else if case.recording.ops[0].plan.trusted {
+            break;
+        } else {
+            let change = case.next_change(executor, draw)?;
+            (change, "when it ran again with a stretch of an input changed")
         };
         let found = case.found(executor)?;
         executor.run(&[Part::Steps(1)])?;
@@ -212,7 +203,7 @@ pub(crate) fn check_prepared(case: &Case, executor: &mut GpuExecutor) -> Result<
         if let Some(change) = change {
             executor.gpu.caught(|| case.write_changed(executor, draw, change, true))?;
         }
-        all = all.and(next, again.words());
+        all = all.and(next, when);
     }
     Ok(all)
 }
@@ -239,22 +230,6 @@ fn check_golden(case: &Case, executor: &mut GpuExecutor, draws: usize) -> Result
         }
     }
     Ok(all.unwrap_or_else(|| Verdict::broken("the golden file has no case of this shape".into())))
-}
-
-/// Why a case runs again.
-#[derive(Clone, Copy)]
-enum Again {
-    Drawn,
-    Changed,
-}
-
-impl Again {
-    fn words(self) -> &'static str {
-        match self {
-            Again::Drawn => "when it ran again with other inputs over what it had left",
-            Again::Changed => "when it ran again with a stretch of an input changed",
-        }
-    }
 }
 
 /// Other shapes that a user's file is checked on before it is timed on one.
@@ -346,18 +321,16 @@ pub fn check_others(
         }
         if let Verdict::Failed { reason, .. } = &result.verdict {
             let (shown, repeat) = (file.display(), result.reproducer(gpu.checks));
-            if result.operation.is_some() {
-                let at = match result.shape.as_str() {
-                    "" => String::new(),
-                    shape => format!(" at {shape}"),
-                };
-                return Err(Error::CheckFailed(format!(
-                    "{shown} is wrong{at}: {reason}\n  repeat: {repeat}"
-                )));
-            }
+            let (at, advice) = match (&result.operation, result.shape.as_str()) {
+                (None, _) => (
+                    " for another shape".to_owned(),
+                    "\n  --one-shape times it for the one alone, and says so",
+                ),
+                (Some(_), "") => (String::new(), ""),
+                (Some(_), shape) => (format!(" at {shape}"), ""),
+            };
             return Err(Error::CheckFailed(format!(
-                "{shown} is wrong for another shape: {reason}\n  repeat: {repeat}\n  --one-shape times it for \
-                 the one alone, and says so"
+                "{shown} is wrong{at}: {reason}\n  repeat: {repeat}{advice}"
             )));
         }
     }
