@@ -268,11 +268,7 @@ impl GpuExecutor {
 
     fn submit_pass(&self, encode: impl FnOnce(&mut wgpu::ComputePass<'_>)) -> Result<()> {
         let submission = self.gpu.caught(|| {
-            let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
-            let mut pass = encoder.begin_compute_pass(&Default::default());
-            encode(&mut pass);
-            drop(pass);
-            self.gpu.queue.submit([encoder.finish()])
+            self.gpu.submit(|encoder| encode(&mut encoder.begin_compute_pass(&Default::default())))
         })?;
         self.gpu.wait(Some(submission))
     }
@@ -414,9 +410,9 @@ impl Execute for GpuExecutor {
         let block = &self.blocks[tensor.0];
         let bytes = block.bytes.next_multiple_of(4);
         self.gpu.caught(|| {
-            let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
-            encoder.clear_buffer(&block.buffer, block.offset(), Some(bytes));
-            self.gpu.queue.submit([encoder.finish()]);
+            self.gpu.submit(|encoder| {
+                encoder.clear_buffer(&block.buffer, block.offset(), Some(bytes));
+            })
         })?;
         self.gpu.check_faults()
     }

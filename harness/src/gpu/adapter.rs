@@ -5,11 +5,6 @@ use lathe_kernels::{CooperativeMatrix, MatrixScalar};
 use crate::data::AdapterSummary;
 use crate::error::{Error, Result};
 
-/// Whether an adapter has cooperative matrices.
-pub(super) fn multiplies_matrices(adapter: &wgpu::Adapter) -> bool {
-    adapter.features().contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX)
-}
-
 fn cooperative_matrices(
     adapter: &wgpu::Adapter,
     features: wgpu::Features,

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::{OnceLock, PoisonError};
 
+use wgpu::BufferUsages;
+
 use super::device::Gpu;
 use crate::data::rng::Rng;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::plan::memory::{UPLOAD_BYTES, UPLOADS_IN_FLIGHT, padded};
 
 /// What guards, padding and unwritten outputs hold: a NaN no kernel produces, drawn anew by every
@@ -55,12 +57,8 @@ impl Gpu {
     /// A buffer of [`poison`] to copy from.
     fn poison(&self) -> &wgpu::Buffer {
         self.poison.get_or_init(|| {
-            let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("poison"),
-                size: POISON_BYTES,
-                usage: wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
-                mapped_at_creation: false,
-            });
+            let usage = BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
+            let buffer = create(&self.device, "poison", POISON_BYTES, usage);
             let words = vec![poison(); POISON_BYTES as usize / 4];
             self.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(&words));
             buffer
@@ -77,6 +75,17 @@ impl Gpu {
         self.note_memory();
         self.wait(Some(last))
     }
+}
+
+/// A buffer that is not mapped.
+pub(super) fn create(
+    device: &wgpu::Device,
+    label: &str,
+    size: u64,
+    usage: BufferUsages,
+) -> wgpu::Buffer {
+    let label = Some(label);
+    device.create_buffer(&wgpu::BufferDescriptor { label, size, usage, mapped_at_creation: false })
 }
 
 /// How tensors are placed.
@@ -133,11 +142,8 @@ impl Block {
     fn allocate(gpu: &Gpu, name: &str, bytes: u64, policy: Policy) -> Result<wgpu::Buffer> {
         let bound = padded(bytes);
         let size = bound + 2 * guard(policy);
-        let refuse = |reason: String| Error::Unavailable {
-            what: format!("tensor {name} of {bytes} bytes"),
-            adapter: gpu.adapter.name.clone(),
-            reason,
-        };
+        let refuse =
+            |reason: String| gpu.unavailable(format!("tensor {name} of {bytes} bytes"), reason);
         if bound > gpu.adapter.max_binding_bytes {
             return Err(refuse(format!(
                 "it exceeds the adapter's largest storage binding, {} bytes",
@@ -150,17 +156,10 @@ impl Block {
                 gpu.adapter.max_buffer_bytes
             )));
         }
-        gpu.scoped(&format!("tensor {name} of {size} bytes"), |device| {
-            device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some(name),
-                size,
-                usage: wgpu::BufferUsages::STORAGE
-                    | wgpu::BufferUsages::UNIFORM
-                    | wgpu::BufferUsages::COPY_SRC
-                    | wgpu::BufferUsages::COPY_DST,
-                mapped_at_creation: false,
-            })
-        })
+        let bound = BufferUsages::STORAGE | BufferUsages::UNIFORM;
+        let usage = bound | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
+        let what = format!("tensor {name} of {size} bytes");
+        gpu.scoped(&what, |device| create(device, name, size, usage))
     }
 
     /// Bytes that it takes: content, padding and guards.
@@ -170,9 +169,7 @@ impl Block {
 
     /// Fills content, padding and guards with [`poison`].
     pub fn poison(&self, gpu: &Gpu) {
-        let mut encoder = gpu.device.create_command_encoder(&Default::default());
-        self.encode_poison(gpu, &mut encoder);
-        gpu.queue.submit([encoder.finish()]);
+        gpu.submit(|encoder| self.encode_poison(gpu, encoder));
     }
 
     /// The same as a command.
@@ -197,14 +194,14 @@ impl Block {
     /// New memory that holds the same, each byte so many further on and the last ones first.
     pub(crate) fn turned(&self, gpu: &Gpu, name: &str, by: u64) -> Result<Self> {
         let copy = Self::new(gpu, name, self.bytes, Policy::Plain)?;
+        let (from, rest) = (self.offset(), padded(self.bytes) - by);
+        // What pads the end is nobody's.
+        let last = self.bytes.next_multiple_of(4) - by;
         gpu.caught(|| {
-            let mut encoder = gpu.device.create_command_encoder(&Default::default());
-            let (from, rest) = (self.offset(), padded(self.bytes) - by);
-            // What pads the end is nobody's.
-            let last = self.bytes.next_multiple_of(4) - by;
-            encoder.copy_buffer_to_buffer(&self.buffer, from, &copy.buffer, by, rest);
-            encoder.copy_buffer_to_buffer(&self.buffer, from + last, &copy.buffer, 0, by);
-            gpu.queue.submit([encoder.finish()]);
+            gpu.submit(|encoder| {
+                encoder.copy_buffer_to_buffer(&self.buffer, from, &copy.buffer, by, rest);
+                encoder.copy_buffer_to_buffer(&self.buffer, from + last, &copy.buffer, 0, by);
+            })
         })?;
         Ok(copy)
     }
@@ -219,11 +216,7 @@ impl Block {
     /// Writes content from its byte `offset` on. Offset and length are multiples of 4.
     pub fn write(&self, gpu: &Gpu, offset: u64, data: &[u8]) {
         assert!(offset + data.len() as u64 <= padded(self.bytes), "write past the tensor");
-        self.upload(gpu, self.offset() + offset, data);
-    }
-
-    fn upload(&self, gpu: &Gpu, offset: u64, data: &[u8]) {
-        let mut offset = offset;
+        let mut offset = self.offset() + offset;
         for part in data.chunks(UPLOAD_BYTES as usize) {
             gpu.make_room(part.len() as u64);
             gpu.queue.write_buffer(&self.buffer, offset, part);

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use lathe_kernels::Capabilities;
 use lathe_kernels::phases::Grid;
+use wgpu::BufferUsages;
 
 use super::adapter;
-use super::buffers::Uploads;
+use super::buffers::{Uploads, create};
 use super::memory::MemoryUse;
 use crate::data::AdapterSummary;
 use crate::error::{Error, Result};
@@ -120,7 +121,8 @@ impl Gpu {
             | wgpu::Features::SUBGROUP_BARRIER
             | wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
         let required_features = adapter.features() & useful;
-        let experimental_features = match adapter::multiplies_matrices(&adapter) {
+        let matrices = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+        let experimental_features = match required_features.contains(matrices) {
             // SAFETY: cooperative matrices are asked for only in this project's own sources, which
             // stay inside their tiles, and in a user's file that names them; no other experimental
             // feature is requested.
@@ -229,6 +231,17 @@ impl Gpu {
         }
     }
 
+    /// An error of what the device or its driver refused.
+    pub(crate) fn refused(&self, what: &str, reason: String) -> Error {
+        Error::Gpu { adapter: self.adapter.name.clone(), what: what.to_owned(), reason }
+    }
+
+    /// An error of what the adapter lacks.
+    pub(crate) fn unavailable(&self, what: impl Into<String>, reason: impl Into<String>) -> Error {
+        let adapter = self.adapter.name.clone();
+        Error::Unavailable { what: what.into(), adapter, reason: reason.into() }
+    }
+
     /// An error for anything that has gone wrong since the last call.
     pub fn check_faults(&self) -> Result<()> {
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
@@ -239,7 +252,7 @@ impl Gpu {
             return Ok(());
         }
         let reason = std::mem::take(&mut faults.uncaptured).join("; ");
-        Err(Error::Gpu { adapter: self.adapter.name.clone(), what: "an operation".into(), reason })
+        Err(self.refused("an operation", reason))
     }
 
     /// Waits for a submission (the latest without one), no longer than [`Gpu::timeout`].
@@ -271,11 +284,7 @@ impl Gpu {
         }
         match failure {
             None => Ok(made),
-            Some(reason) => Err(Error::Gpu {
-                adapter: self.adapter.name.clone(),
-                what: what.to_owned(),
-                reason,
-            }),
+            Some(reason) => Err(self.refused(what, reason)),
         }
     }
 
@@ -288,20 +297,29 @@ impl Gpu {
         }
     }
 
+    /// Submits the commands that `record` gives an encoder.
+    pub(crate) fn submit(
+        &self,
+        record: impl FnOnce(&mut wgpu::CommandEncoder),
+    ) -> wgpu::SubmissionIndex {
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        record(&mut encoder);
+        self.queue.submit([encoder.finish()])
+    }
+
+    /// A buffer that the host reads.
+    pub(crate) fn staging(&self, what: &str, bytes: u64) -> Result<wgpu::Buffer> {
+        let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
+        self.scoped(what, |device| create(device, what, bytes, usage))
+    }
+
     /// Copies bytes of a buffer back to the host.
     pub fn read(&self, buffer: &wgpu::Buffer, offset: u64, bytes: u64) -> Result<Vec<u8>> {
-        let staging = self.scoped("a staging buffer", |d| {
-            d.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("read back"),
-                size: bytes,
-                usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-                mapped_at_creation: false,
-            })
-        })?;
+        let staging = self.staging("a staging buffer", bytes)?;
         let submission = self.caught(|| {
-            let mut encoder = self.device.create_command_encoder(&Default::default());
-            encoder.copy_buffer_to_buffer(buffer, offset, &staging, 0, bytes);
-            let submission = self.queue.submit([encoder.finish()]);
+            let submission = self.submit(|encoder| {
+                encoder.copy_buffer_to_buffer(buffer, offset, &staging, 0, bytes);
+            });
             staging.map_async(wgpu::MapMode::Read, .., |_| {});
             submission
         })?;
@@ -311,11 +329,8 @@ impl Gpu {
 
     /// The bytes of a buffer whose mapping has completed.
     pub fn mapped(&self, staging: &wgpu::Buffer) -> Result<Vec<u8>> {
-        let view = staging.slice(..).get_mapped_range().map_err(|e| Error::Gpu {
-            adapter: self.adapter.name.clone(),
-            what: "a read-back".into(),
-            reason: e.to_string(),
-        })?;
+        let view = staging.slice(..).get_mapped_range();
+        let view = view.map_err(|e| self.refused("a read-back", e.to_string()))?;
         let bytes = view.to_vec();
         drop(view);
         staging.unmap();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::Gpu;
 use super::timestamps::{Ticks, Timestamps};
 use crate::data::record::Clock;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Reusable queries and buffers for timing submissions.
 #[derive(Debug)]
@@ -115,10 +115,10 @@ impl Span {
             return Ok(begun.elapsed());
         };
         let ticks = read(gpu, stamps, before, encoder)?;
-        ticks.duration(gpu.timestamp_period).ok_or_else(|| Error::Gpu {
-            adapter: gpu.adapter.name.clone(),
-            what: "a measurement".into(),
-            reason: format!("timestamps did not advance: {} to {}", ticks.begin, ticks.end),
+        ticks.duration(gpu.timestamp_period).ok_or_else(|| {
+            let Ticks { begin, end } = ticks;
+            let reason = format!("timestamps did not advance: {begin} to {end}");
+            gpu.refused("a measurement", reason)
         })
     }
 }

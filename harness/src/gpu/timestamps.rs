@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use wgpu::BufferUsages;
+
 use super::Gpu;
+use super::buffers::create;
 use crate::error::Result;
 
 /// Spans in one query set, two timestamps each.
@@ -56,14 +59,8 @@ impl Timestamps {
             return Ok(None);
         }
         let made = gpu.scoped("timestamp queries", |device| {
-            let buffer = |usage| {
-                device.create_buffer(&wgpu::BufferDescriptor {
-                    label: Some("timestamps"),
-                    size: spans.max(1) as u64 * SPAN_BYTES,
-                    usage: usage | wgpu::BufferUsages::COPY_DST,
-                    mapped_at_creation: false,
-                })
-            };
+            let size = spans.max(1) as u64 * SPAN_BYTES;
+            let buffer = |usage| create(device, "timestamps", size, usage | BufferUsages::COPY_DST);
             let sets = sets(spans).map(|(_, queries)| {
                 device.create_query_set(&wgpu::QuerySetDescriptor {
                     label: Some("timestamps"),
@@ -74,8 +71,8 @@ impl Timestamps {
             Self {
                 sets: sets.collect(),
                 spans,
-                resolved: buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC),
-                staging: buffer(wgpu::BufferUsages::MAP_READ),
+                resolved: buffer(BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC),
+                staging: buffer(BufferUsages::MAP_READ),
             }
         })?;
         Ok(Some(made))

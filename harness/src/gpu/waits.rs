@@ -5,6 +5,7 @@ use std::sync::PoisonError;
 
 use lathe_kernels::phases::{self, Grid};
 
+use super::buffers::create;
 use super::device::Gpu;
 use crate::error::Result;
 
@@ -80,19 +81,9 @@ impl Gpu {
             include_str!("waits.wgsl")
         );
         let sizes = [groups * invocations, phases::ARRIVAL_WORDS as u32, 1];
-        let mut buffers = Vec::new();
-        let submission = self.scoped("a test of waiting workgroups", |device| {
+        let (buffers, submission) = self.scoped("a test of waiting workgroups", |device| {
             let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
-            buffers = sizes
-                .map(|words| {
-                    device.create_buffer(&wgpu::BufferDescriptor {
-                        label: None,
-                        size: 4 * u64::from(words),
-                        usage,
-                        mapped_at_creation: false,
-                    })
-                })
-                .to_vec();
+            let buffers = sizes.map(|words| create(device, "waits", 4 * u64::from(words), usage));
             let source = wgpu::ShaderModuleDescriptor {
                 label: Some("waits"),
                 source: wgpu::ShaderSource::Wgsl(text.as_str().into()),
@@ -121,13 +112,13 @@ impl Gpu {
                 layout: &pipeline.get_bind_group_layout(0),
                 entries: &entries,
             });
-            let mut encoder = device.create_command_encoder(&Default::default());
-            let mut pass = encoder.begin_compute_pass(&Default::default());
-            pass.set_pipeline(&pipeline);
-            pass.set_bind_group(0, &bind_group, &[]);
-            pass.dispatch_workgroups(groups, 1, 1);
-            drop(pass);
-            self.queue.submit([encoder.finish()])
+            let submission = self.submit(|encoder| {
+                let mut pass = encoder.begin_compute_pass(&Default::default());
+                pass.set_pipeline(&pipeline);
+                pass.set_bind_group(0, &bind_group, &[]);
+                pass.dispatch_workgroups(groups, 1, 1);
+            });
+            (buffers, submission)
         })?;
         self.wait(Some(submission))?;
         let first = |buffer: &wgpu::Buffer| -> Result<u32> {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::GpuExecutor;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::gpu::Timestamps;
 use crate::plan::recording::Part;
 
@@ -30,10 +30,8 @@ impl GpuExecutor {
     pub fn op_timer(&self, part: Part) -> Result<OpTimer> {
         self.recording.refuse_runs("a profile by operation")?;
         let timestamps = Timestamps::new(&self.gpu, self.recording.part(part).len())?;
-        timestamps.map(OpTimer).ok_or_else(|| Error::Unavailable {
-            what: "a profile by operation".into(),
-            adapter: self.gpu.adapter.name.clone(),
-            reason: "it has no GPU timestamps".into(),
+        timestamps.map(OpTimer).ok_or_else(|| {
+            self.gpu.unavailable("a profile by operation", "it has no GPU timestamps")
         })
     }
 
@@ -50,11 +48,8 @@ impl GpuExecutor {
         let ticks = stamps.read(&self.gpu)?;
         let us: Option<Vec<f64>> =
             ticks.into_iter().map(|span| span.elapsed().map(microseconds)).collect();
-        let us = us.ok_or_else(|| Error::Gpu {
-            adapter: self.gpu.adapter.name.clone(),
-            what: "a profile".into(),
-            reason: "timestamps ran backwards".into(),
-        })?;
+        let backwards = || self.gpu.refused("a profile", "timestamps ran backwards".into());
+        let us = us.ok_or_else(backwards)?;
         Ok(TimedStep { us, record, submit, wait })
     }
 

@@ -75,15 +75,8 @@ struct StreamSlot {
 
 impl StreamSlot {
     fn new(gpu: &Gpu, words: usize, timed: bool) -> Result<Self> {
-        let words = gpu.scoped("a stream buffer", |device| {
-            device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("stream"),
-                // After the words, how many waits of runs gave up.
-                size: 4 * (words + 1) as u64,
-                usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-                mapped_at_creation: false,
-            })
-        })?;
+        // After the words, how many waits of runs gave up.
+        let words = gpu.staging("a stream buffer", 4 * (words + 1) as u64)?;
         let timestamps = timed.then(|| Timestamps::new(gpu, 1)).transpose()?.flatten();
         Ok(Self { words, timestamps })
     }

@@ -13,7 +13,7 @@ use super::Verdict;
 use super::change::Change;
 use super::draw::{Strain, draw};
 use crate::data::rng::Rng;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::execute::GpuExecutor;
 use crate::execute::oracle::{self, Outcomes};
 use crate::execute::value::Value;
@@ -78,11 +78,8 @@ impl Case {
             oracle::exists(kernel)?;
         }
         if let Some(reason) = too_large(kernel, problem, gpu.caps.binding_bytes, golden.is_some()) {
-            return Err(Error::Unavailable {
-                what: format!("{} {}", kernel.name, kernel.show(problem)),
-                adapter: gpu.adapter.name.clone(),
-                reason,
-            });
+            let what = format!("{} {}", kernel.name, kernel.show(problem));
+            return Err(gpu.unavailable(what, reason));
         }
         let mut rng = Rng::new(seed);
         let (mut drawn, mut values) = (Vec::new(), Vec::new());
