@@ -20,7 +20,7 @@ const REASONS: &[(c_ulonglong, &str)] = &[
 ];
 
 type Device = *mut c_void;
-type Read = unsafe extern "C" fn(Device, *mut c_uint) -> c_uint;
+type Read<T> = unsafe extern "C" fn(Device, *mut T) -> c_uint;
 type ReadKind = unsafe extern "C" fn(Device, c_uint, *mut c_uint) -> c_uint;
 type ReadTwo = unsafe extern "C" fn(Device, *mut c_uint, *mut c_uint) -> c_uint;
 
@@ -58,11 +58,12 @@ impl Nvml {
         }
     }
 
-    fn number(&self, name: &[u8], device: Device) -> Option<u32> {
-        let mut value = 0;
-        // SAFETY: every function asked for here takes a device and writes one unsigned integer.
+    fn read<T: Default>(&self, name: &[u8], device: Device) -> Option<T> {
+        let mut value = T::default();
+        // SAFETY: every function asked for here takes a device and writes what its caller says: one
+        // unsigned integer of 32 or 64 bits, or of memory three of 64.
         unsafe {
-            let read: Read = *self.0.get(name).ok()?;
+            let read: Read<T> = *self.0.get(name).ok()?;
             (read(device, &raw mut value) == 0).then_some(value)
         }
     }
@@ -86,25 +87,12 @@ impl Nvml {
         }
     }
 
-    fn memory_bytes(&self, device: Device) -> Option<u64> {
-        // Total, free and used.
-        let mut bytes: [c_ulonglong; 3] = [0; 3];
-        // SAFETY: the function takes a device and writes three times 64 bits.
-        unsafe {
-            let read: unsafe extern "C" fn(Device, *mut [c_ulonglong; 3]) -> c_uint =
-                *self.0.get(b"nvmlDeviceGetMemoryInfo\0").ok()?;
-            (read(device, &raw mut bytes) == 0).then_some(bytes[0])
-        }
-    }
-
-    fn throttled(&self, device: Device) -> Option<c_ulonglong> {
-        let mut reasons: c_ulonglong = 0;
-        // SAFETY: the function takes a device and writes 64 bits.
-        unsafe {
-            let read: unsafe extern "C" fn(Device, *mut c_ulonglong) -> c_uint =
-                *self.0.get(b"nvmlDeviceGetCurrentClocksThrottleReasons\0").ok()?;
-            (read(device, &raw mut reasons) == 0).then_some(reasons)
-        }
+    /// Why the clocks are held down; nothing where that is not said.
+    fn throttled(&self, device: Device) -> impl Iterator<Item = &'static str> {
+        let reasons: Option<c_ulonglong> =
+            self.read(b"nvmlDeviceGetCurrentClocksThrottleReasons\0", device);
+        let reasons = reasons.unwrap_or_default();
+        REASONS.iter().filter(move |(bit, _)| reasons & bit != 0).map(|(_, name)| *name)
     }
 }
 
@@ -117,13 +105,14 @@ impl Gpu {
     /// How the GPU is set up; none where its driver cannot be asked.
     pub fn card(&self) -> Option<Card> {
         let (nvml, device) = self.managed()?;
+        let memory: Option<[c_ulonglong; 3]> = nvml.read(b"nvmlDeviceGetMemoryInfo\0", device);
         let most = |kind| nvml.number_of(b"nvmlDeviceGetMaxClockInfo\0", device, kind);
         Some(Card {
-            memory_bytes: nvml.memory_bytes(device),
+            memory_bytes: memory.map(|[total, _free, _used]| total),
             ecc: nvml.mode(b"nvmlDeviceGetEccMode\0", device),
             mig: nvml.mode(b"nvmlDeviceGetMigMode\0", device),
             persistence: nvml
-                .number(b"nvmlDeviceGetPersistenceMode\0", device)
+                .read::<c_uint>(b"nvmlDeviceGetPersistenceMode\0", device)
                 .map(|mode| mode != 0),
             max_sm_mhz: most(SM),
             max_memory_mhz: most(MEMORY),
@@ -133,16 +122,14 @@ impl Gpu {
     /// What the driver says of the GPU now; none where it cannot be asked.
     pub fn state(&self) -> Option<GpuState> {
         let Some((nvml, device)) = self.managed() else { return self.said_by_linux() };
-        let watts = |name: &[u8]| nvml.number(name, device).map(|mw| f64::from(mw) / 1e3);
-        let reasons = nvml.throttled(device).unwrap_or_default();
-        let named = REASONS.iter().filter(|(bit, _)| reasons & bit != 0);
+        let watts = |name: &[u8]| nvml.read::<c_uint>(name, device).map(|mw| f64::from(mw) / 1e3);
         Some(GpuState {
             sm_mhz: nvml.number_of(b"nvmlDeviceGetClockInfo\0", device, SM),
             memory_mhz: nvml.number_of(b"nvmlDeviceGetClockInfo\0", device, MEMORY),
             power_w: watts(b"nvmlDeviceGetPowerUsage\0"),
             power_limit_w: watts(b"nvmlDeviceGetEnforcedPowerLimit\0"),
             temperature_c: nvml.number_of(b"nvmlDeviceGetTemperature\0", device, 0),
-            throttled: named.map(|(_, name)| (*name).to_owned()).collect(),
+            throttled: nvml.throttled(device).map(str::to_owned).collect(),
         })
     }
 
@@ -155,7 +142,6 @@ impl Gpu {
         let Some((nvml, device)) = self.managed() else {
             return self.said_by_linux().is_some_and(|state| !state.throttled.is_empty());
         };
-        let reasons = nvml.throttled(device).unwrap_or_default();
-        REASONS.iter().any(|(bit, _)| reasons & bit != 0)
+        nvml.throttled(device).next().is_some()
     }
 }
