@@ -13,6 +13,7 @@ use std::sync::Arc;
 use lathe_kernels::phases::{self, Grid};
 use lathe_kernels::{Capabilities, Constants, ReflectError, Reflection};
 
+use crate::plan::limits;
 use crate::plan::memory::padded;
 use crate::plan::recording::{Content, Op, Recording, TensorId};
 use layers::Layers;
@@ -367,7 +368,9 @@ fn most_layers(
                 known
             }
         };
-        match too_large(&text.reflection, caps)? {
+        let workgroup = text.reflection.workgroup(phases::ENTRY, &Constants::new())?;
+        let lacking = limits::lacking(&text.reflection, phases::ENTRY, workgroup, caps);
+        match lacking.first() {
             None => return Ok((count, Some((layers.buffers, buffers.clone(), text)))),
             Some(reason) => {
                 tracing::info!("{count} layers from {first} on are not one run: it {reason}");
@@ -375,21 +378,4 @@ fn most_layers(
         }
     }
     Ok((1, None))
-}
-
-/// What a joined text needs that an adapter does not have.
-fn too_large(text: &Reflection, caps: &Capabilities) -> Result<Option<String>, ReflectError> {
-    let (memory, _) = text.workgroup(phases::ENTRY, &Constants::new())?;
-    let buffers = text.buffers.len();
-    Ok(match (memory, buffers) {
-        (memory, _) if memory > caps.workgroup_memory => Some(format!(
-            "needs {memory} bytes of workgroup memory, the adapter has {}",
-            caps.workgroup_memory
-        )),
-        (_, buffers) if buffers > caps.storage_buffers as usize => Some(format!(
-            "needs {buffers} storage buffers, the adapter has {}",
-            caps.storage_buffers
-        )),
-        _ => None,
-    })
 }
