@@ -90,10 +90,7 @@ impl Hint {
                 usage(&format!("kernel {name} has no variant `{variant}`; it has {known}"))
             })?,
         };
-        let file = UserKernel::read(Path::new(right), kernel).map_err(|e| match e {
-            PlanError::Reflect(e) => Error::Reflect(e),
-            PlanError::Unavailable(reason) | PlanError::Shape(reason) => usage(&reason),
-        })?;
+        let file = UserKernel::read(Path::new(right), kernel).map_err(PlanError::into_usage)?;
         Ok((name.to_owned(), Hint::File { file: Arc::new(file), place }))
     }
 }
@@ -216,23 +213,17 @@ fn hinted(
             (file.plan_of_step(place, shape, caps), why)
         }
     };
-    match (plan, hint) {
+    let reason = match (plan, hint) {
         // Its weights and caches are other operations' too.
-        (Ok(plan), _) if plan.is_laid_out() => Err(SelectError::HintUnavailable {
-            kernel: kernel.name,
-            hint: hint.to_string(),
-            shape: shape.show(kernel.params),
-            reason: "its mapping lays weights or caches out, which whole steps do not".into(),
-        }),
-        (Ok(plan), _) => Ok(Selection { plan, why, tuned: false }),
-        (Err(PlanError::Reflect(e)), Hint::File { .. }) => Err(SelectError::File(e)),
-        (Err(e), _) => Err(SelectError::HintUnavailable {
-            kernel: kernel.name,
-            hint: hint.to_string(),
-            shape: shape.show(kernel.params),
-            reason: e.to_string(),
-        }),
-    }
+        (Ok(plan), _) if plan.is_laid_out() => {
+            "its mapping lays weights or caches out, which whole steps do not".to_owned()
+        }
+        (Ok(plan), _) => return Ok(Selection { plan, why, tuned: false }),
+        (Err(PlanError::Reflect(e)), Hint::File { .. }) => return Err(SelectError::File(e)),
+        (Err(e), _) => e.to_string(),
+    };
+    let (hint, shape) = (hint.to_string(), shape.show(kernel.params));
+    Err(SelectError::HintUnavailable { kernel: kernel.name, hint, shape, reason })
 }
 
 fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
