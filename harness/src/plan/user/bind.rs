@@ -39,14 +39,6 @@ fn scratch_name(name: &str) -> String {
     format!("scratch.{name}")
 }
 
-/// What a variable is.
-struct Target {
-    /// The plan's name of it.
-    called: String,
-    /// Our binding, where it is one.
-    of: Option<&'static KernelBinding>,
-}
-
 /// Adds something under a name and says which: the same variable may be another in another stage.
 fn named<T: PartialEq>(
     all: &mut Vec<T>,
@@ -164,25 +156,22 @@ impl UserKernel {
             if given.is_some() {
                 add(format!("[uniforms.{name}] names a storage buffer"));
             }
-            match self.target(stage, buffer, at, bound, faults) {
-                None => {}
-                Some(Target { called, of: Some(of) })
-                    if entry.writes.contains(&index) && of.role == Role::Input =>
-                {
-                    let fault = format!("writes `{name}`, which is the input {}", of.name);
-                    faults.add(self.fault_of(stage.module, fault));
-                    bindings.insert(name.clone(), called);
-                }
-                Some(target) => {
-                    bindings.insert(name.clone(), target.called);
-                }
+            let Some((called, of)) = self.target(stage, buffer, at, bound, faults) else {
+                continue;
+            };
+            let input = of.filter(|of| of.role == Role::Input);
+            if let Some(input) = input.filter(|_| entry.writes.contains(&index)) {
+                let fault = format!("writes `{name}`, which is the input {}", input.name);
+                faults.add(self.fault_of(stage.module, fault));
             }
+            bindings.insert(name.clone(), called);
         }
         self.refuse_twice(stage, &bindings, faults);
         bindings
     }
 
-    /// What a storage variable is mapped to.
+    /// What a storage variable is mapped to: the plan's name of that, and our binding where it is
+    /// one.
     fn target(
         &self,
         stage: &Staged<'_>,
@@ -190,7 +179,7 @@ impl UserKernel {
         at: &At<'_>,
         bound: &mut Bound,
         faults: &mut Faults,
-    ) -> Option<Target> {
+    ) -> Option<(String, Option<&'static KernelBinding>)> {
         let (mapping, name) = (&self.mapping, &buffer.name);
         let own = stage.own.and_then(|own| own.bindings.get(name));
         let mapped = own.or_else(|| mapping.bindings.get(name));
@@ -204,7 +193,7 @@ impl UserKernel {
             if laid.is_some() {
                 return add(format!("buffer `{name}`: scratch memory `{ours}` has no layout"));
             }
-            return Some(Target { called: scratch_name(ours), of: None });
+            return Some((scratch_name(ours), None));
         }
         let Some(of) = self.kernel.binding(ours) else {
             let known: Vec<_> = self.kernel.bindings.iter().map(|b| b.name).collect();
@@ -220,7 +209,7 @@ impl UserKernel {
                 ),
             });
         };
-        let plain = || Some(Target { called: ours.to_owned(), of: Some(of) });
+        let plain = || Some((ours.to_owned(), Some(of)));
         let problem = Problem { shape: at.shape.clone(), state: State::default() };
         let what = |why: String| format!("[bindings] {name}: {why}");
         match of.elem(&problem) {
@@ -236,14 +225,14 @@ impl UserKernel {
                 let layout = self.part(&laid, name, (matrix, rows), at, faults)?;
                 let part = WeightPart { name: format!("{}.{name}", of.name), of: of.name, layout };
                 let called = named(&mut bound.parts, part, |part| &mut part.name);
-                Some(Target { called, of: Some(of) })
+                Some((called, Some(of)))
             }
             Elem::Kv(_) => {
-                let order =
-                    match self.kv_order(&laid.unwrap_or_default(), at.shape, of.len(&problem)) {
-                        Ok(order) => order,
-                        Err(why) => return add(what(why)),
-                    };
+                let laid = laid.unwrap_or_default();
+                let order = match self.kv_order(&laid, at.shape, of.len(&problem)) {
+                    Ok(order) => order,
+                    Err(why) => return add(what(why)),
+                };
                 let known = *bound.kv_orders.entry(of.name).or_insert(order);
                 if known != order {
                     return add(what(format!("{ours} is bound in two orders")));

@@ -17,12 +17,14 @@ pub(super) struct Mapping {
     pub(super) takes: BTreeMap<String, Taken>,
     #[serde(default)]
     pub(super) stage: Vec<StageMapping>,
+    /// What each storage variable is.
     #[serde(default)]
-    pub(super) bindings: Bindings,
+    pub(super) bindings: BTreeMap<String, BoundTo>,
+    /// What each uniform variable holds.
     #[serde(default)]
-    pub(super) uniforms: Uniforms,
+    pub(super) uniforms: BTreeMap<String, Content>,
     #[serde(default)]
-    pub(super) overrides: Overrides,
+    pub(super) overrides: BTreeMap<String, Setting>,
     /// Bytes of scratch memory, by its name.
     #[serde(default)]
     pub(super) scratch: BTreeMap<String, Number>,
@@ -83,8 +85,6 @@ impl Element {
     }
 }
 
-/// What each storage variable is.
-pub(super) type Bindings = BTreeMap<String, BoundTo>;
 /// What a storage variable is.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(
@@ -135,9 +135,6 @@ impl BoundTo {
     }
 }
 
-/// What each uniform variable holds.
-pub(super) type Uniforms = BTreeMap<String, Content>;
-
 /// What a uniform variable holds.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
@@ -167,9 +164,6 @@ impl Numbers {
         }
     }
 }
-
-/// Values of overrides.
-pub(super) type Overrides = BTreeMap<String, Setting>;
 
 /// The value of an override.
 #[derive(Clone, Debug, Deserialize)]
@@ -208,11 +202,11 @@ pub(super) struct StageMapping {
     pub(super) workgroups: Numbers,
     // What differs from the sections of these names, for this stage alone.
     #[serde(default)]
-    pub(super) bindings: Bindings,
+    pub(super) bindings: BTreeMap<String, BoundTo>,
     #[serde(default)]
-    pub(super) uniforms: Uniforms,
+    pub(super) uniforms: BTreeMap<String, Content>,
     #[serde(default)]
-    pub(super) overrides: Overrides,
+    pub(super) overrides: BTreeMap<String, Setting>,
 }
 
 impl StageMapping {

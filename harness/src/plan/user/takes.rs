@@ -101,11 +101,6 @@ impl Takes {
 
 impl Rule {
     fn read(name: &str, taken: &Taken, kernel: &'static Kernel) -> Result<Self, String> {
-        let base = kernel.default_problem();
-        let parse = |value: &str| {
-            let problem = kernel.parse_over(&base, &format!("{name}={value}"));
-            problem.map_err(|e| e.to_string())
-        };
         let texts = taken.texts();
         if kernel.state.iter().any(|p| p.is_called(name)) {
             return Err(format!(
@@ -133,8 +128,10 @@ impl Rule {
         if texts.is_empty() {
             return Err(format!("{name} has no value"));
         }
+        let base = kernel.default_problem();
         let values = texts.iter().map(|text| {
-            let problem = parse(text)?;
+            let problem = kernel.parse_over(&base, &format!("{name}={text}"));
+            let problem = problem.map_err(|e| e.to_string())?;
             Ok(problem.shape.get(param.name).unwrap_or_default())
         });
         let allowed = Allowed::Values(values.collect::<Result<_, String>>()?);
