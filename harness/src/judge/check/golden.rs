@@ -2,7 +2,6 @@
 //! have a reference.
 
 use lathe_kernels::{KernelBinding, Problem};
-use lathe_reference::Expected;
 
 use crate::error::{Error, Result};
 use crate::execute::oracle::Outcomes;
@@ -51,9 +50,7 @@ pub(super) fn found(
 pub(super) fn expected(golden: &Golden, op: &Op, draw: usize) -> Outcomes {
     let wanted = |(binding, tensor): &(&'static str, _)| {
         let outcome = match golden.wanted(&op.shape, draw, binding)? {
-            Wanted::Floats { values, magnitudes } => {
-                Outcome::Real(Expected::new(values, magnitudes))
-            }
+            Wanted::Floats(expected) => Outcome::Real(expected),
             Wanted::Integers { integer, len, words } => Outcome::Integers { integer, len, words },
         };
         Some((*tensor, outcome))

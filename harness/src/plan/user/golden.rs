@@ -12,11 +12,13 @@ use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 use lathe_kernels::{Elem, FloatFormat, Role, Shape};
+use lathe_reference::Expected;
 use safetensors::Dtype;
 
+use super::{Faults, refused};
 use crate::files;
 use crate::model::safetensors::{Listed, index, metadata};
-use crate::plan::{FNV_START, fnv};
+use crate::plan::{FNV_START, PlanError, fnv};
 
 /// How a binding's elements are stored, in the file and on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,40 +61,30 @@ impl Integer {
 }
 
 impl Stored {
-    /// Types by name.
-    const ALL: [(&'static str, Self); 7] = [
-        ("f32", Self::Floats(FloatFormat::F32)),
-        ("f16", Self::Floats(FloatFormat::F16)),
-        ("bf16", Self::Floats(FloatFormat::Bf16)),
-        ("u32", Self::Integers(Integer::U32)),
-        ("i32", Self::Integers(Integer::I32)),
-        ("u8", Self::Integers(Integer::U8)),
-        ("i8", Self::Integers(Integer::I8)),
+    /// Types by name, and what the file calls them.
+    const ALL: [(&'static str, Dtype, Self); 7] = [
+        ("f32", Dtype::F32, Self::Floats(FloatFormat::F32)),
+        ("f16", Dtype::F16, Self::Floats(FloatFormat::F16)),
+        ("bf16", Dtype::BF16, Self::Floats(FloatFormat::Bf16)),
+        ("u32", Dtype::U32, Self::Integers(Integer::U32)),
+        ("i32", Dtype::I32, Self::Integers(Integer::I32)),
+        ("u8", Dtype::U8, Self::Integers(Integer::U8)),
+        ("i8", Dtype::I8, Self::Integers(Integer::I8)),
     ];
 
     /// The type of a name.
     pub(super) fn of(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, stored)| *stored);
-        found.ok_or_else(|| {
-            let known: Vec<_> = Self::ALL.iter().map(|(known, _)| *known).collect();
+        let found = Self::ALL.iter().find(|(known, ..)| *known == name);
+        found.map(|(.., stored)| *stored).ok_or_else(|| {
+            let known: Vec<_> = Self::ALL.iter().map(|(known, ..)| *known).collect();
             format!("no type `{name}`; there are {}", known.join(", "))
         })
     }
 
-    fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, stored)| *stored == self).map_or("", |(name, _)| name)
-    }
-
-    fn dtype(self) -> Dtype {
-        match self {
-            Self::Floats(FloatFormat::F32) => Dtype::F32,
-            Self::Floats(FloatFormat::F16) => Dtype::F16,
-            Self::Floats(FloatFormat::Bf16) => Dtype::BF16,
-            Self::Integers(Integer::U32) => Dtype::U32,
-            Self::Integers(Integer::I32) => Dtype::I32,
-            Self::Integers(Integer::U8) => Dtype::U8,
-            Self::Integers(Integer::I8) => Dtype::I8,
-        }
+    /// Its name, and the file's.
+    fn names(self) -> (&'static str, Dtype) {
+        let own = Self::ALL.iter().find(|(.., stored)| *stored == self);
+        own.map(|(name, dtype, _)| (*name, *dtype)).expect("all are listed")
     }
 
     /// Bytes of an element.
@@ -182,13 +174,9 @@ pub enum Found {
 /// What an invocation should leave in a binding.
 #[derive(Clone, Debug)]
 pub enum Wanted {
-    /// Real numbers and the scales of their rounding errors.
-    Floats {
-        /// The values.
-        values: Vec<f64>,
-        /// One for each: the values themselves without their sign, where the file has none.
-        magnitudes: Vec<f64>,
-    },
+    /// Real numbers with the scales of their rounding errors: the values themselves without their
+    /// sign, where the file has none.
+    Floats(Expected),
     /// Integers.
     Integers {
         /// Their type.
@@ -235,55 +223,52 @@ impl Golden {
         path: &Path,
         params: &[String],
         bindings: Vec<Declared>,
-    ) -> Result<Self, Vec<String>> {
-        let one = |why: String| vec![why];
-        let bytes = files::read(path, files::DATA).map_err(|e| one(e.to_string()))?;
-        let listed = index(&bytes).map_err(|e| one(e.to_string()))?;
-        let metadata = metadata(&bytes).map_err(|e| one(e.to_string()))?;
+    ) -> Result<Self, PlanError> {
+        let bytes = files::read(path, files::DATA).map_err(|e| refused(path, e))?;
+        let listed = index(&bytes).map_err(|e| refused(path, e))?;
+        let metadata = metadata(&bytes).map_err(|e| refused(path, e))?;
         let hash = format!("{:016x}", fnv(FNV_START, bytes.iter().copied()));
-        let (mut cases, mut faults) = (BTreeMap::new(), Vec::new());
+        let (mut cases, mut faults) = (BTreeMap::new(), Faults::default());
         for tensor in listed {
             if let Err(why) = place(&tensor, &bindings, &mut cases) {
-                faults.push(format!("tensor `{}`: {why}", tensor.name));
+                faults.add(format!("tensor `{}`: {why}", tensor.name));
             }
         }
         if cases.len() > MOST_CASES {
             let why = format!("{} cases, at most {MOST_CASES} are read", cases.len());
-            return Err(one(why));
+            return Err(refused(path, why));
         }
         for (name, text) in &metadata {
             // Other keys, such as who wrote the file, have another form.
             if text.contains('=') && !cases.contains_key(name) {
-                faults.push(format!("metadata `{name}`: the file has no tensor of this case"));
+                faults.add(format!("metadata `{name}`: the file has no tensor of this case"));
             }
         }
         let mut read = Vec::new();
         for (name, tensors) in cases {
             match values(&name, params, metadata.get(&name)) {
                 Ok(values) => read.push(Case { name, values, tensors }),
-                Err(why) => faults.push(why),
+                Err(why) => faults.add(why),
             }
         }
         // What of a case lies elsewhere would be missed below.
-        if !faults.is_empty() {
-            return Err(faults);
-        }
-        let (path, params) = (path.to_owned(), params.to_vec());
-        let golden = Self { path, hash, bytes, params, bindings, cases: read };
+        faults.end(path)?;
+        let (own, params) = (path.to_owned(), params.to_vec());
+        let golden = Self { path: own, hash, bytes, params, bindings, cases: read };
         for case in &golden.cases {
             for (binding, tensors) in golden.bindings.iter().zip(&case.tensors) {
                 if let Err(why) = golden.whole(case, binding, tensors) {
-                    faults.push(why);
+                    faults.add(why);
                 }
             }
         }
-        if faults.is_empty() {
-            golden.alike(&mut faults);
+        if golden.cases.is_empty() {
+            faults.add("it has no case: tensors are named CASE.BINDING".into());
         }
-        if golden.cases.is_empty() && faults.is_empty() {
-            faults.push("it has no case: tensors are named CASE.BINDING".into());
-        }
-        if faults.is_empty() { Ok(golden) } else { Err(faults) }
+        faults.end(path)?;
+        golden.alike(&mut faults);
+        faults.end(path)?;
+        Ok(golden)
     }
 
     /// Whether a case has all of a binding, with values that something can be held against.
@@ -330,7 +315,7 @@ impl Golden {
     }
 
     /// Cases of equal parameters are draws of one shape: their sizes are the same.
-    fn alike(&self, faults: &mut Vec<String>) {
+    fn alike(&self, faults: &mut Faults) {
         for (i, case) in self.cases.iter().enumerate() {
             let Some(first) = self.cases[..i].iter().find(|c| c.values == case.values) else {
                 continue;
@@ -339,7 +324,7 @@ impl Golden {
                 let (own, other) = (self.elements(case, at), self.elements(first, at));
                 if own != other {
                     let (case, first, binding) = (&case.name, &first.name, &binding.name);
-                    faults.push(format!(
+                    faults.add(format!(
                         "tensor `{case}.{binding}`: {own} elements, and `{first}.{binding}` of the \
                          same parameters has {other}"
                     ));
@@ -427,7 +412,7 @@ impl Golden {
                 let values = self.reals(expected);
                 let own = || values.iter().map(|v| v.abs()).collect();
                 let magnitudes = magnitude.as_ref().map_or_else(own, |tensor| self.reals(tensor));
-                Wanted::Floats { values, magnitudes }
+                Wanted::Floats(Expected::new(values, magnitudes))
             }
             Stored::Integers(integer) => {
                 let words = words(&self.bytes[expected.range.clone()]);
@@ -492,10 +477,10 @@ fn place(
         (Stored::Integers(_), Part::Magnitude) => {
             return Err("integers are compared exactly: they have no magnitude".into());
         }
-        _ => tensor.dtype == stored.dtype(),
+        _ => tensor.dtype == stored.names().1,
     };
     if !fits {
-        let (is, wants) = (tensor.dtype, stored.name());
+        let (is, wants) = (tensor.dtype, stored.names().0);
         return Err(format!("its type is {is}, and the operation says {wants}"));
     }
     let own = Tensor { dtype: tensor.dtype, range: tensor.range.clone() };

@@ -46,11 +46,7 @@ impl Operation {
         let tolerance = tolerance(&declared, &bindings, &mut faults);
         faults.end(path)?;
         let file = path.with_file_name(&declared.golden);
-        let golden = Golden::read(&file, &declared.params, bindings).map_err(|why| {
-            let mut faults = Faults::default();
-            why.into_iter().for_each(|fault| faults.add(fault));
-            faults.end(&file).err().unwrap_or_else(|| refused(&file, "cannot be read"))
-        })?;
+        let golden = Golden::read(&file, &declared.params, bindings)?;
         let shapes = shapes(&declared, &golden, &mut faults);
         faults.end(path)?;
         let params = declared.params.iter().enumerate().map(|(at, name)| UntypedParam {
