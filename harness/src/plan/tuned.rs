@@ -205,29 +205,22 @@ impl Store {
                 }
                 let (first, second) = (from[at].display(), path.display());
                 let of = format!("{} {} on {}", entry.kernel, entry.key(), entry.adapter);
-                let later = entry.date > known[at].date;
-                let is_same = known[at].choice() == entry.choice();
-                let takes_later = match is_same {
-                    true => Some(later),
-                    false => prefer.and_then(|p| p.takes_later(&known[at].date, &entry.date)),
+                let (takes_later, what) = if known[at].choice() == entry.choice() {
+                    let what = format!("{of} is in {first} and {second} with one choice");
+                    (Some(entry.date > known[at].date), what)
+                } else {
+                    let (own, other) = (known[at].choice_text(), entry.choice_text());
+                    let what = format!("{of}: {first} chooses {own}, {second} {other}");
+                    (prefer.and_then(|p| p.takes_later(&known[at].date, &entry.date)), what)
                 };
-                let what = match is_same {
-                    true => format!("{of} is in {first} and {second} with one choice"),
-                    false => format!(
-                        "{of}: {first} chooses {}, {second} {}",
-                        known[at].choice_text(),
-                        entry.choice_text()
-                    ),
+                let Some(takes_later) = takes_later else {
+                    result.contradictions.push(what);
+                    continue;
                 };
-                match takes_later {
-                    None => result.contradictions.push(what),
-                    Some(takes_later) => {
-                        let counts = if takes_later { second } else { first };
-                        result.notes.push(format!("{what}: that of {counts} counts"));
-                        if takes_later {
-                            (known[at], from[at]) = (entry, path.clone());
-                        }
-                    }
+                let counts = if takes_later { second } else { first };
+                result.notes.push(format!("{what}: that of {counts} counts"));
+                if takes_later {
+                    (known[at], from[at]) = (entry, path.clone());
                 }
             }
         }
@@ -291,19 +284,27 @@ impl Tuned {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::select::{Hints, select};
 
-    fn entry(kernel: &'static Kernel, shape: &Shape) -> Entry {
+    fn gemv() -> (&'static Kernel, Shape) {
+        let kernel = lathe_kernels::kernel("gemv").expect("gemv");
+        (kernel, kernel.default_problem().shape)
+    }
+
+    /// A choice for gemv.
+    fn entry() -> Entry {
+        let (kernel, shape) = gemv();
         let variant = kernel.variant("workgroup").expect("a variant of gemv");
         let constants = BTreeMap::from([("LANES".to_owned(), 16.0)]);
         let caps = Capabilities::minimal();
-        let plan = Plan::tuned(kernel, variant, shape, &caps, &constants).expect("a plan");
+        let plan = Plan::tuned(kernel, variant, &shape, &caps, &constants).expect("a plan");
         Entry {
             adapter: "A".into(),
             driver: "D".into(),
             wgpu: Some("30.0.1".into()),
             runtime_checks: Some("off".into()),
             kernel: kernel.name.into(),
-            shape: kernel.key(shape),
+            shape: kernel.key(&shape),
             variant: "workgroup".into(),
             constants,
             source: plan.fingerprint(),
@@ -315,21 +316,18 @@ mod tests {
 
     #[test]
     fn a_tuned_choice_comes_after_a_hint_and_before_preferences_and_stale_ones_are_ignored() {
-        let kernel = lathe_kernels::kernel("gemv").expect("gemv");
-        let shape = kernel.default_problem().shape;
-        let caps = Capabilities::minimal();
-        let mut entry = entry(kernel, &shape);
-        let chosen = |tuned: &Tuned, hints: &crate::plan::select::Hints| {
-            let s = crate::plan::select::select(kernel, &shape, &caps, hints, Some(tuned));
+        let ((kernel, shape), caps, mut entry) = (gemv(), Capabilities::minimal(), entry());
+        let chosen = |tuned: &Tuned, hints: &Hints| {
+            let s = select(kernel, &shape, &caps, hints, Some(tuned));
             let s = s.expect("a selection");
             (s.plan.variant.clone(), s.plan.constants.get("LANES").copied(), s.why)
         };
-        let none = crate::plan::select::Hints::new();
+        let none = Hints::new();
         let tuned = Tuned::new(vec![entry.clone()]);
         let (variant, lanes, why) = chosen(&tuned, &none);
         assert_eq!((variant.as_str(), lanes), ("workgroup", Some(16.0)));
         assert!(why.contains("tuned"));
-        let hint = crate::plan::select::Hints::from([("gemv".to_owned(), "naive".into())]);
+        let hint = Hints::from([("gemv".to_owned(), "naive".into())]);
         assert_eq!(chosen(&tuned, &hint).0, "naive");
         entry.source = "another".into();
         let (_, lanes, why) = chosen(&Tuned::new(vec![entry]), &none);
@@ -339,9 +337,7 @@ mod tests {
 
     #[test]
     fn a_choice_that_cannot_be_planned_is_stale() {
-        let kernel = lathe_kernels::kernel("gemv").expect("gemv");
-        let shape = kernel.default_problem().shape;
-        let sound = entry(kernel, &shape);
+        let ((kernel, shape), sound) = (gemv(), entry());
         for value in [0.0, -0.0, -1.0, 0.5, 1e300, f64::NAN, f64::INFINITY, 8_589_934_592.0] {
             for name in ["LANES", "WG", "ROWS", "NO_SUCH"] {
                 let constants = BTreeMap::from([(name.to_owned(), value)]);
@@ -357,8 +353,7 @@ mod tests {
 
     #[test]
     fn a_choice_holds_where_it_was_measured() {
-        let kernel = lathe_kernels::kernel("gemv").expect("gemv");
-        let one = entry(kernel, &kernel.default_problem().shape);
+        let one = entry();
         let adapter =
             AdapterSummary { name: "A".into(), driver: "D".into(), ..AdapterSummary::default() };
         let place = Place { adapter: &adapter, wgpu: "30.0.1", runtime_checks: "off" };
@@ -374,8 +369,7 @@ mod tests {
 
     #[test]
     fn the_store_keeps_one_choice_an_adapter_and_shape() {
-        let kernel = lathe_kernels::kernel("gemv").expect("gemv");
-        let one = entry(kernel, &kernel.default_problem().shape);
+        let one = entry();
         let mut store = Store { schema_version: 1, entries: vec![] };
         store.put(one.clone());
         store.put(Entry { variant: "naive".into(), ..one.clone() });
@@ -386,11 +380,7 @@ mod tests {
 
     #[test]
     fn merged_stores_have_every_choice_once_and_contradictions_are_said() {
-        let kernel = lathe_kernels::kernel("gemv").expect("gemv");
-        let one = Entry {
-            date: "2026-11-20T00:00:00Z".into(),
-            ..entry(kernel, &kernel.default_problem().shape)
-        };
+        let one = Entry { date: "2026-11-20T00:00:00Z".into(), ..entry() };
         let later = Entry { date: "2026-11-21T00:00:00Z".into(), ..one.clone() };
         let elsewhere = Entry { adapter: "B".into(), ..one.clone() };
         let checked = Entry { runtime_checks: Some("on".into()), ..one.clone() };
@@ -486,8 +476,8 @@ mod tests {
 
     #[test]
     fn parameters_that_came_later_are_neutral_in_a_choice_of_before() {
-        let kernel = lathe_kernels::kernel("gemv").expect("gemv");
-        let key = kernel.key(&kernel.default_problem().shape);
+        let (kernel, shape) = gemv();
+        let key = kernel.key(&shape);
         let first = key.split(",ACT_FORMAT").next().expect("the first parameters");
         assert_eq!(kernel.read_key(first), Ok(key.clone()));
         let kernel = lathe_kernels::kernel("rope").expect("rope");
