@@ -337,12 +337,9 @@ fn prepared(
         };
         if let Some(run) = runs.next_if(|run| run.ops.start == index) {
             let pipeline = pipelines.of_run(gpu, run)?;
-            let bound = |name: &str| match *run.bound(name) {
-                Bound::Tensor(tensor) => block(tensor),
-                Bound::Stack(stack) => {
-                    let stack = &recording.stacks[stack];
-                    blocks[stack.tensors[0].0].binding_of(stack.bytes())
-                }
+            let bound = |name: &str| match run.bound(name) {
+                Bound::Tensor(tensor) => block(*tensor),
+                Bound::Stack(stack) => blocks[stack.tensors[0].0].binding_of(stack.bytes()),
             };
             let bind_groups = of(&op.label.to_string(), &pipeline, &bound)?;
             dispatches.push(Dispatch {

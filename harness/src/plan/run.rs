@@ -113,8 +113,8 @@ pub struct Run {
 pub enum Bound {
     /// A tensor.
     Tensor(TensorId),
-    /// A tensor of each of some layers, in one buffer: a number among [`Recording::stacks`].
-    Stack(usize),
+    /// A tensor of each of some layers, in one buffer: one of [`Recording::stacks`].
+    Stack(Stack),
 }
 
 impl Run {
@@ -201,18 +201,12 @@ pub fn add_runs(
                 tracing::info!("{reader} makes what it reads of {made}, whose last stage is none");
             }
         }
-        let numbers: Vec<Bound> = buffers
-            .into_iter()
-            .map(|tensors| match tensors {
-                layers::Buffer::Tensor(tensor) => Bound::Tensor(tensor),
-                layers::Buffer::Stack(stack) => {
-                    recording.stacks.push(stack);
-                    Bound::Stack(recording.stacks.len() - 1)
-                }
-            })
-            .collect();
-        let bound = names.into_iter().map(|(name, i)| (name, numbers[i].clone()));
+        let bound = names.into_iter().map(|(name, i)| (name, buffers[i].clone()));
         let mut bound: Vec<_> = bound.collect();
+        recording.stacks.extend(buffers.into_iter().filter_map(|buffer| match buffer {
+            Bound::Stack(stack) => Some(stack),
+            Bound::Tensor(_) => None,
+        }));
         let arrivals = *arrivals.get_or_insert_with(|| {
             recording.tensor(arrivals_name(grid), Content::Counter(phases::ARRIVAL_WORDS))
         });
@@ -281,17 +275,10 @@ pub fn without_each_phase(
             let joined = layers.join(full.grid)?;
             // No rule of runs: nobody looks at what comes of it.
             let reflection = Reflection::of(&joined.text, "a run without one of its phases")?;
-            let bind = |(name, buffer): (String, usize)| {
-                let bound = match &layers.buffers[buffer] {
-                    layers::Buffer::Tensor(tensor) => Bound::Tensor(*tensor),
-                    layers::Buffer::Stack(stack) => {
-                        let known = recording.stacks.iter().position(|own| own == stack);
-                        Bound::Stack(known.expect("made of the same tensors"))
-                    }
-                };
-                (name, bound)
-            };
-            run.bound = joined.buffers.into_iter().map(bind).collect();
+            // Stacks of the same tensors are the same ones.
+            let bound =
+                joined.buffers.into_iter().map(|(name, i)| (name, layers.buffers[i].clone()));
+            run.bound = bound.collect();
             run.bound.push((phases::ARRIVALS.to_owned(), Bound::Tensor(full.arrivals)));
             run.text = Arc::new(RunText { text: joined.text, reflection });
         }
@@ -336,7 +323,7 @@ fn layers_of(recording: &Recording, grid: Grid) -> Vec<Range<usize>> {
 }
 
 /// A run: its buffers, its variables with the numbers of their buffers, its text.
-type Found = (Vec<layers::Buffer>, Vec<(String, usize)>, Arc<RunText>);
+type Found = (Vec<Bound>, Vec<(String, usize)>, Arc<RunText>);
 
 /// How many of the first of some layers can be one run, and that run; none where one layer alone is
 /// too much for the adapter.

@@ -6,19 +6,12 @@ use std::ops::Range;
 use lathe_kernels::phases::{self, Code, Grid, Joined, Phase, Place, Stacked};
 use lathe_kernels::{Capabilities, ReflectError};
 
-use super::Stack;
+use super::{Bound, Stack};
 use crate::plan::Plan;
 use crate::plan::recording::{Content, Op, Recording, TensorId};
 
 /// Ways that a place may have: each is code beside the others'.
 const MOST_WAYS: usize = 3;
-
-/// A buffer of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Buffer {
-    Tensor(TensorId),
-    Stack(Stack),
-}
 
 /// A variable: of the operation that a place does, or of the one before, in whose last stage's
 /// stead the place makes what it reads.
@@ -44,7 +37,7 @@ pub(super) struct Layers<'a> {
     layers: usize,
     /// By layer and place the operation, and which of its dispatches.
     stages: Vec<Vec<(usize, usize)>>,
-    pub(super) buffers: Vec<Buffer>,
+    pub(super) buffers: Vec<Bound>,
 }
 
 impl<'a> Layers<'a> {
@@ -133,7 +126,7 @@ impl<'a> Layers<'a> {
             let is_one = ways.iter().filter(|way| has(way)).all(|way| of_way(way).is_some());
             match stack {
                 Some(Ok(stack)) => {
-                    let number = self.number(Buffer::Stack(stack));
+                    let number = self.number(Bound::Stack(stack));
                     for way in ways.iter_mut().filter(|way| has(way)) {
                         way.buffers.insert(name, (number, all[0].0));
                     }
@@ -144,7 +137,7 @@ impl<'a> Layers<'a> {
                 _ => {
                     for way in &mut ways {
                         let Some(tensor) = of_way(way) else { continue };
-                        let number = self.number(Buffer::Tensor(tensor));
+                        let number = self.number(Bound::Tensor(tensor));
                         way.buffers.insert(name, (number, 0));
                     }
                 }
@@ -155,7 +148,7 @@ impl<'a> Layers<'a> {
     }
 
     /// The number of a buffer.
-    fn number(&mut self, buffer: Buffer) -> usize {
+    fn number(&mut self, buffer: Bound) -> usize {
         self.buffers.iter().position(|own| *own == buffer).unwrap_or_else(|| {
             self.buffers.push(buffer);
             self.buffers.len() - 1
@@ -166,8 +159,8 @@ impl<'a> Layers<'a> {
     fn check_apart(&self, recording: &Recording) -> Result<(), String> {
         let mut seen = HashSet::new();
         let all = self.buffers.iter().flat_map(|buffer| match buffer {
-            Buffer::Tensor(tensor) => std::slice::from_ref(tensor),
-            Buffer::Stack(stack) => &stack.tensors,
+            Bound::Tensor(tensor) => std::slice::from_ref(tensor),
+            Bound::Stack(stack) => &stack.tensors,
         });
         match all.into_iter().find(|tensor| !seen.insert(**tensor)) {
             Some(tensor) => {
@@ -230,7 +223,7 @@ impl<'a> Layers<'a> {
         let of = way.buffers.iter().filter(|(variable, _)| variable.is_before == is_before);
         for (variable, &(number, first)) in of {
             buffers.insert(variable.name, number);
-            if let Buffer::Stack(stack) = &self.buffers[number] {
+            if let Bound::Stack(stack) = &self.buffers[number] {
                 stacked.insert(variable.name, Stacked { first, stride: stack.stride });
             }
         }
