@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use lathe_kernels::reflect::{Buffer, Field, Scalar};
 use lathe_kernels::{Elem, KernelBinding, Matrix, Packing, Plane, Problem, Role, Shape, State};
 
-use super::expression::Names;
+use super::expression::{Names, Wrong};
 use super::mapping::{BoundTo, Content, Laid, Number, Numbers, StageMapping};
 use super::{Faults, Staged, TIGHT, UserKernel, value_of};
 use crate::plan::layout::{Arrangement, KvOrder, PartLayout, WeightPart};
@@ -222,7 +222,8 @@ impl UserKernel {
                 let laid = laid.unwrap_or_default();
                 let (rows, k) = matrix.order.streams(of.len(&problem) / matrix.k, matrix.k);
                 let matrix = Matrix { k, ..matrix };
-                let layout = self.part(&laid, name, (matrix, rows), at, faults)?;
+                let layout = self.part(&laid, (matrix, rows), at);
+                let layout = faults.value(&format!("[bindings] {name}"), layout)?;
                 let part = WeightPart { name: format!("{}.{name}", of.name), of: of.name, layout };
                 let called = named(&mut bound.parts, part, |part| &mut part.name);
                 Some((called, Some(of)))
@@ -257,27 +258,20 @@ impl UserKernel {
     fn part(
         &self,
         laid: &Laid,
-        variable: &str,
         (matrix, all): (Matrix, usize),
         at: &At<'_>,
-        faults: &mut Faults,
-    ) -> Option<PartLayout> {
-        let what = format!("[bindings] {variable}");
-        let mut wrong = |why: String| {
-            faults.add(format!("{what}: {why}"));
-        };
+    ) -> Result<PartLayout, Wrong> {
         let columns = match laid.order.as_deref() {
             None | Some("rows") => false,
             Some("columns") => true,
             Some(order) => {
-                wrong(format!("no order `{order}` of weights; there are rows, columns"));
-                return None;
+                let why = format!("no order `{order}` of weights; there are rows, columns");
+                return Wrong::text(why);
             }
         };
         let packing = laid.packing.as_deref();
         if let Some(packing) = packing.filter(|packing| *packing != TIGHT) {
-            wrong(format!("no packing `{packing}` of one buffer; there is {TIGHT}"));
-            return None;
+            return Wrong::text(format!("no packing `{packing}` of one buffer; there is {TIGHT}"));
         }
         let all_tight = self.mapping.packing.as_deref() == Some(TIGHT);
         let arrangement = match columns {
@@ -291,21 +285,17 @@ impl UserKernel {
             None => None,
             Some(name) => {
                 let fields = format.fields_apart();
-                let found = fields.iter().find(|(own, _)| *own == name).map(|(_, field)| *field);
-                if found.is_none() {
+                let found = fields.iter().find(|(own, _)| *own == name);
+                let (_, field) = found.ok_or_else(|| {
                     let known: Vec<_> = fields.iter().map(|(name, _)| *name).collect();
-                    let format = format.name();
-                    let why = match known.as_slice() {
-                        [] => format!("{format} has no fields; [takes] says which WEIGHT it takes"),
-                        known => {
-                            let known = known.join(", ");
-                            format!("{format} has no field `{name}`; it has {known}")
-                        }
-                    };
+                    let (format, known) = (format.name(), known.join(", "));
                     // Another format may have it.
-                    faults.add_here(format!("{what}: {why}"));
-                }
-                Some(found?)
+                    Wrong::Value(match known.as_str() {
+                        "" => format!("{format} has no fields; [takes] says which WEIGHT it takes"),
+                        known => format!("{format} has no field `{name}`; it has {known}"),
+                    })
+                })?;
+                Some(*field)
             }
         };
         let halves = matches!(field, Some(Plane::Bytes { bytes: 2, .. }));
@@ -314,27 +304,22 @@ impl UserKernel {
             Some("f16") if halves => false,
             Some("f32") if halves => true,
             Some(other) => {
-                faults.add(format!("{what}: type `{other}`; `d` and `m` are f16, or f32 if asked"));
-                return None;
+                let why = format!("type `{other}`; `d` and `m` are f16, or f32 if asked");
+                return Wrong::text(why);
             }
         };
-        let mut row = |number: &Option<Number>, default: usize| match number {
-            None => Some(default),
-            Some(number) => {
-                let value = faults.value(&what, value_of(number, at.parameters))?;
-                if value.fract() != 0.0 || !(0.0..=all as f64).contains(&value) {
-                    faults.add_here(format!("{what}: row {value} of {all}"));
-                    return None;
-                }
-                Some(value as usize)
-            }
+        let row = |number: &Option<Number>, default: usize| match number {
+            None => Ok(default),
+            Some(number) => match value_of(number, at.parameters)? {
+                row if row.fract() == 0.0 && (0.0..=all as f64).contains(&row) => Ok(row as usize),
+                row => Err(Wrong::Value(format!("row {row} of {all}"))),
+            },
         };
         let (from, to) = (row(&laid.from, 0)?, row(&laid.to, all)?);
         if from >= to {
-            faults.add_here(format!("{what}: no row from {from} to {to}"));
-            return None;
+            return Err(Wrong::Value(format!("no row from {from} to {to}")));
         }
-        Some(PartLayout { rows: from..to, field, arrangement, widened })
+        Ok(PartLayout { rows: from..to, field, arrangement, widened })
     }
 
     /// How a file has a cache.

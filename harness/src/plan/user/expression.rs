@@ -53,7 +53,7 @@ pub(super) enum Wrong {
 }
 
 impl Wrong {
-    fn text<T>(why: impl Into<String>) -> Result<T, Self> {
+    pub(super) fn text<T>(why: impl Into<String>) -> Result<T, Self> {
         Err(Self::Text(why.into()))
     }
 }

@@ -140,8 +140,8 @@ impl Faults {
         }
     }
 
-    /// Those of an expression, as `what`.
-    fn value(&mut self, what: &str, value: Result<f64, Wrong>) -> Option<f64> {
+    /// Those of an expression, or of what is made of some, as `what`.
+    fn value<T>(&mut self, what: &str, value: Result<T, Wrong>) -> Option<T> {
         match value {
             Ok(value) => return Some(value),
             Err(Wrong::Text(why)) => self.add(format!("{what}: {why}")),
