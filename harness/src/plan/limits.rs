@@ -102,35 +102,23 @@ pub fn lacking(
     (memory, invocations): (u32, u32),
     caps: &Capabilities,
 ) -> Vec<String> {
-    let mut lacking = features_lacking(reflection, caps);
-    if memory > caps.workgroup_memory {
-        lacking.push(format!(
-            "needs {memory} bytes of workgroup memory, the adapter has {}",
-            caps.workgroup_memory
-        ));
-    }
-    if invocations > caps.invocations {
-        lacking.push(format!(
-            "needs {invocations} invocations a workgroup, the adapter has {}",
-            caps.invocations
-        ));
-    }
     let used = reflection.entry(entry).map_or(&[][..], |e| e.buffers.as_slice());
+    let storage = |i: &&usize| reflection.buffers[**i].uniform.is_none();
+    let buffers = used.iter().filter(storage).count() as u32;
+    let mut lacking = features_lacking(reflection, caps);
+    for (needed, has, what) in [
+        (memory, caps.workgroup_memory, "bytes of workgroup memory"),
+        (invocations, caps.invocations, "invocations a workgroup"),
+        (buffers, caps.storage_buffers, "storage buffers"),
+    ] {
+        if needed > has {
+            lacking.push(format!("needs {needed} {what}, the adapter has {has}"));
+        }
+    }
     let groups = used.iter().map(|&i| reflection.buffers[i].group + 1).max().unwrap_or(0);
     if groups > caps.bind_groups {
-        lacking.push(format!(
-            "uses @group({}), the adapter has {} groups",
-            groups - 1,
-            caps.bind_groups
-        ));
-    }
-    let storage = |i: &&usize| reflection.buffers[**i].uniform.is_none();
-    let buffers = used.iter().filter(storage).count();
-    if buffers > caps.storage_buffers as usize {
-        lacking.push(format!(
-            "needs {buffers} storage buffers, the adapter has {}",
-            caps.storage_buffers
-        ));
+        let (group, has) = (groups - 1, caps.bind_groups);
+        lacking.push(format!("uses @group({group}), the adapter has {has} groups"));
     }
     lacking
 }
