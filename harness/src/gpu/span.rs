@@ -49,13 +49,9 @@ impl Span {
         let last = count.saturating_sub(1);
         let mut record = |i: usize| {
             let mut encoder = gpu.device.create_command_encoder(&Default::default());
-            let timestamp_writes =
-                self.timestamps.as_ref().and_then(|stamps| match (i == 0, i == last) {
-                    (true, true) => Some(stamps.around(0)),
-                    (true, false) => Some(stamps.opening(0)),
-                    (false, true) => Some(stamps.closing(0)),
-                    (false, false) => None,
-                });
+            let (begins, ends) = (i == 0, i == last);
+            let stamps = self.timestamps.as_ref().filter(|_| begins || ends);
+            let timestamp_writes = stamps.map(|stamps| stamps.writes(0, begins, ends));
             let mut pass = encoder
                 .begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
             encode(&mut pass, i);
@@ -76,11 +72,11 @@ impl Span {
     ) -> Result<Duration> {
         let mut encoder = gpu.device.create_command_encoder(&Default::default());
         if let Some(stamps) = &self.timestamps {
-            stamp(&mut encoder, stamps.opening(0));
+            stamp(&mut encoder, stamps.writes(0, true, false));
         }
         encode(&mut encoder);
         if let Some(stamps) = &self.timestamps {
-            stamp(&mut encoder, stamps.closing(0));
+            stamp(&mut encoder, stamps.writes(0, false, true));
         }
         self.submit(gpu, Vec::new(), encoder)
     }

@@ -80,30 +80,21 @@ impl Timestamps {
 
     /// A pass that is a span.
     pub(crate) fn around(&self, span: usize) -> wgpu::ComputePassTimestampWrites<'_> {
-        let closing = self.closing(span);
-        wgpu::ComputePassTimestampWrites {
-            beginning_of_pass_write_index: self.opening(span).beginning_of_pass_write_index,
-            ..closing
-        }
+        self.writes(span, true, true)
     }
 
-    /// A pass at whose beginning a span begins.
-    pub(crate) fn opening(&self, span: usize) -> wgpu::ComputePassTimestampWrites<'_> {
+    /// A pass at whose beginning a span begins, or at whose end it ends: one of both at least.
+    pub(crate) fn writes(
+        &self,
+        span: usize,
+        begins: bool,
+        ends: bool,
+    ) -> wgpu::ComputePassTimestampWrites<'_> {
         let (set, query) = place(span);
         wgpu::ComputePassTimestampWrites {
             query_set: &self.sets[set],
-            beginning_of_pass_write_index: Some(query),
-            end_of_pass_write_index: None,
-        }
-    }
-
-    /// A pass at whose end a span ends.
-    pub(crate) fn closing(&self, span: usize) -> wgpu::ComputePassTimestampWrites<'_> {
-        let (set, query) = place(span);
-        wgpu::ComputePassTimestampWrites {
-            query_set: &self.sets[set],
-            beginning_of_pass_write_index: None,
-            end_of_pass_write_index: Some(query + 1),
+            beginning_of_pass_write_index: begins.then_some(query),
+            end_of_pass_write_index: ends.then_some(query + 1),
         }
     }
 
