@@ -62,30 +62,11 @@ impl GpuExecutor {
         policy: Policy,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
-        gpu.admit(&recording, &Memory::of(&recording))?;
         let begun = Instant::now();
-        let total = recording.device_bytes();
-        let mut done = 0;
-        let mut stacked = stacked(&gpu, &recording, |_| true)?;
-        let mut blocks = Vec::with_capacity(recording.tensors.len());
-        for (i, tensor) in recording.tensors.iter().enumerate() {
-            let block = match stacked.remove(&TensorId(i)) {
-                Some(block) => block,
-                None => Block::new(&gpu, &tensor.name, tensor.content.device_bytes(), policy)?,
-            };
-            let mut written = done;
-            let mut on = |bytes| {
-                written += bytes;
-                progress(written, total);
-            };
-            gpu.caught(|| fill(&gpu, &block, &tensor.content, &mut on))?;
-            done += tensor.content.device_bytes();
-            progress(done, total);
-            gpu.check_faults()?;
-            blocks.push(Arc::new(block));
-        }
+        let shared = vec![None; recording.tensors.len()];
+        let blocks = allocated(&gpu, &recording, &shared, policy, progress)?;
         gpu.finish_uploads()?;
-        let seconds = begun.elapsed().as_secs_f64();
+        let (total, seconds) = (recording.device_bytes(), begun.elapsed().as_secs_f64());
         tracing::info!("{total} bytes of tensors in {seconds:.2} s");
         Self::assemble(gpu, pipelines, recording, blocks)
     }
@@ -154,24 +135,7 @@ impl GpuExecutor {
         policy: Policy,
     ) -> Result<Self> {
         let shared = self.shared_with(&recording);
-        let own = Memory::of_those(&recording, |tensor| shared[tensor.0].is_none());
-        self.gpu.admit(&recording, &own)?;
-        let mut stacked = stacked(&self.gpu, &recording, |tensor| shared[tensor.0].is_none())?;
-        let tensors = recording.tensors.iter().enumerate();
-        let blocks = tensors
-            .map(|(i, tensor)| {
-                if let Some(block) = shared[i] {
-                    return Ok(Arc::clone(block));
-                }
-                let bytes = tensor.content.device_bytes();
-                let block = match stacked.remove(&TensorId(i)) {
-                    Some(block) => block,
-                    None => Block::new(&self.gpu, &tensor.name, bytes, policy)?,
-                };
-                self.gpu.caught(|| fill(&self.gpu, &block, &tensor.content, &mut |_| {}))?;
-                Ok(Arc::new(block))
-            })
-            .collect::<Result<_>>()?;
+        let blocks = allocated(&self.gpu, &recording, &shared, policy, &mut |_, _| {})?;
         Self::assemble(Arc::clone(&self.gpu), pipelines, recording, blocks)
     }
 
@@ -186,7 +150,7 @@ impl GpuExecutor {
         recording: Arc<Recording>,
         blocks: Vec<Arc<Block>>,
     ) -> Result<Self> {
-        let dispatches = prepared(&gpu, pipelines, &recording, &recording.ops, true, &blocks)?;
+        let dispatches = prepared(&gpu, pipelines, &recording.ops, &recording.runs, &blocks)?;
         let tail = dispatches.partition_point(|d| d.op < recording.tail);
         let chunks = recording.chunks.iter().map(|_| None).collect();
         let pipelines = pipelines.clone();
@@ -285,77 +249,77 @@ impl GpuExecutor {
     }
 }
 
-/// Memory of those stacks whose tensors have none yet.
-fn stacked(
+/// The memory of each tensor of a recording: shared, or its own and filled. `progress` hears the
+/// bytes uploaded and those of the recording.
+fn allocated(
     gpu: &Gpu,
     recording: &Recording,
-    is_own: impl Fn(TensorId) -> bool,
-) -> Result<HashMap<TensorId, Block>> {
-    let mut blocks = HashMap::new();
+    shared: &[Option<&Arc<Block>>],
+    policy: Policy,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Vec<Arc<Block>>> {
+    let is_own = |tensor: TensorId| shared[tensor.0].is_none();
+    gpu.admit(recording, &Memory::of_those(recording, is_own))?;
+    let mut stacked = HashMap::new();
     for stack in recording.stacks.iter().filter(|stack| is_own(stack.tensors[0])) {
         let Tensor { name, content } = &recording.tensors[stack.tensors[0].0];
         let (bytes, count) = (content.device_bytes(), stack.tensors.len());
         let name = format!("{name} and its like, of {count} layers");
         let own = Block::stacked(gpu, &name, bytes, stack.stride, count)?;
-        blocks.extend(stack.tensors.iter().copied().zip(own));
+        stacked.extend(stack.tensors.iter().copied().zip(own));
+    }
+    let (total, mut done) = (recording.device_bytes(), 0);
+    let mut blocks = Vec::with_capacity(recording.tensors.len());
+    for (i, Tensor { name, content }) in recording.tensors.iter().enumerate() {
+        if let Some(block) = shared[i] {
+            blocks.push(Arc::clone(block));
+            continue;
+        }
+        let block = match stacked.remove(&TensorId(i)) {
+            Some(block) => block,
+            None => Block::new(gpu, name, content.device_bytes(), policy)?,
+        };
+        let mut written = done;
+        let mut on = |bytes| {
+            written += bytes;
+            progress(written, total);
+        };
+        gpu.caught(|| fill(gpu, &block, content, &mut on))?;
+        done += content.device_bytes();
+        progress(done, total);
+        gpu.check_faults()?;
+        blocks.push(Arc::new(block));
     }
     Ok(blocks)
 }
 
-/// Pipelines and bind groups of operations, some of which may be the recording's runs.
+/// Pipelines and bind groups of operations, some of which may be runs.
 fn prepared(
     gpu: &Gpu,
     pipelines: &Pipelines,
-    recording: &Recording,
     ops: &[Op],
-    has_runs: bool,
+    runs: &[Run],
     blocks: &[Arc<Block>],
 ) -> Result<Vec<Dispatch>> {
     let mut dispatches = Vec::new();
-    let runs: &[Run] = if has_runs { &recording.runs } else { &[] };
-    let mut runs = runs.iter().peekable();
     let block = |tensor: TensorId| blocks[tensor.0].binding();
+    let mut runs = runs.iter().peekable();
     let mut index = 0;
     while let Some(op) = ops.get(index) {
-        let of = |name: &str, layout: &Pipeline, bound: &BoundTo<'_>| {
-            let group = |(group, layout_of): (usize, &wgpu::BindGroupLayout)| {
-                let own = layout.bindings.iter().filter(|slot| slot.group as usize == group);
-                let entry = |slot: &Slot| wgpu::BindGroupEntry {
-                    binding: slot.binding,
-                    resource: wgpu::BindingResource::Buffer(bound(&slot.name)),
-                };
-                let entries: Vec<_> = own.map(entry).collect();
-                gpu.scoped(name, |device| {
-                    device.create_bind_group(&wgpu::BindGroupDescriptor {
-                        label: None,
-                        layout: layout_of,
-                        entries: &entries,
-                    })
-                })
-            };
-            layout.layouts.iter().enumerate().map(group).collect::<Result<Vec<_>>>()
-        };
         if let Some(run) = runs.next_if(|run| run.ops.start == index) {
-            let pipeline = pipelines.of_run(gpu, run)?;
             let bound = |name: &str| match run.bound(name) {
                 Bound::Tensor(tensor) => block(*tensor),
                 Bound::Stack(stack) => blocks[stack.tensors[0].0].binding_of(stack.bytes()),
             };
-            let bind_groups = of(&op.label.to_string(), &pipeline, &bound)?;
-            dispatches.push(Dispatch {
-                op: index,
-                pipeline,
-                bind_groups,
-                groups: [run.grid.groups, 1, 1],
-            });
+            let (pipeline, groups) = (pipelines.of_run(gpu, run)?, [run.grid.groups, 1, 1]);
+            dispatches.push(Dispatch::new(gpu, (index, op), pipeline, groups, &bound)?);
             index = run.ops.end;
             continue;
         }
         for (stage, pipeline) in op.plan.stages.iter().zip(pipelines.of(gpu, &op.plan)?) {
             check_declared(op, stage, blocks)?;
             let bound = |name: &str| block(op.tensor(op.plan.code(stage).binding(name)));
-            let bind_groups = of(&op.label.to_string(), &pipeline, &bound)?;
-            dispatches.push(Dispatch { op: index, pipeline, bind_groups, groups: stage.groups });
+            dispatches.push(Dispatch::new(gpu, (index, op), pipeline, stage.groups, &bound)?);
         }
         index += 1;
     }
@@ -386,6 +350,34 @@ fn check_declared(op: &Op, stage: &PlannedStage, blocks: &[Arc<Block>]) -> Resul
 }
 
 impl Dispatch {
+    /// With the memory that is `bound` to each variable.
+    fn new(
+        gpu: &Gpu,
+        (op, first): (usize, &Op),
+        pipeline: Arc<Pipeline>,
+        groups: [u32; 3],
+        bound: &BoundTo<'_>,
+    ) -> Result<Self> {
+        let name = first.label.to_string();
+        let group = |(group, layout): (u32, &wgpu::BindGroupLayout)| {
+            let own = pipeline.bindings.iter().filter(|slot| slot.group == group);
+            let entry = |slot: &Slot| wgpu::BindGroupEntry {
+                binding: slot.binding,
+                resource: wgpu::BindingResource::Buffer(bound(&slot.name)),
+            };
+            let entries: Vec<_> = own.map(entry).collect();
+            gpu.scoped(&name, |device| {
+                device.create_bind_group(&wgpu::BindGroupDescriptor {
+                    label: None,
+                    layout,
+                    entries: &entries,
+                })
+            })
+        };
+        let bind_groups = (0..).zip(&pipeline.layouts).map(group).collect::<Result<_>>()?;
+        Ok(Self { op, pipeline, bind_groups, groups })
+    }
+
     fn encode(&self, pass: &mut wgpu::ComputePass<'_>) {
         pass.set_pipeline(&self.pipeline.pipeline);
         for (group, bound) in (0..).zip(&self.bind_groups) {
@@ -419,14 +411,7 @@ impl Execute for GpuExecutor {
             let Part::Chunk(index) = *part else { continue };
             if self.chunks[index].is_none() {
                 let ops = &self.recording.chunks[index].ops;
-                let dispatches = prepared(
-                    &self.gpu,
-                    &self.pipelines,
-                    &self.recording,
-                    ops,
-                    false,
-                    &self.blocks,
-                )?;
+                let dispatches = prepared(&self.gpu, &self.pipelines, ops, &[], &self.blocks)?;
                 self.chunks[index] = Some(dispatches);
             }
         }
