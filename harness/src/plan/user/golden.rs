@@ -6,11 +6,9 @@
 //! of a case stand in the metadata under its name, as `N=64,CAP=30`. Values are decoded when they
 //! are asked for; that they can be is known once the file is read.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use half::{bf16, f16};
 use lathe_kernels::{Elem, FloatFormat, Role, Shape};
 use lathe_reference::Expected;
 use safetensors::Dtype;
@@ -145,21 +143,14 @@ pub(super) struct Case {
 /// What a case has of a binding.
 #[derive(Debug, Default)]
 struct Tensors {
-    found: Option<Tensor>,
-    expected: Option<Tensor>,
-    magnitude: Option<Tensor>,
+    found: Option<Listed>,
+    expected: Option<Listed>,
+    magnitude: Option<Listed>,
 }
 
-#[derive(Clone, Debug)]
-struct Tensor {
-    dtype: Dtype,
-    range: Range<usize>,
-}
-
-impl Tensor {
-    fn len(&self) -> usize {
-        self.range.len() * 8 / self.dtype.bitsize().max(1)
-    }
+/// Elements of a tensor.
+fn len_of(tensor: &Listed) -> usize {
+    tensor.range.len() * 8 / tensor.dtype.bitsize().max(1)
 }
 
 /// What an invocation finds in a binding.
@@ -286,9 +277,9 @@ impl Golden {
         let Some(expected) = &tensors.expected else { return tensor(".expected", lacks) };
         let others = [("", &tensors.found), (".magnitude", &tensors.magnitude)];
         for (suffix, other) in others {
-            let other = other.as_ref().map_or(expected.len(), Tensor::len);
-            if other != expected.len() {
-                let len = expected.len();
+            let len = len_of(expected);
+            let other = other.as_ref().map_or(len, len_of);
+            if other != len {
                 return tensor(suffix, &format!("{other} elements, and {len} are expected"));
             }
         }
@@ -307,7 +298,7 @@ impl Golden {
     }
 
     /// The first element that is `bad`, and where it is.
-    fn first(&self, tensor: &Tensor, bad: impl Fn(f64) -> bool) -> Option<String> {
+    fn first(&self, tensor: &Listed, bad: impl Fn(f64) -> bool) -> Option<String> {
         let values = self.reals(tensor);
         let at = values.iter().position(|value| bad(*value))?;
         let offset = tensor.range.start + at * tensor.dtype.bitsize() / 8;
@@ -336,7 +327,7 @@ impl Golden {
     /// Elements of a binding in a case.
     pub(super) fn elements(&self, case: &Case, binding: usize) -> usize {
         let tensors = &case.tensors[binding];
-        tensors.found.as_ref().or(tensors.expected.as_ref()).map_or(0, Tensor::len)
+        tensors.found.as_ref().or(tensors.expected.as_ref()).map_or(0, len_of)
     }
 
     pub(super) fn all(&self) -> &[Case] {
@@ -391,7 +382,7 @@ impl Golden {
         let bytes = &self.bytes[tensor.range.clone()];
         Some(match self.bindings[at].stored {
             Stored::Floats(format) => {
-                let mut values = format.decode(bytes, tensor.len());
+                let mut values = format.decode(bytes, len_of(tensor));
                 let len = values.len().max(1);
                 values.rotate_right(draw / draws % len);
                 Found::Floats(values)
@@ -416,7 +407,7 @@ impl Golden {
             }
             Stored::Integers(integer) => {
                 let words = words(&self.bytes[expected.range.clone()]);
-                Wanted::Integers { integer, len: expected.len(), words }
+                Wanted::Integers { integer, len: len_of(expected), words }
             }
         })
     }
@@ -428,15 +419,15 @@ impl Golden {
     }
 
     /// Real numbers of any type, widened.
-    fn reals(&self, tensor: &Tensor) -> Vec<f64> {
+    fn reals(&self, tensor: &Listed) -> Vec<f64> {
         let bytes = &self.bytes[tensor.range.clone()];
-        let halves = || bytes.chunks_exact(2).map(|b| [b[0], b[1]]);
-        match tensor.dtype {
-            Dtype::F64 => bytemuck::pod_collect_to_vec(bytes),
-            Dtype::F16 => halves().map(|b| f16::from_le_bytes(b).to_f64()).collect(),
-            Dtype::BF16 => halves().map(|b| bf16::from_le_bytes(b).to_f64()).collect(),
-            _ => FloatFormat::F32.decode(bytes, tensor.len()).into_iter().map(f64::from).collect(),
-        }
+        let format = match tensor.dtype {
+            Dtype::F64 => return bytemuck::pod_collect_to_vec(bytes),
+            Dtype::F16 => FloatFormat::F16,
+            Dtype::BF16 => FloatFormat::Bf16,
+            _ => FloatFormat::F32,
+        };
+        format.decode(bytes, len_of(tensor)).into_iter().map(f64::from).collect()
     }
 }
 
@@ -483,8 +474,7 @@ fn place(
         let (is, wants) = (tensor.dtype, stored.names().0);
         return Err(format!("its type is {is}, and the operation says {wants}"));
     }
-    let own = Tensor { dtype: tensor.dtype, range: tensor.range.clone() };
-    if own.len() == 0 {
+    if len_of(tensor) == 0 {
         return Err("it has no element".into());
     }
     let all = cases
@@ -495,7 +485,7 @@ fn place(
         Part::Expected => &mut all[at].expected,
         Part::Magnitude => &mut all[at].magnitude,
     };
-    *slot = Some(own);
+    *slot = Some(tensor.clone());
     Ok(())
 }
 
@@ -510,7 +500,7 @@ fn values(case: &str, params: &[String], text: Option<&String>) -> Result<Vec<f6
         };
     };
     let wrong = |why: String| format!("metadata `{case}` = `{text}`: {why}");
-    let (mut found, mut seen) = (BTreeMap::new(), BTreeSet::new());
+    let mut found = BTreeMap::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let pair = part.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
         let number = pair.and_then(|(name, value)| Some((name, value.parse::<f64>().ok()?)));
@@ -522,12 +512,12 @@ fn values(case: &str, params: &[String], text: Option<&String>) -> Result<Vec<f6
         if !params.iter().any(|known| known == name) {
             return Err(wrong(format!("no parameter `{name}`; there are {}", params.join(", "))));
         }
-        if !seen.insert(name) {
-            return Err(wrong(format!("`{name}` twice")));
-        }
         // As `--shape` reads it: a size as it is, other numbers as an f32 holds them.
         let is_size = value.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&value);
-        found.insert(name, if is_size { value } else { f64::from(value as f32) });
+        let value = if is_size { value } else { f64::from(value as f32) };
+        if found.insert(name, value).is_some() {
+            return Err(wrong(format!("`{name}` twice")));
+        }
     }
     let of = |name: &String| {
         found.get(name.as_str()).copied().ok_or_else(|| wrong(format!("lacks `{name}`")))
