@@ -403,10 +403,6 @@ impl Case {
         binding.is_some_and(|b| is_large(b, &self.inputs.problem))
     }
 
-    fn is(&self, tensor: usize, role: Role) -> bool {
-        self.role(TensorId(tensor)) == Some(role)
-    }
-
     fn write_value(&self, gpu: &Gpu, block: &Block, tensor: TensorId, value: &Value) {
         match (value, &self.recording.tensors[tensor.0].content) {
             (Value::U32(words), _) => block.write(gpu, 0, bytemuck::cast_slice(words)),
@@ -645,39 +641,34 @@ impl Case {
         state: State,
         expected: &Outcomes,
     ) -> Result<Verdict> {
-        let mut left = BTreeMap::new();
+        let (poison, mut left) = (poison().to_le_bytes(), BTreeMap::new());
         for (i, tensor) in self.recording.tensors.iter().enumerate() {
+            let (name, id) = (&tensor.name, TensorId(i));
+            let role = self.role(id);
             // Bound to be read only: nothing can have changed there.
-            if self.is(i, Role::Input) {
+            if role == Some(Role::Input) {
                 continue;
             }
-            let block = executor.block(TensorId(i));
-            let broken = |reason: String| Verdict::broken(format!("{}{reason}", tensor.name));
-            let bytes = match policy {
-                Policy::Plain => block.read(&executor.gpu)?,
-                Policy::Guarded => {
-                    let (bytes, touched) = block.read_guarded(&executor.gpu)?;
-                    if let Some(at) = touched {
-                        let len = bytes.len();
-                        return Ok(broken(format!(
-                            ": wrote outside the tensor, at byte {at} of {len}"
-                        )));
-                    }
-                    bytes
-                }
+            let (bytes, touched) = match policy {
+                Policy::Plain => (executor.block(id).read(&executor.gpu)?, None),
+                Policy::Guarded => executor.block(id).read_guarded(&executor.gpu)?,
             };
-            if self.is(i, Role::Counter) && bytes.iter().any(|byte| *byte != 0) {
-                return Ok(broken(": the counter was not left at zero".into()));
+            if let Some(at) = touched {
+                let len = bytes.len();
+                let reason = format!("{name}: wrote outside the tensor, at byte {at} of {len}");
+                return Ok(Verdict::broken(reason));
             }
-            if self.is(i, Role::Output) {
-                let poison = poison().to_le_bytes();
-                if let Some(index) = bytes.chunks_exact(4).position(|word| word == poison) {
-                    return Ok(broken(format!(
-                        "[{index}] was never written, or is made of what lies behind the end of an input"
-                    )));
-                }
+            if role == Some(Role::Counter) && bytes.iter().any(|byte| *byte != 0) {
+                return Ok(Verdict::broken(format!("{name}: the counter was not left at zero")));
             }
-            left.insert(TensorId(i), bytes);
+            if role == Some(Role::Output)
+                && let Some(index) = bytes.chunks_exact(4).position(|word| word == poison)
+            {
+                return Ok(Verdict::broken(format!(
+                    "{name}[{index}] was never written, or is made of what lies behind the end of an input"
+                )));
+            }
+            left.insert(id, bytes);
         }
         let op = &self.recording.ops[0];
         Ok(match judge(&self.recording, op, state, expected, &left) {
