@@ -340,7 +340,7 @@ impl Document {
             return self.runs.swap_remove(0);
         }
         let environment = joined(&self.runs);
-        let mut whole = Bench { cases: Vec::new(), failed: Vec::new(), runs: Vec::new() };
+        let mut whole = Bench::default();
         for Record { environment, body, .. } in self.runs {
             // Others are never joined.
             let Body::Bench(bench) = body else { continue };

@@ -176,8 +176,7 @@ mod tests {
             settled: true,
             dispatches: 10,
             samples_us: vec![us; 5],
-            throttled: 0,
-            processes_us: Vec::new(),
+            ..Timing::default()
         };
         let mut first = timing(10.0);
         merge_timings(&mut first, [&timing(10.1), &timing(10.2)].into_iter());

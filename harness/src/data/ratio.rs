@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A ratio of times and the interval it lies in: of one `ab` run 99 % at a look, which is 95 % and
 /// more where the run stopped; elsewhere 95 %.
 /// What this command computes is finite, so that it survives JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     /// Median.
     pub median: f64,

@@ -16,6 +16,8 @@ use crate::files;
 
 mod agree;
 mod generation;
+#[cfg(test)]
+pub(crate) mod made_up;
 
 pub use generation::{
     BesideRuns, GenerationTest, GenerationTests, MeasuredModel, ORDER as SUITE_ORDER,
@@ -33,7 +35,7 @@ pub fn schema() -> serde_json::Value {
 }
 
 /// A saved run.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema_version: u32,
@@ -46,7 +48,7 @@ pub struct Record {
 
 /// The kinds of run.
 #[allow(clippy::large_enum_variant, reason = "a run has one")]
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Body {
     /// `lathe bench`: kernels on their own.
@@ -250,7 +252,7 @@ pub struct Ceilings {
 }
 
 /// `lathe bench`.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bench {
     /// One entry a kernel, variant and shape.
     pub cases: Vec<BenchCase>,
@@ -264,7 +266,7 @@ pub struct Bench {
 
 /// One of the runs of a merged record. The cases of a record are those of its first run, then those
 /// of the second, and so on.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BenchRun {
     /// Where and with what it ran. `fraction_of_copy` of its cases is over its own bandwidth.
     pub environment: Environment,
@@ -275,7 +277,7 @@ pub struct BenchRun {
 }
 
 /// One measured kernel.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BenchCase {
     /// Kernel.
     pub kernel: String,
@@ -336,6 +338,13 @@ pub struct BenchCase {
     pub clock: Word<Clock>,
     /// What makes the number doubtful.
     pub flags: Vec<Word<Flag>>,
+}
+
+impl BenchCase {
+    /// What tells it from the others of a run.
+    pub fn key(&self) -> String {
+        format!("{}/{} {}", self.kernel, self.variant, self.shape)
+    }
 }
 
 /// The golden file that an operation of the user's own was judged by.
@@ -426,7 +435,7 @@ impl fmt::Display for Flag {
 }
 
 /// Time of one dispatch among those of an invocation.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StageTiming {
     /// WGSL entry point.
     pub entry: String,
@@ -436,7 +445,7 @@ pub struct StageTiming {
 }
 
 /// Time of one invocation.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Timing {
     /// Median over the samples, microseconds.
     pub median_us: f64,
@@ -466,7 +475,7 @@ fn is_zero(count: &usize) -> bool {
 }
 
 /// `lathe ab`.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ab {
     /// Kernel, or `decode`.
     pub kernel: String,
@@ -546,7 +555,7 @@ impl Ab {
 }
 
 /// One side of an A/B run of kernels.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AbSide {
     /// Hash of the WGSL and its constants.
     pub source: String,
@@ -563,7 +572,7 @@ pub struct AbSide {
 }
 
 /// Samples of one block.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AbBlock {
     /// Who was measured when, such as `AABBABBA`.
     pub order: String,
@@ -587,7 +596,7 @@ impl AbBlock {
 }
 
 /// One of several processes of an A/B run.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AbProcess {
     /// B over A.
     pub ratio: Ratio,
@@ -604,7 +613,7 @@ pub struct AbProcess {
 }
 
 /// `lathe decode --profile`.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Profile {
     /// Model file or architecture.
     pub model: String,
@@ -635,7 +644,7 @@ pub struct Profile {
 }
 
 /// Decode at full speed.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Unprofiled {
     /// Tokens a second, wall clock.
     pub decode_tok_s: f64,
@@ -648,7 +657,7 @@ pub struct Unprofiled {
 }
 
 /// One operation of a step.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfiledOp {
     /// Layer, if it belongs to one.
     pub layer: Option<usize>,
@@ -663,7 +672,7 @@ pub struct ProfiledOp {
 }
 
 /// One profiled step.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfiledStep {
     /// Position processed; attention covers this many tokens and one more.
     pub position: usize,
@@ -678,7 +687,7 @@ pub struct ProfiledStep {
 }
 
 /// One operation over all layers and profiled steps, per token.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OpTotal {
     /// What it does.
     pub op: String,

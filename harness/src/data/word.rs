@@ -16,6 +16,13 @@ pub enum Word<T> {
     Other(String),
 }
 
+/// No word.
+impl<T> Default for Word<T> {
+    fn default() -> Self {
+        Word::Other(String::new())
+    }
+}
+
 impl<T> From<T> for Word<T> {
     fn from(word: T) -> Self {
         Word::Known(word)

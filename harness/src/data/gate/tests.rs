@@ -7,35 +7,13 @@ use rayon::prelude::*;
 use super::*;
 use crate::data::record::{
     Bench, BenchCase, Body, Clock, Flag, GoldenFile, OpTotal, Profile, ProfiledOp, ProfiledStep,
-    Timing, Unprofiled,
+    Timing, Unprofiled, made_up::environment,
 };
 use crate::data::rng::Rng;
 
 const CASES: usize = 10;
 
 type Change<T> = fn(&mut T);
-
-pub(super) fn environment() -> Environment {
-    Environment {
-        date: "2026-11-20T16:00:00Z".into(),
-        commit: Some("0123abc".into()),
-        dirty: Some(false),
-        lathe: "0.1.0".into(),
-        wgpu: "30.0.1".into(),
-        os: "linux x86_64".into(),
-        adapter: "Example GPU".into(),
-        driver: "1.2.3".into(),
-        backend: "vulkan".into(),
-        software: false,
-        runtime_checks: "off".into(),
-        timestamp_quantum_ns: Some(32.0),
-        copy_gb_s: Some(4000.0),
-        read_gb_s: Some(4200.0),
-        canary_drift: Some(0.003),
-        command: None,
-        ..Environment::default()
-    }
-}
 
 /// Samples around `us` with this noise, a slow drift, and now and then a far too long one.
 fn timing(rng: &mut Rng, us: f64, noise: f64) -> Timing {
@@ -56,8 +34,7 @@ fn timing(rng: &mut Rng, us: f64, noise: f64) -> Timing {
         settled: true,
         dispatches: 100,
         samples_us,
-        throttled: 0,
-        processes_us: Vec::new(),
+        ..Timing::default()
     }
 }
 
@@ -75,29 +52,19 @@ fn bench(seed: u64, noise: f64, between: f64, slow: f64) -> Record {
                 variant: "subgroup".into(),
                 shape: format!("rows={},cols=1152", 64 << i),
                 source: format!("{:08x}", if i == 3 && slow != 1.0 { 7 } else { i }),
-                wgsl: None,
-                tuned: Default::default(),
                 gb_s: 1e3 / cold.median_us,
                 cold,
                 warm: timing(&mut rng, us * 0.7, noise),
                 bytes: 1e6,
                 flops: 1e6,
                 fraction_of_copy: 0.5,
-                tflop_s: None,
-                overlapped: None,
-                stages: Vec::new(),
                 rotated_bytes: 1 << 29,
-                nmse: None,
-                nmse_bound: None,
-                canary: None,
-                golden: None,
-                seed_a_sample: false,
                 clock: Clock::Gpu.into(),
-                flags: Vec::new(),
+                ..BenchCase::default()
             }
         })
         .collect();
-    Record::new(environment(), Body::Bench(Bench { cases, failed: Vec::new(), runs: Vec::new() }))
+    Record::new(environment(), Body::Bench(Bench { cases, ..Bench::default() }))
 }
 
 fn cases_of(record: &mut Record) -> &mut Vec<BenchCase> {
@@ -146,10 +113,7 @@ fn profile(seed: u64, noise: f64, slow_down: f64) -> Record {
         ms: 0.016 * slow_down,
         percent: 60.0,
         bytes: 1e6,
-        floor_ms: None,
-        over_floor: None,
-        dispatches: 0,
-        launch_floor_ms: None,
+        ..OpTotal::default()
     }];
     let body = Body::Profile(Profile {
         model: "example".into(),

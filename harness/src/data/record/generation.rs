@@ -45,7 +45,7 @@ impl Verified {
 }
 
 /// The model of a measurement, in llama-bench's names.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredModel {
     /// Name of the file, without its folders.
     pub model_filename: String,
@@ -80,7 +80,7 @@ pub struct GenerationTests {
 }
 
 /// Tokens a second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TokS {
     /// Mean over the repetitions.
     pub mean: f64,
@@ -105,7 +105,7 @@ fn one() -> usize {
 }
 
 /// One test. Keys that llama-bench has mean what they mean there.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GenerationTest {
     /// The test in llama-bench's notation, such as `pp512` or `tg128 @ d4096`.
     pub test: String,
@@ -299,7 +299,7 @@ impl fmt::Display for SamplingSettings {
 
 /// One configuration of one model. Rates and times are medians over the repetitions; those
 /// without a setting in their name are of the faster one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteConfig {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
@@ -399,14 +399,8 @@ impl SuiteConfig {
             one_step_decode_tok_s: median(1, &decode),
             p50_ms: quantile(&steps, 0.5),
             p95_ms: quantile(&steps, 0.95),
-            kv_cache_bytes: 0,
-            gpu_memory_bytes: 0,
-            gpu_memory_predicted_bytes: 0,
-            verified: None,
-            tuned: Vec::new(),
-            run_grid: None,
-            watched: Watched::default(),
             runs,
+            ..Self::default()
         }
     }
 }

@@ -1,23 +1,8 @@
 use super::*;
-use crate::data::record::{Flag, SamplingSettings, SuiteRun, TokS};
-
-fn model(file: &str) -> MeasuredModel {
-    MeasuredModel {
-        model_filename: format!("models/{file}"),
-        model_type: "gemma3 1.0B BF16".into(),
-        model_size: 1_999_619_072,
-        model_n_params: 999_809_536,
-    }
-}
+use crate::data::record::{Flag, SamplingSettings, made_up};
 
 fn checked(verified: bool) -> Option<Verified> {
-    verified.then_some(Verified {
-        positions: 8,
-        worst_nmse: 3.1e-9,
-        limit: 1e-5,
-        ties: 0,
-        end_nmse: None,
-    })
+    verified.then_some(made_up::VERIFIED)
 }
 
 /// A suite of two configurations of each file.
@@ -34,19 +19,10 @@ pub(in crate::report) fn suite(files: &[&str], verified: bool) -> Suite {
         one_step_decode_tok_s: 629.3 / scale,
         p50_ms: 1.5891 * scale,
         p95_ms: 1.7 * scale,
-        tuned: Vec::new(),
-        run_grid: None,
-        watched: Watched::default(),
         kv_cache_bytes: 3_407_872,
         gpu_memory_bytes: 2_012_000_000,
-        gpu_memory_predicted_bytes: 2_012_000_000,
         verified: checked(verified),
-        runs: vec![SuiteRun {
-            steps_per_submit: 1,
-            ttft_ms: 5.0,
-            decode_ms: 100.0,
-            step_ms: vec![1.5; 63],
-        }],
+        ..SuiteConfig::default()
     };
     let drawn = SamplingSettings {
         temperature: 0.8,
@@ -55,38 +31,16 @@ pub(in crate::report) fn suite(files: &[&str], verified: bool) -> Suite {
         repeat_penalty: 1.0,
         repeat_last_n: 0,
     };
-    let models = files.iter().map(|file| SuiteModel {
-        model: model(file),
-        kv: "f16".into(),
-        activations: "f32".into(),
-        configs: [("short", config(None, 1.0)), ("sampled", config(Some(drawn), 2.0))]
-            .map(|(name, config)| (name.to_owned(), config))
-            .into(),
-    });
-    Suite {
-        tier: "standard".into(),
-        prompts: "seed 42".into(),
-        seed: 42,
-        warm_ups: 2,
-        repetitions: 3,
-        steps_per_submit: 8,
-        models: models.collect(),
-    }
+    made_up::suite(files, [("short", config(None, 1.0)), ("sampled", config(Some(drawn), 2.0))])
 }
 
 /// Two tests of each file.
 pub(in crate::report) fn tests(files: &[&str], verified: bool) -> GenerationTests {
     let test = |file: &str, n_prompt, n_gen, steps_per_submit| GenerationTest {
         test: GenerationTest::name((n_prompt, n_gen, 4096), 1, None),
-        model: model(file),
-        type_k: "f16".into(),
-        type_v: "f16".into(),
-        activations: "f32".into(),
         n_prompt,
         n_gen,
         n_depth: 4096,
-        sequences: 1,
-        sampling: None,
         steps_per_submit,
         test_time: "2026-11-22T19:00:00Z".into(),
         avg_ns: 100_000_000,
@@ -95,15 +49,8 @@ pub(in crate::report) fn tests(files: &[&str], verified: bool) -> GenerationTest
         stddev_ts: 12.8,
         samples_ns: vec![99_000_000, 101_000_000],
         samples_ts: vec![1293.0, 1267.0],
-        tok_s: TokS { mean: 1280.126, sd: 12.8 },
         verified: checked(verified),
-        gpu_memory_bytes: 2_000_000_000,
-        gpu_memory_predicted_bytes: 2_000_000_000,
-        tuned: Vec::new(),
-        run_grid: None,
-        watched: Watched::default(),
-        kv_cache_bytes: 3_000_000,
-        beside: None,
+        ..made_up::generation_test(file)
     };
     let both = |file: &&str| [test(file, 512, 0, None), test(file, 0, 128, Some(1))];
     GenerationTests { prompts: "seed 42".into(), tests: files.iter().flat_map(both).collect() }
@@ -111,23 +58,10 @@ pub(in crate::report) fn tests(files: &[&str], verified: bool) -> GenerationTest
 
 fn environment() -> Environment {
     Environment {
-        date: "2026-11-22T19:00:00Z".into(),
         commit: Some("abc".into()),
         dirty: Some(true),
-        lathe: "0".into(),
-        wgpu: "30".into(),
-        os: "any".into(),
         adapter: "Some \"GPU\"".into(),
-        driver: "1.2".into(),
-        backend: "vulkan".into(),
-        software: false,
-        runtime_checks: "off".into(),
-        timestamp_quantum_ns: None,
-        copy_gb_s: None,
-        read_gb_s: None,
-        canary_drift: None,
-        command: None,
-        ..Environment::default()
+        ..made_up::environment()
     }
 }
 

@@ -209,9 +209,8 @@ fn a_comparison_is_named_without_parameters_at_their_defaults() {
 #[test]
 fn empty_and_unsound_records_render() {
     assert_sound(&render(&[]));
-    let empty_bench =
-        Body::Bench(Bench { cases: Vec::new(), failed: Vec::new(), runs: Vec::new() });
-    let mut records = vec![Record { body: empty_bench, ..synthetic::bench() }];
+    let empty = Record::new(synthetic::environment(), Body::Bench(Bench::default()));
+    let mut records = vec![empty];
     for steps in [0, 1, 2, 3, 7, 96, 97, 320, 321] {
         let mut record = synthetic::profile(steps.max(1));
         let body = inner(&mut record);

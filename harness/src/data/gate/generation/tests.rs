@@ -1,58 +1,28 @@
 use super::*;
 use crate::data::Ratio;
 use crate::data::gate::{GateReport, GateVerdict};
-use crate::data::record::{Flag, Record, TokS};
+use crate::data::record::made_up::{self, VERIFIED, environment, generation_test, model};
+use crate::data::record::{Flag, Record};
 use crate::data::rng::Rng;
 
-const MODEL: &str = "llama 1.2B BF16, 536870912 values in 1073741824 bytes";
-
-fn model(file: &str) -> MeasuredModel {
-    MeasuredModel {
-        model_filename: format!("models/{file}"),
-        model_type: "llama 1.2B BF16".into(),
-        model_size: 1 << 30,
-        model_n_params: 1 << 29,
-    }
-}
-
-const VERIFIED: Verified =
-    Verified { positions: 8, worst_nmse: 1e-12, limit: 1e-5, ties: 0, end_nmse: None };
+const MODEL: &str = "gemma3 1.0B BF16, 999809536 values in 1999619072 bytes";
 
 fn test(n_gen: usize, steps: usize, samples_ns: &[u64]) -> GenerationTest {
     GenerationTest {
         test: GenerationTest::name((0, n_gen, 0), 1, None),
-        model: model("a.gguf"),
-        type_k: "f16".into(),
-        type_v: "f16".into(),
-        activations: "f32".into(),
-        n_prompt: 0,
         n_gen,
-        n_depth: 0,
-        sequences: 1,
-        sampling: None,
         steps_per_submit: Some(steps),
-        test_time: String::new(),
         avg_ns: samples_ns.iter().sum::<u64>() / samples_ns.len() as u64,
-        stddev_ns: 0,
         avg_ts: 1.0,
-        stddev_ts: 0.0,
         samples_ns: samples_ns.to_vec(),
         samples_ts: vec![1.0; samples_ns.len()],
-        tok_s: TokS { mean: 0.0, sd: 0.0 },
-        verified: Some(VERIFIED),
-        gpu_memory_bytes: 0,
-        gpu_memory_predicted_bytes: 0,
-        tuned: Vec::new(),
-        run_grid: None,
-        watched: Watched::default(),
-        kv_cache_bytes: 0,
-        beside: None,
+        ..generation_test("a.gguf")
     }
 }
 
 fn tests(tests: Vec<GenerationTest>) -> Record {
     let body = GenerationTests { prompts: "seed 42".into(), tests };
-    Record::new(crate::data::gate::tests::environment(), Body::GenerationTests(body))
+    Record::new(environment(), Body::GenerationTests(body))
 }
 
 /// One record a side, of two builds.
@@ -222,22 +192,7 @@ fn suite(factor: f64) -> Record {
     let runs = [8, 1, 8, 1, 8, 1].map(&mut run).to_vec();
     let config =
         SuiteConfig { verified: Some(VERIFIED), ..SuiteConfig::of([64, 64], None, 8, runs) };
-    let models = vec![SuiteModel {
-        model: model("a.gguf"),
-        kv: "f16".into(),
-        activations: "f32".into(),
-        configs: [("short".to_owned(), config)].into(),
-    }];
-    let body = Suite {
-        tier: "quick".into(),
-        prompts: "seed 42".into(),
-        seed: 42,
-        warm_ups: 2,
-        repetitions: 3,
-        steps_per_submit: 8,
-        models,
-    };
-    Record::new(crate::data::gate::tests::environment(), Body::Suite(body))
+    Record::new(environment(), Body::Suite(made_up::suite(&["a.gguf"], [("short", config)])))
 }
 
 #[test]
@@ -283,11 +238,7 @@ fn records_survive_the_file() {
         let path = folder.path().join(name);
         record.write(&path).unwrap();
         let read = Record::read(&path).unwrap();
-        match (&record.body, &read.body) {
-            (Body::Suite(a), Body::Suite(b)) => assert_eq!(a, b),
-            (Body::GenerationTests(a), Body::GenerationTests(b)) => assert_eq!(a, b),
-            _ => panic!("{name} became another kind"),
-        }
+        assert_eq!(record.body, read.body);
     }
 }
 
@@ -313,7 +264,7 @@ fn what_a_file_or_a_tuner_chose_is_no_part_of_the_commit() {
             commit: Some("c0ffee".into()),
             dirty: Some(false),
             command: Some(format!("lathe bench decode a.gguf {command} --save run.json")),
-            ..crate::data::gate::tests::environment()
+            ..environment()
         };
         let tests = vec![GenerationTest { tuned, ..test(128, 8, &[1, 2, 3]) }];
         let all = super::tests(&GenerationTests { prompts: String::new(), tests }, &environment);

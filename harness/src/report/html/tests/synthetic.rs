@@ -5,7 +5,7 @@ use crate::data::Ratio;
 use crate::data::paired::Verdict;
 use crate::data::record::{
     Ab, Bench, BenchCase, Body, Clock, Environment, Flag, OpTotal, Profile, ProfiledOp,
-    ProfiledStep, Record, Selected, Timing, Unprofiled,
+    ProfiledStep, Record, Selected, Timing, Unprofiled, made_up,
 };
 
 /// Reproducible noise in -1..1.
@@ -57,23 +57,11 @@ const COPY: f64 = 4312.4;
 /// Where the made-up runs took place.
 pub(super) fn environment() -> Environment {
     Environment {
-        date: "2026-11-20T16:00:00Z".into(),
-        commit: Some("4f2c9e1".into()),
-        dirty: Some(false),
-        lathe: "0.1.0".into(),
-        wgpu: "30.0.1".into(),
-        os: "linux x86_64".into(),
         adapter: "NVIDIA H200".into(),
         driver: "NVIDIA 580.159".into(),
-        backend: "vulkan".into(),
-        software: false,
-        runtime_checks: "off".into(),
-        timestamp_quantum_ns: Some(32.0),
         copy_gb_s: Some(COPY),
         read_gb_s: Some(1.06 * COPY),
-        canary_drift: Some(0.004),
-        command: None,
-        ..Environment::default()
+        ..made_up::environment()
     }
 }
 
@@ -153,7 +141,7 @@ pub(super) fn profile(steps: usize) -> Record {
         selected: selected.collect(),
         verified: None,
     };
-    Record { schema_version: 1, environment: environment(), body: Body::Profile(body) }
+    Record::new(environment(), Body::Profile(body))
 }
 
 fn by_op(kinds: &[(Option<usize>, &Kind)], steps: &[ProfiledStep]) -> Vec<OpTotal> {
@@ -197,8 +185,7 @@ pub(super) fn bench() -> Record {
             settled: true,
             dispatches: 400,
             samples_us: vec![us; 60],
-            throttled: 0,
-            processes_us: Vec::new(),
+            ..Timing::default()
         };
         let gb_s = kind.4 / cold / 1e3;
         BenchCase {
@@ -206,40 +193,26 @@ pub(super) fn bench() -> Record {
             variant: kind.2.into(),
             shape: kind.3.into(),
             source: "9f31c2aa07".into(),
-            wgsl: None,
-            tuned: Default::default(),
             cold: timing(cold),
             warm: timing(cold * 0.82),
             bytes: kind.4,
             flops: kind.4,
             gb_s,
             fraction_of_copy: gb_s / COPY,
-            tflop_s: None,
-            overlapped: None,
-            stages: Vec::new(),
             rotated_bytes: 400 << 20,
-            nmse: None,
-            nmse_bound: None,
-            canary: None,
-            golden: None,
-            seed_a_sample: false,
             clock: Clock::Gpu.into(),
             flags: flags.iter().map(|f| (*f).into()).collect(),
+            ..BenchCase::default()
         }
     };
     let mut cases: Vec<BenchCase> =
         LAYER.iter().chain(&AFTER).map(|kind| case(kind, kind.5, &[])).collect();
     cases.push(case(&LAYER[9], 6.1, &[Flag::Noisy, Flag::Drift]));
     cases.push(BenchCase {
-        golden: None,
         clock: Clock::Wall.into(),
         ..case(&LAYER[1], 96.0, &[Flag::NotSettled])
     });
-    Record {
-        schema_version: 1,
-        environment: environment(),
-        body: Body::Bench(Bench { cases, failed: Vec::new(), runs: Vec::new() }),
-    }
+    Record::new(environment(), Body::Bench(Bench { cases, ..Bench::default() }))
 }
 
 /// B over A with the median at `ratio` and the interval `half` to either side.
@@ -255,18 +228,9 @@ pub(super) fn ab(verdict: Verdict, ratio: f64, half: f64) -> Record {
         verdict: verdict.into(),
         ratio: around(ratio, half),
         control: around(1.001, 0.004),
-        control_b: None,
-        a_side: None,
-        b_side: None,
-        samples: Vec::new(),
-        processes: Vec::new(),
-        confidence: None,
         indifference: 0.01,
-        verified: None,
-        golden: None,
-        flags: Vec::new(),
-        throttled: 0,
         blocks: 48,
+        ..Ab::default()
     };
-    Record { schema_version: 1, environment: environment(), body: Body::Ab(ab) }
+    Record::new(environment(), Body::Ab(ab))
 }
