@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use serde_json::Value;
-
+use super::add_new;
 use super::record::{Bench, BenchCase, BenchRun, Body, Environment, Record};
 
 /// Which of two contradicting inputs counts.
@@ -138,11 +137,6 @@ fn is_same_run(a: &Record, b: &Record) -> bool {
     a.body.what() == b.body.what() && begun(a) == begun(b)
 }
 
-/// A case, as `compare` knows it.
-fn key(case: &BenchCase) -> String {
-    format!("{}/{} {}", case.kernel, case.variant, case.shape)
-}
-
 /// Two files of one run: equal, one of them cut short, or contradicting.
 fn reconcile(known: &mut Run, run: Run, prefer: Option<Prefer>, result: &mut Merged<Vec<Record>>) {
     let names = format!("{} and {}", known.from.display(), run.from.display());
@@ -177,10 +171,9 @@ fn differing(first: &Record, second: &Record) -> Option<String> {
     let (Body::Bench(first), Body::Bench(bench)) = (&first.body, &second.body) else {
         return beyond(first, second);
     };
-    let known: BTreeMap<String, Value> = first.cases.iter().map(|c| (key(c), value(c))).collect();
-    let differs =
-        |case: &&BenchCase| known.get(&key(case)).is_some_and(|known| *known != value(case));
-    bench.cases.iter().find(differs).map(key)
+    let known: BTreeMap<String, &BenchCase> = first.cases.iter().map(|c| (c.key(), c)).collect();
+    let differs = |case: &&BenchCase| known.get(&case.key()).is_some_and(|known| known != case);
+    bench.cases.iter().find(differs).map(BenchCase::key)
 }
 
 /// Puts a row, a record of one case, into the record of its run; gives it back where that is
@@ -193,8 +186,8 @@ pub fn take_row(whole: &mut Record, row: Record) -> Option<Record> {
         return Some(row);
     }
     for case in &of_row.cases {
-        match bench.cases.iter().find(|known| key(known) == key(case)) {
-            Some(known) if value(known) != value(case) => return Some(row),
+        match bench.cases.iter().find(|known| known.key() == case.key()) {
+            Some(known) if known != case => return Some(row),
             Some(_) => {}
             None => bench.cases.push(case.clone()),
         }
@@ -205,11 +198,8 @@ pub fn take_row(whole: &mut Record, row: Record) -> Option<Record> {
 /// Puts what a record of a run has beyond another of it, into that.
 fn add(whole: &mut Record, part: Record) {
     if let (Body::Bench(whole), Body::Bench(part)) = (&mut whole.body, part.body) {
-        let known: Vec<Value> = whole.cases.iter().map(value).collect();
-        whole.cases.extend(part.cases.into_iter().filter(|case| !known.contains(&value(case))));
-        let failed = part.failed.into_iter().filter(|text| !whole.failed.contains(text));
-        let failed: Vec<String> = failed.collect();
-        whole.failed.extend(failed);
+        add_new(&mut whole.cases, part.cases);
+        add_new(&mut whole.failed, part.failed);
     }
 }
 
@@ -225,29 +215,19 @@ pub fn missing(others: &[Record], record: &Record) -> Option<String> {
             _ => None,
         })
     };
-    let known: Vec<Value> = benches().flat_map(|bench| &bench.cases).map(value).collect();
-    let case = bench.cases.iter().find(|case| !known.contains(&value(case))).map(key);
+    let case = bench.cases.iter().find(|case| !benches().any(|other| other.cases.contains(case)));
     let failed = || {
         let mut texts = bench.failed.iter();
-        texts.find(|text| !benches().any(|bench| bench.failed.contains(text))).cloned()
+        texts.find(|text| !benches().any(|other| other.failed.contains(text))).cloned()
     };
-    case.or_else(failed)
-}
-
-/// A case as JSON, as which it was read.
-fn value(case: &BenchCase) -> Value {
-    serde_json::to_value(case).unwrap_or(Value::Null)
+    case.map(BenchCase::key).or_else(failed)
 }
 
 /// What the second of two records of one run has that the first has not, or has otherwise.
 fn beyond(first: &Record, second: &Record) -> Option<String> {
-    // What was read as JSON can be written as it.
-    let json = |body: &Body| serde_json::to_value(body).unwrap_or(Value::Null);
     match (&first.body, &second.body) {
         (Body::Bench(_), Body::Bench(_)) => missing(std::slice::from_ref(first), second),
-        (first, second) => {
-            (json(first) != json(second)).then(|| format!("the figures of a {}", first.what()))
-        }
+        (first, second) => (first != second).then(|| format!("the figures of a {}", first.what())),
     }
 }
 
@@ -286,7 +266,9 @@ struct Document {
 /// Puts a run into the first record of its setting that has none of its cases.
 fn place(run: Run, documents: &mut Vec<Document>, notes: &mut Vec<String>) {
     let (keys, failed) = match &run.record.body {
-        Body::Bench(bench) => (bench.cases.iter().map(key).collect(), bench.failed.clone()),
+        Body::Bench(bench) => {
+            (bench.cases.iter().map(BenchCase::key).collect(), bench.failed.clone())
+        }
         _ => Default::default(),
     };
     let is_bench = matches!(run.record.body, Body::Bench(_));

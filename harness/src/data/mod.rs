@@ -19,3 +19,12 @@ pub use adapter::AdapterSummary;
 pub use ratio::Ratio;
 pub use size::bytes;
 pub use word::Word;
+
+/// Adds what is not there yet, each once and in its order.
+fn add_new<T: PartialEq>(to: &mut Vec<T>, more: impl IntoIterator<Item = T>) {
+    for one in more {
+        if !to.contains(&one) {
+            to.push(one);
+        }
+    }
+}

@@ -3,7 +3,7 @@
 
 use super::paired::{Verdict, median};
 use super::record::{Ab, AbProcess, AbSide, Bench, BenchCase, Body, Record, Timing};
-use super::{Ratio, stats};
+use super::{Ratio, add_new, stats};
 
 /// Fewest processes whose agreement is a claim.
 pub const CLAIM: usize = 3;
@@ -22,28 +22,28 @@ pub fn merged(records: Vec<Record>) -> Result<Record, String> {
     }
     match &mut first.body {
         Body::Bench(bench) => {
-            let others: Option<Vec<Bench>> = rest
-                .into_iter()
-                .map(|record| match record.body {
-                    Body::Bench(other) => Some(other),
-                    _ => None,
-                })
-                .collect();
-            merge_benches(bench, &others.ok_or("processes wrote records of different kinds")?)?;
+            let others = bodies(rest, |body| match body {
+                Body::Bench(other) => Some(other),
+                _ => None,
+            })?;
+            merge_benches(bench, &others)?;
         }
         Body::Ab(ab) => {
-            let others: Option<Vec<Ab>> = rest
-                .into_iter()
-                .map(|record| match record.body {
-                    Body::Ab(other) => Some(other),
-                    _ => None,
-                })
-                .collect();
-            merge_abs(ab, others.ok_or("processes wrote records of different kinds")?);
+            let others = bodies(rest, |body| match body {
+                Body::Ab(other) => Some(other),
+                _ => None,
+            })?;
+            merge_abs(ab, others);
         }
         other => return Err(format!("a {} has no processes", other.what())),
     }
     Ok(first)
+}
+
+/// What the records hold, if all are of the kind.
+fn bodies<T>(records: Vec<Record>, of_kind: fn(Body) -> Option<T>) -> Result<Vec<T>, String> {
+    let bodies: Option<_> = records.into_iter().map(|record| of_kind(record.body)).collect();
+    bodies.ok_or_else(|| "processes wrote records of different kinds".into())
 }
 
 fn merge_benches(into: &mut Bench, others: &[Bench]) -> Result<(), String> {
@@ -51,16 +51,10 @@ fn merge_benches(into: &mut Bench, others: &[Bench]) -> Result<(), String> {
         into.failed.extend(other.failed.iter().cloned());
     }
     for case in &mut into.cases {
-        let mut same: Vec<BenchCase> = Vec::new();
-        for other in others {
-            let key = |c: &BenchCase| (c.kernel.clone(), c.variant.clone(), c.shape.clone());
-            match other.cases.iter().find(|c| key(c) == key(case)) {
-                Some(found) => same.push(found.clone()),
-                None => {
-                    return Err(format!("{} {} is not in every process", case.kernel, case.shape));
-                }
-            }
-        }
+        let key = case.key();
+        let same_in = |other: &Bench| other.cases.iter().find(|c| c.key() == key).cloned();
+        let same: Option<Vec<BenchCase>> = others.iter().map(same_in).collect();
+        let same = same.ok_or_else(|| format!("{key} is not in every process"))?;
         let bytes_us = case.gb_s * case.cold.median_us;
         let flops_us = case.tflop_s.map(|t| t * case.cold.median_us);
         let fraction = case.fraction_of_copy / case.gb_s;
@@ -82,11 +76,7 @@ fn merge_benches(into: &mut Bench, others: &[Bench]) -> Result<(), String> {
         case.tflop_s = flops_us.map(|t| t / case.cold.median_us);
         for other in same {
             case.nmse = case.nmse.into_iter().chain(other.nmse).reduce(f64::max);
-            for flag in other.flags {
-                if !case.flags.contains(&flag) {
-                    case.flags.push(flag);
-                }
-            }
+            add_new(&mut case.flags, other.flags);
         }
     }
     Ok(())
@@ -125,11 +115,7 @@ fn merge_abs(into: &mut Ab, others: Vec<Ab>) {
     into.indifference = all.iter().map(|ab| ab.indifference).fold(0.0, f64::max);
     into.blocks = all.iter().map(|ab| ab.blocks).sum();
     into.throttled = all.iter().map(|ab| ab.throttled).sum();
-    for flag in all.iter().flat_map(|ab| &ab.flags) {
-        if !into.flags.contains(flag) {
-            into.flags.push(flag.clone());
-        }
-    }
+    add_new(&mut into.flags, all.iter().flat_map(|ab| ab.flags.clone()));
     into.samples = all.iter().flat_map(|ab| ab.samples.clone()).collect();
     let agreed = all.windows(2).all(|pair| pair[0].verdict == pair[1].verdict);
     if !agreed {

@@ -81,17 +81,10 @@ fn measured(
 pub(super) fn tests(tests: &GenerationTests, environment: &Environment) -> Vec<Measured> {
     let models: Vec<_> = tests.tests.iter().map(|test| &test.model).collect();
     let of = |test: &GenerationTest| {
-        let us = test.samples_ns.iter().map(|ns| *ns as f64 / 1e3).collect();
-        let GenerationTest { steps_per_submit, verified, .. } = *test;
-        measured(
-            environment,
-            key(test, &models),
-            us,
-            steps_per_submit,
-            verified,
-            &test.tuned,
-            &test.watched,
-        )
+        let GenerationTest { samples_ns, steps_per_submit, verified, tuned, watched, .. } = test;
+        let us = samples_ns.iter().map(|ns| *ns as f64 / 1e3).collect();
+        let key = key(test, &models);
+        measured(environment, key, us, *steps_per_submit, *verified, tuned, watched)
     };
     tests.tests.iter().map(of).collect()
 }
@@ -103,30 +96,22 @@ pub(super) fn suite(suite: &Suite, environment: &Environment) -> Vec<Measured> {
     let parts: [(&str, Time); 2] =
         [("first token", |run| run.ttft_ms), ("end to end", |run| run.ttft_ms + run.decode_ms)];
     let configs = configs(suite);
+    let case = |key, config: &SuiteConfig, us, steps_per_submit| {
+        let SuiteConfig { verified, tuned, watched, .. } = config;
+        measured(environment, key, us, steps_per_submit, *verified, tuned, watched)
+    };
     let mut cases = Vec::new();
     for (name, ms) in parts {
         for (key, config) in &configs {
             let most = config.runs.iter().map(|run| run.steps_per_submit).max();
             let runs = config.runs.iter().filter(|run| Some(run.steps_per_submit) == most);
             let us = runs.map(|run| ms(run) * 1e3).collect();
-            let (key, verified) = (format!("{key} {name}"), config.verified);
-            cases.push(measured(
-                environment,
-                key,
-                us,
-                most,
-                verified,
-                &config.tuned,
-                &config.watched,
-            ));
+            cases.push(case(format!("{key} {name}"), config, us, most));
         }
     }
     for (key, config) in &configs {
         let (steps, us) = steps(config);
-        let key = format!("{key} step");
-        let case =
-            measured(environment, key, us, None, config.verified, &config.tuned, &config.watched);
-        cases.push(Measured { steps, ..case });
+        cases.push(Measured { steps, ..case(format!("{key} step"), config, us, None) });
     }
     cases
 }

@@ -6,7 +6,7 @@ use super::{Case, FLOOR, HOST_RUNS, KERNEL_RUNS, Run, Z95};
 use crate::data::record::{
     Bench, BenchCase, Body, Clock, Environment, Flag, Profile, Record, Selected, Timing,
 };
-use crate::data::{Word, paired, stats};
+use crate::data::{Word, add_new, paired, stats};
 use crate::error::{Error, Result};
 
 /// Key of the unprofiled step among the cases of a profile.
@@ -166,7 +166,7 @@ fn bench(bench: &Bench, environment: &Environment) -> Vec<Measured> {
             _ => 0.0,
         };
         Measured {
-            key: format!("{}/{} {}", case.kernel, case.variant, case.shape),
+            key: case.key(),
             us: case.cold.samples_us.clone(),
             steps: Vec::new(),
             warm: case.warm.samples_us.clone(),
@@ -229,20 +229,13 @@ fn profile(profile: &Profile, environment: &Environment) -> Result<Vec<Measured>
     step.how.push_str(&format!(", {every} steps a submission"));
     let mut cases = vec![step];
     let mut ops: Vec<&str> = Vec::new();
-    for op in &profile.ops {
-        if !ops.contains(&op.op.as_str()) {
-            ops.push(&op.op);
-        }
-    }
+    add_new(&mut ops, profile.ops.iter().map(|op| op.op.as_str()));
     for name in ops {
-        let mut kernels: Vec<String> = Vec::new();
+        let mut kernels = Vec::new();
         let mut members = Vec::new();
         for (index, op) in profile.ops.iter().enumerate().filter(|(_, op)| op.op == name) {
             members.push(index);
-            let kernel = format!("{}/{}", op.kernel, op.variant);
-            if !kernels.contains(&kernel) {
-                kernels.push(kernel);
-            }
+            add_new(&mut kernels, [format!("{}/{}", op.kernel, op.variant)]);
         }
         let us = |of: &[f64]| members.iter().map(|index| of[*index]).sum();
         let us: Vec<f64> = profile.steps.iter().map(|step| us(&step.us)).collect();
@@ -323,11 +316,8 @@ fn doubts(sides: &Sides, first: &Measured, runs: &[Vec<Run>; 2]) -> Vec<String> 
     let mut doubts = Vec::new();
     for ((name, side), runs) in ["earlier", "new"].into_iter().zip(sides).zip(runs) {
         let mut of_side: Vec<&str> = Vec::new();
-        for doubt in side.iter().flat_map(|(_, case)| &case.doubts) {
-            if !of_side.contains(&doubt.as_str()) {
-                of_side.push(doubt);
-            }
-        }
+        let said = side.iter().flat_map(|(_, case)| &case.doubts);
+        add_new(&mut of_side, said.map(String::as_str));
         if side.iter().any(|(_, case)| case.source != side[0].1.source) {
             of_side.push("of more than one build");
         }

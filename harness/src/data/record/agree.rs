@@ -36,7 +36,7 @@ fn agree(what: &str, said: f64, is: f64, whose: &str, tolerance: f64) -> Result<
 const CHANGED: &str = "the record was changed by hand: measure again";
 
 fn case(of: &BenchCase) -> Result<(), String> {
-    let what = |name: &str| format!("{}/{} {}: {name}", of.kernel, of.variant, of.shape);
+    let what = |name: &str| format!("{}: {name}", of.key());
     let stages =
         of.stages.iter().filter_map(|stage| Some((stage.entry.as_str(), stage.cold.as_ref()?)));
     let timings = [("cold", &of.cold), ("warm", &of.warm)].into_iter().chain(stages);

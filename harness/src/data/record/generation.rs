@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Flag, Selected, is_zero};
-use crate::data::Word;
 use crate::data::stats::quantile;
+use crate::data::{Word, add_new};
 
 /// What of a run was held against the CPU reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -410,11 +410,7 @@ impl Suite {
     pub fn config_names(&self) -> Vec<&str> {
         let has = |name: &str| self.models.iter().any(|m| m.configs.contains_key(name));
         let mut names: Vec<&str> = ORDER.into_iter().filter(|name| has(name)).collect();
-        for name in self.models.iter().flat_map(|m| m.configs.keys()) {
-            if !names.contains(&name.as_str()) {
-                names.push(name);
-            }
-        }
+        add_new(&mut names, self.models.iter().flat_map(|m| m.configs.keys().map(String::as_str)));
         names
     }
 }
