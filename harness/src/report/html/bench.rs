@@ -38,53 +38,28 @@ pub(super) fn section(bench: &Bench, environment: &Environment) -> String {
     out
 }
 
-/// The columns that not every record has.
-#[derive(Clone, Copy)]
-struct Columns {
-    over_best: bool,
-    overlapped: bool,
-    tflop_s: bool,
-    stages: bool,
-    doubts: bool,
-}
-
 fn table(bench: &Bench, environment: &Environment, bandwidths: Bandwidths) -> String {
-    let any = |has: &dyn Fn(&BenchCase) -> bool| bench.cases.iter().any(has);
     let groups = grouped(&bench.cases);
-    let columns = Columns {
-        over_best: groups.iter().any(|group| group.len() > 1),
-        overlapped: any(&|c| c.overlapped.is_some()),
-        tflop_s: any(&|c| c.tflop_s.is_some()),
-        stages: any(&|c| !c.stages.is_empty()),
-        doubts: any(&|c| !doubts(c, bandwidths).is_empty()),
-    };
-    let mut heads = vec![
+    let several = groups.iter().any(|group| group.len() > 1);
+    let heads = [
         ("variant", Set::Name),
         ("samples", Set::Made),
         ("cold µs", Set::Figure),
         ("±", Set::Figure),
+        ("× best", Set::Figure),
+        ("warm µs", Set::Figure),
+        ("±", Set::Figure),
+        ("overlapped µs", Set::Figure),
+        ("GB/s", Set::Figure),
+        ("% of copy", Set::Figure),
+        ("TFLOP/s", Set::Figure),
+        ("each dispatch alone", Set::Made),
+        ("warnings", Set::Made),
     ];
-    if columns.over_best {
-        heads.push(("× best", Set::Figure));
-    }
-    heads.extend([("warm µs", Set::Figure), ("±", Set::Figure)]);
-    if columns.overlapped {
-        heads.push(("overlapped µs", Set::Figure));
-    }
-    heads.extend([("GB/s", Set::Figure), ("% of copy", Set::Figure)]);
-    if columns.tflop_s {
-        heads.push(("TFLOP/s", Set::Figure));
-    }
-    if columns.stages {
-        heads.push(("each dispatch alone", Set::Made));
-    }
-    if columns.doubts {
-        heads.push(("warnings", Set::Made));
-    }
     let caption = format!("{}, time of one invocation", plural(bench.cases.len(), "case"));
     let mut table = Table::new(&caption, &heads);
     for group in groups {
-        table.group(&heading(group[0], environment, bandwidths));
+        table.group(heading(group[0], environment, bandwidths));
         let timings = group.iter().flat_map(|case| [&case.cold, &case.warm]);
         // A few extreme samples must not flatten the others.
         let end = timings.filter_map(|t| {
@@ -96,7 +71,7 @@ fn table(bench: &Bench, environment: &Environment, bandwidths: Bandwidths) -> St
         let most = best.map_or(f64::INFINITY, |best| FURTHEST * best);
         let end = end.fold(0.0, f64::max).min(most);
         for case in group {
-            table.row(&cells(case, columns, bandwidths, best, end));
+            table.row(cells(case, bandwidths, best.filter(|_| several), end));
         }
     }
     table.finish()
@@ -140,42 +115,27 @@ fn heading(case: &BenchCase, environment: &Environment, bandwidths: Bandwidths) 
     )
 }
 
-fn cells(
-    case: &BenchCase,
-    columns: Columns,
-    bandwidths: Bandwidths,
-    best: Option<f64>,
-    end: f64,
-) -> Vec<String> {
-    let over = best.and_then(|best| ratio(case.cold.median_us, best));
-    let mut row = vec![
+/// A row of the table; `best` is what its time is a multiple of.
+fn cells(case: &BenchCase, bandwidths: Bandwidths, best: Option<f64>, end: f64) -> [String; 13] {
+    let stage = |s: &StageTiming| {
+        let time = s.cold.as_ref().map(|t| format!("{} µs", text(&number(t.median_us, 2))));
+        format!("{} {}", text(&s.entry), time.as_deref().unwrap_or(NONE))
+    };
+    [
         case.variant.clone(),
         strip(case, end),
         number(case.cold.median_us, 2),
         percent(case.cold.noise),
-    ];
-    if columns.over_best {
-        row.push(maybe(over, 2));
-    }
-    row.extend([number(case.warm.median_us, 2), percent(case.warm.noise)]);
-    if columns.overlapped {
-        row.push(maybe(case.overlapped.as_ref().map(|t| t.median_us), 2));
-    }
-    row.extend([number(case.gb_s, 1), percent(case.fraction_of_copy)]);
-    if columns.tflop_s {
-        row.push(case.tflop_s.map_or_else(|| NONE.to_owned(), |t| at_least(t, 2)));
-    }
-    if columns.stages {
-        let stage = |s: &StageTiming| {
-            let time = s.cold.as_ref().map(|t| format!("{} µs", text(&number(t.median_us, 2))));
-            format!("{} {}", text(&s.entry), time.as_deref().unwrap_or(NONE))
-        };
-        row.push(case.stages.iter().map(stage).collect::<Vec<_>>().join("<br/>"));
-    }
-    if columns.doubts {
-        row.push(flags(&doubts(case, bandwidths)));
-    }
-    row
+        maybe(best.and_then(|best| ratio(case.cold.median_us, best)), 2),
+        number(case.warm.median_us, 2),
+        percent(case.warm.noise),
+        maybe(case.overlapped.as_ref().map(|t| t.median_us), 2),
+        number(case.gb_s, 1),
+        percent(case.fraction_of_copy),
+        at_least(case.tflop_s.unwrap_or(f64::NAN), 2),
+        case.stages.iter().map(stage).collect::<Vec<_>>().join("<br/>"),
+        flags(&doubts(case, bandwidths)),
+    ]
 }
 
 /// What makes a case doubtful.

@@ -1,6 +1,6 @@
 //! The sections of whole generations: llama-bench's tests, and the suite.
 
-use super::markup::{NONE, Set, Table, paragraph, warning};
+use super::markup::{Set, Table, paragraph, warning};
 use super::svg::figure;
 use crate::data::record::{Environment, GenerationTests, Suite};
 use crate::report::generation::{self, Grid};
@@ -37,17 +37,10 @@ fn unchecked(count: usize) -> String {
 
 fn table(grid: &Grid) -> String {
     let set = |right| if right { Set::Figure } else { Set::Name };
-    // A column that says nothing in any row is left out.
-    let says = |i: &usize| {
-        grid.rows.iter().filter_map(|row| row.get(*i)).any(|cell| cell != "-" && cell != NONE)
-    };
     let columns: Vec<_> = grid.columns().map(|(name, right)| (name, set(right))).collect();
-    let shown: Vec<usize> = (0..columns.len()).filter(says).collect();
-    let heads: Vec<_> = shown.iter().map(|i| columns[*i]).collect();
-    let mut table = Table::new(&grid.title, &heads);
+    let mut table = Table::new(&grid.title, &columns);
     for row in &grid.rows {
-        let cells = shown.iter().filter_map(|i| row.get(*i).cloned());
-        table.row(&cells.collect::<Vec<_>>());
+        table.row(row.as_slice());
     }
     figure(&grid.title, &table.finish(), &grid.note)
 }

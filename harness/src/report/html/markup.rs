@@ -123,55 +123,77 @@ impl Set {
 }
 
 /// A table under construction.
-pub(super) struct Table {
-    columns: Vec<Set>,
-    html: String,
+pub(super) struct Table<'a> {
+    caption: &'a str,
+    columns: &'a [(&'a str, Set)],
+    rows: Vec<Row>,
 }
 
-impl Table {
-    /// A table named `caption` (escaped here) with the columns' heads (plain text) and setting.
-    pub(super) fn new(caption: &str, columns: &[(&str, Set)]) -> Self {
-        let mut html =
-            format!("<div class=\"scroll\"><table><caption>{}</caption><thead><tr>", text(caption));
-        for (head, set) in columns {
-            html.push_str(&format!(
-                "<th scope=\"col\" class=\"{}\">{}</th>",
-                set.class(),
-                text(head)
-            ));
-        }
-        html.push_str("</tr></thead><tbody>\n");
-        Self { columns: columns.iter().map(|(_, set)| *set).collect(), html }
+enum Row {
+    Cells(Vec<String>),
+    /// The heading of the rows that follow.
+    Group(String),
+}
+
+impl<'a> Table<'a> {
+    /// A table named `caption` with the columns' heads and setting, all plain text.
+    pub(super) fn new(caption: &'a str, columns: &'a [(&'a str, Set)]) -> Self {
+        Self { caption, columns, rows: Vec::new() }
     }
 
     /// Adds a row. Cells are plain text and escaped here, but for those of [`Set::Made`], which
     /// come from [`meter`], [`flags`], [`two`] and the like.
-    pub(super) fn row(&mut self, cells: &[String]) {
-        self.html.push_str("<tr>");
-        for (i, (cell, set)) in cells.iter().zip(&self.columns).enumerate() {
-            let body = if *set == Set::Made { cell.clone() } else { text(cell) };
-            let class = set.class();
-            if i == 0 {
-                self.html.push_str(&format!("<th scope=\"row\" class=\"{class}\">{body}</th>"));
-            } else {
-                self.html.push_str(&format!("<td class=\"{class}\">{body}</td>"));
-            }
-        }
-        self.html.push_str("</tr>\n");
+    pub(super) fn row(&mut self, cells: impl Into<Vec<String>>) {
+        self.rows.push(Row::Cells(cells.into()));
     }
 
     /// Begins a group of rows under a heading, which is HTML.
-    pub(super) fn group(&mut self, heading: &str) {
-        self.html.push_str(&format!(
-            "<tr class=\"group\"><th scope=\"colgroup\" colspan=\"{}\"><span>{heading}</span></th></tr>\n",
-            self.columns.len()
-        ));
+    pub(super) fn group(&mut self, heading: String) {
+        self.rows.push(Row::Group(heading));
     }
 
-    /// The finished table.
-    pub(super) fn finish(mut self) -> String {
-        self.html.push_str("</tbody></table></div>\n");
-        self.html
+    /// The finished table. A column that says nothing in any row is left out.
+    pub(super) fn finish(&self) -> String {
+        let says = |row: &Row, i: usize| match row {
+            Row::Cells(cells) => !["", "-", NONE].contains(&&*cells[i]),
+            Row::Group(_) => false,
+        };
+        let shown: Vec<(usize, &str, Set)> = (0..)
+            .zip(self.columns)
+            .filter(|(i, _)| self.rows.iter().any(|row| says(row, *i)))
+            .map(|(i, (head, set))| (i, *head, *set))
+            .collect();
+        let mut html = format!(
+            "<div class=\"scroll\"><table><caption>{}</caption><thead><tr>",
+            text(self.caption)
+        );
+        for (_, head, set) in &shown {
+            let (class, head) = (set.class(), text(head));
+            html.push_str(&format!("<th scope=\"col\" class=\"{class}\">{head}</th>"));
+        }
+        html.push_str("</tr></thead><tbody>\n");
+        for row in &self.rows {
+            html.push_str(&match row {
+                Row::Cells(cells) => {
+                    let cell = |(i, _, set): &(usize, &str, Set)| {
+                        let raw = &cells[*i];
+                        let body = if *set == Set::Made { raw.clone() } else { text(raw) };
+                        let (tag, scope) = match i {
+                            0 => ("th", " scope=\"row\""),
+                            _ => ("td", ""),
+                        };
+                        format!("<{tag}{scope} class=\"{}\">{body}</{tag}>", set.class())
+                    };
+                    format!("<tr>{}</tr>\n", shown.iter().map(cell).collect::<String>())
+                }
+                Row::Group(heading) => format!(
+                    "<tr class=\"group\"><th scope=\"colgroup\" colspan=\"{}\">\
+                     <span>{heading}</span></th></tr>\n",
+                    shown.len()
+                ),
+            });
+        }
+        html + "</tbody></table></div>\n"
     }
 }
 

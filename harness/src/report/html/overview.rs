@@ -43,40 +43,36 @@ pub(super) fn decodes(records: &[(String, Record)]) -> String {
         key(a).cmp(&key(b)).then_with(|| date(b).cmp(&date(a))).then(a.index.cmp(&b.index))
     });
     let most = rows.iter().filter_map(|row| row.tok_s).fold(0.0, f64::max);
-    let has = |of: fn(&Row<'_>) -> Option<f64>| rows.iter().any(|row| of(row).is_some());
-    let (gpu, copy) = (has(|r| r.gpu_ms), has(|r| r.of_copy));
-    let mut heads = vec![("model", Set::Made), ("tok/s", Set::Figure), ("", Set::Made)];
-    if gpu {
-        heads.push(("GPU ms a token", Set::Figure));
-    }
-    if copy {
-        heads.push(("% of copy bandwidth", Set::Figure));
-    }
-    heads.extend([("date", Set::Figure), ("commit", Set::Name), ("record", Set::Made)]);
+    let heads = [
+        ("model", Set::Made),
+        ("tok/s", Set::Figure),
+        ("", Set::Made),
+        ("GPU ms a token", Set::Figure),
+        ("% of copy bandwidth", Set::Figure),
+        ("date", Set::Figure),
+        ("commit", Set::Name),
+        ("record", Set::Made),
+    ];
     let mut table = Table::new("Decodes of all records, tokens a second by the wall clock", &heads);
     for group in rows.chunk_by(|a, b| a.record.environment.adapter == b.record.environment.adapter)
     {
-        table.group(&format!("<b>{}</b>", text(&group[0].record.environment.adapter)));
+        table.group(format!("<b>{}</b>", text(&group[0].record.environment.adapter)));
         for row in group {
             let environment = &row.record.environment;
-            let mut cells = vec![two(&row.model, &row.what), maybe(row.tok_s, 1)];
-            cells.push(row.tok_s.and_then(|t| ratio(t, most)).map_or_else(String::new, meter));
-            if gpu {
-                cells.push(maybe(row.gpu_ms, 3));
-            }
-            if copy {
-                cells.push(row.of_copy.map_or_else(|| NONE.to_owned(), percent));
-            }
             let commit = environment.commit.as_deref().unwrap_or(NONE);
-            cells.extend([
+            table.row([
+                two(&row.model, &row.what),
+                maybe(row.tok_s, 1),
+                row.tok_s.and_then(|t| ratio(t, most)).map_or_else(String::new, meter),
+                maybe(row.gpu_ms, 3),
+                percent(row.of_copy.unwrap_or(f64::NAN)),
                 environment.date.split('T').next().unwrap_or_default().to_owned(),
                 commit.chars().take(7).collect(),
                 format!("<a href=\"#r{0}\">{1}</a>", row.index, row.index + 1),
             ]);
-            table.row(&cells);
         }
     }
-    let caption = if copy {
+    let caption = if rows.iter().any(|row| row.of_copy.is_some()) {
         "One sequence at a time; of a suite one configuration. % of copy bandwidth: the bytes that a step must move, over its GPU time, of the bandwidth \
          that the same run measured. Bars: tokens a second, of the largest here."
     } else {

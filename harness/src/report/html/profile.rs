@@ -234,8 +234,7 @@ fn ops_table(profile: &Profile) -> String {
     if profile.by_op.is_empty() {
         return String::new();
     }
-    let launches = profile.by_op.iter().any(|op| op.launch_floor_ms.is_some());
-    let mut heads = vec![
+    let heads = [
         ("operation", Set::Made),
         ("count", Set::Figure),
         ("ms", Set::Figure),
@@ -243,33 +242,30 @@ fn ops_table(profile: &Profile) -> String {
         ("", Set::Made),
         ("MB", Set::Figure),
         ("bytes alone, ms", Set::Figure),
+        ("with launches, ms", Set::Figure),
+        ("over floor", Set::Figure),
+        ("excess ms", Set::Figure),
     ];
-    if launches {
-        heads.push(("with launches, ms", Set::Figure));
-    }
-    heads.extend([("over floor", Set::Figure), ("excess ms", Set::Figure)]);
     let mut table = Table::new("Means a token, serialised, slowest first", &heads);
     for op in &profile.by_op {
         let floor = floor_ms(op);
         let over = floor.and_then(|floor| ratio(op.ms, floor));
         let excess = floor.zip(sound(op.ms)).map(|(floor, ms)| (ms - floor).max(0.0));
-        let mut row = vec![
+        let shown = |ms: Option<f64>| at_least(ms.unwrap_or(f64::NAN), 4);
+        table.row([
             two(&op.op, &op.kernel),
             op.count.to_string(),
             number(op.ms, 4),
             percent(op.percent / 100.0),
             meter(op.percent / 100.0),
             at_least(op.bytes / 1e6, 2),
-            op.floor_ms.map_or_else(|| NONE.to_owned(), |ms| at_least(ms, 4)),
-        ];
-        if launches {
-            row.push(op.launch_floor_ms.map_or_else(|| NONE.to_owned(), |ms| at_least(ms, 4)));
-        }
-        row.push(over.map_or_else(|| NONE.to_owned(), |over| format!("{over:.1} ×")));
-        row.push(maybe(excess, 4));
-        table.row(&row);
+            shown(op.floor_ms),
+            shown(op.launch_floor_ms),
+            over.map_or_else(|| NONE.to_owned(), |over| format!("{over:.1} ×")),
+            maybe(excess, 4),
+        ]);
     }
-    let caption = if launches {
+    let caption = if profile.by_op.iter().any(|op| op.launch_floor_ms.is_some()) {
         "Floor: the bytes an operation must move, at the better of the measured bandwidths, and \
          what its dispatches cost, each of which waits for the one before. Excess: what it takes \
          beyond that, the most that a better kernel could give back."
@@ -341,20 +337,18 @@ fn cpu(profile: &Profile, positions: &[usize]) -> String {
         let values = sorted(values.iter().copied());
         (format!("{} ms", maybe(quantile(&values, 0.5), 3)), String::new())
     };
-    let mut table = Table::new(
-        "Milliseconds a profiled step",
-        &[
-            ("", Set::Name),
-            ("median", Set::Figure),
-            ("95th percentile", Set::Figure),
-            ("largest", Set::Figure),
-        ],
-    );
+    let heads = [
+        ("", Set::Name),
+        ("median", Set::Figure),
+        ("95th percentile", Set::Figure),
+        ("largest", Set::Figure),
+    ];
+    let mut table = Table::new("Milliseconds a profiled step", &heads);
     let named = parts.iter().map(|(name, _, values)| (format!("CPU {name}"), values));
     for (name, values) in named.chain([("GPU, operations".to_owned(), &gpu)]) {
         let values = sorted(values.iter().copied());
         let at = |fraction| maybe(quantile(&values, fraction), 3);
-        table.row(&[name, at(0.5), at(0.95), at(1.0)]);
+        table.row([name, at(0.5), at(0.95), at(1.0)]);
     }
     let gpu = Series { name: "GPU".into(), slot: SHOWN + 1, legend: median(&gpu), values: gpu };
     let bands = parts.map(|(name, slot, values)| {
@@ -428,21 +422,21 @@ pub(super) const FIRST_PREFERENCE: &str = "first preference for this shape";
 const IN_A_RUN: &str = "; a phase of its layer's run";
 
 fn selected<'a>(lines: impl Iterator<Item = &'a (&'a Selected, usize)>, reasons: bool) -> String {
-    let mut heads =
-        vec![("operation", Set::Name), ("kernel and variant", Set::Made), ("shape", Set::Shape)];
-    heads.extend(reasons.then_some(("reason", Set::Prose)));
+    let heads = [
+        ("operation", Set::Name),
+        ("kernel and variant", Set::Made),
+        ("shape", Set::Shape),
+        ("reason", Set::Prose),
+    ];
     let mut table = Table::new(if reasons { "Exceptions" } else { "What was selected" }, &heads);
     for (line, count) in lines {
         let times = if *count > 1 { format!(" ×{count}") } else { String::new() };
-        let shape = lathe_kernels::kernel(&line.kernel)
-            .map_or_else(|| line.shape.clone(), |kernel| kernel.brief(&line.shape));
-        let mut row = vec![
+        table.row([
             line.op.clone() + &times,
             two(&line.variant, &line.kernel),
-            shape.replace(',', ", "),
-        ];
-        row.extend(reasons.then(|| line.why.clone()));
-        table.row(&row);
+            super::parameters(&line.kernel, &line.shape),
+            if reasons { line.why.clone() } else { String::new() },
+        ]);
     }
     table.finish()
 }
