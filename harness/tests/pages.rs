@@ -138,23 +138,6 @@ fn every_page_has_its_operation() {
     }
 }
 
-#[test]
-fn hand_written_parts_link_to_files_that_exist() {
-    let measurements = measurements();
-    for kernel in lathe_kernels::kernels() {
-        let text_path = &texts()[kernel.name];
-        let text = &read(text_path);
-        let in_decode = true;
-        let page = Page { kernel, text, text_path, in_decode, measurements: &measurements };
-        for link in page.links() {
-            assert!(
-                root().join(&link).exists(),
-                "{text_path} links to {link}, which does not exist"
-            );
-        }
-    }
-}
-
 /// The figures that a reader meets first are those of the records that their rows link to, each
 /// with both sides and verified; the picture has the same.
 #[test]
@@ -181,7 +164,8 @@ fn the_headline_is_what_its_records_say() {
     assert_eq!(seen, 6);
 }
 
-/// Pages for people link to what is there.
+/// Pages for people link to what is there, generated ones with the links of their hand-written
+/// parts.
 #[test]
 fn pages_link_to_files_that_exist() {
     let mut pages: Vec<String> = files("docs").into_iter().filter(|f| f.ends_with(".md")).collect();

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-/// A table; columns whose title begins with `>` are aligned to the right.
-pub(super) fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
+/// A table under titles such as `a | b`; columns whose title begins with `>` are aligned to the
+/// right.
+pub(super) fn table(titles: &str, rows: &[Vec<String>]) -> String {
     let mut text = String::new();
-    let titles = titles.iter().map(|t| (t.trim_start_matches('>'), t.starts_with('>')));
+    let titles = titles.split(" | ").map(|t| (t.trim_start_matches('>'), t.starts_with('>')));
     let (names, right): (Vec<_>, Vec<_>) = titles.unzip();
     let _ = writeln!(text, "| {} |", names.join(" | "));
     let rules = right.into_iter().map(|right| if right { "--:|" } else { "---|" });
@@ -18,14 +19,12 @@ pub(super) fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
 
 /// Plain text as Markdown shows it, also in a cell.
 pub(super) fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if matches!(c, '|' | '<' | '*') {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out
+    text.replace('|', "\\|").replace('<', "\\<").replace('*', "\\*")
+}
+
+/// A cell, with a dash for nothing.
+pub(super) fn dash(text: String) -> String {
+    if text.is_empty() { "–".into() } else { text }
 }
 
 /// Code, also in a cell.
@@ -58,35 +57,19 @@ pub(super) fn small(value: f64) -> String {
 /// Replaces the links of a text that lies at `from` by links from `to`, both folders below the root
 /// of the repository. `place` says where else a target is to be found.
 pub(super) fn relink(text: &str, from: &str, to: &str, place: impl Fn(&str) -> String) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find("](") {
-        let (before, after) = rest.split_at(at + 2);
-        out.push_str(before);
-        let Some(end) = after.find(')') else {
-            rest = after;
-            break;
-        };
-        let (target, tail) = after.split_at(end);
-        let (path, anchor) = target.split_at(target.find('#').unwrap_or(target.len()));
-        if path.is_empty() || path.contains("://") {
-            out.push_str(target);
-        } else {
-            out.push_str(&relative(to, &place(&resolve(from, path))));
-            out.push_str(anchor);
+    let mut pieces = text.split("](");
+    let mut out = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        out.push_str("](");
+        let end = piece.find([')', '#']).unwrap_or(0);
+        let (path, tail) = piece.split_at(end);
+        match path.is_empty() || path.contains("://") {
+            true => out.push_str(path),
+            false => out.push_str(&relative(to, &place(&resolve(from, path)))),
         }
-        rest = tail;
+        out.push_str(tail);
     }
-    out.push_str(rest);
     out
-}
-
-/// Targets of the links of a text that lies in folder `from`, as paths from the root.
-pub(super) fn targets(text: &str, from: &str) -> Vec<String> {
-    let links = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
-    let paths = links.map(|(target, _)| target.split('#').next().unwrap_or_default());
-    let inside = paths.filter(|path| !path.is_empty() && !path.contains("://"));
-    inside.map(|path| resolve(from, path)).collect()
 }
 
 fn resolve(folder: &str, path: &str) -> String {
@@ -125,7 +108,6 @@ mod tests {
         assert_eq!(moved("[a](../gemv_q/page.md#order)"), "[a](gemv_q.md#order)");
         assert_eq!(moved("[a](../../../../docs/x.md) b"), "[a](../x.md) b");
         assert_eq!(moved("[a](#b) [c](https://d.e/f)"), "[a](#b) [c](https://d.e/f)");
-        assert_eq!(targets("[a](../x.md#y) [b](#c)", "docs/kernels"), ["docs/x.md"]);
     }
 
     #[test]
@@ -140,7 +122,7 @@ mod tests {
     fn text_does_not_break_a_cell() {
         assert_eq!(plain("3 + 2|x| of vec4<u32>"), "3 + 2\\|x\\| of vec4\\<u32>");
         assert_eq!(
-            table(&["a", ">b"], &[vec!["1".into(), "2".into()]]),
+            table("a | >b", &[vec!["1".into(), "2".into()]]),
             "| a | b |\n|---|--:|\n| 1 | 2 |\n"
         );
     }
