@@ -306,6 +306,9 @@ mod tests {
 
     const RUNS: u64 = 1000;
 
+    /// Blocks for which the time of a simulated run lasts.
+    const BLOCKS: usize = 150;
+
     /// What disturbs the samples of a simulated run, in the order they are taken.
     #[derive(Clone, Copy, Default)]
     struct Noise {
@@ -496,7 +499,7 @@ mod tests {
 
     /// A run as `lathe ab` makes it: asked every ten blocks from 30 on.
     fn stopped(run: u64, ratio: f64, noise: &Noise) -> Comparison {
-        stopped_by(150, run, ratio, noise)
+        stopped_by(BLOCKS, run, ratio, noise)
     }
 
     /// The same with as many blocks as its time allows.
@@ -540,26 +543,23 @@ mod tests {
             ("autocorrelated 3 %", Noise { correlated: 0.03, ..Noise::default() }),
             ("bursts 10 %", Noise { white: 0.003, bursts: 0.1, ..Noise::default() }),
         ];
+        let held = |most, runs: u64, ratio: f64, noise: &Noise| {
+            let holds = |run: &u64| {
+                let found = stopped_by(most, *run, ratio, noise).ratio;
+                found.low <= ratio && ratio <= found.high
+            };
+            (0..runs).into_par_iter().filter(holds).count() as f64 / runs as f64
+        };
         for (name, noise) in noises {
-            for ratio in [1.0_f64, 1.009, 1.01, 1.015, 1.03] {
-                let holds = |run| {
-                    let found = stopped(run, ratio, &noise).ratio;
-                    usize::from(found.low <= ratio && ratio <= found.high)
-                };
-                let held: usize = (0..2 * RUNS).into_par_iter().map(holds).sum();
-                let share = held as f64 / (2 * RUNS) as f64;
+            for ratio in [1.0, 1.009, 1.01, 1.015, 1.03] {
+                let share = held(BLOCKS, 2 * RUNS, ratio, &noise);
                 eprintln!("true ratio {ratio}, {name}: held in {:.1} %", 100.0 * share);
                 assert!(share >= 0.95, "{name}, {ratio}: {share}");
             }
         }
         // Where the truth is the edge of the zone, a noisy run goes on and on: a minute of blocks.
         let noise = Noise { white: 0.03, ..Noise::default() };
-        let holds = |run| {
-            let found = stopped_by(1500, run, 1.01, &noise).ratio;
-            usize::from(found.low <= 1.01 && 1.01 <= found.high)
-        };
-        let held: usize = (0..RUNS).into_par_iter().map(holds).sum();
-        let share = held as f64 / RUNS as f64;
+        let share = held(1500, RUNS, 1.01, &noise);
         eprintln!("true ratio 1.01, white 3 %, up to 1500 blocks: held in {:.1} %", 100.0 * share);
         // 95 % less two standard deviations of so many runs.
         assert!(share >= 0.936, "{share}");

@@ -97,16 +97,8 @@ fn merge_timings<'a>(into: &mut Timing, others: impl Iterator<Item = &'a Timing>
 }
 
 fn merge_abs(into: &mut Ab, others: Vec<Ab>) {
-    let process = |ab: &Ab| AbProcess {
-        ratio: ab.ratio,
-        control: ab.control,
-        verdict: ab.verdict.clone(),
-        a_us: ab.a_us,
-        b_us: ab.b_us,
-        blocks: ab.blocks,
-    };
     let all: Vec<Ab> = std::iter::once(into.clone()).chain(others).collect();
-    into.processes = all.iter().map(process).collect();
+    into.processes = all.iter().map(AbProcess::from).collect();
     into.ratio = over_processes(all.iter().map(|ab| ab.ratio));
     into.control = over_processes(all.iter().map(|ab| ab.control));
     into.control_b = None;

@@ -595,6 +595,13 @@ impl AbBlock {
     }
 }
 
+impl From<&Ab> for AbProcess {
+    fn from(ab: &Ab) -> Self {
+        let Ab { ratio, control, a_us, b_us, blocks, .. } = *ab;
+        Self { ratio, control, verdict: ab.verdict.clone(), a_us, b_us, blocks }
+    }
+}
+
 /// One of several processes of an A/B run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AbProcess {

@@ -63,20 +63,12 @@ fn sides(ab: &Ab) -> Result<(), String> {
         return Ok(());
     }
     let what = |name: &str| format!("{} {}: {name}", ab.kernel, ab.shape);
-    let one = |blocks| AbProcess {
-        ratio: ab.ratio,
-        control: ab.control,
-        verdict: ab.verdict.clone(),
-        a_us: ab.a_us,
-        b_us: ab.b_us,
-        blocks,
-    };
     if ab.blocks != ab.samples.len() {
         let (name, count) = (what("blocks"), ab.samples.len());
         return Err(format!("{name} {}, of {count} samples; {CHANGED}", ab.blocks));
     }
     let processes = match ab.processes.as_slice() {
-        [] => vec![one(ab.blocks)],
+        [] => vec![ab.into()],
         several => several.to_vec(),
     };
     let mut rest = ab.samples.as_slice();
