@@ -5,47 +5,34 @@ use serde_json::{Value, json};
 use super::csv_row;
 use crate::data::record::{BenchCase, Environment, SCHEMA_VERSION};
 
-/// The columns of [`csv`].
-pub const COLUMNS: [&str; 14] = [
-    "kernel",
-    "variant",
-    "shape",
-    "cold_us",
-    "cold_noise",
-    "warm_us",
-    "bytes",
-    "gb_s",
-    "fraction_of_copy",
-    "flags",
-    "tflop_s",
-    "overlapped_us",
-    "nmse",
-    "nmse_bound",
+type Column = (&'static str, fn(&BenchCase) -> String);
+
+/// The columns of [`csv`]. What there is none of is empty.
+const COLUMNS: [Column; 14] = [
+    ("kernel", |c| c.kernel.clone()),
+    ("variant", |c| c.variant.clone()),
+    ("shape", |c| c.shape.clone()),
+    ("cold_us", |c| c.cold.median_us.to_string()),
+    ("cold_noise", |c| c.cold.noise.to_string()),
+    ("warm_us", |c| c.warm.median_us.to_string()),
+    ("bytes", |c| c.bytes.to_string()),
+    ("gb_s", |c| c.gb_s.to_string()),
+    ("fraction_of_copy", |c| c.fraction_of_copy.to_string()),
+    ("flags", |c| c.flags.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
+    ("tflop_s", |c| figure(c.tflop_s)),
+    ("overlapped_us", |c| figure(c.overlapped.as_ref().map(|t| t.median_us))),
+    ("nmse", |c| figure(c.nmse)),
+    ("nmse_bound", |c| figure(c.nmse_bound)),
 ];
 
-/// A heading and a row a case, without samples and environment. What there is none of is empty.
+fn figure(value: Option<f64>) -> String {
+    value.map(|v| v.to_string()).unwrap_or_default()
+}
+
+/// A heading and a row a case, without samples and environment.
 pub fn csv(cases: &[BenchCase]) -> String {
-    let row = |c: &BenchCase| {
-        let flags: Vec<_> = c.flags.iter().map(ToString::to_string).collect();
-        let figure = |value: Option<f64>| value.map(|v| v.to_string()).unwrap_or_default();
-        csv_row(&[
-            c.kernel.clone(),
-            c.variant.clone(),
-            c.shape.clone(),
-            c.cold.median_us.to_string(),
-            c.cold.noise.to_string(),
-            c.warm.median_us.to_string(),
-            c.bytes.to_string(),
-            c.gb_s.to_string(),
-            c.fraction_of_copy.to_string(),
-            flags.join("; "),
-            figure(c.tflop_s),
-            figure(c.overlapped.as_ref().map(|t| t.median_us)),
-            figure(c.nmse),
-            figure(c.nmse_bound),
-        ])
-    };
-    csv_row(&COLUMNS) + &cases.iter().map(row).collect::<String>()
+    let row = |case| csv_row(&COLUMNS.map(|(_, cell)| cell(case)));
+    csv_row(&COLUMNS.map(|(name, _)| name)) + &cases.iter().map(row).collect::<String>()
 }
 
 /// A case a line, each with its environment: rows of many machines can stand in one file.

@@ -1,6 +1,7 @@
 //! Whole generations as tables: llama-bench's, and the suite's with all models side by side. The
 //! same tables go to the terminal, to Markdown and to the HTML page.
 
+use super::html::number;
 use crate::data::record::{
     Environment, GenerationTest, GenerationTests, MeasuredModel, Suite, SuiteConfig, SuiteModel,
     Verified, Watched,
@@ -67,14 +68,6 @@ impl Grid {
 
 fn escape(text: &str) -> String {
     text.replace(char::is_control, " ").replace('|', "\\|").replace('<', "\\<")
-}
-
-/// A figure with `decimals` digits; a dash for what is none.
-fn digits(value: f64, decimals: usize) -> String {
-    match value.is_finite() && (0.0..1e15).contains(&value) {
-        true => format!("{value:.decimals$}"),
-        false => "–".into(),
-    }
 }
 
 /// Bytes as llama-bench shows them.
@@ -170,7 +163,7 @@ pub fn tests(run: &GenerationTests, env: &Environment) -> Grid {
             model.push_str(&format!(" ({})", test.model.file()));
         }
         let n_params = test.model.model_n_params as f64;
-        let speed = format!("{} ± {}", digits(test.avg_ts, 2), digits(test.stddev_ts, 2));
+        let speed = format!("{} ± {}", number(test.avg_ts, 2), number(test.stddev_ts, 2));
         let mut cells = vec![
             model,
             size(test.model.model_size),
@@ -187,8 +180,8 @@ pub fn tests(run: &GenerationTests, env: &Environment) -> Grid {
         if beside {
             let (speed, times) = match (&test.beside, test.times_beside()) {
                 (Some(of), Some((least, most))) => (
-                    format!("{} ± {}", digits(of.avg_ts, 2), digits(of.stddev_ts, 2)),
-                    format!("{} to {}", digits(least, 2), digits(most, 2)),
+                    format!("{} ± {}", number(of.avg_ts, 2), number(of.stddev_ts, 2)),
+                    format!("{} to {}", number(least, 2), number(most, 2)),
                 ),
                 _ => ("-".into(), "-".into()),
             };
@@ -244,34 +237,34 @@ pub fn suite(run: &Suite) -> Vec<Grid> {
     let single = format!("Median of {}, 1 step a submission, each token read back.", runs(run));
     let steps_of = "All steps of all runs, 1 step a submission: each has a time of its own.";
     let tables: [Figures<'_>; 7] = [
-        ("End-to-end throughput (tok/s)", &fast, &[("", |c| digits(c.e2e_tok_s, 1))]),
-        ("Decode throughput (tok/s)", &fast, &[("", |c| digits(c.decode_tok_s, 1))]),
+        ("End-to-end throughput (tok/s)", &fast, &[("", |c| number(c.e2e_tok_s, 1))]),
+        ("Decode throughput (tok/s)", &fast, &[("", |c| number(c.decode_tok_s, 1))]),
         (
             "End-to-end throughput, one step a submission (tok/s)",
             &single,
-            &[("", |c| digits(c.one_step_e2e_tok_s, 1))],
+            &[("", |c| number(c.one_step_e2e_tok_s, 1))],
         ),
         (
             "Decode throughput, one step a submission (tok/s)",
             &single,
-            &[("", |c| digits(c.one_step_decode_tok_s, 1))],
+            &[("", |c| number(c.one_step_decode_tok_s, 1))],
         ),
         (
             "Per-step decode latency, one step a submission (ms)",
             steps_of,
-            &[("P50", |c| digits(c.p50_ms, 3)), ("P95", |c| digits(c.p95_ms, 3))],
+            &[("P50", |c| number(c.p50_ms, 3)), ("P95", |c| number(c.p95_ms, 3))],
         ),
         (
             "TTFT (ms) and prefill (tok/s)",
             &fast,
-            &[("TTFT", |c| digits(c.ttft_ms, 1)), ("prefill", |c| digits(c.prefill_tok_s, 0))],
+            &[("TTFT", |c| number(c.ttft_ms, 1)), ("prefill", |c| number(c.prefill_tok_s, 0))],
         ),
         (
             "KV cache (MB, 10⁶ bytes) and peak device memory (GB, 10⁹ bytes)",
             "Weights, caches and everything else that the run allocates on the device.",
             &[
-                ("cache", |c| digits(c.kv_cache_bytes as f64 / 1e6, 1)),
-                ("peak", |c| digits(c.gpu_memory_bytes as f64 / 1e9, 2)),
+                ("cache", |c| number(c.kv_cache_bytes as f64 / 1e6, 1)),
+                ("peak", |c| number(c.gpu_memory_bytes as f64 / 1e9, 2)),
             ],
         ),
     ];

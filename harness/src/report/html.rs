@@ -27,7 +27,8 @@ mod svg;
 #[cfg(test)]
 mod tests;
 
-use markup::{number, plural, sound, text, warning};
+pub(super) use markup::number;
+use markup::{plural, sound, text, warning};
 
 use crate::data::record::{Ab, Body, Environment, Record};
 

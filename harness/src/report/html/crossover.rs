@@ -3,7 +3,8 @@
 
 use lathe_kernels::{Elem, State};
 
-use super::markup::{percent, plural, ratio, sound};
+use super::markup::{percent, plural, ratio};
+use super::profile::by_op;
 use super::steps::{Series, StepChart};
 use super::svg::{Colours, figure};
 use crate::data::record::{Profile, ProfiledOp};
@@ -34,30 +35,21 @@ impl Crossover {
         if last.position.saturating_sub(first.position) + 1 < FEWEST_POSITIONS {
             return None;
         }
-        let kinds: Vec<Option<Kind>> = profile.ops.iter().map(kind).collect();
-        let of_kind =
-            |kind| -> Vec<usize> { (0..kinds.len()).filter(|i| kinds[*i] == Some(kind)).collect() };
-        let (attention, products) = (of_kind(Kind::Attention), of_kind(Kind::Product));
-        let mut names: Vec<&str> = products.iter().map(|i| &*profile.ops[*i].op).collect();
-        names.sort_unstable();
-        names.dedup();
-        let series = |ops: &[usize]| -> Vec<f64> {
-            let time = |us: &[f64], i: usize| us.get(i).copied().and_then(sound).unwrap_or(0.0);
-            let step = |us: &[f64]| ops.iter().map(|i| time(us, *i)).sum::<f64>() / 1000.0;
-            profile.steps.iter().map(|s| step(&s.us)).collect()
+        let of_kind = |wanted| -> Vec<&String> {
+            let ops = profile.ops.iter().filter(|op| kind(op) == Some(wanted));
+            ops.map(|op| &op.op).collect()
         };
-        let (matmul, matmul_ms) = names
-            .into_iter()
-            .map(|name| {
-                let of_name = |i: &usize| profile.ops[*i].op == name;
-                let ops: Vec<usize> = products.iter().copied().filter(of_name).collect();
-                (name.to_owned(), series(&ops))
-            })
-            .max_by(|a, b| a.1.iter().sum::<f64>().total_cmp(&b.1.iter().sum()))?;
-        let first = profile.ops.get(*attention.first()?)?.op.clone();
-        let attention_ms = series(&attention);
-        let crossing = attention_ms.iter().zip(&matmul_ms).position(|(a, m)| a >= m && *a > 0.0);
-        Some(Self { attention: first, matmul, attention_ms, matmul_ms, first: crossing })
+        let (attention, products) = (of_kind(Kind::Attention), of_kind(Kind::Product));
+        // Most time first.
+        let sums = by_op(profile);
+        let (matmul, matmul_ms) = sums.iter().find(|(op, _)| products.contains(&op))?.clone();
+        let mut attention_ms = vec![0.0; profile.steps.len()];
+        for (_, values) in sums.iter().filter(|(op, _)| attention.contains(&op)) {
+            attention_ms.iter_mut().zip(values).for_each(|(sum, ms)| *sum += ms);
+        }
+        let attention = (*attention.first()?).clone();
+        let first = attention_ms.iter().zip(&matmul_ms).position(|(a, m)| a >= m && *a > 0.0);
+        Some(Self { attention, matmul, attention_ms, matmul_ms, first })
     }
 
     /// Share of the steps from the first crossing on in which attention stays the larger.

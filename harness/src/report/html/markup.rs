@@ -37,7 +37,7 @@ pub(super) fn sound(value: f64) -> Option<f64> {
 }
 
 /// `value` with `decimals` digits.
-pub(super) fn number(value: f64, decimals: usize) -> String {
+pub(in crate::report) fn number(value: f64, decimals: usize) -> String {
     sound(value).map_or_else(|| NONE.to_owned(), |value| format!("{value:.decimals$}"))
 }
 
