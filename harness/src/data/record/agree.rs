@@ -26,14 +26,17 @@ pub(super) fn figures(body: &Body) -> Result<(), String> {
 /// An error where a record says another figure than what follows from the rest of it.
 fn agree(what: &str, said: f64, is: f64, whose: &str, tolerance: f64) -> Result<(), String> {
     // What is no number does not agree either.
-    if said.is_finite() && is.is_finite() && (said - is).abs() <= tolerance * is.abs() {
-        return Ok(());
-    }
-    Err(format!("{what} is {said}, {whose} {is}; {CHANGED}"))
+    let same = said.is_finite() && is.is_finite() && (said - is).abs() <= tolerance * is.abs();
+    holds(same, || format!("{what} is {said}, {whose} {is}"))
 }
 
-/// What every message ends with.
-const CHANGED: &str = "the record was changed by hand: measure again";
+/// An error, in these words, where something does not hold.
+fn holds(it: bool, wrong: impl FnOnce() -> String) -> Result<(), String> {
+    match it {
+        true => Ok(()),
+        false => Err(format!("{}; the record was changed by hand: measure again", wrong())),
+    }
+}
 
 fn case(of: &BenchCase) -> Result<(), String> {
     let what = |name: &str| format!("{}: {name}", of.key());
@@ -43,9 +46,7 @@ fn case(of: &BenchCase) -> Result<(), String> {
     let overlapped = of.overlapped.iter().map(|timing| ("overlapped", timing));
     for (name, timing) in timings.chain(overlapped) {
         let what = what(&format!("median_us of {name}"));
-        if timing.samples_us.is_empty() {
-            return Err(format!("{what} rests on no sample; {CHANGED}"));
-        }
+        holds(!timing.samples_us.is_empty(), || format!("{what} rests on no sample"))?;
         let is = stats::summarise(&timing.samples_us).median;
         agree(&what, timing.median_us, is, "its samples' median", 1e-6)?;
     }
@@ -63,10 +64,8 @@ fn sides(ab: &Ab) -> Result<(), String> {
         return Ok(());
     }
     let what = |name: &str| format!("{} {}: {name}", ab.kernel, ab.shape);
-    if ab.blocks != ab.samples.len() {
-        let (name, count) = (what("blocks"), ab.samples.len());
-        return Err(format!("{name} {}, of {count} samples; {CHANGED}", ab.blocks));
-    }
+    let count = ab.samples.len();
+    holds(ab.blocks == count, || format!("{} {}, of {count} samples", what("blocks"), ab.blocks))?;
     let processes = match ab.processes.as_slice() {
         [] => vec![ab.into()],
         several => several.to_vec(),
@@ -79,7 +78,7 @@ fn sides(ab: &Ab) -> Result<(), String> {
         };
         let Some((own, others)) = rest.split_at_checked(process.blocks) else {
             let (name, left) = (of_process("blocks"), rest.len());
-            return Err(format!("{name} {}, of {left} samples; {CHANGED}", process.blocks));
+            return holds(false, || format!("{name} {}, of {left} samples", process.blocks));
         };
         rest = others;
         // Of processes the zone that all of them together have is the widest.
@@ -89,9 +88,7 @@ fn sides(ab: &Ab) -> Result<(), String> {
     if ab.processes.is_empty() {
         return Ok(());
     }
-    if !rest.is_empty() {
-        return Err(format!("{} of no process: {}; {CHANGED}", what("blocks"), rest.len()));
-    }
+    holds(rest.is_empty(), || format!("{} of no process: {}", what("blocks"), rest.len()))?;
     let middle = |of: fn(&AbProcess) -> f64| {
         paired::median(&ab.processes.iter().map(of).collect::<Vec<_>>())
     };
@@ -101,14 +98,9 @@ fn sides(ab: &Ab) -> Result<(), String> {
     let controls = over_processes(ab.processes.iter().map(|p| p.control));
     same_ratio(&what("control"), &ab.control, &controls)?;
     let all_say = ab.processes.iter().all(|process| process.verdict == ab.verdict);
-    match all_say || ab.verdict == Verdict::Inconclusive {
-        true => Ok(()),
-        false => Err(format!(
-            "{} {}, which not every process says; {CHANGED}",
-            what("verdict"),
-            ab.verdict
-        )),
-    }
+    holds(all_say || ab.verdict == Verdict::Inconclusive, || {
+        format!("{} {}, which not every process says", what("verdict"), ab.verdict)
+    })
 }
 
 /// What one process says, against its blocks. Of records from before the sign test's intervals only
@@ -125,16 +117,15 @@ fn side(
     };
     time("a_us", of.a_us, |b| b.a_us)?;
     time("b_us", of.b_us, |b| b.b_us)?;
-    let verdict = |is: &str| format!("{} {}, {is}; {CHANGED}", what("verdict"), of.verdict);
+    let verdict = |is: String| format!("{} {}, {is}", what("verdict"), of.verdict);
     let blocks: Option<Vec<Block>> = own.iter().map(AbBlock::block).collect();
     if let (Some(blocks), Some(confidence)) = (blocks, confidence) {
         let is = compare(&blocks, &Options { confidence, ..Options::default() });
         same_ratio(&what("ratio"), &of.ratio, &is.ratio)?;
         same_ratio(&what("control"), &of.control, &is.control)?;
-        return match of.verdict == is.verdict {
-            true => Ok(()),
-            false => Err(verdict(&format!("by its blocks {}", is.verdict))),
-        };
+        return holds(of.verdict == is.verdict, || {
+            verdict(format!("by its blocks {}", is.verdict))
+        });
     }
     if of.ratio != Ratio::UNKNOWN {
         let log = |times: &[f64; 4]| times.iter().map(|us| us.ln()).sum::<f64>() / 4.0;
@@ -144,12 +135,9 @@ fn side(
     }
     // No run asked for less than this counts as the same.
     let zone = zone.max(Options::default().indifference);
-    match lies_where_said(&of.verdict, &of.ratio, zone) {
-        true => Ok(()),
-        false => {
-            Err(verdict(&format!("but the ratio is {}, ±{zone} counts as the same", of.ratio)))
-        }
-    }
+    holds(lies_where_said(&of.verdict, &of.ratio, zone), || {
+        verdict(format!("but the ratio is {}, ±{zone} counts as the same", of.ratio))
+    })
 }
 
 /// An error where an interval is another than it should be.
