@@ -96,22 +96,6 @@ fn pages_and_index_are_what_declarations_and_records_say() {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
-#[test]
-fn a_stale_page_is_found() {
-    for (path, text) in generated() {
-        let line = text.lines().count() / 2;
-        let changed: Vec<_> = text
-            .lines()
-            .enumerate()
-            .map(|(i, old)| if i == line { format!("{old} and more") } else { old.to_owned() })
-            .collect();
-        let message = stale(&path, &(changed.join("\n") + "\n"), &text).unwrap();
-        let at = format!("{path} is stale, first in line {}\n", line + 1);
-        assert!(message.starts_with(&at), "{message}");
-        assert!(message.contains("LATHE_BLESS=1"), "{message}");
-    }
-}
-
 /// A record of kernels says nothing of whole generations, and a file that is not there is named.
 #[test]
 fn results_need_records_of_generations() {
