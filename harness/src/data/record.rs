@@ -620,7 +620,7 @@ pub struct AbProcess {
 }
 
 /// `lathe decode --profile`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Profile {
     /// Model file or architecture.
     pub model: String,
@@ -651,7 +651,7 @@ pub struct Profile {
 }
 
 /// Decode at full speed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Unprofiled {
     /// Tokens a second, wall clock.
     pub decode_tok_s: f64,
@@ -679,7 +679,7 @@ pub struct ProfiledOp {
 }
 
 /// One profiled step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfiledStep {
     /// Position processed; attention covers this many tokens and one more.
     pub position: usize,

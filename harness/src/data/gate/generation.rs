@@ -127,21 +127,15 @@ fn steps(config: &SuiteConfig) -> (Vec<usize>, Vec<f64>) {
 
 fn configs(suite: &Suite) -> Vec<(String, &SuiteConfig)> {
     let models: Vec<_> = suite.models.iter().map(|model| &model.model).collect();
-    let of = |model: &SuiteModel, name: &str| {
-        format!(
-            "{}, KV {}, activations {}: {name}",
-            told(&model.model, &models),
-            model.kv,
-            model.activations
-        )
-    };
     let names = suite.config_names();
     let each = suite.models.iter().flat_map(|model| {
-        names.iter().filter_map(|name| {
+        let SuiteModel { kv, activations, .. } = model;
+        let of = format!("{}, KV {kv}, activations {activations}", told(&model.model, &models));
+        names.iter().filter_map(move |name| {
             let config = model.configs.get(*name)?;
             // The same name with other lengths is another case.
             let lengths = format!("{}/{}", config.prompt_tokens, config.generated_tokens);
-            Some((format!("{} {lengths}", of(model, name)), config))
+            Some((format!("{of}: {name} {lengths}"), config))
         })
     });
     each.collect()

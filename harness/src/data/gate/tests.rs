@@ -6,8 +6,8 @@ use rayon::prelude::*;
 
 use super::*;
 use crate::data::record::{
-    Bench, BenchCase, Body, Clock, Flag, GoldenFile, OpTotal, Profile, ProfiledOp, ProfiledStep,
-    Timing, Unprofiled, made_up::environment,
+    Bench, BenchCase, Body, Clock, Flag, GoldenFile, Profile, ProfiledOp, ProfiledStep, Timing,
+    Unprofiled, made_up::environment,
 };
 use crate::data::rng::Rng;
 
@@ -25,12 +25,8 @@ fn timing(rng: &mut Rng, us: f64, noise: f64) -> Timing {
             us * log.exp() * tail
         })
         .collect();
-    let summary = stats::summarise(&samples_us);
     Timing {
-        median_us: summary.median,
-        min_us: summary.min,
-        spread: summary.spread,
-        noise: summary.noise,
+        median_us: stats::summarise(&samples_us).median,
         settled: true,
         dispatches: 100,
         samples_us,
@@ -46,19 +42,13 @@ fn bench(seed: u64, noise: f64, between: f64, slow: f64) -> Record {
         .map(|i| {
             let us = 5.0 * (1 + i) as f64 * (between * f64::from(rng.normal())).exp();
             let us = if i == 3 { us * slow } else { us };
-            let cold = timing(&mut rng, us, noise);
             BenchCase {
                 kernel: "gemv".into(),
                 variant: "subgroup".into(),
                 shape: format!("rows={},cols=1152", 64 << i),
                 source: format!("{:08x}", if i == 3 && slow != 1.0 { 7 } else { i }),
-                gb_s: 1e3 / cold.median_us,
-                cold,
+                cold: timing(&mut rng, us, noise),
                 warm: timing(&mut rng, us * 0.7, noise),
-                bytes: 1e6,
-                flops: 1e6,
-                fraction_of_copy: 0.5,
-                rotated_bytes: 1 << 29,
                 clock: Clock::Gpu.into(),
                 ..BenchCase::default()
             }
@@ -100,38 +90,18 @@ fn profile(seed: u64, noise: f64, slow_down: f64) -> Record {
                     _ => jitter(8.0 * slow_down),
                 })
                 .collect(),
-            record_ms: 0.1,
-            submit_ms: 0.1,
-            wait_ms: 0.2,
+            ..ProfiledStep::default()
         })
         .collect();
     let step_ms = steps.iter().map(|step| jitter(step.us.iter().sum::<f64>() / 1e3)).collect();
-    let by_op = vec![OpTotal {
-        op: "ffn_down".into(),
-        kernel: "gemv/subgroup".into(),
-        count: 2,
-        ms: 0.016 * slow_down,
-        percent: 60.0,
-        bytes: 1e6,
-        ..OpTotal::default()
-    }];
     let body = Body::Profile(Profile {
         model: "example".into(),
         kv: "f16".into(),
         prompt_tokens: 16,
-        unprofiled: Unprofiled {
-            decode_tok_s: 100.0,
-            gpu_ms_per_token: None,
-            step_ms,
-            steps_per_submit: 1,
-        },
+        unprofiled: Unprofiled { step_ms, steps_per_submit: 1, ..Unprofiled::default() },
         ops,
         steps,
-        by_op,
-        serialised_ms_per_token: 0.03,
-        identity: None,
-        selected: Vec::new(),
-        verified: None,
+        ..Profile::default()
     });
     // Each of a build of its own.
     let environment = Environment { commit: Some(format!("{seed:07x}")), ..environment() };

@@ -1,5 +1,8 @@
 //! How often the gate errs and what it finds: simulated reports, and the committed records.
 
+use std::fs::read_dir;
+use std::path::Path;
+
 use super::*;
 
 /// Normal with true tails (Box and Muller), which twelve uniforms have not.
@@ -152,34 +155,17 @@ fn unchanged_cases_carry_the_machine() {
     assert!(percent(300, of, calls_a_slowdown) > 10.0, "why a report says that it has no control");
 }
 
-/// All committed records, with their names.
-fn committed() -> Vec<(String, Record)> {
-    let mut found = Vec::new();
-    for folder in std::fs::read_dir("../benches/records").unwrap() {
-        let folder = folder.unwrap().path();
-        for file in
-            folder.is_dir().then(|| std::fs::read_dir(&folder).unwrap()).into_iter().flatten()
-        {
-            let path = file.unwrap().path();
-            // Some are output of `decode`, of before it was recorded.
-            if std::fs::read_to_string(&path).unwrap().contains("\"kind\":") {
-                found.push((path.display().to_string(), Record::read(&path).unwrap()));
-            }
-        }
-    }
-    found.sort_by(|x, y| x.0.cmp(&y.0));
-    assert!(found.len() > 50, "the committed records are not there");
-    found
-}
-
 /// By how much two committed records of equal source differ, in logs, over √2: of one run. With
 /// cases that carry a flag, or without.
 fn committed_deviations(flagged: bool) -> Vec<f64> {
-    let runs: Vec<Vec<Measured>> = committed()
-        .iter()
-        .filter(|(_, record)| matches!(record.body, Body::Bench(_)))
-        .map(|(_, record)| measured(record).unwrap())
-        .collect();
+    let inside = |folder: &Path| read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let folders = inside(Path::new("../benches/records")).filter(|path| path.is_dir());
+    let mut files: Vec<_> = folders.flat_map(|folder| inside(&folder)).collect();
+    files.sort();
+    assert!(files.len() > 50, "the committed records are not there");
+    let records = files.iter().map(|file| Record::read(file).unwrap());
+    let benches = records.filter(|record| matches!(record.body, Body::Bench(_)));
+    let runs: Vec<Vec<Measured>> = benches.map(|record| measured(&record).unwrap()).collect();
     let mut found = Vec::new();
     for (at, base) in runs.iter().enumerate() {
         for (x, y) in base.iter().flat_map(|x| runs[at + 1..].iter().flatten().map(move |y| (x, y)))

@@ -137,9 +137,8 @@ pub(super) fn profile(steps: usize) -> Record {
         steps: profiled,
         by_op,
         serialised_ms_per_token: serialised,
-        identity: None,
         selected: selected.collect(),
-        verified: None,
+        ..Profile::default()
     };
     Record::new(environment(), Body::Profile(body))
 }
