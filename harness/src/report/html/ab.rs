@@ -51,16 +51,11 @@ fn interval(ab: &Ab) -> String {
 
 /// The verdict as a sentence.
 fn in_words(ab: &Ab) -> String {
-    let change = sound(ab.ratio.median).map_or_else(
-        || NONE.to_owned(),
-        |m| {
-            format!(
-                "{:.1} % {} time",
-                (m - 1.0).abs() * 100.0,
-                if m < 1.0 { "less" } else { "more" }
-            )
-        },
-    );
+    let less = if ab.ratio.median < 1.0 { "less" } else { "more" };
+    let change = match sound(ab.ratio.median) {
+        Some(median) => format!("{:.1} % {less} time", (median - 1.0).abs() * 100.0),
+        None => NONE.to_owned(),
+    };
     let zone = format!("the zone of ±{} around 1", percent(ab.indifference));
     let (a, b) = (&ab.a, &ab.b);
     match ab.verdict {

@@ -58,10 +58,8 @@ pub(super) fn roofline(ops: &[OpTotal], measured: Bandwidths) -> String {
         body.push_str(&rect((0.0, y, WIDTH, ROW), "tip", &tip));
     }
     // The lower one to the left of its line, the higher one to the right: they may stand close.
-    let mut limits: Vec<(&str, f64)> = [("copy", copy), ("read", measured.read)]
-        .iter()
-        .filter_map(|(n, r)| Some((*n, (*r)?)))
-        .collect();
+    let limits = [("copy", copy), ("read", measured.read)];
+    let mut limits: Vec<_> = limits.into_iter().filter_map(|(n, r)| Some((n, r?))).collect();
     limits.sort_by(|a, b| a.1.total_cmp(&b.1));
     for (i, (name, rate)) in limits.iter().enumerate() {
         let x = scale.at(*rate);
@@ -101,12 +99,8 @@ pub(super) fn ratio_strip(rows: &[(String, &Ab)]) -> String {
         body.push_str(&label(x, bottom + 16.0, "mid", &format!("{tick:.decimals$}")));
     }
     let middle = f64::midpoint(left, right);
-    body.push_str(&label(
-        middle,
-        bottom + 34.0,
-        "mid unit",
-        "time of B over time of A, logarithmic",
-    ));
+    let unit = "time of B over time of A, logarithmic";
+    body.push_str(&label(middle, bottom + 34.0, "mid unit", unit));
     for (i, (name, ab)) in rows.iter().enumerate() {
         let y = TOP + i as f64 * row;
         if let Some(half) = sound(ab.indifference) {
@@ -114,14 +108,8 @@ pub(super) fn ratio_strip(rows: &[(String, &Ab)]) -> String {
             let tip = format!("counts as the same: {:.4} to {:.4}", 1.0 - half, 1.0 + half);
             body.push_str(&rect((from, y + 2.0, to - from, row - 4.0), "zone", &tip));
         }
-        body.push_str(&interval(
-            &scale,
-            &ab.ratio,
-            y + 20.0,
-            verdict_class(&ab.verdict),
-            name,
-            5.0,
-        ));
+        let class = verdict_class(&ab.verdict);
+        body.push_str(&interval(&scale, &ab.ratio, y + 20.0, class, name, 5.0));
         body.push_str(&interval(&scale, &ab.control, y + 42.0, "8", "A against itself", 3.5));
     }
     body.push_str(&line((one, TOP - 4.0), (one, bottom), "limit"));

@@ -446,20 +446,12 @@ pub(super) struct Shapes {
 
 impl Shapes {
     pub(super) fn of(kernel: &Kernel, problems: &[Problem]) -> Self {
-        let mut shown = problems.iter().map(|p| kernel.show(p));
-        let first = shown.next().unwrap_or_default();
-        let mut shared: Vec<String> = first.split(',').map(str::to_owned).collect();
-        let mut differ = false;
-        for other in shown {
-            let before = shared.len();
-            shared.retain(|part| other.split(',').any(|o| o == part));
-            differ |= shared.len() < before;
-        }
+        let shown: Vec<String> = problems.iter().map(|p| kernel.show(p)).collect();
+        let in_all = |part: &&str| shown.iter().all(|other| other.split(',').any(|o| o == *part));
         // Of one shape everything is shared: it is shown whole instead.
-        if !differ {
-            shared.clear();
-        }
-        Self { shared }
+        let differ = shown.windows(2).any(|pair| pair[0] != pair[1]);
+        let parts = shown.iter().take(usize::from(differ)).flat_map(|first| first.split(','));
+        Self { shared: parts.filter(in_all).map(str::to_owned).collect() }
     }
 
     /// ` All: …`, or nothing.
