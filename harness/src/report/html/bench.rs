@@ -2,8 +2,8 @@
 
 use super::ceilings::Bandwidths;
 use super::markup::{
-    NONE, Set, Table, at_least, brief, flags, maybe, number, paragraph, percent, plural, ratio,
-    sorted, sound, text, warning,
+    Cell, NONE, Set, Table, at_least, brief, flags, maybe, number, paragraph, percent, plural,
+    ratio, sorted, sound, text, warning,
 };
 use super::svg::{figure, px};
 use crate::data::record::{Bench, BenchCase, Clock, Environment, StageTiming, Timing};
@@ -41,23 +41,8 @@ pub(super) fn section(bench: &Bench, environment: &Environment) -> String {
 fn table(bench: &Bench, environment: &Environment, bandwidths: Bandwidths) -> String {
     let groups = grouped(&bench.cases);
     let several = groups.iter().any(|group| group.len() > 1);
-    let heads = [
-        ("variant", Set::Name),
-        ("samples", Set::Made),
-        ("cold µs", Set::Figure),
-        ("±", Set::Figure),
-        ("× best", Set::Figure),
-        ("warm µs", Set::Figure),
-        ("±", Set::Figure),
-        ("overlapped µs", Set::Figure),
-        ("GB/s", Set::Figure),
-        ("% of copy", Set::Figure),
-        ("TFLOP/s", Set::Figure),
-        ("each dispatch alone", Set::Made),
-        ("warnings", Set::Made),
-    ];
     let caption = format!("{}, time of one invocation", plural(bench.cases.len(), "case"));
-    let mut table = Table::new(&caption, &heads);
+    let mut table = Table::new(&caption);
     for group in groups {
         table.group(heading(group[0], environment, bandwidths));
         let timings = group.iter().flat_map(|case| [&case.cold, &case.warm]);
@@ -116,25 +101,33 @@ fn heading(case: &BenchCase, environment: &Environment, bandwidths: Bandwidths) 
 }
 
 /// A row of the table; `best` is what its time is a multiple of.
-fn cells(case: &BenchCase, bandwidths: Bandwidths, best: Option<f64>, end: f64) -> [String; 13] {
+fn cells(
+    case: &BenchCase,
+    bandwidths: Bandwidths,
+    best: Option<f64>,
+    end: f64,
+) -> [Cell<'static>; 13] {
+    let over = best.and_then(|best| ratio(case.cold.median_us, best));
+    let overlapped = case.overlapped.as_ref().map(|t| t.median_us);
     let stage = |s: &StageTiming| {
         let time = s.cold.as_ref().map(|t| format!("{} µs", text(&number(t.median_us, 2))));
         format!("{} {}", text(&s.entry), time.as_deref().unwrap_or(NONE))
     };
+    let stages: Vec<_> = case.stages.iter().map(stage).collect();
     [
-        case.variant.clone(),
-        strip(case, end),
-        number(case.cold.median_us, 2),
-        percent(case.cold.noise),
-        maybe(best.and_then(|best| ratio(case.cold.median_us, best)), 2),
-        number(case.warm.median_us, 2),
-        percent(case.warm.noise),
-        maybe(case.overlapped.as_ref().map(|t| t.median_us), 2),
-        number(case.gb_s, 1),
-        percent(case.fraction_of_copy),
-        at_least(case.tflop_s.unwrap_or(f64::NAN), 2),
-        case.stages.iter().map(stage).collect::<Vec<_>>().join("<br/>"),
-        flags(&doubts(case, bandwidths)),
+        ("variant", Set::Name, case.variant.clone()),
+        ("samples", Set::Made, strip(case, end)),
+        ("cold µs", Set::Figure, number(case.cold.median_us, 2)),
+        ("±", Set::Figure, percent(case.cold.noise)),
+        ("× best", Set::Figure, maybe(over, 2)),
+        ("warm µs", Set::Figure, number(case.warm.median_us, 2)),
+        ("±", Set::Figure, percent(case.warm.noise)),
+        ("overlapped µs", Set::Figure, maybe(overlapped, 2)),
+        ("GB/s", Set::Figure, number(case.gb_s, 1)),
+        ("% of copy", Set::Figure, percent(case.fraction_of_copy)),
+        ("TFLOP/s", Set::Figure, at_least(case.tflop_s.unwrap_or(f64::NAN), 2)),
+        ("each dispatch alone", Set::Made, stages.join("<br/>")),
+        ("warnings", Set::Made, flags(&doubts(case, bandwidths))),
     ]
 }
 

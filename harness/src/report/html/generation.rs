@@ -37,10 +37,11 @@ fn unchecked(count: usize) -> String {
 
 fn table(grid: &Grid) -> String {
     let set = |right| if right { Set::Figure } else { Set::Name };
-    let columns: Vec<_> = grid.columns().map(|(name, right)| (name, set(right))).collect();
-    let mut table = Table::new(&grid.title, &columns);
+    let mut table = Table::new(&grid.title);
     for row in &grid.rows {
-        table.row(row.as_slice());
+        let cells = grid.columns().zip(row);
+        let cells = cells.map(|((name, right), cell)| (name, set(right), cell.clone()));
+        table.row(cells.collect::<Vec<_>>());
     }
     figure(&grid.title, &table.finish(), &grid.note)
 }

@@ -1,5 +1,7 @@
 //! Text, numbers and tables as HTML. Every string of a record passes through [`text`].
 
+use std::collections::BTreeMap;
+
 /// Shown for a number that is absent or not finite.
 pub(super) const NONE: &str = "–";
 
@@ -122,76 +124,67 @@ impl Set {
     }
 }
 
+/// A cell of a table: the head of its column, which is plain text, how that is set, and what it
+/// says: plain text too, but for [`Set::Made`], which comes from [`meter`], [`flags`], [`two`] and
+/// the like.
+pub(super) type Cell<'a> = (&'a str, Set, String);
+
 /// A table under construction.
 pub(super) struct Table<'a> {
     caption: &'a str,
-    columns: &'a [(&'a str, Set)],
-    rows: Vec<Row>,
-}
-
-enum Row {
-    Cells(Vec<String>),
-    /// The heading of the rows that follow.
-    Group(String),
+    rows: Vec<Vec<Cell<'a>>>,
+    /// Headings of groups, by the place of their first row.
+    groups: BTreeMap<usize, String>,
 }
 
 impl<'a> Table<'a> {
-    /// A table named `caption` with the columns' heads and setting, all plain text.
-    pub(super) fn new(caption: &'a str, columns: &'a [(&'a str, Set)]) -> Self {
-        Self { caption, columns, rows: Vec::new() }
+    /// A table named `caption`, which is plain text.
+    pub(super) fn new(caption: &'a str) -> Self {
+        Self { caption, rows: Vec::new(), groups: BTreeMap::new() }
     }
 
-    /// Adds a row. Cells are plain text and escaped here, but for those of [`Set::Made`], which
-    /// come from [`meter`], [`flags`], [`two`] and the like.
-    pub(super) fn row(&mut self, cells: impl Into<Vec<String>>) {
-        self.rows.push(Row::Cells(cells.into()));
+    /// Adds a row. All have the same columns.
+    pub(super) fn row(&mut self, cells: impl Into<Vec<Cell<'a>>>) {
+        self.rows.push(cells.into());
     }
 
     /// Begins a group of rows under a heading, which is HTML.
     pub(super) fn group(&mut self, heading: String) {
-        self.rows.push(Row::Group(heading));
+        self.groups.insert(self.rows.len(), heading);
     }
 
     /// The finished table. A column that says nothing in any row is left out.
     pub(super) fn finish(&self) -> String {
-        let says = |row: &Row, i: usize| match row {
-            Row::Cells(cells) => !["", "-", NONE].contains(&&*cells[i]),
-            Row::Group(_) => false,
+        let says = |i: &usize| self.rows.iter().any(|row| !["", "-", NONE].contains(&&*row[*i].2));
+        let columns = self.rows.first().map_or(0, Vec::len);
+        let shown: Vec<usize> = (0..columns).filter(says).collect();
+        let head = |i: &usize| {
+            let (head, set, _) = &self.rows[0][*i];
+            format!("<th scope=\"col\" class=\"{}\">{}</th>", set.class(), text(head))
         };
-        let shown: Vec<(usize, &str, Set)> = (0..)
-            .zip(self.columns)
-            .filter(|(i, _)| self.rows.iter().any(|row| says(row, *i)))
-            .map(|(i, (head, set))| (i, *head, *set))
-            .collect();
         let mut html = format!(
-            "<div class=\"scroll\"><table><caption>{}</caption><thead><tr>",
-            text(self.caption)
+            "<div class=\"scroll\"><table><caption>{}</caption><thead><tr>{}</tr></thead><tbody>\n",
+            text(self.caption),
+            shown.iter().map(head).collect::<String>()
         );
-        for (_, head, set) in &shown {
-            let (class, head) = (set.class(), text(head));
-            html.push_str(&format!("<th scope=\"col\" class=\"{class}\">{head}</th>"));
-        }
-        html.push_str("</tr></thead><tbody>\n");
-        for row in &self.rows {
-            html.push_str(&match row {
-                Row::Cells(cells) => {
-                    let cell = |(i, _, set): &(usize, &str, Set)| {
-                        let raw = &cells[*i];
-                        let body = if *set == Set::Made { raw.clone() } else { text(raw) };
-                        let (tag, scope) = match i {
-                            0 => ("th", " scope=\"row\""),
-                            _ => ("td", ""),
-                        };
-                        format!("<{tag}{scope} class=\"{}\">{body}</{tag}>", set.class())
-                    };
-                    format!("<tr>{}</tr>\n", shown.iter().map(cell).collect::<String>())
-                }
-                Row::Group(heading) => format!(
+        for (at, row) in self.rows.iter().enumerate() {
+            if let Some(heading) = self.groups.get(&at) {
+                html.push_str(&format!(
                     "<tr class=\"group\"><th scope=\"colgroup\" colspan=\"{}\">\
                      <span>{heading}</span></th></tr>\n",
                     shown.len()
-                ),
-            });
+                ));
+            }
+            let cell = |i: &usize| {
+                let (_, set, body) = &row[*i];
+                let body = if *set == Set::Made { body.clone() } else { text(body) };
+                let class = set.class();
+                match i {
+                    0 => format!("<th scope=\"row\" class=\"{class}\">{body}</th>"),
+                    _ => format!("<td class=\"{class}\">{body}</td>"),
+                }
+            };
+            html.push_str(&format!("<tr>{}</tr>\n", shown.iter().map(cell).collect::<String>()));
         }
         html + "</tbody></table></div>\n"
     }

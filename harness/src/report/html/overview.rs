@@ -43,32 +43,25 @@ pub(super) fn decodes(records: &[(String, Record)]) -> String {
         key(a).cmp(&key(b)).then_with(|| date(b).cmp(&date(a))).then(a.index.cmp(&b.index))
     });
     let most = rows.iter().filter_map(|row| row.tok_s).fold(0.0, f64::max);
-    let heads = [
-        ("model", Set::Made),
-        ("tok/s", Set::Figure),
-        ("", Set::Made),
-        ("GPU ms a token", Set::Figure),
-        ("% of copy bandwidth", Set::Figure),
-        ("date", Set::Figure),
-        ("commit", Set::Name),
-        ("record", Set::Made),
-    ];
-    let mut table = Table::new("Decodes of all records, tokens a second by the wall clock", &heads);
+    let mut table = Table::new("Decodes of all records, tokens a second by the wall clock");
     for group in rows.chunk_by(|a, b| a.record.environment.adapter == b.record.environment.adapter)
     {
         table.group(format!("<b>{}</b>", text(&group[0].record.environment.adapter)));
         for row in group {
             let environment = &row.record.environment;
             let commit = environment.commit.as_deref().unwrap_or(NONE);
+            let day = environment.date.split('T').next().unwrap_or_default();
+            let bar = row.tok_s.and_then(|t| ratio(t, most)).map_or_else(String::new, meter);
+            let link = format!("<a href=\"#r{0}\">{1}</a>", row.index, row.index + 1);
             table.row([
-                two(&row.model, &row.what),
-                maybe(row.tok_s, 1),
-                row.tok_s.and_then(|t| ratio(t, most)).map_or_else(String::new, meter),
-                maybe(row.gpu_ms, 3),
-                percent(row.of_copy.unwrap_or(f64::NAN)),
-                environment.date.split('T').next().unwrap_or_default().to_owned(),
-                commit.chars().take(7).collect(),
-                format!("<a href=\"#r{0}\">{1}</a>", row.index, row.index + 1),
+                ("model", Set::Made, two(&row.model, &row.what)),
+                ("tok/s", Set::Figure, maybe(row.tok_s, 1)),
+                ("", Set::Made, bar),
+                ("GPU ms a token", Set::Figure, maybe(row.gpu_ms, 3)),
+                ("% of copy bandwidth", Set::Figure, percent(row.of_copy.unwrap_or(f64::NAN))),
+                ("date", Set::Figure, day.to_owned()),
+                ("commit", Set::Name, commit.chars().take(7).collect()),
+                ("record", Set::Made, link),
             ]);
         }
     }

@@ -234,35 +234,24 @@ fn ops_table(profile: &Profile) -> String {
     if profile.by_op.is_empty() {
         return String::new();
     }
-    let heads = [
-        ("operation", Set::Made),
-        ("count", Set::Figure),
-        ("ms", Set::Figure),
-        ("share", Set::Figure),
-        ("", Set::Made),
-        ("MB", Set::Figure),
-        ("bytes alone, ms", Set::Figure),
-        ("with launches, ms", Set::Figure),
-        ("over floor", Set::Figure),
-        ("excess ms", Set::Figure),
-    ];
-    let mut table = Table::new("Means a token, serialised, slowest first", &heads);
+    let mut table = Table::new("Means a token, serialised, slowest first");
     for op in &profile.by_op {
         let floor = floor_ms(op);
         let over = floor.and_then(|floor| ratio(op.ms, floor));
+        let over = over.map_or_else(|| NONE.to_owned(), |over| format!("{over:.1} ×"));
         let excess = floor.zip(sound(op.ms)).map(|(floor, ms)| (ms - floor).max(0.0));
         let shown = |ms: Option<f64>| at_least(ms.unwrap_or(f64::NAN), 4);
         table.row([
-            two(&op.op, &op.kernel),
-            op.count.to_string(),
-            number(op.ms, 4),
-            percent(op.percent / 100.0),
-            meter(op.percent / 100.0),
-            at_least(op.bytes / 1e6, 2),
-            shown(op.floor_ms),
-            shown(op.launch_floor_ms),
-            over.map_or_else(|| NONE.to_owned(), |over| format!("{over:.1} ×")),
-            maybe(excess, 4),
+            ("operation", Set::Made, two(&op.op, &op.kernel)),
+            ("count", Set::Figure, op.count.to_string()),
+            ("ms", Set::Figure, number(op.ms, 4)),
+            ("share", Set::Figure, percent(op.percent / 100.0)),
+            ("", Set::Made, meter(op.percent / 100.0)),
+            ("MB", Set::Figure, at_least(op.bytes / 1e6, 2)),
+            ("bytes alone, ms", Set::Figure, shown(op.floor_ms)),
+            ("with launches, ms", Set::Figure, shown(op.launch_floor_ms)),
+            ("over floor", Set::Figure, over),
+            ("excess ms", Set::Figure, maybe(excess, 4)),
         ]);
     }
     let caption = if profile.by_op.iter().any(|op| op.launch_floor_ms.is_some()) {
@@ -337,18 +326,17 @@ fn cpu(profile: &Profile, positions: &[usize]) -> String {
         let values = sorted(values.iter().copied());
         (format!("{} ms", maybe(quantile(&values, 0.5), 3)), String::new())
     };
-    let heads = [
-        ("", Set::Name),
-        ("median", Set::Figure),
-        ("95th percentile", Set::Figure),
-        ("largest", Set::Figure),
-    ];
-    let mut table = Table::new("Milliseconds a profiled step", &heads);
+    let mut table = Table::new("Milliseconds a profiled step");
     let named = parts.iter().map(|(name, _, values)| (format!("CPU {name}"), values));
     for (name, values) in named.chain([("GPU, operations".to_owned(), &gpu)]) {
         let values = sorted(values.iter().copied());
         let at = |fraction| maybe(quantile(&values, fraction), 3);
-        table.row([name, at(0.5), at(0.95), at(1.0)]);
+        table.row([
+            ("", Set::Name, name),
+            ("median", Set::Figure, at(0.5)),
+            ("95th percentile", Set::Figure, at(0.95)),
+            ("largest", Set::Figure, at(1.0)),
+        ]);
     }
     let gpu = Series { name: "GPU".into(), slot: SHOWN + 1, legend: median(&gpu), values: gpu };
     let bands = parts.map(|(name, slot, values)| {
@@ -422,20 +410,14 @@ pub(super) const FIRST_PREFERENCE: &str = "first preference for this shape";
 const IN_A_RUN: &str = "; a phase of its layer's run";
 
 fn selected<'a>(lines: impl Iterator<Item = &'a (&'a Selected, usize)>, reasons: bool) -> String {
-    let heads = [
-        ("operation", Set::Name),
-        ("kernel and variant", Set::Made),
-        ("shape", Set::Shape),
-        ("reason", Set::Prose),
-    ];
-    let mut table = Table::new(if reasons { "Exceptions" } else { "What was selected" }, &heads);
+    let mut table = Table::new(if reasons { "Exceptions" } else { "What was selected" });
     for (line, count) in lines {
         let times = if *count > 1 { format!(" ×{count}") } else { String::new() };
         table.row([
-            line.op.clone() + &times,
-            two(&line.variant, &line.kernel),
-            super::parameters(&line.kernel, &line.shape),
-            if reasons { line.why.clone() } else { String::new() },
+            ("operation", Set::Name, line.op.clone() + &times),
+            ("kernel and variant", Set::Made, two(&line.variant, &line.kernel)),
+            ("shape", Set::Shape, super::parameters(&line.kernel, &line.shape)),
+            ("reason", Set::Prose, if reasons { line.why.clone() } else { String::new() }),
         ]);
     }
     table.finish()
