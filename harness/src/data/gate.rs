@@ -314,6 +314,7 @@ fn same_run(one: &[Measured], other: &[Measured]) -> bool {
 }
 
 /// One case of all runs.
+#[derive(Default)]
 struct Case {
     key: String,
     /// Whether the earlier records have it, and the new ones.

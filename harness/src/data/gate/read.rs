@@ -263,15 +263,11 @@ pub(super) fn case(key: &str, measured: &Sides, failed: &[String]) -> Case {
     let mut case = Case {
         key: key.into(),
         present: [0, 1].map(|side| !sides[side].is_empty()),
-        us: [None; 2],
-        runs: [Vec::new(), Vec::new()],
-        warm: None,
         changed: true,
         wrong: wrong(key, measured, failed),
-        doubts: Vec::new(),
-        notes: Vec::new(),
         run_to_run: all().map(|case| case.run_to_run).fold(0.0, f64::max),
         floor: all().map(|case| case.floor).fold(0.0, f64::max),
+        ..Case::default()
     };
     for (side, runs) in runs(sides, |case| &case.us).into_iter().enumerate() {
         let us: Vec<f64> = runs.iter().map(|(_, us)| *us).collect();

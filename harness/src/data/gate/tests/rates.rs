@@ -64,13 +64,10 @@ fn simulate(seed: u64, of: Simulated) -> GateReport {
             present: [true; 2],
             us: [Some(1.0); 2],
             runs,
-            warm: None,
             changed: at < of.changed,
-            wrong: None,
-            doubts: Vec::new(),
-            notes: Vec::new(),
             run_to_run: KERNEL_RUNS,
             floor: FLOOR,
+            ..Case::default()
         }
     });
     judge(cases.collect(), [of.runs; 2])
