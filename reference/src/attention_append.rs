@@ -17,10 +17,10 @@
 //! ```
 //!
 //! The absolute allowance is that and min(1, p·e^E)·δd, however large the scores are, beside what
-//! [`flushed`] says.
+//! `attention_decode` allows.
 
 use crate::Expected;
-use crate::attention_decode::{Attention, amplified, flushed};
+use crate::attention_decode::{Attention, mixed, softmax};
 use crate::kv_append::CacheShape;
 use crate::qkv_rope_append::Token;
 
@@ -50,15 +50,13 @@ pub fn attention_append(
     let new = (seen - 1) % cache.capacity;
     let scale = f64::from(scale);
 
-    let mut y = Expected::zeros(heads * d);
-    y.absolute = vec![0.0; heads * d];
-    for head in 0..heads {
+    Expected::join((0..heads).map(|head| {
         let kv_head = head / (heads / cache.kv_heads);
         let own = head * d..(head + 1) * d;
-        let (q, q_size) = (&token.q.value[own.clone()], &token.q.magnitude[own.clone()]);
+        let (q, q_size) = (&token.q.value[own.clone()], &token.q.magnitude[own]);
         let new_size = &token.k.magnitude[kv_head * d..][..d];
 
-        let (mut scores, mut sizes) = (Vec::with_capacity(slots), Vec::with_capacity(slots));
+        let (mut scores, mut largest_size) = (Vec::with_capacity(slots), 0.0f64);
         for slot in 0..slots {
             let k = &k_cache[cache.row(kv_head, slot)];
             let size = |i: usize| match slot == new {
@@ -67,24 +65,13 @@ pub fn attention_append(
             };
             scores.push((0..d).map(|i| scale * q[i] * f64::from(k[i])).sum::<f64>());
             let terms = (0..d).map(|i| q_size[i].max(q[i].abs()) * size(i));
-            sizes.push(scale.abs() * terms.sum::<f64>());
+            largest_size = largest_size.max(scale.abs() * terms.sum::<f64>());
         }
-        let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let weights: Vec<f64> = scores.iter().map(|s| (s - largest).exp()).collect();
-        let total: f64 = weights.iter().sum();
+        let weights = softmax(&scores);
+        let values = (0..slots).map(|slot| &v_cache[cache.row(kv_head, slot)]);
+        let mut y = mixed(&weights, values, d, largest_size, |_| 0.0);
 
-        let (value, magnitude) = (&mut y.value[own.clone()], &mut y.magnitude[own.clone()]);
-        let absolute = &mut y.absolute[own];
-        for (slot, weight) in weights.iter().enumerate() {
-            let row = &v_cache[cache.row(kv_head, slot)];
-            for (i, &v) in row.iter().enumerate() {
-                let term = weight / total * f64::from(v);
-                value[i] += term;
-                magnitude[i] += term.abs();
-                absolute[i] += flushed(v);
-            }
-        }
-        let p = weights[new] / total;
+        let p = weights[new];
         let [k_error, v_error] = errors.map(|all| &all[kv_head * d..][..d]);
         let terms = (0..d).map(|i| q_size[i].max(q[i].abs()) * k_error[i]);
         // Far from overflow: beyond, the new slot has all of the weight or none.
@@ -93,17 +80,12 @@ pub fn attention_append(
         let weight = p * grown / (1.0 + p.min(1.0 - p) * grown);
         let most = (p * moved.exp()).min(1.0);
         let row = &v_cache[cache.row(kv_head, new)];
-        let outputs = value.iter().zip(row).zip(v_error);
-        for (absolute, ((output, v), error)) in absolute.iter_mut().zip(outputs) {
+        let outputs = y.value.iter().zip(row).zip(v_error);
+        for (absolute, ((output, v), error)) in y.absolute.iter_mut().zip(outputs) {
             *absolute += most * error + weight * (f64::from(*v) - output).abs();
         }
-        let largest_size = sizes.iter().copied().fold(0.0, f64::max);
-        for magnitude in magnitude {
-            *magnitude *= 1.0 + 2.0 * largest_size;
-        }
-        y.amplified = y.amplified.max(amplified(largest_size, d));
-    }
-    y
+        y
+    }))
 }
 
 #[cfg(test)]

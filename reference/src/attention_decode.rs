@@ -18,28 +18,29 @@
 //! multiple of S; the last sum adds c·ε·Σ pᵢ·|Vᵢd|, the 1.
 //!
 //! Beside a score that is larger by 88 a weight, or its product with a value, is less than the
-//! smallest normal `f32` and may be flushed to zero: [`flushed`] is what that takes from an output.
-//! Where the largest weight's value is 0 nothing else is left.
+//! smallest normal `f32` and may be flushed to zero, which is an absolute allowance: where the
+//! largest weight's value is 0 nothing else is left.
 //!
 //! Squared errors grow with S² while the values stay averages of V. Limits of NMSE are those of
-//! scores of normal queries and keys, whose S stays below 2·√head_dim; beyond, they grow by
-//! [`amplified`].
+//! scores of normal queries and keys, whose S stays below 2·√head_dim; beyond, they grow with S².
 //!
 //! Sources: Vaswani et al., *Attention Is All You Need*, arXiv:1706.03762; Ainslie et al., *GQA*,
 //! arXiv:2305.13245.
+
+use std::ops::Range;
 
 use crate::{Expected, kv_append::CacheShape};
 
 /// How much squared errors grow beyond those of scores of normal queries and keys, where the
 /// largest sum of a score's terms is this.
-pub fn amplified(largest_sum: f64, head_dim: usize) -> f64 {
+fn amplified(largest_sum: f64, head_dim: usize) -> f64 {
     largest_sum * largest_sum / (4.0 * head_dim as f64)
 }
 
 /// What zeros in the place of numbers below the smallest normal `f32` take from an output, whose
 /// slots have this value: weights and products with them, of a slot and of all slots that a kernel
 /// sums apart.
-pub fn flushed(value: f32) -> f64 {
+fn flushed(value: f32) -> f64 {
     2.0 * f64::from(f32::MIN_POSITIVE) * (1.0 + f64::from(value.abs()))
 }
 
@@ -67,53 +68,74 @@ pub fn attention_decode(
     attention: &Attention,
 ) -> Expected {
     let &Attention { heads, scale, seen } = attention;
-    let slots = seen.min(cache.capacity);
     assert_eq!(q.len(), heads * cache.head_dim, "elements of q");
+    attend(q, k_cache, v_cache, cache, scale, 0..seen.min(cache.capacity), |_| 0.0)
+}
+
+/// The outputs for the queries of one token over some slots; `lost` is what a kernel may take from
+/// a weight.
+pub(crate) fn attend(
+    q: &[f32],
+    k_cache: &[f32],
+    v_cache: &[f32],
+    cache: &CacheShape,
+    scale: f32,
+    slots: Range<usize>,
+    lost: impl Fn(f64) -> f64,
+) -> Expected {
+    let heads = q.len() / cache.head_dim;
     assert_eq!(k_cache.len(), cache.elements(), "elements of the key cache");
     assert_eq!(v_cache.len(), cache.elements(), "elements of the value cache");
     assert!(heads.is_multiple_of(cache.kv_heads), "{heads} heads over {} kv heads", cache.kv_heads);
-    assert!(slots > 0, "no token to attend to");
-
-    let (mut value, mut magnitude) = (vec![0.0; q.len()], vec![0.0; q.len()]);
-    let mut absolute = vec![0.0; q.len()];
-    let mut grown = 0.0f64;
-    for head in 0..heads {
+    assert!(!slots.is_empty(), "no token to attend to");
+    Expected::join(q.chunks_exact(cache.head_dim).enumerate().map(|(head, q)| {
         let kv_head = head / (heads / cache.kv_heads);
-        let q = &q[head * cache.head_dim..][..cache.head_dim];
-
-        let (mut scores, mut largest_score, mut largest_sum) = (vec![], f64::NEG_INFINITY, 0.0f64);
-        for slot in 0..slots {
-            let (mut dot, mut sum) = (0.0, 0.0);
-            for (&q, &k) in q.iter().zip(&k_cache[cache.row(kv_head, slot)]) {
+        // Per slot: the score, and the sum of its terms' sizes.
+        let score = |slot| {
+            let products = q.iter().zip(&k_cache[cache.row(kv_head, slot)]);
+            products.fold((0.0, 0.0), |(dot, sum), (&q, &k)| {
                 let product = f64::from(scale) * f64::from(q) * f64::from(k);
-                dot += product;
-                sum += product.abs();
-            }
-            scores.push(dot);
-            largest_score = largest_score.max(dot);
-            largest_sum = largest_sum.max(sum);
-        }
-        let weights: Vec<f64> = scores.iter().map(|s| (s - largest_score).exp()).collect();
-        let total: f64 = weights.iter().sum();
+                (dot + product, sum + product.abs())
+            })
+        };
+        let (scores, sums): (Vec<f64>, Vec<f64>) = slots.clone().map(score).unzip();
+        let largest_sum = sums.into_iter().fold(0.0, f64::max);
+        let values = slots.clone().map(|slot| &v_cache[cache.row(kv_head, slot)]);
+        mixed(&softmax(&scores), values, cache.head_dim, largest_sum, &lost)
+    }))
+}
 
-        let out = head * cache.head_dim..(head + 1) * cache.head_dim;
-        let (value, magnitude) = (&mut value[out.clone()], &mut magnitude[out.clone()]);
-        let absolute = &mut absolute[out];
-        for (slot, weight) in weights.iter().enumerate() {
-            let row = &v_cache[cache.row(kv_head, slot)];
-            for (d, &v) in row.iter().enumerate() {
-                let term = weight / total * f64::from(v);
-                value[d] += term;
-                magnitude[d] += term.abs();
-                absolute[d] += flushed(v);
-            }
+/// The weights of scores.
+pub(crate) fn softmax(scores: &[f64]) -> Vec<f64> {
+    let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = scores.iter().map(|s| (s - most).exp()).collect();
+    let total: f64 = weights.iter().sum();
+    weights.into_iter().map(|weight| weight / total).collect()
+}
+
+/// The output of one head: the values of its slots by their weights, where the largest sum of a
+/// score's terms is this.
+pub(crate) fn mixed<'a>(
+    weights: &[f64],
+    values: impl Iterator<Item = &'a [f32]>,
+    head_dim: usize,
+    largest_sum: f64,
+    lost: impl Fn(f64) -> f64,
+) -> Expected {
+    let mut out = Expected::zeros(head_dim);
+    out.absolute = vec![0.0; head_dim];
+    for (weight, row) in weights.iter().zip(values) {
+        let lost = lost(*weight);
+        for (d, &v) in row.iter().enumerate() {
+            let term = weight * f64::from(v);
+            out.value[d] += term;
+            out.magnitude[d] += term.abs();
+            out.absolute[d] += flushed(v) + lost * f64::from(v.abs());
         }
-        for magnitude in magnitude {
-            *magnitude *= 1.0 + 2.0 * largest_sum;
-        }
-        grown = grown.max(amplified(largest_sum, cache.head_dim));
     }
-    Expected { value, magnitude, absolute, amplified: grown }
+    out.magnitude.iter_mut().for_each(|size| *size *= 1.0 + 2.0 * largest_sum);
+    out.amplified = amplified(largest_sum, head_dim);
+    out
 }
 
 #[cfg(test)]

@@ -19,7 +19,9 @@
 //! Sources: Vaswani et al., *Attention Is All You Need*, arXiv:1706.03762; Dao et al.,
 //! *FlashAttention*, arXiv:2205.14135.
 
-use crate::attention_decode::{amplified, flushed};
+use std::ops::Range;
+
+use crate::attention_decode::attend;
 use crate::{Expected, kv_append::CacheShape};
 
 /// What a weight of next to nothing loses as f16, whose smallest numbers lie 2⁻²⁴ apart; larger
@@ -48,7 +50,7 @@ pub struct Prefill {
 
 impl Prefill {
     /// The slots that query `i` attends to.
-    pub fn slots(&self, i: usize) -> std::ops::Range<usize> {
+    pub fn slots(&self, i: usize) -> Range<usize> {
         let last = (self.first + i).min(self.last);
         let windowed = self.window.map_or(0, |w| (last + 1).saturating_sub(w));
         windowed.max(self.oldest.min(last))..last + 1
@@ -67,45 +69,10 @@ pub fn attention_prefill(
     cache: &CacheShape,
     prefill: &Prefill,
 ) -> Expected {
-    let &Prefill { heads, scale, .. } = prefill;
-    assert_eq!(k_cache.len(), cache.elements(), "elements of the key cache");
-    assert_eq!(v_cache.len(), cache.elements(), "elements of the value cache");
-    assert!(heads.is_multiple_of(cache.kv_heads), "{heads} heads over {} kv heads", cache.kv_heads);
-    let mut all = Expected::default();
-    for (i, query) in queries.iter().enumerate() {
-        assert_eq!(query.len(), heads * cache.head_dim, "elements of query {i}");
-        let slots = prefill.slots(i);
-        assert!(!slots.is_empty(), "no token to attend to");
-        for (head, q) in query.chunks(cache.head_dim).enumerate() {
-            let kv_head = head / (heads / cache.kv_heads);
-            // Per slot: the score, and the sum of its terms' sizes.
-            let scores = slots.clone().map(|slot| {
-                let products = q.iter().zip(&k_cache[cache.row(kv_head, slot)]);
-                products.fold((0.0, 0.0), |(dot, size), (&q, &k)| {
-                    let product = f64::from(scale) * f64::from(q) * f64::from(k);
-                    (dot + product, size + product.abs())
-                })
-            });
-            let scores: Vec<(f64, f64)> = scores.collect();
-            let most = scores.iter().fold(f64::NEG_INFINITY, |m, s| m.max(s.0));
-            let largest = scores.iter().fold(0.0f64, |m, s| m.max(s.1));
-            let total: f64 = scores.iter().map(|s| (s.0 - most).exp()).sum();
-            let [mut value, mut size, mut absolute] = [0; 3].map(|_| vec![0.0; cache.head_dim]);
-            for (slot, (score, _)) in slots.clone().zip(&scores) {
-                let weight = (score - most).exp() / total;
-                for (d, &v) in v_cache[cache.row(kv_head, slot)].iter().enumerate() {
-                    value[d] += weight * f64::from(v);
-                    size[d] += weight * f64::from(v).abs();
-                    absolute[d] += flushed(v) + lost_as_f16(weight) * f64::from(v.abs());
-                }
-            }
-            all.value.extend(value);
-            all.absolute.extend(absolute);
-            all.magnitude.extend(size.iter().map(|size| size * (1.0 + 2.0 * largest)));
-            all.amplified = all.amplified.max(amplified(largest, cache.head_dim));
-        }
-    }
-    all
+    Expected::join(queries.iter().enumerate().map(|(i, query)| {
+        assert_eq!(query.len(), prefill.heads * cache.head_dim, "elements of query {i}");
+        attend(query, k_cache, v_cache, cache, prefill.scale, prefill.slots(i), lost_as_f16)
+    }))
 }
 
 #[cfg(test)]
