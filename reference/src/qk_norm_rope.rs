@@ -16,7 +16,7 @@
 //! Transformers*, arXiv:2010.04245; frequency factors as in Llama 3's `rope_freqs.weight`.
 
 use crate::Expected;
-use crate::rms_norm::inverse_rms;
+use crate::rms_norm::RmsNorm;
 use crate::rope::Rope;
 
 /// Norms (`weight` of head_dim, `eps`) and rotates each of `heads` (n × head_dim). Called once for
@@ -33,21 +33,13 @@ pub fn qk_norm_rope(
 ) -> Expected {
     assert!(head_dim > 0 && head_dim.is_multiple_of(2), "head_dim {head_dim} is not in pairs");
     assert!(heads.len().is_multiple_of(head_dim), "{} elements are no heads", heads.len());
-    if let Some((weight, _)) = norm {
-        assert_eq!(weight.len(), head_dim, "one weight per element of a head");
-    }
 
     let mut out = Expected::zeros(heads.len());
     for (n, head) in heads.chunks_exact(head_dim).enumerate() {
-        let normed: Vec<f64> = match norm {
-            None => head.iter().map(|&x| x.into()).collect(),
-            Some((weight, eps)) => {
-                let inverse = inverse_rms(head, eps);
-                head.iter()
-                    .zip(weight)
-                    .map(|(&x, &w)| f64::from(x) * inverse * f64::from(w))
-                    .collect()
-            }
+        let head = Expected::exact(head);
+        let normed = match norm {
+            None => head.value,
+            Some((weight, eps)) => RmsNorm { weight, eps, offset: 0.0 }.of(&head).value,
         };
         let value = &mut out.value[n * head_dim..][..head_dim];
         let magnitude = &mut out.magnitude[n * head_dim..][..head_dim];

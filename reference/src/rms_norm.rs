@@ -10,29 +10,15 @@
 
 use crate::Expected;
 
-/// `1 / √(mean(x²) + eps)`.
-pub(crate) fn inverse_rms(x: &[f32], eps: f32) -> f64 {
-    let squares: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-    1.0 / (squares / x.len() as f64 + f64::from(eps)).sqrt()
-}
-
 /// The normed and weighted `x`.
 ///
 /// # Panics
 /// When `x` and `weight` differ in length.
 pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, weight_offset: f32) -> Expected {
-    assert_eq!(x.len(), weight.len(), "one weight per element");
-    let inverse = inverse_rms(x, eps);
-    x.iter()
-        .zip(weight)
-        .map(|(&x, &w)| {
-            let y = f64::from(x) * inverse * (f64::from(weight_offset) + f64::from(w));
-            (y, y.abs())
-        })
-        .collect()
+    RmsNorm { weight, eps, offset: weight_offset }.of(&Expected::exact(x))
 }
 
-/// A norm with its weight, for vectors that carry errors of their own.
+/// A norm with its weight, also for vectors that carry errors of their own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RmsNorm<'a> {
     /// One weight per element.
