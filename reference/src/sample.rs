@@ -39,7 +39,6 @@
 //! Holtzman et al., arXiv:1904.09751 (top-p); Maddison et al., *A\* sampling*, arXiv:1411.0030
 //! (noise); Salmon et al., *Parallel random numbers: as easy as 1, 2, 3*, SC11 (Philox).
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// How to sample.
@@ -155,9 +154,9 @@ pub fn sample(logits: &[f32], seen: &[u32], sampling: &Sampling, draw: Draw) -> 
     assert!(!logits.is_empty(), "no logits");
     assert!(logits.len() < 1 << 24, "sums of more weights leave 64 bits");
     let scores = scores(logits, seen, sampling.repeat_penalty);
-    let noisy = |i: usize| noisy(scores[i], sampling.temperature, draw.word(i as u32));
-    let best = stay(&scores, sampling).into_iter().min_by_key(|&i| (Reverse(Total(noisy(i))), i));
-    best.map_or(0, |i| i as u32)
+    let noisy = |i: usize| (noisy(scores[i], sampling.temperature, draw.word(i as u32)), i);
+    let all = stay(&scores, sampling).into_iter().map(noisy);
+    all.min_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))).map_or(0, |(_, i)| i as u32)
 }
 
 /// The tokens that may be drawn.
@@ -243,28 +242,11 @@ fn canonical(l: f32) -> f32 {
 fn order(scores: &[f32], keep: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     // Scores hold neither NaN nor −0, so the total order is that of the numbers.
-    order.sort_unstable_by_key(|&i| (Reverse(Total(scores[i])), i));
+    order.sort_unstable_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
     if keep > 0 {
         order.truncate(keep);
     }
     order
-}
-
-#[derive(PartialEq)]
-struct Total(f32);
-
-impl Eq for Total {}
-
-impl Ord for Total {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0)
-    }
-}
-
-impl PartialOrd for Total {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 /// 2^(−(max − score) · log₂e / T) in units of 2⁻⁴⁰.
