@@ -6,29 +6,18 @@
 //! ```
 //!
 //! The product comes from [`gemv()`](crate::gemv::gemv()) with its magnitudes, which
-//! [`residual_rms_norm()`] carries through the norms and the sum.
+//! [`residual_rms_norm`](crate::residual_rms_norm::residual_rms_norm) carries through the norms and
+//! the sum.
 
-use crate::residual_rms_norm::residual_rms_norm;
-use crate::{Expected, rms_norm::RmsNorm};
-
-/// The stream after the block, and its norm where one is asked for.
-///
-/// # Panics
-/// When lengths differ.
-pub fn matmul_rmsnorm_fused(
-    product: &Expected,
-    stream: &[f32],
-    post: Option<&RmsNorm<'_>>,
-    next: Option<&RmsNorm<'_>>,
-) -> (Expected, Option<Expected>) {
-    residual_rms_norm(stream, product, post, next)
-}
+/// The stream after the block, whose branch is the product.
+pub use crate::residual_rms_norm::residual_rms_norm as matmul_rmsnorm_fused;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Format;
     use crate::gemv::{gemv, tests::bytes};
+    use crate::rms_norm::RmsNorm;
     use approx::assert_relative_eq;
 
     #[test]
@@ -39,8 +28,8 @@ mod tests {
         let product = gemv(Format::F32, &weights, 2, 2, &[1.0, 1.0]);
         let norm = |weight| RmsNorm { weight, eps: 0.0, offset: 0.0 };
         let (stream, y) = matmul_rmsnorm_fused(
-            &product,
             &[1.0, -7.0],
+            &product,
             Some(&norm(&[10.0, 5.0])),
             Some(&norm(&[1.0, 1.0])),
         );
@@ -48,7 +37,7 @@ mod tests {
         assert_relative_eq!(y.unwrap().value[..], [2f64.sqrt(), 0.0], epsilon = 1e-14);
         // The error of the second sum, which all but vanishes, is that of the branch it had.
         assert!(stream.magnitude[1] > 7.0);
-        let (stream, y) = matmul_rmsnorm_fused(&product, &[1.0, -7.0], None, None);
+        let (stream, y) = matmul_rmsnorm_fused(&[1.0, -7.0], &product, None, None);
         assert_eq!((stream.value, y), (vec![4.0, 14.0], None));
     }
 }

@@ -17,7 +17,7 @@ impl Oracle for MatmulRmsnormFused {
         let (post, next) = (wanted(self.post, "post_weight"), wanted(self.next, "next_weight"));
         let product = gemv(inputs.weights("weights"), inputs.f32s("x"));
         let stream = inputs.f32s("stream");
-        let (stream, y) = matmul_rmsnorm_fused(&product, stream, post.as_ref(), next.as_ref());
+        let (stream, y) = matmul_rmsnorm_fused(stream, &product, post.as_ref(), next.as_ref());
         // Without a next norm y stays as it is.
         let y = y.unwrap_or_else(|| Expected::exact(inputs.f32s("y")));
         inputs.reals([("stream", stream), ("y", y)])
