@@ -110,14 +110,6 @@ pub enum ReflectError {
         /// What does not fit.
         reason: String,
     },
-    /// A resource that kernels do not use.
-    #[error("{path}: `{name}` is no storage or uniform buffer with @group and @binding")]
-    Resource {
-        /// File.
-        path: String,
-        /// Variable.
-        name: String,
-    },
     /// naga 30 cannot apply overrides when an array length is an expression of them.
     #[error(
         "{0}: an array length is an expression of overrides; give the expression a name: \
@@ -132,14 +124,18 @@ pub enum ReflectError {
     Constants(String),
 }
 
-/// Whether a block goes round, or one inside it does.
-fn loops(block: &Block) -> bool {
-    block.iter().any(|statement| match statement {
-        Statement::Loop { .. } => true,
-        Statement::Block(inner) => loops(inner),
-        Statement::If { accept, reject, .. } => loops(accept) || loops(reject),
-        Statement::Switch { cases, .. } => cases.iter().any(|case| loops(&case.body)),
-        _ => false,
+/// Whether a block, or one inside it, has such a statement.
+pub(crate) fn any_statement(block: &Block, is: &impl Fn(&Statement) -> bool) -> bool {
+    let any = |block| any_statement(block, is);
+    block.iter().any(|statement| {
+        is(statement)
+            || match statement {
+                Statement::Block(inner) => any(inner),
+                Statement::If { accept, reject, .. } => any(accept) || any(reject),
+                Statement::Switch { cases, .. } => cases.iter().any(|case| any(&case.body)),
+                Statement::Loop { body, continuing, .. } => any(body) || any(continuing),
+                _ => false,
+            }
     })
 }
 
@@ -148,7 +144,8 @@ impl Reflection {
     pub fn has_loops(&self) -> bool {
         let functions = self.module.functions.iter().map(|(_, function)| function);
         let entries = self.module.entry_points.iter().map(|entry| &entry.function);
-        functions.chain(entries).any(|function| loops(&function.body))
+        let is_loop = |statement: &Statement| matches!(statement, Statement::Loop { .. });
+        functions.chain(entries).any(|function| any_statement(&function.body, &is_loop))
     }
 
     /// Parses, validates and reads `text`; `path` only names it in errors.
@@ -175,28 +172,25 @@ impl Reflection {
         for (handle, var) in module.global_variables.iter() {
             let name = var.name.clone().unwrap_or_default();
             let least_bytes = u64::from(module.types[var.ty].inner.size(module.to_ctx()));
-            match (var.space, var.binding) {
-                (AddressSpace::WorkGroup | AddressSpace::Private, None) => {}
+            let refuse = |reason| ReflectError::User { path: path.to_owned(), reason };
+            let (at, writable, uniform) = match (var.space, var.binding) {
+                (AddressSpace::WorkGroup | AddressSpace::Private, None) => continue,
                 (AddressSpace::Storage { access }, Some(at)) => {
-                    let writable = access.contains(StorageAccess::STORE);
-                    let (group, binding) = (at.group, at.binding);
-                    let uniform = None;
-                    buffers.push(Buffer { name, group, binding, writable, least_bytes, uniform });
-                    handles.push(handle);
+                    (at, access.contains(StorageAccess::STORE), None)
                 }
                 (AddressSpace::Uniform, Some(at)) => {
-                    let uniform = fields(&module, var.ty).map_err(|reason| ReflectError::User {
-                        path: path.to_owned(),
-                        reason: format!("uniform `{name}`: {reason}"),
-                    })?;
-                    let (group, binding) = (at.group, at.binding);
-                    let uniform = Some(uniform);
-                    let writable = false;
-                    buffers.push(Buffer { name, group, binding, writable, least_bytes, uniform });
-                    handles.push(handle);
+                    let fields = fields(&module, var.ty);
+                    (at, false, Some(fields.map_err(|e| refuse(format!("uniform `{name}`: {e}")))?))
                 }
-                _ => return Err(ReflectError::Resource { path: path.to_owned(), name }),
-            }
+                _ => {
+                    return Err(refuse(format!(
+                        "`{name}` is no storage or uniform buffer with @group and @binding"
+                    )));
+                }
+            };
+            let (group, binding) = (at.group, at.binding);
+            buffers.push(Buffer { name, group, binding, writable, least_bytes, uniform });
+            handles.push(handle);
         }
         let entries = module
             .entry_points

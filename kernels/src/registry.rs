@@ -35,18 +35,10 @@ pub enum RegisterError {
         kernel: &'static str,
     },
     /// The name is taken: what is there is never replaced.
-    #[error("kernel {kernel} exists already; give yours another name")]
-    KernelExists {
-        /// Kernel.
-        kernel: &'static str,
-    },
-    /// The name is taken: what is there is never replaced.
-    #[error("{kernel}/{variant} exists already; give yours another name")]
-    VariantExists {
-        /// Kernel.
-        kernel: &'static str,
-        /// Variant.
-        variant: &'static str,
+    #[error("{what} exists already; give yours another name")]
+    Exists {
+        /// `kernel KERNEL`, or `KERNEL/VARIANT`.
+        what: String,
     },
     /// Variants for an operation that is not there.
     #[error("no kernel {kernel} of these parameters to add variants to")]
@@ -62,19 +54,7 @@ pub enum RegisterError {
         /// What is wrong.
         reason: String,
     },
-    /// The text does not fit the declaration.
-    #[error("{file}: {kernel}/{variant}: {reason}")]
-    Text {
-        /// File.
-        file: &'static str,
-        /// Kernel.
-        kernel: &'static str,
-        /// Variant.
-        variant: &'static str,
-        /// What does not fit.
-        reason: String,
-    },
-    /// The text does not link, or naga refuses it.
+    /// The text does not link, naga refuses it, or it does not fit the declaration.
     #[error(transparent)]
     Reflect(#[from] ReflectError),
 }
@@ -190,7 +170,7 @@ pub fn register<P: Params>(
     let found = linked(&kernel, &kernel.variants, texts)?;
     change(kernel.name, |registry| {
         if registry.kernels.iter().any(|k| k.name == kernel.name) {
-            return Err(RegisterError::KernelExists { kernel: kernel.name });
+            return Err(RegisterError::Exists { what: format!("kernel {}", kernel.name) });
         }
         registry.kernels.push(kernel);
         registry.add(found);
@@ -218,7 +198,8 @@ pub fn register_variants<P: Params>(
         let there = registry.kernels.iter_mut().find(same);
         let there = there.ok_or(RegisterError::NoKernel { kernel: kernel.name })?;
         if let Some(taken) = added.iter().find(|v| there.variant(v.name).is_some()) {
-            return Err(RegisterError::VariantExists { kernel: kernel.name, variant: taken.name });
+            let what = format!("{}/{}", kernel.name, taken.name);
+            return Err(RegisterError::Exists { what });
         }
         there.variants.extend(added);
         registry.add(found);
@@ -306,11 +287,12 @@ fn linked(
         };
         let linked = crate::link(text.wgsl, text.file)?;
         let reflection = Reflection::of(&linked, text.file)?;
-        if let Err(reason) = fits(kernel, variant, &reflection) {
-            let (file, kernel, variant) = (text.file, kernel.name, variant.name);
-            return Err(RegisterError::Text { file, kernel, variant, reason });
-        }
+        let fits = fits(kernel, variant, &reflection);
         let (kernel, variant, file) = (kernel.name, variant.name, text.file);
+        fits.map_err(|reason| ReflectError::User {
+            path: file.to_owned(),
+            reason: format!("{kernel}/{variant}: {reason}"),
+        })?;
         // Registered once and for the whole program, as if it had been compiled in.
         let text = linked.leak();
         found.push((Source { kernel, variant, file, text }, reflection));
@@ -349,7 +331,7 @@ fn fits(kernel: &Kernel, variant: &KernelVariant, text: &Reflection) -> Result<(
         }
     }
     for (name, _) in variant.tunables {
-        if !text.overrides.iter().any(|(known, _)| known == name) {
+        if !text.has_override(name) {
             return Err(format!("tunes `{name}`, which is no override of it"));
         }
     }

@@ -16,7 +16,7 @@ use naga::{
 };
 
 use super::{ENTRY, Joined, JoinedPhase};
-use crate::reflect::Reflection;
+use crate::reflect::{Reflection, any_statement};
 
 /// Whether each phase of a joined text keeps the rule.
 ///
@@ -51,7 +51,11 @@ pub(super) fn check(joined: &Joined, reflection: &Reflection) -> Result<(), Stri
     // naga has functions before their callers.
     let mut waiting = HashSet::from([awaits]);
     for (handle, function) in module.functions.iter() {
-        if calls_any(&function.body, &waiting) {
+        let waits = |statement: &Statement| match statement {
+            Statement::Call { function, .. } => waiting.contains(function),
+            _ => false,
+        };
+        if any_statement(&function.body, &waits) {
             waiting.insert(handle);
         }
     }
@@ -72,24 +76,6 @@ pub(super) fn check(joined: &Joined, reflection: &Reflection) -> Result<(), Stri
     // Nobody waits ahead of the first phase of all: the dispatch before has ended.
     let waited = walk.block(main, &entry.function.body, true, true)?;
     walk.ends(waited)
-}
-
-/// Whether a block calls one of some functions.
-fn calls_any(block: &Block, functions: &HashSet<Handle<Function>>) -> bool {
-    block.iter().any(|statement| match statement {
-        Statement::Call { function, .. } => functions.contains(function),
-        Statement::Block(inner) => calls_any(inner, functions),
-        Statement::If { accept, reject, .. } => {
-            calls_any(accept, functions) || calls_any(reject, functions)
-        }
-        Statement::Switch { cases, .. } => {
-            cases.iter().any(|case| calls_any(&case.body, functions))
-        }
-        Statement::Loop { body, continuing, .. } => {
-            calls_any(body, functions) || calls_any(continuing, functions)
-        }
-        _ => false,
-    })
 }
 
 /// A function whose statements are looked at.
