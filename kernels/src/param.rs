@@ -444,12 +444,8 @@ pub struct Problem {
 impl Problem {
     /// `NAME=VALUE,…` of parameters, then of the state that the operation reads.
     pub fn show(&self, params: &[Param], state: &[Param]) -> String {
-        let mut all = self.shape.show(params);
-        for p in state {
-            let value = self.state.get(p.name).unwrap_or_default();
-            all.push_str(&format!("{}{}={value}", if all.is_empty() { "" } else { "," }, p.name));
-        }
-        all
+        let shown = params.iter().chain(state).filter_map(|p| Some(p.show(self.get(p)?)));
+        shown.collect::<Vec<_>>().join(",")
     }
 
     /// Sets a parameter or a word of the state by name.
@@ -549,15 +545,13 @@ impl Param {
             value: text.to_owned(),
             expected,
         };
+        let whole = |least: u32| match text.parse::<u32>() {
+            Ok(v) if v >= least => Ok(f64::from(v)),
+            _ => Err(wrong(format!("a whole number from {least} to {}", u32::MAX))),
+        };
         match self.kind {
-            ParamKind::Dim { .. } => match text.parse::<u32>() {
-                Ok(v) if v > 0 => Ok(f64::from(v)),
-                _ => Err(wrong("a whole number from 1 to 4294967295".into())),
-            },
-            ParamKind::Start { .. } => {
-                let wanted = || wrong("a whole number from 0 to 4294967295".into());
-                text.parse::<u32>().map(f64::from).map_err(|_| wanted())
-            }
+            ParamKind::Dim { .. } => whole(1),
+            ParamKind::Start { .. } => whole(0),
             ParamKind::OneOf(set) => match text.parse::<u32>() {
                 Ok(v) if set.contains(&v) => Ok(f64::from(v)),
                 _ => Err(wrong(format!("one of {set:?}"))),
