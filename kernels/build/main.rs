@@ -2,16 +2,14 @@
 //!
 //! A variant is a file beside an operation's `naive.wgsl`, in a folder below `ops/`, or a row of
 //! the table `variants.rs` there; other files below `ops/` and `wgsl/` are modules (see `wgsl.rs`
-//! and `src/link.rs`). What is imported comes
-//! after the variant, so that line numbers of the variant stay what its author sees. An import that
-//! fails, a requirement that is not met, a name with two meanings, and a parse or validation error
-//! fail the build with file and line.
+//! and `src/link.rs`). What is imported comes after the variant, so that line numbers of the
+//! variant stay what its author sees. An import that fails, a requirement that is not met, a name
+//! with two meanings, and a parse or validation error fail the build with file and line.
 
 mod wgsl;
 
-use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use wgsl::Tree;
 
@@ -40,21 +38,17 @@ fn main() {
         };
         let target = out.join(format!("{}.{}.wgsl", v.operation, v.variant));
         fs::write(&target, text).expect("writing to OUT_DIR");
-        writeln!(
-            table,
-            "    Source {{ kernel: {:?}, variant: {:?}, file: {:?}, text: include_str!({:?}) }},",
-            v.operation,
-            v.variant,
-            shown.trim_start_matches("kernels/"),
-            target.display().to_string(),
-        )
-        .expect("writing to a String");
+        let (operation, variant) = (&v.operation, &v.variant);
+        let (file, target) = (shown.trim_start_matches("kernels/"), target.display().to_string());
+        table.push_str(&format!(
+            "    Source {{ kernel: {operation:?}, variant: {variant:?}, file: {file:?}, \
+             text: include_str!({target:?}) }},\n"
+        ));
     }
     table.push_str("];\npub(crate) static MODULES: &[(&str, &str, &str)] = &[\n");
     for (name, path) in &tree.modules {
         let text = tree.text(path).unwrap_or_else(|e| panic!("{e}"));
-        writeln!(table, "    ({name:?}, {:?}, {text:?}),", tree.shown(path))
-            .expect("writing to a String");
+        table.push_str(&format!("    ({name:?}, {:?}, {text:?}),\n", tree.shown(path)));
     }
     table.push_str("];\n");
     fs::write(out.join("sources.rs"), table).expect("writing to OUT_DIR");
@@ -74,22 +68,16 @@ fn operations(tree: &Tree) -> String {
     let mut text = String::new();
     let mut names = Vec::new();
     for (folder, is_operation) in &tree.declarations {
-        let name = folder_name(folder);
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let path = folder.join("mod.rs").display().to_string();
-        writeln!(text, "#[path = {path:?}]\npub mod {name};").expect("writing to a String");
+        text.push_str(&format!("#[path = {path:?}]\npub mod {name};\n"));
         if *is_operation {
             names.push(name);
         }
     }
-    writeln!(
-        text,
-        "/// Hands the names of all operations to a macro.\n#[macro_export]\nmacro_rules! for_each_operation {{\n    ($then:ident) => {{ $then! {{ {} }} }};\n}}",
+    text + &format!(
+        "/// Hands the names of all operations to a macro.\n#[macro_export]\n\
+         macro_rules! for_each_operation {{\n    ($then:ident) => {{ $then! {{ {} }} }};\n}}\n",
         names.join(" ")
     )
-    .expect("writing to a String");
-    text
-}
-
-fn folder_name(folder: &Path) -> String {
-    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+
 #[path = "../src/codes.rs"]
 #[allow(dead_code, unreachable_pub, reason = "only the constants are of use here")]
 mod codes;
@@ -315,27 +317,23 @@ pub(crate) fn meanings(all: &[(Module, bool)]) -> Vec<String> {
 /// Parses and validates; the error begins with `file:line` and holds naga's annotated source.
 pub(crate) fn validate(shown: &str, linked: &Linked) -> Result<(), String> {
     let text = &linked.text;
-    let module = naga::front::wgsl::parse_str(text).map_err(|e| {
-        let line = e.location(text).map(|l| l.line_number as usize);
-        format!("{}\n{}", place(shown, line, linked), e.emit_to_string_with_path(text, shown))
-    })?;
-    naga::valid::Validator::new(
-        naga::valid::ValidationFlags::all(),
-        naga::valid::Capabilities::all(),
-    )
-    .validate(&module)
-    .map(|_| ())
-    .map_err(|e| {
-        let line = e.location(text).map(|l| l.line_number as usize);
-        format!("{}\n{}", place(shown, line, linked), e.emit_to_string_with_path(text, shown))
-    })
+    let fault = |at: Option<naga::SourceLocation>, source: String| {
+        let line = at.map(|at| at.line_number as usize);
+        format!("{}\n{source}", place(shown, line, linked))
+    };
+    let module = naga::front::wgsl::parse_str(text)
+        .map_err(|e| fault(e.location(text), e.emit_to_string_with_path(text, shown)))?;
+    Validator::new(ValidationFlags::all(), Capabilities::all())
+        .validate(&module)
+        .map(|_| ())
+        .map_err(|e| fault(e.location(text), e.emit_to_string_with_path(text, shown)))
 }
 
 /// `file:line` of an error, in the module's own numbering when it lies in one.
 fn place(file: &str, line: Option<usize>, linked: &Linked) -> String {
     let Some(line) = line else { return file.to_owned() };
-    match linked.parts.iter().rev().find(|(_, _, first)| line >= *first) {
-        Some((_, path, first)) => format!("{path}:{} (linked into {file})", line - first + 1),
+    match linked.parts.iter().rev().find(|(_, first)| line >= *first) {
+        Some((path, first)) => format!("{path}:{} (linked into {file})", line - first + 1),
         None => format!("{file}:{line}"),
     }
 }

@@ -88,8 +88,8 @@ impl Definition {
 /// A linked text.
 pub(crate) struct Linked {
     pub(crate) text: String,
-    /// Name, file and first line of every module in the text.
-    pub(crate) parts: Vec<(String, String, usize)>,
+    /// File and first line of every module in the text.
+    pub(crate) parts: Vec<(String, usize)>,
     /// The text itself, then the modules.
     pub(crate) modules: Vec<Module>,
 }
@@ -313,32 +313,24 @@ fn meet(
 }
 
 fn joined(modules: Vec<Module>, defined: &HashMap<String, usize>) -> Linked {
-    let mut text = String::new();
+    let mut lines = Vec::new();
     let mut parts = Vec::new();
-    let mut lines = 0;
-    let push = |text: &mut String, lines: &mut usize, line: &str| {
-        text.push_str(line);
-        text.push('\n');
-        *lines += 1;
-    };
     for (i, module) in modules.iter().enumerate() {
         if i > 0 {
-            push(&mut text, &mut lines, &format!("// {}", module.path));
-            parts.push((module.name.clone(), module.path.clone(), lines + 1));
+            lines.push(format!("// {}", module.path));
+            parts.push((module.path.clone(), lines.len() + 1));
         }
-        for line in module.text.lines() {
-            match line.strip_prefix(IMPORT) {
-                Some(names) => push(&mut text, &mut lines, &format!("// with:{names}")),
-                None => push(&mut text, &mut lines, line),
-            }
-        }
+        lines.extend(module.text.lines().map(|line| match line.strip_prefix(IMPORT) {
+            Some(names) => format!("// with:{names}"),
+            None => line.to_owned(),
+        }));
     }
     let used: HashSet<&str> =
         modules.iter().flat_map(|m| &m.free).map(|(name, _)| name.as_str()).collect();
     for (name, code) in wgsl_constants() {
         if used.contains(name.as_str()) && !defined.contains_key(&name) {
-            push(&mut text, &mut lines, &format!("const {name}: u32 = {code}u;"));
+            lines.push(format!("const {name}: u32 = {code}u;"));
         }
     }
-    Linked { text, parts, modules }
+    Linked { text: lines.join("\n") + "\n", parts, modules }
 }
