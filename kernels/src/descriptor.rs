@@ -29,6 +29,11 @@ pub type Tunables = &'static [(&'static str, &'static [f64])];
 /// Workgroup sizes worth trying.
 pub const WORKGROUPS: Tunables = &[("WG", &[32.0, 64.0, 128.0, 256.0])];
 
+/// Workgroups of `WG` invocations, of which every item has one.
+pub fn groups_for(items: usize, c: &Constants) -> usize {
+    items.div_ceil(c["WG"] as usize)
+}
+
 /// What an operation of parameters `P` is: everything that any part of Lathe needs to know of it.
 #[derive(Debug)]
 pub struct Declaration<P: 'static> {
@@ -346,6 +351,11 @@ impl<P> Variant<P> {
         packing: Packing::Blocks,
         tolerance: None,
     };
+
+    /// A variant that is nothing but its stages, in workgroups of any size: [`WORKGROUPS`].
+    pub const fn sized(name: &'static str, stages: &'static [Stage<P>]) -> Self {
+        Self { name, stages, tunables: WORKGROUPS, ..Self::PLAIN }
+    }
 }
 
 /// An output whose elements the phase that reads them may make, each where it loads it otherwise:

@@ -73,6 +73,11 @@ pub fn odd_f16_rows(rows: usize, n: usize, act_format: FloatFormat) -> Option<St
         .then(|| format!("N={n} is odd: with f16 activations rows would share words"))
 }
 
+/// Why what reads several elements at a time does not run a shape.
+pub fn no_multiple(name: &str, value: usize, of: usize) -> Option<String> {
+    (!value.is_multiple_of(of)).then(|| format!("{name}={value} is no multiple of {of}"))
+}
+
 /// Where in `y` a matrix begins to write.
 pub const Y_OFFSET: Typed<usize> = start(
     "Y_OFFSET",

@@ -4,6 +4,7 @@ use crate::codes::FloatFormat::{self, *};
 use crate::descriptor::*;
 use crate::len;
 use crate::param::{choice, dim};
+use crate::shared::no_multiple;
 
 crate::params! {
     /// Parameters of `cast`.
@@ -25,17 +26,12 @@ pub static OPERATION: Declaration<Cast> = Declaration {
         Binding::output("y", |p, _| Elem::Floats(p.to), len!(p => p.n)),
     ],
     variants: &[
-        Variant {
-            name: "naive",
-            stages: &[Stage { entry: "main", grid: |p, c| p.n.div_ceil(2 * c["WG"] as usize) }],
-            tunables: WORKGROUPS,
-            ..Variant::PLAIN
-        },
+        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.n.div_ceil(2), c))]),
         Variant {
             name: "vec4",
-            stages: &[Stage::main(|p, c| (p.n * p.to.bytes() / 16).div_ceil(c["WG"] as usize))],
+            stages: &[Stage::main(|p, c| groups_for(p.n * p.to.bytes() / 16, c))],
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0])],
-            unsupported: |p, _| (p.n % 8 != 0).then(|| format!("N={} is no multiple of 8", p.n)),
+            unsupported: |p, _| no_multiple("N", p.n, 8),
             ..Variant::PLAIN
         },
     ],

@@ -68,12 +68,7 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
         Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.k)),
     ],
     variants: &[
-        Variant {
-            name: "naive",
-            stages: &[Stage::main(|p, c| p.elements().div_ceil(2 * c["WG"] as usize))],
-            tunables: WORKGROUPS,
-            ..Variant::PLAIN
-        },
+        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.elements().div_ceil(2), c))]),
         Variant {
             name: "subgroup",
             stages: &[Stage::main(|p, c| {
@@ -115,7 +110,7 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
             name: "multicol",
             stages: &[Stage::main(|p, c| {
                 let groups = p.rows.div_ceil(c["PER"] as usize);
-                (groups * (p.k / p.per_store())).div_ceil(c["WG"] as usize)
+                groups_for(groups * (p.k / p.per_store()), c)
             })],
             constants: |p, _| p.with_fields(Packing::Planes, p.rounds()),
             tunables: ROUNDS,

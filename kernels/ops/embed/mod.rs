@@ -79,17 +79,12 @@ pub static OPERATION: Declaration<Embed> = Declaration {
         Binding::in_out("x", f32s, len!(p => p.n_tokens * p.hidden)),
     ],
     variants: &[
-        Variant {
-            name: "naive",
-            stages: &[Stage::main(|p, c| (p.n_tokens * p.hidden).div_ceil(c["WG"] as usize))],
-            tunables: WORKGROUPS,
-            ..Variant::PLAIN
-        },
+        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.n_tokens * p.hidden, c))]),
         Variant {
             name: "vec4",
             stages: &[Stage::main(|p, c| {
                 let chunks = p.weight.row_stride(p.hidden, Packing::Blocks) / 16;
-                (p.n_tokens * chunks).div_ceil(c["WG"] as usize)
+                groups_for(p.n_tokens * chunks, c)
             })],
             tunables: WORKGROUPS,
             unsupported: |p, _| {
@@ -99,14 +94,14 @@ pub static OPERATION: Declaration<Embed> = Declaration {
         },
         Variant {
             name: "quantised",
-            stages: &[Stage::main(|p, c| (p.n_tokens * (p.hidden / 4)).div_ceil(c["WG"] as usize))],
+            stages: &[Stage::main(|p, c| groups_for(p.n_tokens * (p.hidden / 4), c))],
             constants: |p, _| p.weight.fields(p.hidden, p.packing),
             tunables: WORKGROUPS,
             unsupported: |p, _| {
                 if p.weight.is_dense() {
                     return Some(format!("{} has no blocks", p.weight.name()));
                 }
-                (p.hidden % 4 != 0).then(|| format!("HIDDEN={} is no multiple of 4", p.hidden))
+                no_multiple("HIDDEN", p.hidden, 4)
             },
             ..Variant::PLAIN
         },

@@ -27,19 +27,11 @@ pub static OPERATION: Declaration<Glu> = Declaration {
         Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
     ],
     variants: &[
+        Variant::sized("naive", &[Stage::main(|p, c| groups_for((p.rows * p.n).div_ceil(2), c))]),
         Variant {
-            name: "naive",
-            stages: &[Stage::main(|p, c| (p.rows * p.n).div_ceil(2 * c["WG"] as usize))],
-            tunables: WORKGROUPS,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "vec4",
-            stages: &[Stage::main(|p, c| (p.rows * (p.n / 4)).div_ceil(c["WG"] as usize))],
             phase: |_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
-            tunables: WORKGROUPS,
-            unsupported: |p, _| (p.n % 4 != 0).then(|| format!("N={} is no multiple of 4", p.n)),
-            ..Variant::PLAIN
+            unsupported: |p, _| no_multiple("N", p.n, 4),
+            ..Variant::sized("vec4", &[Stage::main(|p, c| groups_for(p.rows * (p.n / 4), c))])
         },
     ],
     prefer: |_| &["vec4", "naive"],

@@ -34,15 +34,10 @@ pub static OPERATION: Declaration<KvAppend> = Declaration {
     fuses: None,
     state: &[n_kv(16, 200)],
     bindings: &[state(), qkv(), appended_cache("k_cache"), appended_cache("v_cache")],
-    variants: &[Variant {
-        name: "naive",
-        stages: &[Stage::main(|p, c| {
-            let words = p.kv_heads * p.vector_bytes() / 4;
-            words.div_ceil(c["WG"] as usize)
-        })],
-        tunables: WORKGROUPS,
-        ..Variant::PLAIN
-    }],
+    variants: &[Variant::sized(
+        "naive",
+        &[Stage::main(|p, c| groups_for(p.kv_heads * p.vector_bytes() / 4, c))],
+    )],
     prefer: |_| &["naive"],
     cost: |p, _| {
         let new = 4 * p.k_elements() + p.kv_heads * p.vector_bytes();

@@ -160,12 +160,7 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
         Binding::scratch("partials", f32s, len!(p => splits(p) * p.n_tokens * p.rows)),
     ],
     variants: &[
-        Variant {
-            name: "naive",
-            stages: &[Stage::main(|p, c| (p.n_tokens * p.rows).div_ceil(c["WG"] as usize))],
-            tunables: WORKGROUPS,
-            ..Variant::PLAIN
-        },
+        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.n_tokens * p.rows, c))]),
         Variant {
             name: "tiled",
             stages: &[Stage { entry: "main", grid: |p, _| product(p).tiles(16, 16) }],

@@ -59,7 +59,7 @@ pub fn workgroup_lanes<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     vec![("LANES", lanes as f64), ("WG", f64::from(caps.invocations.min(256)))]
 }
 
-/// Workgroups of a portable variant.
+/// Workgroups in which LANES lanes have a row.
 pub fn lanes_grid<P: MatVec>(p: &P, c: &Constants) -> usize {
     p.rows().div_ceil(((c["WG"] / c["LANES"]) as usize).max(1))
 }
@@ -75,13 +75,6 @@ pub fn team<P: MatVec>(p: &P, caps: &Capabilities, chunks: usize, run: usize) ->
     let teams = if lanes * wanted <= most && lanes < 128 { wanted } else { 1 };
     let sg = f64::from(caps.fixed_subgroup());
     vec![("LANES", lanes as f64), ("TEAMS", teams as f64), ("SG", sg)]
-}
-
-/// The same with `RUN` given.
-pub fn stacked_team<P: MatVec>(p: &P, caps: &Capabilities, chunks: usize, run: usize) -> Overrides {
-    let mut values = team(p, caps, chunks, run);
-    values.push(("RUN", run as f64));
-    values
 }
 
 /// A team that gives every lane `each` loads of a row, up to 512 lanes, and two teams a workgroup

@@ -28,23 +28,15 @@ pub const PART: Typed<HeadPart> = choice(
 )
 .neutral(0.0);
 
-/// `ROWS_PER_WG` rows a workgroup.
-pub fn row_groups<P: MatVec>(p: &P, c: &Constants) -> usize {
-    p.rows().div_ceil(c["ROWS_PER_WG"] as usize)
-}
-
 /// Lanes, tile and order of the variants over SoA-repacked blocks, beside `other` bytes of
 /// workgroup memory.
 pub fn planes_geometry<P: MatVec>(p: &P, caps: &Capabilities, other: u32) -> Overrides {
     let lanes = soa::lanes(p, soa::subgroup(caps).min(32), 4);
     let workgroup_memory = caps.workgroup_memory.saturating_sub(other);
     let left = Capabilities { workgroup_memory, ..caps.clone() };
-    vec![
-        ("LANES", f64::from(lanes)),
-        ("SG", f64::from(caps.fixed_subgroup())),
-        ("TILE", soa::tile(p, &left, 1) as f64),
-        super::ALONG_ROWS,
-    ]
+    let mut constants = soa::staged(p, lanes, &left);
+    constants.push(super::ALONG_ROWS);
+    constants
 }
 
 /// Geometry of the variants over soa_int8.wgsl: every workgroup has at least 64 rows and at most

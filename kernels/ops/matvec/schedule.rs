@@ -9,19 +9,15 @@ use super::geometry::*;
 use super::{ALONG_ROWS, MatVec, soa};
 use crate::adapter::Capabilities;
 use crate::codes::{Format, Order, Packing};
-use crate::descriptor::{Constants, Overrides, Stage, Tunables, Variant, WORKGROUPS};
+use crate::descriptor::{Constants, Overrides, Stage, Tunables, Variant, groups_for};
 
 /// Variants of an operation, by their schedule.
 pub struct Schedule<P>(PhantomData<P>);
 
 impl<P: MatVec + 'static> Schedule<P> {
     /// An invocation a row.
-    pub const NAIVE: Variant<P> = Variant {
-        name: "naive",
-        stages: &[Stage { entry: "main", grid: |p, c| p.rows().div_ceil(c["WG"] as usize) }],
-        tunables: WORKGROUPS,
-        ..Variant::PLAIN
-    };
+    pub const NAIVE: Variant<P> =
+        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.rows(), c))]);
 
     /// schedule/fan: LANES invocations a dense row.
     pub const FAN: Variant<P> = Variant {
@@ -62,7 +58,7 @@ impl<P: MatVec + 'static> Schedule<P> {
 
     /// schedule/split_k: a team of lanes over three dense rows.
     pub const SPLIT_K: Variant<P> = Variant {
-        constants: |p, caps| stacked_team(p, caps, p.chunks16(), 3),
+        constants: |p, caps| [team(p, caps, p.chunks16(), 3), vec![("RUN", 3.0)]].concat(),
         tunables: STACKED_TEAMS,
         ..Self::SPLIT_ROW
     };
@@ -106,8 +102,11 @@ impl<P: MatVec + 'static> Schedule<P> {
 
     /// schedule/tree over SoA rows.
     pub const TREE: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: |p, c| soa::groups(p, c, 1) }],
-        constants: |p, caps| along_rows::<P>(soa::tree_constants(p, caps)),
+        stages: &[Stage { entry: "main", grid: lanes_grid }],
+        constants: |p, caps| {
+            let lanes = f64::from(soa::lanes(p, 32, 1));
+            along_rows::<P>(vec![("LANES", lanes), ("TILE", soa::tile(p, caps, 1) as f64)])
+        },
         tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", soa::LANES)],
         unsupported: one_soa_vector,
         packing: Packing::Planes,

@@ -58,21 +58,11 @@ pub fn geometry(lanes: u32, caps: &Capabilities) -> Overrides {
     vec![("LANES", f64::from(lanes)), ("SG", f64::from(caps.fixed_subgroup()))]
 }
 
-/// Constants of planes_tree.wgsl.
-pub fn tree_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
-    vec![("LANES", f64::from(lanes(p, 32, 1))), ("TILE", tile(p, caps, 1) as f64)]
-}
-
 /// As [`geometry`] for a variant that holds activations in workgroup memory.
 pub fn staged<P: MatVec>(p: &P, lanes: u32, caps: &Capabilities) -> Overrides {
     let mut constants = geometry(lanes, caps);
     constants.push(("TILE", tile(p, caps, 1) as f64));
     constants
-}
-
-/// Workgroups of `each` rows to every group of LANES lanes.
-pub fn groups<P: MatVec>(p: &P, c: &Constants, each: usize) -> usize {
-    p.rows().div_ceil(each * (c["WG"] as usize / c["LANES"] as usize).max(1))
 }
 
 /// Why activations are not rounded.

@@ -3,6 +3,7 @@
 use crate::descriptor::*;
 use crate::len;
 use crate::param::dim;
+use crate::shared::no_multiple;
 
 crate::params! {
     /// Parameters of `residual_add`.
@@ -22,18 +23,10 @@ pub static OPERATION: Declaration<ResidualAdd> = Declaration {
         Binding::input("delta", f32s, len!(p => p.n)),
     ],
     variants: &[
+        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.n, c))]),
         Variant {
-            name: "naive",
-            stages: &[Stage { entry: "main", grid: |p, c| p.n.div_ceil(c["WG"] as usize) }],
-            tunables: WORKGROUPS,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "vec4",
-            stages: &[Stage { entry: "main", grid: |p, c| (p.n / 4).div_ceil(c["WG"] as usize) }],
-            tunables: WORKGROUPS,
-            unsupported: |p, _| (p.n % 4 != 0).then(|| format!("N={} is no multiple of 4", p.n)),
-            ..Variant::PLAIN
+            unsupported: |p, _| no_multiple("N", p.n, 4),
+            ..Variant::sized("vec4", &[Stage::main(|p, c| groups_for(p.n / 4, c))])
         },
     ],
     prefer: |_| &["vec4", "naive"],

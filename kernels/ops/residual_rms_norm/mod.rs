@@ -67,7 +67,7 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
             },
             phase: |_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
             tunables: &[("WG", &[128.0, 256.0, 288.0, 512.0, 1024.0])],
-            unsupported: |p, _| (p.n % 4 != 0).then(|| format!("N={} is no multiple of 4", p.n)),
+            unsupported: |p, _| no_multiple("N", p.n, 4),
             ..Variant::PLAIN
         },
     ],

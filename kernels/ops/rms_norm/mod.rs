@@ -76,13 +76,7 @@ pub static OPERATION: Declaration<RmsNorm> = Declaration {
                 vec![("WG", width as f64)]
             },
             phase: |_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
-            unsupported: |p, caps| {
-                let n = p.n;
-                if n % 4 != 0 {
-                    return Some(format!("N={n} is no multiple of 4"));
-                }
-                too_many(p, caps)
-            },
+            unsupported: |p, caps| no_multiple("N", p.n, 4).or_else(|| too_many(p, caps)),
             ..variant("subgroup_vec4")
         },
     ],

@@ -57,24 +57,13 @@ pub static OPERATION: Declaration<Rope> = Declaration {
         rope(),
     ],
     variants: &[
+        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.elements() / 2, c))]),
         Variant {
-            name: "naive",
-            stages: &[Stage::main(|p, c| (p.elements() / 2).div_ceil(c["WG"] as usize))],
-            tunables: WORKGROUPS,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "vec4",
-            stages: &[Stage::main(|p, c| (p.elements() / 8).div_ceil(c["WG"] as usize))],
-            tunables: WORKGROUPS,
             unsupported: |p, _| {
-                let (d, stride) = (p.head_dim, p.stride());
-                if d % 8 != 0 {
-                    return Some(format!("HEAD_DIM={d} is no multiple of 8"));
-                }
-                (stride % 4 != 0).then(|| format!("STRIDE={stride} is no multiple of 4"))
+                no_multiple("HEAD_DIM", p.head_dim, 8)
+                    .or_else(|| no_multiple("STRIDE", p.stride(), 4))
             },
-            ..Variant::PLAIN
+            ..Variant::sized("vec4", &[Stage::main(|p, c| groups_for(p.elements() / 8, c))])
         },
     ],
     prefer: |_| &["vec4", "naive"],

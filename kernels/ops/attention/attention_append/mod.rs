@@ -99,8 +99,7 @@ fn too_long(p: &AttentionAppend, caps: &Capabilities) -> Option<String> {
 
 /// Rotated pairs are taken two by two.
 fn odd_pairs(p: &AttentionAppend) -> Option<String> {
-    let d = p.head_dim;
-    (!d.is_multiple_of(4)).then(|| format!("HEAD_DIM={d} is no multiple of 4"))
+    no_multiple("HEAD_DIM", p.head_dim, 4)
 }
 
 /// The declaration.
@@ -151,11 +150,8 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             name: "naive",
             stages: &[
                 Stage { entry: "append", grid: |p, _| p.qkv_heads() },
-                Stage {
-                    entry: "score",
-                    grid: |p, c| (p.q_heads() * p.kv_size).div_ceil(c["WG"] as usize),
-                },
-                Stage { entry: "mix", grid: |p, c| p.q_elements().div_ceil(2 * c["WG"] as usize) },
+                Stage { entry: "score", grid: |p, c| groups_for(p.q_heads() * p.kv_size, c) },
+                Stage { entry: "mix", grid: |p, c| groups_for(p.q_elements().div_ceil(2), c) },
             ],
             constants: |p, _| {
                 vec![

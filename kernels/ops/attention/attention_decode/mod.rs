@@ -78,18 +78,13 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
         ),
     ],
     variants: &[
-        Variant {
-            name: "naive",
-            stages: &[
-                Stage {
-                    entry: "score",
-                    grid: |p, c| (p.q_heads() * p.kv_size).div_ceil(c["WG"] as usize),
-                },
-                Stage { entry: "mix", grid: |p, c| p.q_elements().div_ceil(2 * c["WG"] as usize) },
+        Variant::sized(
+            "naive",
+            &[
+                Stage { entry: "score", grid: |p, c| groups_for(p.q_heads() * p.kv_size, c) },
+                Stage { entry: "mix", grid: |p, c| groups_for(p.q_elements().div_ceil(2), c) },
             ],
-            tunables: WORKGROUPS,
-            ..Variant::PLAIN
-        },
+        ),
         Variant {
             name: "streaming",
             stages: A_HEAD,

@@ -255,7 +255,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             name: "naive",
             stages: &[Stage::main(|p, c| {
                 let pieces = p.head_dim.div_ceil(16);
-                (p.n_tokens * p.q_heads() * pieces).div_ceil(c["WG"] as usize)
+                groups_for(p.n_tokens * p.q_heads() * pieces, c)
             })],
             tunables: WORKGROUPS,
             unsupported: |p, _| {

@@ -70,7 +70,7 @@ const fn rows(name: &'static str) -> Binding<KvWindow> {
 
 /// Invocations for units of `bytes` bytes each.
 fn grid(p: &KvWindow, c: &Constants, bytes: usize) -> usize {
-    (p.moved() * p.vectors().bytes() / bytes).div_ceil(c["WG"] as usize)
+    groups_for(p.moved() * p.vectors().bytes() / bytes, c)
 }
 
 /// The declaration.
@@ -81,22 +81,14 @@ pub static OPERATION: Declaration<KvWindow> = Declaration {
     state: &[n_kv(8, 90), PROMPT_LEN],
     bindings: &[state(), ring("k_cache"), ring("v_cache"), rows("k_rows"), rows("v_rows")],
     variants: &[
+        Variant::sized("naive", &[Stage::main(|p, c| grid(p, c, 4))]),
         Variant {
-            name: "naive",
-            stages: &[Stage { entry: "main", grid: |p, c| grid(p, c, 4) }],
-            tunables: WORKGROUPS,
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "vec4",
-            stages: &[Stage { entry: "main", grid: |p, c| grid(p, c, 16) }],
-            tunables: WORKGROUPS,
             unsupported: |p, _| {
                 let bytes = p.vectors().bytes();
                 (!bytes.is_multiple_of(16))
                     .then(|| format!("vectors of {bytes} bytes are no whole 16-byte chunks"))
             },
-            ..Variant::PLAIN
+            ..Variant::sized("vec4", &[Stage::main(|p, c| grid(p, c, 16))])
         },
     ],
     prefer: |_| &["vec4", "naive"],

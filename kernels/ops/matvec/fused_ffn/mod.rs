@@ -66,12 +66,7 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
         Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.n)),
     ],
     variants: &[
-        Variant {
-            name: "naive",
-            stages: &[Stage { entry: "main", grid: |p, c| p.n.div_ceil(2 * c["WG"] as usize) }],
-            tunables: WORKGROUPS,
-            ..Variant::PLAIN
-        },
+        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.n.div_ceil(2), c))]),
         Variant { name: "workgroup", ..Schedule::GATE_UP_TREE },
         Variant { name: "workgroup_q", ..Schedule::GATE_UP_TREE_Q },
         Variant {
@@ -81,9 +76,7 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
                 // the last round. 1152 weights are 36 chunks, which keep 32 lanes half idle and 4
                 // lanes busy.
                 let lanes = soa::lanes_of(p, p.n, soa::subgroup(caps).min(32), 1);
-                let geometry =
-                    [("LANES", f64::from(lanes)), ("SG", f64::from(caps.fixed_subgroup()))];
-                [&stacked(p)[..], &geometry, &[tile(p, caps)]].concat()
+                [&stacked(p)[..], &soa::geometry(lanes, caps), &[tile(p, caps)]].concat()
             },
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", &[4.0, 8.0, 16.0, 32.0])],
             ..Schedule::GATE_UP_TREE_Q

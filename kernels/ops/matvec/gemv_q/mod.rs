@@ -4,8 +4,9 @@ use crate::adapter::Capabilities;
 use crate::codes::{Beta, FloatFormat, Format, Order, Packing};
 use crate::descriptor::*;
 use crate::len;
+use crate::matvec::geometry::lanes_grid;
 use crate::matvec::schedule::{Schedule, eight_rows_unsupported, whole_chunks};
-use crate::matvec::soa::{self, LANES, geometry, groups, lanes, staged, subgroup};
+use crate::matvec::soa::{self, LANES, geometry, lanes, staged, subgroup};
 use crate::matvec::{mat_vec, nmse, weights};
 use crate::param::{State, dim, mostly};
 use crate::shared::*;
@@ -167,7 +168,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         Schedule::NAIVE,
         Variant {
             name: "blocks",
-            stages: &[Stage { entry: "main", grid: |p, c| groups(p, c, 1) }],
+            stages: &[Stage { entry: "main", grid: lanes_grid }],
             constants: |_, caps| geometry(subgroup(caps).min(32), caps),
             tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
             unsupported: |p, _| match (p.order, p.n_vectors) {
@@ -181,7 +182,8 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         Variant { name: "planes", ..Schedule::SUBGROUP_TILES },
         Variant {
             name: "planes_multicol",
-            stages: &[Stage { entry: "main", grid: |p, c| groups(p, c, c["EACH"] as usize) }],
+            // EACH rows to every group of lanes.
+            stages: &[Stage::main(|p, c| lanes_grid(p, c).div_ceil(c["EACH"] as usize))],
             constants: |p, caps| staged(p, lanes(p, subgroup(caps), 4), caps),
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),

@@ -4,7 +4,7 @@ use crate::codes::{FloatFormat, Format, HeadPart, Packing};
 use crate::descriptor::*;
 use crate::layout::STATE_WORDS;
 use crate::len;
-use crate::matvec::geometry::{dense_only, quantised_only};
+use crate::matvec::geometry::{dense_only, quantised_only, rows_grid};
 use crate::matvec::{head, mat_vec, weights};
 use crate::param::{PROMPT_LEN, n_kv};
 use crate::shared::{ACT_FORMAT_IN, weight};
@@ -31,7 +31,7 @@ fn whole(rows: usize, k: usize, weight: Format) -> LmHeadArgmax {
 
 /// A variant of `rows` and `choose`.
 const STAGES: &[Stage<LmHeadArgmax>] =
-    &[Stage { entry: "rows", grid: head::row_groups }, Stage { entry: "choose", grid: |_, _| 1 }];
+    &[Stage { entry: "rows", grid: rows_grid }, Stage { entry: "choose", grid: |_, _| 1 }];
 
 /// schedule/head_lanes: LANES invocations a row.
 const LANES: Variant<LmHeadArgmax> = Variant {
@@ -63,15 +63,13 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
         Binding::scratch("partial_indices", words, len!(p => p.rows)),
     ],
     variants: &[
-        Variant {
-            name: "naive",
-            stages: &[
-                Stage { entry: "rows", grid: |p, c| p.rows.div_ceil(c["WG"] as usize) },
+        Variant::sized(
+            "naive",
+            &[
+                Stage { entry: "rows", grid: |p, c| groups_for(p.rows, c) },
                 Stage { entry: "choose", grid: |_, _| 1 },
             ],
-            tunables: WORKGROUPS,
-            ..Variant::PLAIN
-        },
+        ),
         Variant { name: "workgroup", unsupported: dense_only, ..LANES },
         Variant { name: "blocks", unsupported: quantised_only, ..LANES },
         Variant {

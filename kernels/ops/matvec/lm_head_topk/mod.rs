@@ -4,7 +4,7 @@ use crate::adapter::Capabilities;
 use crate::codes::{FloatFormat, Format, HeadPart, Packing};
 use crate::descriptor::*;
 use crate::len;
-use crate::matvec::geometry::{dense_only, quantised_only};
+use crate::matvec::geometry::{dense_only, quantised_only, rows_grid};
 use crate::matvec::{head, mat_vec, nmse, weights};
 use crate::param::dim;
 use crate::shared::{ACT_FORMAT_IN, weight};
@@ -54,8 +54,8 @@ fn quantised(p: &LmHeadTopk, caps: &Capabilities) -> Option<String> {
 
 /// A variant of `rows`, `merge` and `choose`; merging is left out where all lists fit at once.
 const STAGES: &[Stage<LmHeadTopk>] = &[
-    Stage { entry: "rows", grid: head::row_groups },
-    Stage { entry: "merge", grid: |p, c| mergers(p, c, head::row_groups(p, c)) },
+    Stage { entry: "rows", grid: rows_grid },
+    Stage { entry: "merge", grid: |p, c| mergers(p, c, rows_grid(p, c)) },
     Stage { entry: "choose", grid: |_, _| 1 },
 ];
 
@@ -110,13 +110,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
         Binding::scratch("merged", words, len!(p => 2 * MOST_MERGERS * p.top_k)),
     ],
     variants: &[
-        Variant {
-            name: "naive",
-            stages: STAGES,
-            tunables: WORKGROUPS,
-            unsupported: |p, _| too_many(p),
-            ..Variant::PLAIN
-        },
+        Variant { unsupported: |p, _| too_many(p), ..Variant::sized("naive", STAGES) },
         Variant { name: "workgroup", unsupported: dense, ..LANES },
         Variant { name: "blocks", unsupported: quantised, ..LANES },
         Variant {

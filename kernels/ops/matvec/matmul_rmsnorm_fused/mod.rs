@@ -103,15 +103,10 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
         Binding::counter("arrived", len!(_ => 1)),
     ],
     variants: &[
-        Variant {
-            name: "naive",
-            stages: &[
-                Stage { entry: "product", grid: |p, c| p.rows.div_ceil(c["WG"] as usize) },
-                NORMS,
-            ],
-            tunables: WORKGROUPS,
-            ..Variant::PLAIN
-        },
+        Variant::sized(
+            "naive",
+            &[Stage { entry: "product", grid: |p, c| groups_for(p.rows, c) }, NORMS],
+        ),
         Variant {
             name: "single_workgroup",
             stages: &[Stage { entry: "main", grid: |_, _| 1 }],

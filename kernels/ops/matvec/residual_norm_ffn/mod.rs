@@ -56,12 +56,7 @@ pub static OPERATION: Declaration<ResidualNormFfn> = Declaration {
         Binding::output("next_x", f32s, len!(p => p.k)),
     ],
     variants: &[
-        Variant {
-            name: "naive",
-            stages: &[Stage { entry: "main", grid: |p, c| p.n.div_ceil(2 * c["WG"] as usize) }],
-            tunables: WORKGROUPS,
-            ..Variant::PLAIN
-        },
+        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.n.div_ceil(2), c))]),
         Variant { name: "workgroup", ..Schedule::GATE_UP_TREE },
         Variant { name: "workgroup_q", ..Schedule::GATE_UP_TREE_Q },
         Variant { name: "planes_dp4a24", ..Schedule::GATE_UP_INT8 },
