@@ -345,3 +345,19 @@ fn fits(kernel: &Kernel, variant: &KernelVariant, text: &Reflection) -> Result<(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_operations_are_held_to_what_registered_ones_are() {
+        for kernel in kernels() {
+            check_declaration(kernel).unwrap();
+            for variant in &kernel.variants {
+                let (name, text) = (variant.name, reflection(kernel.name, variant.name).unwrap());
+                assert_eq!(fits(kernel, variant, &text), Ok(()), "{}/{name}", kernel.name);
+            }
+        }
+    }
+}

@@ -74,8 +74,6 @@ fn names_are_unique_and_found() {
     assert_eq!(names.len(), kernels().len());
     for k in kernels() {
         assert!(std::ptr::eq(kernel(k.name).unwrap(), k));
-        let variants: BTreeSet<_> = k.variants.iter().map(|v| v.name).collect();
-        assert_eq!(variants.len(), k.variants.len(), "{}", k.name);
     }
 }
 
@@ -126,25 +124,6 @@ fn naive_comes_first_and_something_runs_everywhere() {
 }
 
 #[test]
-fn bindings_match_the_descriptor() {
-    for k in kernels() {
-        for v in &k.variants {
-            let r = reflection(k.name, v.name).unwrap();
-            let at = format!("{}/{}", k.name, v.name);
-            for buffer in &r.buffers {
-                let b = k.binding(&buffer.name);
-                let b = b.unwrap_or_else(|| panic!("{at}: `{}` is no binding", buffer.name));
-                assert_eq!(buffer.writable, b.role != Role::Input, "{at}: access of {}", b.name);
-                assert_eq!(buffer.group, 0, "{at}: {} is not in group 0", b.name);
-            }
-            for b in k.bindings.iter().filter(|b| !b.role.is_own()) {
-                assert!(r.buffers.iter().any(|v| v.name == b.name), "{at}: lacks `{}`", b.name);
-            }
-        }
-    }
-}
-
-#[test]
 fn counters_are_atomic_words() {
     for k in kernels() {
         for b in k.bindings.iter().filter(|b| b.role == Role::Counter) {
@@ -179,20 +158,12 @@ fn every_shape_gives_every_override_a_value_and_every_stage_a_grid() {
                 let r = reflection(k.name, v.name).unwrap();
                 let tuned = v.constants(shape, &generous());
                 for (name, _) in &tuned {
-                    let known = r.overrides.iter().any(|(o, _)| o == name);
-                    assert!(known, "{}/{}: tunes {name}, which it lacks", k.name, v.name);
+                    assert!(r.has_override(name), "{}/{}: lacks {name}", k.name, v.name);
                 }
                 let constants = r.constants(shape.iter().chain(tuned)).unwrap();
                 let groups = v.stages.iter().map(|s| s.grid(shape, &constants));
                 assert!(groups.sum::<usize>() > 0, "{}/{}: no work for {shape}", k.name, v.name);
                 for stage in &v.stages {
-                    assert!(
-                        r.entry(stage.entry).is_some(),
-                        "{}/{}: no {}",
-                        k.name,
-                        v.name,
-                        stage.entry
-                    );
                     r.workgroup(stage.entry, &constants).unwrap();
                 }
             }
