@@ -20,12 +20,42 @@ fn caps() -> Capabilities {
     }
 }
 
+/// A text, specialised to the values of its overrides.
+struct Text {
+    wgsl: String,
+    reflection: Arc<Reflection>,
+    constants: Constants,
+}
+
+impl Text {
+    fn new(wgsl: &str) -> Self {
+        let reflection = Reflection::of(wgsl, "text").unwrap_or_else(|e| panic!("{e}\n{wgsl}"));
+        let constants = reflection.constants([]).unwrap();
+        Self { wgsl: wgsl.to_owned(), reflection: Arc::new(reflection), constants }
+    }
+
+    /// Its function `main` over buffers.
+    fn code<'a>(
+        &'a self,
+        label: &str,
+        buffers: impl IntoIterator<Item = (&'a str, usize)>,
+    ) -> Code<'a> {
+        Code {
+            label: label.into(),
+            text: &self.wgsl,
+            reflection: &self.reflection,
+            constants: &self.constants,
+            function: "main",
+            buffers: buffers.into_iter().collect(),
+            stacked: BTreeMap::new(),
+        }
+    }
+}
+
 /// A stage of a variant that can be a phase.
 struct Stage {
     label: String,
-    text: &'static str,
-    reflection: Arc<Reflection>,
-    constants: Constants,
+    text: Text,
     entry: &'static str,
     groups: u32,
     renews: &'static [&'static str],
@@ -49,19 +79,13 @@ impl Stages {
                     let given = shape.iter().chain(variant.constants(&shape, &caps()));
                     let constants = reflection.constants(given.chain(geometry)).unwrap();
                     for stage in &variant.stages {
-                        let groups = stage.grid(&shape, &constants) as u32;
-                        let label = format!("{}/{}", kernel.name, variant.name);
-                        let (text, entry) = (source.text, stage.entry);
-                        let (reflection, constants) = (Arc::clone(&reflection), constants.clone());
-                        let renews = variant.renews;
+                        let (wgsl, reflection) = (source.text.to_owned(), Arc::clone(&reflection));
                         list.push(Stage {
-                            label,
-                            text,
-                            reflection,
-                            constants,
-                            entry,
-                            groups,
-                            renews,
+                            label: format!("{}/{}", kernel.name, variant.name),
+                            groups: stage.grid(&shape, &constants) as u32,
+                            text: Text { wgsl, reflection, constants: constants.clone() },
+                            entry: stage.entry,
+                            renews: variant.renews,
                         });
                     }
                 }
@@ -71,32 +95,19 @@ impl Stages {
     }
 
     fn phases(&self) -> Vec<Phase<'_>> {
-        let mut next = 0;
-        self.0
-            .iter()
-            .map(|s| Phase {
+        let mut numbers = 0usize..;
+        let mut phases = Vec::new();
+        for s in &self.0 {
+            let names = s.text.reflection.buffers.iter().map(|buffer| buffer.name.as_str());
+            let code = s.text.code(&s.label, names.zip(&mut numbers));
+            phases.push(Phase {
                 groups: s.groups,
                 renews: s.renews,
                 given: BTreeMap::from([("weights", 1 << 20)]),
-                ..phase(Code {
-                    label: s.label.clone(),
-                    text: s.text,
-                    reflection: &s.reflection,
-                    constants: &s.constants,
-                    function: s.entry,
-                    buffers: s
-                        .reflection
-                        .buffers
-                        .iter()
-                        .map(|buffer| {
-                            next += 1;
-                            (buffer.name.as_str(), next)
-                        })
-                        .collect(),
-                    stacked: BTreeMap::new(),
-                })
-            })
-            .collect()
+                ..phase(Code { function: s.entry, ..code })
+            });
+        }
+        phases
     }
 }
 
@@ -170,19 +181,10 @@ fn a_buffer_between_phases_is_written_in_both() {
                 @compute @workgroup_size(WG)\n\
                 fn main(@builtin(local_invocation_index) at: u32) {\n\
                     held[at] = x[at];\n    workgroupBarrier();\n    y[at] = held[at ^ 1u];\n}\n";
-    let reflection = Reflection::of(text, "text").unwrap();
-    let constants = reflection.constants([]).unwrap();
+    let text = Text::new(text);
     let phase = |x: usize, y: usize, groups: u32| Phase {
         groups,
-        ..phase(Code {
-            label: "swap".into(),
-            text,
-            reflection: &reflection,
-            constants: &constants,
-            function: "main",
-            buffers: BTreeMap::from([("x", x), ("y", y)]),
-            stacked: BTreeMap::new(),
-        })
+        ..phase(text.code("swap", [("x", x), ("y", y)]))
     };
     let grid = Grid { groups: 2, invocations: 32, prefetch: 0, layers: u32::MAX };
     let joined = join(&[phase(0, 1, 2), phase(1, 2, 1)], grid).unwrap();
@@ -230,20 +232,13 @@ fn waits_prefetch_the_next_weights() {
             if element.starts_with("vec4") { ".w" } else { "" }
         )
     };
-    let (words, vectors) = (text("u32"), text("vec4<f32>"));
-    let reflections = [&words, &vectors].map(|text| Reflection::of(text, "text").unwrap());
-    let constants = reflections.each_ref().map(|r| r.constants([]).unwrap());
-    let phase = |which: usize, weights: usize, granules: u64| Phase {
-        given: BTreeMap::from([("weights", 1024 * granules + 1023)]),
-        ..phase(Code {
-            label: format!("phase of {granules}"),
-            text: [&words, &vectors][which],
-            reflection: &reflections[which],
-            constants: &constants[which],
-            function: "main",
-            buffers: BTreeMap::from([("weights", weights), ("y", 1)]),
-            stacked: BTreeMap::new(),
-        })
+    let texts = ["u32", "vec4<f32>"].map(|element| Text::new(&text(element)));
+    let phase = |which: usize, weights: usize, granules: u64| {
+        let buffers = [("weights", weights), ("y", 1)];
+        Phase {
+            given: BTreeMap::from([("weights", 1024 * granules + 1023)]),
+            ..phase(texts[which].code(&format!("phase of {granules}"), buffers))
+        }
     };
     // Two workgroups, each with one team that does not poll: a round is two granules.
     let grid = |prefetch| Grid { groups: 2, invocations: 64, prefetch, layers: u32::MAX };
@@ -288,10 +283,10 @@ fn waits_prefetch_the_next_weights() {
     assert!(!join(&early, grid(3)).unwrap().text.contains("run_prefetch"));
 }
 
-/// A phase that writes `y`, and one behind it that reads it as `x`, with `body` in its entry point.
+/// A phase that writes `y`, and one behind it that reads it as `x`.
 struct Pair {
-    writer: &'static str,
-    reader: String,
+    writer: Text,
+    reader: Text,
 }
 
 const WRITER: &str = "@group(0) @binding(0) var<storage, read_write> y: array<f32>;
@@ -318,37 +313,22 @@ fn leaves(i: u32) { if (i > 3u) { return; } await_input(); }
 ";
 
 impl Pair {
+    /// With `body` in the reader's entry point.
     fn new(body: &str) -> Self {
         let reader = format!(
             "{READER}@compute @workgroup_size(32)\n\
              fn main(@builtin(local_invocation_index) at: u32) {{\n{body}\n}}\n"
         );
-        Self { writer: WRITER, reader }
+        Self { writer: Text::new(WRITER), reader: Text::new(&reader) }
     }
 
     /// What is said of the two on a grid of two workgroups; the reader has `groups`.
     fn said(&self, groups: u32, renews: &'static [&'static str]) -> Result<(), String> {
-        let reflections = [self.writer, &self.reader]
-            .map(|text| Reflection::of(text, "text").unwrap_or_else(|e| panic!("{e}\n{text}")));
-        let constants = reflections.each_ref().map(|r| r.constants([]).unwrap());
-        let phase = |i: usize, label: &str, text, groups, buffers| Phase {
-            groups,
-            renews,
-            ..phase(Code {
-                label: label.into(),
-                text,
-                reflection: &reflections[i],
-                constants: &constants[i],
-                function: "main",
-                buffers,
-                stacked: BTreeMap::new(),
-            })
-        };
         let grid = Grid { groups: 2, invocations: 32, prefetch: 0, layers: u32::MAX };
-        let buffers = BTreeMap::from([("w", 0), ("x", 1), ("z", 2), ("counter", 3)]);
+        let buffers = [("w", 0), ("x", 1), ("z", 2), ("counter", 3)];
         let phases = [
-            phase(0, "writes, writer", self.writer, 2, BTreeMap::from([("y", 1)])),
-            phase(1, "reads, reader", &self.reader, groups, buffers),
+            Phase { renews, ..phase(self.writer.code("writes, writer", [("y", 1)])) },
+            Phase { groups, renews, ..phase(self.reader.code("reads, reader", buffers)) },
         ];
         let joined = join(&phases, grid).unwrap();
         match joined.reflected() {
@@ -471,34 +451,31 @@ fn a_built_in_phase_that_waits_too_late_is_refused() {
     let stage = stages.0.iter().find(|s| s.label == "gemv_q/planes_dp4a24").unwrap();
     let wait = "await_input();";
     let needs = "round_x(0u, subgroup, sg, subgroup_lane);";
-    assert!(stage.text.contains(wait) && stage.text.contains(needs), "{}", stage.text);
-    let late = stage.text.replacen(wait, "", 1).replacen(needs, &format!("{needs} {wait}"), 1);
+    let own = &stage.text.wgsl;
+    assert!(own.contains(wait) && own.contains(needs), "{own}");
+    let late = own.replacen(wait, "", 1).replacen(needs, &format!("{needs} {wait}"), 1);
     let said = |text: &str| {
         let reflection = Reflection::of(text, "text").unwrap_or_else(|e| panic!("{e}"));
-        let phase = |y: usize, x: usize| Phase {
-            groups: stage.groups,
-            // What a product is added to is loaded too early as well, and is not meant.
-            renews: &["y"],
-            ..phase(Code {
-                label: stage.label.clone(),
-                text,
-                reflection: &reflection,
-                constants: &stage.constants,
-                function: stage.entry,
-                buffers: (reflection.buffers.iter().enumerate())
-                    .map(|(i, buffer)| match buffer.name.as_str() {
-                        "x" => ("x", x),
-                        "y" => ("y", y),
-                        other => (other, 10 + i),
-                    })
-                    .collect(),
-                stacked: BTreeMap::new(),
-            })
+        let phase = |y: usize, x: usize| {
+            let buffers = reflection.buffers.iter().enumerate().map(|(i, buffer)| {
+                match buffer.name.as_str() {
+                    "x" => ("x", x),
+                    "y" => ("y", y),
+                    other => (other, 10 + i),
+                }
+            });
+            let code = stage.text.code(&stage.label, buffers);
+            Phase {
+                groups: stage.groups,
+                // What a product is added to is loaded too early as well, and is not meant.
+                renews: &["y"],
+                ..phase(Code { text, reflection: &reflection, function: stage.entry, ..code })
+            }
         };
         let joined = join(&[phase(1, 0), phase(2, 1)], GRID).unwrap();
         joined.reflected().map(|_| ()).map_err(|e| e.to_string())
     };
-    assert_eq!(said(stage.text), Ok(()));
+    assert_eq!(said(own), Ok(()));
     let refused = said(&late).unwrap_err();
     assert!(refused.contains("`x` ahead of await_input()"), "{refused}");
 }
@@ -519,23 +496,12 @@ fn main(@builtin(local_invocation_index) at: u32) {
 
 /// Two such phases of five layers on two workgroups: the first reads what the last one made. In
 /// layer 3 the second has another way.
-fn rounds<'a>(
-    reflection: &'a Reflection,
-    constants: &'a Constants,
-    text: &'a str,
-    stride: u64,
-) -> [Place<'a>; 2] {
-    let phase = |label: &str, [weights, x, y]: [usize; 3], first: usize, bytes| Phase {
-        given: BTreeMap::from([("weights", bytes)]),
-        ..phase(Code {
-            label: label.into(),
-            text,
-            reflection,
-            constants,
-            function: "main",
-            buffers: BTreeMap::from([("weights", weights), ("x", x), ("y", y)]),
-            stacked: BTreeMap::from([("weights", phases::Stacked { first, stride })]),
-        })
+fn rounds(text: &Text, stride: u64) -> [Place<'_>; 2] {
+    let phase = |label: &str, [weights, x, y]: [usize; 3], first: usize, bytes| {
+        let stacked = BTreeMap::from([("weights", phases::Stacked { first, stride })]);
+        let code = text.code(label, [("weights", weights), ("x", x), ("y", y)]);
+        let given = BTreeMap::from([("weights", bytes)]);
+        Phase { given, ..phase(Code { stacked, ..code }) }
     };
     let one = Place { ways: vec![((0..5).collect(), phase("first", [0, 1, 2], 0, 8192))] };
     let ways = vec![
@@ -547,10 +513,9 @@ fn rounds<'a>(
 
 #[test]
 fn layers_go_round_with_a_tensor_of_each_in_one_buffer() {
-    let reflection = Reflection::of(ADDER, "text").unwrap();
-    let constants = reflection.constants([]).unwrap();
+    let adder = Text::new(ADDER);
     let grid = Grid { groups: 2, invocations: 64, prefetch: 2, layers: u32::MAX };
-    let places = rounds(&reflection, &constants, ADDER, 8192);
+    let places = rounds(&adder, 8192);
     let joined = phases::join(&places, 5, grid).unwrap();
     let text = &joined.text;
     assert!(joined.reflected().is_ok(), "{text}");
@@ -583,9 +548,8 @@ fn layers_go_round_with_a_tensor_of_each_in_one_buffer() {
 fn layers_that_cannot_go_round_are_refused() {
     let grid = Grid { groups: 2, invocations: 64, prefetch: 0, layers: u32::MAX };
     let said = |text: &str, stride: u64, change: &dyn Fn(&mut [Place<'_>; 2])| -> String {
-        let reflection = Reflection::of(text, "text").unwrap_or_else(|e| panic!("{e}\n{text}"));
-        let constants = reflection.constants([]).unwrap();
-        let mut places = rounds(&reflection, &constants, text, stride);
+        let text = Text::new(text);
+        let mut places = rounds(&text, stride);
         change(&mut places);
         let joined = phases::join(&places, 5, grid);
         joined
@@ -609,9 +573,8 @@ fn layers_that_cannot_go_round_are_refused() {
     assert!(fault.contains("first: function `main` loads `x` ahead of await_input()"), "{fault}");
     assert!(fault.contains("`usual` of the same run writes it"), "{fault}");
     // In one layer nobody has written it.
-    let reflection = Reflection::of(&ahead, "text").unwrap();
-    let constants = reflection.constants([]).unwrap();
-    let [first, _] = rounds(&reflection, &constants, &ahead, 8192);
+    let ahead = Text::new(&ahead);
+    let [first, _] = rounds(&ahead, 8192);
     let mut one = first.ways[0].1.clone();
     one.code.stacked.clear();
     let alone = phases::join(&[Place::of(one)], 1, grid).unwrap();
@@ -624,12 +587,11 @@ fn layers_that_cannot_go_round_are_refused() {
 fn waits_prefetch_small_tensors() {
     let text = ADDER.replace("x[at] + own;", "x[at] + own + u32(norm[at].x);");
     let text = format!("@group(0) @binding(3) var<storage, read> norm: array<vec2<f32>>;\n{text}");
-    let reflection = Reflection::of(&text, "text").unwrap();
-    let constants = reflection.constants([]).unwrap();
+    let text = Text::new(&text);
     let grid = Grid { groups: 2, invocations: 64, prefetch: 1, layers: u32::MAX };
     let stacked = |first| phases::Stacked { first, stride: 8192 };
     let places = |bytes: u64, of_seldom: usize| {
-        let mut places = rounds(&reflection, &constants, &text, 8192);
+        let mut places = rounds(&text, 8192);
         for (buffer, phase) in [(10, (0, 0)), (of_seldom, (1, 0)), (11, (1, 1))] {
             let phase = &mut places[phase.0].ways[phase.1].1;
             phase.given = BTreeMap::from([("norm", bytes)]);
@@ -683,26 +645,14 @@ fn shared_sum(i: u32) -> u32 { return held[i] + sum(i); }
 fn main(@builtin(local_invocation_index) at: u32) { y[at] = sum(at) + held[at]; }
 ";
     let reader = ADDER.replace("x[at] + own", "x[(at + 1u) % 64u] + own + weights[0].x");
-    let reflections = [maker, &reader].map(|text| Reflection::of(text, "text").unwrap());
-    let constants = [
-        reflections[0].constants([("PARTS", 3.0)]).unwrap(),
-        reflections[1].constants([]).unwrap(),
-    ];
+    let mut maker = Text::new(maker);
+    maker.constants.insert("PARTS".into(), 3.0);
     let joined = |reader: &str, function: &'static str| {
-        let code = |i: usize, text, function, buffers| Code {
-            label: ["made, maker", "reads, reader"][i].into(),
-            text,
-            reflection: &reflections[i],
-            constants: &constants[i],
-            function,
-            buffers,
-            stacked: BTreeMap::new(),
-        };
-        let made = code(0, maker, function, BTreeMap::from([("parts", 7)]));
-        let buffers = BTreeMap::from([("weights", 0), ("y", 2)]);
+        let made = Code { function, ..maker.code("made, maker", [("parts", 7)]) };
+        let reader = Text::new(reader);
         let reads = Phase {
             made: BTreeMap::from([("x", made)]),
-            ..phase(code(1, reader, "main", buffers))
+            ..phase(reader.code("reads, reader", [("weights", 0), ("y", 2)]))
         };
         let grid = Grid { groups: 2, invocations: 64, prefetch: 0, layers: u32::MAX };
         join(&[reads], grid)
