@@ -13,14 +13,6 @@ pub use crate::gemv::gemv_of as norm_rows;
 use crate::rms_norm::rms_norm;
 use crate::{Expected, Format};
 
-/// The normed `x` that [`norm_rows`] takes.
-///
-/// # Panics
-/// When `x` and `weight` differ in length.
-pub fn normed(x: &[f32], weight: &[f32], eps: f32, weight_offset: f32) -> Vec<f64> {
-    rms_norm(x, weight, eps, weight_offset).value
-}
-
 /// All rows of `weights` (rows × k) times the normed and weighted `x` (k).
 ///
 /// # Panics
@@ -33,7 +25,7 @@ pub fn norm_gemv(
     eps: f32,
     weight_offset: f32,
 ) -> Expected {
-    let n = normed(x, weight, eps, weight_offset);
+    let n = rms_norm(x, weight, eps, weight_offset).value;
     let mut y = Expected::zeros(rows);
     norm_rows(format, weights, &n, &mut y.value, &mut y.magnitude);
     y

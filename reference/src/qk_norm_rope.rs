@@ -61,20 +61,6 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_turn_by_hand() {
-        // Base 1 makes every frequency 1; position 1 over 2/π is π/2: (a, b) → (−b, a).
-        let factors = [2.0 / std::f32::consts::PI; 2];
-        let turn = |style| Rope { freq_factors: Some(&factors), ..rope(style, 1.0, 1) };
-        let y = qk_norm_rope(&[1.0, 2.0, 3.0, 4.0], 4, None, &turn(Interleaved));
-        assert_relative_eq!(y.value[..], [-2.0, 1.0, -4.0, 3.0], epsilon = 1e-6);
-        // 1 + 2 and 3 + 4.
-        assert_relative_eq!(y.magnitude[..], [3.0, 3.0, 7.0, 7.0], epsilon = 1e-6);
-        // The pairs are (1, 2) and (3, 4) again.
-        let y = qk_norm_rope(&[1.0, 3.0, 2.0, 4.0], 4, None, &turn(Neox));
-        assert_relative_eq!(y.value[..], [-2.0, -4.0, 1.0, 3.0], epsilon = 1e-6);
-    }
-
-    #[test]
     fn frequencies_by_hand() {
         // Base 4 and head_dim 4: frequencies 1 and 4^(−1/2) = 0.5, so angles 2 and 1 at position 2.
         // cos 2 = −0.41614684, sin 2 = 0.90929743, cos 1 = 0.54030231, sin 1 = 0.84147098.
