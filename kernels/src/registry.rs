@@ -4,7 +4,7 @@
 //! whatever lists, selects or tunes sees the same kernels from the first to the last call.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use crate::adapter::Capabilities;
 use crate::descriptor::{Declaration, Kernel, KernelVariant, Role, Variant};
@@ -66,14 +66,16 @@ struct Registry {
     reflections: Vec<OnceLock<Arc<Reflection>>>,
 }
 
-enum Phase {
-    /// Nothing registered yet.
-    BuiltIn,
-    Registering(Registry),
-    Closed,
-}
+/// What is registered, until somebody looks.
+static OPEN: LazyLock<Mutex<Option<Registry>>> =
+    LazyLock::new(|| Mutex::new(Some(Registry::built_in())));
 
-static PHASE: Mutex<Phase> = Mutex::new(Phase::BuiltIn);
+/// All of it, from the first look on as it is.
+static CLOSED: LazyLock<Registry> = LazyLock::new(|| {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    // It is there: nobody else takes it.
+    open.take().unwrap_or_else(Registry::built_in)
+});
 
 impl Registry {
     fn built_in() -> Self {
@@ -92,37 +94,19 @@ impl Registry {
     }
 }
 
-/// All of it, from now on as it is.
-fn registry() -> &'static Registry {
-    static CLOSED: OnceLock<Registry> = OnceLock::new();
-    CLOSED.get_or_init(|| {
-        let mut phase = PHASE.lock().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *phase, Phase::Closed) {
-            Phase::Registering(registry) => registry,
-            Phase::BuiltIn | Phase::Closed => Registry::built_in(),
-        }
-    })
-}
-
 /// Changes the registry, if nobody has looked at it. `change` calls nothing of a declaration: that
 /// could look.
 fn change(
     kernel: &'static str,
     change: impl FnOnce(&mut Registry) -> Result<(), RegisterError>,
 ) -> Result<(), RegisterError> {
-    let mut phase = PHASE.lock().unwrap_or_else(PoisonError::into_inner);
-    if matches!(*phase, Phase::BuiltIn) {
-        *phase = Phase::Registering(Registry::built_in());
-    }
-    match &mut *phase {
-        Phase::Registering(registry) => change(registry),
-        Phase::BuiltIn | Phase::Closed => Err(RegisterError::Late { kernel }),
-    }
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.as_mut().ok_or(RegisterError::Late { kernel }).and_then(change)
 }
 
 /// Every operation, the built-in ones by name, then the registered ones.
 pub fn kernels() -> &'static [Kernel] {
-    &registry().kernels
+    &CLOSED.kernels
 }
 
 /// The operation of a name.
@@ -132,7 +116,7 @@ pub fn kernel(name: &str) -> Option<&'static Kernel> {
 
 /// Every linked source, the built-in ones by kernel and variant, then the registered ones.
 pub fn sources() -> &'static [Source] {
-    &registry().sources
+    &CLOSED.sources
 }
 
 /// The linked source of one variant, if there is one.
@@ -142,7 +126,7 @@ pub fn source(kernel: &str, variant: &str) -> Option<&'static Source> {
 
 /// What naga says of a variant; parsed once. `None` when there is no such source.
 pub fn reflection(kernel: &str, variant: &str) -> Option<Arc<Reflection>> {
-    let Registry { sources, reflections, .. } = registry();
+    let Registry { sources, reflections, .. } = &*CLOSED;
     let index = sources.iter().position(|s| s.kernel == kernel && s.variant == variant)?;
     let source = &sources[index];
     Some(Arc::clone(reflections[index].get_or_init(|| {
