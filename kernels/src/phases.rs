@@ -389,14 +389,10 @@ fn is_member(tokens: &[Token<'_>], i: usize, declared: bool) -> bool {
     before == "." || before == "@" || (declared && after == ":")
 }
 
-impl Parsed<'_> {
-    /// Whether code names something only to take an element of it.
-    fn only_indexed(&self, tokens: &[Token<'_>], name: &str) -> bool {
-        let named = tokens.iter().enumerate().filter(|(_, token)| token.text == name);
-        named.into_iter().all(|(i, _)| {
-            is_member(tokens, i, false) || tokens.get(i + 1).is_some_and(|t| t.text == "[")
-        })
-    }
+/// Whether code names something only to take an element of it.
+fn only_indexed(tokens: &[Token<'_>], name: &str) -> bool {
+    let mut named = (0..tokens.len()).filter(|i| tokens[*i].text == name);
+    named.all(|i| is_member(tokens, i, false) || tokens.get(i + 1).is_some_and(|t| t.text == "["))
 }
 
 impl Code<'_> {
@@ -460,14 +456,10 @@ impl Whole {
             renews: phase.renews,
         });
         let has_wait = place > 0 || self.layers > 1;
-        let wait = match has_wait {
-            true => {
-                let counter = counter(place, self.places);
-                format!("{}run_await({counter}u);", self.prefetches.call(place))
-            }
-            false => String::new(),
-        };
-        let waits_inside = kept.iter().any(|d| d.name == AWAIT) && *groups <= grid.groups;
+        let counter = counter(place, self.places);
+        let wait = format!("{}run_await({counter}u);", self.prefetches.call(place));
+        let waits_inside =
+            has_wait && kept.iter().any(|d| d.name == AWAIT) && *groups <= grid.groups;
         let mut resets = String::new();
         let mut main = String::new();
         for d in kept {
@@ -490,7 +482,7 @@ impl Whole {
                         all if all == grid.groups => "{\n        let place = group;".to_owned(),
                         few => format!("if (group < {few}u) {{\n        let place = group;"),
                     };
-                    let idle = match has_wait && waits_inside && *groups < grid.groups {
+                    let idle = match waits_inside && *groups < grid.groups {
                         true => format!(" else {{ {wait} }}"),
                         false => String::new(),
                     };
@@ -561,7 +553,7 @@ impl Whole {
         let mut names = Names { of: own.collect(), ..Names::default() };
         let only_indexed = |name: &str| {
             let mut others = kept.iter().filter(|other| other.name != name);
-            others.all(|other| parsed.only_indexed(parsed.tokens(other), name))
+            others.all(|other| only_indexed(parsed.tokens(other), name))
         };
         let mut offsets = HashMap::new();
         // Buffers and shared memory first: what follows uses their names.
@@ -757,7 +749,6 @@ impl Whole {
         text.push_str(WAIT);
         self.prefetches.write(&mut text, &self.phases);
         text.push_str(&self.declarations);
-        let uses = |name: &str| main.contains(name);
         let mut parameters = String::new();
         for (name, builtin) in [
             ("run_subgroup", "subgroup_id"),
@@ -765,7 +756,7 @@ impl Whole {
             ("run_size", "subgroup_size"),
             ("run_lane", "subgroup_invocation_id"),
         ] {
-            if uses(name) {
+            if main.contains(name) {
                 let _ = writeln!(parameters, "    @builtin({builtin}) {name}: u32,");
             }
         }

@@ -12,7 +12,6 @@ use std::collections::{HashMap, HashSet};
 use naga::valid::GlobalUse;
 use naga::{
     AddressSpace, Block, Expression, Function, GlobalVariable, Handle, Literal, Module, Statement,
-    TypeInner,
 };
 
 use super::{ENTRY, Joined, JoinedPhase};
@@ -256,19 +255,14 @@ impl<'a> Walk<'a> {
 
     /// The value of a condition that is a constant.
     fn constant(&self, body: Body<'_>, condition: Handle<Expression>) -> Option<bool> {
-        let literal = match body.function.expressions[condition] {
-            Expression::Literal(literal) => literal,
+        let value = match body.function.expressions[condition] {
             Expression::Constant(constant) => {
-                let init = self.module.constants[constant].init;
-                match self.module.global_expressions[init] {
-                    Expression::Literal(literal) => literal,
-                    _ => return None,
-                }
+                &self.module.global_expressions[self.module.constants[constant].init]
             }
-            _ => return None,
+            ref own => own,
         };
-        match literal {
-            Literal::Bool(value) => Some(value),
+        match *value {
+            Expression::Literal(Literal::Bool(value)) => Some(value),
             _ => None,
         }
     }
@@ -286,10 +280,8 @@ impl<'a> Walk<'a> {
             Expression::GlobalVariable(global) => global,
             Expression::FunctionArgument(i) => {
                 let ty = body.function.arguments[i as usize].ty;
-                let own = |space| matches!(space, AddressSpace::Function | AddressSpace::Private);
-                return match self.module.types[ty].inner {
-                    TypeInner::Pointer { space, .. } if own(space) => Ok(()),
-                    TypeInner::ValuePointer { space, .. } if own(space) => Ok(()),
+                return match self.module.types[ty].inner.pointer_space() {
+                    Some(AddressSpace::Function | AddressSpace::Private) => Ok(()),
                     _ => Err(self.fault(
                         body,
                         &format!("{does} ahead of await_input() what its caller points at"),
