@@ -76,12 +76,13 @@ pub trait Cache: Heads {
     }
 }
 
-/// Implements [`Heads`] for a struct of parameters by its fields of the same names.
+/// Implements [`Heads`] for a struct of parameters by its fields of the same names; or by the KV
+/// heads of all sequences, whose number a field has.
 macro_rules! has_heads {
-    ($params:ty) => {
+    ($params:ty $(, of all $sequences:ident)?) => {
         impl $crate::attention::Heads for $params {
             fn kv_heads(&self) -> usize {
-                self.kv_heads
+                self.kv_heads $(* self.$sequences)?
             }
             fn q_per_kv(&self) -> usize {
                 self.q_per_kv
@@ -93,10 +94,10 @@ macro_rules! has_heads {
     };
 }
 
-/// Implements [`Heads`] and [`Cache`] for a struct of parameters by its fields of the same names.
+/// Implements [`Heads`] and [`Cache`] for a struct of parameters in the same way.
 macro_rules! has_cache {
-    ($params:ty) => {
-        $crate::attention::has_heads!($params);
+    ($params:ty $(, of all $sequences:ident)?) => {
+        $crate::attention::has_heads!($params $(, of all $sequences)?);
 
         impl $crate::attention::Cache for $params {
             fn kv_size(&self) -> usize {

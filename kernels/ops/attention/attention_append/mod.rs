@@ -37,27 +37,8 @@ crate::params! {
     }
 }
 
-/// Of all sequences: their heads lie one after the other in caches and output.
-impl Heads for AttentionAppend {
-    fn kv_heads(&self) -> usize {
-        self.sequences * self.kv_heads
-    }
-    fn q_per_kv(&self) -> usize {
-        self.q_per_kv
-    }
-    fn head_dim(&self) -> usize {
-        self.head_dim
-    }
-}
-
-impl Cache for AttentionAppend {
-    fn kv_size(&self) -> usize {
-        self.kv_size
-    }
-    fn kv_format(&self) -> KvFormat {
-        self.kv_format
-    }
-}
+// Heads of all sequences lie one after the other in caches and output.
+has_cache!(AttentionAppend, of all sequences);
 
 impl Rotates for AttentionAppend {
     fn table(&self) -> (f32, usize, RopeFactors) {
