@@ -339,19 +339,7 @@ pub fn tiled_constants<P: Cache>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attention::has_cache;
-    use crate::codes::KvFormat;
-
-    #[derive(Debug)]
-    struct OneKvHead {
-        q_per_kv: usize,
-        kv_heads: usize,
-        head_dim: usize,
-        kv_size: usize,
-        kv_format: KvFormat,
-    }
-
-    has_cache!(OneKvHead);
+    use crate::kv_append::KvAppend;
 
     /// What split_subgroup.wgsl holds in arrays of fixed length, by its own count.
     #[test]
@@ -368,7 +356,7 @@ mod tests {
                 (1..=8).flat_map(|g| kinds.iter().map(move |k| (g, *k)))
             {
                 for head_dim in (8..=256).step_by(8) {
-                    let p = OneKvHead { q_per_kv, kv_heads: 1, head_dim, kv_size, kv_format };
+                    let p = KvAppend { q_per_kv, kv_heads: 1, head_dim, kv_size, kv_format };
                     if split_unsupported(&p, &caps).is_some() {
                         continue;
                     }

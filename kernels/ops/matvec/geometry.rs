@@ -189,6 +189,7 @@ pub const STACKED_TEAMS: Tunables = &[
 mod tests {
     use super::*;
     use crate::codes::Format;
+    use crate::matvec::mat_vec;
 
     fn caps() -> Capabilities {
         Capabilities { subgroup: Some((32, 32)), invocations: 1024, ..Capabilities::minimal() }
@@ -197,22 +198,13 @@ mod tests {
     struct Matrix {
         rows: usize,
         k: usize,
+        weight: Format,
     }
 
-    impl MatVec for Matrix {
-        fn rows(&self) -> usize {
-            self.rows
-        }
-        fn k(&self) -> usize {
-            self.k
-        }
-        fn weight(&self) -> Format {
-            Format::Bf16
-        }
-    }
+    mat_vec!(Matrix);
 
     fn team_of(rows: usize, k: usize) -> (f64, f64) {
-        let matrix = Matrix { rows, k };
+        let matrix = Matrix { rows, k, weight: Format::Bf16 };
         let team = team(&matrix, &caps(), matrix.chunks16(), 1);
         (team[0].1, team[1].1)
     }

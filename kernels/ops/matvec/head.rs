@@ -85,22 +85,15 @@ pub fn cost<P: MatVec>(p: &P, act_format: FloatFormat) -> Cost {
 mod tests {
     use super::*;
     use crate::codes::Format;
+    use crate::matvec::mat_vec;
 
     struct Head {
         rows: usize,
+        k: usize,
+        weight: Format,
     }
 
-    impl MatVec for Head {
-        fn rows(&self) -> usize {
-            self.rows
-        }
-        fn k(&self) -> usize {
-            1152
-        }
-        fn weight(&self) -> Format {
-            Format::Q4K
-        }
-    }
+    mat_vec!(Head);
 
     /// Shaders run without bounds checks: lm_head_topk sorts at most 1024 rows a workgroup, and its
     /// lists have room for one of every 64 rows.
@@ -110,7 +103,7 @@ mod tests {
         for size in [4, 8, 16, 32, 64] {
             let caps = Capabilities { subgroup: Some((size, size)), ..Capabilities::minimal() };
             for rows in (1..3000).chain([32_000, 128_256, 151_936, 262_144, 262_147, 600_001]) {
-                let head = Head { rows };
+                let head = Head { rows, k: 1152, weight: Format::Q4K };
                 let constants = dot4_geometry(&head, &caps);
                 for &wg in tunable("WG") {
                     for &lanes in tunable("LANES") {
