@@ -61,8 +61,6 @@ impl<T: Choice> Alternatives for &'static [T] {
 
 /// An enum of named alternatives; see [`crate::codes`].
 pub trait Choice: Copy + fmt::Debug + Sync + 'static {
-    /// All, in the order of their codes.
-    const ALL: &'static [Self];
     /// Name on the command line.
     fn name(self) -> &'static str;
     /// Value in WGSL.
@@ -72,7 +70,6 @@ pub trait Choice: Copy + fmt::Debug + Sync + 'static {
 macro_rules! choices {
     ($($name:ident),*) => {
         $(impl Choice for $name {
-            const ALL: &'static [Self] = $name::ALL;
             fn name(self) -> &'static str { $name::name(self) }
             fn code(self) -> u32 { $name::code(self) }
         }
