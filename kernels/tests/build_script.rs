@@ -106,21 +106,13 @@ fn names_of_codes_need_no_import() {
 }
 
 #[test]
-fn a_parse_error_names_file_and_line_and_shows_the_source() {
-    let folder = Folder::new("parse");
-    folder.write("ops/demo/naive.wgsl", &variant("", "y[0] = 1.0 +;"));
-    let error = folder.error();
-    assert!(error.starts_with("kernels/ops/demo/naive.wgsl:3"), "{error}");
-    assert!(error.contains("y[0] = 1.0 +;"), "{error}");
-}
-
-#[test]
-fn a_type_error_names_file_and_line_and_shows_the_source() {
-    let folder = Folder::new("type");
-    folder.write("ops/demo/naive.wgsl", &variant("", "y[0] = 1u;"));
-    let error = folder.error();
-    assert!(error.starts_with("kernels/ops/demo/naive.wgsl:3"), "{error}");
-    assert!(error.contains("y[0] = 1u;"), "{error}");
+fn an_error_of_parsing_or_of_types_names_file_and_line_and_shows_the_source() {
+    for (name, body) in [("parse", "y[0] = 1.0 +;"), ("type", "y[0] = 1u;")] {
+        let folder = Folder::new(name);
+        let error = folder.write("ops/demo/naive.wgsl", &variant("", body)).error();
+        assert!(error.starts_with("kernels/ops/demo/naive.wgsl:3"), "{error}");
+        assert!(error.contains(body), "{error}");
+    }
 }
 
 #[test]

@@ -14,7 +14,6 @@ mod codes;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 use lathe_kernels::Kernel;
 use tokens::{Declaration, Token, declarations};
@@ -175,19 +174,16 @@ impl<'a> Canon<'_, 'a> {
     }
 }
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
-}
+/// Name and hash of every text.
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/texts.tsv");
 
 /// Texts as they were before their files moved: name, hash, state of a plan's fingerprint.
-fn before() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/text_before.tsv")
-}
+const BEFORE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/text_before.tsv");
 
 #[test]
 fn a_text_of_before_is_known_only_where_it_is_equal() {
     let mut equal = 0;
-    for line in std::fs::read_to_string(before()).unwrap().lines() {
+    for line in std::fs::read_to_string(BEFORE).unwrap().lines() {
         let fields: Vec<_> = line.split('\t').collect();
         let (kernel, variant) = fields[0].split_once('/').unwrap();
         let source = lathe_kernels::source(kernel, variant).unwrap();
@@ -202,24 +198,22 @@ fn a_text_of_before_is_known_only_where_it_is_equal() {
 
 #[test]
 fn every_text_is_as_recorded_but_for_names() {
-    let path = folder().join("texts.tsv");
     let now: BTreeMap<String, String> = lathe_kernels::sources()
         .iter()
         .map(|s| (format!("{}/{}", s.kernel, s.variant), hash(s)))
         .collect();
     if std::env::var_os("LATHE_BLESS").is_some() {
         let lines = now.iter().map(|(name, hash)| format!("{name}\t{hash}\n"));
-        std::fs::write(&path, lines.collect::<String>()).unwrap();
-        let before = std::fs::read_to_string(before()).unwrap();
+        std::fs::write(RECORDED, lines.collect::<String>()).unwrap();
+        let before = std::fs::read_to_string(BEFORE).unwrap();
         let equal = before.lines().filter(|line| {
             let mut fields = line.split('\t');
             fields.next().and_then(|name| now.get(name)).map(String::as_str) == fields.next()
         });
-        std::fs::write(self::before(), equal.map(|l| format!("{l}\n")).collect::<String>())
-            .unwrap();
+        std::fs::write(BEFORE, equal.map(|l| format!("{l}\n")).collect::<String>()).unwrap();
         return;
     }
-    let recorded = std::fs::read_to_string(&path).unwrap();
+    let recorded = std::fs::read_to_string(RECORDED).unwrap();
     let recorded: BTreeMap<String, String> = recorded
         .lines()
         .filter_map(|l| l.split_once('\t'))
