@@ -404,11 +404,12 @@ fn prompts_in_chunks_have_the_logits_of_transformers() {
 #[test]
 fn a_session_goes_on_where_it_stopped() {
     let golden = Golden::load("gemma3-tiny-f16");
-    let graph = build(&golden.file, &Capabilities::minimal(), 200, KvFormat::F32);
+    let graph = build(&golden.file, &Capabilities::minimal(), 100, KvFormat::F32);
     let mut cpu = CpuExecutor::new(Arc::clone(&graph.recording));
+    let gpu = common::own_gpu();
     let mut executors: Vec<Box<dyn Execute>> = vec![Box::new(cpu_warm(&mut cpu, &graph, &golden))];
-    if let Some(gpu) = common::own_gpu() {
-        executors.push(Box::new(on_gpu(&gpu, &graph)));
+    if let Some(gpu) = &gpu {
+        executors.push(Box::new(on_gpu(gpu, &graph)));
     }
     for executor in &mut executors {
         let executor = executor.as_mut();
@@ -428,7 +429,7 @@ fn a_session_goes_on_where_it_stopped() {
         }
         let too_many = vec![1; graph.context];
         let error = timed::feed(&graph, executor, &too_many, Prompts::Chunks).unwrap_err();
-        assert!(error.to_string().contains("do not fit the context of 200"), "{error}");
+        assert!(error.to_string().contains("do not fit the context of 100"), "{error}");
         assert!(timed::feed(&graph, executor, &[], Prompts::Chunks).is_err());
         let beyond = [graph.vocab as u32];
         assert!(timed::feed(&graph, executor, &beyond, Prompts::Chunks).is_err());
@@ -548,8 +549,8 @@ fn a_run_after_a_reset_is_a_first_run_and_without_one_is_not() {
     assert!(graph.caches.iter().any(|c| c.sliding), "the golden has sliding-window layers");
     assert!(graph.caches.iter().any(|c| !c.sliding), "and a global one");
     let mut cpu = CpuExecutor::new(Arc::clone(&graph.recording));
-    let mut executors: Vec<Box<dyn Execute>> = vec![Box::new(cpu_warm(&mut cpu, &graph, &golden))];
     let gpu = common::own_gpu();
+    let mut executors: Vec<Box<dyn Execute>> = vec![Box::new(cpu_warm(&mut cpu, &graph, &golden))];
     if let Some(gpu) = &gpu {
         let mut executor = on_gpu(gpu, &graph);
         session::run(&graph, &mut executor, &golden.free(1), &mut |_| {}).unwrap();

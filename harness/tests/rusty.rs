@@ -10,7 +10,7 @@ use lathe_harness::decode::perplexity::{self, Runner, Text};
 use lathe_harness::decode::session::{self, Prompts, RunOptions};
 use lathe_harness::decode::{Model, SessionOptions};
 use lathe_harness::execute::{CpuExecutor, Execute};
-use lathe_harness::gpu::Policy;
+use lathe_harness::gpu::{Gpu, Policy};
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::export::{ExportSpec, write_gguf};
 use lathe_kernels::{Format, KvFormat};
@@ -52,7 +52,7 @@ fn options(context: usize) -> SessionOptions {
 fn greedy_texts(model: &Model, gpu: Option<&Device>) -> Vec<Vec<u32>> {
     let oracle = json("rusty.json");
     let cases = oracle["cases"].as_array().unwrap();
-    let graph = model.graph(gpu.map(|gpu| &***gpu), &options(160)).unwrap();
+    let graph = model.graph(gpu.map(|gpu| -> &Gpu { gpu }), &options(160)).unwrap();
     let recording = &graph.recording;
     let mut executor: Box<dyn Execute> = match gpu {
         None => Box::new(CpuExecutor::new(Arc::clone(recording))),

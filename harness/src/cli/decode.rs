@@ -122,7 +122,7 @@ pub(super) struct ModelOpts {
     seed: Option<u32>,
 }
 
-/// How the steps of a model are built; shared by all commands that decode.
+/// How the steps of a model are built; shared by `decode`, `diff`, `bench decode` and `suite`.
 #[derive(Debug, Args)]
 pub(super) struct StepOpts {
     /// Storage of the KV cache
@@ -170,9 +170,14 @@ pub(super) fn float_format() -> impl TypedValueParser<Value = FloatFormat> {
 /// Parses a storage of a KV cache; for clap.
 pub(super) fn kv_format() -> impl TypedValueParser<Value = KvFormat> {
     let known = || KvFormat::ALL.iter().copied();
-    let about = ["32-bit floats", "16-bit floats", "Integers of 8 bits, a scale for every 32"];
-    let values = known().map(KvFormat::name).zip(about);
-    PossibleValuesParser::new(values.map(|(name, about)| PossibleValue::new(name).help(about)))
+    let value = |format: KvFormat| {
+        PossibleValue::new(format.name()).help(match format {
+            KvFormat::F32 => "32-bit floats",
+            KvFormat::F16 => "16-bit floats",
+            KvFormat::Q8_0 => "Integers of 8 bits, a scale for every 32",
+        })
+    };
+    PossibleValuesParser::new(known().map(value))
         .try_map(move |text| known().find(|format| format.name() == text).ok_or("no format"))
 }
 
@@ -408,11 +413,17 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         return Err(Error::Usage("-n 0 leaves nothing to do".into()));
     }
     let of_steps = opts.profile.is_some() || opts.profile_phases;
+    let option = match (opts.profile_prompt, opts.profile_phases) {
+        (true, _) => "--profile-prompt",
+        (_, true) => "--profile-phases",
+        _ => "--profile",
+    };
     if (of_steps || opts.profile_prompt) && opts.executor == ExecutorName::Cpu {
-        return Err(Error::Usage("a profile is of a GPU; it goes without --executor cpu".into()));
+        let error = format!("{option} times a GPU; it goes without --executor cpu");
+        return Err(Error::Usage(error));
     }
     if of_steps && generate < 2 {
-        return Err(Error::Usage("a profile of steps needs at least 2 tokens (-n)".into()));
+        return Err(Error::Usage(format!("{option} needs at least 2 tokens (-n)")));
     }
     if opts.verify == Some(Some(0)) {
         return Err(Error::Usage("--verify 0 verifies nothing".into()));

@@ -80,22 +80,25 @@ fn without_effect(command: &str) -> &'static [&'static str] {
         "validate" | "show" | "map" | "compare" | "report" | "merge" | "synth" | "quantize"
         | "completions" | "man" => &DEVICE,
         "doctor" | "list" | "check" => &[MEMORY],
-        _ => &[],
+        "bench" | "suite" | "ab" | "tune" | "tune-candidates" | "inspect" | "decode" | "diff"
+        | "perplexity" => &[],
+        // Whoever adds a command says which act in it: until then none is taken.
+        _ => &DEVICE,
     }
 }
 
 /// The examples of a command.
-fn own(command: &str) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+fn examples_of(command: &str) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
     EXAMPLES.iter().filter(move |(line, _)| line.split(' ').next() == Some(command))
 }
 
-/// They as text; none where there are none.
+/// Its examples as the text of `--help`; none where it has none.
 fn examples(command: &str) -> Option<String> {
-    let width = own(command).map(|(line, _)| line.chars().count()).max()?;
+    let width = examples_of(command).map(|(line, _)| line.chars().count()).max()?;
     // Beside each other where a terminal of 80 columns has room.
-    let beside = width + own(command).map(|(_, what)| what.len()).max()? < 70;
+    let beside = width + examples_of(command).map(|(_, what)| what.len()).max()? < 70;
     let mut text = String::from("Examples:");
-    for (line, what) in own(command) {
+    for (line, what) in examples_of(command) {
         text.push_str(&match beside {
             true => format!("\n  lathe {line:<width$}  {what}"),
             false => format!("\n  lathe {line}\n      {what}"),
@@ -151,8 +154,8 @@ mod tests {
                 assert!(help.matches(&format!("lathe {name}")).count() >= 2, "{name}");
                 continue;
             }
-            assert_eq!(own(name).count(), 3, "{name}");
-            for (line, _) in own(name) {
+            assert_eq!(examples_of(name).count(), 3, "{name}");
+            for (line, _) in examples_of(name) {
                 let parsed = self::command().try_get_matches_from(words(line));
                 let matches = parsed.unwrap_or_else(|e| panic!("{line}: {e}"));
                 assert_eq!(idle(&matches), None, "{line}");

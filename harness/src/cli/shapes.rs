@@ -163,8 +163,8 @@ fn values(part: &str) -> Result<Vec<String>> {
     Ok(all.into_iter().map(|value| format!("{name}={value}")).collect())
 }
 
-/// A number, or those of a range: `first-last`, `first-last+step` or `first-last*factor`, where `-`
-/// is what stands `between`.
+/// A number, or those of a range: `first-last`, `first-last+step` or `first-last*factor`, with
+/// `between` in the place of `-`.
 pub(super) fn range(
     text: &str,
     between: &str,

@@ -59,7 +59,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let file = opts.target.as_deref().filter(|target| is_file(target)).map(Path::new);
     let is_toml = file.is_some_and(|file| file.extension().is_some_and(|e| e == "toml"));
     if !opts.set.is_empty() && (file.is_none() || is_toml) {
-        return Err(Error::Usage("--set goes with a WGSL file".into()));
+        let none = file.map_or(String::new(), |file| format!("; {} is none", file.display()));
+        return Err(Error::Usage(format!("--set goes with a WGSL file{none}")));
     }
     match file {
         _ if !opts.limits.is_empty() => return portability::run(global, opts, file),

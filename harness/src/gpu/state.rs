@@ -2,6 +2,7 @@
 //! NVIDIA's management library says, loaded where it is installed, and elsewhere Linux.
 
 use std::ffi::{CString, c_char, c_uint, c_ulonglong, c_void};
+use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -26,6 +27,17 @@ type ReadTwo = unsafe extern "C" fn(Device, *mut c_uint, *mut c_uint) -> c_uint;
 
 const SM: c_uint = 1;
 const MEMORY: c_uint = 2;
+
+/// A function of the library that takes a device and writes one `T`.
+struct Reads<T>(&'static [u8], PhantomData<T>);
+
+/// Total, free and used bytes.
+const MEMORY_INFO: Reads<[c_ulonglong; 3]> = Reads(b"nvmlDeviceGetMemoryInfo\0", PhantomData);
+const PERSISTENCE: Reads<c_uint> = Reads(b"nvmlDeviceGetPersistenceMode\0", PhantomData);
+const POWER_USAGE: Reads<c_uint> = Reads(b"nvmlDeviceGetPowerUsage\0", PhantomData);
+const POWER_LIMIT: Reads<c_uint> = Reads(b"nvmlDeviceGetEnforcedPowerLimit\0", PhantomData);
+const THROTTLE: Reads<c_ulonglong> =
+    Reads(b"nvmlDeviceGetCurrentClocksThrottleReasons\0", PhantomData);
 
 /// The library, initialised once a process and never shut down.
 struct Nvml(Library);
@@ -58,10 +70,9 @@ impl Nvml {
         }
     }
 
-    fn read<T: Default>(&self, name: &[u8], device: Device) -> Option<T> {
+    fn read<T: Default>(&self, Reads(name, _): Reads<T>, device: Device) -> Option<T> {
         let mut value = T::default();
-        // SAFETY: every function asked for here takes a device and writes what its caller says: one
-        // unsigned integer of 32 or 64 bits, or of memory three of 64.
+        // SAFETY: what a function writes stands beside its name.
         unsafe {
             let read: Read<T> = *self.0.get(name).ok()?;
             (read(device, &raw mut value) == 0).then_some(value)
@@ -89,9 +100,7 @@ impl Nvml {
 
     /// Why the clocks are held down; nothing where that is not said.
     fn throttled(&self, device: Device) -> impl Iterator<Item = &'static str> {
-        let reasons: Option<c_ulonglong> =
-            self.read(b"nvmlDeviceGetCurrentClocksThrottleReasons\0", device);
-        let reasons = reasons.unwrap_or_default();
+        let reasons = self.read(THROTTLE, device).unwrap_or_default();
         REASONS.iter().filter(move |(bit, _)| reasons & bit != 0).map(|(_, name)| *name)
     }
 }
@@ -105,15 +114,12 @@ impl Gpu {
     /// How the GPU is set up; none where its driver cannot be asked.
     pub fn card(&self) -> Option<Card> {
         let (nvml, device) = self.managed()?;
-        let memory: Option<[c_ulonglong; 3]> = nvml.read(b"nvmlDeviceGetMemoryInfo\0", device);
         let most = |kind| nvml.number_of(b"nvmlDeviceGetMaxClockInfo\0", device, kind);
         Some(Card {
-            memory_bytes: memory.map(|[total, _free, _used]| total),
+            memory_bytes: nvml.read(MEMORY_INFO, device).map(|[total, _free, _used]| total),
             ecc: nvml.mode(b"nvmlDeviceGetEccMode\0", device),
             mig: nvml.mode(b"nvmlDeviceGetMigMode\0", device),
-            persistence: nvml
-                .read::<c_uint>(b"nvmlDeviceGetPersistenceMode\0", device)
-                .map(|mode| mode != 0),
+            persistence: nvml.read(PERSISTENCE, device).map(|mode| mode != 0),
             max_sm_mhz: most(SM),
             max_memory_mhz: most(MEMORY),
         })
@@ -122,12 +128,12 @@ impl Gpu {
     /// What the driver says of the GPU now; none where it cannot be asked.
     pub fn state(&self) -> Option<GpuState> {
         let Some((nvml, device)) = self.managed() else { return self.said_by_linux() };
-        let watts = |name: &[u8]| nvml.read::<c_uint>(name, device).map(|mw| f64::from(mw) / 1e3);
+        let watts = |power| nvml.read(power, device).map(|mw| f64::from(mw) / 1e3);
         Some(GpuState {
             sm_mhz: nvml.number_of(b"nvmlDeviceGetClockInfo\0", device, SM),
             memory_mhz: nvml.number_of(b"nvmlDeviceGetClockInfo\0", device, MEMORY),
-            power_w: watts(b"nvmlDeviceGetPowerUsage\0"),
-            power_limit_w: watts(b"nvmlDeviceGetEnforcedPowerLimit\0"),
+            power_w: watts(POWER_USAGE),
+            power_limit_w: watts(POWER_LIMIT),
             temperature_c: nvml.number_of(b"nvmlDeviceGetTemperature\0", device, 0),
             throttled: nvml.throttled(device).map(str::to_owned).collect(),
         })

@@ -85,7 +85,13 @@ fn refresh(
             }
             Content::Words(_) => values[tensor.0] = Value::U32(executor.read_words(*tensor)?),
             // Given, or what no reference reads.
-            _ => {}
+            Content::Counter(_)
+            | Content::Values(_)
+            | Content::Weights(..)
+            | Content::Apart(_)
+            | Content::WeightPart(..)
+            | Content::Rope(_)
+            | Content::Uniform(_) => {}
         }
     }
     Ok(())

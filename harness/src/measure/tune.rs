@@ -225,7 +225,10 @@ impl Trials {
                 None => Case::new(gpu, plan.clone(), &self.problem, seed)?,
             };
             let mut executor = case.prepare(gpu, pipelines, Policy::Guarded)?;
-            right = right.and(verdict(&case, &mut executor));
+            match verdict(&case, &mut executor) {
+                Err(wrong @ Error::CheckFailed(_)) => right = right.and(Err(wrong)),
+                other => other?,
+            }
             checked.push((case, executor));
         }
         let case = checked[0].0.with_plan(plan.clone());

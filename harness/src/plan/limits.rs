@@ -103,23 +103,19 @@ pub fn lacking(
     caps: &Capabilities,
 ) -> Vec<String> {
     let used = reflection.entry(entry).map_or(&[][..], |e| e.buffers.as_slice());
-    let storage = |i: &&usize| reflection.buffers[**i].uniform.is_none();
-    let buffers = used.iter().filter(storage).count() as u32;
+    let buffers = || used.iter().map(|&i| &reflection.buffers[i]);
     let mut lacking = features_lacking(reflection, caps);
-    for (needed, has, what) in [
-        (memory, caps.workgroup_memory, "bytes of workgroup memory"),
-        (invocations, caps.invocations, "invocations a workgroup"),
-        (buffers, caps.storage_buffers, "storage buffers"),
-    ] {
-        if needed > has {
-            lacking.push(format!("needs {needed} {what}, the adapter has {has}"));
-        }
-    }
-    let groups = used.iter().map(|&i| reflection.buffers[i].group + 1).max().unwrap_or(0);
-    if groups > caps.bind_groups {
-        let (group, has) = (groups - 1, caps.bind_groups);
+    let more = |needed: u32, has: u32, what: &str| {
+        (needed > has).then(|| format!("needs {needed} {what}, the adapter has {has}"))
+    };
+    lacking.extend(more(memory, caps.workgroup_memory, "bytes of workgroup memory"));
+    lacking.extend(more(invocations, caps.invocations, "invocations a workgroup"));
+    if let Some(group) = buffers().map(|b| b.group).max().filter(|g| *g >= caps.bind_groups) {
+        let has = caps.bind_groups;
         lacking.push(format!("uses @group({group}), the adapter has {has} groups"));
     }
+    let storage = buffers().filter(|b| b.uniform.is_none()).count() as u32;
+    lacking.extend(more(storage, caps.storage_buffers, "storage buffers"));
     lacking
 }
 

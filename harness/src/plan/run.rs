@@ -177,7 +177,7 @@ fn is_phase(op: &Op, grid: Grid) -> bool {
 
 /// Makes the operations of layers that follow each other a run, as many layers as the grid says,
 /// as they have the same operations, and as have room in the adapter's bindings. What cannot be
-/// phases, or needs more buffers or workgroup memory than the adapter has, stays apart.
+/// phases, or needs what the adapter lacks, stays apart.
 ///
 /// # Errors
 /// Phases cannot be joined, one breaks the rule of runs (`Joined::reflected`), or naga refuses
@@ -275,7 +275,7 @@ pub fn without_each_phase(
             let joined = layers.join(full.grid)?;
             // No rule of runs: nobody looks at what comes of it.
             let reflection = Reflection::of(&joined.text, "a run without one of its phases")?;
-            // Stacks of the same tensors are the same ones.
+            // The layers are those of the recording, so its stacks have every tensor they name.
             let bound =
                 joined.buffers.into_iter().map(|(name, i)| (name, layers.buffers[i].clone()));
             run.bound = bound.collect();

@@ -381,7 +381,7 @@ impl Lister<'_> {
         let apart = (!is_normed).then(|| self.norm(at(None, "output_norm"), &v, norm));
         let (label, to) = (at(None, "lm_head"), (logits, Beta::Zero));
         let products = head.iter().map(|(first, weights, rows)| {
-            // Behind the one vector nothing follows.
+            // One vector has no next row to go on to.
             let after = if n > 1 { c.vocab - first - rows.rows() } else { 0 };
             vectors_product(label, (*weights, rows), (v.normed, n), to, (*first, after))
         });

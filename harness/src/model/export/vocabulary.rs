@@ -172,10 +172,12 @@ fn begins_with_bos(
     let key = "post_processor";
     let post = root.get(key).unwrap_or(&Value::Null);
     let is = |id: u32, spelling: &str| tokens.get(id as usize).is_some_and(|t| t == spelling);
-    let [before, after] = around(post, is).map_err(|error| root.error(key, error.to_string()))?;
+    let only = "only the BOS before a text is understood";
+    let [before, after] =
+        around(post, is).map_err(|error| root.refused(key, &format!("{only}; {error}")))?;
     match (&before[..], &after[..]) {
         ([], []) => Ok(false),
         ([id], []) if Some(*id) == config.bos => Ok(true),
-        _ => Err(root.refused(key, "only the BOS before a text is understood")),
+        _ => Err(root.refused(key, only)),
     }
 }

@@ -66,7 +66,7 @@ pub(in crate::model) static PRE: [Pre; 4] = [
 ];
 
 /// The model of a GGUF file's vocabulary, which takes over what `tokens` finds by spelling, and how
-/// it splits text.
+/// it splits text. A byte without a token merges as the unknown token does.
 pub(super) fn model(
     tokens: &mut Tokens,
     pre: Option<String>,

@@ -36,7 +36,7 @@ impl Pieces {
                 Some(alphabet) => {
                     let spelled: String =
                         word.bytes().map(|byte| alphabet[usize::from(byte)]).collect();
-                    self.encode_word(&spelled, ids)?;
+                    self.encode_word(&spelled, ids).map_err(|e| as_written(e, alphabet))?;
                 }
             }
         }
@@ -94,5 +94,17 @@ impl Pieces {
             }
         }
         Ok(symbols)
+    }
+}
+
+/// The error about a byte names the byte and not the character that spells it.
+fn as_written(error: TokenizerError, alphabet: &[char; 256]) -> TokenizerError {
+    match error {
+        TokenizerError::Unencodable { text } => {
+            let is_byte = |byte: &u8| text.starts_with(alphabet[usize::from(*byte)]);
+            let bytes: Vec<_> = (0..=255).filter(is_byte).collect();
+            TokenizerError::Unencodable { text: String::from_utf8_lossy(&bytes).into_owned() }
+        }
+        other => other,
     }
 }

@@ -196,8 +196,12 @@ fn what_has_no_token_becomes_bytes_or_unknown() {
 
     let mut bytes = byte_level("qwen2", &["b c"], &[]);
     bytes.tokens[usize::from(b'a')] = "aa".to_owned();
-    let error = Tokenizer::new(bytes).unwrap().encode("ba", false);
-    assert!(matches!(error, Err(TokenizerError::Unencodable { text }) if text == "a"));
+    bytes.tokens[usize::from(b'\n')] = "bb".to_owned();
+    let tokenizer = Tokenizer::new(bytes).unwrap();
+    for lacks in ["a", "\n"] {
+        let error = tokenizer.encode(&format!("b{lacks}"), false);
+        assert!(matches!(error, Err(TokenizerError::Unencodable { text }) if text == lacks));
+    }
 }
 
 #[test]

@@ -24,7 +24,8 @@ pub(super) enum Kind {
 pub(super) struct Tokens {
     pieces: Vec<String>,
     kinds: Vec<Kind>,
-    /// What merging may end in. Control tokens are not here, so that text cannot become one.
+    /// What merging may end in. Control tokens are not here, so that text cannot become one. Empty
+    /// once a byte-level model has taken it over.
     pub(super) text: HashMap<String, u32>,
     bytes: [Option<u32>; 256],
     pub(super) unknown: Option<u32>,

@@ -125,7 +125,11 @@ fn cells(
         ("overlapped µs", Set::Figure, maybe(overlapped, 2)),
         ("GB/s", Set::Figure, number(case.gb_s, 1)),
         ("% of copy", Set::Figure, percent(case.fraction_of_copy)),
-        ("TFLOP/s", Set::Figure, at_least(case.tflop_s.unwrap_or(f64::NAN), 2)),
+        (
+            "TFLOP/s",
+            Set::Figure,
+            case.tflop_s.map_or_else(|| NONE.to_owned(), |rate| at_least(rate, 2)),
+        ),
         ("each dispatch alone", Set::Made, stages.join("<br/>")),
         ("warnings", Set::Made, flags(&doubts(case, bandwidths))),
     ]

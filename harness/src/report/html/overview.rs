@@ -58,7 +58,11 @@ pub(super) fn decodes(records: &[(String, Record)]) -> String {
                 ("tok/s", Set::Figure, maybe(row.tok_s, 1)),
                 ("", Set::Made, bar),
                 ("GPU ms a token", Set::Figure, maybe(row.gpu_ms, 3)),
-                ("% of copy bandwidth", Set::Figure, percent(row.of_copy.unwrap_or(f64::NAN))),
+                (
+                    "% of copy bandwidth",
+                    Set::Figure,
+                    row.of_copy.map_or_else(|| NONE.to_owned(), percent),
+                ),
                 ("date", Set::Figure, day.to_owned()),
                 ("commit", Set::Name, commit.chars().take(7).collect()),
                 ("record", Set::Made, link),

@@ -240,7 +240,7 @@ fn ops_table(profile: &Profile) -> String {
         let over = floor.and_then(|floor| ratio(op.ms, floor));
         let over = over.map_or_else(|| NONE.to_owned(), |over| format!("{over:.1} ×"));
         let excess = floor.zip(sound(op.ms)).map(|(floor, ms)| (ms - floor).max(0.0));
-        let shown = |ms: Option<f64>| at_least(ms.unwrap_or(f64::NAN), 4);
+        let shown = |ms: Option<f64>| ms.map_or_else(|| NONE.to_owned(), |ms| at_least(ms, 4));
         table.row([
             ("operation", Set::Made, two(&op.op, &op.kernel)),
             ("count", Set::Figure, op.count.to_string()),
@@ -254,7 +254,9 @@ fn ops_table(profile: &Profile) -> String {
             ("excess ms", Set::Figure, maybe(excess, 4)),
         ]);
     }
-    let caption = if profile.by_op.iter().any(|op| op.launch_floor_ms.is_some()) {
+    let caption = if profile.by_op.iter().all(|op| floor_ms(op).is_none()) {
+        ""
+    } else if profile.by_op.iter().any(|op| op.launch_floor_ms.is_some()) {
         "Floor: the bytes an operation must move, at the better of the measured bandwidths, and \
          what its dispatches cost, each of which waits for the one before. Excess: what it takes \
          beyond that, the most that a better kernel could give back."
