@@ -102,7 +102,7 @@ pub enum ReflectError {
     /// An import, a requirement or a name of its own that a text does not get right.
     #[error("{0}")]
     Link(String),
-    /// A user's file does not fit the kernel.
+    /// A text does not fit what is declared, or has a resource that kernels do not use.
     #[error("{path}: {reason}")]
     User {
         /// File.

@@ -18,8 +18,8 @@
 //! multiple of S; the last sum adds c·ε·Σ pᵢ·|Vᵢd|, the 1.
 //!
 //! Beside a score that is larger by 88 a weight, or its product with a value, is less than the
-//! smallest normal `f32` and may be flushed to zero, which is an absolute allowance: where the
-//! largest weight's value is 0 nothing else is left.
+//! smallest normal `f32` and may be flushed to zero. What that takes from an output is allowed
+//! absolutely: where the largest weight's value is 0 nothing else is left.
 //!
 //! Squared errors grow with S² while the values stay averages of V. Limits of NMSE are those of
 //! scores of normal queries and keys, whose S stays below 2·√head_dim; beyond, they grow with S².

@@ -76,8 +76,8 @@ pub trait Cache: Heads {
     }
 }
 
-/// Implements [`Heads`] for a struct of parameters by its fields of the same names; or by the KV
-/// heads of all sequences, whose number a field has.
+/// Implements [`Heads`] for a struct of parameters by its fields of the same names. With `of all
+/// sequences` its KV heads are `kv_heads` times the field `sequences`.
 macro_rules! has_heads {
     ($params:ty $(, of all $sequences:ident)?) => {
         impl $crate::attention::Heads for $params {

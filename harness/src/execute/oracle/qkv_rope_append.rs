@@ -69,7 +69,7 @@ impl Oracle for QkvRopeAppend {
             cache::append(self, op, values, place, [&token.k.to_f32(), &token.v.to_f32()]);
         }
         if let Value::F32(q) = &mut values[op.tensor("q").0] {
-            // Rows of a chunk have room for the largest one.
+            // It may have room for more rows than these tokens fill.
             let new = queries(tokens).to_f32();
             q[..new.len()].copy_from_slice(&new);
         }
