@@ -181,8 +181,8 @@ fn figures_that_do_not_follow_from_their_samples_are_refused() {
 }
 
 /// Any committed run beside any other of its kind: what the gate blames is of changed source, and
-/// runs whose cases all have the same source pass. Two runs of one build with the same options never
-/// end in exit code 1.
+/// runs whose cases all have the same source pass. Two runs of one build with the same options
+/// never end in exit code 1.
 #[test]
 fn no_two_committed_runs_blame_unchanged_code() {
     let records: Vec<(PathBuf, Record)> = committed()

@@ -2,9 +2,9 @@
 //! limits, since it comes with the file and nobody has read it.
 //!
 //! Blocks are trimmed as the transformers library does (`trim_blocks`, `lstrip_blocks`), and the
-//! template sees what it gives: `messages`, `add_generation_prompt`, the special tokens, `tools` and
-//! `documents` (none), `raise_exception`, `strftime_now`, and Python's methods of strings, lists
-//! and dictionaries. There is no include, import or inheritance.
+//! template sees what it gives: `messages`, `add_generation_prompt`, the special tokens, `tools`
+//! and `documents` (none), `raise_exception`, `strftime_now`, and Python's methods of strings,
+//! lists and dictionaries. There is no include, import or inheritance.
 
 mod error;
 mod python;
