@@ -287,7 +287,7 @@ fn the_tuner_rejects_wrong_hanging_and_refused_candidates_and_harms_nothing() {
     let short = format!("vec4={}", folder.write("short.wgsl", text));
     let right = folder.write("right.wgsl", text);
     let store = folder.path("tuned.json");
-    let tune = ["tune", "residual_add", "--shape", "N=512", "--time-out", "10", "--store", &store];
+    let tune = ["tune", "residual_add", "--shape", "N=512", "--time-out", "5", "--store", &store];
     let candidates = [&wrong, &hang, &refused, &short, &right].map(|c| ["--candidate", c]);
     let rest = ["--allow-software", "--json"];
     let found =

@@ -174,7 +174,7 @@ fn begins_with_bos(
     let is = |id: u32, spelling: &str| tokens.get(id as usize).is_some_and(|t| t == spelling);
     let only = "only the BOS before a text is understood";
     let [before, after] =
-        around(post, is).map_err(|error| root.refused(key, &format!("{only}; {error}")))?;
+        around(post, is).map_err(|error| root.refused(key, format!("{only}; {error}")))?;
     match (&before[..], &after[..]) {
         ([], []) => Ok(false),
         ([id], []) if Some(*id) == config.bos => Ok(true),
