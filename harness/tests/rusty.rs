@@ -139,20 +139,21 @@ fn the_quantised_file_writes_what_it_wrote() {
     assert_eq!(greedy_texts(&model, Some(&gpu)), texts, "on a device");
 }
 
-/// Quantising costs 0.0029 of the oracle's 3.7888: an eighth of that figure's standard error. Those
-/// are figures of the whole text; the first windows show that the code still comes to the same.
+/// Quantising costs 0.0029 of the oracle's 3.7888: an eighth of that figure's standard error. Of the
+/// first windows it is 0.0031 of 3.7382.
 #[test]
 fn the_quantised_file_predicts_nearly_as_well_as_bf16() {
-    let own = &json("rusty-q6_k.json")["held_out"];
-    let (whole, oracle) =
-        (float(&own["mean_nll"]), float(&json("rusty.json")["held_out"]["mean_nll"]));
-    assert!((whole - oracle - 0.00292).abs() < 1e-4, "{whole} beside {oracle}");
+    let (own, oracle) = (&json("rusty-q6_k.json")["held_out"], &json("rusty.json")["held_out"]);
     let model = quantised();
-    let (mean, recorded) = (held_out(&model, FIRST), float(&own["first_mean_nll"]));
-    assert!((mean - recorded).abs() < 1e-6, "{mean} is not {recorded}");
+    let costs = |windows, key: &str, more: f64| {
+        let (mean, recorded, theirs) =
+            (held_out(&model, windows), float(&own[key]), float(&oracle[key]));
+        assert!((mean - recorded).abs() < 1e-6, "{key}: {mean} is not {recorded}");
+        assert!((mean - theirs - more).abs() < 1e-4, "{key}: {mean} beside {theirs}");
+    };
+    costs(FIRST, "first_mean_nll", 0.00311);
     if bf16().is_some() {
-        let mean = held_out(&model, usize::MAX);
-        assert!((mean - whole).abs() < 1e-6, "{mean} is not {whole}");
+        costs(usize::MAX, "mean_nll", 0.00292);
     }
 }
 
@@ -167,9 +168,11 @@ fn the_bf16_checkpoint_has_the_texts_and_the_likelihood_of_transformers() {
     if let Some(gpu) = common::own_gpu() {
         assert_eq!(greedy_texts(&model, Some(&gpu)), greedy, "on a device");
     }
-    let (mean, expected) = (held_out(&model, usize::MAX), float(&oracle["held_out"]["mean_nll"]));
-    eprintln!("mean NLL {mean:.10}, transformers {expected:.10}");
-    assert!((mean - expected).abs() < 1e-6, "{mean} is not {expected}");
+    for (windows, key) in [(FIRST, "first_mean_nll"), (usize::MAX, "mean_nll")] {
+        let (mean, expected) = (held_out(&model, windows), float(&oracle["held_out"][key]));
+        eprintln!("{key} {mean:.10}, transformers {expected:.10}");
+        assert!((mean - expected).abs() < 1e-6, "{mean} is not {expected}");
+    }
 }
 
 #[test]
