@@ -4,7 +4,8 @@
 //! This crate knows naga, never wgpu: nothing here needs a device. `kernels/build` has
 //! validated every source before this crate exists.
 
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 pub mod adapter;
 pub mod codes;
@@ -84,17 +85,31 @@ pub fn text_state_before(kernel: &str, variant: &str) -> Option<u64> {
 /// Links a WGSL text with the built-in modules that its `// import:` lines name, as the build
 /// script does for built-in variants. `path` only names it in errors.
 pub fn link(text: &str, path: &str) -> Result<String, ReflectError> {
-    let is_unknown = Cell::new(false);
+    let unknown = RefCell::new(None);
     let find = |name: &str| {
         let known = MODULES.iter().find(|(known, _, _)| *known == name);
-        is_unknown.set(known.is_none());
+        unknown.replace(known.is_none().then(|| name.to_owned()));
         known.map(|(name, path, text)| link::Module::new(name, path, text))
     };
     link::link(path, path, text, &find).map(|linked| linked.text).map_err(|error| {
-        if !is_unknown.get() {
-            return ReflectError::Link(error);
-        }
-        let known: Vec<_> = MODULES.iter().map(|(name, _, _)| *name).collect();
-        ReflectError::Link(format!("{error}; there are {}", known.join(", ")))
+        ReflectError::Link(match &*unknown.borrow() {
+            Some(name) => format!("{error}; there are {}", modules_near(name)),
+            None => error,
+        })
     })
+}
+
+/// The modules of the folder that `name` is in, or else all folders.
+fn modules_near(name: &str) -> String {
+    fn folder(name: &str) -> &str {
+        name.rsplit_once('/').map_or("", |(folder, _)| folder)
+    }
+    let names = || MODULES.iter().map(|(name, _, _)| *name);
+    let mut near: Vec<_> =
+        names().filter(|known| folder(known) == folder(name)).map(str::to_owned).collect();
+    if near.is_empty() || folder(name).is_empty() {
+        let folders: BTreeSet<_> = names().map(folder).filter(|f| !f.is_empty()).collect();
+        near.extend(folders.into_iter().map(|folder| format!("{folder}/…")));
+    }
+    near.join(", ")
 }

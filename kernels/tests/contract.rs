@@ -239,9 +239,17 @@ fn a_users_text_links_the_same_modules() {
     let text = "// import: grid\nfn f() -> u32 { return group_index(vec3<u32>(), vec3<u32>()); }\n";
     let linked = lathe_kernels::link(text, "mine.wgsl").unwrap();
     assert!(linked.contains("fn group_index"), "{linked}");
-    let unknown = lathe_kernels::link("// import: dot_row\n", "mine.wgsl").unwrap_err().to_string();
-    assert!(unknown.starts_with("mine.wgsl:1: `// import: dot_row`"), "{unknown}");
-    assert!(unknown.contains("matvec/rows/dense16"), "it lists what there is: {unknown}");
+    // One that is not there is answered with its neighbours, or with where modules lie.
+    for (import, there_are) in [
+        ("format/dens", "there are format/dense, format/eight, format/floats,"),
+        ("gird", "there are grid, attention/parts/…, dequant/parts/…,"),
+        ("rows/dense16", "there are attention/parts/…, dequant/parts/…,"),
+    ] {
+        let text = format!("// import: {import}\n");
+        let unknown = lathe_kernels::link(&text, "mine.wgsl").unwrap_err().to_string();
+        assert!(unknown.starts_with(&format!("mine.wgsl:1: `// import: {import}`")), "{unknown}");
+        assert!(unknown.contains(there_are) && unknown.len() < 400, "{unknown}");
+    }
 }
 
 #[test]
