@@ -1,7 +1,8 @@
 //! A move of WGSL between files, or a new name, must not change what a device compiles: every
 //! variant's text stays equal to a recorded one but for names and comments.
 //!
-//! `LATHE_BLESS=1 cargo test -p lathe-kernels --test texts` records what there is now.
+//! `LATHE_BLESS=1 cargo test --release --locked -p lathe-kernels --test texts` records what there
+//! is now.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "the linker uses the rest")]

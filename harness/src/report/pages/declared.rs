@@ -63,7 +63,7 @@ impl Page<'_> {
         let mut page = head(self.text_path);
         page.push_str(relink(self.text, folder, FOLDER, place).trim_end());
         let used = match self.in_decode {
-            true => "A decode step may select it.",
+            true => "A decode step or a chunk of a prompt may select it.",
             false => {
                 "No decode step selects it: it is a workbench operation, for checks, benchmarks \
                  and recordings of your own."
