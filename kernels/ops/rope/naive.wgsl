@@ -6,7 +6,7 @@
 //   rope: (positions, HEAD_DIM/2) of (cos, sin)
 //
 // Idea: a pair rotates on its own, so in place needs no second buffer and no barrier.
-// import: grid, step/state
+// import: grid
 override HEADS: u32;
 override HEAD_DIM: u32;
 override STRIDE: u32;

@@ -7,7 +7,7 @@
 //
 // Idea: all memory in sixteen bytes. Interleaved pairs come apart in registers; NeoX pairs are
 // four neighbours of each half.
-// import: grid, step/state
+// import: grid
 override HEADS: u32;
 override HEAD_DIM: u32;
 override STRIDE: u32;

@@ -4,7 +4,6 @@
 //
 // With OF_EACH the tokens are the current ones of N_TOKENS sequences: all stand at the position, and the
 // caches are (N_TOKENS, KV_HEADS, KV_SIZE, HEAD_DIM).
-// import: step/state
 // requires: override KV_HEADS: u32
 // requires: var state: array<u32>
 override KV_SIZE: u32;

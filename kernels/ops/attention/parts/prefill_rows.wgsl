@@ -1,6 +1,5 @@
 // Where the rows of a prefill's queries lie and what they attend to. A row is a query head of a
 // token: row r of a KV head is head r % Q_PER_KV of its group for query r / Q_PER_KV.
-// import: step/state
 // requires: var state: array<u32>
 override N_TOKENS: u32;
 override Q_PER_KV: u32;

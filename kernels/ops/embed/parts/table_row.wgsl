@@ -1,5 +1,4 @@
 // The row of a token in an embedding table or in a part of one.
-// import: step/state
 // requires: override N_TOKENS: u32
 // requires: var state: array<u32>
 // requires: var tokens: array<u32>
