@@ -3,7 +3,7 @@
 // block mean: lathe_reference::quant.
 // requires: fn packed_word(i: u32) -> u32
 override WEIGHT: u32; // any format
-override PACKING: u32 = 0u; // blocks as in the file, or planes: quants in the order of the weights, scales apart
+override PACKING: u32 = PACKING_BLOCKS; // blocks as in the file, or planes: quants in order, scales apart
 
 // Byte offset of a field in a block, its bytes, and the bytes of all fields that the planes hold
 // before it, for one block.

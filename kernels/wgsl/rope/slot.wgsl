@@ -9,7 +9,7 @@
 override KV_SIZE: u32;
 override N_TOKENS: u32 = 1u;
 override BEFORE: u32 = 0u;
-override TOKENS_OF: u32 = 0u;
+override TOKENS_OF: u32 = OF_ONE;
 
 fn position_of(token: u32) -> u32 {
     return state[POSITION] + select(token, 0u, TOKENS_OF == OF_EACH);

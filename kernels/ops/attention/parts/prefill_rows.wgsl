@@ -14,7 +14,7 @@ fn heads() -> u32 { return KV_HEADS * Q_PER_KV; }
 
 // First element of a head of a query in q.
 fn query_start(query: u32, head: u32) -> u32 {
-    let row = heads() + select(0u, 2u * KV_HEADS, Q_ROW == 1u);
+    let row = heads() + select(0u, 2u * KV_HEADS, Q_ROW == ROW_QKV);
     return (query * row + head) * HEAD_DIM;
 }
 

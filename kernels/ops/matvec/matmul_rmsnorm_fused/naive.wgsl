@@ -51,7 +51,7 @@ fn norms() {
         stream[r] = v;
         squares += v * v;
     }
-    if (NEXT_NORM == 0u) { return; }
+    if (NEXT_NORM == NORM_NONE) { return; }
     let scale = inverseSqrt(squares / f32(ROWS) + EPS);
     for (var r = 0u; r < ROWS; r += 2u) {
         let both = r + 1u < ROWS;
