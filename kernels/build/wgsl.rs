@@ -38,6 +38,8 @@ pub(crate) struct Tree {
     pub(crate) modules: BTreeMap<String, PathBuf>,
     /// Folders below `ops/` with a `mod.rs`, and whether they are operations.
     pub(crate) declarations: Vec<(PathBuf, bool)>,
+    /// Rust files that may declare parameters.
+    rust: Vec<PathBuf>,
     root: PathBuf,
 }
 
@@ -47,6 +49,7 @@ impl Tree {
             variants: Vec::new(),
             modules: BTreeMap::new(),
             declarations: Vec::new(),
+            rust: vec![root.join("src/shared.rs")],
             root: root.to_owned(),
         };
         for base in ["ops", "wgsl"] {
@@ -75,6 +78,8 @@ impl Tree {
         for path in sorted(folder) {
             if path.is_dir() {
                 self.walk(base, &path, families);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                self.rust.push(path);
             } else if path.extension().is_some_and(|e| e == "wgsl") {
                 if is_operation {
                     let (operation, variant) = (stem(folder), stem(&path));
@@ -157,6 +162,22 @@ impl Tree {
         let text = self.text(&path)?;
         let find = |module: &str| self.module(module);
         link::link("naive", &self.shown(&path), &text, &find).map(|linked| linked.text)
+    }
+
+    /// Parameters that declarations call a choice: WGSL has their codes.
+    pub(crate) fn choices(&self) -> Result<HashSet<String>, String> {
+        let mut found = HashSet::new();
+        for path in &self.rust {
+            let text = self.text(path)?;
+            for call in tokens::tokens(&text).windows(4) {
+                if matches!(call[0].text, "choice" | "mostly")
+                    && [call[1].text, call[2].text] == ["(", "\""]
+                {
+                    found.insert(call[3].text.to_owned());
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Every text by itself.
@@ -312,6 +333,59 @@ pub(crate) fn meanings(all: &[(Module, bool)]) -> Vec<String> {
         }
     }
     errors
+}
+
+/// A code has a name, so that only `codes.rs` knows its number: an override that is a code stands
+/// beside no number and in no arithmetic.
+pub(crate) fn numbered(all: &[(Module, bool)], choices: &HashSet<String>) -> Vec<String> {
+    let mut errors = Vec::new();
+    for (module, _) in all {
+        let tokens = tokens::tokens(&module.text);
+        let text = |i: usize| tokens.get(i).map_or("", |t| t.text);
+        for (i, token) in tokens.iter().enumerate().filter(|(_, t)| choices.contains(t.text)) {
+            let before = reckons(tokens[..i].iter().rev().map(|t| t.text), "=!<>+-*/%&|^");
+            let after = reckons(tokens[i + 1..].iter().map(|t| t.text), "=!<>+-*/%&|^,");
+            let declares = i > 0 && matches!(text(i - 1), "override" | "const");
+            let has_number = declares && text(i + 3) == "=" && is_number(text(i + 4));
+            let switches = text(i + 1) == "{" && text(i + 2) == "case" && is_number(text(i + 3));
+            if before || after || has_number || switches {
+                let line = module.text.lines().nth(token.line - 1).unwrap_or_default();
+                errors.push(format!(
+                    "{}:{}: `{}` is a code: name what it is compared with (src/codes.rs) and use \
+                     it in no arithmetic: `{}`",
+                    module.path,
+                    token.line,
+                    token.text,
+                    line.trim()
+                ));
+            }
+        }
+    }
+    errors
+}
+
+/// Whether the operator that a side of a name begins with is arithmetic, or a number follows it.
+fn reckons<'a>(mut side: impl Iterator<Item = &'a str>, operators: &str) -> bool {
+    let mut operator = String::new();
+    let operand = side.find(|t| {
+        let is_operator = operators.contains(*t);
+        if is_operator {
+            operator.push_str(t);
+        }
+        !is_operator
+    });
+    match operator.as_str() {
+        "" | "&&" | "||" => false,
+        shift if shift.contains("<<") || shift.contains(">>") => true,
+        comparison if comparison.chars().all(|c| "=!<>,".contains(c)) => {
+            operand.is_some_and(is_number)
+        }
+        _ => true,
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// Parses and validates; the error begins with `file:line` and holds naga's annotated source.

@@ -1,11 +1,12 @@
-//! Named alternatives that travel to WGSL as numbers: the one list of names and codes.
+//! Named alternatives that travel to WGSL as numbers, and the words of the step state: the one list
+//! of names and codes.
 //!
 //! The build script includes this file, so that WGSL gets a named constant for every code
 //! (`wgsl_constants`) and no number is written twice.
 
 /// An enum whose variants have a name on the command line and a code in WGSL.
 macro_rules! codes {
-    ($($(#[$meta:meta])* $name:ident($prefix:literal) {
+    (fn $constants:ident; $($(#[$meta:meta])* $name:ident($prefix:literal) {
         $($(#[$doc:meta])* $variant:ident = $text:literal,)*
     })*) => {
         $(
@@ -33,9 +34,9 @@ macro_rules! codes {
             }
         )*
 
-        /// Every WGSL constant with its value: a prefix and the alternative's name in upper case.
+        /// Their WGSL constants with values: a prefix and the alternative's name in upper case.
         #[allow(dead_code, reason = "used by the build script, which includes this file")]
-        pub(crate) fn wgsl_constants() -> Vec<(String, u32)> {
+        pub(crate) fn $constants() -> Vec<(String, u32)> {
             let mut all: Vec<(String, u32)> = Vec::new();
             $(
                 for value in $name::ALL {
@@ -53,6 +54,8 @@ macro_rules! codes {
 }
 
 codes! {
+    fn code_constants;
+
     /// Storage format of weights. Quantised ones are ggml's, block for block; what their fields
     /// mean is in `lathe_reference::quant`.
     Format("") {
@@ -216,6 +219,36 @@ codes! {
         /// Added to: a residual stream.
         One = "1",
     }
+}
+
+codes! {
+    fn state_constants;
+
+    /// Words of the step state buffer; several sequences have a row of them each. There is one
+    /// counter of tokens seen, for global and sliding-window caches alike: nothing can fall out of
+    /// step with it.
+    StateWord("") {
+        /// Position of the token being processed; equals the number of tokens seen before it.
+        Position = "position",
+        /// `tokens[0..prompt_len]` came from the host and are never replaced by sampled ones.
+        PromptLen = "prompt_len",
+        /// The last step's choice, whether or not it was used.
+        Choice = "choice",
+        /// Seed of sampling; with the position it gives each step's random number.
+        Seed = "seed",
+    }
+}
+
+/// Words in the step state buffer, of one sequence.
+pub const STATE_WORDS: usize = StateWord::ALL.len();
+
+/// Every WGSL constant with its value: those of codes, and where the words of the step state lie.
+#[allow(dead_code, reason = "used by the build script, which includes this file")]
+pub(crate) fn wgsl_constants() -> Vec<(String, u32)> {
+    let mut all = code_constants();
+    all.extend(state_constants());
+    all.push(("STATE_WORDS".to_owned(), STATE_WORDS as u32));
+    all
 }
 
 impl Format {

@@ -1,5 +1,5 @@
-//! Layouts the kernels agree on with whoever fills their buffers: weight rows, the step state,
-//! the rope table, padding.
+//! Layouts the kernels agree on with whoever fills their buffers: weight rows, the rope table,
+//! padding.
 
 use half::{bf16, f16};
 
@@ -211,7 +211,7 @@ impl Format {
         self.planes().iter().map(plane).collect()
     }
 
-    /// The layout of packed rows of `k` elements as the overrides of `shared/weight_four.wgsl`.
+    /// The layout of packed rows of `k` elements as the overrides of `format/weight_four.wgsl`.
     pub(crate) fn fields(self, k: usize, packing: Packing) -> Vec<(&'static str, f64)> {
         let planes = self.planes();
         let starts = self.plane_starts(k);
@@ -426,23 +426,6 @@ impl Order {
         }
     }
 }
-
-/// Words of the step state buffer. There is one counter of tokens seen, for global and
-/// sliding-window caches alike: nothing can fall out of step with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StateWord {
-    /// Position of the token being processed; equals the number of tokens seen before it.
-    Position = 0,
-    /// `tokens[0..given]` came from the host and are never replaced by sampled ones.
-    Given = 1,
-    /// The last step's choice, whether or not it was used.
-    Choice = 2,
-    /// Seed of sampling; with the position it gives each step's random number.
-    Seed = 3,
-}
-
-/// Words in the step state buffer.
-pub const STATE_WORDS: usize = 4;
 
 /// What a rope table holds; the table itself is derived from this.
 #[derive(Clone, Debug, PartialEq)]

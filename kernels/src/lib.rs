@@ -31,7 +31,7 @@ pub use descriptor::{
     Binding, Case, Constants, Cost, Declaration, Draw, Elem, Inlined, Kernel, KernelBinding,
     KernelInlined, KernelVariant, Matrix, Role, Stage, Tolerance, Variant,
 };
-pub use layout::{KvVectors, Plane, RopeSpec, StateWord};
+pub use layout::{KvVectors, Plane, RopeSpec};
 pub use param::{Param, ParamKind, Params, Problem, Shape, ShapeError, State};
 pub use reflect::{ReflectError, Reflection};
 pub use registry::{

@@ -213,8 +213,7 @@ impl Reflection {
             .map(|(_, o)| {
                 let default = match o.init {
                     None => Default::Required,
-                    Some(e) => literal(&module.global_expressions[e])
-                        .map_or(Default::Derived, Default::Literal),
+                    Some(e) => value(&module, e).map_or(Default::Derived, Default::Literal),
                 };
                 let name =
                     o.name.clone().ok_or_else(|| ReflectError::Anonymous(path.to_owned()))?;
@@ -508,12 +507,7 @@ fn settle_array_sizes(module: &mut Module) -> Result<bool, ReflectError> {
         };
         let length = module.overrides[over]
             .init
-            .and_then(|e| match module.global_expressions[e] {
-                naga::Expression::Constant(c) => {
-                    literal(&module.global_expressions[module.constants[c].init])
-                }
-                ref other => literal(other),
-            })
+            .and_then(|e| value(module, e))
             .and_then(|n| std::num::NonZeroU32::new(n as u32))
             .ok_or_else(|| ReflectError::Constants("an array length is not positive".into()))?;
         let inner = TypeInner::Array { base, size: ArraySize::Constant(length), stride };
@@ -529,9 +523,11 @@ fn settle_array_sizes(module: &mut Module) -> Result<bool, ReflectError> {
     Ok(any)
 }
 
-fn literal(expression: &naga::Expression) -> Option<f64> {
+/// The value of a global expression that is a number, or a constant's name.
+fn value(module: &Module, at: naga::Handle<naga::Expression>) -> Option<f64> {
     use naga::{Expression, Literal};
-    match *expression {
+    match module.global_expressions[at] {
+        Expression::Constant(c) => value(module, module.constants[c].init),
         Expression::Literal(Literal::U32(v)) => Some(f64::from(v)),
         Expression::Literal(Literal::I32(v)) => Some(f64::from(v)),
         Expression::Literal(Literal::F32(v)) => Some(f64::from(v)),

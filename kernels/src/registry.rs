@@ -17,7 +17,7 @@ use crate::{SOURCES, Source};
 pub struct Text {
     /// The variant.
     pub variant: &'static str,
-    /// The file in messages, such as `src/scale.wgsl`.
+    /// The file in messages, such as `scale.wgsl`.
     pub file: &'static str,
     /// What is in it.
     pub wgsl: &'static str,

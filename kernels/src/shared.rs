@@ -3,7 +3,7 @@
 
 use crate::codes::*;
 use crate::descriptor::{Binding, Draw, Elem, words};
-use crate::layout::{RopeSpec, STATE_WORDS};
+use crate::layout::RopeSpec;
 use crate::param::*;
 
 /// Rows of a matrix that makes one vector.

@@ -39,7 +39,7 @@ fn hash(source: &lathe_kernels::Source) -> String {
 fn canonical(text: &str, kernel: &Kernel) -> String {
     let tokens = tokens::tokens(text);
     let all = declarations(&tokens);
-    let codes: HashMap<String, String> = codes::wgsl_constants()
+    let codes: HashMap<String, String> = codes::code_constants()
         .into_iter()
         .map(|(name, code)| (name, format!("{code}u")))
         .collect();

@@ -37,5 +37,5 @@ pub fn reset(
         executor.clear(cache.v)?;
     }
     executor.clear(state)?;
-    executor.write_words(state, StateWord::Given as usize, &[given])
+    executor.write_words(state, StateWord::PromptLen as usize, &[given])
 }

@@ -282,7 +282,8 @@ pub fn prompt(
     let recording = Arc::clone(&executor.recording);
     for part in parts.iter().flat_map(|part| vec![part.one(); part.times()]) {
         let words = executor.read_words(graph.state)?;
-        let [n_kv, prompt_len] = [StateWord::Position, StateWord::Given].map(|w| words[w as usize]);
+        let [n_kv, prompt_len] =
+            [StateWord::Position, StateWord::PromptLen].map(|w| words[w as usize]);
         let state = State { n_kv: n_kv as usize + 1, prompt_len: prompt_len as usize };
         let timer = executor.op_timer(part)?;
         let timed = executor.timed(part, &timer)?;

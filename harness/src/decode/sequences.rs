@@ -10,8 +10,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use lathe_kernels::StateWord;
-use lathe_kernels::layout::STATE_WORDS;
+use lathe_kernels::{STATE_WORDS, StateWord};
 
 use super::graph::DecodeGraph;
 use super::session::{self, PROMPT_STEPS, RunOptions, pieces};
@@ -55,7 +54,7 @@ pub fn begin(graph: &DecodeGraph, executor: &mut dyn Execute, prompts: &[Vec<u32
     let mut state = vec![0; n * STATE_WORDS];
     let mut tokens = vec![0; n * longest];
     for (i, prompt) in prompts.iter().enumerate() {
-        state[i * STATE_WORDS + StateWord::Given as usize] = prompt.len() as u32;
+        state[i * STATE_WORDS + StateWord::PromptLen as usize] = prompt.len() as u32;
         for (position, token) in prompt.iter().enumerate() {
             tokens[position * n + i] = *token;
         }

@@ -157,7 +157,7 @@ pub(super) fn give(
     let given = position + tokens.len();
     graph.fits(given)?;
     executor.write_words(graph.tokens, position, tokens)?;
-    executor.write_words(graph.state, StateWord::Given as usize, &[given as u32])
+    executor.write_words(graph.state, StateWord::PromptLen as usize, &[given as u32])
 }
 
 fn begin(graph: &DecodeGraph, executor: &mut dyn Execute, options: &RunOptions) -> Result<()> {
@@ -524,7 +524,7 @@ impl<'a> Verifier<'a> {
             }
             // Tokens the host gave stay; only a generated one is replaced.
             let next = seen.position + 1;
-            if next >= state[StateWord::Given as usize] as usize {
+            if next >= state[StateWord::PromptLen as usize] as usize {
                 self.executor.write_words(self.graph.tokens, next, &[seen.choice])?;
             }
         }

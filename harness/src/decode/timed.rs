@@ -64,7 +64,7 @@ pub fn generate(
     on_token: &mut dyn FnMut(u32),
 ) -> Result<Vec<Duration>> {
     let position = room(graph, executor, n)?;
-    let given = executor.read_words(graph.state)?[StateWord::Given as usize];
+    let given = executor.read_words(graph.state)?[StateWord::PromptLen as usize];
     if position == 0 && given == 0 {
         return Err(Error::Usage("the sequence is empty; generation goes on from a token".into()));
     }

@@ -213,7 +213,7 @@ impl<'a> Trial<'a> {
         let executor = &mut *self.executor;
         timed::reset(graph, executor, script.seed)?;
         let state = executor.read_words(graph.state)?;
-        for word in [StateWord::Position, StateWord::Given, StateWord::Choice] {
+        for word in [StateWord::Position, StateWord::PromptLen, StateWord::Choice] {
             if state[word as usize] != 0 {
                 return Err(Error::CheckFailed(format!(
                     "{word:?} of the step state is {} after a reset",

@@ -303,7 +303,7 @@ pub fn workgroup_constants<P: Cache>(
     ]
 }
 
-/// Bytes of workgroup memory of attention_tiled.wgsl.
+/// Bytes of workgroup memory of parts/tiled.wgsl.
 pub fn tiled_bytes<P: Cache>(p: &P, rows: usize, wg: usize, tile: usize, lanes: usize) -> usize {
     rows * p.head_dim() * 4
         + tile * (32 * p.value_chunks() + 16)
@@ -311,7 +311,7 @@ pub fn tiled_bytes<P: Cache>(p: &P, rows: usize, wg: usize, tile: usize, lanes: 
         + wg * (8 + 16 * p.chunk_fours())
 }
 
-/// Geometry of attention_tiled.wgsl for `rows` rows a workgroup in `room` bytes.
+/// Geometry of parts/tiled.wgsl for `rows` rows a workgroup in `room` bytes.
 pub fn tiled_constants<P: Cache>(
     p: &P,
     rows: usize,

@@ -7,7 +7,7 @@
 // import: format/floats, grid
 override N: u32;
 override WG: u32 = 256u;
-override EACH: u32 = 4u + 4u * min(TO, 1u); // values in sixteen bytes of y
+override EACH: u32 = select(8u, 4u, TO == F32); // values in sixteen bytes of y
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read_write> y: array<vec4<u32>>;

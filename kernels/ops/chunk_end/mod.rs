@@ -1,8 +1,7 @@
 //! The end of a chunk of a prompt: its last token's row for the head, and the position after it.
 
-use crate::codes::FloatFormat;
+use crate::codes::{FloatFormat, STATE_WORDS};
 use crate::descriptor::*;
-use crate::layout::STATE_WORDS;
 use crate::len;
 use crate::param::{PROMPT_LEN, choice, dim, n_kv};
 use crate::shared::*;

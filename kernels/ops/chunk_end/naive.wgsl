@@ -6,7 +6,7 @@
 //
 // Idea: only the last token of a prompt needs the head. Its row goes where a decode step has its own, so that
 // the head and the choice are a decode step's.
-// import: format/store_pair, step/state
+// import: format/store_pair
 override N: u32;
 override N_TOKENS: u32;
 override X_FORMAT: u32;

@@ -6,7 +6,7 @@
 // Idea: the slot is position modulo capacity, so a full cache and a sliding-window ring are the
 // same code; f16 is packed two values a word and needs no f16 feature. Who has a word of q8_0 looks at its
 // whole block, or two of them for their scales.
-// import: kv/quants, kv/vector, step/state
+// import: kv/quants, kv/vector
 override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32;

@@ -8,7 +8,7 @@ use crate::phases::Grid;
 /// Invocations over all rows that fill a large GPU (132 processors of 2048, at half occupancy).
 const FULL: usize = 110_000;
 
-/// Loads a lane may have in flight: the upper end of `UNROLL` in `shared/share.wgsl`.
+/// Loads a lane may have in flight: the upper end of `UNROLL` in `schedule/share.wgsl`.
 const IN_FLIGHT: usize = 9;
 
 /// Why a variant for dense rows does not run a shape.
@@ -64,7 +64,7 @@ pub fn lanes_grid<P: MatVec>(p: &P, c: &Constants) -> usize {
     p.rows().div_ceil(((c["WG"] / c["LANES"]) as usize).max(1))
 }
 
-/// A team's lanes and the teams of a workgroup (`shared/team.wgsl`), of `RUN` rows at a time.
+/// A team's lanes and the teams of a workgroup (`schedule/team.wgsl`), of `RUN` rows at a time.
 pub fn team<P: MatVec>(p: &P, caps: &Capabilities, chunks: usize, run: usize) -> Overrides {
     let most = (caps.invocations as usize).min(512);
     let lanes = lanes(p.rows(), chunks, run, most);

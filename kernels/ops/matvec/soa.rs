@@ -7,7 +7,7 @@ use crate::codes::Format;
 use crate::descriptor::{Constants, Overrides, Tunables};
 use crate::phases::Grid;
 
-/// Weights in sixteen bytes of codes; see `planes.wgsl`.
+/// Weights in sixteen bytes of codes; see `rows/soa.wgsl`.
 pub fn chunk<P: MatVec>(p: &P) -> usize {
     if p.weight() == Format::Q8_0 { 16 } else { 32 }
 }

@@ -5,7 +5,7 @@
 //   h' = rms_norm(h) * w          (NORM_RMS; w is q_norm for query heads, k_norm for key heads)
 //   (a, b) -> (a cos - b sin, a sin + b cos)  for each pair of h', angles from the rope table
 //   qkv: [q (KV_HEADS*Q_PER_KV heads) | k (KV_HEADS) | v (KV_HEADS)] x HEAD_DIM, q and k in place
-//   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
+//   ROPE_INTERLEAVED: pairs (2i, 2i+1); ROPE_NEOX: pairs (i, i + HEAD_DIM/2)
 //   rope: (positions, HEAD_DIM/2) of (cos, sin)
 // import: rope/head_norm, rope/head_scale, rope/in_place, rope/two_norms
 

@@ -5,7 +5,7 @@
 //   slot t = (position + t) % KV_SIZE, or with BEFORE > 0 (BEFORE + t) % KV_SIZE
 //   norm(h, w) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h
 //   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
-//   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
+//   ROPE_INTERLEAVED: pairs (2i, 2i+1); ROPE_NEOX: pairs (i, i + HEAD_DIM/2)
 //   qkv: N_TOKENS of [q | k | v] x HEAD_DIM  q: (N_TOKENS, heads, HEAD_DIM)
 //   caches: (KV_HEADS, KV_SIZE, HEAD_DIM); of several tokens those beyond the prompt are not stored
 //   OF_EACH: tokens of N_TOKENS sequences, all at the position; caches: one after the other

@@ -4,7 +4,8 @@
 //   b[i] = delta[i] / rms(delta) * (WEIGHT_OFFSET + post_weight[i])     POST_NORM rms
 //   x[i] = x[i] + b[i];  y[i] = x[i] / rms(x) * (WEIGHT_OFFSET + next_weight[i])
 //   rms(v) = sqrt(mean_j v[j]^2 + EPS), each of ROWS for itself; x, delta, y: (ROWS, N); weights: (N)
-//   y f32 or f16; WEIGHT_OFFSET 0: standard, 1: Gemma's
+//   y f32 or f16
+//   WEIGHT_OFFSET: 0 with OFFSET_STANDARD, 1 with OFFSET_GEMMA
 //
 // Idea: as workgroup, with two barriers a sum instead of the tree's log2(WG), and a workgroup wide
 // enough that most invocations own four elements.

@@ -1,7 +1,8 @@
 // rms_norm/naive: one invocation.
 //
 //   y[r][i] = x[r][i] / sqrt(mean_j x[r][j]^2 + EPS) * (WEIGHT_OFFSET + weight[i])
-//   x, y: (ROWS, N)  weight: (N)  y f32 or f16      WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
+//   x, y: (ROWS, N)  weight: (N)  y f32 or f16
+//   WEIGHT_OFFSET: 0 with OFFSET_STANDARD, 1 with OFFSET_GEMMA
 //
 // Idea: the formula, serially, and so the rung that shows what the reduction is worth. A single
 // invocation may also write f16 rows of odd length, which share words.

@@ -2,7 +2,7 @@
 //
 //   y[r][i] = x[r][i] / sqrt(mean_j x[r][j]^2 + EPS) * (WEIGHT_OFFSET + weight[i])
 //   x, y: (ROWS, N)  weight: (N)  y f32 or f16
-//   WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
+//   WEIGHT_OFFSET: 0 with OFFSET_STANDARD, 1 with OFFSET_GEMMA
 //
 // Idea: two barriers instead of the tree's log2(WG).
 // import: format/store_pair, reduce/subgroups

@@ -2,7 +2,7 @@
 //
 //   y[r][i] = x[r][i] / sqrt(mean_j x[r][j]^2 + EPS) * (WEIGHT_OFFSET + weight[i])
 //   x, y: (ROWS, N)  weight: (N)  y f32 or f16
-//   WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
+//   WEIGHT_OFFSET: 0 with OFFSET_STANDARD, 1 with OFFSET_GEMMA
 //
 // Idea: a row is so short that latency is all. With an invocation for every four elements x stays
 // in registers and the weight is on its way while the sum is made: one memory latency, not three.

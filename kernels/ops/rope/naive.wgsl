@@ -2,11 +2,11 @@
 //
 //   (a, b) -> (a cos - b sin, a sin + b cos)  for each pair of each head, angles from the rope table
 //   x: HEADS heads of HEAD_DIM, in place, max(STRIDE, HEAD_DIM) elements from one to the next
-//   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
+//   ROPE_INTERLEAVED: pairs (2i, 2i+1); ROPE_NEOX: pairs (i, i + HEAD_DIM/2)
 //   rope: (positions, HEAD_DIM/2) of (cos, sin)
 //
 // Idea: a pair rotates on its own, so in place needs no second buffer and no barrier.
-// import: grid, step/state
+// import: grid
 override HEADS: u32;
 override HEAD_DIM: u32;
 override STRIDE: u32;

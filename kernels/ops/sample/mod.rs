@@ -1,8 +1,8 @@
 //! Sampling of the next token, and the end of a step.
 
 use crate::adapter::Capabilities;
+use crate::codes::STATE_WORDS;
 use crate::descriptor::*;
-use crate::layout::STATE_WORDS;
 use crate::len;
 use crate::param::{PROMPT_LEN, dim, float, n_kv, start};
 

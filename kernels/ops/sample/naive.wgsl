@@ -7,7 +7,7 @@
 // Idea: top-k and top-p are each the largest key from which on enough tokens or weight lies, and among
 // tokens of that key the lower indices. Each of the 32 bits of a key reads all of them, with one core
 // of the GPU.
-// import: math/u64, reduce/sum64, sample/parts/sampling, step/choose, step/choose_workgroup, step/state
+// import: math/u64, reduce/sum64, sample/parts/sampling, step/choose, step/choose_workgroup
 override N: u32;
 override WG: u32 = 256u;
 

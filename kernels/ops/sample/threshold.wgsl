@@ -19,7 +19,7 @@
 // Source: maxima of groups as delegates: Gaihre et al., *Dr. Top-k: delegate-centric top-k on GPUs*,
 // SC21, arXiv:2109.08219. Ranks by counting: Knuth, *The Art of Computer Programming* 3, 5.2.
 // import: grid, math/u64, sample/parts/sampling, sample/parts/vectors, sort/key, sort/list
-// import: step/choose, step/state
+// import: step/choose
 override N: u32;
 override WG: u32 = 512u; // a power of two, at least SLICE_RUN
 override BLOCKS: u32 = 128u; // workgroups that take maxima

@@ -1,9 +1,10 @@
 // One weight at a time out of packed rows, in any format and packing: what is simple enough to
 // trust. `packed_word(i)` is word i of the matrix; `k` is the length of a row. What the fields of a
 // block mean: lathe_reference::quant.
+// import: format/quantised
 // requires: fn packed_word(i: u32) -> u32
 override WEIGHT: u32; // any format
-override PACKING: u32 = 0u; // blocks as in the file, or planes: quants in the order of the weights, scales apart
+override PACKING: u32 = PACKING_BLOCKS; // blocks as in the file, or planes: quants in order, scales apart
 
 // Byte offset of a field in a block, its bytes, and the bytes of all fields that the planes hold
 // before it, for one block.
@@ -15,18 +16,8 @@ fn block_elements() -> u32 {
 }
 
 fn block_bytes() -> u32 {
-    switch WEIGHT {
-        case F32: { return 4u; }
-        case F16, BF16: { return 2u; }
-        case Q8_0: { return 34u; }
-        case Q4_0: { return 18u; }
-        case Q4_1: { return 20u; }
-        case Q5_0: { return 22u; }
-        case Q5_1: { return 24u; }
-        case Q4_K: { return 144u; }
-        case Q5_K: { return 176u; }
-        default: { return 210u; }
-    }
+    if (WEIGHT < Q8_0) { return select(2u, 4u, WEIGHT == F32); }
+    return quantised_block_bytes();
 }
 
 // The fields in the order of layout::Format::planes.

@@ -5,7 +5,7 @@
 // requires: var weights: array<vec4<u32>>
 override K: u32; // elements of a row
 override WEIGHT: u32; // any format
-override PACKING: u32 = 0u; // blocks as in the file, or the fields of a row's blocks apart
+override PACKING: u32 = PACKING_BLOCKS; // blocks as in the file, or the fields of a row's blocks apart
 
 // Loaded words of eight values.
 struct Raw { a: vec4<u32>, b: vec4<u32> }
@@ -97,7 +97,7 @@ fn load_weights(row: u32, i: u32) -> Raw {
             a.y = weight_word_at(code + 4u);
         }
         // A scale alone, or a scale and a minimum.
-        if (WEIGHT % 2u == 0u) { a.z = half_word(f.z); } else { a.z = word_around(f.z); }
+        if (WEIGHT == Q4_0 || WEIGHT == Q5_0) { a.z = half_word(f.z); } else { a.z = word_around(f.z); }
         if (WEIGHT >= Q5_0) { a.w = weight_word_at(f.y); }
         return Raw(a, none);
     }

@@ -121,7 +121,7 @@ fn codes_four(base: u32, block: u32, e: u32) -> vec4<f32> {
         case Q4_0, Q4_1, Q5_0, Q5_1: {
             var q = low_bits(codes, 16u, e);
             if (WEIGHT >= Q5_0) { q |= fifth_bits_of(high, e); }
-            let around = select(0.0, select(8.0, 16.0, WEIGHT == Q5_0), WEIGHT % 2u == 0u);
+            let around = select(select(0.0, 8.0, WEIGHT == Q4_0), 16.0, WEIGHT == Q5_0);
             return byte_values(q) - around;
         }
         case Q4_K, Q5_K: {

@@ -6,7 +6,7 @@ override KV_FORMAT: u32;
 // Those of its values.
 fn value_words() -> u32 {
     if (KV_FORMAT == KV_Q8_0) { return (HEAD_DIM + 15u) / 16u * 4u; }
-    return HEAD_DIM >> KV_FORMAT;
+    return select(HEAD_DIM / 2u, HEAD_DIM, KV_FORMAT == KV_F32);
 }
 
 fn vector_words() -> u32 {

@@ -11,8 +11,8 @@
 // requires: fn stream_at(i: u32) -> f32
 // requires: fn sum_all(p: NormLane, value: f32) -> f32
 override EPS: f32;
-override WEIGHT_OFFSET: u32; // 0: standard, 1: Gemma's (1 + w)
-override POST_NORM: u32; // 1: the branch is normed first
+override WEIGHT_OFFSET: u32; // OFFSET_STANDARD or OFFSET_GEMMA (1 + w)
+override POST_NORM: u32; // NORM_RMS: the branch is normed first
 
 // Pairs of elements that an invocation keeps in registers between the sums. Those of a longer
 // vector are read again.

@@ -1,5 +1,5 @@
 // Heads normed and rotated where they lie.
-// import: rope/head_norm, step/state
+// import: rope/head_norm
 // requires: var qkv: array<f32>
 // requires: var rope: array<vec2<f32>>
 // requires: var state: array<u32>

@@ -4,13 +4,12 @@
 //
 // With OF_EACH the tokens are the current ones of N_TOKENS sequences: all stand at the position, and the
 // caches are (N_TOKENS, KV_HEADS, KV_SIZE, HEAD_DIM).
-// import: step/state
 // requires: override KV_HEADS: u32
 // requires: var state: array<u32>
 override KV_SIZE: u32;
 override N_TOKENS: u32 = 1u;
 override BEFORE: u32 = 0u;
-override TOKENS_OF: u32 = 0u;
+override TOKENS_OF: u32 = OF_ONE;
 
 fn position_of(token: u32) -> u32 {
     return state[POSITION] + select(token, 0u, TOKENS_OF == OF_EACH);

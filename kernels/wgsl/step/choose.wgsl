@@ -1,5 +1,4 @@
 // Candidates of an argmax, and the end of a step.
-// import: step/state
 // requires: var state: array<u32>
 // requires: var tokens: array<u32>
 struct Candidate { value: f32, index: u32 }

@@ -424,7 +424,7 @@ impl Lister<'_> {
         of: TokensOf,
     ) -> Vectors {
         let (c, options, f32s) = (self.config, self.options, FloatFormat::F32);
-        let words = options.sequences * lathe_kernels::layout::STATE_WORDS;
+        let words = options.sequences * lathe_kernels::STATE_WORDS;
         let state = self.tensor("state", Content::Words(words));
         let words = options.sequences * (options.positions() + 1);
         let tokens = self.tensor("tokens", Content::Words(words));

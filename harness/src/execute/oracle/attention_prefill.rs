@@ -18,7 +18,7 @@ impl Oracle for AttentionPrefill {
         let queries: Vec<&[f32]> = rows.map(|row| &row[..heads * d]).collect();
         let (k, v) = (inputs.f32s("k_cache"), inputs.f32s("v_cache"));
         let position = inputs.position() as usize;
-        let given = inputs.words("state")[StateWord::Given as usize] as usize;
+        let given = inputs.words("state")[StateWord::PromptLen as usize] as usize;
         let (first, oldest) = self.slots(position);
         // Queries beyond the prompt attend to what its last token does.
         let (count, last) = (self.count(position, given), self.kv_size - 1);

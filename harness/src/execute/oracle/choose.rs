@@ -1,7 +1,6 @@
 //! The choice of the next token, and the end of a step.
 
-use lathe_kernels::StateWord;
-use lathe_kernels::layout::STATE_WORDS;
+use lathe_kernels::{STATE_WORDS, StateWord};
 
 use super::{Inputs, Outcomes};
 use crate::execute::value::{Among, Outcome};
@@ -12,7 +11,7 @@ pub(super) fn end_each(inputs: &Inputs<'_>, chosen: &[u32]) -> Outcomes {
     let mut state = inputs.words("state").to_vec();
     for (i, (token, state)) in chosen.iter().zip(state.chunks_mut(STATE_WORDS)).enumerate() {
         let next = state[StateWord::Position as usize] + 1;
-        if next >= state[StateWord::Given as usize]
+        if next >= state[StateWord::PromptLen as usize]
             && let Some(place) = tokens.get_mut(next as usize * chosen.len() + i)
         {
             *place = *token;
@@ -31,7 +30,7 @@ pub(super) fn end(inputs: &Inputs<'_>, among: &Among) -> Outcomes {
     let mut tokens = inputs.words("tokens").to_vec();
     let mut state = inputs.words("state").to_vec();
     let next = inputs.position() + 1;
-    let given = state[StateWord::Given as usize];
+    let given = state[StateWord::PromptLen as usize];
     let (choice, at) = (StateWord::Choice as usize, next as usize);
     state[StateWord::Position as usize] = next;
     state[choice] = among.own();

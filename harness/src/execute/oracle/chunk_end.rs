@@ -12,7 +12,7 @@ impl Oracle for ChunkEnd {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
         let mut state = inputs.words("state").to_vec();
         let [position, given] =
-            [StateWord::Position, StateWord::Given].map(|word| state[word as usize] as usize);
+            [StateWord::Position, StateWord::PromptLen].map(|word| state[word as usize] as usize);
         let row = last_row(inputs.f32s("x"), position, given, self.n_tokens);
         state[StateWord::Position as usize] = position_after(position, given, self.n_tokens) as u32;
         let mut outcomes = inputs.real("y", Expected::exact(row));

@@ -13,7 +13,7 @@ impl Oracle for KvWindow {
         let shape =
             CacheShape { kv_heads: self.kv_heads, capacity: self.kv_size, head_dim: self.head_dim };
         let position = inputs.position();
-        let given = inputs.words("state")[StateWord::Given as usize];
+        let given = inputs.words("state")[StateWord::PromptLen as usize];
         let count = (given.saturating_sub(position) as usize).min(self.n_tokens);
         let pairs = [("k_cache", "k_rows"), ("v_cache", "v_rows")];
         let moved = pairs.map(|(ring, rows)| {

@@ -102,7 +102,7 @@ pub(crate) fn state(op: &Op, values: &[Value]) -> State {
     let words = values[tensor.0].words();
     State {
         n_kv: words[StateWord::Position as usize] as usize + 1,
-        prompt_len: words[StateWord::Given as usize] as usize,
+        prompt_len: words[StateWord::PromptLen as usize] as usize,
     }
 }
 

@@ -35,7 +35,7 @@ fn places(p: &QkvRopeAppend, inputs: &Inputs<'_>) -> Vec<(usize, u32)> {
     let count = match p.n_tokens {
         1 => 1,
         n => {
-            let given = inputs.words("state")[StateWord::Given as usize];
+            let given = inputs.words("state")[StateWord::PromptLen as usize];
             given.saturating_sub(position).min(n as u32)
         }
     };

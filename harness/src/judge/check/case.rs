@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use lathe_kernels::layout::STATE_WORDS;
 use lathe_kernels::{
     Draw as Drawing, Elem, Kernel, KernelBinding, KvFormat, Packing, ParamKind, Problem, Role,
-    State, StateWord,
+    STATE_WORDS, State, StateWord,
 };
 
 use super::Verdict;

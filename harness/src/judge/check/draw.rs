@@ -2,9 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use lathe_kernels::layout::STATE_WORDS;
 use lathe_kernels::{
-    Draw, Elem, FloatFormat, KernelBinding, Matrix, Packing, Problem, Role, StateWord,
+    Draw, Elem, FloatFormat, KernelBinding, Matrix, Packing, Problem, Role, STATE_WORDS, StateWord,
 };
 
 use crate::data::rng::Rng;
@@ -135,7 +134,7 @@ fn words(draw: Draw, len: usize, problem: &Problem, rng: &mut Rng) -> Vec<u32> {
             for (i, row) in state.chunks_mut(STATE_WORDS).enumerate() {
                 row[StateWord::Position as usize] = problem.state.n_kv as u32 - 1;
                 let given = problem.state.prompt_len as u32;
-                row[StateWord::Given as usize] = given.saturating_add(i as u32);
+                row[StateWord::PromptLen as usize] = given.saturating_add(i as u32);
                 row[StateWord::Seed as usize] = rng.next_u64() as u32;
                 row[StateWord::Choice as usize] = rng.next_u64() as u32;
             }

@@ -5,7 +5,7 @@
 //   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]
 //   norm(h) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h; qk_norm: w of q, then w of k
 //   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
-//   ROPE_INTERLEAVED: pairs (2i, 2i+1), interleaved; 1: pairs (i, i + HEAD_DIM/2), NeoX
+//   ROPE_INTERLEAVED: pairs (2i, 2i+1); ROPE_NEOX: pairs (i, i + HEAD_DIM/2)
 //   qkv: (SEQUENCES, [q | k | v] x HEAD_DIM) f32   y: (SEQUENCES, heads, HEAD_DIM) f32 or f16
 //   caches: (SEQUENCES, KV_HEADS, KV_SIZE, HEAD_DIM)
 //   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none

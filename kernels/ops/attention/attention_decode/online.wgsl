@@ -7,7 +7,7 @@
 // Idea: online softmax (Milakov and Gimelshein, arXiv 1805.02867) over tiles of WG slots. Scores:
 // one invocation a slot. Values: one invocation four elements of a slot in PARTS, so the reads of
 // V are coalesced. Nothing but the output goes to device memory.
-// import: attention/parts/softmax, format/store_four, kv/four, reduce/tree, step/state
+// import: attention/parts/softmax, format/store_four, kv/four, reduce/tree
 override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // a multiple of 4, at most 4*WG

@@ -7,7 +7,7 @@
 // Idea: every subgroup keeps its own online softmax over the slots it owns, four at a time so
 // that four K and four V rows are in flight; reads of K and V are coalesced across its lanes; the
 // subgroups meet once, at the end, in workgroup memory.
-// import: attention/parts/softmax, format/store_four, kv/four, step/state
+// import: attention/parts/softmax, format/store_four, kv/four
 override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // a multiple of 4, at most 256

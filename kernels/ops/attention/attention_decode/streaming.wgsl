@@ -8,7 +8,7 @@
 // head's size is: for heads of which no tile fits. Scores: one invocation a slot, its query read
 // through the cache, the same for all. Values: neighbouring invocations read neighbouring fours, and
 // the invocations of a part keep an online softmax (arXiv 1805.02867) of their own.
-// import: attention/parts/softmax, format/store_four, kv/four, step/state
+// import: attention/parts/softmax, format/store_four, kv/four
 override Q_PER_KV: u32;
 override HEAD_DIM: u32; // a multiple of 4
 override KV_SIZE: u32;

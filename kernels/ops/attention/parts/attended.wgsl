@@ -1,5 +1,4 @@
 // Slots that are filled.
-// import: step/state
 // requires: override KV_SIZE: u32
 // requires: var state: array<u32>
 

@@ -4,7 +4,7 @@
 // one has it here. `qk_norm` holds the
 // queries' weights, then the keys'.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/split, kv/chunk
-// import: kv/quants, kv/vector, rope/heads, step/state
+// import: kv/quants, kv/vector, rope/heads
 // requires: override WG: u32
 // requires: var k_cache: array<vec4<u32>>
 // requires: var qk_norm: array<vec2<f32>>

@@ -1,6 +1,5 @@
 // Where the rows of a prefill's queries lie and what they attend to. A row is a query head of a
 // token: row r of a KV head is head r % Q_PER_KV of its group for query r / Q_PER_KV.
-// import: step/state
 // requires: var state: array<u32>
 override N_TOKENS: u32;
 override Q_PER_KV: u32;
@@ -15,7 +14,7 @@ fn heads() -> u32 { return KV_HEADS * Q_PER_KV; }
 
 // First element of a head of a query in q.
 fn query_start(query: u32, head: u32) -> u32 {
-    let row = heads() + select(0u, 2u * KV_HEADS, Q_ROW == 1u);
+    let row = heads() + select(0u, 2u * KV_HEADS, Q_ROW == ROW_QKV);
     return (query * row + head) * HEAD_DIM;
 }
 

@@ -1,5 +1,5 @@
 // Attention in two dispatches, all scores in device memory.
-// import: format/store_pair, kv/scalar, step/state
+// import: format/store_pair, kv/scalar
 // requires: override KV_SIZE: u32
 // requires: override Q_PER_KV: u32
 // requires: override HEAD_DIM: u32

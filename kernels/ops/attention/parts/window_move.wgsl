@@ -1,5 +1,4 @@
 // Which unit of a ring an invocation of kv_window copies to or from which unit of a chunk's rows.
-// import: step/state
 // requires: var state: array<u32>
 override WAY: u32;
 override N_TOKENS: u32;

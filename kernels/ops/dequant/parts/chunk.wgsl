@@ -2,7 +2,7 @@
 // weight_four. K is a multiple of EACH, so a chunk never leaves its row nor its sub-block.
 // import: format/weight_four
 override ACT_FORMAT: u32;
-override EACH: u32 = 4u + 4u * ACT_FORMAT;
+override EACH: u32 = select(8u, 4u, ACT_FORMAT == F32);
 
 fn chunk_of(base: u32, block: u32, e: u32, by: vec2<f32>) -> vec4<u32> {
     let low = dequant_four(codes_four(base, block, e), by);

@@ -1,12 +1,11 @@
 // The row of a token in an embedding table or in a part of one.
-// import: step/state
 // requires: override N_TOKENS: u32
 // requires: var state: array<u32>
 // requires: var tokens: array<u32>
 override VOCAB: u32; // rows
 override PART: u32; // which part of the table
 override FIRST_ROW: u32; // token of a part's row 0
-override TOKENS_OF: u32 = 0u;
+override TOKENS_OF: u32 = OF_ONE;
 
 // The row of token i: of those from the current one on, or of the current ones of N_TOKENS sequences, whose
 // tokens of one position are neighbours. VOCAB and above: in another part. The whole table has no other:

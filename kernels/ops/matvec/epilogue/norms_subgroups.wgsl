@@ -9,5 +9,5 @@ fn norms(
     @builtin(num_subgroups) subgroups: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    residual_norm(NormLane(lid, lane, subgroup, subgroups), NEXT_NORM == 1u);
+    residual_norm(NormLane(lid, lane, subgroup, subgroups), NEXT_NORM == NORM_RMS);
 }

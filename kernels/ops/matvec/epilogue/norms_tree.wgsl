@@ -4,5 +4,5 @@
 // requires: override WG: u32
 @compute @workgroup_size(WG)
 fn norms(@builtin(local_invocation_index) lid: u32) {
-    residual_norm(NormLane(lid), NEXT_NORM == 1u);
+    residual_norm(NormLane(lid), NEXT_NORM == NORM_RMS);
 }

@@ -1,8 +1,7 @@
 //! The LM head fused with the greedy choice: no logit is written.
 
-use crate::codes::{FloatFormat, Format, HeadPart, Packing};
+use crate::codes::{FloatFormat, Format, HeadPart, Packing, STATE_WORDS};
 use crate::descriptor::*;
-use crate::layout::STATE_WORDS;
 use crate::len;
 use crate::matvec::geometry::{dense_only, quantised_only, rows_grid};
 use crate::matvec::{head, mat_vec, weights};

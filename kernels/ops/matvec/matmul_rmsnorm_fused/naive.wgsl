@@ -3,7 +3,8 @@
 //   b = W . x, or (W . x) / rms(W . x) * (WEIGHT_OFFSET + post_weight) with POST_NORM rms
 //   stream = stream + b;  with NEXT_NORM rms: y = stream / rms(stream) * (WEIGHT_OFFSET + next_weight)
 //   W: (ROWS, K)  x: (K) f32 or f16  stream, weights of the norms: (ROWS)  y: (ROWS) f32 or f16
-//   rms(v) = sqrt(mean v^2 + EPS)  WEIGHT_OFFSET 0: standard, 1: Gemma's
+//   rms(v) = sqrt(mean v^2 + EPS)
+//   WEIGHT_OFFSET: 0 with OFFSET_STANDARD, 1 with OFFSET_GEMMA
 //
 // Idea: the formula in two dispatches, nothing else.
 // import: format/load_one, format/store_pair, format/weight_at, grid
@@ -51,7 +52,7 @@ fn norms() {
         stream[r] = v;
         squares += v * v;
     }
-    if (NEXT_NORM == 0u) { return; }
+    if (NEXT_NORM == NORM_NONE) { return; }
     let scale = inverseSqrt(squares / f32(ROWS) + EPS);
     for (var r = 0u; r < ROWS; r += 2u) {
         let both = r + 1u < ROWS;

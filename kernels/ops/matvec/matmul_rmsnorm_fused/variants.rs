@@ -6,14 +6,16 @@ const DENSE: &[&str] = &[
     "b = W . x, or (W . x) / rms(W . x) * (WEIGHT_OFFSET + post_weight) with POST_NORM rms",
     "stream = stream + b;  with NEXT_NORM rms: y = stream / rms(stream) * (WEIGHT_OFFSET + next_weight)",
     "W: (ROWS, K)  x: (K) f32 or f16  stream, weights of the norms: (ROWS)  y: (ROWS) f32 or f16",
-    "rms(v) = sqrt(mean v^2 + EPS)  WEIGHT_OFFSET 0: standard, 1: Gemma's",
+    "rms(v) = sqrt(mean v^2 + EPS)",
+    "WEIGHT_OFFSET: 0 with OFFSET_STANDARD, 1 with OFFSET_GEMMA",
 ];
 
 const SOA: &[&str] = &[
     "b = W . x, or (W . x) / rms(W . x) * (WEIGHT_OFFSET + post_weight) with POST_NORM rms",
     "stream = stream + b;  with NEXT_NORM rms: y = stream / rms(stream) * (WEIGHT_OFFSET + next_weight)",
     "W: (ROWS, K) quantised, in planes  x: (K) f32 or f16  stream, weights of the norms: (ROWS)  y: (ROWS) f32 or f16",
-    "rms(v) = sqrt(mean v^2 + EPS)  WEIGHT_OFFSET 0: standard, 1: Gemma's",
+    "rms(v) = sqrt(mean v^2 + EPS)",
+    "WEIGHT_OFFSET: 0 with OFFSET_STANDARD, 1 with OFFSET_GEMMA",
 ];
 
 pub(super) const VARIANTS: Family = Family {

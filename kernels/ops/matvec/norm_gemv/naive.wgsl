@@ -1,7 +1,8 @@
 // norm_gemv/naive: one invocation a row, one weight at a time, in any format; it norms x for itself.
 //
 //   y[Y_OFFSET + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (WEIGHT_OFFSET + g[k])
-//   W: (ROWS, K)  x, g: (K), f32           WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)
+//   W: (ROWS, K)  x, g: (K), f32
+//   WEIGHT_OFFSET: 0 with OFFSET_STANDARD, 1 with OFFSET_GEMMA
 //
 // Idea: the formula in one pass: the norm's scale is one number for the row and is applied to its
 // sum. A dispatch less, for a few flops more.

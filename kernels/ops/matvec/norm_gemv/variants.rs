@@ -4,12 +4,14 @@ use super::{Family, Row};
 
 const DENSE: &[&str] = &[
     "y[Y_OFFSET + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (WEIGHT_OFFSET + g[k])",
-    "W: (ROWS, K)  x, g: (K), f32           WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)",
+    "W: (ROWS, K)  x, g: (K), f32",
+    "WEIGHT_OFFSET: 0 with OFFSET_STANDARD, 1 with OFFSET_GEMMA",
 ];
 
 const SOA: &[&str] = &[
     "y[Y_OFFSET + r] = sum_k W[r][k] * n[k]    n[k] = x[k] / sqrt(mean x^2 + EPS) * (WEIGHT_OFFSET + g[k])",
-    "W: (ROWS, K) quantised, in planes  x, g: (K), f32   WEIGHT_OFFSET 0: standard, 1: Gemma's (1 + w)",
+    "W: (ROWS, K) quantised, in planes  x, g: (K), f32",
+    "WEIGHT_OFFSET: 0 with OFFSET_STANDARD, 1 with OFFSET_GEMMA",
 ];
 
 pub(super) const VARIANTS: Family = Family {

@@ -1,4 +1,4 @@
-// Several vectors in x, one after another without padding: x is (N_VECTORS, K). rows/dense reads the first.
+// Several vectors in x, one after another without padding: x is (N_VECTORS, K). rows/dense16 reads the first.
 // import: format/dense, matvec/prologue/dot_chunk, matvec/prologue/x_chunk, matvec/rows/dense16
 // requires: var x: array<vec4<u32>>
 override N_VECTORS: u32 = 1u; // 1..=8

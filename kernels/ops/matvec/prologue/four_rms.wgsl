@@ -5,7 +5,7 @@
 // requires: var norm_weight: array<vec4<f32>>
 // requires: var x: array<vec4<f32>>
 override EPS: f32;
-override WEIGHT_OFFSET: u32; // 0, or Gemma's 1
+override WEIGHT_OFFSET: u32; // OFFSET_STANDARD or OFFSET_GEMMA (1 + w)
 
 fn has_norm() -> bool { return true; }
 

@@ -4,7 +4,7 @@
 // requires: var norm_weight: array<vec4<f32>>
 // requires: var x: array<vec4<f32>>
 override EPS: f32;
-override WEIGHT_OFFSET: u32; // 0, or Gemma's 1
+override WEIGHT_OFFSET: u32; // OFFSET_STANDARD or OFFSET_GEMMA (1 + w)
 
 // Elements 4i..4i+4. There is one vector.
 fn x_four(col: u32, i: u32) -> vec4<f32> {

@@ -8,7 +8,7 @@
 override TILE: u32 = 64u;
 override X_COLUMNS: u32 = 1u;
 // As x_slot has it: five vec4 a chunk of q8_0, nine otherwise.
-override X_SLOTS: u32 = TILE * X_COLUMNS * (5u + 4u * min(WEIGHT - 3u, 1u));
+override X_SLOTS: u32 = TILE * X_COLUMNS * select(9u, 5u, WEIGHT == Q8_0);
 var<workgroup> x_tile: array<vec4<f32>, X_SLOTS>;
 
 fn x_slot(column: u32, c: u32) -> u32 {

@@ -1,32 +1,20 @@
 // Quantised rows in blocks as the file has them. Blocks of 18, 22, 34 and 210 bytes lie across words,
 // so two words are shifted into one.
+// import: format/quantised
 // requires: var weights: array<u32>
 override WEIGHT: u32; // a quantised format
 override K: u32;
 
-fn file_block_bytes() -> u32 {
-    switch WEIGHT {
-        case Q8_0: { return 34u; }
-        case Q4_0: { return 18u; }
-        case Q4_1: { return 20u; }
-        case Q5_0: { return 22u; }
-        case Q5_1: { return 24u; }
-        case Q4_K: { return 144u; }
-        case Q5_K: { return 176u; }
-        default: { return 210u; }
-    }
-}
-
 fn file_row_bytes() -> u32 {
     let len = select(32u, 256u, WEIGHT >= Q4_K);
-    return ((K + len - 1u) / len * file_block_bytes() + 15u) & ~15u;
+    return ((K + len - 1u) / len * quantised_block_bytes() + 15u) & ~15u;
 }
 
 // Four bytes from an even address on, which may lie across two words. An aligned one reads its own
 // word twice: the next may be beyond the buffer.
 fn file_word(at: u32) -> u32 {
     let low = weights[at / 4u];
-    if (file_block_bytes() % 4u == 0u) { return low; }
+    if (quantised_block_bytes() % 4u == 0u) { return low; }
     let high = weights[(at + 2u) / 4u];
     return select(low, (low >> 16u) | (high << 16u), (at & 2u) != 0u);
 }
@@ -37,8 +25,8 @@ fn file_byte(at: u32) -> u32 { return (weights[at / 4u] >> (8u * (at & 3u))) & 2
 
 // Where the block of 32 weights c of the row at byte `base` begins, and which 32 of it they are.
 fn block_of(base: u32, c: u32) -> vec2<u32> {
-    if (WEIGHT >= Q4_K) { return vec2<u32>(base + c / 8u * file_block_bytes(), c % 8u); }
-    return vec2<u32>(base + c * file_block_bytes(), 0u);
+    if (WEIGHT >= Q4_K) { return vec2<u32>(base + c / 8u * quantised_block_bytes(), c % 8u); }
+    return vec2<u32>(base + c * quantised_block_bytes(), 0u);
 }
 
 // Quants 4i..4i+4 of them, a byte each.
@@ -48,15 +36,15 @@ fn codes(at: vec2<u32>, i: u32) -> u32 {
     switch WEIGHT {
         case Q8_0: { return file_word(b + 2u + 4u * i); }
         case Q4_0, Q4_1, Q5_0, Q5_1: {
-            let w = file_word(b + file_block_bytes() - 16u + 4u * (i % 4u));
+            let w = file_word(b + quantised_block_bytes() - 16u + 4u * (i % 4u));
             let low = (w >> (4u * (i / 4u))) & 0x0f0f0f0fu;
             if (WEIGHT < Q5_0) { return low; }
             // Four bits, multiplied to the bottom of a byte each.
-            let h = (file_word(b + file_block_bytes() - 20u) >> (4u * i)) & 15u;
+            let h = (file_word(b + quantised_block_bytes() - 20u) >> (4u * i)) & 15u;
             return low | (((h * 0x00204081u) & 0x01010101u) << 4u);
         }
         case Q4_K, Q5_K: {
-            let w = file_word(b + file_block_bytes() - 128u + j / 2u * 32u + 4u * i);
+            let w = file_word(b + quantised_block_bytes() - 128u + j / 2u * 32u + 4u * i);
             let low = (w >> (4u * (j % 2u))) & 0x0f0f0f0fu;
             if (WEIGHT == Q4_K) { return low; }
             return low | (((file_word(b + 16u + 4u * i) >> j) & 0x01010101u) << 4u);

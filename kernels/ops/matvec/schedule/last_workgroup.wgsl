@@ -86,5 +86,5 @@ fn main(
     if (workgroupUniformLoad(&arrived_before) + 1u < all) { return; }
     storageBarrier();
     if (lid == 0u) { atomicStore(&arrived[0], 0u); }
-    residual_norm(NormLane(lid, lane, subgroup, subgroups), NEXT_NORM == 1u);
+    residual_norm(NormLane(lid, lane, subgroup, subgroups), NEXT_NORM == NORM_RMS);
 }

@@ -25,5 +25,5 @@ fn main(@builtin(local_invocation_index) lid: u32) {
         branch_rows[row] = sum;
     }
     workgroupBarrier();
-    residual_norm(NormLane(lid), NEXT_NORM == 1u);
+    residual_norm(NormLane(lid), NEXT_NORM == NORM_RMS);
 }

@@ -1,5 +1,5 @@
 // Which logits the penalty looks at, of those that a workgroup reads side by side.
-// import: sample/parts/sampling, step/state
+// import: sample/parts/sampling
 // requires: override WG: u32
 // requires: var state: array<u32>
 // requires: var tokens: array<u32>

@@ -1,6 +1,6 @@
 // The definition of `sample` (lathe_reference::sample): what rounds, rounds as there, and all else is
 // integers, so that no order of adding matters and every device draws the same token.
-// import: math/u64, sort/key, step/state
+// import: math/u64, sort/key
 // requires: var state: array<u32>
 override TEMPERATURE: f32;
 override TOP_K: u32; // 0: all

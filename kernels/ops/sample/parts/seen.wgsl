@@ -1,5 +1,5 @@
 // Which of up to 1024 neighbouring tokens the penalty looks at.
-// import: sample/parts/sampling, step/state
+// import: sample/parts/sampling
 // requires: override WG: u32
 // requires: var state: array<u32>
 // requires: var tokens: array<u32>
