@@ -20,7 +20,7 @@ pub struct Page<'a> {
     pub text: &'a str,
     /// Where that lies, from the root of the repository: its links begin there.
     pub text_path: &'a str,
-    /// Whether a decode step may select it; see `decode::graph::operations`.
+    /// Whether some model's step or chunk may select it; see `decode::graph::operations`.
     pub in_decode: bool,
     /// What was measured.
     pub measurements: &'a Measurements,
