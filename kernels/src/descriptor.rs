@@ -322,8 +322,18 @@ pub enum Draw {
     SeededState,
     /// Tokens below a vocabulary's size.
     Tokens(usize),
+    /// The same of a sequence that grows, with room behind it: a step's position may run on while
+    /// it is timed.
+    Sequence(usize),
     /// Ascending numbers from one on.
     Count(u32),
+}
+
+impl Draw {
+    /// Whether this is the step state.
+    pub fn is_state(self) -> bool {
+        matches!(self, Draw::State | Draw::SeededState)
+    }
 }
 
 /// One implementation of an operation: a WGSL file of the same name.
@@ -702,6 +712,11 @@ impl Kernel {
     /// The binding of a name.
     pub fn binding(&self, name: &str) -> Option<&KernelBinding> {
         self.bindings.iter().find(|b| b.name == name)
+    }
+
+    /// The binding of the step state.
+    pub fn state_binding(&self, shape: &Shape) -> Option<&KernelBinding> {
+        self.bindings.iter().find(|b| b.draw(shape).is_state())
     }
 
     /// The parameter or word of the state of a name.
