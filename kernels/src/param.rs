@@ -326,7 +326,7 @@ impl State {
     /// Name of [`State::prompt_len`] in shapes.
     pub const PROMPT_LEN: &'static str = "PROMPT_LEN";
 
-    fn get(&self, name: &str) -> Option<usize> {
+    pub(crate) fn get(&self, name: &str) -> Option<usize> {
         match name {
             Self::N_KV => Some(self.n_kv),
             Self::PROMPT_LEN => Some(self.prompt_len),
