@@ -167,6 +167,22 @@ fn the_headline_is_what_its_records_say() {
     assert_eq!(seen, 6);
 }
 
+/// The example of a new operation is its files as they are, but for tests.
+#[test]
+fn the_example_of_an_operation_is_its_files() {
+    let page = read("docs/adding-a-kernel.md");
+    for file in [
+        "reference/src/nll.rs",
+        "kernels/ops/nll/naive.wgsl",
+        "kernels/ops/nll/mod.rs",
+        "harness/src/execute/oracle/nll.rs",
+    ] {
+        let source = read(file);
+        let shown = source.split("\n#[cfg(test)]").next().unwrap().trim_end();
+        assert!(page.contains(&format!("\n{shown}\n```\n")), "adding-a-kernel.md: {file} differs");
+    }
+}
+
 /// Pages for people link to what is there, and so do the hand-written parts of generated ones.
 #[test]
 fn pages_link_to_files_that_exist() {
