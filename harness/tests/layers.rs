@@ -37,6 +37,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
 /// does.
 const WITHOUT_DEVICE: &[&str] = &["data", "model", "plan", "report"];
 
+/// Rooms that name the reference: where operations are computed and judged by it; `decode` compares
+/// and draws tokens with it, `model` decodes blocks, `plan` holds what a user's operation expects.
+const WITH_REFERENCE: &[&str] = &["decode", "execute", "judge", "model", "plan"];
+
 /// A room named in a source of another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Arrow {
@@ -185,6 +189,15 @@ fn reach<'a>(allowed: &[(&'a str, &'a [&'a str])], room: &'a str) -> BTreeSet<&'
     known
 }
 
+/// Every source by its path, but that of the crate.
+fn sources() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    read(&root, &root, &mut files);
+    files.retain(|(file, _)| file != "lib.rs");
+    files
+}
+
 fn read(folder: &Path, root: &Path, into: &mut Vec<(String, String)>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -199,10 +212,7 @@ fn read(folder: &Path, root: &Path, into: &mut Vec<(String, String)>) {
 
 #[test]
 fn sources_have_the_arrows_of_the_table_and_no_others() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    read(&root, &root, &mut files);
-    files.retain(|(file, _)| file != "lib.rs");
+    let files = sources();
     let arrows: Vec<_> = files.iter().flat_map(|(file, source)| arrows(file, source)).collect();
     let wrong = forbidden(&arrows, ALLOWED, WITHOUT_DEVICE);
     assert!(wrong.is_empty(), "forbidden arrows:\n{}", wrong.join("\n"));
@@ -215,6 +225,39 @@ fn sources_have_the_arrows_of_the_table_and_no_others() {
             assert!(used, "{from} -> {to} is allowed but nowhere to be found");
         }
     }
+}
+
+/// What a cell of a Markdown table names as code.
+fn names(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn architecture_shows_the_table() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/architecture.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows = page.split("| room | knows |\n|---|---|\n").nth(1).unwrap().lines();
+    let mut shown = BTreeMap::new();
+    for row in rows.take_while(|line| line.starts_with('|')) {
+        let (rooms, knows) = row.trim_matches('|').split_once('|').unwrap();
+        for room in names(rooms) {
+            let known: BTreeSet<&str> = match knows.trim() {
+                "all others" => ALLOWED.iter().map(|(other, _)| *other).collect(),
+                _ => names(knows).collect(),
+            };
+            shown.insert(room, known.into_iter().filter(|o| ![room, "main"].contains(o)).collect());
+        }
+    }
+    let table = ALLOWED.iter().map(|(from, may)| (*from, may.iter().copied().collect()));
+    assert_eq!(shown, BTreeMap::<&str, BTreeSet<&str>>::from_iter(table));
+}
+
+#[test]
+fn the_reference_is_named_where_it_may_be() {
+    let mut files = sources();
+    files.retain(|(_, source)| words(&code(source), "lathe_reference").next().is_some());
+    let rooms: BTreeSet<_> = files.iter().map(|(file, _)| room(file)).collect();
+    assert_eq!(Vec::from_iter(rooms), WITH_REFERENCE);
 }
 
 #[test]

@@ -3,11 +3,13 @@
 //! `LATHE_BLESS=1` rewrites them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use lathe_harness::data::record::Record;
+use lathe_harness::decode::graph::operations;
+use lathe_harness::decode::{Chunks, GraphOptions, Model, Sampling};
 use lathe_harness::report::pages::{Measurements, Page, Saved, engines, index, results, stale};
 
 const RECORDS: &str = "benches/records";
@@ -56,16 +58,33 @@ fn record(file: &str) -> Result<Record, String> {
     Record::read(&root().join(RECORDS).join(file)).map_err(|e| e.to_string())
 }
 
+/// What a step or a chunk of some model may have: the small ones are of every architecture, with
+/// dense and with quantised matrices.
+fn in_decode() -> BTreeSet<&'static str> {
+    let one = GraphOptions::of_step(512);
+    let (temperature, top_k, top_p, repeat_penalty, repeat_last_n) = (1.0, 0, 1.0, 1.0, 0);
+    let drawn = Sampling { temperature, top_k, top_p, repeat_penalty, repeat_last_n };
+    let ways = [
+        GraphOptions { chunks: Chunks::with_cache(one.kv), ..one.clone() },
+        GraphOptions { sampling: Some(drawn), ..one.clone() },
+        GraphOptions { sequences: 2, ..one },
+    ];
+    let models = files("harness/tests/goldens").into_iter().filter(|path| path.ends_with(".gguf"));
+    let models = models.map(|path| Model::open(root().join(path)).unwrap());
+    let of = |m: Model| ways.each_ref().map(|way| operations(&m.config, &m.weights, way));
+    models.flat_map(of).flatten().collect()
+}
+
 /// Every generated file by its path.
 fn generated() -> BTreeMap<String, String> {
     let measurements = measurements();
-    let (texts, decode) = (texts(), lathe_harness::decode::graph::operations());
+    let (texts, decode) = (texts(), in_decode());
     let mut pages = BTreeMap::new();
     for kernel in lathe_kernels::kernels() {
         let name = kernel.name;
         let text_path = texts.get(name).unwrap_or_else(|| panic!("{name} has no page.md"));
         let text = &read(text_path);
-        let in_decode = decode.contains(&name);
+        let in_decode = decode.contains(name);
         let page = Page { kernel, text, text_path, in_decode, measurements: &measurements };
         pages.insert(page.path(), page.markdown());
     }
@@ -146,6 +165,22 @@ fn the_headline_is_what_its_records_say() {
         seen += 1;
     }
     assert_eq!(seen, 6);
+}
+
+/// The example of a new operation is its files as they are, but for tests.
+#[test]
+fn the_example_of_an_operation_is_its_files() {
+    let page = read("docs/adding-a-kernel.md");
+    for file in [
+        "reference/src/nll.rs",
+        "kernels/ops/nll/naive.wgsl",
+        "kernels/ops/nll/mod.rs",
+        "harness/src/execute/oracle/nll.rs",
+    ] {
+        let source = read(file);
+        let shown = source.split("\n#[cfg(test)]").next().unwrap().trim_end();
+        assert!(page.contains(&format!("\n{shown}\n```\n")), "adding-a-kernel.md: {file} differs");
+    }
 }
 
 /// Pages for people link to what is there, and so do the hand-written parts of generated ones.

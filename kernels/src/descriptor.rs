@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::adapter::Capabilities;
-use crate::codes::{FloatFormat, Format, Order, Packing};
+use crate::codes::{FloatFormat, Format, KvFormat, Order, Packing};
 use crate::layout::{KvVectors, RopeSpec};
 use crate::param::{Param, Params, Problem, Shape, ShapeError, State};
 use crate::phases::Grid;
@@ -247,6 +247,26 @@ pub enum Elem {
     Rope(RopeSpec),
 }
 
+impl Elem {
+    /// Relative rounding and NMSE that an output is allowed at least, for how it is stored.
+    pub fn rounding(&self) -> (f64, f64) {
+        match self {
+            // The square of the largest rounding error, 2^-11 of a value just above a power of two:
+            // a third of it is usual, but one element may outweigh all others.
+            Elem::Floats(FloatFormat::F16) => (1.0 / 2048.0, 2.5e-7),
+            // WGSL leaves the direction of f32 to f16 rounding open: a whole step of f16.
+            Elem::Kv(KvVectors { format: KvFormat::F16, .. }) => (1.0 / 1024.0, 1e-6),
+            // What a step takes is the expected value's own allowance. The squares of half a step
+            // each are largest where one of a block's 32 values is nearly all that there is: the
+            // step is 1/127 of it.
+            Elem::Kv(KvVectors { format: KvFormat::Q8_0, .. }) => {
+                (0.0, 32.0 / 4.0 / (127.0 * 127.0))
+            }
+            _ => (0.0, 0.0),
+        }
+    }
+}
+
 /// A matrix of weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Matrix {
@@ -302,8 +322,18 @@ pub enum Draw {
     SeededState,
     /// Tokens below a vocabulary's size.
     Tokens(usize),
+    /// The same of a sequence that grows, with room behind it: a step's position may run on while
+    /// it is timed.
+    Sequence(usize),
     /// Ascending numbers from one on.
     Count(u32),
+}
+
+impl Draw {
+    /// Whether this is the step state.
+    pub fn is_state(self) -> bool {
+        matches!(self, Draw::State | Draw::SeededState)
+    }
 }
 
 /// One implementation of an operation: a WGSL file of the same name.
@@ -398,17 +428,27 @@ pub struct Cost {
     pub flops: f64,
 }
 
-/// How far a correct kernel may lie from the reference.
+/// How far a correct kernel may lie from the reference. What the type of an output rounds is added
+/// to it: see [`Tolerance::stored`].
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
     /// Multiples of 2^-23 times the reference's magnitude, per element.
     pub k: f64,
-    /// Relative rounding of the stored output type.
+    /// Relative rounding.
     pub rounding: f64,
     /// Normalised mean squared error over the output.
     pub nmse: f64,
     /// Why these.
     pub reason: &'static str,
+}
+
+impl Tolerance {
+    /// The tolerance of an output that is stored like this.
+    #[must_use]
+    pub fn stored(self, elem: &Elem) -> Self {
+        let (rounding, nmse) = elem.rounding();
+        Self { rounding: self.rounding.max(rounding), nmse: self.nmse.max(nmse), ..self }
+    }
 }
 
 type Of<T> = Box<dyn Fn(&Shape, State) -> T + Send + Sync>;
@@ -672,6 +712,11 @@ impl Kernel {
     /// The binding of a name.
     pub fn binding(&self, name: &str) -> Option<&KernelBinding> {
         self.bindings.iter().find(|b| b.name == name)
+    }
+
+    /// The binding of the step state.
+    pub fn state_binding(&self, shape: &Shape) -> Option<&KernelBinding> {
+        self.bindings.iter().find(|b| b.draw(shape).is_state())
     }
 
     /// The parameter or word of the state of a name.

@@ -64,7 +64,17 @@ impl Plane {
 impl Format {
     /// Whether elements are stored one by one, without blocks.
     pub fn is_dense(self) -> bool {
-        self.block_len() == 1
+        self.floats().is_some()
+    }
+
+    /// The same format of plain values; none of blocks.
+    pub fn floats(self) -> Option<FloatFormat> {
+        match self {
+            Format::F32 => Some(FloatFormat::F32),
+            Format::F16 => Some(FloatFormat::F16),
+            Format::Bf16 => Some(FloatFormat::Bf16),
+            _ => None,
+        }
     }
 
     /// Elements of a block.

@@ -77,7 +77,27 @@ macro_rules! choices {
             fn from_f64(value: f64) -> Self { $name::ALL[value as usize] }
             fn to_f64(self) -> f64 { f64::from(self.code()) }
         })*
+        neutral! { $($name, value => value.code() as f64;)* }
     };
+}
+
+/// [`Value::to_f64`] is not const, so each type has a function of its own.
+macro_rules! neutral {
+    ($($type:ty, $value:ident => $number:expr;)*) => {
+        $(impl Typed<$type> {
+            /// With the value that texts of before mean, which do not name it.
+            #[must_use]
+            pub const fn neutral(mut self, $value: $type) -> Self {
+                self.param.neutral = Some($number);
+                self
+            }
+        })*
+    };
+}
+
+neutral! {
+    usize, value => value as f64;
+    f32, value => value as f64;
 }
 
 /// A type a parameter can have. Every value is exact in an f64, which is also how pipeline
@@ -168,13 +188,6 @@ impl<T> Typed<T> {
         if let ParamKind::Float { low, high, .. } = self.param.kind {
             self.param.kind = ParamKind::Float { low, high, least, most };
         }
-        self
-    }
-
-    /// With the value that texts of before mean, which do not name it.
-    #[must_use]
-    pub const fn neutral(mut self, value: f64) -> Self {
-        self.param.neutral = Some(value);
         self
     }
 }
@@ -313,7 +326,7 @@ impl State {
     /// Name of [`State::prompt_len`] in shapes.
     pub const PROMPT_LEN: &'static str = "PROMPT_LEN";
 
-    fn get(&self, name: &str) -> Option<usize> {
+    pub(crate) fn get(&self, name: &str) -> Option<usize> {
         match name {
             Self::N_KV => Some(self.n_kv),
             Self::PROMPT_LEN => Some(self.prompt_len),

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use crate::adapter::Capabilities;
 use crate::descriptor::{Declaration, Kernel, KernelVariant, Role, Variant};
-use crate::param::Params;
+use crate::param::{Params, State};
 use crate::reflect::{ReflectError, Reflection};
 use crate::{SOURCES, Source};
 
@@ -151,6 +151,13 @@ pub fn register<P: Params>(
 ) -> Result<(), RegisterError> {
     let kernel = declaration.erase();
     check_declaration(&kernel)?;
+    if kernel.fuses.is_some() {
+        return Err(RegisterError::Declaration {
+            kernel: kernel.name,
+            reason: "`fuses` must be None: decode replaces operations by built-in ones alone"
+                .into(),
+        });
+    }
     let found = linked(&kernel, &kernel.variants, texts)?;
     change(kernel.name, |registry| {
         if registry.kernels.iter().any(|k| k.name == kernel.name) {
@@ -213,6 +220,14 @@ fn check_declaration(kernel: &Kernel) -> Result<(), RegisterError> {
     }
     if let Some(name) = first_twice(kernel.params.iter().chain(kernel.state).map(|p| p.name)) {
         return refuse(format!("two parameters `{name}`"));
+    }
+    let is_state = |name| State::default().get(name).is_some();
+    if let Some(param) = kernel.params.iter().find(|p| is_state(p.name)) {
+        return refuse(format!("`{}` is a word of the state, no parameter", param.name));
+    }
+    if let Some(word) = kernel.state.iter().find(|p| !is_state(p.name)) {
+        let known = format!("{}, {}", State::N_KV, State::PROMPT_LEN);
+        return refuse(format!("the state has no word `{}`; it has {known}", word.name));
     }
     if !kernel.bindings.iter().any(|b| matches!(b.role, Role::Output | Role::InOut)) {
         return refuse("no binding is an output".into());

@@ -38,7 +38,7 @@ pub const N_TOKENS: Typed<usize> = dim(
     2,
     9,
 )
-.neutral(1.0);
+.neutral(1);
 
 /// Whose tokens they are.
 pub const TOKENS_OF: Typed<TokensOf> = choice(
@@ -47,12 +47,12 @@ pub const TOKENS_OF: Typed<TokensOf> = choice(
      each of N_TOKENS sequences that are all at one position",
     &TokensOf::ALL,
 )
-.neutral(0.0);
+.neutral(TokensOf::One);
 
 /// Sequences whose step ends together.
 pub const SEQUENCES: Typed<usize> =
     dim("SEQUENCES", "sequences at one position, each with a row of logits and of state", 2, 5)
-        .neutral(1.0);
+        .neutral(1);
 
 /// Slots that hold the tokens before a chunk, where a cache holds just these and the chunk.
 pub const BEFORE: Typed<usize> = start(
@@ -61,11 +61,11 @@ pub const BEFORE: Typed<usize> = start(
      positions",
     40,
 )
-.neutral(0.0);
+.neutral(0);
 
 /// Rows of activations, one a token.
 pub const ACT_ROWS: Typed<usize> =
-    dim("ROWS", "rows, one a token; more than one in a chunk of a prompt", 2, 9).neutral(1.0);
+    dim("ROWS", "rows, one a token; more than one in a chunk of a prompt", 2, 9).neutral(1);
 
 /// Why rows of f16 cannot be written two elements a word.
 pub fn odd_f16_rows(rows: usize, n: usize, act_format: FloatFormat) -> Option<String> {
@@ -85,11 +85,11 @@ pub const Y_OFFSET: Typed<usize> = start(
     70,
 )
 .before(&["FIRST"])
-.neutral(0.0);
+.neutral(0);
 
 /// How much of `y` is left behind a matrix.
 pub const Y_AFTER: Typed<usize> =
-    start("Y_AFTER", "elements of a row of y after those made here", 70).neutral(0.0);
+    start("Y_AFTER", "elements of a row of y after those made here", 70).neutral(0);
 
 /// Whether a product is added to what was there.
 pub const BETA: Typed<Beta> = mostly(
@@ -97,7 +97,7 @@ pub const BETA: Typed<Beta> = mostly(
     "factor of what y held, to which the product is added: a residual stream with 1",
     &Beta::ALL,
 )
-.neutral(0.0);
+.neutral(Beta::Zero);
 
 /// Activation of a gated feed-forward block.
 pub const ACTIVATION: Typed<Activation> =

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use lathe_kernels::descriptor::*;
-use lathe_kernels::param::dim;
+use lathe_kernels::param::{Param, State, dim};
 use lathe_kernels::residual_add::{self, ResidualAdd};
 use lathe_kernels::{Params, Text, kernel, len, register, register_variants};
 
@@ -13,6 +13,29 @@ lathe_kernels::params! {
         n: usize = dim("N", "elements", 64, 100),
     }
 }
+
+lathe_kernels::params! {
+    /// Parameters that would hide a word of the state.
+    struct Hiding {
+        n_kv: usize = dim(State::N_KV, "tokens", 64, 100),
+    }
+}
+
+const HIDING: Declaration<Hiding> = Declaration {
+    name: "hiding",
+    summary: "",
+    fuses: None,
+    state: &[],
+    bindings: &[Binding::output("y", f32s, len!(p => p.n_kv))],
+    variants: &[],
+    prefer: |_| &[],
+    cost: |_, _| Cost { bytes: 0.0, flops: 0.0 },
+    tolerance: |_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "" },
+    cases: Vec::new,
+    bench: || vec![Hiding { n_kv: 1 }.into()],
+};
+
+const NO_WORD: Param = dim("LAYER", "no word of the state", 4, 9).param;
 
 const VARIANT: Variant<Twice> = Variant {
     name: "naive",
@@ -35,6 +58,13 @@ const TWICE: Declaration<Twice> = Declaration {
     tolerance: |_, _| Tolerance { k: 1.0, rounding: 0.0, nmse: 1e-13, reason: "one product" },
     cases: Vec::new,
     bench: || vec![Twice { n: 8 }.into()],
+};
+
+const FUSION: Fusion<Twice> = Fusion {
+    of: &["residual_add"],
+    against: |_| None,
+    against_phase: |_| None,
+    pays_with: |_, _| true,
 };
 
 const WGSL: &str = "\
@@ -76,10 +106,17 @@ fn what_fits_is_there_and_what_does_not_is_refused_with_its_place() {
         (Declaration { prefer: |_| &["fast"], ..TWICE }, "`prefer` names `fast`, which is no"),
         (Declaration { bench: Vec::new, ..TWICE }, "`bench` names no problem"),
         (Declaration { bindings: &[], ..TWICE }, "no binding is an output"),
+        (
+            Declaration { state: &[NO_WORD], ..TWICE },
+            "the state has no word `LAYER`; it has N_KV, PROMPT_LEN",
+        ),
+        (Declaration { fuses: Some(FUSION), ..TWICE }, "kernel twice: `fuses` must be None"),
     ] {
         let error = refused(declaration, &[good]);
         assert!(error.contains(wrong), "{error}");
     }
+    let error = refused(HIDING, &[]);
+    assert_eq!(error, "kernel hiding: `N_KV` is a word of the state, no parameter");
     let other = Text { variant: "fast", ..good };
     for (texts, wrong) in [
         (&[][..], "kernel twice: variant `naive` has no text"),

@@ -6,7 +6,7 @@ pub mod diff;
 
 use std::collections::BTreeMap;
 
-use lathe_kernels::{FloatFormat, KvFormat, KvVectors, Problem, State};
+use lathe_kernels::{Elem, FloatFormat, Problem, State, Tolerance};
 use lathe_reference as reference;
 use lathe_reference::{Agreement, Expected, Mismatch, compare_exact};
 use serde::Serialize;
@@ -90,7 +90,7 @@ pub fn judge(
     let problem = Problem { shape: op.shape.clone(), state };
     let declared = op.plan.tolerance(&problem);
     let bare = bare(&declared);
-    let lenient = op.plan.leniently(&problem).as_ref().map(self::bare);
+    let lenient = op.plan.leniently(&problem);
     let mut within = Within::default();
     let mut outside = None;
     let mut closest = 0.0;
@@ -102,16 +102,18 @@ pub fn judge(
         let fault = |reason: String| Fault::new(name, reason);
         let mut real = |expected: &Expected| {
             let got = content(tensor).values(&left[tensor]);
-            let declared = op.declared_len(*tensor, &problem).unwrap_or(got.len());
-            let got = &got[..declared.min(got.len())];
-            let against = |bare| {
+            let len = op.declared_len(*tensor, &problem).unwrap_or(got.len());
+            let got = &got[..len.min(got.len())];
+            let against = |declared| {
                 let tolerance = match (op.plan.golden.is_some(), content(tensor)) {
-                    (true, Content::Activation { format: FloatFormat::Bf16, .. }) => as_bf16(bare),
-                    (_, content) => stored(bare, content),
+                    (true, Content::Activation { format: FloatFormat::Bf16, .. }) => {
+                        as_bf16(declared)
+                    }
+                    (_, content) => stored(declared, content),
                 };
                 compare(name, expected, got, &tolerance)
             };
-            against(bare).or_else(|fault| {
+            against(declared).or_else(|fault| {
                 let agreement = lenient.map_or(Err(fault.clone()), against)?;
                 outside.get_or_insert(fault.to_string());
                 Ok(agreement)
@@ -132,7 +134,7 @@ pub fn judge(
                 continue;
             }
             Outcome::Ranking { values, rows, .. } => {
-                let tolerance = stored(bare, content(values));
+                let tolerance = stored(declared, content(values));
                 let got = content(values).values(&left[values]);
                 reference::lm_head_topk::judge(rows, &tolerance, &got, &words()).map_err(fault)?;
                 continue;
@@ -149,7 +151,7 @@ pub fn judge(
     Ok(Within { outside, ..within })
 }
 
-fn bare(declared: &lathe_kernels::Tolerance) -> reference::Tolerance {
+fn bare(declared: &Tolerance) -> reference::Tolerance {
     reference::Tolerance { k: declared.k, rounding: declared.rounding, nmse: declared.nmse }
 }
 
@@ -204,36 +206,20 @@ fn choice(
     })
 }
 
-/// A tolerance with the rounding of the type an output is stored in.
-fn stored(tolerance: reference::Tolerance, content: &Content) -> reference::Tolerance {
-    match content {
-        Content::Activation { format: FloatFormat::F16, .. } => tolerance.stored_as_f16(),
-        // WGSL leaves the direction of f32 to f16 rounding open: a whole step of f16.
-        Content::Kv { vectors: KvVectors { format: KvFormat::F16, .. }, .. } => {
-            reference::Tolerance {
-                rounding: tolerance.rounding.max(1.0 / 1024.0),
-                nmse: tolerance.nmse.max(1e-6),
-                ..tolerance
-            }
-        }
-        // What a step takes is the expected value's own allowance. The squares of half a step each
-        // are largest where one of a block's 32 values is nearly all that there is: the step is
-        // 1/127 of it.
-        Content::Kv { vectors: KvVectors { format: KvFormat::Q8_0, .. }, .. } => {
-            reference::Tolerance {
-                nmse: tolerance.nmse.max(32.0 / 4.0 / (127.0 * 127.0)),
-                ..tolerance
-            }
-        }
-        _ => tolerance,
-    }
+/// The bounds of a tensor: those declared, and what its type rounds.
+fn stored(declared: Tolerance, content: &Content) -> reference::Tolerance {
+    bare(&match content {
+        Content::Activation { format, .. } => declared.stored(&Elem::Floats(*format)),
+        Content::Kv { vectors, .. } => declared.stored(&Elem::Kv(*vectors)),
+        _ => declared,
+    })
 }
 
 /// The same of an output that a user's operation stores as bf16, where ours declare what they
 /// round: how a shader does is its own affair, so a whole step, whose square one element may have
 /// alone.
-fn as_bf16(tolerance: reference::Tolerance) -> reference::Tolerance {
+fn as_bf16(declared: Tolerance) -> reference::Tolerance {
     const STEP: f64 = 1.0 / 128.0;
-    let nmse = tolerance.nmse.max(STEP * STEP);
-    reference::Tolerance { rounding: tolerance.rounding.max(STEP), nmse, ..tolerance }
+    let nmse = declared.nmse.max(STEP * STEP);
+    reference::Tolerance { k: declared.k, rounding: declared.rounding.max(STEP), nmse }
 }

@@ -36,7 +36,7 @@ pub static OPERATION: Declaration<Argmax> = Declaration {
         Binding::<Argmax>::input("logits", f32s, len!(p => p.sequences * p.n))
             .drawn(|_| Draw::TiesAndNan),
         Binding::<Argmax>::in_out("tokens", words, len!(p, s => p.sequences * (s.n_kv + 1)))
-            .drawn(|_| Draw::Tokens(1000)),
+            .drawn(|_| Draw::Sequence(1000)),
         Binding::<Argmax>::in_out("state", words, len!(p => p.sequences * STATE_WORDS))
             .drawn(|_| Draw::State),
         Binding::<Argmax>::scratch("partial_values", f32s, len!(p => MOST_PARTS * p.sequences)),

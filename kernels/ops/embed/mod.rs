@@ -23,13 +23,13 @@ crate::params! {
             70,
         )
         .before(&["FIRST"])
-        .neutral(0.0),
+        .neutral(0),
         part: TablePart = choice(
             "PART",
             "the whole table, or a part that leaves x as it is for tokens of the others",
             &TablePart::ALL,
         )
-        .neutral(0.0),
+        .neutral(TablePart::Whole),
         n_tokens: usize = N_TOKENS,
         tokens_of: TokensOf = TOKENS_OF,
     }

@@ -115,7 +115,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
     state: &[n_kv(4, 9), PROMPT_LEN],
     bindings: &[
         Binding::<Sample>::input("logits", f32s, len!(p => p.n)).drawn(|_| Draw::TiesAndNan),
-        Binding::in_out("tokens", words, len!(_, s => s.n_kv + 1)).drawn(|_| Draw::Tokens(1000)),
+        Binding::in_out("tokens", words, len!(_, s => s.n_kv + 1)).drawn(|_| Draw::Sequence(1000)),
         Binding::in_out("state", words, len!(_ => STATE_WORDS)).drawn(|_| Draw::SeededState),
         // Whole vectors of four.
         Binding::scratch("keys", words, len!(p => p.n.next_multiple_of(4))),

@@ -8,7 +8,6 @@ use lathe_kernels::phases::Grid;
 use lathe_kernels::{Capabilities, Packing, Shape};
 
 use super::Selected;
-use super::layer::NEXT_STREAM;
 use super::step::{Listed, ListedShape, Node, Steps};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
@@ -139,6 +138,8 @@ fn alone(nodes: &[Node]) -> BTreeSet<&'static str> {
 fn follow_stream(ops: &mut [Undecided], [first, second]: [TensorId; 2]) {
     let mut is_moved = false;
     for (op, _) in ops {
+        // It is listed as if each began with the stream in the first.
+        let moves = op.bindings.iter().any(|(_, tensor)| *tensor == second);
         for (_, tensor) in op.bindings.iter_mut().filter(|_| is_moved) {
             *tensor = match *tensor {
                 id if id == first => second,
@@ -146,7 +147,7 @@ fn follow_stream(ops: &mut [Undecided], [first, second]: [TensorId; 2]) {
                 id => id,
             };
         }
-        is_moved ^= op.bindings.iter().any(|(name, _)| *name == NEXT_STREAM);
+        is_moved ^= moves;
     }
 }
 

@@ -40,9 +40,6 @@ pub(super) struct HeadsOf {
     pub(super) k_norm: TensorId,
 }
 
-/// Binding of an operation that writes the residual stream anew.
-pub(super) const NEXT_STREAM: &str = "next_x";
-
 pub(super) fn norm(wanted: bool) -> Norm {
     if wanted { Norm::Rms } else { Norm::None }
 }
@@ -121,7 +118,7 @@ impl Lister<'_> {
             ("post_weight", post),
             ("norm_weight", norm),
             ("y", y.id),
-            (NEXT_STREAM, self.next_stream()),
+            ("next_x", self.next_stream()),
         ]
     }
 

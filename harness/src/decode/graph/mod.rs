@@ -25,8 +25,6 @@ use crate::plan::select::{self, Hint, Hints};
 use crate::plan::tuned::Tuned;
 use choose::Chooser;
 
-pub use step::operations;
-
 /// How prompts run: in chunks of many tokens, or token by token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunks {
@@ -175,6 +173,17 @@ impl DecodeGraph {
             .map(|op| op.kernel().cost(&Problem { shape: op.shape.clone(), state }).bytes);
         bytes.sum()
     }
+}
+
+/// The operations that a model's step and chunks may have, whichever ways are taken.
+pub fn operations(
+    config: &Config,
+    weights: &Weights,
+    options: &GraphOptions,
+) -> BTreeSet<&'static str> {
+    let steps = step::list(config, weights, options, u64::MAX);
+    let chunks = steps.chunks.iter().flat_map(|(_, nodes)| nodes);
+    steps.nodes.iter().chain(chunks).flat_map(step::Node::ops).map(|op| op.kernel).collect()
 }
 
 /// Builds the decode step of a model: lists its operations, selects a variant for each, packs the

@@ -25,31 +25,6 @@ use crate::model::Config;
 use crate::plan::recording::{Content, Label, Tensor, TensorId};
 use crate::plan::weights::WeightRows;
 
-/// Every operation that some model's step or chunk may have.
-pub fn operations() -> Vec<&'static str> {
-    vec![
-        lathe_kernels::argmax::OPERATION.name,
-        lathe_kernels::attention_append::OPERATION.name,
-        lathe_kernels::attention_decode::OPERATION.name,
-        lathe_kernels::attention_prefill::OPERATION.name,
-        lathe_kernels::chunk_end::OPERATION.name,
-        lathe_kernels::embed::OPERATION.name,
-        lathe_kernels::fused_ffn::OPERATION.name,
-        lathe_kernels::gemv::OPERATION.name,
-        lathe_kernels::gemv_q::OPERATION.name,
-        lathe_kernels::glu::OPERATION.name,
-        lathe_kernels::kv_window::OPERATION.name,
-        lathe_kernels::matmul::OPERATION.name,
-        lathe_kernels::norm_gemv::OPERATION.name,
-        lathe_kernels::qkv_rope_append::OPERATION.name,
-        lathe_kernels::residual_norm_ffn::OPERATION.name,
-        lathe_kernels::residual_norm_gemv::OPERATION.name,
-        lathe_kernels::residual_rms_norm::OPERATION.name,
-        lathe_kernels::rms_norm::OPERATION.name,
-        lathe_kernels::sample::OPERATION.name,
-    ]
-}
-
 /// An operation of the step, or several ways to do the same.
 #[derive(Debug)]
 pub(super) enum Node {
@@ -57,6 +32,17 @@ pub(super) enum Node {
     Op(Listed),
     /// One operation that stands for several, and those.
     Fused(Listed, Vec<Listed>),
+}
+
+impl Node {
+    /// The operations of all ways.
+    pub(super) fn ops(&self) -> impl Iterator<Item = &Listed> {
+        let (first, others) = match self {
+            Node::Op(op) => (op, &[][..]),
+            Node::Fused(one, apart) => (one, &apart[..]),
+        };
+        std::iter::once(first).chain(others)
+    }
 }
 
 /// An operation without a variant.
@@ -203,7 +189,6 @@ pub(super) fn listed<P: Params>(
     params: &P,
     bindings: &[(&'static str, TensorId)],
 ) -> Listed {
-    assert!(operations().contains(&kernel.name), "{}: add it to `operations`", kernel.name);
     Listed {
         label,
         kernel: kernel.name,

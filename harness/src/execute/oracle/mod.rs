@@ -96,10 +96,8 @@ impl<'a> Inputs<'a> {
 
 /// The state an operation finds; that of a first token where it reads none.
 pub(crate) fn state(op: &Op, values: &[Value]) -> State {
-    let Some((_, tensor)) = op.bindings.iter().find(|(name, _)| *name == "state") else {
-        return State::default();
-    };
-    let words = values[tensor.0].words();
+    let Some(binding) = op.kernel().state_binding(&op.shape) else { return State::default() };
+    let words = values[op.tensor(binding.name).0].words();
     State {
         n_kv: words[StateWord::Position as usize] as usize + 1,
         prompt_len: words[StateWord::PromptLen as usize] as usize,

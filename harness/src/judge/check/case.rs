@@ -572,7 +572,8 @@ impl Case {
     /// Whether invocations cannot follow each other as they are: one that adds candidates to a list
     /// finds its own there. A step's position may run on, where only time counts.
     pub fn lists(&self) -> bool {
-        self.counts() && !self.bound().any(|(name, _)| name == "state")
+        let shape = &self.inputs.problem.shape;
+        self.counts() && self.kernel.state_binding(shape).is_none()
     }
 
     /// What lies in the tensors that an invocation will read and write: to be asked for before it.
@@ -626,9 +627,9 @@ impl Case {
             };
         }
         let op = &self.recording.ops[0];
-        let state = match self.bound().any(|(name, _)| name == "state") {
-            true => oracle::state(op, &values),
-            false => own,
+        let state = match self.kernel.state_binding(&op.shape) {
+            Some(_) => oracle::state(op, &values),
+            None => own,
         };
         self.judge_against(executor, policy, state, &oracle::expected(op, &values)?)
     }

@@ -12,8 +12,8 @@ use crate::plan::layout::KvOrder;
 use crate::plan::recording::Content;
 use crate::plan::weights::WeightRows;
 
-/// Tokens that a sequence has room for beyond those that the shape says: a step's position may run
-/// on while it is timed.
+/// Tokens that a sequence that grows ([`Draw::Sequence`]) has room for beyond those that the shape
+/// says.
 pub const TOKENS_BEYOND: usize = 4096;
 
 /// How far a draw goes.
@@ -35,10 +35,8 @@ pub(super) fn draw(
     rng: &mut Rng,
 ) -> (Content, Value) {
     let draw = binding.draw(&problem.shape);
-    let len = match (binding.role, binding.name) {
-        (Role::InOut, "tokens") => binding.len(problem) + TOKENS_BEYOND,
-        _ => binding.len(problem),
-    };
+    let beyond = if matches!(draw, Draw::Sequence(_)) { TOKENS_BEYOND } else { 0 };
+    let len = binding.len(problem) + beyond;
     match binding.elem(problem) {
         Elem::F32 if binding.role == Role::Output => floats(FloatFormat::F32, unwritten(len)),
         Elem::F32 => {
@@ -141,7 +139,9 @@ fn words(draw: Draw, len: usize, problem: &Problem, rng: &mut Rng) -> Vec<u32> {
             state
         }
         Draw::Count(first) => (0..len as u32).map(|i| first + i).collect(),
-        Draw::Tokens(vocab) => (0..len).map(|_| rng.below(vocab as u32)).collect(),
+        Draw::Tokens(vocab) | Draw::Sequence(vocab) => {
+            (0..len).map(|_| rng.below(vocab as u32)).collect()
+        }
         _ => (0..len).map(|_| rng.below(1000)).collect(),
     }
 }

@@ -20,7 +20,7 @@ pub struct Page<'a> {
     pub text: &'a str,
     /// Where that lies, from the root of the repository: its links begin there.
     pub text_path: &'a str,
-    /// Whether a decode step may select it; see `decode::graph::operations`.
+    /// Whether some model's step or chunk may select it; see `decode::graph::operations`.
     pub in_decode: bool,
     /// What was measured.
     pub measurements: &'a Measurements,
@@ -198,20 +198,23 @@ fn param_named(kernel: &Kernel, field: &str) -> Option<&'static str> {
 
 /// What the elements of a binding are, over all problems that are checked or benchmarked.
 fn stored(kernel: &Kernel, binding: &KernelBinding) -> String {
-    let kinds: BTreeSet<_> = problems(kernel)
-        .iter()
-        .map(|problem| match binding.elem(problem) {
-            Elem::F32 => ("", 0, "f32"),
-            Elem::U32 => ("", 0, "u32"),
-            Elem::Floats(format) => ("", format.code(), format.name()),
-            Elem::Kv(vectors) => ("KV cache: ", vectors.format.code(), vectors.format.name()),
-            Elem::Weights(m) => ("weight rows: ", m.format.code(), m.format.name()),
-            Elem::Rope(_) => ("(cos, sin): ", 0, "f32"),
-        })
-        .collect();
+    let kinds: BTreeSet<_> =
+        problems(kernel).iter().map(|problem| kind(&binding.elem(problem))).collect();
     let what = kinds.first().map_or("", |(what, ..)| what);
     let formats: Vec<_> = kinds.iter().map(|(.., format)| *format).collect();
     format!("{what}{}", formats.join(", "))
+}
+
+/// What holds such elements, and the code and name of their format.
+fn kind(elem: &Elem) -> (&'static str, u32, &'static str) {
+    match elem {
+        Elem::F32 => ("", 0, "f32"),
+        Elem::U32 => ("", 0, "u32"),
+        Elem::Floats(format) => ("", format.code(), format.name()),
+        Elem::Kv(vectors) => ("KV cache: ", vectors.format.code(), vectors.format.name()),
+        Elem::Weights(m) => ("weight rows: ", m.format.code(), m.format.name()),
+        Elem::Rope(_) => ("(cos, sin): ", 0, "f32"),
+    }
 }
 
 fn problems(kernel: &Kernel) -> Vec<Problem> {
@@ -433,10 +436,34 @@ fn tolerance(kernel: &Kernel) -> String {
     let mut rows = vec![row(all.into(), &kernel.tolerance(None, &problem))];
     rows.extend(own);
     format!(
-        "At {}; [testing](../testing.md#the-comparison) says what the columns bound.\n\n{}",
+        "At {}; [testing](../testing.md#the-comparison) says what the columns bound.\n\n{}{}",
         code(&kernel.show(&problem)),
-        table("variant | >k | >rounding | >NMSE | reason", &rows)
+        table("variant | >k | >rounding | >NMSE | reason", &rows),
+        stored_outputs(kernel)
     )
+}
+
+/// What the types of outputs are allowed, over all problems.
+fn stored_outputs(kernel: &Kernel) -> String {
+    let problems = problems(kernel);
+    let mut rows = Vec::new();
+    for output in kernel.bindings.iter().filter(|b| matches!(b.role, Role::Output | Role::InOut)) {
+        for elem in problems.iter().map(|problem| output.elem(problem)) {
+            let ((what, _, format), (rounding, nmse)) = (kind(&elem), elem.rounding());
+            let stored = format!("{what}{format}");
+            let row = vec![code(output.name), stored, small(rounding), small(nmse)];
+            if (rounding, nmse) != (0.0, 0.0) && !rows.contains(&row) {
+                rows.push(row);
+            }
+        }
+    }
+    match rows.is_empty() {
+        true => String::new(),
+        false => format!(
+            "\nAn output that is stored like this has these at least:\n\n{}",
+            table("output | stored as | >rounding | >NMSE", &rows)
+        ),
+    }
 }
 
 /// Shapes of a table: what all share is said once above it.

@@ -41,7 +41,7 @@ pub(super) fn digits(value: f64) -> String {
     }
 }
 
-/// A power of two as one, else with an exponent.
+/// A power of two as one, else three significant digits with an exponent.
 pub(super) fn small(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
@@ -50,7 +50,8 @@ pub(super) fn small(value: f64) -> String {
     if exponent.fract() == 0.0 && exponent < 0.0 {
         format!("2^{exponent}")
     } else {
-        format!("{value:e}")
+        let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
+        format!("{rounded:e}")
     }
 }
 

@@ -22,7 +22,7 @@ crate::params! {
         )
         .before(&["CAPACITY"]),
         kv_format: KvFormat = KV_FORMAT,
-        act_format: FloatFormat = ACT_FORMAT_OUT.neutral(0.0),
+        act_format: FloatFormat = ACT_FORMAT_OUT.neutral(FloatFormat::F32),
         scale: f32 = SCALE,
     }
 }

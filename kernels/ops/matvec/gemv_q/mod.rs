@@ -17,7 +17,7 @@ crate::params! {
         rows: usize = ROWS,
         k: usize = columns(1000),
         weight: Format = weight(&Format::QUANTISED),
-        act_format: FloatFormat = ACT_FORMAT_IN.neutral(0.0),
+        act_format: FloatFormat = ACT_FORMAT_IN.neutral(FloatFormat::F32),
         y_offset: usize = Y_OFFSET,
         y_after: usize = Y_AFTER,
         n_vectors: usize = dim(
@@ -27,13 +27,13 @@ crate::params! {
             8,
         )
         .before(&["COLS"])
-        .neutral(1.0),
+        .neutral(1),
         order: Order = mostly(
             "ORDER",
             "how the values of the matrix run through its blocks; model files are row_wise",
             &Order::ALL,
         )
-        .neutral(0.0),
+        .neutral(Order::RowWise),
         beta: Beta = BETA,
     }
 }

@@ -14,7 +14,7 @@ crate::params! {
         rows: usize = head::ROWS,
         k: usize = head::COLUMNS,
         weight: Format = weight(&Format::ALL),
-        act_format: FloatFormat = ACT_FORMAT_IN.neutral(0.0),
+        act_format: FloatFormat = ACT_FORMAT_IN.neutral(FloatFormat::F32),
         first_row: usize = head::FIRST_ROW,
         part: HeadPart = head::PART,
     }
@@ -52,7 +52,7 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
     bindings: &[
         weights::<LmHeadArgmax>().drawn(|_| Draw::TiedRows),
         Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.k)),
-        Binding::in_out("tokens", words, len!(_, s => s.n_kv + 1)).drawn(|_| Draw::Tokens(1000)),
+        Binding::in_out("tokens", words, len!(_, s => s.n_kv + 1)).drawn(|_| Draw::Sequence(1000)),
         Binding::in_out("state", words, len!(_ => STATE_WORDS)).drawn(|_| Draw::State),
         Binding::in_out("best_value", f32s, len!(_ => 1))
             .drawn(|p| Draw::Descending(3.0 * (p.k as f32).sqrt())),
