@@ -39,15 +39,6 @@ impl Checks {
         }
     }
 
-    /// The option of the command that asks for them, if one has to.
-    pub fn flag(self) -> Option<&'static str> {
-        match self {
-            Checks::Files => None,
-            Checks::Everywhere => Some("--runtime-checks"),
-            Checks::Nowhere => Some("--unchecked-files"),
-        }
-    }
-
     /// As recorded in results.
     pub fn name(self) -> &'static str {
         match self {

@@ -105,7 +105,11 @@ pub struct CaseResult {
 impl CaseResult {
     /// The command that repeats this case alone, as it was compiled.
     pub fn reproducer(&self, checks: Checks) -> String {
-        let flag = checks.flag().map(|flag| format!(" {flag}")).unwrap_or_default();
+        let flag = match checks {
+            Checks::Files => "",
+            Checks::Everywhere => " --runtime-checks",
+            Checks::Nowhere => " --unchecked-files",
+        };
         if let Some(operation) = &self.operation {
             let file = self.wgsl.as_ref().filter(|file| *file != operation);
             let file = file.map(|f| format!(" --wgsl {f}")).unwrap_or_default();
