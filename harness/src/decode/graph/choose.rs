@@ -171,7 +171,7 @@ impl Chooser<'_> {
         match reason {
             None => vec![(fused, None)],
             Some(reason) => {
-                let why = format!("apart from {}: {reason}", fused.kernel);
+                let why = format!("not fused as {}: {reason}", fused.kernel);
                 apart.into_iter().map(|op| (op, Some(why.clone()))).collect()
             }
         }
