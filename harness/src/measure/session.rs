@@ -10,7 +10,7 @@ use super::copy::Copier;
 use super::environment::environment;
 use super::watch::Canaries;
 use crate::data::record::{
-    BenchCase, Ceilings, Clock, Environment, Flag, GoldenFile, StageTiming, Timing,
+    self, BenchCase, Ceilings, Clock, Environment, Flag, GoldenFile, StageTiming, Timing,
 };
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu, Pipelines, Span};
@@ -22,6 +22,32 @@ const ABOVE_MEASURED: f64 = 1.02;
 
 /// Noise above which a result is flagged.
 const NOISY: f64 = 0.02;
+
+/// A case to come.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// What is invoked.
+    pub plan: Plan,
+    /// On which sizes.
+    pub problem: Problem,
+    /// The plan is a tuned choice.
+    pub is_tuned: bool,
+    /// A user's file was not checked on other shapes.
+    pub one_shape: bool,
+    /// Cases of a golden file that were judged before.
+    pub golden_cases: Option<usize>,
+}
+
+/// What became of a case.
+#[derive(Clone, Copy, Debug)]
+pub enum Outcome<'a> {
+    /// It was measured, and is the last of all so far.
+    Measured(&'a BenchCase, &'a record::Bench),
+    /// It is wrong, or its rate cannot be.
+    Failed(&'a str),
+    /// It cannot run here.
+    Unavailable,
+}
 
 /// What one benchmark run shares between its cases.
 #[derive(Debug)]
@@ -107,6 +133,46 @@ impl Session {
             now = self.copier.canary(&self.gpu, true)?;
         }
         Ok(self.canaries.push(now))
+    }
+
+    /// Measures one case after the other; `on` hears the name of each and what became of it.
+    /// Returns all of them, and why others cannot run here.
+    ///
+    /// # Errors
+    /// What ends the run: not a case that is wrong, which costs none of the others.
+    pub fn measure_all(
+        &mut self,
+        planned: Vec<Planned>,
+        on: &mut dyn FnMut(&Self, &str, Outcome<'_>) -> Result<()>,
+    ) -> Result<(record::Bench, Vec<String>)> {
+        let (mut bench, mut unavailable) = (record::Bench::default(), Vec::new());
+        for Planned { plan, problem, is_tuned, one_shape, golden_cases } in planned {
+            let kernel = plan.kernel;
+            let name = format!("{}/{} {}", kernel.name, plan.variant, kernel.show_brief(&problem));
+            tracing::info!("timing {name}");
+            let tuned = if is_tuned { plan.constants.clone() } else { BTreeMap::new() };
+            match self.measure(plan, &problem) {
+                Ok(mut case) => {
+                    case.tuned = tuned;
+                    case.flags.extend(one_shape.then_some(Flag::OneShape.into()));
+                    if let (Some(golden), Some(cases)) = (&mut case.golden, golden_cases) {
+                        golden.cases = cases;
+                    }
+                    bench.cases.push(case.clone());
+                    on(self, &name, Outcome::Measured(&case, &bench))?;
+                }
+                Err(Error::Unavailable { what, reason, .. }) => {
+                    on(self, &name, Outcome::Unavailable)?;
+                    unavailable.push(format!("{name}: {what}: {reason}"));
+                }
+                Err(Error::CheckFailed(reason)) => {
+                    on(self, &name, Outcome::Failed(&reason))?;
+                    bench.failed.push(reason);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok((bench, unavailable))
     }
 
     /// Judges one invocation, times cold and warm, and judges what each of these left.
