@@ -177,7 +177,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         };
         let rotate = bench_options.rotate_bytes;
         let plans = [plan(0)?, plan(1)?];
-        let mixed = plans[0].trusted != plans[1].trusted;
+        let mixed = plans[0].built_in != plans[1].built_in;
         own_tolerance = plans.iter().any(|plan| plan.tolerated.is_some());
         // Each side has pipelines of its own, also where both are the same code, and a coin says
         // which is compiled and laid out first.

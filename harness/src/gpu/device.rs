@@ -33,7 +33,7 @@ impl Checks {
     /// Whether a plan's shaders carry them.
     pub(crate) fn cover(self, plan: &Plan) -> bool {
         match self {
-            Checks::Files => !plan.trusted,
+            Checks::Files => !plan.built_in,
             Checks::Everywhere => true,
             Checks::Nowhere => false,
         }

@@ -395,8 +395,8 @@ impl Bench {
         }
         // A position that runs on does so for so long alone, and a built-in kernel has no reason to
         // look at some of its inputs.
-        let is_trusted = self.case.recording.ops[0].plan.trusted;
-        let is_one = self.case.counts() || is_trusted;
+        let is_built_in = self.case.recording.ops[0].plan.built_in;
+        let is_one = self.case.counts() || is_built_in;
         // Other inputs altogether come first; where there is one change, in half of all samples.
         let is_strained = !is_one || rng.below(2) > 0;
         let mut strained = if is_strained { self.case.draw_strained(&mut rng) } else { None };

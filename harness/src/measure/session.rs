@@ -186,7 +186,7 @@ impl Session {
             cases: golden.draws(&problem.shape),
         });
         let entries: Vec<_> = plan.stages.iter().map(|stage| stage.entry.clone()).collect();
-        let checked = self.gpu.checks == Checks::Files && !plan.trusted;
+        let checked = self.gpu.checks == Checks::Files && !plan.built_in;
         let gpu = Arc::clone(&self.gpu);
         let rotate = self.options.rotate_bytes;
         let pipelines = Pipelines::default();

@@ -170,7 +170,7 @@ fn is_phase(op: &Op, grid: Grid) -> bool {
         workgroup.is_ok_and(|(_, invocations)| invocations == grid.invocations)
     };
     let linear = |groups: [u32; 3]| groups[1] == 1 && groups[2] == 1;
-    op.plan.trusted
+    op.plan.built_in
         && op.own.is_empty()
         && op.plan.stages.iter().all(|stage| linear(stage.groups) && fits(&stage.entry))
 }

@@ -270,7 +270,7 @@ impl Chooser<'_> {
         grid: Grid,
     ) -> Option<Selection> {
         // A text that is not built in runs as it is.
-        if !selection.plan.trusted {
+        if !selection.plan.built_in {
             return None;
         }
         let kernel = selection.plan.kernel;

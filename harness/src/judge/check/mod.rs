@@ -188,8 +188,8 @@ pub(crate) fn check_prepared(case: &Case, executor: &mut GpuExecutor) -> Result<
     let mut all = case.judge(executor, Policy::Guarded)?;
     let mut draw = Draw::default();
     for is_changed in [false, true] {
-        let is_trusted = case.recording.ops[0].plan.trusted;
-        if !matches!(all, Verdict::Passed { .. }) || is_changed && is_trusted {
+        let is_built_in = case.recording.ops[0].plan.built_in;
+        if !matches!(all, Verdict::Passed { .. }) || is_changed && is_built_in {
             break;
         }
         let (change, when) = if is_changed {

@@ -521,7 +521,7 @@ impl UserKernel {
         let mut plan = Plan {
             kernel: self.kernel,
             variant: self.path.display().to_string(),
-            trusted: false,
+            built_in: false,
             text: main.text.to_string().into(),
             reflection: Arc::clone(&main.reflection),
             constants,
