@@ -232,7 +232,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         throttled,
         blocks: comparison.blocks,
     };
-    environment.timestamp_quantum_ns = Span::new(&gpu)?.quantum_ns(&gpu)?;
+    environment.timestamp_quantum_ns = Span::new(&gpu)?.timestamp_step_ns(&gpu)?;
     if let Some(machine) = &mut environment.machine {
         machine.gpu.extend(gpu.state());
     }

@@ -380,11 +380,11 @@ fn print(record: &Record, format: Format) {
                 if environment.runtime_checks == "on" { "on" } else { "off" },
                 100.0 * environment.canary_drift.unwrap_or(0.0)
             );
-            if let (Some(quantum), Some(cache)) =
+            if let (Some(step), Some(cache)) =
                 (environment.timestamp_quantum_ns, environment.cache_bytes)
             {
                 outln!(
-                    "timestamp resolution {quantum:.0} ns; last-level cache {}",
+                    "timestamp resolution {step:.0} ns; last-level cache {}",
                     match cache {
                         0 => "not measured".to_owned(),
                         bytes => format!("about {}", table::bytes(bytes)),

@@ -50,7 +50,7 @@ pub struct BenchOptions {
 
 impl BenchOptions {
     /// Settings for an adapter: a real GPU must leave its cache and needs milliseconds for its
-    /// timestamps' quantum not to matter; a software adapter only has to show that it works.
+    /// timestamps' step not to matter; a software adapter only has to show that it works.
     pub fn of(gpu: &Gpu) -> Self {
         let (rotate_bytes, noise, time_out, samples) = match gpu.adapter.software {
             true => (2 << 20, 0.05, Duration::from_millis(100), 5),
@@ -77,7 +77,7 @@ const MOST_DISPATCHES: u64 = 4096;
 
 /// A sample lasts at least this many steps of the timestamp, so that a step stays below 0.1 % of
 /// it.
-const QUANTA: f64 = 1000.0;
+const TIMESTAMP_STEPS: f64 = 1000.0;
 
 /// Most invocations of such a sample: fewer than a step's position may run on.
 const LONGEST: u64 = TOKENS_BEYOND as u64;
@@ -671,12 +671,13 @@ impl Bench {
     pub fn sample(
         &mut self,
         options: &BenchOptions,
-        quantum_ns: Option<f64>,
+        timestamp_step_ns: Option<f64>,
         temperature: Temperature,
     ) -> Result<Sampled> {
-        let quanta = Duration::from_nanos((quantum_ns.unwrap_or(0.0) * QUANTA) as u64);
+        let least =
+            Duration::from_nanos((timestamp_step_ns.unwrap_or(0.0) * TIMESTAMP_STEPS) as u64);
         self.begin(temperature)?;
-        let (count, settled) = self.warm_up(options.sample.max(quanta), temperature)?;
+        let (count, settled) = self.warm_up(options.sample.max(least), temperature)?;
         let begun = Instant::now();
         let (mut samples_us, mut throttled) = (Vec::new(), 0);
         let (mut summary, mut timed_out);

@@ -63,8 +63,8 @@ pub struct Session {
     pub read_gb_s: Option<f64>,
     /// All peaks of a GPU; none of a software adapter.
     pub ceilings: Option<Ceilings>,
-    /// Timestamp quantum, nanoseconds.
-    pub quantum_ns: Option<f64>,
+    /// Smallest step of timestamps, nanoseconds.
+    pub timestamp_step_ns: Option<f64>,
     /// Bytes of the last-level cache, as found by measurement.
     pub cache_bytes: u64,
     begun: Environment,
@@ -88,7 +88,7 @@ impl Session {
                 (measured.copy_gb_s, measured.read_gb_s)
             }
         };
-        let quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
+        let timestamp_step_ns = Span::new(gpu)?.timestamp_step_ns(gpu)?;
         let mut canaries = Canaries::default();
         canaries.push(copier.canary(gpu, false)?);
         let gpu = Arc::clone(gpu);
@@ -98,7 +98,7 @@ impl Session {
             copy_gb_s,
             read_gb_s,
             ceilings,
-            quantum_ns,
+            timestamp_step_ns,
             cache_bytes,
             begun,
             copier,
@@ -112,7 +112,7 @@ impl Session {
             copy_gb_s: Some(self.copy_gb_s),
             read_gb_s: self.read_gb_s,
             ceilings: self.ceilings,
-            timestamp_quantum_ns: self.quantum_ns,
+            timestamp_quantum_ns: self.timestamp_step_ns,
             canary_drift: Some(self.canaries.drift().unwrap_or(0.0)),
             seed: Some(self.options.seed),
             cache_bytes: Some(self.cache_bytes),
@@ -194,7 +194,7 @@ impl Session {
         let mut bench = Bench::new(&gpu, &pipelines, case, rotate)?.validated()?;
         let (mut nmse, mut timed_out) = (0f64, false);
         let mut sample = |bench: &mut Bench, temperature| -> Result<(Timing, bool)> {
-            let sampled = bench.sample(&self.options, self.quantum_ns, temperature)?;
+            let sampled = bench.sample(&self.options, self.timestamp_step_ns, temperature)?;
             let Sampled { timing, timed_out: out, nmse: off, repeats } = sampled;
             // What has no time cannot make one doubtful.
             (nmse, timed_out) = (nmse.max(off), timed_out || out && repeats);

@@ -116,7 +116,7 @@ impl RunWatch {
     /// A lost device, or one without timestamps that work.
     pub fn begin(gpu: &Arc<Gpu>) -> Result<Self> {
         let mut environment = environment(gpu);
-        environment.timestamp_quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
+        environment.timestamp_quantum_ns = Span::new(gpu)?.timestamp_step_ns(gpu)?;
         let mut watch = Self { gpu: Arc::clone(gpu), canaries: Canaries::default(), environment };
         watch.environment.copy_gb_s = watch.copied(&|copier| copier.bandwidth(gpu))?;
         Ok(watch)
