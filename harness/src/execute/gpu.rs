@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{Block, Gpu, Pipeline, Pipelines, Policy, Slot};
 use crate::plan::PlannedStage;
 use crate::plan::memory::Memory;
-use crate::plan::recording::{Content, Op, Part, Recording, Tensor, TensorId};
+use crate::plan::recording::{Op, Part, Recording, Tensor, TensorId, TensorInit};
 use crate::plan::run::{Bound, Run};
 
 use content::{alike, fill};
@@ -105,7 +105,7 @@ impl GpuExecutor {
     fn shared_with(&self, recording: &Recording) -> Vec<Option<&Arc<Block>>> {
         let same = |tensor: &Tensor| {
             let same = self.recording.tensors.iter().position(|t| {
-                let own = matches!(tensor.content, Content::Uniform(_));
+                let own = matches!(tensor.content, TensorInit::Uniform(_));
                 !own && t.name == tensor.name && alike(&t.content, &tensor.content)
             });
             same.map(|i| &self.blocks[i])

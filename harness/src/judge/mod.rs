@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::execute::oracle::Outcomes;
 use crate::execute::value::{Among, Outcome};
-use crate::plan::recording::{Content, Op, Recording, TensorId};
+use crate::plan::recording::{Op, Recording, TensorId, TensorInit};
 
 /// The element closest to (or farthest past) its bound.
 #[derive(Clone, Debug, Serialize)]
@@ -106,7 +106,9 @@ pub fn judge(
             let got = &got[..declared.min(got.len())];
             let against = |bare| {
                 let tolerance = match (op.plan.golden.is_some(), content(tensor)) {
-                    (true, Content::Activation { format: FloatFormat::Bf16, .. }) => as_bf16(bare),
+                    (true, TensorInit::Activation { format: FloatFormat::Bf16, .. }) => {
+                        as_bf16(bare)
+                    }
                     (_, content) => stored(bare, content),
                 };
                 compare(name, expected, got, &tolerance)
@@ -205,11 +207,11 @@ fn choice(
 }
 
 /// A tolerance with the rounding of the type an output is stored in.
-fn stored(tolerance: reference::Tolerance, content: &Content) -> reference::Tolerance {
+fn stored(tolerance: reference::Tolerance, content: &TensorInit) -> reference::Tolerance {
     match content {
-        Content::Activation { format: FloatFormat::F16, .. } => tolerance.stored_as_f16(),
+        TensorInit::Activation { format: FloatFormat::F16, .. } => tolerance.stored_as_f16(),
         // WGSL leaves the direction of f32 to f16 rounding open: a whole step of f16.
-        Content::Kv { vectors: KvVectors { format: KvFormat::F16, .. }, .. } => {
+        TensorInit::Kv { vectors: KvVectors { format: KvFormat::F16, .. }, .. } => {
             reference::Tolerance {
                 rounding: tolerance.rounding.max(1.0 / 1024.0),
                 nmse: tolerance.nmse.max(1e-6),
@@ -219,7 +221,7 @@ fn stored(tolerance: reference::Tolerance, content: &Content) -> reference::Tole
         // What a step takes is the expected value's own allowance. The squares of half a step each
         // are largest where one of a block's 32 values is nearly all that there is: the step is
         // 1/127 of it.
-        Content::Kv { vectors: KvVectors { format: KvFormat::Q8_0, .. }, .. } => {
+        TensorInit::Kv { vectors: KvVectors { format: KvFormat::Q8_0, .. }, .. } => {
             reference::Tolerance {
                 nmse: tolerance.nmse.max(32.0 / 4.0 / (127.0 * 127.0)),
                 ..tolerance

@@ -12,7 +12,7 @@ use super::layer::NEXT_STREAM;
 use super::step::{Listed, ListedShape, Node, Steps};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
-use crate::plan::recording::{Chunk, Content, Recording, TensorId};
+use crate::plan::recording::{Chunk, Recording, TensorId, TensorInit};
 use crate::plan::run;
 use crate::plan::select::{Hints, SelectError, Selection, select};
 use crate::plan::tuned::Tuned;
@@ -65,7 +65,7 @@ impl Chooser<'_> {
             chunks.push((tokens, ops));
         }
         for (matrix, packing) in packings {
-            if let Content::Weights(_, as_packed) = &mut steps.tensors[matrix.0].content {
+            if let TensorInit::Weights(_, as_packed) = &mut steps.tensors[matrix.0].content {
                 *as_packed = packing;
             }
         }
@@ -292,7 +292,7 @@ impl Chooser<'_> {
 /// The matrix an operation reads, if it reads one.
 fn matrix(op: &Listed, steps: &Steps) -> Option<TensorId> {
     let mut tensors = op.bindings.iter().map(|(_, tensor)| *tensor);
-    tensors.find(|t| matches!(steps.tensors[t.0].content, Content::Weights(..)))
+    tensors.find(|t| matches!(steps.tensors[t.0].content, TensorInit::Weights(..)))
 }
 
 /// The recording of chosen operations over the tensors they bind, and where each tensor went:
