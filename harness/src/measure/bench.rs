@@ -13,7 +13,7 @@ use crate::data::stats;
 use crate::data::steady::steady;
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
-use crate::gpu::{Block, Gpu, Pipelines, Policy, Span, poison};
+use crate::gpu::{DeviceBuffer, Gpu, Pipelines, Policy, Span, poison};
 use crate::judge::check::{Case, Change, DRAWS, Draw, TOKENS_BEYOND, Verdict};
 use crate::plan::Plan;
 use crate::plan::recording::{Part, TensorId};
@@ -121,7 +121,7 @@ pub struct Bench {
     /// The same of the caches that rotate, copy by copy.
     caches: Vec<Renewals>,
     /// What the step state is before a sample, and where its seeds are, in bytes.
-    seeded: Option<(Arc<Block>, Vec<u64>)>,
+    seeded: Option<(Arc<DeviceBuffer>, Vec<u64>)>,
     span: Span,
     /// Invocations before the next: whose turn it is.
     cursor: u64,
@@ -140,7 +140,7 @@ struct Turn {
 }
 
 /// Memory, and what it holds before a sample.
-type Renewals = Vec<(Arc<Block>, Renewed)>;
+type Renewals = Vec<(Arc<DeviceBuffer>, Renewed)>;
 
 /// What memory holds before a sample.
 #[derive(Clone, Debug)]
@@ -149,7 +149,7 @@ enum Renewed {
     Poison,
     Zeros,
     /// What was drawn.
-    Drawn(Arc<Block>),
+    Drawn(Arc<DeviceBuffer>),
 }
 
 impl Bench {
@@ -253,7 +253,7 @@ impl Bench {
         let mut all = Renewals::new();
         for (turn, own) in inputs().zip(&outputs) {
             for (id, block) in own {
-                let is = |known: &&(Arc<Block>, Renewed)| {
+                let is = |known: &&(Arc<DeviceBuffer>, Renewed)| {
                     Arc::ptr_eq(&known.0, &turn.executor.shared(*id))
                 };
                 all.extend(known().find(is).map(|(_, how)| (Arc::clone(block), how.clone())));
@@ -760,7 +760,7 @@ fn caches(gpu: &Gpu, case: &Case, ring: &Ring, known: &[Renewals]) -> Result<Vec
     let mut caches = Vec::new();
     for id in case.read_and_written().into_iter().filter(|id| ring.rotates(*id)) {
         let name = &case.recording.tensors[id.0].name;
-        let mut drawn: Vec<Arc<Block>> = Vec::new();
+        let mut drawn: Vec<Arc<DeviceBuffer>> = Vec::new();
         for (copy, block) in ring.copies_of(id).enumerate() {
             caches.resize_with(caches.len().max(copy + 1), Vec::new);
             let shared = known.iter().flatten().find(|(known, _)| Arc::ptr_eq(known, block));

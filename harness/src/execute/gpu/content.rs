@@ -1,6 +1,6 @@
 //! What tensors hold, as bytes of the device: laid out, read back, shared.
 
-use crate::gpu::{Block, Gpu};
+use crate::gpu::{DeviceBuffer, Gpu};
 use crate::plan::memory::UPLOAD_BYTES;
 use crate::plan::recording::TensorInit;
 
@@ -23,7 +23,7 @@ pub(super) fn alike(a: &TensorInit, b: &TensorInit) -> bool {
 
 /// Writes what a new tensor holds. `on` hears how many bytes of a matrix are on their way, as often
 /// as some are: one may be half of a model.
-pub(super) fn fill(gpu: &Gpu, block: &Block, content: &TensorInit, on: &mut dyn FnMut(u64)) {
+pub(super) fn fill(gpu: &Gpu, block: &DeviceBuffer, content: &TensorInit, on: &mut dyn FnMut(u64)) {
     match content {
         // wgpu hands out zeroed memory, but a guarded block is poisoned.
         TensorInit::Counter(len) => block.write(gpu, 0, &vec![0; 4 * len]),

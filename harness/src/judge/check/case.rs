@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::execute::GpuExecutor;
 use crate::execute::oracle::{self, Outcomes};
 use crate::execute::value::Value;
-use crate::gpu::{Block, Gpu, Pipelines, Policy, poison};
+use crate::gpu::{DeviceBuffer, Gpu, Pipelines, Policy, poison};
 use crate::judge::{Within, judge};
 use crate::plan::Plan;
 use crate::plan::layout::KvOrder;
@@ -206,7 +206,13 @@ impl Case {
     }
 
     /// Device memory for a tensor that holds a draw, made of what holds the first one.
-    pub fn of_draw(&self, gpu: &Gpu, first: &Block, id: TensorId, draw: Draw) -> Result<Block> {
+    pub fn of_draw(
+        &self,
+        gpu: &Gpu,
+        first: &DeviceBuffer,
+        id: TensorId,
+        draw: Draw,
+    ) -> Result<DeviceBuffer> {
         let tensor = &self.recording.tensors[id.0];
         let each = match &tensor.content {
             TensorInit::Weights(rows, packing) if rows.rows() > 1 => {
@@ -403,7 +409,7 @@ impl Case {
         binding.is_some_and(|b| is_large(b, &self.inputs.problem))
     }
 
-    fn write_value(&self, gpu: &Gpu, block: &Block, tensor: TensorId, value: &Value) {
+    fn write_value(&self, gpu: &Gpu, block: &DeviceBuffer, tensor: TensorId, value: &Value) {
         match (value, &self.recording.tensors[tensor.0].content) {
             (Value::U32(words), _) => block.write(gpu, 0, bytemuck::cast_slice(words)),
             (Value::F32(values), TensorInit::Kv { vectors, order, .. }) => {
