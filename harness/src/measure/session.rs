@@ -248,7 +248,7 @@ impl Session {
             let alone = stages.iter().filter_map(|stage| stage.cold.as_ref());
             [&cold, &warm].into_iter().chain(&overlapped).chain(alone)
         };
-        let doubts = [
+        let flags = [
             (!timings().all(|t| t.settled), Flag::NotSettled),
             (drifted, Flag::Drift),
             (timings().any(|t| t.noise > NOISY), Flag::Noisy),
@@ -263,7 +263,7 @@ impl Session {
             (golden.as_ref().is_some_and(|golden| golden.cases == 1), Flag::SameInputs),
             (bench.rotated_bytes() < 2 * self.cache_bytes, Flag::NotCold),
         ];
-        let flags = doubts.into_iter().filter(|(doubt, _)| *doubt).map(|(_, flag)| flag.into());
+        let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.into());
         let (gb_s, tflop_s) = (rate(&cold), cost.flops / cold.median_us / 1e6);
         Ok(BenchCase {
             kernel: kernel.name.into(),

@@ -195,8 +195,8 @@ impl<T> Repetitions<T> {
 
     /// What counts, and what a record says of the rest.
     pub fn end(self, settled: bool) -> (Vec<T>, Watched) {
-        let doubts = [(!settled, Flag::NotSettled), (self.held_down, Flag::Throttled)];
-        let flags = doubts.into_iter().filter(|(doubt, _)| *doubt).map(|(_, flag)| flag.into());
+        let flags = [(!settled, Flag::NotSettled), (self.held_down, Flag::Throttled)];
+        let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.into());
         (self.kept, Watched { throttled: self.dropped, flags: flags.collect() })
     }
 }
