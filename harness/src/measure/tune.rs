@@ -296,8 +296,8 @@ fn verdict(case: &Case, executor: &mut GpuExecutor) -> Result<()> {
     }
 }
 
-/// A child process that runs [`Trials`]: one request a line in, one answer a line out. Opening a device and drawing inputs cost more than a trial, so it lives until a
-/// candidate kills it.
+/// A child process that runs [`Trials`]: one request a line in, one answer a line out. Opening a
+/// device and drawing inputs cost more than a trial, so it lives until a candidate kills it.
 struct Child {
     process: std::process::Child,
     requests: ChildStdin,
