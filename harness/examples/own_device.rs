@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
-use lathe_harness::plan::recording::{Content, Label, Part, Recording};
+use lathe_harness::plan::recording::{Label, Part, Recording, TensorInit};
 use lathe_harness::plan::select::{Hints, select};
 use lathe_harness::wgpu;
 use lathe_kernels::rms_norm::RmsNorm;
@@ -31,11 +31,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{}: {}", selection.plan.variant, selection.why);
 
     // One operation over three tensors; a whole decode step is a longer list of the same kind.
-    let values = |f: fn(usize) -> f32| Content::Values((0..norm.n).map(f).collect());
+    let values = |f: fn(usize) -> f32| TensorInit::Values((0..norm.n).map(f).collect());
     let mut recording = Recording::default();
     let x = recording.tensor("x", values(|i| (i as f32).sin()));
     let weight = recording.tensor("weight", values(|i| 1.0 + i as f32 / 2048.0));
-    let y = recording.tensor("y", Content::Activation { len: norm.n, format: FloatFormat::F32 });
+    let y = recording.tensor("y", TensorInit::Activation { len: norm.n, format: FloatFormat::F32 });
     let label = Label { layer: None, op: "norm" };
     let bindings = [("x", x), ("weight", weight), ("y", y)];
     recording.op(label, selection.plan, norm.shape(), &bindings);

@@ -18,7 +18,7 @@ use lathe_harness::judge::diff;
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
-use lathe_harness::plan::recording::{Content, Part, TensorId};
+use lathe_harness::plan::recording::{Part, TensorId, TensorInit};
 use lathe_harness::plan::select::Hints;
 use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_kernels::phases::Grid;
@@ -256,7 +256,7 @@ fn a_hint_for_dense_layers_leaves_a_quantised_head_alone() {
         let found: Vec<_> = graph.selected.iter().filter(is_norm).collect();
         assert_eq!(found.len(), norms, "{hint:?}");
         let why = found.first().map_or("", |norm| norm.why.as_str());
-        assert!(norms == 0 || why.contains("apart from norm_gemv: hint"), "{why}");
+        assert!(norms == 0 || why.contains("not fused as norm_gemv: hint"), "{why}");
     }
 }
 
@@ -622,7 +622,7 @@ fn diff_names_the_first_operation_that_is_off() {
             // Matrices of two formats fill one vector, one after the other: poison in what the
             // second will write is no fault of the first.
             for (i, tensor) in graph.recording.tensors.iter().enumerate() {
-                if matches!(tensor.content, Content::Activation { .. }) {
+                if matches!(tensor.content, TensorInit::Activation { .. }) {
                     executor.clear(TensorId(i)).unwrap();
                 }
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use half::{bf16, f16};
 use lathe_harness::execute::Execute;
 use lathe_harness::gpu::Policy;
-use lathe_harness::plan::recording::{Content, Label, Part, Recording};
+use lathe_harness::plan::recording::{Label, Part, Recording, TensorInit};
 use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_harness::plan::{Plan, PlanError};
 use lathe_kernels::cast::Cast;
@@ -43,8 +43,8 @@ fn run(
     let bytes = Bytes::owned(golden(format, "blocks.bin"));
     let rows = WeightRows::new(format, k, bytes);
     let mut recording = Recording::default();
-    let weights = recording.tensor("weights", Content::Weights(rows, plan.packing));
-    let y = recording.tensor("y", Content::Activation { len: ROWS * k, format: acts });
+    let weights = recording.tensor("weights", TensorInit::Weights(rows, plan.packing));
+    let y = recording.tensor("y", TensorInit::Activation { len: ROWS * k, format: acts });
     let label = Label { layer: None, op: "dequant" };
     recording.op(label, plan, shape, &[("weights", weights), ("y", y)]);
     let mut executor = common::executor(gpu, &Arc::new(recording), Policy::Guarded);
@@ -96,8 +96,8 @@ fn casts(
     let run = |variant| {
         let plan = Plan::of(kernel, variant, &shape, &gpu.caps).unwrap();
         let mut recording = Recording::default();
-        let x = recording.tensor("x", Content::Words(words.len()));
-        let y = recording.tensor("y", Content::Words(n * to.bytes() / 4));
+        let x = recording.tensor("x", TensorInit::Words(words.len()));
+        let y = recording.tensor("y", TensorInit::Words(n * to.bytes() / 4));
         let label = Label { layer: None, op: "cast" };
         recording.op(label, plan, shape.clone(), &[("x", x), ("y", y)]);
         let mut executor = common::executor(gpu, &Arc::new(recording), Policy::Guarded);

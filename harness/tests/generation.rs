@@ -158,6 +158,10 @@ fn a_script_that_cannot_run_is_refused() {
         };
         assert!(text.contains(why), "{text}");
     }
+    let mut executor = cpu(&graph);
+    let mut trial = Trial::new(&graph, &mut executor, good).unwrap();
+    let nothing = trial.verify(&mut cpu(&graph), 0);
+    assert!(matches!(nothing, Err(Error::Usage(_))), "0 positions were called verified");
 }
 
 /// What an executor does wrong.

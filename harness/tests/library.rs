@@ -110,7 +110,7 @@ fn a_registered_variant_runs_in_whole_steps_where_it_is_hinted() {
     let gemv = graph.selected.iter().find(|s| s.kernel == "gemv").unwrap();
     assert_eq!((gemv.variant.as_str(), gemv.why.as_str()), ("mine", "explicit hint"));
     let op = graph.recording.ops.iter().find(|op| op.kernel().name == "gemv").unwrap();
-    assert!(!op.plan.trusted, "its indexing is nobody's promise");
+    assert!(!op.plan.built_in, "its indexing is nobody's promise");
     let mut session = model.session(&gpu, options).unwrap();
     let hinted = session.generate(&[2, 5, 7], 6, |_| {}).unwrap().generated;
     let plain = SessionOptions { context: 16, store: None, ..SessionOptions::default() };

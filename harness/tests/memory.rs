@@ -10,7 +10,7 @@ use lathe_harness::error::Error;
 use lathe_harness::execute::GpuExecutor;
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
 use lathe_harness::plan::memory::{Memory, UPLOAD_BYTES, UPLOADS_IN_FLIGHT};
-use lathe_harness::plan::recording::{Content, Recording, TensorId};
+use lathe_harness::plan::recording::{Recording, TensorId, TensorInit};
 use lathe_kernels::KvFormat;
 
 use crate::common::{GOLDENS, code, document, ended, golden_name, gpu, lathe, model, new_gpu};
@@ -96,10 +96,10 @@ fn staging_is_bounded_and_loses_nothing() {
     let (small, large) = (3 << 20, 20 << 20);
     for i in 0..12 {
         let values = |len: usize| (0..len / 4).map(|j| (i * 31 + j) as f32).collect();
-        recording.tensor(format!("small {i}"), Content::Values(values(small)));
+        recording.tensor(format!("small {i}"), TensorInit::Values(values(small)));
     }
     let values: Arc<[f32]> = (0..large / 4).map(|j| j as f32).collect();
-    recording.tensor("large", Content::Values(values));
+    recording.tensor("large", TensorInit::Values(values));
     let recording = Arc::new(recording);
     let predicted = Memory::of(&recording);
     assert_eq!(predicted.staging, UPLOAD_BYTES * (UPLOADS_IN_FLIGHT + 1));
@@ -113,7 +113,7 @@ fn staging_is_bounded_and_loses_nothing() {
         assert!(peak - before > predicted.tensors(), "staging was not seen");
     }
     for (i, tensor) in recording.tensors.iter().enumerate() {
-        let Content::Values(values) = &tensor.content else { unreachable!() };
+        let TensorInit::Values(values) = &tensor.content else { unreachable!() };
         let held = executor.read_values(TensorId(i)).unwrap();
         assert!(held[..] == values[..], "{}", tensor.name);
     }

@@ -177,7 +177,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         };
         let rotate = bench_options.rotate_bytes;
         let plans = [plan(0)?, plan(1)?];
-        let mixed = plans[0].trusted != plans[1].trusted;
+        let mixed = plans[0].built_in != plans[1].built_in;
         own_tolerance = plans.iter().any(|plan| plan.tolerated.is_some());
         // Each side has pipelines of its own, also where both are the same code, and a coin says
         // which is compiled and laid out first.
@@ -232,7 +232,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         throttled,
         blocks: comparison.blocks,
     };
-    environment.timestamp_quantum_ns = Span::new(&gpu)?.quantum_ns(&gpu)?;
+    environment.timestamp_quantum_ns = Span::new(&gpu)?.timestamp_step_ns(&gpu)?;
     if let Some(machine) = &mut environment.machine {
         machine.gpu.extend(gpu.state());
     }

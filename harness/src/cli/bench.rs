@@ -14,10 +14,10 @@ use lathe_kernels::{Kernel, KernelVariant, Problem};
 use super::Global;
 use super::out;
 use super::processes::Processes;
-use crate::data::record::{Bench, BenchCase, Body, Environment, Flag, Record, StageTiming};
+use crate::data::record::{Bench, BenchCase, Body, Environment, Record, StageTiming};
 use crate::data::shard::Shard;
 use crate::error::{Error, Result};
-use crate::measure::{BenchOptions, Session};
+use crate::measure::{BenchOptions, Outcome, Planned, Session};
 use crate::plan::select::{Hints, select};
 use crate::plan::tuned::{Store, Tuned};
 use crate::plan::user::{Operation, UserKernel, is_file};
@@ -216,7 +216,6 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
             let what = (kernel, places, operation);
             let plans = plans(opts, session, tuned.as_ref(), what, &problem, &mut unavailable)?;
             planned.extend(plans.into_iter().map(|(plan, is_tuned)| Planned {
-                kernel,
                 problem: problem.clone(),
                 plan,
                 is_tuned,
@@ -231,55 +230,40 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
     }
     // A shard may have only what this adapter cannot run: that is said, and the others go on.
     let is_idle = opts.shard.is_some() && planned.is_empty();
-    let (mut cases, mut failed) = (Vec::new(), Vec::new());
     let count = planned.len();
     if let Some(what) = what_comes(count, &session.options) {
         eprintln!("lathe: {what}");
     }
     let bar = global.progress(count as u64, "timing", false);
-    for Planned { kernel, problem, plan, is_tuned, one_shape, golden_cases } in planned {
-        let text = kernel.show_brief(&problem);
-        let named = format!("{}/{}", kernel.name, plan.variant);
-        tracing::info!("timing {named} {text}");
-        let constants = if is_tuned { plan.constants.clone() } else { Default::default() };
-        let measured = session.measure(plan, &problem);
+    let (bench, left_out) = session.measure_all(planned, &mut |session, name, outcome| {
         bar.inc(1);
-        match measured {
-            Ok(mut case) => {
-                case.tuned = constants;
-                case.flags.extend(one_shape.then_some(Flag::OneShape.into()));
-                if let (Some(golden), Some(cases)) = (&mut case.golden, golden_cases) {
-                    golden.cases = cases;
+        match outcome {
+            Outcome::Unavailable => {}
+            Outcome::Failed(reason) => {
+                bar.suspend(|| eprintln!("FAILED {}", out::escaped(reason)));
+            }
+            Outcome::Measured(case, bench) => {
+                let us = table::micros(case.cold.median_us);
+                bar.suspend(|| eprintln!("{us:>9}  {name}"));
+                // A run that is cut short leaves what it had.
+                if let Some(path) = &opts.save {
+                    let record = record(session, bench.clone());
+                    match bench.cases.len() {
+                        1 => record.write(path)?,
+                        _ => record.rewrite(path)?,
+                    }
                 }
-                cases.push(case);
             }
-            Err(Error::Unavailable { what, reason, .. }) => {
-                unavailable.push(format!("{named} {text}: {what}: {reason}"));
-                continue;
-            }
-            // One that is wrong costs the run its success and not the other cases.
-            Err(Error::CheckFailed(reason)) => {
-                bar.suspend(|| eprintln!("FAILED {}", out::escaped(&reason)));
-                failed.push(reason);
-                continue;
-            }
-            Err(e) => return Err(e),
         }
-        // A run that is cut short leaves what it had.
-        let record = record(session, &cases, &failed);
-        if let Some(case) = cases.last() {
-            let us = table::micros(case.cold.median_us);
-            bar.suspend(|| eprintln!("{us:>9}  {named} {text}"));
-        }
-        if let Some(path) = &opts.save {
-            if cases.len() == 1 { record.write(path)? } else { record.rewrite(path)? }
-        }
-    }
+        Ok(())
+    })?;
+    unavailable.extend(left_out);
     bar.finish_and_clear();
     for line in &unavailable {
         eprintln!("unavailable {line}");
     }
-    if cases.is_empty() && failed.is_empty() && !is_idle {
+    let (measured, failed) = (bench.cases.len(), bench.failed.len());
+    if measured + failed == 0 && !is_idle {
         return Err(Error::Unavailable {
             what: match opts.targets.is_empty() {
                 true => "every variant".into(),
@@ -289,37 +273,26 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
             reason: unavailable.join("; "),
         });
     }
-    let record = record(session, &cases, &failed);
+    let record = record(session, bench);
     if let Some(path) = &opts.save {
-        match cases.is_empty() {
-            true => record.write(path)?,
-            false => record.rewrite(path)?,
+        match measured {
+            0 => record.write(path)?,
+            _ => record.rewrite(path)?,
         }
         eprintln!("saved {}", path.display());
     }
     print(&record, if global.json { Format::Json } else { opts.format });
-    match failed.len() {
+    match failed {
         0 => Ok(()),
         n => Err(Error::CheckFailed(format!(
             "{n} of {} cases gave no result, see FAILED above",
-            n + cases.len()
+            n + measured
         ))),
     }
 }
 
 /// What is timed: a kernel, its variants, and the operation where that is the user's own.
 type Target = (&'static Kernel, Vec<&'static KernelVariant>, Option<Operation>);
-
-/// A case to come.
-struct Planned {
-    kernel: &'static Kernel,
-    problem: Problem,
-    plan: Plan,
-    is_tuned: bool,
-    one_shape: bool,
-    /// Cases of a golden file that were judged before.
-    golden_cases: Option<usize>,
-}
 
 /// Lathe's own kernels among targets.
 fn unowned(named: Vec<super::Named>) -> impl Iterator<Item = Target> {
@@ -374,9 +347,8 @@ fn what_comes(cases: usize, options: &BenchOptions) -> Option<String> {
     Some(format!("{cases} cases, up to {most} of timing and what compiling takes{less}"))
 }
 
-fn record(session: &Session, cases: &[BenchCase], failed: &[String]) -> Record {
-    let (cases, failed) = (cases.to_vec(), failed.to_vec());
-    Record::new(session.environment(), Body::Bench(Bench { cases, failed, runs: Vec::new() }))
+fn record(session: &Session, bench: Bench) -> Record {
+    Record::new(session.environment(), Body::Bench(bench))
 }
 
 fn print(record: &Record, format: Format) {
@@ -408,11 +380,11 @@ fn print(record: &Record, format: Format) {
                 if environment.runtime_checks == "on" { "on" } else { "off" },
                 100.0 * environment.canary_drift.unwrap_or(0.0)
             );
-            if let (Some(quantum), Some(cache)) =
+            if let (Some(step), Some(cache)) =
                 (environment.timestamp_quantum_ns, environment.cache_bytes)
             {
                 outln!(
-                    "timestamp resolution {quantum:.0} ns; last-level cache {}",
+                    "timestamp resolution {step:.0} ns; last-level cache {}",
                     match cache {
                         0 => "not measured".to_owned(),
                         bytes => format!("about {}", table::bytes(bytes)),

@@ -143,8 +143,8 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
     })?;
     let mut cases: Vec<CaseResult> = cases.into_iter().flatten().collect();
     let not_run = work.len() - cases.len();
-    if let Some(file) = file.as_ref().filter(|_| not_run == 0) {
-        repeat(gpu, file, &work, &mut cases)?;
+    if let Some(file) = file.as_ref().filter(|_| !stop.load(Ordering::Relaxed)) {
+        repeat(gpu, file, &work, &mut cases, opts.fail_fast)?;
     }
     bar.finish_and_clear();
     let count = |f: fn(&Verdict) -> bool| cases.iter().filter(|c| f(&c.verdict)).count();
@@ -281,12 +281,14 @@ const RESULTS: usize = 64;
 const RUNS: u64 = 3;
 
 /// Runs a file over and over on cases that it passed, as what times it does, and judges what that
-/// leaves: one that is right when it runs once may be wrong then.
+/// leaves: one that is right when it runs once may be wrong then. Stops at the first that is, if
+/// told so.
 fn repeat(
     gpu: &Arc<Gpu>,
     file: &UserKernel,
     work: &[Work],
     results: &mut [CaseResult],
+    fail_fast: bool,
 ) -> Result<()> {
     let effort = |i: usize| {
         let (kernel, _, problem, _) = &work[i];
@@ -335,6 +337,9 @@ fn repeat(
         if let Some(reason) = wrong {
             let reason = format!("run over and over, {RUNS} times of {RUNS}: {reason}");
             results[i].verdict = Verdict::broken(reason);
+            if fail_fast {
+                return Ok(());
+            }
         }
     }
     if ran < wanted {

@@ -24,9 +24,9 @@ use super::out;
 use super::sampling::{self, SamplingOpts};
 use crate::data::record::{Body, Profile, Record, Verified};
 use crate::data::stats;
-use crate::data::steady::steady;
 use crate::decode::graph::{self, Chunks, Selected};
-use crate::decode::session::{self, Prompts, Verifier};
+use crate::decode::once::{self, Stage};
+use crate::decode::session::Prompts;
 use crate::decode::{
     Apart, DecodeGraph, GaveUp, GraphOptions, Known, LoadOptions, Model, Prefix, Run, RunOptions,
     SessionOptions, VERIFIED,
@@ -546,99 +546,45 @@ fn decode(
         || !options.forced.is_empty()
         || verify.is_some_and(|n| n == positions);
     let bar = said.bar;
+    let mut begun = Instant::now();
     let (run, verified) = if observe_all {
-        let begun = Instant::now();
-        let mut seen = options.clone();
-        // Chunks leave the logits of a prompt's last token only.
-        if opts.logits_out.is_some() || verify.is_some() {
-            seen.prompts = Prompts::TokenByToken;
-        }
-        let mut reference = verify.map(|_| CpuExecutor::new(Arc::clone(&graph.recording)));
-        let limit = session::logits_limit(graph);
-        let mut verifier = match (&mut reference, verify) {
-            (Some(reference), Some(n)) => Some(Verifier::new(graph, reference, &seen, limit, n)?),
-            _ => None,
-        };
         let mut logits = opts.logits_out.as_deref().map(LogitsFile::create).transpose()?;
-        let shown = seen.generate.max(seen.forced.len());
-        let run = session::run_observed(graph, executor, &seen, &mut |step| {
+        let from = options.prompt.len() - 1;
+        let generated = options.generate.max(options.forced.len());
+        let shown = from + options.known.tokens.len()..from + generated;
+        let every_token = logits.is_some();
+        once::step_by_step(graph, executor, options, verify, every_token, &mut |step| {
+            let Some(step) = step else {
+                return logits.take().map_or(Ok(()), LogitsFile::finish);
+            };
             if let Some(file) = &mut logits {
                 file.write(step.logits)?;
             }
-            if let Some(verifier) = &mut verifier {
-                verifier.compare(step)?;
-            }
             bar.inc(1);
-            let from = options.prompt.len() - 1;
-            let shown = from + options.known.tokens.len()..from + shown;
             if shown.contains(&step.position) {
                 said.push(step.choice, begun);
             }
             Ok(())
-        })?;
-        if let Some(file) = logits {
-            file.finish()?;
-        }
-        let mut verified = None;
-        if let Some(v) = verifier {
-            let (positions, worst) = (v.compared, v.worst);
-            let in_chunks = session::chunks_agree(graph, executor, options, limit)?.unwrap_or(0.0);
-            let worst_nmse = worst.max(in_chunks);
-            verified = Some(Verified { positions, worst_nmse, limit, ..Verified::default() });
-        }
-        (run, verified)
+        })?
     } else {
-        let mut prefix = None;
-        if let Some(n) = verify {
-            bar.set_message("verifying");
-            prefix = Some(Prefix::verify(graph, executor, options, n)?);
-        }
-        if let Some(gpu) = side.gpu.filter(|gpu| !gpu.adapter.software) {
-            bar.set_message("warming up");
-            warm_up(gpu, graph, executor, options)?;
-        }
-        bar.set_message("decoding");
-        bar.set_position(options.prompt.len() as u64);
-        let begun = Instant::now();
-        let run = session::run(graph, executor, options, &mut |token| {
-            bar.inc(1);
-            said.push(token, begun);
-        })?;
-        if let Some(prefix) = &mut prefix {
-            prefix.check(&run.generated)?;
-            bar.set_message("verifying the end");
-            prefix.check_end(graph, executor, options.prompt.len())?;
-        }
-        (run, prefix.map(|prefix| prefix.verified))
+        let adapter = side.gpu.map(|gpu| &gpu.adapter);
+        let on = &mut |stage| match stage {
+            Stage::Verifying => bar.set_message("verifying"),
+            Stage::WarmingUp => bar.set_message("warming up"),
+            Stage::Running => {
+                bar.set_message("decoding");
+                bar.set_position(options.prompt.len() as u64);
+                begun = Instant::now();
+            }
+            Stage::Token(token) => {
+                bar.inc(1);
+                said.push(token, begun);
+            }
+            Stage::VerifyingEnd => bar.set_message("verifying the end"),
+        };
+        once::at_full_speed(graph, executor, options, verify, adapter, on)?
     };
     Ok(Outcome { run, observed: observe_all, verified })
-}
-
-/// Repeats the first steps of a run until their times no longer move: a GPU that has idled while
-/// weights were read runs its first seconds at a fraction of its clocks.
-fn warm_up(
-    gpu: &Gpu,
-    graph: &DecodeGraph,
-    executor: &mut dyn Execute,
-    options: &RunOptions,
-) -> Result<()> {
-    let short = RunOptions {
-        generate: options.generate.clamp(2, 33),
-        stop_at: Vec::new(),
-        known: Known::default(),
-        ..options.clone()
-    };
-    let whole = || RunOptions { known: Known::default(), ..options.clone() };
-    let short = if short.positions() <= graph.context { short } else { whole() };
-    let settled = steady(&gpu.adapter, &mut || {
-        let run = session::run(graph, executor, &short, &mut |_| {})?;
-        let wall: Duration = run.steps.iter().sum();
-        Ok(wall.as_secs_f64() / run.steps.len().max(1) as f64)
-    })?;
-    if !settled {
-        tracing::warn!("step times had not settled when the measured run began");
-    }
-    Ok(())
 }
 
 fn report(

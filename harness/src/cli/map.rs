@@ -45,7 +45,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             "{} is there, and is not overwritten: --print shows the mapping",
             path.display()
         )),
-        _ => Error::Io { path: path.clone(), source },
+        _ => Error::io(&path)(source),
     })?;
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let left: usize = lines.map(|line| line.matches("\"?\"").count()).sum();

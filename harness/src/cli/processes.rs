@@ -2,7 +2,7 @@
 //! cannot see where its own code and weights lie; the next one has them elsewhere.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
@@ -22,6 +22,14 @@ pub(super) struct Processes {
 /// Options of the parent that a child must not have, and whether a value follows.
 const PARENTS: &[(&str, bool)] =
     &[("--processes", true), ("--save", true), ("--format", true), ("--json", false)];
+
+/// The command that runs what needs a process of its own: this one, where no other is named.
+pub(super) fn program() -> Result<PathBuf> {
+    match std::env::var_os("LATHE_COMMAND") {
+        Some(path) => Ok(path.into()),
+        None => std::env::current_exe().map_err(Error::io("a child process")),
+    }
+}
 
 /// The words of the command line without some options. Each says whether a value follows it.
 pub(super) fn words_without(options: &[(&str, bool)]) -> Vec<OsString> {

@@ -1,6 +1,7 @@
 //! `lathe tune`: a checked search for the fastest variant and constants.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +11,12 @@ use serde::Serialize;
 
 use super::Global;
 use super::out;
+use super::processes::program;
 use crate::data::Ratio;
 use crate::data::processes::CLAIM;
 use crate::data::shard::Shard;
 use crate::error::{Error, Result};
-use crate::measure::tune::{Answer, Found, Request, Trials, TuneOptions, tune};
+use crate::measure::tune::{Answer, Candidate, Found, Request, Trials, TuneOptions, tune};
 use crate::plan::tuned::Store;
 use crate::plan::user::is_file;
 use crate::report::table;
@@ -154,6 +156,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         files: Vec::new(),
         within: Duration::from_secs_f64(opts.within.min(1e6)),
     };
+    let program = program()?;
     let mut all = Vec::new();
     for (kernel, variants, problem) in work {
         options.files.clear();
@@ -164,13 +167,21 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         }
         let count = crate::measure::tune::candidates(&variants, &options.files).len() as u64;
         let bar = global.progress(count, &format!("tuning {}", kernel.name), false);
-        let found =
-            tune(&gpu, kernel, &variants, &problem, &options, &mut |candidate, rejected| {
-                bar.inc(1);
-                if let Some(reason) = rejected {
-                    tracing::info!("rejected {}: {reason}", candidate.show());
-                }
-            })?;
+        let trials = || {
+            let mut command = Command::new(&program);
+            command.args(global.runtime_checks.then_some("--runtime-checks"));
+            command.args(global.unchecked_files.then_some("--unchecked-files"));
+            command.args(["--adapter", &gpu.adapter.index.to_string(), "tune-candidates"]);
+            command.args([kernel.name, &kernel.show(&problem)]);
+            command
+        };
+        let mut on_trial = |candidate: &Candidate, rejected: Option<&str>| {
+            bar.inc(1);
+            if let Some(reason) = rejected {
+                tracing::info!("rejected {}: {reason}", candidate.show());
+            }
+        };
+        let found = tune(&gpu, kernel, &variants, &problem, &options, &trials, &mut on_trial)?;
         bar.finish_and_clear();
         if let Some(entry) = &found.stored {
             store.put(entry.clone());

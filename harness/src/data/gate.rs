@@ -327,8 +327,8 @@ struct Case {
     changed: bool,
     /// What the new record says of it, if it has no result there.
     wrong: Option<String>,
-    /// What makes it unclear.
-    doubts: Vec<String>,
+    /// Why it is unclear.
+    unclear: Vec<String>,
     notes: Vec<String>,
     /// Standard deviation from run to run.
     run_to_run: f64,
@@ -350,7 +350,7 @@ struct Run {
 impl Case {
     /// Whether it has a time on both sides that nothing speaks against.
     fn is_clear(&self) -> bool {
-        self.wrong.is_none() && self.doubts.is_empty() && self.runs.iter().all(|r| !r.is_empty())
+        self.wrong.is_none() && self.unclear.is_empty() && self.runs.iter().all(|r| !r.is_empty())
     }
 
     fn is_control(&self) -> bool {
@@ -416,7 +416,7 @@ fn judge(mut cases: Vec<Case>, records: [usize; 2]) -> GateReport {
                 .fold((f64::MAX, f64::MIN), |(l, h), run| (run.log.min(l), run.log.max(h)));
             if high - low > APART * case.run_to_run {
                 let percent = 100.0 * (high - low).exp_m1();
-                case.doubts.push(format!("runs of one side lie {percent:.1} % apart"));
+                case.unclear.push(format!("runs of one side lie {percent:.1} % apart"));
             }
         }
     }
@@ -521,7 +521,7 @@ fn verdict(case: Case, variance: f64, z: f64) -> GateCase {
         _ if case.changed => GateVerdict::Unclear,
         _ => GateVerdict::Machine,
     };
-    let mut notes: Vec<String> = case.wrong.into_iter().chain(case.doubts).collect();
+    let mut notes: Vec<String> = case.wrong.into_iter().chain(case.unclear).collect();
     if verdict == GateVerdict::Unclear && notes.is_empty() {
         notes.push(format!("the interval reaches beyond ±{:.0} %", 100.0 * LARGE));
     }

@@ -770,8 +770,7 @@ impl Record {
 
     /// Reads a record; errors name the file and, for a malformed one, line and key.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = files::read_text(path, files::DATA)
-            .map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        let text = files::read_text(path, files::DATA).map_err(Error::io(path))?;
         Self::parse(&text, path)
     }
 
@@ -831,23 +830,20 @@ impl Record {
 
     /// Writes a record. An existing file is never overwritten.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let error = |source| Error::Io { path: path.to_owned(), source };
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(error)?;
+            std::fs::create_dir_all(folder).map_err(Error::io(path))?;
         }
-        files::write_new(path, &self.line(path)?).map_err(error)
+        files::write_new(path, &self.line(path)?).map_err(Error::io(path))
     }
 
     /// Puts this in the place of the record that the same run wrote before.
     pub fn rewrite(&self, path: &Path) -> Result<()> {
-        let error = |source| Error::Io { path: path.to_owned(), source };
-        files::replace(path, &self.line(path)?).map_err(error)
+        files::replace(path, &self.line(path)?).map_err(Error::io(path))
     }
 
     /// The text of a file that holds it; errors name `path`.
     pub fn line(&self, path: &Path) -> Result<Vec<u8>> {
-        let mut text = serde_json::to_vec(self)
-            .map_err(|e| Error::Io { path: path.to_owned(), source: e.into() })?;
+        let mut text = serde_json::to_vec(self).map_err(|e| Error::io(path)(e.into()))?;
         text.push(b'\n');
         Ok(text)
     }

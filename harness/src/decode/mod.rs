@@ -4,6 +4,7 @@ pub mod graph;
 pub mod kv_cache;
 pub mod load;
 pub mod model;
+pub mod once;
 pub mod perplexity;
 mod prefix;
 pub mod profile;

@@ -9,6 +9,7 @@ use lathe_kernels::{Problem, State, StateWord};
 use serde::Serialize;
 
 use super::graph::DecodeGraph;
+use super::once::settle;
 use super::prefix::Prefix;
 use super::session::{self, Prompts, RunOptions};
 use crate::data::paired::median;
@@ -43,11 +44,7 @@ pub fn profile(
     let mut prefix = verify.map(|n| Prefix::verify(graph, executor, options, n)).transpose()?;
     // Until the clocks are up, then once to measure.
     let gpu = Arc::clone(&executor.gpu);
-    steady(&gpu.adapter, &mut || {
-        let run = session::run(graph, executor, options, &mut |_| {})?;
-        let wall: Duration = run.steps.iter().sum();
-        Ok(wall.as_secs_f64() / run.steps.len().max(1) as f64)
-    })?;
+    settle(&gpu.adapter, graph, executor, options)?;
     let run = session::run(graph, executor, options, &mut |_| {})?;
     if let Some(prefix) = &mut prefix {
         prefix.check(&run.generated)?;

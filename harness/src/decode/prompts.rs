@@ -64,8 +64,7 @@ fn file(path: &Path) -> String {
 }
 
 fn read(path: &Path) -> Result<String> {
-    files::read_text(path, files::DATA)
-        .map_err(|source| Error::Io { path: path.to_owned(), source })
+    files::read_text(path, files::DATA).map_err(Error::io(path))
 }
 
 fn ids(path: &Path, text: &str, vocab: usize) -> Result<Vec<u32>> {

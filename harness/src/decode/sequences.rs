@@ -14,6 +14,8 @@ use lathe_kernels::{STATE_WORDS, StateWord};
 
 use super::graph::DecodeGraph;
 use super::session::{self, PROMPT_STEPS, RunOptions, pieces};
+use crate::data::AdapterSummary;
+use crate::data::steady::steady;
 use crate::error::{Error, Result};
 use crate::execute::{Execute, Stream, Submission};
 use crate::plan::recording::Part;
@@ -109,6 +111,26 @@ pub fn run(
     };
     run.generated = prompts.iter().enumerate().map(chosen).collect();
     Ok(run)
+}
+
+/// Repeats a run until its times no longer move. Says whether they settled.
+///
+/// # Errors
+/// As [`run`].
+pub fn settle(
+    adapter: &AdapterSummary,
+    graph: &DecodeGraph,
+    executor: &mut dyn Execute,
+    prompts: &[Vec<u32>],
+    steps: usize,
+) -> Result<bool> {
+    if adapter.software {
+        return Ok(true);
+    }
+    steady(adapter, &mut || {
+        let run = run(graph, executor, prompts, steps, 8)?;
+        Ok(run.steps.iter().sum::<Duration>().as_secs_f64())
+    })
 }
 
 /// Holds what a sequence chose beside others against what it chooses alone, after the same tokens:

@@ -11,7 +11,7 @@ use super::graph::DecodeGraph;
 use super::kv_cache;
 use crate::error::{Error, Result};
 use crate::execute::{Batch, Execute, Stream, Submission};
-use crate::plan::recording::{Content, Part, Tensor};
+use crate::plan::recording::{Part, Tensor, TensorInit};
 
 /// How long a submission takes at most where nobody says how many steps it has: more steps are less
 /// waiting between submissions, and a reader sees tokens come one by one.
@@ -410,12 +410,12 @@ pub fn chunks_agree(
 /// seen were 1.3e-4 between a prompt in chunks, whose activations are f16, and token by token.
 pub fn logits_limit(graph: &DecodeGraph) -> f64 {
     let limit = |tensor: &Tensor| match tensor.content {
-        Content::Kv { vectors, .. } => match vectors.format {
+        TensorInit::Kv { vectors, .. } => match vectors.format {
             KvFormat::F32 => 1e-8,
             KvFormat::F16 => 1e-5,
             KvFormat::Q8_0 => 1e-3,
         },
-        Content::Activation { format, .. } if format != FloatFormat::F32 => 1e-5,
+        TensorInit::Activation { format, .. } if format != FloatFormat::F32 => 1e-5,
         _ => 1e-8,
     };
     graph.recording.tensors.iter().map(limit).fold(1e-8, f64::max)

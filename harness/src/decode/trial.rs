@@ -133,7 +133,13 @@ impl<'a> Trial<'a> {
     /// Holds the first `positions` of the run against another executor: step by step, and where
     /// tokens are fed, the same tokens fed at once. The runs that follow must choose the tokens
     /// that were verified.
+    ///
+    /// # Errors
+    /// No positions, which would verify nothing; logits differ, or the device is lost.
     pub fn verify(&mut self, reference: &mut dyn Execute, positions: usize) -> Result<Verified> {
+        if positions == 0 {
+            return Err(Error::Usage("0 positions verify nothing".into()));
+        }
         let (graph, script) = (self.graph, &self.script);
         let steps = positions.min(script.positions());
         let prompt = script.tokens.len().min(steps);

@@ -8,7 +8,7 @@ use super::oracle::{self, expected};
 use super::value::{Outcome, Value};
 use super::{Batch, Execute, Stream};
 use crate::error::Result;
-use crate::plan::recording::{Content, Part, Recording, TensorId};
+use crate::plan::recording::{Part, Recording, TensorId, TensorInit};
 
 /// Runs a recording with the reference.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl CpuExecutor {
                 Outcome::Real(e) => {
                     let mut values = e.to_f32();
                     let content = &recording.tensors[tensor.0].content;
-                    if let Content::Activation { format, .. } = content {
+                    if let TensorInit::Activation { format, .. } = content {
                         for v in &mut values {
                             *v = format.round(*v);
                         }

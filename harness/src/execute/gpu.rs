@@ -14,10 +14,10 @@ use lathe_kernels::ReflectError;
 
 use super::{Batch, Execute, Stream};
 use crate::error::{Error, Result};
-use crate::gpu::{Block, Gpu, Pipeline, Pipelines, Policy, Slot};
+use crate::gpu::{DeviceBuffer, Gpu, Pipeline, Pipelines, Policy, Slot};
 use crate::plan::PlannedStage;
 use crate::plan::memory::Memory;
-use crate::plan::recording::{Content, Op, Part, Recording, Tensor, TensorId};
+use crate::plan::recording::{Op, Part, Recording, Tensor, TensorId, TensorInit};
 use crate::plan::run::{Bound, Run};
 
 use content::{alike, fill};
@@ -30,7 +30,7 @@ pub struct GpuExecutor {
     pub gpu: Arc<Gpu>,
     /// What is executed.
     pub recording: Arc<Recording>,
-    blocks: Vec<Arc<Block>>,
+    blocks: Vec<Arc<DeviceBuffer>>,
     /// Of a step.
     dispatches: Vec<Dispatch>,
     /// The first of them that follows the last layer.
@@ -72,12 +72,12 @@ impl GpuExecutor {
     }
 
     /// A tensor's memory, to be shared.
-    pub(crate) fn shared(&self, tensor: TensorId) -> Arc<Block> {
+    pub(crate) fn shared(&self, tensor: TensorId) -> Arc<DeviceBuffer> {
         Arc::clone(&self.blocks[tensor.0])
     }
 
     /// Whether this memory is one of its tensors'.
-    pub(crate) fn holds(&self, block: &Arc<Block>) -> bool {
+    pub(crate) fn holds(&self, block: &Arc<DeviceBuffer>) -> bool {
         self.blocks.iter().any(|own| Arc::ptr_eq(own, block))
     }
 
@@ -85,7 +85,7 @@ impl GpuExecutor {
     /// shared.
     pub(crate) fn with_blocks<'a>(
         &self,
-        other: impl IntoIterator<Item = &'a (TensorId, Arc<Block>)>,
+        other: impl IntoIterator<Item = &'a (TensorId, Arc<DeviceBuffer>)>,
     ) -> Result<Self> {
         let mut blocks = self.blocks.clone();
         for (tensor, block) in other {
@@ -102,10 +102,10 @@ impl GpuExecutor {
     }
 
     /// The memory of each tensor of another recording that has this one's name and size.
-    fn shared_with(&self, recording: &Recording) -> Vec<Option<&Arc<Block>>> {
+    fn shared_with(&self, recording: &Recording) -> Vec<Option<&Arc<DeviceBuffer>>> {
         let same = |tensor: &Tensor| {
             let same = self.recording.tensors.iter().position(|t| {
-                let own = matches!(tensor.content, Content::Uniform(_));
+                let own = matches!(tensor.content, TensorInit::Uniform(_));
                 !own && t.name == tensor.name && alike(&t.content, &tensor.content)
             });
             same.map(|i| &self.blocks[i])
@@ -148,7 +148,7 @@ impl GpuExecutor {
         gpu: Arc<Gpu>,
         pipelines: &Pipelines,
         recording: Arc<Recording>,
-        blocks: Vec<Arc<Block>>,
+        blocks: Vec<Arc<DeviceBuffer>>,
     ) -> Result<Self> {
         let dispatches = prepared(&gpu, pipelines, &recording.ops, &recording.runs, &blocks)?;
         let tail = dispatches.partition_point(|d| d.op < recording.tail);
@@ -158,7 +158,7 @@ impl GpuExecutor {
     }
 
     /// The device memory of a tensor.
-    pub fn block(&self, tensor: TensorId) -> &Block {
+    pub fn block(&self, tensor: TensorId) -> &DeviceBuffer {
         &self.blocks[tensor.0]
     }
 
@@ -218,7 +218,7 @@ impl GpuExecutor {
     }
 
     /// Words whose first says how many waits of runs gave up.
-    fn gave_up(&self) -> Option<&Block> {
+    fn gave_up(&self) -> Option<&DeviceBuffer> {
         self.recording.runs.first().map(|run| self.block(run.arrivals))
     }
 
@@ -254,10 +254,10 @@ impl GpuExecutor {
 fn allocated(
     gpu: &Gpu,
     recording: &Recording,
-    shared: &[Option<&Arc<Block>>],
+    shared: &[Option<&Arc<DeviceBuffer>>],
     policy: Policy,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Vec<Arc<Block>>> {
+) -> Result<Vec<Arc<DeviceBuffer>>> {
     let is_own = |tensor: TensorId| shared[tensor.0].is_none();
     gpu.admit(recording, &Memory::of_those(recording, is_own))?;
     let mut stacked = HashMap::new();
@@ -265,7 +265,7 @@ fn allocated(
         let Tensor { name, content } = &recording.tensors[stack.tensors[0].0];
         let (bytes, count) = (content.device_bytes(), stack.tensors.len());
         let name = format!("{name} and its like, of {count} layers");
-        let own = Block::stacked(gpu, &name, bytes, stack.stride, count)?;
+        let own = DeviceBuffer::stacked(gpu, &name, bytes, stack.stride, count)?;
         stacked.extend(stack.tensors.iter().copied().zip(own));
     }
     let (total, mut done) = (recording.device_bytes(), 0);
@@ -277,7 +277,7 @@ fn allocated(
         }
         let block = match stacked.remove(&TensorId(i)) {
             Some(block) => block,
-            None => Block::new(gpu, name, content.device_bytes(), policy)?,
+            None => DeviceBuffer::new(gpu, name, content.device_bytes(), policy)?,
         };
         let mut written = done;
         let mut on = |bytes| {
@@ -299,7 +299,7 @@ fn prepared(
     pipelines: &Pipelines,
     ops: &[Op],
     runs: &[Run],
-    blocks: &[Arc<Block>],
+    blocks: &[Arc<DeviceBuffer>],
 ) -> Result<Vec<Dispatch>> {
     let mut dispatches = Vec::new();
     let block = |tensor: TensorId| blocks[tensor.0].binding();
@@ -330,7 +330,7 @@ fn prepared(
 type BoundTo<'a> = dyn Fn(&str) -> wgpu::BufferBinding<'a> + 'a;
 
 /// Whether the memory of a shape has what a text declares of it, such as an array of fixed length.
-fn check_declared(op: &Op, stage: &PlannedStage, blocks: &[Arc<Block>]) -> Result<()> {
+fn check_declared(op: &Op, stage: &PlannedStage, blocks: &[Arc<DeviceBuffer>]) -> Result<()> {
     let code = op.plan.code(stage);
     let reflection = code.reflection;
     let used = reflection.entry(&stage.entry).map(|e| e.buffers.as_slice()).unwrap_or_default();

@@ -68,7 +68,7 @@ impl Submission {
 
 /// What a decode session needs of an executor.
 pub trait Execute {
-    /// Writes words of a [`crate::plan::recording::Content::Words`] tensor from word `at` on.
+    /// Writes words of a [`crate::plan::recording::TensorInit::Words`] tensor from word `at` on.
     fn write_words(&mut self, tensor: TensorId, at: usize, words: &[u32]) -> Result<()>;
     /// Sets a tensor of words or of KV values to zero.
     fn clear(&mut self, tensor: TensorId) -> Result<()>;

@@ -8,7 +8,7 @@ use lathe_reference::lm_head_topk::Row;
 use lathe_reference::{Expected, Tolerance};
 
 use super::oracle::rows::row_of;
-use crate::plan::recording::{Content, TensorId};
+use crate::plan::recording::{TensorId, TensorInit};
 use crate::plan::user::Integer;
 use crate::plan::weights::WeightRows;
 
@@ -134,18 +134,18 @@ impl Logits {
 
 impl Value {
     /// The host value of a tensor's initial content.
-    pub fn of(content: &Content) -> Self {
+    pub fn of(content: &TensorInit) -> Self {
         match content {
-            Content::Activation { len, .. } | Content::Kv { len, .. } => {
+            TensorInit::Activation { len, .. } | TensorInit::Kv { len, .. } => {
                 Value::F32(vec![0.0; *len])
             }
-            Content::Words(len) | Content::Counter(len) => Value::U32(vec![0; *len]),
-            Content::Values(values) => Value::F32(values.to_vec()),
-            Content::Weights(rows, _) | Content::Apart(rows) | Content::WeightPart(rows, _) => {
-                Value::Weights(rows.clone())
-            }
-            Content::Rope(spec) => Value::Rope(spec.clone()),
-            Content::Uniform(bytes) => Value::U32(bytemuck::pod_collect_to_vec(bytes)),
+            TensorInit::Words(len) | TensorInit::Counter(len) => Value::U32(vec![0; *len]),
+            TensorInit::Values(values) => Value::F32(values.to_vec()),
+            TensorInit::Weights(rows, _)
+            | TensorInit::Apart(rows)
+            | TensorInit::WeightPart(rows, _) => Value::Weights(rows.clone()),
+            TensorInit::Rope(spec) => Value::Rope(spec.clone()),
+            TensorInit::Uniform(bytes) => Value::U32(bytemuck::pod_collect_to_vec(bytes)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! One block of device memory a tensor, in checks between guard words.
+//! The device memory of tensors, in checks between guard words.
 
 use std::collections::VecDeque;
 use std::sync::{OnceLock, PoisonError};
@@ -99,7 +99,7 @@ pub enum Policy {
 
 /// A tensor's device memory.
 #[derive(Debug)]
-pub struct Block {
+pub struct DeviceBuffer {
     /// The buffer, which other tensors may lie in as well.
     pub buffer: wgpu::Buffer,
     /// Bytes of content.
@@ -109,7 +109,7 @@ pub struct Block {
     at: u64,
 }
 
-impl Block {
+impl DeviceBuffer {
     /// Allocates a tensor. Zero bytes still make a bindable block.
     pub fn new(gpu: &Gpu, name: &str, bytes: u64, policy: Policy) -> Result<Self> {
         let buffer = Self::allocate(gpu, name, bytes, policy)?;

@@ -33,18 +33,9 @@ impl Checks {
     /// Whether a plan's shaders carry them.
     pub(crate) fn cover(self, plan: &Plan) -> bool {
         match self {
-            Checks::Files => !plan.trusted,
+            Checks::Files => !plan.built_in,
             Checks::Everywhere => true,
             Checks::Nowhere => false,
-        }
-    }
-
-    /// The option of the command that asks for them, if one has to.
-    pub fn flag(self) -> Option<&'static str> {
-        match self {
-            Checks::Files => None,
-            Checks::Everywhere => Some("--runtime-checks"),
-            Checks::Nowhere => Some("--unchecked-files"),
         }
     }
 

@@ -19,7 +19,7 @@ pub const WGPU_VERSION: &str = "30.0.1";
 pub const NAGA_VERSION: &str = "30.0.1";
 
 pub use adapter::{adapters, none_found};
-pub use buffers::{Block, GUARD_BYTES, Policy, poison};
+pub use buffers::{DeviceBuffer, GUARD_BYTES, Policy, poison};
 pub use device::{Checks, Gpu};
 pub use memory::{Budget, DeviceMemory, MemoryUse};
 pub use pipeline::{Pipeline, Pipelines, Slot};

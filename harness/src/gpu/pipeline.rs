@@ -59,7 +59,7 @@ impl Pipelines {
             entry: phases::ENTRY,
             constants: Vec::new(),
             checked: gpu.checks == Checks::Everywhere,
-            trusted: true,
+            built_in: true,
         };
         let what = format!("a run of {} operations", run.ops.len());
         let pipeline = Arc::new(gpu.scoped(&what, |device| compile(device, &code))?);
@@ -81,14 +81,14 @@ impl Pipelines {
             entry,
             constants: own.constants.iter().map(|(k, v)| (k.as_str(), *v)).collect(),
             checked: gpu.checks.cover(plan),
-            trusted: plan.trusted,
+            built_in: plan.built_in,
         };
         let compiled =
             guard::compile(&plan.variant, || gpu.scoped(&what, |device| compile(device, &code)));
         let pipeline = Arc::new(compiled.map_err(|e| {
             match e {
                 // The fault of a user's file is not the device's.
-                e if plan.trusted => e,
+                e if plan.built_in => e,
                 e => lathe_kernels::ReflectError::User {
                     path: plan.variant.clone(),
                     reason: format!("the device refuses it: {e}"),
@@ -130,11 +130,11 @@ struct Code<'a> {
     /// With wgpu's run-time checks.
     checked: bool,
     /// Of this project.
-    trusted: bool,
+    built_in: bool,
 }
 
 fn compile(device: &wgpu::Device, code: &Code<'_>) -> Pipeline {
-    let &Code { ref label, text, reflection, entry, ref constants, checked, trusted } = code;
+    let &Code { ref label, text, reflection, entry, ref constants, checked, built_in } = code;
     let source = wgpu::ShaderModuleDescriptor {
         label: Some(label),
         source: wgpu::ShaderSource::Wgsl(text.into()),
@@ -188,7 +188,7 @@ fn compile(device: &wgpu::Device, code: &Code<'_>) -> Pipeline {
         compilation_options: wgpu::PipelineCompilationOptions {
             constants,
             // What WGSL promises, and what a user's file may count on; our own do not.
-            zero_initialize_workgroup_memory: checked || !trusted,
+            zero_initialize_workgroup_memory: checked || !built_in,
         },
         cache: None,
     });

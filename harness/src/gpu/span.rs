@@ -83,7 +83,7 @@ impl Span {
 
     /// The smallest step of this device's timestamps, in nanoseconds: what all differences seen
     /// are multiples of. `None` without timestamps.
-    pub fn quantum_ns(&self, gpu: &Gpu) -> Result<Option<f64>> {
+    pub fn timestamp_step_ns(&self, gpu: &Gpu) -> Result<Option<f64>> {
         let Some(stamps) = &self.timestamps else { return Ok(None) };
         let mut seen = Vec::new();
         for _ in 0..64 {

@@ -11,7 +11,7 @@ use crate::execute::oracle;
 use crate::execute::value::Value;
 use crate::execute::{Execute, GpuExecutor};
 use crate::judge::judge;
-use crate::plan::recording::{Content, Op, Part, Recording};
+use crate::plan::recording::{Op, Part, Recording, TensorInit};
 
 /// An operation whose output is off.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -64,10 +64,10 @@ pub fn part(executor: &mut GpuExecutor, part: Part, step: usize) -> Result<Optio
 }
 
 /// Weights and tables as they are; what operations write is filled by [`refresh`].
-fn light(content: &Content) -> Value {
+fn light(content: &TensorInit) -> Value {
     match content {
-        Content::Activation { .. } | Content::Kv { .. } => Value::F32(Vec::new()),
-        Content::Words(_) => Value::U32(Vec::new()),
+        TensorInit::Activation { .. } | TensorInit::Kv { .. } => Value::F32(Vec::new()),
+        TensorInit::Words(_) => Value::U32(Vec::new()),
         other => Value::of(other),
     }
 }
@@ -80,18 +80,18 @@ fn refresh(
 ) -> Result<()> {
     for (_, tensor) in &op.bindings {
         match recording.tensors[tensor.0].content {
-            Content::Activation { .. } | Content::Kv { .. } => {
+            TensorInit::Activation { .. } | TensorInit::Kv { .. } => {
                 values[tensor.0] = Value::F32(executor.read_values(*tensor)?);
             }
-            Content::Words(_) => values[tensor.0] = Value::U32(executor.read_words(*tensor)?),
+            TensorInit::Words(_) => values[tensor.0] = Value::U32(executor.read_words(*tensor)?),
             // Given, or what no reference reads.
-            Content::Counter(_)
-            | Content::Values(_)
-            | Content::Weights(..)
-            | Content::Apart(_)
-            | Content::WeightPart(..)
-            | Content::Rope(_)
-            | Content::Uniform(_) => {}
+            TensorInit::Counter(_)
+            | TensorInit::Values(_)
+            | TensorInit::Weights(..)
+            | TensorInit::Apart(_)
+            | TensorInit::WeightPart(..)
+            | TensorInit::Rope(_)
+            | TensorInit::Uniform(_) => {}
         }
     }
     Ok(())

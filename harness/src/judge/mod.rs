@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::execute::oracle::Outcomes;
 use crate::execute::value::{Among, Outcome};
-use crate::plan::recording::{Content, Op, Recording, TensorId};
+use crate::plan::recording::{Op, Recording, TensorId, TensorInit};
 
 /// The element closest to (or farthest past) its bound.
 #[derive(Clone, Debug, Serialize)]
@@ -106,7 +106,7 @@ pub fn judge(
             let got = &got[..len.min(got.len())];
             let against = |declared| {
                 let tolerance = match (op.plan.golden.is_some(), content(tensor)) {
-                    (true, Content::Activation { format: FloatFormat::Bf16, .. }) => {
+                    (true, TensorInit::Activation { format: FloatFormat::Bf16, .. }) => {
                         as_bf16(declared)
                     }
                     (_, content) => stored(declared, content),
@@ -207,10 +207,10 @@ fn choice(
 }
 
 /// The bounds of a tensor: those declared, and what its type rounds.
-fn stored(declared: Tolerance, content: &Content) -> reference::Tolerance {
+fn stored(declared: Tolerance, content: &TensorInit) -> reference::Tolerance {
     bare(&match content {
-        Content::Activation { format, .. } => declared.stored(&Elem::Floats(*format)),
-        Content::Kv { vectors, .. } => declared.stored(&Elem::Kv(*vectors)),
+        TensorInit::Activation { format, .. } => declared.stored(&Elem::Floats(*format)),
+        TensorInit::Kv { vectors, .. } => declared.stored(&Elem::Kv(*vectors)),
         _ => declared,
     })
 }

@@ -105,8 +105,8 @@ pub fn run(
         }
     }
     let comparison = paired::compare(&blocks, &options.paired);
-    let doubts = [(drifted, Flag::Drift), (kept > 0, Flag::Throttled)];
-    let flags = doubts.into_iter().filter_map(|(doubt, flag)| doubt.then_some(flag)).collect();
+    let flags = [(drifted, Flag::Drift), (kept > 0, Flag::Throttled)];
+    let flags = flags.into_iter().filter_map(|(is_set, flag)| is_set.then_some(flag)).collect();
     Ok(Outcome { comparison, blocks, throttled, drift: canaries.drift(), flags })
 }
 

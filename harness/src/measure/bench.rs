@@ -13,7 +13,7 @@ use crate::data::stats;
 use crate::data::steady::steady;
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
-use crate::gpu::{Block, Gpu, Pipelines, Policy, Span, poison};
+use crate::gpu::{DeviceBuffer, Gpu, Pipelines, Policy, Span, poison};
 use crate::judge::check::{Case, Change, DRAWS, Draw, TOKENS_BEYOND, Verdict};
 use crate::plan::Plan;
 use crate::plan::recording::{Part, TensorId};
@@ -50,7 +50,7 @@ pub struct BenchOptions {
 
 impl BenchOptions {
     /// Settings for an adapter: a real GPU must leave its cache and needs milliseconds for its
-    /// timestamps' quantum not to matter; a software adapter only has to show that it works.
+    /// timestamps' step not to matter; a software adapter only has to show that it works.
     pub fn of(gpu: &Gpu) -> Self {
         let (rotate_bytes, noise, time_out, samples) = match gpu.adapter.software {
             true => (2 << 20, 0.05, Duration::from_millis(100), 5),
@@ -77,7 +77,7 @@ const MOST_DISPATCHES: u64 = 4096;
 
 /// A sample lasts at least this many steps of the timestamp, so that a step stays below 0.1 % of
 /// it.
-const QUANTA: f64 = 1000.0;
+const TIMESTAMP_STEPS: f64 = 1000.0;
 
 /// Most invocations of such a sample: fewer than a step's position may run on.
 const LONGEST: u64 = TOKENS_BEYOND as u64;
@@ -121,7 +121,7 @@ pub struct Bench {
     /// The same of the caches that rotate, copy by copy.
     caches: Vec<Renewals>,
     /// What the step state is before a sample, and where its seeds are, in bytes.
-    seeded: Option<(Arc<Block>, Vec<u64>)>,
+    seeded: Option<(Arc<DeviceBuffer>, Vec<u64>)>,
     span: Span,
     /// Invocations before the next: whose turn it is.
     cursor: u64,
@@ -140,7 +140,7 @@ struct Turn {
 }
 
 /// Memory, and what it holds before a sample.
-type Renewals = Vec<(Arc<Block>, Renewed)>;
+type Renewals = Vec<(Arc<DeviceBuffer>, Renewed)>;
 
 /// What memory holds before a sample.
 #[derive(Clone, Debug)]
@@ -149,7 +149,7 @@ enum Renewed {
     Poison,
     Zeros,
     /// What was drawn.
-    Drawn(Arc<Block>),
+    Drawn(Arc<DeviceBuffer>),
 }
 
 impl Bench {
@@ -253,7 +253,7 @@ impl Bench {
         let mut all = Renewals::new();
         for (turn, own) in inputs().zip(&outputs) {
             for (id, block) in own {
-                let is = |known: &&(Arc<Block>, Renewed)| {
+                let is = |known: &&(Arc<DeviceBuffer>, Renewed)| {
                     Arc::ptr_eq(&known.0, &turn.executor.shared(*id))
                 };
                 all.extend(known().find(is).map(|(_, how)| (Arc::clone(block), how.clone())));
@@ -395,8 +395,8 @@ impl Bench {
         }
         // A position that runs on does so for so long alone, and a built-in kernel has no reason to
         // look at some of its inputs.
-        let is_trusted = self.case.recording.ops[0].plan.trusted;
-        let is_one = self.case.counts() || is_trusted;
+        let is_built_in = self.case.recording.ops[0].plan.built_in;
+        let is_one = self.case.counts() || is_built_in;
         // Other inputs altogether come first; where there is one change, in half of all samples.
         let is_strained = !is_one || rng.below(2) > 0;
         let mut strained = if is_strained { self.case.draw_strained(&mut rng) } else { None };
@@ -671,12 +671,13 @@ impl Bench {
     pub fn sample(
         &mut self,
         options: &BenchOptions,
-        quantum_ns: Option<f64>,
+        timestamp_step_ns: Option<f64>,
         temperature: Temperature,
     ) -> Result<Sampled> {
-        let quanta = Duration::from_nanos((quantum_ns.unwrap_or(0.0) * QUANTA) as u64);
+        let least =
+            Duration::from_nanos((timestamp_step_ns.unwrap_or(0.0) * TIMESTAMP_STEPS) as u64);
         self.begin(temperature)?;
-        let (count, settled) = self.warm_up(options.sample.max(quanta), temperature)?;
+        let (count, settled) = self.warm_up(options.sample.max(least), temperature)?;
         let begun = Instant::now();
         let (mut samples_us, mut throttled) = (Vec::new(), 0);
         let (mut summary, mut timed_out);
@@ -759,7 +760,7 @@ fn caches(gpu: &Gpu, case: &Case, ring: &Ring, known: &[Renewals]) -> Result<Vec
     let mut caches = Vec::new();
     for id in case.read_and_written().into_iter().filter(|id| ring.rotates(*id)) {
         let name = &case.recording.tensors[id.0].name;
-        let mut drawn: Vec<Arc<Block>> = Vec::new();
+        let mut drawn: Vec<Arc<DeviceBuffer>> = Vec::new();
         for (copy, block) in ring.copies_of(id).enumerate() {
             caches.resize_with(caches.len().max(copy + 1), Vec::new);
             let shared = known.iter().flatten().find(|(known, _)| Arc::ptr_eq(known, block));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::execute::GpuExecutor;
-use crate::gpu::Block;
+use crate::gpu::DeviceBuffer;
 use crate::judge::check::{Case, DRAWS, Draw};
 use crate::plan::recording::TensorId;
 
@@ -14,7 +14,7 @@ use crate::plan::recording::TensorId;
 const MOST_COPIES: u64 = 511;
 
 /// Memory of some tensors.
-pub(super) type Blocks = Vec<(TensorId, Arc<Block>)>;
+pub(super) type Blocks = Vec<(TensorId, Arc<DeviceBuffer>)>;
 
 /// What invocations take turns with.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl Ring {
     /// Copies of one tensor: each draw is written once and copied on the device.
     fn add(&mut self, case: &Case, first: &GpuExecutor, id: TensorId) -> Result<()> {
         let name = &case.recording.tensors[id.0].name;
-        let mut blocks: Vec<Arc<Block>> = Vec::with_capacity(self.copies.len());
+        let mut blocks: Vec<Arc<DeviceBuffer>> = Vec::with_capacity(self.copies.len());
         for copy in 0..self.copies.len() {
             blocks.push(match copy {
                 0 => first.shared(id),
@@ -128,7 +128,7 @@ impl Ring {
     }
 
     /// The copies of a tensor, in their order.
-    pub(super) fn copies_of(&self, id: TensorId) -> impl Iterator<Item = &Arc<Block>> {
+    pub(super) fn copies_of(&self, id: TensorId) -> impl Iterator<Item = &Arc<DeviceBuffer>> {
         self.copies.iter().flatten().filter(move |(own, _)| *own == id).map(|(_, block)| block)
     }
 
@@ -139,7 +139,12 @@ impl Ring {
 }
 
 /// Memory for a tensor that holds a draw.
-fn of_draw(case: &Case, first: &GpuExecutor, id: TensorId, draw: Draw) -> Result<Arc<Block>> {
+fn of_draw(
+    case: &Case,
+    first: &GpuExecutor,
+    id: TensorId,
+    draw: Draw,
+) -> Result<Arc<DeviceBuffer>> {
     case.of_draw(&first.gpu, first.block(id), id, draw).map(Arc::new)
 }
 

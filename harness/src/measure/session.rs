@@ -10,7 +10,7 @@ use super::copy::Copier;
 use super::environment::environment;
 use super::watch::Canaries;
 use crate::data::record::{
-    BenchCase, Ceilings, Clock, Environment, Flag, GoldenFile, StageTiming, Timing,
+    self, BenchCase, Ceilings, Clock, Environment, Flag, GoldenFile, StageTiming, Timing,
 };
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu, Pipelines, Span};
@@ -22,6 +22,32 @@ const ABOVE_MEASURED: f64 = 1.02;
 
 /// Noise above which a result is flagged.
 const NOISY: f64 = 0.02;
+
+/// A case to come.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// What is invoked.
+    pub plan: Plan,
+    /// On which sizes.
+    pub problem: Problem,
+    /// The plan is a tuned choice.
+    pub is_tuned: bool,
+    /// A user's file was not checked on other shapes.
+    pub one_shape: bool,
+    /// Cases of a golden file that were judged before.
+    pub golden_cases: Option<usize>,
+}
+
+/// What became of a case.
+#[derive(Clone, Copy, Debug)]
+pub enum Outcome<'a> {
+    /// It was measured, and is the last of all so far.
+    Measured(&'a BenchCase, &'a record::Bench),
+    /// It is wrong, or its rate cannot be.
+    Failed(&'a str),
+    /// It cannot run here.
+    Unavailable,
+}
 
 /// What one benchmark run shares between its cases.
 #[derive(Debug)]
@@ -37,8 +63,8 @@ pub struct Session {
     pub read_gb_s: Option<f64>,
     /// All peaks of a GPU; none of a software adapter.
     pub ceilings: Option<Ceilings>,
-    /// Timestamp quantum, nanoseconds.
-    pub quantum_ns: Option<f64>,
+    /// Smallest step of timestamps, nanoseconds.
+    pub timestamp_step_ns: Option<f64>,
     /// Bytes of the last-level cache, as found by measurement.
     pub cache_bytes: u64,
     begun: Environment,
@@ -62,7 +88,7 @@ impl Session {
                 (measured.copy_gb_s, measured.read_gb_s)
             }
         };
-        let quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
+        let timestamp_step_ns = Span::new(gpu)?.timestamp_step_ns(gpu)?;
         let mut canaries = Canaries::default();
         canaries.push(copier.canary(gpu, false)?);
         let gpu = Arc::clone(gpu);
@@ -72,7 +98,7 @@ impl Session {
             copy_gb_s,
             read_gb_s,
             ceilings,
-            quantum_ns,
+            timestamp_step_ns,
             cache_bytes,
             begun,
             copier,
@@ -86,7 +112,7 @@ impl Session {
             copy_gb_s: Some(self.copy_gb_s),
             read_gb_s: self.read_gb_s,
             ceilings: self.ceilings,
-            timestamp_quantum_ns: self.quantum_ns,
+            timestamp_quantum_ns: self.timestamp_step_ns,
             canary_drift: Some(self.canaries.drift().unwrap_or(0.0)),
             seed: Some(self.options.seed),
             cache_bytes: Some(self.cache_bytes),
@@ -109,6 +135,46 @@ impl Session {
         Ok(self.canaries.push(now))
     }
 
+    /// Measures one case after the other; `on` hears the name of each and what became of it.
+    /// Returns all of them, and why others cannot run here.
+    ///
+    /// # Errors
+    /// What ends the run: not a case that is wrong, which costs none of the others.
+    pub fn measure_all(
+        &mut self,
+        planned: Vec<Planned>,
+        on: &mut dyn FnMut(&Self, &str, Outcome<'_>) -> Result<()>,
+    ) -> Result<(record::Bench, Vec<String>)> {
+        let (mut bench, mut unavailable) = (record::Bench::default(), Vec::new());
+        for Planned { plan, problem, is_tuned, one_shape, golden_cases } in planned {
+            let kernel = plan.kernel;
+            let name = format!("{}/{} {}", kernel.name, plan.variant, kernel.show_brief(&problem));
+            tracing::info!("timing {name}");
+            let tuned = if is_tuned { plan.constants.clone() } else { BTreeMap::new() };
+            match self.measure(plan, &problem) {
+                Ok(mut case) => {
+                    case.tuned = tuned;
+                    case.flags.extend(one_shape.then_some(Flag::OneShape.into()));
+                    if let (Some(golden), Some(cases)) = (&mut case.golden, golden_cases) {
+                        golden.cases = cases;
+                    }
+                    bench.cases.push(case.clone());
+                    on(self, &name, Outcome::Measured(&case, &bench))?;
+                }
+                Err(Error::Unavailable { what, reason, .. }) => {
+                    on(self, &name, Outcome::Unavailable)?;
+                    unavailable.push(format!("{name}: {what}: {reason}"));
+                }
+                Err(Error::CheckFailed(reason)) => {
+                    on(self, &name, Outcome::Failed(&reason))?;
+                    bench.failed.push(reason);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok((bench, unavailable))
+    }
+
     /// Judges one invocation, times cold and warm, and judges what each of these left.
     pub fn measure(&mut self, plan: Plan, problem: &Problem) -> Result<BenchCase> {
         let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
@@ -120,7 +186,7 @@ impl Session {
             cases: golden.draws(&problem.shape),
         });
         let entries: Vec<_> = plan.stages.iter().map(|stage| stage.entry.clone()).collect();
-        let checked = self.gpu.checks == Checks::Files && !plan.trusted;
+        let checked = self.gpu.checks == Checks::Files && !plan.built_in;
         let gpu = Arc::clone(&self.gpu);
         let rotate = self.options.rotate_bytes;
         let pipelines = Pipelines::default();
@@ -128,7 +194,7 @@ impl Session {
         let mut bench = Bench::new(&gpu, &pipelines, case, rotate)?.validated()?;
         let (mut nmse, mut timed_out) = (0f64, false);
         let mut sample = |bench: &mut Bench, temperature| -> Result<(Timing, bool)> {
-            let sampled = bench.sample(&self.options, self.quantum_ns, temperature)?;
+            let sampled = bench.sample(&self.options, self.timestamp_step_ns, temperature)?;
             let Sampled { timing, timed_out: out, nmse: off, repeats } = sampled;
             // What has no time cannot make one doubtful.
             (nmse, timed_out) = (nmse.max(off), timed_out || out && repeats);
@@ -182,7 +248,7 @@ impl Session {
             let alone = stages.iter().filter_map(|stage| stage.cold.as_ref());
             [&cold, &warm].into_iter().chain(&overlapped).chain(alone)
         };
-        let doubts = [
+        let flags = [
             (!timings().all(|t| t.settled), Flag::NotSettled),
             (drifted, Flag::Drift),
             (timings().any(|t| t.noise > NOISY), Flag::Noisy),
@@ -197,7 +263,7 @@ impl Session {
             (golden.as_ref().is_some_and(|golden| golden.cases == 1), Flag::SameInputs),
             (bench.rotated_bytes() < 2 * self.cache_bytes, Flag::NotCold),
         ];
-        let flags = doubts.into_iter().filter(|(doubt, _)| *doubt).map(|(_, flag)| flag.into());
+        let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.into());
         let (gb_s, tflop_s) = (rate(&cold), cost.flops / cold.median_us / 1e6);
         Ok(BenchCase {
             kernel: kernel.name.into(),

@@ -17,10 +17,10 @@ use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, Packing, Pro
 use serde::{Deserialize, Serialize};
 
 use crate::data::rng::Rng;
-use crate::data::{AdapterSummary, Ratio, paired, stats};
+use crate::data::{Ratio, paired, stats};
 use crate::error::{Error, Result};
 use crate::execute::GpuExecutor;
-use crate::gpu::{Checks, Gpu, Pipelines, Policy};
+use crate::gpu::{Gpu, Pipelines, Policy};
 use crate::judge::check::{Case, Verdict, check_others, check_prepared, like};
 use crate::measure::ab::{self, AbOptions};
 use crate::measure::{Bench, BenchOptions, Temperature};
@@ -296,9 +296,8 @@ fn verdict(case: &Case, executor: &mut GpuExecutor) -> Result<()> {
     }
 }
 
-/// A child process of this very command that runs [`Trials`]: one request a line in, one answer a
-/// line out. Opening a device and drawing inputs cost more than a trial, so it lives until a
-/// candidate kills it.
+/// A child process that runs [`Trials`]: one request a line in, one answer a line out. Opening a
+/// device and drawing inputs cost more than a trial, so it lives until a candidate kills it.
 struct Child {
     process: std::process::Child,
     requests: ChildStdin,
@@ -307,25 +306,9 @@ struct Child {
 }
 
 impl Child {
-    fn start(
-        adapter: &AdapterSummary,
-        checks: Checks,
-        kernel: &Kernel,
-        shape: &str,
-    ) -> Result<Self> {
-        let command = match std::env::var_os("LATHE_COMMAND") {
-            Some(path) => path.into(),
-            None => std::env::current_exe().map_err(child_error)?,
-        };
-        let mut process = Command::new(command)
-            .args(checks.flag())
-            .args(["--adapter", &adapter.index.to_string(), "tune-candidates"])
-            .args([kernel.name, shape])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(child_error)?;
+    fn start(mut command: Command) -> Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().map_err(child_error)?;
         let missing = || child_error(std::io::ErrorKind::BrokenPipe.into());
         let requests = process.stdin.take().ok_or_else(missing)?;
         let outcomes = lines(process.stdout.take().ok_or_else(missing)?);
@@ -435,32 +418,33 @@ pub struct Found {
 /// Finalists whose times lie this close are a tie.
 const TIE: f64 = 1.01;
 
-/// Searches the best candidate of some variants for one shape. `on_trial` hears of each candidate
-/// why it is out, if it is.
-pub fn tune(
-    gpu: &Arc<Gpu>,
-    kernel: &'static Kernel,
-    variants: &[&'static KernelVariant],
-    problem: &Problem,
+/// The candidates that are right, by their places among all, in a process that knows them.
+struct Survivors {
+    child: Child,
+    right: Vec<usize>,
+    /// Those that are out, with the reason.
+    rejected: Vec<(String, String)>,
+    /// Candidates that time did not suffice for.
+    skipped: usize,
+}
+
+/// Checks candidates in a child process, and the rest in another one where a candidate ended it.
+fn survivors(
+    all: &[Candidate],
+    rounds_more: impl Fn(&Candidate) -> Option<String>,
     options: &TuneOptions,
+    start: &dyn Fn() -> Result<Child>,
     on_trial: &mut dyn FnMut(&Candidate, Option<&str>),
-) -> Result<Found> {
-    let shape = &problem.shape;
-    let incumbent = incumbent(kernel, shape, &gpu.caps)?;
-    let all = candidates(variants, &options.files);
-    let text = kernel.show(problem);
-    let mut rejected = Vec::new();
-    let start = || Child::start(&gpu.adapter, gpu.checks, kernel, &text);
+) -> Result<Survivors> {
+    let (mut right, mut rejected, mut skipped) = (Vec::new(), Vec::new(), 0);
     let mut child = start()?;
-    let mut right: Vec<usize> = Vec::new();
     let begun = Instant::now();
-    let mut skipped = 0;
     for (rank, candidate) in all.iter().enumerate() {
         if begun.elapsed() > options.within {
             skipped += 1;
             continue;
         }
-        if let Some(reason) = rounds_more(kernel, shape, candidate) {
+        if let Some(reason) = rounds_more(candidate) {
             on_trial(candidate, Some(&reason));
             rejected.push((candidate.show(), reason));
             continue;
@@ -473,7 +457,8 @@ pub fn tune(
                 child = start()?;
                 // The new process has to know those that were right.
                 for rank in &right {
-                    child.ask(&Request::Check(all[*rank].clone()), options.time_out)?;
+                    let known: &Candidate = &all[*rank];
+                    child.ask(&Request::Check(known.clone()), options.time_out)?;
                 }
             }
         } else {
@@ -481,6 +466,29 @@ pub fn tune(
             right.push(rank);
         }
     }
+    Ok(Survivors { child, right, rejected, skipped })
+}
+
+/// Searches the best candidate of some variants for one shape. `trials` makes the command of a
+/// process that answers with [`Trials`] of this kernel and shape on this device; `on_trial` hears
+/// of each candidate why it is out, if it is.
+pub fn tune(
+    gpu: &Arc<Gpu>,
+    kernel: &'static Kernel,
+    variants: &[&'static KernelVariant],
+    problem: &Problem,
+    options: &TuneOptions,
+    trials: &dyn Fn() -> Command,
+    on_trial: &mut dyn FnMut(&Candidate, Option<&str>),
+) -> Result<Found> {
+    let shape = &problem.shape;
+    let incumbent = incumbent(kernel, shape, &gpu.caps)?;
+    let all = candidates(variants, &options.files);
+    let text = kernel.show(problem);
+    let start = || Child::start(trials());
+    let rounds_more = |candidate: &Candidate| rounds_more(kernel, shape, candidate);
+    let Survivors { mut child, right, mut rejected, skipped } =
+        survivors(&all, rounds_more, options, &start, on_trial)?;
     // Several rounds over all of them.
     let times = match child.ask(&Request::Rank, 20 * options.time_out)? {
         Answer::Times(times) if times.len() == right.len() => times,
@@ -681,5 +689,41 @@ mod tests {
             all[0],
             Candidate { variant: "naive".into(), constants: Constants::new(), wgsl: None }
         );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_candidate_that_loses_the_device_is_not_called_wrong_and_takes_no_other_with_it() {
+        // Loses its device over the candidates of one variant.
+        const CHILD: &str = r#"while read -r line; do
+            case "$line" in *lost*) echo 'device lost' >&2; exit 4;; esac
+            echo '"right"'
+        done"#;
+        let all: Vec<_> = ["naive", "lost", "subgroup"]
+            .map(|variant| Candidate {
+                variant: variant.into(),
+                constants: Constants::new(),
+                wgsl: None,
+            })
+            .into();
+        let started = std::cell::Cell::new(0);
+        let start = || {
+            started.set(started.get() + 1);
+            let mut command = Command::new("sh");
+            command.args(["-c", CHILD]);
+            Child::start(command)
+        };
+        let options = TuneOptions {
+            time_out: Duration::from_secs(60),
+            finalists: 1,
+            processes: 3,
+            files: Vec::new(),
+            within: Duration::from_secs(600),
+        };
+        let found = survivors(&all, |_| None, &options, &start, &mut |_, _| {}).expect("survivors");
+        assert_eq!((found.right, found.skipped, started.get()), (vec![0, 2], 0, 2));
+        let [(name, reason)] = &found.rejected[..] else { panic!("{:?}", found.rejected) };
+        let is_said = reason.contains("exit status: 4") && reason.ends_with("device lost");
+        assert!(name == "lost" && is_said && !reason.contains("wrong"), "{name}: {reason}");
     }
 }

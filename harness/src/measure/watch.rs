@@ -116,7 +116,7 @@ impl RunWatch {
     /// A lost device, or one without timestamps that work.
     pub fn begin(gpu: &Arc<Gpu>) -> Result<Self> {
         let mut environment = environment(gpu);
-        environment.timestamp_quantum_ns = Span::new(gpu)?.quantum_ns(gpu)?;
+        environment.timestamp_quantum_ns = Span::new(gpu)?.timestamp_step_ns(gpu)?;
         let mut watch = Self { gpu: Arc::clone(gpu), canaries: Canaries::default(), environment };
         watch.environment.copy_gb_s = watch.copied(&|copier| copier.bandwidth(gpu))?;
         Ok(watch)
@@ -195,8 +195,8 @@ impl<T> Repetitions<T> {
 
     /// What counts, and what a record says of the rest.
     pub fn end(self, settled: bool) -> (Vec<T>, Watched) {
-        let doubts = [(!settled, Flag::NotSettled), (self.held_down, Flag::Throttled)];
-        let flags = doubts.into_iter().filter(|(doubt, _)| *doubt).map(|(_, flag)| flag.into());
+        let flags = [(!settled, Flag::NotSettled), (self.held_down, Flag::Throttled)];
+        let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.into());
         (self.kept, Watched { throttled: self.dropped, flags: flags.collect() })
     }
 }

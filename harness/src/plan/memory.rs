@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::data::bytes;
 
-use super::recording::{Content, Op, Recording, TensorId};
+use super::recording::{Op, Recording, TensorId, TensorInit};
 
 /// Bytes of one upload, and of the staging memory it takes.
 pub const UPLOAD_BYTES: u64 = 16 << 20;
@@ -65,8 +65,8 @@ impl Memory {
             let bytes = padded(tensor.content.device_bytes());
             let part = match &tensor.content {
                 _ if chunks[i] && !step[i] && is_worked_on(&tensor.content) => &mut memory.prompt,
-                Content::Weights(..) | Content::WeightPart(..) => &mut memory.weights,
-                Content::Kv { .. } => &mut memory.kv_cache,
+                TensorInit::Weights(..) | TensorInit::WeightPart(..) => &mut memory.weights,
+                TensorInit::Kv { .. } => &mut memory.kv_cache,
                 content if is_worked_on(content) => &mut memory.step,
                 _ => &mut memory.tables,
             };
@@ -91,12 +91,12 @@ impl Memory {
 }
 
 /// Whether the recording itself writes it.
-fn is_worked_on(content: &Content) -> bool {
+fn is_worked_on(content: &TensorInit) -> bool {
     match content {
-        Content::Activation { .. } | Content::Words(_) | Content::Counter(_) => true,
-        Content::Kv { .. } => true,
-        Content::Weights(..) | Content::Apart(_) | Content::WeightPart(..) => false,
-        Content::Values(_) | Content::Uniform(_) | Content::Rope(_) => false,
+        TensorInit::Activation { .. } | TensorInit::Words(_) | TensorInit::Counter(_) => true,
+        TensorInit::Kv { .. } => true,
+        TensorInit::Weights(..) | TensorInit::Apart(_) | TensorInit::WeightPart(..) => false,
+        TensorInit::Values(_) | TensorInit::Uniform(_) | TensorInit::Rope(_) => false,
     }
 }
 
@@ -119,12 +119,12 @@ impl fmt::Display for Memory {
 /// What would take less memory, and how much of it, for whom a recording is too large.
 pub fn advice(recording: &Recording, memory: &Memory) -> String {
     let mut advice = Vec::new();
-    let has = |is: &dyn Fn(&Content) -> bool| recording.tensors.iter().any(|t| is(&t.content));
+    let has = |is: &dyn Fn(&TensorInit) -> bool| recording.tensors.iter().any(|t| is(&t.content));
     if memory.kv_cache > 0 {
         advice.push(format!("a shorter context (its caches take {})", bytes(memory.kv_cache)));
     }
     let kv = recording.tensors.iter().find_map(|tensor| match tensor.content {
-        Content::Kv { vectors, .. } => Some(vectors),
+        TensorInit::Kv { vectors, .. } => Some(vectors),
         _ => None,
     });
     if let Some(vectors) = kv {
@@ -146,7 +146,7 @@ pub fn advice(recording: &Recording, memory: &Memory) -> String {
     if memory.prompt > 0 {
         advice.push(format!("a smaller --prompt-chunk (chunks take {})", bytes(memory.prompt)));
     }
-    if has(&|c| matches!(c, Content::Weights(rows, _) if rows.format.is_dense())) {
+    if has(&|c| matches!(c, TensorInit::Weights(rows, _) if rows.format.is_dense())) {
         advice.push("quantised weights (`lathe quantize`)".to_owned());
     } else if memory.weights > 0 {
         advice.push("weights of fewer bits (`lathe quantize`)".to_owned());

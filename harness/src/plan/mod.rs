@@ -40,7 +40,7 @@ pub struct Plan {
     /// The text is a built-in variant's: its indexing is proven by the sweeps, so it may run
     /// without wgpu's checks. Any other text, a file's or a registered one, does only where the
     /// user vouches for it.
-    pub trusted: bool,
+    pub built_in: bool,
     /// What naga says of it.
     pub reflection: Arc<Reflection>,
     /// Values of all overrides.
@@ -199,7 +199,7 @@ impl Plan {
         };
         let text = Cow::Borrowed(source.text);
         let plan = Self::build(kernel, variant, shape, caps, text, reflection, constants)?;
-        Ok(Self { trusted: source.is_built_in(), ..plan })
+        Ok(Self { built_in: source.is_built_in(), ..plan })
     }
 
     /// Specialises another WGSL text with a variant's own entry points and bindings. Its
@@ -288,7 +288,7 @@ impl Plan {
         let mut plan = Self {
             kernel,
             variant: variant.name.to_owned(),
-            trusted: false,
+            built_in: false,
             text,
             reflection,
             constants,
@@ -352,7 +352,7 @@ impl Plan {
     /// All WGSL of the user's that it runs: the text of a file, then those of its stages' files.
     /// None of a built-in kernel.
     pub fn users_text(&self) -> Option<String> {
-        if self.trusted {
+        if self.built_in {
             return None;
         }
         let mut texts: Vec<&str> = vec![&self.text];

@@ -22,7 +22,7 @@ pub struct TensorId(pub usize);
 
 /// What a tensor holds when the recording starts.
 #[derive(Clone, Debug)]
-pub enum Content {
+pub enum TensorInit {
     /// `len` values written by the recording itself.
     Activation {
         /// Values.
@@ -39,7 +39,7 @@ pub enum Content {
     Values(Arc<[f32]>),
     /// Weight rows, packed for the kernels at upload.
     Weights(WeightRows, Packing),
-    /// Weight rows that the device only has as [`Content::WeightPart`]s.
+    /// Weight rows that the device only has as [`TensorInit::WeightPart`]s.
     Apart(WeightRows),
     /// What a variable of a user's file holds of weight rows.
     WeightPart(WeightRows, PartLayout),
@@ -58,20 +58,20 @@ pub enum Content {
     Rope(RopeSpec),
 }
 
-impl Content {
+impl TensorInit {
     /// Bytes on the device, before padding to whole vectors.
     pub fn device_bytes(&self) -> u64 {
         let bytes = match self {
-            Content::Words(len) | Content::Counter(len) => 4 * len,
+            TensorInit::Words(len) | TensorInit::Counter(len) => 4 * len,
             // Whole words: an odd last f16 has a neighbour of padding.
-            Content::Activation { len, format } => (len * format.bytes()).next_multiple_of(4),
-            Content::Values(values) => 4 * values.len(),
-            Content::Weights(w, packing) => w.format.packed_bytes(w.rows(), w.k, *packing),
-            Content::Apart(_) => 0,
-            Content::WeightPart(w, layout) => return layout.device_bytes(w),
-            Content::Kv { len, vectors, .. } => vectors.bytes_of(*len),
-            Content::Uniform(bytes) => bytes.len(),
-            Content::Rope(spec) => 4 * spec.positions * spec.head_dim,
+            TensorInit::Activation { len, format } => (len * format.bytes()).next_multiple_of(4),
+            TensorInit::Values(values) => 4 * values.len(),
+            TensorInit::Weights(w, packing) => w.format.packed_bytes(w.rows(), w.k, *packing),
+            TensorInit::Apart(_) => 0,
+            TensorInit::WeightPart(w, layout) => return layout.device_bytes(w),
+            TensorInit::Kv { len, vectors, .. } => vectors.bytes_of(*len),
+            TensorInit::Uniform(bytes) => bytes.len(),
+            TensorInit::Rope(spec) => 4 * spec.positions * spec.head_dim,
         };
         bytes as u64
     }
@@ -79,11 +79,11 @@ impl Content {
     /// Bytes as stored on the device, widened to `f32`.
     pub fn values(&self, bytes: &[u8]) -> Vec<f32> {
         match self {
-            Content::Kv { len, vectors, order } => {
+            TensorInit::Kv { len, vectors, order } => {
                 let bytes = &bytes[..bytes.len().min(vectors.bytes_of(*len))];
                 vectors.decode(&order.from_device(bytes, vectors.bytes()), *len)
             }
-            Content::Activation { len, format } => format.decode(bytes, *len),
+            TensorInit::Activation { len, format } => format.decode(bytes, *len),
             _ => FloatFormat::F32.decode(bytes, bytes.len() / 4),
         }
     }
@@ -95,7 +95,7 @@ pub struct Tensor {
     /// Name, such as `l3.k_cache`.
     pub name: String,
     /// What it holds.
-    pub content: Content,
+    pub content: TensorInit,
 }
 
 /// Where an operation stands in the model.
@@ -213,7 +213,7 @@ pub struct Recording {
 
 impl Recording {
     /// Adds a tensor.
-    pub fn tensor(&mut self, name: impl Into<String>, content: Content) -> TensorId {
+    pub fn tensor(&mut self, name: impl Into<String>, content: TensorInit) -> TensorId {
         self.tensors.push(Tensor { name: name.into(), content });
         TensorId(self.tensors.len() - 1)
     }
@@ -252,41 +252,42 @@ impl Recording {
             }
             let (len, name) = (b.len(&problem), format!("scratch.{}.{}", plan.kernel.name, b.name));
             let content = match (b.role, b.elem(&problem)) {
-                (Role::Counter, _) => Content::Counter(len),
-                (_, Elem::U32) => Content::Words(len),
-                _ => Content::Activation { len, format: FloatFormat::F32 },
+                (Role::Counter, _) => TensorInit::Counter(len),
+                (_, Elem::U32) => TensorInit::Words(len),
+                _ => TensorInit::Activation { len, format: FloatFormat::F32 },
             };
             bindings.push((b.name, self.shared(name, content)));
         }
         for (name, id) in &bindings {
-            if let Content::Weights(rows, packing) = &self.tensors[id.0].content {
+            if let TensorInit::Weights(rows, packing) = &self.tensors[id.0].content {
                 let same = rows.format.is_dense() || *packing == plan.packing;
                 assert!(same, "{label}: {name} is packed as {packing:?}, not {:?}", plan.packing);
             }
         }
         let mut own = Vec::new();
         for (name, bytes) in &plan.uniforms {
-            own.push((name.clone(), self.tensor(name.clone(), Content::Uniform(bytes.clone()))));
+            own.push((name.clone(), self.tensor(name.clone(), TensorInit::Uniform(bytes.clone()))));
         }
         for WeightPart { name, of, layout } in &plan.parts {
             let (_, whole) = bindings.iter().find(|(name, _)| name == of).expect("an input");
-            let (Content::Apart(rows) | Content::Weights(rows, _)) = &self.tensors[whole.0].content
+            let (TensorInit::Apart(rows) | TensorInit::Weights(rows, _)) =
+                &self.tensors[whole.0].content
             else {
                 panic!("{label}: {of} holds no weights");
             };
-            let content = Content::WeightPart(rows.clone(), layout.clone());
+            let content = TensorInit::WeightPart(rows.clone(), layout.clone());
             own.push((name.clone(), self.tensor(name.clone(), content)));
         }
         for (name, bytes) in &plan.scratch {
             let len = (*bytes / 4) as usize;
-            let content = Content::Activation { len, format: FloatFormat::F32 };
+            let content = TensorInit::Activation { len, format: FloatFormat::F32 };
             own.push((name.clone(), self.shared(name.clone(), content)));
         }
         Op { own, label, shape, plan, bindings }
     }
 
     /// The tensor of a name and a size, or a new one.
-    fn shared(&mut self, name: String, content: Content) -> TensorId {
+    fn shared(&mut self, name: String, content: TensorInit) -> TensorId {
         let bytes = content.device_bytes();
         let same = |t: &Tensor| t.name == name && t.content.device_bytes() == bytes;
         match self.tensors.iter().position(same) {

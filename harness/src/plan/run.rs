@@ -15,7 +15,7 @@ use lathe_kernels::{Capabilities, Constants, ReflectError, Reflection};
 
 use crate::plan::limits;
 use crate::plan::memory::padded;
-use crate::plan::recording::{Content, Op, Recording, TensorId};
+use crate::plan::recording::{Op, Recording, TensorId, TensorInit};
 use layers::Layers;
 
 /// Sectors that an invocation may prefetch at a wait: each is a line of WGSL.
@@ -170,7 +170,7 @@ fn is_phase(op: &Op, grid: Grid) -> bool {
         workgroup.is_ok_and(|(_, invocations)| invocations == grid.invocations)
     };
     let linear = |groups: [u32; 3]| groups[1] == 1 && groups[2] == 1;
-    op.plan.trusted
+    op.plan.built_in
         && op.own.is_empty()
         && op.plan.stages.iter().all(|stage| linear(stage.groups) && fits(&stage.entry))
 }
@@ -208,7 +208,7 @@ pub fn add_runs(
             Bound::Tensor(_) => None,
         }));
         let arrivals = *arrivals.get_or_insert_with(|| {
-            recording.tensor(arrivals_name(grid), Content::Counter(phases::ARRIVAL_WORDS))
+            recording.tensor(arrivals_name(grid), TensorInit::Counter(phases::ARRIVAL_WORDS))
         });
         bound.push((phases::ARRIVALS.to_owned(), Bound::Tensor(arrivals)));
         let phases = dispatches(recording, &ops);

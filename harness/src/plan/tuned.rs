@@ -145,7 +145,7 @@ impl Store {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 return Ok(Self { schema_version: 1, entries: Vec::new() });
             }
-            Err(source) => return Err(Error::Io { path: path.to_owned(), source }),
+            Err(source) => return Err(Error::io(path)(source)),
         };
         Self::parse(&text, path)
     }
@@ -162,12 +162,11 @@ impl Store {
 
     /// Writes the store beside its old version and puts it in its place.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let error = |source| Error::Io { path: path.to_owned(), source };
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(error)?;
+            std::fs::create_dir_all(folder).map_err(Error::io(path))?;
         }
-        let text = serde_json::to_string_pretty(self).map_err(|e| error(e.into()))?;
-        files::replace(path, text.as_bytes()).map_err(error)
+        let text = serde_json::to_string_pretty(self).map_err(|e| Error::io(path)(e.into()))?;
+        files::replace(path, text.as_bytes()).map_err(Error::io(path))
     }
 
     /// Replaces the choice for the same adapter, driver, kernel and shape.

@@ -84,14 +84,14 @@ pub fn params(n: u64) -> String {
     }
 }
 
-/// A figure, that nobody checked its outputs where nobody did, and what makes it doubtful.
+/// A figure, that nobody checked its outputs where nobody did, and its flags.
 fn figure(text: String, verified: Option<Verified>, watched: &Watched) -> String {
     let unchecked = verified.is_none().then(|| NOT_VERIFIED.to_owned());
-    let doubts: Vec<String> =
+    let flags: Vec<String> =
         unchecked.into_iter().chain(watched.flags.iter().map(ToString::to_string)).collect();
-    match doubts.is_empty() {
+    match flags.is_empty() {
         true => text,
-        false => format!("{text} ({})", doubts.join(", ")),
+        false => format!("{text} ({})", flags.join(", ")),
     }
 }
 

@@ -32,7 +32,7 @@ use markup::{plural, sound, text, warning};
 
 use crate::data::record::{Ab, Body, Environment, Record};
 
-/// Fraction by which the canary kernel may drift before the numbers are doubtful.
+/// Fraction by which the canary kernel may drift before a warning.
 const DRIFT: f64 = 0.02;
 
 /// The report on `records`, each with the name of its file. The same records give the same bytes.
@@ -93,7 +93,7 @@ fn section(
     if let Some(command) = &env.command {
         html.push_str(&format!("<p class=\"command\"><code>{}</code></p>\n", text(command)));
     }
-    for line in doubts(env) {
+    for line in warnings(env) {
         html.push_str(&warning(&line));
     }
     let body = match &record.body {
@@ -203,25 +203,26 @@ fn comparisons(records: &[(String, Record)]) -> String {
     svg::figure("All comparisons", &bars::ratio_strip(&rows), caption)
 }
 
-/// What makes every number of a run doubtful.
-fn doubts(env: &Environment) -> Vec<String> {
-    let mut doubts = Vec::new();
+/// Why not to trust any number of a run.
+fn warnings(env: &Environment) -> Vec<String> {
+    let mut warnings = Vec::new();
     if env.software {
-        doubts.push(format!("{} is a software adapter: no subject for speed claims.", env.adapter));
+        warnings
+            .push(format!("{} is a software adapter: no subject for speed claims.", env.adapter));
     }
     if let Some(drift) = env.canary_drift.and_then(sound).filter(|d| *d > DRIFT) {
-        doubts.push(format!(
+        warnings.push(format!(
             "The canary kernel's time changed by {:.1} % during the run: clocks or load moved.",
             drift * 100.0
         ));
     }
     if env.timestamp_quantum_ns.is_none() {
-        doubts.push("The adapter has no timestamps: times are by the wall clock.".to_owned());
+        warnings.push("The adapter has no timestamps: times are by the wall clock.".to_owned());
     }
     if env.dirty == Some(true) {
-        doubts.push("Built from a tree with changes that no commit holds.".to_owned());
+        warnings.push("Built from a tree with changes that no commit holds.".to_owned());
     }
-    doubts
+    warnings
 }
 
 fn environment(record: &Record) -> String {

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{Format, KernelOpts, print};
 use crate::cli::merge::{file_name, free_name};
-use crate::cli::processes::words_without;
+use crate::cli::processes::{program, words_without};
 use crate::cli::{Global, out};
 use crate::data::AdapterSummary;
 use crate::data::record::{Body, Record};
@@ -118,17 +118,13 @@ pub(super) fn run(global: &Global, opts: &KernelOpts) -> Result<()> {
 
 /// What a process of its own measured on an adapter, and how that ended.
 fn measured(adapter: &AdapterSummary, save: Option<&Path>) -> Result<(Option<Record>, u8)> {
-    let io = || Error::io("a child process");
-    let mut child = Command::new(match std::env::var_os("LATHE_COMMAND") {
-        Some(command) => command.into(),
-        None => std::env::current_exe().map_err(io())?,
-    });
+    let mut child = Command::new(program()?);
     child.args(words_without(PARENTS)).arg("--json");
     child.args(["--adapter", &adapter.index.to_string()]);
     if let Some(path) = save {
         child.arg("--save").arg(path);
     }
-    let output = child.stderr(Stdio::inherit()).output().map_err(io())?;
+    let output = child.stderr(Stdio::inherit()).output().map_err(Error::io("a child process"))?;
     let code = output.status.code().and_then(|code| u8::try_from(code).ok());
     if code.is_none() {
         eprintln!("lathe: adapter {}: its process ended with {}", adapter.index, output.status);

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::data::rng::Rng;
+use crate::data::steady::steady;
+use crate::decode::session;
 use crate::measure::GpuWatch;
 use crate::plan::run::Runs;
 

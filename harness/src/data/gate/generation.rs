@@ -70,7 +70,7 @@ fn measured(
             }
             other => Ok(other.is_some()),
         },
-        doubts: watched.flags.iter().map(ToString::to_string).collect(),
+        flags: watched.flags.iter().map(ToString::to_string).collect(),
         fewest: FEWEST,
         run_to_run: HOST_RUNS,
         floor: 0.0,

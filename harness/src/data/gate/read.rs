@@ -1,4 +1,4 @@
-//! What the kinds of record have in common: cases with times, and what makes a time doubtful.
+//! What the kinds of record have in common: cases with times, and what flags a time.
 
 use std::collections::HashMap;
 
@@ -35,8 +35,8 @@ pub(super) struct Measured {
     pub(super) how: String,
     /// Whether its outputs were verified, or how they failed.
     pub(super) verified: Result<bool, String>,
-    /// What makes the times doubtful.
-    pub(super) doubts: Vec<String>,
+    /// Why not to trust the times.
+    pub(super) flags: Vec<String>,
     /// Fewest samples of a median.
     pub(super) fewest: usize,
     /// Standard deviation from run to run.
@@ -68,7 +68,7 @@ pub(super) fn measured(record: &Record) -> Result<Vec<Measured>> {
     for case in &mut cases {
         case.floor = case.floor.max(FLOOR).max(environment.canary_drift.unwrap_or(0.0).abs());
         if environment.software {
-            case.doubts.push("of a software adapter".into());
+            case.flags.push("of a software adapter".into());
         }
     }
     Ok(cases)
@@ -144,21 +144,21 @@ pub(super) fn build(environment: &Environment, selected: &[Selected]) -> Option<
 
 fn bench(bench: &Bench, environment: &Environment) -> Vec<Measured> {
     let of = |case: &BenchCase| {
-        // What says how a kernel runs is a doubt only where the other side runs otherwise.
+        // What says how a kernel runs counts only where the other side runs otherwise.
         let is_how = |flag: &Word<Flag>| {
             let how =
                 [Flag::WallClock, Flag::RuntimeChecksOn, Flag::GoldenCasesAlone, Flag::SameInputs];
             how.into_iter().any(|how| *flag == how)
         };
-        let (how, doubts): (Vec<_>, Vec<_>) = case.flags.iter().partition(|flag| is_how(flag));
+        let (how, flags): (Vec<_>, Vec<_>) = case.flags.iter().partition(|flag| is_how(flag));
         let mut how = how.iter().map(|flag| format!(", {flag}")).collect::<String>();
         how.extend(case.golden.as_ref().map(|golden| format!(", {golden}")));
         if case.seed_a_sample {
             how.push_str(", a seed each sample");
         }
-        let mut doubts: Vec<String> = doubts.iter().map(ToString::to_string).collect();
+        let mut flags: Vec<String> = flags.iter().map(ToString::to_string).collect();
         if !case.cold.settled && !case.flags.contains(&Flag::NotSettled.into()) {
-            doubts.push(Flag::NotSettled.to_string());
+            flags.push(Flag::NotSettled.to_string());
         }
         let gpu = case.clock == Clock::Gpu;
         let resolution = match environment.timestamp_quantum_ns {
@@ -177,7 +177,7 @@ fn bench(bench: &Bench, environment: &Environment) -> Vec<Measured> {
                 case.clock, environment.runtime_checks
             ),
             verified: Ok(true),
-            doubts,
+            flags,
             fewest: FEWEST_SAMPLES,
             run_to_run: if gpu { KERNEL_RUNS } else { HOST_RUNS },
             floor: moved(&case.cold).max(resolution),
@@ -217,7 +217,7 @@ fn profile(profile: &Profile, environment: &Environment) -> Result<Vec<Measured>
         kernels,
         how: format!("wgpu's run-time checks {}", environment.runtime_checks),
         verified: Ok(profile.verified.is_some()),
-        doubts: Vec::new(),
+        flags: Vec::new(),
         fewest: FEWEST_SAMPLES,
         run_to_run: KERNEL_RUNS,
         floor: 0.0,
@@ -278,7 +278,7 @@ pub(super) fn case(key: &str, measured: &Sides, failed: &[String]) -> Case {
         return case;
     };
     case.changed = base.source.is_none() || all().any(|case| case.source != base.source);
-    case.doubts = doubts(sides, base, &case.runs);
+    case.unclear = unclear(sides, base, &case.runs);
     let warm =
         runs(sides, |case| &case.warm).map(|runs| runs.into_iter().map(|(r, _)| r).collect());
     case.warm = super::ratio(&warm, super::variance(&warm, case.run_to_run));
@@ -300,19 +300,19 @@ pub(super) fn case(key: &str, measured: &Sides, failed: &[String]) -> Case {
     case
 }
 
-/// The runs of a side without those that carry a doubt, as long as there are others: measuring
+/// The runs of a side without those that carry a flag, as long as there are others: measuring
 /// again then mends a case that was unclear.
 fn trusted<'a>(side: &[(usize, &'a Measured)]) -> Vec<(usize, &'a Measured)> {
-    let without: Vec<_> = side.iter().filter(|(_, case)| case.doubts.is_empty()).copied().collect();
+    let without: Vec<_> = side.iter().filter(|(_, case)| case.flags.is_empty()).copied().collect();
     if without.is_empty() { side.to_vec() } else { without }
 }
 
 /// Why the times of both sides are not to be trusted, or not to be compared.
-fn doubts(sides: &Sides, first: &Measured, runs: &[Vec<Run>; 2]) -> Vec<String> {
-    let mut doubts = Vec::new();
+fn unclear(sides: &Sides, first: &Measured, runs: &[Vec<Run>; 2]) -> Vec<String> {
+    let mut why = Vec::new();
     for ((name, side), runs) in ["earlier", "new"].into_iter().zip(sides).zip(runs) {
         let mut of_side: Vec<&str> = Vec::new();
-        let said = side.iter().flat_map(|(_, case)| &case.doubts);
+        let said = side.iter().flat_map(|(_, case)| &case.flags);
         add_new(&mut of_side, said.map(String::as_str));
         if side.iter().any(|(_, case)| case.source != side[0].1.source) {
             of_side.push("of more than one build");
@@ -326,18 +326,18 @@ fn doubts(sides: &Sides, first: &Measured, runs: &[Vec<Run>; 2]) -> Vec<String> 
             of_side.push("verification failed");
         }
         if !of_side.is_empty() {
-            doubts.push(format!("{name} run: {}", of_side.join(", ")));
+            why.push(format!("{name} run: {}", of_side.join(", ")));
         }
     }
     let verified = |side: usize| sides[side].iter().all(|(_, case)| case.verified == Ok(true));
     if verified(0) && !verified(1) {
-        doubts.push("the earlier run was verified, the new one was not".into());
+        why.push("the earlier run was verified, the new one was not".into());
     }
     let all = || sides.iter().flatten().map(|(_, case)| *case);
     if let Some(other) = all().find(|case| case.how != first.how) {
-        doubts.push(format!("measured differently: {} and {}", first.how, other.how));
+        why.push(format!("measured differently: {} and {}", first.how, other.how));
     }
-    doubts
+    why
 }
 
 /// Why a case has no right result in the new runs.

@@ -254,7 +254,7 @@ fn only_a_changed_source_without_a_flag_is_a_slowdown() {
     }
 }
 
-/// A flag that says how a kernel runs is a doubt only where the other side runs otherwise.
+/// A flag that says how a kernel runs counts only where the other side runs otherwise.
 #[test]
 fn how_a_case_was_measured_must_be_the_same() {
     let slow = || (bench(1, 0.001, 0.0, 1.0), bench(2, 0.001, 0.0, 1.2));

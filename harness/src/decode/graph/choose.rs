@@ -11,7 +11,7 @@ use super::Selected;
 use super::step::{Listed, ListedShape, Node, Steps};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
-use crate::plan::recording::{Chunk, Content, Recording, TensorId};
+use crate::plan::recording::{Chunk, Recording, TensorId, TensorInit};
 use crate::plan::run;
 use crate::plan::select::{Hints, SelectError, Selection, select};
 use crate::plan::tuned::Tuned;
@@ -64,7 +64,7 @@ impl Chooser<'_> {
             chunks.push((tokens, ops));
         }
         for (matrix, packing) in packings {
-            if let Content::Weights(_, as_packed) = &mut steps.tensors[matrix.0].content {
+            if let TensorInit::Weights(_, as_packed) = &mut steps.tensors[matrix.0].content {
                 *as_packed = packing;
             }
         }
@@ -172,7 +172,7 @@ impl Chooser<'_> {
         match reason {
             None => vec![(fused, None)],
             Some(reason) => {
-                let why = format!("apart from {}: {reason}", fused.kernel);
+                let why = format!("not fused as {}: {reason}", fused.kernel);
                 apart.into_iter().map(|op| (op, Some(why.clone()))).collect()
             }
         }
@@ -271,7 +271,7 @@ impl Chooser<'_> {
         grid: Grid,
     ) -> Option<Selection> {
         // A text that is not built in runs as it is.
-        if !selection.plan.trusted {
+        if !selection.plan.built_in {
             return None;
         }
         let kernel = selection.plan.kernel;
@@ -293,7 +293,7 @@ impl Chooser<'_> {
 /// The matrix an operation reads, if it reads one.
 fn matrix(op: &Listed, steps: &Steps) -> Option<TensorId> {
     let mut tensors = op.bindings.iter().map(|(_, tensor)| *tensor);
-    tensors.find(|t| matches!(steps.tensors[t.0].content, Content::Weights(..)))
+    tensors.find(|t| matches!(steps.tensors[t.0].content, TensorInit::Weights(..)))
 }
 
 /// The recording of chosen operations over the tensors they bind, and where each tensor went:

@@ -12,7 +12,7 @@ use lathe_kernels::{Beta, KvVectors, Packing, Params, QueryRow, TokensOf, Window
 use super::step::{Lister, Node, To, Vector, Vectors, at, listed, matrix_name, vectors_product};
 use crate::decode::load::LayerWeights;
 use crate::plan::layout::KvOrder;
-use crate::plan::recording::{Content, Label, TensorId};
+use crate::plan::recording::{Label, TensorId, TensorInit};
 use crate::plan::weights::WeightRows;
 
 /// The smallest chunk worth having: half a fragment of matrix units.
@@ -152,7 +152,7 @@ impl Lister<'_> {
             true => {
                 let len = c.n_kv_heads * (before + options.chunks.most) * c.head_dim;
                 let vectors = KvVectors { format: options.kv, head_dim: c.head_dim };
-                let content = Content::Kv { len, vectors, order: KvOrder::Heads };
+                let content = TensorInit::Kv { len, vectors, order: KvOrder::Heads };
                 let rows = ["k_rows", "v_rows"]
                     .map(|name| self.tensor(format!("chunk.{name}.{before}"), content.clone()));
                 (before + n_tokens, rows)

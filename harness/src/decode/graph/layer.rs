@@ -17,7 +17,7 @@ use super::step::{Input, Listed, Lister, Node, To, Vector, Vectors, at, listed, 
 use crate::decode::kv_cache::KvCache;
 use crate::decode::load::LayerWeights;
 use crate::plan::layout::KvOrder;
-use crate::plan::recording::{Content, Label, TensorId};
+use crate::plan::recording::{Label, TensorId, TensorInit};
 use crate::plan::weights::WeightRows;
 
 /// A norm of the stream that the next matrix may make itself.
@@ -129,7 +129,7 @@ impl Lister<'_> {
         let capacity = window.map_or(options.context, |w| w.min(options.context)).max(1);
         let len = options.sequences * c.n_kv_heads * capacity * c.head_dim;
         let vectors = KvVectors { format: options.kv, head_dim: c.head_dim };
-        let content = Content::Kv { len, vectors, order: KvOrder::Heads };
+        let content = TensorInit::Kv { len, vectors, order: KvOrder::Heads };
         let cache = KvCache {
             layer,
             k: self.tensor(format!("l{layer}.k_cache"), content.clone()),

@@ -22,7 +22,7 @@ use super::layer::Left;
 use crate::decode::kv_cache::KvCache;
 use crate::decode::load::Weights;
 use crate::model::Config;
-use crate::plan::recording::{Content, Label, Tensor, TensorId};
+use crate::plan::recording::{Label, Tensor, TensorId, TensorInit};
 use crate::plan::weights::WeightRows;
 
 /// An operation of the step, or several ways to do the same.
@@ -236,7 +236,7 @@ pub(super) fn matrix_name(label: Label, i: usize) -> String {
 
 impl Lister<'_> {
     /// A tensor; one of the same name is the same.
-    pub(super) fn tensor(&mut self, name: impl Into<String>, content: Content) -> TensorId {
+    pub(super) fn tensor(&mut self, name: impl Into<String>, content: TensorInit) -> TensorId {
         let name = name.into();
         if let Some(known) = self.by_name.get(&name) {
             return *known;
@@ -248,16 +248,16 @@ impl Lister<'_> {
     }
 
     pub(super) fn vector(&mut self, name: &str, len: usize, format: FloatFormat) -> Vector {
-        Vector { id: self.tensor(name, Content::Activation { len, format }), format }
+        Vector { id: self.tensor(name, TensorInit::Activation { len, format }), format }
     }
 
     pub(super) fn values(&mut self, name: String, values: &Arc<[f32]>) -> TensorId {
-        self.tensor(name, Content::Values(Arc::clone(values)))
+        self.tensor(name, TensorInit::Values(Arc::clone(values)))
     }
 
     /// A matrix; how its rows are packed is decided with the variant that reads them.
     pub(super) fn matrix(&mut self, name: String, rows: &WeightRows) -> TensorId {
-        self.tensor(name, Content::Weights(rows.clone(), Packing::Blocks))
+        self.tensor(name, TensorInit::Weights(rows.clone(), Packing::Blocks))
     }
 
     pub(super) fn op<P: Params>(
@@ -278,7 +278,7 @@ impl Lister<'_> {
             positions: self.options.positions(),
             freq_factors: self.weights.rope_freqs.clone(),
         };
-        self.tensor(format!("rope.{base}"), Content::Rope(spec))
+        self.tensor(format!("rope.{base}"), TensorInit::Rope(spec))
     }
 
     /// One matrix times its input, from element `y_offset` of the output on.
@@ -410,9 +410,9 @@ impl Lister<'_> {
     ) -> Vectors {
         let (c, options, f32s) = (self.config, self.options, FloatFormat::F32);
         let words = options.sequences * lathe_kernels::STATE_WORDS;
-        let state = self.tensor("state", Content::Words(words));
+        let state = self.tensor("state", TensorInit::Words(words));
         let words = options.sequences * (options.positions() + 1);
-        let tokens = self.tensor("tokens", Content::Words(words));
+        let tokens = self.tensor("tokens", TensorInit::Words(words));
         let mut vector = |name: &str, len: usize, format: FloatFormat| {
             self.vector(&format!("{prefix}{name}"), room * len, format)
         };

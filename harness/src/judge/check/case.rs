@@ -16,12 +16,12 @@ use crate::error::Result;
 use crate::execute::GpuExecutor;
 use crate::execute::oracle::{self, Outcomes};
 use crate::execute::value::Value;
-use crate::gpu::{Block, Gpu, Pipelines, Policy, poison};
+use crate::gpu::{DeviceBuffer, Gpu, Pipelines, Policy, poison};
 use crate::judge::{Within, judge};
 use crate::plan::Plan;
 use crate::plan::layout::KvOrder;
 use crate::plan::memory::UPLOAD_BYTES;
-use crate::plan::recording::{Content, Label, Recording, Tensor, TensorId};
+use crate::plan::recording::{Label, Recording, Tensor, TensorId, TensorInit};
 use crate::plan::user::Golden;
 
 /// One invocation with all its inputs, ready for either executor.
@@ -40,7 +40,7 @@ struct Inputs {
     seed: u64,
     /// Every binding but scratch, in order: its name, content and value. The first tensors of the
     /// recording.
-    drawn: Vec<(&'static str, Content)>,
+    drawn: Vec<(&'static str, TensorInit)>,
     values: Vec<Value>,
     /// The further draws, large tensors left out: those are turned. The last is [`STRAINED`].
     others: [OnceLock<Vec<Value>>; DRAWS],
@@ -137,11 +137,11 @@ impl Case {
             .map(|(name, content)| {
                 let is_apart = plan.parts.iter().any(|part| part.of == *name);
                 let content = match content {
-                    Content::Weights(rows, _) if is_apart => Content::Apart(rows.clone()),
-                    Content::Weights(rows, _) => Content::Weights(rows.clone(), packing),
-                    Content::Kv { len, vectors, .. } => {
+                    TensorInit::Weights(rows, _) if is_apart => TensorInit::Apart(rows.clone()),
+                    TensorInit::Weights(rows, _) => TensorInit::Weights(rows.clone(), packing),
+                    TensorInit::Kv { len, vectors, .. } => {
                         let order = plan.kv_orders.get(name).copied().unwrap_or_default();
-                        Content::Kv { len: *len, vectors: *vectors, order }
+                        TensorInit::Kv { len: *len, vectors: *vectors, order }
                     }
                     other => other.clone(),
                 };
@@ -199,19 +199,25 @@ impl Case {
     /// cache whose scales belong to it, else two, which f16 has in a word.
     fn unit(&self, tensor: TensorId) -> usize {
         match self.inputs.drawn[tensor.0].1 {
-            Content::Kv { vectors, .. } if vectors.format == KvFormat::Q8_0 => vectors.head_dim,
+            TensorInit::Kv { vectors, .. } if vectors.format == KvFormat::Q8_0 => vectors.head_dim,
             _ => 2,
         }
     }
 
     /// Device memory for a tensor that holds a draw, made of what holds the first one.
-    pub fn of_draw(&self, gpu: &Gpu, first: &Block, id: TensorId, draw: Draw) -> Result<Block> {
+    pub fn of_draw(
+        &self,
+        gpu: &Gpu,
+        first: &DeviceBuffer,
+        id: TensorId,
+        draw: Draw,
+    ) -> Result<DeviceBuffer> {
         let tensor = &self.recording.tensors[id.0];
         let each = match &tensor.content {
-            Content::Weights(rows, packing) if rows.rows() > 1 => {
+            TensorInit::Weights(rows, packing) if rows.rows() > 1 => {
                 rows.format.row_stride(rows.k, *packing)
             }
-            Content::Kv { vectors, order: KvOrder::Heads, .. } => {
+            TensorInit::Kv { vectors, order: KvOrder::Heads, .. } => {
                 vectors.bytes_of(self.unit(self.drawn(id)))
             }
             // The host lays out the others.
@@ -380,7 +386,7 @@ impl Case {
         let own = op.own.iter().map(|(name, id)| (name.as_str(), *id));
         let own = own.filter(|(_, id)| self.role(*id).is_some());
         let is_apart =
-            |id: &TensorId| matches!(self.recording.tensors[id.0].content, Content::Apart(_));
+            |id: &TensorId| matches!(self.recording.tensors[id.0].content, TensorInit::Apart(_));
         op.bindings.iter().copied().filter(move |(_, id)| !is_apart(id)).chain(own)
     }
 
@@ -402,20 +408,20 @@ impl Case {
         binding.is_some_and(|b| is_large(b, &self.inputs.problem))
     }
 
-    fn write_value(&self, gpu: &Gpu, block: &Block, tensor: TensorId, value: &Value) {
+    fn write_value(&self, gpu: &Gpu, block: &DeviceBuffer, tensor: TensorId, value: &Value) {
         match (value, &self.recording.tensors[tensor.0].content) {
             (Value::U32(words), _) => block.write(gpu, 0, bytemuck::cast_slice(words)),
-            (Value::F32(values), Content::Kv { vectors, order, .. }) => {
+            (Value::F32(values), TensorInit::Kv { vectors, order, .. }) => {
                 block.write(gpu, 0, &order.to_device(vectors.encode(values), vectors.bytes()));
             }
-            (Value::F32(values), Content::Activation { format, .. }) => {
+            (Value::F32(values), TensorInit::Activation { format, .. }) => {
                 block.write(gpu, 0, &format.encode(values));
             }
-            (Value::Weights(rows), Content::WeightPart(_, layout)) => {
+            (Value::Weights(rows), TensorInit::WeightPart(_, layout)) => {
                 block.write(gpu, 0, &layout.bytes(rows));
             }
             (Value::F32(values), _) => block.write(gpu, 0, bytemuck::cast_slice(values)),
-            (Value::Weights(rows), Content::Weights(_, packing)) => {
+            (Value::Weights(rows), TensorInit::Weights(_, packing)) => {
                 rows.pack(*packing, UPLOAD_BYTES as usize, |offset, bytes| {
                     block.write(gpu, offset, bytes);
                 });
@@ -445,7 +451,7 @@ impl Case {
         let tensor = *inputs.get(rng.below(inputs.len() as u32) as usize)?;
         let unit = self.unit(tensor);
         let value = &self.inputs.values[tensor.0];
-        let is_cache = matches!(self.inputs.drawn[tensor.0].1, Content::Kv { .. });
+        let is_cache = matches!(self.inputs.drawn[tensor.0].1, TensorInit::Kv { .. });
         Some(Change::stretch(tensor, value, stretches(value, unit), unit, is_cache, rng))
     }
 
@@ -487,7 +493,7 @@ impl Case {
         let mut value = self.value(tensor, draw);
         let content = &self.recording.tensors[tensor.0].content;
         let block = executor.block(tensor);
-        if let (Value::Weights(all), Content::Weights(_, packing)) = (&value, content) {
+        if let (Value::Weights(all), TensorInit::Weights(_, packing)) = (&value, content) {
             // Of a matrix only the rows that differ.
             let Some((changed, rows)) = change.rows(all) else { return };
             let stride = all.format.row_stride(all.k, *packing) as u64;
@@ -565,7 +571,7 @@ impl Case {
     /// Whether an invocation goes on from positions or indices that it finds.
     pub fn counts(&self) -> bool {
         let words =
-            |id: &TensorId| matches!(self.recording.tensors[id.0].content, Content::Words(_));
+            |id: &TensorId| matches!(self.recording.tensors[id.0].content, TensorInit::Words(_));
         self.read_and_written().iter().any(words)
     }
 
@@ -622,7 +628,7 @@ impl Case {
         }
         for (tensor, bytes) in found {
             values[tensor.0] = match &self.recording.tensors[tensor.0].content {
-                Content::Words(_) => Value::U32(bytemuck::pod_collect_to_vec(bytes)),
+                TensorInit::Words(_) => Value::U32(bytemuck::pod_collect_to_vec(bytes)),
                 content => Value::F32(content.values(bytes)),
             };
         }
@@ -721,7 +727,7 @@ fn turned(value: &Value, by: usize, unit: usize) -> Value {
 }
 
 fn is_weights(tensor: &Tensor) -> bool {
-    matches!(tensor.content, Content::Weights(..))
+    matches!(tensor.content, TensorInit::Weights(..))
 }
 
 /// Why a problem has tensors that no binding holds.

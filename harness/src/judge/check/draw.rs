@@ -9,7 +9,7 @@ use lathe_kernels::{
 use crate::data::rng::Rng;
 use crate::execute::value::Value;
 use crate::plan::layout::KvOrder;
-use crate::plan::recording::Content;
+use crate::plan::recording::TensorInit;
 use crate::plan::weights::WeightRows;
 
 /// Tokens that a sequence that grows ([`Draw::Sequence`]) has room for beyond those that the shape
@@ -33,7 +33,7 @@ pub(super) fn draw(
     packing: Packing,
     strain: Strain,
     rng: &mut Rng,
-) -> (Content, Value) {
+) -> (TensorInit, Value) {
     let draw = binding.draw(&problem.shape);
     let beyond = if matches!(draw, Draw::Sequence(_)) { TOKENS_BEYOND } else { 0 };
     let len = binding.len(problem) + beyond;
@@ -41,7 +41,7 @@ pub(super) fn draw(
         Elem::F32 if binding.role == Role::Output => floats(FloatFormat::F32, unwritten(len)),
         Elem::F32 => {
             let values = values(draw, len, strain, rng);
-            (Content::Values(values.as_slice().into()), Value::F32(values))
+            (TensorInit::Values(values.as_slice().into()), Value::F32(values))
         }
         Elem::Floats(format) => match binding.role {
             Role::Output => floats(format, unwritten(len)),
@@ -49,14 +49,14 @@ pub(super) fn draw(
         },
         Elem::Kv(vectors) => {
             let values = vectors.round(&rng.normals(len));
-            (Content::Kv { len, vectors, order: KvOrder::Heads }, Value::F32(values))
+            (TensorInit::Kv { len, vectors, order: KvOrder::Heads }, Value::F32(values))
         }
-        Elem::U32 => (Content::Words(len), Value::U32(words(draw, len, problem, rng))),
+        Elem::U32 => (TensorInit::Words(len), Value::U32(words(draw, len, problem, rng))),
         Elem::Weights(matrix) => {
             let rows = weights(draw, matrix, len, rng);
-            (Content::Weights(rows.clone(), packing), Value::Weights(rows))
+            (TensorInit::Weights(rows.clone(), packing), Value::Weights(rows))
         }
-        Elem::Rope(spec) => (Content::Rope(spec.clone()), Value::Rope(spec)),
+        Elem::Rope(spec) => (TensorInit::Rope(spec.clone()), Value::Rope(spec)),
     }
 }
 
@@ -65,9 +65,9 @@ fn unwritten(len: usize) -> Vec<f32> {
     vec![f32::NAN; len]
 }
 
-fn floats(format: FloatFormat, mut values: Vec<f32>) -> (Content, Value) {
+fn floats(format: FloatFormat, mut values: Vec<f32>) -> (TensorInit, Value) {
     values.iter_mut().for_each(|v| *v = format.round(*v));
-    (Content::Activation { len: values.len(), format }, Value::F32(values))
+    (TensorInit::Activation { len: values.len(), format }, Value::F32(values))
 }
 
 /// How much larger strained queries are. Scores of normal ones have a variance of about one, and so

@@ -6,7 +6,7 @@ use lathe_kernels::{KernelBinding, Problem};
 use crate::error::{Error, Result};
 use crate::execute::oracle::Outcomes;
 use crate::execute::value::{Outcome, Value};
-use crate::plan::recording::{Content, Op};
+use crate::plan::recording::{Op, TensorInit};
 use crate::plan::user::{Found, Golden, Integer, Stored, Wanted};
 
 /// Content and value of one binding in the first case of a shape.
@@ -14,7 +14,7 @@ pub(super) fn first(
     golden: &Golden,
     binding: &KernelBinding,
     problem: &Problem,
-) -> Result<(Content, Value)> {
+) -> Result<(TensorInit, Value)> {
     let stored = golden.stored(&problem.shape, binding.name);
     let (stored, len) = stored.ok_or_else(|| {
         let (file, shape) = (golden.path().display(), &problem.shape);
@@ -24,11 +24,11 @@ pub(super) fn first(
     Ok(match stored {
         Stored::Floats(format) => {
             let unwritten = || Value::F32(vec![f32::NAN; len]);
-            (Content::Activation { len, format }, found.unwrap_or_else(unwritten))
+            (TensorInit::Activation { len, format }, found.unwrap_or_else(unwritten))
         }
         Stored::Integers(integer) => {
             let words = (len * Integer::bytes(integer)).div_ceil(4);
-            (Content::Words(words), found.unwrap_or_else(|| Value::U32(vec![0; words])))
+            (TensorInit::Words(words), found.unwrap_or_else(|| Value::U32(vec![0; words])))
         }
     })
 }

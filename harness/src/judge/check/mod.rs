@@ -105,7 +105,11 @@ pub struct CaseResult {
 impl CaseResult {
     /// The command that repeats this case alone, as it was compiled.
     pub fn reproducer(&self, checks: Checks) -> String {
-        let flag = checks.flag().map(|flag| format!(" {flag}")).unwrap_or_default();
+        let flag = match checks {
+            Checks::Files => "",
+            Checks::Everywhere => " --runtime-checks",
+            Checks::Nowhere => " --unchecked-files",
+        };
         if let Some(operation) = &self.operation {
             let file = self.wgsl.as_ref().filter(|file| *file != operation);
             let file = file.map(|f| format!(" --wgsl {f}")).unwrap_or_default();
@@ -184,8 +188,8 @@ pub(crate) fn check_prepared(case: &Case, executor: &mut GpuExecutor) -> Result<
     let mut all = case.judge(executor, Policy::Guarded)?;
     let mut draw = Draw::default();
     for is_changed in [false, true] {
-        let is_trusted = case.recording.ops[0].plan.trusted;
-        if !matches!(all, Verdict::Passed { .. }) || is_changed && is_trusted {
+        let is_built_in = case.recording.ops[0].plan.built_in;
+        if !matches!(all, Verdict::Passed { .. }) || is_changed && is_built_in {
             break;
         }
         let (change, when) = if is_changed {

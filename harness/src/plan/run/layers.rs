@@ -8,7 +8,7 @@ use lathe_kernels::{Capabilities, ReflectError};
 
 use super::{Bound, Stack};
 use crate::plan::Plan;
-use crate::plan::recording::{Content, Op, Recording, TensorId};
+use crate::plan::recording::{Op, Recording, TensorId, TensorInit};
 
 /// Ways that a place may have: each is code beside the others'.
 const MOST_WAYS: usize = 3;
@@ -88,7 +88,10 @@ impl<'a> Layers<'a> {
             let distinct: HashSet<_> = all.iter().map(|(_, tensor)| *tensor).collect();
             let is_given = |(_, tensor): &(usize, TensorId)| {
                 let content = &recording.tensors[tensor.0].content;
-                matches!(content, Content::Weights(..) | Content::Values(_) | Content::Kv { .. })
+                matches!(
+                    content,
+                    TensorInit::Weights(..) | TensorInit::Values(_) | TensorInit::Kv { .. }
+                )
             };
             all.len() > 1 && distinct.len() == all.len() && all.iter().all(is_given)
         };
@@ -200,7 +203,7 @@ impl<'a> Layers<'a> {
         let given = own.filter_map(|&variable| {
             let tensor = way.stage.tensor(recording, variable)?;
             let content = &recording.tensors[tensor.0].content;
-            let is_given = matches!(content, Content::Weights(..) | Content::Values(_));
+            let is_given = matches!(content, TensorInit::Weights(..) | TensorInit::Values(_));
             is_given.then(|| (variable.name, content.device_bytes()))
         });
         let made = way.stage.made.map(|made| {

@@ -52,6 +52,7 @@ use expression::{Names, Wrong, evaluate};
 use mapping::{Mapping, Number, Setting, StageMapping, ToleranceMapping};
 use takes::Takes;
 
+#[cfg(feature = "cli")]
 pub(crate) use bind::is_padding;
 pub use golden::{Found, Golden, Integer, Stored, Wanted};
 pub use operation::Operation;
@@ -520,7 +521,7 @@ impl UserKernel {
         let mut plan = Plan {
             kernel: self.kernel,
             variant: self.path.display().to_string(),
-            trusted: false,
+            built_in: false,
             text: main.text.to_string().into(),
             reflection: Arc::clone(&main.reflection),
             constants,

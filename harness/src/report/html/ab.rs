@@ -15,9 +15,9 @@ pub(super) fn section(ab: &Ab) -> String {
         super::markup::text(&ab.verdict.to_string()),
         super::markup::text(&in_words(ab))
     );
-    let doubts: Vec<_> = ab.flags.iter().map(ToString::to_string).collect();
-    if !doubts.is_empty() {
-        out.push_str(&format!("<p>{}</p>\n", flags(&doubts)));
+    let warnings: Vec<_> = ab.flags.iter().map(ToString::to_string).collect();
+    if !warnings.is_empty() {
+        out.push_str(&format!("<p>{}</p>\n", flags(&warnings)));
     }
     if let Some(golden) = &ab.golden {
         out.push_str(&paragraph(&golden.to_string()));

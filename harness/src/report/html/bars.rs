@@ -38,8 +38,8 @@ pub(super) fn roofline(ops: &[OpTotal], measured: Bandwidths) -> String {
         let y = TOP + i as f64 * ROW;
         let (rate, base) = (rate(op), y + 15.0);
         let of_copy = rate.zip(copy).map(|(rate, copy)| rate / copy);
-        let doubted = rate.zip(measured.doubted()).is_some_and(|(rate, most)| rate > most);
-        let class = if doubted { "f4" } else { "f0" };
+        let is_above = rate.zip(measured.ceiling()).is_some_and(|(rate, most)| rate > most);
+        let class = if is_above { "f4" } else { "f0" };
         let shown = rate.unwrap_or(0.0);
         let tip = format!(
             "{}: {} GB/s, {} of the copy bandwidth, {} ms a token",

@@ -21,11 +21,11 @@ pub(super) fn section(bench: &Bench, environment: &Environment) -> String {
     }
     let mut out = String::new();
     let bandwidths = Bandwidths::of(environment);
-    let doubtful = bench.cases.iter().filter(|c| !doubts(c, bandwidths).is_empty()).count();
-    if doubtful > 0 {
+    let flagged = bench.cases.iter().filter(|c| !warnings(c, bandwidths).is_empty()).count();
+    if flagged > 0 {
         out.push_str(&warning(&format!(
             "{} with a flag: read the last column before the number.",
-            plural(doubtful, "case")
+            plural(flagged, "case")
         )));
     }
     for reason in &bench.failed {
@@ -131,24 +131,24 @@ fn cells(
             case.tflop_s.map_or_else(|| NONE.to_owned(), |rate| at_least(rate, 2)),
         ),
         ("each dispatch alone", Set::Made, stages.join("<br/>")),
-        ("warnings", Set::Made, flags(&doubts(case, bandwidths))),
+        ("warnings", Set::Made, flags(&warnings(case, bandwidths))),
     ]
 }
 
-/// What makes a case doubtful.
-fn doubts(case: &BenchCase, bandwidths: Bandwidths) -> Vec<String> {
-    let mut doubts: Vec<_> = case.flags.iter().map(ToString::to_string).collect();
+/// Why not to trust a case's numbers.
+fn warnings(case: &BenchCase, bandwidths: Bandwidths) -> Vec<String> {
+    let mut warnings: Vec<_> = case.flags.iter().map(ToString::to_string).collect();
     if case.clock != Clock::Gpu {
         let clock = format!("{} clock", case.clock);
-        if !doubts.contains(&clock) {
-            doubts.push(clock);
+        if !warnings.contains(&clock) {
+            warnings.push(clock);
         }
     }
-    let rate = sound(case.gb_s).zip(bandwidths.doubted());
+    let rate = sound(case.gb_s).zip(bandwidths.ceiling());
     if rate.is_some_and(|(rate, most)| rate > most) {
-        doubts.push("above the bandwidth".into());
+        warnings.push("above the bandwidth".into());
     }
-    doubts
+    warnings
 }
 
 fn samples(timing: &Timing) -> Vec<f64> {

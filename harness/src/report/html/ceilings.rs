@@ -26,7 +26,7 @@ impl Bandwidths {
     /// Above this a rate cannot be one of memory. `bench` refuses what lies 2 % above the better
     /// bandwidth; where reading was not measured, a kernel that reads is allowed more, since
     /// reading alone is faster than copying.
-    pub(super) fn doubted(self) -> Option<f64> {
+    pub(super) fn ceiling(self) -> Option<f64> {
         let margin = if self.read.is_some() { 1.02 } else { 1.1 };
         self.best().map(|best| best * margin)
     }

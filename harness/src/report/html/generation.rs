@@ -10,8 +10,8 @@ pub(super) fn tests(run: &GenerationTests, env: &Environment) -> String {
     if run.tests.is_empty() {
         return paragraph("The record holds no test.");
     }
-    let doubt = unchecked(run.tests.iter().filter(|test| test.verified.is_none()).count());
-    doubt + &table(&generation::tests(run, env))
+    let unverified = unchecked(run.tests.iter().filter(|test| test.verified.is_none()).count());
+    unverified + &table(&generation::tests(run, env))
 }
 
 /// The body of a suite.

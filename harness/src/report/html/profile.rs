@@ -299,7 +299,7 @@ fn rooflines(profile: &Profile, env: &Environment) -> String {
         }
     });
     caption.push_str(" Short operations are bound by start-up, not by bandwidth.");
-    let most = measured.doubted();
+    let most = measured.ceiling();
     let rate = |op: &OpTotal| sound(op.bytes / op.ms / 1e6);
     if profile.by_op.iter().filter_map(rate).any(|rate| most.is_some_and(|most| rate > most)) {
         caption.push_str(

@@ -7,7 +7,6 @@ use crate::cli::Global;
 use crate::cli::generation::{OnDevice, run_memory};
 use crate::cli::out;
 use crate::data::record::{GenerationTest, MeasuredModel, Verified};
-use crate::data::steady::steady;
 use crate::decode::{Script, Trial, sequences};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
@@ -30,11 +29,7 @@ pub(super) fn of_test(
     let held = executor.device_bytes();
     // A GPU that has idled while weights were read runs its first seconds at a fraction of its
     // clocks, and this may be the first test.
-    let settled = gpu.adapter.software
-        || steady(&gpu.adapter, &mut || {
-            let run = sequences::run(&graph, executor, &prompts, test.generate, 8)?;
-            Ok(run.steps.iter().sum::<Duration>().as_secs_f64())
-        })?;
+    let settled = sequences::settle(&gpu.adapter, &graph, executor, &prompts, test.generate)?;
     if !settled {
         tracing::warn!("step times had not settled when the measured runs began");
     }

@@ -167,7 +167,7 @@ fn committed_deviations(flagged: bool) -> Vec<f64> {
     for (at, base) in runs.iter().enumerate() {
         for (x, y) in base.iter().flat_map(|x| runs[at + 1..].iter().flatten().map(move |y| (x, y)))
         {
-            let clear = x.doubts.is_empty() && y.doubts.is_empty();
+            let clear = x.flags.is_empty() && y.flags.is_empty();
             // What was measured otherwise the gate compares with nothing.
             let alike = x.source == y.source && x.how == y.how;
             if x.key == y.key && alike && (flagged || clear) {

@@ -173,7 +173,7 @@ fn by_op(kinds: &[(Option<usize>, &Kind)], steps: &[ProfiledStep]) -> Vec<OpTota
     totals
 }
 
-/// Kernels on their own, two of them doubtful.
+/// Kernels on their own, two of them flagged.
 pub(super) fn bench() -> Record {
     let case = |kind: &Kind, cold: f64, flags: &[Flag]| {
         let timing = |us: f64| Timing {
