@@ -14,13 +14,20 @@ const IN_FLIGHT: usize = 9;
 /// Why a variant for dense rows does not run a shape.
 pub fn dense_only<P: MatVec>(p: &P, _: &Capabilities) -> Option<String> {
     let weight = p.weight();
-    (!weight.is_dense()).then(|| format!("reads dense weights, not {}", weight.name()))
+    (!weight.is_dense()).then(|| format!("WEIGHT={} is quantised", weight.name()))
 }
 
 /// Why a variant for blocks does not.
 pub fn quantised_only<P: MatVec>(p: &P, _: &Capabilities) -> Option<String> {
     let weight = p.weight();
-    weight.is_dense().then(|| format!("reads quantised weights, not {}", weight.name()))
+    weight.is_dense().then(|| format!("WEIGHT={} is dense", weight.name()))
+}
+
+/// Why a variant that reads eight elements of x at a time does not: a later vector would begin
+/// between such eight.
+pub fn ragged_vectors(vectors: usize, k: usize) -> Option<String> {
+    (vectors > 1 && !k.is_multiple_of(8))
+        .then(|| format!("K={k} is no multiple of 8, and N_VECTORS exceeds 1"))
 }
 
 /// Rows a subgroup variant gives a workgroup of 256: `each` to every subgroup.
@@ -148,7 +155,7 @@ pub fn sweep_groups<P: MatVec>(p: &P, c: &Constants) -> usize {
 /// Why a variant whose workgroup memory has a place for each subgroup does not run on an adapter.
 pub fn one_size(caps: &Capabilities) -> Option<String> {
     (caps.fixed_subgroup() < 4)
-        .then(|| "subgroups of several sizes, or of fewer than four".to_owned())
+        .then(|| "subgroups of several sizes, or of fewer than 4 lanes".to_owned())
 }
 
 /// What the portable variants may try.

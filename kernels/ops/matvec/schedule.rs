@@ -10,6 +10,7 @@ use super::{ALONG_ROWS, MatVec, soa};
 use crate::adapter::Capabilities;
 use crate::codes::{Format, Order, Packing};
 use crate::descriptor::{Constants, Overrides, Stage, Tunables, Variant, groups_for};
+use crate::shared::exceeds;
 
 /// Variants of an operation, by their schedule.
 pub struct Schedule<P>(PhantomData<P>);
@@ -50,7 +51,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     pub const SPLIT_ROW_8: Variant<P> = Variant {
         constants: |p, caps| team(p, caps, p.chunks8(), 1),
         unsupported: |p, caps| match p.weight() {
-            Format::F32 => Some("WEIGHT=f32: eight bytes are two weights".into()),
+            Format::F32 => Some("WEIGHT=f32 exceeds 16 bits".into()),
             _ => one_dense_vector(p, caps),
         },
         ..Self::SPLIT_ROW
@@ -211,22 +212,20 @@ fn along_rows<P: MatVec>(mut constants: Overrides) -> Overrides {
 }
 
 fn one_dense_vector<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
-    let cols = p.n_vectors();
-    let several = || (cols > 1).then(|| format!("N_VECTORS={cols}: it keeps one sum a row"));
-    dense_only(p, caps).or_else(several)
+    dense_only(p, caps).or_else(|| exceeds("N_VECTORS", p.n_vectors(), 1))
 }
 
 fn one_soa_vector<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
-    let several = || (p.n_vectors() > 1).then(|| "one column of activations only".to_owned());
-    quantised_only(p, caps).or_else(|| whole_chunks(p)).or_else(several)
+    quantised_only(p, caps)
+        .or_else(|| whole_chunks(p))
+        .or_else(|| exceeds("N_VECTORS", p.n_vectors(), 1))
 }
 
 /// What schedule/columns8 has no sums or lanes for.
 pub fn eight_rows_unsupported<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
-    let (cols, size) = (p.n_vectors(), caps.subgroup.map_or(0, |(min, _)| min));
-    (cols > 8)
-        .then(|| format!("N_VECTORS={cols} exceeds 8 sums"))
-        .or_else(|| (size < 8).then(|| format!("subgroups of {size}: eight lanes share sums")))
+    let size = caps.subgroup.map_or(0, |(min, _)| min);
+    exceeds("N_VECTORS", p.n_vectors(), 8)
+        .or_else(|| (size < 8).then(|| format!("subgroups of {size} lanes, fewer than 8")))
 }
 
 /// What the variants over SoA-repacked blocks ask of the order.
@@ -235,7 +234,7 @@ pub fn whole_chunks<P: MatVec>(p: &P) -> Option<String> {
     match p.order() {
         Order::RowWise => None,
         Order::Flat if k.is_multiple_of(chunk) => None,
-        Order::Flat => Some(format!("flat rows of {k} begin within {chunk} weights of one scale")),
-        Order::ColumnWise => Some("its rows are no runs of weights".into()),
+        Order::Flat => Some(format!("K={k} is no multiple of {chunk}, and ORDER is flat")),
+        Order::ColumnWise => Some("ORDER=column_wise is neither row_wise nor flat".into()),
     }
 }

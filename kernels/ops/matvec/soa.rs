@@ -67,7 +67,7 @@ pub fn staged<P: MatVec>(p: &P, lanes: u32, caps: &Capabilities) -> Overrides {
 
 /// Why activations are not rounded.
 pub fn below_a_block<P: MatVec>(p: &P) -> Option<String> {
-    (p.k() < 32).then(|| "K is below a block of 32".to_owned())
+    (p.k() < 32).then(|| format!("K={} is below 32", p.k()))
 }
 
 /// Geometry of soa_int8.wgsl over `rows` rows, `each` to a group of lanes, in at most `groups`

@@ -74,8 +74,8 @@ fn fresh_bytes(p: &AttentionAppend) -> usize {
 /// What fresh_subgroup.wgsl holds of a head in arrays of fixed length.
 fn too_long(p: &AttentionAppend, caps: &Capabilities) -> Option<String> {
     let size = caps.subgroup.map_or(32, |(smallest, _)| smallest.max(4)) as usize;
-    let quads = p.head_dim.div_ceil(4 * size);
-    (quads > 16).then(|| format!("a lane would hold {quads} fours of a head, 16 at most"))
+    // Sixteen vec4 a lane.
+    exceeds("HEAD_DIM", p.head_dim, 64 * size)
 }
 
 /// Rotated pairs are taken two by two.

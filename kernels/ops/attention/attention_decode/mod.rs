@@ -45,9 +45,7 @@ fn over(kv_size: usize, layer: Layer) -> AttentionDecode {
 
 /// Heads are taken in fours, at most `most` elements of them.
 fn no_fours(p: &AttentionDecode, most: usize) -> Option<String> {
-    let d = p.head_dim;
-    (!d.is_multiple_of(4) || d > most)
-        .then(|| format!("HEAD_DIM={d} is no multiple of 4 up to {most}"))
+    no_multiple("HEAD_DIM", p.head_dim, 4).or_else(|| exceeds("HEAD_DIM", p.head_dim, most))
 }
 
 const LARGE_TILES: u32 = 32 << 10;

@@ -39,16 +39,12 @@ mat_vec!(Gemv {
 const MOST_VECTORS: usize = 8;
 
 fn few_vectors(p: &Gemv, _: &Capabilities) -> Option<String> {
-    let cols = p.n_vectors;
-    (cols > MOST_VECTORS).then(|| format!("N_VECTORS={cols} exceeds {MOST_VECTORS} sums"))
+    exceeds("N_VECTORS", p.n_vectors, MOST_VECTORS)
 }
 
 /// Vectors that begin anywhere are read element by element: left to the portable variants.
 fn whole_vectors(p: &Gemv, caps: &Capabilities) -> Option<String> {
-    let (cols, k) = (p.n_vectors, p.k);
-    (cols > 1 && !k.is_multiple_of(8))
-        .then(|| format!("N_VECTORS={cols} of K={k}: columns are no whole number of chunks"))
-        .or_else(|| few_vectors(p, caps))
+    ragged_vectors(p.n_vectors, p.k).or_else(|| few_vectors(p, caps))
 }
 
 /// A matrix times one vector of f32 that fills all of y.

@@ -4,7 +4,7 @@ use crate::adapter::Capabilities;
 use crate::codes::{Beta, FloatFormat, Format, Order, Packing};
 use crate::descriptor::*;
 use crate::len;
-use crate::matvec::geometry::lanes_grid;
+use crate::matvec::geometry::{lanes_grid, ragged_vectors};
 use crate::matvec::schedule::{Schedule, eight_rows_unsupported, whole_chunks};
 use crate::matvec::soa::{self, LANES, geometry, lanes, staged, subgroup};
 use crate::matvec::{mat_vec, nmse, weights};
@@ -60,11 +60,9 @@ impl GemvQ {
     }
 }
 
-/// Columns of x must begin on whole vectors.
-fn columns_aligned(p: &GemvQ, _: &Capabilities) -> Option<String> {
-    let (cols, k) = (p.n_vectors, p.k);
-    let ragged = || (cols > 1 && k % 8 > 0).then(|| format!("columns of {k} are not aligned"));
-    whole_chunks(p).or_else(ragged)
+/// Vectors of x must begin on sixteen bytes.
+fn vectors_aligned(p: &GemvQ, _: &Capabilities) -> Option<String> {
+    whole_chunks(p).or_else(|| ragged_vectors(p.n_vectors, p.k))
 }
 
 /// How many times its usual value an NMSE over `rows` results may be. Where weights of one row are
@@ -101,10 +99,6 @@ fn rounded_finely(p: &GemvQ, _: State) -> Tolerance {
                  eight; beside it the random walk of K / 32 rounded additions, with scale and \
                  minimum apart",
     }
-}
-
-fn at_most_eight_columns(p: &GemvQ) -> Option<String> {
-    (p.n_vectors > 8).then(|| "at most 8 columns".to_owned())
 }
 
 /// Rounded columns of three bytes that planes_dp4a24_cols holds at a time: as many as have room,
@@ -169,13 +163,12 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             constants: |_, caps| geometry(subgroup(caps).min(32), caps),
             tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
             unsupported: |p, _| match (p.order, p.n_vectors) {
-                (Order::RowWise, 1) => None,
-                (Order::RowWise, _) => Some("one column of activations only".into()),
-                _ => Some("blocks run along the rows only".into()),
+                (Order::RowWise, vectors) => exceeds("N_VECTORS", vectors, 1),
+                (order, _) => Some(format!("ORDER={} is not row_wise", order.name())),
             },
             ..Variant::PLAIN
         },
-        Variant { name: "workgroup", unsupported: columns_aligned, ..Schedule::TREE },
+        Variant { name: "workgroup", unsupported: vectors_aligned, ..Schedule::TREE },
         Variant { name: "planes", ..Schedule::SUBGROUP_TILES },
         Variant {
             name: "planes_multicol",
@@ -192,11 +185,9 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         Variant {
             name: "rows8_cols",
             unsupported: |p, caps| {
-                let ragged = || {
-                    let k = p.k;
-                    (k % 8 > 0).then(|| format!("rows of {k} are no whole number of eight weights"))
-                };
-                whole_chunks(p).or_else(ragged).or_else(|| eight_rows_unsupported(p, caps))
+                whole_chunks(p)
+                    .or_else(|| no_multiple("K", p.k, 8))
+                    .or_else(|| eight_rows_unsupported(p, caps))
             },
             packing: Packing::Planes,
             ..Schedule::COLUMNS8
@@ -225,10 +216,10 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             unsupported: |p, caps| {
                 let full = || {
                     let room = held_columns(p, caps);
-                    room.is_none().then(|| "too little memory for its rounded columns".to_owned())
+                    room.is_none().then(|| format!("K={} needs more workgroup memory", p.k))
                 };
-                columns_aligned(p, caps)
-                    .or_else(|| at_most_eight_columns(p))
+                vectors_aligned(p, caps)
+                    .or_else(|| exceeds("N_VECTORS", p.n_vectors, 8))
                     .or_else(|| soa::below_a_block(p))
                     .or_else(full)
             },
@@ -242,7 +233,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", LANES)],
             unsupported: |p, caps| {
                 // One such row in twenty cancels to where nothing can be held against it.
-                let few = || (p.rows < 4).then(|| "too coarse for fewer than 4 rows".into());
+                let few = || (p.rows < 4).then(|| format!("ROWS={} is below 4", p.rows));
                 (Schedule::INT8_ROWS.unsupported)(p, caps).or_else(few)
             },
             tolerance: Some(rounded),
@@ -258,10 +249,10 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             tunables: &[("WG", &[64.0, 128.0, 256.0])],
             unsupported: |p, _| match (p.order, p.weight) {
                 (Order::ColumnWise, Format::Q8_0 | Format::Q6K) => {
-                    Some(format!("{} has no 32 weights of one scale in 16 bytes", p.weight.name()))
+                    Some(format!("WEIGHT={} has no 32 weights of one scale in 16 bytes", p.weight.name()))
                 }
                 (Order::ColumnWise, _) => None,
-                _ => Some("its columns are no runs of weights".into()),
+                (order, _) => Some(format!("ORDER={} is not column_wise", order.name())),
             },
             packing: Packing::Planes,
             ..Variant::PLAIN
