@@ -270,9 +270,9 @@ fn gemv_q_in_several_turns_matches_reference() {
     }
 }
 
-/// Several passes over the columns, several grid-stride iterations over rows, and both.
+/// Several passes over the vectors, several grid-stride iterations over rows, and both.
 #[test]
-fn columns_in_passes_and_turns_match_reference() {
+fn vectors_in_passes_and_turns_match_reference() {
     let Some(gpu) = gpu_with_subgroups() else { return };
     let kernel = lathe_kernels::kernel("gemv_q").unwrap();
     for (text, held, groups, ran) in [

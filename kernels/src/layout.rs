@@ -19,8 +19,8 @@ pub enum Plane {
         /// The lowest of them in the code.
         shift: u32,
     },
-    /// Codes of four bits as [`Plane::Bits`] has them, of every two neighbours the upper bit of the
-    /// second inverted: their byte is the first plus 16 times the second less 8, a signed number.
+    /// Quants of four bits, in the order of [`Plane::Bits`]. Two neighbours a and b share a byte, in
+    /// which the upper bit of b is inverted: as a signed number it is a + 16 (b - 8).
     Pairs,
     /// Bytes of the block as they are: scales, whole codes.
     Bytes {

@@ -372,7 +372,7 @@ mod tests {
                     let chunk_fours = kv_format.chunk_values() / 4;
                     let held = (head_dim / (4 * chunk_fours)).div_ceil(of("LANES"));
                     let text = format!("{p:?} on subgroups of {size}");
-                    assert!(q_per_kv * held * chunk_fours <= 32, "MOST_HELD: {text}");
+                    assert!(q_per_kv * held * chunk_fours <= 32, "MOST_FOURS: {text}");
                     assert!(of("IN_FLIGHT") * q_per_kv <= 64, "MOST_SCORES: {text}");
                     assert!(of("IN_FLIGHT") * held <= 32, "MOST_LOADS: {text}");
                 }

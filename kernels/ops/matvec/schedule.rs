@@ -79,8 +79,8 @@ impl<P: MatVec + 'static> Schedule<P> {
         ..Variant::PLAIN
     };
 
-    /// schedule/columns8: eight rows a workgroup, up to eight vectors.
-    pub const COLUMNS8: Variant<P> = Variant {
+    /// schedule/rows8: eight rows a workgroup, up to eight vectors.
+    pub const ROWS8: Variant<P> = Variant {
         stages: &[Stage { entry: "main", grid: |p, _| p.rows().div_ceil(8) }],
         constants: |p, caps| {
             // Measured from 1152 to 16384 rows on an H200: workgroups are large where they are few,
@@ -221,7 +221,7 @@ fn one_soa_vector<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
         .or_else(|| exceeds("N_VECTORS", p.n_vectors(), 1))
 }
 
-/// What schedule/columns8 has no sums or lanes for.
+/// What schedule/rows8 has no sums or lanes for.
 pub fn eight_rows_unsupported<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
     let size = caps.subgroup.map_or(0, |(min, _)| min);
     exceeds("N_VECTORS", p.n_vectors(), 8)

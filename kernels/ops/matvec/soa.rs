@@ -7,7 +7,7 @@ use crate::codes::Format;
 use crate::descriptor::{Constants, Overrides, Tunables};
 use crate::phases::Grid;
 
-/// Weights in sixteen bytes of codes; see `planes.wgsl`.
+/// Weights in sixteen bytes of quants; see `planes.wgsl`.
 pub fn chunk<P: MatVec>(p: &P) -> usize {
     if p.weight() == Format::Q8_0 { 16 } else { 32 }
 }
@@ -43,10 +43,10 @@ pub fn subgroup(caps: &Capabilities) -> u32 {
     caps.subgroup.map_or(32, |(_, max)| max.max(4))
 }
 
-/// Chunks of `columns` vectors that are held in workgroup memory at a time (see `x_tile.wgsl`): all
+/// Chunks of `vectors` vectors that are held in workgroup memory at a time (see `x_tile.wgsl`): all
 /// of them if possible, else what keeps any number of lanes busy.
-pub fn tile<P: MatVec>(p: &P, caps: &Capabilities, columns: usize) -> usize {
-    let one = 16 * columns * (chunk(p) / 4 + 1);
+pub fn tile<P: MatVec>(p: &P, caps: &Capabilities, vectors: usize) -> usize {
+    let one = 16 * vectors * (chunk(p) / 4 + 1);
     // What else the variants keep there.
     let fits = (caps.workgroup_memory as usize).saturating_sub(2048) / one;
     let whole = if fits < 64 { (fits / 2 + 1).next_power_of_two() } else { fits / 64 * 64 };
@@ -65,7 +65,7 @@ pub fn staged<P: MatVec>(p: &P, lanes: u32, caps: &Capabilities) -> Overrides {
     constants
 }
 
-/// Why activations are not rounded.
+/// Why activations are not quantised.
 pub fn below_a_block<P: MatVec>(p: &P) -> Option<String> {
     (p.k() < 32).then(|| format!("K={} is below 32", p.k()))
 }

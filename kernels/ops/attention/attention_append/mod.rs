@@ -67,11 +67,11 @@ fn over(kv_size: usize, layer: Layer) -> AttentionAppend {
 }
 
 /// Bytes of workgroup memory for the new token's heads and the steps of its key and value.
-fn fresh_bytes(p: &AttentionAppend) -> usize {
+fn new_head_bytes(p: &AttentionAppend) -> usize {
     (p.q_per_kv + 2) * p.head_dim * 4 + 8 * p.head_dim.div_ceil(KV_BLOCK)
 }
 
-/// What fresh_subgroup.wgsl holds of a head in arrays of fixed length.
+/// What new_token_subgroup.wgsl holds of a head in arrays of fixed length.
 fn too_long(p: &AttentionAppend, caps: &Capabilities) -> Option<String> {
     let size = caps.subgroup.map_or(32, |(smallest, _)| smallest.max(4)) as usize;
     // Sixteen vec4 a lane.
@@ -147,7 +147,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             name: "split_kv_workgroup",
             stages: &split_stages(),
             // Its sums take a word an invocation.
-            constants: |p, caps| workgroup_constants(p, caps, 4, fresh_bytes(p)),
+            constants: |p, caps| workgroup_constants(p, caps, 4, new_head_bytes(p)),
             tunables: SPLIT_WORKGROUP_TUNABLES,
             unsupported: |p, _| ragged(p).or_else(|| odd_pairs(p)).or_else(|| too_many_heads(p)),
             ..Variant::PLAIN
@@ -155,8 +155,8 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
         Variant {
             name: "split_kv",
             stages: &split_stages(),
-            constants: |p, caps| two_stages(split_constants(p, caps, 0, fresh_bytes(p))),
-            phase: |p, caps, grid| split_phase(p, caps, grid, fresh_bytes(p), true),
+            constants: |p, caps| two_stages(split_constants(p, caps, 0, new_head_bytes(p))),
+            phase: |p, caps, grid| split_phase(p, caps, grid, new_head_bytes(p), true),
             // The new token's row it takes from workgroup memory.
             renews: &["k_cache", "v_cache"],
             inlined: Some(split_inlined()),
@@ -169,9 +169,9 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
         Variant {
             name: "whole_kv",
             stages: &[Stage { entry: "attend", grid: |p, _| p.kv_heads() }],
-            constants: |p, caps| without_splits(split_constants(p, caps, 0, fresh_bytes(p))),
+            constants: |p, caps| without_splits(split_constants(p, caps, 0, new_head_bytes(p))),
             phase: |p, caps, grid| {
-                phase_constants(p, caps, grid, fresh_bytes(p)).map(without_splits)
+                phase_constants(p, caps, grid, new_head_bytes(p)).map(without_splits)
             },
             renews: &["k_cache", "v_cache"],
             tunables: WHOLE_TUNABLES,

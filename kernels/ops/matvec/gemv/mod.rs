@@ -93,7 +93,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             unsupported: |p, caps| {
                 whole_vectors(p, caps).or_else(|| eight_rows_unsupported(p, caps))
             },
-            ..Schedule::COLUMNS8
+            ..Schedule::ROWS8
         },
         Variant { name: "vec4", ..Schedule::SUBGROUP_SHARE },
         Variant {
@@ -121,12 +121,12 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         }
     },
     cost: |p, _| {
-        let (rows, k, cols) = (p.rows as f64, p.k as f64, p.n_vectors as f64);
+        let (rows, k, n) = (p.rows as f64, p.k as f64, p.n_vectors as f64);
         let y = 4.0 * (1.0 + f64::from(p.beta.value())) * rows;
         let x = p.act_format.bytes() as f64 * k;
         Cost {
-            bytes: rows * p.weight.row_bytes(p.k) as f64 + cols * (y + x),
-            flops: 2.0 * rows * k * cols,
+            bytes: rows * p.weight.row_bytes(p.k) as f64 + n * (y + x),
+            flops: 2.0 * rows * k * n,
         }
     },
     tolerance: |p, _| Tolerance {

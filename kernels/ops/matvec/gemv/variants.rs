@@ -16,7 +16,7 @@ pub(super) const VARIANTS: Family = Family {
     rows: &[
         Row {
             name: "workgroup",
-            modules: ["columns, plain16", "dense16", "fan_columns", "store"],
+            modules: ["vectors, plain16", "dense16", "fan_vectors", "store"],
             summary: "LANES invocations a row, summed through workgroup memory; no subgroups \
                       needed",
             formula: VECTORS,
@@ -27,7 +27,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "subgroup",
-            modules: ["columns", "dense16", "subgroup_columns", "store"],
+            modules: ["vectors", "dense16", "subgroup_vectors", "store"],
             summary: "one subgroup a row, four loads in flight a lane",
             formula: VECTORS,
             idea: "coalesced 16-byte loads across the lanes, all four of a round issued before \
@@ -46,7 +46,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "rows8_cols",
-            modules: ["columns", "dense_eight", "columns8", "store"],
+            modules: ["vectors", "dense_eight", "rows8", "store"],
             summary: "eight rows a workgroup for up to eight vectors at once",
             formula: VECTORS,
             idea: "eight weights of each of eight rows become floats once and meet every vector, \

@@ -101,28 +101,28 @@ fn rounded_finely(p: &GemvQ, _: State) -> Tolerance {
     }
 }
 
-/// Rounded columns of three bytes that planes_dp4a24_cols holds at a time: as many as have room,
-/// dealt out evenly over the passes that takes. None where there is no room for one.
-fn held_columns(p: &GemvQ, caps: &Capabilities) -> Option<usize> {
+/// Quantised vectors of three bytes an element that planes_dp4a24_cols holds at a time: as many as
+/// have room, dealt out evenly over the passes that takes. None where there is no room for one.
+fn vectors_in_memory(p: &GemvQ, caps: &Capabilities) -> Option<usize> {
     // A float a subgroup of four lanes, WG up to 512.
     const OTHERS: usize = 512;
     let one = 112 * p.k.div_ceil(32);
     let room = (caps.workgroup_memory as usize).saturating_sub(OTHERS) / one;
-    let cols = p.n_vectors;
-    (room > 0).then(|| cols.div_ceil(cols.div_ceil(room)))
+    let n = p.n_vectors;
+    (room > 0).then(|| n.div_ceil(n.div_ceil(room)))
 }
 
-/// Lanes of planes_dp4a24_cols: every column's sums cross all of them at the end of a row, so as
-/// few, from eight on, as leave the subgroups that a large GPU wants. Measured from 2 to 8 columns.
-fn column_lanes(p: &GemvQ, caps: &Capabilities) -> u32 {
+/// Lanes of planes_dp4a24_cols: every vector's sums cross all of them at the end of a row, so as
+/// few, from eight on, as leave the subgroups that a large GPU wants. Measured from 2 to 8 vectors.
+fn vector_lanes(p: &GemvQ, caps: &Capabilities) -> u32 {
     let most = subgroup(caps);
     let wanted = if p.n_vectors > 4 { 380 } else { 800 };
     let enough = |lanes: &u32| p.rows / 4 * *lanes as usize >= wanted * most as usize;
     (3..7).map(|log| 1 << log).filter(|lanes| *lanes < most).find(enough).unwrap_or(most)
 }
 
-/// Workgroups of planes_dp4a24_cols: sets of rows times passes over the columns.
-fn column_groups(p: &GemvQ, c: &Constants) -> usize {
+/// Workgroups of planes_dp4a24_cols: sets of rows times passes over the vectors.
+fn vector_groups(p: &GemvQ, c: &Constants) -> usize {
     let sets = p.rows.div_ceil(4 * ((c["WG"] / c["LANES"]) as usize).max(1));
     let passes = p.n_vectors.div_ceil(c["X_COLUMNS"] as usize);
     sets.div_ceil(sets.div_ceil((c["GROUPS"] as usize / passes).max(1))) * passes
@@ -190,14 +190,14 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                     .or_else(|| eight_rows_unsupported(p, caps))
             },
             packing: Packing::Planes,
-            ..Schedule::COLUMNS8
+            ..Schedule::ROWS8
         },
         Variant {
             name: "planes_dp4a24_cols",
-            stages: &[Stage { entry: "main", grid: column_groups }],
+            stages: &[Stage { entry: "main", grid: vector_groups }],
             constants: |p, caps| {
-                let held = held_columns(p, caps).unwrap_or(1);
-                let mut constants = geometry(column_lanes(p, caps), caps);
+                let held = vectors_in_memory(p, caps).unwrap_or(1);
+                let mut constants = geometry(vector_lanes(p, caps), caps);
                 // Measured: of eight vectors, whose rounding takes longer than the rows of one
                 // turn, one workgroup for each processor of a large GPU; larger ones for long rows
                 // and for many.
@@ -215,7 +215,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             ],
             unsupported: |p, caps| {
                 let full = || {
-                    let room = held_columns(p, caps);
+                    let room = vectors_in_memory(p, caps);
                     room.is_none().then(|| format!("K={} needs more workgroup memory", p.k))
                 };
                 vectors_aligned(p, caps)
@@ -269,13 +269,13 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         _ => &["planes_dp4a24_cols", "rows8_cols", "workgroup", "naive"],
     },
     cost: |p, _| {
-        let (rows, k, cols) = (p.rows as f64, p.k as f64, p.n_vectors as f64);
+        let (rows, k, n) = (p.rows as f64, p.k as f64, p.n_vectors as f64);
         // What a row's last block holds beyond it need not be read.
         let weight = p.weight.block_bytes() as f64 / p.weight.block_len() as f64;
         let y_bytes = 4.0 * (1.0 + f64::from(p.beta.value())) * rows;
         Cost {
-            bytes: rows * k * weight + cols * (y_bytes + p.act_format.bytes() as f64 * k),
-            flops: 2.0 * rows * k * cols,
+            bytes: rows * k * weight + n * (y_bytes + p.act_format.bytes() as f64 * k),
+            flops: 2.0 * rows * k * n,
         }
     },
     tolerance: |p, _| Tolerance {

@@ -55,7 +55,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "workgroup",
-            modules: ["staged", "soa", "tree_columns", "store"],
+            modules: ["staged", "soa", "tree_vectors", "store"],
             summary: "LANES invocations a row, summed through workgroup memory; no subgroups \
                       needed",
             formula: VECTORS,
@@ -87,7 +87,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "rows8_cols",
-            modules: ["columns_eight", "soa_eight", "columns8", "store"],
+            modules: ["vectors_eight", "soa_eight", "rows8", "store"],
             summary: "eight rows a workgroup for up to eight vectors at once",
             formula: VECTORS,
             idea: "as gemv/rows8_cols: eight quants of each of eight rows become floats once and \
@@ -96,7 +96,7 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "planes_dp4a24_cols",
-            modules: ["plain, unscaled, three_digits", "soa", "int8_columns4", "store"],
+            modules: ["plain, unscaled, three_digits", "soa", "int8_vectors", "store"],
             summary: "up to eight vectors of activations in 23 bits",
             formula: PLANES_VECTORS,
             idea: "the quants of four rows become bytes once and meet every vector, three \
@@ -164,7 +164,7 @@ pub(super) const VARIANTS: Family = Family {
         Row {
             name: "column_wise",
             modules: ["x_one", "soa", "column_wise", "store"],
-            summary: "columns of W added up, for blocks that run down the columns",
+            summary: "columns of W added up, for blocks that run down the vectors",
             formula: COLUMN_WISE,
             idea: "with ORDER column_wise sixteen bytes of quants are 32 rows of one column, and \
                    one activation meets them all: a lane keeps 32 sums, multiplies the scale \

@@ -3,8 +3,9 @@
 //
 //   BYTES             bytes of a quantised activation, 1 to 3
 //   LARGEST           its largest value: 127, 127 * 256 + 127, or 4161400
-//   N_VECTORS, X_COLUMNS   vectors in x; of them in memory, where their blocks follow each other in every run
-//   x_four(col, i)    elements 4i..4i+4 of vector `col` of x, zeros past its end
+//   N_VECTORS         vectors in x
+//   X_COLUMNS         those of them in memory; their blocks follow each other in every run
+//   x_four(vector, i) elements 4i..4i+4 of a vector of x, zeros past its end
 //   has_norm()        whether sums of squares are wanted, and
 //   squares_of(i)     the sum of these four squared
 //
@@ -22,7 +23,7 @@
 // requires: const LARGEST: f32
 // requires: fn has_norm() -> bool
 // requires: fn squares_of(i: u32) -> f32
-// requires: fn x_four(col: u32, i: u32) -> vec4<f32>
+// requires: fn x_four(vector: u32, i: u32) -> vec4<f32>
 
 // Rounded activations of a block of 32. In word j of a block's weights, eight of them, even nibbles
 // meet what `evens` holds, odd ones `odds`; q8_0 has four weights a word, the first four meet
@@ -100,8 +101,8 @@ fn folded(v: vec4<f32>) -> vec4<f32> {
 // the last of 2j + 1 are eight neighbours. The last vector again past it.
 fn half_eight(first: u32, i: u32) -> vec4<f32> {
     if (X_COLUMNS == 1u) { return x_four(first, i); }
-    let column = i / (8u * BLOCKS);
-    return x_four(min(first + column, N_VECTORS - 1u), i - 8u * BLOCKS * column);
+    let vector = i / (8u * BLOCKS);
+    return x_four(min(first + vector, N_VECTORS - 1u), i - 8u * BLOCKS * vector);
 }
 
 // Rounds vectors `first` on into workgroup memory, eight elements a lane, four neighbouring lanes a
@@ -231,11 +232,11 @@ struct Rounded {
     about: vec4<u32>,
 }
 
-fn load_rounded(column: u32, c: u32) -> Rounded {
+fn load_rounded(vector: u32, c: u32) -> Rounded {
     var v: Rounded;
     if (WEIGHT == Q8_0) {
         // A chunk of q8_0 is half a block.
-        let block = column * BLOCKS + c / 2u;
+        let block = vector * BLOCKS + c / 2u;
         let at = c % 2u * min(BYTES, 2u) * SPAN + block;
         v.a = rounded[at];
         if (BYTES > 1u) { v.b = rounded[at + SPAN]; }
@@ -243,7 +244,7 @@ fn load_rounded(column: u32, c: u32) -> Rounded {
         v.about = about[block];
         return v;
     }
-    let block = column * BLOCKS + c;
+    let block = vector * BLOCKS + c;
     v.a = rounded[block];
     v.c = rounded[min(BYTES, 2u) * SPAN + block];
     if (BYTES > 1u) {

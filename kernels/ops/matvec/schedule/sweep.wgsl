@@ -113,7 +113,7 @@ fn sweep(p: Place) {
     let gain = gain_of(span_chunk_of(p, 0u));
     await_input();
     ready_x(p.lid, SG, p.first / GROUP_ROWS, GRID);
-    let held = old_of_row(min(p.first + p.lid, ROWS - 1u));
+    let y_before = old_of_row(min(p.first + p.lid, ROWS - 1u));
     let mine = share_of(RUN, p.at, UNIT);
     var even_part = swept_part(span_chunk_of(p, 0u), gain);
     var odd_part = even_part;
@@ -139,11 +139,11 @@ fn sweep(p: Place) {
         if (p.team == 0u && p.at % UNIT == 0u) { swept_squares[p.at / UNIT] = squares; }
     }
     workgroupBarrier();
-    store_swept(p, held);
+    store_swept(p, y_before);
 }
 
 // An invocation a row adds up its parts.
-fn store_swept(p: Place, held: f32) {
+fn store_swept(p: Place, y_before: f32) {
     var factor = 1.0;
     if (has_norm()) {
         var squares = 0.0;
@@ -155,7 +155,7 @@ fn store_swept(p: Place, held: f32) {
         for (var i = 0u; i < PARTS; i++) { sum += swept_sums[i * TURNS * TURN_ROWS + p.lid]; }
     }
     let row = p.first + p.lid;
-    store_product(Product(factor * sum, held, row, p.lid, p.lid < GROUP_ROWS && row < ROWS), 4u);
+    store_product(Product(factor * sum, y_before, row, p.lid, p.lid < GROUP_ROWS && row < ROWS), 4u);
 }
 
 @compute @workgroup_size(WG)
