@@ -283,7 +283,7 @@ fn vectors_in_passes_and_turns_match_reference() {
         ("ROWS=130,K=320,WEIGHT=q4_1", 1.0, 2.0, 2),
     ] {
         let text = format!("{text},Y_OFFSET=3,BETA=1");
-        let constants = [("WG", 64.0), ("LANES", 8.0), ("X_COLUMNS", held), ("GROUPS", groups)];
+        let constants = [("WG", 64.0), ("LANES", 8.0), ("X_VECTORS", held), ("GROUPS", groups)];
         let variant = (kernel, "planes_dp4a24_cols");
         assert_eq!(passes_with(&gpu, variant, &text, &constants), ran, "{text}");
     }

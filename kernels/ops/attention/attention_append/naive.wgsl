@@ -44,7 +44,7 @@ fn score(
 }
 
 @compute @workgroup_size(WG)
-fn mix(
+fn weigh_values(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,

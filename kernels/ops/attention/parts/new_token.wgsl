@@ -15,8 +15,8 @@
 const APPENDS: bool = true;
 
 // HEADS queries, the key, the value; normed and rotated, f32 pairs.
-override FRESH_PAIRS: u32 = (HEADS + 2u) * HEAD_DIM / 2u;
-var<workgroup> new_heads: array<vec2<f32>, FRESH_PAIRS>;
+override NEW_HEAD_PAIRS: u32 = (HEADS + 2u) * HEAD_DIM / 2u;
+var<workgroup> new_heads: array<vec2<f32>, NEW_HEAD_PAIRS>;
 // With q8_0 the largest magnitude of each block of the key, then of the value.
 override NEW_BLOCKS: u32 = (HEAD_DIM + 31u) / 32u * 2u;
 var<workgroup> new_largest: array<f32, NEW_BLOCKS>;

@@ -124,7 +124,7 @@ fn vector_lanes(p: &GemvQ, caps: &Capabilities) -> u32 {
 /// Workgroups of planes_dp4a24_cols: sets of rows times passes over the vectors.
 fn vector_groups(p: &GemvQ, c: &Constants) -> usize {
     let sets = p.rows.div_ceil(4 * ((c["WG"] / c["LANES"]) as usize).max(1));
-    let passes = p.n_vectors.div_ceil(c["X_COLUMNS"] as usize);
+    let passes = p.n_vectors.div_ceil(c["X_VECTORS"] as usize);
     sets.div_ceil(sets.div_ceil((c["GROUPS"] as usize / passes).max(1))) * passes
 }
 
@@ -205,7 +205,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                 let large = p.n_vectors > 4 && (p.k > 4096 || p.rows >= 65_536);
                 let wg: u32 = if large { 512 } else { 256 };
                 let wg = f64::from(wg.min(caps.invocations));
-                constants.extend([("X_COLUMNS", held as f64), ("GROUPS", groups), ("WG", wg)]);
+                constants.extend([("X_VECTORS", held as f64), ("GROUPS", groups), ("WG", wg)]);
                 constants
             },
             tunables: &[

@@ -4,7 +4,7 @@
 //   BYTES             bytes of a quantised activation, 1 to 3
 //   LARGEST           its largest value: 127, 127 * 256 + 127, or 4161400
 //   N_VECTORS         vectors in x
-//   X_COLUMNS         those of them in memory; their blocks follow each other in every run
+//   X_VECTORS         those of them in memory; their blocks follow each other in every run
 //   x_four(vector, i) elements 4i..4i+4 of a vector of x, zeros past its end
 //   has_norm()        whether sums of squares are wanted, and
 //   squares_of(i)     the sum of these four squared
@@ -18,7 +18,7 @@
 // import: matvec/rows/soa
 // requires: override N_VECTORS: u32
 // requires: override WG: u32
-// requires: override X_COLUMNS: u32
+// requires: override X_VECTORS: u32
 // requires: const BYTES: u32
 // requires: const LARGEST: f32
 // requires: fn has_norm() -> bool
@@ -32,7 +32,7 @@
 // ones. First comes vec4 0 of every block, then vec4 1 and so on: lanes with neighbouring blocks
 // read neighbouring vec4, one from every bank.
 override BLOCKS: u32 = (K + 31u) / 32u;
-override SPAN: u32 = X_COLUMNS * BLOCKS;
+override SPAN: u32 = X_VECTORS * BLOCKS;
 override RUNS: u32 = 2u * BYTES * SPAN;
 var<workgroup> rounded: array<vec4<u32>, RUNS>;
 // Of a block: the step between integers, the sum of its activations, and what its products lack for zero
@@ -100,7 +100,7 @@ fn folded(v: vec4<f32>) -> vec4<f32> {
 // Half i of eight elements, those of vectors `first` on after each other: the first four of half 2j and
 // the last of 2j + 1 are eight neighbours. The last vector again past it.
 fn half_eight(first: u32, i: u32) -> vec4<f32> {
-    if (X_COLUMNS == 1u) { return x_four(first, i); }
+    if (X_VECTORS == 1u) { return x_four(first, i); }
     let vector = i / (8u * BLOCKS);
     return x_four(min(first + vector, N_VECTORS - 1u), i - 8u * BLOCKS * vector);
 }

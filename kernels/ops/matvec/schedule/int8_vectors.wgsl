@@ -1,4 +1,4 @@
-// Four SoA rows to LANES lanes, times up to eight quantised vectors. A workgroup holds X_COLUMNS of
+// Four SoA rows to LANES lanes, times up to eight quantised vectors. A workgroup holds X_VECTORS of
 // them; with more, neighbouring workgroups have the same rows and the next vectors.
 // import: grid, matvec/prologue/int8_digits, matvec/rows/soa, matvec/rows/soa_neighbours
 // import: matvec/schedule/vector_sums, reduce/four
@@ -6,7 +6,7 @@
 // requires: override N_VECTORS: u32
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, y_before: f32)
-override X_COLUMNS: u32 = 1u; // of them in memory
+override X_VECTORS: u32 = 1u; // of them in memory
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // a power of two from 4 on
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
@@ -18,7 +18,7 @@ const PAIRED: bool = false;
 override TEAMS: u32 = WG / LANES;
 override TURN_ROWS: u32 = EACH * TEAMS;
 override SETS: u32 = (ROWS + TURN_ROWS - 1u) / TURN_ROWS;
-override PASSES: u32 = (N_VECTORS + X_COLUMNS - 1u) / X_COLUMNS; // over the vectors
+override PASSES: u32 = (N_VECTORS + X_VECTORS - 1u) / X_VECTORS; // over the vectors
 override MOST_SETS: u32 = max(GROUPS / PASSES, 1u);
 override TURNS: u32 = (SETS + MOST_SETS - 1u) / MOST_SETS;
 override GRID: u32 = (SETS + TURNS - 1u) / TURNS;
@@ -41,13 +41,13 @@ fn add_rounded(rows: RowChunks, first: u32, c: u32) {
     let d = codes_in(rows.c, first, 2u, c);
     let e = codes_in(rows.d, first, 3u, c);
     sum0 += dot_rounded_vector(0u, c, a, b, d, e);
-    if (X_COLUMNS > 1u) { sum1 += dot_rounded_vector(1u, c, a, b, d, e); }
-    if (X_COLUMNS > 2u) { sum2 += dot_rounded_vector(2u, c, a, b, d, e); }
-    if (X_COLUMNS > 3u) { sum3 += dot_rounded_vector(3u, c, a, b, d, e); }
-    if (X_COLUMNS > 4u) { sum4 += dot_rounded_vector(4u, c, a, b, d, e); }
-    if (X_COLUMNS > 5u) { sum5 += dot_rounded_vector(5u, c, a, b, d, e); }
-    if (X_COLUMNS > 6u) { sum6 += dot_rounded_vector(6u, c, a, b, d, e); }
-    if (X_COLUMNS > 7u) { sum7 += dot_rounded_vector(7u, c, a, b, d, e); }
+    if (X_VECTORS > 1u) { sum1 += dot_rounded_vector(1u, c, a, b, d, e); }
+    if (X_VECTORS > 2u) { sum2 += dot_rounded_vector(2u, c, a, b, d, e); }
+    if (X_VECTORS > 3u) { sum3 += dot_rounded_vector(3u, c, a, b, d, e); }
+    if (X_VECTORS > 4u) { sum4 += dot_rounded_vector(4u, c, a, b, d, e); }
+    if (X_VECTORS > 5u) { sum5 += dot_rounded_vector(5u, c, a, b, d, e); }
+    if (X_VECTORS > 6u) { sum6 += dot_rounded_vector(6u, c, a, b, d, e); }
+    if (X_VECTORS > 7u) { sum7 += dot_rounded_vector(7u, c, a, b, d, e); }
 }
 
 @compute @workgroup_size(WG)
@@ -59,7 +59,7 @@ fn main(
     @builtin(subgroup_invocation_id) subgroup_lane: u32,
 ) {
     let group = flat_index(workgroup, groups, GRID * PASSES);
-    let first_vector = X_COLUMNS * (group % PASSES);
+    let first_vector = X_VECTORS * (group % PASSES);
     let sg = select(SG, size, SG == 0u);
     let lanes = min(LANES, sg);
     let lane = subgroup_lane % lanes;
@@ -92,7 +92,7 @@ fn main(
         }
         let mine = first + lane / (lanes / 4u);
         let keeps = team < TEAMS && lane % (lanes / 4u) == 0u && mine >= row && mine < ROWS;
-        for (var i = 0u; i < X_COLUMNS; i++) {
+        for (var i = 0u; i < X_VECTORS; i++) {
             let one = sum_four(vector_sum(i), subgroup_lane, lanes);
             let at = y_at(first_vector + i, mine);
             if (keeps && first_vector + i < N_VECTORS) { store_y(at, one, old_y(at)); }

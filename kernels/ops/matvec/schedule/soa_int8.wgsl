@@ -12,7 +12,7 @@
 // requires: fn store_product(product: Product, lanes: u32)
 // requires: fn stored_row(row: u32) -> u32
 const N_VECTORS: u32 = 1u;
-const X_COLUMNS: u32 = 1u;
+const X_VECTORS: u32 = 1u;
 override WG: u32 = 256u;
 override EACH: u32 = 4u; // rows to LANES lanes: 1, 2 or 4
 override LANES: u32 = 32u; // a power of two from 4 on
