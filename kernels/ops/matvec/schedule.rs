@@ -38,7 +38,7 @@ impl<P: MatVec + 'static> Schedule<P> {
         ..Variant::PLAIN
     };
 
-    /// schedule/split_row: a team of lanes a dense row.
+    /// schedule/split_row: a thread group a dense row.
     pub const SPLIT_ROW: Variant<P> = Variant {
         stages: &[Stage { entry: "main", grid: team_grid }],
         constants: |p, caps| team(p, caps, p.chunks16(), 1),
@@ -57,7 +57,7 @@ impl<P: MatVec + 'static> Schedule<P> {
         ..Self::SPLIT_ROW
     };
 
-    /// schedule/split_k: a team of lanes over three dense rows.
+    /// schedule/split_k: a thread group over three dense rows.
     pub const SPLIT_K: Variant<P> = Variant {
         constants: |p, caps| [team(p, caps, p.chunks16(), 3), vec![("RUN", 3.0)]].concat(),
         tunables: STACKED_TEAMS,
@@ -121,7 +121,7 @@ impl<P: MatVec + 'static> Schedule<P> {
         ..Self::TREE
     };
 
-    /// schedule/int8_rows: quantised activations, whose workgroups take turns of rows.
+    /// schedule/int8_rows: quantised activations; workgroups iterate over rows, grid-stride.
     pub const INT8_ROWS: Variant<P> = Variant {
         stages: &[Stage { entry: "main", grid: |p, c| soa::dot4_groups(p.rows(), c) }],
         constants: |p, caps| along_rows::<P>(soa::dot4_constants(p, caps)),

@@ -7,7 +7,7 @@ use crate::codes::Format;
 use crate::descriptor::{Constants, Overrides, Tunables};
 use crate::phases::Grid;
 
-/// Weights in sixteen bytes of quants; see `planes.wgsl`.
+/// Weights in sixteen bytes of codes; see `planes.wgsl`.
 pub fn chunk<P: MatVec>(p: &P) -> usize {
     if p.weight() == Format::Q8_0 { 16 } else { 32 }
 }
@@ -43,8 +43,8 @@ pub fn subgroup(caps: &Capabilities) -> u32 {
     caps.subgroup.map_or(32, |(_, max)| max.max(4))
 }
 
-/// Chunks of `vectors` vectors that are held in workgroup memory at a time (see `x_tile.wgsl`): all
-/// of them if possible, else what keeps any number of lanes busy.
+/// Chunks of each of `vectors` vectors that workgroup memory holds at a time (see `x_tile.wgsl`):
+/// all of them if possible, else what keeps any number of lanes busy.
 pub fn tile<P: MatVec>(p: &P, caps: &Capabilities, vectors: usize) -> usize {
     let one = 16 * vectors * (chunk(p) / 4 + 1);
     // What else the variants keep there.
@@ -86,7 +86,7 @@ pub fn dot4<P: MatVec>(
 
 /// The same over all rows. Measured: one row where rows are few and short, so that subgroups are
 /// many; two where a row takes a subgroup several rounds; four where there are rows for all, which
-/// also iterate over rows, so that not every few of them round x anew. Few long rows are shared by
+/// also iterate over rows, so that not every few rows quantise x anew. Few long rows are shared by
 /// four subgroups, from 1536 rows on by four groups of 16 lanes where a weight is more than one
 /// code of four or eight bits.
 pub fn dot4_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {

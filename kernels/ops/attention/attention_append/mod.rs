@@ -230,7 +230,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             case(over(130, QWEN), 131),
             case(f32_cache(over(1, plain(32))), 7),
             case(over(16, normed(2, 32, Interleaved)), 17),
-            case(over(100, THREE_OF_80), 70), // teams with idle lanes
+            case(over(100, THREE_OF_80), 70), // thread groups with idle lanes
             case(AttentionAppend { sequences: 3, ..over(512, GEMMA) }, 700),
             case(AttentionAppend { sequences: 8, ..f32_cache(llama3(over(300, LLAMA))) }, 200),
             case(f32_cache(over(40, normed(8, 64, Neox))), 40),
@@ -243,7 +243,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             case(q8_cache(over(2100, THREE_OF_80)), 2060),
             case(q8_cache(over(4096, normed(4, 64, Interleaved))), 3001),
             case(q8_cache(AttentionAppend { sequences: 3, ..over(40, LLAMA) }), 40),
-            // Several rounds of every team, the last one ragged.
+            // Several rounds of every thread group, the last one ragged.
             case(f32_cache(over(9000, plain(64))), 8771),
         ]
     },
