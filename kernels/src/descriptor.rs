@@ -268,9 +268,9 @@ impl Matrix {
     }
 }
 
-/// Values that a check puts into a binding. Each variant has usual values, which are also those that
-/// are timed, and may have strained ones. Strained values only judge: a kernel that relies on what
-/// the usual ones have in common fails with them.
+/// Values that a check puts into a binding. Each variant has usual values, which are also the ones
+/// that are timed, and may have strained ones. Strained values only judge: a kernel that relies on
+/// what the usual ones have in common fails with them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Draw {
     /// Normally distributed values of variance one, rounded to the storage format; weights times a
@@ -298,8 +298,8 @@ pub enum Draw {
     Descending(f32),
     /// The step state: position, prompt length, seed.
     State,
-    /// The same, for a kernel that draws random numbers by the seed: how long it takes may depend on
-    /// what it draws, so every timed sample has another seed.
+    /// The same, for a kernel that draws random numbers by the seed: its time may depend on what it
+    /// draws, so every timed sample has another seed.
     SeededState,
     /// Tokens below a vocabulary's size.
     Tokens(usize),

@@ -19,8 +19,8 @@ pub enum Plane {
         /// The lowest of them in the code.
         shift: u32,
     },
-    /// Quants of four bits, in the order of [`Plane::Bits`]. Two neighbours a and b share a byte, in
-    /// which the upper bit of b is inverted: as a signed number it is a + 16 (b - 8).
+    /// Quants of four bits, in the order of [`Plane::Bits`]. Two neighbours a and b share a byte;
+    /// the upper bit of b is inverted: as a signed number the byte is a + 16 (b - 8).
     Pairs,
     /// Bytes of the block as they are: scales, whole codes.
     Bytes {

@@ -51,8 +51,8 @@ fn span_chunk_of(p: Place, span: u32) -> u32 {
     return min(span * LANES + p.at, row_chunks() - 1u);
 }
 
-// Row i of a thread group in iteration `turn`. Rows past the end repeat the workgroup's last: loads stay inside, and what
-// they make is dropped.
+// Row i of a thread group in iteration `turn`. Rows past the end repeat the workgroup's last: loads stay
+// inside, and what they make is dropped.
 fn swept_row(p: Place, turn: u32, i: u32) -> u32 {
     let at = (turn * TEAMS + p.team) * RUN + i;
     return stored_row(min(p.first + min(at, GROUP_ROWS - 1u), ROWS - 1u));
