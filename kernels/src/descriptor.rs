@@ -268,7 +268,7 @@ impl Matrix {
     }
 }
 
-/// Values that a check puts into a binding. Each variant has usual values, which are also the ones
+/// Values that a check puts into a binding. Each kind has usual values, which are also the ones
 /// that are timed, and may have strained ones. Strained values only judge: a kernel that relies on
 /// what the usual ones have in common fails with them.
 #[derive(Clone, Copy, Debug, PartialEq)]
