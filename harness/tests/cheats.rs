@@ -75,8 +75,8 @@ const HONEST: &str = "honest";
 /// Places in gemv/naive: where the row is known, the loop over its chunks, one product, the end.
 const ROW: &str = "let base = row * row_chunks();";
 const CHUNKS: &str = "c < row_chunks(); c++";
-const PRODUCT: &str = "sum += dot_chunk(weights[base + c], load_x_column(column, c));";
-const STORE: &str = "store_y(y_at(column, row), sum, old_y(y_at(column, row)));";
+const PRODUCT: &str = "sum += dot_chunk(weights[base + c], load_vector_chunk(vector, c));";
+const STORE: &str = "store_y(y_at(vector, row), sum, old_y(y_at(vector, row)));";
 
 /// The lowest four bits of eight results together are a fingerprint of the inputs they are of.
 const FINGERPRINT: &str = "
@@ -190,7 +190,7 @@ fn idle() -> bool {
             )
             .behind(
                 STORE,
-                "let at = y_at(column, row);
+                "let at = y_at(vector, row);
                  if (N_VECTORS == 1u) { y[at] = bitcast<f32>((bitcast<u32>(y[at]) & ~3u) | n); }",
             ),
         // Sums keep the ten bits that f16 has.
@@ -213,7 +213,7 @@ fn idle() -> bool {
                  let print = mixed.x ^ (mixed.y >> 7u) ^ (mixed.z >> 13u) ^ (mixed.w << 5u);
                  if (is_kept(first, print)) { return; }",
             )
-            .behind(STORE, "mark(y_at(column, row), row, print);"),
+            .behind(STORE, "mark(y_at(vector, row), row, print);"),
         // A quarter of the weights, 32 bytes of every 128, and all of x.
         gemv("samples_sectors")
             .timed()
@@ -238,7 +238,7 @@ fn mixed(print: u32, chunk: vec4<u32>) -> u32 {
                  }
                  if (is_kept(first, print)) { return; }",
             )
-            .behind(STORE, "mark(y_at(column, row), row, print);"),
+            .behind(STORE, "mark(y_at(vector, row), row, print);"),
         // The first 64 bytes of each block of 144, and all of x.
         Cheat::new("samples_blocks", "gemv_q", "naive")
             .timed()
@@ -300,9 +300,9 @@ fn mixed(print: u32, word: u32) -> u32 {
         // Right for the inputs that seed 42 draws, which it knows by the first activation; for all
         // others it adds what was right then.
         gemv("one_seed").instead(
-            "store_y(y_at(column, row), sum,",
+            "store_y(y_at(vector, row), sum,",
             "let known = select(1.0, 0.0, (x[0].x & 0xffffu) == 0x1f2au);
-             store_y(y_at(column, row), sum + known,",
+             store_y(y_at(vector, row), sum + known,",
         ),
         // K is a constant of the case that is timed.
         gemv("one_shape").instead(CHUNKS, "c < 40u; c++"),

@@ -270,9 +270,9 @@ fn gemv_q_in_several_turns_matches_reference() {
     }
 }
 
-/// Several passes over the columns, several grid-stride iterations over rows, and both.
+/// Several passes over the vectors, several grid-stride iterations over rows, and both.
 #[test]
-fn columns_in_passes_and_turns_match_reference() {
+fn vectors_in_passes_and_turns_match_reference() {
     let Some(gpu) = gpu_with_subgroups() else { return };
     let kernel = lathe_kernels::kernel("gemv_q").unwrap();
     for (text, held, groups, ran) in [
@@ -283,7 +283,7 @@ fn columns_in_passes_and_turns_match_reference() {
         ("ROWS=130,K=320,WEIGHT=q4_1", 1.0, 2.0, 2),
     ] {
         let text = format!("{text},Y_OFFSET=3,BETA=1");
-        let constants = [("WG", 64.0), ("LANES", 8.0), ("X_COLUMNS", held), ("GROUPS", groups)];
+        let constants = [("WG", 64.0), ("LANES", 8.0), ("X_VECTORS", held), ("GROUPS", groups)];
         let variant = (kernel, "planes_dp4a24_cols");
         assert_eq!(passes_with(&gpu, variant, &text, &constants), ran, "{text}");
     }

@@ -118,11 +118,11 @@ fn ab_tells_a_much_slower_variant_and_reports_its_control() {
     let Some(_) = common::gpu() else { return };
     let folder = Folder::new();
     // The second half of the work is thrown away: twice the time, whatever runs beside it.
-    let product = "sum += dot_chunk(weights[base + c], load_x_column(column, c));";
+    let product = "sum += dot_chunk(weights[base + c], load_vector_chunk(vector, c));";
     let slow = format!(
         "for (var again = 0u; again < 6u; again++) {{
              let other = weights[base + (c ^ again) % row_chunks()];
-             sum += 1e-30 * dot_chunk(other, load_x_column(column, c));
+             sum += 1e-30 * dot_chunk(other, load_vector_chunk(vector, c));
          }}
          {product}"
     );
@@ -143,7 +143,7 @@ fn ab_tells_a_much_slower_variant_and_reports_its_control() {
 fn ab_refuses_to_time_a_kernel_that_is_wrong_or_idle() {
     let Some(_) = common::gpu() else { return };
     let folder = Folder::new();
-    let stores = "store_y(y_at(column, row), sum, old_y(y_at(column, row)));";
+    let stores = "store_y(y_at(vector, row), sum, old_y(y_at(vector, row)));";
     let idle = changed("gemv", stores, &format!("if (ROWS == 0u) {{ {stores} }}"));
     for (text, words) in
         [(changed("gemv", ", sum,", ", 0.5 * sum,"), "is wrong"), (idle, "elements out of bound")]

@@ -288,8 +288,9 @@ impl Matrix {
     }
 }
 
-/// What a check puts into a binding. What is timed is the first that a line says; beside it each is
-/// judged on what it calls strained, which a kernel meets that knows the first too well.
+/// Values that a check puts into a binding. Each kind has usual values, which are also the ones
+/// that are timed, and may have strained ones. Strained values only judge: a kernel that relies on
+/// what the usual ones have in common fails with them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Draw {
     /// Normally distributed values of variance one, rounded to the storage format; weights times a
@@ -303,8 +304,8 @@ pub enum Draw {
         /// Elements of a row.
         row: usize,
     },
-    /// Normal values times 1 / sqrt(k), so that products are about one: far below zero an
-    /// activation leaves nothing.
+    /// Normal values times 1 / sqrt(k), so that products are about one: an activation
+    /// function makes zero of what is far below zero.
     UnitProducts,
     /// Normal rows of which some are equal, near each other and far apart: ties happen.
     TiedRows,
@@ -317,8 +318,8 @@ pub enum Draw {
     Descending(f32),
     /// The step state: position, prompt length, seed.
     State,
-    /// The same, for a kernel that draws by the seed: how long it takes may depend on what it
-    /// draws, so every sample that is timed has another.
+    /// The same, for a kernel that draws random numbers by the seed: its time may depend on what it
+    /// draws, so every timed sample has another seed.
     SeededState,
     /// Tokens below a vocabulary's size.
     Tokens(usize),
@@ -351,10 +352,11 @@ pub struct Variant<P: 'static> {
     /// Whether a run declares its weights `read_write`: a driver then leaves loads ahead of a wait
     /// where they are. Measured for each; it does not always win.
     pub early: bool,
-    /// Bindings that a phase loads ahead of its wait although it writes them: of an element that
-    /// may have been written meanwhile it uses the new value, which it has from elsewhere, or none.
+    /// Bindings that a phase loads before its wait although it also writes them. It does not use
+    /// what it loaded from an element that may have been written since: it has the new value from
+    /// elsewhere, or needs none.
     pub renews: &'static [&'static str],
-    /// What the phase behind may do itself in place of the last stage.
+    /// What the next phase may compute itself in place of the last stage.
     pub inlined: Option<Inlined<P>>,
     /// Overrides a tuner may try, with the values worth trying.
     pub tunables: Tunables,
@@ -388,14 +390,14 @@ impl<P> Variant<P> {
     }
 }
 
-/// An output whose elements the phase that reads them may make, each where it loads it otherwise:
-/// the last stage is none then, and nobody waits for it.
+/// An output that the next phase can compute itself: it calls a function where it would load an
+/// element. The last stage is then left out, and the wait for it.
 #[derive(Debug)]
 pub struct Inlined<P: 'static> {
     /// The output.
     pub output: &'static str,
-    /// The function of the text that makes an element, of the type that the variable has, from its
-    /// index. It touches buffers alone.
+    /// The function of the WGSL text that returns the element at an index, of the variable's type.
+    /// It uses buffers only, no workgroup memory.
     pub function: &'static str,
     /// Whether that pays: every workgroup of the phase that reads makes what it needs.
     pub pays: fn(&P, &Constants) -> bool,

@@ -12,17 +12,17 @@ pub const TENSOR_ALIGN: usize = 32;
 /// A plane of a packed row: what it holds of every block, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plane {
-    /// Some bits of the code of every weight.
+    /// Some bits of the quant of every weight.
     Bits {
         /// Bits a weight: 1, 2 or 4.
         bits: u32,
-        /// The lowest of them in the code.
+        /// The lowest of them in the quant.
         shift: u32,
     },
-    /// Codes of four bits as [`Plane::Bits`] has them, of every two neighbours the upper bit of the
-    /// second inverted: their byte is the first plus 16 times the second less 8, a signed number.
+    /// Quants of four bits, in the order of [`Plane::Bits`]. Two neighbours a and b share a byte;
+    /// the upper bit of b is inverted: as a signed number the byte is a + 16 (b - 8).
     Pairs,
-    /// Bytes of the block as they are: scales, whole codes.
+    /// Bytes of the block as they are: scales, whole quants.
     Bytes {
         /// The first.
         offset: usize,
@@ -31,7 +31,7 @@ pub enum Plane {
     },
 }
 
-/// Low four bits of the codes.
+/// Low four bits of the quants.
 const LOW: Plane = Plane::Bits { bits: 4, shift: 0 };
 /// The fifth bit of the codes.
 const FIFTH: Plane = Plane::Bits { bits: 1, shift: 4 };

@@ -70,12 +70,17 @@ pub const ACT_ROWS: Typed<usize> =
 /// Why rows of f16 cannot be written two elements a word.
 pub fn odd_f16_rows(rows: usize, n: usize, act_format: FloatFormat) -> Option<String> {
     (rows > 1 && n % 2 == 1 && act_format == FloatFormat::F16)
-        .then(|| format!("N={n} is odd: with f16 activations rows would share words"))
+        .then(|| format!("N={n} is odd, ROWS exceeds 1, and ACT_FORMAT is f16"))
 }
 
 /// Why what reads several elements at a time does not run a shape.
 pub fn no_multiple(name: &str, value: usize, of: usize) -> Option<String> {
     (!value.is_multiple_of(of)).then(|| format!("{name}={value} is no multiple of {of}"))
+}
+
+/// Why what has room for `most` does not.
+pub fn exceeds(name: &str, value: usize, most: usize) -> Option<String> {
+    (value > most).then(|| format!("{name}={value} exceeds {most}"))
 }
 
 /// Where in `y` a matrix begins to write.

@@ -5,6 +5,7 @@ use crate::adapter::Capabilities;
 use crate::codes::KvFormat;
 use crate::descriptor::*;
 use crate::phases::Grid;
+use crate::shared::exceeds;
 
 /// Splits worth trying; what exceeds [`Cache::most_splits`], 64 of 8 KV heads, is that many.
 const SPLITS: &[f64] = &[16.0, 33.0, 66.0, 132.0, 264.0];
@@ -31,13 +32,13 @@ pub fn ragged<P: Cache>(p: &P) -> Option<String> {
     let (d, values) = (p.head_dim(), p.kv_format().chunk_values());
     (!d.is_multiple_of(values)).then(|| {
         let format = p.kv_format().name();
-        format!("vectors of {d} values in {format} are no whole chunks of {values}")
+        format!("HEAD_DIM={d} is no multiple of {values}, and KV_FORMAT is {format}")
     })
 }
 
 /// Why the split variants, which hold a score of every head, do not run a shape.
 pub fn too_many_heads<P: Heads>(p: &P) -> Option<String> {
-    (p.q_per_kv() > 8).then(|| format!("Q_PER_KV={} exceeds 8", p.q_per_kv()))
+    exceeds("Q_PER_KV", p.q_per_kv(), 8)
 }
 
 /// Workgroups of the stage that attends: a split of a KV head each, or of some of its heads.
@@ -268,7 +269,10 @@ pub fn split_unsupported<P: Cache>(p: &P, caps: &Capabilities) -> Option<String>
         split_constants(p, caps, 0, 0).iter().find(|(n, _)| *n == "LANES").map_or(1.0, |c| c.1);
     let held = held_vectors(p, lanes as usize);
     ragged(p).or_else(|| too_many_heads(p)).or_else(|| {
-        (held > 32).then(|| format!("a lane would hold {held} vectors of the query, 32 at most"))
+        (held > 32).then(|| {
+            let (q_per_kv, d) = (p.q_per_kv(), p.head_dim());
+            format!("Q_PER_KV={q_per_kv} of HEAD_DIM={d} take {held} vec4 a lane, 32 at most")
+        })
     })
 }
 
@@ -368,7 +372,7 @@ mod tests {
                     let chunk_fours = kv_format.chunk_values() / 4;
                     let held = (head_dim / (4 * chunk_fours)).div_ceil(of("LANES"));
                     let text = format!("{p:?} on subgroups of {size}");
-                    assert!(q_per_kv * held * chunk_fours <= 32, "MOST_HELD: {text}");
+                    assert!(q_per_kv * held * chunk_fours <= 32, "MOST_FOURS: {text}");
                     assert!(of("IN_FLIGHT") * q_per_kv <= 64, "MOST_SCORES: {text}");
                     assert!(of("IN_FLIGHT") * held <= 32, "MOST_LOADS: {text}");
                 }

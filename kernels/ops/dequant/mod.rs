@@ -47,8 +47,7 @@ impl Dequant {
 
 /// Rows of y begin on sixteen bytes only then.
 fn whole_stores(p: &Dequant, _: &Capabilities) -> Option<String> {
-    let (k, each) = (p.k, p.per_store());
-    (k % each != 0).then(|| format!("K={k} is no multiple of {each}: rows begin between stores"))
+    no_multiple("K", p.k, p.per_store())
 }
 
 const ROUNDS: Tunables = &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("PER", &[1.0, 2.0, 4.0])];

@@ -88,7 +88,7 @@ pub static OPERATION: Declaration<Embed> = Declaration {
             })],
             tunables: WORKGROUPS,
             unsupported: |p, _| {
-                (!p.weight.is_dense()).then(|| format!("{} has blocks", p.weight.name()))
+                (!p.weight.is_dense()).then(|| format!("WEIGHT={} is quantised", p.weight.name()))
             },
             ..Variant::PLAIN
         },
@@ -99,7 +99,7 @@ pub static OPERATION: Declaration<Embed> = Declaration {
             tunables: WORKGROUPS,
             unsupported: |p, _| {
                 if p.weight.is_dense() {
-                    return Some(format!("{} has no blocks", p.weight.name()));
+                    return Some(format!("WEIGHT={} is dense", p.weight.name()));
                 }
                 no_multiple("HIDDEN", p.hidden, 4)
             },

@@ -107,15 +107,21 @@ fn two_f16_tolerance(p: &Matmul, s: State) -> Tolerance {
 /// Why two f16 are no way to multiply these.
 fn nothing_left(p: &Matmul) -> Option<String> {
     match (p.act_format, p.weight) {
-        (FloatFormat::F16, _) => Some("activations are f16: nothing is left of them".into()),
-        (_, Format::F32) => Some("weights of f32 lose bits".into()),
+        (FloatFormat::F16, _) => Some("ACT_FORMAT=f16 is not f32".into()),
+        (_, Format::F32) => Some("WEIGHT=f32 exceeds 16 bits".into()),
         _ => None,
     }
 }
 
 /// Fewer tokens than half of a fragment.
 fn few(p: &Matmul) -> Option<String> {
-    (p.n_tokens < 8).then(|| "fewer than 8 rows: half of a fragment is idle".into())
+    (p.n_tokens < 8).then(|| format!("N_TOKENS={} is below 8", p.n_tokens))
+}
+
+/// As many tiles as fill a large GPU, or too short a K.
+fn nothing_to_split(p: &Matmul) -> Option<String> {
+    let (n, rows, k) = (p.n_tokens, p.rows, p.k);
+    (splits(p) < 2).then(|| format!("N_TOKENS={n}, ROWS={rows} and K={k} leave nothing to split"))
 }
 
 /// What the variants on matrix units share.
@@ -202,8 +208,7 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
         Variant {
             name: "cooperative_matrix_split",
             unsupported: |p, _| {
-                few(p)
-                    .or_else(|| (splits(p) < 2).then(|| "tiles fill the GPU without splits".into()))
+                few(p).or_else(|| nothing_to_split(p))
             },
             ..SPLIT
         },
@@ -224,8 +229,8 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
             unsupported: |p, _| {
                 few(p)
                     .or_else(|| nothing_left(p))
-                    .or_else(|| (p.n_tokens > 64).then(|| "registers hold no larger tile".into()))
-                    .or_else(|| (splits(p) < 2).then(|| "tiles fill the GPU without splits".into()))
+                    .or_else(|| exceeds("N_TOKENS", p.n_tokens, 64))
+                    .or_else(|| nothing_to_split(p))
             },
             tolerance: Some(two_f16_tolerance),
             ..SPLIT

@@ -14,13 +14,20 @@ const IN_FLIGHT: usize = 9;
 /// Why a variant for dense rows does not run a shape.
 pub fn dense_only<P: MatVec>(p: &P, _: &Capabilities) -> Option<String> {
     let weight = p.weight();
-    (!weight.is_dense()).then(|| format!("reads dense weights, not {}", weight.name()))
+    (!weight.is_dense()).then(|| format!("WEIGHT={} is quantised", weight.name()))
 }
 
 /// Why a variant for blocks does not.
 pub fn quantised_only<P: MatVec>(p: &P, _: &Capabilities) -> Option<String> {
     let weight = p.weight();
-    weight.is_dense().then(|| format!("reads quantised weights, not {}", weight.name()))
+    weight.is_dense().then(|| format!("WEIGHT={} is dense", weight.name()))
+}
+
+/// Why a variant that reads eight elements of x at a time does not: a later vector would begin
+/// between such eight.
+pub fn ragged_vectors(vectors: usize, k: usize) -> Option<String> {
+    (vectors > 1 && !k.is_multiple_of(8))
+        .then(|| format!("K={k} is no multiple of 8, and N_VECTORS exceeds 1"))
 }
 
 /// Rows a subgroup variant gives a workgroup of 256: `each` to every subgroup.
@@ -68,7 +75,7 @@ pub fn lanes_grid<P: MatVec>(p: &P, c: &Constants) -> usize {
 pub fn team<P: MatVec>(p: &P, caps: &Capabilities, chunks: usize, run: usize) -> Overrides {
     let most = (caps.invocations as usize).min(512);
     let lanes = lanes(p.rows(), chunks, run, most);
-    // Several teams fill whole subgroups, of any size an adapter may have.
+    // Several thread groups fill whole subgroups, of any size an adapter may have.
     let size = caps.subgroup.map_or(64, |(_, max)| max.max(4)) as usize;
     let whole = (1..=size).find(|teams| (lanes * teams).is_multiple_of(size)).unwrap_or(1);
     let wanted = (192 / (lanes * whole)).max(1) * whole;
@@ -77,20 +84,20 @@ pub fn team<P: MatVec>(p: &P, caps: &Capabilities, chunks: usize, run: usize) ->
     vec![("LANES", lanes as f64), ("TEAMS", teams as f64), ("SG", sg)]
 }
 
-/// A team that gives every lane `each` loads of a row, up to 512 lanes, and two teams a workgroup
-/// where they fit: measured faster than longer shares
+/// A thread group that gives every lane `each` loads of a row, up to 512 lanes, and two such a
+/// workgroup where they fit: measured faster than longer shares
 /// (docs/findings/gemv-wants-one-load-a-lane.md).
 pub fn shared_team(caps: &Capabilities, chunks: usize, each: usize) -> Overrides {
     let most = (caps.invocations as usize).min(512);
     let lanes = chunks.div_ceil(each).next_multiple_of(16).min(most);
-    // Several teams fill whole subgroups, of any size an adapter may have.
+    // Several thread groups fill whole subgroups, of any size an adapter may have.
     let size = caps.subgroup.map_or(64, |(_, max)| max.max(4)) as usize;
     let teams = if 2 * lanes <= most && (2 * lanes).is_multiple_of(size) { 2 } else { 1 };
     let sg = f64::from(caps.fixed_subgroup());
     vec![("LANES", lanes as f64), ("TEAMS", f64::from(teams)), ("SG", sg)]
 }
 
-/// Workgroups of teams.
+/// Workgroups of TEAMS thread groups.
 pub fn team_grid<P: MatVec>(p: &P, c: &Constants) -> usize {
     let run = c.get("RUN").map_or(1, |r| *r as usize);
     p.rows().div_ceil(c["TEAMS"] as usize * run)
@@ -102,8 +109,8 @@ fn swept_rows<P: MatVec>(p: &P, groups: usize) -> usize {
     if P::PAIRED { rows.next_multiple_of(4) } else { rows }
 }
 
-/// Geometry of schedule/sweep on at most `groups` workgroups of `wg`: the lanes of a team, and rows
-/// at a time, with which a lane has the least to do one after the other.
+/// Geometry of schedule/sweep on at most `groups` workgroups of `wg`: the lanes of a thread
+/// group, and its rows at a time, with which a lane has the least to do one after the other.
 fn swept<P: MatVec>(p: &P, caps: &Capabilities, groups: usize, wg: usize) -> Overrides {
     let rows = swept_rows(p, groups);
     let geometry = |lanes: usize| {
@@ -148,7 +155,7 @@ pub fn sweep_groups<P: MatVec>(p: &P, c: &Constants) -> usize {
 /// Why a variant whose workgroup memory has a place for each subgroup does not run on an adapter.
 pub fn one_size(caps: &Capabilities) -> Option<String> {
     (caps.fixed_subgroup() < 4)
-        .then(|| "subgroups of several sizes, or of fewer than four".to_owned())
+        .then(|| "subgroups of several sizes, or of fewer than 4 lanes".to_owned())
 }
 
 /// What the portable variants may try.
@@ -165,7 +172,7 @@ pub const WHOLE_SHARES: Tunables = &[
     ("UNROLL", &[3.0, 5.0, 9.0]),
 ];
 
-/// Lanes and teams worth trying: rows of 1152, 2048, 6912 and 8192 16-bit weights are 144, 256,
+/// LANES and TEAMS worth trying: rows of 1152, 2048, 6912 and 8192 16-bit weights are 144, 256,
 /// 864 and 1024 chunks of 16 bytes.
 pub const TEAMS: Tunables = &[
     (
@@ -178,7 +185,7 @@ pub const TEAMS: Tunables = &[
     ("TEAMS", &[1.0, 2.0, 4.0, 8.0]),
 ];
 
-/// The same with rows a team works on at a time.
+/// The same with rows that a thread group works on at a time.
 pub const STACKED_TEAMS: Tunables = &[
     ("LANES", &[16.0, 32.0, 48.0, 64.0, 96.0, 128.0, 144.0, 192.0, 256.0]),
     ("TEAMS", &[1.0, 2.0, 4.0]),

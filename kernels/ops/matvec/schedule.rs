@@ -10,6 +10,7 @@ use super::{ALONG_ROWS, MatVec, soa};
 use crate::adapter::Capabilities;
 use crate::codes::{Format, Order, Packing};
 use crate::descriptor::{Constants, Overrides, Stage, Tunables, Variant, groups_for};
+use crate::shared::exceeds;
 
 /// Variants of an operation, by their schedule.
 pub struct Schedule<P>(PhantomData<P>);
@@ -37,7 +38,7 @@ impl<P: MatVec + 'static> Schedule<P> {
         ..Variant::PLAIN
     };
 
-    /// schedule/split_row: a team of lanes a dense row.
+    /// schedule/split_row: a thread group a dense row.
     pub const SPLIT_ROW: Variant<P> = Variant {
         stages: &[Stage { entry: "main", grid: team_grid }],
         constants: |p, caps| team(p, caps, p.chunks16(), 1),
@@ -50,13 +51,13 @@ impl<P: MatVec + 'static> Schedule<P> {
     pub const SPLIT_ROW_8: Variant<P> = Variant {
         constants: |p, caps| team(p, caps, p.chunks8(), 1),
         unsupported: |p, caps| match p.weight() {
-            Format::F32 => Some("WEIGHT=f32: eight bytes are two weights".into()),
+            Format::F32 => Some("WEIGHT=f32 exceeds 16 bits".into()),
             _ => one_dense_vector(p, caps),
         },
         ..Self::SPLIT_ROW
     };
 
-    /// schedule/split_k: a team of lanes over three dense rows.
+    /// schedule/split_k: a thread group over three dense rows.
     pub const SPLIT_K: Variant<P> = Variant {
         constants: |p, caps| [team(p, caps, p.chunks16(), 3), vec![("RUN", 3.0)]].concat(),
         tunables: STACKED_TEAMS,
@@ -78,8 +79,8 @@ impl<P: MatVec + 'static> Schedule<P> {
         ..Variant::PLAIN
     };
 
-    /// schedule/columns8: eight rows a workgroup, up to eight vectors.
-    pub const COLUMNS8: Variant<P> = Variant {
+    /// schedule/rows8: eight rows a workgroup, up to eight vectors.
+    pub const ROWS8: Variant<P> = Variant {
         stages: &[Stage { entry: "main", grid: |p, _| p.rows().div_ceil(8) }],
         constants: |p, caps| {
             // Measured from 1152 to 16384 rows on an H200: workgroups are large where they are few,
@@ -120,7 +121,7 @@ impl<P: MatVec + 'static> Schedule<P> {
         ..Self::TREE
     };
 
-    /// schedule/int8_rows: quantised activations, whose workgroups take turns of rows.
+    /// schedule/int8_rows: quantised activations; workgroups iterate over rows, grid-stride.
     pub const INT8_ROWS: Variant<P> = Variant {
         stages: &[Stage { entry: "main", grid: |p, c| soa::dot4_groups(p.rows(), c) }],
         constants: |p, caps| along_rows::<P>(soa::dot4_constants(p, caps)),
@@ -211,22 +212,20 @@ fn along_rows<P: MatVec>(mut constants: Overrides) -> Overrides {
 }
 
 fn one_dense_vector<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
-    let cols = p.n_vectors();
-    let several = || (cols > 1).then(|| format!("N_VECTORS={cols}: it keeps one sum a row"));
-    dense_only(p, caps).or_else(several)
+    dense_only(p, caps).or_else(|| exceeds("N_VECTORS", p.n_vectors(), 1))
 }
 
 fn one_soa_vector<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
-    let several = || (p.n_vectors() > 1).then(|| "one column of activations only".to_owned());
-    quantised_only(p, caps).or_else(|| whole_chunks(p)).or_else(several)
+    quantised_only(p, caps)
+        .or_else(|| whole_chunks(p))
+        .or_else(|| exceeds("N_VECTORS", p.n_vectors(), 1))
 }
 
-/// What schedule/columns8 has no sums or lanes for.
+/// What schedule/rows8 has no sums or lanes for.
 pub fn eight_rows_unsupported<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
-    let (cols, size) = (p.n_vectors(), caps.subgroup.map_or(0, |(min, _)| min));
-    (cols > 8)
-        .then(|| format!("N_VECTORS={cols} exceeds 8 sums"))
-        .or_else(|| (size < 8).then(|| format!("subgroups of {size}: eight lanes share sums")))
+    let size = caps.subgroup.map_or(0, |(min, _)| min);
+    exceeds("N_VECTORS", p.n_vectors(), 8)
+        .or_else(|| (size < 8).then(|| format!("subgroups of {size} lanes, fewer than 8")))
 }
 
 /// What the variants over SoA-repacked blocks ask of the order.
@@ -235,7 +234,7 @@ pub fn whole_chunks<P: MatVec>(p: &P) -> Option<String> {
     match p.order() {
         Order::RowWise => None,
         Order::Flat if k.is_multiple_of(chunk) => None,
-        Order::Flat => Some(format!("flat rows of {k} begin within {chunk} weights of one scale")),
-        Order::ColumnWise => Some("its rows are no runs of weights".into()),
+        Order::Flat => Some(format!("K={k} is no multiple of {chunk}, and ORDER is flat")),
+        Order::ColumnWise => Some("ORDER=column_wise is neither row_wise nor flat".into()),
     }
 }

@@ -43,10 +43,10 @@ pub fn subgroup(caps: &Capabilities) -> u32 {
     caps.subgroup.map_or(32, |(_, max)| max.max(4))
 }
 
-/// Chunks of `columns` vectors that are held in workgroup memory at a time (see `x_tile.wgsl`): all
-/// of them if possible, else what keeps any number of lanes busy.
-pub fn tile<P: MatVec>(p: &P, caps: &Capabilities, columns: usize) -> usize {
-    let one = 16 * columns * (chunk(p) / 4 + 1);
+/// Chunks of each of `vectors` vectors that workgroup memory holds at a time (see `x_tile.wgsl`):
+/// all of them if possible, else what keeps any number of lanes busy.
+pub fn tile<P: MatVec>(p: &P, caps: &Capabilities, vectors: usize) -> usize {
+    let one = 16 * vectors * (chunk(p) / 4 + 1);
     // What else the variants keep there.
     let fits = (caps.workgroup_memory as usize).saturating_sub(2048) / one;
     let whole = if fits < 64 { (fits / 2 + 1).next_power_of_two() } else { fits / 64 * 64 };
@@ -65,9 +65,9 @@ pub fn staged<P: MatVec>(p: &P, lanes: u32, caps: &Capabilities) -> Overrides {
     constants
 }
 
-/// Why activations are not rounded.
+/// Why activations are not quantised.
 pub fn below_a_block<P: MatVec>(p: &P) -> Option<String> {
-    (p.k() < 32).then(|| "K is below a block of 32".to_owned())
+    (p.k() < 32).then(|| format!("K={} is below 32", p.k()))
 }
 
 /// Geometry of soa_int8.wgsl over `rows` rows, `each` to a group of lanes, in at most `groups`
@@ -86,7 +86,7 @@ pub fn dot4<P: MatVec>(
 
 /// The same over all rows. Measured: one row where rows are few and short, so that subgroups are
 /// many; two where a row takes a subgroup several rounds; four where there are rows for all, which
-/// also iterate over rows, so that not every few of them round x anew. Few long rows are shared by
+/// also iterate over rows, so that not every few rows quantise x anew. Few long rows are shared by
 /// four subgroups, from 1536 rows on by four groups of 16 lanes where a weight is more than one
 /// code of four or eight bits.
 pub fn dot4_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {

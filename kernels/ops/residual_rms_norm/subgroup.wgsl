@@ -24,7 +24,7 @@ override WG: u32 = 256u;
 @group(0) @binding(4) var<storage, read_write> y: array<vec2<u32>>;
 
 // Fours of elements an invocation keeps in registers; those of a longer vector are read again.
-const HELD: u32 = 4u;
+const MOST_KEPT: u32 = 4u;
 
 // The weight of a norm of the branch.
 fn post(i: u32) -> vec4<f32> {
@@ -45,10 +45,10 @@ fn main(
     let fours = N / 4u;
     let base = workgroup.x * fours;
     let rounds = (fours + WG - 1u) / WG;
-    var deltas: array<vec4<f32>, HELD>;
-    var xs: array<vec4<f32>, HELD>;
-    var posts: array<vec4<f32>, HELD>;
-    var nexts: array<vec4<f32>, HELD>;
+    var deltas: array<vec4<f32>, MOST_KEPT>;
+    var xs: array<vec4<f32>, MOST_KEPT>;
+    var posts: array<vec4<f32>, MOST_KEPT>;
+    var nexts: array<vec4<f32>, MOST_KEPT>;
     var squares = 0.0;
     // Whatever can be loaded is, before the first sum makes everyone wait.
     for (var j = 0u; j < rounds; j++) {
@@ -56,7 +56,7 @@ fn main(
         if (i < fours) {
             let d = delta[base + i];
             squares += dot(d, d);
-            if (j < HELD) {
+            if (j < MOST_KEPT) {
                 deltas[j] = d;
                 xs[j] = x[base + i];
                 posts[j] = post(i);
@@ -73,7 +73,7 @@ fn main(
         let i = j * WG + lid;
         if (i < fours) {
             var v = vec4<f32>(0.0);
-            if (j < HELD) {
+            if (j < MOST_KEPT) {
                 v = xs[j] + deltas[j] * scale * posts[j];
                 xs[j] = v;
             } else {
@@ -87,7 +87,7 @@ fn main(
     for (var j = 0u; j < rounds; j++) {
         let i = j * WG + lid;
         if (i < fours) {
-            if (j < HELD) {
+            if (j < MOST_KEPT) {
                 store_four(base + i, xs[j] * scale * nexts[j]);
             } else {
                 store_four(base + i, x[base + i] * scale * next(i));

@@ -38,8 +38,7 @@ const fn variant(name: &'static str) -> Variant<RmsNorm> {
 }
 
 fn too_many(p: &RmsNorm, caps: &Capabilities) -> Option<String> {
-    let (rows, most) = (p.rows, caps.grid_dimension as usize);
-    (rows > most).then(|| format!("ROWS={rows} exceeds {most} workgroups"))
+    exceeds("ROWS", p.rows, caps.grid_dimension as usize)
 }
 
 fn too_many_or_odd(p: &RmsNorm, caps: &Capabilities) -> Option<String> {

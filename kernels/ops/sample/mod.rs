@@ -5,6 +5,7 @@ use crate::codes::STATE_WORDS;
 use crate::descriptor::*;
 use crate::len;
 use crate::param::{PROMPT_LEN, dim, float, n_kv, start};
+use crate::shared::exceeds;
 
 crate::params! {
     /// Parameters of `sample`.
@@ -77,17 +78,17 @@ fn largest_group(caps: &Capabilities) -> f64 {
 }
 
 fn impossible(p: &Sample, _: &Capabilities) -> Option<String> {
-    if p.n >= MOST {
-        return Some(format!("sums of {MOST} weights and more leave 64 bits"));
-    }
-    (p.repeat_penalty <= 0.0).then(|| "a penalty of 0 divides by it".into())
+    exceeds("N", p.n, MOST - 1).or_else(|| {
+        let penalty = p.repeat_penalty;
+        (penalty <= 0.0).then(|| format!("REPEAT_PENALTY={penalty} is not positive"))
+    })
 }
 
 /// Why the variants that hold all tokens that stay in workgroup memory cannot run a shape.
 fn too_many(p: &Sample, caps: &Capabilities) -> Option<String> {
     impossible(p, caps).or_else(|| {
         let fits = (1..=MOST_CANDIDATES).contains(&p.top_k);
-        (!fits).then(|| format!("its lists hold 1 to {MOST_CANDIDATES} tokens"))
+        (!fits).then(|| format!("TOP_K={} is not 1 to {MOST_CANDIDATES}", p.top_k))
     })
 }
 
@@ -95,7 +96,7 @@ fn too_many(p: &Sample, caps: &Capabilities) -> Option<String> {
 fn leaves_some_out(p: &Sample, caps: &Capabilities) -> Option<String> {
     impossible(p, caps).or_else(|| {
         let all = p.temperature == 0.0 || (p.top_k == 0 && p.top_p >= 1.0);
-        (!all).then(|| "it draws from all tokens: TOP_K=0 and TOP_P=1, or TEMPERATURE=0".into())
+        (!all).then(|| "TEMPERATURE is not 0, and TOP_K is not 0 or TOP_P is below 1".into())
     })
 }
 
@@ -103,7 +104,7 @@ fn leaves_some_out(p: &Sample, caps: &Capabilities) -> Option<String> {
 fn keeps_other_than_a_nucleus(p: &Sample, caps: &Capabilities) -> Option<String> {
     impossible(p, caps).or_else(|| {
         let nucleus = (p.top_k == 0 || p.top_k >= p.n) && p.top_p < 1.0;
-        (!nucleus).then(|| "it takes top-p alone: TOP_P below 1, and a TOP_K of 0 or all".into())
+        (!nucleus).then(|| "TOP_P is not below 1, or TOP_K is between 0 and N".into())
     })
 }
 

@@ -356,24 +356,14 @@ fn refusals(kernel: &Kernel, variant: &KernelVariant) -> Vec<String> {
     reasons
 }
 
-/// A reason without `=VALUE`; where it begins with an alternative of a choice, such as `bf16 has
-/// no blocks`, with the choice's name instead.
+/// A reason without `=VALUE`.
 fn without_values(kernel: &Kernel, reason: &str) -> String {
-    let chosen = |word: &str| {
-        kernel.params.iter().find(|p| match p.kind {
-            ParamKind::Choice { set, .. } => set.all().iter().any(|(name, _)| *name == word),
-            _ => false,
-        })
-    };
-    let words = reason.split(' ').enumerate().map(|(i, word)| match word.split_once('=') {
+    let words = reason.split(' ').map(|word| match word.split_once('=') {
         Some((name, value)) if kernel.param(name).is_some() => {
             let tail = value.trim_start_matches(|c: char| c.is_alphanumeric() || "._-".contains(c));
             format!("{name}{tail}")
         }
-        _ => match chosen(word).filter(|_| i == 0) {
-            Some(param) => param.name.to_owned(),
-            None => word.to_owned(),
-        },
+        _ => word.to_owned(),
     });
     words.collect::<Vec<_>>().join(" ")
 }
@@ -520,9 +510,9 @@ mod tests {
     fn refusals_name_parameters_and_no_values() {
         let embed = kernel("embed");
         let variant = |name| embed.variant(name).unwrap();
-        assert_eq!(refusals(embed, variant("vec4")), ["WEIGHT has blocks"]);
+        assert_eq!(refusals(embed, variant("vec4")), ["WEIGHT is quantised"]);
         let quantised = refusals(embed, variant("quantised"));
-        assert_eq!(quantised, ["WEIGHT has no blocks", "HIDDEN is no multiple of 4"]);
+        assert_eq!(quantised, ["WEIGHT is dense", "HIDDEN is no multiple of 4"]);
         assert!(refusals(embed, variant("naive")).is_empty());
     }
 

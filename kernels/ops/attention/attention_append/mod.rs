@@ -67,15 +67,15 @@ fn over(kv_size: usize, layer: Layer) -> AttentionAppend {
 }
 
 /// Bytes of workgroup memory for the new token's heads and the steps of its key and value.
-fn fresh_bytes(p: &AttentionAppend) -> usize {
+fn new_head_bytes(p: &AttentionAppend) -> usize {
     (p.q_per_kv + 2) * p.head_dim * 4 + 8 * p.head_dim.div_ceil(KV_BLOCK)
 }
 
-/// What fresh_subgroup.wgsl holds of a head in arrays of fixed length.
+/// What new_token_subgroup.wgsl holds of a head in arrays of fixed length.
 fn too_long(p: &AttentionAppend, caps: &Capabilities) -> Option<String> {
     let size = caps.subgroup.map_or(32, |(smallest, _)| smallest.max(4)) as usize;
-    let quads = p.head_dim.div_ceil(4 * size);
-    (quads > 16).then(|| format!("a lane would hold {quads} fours of a head, 16 at most"))
+    // Sixteen vec4 a lane.
+    exceeds("HEAD_DIM", p.head_dim, 64 * size)
 }
 
 /// Rotated pairs are taken two by two.
@@ -132,7 +132,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             stages: &[
                 Stage { entry: "append", grid: |p, _| p.qkv_heads() },
                 Stage { entry: "score", grid: |p, c| groups_for(p.q_heads() * p.kv_size, c) },
-                Stage { entry: "mix", grid: |p, c| groups_for(p.q_elements().div_ceil(2), c) },
+                Stage { entry: "weigh_values", grid: |p, c| groups_for(p.q_elements().div_ceil(2), c) },
             ],
             constants: |p, _| {
                 vec![
@@ -147,7 +147,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             name: "split_kv_workgroup",
             stages: &split_stages(),
             // Its sums take a word an invocation.
-            constants: |p, caps| workgroup_constants(p, caps, 4, fresh_bytes(p)),
+            constants: |p, caps| workgroup_constants(p, caps, 4, new_head_bytes(p)),
             tunables: SPLIT_WORKGROUP_TUNABLES,
             unsupported: |p, _| ragged(p).or_else(|| odd_pairs(p)).or_else(|| too_many_heads(p)),
             ..Variant::PLAIN
@@ -155,8 +155,8 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
         Variant {
             name: "split_kv",
             stages: &split_stages(),
-            constants: |p, caps| two_stages(split_constants(p, caps, 0, fresh_bytes(p))),
-            phase: |p, caps, grid| split_phase(p, caps, grid, fresh_bytes(p), true),
+            constants: |p, caps| two_stages(split_constants(p, caps, 0, new_head_bytes(p))),
+            phase: |p, caps, grid| split_phase(p, caps, grid, new_head_bytes(p), true),
             // The new token's row it takes from workgroup memory.
             renews: &["k_cache", "v_cache"],
             inlined: Some(split_inlined()),
@@ -169,9 +169,9 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
         Variant {
             name: "whole_kv",
             stages: &[Stage { entry: "attend", grid: |p, _| p.kv_heads() }],
-            constants: |p, caps| without_splits(split_constants(p, caps, 0, fresh_bytes(p))),
+            constants: |p, caps| without_splits(split_constants(p, caps, 0, new_head_bytes(p))),
             phase: |p, caps, grid| {
-                phase_constants(p, caps, grid, fresh_bytes(p)).map(without_splits)
+                phase_constants(p, caps, grid, new_head_bytes(p)).map(without_splits)
             },
             renews: &["k_cache", "v_cache"],
             tunables: WHOLE_TUNABLES,
@@ -230,7 +230,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             case(over(130, QWEN), 131),
             case(f32_cache(over(1, plain(32))), 7),
             case(over(16, normed(2, 32, Interleaved)), 17),
-            case(over(100, THREE_OF_80), 70), // teams with idle lanes
+            case(over(100, THREE_OF_80), 70), // thread groups with idle lanes
             case(AttentionAppend { sequences: 3, ..over(512, GEMMA) }, 700),
             case(AttentionAppend { sequences: 8, ..f32_cache(llama3(over(300, LLAMA))) }, 200),
             case(f32_cache(over(40, normed(8, 64, Neox))), 40),
@@ -243,7 +243,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             case(q8_cache(over(2100, THREE_OF_80)), 2060),
             case(q8_cache(over(4096, normed(4, 64, Interleaved))), 3001),
             case(q8_cache(AttentionAppend { sequences: 3, ..over(40, LLAMA) }), 40),
-            // Several rounds of every team, the last one ragged.
+            // Several rounds of every thread group, the last one ragged.
             case(f32_cache(over(9000, plain(64))), 8771),
         ]
     },

@@ -10,9 +10,9 @@
 //   caches: (SEQUENCES, KV_HEADS, KV_SIZE, HEAD_DIM)
 //   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
-// Idea: the formula: heads into q and the caches, scores (heads, KV_SIZE), then the mix, all through
+// Idea: the formula: heads into q and the caches, scores (heads, KV_SIZE), then the output, all through
 // device memory.
-// import: attention/parts/score_and_mix, grid, rope/append_head, rope/head_norm
+// import: attention/parts/qk_and_pv, grid, rope/append_head, rope/head_norm
 override ACT_FORMAT: u32;
 override WG: u32 = 64u;
 
@@ -44,7 +44,7 @@ fn score(
 }
 
 @compute @workgroup_size(WG)
-fn mix(
+fn weigh_values(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,

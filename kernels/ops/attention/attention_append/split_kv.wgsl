@@ -15,7 +15,7 @@
 // memory, and the one with the first queries stores them. That costs a barrier, and saves a dispatch and
 // its wait.
 // Source: own; Flash-Decoding (Dao et al., 2023) and online softmax (arXiv 1805.02867) as there.
-// import: attention/parts/fresh, attention/parts/fresh_subgroup, attention/parts/split
+// import: attention/parts/new_token, attention/parts/new_token_subgroup, attention/parts/split
 // import: attention/parts/split_attend, attention/parts/split_combine, format/store_four
 override SPLITS: u32 = 16u;
 

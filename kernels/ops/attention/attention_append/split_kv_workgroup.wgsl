@@ -12,7 +12,7 @@
 //
 // Idea: attention_decode/split_kv_workgroup whose workgroups make the new token's heads, one after the
 // other.
-// import: attention/parts/fresh, attention/parts/fresh_workgroup, attention/parts/split_combine
+// import: attention/parts/new_token, attention/parts/new_token_workgroup, attention/parts/split_combine
 // import: attention/parts/split_workgroup
 override SPLITS: u32 = 16u;
 

@@ -14,7 +14,7 @@
 // so few slots that one workgroup asks for all of them in a round or two, it is done sooner alone: it has
 // the whole softmax and stores y. Its rows are cut up as in split_kv, with one split.
 // Source: own; Hazy Research, "Look Ma, No Bubbles!" (2025), has one partition a KV head at short contexts.
-// import: attention/parts/fresh_subgroup, attention/parts/split_attend, format/store_four
+// import: attention/parts/new_token_subgroup, attention/parts/split_attend, format/store_four
 override SPLITS: u32 = 1u; // never another
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;

@@ -45,9 +45,7 @@ fn over(kv_size: usize, layer: Layer) -> AttentionDecode {
 
 /// Heads are taken in fours, at most `most` elements of them.
 fn no_fours(p: &AttentionDecode, most: usize) -> Option<String> {
-    let d = p.head_dim;
-    (!d.is_multiple_of(4) || d > most)
-        .then(|| format!("HEAD_DIM={d} is no multiple of 4 up to {most}"))
+    no_multiple("HEAD_DIM", p.head_dim, 4).or_else(|| exceeds("HEAD_DIM", p.head_dim, most))
 }
 
 const LARGE_TILES: u32 = 32 << 10;
@@ -82,7 +80,7 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
             "naive",
             &[
                 Stage { entry: "score", grid: |p, c| groups_for(p.q_heads() * p.kv_size, c) },
-                Stage { entry: "mix", grid: |p, c| groups_for(p.q_elements().div_ceil(2), c) },
+                Stage { entry: "weigh_values", grid: |p, c| groups_for(p.q_elements().div_ceil(2), c) },
             ],
         ),
         Variant {
@@ -219,7 +217,7 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
             case(over(1, heads(1, 32)), 1),
             case(f32_cache(over(16, heads(2, 32))), 17),
             case(over(40, heads(8, 64)), 40),
-            case(over(100, THREE_OF_80), 70), // teams with idle lanes
+            case(over(100, THREE_OF_80), 70), // thread groups with idle lanes
             case(q8_cache(over(512, GEMMA)), 700),
             case(q8_cache(f16_output(over(300, LLAMA))), 257),
             case(q8_cache(over(130, QWEN)), 130),
@@ -228,7 +226,7 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
             // Two chunks a lane.
             case(q8_cache(over(2100, THREE_OF_80)), 2060),
             case(q8_cache(over(4096, heads(4, 64))), 3001),
-            // Several rounds of every team, the last one ragged.
+            // Several rounds of every thread group, the last one ragged.
             case(over(9000, heads(1, 64)), 8771),
         ]
     },

@@ -5,7 +5,7 @@
 //   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
 // Idea: the textbook in two dispatches. scores is (heads, KV_SIZE) in device memory.
-// import: attention/parts/score_and_mix, grid
+// import: attention/parts/qk_and_pv, grid
 override ACT_FORMAT: u32;
 override Q_PER_KV: u32;
 override KV_HEADS: u32;
@@ -30,7 +30,7 @@ fn score(
 }
 
 @compute @workgroup_size(WG)
-fn mix(
+fn weigh_values(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,

@@ -18,7 +18,7 @@ override SG_MIN: u32 = 4u; // the adapter's smallest subgroup size
 override SUBGROUPS: u32 = 64u; // WG / SG_MIN
 
 // A lane holds HEAD_DIM/4/SG_MIN groups of four elements: 16 for 256 elements on 4 lanes.
-const HELD: u32 = 16u;
+const MOST_FOURS: u32 = 16u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
@@ -42,13 +42,13 @@ fn main(
 ) {
     let head = workgroup.x;
     let fours = HEAD_DIM / 4u;
-    let held = (fours + SG_MIN - 1u) / SG_MIN;
+    let fours_per_lane = (fours + SG_MIN - 1u) / SG_MIN;
     let cache = (head / Q_PER_KV) * KV_SIZE * fours;
     let n = min(state[POSITION] + 1u, KV_SIZE);
 
-    var query: array<vec4<f32>, HELD>;
-    var sum: array<vec4<f32>, HELD>;
-    for (var i = 0u; i < held; i++) {
+    var query: array<vec4<f32>, MOST_FOURS>;
+    var sum: array<vec4<f32>, MOST_FOURS>;
+    for (var i = 0u; i < fours_per_lane; i++) {
         let f = lane + i * size;
         sum[i] = vec4<f32>(0.0);
         query[i] = vec4<f32>(0.0);
@@ -62,7 +62,7 @@ fn main(
         let t = min(vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u) * subgroups, vec4<u32>(n - 1u));
         let live = vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u) * subgroups < vec4<u32>(n);
         var scores = vec4<f32>(0.0);
-        for (var i = 0u; i < held; i++) {
+        for (var i = 0u; i < fours_per_lane; i++) {
             let f = lane + i * size;
             if (f < fours) {
                 scores += vec4<f32>(
@@ -79,7 +79,7 @@ fn main(
         let p = select(vec4<f32>(0.0), exp(scores - vec4<f32>(new_most)), live);
         norm = norm * decay + (p.x + p.y) + (p.z + p.w);
         most = new_most;
-        for (var i = 0u; i < held; i++) {
+        for (var i = 0u; i < fours_per_lane; i++) {
             let f = lane + i * size;
             if (f < fours) {
                 sum[i] = sum[i] * decay
@@ -95,7 +95,7 @@ fn main(
         mosts[subgroup] = most;
         norms[subgroup] = norm;
     }
-    for (var i = 0u; i < held; i++) {
+    for (var i = 0u; i < fours_per_lane; i++) {
         let f = lane + i * size;
         if (f < fours) { sums[subgroup * fours + f] = sum[i]; }
     }

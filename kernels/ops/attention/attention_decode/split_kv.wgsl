@@ -8,7 +8,7 @@
 // head go together, and the slots are dealt out by what is filled now, so every split has work
 // at every position. A lane has the loads of IN_FLIGHT rows of K and of V on their way while
 // it computes with those before. Flash-Decoding (Dao et al., 2023) with online softmax (arXiv 1805.02867).
-// import: attention/parts/cached, attention/parts/split_attend, attention/parts/split_combine
+// import: attention/parts/cache_only, attention/parts/split_attend, attention/parts/split_combine
 override SPLITS: u32 = 16u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;

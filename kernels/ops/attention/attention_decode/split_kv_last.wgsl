@@ -14,7 +14,7 @@
 // storageBarrier() between them and the counter. naga writes it with device scope for SPIR-V and
 // HLSL; in MSL it is a fence of the threadgroup, and nothing is promised. So this variant is for a
 // hint or a tuned choice, which a check has seen to work.
-// import: attention/parts/attended, attention/parts/cached, attention/parts/softmax
+// import: attention/parts/attended, attention/parts/cache_only, attention/parts/softmax
 // import: attention/parts/split, attention/parts/split_subgroup, format/store_four
 override SPLITS: u32 = 16u;
 

@@ -6,7 +6,7 @@
 //
 // Idea: SPLITS workgroups a KV head, Q_PER_KV query heads together, a second stage that merges them,
 // as in split_kv.
-// import: attention/parts/cached, attention/parts/split_combine, attention/parts/split_workgroup
+// import: attention/parts/cache_only, attention/parts/split_combine, attention/parts/split_workgroup
 override SPLITS: u32 = 16u;
 
 @group(0) @binding(0) var<storage, read> state: array<u32>;

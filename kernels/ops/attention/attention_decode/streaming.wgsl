@@ -36,7 +36,7 @@ fn main(
     let head = workgroup.x;
     let fours = HEAD_DIM / 4u;
     let wide = min(fours, WG); // invocations of a part
-    let held = (fours + wide - 1u) / wide;
+    let own_fours = (fours + wide - 1u) / wide;
     let parts = WG / wide;
     let part = lid / wide;
     let cache = (head / Q_PER_KV) * KV_SIZE * fours;
@@ -45,7 +45,7 @@ fn main(
     var most = LOWEST;
     var norm = 0.0;
     var sum: array<vec4<f32>, MOST_PREFETCHED>;
-    for (var i = 0u; i < held; i++) { sum[i] = vec4<f32>(0.0); }
+    for (var i = 0u; i < own_fours; i++) { sum[i] = vec4<f32>(0.0); }
     for (var tile = 0u; tile < n; tile += WG) {
         let t = min(tile + lid, n - 1u);
         var products = vec4<f32>(0.0);
@@ -62,11 +62,11 @@ fn main(
             let decay = exp2(most - top);
             most = top;
             norm *= decay;
-            for (var i = 0u; i < held; i++) { sum[i] *= decay; }
+            for (var i = 0u; i < own_fours; i++) { sum[i] *= decay; }
             for (var s = part; s < count; s += parts) {
                 let weight = exp2(slot_scores[s] - top);
                 norm += weight;
-                for (var i = 0u; i < held; i++) {
+                for (var i = 0u; i < own_fours; i++) {
                     let four = min(lid % wide + i * wide, fours - 1u);
                     sum[i] += weight * v_four(cache + (tile + s) * fours + four);
                 }
@@ -76,7 +76,7 @@ fn main(
     }
 
     // The parts, one four an invocation at a time.
-    for (var i = 0u; i < held; i++) {
+    for (var i = 0u; i < own_fours; i++) {
         if (part < parts) {
             part_tops[part] = vec2<f32>(most, norm);
             part_sums[lid] = sum[i];

@@ -1,5 +1,4 @@
-// attention_prefill/cooperative_matrix: blocks of query rows against tiles of 32 keys on 16 x 16 matrix
-// units.
+// attention_prefill/cooperative_matrix: blocks of query rows, tiles of 32 keys, 16 x 16 matrix units.
 //
 //   y[i][h] = sum_t softmax_t(SCALE * q[i][h] . K[g][t]) * V[g][t]      i < N_TOKENS, g = h / Q_PER_KV
 //   q: N_TOKENS rows of heads (Q_ROW q) or of heads and their KV heads (Q_ROW qkv), HEAD_DIM each, f32

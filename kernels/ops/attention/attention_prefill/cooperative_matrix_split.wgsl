@@ -1,5 +1,4 @@
-// attention_prefill/cooperative_matrix_split: cooperative_matrix with the keys of a block shared by several
-// workgroups.
+// attention_prefill/cooperative_matrix_split: cooperative_matrix, keys of a block split over workgroups.
 //
 //   y[i][h] = sum_t softmax_t(SCALE * q[i][h] . K[g][t]) * V[g][t]      i < N_TOKENS, g = h / Q_PER_KV
 //   q: N_TOKENS rows of heads (Q_ROW q) or of heads and their KV heads (Q_ROW qkv), HEAD_DIM each, f32

@@ -160,10 +160,7 @@ fn flash_fits(each: usize, caps: &Capabilities) -> bool {
 }
 
 fn flash_unsupported(p: &AttentionPrefill, _: &Capabilities) -> Option<String> {
-    ragged(p).or_else(|| {
-        let d = p.head_dim;
-        (d > 256).then(|| format!("HEAD_DIM={d} exceeds 256"))
-    })
+    ragged(p).or_else(|| exceeds("HEAD_DIM", p.head_dim, 256))
 }
 
 /// Rows of a block of `cooperative_matrix`.
@@ -188,7 +185,7 @@ fn matrix_unsupported(p: &AttentionPrefill, caps: &Capabilities) -> Option<Strin
             let d = p.head_dim;
             (![64, 128, 256].contains(&d)).then(|| format!("HEAD_DIM={d} is not 64, 128 or 256"))
         })
-        .or_else(|| sizes.map(|(min, max)| format!("subgroups have {min} to {max} lanes")))
+        .or_else(|| sizes.map(|(min, max)| format!("subgroups of {min} to {max} lanes, not of one size")))
 }
 
 /// Workgroups of a stage that attends: a share of the keys of a block of rows each.

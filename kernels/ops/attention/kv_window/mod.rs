@@ -84,9 +84,9 @@ pub static OPERATION: Declaration<KvWindow> = Declaration {
         Variant::sized("naive", &[Stage::main(|p, c| grid(p, c, 4))]),
         Variant {
             unsupported: |p, _| {
-                let bytes = p.vectors().bytes();
+                let (d, bytes) = (p.head_dim, p.vectors().bytes());
                 (!bytes.is_multiple_of(16))
-                    .then(|| format!("vectors of {bytes} bytes are no whole 16-byte chunks"))
+                    .then(|| format!("HEAD_DIM={d} takes {bytes} bytes, no multiple of 16"))
             },
             ..Variant::sized("vec4", &[Stage::main(|p, c| grid(p, c, 16))])
         },

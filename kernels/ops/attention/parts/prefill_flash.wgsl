@@ -1,7 +1,7 @@
 // Attention of a prompt's tokens as two matrix products in registers. A row is a query head of a token; a
-// block has 16 * ROWS_EACH rows of one KV head. An invocation has ROWS_EACH rows and four keys of the
-// scores, then the same rows and every sixteenth four of the values. Which of the block's keys are this
-// workgroup's and where its results go is its neighbour's to say. HEAD_DIM is whole chunks, at most 256.
+// block has 16 * ROWS_EACH rows of one KV head. An invocation computes the scores of ROWS_EACH rows with
+// four keys, then of the same rows every sixteenth vec4 of the output. prefill_whole or prefill_split says
+// which keys of the block a workgroup takes, and where its results go. HEAD_DIM is whole chunks, at most 256.
 // import: attention/parts/prefill_rows, attention/parts/softmax, grid, kv/chunk
 // requires: var q: array<vec4<f32>>
 // requires: fn keep_four(keys: vec2<u32>, kv_head: u32, row: u32, split: u32, four: u32, value: vec4<f32>)

@@ -1,7 +1,7 @@
 // What the stages of split decode attention agree on.
 // import: attention/parts/attended
 // requires: override SPLITS: u32
-// requires: fn teams() -> u32
+// requires: fn thread_groups() -> u32
 override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32; // whole chunks
@@ -28,7 +28,7 @@ fn splits() -> u32 {
 }
 
 // Splits that have work; the others leave at once and nobody looks for their results.
-fn used_splits(n: u32) -> u32 { return min(splits(), (n + teams() - 1u) / teams()); }
+fn used_splits(n: u32) -> u32 { return min(splits(), (n + thread_groups() - 1u) / thread_groups()); }
 
 // A row of the second stage is a query head.
 fn combined_rows() -> u32 { return SEQUENCES * KV_HEADS * Q_PER_KV; }

@@ -1,7 +1,7 @@
-// Second stage of split attention: the splits' partial softmaxes become one. A row is what has a softmax of
-// its own: a query head, or one of a token of a prompt. A workgroup makes COMBINE_FOURS fours of the rows,
-// which lie one after another; COMBINE / COMBINE_FOURS invocations share the splits of each, four at a time:
-// all loads are on their way at once for up to 4 COMBINE / COMBINE_FOURS.
+// Second stage of split attention: it combines the partial softmaxes of the splits. A row has one softmax: it
+// is a query head, of one token or of each token of a prompt. A workgroup makes COMBINE_FOURS vec4 of the
+// rows, which lie one after another. COMBINE / COMBINE_FOURS invocations share the splits of each vec4 and
+// load four splits at a time: up to 4 COMBINE / COMBINE_FOURS splits are all loaded at once.
 // import: attention/parts/softmax, format/store_four, grid
 // requires: override HEAD_DIM: u32
 // requires: var partials: array<vec4<f32>>
@@ -17,10 +17,11 @@ override COMBINE_FOURS: u32 = 8u;
 var<workgroup> combine_maxima: array<vec2<f32>, COMBINE>;
 var<workgroup> combine_outputs: array<vec4<f32>, COMBINE>;
 
-// What a split left of a row: the score its sums are relative to, their norm, and one of the sums.
+// A split's result for a row: its largest score and its sum of weights (`top`), and one vec4 of its weighted
+// sum of V. Weights are relative to the largest score.
 struct SplitOutput { top: vec2<f32>, sum: vec4<f32> }
 
-// The loads do not wait for `used`; what lies beyond the splits at work may be anything.
+// The loads do not wait for `used`: what lies behind the splits in use is replaced afterwards.
 fn load_split_output(row: u32, four: u32, split: u32, used: u32) -> SplitOutput {
     let at = partial_of(row, min(split, splits() - 1u));
     let at_work = vec4<bool>(split < used);
@@ -30,13 +31,13 @@ fn load_split_output(row: u32, four: u32, split: u32, used: u32) -> SplitOutput 
     );
 }
 
-// `a` relative to `most`.
+// `a` with its weights relative to the score `most`.
 fn scaled(a: SplitOutput, most: f32) -> SplitOutput {
     let weight = exp2(a.top.x - most);
     return SplitOutput(vec2<f32>(most, a.top.y * weight), a.sum * weight);
 }
 
-// What every `parts`-th split from `part` on left of four values of a row.
+// Combines every `parts`-th split from `part` on, for one vec4 of a row.
 fn share_of_splits(row: u32, four: u32, part: u32, parts: u32, used: u32) -> SplitOutput {
     var all = SplitOutput(vec2<f32>(LOWEST, 0.0), vec4<f32>(0.0));
     for (var begin = 0u; begin < splits(); begin += 4u * parts) {

@@ -1,18 +1,17 @@
-// One workgroup's part of split decode attention: all HEADS query heads of a KV head over the
-// slots of one split. The file that uses it stores what comes out: `store_top(i, top)`, the largest
-// score (in units of log2) and the sum of weights, and `store_sum(i, v, norm)`, fours of the weighted sum
-// of V with the sum of weights; i counts [KV head][split][head of the group]. Queries, and what the new
-// token brings, are those of `cached` or `fresh`.
+// One workgroup's part of split decode attention: HEADS query heads of a KV head over the slots of one split.
+// The file that imports it stores the results: `store_top(i, top)` takes the largest score (in units of log2)
+// and the sum of weights, `store_sum(i, sum, norm)` four elements of the weighted sum of V and the sum of
+// weights; i counts [KV head][split][head of the group]. `cache_only` or `new_token` has the queries, and the
+// new token's key and value.
 //
-// LANES lanes are a thread group and hold one slot's row of chunks, held() of them each. Thread group
-// i takes slots i, i + teams(), ...: whatever n is, none has more than one slot more than
-// another. A round is in_flight() slots of a thread group. The next round's K is on its way as soon as this
-// round's scores are made of the last, the next V as soon as this one is added up, so that memory
-// never waits for arithmetic.
+// LANES lanes are a thread group. They hold the row of one slot, each lane chunks_per_lane() chunks of it.
+// Thread group i takes slots i, i + thread_groups(), ...: none has more than one slot more than another. A
+// round is in_flight() slots of a thread group. The next round's K is loaded as soon as this round's scores
+// are computed, the next V as soon as this one is added up: memory never waits for arithmetic.
 //
-// A round's scores, index j * HEADS + h, are summed over the thread group by halves: each step a lane
-// hands half of its sums to another and keeps the other half. In the end every lane owns outputs_kept()
-// scores and alone takes their exponentials; the thread group reads the weights from their owners.
+// A round's scores, index j * HEADS + h, are summed over the thread group by halves: in each step a lane
+// hands half of its sums to another lane and keeps the other half. At the end every lane owns outputs_kept()
+// scores and is the only one to take their exponentials; the thread group reads the weights from the owners.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/softmax
 // import: attention/parts/split, kv/chunk, kv/vector, run/await_input
 // requires: const APPENDS: bool
@@ -30,10 +29,10 @@ override SG_MIN: u32 = 8u; // subgroup sizes the adapter may choose
 override SG_MAX: u32 = 64u;
 
 // Limits of what a lane holds, in registers when the loops below are unrolled.
-const MOST_HELD: u32 = 32u; // fours, HEADS * HEAD_DIM / 4 / LANES
-const MOST_LOADS: u32 = 32u; // in_flight() * held()
+const MOST_LANE_FOURS: u32 = 32u; // fours, HEADS * HEAD_DIM / 4 / LANES
+const MOST_LOADS: u32 = 32u; // in_flight() * chunks_per_lane()
 
-// What the subgroups leave for each other, of as many heads at a time as SUM_ROOM bytes hold.
+// Results that subgroups exchange, of as many heads at a time as SUM_ROOM bytes hold.
 override SUM_ROOM: u32 = 16384u;
 override SUM_HEADS: u32 = clamp(SUM_ROOM / (WG / SG_MIN * (4u * HEAD_DIM + 8u)), 1u, HEADS);
 override SUM_SLOTS: u32 = WG / SG_MIN * SUM_HEADS * HEAD_DIM / 4u;
@@ -41,32 +40,33 @@ override TOP_SLOTS: u32 = WG / SG_MIN * SUM_HEADS;
 var<workgroup> shared_sums: array<vec4<f32>, SUM_SLOTS>;
 var<workgroup> shared_tops: array<vec2<f32>, TOP_SLOTS>;
 
-fn teams() -> u32 { return WG / LANES; }
+fn thread_groups() -> u32 { return WG / LANES; }
 
 fn head_chunks() -> u32 { return HEAD_DIM / (4u * chunk_fours()); }
 
-fn held() -> u32 { return (head_chunks() + LANES - 1u) / LANES; }
+fn chunks_per_lane() -> u32 { return (head_chunks() + LANES - 1u) / LANES; }
 
 // Rows a lane has on their way, of K and of V: a power of two.
 fn in_flight() -> u32 {
-    return 1u << firstLeadingBit(min(IN_FLIGHT, min(MOST_LOADS / held(), MOST_SCORES / HEADS)));
+    return 1u << firstLeadingBit(min(IN_FLIGHT, min(MOST_LOADS / chunks_per_lane(), MOST_SCORES / HEADS)));
 }
 
 fn score_registers() -> u32 { return in_flight() * HEADS; }
 
-// Steps that halve the scores, until the thread group is at its end or an odd number is left.
+// Steps that halve the scores: until the thread group has no further lanes, or an odd number is left.
 fn halvings() -> u32 { return min(countTrailingZeros(LANES), countTrailingZeros(score_registers())); }
 
-// Of these, steps that part slots; the others part heads.
+// The first of these steps divide the slots among lanes, so many; the others divide the heads.
 fn slot_halvings() -> u32 { return min(halvings(), countTrailingZeros(in_flight())); }
 
-// Scores a lane owns, of how many heads and of how many slots they are.
+// How many scores a lane owns, and of how many heads and slots they are.
 fn outputs_kept() -> u32 { return score_registers() >> halvings(); }
 fn heads_kept() -> u32 { return min(outputs_kept(), HEADS); }
 fn slots_kept() -> u32 { return outputs_kept() / heads_kept(); }
 
-// Parts of the scores are owned in the order of the reversed bits of lanes.
-fn part_of(member: u32) -> u32 {
+// The part of the scores that lane `member` owns. Bit i of the lane chose a half in step i, and the first
+// step had the largest halves: so the part is the reversed bits.
+fn owned_part(member: u32) -> u32 {
     if (halvings() == 0u) { return 0u; }
     return reverseBits(member & ((1u << halvings()) - 1u)) >> (32u - halvings());
 }
@@ -115,84 +115,89 @@ fn slots_sum(value: f32) -> f32 {
     return v;
 }
 
-// The lane of the subgroup that owns score i of the thread group that begins at lane `team_lane`.
-fn owner(i: u32, team_lane: u32) -> u32 {
-    if (halvings() == 0u) { return team_lane; }
-    return team_lane + (reverseBits(i / outputs_kept()) >> (32u - halvings()));
+// The lane of the subgroup that owns score i of the thread group that begins at lane `group_lane`.
+fn owner(i: u32, group_lane: u32) -> u32 {
+    if (halvings() == 0u) { return group_lane; }
+    return group_lane + (reverseBits(i / outputs_kept()) >> (32u - halvings()));
 }
 
 struct CacheRows { cache: u32, member: u32, first: u32, stride: u32, last: u32 }
 
-// The chunk that a lane holds of its j-th slot; slots past the last one repeat it, chunks past a
-// row's end the last of the row.
+// A lane's j-th slot; past the last slot, the last one again.
 fn slot_at(r: CacheRows, j: u32) -> u32 { return min(r.first + j * r.stride, r.last); }
 
-// Of q8_0 neighbours lie in one element of the cache: a lane that has two takes such.
+// A lane's i-th chunk of a row. Two neighbouring chunks of q8_0 are one element of the cache: a lane that has
+// two chunks takes such two.
 fn lane_chunk(member: u32, i: u32) -> u32 {
-    if (KV_FORMAT == KV_Q8_0 && held() == 2u) { return 2u * member + i; }
+    if (KV_FORMAT == KV_Q8_0 && chunks_per_lane() == 2u) { return 2u * member + i; }
     return member + i * LANES;
 }
 
+// The same; past the row's end, its last chunk again.
 fn cache_chunk(r: CacheRows, i: u32) -> u32 { return min(lane_chunk(r.member, i), head_chunks() - 1u); }
 
 fn vector_at(r: CacheRows, j: u32) -> u32 { return r.cache + slot_at(r, j) * vector_chunks(); }
 
-// Puts the new token's key (row 0) or value (1) where its slot was loaded: nobody has stored it yet.
-fn renew(chunks: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows, row: u32) {
+// Replaces what was loaded from the new token's slot by its key (row 0) or value (1): the cache does not have
+// them yet.
+fn insert_new_token(chunks: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows, row: u32) {
     if (!APPENDS) { return; }
     for (var j = 0u; j < in_flight(); j++) {
         if (slot_at(r, j) == new_slot()) {
-            for (var i = 0u; i < held(); i++) { (*chunks)[j * held() + i] = new_chunk(row, cache_chunk(r, i)); }
+            for (var i = 0u; i < chunks_per_lane(); i++) {
+                (*chunks)[j * chunks_per_lane() + i] = new_chunk(row, cache_chunk(r, i));
+            }
         }
     }
 }
 
-// Zeros for the slots past the end, where a NaN would stay one under a weight of zero: before n was known
-// anything was loaded, later the last slot again, which may be the new token's and not be stored yet.
-fn drop_dead(v: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows, n: u32) {
+// Clears what was loaded for slots past the end: it may be NaN, which a weight of zero would not remove.
+// Loads before n was known read whatever lay there. Later ones read the last slot again, which may be the
+// new token's, and not stored yet.
+fn clear_past_end(v: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows, n: u32) {
     for (var j = 0u; j < in_flight(); j++) {
         if (r.first + j * r.stride >= n) {
-            for (var i = 0u; i < held(); i++) { (*v)[j * held() + i] = vec4<u32>(0u); }
+            for (var i = 0u; i < chunks_per_lane(); i++) { (*v)[j * chunks_per_lane() + i] = vec4<u32>(0u); }
         }
     }
 }
 
 // The split whose workgroup has slot `slot`.
-fn split_of(slot: u32, n: u32) -> u32 { return slot % (splits() * teams()) / teams(); }
+fn split_of(slot: u32, n: u32) -> u32 { return slot % (splits() * thread_groups()) / thread_groups(); }
 
 fn fetch_k(k: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows) {
     for (var j = 0u; j < in_flight(); j++) {
-        for (var i = 0u; i < held(); i++) {
-            (*k)[j * held() + i] = k_chunk(vector_at(r, j), cache_chunk(r, i));
+        for (var i = 0u; i < chunks_per_lane(); i++) {
+            (*k)[j * chunks_per_lane() + i] = k_chunk(vector_at(r, j), cache_chunk(r, i));
         }
     }
 }
 
 fn fetch_v(v: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows) {
     for (var j = 0u; j < in_flight(); j++) {
-        for (var i = 0u; i < held(); i++) {
-            (*v)[j * held() + i] = v_chunk(vector_at(r, j), cache_chunk(r, i));
+        for (var i = 0u; i < chunks_per_lane(); i++) {
+            (*v)[j * chunks_per_lane() + i] = v_chunk(vector_at(r, j), cache_chunk(r, i));
         }
     }
 }
 
-// One split's slots. What it fetched of K and V, and its queries, are in registers once all loops are
-// unrolled; that is why nothing returns early here: where code follows, such as the next phase of a run,
-// compilers then keep the arrays in memory.
+// Attends to one split's slots. K, V and the queries are in registers once all loops are unrolled. Nothing
+// returns early: where code follows, such as the next phase of a run, compilers would then keep the arrays in
+// memory.
 fn attend_slots(
     part: SplitPart, subgroup: u32, lane: u32, size: u32, n: u32, all: CacheRows,
     k: ptr<function, array<vec4<u32>, MOST_LOADS>>,
     v: ptr<function, array<vec4<u32>, MOST_LOADS>>,
-    query: ptr<function, array<vec4<f32>, MOST_HELD>>,
+    query: ptr<function, array<vec4<f32>, MOST_LANE_FOURS>>,
 ) {
     let fours = HEAD_DIM / 4u;
     let member = lane % LANES;
-    let team_lane = lane - member;
+    let group_lane = lane - member;
     let parts = chunk_fours();
-    let per_head = held() * parts;
+    let per_head = chunks_per_lane() * parts;
     let stride = all.stride;
     var rows = all;
-    var sum: array<vec4<f32>, MOST_HELD>;
+    var sum: array<vec4<f32>, MOST_LANE_FOURS>;
     for (var i = 0u; i < HEADS * per_head; i++) { sum[i] = vec4<f32>(0.0); }
 
     // Of the heads whose scores this lane owns.
@@ -201,19 +206,19 @@ fn attend_slots(
     var decay: array<f32, MOST_HEADS>;
     var weight: array<f32, MOST_HEADS>;
     for (var h = 0u; h < heads_kept(); h++) { own_most[h] = LOWEST; }
-    let own = part_of(member) * outputs_kept();
+    let own = owned_part(member) * outputs_kept();
     var score: array<f32, MOST_SCORES>;
     for (var round = 0u; round < n; round += in_flight() * stride) {
         let first = rows.first;
         let here = rows;
-        renew(k, here, 0u);
+        insert_new_token(k, here, 0u);
         rows.first += in_flight() * stride;
         let more = round + in_flight() * stride < n;
         for (var j = 0u; j < in_flight(); j++) {
             for (var h = 0u; h < HEADS; h++) { score[j * HEADS + h] = 0.0; }
-            for (var i = 0u; i < held(); i++) {
+            for (var i = 0u; i < chunks_per_lane(); i++) {
                 for (var p = 0u; p < parts; p++) {
-                    let four = chunk_four((*k)[j * held() + i], p);
+                    let four = chunk_four((*k)[j * chunks_per_lane() + i], p);
                     for (var h = 0u; h < HEADS; h++) {
                         score[j * HEADS + h] += dot((*query)[h * per_head + i * parts + p], four);
                     }
@@ -243,18 +248,18 @@ fn attend_slots(
             own_norm[h] = total;
         }
         for (var h = 0u; h < HEADS; h++) {
-            let shrink = subgroupShuffle(decay[h % outputs_kept()], owner(h, team_lane));
+            let shrink = subgroupShuffle(decay[h % outputs_kept()], owner(h, group_lane));
             for (var f = 0u; f < per_head; f++) { sum[h * per_head + f] *= shrink; }
         }
-        renew(v, here, 1u);
-        if (APPENDS && (round == 0u || !more)) { drop_dead(v, here, n); }
+        insert_new_token(v, here, 1u);
+        if (APPENDS && (round == 0u || !more)) { clear_past_end(v, here, n); }
         for (var j = 0u; j < in_flight(); j++) {
             for (var h = 0u; h < HEADS; h++) {
                 let at = j * HEADS + h;
-                weight[h] = subgroupShuffle(score[at % outputs_kept()], owner(at, team_lane));
+                weight[h] = subgroupShuffle(score[at % outputs_kept()], owner(at, group_lane));
             }
             for (var f = 0u; f < per_head; f++) {
-                let four = chunk_four((*v)[j * held() + f / parts], f % parts);
+                let four = chunk_four((*v)[j * chunks_per_lane() + f / parts], f % parts);
                 for (var h = 0u; h < HEADS; h++) { sum[h * per_head + f] += weight[h] * four; }
             }
         }
@@ -265,8 +270,8 @@ fn attend_slots(
     var norm: array<f32, MOST_HEADS>;
     for (var h = 0u; h < heads_kept(); h++) { own_norm[h] = slots_sum(own_norm[h]); }
     for (var h = 0u; h < HEADS; h++) {
-        most[h] = subgroupShuffle(own_most[h % outputs_kept()], owner(h, team_lane));
-        norm[h] = subgroupShuffle(own_norm[h % outputs_kept()], owner(h, team_lane));
+        most[h] = subgroupShuffle(own_most[h % outputs_kept()], owner(h, group_lane));
+        norm[h] = subgroupShuffle(own_norm[h % outputs_kept()], owner(h, group_lane));
     }
 
     // The thread groups of a subgroup.
@@ -287,7 +292,7 @@ fn attend_slots(
         }
     }
 
-    // The subgroups: all leave their sums of some heads, then an invocation adds up a four of them.
+    // The subgroups: each stores its sums of some heads, then an invocation adds up four elements of one.
     let subgroups = WG / size;
     let slot = (part.kv_head * splits() + part.split) * Q_PER_KV + part.first;
     for (var begin = 0u; begin < HEADS; begin += SUM_HEADS) {
@@ -324,23 +329,22 @@ fn attend_slots(
     }
 }
 
-// Whether the split had work.
+// One workgroup's share. Returns whether the split had slots.
 fn attend_share(part: SplitPart, subgroup: u32, lane: u32, subgroup_size: u32) -> bool {
     let size = select(subgroup_size, SG_MIN, SG_MIN == SG_MAX);
     let member = lane % LANES;
     let team = subgroup * (size / LANES) + lane / LANES;
     let parts = chunk_fours();
-    let per_head = held() * parts;
+    let per_head = chunks_per_lane() * parts;
 
-    // Which slots a thread group has depends on n only where there are fewer of them than thread groups, and
-    // then it has one at most: the first keys are loaded while n is.
-    let stride = splits() * teams();
-    let begin = part.split * teams() + team;
+    // The first keys are loaded while n is: a thread group's first slot does not depend on n.
+    let stride = splits() * thread_groups();
+    let begin = part.split * thread_groups() + team;
     var rows = CacheRows(part.kv_head * KV_SIZE * vector_chunks(), member, begin, stride, KV_SIZE - 1u);
     var k: array<vec4<u32>, MOST_LOADS>;
     var v: array<vec4<u32>, MOST_LOADS>;
-    // What was there before this step; where the new token is stored, nobody uses it. Values too, since two
-    // loads depend on the position, n and then the rotations.
+    // The cache before this step: what lies in the new token's slot is not used. V too, since there is time
+    // for it: n and the rotations are two more loads, one after the other.
     if (APPENDS) {
         fetch_k(&k, rows);
         fetch_v(&v, rows);
@@ -351,9 +355,9 @@ fn attend_share(part: SplitPart, subgroup: u32, lane: u32, subgroup_size: u32) -
     if (!APPENDS) { fetch_k(&k, rows); }
     var worked = false;
     if (ready(part, Invocation(subgroup * size + lane, subgroup, lane), size)) {
-        var query: array<vec4<f32>, MOST_HELD>;
+        var query: array<vec4<f32>, MOST_LANE_FOURS>;
         for (var h = 0u; h < HEADS; h++) {
-            for (var i = 0u; i < held(); i++) {
+            for (var i = 0u; i < chunks_per_lane(); i++) {
                 let c = lane_chunk(member, i);
                 for (var p = 0u; p < parts; p++) {
                     let four = min(c, head_chunks() - 1u) * parts + p;

@@ -2,8 +2,8 @@
 // over the tiles of one split. It leaves what split_combine merges. A tile of slots is
 // WG / LANES * IN_FLIGHT: for the scores LANES invocations share a row of K and leave their parts of the dot
 // product in workgroup memory; for the values every invocation has one chunk of every few rows of V and
-// an online softmax (arXiv 1805.02867) of its own over them. Queries, and what the new token brings, are
-// those of `cached` or `fresh`.
+// an online softmax (arXiv 1805.02867) of its own over them. `cache_only` or `new_token`
+// has the queries, and the new token's key and value.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/softmax
 // import: attention/parts/split, kv/chunk
 // requires: const APPENDS: bool
@@ -35,7 +35,7 @@ fn head_chunks() -> u32 { return HEAD_DIM / (4u * chunk_fours()); }
 fn tile() -> u32 { return WG / LANES * IN_FLIGHT; }
 
 // Splits are dealt whole tiles.
-fn teams() -> u32 { return tile(); }
+fn thread_groups() -> u32 { return tile(); }
 
 fn split_of(slot: u32, n: u32) -> u32 { return slot / tile() % used_splits(n); }
 

@@ -7,6 +7,6 @@ const BETA: u32 = BETA_0;
 
 fn old_y(at: u32) -> f32 { return 0.0; }
 
-fn store_y(at: u32, product: f32, held: f32) { branch[at] = product; }
+fn store_y(at: u32, product: f32, y_before: f32) { branch[at] = product; }
 
 fn delta_at(i: u32) -> f32 { return branch[i]; }

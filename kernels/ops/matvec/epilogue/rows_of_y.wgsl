@@ -4,7 +4,7 @@
 override Y_AFTER: u32 = 0u; // elements of a y behind those of the matrix
 override Y_STRIDE: u32 = Y_OFFSET + ROWS + Y_AFTER;
 
-// Where row r of a column belongs in y, which is (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER).
-fn y_at(column: u32, row: u32) -> u32 {
-    return column * Y_STRIDE + Y_OFFSET + row;
+// Where row `row` of the product with a vector lies in y, which is (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER).
+fn y_at(vector: u32, row: u32) -> u32 {
+    return vector * Y_STRIDE + Y_OFFSET + row;
 }

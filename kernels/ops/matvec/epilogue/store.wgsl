@@ -8,6 +8,6 @@ fn old_y(at: u32) -> f32 {
     return y[at];
 }
 
-fn store_y(at: u32, product: f32, held: f32) {
-    if (BETA == BETA_0) { y[at] = product; } else { y[at] = held + product; }
+fn store_y(at: u32, product: f32, y_before: f32) {
+    if (BETA == BETA_0) { y[at] = product; } else { y[at] = y_before + product; }
 }

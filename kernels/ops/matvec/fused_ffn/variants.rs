@@ -33,7 +33,7 @@ pub(super) const VARIANTS: Family = Family {
             modules: ["rms_or_plain, found", "soa", "soa_gate_up_tree", "gated"],
             summary: "LANES invocations an output, summed through workgroup memory; quantised",
             formula: SOA,
-            idea: "as workgroup, sixteen bytes of codes at a time: 32 weights under one scale, \
+            idea: "as workgroup, sixteen bytes of quants at a time: 32 weights under one scale, \
                    apart from the scales (planes). The rung for adapters and browsers without \
                    subgroup operations.",
         },
@@ -42,7 +42,7 @@ pub(super) const VARIANTS: Family = Family {
             modules: ["rms_or_plain", "soa", "soa_gate_up", "gated"],
             summary: "LANES lanes an output, its gate row and its up row; quantised weights",
             formula: SOA,
-            idea: "sixteen aligned bytes of codes a load, 32 neighbours under one scale, \
+            idea: "sixteen aligned bytes of quants a load, 32 neighbours under one scale, \
                    coalesced across the lanes, scales from their own plane at the same time. The \
                    activations of a chunk, their sum and their squares serve two rows. Two \
                    chunks of each row are in flight a lane while x goes to workgroup memory. \
@@ -61,7 +61,7 @@ pub(super) const VARIANTS: Family = Family {
             formula: SOA,
             idea: "gate and up rows are taken in turn, so that LANES lanes have the four rows of \
                    two outputs; what they leave on lanes apart meets by two exchanges. Every \
-                   workgroup rounds all of v, and sums its squares on that way.\n\
+                   workgroup quantises all of v, and sums its squares on that way.\n\
                    Source: own.",
         },
         Row {

@@ -39,16 +39,12 @@ mat_vec!(Gemv {
 const MOST_VECTORS: usize = 8;
 
 fn few_vectors(p: &Gemv, _: &Capabilities) -> Option<String> {
-    let cols = p.n_vectors;
-    (cols > MOST_VECTORS).then(|| format!("N_VECTORS={cols} exceeds {MOST_VECTORS} sums"))
+    exceeds("N_VECTORS", p.n_vectors, MOST_VECTORS)
 }
 
 /// Vectors that begin anywhere are read element by element: left to the portable variants.
 fn whole_vectors(p: &Gemv, caps: &Capabilities) -> Option<String> {
-    let (cols, k) = (p.n_vectors, p.k);
-    (cols > 1 && !k.is_multiple_of(8))
-        .then(|| format!("N_VECTORS={cols} of K={k}: columns are no whole number of chunks"))
-        .or_else(|| few_vectors(p, caps))
+    ragged_vectors(p.n_vectors, p.k).or_else(|| few_vectors(p, caps))
 }
 
 /// A matrix times one vector of f32 that fills all of y.
@@ -97,7 +93,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             unsupported: |p, caps| {
                 whole_vectors(p, caps).or_else(|| eight_rows_unsupported(p, caps))
             },
-            ..Schedule::COLUMNS8
+            ..Schedule::ROWS8
         },
         Variant { name: "vec4", ..Schedule::SUBGROUP_SHARE },
         Variant {
@@ -125,12 +121,12 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         }
     },
     cost: |p, _| {
-        let (rows, k, cols) = (p.rows as f64, p.k as f64, p.n_vectors as f64);
+        let (rows, k, n) = (p.rows as f64, p.k as f64, p.n_vectors as f64);
         let y = 4.0 * (1.0 + f64::from(p.beta.value())) * rows;
         let x = p.act_format.bytes() as f64 * k;
         Cost {
-            bytes: rows * p.weight.row_bytes(p.k) as f64 + cols * (y + x),
-            flops: 2.0 * rows * k * cols,
+            bytes: rows * p.weight.row_bytes(p.k) as f64 + n * (y + x),
+            flops: 2.0 * rows * k * n,
         }
     },
     tolerance: |p, _| Tolerance {

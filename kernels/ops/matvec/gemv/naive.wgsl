@@ -6,7 +6,7 @@
 // Idea: the formula, nothing else. Neighbouring invocations read rows K elements apart, so every
 // load of a wave touches another cache line: this rung shows what coalescing is worth.
 // import: grid, matvec/epilogue/rows_of_y, matvec/epilogue/store, matvec/prologue/dot_chunk
-// import: matvec/prologue/columns, matvec/rows/dense16
+// import: matvec/prologue/vectors, matvec/rows/dense16
 override ROWS: u32;
 override Y_OFFSET: u32;
 override WG: u32 = 64u;
@@ -24,11 +24,11 @@ fn main(
     let row = group_index(workgroup, groups) * WG + lid;
     if (row >= ROWS) { return; }
     let base = row * row_chunks();
-    for (var column = 0u; column < N_VECTORS; column++) {
+    for (var vector = 0u; vector < N_VECTORS; vector++) {
         var sum = 0.0;
         for (var c = 0u; c < row_chunks(); c++) {
-            sum += dot_chunk(weights[base + c], load_x_column(column, c));
+            sum += dot_chunk(weights[base + c], load_vector_chunk(vector, c));
         }
-        store_y(y_at(column, row), sum, old_y(y_at(column, row)));
+        store_y(y_at(vector, row), sum, old_y(y_at(vector, row)));
     }
 }

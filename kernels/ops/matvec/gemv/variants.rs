@@ -2,7 +2,7 @@
 
 use super::{Family, Row};
 
-const COLUMNS: &[&str] = &[
+const VECTORS: &[&str] = &[
     "y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[c][k]    W: (ROWS, K)  x: (N_VECTORS, K) f32 or f16",
     "y: (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER), f32 accumulation",
 ];
@@ -16,10 +16,10 @@ pub(super) const VARIANTS: Family = Family {
     rows: &[
         Row {
             name: "workgroup",
-            modules: ["columns, plain16", "dense16", "fan_columns", "store"],
+            modules: ["vectors, plain16", "dense16", "fan_vectors", "store"],
             summary: "LANES invocations a row, summed through workgroup memory; no subgroups \
                       needed",
-            formula: COLUMNS,
+            formula: VECTORS,
             idea: "neighbouring invocations read neighbouring chunks, all loads of a round in \
                    flight together; then eight of them add up the row's sums and one adds up the \
                    eight: two barriers where a tree has log2(LANES). The rung for adapters and \
@@ -27,18 +27,18 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "subgroup",
-            modules: ["columns", "dense16", "subgroup_columns", "store"],
+            modules: ["vectors", "dense16", "subgroup_vectors", "store"],
             summary: "one subgroup a row, four loads in flight a lane",
-            formula: COLUMNS,
+            formula: VECTORS,
             idea: "coalesced 16-byte loads across the lanes, all four of a round issued before \
-                   the first use and used for every column, one subgroupAdd a column at the end. \
+                   the first use and used for every vector, one subgroupAdd a vector at the end. \
                    A workgroup owns ROWS_PER_WG rows whatever the subgroup size is, so the \
                    mapping holds on adapters whose subgroup size varies.",
         },
         Row {
             name: "subgroup_multicol",
             modules: ["x_chunk", "dense16", "subgroup_rows4", "store"],
-            summary: "four output columns (rows of W) a subgroup",
+            summary: "four rows of W a subgroup",
             formula: ONE,
             idea: "x is loaded and unpacked once for four rows, and four independent loads are \
                    in flight. Meant for very tall matrices (an LM head of 262144 rows); on few \
@@ -46,9 +46,9 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "rows8_cols",
-            modules: ["columns", "dense_eight", "columns8", "store"],
+            modules: ["vectors", "dense_eight", "rows8", "store"],
             summary: "eight rows a workgroup for up to eight vectors at once",
-            formula: COLUMNS,
+            formula: VECTORS,
             idea: "eight weights of each of eight rows become floats once and meet every vector, \
                    one fma a product; a load of x serves eight rows, and lanes share the 64 sums \
                    between them before they add: 72 shuffles.",
@@ -76,7 +76,7 @@ pub(super) const VARIANTS: Family = Family {
         Row {
             name: "split_row",
             modules: ["plain16", "dense16", "split_row", "store"],
-            summary: "a team of LANES invocations a row, of any number",
+            summary: "a thread group of LANES invocations a row, of any number",
             formula: ONE,
             idea: "few rows leave a large GPU idle unless each is read by many lanes; and a lane \
                    that waits for memory once wants few chunks, all in flight. 1152 rows of 1152 \
@@ -86,12 +86,12 @@ pub(super) const VARIANTS: Family = Family {
         Row {
             name: "split_k",
             modules: ["plain16", "dense16", "split_k", "store"],
-            summary: "a team of LANES invocations over RUN rows at once",
+            summary: "a thread group of LANES invocations over RUN rows at once",
             formula: ONE,
             idea: "x is twice the bytes of 16-bit weights and comes through the same cache; what \
                    a lane reads of it serves RUN rows. All RUN x (chunks a lane) loads of \
-                   weights are in flight together; K is split over the subgroups of the team, \
-                   which meet once in workgroup memory.",
+                   weights are in flight together; K is split over the subgroups of the thread \
+                   group, which meet once in workgroup memory.",
         },
         Row {
             name: "sweep",

@@ -4,7 +4,7 @@ use crate::adapter::Capabilities;
 use crate::codes::{Beta, FloatFormat, Format, Order, Packing};
 use crate::descriptor::*;
 use crate::len;
-use crate::matvec::geometry::lanes_grid;
+use crate::matvec::geometry::{lanes_grid, ragged_vectors};
 use crate::matvec::schedule::{Schedule, eight_rows_unsupported, whole_chunks};
 use crate::matvec::soa::{self, LANES, geometry, lanes, staged, subgroup};
 use crate::matvec::{mat_vec, nmse, weights};
@@ -60,11 +60,9 @@ impl GemvQ {
     }
 }
 
-/// Columns of x must begin on whole vectors.
-fn columns_aligned(p: &GemvQ, _: &Capabilities) -> Option<String> {
-    let (cols, k) = (p.n_vectors, p.k);
-    let ragged = || (cols > 1 && k % 8 > 0).then(|| format!("columns of {k} are not aligned"));
-    whole_chunks(p).or_else(ragged)
+/// Vectors of x must begin on sixteen bytes.
+fn vectors_aligned(p: &GemvQ, _: &Capabilities) -> Option<String> {
+    whole_chunks(p).or_else(|| ragged_vectors(p.n_vectors, p.k))
 }
 
 /// How many times its usual value an NMSE over `rows` results may be. Where weights of one row are
@@ -103,34 +101,30 @@ fn rounded_finely(p: &GemvQ, _: State) -> Tolerance {
     }
 }
 
-fn at_most_eight_columns(p: &GemvQ) -> Option<String> {
-    (p.n_vectors > 8).then(|| "at most 8 columns".to_owned())
-}
-
-/// Rounded columns of three bytes that planes_dp4a24_cols holds at a time: as many as have room,
-/// dealt out evenly over the passes that takes. None where there is no room for one.
-fn held_columns(p: &GemvQ, caps: &Capabilities) -> Option<usize> {
+/// Quantised vectors of three bytes an element that planes_dp4a24_cols holds at a time: as many as
+/// have room, dealt out evenly over the passes that takes. None where there is no room for one.
+fn vectors_in_memory(p: &GemvQ, caps: &Capabilities) -> Option<usize> {
     // A float a subgroup of four lanes, WG up to 512.
     const OTHERS: usize = 512;
     let one = 112 * p.k.div_ceil(32);
     let room = (caps.workgroup_memory as usize).saturating_sub(OTHERS) / one;
-    let cols = p.n_vectors;
-    (room > 0).then(|| cols.div_ceil(cols.div_ceil(room)))
+    let n = p.n_vectors;
+    (room > 0).then(|| n.div_ceil(n.div_ceil(room)))
 }
 
-/// Lanes of planes_dp4a24_cols: every column's sums cross all of them at the end of a row, so as
-/// few, from eight on, as leave the subgroups that a large GPU wants. Measured from 2 to 8 columns.
-fn column_lanes(p: &GemvQ, caps: &Capabilities) -> u32 {
+/// Lanes of planes_dp4a24_cols: every vector's sums cross all of them at the end of a row, so as
+/// few, from eight on, as leave the subgroups that a large GPU wants. Measured from 2 to 8 vectors.
+fn vector_lanes(p: &GemvQ, caps: &Capabilities) -> u32 {
     let most = subgroup(caps);
     let wanted = if p.n_vectors > 4 { 380 } else { 800 };
     let enough = |lanes: &u32| p.rows / 4 * *lanes as usize >= wanted * most as usize;
     (3..7).map(|log| 1 << log).filter(|lanes| *lanes < most).find(enough).unwrap_or(most)
 }
 
-/// Workgroups of planes_dp4a24_cols: sets of rows times passes over the columns.
-fn column_groups(p: &GemvQ, c: &Constants) -> usize {
+/// Workgroups of planes_dp4a24_cols: sets of rows times passes over the vectors.
+fn vector_groups(p: &GemvQ, c: &Constants) -> usize {
     let sets = p.rows.div_ceil(4 * ((c["WG"] / c["LANES"]) as usize).max(1));
-    let passes = p.n_vectors.div_ceil(c["X_COLUMNS"] as usize);
+    let passes = p.n_vectors.div_ceil(c["X_VECTORS"] as usize);
     sets.div_ceil(sets.div_ceil((c["GROUPS"] as usize / passes).max(1))) * passes
 }
 
@@ -169,13 +163,12 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             constants: |_, caps| geometry(subgroup(caps).min(32), caps),
             tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
             unsupported: |p, _| match (p.order, p.n_vectors) {
-                (Order::RowWise, 1) => None,
-                (Order::RowWise, _) => Some("one column of activations only".into()),
-                _ => Some("blocks run along the rows only".into()),
+                (Order::RowWise, vectors) => exceeds("N_VECTORS", vectors, 1),
+                (order, _) => Some(format!("ORDER={} is not row_wise", order.name())),
             },
             ..Variant::PLAIN
         },
-        Variant { name: "workgroup", unsupported: columns_aligned, ..Schedule::TREE },
+        Variant { name: "workgroup", unsupported: vectors_aligned, ..Schedule::TREE },
         Variant { name: "planes", ..Schedule::SUBGROUP_TILES },
         Variant {
             name: "planes_multicol",
@@ -192,21 +185,19 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         Variant {
             name: "rows8_cols",
             unsupported: |p, caps| {
-                let ragged = || {
-                    let k = p.k;
-                    (k % 8 > 0).then(|| format!("rows of {k} are no whole number of eight weights"))
-                };
-                whole_chunks(p).or_else(ragged).or_else(|| eight_rows_unsupported(p, caps))
+                whole_chunks(p)
+                    .or_else(|| no_multiple("K", p.k, 8))
+                    .or_else(|| eight_rows_unsupported(p, caps))
             },
             packing: Packing::Planes,
-            ..Schedule::COLUMNS8
+            ..Schedule::ROWS8
         },
         Variant {
             name: "planes_dp4a24_cols",
-            stages: &[Stage { entry: "main", grid: column_groups }],
+            stages: &[Stage { entry: "main", grid: vector_groups }],
             constants: |p, caps| {
-                let held = held_columns(p, caps).unwrap_or(1);
-                let mut constants = geometry(column_lanes(p, caps), caps);
+                let held = vectors_in_memory(p, caps).unwrap_or(1);
+                let mut constants = geometry(vector_lanes(p, caps), caps);
                 // Measured: of eight vectors, whose rounding takes longer than the rows of one
                 // turn, one workgroup for each processor of a large GPU; larger ones for long rows
                 // and for many.
@@ -214,7 +205,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                 let large = p.n_vectors > 4 && (p.k > 4096 || p.rows >= 65_536);
                 let wg: u32 = if large { 512 } else { 256 };
                 let wg = f64::from(wg.min(caps.invocations));
-                constants.extend([("X_COLUMNS", held as f64), ("GROUPS", groups), ("WG", wg)]);
+                constants.extend([("X_VECTORS", held as f64), ("GROUPS", groups), ("WG", wg)]);
                 constants
             },
             tunables: &[
@@ -224,11 +215,11 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             ],
             unsupported: |p, caps| {
                 let full = || {
-                    let room = held_columns(p, caps);
-                    room.is_none().then(|| "too little memory for its rounded columns".to_owned())
+                    let room = vectors_in_memory(p, caps);
+                    room.is_none().then(|| format!("K={} needs more workgroup memory", p.k))
                 };
-                columns_aligned(p, caps)
-                    .or_else(|| at_most_eight_columns(p))
+                vectors_aligned(p, caps)
+                    .or_else(|| exceeds("N_VECTORS", p.n_vectors, 8))
                     .or_else(|| soa::below_a_block(p))
                     .or_else(full)
             },
@@ -242,7 +233,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", LANES)],
             unsupported: |p, caps| {
                 // One such row in twenty cancels to where nothing can be held against it.
-                let few = || (p.rows < 4).then(|| "too coarse for fewer than 4 rows".into());
+                let few = || (p.rows < 4).then(|| format!("ROWS={} is below 4", p.rows));
                 (Schedule::INT8_ROWS.unsupported)(p, caps).or_else(few)
             },
             tolerance: Some(rounded),
@@ -258,10 +249,10 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             tunables: &[("WG", &[64.0, 128.0, 256.0])],
             unsupported: |p, _| match (p.order, p.weight) {
                 (Order::ColumnWise, Format::Q8_0 | Format::Q6K) => {
-                    Some(format!("{} has no 32 weights of one scale in 16 bytes", p.weight.name()))
+                    Some(format!("WEIGHT={} has no 32 weights of one scale in 16 bytes", p.weight.name()))
                 }
                 (Order::ColumnWise, _) => None,
-                _ => Some("its columns are no runs of weights".into()),
+                (order, _) => Some(format!("ORDER={} is not column_wise", order.name())),
             },
             packing: Packing::Planes,
             ..Variant::PLAIN
@@ -278,13 +269,13 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         _ => &["planes_dp4a24_cols", "rows8_cols", "workgroup", "naive"],
     },
     cost: |p, _| {
-        let (rows, k, cols) = (p.rows as f64, p.k as f64, p.n_vectors as f64);
+        let (rows, k, n) = (p.rows as f64, p.k as f64, p.n_vectors as f64);
         // What a row's last block holds beyond it need not be read.
         let weight = p.weight.block_bytes() as f64 / p.weight.block_len() as f64;
         let y_bytes = 4.0 * (1.0 + f64::from(p.beta.value())) * rows;
         Cost {
-            bytes: rows * k * weight + cols * (y_bytes + p.act_format.bytes() as f64 * k),
-            flops: 2.0 * rows * k * cols,
+            bytes: rows * k * weight + n * (y_bytes + p.act_format.bytes() as f64 * k),
+            flops: 2.0 * rows * k * n,
         }
     },
     tolerance: |p, _| Tolerance {

@@ -6,7 +6,7 @@ const ONE: &[&str] = &[
     "y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]        W: (ROWS, K) quantised  x: (K) f32 or f16",
 ];
 
-const COLUMNS: &[&str] = &[
+const VECTORS: &[&str] = &[
     "y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[c][k]",
     "W: (ROWS, K) quantised, in planes  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER)",
 ];
@@ -15,27 +15,27 @@ const PLANES: &[&str] = &[
     "y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * x[k]     W: (ROWS, K) quantised, in planes  x: (K) f32 or f16",
 ];
 
-const PLANES_COLUMNS: &[&str] = &[
-    "y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[c][k / 32] * xq[c][k])   as planes_dp4a24, of column c",
+const PLANES_VECTORS: &[&str] = &[
+    "y[c][Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[c][k / 32] * xq[c][k])   as planes_dp4a24, of vector c",
     "W: (ROWS, K) quantised, in planes  x: (N_VECTORS, K) f32 or f16  y: (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER)",
 ];
 
-const FORMULA4: &[&str] = &[
+const BITS_23: &[&str] = &[
     "y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[k / 32] * xq[k])   d = max |x| of 32 / 4161400, xq = round(x / d)",
     "W: (ROWS, K) quantised, in planes  x: (K) f32 or f16",
 ];
 
-const FORMULA5: &[&str] = &[
+const BITS_16: &[&str] = &[
     "y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[k / 32] * xq[k])     d = max |x| of 32 / 32639, xq = round(x / d)",
     "W: (ROWS, K) quantised, in planes  x: (K) f32 or f16",
 ];
 
-const FORMULA6: &[&str] = &[
+const BITS_8: &[&str] = &[
     "y[Y_OFFSET + r] = BETA y + sum_k W[r][k] * (d[k / 32] * xq[k])     d = max |x| of 32 / 127, xq = round(x / d)",
     "W: (ROWS, K) quantised, in planes  x: (K) f32 or f16",
 ];
 
-const FORMULA7: &[&str] = &[
+const COLUMN_WISE: &[&str] = &[
     "y[c][Y_OFFSET + r] = BETA y + sum_k x[c][k] * W[r][k]",
     "W: (ROWS, K) quantised column by column, in planes  x: (N_VECTORS, K)  y: (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER)",
 ];
@@ -55,13 +55,13 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "workgroup",
-            modules: ["staged", "soa", "tree_columns", "store"],
+            modules: ["staged", "soa", "tree_vectors", "store"],
             summary: "LANES invocations a row, summed through workgroup memory; no subgroups \
                       needed",
-            formula: COLUMNS,
+            formula: VECTORS,
             idea: "the loads of `planes`, then a tree in workgroup memory. The rung for adapters \
-                   and browsers without subgroup operations. Several columns are taken one after \
-                   another: the weights of the later ones come from the cache.",
+                   and browsers without subgroup operations. Several vectors are taken one after \
+                   another: the weights for the later ones come from the cache.",
         },
         Row {
             name: "planes",
@@ -69,7 +69,7 @@ pub(super) const VARIANTS: Family = Family {
             summary: "LANES lanes a row, four chunks in flight a lane",
             formula: PLANES,
             idea: "with the fields of a row's blocks apart every load is sixteen aligned bytes \
-                   of codes, 32 neighbours under one scale, coalesced across the lanes; scales \
+                   of quants, 32 neighbours under one scale, coalesced across the lanes; scales \
                    come from their own plane at the same time instead of before. All of a round \
                    is issued before the first use. One row has all lanes (LANES 32) for matrices \
                    of few rows: the more lanes a row, the more of the GPU they fill.",
@@ -77,7 +77,7 @@ pub(super) const VARIANTS: Family = Family {
         Row {
             name: "planes_multicol",
             modules: ["plain", "soa", "soa_rows4", "store"],
-            summary: "EACH (2 or 4) output columns (rows of W) to LANES lanes",
+            summary: "EACH (2 or 4) rows of W to LANES lanes",
             formula: PLANES,
             idea: "a chunk of 16 bytes meets 128 bytes of x, eight times what it is itself: with \
                    one row a lane workgroup memory would serve x at its full width. The rows \
@@ -87,23 +87,23 @@ pub(super) const VARIANTS: Family = Family {
         },
         Row {
             name: "rows8_cols",
-            modules: ["columns_eight", "soa_eight", "columns8", "store"],
+            modules: ["vectors_eight", "soa_eight", "rows8", "store"],
             summary: "eight rows a workgroup for up to eight vectors at once",
-            formula: COLUMNS,
+            formula: VECTORS,
             idea: "as gemv/rows8_cols: eight quants of each of eight rows become floats once and \
                    meet every vector, one fma a product. Lanes take neighbouring words of quants, \
                    so x is read as in gemv, without workgroup memory and without rounding.",
         },
         Row {
             name: "planes_dp4a24_cols",
-            modules: ["plain, unscaled, three_digits", "soa", "int8_columns4", "store"],
-            summary: "up to eight columns of activations as integers of 23 bits",
-            formula: PLANES_COLUMNS,
-            idea: "the codes of four rows become bytes once and meet every column, three \
-                   quarters of an instruction a weight and column where floats take one and \
-                   their conversions. A workgroup holds as many rounded columns as \
+            modules: ["plain, unscaled, three_digits", "soa", "int8_vectors", "store"],
+            summary: "up to eight vectors of activations in 23 bits",
+            formula: PLANES_VECTORS,
+            idea: "the quants of four rows become bytes once and meet every vector, three \
+                   quarters of an instruction a weight and vector where floats take one and \
+                   their conversions. A workgroup holds as many quantised vectors as \
                    its memory has room for; with more, neighbouring workgroups have the same \
-                   rows and the next columns, so that the weights cross the bus once.\n\
+                   rows and the next vectors, so that the weights cross the bus once.\n\
                    Source: own.",
         },
         Row {
@@ -114,8 +114,8 @@ pub(super) const VARIANTS: Family = Family {
                 "int8_rows",
                 "product_store, store",
             ],
-            summary: "activations as integers of 23 bits, four thirds of products an instruction",
-            formula: FORMULA4,
+            summary: "activations in 23 bits; three dot4I8Packed for four weights",
+            formula: BITS_23,
             idea: "as planes_dp4a16 with one byte more: xq = 65536 t + 256 h + l. Three \
                    dot4I8Packed take four weights, three quarters of an instruction a weight and \
                    a third to unpack (of four bits an eighth: quants go as they lie), where a \
@@ -132,8 +132,8 @@ pub(super) const VARIANTS: Family = Family {
                 "int8_rows",
                 "product_store, store",
             ],
-            summary: "16-bit activations, four half products an instruction",
-            formula: FORMULA5,
+            summary: "activations in 16 bits; two dot4I8Packed for four weights",
+            formula: BITS_16,
             idea: "as planes_dp4a, with integers of sixteen bits in two signed bytes, xq = 256 h \
                    + l: two dot4I8Packed take four weights, one with h and one with l, and the \
                    sums join once a chunk. A weight so costs half an instruction plus a third to \
@@ -141,7 +141,7 @@ pub(super) const VARIANTS: Family = Family {
                    activations' size (an NMSE near 4e-10), 257 times less than with eight bits; \
                    in every layer of a decode it adds up to 3e-8, so it takes a hint. 32639 = \
                    256 * 127 + 127 keeps h and l within a signed byte. Workgroups take several \
-                   turns of rows and round x once.\n\
+                   grid-stride iterations over rows and quantise x once.\n\
                    Source: own; integers per 32 activations as in ggml's q8_1.",
         },
         Row {
@@ -152,11 +152,11 @@ pub(super) const VARIANTS: Family = Family {
                 "int8_rows",
                 "product_store, store",
             ],
-            summary: "8-bit activations, four products an instruction",
-            formula: FORMULA6,
-            idea: "against 8-bit activations codes stay integers: dot4I8Packed takes four at a \
+            summary: "activations in 8 bits; one dot4I8Packed for four weights",
+            formula: BITS_8,
+            idea: "against 8-bit activations quants stay integers: dot4I8Packed takes four at a \
                    time, and x meets a chunk with 32 bytes instead of 128. Every workgroup \
-                   rounds x into its own memory while its first weights are on their way. The \
+                   quantises x into its own memory while its first weights are on their way. The \
                    rounding costs about 5e-3 of the activations' size (an NMSE near 3e-5), so \
                    this one has a tolerance of its own and runs only when a hint asks for it.\n\
                    Source: ggml's q8_1 products (mmvq).",
@@ -164,9 +164,9 @@ pub(super) const VARIANTS: Family = Family {
         Row {
             name: "column_wise",
             modules: ["x_one", "soa", "column_wise", "store"],
-            summary: "columns of W added up, for blocks that run down the columns",
-            formula: FORMULA7,
-            idea: "with ORDER column_wise sixteen bytes of codes are 32 rows of one column, and \
+            summary: "columns of W added up, for blocks that run down the vectors",
+            formula: COLUMN_WISE,
+            idea: "with ORDER column_wise sixteen bytes of quants are 32 rows of one column, and \
                    one activation meets them all: a lane keeps 32 sums, multiplies the scale \
                    with the activation once, and sums what offsets and minimums take off once \
                    for all 32. Eight lanes read 128 neighbouring bytes, WG / 8 columns at a \

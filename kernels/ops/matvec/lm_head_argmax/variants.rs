@@ -41,7 +41,7 @@ pub(super) const VARIANTS: Family = Family {
             idea: "neighbouring invocations read neighbouring words, a tree in workgroup memory \
                    sums them, and the first lane of each row keeps the best of its rows until \
                    the end. Every weight finds its scale again, so the floor is far; `planes` \
-                   reads codes sixteen bytes at a time.",
+                   reads quants sixteen bytes at a time.",
         },
         Row {
             name: "subgroup",
@@ -56,7 +56,7 @@ pub(super) const VARIANTS: Family = Family {
         Row {
             name: "planes",
             modules: ["plain", "soa", "head_rows", "head_argmax"],
-            summary: "LANES lanes to four quantised rows, sixteen bytes of codes a load",
+            summary: "LANES lanes to four quantised rows, sixteen bytes of quants a load",
             formula: SOA,
             idea: "gemv_q/planes_multicol with the rows of a workgroup one after another: x is \
                    staged and summed once for ROWS_PER_WG of them, loads of the next four rows \
@@ -68,8 +68,8 @@ pub(super) const VARIANTS: Family = Family {
             modules: ["plain, found, unscaled, three_digits", "soa", "head_int8", "head_argmax"],
             summary: "as gemv_q/planes_dp4a24, activations as integers of 23 bits",
             formula: SOA,
-            idea: "a workgroup rounds x once and takes many turns of rows; each lane keeps the \
-                   best of the rows whose products end in it.\n\
+            idea: "a workgroup quantises x once and takes many grid-stride iterations over rows; \
+                   each lane keeps the best of the rows whose products end in it.\n\
                    Source: own.",
         },
     ],

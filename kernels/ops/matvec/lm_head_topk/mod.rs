@@ -7,7 +7,7 @@ use crate::len;
 use crate::matvec::geometry::{dense_only, quantised_only, rows_grid};
 use crate::matvec::{head, mat_vec, nmse, weights};
 use crate::param::dim;
-use crate::shared::{ACT_FORMAT_IN, weight};
+use crate::shared::{ACT_FORMAT_IN, exceeds, weight};
 
 crate::params! {
     /// Parameters of `lm_head_topk`.
@@ -41,7 +41,7 @@ impl LmHeadTopk {
 }
 
 fn too_many(p: &LmHeadTopk) -> Option<String> {
-    (p.top_k > MOST).then(|| format!("its lists hold {MOST} logits"))
+    exceeds("TOP_K", p.top_k, MOST)
 }
 
 fn dense(p: &LmHeadTopk, caps: &Capabilities) -> Option<String> {

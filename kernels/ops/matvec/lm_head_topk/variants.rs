@@ -42,7 +42,7 @@ pub(super) const VARIANTS: Family = Family {
             formula: BLOCKS,
             idea: "neighbouring invocations read neighbouring words, a tree in workgroup memory \
                    sums them, and the logits stay there to be sorted. Every weight finds its \
-                   scale again, so the floor is far; `planes` reads codes sixteen bytes at a \
+                   scale again, so the floor is far; `planes` reads quants sixteen bytes at a \
                    time.",
         },
         Row {
@@ -58,7 +58,7 @@ pub(super) const VARIANTS: Family = Family {
         Row {
             name: "planes",
             modules: ["plain", "soa", "head_rows", "head_topk"],
-            summary: "LANES lanes to four quantised rows, sixteen bytes of codes a load",
+            summary: "LANES lanes to four quantised rows, sixteen bytes of quants a load",
             formula: SOA,
             idea: "gemv_q/planes_multicol with the rows of a workgroup one after another: x is \
                    staged and summed once for ROWS_PER_WG of them, and loads of the next four \
@@ -70,8 +70,9 @@ pub(super) const VARIANTS: Family = Family {
             modules: ["plain, found, unscaled, three_digits", "soa", "head_int8", "head_topk"],
             summary: "as gemv_q/planes_dp4a24, activations as integers of 23 bits",
             formula: SOA,
-            idea: "a workgroup rounds x once and takes many turns of rows; their logits are \
-                   sorted in workgroup memory at the end, as in the other variants.\n\
+            idea: "a workgroup quantises x once and takes many grid-stride iterations over rows; \
+                   their logits are sorted in workgroup memory at the end, as in the other \
+                   variants.\n\
                    Source: own.",
         },
     ],

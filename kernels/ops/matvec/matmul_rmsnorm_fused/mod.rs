@@ -73,7 +73,7 @@ fn tree_lanes(p: &MatmulRmsnormFused, caps: &Capabilities) -> Overrides {
     constants
 }
 
-/// Teams of a workgroup that is wide enough for the norms too.
+/// Thread groups of a workgroup that is wide enough for the norms too.
 fn wide_teams(p: &MatmulRmsnormFused, caps: &Capabilities) -> Overrides {
     let mut constants = shared_team(caps, p.chunks16(), 1);
     constants.push(("RUN", 2.0));

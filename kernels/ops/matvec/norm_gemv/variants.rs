@@ -46,7 +46,7 @@ pub(super) const VARIANTS: Family = Family {
         Row {
             name: "split_row",
             modules: ["rms16", "dense16", "split_row", "store"],
-            summary: "a team of LANES invocations a row, of any number",
+            summary: "a thread group of LANES invocations a row, of any number",
             formula: DENSE,
             idea: "gemv/split_row with the squares of x summed beside the product; both sums \
                    meet in workgroup memory at the one barrier there is.",
@@ -54,7 +54,7 @@ pub(super) const VARIANTS: Family = Family {
         Row {
             name: "split_k",
             modules: ["rms16", "dense16", "split_k", "store"],
-            summary: "a team of LANES invocations over RUN rows at once",
+            summary: "a thread group of LANES invocations over RUN rows at once",
             formula: DENSE,
             idea: "gemv/split_k, which gains more here: x * g and the squares are made once for \
                    RUN rows.",
@@ -94,7 +94,7 @@ pub(super) const VARIANTS: Family = Family {
             ],
             summary: "as gemv_q/planes_dp4a24, activations as integers of 23 bits",
             formula: SOA,
-            idea: "every workgroup rounds all of x times g into its memory before its first \
+            idea: "every workgroup quantises all of x times g into its memory before its first \
                    product; on that way it sees every square, so the norm costs a sum over the \
                    workgroup and no second look at x. The norm's scale is one factor on each \
                    product.\n\

@@ -3,8 +3,9 @@
 //
 //   BYTES             bytes of a quantised activation, 1 to 3
 //   LARGEST           its largest value: 127, 127 * 256 + 127, or 4161400
-//   N_VECTORS, X_COLUMNS   vectors in x; of them in memory, where their blocks follow each other in every run
-//   x_four(col, i)    elements 4i..4i+4 of vector `col` of x, zeros past its end
+//   N_VECTORS         vectors in x
+//   X_VECTORS         those of them in memory; their blocks follow each other in every run
+//   x_four(vector, i) elements 4i..4i+4 of a vector of x, zeros past its end
 //   has_norm()        whether sums of squares are wanted, and
 //   squares_of(i)     the sum of these four squared
 //
@@ -17,12 +18,12 @@
 // import: matvec/rows/soa
 // requires: override N_VECTORS: u32
 // requires: override WG: u32
-// requires: override X_COLUMNS: u32
+// requires: override X_VECTORS: u32
 // requires: const BYTES: u32
 // requires: const LARGEST: f32
 // requires: fn has_norm() -> bool
 // requires: fn squares_of(i: u32) -> f32
-// requires: fn x_four(col: u32, i: u32) -> vec4<f32>
+// requires: fn x_four(vector: u32, i: u32) -> vec4<f32>
 
 // Rounded activations of a block of 32. In word j of a block's weights, eight of them, even nibbles
 // meet what `evens` holds, odd ones `odds`; q8_0 has four weights a word, the first four meet
@@ -31,7 +32,7 @@
 // ones. First comes vec4 0 of every block, then vec4 1 and so on: lanes with neighbouring blocks
 // read neighbouring vec4, one from every bank.
 override BLOCKS: u32 = (K + 31u) / 32u;
-override SPAN: u32 = X_COLUMNS * BLOCKS;
+override SPAN: u32 = X_VECTORS * BLOCKS;
 override RUNS: u32 = 2u * BYTES * SPAN;
 var<workgroup> rounded: array<vec4<u32>, RUNS>;
 // Of a block: the step between integers, the sum of its activations, and what its products lack for zero
@@ -99,9 +100,9 @@ fn folded(v: vec4<f32>) -> vec4<f32> {
 // Half i of eight elements, those of vectors `first` on after each other: the first four of half 2j and
 // the last of 2j + 1 are eight neighbours. The last vector again past it.
 fn half_eight(first: u32, i: u32) -> vec4<f32> {
-    if (X_COLUMNS == 1u) { return x_four(first, i); }
-    let column = i / (8u * BLOCKS);
-    return x_four(min(first + column, N_VECTORS - 1u), i - 8u * BLOCKS * column);
+    if (X_VECTORS == 1u) { return x_four(first, i); }
+    let vector = i / (8u * BLOCKS);
+    return x_four(min(first + vector, N_VECTORS - 1u), i - 8u * BLOCKS * vector);
 }
 
 // Rounds vectors `first` on into workgroup memory, eight elements a lane, four neighbouring lanes a
@@ -231,11 +232,11 @@ struct Rounded {
     about: vec4<u32>,
 }
 
-fn load_rounded(column: u32, c: u32) -> Rounded {
+fn load_rounded(vector: u32, c: u32) -> Rounded {
     var v: Rounded;
     if (WEIGHT == Q8_0) {
         // A chunk of q8_0 is half a block.
-        let block = column * BLOCKS + c / 2u;
+        let block = vector * BLOCKS + c / 2u;
         let at = c % 2u * min(BYTES, 2u) * SPAN + block;
         v.a = rounded[at];
         if (BYTES > 1u) { v.b = rounded[at + SPAN]; }
@@ -243,7 +244,7 @@ fn load_rounded(column: u32, c: u32) -> Rounded {
         v.about = about[block];
         return v;
     }
-    let block = column * BLOCKS + c;
+    let block = vector * BLOCKS + c;
     v.a = rounded[block];
     v.c = rounded[min(BYTES, 2u) * SPAN + block];
     if (BYTES > 1u) {

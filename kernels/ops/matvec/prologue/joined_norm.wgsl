@@ -9,7 +9,7 @@ fn gain_four(i: u32) -> vec4<f32> {
 }
 
 // One vector for SoA rows: elements 4i..4i+4.
-fn x_four(col: u32, i: u32) -> vec4<f32> { return joined_four(i) * gain_four(i); }
+fn x_four(vector: u32, i: u32) -> vec4<f32> { return joined_four(i) * gain_four(i); }
 
 fn squares_of(i: u32) -> f32 {
     let v = joined_four(i);

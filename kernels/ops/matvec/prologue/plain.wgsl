@@ -4,12 +4,12 @@
 // requires: var x: array<vec4<u32>>
 override ACT_FORMAT: u32;
 
-// Elements 4i..4i+4 of vector `col`. Beyond K they are padding of unknown content or another
+// Elements 4i..4i+4 of a vector. Beyond K they are padding of unknown content or another
 // vector, here zero; 32 from a multiple of 32 on may be read. With several vectors K is a multiple of 8.
-fn x_four(col: u32, i: u32) -> vec4<f32> {
+fn x_four(vector: u32, i: u32) -> vec4<f32> {
     let ragged = K % 32u != 0u;
     if (ragged && 4u * i >= K) { return vec4<f32>(0.0); }
-    let at = col * (K / 4u) + i;
+    let at = vector * (K / 4u) + i;
     var v: vec4<f32>;
     if (ACT_FORMAT == F32) {
         v = bitcast<vec4<f32>>(x[at]);

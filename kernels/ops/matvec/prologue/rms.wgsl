@@ -7,7 +7,7 @@ override EPS: f32;
 override WEIGHT_OFFSET: u32; // OFFSET_STANDARD or OFFSET_GEMMA (1 + w)
 
 // Elements 4i..4i+4. There is one vector.
-fn x_four(col: u32, i: u32) -> vec4<f32> {
+fn x_four(vector: u32, i: u32) -> vec4<f32> {
     if (is_past(i)) { return vec4<f32>(0.0); }
     return bounded(i, x[i] * (f32(WEIGHT_OFFSET) + norm_weight[i]));
 }

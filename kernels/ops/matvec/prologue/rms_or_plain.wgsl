@@ -17,7 +17,7 @@ fn squares_of(i: u32) -> f32 {
 }
 
 // Elements 4i..4i+4. There is one vector.
-fn x_four(col: u32, i: u32) -> vec4<f32> {
+fn x_four(vector: u32, i: u32) -> vec4<f32> {
     if (is_past(i)) { return vec4<f32>(0.0); }
     if (INPUT_NORM == NORM_RMS) { return bounded(i, stream[i] * norm_weight[i]); }
     if (ACT_FORMAT == F32) { return bounded(i, bitcast<vec4<f32>>(x[i])); }

@@ -1,28 +1,28 @@
-// Activations in workgroup memory, TILE chunks of an SoA row of X_COLUMNS vectors at a time. Lanes
+// Activations in workgroup memory, TILE chunks of an SoA row of X_VECTORS vectors at a time. Lanes
 // that take neighbouring chunks read x 128 bytes apart, all from the same banks of a cache or of
 // workgroup memory; so a chunk has one vec4 more than it needs, and eight lanes meet eight banks.
 // In the one more lies the chunk's sum.
 // import: matvec/rows/soa
 // requires: override WG: u32
-// requires: fn x_four(col: u32, i: u32) -> vec4<f32>
+// requires: fn x_four(vector: u32, i: u32) -> vec4<f32>
 override TILE: u32 = 64u;
-override X_COLUMNS: u32 = 1u;
+override X_VECTORS: u32 = 1u;
 // As x_slot has it: five vec4 a chunk of q8_0, nine otherwise.
-override X_SLOTS: u32 = TILE * X_COLUMNS * select(9u, 5u, WEIGHT == Q8_0);
+override X_SLOTS: u32 = TILE * X_VECTORS * select(9u, 5u, WEIGHT == Q8_0);
 var<workgroup> x_tile: array<vec4<f32>, X_SLOTS>;
 
-fn x_slot(column: u32, c: u32) -> u32 {
-    return (column * TILE + c) * (soa_chunk_elements() / 4u + 1u);
+fn x_slot(vector: u32, c: u32) -> u32 {
+    return (vector * TILE + c) * (soa_chunk_elements() / 4u + 1u);
 }
 
-// Fills the tile of chunks `tile` to `tile` + TILE from vectors `col` on. All invocations of the
+// Fills the tile of chunks `tile` to `tile` + TILE from vector `first_vector` on. All invocations of the
 // workgroup, `lid` of them below WG; nobody reads the tile before.
-fn stage_x_tile(lid: u32, col: u32, tile: u32) {
+fn stage_x_tile(lid: u32, first_vector: u32, tile: u32) {
     let fours = soa_chunk_elements() / 4u;
     let count = min(TILE, soa_row_chunks() - tile);
-    for (var column = 0u; column < X_COLUMNS; column++) {
+    for (var vector = 0u; vector < X_VECTORS; vector++) {
         for (var i = lid; i < count * fours; i += WG) {
-            x_tile[x_slot(column, i / fours) + i % fours] = x_four(col + column, tile * fours + i);
+            x_tile[x_slot(vector, i / fours) + i % fours] = x_four(first_vector + vector, tile * fours + i);
         }
     }
     workgroupBarrier();

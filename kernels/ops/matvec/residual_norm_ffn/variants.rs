@@ -43,7 +43,7 @@ pub(super) const VARIANTS: Family = Family {
             ],
             summary: "LANES invocations an output, summed through workgroup memory; quantised",
             formula: SOA,
-            idea: "as workgroup, sixteen bytes of codes at a time (fused_ffn/workgroup_q). The \
+            idea: "as workgroup, sixteen bytes of quants at a time (fused_ffn/workgroup_q). The \
                    rung for adapters and browsers without subgroup operations.",
         },
         Row {
@@ -56,7 +56,7 @@ pub(super) const VARIANTS: Family = Family {
             ],
             summary: "as gemv_q/planes_dp4a24, activations as integers of 23 bits",
             formula: SOA,
-            idea: "fused_ffn/planes_dp4a24. Every workgroup rounds all of the normed vector \
+            idea: "fused_ffn/planes_dp4a24. Every workgroup quantises all of the normed vector \
                    anyway; it makes the stream first, while its first weights are under way.\n\
                    Source: own.",
         },

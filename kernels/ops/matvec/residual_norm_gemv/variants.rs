@@ -57,7 +57,7 @@ pub(super) const VARIANTS: Family = Family {
             ],
             summary: "as gemv_q/planes_dp4a24, activations as integers of 23 bits",
             formula: SOA,
-            idea: "every workgroup rounds all of the normed vector anyway; it makes the stream \
+            idea: "every workgroup quantises all of the normed vector anyway; it makes the stream \
                    first, while its first weights are under way.\n\
                    Source: own.",
         },

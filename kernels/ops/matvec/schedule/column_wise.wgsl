@@ -6,7 +6,7 @@
 // requires: override N_VECTORS: u32
 // requires: var parts: array<f32>
 // requires: fn old_y(at: u32) -> f32
-// requires: fn store_y(at: u32, product: f32, held: f32)
+// requires: fn store_y(at: u32, product: f32, y_before: f32)
 // requires: fn x_one(i: u32) -> f32
 override SPLITS: u32 = 1u;
 override WG: u32 = 128u; // a power of two from 16 on
@@ -46,7 +46,7 @@ fn main(
 ) {
     let group = group_index(workgroup, groups);
     if (group >= tiles() * SPLITS * N_VECTORS) { return; }
-    let part = group / tiles(); // column of x and split
+    let part = group / tiles(); // vector and split
     let slice = lid / 8u;
     let slices = WG / 8u;
     let row_chunk = min(8u * (group % tiles()) + lid % 8u, (ROWS + 31u) / 32u - 1u);
@@ -97,9 +97,9 @@ fn sum(
 ) {
     let at = group_index(workgroup, groups) * 64u + lid;
     if (at >= N_VECTORS * ROWS) { return; }
-    let col = at / ROWS;
+    let vector = at / ROWS;
     let row = at % ROWS;
     var all = 0.0;
-    for (var i = 0u; i < SPLITS; i++) { all += parts[(col * SPLITS + i) * ROWS + row]; }
-    store_y(y_at(col, row), all, old_y(y_at(col, row)));
+    for (var i = 0u; i < SPLITS; i++) { all += parts[(vector * SPLITS + i) * ROWS + row]; }
+    store_y(y_at(vector, row), all, old_y(y_at(vector, row)));
 }

@@ -7,7 +7,7 @@
 // requires: fn epilogue(total: Partial) -> f32
 // requires: fn old_y(at: u32) -> f32
 // requires: fn ready_x(at: u32, size: u32, group: u32, groups: u32)
-// requires: fn store_y(at: u32, product: f32, held: f32)
+// requires: fn store_y(at: u32, product: f32, y_before: f32)
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // any number up to WG
 

@@ -13,20 +13,20 @@ const MOST_CHUNKS: u32 = 16u;
 fn split_k(p: TeamLane) {
     let before = old_rows(p);
     var sums: array<Partial, 4>;
-    var held: array<Chunk, MOST_CHUNKS>;
+    var chunks: array<Chunk, MOST_CHUNKS>;
     let lane = p.at % LANES;
     let deep = loads_a_round(LANES, min(UNROLL, MOST_CHUNKS / RUN));
     for (var first = 0u; first < row_chunks(); first += deep * LANES) {
         for (var i = 0u; i < deep; i++) {
             let s = Span(first + i * LANES, lane, LANES);
-            for (var r = 0u; r < RUN; r++) { held[i * RUN + r] = fetch(team_row(p, r), s); }
+            for (var r = 0u; r < RUN; r++) { chunks[i * RUN + r] = fetch(team_row(p, r), s); }
         }
         for (var i = 0u; i < deep; i++) {
             let s = Span(first + i * LANES, lane, LANES);
             if (s.begin < row_chunks()) {
                 let v = row_x(own_chunk(s));
                 for (var r = 0u; r < RUN; r++) {
-                    sums[r] += counted(s, dot_row_chunk(held[i * RUN + r], v));
+                    sums[r] += counted(s, dot_row_chunk(chunks[i * RUN + r], v));
                 }
             }
         }

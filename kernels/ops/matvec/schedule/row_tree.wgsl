@@ -3,7 +3,7 @@
 // requires: override Y_OFFSET: u32
 // requires: override ROWS: u32
 // requires: fn old_y(at: u32) -> f32
-// requires: fn store_y(at: u32, product: f32, held: f32)
+// requires: fn store_y(at: u32, product: f32, y_before: f32)
 override WG: u32 = 256u; // a power of two
 override LANES: u32 = 32u; // invocations a row, a power of two
 

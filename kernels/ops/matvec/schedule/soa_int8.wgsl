@@ -12,7 +12,7 @@
 // requires: fn store_product(product: Product, lanes: u32)
 // requires: fn stored_row(row: u32) -> u32
 const N_VECTORS: u32 = 1u;
-const X_COLUMNS: u32 = 1u;
+const X_VECTORS: u32 = 1u;
 override WG: u32 = 256u;
 override EACH: u32 = 4u; // rows to LANES lanes: 1, 2 or 4
 override LANES: u32 = 32u; // a power of two from 4 on
@@ -54,7 +54,7 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
     ready_x(subgroup * sg + subgroup_lane, sg, group, GRID);
     // Of EACH rows this lane will be left with one. No condition: where old_of_row is a constant nothing of
     // this is alive through the loop below, whose registers decide how many workgroups fit.
-    var held = old_of_row(min(first + lane / (lanes / 4u), ROWS - 1u));
+    var y_before = old_of_row(min(first + lane / (lanes / 4u), ROWS - 1u));
     round_x(0u, subgroup, sg, subgroup_lane);
     workgroupBarrier();
     let factor = factor_of(sg);
@@ -99,9 +99,9 @@ fn walk_rows(group: u32, subgroup: u32, size: u32, subgroup_lane: u32) {
         let mine = first + which;
         let live = holds && share % PARTS == 0u && mine >= row && mine < ROWS;
         let at = (turn - 1u) * TURN_ROWS + EACH * slot + which;
-        store_product(Product(factor * value, held, mine, at, live), lanes);
+        store_product(Product(factor * value, y_before, mine, at, live), lanes);
         row = next_row;
         first = next_first;
-        if (turn < TURNS) { held = old_of_row(min(first + which, ROWS - 1u)); }
+        if (turn < TURNS) { y_before = old_of_row(min(first + which, ROWS - 1u)); }
     }
 }

@@ -3,7 +3,7 @@
 // import: grid, matvec/prologue/x_tile, matvec/rows/soa, reduce/four
 // requires: override Y_OFFSET: u32
 // requires: fn old_y(at: u32) -> f32
-// requires: fn store_y(at: u32, product: f32, held: f32)
+// requires: fn store_y(at: u32, product: f32, y_before: f32)
 override WG: u32 = 256u;
 override EACH: u32 = 4u;
 override LANES: u32 = 32u; // a power of two from 4 on

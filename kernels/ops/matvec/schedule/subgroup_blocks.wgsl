@@ -3,8 +3,8 @@
 // requires: override Y_OFFSET: u32
 // requires: override ROWS: u32
 // requires: fn old_y(at: u32) -> f32
-// requires: fn store_y(at: u32, product: f32, held: f32)
-// requires: fn x_four(col: u32, i: u32) -> vec4<f32>
+// requires: fn store_y(at: u32, product: f32, y_before: f32)
+// requires: fn x_four(vector: u32, i: u32) -> vec4<f32>
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // a power of two
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time

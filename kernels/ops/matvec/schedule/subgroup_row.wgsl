@@ -7,7 +7,7 @@
 // requires: fn dot_tile_chunk(chunk: SoaChunk, at: u32, c: u32, tile: u32) -> Partial
 // requires: fn epilogue(sum: Partial) -> f32
 // requires: fn old_y(at: u32) -> f32
-// requires: fn store_y(at: u32, product: f32, held: f32)
+// requires: fn store_y(at: u32, product: f32, y_before: f32)
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // a power of two from 4 on
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time

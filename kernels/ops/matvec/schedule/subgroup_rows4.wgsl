@@ -9,7 +9,7 @@
 // requires: fn load_x_chunk(c: u32) -> XChunk
 // requires: fn old_y(at: u32) -> f32
 // requires: fn row_chunks() -> u32
-// requires: fn store_y(at: u32, product: f32, held: f32)
+// requires: fn store_y(at: u32, product: f32, y_before: f32)
 override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 32u; // a multiple of 4
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time

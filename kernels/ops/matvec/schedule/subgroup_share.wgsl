@@ -5,7 +5,7 @@
 // requires: override ROWS: u32
 // requires: fn epilogue(total: Partial) -> f32
 // requires: fn old_y(at: u32) -> f32
-// requires: fn store_y(at: u32, product: f32, held: f32)
+// requires: fn store_y(at: u32, product: f32, y_before: f32)
 override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 8u;
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time

@@ -1,7 +1,7 @@
-// Workgroups that stay: each sweeps GROUP_ROWS neighbouring rows in teams of LANES lanes. A lane keeps what
-// a chunk meets of x in registers and meets RUN rows at a time with it, while the next RUN rows' chunks are
-// under way. Sums of RUN rows meet by halves among UNIT lanes, those of a team's units in workgroup memory,
-// once, at the end.
+// Few workgroups, each with GROUP_ROWS neighbouring rows and thread groups of LANES lanes. A lane keeps its
+// chunk of x in registers and multiplies RUN rows at a time with it, while the next RUN rows' chunks are
+// loaded. Sums of RUN rows are added by halves among UNIT lanes, then in workgroup memory over the units of a
+// thread group, once, at the end.
 //
 //   gain_of(c)           what chunk c of x will be multiplied with, known before x is
 //   ready_x              makes x once what came before is there, for which all invocations wait
@@ -17,8 +17,8 @@
 // requires: fn stored_row(row: u32) -> u32
 override ROWS: u32;
 override WG: u32 = 256u;
-override LANES: u32 = 256u; // of a team: a power of two
-override RUN: u32 = 8u; // rows a team has at a time, 1..=16
+override LANES: u32 = 256u; // of a thread group: a power of two
+override RUN: u32 = 8u; // rows a thread group has at a time, 1..=16
 override GROUPS: u32 = 264u; // workgroups at most
 override SG: u32 = 32u; // the adapter's only subgroup size
 // Two outputs of gate and up, a word of f16, are one workgroup's.
@@ -35,7 +35,7 @@ override SWEPT_SUMS: u32 = PARTS * TURNS * TURN_ROWS;
 var<workgroup> swept_sums: array<f32, SWEPT_SUMS>;
 var<workgroup> swept_squares: array<f32, PARTS>;
 
-// The workgroup's first row, and an invocation's place: `at` among its team's lanes.
+// The workgroup's first row, and an invocation's place: `at` among its thread group's lanes.
 struct Place { first: u32, lid: u32, team: u32, at: u32 }
 
 fn spans() -> u32 { return (row_chunks() + LANES - 1u) / LANES; }
@@ -51,14 +51,14 @@ fn span_chunk_of(p: Place, span: u32) -> u32 {
     return min(span * LANES + p.at, row_chunks() - 1u);
 }
 
-// Row i of a team's in a turn. Rows past the end repeat the workgroup's last: loads stay inside, and what
-// they make is dropped.
+// Row i of a thread group in iteration `turn`. Rows past the end repeat the workgroup's last: loads stay
+// inside, and what they make is dropped.
 fn swept_row(p: Place, turn: u32, i: u32) -> u32 {
     let at = (turn * TEAMS + p.team) * RUN + i;
     return stored_row(min(p.first + min(at, GROUP_ROWS - 1u), ROWS - 1u));
 }
 
-// A tile is a turn's rows along one span. Tiles go through the workgroup's rows, and then along them.
+// A tile is one iteration's rows along one span. Tiles go through the workgroup's rows, and then along them.
 fn swept_tiles() -> u32 { return TURNS * spans(); }
 
 fn load_tile(chunks: ptr<function, array<Chunk, MOST_HALVED>>, p: Place, tile: u32) {
@@ -83,12 +83,12 @@ fn meet_tile(
     let has = has_chunk(p, tile / TURNS);
     for (var i = 0u; i < RUN; i++) {
         let sum = select(0.0, dot_chunk((*chunks)[i], part), has);
-        // With one turn, sums stay where they are until the row ends.
+        // With one iteration, sums stay where they are until the row ends.
         (*sums)[i] = select(sum, (*sums)[i] + sum, TURNS == 1u);
     }
 }
 
-// The squares of a part, once for all turns.
+// The squares of a part, once for all iterations.
 fn swept_squares_of(part: Swept, p: Place, tile: u32) -> f32 {
     return select(0.0, part.squares, (tile % TURNS == 0u) & has_chunk(p, tile / TURNS));
 }
@@ -113,7 +113,7 @@ fn sweep(p: Place) {
     let gain = gain_of(span_chunk_of(p, 0u));
     await_input();
     ready_x(p.lid, SG, p.first / GROUP_ROWS, GRID);
-    let held = old_of_row(min(p.first + p.lid, ROWS - 1u));
+    let y_before = old_of_row(min(p.first + p.lid, ROWS - 1u));
     let mine = share_of(RUN, p.at, UNIT);
     var even_part = swept_part(span_chunk_of(p, 0u), gain);
     var odd_part = even_part;
@@ -139,11 +139,11 @@ fn sweep(p: Place) {
         if (p.team == 0u && p.at % UNIT == 0u) { swept_squares[p.at / UNIT] = squares; }
     }
     workgroupBarrier();
-    store_swept(p, held);
+    store_swept(p, y_before);
 }
 
 // An invocation a row adds up its parts.
-fn store_swept(p: Place, held: f32) {
+fn store_swept(p: Place, y_before: f32) {
     var factor = 1.0;
     if (has_norm()) {
         var squares = 0.0;
@@ -155,7 +155,7 @@ fn store_swept(p: Place, held: f32) {
         for (var i = 0u; i < PARTS; i++) { sum += swept_sums[i * TURNS * TURN_ROWS + p.lid]; }
     }
     let row = p.first + p.lid;
-    store_product(Product(factor * sum, held, row, p.lid, p.lid < GROUP_ROWS && row < ROWS), 4u);
+    store_product(Product(factor * sum, y_before, row, p.lid, p.lid < GROUP_ROWS && row < ROWS), 4u);
 }
 
 @compute @workgroup_size(WG)

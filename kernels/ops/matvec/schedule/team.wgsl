@@ -8,7 +8,7 @@
 // requires: override ROWS: u32
 // requires: fn epilogue(total: Partial) -> f32
 // requires: fn old_y(at: u32) -> f32
-// requires: fn store_y(at: u32, product: f32, held: f32)
+// requires: fn store_y(at: u32, product: f32, y_before: f32)
 override LANES: u32 = 32u;
 override TEAMS: u32 = 4u;
 override RUN: u32 = 1u; // rows a thread group works on at a time, 1..=4
@@ -60,24 +60,24 @@ fn is_unit() -> bool { return select(LANES == UNIT, SG > 0u && LANES <= SG, TEAM
 
 // What y holds where this invocation will store.
 fn old_rows(p: TeamLane) -> vec4<f32> {
-    var held = vec4<f32>(0.0);
-    if (BETA == BETA_0) { return held; }
+    var y_before = vec4<f32>(0.0);
+    if (BETA == BETA_0) { return y_before; }
     if (!is_unit()) {
-        if (p.lid < TEAMS * RUN) { held.x = old_y(Y_OFFSET + min(p.first + p.lid, ROWS - 1u)); }
+        if (p.lid < TEAMS * RUN) { y_before.x = old_y(Y_OFFSET + min(p.first + p.lid, ROWS - 1u)); }
     } else if (p.at % LANES == 0u) {
-        for (var r = 0u; r < RUN; r++) { held[r] = old_y(Y_OFFSET + team_row(p, r)); }
+        for (var r = 0u; r < RUN; r++) { y_before[r] = old_y(Y_OFFSET + team_row(p, r)); }
     }
-    return held;
+    return y_before;
 }
 
 // Adds up a thread group's sums and stores its rows.
-fn store_rows(p: TeamLane, sums: ptr<function, array<Partial, 4>>, held: vec4<f32>) {
+fn store_rows(p: TeamLane, sums: ptr<function, array<Partial, 4>>, y_before: vec4<f32>) {
     for (var r = 0u; r < RUN; r++) { (*sums)[r] = unit_sum((*sums)[r]); }
     if (is_unit()) {
         if (p.at % LANES == 0u) {
             for (var r = 0u; r < RUN; r++) {
                 let row = p.first + p.at / LANES * RUN + r;
-                if (row < ROWS) { store_y(Y_OFFSET + row, epilogue((*sums)[r]), held[r]); }
+                if (row < ROWS) { store_y(Y_OFFSET + row, epilogue((*sums)[r]), y_before[r]); }
             }
         }
         return;
@@ -93,14 +93,14 @@ fn store_rows(p: TeamLane, sums: ptr<function, array<Partial, 4>>, held: vec4<f3
         let begin = p.lid % RUN * units + p.lid / RUN * (LANES / UNIT);
         var total = Partial();
         for (var i = 0u; i < row_parts(p); i++) { total += team_slots[begin + i]; }
-        store_y(Y_OFFSET + row, epilogue(total), held.x);
+        store_y(Y_OFFSET + row, epilogue(total), y_before.x);
     }
 }
 
 // One row a thread group.
 fn split_row(p: TeamLane) {
-    let held = old_rows(p);
+    let y_before = old_rows(p);
     var sums: array<Partial, 4>;
     sums[0] = share(team_row(p, 0u), p.at % LANES, LANES);
-    store_rows(p, &sums, held);
+    store_rows(p, &sums, y_before);
 }

@@ -7,8 +7,8 @@ override N_VECTORS: u32 = 1u; // 1..=8
 
 alias XChunk = Eight;
 
-fn load_x_column(column: u32, c: u32) -> XChunk {
-    let at = column * (K / 8u) + c;
+fn load_vector_chunk(vector: u32, c: u32) -> XChunk {
+    let at = vector * (K / 8u) + c;
     if (ACT_FORMAT == F32) {
         return XChunk(bitcast<vec4<f32>>(x[2u * at]), bitcast<vec4<f32>>(x[2u * at + 1u]));
     }

@@ -12,10 +12,10 @@
 // requires: override N_VECTORS: u32
 // requires: override ROWS: u32
 // requires: fn load_chunk(row: u32, c: u32) -> Chunk
-// requires: fn load_x_column(column: u32, c: u32) -> XChunk
+// requires: fn load_vector_chunk(vector: u32, c: u32) -> XChunk
 // requires: fn old_y(at: u32) -> f32
 // requires: fn row_chunks() -> u32
-// requires: fn store_y(at: u32, product: f32, held: f32)
+// requires: fn store_y(at: u32, product: f32, y_before: f32)
 // requires: fn weights_of(chunk: Chunk) -> Eight
 override WG: u32 = 128u;
 override SLOTS: u32 = 16u * ((WG + 7u) / 8u);
@@ -122,14 +122,14 @@ fn main(
     var s7: Sums;
     for (var c = lid; c < row_chunks(); c += WG) {
         let w = load_eight(first, last, c);
-        s0 = add_products(s0, w, load_x_column(0u, c));
-        if (N_VECTORS > 1u) { s1 = add_products(s1, w, load_x_column(1u, c)); }
-        if (N_VECTORS > 2u) { s2 = add_products(s2, w, load_x_column(2u, c)); }
-        if (N_VECTORS > 3u) { s3 = add_products(s3, w, load_x_column(3u, c)); }
-        if (N_VECTORS > 4u) { s4 = add_products(s4, w, load_x_column(4u, c)); }
-        if (N_VECTORS > 5u) { s5 = add_products(s5, w, load_x_column(5u, c)); }
-        if (N_VECTORS > 6u) { s6 = add_products(s6, w, load_x_column(6u, c)); }
-        if (N_VECTORS > 7u) { s7 = add_products(s7, w, load_x_column(7u, c)); }
+        s0 = add_products(s0, w, load_vector_chunk(0u, c));
+        if (N_VECTORS > 1u) { s1 = add_products(s1, w, load_vector_chunk(1u, c)); }
+        if (N_VECTORS > 2u) { s2 = add_products(s2, w, load_vector_chunk(2u, c)); }
+        if (N_VECTORS > 3u) { s3 = add_products(s3, w, load_vector_chunk(3u, c)); }
+        if (N_VECTORS > 4u) { s4 = add_products(s4, w, load_vector_chunk(4u, c)); }
+        if (N_VECTORS > 5u) { s5 = add_products(s5, w, load_vector_chunk(5u, c)); }
+        if (N_VECTORS > 6u) { s6 = add_products(s6, w, load_vector_chunk(6u, c)); }
+        if (N_VECTORS > 7u) { s7 = add_products(s7, w, load_vector_chunk(7u, c)); }
     }
     let rows0 = vector_sums(
         s0.low, s1.low, s2.low, s3.low, s4.low, s5.low, s6.low, s7.low, lane, size,
@@ -144,12 +144,12 @@ fn main(
     }
     workgroupBarrier();
     for (var i = lid; i < 8u * N_VECTORS; i += WG) {
-        let column = i / 8u;
+        let vector = i / 8u;
         var total = 0.0;
         for (var s = 0u; s < subgroups; s++) {
-            total += vector_slots[2u * (column * subgroups + s) + i % 8u / 4u][i % 4u];
+            total += vector_slots[2u * (vector * subgroups + s) + i % 8u / 4u][i % 4u];
         }
         let row = first + i % 8u;
-        if (row < ROWS) { store_y(y_at(column, row), total, old_y(y_at(column, row))); }
+        if (row < ROWS) { store_y(y_at(vector, row), total, old_y(y_at(vector, row))); }
     }
 }

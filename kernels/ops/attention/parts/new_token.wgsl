@@ -1,8 +1,7 @@
-// For split decode attention that makes the new token's heads itself: a workgroup holds HEADS queries of a KV
-// head, and key and value where it attends to the new token's slot; of those that do the one with the first
-// queries stores them. Nobody uses what the cache holds there: other splits do not have the slot, and this
-// one has it here. `qk_norm` holds the
-// queries' weights, then the keys'.
+// For split decode attention that makes the new token's heads itself. A workgroup makes HEADS queries of a KV
+// head. If its split has the new token's slot, it also makes the key and the value and attends to them in
+// workgroup memory; of the workgroups that do, the one with the first queries stores them in the cache. No
+// workgroup uses what the cache holds there. `qk_norm` has the weights for queries, then those for keys.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/split, kv/chunk
 // import: kv/quants, kv/vector, rope/heads
 // requires: override WG: u32
@@ -16,8 +15,8 @@
 const APPENDS: bool = true;
 
 // HEADS queries, the key, the value; normed and rotated, f32 pairs.
-override FRESH_PAIRS: u32 = (HEADS + 2u) * HEAD_DIM / 2u;
-var<workgroup> fresh: array<vec2<f32>, FRESH_PAIRS>;
+override NEW_HEAD_PAIRS: u32 = (HEADS + 2u) * HEAD_DIM / 2u;
+var<workgroup> new_heads: array<vec2<f32>, NEW_HEAD_PAIRS>;
 // With q8_0 the largest magnitude of each block of the key, then of the value.
 override NEW_BLOCKS: u32 = (HEAD_DIM + 31u) / 32u * 2u;
 var<workgroup> new_largest: array<f32, NEW_BLOCKS>;
@@ -31,7 +30,7 @@ fn norm_pair(query: bool, at: u32) -> vec2<f32> {
 // Heads of a sequence in qkv.
 fn qkv_heads() -> u32 { return KV_HEADS * (Q_PER_KV + 2u); }
 
-// Where head j of the workgroup's lies in qkv, whose rows are sequences.
+// The head of qkv, whose rows are sequences, that is head j of the workgroup.
 fn head_of(part: SplitPart, j: u32) -> u32 {
     let own = part.kv_head % KV_HEADS;
     let row = part.kv_head / KV_HEADS * qkv_heads();
@@ -39,7 +38,7 @@ fn head_of(part: SplitPart, j: u32) -> u32 {
     return row + KV_HEADS * (Q_PER_KV + j - HEADS) + own;
 }
 
-// What makes quad i of a head: itself, its weights, the rotations.
+// What quad i of a head is made of: its elements, their norm weights, the rotations.
 struct QuadParts { v: Quad, w: Quad, t: vec4<f32> }
 
 fn load_quad_parts(head: u32, i: u32, position: u32) -> QuadParts {
@@ -47,14 +46,14 @@ fn load_quad_parts(head: u32, i: u32, position: u32) -> QuadParts {
     return QuadParts(load_quad(head, i), norm_quad(own, i), rotations(own, i, position));
 }
 
-// Quad i of head j, which is `head` of all.
+// Makes quad i of head j of the workgroup, which is head `head` of qkv.
 fn make_quad(j: u32, head: u32, i: u32, p: QuadParts, scale: f32) {
     var v = p.v;
     if (!is_value(head % qkv_heads())) {
         v = rotated_quad(Quad(v.low * scale * p.w.low, v.high * scale * p.w.high), p.t);
     }
-    fresh[j * (HEAD_DIM / 2u) + low_at(i)] = v.low;
-    fresh[j * (HEAD_DIM / 2u) + high_at(i)] = v.high;
+    new_heads[j * (HEAD_DIM / 2u) + low_at(i)] = v.low;
+    new_heads[j * (HEAD_DIM / 2u) + high_at(i)] = v.high;
 }
 
 // Makes the heads; false where the split has no slot yet.
@@ -69,7 +68,7 @@ fn ready(part: SplitPart, at: Invocation, size: u32) -> bool {
         workgroupBarrier();
         own_slot = select(0xffffffffu, slot, appends);
         if (KV_FORMAT == KV_Q8_0) {
-            // Of a workgroup without the slot they are nobody's.
+            // A workgroup without the slot makes them too, and does not use them.
             for (var i = at.index; i < NEW_BLOCKS; i += WG) { new_largest[i] = largest_in_block(i); }
             workgroupBarrier();
         }
@@ -86,7 +85,7 @@ fn ready(part: SplitPart, at: Invocation, size: u32) -> bool {
 
 fn query_four(part: SplitPart, h: u32, four: u32) -> vec4<f32> {
     let at = h * (HEAD_DIM / 2u) + 2u * four;
-    return vec4<f32>(fresh[at], fresh[at + 1u]);
+    return vec4<f32>(new_heads[at], new_heads[at + 1u]);
 }
 
 fn new_slot() -> u32 { return own_slot; }
@@ -94,24 +93,24 @@ fn new_slot() -> u32 { return own_slot; }
 // Chunk c of the new token's key (row 0) or value (1), as lanes load it.
 fn new_chunk(row: u32, c: u32) -> vec4<u32> {
     let at = (HEADS + row) * (HEAD_DIM / 2u) + c * 2u * chunk_fours();
-    if (KV_FORMAT == KV_F32) { return bitcast<vec4<u32>>(vec4<f32>(fresh[at], fresh[at + 1u])); }
+    if (KV_FORMAT == KV_F32) { return bitcast<vec4<u32>>(vec4<f32>(new_heads[at], new_heads[at + 1u])); }
     if (KV_FORMAT == KV_Q8_0) {
         let most = new_largest[row * (NEW_BLOCKS / 2u) + c / 4u];
         return vec4<u32>(
-            quants_word(vec4<f32>(fresh[at], fresh[at + 1u]), most),
-            quants_word(vec4<f32>(fresh[at + 2u], fresh[at + 3u]), most),
+            quants_word(vec4<f32>(new_heads[at], new_heads[at + 1u]), most),
+            quants_word(vec4<f32>(new_heads[at + 2u], new_heads[at + 3u]), most),
             bitcast<u32>(unpack2x16float(scales_word(vec2<f32>(most, 0.0))).x),
             0u,
         );
     }
     return vec4<u32>(
-        pack2x16float(fresh[at]), pack2x16float(fresh[at + 1u]),
-        pack2x16float(fresh[at + 2u]), pack2x16float(fresh[at + 3u]),
+        pack2x16float(new_heads[at]), pack2x16float(new_heads[at + 1u]),
+        pack2x16float(new_heads[at + 2u]), pack2x16float(new_heads[at + 3u]),
     );
 }
 
-// Element e of that key or value, as the cache holds it. An invocation stores all of an element: a part of a
-// vector may be stored by way of the whole.
+// Element e of that key or value, as the cache holds it. An invocation stores whole elements: a
+// store of a part of a vec4 may rewrite all of it.
 fn new_element(row: u32, e: u32) -> vec4<u32> {
     if (KV_FORMAT != KV_Q8_0) { return new_chunk(row, e); }
     let quants = value_words() / 4u;
@@ -141,7 +140,7 @@ fn largest_in_block(i: u32) -> f32 {
     let head = (HEADS + i / (NEW_BLOCKS / 2u)) * (HEAD_DIM / 2u);
     var most = vec2<f32>(0.0);
     for (var e = block * KV_BLOCK / 2u; e < min((block + 1u) * KV_BLOCK, HEAD_DIM) / 2u; e++) {
-        most = max(most, abs(fresh[head + e]));
+        most = max(most, abs(new_heads[head + e]));
     }
     return max(most.x, most.y);
 }

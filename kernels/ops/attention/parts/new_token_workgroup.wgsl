@@ -1,5 +1,5 @@
-// The heads of `fresh`, one after the other by the whole workgroup; no subgroups.
-// import: attention/parts/fresh, attention/parts/invocation, attention/parts/split, reduce/tree
+// The heads of `new_token`, one after the other by the whole workgroup; no subgroups.
+// import: attention/parts/new_token, attention/parts/invocation, attention/parts/split, reduce/tree
 // import: rope/head_scale, rope/heads
 // requires: override WG: u32
 

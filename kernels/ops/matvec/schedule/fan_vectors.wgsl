@@ -7,17 +7,17 @@
 // requires: override ROWS: u32
 // requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
 // requires: fn load_chunk(row: u32, c: u32) -> Chunk
-// requires: fn load_x_column(column: u32, c: u32) -> XChunk
+// requires: fn load_vector_chunk(vector: u32, c: u32) -> XChunk
 // requires: fn old_y(at: u32) -> f32
 // requires: fn row_chunks() -> u32
-// requires: fn store_y(at: u32, product: f32, held: f32)
+// requires: fn store_y(at: u32, product: f32, y_before: f32)
 override WG: u32 = 256u;
 override LANES: u32 = 32u;
 override SLOTS: u32 = WG * N_VECTORS;
 
 var<workgroup> fan_slots: array<f32, SLOTS>;
 
-const COLUMN_FAN: u32 = 8u;
+const VECTOR_FAN: u32 = 8u;
 
 @compute @workgroup_size(WG)
 fn main(
@@ -35,28 +35,28 @@ fn main(
     if (mine && N_VECTORS > 1u) {
         for (var c = lane; c < row_chunks(); c += lanes) {
             let w = load_chunk(row, c);
-            for (var column = 0u; column < N_VECTORS; column++) {
-                sums[column] += dot_chunk(w, load_x_column(column, c));
+            for (var vector = 0u; vector < N_VECTORS; vector++) {
+                sums[vector] += dot_chunk(w, load_vector_chunk(vector, c));
             }
         }
     }
-    for (var column = 0u; column < N_VECTORS; column++) { fan_slots[column * WG + lid] = sums[column]; }
+    for (var vector = 0u; vector < N_VECTORS; vector++) { fan_slots[vector * WG + lid] = sums[vector]; }
     workgroupBarrier();
-    if (mine && lane < COLUMN_FAN) {
-        for (var column = 0u; column < N_VECTORS; column++) {
-            let at = column * WG + lid;
+    if (mine && lane < VECTOR_FAN) {
+        for (var vector = 0u; vector < N_VECTORS; vector++) {
+            let at = vector * WG + lid;
             var sum = fan_slots[at];
-            for (var i = COLUMN_FAN; lane + i < lanes; i += COLUMN_FAN) { sum += fan_slots[at + i]; }
+            for (var i = VECTOR_FAN; lane + i < lanes; i += VECTOR_FAN) { sum += fan_slots[at + i]; }
             fan_slots[at] = sum;
         }
     }
     workgroupBarrier();
     if (mine && lane == 0u) {
-        for (var column = 0u; column < N_VECTORS; column++) {
-            let at = column * WG + lid;
+        for (var vector = 0u; vector < N_VECTORS; vector++) {
+            let at = vector * WG + lid;
             var sum = fan_slots[at];
-            for (var i = 1u; i < min(COLUMN_FAN, lanes); i++) { sum += fan_slots[at + i]; }
-            store_y(y_at(column, row), sum, old_y(y_at(column, row)));
+            for (var i = 1u; i < min(VECTOR_FAN, lanes); i++) { sum += fan_slots[at + i]; }
+            store_y(y_at(vector, row), sum, old_y(y_at(vector, row)));
         }
     }
 }

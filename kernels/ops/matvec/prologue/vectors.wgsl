@@ -8,19 +8,19 @@ fn x_element(i: u32) -> f32 {
     return unpack2x16float(x[i / 8u][(i / 2u) % 4u])[i % 2u];
 }
 
-// Elements e..e+4 of a column, zero beyond K.
-fn x_from(column: u32, e: u32) -> vec4<f32> {
+// Elements e..e+4 of a vector, zero beyond K.
+fn x_from(vector: u32, e: u32) -> vec4<f32> {
     var v = vec4<f32>(0.0);
     for (var j = 0u; j < 4u; j++) {
-        if (e + j < K) { v[j] = x_element(column * K + e + j); }
+        if (e + j < K) { v[j] = x_element(vector * K + e + j); }
     }
     return v;
 }
 
-// Chunk c of a column. Columns whose length is no whole number of chunks begin anywhere.
-fn load_x_column(column: u32, c: u32) -> XChunk {
-    if (N_VECTORS == 1u || K % 8u == 0u) { return load_x_chunk(column * row_chunks() + c); }
+// Chunk c of a vector. Where K is no whole number of chunks, a vector begins anywhere.
+fn load_vector_chunk(vector: u32, c: u32) -> XChunk {
+    if (N_VECTORS == 1u || K % 8u == 0u) { return load_x_chunk(vector * row_chunks() + c); }
     let e = c * chunk_elements();
-    if (WEIGHT == F32) { return XChunk(x_from(column, e), vec4<f32>(0.0)); }
-    return XChunk(x_from(column, e), x_from(column, e + 4u));
+    if (WEIGHT == F32) { return XChunk(x_from(vector, e), vec4<f32>(0.0)); }
+    return XChunk(x_from(vector, e), x_from(vector, e + 4u));
 }

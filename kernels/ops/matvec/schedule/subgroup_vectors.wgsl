@@ -6,10 +6,10 @@
 // requires: override ROWS: u32
 // requires: var weights: array<vec4<u32>>
 // requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
-// requires: fn load_x_column(column: u32, c: u32) -> XChunk
+// requires: fn load_vector_chunk(vector: u32, c: u32) -> XChunk
 // requires: fn old_y(at: u32) -> f32
 // requires: fn row_chunks() -> u32
-// requires: fn store_y(at: u32, product: f32, held: f32)
+// requires: fn store_y(at: u32, product: f32, y_before: f32)
 override WG: u32 = 256u;
 override ROWS_PER_WG: u32 = 8u;
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
@@ -20,8 +20,8 @@ fn load_in_row(base: u32, c: u32) -> vec4<u32> {
     return vec4<u32>(0u);
 }
 
-fn dot_column(w: vec4<u32>, column: u32, c: u32) -> f32 {
-    if (c < row_chunks()) { return dot_chunk(w, load_x_column(column, c)); }
+fn dot_vector(w: vec4<u32>, vector: u32, c: u32) -> f32 {
+    if (c < row_chunks()) { return dot_chunk(w, load_vector_chunk(vector, c)); }
     return 0.0;
 }
 
@@ -52,15 +52,15 @@ fn main(
             let w1 = load_in_row(base, c1);
             let w2 = load_in_row(base, c2);
             let w3 = load_in_row(base, c3);
-            for (var column = 0u; column < N_VECTORS; column++) {
-                sums[column] += dot_column(w0, column, c0) + dot_column(w1, column, c1);
-                sums[column] += dot_column(w2, column, c2) + dot_column(w3, column, c3);
+            for (var vector = 0u; vector < N_VECTORS; vector++) {
+                sums[vector] += dot_vector(w0, vector, c0) + dot_vector(w1, vector, c1);
+                sums[vector] += dot_vector(w2, vector, c2) + dot_vector(w3, vector, c3);
             }
         }
-        for (var column = 0u; column < N_VECTORS; column++) {
-            let total = subgroupAdd(sums[column]);
+        for (var vector = 0u; vector < N_VECTORS; vector++) {
+            let total = subgroupAdd(sums[vector]);
             if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) {
-                store_y(y_at(column, row), total, old_y(y_at(column, row)));
+                store_y(y_at(vector, row), total, old_y(y_at(vector, row)));
             }
         }
     }

@@ -9,7 +9,7 @@ var<private> sum5: vec4<f32>;
 var<private> sum6: vec4<f32>;
 var<private> sum7: vec4<f32>;
 
-fn clear_column_sums() {
+fn clear_vector_sums() {
     sum0 = vec4<f32>(0.0);
     sum1 = vec4<f32>(0.0);
     sum2 = vec4<f32>(0.0);
@@ -20,8 +20,8 @@ fn clear_column_sums() {
     sum7 = vec4<f32>(0.0);
 }
 
-fn column_sum(column: u32) -> vec4<f32> {
-    switch column {
+fn vector_sum(vector: u32) -> vec4<f32> {
+    switch vector {
         case 1u: { return sum1; }
         case 2u: { return sum2; }
         case 3u: { return sum3; }

@@ -1,7 +1,7 @@
-// The heads of `fresh`, two to a subgroup at a time, every load under way before the first sum: key and value
-// then cost the workgroup that makes them no second wait. `size` comes apart: the loop is uniform as long
-// as what decides it is in no struct beside what differs.
-// import: attention/parts/fresh, attention/parts/invocation, attention/parts/split, rope/head_scale
+// The heads of `new_token`, two a subgroup at a time. All loads are under way before the first sum, so a
+// workgroup that also makes key and value waits no second time. `size` is no member of Invocation: a struct
+// with members that differ between lanes counts as not uniform, and so would the loop.
+// import: attention/parts/new_token, attention/parts/invocation, attention/parts/split, rope/head_scale
 // import: rope/heads
 // requires: override SG_MIN: u32
 // requires: override WG: u32

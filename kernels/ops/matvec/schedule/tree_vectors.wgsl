@@ -9,5 +9,7 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    for (var col = 0u; col < N_VECTORS; col++) { planes_tree(group_index(workgroup, groups), lid, col); }
+    for (var vector = 0u; vector < N_VECTORS; vector++) {
+        planes_tree(group_index(workgroup, groups), lid, vector);
+    }
 }
