@@ -66,7 +66,7 @@ stride = "ceil(K / 8) * 8"
 alpha = "WEIGHT == f16 && adapter.f16 ? 1.0 : 0.0"
 "#;
 
-/// A folder with [`THEIRS`] in a file and its mapping, where there is an adapter with 16-bit floats.
+/// A folder with [`THEIRS`] and its mapping, where there is an adapter with 16-bit floats.
 fn folder(mapping: &str) -> Option<Folder> {
     if !common::gpu()?.caps.f16 {
         return None;

@@ -91,8 +91,8 @@ fn rounded_finely(p: &GemvQ, _: State) -> Tolerance {
     Tolerance {
         k: 64.0 + 4.0 * k.sqrt() + 2048.0 / k.sqrt(),
         rounding: 0.0,
-        // Fewer than 8 results may all but cancel, and NMSE then says nothing of them.
-        nmse: if p.rows < 8 { 1.0 } else { 4e-9 * few(p.rows) },
+        // Fewer than 4 results may all but cancel, and NMSE then says nothing of them.
+        nmse: if p.rows < 4 { 1.0 } else { 4e-9 * few(p.rows) },
         reason: "activations are rounded by up to max|x of 32| / 65278, in the mean square by that \
                  / sqrt 3: with a maximum of some 2.2 deviations an NMSE of 4e-10, and over K \
                  weights a deviation of 256 eps / sqrt K of sum|w x|, of which the bound allows \
@@ -282,7 +282,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         k: 64.0 + 4.0 * (p.k as f64).sqrt(),
         rounding: 0.0,
         nmse: nmse(p.rows),
-        reason: "K rounded additions behave as a random walk of step eps * sum|w x|. Codes may be \
+        reason: "K rounded additions behave as a random walk of step eps * sum|w x|. Quants may be \
                  summed with an offset of up to 48 steps that is taken out per 32 weights, and \
                  scale and minimum apart: then terms some times larger than w x are rounded",
     },

@@ -164,7 +164,7 @@ pub(super) const VARIANTS: Family = Family {
         Row {
             name: "column_wise",
             modules: ["x_one", "soa", "column_wise", "store"],
-            summary: "columns of W added up, for blocks that run down the vectors",
+            summary: "columns of W added up, for blocks that run down the columns",
             formula: COLUMN_WISE,
             idea: "with ORDER column_wise sixteen bytes of quants are 32 rows of one column, and \
                    one activation meets them all: a lane keeps 32 sums, multiplies the scale \
