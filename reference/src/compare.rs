@@ -12,10 +12,10 @@
 //! stored as `f16`, the spacing 2⁻²⁴ of its subnormals.
 //!
 //! Beside the elements, NMSE = Σ(got − value)² / Σ value² limits a bias too small for any single
-//! bound. Where the values themselves are as small as `smallest`, n·smallest² of its numerator is
-//! what the stored type cannot express, and allowed on top. Where errors grow faster than values,
-//! as those of attention do with its scores, the oracle says by how much the limit grows. NaN,
-//! infinities, an output of zeros and an empty output each fail by name.
+//! bound. What the stored type cannot express of each value, `smallest`, and half a rounding of its
+//! magnitude, which outweighs a sum that cancels, are allowed on top. Where errors grow faster than
+//! values, as those of attention do with its scores, the oracle says by how much the limit grows.
+//! NaN, infinities, an output of zeros and an empty output each fail by name.
 //!
 //! Source of the bound: Higham, *Accuracy and Stability of Numerical Algorithms*, ch. 3.
 

@@ -15,7 +15,7 @@ use crate::data::rng::Rng;
 use crate::error::Result;
 use crate::execute::GpuExecutor;
 use crate::execute::oracle::{self, Outcomes};
-use crate::execute::value::Value;
+use crate::execute::value::{Outcome, Value};
 use crate::gpu::{DeviceBuffer, Gpu, Pipelines, Policy, poison};
 use crate::judge::{Within, judge};
 use crate::plan::Plan;
@@ -637,7 +637,14 @@ impl Case {
             Some(_) => oracle::state(op, &values),
             None => own,
         };
-        self.judge_against(executor, policy, state, &oracle::expected(op, &values)?)
+        let mut expected = oracle::expected(op, &values)?;
+        let amplified = change.map_or(1.0, |change| change.amplifies(&values));
+        for (_, outcome) in &mut expected {
+            if let Outcome::Real(real) = outcome {
+                real.amplified = real.amplified.max(1.0) * amplified;
+            }
+        }
+        self.judge_against(executor, policy, state, &expected)
     }
 
     fn judge_against(
