@@ -69,8 +69,7 @@ pub static OPERATION: Declaration<Argmax> = Declaration {
             tunables: &[("WG", &[128.0, 256.0, 512.0]), ("PARTS", &[32.0, 64.0, 128.0, 256.0])],
             unsupported: |p, _| {
                 let is_ragged = p.sequences > 1 && !p.n.is_multiple_of(4);
-                is_ragged
-                    .then(|| format!("N={} is no multiple of 4, and SEQUENCES exceeds 1", p.n))
+                is_ragged.then(|| format!("N={} is no multiple of 4, and SEQUENCES exceeds 1", p.n))
             },
             ..TWO_PASS
         },

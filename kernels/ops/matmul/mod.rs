@@ -207,9 +207,7 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
         },
         Variant {
             name: "cooperative_matrix_split",
-            unsupported: |p, _| {
-                few(p).or_else(|| nothing_to_split(p))
-            },
+            unsupported: |p, _| few(p).or_else(|| nothing_to_split(p)),
             ..SPLIT
         },
         Variant {

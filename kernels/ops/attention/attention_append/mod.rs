@@ -132,7 +132,10 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             stages: &[
                 Stage { entry: "append", grid: |p, _| p.qkv_heads() },
                 Stage { entry: "score", grid: |p, c| groups_for(p.q_heads() * p.kv_size, c) },
-                Stage { entry: "weigh_values", grid: |p, c| groups_for(p.q_elements().div_ceil(2), c) },
+                Stage {
+                    entry: "weigh_values",
+                    grid: |p, c| groups_for(p.q_elements().div_ceil(2), c),
+                },
             ],
             constants: |p, _| {
                 vec![

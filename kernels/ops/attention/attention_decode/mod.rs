@@ -80,7 +80,10 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
             "naive",
             &[
                 Stage { entry: "score", grid: |p, c| groups_for(p.q_heads() * p.kv_size, c) },
-                Stage { entry: "weigh_values", grid: |p, c| groups_for(p.q_elements().div_ceil(2), c) },
+                Stage {
+                    entry: "weigh_values",
+                    grid: |p, c| groups_for(p.q_elements().div_ceil(2), c),
+                },
             ],
         ),
         Variant {

@@ -251,9 +251,10 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             constants: |p, _| vec![("SPLITS", p.splits() as f64)],
             tunables: &[("WG", &[64.0, 128.0, 256.0])],
             unsupported: |p, _| match (p.order, p.weight) {
-                (Order::ColumnWise, Format::Q8_0 | Format::Q6K) => {
-                    Some(format!("WEIGHT={} has no 32 weights of one scale in 16 bytes", p.weight.name()))
-                }
+                (Order::ColumnWise, Format::Q8_0 | Format::Q6K) => Some(format!(
+                    "WEIGHT={} has no 32 weights of one scale in 16 bytes",
+                    p.weight.name()
+                )),
                 (Order::ColumnWise, _) => None,
                 (order, _) => Some(format!("ORDER={} is not column_wise", order.name())),
             },
