@@ -149,7 +149,7 @@ fn or_end<T>(result: Result<T>) -> T {
 /// works, what takes it no more than a moment of them and then of what is always checked, the
 /// largest of that first.
 fn problems(kernel: &Kernel, gpu: &Gpu) -> Vec<Problem> {
-    const MOMENT: f64 = 2e7;
+    const MOMENT: f64 = 2e6;
     let mut problems = kernel.bench();
     if gpu.adapter.software {
         let effort = |problem: &Problem| {
