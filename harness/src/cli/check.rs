@@ -272,6 +272,10 @@ const REPEATED: usize = 4;
 const INVOCATIONS: u64 = 16;
 const INVOCATIONS_IN_SOFTWARE: u64 = 4;
 
+/// Bytes and operations of the largest such case on a software adapter, as long as there are enough
+/// smaller ones.
+const EFFORT_IN_SOFTWARE: f64 = 2e6;
+
 /// Results that such a case has at least, where the kernel has cases of so many: the error of a
 /// few that all but cancel is no small part of them, however honest they are.
 const RESULTS: usize = 64;
@@ -305,6 +309,10 @@ fn repeat(
     let least = passed.iter().map(|i| length(*i)).max().unwrap_or(0).min(RESULTS);
     passed.retain(|i| length(*i) >= least);
     passed.sort_by(|a, b| effort(*b).total_cmp(&effort(*a)));
+    if gpu.adapter.software {
+        let large = passed.partition_point(|i| effort(*i) > EFFORT_IN_SOFTWARE);
+        passed.drain(..large.min(passed.len().saturating_sub(REPEATED)));
+    }
     let wanted = passed.len().min(REPEATED);
     let every = passed.len().div_ceil(REPEATED).max(1);
     let (first, others): (Vec<_>, Vec<_>) =
