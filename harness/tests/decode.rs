@@ -370,7 +370,8 @@ fn prompts_in_chunks_have_the_logits_of_transformers() {
             .filter(|n| (2..tokens.len()).contains(n))
             .collect();
         assert!(lengths.len() > 8, "{lengths:?}");
-        for (kv, limit) in [(KvFormat::F32, 1e-8), (KvFormat::F16, 1e-5)] {
+        // Where chunks and windows end does not depend on what the cache stores.
+        for (kv, limit, every) in [(KvFormat::F32, 1e-8, 1), (KvFormat::F16, 1e-5, 3)] {
             for most in [16, 64] {
                 let chunks = Chunks { most, ..Chunks::with_cache(kv) };
                 let options = GraphOptions { kv, chunks, ..GraphOptions::of_step(200) };
@@ -378,7 +379,7 @@ fn prompts_in_chunks_have_the_logits_of_transformers() {
                 let graph = graph::build(path, &config, &weights, &gpu.caps, &options).unwrap();
                 let mut executor = on_gpu(&gpu, &graph);
                 let (mut expected, mut got) = (Vec::new(), Vec::new());
-                for &n in &lengths {
+                for &n in lengths.iter().step_by(every) {
                     let options =
                         RunOptions { prompt: tokens[..n].to_vec(), generate: 1, ..golden.free(1) };
                     let (_, logits) = common::observed(&graph, &mut executor, &options);
