@@ -3,13 +3,15 @@
 
 use std::process::Command;
 
-/// What the binary is made of, seen from here.
+/// What the command is made of, seen from here.
 const SOURCES: &[&str] = &[
     "src",
     "build.rs",
     "Cargo.toml",
     "../Cargo.lock",
     "../Cargo.toml",
+    "../cli/Cargo.toml",
+    "../cli/src",
     "../kernels/build",
     "../kernels/ops",
     "../kernels/src",

@@ -113,20 +113,29 @@ fn beside(path: &Path, what: &str) -> io::Result<PathBuf> {
 
 /// A file under a temporary name that removes itself unless it is finished.
 #[derive(Debug)]
-pub(crate) struct Partial {
+pub struct Partial {
     path: PathBuf,
-    pub(crate) file: File,
+    /// Where to write it.
+    pub file: File,
     finished: bool,
 }
 
 impl Partial {
-    pub(crate) fn create(target: &Path) -> io::Result<Self> {
+    /// Begins one beside `target`.
+    ///
+    /// # Errors
+    /// That no file can be created there.
+    pub fn create(target: &Path) -> io::Result<Self> {
         let path = beside(target, "partial")?;
         let file = File::create_new(&path)?;
         Ok(Self { path, file, finished: false })
     }
 
-    pub(crate) fn finish(mut self, target: &Path) -> io::Result<()> {
+    /// Gives it the name `target`, whose file it replaces.
+    ///
+    /// # Errors
+    /// Those of the renaming; then it removes itself.
+    pub fn finish(mut self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)?;
         self.finished = true;
         Ok(())

@@ -1,14 +1,12 @@
-//! Everything that needs a device, and the `lathe` command.
+//! Everything that needs a device: plans, checks, measuring, models and decode.
 //!
 //! ```text
 //! GGUF bytes → model (checked views) → decode::Weights → decode::graph → Recording
 //!            → execute::{GpuExecutor, CpuExecutor} → tokens, logits
 //! ```
 
-#![warn(clippy::print_stdout, reason = "the command writes through `cli::out`, which sees errors")]
+#![warn(clippy::print_stdout, reason = "the command writes by itself, and sees errors")]
 
-#[cfg(feature = "cli")]
-pub mod cli;
 pub mod data;
 pub mod decode;
 pub mod error;

@@ -265,7 +265,7 @@ pub fn enough(blocks: &[Block], options: &Options, target: f64) -> bool {
 }
 
 /// Whether a time can be one: zero and negative ones are timestamps that did not advance.
-pub(crate) fn usable(time: &f64) -> bool {
+pub fn usable(time: &f64) -> bool {
     time.is_normal() && *time > 0.0
 }
 

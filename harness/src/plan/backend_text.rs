@@ -9,7 +9,6 @@ use serde::Serialize;
 
 /// A language that a browser or engine may compile kernels from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Language {
     /// SPIR-V 1.3, of Vulkan.
     Spirv,

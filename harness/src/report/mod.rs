@@ -1,4 +1,4 @@
-//! How results leave the command: tables, pages and traces.
+//! How results leave: pages, traces and rows of other tools.
 
 pub mod browser;
 pub mod cases;
@@ -6,8 +6,6 @@ pub mod generation;
 pub mod html;
 pub mod llama_bench;
 pub mod pages;
-#[cfg(feature = "cli")]
-pub mod table;
 pub mod trace;
 
 /// A row of comma-separated values, every one quoted, with the end of its line.

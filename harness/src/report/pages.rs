@@ -14,8 +14,7 @@ pub use declared::Page;
 pub use measured::{Measurements, Saved, engines, index};
 
 /// The command that rewrites the pages.
-pub const REWRITE: &str =
-    "LATHE_BLESS=1 cargo test --release --locked -p lathe-harness --test pages";
+pub const REWRITE: &str = "LATHE_BLESS=1 cargo test --release --locked -p lathe-cli --test pages";
 
 /// Where two texts differ first, and what to do about it; `None` when they are equal. `path` names
 /// the committed file.

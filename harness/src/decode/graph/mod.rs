@@ -130,7 +130,10 @@ impl DecodeGraph {
     }
 
     /// Refuses tokens beyond the vocabulary. `whose` they are stands in the error behind the token.
-    pub(crate) fn knows(&self, tokens: &[u32], whose: &str) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::Usage`] that names the first of them.
+    pub fn knows(&self, tokens: &[u32], whose: &str) -> Result<()> {
         let vocab = self.vocab;
         match tokens.iter().find(|token| **token as usize >= vocab) {
             None => Ok(()),

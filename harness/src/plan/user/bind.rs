@@ -452,7 +452,7 @@ impl UserKernel {
 
 /// Whether a field is there for the layout alone, such as `_pad` or `pad0`: it is 0 where a mapping
 /// does not name it. `pad_left` and `padding` may mean something.
-pub(crate) fn is_padding(name: &str) -> bool {
+pub fn is_padding(name: &str) -> bool {
     let own = name.rsplit('.').next().unwrap_or(name);
     let number = own.strip_prefix("padding").or_else(|| own.strip_prefix("pad"));
     let is_number = |n: &str| !n.is_empty() && n.chars().all(|c| c.is_ascii_digit());

@@ -52,8 +52,7 @@ use expression::{Names, Wrong, evaluate};
 use mapping::{Mapping, Number, Setting, StageMapping, ToleranceMapping};
 use takes::Takes;
 
-#[cfg(feature = "cli")]
-pub(crate) use bind::is_padding;
+pub use bind::is_padding;
 pub use golden::{Found, Golden, Integer, Stored, Wanted};
 pub use operation::Operation;
 

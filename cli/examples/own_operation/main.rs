@@ -1,0 +1,97 @@
+//! An operation that Lathe does not have: declared, with its WGSL and its reference, and checked.
+//!
+//! Without arguments it checks itself. With arguments it is the `lathe` command, which knows the
+//! operation as it knows its own:
+//!
+//! ```text
+//! cargo run --release --example own_operation -- check scale
+//! cargo run --release --example own_operation -- bench scale --shape N=65536
+//! ```
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use lathe_harness::execute::oracle::{Inputs, Oracle, Outcomes};
+use lathe_harness::gpu::{Checks, Gpu, Pipelines};
+use lathe_harness::judge::check::{Verdict, check, sweep};
+use lathe_kernels::descriptor::*;
+use lathe_kernels::param::{dim, float};
+use lathe_kernels::{Text, len};
+
+lathe_kernels::params! {
+    /// Parameters of `scale`: fields here, overrides in WGSL, `N=…,BY=…` on the command line.
+    pub(crate) struct Scale {
+        n: usize = dim("N", "elements", 64, 3000),
+        by: f32 = float("BY", "factor", 0.5, 2.0),
+    }
+}
+
+static SCALE: Declaration<Scale> = Declaration {
+    name: "scale",
+    summary: "y = BY x",
+    fuses: None,
+    state: &[],
+    bindings: &[
+        Binding::input("x", f32s, len!(p => p.n)),
+        Binding::output("y", f32s, len!(p => p.n)),
+    ],
+    variants: &[Variant {
+        name: "naive",
+        stages: &[Stage { entry: "main", grid: |p, c| p.n.div_ceil(c["WG"] as usize) }],
+        tunables: WORKGROUPS,
+        ..Variant::PLAIN
+    }],
+    prefer: |_| &["naive"],
+    cost: |p, _| Cost { bytes: 8.0 * p.n as f64, flops: p.n as f64 },
+    tolerance: |_, _| Tolerance {
+        k: 1.0,
+        rounding: 0.0,
+        nmse: 1e-13,
+        reason: "one rounded product",
+    },
+    cases: || [1, 63, 64, 65].map(|n| Scale { n, by: 0.5 }.into()).into(),
+    bench: || vec![Scale { n: 4096, by: 1.5 }.into()],
+};
+
+/// What the operation means, in f64: each value with the size that its rounding is measured by.
+impl Oracle for Scale {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        let by = f64::from(self.by);
+        let scaled = inputs.f32s("x").iter().map(|x| by * f64::from(*x));
+        inputs.real("y", scaled.map(|y| (y, y.abs())).collect())
+    }
+}
+
+fn main() -> ExitCode {
+    let text = Text { variant: "naive", file: "scale.wgsl", wgsl: include_str!("scale.wgsl") };
+    // Before anything looks at the kernels there are. Without its oracle this would not compile.
+    if let Err(e) = lathe_harness::register(&SCALE, &[text]) {
+        eprintln!("{e}");
+        return ExitCode::FAILURE;
+    }
+    if std::env::args().len() > 1 {
+        return lathe_cli::main();
+    }
+    match check_it() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("{e}");
+            ExitCode::from(e.exit_code())
+        }
+    }
+}
+
+/// What `lathe check scale --cases 4` does.
+fn check_it() -> lathe_harness::Result<()> {
+    let gpu = Arc::new(Gpu::open(None, Checks::default())?);
+    let kernel = lathe_kernels::kernel("scale").expect("registered above");
+    let pipelines = Pipelines::default();
+    for (problem, seed) in sweep(kernel, 4, 42) {
+        let case = check(&gpu, &pipelines, kernel, &kernel.variants[0], &problem, seed)?;
+        println!("{} {}: {:?}", case.kernel, case.shape, case.verdict);
+        if !matches!(case.verdict, Verdict::Passed { .. }) {
+            return Err(lathe_harness::Error::CheckFailed(case.reproducer(gpu.checks)));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,413 @@
+//! `lathe bench decode`: llama-bench's tests, verified; or a step by operation.
+
+mod beside;
+mod together;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use clap::{Args, ValueEnum};
+use lathe_kernels::Format as WeightFormat;
+
+use beside::Beside;
+use lathe_harness::data::record::{
+    Body, GenerationTest, GenerationTests, MeasuredModel, Record, TokS, Verified, Watched,
+};
+use lathe_harness::data::stats::mean_sd;
+use lathe_harness::decode::{DecodeGraph, Model, Sampling, Script, Trial};
+use lathe_harness::error::{Error, Result};
+use lathe_harness::gpu::Gpu;
+use lathe_harness::measure::{Repetitions, RunWatch};
+use lathe_harness::model::synth::{SynthArch, SynthSpec, weight_type};
+use lathe_harness::report::{generation, llama_bench};
+
+use super::axes::{self, Counts};
+use crate::Global;
+use crate::decode::ModelPaths;
+use crate::generation::{OnDevice, RunOpts, measured, run_memory, told_apart};
+use crate::out;
+use crate::sampling::SamplingOpts;
+use crate::within;
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// llama-bench's table.
+    Md,
+    /// Comma-separated values with llama-bench's names.
+    Csv,
+    /// One array with llama-bench's names.
+    Json,
+    /// One line a test.
+    Jsonl,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Opts {
+    #[command(flatten)]
+    models: ModelPaths,
+    /// Prompt tokens of the tests `pp`: counts, lists and ranges (128,256 1-4 128-512+128
+    /// 128-1024*2); 0 for none
+    #[arg(short = 'p', long, value_name = "N", default_value = "512", value_parser = axes::counts)]
+    n_prompt: Vec<Counts>,
+    /// Generated tokens of the tests `tg`; 0 for none
+    #[arg(short, long, value_name = "N", default_value = "128", value_parser = axes::counts)]
+    n_gen: Vec<Counts>,
+    /// A test of a prompt and what is generated after it (also -pg); may be repeated
+    #[arg(long, value_name = "PP,TG", value_parser = axes::pair)]
+    pg: Vec<(usize, usize)>,
+    /// Tokens in the cache before each test, untimed
+    #[arg(short = 'd', long, value_name = "N", default_value = "0", value_parser = axes::counts)]
+    n_depth: Vec<Counts>,
+    /// Timed runs of each test
+    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = within::<1, 1000>)]
+    repetitions: usize,
+    /// Sequences decoded together in the tests `tg`: counts, lists and ranges. Each must choose
+    /// what it chooses alone; figures are of all together
+    #[arg(long, value_name = "N", default_value = "1", value_parser = axes::counts)]
+    sequences: Vec<Counts>,
+    /// Decode steps in a submission: 1 stands beside llama-bench, more are faster
+    #[arg(long, value_name = "N", default_value = "1,8", value_parser = axes::batches)]
+    steps_per_submit: Vec<Counts>,
+    /// Run another program after each repetition, in turns: its command line, such as 'llama-bench
+    /// -m model.gguf -p 0 -n 128 -r 1 -o jsonl', split as a shell does (backslashes in single
+    /// quotes). Its figure is `avg_ts` of the one JSON row that it prints, or the number before its
+    /// last `tok/s`. For one model and one test
+    #[arg(long, value_name = "COMMAND")]
+    beside: Option<String>,
+    /// How results are printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
+    output: Format,
+    /// Save the run as a record; an existing file is not overwritten
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    #[command(flatten)]
+    run: RunOpts,
+    #[command(flatten)]
+    sampling: SamplingOpts,
+    /// A step by operation, expected against measured, on a synthetic checkpoint of this
+    /// architecture, such as gemma3-1b; goes with none of the tests' options
+    #[arg(long, value_name = "ARCH", conflicts_with_all = TESTS)]
+    arch: Option<SynthArch>,
+    /// With --arch: storage of the weights
+    #[arg(long, default_value = "bf16", requires = "arch", value_parser = weight_type)]
+    quant: WeightFormat,
+}
+
+/// What says nothing to a step by operation.
+const TESTS: [&str; 23] = [
+    "files",
+    "model",
+    "n_prompt",
+    "n_gen",
+    "pg",
+    "n_depth",
+    "repetitions",
+    "sequences",
+    "steps_per_submit",
+    "output",
+    "kv",
+    "activations",
+    "hint",
+    "untuned",
+    "seed",
+    "prompt_file",
+    "prompt_ids",
+    "temperature",
+    "top_k",
+    "top_p",
+    "repeat_penalty",
+    "repeat_last_n",
+    "beside",
+];
+
+const EXAMPLES: &str = "Examples:
+  lathe bench decode -m model.gguf                         pp512 and tg128, as llama-bench
+  lathe bench decode -m model.gguf -p 0 -n 128 -d 0,4096   generation at two depths
+  lathe bench decode -m model.gguf -p 0 --sequences 1,8    one sequence, and eight together
+  lathe bench decode -m model.gguf -p 0 --temperature 0.8 --top-p 0.95   tokens that are drawn
+  lathe bench decode model.gguf -p 0 -n 128 --beside 'llama-bench -m model.gguf -p 0 -n 128 -r 1 -o jsonl'
+  lathe bench decode -m model.gguf -p 128-2048*2 -n 0 -pg 512,128 -o csv
+  lathe bench decode --arch gemma3-1b                      a step by operation, no checkpoint";
+
+/// Lengths of one test.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Test {
+    depth: usize,
+    prompt: usize,
+    generate: usize,
+    sequences: usize,
+    sampling: Option<Sampling>,
+}
+
+impl Test {
+    fn name(self) -> String {
+        let lengths = (self.prompt, self.generate, self.depth);
+        GenerationTest::name(lengths, self.sequences, self.sampling.as_ref())
+    }
+}
+
+impl Opts {
+    /// All tests of a model: by depth, then `pp`, `tg` and both, each once.
+    fn tests(&self) -> Result<Vec<Test>> {
+        let (prompts, generated) = (axes::all(&self.n_prompt), axes::all(&self.n_gen));
+        let mut tests = Vec::new();
+        let sequences = axes::all(&self.sequences);
+        if sequences.contains(&0) {
+            return Err(Error::Usage("--sequences 0 decodes nothing".into()));
+        }
+        let sampling = self.sampling.settings(None)?;
+        if sampling.is_some() && sequences.iter().any(|n| *n > 1) {
+            return Err(Error::Usage(
+                "several sequences choose the largest logit: --sequences goes with no sampling"
+                    .into(),
+            ));
+        }
+        for depth in axes::all(&self.n_depth) {
+            let pp = prompts.iter().map(|&prompt| (prompt, 0, 1));
+            let tg = generated
+                .iter()
+                .flat_map(|&generate| sequences.iter().map(move |&n| (0, generate, n)));
+            let pg = self.pg.iter().map(|&(prompt, generate)| (prompt, generate, 1));
+            for (prompt, generate, sequences) in pp.chain(tg).chain(pg) {
+                let test = Test { depth, prompt, generate, sequences, sampling };
+                if prompt + generate > 0 && !tests.contains(&test) {
+                    tests.push(test);
+                }
+            }
+        }
+        match tests.is_empty() {
+            true => Err(Error::Usage("-p 0 -n 0 without -pg leaves no test".into())),
+            false => Ok(tests),
+        }
+    }
+}
+
+pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    if let Some(arch) = opts.arch {
+        let allowed = opts.save.is_none() || opts.run.allow_software;
+        crate::refuse_software(&global.open()?, allowed, "a speed record", "saves")?;
+        let spec = SynthSpec { arch, quant: opts.quant, embed_quant: None, seed: 42 };
+        let (verify, save) = (opts.run.verified(), opts.save.as_deref());
+        return crate::decode::bench_arch(global, &spec, verify, save);
+    }
+    if global.json && opts.output != Format::Md {
+        return Err(Error::Usage("--json prints the record, -o rows; give one of them".into()));
+    }
+    let tests = opts.tests()?;
+    let gpu = Arc::new(global.open()?);
+    opts.run.refuse(&gpu, opts.save.as_ref())?;
+    // Files that cannot be decoded are better known before an hour of timing.
+    let models = opts.models.get().map(Model::open).collect::<Result<Vec<_>>>()?;
+    told_apart(models.iter().map(|m| m.file.path.as_path()))?;
+    let watch = RunWatch::begin(&gpu)?;
+    let body = GenerationTests { prompts: opts.run.source().name(), tests: Vec::new() };
+    if let (Some(line), [test]) = (&opts.beside, &tests[..])
+        && test.sequences == 1
+        && models.len() == 1
+    {
+        Beside::of(line, *test)?;
+    } else if opts.beside.is_some() {
+        return Err(Error::Usage(
+            "--beside goes with one model, one sequence and one test, such as -p 0 -n 128".into(),
+        ));
+    }
+    let mut results = Results { watch, body, save: opts.save.as_ref() };
+    for model in &models {
+        of_model(global, opts, &gpu, model, &tests, &mut results)?;
+    }
+    results.end()?;
+    results.print(global, opts.output);
+    Ok(())
+}
+
+struct Results<'a> {
+    watch: RunWatch,
+    body: GenerationTests,
+    save: Option<&'a PathBuf>,
+}
+
+impl Results<'_> {
+    fn record(&self) -> Record {
+        Record::new(self.watch.environment.clone(), Body::GenerationTests(self.body.clone()))
+    }
+
+    /// Keeps a result. A run that is cut short leaves what it had.
+    fn push(&mut self, test: GenerationTest) -> Result<()> {
+        self.body.tests.push(test);
+        let Some(path) = self.save else { return Ok(()) };
+        match self.body.tests.len() {
+            1 => self.record().write(path),
+            _ => self.record().rewrite(path),
+        }
+    }
+
+    /// When all models are gone.
+    fn end(&mut self) -> Result<()> {
+        self.watch.end()?;
+        self.save.map_or(Ok(()), |path| self.record().rewrite(path))
+    }
+
+    fn print(&self, global: &Global, format: Format) {
+        if let Some(path) = self.save {
+            eprintln!("saved {}", path.display());
+        }
+        if global.json {
+            out::document(&self.record());
+            return;
+        }
+        let (run, env) = (&self.body, &self.watch.environment);
+        match format {
+            Format::Csv => out::text(&llama_bench::csv(run, env)),
+            Format::Json => out::text(&out::tamed(llama_bench::json(run, env))),
+            Format::Jsonl => out::text(&out::tamed(llama_bench::jsonl(run, env))),
+            Format::Md => {
+                let grid = generation::tests(run, env);
+                outln!("{}\n{}\n{}", grid.table(), grid.note, generation::machine(env));
+            }
+        }
+    }
+}
+
+fn of_model(
+    global: &Global,
+    opts: &Opts,
+    gpu: &Arc<Gpu>,
+    model: &Model,
+    tests: &[Test],
+    results: &mut Results<'_>,
+) -> Result<()> {
+    let given = |test: &Test| test.sequences * Script::given(test.depth, test.prompt);
+    let most = tests.iter().map(given).max().unwrap_or(0);
+    let tokens = opts.run.source().tokens(model, most)?;
+    let facts = measured(model);
+    let contexts = tests.iter().map(|t| (t.depth + t.prompt + t.generate, t.sampling));
+    let mut on_device = OnDevice::new(gpu, model, &opts.run, contexts)?;
+    for test in tests {
+        if test.sequences > 1 {
+            together::of_test(
+                global,
+                opts,
+                (gpu, &facts, &tokens),
+                *test,
+                &mut on_device,
+                results,
+            )?;
+            continue;
+        }
+        let script = Script {
+            tokens: tokens[..given(test)].to_vec(),
+            depth: test.depth,
+            prompt: test.prompt,
+            generate: test.generate,
+            seed: opts.run.seed,
+        };
+        let (graph, executor) = on_device.graph(global, script.positions(), 1, test.sampling)?;
+        let held = executor.device_bytes();
+        let mut trial = Trial::new(&graph, executor, script)?;
+        let verified = opts.run.verify(&graph, &mut trial)?;
+        // A prompt has no decode steps whose submission could matter.
+        let settings = match test.generate {
+            0 => vec![None],
+            _ => axes::all(&opts.steps_per_submit).into_iter().map(Some).collect(),
+        };
+        for steps in settings {
+            let began = SystemTime::now();
+            let named = format!("{} {}{}", out::escaped(facts.file()), test.name(), setting(steps));
+            let bar = global.progress(1 + opts.repetitions as u64, &named, false);
+            let run = |trial: &mut Trial<'_>| {
+                let run = trial.run(steps.unwrap_or(1));
+                bar.inc(1);
+                run
+            };
+            let line = opts.beside.as_deref();
+            let mut beside = line.map(|line| Beside::of(line, *test)).transpose()?;
+            // What the first chose, all others must choose. Its end is held against a prompt, whose
+            // pipelines the driver makes then, while the device idles.
+            run(&mut trial)?;
+            let mut settled = trial.settle(&gpu.adapter)?;
+            let mut repetitions = Repetitions::new(opts.repetitions);
+            while let Some(repetition) = repetitions.wanted() {
+                if repetition > 0 && beside.is_some() {
+                    settled &= trial.settle(&gpu.adapter)?;
+                }
+                let took = run(&mut trial)?.total();
+                if repetitions.push(took, gpu.is_throttled()) {
+                    beside.as_mut().map(Beside::run).transpose()?;
+                }
+            }
+            let (samples, watched) = repetitions.end(settled);
+            bar.finish_and_clear();
+            let time = humantime::format_rfc3339_seconds(began).to_string();
+            let about = (&facts, &opts.run, &graph);
+            let mut result = result(about, *test, steps, &samples, time);
+            result.watched = watched;
+            result.verified = verified.map(|v| Verified { end_nmse: trial.end_nmse(), ..v });
+            (result.gpu_memory_bytes, result.gpu_memory_predicted_bytes) =
+                run_memory(gpu, &graph, held);
+            eprintln!("{:>9.1} ± {:.1} tok/s  {named}", result.avg_ts, result.stddev_ts);
+            if let Some(beside) = beside {
+                let (name, runs) = (beside.name(), beside.runs());
+                eprintln!("{:>9.1} ± {:.1} tok/s  {name}", runs.avg_ts, runs.stddev_ts);
+                result.beside = Some(runs);
+            }
+            results.push(result)?;
+        }
+    }
+    Ok(())
+}
+
+fn setting(steps: Option<usize>) -> String {
+    match steps {
+        None => String::new(),
+        Some(1) => ", 1 step a submission".into(),
+        Some(n) => format!(", {n} steps a submission"),
+    }
+}
+
+/// The figures of a test; what was verified and watched and how much memory it took is the
+/// caller's.
+fn result(
+    (model, run, graph): (&MeasuredModel, &RunOpts, &DecodeGraph),
+    test: Test,
+    steps_per_submit: Option<usize>,
+    samples: &[Duration],
+    test_time: String,
+) -> GenerationTest {
+    let samples_ns: Vec<u64> = samples.iter().map(|d| d.as_nanos() as u64).collect();
+    let tokens = (test.sequences * (test.prompt + test.generate)) as f64;
+    let samples_ts: Vec<f64> = samples.iter().map(|d| tokens / d.as_secs_f64()).collect();
+    let ns: Vec<f64> = samples_ns.iter().map(|ns| *ns as f64).collect();
+    let ((avg_ns, stddev_ns), (mean, sd)) = (mean_sd(&ns), mean_sd(&samples_ts));
+    GenerationTest {
+        test: test.name(),
+        model: model.clone(),
+        type_k: run.step.kv.name().into(),
+        type_v: run.step.kv.name().into(),
+        activations: run.step.activations.name().into(),
+        n_prompt: test.prompt,
+        n_gen: test.generate,
+        n_depth: test.depth,
+        sequences: test.sequences,
+        sampling: test.sampling,
+        steps_per_submit,
+        test_time,
+        avg_ns: avg_ns.round() as u64,
+        stddev_ns: stddev_ns.round() as u64,
+        avg_ts: mean,
+        stddev_ts: sd,
+        samples_ns,
+        samples_ts,
+        tok_s: TokS { mean, sd },
+        verified: None,
+        gpu_memory_bytes: 0,
+        gpu_memory_predicted_bytes: 0,
+        tuned: graph.tuned(),
+        run_grid: graph.run_grid(),
+        watched: Watched::default(),
+        kv_cache_bytes: graph.kv_bytes(),
+        beside: None,
+    }
+}

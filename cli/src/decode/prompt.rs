@@ -1,0 +1,205 @@
+//! Where a prompt comes from: text or token ids, from the command line, a file or stdin.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use clap::Args;
+use lathe_harness::decode::Model;
+use lathe_harness::error::{Error, Result};
+use lathe_harness::files;
+use lathe_harness::model::chat::{ChatTemplate, Message};
+use lathe_harness::model::tokenizer::Tokenizer;
+
+/// One of them, and no two.
+#[derive(Debug, Args)]
+#[group(id = "source", multiple = false)]
+#[command(next_help_heading = "Prompt")]
+pub(super) struct PromptOpts {
+    /// Prompt as text, through the model's tokenizer; - reads it from stdin
+    #[arg(long, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// Prompt as the text of a file, as it is; - is stdin
+    #[arg(long, value_name = "FILE")]
+    prompt_file: Option<PathBuf>,
+    /// Prompt as token ids
+    #[arg(long, value_delimiter = ',', value_name = "2,5,7")]
+    prompt_tokens: Vec<u32>,
+    /// Prompt as a file of token ids with commas or white space between; - is stdin
+    #[arg(long, value_name = "FILE")]
+    prompt_tokens_file: Option<PathBuf>,
+    /// Prompt as what a user says in a conversation, through the model's chat template; - reads it
+    /// from stdin
+    #[arg(long, value_name = "TEXT")]
+    chat: Option<String>,
+}
+
+/// How text becomes a prompt.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Prompt")]
+pub(super) struct TextOpts {
+    /// With --chat, what the system says first
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+    /// With --chat, this template (Jinja, or a tokenizer_config.json) instead of the model's
+    #[arg(long, value_name = "FILE")]
+    chat_template: Option<PathBuf>,
+    /// This tokenizer.json instead of the model's own tokenizer
+    #[arg(long, value_name = "FILE")]
+    tokenizer: Option<PathBuf>,
+}
+
+/// A prompt as it was given.
+pub(super) enum Source {
+    Text(String),
+    Chat(String),
+    Tokens(Vec<u32>),
+}
+
+impl PromptOpts {
+    /// Reads the prompt, which is not empty.
+    pub(super) fn read(&self) -> Result<Source> {
+        let argument = |text: &String, option: &str| match text.as_str() {
+            "-" => read_text(Path::new("-"), "the prompt"),
+            "" => Err(Error::Usage(format!("{option}: the prompt is empty"))),
+            text => Ok(text.to_owned()),
+        };
+        if let Some(text) = &self.prompt {
+            return argument(text, "--prompt").map(Source::Text);
+        }
+        if let Some(path) = &self.prompt_file {
+            return read_text(path, "the prompt").map(Source::Text);
+        }
+        if let Some(text) = &self.chat {
+            return argument(text, "--chat").map(Source::Chat);
+        }
+        if let Some(path) = &self.prompt_tokens_file {
+            return parse_ids(&read_text(path, "the prompt")?, &shown(path)).map(Source::Tokens);
+        }
+        if self.prompt_tokens.is_empty() {
+            return Err(Error::Usage(
+                "give a prompt: --prompt TEXT, --prompt-file FILE, --chat TEXT, --prompt-tokens \
+                 2,5,7 or --prompt-tokens-file FILE"
+                    .into(),
+            ));
+        }
+        Ok(Source::Tokens(self.prompt_tokens.clone()))
+    }
+}
+
+impl TextOpts {
+    /// Refuses what says nothing about this prompt. (Clap's `requires` does not hold for an option
+    /// that the given prompt excludes.)
+    pub(super) fn check(&self, source: &Source) -> Result<()> {
+        let given =
+            [("system", self.system.is_some()), ("chat-template", self.chat_template.is_some())];
+        match (given.into_iter().find(|(_, given)| *given), source) {
+            (None, _) | (_, Source::Chat(_)) => Ok(()),
+            (Some((option, _)), _) => {
+                Err(Error::Usage(format!("--{option} says nothing without --chat TEXT")))
+            }
+        }
+    }
+
+    /// A prompt's tokens, and the text that they are, where it was text. The model gets the
+    /// tokenizer that was asked for.
+    pub(super) fn prompt(
+        &self,
+        model: &mut Model,
+        source: Source,
+    ) -> Result<(Vec<u32>, Option<String>)> {
+        if let Some(path) = &self.tokenizer {
+            model.set_tokenizer(Tokenizer::open(path)?);
+        }
+        let (text, chat) = match source {
+            Source::Tokens(tokens) => return Ok((tokens, None)),
+            Source::Text(text) => (text, false),
+            Source::Chat(text) => (self.render(model, &text)?, true),
+        };
+        let tokens = if chat {
+            let encoded = model.tokenizer()?.encode_markup(&text);
+            encoded.map_err(|e| Error::Usage(format!("--chat: {e}")))?
+        } else {
+            model.encode(&text)?
+        };
+        if tokens.is_empty() {
+            return Err(Error::Usage("the prompt has no tokens; decoding starts from one".into()));
+        }
+        Ok((tokens, Some(text)))
+    }
+
+    fn render(&self, model: &Model, user: &str) -> Result<String> {
+        let template = match &self.chat_template {
+            None => model.chat_template()?,
+            Some(path) => {
+                let tokens = ChatTemplate::gguf_tokens(&model.file, model.tokenizer()?)?;
+                ChatTemplate::open(path, tokens)?
+            }
+        };
+        let system = self.system.iter().map(|text| Message::new("system", text));
+        let messages: Vec<_> = system.chain([Message::new("user", user)]).collect();
+        let path = self.chat_template.as_ref().unwrap_or(&model.file.path);
+        template
+            .render(&messages, SystemTime::now())
+            .map_err(|e| Error::Undecodable { path: path.clone(), reason: e.to_string() })
+    }
+}
+
+fn shown(path: &Path) -> String {
+    if path == Path::new("-") { "stdin".into() } else { path.display().to_string() }
+}
+
+/// The text of a file, or of stdin for `-`. An error says `what` is empty.
+pub(crate) fn read_text(path: &Path, what: &str) -> Result<String> {
+    let read = match path == Path::new("-") {
+        true => files::read_from(std::io::stdin().lock(), files::DATA).and_then(files::text),
+        false => files::read_text(path, files::DATA),
+    };
+    let text = read.map_err(Error::io(shown(path)))?;
+    match text.is_empty() {
+        true => Err(Error::Usage(format!("{}: {what} is empty", shown(path)))),
+        false => Ok(text),
+    }
+}
+
+/// Token ids with commas or white space between.
+fn parse_ids(text: &str, file: &str) -> Result<Vec<u32>> {
+    let separates = |c: char| c == ',' || c.is_whitespace();
+    let mut ids = Vec::new();
+    let mut offset = 0;
+    for part in text.split_inclusive(separates) {
+        let id = part.trim_end_matches(separates);
+        if !id.is_empty() {
+            let parsed = id.parse::<u32>().ok().filter(|_| !id.starts_with('+'));
+            ids.push(parsed.ok_or_else(|| {
+                let shown: String = id.chars().take(20).collect();
+                Error::Usage(format!("{file}: byte {offset}: `{shown}` is no token id"))
+            })?);
+        }
+        offset += part.len();
+    }
+    match ids.is_empty() {
+        true => Err(Error::Usage(format!("{file}: the prompt is empty"))),
+        false => Ok(ids),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_come_with_commas_and_white_space() {
+        assert_eq!(parse_ids("1, 2,3\n4\t5\r\n\n,6,", "f").unwrap(), [1, 2, 3, 4, 5, 6]);
+        for (text, message) in [
+            ("", "f: the prompt is empty"),
+            (" ,\n", "f: the prompt is empty"),
+            ("1 x7", "f: byte 2: `x7` is no token id"),
+            ("1,é,-2", "f: byte 2: `é` is no token id"),
+            ("日, 4294967296", "f: byte 0: `日` is no token id"),
+            ("1\u{2003}4294967296", "f: byte 4: `4294967296` is no token id"),
+            ("+1", "f: byte 0: `+1` is no token id"),
+        ] {
+            assert_eq!(parse_ids(text, "f").unwrap_err().to_string(), message, "{text:?}");
+        }
+    }
+}

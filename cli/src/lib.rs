@@ -1,0 +1,556 @@
+//! The `lathe` command: arguments in, one call, plain data out. The only place that formats
+//! errors and chooses exit codes.
+
+#![warn(clippy::print_stdout, reason = "everything is written through `out`, which sees errors")]
+
+#[macro_use]
+mod out;
+
+mod ab;
+mod bench;
+mod check;
+mod compare;
+mod decode;
+mod diff;
+mod doctor;
+mod generation;
+mod help;
+mod inspect;
+mod list;
+mod manual;
+mod map;
+mod memory;
+mod merge;
+mod perplexity;
+mod processes;
+mod quantize;
+mod report;
+mod sampling;
+mod shapes;
+mod show;
+mod suite;
+mod supervised;
+mod synth;
+mod table;
+mod tune;
+mod validate;
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, FromArgMatches, Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lathe_harness::data::record::Record;
+use lathe_harness::error::{Error, Result};
+use lathe_harness::files;
+use lathe_harness::gpu::{Checks, Gpu};
+use lathe_harness::judge::check::{Others, like};
+use lathe_harness::plan::user::{Operation, UserKernel, files_of, is_file};
+use lathe_harness::plan::{Plan, PlanError};
+use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem};
+use serde::Serialize;
+
+/// Workbench for WGSL language-model decode kernels.
+#[derive(Debug, Parser)]
+#[command(name = "lathe", version, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 good; 1 a check failed or a slowdown is confirmed; 2 usage; \
+     3 no adapter, feature or memory; 4 device lost or timed out; 5 bad model file; 6 inconclusive";
+
+#[derive(Clone, Debug, Args)]
+struct Global {
+    /// Adapter by index or part of its name (also LATHE_ADAPTER)
+    #[arg(long, global = true, value_name = "NAME|INDEX", help_heading = "Device")]
+    adapter: Option<String>,
+    /// Print exactly one JSON document on stdout
+    #[arg(long, global = true, help_heading = "Output")]
+    json: bool,
+    /// Say more on stderr; twice for debugging
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Output")]
+    verbose: u8,
+    /// Compile shaders with wgpu's run-time checks
+    #[arg(long, global = true, help_heading = "Device")]
+    runtime_checks: bool,
+    /// Compile your own files without wgpu's run-time checks, as built-in kernels are: what they
+    /// access out of bounds is then read, written, or ends the driver
+    #[arg(long, global = true, conflicts_with = "runtime_checks", help_heading = "Device")]
+    unchecked_files: bool,
+    /// Refuse models that need more device memory than this, such as 512MiB or 7.5GB, before they
+    /// are loaded; what the device has free is a limit always
+    #[arg(long, global = true, value_name = "BYTES", value_parser = memory::size, help_heading = "Device")]
+    memory_limit: Option<u64>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show adapters, features, limits; measure the bandwidth
+    Doctor(doctor::Opts),
+    /// List kernels and variants and what each needs
+    List(list::Opts),
+    /// Pass every variant through naga and each back end's writer
+    Validate(validate::Opts),
+    /// Print what the device compiles of a variant
+    Show(show::Opts),
+    /// Begin the mapping of a file that was written for another engine
+    Map(map::Opts),
+    /// Sweep correctness against the reference
+    Check(check::Opts),
+    /// Time kernels, cold and warm; `bench decode` times prompts and generation
+    Bench(bench::Opts),
+    /// Time generation by up to seven configurations, models side by side
+    Suite(suite::Opts),
+    /// Compare two variants in one run, with a verdict
+    Ab(ab::Opts),
+    /// Compare saved runs; fails only on a confirmed slowdown or a case that became wrong
+    Compare(compare::Opts),
+    /// Make one offline HTML page of saved runs
+    Report(report::Opts),
+    /// Join records, or stores of tuned choices, of many runs and machines
+    Merge(merge::Opts),
+    /// Search the fastest variant and constants, checking every candidate first
+    Tune(tune::Opts),
+    #[command(hide = true)]
+    TuneCandidates(tune::CandidatesOpts),
+    /// Write a deterministic random checkpoint of a real shape
+    Synth(synth::Opts),
+    /// Write a checkpoint as GGUF in another weight type
+    Quantize(quantize::Opts),
+    /// Show what a checkpoint holds and whether it can be decoded
+    Inspect(inspect::Opts),
+    /// Decode with a checkpoint
+    Decode(decode::Opts),
+    /// Find the first operation at which GPU and CPU disagree
+    Diff(diff::Opts),
+    /// Measure how well a checkpoint predicts a text, and how far it is from another one
+    Perplexity(perplexity::Opts),
+    /// Print what a shell needs to complete commands and options
+    Completions(manual::CompletionsOpts),
+    /// Write a man page for every command
+    Man(manual::ManOpts),
+}
+
+impl Global {
+    fn open(&self) -> Result<Gpu> {
+        let checks = match (self.runtime_checks, self.unchecked_files) {
+            (true, _) => Checks::Everywhere,
+            (_, true) => Checks::Nowhere,
+            _ => Checks::Files,
+        };
+        let mut gpu = Gpu::open(self.adapter.as_deref(), checks)?;
+        gpu.memory_limit = self.memory_limit;
+        Ok(gpu)
+    }
+
+    /// A bar on stderr while work of `total` goes on; nothing where stderr is no terminal.
+    fn progress(&self, total: u64, what: &str, bytes: bool) -> ProgressBar {
+        let target = if std::io::stderr().is_terminal() {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let template = if bytes {
+            "{msg} {wide_bar} {bytes}/{total_bytes} {eta}"
+        } else {
+            "{msg} {wide_bar} {pos}/{len} {eta}"
+        };
+        let style = ProgressStyle::with_template(template).expect("a valid template");
+        ProgressBar::with_draw_target(Some(total), target)
+            .with_style(style)
+            .with_message(what.to_owned())
+    }
+
+    /// Prints a report: with `--json` as the only document, else as `print` does.
+    fn print(&self, report: &impl Serialize, print: impl FnOnce()) {
+        match self.json {
+            true => out::json(report),
+            false => print(),
+        }
+    }
+
+    /// Does work that tells the bytes done and their total, beside a bar that shows them.
+    fn by_bytes<T, E>(
+        &self,
+        what: &str,
+        work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let bar = self.progress(0, what, true);
+        let done = work(&mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        })?;
+        bar.finish_and_clear();
+        Ok(done)
+    }
+}
+
+/// Parses the command line, runs it, and reports errors on stderr.
+pub fn main() -> ExitCode {
+    name_runtime_folder();
+    // llama-bench's `-pg` is one option; to clap it would be `-p` with the value `g`.
+    let args: Vec<OsString> =
+        std::env::args_os().map(|arg| if arg == "-pg" { "--pg".into() } else { arg }).collect();
+    let parsed = help::command().try_get_matches_from(&args).and_then(|matches| {
+        if let Some(idle) = help::idle(&matches) {
+            return Err(help::command().error(clap::error::ErrorKind::ArgumentConflict, idle));
+        }
+        Cli::from_arg_matches(&matches)
+    });
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(e) => {
+            if e.use_stderr() {
+                let _ = e.print();
+                return ExitCode::from(2);
+            }
+            // Help, or the version.
+            if let Err(e) = e.print().and_then(|()| std::io::stdout().flush()) {
+                out::end(&e);
+            }
+            return ExitCode::SUCCESS;
+        }
+    };
+    supervised::run(&args, || work(cli))
+}
+
+/// Names a folder where Mesa's drivers look for one: without it they complain on stderr at every
+/// device. Nothing is written there.
+fn name_runtime_folder() {
+    const VARIABLE: &str = "XDG_RUNTIME_DIR";
+    let there = std::env::var_os(VARIABLE).is_some_and(|folder| Path::new(&folder).is_dir());
+    if cfg!(target_os = "linux") && !there {
+        // SAFETY: the first thing that the command does; no other thread runs yet.
+        unsafe { std::env::set_var(VARIABLE, std::env::temp_dir()) };
+    }
+}
+
+/// Runs a command and says what went wrong.
+fn work(cli: Cli) -> ExitCode {
+    let level = match cli.global.verbose {
+        0 => "warn",
+        1 => "lathe_harness=info,lathe_cli=info,warn",
+        _ => "lathe_harness=debug,lathe_cli=debug,info",
+    };
+    let colour = out::colours() && std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(colour)
+        .without_time()
+        .with_target(false)
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("LATHE_LOG")
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level)),
+        )
+        .init();
+    let global = &cli.global;
+    let done = match cli.command {
+        Command::Doctor(opts) => doctor::run(global, &opts),
+        Command::List(opts) => list::run(global, &opts),
+        Command::Validate(opts) => validate::run(global, &opts),
+        Command::Show(opts) => show::run(global, &opts),
+        Command::Map(opts) => map::run(global, &opts),
+        Command::Check(opts) => check::run(global, &opts),
+        Command::Bench(opts) => bench::run(global, &opts),
+        Command::Suite(opts) => suite::run(global, &opts),
+        Command::Ab(opts) => ab::run(global, &opts),
+        Command::Compare(opts) => compare::run(global, &opts),
+        Command::Report(opts) => report::run(global, &opts),
+        Command::Merge(opts) => merge::run(global, &opts),
+        Command::Tune(opts) => tune::run(global, &opts),
+        Command::TuneCandidates(opts) => tune::candidates(global, &opts),
+        Command::Synth(opts) => synth::run(global, &opts),
+        Command::Quantize(opts) => quantize::run(global, &opts),
+        Command::Inspect(opts) => inspect::run(global, &opts),
+        Command::Decode(opts) => decode::run(global, &opts),
+        Command::Diff(opts) => diff::run(global, &opts),
+        Command::Perplexity(opts) => perplexity::run(global, &opts),
+        Command::Completions(opts) => manual::completions(&opts),
+        Command::Man(opts) => manual::man(&opts),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("lathe: {}", out::escaped(&e.to_string()));
+            ExitCode::from(e.exit_code())
+        }
+    }
+}
+
+/// Parses a whole number within bounds; for clap.
+fn within<const LEAST: usize, const MOST: usize>(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if (LEAST..=MOST).contains(&n) => Ok(n),
+        _ => Err(format!("expected a whole number from {LEAST} to {MOST}")),
+    }
+}
+
+/// A count for the command line: from 0 to 2^24, which is more than any context holds.
+fn count(text: &str) -> Result<usize, String> {
+    within::<0, { 1 << 24 }>(text)
+}
+
+/// Tokens of the largest chunk of a prompt: 0, or a power of two that tensors have room for.
+fn chunk(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(0) => Ok(0),
+        Ok(n) if n.is_power_of_two() && (16..=8192).contains(&n) => Ok(n),
+        _ => Err("expected 0 or a power of two from 16 to 8192".into()),
+    }
+}
+
+/// The files to watch; none where that is not asked for.
+fn watched<'a>(
+    global: &Global,
+    is_asked: bool,
+    wgsl: Option<&'a Path>,
+    target: Option<&'a str>,
+) -> Result<Vec<&'a Path>> {
+    if !is_asked {
+        return Ok(Vec::new());
+    }
+    let refuse = |why: &str| Err(Error::Usage(why.into()));
+    let target = target.filter(|target| is_file(target)).map(Path::new);
+    let files: Vec<_> = wgsl.into_iter().chain(target).collect();
+    match files.is_empty() {
+        _ if global.json => refuse("--watch prints again and again, --json one document"),
+        true => refuse("--watch needs a file of yours: --wgsl FILE, or a TOML with an [operation]"),
+        false => Ok(files),
+    }
+}
+
+/// The plan of a variant, or of a file that stands in its place or implements an operation of the
+/// user's own.
+fn plan_of(
+    kernel: &'static Kernel,
+    variant: &'static KernelVariant,
+    problem: &Problem,
+    caps: &Capabilities,
+    file: Option<&Path>,
+    operation: Option<&Operation>,
+) -> Result<Plan, PlanError> {
+    match (file, operation) {
+        (None, None) => Plan::of(kernel, variant, &problem.shape, caps),
+        (Some(path), None) => UserKernel::read(path, kernel)?.plan(variant, problem, caps),
+        (path, Some(operation)) => {
+            let path = path.unwrap_or(operation.path());
+            UserKernel::of(path, operation)?.plan(variant, problem, caps)
+        }
+    }
+}
+
+/// An operation of the user's own, where a mapping stands in a kernel's place.
+fn operation(target: Option<&str>) -> Result<Option<Operation>> {
+    let Some(path) = target.filter(|target| is_file(target)).map(Path::new) else {
+        return Ok(None);
+    };
+    if path.extension().is_some_and(|e| e == "wgsl") {
+        let shown = path.display();
+        return Err(Error::Usage(format!(
+            "{shown}: name the kernel in whose place it stands, and the file with --wgsl; of an \
+             operation of your own name the TOML that has its [operation]"
+        )));
+    }
+    Operation::read(path).map(Some).map_err(PlanError::into_usage)
+}
+
+/// Refuses `what` of a software adapter, unless that is allowed; `does` says what then happens.
+fn refuse_software(gpu: &Gpu, allowed: bool, what: &str, does: &str) -> Result<()> {
+    if allowed || !gpu.adapter.software {
+        return Ok(());
+    }
+    Err(Error::Unavailable {
+        what: what.into(),
+        adapter: gpu.adapter.name.clone(),
+        reason: format!(
+            "a software adapter says nothing about a GPU; --allow-software {does} it anyway"
+        ),
+    })
+}
+
+/// Refuses to write a record where something is, before anything is run.
+fn refuse_overwriting(record: Option<&PathBuf>) -> Result<()> {
+    match record.filter(|path| path.exists()) {
+        None => Ok(()),
+        Some(path) => {
+            let path = path.display();
+            Err(Error::Usage(format!("{path} exists; a record is not overwritten")))
+        }
+    }
+}
+
+/// Saves and prints a record. What was measured is said even where it cannot be saved.
+fn save_and_print(record: &Record, path: Option<&Path>, print: impl FnOnce()) -> Result<()> {
+    let saved = path.map(|path| record.write(path).map(|()| path));
+    print();
+    if let Some(saved) = saved {
+        eprintln!("saved {}", saved?.display());
+    }
+    Ok(())
+}
+
+/// Writes a page. One can be made again from what it shows; only another kind of file is kept.
+fn write_page(path: &Path, page: &str) -> Result<()> {
+    if std::fs::metadata(path).is_ok_and(|m| m.len() > 0) {
+        let old = std::fs::read_to_string(path).unwrap_or_default();
+        if !old.starts_with("<!doctype html>") && !old.starts_with("<!DOCTYPE html>") {
+            return Err(Error::Usage(format!(
+                "{}: exists and is no HTML page; remove it first",
+                path.display()
+            )));
+        }
+        eprintln!("lathe: {} is replaced", path.display());
+    }
+    files::replace(path, page.as_bytes()).map_err(Error::io(path))
+}
+
+/// `VARIANT`, `FILE.wgsl` or `VARIANT=FILE.wgsl`: a variant, and the file that stands in its place.
+/// Alone a file stands in that of the first.
+fn place(kernel: &'static Kernel, text: &str) -> Result<(&'static KernelVariant, Option<PathBuf>)> {
+    let variant = |name: &str| -> Result<&'static KernelVariant> {
+        let mut found = named(Some(&format!("{}/{name}", kernel.name)))?;
+        Ok(found.swap_remove(0).1.swap_remove(0))
+    };
+    if !is_file(text) {
+        return Ok((variant(text)?, None));
+    }
+    match text.split_once('=') {
+        // A file's own name may have one.
+        Some((name, file)) if !Path::new(text).exists() => Ok((variant(name)?, Some(file.into()))),
+        _ => Ok((&kernel.variants[0], Some(text.into()))),
+    }
+}
+
+/// Checks a file on shapes other than those it is to be timed on, unless it is for `one_shape`; of
+/// an operation of the user's own on all cases of its golden file, or those of the timed shapes.
+fn check_others(
+    gpu: &std::sync::Arc<Gpu>,
+    (kernel, variant): (&'static Kernel, &'static KernelVariant),
+    file: &Path,
+    timed: &[Problem],
+    (lenient, one_shape): (bool, bool),
+    operation: Option<&Operation>,
+) -> Result<Others> {
+    let plan = |problem: &Problem| {
+        let plan = plan_of(kernel, variant, problem, &gpu.caps, Some(file), operation)?;
+        Ok(Plan { lenient, ..plan })
+    };
+    let shapes = match operation {
+        Some(_) if one_shape => timed.to_vec(),
+        Some(_) => kernel.cases(),
+        None if one_shape => return Ok(Others::default()),
+        None => like(kernel, timed),
+    };
+    let mut others =
+        lathe_harness::judge::check::check_others(gpu, kernel, variant, file, &shapes, plan)?;
+    // What is timed is among the shapes of a golden file.
+    if operation.is_some() && others.checked == 1 {
+        others.checked = 0;
+    }
+    // A file that does not take what is to be timed is said to be unavailable there.
+    let takes_it = || timed.iter().any(|problem| plan(problem).is_ok());
+    if others.checked == 0 && !one_shape && takes_it() {
+        let file = file.display().to_string();
+        eprintln!(
+            "lathe: {}: it takes no other shape to be checked on; the result says `one shape`",
+            out::escaped(&file)
+        );
+    }
+    Ok(others)
+}
+
+/// Runs `work`, and where there are files to watch again whenever one is saved that they are made
+/// of, until interrupted. An error is then shown and waits for the next save.
+fn watch(watched: &[&Path], mut work: impl FnMut() -> Result<()>) -> Result<()> {
+    if watched.is_empty() {
+        return work();
+    }
+    let shown: Vec<_> = watched.iter().map(|path| path.display().to_string()).collect();
+    let stamp = |path: &PathBuf| std::fs::metadata(path).and_then(|m| m.modified()).ok();
+    loop {
+        // What a mapping names may be another file after each save.
+        let files: Vec<_> = watched.iter().flat_map(|path| files_of(path)).collect();
+        let stamps = || files.iter().map(stamp).collect::<Vec<_>>();
+        let seen = stamps();
+        if let Err(e) = work() {
+            if matches!(e, Error::DeviceLost { .. }) {
+                return Err(e);
+            }
+            eprintln!("lathe: {}", out::escaped(&e.to_string()));
+        }
+        eprintln!("watching {}", out::escaped(&shown.join(", ")));
+        // A file that is being replaced is not there for a moment.
+        while stamps() == seen || !watched.iter().all(|path| path.exists()) {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+    }
+}
+
+/// What a mistyped name may have meant, or all that there are.
+fn meant(name: &str, known: &[&str]) -> String {
+    /// How alike two names are, from 0 to 1, when one is taken for the other.
+    const ALIKE: f64 = 0.75;
+    let alike = |known: &&str| strsim::normalized_damerau_levenshtein(name, known);
+    let mut near: Vec<_> = known.iter().filter(|known| alike(known) >= ALIKE).collect();
+    near.sort_by(|a, b| alike(b).total_cmp(&alike(a)));
+    let near: Vec<_> = near.iter().take(3).map(|name| format!("`{name}`")).collect();
+    match near.is_empty() {
+        false => format!("did you mean {}?", near.join(" or ")),
+        true => format!("there are {}", known.join(", ")),
+    }
+}
+
+/// A kernel and the variants of it that were named.
+type Named = (&'static Kernel, Vec<&'static KernelVariant>);
+
+/// The kernels and variants that `KERNEL`, `KERNEL/VARIANT` or nothing names.
+fn named(target: Option<&str>) -> Result<Vec<Named>> {
+    let all = |k: &'static Kernel| (k, k.variants.iter().collect::<Vec<_>>());
+    let Some(target) = target else {
+        return Ok(lathe_kernels::kernels().iter().map(all).collect());
+    };
+    if is_file(target) {
+        return Err(Error::Usage(format!(
+            "{target} is a file and no kernel: `lathe check {target}`, `bench` and `ab` take a TOML \
+             that has an [operation] of its own, `validate` any; a file in a kernel's place goes \
+             with the kernel's name"
+        )));
+    }
+    let (kernel, variant) = match target.split_once('/') {
+        Some((k, v)) => (k, Some(v)),
+        None => (target, None),
+    };
+    let kernel = lathe_kernels::kernel(kernel).ok_or_else(|| {
+        let known: Vec<_> = lathe_kernels::kernels().iter().map(|k| k.name).collect();
+        Error::Usage(format!("no kernel `{kernel}`; {}", meant(kernel, &known)))
+    })?;
+    let Some(variant) = variant else { return Ok(vec![all(kernel)]) };
+    let found = kernel.variant(variant).ok_or_else(|| {
+        let known: Vec<_> = kernel.variants.iter().map(|v| v.name).collect();
+        Error::Usage(format!(
+            "kernel {} has no variant `{variant}`; {}",
+            kernel.name,
+            meant(variant, &known)
+        ))
+    })?;
+    Ok(vec![(kernel, vec![found])])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::meant;
+
+    #[test]
+    fn a_name_that_is_near_is_offered_and_others_are_listed() {
+        let known = ["gemv", "gemv_q", "rope"];
+        assert_eq!(meant("gemmv", &known), "did you mean `gemv`?");
+        assert_eq!(meant("gemvq", &known), "did you mean `gemv_q` or `gemv`?");
+        assert_eq!(meant("softmax", &known), "there are gemv, gemv_q, rope");
+    }
+}

@@ -1,0 +1,7 @@
+//! The `lathe` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lathe_cli::main()
+}

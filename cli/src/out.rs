@@ -1,0 +1,177 @@
+//! What a command says on stdout. A reader that has seen enough ends it silently; any other
+//! refusal, such as of a full disk, with a message and exit code 2: nobody takes half an answer for
+//! a whole.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use comfy_table::Table;
+use console::Term;
+use lathe_harness::data::record::SCHEMA_VERSION;
+use serde::Serialize;
+
+use crate::table::fit;
+
+/// As `println!`, through [`line`].
+macro_rules! outln {
+    () => { $crate::out::line(format_args!("")) };
+    ($($text:tt)*) => { $crate::out::line(format_args!($($text)*)) };
+}
+
+#[derive(Serialize)]
+struct Document<'a, T: Serialize> {
+    schema_version: u32,
+    #[serde(flatten)]
+    body: &'a T,
+}
+
+/// Prints a body as the only document on stdout.
+pub(super) fn json(body: &impl Serialize) {
+    document(&Document { schema_version: SCHEMA_VERSION, body });
+}
+
+/// Prints what knows its version itself, such as a record, as the only document on stdout.
+pub(super) fn document(body: &impl Serialize) {
+    match serde_json::to_string_pretty(body) {
+        Ok(text) => line(format_args!("{}", tamed(text))),
+        Err(e) => end(&e.into()),
+    }
+}
+
+/// JSON whose strings have no control character that JSON allows and a terminal obeys.
+pub(super) fn tamed(text: String) -> String {
+    let obeyed = |c: char| matches!(c, '\u{7f}'..='\u{9f}');
+    if !text.contains(obeyed) {
+        return text;
+    }
+    let shown = |c: char| if obeyed(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() };
+    text.chars().map(shown).collect()
+}
+
+/// Prints a line, or several. What files are called and say cannot move a terminal's cursor:
+/// control characters are escaped.
+pub(super) fn line(text: fmt::Arguments<'_>) {
+    self::text(&(escaped(&text.to_string()).into_owned() + "\n"));
+}
+
+/// What a verdict is: its colour on a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    /// As it should be, or faster.
+    Good,
+    /// Wrong, or slower.
+    Bad,
+    /// Nobody can tell.
+    Unclear,
+}
+
+/// Prints a verdict, in its colour where stdout is a terminal that may have some.
+pub(super) fn verdict(tone: Tone, said: &str) {
+    let said = escaped(said);
+    let coloured = io::stdout().is_terminal() && colours();
+    text(&(toned(tone, &said, coloured) + "\n"));
+}
+
+fn toned(tone: Tone, text: &str, coloured: bool) -> String {
+    let code = match tone {
+        Tone::Good => 32,
+        Tone::Bad => 31,
+        Tone::Unclear => 33,
+    };
+    match coloured {
+        true => format!("\x1b[{code}m{text}\x1b[0m"),
+        false => text.to_owned(),
+    }
+}
+
+/// Whether a terminal may be written to in colours: see <https://no-color.org>.
+pub(super) fn colours() -> bool {
+    let asked = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    asked && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Prints a table: as wide as the terminal at most, or as wide as it is where stdout is none.
+pub(super) fn table(mut table: Table) {
+    if io::stdout().is_terminal()
+        && let Some((_, columns)) = Term::stdout().size_checked()
+    {
+        fit(&mut table, columns);
+    }
+    line(format_args!("{table}"));
+}
+
+/// Prints a table of texts that may be long: as wide as the terminal at most, or 80 columns.
+pub(super) fn fitted(mut table: Table) {
+    fit(&mut table, 80);
+    self::table(table);
+}
+
+/// Prints a piece of what a model says: as it is, but on a terminal with escapes.
+pub(super) fn piece(text: &str) {
+    match io::stdout().is_terminal() {
+        true => self::text(&escaped(text)),
+        false => self::text(text),
+    }
+}
+
+/// Prints lines that were made for other programs, as they are.
+pub(super) fn text(text: &str) {
+    let mut stdout = io::stdout().lock();
+    if let Err(e) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        end(&e);
+    }
+}
+
+/// Ends the command after stdout, or what should go there, was refused.
+pub(super) fn end(why: &io::Error) -> ! {
+    if why.kind() == ErrorKind::BrokenPipe {
+        std::process::exit(0);
+    }
+    eprintln!("lathe: stdout: {why}");
+    std::process::exit(2);
+}
+
+/// A text with control characters as escapes, but for ends of lines and tabs.
+pub(super) fn escaped(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut all = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match acts(c) && !(c == '\r' && rest.peek() == Some(&'\n')) {
+            true => all.extend(c.escape_default()),
+            false => all.push(c),
+        }
+    }
+    Cow::Owned(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_moves_no_cursor_and_says_the_same() {
+        let value = serde_json::json!({"name": "a\u{7f}\u{9b}2J\u{1b}é"});
+        let text = tamed(value.to_string());
+        assert!(!text.chars().any(char::is_control), "{text:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn verdicts_have_colours_only_where_told() {
+        assert_eq!(toned(Tone::Bad, "FAILED y", false), "FAILED y");
+        assert_eq!(toned(Tone::Bad, "FAILED y", true), "\x1b[31mFAILED y\x1b[0m");
+        let all = [Tone::Good, Tone::Bad, Tone::Unclear].map(|tone| toned(tone, "x", true));
+        assert!(all[0] != all[1] && all[1] != all[2] && all[0] != all[2]);
+    }
+
+    #[test]
+    fn controls_are_escaped_and_lines_stay() {
+        assert_eq!(escaped("a\tb\nc\r\nd é"), "a\tb\nc\r\nd é");
+        assert_eq!(escaped("\x1b[31mred\x07\r\u{9b}2J"), "\\u{1b}[31mred\\u{7}\\r\\u{9b}2J");
+    }
+}

@@ -1,7 +1,0 @@
-//! The `lathe` command.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    lathe_harness::cli::main()
-}
