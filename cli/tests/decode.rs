@@ -750,7 +750,10 @@ fn an_explicit_attention_variant_wins_for_every_cache_and_context() {
 fn synthetic_models_decode_alike_on_both_executors() {
     let Some(gpu) = common::own_gpu() else { return };
     let folder = tempfile::tempdir().unwrap();
-    for arch in [SynthArch::Gemma3Mini, SynthArch::LlamaMini, SynthArch::Qwen3Mini] {
+    // Gemma's window holds 32 tokens; the others have none, and no later step differs.
+    let archs =
+        [(SynthArch::Gemma3Mini, 38), (SynthArch::LlamaMini, 12), (SynthArch::Qwen3Mini, 12)];
+    for (arch, generate) in archs {
         for (quant, embed_quant) in [
             (Format::F32, None),
             (Format::F16, Some(Format::Bf16)),
@@ -766,7 +769,7 @@ fn synthetic_models_decode_alike_on_both_executors() {
             let graph = build(&file, &gpu.caps, 48, KvFormat::F16);
             let options = RunOptions {
                 prompt: vec![2, 5, 7],
-                generate: 38,
+                generate,
                 steps_per_submit: Some(1),
                 ..Default::default()
             };
