@@ -16,7 +16,7 @@ use lathe_kernels::ParamKind;
 const WIDEST: [(&str, usize); 2] = [("rs", 100), ("wgsl", 110)];
 
 /// Folders with sources.
-const FOLDERS: [&str; 5] = ["benches", "fuzz", "harness", "kernels", "reference"];
+const FOLDERS: [&str; 6] = ["benches", "cli", "fuzz", "harness", "kernels", "reference"];
 
 /// Lines of a source that are comments alone and too wide.
 fn too_wide(source: &str, widest: usize) -> Vec<usize> {
