@@ -660,11 +660,11 @@ fn reread(text: &str) -> Record {
 
 #[test]
 fn a_record_of_before_has_the_cases_of_a_new_one() {
-    let path = "tests/records/2026-11-20-gemv.json";
-    let text = std::fs::read_to_string(path).expect("the first record of gemv");
+    // The first record of gemv.
+    let text = include_str!("tests/2026-11-20-gemv.json");
     let later = ",ACT_FORMAT=f32,Y_OFFSET=0,Y_AFTER=0,N_VECTORS=1,BETA=0";
     let new = text.replace("WEIGHT=bf16", &format!("WEIGHT=bf16{later}"));
-    let (base, new) = (reread(&text), reread(&new));
+    let (base, new) = (reread(text), reread(&new));
     let report = one(&base, &new, true).expect("common cases");
     assert_eq!(report.cases.len(), 20);
     for case in &report.cases {
