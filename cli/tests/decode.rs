@@ -24,7 +24,7 @@ use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_kernels::phases::Grid;
 use lathe_kernels::{Capabilities, FloatFormat, Format, KvFormat, StateWord};
 
-use crate::common::{self, GOLDENS, Golden, on_gpu};
+use crate::common::{self, GOLDENS, Golden, LONGER, on_gpu};
 
 impl Golden {
     /// Prompt and the golden's own greedy tokens, all fed.
@@ -98,7 +98,7 @@ fn gpu_executor_has_the_logits_of_transformers() {
         let golden = Golden::load(name);
         for (kv, limit) in [(KvFormat::F32, 1e-8), (KvFormat::F16, 1e-5)] {
             // Heads and attention are two kernels in the first, one in the second.
-            for context in [64, 200] {
+            for context in [64, LONGER] {
                 let graph = build(&golden.file, &gpu.caps, context, kv);
                 let mut executor = on_gpu(&gpu, &graph);
                 let (greedy, logits) = common::observed(&graph, &mut executor, &golden.forced());
@@ -125,7 +125,7 @@ fn caches_of_q8_0_are_near_transformers_and_the_same_on_a_device() {
         eprintln!("{name} CPU {kv:?}: NMSE {error:.2e}");
         assert!(error <= 2e-3 && error > 1e-9, "{name}: {error:e}");
         let Some(gpu) = &gpu else { continue };
-        for context in [64, 200] {
+        for context in [64, LONGER] {
             let graph = build(&golden.file, &gpu.caps, context, kv);
             let mut executor = on_gpu(gpu, &graph);
             let (_, on_gpu) = common::observed(&graph, &mut executor, &golden.forced());
@@ -271,9 +271,9 @@ fn layers_that_are_one_dispatch_have_the_logits_of_transformers() {
         // two layers of gemma3 take turns with two buffers of the stream.
         let cases: &[(usize, u32)] = match name {
             "gemma3-tiny-f16" => &[(64, u32::MAX)],
-            "gemma3-tiny-q4km" => &[(200, u32::MAX), (64, 2)],
-            "qwen3-tiny-q80" => &[(200, 1)],
-            _ => &[(200, u32::MAX)],
+            "gemma3-tiny-q4km" => &[(LONGER, u32::MAX), (64, 2)],
+            "qwen3-tiny-q80" => &[(LONGER, 1)],
+            _ => &[(LONGER, u32::MAX)],
         };
         for &(context, together) in cases {
             let grid = Grid { groups: 1, invocations: 64, prefetch: 2, layers: together };
@@ -370,33 +370,33 @@ fn prompts_in_chunks_have_the_logits_of_transformers() {
             .filter(|n| (2..tokens.len()).contains(n))
             .collect();
         assert!(lengths.len() > 8, "{lengths:?}");
-        // Where chunks and windows end does not depend on what the cache stores.
-        for (kv, limit, every) in [(KvFormat::F32, 1e-8, 1), (KvFormat::F16, 1e-5, 3)] {
-            for most in [16, 64] {
-                let chunks = Chunks { most, ..Chunks::with_cache(kv) };
-                let options = GraphOptions { kv, chunks, ..GraphOptions::of_step(200) };
-                let path = &golden.file.path;
-                let graph = graph::build(path, &config, &weights, &gpu.caps, &options).unwrap();
-                let mut executor = on_gpu(&gpu, &graph);
-                let (mut expected, mut got) = (Vec::new(), Vec::new());
-                for &n in lengths.iter().step_by(every) {
-                    let options =
-                        RunOptions { prompt: tokens[..n].to_vec(), generate: 1, ..golden.free(1) };
-                    let (_, logits) = common::observed(&graph, &mut executor, &options);
-                    assert_eq!(logits.len(), vocab, "the last token's alone");
-                    expected.extend_from_slice(&golden.logits[(n - 1) * vocab..][..vocab]);
-                    got.extend(logits);
-                    let row = expected.len() - vocab;
-                    let error = nmse(&expected[row..], &got[row..]);
-                    assert!(error <= 4.0 * limit, "{name} {kv:?}, {n} tokens, {most}: {error:e}");
-                }
-                let error = nmse(&expected, &got);
-                eprintln!("{name} chunks of {most} {kv:?}: NMSE {error:.2e}");
-                assert!(error <= limit, "{name} {kv:?}, {most}: {error:e}");
-                // What decode steps find after it.
-                let run = session::run(&graph, &mut executor, &golden.free(4), &mut |_| {});
-                assert_eq!(run.unwrap().generated, golden.greedy, "{name} {kv:?}, {most}");
+        // Where chunks and windows end does not depend on what the cache stores, and where a chunk
+        // holds all tokens, it ends nowhere.
+        let (f32s, f16s) = ((KvFormat::F32, 1e-8), (KvFormat::F16, 1e-5));
+        for ((kv, limit), most, every) in [(f32s, 16, 1), (f32s, 64, 2), (f16s, 16, 3)] {
+            let chunks = Chunks { most, ..Chunks::with_cache(kv) };
+            let options = GraphOptions { kv, chunks, ..GraphOptions::of_step(LONGER) };
+            let path = &golden.file.path;
+            let graph = graph::build(path, &config, &weights, &gpu.caps, &options).unwrap();
+            let mut executor = on_gpu(&gpu, &graph);
+            let (mut expected, mut got) = (Vec::new(), Vec::new());
+            for &n in lengths.iter().step_by(every) {
+                let options =
+                    RunOptions { prompt: tokens[..n].to_vec(), generate: 1, ..golden.free(1) };
+                let (_, logits) = common::observed(&graph, &mut executor, &options);
+                assert_eq!(logits.len(), vocab, "the last token's alone");
+                expected.extend_from_slice(&golden.logits[(n - 1) * vocab..][..vocab]);
+                got.extend(logits);
+                let row = expected.len() - vocab;
+                let error = nmse(&expected[row..], &got[row..]);
+                assert!(error <= 4.0 * limit, "{name} {kv:?}, {n} tokens, {most}: {error:e}");
             }
+            let error = nmse(&expected, &got);
+            eprintln!("{name} chunks of {most} {kv:?}: NMSE {error:.2e}");
+            assert!(error <= limit, "{name} {kv:?}, {most}: {error:e}");
+            // What decode steps find after it.
+            let run = session::run(&graph, &mut executor, &golden.free(4), &mut |_| {});
+            assert_eq!(run.unwrap().generated, golden.greedy, "{name} {kv:?}, {most}");
         }
     }
 }
@@ -448,7 +448,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
         ("gemma3-tiny-q4km", 64),
         ("llama-tiny-f16", 64),
         ("llama-tiny-q4km", 64),
-        ("gemma3-tiny-f16", 200),
+        ("gemma3-tiny-f16", LONGER),
     ]
     .map(|(name, context)| {
         let golden = Golden::load(name);
@@ -615,7 +615,7 @@ fn diff_names_the_first_operation_that_is_off() {
     let Some(gpu) = common::own_gpu() else { return };
     for name in GOLDENS {
         let golden = Golden::load(name);
-        let mut graph = build(&golden.file, &gpu.caps, 200, KvFormat::F16);
+        let mut graph = build(&golden.file, &gpu.caps, LONGER, KvFormat::F16);
         let begin = |graph: &DecodeGraph| {
             let mut executor = on_gpu(&gpu, graph);
             kv_cache::reset(&mut executor, &graph.caches, graph.state, 40).unwrap();

@@ -104,7 +104,7 @@ fn check(case: &Case, mapping: &str, options: &[&str]) -> Output {
         folder.write(&path.file_name().unwrap().to_string_lossy(), whole(path));
     }
     folder.write("theirs.toml", mapping);
-    let check = ["check", &case.kernel, "--mapping", "theirs.toml", "--cases", "4"];
+    let check = ["check", &case.kernel, "--mapping", "theirs.toml", "--cases", "2"];
     common::lathe_in(&folder, &[&check[..], options].concat())
 }
 

@@ -48,7 +48,8 @@ fn options(context: usize) -> SessionOptions {
     SessionOptions { context, kv, store: None, ..SessionOptions::default() }
 }
 
-/// What the model writes after each of the oracle's prompts, whichever way the prompt runs.
+/// What the model writes after each of the oracle's prompts, and after the first whichever way the
+/// prompt runs.
 fn greedy_texts(model: &Model, gpu: Option<&Device>) -> Vec<Vec<u32>> {
     let oracle = json("rusty.json");
     let cases = oracle["cases"].as_array().unwrap();
@@ -68,12 +69,9 @@ fn greedy_texts(model: &Model, gpu: Option<&Device>) -> Vec<Vec<u32>> {
         };
         session::run(&graph, &mut *executor, &options, &mut |_| {}).unwrap().generated
     };
-    let both = cases.iter().map(|case| {
-        let [chunks, tokens] = [Prompts::Chunks, Prompts::TokenByToken].map(|p| write(case, p));
-        assert_eq!(chunks, tokens, "{}", case["text"]);
-        chunks
-    });
-    both.collect()
+    let texts: Vec<_> = cases.iter().map(|case| write(case, Prompts::Chunks)).collect();
+    assert_eq!(write(&cases[0], Prompts::TokenByToken), texts[0], "{}", cases[0]["text"]);
+    texts
 }
 
 /// Windows of the held-out text that every run predicts: all 32 take a minute and a half of CPU

@@ -304,6 +304,10 @@ pub(crate) const GOLDENS: [&str; 6] = [
     "qwen3-tiny-q80",
 ];
 
+/// A context of them in which heads and attention are one kernel. Tests of the same one compile the
+/// same texts once.
+pub(crate) const LONGER: usize = 136;
+
 pub(crate) fn model(name: &str) -> Model {
     Model::open(golden(&format!("{name}.gguf"))).unwrap()
 }

@@ -63,6 +63,11 @@ fn splits_for<P: Cache>(p: &P, workgroups: usize) -> usize {
     (workgroups / p.kv_heads()).clamp(1, p.most_splits())
 }
 
+/// Of so many splits those that ever get a slot, where each takes `slots` at a time.
+fn splits_with_slots<P: Cache>(p: &P, splits: usize, slots: usize) -> usize {
+    splits.min(p.kv_size().div_ceil(slots))
+}
+
 /// Geometry of the split variants with subgroups; `each` bytes of workgroup memory an invocation
 /// and `fixed` ones come on top.
 pub fn split_constants<P: Cache>(
@@ -96,7 +101,7 @@ pub fn split_constants<P: Cache>(
         ("WG", wg as f64),
         ("LANES", lanes as f64),
         ("IN_FLIGHT", in_flight as f64),
-        ("SPLITS", splits as f64),
+        ("SPLITS", splits_with_slots(p, splits, wg / lanes) as f64),
         // Beside what the largest workgroup to try takes.
         ("SUM_ROOM", room.saturating_sub(each * wg.max(512)) as f64),
         ("SG_MIN", smallest as f64),
@@ -303,7 +308,7 @@ pub fn workgroup_constants<P: Cache>(
         ("WG", wg as f64),
         ("LANES", lanes as f64),
         ("IN_FLIGHT", in_flight as f64),
-        ("SPLITS", splits_for(p, 264) as f64),
+        ("SPLITS", splits_with_slots(p, splits_for(p, 264), wg / lanes * in_flight) as f64),
     ]
 }
 

@@ -133,10 +133,14 @@ fn swept<P: MatVec>(p: &P, caps: &Capabilities, groups: usize, wg: usize) -> Ove
 }
 
 /// The same with the workgroups that fill a large GPU: twice its processors, or as many as keep
-/// rows to 64 each.
+/// rows to 64 each. No more invocations than chunks of their rows, or than fours of a vector that
+/// each workgroup makes first.
 pub fn sweep<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
-    let wg = 1 << caps.invocations.min(256).ilog2();
-    swept(p, caps, p.rows().div_ceil(64).max(264), wg)
+    let groups = p.rows().div_ceil(64).max(264);
+    let work = (swept_rows(p, groups) * p.chunks16()).max(p.k().div_ceil(4));
+    let most = 1 << caps.invocations.min(256).ilog2();
+    let least = caps.fixed_subgroup().max(32) as usize;
+    swept(p, caps, groups, work.next_power_of_two().max(least).min(most))
 }
 
 /// The same as a phase. A workgroup has an invocation a row, so those of a small grid take several
@@ -224,6 +228,16 @@ mod tests {
         // 144 chunks of many rows: nine a lane.
         assert_eq!(team_of(13824, 1152), (16.0, 12.0));
         assert_eq!(team_of(2048, 2048), (64.0, 3.0));
+    }
+
+    #[test]
+    fn a_sweep_has_no_invocations_without_work() {
+        let wg = |rows, k| sweep(&Matrix { rows, k, weight: Format::Bf16 }, &caps())[0];
+        for (rows, k, expected) in
+            [(84, 64, 32.0), (84, 300, 128.0), (1536, 1152, 256.0), (262_144, 1152, 256.0)]
+        {
+            assert_eq!(wg(rows, k), ("WG", expected), "{rows} x {k}");
+        }
     }
 
     #[test]
