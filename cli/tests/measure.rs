@@ -159,7 +159,7 @@ fn a_winner_with_weights_is_measured_and_only_a_faster_one_is_stored() {
     let Some(_) = common::gpu() else { return };
     let folder = Folder::new();
     let store = folder.path("tuned.json");
-    let tune = ["tune", "gemv", "--shape", "ROWS=256,K=256", "--store", &store];
+    let tune = ["tune", "gemv/workgroup", "--shape", "ROWS=256,K=256", "--store", &store];
     let found =
         &document(&lathe(&[&tune[..], &["--allow-software", "--json"]].concat()))["found"][0];
     // In each of three processes, or not at all.
