@@ -380,6 +380,9 @@ mod tests {
                     assert!(q_per_kv * held * chunk_fours <= 32, "MOST_FOURS: {text}");
                     assert!(of("IN_FLIGHT") * q_per_kv <= 64, "MOST_SCORES: {text}");
                     assert!(of("IN_FLIGHT") * held <= 32, "MOST_LOADS: {text}");
+                    // The first slot of the last split is one of the cache.
+                    let slots = of("WG") / of("LANES");
+                    assert!((of("SPLITS") - 1) * slots < kv_size, "SPLITS: {text}");
                 }
             }
         }
