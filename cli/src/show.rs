@@ -190,9 +190,7 @@ fn stages(
         if opts.stage.as_deref().is_some_and(|stage| stage != entry) {
             continue;
         }
-        let (mut module, info) = reflection.resolved(entry, &constants)?;
-        // naga keeps overrides whose constants have taken their place.
-        module.overrides.clear();
+        let (module, info) = reflection.resolved(entry, &constants)?;
         let written = opts.language.write(&module, &info, entry).map_err(|e| {
             Error::CheckFailed(format!("{}/{} {entry}: {e}", kernel.name, variant.name))
         })?;

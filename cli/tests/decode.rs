@@ -94,20 +94,21 @@ fn cpu_executor_has_the_logits_of_transformers() {
 #[test]
 fn gpu_executor_has_the_logits_of_transformers() {
     let Some(gpu) = common::own_gpu() else { return };
-    for name in GOLDENS {
+    let all = GOLDENS.iter().flat_map(|name| {
+        // Heads and attention are two kernels in the first context, one in the second.
+        [(KvFormat::F32, 1e-8), (KvFormat::F16, 1e-5)]
+            .into_iter()
+            .flat_map(move |(kv, limit)| [64, LONGER].map(|context| (name, kv, limit, context)))
+    });
+    for (name, kv, limit, context) in common::share(&gpu, 5, 0, all) {
         let golden = Golden::load(name);
-        for (kv, limit) in [(KvFormat::F32, 1e-8), (KvFormat::F16, 1e-5)] {
-            // Heads and attention are two kernels in the first, one in the second.
-            for context in [64, LONGER] {
-                let graph = build(&golden.file, &gpu.caps, context, kv);
-                let mut executor = on_gpu(&gpu, &graph);
-                let (greedy, logits) = common::observed(&graph, &mut executor, &golden.forced());
-                let error = nmse(&golden.logits, &logits);
-                eprintln!("{name} GPU {kv:?} {context}: NMSE {error:.2e}");
-                assert!(error <= limit, "{name} {kv:?} {context}: {error:e}");
-                assert_eq!(greedy, golden.greedy, "{name} {kv:?} {context}");
-            }
-        }
+        let graph = build(&golden.file, &gpu.caps, context, kv);
+        let mut executor = on_gpu(&gpu, &graph);
+        let (greedy, logits) = common::observed(&graph, &mut executor, &golden.forced());
+        let error = nmse(&golden.logits, &logits);
+        eprintln!("{name} GPU {kv:?} {context}: NMSE {error:.2e}");
+        assert!(error <= limit, "{name} {kv:?} {context}: {error:e}");
+        assert_eq!(greedy, golden.greedy, "{name} {kv:?} {context}");
     }
 }
 
@@ -115,7 +116,9 @@ fn gpu_executor_has_the_logits_of_transformers() {
 #[test]
 fn caches_of_q8_0_are_near_transformers_and_the_same_on_a_device() {
     let gpu = common::own_gpu();
-    for name in ["gemma3-tiny-f16", "llama-tiny-q4km", "qwen3-tiny-q80"] {
+    let names = ["gemma3-tiny-f16", "llama-tiny-q4km", "qwen3-tiny-q80"];
+    let on_device = gpu.as_ref().map_or_else(Vec::new, |gpu| common::share(gpu, 3, 0, names));
+    for name in names {
         let golden = Golden::load(name);
         let kv = KvFormat::Q8_0;
         let graph = build(&golden.file, &Capabilities::minimal(), 64, kv);
@@ -124,7 +127,7 @@ fn caches_of_q8_0_are_near_transformers_and_the_same_on_a_device() {
         let error = nmse(&golden.logits, &on_cpu);
         eprintln!("{name} CPU {kv:?}: NMSE {error:.2e}");
         assert!(error <= 2e-3 && error > 1e-9, "{name}: {error:e}");
-        let Some(gpu) = &gpu else { continue };
+        let Some(gpu) = gpu.as_ref().filter(|_| on_device.contains(&name)) else { continue };
         for context in [64, LONGER] {
             let graph = build(&golden.file, &gpu.caps, context, kv);
             let mut executor = on_gpu(gpu, &graph);
@@ -153,7 +156,7 @@ fn gemmas_norms_are_made_by_their_readers_in_any_mixture_of_ways() {
     let weights = Weights::load(&golden.file, &config).unwrap();
     let gpu = common::own_gpu();
     let adapters = gpu.iter().map(|gpu| gpu.caps.clone()).chain([Capabilities::minimal()]);
-    for (caps, (hint, [qkv, ffn, apart])) in adapters.flat_map(|caps| {
+    let all = adapters.flat_map(|caps| {
         [
             (None, [6, 7, 1]),
             (Some("residual_rms_norm"), [0, 0, 14]),
@@ -162,7 +165,9 @@ fn gemmas_norms_are_made_by_their_readers_in_any_mixture_of_ways() {
             (Some("rms_norm"), [6, 7, 1]),
         ]
         .map(|ways| (caps.clone(), ways))
-    }) {
+    });
+    let on_device = gpu.as_ref().map_or_else(Vec::new, |gpu| common::share(gpu, 3, 0, 0..10));
+    for (at, (caps, (hint, [qkv, ffn, apart]))) in all.enumerate() {
         let hints = hint.map(|kernel| (kernel.to_owned(), "naive".into())).into_iter().collect();
         let options = GraphOptions { kv: KvFormat::F32, hints, ..GraphOptions::of_step(64) };
         let graph = graph::build(&golden.file.path, &config, &weights, &caps, &options).unwrap();
@@ -178,7 +183,7 @@ fn gemmas_norms_are_made_by_their_readers_in_any_mixture_of_ways() {
         }
         let mut executors: Vec<(Box<dyn Execute>, f64)> =
             vec![(Box::new(CpuExecutor::new(Arc::clone(recording))), 1e-10)];
-        if let Some(gpu) = gpu.as_ref() {
+        if let Some(gpu) = gpu.as_ref().filter(|_| on_device.contains(&at)) {
             executors.push((Box::new(on_gpu(gpu, &graph)), 1e-8));
         }
         for (mut executor, limit) in executors {
@@ -264,60 +269,60 @@ fn a_hint_for_dense_layers_leaves_a_quantised_head_alone() {
 #[test]
 fn layers_that_are_one_dispatch_have_the_logits_of_transformers() {
     let Some(gpu) = common::own_gpu() else { return };
-    for name in GOLDENS {
+    // Heads and attention are two kernels in a short context, one in a longer. Each model and
+    // context compiles its own texts, so each way of cutting layers into runs has one of them: two
+    // layers of gemma3 take turns with two buffers of the stream.
+    let all = [
+        ("gemma3-tiny-f16", 64, u32::MAX),
+        ("llama-tiny-f16", LONGER, u32::MAX),
+        ("qwen3-tiny-bf16", LONGER, u32::MAX),
+        ("gemma3-tiny-q4km", LONGER, u32::MAX),
+        ("gemma3-tiny-q4km", 64, 2),
+        ("llama-tiny-q4km", LONGER, u32::MAX),
+        ("qwen3-tiny-q80", LONGER, 1),
+    ];
+    for (name, context, together) in common::share(&gpu, 4, 0, all) {
         let golden = Golden::load(name);
-        // Heads and attention are two kernels in a short context, one in a longer. Each model and
-        // context compiles its own texts, so each way of cutting layers into runs has one of them:
-        // two layers of gemma3 take turns with two buffers of the stream.
-        let cases: &[(usize, u32)] = match name {
-            "gemma3-tiny-f16" => &[(64, u32::MAX)],
-            "gemma3-tiny-q4km" => &[(LONGER, u32::MAX), (64, 2)],
-            "qwen3-tiny-q80" => &[(LONGER, 1)],
-            _ => &[(LONGER, u32::MAX)],
+        let grid = Grid { groups: 1, invocations: 64, prefetch: 2, layers: together };
+        let kv = KvFormat::F32;
+        let graph = build_with(&golden.file, &gpu.caps, context, kv, Some(grid));
+        let apart = build(&golden.file, &gpu.caps, context, kv);
+        let recording = &graph.recording;
+        eprintln!(
+            "{name} {context}: runs of {:?} layers, {} dispatches instead of {}",
+            recording.runs.iter().map(|run| run.layers).collect::<Vec<_>>(),
+            recording.dispatches(),
+            apart.recording.dispatches()
+        );
+        let layers = golden.file.config().unwrap().n_layers;
+        let in_runs: Vec<_> = recording.runs.iter().map(|run| run.layers).collect();
+        assert_eq!(in_runs.iter().sum::<usize>(), layers, "{name} {context}: {in_runs:?}");
+        let most = in_runs.iter().copied().max().unwrap_or(0) as u32;
+        assert!(most <= together && (most > 1) == (together > 1), "{name}: {in_runs:?}");
+        assert!(recording.dispatches() < apart.recording.dispatches(), "{name} {context}");
+        // Waits bring quantised weights; dense ones are loaded ahead of them by what reads
+        // them.
+        let is_quantised = name.contains("q4") || name.contains("q80");
+        let prefetches = recording.runs.iter().any(|run| run.text.text.contains("run_prefetch_"));
+        assert!(prefetches || !is_quantised, "{name} {context}");
+        let mut executor = on_gpu(&gpu, &graph);
+        // One operation of a run cannot be looked at alone.
+        let error = diff::part(&mut executor, Part::Steps(1), 0).unwrap_err();
+        assert!(error.to_string().contains("--runs off"), "{error}");
+        assert!(executor.op_timer(Part::Steps(1)).is_err());
+        let (greedy, logits) = common::observed(&graph, &mut executor, &golden.forced());
+        let error = nmse(&golden.logits, &logits);
+        eprintln!("{name} in runs, {context}: NMSE {error:.2e}");
+        assert!(error <= 1e-8, "{name} {context}: {error:e}");
+        assert_eq!(greedy, golden.greedy, "{name} {context}");
+        // Several steps a submission, and after a prompt in chunks, of which runs are no part.
+        let prompts = match name {
+            "gemma3-tiny-q4km" => Prompts::Chunks,
+            _ => Prompts::TokenByToken,
         };
-        for &(context, together) in cases {
-            let grid = Grid { groups: 1, invocations: 64, prefetch: 2, layers: together };
-            let kv = KvFormat::F32;
-            let graph = build_with(&golden.file, &gpu.caps, context, kv, Some(grid));
-            let apart = build(&golden.file, &gpu.caps, context, kv);
-            let recording = &graph.recording;
-            eprintln!(
-                "{name} {context}: runs of {:?} layers, {} dispatches instead of {}",
-                recording.runs.iter().map(|run| run.layers).collect::<Vec<_>>(),
-                recording.dispatches(),
-                apart.recording.dispatches()
-            );
-            let layers = golden.file.config().unwrap().n_layers;
-            let in_runs: Vec<_> = recording.runs.iter().map(|run| run.layers).collect();
-            assert_eq!(in_runs.iter().sum::<usize>(), layers, "{name} {context}: {in_runs:?}");
-            let most = in_runs.iter().copied().max().unwrap_or(0) as u32;
-            assert!(most <= together && (most > 1) == (together > 1), "{name}: {in_runs:?}");
-            assert!(recording.dispatches() < apart.recording.dispatches(), "{name} {context}");
-            // Waits bring quantised weights; dense ones are loaded ahead of them by what reads
-            // them.
-            let is_quantised = name.contains("q4") || name.contains("q80");
-            let prefetches =
-                recording.runs.iter().any(|run| run.text.text.contains("run_prefetch_"));
-            assert!(prefetches || !is_quantised, "{name} {context}");
-            let mut executor = on_gpu(&gpu, &graph);
-            // One operation of a run cannot be looked at alone.
-            let error = diff::part(&mut executor, Part::Steps(1), 0).unwrap_err();
-            assert!(error.to_string().contains("--runs off"), "{error}");
-            assert!(executor.op_timer(Part::Steps(1)).is_err());
-            let (greedy, logits) = common::observed(&graph, &mut executor, &golden.forced());
-            let error = nmse(&golden.logits, &logits);
-            eprintln!("{name} in runs, {context}: NMSE {error:.2e}");
-            assert!(error <= 1e-8, "{name} {context}: {error:e}");
-            assert_eq!(greedy, golden.greedy, "{name} {context}");
-            // Several steps a submission, and after a prompt in chunks, of which runs are no part.
-            let prompts = match name {
-                "gemma3-tiny-q4km" => Prompts::Chunks,
-                _ => Prompts::TokenByToken,
-            };
-            let options = RunOptions { prompts, ..golden.free(4) };
-            let run = session::run(&graph, &mut executor, &options, &mut |_| {});
-            assert_eq!(run.unwrap().generated, golden.greedy, "{name} {context}");
-        }
+        let options = RunOptions { prompts, ..golden.free(4) };
+        let run = session::run(&graph, &mut executor, &options, &mut |_| {});
+        assert_eq!(run.unwrap().generated, golden.greedy, "{name} {context}");
     }
 }
 
@@ -355,7 +360,12 @@ fn workgroups_that_wait_in_vain_end_in_an_error() {
 #[test]
 fn prompts_in_chunks_have_the_logits_of_transformers() {
     let Some(gpu) = common::own_gpu() else { return };
-    for name in GOLDENS {
+    let all = GOLDENS.iter().flat_map(|name| {
+        // Where a chunk holds all tokens, it ends nowhere.
+        let caches = [(KvFormat::F32, 1e-8), (KvFormat::F16, 1e-5)];
+        caches.into_iter().flat_map(move |(kv, limit)| [16, 64].map(|most| (name, kv, limit, most)))
+    });
+    for (name, kv, limit, most) in common::share(&gpu, 7, 0, all) {
         let golden = Golden::load(name);
         let tokens = [&golden.prompt[..], &golden.greedy].concat();
         let config = golden.file.config().unwrap();
@@ -370,34 +380,29 @@ fn prompts_in_chunks_have_the_logits_of_transformers() {
             .filter(|n| (2..tokens.len()).contains(n))
             .collect();
         assert!(lengths.len() > 8, "{lengths:?}");
-        // Where chunks and windows end does not depend on what the cache stores, and where a chunk
-        // holds all tokens, it ends nowhere.
-        let (f32s, f16s) = ((KvFormat::F32, 1e-8), (KvFormat::F16, 1e-5));
-        for ((kv, limit), most, every) in [(f32s, 16, 1), (f32s, 64, 2), (f16s, 16, 3)] {
-            let chunks = Chunks { most, ..Chunks::with_cache(kv) };
-            let options = GraphOptions { kv, chunks, ..GraphOptions::of_step(LONGER) };
-            let path = &golden.file.path;
-            let graph = graph::build(path, &config, &weights, &gpu.caps, &options).unwrap();
-            let mut executor = on_gpu(&gpu, &graph);
-            let (mut expected, mut got) = (Vec::new(), Vec::new());
-            for &n in lengths.iter().step_by(every) {
-                let options =
-                    RunOptions { prompt: tokens[..n].to_vec(), generate: 1, ..golden.free(1) };
-                let (_, logits) = common::observed(&graph, &mut executor, &options);
-                assert_eq!(logits.len(), vocab, "the last token's alone");
-                expected.extend_from_slice(&golden.logits[(n - 1) * vocab..][..vocab]);
-                got.extend(logits);
-                let row = expected.len() - vocab;
-                let error = nmse(&expected[row..], &got[row..]);
-                assert!(error <= 4.0 * limit, "{name} {kv:?}, {n} tokens, {most}: {error:e}");
-            }
-            let error = nmse(&expected, &got);
-            eprintln!("{name} chunks of {most} {kv:?}: NMSE {error:.2e}");
-            assert!(error <= limit, "{name} {kv:?}, {most}: {error:e}");
-            // What decode steps find after it.
-            let run = session::run(&graph, &mut executor, &golden.free(4), &mut |_| {});
-            assert_eq!(run.unwrap().generated, golden.greedy, "{name} {kv:?}, {most}");
+        let chunks = Chunks { most, ..Chunks::with_cache(kv) };
+        let options = GraphOptions { kv, chunks, ..GraphOptions::of_step(LONGER) };
+        let path = &golden.file.path;
+        let graph = graph::build(path, &config, &weights, &gpu.caps, &options).unwrap();
+        let mut executor = on_gpu(&gpu, &graph);
+        let (mut expected, mut got) = (Vec::new(), Vec::new());
+        for n in lengths {
+            let options =
+                RunOptions { prompt: tokens[..n].to_vec(), generate: 1, ..golden.free(1) };
+            let (_, logits) = common::observed(&graph, &mut executor, &options);
+            assert_eq!(logits.len(), vocab, "the last token's alone");
+            expected.extend_from_slice(&golden.logits[(n - 1) * vocab..][..vocab]);
+            got.extend(logits);
+            let row = expected.len() - vocab;
+            let error = nmse(&expected[row..], &got[row..]);
+            assert!(error <= 4.0 * limit, "{name} {kv:?}, {n} tokens, {most}: {error:e}");
         }
+        let error = nmse(&expected, &got);
+        eprintln!("{name} chunks of {most} {kv:?}: NMSE {error:.2e}");
+        assert!(error <= limit, "{name} {kv:?}, {most}: {error:e}");
+        // What decode steps find after it.
+        let run = session::run(&graph, &mut executor, &golden.free(4), &mut |_| {});
+        assert_eq!(run.unwrap().generated, golden.greedy, "{name} {kv:?}, {most}");
     }
 }
 
@@ -455,7 +460,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
         let selected = build(&golden.file, &gpu.caps, context, KvFormat::F32).selected;
         (golden, context, selected)
     });
-    let mut decoded = BTreeSet::new();
+    let mut all = Vec::new();
     for kernel in lathe_kernels::kernels() {
         let sampled = kernel.name == "sample";
         for variant in &kernel.variants {
@@ -495,19 +500,13 @@ fn every_variant_of_every_kernel_decodes_the_same() {
                 // No model of this kind has such an operation.
                 continue;
             }
-            decoded.insert(kernel.name);
             assert!(
                 used.into_iter().all(|s| s.variant == variant.name && s.why == "explicit hint")
             );
-            let mut executor = on_gpu(&gpu, &graph);
-            let options = RunOptions { generate: 6, ..golden.free(3) };
-            let run = session::run(&graph, &mut executor, &options, &mut |_| {}).unwrap();
-            // Where activations are rounded, a close call may go the other way.
-            if !variant.has_own_tolerance() {
-                assert_eq!(run.generated, golden.greedy[..6], "{}/{}", kernel.name, variant.name);
-            }
+            all.push((kernel.name, variant, golden, graph));
         }
     }
+    let decoded: BTreeSet<_> = all.iter().map(|(name, ..)| *name).collect();
     for name in ["sample", "norm_gemv", "fused_ffn", "attention_append", "attention_decode"]
         .into_iter()
         .chain(["residual_norm_gemv", "residual_norm_ffn"])
@@ -515,12 +514,21 @@ fn every_variant_of_every_kernel_decodes_the_same() {
         assert!(decoded.contains(name), "{name} is not in {decoded:?}");
     }
     assert!(decoded.len() >= 12, "{decoded:?}");
+    for (name, variant, golden, graph) in common::share(&gpu, 5, 0, all) {
+        let mut executor = on_gpu(&gpu, &graph);
+        let options = RunOptions { generate: 6, ..golden.free(3) };
+        let run = session::run(&graph, &mut executor, &options, &mut |_| {}).unwrap();
+        // Where activations are rounded, a close call may go the other way.
+        if !variant.has_own_tolerance() {
+            assert_eq!(run.generated, golden.greedy[..6], "{name}/{}", variant.name);
+        }
+    }
 }
 
 #[test]
 fn tokens_do_not_depend_on_the_steps_in_a_submission() {
     let Some(gpu) = common::own_gpu() else { return };
-    for name in GOLDENS {
+    for name in common::share(&gpu, 3, 0, GOLDENS) {
         let golden = Golden::load(name);
         let graph = build(&golden.file, &gpu.caps, 64, KvFormat::F32);
         let mut executor = on_gpu(&gpu, &graph);
@@ -613,7 +621,7 @@ fn the_verifier_accepts_the_device_and_refuses_a_wrong_one() {
 #[test]
 fn diff_names_the_first_operation_that_is_off() {
     let Some(gpu) = common::own_gpu() else { return };
-    for name in GOLDENS {
+    for name in common::share(&gpu, 3, 0, GOLDENS) {
         let golden = Golden::load(name);
         let mut graph = build(&golden.file, &gpu.caps, LONGER, KvFormat::F16);
         let begin = |graph: &DecodeGraph| {
@@ -752,34 +760,34 @@ fn synthetic_models_decode_alike_on_both_executors() {
     let folder = tempfile::tempdir().unwrap();
     // Gemma's window holds 32 tokens; the others have none, and no later step differs.
     let archs = [(SynthArch::Gemma3Mini, 38), (SynthArch::LlamaMini, 6), (SynthArch::Qwen3Mini, 6)];
-    for (arch, generate) in archs {
-        for (quant, embed_quant) in [
-            (Format::F32, None),
-            (Format::F16, Some(Format::Bf16)),
-            (Format::Bf16, Some(Format::F32)),
-            // With rows no multiple of 256 or of 32, five formats in one model.
-            (Format::Q4K, Some(Format::Q6K)),
-        ] {
-            let name = quant.name();
-            let path = folder.path().join(format!("{arch}-{name}.gguf"));
-            let spec = SynthSpec { arch, quant, embed_quant, seed: 3 };
-            write_synth(&spec, &path, &mut |_, _| {}).unwrap();
-            let file = Arc::new(ModelFile::open(&path).unwrap());
-            let graph = build(&file, &gpu.caps, 48, KvFormat::F16);
-            let options = RunOptions {
-                prompt: vec![2, 5, 7],
-                generate,
-                steps_per_submit: Some(1),
-                ..Default::default()
-            };
-            let mut device = on_gpu(&gpu, &graph);
-            let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
-            let limit = session::logits_limit(&graph);
-            assert_eq!(limit, 1e-5, "the cache is f16");
-            let mut verifier = Verifier::new(&graph, &mut reference, &options, limit, 40).unwrap();
-            session::run_observed(&graph, &mut device, &options, &mut |s| verifier.compare(s))
-                .unwrap_or_else(|e| panic!("{arch} {name}: {e}"));
-            eprintln!("{arch} {name}: NMSE {:.1e}", verifier.worst);
-        }
+    let formats = [
+        (Format::F32, None),
+        (Format::F16, Some(Format::Bf16)),
+        (Format::Bf16, Some(Format::F32)),
+        // With rows no multiple of 256 or of 32, five formats in one model.
+        (Format::Q4K, Some(Format::Q6K)),
+    ];
+    let all = archs.into_iter().flat_map(|model| formats.map(|formats| (model, formats)));
+    for ((arch, generate), (quant, embed_quant)) in common::share(&gpu, 5, 0, all) {
+        let name = quant.name();
+        let path = folder.path().join(format!("{arch}-{name}.gguf"));
+        let spec = SynthSpec { arch, quant, embed_quant, seed: 3 };
+        write_synth(&spec, &path, &mut |_, _| {}).unwrap();
+        let file = Arc::new(ModelFile::open(&path).unwrap());
+        let graph = build(&file, &gpu.caps, 48, KvFormat::F16);
+        let options = RunOptions {
+            prompt: vec![2, 5, 7],
+            generate,
+            steps_per_submit: Some(1),
+            ..Default::default()
+        };
+        let mut device = on_gpu(&gpu, &graph);
+        let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
+        let limit = session::logits_limit(&graph);
+        assert_eq!(limit, 1e-5, "the cache is f16");
+        let mut verifier = Verifier::new(&graph, &mut reference, &options, limit, 40).unwrap();
+        session::run_observed(&graph, &mut device, &options, &mut |s| verifier.compare(s))
+            .unwrap_or_else(|e| panic!("{arch} {name}: {e}"));
+        eprintln!("{arch} {name}: NMSE {:.1e}", verifier.worst);
     }
 }

@@ -2,7 +2,6 @@
 //! edges of tiles. A failure shrinks to a small shape and prints the command that repeats it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use lathe_harness::execute::Execute;
@@ -21,7 +20,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use crate::common::{self, OwnDevice};
 
 const SEED: u64 = 42;
-/// Each run draws others. A software adapter takes most of a run's time to compile them.
+/// Each run draws others.
 const RANDOM_CASES: u32 = 2;
 
 fn checked(
@@ -43,37 +42,29 @@ fn checked(
     Ok(results)
 }
 
-/// Of the problems those that a variant is checked on: all that it runs. A software adapter, which
-/// takes a third of a second to compile one, has every second of them, and another run may have the
-/// others; `lathe check` has them all.
-fn own_problems(
+/// The problems that a variant is checked on, of those that it runs. Variants take turns: what one
+/// leaves out, the next one has.
+fn own_problems<'p>(
     gpu: &Gpu,
     kernel: &'static Kernel,
-    variant: &'static KernelVariant,
-    problems: &[(Problem, u64)],
-    first: usize,
-) -> Vec<usize> {
-    let runs = |at: &usize| {
-        let plan = Plan::of(kernel, variant, &problems[*at].0.shape, &gpu.caps);
+    at: usize,
+    problems: &'p [(Problem, u64)],
+) -> Vec<&'p (Problem, u64)> {
+    let variant = &kernel.variants[at];
+    let runs = |(problem, _): &&(Problem, u64)| {
+        let plan = Plan::of(kernel, variant, &problem.shape, &gpu.caps);
         !matches!(plan, Err(PlanError::Unavailable(_)))
     };
-    let all: Vec<usize> = (0..problems.len()).filter(runs).collect();
-    match gpu.adapter.software {
-        true => all.iter().copied().skip(first.min(all.len().max(1) - 1)).step_by(2).collect(),
-        false => all,
-    }
+    common::share(gpu, 5, at, problems.iter().filter(runs))
 }
 
 fn matches_reference(name: &str) {
     let Some(gpu) = common::own_gpu() else { return };
     let kernel = lathe_kernels::kernel(name).unwrap();
     let problems = sweep(kernel, 0, SEED);
-    let turn = RandomState::new().hash_one(name) as usize;
-    for (v, variant) in kernel.variants.iter().enumerate() {
-        // Variants take turns: what one leaves out, the next one has.
-        let own = own_problems(&gpu, kernel, variant, &problems, turn.wrapping_add(v) % 2);
+    for (at, variant) in kernel.variants.iter().enumerate() {
         let mut passed = 0;
-        for (problem, seed) in own.iter().map(|at| &problems[*at]) {
+        for (problem, seed) in own_problems(&gpu, kernel, at, &problems) {
             let results = checked(&gpu, kernel, [variant], problem, *seed);
             let results = results.unwrap_or_else(|e| panic!("{e}"));
             passed += usize::from(matches!(results[0].verdict, Verdict::Passed { .. }));
@@ -231,7 +222,7 @@ fn passes_with(
 #[test]
 fn kernels_over_rounded_activations_match_in_several_turns() {
     let Some(gpu) = gpu_with_subgroups() else { return };
-    for (name, text, each, split) in [
+    let all = [
         ("norm_gemv", "ROWS=199,K=800,WEIGHT=q4_k", 4.0, 1.0),
         ("norm_gemv", "ROWS=77,K=301,WEIGHT=q8_0", 1.0, 1.0),
         ("norm_gemv", "ROWS=77,K=800,WEIGHT=q4_0", 4.0, 4.0),
@@ -247,7 +238,8 @@ fn kernels_over_rounded_activations_match_in_several_turns() {
         ("matmul_rmsnorm_fused", "ROWS=101,K=800,WEIGHT=q4_k,NEXT_NORM=rms", 4.0, 1.0),
         ("matmul_rmsnorm_fused", "ROWS=101,K=800,WEIGHT=q5_0,POST_NORM=rms", 4.0, 4.0),
         ("matmul_rmsnorm_fused", "ROWS=75,K=301,WEIGHT=q8_0,NEXT_NORM=rms", 2.0, 1.0),
-    ] {
+    ];
+    for (name, text, each, split) in common::share(&gpu, 3, 0, all) {
         let kernel = lathe_kernels::kernel(name).unwrap();
         let variant = kernel.variants.iter().find(|v| v.name.ends_with("_dp4a24")).unwrap();
         let constants =
@@ -278,7 +270,7 @@ fn the_position_never_leaves_the_tokens() {
 fn gemv_q_in_several_turns_matches_reference() {
     let Some(gpu) = gpu_with_subgroups() else { return };
     let kernel = lathe_kernels::kernel("gemv_q").unwrap();
-    for (text, each, lanes, split) in [
+    let all = [
         ("ROWS=199,K=800,WEIGHT=q4_k", 4.0, 4.0, 1.0),
         ("ROWS=199,K=160,WEIGHT=q6_k,ORDER=flat", 4.0, 8.0, 2.0),
         ("ROWS=150,K=301,WEIGHT=q8_0,Y_OFFSET=3", 2.0, 32.0, 1.0),
@@ -288,7 +280,8 @@ fn gemv_q_in_several_turns_matches_reference() {
         ("ROWS=101,K=1000,WEIGHT=q5_1,BETA=1", 4.0, 4.0, 4.0),
         ("ROWS=98,K=96,WEIGHT=q8_0,BETA=1", 2.0, 4.0, 8.0),
         ("ROWS=37,K=800,WEIGHT=q4_k", 1.0, 32.0, 8.0),
-    ] {
+    ];
+    for (text, each, lanes, split) in common::share(&gpu, 3, 0, all) {
         let constants =
             [("WG", 64.0), ("LANES", lanes), ("EACH", each), ("GROUPS", 2.0), ("SPLIT", split)];
         for name in ["planes_dp4a16", "planes_dp4a24"] {
@@ -344,38 +337,39 @@ fn attention_does_not_mix_what_no_token_filled() {
     let Some(gpu) = common::own_gpu() else { return };
     // One round of every team, then several: of these the last has dead slots.
     let sizes = [(300, 41, 2, 64), (1024, 600, 8, 128)];
-    let names = ["attention_decode", "attention_append"];
-    for (name, size) in names.into_iter().flat_map(|name| sizes.map(|size| (name, size))) {
-        let (capacity, seen, kv_heads, head_dim) = size;
+    let kernels = ["attention_decode", "attention_append"].map(lathe_kernels::kernel);
+    let all = kernels.into_iter().flatten().flat_map(|kernel| {
+        let variants = kernel.variants.iter();
+        variants.flat_map(move |variant| sizes.map(|size| (kernel, variant, size)))
+    });
+    for (kernel, variant, size) in common::share(&gpu, 3, 0, all) {
+        let (name, (capacity, seen, kv_heads, head_dim)) = (kernel.name, size);
         // What the kernel itself appends nobody has filled before.
         let filled = seen - usize::from(name == "attention_append");
-        let kernel = lathe_kernels::kernel(name).unwrap();
         let text = format!(
             "Q_PER_KV=2,KV_HEADS={kv_heads},HEAD_DIM={head_dim},KV_SIZE={capacity},KV_FORMAT=f32,N_KV={seen}"
         );
         let problem = common::problem(kernel, &text);
-        for variant in &kernel.variants {
-            let Ok(plan) = Plan::of(kernel, variant, &problem.shape, &gpu.caps) else { continue };
-            let case = Case::new(&gpu, plan, &problem, SEED).unwrap();
-            let mixed = |fill: Option<f32>| {
-                let mut executor =
-                    case.prepare(&gpu, &Pipelines::default(), Policy::Plain).unwrap();
-                let op = &case.recording.ops[0];
-                for cache in ["k_cache", "v_cache"] {
-                    for head in 0..kv_heads {
-                        let Some(fill) = fill else { continue };
-                        let first = 4 * head_dim * (head * capacity + filled);
-                        let empty = vec![fill; head_dim * (capacity - filled)];
-                        let bytes = bytemuck::cast_slice(&empty);
-                        executor.block(op.tensor(cache)).write(&gpu, first as u64, bytes);
-                    }
+        let Ok(plan) = Plan::of(kernel, variant, &problem.shape, &gpu.caps) else { continue };
+        let case = Case::new(&gpu, plan, &problem, SEED).unwrap();
+        let pipelines = Pipelines::default();
+        let mixed = |fill: Option<f32>| {
+            let mut executor = case.prepare(&gpu, &pipelines, Policy::Plain).unwrap();
+            let op = &case.recording.ops[0];
+            for cache in ["k_cache", "v_cache"] {
+                for head in 0..kv_heads {
+                    let Some(fill) = fill else { continue };
+                    let first = 4 * head_dim * (head * capacity + filled);
+                    let empty = vec![fill; head_dim * (capacity - filled)];
+                    let bytes = bytemuck::cast_slice(&empty);
+                    executor.block(op.tensor(cache)).write(&gpu, first as u64, bytes);
                 }
-                executor.run(&[Part::Steps(1)]).unwrap();
-                executor.read_f32(op.tensor("y")).unwrap()
-            };
-            let (expected, got) = (mixed(None), mixed(Some(f32::NAN)));
-            assert!(expected.iter().all(|v| v.is_finite()), "{name}/{}", variant.name);
-            assert_eq!(got, expected, "{name}/{}", variant.name);
-        }
+            }
+            executor.run(&[Part::Steps(1)]).unwrap();
+            executor.read_f32(op.tensor("y")).unwrap()
+        };
+        let (expected, got) = (mixed(None), mixed(Some(f32::NAN)));
+        assert!(expected.iter().all(|v| v.is_finite()), "{name}/{}", variant.name);
+        assert_eq!(got, expected, "{name}/{}", variant.name);
     }
 }

@@ -142,38 +142,35 @@ fn adversarial_logits_are_drawn_exactly() {
         ("odd numbers", all(few, &|i| odd[i * i % 83 % odd.len()])),
         ("one number", vec![f32::NAN]),
     ];
-    for (name, logits) in &cases {
-        for (temperature, top_k, top_p, repeat_penalty) in [
-            (0.7, 50, 0.9, 1.5),
-            (0.7, 256, 1.1, 1.0),
-            (0.7, 0, 1.0, 1.0),
-            (0.7, 0, 0.6, 1.5),
-            (0.7, 2000, 0.9, 1.0),
-            // Weights that hardly differ: what is apart is so by its key alone.
-            (1e6, 0, 0.5, 1.1),
-            (1e6, 2100, 0.5, 1.0),
-            // Eight winners of eleven may all go.
-            (1e6, 0, 0.01, 1.0),
-        ] {
-            let settings = Sampling { temperature, top_k, top_p, repeat_penalty, repeat_last_n: 0 };
-            let mut own = vec![0];
-            for position in 0..8 {
-                own.push(settings.draw(logits, &own, position, SEED));
-            }
-            let variants: &[_] = match top_k {
-                0 if top_p >= 1.0 => &["histogram", "race"],
-                0 => &["histogram", "nucleus"],
-                1..=256 => &["histogram", "threshold", "candidates"],
-                _ => &["histogram"],
-            };
-            for variant in variants {
-                let drawn = draws(&gpu, variant, logits, &settings, SEED, 0..8);
-                assert_eq!(
-                    drawn,
-                    own[1..],
-                    "{variant}: {name}, temperature {temperature}, top-k {top_k}, top-p {top_p}"
-                );
-            }
+    let settings = [
+        (0.7, 50, 0.9, 1.5),
+        (0.7, 256, 1.1, 1.0),
+        (0.7, 0, 1.0, 1.0),
+        (0.7, 0, 0.6, 1.5),
+        (0.7, 2000, 0.9, 1.0),
+        // Weights that hardly differ: what is apart is so by its key alone.
+        (1e6, 0, 0.5, 1.1),
+        (1e6, 2100, 0.5, 1.0),
+        // Eight winners of eleven may all go.
+        (1e6, 0, 0.01, 1.0),
+    ];
+    let all = cases.iter().flat_map(|case| settings.map(|settings| (case, settings)));
+    for ((name, logits), settings) in common::share(&gpu, 5, 0, all) {
+        let (temperature, top_k, top_p, repeat_penalty) = settings;
+        let settings = Sampling { temperature, top_k, top_p, repeat_penalty, repeat_last_n: 0 };
+        let mut own = vec![0];
+        for position in 0..8 {
+            own.push(settings.draw(logits, &own, position, SEED));
+        }
+        let variants: &[_] = match top_k {
+            0 if top_p >= 1.0 => &["histogram", "race"],
+            0 => &["histogram", "nucleus"],
+            1..=256 => &["histogram", "threshold", "candidates"],
+            _ => &["histogram"],
+        };
+        for variant in variants {
+            let drawn = draws(&gpu, variant, logits, &settings, SEED, 0..8);
+            assert_eq!(drawn, own[1..], "{variant}: {name}, {settings:?}");
         }
     }
 }

@@ -100,20 +100,18 @@ fn sequences_choose_what_they_choose_alone_on_the_cpu() {
 /// In two halves: it is the last long test, and steps this small keep no more than one core busy.
 #[test]
 fn sequences_choose_what_they_choose_alone_on_the_gpu() {
-    if common::gpu().is_none() {
-        return;
-    }
+    let Some(gpu) = common::gpu() else { return };
     let (f32s, f16s, q8s) = (KvFormat::F32, KvFormat::F16, KvFormat::Q8_0);
-    let halves = [
-        &[("gemma3-tiny-f16", 8, f32s), ("llama-tiny-f16", 5, f16s), ("qwen3-tiny-bf16", 9, f32s)]
-            [..],
-        &[
-            ("gemma3-tiny-q4km", 3, f16s),
-            ("gemma3-tiny-f16", 3, q8s),
-            ("llama-tiny-q4km", 8, f32s),
-            ("qwen3-tiny-q80", 2, f32s),
-        ],
+    let all = [
+        ("gemma3-tiny-f16", 8, f32s),
+        ("llama-tiny-f16", 5, f16s),
+        ("qwen3-tiny-bf16", 9, f32s),
+        ("gemma3-tiny-q4km", 3, f16s),
+        ("gemma3-tiny-f16", 3, q8s),
+        ("llama-tiny-q4km", 8, f32s),
+        ("qwen3-tiny-q80", 2, f32s),
     ];
+    let all = common::share(&gpu, 3, 0, all);
     let run = |half: &[(&str, usize, KvFormat)]| {
         let gpu = common::own_gpu().unwrap();
         for &(name, n, kv) in half {
@@ -126,7 +124,7 @@ fn sequences_choose_what_they_choose_alone_on_the_gpu() {
         }
     };
     std::thread::scope(|scope| {
-        for half in halves {
+        for half in all.chunks(all.len().div_ceil(2)) {
             scope.spawn(|| run(half));
         }
     });

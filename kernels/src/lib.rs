@@ -17,6 +17,7 @@ pub mod reflect;
 pub mod registry;
 pub mod shared;
 
+mod fold;
 #[allow(dead_code, reason = "the build script includes it and uses the rest")]
 mod link;
 #[allow(dead_code, reason = "the build script includes it and uses the rest")]

@@ -1,10 +1,12 @@
 //! What a WGSL source says about itself, read from naga instead of being restated.
 
+use naga::back::pipeline_constants::process_overrides;
 use naga::valid::{Capabilities as Caps, GlobalUse, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Block, Module, Statement, StorageAccess};
 
 use crate::adapter::{CooperativeMatrix, MatrixScalar};
 use crate::descriptor::Constants;
+use crate::fold::fold;
 use crate::tokens::{Declaration, declarations, tokens};
 
 /// A parsed and validated source with what the harness needs to know of it.
@@ -298,46 +300,84 @@ impl Reflection {
         entry: &str,
         constants: &Constants,
     ) -> Result<(u32, u32), ReflectError> {
-        let (module, info) = self.resolved(entry, constants)?;
-        let index = module
-            .entry_points
-            .iter()
-            .position(|e| e.name == entry)
-            .ok_or_else(|| ReflectError::Constants(format!("no entry point `{entry}`")))?;
-        let uses = info.get_entry_point(index);
+        let mut module = self.overridden(&self.outline(entry)?, entry, constants)?;
+        settle_array_sizes(&mut module)?;
         let context = module.to_ctx();
-        let bytes = module
-            .global_variables
-            .iter()
-            .filter(|(h, v)| v.space == AddressSpace::WorkGroup && !uses[*h].is_empty())
-            .map(|(_, v)| module.types[v.ty].inner.size(context))
-            .fold(0, u32::saturating_add);
-        let size = module.entry_points[index].workgroup_size;
+        let variables = module.entry_points[0].function.expressions.iter();
+        let sizes = variables.map(|(_, used)| match *used {
+            naga::Expression::GlobalVariable(v) => {
+                module.types[module.global_variables[v].ty].inner.size(context)
+            }
+            _ => 0,
+        });
+        let bytes = sizes.fold(0, u32::saturating_add);
+        let size = module.entry_points[0].workgroup_size;
         Ok((bytes, size.into_iter().fold(1, u32::saturating_mul)))
     }
 
-    /// The module of one entry point with its overrides applied, as every back end needs it.
+    /// A module of the workgroup variables that an entry point uses, and of the entry point without
+    /// what it does: enough to know its size, at a fraction of the time. A plan of a model asks for
+    /// hundreds.
+    fn outline(&self, entry: &str) -> Result<Module, ReflectError> {
+        let of = &self.module;
+        let index = of.entry_points.iter().position(|e| e.name == entry);
+        let index =
+            index.ok_or_else(|| ReflectError::Constants(format!("no entry point `{entry}`")))?;
+        let (point, uses) = (&of.entry_points[index], self.info.get_entry_point(index));
+        let mut function = naga::Function::default();
+        for (variable, v) in of.global_variables.iter() {
+            if v.space == AddressSpace::WorkGroup && !uses[variable].is_empty() {
+                let used = naga::Expression::GlobalVariable(variable);
+                let used = function.expressions.append(used, naga::Span::UNDEFINED);
+                // What has a name is kept.
+                function.named_expressions.insert(used, v.name.clone().unwrap_or_default());
+            }
+        }
+        // A constant without a name goes where nothing uses it. One of a struct that stays can end up
+        // before the length of an array that naga 30 then cannot order.
+        let mut constants = of.constants.clone();
+        constants.iter_mut().for_each(|(_, constant)| constant.name = None);
+        Ok(Module {
+            types: of.types.clone(),
+            constants,
+            overrides: of.overrides.clone(),
+            global_variables: of.global_variables.clone(),
+            global_expressions: of.global_expressions.clone(),
+            entry_points: vec![naga::EntryPoint { function, ..point.clone() }],
+            ..Module::default()
+        })
+    }
+
+    /// The module of one entry point with its overrides applied, as every back end needs it, and
+    /// of the branches that their values decide the one that is taken.
     pub fn resolved(
         &self,
         entry: &str,
         constants: &Constants,
     ) -> Result<(Module, ModuleInfo), ReflectError> {
-        let values = constants.iter().map(|(k, v)| (k.clone(), *v)).collect();
-        let (module, info) = naga::back::pipeline_constants::process_overrides(
-            &self.module,
-            &self.info,
-            Some((naga::ShaderStage::Compute, entry)),
-            &values,
-        )
-        .map_err(|e| ReflectError::Constants(e.to_string()))?;
-        let (mut module, info) = (module.into_owned(), info.into_owned());
-        if !settle_array_sizes(&mut module)? {
-            return Ok((module, info));
-        }
+        let mut module = self.overridden(&self.module, entry, constants)?;
+        fold(&mut module);
+        naga::compact::compact(&mut module, naga::compact::KeepUnused::No);
+        settle_array_sizes(&mut module)?;
         let info = Validator::new(ValidationFlags::all(), Caps::all())
             .validate(&module)
             .map_err(|e| ReflectError::Constants(e.to_string()))?;
         Ok((module, info))
+    }
+
+    /// This module or its outline with numbers in the places of overrides.
+    fn overridden(
+        &self,
+        module: &Module,
+        entry: &str,
+        constants: &Constants,
+    ) -> Result<Module, ReflectError> {
+        let values = constants.iter().map(|(k, v)| (k.clone(), *v)).collect();
+        let stage = Some((naga::ShaderStage::Compute, entry));
+        // What naga knows of the module comes back where nothing changes, and has no other use.
+        let (module, _) = process_overrides(module, &self.info, stage, &values)
+            .map_err(|e| ReflectError::Constants(e.to_string()))?;
+        Ok(module.into_owned())
     }
 }
 
@@ -497,8 +537,8 @@ fn add_numbers(
 }
 
 /// naga 30 leaves array lengths as references to overrides it has evaluated, which its WGSL writer
-/// cannot print. Puts the numbers in; says whether there were any.
-fn settle_array_sizes(module: &mut Module) -> Result<bool, ReflectError> {
+/// cannot print. Puts the numbers in their places; that is the end of overrides.
+fn settle_array_sizes(module: &mut Module) -> Result<(), ReflectError> {
     use naga::{ArraySize, TypeInner};
     let mut settled = Vec::new();
     for (handle, ty) in module.types.iter() {
@@ -513,14 +553,14 @@ fn settle_array_sizes(module: &mut Module) -> Result<bool, ReflectError> {
         let inner = TypeInner::Array { base, size: ArraySize::Constant(length), stride };
         settled.push((handle, naga::Type { name: ty.name.clone(), inner }));
     }
-    let any = !settled.is_empty();
     for (handle, ty) in settled {
         // Two arrays may now be the same type; naga wants each once, so the twin keeps its
         // identity by name.
         let name = ty.name.clone().or_else(|| Some(format!("sized_{}", handle.index())));
         module.types.replace(handle, naga::Type { name, ..ty });
     }
-    Ok(any)
+    module.overrides.clear();
+    Ok(())
 }
 
 /// The value of a global expression that is a number, or a constant's name.

@@ -164,7 +164,21 @@ fn every_shape_gives_every_override_a_value_and_every_stage_a_grid() {
                 let groups = v.stages.iter().map(|s| s.grid(shape, &constants));
                 assert!(groups.sum::<usize>() > 0, "{}/{}: no work for {shape}", k.name, v.name);
                 for stage in &v.stages {
-                    r.workgroup(stage.entry, &constants).unwrap();
+                    let (memory, invocations) = r.workgroup(stage.entry, &constants).unwrap();
+                    // Without the branches that the shape rules out it is the same, or needs less.
+                    let (module, info) = r.resolved(stage.entry, &constants).unwrap();
+                    let [entry] = &module.entry_points[..] else { panic!("{}", v.name) };
+                    let of_entry = info.get_entry_point(0);
+                    let is_used = |variable: &naga::Handle<naga::GlobalVariable>| {
+                        !of_entry[*variable].is_empty()
+                    };
+                    let bytes = module
+                        .global_variables
+                        .iter()
+                        .filter(|(at, v)| v.space == naga::AddressSpace::WorkGroup && is_used(at));
+                    let bytes = bytes.map(|(_, v)| module.types[v.ty].inner.size(module.to_ctx()));
+                    assert!(bytes.sum::<u32>() <= memory, "{}/{}: {shape}", k.name, v.name);
+                    assert_eq!(entry.workgroup_size.iter().product::<u32>(), invocations);
                 }
             }
         }

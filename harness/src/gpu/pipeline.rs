@@ -1,10 +1,11 @@
 //! Pipelines, one per source, entry point and constants.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lathe_kernels::phases;
 use lathe_kernels::reflect::{Buffer, Reflection};
+use lathe_kernels::{Constants, phases};
 
 use super::device::{Checks, Gpu};
 use crate::error::Result;
@@ -54,15 +55,14 @@ impl Pipelines {
         }
         let code = Code {
             label: "a run".into(),
-            text,
             reflection: &run.text.reflection,
             entry: phases::ENTRY,
-            constants: Vec::new(),
+            module: run.text.reflection.resolved(phases::ENTRY, &Constants::new())?.0,
             checked: gpu.checks == Checks::Everywhere,
             built_in: true,
         };
         let what = format!("a run of {} operations", run.ops.len());
-        let pipeline = Arc::new(gpu.scoped(&what, |device| compile(device, &code))?);
+        let pipeline = Arc::new(gpu.scoped(&what, |device| compile(device, code))?);
         self.lock().insert(text.clone(), Arc::clone(&pipeline));
         Ok(pipeline)
     }
@@ -76,15 +76,14 @@ impl Pipelines {
         let what = format!("{}/{} ({entry})", plan.kernel.name, plan.variant);
         let code = Code {
             label: format!("{}/{}", plan.kernel.name, plan.variant),
-            text: own.text,
             reflection: own.reflection,
             entry,
-            constants: own.constants.iter().map(|(k, v)| (k.as_str(), *v)).collect(),
+            module: own.reflection.resolved(entry, own.constants)?.0,
             checked: gpu.checks.cover(plan),
             built_in: plan.built_in,
         };
         let compiled =
-            guard::compile(&plan.variant, || gpu.scoped(&what, |device| compile(device, &code)));
+            guard::compile(&plan.variant, || gpu.scoped(&what, |device| compile(device, code)));
         let pipeline = Arc::new(compiled.map_err(|e| {
             match e {
                 // The fault of a user's file is not the device's.
@@ -123,21 +122,22 @@ fn key(plan: &Plan, stage: &PlannedStage) -> String {
 /// What is compiled.
 struct Code<'a> {
     label: String,
-    text: &'a str,
     reflection: &'a Reflection,
     entry: &'a str,
-    constants: Vec<(&'a str, f64)>,
+    /// Without overrides, and without branches that their values rule out.
+    module: naga::Module,
     /// With wgpu's run-time checks.
     checked: bool,
     /// Of this project.
     built_in: bool,
 }
 
-fn compile(device: &wgpu::Device, code: &Code<'_>) -> Pipeline {
-    let &Code { ref label, text, reflection, entry, ref constants, checked, built_in } = code;
+fn compile(device: &wgpu::Device, code: Code<'_>) -> Pipeline {
+    let Code { label, reflection, entry, module, checked, built_in } = code;
+    let label = label.as_str();
     let source = wgpu::ShaderModuleDescriptor {
         label: Some(label),
-        source: wgpu::ShaderSource::Wgsl(text.into()),
+        source: wgpu::ShaderSource::Naga(Cow::Owned(module)),
     };
     let module = match checked {
         true => device.create_shader_module(source),
@@ -186,7 +186,7 @@ fn compile(device: &wgpu::Device, code: &Code<'_>) -> Pipeline {
         module: &module,
         entry_point: Some(entry),
         compilation_options: wgpu::PipelineCompilationOptions {
-            constants,
+            constants: &[],
             // What WGSL promises, and what a user's file may count on; our own do not.
             zero_initialize_workgroup_memory: checked || !built_in,
         },
