@@ -150,7 +150,7 @@ fn control() {
     if ((s & 0xffff0000u) == TAG) {
         n = s & 255u;
         c = min(((s >> 8u) & 255u) + 1u, 255u);
-        if (n == 255u && c >= 8u) { n = 0u; }
+        if (n == 255u && c >= 5u) { n = 0u; }
     } else if (k_cache[place()] == MAGIC) {
         n = min(k_cache[place() + 1u] - 0x3c003c00u + 1u, 200u);
     }

@@ -77,6 +77,26 @@ fn a_full_disk_is_an_error_and_a_closed_pipe_is_none() {
     }
 }
 
+/// A text that naga takes, until a shape has put its numbers in.
+#[test]
+fn what_a_shape_makes_wrong_is_said_with_the_file() {
+    if common::gpu().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let text = lathe_kernels::source("residual_add", "naive").unwrap().text;
+    let wrong = text.replace("+ delta[i]", "+ delta[i] + f32(1u / (N - 64u))");
+    assert_ne!(text, wrong);
+    fs::write(folder.path().join("mine.wgsl"), wrong).unwrap();
+    let check = ["check", "residual_add", "--wgsl", "mine.wgsl", "--shape"];
+    let (code, text) = run(folder.path(), &[&check[..], &["N=64"]].concat());
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("mine.wgsl: Division by zero"), "{text}");
+    // Another shape is wrong in what it computes alone.
+    let (code, text) = run(folder.path(), &[&check[..], &["N=65"]].concat());
+    assert_eq!(code, 1, "{text}");
+}
+
 #[test]
 fn only_regular_files_are_read() {
     let folder = tempfile::tempdir().unwrap();

@@ -333,8 +333,8 @@ impl Reflection {
                 function.named_expressions.insert(used, v.name.clone().unwrap_or_default());
             }
         }
-        // A constant without a name goes where nothing uses it. One of a struct that stays can end up
-        // before the length of an array that naga 30 then cannot order.
+        // A constant without a name goes where nothing uses it. One of a struct that stays can come
+        // to stand before the length of an array, which naga 30 then cannot order.
         let mut constants = of.constants.clone();
         constants.iter_mut().for_each(|(_, constant)| constant.name = None);
         Ok(Module {

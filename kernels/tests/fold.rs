@@ -75,7 +75,7 @@ fn a_switch_over_a_number_is_its_case() {
     assert_has(&second, &["fn one", "y["], &["switch", "fn two", "fn other", "wide", "return 9"]);
     let first = folded(1.0, 0.0).replace("FORMAT: u32 = 1u", "FORMAT: u32 = 2u");
     assert_eq!(first, second, "two selectors of one case");
-    // The break of a case leaves the switch, which stays; nothing of a loop is left behind `continue`.
+    // The break of a case leaves the switch, which stays; behind `continue` nothing of a loop does.
     let odd = folded(3.0, 0.0);
     assert_has(&odd, &["switch", "break;", "fn two", "return 9"], &["fn other", "wide", "y["]);
     let rest = folded(8.0, 0.0);

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lathe_kernels::reflect::{Buffer, Reflection};
-use lathe_kernels::{Constants, phases};
+use lathe_kernels::{Constants, ReflectError, phases};
 
 use super::device::{Checks, Gpu};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::guard;
 use crate::plan::run::Run;
 use crate::plan::{Plan, PlannedStage};
@@ -74,21 +74,25 @@ impl Pipelines {
         }
         let (own, entry) = (plan.code(stage), stage.entry.as_str());
         let what = format!("{}/{} ({entry})", plan.kernel.name, plan.variant);
-        let code = Code {
-            label: format!("{}/{}", plan.kernel.name, plan.variant),
-            reflection: own.reflection,
-            entry,
-            module: own.reflection.resolved(entry, own.constants)?.0,
-            checked: gpu.checks.cover(plan),
-            built_in: plan.built_in,
-        };
-        let compiled =
-            guard::compile(&plan.variant, || gpu.scoped(&what, |device| compile(device, code)));
+        let compiled = guard::compile(&plan.variant, || {
+            let code = Code {
+                label: format!("{}/{}", plan.kernel.name, plan.variant),
+                reflection: own.reflection,
+                entry,
+                module: own.reflection.resolved(entry, own.constants)?.0,
+                checked: gpu.checks.cover(plan),
+                built_in: plan.built_in,
+            };
+            gpu.scoped(&what, |device| compile(device, code))
+        });
         let pipeline = Arc::new(compiled.map_err(|e| {
             match e {
+                Error::Reflect(e) if plan.built_in => {
+                    ReflectError::Constants(format!("{what}: {e}")).into()
+                }
                 // The fault of a user's file is not the device's.
                 e if plan.built_in => e,
-                e => lathe_kernels::ReflectError::User {
+                e => ReflectError::User {
                     path: plan.variant.clone(),
                     reason: format!("the device refuses it: {e}"),
                 }

@@ -419,7 +419,13 @@ impl Plan {
         // A feature that is not there may keep the text from being compiled at all.
         let mut lacking = limits::features_lacking(reflection, caps);
         if lacking.is_empty() {
-            let workgroup = || reflection.workgroup(&stage.entry, constants);
+            let workgroup = || {
+                // What its numbers make of a user's text is refused here, with the file's name.
+                if !self.built_in {
+                    reflection.resolved(&stage.entry, constants)?;
+                }
+                reflection.workgroup(&stage.entry, constants)
+            };
             let workgroup = guard::compile(&self.variant, workgroup)?;
             lacking = limits::lacking(reflection, &stage.entry, workgroup, caps);
         }
