@@ -17,9 +17,9 @@ pub mod reflect;
 pub mod registry;
 pub mod shared;
 
-mod fold;
 #[allow(dead_code, reason = "the build script includes it and uses the rest")]
 mod link;
+mod prune;
 #[allow(dead_code, reason = "the build script includes it and uses the rest")]
 mod tokens;
 

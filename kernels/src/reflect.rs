@@ -6,7 +6,7 @@ use naga::{AddressSpace, Block, Module, Statement, StorageAccess};
 
 use crate::adapter::{CooperativeMatrix, MatrixScalar};
 use crate::descriptor::Constants;
-use crate::fold::fold;
+use crate::prune::prune;
 use crate::tokens::{Declaration, declarations, tokens};
 
 /// A parsed and validated source with what the harness needs to know of it.
@@ -356,7 +356,7 @@ impl Reflection {
         constants: &Constants,
     ) -> Result<(Module, ModuleInfo), ReflectError> {
         let mut module = self.overridden(&self.module, entry, constants)?;
-        fold(&mut module);
+        prune(&mut module);
         naga::compact::compact(&mut module, naga::compact::KeepUnused::No);
         settle_array_sizes(&mut module)?;
         let info = Validator::new(ValidationFlags::all(), Caps::all())

@@ -8,7 +8,7 @@ use naga::{
 
 /// Leaves of each branch whose condition is a number what is taken, and nothing behind what ends a
 /// block.
-pub(crate) fn fold(module: &mut Module) {
+pub(crate) fn prune(module: &mut Module) {
     let globals = &module.global_expressions;
     let constants: Vec<_> =
         module.constants.iter().map(|(_, c)| literal(&globals[c.init])).collect();
@@ -21,8 +21,8 @@ pub(crate) fn fold(module: &mut Module) {
             ref other => literal(other),
         };
         let mut forget = |value: Handle<Expression>| drop(named_expressions.swap_remove(&value));
-        let mut fold = Fold { known: &known, forget: &mut forget };
-        *body = fold.block(std::mem::take(body)).0;
+        let mut prune = Prune { known: &known, forget: &mut forget };
+        *body = prune.block(std::mem::take(body)).0;
     }
 }
 
@@ -33,13 +33,13 @@ fn literal(expression: &Expression) -> Option<Literal> {
     }
 }
 
-struct Fold<'a> {
+struct Prune<'a> {
     known: &'a dyn Fn(Handle<Expression>) -> Option<Literal>,
     /// Takes the name of a value that nothing computes any more: a name would keep it alive.
     forget: &'a mut dyn FnMut(Handle<Expression>),
 }
 
-impl Fold<'_> {
+impl Prune<'_> {
     /// What of a block can run, and whether nothing runs behind it.
     fn block(&mut self, block: Block) -> (Block, bool) {
         let (mut out, mut ended) = (Block::new(), false);

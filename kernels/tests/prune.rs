@@ -50,8 +50,8 @@ fn constants(format: f64, is_wide: f64) -> Constants {
         .into()
 }
 
-fn folded(format: f64, is_wide: f64) -> String {
-    let reflection = Reflection::of(TEXT, "fold.wgsl").unwrap();
+fn pruned(format: f64, is_wide: f64) -> String {
+    let reflection = Reflection::of(TEXT, "prune.wgsl").unwrap();
     let (module, info) = reflection.resolved("main", &constants(format, is_wide)).unwrap();
     let flags = naga::back::wgsl::WriterFlags::empty();
     let text = naga::back::wgsl::write_string(&module, &info, flags).unwrap();
@@ -71,27 +71,27 @@ fn assert_has(text: &str, parts: &[&str], others: &[&str]) {
 
 #[test]
 fn a_switch_over_a_number_is_its_case() {
-    let second = folded(2.0, 0.0);
+    let second = pruned(2.0, 0.0);
     assert_has(&second, &["fn one", "y["], &["switch", "fn two", "fn other", "wide", "return 9"]);
-    let first = folded(1.0, 0.0).replace("FORMAT: u32 = 1u", "FORMAT: u32 = 2u");
+    let first = pruned(1.0, 0.0).replace("FORMAT: u32 = 1u", "FORMAT: u32 = 2u");
     assert_eq!(first, second, "two selectors of one case");
     // The break of a case leaves the switch, which stays; behind `continue` nothing of a loop does.
-    let odd = folded(3.0, 0.0);
+    let odd = pruned(3.0, 0.0);
     assert_has(&odd, &["switch", "break;", "fn two", "return 9"], &["fn other", "wide", "y["]);
-    let rest = folded(8.0, 0.0);
+    let rest = pruned(8.0, 0.0);
     assert_has(&rest, &["fn other", "fn two", "fn one", "y["], &["switch", "return 9", "wide"]);
 }
 
 #[test]
 fn what_stands_behind_a_return_that_always_runs_is_gone() {
-    let wide = folded(2.0, 1.0);
+    let wide = pruned(2.0, 1.0);
     assert_has(&wide, &["wide", "fn other"], &["narrow", "of_format", "for", "loop"]);
 }
 
 /// An adapter that lacks the memory refuses what declares it, whichever branch uses it.
 #[test]
 fn workgroup_memory_is_that_of_all_branches() {
-    let reflection = Reflection::of(TEXT, "fold.wgsl").unwrap();
+    let reflection = Reflection::of(TEXT, "prune.wgsl").unwrap();
     for is_wide in [0.0, 1.0] {
         let size = reflection.workgroup("main", &constants(2.0, is_wide)).unwrap();
         assert_eq!(size, (4 * (4096 + 32), 32));
