@@ -311,9 +311,13 @@ fn mixed(print: u32, word: u32) -> u32 {
 
 /// Runs a command over every file; it fails where the file cheats.
 fn all_caught(command: impl Fn(&Cheat, &str) -> Output) {
+    caught(cheats(), command);
+}
+
+fn caught(cheats: Vec<Cheat>, command: impl Fn(&Cheat, &str) -> Output) {
     let Some(_) = common::gpu() else { return };
     let folder = Folder::new();
-    for cheat in cheats() {
+    for cheat in cheats {
         let output = command(&cheat, &cheat.write(&folder));
         let (said, code) = (said(&output), output.status.code());
         if cheat.name == HONEST {
@@ -355,8 +359,9 @@ fn what_timed_invocations_left_gives_cheats_away() {
 
 #[test]
 fn ab_catches_every_cheat_on_either_side() {
-    for cheat_is_a in [false, true] {
-        all_caught(|cheat, file| {
+    let Some(gpu) = common::gpu() else { return };
+    for (turn, cheat_is_a) in [false, true].into_iter().enumerate() {
+        caught(common::share(&gpu, 2, turn, cheats()), |cheat, file| {
             let (kernel, variant) = cheat.place;
             let placed = format!("{variant}={file}");
             let (a, b) = if cheat_is_a { (&*placed, variant) } else { (variant, &*placed) };
@@ -369,7 +374,7 @@ fn ab_catches_every_cheat_on_either_side() {
 /// All files for a place are candidates of one search, which goes on without those that cheat.
 #[test]
 fn tune_rejects_every_cheat() {
-    let Some(_) = common::gpu() else { return };
+    let Some(gpu) = common::gpu() else { return };
     let folder = Folder::new();
     let store = folder.path("tuned.json");
     let mut searches: BTreeMap<_, Vec<Cheat>> = BTreeMap::new();
@@ -378,7 +383,7 @@ fn tune_rejects_every_cheat() {
         let alone = cheat.is_timed.then_some(cheat.name);
         searches.entry((cheat.kernel_and_variant(), alone)).or_default().push(cheat);
     }
-    for ((place, alone), cheats) in searches {
+    for ((place, alone), cheats) in common::share(&gpu, 2, 0, searches) {
         let mut args = vec!["tune", &place, "--shape", cheats[0].shape(), "--allow-software"];
         args.extend(["--store", &store]);
         let files: Vec<_> = cheats.iter().map(|cheat| cheat.write(&folder)).collect();

@@ -542,7 +542,7 @@ fn a_decode_goes_on_where_runs_that_nobody_chose_give_up() {
         eprintln!("UNAVAILABLE, not tested: {} may run all workgroups at once", gpu.adapter.name);
         return;
     }
-    let model = golden_name("llama-tiny-q4km.gguf");
+    let model = golden_name("llama-tiny-f16.gguf");
     let base = ["decode", "--model", &model, "--prompt-tokens", "2,62,302,75", "--ignore-eos"];
     let run = |more: &[&str]| lathe(&[&base[..], &["-n", "20", "--untuned"], more].concat());
     let off = document(&run(&["--runs", "off", "--json"]));

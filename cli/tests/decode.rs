@@ -100,7 +100,7 @@ fn gpu_executor_has_the_logits_of_transformers() {
             .into_iter()
             .flat_map(move |(kv, limit)| [64, LONGER].map(|context| (name, kv, limit, context)))
     });
-    for (name, kv, limit, context) in common::share(&gpu, 5, 0, all) {
+    for (name, kv, limit, context) in common::share(&gpu, 8, 0, all) {
         let golden = Golden::load(name);
         let graph = build(&golden.file, &gpu.caps, context, kv);
         let mut executor = on_gpu(&gpu, &graph);
@@ -281,7 +281,7 @@ fn layers_that_are_one_dispatch_have_the_logits_of_transformers() {
         ("llama-tiny-q4km", LONGER, u32::MAX),
         ("qwen3-tiny-q80", LONGER, 1),
     ];
-    for (name, context, together) in common::share(&gpu, 4, 0, all) {
+    for (name, context, together) in common::share(&gpu, 7, 0, all) {
         let golden = Golden::load(name);
         let grid = Grid { groups: 1, invocations: 64, prefetch: 2, layers: together };
         let kv = KvFormat::F32;
@@ -365,7 +365,7 @@ fn prompts_in_chunks_have_the_logits_of_transformers() {
         let caches = [(KvFormat::F32, 1e-8), (KvFormat::F16, 1e-5)];
         caches.into_iter().flat_map(move |(kv, limit)| [16, 64].map(|most| (name, kv, limit, most)))
     });
-    for (name, kv, limit, most) in common::share(&gpu, 7, 0, all) {
+    for (name, kv, limit, most) in common::share(&gpu, 12, 0, all) {
         let golden = Golden::load(name);
         let tokens = [&golden.prompt[..], &golden.greedy].concat();
         let config = golden.file.config().unwrap();
@@ -514,7 +514,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
         assert!(decoded.contains(name), "{name} is not in {decoded:?}");
     }
     assert!(decoded.len() >= 12, "{decoded:?}");
-    for (name, variant, golden, graph) in common::share(&gpu, 5, 0, all) {
+    for (name, variant, golden, graph) in common::share(&gpu, 8, 0, all) {
         let mut executor = on_gpu(&gpu, &graph);
         let options = RunOptions { generate: 6, ..golden.free(3) };
         let run = session::run(&graph, &mut executor, &options, &mut |_| {}).unwrap();
@@ -768,7 +768,7 @@ fn synthetic_models_decode_alike_on_both_executors() {
         (Format::Q4K, Some(Format::Q6K)),
     ];
     let all = archs.into_iter().flat_map(|model| formats.map(|formats| (model, formats)));
-    for ((arch, generate), (quant, embed_quant)) in common::share(&gpu, 5, 0, all) {
+    for ((arch, generate), (quant, embed_quant)) in common::share(&gpu, 8, 0, all) {
         let name = quant.name();
         let path = folder.path().join(format!("{arch}-{name}.gguf"));
         let spec = SynthSpec { arch, quant, embed_quant, seed: 3 };

@@ -628,22 +628,22 @@ fn a_kernel_that_is_wrong_late_is_found_at_the_end() {
         format!("attention_append={}", path.display())
     };
     let sound = file("sound.wgsl", text);
-    let late = format!("    if (state[POSITION] >= 24u) {{ return; }}\n{begins}");
+    let late = format!("    if (state[POSITION] >= 12u) {{ return; }}\n{begins}");
     let late = file("late.wgsl", &text.replace(begins, &late));
     let model = common::golden("qwen3-tiny-bf16.gguf").display().to_string();
-    let bench = ["bench", "decode", &model, "-p", "0", "-n", "40", "-r", "1", "--json"];
+    let bench = ["bench", "decode", &model, "-p", "0", "-n", "20", "-r", "1", "--json"];
     let tests = ["--steps-per-submit", "4", "--hint"];
-    let found = "at the end of the run, position 39: logits differ";
+    let found = "at the end of the run, position 19: logits differ";
     let record = document(&lathe(&[&bench[..], &tests, &[&sound]].concat()));
     let end = record["tests"][0]["verified"]["end_nmse"].as_f64().unwrap();
     assert!(0.0 < end && end < 1e-5, "{end}");
     refused(&[&bench[..], &tests, &[&late]].concat(), 1, found);
     let drawn = ["--temperature", "0.8", "--top-p", "0.9"];
     let record = document(&lathe(&[&bench[..], &drawn, &tests, &[&sound]].concat()));
-    assert_eq!(record["tests"][0]["test"], "tg40, T 0.8 top-p 0.9");
+    assert_eq!(record["tests"][0]["test"], "tg20, T 0.8 top-p 0.9");
     assert_eq!(record["tests"][0]["sampling"]["top_k"], 0);
     refused(&[&bench[..], &drawn, &tests, &[&late]].concat(), 1, found);
-    let decode = ["decode", &model, "--prompt-tokens", "5", "-n", "40", "--json", "--hint", &late];
+    let decode = ["decode", &model, "--prompt-tokens", "5", "-n", "20", "--json", "--hint", &late];
     refused(&decode, 1, found);
     let profile = folder.path().join("profile.json").display().to_string();
     let profiled = ["--profile", &profile, "--allow-software"];

@@ -20,8 +20,6 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use crate::common::{self, OwnDevice};
 
 const SEED: u64 = 42;
-/// Each run draws others.
-const RANDOM_CASES: u32 = 2;
 
 fn checked(
     gpu: &Arc<Gpu>,
@@ -55,7 +53,7 @@ fn own_problems<'p>(
         let plan = Plan::of(kernel, variant, &problem.shape, &gpu.caps);
         !matches!(plan, Err(PlanError::Unavailable(_)))
     };
-    common::share(gpu, 5, at, problems.iter().filter(runs))
+    common::share(gpu, 10, at, problems.iter().filter(runs))
 }
 
 fn matches_reference(name: &str) {
@@ -79,12 +77,15 @@ fn matches_reference(name: &str) {
     // Problems come from a vector of draws, so that shrinking the draws shrinks the problem.
     let drawn = kernel.params.len() + kernel.state.len();
     let draws = proptest::collection::vec(any::<u32>(), 2 * drawn);
-    let config = Config { cases: RANDOM_CASES, failure_persistence: None, ..Config::default() };
+    // Each run draws others.
+    let cases = if common::takes_all(&gpu) { 2 } else { 1 };
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new(config);
     let outcome = runner.run(&(draws, any::<u64>()), |(draws, seed)| {
         let mut draws = draws.into_iter();
         let problem = kernel.draw(&mut |n| draws.next().unwrap_or(0) % n.max(1));
-        checked(&gpu, kernel, &kernel.variants, &problem, seed).map_err(TestCaseError::fail)?;
+        let variants = common::share(&gpu, 2, 0, &kernel.variants);
+        checked(&gpu, kernel, variants, &problem, seed).map_err(TestCaseError::fail)?;
         Ok(())
     });
     outcome.unwrap_or_else(|e| panic!("{e}"));
@@ -239,7 +240,7 @@ fn kernels_over_rounded_activations_match_in_several_turns() {
         ("matmul_rmsnorm_fused", "ROWS=101,K=800,WEIGHT=q5_0,POST_NORM=rms", 4.0, 4.0),
         ("matmul_rmsnorm_fused", "ROWS=75,K=301,WEIGHT=q8_0,NEXT_NORM=rms", 2.0, 1.0),
     ];
-    for (name, text, each, split) in common::share(&gpu, 3, 0, all) {
+    for (name, text, each, split) in common::share(&gpu, 5, 0, all) {
         let kernel = lathe_kernels::kernel(name).unwrap();
         let variant = kernel.variants.iter().find(|v| v.name.ends_with("_dp4a24")).unwrap();
         let constants =
@@ -281,7 +282,7 @@ fn gemv_q_in_several_turns_matches_reference() {
         ("ROWS=98,K=96,WEIGHT=q8_0,BETA=1", 2.0, 4.0, 8.0),
         ("ROWS=37,K=800,WEIGHT=q4_k", 1.0, 32.0, 8.0),
     ];
-    for (text, each, lanes, split) in common::share(&gpu, 3, 0, all) {
+    for (text, each, lanes, split) in common::share(&gpu, 4, 0, all) {
         let constants =
             [("WG", 64.0), ("LANES", lanes), ("EACH", each), ("GROUPS", 2.0), ("SPLIT", split)];
         for name in ["planes_dp4a16", "planes_dp4a24"] {
@@ -342,7 +343,7 @@ fn attention_does_not_mix_what_no_token_filled() {
         let variants = kernel.variants.iter();
         variants.flat_map(move |variant| sizes.map(|size| (kernel, variant, size)))
     });
-    for (kernel, variant, size) in common::share(&gpu, 3, 0, all) {
+    for (kernel, variant, size) in common::share(&gpu, 5, 0, all) {
         let (name, (capacity, seen, kv_heads, head_dim)) = (kernel.name, size);
         // What the kernel itself appends nobody has filled before.
         let filled = seen - usize::from(name == "attention_append");

@@ -721,7 +721,7 @@ fn the_state_of_a_sequence_is_a_name_where_a_problem_has_one() {
     // A condition on the state is met by states up to its end, not by the first position alone.
     let condition = format!("[takes]\nwhen = \"N_KV <= 40\"\n{ATTENTION_MAPPED}");
     write(&condition.replace("[takes]\nKV", "KV"));
-    let report = document(&lathe(&[&["check"], &mine[..], &["--json", "--cases", "24"]].concat()));
+    let report = document(&lathe(&[&["check"], &mine[..], &["--json", "--cases", "12"]].concat()));
     let states = report["cases"].as_array().unwrap().iter().map(|case| {
         let (_, state) = case["shape"].as_str().unwrap().rsplit_once("N_KV=").unwrap();
         state.parse::<usize>().unwrap()

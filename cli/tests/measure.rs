@@ -371,7 +371,21 @@ fn phases_of_a_run_are_timed_by_leaving_each_out() {
     let model = golden_name("llama-tiny-f16.gguf");
     let decode = ["decode", &model, "--prompt-tokens", "2,5,7", "-n", "6", "--profile-phases"];
     // One workgroup waits for nobody.
-    let profile = document(&lathe(&[&decode[..], &["--runs", "1x64", "--json"]].concat()));
+    let profiled = |more: &[&str]| lathe(&[&decode[..], &["--runs", "1x64"], more].concat());
+    for shown in common::share(&gpu, 2, 0, ["as a table", "as a document"]) {
+        match shown {
+            "as a table" => {
+                let table = common::printed(&profiled(&[]));
+                assert!(table.contains("ffn_gate_up ×3"), "{table}");
+            }
+            _ => assert_profile(&document(&profiled(&["--json"]))),
+        }
+    }
+    let output = lathe(&[&decode[..], &["--runs", "off"]].concat());
+    assert_ends(&output, 2, "no layers of this step are one dispatch");
+}
+
+fn assert_profile(profile: &Value) {
     let phases = profile["by_phase"].as_array().unwrap();
     let ops: Vec<_> = phases.iter().map(|phase| phase["op"].as_str().unwrap()).collect();
     for op in ["qkv", "attention", "attn_output", "ffn_gate_up", "ffn_down"] {
@@ -379,13 +393,8 @@ fn phases_of_a_run_are_timed_by_leaving_each_out() {
     }
     let number = |phase: &Value, key: &str| phase[key].as_f64().unwrap();
     assert!(phases.iter().all(|phase| phase["count"] == 3 && phase["ms"].is_number()));
-    assert!(number(&profile, "ms_per_token") > 0.0);
+    assert!(number(profile, "ms_per_token") > 0.0);
     assert!(number(&profile["verified"], "positions") > 0.0);
-
-    let output = lathe(&[&decode[..], &["--runs", "1x64"]].concat());
-    assert!(stdout(&output).contains("ffn_gate_up ×3"), "{}", stdout(&output));
-    let output = lathe(&[&decode[..], &["--runs", "off"]].concat());
-    assert_ends(&output, 2, "no layers of this step are one dispatch");
 }
 
 #[test]
@@ -426,7 +435,7 @@ fn whole_steps_are_compared_and_a_models_own_shapes_are_tuned() {
     let folder = Folder::new();
     let model = golden_name("llama-tiny-f16.gguf");
     let sides = ["ab", "decode", "--model", &model, "--a", "gemv=workgroup", "--b", "gemv=naive"];
-    let rest = ["--allow-software", "--time-out", "4", "--json"];
+    let rest = ["--allow-software", "--time-out", "2", "--json"];
     let output = lathe(&[&sides[..], &rest].concat());
     assert!([0, 6].contains(&code(&output)), "{}", stderr(&output));
     let report = json(&output);
@@ -490,12 +499,13 @@ fn an_explicit_attention_variant_always_wins() {
     let kernel = lathe_kernels::kernel("attention_decode").unwrap();
     let model = golden_name("gemma3-tiny-f16.gguf");
     let folder = Folder::new();
-    for variant in &kernel.variants {
+    for (at, variant) in kernel.variants.iter().enumerate() {
         let hints = serde_json::json!({ "hints": { "attention_decode": variant.name } });
         let manifest = folder.write("manifest.json", hints.to_string());
         let hint = format!("attention_decode={}", variant.name);
         // Every cache and context has a test of graphs: one of each is enough here.
-        for (kv, choice) in [("f32", ["--hint", &hint]), ("f16", ["--manifest", &manifest])] {
+        let both = [("f32", ["--hint", &hint]), ("f16", ["--manifest", &manifest])];
+        for (kv, choice) in common::share(&gpu, 2, at, both) {
             let args = ["decode", "--model", &model, "--prompt-tokens", "2", "-n", "2", "--json"];
             let output = lathe(&[&args[..], &["--kv", kv], &choice].concat());
             let needs = lathe_kernels::reflection(kernel.name, variant.name).unwrap();

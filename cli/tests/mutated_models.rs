@@ -335,7 +335,7 @@ fn changed_models_are_refused_by_name_or_decoded() {
             let (a, b) = text.split_once("..").unwrap();
             a.parse().unwrap()..b.parse().unwrap()
         }
-        _ => 0..400,
+        _ => 0..300,
     };
     let golden = |name: &str| std::fs::read(common::golden(&format!("{name}.gguf"))).unwrap();
     let goldens = common::GOLDENS.map(|name| Parts::of(&golden(name)));

@@ -112,23 +112,20 @@ fn layers_of_every_model_are_runs_that_keep_the_rule() {
     ] {
         for matrices in formats {
             // Heads and attention are two kernels in the first, one in the others.
-            for context in [64, 640, 8192] {
-                for groups in [128, 32] {
-                    let graph = of_shape(arch, matrices, context, grid(groups, 256));
-                    let runs = &graph.recording.runs;
-                    let said = format!("{arch} {matrices:?} {context} {groups}: {}", runs.len());
-                    // Three kinds of layers of six in Gemma: the last one has a norm more.
-                    let layers: Vec<_> = runs.iter().map(|run| run.layers).collect();
-                    match arch {
-                        SynthArch::Gemma3_1b => assert_eq!(layers, [5, 1], "{said}"),
-                        _ => assert_eq!(layers, [6], "{said}"),
-                    }
-                    // Nothing of a layer is left over.
-                    let in_layers =
-                        graph.recording.ops.iter().filter(|op| op.label.layer.is_some());
-                    let in_runs = runs.iter().map(|run| run.ops.len()).sum::<usize>();
-                    assert_eq!(in_layers.count(), in_runs, "{said}");
+            for (context, groups) in [(64, 128), (640, 32), (8192, 128)] {
+                let graph = of_shape(arch, matrices, context, grid(groups, 256));
+                let runs = &graph.recording.runs;
+                let said = format!("{arch} {matrices:?} {context} {groups}: {}", runs.len());
+                // Three kinds of layers of six in Gemma: the last one has a norm more.
+                let layers: Vec<_> = runs.iter().map(|run| run.layers).collect();
+                match arch {
+                    SynthArch::Gemma3_1b => assert_eq!(layers, [5, 1], "{said}"),
+                    _ => assert_eq!(layers, [6], "{said}"),
                 }
+                // Nothing of a layer is left over.
+                let in_layers = graph.recording.ops.iter().filter(|op| op.label.layer.is_some());
+                let in_runs = runs.iter().map(|run| run.ops.len()).sum::<usize>();
+                assert_eq!(in_layers.count(), in_runs, "{said}");
             }
         }
     }
@@ -278,7 +275,7 @@ fn a_session_goes_on_without_runs_whose_waits_give_up() {
         );
         return;
     }
-    for name in ["llama-tiny-q4km", "gemma3-tiny-f16"] {
+    for name in common::share(&gpu, 2, 0, ["llama-tiny-q4km", "gemma3-tiny-f16"]) {
         let model = common::model(name);
         let Golden { prompt, mut greedy, .. } = Golden::load(name);
         let n = greedy.len();
@@ -453,7 +450,7 @@ fn logits_at(gpu: &Device, graph: &DecodeGraph, options: &RunOptions, at: usize)
     logits
 }
 
-/// 512 greedy tokens of a trained checkpoint (256 on a software adapter), and 96 of each
+/// 512 greedy tokens of a trained checkpoint (128 on a software adapter), and 96 of each
 /// architecture, whose contexts hold more and whose steps take as long: with every fusion apart, by
 /// default, and with layers that are one dispatch on one workgroup, which waits for nobody. Three
 /// ways of rounding, one text; where two logits are as close as rounding may bring them, texts go
@@ -473,11 +470,11 @@ fn long_greedy_texts_are_the_same_apart_fused_and_as_runs() {
     ];
     // Steps this small keep no more than one core busy.
     std::thread::scope(|scope| {
-        for (name, prompt) in common::share(&gpu, 2, 0, &models) {
+        for (name, prompt) in common::share(&gpu, 4, 0, &models) {
             scope.spawn(move || {
                 let gpu = common::own_gpu().unwrap();
                 let most = match name.starts_with("rusty") {
-                    true if !common::takes_all(&gpu) => 256,
+                    true if !common::takes_all(&gpu) => 128,
                     true => 512,
                     false => 96,
                 };

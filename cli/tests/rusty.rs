@@ -55,7 +55,7 @@ fn greedy_texts(model: &Model, gpu: Option<&Device>) -> Vec<(usize, Vec<u32>)> {
     let cases = oracle["cases"].as_array().unwrap().iter().enumerate();
     let cases: Vec<_> = match gpu {
         None => cases.collect(),
-        Some(gpu) => common::share(gpu, 2, 0, cases),
+        Some(gpu) => common::share(gpu, 4, 0, cases),
     };
     let graph = model.graph(gpu.map(|gpu| -> &Gpu { gpu }), &options(160)).unwrap();
     let recording = &graph.recording;

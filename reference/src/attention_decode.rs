@@ -29,7 +29,7 @@
 
 use std::ops::Range;
 
-use crate::{Expected, kv_append::CacheShape};
+use crate::{Expected, gemv, kv_append::CacheShape};
 
 /// How much squared errors grow beyond those of scores of normal queries and keys, where the
 /// largest sum of a score's terms is this.
@@ -92,11 +92,8 @@ pub(crate) fn attend(
         let kv_head = head / (heads / cache.kv_heads);
         // Per slot: the score, and the sum of its terms' sizes.
         let score = |slot| {
-            let products = q.iter().zip(&k_cache[cache.row(kv_head, slot)]);
-            products.fold((0.0, 0.0), |(dot, sum), (&q, &k)| {
-                let product = f64::from(scale) * f64::from(q) * f64::from(k);
-                (dot + product, sum + product.abs())
-            })
+            let (dot, sum) = gemv::dot(q, &k_cache[cache.row(kv_head, slot)]);
+            (f64::from(scale) * dot, f64::from(scale.abs()) * sum)
         };
         let (scores, sums): (Vec<f64>, Vec<f64>) = slots.clone().map(score).unzip();
         let largest_sum = sums.into_iter().fold(0.0, f64::max);

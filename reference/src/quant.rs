@@ -22,6 +22,8 @@
 //! Source: `dequantize_row_*` of ggml's `ggml-quants.c`; the goldens in `tests/` hold the values
 //! of the official `gguf` Python package.
 
+use std::array::from_fn;
+
 use half::{bf16, f16};
 
 /// How the weights of a tensor are stored.
@@ -133,42 +135,59 @@ impl Format {
             rest.copy_from_slice(&block[..ragged]);
             return;
         }
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
+            // SAFETY: this machine has both.
+            return unsafe { self.decode_avx2(bytes, out) };
+        }
+        self.decode_blocks(bytes, out);
+    }
+
+    /// The same values, compiled for wider registers.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,f16c")]
+    fn decode_avx2(self, bytes: &[u8], out: &mut [f32]) {
+        self.decode_blocks(bytes, out);
+    }
+
+    #[inline(always)]
+    fn decode_blocks(self, bytes: &[u8], out: &mut [f32]) {
+        macro_rules! blocks {
+            ($decode:expr) => {
+                for (block, out) in bytes.as_chunks().0.iter().zip(out.as_chunks_mut().0) {
+                    $decode(block, out);
+                }
+            };
+        }
         match self {
-            Format::F32 => blocks(bytes, out, |b: &[u8; 4], [o]| *o = f32::from_le_bytes(*b)),
-            Format::F16 => blocks(bytes, out, |b: &[u8; 2], [o]| *o = f16_at(b, 0)),
+            Format::F32 => blocks!(|b: &[u8; 4], [o]: &mut [f32; 1]| *o = f32::from_le_bytes(*b)),
+            Format::F16 => blocks!(|b: &[u8; 2], [o]: &mut [f32; 1]| *o = f16_at(b, 0)),
             Format::Bf16 => {
-                blocks(bytes, out, |b: &[u8; 2], [o]| *o = bf16::from_le_bytes(*b).to_f32());
+                blocks!(|b: &[u8; 2], [o]: &mut [f32; 1]| *o = bf16::from_le_bytes(*b).to_f32());
             }
-            Format::Q8_0 => blocks(bytes, out, q8_0),
-            Format::Q4_0 => blocks(bytes, out, q4_0),
-            Format::Q4_1 => blocks(bytes, out, q4_1),
-            Format::Q5_0 => blocks(bytes, out, q5_0),
-            Format::Q5_1 => blocks(bytes, out, q5_1),
-            Format::Q4K => blocks(bytes, out, q4_k),
-            Format::Q5K => blocks(bytes, out, q5_k),
-            Format::Q6K => blocks(bytes, out, q6_k),
+            Format::Q8_0 => blocks!(q8_0),
+            Format::Q4_0 => blocks!(q4_0),
+            Format::Q4_1 => blocks!(q4_1),
+            Format::Q5_0 => blocks!(q5_0),
+            Format::Q5_1 => blocks!(q5_1),
+            Format::Q4K => blocks!(q4_k),
+            Format::Q5K => blocks!(q5_k),
+            Format::Q6K => blocks!(q6_k),
         }
     }
 }
 
-fn blocks<const BYTES: usize, const LEN: usize>(
-    bytes: &[u8],
-    out: &mut [f32],
-    decode: impl Fn(&[u8; BYTES], &mut [f32; LEN]),
-) {
-    for (block, out) in bytes.as_chunks().0.iter().zip(out.as_chunks_mut().0) {
-        decode(block, out);
-    }
-}
-
+#[inline(always)]
 fn f16_at(block: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
 }
 
+#[inline(always)]
 fn u32_at(block: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
 }
 
+#[inline(always)]
 fn q8_0(block: &[u8; 34], out: &mut [f32; 32]) {
     let d = f16_at(block, 0);
     for (o, &q) in out.iter_mut().zip(&block[2..]) {
@@ -177,46 +196,53 @@ fn q8_0(block: &[u8; 34], out: &mut [f32; 32]) {
 }
 
 /// The 32 codes of a 32-block: the low nibbles are the first half, the high ones the second.
-fn nibbles(packed: &[u8], i: usize) -> u8 {
-    if i < 16 { packed[i] & 15 } else { packed[i - 16] >> 4 }
+#[inline(always)]
+fn nibbles(packed: &[u8]) -> [u8; 32] {
+    from_fn(|i| if i < 16 { packed[i] & 15 } else { packed[i - 16] >> 4 })
 }
 
+#[inline(always)]
 fn q4_0(block: &[u8; 18], out: &mut [f32; 32]) {
     let d = f16_at(block, 0);
-    for (i, o) in out.iter_mut().enumerate() {
-        *o = d * (f32::from(nibbles(&block[2..], i)) - 8.0);
+    for (o, code) in out.iter_mut().zip(nibbles(&block[2..])) {
+        *o = d * (f32::from(code) - 8.0);
     }
 }
 
+#[inline(always)]
 fn q4_1(block: &[u8; 20], out: &mut [f32; 32]) {
     let (d, m) = (f16_at(block, 0), f16_at(block, 2));
-    for (i, o) in out.iter_mut().enumerate() {
-        *o = d * f32::from(nibbles(&block[4..], i)) + m;
+    for (o, code) in out.iter_mut().zip(nibbles(&block[4..])) {
+        *o = d * f32::from(code) + m;
     }
 }
 
 /// Bit `i` of the high word is the fifth bit of code `i`.
+#[inline(always)]
 fn fifth_bit(high: u32, i: usize) -> u8 {
     u8::from(high >> i & 1 == 1) << 4
 }
 
+#[inline(always)]
 fn q5_0(block: &[u8; 22], out: &mut [f32; 32]) {
     let (d, high) = (f16_at(block, 0), u32_at(block, 2));
-    for (i, o) in out.iter_mut().enumerate() {
-        *o = d * (f32::from(nibbles(&block[6..], i) | fifth_bit(high, i)) - 16.0);
+    for (i, (o, code)) in out.iter_mut().zip(nibbles(&block[6..])).enumerate() {
+        *o = d * (f32::from(code | fifth_bit(high, i)) - 16.0);
     }
 }
 
+#[inline(always)]
 fn q5_1(block: &[u8; 24], out: &mut [f32; 32]) {
     let (d, m, high) = (f16_at(block, 0), f16_at(block, 2), u32_at(block, 4));
-    for (i, o) in out.iter_mut().enumerate() {
-        *o = d * f32::from(nibbles(&block[8..], i) | fifth_bit(high, i)) + m;
+    for (i, (o, code)) in out.iter_mut().zip(nibbles(&block[8..])).enumerate() {
+        *o = d * f32::from(code | fifth_bit(high, i)) + m;
     }
 }
 
 /// Scale and minimum of sub-block `j`, 6 bits each. The first four pairs lie in the low six bits
 /// of bytes 0..4 and 4..8; the last four have their low nibbles in bytes 8..12 and their upper two
 /// bits on top of the first eight bytes.
+#[inline(always)]
 fn scale_min(packed: &[u8], j: usize) -> (f32, f32) {
     let (scale, min) = if j < 4 {
         (packed[j] & 63, packed[j + 4] & 63)
@@ -228,10 +254,12 @@ fn scale_min(packed: &[u8], j: usize) -> (f32, f32) {
 }
 
 /// Code `i` of sub-block `j`: each run of 32 bytes holds two sub-blocks, low nibbles first.
+#[inline(always)]
 fn k_nibble(packed: &[u8], j: usize, i: usize) -> u8 {
     packed[j / 2 * 32 + i] >> (j % 2 * 4) & 15
 }
 
+#[inline(always)]
 fn q4_k(block: &[u8; 144], out: &mut [f32; 256]) {
     let (d, dmin) = (f16_at(block, 0), f16_at(block, 2));
     for (j, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
@@ -243,6 +271,7 @@ fn q4_k(block: &[u8; 144], out: &mut [f32; 256]) {
     }
 }
 
+#[inline(always)]
 fn q5_k(block: &[u8; 176], out: &mut [f32; 256]) {
     let (d, dmin) = (f16_at(block, 0), f16_at(block, 2));
     let high = &block[16..48];
@@ -258,16 +287,18 @@ fn q5_k(block: &[u8; 176], out: &mut [f32; 256]) {
 
 /// Two halves of 128. In each, quarter `j` of 32 codes takes its low nibbles from byte run `j % 2`
 /// (low nibbles for quarters 0 and 1, high for 2 and 3) and bit pair `j` of the 32 high bytes.
+#[inline(always)]
 fn q6_k(block: &[u8; 210], out: &mut [f32; 256]) {
     let (low, high, scales) = (&block[..128], &block[128..192], &block[192..208]);
     let d = f16_at(block, 208);
     for (at, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
         let (half, j) = (at / 4, at % 4);
-        for (i, o) in out.iter_mut().enumerate() {
-            let low = low[half * 64 + j % 2 * 32 + i] >> (j / 2 * 4) & 15;
-            let high = high[half * 32 + i] >> (j * 2) & 3;
-            let scale = d * f32::from(scales[at * 2 + i / 16].cast_signed());
-            *o = scale * (f32::from(low | high << 4) - 32.0);
+        let (low, high) = (&low[half * 64 + j % 2 * 32..], &high[half * 32..]);
+        let codes: [u8; 32] =
+            from_fn(|i| low[i] >> (j / 2 * 4) & 15 | (high[i] >> (j * 2) & 3) << 4);
+        let scales: [f32; 2] = from_fn(|run| d * f32::from(scales[at * 2 + run].cast_signed()));
+        for (i, (o, code)) in out.iter_mut().zip(codes).enumerate() {
+            *o = scales[i / 16] * (f32::from(code) - 32.0);
         }
     }
 }
@@ -292,6 +323,25 @@ mod tests {
         assert_eq!(decoded(Format::Bf16, &[0xc0, 0x3f, 0, 0xc0]), [1.5, -2.0]);
         // The smallest f16 subnormal is 2^-24.
         assert_eq!(decoded(Format::F16, &[1, 0]), [2f32.powi(-24)]);
+    }
+
+    #[test]
+    fn wide_registers_decode_the_same() {
+        let mut state = 1u32;
+        let bytes: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .take(4096)
+        .collect();
+        for &format in Format::ALL {
+            let blocks = bytes.len() / format.block_bytes();
+            let bytes = &bytes[..blocks * format.block_bytes()];
+            let mut plain = vec![0.0; blocks * format.block_len()];
+            format.decode_blocks(bytes, &mut plain);
+            let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&decoded(format, bytes)), bits(&plain), "{}", format.name());
+        }
     }
 
     #[test]
