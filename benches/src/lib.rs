@@ -50,7 +50,8 @@ fn end(run: impl FnOnce(&mut Criterion) -> Result<()>) {
 
 fn kernel_with(criterion: &mut Criterion, gpu: &Arc<Gpu>, kernel: &'static Kernel) -> Result<()> {
     let mut group = criterion.benchmark_group(kernel.name);
-    each_variant(gpu, kernel, |variant, problem, bench| {
+    let all: Vec<_> = kernel.variants.iter().collect();
+    each_variant(gpu, kernel, &all, |variant, problem, bench| {
         group.throughput(Throughput::Bytes(kernel.cost(problem).bytes as u64));
         for temperature in [Temperature::Cold, Temperature::Warm] {
             let id = format!("{}/{temperature:?}", variant.name).to_lowercase();
@@ -68,16 +69,17 @@ fn kernel_with(criterion: &mut Criterion, gpu: &Arc<Gpu>, kernel: &'static Kerne
     Ok(())
 }
 
-/// Prepares each variant on each benchmarked problem and hands it to `run`; says which cannot run.
-/// Returns the variants that ran.
+/// Prepares each of the variants on each benchmarked problem and hands it to `run`; says which
+/// cannot run. Returns those that ran.
 fn each_variant(
     gpu: &Arc<Gpu>,
     kernel: &'static Kernel,
+    variants: &[&'static KernelVariant],
     mut run: impl FnMut(&KernelVariant, &Problem, &mut Bench) -> Result<()>,
 ) -> Result<BTreeSet<&'static str>> {
     let (name, mut ran, mut reasons) = (kernel.name, BTreeSet::new(), BTreeMap::new());
     for problem in problems(kernel, gpu) {
-        for variant in &kernel.variants {
+        for &variant in variants {
             // Once is enough to show that it works.
             let is_enough =
                 ran.contains(variant.name) || effort(kernel, &problem) > moment(variant);
@@ -224,7 +226,26 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use std::hash::{BuildHasher, RandomState};
+
     use super::*;
+
+    /// Of the variants that run some problem all; on a software adapter every second, from one on
+    /// that each run draws, unless `LATHE_TEST_ALL=1`.
+    fn taken(gpu: &Gpu, kernel: &'static Kernel) -> Vec<&'static KernelVariant> {
+        let problems = problems(kernel, gpu);
+        let runs = |variant: &&'static KernelVariant| {
+            problems.iter().any(|problem| {
+                let is_short = !gpu.adapter.software || effort(kernel, problem) <= moment(variant);
+                is_short && Plan::of(kernel, variant, &problem.shape, &gpu.caps).is_ok()
+            })
+        };
+        let all: Vec<_> = kernel.variants.iter().filter(runs).collect();
+        let takes_all = std::env::var("LATHE_TEST_ALL").is_ok_and(|v| v == "1");
+        let nth = if takes_all || !gpu.adapter.software { 1 } else { 2 };
+        let first = RandomState::new().hash_one(()) as usize % nth.min(all.len().max(1));
+        all.into_iter().skip(first).step_by(nth).collect()
+    }
 
     fn runs_once(name: &str) {
         let gpu = match Gpu::open(None, Checks::Files) {
@@ -238,7 +259,7 @@ mod tests {
             }
         };
         let kernel = lathe_kernels::kernel(name).unwrap();
-        let ran = each_variant(&gpu, kernel, |_, _, bench| {
+        let ran = each_variant(&gpu, kernel, &taken(&gpu, kernel), |_, _, bench| {
             for temperature in [Temperature::Cold, Temperature::Warm] {
                 super::sample(bench, 1, temperature, 1)?;
             }

@@ -309,15 +309,12 @@ fn mixed(print: u32, word: u32) -> u32 {
     ]
 }
 
-/// Runs a command over every file; it fails where the file cheats.
-fn all_caught(command: impl Fn(&Cheat, &str) -> Output) {
-    caught(cheats(), command);
-}
-
-fn caught(cheats: Vec<Cheat>, command: impl Fn(&Cheat, &str) -> Output) {
-    let Some(_) = common::gpu() else { return };
+/// Runs a command over the files, of which `nth` runs of the suite share all; it fails where the
+/// file cheats.
+fn caught(nth: usize, turn: usize, command: impl Fn(&Cheat, &str) -> Output) {
+    let Some(gpu) = common::gpu() else { return };
     let folder = Folder::new();
-    for cheat in cheats {
+    for cheat in common::share(&gpu, nth, turn, cheats()) {
         let output = command(&cheat, &cheat.write(&folder));
         let (said, code) = (said(&output), output.status.code());
         if cheat.name == HONEST {
@@ -332,7 +329,7 @@ fn caught(cheats: Vec<Cheat>, command: impl Fn(&Cheat, &str) -> Output) {
 
 #[test]
 fn check_catches_every_cheat() {
-    all_caught(|cheat, file| {
+    caught(1, 0, |cheat, file| {
         let place = cheat.kernel_and_variant();
         lathe(&["check", &place, "--wgsl", file, "--cases", "2", "--fail-fast"])
     });
@@ -340,7 +337,7 @@ fn check_catches_every_cheat() {
 
 #[test]
 fn bench_catches_every_cheat() {
-    all_caught(|cheat, file| {
+    caught(2, 0, |cheat, file| {
         let place = cheat.kernel_and_variant();
         lathe(&["bench", &place, "--wgsl", file, "--shape", cheat.shape(), "--overlapped"])
     });
@@ -349,7 +346,7 @@ fn bench_catches_every_cheat() {
 /// Without the check on other shapes and between guard words: what was timed gives them away.
 #[test]
 fn what_timed_invocations_left_gives_cheats_away() {
-    all_caught(|cheat, file| {
+    caught(2, 1, |cheat, file| {
         // The cheat of one shape is right for this one.
         let shape = if cheat.name == "one_shape" { "ROWS=64,K=640" } else { cheat.shape() };
         let place = cheat.kernel_and_variant();
@@ -359,9 +356,8 @@ fn what_timed_invocations_left_gives_cheats_away() {
 
 #[test]
 fn ab_catches_every_cheat_on_either_side() {
-    let Some(gpu) = common::gpu() else { return };
     for (turn, cheat_is_a) in [false, true].into_iter().enumerate() {
-        caught(common::share(&gpu, 2, turn, cheats()), |cheat, file| {
+        caught(2, turn, |cheat, file| {
             let (kernel, variant) = cheat.place;
             let placed = format!("{variant}={file}");
             let (a, b) = if cheat_is_a { (&*placed, variant) } else { (variant, &*placed) };

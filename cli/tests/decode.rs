@@ -514,7 +514,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
         assert!(decoded.contains(name), "{name} is not in {decoded:?}");
     }
     assert!(decoded.len() >= 12, "{decoded:?}");
-    for (name, variant, golden, graph) in common::share(&gpu, 8, 0, all) {
+    for (name, variant, golden, graph) in common::share(&gpu, 10, 0, all) {
         let mut executor = on_gpu(&gpu, &graph);
         let options = RunOptions { generate: 6, ..golden.free(3) };
         let run = session::run(&graph, &mut executor, &options, &mut |_| {}).unwrap();
@@ -768,7 +768,7 @@ fn synthetic_models_decode_alike_on_both_executors() {
         (Format::Q4K, Some(Format::Q6K)),
     ];
     let all = archs.into_iter().flat_map(|model| formats.map(|formats| (model, formats)));
-    for ((arch, generate), (quant, embed_quant)) in common::share(&gpu, 8, 0, all) {
+    for ((arch, generate), (quant, embed_quant)) in common::share(&gpu, 12, 0, all) {
         let name = quant.name();
         let path = folder.path().join(format!("{arch}-{name}.gguf"));
         let spec = SynthSpec { arch, quant, embed_quant, seed: 3 };

@@ -617,7 +617,6 @@ fn the_suite_puts_models_side_by_side() {
 #[test]
 fn a_kernel_that_is_wrong_late_is_found_at_the_end() {
     let Some(gpu) = common::gpu() else { return };
-    drop(gpu);
     let text = lathe_kernels::source("attention_append", "naive").unwrap().text;
     let begins = "    append_head(workgroup.x";
     assert!(text.contains(begins), "{text}");
@@ -634,15 +633,18 @@ fn a_kernel_that_is_wrong_late_is_found_at_the_end() {
     let bench = ["bench", "decode", &model, "-p", "0", "-n", "20", "-r", "1", "--json"];
     let tests = ["--steps-per-submit", "4", "--hint"];
     let found = "at the end of the run, position 19: logits differ";
-    let record = document(&lathe(&[&bench[..], &tests, &[&sound]].concat()));
-    let end = record["tests"][0]["verified"]["end_nmse"].as_f64().unwrap();
-    assert!(0.0 < end && end < 1e-5, "{end}");
-    refused(&[&bench[..], &tests, &[&late]].concat(), 1, found);
-    let drawn = ["--temperature", "0.8", "--top-p", "0.9"];
-    let record = document(&lathe(&[&bench[..], &drawn, &tests, &[&sound]].concat()));
-    assert_eq!(record["tests"][0]["test"], "tg20, T 0.8 top-p 0.9");
-    assert_eq!(record["tests"][0]["sampling"]["top_k"], 0);
-    refused(&[&bench[..], &drawn, &tests, &[&late]].concat(), 1, found);
+    for drawn in common::share(&gpu, 2, 0, [false, true]) {
+        let draws: &[&str] = if drawn { &["--temperature", "0.8", "--top-p", "0.9"] } else { &[] };
+        let record = document(&lathe(&[&bench[..], draws, &tests, &[&sound]].concat()));
+        let test = &record["tests"][0];
+        let end = test["verified"]["end_nmse"].as_f64().unwrap();
+        assert!(0.0 < end && end < 1e-5, "{end}");
+        if drawn {
+            assert_eq!(test["test"], "tg20, T 0.8 top-p 0.9");
+            assert_eq!(test["sampling"]["top_k"], 0);
+        }
+        refused(&[&bench[..], draws, &tests, &[&late]].concat(), 1, found);
+    }
     let decode = ["decode", &model, "--prompt-tokens", "5", "-n", "20", "--json", "--hint", &late];
     refused(&decode, 1, found);
     let profile = folder.path().join("profile.json").display().to_string();

@@ -371,7 +371,7 @@ fn phases_of_a_run_are_timed_by_leaving_each_out() {
     let model = golden_name("llama-tiny-f16.gguf");
     let decode = ["decode", &model, "--prompt-tokens", "2,5,7", "-n", "6", "--profile-phases"];
     // One workgroup waits for nobody.
-    let profiled = |more: &[&str]| lathe(&[&decode[..], &["--runs", "1x64"], more].concat());
+    let profiled = |more: &[&str]| lathe(&[&decode[..], &["--runs", "1x8"], more].concat());
     for shown in common::share(&gpu, 2, 0, ["as a table", "as a document"]) {
         match shown {
             "as a table" => {

@@ -150,7 +150,7 @@ fn a_text_that_takes_the_compiler_down_ends_in_a_message() {
     let Some(_) = common::gpu() else { return };
     let folder = tempfile::tempdir().unwrap();
     let out = "@group(0) @binding(2) var<storage, read_write> y: array<f32>;";
-    let private = format!("{out}\nvar<private> big: array<f32, 268435456>;");
+    let private = format!("{out}\nvar<private> big: array<f32, 134217728>;");
     let long = "// A text is long.\n".repeat(1 << 18);
     kernel(folder.path(), "private.wgsl", &private, "big[id.x] = 1.0; y[id.x] = big[id.x + 1u];");
     kernel(folder.path(), "long.wgsl", &format!("{out}\n{long}"), "y[id.x] = 1.0;");

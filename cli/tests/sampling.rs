@@ -157,7 +157,7 @@ fn adversarial_logits_are_drawn_exactly() {
         (1e6, 0, 0.01, 1.0),
     ];
     let all = cases.iter().flat_map(|case| settings.map(|settings| (case, settings)));
-    for ((name, logits), settings) in common::share(&gpu, 10, 0, all) {
+    for ((name, logits), settings) in common::share(&gpu, 16, 0, all) {
         let (temperature, top_k, top_p, repeat_penalty) = settings;
         let settings = Sampling { temperature, top_k, top_p, repeat_penalty, repeat_last_n: 0 };
         let mut own = vec![0];
