@@ -329,7 +329,7 @@ fn caught(nth: usize, turn: usize, command: impl Fn(&Cheat, &str) -> Output) {
 
 #[test]
 fn check_catches_every_cheat() {
-    caught(1, 0, |cheat, file| {
+    caught(2, 0, |cheat, file| {
         let place = cheat.kernel_and_variant();
         lathe(&["check", &place, "--wgsl", file, "--cases", "2", "--fail-fast"])
     });
@@ -337,7 +337,7 @@ fn check_catches_every_cheat() {
 
 #[test]
 fn bench_catches_every_cheat() {
-    caught(2, 0, |cheat, file| {
+    caught(2, 1, |cheat, file| {
         let place = cheat.kernel_and_variant();
         lathe(&["bench", &place, "--wgsl", file, "--shape", cheat.shape(), "--overlapped"])
     });
@@ -346,7 +346,7 @@ fn bench_catches_every_cheat() {
 /// Without the check on other shapes and between guard words: what was timed gives them away.
 #[test]
 fn what_timed_invocations_left_gives_cheats_away() {
-    caught(2, 1, |cheat, file| {
+    caught(2, 0, |cheat, file| {
         // The cheat of one shape is right for this one.
         let shape = if cheat.name == "one_shape" { "ROWS=64,K=640" } else { cheat.shape() };
         let place = cheat.kernel_and_variant();
@@ -379,7 +379,7 @@ fn tune_rejects_every_cheat() {
         let alone = cheat.is_timed.then_some(cheat.name);
         searches.entry((cheat.kernel_and_variant(), alone)).or_default().push(cheat);
     }
-    for ((place, alone), cheats) in common::share(&gpu, 2, 0, searches) {
+    for ((place, alone), cheats) in common::share(&gpu, 3, 0, searches) {
         let mut args = vec!["tune", &place, "--shape", cheats[0].shape(), "--allow-software"];
         args.extend(["--store", &store]);
         let files: Vec<_> = cheats.iter().map(|cheat| cheat.write(&folder)).collect();

@@ -431,24 +431,26 @@ fn watch_runs_again_when_the_file_is_saved() {
 
 #[test]
 fn whole_steps_are_compared_and_a_models_own_shapes_are_tuned() {
-    let Some(_) = common::gpu() else { return };
+    let Some(gpu) = common::gpu() else { return };
     let folder = Folder::new();
     let model = golden_name("llama-tiny-f16.gguf");
-    let sides = ["ab", "decode", "--model", &model, "--a", "gemv=workgroup", "--b", "gemv=naive"];
-    let rest = ["--allow-software", "--time-out", "2", "--json"];
-    let output = lathe(&[&sides[..], &rest].concat());
-    assert!([0, 6].contains(&code(&output)), "{}", stderr(&output));
-    let report = json(&output);
-    assert_eq!(report["kernel"], "decode");
-    assert!(report["a_us"].as_f64().unwrap() > 0.0 && report["b_us"].as_f64().unwrap() > 0.0);
-    assert_eq!(report["shape"], "llama-tiny-f16.gguf");
-    // A quantised file against its weights as f16, each verified by its own reference.
+    // Two variants; a quantised file against its weights as f16, each verified by its own reference.
     let quantised = golden_name("llama-tiny-q4km.gguf");
-    let sides = ["--a", "weights=as_stored", "--b", "weights=f16"];
     let decode = ["ab", "decode", "--model", &quantised];
-    let output = lathe(&[&decode[..], &sides, &rest].concat());
-    assert!([0, 6].contains(&code(&output)), "{}", stderr(&output));
-    assert_eq!(json(&output)["b"], "weights=f16");
+    let all = [
+        (&model, "llama-tiny-f16.gguf", ["gemv=workgroup", "gemv=naive"]),
+        (&quantised, "llama-tiny-q4km.gguf", ["weights=as_stored", "weights=f16"]),
+    ];
+    for (model, name, [a, b]) in common::share(&gpu, 2, 0, all) {
+        let sides = ["ab", "decode", "--model", model, "--a", a, "--b", b];
+        let rest = ["--allow-software", "--time-out", "2", "--json"];
+        let output = lathe(&[&sides[..], &rest].concat());
+        assert!([0, 6].contains(&code(&output)), "{}", stderr(&output));
+        let report = json(&output);
+        assert_eq!((&report["kernel"], &report["shape"]), (&"decode".into(), &name.into()));
+        assert_eq!(report["b"], b);
+        assert!(report["a_us"].as_f64().unwrap() > 0.0 && report["b_us"].as_f64().unwrap() > 0.0);
+    }
     let output =
         lathe(&[&decode[..], &["--a", "weights=as_stored", "--b", "weights=f17"]].concat());
     assert!([2, 3].contains(&code(&output)), "{}", stderr(&output));
