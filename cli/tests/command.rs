@@ -561,7 +561,8 @@ fn a_decode_goes_on_where_runs_that_nobody_chose_give_up() {
     let off = document(&run(&["--runs", "off", "--json"]));
     assert!(off.get("runs_gave_up").is_none(), "{off}");
     // Verified step by step first, not at all, and in every position.
-    for (more, tokens) in [(&[][..], 0), (&["--no-verify"], 1), (&["--verify"], 0)] {
+    let ways = [(&[][..], 0), (&["--no-verify"], 1), (&["--verify"], 0)];
+    for (more, tokens) in common::share(&gpu, 2, 0, ways) {
         let output = run(&[more, &["--runs", "auto:64x64", "--json"]].concat());
         let said = ended(&output, 0);
         assert!(said.contains("waited in vain") && said.contains("going on"), "{more:?}: {said}");

@@ -136,7 +136,7 @@ fn every_mapping_is_tried() {
 #[test]
 fn mappings_pass_the_sweep_and_wrong_ones_fail() {
     let Some(gpu) = common::gpu() else { return };
-    for case in common::share(&gpu, 10, 0, cases()) {
+    for case in common::share(&gpu, 12, 0, cases()) {
         let shown = format!("{}/{}", case.engine, case.name);
         let needs_f16 = texts(&case.text).iter().any(|text| {
             let path = look_alikes().join(&case.engine).join(text);

@@ -561,7 +561,7 @@ fn the_suite_puts_models_side_by_side() {
     let models = ["llama-tiny-f16.gguf", "qwen3-tiny-q80.gguf"]
         .map(|name| common::golden(name).display().to_string());
     let (record, page, markdown) = (path("suite.json"), path("suite.html"), path("suite.md"));
-    let few = ["--only", "short", "--warm-ups", "1", "--repetitions", "3", "--untuned"];
+    let few = ["--only", "short", "--warm-ups", "1", "--repetitions", "2", "--untuned"];
     let base = [&["suite", "-m", &models[0], &models[1]][..], &few].concat();
     let files = ["-o", &record, "--html", &page, "--markdown", &markdown, "--allow-software"];
     let suite = document(&lathe(&[&base[..], &files, &["--json"]].concat()));
@@ -589,7 +589,7 @@ fn the_suite_puts_models_side_by_side() {
             .map(|r| (r["steps_per_submit"].as_u64(), r["step_ms"].as_array().map(Vec::len)))
             .collect();
         // Only a step with a submission of its own has a time of its own.
-        assert_eq!(steps, [(Some(8), None), (Some(1), Some(63))].repeat(3));
+        assert_eq!(steps, [(Some(8), None), (Some(1), Some(63))].repeat(2));
     }
     // 128 slots of 3 layers, keys and values, 2 heads of 32, two bytes each.
     let cache = &suite["models"][0]["configs"]["short"]["kv_cache_bytes"];

@@ -53,7 +53,7 @@ fn own_problems<'p>(
         let plan = Plan::of(kernel, variant, &problem.shape, &gpu.caps);
         !matches!(plan, Err(PlanError::Unavailable(_)))
     };
-    common::share(gpu, 14, at, problems.iter().filter(runs))
+    common::share(gpu, 16, at, problems.iter().filter(runs))
 }
 
 fn matches_reference(name: &str) {

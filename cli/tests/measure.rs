@@ -434,7 +434,8 @@ fn whole_steps_are_compared_and_a_models_own_shapes_are_tuned() {
     let Some(gpu) = common::gpu() else { return };
     let folder = Folder::new();
     let model = golden_name("llama-tiny-f16.gguf");
-    // Two variants; a quantised file against its weights as f16, each verified by its own reference.
+    // Two variants; a quantised file against its weights as f16, each verified by its own
+    // reference.
     let quantised = golden_name("llama-tiny-q4km.gguf");
     let decode = ["ab", "decode", "--model", &quantised];
     let all = [
