@@ -215,10 +215,7 @@ fn alike(kernel: &'static Kernel, field: &str) -> Option<&'static Param> {
         let name = name.trim_start_matches("num_").trim_start_matches("n_");
         name.chars().filter(|c| *c != '_').collect()
     };
-    let names = |param: &&Param| {
-        std::iter::once(&param.name).chain(param.before).any(|name| bare(name) == bare(field))
-    };
-    kernel.params.iter().find(names)
+    kernel.params.iter().find(|param| bare(param.name) == bare(field))
 }
 
 #[cfg(test)]

@@ -726,23 +726,6 @@ impl Kernel {
         self.params.iter().chain(self.state).find(|p| p.name == name)
     }
 
-    /// The first name of a parameter, or of any other override: how texts and tuned choices of
-    /// before name it.
-    pub fn first_name<'a>(&self, name: &'a str) -> &'a str {
-        self.param(name).and_then(|p| p.before.first()).copied().unwrap_or(name)
-    }
-
-    /// The values of a shape under the names that parameters had before: what a user's file of
-    /// before calls them.
-    pub fn values_before<'a>(
-        &'a self,
-        shape: &'a Shape,
-    ) -> impl Iterator<Item = (&'static str, f64)> + 'a {
-        let values =
-            |p: &'a Param| shape.get(p.name).map(|v| p.before.iter().map(move |b| (*b, v)));
-        self.params.iter().filter_map(values).flatten()
-    }
-
     /// Variants from the one expected to be fastest downwards.
     pub fn prefer(&self, shape: &Shape) -> &'static [&'static str] {
         (self.prefer)(shape)
@@ -794,9 +777,9 @@ impl Kernel {
         problem.show(self.params, self.state)
     }
 
-    /// The same without what stands at its default: for tables and headings. `--shape` reads it
-    /// as the same problem, since a value is left out only where it is both the neutral one and
-    /// the default of `--shape`.
+    /// The text of a problem without its plain parameters, for tables and headings. `--shape`
+    /// reads it as the same problem: a value is left out only where it is both the plainest one
+    /// and the default of `--shape`.
     pub fn show_brief(&self, problem: &Problem) -> String {
         problem.show(&self.told(problem), self.state)
     }
@@ -806,7 +789,7 @@ impl Kernel {
         let default = self.default_problem();
         let told = |p: &&Param| {
             let value = problem.get(p);
-            p.neutral.is_none() || p.neutral != value || default.get(p) != value
+            p.plainest().is_none() || p.plainest() != value || default.get(p) != value
         };
         self.params.iter().filter(told).copied().collect()
     }
@@ -828,27 +811,22 @@ impl Kernel {
         base.parse_over(self.name, &[self.params, self.state], text).map(|(problem, _)| problem)
     }
 
-    /// Reads the text of a record, which may have been written before a parameter was renamed or
-    /// added. State that it does not name keeps its default.
+    /// Reads the text of a record, which names every parameter. Words of the state that it does not
+    /// name keep their defaults.
+    ///
+    /// # Errors
+    /// The text is no shape of this operation, or lacks a parameter.
     pub fn parse_complete(&self, text: &str) -> Result<Problem, ShapeError> {
-        self.read(text, |_| true)
-    }
-
-    /// Reads a text of before, which must name what is `needed` and has no neutral value.
-    fn read(&self, text: &str, needed: impl Fn(&Param) -> bool) -> Result<Problem, ShapeError> {
         let base = self.default_problem();
-        let params = &[self.params, self.state];
-        let (mut problem, named) = base.parse_over(self.name, params, text)?;
-        for param in self.params.iter().filter(|p| !named.contains(&p.name) && needed(p)) {
-            let name = param.name;
-            let value = param.neutral.ok_or_else(|| ShapeError::Missing {
+        let (problem, named) = base.parse_over(self.name, &[self.params, self.state], text)?;
+        match self.params.iter().find(|p| !named.contains(&p.name)) {
+            None => Ok(problem),
+            Some(param) => Err(ShapeError::Missing {
                 kernel: self.name,
                 text: text.to_owned(),
-                name,
-            })?;
-            problem.set(param, value);
+                name: param.name,
+            }),
         }
-        Ok(problem)
     }
 
     /// The parameters that some variant compiles in: what a tuned choice depends on.
@@ -856,12 +834,6 @@ impl Kernel {
         let params: Vec<Param> =
             self.params.iter().filter(|p| self.is_compiled(p)).copied().collect();
         shape.show(&params)
-    }
-
-    /// The [`Kernel::key`] of a tuned choice, which may have been stored before a parameter was
-    /// renamed or added.
-    pub fn read_key(&self, text: &str) -> Result<String, ShapeError> {
-        self.read(text, |param| self.is_compiled(param)).map(|problem| self.key(&problem.shape))
     }
 
     fn is_compiled(&self, param: &Param) -> bool {

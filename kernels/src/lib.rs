@@ -71,18 +71,6 @@ impl Source {
     }
 }
 
-/// FNV-1a state after a variant's text, and a zero byte, as it was before its file moved to its
-/// operation's folder; none where what is compiled has changed since. Choices that were tuned
-/// before the move are stored under a hash that begins with it.
-pub fn text_state_before(kernel: &str, variant: &str) -> Option<u64> {
-    include_str!("text_before.tsv").lines().find_map(|line| {
-        let mut fields = line.split('\t');
-        let (name, state) = (fields.next()?, fields.nth(1)?);
-        let known = name.split_once('/') == Some((kernel, variant));
-        known.then(|| u64::from_str_radix(state, 16).ok()).flatten()
-    })
-}
-
 /// Links a WGSL text with the built-in modules that its `// import:` lines name, as the build
 /// script does for built-in variants. `path` only names it in errors.
 pub fn link(text: &str, path: &str) -> Result<String, ReflectError> {

@@ -77,27 +77,7 @@ macro_rules! choices {
             fn from_f64(value: f64) -> Self { $name::ALL[value as usize] }
             fn to_f64(self) -> f64 { f64::from(self.code()) }
         })*
-        neutral! { $($name, value => value.code() as f64;)* }
     };
-}
-
-/// [`Value::to_f64`] is not const, so each type has a function of its own.
-macro_rules! neutral {
-    ($($type:ty, $value:ident => $number:expr;)*) => {
-        $(impl Typed<$type> {
-            /// With the value that texts of before mean, which do not name it.
-            #[must_use]
-            pub const fn neutral(mut self, $value: $type) -> Self {
-                self.param.neutral = Some($number);
-                self
-            }
-        })*
-    };
-}
-
-neutral! {
-    usize, value => value as f64;
-    f32, value => value as f64;
 }
 
 /// A type a parameter can have. Every value is exact in an f64, which is also how pipeline
@@ -151,14 +131,10 @@ choices!(
 pub struct Param {
     /// Name as in WGSL, upper case.
     pub name: &'static str,
-    /// Names it had before: still read on the command line, in records and in tuned choices.
-    pub before: &'static [&'static str],
     /// What it is, with its unit.
     pub doc: &'static str,
     /// How it is read, swept and printed.
     pub kind: ParamKind,
-    /// Value where a record or a tuned choice of before does not name it yet.
-    pub neutral: Option<f64>,
 }
 
 /// A [`Param`] with the type of the field that holds it.
@@ -171,15 +147,8 @@ pub struct Typed<T> {
 
 impl<T> Typed<T> {
     const fn new(name: &'static str, doc: &'static str, kind: ParamKind) -> Self {
-        let param = Param { name, before: &[], doc, kind, neutral: None };
+        let param = Param { name, doc, kind };
         Self { param, of: PhantomData }
-    }
-
-    /// With names it had before.
-    #[must_use]
-    pub const fn before(mut self, names: &'static [&'static str]) -> Self {
-        self.param.before = names;
-        self
     }
 
     /// A real number that is read from `least` to `most` only.
@@ -347,14 +316,12 @@ impl State {
 pub const fn n_kv(tile: u32, max: u32) -> Param {
     let doc =
         "tokens of the sequence, the current one included (state: decode keeps it on the GPU)";
-    dim(State::N_KV, doc, tile, max).before(&["SEEN"]).param
+    dim(State::N_KV, doc, tile, max).param
 }
 
 /// Tokens of the prompt.
 pub const PROMPT_LEN: Param =
-    dim(State::PROMPT_LEN, "tokens the host gave (state: decode keeps it on the GPU)", 4, 9)
-        .before(&["GIVEN"])
-        .param;
+    dim(State::PROMPT_LEN, "tokens the host gave (state: decode keeps it on the GPU)", 4, 9).param;
 
 /// Why a `--shape` text is not a shape of this kernel.
 #[derive(Debug, thiserror::Error, PartialEq)]
@@ -382,7 +349,7 @@ pub enum ShapeError {
         /// What would be accepted.
         expected: String,
     },
-    /// A text without a parameter that has no neutral value.
+    /// A complete shape was wanted, and the text lacks a parameter.
     #[error("{kernel}: `{text}` does not say {name}")]
     Missing {
         /// The kernel asked.
@@ -473,8 +440,8 @@ impl Problem {
         state.or_else(|| self.shape.get(param.name))
     }
 
-    /// Reads `NAME=VALUE,…` over `self`; names are matched without regard to case, and names of
-    /// before are known. Also returns which parameters the text named.
+    /// Reads `NAME=VALUE,…` over `self`; names are matched without regard to case. Also returns
+    /// the names of the parameters in the text.
     pub fn parse_over(
         &self,
         kernel: &'static str,
@@ -500,10 +467,19 @@ impl Problem {
 }
 
 impl Param {
-    /// Whether this is its name or one of before, without regard to case.
+    /// Returns true for the parameter's name in any case.
     pub fn is_called(&self, name: &str) -> bool {
-        let all = std::iter::once(&self.name).chain(self.before);
-        all.into_iter().any(|own| own.eq_ignore_ascii_case(name))
+        self.name.eq_ignore_ascii_case(name)
+    }
+
+    /// The plainest value: 1 of sizes, 0 of places, the first alternative of a choice.
+    pub fn plainest(&self) -> Option<f64> {
+        match self.kind {
+            ParamKind::Dim { .. } => Some(1.0),
+            ParamKind::Start { .. } => Some(0.0),
+            ParamKind::Choice { set, .. } => Some(f64::from(set.all()[0].1)),
+            ParamKind::OneOf(_) | ParamKind::Float { .. } => None,
+        }
     }
 
     /// `NAME=VALUE`, choices by name.
@@ -596,7 +572,7 @@ mod tests {
         /// Parameters of a test.
         struct Gemv {
             k: usize = dim("K", "", 8, 64),
-            weight: Format = choice("WEIGHT", "", &Format::DENSE).before(&["W"]),
+            weight: Format = choice("WEIGHT", "", &Format::DENSE),
             base: f32 = float("BASE", "", 2.0, 3.0).within(1.0, 1e6),
             scale: f32 = float("SCALE", "", 2.0, 3.0),
         }
@@ -610,7 +586,7 @@ mod tests {
 
     #[test]
     fn parses_over_a_base_and_prints_back() {
-        let problem = parse("k=1152, weight=F16, seen=7").unwrap();
+        let problem = parse("k=1152, weight=F16, n_kv=7").unwrap();
         assert_eq!(
             problem.show(Gemv::PARAMS, &[n_kv(4, 9)]),
             "K=1152,WEIGHT=f16,BASE=2,SCALE=2,N_KV=7"
@@ -618,7 +594,6 @@ mod tests {
         let read = Gemv { k: 1152, weight: Format::F16, base: 2.0, scale: 2.0 };
         assert_eq!(Gemv::read(&problem.shape), read);
         assert_eq!(problem.state, State { n_kv: 7, ..State::default() });
-        assert_eq!(parse("w=f16").unwrap(), parse("weight=f16").unwrap());
     }
 
     #[test]

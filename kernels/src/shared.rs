@@ -21,15 +21,15 @@ pub const fn weight(set: &'static &'static [Format]) -> Typed<Format> {
 
 /// Format of the activations an operation reads.
 pub const ACT_FORMAT_IN: Typed<FloatFormat> =
-    choice("ACT_FORMAT", "storage format of x", &FloatFormat::STORED).before(&["ACTS"]);
+    choice("ACT_FORMAT", "storage format of x", &FloatFormat::STORED);
 
 /// Format of the activations an operation writes.
 pub const ACT_FORMAT_OUT: Typed<FloatFormat> =
-    choice("ACT_FORMAT", "storage format of y", &FloatFormat::STORED).before(&["ACTS"]);
+    choice("ACT_FORMAT", "storage format of y", &FloatFormat::STORED);
 
 /// Format of the activations an operation reads and writes.
 pub const ACT_FORMAT: Typed<FloatFormat> =
-    choice("ACT_FORMAT", "storage format of x and y", &FloatFormat::STORED).before(&["ACTS"]);
+    choice("ACT_FORMAT", "storage format of x and y", &FloatFormat::STORED);
 
 /// Tokens of a prompt that go through an operation together: the current one and those after it.
 pub const N_TOKENS: Typed<usize> = dim(
@@ -37,8 +37,7 @@ pub const N_TOKENS: Typed<usize> = dim(
     "tokens: one, or those of a chunk of a prompt, or one of each of some sequences",
     2,
     9,
-)
-.neutral(1);
+);
 
 /// Whose tokens they are.
 pub const TOKENS_OF: Typed<TokensOf> = choice(
@@ -46,13 +45,11 @@ pub const TOKENS_OF: Typed<TokensOf> = choice(
     "whose they are: neighbours of one sequence, from the current one on, or the current token of \
      each of N_TOKENS sequences that are all at one position",
     &TokensOf::ALL,
-)
-.neutral(TokensOf::One);
+);
 
 /// Sequences whose step ends together.
 pub const SEQUENCES: Typed<usize> =
-    dim("SEQUENCES", "sequences at one position, each with a row of logits and of state", 2, 5)
-        .neutral(1);
+    dim("SEQUENCES", "sequences at one position, each with a row of logits and of state", 2, 5);
 
 /// Slots that hold the tokens before a chunk, where a cache holds just these and the chunk.
 pub const BEFORE: Typed<usize> = start(
@@ -60,12 +57,11 @@ pub const BEFORE: Typed<usize> = start(
     "slots that hold the tokens before the first one, which then stands in slot BEFORE; 0: slots are \
      positions",
     40,
-)
-.neutral(0);
+);
 
 /// Rows of activations, one a token.
 pub const ACT_ROWS: Typed<usize> =
-    dim("ROWS", "rows, one a token; more than one in a chunk of a prompt", 2, 9).neutral(1);
+    dim("ROWS", "rows, one a token; more than one in a chunk of a prompt", 2, 9);
 
 /// Why rows of f16 cannot be written two elements a word.
 pub fn odd_f16_rows(rows: usize, n: usize, act_format: FloatFormat) -> Option<String> {
@@ -88,25 +84,22 @@ pub const Y_OFFSET: Typed<usize> = start(
     "Y_OFFSET",
     "element of y that row 0 makes: matrices of several formats fill one vector",
     70,
-)
-.before(&["FIRST"])
-.neutral(0);
+);
 
 /// How much of `y` is left behind a matrix.
 pub const Y_AFTER: Typed<usize> =
-    start("Y_AFTER", "elements of a row of y after those made here", 70).neutral(0);
+    start("Y_AFTER", "elements of a row of y after those made here", 70);
 
 /// Whether a product is added to what was there.
 pub const BETA: Typed<Beta> = mostly(
     "BETA",
     "factor of what y held, to which the product is added: a residual stream with 1",
     &Beta::ALL,
-)
-.neutral(Beta::Zero);
+);
 
 /// Activation of a gated feed-forward block.
 pub const ACTIVATION: Typed<Activation> =
-    choice("ACTIVATION", "activation of the gate", &Activation::ALL).before(&["ACT"]);
+    choice("ACTIVATION", "activation of the gate", &Activation::ALL);
 
 /// Epsilon of an RMSNorm.
 pub const EPS: Typed<f32> = float("EPS", "added to the mean square", 1e-6, 1e-2);
@@ -116,20 +109,17 @@ pub const WEIGHT_OFFSET: Typed<NormOffset> = choice(
     "WEIGHT_OFFSET",
     "added to the norm's weight: standard 0, Gemma 1 (GGUF files already hold 1 + w)",
     &NormOffset::ALL,
-)
-.before(&["OFFSET"]);
+);
 
 /// Gemma's norm of a branch before it joins the residual stream.
 pub const POST_NORM: Typed<Norm> = choice(
     "POST_NORM",
     "norm the branch before it is added (Gemma); post_weight is read only then",
     &Norm::ALL,
-)
-.before(&["POST"]);
+);
 
 /// Query heads of a KV head.
-pub const Q_PER_KV: Typed<usize> =
-    dim("Q_PER_KV", "query heads per KV head", 2, 5).before(&["GROUP"]);
+pub const Q_PER_KV: Typed<usize> = dim("Q_PER_KV", "query heads per KV head", 2, 5);
 
 /// KV heads; sweeps draw at most `max`.
 pub const fn kv_heads(max: u32) -> Typed<usize> {
@@ -142,33 +132,29 @@ pub const HEAD_DIM: Typed<usize> =
 
 /// QK-norm.
 pub const QK_NORM: Typed<Norm> =
-    choice("QK_NORM", "norm each query and key head first", &Norm::ALL).before(&["NORM"]);
+    choice("QK_NORM", "norm each query and key head first", &Norm::ALL);
 
 /// Which elements of a head rotate together.
 pub const ROPE_STYLE: Typed<RopeStyle> = choice(
     "ROPE_STYLE",
     "pairs that rotate together: (2i, 2i+1) or (i, i + HEAD_DIM/2)",
     &RopeStyle::ALL,
-)
-.before(&["STYLE"]);
+);
 
 /// Base of the rope table.
 pub const ROPE_BASE: Typed<f32> =
-    float("ROPE_BASE", "base of the frequencies (in the rope table)", 1e4, 1e6)
-        .within(1.0, 1e12)
-        .before(&["BASE"]);
+    float("ROPE_BASE", "base of the frequencies (in the rope table)", 1e4, 1e6).within(1.0, 1e12);
 
 /// Divisors of the rope table.
 pub const ROPE_FACTORS: Typed<RopeFactors> = choice(
     "ROPE_FACTORS",
     "frequency divisors, Llama 3's rope_freqs (in the rope table)",
     &RopeFactors::ALL,
-)
-.before(&["FACTORS"]);
+);
 
 /// Format of a cache.
 pub const KV_FORMAT: Typed<KvFormat> =
-    choice("KV_FORMAT", "storage format of the cache", &KvFormat::ALL).before(&["KV"]);
+    choice("KV_FORMAT", "storage format of the cache", &KvFormat::ALL);
 
 /// Factor on attention's scores.
 pub const SCALE: Typed<f32> =

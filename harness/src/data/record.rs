@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use lathe_kernels::{Kernel, Problem};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -788,44 +787,10 @@ impl Record {
             }
             None => return Err(bad("no schema_version: not a record".into())),
         }
-        let mut record: Self =
+        let record: Self =
             serde_json::from_str(text).map_err(|e| bad(format!("not a record: {e}")))?;
         agree::figures(&record.body).map_err(bad)?;
-        record.rename_parameters();
         Ok(record)
-    }
-
-    /// Writes shapes in the names that parameters have now, with the parameters that came since: a
-    /// record of before then has the same cases as a new one. A shape that is of no known kernel,
-    /// or that its kernel cannot read, stays as it is.
-    fn rename_parameters(&mut self) {
-        type Show = fn(&Kernel, &Problem) -> String;
-        let rename = |kernel: &str, shape: &mut String, show: Show| {
-            if let Some(kernel) = lathe_kernels::kernel(kernel)
-                && let Ok(problem) = kernel.parse_complete(shape)
-            {
-                *shape = show(kernel, &problem);
-            }
-        };
-        let with_state: Show = |kernel, problem| kernel.show(problem);
-        let parameters: Show = |kernel, problem| problem.shape.show(kernel.params);
-        match &mut self.body {
-            Body::Bench(bench) => {
-                for case in &mut bench.cases {
-                    rename(&case.kernel, &mut case.shape, with_state);
-                }
-            }
-            Body::Ab(ab) => rename(&ab.kernel, &mut ab.shape, with_state),
-            Body::Profile(profile) => {
-                for op in &mut profile.ops {
-                    rename(&op.kernel, &mut op.shape, parameters);
-                }
-                for line in &mut profile.selected {
-                    rename(&line.kernel, &mut line.shape, parameters);
-                }
-            }
-            Body::GenerationTests(_) | Body::Suite(_) => {}
-        }
     }
 
     /// Writes a record. An existing file is never overwritten.

@@ -236,24 +236,8 @@ impl Plan {
     /// A hash of the source, its constants, grid and bindings: equal when the same code runs the
     /// same way (FNV-1a).
     pub fn fingerprint(&self) -> String {
+        let Self { stages, bindings, uniforms, scratch, parts, kv_orders, constants, .. } = self;
         let text = fnv(FNV_START, self.text.bytes().chain([0]));
-        self.fingerprint_after(text, |name| name)
-    }
-
-    /// The fingerprint as it was before the text moved to its operation's folder and parameters
-    /// got the names they have now. `None` where another code is compiled now.
-    pub fn fingerprint_before(&self) -> Option<String> {
-        let text = lathe_kernels::text_state_before(self.kernel.name, &self.variant)?;
-        let built_in = lathe_kernels::source(self.kernel.name, &self.variant);
-        let is_built_in = built_in.is_some_and(|source| source.text == self.text);
-        is_built_in.then(|| self.fingerprint_after(text, |name| self.kernel.first_name(name)))
-    }
-
-    /// The fingerprint of a text, as the state of its hash, with overrides of these names.
-    fn fingerprint_after<'a>(&'a self, text: u64, name: impl Fn(&'a str) -> &'a str) -> String {
-        let Self { stages, bindings, uniforms, scratch, parts, kv_orders, .. } = self;
-        let constants: BTreeMap<&str, f64> =
-            self.constants.iter().map(|(known, value)| (name(known), *value)).collect();
         let mut rest = format!("{constants:?}{stages:?}{bindings:?}{uniforms:?}");
         if !scratch.is_empty() || self.is_laid_out() {
             rest += &format!("{scratch:?}{parts:?}{kv_orders:?}");

@@ -21,12 +21,10 @@ pub struct Entry {
     pub adapter: String,
     /// Driver and its version.
     pub driver: String,
-    /// Version of wgpu, whose naga makes the code; absent in entries from before it was kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wgpu: Option<String>,
-    /// wgpu's run-time checks in built-in kernels, `on` or not; absent as before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub runtime_checks: Option<String>,
+    /// Version of wgpu, whose naga makes the code.
+    pub wgpu: String,
+    /// wgpu's run-time checks in built-in kernels: `on` or `off`.
+    pub runtime_checks: String,
     /// Kernel.
     pub kernel: String,
     /// Compiled-in parameters; see [`Kernel::key`].
@@ -57,33 +55,24 @@ pub struct Place<'a> {
 }
 
 impl Entry {
-    /// Whether it was measured in such a place, as far as it says where that was.
+    /// Returns true if it was measured in such a place.
     fn holds_in(&self, place: &Place<'_>) -> bool {
-        let same = |own: &Option<String>, here: &str| own.as_deref().is_none_or(|own| own == here);
         self.is_of(place.adapter)
-            && same(&self.wgpu, place.wgpu)
-            && same(&self.runtime_checks, place.runtime_checks)
+            && self.wgpu == place.wgpu
+            && self.runtime_checks == place.runtime_checks
     }
 
     fn is_of(&self, adapter: &AdapterSummary) -> bool {
         self.adapter == adapter.name && self.driver == adapter.driver
     }
 
-    /// Its shape in the names that parameters have now; as stored where that cannot be read.
-    pub fn key(&self) -> String {
-        let kernel = lathe_kernels::kernel(&self.kernel);
-        let key = kernel.and_then(|kernel| kernel.read_key(&self.shape).ok());
-        key.unwrap_or_else(|| self.shape.clone())
-    }
-
     /// Whether both are for one adapter, driver, version of wgpu, mode of its checks, kernel and
     /// shape.
     fn is_for_same(&self, other: &Self) -> bool {
-        fn place(e: &Entry) -> [Option<&str>; 5] {
-            let (wgpu, checks) = (e.wgpu.as_deref(), e.runtime_checks.as_deref());
-            [Some(&e.adapter), Some(&e.driver), wgpu, checks, Some(&e.kernel)]
+        fn place(e: &Entry) -> [&str; 6] {
+            [&e.adapter, &e.driver, &e.wgpu, &e.runtime_checks, &e.kernel, &e.shape]
         }
-        place(self) == place(other) && self.key() == other.key()
+        place(self) == place(other)
     }
 
     /// What it chooses, and of which text.
@@ -107,9 +96,7 @@ impl Entry {
         let variant = kernel.variant(&self.variant).ok_or_else(no_variant)?;
         let plan = Plan::tuned(kernel, variant, shape, caps, &self.constants);
         let plan = plan.map_err(|e| format!("{}: {e}", self.variant))?;
-        let is_same = plan.fingerprint() == self.source
-            || plan.fingerprint_before().as_ref() == Some(&self.source);
-        match is_same {
+        match plan.fingerprint() == self.source {
             true => Ok(plan),
             false => Err(format!("{} has changed since", self.variant)),
         }
@@ -171,10 +158,9 @@ impl Store {
 
     /// Replaces the choice for the same adapter, driver, kernel and shape.
     pub fn put(&mut self, entry: Entry) {
-        let shape = entry.key();
         self.entries.retain(|e| {
             (&e.adapter, &e.driver, &e.kernel) != (&entry.adapter, &entry.driver, &entry.kernel)
-                || e.key() != shape
+                || e.shape != entry.shape
         });
         self.entries.push(entry);
     }
@@ -203,7 +189,7 @@ impl Store {
                     continue;
                 }
                 let (first, second) = (from[at].display(), path.display());
-                let of = format!("{} {} on {}", entry.kernel, entry.key(), entry.adapter);
+                let of = format!("{} {} on {}", entry.kernel, entry.shape, entry.adapter);
                 let (takes_later, what) = if known[at].choice() == entry.choice() {
                     let what = format!("{of} is in {first} and {second} with one choice");
                     (Some(entry.date > known[at].date), what)
@@ -252,8 +238,7 @@ impl Tuned {
     }
 
     /// The plan stored for a shape and why it is taken. An entry is stale where its source has
-    /// changed since, or where it cannot be planned: that is said once, and there is none. New
-    /// names alone change nothing.
+    /// changed since, or where it cannot be planned: that is said once, and there is none.
     pub fn find(
         &self,
         kernel: &'static Kernel,
@@ -261,7 +246,7 @@ impl Tuned {
         caps: &Capabilities,
     ) -> Option<(Plan, String)> {
         let key = kernel.key(shape);
-        let is_its = |e: &Entry| e.kernel == kernel.name && e.key() == key;
+        let is_its = |e: &Entry| e.kernel == kernel.name && e.shape == key;
         let at = self.entries.iter().position(is_its)?;
         let entry = &self.entries[at];
         match entry.plan(kernel, shape, caps) {
@@ -300,8 +285,8 @@ mod tests {
         Entry {
             adapter: "A".into(),
             driver: "D".into(),
-            wgpu: Some("30.0.1".into()),
-            runtime_checks: Some("off".into()),
+            wgpu: "30.0.1".into(),
+            runtime_checks: "off".into(),
             kernel: kernel.name.into(),
             shape: kernel.key(&shape),
             variant: "workgroup".into(),
@@ -361,9 +346,6 @@ mod tests {
         assert!(!one.holds_in(&Place { adapter: &other, ..place }));
         assert!(!one.holds_in(&Place { wgpu: "31.0.0", ..place }));
         assert!(!one.holds_in(&Place { runtime_checks: "on", ..place }));
-        // One of before does not say.
-        let before = Entry { wgpu: None, runtime_checks: None, ..one };
-        assert!(before.holds_in(&Place { wgpu: "31.0.0", runtime_checks: "on", ..place }));
     }
 
     #[test]
@@ -382,7 +364,7 @@ mod tests {
         let one = Entry { date: "2026-11-20T00:00:00Z".into(), ..entry() };
         let later = Entry { date: "2026-11-21T00:00:00Z".into(), ..one.clone() };
         let elsewhere = Entry { adapter: "B".into(), ..one.clone() };
-        let checked = Entry { runtime_checks: Some("on".into()), ..one.clone() };
+        let checked = Entry { runtime_checks: "on".into(), ..one.clone() };
         let other = Entry { variant: "naive".into(), ..later.clone() };
         let merge = |files: &[&[&Entry]], prefer| {
             let files = files.iter().enumerate().map(|(i, entries)| {
@@ -412,77 +394,5 @@ mod tests {
         let twin = Entry { variant: "naive".into(), ..one.clone() };
         let torn = merge(&[&[&one], &[&twin]], Some(Prefer::Newest));
         assert_eq!(torn.contradictions.len(), 1);
-    }
-
-    /// What commit a6d33aa stored on llvmpipe, as it wrote it.
-    const BEFORE: &str = include_str!("tuned_before.json");
-
-    /// What llvmpipe offered it.
-    fn llvmpipe() -> Capabilities {
-        Capabilities {
-            subgroup: Some((8, 8)),
-            f16: true,
-            workgroup_memory: 32 << 10,
-            invocations: 1024,
-            storage_buffers: 16,
-            ..Capabilities::minimal()
-        }
-    }
-
-    #[test]
-    fn choices_of_before_are_found_where_only_names_have_changed() {
-        let store: Store = serde_json::from_str(BEFORE).expect("a store");
-        let tuned = Tuned::new(store.entries.clone());
-        let mut stale = Vec::new();
-        for entry in &store.entries {
-            let kernel = lathe_kernels::kernel(&entry.kernel).expect("its kernel");
-            let base = kernel.default_problem();
-            let shape = kernel.parse_over(&base, &entry.shape).expect("its shape").shape;
-            let choice = tuned.find(kernel, &shape, &llvmpipe());
-            if lathe_kernels::text_state_before(kernel.name, &entry.variant).is_none() {
-                // Other code has its name now, which has to be measured.
-                assert!(choice.is_none(), "{}/{}", entry.kernel, entry.variant);
-                stale.push(entry.kernel.as_str());
-                continue;
-            }
-            let (plan, _) = choice.expect("its choice");
-            assert_eq!(plan.variant, entry.variant);
-            for (name, value) in &entry.constants {
-                assert_eq!(plan.constants.get(name), Some(value), "{} {name}", entry.kernel);
-            }
-            assert_ne!(plan.fingerprint(), entry.source, "{}: its names are new", entry.kernel);
-            // Another text would be another choice.
-            let altered = Entry { source: "another".into(), ..entry.clone() };
-            let altered = Tuned::new(vec![altered]);
-            assert!(altered.find(kernel, &shape, &llvmpipe()).is_none());
-        }
-        let changed = ["attention_decode", "matmul", "lm_head_argmax"];
-        assert_eq!((store.entries.len(), stale.as_slice()), (5, &changed[..]));
-    }
-
-    #[test]
-    fn a_new_choice_takes_the_place_of_one_of_before() {
-        let mut store: Store = serde_json::from_str(BEFORE).expect("a store");
-        let old = store.entries[0].clone();
-        let shape =
-            "ROWS=256,K=512,WEIGHT=bf16,ACT_FORMAT=f32,Y_OFFSET=0,Y_AFTER=0,N_VECTORS=1,BETA=0";
-        assert_ne!(old.shape, shape);
-        assert_eq!(old.key(), shape);
-        store.put(Entry { shape: shape.into(), ..old });
-        assert_eq!(store.entries.len(), 5);
-        assert_eq!(store.entries[4].shape, shape);
-    }
-
-    #[test]
-    fn parameters_that_came_later_are_neutral_in_a_choice_of_before() {
-        let (kernel, shape) = gemv();
-        let key = kernel.key(&shape);
-        let first = key.split(",ACT_FORMAT").next().expect("the first parameters");
-        assert_eq!(kernel.read_key(first), Ok(key.clone()));
-        let kernel = lathe_kernels::kernel("rope").expect("rope");
-        let key = kernel.key(&kernel.default_problem().shape);
-        assert!(!key.contains("ROPE_BASE"), "no text compiles it in");
-        assert_eq!(kernel.read_key(&key), Ok(key));
-        assert!(kernel.read_key("HEADS=4").is_err());
     }
 }

@@ -21,15 +21,12 @@ crate::params! {
             "FIRST_ROW",
             "token of row 0 of a part: a table too large for one binding comes in parts",
             70,
-        )
-        .before(&["FIRST"])
-        .neutral(0),
+        ),
         part: TablePart = choice(
             "PART",
             "the whole table, or a part that leaves x as it is for tokens of the others",
             &TablePart::ALL,
-        )
-        .neutral(TablePart::Whole),
+        ),
         n_tokens: usize = N_TOKENS,
         tokens_of: TokensOf = TOKENS_OF,
     }

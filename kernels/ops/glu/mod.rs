@@ -11,7 +11,7 @@ crate::params! {
     pub struct Glu {
         n: usize = dim("N", "elements of a row of gate, of up and of y", 64, 3000),
         activation: Activation = ACTIVATION,
-        act_format: FloatFormat = ACT_FORMAT_OUT.neutral(FloatFormat::F32),
+        act_format: FloatFormat = ACT_FORMAT_OUT,
         rows: usize = ACT_ROWS,
     }
 }

@@ -13,16 +13,15 @@ use tile::{ENOUGH, Product, Tile};
 crate::params! {
     /// Parameters of `matmul`.
     pub struct Matmul {
-        n_tokens: usize = dim("N_TOKENS", "rows of x and y: tokens", 16, 70).before(&["M"]),
+        n_tokens: usize = dim("N_TOKENS", "rows of x and y: tokens", 16, 70),
         rows: usize = dim("ROWS", "rows of the matrix, elements made in a row of y", 64, 140),
         k: usize = dim("K", "columns of the matrix, elements of a row of x", 32, 300),
         weight: Format = weight(&Format::ALL),
         packing: Packing = choice("PACKING", "how quantised rows are laid out", &Packing::ALL),
         act_format: FloatFormat = ACT_FORMAT_IN,
         y_offset: usize =
-            start("Y_OFFSET", "element of a row of y that row 0 of the matrix makes", 70)
-                .before(&["FIRST"]),
-        y_after: usize = Y_AFTER.before(&["AFTER"]),
+            start("Y_OFFSET", "element of a row of y that row 0 of the matrix makes", 70),
+        y_after: usize = Y_AFTER,
         beta: Beta = BETA,
     }
 }

@@ -16,17 +16,14 @@ pub const COLUMNS: Typed<usize> = dim("K", "columns of the matrix, elements of x
 
 /// Where in the vocabulary a part of a head begins.
 pub const FIRST_ROW: Typed<usize> =
-    start("FIRST_ROW", "token of row 0: a matrix too large for one binding comes in parts", 70)
-        .before(&["FIRST"])
-        .neutral(0);
+    start("FIRST_ROW", "token of row 0: a matrix too large for one binding comes in parts", 70);
 
 /// Which part of a head an operation reads.
 pub const PART: Typed<HeadPart> = choice(
     "PART",
     "which part of the matrix this is; all but the first go on from what the last one left",
     &HeadPart::ALL,
-)
-.neutral(HeadPart::Whole);
+);
 
 /// Lanes, tile and order of the variants over SoA-repacked blocks, beside `other` bytes of
 /// workgroup memory.

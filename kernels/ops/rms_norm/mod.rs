@@ -14,7 +14,7 @@ crate::params! {
         n: usize = dim("N", "elements of a row", 256, 3000),
         eps: f32 = EPS,
         weight_offset: NormOffset = WEIGHT_OFFSET,
-        act_format: FloatFormat = ACT_FORMAT_OUT.neutral(FloatFormat::F32),
+        act_format: FloatFormat = ACT_FORMAT_OUT,
     }
 }
 

@@ -72,7 +72,7 @@ impl Untyped {
             .into_iter()
             .map(|UntypedParam { name, kind }| {
                 let doc = "as its author says";
-                Param { name: name.leak(), before: &[], doc, kind, neutral: None }
+                Param { name: name.leak(), doc, kind }
             })
             .collect();
         let params: &'static [Param] = params.leak();

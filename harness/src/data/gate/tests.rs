@@ -649,35 +649,3 @@ fn records_and_reports_survive_json() {
     }
     assert_eq!(GateVerdict::Slowdown.to_string(), "slowdown");
 }
-
-/// A record as a file, read as `lathe compare` reads it.
-fn reread(text: &str) -> Record {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("record.json");
-    std::fs::write(&path, text).expect("a file");
-    Record::read(&path).expect("a record")
-}
-
-#[test]
-fn a_record_of_before_has_the_cases_of_a_new_one() {
-    // The first record of gemv.
-    let text = include_str!("tests/2026-11-20-gemv.json");
-    let later = ",ACT_FORMAT=f32,Y_OFFSET=0,Y_AFTER=0,N_VECTORS=1,BETA=0";
-    let new = text.replace("WEIGHT=bf16", &format!("WEIGHT=bf16{later}"));
-    let (base, new) = (reread(text), reread(&new));
-    let report = one(&base, &new, true).expect("common cases");
-    assert_eq!(report.cases.len(), 20);
-    for case in &report.cases {
-        assert!(case.ratio.is_some() && case.key.contains(later), "{}", case.key);
-    }
-
-    // Names alone, and a kernel that is not known or a text that cannot be read.
-    let named = text.replace("WEIGHT=bf16", "WEIGHT=bf16,ACTS=f32,FIRST=0,COLS=1,BETA=0");
-    let renamed = reread(&named);
-    assert_eq!(one(&base, &renamed, true).expect("cases").cases.len(), 20);
-    for other in [text.replace("\"gemv\"", "\"of_theirs\""), text.replace("ROWS", "LINES")] {
-        let same = reread(&other);
-        let report = one(&same, &same, true).expect("cases");
-        assert!(report.cases.iter().all(|c| !c.key.contains("N_VECTORS") && c.ratio.is_some()));
-    }
-}

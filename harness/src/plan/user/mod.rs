@@ -409,8 +409,7 @@ impl UserKernel {
     }
 
     /// What expressions may name: parameters, the state that the kernel reads, and without being
-    /// listed in errors their names of before, the alternatives of choices and what the adapter
-    /// has. Without a state its names have no value.
+    /// listed in errors the alternatives of choices and what the adapter has. Without a state its names have no value.
     fn names(&self, shape: &Shape, state: Option<State>, caps: &Capabilities) -> Names {
         let mut names = Names::default();
         for (name, value) in shape.iter() {
@@ -424,9 +423,6 @@ impl UserKernel {
                     if param.name == State::N_KV { n_kv } else { prompt_len } as f64,
                 ),
             }
-        }
-        for (name, value) in self.kernel.values_before(shape) {
-            names.add_quietly(name, value);
         }
         let mut codes: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
         for param in self.kernel.params {
@@ -631,8 +627,7 @@ impl UserKernel {
         shape: &Shape,
         caps: &Capabilities,
     ) -> BTreeMap<String, f64> {
-        let before = self.kernel.values_before(shape);
-        let all = before.chain(shape.iter()).chain(variant.constants(shape, caps));
+        let all = shape.iter().chain(variant.constants(shape, caps));
         all.map(|(n, v)| (n.to_owned(), v)).collect()
     }
 
@@ -855,23 +850,5 @@ mod tests {
             }
         }
         assert!(compared > 500, "{compared}");
-    }
-
-    #[test]
-    fn a_file_of_before_keeps_its_names() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("before.wgsl");
-        let kernel = lathe_kernels::kernel("gemv").expect("gemv");
-        let text = lathe_kernels::source("gemv", "naive").expect("its source").text;
-        let text = text.replace("N_VECTORS", "COLS").replace("ACT_FORMAT", "ACTS");
-        std::fs::write(&path, &text).expect("a file");
-        let mapping = "[overrides]\nROWS = \"ROWS * COLS\"\n";
-        std::fs::write(path.with_extension("toml"), mapping).expect("its mapping");
-        let file = UserKernel::read(&path, kernel).expect("the file");
-        let problem = kernel.parse_over(&kernel.default_problem(), "N_VECTORS=3,ROWS=5");
-        let problem = problem.expect("a shape");
-        let plan = file.plan(&kernel.variants[0], &problem, &Capabilities::minimal());
-        let constants = plan.expect("a plan").constants;
-        assert_eq!([constants["COLS"], constants["ROWS"]], [3.0, 15.0]);
     }
 }

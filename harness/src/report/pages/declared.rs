@@ -223,16 +223,11 @@ fn problems(kernel: &Kernel) -> Vec<Problem> {
 
 fn parameters(kernel: &Kernel) -> String {
     let row = |param: &Param, state: bool| {
-        let mut name = code(param.name);
-        if !param.before.is_empty() {
-            let before: Vec<_> = param.before.iter().map(|b| code(b)).collect();
-            let _ = write!(name, " (before: {})", before.join(", "));
-        }
         let values = match state {
             true => format!("state, not compiled in; {}", values(param)),
             false => values(param),
         };
-        vec![name, plain(param.doc), values]
+        vec![code(param.name), plain(param.doc), values]
     };
     let params = kernel.params.iter().map(|p| row(p, false));
     let rows: Vec<_> = params.chain(kernel.state.iter().map(|p| row(p, true))).collect();

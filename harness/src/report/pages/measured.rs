@@ -448,7 +448,8 @@ mod tests {
         Saved { file: format!("gpu/{date}.json"), record }
     }
 
-    const SHAPE: &str = "VOCAB=262144,HIDDEN=1152,WEIGHT=bf16,PACKING=blocks,SCALE=33.941124";
+    const SHAPE: &str = "VOCAB=262144,HIDDEN=1152,WEIGHT=bf16,PACKING=blocks,SCALE=33.941124,\
+                         FIRST_ROW=0,PART=whole,N_TOKENS=1,TOKENS_OF=one";
 
     fn embed() -> &'static Kernel {
         lathe_kernels::kernel("embed").unwrap()
@@ -456,7 +457,7 @@ mod tests {
 
     #[test]
     fn the_newest_record_counts_and_its_change_is_to_the_one_before() {
-        let full = format!("{SHAPE},FIRST=0,PART=whole,SEEN=1");
+        let full = format!("{SHAPE},N_KV=1");
         let files = vec![
             saved("2026-01-03", &full, 3.0, false),
             saved("2026-01-01", SHAPE, 6.0, false),

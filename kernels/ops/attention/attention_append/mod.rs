@@ -28,8 +28,7 @@ crate::params! {
              attended",
             256,
             700,
-        )
-        .before(&["CAPACITY"]),
+        ),
         kv_format: KvFormat = KV_FORMAT,
         act_format: FloatFormat = ACT_FORMAT_OUT,
         scale: f32 = SCALE,

@@ -19,10 +19,9 @@ crate::params! {
             "slots of the cache; min(N_KV, KV_SIZE) of them are attended",
             256,
             700,
-        )
-        .before(&["CAPACITY"]),
+        ),
         kv_format: KvFormat = KV_FORMAT,
-        act_format: FloatFormat = ACT_FORMAT_OUT.neutral(FloatFormat::F32),
+        act_format: FloatFormat = ACT_FORMAT_OUT,
         scale: f32 = SCALE,
     }
 }

@@ -13,7 +13,7 @@ use crate::shared::*;
 crate::params! {
     /// Parameters of `attention_prefill`.
     pub struct AttentionPrefill {
-        n_tokens: usize = dim("N_TOKENS", "tokens", 16, 40).before(&["M"]),
+        n_tokens: usize = dim("N_TOKENS", "tokens", 16, 40),
         q_per_kv: usize = Q_PER_KV,
         kv_heads: usize = kv_heads(3),
         head_dim: usize = HEAD_DIM,
@@ -22,15 +22,13 @@ crate::params! {
             "slots of the cache; nothing wraps",
             64,
             200,
-        )
-        .before(&["CAPACITY"]),
+        ),
         window: usize = start("WINDOW", "tokens a query attends to, itself included; 0: all", 70),
         q_row: QueryRow = choice(
             "Q_ROW",
             "what lies in a row of q: query heads, or query, key and value heads",
             &QueryRow::ALL,
-        )
-        .before(&["ROW"]),
+        ),
         kv_format: KvFormat = KV_FORMAT,
         act_format: FloatFormat = ACT_FORMAT_OUT,
         scale: f32 = SCALE,

@@ -22,8 +22,7 @@ crate::params! {
             "INPUT_NORM",
             "what the matrix meets: none: x; rms: the RMSNorm of stream",
             &Norm::ALL,
-        )
-        .before(&["NORM"]),
+        ),
         eps: f32 = EPS,
     }
 }

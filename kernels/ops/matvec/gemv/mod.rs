@@ -16,12 +16,11 @@ crate::params! {
         rows: usize = ROWS,
         k: usize = columns(1500),
         weight: Format = weight(&Format::DENSE),
-        act_format: FloatFormat = ACT_FORMAT_IN.neutral(FloatFormat::F32),
+        act_format: FloatFormat = ACT_FORMAT_IN,
         y_offset: usize = Y_OFFSET,
         y_after: usize = Y_AFTER,
         n_vectors: usize =
-            dim("N_VECTORS", "vectors in x, each with a y: tokens decoded together", 1, 8)
-                .before(&["COLS"]).neutral(1),
+            dim("N_VECTORS", "vectors in x, each with a y: tokens decoded together", 1, 8),
         beta: Beta = BETA,
     }
 }

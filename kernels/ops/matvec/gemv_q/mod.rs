@@ -17,7 +17,7 @@ crate::params! {
         rows: usize = ROWS,
         k: usize = columns(1000),
         weight: Format = weight(&Format::QUANTISED),
-        act_format: FloatFormat = ACT_FORMAT_IN.neutral(FloatFormat::F32),
+        act_format: FloatFormat = ACT_FORMAT_IN,
         y_offset: usize = Y_OFFSET,
         y_after: usize = Y_AFTER,
         n_vectors: usize = dim(
@@ -25,15 +25,12 @@ crate::params! {
             "vectors multiplied at once: x is (N_VECTORS, K), y is (N_VECTORS, Y_OFFSET + ROWS + Y_AFTER)",
             1,
             8,
-        )
-        .before(&["COLS"])
-        .neutral(1),
+        ),
         order: Order = mostly(
             "ORDER",
             "how the values of the matrix run through its blocks; model files are row_wise",
             &Order::ALL,
-        )
-        .neutral(Order::RowWise),
+        ),
         beta: Beta = BETA,
     }
 }

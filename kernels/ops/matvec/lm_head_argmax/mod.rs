@@ -14,7 +14,7 @@ crate::params! {
         rows: usize = head::ROWS,
         k: usize = head::COLUMNS,
         weight: Format = weight(&Format::ALL),
-        act_format: FloatFormat = ACT_FORMAT_IN.neutral(FloatFormat::F32),
+        act_format: FloatFormat = ACT_FORMAT_IN,
         first_row: usize = head::FIRST_ROW,
         part: HeadPart = head::PART,
     }

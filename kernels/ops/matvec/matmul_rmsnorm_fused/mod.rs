@@ -25,8 +25,7 @@ crate::params! {
             "NEXT_NORM",
             "norm the stream for the next matrix; y and next_weight are used only then",
             &Norm::ALL,
-        )
-        .before(&["NEXT"]),
+        ),
     }
 }
 
