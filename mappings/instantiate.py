@@ -240,7 +240,11 @@ def linked(text, modules, defines, done):
 
 
 def mappings(engine):
-    """Names and texts of an engine's mappings. A file with sections `[[for]]` is a template. Each of their values takes the place of its name in braces; those of lists do so in turn."""
+    """Yields the name and the text of each mapping of an engine.
+
+    A file with sections `[[for]]` is a template: their values take the places of their names in
+    braces, those of lists in turn.
+    """
     for path in sorted((pathlib.Path(__file__).parent / engine).glob("*.toml")):
         text, *rows = re.split(r"\n\[\[for\]\]\n", path.read_text())
         for row in rows or [""]:
