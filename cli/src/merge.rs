@@ -228,7 +228,7 @@ fn write_store(opts: &Opts, merged: Merged<Store>) -> Result<Report> {
             let old = Store::read(path)?.entries.into_iter();
             let mut gone = old.filter(|entry| !merged.merged.has(entry));
             gone.next().map_or(Ok(()), |entry| {
-                Err(lost(path, &format!("{} {} on {}", entry.kernel, entry.key(), entry.adapter)))
+                Err(lost(path, &format!("{} {} on {}", entry.kernel, entry.shape, entry.adapter)))
             })
         })?;
     }
