@@ -23,7 +23,7 @@ import time
 
 
 def ended(command, folder, limit):
-    """The exit code, or None where it took longer. `lathe` has a process of its own that measures."""
+    """The exit code, or None where it took longer. `lathe` measures in a process of its own."""
     process = subprocess.Popen(command, cwd=folder, start_new_session=True)
     try:
         return process.wait(limit)

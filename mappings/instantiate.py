@@ -7,15 +7,20 @@
 ENGINE is ggml-webgpu (a checkout of llama.cpp or of ggml), doppler, or wgml (checkouts of wgml and
 of wgmath, whose modules it imports). OUT gets the text and the mappings beside it.
 
+    python3 mappings/instantiate.py mappings OUT
+
+writes the mappings of every engine to OUT/ENGINE, without any text.
+
     python3 mappings/instantiate.py text FILE [NAME | NAME=VALUE]... > OUT.wgsl
 
-carries out #if, #define and #include of any one file, with these names defined. ONNX Runtime Web makes its WGSL when a model runs, so there is nothing to instantiate: save_shaders.js
-saves it in the browser.
+carries out #if, #define and #include of any one file, with these names defined. ONNX Runtime Web
+makes its WGSL when a model runs, so there is nothing to instantiate: save_shaders.js saves it in
+the browser.
 """
 
+import ast
 import pathlib
 import re
-import shutil
 import sys
 
 GGML = "ggml/src/ggml-webgpu/wgsl-shaders"
@@ -234,7 +239,41 @@ def linked(text, modules, defines, done):
     return before + text
 
 
+def mappings(engine):
+    """Yields the name and the text of each mapping of an engine.
+
+    A file with sections `[[for]]` is a template: their values take the places of their names in
+    braces, those of lists in turn.
+    """
+    for path in sorted((pathlib.Path(__file__).parent / engine).glob("*.toml")):
+        text, *rows = re.split(r"\n\[\[for\]\]\n", path.read_text())
+        for row in rows or [""]:
+            given = {
+                key: ast.literal_eval(value)
+                for key, value in re.findall(r"^(\w+) = (.*)$", row, re.M)
+            }
+            count = max((len(v) for v in given.values() if isinstance(v, list)), default=1)
+            for i in range(count):
+                one = text
+                for key, value in given.items():
+                    value = value[i] if isinstance(value, list) else value
+                    one = one.replace(f"{{{key}}}", str(value))
+                # The first line is `# lathe check KERNEL --mapping NAME.toml`.
+                yield one.split("\n")[0].split(" ")[-1], one
+
+
+def write_mappings(engine, out):
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in mappings(engine):
+        (out / name).write_text(text)
+        print(f"lathe {text.splitlines()[0].split('lathe ')[1]}")
+
+
 def main():
+    if len(sys.argv) == 3 and sys.argv[1] == "mappings":
+        for engine in (*TEXTS, "onnxruntime-web"):
+            write_mappings(engine, pathlib.Path(sys.argv[2]) / engine)
+        return
     if len(sys.argv) > 2 and sys.argv[1] == "text":
         defines = dict(name.partition("=")[::2] for name in sys.argv[3:])
         print(preprocessed(pathlib.Path(sys.argv[2]), defines))
@@ -257,9 +296,7 @@ def main():
             sys.exit(f"no checkout has {source}: is one of them of {engine}?")
         text = linked(preprocessed(path, dict(defines)), modules, defines, set())
         (out / name).write_text(text + "\n")
-    for mapping in sorted((pathlib.Path(__file__).parent / engine).glob("*.toml")):
-        shutil.copy(mapping, out)
-        print(f"lathe {mapping.read_text().splitlines()[0].split('lathe ')[1]}")
+    write_mappings(engine, out)
 
 
 if __name__ == "__main__":

@@ -347,10 +347,6 @@ fn what_cannot_be_run_is_refused_at_once() {
         (&["--hint", "nonsense"], "nonsense"),
         (&["--top-p", "0.9"], "says nothing at temperature 0"),
         (&["--temperature", "1", "--sequences", "1,2"], "goes with no sampling"),
-        (&["--beside", "lathe"], "one test"),
-        (&["-p", "0", "--sequences", "2", "--beside", "lathe"], "one sequence"),
-        (&["-p", "0", "--beside", "./nowhere"], "there is no program ./nowhere"),
-        (&["--arch", "gemma3-mini", "--beside", "lathe"], "cannot be used with"),
     ] {
         refused(&[&decode[..], args].concat(), 2, says);
     }
@@ -498,57 +494,6 @@ fn bench_decode_prints_llama_benchs_rows() {
     let lines = good(&[&short[..], &["-o", "jsonl"]].concat());
     let line: Value = serde_json::from_str(lines.lines().nth(2).unwrap()).unwrap();
     assert_eq!(line["steps_per_submit"], 8);
-}
-
-#[test]
-fn another_program_runs_beside_a_test() {
-    if common::gpu().is_none() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let model = common::golden("llama-tiny-f16.gguf").display().to_string();
-    let base = ["bench", "decode", &model, "-p", "0", "-n", "8", "-d", "2", "-r", "2"];
-    let base = [&base[..], &["--steps-per-submit", "8", "--allow-software", "--beside"]].concat();
-    let other = |n: u32| {
-        format!(
-            "'{}' bench decode '{model}' -p 0 -n {n} -d 2 -r 1 --steps-per-submit 8 --no-verify -o jsonl",
-            env!("CARGO_BIN_EXE_lathe")
-        )
-    };
-    let saved = path("beside.json");
-    let text = good(&[&base[..], &[&other(8), "--save", &saved]].concat());
-    assert!(text.contains("beside |") && text.contains(" to ") && text.contains("nothing of it"));
-    let document: Value = serde_json::from_slice(&std::fs::read(&saved).unwrap()).unwrap();
-    let beside = &document["tests"][0]["beside"];
-    let [samples, outputs] =
-        ["samples_ts", "outputs"].map(|key| beside[key].as_array().unwrap().clone());
-    assert_eq!((samples.len(), outputs.len()), (2, 2));
-    for (sample, output) in samples.iter().zip(&outputs) {
-        let row: Value = serde_json::from_str(output.as_str().unwrap()).unwrap();
-        assert_eq!(row["avg_ts"], *sample);
-    }
-    assert_eq!(beside["command"][1], "bench");
-    assert_eq!(beside["program_hash"].as_str().unwrap().len(), 16);
-
-    // The page has it; a figure that does not follow from its samples is refused.
-    let page = path("beside.html");
-    good(&["report", &saved, "-o", &page]);
-    let html = std::fs::read_to_string(&page).unwrap();
-    assert!(html.contains("a process after each repetition"), "{html}");
-    let mut bent = document.clone();
-    bent["tests"][0]["beside"]["avg_ts"] = 1.0.into();
-    let path = path("bent.json");
-    std::fs::write(&path, bent.to_string()).unwrap();
-    refused(&["report", &path, "-o", &page], 2, "beside.avg_ts");
-
-    // A program that runs another test, one that says too much, and one that fails.
-    if cfg!(unix) {
-        refused(&[&base[..], &["yes"]].concat(), 2, "it printed more than 64 MiB");
-    }
-    refused(&[&base[..], &[&other(4)]].concat(), 2, "its n_gen is 4, the test's 8");
-    let failing = format!("'{}' nonsense", env!("CARGO_BIN_EXE_lathe"));
-    refused(&[&base[..], &[&failing]].concat(), 2, "error: unrecognized subcommand 'nonsense'");
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! `lathe bench decode`: llama-bench's tests, verified; or a step by operation.
 
-mod beside;
 mod together;
 
 use std::path::PathBuf;
@@ -10,7 +9,6 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, ValueEnum};
 use lathe_kernels::Format as WeightFormat;
 
-use beside::Beside;
 use lathe_harness::data::record::{
     Body, GenerationTest, GenerationTests, MeasuredModel, Record, TokS, Verified, Watched,
 };
@@ -71,12 +69,6 @@ pub(super) struct Opts {
     /// Decode steps in a submission: 1 stands beside llama-bench, more are faster
     #[arg(long, value_name = "N", default_value = "1,8", value_parser = axes::batches)]
     steps_per_submit: Vec<Counts>,
-    /// Run another program after each repetition, in turns: its command line, such as 'llama-bench
-    /// -m model.gguf -p 0 -n 128 -r 1 -o jsonl', split as a shell does (backslashes in single
-    /// quotes). Its figure is `avg_ts` of the one JSON row that it prints, or the number before its
-    /// last `tok/s`. For one model and one test
-    #[arg(long, value_name = "COMMAND")]
-    beside: Option<String>,
     /// How results are printed
     #[arg(short, long, value_name = "FORMAT", default_value = "md")]
     output: Format,
@@ -97,7 +89,7 @@ pub(super) struct Opts {
 }
 
 /// What says nothing to a step by operation.
-const TESTS: [&str; 23] = [
+const TESTS: [&str; 22] = [
     "files",
     "model",
     "n_prompt",
@@ -120,7 +112,6 @@ const TESTS: [&str; 23] = [
     "top_p",
     "repeat_penalty",
     "repeat_last_n",
-    "beside",
 ];
 
 const EXAMPLES: &str = "Examples:
@@ -128,7 +119,6 @@ const EXAMPLES: &str = "Examples:
   lathe bench decode -m model.gguf -p 0 -n 128 -d 0,4096   generation at two depths
   lathe bench decode -m model.gguf -p 0 --sequences 1,8    one sequence, and eight together
   lathe bench decode -m model.gguf -p 0 --temperature 0.8 --top-p 0.95   tokens that are drawn
-  lathe bench decode model.gguf -p 0 -n 128 --beside 'llama-bench -m model.gguf -p 0 -n 128 -r 1 -o jsonl'
   lathe bench decode -m model.gguf -p 128-2048*2 -n 0 -pg 512,128 -o csv
   lathe bench decode --arch gemma3-1b                      a step by operation, no checkpoint";
 
@@ -204,16 +194,6 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     told_apart(models.iter().map(|m| m.file.path.as_path()))?;
     let watch = RunWatch::begin(&gpu)?;
     let body = GenerationTests { prompts: opts.run.source().name(), tests: Vec::new() };
-    if let (Some(line), [test]) = (&opts.beside, &tests[..])
-        && test.sequences == 1
-        && models.len() == 1
-    {
-        Beside::of(line, *test)?;
-    } else if opts.beside.is_some() {
-        return Err(Error::Usage(
-            "--beside goes with one model, one sequence and one test, such as -p 0 -n 128".into(),
-        ));
-    }
     let mut results = Results { watch, body, save: opts.save.as_ref() };
     for model in &models {
         of_model(global, opts, &gpu, model, &tests, &mut results)?;
@@ -322,21 +302,14 @@ fn of_model(
                 bar.inc(1);
                 run
             };
-            let line = opts.beside.as_deref();
-            let mut beside = line.map(|line| Beside::of(line, *test)).transpose()?;
             // What the first chose, all others must choose. Its end is held against a prompt, whose
             // pipelines the driver makes then, while the device idles.
             run(&mut trial)?;
-            let mut settled = trial.settle(&gpu.adapter)?;
+            let settled = trial.settle(&gpu.adapter)?;
             let mut repetitions = Repetitions::new(opts.repetitions);
-            while let Some(repetition) = repetitions.wanted() {
-                if repetition > 0 && beside.is_some() {
-                    settled &= trial.settle(&gpu.adapter)?;
-                }
+            while repetitions.wanted().is_some() {
                 let took = run(&mut trial)?.total();
-                if repetitions.push(took, gpu.is_throttled()) {
-                    beside.as_mut().map(Beside::run).transpose()?;
-                }
+                repetitions.push(took, gpu.is_throttled());
             }
             let (samples, watched) = repetitions.end(settled);
             bar.finish_and_clear();
@@ -348,11 +321,6 @@ fn of_model(
             (result.gpu_memory_bytes, result.gpu_memory_predicted_bytes) =
                 run_memory(gpu, &graph, held);
             eprintln!("{:>9.1} ± {:.1} tok/s  {named}", result.avg_ts, result.stddev_ts);
-            if let Some(beside) = beside {
-                let (name, runs) = (beside.name(), beside.runs());
-                eprintln!("{:>9.1} ± {:.1} tok/s  {name}", runs.avg_ts, runs.stddev_ts);
-                result.beside = Some(runs);
-            }
             results.push(result)?;
         }
     }

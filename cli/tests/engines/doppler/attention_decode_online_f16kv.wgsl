@@ -1,4 +1,3 @@
-// wrong attention_decode_online: "N_KV - 1" => 0
 // with attention_decode
 const WORKGROUP_SIZE = 256u;
 @compute @workgroup_size(WORKGROUP_SIZE)

@@ -1,4 +1,3 @@
-// wrong attention_decode_head256: , order = "tokens" =>
 // with attention_decode
 @compute @workgroup_size(256u)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i: u32) {

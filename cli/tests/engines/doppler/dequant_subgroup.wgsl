@@ -1,5 +1,3 @@
-// wrong dequant_q4: "ROWS * K / 256" => "ROWS"
-// wrong dequant_q4_vec4: output_offset = 0 => output_offset = 1
 // with q4_k
 override WORKGROUP_SIZE: u32 = 64u;
 struct Uniforms { num_blocks: u32, output_offset: u32, _pad0: u32, _pad1: u32 }

@@ -1,4 +1,3 @@
-// wrong fused_ffn_f16: from = "N" => from = 0
 struct Uniforms {
     M: u32, hidden_size: u32, intermediate_size: u32, alpha: f32, activation: u32, clamp_max: f32,
     _pad0: u32, _pad1: u32,

@@ -1,5 +1,3 @@
-// wrong matmul_q4_multicol: alpha = 1.0 => alpha = 2.0
-// wrong matmul_q4_gemv: "ceil(K / 256)" => 1
 // with matmul_q4, q4_k
 override WORKGROUP_SIZE: u32 = 256u;
 override COLS_PER_WG: u32 = 32u;

@@ -1,4 +1,3 @@
-// wrong matmul_q4_widetile: "ceil(K / 256)" => "floor(K / 256)"
 // with matmul_q4, q4_k
 override TILE_M: u32 = 4u;
 override TILE_N: u32 = 256u;

@@ -1,4 +1,3 @@
-// wrong matmul_rmsnorm_medium: transpose_b = 1 => transpose_b = 0
 override RMS_NORM_OFFSET: bool = false;
 struct Uniforms {
     N: u32, K: u32, eps: f32, has_residual: u32, transpose_b: u32, _pad0: u32, _pad1: u32,

@@ -1,4 +1,3 @@
-// wrong gemv: packing = "file" =>
 enable f16;
 struct Uniforms {
     M: u32, N: u32, K: u32, alpha: f32, transpose_b: u32, _pad0: u32, _pad1: u32, _pad2: u32,

@@ -1,8 +1,3 @@
-// wrong gemv_main: packing = "file" =>
-// wrong gemv_vec4: packing = "file" =>
-// wrong gemv_multicol: packing = "file" =>
-// wrong gemv_cols64: packing = "file" =>
-// wrong gemv_transposed: "columns" => "rows"
 enable f16;
 override WORKGROUP_SIZE: u32 = 64u;
 struct Uniforms {

@@ -1,6 +1,3 @@
-// wrong rms_norm: "WEIGHT_OFFSET == gemma" => 0
-// wrong rms_norm_cached: eps = "EPS" => eps = 0
-// wrong rms_norm_subgroup: num_tokens = "ROWS" => num_tokens = 1
 override RMS_NORM_OFFSET: bool = false;
 override OUTPUT_PRENORM: bool = false;
 struct Uniforms {

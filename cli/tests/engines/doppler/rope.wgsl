@@ -1,4 +1,3 @@
-// wrong rope_compute_freqs: "N_KV - 1" => "N_KV"
 override WORKGROUP_SIZE: u32 = 256u;
 struct Uniforms {
     seq_len: u32, num_heads: u32, head_dim: u32, start_pos: u32, rope_base: f32, rope_scale: f32,

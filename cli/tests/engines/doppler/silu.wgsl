@@ -1,5 +1,3 @@
-// wrong silu_split: USE_SPLIT = 1 => USE_SPLIT = 0
-// wrong silu_rowsplit: size = "ROWS * N" => size = "N"
 override WORKGROUP_SIZE: u32 = 256u;
 override HAS_GATE: bool = false;
 override USE_SPLIT: bool = false;

@@ -1,4 +1,3 @@
-// wrong get_rows_bf16: offset_idx = "N_KV - 1" => offset_idx = "N_KV"
 // with get_rows
 @group(0) @binding(0) var<storage, read_write> src: array<u32>;
 fn load(at: u32, c: u32) -> f32 {

@@ -1,4 +1,3 @@
-// wrong get_rows_f16: offset_idx = "N_KV - 1" => offset_idx = "N_KV"
 // with get_rows
 enable f16;
 @group(0) @binding(0) var<storage, read_write> src: array<f16>;

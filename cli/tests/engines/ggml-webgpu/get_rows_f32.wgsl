@@ -1,4 +1,3 @@
-// wrong get_rows_f32: offset_idx = "N_KV - 1" => offset_idx = "N_KV"
 // with get_rows
 @group(0) @binding(0) var<storage, read_write> src: array<f32>;
 fn load(at: u32, c: u32) -> f32 { return f32(src[at + c]); }

@@ -1,4 +1,3 @@
-// wrong glu_geglu: swapped = 0 => swapped = 1
 // with glu
 fn activated(x: f32) -> f32 {
     let u = sqrt(2.0 / 3.14159265) * (x + 0.044715 * x * x * x);

@@ -1,3 +1,2 @@
-// wrong glu_swiglu: swapped = 0 => swapped = 1
 // with glu
 fn activated(x: f32) -> f32 { return x / (1.0 + exp(-x)); }

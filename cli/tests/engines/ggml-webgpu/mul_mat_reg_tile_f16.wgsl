@@ -1,4 +1,3 @@
-// wrong mul_mat_reg_tile_f16: n = "N_TOKENS" => n = 5
 enable f16;
 struct Params {
     offset_src0: u32, offset_src1: u32, offset_dst: u32, m: u32, n: u32, k: u32,

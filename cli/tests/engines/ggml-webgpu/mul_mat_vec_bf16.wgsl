@@ -1,4 +1,3 @@
-// wrong mul_mat_vec_bf16: packing = "file" =>
 // with mul_mat, rows, mul_mat_vec
 @group(0) @binding(0) var<storage, read_write> src0: array<u32>;
 fn load(at: u32, c: u32) -> f32 {

@@ -1,4 +1,3 @@
-// wrong mul_mat_vec_f16: packing = "file" =>
 // with mul_mat, rows, mul_mat_vec
 enable f16;
 @group(0) @binding(0) var<storage, read_write> src0: array<f16>;

@@ -1,4 +1,3 @@
-// wrong mul_mat_vec_f16_vec: packing = "file" =>
 // with mul_mat, rows
 enable f16;
 @group(0) @binding(0) var<storage, read_write> src0: array<vec4<f16>>;

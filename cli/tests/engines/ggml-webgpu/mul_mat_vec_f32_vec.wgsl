@@ -1,4 +1,3 @@
-// wrong mul_mat_vec_f32_vec: stride_01 = "K" => stride_01 = 0
 // with mul_mat, rows
 @group(0) @binding(0) var<storage, read_write> src0: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> src1: array<vec4<f32>>;

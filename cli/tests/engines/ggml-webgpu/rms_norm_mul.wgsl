@@ -1,4 +1,3 @@
-// wrong rms_norm_mul: eps = "EPS" => eps = 1
 struct Params {
     offset_rn_src: u32, offset_mul_src: u32, offset_dst: u32,
     stride_rn_src1: u32, stride_rn_src2: u32, stride_rn_src3: u32,

@@ -1,4 +1,3 @@
-// wrong rope: ROPE_STYLE == neox ? 2 : 0 => ROPE_STYLE == neox ? 0 : 2
 struct Params {
     offset_src0: u32, offset_src1: u32, offset_src2: u32, offset_dst: u32,
     stride_src01: u32, stride_src02: u32, stride_src03: u32,

@@ -1,4 +1,3 @@
-// wrong matmul_nbits: "weights.codes" => "weights"
 struct Uniforms {
     batch_count: u32, M: u32, N: u32, K: u32, K_of_a: u32, K_of_b: u32, block_size: u32,
     blocks_per_col: u32, num_N_tile: u32, zero_blocks_per_col: u32, weight_idx: u32, dispatch_M: u32,

@@ -1,4 +1,3 @@
-// wrong gemv_q4_0x2: stride = "K / 64" => stride = 1
 // with gemv_quant, bytes
 const BLOCK = 64u;
 fn weight(blocks: u32, i: u32) -> f32 {

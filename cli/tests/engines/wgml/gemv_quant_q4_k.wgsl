@@ -1,4 +1,3 @@
-// wrong gemv_q4_k: stride = "K / 256" => stride = 1
 // with gemv_quant, scales_k
 const BLOCK = 256u;
 const WORDS = 36u;

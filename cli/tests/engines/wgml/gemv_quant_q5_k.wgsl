@@ -1,4 +1,3 @@
-// wrong gemv_q5_k: ncols = "K / 256" => ncols = 1
 // with gemv_quant, scales_k
 const BLOCK = 256u;
 const WORDS = 44u;

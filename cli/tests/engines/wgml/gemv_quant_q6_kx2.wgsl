@@ -1,4 +1,3 @@
-// wrong gemv_q6_kx2: packing = "file" =>
 // with gemv_quant, bytes
 const BLOCK = 512u;
 fn weight(blocks: u32, i: u32) -> f32 {

@@ -1,4 +1,3 @@
-// wrong gemv_q8_0x2: packing = "file" =>
 // with gemv_quant, bytes
 const BLOCK = 64u;
 fn weight(blocks: u32, i: u32) -> f32 {

@@ -1,4 +1,3 @@
-// wrong rms_norm: v = "x"\nw = "weight" => w = "x"\nv = "weight"
 struct Shape { nrows: u32, ncols: u32, nmats: u32, stride: u32, stride_mat: u32, offset: u32 }
 @group(0) @binding(0) var<uniform> shape_v: Shape;
 @group(0) @binding(1) var<uniform> shape_w: Shape;

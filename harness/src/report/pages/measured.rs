@@ -371,7 +371,7 @@ pub fn engines(text: &str, text_path: &str, measurements: &Measurements) -> Stri
         let verdict = found.map_or(ab.verdict.clone(), |found| found.verdict.into());
         let outside = ab.b_side.as_ref().is_some_and(|side| side.outside.is_some());
         vec![
-            format!("[{engine}: {mapping}](../mappings/{engine}/{mapping}.toml)"),
+            format!("[{engine}: {mapping}](../mappings/{engine})"),
             code(&format!("{} {}", ab.kernel, ab.shape)),
             plain(adapter),
             format!("{} µs", digits(ab.b_us)),
@@ -422,7 +422,7 @@ mod tests {
         let page = engines("before\n{{engines}}\nafter\n", "engines.md", &all);
         let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| [")).collect();
         assert_eq!(rows.len(), 2, "{page}");
-        assert!(rows[0].starts_with("| [other: gemv_q](../mappings/other/gemv_q.toml)"), "{page}");
+        assert!(rows[0].starts_with("| [other: gemv_q](../mappings/other)"), "{page}");
         assert!(rows[1].contains("| 5.00 µs |"), "{page}");
         assert!(page.contains("\nbefore\n| theirs") && page.ends_with("after\n"), "{page}");
         let none = Measurements::of(lathe_kernels::kernels(), Vec::new());

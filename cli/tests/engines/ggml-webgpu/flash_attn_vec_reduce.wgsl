@@ -1,0 +1,2 @@
+// with flash_attn_vec_reduce
+const HEAD = {}u;

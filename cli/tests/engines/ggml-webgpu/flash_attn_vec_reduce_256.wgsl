@@ -1,2 +1,0 @@
-// with flash_attn_vec_reduce
-const HEAD = 256u;

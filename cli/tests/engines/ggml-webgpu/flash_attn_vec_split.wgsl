@@ -1,0 +1,2 @@
+// with flash_attn_vec_split
+const HEAD = {}u;

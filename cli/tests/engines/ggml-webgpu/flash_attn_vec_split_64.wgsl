@@ -1,3 +1,0 @@
-// wrong flash_attn_vec_64: K = { of = "k_cache", order = "tokens" } => K = "k_cache"
-// with flash_attn_vec_split
-const HEAD = 64u;

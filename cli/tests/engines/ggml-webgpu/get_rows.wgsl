@@ -1,0 +1,1 @@
+// with get_rows, bytes_of_src, {}

@@ -1,2 +1,0 @@
-// wrong mul_mat_reg_tile_q4_0: packing = "file" =>
-// with mul_mat, bytes_of_src0, mul_mat_reg_tile, q4_0

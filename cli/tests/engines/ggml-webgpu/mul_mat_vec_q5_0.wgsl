@@ -1,2 +1,0 @@
-// wrong mul_mat_vec_q5_0: packing = "file" =>
-// with mul_mat, bytes_of_src0, rows, mul_mat_vec, q5_0
