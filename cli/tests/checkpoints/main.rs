@@ -1,5 +1,5 @@
-//! Checkpoints that are no GGUF: safetensors with a configuration, whole and in shards, broken and
-//! hostile ones, and what `lathe quantize` makes of them.
+//! Checkpoints: GGUF files and safetensors with a configuration, whole and in shards. They are
+//! sound, broken, hostile or mutated; the last tests are about the files `lathe quantize` writes.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../common/mod.rs"]
@@ -9,10 +9,13 @@ mod corpus;
 
 mod accepted;
 mod folder;
+mod gguf;
+mod gguf_broken;
+mod gguf_read;
 mod hostile;
-mod mutations;
+mod mutated;
 mod quantize;
-mod shards;
+mod replay;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -132,6 +132,31 @@ impl Value {
         })
     }
 
+    /// Bytes of the value as a file has them, without its type. `file` holds the bytes of arrays.
+    ///
+    /// # Panics
+    /// If the value is an array of another, longer file.
+    pub fn encoded(&self, file: &[u8]) -> Vec<u8> {
+        match self {
+            Self::U8(v) => v.to_le_bytes().to_vec(),
+            Self::I8(v) => v.to_le_bytes().to_vec(),
+            Self::U16(v) => v.to_le_bytes().to_vec(),
+            Self::I16(v) => v.to_le_bytes().to_vec(),
+            Self::U32(v) => v.to_le_bytes().to_vec(),
+            Self::I32(v) => v.to_le_bytes().to_vec(),
+            Self::F32(v) => v.to_le_bytes().to_vec(),
+            Self::U64(v) => v.to_le_bytes().to_vec(),
+            Self::I64(v) => v.to_le_bytes().to_vec(),
+            Self::F64(v) => v.to_le_bytes().to_vec(),
+            Self::Bool(v) => vec![u8::from(*v)],
+            Self::String(v) => [&(v.len() as u64).to_le_bytes(), v.as_bytes()].concat(),
+            Self::Array(array) => {
+                let (ty, len) = (array.ty.code().to_le_bytes(), (array.len as u64).to_le_bytes());
+                [&ty[..], &len, &file[array.range.clone()]].concat()
+            }
+        }
+    }
+
     /// The value of either float type, an f64 rounded.
     pub(super) fn as_float(&self) -> Option<f32> {
         match *self {

@@ -64,24 +64,7 @@ impl GgufWriter {
     /// # Panics
     /// If `value` is an array of another, longer file.
     pub fn add_value(&mut self, key: &str, value: &Value, bytes: &[u8]) -> &mut Self {
-        let value_bytes = match value {
-            Value::U8(v) => v.to_le_bytes().to_vec(),
-            Value::I8(v) => v.to_le_bytes().to_vec(),
-            Value::U16(v) => v.to_le_bytes().to_vec(),
-            Value::I16(v) => v.to_le_bytes().to_vec(),
-            Value::U32(v) => v.to_le_bytes().to_vec(),
-            Value::I32(v) => v.to_le_bytes().to_vec(),
-            Value::F32(v) => v.to_le_bytes().to_vec(),
-            Value::Bool(v) => vec![u8::from(*v)],
-            Value::U64(v) => v.to_le_bytes().to_vec(),
-            Value::I64(v) => v.to_le_bytes().to_vec(),
-            Value::F64(v) => v.to_le_bytes().to_vec(),
-            Value::String(v) => return self.add_str(key, v),
-            Value::Array(array) => {
-                [array_head(array.ty, array.len).as_slice(), &bytes[array.range.clone()]].concat()
-            }
-        };
-        self.add(key, value.value_type(), &value_bytes)
+        self.add(key, value.value_type(), &value.encoded(bytes))
     }
 
     /// Adds a string.

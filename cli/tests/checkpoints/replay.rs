@@ -1,0 +1,229 @@
+//! Seeds of the fuzz targets `gguf`, `safetensors` and `checkpoint`, and mutations of them, through
+//! the oracle of each target, without a fuzzer.
+
+#[path = "../../../fuzz/src/checkpoint.rs"]
+#[allow(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+mod checkpoint;
+#[path = "../../../fuzz/src/oracle.rs"]
+#[allow(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+mod oracle;
+#[path = "../../../fuzz/src/safetensors.rs"]
+#[allow(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+mod safetensors;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use lathe_harness::model::Gguf;
+
+use crate::corpus::{self, Random};
+use crate::{gguf_broken, gguf_read};
+
+/// Small seeds fuzz faster; larger cases are tests only.
+const LARGEST: usize = 4096;
+
+type Seeds = Vec<(String, Vec<u8>)>;
+
+/// Seeds of the target `gguf`: every case of at most [`LARGEST`] bytes.
+fn gguf_seeds() -> Seeds {
+    let mut seeds = gguf_broken::seeds();
+    seeds.extend(gguf_read::sound().map(|(name, bytes)| (name.to_owned(), bytes)));
+    seeds.retain(|(_, bytes)| bytes.len() <= LARGEST);
+    seeds
+}
+
+/// Words that a number of a configuration or a header may become.
+const WORDS: [&str; 9] =
+    ["0", "-1", "1e308", "0.5", "4294967295", "18446744073709551615", "null", "[]", "\"F32\""];
+
+#[derive(Clone, Copy)]
+enum Change {
+    FlipBit,
+    SetByte,
+    Cut,
+    Remove,
+    Repeat,
+    /// Bytes of another seed.
+    Splice,
+    /// A number at the edge of a width or of the file.
+    Number,
+    /// A number in text becomes another value, of as many bytes or of others.
+    Word,
+    Grow,
+}
+use Change::{Cut, FlipBit, Grow, Number, Remove, Repeat, SetByte, Splice, Word};
+
+const BINARY: &[Change] = &[FlipBit, SetByte, Cut, Remove, Repeat, Splice, Number, Grow];
+const TEXT: &[Change] = &[FlipBit, Cut, Remove, Repeat, Word];
+
+/// Applies one to three changes.
+fn mutate(random: &mut Random, kinds: &[Change], bytes: &mut Vec<u8>, others: &Seeds) {
+    for _ in 0..=random.below(3) {
+        let at = random.below(bytes.len());
+        let end = at + random.below(bytes.len() - at).min(48);
+        match kinds[random.below(kinds.len())] {
+            FlipBit if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
+            SetByte if !bytes.is_empty() => bytes[at] = random.next() as u8,
+            Cut => bytes.truncate(at),
+            Remove => drop(bytes.drain(at..end)),
+            Repeat => {
+                let part = bytes[at..end].to_vec();
+                bytes.splice(at..at, part);
+            }
+            Splice => {
+                let other = &others[random.below(others.len())].1;
+                let from = random.below(other.len());
+                let until = from + random.below(other.len() - from).min(64);
+                bytes.splice(at..end, other[from..until].iter().copied());
+            }
+            Number => {
+                let len = bytes.len() as u64;
+                let numbers = [0, 1, 2, 4, 9, 31, 32, 255, 1 << 31, 1 << 32, 1 << 62, 1 << 63];
+                let edges = [u64::MAX, u64::MAX - 31, len, len.wrapping_sub(24), len / 14];
+                let edge = random.below(numbers.len() + edges.len());
+                let number = numbers.iter().chain(&edges).nth(edge).copied().unwrap_or_default();
+                let width = if random.below(2) == 0 { 4 } else { 8 };
+                for (byte, new) in bytes.iter_mut().skip(at).zip(&number.to_le_bytes()[..width]) {
+                    *byte = *new;
+                }
+            }
+            Word => {
+                let digit = bytes[at..].iter().position(u8::is_ascii_digit);
+                let Some(from) = digit.map(|skip| at + skip) else { continue };
+                let digits = bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
+                bytes.splice(from..from + digits, WORDS[random.below(WORDS.len())].bytes());
+            }
+            FlipBit | SetByte | Grow => bytes.resize(bytes.len() + random.below(64), 0),
+        }
+    }
+}
+
+/// Puts mutations through an oracle and returns how many were accepted, by each of its two
+/// measures.
+///
+/// # Panics
+/// If the oracle objects or the reader panics; the message has seed and input.
+fn accepted(
+    seeds: &Seeds,
+    mutations: u64,
+    mutated: impl Fn(&mut Random, &[u8]) -> Vec<u8>,
+    oracle: impl Fn(&[u8]) -> Result<(bool, bool), String>,
+) -> (u64, u64) {
+    let mut accepted = (0, 0);
+    for seed in 0..mutations {
+        let random = &mut Random::of(seed);
+        let (name, bytes) = &seeds[random.below(seeds.len())];
+        let input = mutated(random, bytes);
+        let verdict = catch_unwind(AssertUnwindSafe(|| oracle(&input)));
+        let verdict = verdict.unwrap_or_else(|_| Err("a panic, see above".to_owned()));
+        let (first, second) = verdict.unwrap_or_else(|wrong| {
+            panic!("mutation {seed} of {name}: {wrong}\n{}", input.escape_ascii())
+        });
+        accepted.0 += u64::from(first);
+        accepted.1 += u64::from(second);
+    }
+    accepted
+}
+
+fn agree(bytes: &[u8]) -> Result<(bool, bool), String> {
+    oracle::agree(bytes).map(|accepted| (accepted, accepted))
+}
+
+#[test]
+fn gguf_is_read_as_the_oracle_reads_it() {
+    const MUTATIONS: u64 = 200_000;
+    let seeds = gguf_seeds();
+    let sound = seeds
+        .iter()
+        .filter(|(name, bytes)| oracle::agree(bytes).unwrap_or_else(|e| panic!("{name}: {e}")));
+    assert_eq!((seeds.len(), sound.count()), (63, 9));
+    let changed = |random: &mut Random, bytes: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        mutate(random, BINARY, &mut bytes, &seeds);
+        bytes
+    };
+    let (accepted, _) = accepted(&seeds, MUTATIONS, changed, agree);
+    // Were all refused for the same early reason, little would have been compared.
+    assert!(accepted > MUTATIONS / 20 && accepted < MUTATIONS / 2, "{accepted} of {MUTATIONS}");
+}
+
+/// Of any two sound files, what the reader sees in one is not what the oracle sees in the other.
+#[test]
+fn the_oracle_tells_files_apart() {
+    let seeds = gguf_seeds();
+    let sound: Vec<_> = seeds.iter().filter(|(_, bytes)| Gguf::parse(bytes).is_ok()).collect();
+    for (name_a, a) in &sound {
+        let seen = oracle::plainly(&Gguf::parse(a).unwrap());
+        for (name_b, b) in &sound {
+            let same = oracle::read(b).unwrap() == seen;
+            assert_eq!(same, name_a == name_b, "{name_a} against {name_b}");
+        }
+    }
+}
+
+/// A fuzzer begins from these in a fresh clone; `write_seeds` adds all others.
+#[test]
+fn the_committed_seeds_are_cases() {
+    let seeds = gguf_seeds();
+    for (name, bytes) in corpus::files("gguf") {
+        assert!(seeds.contains(&(name.replace('_', " "), bytes)), "{name} differs from its case");
+    }
+}
+
+#[test]
+#[ignore = "writes fuzz/target/corpus/gguf"]
+fn write_seeds() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/target/corpus/gguf");
+    std::fs::create_dir_all(folder).unwrap();
+    for (name, bytes) in gguf_seeds() {
+        std::fs::write(format!("{folder}/{}", name.replace(' ', "_")), bytes).unwrap();
+    }
+}
+
+#[test]
+fn safetensors_keep_to_the_rules() {
+    const MUTATIONS: u64 = 60_000;
+    let seeds = corpus::files("safetensors");
+    assert_eq!(seeds.len(), 3);
+    for (name, input) in &seeds {
+        assert_eq!(safetensors::hold(input), Ok((true, true)), "{name}");
+        assert!(safetensors::split(input).0.starts_with(b"{"), "{name}");
+    }
+    let changed = |random: &mut Random, input: &[u8]| {
+        let mut input = input.to_vec();
+        mutate(random, TEXT, &mut input, &seeds);
+        input
+    };
+    let (weights, both) = accepted(&seeds, MUTATIONS, changed, safetensors::hold);
+    assert!(weights > MUTATIONS / 20 && weights < MUTATIONS, "{weights} of {MUTATIONS}");
+    assert!(both > MUTATIONS / 100 && both < weights, "{both} of {MUTATIONS}");
+}
+
+#[test]
+fn sharded_checkpoints_keep_to_the_rules() {
+    const MUTATIONS: u64 = 4_000;
+    let place = checkpoint::Place::temporary();
+    let seeds = corpus::files("checkpoint");
+    assert_eq!(seeds.len(), 4);
+    for (name, input) in &seeds {
+        // Its index names a shard beside the folder, which is there.
+        let understood = name != "outside";
+        assert_eq!(checkpoint::holds(&place, input), Ok((understood, understood)), "{name}");
+        assert!(place.folder().with_file_name("outside.safetensors").is_file());
+    }
+    // One file of the four, so that the others can still be read.
+    let changed = |random: &mut Random, input: &[u8]| {
+        let mut files = checkpoint::split(input).map(<[u8]>::to_vec);
+        let changed = random.below(4);
+        mutate(random, TEXT, &mut files[changed], &seeds);
+        let [others @ .., last] = &files;
+        let behind_lengths = others.iter().flat_map(|file| {
+            let len = u16::try_from(file.len()).unwrap().to_le_bytes();
+            [&len[..], file].concat()
+        });
+        behind_lengths.chain(last.iter().copied()).collect()
+    };
+    let oracle = |input: &[u8]| checkpoint::holds(&place, input);
+    let (opened, models) = accepted(&seeds, MUTATIONS, changed, oracle);
+    assert!(opened > MUTATIONS / 20 && opened < MUTATIONS, "{opened} of {MUTATIONS}");
+    assert!(models > MUTATIONS / 100 && models <= opened, "{models} of {MUTATIONS}");
+}
