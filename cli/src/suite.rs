@@ -194,16 +194,22 @@ fn of_model(
         bar.finish_and_clear();
         let (runs, watched) = repetitions.end(settled);
         let runs = runs.into_iter().flatten().collect();
-        let lengths = [config.prompt, config.generate];
-        let mut figures = SuiteConfig::of(lengths, config.sampling, opts.steps_per_submit, runs);
-        figures.verified = verified.map(|v| Verified { end_nmse: trial.end_nmse(), ..v });
-        figures.kv_cache_bytes = graph.kv_bytes();
-        figures.tuned = graph.tuned();
-        figures.run_grid = graph.run_grid();
-        figures.watched = watched;
         let (memory, predicted) = run_memory(gpu, &graph, held);
-        figures.gpu_memory_bytes = memory;
-        figures.gpu_memory_predicted_bytes = predicted;
+        let figures = SuiteConfig {
+            prompt_tokens: config.prompt,
+            generated_tokens: config.generate,
+            sampling: config.sampling,
+            verified: verified.map(|v| Verified { end_nmse: trial.end_nmse(), ..v }),
+            kv_cache_bytes: graph.kv_bytes(),
+            gpu_memory_bytes: memory,
+            gpu_memory_predicted_bytes: predicted,
+            selected: graph.selected.clone(),
+            run_grid: graph.run_grid(),
+            watched,
+            runs,
+            ..SuiteConfig::default()
+        };
+        let figures = figures.settled(opts.steps_per_submit);
         eprintln!(
             "{:>9.1} tok/s  first token {:.1} ms, decode {:.1} tok/s, step P50 {:.3} ms, device \
              memory {} of {} predicted  {named}",

@@ -30,7 +30,7 @@ fn chromium() -> Option<PathBuf> {
 }
 
 fn records(names: &[&str]) -> Vec<(String, Record)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/records/nvidia-h200");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/records");
     let read = |name: &&str| {
         let file = format!("{name}.json");
         let record = Record::read(&folder.join(&file)).unwrap();
@@ -79,15 +79,12 @@ fn drawn(chromium: &Path, pages: &[(&str, String)], dark: bool) -> Vec<String> {
 fn pages_of_committed_records_are_readable_wide_and_narrow_light_and_dark() {
     let Some(chromium) = chromium() else { return };
     let all = [
-        "2026-11-22-profile-qwen3-1.7b-bf16",
-        "2026-11-22-profile-llama3.2-1b-q4_k",
-        "2026-11-22-catalogue-1",
-        "2026-11-22-heads-stages",
-        "2026-11-20-ab-gemv-naive-subgroup",
-        "2026-11-20-ab-gemv-subgroup-itself",
-        "2026-11-24-ab-runs-gemma3-1b-q4_0",
+        "2026-11-22-profile-llama3.2-1b-bf16",
+        "2026-11-22-ladder-gemv_q",
+        "2026-11-27-aa-gemv",
+        "2026-11-27-aa-rms_norm",
         "2026-11-23-few-tokens",
-        "2026-11-23-suite-bf16",
+        "2026-11-23-suite-4bit",
     ];
     let mut pages = vec![("many records", render(&records(&all)))];
     pages.extend(all[..5].iter().map(|name| (*name, render(&records(&[name])))));

@@ -1,5 +1,5 @@
 //! Committed pages say what declarations and records say: `docs/kernels/<op>.md`,
-//! `benches/records/README.md` and `docs/results.md` are generated again and compared.
+//! `docs/results.md` and `docs/engines.md` are generated again and compared.
 //! `LATHE_BLESS=1` rewrites them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use lathe_harness::data::record::Record;
 use lathe_harness::decode::graph::operations;
 use lathe_harness::decode::{Chunks, GraphOptions, Model, Sampling};
-use lathe_harness::report::pages::{Measurements, Page, Saved, engines, index, results, stale};
+use lathe_harness::data::row::{Kind, Run};
+use lathe_harness::report::pages::{Measurements, Page, Saved, engines, results, stale};
 
 const RECORDS: &str = "benches/records";
 
@@ -43,19 +44,20 @@ fn texts() -> BTreeMap<String, String> {
     pages.map(|path| (path.rsplit('/').nth(1).unwrap().to_owned(), path)).collect()
 }
 
-/// All records.
+/// All results.
 fn measurements() -> Measurements {
-    let records = files(RECORDS).into_iter().filter(|path| path.ends_with(".json"));
-    let saved = records.map(|path| {
+    let tables = files(RECORDS).into_iter().filter(|path| path.ends_with(".csv"));
+    let saved = tables.flat_map(|path| {
         let file = path.strip_prefix(RECORDS).unwrap().trim_start_matches('/').to_owned();
-        Saved { file, record: Record::read(&root().join(&path)).unwrap() }
+        let runs = Run::read(&root().join(&path)).unwrap().into_iter();
+        runs.map(move |run| Saved { file: file.clone(), run })
     });
     Measurements::of(lathe_kernels::kernels(), saved.collect())
 }
 
-/// A record by its path below those of all.
+/// A whole record by its path.
 fn record(file: &str) -> Result<Record, String> {
-    Record::read(&root().join(RECORDS).join(file)).map_err(|e| e.to_string())
+    Record::read(&root().join(file)).map_err(|e| e.to_string())
 }
 
 /// What a step or a chunk of some model may have: the small ones are of every architecture, with
@@ -88,10 +90,6 @@ fn generated() -> BTreeMap<String, String> {
         let page = Page { kernel, text, text_path, in_decode, measurements: &measurements };
         pages.insert(page.path(), page.markdown());
     }
-    let head = format!("{RECORDS}/page.md");
-    let kernels = lathe_kernels::kernels();
-    let index = index(kernels, &read(&head), &head, &measurements);
-    pages.insert(format!("{RECORDS}/README.md"), index);
     let head = format!("{RECORDS}/results.md");
     pages.insert("docs/results.md".into(), results(&read(&head), &head, &mut record).unwrap());
     let head = format!("{RECORDS}/engines.md");
@@ -100,7 +98,7 @@ fn generated() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn pages_and_index_are_what_declarations_and_records_say() {
+fn pages_are_what_declarations_and_records_say() {
     let bless = std::env::var_os("LATHE_BLESS").is_some();
     let mut wrong = Vec::new();
     for (path, text) in generated() {
@@ -119,12 +117,10 @@ fn pages_and_index_are_what_declarations_and_records_say() {
 #[test]
 fn results_need_records_of_generations() {
     let page = |text: &str| results(text, "results.md", &mut record);
-    let kernels = page("{{record: nvidia-h200/2026-11-20-rms_norm.json}}").unwrap_err();
-    assert!(
-        kernels.contains("2026-11-20-rms_norm.json: a record of bench has no tables"),
-        "{kernels}"
-    );
-    let missing = page("{{record: nvidia-h200/none.json}}").unwrap_err();
+    let ladder = "cli/tests/records/2026-11-22-ladder-gemv_q.json";
+    let kernels = page(&format!("{{{{record: {ladder}}}}}")).unwrap_err();
+    assert!(kernels.contains("gemv_q.json: a record of bench has no tables"), "{kernels}");
+    let missing = page("{{record: cli/tests/records/none.json}}").unwrap_err();
     assert!(missing.contains("none.json"), "{missing}");
     assert!(page("no record\n").unwrap().ends_with("\nno record\n"));
 }
@@ -152,13 +148,14 @@ fn the_headline_is_what_its_records_say() {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         let [model, ours, theirs, ratio] = cells[..] else { continue };
         let link = model.split(['(', ')']).nth(1).unwrap();
-        let record: serde_json::Value = serde_json::from_str(&read(link)).unwrap();
-        let test = &record["tests"][0];
-        let [a, b] = [test, &test["beside"]].map(|side| side["avg_ts"].as_f64().unwrap());
+        let [run] = &Run::read(&root().join(link)).unwrap()[..] else { panic!("{link}") };
+        let [test, beside] = &run.rows[..] else { panic!("{link}: no two rows") };
+        assert_eq!((test.kind, beside.kind), (Kind::Test, Kind::Beside), "{link}");
+        let [a, b] = [test, beside].map(|row| row.tok_s.unwrap());
         let row = [format!("{a:.0}"), format!("{b:.0}"), format!("{:.2}", a / b)];
         assert_eq!([ours, theirs, ratio], row.each_ref().map(String::as_str), "{model}");
-        assert!(test["verified"]["positions"].as_u64().unwrap() > 0, "{link}: not verified");
-        assert_eq!(record["environment"]["dirty"], false, "{link}");
+        assert!(test.nmse < test.nmse_bound, "{link}: not verified");
+        assert_eq!(run.environment.dirty, Some(false), "{link}");
         for figure in &row[..2] {
             assert!(picture.contains(&format!(">{figure}</text>")), "{model}: {figure}");
         }

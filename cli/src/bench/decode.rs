@@ -10,9 +10,8 @@ use clap::{Args, ValueEnum};
 use lathe_kernels::Format as WeightFormat;
 
 use lathe_harness::data::record::{
-    Body, GenerationTest, GenerationTests, MeasuredModel, Record, TokS, Verified, Watched,
+    Body, GenerationTest, GenerationTests, MeasuredModel, Record, Verified,
 };
-use lathe_harness::data::stats::mean_sd;
 use lathe_harness::decode::{DecodeGraph, Model, Sampling, Script, Trial};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::gpu::Gpu;
@@ -345,11 +344,7 @@ fn result(
     test_time: String,
 ) -> GenerationTest {
     let samples_ns: Vec<u64> = samples.iter().map(|d| d.as_nanos() as u64).collect();
-    let tokens = (test.sequences * (test.prompt + test.generate)) as f64;
-    let samples_ts: Vec<f64> = samples.iter().map(|d| tokens / d.as_secs_f64()).collect();
-    let ns: Vec<f64> = samples_ns.iter().map(|ns| *ns as f64).collect();
-    let ((avg_ns, stddev_ns), (mean, sd)) = (mean_sd(&ns), mean_sd(&samples_ts));
-    GenerationTest {
+    let test = GenerationTest {
         test: test.name(),
         model: model.clone(),
         type_k: run.step.kv.name().into(),
@@ -362,20 +357,11 @@ fn result(
         sampling: test.sampling,
         steps_per_submit,
         test_time,
-        avg_ns: avg_ns.round() as u64,
-        stddev_ns: stddev_ns.round() as u64,
-        avg_ts: mean,
-        stddev_ts: sd,
         samples_ns,
-        samples_ts,
-        tok_s: TokS { mean, sd },
-        verified: None,
-        gpu_memory_bytes: 0,
-        gpu_memory_predicted_bytes: 0,
-        tuned: graph.tuned(),
+        selected: graph.selected.clone(),
         run_grid: graph.run_grid(),
-        watched: Watched::default(),
         kv_cache_bytes: graph.kv_bytes(),
-        beside: None,
-    }
+        ..GenerationTest::default()
+    };
+    test.settled()
 }

@@ -91,7 +91,7 @@ fn profile_record(
         },
     )?;
     bar.finish_and_clear();
-    profile.identity = Some(measured(&loaded.model).identity());
+    profile.identity = measured(&loaded.model).identity();
     drop(executor);
     watch.end()?;
     Ok(Record::new(watch.environment, Body::Profile(profile)))

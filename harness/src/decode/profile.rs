@@ -51,12 +51,11 @@ pub fn profile(
         prefix.check_end(graph, executor, options.prompt.len())?;
     }
     let milliseconds = |d: &Duration| (d.as_secs_f64() * 1e6).round() / 1e3;
-    let wall: f64 = run.steps.iter().map(milliseconds).sum();
     let unprofiled = Unprofiled {
-        decode_tok_s: if wall > 0.0 { run.steps.len() as f64 * 1e3 / wall } else { 0.0 },
         gpu_ms_per_token: run.gpu.map(|t| milliseconds(&t) / run.decode_steps.max(1) as f64),
         step_ms: run.steps.iter().map(milliseconds).collect(),
         steps_per_submit: options.steps_per_submit.unwrap_or(1),
+        ..Unprofiled::default()
     };
 
     // The prompt at full speed, then the same steps again, one by one.
@@ -90,8 +89,6 @@ pub fn profile(
     }
 
     let ops: Vec<_> = graph.recording.ops.iter().map(described).collect();
-    let sums: Vec<f64> = steps.iter().map(|s| s.us.iter().sum::<f64>()).collect();
-    let serialised_ms_per_token = sums.iter().sum::<f64>() / 1e3 / steps.len().max(1) as f64;
     let middle = options.prompt.len() + steps.len() / 2 + 1;
     let by_op = totals(&graph.recording.ops, &steps, middle, floors);
     let profile = Profile {
@@ -102,12 +99,12 @@ pub fn profile(
         ops,
         steps,
         by_op,
-        serialised_ms_per_token,
-        identity: None,
+        identity: String::new(),
         selected: graph.selected.clone(),
         verified: prefix.map(|prefix| prefix.verified),
+        ..Profile::default()
     };
-    Ok(profile)
+    Ok(profile.settled())
 }
 
 /// What the phases of the layers' dispatch cost.

@@ -6,6 +6,7 @@
 //! html/profile.rs    a decode profile           html/crossover.rs  attention against matmul
 //! html/bench.rs      kernels on their own       html/ab.rs         two variants in one run
 //! html/generation.rs bench decode and suite     html/bars.rs       roofline, ratio strip
+//! html/rows.rs       runs of CSV files
 //! html/steps.rs      charts over steps          html/svg.rs        scales, axes, paths
 //! html/markup.rs     escaping, numbers, tables  html/style.css     colours and layout
 //! ```
@@ -22,6 +23,7 @@ mod generation;
 mod markup;
 mod overview;
 mod profile;
+mod rows;
 mod steps;
 mod svg;
 #[cfg(test)]
@@ -31,12 +33,18 @@ pub(super) use markup::number;
 use markup::{plural, sound, text, warning};
 
 use crate::data::record::{Ab, Body, Environment, Record};
+use crate::data::row::Run;
 
 /// Fraction by which the canary kernel may drift before a warning.
 const DRIFT: f64 = 0.02;
 
 /// The report on `records`, each with the name of its file. The same records give the same bytes.
 pub fn render(records: &[(String, Record)]) -> String {
+    page(records, &[])
+}
+
+/// The same with runs of CSV files behind the records.
+pub fn page(records: &[(String, Record)], runs: &[Run]) -> String {
     let title = match records {
         [(_, record)] => format!("{} · Lathe report", subject(&record.body)),
         _ => "Lathe report".to_owned(),
@@ -50,6 +58,7 @@ pub fn render(records: &[(String, Record)]) -> String {
         include_str!("html/style.css")
     );
     match records {
+        [] if !runs.is_empty() => html.push_str("<h1>Lathe report</h1>\n"),
         [] => html.push_str("<h1>Lathe report</h1>\n<p>No records.</p>\n"),
         [_] => {}
         _ => {
@@ -63,6 +72,7 @@ pub fn render(records: &[(String, Record)]) -> String {
     for (i, (file, record)) in records.iter().enumerate() {
         html.push_str(&section(i, records.len(), file, record, &mut colours));
     }
+    html.extend(runs.iter().map(rows::section));
     html.push_str("</main>\n</body>\n</html>\n");
     html
 }

@@ -1,7 +1,6 @@
 //! How results leave: pages, traces and rows of other tools.
 
 pub mod browser;
-pub mod cases;
 pub mod generation;
 pub mod html;
 pub mod llama_bench;

@@ -1,5 +1,5 @@
 //! Markdown that restates declarations and records: `docs/kernels/<op>.md`,
-//! `benches/records/README.md`, `docs/results.md` and `docs/engines.md`. The hand-written part of
+//! `docs/results.md` and `docs/engines.md`. The hand-written part of
 //! each, a `page.md` or `results.md`, is completed here. Texts in, texts out: `tests/pages.rs`
 //! reads and writes the files.
 
@@ -11,7 +11,7 @@ use super::generation;
 use crate::data::record::{Body, Record};
 
 pub use declared::Page;
-pub use measured::{Measurements, Saved, engines, index};
+pub use measured::{Measurements, Saved, engines};
 
 /// The command that rewrites the pages.
 pub const REWRITE: &str = "LATHE_BLESS=1 cargo test --release --locked -p lathe-cli --test pages";
@@ -69,7 +69,7 @@ pub fn results(
                 ));
             }
         };
-        let at = format!("Record: [{file}](../benches/records/{file}).\n\n");
+        let at = format!("Record: [{file}](../{file}).\n\n");
         page.push_str(&at);
         // Below the heading of the section.
         page.push_str(tables.trim_start_matches('#').trim_start());

@@ -3,7 +3,6 @@
 use super::bars::{ratio_strip, verdict_class};
 use super::markup::{NONE, flags, maybe, number, paragraph, percent, plural, ratio, sound, tiles};
 use super::svg::figure;
-use crate::data::Word;
 use crate::data::paired::Verdict;
 use crate::data::record::Ab;
 
@@ -11,7 +10,7 @@ use crate::data::record::Ab;
 pub(super) fn section(ab: &Ab) -> String {
     let mut out = format!(
         "<p class=\"verdict\"><strong class=\"{}\">{}</strong> {}</p>\n",
-        verdict_class(&ab.verdict),
+        verdict_class(ab.verdict),
         super::markup::text(&ab.verdict.to_string()),
         super::markup::text(&in_words(ab))
     );
@@ -59,22 +58,21 @@ fn in_words(ab: &Ab) -> String {
     let zone = format!("the zone of ±{} around 1", percent(ab.indifference));
     let (a, b) = (&ab.a, &ab.b);
     match ab.verdict {
-        Word::Known(Verdict::Faster) => {
+        Verdict::Faster => {
             let speed = maybe(ratio(1.0, ab.ratio.median), 2);
             format!(
                 "{b} takes {change} than {a} ({speed}× its speed): the interval is below {zone}."
             )
         }
-        Word::Known(Verdict::Slower) => {
+        Verdict::Slower => {
             format!("{b} takes {change} than {a}: the interval is above {zone}.")
         }
-        Word::Known(Verdict::Same) => {
+        Verdict::Same => {
             format!("{b} and {a} take the same time: the interval is inside {zone}.")
         }
-        Word::Known(Verdict::Inconclusive) => format!(
+        Verdict::Inconclusive => format!(
             "This run cannot tell {b} from {a}: the interval reaches across an end of {zone}. \
              More blocks or a quieter machine may."
         ),
-        Word::Other(_) => format!("{b} against {a}: {}.", interval(ab)),
     }
 }

@@ -5,7 +5,7 @@ use super::markup::{brief, cut, number, percent, sound};
 use super::svg::{RatioScale, Scale, chart, label, line, px, rect};
 use crate::data::paired::Verdict;
 use crate::data::record::{Ab, OpTotal};
-use crate::data::{Ratio, Word};
+use crate::data::Ratio;
 
 const WIDTH: f64 = 980.0;
 const ROW: f64 = 22.0;
@@ -108,7 +108,7 @@ pub(super) fn ratio_strip(rows: &[(String, &Ab)]) -> String {
             let tip = format!("counts as the same: {:.4} to {:.4}", 1.0 - half, 1.0 + half);
             body.push_str(&rect((from, y + 2.0, to - from, row - 4.0), "zone", &tip));
         }
-        let class = verdict_class(&ab.verdict);
+        let class = verdict_class(ab.verdict);
         body.push_str(&interval(&scale, &ab.ratio, y + 20.0, class, name, 5.0));
         body.push_str(&interval(&scale, &ab.control, y + 42.0, "8", "A against itself", 3.5));
     }
@@ -121,12 +121,12 @@ pub(super) fn ratio_strip(rows: &[(String, &Ab)]) -> String {
 }
 
 /// The class that a verdict's colour has.
-pub(super) fn verdict_class(verdict: &Word<Verdict>) -> &'static str {
+pub(super) fn verdict_class(verdict: Verdict) -> &'static str {
     match verdict {
-        Word::Known(Verdict::Faster) => "faster",
-        Word::Known(Verdict::Slower) => "slower",
-        Word::Known(Verdict::Same) => "same",
-        Word::Known(Verdict::Inconclusive) | Word::Other(_) => "unclear",
+        Verdict::Faster => "faster",
+        Verdict::Slower => "slower",
+        Verdict::Same => "same",
+        Verdict::Inconclusive => "unclear",
     }
 }
 

@@ -128,7 +128,7 @@ fn cells(
         (
             "TFLOP/s",
             Set::Figure,
-            case.tflop_s.map_or_else(|| NONE.to_owned(), |rate| at_least(rate, 2)),
+            at_least(case.tflop_s, 2),
         ),
         ("each dispatch alone", Set::Made, stages.join("<br/>")),
         ("warnings", Set::Made, flags(&warnings(case, bandwidths))),
