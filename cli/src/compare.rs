@@ -53,7 +53,7 @@ pub(super) struct Opts {
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let read = |one: &Option<PathBuf>, several: &[PathBuf]| -> Result<Vec<Run>> {
-        let runs = one.iter().chain(several).map(|path| Run::read(path));
+        let runs = one.iter().chain(several).map(|path| Ok(Run::read(path)?));
         Ok(runs.collect::<Result<Vec<_>>>()?.concat())
     };
     let (base, new) = (read(&opts.one_base, &opts.base)?, read(&opts.one_new, &opts.new)?);

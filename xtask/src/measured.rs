@@ -1,0 +1,140 @@
+//! Tables of the kept results.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use lathe_harness::data::row::{Kind, Row, Run};
+use lathe_kernels::{Kernel, Problem};
+
+use crate::kernel::Shapes;
+use crate::markdown::{code, digits, paragraph, plain, table};
+
+/// Folder of the results, from the root of the repository.
+pub(crate) const FOLDER: &str = "benches/records";
+
+/// All results, oldest first.
+pub(crate) struct Measurements(Vec<Run>);
+
+/// A measured case of an operation, and its adapter.
+struct Measured<'a> {
+    adapter: &'a str,
+    problem: Problem,
+    row: &'a Row,
+}
+
+impl Measurements {
+    /// Reads every CSV file of a folder.
+    pub(crate) fn read(folder: &Path) -> Result<Self, String> {
+        let fault = |e: std::io::Error| format!("{}: {e}", folder.display());
+        let mut runs = Vec::new();
+        for file in fs::read_dir(folder).map_err(fault)? {
+            let file = file.map_err(fault)?.path();
+            if file.extension().is_some_and(|e| e == "csv") {
+                runs.extend(Run::read(&file).map_err(|e| e.to_string())?);
+            }
+        }
+        runs.sort_by_cached_key(|run| (run.environment.date.clone(), run.id.clone()));
+        Ok(Self(runs))
+    }
+
+    /// Cases of an operation that a GPU measured at a commit, in a shape of today's declaration.
+    fn of_kernel<'a>(&'a self, kernel: &'a Kernel) -> impl Iterator<Item = Measured<'a>> {
+        let runs = self.0.iter().map(|run| (&run.environment, run));
+        let quotable = runs.filter(|(e, _)| !e.software && e.dirty != Some(true));
+        quotable.flat_map(move |(environment, run)| {
+            run.rows.iter().filter_map(move |row| {
+                let known = row.kind == Kind::Bench && row.subject == kernel.name;
+                let known = known && kernel.variant(&row.variant).is_some();
+                let problem = kernel.parse_complete(&row.shape).ok().filter(|_| known)?;
+                Some(Measured { adapter: &environment.adapter, problem, row })
+            })
+        })
+    }
+
+    /// The fastest variant of each benchmarked shape on each adapter, by the newest measurement of
+    /// every variant.
+    pub(crate) fn winners(&self, kernel: &Kernel) -> String {
+        let benched: Vec<String> = kernel.bench().iter().map(|p| kernel.show(p)).collect();
+        let mut newest = BTreeMap::new();
+        for m in self.of_kernel(kernel) {
+            let shape = kernel.show(&m.problem);
+            if let Some(place) = benched.iter().position(|benched| *benched == shape) {
+                newest.insert((m.adapter, place, m.row.variant.as_str()), m);
+            }
+        }
+        let mut fastest = BTreeMap::<&str, BTreeMap<usize, Measured<'_>>>::new();
+        for ((adapter, place, _), m) in newest {
+            let of_adapter = fastest.entry(adapter).or_default();
+            let time = m.row.median_us;
+            if of_adapter.get(&place).is_none_or(|best| time < best.row.median_us) {
+                of_adapter.insert(place, m);
+            }
+        }
+        if fastest.is_empty() {
+            return "No record holds it.\n".into();
+        }
+        let problems = kernel.bench();
+        let shapes = Shapes::of(kernel, &problems);
+        let intro = "The fastest variant of each benchmark shape: median times of dependent \
+                     launches, and GB/s over the copy bandwidth of the same run \
+                     ([measuring](../measuring.md#one-case)).";
+        let mut text = paragraph(&format!("{intro} {}", shapes.common().trim()));
+        for (adapter, of_shape) in fastest {
+            let row = |(place, m): (usize, Measured<'_>)| {
+                let gb_s = m.row.gb_s().unwrap_or(f64::NAN);
+                vec![
+                    shapes.own(kernel, &problems[place]),
+                    code(&m.row.variant),
+                    digits(m.row.median_us),
+                    digits(m.row.warm_us.unwrap_or(f64::NAN)),
+                    digits(gb_s),
+                    format!("{:.1}", 100.0 * gb_s / m.row.copy_gb_s.unwrap_or(f64::NAN)),
+                ]
+            };
+            let rows: Vec<_> = of_shape.into_iter().map(row).collect();
+            let titles = "shape | variant | >cold µs | >warm µs | >GB/s | >% of copy";
+            text.push_str(&format!("\n{}\n\n{}", plain(adapter), table(titles, &rows)));
+        }
+        text
+    }
+
+    /// Kernels of other engines against ours: the newest A/B run of each mapping and adapter, of
+    /// runs named `…-engine-ENGINE.MAPPING`.
+    pub(crate) fn engines(&self) -> String {
+        let mut newest = BTreeMap::new();
+        for run in &self.0 {
+            let named = run.id.split_once("-engine-").and_then(|(_, name)| name.split_once('.'));
+            if let Some((engine, mapping)) = named
+                && let [row] = run.rows.as_slice()
+                && row.kind == Kind::Ab
+            {
+                newest.insert((run.environment.adapter.as_str(), engine, mapping), row);
+            }
+        }
+        let row = |((adapter, engine, mapping), row): ((&str, &str, &str), &Row)| {
+            let figure = |value: Option<f64>| format!("{:.2}", value.unwrap_or(f64::NAN));
+            let [ratio, low, high] = [row.ratio, row.ratio_low, row.ratio_high].map(figure);
+            let has = |flag: &str| row.flags().any(|own| own == flag);
+            let right = match (has("wrong by a little"), has("own tolerance")) {
+                (true, _) => "wrong by a little",
+                (_, true) => "right, own tolerance",
+                _ => "right",
+            };
+            vec![
+                format!("[{engine}: {mapping}](../mappings/{engine})"),
+                code(&format!("{} {}", row.subject, row.shape)),
+                plain(adapter),
+                format!("{} µs", digits(row.b_us.unwrap_or(f64::NAN))),
+                format!("{} µs, {}", digits(row.median_us), code(&row.variant)),
+                format!("{ratio} [{low}, {high}]"),
+                row.verdict.clone(),
+                right.to_owned(),
+            ]
+        };
+        let rows: Vec<_> = newest.into_iter().map(row).collect();
+        let titles = "theirs | kernel, shape | adapter | >theirs | >Lathe's | >theirs over Lathe's \
+                      | theirs is | its results";
+        if rows.is_empty() { "No record holds one.\n".into() } else { table(titles, &rows) }
+    }
+}
