@@ -257,8 +257,11 @@ fn the_queries_of_the_pages_answer() {
 #[test]
 fn figures_of_the_results_stand_on_verified_records() {
     let page = fs::read_to_string(root().join("docs/results.md")).unwrap();
-    let files: Vec<_> =
-        page.split(" docs: record ").skip(1).map(|rest| rest.split(" -->").next().unwrap()).collect();
+    let files: Vec<_> = page
+        .split(" docs: record ")
+        .skip(1)
+        .map(|rest| rest.split(" -->").next().unwrap())
+        .collect();
     assert!(files.len() >= 3, "{files:?}");
     for file in files {
         let record = Record::read(&root().join(file)).unwrap();

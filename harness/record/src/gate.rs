@@ -344,7 +344,8 @@ fn run_to_run(row: &Row) -> f64 {
 fn case(key: String, sides: &Sides<'_>) -> Case {
     // Flagged runs do not count where a side has others: measuring again mends an unclear case.
     let trusted = sides.each_ref().map(|side| {
-        let clear = side.iter().filter(|(_, run, row)| row.flags.is_empty() && !run.environment.software);
+        let clear =
+            side.iter().filter(|(_, run, row)| row.flags.is_empty() && !run.environment.software);
         let clear: Vec<_> = clear.copied().collect();
         if clear.is_empty() { side.clone() } else { clear }
     });
@@ -353,7 +354,9 @@ fn case(key: String, sides: &Sides<'_>) -> Case {
     let mut case = Case {
         changed: first.source.is_empty() || all().any(|(.., row)| row.source != first.source),
         run_to_run: all().map(|(.., row)| run_to_run(row)).fold(0.0, f64::max),
-        floor: all().map(|(_, run, _)| run.environment.canary_drift.unwrap_or(0.0).abs()).fold(FLOOR, f64::max),
+        floor: all()
+            .map(|(_, run, _)| run.environment.canary_drift.unwrap_or(0.0).abs())
+            .fold(FLOOR, f64::max),
         key,
         ..Case::default()
     };
@@ -361,7 +364,12 @@ fn case(key: String, sides: &Sides<'_>) -> Case {
         let usable = |row: &Row| row.n >= fewest(row.kind) && paired::usable(&row.median_us);
         let mut doubts: Vec<&str> = Vec::new();
         add_new(&mut doubts, side.iter().flat_map(|(.., row)| row.flags()));
-        add_new(&mut doubts, side.iter().filter(|(_, run, _)| run.environment.software).map(|_| "of a software adapter"));
+        add_new(
+            &mut doubts,
+            side.iter()
+                .filter(|(_, run, _)| run.environment.software)
+                .map(|_| "of a software adapter"),
+        );
         if side.iter().any(|(.., row)| row.source != side[0].2.source) {
             doubts.push("of more than one build");
         }
@@ -376,7 +384,11 @@ fn case(key: String, sides: &Sides<'_>) -> Case {
         case.us[at] = paired::median(&us);
         let points = side.iter().filter(|(.., row)| usable(row));
         case.points[at] = points
-            .map(|(run, _, row)| Point { run: *run, log: row.median_us.ln(), error: row.noise / Z95 })
+            .map(|(run, _, row)| Point {
+                run: *run,
+                log: row.median_us.ln(),
+                error: row.noise / Z95,
+            })
             .collect();
     }
     if let Some((.., other)) = all().find(|(.., row)| row.how != first.how) {

@@ -94,16 +94,19 @@ pub fn merge(inputs: Vec<(PathBuf, Run)>, prefer: Option<Prefer>) -> Merged<Vec<
 
 /// Whether one process wrote two runs: it began in one moment, with one seed and bandwidth.
 fn is_same(a: &Run, b: &Run) -> bool {
-    let begun = |run: &Run| run.rows.first().map(|row| {
-        let row = row.clone();
-        (row.environment, row.date, row.commit, row.command, row.seed, row.copy_gb_s)
-    });
+    let begun = |run: &Run| {
+        run.rows.first().map(|row| {
+            let row = row.clone();
+            (row.environment, row.date, row.commit, row.command, row.seed, row.copy_gb_s)
+        })
+    };
     begun(a) == begun(b)
 }
 
 /// A case that two files of one run have with different results.
 fn differing(known: &Run, run: &Run) -> Option<String> {
-    let of = |row: &super::row::Row| super::row::Row { id: String::new(), drift: None, ..row.clone() };
+    let of =
+        |row: &super::row::Row| super::row::Row { id: String::new(), drift: None, ..row.clone() };
     let differs = |row: &&super::row::Row| {
         known.rows.iter().any(|other| other.key() == row.key() && of(other) != of(row))
     };

@@ -19,8 +19,8 @@ mod generation;
 pub mod made_up;
 
 pub use generation::{
-    GenerationTest, GenerationTests, MeasuredModel, ORDER as SUITE_ORDER,
-    SamplingSettings, Suite, SuiteConfig, SuiteModel, SuiteRun, TokS, Verified, Watched,
+    GenerationTest, GenerationTests, MeasuredModel, ORDER as SUITE_ORDER, SamplingSettings, Suite,
+    SuiteConfig, SuiteModel, SuiteRun, TokS, Verified, Watched,
 };
 
 /// Version of every document this command writes.

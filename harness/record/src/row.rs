@@ -272,9 +272,8 @@ fn read_table(path: &Path) -> Result<Vec<Run>> {
     let mut runs: Vec<Run> = Vec::new();
     let mut rows = csv::Reader::from_reader(text.as_bytes());
     for (at, row) in rows.deserialize::<Row>().enumerate() {
-        let row = row.map_err(|e| {
-            bad(path, e.position().map_or(1, csv::Position::line), e.to_string())
-        })?;
+        let row =
+            row.map_err(|e| bad(path, e.position().map_or(1, csv::Position::line), e.to_string()))?;
         if runs.last().is_none_or(|run| run.id != row.id) {
             let line = at as u64 + 2;
             if runs.iter().any(|run| run.id == row.id) {

@@ -1,11 +1,11 @@
 //! Rows of each kind of record.
 
+use super::{Kind, Row};
 use crate::record::{
-    Ab, AbSide, BenchCase, Body, Clock, Environment, Flag, GenerationTest, MeasuredModel, Profile, Record,
-    Selected, Suite, SuiteRun, Timing, Verified,
+    Ab, AbSide, BenchCase, Body, Clock, Environment, Flag, GenerationTest, MeasuredModel, Profile,
+    Record, Selected, Suite, SuiteRun, Timing, Verified,
 };
 use crate::{add_new, paired, stats};
-use super::{Kind, Row};
 
 /// Two-sided 95 % quantile of the normal distribution.
 const Z95: f64 = 1.96;
@@ -164,9 +164,8 @@ fn failed(run: &Row, text: &str) -> Row {
 
 fn ab(run: &Row, ab: &Ab) -> Row {
     let times: Vec<f64> = ab.samples.iter().flat_map(|block| block.a).collect();
-    let source = |side: &Option<AbSide>| {
-        side.as_ref().map(|side| side.source.clone()).unwrap_or_default()
-    };
+    let source =
+        |side: &Option<AbSide>| side.as_ref().map(|side| side.source.clone()).unwrap_or_default();
     let sides = || [&ab.a_side, &ab.b_side].into_iter().flatten();
     let verified = ab.verified.map(|v| (v.worst_nmse, v.limit));
     let judged = sides().map(|side| (side.nmse, side.nmse_bound));
@@ -233,7 +232,10 @@ fn profile(run: &Row, environment: &Environment, profile: &Profile) -> Vec<Row> 
         let members: Vec<_> =
             profile.ops.iter().enumerate().filter(|(_, op)| op.op == name).collect();
         let mut kernels = Vec::new();
-        add_new(&mut kernels, members.iter().map(|(_, op)| format!("{}/{}", op.kernel, op.variant)));
+        add_new(
+            &mut kernels,
+            members.iter().map(|(_, op)| format!("{}/{}", op.kernel, op.variant)),
+        );
         let sum = |us: &[f64]| members.iter().filter_map(|(at, _)| us.get(*at)).sum();
         let us: Vec<f64> = profile.steps.iter().map(|step| sum(&step.us)).collect();
         rows.push(Row {
@@ -290,8 +292,7 @@ fn suite(run: &Row, environment: &Environment, suite: &Suite) -> Vec<Row> {
     let parts: [(&str, Time); 2] =
         [("first token", |run| run.ttft_ms), ("end to end", |run| run.ttft_ms + run.decode_ms)];
     let models: Vec<_> = suite.models.iter().map(|model| &model.model).collect();
-    let how =
-        format!("run-time checks {}, prompts {}", environment.runtime_checks, suite.prompts);
+    let how = format!("run-time checks {}, prompts {}", environment.runtime_checks, suite.prompts);
     let mut rows = Vec::new();
     for model in &suite.models {
         for name in suite.config_names() {

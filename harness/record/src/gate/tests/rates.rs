@@ -164,9 +164,10 @@ fn committed_deviations(flagged: bool) -> Vec<f64> {
     let runs: Vec<HashMap<String, Row>> = runs.iter().map(of).collect();
     let mut found = Vec::new();
     for (at, base) in runs.iter().enumerate() {
-        for (x, y) in runs[at + 1..].iter().flat_map(|new| {
-            base.iter().filter_map(|(key, row)| Some((row, new.get(key)?)))
-        }) {
+        for (x, y) in runs[at + 1..]
+            .iter()
+            .flat_map(|new| base.iter().filter_map(|(key, row)| Some((row, new.get(key)?))))
+        {
             let clear = x.flags.is_empty() && y.flags.is_empty();
             // The gate compares nothing that was measured otherwise.
             if x.source == y.source && x.how == y.how && (flagged || clear) {
