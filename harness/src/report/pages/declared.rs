@@ -107,7 +107,7 @@ fn bindings(kernel: &Kernel) -> String {
                 index_of(kernel, binding),
                 code(binding.name),
                 role(binding.role).to_owned(),
-                code(&elements(kernel, binding.len_text)),
+                code(&elements(kernel, binding.len.text)),
                 binding.len(&default).to_string(),
                 stored(kernel, binding),
             ]
@@ -128,7 +128,7 @@ fn bindings(kernel: &Kernel) -> String {
 /// `@binding` of a variable, where all variants that have it agree.
 fn index_of(kernel: &Kernel, binding: &KernelBinding) -> String {
     let mut found = BTreeSet::new();
-    for variant in &kernel.variants {
+    for variant in kernel.variants {
         if let Some(reflection) = lathe_kernels::reflection(kernel.name, variant.name) {
             let buffers = reflection.buffers.iter().filter(|b| b.name == binding.name);
             found.extend(buffers.map(|b| b.binding));
@@ -378,7 +378,7 @@ fn dispatches(kernel: &Kernel, variant: &KernelVariant) -> String {
         .iter()
         .filter_map(|problem| {
             let constants = constants(kernel, variant, problem)?;
-            let runs = variant.stages.iter().filter(|s| s.grid(&problem.shape, &constants) > 0);
+            let runs = variant.stages.iter().filter(|s| (s.grid)(&problem.shape, &constants) > 0);
             Some(runs.count())
         })
         .collect();
@@ -495,7 +495,7 @@ mod tests {
     fn lengths_are_in_terms_of_parameters() {
         let rope = kernel("rope");
         let x = rope.binding("x").unwrap();
-        assert_eq!(elements(rope, x.len_text), "(HEADS - 1) · stride() + HEAD_DIM");
+        assert_eq!(elements(rope, x.len.text), "(HEADS - 1) · stride() + HEAD_DIM");
         let embed = kernel("embed");
         assert_eq!(elements(embed, "s.n_kv\n    * p.vocab"), "N_KV · VOCAB");
         assert_eq!(elements(embed, "p.hidden * p.steps.len()"), "HIDDEN · steps.len()");
