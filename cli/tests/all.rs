@@ -30,5 +30,4 @@ mod perplexity;
 mod runs;
 mod rusty;
 mod sampling;
-mod sequences;
 mod tokenizers;

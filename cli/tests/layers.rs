@@ -12,7 +12,7 @@ use std::path::Path;
 /// source has any more must go.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("data", &["error", "files"]),
-    ("decode", &["data", "error", "execute", "files", "gpu", "model", "plan"]),
+    ("decode", &["data", "error", "execute", "files", "gpu", "judge", "measure", "model", "plan"]),
     ("error", &["model"]),
     ("files", &[]),
     ("execute", &["error", "gpu", "plan"]),

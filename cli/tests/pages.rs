@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use lathe_harness::data::record::Record;
 use lathe_harness::decode::graph::operations;
-use lathe_harness::decode::{Chunks, GraphOptions, Model, Sampling};
+use lathe_harness::decode::{Chunks, DecodeOptions, Model, Sampling};
 use lathe_harness::report::pages::{Measurements, Page, Saved, engines, index, results, stale};
 
 const RECORDS: &str = "benches/records";
@@ -61,13 +61,13 @@ fn record(file: &str) -> Result<Record, String> {
 /// What a step or a chunk of some model may have: the small ones are of every architecture, with
 /// dense and with quantised matrices.
 fn in_decode() -> BTreeSet<&'static str> {
-    let one = GraphOptions::of_step(512);
+    let one = DecodeOptions::of_step(512);
     let (temperature, top_k, top_p, repeat_penalty, repeat_last_n) = (1.0, 0, 1.0, 1.0, 0);
     let drawn = Sampling { temperature, top_k, top_p, repeat_penalty, repeat_last_n };
     let ways = [
-        GraphOptions { chunks: Chunks::with_cache(one.kv), ..one.clone() },
-        GraphOptions { sampling: Some(drawn), ..one.clone() },
-        GraphOptions { sequences: 2, ..one },
+        DecodeOptions { chunks: Some(Chunks::with_cache(one.kv)), ..one.clone() },
+        DecodeOptions { sampling: Some(drawn), ..one.clone() },
+        DecodeOptions { sequences: 2, ..one },
     ];
     let models = files("cli/tests/goldens").into_iter().filter(|path| path.ends_with(".gguf"));
     let models = models.map(|path| Model::open(root().join(path)).unwrap());

@@ -17,7 +17,7 @@ pub mod word;
 
 pub use adapter::AdapterSummary;
 pub use ratio::Ratio;
-pub use size::bytes;
+pub use size::{bytes, count};
 pub use word::Word;
 
 /// Adds what is not there yet, each once and in its order.

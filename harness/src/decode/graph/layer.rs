@@ -13,8 +13,8 @@ use lathe_kernels::residual_norm_gemv::ResidualNormGemv;
 use lathe_kernels::residual_rms_norm::ResidualRmsNorm;
 use lathe_kernels::{Beta, FloatFormat, KvVectors, Norm, NormOffset, RopeFactors, TokensOf};
 
+use super::KvCache;
 use super::step::{Input, Listed, Lister, Node, To, Vector, Vectors, at, listed, matrix_name};
-use crate::decode::kv_cache::KvCache;
 use crate::decode::load::LayerWeights;
 use crate::plan::layout::KvOrder;
 use crate::plan::recording::{Label, TensorId, TensorInit};
