@@ -1,9 +1,14 @@
-//! Files of other engines through their mappings: what they take, what is wrong with them said all
-//! at once, what fails at one shape alone, and tolerances of their own.
+//! Files of other engines through their mappings: right ones pass the sweep, are timed and compared,
+//! wrong ones fail, and faults of a mapping are said with what they concern.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 use std::process::Output;
+
+use lathe_harness::plan::backend_text::generous;
+use lathe_harness::plan::select::{Hint, Hints, select};
+use lathe_harness::plan::{Plan, PlanError, Subject};
+use lathe_kernels::Capabilities;
 
 use crate::common::{
     self, Folder, assert_ends, code, document, ended, golden_name, json, lathe_in, printed, stderr,
@@ -39,310 +44,6 @@ fn gemv_main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
 fn other(@builtin(local_invocation_index) i: u32) { unused[i] = 1.0; }
 ";
 
-const TAKES: &str = r#"
-[takes]
-WEIGHT = "f16"
-ACT_FORMAT = "f32"
-N_VECTORS = 1
-Y_OFFSET = 0
-Y_AFTER = 0
-BETA = 0
-K = "multiple of 4"
-when = "ROWS <= 65535"
-"#;
-
-const MAPPED: &str = r#"
-[[stage]]
-entry = "gemv_main"
-workgroups = "ROWS"
-[bindings]
-W = "weights"
-input = "x"
-result = "y"
-[uniforms.params]
-n_rows = "ROWS"
-n_cols = "K"
-stride = "ceil(K / 8) * 8"
-alpha = "WEIGHT == f16 && adapter.f16 ? 1.0 : 0.0"
-"#;
-
-/// A folder with [`THEIRS`] and its mapping, where there is an adapter with 16-bit floats.
-fn folder(mapping: &str) -> Option<Folder> {
-    if !common::gpu()?.caps.f16 {
-        return None;
-    }
-    let folder = Folder::new();
-    folder.write("theirs.wgsl", THEIRS);
-    folder.write("theirs.toml", mapping);
-    Some(folder)
-}
-
-fn check(folder: &Folder, args: &[&str]) -> Output {
-    lathe_in(folder, &[&["check", "gemv", "--wgsl", "theirs.wgsl"], args].concat())
-}
-
-#[test]
-fn the_sweep_draws_inside_what_a_file_takes() {
-    let Some(folder) = folder(&format!("{TAKES}{MAPPED}")) else { return };
-    for checks in [&[][..], &["--unchecked-files"]] {
-        let report = document(&check(&folder, &[&["--json", "--cases", "24"], checks].concat()));
-        assert_eq!((&report["failed"], &report["unavailable"]), (&0.into(), &0.into()));
-        let cases = report["cases"].as_array().unwrap();
-        assert!(cases.len() > 30, "{}", cases.len());
-        let shapes: Vec<_> = cases.iter().map(|case| case["shape"].as_str().unwrap()).collect();
-        assert!(shapes.iter().all(|shape| shape.contains("WEIGHT=f16,ACT_FORMAT=f32")));
-        // Sizes still vary, at the edges of tiles too.
-        let sizes = shapes.iter().map(|shape| shape.split(",WEIGHT").next().unwrap());
-        let sizes: BTreeSet<_> = sizes.collect();
-        assert!(sizes.len() > 20, "{sizes:?}");
-    }
-    // What it does not take is unavailable, with the reason.
-    let output = check(&folder, &["--shape", "WEIGHT=f16,K=6"]);
-    assert_eq!(code(&output), 3, "{}", stderr(&output));
-    let said = stdout(&output);
-    assert!(said.contains("K=6: it takes a multiple of 4"), "{said}");
-    let output = check(&folder, &["--shape", "ROWS=65536"]);
-    let said = stdout(&output);
-    assert!(said.contains("it takes shapes where ROWS <= 65535"), "{said}");
-    // All that it refuses of parameters is said at once, and what is not named is what it takes.
-    let output = check(&folder, &["--shape", "WEIGHT=bf16,K=6"]);
-    let said = stdout(&output);
-    assert!(said.contains("K=6: it takes a multiple of 4; WEIGHT=bf16: it takes f16"), "{said}");
-    let report = document(&check(&folder, &["--json", "--shape", "ROWS=[5,9]"]));
-    let shape = |nth: usize| report["cases"][nth]["shape"].as_str().unwrap();
-    for (nth, rows) in ["ROWS=5,", "ROWS=9,"].into_iter().enumerate() {
-        assert!(shape(nth).starts_with(rows) && shape(nth).contains("WEIGHT=f16"), "{report}");
-    }
-}
-
-#[test]
-fn faults_are_said_all_at_once() {
-    let mapping = r#"
-packing = "split"
-[[stage]]
-entry = "gemv_mian"
-workgroups = 1
-[[stage]]
-entry = "gemv_main"
-workgroups = ["ROWS", "FOO"]
-[bindings]
-W = "weight"
-results = "y"
-[overrides]
-TILE = 3
-"#;
-    let Some(folder) = folder(mapping) else { return };
-    let said = ended(&check(&folder, &[]), 2);
-    for fault in [
-        "theirs.wgsl: 10 faults",
-        "nothing is bound to `y`, which gemv changes",
-        "has no override `TILE`",
-        "no entry point `gemv_mian`; there are `gemv_main`, `other`",
-        "no `FOO`; there are ACT_FORMAT, BETA, K, ",
-        "uniform `params` needs a section [uniforms.params]",
-        "buffer `W` is mapped to `weight`, which is no binding of gemv; it has weights, x, y",
-        "buffer `input` is no binding of gemv",
-        "the mapping names `results`, which it lacks",
-        "no packing `split`; there are blocks, planes",
-    ] {
-        assert!(said.contains(fault), "{fault}: {said}");
-    }
-    let takes = "[takes]\nFOO = 3\nK = \"multiple of x\"\nWEIGHT = [\"f16\", \"q9\"]\n";
-    folder.write("theirs.toml", format!("tolerance = \"x\"\n{takes}"));
-    let said = stderr(&check(&folder, &[]));
-    for fault in [
-        "[takes] FOO is no parameter of gemv; it has ROWS, K, ",
-        "[takes] K = \"multiple of x\": expected",
-        "[takes] WEIGHT=q9: expected one of f32, f16, bf16",
-        "tolerance: no variant `x`; there are naive, ",
-    ] {
-        assert!(said.contains(fault), "{fault}: {said}");
-    }
-}
-
-#[test]
-fn what_is_wrong_at_one_shape_fails_that_case_alone() {
-    // No workgroup at one row, and a division by zero at two.
-    let mapped =
-        MAPPED.replace("\"ROWS\"\n[b", "[\"ROWS - 1 + 1 / (ROWS - 2) * 0 + 1 * (ROWS > 1)\"]\n[b");
-    let Some(folder) = folder(&format!("{TAKES}{mapped}")) else { return };
-    for (rows, fault) in [(1, "0 workgroups of gemv_main"), (2, "divides by zero")] {
-        let shape = format!("ROWS={rows},K=8,WEIGHT=f16");
-        let output = check(&folder, &["--shape", &shape]);
-        assert_eq!(code(&output), 1, "{}", stderr(&output));
-        let said = stdout(&output);
-        assert!(said.contains(fault) && said.contains("repeat: lathe check gemv"), "{said}");
-    }
-    let output = check(&folder, &["--json"]);
-    assert_eq!(code(&output), 1);
-    let report = json(&output);
-    assert!(report["passed"].as_u64().unwrap() > 10, "{report}");
-    assert!(report["failed"].as_u64().unwrap() > 0, "{report}");
-}
-
-#[test]
-fn a_tolerance_of_its_own_holds_and_is_said() {
-    let off = MAPPED.replace("? 1.0 :", "? 1.0001 :");
-    let Some(folder) = folder(&format!("{TAKES}{off}")) else { return };
-    let shape = ["--shape", "ROWS=70,K=128,WEIGHT=f16"];
-    assert_eq!(code(&check(&folder, &shape)), 1);
-    let own = "tolerance = { nmse = 1e-6, k = 20000 }\n";
-    folder.write("theirs.toml", format!("{own}{TAKES}{off}"));
-    let said = printed(&check(&folder, &shape));
-    assert!(said.contains("held to the tolerance of its mapping"), "{said}");
-    let report = document(&check(&folder, &[&shape[..], &["--json"]].concat()));
-    assert_eq!(report["own_tolerance"], true);
-    // As far as a variant may be, which is nearer.
-    let naive = "tolerance = \"naive\"\n";
-    folder.write("theirs.toml", format!("{naive}{TAKES}{off}"));
-    assert_eq!(code(&check(&folder, &shape)), 1);
-}
-
-/// One that is wrong by a little is timed where that is asked for, and marked; one that is wrong by
-/// more is not, and neither is ever a tuned choice.
-#[test]
-fn what_is_wrong_by_a_little_is_timed_on_request_and_never_stored() {
-    let Some(folder) = folder(MAPPED) else { return };
-    let lathe = |args: &[&str]| {
-        let shape = ["--shape", "ROWS=64,K=64,WEIGHT=f16", "--allow-software"];
-        lathe_in(&folder, &[args, &shape].concat())
-    };
-    let ab = |alpha: &str, more: &[&str]| {
-        let takes = format!("{TAKES}{MAPPED}").replace("? 1.0 :", &format!("? {alpha} :"));
-        folder.write("theirs.toml", takes);
-        let sides = ["ab", "gemv", "--a", "naive", "--b", "theirs.wgsl", "--time-out", "1"];
-        lathe(&[&sides[..], more].concat())
-    };
-    // 4 % is an NMSE of 1.6e-3: more than a little.
-    for (alpha, more) in [("1.0001", &[][..]), ("1.04", &["--tolerate"])] {
-        assert_ends(&ab(alpha, more), 1, "is wrong");
-    }
-    let output = ab("1.0001", &["--tolerate"]);
-    assert!(matches!(output.status.code(), Some(0 | 6)), "{}", stderr(&output));
-    let said = stdout(&output);
-    for words in ["B is WRONG by a little: y: ", "; B is wrong by a little)", "doubtful: "] {
-        assert!(said.contains(words), "{words}: {said}");
-    }
-    let report = json(&ab("1.0001", &["--tolerate", "--json"]));
-    assert!(report["b_side"]["outside"].as_str().unwrap().contains("out of bound"), "{report}");
-    assert!(report["a_side"].get("outside").is_none(), "{report}");
-    assert!(report["flags"].as_array().unwrap().contains(&"wrong by a little".into()));
-    // What is right is not marked.
-    let report = json(&ab("1.0", &["--tolerate", "--json"]));
-    assert!(report["b_side"].get("outside").is_none(), "{report}");
-    let wrong = format!("{TAKES}{MAPPED}").replace("? 1.0 :", "? 1.0001 :");
-    folder.write("theirs.toml", wrong);
-    let tune = ["tune", "gemv/naive", "--candidate", "theirs.wgsl", "--store", "tuned.json"];
-    let output = lathe(&tune);
-    let said = common::said(&output);
-    assert!(said.contains("rejected theirs.wgsl"), "{said}");
-    assert!(!lathe(&[&tune[..], &["--tolerate"]].concat()).status.success());
-    let stored = std::fs::read_to_string(folder.path("tuned.json")).unwrap_or_default();
-    assert!(!stored.contains("theirs"), "{stored}");
-}
-
-/// What says that it takes nothing else cannot be told from a file for the one shape.
-#[test]
-fn a_file_that_takes_one_shape_is_marked() {
-    let flags = |takes: &str| -> Option<Vec<String>> {
-        let folder = folder(&format!("{takes}{MAPPED}"))?;
-        let shape = "ROWS=64,K=64,WEIGHT=f16";
-        let bench = ["bench", "gemv", "--wgsl", "theirs.wgsl", "--shape", shape, "--json"];
-        let flags = document(&lathe_in(&folder, &bench))["cases"][0]["flags"].clone();
-        Some(serde_json::from_value(flags).unwrap())
-    };
-    let one = TAKES.replace("K = \"multiple of 4\"", "K = 64\nROWS = 64");
-    let (Some(one), Some(all)) = (flags(&one), flags(TAKES)) else { return };
-    assert!(one.iter().any(|flag| flag == "one shape"), "{one:?}");
-    assert!(!all.iter().any(|flag| flag == "one shape"), "{all:?}");
-}
-
-#[test]
-fn an_override_without_a_value_is_a_fault_among_others() {
-    let Some(folder) = folder(&format!("{TAKES}{MAPPED}").replace("alpha = ", "alpah = ")) else {
-        return;
-    };
-    let text = THEIRS.replace("var<workgroup>", "override TILE: u32;\nvar<workgroup>");
-    folder.write("theirs.wgsl", text);
-    let said = stderr(&check(&folder, &[]));
-    for fault in ["theirs.wgsl: 3 faults", "override `TILE` has no value", "no field `alpah`"] {
-        assert!(said.contains(fault), "{fault}: {said}");
-    }
-}
-
-#[test]
-fn an_input_that_is_written_is_refused() {
-    let Some(folder) = folder(&format!("{TAKES}{MAPPED}")) else { return };
-    let text = THEIRS.replace("let row = group.x;", "let row = group.x; input[0].x = 1.0;");
-    folder.write("theirs.wgsl", text);
-    assert_ends(&check(&folder, &[]), 2, "writes `input`, which is the input x");
-}
-
-#[test]
-fn a_template_is_named_as_one() {
-    let folder = Folder::new();
-    let text = format!("{THEIRS}\n  # ifdef USE_SUBGROUPS\nconst LANES = 32u;\n#endif\n");
-    folder.write("theirs.wgsl", text);
-    for args in [&["map", "theirs.wgsl", "gemv"][..], &["validate", "theirs.wgsl"]] {
-        let said = ended(&lathe_in(&folder, args), 2);
-        let line = THEIRS.lines().count() + 2;
-        assert!(said.contains(&format!("line {line}: `# ifdef USE_SUBGROUPS` is for")), "{said}");
-        assert!(said.contains("instantiate.py text FILE"), "{said}");
-    }
-}
-
-#[test]
-fn a_skeleton_is_written_once_and_asks_for_the_rest() {
-    let folder = Folder::new();
-    folder.write("theirs.wgsl", THEIRS);
-    let lathe = |args: &[&str]| lathe_in(&folder, args);
-    assert!(printed(&lathe(&["map", "theirs.wgsl", "gemv"])).starts_with("theirs.toml: "));
-    let text = folder.read("theirs.toml");
-    for line in ["entry = \"gemv_main\"", "result = \"?\"", "[uniforms.params]", "[takes]"] {
-        assert!(text.contains(line), "{line}: {text}");
-    }
-    // What is not filled in is asked for by name.
-    let output = lathe(&["check", "gemv", "--wgsl", "theirs.wgsl", "--shape", "ROWS=4"]);
-    if common::gpu().is_some() {
-        assert_ends(&output, 2, "workgroups of gemv_main: `?`: expected a number or a name");
-        assert_ends(&output, 2, "[takes] WEIGHT=?: expected one of");
-    }
-    // Nothing of the user's is overwritten.
-    let output = lathe(&["map", "theirs.wgsl", "gemv"]);
-    assert_ends(&output, 2, "theirs.toml is there, and is not overwritten: --print");
-    assert_eq!(folder.read("theirs.toml"), text);
-    assert_eq!(printed(&lathe(&["map", "theirs.wgsl", "gemv", "--print"])), text);
-}
-
-#[test]
-fn any_file_validates_without_a_device() {
-    let folder = Folder::new();
-    folder.write("theirs.wgsl", THEIRS);
-    let validate = |args: &[&str]| lathe_in(&folder, &[&["validate"], args].concat());
-    let report = document(&validate(&["theirs.wgsl", "--json", "--page", "page.html"]));
-    assert_eq!(report["needs"], serde_json::json!(["shader-f16"]));
-    let entry = &report["entries"][0];
-    assert_eq!(
-        (entry["entry"].as_str(), &entry["workgroup_bytes"]),
-        (Some("gemv_main"), &256.into())
-    );
-    assert_eq!(entry["back_ends"], serde_json::json!(["SPIR-V", "MSL", "HLSL", "WGSL"]));
-    let page = folder.read("page.html");
-    assert!(page.contains("gemv_main") && page.contains("theirs.wgsl"));
-
-    let tile = "override TILE: u32;\n@compute @workgroup_size(TILE)\nfn main() {}\n";
-    folder.write("tile.wgsl", tile);
-    assert_ends(&validate(&["tile.wgsl"]), 2, "--set NAME=VALUE");
-    assert!(printed(&validate(&["tile.wgsl", "--set", "TILE=96"])).contains("96×1×1"));
-    for (set, fault) in
-        [("TILE=x", "expected NAME=NUMBER"), ("WG=3", "no override `WG`; there are TILE")]
-    {
-        assert_ends(&validate(&["tile.wgsl", "--set", set]), 2, fault);
-    }
-    folder.write("bad.wgsl", "fn main() { let a = b; }\n");
-    assert_ends(&validate(&["bad.wgsl"]), 2, "bad.wgsl:1:21");
-}
-
 /// Products of a part of each row, with its buffers in three groups.
 const PARTS: &str = "
 struct Params { stride: u32, k: u32 }
@@ -376,150 +77,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>) {
 }
 ";
 
-const SPLIT: &str = r#"
-file = "parts.wgsl"
-[takes]
-WEIGHT = "f32"
-ACT_FORMAT = "f32"
-N_VECTORS = 1
-Y_OFFSET = 0
-Y_AFTER = 0
-BETA = 0
-when = "ROWS <= 65535"
-[scratch]
-partial = "ROWS * 4 * 3"
-[bindings]
-src = "weights"
-input = "x"
-dst = "partial"
-[uniforms.params]
-stride = "ceil(K / 4) * 4"
-k = "K"
-[overrides]
-PARTS = 3
-WIDTH = 1
-[[stage]]
-entry = "main"
-workgroups = ["ROWS", "PARTS"]
-[[stage]]
-file = "reduce.wgsl"
-entry = "main"
-workgroups = "ROWS"
-[stage.bindings]
-src = "partial"
-dst = "y"
-[stage.uniforms.params]
-parts = 3
-"#;
-
-/// A folder with those files, and what `lathe` says there.
-fn split(mapping: &str, args: &[&str]) -> Option<Output> {
-    common::gpu()?;
-    let folder = Folder::new();
-    let files = [("parts.wgsl", PARTS), ("reduce.wgsl", REDUCE), ("split.toml", mapping)];
-    // Two parts: another mapping of the same files.
-    let other = SPLIT.replace("4 * 3", "8").replace("PARTS = 3", "PARTS = 2");
-    let other = other.replace("parts = 3", "parts = 2");
-    for (name, text) in files.into_iter().chain([("two.toml", other.as_str())]) {
-        folder.write(name, text);
-    }
-    Some(lathe_in(&folder, args))
-}
-
-const CHECK_SPLIT: &[&str] = &["check", "gemv", "--mapping", "split.toml"];
-
-#[test]
-fn stages_have_files_scratch_memory_and_groups_of_their_own() {
-    let Some(output) = split(SPLIT, CHECK_SPLIT) else { return };
-    let said = printed(&output);
-    assert!(said.contains(", 0 failed, 0 unavailable"), "{said}");
-    // Without a mapping nobody knows what its buffers are.
-    ended(&split(SPLIT, &["check", "gemv", "--wgsl", "parts.wgsl"]).unwrap(), 2);
-    // What is too small, or bound elsewhere, is found.
-    for (from, to) in [
-        ("ROWS * 4 * 3", "ROWS * 4"),
-        ("parts = 3", "parts = 2"),
-        ("stride = \"ceil(K / 4) * 4\"", "stride = \"K\""),
-    ] {
-        let output = split(&SPLIT.replace(from, to), CHECK_SPLIT).unwrap();
-        assert_eq!(code(&output), 1, "{to}: {}", stderr(&output));
-    }
-}
-
-#[test]
-fn mappings_of_one_file_are_compared() {
-    let shape = ["--shape", "ROWS=70,K=130,WEIGHT=f32", "--allow-software", "--time-out", "1"];
-    let ab = ["ab", "gemv", "--a", "split.toml", "--b", "naive=two.toml", "--json"];
-    let Some(output) = split(SPLIT, &[&ab[..], &shape].concat()) else { return };
-    assert!(matches!(output.status.code(), Some(0 | 6)), "{}", stderr(&output));
-    let report = json(&output);
-    assert_ne!(report["a_side"]["source"], report["b_side"]["source"]);
-    for entry in ["fn main", "params.parts", "params.stride"] {
-        assert!(report["a_side"]["wgsl"].as_str().unwrap().contains(entry), "{report}");
-    }
-    // Invocations that overlap have scratch memory each.
-    let bench = ["bench", "gemv", "--wgsl", "split.toml", "--stages", "--overlapped", "--json"];
-    let output = split(SPLIT, &[&bench[..], &shape[..2]].concat()).unwrap();
-    assert_eq!(document(&output)["cases"][0]["stages"].as_array().unwrap().len(), 2);
-}
-
-#[test]
-fn faults_of_stages_and_scratch_memory_are_said() {
-    let check = |mapping: &str| split(mapping, CHECK_SPLIT);
-    let wrong = SPLIT
-        .replace("[scratch]", "[scratch]\nspare = 4\ny = 4\nbad = \"FOO\"")
-        .replace("[stage.bindings]", "[stage.bindings]\nnobody = \"x\"")
-        .replace("dst = \"y\"", "dst = \"z\"")
-        .replace("parts = 3\n", "parts = 3\nmore = 1\n[stage.overrides]\nPARTS = 3\n");
-    let Some(output) = check(&wrong) else { return };
-    let said = ended(&output, 2);
-    for fault in [
-        "split.toml: 10 faults",
-        "nothing is bound to `y`, which gemv changes",
-        "[scratch] gemv has a binding `y`: take another name",
-        "[scratch] bad: `FOO`: no `FOO`",
-        "[scratch] no stage uses `spare`",
-        "reduce.wgsl: [[stage]] main names `nobody`, which it lacks",
-        "reduce.wgsl: buffer `dst` is mapped to `z`, which is no binding of gemv",
-        "reduce.wgsl: has no override `PARTS`",
-        "reduce.wgsl: [[stage]] main: uniform `params` has no field `more`",
-    ] {
-        assert!(said.contains(fault), "{fault}: {said}");
-    }
-    // A size that is none at one shape fails that case; one that no adapter has is unavailable.
-    for (size, expected, fault) in [
-        ("ROWS / 3", 1, "[scratch] partial: 23.333333333333332 bytes"),
-        ("ROWS - 70", 1, "[scratch] partial: 0 bytes"),
-        ("ROWS * 1099511627776", 3, "the largest binding is"),
-    ] {
-        let shape = &["--shape", "ROWS=70,K=8,WEIGHT=f32"][..];
-        let output =
-            split(&SPLIT.replace("ROWS * 4 * 3", size), &[CHECK_SPLIT, shape].concat()).unwrap();
-        assert_eq!(code(&output), expected, "{}", stderr(&output));
-        let said = stdout(&output);
-        assert!(said.contains(fault), "{said}");
-    }
-    for (mapping, fault) in [
-        (SPLIT.replace("reduce.wgsl", "gone.wgsl"), "gone.wgsl"),
-        (SPLIT.replace("file = \"parts.wgsl\"\n", ""), "split.wgsl"),
-        (SPLIT.replace("[scratch]", "[scrap]"), "unknown field `scrap`"),
-    ] {
-        assert_ends(&check(&mapping).unwrap(), 2, fault);
-    }
-    // A group that no adapter has.
-    let Some(folder) = folder(&format!("{TAKES}{MAPPED}")) else { return };
-    let far = THEIRS.replacen("@group(0) @binding(3)", "@group(77) @binding(3)", 1);
-    folder.write("theirs.wgsl", far);
-    let output = self::check(&folder, &["--shape", "ROWS=4,K=8,WEIGHT=f16"]);
-    assert_eq!(code(&output), 3, "{}", stderr(&output));
-    assert!(stdout(&output).contains("uses @group(77), the adapter has"));
-    // A mapping that names its WGSL is named itself.
-    let named = format!("file = \"theirs.wgsl\"\n{TAKES}{MAPPED}");
-    folder.write("theirs.toml", named);
-    let output = self::check(&folder, &["--shape", "ROWS=4,K=8,WEIGHT=f16"]);
-    assert_ends(&output, 2, "name the mapping itself");
-}
-
 /// Products whose sizes and factors lie in vectors, a matrix, arrays and structs within structs,
 /// each wanted where WGSL lays it: three numbers in the room of four.
 const VECTORS: &str = "
@@ -544,99 +101,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>) {
 }
 ";
 
-const OF_VECTORS: &str = r#"
-[takes]
-WEIGHT = "f32"
-ACT_FORMAT = "f32"
-N_VECTORS = 1
-Y_OFFSET = 0
-Y_AFTER = 0
-BETA = 0
-when = "ROWS <= 65535"
-[[stage]]
-entry = "main"
-workgroups = "ROWS"
-[uniforms]
-stride = "ceil(K / 4) * 4"
-ones = [1, 2]
-[uniforms.params]
-"inner.before" = -7
-"inner.pad_left" = 0
-"inner.factors" = [1, 2, 3]
-"inner.size.rows" = "ROWS"
-"inner.size.k" = 0
-m = [0, 5, 0, 0, 0, 6]
-"sizes[0].rows" = 0
-"sizes[0].k" = 0
-"sizes[1].rows" = 0
-"sizes[1].k" = "K"
-strides = [0, 0, 3, 0, 0, 0, 0, -5]
-[overrides]
-TWICE = false
-"#;
-
-#[test]
-fn uniforms_hold_vectors_structs_and_plain_numbers_and_overrides_are_true_or_false() {
-    let Some(folder) = folder("") else { return };
-    let write = |mapping: &str| {
-        folder.write("theirs.toml", mapping);
-        check(&folder, &[])
-    };
-    folder.write("theirs.wgsl", VECTORS);
-    // 1 + 20 + 300 - 320 + 2 - 1 + 6 - 5 - 5 + 3 is 1.
-    let output = write(OF_VECTORS);
-    let said = printed(&output);
-    assert!(said.contains(", 0 failed, 0 unavailable"), "{said}");
-    // Each number counts where it stands.
-    for (from, to) in [
-        ("TWICE = false", "TWICE = true"),
-        ("[1, 2, 3]", "[3, 2, 1]"),
-        ("[0, 5, 0, 0, 0, 6]", "[0, 0, 5, 0, 6, 0]"),
-        ("0, 0, 0, 0, -5]", "0, 0, 0, -5, 0]"),
-        ("ones = [1, 2]", "ones = [2, 1]"),
-    ] {
-        let output = write(&OF_VECTORS.replace(from, to));
-        assert_eq!(code(&output), 1, "{to}: {}", stderr(&output));
-    }
-    for (from, to, fault) in [
-        ("[1, 2, 3]", "2", "uniform field `inner.factors` has 3 numbers, the mapping gives 1"),
-        ("\"K\"", "[\"K\"]\n\"sizes[2].k\" = 1", "uniform `params` has no field `sizes[2].k`"),
-        ("ones = [1, 2]\n", "", "uniform `ones` needs a value: [uniforms] ones = …"),
-        ("ones = [1, 2]\n", "ones.x = 1\n", "uniform `ones` is no struct: [uniforms] ones = …"),
-        ("\"inner.pad_left\" = 0\n", "", "uniform field `inner.pad_left` has no value"),
-        ("-5]", "-5.5]", "uniform field `strides` cannot hold -5.5"),
-        (
-            "[0, 5, 0, 0, 0, 6]",
-            "[[0, 5, 0], [0, 0, 6]]",
-            "uniform field `m`: [[0,5,0],[0,0,6]] is no number",
-        ),
-        (
-            "workgroups = \"ROWS\"",
-            "workgroups = true",
-            "main: workgroups are a number, an expression",
-        ),
-        (
-            "\"inner.size.k\" = 0",
-            "\"inner.size.k\" = [0, 0]",
-            "has one number, the mapping gives 2",
-        ),
-        ("TWICE = false", "TWICE = \"false\"", "override TWICE: `false`: no `false`"),
-        ("[takes]", "packing = \"planes\"\n[takes]", "is of quantised rows, gemv has none"),
-    ] {
-        let output = write(&OF_VECTORS.replace(from, to));
-        let said = common::said(&output);
-        assert_ne!(code(&output), 0, "{to}");
-        assert!(said.contains(fault), "{fault}: {said}");
-    }
-    let (start, _) = OF_VECTORS.split_once("[uniforms]").unwrap();
-    let (_, end) = OF_VECTORS.split_once("[overrides]").unwrap();
-    let output = write(&format!("{start}[uniforms]\nparams = 1\n[overrides]{end}"));
-    let fault = "uniform `params` has fields: [uniforms.params] gives them (inner.before, ";
-    assert!(stderr(&output).contains(fault), "{}", stderr(&output));
-}
-
 /// Attention whose length and grid come from the host: a score a workgroup, then an element.
-const ATTENTION: &str = "
+const SCORES: &str = "
 struct Params { length: u32, head_dim: u32, slots: u32, heads_per_kv: u32, scale: f32 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> q: array<f32>;
@@ -669,7 +135,221 @@ fn mix(@builtin(workgroup_id) wg: vec3<u32>) {
 }
 ";
 
-const ATTENTION_MAPPED: &str = r#"
+/// A matrix of f32 whose rows are `ROW` and whose columns are `COLUMN` values apart.
+const GEMV: &str = "
+override ROWS: u32;
+override K: u32;
+override ROW: u32;
+override COLUMN: u32;
+@group(0) @binding(0) var<storage, read> W: array<f32>;
+@group(0) @binding(1) var<storage, read> x: array<f32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(1)
+fn main(@builtin(workgroup_id) group: vec3<u32>) {
+    var sum = 0.0;
+    for (var c = 0u; c < K; c++) { sum += W[group.x * ROW + c * COLUMN] * x[c]; }
+    y[group.x] = sum;
+}
+";
+
+/// The same with the lower and the upper half of the rows in buffers of their own.
+const HALVES: &str = "
+override ROWS: u32;
+override K: u32;
+override ROW: u32;
+override HALF: u32;
+@group(0) @binding(0) var<storage, read> low: array<f32>;
+@group(0) @binding(1) var<storage, read> high: array<f32>;
+@group(0) @binding(2) var<storage, read> x: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(1)
+fn main(@builtin(workgroup_id) group: vec3<u32>) {
+    let row = group.x;
+    var sum = 0.0;
+    for (var c = 0u; c < K; c++) {
+        if (row < HALF) { sum += low[row * ROW + c] * x[c]; }
+        else { sum += high[(row - HALF) * ROW + c] * x[c]; }
+    }
+    y[row] = sum;
+}
+";
+
+/// The same with the upper half beside the whole, and a uniform that has a binding's name.
+const BESIDE: &str = "
+struct Sizes { k: u32, row: u32, half: u32 }
+@group(0) @binding(0) var<storage, read> W: array<f32>;
+@group(0) @binding(1) var<storage, read> high: array<f32>;
+@group(0) @binding(2) var<storage, read> input: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<uniform> x: Sizes;
+@compute @workgroup_size(1)
+fn main(@builtin(workgroup_id) group: vec3<u32>) {
+    let row = group.x;
+    var sum = 0.0;
+    for (var c = 0u; c < x.k; c++) {
+        if (row < x.half) { sum += W[row * x.row + c] * input[c]; }
+        else { sum += high[(row - x.half) * x.row + c] * input[c]; }
+    }
+    y[row] = sum;
+}
+";
+
+/// 4-bit codes less 8 times a scale, both in buffers of their own.
+const FIELDS: &str = "
+override K: u32;
+override WORD_ROW: u32;
+override WORD_COLUMN: u32;
+override SCALE_ROW: u32;
+override SCALE_COLUMN: u32;
+@group(0) @binding(0) var<storage, read> qweight: array<u32>;
+@group(0) @binding(1) var<storage, read> scales: array<f32>;
+@group(0) @binding(2) var<storage, read> x: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(1)
+fn main(@builtin(workgroup_id) group: vec3<u32>) {
+    let row = group.x;
+    var sum = 0.0;
+    for (var c = 0u; c < K; c++) {
+        let word = qweight[row * WORD_ROW + (c / 8u) * WORD_COLUMN];
+        let code = f32((word >> (4u * (c % 8u))) & 15u) - 8.0;
+        sum += scales[row * SCALE_ROW + (c / 32u) * SCALE_COLUMN] * code * x[c];
+    }
+    y[row] = sum;
+}
+";
+
+/// Attention over caches (KV_SIZE, KV_HEADS, HEAD_DIM).
+const ATTENTION: &str = "
+override KV_HEADS: u32;
+override Q_PER_KV: u32;
+override HEAD_DIM: u32;
+override KV_SIZE: u32;
+override SCALE: f32;
+@group(0) @binding(0) var<storage, read> state: array<u32>;
+@group(0) @binding(1) var<storage, read> q: array<f32>;
+@group(0) @binding(2) var<storage, read> keys: array<f32>;
+@group(0) @binding(3) var<storage, read> values: array<f32>;
+@group(0) @binding(4) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(32)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) i: u32) {
+    let head = group.x;
+    let slots = min(state[0] + 1u, KV_SIZE);
+    for (var d = i; d < HEAD_DIM; d += 32u) {
+        var most = -1e30;
+        var norm = 0.0;
+        var sum = 0.0;
+        for (var t = 0u; t < slots; t++) {
+            let at = (t * KV_HEADS + head / Q_PER_KV) * HEAD_DIM;
+            var score = 0.0;
+            for (var c = 0u; c < HEAD_DIM; c++) { score += q[head * HEAD_DIM + c] * keys[at + c]; }
+            score *= SCALE;
+            let next = max(most, score);
+            let p = exp(score - next);
+            norm = norm * exp(most - next) + p;
+            sum = sum * exp(most - next) + p * values[at + d];
+            most = next;
+        }
+        y[head * HEAD_DIM + d] = sum / norm;
+    }
+}
+";
+
+/// Moves between rows of heads and a ring (KV_SIZE, KV_HEADS, HEAD_DIM), which it writes.
+const WINDOW: &str = "
+override KV_HEADS: u32;
+override HEAD_DIM: u32;
+override KV_SIZE: u32;
+override N_TOKENS: u32;
+override WAY: u32;
+@group(0) @binding(0) var<storage, read> state: array<u32>;
+@group(0) @binding(1) var<storage, read_write> k_cache: array<f32>;
+@group(0) @binding(2) var<storage, read_write> v_cache: array<f32>;
+@group(0) @binding(3) var<storage, read_write> k_rows: array<f32>;
+@group(0) @binding(4) var<storage, read_write> v_rows: array<f32>;
+@compute @workgroup_size(32)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) i: u32) {
+    let head = group.x;
+    let rows = head * (KV_SIZE + N_TOKENS) + KV_SIZE;
+    let position = state[0];
+    for (var d = i; d < HEAD_DIM; d += 32u) {
+        if (WAY == 0u) {
+            for (var j = 1u; j <= min(KV_SIZE, position); j++) {
+                let slot = (((position - j) % KV_SIZE) * KV_HEADS + head) * HEAD_DIM + d;
+                k_rows[(rows - j) * HEAD_DIM + d] = k_cache[slot];
+                v_rows[(rows - j) * HEAD_DIM + d] = v_cache[slot];
+            }
+        } else if (state[1] > position) {
+            for (var j = 0u; j < min(N_TOKENS, state[1] - position); j++) {
+                let slot = (((position + j) % KV_SIZE) * KV_HEADS + head) * HEAD_DIM + d;
+                k_cache[slot] = k_rows[(rows + j) * HEAD_DIM + d];
+                v_cache[slot] = v_rows[(rows + j) * HEAD_DIM + d];
+            }
+        }
+    }
+}
+";
+
+/// The stage of [`THEIRS`].
+const MAPPED: &str = r#"
+[[stage]]
+entry = "gemv_main"
+workgroups = "ROWS"
+[bindings]
+W = "weights"
+input = "x"
+result = "y"
+[uniforms.params]
+n_rows = "ROWS"
+n_cols = "K"
+stride = "ceil(K / 8) * 8"
+alpha = "WEIGHT == f16"
+"#;
+
+/// Sections for [`PARTS`] and [`REDUCE`], after the line before `[takes]`.
+const SPLIT: &str = r#"file = "parts.wgsl"
+|[scratch]
+partial = "ROWS * 4 * 3"
+[bindings]
+src = "weights"
+input = "x"
+dst = "partial"
+[uniforms.params]
+stride = "ceil(K / 4) * 4"
+k = "K"
+[overrides]
+PARTS = 3
+WIDTH = 1
+[[stage]]
+file = "reduce.wgsl"
+entry = "main"
+workgroups = "ROWS"
+[stage.bindings]
+src = "partial"
+dst = "y"
+[stage.uniforms.params]
+parts = 3
+"#;
+
+const OF_VECTORS: &str = r#"[uniforms]
+stride = "ceil(K / 4) * 4"
+ones = [1, 2]
+[uniforms.params]
+"inner.before" = -7
+"inner.pad_left" = 0
+"inner.factors" = [1, 2, 3]
+"inner.size.rows" = "ROWS"
+"inner.size.k" = 0
+m = [0, 5, 0, 0, 0, 6]
+"sizes[0].rows" = 0
+"sizes[0].k" = 0
+"sizes[1].rows" = 0
+"sizes[1].k" = "K"
+strides = [0, 0, 3, 0, 0, 0, 0, -5]
+[overrides]
+TWICE = false
+"#;
+
+const OF_STATE: &str = r#"
 [takes]
 KV_FORMAT = "f32"
 ACT_FORMAT = "f32"
@@ -694,70 +374,856 @@ heads_per_kv = "Q_PER_KV"
 scale = "SCALE"
 "#;
 
+const OF_HALVES: &str = r#"[overrides]
+ROW = "ceil(K / 4) * 4"
+HALF = "floor(ROWS / 2)"
+[bindings]
+low = { of = "weights", to = "floor(ROWS / 2)" }
+high = { of = "weights", from = "floor(ROWS / 2)" }
+"#;
+
+const OF_CACHES: &str = r#"[takes]
+KV_FORMAT = "f32"
+HEAD_DIM = [32, 64]
+when = "KV_HEADS > 1"
+[[stage]]
+entry = "main"
+workgroups = "KV_HEADS"
+[bindings]
+k_cache = { of = "k_cache", order = "tokens" }
+v_cache = { of = "v_cache", order = "tokens" }
+"#;
+
+/// What all mappings of gemv take.
+const VECTOR: &str = "ACT_FORMAT = \"f32\"\nN_VECTORS = 1\nY_OFFSET = 0\nY_AFTER = 0\nBETA = 0\n";
+
+/// What is replaced by what.
+type Change = (&'static str, &'static str);
+
+/// A user's files for a kernel: `theirs.toml`, and the WGSL beside it or that it names.
+struct Files {
+    name: &'static str,
+    kernel: &'static str,
+    shape: &'static str,
+    texts: Vec<(&'static str, &'static str)>,
+    mapping: String,
+    /// Changes that make them wrong.
+    wrong: Vec<Change>,
+}
+
+impl Files {
+    /// The files in a folder, after a change to the one that it concerns.
+    fn folder(&self, (from, to): Change) -> Folder {
+        let folder = Folder::new();
+        let mut found = false;
+        for (name, text) in self.texts.iter().chain([&("theirs.toml", self.mapping.as_str())]) {
+            found |= text.contains(from);
+            folder.write(name, text.replacen(from, to, 1));
+        }
+        assert!(found, "{}: no `{from}`", self.name);
+        folder
+    }
+
+    fn lathe(&self, change: Change, args: &[&str]) -> Output {
+        lathe_in(self.folder(change), args)
+    }
+
+    fn check(&self, change: Change, args: &[&str]) -> Output {
+        self.lathe(change, &[&["check", self.kernel, "--mapping", "theirs.toml"], args].concat())
+    }
+
+    fn plan(&self, change: Change, shape: &str) -> Result<Plan, PlanError> {
+        let folder = self.folder(change);
+        let kernel = lathe_kernels::kernel(self.kernel).unwrap();
+        let problem = common::problem(kernel, self.shape);
+        let problem = kernel.parse_over(&problem, shape).unwrap();
+        let subject = Subject::compile(&folder.join("theirs.toml"), kernel, &kernel.variants[0]);
+        subject?.plan(&problem, &generous())
+    }
+}
+
+/// No change.
+const AS_IT_IS: Change = ("", "");
+
+/// A mapping of gemv in f32 whose first dispatch is `main`.
+fn gemv(
+    name: &'static str,
+    text: &'static str,
+    rest: &str,
+    wrong: impl Into<Vec<Change>>,
+) -> Files {
+    let (before, rest) = rest.split_once('|').unwrap_or(("", rest));
+    let takes = format!("WEIGHT = \"f32\"\n{VECTOR}when = \"ROWS <= 65535\"\n");
+    let stage = "[[stage]]\nentry = \"main\"\nworkgroups = \"ROWS\"\n";
+    Files {
+        name,
+        kernel: "gemv",
+        shape: "ROWS=70,K=131,WEIGHT=f32",
+        texts: vec![("theirs.wgsl", text)],
+        mapping: format!("{before}[takes]\n{takes}{stage}{rest}"),
+        wrong: wrong.into(),
+    }
+}
+
+/// A mapping of gemv_q for codes and scales in buffers of their own.
+fn fields(name: &'static str, rest: &str, wrong: impl Into<Vec<Change>>) -> Files {
+    let mut files = gemv(name, FIELDS, rest, wrong);
+    files.mapping =
+        files.mapping.replace("WEIGHT = \"f32\"", "WEIGHT = \"q4_0\"\nORDER = \"row_wise\"");
+    Files { kernel: "gemv_q", shape: "ROWS=70,K=131,WEIGHT=q4_0", ..files }
+}
+
+/// Two dispatches of two files with scratch memory between them.
+fn split() -> Files {
+    let wrong = [
+        ("ROWS * 4 * 3", "ROWS * 4"),
+        ("parts = 3", "parts = 2"),
+        ("stride = \"ceil(K / 4) * 4\"", "stride = \"K\""),
+    ];
+    let files = gemv("split", "", SPLIT, wrong);
+    let mapping = files.mapping.replacen("= \"ROWS\"\n", "= [\"ROWS\", \"PARTS\"]\n", 1);
+    Files { texts: vec![("parts.wgsl", PARTS), ("reduce.wgsl", REDUCE)], mapping, ..files }
+}
+
+fn all() -> Vec<Files> {
+    vec![
+        Files {
+            shape: "ROWS=70,K=128,WEIGHT=f16",
+            mapping: theirs(),
+            wrong: vec![("alpha = \"WEIGHT == f16\"", "alpha = 1.0001")],
+            ..gemv("theirs", THEIRS, "", [])
+        },
+        split(),
+        gemv(
+            "vectors",
+            VECTORS,
+            OF_VECTORS,
+            [
+                ("TWICE = false", "TWICE = true"),
+                ("[1, 2, 3]", "[3, 2, 1]"),
+                ("[0, 5, 0, 0, 0, 6]", "[0, 0, 5, 0, 6, 0]"),
+                ("0, 0, 0, 0, -5]", "0, 0, 0, -5, 0]"),
+                ("ones = [1, 2]", "ones = [2, 1]"),
+            ],
+        ),
+        gemv(
+            "tight",
+            GEMV,
+            "packing = \"file\"\n|[overrides]\nROW = \"K\"\nCOLUMN = 1\n\
+             [bindings]\nW = \"weights\"\n",
+            [("packing = \"file\"", "")],
+        ),
+        gemv(
+            "columns",
+            GEMV,
+            "[overrides]\nROW = 1\nCOLUMN = \"ROWS\"\n\
+             [bindings]\nW = { of = \"weights\", order = \"columns\" }\n",
+            [("\"columns\"", "\"rows\"")],
+        ),
+        Files {
+            mapping: gemv("", "", OF_HALVES, [])
+                .mapping
+                .replace("\"ROWS <= 65535\"", "[\"ROWS <= 65535\", \"ROWS >= 2\"]"),
+            ..gemv(
+                "halves",
+                HALVES,
+                "",
+                [("from = \"floor(ROWS / 2)\"", "from = \"floor(ROWS / 2) - 1\"")],
+            )
+        },
+        gemv(
+            "beside",
+            BESIDE,
+            "[uniforms.x]\nk = \"K\"\nrow = \"ceil(K / 4) * 4\"\nhalf = \"floor(ROWS / 2)\"\n\
+             [bindings]\nW = \"weights\"\ninput = \"x\"\n\
+             high = { of = \"weights\", from = \"floor(ROWS / 2)\" }\n",
+            [("from = \"floor(ROWS / 2)\"", "to = \"ROWS\"")],
+        ),
+        fields(
+            "fields",
+            "[overrides]\nWORD_ROW = \"ceil(K / 32) * 4\"\nWORD_COLUMN = 1\n\
+             SCALE_ROW = \"ceil(K / 32)\"\nSCALE_COLUMN = 1\n\
+             [bindings]\nqweight = { of = \"weights\", field = \"codes\" }\n\
+             scales = { of = \"weights\", field = \"d\", type = \"f32\" }\n",
+            [(", type = \"f32\"", ""), ("{ of = \"weights\", field = \"codes\" }", "\"weights\"")],
+        ),
+        fields(
+            "columns of fields",
+            "[overrides]\nWORD_ROW = 1\nWORD_COLUMN = \"ROWS\"\nSCALE_ROW = 1\n\
+             SCALE_COLUMN = \"ROWS\"\n[bindings]\n\
+             qweight = { of = \"weights\", field = \"codes\", order = \"columns\" }\n\
+             scales = { of = \"weights\", field = \"d\", type = \"f32\", order = \"columns\" }\n",
+            [("\"codes\", order = \"columns\"", "\"codes\", order = \"rows\"")],
+        ),
+        Files {
+            name: "caches",
+            kernel: "attention_decode",
+            shape: "KV_HEADS=3,Q_PER_KV=2,HEAD_DIM=32,KV_SIZE=40,N_KV=33,KV_FORMAT=f32",
+            texts: vec![("theirs.wgsl", ATTENTION)],
+            mapping: OF_CACHES
+                .replace("[takes]", "[takes]\nACT_FORMAT = \"f32\"")
+                .replace("KV_HEADS\"\n[b", "KV_HEADS * Q_PER_KV\"\n[b")
+                .replace("k_cache =", "keys =")
+                .replace("v_cache =", "values ="),
+            wrong: vec![("keys = { of = \"k_cache\", order = \"tokens\" }", "keys = \"k_cache\"")],
+        },
+        Files {
+            name: "written caches",
+            kernel: "kv_window",
+            shape: "KV_HEADS=3,HEAD_DIM=32,KV_SIZE=12,N_TOKENS=5,N_KV=9,PROMPT_LEN=20,KV_FORMAT=f32",
+            texts: vec![("theirs.wgsl", WINDOW)],
+            mapping: OF_CACHES.into(),
+            wrong: vec![("k_cache\", order = \"tokens\"", "k_cache\", order = \"heads\"")],
+        },
+        Files {
+            name: "state",
+            kernel: "attention_decode",
+            shape: "Q_PER_KV=2,KV_HEADS=1,HEAD_DIM=32,KV_SIZE=256,KV_FORMAT=f32,SCALE=0.5",
+            texts: vec![("theirs.wgsl", SCORES)],
+            mapping: OF_STATE.into(),
+            wrong: vec![("length = \"min(N_KV, KV_SIZE)\"", "length = 1")],
+        },
+    ]
+}
+
+fn named(name: &str) -> Files {
+    all().into_iter().find(|files| files.name == name).unwrap()
+}
+
+/// The mapping of [`THEIRS`].
+fn theirs() -> String {
+    format!(
+        "[takes]\nWEIGHT = \"f16\"\nK = \"multiple of 4\"\nwhen = \"ROWS <= 65535\"\n{VECTOR}{MAPPED}"
+    )
+}
+
+/// Those that an adapter can run, where there is one.
+fn here() -> Vec<Files> {
+    let Some(gpu) = common::gpu() else { return Vec::new() };
+    let runs = |files: &Files| gpu.caps.f16 || files.name != "theirs";
+    all().into_iter().filter(runs).collect()
+}
+
+#[test]
+fn right_files_pass_the_sweep_and_wrong_ones_fail() {
+    for files in here() {
+        let said = printed(&files.check(AS_IT_IS, &["--cases", "4"]));
+        assert!(said.contains(", 0 failed, 0 unavailable"), "{}: {said}", files.name);
+        for change in &files.wrong {
+            let output = files.check(*change, &["--cases", "4", "--fail-fast"]);
+            assert_eq!(code(&output), 1, "{}: {change:?} {}", files.name, stderr(&output));
+        }
+    }
+}
+
+/// Outputs are judged after they are timed: cold, overlapping, and against a variant or another file
+/// over the same inputs.
+#[test]
+fn files_are_timed_and_compared() {
+    for (i, files) in here().into_iter().enumerate().filter(|(_, files)| files.name != "state") {
+        let shape = ["--shape", files.shape, "--json"];
+        let bench = ["bench", files.kernel, "--wgsl", "theirs.toml", "--overlapped", "--stages"];
+        let case =
+            document(&files.lathe(AS_IT_IS, &[&bench[..], &shape].concat()))["cases"][0].clone();
+        let stages = case["stages"].as_array().map_or(0, Vec::len);
+        assert_eq!(stages, if files.name == "split" { 2 } else { 0 }, "{case}");
+        // A file is A and B in turns.
+        let mut sides = ["naive", "theirs.toml"];
+        sides.rotate_left(i % 2);
+        let ab = ["ab", files.kernel, "--a", sides[0], "--b", sides[1], "--allow-software"];
+        let output = files.lathe(AS_IT_IS, &[&ab[..], &["--time-out", "1"], &shape].concat());
+        assert!(matches!(output.status.code(), Some(0 | 6)), "{}: {}", files.name, stderr(&output));
+        let report = json(&output);
+        for side in ["a_side", "b_side"] {
+            assert!(report[side]["nmse"].as_f64().unwrap() < 1e-6, "{report}");
+        }
+        let theirs = if i % 2 == 0 { "b_side" } else { "a_side" };
+        let text = report[theirs]["wgsl"].as_str().unwrap();
+        for (_, own) in &files.texts {
+            assert!(text.contains(own.lines().last().unwrap()), "{report}");
+        }
+    }
+}
+
+/// Plans that cannot be made: files, what else the shape has, a change, the exit code, and words.
+#[test]
+fn faults_are_said_with_what_they_concern() {
+    const UNFIT: i32 = 2;
+    let rows: &[(&str, &str, Change, i32, &[&str])] = &[
+        // All that a mapping does not take of parameters.
+        (
+            "theirs",
+            "K=6,WEIGHT=bf16",
+            AS_IT_IS,
+            3,
+            &["K=6: it takes a multiple of 4; WEIGHT=bf16: it takes f16"],
+        ),
+        ("theirs", "ROWS=65536", AS_IT_IS, 3, &["it takes shapes where ROWS <= 65535"]),
+        (
+            "theirs",
+            "",
+            ("K = \"multiple of 4\"", "FOO = 3\nK = \"multiple of x\""),
+            UNFIT,
+            &[
+                "[takes] FOO is no parameter of gemv; it has ROWS, K, ",
+                "[takes] K = \"multiple of x\": expected",
+            ],
+        ),
+        (
+            "theirs",
+            "",
+            ("WEIGHT = \"f16\"", "WEIGHT = [\"f16\", \"q9\"]"),
+            UNFIT,
+            &["[takes] WEIGHT=q9: expected one of f32, f16, bf16"],
+        ),
+        (
+            "theirs",
+            "",
+            ("[takes]", "tolerance = \"x\"\n[takes]"),
+            UNFIT,
+            &["tolerance: no variant `x`; there are naive, "],
+        ),
+        (
+            "theirs",
+            "",
+            ("[takes]", "tolerance = { k = -1 }\n[takes]"),
+            UNFIT,
+            &["tolerance: k = -1"],
+        ),
+        (
+            "theirs",
+            "",
+            ("[takes]", "packing = \"split\"\n[takes]"),
+            UNFIT,
+            &["no packing `split`; there are blocks, planes"],
+        ),
+        (
+            "vectors",
+            "",
+            ("[takes]", "packing = \"planes\"\n[takes]"),
+            UNFIT,
+            &["is of quantised rows, gemv has none"],
+        ),
+        // A grid.
+        (
+            "theirs",
+            "ROWS=2",
+            ("= \"ROWS\"\n[b", "= \"ROWS / (ROWS - 2)\"\n[b"),
+            1,
+            &["workgroups of gemv_main: ", "divides by zero"],
+        ),
+        (
+            "theirs",
+            "",
+            ("= \"ROWS\"\n[b", "= [\"ROWS - ROWS\"]\n[b"),
+            1,
+            &["0 workgroups of gemv_main"],
+        ),
+        (
+            "theirs",
+            "",
+            ("= \"ROWS\"\n[b", "= []\n[b"),
+            UNFIT,
+            &["gemv_main: 0 workgroups, not one to three"],
+        ),
+        (
+            "theirs",
+            "",
+            ("= \"ROWS\"\n[b", "= \"?\"\n[b"),
+            UNFIT,
+            &["workgroups of gemv_main: `?`: expected a number or a name"],
+        ),
+        // Buffers.
+        (
+            "theirs",
+            "",
+            ("let row = group.x;", "let row = group.x; input[0].x = 1.0;"),
+            UNFIT,
+            &["writes `input`, which is the input x"],
+        ),
+        (
+            "theirs",
+            "",
+            ("@group(0) @binding(3)", "@group(77) @binding(3)"),
+            3,
+            &["uses @group(77), the adapter has"],
+        ),
+        (
+            "theirs",
+            "",
+            ("input = \"x\"", "input = \"weights\""),
+            UNFIT,
+            &["`W` and `input` are both weights", "read_write"],
+        ),
+        // Uniforms and overrides, each fault beside the others.
+        (
+            "theirs",
+            "",
+            ("alpha = ", "alpah = "),
+            UNFIT,
+            &["2 faults", "no field `alpah`", "field `alpha` has no value"],
+        ),
+        (
+            "theirs",
+            "",
+            ("var<workgroup>", "override TILE: u32;\nvar<workgroup>"),
+            UNFIT,
+            &["override `TILE` has no value"],
+        ),
+        (
+            "vectors",
+            "",
+            ("[1, 2, 3]", "2"),
+            UNFIT,
+            &["uniform field `inner.factors` has 3 numbers, the mapping gives 1"],
+        ),
+        (
+            "vectors",
+            "",
+            ("\"K\"", "[\"K\"]\n\"sizes[2].k\" = 1"),
+            UNFIT,
+            &["uniform `params` has no field `sizes[2].k`"],
+        ),
+        (
+            "vectors",
+            "",
+            ("ones = [1, 2]\n", ""),
+            UNFIT,
+            &["uniform `ones` needs a value: [uniforms] ones = …"],
+        ),
+        (
+            "vectors",
+            "",
+            ("ones = [1, 2]\n", "ones.x = 1\n"),
+            UNFIT,
+            &["uniform `ones` is no struct: [uniforms] ones = …"],
+        ),
+        (
+            "vectors",
+            "",
+            (
+                "[uniforms.params]\n\"inner.before\"",
+                "params = 1\n[overrides]\nTWICE = true\n[scratch]\na",
+            ),
+            UNFIT,
+            &["unknown field"],
+        ),
+        (
+            "vectors",
+            "",
+            ("\"inner.pad_left\" = 0\n", ""),
+            UNFIT,
+            &["uniform field `inner.pad_left` has no value"],
+        ),
+        ("vectors", "", ("-5]", "-5.5]"), 1, &["uniform field `strides` cannot hold -5.5"]),
+        ("vectors", "", ("[0, 5, 0, 0, 0, 6]", "[[0, 5, 0], [0, 0, 6]]"), UNFIT, &["a flat list"]),
+        (
+            "vectors",
+            "",
+            ("\"inner.size.k\" = 0", "\"inner.size.k\" = [0, 0]"),
+            UNFIT,
+            &["has one number, the mapping gives 2"],
+        ),
+        (
+            "vectors",
+            "",
+            ("TWICE = false", "TWICE = \"false\""),
+            UNFIT,
+            &["override TWICE: `false`: no `false`"],
+        ),
+        // Stages and scratch memory.
+        (
+            "split",
+            "",
+            ("[scratch]", "[scratch]\nspare = 4\ny = 4\nbad = \"FOO\""),
+            UNFIT,
+            &[
+                "[scratch] gemv has a binding `y`: take another name",
+                "[scratch] bad: `FOO`: no `FOO`",
+                "[scratch] no stage uses `spare`",
+            ],
+        ),
+        (
+            "split",
+            "",
+            ("dst = \"y\"", "dst = \"z\"\nnobody = \"x\""),
+            UNFIT,
+            &[
+                "nothing is bound to `y`, which gemv changes",
+                "reduce.wgsl: [[stage]] main names `nobody`, which it lacks",
+                "reduce.wgsl: buffer `dst` is mapped to `z`, which is no binding of gemv",
+            ],
+        ),
+        (
+            "split",
+            "",
+            ("parts = 3\n", "parts = 3\nmore = 1\n[stage.overrides]\nPARTS = 3\n"),
+            UNFIT,
+            &[
+                "reduce.wgsl: has no override `PARTS`",
+                "reduce.wgsl: [[stage]] main: uniform `params` has no field `more`",
+            ],
+        ),
+        (
+            "split",
+            "",
+            ("ROWS * 4 * 3", "ROWS / 3"),
+            1,
+            &["[scratch] partial: 23.333333333333332 bytes"],
+        ),
+        ("split", "", ("ROWS * 4 * 3", "ROWS - 70"), 1, &["[scratch] partial: 0 bytes"]),
+        ("split", "", ("ROWS * 4 * 3", "ROWS * 1099511627776"), 3, &["the largest binding is"]),
+        ("split", "", ("file = \"reduce.wgsl\"", "file = \"gone.wgsl\""), UNFIT, &["gone.wgsl"]),
+        ("split", "", ("file = \"parts.wgsl\"\n", ""), UNFIT, &["theirs.wgsl"]),
+        ("split", "", ("[scratch]", "[scrap]"), UNFIT, &["unknown field `scrap`"]),
+        // Layouts.
+        (
+            "columns",
+            "",
+            ("\"columns\"", "\"diagonal\""),
+            UNFIT,
+            &["W: no order `diagonal` of weights; there are rows"],
+        ),
+        (
+            "columns",
+            "",
+            ("order = ", "ordre = "),
+            UNFIT,
+            &["expected a binding's name, or a table"],
+        ),
+        ("columns", "", ("order = \"columns\"", "field = \"d\""), 1, &["W: f32 has no fields"]),
+        (
+            "columns",
+            "",
+            ("\"weights\", order", "\"x\", order"),
+            UNFIT,
+            &["W: x is neither weights nor a cache"],
+        ),
+        (
+            "halves",
+            "",
+            ("from = \"floor(ROWS / 2)\"", "from = \"ROWS + 1\""),
+            1,
+            &["high: row 71 of 70"],
+        ),
+        ("halves", "", ("to = \"floor(ROWS / 2)\"", "to = 0"), 1, &["low: no row from 0 to 0"]),
+        (
+            "fields",
+            "",
+            ("\"codes\"", "\"high\""),
+            1,
+            &["q4_0 has no field `high`; it has codes, d"],
+        ),
+        ("fields", "", ("\"f32\" }", "\"f64\" }"), UNFIT, &["scales: type `f64`"]),
+        (
+            "caches",
+            "",
+            ("\"tokens\" }\nvalues", "\"slots\" }\nvalues"),
+            UNFIT,
+            &["no order `slots` of a cache"],
+        ),
+        (
+            "caches",
+            "",
+            ("\"tokens\" }\nvalues", "\"tokens\", from = 1 }\nvalues"),
+            UNFIT,
+            &["a cache has an `order`"],
+        ),
+        // Only the state that an operation reads is a name.
+        (
+            "state",
+            "",
+            ("length = \"min(N_KV", "length = \"min(PROMPT_LEN"),
+            UNFIT,
+            &["no `PROMPT_LEN`; there are", "N_KV"],
+        ),
+    ];
+    for (name, shape, change, expected, words) in rows {
+        let outcome = named(name).plan(*change, shape);
+        let (found, said) = match &outcome {
+            Ok(_) => (0, String::new()),
+            Err(e @ PlanError::Shape(_)) => (1, e.to_string()),
+            Err(e @ PlanError::Reflect(_)) => (UNFIT, e.to_string()),
+            Err(e @ PlanError::Unavailable(_)) => (3, e.to_string()),
+        };
+        assert_eq!(found, *expected, "{name}: {change:?}: {said}");
+        for word in *words {
+            assert!(said.contains(word), "{name}: {change:?}: `{word}` is not in: {said}");
+        }
+    }
+}
+
+#[test]
+fn faults_are_said_all_at_once() {
+    let mapping = r#"
+[[stage]]
+entry = "gemv_mian"
+workgroups = 1
+[[stage]]
+entry = "gemv_main"
+workgroups = ["ROWS", "FOO"]
+[bindings]
+W = "weight"
+results = "y"
+[overrides]
+TILE = 3
+"#;
+    let files = Files { mapping: mapping.into(), ..named("theirs") };
+    let said = files.plan(AS_IT_IS, "").unwrap_err().to_string();
+    for fault in [
+        "9 faults",
+        "nothing is bound to `y`, which gemv changes",
+        "has no override `TILE`",
+        "no entry point `gemv_mian`; there are `gemv_main`, `other`",
+        "no `FOO`; there are ACT_FORMAT, BETA, K, ",
+        "uniform `params` needs a section [uniforms.params]",
+        "buffer `W` is mapped to `weight`, which is no binding of gemv; it has weights, x, y",
+        "buffer `input` is no binding of gemv",
+        "the mapping names `results`, which it lacks",
+    ] {
+        assert!(said.contains(fault), "{fault}: {said}");
+    }
+}
+
+/// The command ends as a plan does, and goes on after a case that fails alone.
+#[test]
+fn faults_have_their_exit_codes() {
+    let files = named("split");
+    if common::gpu().is_none() {
+        return;
+    }
+    for (size, expected) in [("ROWS / 3", 1), ("ROWS * 1099511627776", 3), ("FOO", 2)] {
+        let output = files.check(("ROWS * 4 * 3", size), &["--shape", files.shape]);
+        assert_eq!(code(&output), expected, "{}", stderr(&output));
+    }
+    let output = files.check(("= [\"ROWS\",", "= [\"ROWS - 1\","), &["--json"]);
+    assert_eq!(code(&output), 1);
+    let report = json(&output);
+    assert!(report["failed"].as_u64().unwrap() > 0, "{report}");
+    let lone = report["cases"].as_array().unwrap().iter();
+    let lone = lone.filter(|case| case["reason"] == "theirs.toml: 0 workgroups of main");
+    assert!(lone.count() > 0, "{report}");
+    // Without a mapping nobody knows what its buffers are; one that names its WGSL is named itself.
+    ended(&files.lathe(AS_IT_IS, &["check", "gemv", "--wgsl", "parts.wgsl"]), 2);
+    let folder = files.folder(AS_IT_IS);
+    folder.write("theirs.wgsl", PARTS);
+    let output = lathe_in(&folder, &["check", "gemv", "--wgsl", "theirs.wgsl"]);
+    assert_ends(&output, 2, "name the mapping itself");
+}
+
+#[test]
+fn the_sweep_draws_inside_what_a_file_takes() {
+    for files in here().iter().filter(|files| files.name == "theirs") {
+        let report = document(&files.check(AS_IT_IS, &["--json", "--cases", "24"]));
+        let cases = report["cases"].as_array().unwrap();
+        assert!(cases.len() > 30, "{}", cases.len());
+        let shapes: Vec<_> = cases.iter().map(|case| case["shape"].as_str().unwrap()).collect();
+        assert!(shapes.iter().all(|shape| shape.contains("WEIGHT=f16,ACT_FORMAT=f32")));
+        // Sizes still vary, at the edges of tiles too.
+        let sizes = shapes.iter().map(|shape| shape.split(",WEIGHT").next().unwrap());
+        let sizes: BTreeSet<_> = sizes.collect();
+        assert!(sizes.len() > 20, "{sizes:?}");
+        // What a shape does not name is what the file takes.
+        let report = document(&files.check(AS_IT_IS, &["--json", "--shape", "ROWS=[5,9]"]));
+        for (nth, rows) in ["ROWS=5,", "ROWS=9,"].into_iter().enumerate() {
+            let shape = report["cases"][nth]["shape"].as_str().unwrap();
+            assert!(shape.starts_with(rows) && shape.contains("WEIGHT=f16"), "{report}");
+        }
+    }
+}
+
+#[test]
+fn a_tolerance_of_its_own_holds_and_is_said() {
+    for files in here().iter().filter(|files| files.name == "theirs") {
+        let off = Files {
+            mapping: files.mapping.replace("\"WEIGHT == f16\"", "1.0001"),
+            texts: files.texts.clone(),
+            wrong: Vec::new(),
+            ..*files
+        };
+        let check = |own: &'static str, args: &[&str]| {
+            off.check(("[takes]", own), &[&["--shape", files.shape], args].concat())
+        };
+        assert_eq!(code(&check("[takes]", &[])), 1);
+        let own = "tolerance = { nmse = 1e-6, k = 20000 }\n[takes]";
+        let said = printed(&check(own, &[]));
+        assert!(said.contains("held to the tolerance of its mapping"), "{said}");
+        assert_eq!(document(&check(own, &["--json"]))["own_tolerance"], true);
+        // A variant's is nearer.
+        assert_eq!(code(&check("tolerance = \"naive\"\n[takes]", &[])), 1);
+    }
+}
+
+/// A file that is wrong by a little is timed where that is asked for, and marked; one that is wrong
+/// by more is not, and neither is ever a tuned choice.
+#[test]
+fn what_is_wrong_by_a_little_is_timed_on_request_and_never_stored() {
+    for files in here().iter().filter(|files| files.name == "theirs") {
+        let ab = |alpha: &'static str, more: &[&str]| {
+            let sides =
+                ["ab", "gemv", "--a", "naive", "--b", "theirs.toml", "--shape", files.shape];
+            let rest = ["--time-out", "1", "--allow-software"];
+            files.lathe(("\"WEIGHT == f16\"", alpha), &[&sides[..], &rest, more].concat())
+        };
+        // 4 % is an NMSE of 1.6e-3: more than a little.
+        for (alpha, more) in [("1.0001", &[][..]), ("1.04", &["--tolerate"])] {
+            assert_ends(&ab(alpha, more), 1, "is wrong");
+        }
+        let said = stdout(&ab("1.0001", &["--tolerate"]));
+        for words in ["B is WRONG by a little: y: ", "; B is wrong by a little)", "doubtful: "] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        for (alpha, is_marked) in [("1.0001", true), ("1.0", false)] {
+            let report = json(&ab(alpha, &["--tolerate", "--json"]));
+            assert_eq!(report["b_side"]["outside"].is_string(), is_marked, "{report}");
+            assert!(report["a_side"]["outside"].is_null(), "{report}");
+            let flags = report["flags"].to_string();
+            assert_eq!(flags.contains("wrong by a little"), is_marked, "{report}");
+        }
+        let folder = files.folder(("\"WEIGHT == f16\"", "1.0001"));
+        let tune = ["tune", "gemv/naive", "--candidate", "theirs.toml", "--store", "tuned.json"];
+        let rest = ["--shape", files.shape, "--allow-software"];
+        let said = common::said(&lathe_in(&folder, &[&tune[..], &rest].concat()));
+        assert!(said.contains("rejected theirs.toml"), "{said}");
+        let stored = std::fs::read_to_string(folder.path("tuned.json")).unwrap_or_default();
+        assert!(!stored.contains("theirs"), "{stored}");
+    }
+}
+
+/// A file that takes nothing else cannot be told from one for the one shape.
+#[test]
+fn a_file_that_takes_one_shape_is_marked() {
+    for files in here().iter().filter(|files| files.name == "theirs") {
+        let change = ("K = \"multiple of 4\"", "K = 128\nROWS = 70");
+        for (change, is_marked) in [(change, true), (AS_IT_IS, false)] {
+            let bench =
+                ["bench", "gemv", "--wgsl", "theirs.toml", "--shape", files.shape, "--json"];
+            let flags = document(&files.lathe(change, &bench))["cases"][0]["flags"].to_string();
+            assert_eq!(flags.contains("one shape"), is_marked, "{flags}");
+        }
+    }
+}
+
 #[test]
 fn the_state_of_a_sequence_is_a_name_where_a_problem_has_one() {
-    let Some(_) = common::gpu() else { return };
-    let folder = Folder::new();
-    folder.write("theirs.wgsl", ATTENTION);
-    let write = |mapping: &str| folder.write("theirs.toml", mapping);
-    let lathe = |args: &[&str]| lathe_in(&folder, args);
-    write(ATTENTION_MAPPED);
-    let mine = ["attention_decode", "--wgsl", "theirs.wgsl"];
-    // The sweep draws positions before and after a ring is full.
-    let report = document(&lathe(&[&["check"], &mine[..], &["--json", "--cases", "12"]].concat()));
-    let cases = report["cases"].as_array().unwrap();
-    let sizes = cases.iter().map(|case| {
-        let shape = case["shape"].as_str().unwrap();
-        let value = |name: &str| {
-            let rest = shape.split(',').find_map(|part| part.strip_prefix(name)).unwrap();
-            rest.parse::<usize>().unwrap()
+    for files in here().iter().filter(|files| files.name == "state") {
+        let states = |change: Change| -> Vec<(usize, usize)> {
+            let report = document(&files.check(change, &["--json", "--cases", "12"]));
+            let cases = report["cases"].as_array().unwrap().iter().map(|case| {
+                let shape = case["shape"].as_str().unwrap();
+                let value = |name: &str| {
+                    let rest = shape.split(',').find_map(|part| part.strip_prefix(name)).unwrap();
+                    rest.parse().unwrap()
+                };
+                (value("N_KV="), value("KV_SIZE="))
+            });
+            cases.collect()
         };
-        (value("N_KV="), value("KV_SIZE="))
-    });
-    let sizes: Vec<_> = sizes.collect();
-    assert!(sizes.iter().any(|(seen, size)| seen < size), "{sizes:?}");
-    assert!(sizes.iter().any(|(seen, size)| seen > size), "{sizes:?}");
+        // The sweep draws positions before and after a ring is full.
+        let sizes = states(AS_IT_IS);
+        assert!(sizes.iter().any(|(seen, size)| seen < size), "{sizes:?}");
+        assert!(sizes.iter().any(|(seen, size)| seen > size), "{sizes:?}");
+        // A condition on the state is met by states up to its end, not by the first alone.
+        let met = states(("[takes]", "[takes]\nwhen = \"N_KV <= 40\""));
+        let met: BTreeSet<_> = met.into_iter().map(|(seen, _)| seen).collect();
+        assert!(met.last() == Some(&40) && met.len() > 4, "{met:?}");
+        // It is timed at the position that is asked for; another length is other code.
+        let sources = ["N_KV=100", "N_KV=200"].map(|state| {
+            let shape = format!("{},{state}", files.shape);
+            let bench =
+                ["bench", files.kernel, "--wgsl", "theirs.toml", "--json", "--shape", &shape];
+            let case = document(&files.lathe(AS_IT_IS, &bench))["cases"][0].clone();
+            assert!(case["shape"].as_str().unwrap().ends_with(state), "{case}");
+            case["source"].clone()
+        });
+        assert_ne!(sources[0], sources[1]);
+        // A recorded step is the same for all positions.
+        let model = golden_name("llama-tiny-f16.gguf");
+        let decode = ["decode", "--model", &model, "--prompt-tokens", "2,5", "-n", "2"];
+        let hint = ["--kv", "f32", "--hint", "attention_decode=theirs.toml"];
+        let output = files.lathe(AS_IT_IS, &[&decode[..], &hint].concat());
+        assert_ends(&output, 2, "`N_KV` changes from step to step");
+        assert!(stderr(&output).contains("uniform field `length`"), "{}", stderr(&output));
+    }
+}
 
-    // A condition on the state is met by states up to its end, not by the first position alone.
-    let condition = format!("[takes]\nwhen = \"N_KV <= 40\"\n{ATTENTION_MAPPED}");
-    write(&condition.replace("[takes]\nKV", "KV"));
-    let report = document(&lathe(&[&["check"], &mine[..], &["--json", "--cases", "12"]].concat()));
-    let states = report["cases"].as_array().unwrap().iter().map(|case| {
-        let (_, state) = case["shape"].as_str().unwrap().rsplit_once("N_KV=").unwrap();
-        state.parse::<usize>().unwrap()
-    });
-    let states: BTreeSet<_> = states.collect();
-    assert_eq!(states.last(), Some(&40), "{states:?}");
-    assert!(states.len() > 4, "{states:?}");
+/// The weights of a whole step are other operations' too.
+#[test]
+fn whole_steps_refuse_layouts() {
+    let folder = named("columns").folder(AS_IT_IS);
+    let (name, hint) = Hint::parse(&format!("gemv={}", folder.path("theirs.toml"))).unwrap();
+    let kernel = lathe_kernels::kernel("gemv").unwrap();
+    let problem = common::problem(kernel, "WEIGHT=f32,ROWS=64,K=64");
+    let hints: Hints = [(name, hint)].into_iter().collect();
+    let refused = select(kernel, &problem.shape, &Capabilities::minimal(), &hints, None);
+    let refused = refused.map(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("its mapping lays weights or caches out"), "{refused}");
+}
 
-    write(ATTENTION_MAPPED);
+#[test]
+fn a_template_is_named_as_one() {
+    let folder = Folder::new();
+    let text = format!("{THEIRS}\n  # ifdef USE_SUBGROUPS\nconst LANES = 32u;\n#endif\n");
+    folder.write("theirs.wgsl", text);
+    for args in [&["map", "theirs.wgsl", "gemv"][..], &["validate", "theirs.wgsl"]] {
+        let said = ended(&lathe_in(&folder, args), 2);
+        let line = THEIRS.lines().count() + 2;
+        assert!(said.contains(&format!("line {line}: `# ifdef USE_SUBGROUPS` is for")), "{said}");
+        assert!(said.contains("instantiate.py text FILE"), "{said}");
+    }
+}
 
-    // Timed at the position that is asked for, and said so.
-    let sources = [100, 200].map(|n_kv| {
-        let shape = format!(
-            "Q_PER_KV=2,KV_HEADS=1,HEAD_DIM=32,KV_SIZE=256,KV_FORMAT=f32,SCALE=0.5,N_KV={n_kv}"
-        );
-        let output = lathe(&[&["bench"], &mine[..], &["--json", "--shape", &shape]].concat());
-        let case = document(&output)["cases"][0].clone();
-        assert!(case["shape"].as_str().unwrap().ends_with(&format!("N_KV={n_kv}")), "{case}");
-        case["source"].clone()
-    });
-    assert_ne!(sources[0], sources[1], "another length is other code");
+#[test]
+fn a_skeleton_is_written_once_and_asks_for_the_rest() {
+    let folder = Folder::new();
+    folder.write("theirs.wgsl", THEIRS);
+    let lathe = |args: &[&str]| lathe_in(&folder, args);
+    assert!(printed(&lathe(&["map", "theirs.wgsl", "gemv"])).starts_with("theirs.toml: "));
+    let text = folder.read("theirs.toml");
+    // Values that are not filled in are asked for by name.
+    let files = Files { mapping: text.clone(), ..named("theirs") };
+    let said = files.plan(AS_IT_IS, "").unwrap_err().to_string();
+    for words in ["workgroups of gemv_main: `?`: expected", "[takes] WEIGHT=?: expected one of"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    // Nothing of the user's is overwritten.
+    let output = lathe(&["map", "theirs.wgsl", "gemv"]);
+    assert_ends(&output, 2, "theirs.toml is there, and is not overwritten: --print");
+    assert_eq!(folder.read("theirs.toml"), text);
+    assert_eq!(printed(&lathe(&["map", "theirs.wgsl", "gemv", "--print"])), text);
+}
 
-    // A length of another position is wrong.
-    write(&ATTENTION_MAPPED.replace("length = \"min(N_KV, KV_SIZE)\"", "length = 1"));
-    assert_eq!(code(&lathe(&[&["check"], &mine[..]].concat())), 1);
-    // Only what the operation reads is a name.
-    write(&ATTENTION_MAPPED.replace("length = \"min(N_KV", "length = \"min(PROMPT_LEN"));
-    let output = lathe(&[&["check"], &mine[..]].concat());
-    assert_ends(&output, 2, "no `PROMPT_LEN`; there are");
-    assert!(stderr(&output).contains("N_KV"), "{}", stderr(&output));
-
-    // A recorded step is the same for all positions.
-    write(ATTENTION_MAPPED);
-    let model = golden_name("llama-tiny-f16.gguf");
-    let decode = ["decode", "--model", &model, "--prompt-tokens", "2,5", "-n", "2", "--kv", "f32"];
-    let output = lathe(&[&decode[..], &["--hint", "attention_decode=theirs.wgsl"]].concat());
-    assert_ends(&output, 2, "`N_KV` changes from step to step");
-    assert!(stderr(&output).contains("uniform field `length`"), "{}", stderr(&output));
+#[test]
+fn any_file_validates_without_a_device() {
+    let folder = Folder::new();
+    folder.write("theirs.wgsl", THEIRS);
+    folder.write("bad.wgsl", "fn main() { let a = b; }\n");
+    folder.write("none.wgsl", "fn main() {}\n");
+    let tile = "override TILE: u32;\n@compute @workgroup_size(TILE)\nfn main() {}\n";
+    folder.write("tile.wgsl", tile);
+    let validate = |args: &[&str]| lathe_in(&folder, &[&["validate"], args].concat());
+    let report = document(&validate(&["theirs.wgsl", "--json"]));
+    assert_eq!(report["needs"], serde_json::json!(["shader-f16"]));
+    let entry = &report["entries"][0];
+    assert_eq!((&entry["entry"], &entry["workgroup_bytes"]), (&"gemv_main".into(), &256.into()));
+    assert_eq!(entry["back_ends"], serde_json::json!(["SPIR-V", "MSL", "HLSL", "WGSL"]));
+    assert!(printed(&validate(&["tile.wgsl", "--set", "TILE=96"])).contains("96×1×1"));
+    for (args, expected, words) in [
+        (&["tile.wgsl"][..], 2, "--set NAME=VALUE"),
+        (&["tile.wgsl", "--set", "TILE=x"], 2, "expected NAME=NUMBER"),
+        (&["tile.wgsl", "--set", "WG=3"], 2, "no override `WG`; there are TILE"),
+        (&["bad.wgsl"], 2, "bad.wgsl:1:21"),
+        (&["none.wgsl"], 1, "has no entry point"),
+        (&["theirs.toml"], 2, "a mapping; validate the WGSL"),
+        (&["gemv", "--set", "A=1"], 2, "--set goes with a WGSL file"),
+    ] {
+        assert_ends(&validate(args), expected, words);
+    }
+    for args in [&["show", "theirs.wgsl"][..], &["check", "theirs.wgsl"], &["tune", "theirs.wgsl"]]
+    {
+        if args[0] == "show" || common::gpu().is_some() {
+            let args = [args, if args[0] == "tune" { &["--allow-software"] } else { &[] }].concat();
+            assert_ends(&lathe_in(&folder, &args), 2, "is a file and no kernel");
+        }
+    }
 }

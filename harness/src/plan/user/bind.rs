@@ -184,7 +184,7 @@ impl UserKernel {
         let own = stage.own.and_then(|own| own.bindings.get(name));
         let mapped = own.or_else(|| mapping.bindings.get(name));
         let ours = mapped.map_or(name.as_str(), BoundTo::of);
-        let laid = mapped.and_then(BoundTo::laid);
+        let laid = mapped.and_then(BoundTo::laid).cloned();
         let mut add = |fault: String| {
             faults.add(self.fault_of(stage.module, fault));
             None
@@ -269,15 +269,11 @@ impl UserKernel {
                 return Wrong::text(why);
             }
         };
-        let packing = laid.packing.as_deref();
-        if let Some(packing) = packing.filter(|packing| *packing != TIGHT) {
-            return Wrong::text(format!("no packing `{packing}` of one buffer; there is {TIGHT}"));
-        }
         let all_tight = self.mapping.packing.as_deref() == Some(TIGHT);
         let arrangement = match columns {
             true => Arrangement::Columns,
             // Fields of padded rows would lie nobody knows how far apart.
-            false if packing.is_some() || all_tight || laid.field.is_some() => Arrangement::Rows,
+            false if all_tight || laid.field.is_some() => Arrangement::Rows,
             false => Arrangement::Packed(at.packing),
         };
         let format = matrix.format;
@@ -324,9 +320,8 @@ impl UserKernel {
 
     /// How a file has a cache.
     fn kv_order(&self, laid: &Laid, shape: &Shape, len: usize) -> Result<KvOrder, String> {
-        let Laid { of: _, from, to, field, stored, packing, order } = laid;
-        let others = [field, stored, packing].iter().any(|other| other.is_some());
-        if others || from.is_some() || to.is_some() {
+        let Laid { of: _, from, to, field, stored, order } = laid;
+        if field.is_some() || stored.is_some() || from.is_some() || to.is_some() {
             return Err("a cache has an `order` and nothing else".into());
         }
         match order.as_deref() {
@@ -418,15 +413,7 @@ impl UserKernel {
                 }
                 continue;
             };
-            let numbers = match numbers.list() {
-                Ok(numbers) => numbers,
-                Err(value) => {
-                    faults.add(format!(
-                        "{what}: {value} is no number, no expression and no flat list of them"
-                    ));
-                    continue;
-                }
-            };
+            let numbers = numbers.list();
             if numbers.len() != field.offsets.len() {
                 let given = numbers.len();
                 let own = match field.offsets.len() {

@@ -30,9 +30,7 @@
 
 mod bind;
 mod expression;
-mod golden;
 mod mapping;
-mod operation;
 mod takes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,19 +44,17 @@ use lathe_kernels::{
 };
 
 use crate::files;
-use crate::plan::{Plan, PlanError, PlannedStage, StageCode, Tolerated, fits_grid};
+use crate::plan::{Foreign, Plan, PlanError, PlannedStage, StageCode, Tolerated, fits_grid};
 use bind::{At, Bound};
 use expression::{Names, Wrong, evaluate};
-use mapping::{Mapping, Number, Setting, StageMapping, ToleranceMapping};
+use mapping::{Mapping, Number, StageMapping, ToleranceMapping};
 use takes::Takes;
 
 pub use bind::is_padding;
-pub use golden::{Found, Golden, Integer, Stored, Wanted};
-pub use operation::Operation;
 
-/// A user's file with its mapping.
+/// A user's file with its mapping, read, linked and parsed.
 #[derive(Debug)]
-pub struct UserKernel {
+pub(super) struct UserKernel {
     /// As it was named: the WGSL, or its mapping.
     path: PathBuf,
     /// The WGSL, then the files that stages name.
@@ -69,8 +65,6 @@ pub struct UserKernel {
     tolerated: Option<Tolerated>,
     /// What of the mapping could not be read.
     unread: Vec<String>,
-    /// Of an operation of the user's own.
-    golden: Option<Arc<Golden>>,
 }
 
 /// The packing of rows that lie one after the other, without padding.
@@ -211,8 +205,7 @@ pub fn files_of(path: &Path) -> Vec<PathBuf> {
     // What is wrong in it is said by whoever runs it.
     let mapping = read_mapping(path).ok().flatten().unwrap_or_default();
     let stages = mapping.stage.iter().filter_map(|stage| stage.file.as_ref());
-    let golden = mapping.operation.as_ref().map(|operation| &operation.golden);
-    files.extend(stages.chain(golden).map(|file| beside.with_file_name(file)));
+    files.extend(stages.map(|file| beside.with_file_name(file)));
     files.push(match &mapping.file {
         Some(file) => beside.with_file_name(file),
         None => path.with_extension("wgsl"),
@@ -235,6 +228,7 @@ fn read_mapping(path: &Path) -> Result<Option<Mapping>, PlanError> {
 fn value_of(number: &Number, names: &Names) -> Result<f64, Wrong> {
     let shown = |text: &str, why: String| format!("`{text}`: {why}");
     match number {
+        Number::Truth(holds) => Ok(f64::from(u8::from(*holds))),
         Number::Literal(value) => Ok(*value),
         Number::Expression(text) => evaluate(text, names).map_err(|wrong| match wrong {
             Wrong::Text(why) => Wrong::Text(shown(text, why)),
@@ -245,46 +239,15 @@ fn value_of(number: &Number, names: &Names) -> Result<f64, Wrong> {
 
 impl UserKernel {
     /// The file.
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Reads `path` and the TOML file beside it, if there is one; or where `path` is a TOML file,
     /// it and the WGSL that it names.
-    pub fn read(path: &Path, kernel: &'static Kernel) -> Result<Self, PlanError> {
-        Self::read_for(path, kernel, None)
-    }
-
-    /// The same of a file in the place of an operation of the user's own.
-    pub fn of(path: &Path, operation: &Operation) -> Result<Self, PlanError> {
-        Self::read_for(path, operation.kernel, Some(operation))
-    }
-
-    fn read_for(
-        path: &Path,
-        kernel: &'static Kernel,
-        operation: Option<&Operation>,
-    ) -> Result<Self, PlanError> {
+    pub(super) fn read(path: &Path, kernel: &'static Kernel) -> Result<Self, PlanError> {
         let beside = path.with_extension("toml");
         let mapping = read_mapping(path)?.unwrap_or_default();
-        match (&mapping.operation, operation) {
-            (Some(_), None) => {
-                let (shown, kernel) = (beside.display(), kernel.name);
-                return Err(refused(
-                    &beside,
-                    format!(
-                        "has an [operation] of its own, so it stands in no place of {kernel}: \
-                         `lathe check {shown}` checks it"
-                    ),
-                ));
-            }
-            (Some(own), Some(operation)) => operation.same(&beside, own)?,
-            (None, _) => {}
-        }
-        if operation.is_some() && mapping.stage.is_empty() {
-            let why = "has no [[stage]]: this operation has no variant whose grid it could use";
-            return Err(refused(&beside, why));
-        }
         let main = match (&mapping.file, is_mapping(path)) {
             (Some(file), true) => beside.with_file_name(file),
             (None, true) => path.with_extension("wgsl"),
@@ -332,37 +295,27 @@ impl UserKernel {
         };
         // Said with what else is wrong, once it is planned.
         let unread = faults.always;
-        let golden = operation.map(|operation| Arc::clone(&operation.golden));
-        Ok(Self {
-            path: path.to_owned(),
-            modules,
-            kernel,
-            mapping,
-            takes,
-            tolerated,
-            golden,
-            unread,
-        })
+        Ok(Self { path: path.to_owned(), modules, kernel, mapping, takes, tolerated, unread })
     }
 
-    /// Whether its mapping says which shapes it takes.
-    pub fn is_choosy(&self) -> bool {
+    /// Returns true where its mapping restricts the shapes.
+    pub(super) fn is_choosy(&self) -> bool {
         !self.takes.is_empty()
     }
 
-    /// Whether a golden file says what comes of it, and no reference.
-    pub fn is_golden(&self) -> bool {
-        self.golden.is_some()
+    /// Returns true where its mapping has a tolerance.
+    pub(super) fn has_tolerance(&self) -> bool {
+        self.tolerated.is_some()
     }
 
-    /// Whether its mapping has a tolerance.
-    pub fn has_tolerance(&self) -> bool {
-        self.tolerated.is_some()
+    /// Returns true where one of its texts has a loop.
+    pub(super) fn has_loops(&self) -> bool {
+        self.modules.iter().any(|module| module.reflection.has_loops())
     }
 
     /// A problem with what it takes of each parameter; conditions are not looked at. `pick(n)`
     /// draws a number below `n`.
-    pub fn fitted(&self, mut problem: Problem, pick: &mut dyn FnMut(u32) -> u32) -> Problem {
+    pub(super) fn fitted(&self, mut problem: Problem, pick: &mut dyn FnMut(u32) -> u32) -> Problem {
         self.takes.fit(&mut problem, pick);
         problem
     }
@@ -370,7 +323,7 @@ impl UserKernel {
     /// The nearest problem within what it takes of each parameter, with the state at the end of
     /// what a condition allows, or anywhere before it; none where a condition fails all the same.
     /// `pick(n)` draws a number below `n`.
-    pub fn within(
+    pub(super) fn within(
         &self,
         problem: Problem,
         caps: &Capabilities,
@@ -443,8 +396,6 @@ impl UserKernel {
             ("adapter.subgroup_min", low),
             ("adapter.subgroup_max", high),
             ("adapter.invocations", caps.invocations),
-            ("adapter.workgroup_bytes", caps.workgroup_memory),
-            ("adapter.f16", u32::from(caps.f16)),
         ] {
             names.add_quietly(name, f64::from(value));
         }
@@ -453,7 +404,7 @@ impl UserKernel {
 
     /// Specialises the file for a problem, with the stages of `variant` where no mapping gives any.
     /// Where its mapping names the state, the plan is for that state alone.
-    pub fn plan(
+    pub(super) fn plan(
         &self,
         variant: &'static KernelVariant,
         problem: &Problem,
@@ -464,7 +415,7 @@ impl UserKernel {
 
     /// Specialises it for a step that is recorded once and runs at every position; an error where
     /// its mapping names the state.
-    pub fn plan_of_step(
+    pub(super) fn plan_of_step(
         &self,
         variant: &'static KernelVariant,
         shape: &Shape,
@@ -513,6 +464,15 @@ impl UserKernel {
         }
         let plain = |stage: &Staged<'_>| stage.own.is_none_or(StageMapping::is_plain);
         let of_all = stages.iter().zip(&bindings).filter(|(stage, _)| plain(stage));
+        let foreign = Foreign {
+            bindings: of_all.flat_map(|(_, bindings)| bindings.clone()).collect(),
+            uniforms,
+            scratch,
+            parts,
+            kv_orders,
+            tolerated: self.tolerated,
+            ..Foreign::default()
+        };
         let mut plan = Plan {
             kernel: self.kernel,
             variant: self.path.display().to_string(),
@@ -523,14 +483,8 @@ impl UserKernel {
             stages: Vec::new(),
             packing,
             declared: variant,
-            bindings: of_all.flat_map(|(_, bindings)| bindings.clone()).collect(),
-            uniforms,
-            scratch,
-            parts,
-            kv_orders,
-            tolerated: self.tolerated,
-            lenient: false,
-            golden: self.golden.clone(),
+            is_tuned: false,
+            foreign: Some(Arc::new(foreign)),
         };
         for (stage, bindings) in stages.into_iter().zip(bindings) {
             let groups = stage.groups;
@@ -646,10 +600,7 @@ impl UserKernel {
         for (stage, (name, number)) in of_all.chain(own) {
             if reflection.has_override(name) {
                 let what = self.of_stage(module, stage, format!("override {name}"));
-                let value = match number {
-                    Setting::Truth(holds) => Some(f64::from(u8::from(*holds))),
-                    Setting::Number(number) => faults.value(&what, value_of(number, names)),
-                };
+                let value = faults.value(&what, value_of(number, names));
                 given.insert(name.clone(), value.unwrap_or(1.0));
             }
         }
@@ -717,14 +668,11 @@ impl UserKernel {
             let constants = self.constants(module, Some(stage), given, parameters, faults)?;
             let names = parameters.with(&constants);
             let mut groups = [1; 3];
-            let list = stage.workgroups.list().ok().filter(|list| (1..=3).contains(&list.len()));
-            let Some(list) = list else {
-                faults.add(format!(
-                    "[[stage]] {entry}: workgroups are a number, an expression, or a list of one to \
-                     three"
-                ));
+            let list = stage.workgroups.list();
+            if !(1..=3).contains(&list.len()) {
+                faults.add(format!("[[stage]] {entry}: {} workgroups, not one to three", list.len()));
                 continue;
-            };
+            }
             for (slot, number) in groups.iter_mut().zip(list) {
                 let what = format!("workgroups of {entry}");
                 let Some(count) = faults.value(&what, value_of(number, &names)) else { continue };
@@ -805,6 +753,7 @@ impl UserKernel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Subject;
 
     /// A copy of a variant in that variant's place runs the same: constants, grids, bindings and
     /// what is refused.
@@ -825,11 +774,11 @@ mod tests {
                 let source = lathe_kernels::source(kernel.name, variant.name).expect("its source");
                 let path = folder.path().join(format!("{}-{}.wgsl", kernel.name, variant.name));
                 std::fs::write(&path, source.text).expect("a copy");
-                let file = UserKernel::read(&path, kernel).expect("the copy");
+                let file = Subject::compile(&path, kernel, variant).expect("the copy");
                 for problem in kernel.bench().into_iter().chain(kernel.cases()) {
                     let shape = &problem.shape;
                     let own = Plan::of(kernel, variant, shape, &caps);
-                    let copy = file.plan_of_step(variant, shape, &caps);
+                    let copy = file.plan_of_step(shape, &caps);
                     match (own, copy) {
                         (Ok(own), Ok(copy)) => {
                             assert_eq!(own.constants, copy.constants, "{} {shape}", path.display());
