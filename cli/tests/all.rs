@@ -18,7 +18,6 @@ mod fleet;
 mod formats;
 mod generation;
 mod kernels;
-mod layers;
 mod mappings;
 mod measure;
 mod memory;

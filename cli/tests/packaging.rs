@@ -42,15 +42,12 @@ fn packages_hold_what_they_build_from() {
             ][..],
         ),
         ("lathe-reference", &["src/compare.rs"]),
-        (
-            "lathe-harness",
-            &[
-                "build.rs",
-                "src/measure/copy.wgsl",
-                "src/report/browser.html",
-                "examples/generate.rs",
-            ],
-        ),
+        ("lathe-record", &["src/paired.rs"]),
+        ("lathe-model", &["src/gguf/parse.rs"]),
+        ("lathe-device", &["build.rs", "src/measure/copy.wgsl"]),
+        ("lathe-decode", &["src/graph/step.rs"]),
+        ("lathe-report", &["src/browser.html"]),
+        ("lathe-harness", &["examples/generate.rs"]),
         ("lathe-cli", &["src/main.rs", "examples/own_operation/main.rs"]),
     ] {
         let listed = Command::new(env!("CARGO"))

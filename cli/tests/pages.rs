@@ -175,7 +175,7 @@ fn the_example_of_an_operation_is_its_files() {
         "reference/src/nll.rs",
         "kernels/ops/nll/naive.wgsl",
         "kernels/ops/nll/mod.rs",
-        "harness/src/execute/oracle/nll.rs",
+        "harness/device/src/execute/oracle/nll.rs",
     ] {
         let source = read(file);
         let shown = source.split("\n#[cfg(test)]").next().unwrap().trim_end();
