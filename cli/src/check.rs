@@ -97,23 +97,24 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
     let total: usize = work.iter().map(|(_, problems)| problems.len()).sum();
     let bar = global.progress(total as u64, "checking", false);
     let stop = AtomicBool::new(false);
-    let cases: Vec<Vec<CaseResult>> = side_by_side(global, gpu, &work, |gpu, (subject, problems)| {
-        // Pipelines of a variant are asked for again by its other shapes only.
-        let pipelines = Pipelines::default();
-        let mut cases = Vec::with_capacity(problems.len());
-        for (problem, seed) in problems {
-            if stop.load(Ordering::Relaxed) {
-                break;
+    let cases: Vec<Vec<CaseResult>> =
+        side_by_side(global, gpu, &work, |gpu, (subject, problems)| {
+            // Pipelines of a variant are asked for again by its other shapes only.
+            let pipelines = Pipelines::default();
+            let mut cases = Vec::with_capacity(problems.len());
+            for (problem, seed) in problems {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let case = check(gpu, &pipelines, subject, problem, *seed)?;
+                bar.inc(1);
+                if opts.fail_fast && matches!(case.verdict, Verdict::Failed { .. }) {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                cases.push(case);
             }
-            let case = check(gpu, &pipelines, subject, problem, *seed)?;
-            bar.inc(1);
-            if opts.fail_fast && matches!(case.verdict, Verdict::Failed { .. }) {
-                stop.store(true, Ordering::Relaxed);
-            }
-            cases.push(case);
-        }
-        Ok(cases)
-    })?;
+            Ok(cases)
+        })?;
     let mut cases: Vec<CaseResult> = cases.into_iter().flatten().collect();
     let not_run = total - cases.len();
     let file = work.iter().find(|(subject, _)| subject.path().is_some());

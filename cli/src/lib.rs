@@ -306,7 +306,11 @@ fn chunk(text: &str) -> Result<usize, String> {
 }
 
 /// The file to watch; none where that is not asked for.
-fn watched<'a>(global: &Global, is_asked: bool, file: Option<&'a Path>) -> Result<Option<&'a Path>> {
+fn watched<'a>(
+    global: &Global,
+    is_asked: bool,
+    file: Option<&'a Path>,
+) -> Result<Option<&'a Path>> {
     let refuse = |why: &str| Err(Error::Usage(why.into()));
     match file {
         _ if !is_asked => Ok(None),

@@ -155,7 +155,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         options.files.clear();
         for text in &opts.candidate {
             let file = super::subject(kernel, text)?;
-            let path = file.path().ok_or_else(|| Error::Usage(format!("{text}: not a .wgsl file")))?;
+            let path =
+                file.path().ok_or_else(|| Error::Usage(format!("{text}: not a .wgsl file")))?;
             options.files.push((file.variant, path.to_owned()));
         }
         let count =

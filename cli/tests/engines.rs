@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lathe_harness::plan::{PlanError, Subject};
 use lathe_harness::plan::backend_text::generous;
+use lathe_harness::plan::{PlanError, Subject};
 
 use crate::common::{self, Folder, printed, said};
 

@@ -30,8 +30,9 @@ fn checked(
 ) -> Result<Vec<CaseResult>, String> {
     let mut results = Vec::new();
     for variant in variants {
-        let result = check(gpu, &Pipelines::default(), &Subject::of(kernel, variant), problem, seed)
-            .map_err(|e| format!("{}/{}: {e}", kernel.name, variant.name))?;
+        let result =
+            check(gpu, &Pipelines::default(), &Subject::of(kernel, variant), problem, seed)
+                .map_err(|e| format!("{}/{}: {e}", kernel.name, variant.name))?;
         if let Verdict::Failed { reason, .. } = &result.verdict {
             return Err(format!("{reason}\n  repeat: {}", result.reproducer(gpu.checks)));
         }

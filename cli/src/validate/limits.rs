@@ -212,6 +212,10 @@ fn print(report: &Report, is_file: bool) {
             }
             None => row.name.clone(),
         };
+        // In short, for the table to be narrow.
+        let needs = row.needs.iter().filter_map(|need| need.rsplit([' ', '-']).next());
+        let needs = needs.collect::<Vec<_>>().join("\n");
+        let needs = if needs.is_empty() { "-".into() } else { needs };
         // Of what fits nowhere nobody knows what it would take.
         let known = |text: String| if row.invocations == 0 { "-".to_owned() } else { text };
         asks.add_row([
@@ -219,7 +223,7 @@ fn print(report: &Report, is_file: bool) {
             known(row.storage_buffers.to_string()),
             known(bytes(row.workgroup_memory.into())),
             known(row.invocations.to_string()),
-            if row.needs.is_empty() { "-".into() } else { row.needs.join("\n") },
+            needs,
         ]);
         fits.add_row([name].into_iter().chain(row.fits.iter().map(Fit::text)));
     }

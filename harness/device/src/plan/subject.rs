@@ -1,4 +1,4 @@
-//! What is checked, timed and tuned in a kernel's place.
+//! Subjects of checks, benchmarks and tuning.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Subject {
         kernel: &'static Kernel,
         variant: &'static KernelVariant,
     ) -> Result<Self, PlanError> {
-        let file = Some(Arc::new(UserKernel::read(path, kernel)?));
+        let file = Some(Arc::new(UserKernel::read(path, kernel, variant)?));
         Ok(Self { file, ..Self::of(kernel, variant) })
     }
 
@@ -72,7 +72,9 @@ impl Subject {
     /// It cannot run there, or a file does not fit the kernel.
     pub fn plan(&self, problem: &Problem, caps: &Capabilities) -> Result<Plan, PlanError> {
         match &self.file {
-            Some(file) => file.plan(self.variant, problem, caps).map(|plan| self.mark(plan)),
+            Some(file) => {
+                file.plan(&problem.shape, Some(problem.state), caps).map(|plan| self.mark(plan))
+            }
             None => self.plan_of_step(&problem.shape, caps),
         }
     }
@@ -84,7 +86,7 @@ impl Subject {
     pub fn plan_of_step(&self, shape: &Shape, caps: &Capabilities) -> Result<Plan, PlanError> {
         let Self { kernel, variant, constants, .. } = self;
         match &self.file {
-            Some(file) => file.plan_of_step(variant, shape, caps).map(|plan| self.mark(plan)),
+            Some(file) => file.plan(shape, None, caps).map(|plan| self.mark(plan)),
             None => Plan::tuned(kernel, variant, shape, caps, constants),
         }
     }

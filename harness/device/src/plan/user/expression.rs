@@ -93,8 +93,14 @@ const DEEPEST: usize = 64;
 type Compare = fn(&f64, &f64) -> bool;
 
 /// Where one begins with another it comes first.
-const COMPARISONS: [(&str, Compare); 6] =
-    [("==", f64::eq), ("!=", f64::ne), ("<=", f64::le), (">=", f64::ge), ("<", f64::lt), (">", f64::gt)];
+const COMPARISONS: [(&str, Compare); 6] = [
+    ("==", f64::eq),
+    ("!=", f64::ne),
+    ("<=", f64::le),
+    (">=", f64::ge),
+    ("<", f64::lt),
+    (">", f64::gt),
+];
 
 /// A function; of one number the second is 0.
 type Function = fn(f64, f64) -> f64;

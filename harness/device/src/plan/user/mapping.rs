@@ -142,14 +142,6 @@ pub(super) struct StageMapping {
     pub(super) overrides: BTreeMap<String, Number>,
 }
 
-impl StageMapping {
-    /// Returns true where it runs the mapping's own file with the mapping's own sections.
-    pub(super) fn is_plain(&self) -> bool {
-        let Self { file, bindings, uniforms, overrides, .. } = self;
-        file.is_none() && bindings.is_empty() && uniforms.is_empty() && overrides.is_empty()
-    }
-}
-
 /// A number, true or false as 1 or 0, or an expression; a parameter's value may be another text.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "expected true, false, a number or an expression")]
