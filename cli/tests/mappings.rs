@@ -197,7 +197,7 @@ fn exit_code(error: &PlanError) -> i32 {
 
 #[test]
 fn faults_are_said_all_at_once() {
-    let mapping = r#"
+    let mapping = r#"file = "theirs.wgsl"
 [[stage]]
 entry = "gemv_mian"
 workgroups = 1
