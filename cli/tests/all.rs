@@ -22,7 +22,6 @@ mod mappings;
 mod measure;
 mod memory;
 mod mistakes;
-mod page_drawn;
 mod perplexity;
 mod runs;
 mod rusty;
