@@ -19,7 +19,7 @@ pub mod steady;
 pub use adapter::AdapterSummary;
 pub use error::{Error, Result};
 pub use ratio::Ratio;
-pub use size::bytes;
+pub use size::{bytes, count};
 
 /// Adds what is not there yet, each once and in its order.
 fn add_new<T: PartialEq>(to: &mut Vec<T>, more: impl IntoIterator<Item = T>) {

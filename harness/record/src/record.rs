@@ -269,8 +269,6 @@ pub struct BenchCase {
     pub nmse_bound: f64,
     /// Canaries after it.
     pub canary: Option<Canary>,
-    /// Golden file that judged an operation of the user's own; others have a reference.
-    pub golden: Option<GoldenFile>,
     /// Each sample draws tokens by a seed of its own.
     pub seed_a_sample: bool,
     /// Clock of the times.
@@ -295,23 +293,6 @@ impl BenchCase {
         (self.gb_s, self.tflop_s) = (self.bytes / us / 1e3, self.flops / us / 1e6);
         self.fraction_of_copy = copy_gb_s.map_or(0.0, |copy| self.gb_s / copy);
         self
-    }
-}
-
-/// The golden file that an operation of the user's own was judged by.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GoldenFile {
-    /// Hash of its bytes.
-    pub hash: String,
-    /// Cases of it that judged.
-    pub cases: usize,
-}
-
-impl fmt::Display for GoldenFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { hash, cases } = self;
-        let s = if *cases == 1 { "" } else { "s" };
-        write!(f, "judged by golden file {hash}, {cases} case{s}")
     }
 }
 
@@ -353,13 +334,6 @@ pub enum Flag {
     /// A user's file that is held to the tolerance of its mapping.
     #[serde(rename = "own tolerance")]
     OwnTolerance,
-    /// An operation of the user's own was judged on the cases of its golden file alone: on no
-    /// drawn inputs, and none with a change in them.
-    #[serde(rename = "golden cases alone")]
-    GoldenCasesAlone,
-    /// The golden file has one case of this shape, so whatever was judged had the same inputs.
-    #[serde(rename = "same inputs")]
-    SameInputs,
     /// A side is wrong by a little, and timed only since `--tolerate` said so.
     #[serde(rename = "wrong by a little")]
     WrongByALittle,
@@ -483,8 +457,6 @@ pub struct Ab {
     /// Judgement of a side's steps, whichever is further off; none for kernels, whose outputs are
     /// judged.
     pub verified: Option<Verified>,
-    /// Golden file that judged an operation of the user's own.
-    pub golden: Option<GoldenFile>,
     /// Reasons to doubt the verdict.
     pub flags: Vec<Flag>,
     /// Blocks that were dropped, since the driver held the clocks down meanwhile.

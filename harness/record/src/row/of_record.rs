@@ -104,16 +104,12 @@ fn case(run: &Row, environment: &Environment, case: &BenchCase) -> Vec<Row> {
         Row { noise, low_us: us * (1.0 - noise), high_us: us * (1.0 + noise), ..row }
     };
     // What says how a kernel runs is no doubt about its time.
-    let is_how = |flag: &&Flag| {
-        [Flag::WallClock, Flag::RuntimeChecksOn, Flag::GoldenCasesAlone, Flag::SameInputs]
-            .contains(flag)
-    };
+    let is_how = |flag: &&Flag| [Flag::WallClock, Flag::RuntimeChecksOn].contains(flag);
     let clock = if case.clock == Clock::Gpu { "GPU clock" } else { "wall clock" };
     let mut how = format!("{clock}, run-time checks {}", environment.runtime_checks);
     for flag in case.flags.iter().filter(is_how) {
         how.push_str(&format!(", {flag}"));
     }
-    how.extend(case.golden.as_ref().map(|golden| format!(", {golden}")));
     if case.seed_a_sample {
         how.push_str(", a seed each sample");
     }
