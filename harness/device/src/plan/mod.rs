@@ -288,8 +288,8 @@ impl Plan {
             lenient: false,
             golden: None,
         };
-        for stage in &variant.stages {
-            let groups = stage.grid(shape, &plan.constants);
+        for stage in variant.stages {
+            let groups = (stage.grid)(shape, &plan.constants);
             if groups == 0 {
                 continue;
             }
