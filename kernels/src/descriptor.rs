@@ -3,8 +3,6 @@
 //! [`Declaration`] is written with typed parameters; [`Kernel`] is the same without the type, as
 //! everything sees it that works on any operation.
 
-mod untyped;
-
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,8 +12,6 @@ use crate::codes::{FloatFormat, Format, KvFormat, Order, Packing};
 use crate::layout::{KvVectors, RopeSpec};
 use crate::param::{Param, Params, Problem, Shape, ShapeError, State};
 use crate::phases::Grid;
-
-pub use untyped::{Untyped, UntypedBinding, UntypedParam, UntypedShape};
 
 /// Values of overrides by name; of several for one name the last holds.
 pub type Overrides = Vec<(&'static str, f64)>;

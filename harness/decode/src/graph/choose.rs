@@ -286,7 +286,7 @@ impl Chooser<'_> {
             (plan.packing == selection.plan.packing).then_some(plan)
         })?;
         let why = format!("{}; a phase of its layer's run", selection.why);
-        Some(Selection { plan, why, tuned: false })
+        Some(Selection { plan, why })
     }
 }
 
@@ -361,7 +361,7 @@ impl Selections {
             shape,
             why: selection.why.clone(),
             constants: selection.plan.constants.clone(),
-            tuned: selection.tuned,
+            tuned: selection.plan.is_tuned,
         });
     }
 }
