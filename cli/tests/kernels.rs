@@ -85,7 +85,7 @@ fn matches_reference(name: &str) {
     let outcome = runner.run(&(draws, any::<u64>()), |(draws, seed)| {
         let mut draws = draws.into_iter();
         let problem = kernel.draw(&mut |n| draws.next().unwrap_or(0) % n.max(1));
-        let variants = common::share(&gpu, 2, 0, &kernel.variants);
+        let variants = common::share(&gpu, 2, 0, kernel.variants);
         checked(&gpu, kernel, variants, &problem, seed).map_err(TestCaseError::fail)?;
         Ok(())
     });
@@ -150,7 +150,7 @@ fn every_variant_is_benchmarked_somewhere() {
     let mut never = Vec::new();
     for kernel in kernels() {
         let problems = kernel.bench();
-        for variant in &kernel.variants {
+        for variant in kernel.variants {
             if !problems.iter().any(|p| Plan::of(kernel, variant, &p.shape, &large).is_ok()) {
                 never.push(format!("{}/{}", kernel.name, variant.name));
             }

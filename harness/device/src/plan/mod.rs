@@ -306,8 +306,8 @@ impl Plan {
             is_tuned: false,
             foreign: None,
         };
-        for stage in &variant.stages {
-            let groups = stage.grid(shape, &plan.constants);
+        for stage in variant.stages {
+            let groups = (stage.grid)(shape, &plan.constants);
             if groups == 0 {
                 continue;
             }

@@ -375,7 +375,7 @@ impl UserKernel {
     /// Takes the stages of the variant.
     fn take_place(&mut self) {
         let main = &self.modules[0];
-        for stage in &self.variant.stages {
+        for stage in self.variant.stages {
             if main.reflection.entry(stage.entry).is_none() {
                 let (entry, own) = (stage.entry, main.entries());
                 self.faults.add(format!(
@@ -640,7 +640,7 @@ impl UserKernel {
         let mut groups = [1; 3];
         let Some(numbers) = &stage.workgroups else {
             let own = self.variant.stages.iter().find(|own| own.entry == stage.entry);
-            groups[0] = own.map_or(1, |own| own.grid(shape, constants));
+            groups[0] = own.map_or(1, |own| (own.grid)(shape, constants));
             return groups;
         };
         for (slot, number) in groups.iter_mut().zip(numbers.list()) {
@@ -735,7 +735,7 @@ mod tests {
         };
         let mut compared = 0;
         for kernel in lathe_kernels::kernels() {
-            for variant in &kernel.variants {
+            for variant in kernel.variants {
                 let source = lathe_kernels::source(kernel.name, variant.name).expect("its source");
                 let path = folder.path().join(format!("{}-{}.wgsl", kernel.name, variant.name));
                 std::fs::write(&path, source.text).expect("a copy");
