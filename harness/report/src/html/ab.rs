@@ -5,7 +5,7 @@ use lathe_record::paired::Verdict;
 use lathe_record::record::Ab;
 
 use super::bars::{ratio_strip, verdict_class};
-use super::markup::{NONE, flags, maybe, number, paragraph, percent, plural, ratio, sound, tiles};
+use super::markup::{NONE, flags, maybe, number, percent, plural, ratio, sound, tiles};
 use super::svg::figure;
 
 /// The body of an A/B record.
@@ -19,9 +19,6 @@ pub(super) fn section(ab: &Ab) -> String {
     let warnings: Vec<_> = ab.flags.iter().map(ToString::to_string).collect();
     if !warnings.is_empty() {
         out.push_str(&format!("<p>{}</p>\n", flags(&warnings)));
-    }
-    if let Some(golden) = &ab.golden {
-        out.push_str(&paragraph(&golden.to_string()));
     }
     let times = |us: f64| if us >= 10_000.0 { (us / 1000.0, "ms") } else { (us, "µs") };
     let ((a, a_unit), (b, b_unit)) = (times(ab.a_us), times(ab.b_us));

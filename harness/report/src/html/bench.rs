@@ -92,7 +92,6 @@ fn heading(case: &BenchCase, environment: &Environment, bandwidths: Bandwidths) 
         });
         facts.push(format!("floor {} µs{with}", brief(floor)));
     }
-    facts.extend(case.golden.as_ref().map(ToString::to_string));
     format!(
         "<b>{}</b> {} <small>{}</small>",
         text(&case.kernel),
