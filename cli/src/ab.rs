@@ -9,6 +9,7 @@ use lathe_harness::data::paired::{FEWEST_BLOCKS, Verdict, usable};
 use lathe_harness::data::record::{Ab, AbSide, Body, Flag, Record};
 use lathe_harness::data::rng::Rng;
 use lathe_harness::data::stats;
+use lathe_harness::decode::{self, model::recorded_name};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Span};
 use lathe_harness::judge::check::Case;
@@ -20,7 +21,6 @@ use lathe_harness::plan::{Plan, PlanError, Subject};
 use lathe_kernels::{Kernel, Problem};
 
 use super::Global;
-use super::generation::recorded_name;
 use super::out;
 use super::processes::Processes;
 use crate::table;
@@ -101,7 +101,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             .as_deref()
             .ok_or_else(|| Error::Usage("`lathe ab decode` needs --model FILE".into()))?;
         let sides = [names[0].as_str(), &names[1]];
-        let (outcome, verified) = super::decode::ab(&gpu, model, sides, &options, !opts.no_verify)?;
+        let (outcome, verified) =
+            decode::ab::decode(&gpu, model, sides, &options, !opts.no_verify)?;
         (recorded_name(model), is_file(sides[0]) != is_file(sides[1]), verified, None, outcome)
     } else {
         let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);

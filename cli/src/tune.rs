@@ -9,6 +9,7 @@ use clap::Args;
 use lathe_harness::data::Ratio;
 use lathe_harness::data::processes::CLAIM;
 use lathe_harness::data::shard::Shard;
+use lathe_harness::decode::Model;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::measure::tune::{Answer, Candidate, Found, Request, Trials, TuneOptions, tune};
 use lathe_harness::plan::tuned::Store;
@@ -122,7 +123,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         }
         (name, Some(model)) => {
             let named = super::named(name.as_deref())?;
-            let problems = super::decode::problems(model, &gpu.caps)?.into_iter();
+            let problems = Model::open(model)?.problems(&gpu.caps)?.into_iter();
             let wanted = |(kernel, problem): (&'static Kernel, Problem)| {
                 let (_, variants) = named.iter().find(|(k, _)| k.name == kernel.name)?;
                 Some((kernel, variants.clone(), problem))

@@ -26,5 +26,4 @@ mod perplexity;
 mod runs;
 mod rusty;
 mod sampling;
-mod sequences;
 mod tokenizers;

@@ -85,6 +85,22 @@ impl Hint {
     }
 }
 
+/// Hints as on the command line, one per kernel.
+///
+/// # Errors
+/// Those of [`Hint::parse`], or two hints for one kernel.
+pub fn parse_hints(texts: &[String]) -> Result<Hints> {
+    let mut hints = Hints::new();
+    for text in texts {
+        let (kernel, hint) = Hint::parse(text)?;
+        if let Some(other) = hints.get(&kernel) {
+            return Err(Error::Usage(format!("hints name {kernel} twice: {other} and {hint}")));
+        }
+        hints.insert(kernel, hint);
+    }
+    Ok(hints)
+}
+
 /// The kernel that a hint is for.
 pub fn known(name: &str) -> Result<&'static Kernel> {
     lathe_kernels::kernel(name).ok_or_else(|| {
