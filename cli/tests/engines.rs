@@ -8,9 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lathe_harness::plan::PlanError;
 use lathe_harness::plan::backend_text::generous;
-use lathe_harness::plan::user::UserKernel;
+use lathe_harness::plan::{PlanError, Subject};
 
 use crate::common::{self, Folder, printed, said};
 
@@ -40,7 +39,7 @@ const WRONG: [(&str, &str, &str); 23] = [
     ("ggml-webgpu/mul_mat_vec", "packing = \"file\"", ""),
     ("ggml-webgpu/rms_norm_mul", "eps = \"EPS\"", "eps = 1"),
     ("ggml-webgpu/rope", "ROPE_STYLE == neox", "ROPE_STYLE == interleaved"),
-    ("onnxruntime-web/matmul_nbits", "\"weights.codes\"", "\"weights\""),
+    ("onnxruntime-web/matmul_nbits", "{ of = \"weights\", field = \"codes\" }", "\"weights\""),
     ("wgml/gemv", "stride = \"K / 256\"", "stride = 1"),
     ("wgml/rms_norm", "v = \"x\"\nw = \"weight\"", "w = \"x\"\nv = \"weight\""),
 ];
@@ -178,11 +177,12 @@ fn every_mapping_makes_plans() {
         }
         let folder = mapping.folder("", "");
         let kernel = lathe_kernels::kernel(&mapping.kernel).unwrap();
-        let file = UserKernel::read(&folder.join("theirs.toml"), kernel).unwrap();
+        let path = folder.join("theirs.toml");
+        let file = Subject::compile(&path, kernel, &kernel.variants[0]).unwrap();
         let cases = kernel.cases().into_iter().filter_map(|p| file.within(p, &caps, &mut |_| 0));
         let mut planned = 0;
         for problem in cases {
-            match file.plan(&kernel.variants[0], &problem, &caps) {
+            match file.plan(&problem, &caps) {
                 Ok(_) => planned += 1,
                 Err(PlanError::Unavailable(_)) => {}
                 Err(e) => panic!("{shown} {}: {e}", kernel.show(&problem)),

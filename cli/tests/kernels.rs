@@ -9,7 +9,7 @@ use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::judge::check::{Case, CaseResult, Verdict, check, check_plan, sweep};
 use lathe_harness::plan::recording::Part;
 use lathe_harness::plan::select::{Hints, select};
-use lathe_harness::plan::{Plan, PlanError};
+use lathe_harness::plan::{Plan, PlanError, Subject};
 use lathe_kernels::{
     Capabilities, Constants, CooperativeMatrix, Kernel, KernelVariant, MatrixScalar, Problem,
     kernels,
@@ -30,8 +30,9 @@ fn checked(
 ) -> Result<Vec<CaseResult>, String> {
     let mut results = Vec::new();
     for variant in variants {
-        let result = check(gpu, &Pipelines::default(), kernel, variant, problem, seed)
-            .map_err(|e| format!("{}/{}: {e}", kernel.name, variant.name))?;
+        let result =
+            check(gpu, &Pipelines::default(), &Subject::of(kernel, variant), problem, seed)
+                .map_err(|e| format!("{}/{}: {e}", kernel.name, variant.name))?;
         if let Verdict::Failed { reason, .. } = &result.verdict {
             return Err(format!("{reason}\n  repeat: {}", result.reproducer(gpu.checks)));
         }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use lathe_harness::execute::oracle::{Inputs, Oracle, Outcomes};
 use lathe_harness::gpu::{Checks, Gpu, Pipelines};
 use lathe_harness::judge::check::{Verdict, check, sweep};
+use lathe_harness::plan::Subject;
 use lathe_kernels::descriptor::*;
 use lathe_kernels::param::{dim, float};
 use lathe_kernels::{Text, len};
@@ -80,9 +81,9 @@ fn main() -> ExitCode {
 fn check_it() -> lathe_harness::Result<()> {
     let gpu = Arc::new(Gpu::open(None, Checks::default())?);
     let kernel = lathe_kernels::kernel("scale").expect("registered above");
-    let pipelines = Pipelines::default();
+    let (subject, pipelines) = (Subject::of(kernel, &kernel.variants[0]), Pipelines::default());
     for (problem, seed) in sweep(kernel, 4, 42) {
-        let case = check(&gpu, &pipelines, kernel, &kernel.variants[0], &problem, seed)?;
+        let case = check(&gpu, &pipelines, &subject, &problem, seed)?;
         println!("{} {}: {:?}", case.kernel, case.shape, case.verdict);
         if !matches!(case.verdict, Verdict::Passed { .. }) {
             return Err(lathe_harness::Error::CheckFailed(case.reproducer(gpu.checks)));

@@ -34,9 +34,6 @@ pub(super) fn ab(ab: &Ab) -> String {
     if !flags.is_empty() {
         out.push_str(&format!("<p>{}</p>\n", made::flags(&flags)));
     }
-    if let Some(golden) = &ab.golden {
-        out.push_str(&paragraph(&golden.to_string()));
-    }
     let interval = format!("{} to {}", number(ab.ratio.low, 4), number(ab.ratio.high, 4));
     out.push_str(&tiles(&[
         ("A", number(ab.a_us, 2), "µs", ab.a.clone()),
@@ -127,13 +124,11 @@ pub(super) fn bench(bench: &Bench, environment: &Environment) -> String {
     for group in &mut groups {
         group.sort_by(|a, b| a.cold.median_us.total_cmp(&b.cold.median_us));
         let first = group[0];
-        let golden = first.golden.as_ref().map(|golden| format!(" · {golden}"));
         table.group(format!(
-            "<b>{}</b> {} <small>{} MB{}</small>",
+            "<b>{}</b> {} <small>{} MB</small>",
             text(&first.kernel),
             text(&parameters(&first.kernel, &first.shape)),
-            at_least(first.bytes / 1e6, 2),
-            text(&golden.unwrap_or_default())
+            at_least(first.bytes / 1e6, 2)
         ));
         for case in group.iter() {
             let fraction = first.cold.median_us / case.cold.median_us;
