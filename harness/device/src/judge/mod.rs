@@ -104,7 +104,8 @@ pub fn judge(
             let got = content(tensor).values(&left[tensor]);
             let len = op.declared_len(*tensor, &problem).unwrap_or(got.len());
             let got = &got[..len.min(got.len())];
-            let against = |declared| compare(name, expected, got, &stored(declared, content(tensor)));
+            let against =
+                |declared| compare(name, expected, got, &stored(declared, content(tensor)));
             against(declared).or_else(|fault| {
                 let agreement = lenient.map_or(Err(fault.clone()), against)?;
                 outside.get_or_insert(fault.to_string());

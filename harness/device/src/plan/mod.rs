@@ -458,15 +458,6 @@ fn fnv(state: u64, bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(state, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Hash of a file's bytes, as records have it.
-///
-/// # Errors
-/// It cannot be read.
-pub fn file_hash(path: &std::path::Path) -> std::io::Result<String> {
-    let bytes = std::fs::read(path)?;
-    Ok(format!("{:016x}", fnv(FNV_START, bytes.into_iter())))
-}
-
 /// Workgroups as x and y, y as small as the adapter's limit allows.
 fn fold(groups: usize, limit: u32) -> Option<[u32; 3]> {
     let limit = limit as usize;

@@ -142,7 +142,8 @@ impl Case {
     fn drawn(&self, tensor: TensorId) -> TensorId {
         let op = &self.recording.ops[0];
         let named = op.own.iter().find(|(_, id)| *id == tensor).map(|(name, _)| name);
-        let part = named.and_then(|name| op.plan.foreign().parts.iter().find(|part| part.name == *name));
+        let part =
+            named.and_then(|name| op.plan.foreign().parts.iter().find(|part| part.name == *name));
         part.map_or(tensor, |part| op.tensor(part.of))
     }
 
@@ -373,7 +374,12 @@ impl Case {
         if op.plan.foreign().parts.iter().any(|part| part.name == *name) {
             return Some(Role::Input);
         }
-        op.plan.foreign().scratch.iter().any(|(scratch, _)| scratch == name).then_some(Role::Scratch)
+        op.plan
+            .foreign()
+            .scratch
+            .iter()
+            .any(|(scratch, _)| scratch == name)
+            .then_some(Role::Scratch)
     }
 
     pub(crate) fn is_large(&self, tensor: TensorId) -> bool {
