@@ -50,14 +50,6 @@ impl Written {
             Written::Words(words) => words.is_empty(),
         }
     }
-
-    /// Bytes of a file of it.
-    pub fn bytes(&self) -> Vec<u8> {
-        match self {
-            Written::Text(text) => text.clone().into_bytes(),
-            Written::Words(words) => words.iter().flat_map(|w| w.to_le_bytes()).collect(),
-        }
-    }
 }
 
 /// Words come as eight hexadecimal numbers a line.
