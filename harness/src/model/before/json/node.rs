@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::model::json::shown;
-use crate::model::tokenizer::TokenizerError;
+use crate::model::before::TokenizerError;
 
 /// An error with its place.
 pub(super) fn refused(key: impl Into<String>, why: impl Into<String>) -> TokenizerError {

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::node::refused;
-use crate::model::tokenizer::TokenizerError;
-use crate::model::tokenizer::merge::Merge;
-use crate::model::tokenizer::token_type::{BYTE, CONTROL, NORMAL, USER_DEFINED};
+use crate::model::before::TokenizerError;
+use crate::model::before::merge::Merge;
+use crate::model::before::token_type::{BYTE, CONTROL, NORMAL, USER_DEFINED};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -72,7 +72,7 @@ impl Tokenizer {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ModelError> {
         let path = path.as_ref();
         let bytes = crate::model::file::read(path, LONGEST)?;
-        Self::from_json(&bytes).map_err(ModelError::at(path))
+        Self::from_json(&bytes).map_err(|e| ModelError::at(path)(e.to_string()))
     }
 
     /// The tokenizer of the bytes of a `tokenizer.json`.
@@ -104,6 +104,7 @@ impl Tokenizer {
     }
 }
 
+#[allow(dead_code)]
 /// What a `post_processor` puts before and after a text. `is` says whether an id has a spelling.
 pub(in crate::model) fn around(
     post_processor: &Value,

@@ -1,11 +1,11 @@
 //! Normalisers, pre-tokenisers, post-processors and decoders.
 
 use super::node::Node;
-use crate::model::tokenizer::TokenizerError;
-use crate::model::tokenizer::normalize::{Form, Normalize};
-use crate::model::tokenizer::spelling::{Bytes, Spelling};
-use crate::model::tokenizer::split::{self, Behaviour, Pattern, Prepend, Split};
-use crate::model::tokenizer::stream::Strip;
+use crate::model::before::TokenizerError;
+use crate::model::before::normalize::{Form, Normalize};
+use crate::model::before::spelling::{Bytes, Spelling};
+use crate::model::before::split::{self, Behaviour, Pattern, Prepend, Split};
+use crate::model::before::stream::Strip;
 
 /// Longest pattern that is compiled; the longest public one has about 400 bytes.
 const LONGEST_PATTERN: usize = 4096;
