@@ -122,7 +122,7 @@ impl ChatTemplate {
             let key = format!("tokenizer.ggml.{key}_token_id");
             let id = index.get_u32(&key).map_err(ModelError::at(&file.path))?;
             let piece = id.and_then(|id| tokenizer.piece(id));
-            tokens.extend(piece.map(|piece| (format!("{name}_token"), piece.to_owned())));
+            tokens.extend(piece.map(|piece| (format!("{name}_token"), piece)));
         }
         Ok(tokens)
     }

@@ -9,8 +9,6 @@
 //! SynthSpec → write_synth → a valid file of random weights
 //! ```
 
-#[doc(hidden)]
-pub mod before;
 pub mod chat;
 pub mod config;
 pub mod export;

@@ -3,7 +3,7 @@
 //! between.
 
 /// In the order of ranks. The vocabulary is the 256 bytes, what these give, then [`WHOLE_WORDS`].
-pub(in crate::model) fn merges() -> Vec<&'static str> {
+pub(super) fn merges() -> Vec<&'static str> {
     let merges = "\
         Ġ t, h e, Ġt he, a t, Ġ a, n d, Ġa nd, o n, Ġ on, i n, Ġ s, Ġs at, m at, Ġ m, Ġm at, \
         Ċ Ċ, Ġ Ġ, ĠĠ Ġ, 1 2, 12 3, 2 0, 20 2, 202 4, Ã Ł, Ã ¯, ' t, ' l, 'l l, e n, t h, th en, \
@@ -13,10 +13,10 @@ pub(in crate::model) fn merges() -> Vec<&'static str> {
 }
 
 /// Tokens that no merge gives.
-pub(in crate::model) const WHOLE_WORDS: [&str; 2] = ["Ġtwo", "cats"];
+pub(super) const WHOLE_WORDS: [&str; 2] = ["Ġtwo", "cats"];
 
 /// A text and its tokens with `llama-bpe`.
-pub(in crate::model) const LLAMA_BPE: [(&str, &str); 12] = [
+pub(super) const LLAMA_BPE: [(&str, &str); 12] = [
     ("the cats and the matter", "t he Ġ c at s Ġand Ġthe Ġ mat t e r"),
     ("Don't say they'LL; we'Re 's", "D on 't Ġs a y Ġthe y ' L L ; Ġ w e ' R e Ġ ' s"),
     ("123456 1 20242", "123 4 5 6 Ġ 1 Ġ 202 4 2"),
@@ -32,7 +32,7 @@ pub(in crate::model) const LLAMA_BPE: [(&str, &str); 12] = [
 ];
 
 /// Texts of [`LLAMA_BPE`] that `qwen2` encodes otherwise.
-pub(in crate::model) const QWEN2: [(&str, &str); 3] = [
+pub(super) const QWEN2: [(&str, &str); 3] = [
     ("123456 1 20242", "1 2 3 4 5 6 Ġ 1 Ġ 2 0 2 4 2"),
     ("one  two   \t\n end ", "on e Ġ Ġt w o ĠĠĠ ĉ Ċ Ġ e nd Ġ"),
     ("e\u{301}a ½٣x9 ..!!\n\n)", "Ã © a Ġ Â ½ Ù £ x 9 Ġ .. ! ! ĊĊ )"),
@@ -40,7 +40,7 @@ pub(in crate::model) const QWEN2: [(&str, &str); 3] = [
 
 /// The pieces after `<unk>`, `<s>`, `</s>` and the 256 bytes, in the order of ids. The first three
 /// are user-defined; after them each has a score 1 below that of the one before.
-pub(in crate::model) fn pieces() -> Vec<&'static str> {
+pub(super) fn pieces() -> Vec<&'static str> {
     let pieces = "\
         ▁▁ ▁▁▁ \n he the ▁the at on ▁s ▁on .. an in og ße ▁l ▁m 日本 and ▁sat () ); DO aï et fn gr \
         ll oo ou pr ra re ve we ▁= ▁I ▁c ▁ t e n o a h r ' 2 1 d l . g m s ( ) 0 3 4 9 ; i x ß 日 \
@@ -49,7 +49,7 @@ pub(in crate::model) fn pieces() -> Vec<&'static str> {
 }
 
 /// A text and its tokens with [`pieces`].
-pub(in crate::model) const SENTENCEPIECE: [(&str, &str); 12] = [
+pub(super) const SENTENCEPIECE: [(&str, &str); 12] = [
     ("the cats and the matter", "the ▁c at s ▁ and ▁the ▁m at t e r"),
     (
         "Don't say they'LL; we'Re 's",
